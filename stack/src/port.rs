@@ -1,0 +1,175 @@
+//! What the stack needs from a network: the [`Port`] trait.
+//!
+//! A port carries RoCEv2 *transport packets*: the bytes from the BTH to the ICRC,
+//! both included, which is the payload of the UDP datagram. Whatever lies below
+//! (Ethernet, IP, UDP) is the port's business; it tells the stack the few fields
+//! of it that the ICRC covers.
+//!
+//! # Contract
+//!
+//! - [`Port::receive`] hands out received packets as slices of the port's own
+//!   buffers, each valid for the length of the call to the sink only.
+//! - [`Port::reserve`] lends room for one packet. The caller fills all of
+//!   [`TxSlot::bytes`] and calls [`Port::commit`]. A reservation that is not
+//!   committed is forgotten at the next `reserve`, and nothing of it is sent.
+//! - Committed packets leave at [`Port::flush`] at the latest, in order for each
+//!   destination. What the network does not take at once stays queued inside the
+//!   port for the next `flush`; the queue has a fixed bound, and when it is full
+//!   `reserve` answers [`ReserveError::Full`].
+//! - Nothing is allocated per packet.
+
+use std::net::IpAddr;
+
+/// The fields of the IPv4 header that a port may or may not see and that the ICRC
+/// covers (RoCEv2 Annex A17.3.3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IpCovered {
+    /// IPv6: nothing of the header beyond the addresses and the length is covered.
+    V6,
+    /// IPv4, header seen: the identification and the 16-bit field of flags and
+    /// fragment offset, in host byte order.
+    V4 {
+        /// Identification.
+        id: u16,
+        /// Flags and fragment offset; `0x4000` is "don't fragment".
+        flags_fragment: u16,
+    },
+    /// IPv4 through a socket that hides both fields.
+    V4Hidden,
+}
+
+/// What a port says of a received packet besides its transport bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RxMeta {
+    /// The IP source address.
+    pub src: IpAddr,
+    /// The IP destination address: one of the port's own.
+    pub dst: IpAddr,
+    /// The UDP source port. (The destination port is 4791, or the port would not
+    /// have handed the packet out.)
+    pub src_port: u16,
+    /// The type of service (IPv4) or traffic class (IPv6): DSCP in the upper six
+    /// bits, ECN in the lower two.
+    pub traffic_class: u8,
+    /// The other covered fields of the IP header.
+    pub ip: IpCovered,
+}
+
+/// Where a packet goes and how.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TxMeta {
+    /// The IP source address: one of the port's own, made usable by
+    /// [`Port::activate`].
+    pub src: IpAddr,
+    /// The IP destination address, of the same family.
+    pub dst: IpAddr,
+    /// DSCP in the upper six bits, ECN in the lower two.
+    pub traffic_class: u8,
+    /// Time to live or hop limit; 0 means the port's default.
+    pub hop_limit: u8,
+}
+
+/// Room for one packet, lent by [`Port::reserve`].
+#[derive(Debug)]
+pub struct TxSlot<'a> {
+    /// Exactly as many bytes as asked for, BTH to ICRC; their contents are
+    /// arbitrary until written.
+    pub bytes: &'a mut [u8],
+    /// The UDP source port that the packet will carry.
+    pub src_port: u16,
+    /// The covered fields of the IP header that the packet will carry; never
+    /// [`IpCovered::V4Hidden`].
+    pub ip: IpCovered,
+}
+
+/// Why [`Port::reserve`] lent nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReserveError {
+    /// The queue is full: flush, or come back when the network took some.
+    Full,
+    /// The packet is longer than the link allows, or addresses are unusable: it
+    /// can never be sent. Counts as a drop.
+    Unsendable,
+}
+
+/// A port's own failure, for instance that its interface has gone. What one packet
+/// suffers (no route, no neighbour, no buffer) is no failure but a counted drop.
+#[derive(Debug)]
+pub struct PortError {
+    /// What the port was doing and with what, in words.
+    pub what: String,
+    /// The operating system's error.
+    pub source: std::io::Error,
+}
+
+impl std::fmt::Display for PortError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}: {}", self.what, self.source)
+    }
+}
+
+impl std::error::Error for PortError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.source)
+    }
+}
+
+/// Receives packets from [`Port::receive`].
+pub trait RxSink {
+    /// One packet: what is known of its IP header, and its bytes from BTH to ICRC
+    /// (unchecked: any bytes at all, of any length).
+    fn packet(&mut self, meta: &RxMeta, transport: &[u8]);
+}
+
+impl<F: FnMut(&RxMeta, &[u8])> RxSink for F {
+    fn packet(&mut self, meta: &RxMeta, transport: &[u8]) {
+        self(meta, transport);
+    }
+}
+
+/// What a port can do, and how much at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PortCapabilities {
+    /// The largest transport packet (BTH to ICRC) that [`Port::reserve`] lends
+    /// room for, in bytes: the link's MTU less IPv4 and UDP headers.
+    pub max_packet_bytes: usize,
+    /// About how many bytes the receiving side of such a port holds before it
+    /// drops: the stack keeps what it has in flight below it.
+    pub receive_buffer_bytes: usize,
+}
+
+/// A network port that carries transport packets. See the module's contract.
+pub trait Port {
+    /// What this port can do.
+    fn capabilities(&self) -> PortCapabilities;
+
+    /// Makes `address` usable as a source and starts to receive what is sent to
+    /// it. Activating an address twice does nothing.
+    ///
+    /// # Errors
+    /// Fails if the address isn't the interface's or UDP port 4791 is taken.
+    fn activate(&mut self, address: IpAddr) -> Result<(), PortError>;
+
+    /// Hands up to about `budget` packets to `sink` and returns how many; 0 if
+    /// none waits. Never blocks.
+    ///
+    /// # Errors
+    /// Fails if the interface is gone for good.
+    fn receive(&mut self, budget: usize, sink: &mut dyn RxSink) -> Result<usize, PortError>;
+
+    /// Lends room for a packet of exactly `len` bytes (BTH to ICRC).
+    ///
+    /// # Errors
+    /// See [`ReserveError`].
+    fn reserve(&mut self, to: &TxMeta, len: usize) -> Result<TxSlot<'_>, ReserveError>;
+
+    /// Queues the packet that was reserved last.
+    fn commit(&mut self);
+
+    /// Sends what is queued, as far as the network takes it. Never blocks.
+    /// Returns whether nothing remains queued.
+    ///
+    /// # Errors
+    /// Fails if the interface is gone for good.
+    fn flush(&mut self) -> Result<bool, PortError>;
+}
