@@ -1,1 +1,7 @@
-//! Placeholder.
+//! Interop lab: the Linux kernel's Soft-RoCE as a peer on the wire, for tests.
+//!
+//! [`lab::Lab`] boots Debian's kernel with `rdma_rxe` under QEMU, connected by a
+//! tap device to a network namespace of its own, runs commands on both sides,
+//! captures both sides, drops packets on purpose, and cleans up after itself.
+
+pub mod lab;

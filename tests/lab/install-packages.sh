@@ -1,0 +1,16 @@
+#!/bin/sh
+# Installs what the interop lab needs, on Debian 12 or newer, as root.
+# The guest's kernel is not installed: the lab downloads it on its first run.
+set -eu
+if [ "$(id -u)" -ne 0 ]; then
+    echo "install-packages.sh: run me as root" >&2
+    exit 1
+fi
+export DEBIAN_FRONTEND=noninteractive
+apt-get update
+# Outside: the emulator, the guest's first shell, the network and its captures.
+# Inside (the guest sees this machine's files): Soft-RoCE's user-space programs.
+apt-get install --yes --no-install-recommends \
+    qemu-system-x86 busybox-static kmod xz-utils \
+    iproute2 iputils-ping nftables ethtool tcpdump tshark \
+    rdma-core ibverbs-utils ibverbs-providers perftest python3 python3-pyverbs

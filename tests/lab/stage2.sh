@@ -1,0 +1,35 @@
+#!/bin/sh
+# Second stage of the lab's guest, in its final root: network, rxe0, agent.
+# The kernel's command line carries lab.ip4=ADDRESS/PREFIX and lab.mtu=BYTES.
+export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root
+fail() { echo "LAB-INIT: $*" > /dev/console; sleep 1; echo o > /proc/sysrq-trigger; sleep 60; }
+for word in $(cat /proc/cmdline); do
+    case $word in
+        lab.ip4=*) ip4=${word#lab.ip4=} ;;
+        lab.mtu=*) mtu=${word#lab.mtu=} ;;
+    esac
+done
+ulimit -l unlimited
+hostname rxe-guest 2> /dev/null
+# No duplicate address detection: an address is usable, and a GID, at once.
+# No router solicitations: captures hold what tests cause.
+for scope in default eth0; do
+    echo 0 > /proc/sys/net/ipv6/conf/$scope/accept_dad
+    echo 0 > /proc/sys/net/ipv6/conf/$scope/router_solicitations
+done
+ip link set lo up
+ip link set eth0 mtu "$mtu" || fail "cannot set the MTU of eth0 to $mtu"
+ip address add "$ip4" dev eth0
+ip link set eth0 up || fail "cannot bring eth0 up"
+rdma link add rxe0 type rxe netdev eth0 || fail "cannot add rxe0"
+
+for name in /sys/class/virtio-ports/*/name; do
+    if [ "$(cat "$name")" = roce.agent ]; then
+        port=/dev/$(basename "$(dirname "$name")")
+    fi
+done
+[ -n "$port" ] || fail "no virtio port named roce.agent"
+/usr/bin/python3 -E /run/roce-lab/agent.py "$port" > /dev/console 2>&1 < /dev/null
+# The agent ends when the channel closes.
+echo o > /proc/sysrq-trigger
+sleep 60

@@ -1,0 +1,214 @@
+//! Captures of both sides of the link, by tcpdump.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::net::UdpSocket;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use super::network::{GUEST_INTERFACE, GUEST_IP4, HOST_INTERFACE};
+use super::{GuestChild, Lab, LabError};
+
+/// How long a capture may take to start, and to write all that it has seen.
+const TIMEOUT: Duration = Duration::from_secs(60);
+/// Length of a pcap file's header, and of the header of each packet, in bytes.
+const FILE_HEADER: usize = 24;
+const PACKET_HEADER: usize = 16;
+
+/// A running capture on both sides. Dropping it gives it up.
+#[derive(Debug)]
+pub struct Capture<'lab> {
+    lab: &'lab Lab,
+    number: u32,
+    outside: Outside,
+    guest: GuestChild,
+}
+
+/// The captures of both sides, as pcap files with link type Ethernet. They are
+/// deleted with the lab; copy what is to be kept to [`Lab::keep_directory`].
+#[derive(Clone, Debug)]
+pub struct CaptureFiles {
+    /// What passed the tap device.
+    pub outside: PathBuf,
+    /// What passed the guest's interface.
+    pub guest: PathBuf,
+}
+
+/// The outside's tcpdump, killed when dropped.
+#[derive(Debug)]
+struct Outside(Child);
+
+impl Drop for Outside {
+    fn drop(&mut self) {
+        // Both fail only if it has ended already.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+impl<'lab> Capture<'lab> {
+    pub(super) fn start(lab: &'lab Lab) -> Result<Self, LabError> {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let outside = start_outside(lab, &outside_file(lab, number))?;
+        let mut guest = lab
+            .guest(["tcpdump"])
+            .args(&tcpdump_arguments(GUEST_INTERFACE, &guest_file(number)))
+            .spawn()?;
+        guest.wait_for_line("listening on", TIMEOUT)?;
+        Ok(Self {
+            lab,
+            number,
+            outside,
+            guest,
+        })
+    }
+
+    /// Ends the capture. What was on the link before this call is in the files.
+    pub fn stop(mut self) -> Result<CaptureFiles, LabError> {
+        let files = CaptureFiles {
+            outside: outside_file(self.lab, self.number),
+            guest: self
+                .lab
+                .directory()
+                .join(format!("capture-{}-guest.pcap", self.number)),
+        };
+        let marker = format!("roce-lab: end of capture {}", self.number);
+        self.wait_for_marker(&marker, &files.outside)?;
+
+        interrupt(&mut self.outside.0)?;
+        self.guest.signal(libc::SIGINT)?;
+        self.guest.wait(TIMEOUT)?.success()?;
+        let guest = self.lab.guest_read_file(&guest_file(self.number))?;
+        let outside =
+            fs::read(&files.outside).map_err(|e| LabError::io("read", &files.outside, &e))?;
+        for (path, bytes) in [(&files.outside, &outside), (&files.guest, &guest)] {
+            fs::write(path, without_marker(bytes, marker.as_bytes()))
+                .map_err(|e| LabError::io("write", path, &e))?;
+        }
+        Ok(files)
+    }
+
+    /// Sends a packet that says so to the guest until both files have it: then they
+    /// have all that was before it, too.
+    fn wait_for_marker(&self, marker: &str, outside: &Path) -> Result<(), LabError> {
+        let socket = self
+            .lab
+            .enter(|| UdpSocket::bind("0.0.0.0:0"))?
+            .map_err(|e| LabError::new(format!("cannot open a socket: {e}")))?;
+        let found = format!("grep -q '{marker}' {}", guest_file(self.number));
+        let deadline = Instant::now() + TIMEOUT;
+        loop {
+            // The guest answers that nobody listens, which the next send reports.
+            let _ = socket.send_to(marker.as_bytes(), (GUEST_IP4, 9));
+            let content = fs::read(outside).map_err(|e| LabError::io("read", outside, &e))?;
+            if contains(&content, marker.as_bytes())
+                && self
+                    .lab
+                    .guest(["sh", "-c", &found])
+                    .output(TIMEOUT)?
+                    .success()
+                    .is_ok()
+            {
+                return Ok(());
+            }
+            if Instant::now() > deadline {
+                return Err(LabError::new("the captures never saw their last packet"));
+            }
+        }
+    }
+}
+
+fn outside_file(lab: &Lab, number: u32) -> PathBuf {
+    lab.directory()
+        .join(format!("capture-{number}-outside.pcap"))
+}
+
+fn guest_file(number: u32) -> String {
+    format!("/tmp/capture-{number}.pcap")
+}
+
+/// Whole packets, written as they come; a buffer of 64 MiB, as the traffic may
+/// be faster than this process.
+fn tcpdump_arguments(interface: &str, file: &str) -> Vec<String> {
+    [
+        "-n",
+        "-U",
+        "--immediate-mode",
+        "-B",
+        "65536",
+        "-Z",
+        "root",
+        "-i",
+        interface,
+        "-w",
+        file,
+    ]
+    .map(str::to_owned)
+    .to_vec()
+}
+
+fn start_outside(lab: &Lab, file: &Path) -> Result<Outside, LabError> {
+    let failed = |e| LabError::new(format!("cannot run tcpdump: {e}"));
+    let mut command = lab.namespace.command("tcpdump");
+    command
+        .args(tcpdump_arguments(
+            HOST_INTERFACE,
+            &file.display().to_string(),
+        ))
+        .stdin(Stdio::null())
+        .stderr(Stdio::piped());
+    let mut outside = Outside(lab.namespace.spawn(command).map_err(failed)?);
+    let mut said = String::new();
+    if let Some(stderr) = outside.0.stderr.take() {
+        let mut lines = BufReader::new(stderr);
+        // The line "listening on ..." follows the opening of the device.
+        while !said.contains("listening on") {
+            if lines.read_line(&mut said).map_err(failed)? == 0 {
+                return Err(LabError::new(format!("tcpdump: {}", said.trim())));
+            }
+        }
+        // Its report at the end must find the pipe open.
+        outside.0.stderr = Some(lines.into_inner());
+    }
+    Ok(outside)
+}
+
+fn interrupt(child: &mut Child) -> Result<(), LabError> {
+    let pid = libc::pid_t::try_from(child.id()).unwrap_or_default();
+    // SAFETY: kill takes plain numbers; the child has not been waited for, so that
+    // the number is still its own.
+    unsafe { libc::kill(pid, libc::SIGINT) };
+    let status = child
+        .wait()
+        .map_err(|e| LabError::new(format!("tcpdump: {e}")))?;
+    if status.success() {
+        return Ok(());
+    }
+    Err(LabError::new(format!("tcpdump ended with {status}")))
+}
+
+/// The capture without the packets that contain `marker`: the lab's own, and the
+/// guest's answers, which quote them.
+fn without_marker(pcap: &[u8], marker: &[u8]) -> Vec<u8> {
+    let (header, mut rest) = pcap.split_at(pcap.len().min(FILE_HEADER));
+    let mut kept = header.to_vec();
+    while let Some(&[a, b, c, d]) = rest.get(8..12) {
+        let captured = usize::try_from(u32::from_le_bytes([a, b, c, d])).unwrap_or(usize::MAX);
+        let end = PACKET_HEADER.saturating_add(captured).min(rest.len());
+        let (packet, after) = rest.split_at(end);
+        if !contains(packet, marker) {
+            kept.extend_from_slice(packet);
+        }
+        rest = after;
+    }
+    kept
+}
+
+fn contains(haystack: &[u8], needle: &[u8]) -> bool {
+    haystack
+        .windows(needle.len())
+        .any(|window| window == needle)
+}

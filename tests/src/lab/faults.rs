@@ -1,0 +1,184 @@
+//! Packets lost, delayed, reordered, duplicated and corrupted on purpose.
+
+use serde_json::Value;
+use std::time::Duration;
+
+use super::namespace::Namespace;
+use super::network::{GUEST_INTERFACE, HOST_INTERFACE};
+use super::{Lab, LabError};
+
+const TABLE: &str = "roce_lab";
+/// The guest's device through which arriving packets take a detour, so that netem,
+/// which works on departing ones, can be applied to them.
+const DETOUR: &str = "ifb0";
+
+/// A direction of the link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Direction {
+    /// From the namespace to the guest.
+    ToGuest,
+    /// From the guest to the namespace.
+    ToHost,
+}
+
+/// Which RoCE packets are dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Drops {
+    /// None.
+    None,
+    /// Each with this probability in thousandths, independently. The kernel's
+    /// random numbers have no seed, so that no two runs are alike.
+    PerMille(u32),
+    /// The first, then every so manieth: reproducible.
+    EveryNth(u32),
+    /// The first `count` packets whose BTH opcode is `opcode`, and no others.
+    First {
+        /// The whole opcode byte: 0x11 is an RC acknowledge (IBTA 1.7, 9.2.1).
+        opcode: u8,
+        /// How many of them.
+        count: u32,
+    },
+}
+
+impl Drops {
+    /// The part of an nftables rule that selects them; `None` for no rule at all.
+    fn rule(self) -> Result<Option<String>, LabError> {
+        let wrong = |what: &str| Err(LabError::new(format!("{self:?}: {what}")));
+        match self {
+            Self::None | Self::First { count: 0, .. } => Ok(None),
+            Self::PerMille(n) if n > 1000 => wrong("a probability is at most 1000 thousandths"),
+            Self::PerMille(n) => Ok(Some(format!("numgen random mod 1000 < {n}"))),
+            Self::EveryNth(0) => wrong("every 0th packet is none; say Drops::None"),
+            Self::EveryNth(n) => Ok(Some(format!("numgen inc mod {n} < 1"))),
+            // The transport header is UDP's; the BTH follows its 8 bytes. The
+            // counter behind `numgen inc` starts at 0 and does not come round.
+            Self::First { opcode, count } => Ok(Some(format!(
+                "@th,64,8 {opcode} numgen inc mod {} < {count}",
+                i32::MAX
+            ))),
+        }
+    }
+}
+
+/// RoCE packets of one direction.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// That came by, dropped ones among them.
+    pub seen: u64,
+    /// That were dropped.
+    pub dropped: u64,
+}
+
+/// RoCE packets of both directions.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LossCounters {
+    /// From the namespace to the guest.
+    pub to_guest: Counters,
+    /// From the guest to the namespace.
+    pub to_host: Counters,
+}
+
+impl Direction {
+    /// Name of the chain, and of the hook at the tap device.
+    fn chain(self) -> (&'static str, &'static str) {
+        match self {
+            Self::ToGuest => ("to_guest", "egress"),
+            Self::ToHost => ("to_host", "ingress"),
+        }
+    }
+}
+
+pub(super) fn set_loss(
+    namespace: &Namespace,
+    direction: Direction,
+    drops: Drops,
+) -> Result<(), LabError> {
+    let (chain, hook) = direction.chain();
+    let rule = drops.rule()?.map_or_else(String::new, |rule| {
+        format!("udp dport 4791 {rule} counter name {chain}_dropped drop")
+    });
+    // Each direction is a table, replaced whole; "table; delete" makes the deletion
+    // of one that may not exist.
+    let table = format!("netdev {TABLE}_{chain}");
+    let script = format!(
+        "table {table}\n\
+         delete table {table}\n\
+         table {table} {{\n\
+           counter {chain}_seen {{ }}\n\
+           counter {chain}_dropped {{ }}\n\
+           chain {chain} {{\n\
+             type filter hook {hook} device \"{HOST_INTERFACE}\" priority 0; policy accept;\n\
+             udp dport 4791 counter name {chain}_seen\n\
+             {rule}\n\
+           }}\n\
+         }}\n"
+    );
+    namespace.run(&["nft", "-f", "-"], &script).map(drop)
+}
+
+pub(super) fn counters(namespace: &Namespace) -> Result<LossCounters, LabError> {
+    let text = namespace.run(&["nft", "-j", "list", "counters"], "")?;
+    let listing: Value = serde_json::from_str(&text)
+        .map_err(|e| LabError::new(format!("nft's list of counters: {e}: {text}")))?;
+    let packets = |name: &str| {
+        listing["nftables"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .map(|entry| &entry["counter"])
+            .find(|counter| counter["name"] == name)
+            .and_then(|counter| counter["packets"].as_u64())
+            .unwrap_or_default()
+    };
+    let of = |direction: Direction| {
+        let (chain, _) = direction.chain();
+        Counters {
+            seen: packets(&format!("{chain}_seen")),
+            dropped: packets(&format!("{chain}_dropped")),
+        }
+    };
+    Ok(LossCounters {
+        to_guest: of(Direction::ToGuest),
+        to_host: of(Direction::ToHost),
+    })
+}
+
+pub(super) fn set_netem(lab: &Lab, direction: Direction, options: &str) -> Result<(), LabError> {
+    let script = match direction {
+        Direction::ToHost => replace_netem(GUEST_INTERFACE, options),
+        Direction::ToGuest if options.is_empty() => {
+            format!("tc qdisc del dev {GUEST_INTERFACE} ingress 2> /dev/null || true")
+        }
+        Direction::ToGuest => format!(
+            "set -e; modprobe ifb numifbs=1; ip link set {DETOUR} up mtu 9000\n\
+             tc qdisc del dev {GUEST_INTERFACE} ingress 2> /dev/null || true\n\
+             {}\n\
+             tc qdisc add dev {GUEST_INTERFACE} ingress\n\
+             tc filter add dev {GUEST_INTERFACE} ingress protocol all matchall \
+                action mirred egress redirect dev {DETOUR}",
+            replace_netem(DETOUR, options)
+        ),
+    };
+    lab.guest(["sh", "-c", &script])
+        .output(Duration::from_secs(30))?
+        .success()
+        .map(drop)
+}
+
+fn replace_netem(device: &str, options: &str) -> String {
+    let delete = format!("tc qdisc del dev {device} root 2> /dev/null || true");
+    if options.is_empty() {
+        delete
+    } else {
+        format!("{delete}; tc qdisc add dev {device} root netem {options}")
+    }
+}
+
+/// Ends all faults of both directions.
+pub(super) fn clear(lab: &Lab) -> Result<(), LabError> {
+    for direction in [Direction::ToGuest, Direction::ToHost] {
+        set_loss(&lab.namespace, direction, Drops::None)?;
+        set_netem(lab, direction, "")?;
+    }
+    Ok(())
+}

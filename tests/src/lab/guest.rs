@@ -1,0 +1,290 @@
+//! Commands in the guest.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Map, Value, json};
+
+use super::LabError;
+use super::agent::{Agent, Progress};
+
+/// A command to be run in the guest, in the manner of [`std::process::Command`].
+/// Its working directory is `/tmp` there, in memory.
+#[derive(Debug)]
+pub struct GuestCommand {
+    agent: Arc<Agent>,
+    argv: Vec<String>,
+    env: Map<String, Value>,
+    stdin: Vec<u8>,
+}
+
+impl GuestCommand {
+    pub(super) fn new(agent: Arc<Agent>, argv: Vec<String>) -> Self {
+        Self {
+            agent,
+            argv,
+            env: Map::new(),
+            stdin: Vec::new(),
+        }
+    }
+
+    /// Adds an argument.
+    #[must_use]
+    pub fn arg(mut self, arg: impl Into<String>) -> Self {
+        self.argv.push(arg.into());
+        self
+    }
+
+    /// Adds arguments.
+    #[must_use]
+    pub fn args(mut self, args: &[String]) -> Self {
+        self.argv.extend_from_slice(args);
+        self
+    }
+
+    /// Sets an environment variable.
+    #[must_use]
+    pub fn env(mut self, name: &str, value: &str) -> Self {
+        self.env.insert(name.to_owned(), value.into());
+        self
+    }
+
+    /// Gives the command these bytes on its stdin.
+    #[must_use]
+    pub fn stdin(mut self, bytes: &[u8]) -> Self {
+        self.stdin = bytes.to_vec();
+        self
+    }
+
+    /// Runs the command to its end.
+    ///
+    /// # Errors
+    /// If it cannot be started, or the guest is gone, or it has not ended after
+    /// `timeout`: then it is killed, and the error shows what it has written.
+    pub fn output(self, timeout: Duration) -> Result<GuestOutput, LabError> {
+        let child = self.spawn()?;
+        child.close_stdin()?;
+        child.wait(timeout)
+    }
+
+    /// Starts the command. What [`stdin`](Self::stdin) was given is sent to it, and
+    /// its stdin stays open for more.
+    pub fn spawn(self) -> Result<GuestChild, LabError> {
+        let id = self
+            .agent
+            .start(&json!({ "argv": self.argv, "env": self.env }))?;
+        let child = GuestChild {
+            agent: self.agent,
+            id,
+            name: self.argv.join(" "),
+            output: GuestOutput {
+                name: self.argv.join(" "),
+                status: GuestStatus::Exited(0),
+                stdout: Vec::new(),
+                stderr: Vec::new(),
+            },
+            unread: [0; 2],
+        };
+        child.write(&self.stdin)?;
+        Ok(child)
+    }
+}
+
+/// A command that runs in the guest. Dropping it kills it.
+#[derive(Debug)]
+pub struct GuestChild {
+    agent: Arc<Agent>,
+    id: u32,
+    name: String,
+    /// All output so far.
+    output: GuestOutput,
+    /// Where in stdout and stderr the first line begins that was not yet returned.
+    unread: [usize; 2],
+}
+
+impl GuestChild {
+    /// Sends bytes to the command's stdin.
+    pub fn write(&self, bytes: &[u8]) -> Result<(), LabError> {
+        self.agent.feed(self.id, bytes)
+    }
+
+    /// Closes the command's stdin.
+    pub fn close_stdin(&self) -> Result<(), LabError> {
+        self.agent.close_stdin(self.id)
+    }
+
+    /// The next whole line of stdout, without its end.
+    ///
+    /// # Errors
+    /// If the command ends, or `timeout` passes, before there is one.
+    pub fn read_line(&mut self, timeout: Duration) -> Result<String, LabError> {
+        self.next_line(timeout, "a line", &[0], |_| true)
+    }
+
+    /// The next line of stdout or stderr that contains `pattern`; lines before it
+    /// are passed over.
+    ///
+    /// # Errors
+    /// If the command ends, or `timeout` passes, before there is one.
+    pub fn wait_for_line(&mut self, pattern: &str, timeout: Duration) -> Result<String, LabError> {
+        let what = format!("a line with {pattern:?}");
+        self.next_line(timeout, &what, &[0, 1], |line| line.contains(pattern))
+    }
+
+    /// Waits until the command has ended, and returns all of its output.
+    ///
+    /// # Errors
+    /// If it has not ended after `timeout`: then it is killed.
+    pub fn wait(mut self, timeout: Duration) -> Result<GuestOutput, LabError> {
+        let what = format!("`{}` to end", self.name);
+        let output = &mut self.output;
+        let ended = self.agent.wait(self.id, timeout, &what, |progress| {
+            take_output(progress, output);
+            progress.end.clone()
+        });
+        match ended {
+            Ok(Ok(status)) => {
+                self.output.status = status;
+                Ok(self.output.clone())
+            }
+            Ok(Err(reason)) => Err(LabError::new(reason)),
+            Err(error) => Err(error.context(self.output.describe())),
+        }
+    }
+
+    /// Sends a signal to the command and the processes it has started.
+    pub fn signal(&self, signal: i32) -> Result<(), LabError> {
+        self.agent.signal(self.id, signal)
+    }
+
+    /// Kills the command and the processes it has started, and waits until it has
+    /// ended.
+    pub fn kill(self) -> Result<GuestOutput, LabError> {
+        self.signal(libc::SIGKILL)?;
+        self.wait(Duration::from_secs(20))
+    }
+
+    /// Everything that the command has written and this side has read so far.
+    pub fn output_so_far(&self) -> &GuestOutput {
+        &self.output
+    }
+
+    fn next_line(
+        &mut self,
+        timeout: Duration,
+        what: &str,
+        streams: &[usize],
+        wanted: impl Fn(&str) -> bool,
+    ) -> Result<String, LabError> {
+        let what = format!("{what} from `{}`", self.name);
+        let (output, unread) = (&mut self.output, &mut self.unread);
+        let found = self.agent.wait(self.id, timeout, &what, |progress| {
+            take_output(progress, output);
+            for &stream in streams {
+                let bytes = if stream == 0 {
+                    &output.stdout
+                } else {
+                    &output.stderr
+                };
+                let from = &mut unread[stream];
+                while let Some(length) = bytes[*from..].iter().position(|&b| b == b'\n') {
+                    let line = String::from_utf8_lossy(&bytes[*from..*from + length]).into_owned();
+                    *from += length + 1;
+                    if wanted(&line) {
+                        return Some(Ok(line));
+                    }
+                }
+            }
+            progress.end.clone().map(Err)
+        });
+        match found {
+            Ok(Ok(line)) => Ok(line),
+            Ok(Err(end)) => Err(LabError::new(format!(
+                "{}: it ended ({end:?}) before it wrote {what}",
+                self.output.describe()
+            ))),
+            Err(error) => Err(error.context(self.output.describe())),
+        }
+    }
+}
+
+impl Drop for GuestChild {
+    fn drop(&mut self) {
+        // Whether it has ended, or the guest is gone, makes no difference now.
+        let _ = self.signal(libc::SIGKILL);
+        self.agent.forget(self.id);
+    }
+}
+
+fn take_output(progress: &mut Progress, output: &mut GuestOutput) {
+    output.stdout.append(&mut progress.stdout);
+    output.stderr.append(&mut progress.stderr);
+}
+
+/// How a command in the guest ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GuestStatus {
+    /// By itself, with this exit code.
+    Exited(i32),
+    /// By this signal.
+    Killed(i32),
+}
+
+/// What a command in the guest wrote, and how it ended.
+#[derive(Clone, PartialEq, Eq)]
+pub struct GuestOutput {
+    name: String,
+    /// How it ended.
+    pub status: GuestStatus,
+    /// All of its stdout.
+    pub stdout: Vec<u8>,
+    /// All of its stderr.
+    pub stderr: Vec<u8>,
+}
+
+impl GuestOutput {
+    /// Itself, if the command ended with exit code 0.
+    ///
+    /// # Errors
+    /// Otherwise, with the output.
+    pub fn success(self) -> Result<Self, LabError> {
+        if self.status == GuestStatus::Exited(0) {
+            return Ok(self);
+        }
+        Err(LabError::new(format!(
+            "{} ended with {:?}",
+            self.describe(),
+            self.status
+        )))
+    }
+
+    /// Stdout as text.
+    pub fn stdout_text(&self) -> String {
+        String::from_utf8_lossy(&self.stdout).into_owned()
+    }
+
+    /// Stderr as text.
+    pub fn stderr_text(&self) -> String {
+        String::from_utf8_lossy(&self.stderr).into_owned()
+    }
+
+    fn describe(&self) -> String {
+        let mut text = format!("in the guest, `{}`", self.name);
+        for (name, bytes) in [("stdout", &self.stdout), ("stderr", &self.stderr)] {
+            if !bytes.is_empty() {
+                text += &format!(
+                    "\n--- its {name}:\n{}\n---\n",
+                    String::from_utf8_lossy(bytes)
+                );
+            }
+        }
+        text
+    }
+}
+
+impl fmt::Debug for GuestOutput {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}: {}", self.status, self.describe())
+    }
+}

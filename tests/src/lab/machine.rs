@@ -1,0 +1,68 @@
+//! What a machine must have for the lab to run on it.
+
+use std::env;
+use std::path::{Path, PathBuf};
+
+use super::LabError;
+
+/// Programs that the lab calls, outside and, as they are shared, in the guest.
+const PROGRAMS: &[&str] = &[
+    "apt-get",
+    "dpkg",
+    "depmod",
+    "modprobe",
+    "qemu-system-x86_64",
+    "busybox",
+    "ip",
+    "nft",
+    "tc",
+    "rdma",
+    "tcpdump",
+    "ibv_devinfo",
+];
+
+/// Fails, saying everything that is missing, if the lab cannot run here.
+pub(super) fn check() -> Result<(), LabError> {
+    let mut missing = Vec::new();
+    if env::consts::ARCH != "x86_64" {
+        missing.push(format!(
+            "processor {} (only x86_64 will do)",
+            env::consts::ARCH
+        ));
+    }
+    // SAFETY: geteuid has no arguments and cannot fail.
+    if unsafe { libc::geteuid() } != 0 {
+        missing.push("not root, which network namespaces and tap devices need".to_owned());
+    }
+    if !Path::new("/dev/net/tun").exists() {
+        missing.push("no /dev/net/tun".to_owned());
+    }
+    let absent: Vec<_> = PROGRAMS
+        .iter()
+        .copied()
+        .filter(|name| find(name).is_none())
+        .collect();
+    if !absent.is_empty() {
+        missing.push(format!(
+            "not installed: {} (tests/lab/install-packages.sh installs them)",
+            absent.join(", ")
+        ));
+    }
+    if !Path::new("/usr/lib/python3/dist-packages/pyverbs").is_dir() {
+        missing.push("not installed: python3-pyverbs".to_owned());
+    }
+    if missing.is_empty() {
+        Ok(())
+    } else {
+        Err(LabError::poor_machine(missing.join("; ")))
+    }
+}
+
+/// The program's file, as a root shell would find it.
+pub(super) fn find(program: &str) -> Option<PathBuf> {
+    let path = env::var_os("PATH").unwrap_or_default();
+    env::split_paths(&path)
+        .chain(["/usr/sbin", "/sbin", "/usr/bin", "/bin"].map(PathBuf::from))
+        .map(|folder| folder.join(program))
+        .find(|file| file.is_file())
+}

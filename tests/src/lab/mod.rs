@@ -1,0 +1,326 @@
+//! A Linux guest with Soft-RoCE, in a network namespace of its own.
+//!
+//! ```text
+//!   this process                         network namespace           guest (QEMU)
+//!   Lab::guest(..)    ── virtio-serial ──────────────────────────►  agent.py
+//!   Lab::host_command ── setns ──►  roce0 ──── tap ───────────────  eth0 ── rxe0
+//!   Lab::enter                      10.77.0.1                       10.77.0.2
+//! ```
+//!
+//! The guest runs Debian's unmodified kernel over this machine's own files (read
+//! only, with a writable layer in memory), so every program installed here runs
+//! there too. The command channel does not use the network: captures hold nothing
+//! but what a test caused.
+//!
+//! ```no_run
+//! use roce_tests::lab::Lab;
+//! use std::time::Duration;
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let Some(lab) = Lab::get_or_skip() else { return Ok(()) };
+//! let devices = lab.guest(["ibv_devinfo"]).output(Duration::from_secs(20))?;
+//! assert!(devices.stdout_text().contains("rxe0"));
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Clean-up
+//! Nothing of a lab has a name outside its namespace, so nothing of it can be left
+//! over: the namespace, its tap device and its packet filter go with the last
+//! process in it; each process is killed by the kernel when this one dies
+//! (`PR_SET_PDEATHSIG`), however it dies; and processes that these started in turn
+//! are found by an environment variable and killed when the lab is dropped or, if
+//! this process was killed, by the next lab on the machine.
+
+mod agent;
+mod cache;
+mod capture;
+mod error;
+mod faults;
+mod guest;
+mod initramfs;
+mod kernel;
+mod machine;
+mod namespace;
+mod network;
+mod oops;
+mod owner;
+mod qemu;
+mod shared;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+pub use capture::{Capture, CaptureFiles};
+pub use error::LabError;
+pub use faults::{Counters, Direction, Drops, LossCounters};
+pub use guest::{GuestChild, GuestCommand, GuestOutput, GuestStatus};
+pub use network::{
+    GUEST_INTERFACE, GUEST_IP4, GUEST_LL6, GUEST_RDMA_DEVICE, HOST_INTERFACE, HOST_IP4, HOST_LL6,
+};
+pub use shared::SharedLab;
+
+use agent::Agent;
+use namespace::Namespace;
+use owner::RunDir;
+use qemu::Qemu;
+
+/// What can be chosen before a lab boots.
+#[derive(Clone, Debug)]
+pub struct LabConfig {
+    /// MTU in bytes of both ends of the link, 1280 to 9000. 1500 gives a RoCE
+    /// path MTU of 1024, 9000 one of 4096. [`Lab::set_mtu`] changes it later.
+    pub mtu: u32,
+    /// The guest's memory in MiB.
+    pub memory_mib: u32,
+    /// The guest's processors.
+    pub cpus: u32,
+    /// How long the guest may take from power-on to its first command.
+    pub boot_timeout: Duration,
+}
+
+impl Default for LabConfig {
+    fn default() -> Self {
+        Self {
+            mtu: 1500,
+            memory_mib: 1024,
+            cpus: 2,
+            boot_timeout: Duration::from_secs(180),
+        }
+    }
+}
+
+/// A booted guest with Soft-RoCE and the network namespace around it.
+///
+/// All methods take `&self` and may be used from several threads. Dropping it
+/// powers the guest off, kills everything that still runs in the namespace and
+/// deletes the logs, unless the thread is panicking: then they stay, and their
+/// place is printed.
+#[derive(Debug)]
+pub struct Lab {
+    // Dropped in this order: the guest first, its directory last.
+    agent: Arc<Agent>,
+    qemu: Qemu,
+    namespace: Arc<Namespace>,
+    mtu: AtomicU32,
+    run: RunDir,
+}
+
+impl Lab {
+    /// Boots a guest: about ten seconds under software emulation, and a download
+    /// of some 70 MB before the first one.
+    ///
+    /// # Errors
+    /// [`LabError`] says what the machine lacks ([`LabError::is_poor_machine`]), or
+    /// what went wrong, with the end of the guest's console.
+    pub fn boot(config: &LabConfig) -> Result<Self, LabError> {
+        network::check_mtu(config.mtu)?;
+        machine::check()?;
+        let cache = cache::directory()?;
+        owner::sweep(&cache);
+        let kernel = kernel::obtain(&cache)?;
+        let initramfs = initramfs::build(&cache, &kernel)?;
+
+        let run = RunDir::create(&cache)?;
+        let namespace = Arc::new(Namespace::create(run.owner())?);
+        network::create_tap(&namespace, config.mtu)?;
+        let (qemu, channel) = Qemu::start(&namespace, config, &kernel, &initramfs, run.path())?;
+        let agent = Agent::connect(channel, run.path())?;
+        let lab = Self {
+            agent,
+            qemu,
+            namespace,
+            mtu: AtomicU32::new(config.mtu),
+            run,
+        };
+        lab.agent.wait_ready(config.boot_timeout)?;
+        lab.wait_for_gids()?;
+        Ok(lab)
+    }
+
+    /// The lab of this process, booted by the first call and shared by all tests
+    /// of the binary, one at a time; it is shut down when the process exits. Each
+    /// caller finds it as booted with [`LabConfig::default`]: MTU 1500, no packet
+    /// loss, no command left running in the guest.
+    ///
+    /// Returns `None`, after a line on stderr that says why, on a machine that
+    /// cannot run it. The environment variable `ROCE_LAB` changes that: with
+    /// `require` such a machine is a failure, with `off` no lab is ever booted.
+    ///
+    /// # Panics
+    /// If the guest does not boot although the machine has everything, or with
+    /// `ROCE_LAB=require` if it has not.
+    pub fn get_or_skip() -> Option<SharedLab> {
+        shared::get_or_skip()
+    }
+
+    /// A command to be run in the guest: program and arguments.
+    pub fn guest<S: Into<String>>(&self, argv: impl IntoIterator<Item = S>) -> GuestCommand {
+        GuestCommand::new(
+            Arc::clone(&self.agent),
+            argv.into_iter().map(Into::into).collect(),
+        )
+    }
+
+    /// Starts a command in the guest, its output read as it comes.
+    pub fn guest_spawn<S: Into<String>>(
+        &self,
+        argv: impl IntoIterator<Item = S>,
+    ) -> Result<GuestChild, LabError> {
+        self.guest(argv).spawn()
+    }
+
+    /// Creates or replaces a file in the guest. What the guest writes stays in its
+    /// memory; files of this machine are never changed.
+    pub fn guest_write_file(&self, path: &str, content: &[u8]) -> Result<(), LabError> {
+        let script = r#"mkdir -p "$(dirname "$0")" && cat > "$0""#;
+        self.guest(["sh", "-c", script, path])
+            .stdin(content)
+            .output(Duration::from_secs(60))?
+            .success()
+            .map(drop)
+    }
+
+    /// A file of the guest, whole.
+    pub fn guest_read_file(&self, path: &str) -> Result<Vec<u8>, LabError> {
+        let output = self.guest(["cat", path]).output(Duration::from_secs(60))?;
+        Ok(output.success()?.stdout)
+    }
+
+    /// A program to be run on this machine but in the lab's namespace, next to the
+    /// guest. It is killed when the thread that spawns it ends (so spawn it from
+    /// the test, not from a thread that is about to finish) and when the lab is
+    /// dropped. `/sys` there shows the devices of the namespace.
+    pub fn host_command(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
+        self.namespace.command(program)
+    }
+
+    /// Runs `work` on a new thread inside the lab's namespace and returns its
+    /// result. Sockets made there stay there, whichever thread uses them later;
+    /// threads that `work` starts are inside too.
+    ///
+    /// # Panics
+    /// With what `work` panicked with.
+    pub fn enter<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T, LabError> {
+        self.namespace.enter(work)
+    }
+
+    /// Sets the MTU of both ends of the link, in bytes, 1280 to 9000.
+    pub fn set_mtu(&self, mtu: u32) -> Result<(), LabError> {
+        network::check_mtu(mtu)?;
+        network::set_host_mtu(&self.namespace, mtu)?;
+        let mtu_text = mtu.to_string();
+        self.guest(["ip", "link", "set", GUEST_INTERFACE, "mtu", &mtu_text])
+            .output(Duration::from_secs(20))?
+            .success()?;
+        self.mtu.store(mtu, Ordering::Relaxed);
+        self.wait_for_gids()
+    }
+
+    /// The MTU in bytes of both ends of the link.
+    pub fn mtu(&self) -> u32 {
+        self.mtu.load(Ordering::Relaxed)
+    }
+
+    /// Starts capturing on both sides of the link; returns when both capture.
+    /// Whole frames, as on the wire: neither side offloads anything.
+    pub fn capture_start(&self) -> Result<Capture<'_>, LabError> {
+        Capture::start(self)
+    }
+
+    /// From now on drops RoCE packets (UDP port 4791) going in `direction`, as
+    /// `drops` says, and counts from zero. The other direction is left as it is.
+    /// A capture outside sees what is dropped on its way to the host, but not what
+    /// is dropped on its way to the guest.
+    pub fn set_loss(&self, direction: Direction, drops: Drops) -> Result<(), LabError> {
+        faults::set_loss(&self.namespace, direction, drops)
+    }
+
+    /// RoCE packets seen and dropped since each direction's last
+    /// [`set_loss`](Self::set_loss).
+    pub fn loss_counters(&self) -> Result<LossCounters, LabError> {
+        faults::counters(&self.namespace)
+    }
+
+    /// From now on delays, reorders, duplicates or corrupts all traffic in
+    /// `direction`, in the guest, by its kernel's netem. `options` is what follows
+    /// `netem` on the command line of tc(8), for example
+    /// `"delay 2ms reorder 25% duplicate 1% corrupt 0.1%"`; none of it takes part
+    /// if it is empty.
+    pub fn set_netem(&self, direction: Direction, options: &str) -> Result<(), LabError> {
+        faults::set_netem(self, direction, options)
+    }
+
+    /// The guest kernel's log.
+    pub fn dmesg(&self) -> Result<String, LabError> {
+        Ok(self
+            .guest(["dmesg"])
+            .output(Duration::from_secs(30))?
+            .success()?
+            .stdout_text())
+    }
+
+    /// Fails if the guest's kernel has crashed, or has reported a bug or a warning
+    /// of its own, since it booted.
+    pub fn check_kernel(&self) -> Result<(), LabError> {
+        oops::check(self)
+    }
+
+    /// The end of the guest's console, which outlives the guest.
+    pub fn console(&self) -> String {
+        fs::read(self.run.path().join(qemu::CONSOLE_LOG))
+            .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+            .unwrap_or_default()
+    }
+
+    /// Where this lab keeps its logs and captures until it is dropped.
+    pub fn directory(&self) -> &Path {
+        self.run.path()
+    }
+
+    /// Process id of the emulator.
+    pub fn qemu_pid(&self) -> u32 {
+        self.qemu.pid()
+    }
+
+    /// The identity of the lab's network namespace, as readlink(2) shows it in
+    /// `/proc/PID/ns/net`.
+    pub fn namespace_identity(&self) -> &str {
+        self.namespace.identity()
+    }
+
+    /// Directory for results of `name` (a capture, say) that must outlive the lab.
+    pub fn keep_directory(&self, name: &str) -> Result<PathBuf, LabError> {
+        let path = cache::directory()?.join("kept").join(name);
+        fs::create_dir_all(&path).map_err(|e| LabError::io("create", &path, &e))?;
+        Ok(path)
+    }
+
+    /// Ends what tests may have left: commands in the guest, loss, another MTU.
+    fn reset(&self) -> Result<(), LabError> {
+        self.agent.kill_all();
+        faults::clear(self)?;
+        if self.mtu() != LabConfig::default().mtu {
+            self.set_mtu(LabConfig::default().mtu)?;
+        }
+        Ok(())
+    }
+
+    /// Waits until rxe0 is active and has both of its GIDs.
+    fn wait_for_gids(&self) -> Result<(), LabError> {
+        let port = format!("/sys/class/infiniband/{GUEST_RDMA_DEVICE}/ports/1");
+        let script = format!(
+            "until grep -q ACTIVE {port}/state && grep -q ^fe80 {port}/gids/0 \
+             && grep -q ffff:0a4d:0002 {port}/gids/1; do sleep 0.1; done"
+        );
+        self.guest(["sh", "-c", &script])
+            .output(Duration::from_secs(30))
+            .and_then(GuestOutput::success)
+            .map(drop)
+            .map_err(|e| e.context(format!("{GUEST_RDMA_DEVICE} did not get its two GIDs")))
+    }
+}

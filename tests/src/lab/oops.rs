@@ -1,0 +1,55 @@
+//! Whether the guest's kernel is still well.
+
+use super::{Lab, LabError};
+
+/// What a kernel writes when it has found itself in the wrong.
+const SIGNS: &[&str] = &[
+    "BUG:",
+    "kernel BUG at",
+    "Oops:",
+    "general protection fault",
+    "WARNING: CPU:",
+    "Kernel panic",
+    "refcount_t:",
+    "KASAN:",
+    "UBSAN:",
+    "blocked for more than",
+];
+
+/// Lines of the log that an error shows, from the first sign on.
+const SHOWN_LINES: usize = 40;
+
+pub(super) fn check(lab: &Lab) -> Result<(), LabError> {
+    let log = lab.dmesg()?;
+    match first_sign(&log) {
+        None => Ok(()),
+        Some(line) => {
+            let shown: Vec<&str> = log.lines().skip(line).take(SHOWN_LINES).collect();
+            Err(LabError::new(format!(
+                "the guest's kernel is not well:\n{}",
+                shown.join("\n")
+            )))
+        }
+    }
+}
+
+/// Number of the first line of the log that shows one of the signs.
+fn first_sign(log: &str) -> Option<usize> {
+    log.lines()
+        .position(|line| SIGNS.iter().any(|sign| line.contains(sign)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::first_sign;
+
+    #[test]
+    fn finds_an_oops_and_nothing_else() {
+        let well = "[ 1.0] rdma_rxe: loaded\n[ 1.1] infiniband rxe0: added eth0\n";
+        assert_eq!(first_sign(well), None);
+        let oops = format!("{well}[ 2.0] BUG: kernel NULL pointer dereference, address: 8\n");
+        assert_eq!(first_sign(&oops), Some(2));
+        let warning = format!("[ 0.9] WARNING: CPU: 1 PID: 7 at rxe_comp.c:9\n{well}");
+        assert_eq!(first_sign(&warning), Some(0));
+    }
+}

@@ -1,0 +1,149 @@
+//! The emulator: its command line and its life.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::Child;
+
+use super::LabConfig;
+use super::LabError;
+use super::kernel::Kernel;
+use super::namespace::Namespace;
+use super::network::{GUEST_IP4, GUEST_MAC, HOST_INTERFACE, MAX_MTU};
+
+/// The guest's console, in the lab's folder.
+pub(super) const CONSOLE_LOG: &str = "console.log";
+/// What the emulator itself says, in the lab's folder.
+pub(super) const QEMU_LOG: &str = "qemu.log";
+
+/// A running emulator, killed when dropped.
+#[derive(Debug)]
+pub(super) struct Qemu {
+    child: Child,
+}
+
+impl Qemu {
+    /// Powers a guest on. The stream is the host's end of its command channel.
+    pub(super) fn start(
+        namespace: &Namespace,
+        config: &LabConfig,
+        kernel: &Kernel,
+        initramfs: &Path,
+        folder: &Path,
+    ) -> Result<(Self, UnixStream), LabError> {
+        let failed = |e: io::Error| LabError::new(format!("cannot start qemu-system-x86_64: {e}"));
+        let (ours, theirs) = UnixStream::pair().map_err(failed)?;
+        let log = File::create(folder.join(QEMU_LOG)).map_err(failed)?;
+        let mut command = namespace.command("qemu-system-x86_64");
+        command
+            .args(arguments(
+                config,
+                kernel,
+                initramfs,
+                folder,
+                theirs.as_raw_fd(),
+            ))
+            .stdin(std::process::Stdio::null())
+            .stdout(log.try_clone().map_err(failed)?)
+            .stderr(log);
+        // SAFETY: the closure runs between fork and exec and makes one system call,
+        // on a descriptor that it owns.
+        unsafe {
+            command.pre_exec(
+                move || match libc::fcntl(theirs.as_raw_fd(), libc::F_SETFD, 0) {
+                    -1 => Err(io::Error::last_os_error()),
+                    _ => Ok(()),
+                },
+            )
+        };
+        let child = namespace.spawn(command).map_err(failed)?;
+        Ok((Self { child }, ours))
+    }
+
+    pub(super) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+}
+
+impl Drop for Qemu {
+    fn drop(&mut self) {
+        // Nothing in the guest is worth an orderly shutdown. Both fail only if it
+        // has ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn arguments(
+    config: &LabConfig,
+    kernel: &Kernel,
+    initramfs: &Path,
+    folder: &Path,
+    channel: i32,
+) -> Vec<String> {
+    // KVM is not always what it says (some clouds' hangs a stock kernel), and
+    // emulation is fast enough: KVM is for who asks for it.
+    let accelerator = std::env::var("ROCE_LAB_ACCEL").unwrap_or_else(|_| "tcg".to_owned());
+    let accelerator = if accelerator == "tcg" {
+        "tcg,thread=multi".to_owned()
+    } else {
+        accelerator
+    };
+    let append = format!(
+        "console=ttyS0 loglevel=5 panic=-1 mitigations=off audit=0 \
+         lab.ip4={GUEST_IP4}/24 lab.mtu={}",
+        config.mtu
+    );
+    // A comma in a value is written twice.
+    let path = |path: &Path| path.display().to_string().replace(',', ",,");
+    let share = |path: &str, tag: &str| {
+        format!("local,path={path},mount_tag={tag},security_model=none,readonly=on,multidevs=remap")
+    };
+    let modules = path(&kernel.root.join("lib/modules"));
+    let pairs = [
+        ("-accel", accelerator),
+        ("-cpu", "max".to_owned()),
+        ("-smp", config.cpus.to_string()),
+        ("-m", config.memory_mib.to_string()),
+        ("-display", "none".to_owned()),
+        ("-vga", "none".to_owned()),
+        ("-boot", "strict=off".to_owned()),
+        ("-kernel", kernel.image.display().to_string()),
+        ("-initrd", initramfs.display().to_string()),
+        ("-append", append),
+        (
+            "-serial",
+            format!("file:{}", path(&folder.join(CONSOLE_LOG))),
+        ),
+        ("-device", "virtio-serial-pci".to_owned()),
+        ("-chardev", format!("socket,id=agent,fd={channel}")),
+        (
+            "-device",
+            "virtserialport,chardev=agent,name=roce.agent".to_owned(),
+        ),
+        ("-virtfs", share("/", "hostroot")),
+        ("-virtfs", share(&modules, "modules")),
+        // vnet_hdr=off: no offload of any kind, so that frames on the tap are what
+        // they would be on a wire.
+        (
+            "-netdev",
+            format!("tap,id=link,ifname={HOST_INTERFACE},script=no,downscript=no,vnet_hdr=off"),
+        ),
+        (
+            "-device",
+            format!("virtio-net-pci,netdev=link,mac={GUEST_MAC},host_mtu={MAX_MTU},romfile="),
+        ),
+    ];
+    ["-nodefaults", "-no-user-config", "-no-reboot"]
+        .map(str::to_owned)
+        .into_iter()
+        .chain(
+            pairs
+                .into_iter()
+                .flat_map(|(option, value)| [option.to_owned(), value]),
+        )
+        .collect()
+}
