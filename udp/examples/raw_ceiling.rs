@@ -1,0 +1,218 @@
+//! What a bare [`UdpPort`] can do, with no protocol on it: the ceiling for
+//! everything that is built on top.
+//!
+//! ```text
+//! raw_ceiling                      two threads over loopback
+//! raw_ceiling serve LOCAL MTU      the far end, until it is told to stop
+//! raw_ceiling LOCAL MTU PEER       measure against it
+//! ```
+//!
+//! Prints the half round trip of small packets with both ends spinning, and the
+//! one-way throughput of large ones. The far end acknowledges what it has seen, so
+//! that the sender keeps no more in flight than the receive buffer holds.
+
+use std::net::IpAddr;
+use std::time::{Duration, Instant};
+
+use roce_stack::port::{Port, RxMeta, TxMeta};
+use roce_udp::{UdpPort, UdpPortConfig};
+
+type Error = Box<dyn std::error::Error>;
+
+const PING: u8 = 0;
+const DATA: u8 = 1;
+const ACK: u8 = 2;
+const STOP: u8 = 3;
+
+/// Kind, and a number: all that a packet here carries.
+const HEADER: usize = 9;
+
+const WARM_UP: usize = 2_000;
+const ROUND_TRIPS: usize = 100_000;
+const THROUGHPUT_TIME: Duration = Duration::from_secs(2);
+
+/// Packets that are queued before a flush.
+const BURST: u64 = 32;
+
+fn main() -> Result<(), Error> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match arguments[..] {
+        [] => loopback(),
+        ["serve", local, mtu] => serve(&mut open(local.parse()?, mtu.parse()?)?),
+        [local, mtu, peer] => {
+            let local = local.parse()?;
+            measure(&mut open(local, mtu.parse()?)?, local, peer.parse()?)
+        }
+        _ => Err("usage: raw_ceiling [[serve] LOCAL MTU [PEER]]".into()),
+    }
+}
+
+fn loopback() -> Result<(), Error> {
+    let near = IpAddr::from([127, 91, 0, 1]);
+    let far = IpAddr::from([127, 91, 0, 2]);
+    let mut port = open(near, 65536)?;
+    let mut far_port = open(far, 65536)?;
+    std::thread::scope(|scope| {
+        let server = scope.spawn(move || serve(&mut far_port).map_err(|error| error.to_string()));
+        measure(&mut port, near, far)?;
+        match server.join() {
+            Ok(result) => result.map_err(Error::from),
+            Err(_) => Err("the far end panicked".into()),
+        }
+    })
+}
+
+fn open(local: IpAddr, mtu: usize) -> Result<UdpPort, Error> {
+    // The index matters to link-local addresses only; 1 is the loopback interface.
+    let mut port = UdpPort::new(UdpPortConfig::new("lo", 1, mtu, vec![local]));
+    port.activate(local)?;
+    Ok(port)
+}
+
+fn to(src: IpAddr, dst: IpAddr) -> TxMeta {
+    TxMeta {
+        src,
+        dst,
+        traffic_class: 2,
+        hop_limit: 0,
+    }
+}
+
+fn queue(port: &mut UdpPort, to: &TxMeta, kind: u8, number: u64, len: usize) -> bool {
+    let Ok(slot) = port.reserve(to, len) else {
+        return false;
+    };
+    slot.bytes[0] = kind;
+    slot.bytes[1..HEADER].copy_from_slice(&number.to_be_bytes());
+    port.commit();
+    true
+}
+
+fn read(packet: &[u8]) -> Option<(u8, u64)> {
+    let number = packet.get(1..HEADER)?.try_into().ok()?;
+    Some((packet[0], u64::from_be_bytes(number)))
+}
+
+/// Answers pings and acknowledges data until told to stop.
+fn serve(port: &mut UdpPort) -> Result<(), Error> {
+    let (mut stop, mut seen, mut acknowledged) = (false, 0, 0);
+    while !stop {
+        let mut answer = None;
+        port.receive(64, &mut |meta: &RxMeta, packet: &[u8]| {
+            let back = to(meta.dst, meta.src);
+            match read(packet) {
+                Some((PING, number)) => answer = Some((back, PING, number, packet.len())),
+                Some((DATA, number)) => {
+                    seen = number + 1;
+                    answer = Some((back, ACK, seen, HEADER));
+                }
+                Some((STOP, _)) => stop = true,
+                _ => {}
+            }
+        })?;
+        if let Some((back, kind, number, len)) = answer {
+            if kind == ACK && seen >= acknowledged && seen < acknowledged + 2 * BURST {
+                continue;
+            }
+            if kind == ACK {
+                acknowledged = seen;
+            }
+            queue(port, &back, kind, number, len);
+            port.flush()?;
+        }
+    }
+    Ok(())
+}
+
+fn measure(port: &mut UdpPort, local: IpAddr, peer: IpAddr) -> Result<(), Error> {
+    let to = to(local, peer);
+    println!(
+        "{:>8} {:>10} {:>10} {:>10}",
+        "bytes", "p50 us", "p99 us", "min us"
+    );
+    for len in [24, 64, 1040, 4112] {
+        half_round_trip(port, &to, len)?;
+    }
+    println!(
+        "{:>8} {:>10} {:>10} {:>10}",
+        "bytes", "Gb/s", "Mpps", "lost"
+    );
+    for len in [64, 1040, 2064, 4112] {
+        throughput(port, &to, len)?;
+    }
+    for (name, value) in port.counters().each().filter(|(_, value)| *value > 0) {
+        println!("{name} {value}");
+    }
+    queue(port, &to, STOP, 0, HEADER);
+    port.flush()?;
+    Ok(())
+}
+
+fn half_round_trip(port: &mut UdpPort, to: &TxMeta, len: usize) -> Result<(), Error> {
+    let mut times = Vec::with_capacity(ROUND_TRIPS);
+    for turn in 0..WARM_UP + ROUND_TRIPS {
+        let number = turn as u64;
+        let start = Instant::now();
+        queue(port, to, PING, number, len);
+        port.flush()?;
+        let mut back = false;
+        while !back {
+            port.receive(64, &mut |_: &RxMeta, packet: &[u8]| {
+                back |= read(packet) == Some((PING, number));
+            })?;
+            if start.elapsed() > Duration::from_secs(5) {
+                return Err("no answer for 5 s: does the far end run?".into());
+            }
+        }
+        if turn >= WARM_UP {
+            times.push(start.elapsed() / 2);
+        }
+    }
+    times.sort_unstable();
+    let at = |share: usize| times[(times.len() * share / 1000).min(times.len() - 1)].as_nanos();
+    let us = |share| at(share) as f64 / 1000.0;
+    println!(
+        "{len:>8} {:>10.2} {:>10.2} {:>10.2}",
+        us(500),
+        us(990),
+        us(0)
+    );
+    Ok(())
+}
+
+fn throughput(port: &mut UdpPort, to: &TxMeta, len: usize) -> Result<(), Error> {
+    // A small packet takes far more memory than its bytes.
+    let window = (port.capabilities().receive_buffer_bytes / (len + 1024)) as u64;
+    let (mut sent, mut acknowledged) = (0, 0);
+    let (start, received_before) = (Instant::now(), port.counters().dropped_in_all());
+    let mut progress = start;
+    while start.elapsed() < THROUGHPUT_TIME {
+        let room = (acknowledged + window).saturating_sub(sent).min(BURST);
+        for _ in 0..room {
+            sent += u64::from(queue(port, to, DATA, sent, len));
+        }
+        port.flush()?;
+        let before = acknowledged;
+        port.receive(64, &mut |_: &RxMeta, packet: &[u8]| {
+            if let Some((ACK, number)) = read(packet) {
+                acknowledged = number;
+            }
+        })?;
+        if acknowledged != before {
+            progress = Instant::now();
+        } else if progress.elapsed() > Duration::from_millis(50) {
+            // Whatever was in flight is lost.
+            acknowledged = sent;
+        }
+    }
+    let seconds = start.elapsed().as_secs_f64();
+    let packets = acknowledged as f64 / seconds;
+    let dropped = port.counters().dropped_in_all() - received_before;
+    let gigabits = packets * len as f64 * 8e-9;
+    println!(
+        "{len:>8} {gigabits:>10.2} {:>10.3} {dropped:>10}",
+        packets * 1e-6
+    );
+    Ok(())
+}

@@ -1,0 +1,247 @@
+//! Sockets behind the `Port` trait.
+
+use std::io;
+use std::net::IpAddr;
+use std::os::fd::BorrowedFd;
+
+use roce_stack::port::{Port, PortCapabilities, PortError, ReserveError, RxSink, TxMeta, TxSlot};
+
+use crate::ROCE_UDP_PORT;
+use crate::config::UdpPortConfig;
+use crate::counters::{TxDrop, UdpCounters};
+use crate::socket::{Flushed, PortSocket, max_datagram, open, probe_receive_buffer};
+use crate::sys::options::interface_exists;
+use crate::sys::receive::ReceiveRing;
+use crate::sys::send::SendHeaders;
+
+/// A port over UDP sockets. See the crate's documentation, and [`Port`] for the
+/// contract.
+///
+/// One call of [`Port::receive`] makes one system call for each activated
+/// address; [`Port::flush`] makes one for up to 64 datagrams of up to 64 packets
+/// each. Nothing is allocated after [`Port::activate`].
+///
+/// A driver that has nothing to do waits for the file descriptors of
+/// [`UdpPort::fds`].
+pub struct UdpPort {
+    config: UdpPortConfig,
+    sockets: Vec<PortSocket>,
+    /// The socket whose turn it is to be received from first.
+    next: usize,
+    /// The socket that the last reservation was made at, and found quickly again.
+    reserved: usize,
+    ring: ReceiveRing,
+    headers: SendHeaders,
+    counters: UdpCounters,
+    receive_buffer_bytes: usize,
+}
+
+/// A file descriptor to wait for.
+#[derive(Clone, Copy, Debug)]
+pub struct PortFd<'a> {
+    /// The socket. It is readable when packets wait.
+    pub fd: BorrowedFd<'a>,
+    /// Packets are queued: wait until it is writable, too, then flush.
+    pub wants_write: bool,
+}
+
+impl UdpPort {
+    /// A port for the interface of `config`, with no address activated yet.
+    pub fn new(config: UdpPortConfig) -> Self {
+        Self {
+            receive_buffer_bytes: probe_receive_buffer(&config),
+            config,
+            sockets: Vec::new(),
+            next: 0,
+            reserved: 0,
+            ring: ReceiveRing::new(),
+            headers: SendHeaders::new(),
+            counters: UdpCounters::default(),
+        }
+    }
+
+    /// What the port is made from.
+    pub fn config(&self) -> &UdpPortConfig {
+        &self.config
+    }
+
+    /// What the port has done and dropped so far.
+    pub fn counters(&self) -> &UdpCounters {
+        &self.counters
+    }
+
+    /// The activated addresses' file descriptors. [`Port::activate`] and
+    /// [`UdpPort::set_addresses`] change them.
+    pub fn fds(&self) -> impl ExactSizeIterator<Item = PortFd<'_>> {
+        self.sockets.iter().map(|socket| PortFd {
+            fd: socket.fd(),
+            wants_write: !socket.queue.is_empty(),
+        })
+    }
+
+    /// Packets that were committed and that the kernel has not taken yet.
+    pub fn queued(&self) -> usize {
+        self.sockets
+            .iter()
+            .map(|socket| socket.queue.packets())
+            .sum()
+    }
+
+    /// Follows a change of the interface's addresses. What is queued from an
+    /// address that is no more in the list is dropped and counted, and its socket
+    /// closed.
+    pub fn set_addresses(&mut self, addresses: Vec<IpAddr>) {
+        self.forget();
+        let counters = &mut self.counters;
+        self.sockets.retain(|socket| {
+            let stays = addresses.contains(&socket.address);
+            if !stays {
+                counters.drop_packets(TxDrop::AddressGone, socket.queue.packets());
+            }
+            stays
+        });
+        self.config.addresses = addresses;
+    }
+
+    /// Whether the interface still exists. Sockets alone notice its end only when
+    /// they send; a driver may ask from time to time.
+    ///
+    /// # Errors
+    /// If the kernel has no interface of that index.
+    pub fn check_interface(&self) -> Result<(), PortError> {
+        let UdpPortConfig {
+            interface,
+            interface_index: index,
+            ..
+        } = &self.config;
+        if interface_exists(*index) {
+            return Ok(());
+        }
+        Err(PortError {
+            what: format!("interface {interface} (index {index}) is gone"),
+            source: io::Error::from_raw_os_error(libc::ENODEV),
+        })
+    }
+
+    fn socket_of(&self, address: IpAddr) -> Option<usize> {
+        let is_it = |socket: &PortSocket| socket.address == address;
+        if self.sockets.get(self.reserved).is_some_and(is_it) {
+            return Some(self.reserved);
+        }
+        self.sockets.iter().position(is_it)
+    }
+
+    /// Forgets the reservation that was not committed, if there is one.
+    fn forget(&mut self) {
+        if let Some(socket) = self.sockets.get_mut(self.reserved) {
+            socket.queue.forget();
+        }
+    }
+}
+
+impl Port for UdpPort {
+    fn capabilities(&self) -> PortCapabilities {
+        let ipv6 = self.config.addresses.iter().any(IpAddr::is_ipv6);
+        PortCapabilities {
+            max_packet_bytes: self.config.max_packet_bytes(ipv6),
+            receive_buffer_bytes: self.receive_buffer_bytes,
+        }
+    }
+
+    fn activate(&mut self, address: IpAddr) -> Result<(), PortError> {
+        if self.socket_of(address).is_some() {
+            return Ok(());
+        }
+        if !self.config.addresses.contains(&address) {
+            return Err(foreign(&self.config, address));
+        }
+        self.sockets.push(open(&self.config, address)?);
+        Ok(())
+    }
+
+    fn receive(&mut self, budget: usize, sink: &mut dyn RxSink) -> Result<usize, PortError> {
+        let count = self.sockets.len();
+        let mut packets = 0;
+        for _ in 0..count {
+            if packets >= budget {
+                break;
+            }
+            let turn = self.next % count;
+            self.next = turn + 1;
+            let socket = &mut self.sockets[turn];
+            packets += socket
+                .receive(budget - packets, &mut self.ring, &mut self.counters, sink)
+                .map_err(|source| PortError {
+                    what: format!(
+                        "receiving at {} of {}, UDP port {ROCE_UDP_PORT}",
+                        socket.address, self.config.interface
+                    ),
+                    source,
+                })?;
+        }
+        Ok(packets)
+    }
+
+    fn reserve(&mut self, to: &TxMeta, len: usize) -> Result<TxSlot<'_>, ReserveError> {
+        self.forget();
+        let ipv6 = to.src.is_ipv6();
+        let sendable =
+            (1..=self.config.max_packet_bytes(ipv6)).contains(&len) && to.dst.is_ipv6() == ipv6;
+        let Some(index) = self.socket_of(to.src).filter(|_| sendable) else {
+            self.counters.tx_unsendable += 1;
+            return Err(ReserveError::Unsendable);
+        };
+        self.reserved = index;
+        let queue = &mut self.sockets[index].queue;
+        match queue.reserve(to, len, max_datagram(ipv6)) {
+            Some((bytes, ip)) => Ok(TxSlot {
+                bytes,
+                src_port: ROCE_UDP_PORT,
+                ip,
+            }),
+            None => {
+                self.counters.tx_queue_full += 1;
+                Err(ReserveError::Full)
+            }
+        }
+    }
+
+    fn commit(&mut self) {
+        if let Some(socket) = self.sockets.get_mut(self.reserved) {
+            socket.queue.commit();
+        }
+    }
+
+    fn flush(&mut self) -> Result<bool, PortError> {
+        let mut empty = true;
+        let mut suspicious = false;
+        for socket in &mut self.sockets {
+            match socket.flush(&mut self.headers, &mut self.counters) {
+                Flushed::Empty => {}
+                Flushed::Blocked => empty = false,
+                Flushed::Suspicious => suspicious = true,
+            }
+        }
+        if suspicious {
+            self.check_interface()?;
+        }
+        Ok(empty)
+    }
+}
+
+fn foreign(config: &UdpPortConfig, address: IpAddr) -> PortError {
+    let own: Vec<String> = config.addresses.iter().map(IpAddr::to_string).collect();
+    let own = if own.is_empty() {
+        "none".to_owned()
+    } else {
+        own.join(", ")
+    };
+    PortError {
+        what: format!(
+            "activating {address} for UDP port {ROCE_UDP_PORT}: it is no address of {}, whose \
+             addresses are: {own}",
+            config.interface
+        ),
+        source: io::Error::from_raw_os_error(libc::EADDRNOTAVAIL),
+    }
+}

@@ -1,0 +1,36 @@
+//! One socket: an address of the interface, UDP port 4791.
+
+mod open;
+mod receive;
+mod transmit;
+
+use std::net::IpAddr;
+use std::os::fd::{AsFd, BorrowedFd};
+
+use socket2::Socket;
+
+use crate::queue::TxQueue;
+
+pub(crate) use open::{max_datagram, open, probe_receive_buffer};
+pub(crate) use transmit::Flushed;
+
+/// A socket and what waits to leave through it.
+pub(crate) struct PortSocket {
+    pub(crate) address: IpAddr,
+    pub(crate) queue: TxQueue,
+    socket: Socket,
+    /// The interface's index: the scope of link-local addresses.
+    scope: u32,
+    /// The traffic class that the socket gives what is sent without one.
+    own_class: u8,
+    /// The traffic class of the last datagram that left alone.
+    lone_class: u8,
+    /// How many bundles to ask for at the next receive.
+    burst: usize,
+}
+
+impl PortSocket {
+    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}

@@ -1,0 +1,172 @@
+//! Opening a socket and setting its options.
+
+use std::ffi::c_int;
+use std::io::{self, ErrorKind};
+use std::net::IpAddr;
+use std::os::fd::AsFd;
+
+use roce_stack::port::PortError;
+use socket2::{Domain, Protocol, Socket, Type};
+
+use super::PortSocket;
+use crate::ROCE_UDP_PORT;
+use crate::config::{UdpPortConfig, header_bytes};
+use crate::queue::TxQueue;
+use crate::sys::address::socket_address;
+use crate::sys::{options, receive::BUNDLE_BYTES};
+
+/// Datagrams that wait in one socket's queue at most.
+const MAX_DATAGRAMS: usize = 512;
+
+/// The socket for `address`.
+///
+/// # Errors
+/// If the address can't be bound, or the kernel lacks an option without which
+/// packets would be wrong. The text says what to do.
+pub(crate) fn open(config: &UdpPortConfig, address: IpAddr) -> Result<PortSocket, PortError> {
+    let fail = |what: &str| {
+        let what = format!("{what} for {address} of {}", config.interface);
+        move |source| PortError { what, source }
+    };
+    let socket = new_socket(address).map_err(fail("opening a UDP socket"))?;
+    bind(&socket, config, address)?;
+    require_options(&socket, address).map_err(fail(
+        "setting the options that RoCEv2 needs (no fragmentation, traffic class) on a UDP socket",
+    ))?;
+    set_buffers(&socket, config);
+    let segmentation = config.segmentation && offloads(&socket, address);
+    Ok(PortSocket {
+        address,
+        queue: TxQueue::new(
+            config.queue_bytes.max(2 * BUNDLE_BYTES),
+            MAX_DATAGRAMS,
+            segmentation,
+        ),
+        socket,
+        scope: config.interface_index,
+        own_class: 0,
+        lone_class: 0,
+        burst: 1,
+    })
+}
+
+/// Bytes of receive buffer that the kernel would give a socket of `config`.
+pub(crate) fn probe_receive_buffer(config: &UdpPortConfig) -> usize {
+    const LEAST: usize = 64 << 10;
+    let address = config.addresses.first().copied();
+    let probe = || -> io::Result<usize> {
+        let socket = new_socket(address.unwrap_or(IpAddr::from([127, 0, 0, 1])))?;
+        set_buffers(&socket, config);
+        // The kernel doubles what it is asked for, because it charges a packet
+        // with all the memory that it takes, and says the double.
+        Ok(socket.recv_buffer_size()? / 2)
+    };
+    probe().unwrap_or(LEAST)
+}
+
+fn new_socket(address: IpAddr) -> io::Result<Socket> {
+    let domain = if address.is_ipv6() {
+        Domain::IPV6
+    } else {
+        Domain::IPV4
+    };
+    let socket = Socket::new(domain, Type::DGRAM, Some(Protocol::UDP))?;
+    socket.set_nonblocking(true)?;
+    if address.is_ipv6() {
+        socket.set_only_v6(true)?;
+    }
+    Ok(socket)
+}
+
+fn bind(socket: &Socket, config: &UdpPortConfig, address: IpAddr) -> Result<(), PortError> {
+    let to = socket_address(address, ROCE_UDP_PORT, config.interface_index);
+    let interface = &config.interface;
+    socket.bind(&to.into()).map_err(|source| {
+        let advice = match source.kind() {
+            ErrorKind::AddrInUse => format!(
+                "another program has it: a process that uses this stack on {interface}, or the \
+                 kernel's Soft-RoCE (rdma_rxe). See who with `ss -ulnp sport = :{ROCE_UDP_PORT}`; \
+                 stop it (`rdma link delete` for Soft-RoCE) or use another address of {interface}"
+            ),
+            ErrorKind::AddrNotAvailable => format!(
+                "{interface} doesn't have the address now, or is still checking that nobody else \
+                 has it (IPv6 \"tentative\"). See `ip address show dev {interface}`"
+            ),
+            _ => format!("the system refuses it to this process; the interface is {interface}"),
+        };
+        PortError {
+            what: format!("binding UDP port {ROCE_UDP_PORT} of {address}: {advice}"),
+            source,
+        }
+    })
+}
+
+/// The options without which packets would be wrong.
+fn require_options(socket: &Socket, address: IpAddr) -> io::Result<()> {
+    match address {
+        IpAddr::V4(_) => {
+            // "Don't fragment" set, and with it the identification 0.
+            set(
+                socket,
+                libc::IPPROTO_IP,
+                libc::IP_MTU_DISCOVER,
+                libc::IP_PMTUDISC_DO,
+            )?;
+            socket.set_recv_tos_v4(true)
+        }
+        IpAddr::V6(_) => {
+            let no_fragments = libc::IPV6_PMTUDISC_DO;
+            set(
+                socket,
+                libc::IPPROTO_IPV6,
+                libc::IPV6_MTU_DISCOVER,
+                no_fragments,
+            )?;
+            socket.set_recv_tclass_v6(true)
+        }
+    }
+}
+
+/// The options that a kernel may lack. Says whether it can segment.
+fn offloads(socket: &Socket, address: IpAddr) -> bool {
+    if address.is_ipv6() {
+        // RoCE hardware sends UDP checksum 0. Without the option, only such
+        // packets don't arrive.
+        let _ = set(socket, libc::SOL_UDP, libc::UDP_NO_CHECK6_RX, 1);
+    }
+    // Without it, packets arrive one by one.
+    let _ = set(socket, libc::SOL_UDP, libc::UDP_GRO, 1);
+    // An old kernel would ignore the control message of the same name and send
+    // one huge datagram, so ask beforehand. 0 is the default.
+    set(socket, libc::SOL_UDP, libc::UDP_SEGMENT, 0).is_ok()
+}
+
+/// As large as the kernel allows; with CAP_NET_ADMIN, as asked for.
+fn set_buffers(socket: &Socket, config: &UdpPortConfig) {
+    let ask = |forced: c_int, plain: c_int, bytes: usize| {
+        let bytes = c_int::try_from(bytes).unwrap_or(c_int::MAX / 2);
+        set(socket, libc::SOL_SOCKET, forced, bytes)
+            .or_else(|_| set(socket, libc::SOL_SOCKET, plain, bytes))
+    };
+    // Smaller ones are no error: what the kernel gave is read back.
+    let _ = ask(
+        libc::SO_RCVBUFFORCE,
+        libc::SO_RCVBUF,
+        config.receive_buffer_bytes,
+    );
+    let _ = ask(
+        libc::SO_SNDBUFFORCE,
+        libc::SO_SNDBUF,
+        config.send_buffer_bytes,
+    );
+}
+
+fn set(socket: &Socket, level: c_int, name: c_int, value: c_int) -> io::Result<()> {
+    options::set(socket.as_fd(), level, name, value)
+}
+
+/// How long a datagram may be that is joined from several packets: what the
+/// 16-bit length fields leave, whatever the MTU.
+pub(crate) fn max_datagram(ipv6: bool) -> usize {
+    usize::from(u16::MAX) - header_bytes(ipv6)
+}

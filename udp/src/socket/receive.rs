@@ -1,0 +1,121 @@
+//! Receiving, and taking bundles apart.
+
+use std::io::{self, ErrorKind};
+
+use roce_stack::port::{IpCovered, RxMeta, RxSink};
+
+use super::PortSocket;
+use crate::counters::UdpCounters;
+use crate::sys::receive::{Bundle, RECEIVE_BATCH, ReceiveRing};
+
+/// Bundles of more bytes than this, on average, are not asked for in greater
+/// numbers: the system call is paid for already, and the cache is small.
+const LARGE_BUNDLE: usize = 8 << 10;
+
+/// Errors in a row that are passed over in one call.
+const PATIENCE: usize = 8;
+
+impl PortSocket {
+    /// One system call's worth of packets, about `budget` at most. Returns how
+    /// many were handed to `sink`.
+    ///
+    /// # Errors
+    /// Errors that a working socket does not give.
+    pub(crate) fn receive(
+        &mut self,
+        budget: usize,
+        ring: &mut ReceiveRing,
+        counters: &mut UdpCounters,
+        sink: &mut dyn RxSink,
+    ) -> io::Result<usize> {
+        let asked = self.burst.min(budget);
+        for _ in 0..PATIENCE {
+            match ring.receive(self.fd(), asked) {
+                Ok(got) => return Ok(self.hand_out(got, asked, ring, counters, sink)),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    self.burst = 1;
+                    return Ok(0);
+                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if is_ours(&error) => return Err(error),
+                // What the network did to an earlier packet of ours: reading the
+                // error has cleared it.
+                Err(_) => counters.rx_errors += 1,
+            }
+        }
+        Ok(0)
+    }
+
+    fn hand_out(
+        &mut self,
+        got: usize,
+        asked: usize,
+        ring: &ReceiveRing,
+        counters: &mut UdpCounters,
+        sink: &mut dyn RxSink,
+    ) -> usize {
+        let (mut packets, mut bytes) = (0, 0);
+        for bundle in (0..got).filter_map(|index| ring.bundle(index)) {
+            packets += self.split(&bundle, counters, sink);
+            bytes += bundle.bytes.len();
+        }
+        counters.rx_bundles += got as u64;
+        counters.rx_packets += packets as u64;
+        counters.rx_bytes += bytes as u64;
+        self.burst = match () {
+            () if bytes > got * LARGE_BUNDLE => 1,
+            () if got == asked => (2 * asked).min(RECEIVE_BATCH),
+            () => got.max(1),
+        };
+        packets
+    }
+
+    fn split(
+        &self,
+        bundle: &Bundle<'_>,
+        counters: &mut UdpCounters,
+        sink: &mut dyn RxSink,
+    ) -> usize {
+        if bundle.truncated {
+            counters.rx_truncated += 1;
+            return 0;
+        }
+        let Some((src, src_port)) = bundle.from else {
+            counters.rx_no_source += 1;
+            return 0;
+        };
+        let meta = RxMeta {
+            src,
+            dst: self.address,
+            src_port,
+            traffic_class: bundle.traffic_class,
+            ip: if src.is_ipv4() {
+                IpCovered::V4Hidden
+            } else {
+                IpCovered::V6
+            },
+        };
+        let segment = bundle.segment.unwrap_or(bundle.bytes.len());
+        if segment == 0 {
+            sink.packet(&meta, &[]);
+            return 1;
+        }
+        let packets = bundle.bytes.chunks(segment);
+        let count = packets.len();
+        for packet in packets {
+            sink.packet(&meta, packet);
+        }
+        count
+    }
+}
+
+/// Whether an error means that the socket is unusable, and not that something
+/// happened to a packet.
+fn is_ours(error: &io::Error) -> bool {
+    matches!(
+        error.raw_os_error(),
+        Some(
+            libc::EBADF | libc::ENOTSOCK | libc::EFAULT | libc::EINVAL | libc::ENODEV | libc::ENXIO
+        )
+    )
+}

@@ -1,0 +1,147 @@
+//! Sending what is queued.
+
+use std::io::{self, ErrorKind};
+
+use socket2::SockRef;
+
+use super::PortSocket;
+use crate::ROCE_UDP_PORT;
+use crate::counters::{TxDrop, UdpCounters};
+use crate::queue::Datagram;
+use crate::sys::send::{Outgoing, SEND_BATCH, SendHeaders, send_plain};
+
+/// How [`PortSocket::flush`] ended.
+#[derive(Debug)]
+pub(crate) enum Flushed {
+    /// Nothing remains queued.
+    Empty,
+    /// The kernel takes no more for now.
+    Blocked,
+    /// Nothing remains queued, and some of it was dropped with an error that an
+    /// interface which has gone would give.
+    Suspicious,
+}
+
+impl PortSocket {
+    /// Sends what is queued, as far as the kernel takes it.
+    pub(crate) fn flush(
+        &mut self,
+        headers: &mut SendHeaders,
+        counters: &mut UdpCounters,
+    ) -> Flushed {
+        let mut suspicious = false;
+        while !self.queue.is_empty() {
+            match self.send_some(headers) {
+                Ok(sent) => {
+                    for _ in 0..sent {
+                        self.count_sent(counters);
+                    }
+                }
+                Err(error) => match error.kind() {
+                    ErrorKind::Interrupted => {}
+                    ErrorKind::WouldBlock => {
+                        counters.tx_blocked += 1;
+                        return Flushed::Blocked;
+                    }
+                    _ => {
+                        self.refused(&error, counters);
+                        if matches!(TxDrop::of(&error), TxDrop::AddressGone | TxDrop::Invalid) {
+                            suspicious = true;
+                        }
+                    }
+                },
+            }
+        }
+        if suspicious {
+            Flushed::Suspicious
+        } else {
+            Flushed::Empty
+        }
+    }
+
+    /// One system call. Returns how many datagrams the kernel took.
+    fn send_some(&mut self, headers: &mut SendHeaders) -> io::Result<usize> {
+        if let Some(lone) = self.lone() {
+            self.settle_class(lone.to.traffic_class);
+            if lone.to.traffic_class == self.own_class
+                && let Some((datagram, bytes)) = self.queue.iter().next()
+            {
+                let fd = self.fd();
+                send_plain(fd, bytes, datagram.to.dst, ROCE_UDP_PORT, self.scope)?;
+                return Ok(1);
+            }
+        }
+        let scope = self.scope;
+        let outgoing = self.queue.iter().map(|(datagram, bytes)| Outgoing {
+            bytes,
+            dst: datagram.to.dst,
+            port: ROCE_UDP_PORT,
+            scope,
+            traffic_class: datagram.to.traffic_class,
+            hop_limit: datagram.to.hop_limit,
+            segment: (datagram.segments > 1)
+                .then(|| u16::try_from(datagram.segment).ok())
+                .flatten(),
+        });
+        headers.send(self.fd(), outgoing.take(SEND_BATCH))
+    }
+
+    /// The only datagram in the queue, if it is a single packet with the default
+    /// hop limit. Latency is made of these.
+    fn lone(&self) -> Option<Datagram> {
+        let mut queued = self.queue.iter();
+        let (datagram, _) = queued.next()?;
+        let plain = datagram.segments == 1 && datagram.to.hop_limit == 0;
+        (plain && queued.len() == 0).then_some(*datagram)
+    }
+
+    /// Makes `class` the socket's own when it comes a second time in a row: a
+    /// packet of the socket's own class needs no control message.
+    fn settle_class(&mut self, class: u8) {
+        if class != self.own_class && class == self.lone_class {
+            let socket = SockRef::from(&self.socket);
+            let set = if self.address.is_ipv4() {
+                socket.set_tos_v4(class.into())
+            } else {
+                socket.set_tclass_v6(class.into())
+            };
+            if set.is_ok() {
+                self.own_class = class;
+            }
+        }
+        self.lone_class = class;
+    }
+
+    fn count_sent(&mut self, counters: &mut UdpCounters) {
+        if let Some(sent) = self.queue.pop() {
+            counters.tx_datagrams += 1;
+            counters.tx_packets += sent.segments as u64;
+            counters.tx_bytes += sent.len as u64;
+            if sent.cut > 0 {
+                // Alone it went: what the kernel refused was to segment.
+                counters.drop_packets(TxDrop::NoSegmentation, sent.cut);
+                self.queue.segmentation = false;
+            }
+        }
+    }
+
+    /// The kernel refused the oldest datagram. An interface without checksum
+    /// offload answers EIO to a segmented datagram, others EINVAL, which an
+    /// impossible destination gives too. The first packet, alone, will tell.
+    fn refused(&mut self, error: &io::Error, counters: &mut UdpCounters) {
+        let may_be_segmentation = matches!(
+            error.raw_os_error(),
+            Some(libc::EIO | libc::EINVAL | libc::EOPNOTSUPP | libc::ENOPROTOOPT)
+        );
+        let segmented = self
+            .queue
+            .iter()
+            .next()
+            .is_some_and(|(first, _)| first.segments > 1);
+        if segmented && may_be_segmentation {
+            self.queue.cut_to_first();
+        } else if let Some(dropped) = self.queue.pop() {
+            counters.drop_packets(TxDrop::of(error), dropped.segments + dropped.cut);
+        }
+    }
+}

@@ -1,0 +1,184 @@
+//! Sending several datagrams in one system call.
+
+use std::ffi::c_int;
+use std::io;
+use std::mem::{size_of, zeroed};
+use std::net::IpAddr;
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::ptr;
+
+use super::address::RawAddress;
+
+/// The most datagrams in one system call.
+pub(crate) const SEND_BATCH: usize = 64;
+
+/// Bytes of control messages: room for three (class, hop limit, segment size).
+const CONTROL_BYTES: usize = 96;
+
+/// One datagram to send.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Outgoing<'a> {
+    pub(crate) bytes: &'a [u8],
+    pub(crate) dst: IpAddr,
+    pub(crate) port: u16,
+    /// The interface, for link-local destinations.
+    pub(crate) scope: u32,
+    pub(crate) traffic_class: u8,
+    /// 0 is the system's default.
+    pub(crate) hop_limit: u8,
+    /// The kernel is to cut `bytes` into packets of so many bytes.
+    pub(crate) segment: Option<u16>,
+}
+
+/// Control messages under construction.
+#[repr(C, align(8))]
+struct Control {
+    bytes: [u8; CONTROL_BYTES],
+    len: usize,
+}
+
+impl Control {
+    fn push<T: Copy>(&mut self, level: c_int, kind: c_int, value: T) {
+        let payload = size_of::<T>() as u32;
+        // SAFETY: CMSG_SPACE and CMSG_LEN only compute.
+        let (space, len) = unsafe { (libc::CMSG_SPACE(payload) as usize, libc::CMSG_LEN(payload)) };
+        assert!(self.len + space <= CONTROL_BYTES, "room for three messages");
+        // SAFETY: `space` bytes from `len` on are inside the array by the check
+        // above, and hold header and value by CMSG_SPACE's definition. The array
+        // is aligned for `cmsghdr` and every message before took a multiple of
+        // that alignment; the value is written unaligned.
+        unsafe {
+            let header = self
+                .bytes
+                .as_mut_ptr()
+                .add(self.len)
+                .cast::<libc::cmsghdr>();
+            let mut filled: libc::cmsghdr = zeroed();
+            filled.cmsg_level = level;
+            filled.cmsg_type = kind;
+            filled.cmsg_len = len as _;
+            header.write(filled);
+            libc::CMSG_DATA(header).cast::<T>().write_unaligned(value);
+        }
+        self.len += space;
+    }
+
+    fn fill(&mut self, datagram: &Outgoing<'_>) {
+        self.len = 0;
+        let (level, class, hops) = match datagram.dst {
+            IpAddr::V4(_) => (libc::IPPROTO_IP, libc::IP_TOS, libc::IP_TTL),
+            IpAddr::V6(_) => (libc::IPPROTO_IPV6, libc::IPV6_TCLASS, libc::IPV6_HOPLIMIT),
+        };
+        self.push::<c_int>(level, class, datagram.traffic_class.into());
+        if datagram.hop_limit != 0 {
+            self.push::<c_int>(level, hops, datagram.hop_limit.into());
+        }
+        if let Some(segment) = datagram.segment {
+            self.push::<u16>(libc::SOL_UDP, libc::UDP_SEGMENT, segment);
+        }
+    }
+}
+
+/// What the kernel reads for one datagram, beside its bytes.
+struct Parts {
+    name: RawAddress,
+    vector: libc::iovec,
+    control: Control,
+}
+
+/// Headers for a batch of datagrams, allocated once.
+pub(crate) struct SendHeaders {
+    headers: Box<[libc::mmsghdr]>,
+    parts: Box<[Parts]>,
+}
+
+// SAFETY: what keeps the type from being `Send` by itself are the raw pointers in
+// the headers and vectors. They are written afresh by the very call that lets the
+// kernel read them, and read by nobody else.
+unsafe impl Send for SendHeaders {}
+
+impl SendHeaders {
+    pub(crate) fn new() -> Self {
+        // SAFETY: all are C structs of integers and pointers, an array of bytes
+        // and a length: zero is a valid value for each.
+        let (header, part) = unsafe { (|| zeroed::<libc::mmsghdr>(), || zeroed::<Parts>()) };
+        Self {
+            headers: (0..SEND_BATCH).map(|_| header()).collect(),
+            parts: (0..SEND_BATCH).map(|_| part()).collect(),
+        }
+    }
+
+    /// Sends the first [`SEND_BATCH`] of `datagrams` and returns how many the
+    /// kernel took: at least 1, fewer than given if it refused the next.
+    ///
+    /// # Errors
+    /// The kernel's error on the first datagram.
+    pub(crate) fn send<'a>(
+        &mut self,
+        fd: BorrowedFd<'_>,
+        datagrams: impl Iterator<Item = Outgoing<'a>>,
+    ) -> io::Result<usize> {
+        let mut count = 0;
+        for ((header, parts), datagram) in
+            self.headers.iter_mut().zip(&mut self.parts).zip(datagrams)
+        {
+            let (name, name_len) = RawAddress::new(datagram.dst, datagram.port, datagram.scope);
+            parts.name = name;
+            parts.vector.iov_base = datagram.bytes.as_ptr().cast_mut().cast();
+            parts.vector.iov_len = datagram.bytes.len();
+            parts.control.fill(&datagram);
+            let to_kernel = &mut header.msg_hdr;
+            to_kernel.msg_name = (&raw mut parts.name).cast();
+            to_kernel.msg_namelen = name_len;
+            to_kernel.msg_iov = &raw mut parts.vector;
+            to_kernel.msg_iovlen = 1;
+            to_kernel.msg_control = (&raw mut parts.control.bytes).cast();
+            to_kernel.msg_controllen = parts.control.len as _;
+            count += 1;
+        }
+        // SAFETY: the first `count` headers were filled just now with pointers to
+        // the parts, which `self` owns, and to bytes that live as long as 'a,
+        // which outlives this call. The kernel reads all of it, within the
+        // lengths given, and writes only each header's `msg_len`.
+        let sent = unsafe {
+            libc::sendmmsg(
+                fd.as_raw_fd(),
+                self.headers.as_mut_ptr(),
+                count as u32,
+                libc::MSG_DONTWAIT as _,
+            )
+        };
+        usize::try_from(sent).map_err(|_| io::Error::last_os_error())
+    }
+}
+
+/// Sends one packet by itself, with the socket's own traffic class and hop limit:
+/// the quickest way for a small packet.
+///
+/// # Errors
+/// The kernel's error.
+pub(crate) fn send_plain(
+    fd: BorrowedFd<'_>,
+    bytes: &[u8],
+    dst: IpAddr,
+    port: u16,
+    scope: u32,
+) -> io::Result<()> {
+    let (name, name_len) = RawAddress::new(dst, port, scope);
+    // SAFETY: bytes and name live through the call, which only reads them, within
+    // the lengths given.
+    let sent = unsafe {
+        libc::sendto(
+            fd.as_raw_fd(),
+            bytes.as_ptr().cast(),
+            bytes.len(),
+            libc::MSG_DONTWAIT,
+            ptr::from_ref(&name).cast(),
+            name_len,
+        )
+    };
+    if sent < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(())
+}
