@@ -13,9 +13,9 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use super::LabError;
 use super::guest::GuestStatus;
 use super::qemu::{CONSOLE_LOG, QEMU_LOG};
+use super::{LabError, oops};
 
 /// Longest frame body in either direction, in bytes.
 const MAX_BODY: usize = 65536;
@@ -203,9 +203,11 @@ impl Agent {
             let log = fs::read(self.folder.join(file)).unwrap_or_default();
             let log = String::from_utf8_lossy(&log);
             let lines: Vec<&str> = log.lines().collect();
-            if !lines.is_empty() {
-                let tail = &lines[lines.len().saturating_sub(CONSOLE_TAIL)..];
-                text += &format!("\n--- the end of {name}:\n{}\n---", tail.join("\n"));
+            // From where a crash begins, if there is one.
+            let tail = lines.len().saturating_sub(CONSOLE_TAIL);
+            let shown = &lines[oops::first_sign(&log).map_or(tail, |sign| sign.min(tail))..];
+            if !shown.is_empty() {
+                text += &format!("\n--- the end of {name}:\n{}\n---", shown.join("\n"));
             }
         }
         LabError::new(text)

@@ -158,6 +158,15 @@ impl Lab {
         shared::get_or_skip()
     }
 
+    /// A lab of the caller's own, or `None` where [`get_or_skip`](Self::get_or_skip)
+    /// would return it.
+    ///
+    /// # Panics
+    /// As `get_or_skip` does.
+    pub fn boot_or_skip(config: &LabConfig) -> Option<Self> {
+        shared::boot_or_skip(config)
+    }
+
     /// A command to be run in the guest: program and arguments.
     pub fn guest<S: Into<String>>(&self, argv: impl IntoIterator<Item = S>) -> GuestCommand {
         GuestCommand::new(

@@ -10,6 +10,7 @@ const SIGNS: &[&str] = &[
     "general protection fault",
     "WARNING: CPU:",
     "Kernel panic",
+    "sysrq triggered crash",
     "refcount_t:",
     "KASAN:",
     "UBSAN:",
@@ -34,7 +35,7 @@ pub(super) fn check(lab: &Lab) -> Result<(), LabError> {
 }
 
 /// Number of the first line of the log that shows one of the signs.
-fn first_sign(log: &str) -> Option<usize> {
+pub(super) fn first_sign(log: &str) -> Option<usize> {
     log.lines()
         .position(|line| SIGNS.iter().any(|sign| line.contains(sign)))
 }

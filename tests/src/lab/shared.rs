@@ -54,12 +54,6 @@ impl Drop for SharedLab {
 }
 
 pub(super) fn get_or_skip() -> Option<SharedLab> {
-    let required = match env::var("ROCE_LAB").as_deref() {
-        Ok("off") => return skip("ROCE_LAB=off"),
-        Ok("require") => true,
-        Ok("") | Ok("auto") | Err(_) => false,
-        Ok(other) => panic!("ROCE_LAB={other}: require, auto or off are understood"),
-    };
     // A test that failed may have left the lab in any state: reset deals with it.
     let mut guard = LAB.lock().unwrap_or_else(PoisonError::into_inner);
     if let Shared::Running(lab) = &*guard
@@ -71,29 +65,43 @@ pub(super) fn get_or_skip() -> Option<SharedLab> {
         *guard = Shared::NotAsked;
     }
     if let Shared::NotAsked = *guard {
-        *guard = boot(required);
+        *guard = match try_boot(&LabConfig::default()) {
+            Ok(lab) => {
+                shut_down_at_exit();
+                Shared::Running(Box::new(lab))
+            }
+            Err(reason) => Shared::Skipped(reason),
+        };
     }
     if let Shared::Skipped(reason) = &*guard {
-        return skip(reason);
+        say_skipped(reason);
+        return None;
     }
     Some(SharedLab { guard })
 }
 
-fn boot(required: bool) -> Shared {
-    match Lab::boot(&LabConfig::default()) {
-        Ok(lab) => {
-            shut_down_at_exit();
-            Shared::Running(Box::new(lab))
-        }
-        Err(error) if error.is_poor_machine() && !required => Shared::Skipped(error.to_string()),
+pub(super) fn boot_or_skip(config: &LabConfig) -> Option<Lab> {
+    try_boot(config).map_err(|reason| say_skipped(&reason)).ok()
+}
+
+/// Boots a lab, or says why this machine is excused. Panics if it is not.
+fn try_boot(config: &LabConfig) -> Result<Lab, String> {
+    let required = match env::var("ROCE_LAB").as_deref() {
+        Ok("off") => return Err("ROCE_LAB=off".to_owned()),
+        Ok("require") => true,
+        Ok("" | "auto") | Err(_) => false,
+        Ok(other) => panic!("ROCE_LAB={other}: require, auto or off are understood"),
+    };
+    match Lab::boot(config) {
+        Ok(lab) => Ok(lab),
+        Err(error) if error.is_poor_machine() && !required => Err(error.to_string()),
         Err(error) => panic!("lab: {error}"),
     }
 }
 
-fn skip<T>(reason: &str) -> Option<T> {
+fn say_skipped(reason: &str) {
     let test = thread::current().name().unwrap_or("a test").to_owned();
     say(&format!("SKIPPED: {test} needs the interop lab: {reason}"));
-    None
 }
 
 /// Writes a line to the real stderr, past the test harness, which would hide it.
