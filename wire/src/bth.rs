@@ -1,0 +1,154 @@
+//! The base transport header.
+
+use crate::header::{be16, be24};
+use crate::{Layer, Opcode, PKey, ParseError, Psn, Qpn};
+
+/// The base transport header, which every packet starts with (IBTA 1.7, 9.2;
+/// congestion bits: RoCEv2 Annex A17.9).
+///
+/// ```text
+///  0               1               2               3
+/// ├─ opcode ──────┼S│M│pad│tver ──┼─ partition key ───────────────┤
+/// ├F│B│ reserved  ┼─ destination QP ──────────────────────────────┤
+/// ├A│ reserved    ┼─ packet sequence number ──────────────────────┤
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Bth {
+    /// What the packet is.
+    pub opcode: Opcode,
+    /// Solicited event: wake the receiver up.
+    pub solicited: bool,
+    /// Migration state is "migrated". Hardware always sends 1; both are accepted.
+    pub mig_req: bool,
+    /// Bytes of padding between payload and ICRC, 0 to 3.
+    pub pad: u8,
+    /// Transport header version, 4 bits; only 0 exists.
+    pub version: u8,
+    /// The partition.
+    pub pkey: PKey,
+    /// Forward congestion notification.
+    pub fecn: bool,
+    /// Backward congestion notification, set in CNPs.
+    pub becn: bool,
+    /// The queue pair that this is for.
+    pub dest_qpn: Qpn,
+    /// The responder is asked for an acknowledgement.
+    pub ack_req: bool,
+    /// The packet's sequence number.
+    pub psn: Psn,
+}
+
+impl Bth {
+    /// Length on the wire, in bytes.
+    pub const LEN: usize = 12;
+
+    /// A header with nothing set but these, the default partition, and MigReq,
+    /// which hardware expects.
+    #[inline]
+    pub const fn new(opcode: Opcode, dest_qpn: Qpn, psn: Psn) -> Bth {
+        Bth {
+            opcode,
+            solicited: false,
+            mig_req: true,
+            pad: 0,
+            version: 0,
+            pkey: PKey::DEFAULT,
+            fecn: false,
+            becn: false,
+            dest_qpn,
+            ack_req: false,
+            psn,
+        }
+    }
+
+    /// Reads the header from the first [`Bth::LEN`] bytes; what follows is ignored,
+    /// as are reserved bits. Any version is read: [`crate::Packet::parse`] is where
+    /// others than 0 are refused.
+    ///
+    /// # Errors
+    /// Fewer bytes than that, or an opcode that is not in the table.
+    #[inline]
+    pub fn parse(bytes: &[u8]) -> Result<Bth, ParseError> {
+        match bytes.first_chunk() {
+            Some(header) => Bth::from_bytes(header),
+            None => Err(ParseError::truncated(Layer::Bth, bytes.len(), Bth::LEN)),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn from_bytes(b: &[u8; Bth::LEN]) -> Result<Bth, ParseError> {
+        let Some(opcode) = Opcode::from_byte(b[field::OPCODE]) else {
+            return Err(unknown_opcode(b[field::OPCODE]));
+        };
+        let flags = b[field::FLAGS];
+        let congestion = b[field::CONGESTION];
+        Ok(Bth {
+            opcode,
+            solicited: flags & 0x80 != 0,
+            mig_req: flags & 0x40 != 0,
+            pad: flags >> 4 & 0x3,
+            version: flags & 0xf,
+            pkey: PKey(be16(b, field::PKEY)),
+            fecn: congestion & 0x80 != 0,
+            becn: congestion & 0x40 != 0,
+            dest_qpn: Qpn::from_bits(be24(b, field::DEST_QPN)),
+            ack_req: b[field::ACK_REQ] & 0x80 != 0,
+            psn: Psn::new(be24(b, field::PSN)),
+        })
+    }
+
+    /// Writes the header to the first [`Bth::LEN`] bytes, reserved bits as zeros.
+    /// Of `pad` and `version` only the bits that the wire has room for count.
+    ///
+    /// # Panics
+    /// If `buf` is shorter than that.
+    #[inline]
+    pub fn emit(&self, buf: &mut [u8]) {
+        buf[..Bth::LEN].copy_from_slice(&self.to_bytes());
+    }
+
+    #[inline]
+    pub(crate) fn to_bytes(self) -> [u8; Bth::LEN] {
+        let [pkey0, pkey1] = self.pkey.0.to_be_bytes();
+        let [_, qpn0, qpn1, qpn2] = self.dest_qpn.get().to_be_bytes();
+        let [_, psn0, psn1, psn2] = self.psn.get().to_be_bytes();
+        [
+            self.opcode.byte(),
+            u8::from(self.solicited) << 7
+                | u8::from(self.mig_req) << 6
+                | (self.pad & 0x3) << 4
+                | self.version & 0xf,
+            pkey0,
+            pkey1,
+            u8::from(self.fecn) << 7 | u8::from(self.becn) << 6,
+            qpn0,
+            qpn1,
+            qpn2,
+            u8::from(self.ack_req) << 7,
+            psn0,
+            psn1,
+            psn2,
+        ]
+    }
+}
+
+#[cold]
+fn unknown_opcode(found: u8) -> ParseError {
+    ParseError::unsupported(
+        Layer::Bth,
+        "opcode",
+        found.into(),
+        "an opcode of RC, UC, UD, XRC or CNP",
+    )
+}
+
+/// Offsets of the fields.
+mod field {
+    pub(super) const OPCODE: usize = 0;
+    pub(super) const FLAGS: usize = 1;
+    pub(super) const PKEY: usize = 2;
+    pub(super) const CONGESTION: usize = 4;
+    pub(super) const DEST_QPN: usize = 5;
+    pub(super) const ACK_REQ: usize = 8;
+    pub(super) const PSN: usize = 9;
+}

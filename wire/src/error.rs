@@ -1,0 +1,239 @@
+//! What is wrong with bytes that are not a packet.
+
+use core::fmt;
+
+use crate::PayloadRule;
+
+/// The header or part of a frame that an error is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Layer {
+    /// The Ethernet header.
+    Ethernet,
+    /// An 802.1Q or 802.1ad tag.
+    Vlan,
+    /// The IPv4 header.
+    Ipv4,
+    /// The IPv6 header.
+    Ipv6,
+    /// The UDP header.
+    Udp,
+    /// The global route header of RoCE v1.
+    Grh,
+    /// The base transport header.
+    Bth,
+    /// The RDMA extended transport header.
+    Reth,
+    /// The ACK extended transport header.
+    Aeth,
+    /// The atomic extended transport header.
+    AtomicEth,
+    /// The atomic ACK extended transport header.
+    AtomicAckEth,
+    /// The datagram extended transport header.
+    Deth,
+    /// The XRC extended transport header.
+    XrcEth,
+    /// The immediate data.
+    ImmDt,
+    /// The invalidate extended transport header.
+    Ieth,
+    /// The flush extended transport header.
+    Feth,
+    /// The 16 reserved bytes of a congestion notification packet.
+    Cnp,
+    /// The payload.
+    Payload,
+    /// The invariant CRC.
+    Icrc,
+}
+
+impl Layer {
+    /// The name as the specifications write it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Layer::Ethernet => "Ethernet",
+            Layer::Vlan => "VLAN tag",
+            Layer::Ipv4 => "IPv4",
+            Layer::Ipv6 => "IPv6",
+            Layer::Udp => "UDP",
+            Layer::Grh => "GRH",
+            Layer::Bth => "BTH",
+            Layer::Reth => "RETH",
+            Layer::Aeth => "AETH",
+            Layer::AtomicEth => "AtomicETH",
+            Layer::AtomicAckEth => "AtomicAckETH",
+            Layer::Deth => "DETH",
+            Layer::XrcEth => "XRCETH",
+            Layer::ImmDt => "ImmDt",
+            Layer::Ieth => "IETH",
+            Layer::Feth => "FETH",
+            Layer::Cnp => "CNP",
+            Layer::Payload => "payload",
+            Layer::Icrc => "ICRC",
+        }
+    }
+}
+
+impl fmt::Display for Layer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// Why a field was refused, with what was found and what would have been right.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Reason {
+    /// The bytes end before the header or the field does.
+    Truncated {
+        /// Bytes that are there.
+        available: u32,
+        /// Bytes that are needed.
+        needed: u32,
+    },
+    /// The field holds a value that is not one of the legal ones.
+    Unsupported {
+        /// The value found.
+        found: u32,
+        /// What would have been right, in words.
+        expected: &'static str,
+    },
+    /// The field holds a value above what the rest of the packet allows.
+    TooLarge {
+        /// The value found.
+        found: u32,
+        /// The largest value that would have been right.
+        limit: u32,
+    },
+    /// The field holds a value below what the rest of the packet allows.
+    TooSmall {
+        /// The value found.
+        found: u32,
+        /// The smallest value that would have been right.
+        limit: u32,
+    },
+    /// The payload, counted without padding, breaks the opcode's rule.
+    PayloadLength {
+        /// Bytes of payload found.
+        found: u32,
+        /// The rule of the packet's opcode.
+        rule: PayloadRule,
+    },
+    /// The packet is a fragment of an IPv4 datagram, which RoCEv2 does not allow.
+    Fragment {
+        /// The 16 bits of flags and fragment offset.
+        flags_fragment: u16,
+    },
+}
+
+/// Bytes that are not a legal packet: the layer, the field and the reason.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ParseError {
+    /// The header that the field belongs to.
+    pub layer: Layer,
+    /// The field's name in the specification, in lower case.
+    pub field: &'static str,
+    /// What was wrong with it.
+    pub reason: Reason,
+}
+
+impl ParseError {
+    #[cold]
+    pub(crate) const fn truncated(layer: Layer, available: usize, needed: usize) -> Self {
+        Self {
+            layer,
+            field: "header",
+            reason: Reason::Truncated {
+                available: saturate(available),
+                needed: saturate(needed),
+            },
+        }
+    }
+
+    #[cold]
+    pub(crate) const fn unsupported(
+        layer: Layer,
+        field: &'static str,
+        found: u32,
+        expected: &'static str,
+    ) -> Self {
+        Self {
+            layer,
+            field,
+            reason: Reason::Unsupported { found, expected },
+        }
+    }
+
+    #[cold]
+    pub(crate) const fn too_large(
+        layer: Layer,
+        field: &'static str,
+        found: usize,
+        limit: usize,
+    ) -> Self {
+        Self {
+            layer,
+            field,
+            reason: Reason::TooLarge {
+                found: saturate(found),
+                limit: saturate(limit),
+            },
+        }
+    }
+
+    #[cold]
+    pub(crate) const fn too_small(
+        layer: Layer,
+        field: &'static str,
+        found: usize,
+        limit: usize,
+    ) -> Self {
+        Self {
+            layer,
+            field,
+            reason: Reason::TooSmall {
+                found: saturate(found),
+                limit: saturate(limit),
+            },
+        }
+    }
+}
+
+/// A length for an error message; nothing that can be told apart is above 4 GiB.
+pub(crate) const fn saturate(n: usize) -> u32 {
+    if n > u32::MAX as usize {
+        u32::MAX
+    } else {
+        n as u32
+    }
+}
+
+impl fmt::Display for ParseError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}: ", self.layer, self.field)?;
+        match self.reason {
+            Reason::Truncated { available, needed } => {
+                write!(f, "needs {needed} bytes, {available} are left")
+            }
+            Reason::Unsupported { found, expected } => {
+                write!(f, "found {found:#x}, expected {expected}")
+            }
+            Reason::TooLarge { found, limit } => {
+                write!(f, "found {found}, expected at most {limit}")
+            }
+            Reason::TooSmall { found, limit } => {
+                write!(f, "found {found}, expected at least {limit}")
+            }
+            Reason::PayloadLength { found, rule } => {
+                write!(f, "found {found} bytes, expected {rule}")
+            }
+            Reason::Fragment { flags_fragment } => write!(
+                f,
+                "found {flags_fragment:#06x}, a fragment; RoCEv2 packets are never fragmented"
+            ),
+        }
+    }
+}
+
+impl core::error::Error for ParseError {}

@@ -1,0 +1,307 @@
+//! The invariant CRC, which every packet ends with (RoCEv2 Annex A17.3.3;
+//! IBTA 1.7, 7.8.1).
+//!
+//! It is Ethernet's CRC-32 over
+//!
+//! 1. eight bytes of ones, which stand for InfiniBand's link header,
+//! 2. the IP header, with the fields that routers change replaced by ones: type of
+//!    service, time to live and header checksum of IPv4; traffic class, flow label
+//!    and hop limit of IPv6 and of the GRH,
+//! 3. the UDP header, with ones for its checksum (RoCE v1 has none),
+//! 4. the BTH, with ones for its byte 4 (FECN, BECN and reserved bits),
+//! 5. all that follows, padding included,
+//!
+//! and is stored least significant byte first. Here an ICRC is a `u32`, whose
+//! little-endian bytes are those on the wire.
+//!
+//! Lengths are not asked for: those in the IP and UDP headers follow from the
+//! length of the transport bytes.
+
+use core::fmt;
+
+use crc32fast::Hasher;
+
+use crate::{Grh, ICRC_LEN};
+
+mod gf2;
+
+/// What the ICRC covers of an IP header besides lengths and constants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum IpHeader {
+    /// IPv4 without options.
+    V4 {
+        /// Source address.
+        src: [u8; 4],
+        /// Destination address.
+        dst: [u8; 4],
+        /// Identification.
+        id: u16,
+        /// Flags in the upper three bits and fragment offset in the others; 0x4000
+        /// is "don't fragment".
+        flags_fragment: u16,
+    },
+    /// IPv6 without extension headers.
+    V6 {
+        /// Source address.
+        src: [u8; 16],
+        /// Destination address.
+        dst: [u8; 16],
+    },
+}
+
+/// The flags of an IPv4 packet that must not be fragmented.
+pub const DONT_FRAGMENT: u16 = 0x4000;
+
+/// The packet's ICRC is not the one that its bytes have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct IcrcMismatch {
+    /// The ICRC that the packet has; zero if it has no room for one.
+    pub stored: u32,
+    /// The ICRC that it should have.
+    pub computed: u32,
+}
+
+impl fmt::Display for IcrcMismatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "ICRC: found {:#010x}, expected {:#010x}",
+            self.stored, self.computed
+        )
+    }
+}
+
+impl core::error::Error for IcrcMismatch {}
+
+/// The fields of the IPv4 header that a socket hides, as [`verify_hidden_v4`] has
+/// found them out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct HiddenV4 {
+    /// Identification.
+    pub id: u16,
+    /// Whether the flag "don't fragment" was set.
+    pub dont_fragment: bool,
+}
+
+/// The ICRC of a RoCEv2 packet whose bytes from the BTH to the padding are
+/// `transport_without_icrc`.
+#[inline]
+pub fn compute(ip: &IpHeader, src_port: u16, dst_port: u16, transport_without_icrc: &[u8]) -> u32 {
+    match *ip {
+        IpHeader::V4 {
+            src,
+            dst,
+            id,
+            flags_fragment,
+        } => {
+            let udp_len = udp_len(transport_without_icrc);
+            let mut head = [0xff; V4_HEAD + V4_TRANSPORT];
+            // Version, header length and type of service are in `V4_START`.
+            head[0..2].copy_from_slice(&(udp_len.wrapping_add(20)).to_be_bytes());
+            head[2..4].copy_from_slice(&id.to_be_bytes());
+            head[4..6].copy_from_slice(&flags_fragment.to_be_bytes());
+            head[7] = PROTOCOL_UDP;
+            head[10..14].copy_from_slice(&src);
+            head[14..18].copy_from_slice(&dst);
+            put_udp(&mut head[18..26], src_port, dst_port, udp_len);
+            finish(V4_START, &mut head, V4_HEAD, transport_without_icrc)
+        }
+        IpHeader::V6 { src, dst } => {
+            let udp_len = udp_len(transport_without_icrc);
+            let mut head = [0xff; V6_HEAD + V6_TRANSPORT];
+            // Version, traffic class and flow label are in `V6_START`.
+            head[0..2].copy_from_slice(&udp_len.to_be_bytes());
+            head[2] = PROTOCOL_UDP;
+            head[4..20].copy_from_slice(&src);
+            head[20..36].copy_from_slice(&dst);
+            put_udp(&mut head[36..44], src_port, dst_port, udp_len);
+            finish(V6_START, &mut head, V6_HEAD, transport_without_icrc)
+        }
+    }
+}
+
+/// The ICRC of a RoCE v1 packet: that of the GRH as it is on the wire and the bytes
+/// from the BTH to the padding.
+pub fn compute_grh(grh: &[u8; Grh::LEN], transport_without_icrc: &[u8]) -> u32 {
+    let mut head = [0; Grh::LEN + V6_TRANSPORT];
+    head[..Grh::LEN].copy_from_slice(grh);
+    mask_v6(&mut head);
+    finish(ONES, &mut head, Grh::LEN, transport_without_icrc)
+}
+
+/// The ICRC over headers as they are on the wire: an IP header, options and all, and
+/// a UDP header, whatever the lengths in them say. Together they have 28 to 68 bytes.
+pub(crate) fn compute_raw(headers: &[u8], transport_without_icrc: &[u8]) -> u32 {
+    const LONGEST: usize = 60 + UDP_LEN;
+    debug_assert!((20 + UDP_LEN..=LONGEST).contains(&headers.len()));
+    let mut head = [0; LONGEST + V6_TRANSPORT];
+    let len = headers.len().min(LONGEST);
+    head[..len].copy_from_slice(&headers[..len]);
+    if head[0] >> 4 == 4 {
+        head[1] = 0xff;
+        head[8] = 0xff;
+        head[10..12].fill(0xff);
+    } else {
+        mask_v6(&mut head);
+    }
+    // The UDP checksum.
+    head[len.saturating_sub(2)..len].fill(0xff);
+    let head = &mut head[..len + V6_TRANSPORT];
+    finish(ONES, head, len, transport_without_icrc)
+}
+
+/// Computes the ICRC of `transport`, the bytes from the BTH to the ICRC, and writes
+/// it to the last four of them. Fewer than four bytes are left alone.
+#[inline]
+pub fn seal(ip: &IpHeader, src_port: u16, dst_port: u16, transport: &mut [u8]) {
+    if let Some((covered, stored)) = transport.split_last_chunk_mut::<ICRC_LEN>() {
+        *stored = compute(ip, src_port, dst_port, covered).to_le_bytes();
+    }
+}
+
+/// Checks the ICRC of `transport_with_icrc`, the bytes from the BTH to the ICRC.
+///
+/// # Errors
+/// The ICRC is another, or there is no room for one.
+#[inline]
+pub fn verify(
+    ip: &IpHeader,
+    src_port: u16,
+    dst_port: u16,
+    transport_with_icrc: &[u8],
+) -> Result<(), IcrcMismatch> {
+    let (covered, stored) = split(transport_with_icrc)?;
+    let computed = compute(ip, src_port, dst_port, covered);
+    if stored == computed {
+        Ok(())
+    } else {
+        Err(IcrcMismatch { stored, computed })
+    }
+}
+
+/// Checks the ICRC of a packet that came through an IPv4 socket, which hides the
+/// identification and the flags that the ICRC covers.
+///
+/// CRCs are linear: the difference between the ICRC found and the one computed for
+/// identification 0 and "don't fragment" is the image of the difference in those two
+/// fields, and the way from one to the other, a multiplication by a power of x, can
+/// be gone backwards. Whatever the two fields were, a valid packet is accepted; of
+/// the 32 bits of check, the 16 of the identification and the one of the flag are
+/// spent on that, and 15 remain. `computed` of an error is the ICRC for
+/// identification 0 and "don't fragment".
+///
+/// # Errors
+/// There is no identification with which the ICRC would be right, or there is no
+/// room for one.
+#[inline]
+pub fn verify_hidden_v4(
+    src: [u8; 4],
+    dst: [u8; 4],
+    src_port: u16,
+    dst_port: u16,
+    transport_with_icrc: &[u8],
+) -> Result<HiddenV4, IcrcMismatch> {
+    let (covered, stored) = split(transport_with_icrc)?;
+    let assumed = IpHeader::V4 {
+        src,
+        dst,
+        id: 0,
+        flags_fragment: DONT_FRAGMENT,
+    };
+    let computed = compute(&assumed, src_port, dst_port, covered);
+    if stored == computed {
+        return Ok(HiddenV4 {
+            id: 0,
+            dont_fragment: true,
+        });
+    }
+    recover(stored ^ computed, covered.len()).ok_or(IcrcMismatch { stored, computed })
+}
+
+/// The identification and flag that make a difference of `difference` in the ICRC,
+/// `covered_len` bytes of transport later.
+fn recover(difference: u32, covered_len: usize) -> Option<HiddenV4> {
+    // From the identification to the end of the UDP header.
+    const HEADERS: usize = 16 + UDP_LEN;
+    let [id0, id1, flags, fragment] =
+        gf2::unshift(difference, HEADERS + covered_len)?.to_le_bytes();
+    let dont_fragment = match (flags, fragment) {
+        (0x00, 0x00) => true,
+        (0x40, 0x00) => false,
+        _ => return None,
+    };
+    Some(HiddenV4 {
+        id: u16::from_be_bytes([id0, id1]),
+        dont_fragment,
+    })
+}
+
+const UDP_LEN: usize = 8;
+const PROTOCOL_UDP: u8 = 17;
+
+/// Bytes of headers left to do after [`V4_START`], and how many bytes of transport go
+/// along with them so that the rest is one pass over the packet. The sum is what
+/// matters: the CRC of short inputs is fastest at multiples of 16 bytes.
+const V4_HEAD: usize = 26;
+const V4_TRANSPORT: usize = 6;
+/// The same of IPv6.
+const V6_HEAD: usize = 44;
+const V6_TRANSPORT: usize = 20;
+
+/// The state of the CRC after what is the same in all packets.
+const ONES: u32 = gf2::crc(&[0xff; 8]);
+const V4_START: u32 = gf2::crc(&[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x45, 0xff]);
+const V6_START: u32 = gf2::crc(&[
+    0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x6f, 0xff, 0xff, 0xff,
+]);
+
+/// The UDP length that goes with these bytes. Those that have none, being longer
+/// than any datagram, cannot come from a network; they get one modulo 2^16.
+#[inline(always)]
+fn udp_len(transport_without_icrc: &[u8]) -> u16 {
+    (UDP_LEN + transport_without_icrc.len() + ICRC_LEN) as u16
+}
+
+#[inline(always)]
+fn put_udp(buf: &mut [u8], src_port: u16, dst_port: u16, udp_len: u16) {
+    buf[0..2].copy_from_slice(&src_port.to_be_bytes());
+    buf[2..4].copy_from_slice(&dst_port.to_be_bytes());
+    buf[4..6].copy_from_slice(&udp_len.to_be_bytes());
+    // The checksum is left at ones.
+}
+
+/// Ones for traffic class, flow label and hop limit.
+fn mask_v6(header: &mut [u8]) {
+    header[0] |= 0x0f;
+    header[1..4].fill(0xff);
+    header[7] = 0xff;
+}
+
+/// The CRC from state `start` on over the first `head_len` bytes of `head` and then
+/// `transport`, of which the first bytes are copied to what is left of `head`, to be
+/// masked there.
+#[inline(always)]
+fn finish(start: u32, head: &mut [u8], head_len: usize, transport: &[u8]) -> u32 {
+    let room = &mut head[head_len..];
+    let copied = room.len().min(transport.len());
+    let (front, rest) = transport.split_at(copied);
+    room[..copied].copy_from_slice(front);
+    if copied > 4 {
+        room[4] = 0xff;
+    }
+    let mut crc = Hasher::new_with_initial(start);
+    crc.update(&head[..head_len + copied]);
+    crc.update(rest);
+    crc.finalize()
+}
+
+#[inline(always)]
+fn split(transport_with_icrc: &[u8]) -> Result<(&[u8], u32), IcrcMismatch> {
+    match transport_with_icrc.split_last_chunk() {
+        Some((covered, stored)) => Ok((covered, u32::from_le_bytes(*stored))),
+        None => Err(IcrcMismatch {
+            stored: 0,
+            computed: ONES,
+        }),
+    }
+}

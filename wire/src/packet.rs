@@ -1,0 +1,292 @@
+//! A transport packet: from the BTH to the ICRC.
+
+use crate::error::saturate;
+use crate::{
+    Aeth, AtomicAckEth, AtomicEth, Bth, Deth, Feth, Headers, Ieth, ImmDt, Layer, ParseError,
+    Reason, Reth, XrcEth,
+};
+
+/// Bytes of the invariant CRC at the end of every packet.
+pub const ICRC_LEN: usize = 4;
+
+/// Reserved bytes that follow the BTH of a congestion notification packet
+/// (RoCEv2 Annex A17.9.3). Sent as zeros, ignored on receipt.
+pub const CNP_RESERVED_LEN: usize = 16;
+
+/// The headers between BTH and payload, as far as the packet has them.
+///
+/// Which ones those are follows from the opcode: see
+/// [`OpcodeInfo::headers`](crate::OpcodeInfo::headers).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct ExtHeaders {
+    /// XRC requests.
+    pub xrceth: Option<XrcEth>,
+    /// Datagrams.
+    pub deth: Option<Deth>,
+    /// FLUSH.
+    pub flush: Option<Feth>,
+    /// RDMA WRITE's first packet, RDMA READ requests, FLUSH, ATOMIC WRITE.
+    pub reth: Option<Reth>,
+    /// Compare-and-swap, fetch-and-add.
+    pub atomic: Option<AtomicEth>,
+    /// Acknowledgements and RDMA READ responses but middle ones.
+    pub aeth: Option<Aeth>,
+    /// The answer to an atomic operation.
+    pub atomic_ack: Option<AtomicAckEth>,
+    /// With immediate.
+    pub imm: Option<ImmDt>,
+    /// With invalidate.
+    pub ieth: Option<Ieth>,
+}
+
+/// A parsed packet, whose payload stays where it was received.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Packet<'a> {
+    /// The base transport header.
+    pub bth: Bth,
+    /// The headers that follow it.
+    pub ext: ExtHeaders,
+    /// The payload, without padding.
+    pub payload: &'a [u8],
+    /// The invariant CRC as the packet has it, in the form that
+    /// [`crate::icrc::compute`] returns. Parsing does not check it.
+    pub icrc: u32,
+}
+
+impl<'a> Packet<'a> {
+    /// Parses `transport`, the bytes from the BTH to the ICRC, both included: the
+    /// payload of the UDP datagram.
+    ///
+    /// Checked are the opcode, the version, that headers and padding fit, and the
+    /// part of the opcode's payload rule that does not depend on the path MTU
+    /// ([`PayloadRule::admits`](crate::PayloadRule::admits)). Reserved bits are
+    /// ignored, and so is the value of the ICRC: see [`crate::icrc::verify`].
+    ///
+    /// # Errors
+    /// The first field that is wrong, from front to back.
+    #[inline]
+    pub fn parse(transport: &'a [u8]) -> Result<Packet<'a>, ParseError> {
+        let Some((bth, rest)) = transport.split_first_chunk() else {
+            return Err(ParseError::truncated(Layer::Bth, transport.len(), Bth::LEN));
+        };
+        let bth = Bth::from_bytes(bth)?;
+        if bth.version != 0 {
+            return Err(ParseError::unsupported(
+                Layer::Bth,
+                "version",
+                bth.version.into(),
+                "0",
+            ));
+        }
+        let info = bth.opcode.info();
+        let (ext, rest) = ExtHeaders::parse(info.headers, rest)?;
+        let Some((padded, icrc)) = rest.split_last_chunk::<ICRC_LEN>() else {
+            return Err(ParseError::truncated(Layer::Icrc, rest.len(), ICRC_LEN));
+        };
+        let pad = usize::from(bth.pad);
+        let Some(len) = padded.len().checked_sub(pad) else {
+            return Err(ParseError::too_large(
+                Layer::Bth,
+                "pad count",
+                pad,
+                padded.len(),
+            ));
+        };
+        if !info.payload.admits(len) {
+            return Err(ParseError {
+                layer: Layer::Payload,
+                field: "length",
+                reason: Reason::PayloadLength {
+                    found: saturate(len),
+                    rule: info.payload,
+                },
+            });
+        }
+        Ok(Packet {
+            bth,
+            ext,
+            payload: &padded[..len],
+            icrc: u32::from_le_bytes(*icrc),
+        })
+    }
+
+    /// What emits this packet's headers again.
+    #[inline]
+    pub fn repr(&self) -> PacketRepr {
+        PacketRepr {
+            bth: self.bth,
+            ext: self.ext,
+        }
+    }
+}
+
+/// Takes a header off the front.
+macro_rules! take {
+    ($rest:ident, $type:ident, $layer:ident) => {{
+        let Some((header, rest)) = $rest.split_first_chunk() else {
+            return Err(ParseError::truncated(
+                Layer::$layer,
+                $rest.len(),
+                $type::LEN,
+            ));
+        };
+        $rest = rest;
+        Some($type::from_bytes(header))
+    }};
+}
+
+impl ExtHeaders {
+    /// Parses the headers of the set `headers` from the front of `bytes`; gives
+    /// them and the bytes that follow.
+    ///
+    /// # Errors
+    /// The first header that does not fit.
+    #[inline]
+    pub fn parse(headers: Headers, bytes: &[u8]) -> Result<(ExtHeaders, &[u8]), ParseError> {
+        let mut ext = ExtHeaders::default();
+        let mut rest = bytes;
+        if headers.is_empty() {
+            return Ok((ext, rest));
+        }
+        if headers.contains(Headers::XRCETH) {
+            ext.xrceth = take!(rest, XrcEth, XrcEth);
+        }
+        if headers.contains(Headers::DETH) {
+            ext.deth = take!(rest, Deth, Deth);
+        }
+        if headers.contains(Headers::FETH) {
+            ext.flush = take!(rest, Feth, Feth);
+        }
+        if headers.contains(Headers::RETH) {
+            ext.reth = take!(rest, Reth, Reth);
+        }
+        if headers.contains(Headers::ATOMIC) {
+            ext.atomic = take!(rest, AtomicEth, AtomicEth);
+        }
+        if headers.contains(Headers::AETH) {
+            ext.aeth = take!(rest, Aeth, Aeth);
+        }
+        if headers.contains(Headers::ATOMIC_ACK) {
+            ext.atomic_ack = take!(rest, AtomicAckEth, AtomicAckEth);
+        }
+        if headers.contains(Headers::IMM) {
+            ext.imm = take!(rest, ImmDt, ImmDt);
+        }
+        if headers.contains(Headers::IETH) {
+            ext.ieth = take!(rest, Ieth, Ieth);
+        }
+        if headers.contains(Headers::CNP) {
+            let Some((_reserved, after)) = rest.split_first_chunk::<CNP_RESERVED_LEN>() else {
+                return Err(ParseError::truncated(
+                    Layer::Cnp,
+                    rest.len(),
+                    CNP_RESERVED_LEN,
+                ));
+            };
+            rest = after;
+        }
+        Ok((ext, rest))
+    }
+
+    /// Writes the headers of the set `headers` to the front of `buf` and returns
+    /// how many bytes they took. A header of the set that is missing here is
+    /// written as its default; one that is here but not in the set is not written.
+    ///
+    /// # Panics
+    /// If `buf` is shorter than [`Headers::byte_len`] of `headers`.
+    #[inline]
+    pub fn emit(&self, headers: Headers, buf: &mut [u8]) -> usize {
+        let mut at = 0;
+        macro_rules! put {
+            ($set:ident, $field:ident, $type:ident) => {
+                if headers.contains(Headers::$set) {
+                    self.$field.unwrap_or_default().emit(&mut buf[at..]);
+                    at += $type::LEN;
+                }
+            };
+        }
+        put!(XRCETH, xrceth, XrcEth);
+        put!(DETH, deth, Deth);
+        put!(FETH, flush, Feth);
+        put!(RETH, reth, Reth);
+        put!(ATOMIC, atomic, AtomicEth);
+        put!(AETH, aeth, Aeth);
+        put!(ATOMIC_ACK, atomic_ack, AtomicAckEth);
+        put!(IMM, imm, ImmDt);
+        put!(IETH, ieth, Ieth);
+        if headers.contains(Headers::CNP) {
+            buf[at..][..CNP_RESERVED_LEN].fill(0);
+            at += CNP_RESERVED_LEN;
+        }
+        at
+    }
+}
+
+/// The headers of a packet to be sent.
+///
+/// ```
+/// use roce_wire::{Bth, ExtHeaders, ICRC_LEN, Opcode, Packet, PacketRepr, Psn, Qpn};
+///
+/// let payload = b"hello";
+/// let repr = PacketRepr {
+///     bth: Bth::new(Opcode::RC_SEND_ONLY, Qpn::from_bits(17), Psn::new(3)),
+///     ext: ExtHeaders::default(),
+/// };
+/// let mut buf = [0; 64];
+/// let transport = &mut buf[..repr.buffer_len(payload.len())];
+/// let at = repr.emit_headers(transport, payload.len());
+/// transport[at..][..payload.len()].copy_from_slice(payload);
+/// // The ICRC in the last four bytes is `icrc::seal`'s business.
+///
+/// let packet = Packet::parse(transport).unwrap();
+/// assert_eq!(packet.payload, payload);
+/// assert_eq!(packet.bth.pad, 3);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct PacketRepr {
+    /// The base transport header; the pad count is set by
+    /// [`PacketRepr::emit_headers`].
+    pub bth: Bth,
+    /// The headers that follow it.
+    pub ext: ExtHeaders,
+}
+
+impl PacketRepr {
+    /// Bytes from the BTH to the payload: what the opcode calls for.
+    #[inline]
+    pub const fn header_len(&self) -> usize {
+        Bth::LEN + self.bth.opcode.info().headers_len as usize
+    }
+
+    /// Bytes of the whole packet: headers, payload, padding and ICRC.
+    #[inline]
+    pub const fn buffer_len(&self, payload_len: usize) -> usize {
+        self.header_len() + payload_len.next_multiple_of(4) + ICRC_LEN
+    }
+
+    /// Writes the headers that the opcode calls for, with the pad count that
+    /// `payload_len` asks for, and the padding, as zeros. Returns where in `buf` the
+    /// payload goes; that and the ICRC are left to the caller.
+    ///
+    /// An extended header that the opcode calls for but that is missing is written
+    /// as its default; others are not written.
+    ///
+    /// # Panics
+    /// If `buf` is shorter than [`PacketRepr::buffer_len`].
+    #[inline]
+    pub fn emit_headers(&self, buf: &mut [u8], payload_len: usize) -> usize {
+        let buf = &mut buf[..self.buffer_len(payload_len)];
+        let pad = payload_len.wrapping_neg() & 3;
+        let bth = Bth {
+            pad: pad as u8,
+            ..self.bth
+        };
+        bth.emit(buf);
+        let payload_at = Bth::LEN
+            + self
+                .ext
+                .emit(bth.opcode.info().headers, &mut buf[Bth::LEN..]);
+        buf[payload_at + payload_len..][..pad].fill(0);
+        payload_at
+    }
+}
