@@ -1,7 +1,46 @@
 //! The RDMA NIC as a pure state machine.
 //!
-//! Nothing in this crate does I/O, reads a clock or starts a thread.
+//! Nothing in this crate does I/O, reads a clock, starts a thread or draws
+//! randomness that it was not handed: a [`Nic`] takes `(now, packet)` and gives
+//! packets, [`Completion`]s, [`Event`]s and its next deadline. One seed and one
+//! sequence of calls give the same run, bit for bit.
+//!
+//! ```text
+//!   post_send ──► ┌─────────────────── Nic ──────────────────┐ ──► CompletionQueue
+//!   post_recv ──► │  Qp: requester │ responder    MemoryTable│ ──► Event
+//!                 └──────▲───────────────────────────────────┘
+//!                        │ receive, transmit, handle_timeouts
+//!                      Port (UDP sockets, AF_XDP, simulated)
+//! ```
+//!
+//! Names are those of the InfiniBand Architecture Specification, volume 1, release
+//! 1.7, cited as "IBTA 1.7" with the section that a rule comes from.
 #![warn(missing_docs)]
 
+mod counters;
+mod cq;
+mod hash;
+mod memory;
+mod nic;
 pub mod port;
-pub mod time;
+mod qp;
+mod seq;
+mod time;
+mod wr;
+
+#[cfg(test)]
+mod tests;
+
+pub use counters::{Counters, DropReason, Stat};
+pub use cq::{CompletionQueue, CqId, CqOverrun, Notify};
+pub use memory::{Access, AccessError, MemoryTable, PdId, RegisterError, Span};
+pub use nic::{Event, Nic, NicConfig};
+pub use qp::{
+    MAX_QUEUE_DEPTH, MAX_RD_ATOMIC, ModifyError, QpAttributes, QpConfig, QpFatalCause, QpInit,
+    QpState, QueueLimits, largest_path_mtu,
+};
+pub use time::{Duration, Instant};
+pub use wr::{
+    Completion, MAX_MESSAGE_BYTES, MAX_SGE, PostError, RecvWr, RemoteAddr, SendFlags, SendOp,
+    SendWr, Sge, WcOpcode, WcStatus,
+};

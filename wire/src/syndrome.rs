@@ -126,7 +126,7 @@ impl fmt::Debug for Credits {
 
 /// How long a requester must wait after an RNR NAK: a 5-bit code, not a time
 /// (IBTA 1.7, 9.7.5.2.8).
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Default, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct RnrTimer(u8);
 
 impl RnrTimer {

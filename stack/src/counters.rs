@@ -1,0 +1,154 @@
+//! What the NIC counts: every packet that is dropped has a reason, and every
+//! reason a counter.
+
+macro_rules! counters {
+    ($(#[$meta:meta])* $name:ident { $($(#[$doc:meta])* $variant:ident = $label:literal,)* }) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum $name { $($(#[$doc])* $variant,)* }
+
+        impl $name {
+            /// All of them, in a fixed order.
+            pub const ALL: &'static [Self] = &[$(Self::$variant,)*];
+
+            /// Its name in tables and metrics.
+            pub const fn label(self) -> &'static str {
+                match self { $(Self::$variant => $label,)* }
+            }
+        }
+    };
+}
+
+counters! {
+    /// Why a received packet was dropped.
+    DropReason {
+        /// Not a well-formed transport packet.
+        Malformed = "malformed",
+        /// The ICRC does not match.
+        BadIcrc = "bad_icrc",
+        /// No QP has the destination number.
+        UnknownQp = "unknown_qp",
+        /// The packet's IP addresses are not those of the QP's path.
+        WrongPeer = "wrong_peer",
+        /// The partition key is not the QP's.
+        WrongPKey = "wrong_pkey",
+        /// The opcode belongs to another transport service than the QP's.
+        WrongTransport = "wrong_transport",
+        /// The QP's state takes no such packet.
+        WrongState = "wrong_state",
+        /// A request ahead of the expected PSN: something before it was lost.
+        OutOfSequence = "out_of_sequence",
+        /// A request that was executed before and can't be repeated from state.
+        StaleDuplicate = "stale_duplicate",
+        /// An acknowledgement of something never sent.
+        GhostAck = "ghost_ack",
+        /// A response that was received before.
+        DuplicateResponse = "duplicate_response",
+        /// A response that fits no outstanding request.
+        UnexpectedResponse = "unexpected_response",
+        /// A response behind a lost one.
+        ResponseGap = "response_gap",
+        /// An operation that this stack does not do yet.
+        Unsupported = "unsupported",
+    }
+}
+
+counters! {
+    /// Other things worth counting.
+    Stat {
+        /// Packets received that were not dropped.
+        RxPackets = "rx_packets",
+        /// Payload bytes of those.
+        RxBytes = "rx_bytes",
+        /// Packets sent.
+        TxPackets = "tx_packets",
+        /// Payload bytes of those.
+        TxBytes = "tx_bytes",
+        /// Packets that were sent again.
+        Retransmitted = "retransmitted",
+        /// Local ACK timeouts.
+        Timeouts = "timeouts",
+        /// Acknowledgements received.
+        AcksReceived = "acks_received",
+        /// Acknowledgements sent.
+        AcksSent = "acks_sent",
+        /// NAKs for a PSN sequence error received.
+        SequenceNaksReceived = "sequence_naks_received",
+        /// NAKs for a PSN sequence error sent.
+        SequenceNaksSent = "sequence_naks_sent",
+        /// RNR NAKs received.
+        RnrNaksReceived = "rnr_naks_received",
+        /// RNR NAKs sent.
+        RnrNaksSent = "rnr_naks_sent",
+        /// Responses found missing by what came after them.
+        ImpliedNaks = "implied_naks",
+        /// Other NAKs received.
+        FatalNaksReceived = "fatal_naks_received",
+        /// Other NAKs sent.
+        FatalNaksSent = "fatal_naks_sent",
+        /// Duplicate requests received.
+        DuplicateRequests = "duplicate_requests",
+        /// Packets received with the ECN mark "congestion experienced".
+        EcnMarked = "ecn_marked",
+        /// Congestion notification packets received.
+        CnpsReceived = "cnps_received",
+        /// Packets that the port could not send at all.
+        Unsendable = "unsendable",
+    }
+}
+
+/// The values of all counters of a NIC or a QP.
+#[derive(Clone, Debug)]
+pub struct Counters {
+    drops: [u64; DropReason::ALL.len()],
+    stats: [u64; Stat::ALL.len()],
+}
+
+impl Default for Counters {
+    fn default() -> Self {
+        Self {
+            drops: [0; DropReason::ALL.len()],
+            stats: [0; Stat::ALL.len()],
+        }
+    }
+}
+
+impl Counters {
+    /// How many packets were dropped for the reason.
+    pub fn drops(&self, reason: DropReason) -> u64 {
+        self.drops[reason as usize]
+    }
+
+    /// The value of a counter.
+    pub fn stat(&self, stat: Stat) -> u64 {
+        self.stats[stat as usize]
+    }
+
+    /// All drops together.
+    pub fn total_drops(&self) -> u64 {
+        self.drops.iter().sum()
+    }
+
+    /// Name and value of everything, drops first (their names begin with `drop_`).
+    pub fn iter(&self) -> impl Iterator<Item = (String, u64)> + '_ {
+        let drops = DropReason::ALL
+            .iter()
+            .map(|r| (format!("drop_{}", r.label()), self.drops(*r)));
+        let stats = Stat::ALL
+            .iter()
+            .map(|s| (s.label().to_owned(), self.stat(*s)));
+        drops.chain(stats)
+    }
+
+    pub(crate) fn drop(&mut self, reason: DropReason) {
+        self.drops[reason as usize] += 1;
+    }
+
+    pub(crate) fn count(&mut self, stat: Stat) {
+        self.add(stat, 1);
+    }
+
+    pub(crate) fn add(&mut self, stat: Stat, n: u64) {
+        self.stats[stat as usize] += n;
+    }
+}

@@ -1,0 +1,132 @@
+//! Completion queues.
+
+use crate::wr::Completion;
+use core::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use crossbeam_queue::ArrayQueue;
+
+/// Names a CQ in [`Event`](crate::Event)s; the caller chose it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct CqId(pub u64);
+
+/// Which completion raises the next event (IBTA 1.7, 11.4.2.2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Notify {
+    /// None.
+    Never = 0,
+    /// The next solicited or failed one.
+    Solicited = 1,
+    /// The next one.
+    Next = 2,
+}
+
+/// A bounded queue of completions, filled by the NIC and polled by any thread.
+///
+/// A completion that finds it full is an overrun: nothing is overwritten, the CQ
+/// is marked as failed for good, and the QP goes to the error state (IBTA 1.7,
+/// 10.10.2 and 11.6.3.1).
+#[derive(Debug)]
+pub struct CompletionQueue {
+    id: CqId,
+    ring: ArrayQueue<Completion>,
+    overrun: AtomicBool,
+    notify: AtomicU8,
+}
+
+/// The CQ overran: completions are lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CqOverrun {
+    /// How many entries it had.
+    pub capacity: usize,
+}
+
+impl core::fmt::Display for CqOverrun {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(
+            f,
+            "the completion queue of {} entries overran: make it as large as all the send and \
+             receive queues that use it together, or poll more often",
+            self.capacity
+        )
+    }
+}
+
+impl std::error::Error for CqOverrun {}
+
+impl CompletionQueue {
+    /// A queue for `capacity` completions, at least 1.
+    pub fn new(id: CqId, capacity: usize) -> Self {
+        Self {
+            id,
+            ring: ArrayQueue::new(capacity.max(1)),
+            overrun: AtomicBool::new(false),
+            notify: AtomicU8::new(Notify::Never as u8),
+        }
+    }
+
+    /// Its name.
+    pub fn id(&self) -> CqId {
+        self.id
+    }
+
+    /// How many completions fit.
+    pub fn capacity(&self) -> usize {
+        self.ring.capacity()
+    }
+
+    /// Takes the oldest completion.
+    ///
+    /// # Errors
+    /// [`CqOverrun`] if the queue overran and what it still held has been taken.
+    pub fn poll(&self) -> Result<Option<Completion>, CqOverrun> {
+        match self.ring.pop() {
+            Some(completion) => Ok(Some(completion)),
+            None if self.overrun.load(Ordering::Acquire) => Err(CqOverrun {
+                capacity: self.capacity(),
+            }),
+            None => Ok(None),
+        }
+    }
+
+    /// Whether nothing waits to be taken.
+    pub fn is_empty(&self) -> bool {
+        self.ring.is_empty()
+    }
+
+    /// Asks for an event at the next completion of the kind. A request for every
+    /// completion outweighs one for solicited ones. As in verbs, completions that
+    /// are already there raise none: poll once more after arming.
+    pub fn request_notify(&self, notify: Notify) {
+        self.notify.fetch_max(notify as u8, Ordering::AcqRel);
+    }
+
+    /// Adds a completion.
+    pub(crate) fn push(&self, completion: Completion, solicited: bool) -> Pushed {
+        let wakes = solicited || completion.status != crate::WcStatus::Success;
+        if self.ring.push(completion).is_err() {
+            let first = !self.overrun.swap(true, Ordering::AcqRel);
+            return Pushed::Overrun { first };
+        }
+        let least = if wakes {
+            Notify::Solicited
+        } else {
+            Notify::Next
+        } as u8;
+        if self.notify.load(Ordering::Acquire) >= least {
+            self.notify.store(Notify::Never as u8, Ordering::Release);
+            return Pushed::Notify;
+        }
+        Pushed::Quiet
+    }
+}
+
+/// What came of adding a completion.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pushed {
+    /// It is in the queue.
+    Quiet,
+    /// It is in the queue and somebody waits for an event.
+    Notify,
+    /// The queue was full; `first` if it never was before.
+    Overrun { first: bool },
+}

@@ -1,0 +1,254 @@
+//! Protection domains and memory regions.
+//!
+//! A region is a raw range of this process's memory that peers may read and write
+//! at any time: it is copied to and from (see [`span`]) and never borrowed. Its key
+//! is drawn at random, all 32 bits of it, so that it can't be guessed; one value
+//! serves as local and as remote key, and rights tell the two uses apart.
+
+mod span;
+#[cfg(test)]
+mod tests;
+
+pub use span::Span;
+
+use crate::hash::KeyMap;
+use bitflags::bitflags;
+use rand_core::Rng;
+
+/// Names a protection domain of a NIC.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct PdId(pub(crate) u32);
+
+bitflags! {
+    /// What a region allows (IBTA 1.7, 10.6.3). Local reading is always allowed.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub struct Access: u32 {
+        /// Receives and READ responses may be placed in it.
+        const LOCAL_WRITE = 1;
+        /// Peers may WRITE to it; needs `LOCAL_WRITE`.
+        const REMOTE_WRITE = 2;
+        /// Peers may READ it.
+        const REMOTE_READ = 4;
+        /// Peers may do atomics on it; needs `LOCAL_WRITE`.
+        const REMOTE_ATOMIC = 8;
+        /// A peer's SEND with invalidate may take its remote rights away, as it may
+        /// those of a fast-registered region (IBTA 1.7, 10.6.5).
+        const REMOTE_INVALIDATE = 1 << 16;
+    }
+}
+
+/// Why an access to memory was denied (IBTA 1.7, 10.6.3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AccessError {
+    /// No region has the key, or its remote rights were invalidated.
+    BadKey,
+    /// The region belongs to another protection domain.
+    WrongPd,
+    /// The region does not allow it.
+    Denied,
+    /// Address or length reach outside of the region.
+    OutOfBounds,
+}
+
+/// Why a region was not registered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RegisterError {
+    /// Remote writing or atomics were asked for without local writing (IBTA 1.7,
+    /// 11.2.8.2).
+    NeedsLocalWrite,
+    /// Address plus length exceeds the address space.
+    Wraps,
+    /// The protection domain is not of this NIC.
+    UnknownPd,
+}
+
+impl core::fmt::Display for RegisterError {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str(match self {
+            Self::NeedsLocalWrite => {
+                "REMOTE_WRITE and REMOTE_ATOMIC need LOCAL_WRITE: add it to the access rights"
+            }
+            Self::Wraps => "address plus length exceeds the address space",
+            Self::UnknownPd => "the protection domain does not belong to this device",
+        })
+    }
+}
+
+impl std::error::Error for RegisterError {}
+
+/// What a region is made of.
+#[derive(Clone, Copy, Debug)]
+struct Region {
+    pd: PdId,
+    /// Where the bytes are.
+    base: *mut u8,
+    /// The address by which work requests and peers call `base`.
+    iova: u64,
+    len: u64,
+    access: Access,
+    /// Remote rights were taken away by a SEND with invalidate.
+    invalidated: bool,
+}
+
+// SAFETY: a `Region` is a note of addresses; whoever registered it promised that
+// the bytes may be accessed from any thread (see `MemoryTable::register`).
+unsafe impl Send for Region {}
+
+/// All regions of a NIC, by key.
+#[derive(Debug, Default)]
+pub struct MemoryTable {
+    regions: KeyMap<Region>,
+    pds: u32,
+}
+
+impl MemoryTable {
+    /// A new protection domain.
+    pub fn alloc_pd(&mut self) -> PdId {
+        self.pds += 1;
+        PdId(self.pds)
+    }
+
+    /// Registers `len` bytes at `base`, to be called `iova` by work requests and
+    /// peers. Returns the key, which is both lkey and rkey.
+    ///
+    /// # Safety
+    /// Until [`MemoryTable::deregister`] is called with the key, the bytes must stay
+    /// mapped, readable and (with `LOCAL_WRITE`) writable, and nobody may hold a
+    /// Rust reference to them that peers' accesses would invalidate.
+    ///
+    /// # Errors
+    /// See [`RegisterError`].
+    pub unsafe fn register(
+        &mut self,
+        rng: &mut impl Rng,
+        pd: PdId,
+        base: *mut u8,
+        len: u64,
+        iova: u64,
+        access: Access,
+    ) -> Result<u32, RegisterError> {
+        if pd.0 == 0 || pd.0 > self.pds {
+            return Err(RegisterError::UnknownPd);
+        }
+        let writes = Access::REMOTE_WRITE | Access::REMOTE_ATOMIC;
+        if access.intersects(writes) && !access.contains(Access::LOCAL_WRITE) {
+            return Err(RegisterError::NeedsLocalWrite);
+        }
+        let wraps = (base as u64).checked_add(len).is_none() || iova.checked_add(len).is_none();
+        if wraps || isize::try_from(len).is_err() {
+            return Err(RegisterError::Wraps);
+        }
+        let key = loop {
+            let key = rng.next_u32();
+            if key != 0 && !self.regions.contains_key(&key) {
+                break key;
+            }
+        };
+        self.regions.insert(
+            key,
+            Region {
+                pd,
+                base,
+                iova,
+                len,
+                access,
+                invalidated: false,
+            },
+        );
+        Ok(key)
+    }
+
+    /// Forgets the region with this key; from now on nothing accesses its bytes.
+    /// Returns whether there was one.
+    pub fn deregister(&mut self, key: u32) -> bool {
+        self.regions.remove(&key).is_some()
+    }
+
+    /// How many regions are registered.
+    pub fn len(&self) -> usize {
+        self.regions.len()
+    }
+
+    /// Whether no region is registered.
+    pub fn is_empty(&self) -> bool {
+        self.regions.is_empty()
+    }
+
+    /// The bytes `va .. va + len` of the region with local key `lkey`, if `pd` may
+    /// use them so.
+    ///
+    /// # Errors
+    /// See [`AccessError`].
+    #[inline]
+    pub fn local(
+        &self,
+        pd: PdId,
+        lkey: u32,
+        va: u64,
+        len: u64,
+        rights: Access,
+    ) -> Result<Span<'_>, AccessError> {
+        let region = self.regions.get(&lkey).ok_or(AccessError::BadKey)?;
+        region.check(pd, va, len, rights)
+    }
+
+    /// The same for a remote key.
+    ///
+    /// # Errors
+    /// See [`AccessError`].
+    #[inline]
+    pub fn remote(
+        &self,
+        pd: PdId,
+        rkey: u32,
+        va: u64,
+        len: u64,
+        rights: Access,
+    ) -> Result<Span<'_>, AccessError> {
+        let region = self.regions.get(&rkey).ok_or(AccessError::BadKey)?;
+        if region.invalidated {
+            return Err(AccessError::BadKey);
+        }
+        region.check(pd, va, len, rights)
+    }
+
+    /// Takes the remote rights of the region with this key away, as a peer's SEND
+    /// with invalidate asks for (IBTA 1.7, 9.4.1.1.3).
+    ///
+    /// # Errors
+    /// If the key names no region of `pd` that allows this.
+    pub fn invalidate(&mut self, pd: PdId, rkey: u32) -> Result<(), AccessError> {
+        let region = self.regions.get_mut(&rkey).ok_or(AccessError::BadKey)?;
+        if region.pd != pd {
+            return Err(AccessError::WrongPd);
+        }
+        if !region.access.contains(Access::REMOTE_INVALIDATE) || region.invalidated {
+            return Err(AccessError::Denied);
+        }
+        region.invalidated = true;
+        Ok(())
+    }
+}
+
+impl Region {
+    #[inline]
+    fn check(&self, pd: PdId, va: u64, len: u64, rights: Access) -> Result<Span<'_>, AccessError> {
+        if self.pd != pd {
+            return Err(AccessError::WrongPd);
+        }
+        if !self.access.contains(rights) {
+            return Err(AccessError::Denied);
+        }
+        let offset = va.checked_sub(self.iova).ok_or(AccessError::OutOfBounds)?;
+        if offset > self.len || len > self.len - offset {
+            return Err(AccessError::OutOfBounds);
+        }
+        let (Ok(offset), Ok(len)) = (usize::try_from(offset), usize::try_from(len)) else {
+            return Err(AccessError::OutOfBounds);
+        };
+        // SAFETY: `register`'s caller vouches for `len` bytes at `base` as long as
+        // the region is in the table, which the borrow of `self` proves; the range
+        // was checked to lie within them.
+        Ok(unsafe { Span::new(self.base.wrapping_add(offset), len) })
+    }
+}

@@ -1,0 +1,105 @@
+//! Copies to and from registered memory: the one place that dereferences it.
+//!
+//! Registered memory is shared with the application and with every peer. No Rust
+//! reference to it is ever made; bytes are copied with raw pointers. Races between
+//! a peer's access and the application's yield old, new or mixed bytes, as they do
+//! with a hardware RNIC.
+
+use core::marker::PhantomData;
+use core::sync::atomic::{AtomicU64, Ordering, fence};
+
+/// A checked stretch of a registered region, valid as long as the table it came
+/// from is not changed.
+#[derive(Debug)]
+pub struct Span<'t> {
+    ptr: *mut u8,
+    len: usize,
+    table: PhantomData<&'t ()>,
+}
+
+impl Span<'_> {
+    /// # Safety
+    /// `len` bytes at `ptr` must be mapped, and be readable and writable as the
+    /// caller was told, for the span's lifetime.
+    pub(super) unsafe fn new(ptr: *mut u8, len: usize) -> Self {
+        Self {
+            ptr,
+            len,
+            table: PhantomData,
+        }
+    }
+
+    /// Length in bytes.
+    #[expect(
+        clippy::len_without_is_empty,
+        reason = "a span of no bytes is nothing special"
+    )]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// The first `len` bytes of the span, or all of it if it is shorter.
+    #[must_use]
+    pub fn prefix(self, len: usize) -> Self {
+        Self {
+            len: self.len.min(len),
+            ..self
+        }
+    }
+
+    /// Copies all of the span into `out`, whose length must be the span's; copies
+    /// the shorter of both otherwise.
+    #[inline]
+    pub fn read(&self, out: &mut [u8]) {
+        debug_assert_eq!(out.len(), self.len);
+        let len = out.len().min(self.len);
+        // SAFETY: `ptr` is good for `self.len` bytes by `new`'s contract and `out`
+        // for its own length. They can't overlap in a way that matters: `out` is a
+        // port's buffer, borrowed uniquely.
+        unsafe { core::ptr::copy_nonoverlapping(self.ptr, out.as_mut_ptr(), len) };
+    }
+
+    /// Copies `data` into the span, whose length must be the same. The last byte is
+    /// written last, after all others are visible: programs poll it.
+    #[inline]
+    pub fn write(&self, data: &[u8]) {
+        debug_assert_eq!(data.len(), self.len);
+        let len = data.len().min(self.len);
+        let Some((&last, head)) = data[..len].split_last() else {
+            return;
+        };
+        // SAFETY: as in `read`, with the roles exchanged; `len - 1` is within both.
+        unsafe {
+            core::ptr::copy_nonoverlapping(head.as_ptr(), self.ptr, head.len());
+            fence(Ordering::Release);
+            self.ptr.add(head.len()).write_volatile(last);
+        }
+    }
+
+    /// The 8 bytes of the span as an atomic, or `None` if it isn't 8 bytes long or
+    /// not aligned to 8.
+    #[inline]
+    fn as_atomic(&self) -> Option<&AtomicU64> {
+        let ptr = self.ptr.cast::<u64>();
+        if self.len != 8 || !ptr.is_aligned() {
+            return None;
+        }
+        // SAFETY: the pointer is aligned and good for 8 bytes by `new`'s contract.
+        // An `AtomicU64` may be shared with whoever else accesses the bytes.
+        Some(unsafe { AtomicU64::from_ptr(ptr) })
+    }
+
+    /// Atomically replaces the 8 bytes with `swap` if they equal `compare`; gives
+    /// what was there. `None` if the span is not 8 aligned bytes.
+    pub fn compare_swap(&self, compare: u64, swap: u64) -> Option<u64> {
+        let cell = self.as_atomic()?;
+        let done = cell.compare_exchange(compare, swap, Ordering::AcqRel, Ordering::Acquire);
+        Some(done.unwrap_or_else(|found| found))
+    }
+
+    /// Atomically adds to the 8 bytes; gives what was there. `None` if the span is
+    /// not 8 aligned bytes.
+    pub fn fetch_add(&self, add: u64) -> Option<u64> {
+        Some(self.as_atomic()?.fetch_add(add, Ordering::AcqRel))
+    }
+}

@@ -1,0 +1,377 @@
+//! The NIC: the table of queue pairs, and what is done with each packet, each
+//! timer and each chance to send.
+
+use crate::counters::{Counters, DropReason, Stat};
+use crate::cq::CqId;
+use crate::hash::KeyMap;
+use crate::memory::{Access, MemoryTable, PdId, RegisterError};
+use crate::port::{IpCovered, Port, RxMeta};
+use crate::qp::{
+    Cx, ModifyError, PortLimits, Qp, QpAttributes, QpConfig, QpFatalCause, QpInit, QpState, Turn,
+};
+use crate::time::Instant;
+use crate::wr::{PostError, RecvWr, SendWr};
+use core::cmp::Reverse;
+use rand_chacha::ChaCha20Rng;
+use rand_core::{Rng, SeedableRng};
+use roce_wire::icrc::{self, IpHeader};
+use roce_wire::{Operation, Packet, Psn, Qpn, UDP_PORT};
+use std::collections::{BinaryHeap, VecDeque};
+use std::net::IpAddr;
+
+/// Something that an application may want to know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// The CQ has a completion of the kind that was asked for.
+    CqNotify(CqId),
+    /// The CQ overran.
+    CqError(CqId),
+    /// The QP went to the error state by itself.
+    QpFatal(Qpn, QpFatalCause),
+    /// In state SQD, everything that was begun has completed.
+    SqDrained(Qpn),
+}
+
+/// What a NIC is made with.
+#[derive(Clone, Debug)]
+pub struct NicConfig {
+    /// Where all randomness comes from: QPNs, keys, PSNs. The same seed and the
+    /// same calls give the same NIC. Must be unpredictable in production.
+    pub seed: [u8; 32],
+    /// The largest transport packet that the port sends, in bytes.
+    pub max_packet_bytes: usize,
+    /// The most that one QP keeps in flight, in bytes.
+    pub window_bytes: usize,
+}
+
+/// How many packets a QP sends before others have their turn.
+const QUANTUM: usize = 64;
+
+/// An RDMA NIC without a clock, a thread or a network.
+///
+/// Whoever drives it calls, in any order and as often as they like:
+///
+/// 1. [`Nic::receive`] with each packet that a port hands out,
+/// 2. [`Nic::handle_timeouts`] at [`Nic::next_timeout`] or later,
+/// 3. [`Nic::transmit`] after any of these and after any posting, while
+///    [`Nic::wants_to_send`],
+/// 4. [`Nic::poll_event`] until it gives nothing.
+///
+/// Time never goes back from one call to the next.
+#[derive(Debug)]
+pub struct Nic {
+    limits: PortLimits,
+    rng: ChaCha20Rng,
+    qps: KeyMap<Box<Qp>>,
+    memory: MemoryTable,
+    counters: Counters,
+    events: VecDeque<Event>,
+    ready: VecDeque<Qpn>,
+    /// At most one live entry for each QP: the one whose time the QP notes.
+    timers: BinaryHeap<Reverse<(Instant, Qpn)>>,
+}
+
+impl Nic {
+    /// A NIC without any QP.
+    pub fn new(config: &NicConfig) -> Self {
+        Self {
+            limits: PortLimits {
+                max_packet_bytes: config.max_packet_bytes,
+                window_bytes: config.window_bytes,
+            },
+            rng: ChaCha20Rng::from_seed(config.seed),
+            qps: KeyMap::default(),
+            memory: MemoryTable::default(),
+            counters: Counters::default(),
+            events: VecDeque::new(),
+            ready: VecDeque::new(),
+            timers: BinaryHeap::new(),
+        }
+    }
+
+    /// A new protection domain.
+    pub fn alloc_pd(&mut self) -> PdId {
+        self.memory.alloc_pd()
+    }
+
+    /// Registers memory; see [`MemoryTable::register`].
+    ///
+    /// # Safety
+    /// As there.
+    ///
+    /// # Errors
+    /// As there.
+    pub unsafe fn register(
+        &mut self,
+        pd: PdId,
+        base: *mut u8,
+        len: u64,
+        iova: u64,
+        access: Access,
+    ) -> Result<u32, RegisterError> {
+        // SAFETY: the caller's promise is the callee's demand.
+        unsafe {
+            self.memory
+                .register(&mut self.rng, pd, base, len, iova, access)
+        }
+    }
+
+    /// Forgets a region: nothing accesses its memory from now on. Requests that
+    /// still name it fail. Returns whether there was one with this key.
+    pub fn deregister(&mut self, key: u32) -> bool {
+        self.memory.deregister(key)
+    }
+
+    /// A new QP in state RESET, with a number that nobody can guess.
+    pub fn create_qp(&mut self, init: QpInit) -> Qpn {
+        let qpn = loop {
+            let bits = self.rng.next_u32() & 0xff_ffff;
+            // 0 and 1 are the management QPs, 0xffffff is multicast's.
+            if bits > 1 && bits != 0xff_ffff && !self.qps.contains_key(&bits) {
+                break Qpn::from_bits(bits);
+            }
+        };
+        self.qps.insert(qpn.get(), Box::new(Qp::new(qpn, init)));
+        qpn
+    }
+
+    /// Removes a QP. Packets for it are dropped from now on; its requests never
+    /// complete. Returns whether there was one.
+    pub fn destroy_qp(&mut self, qpn: Qpn) -> bool {
+        self.qps.remove(&qpn.get()).is_some()
+    }
+
+    /// A PSN to start with that nobody can guess.
+    pub fn random_psn(&mut self) -> Psn {
+        Psn::new(self.rng.next_u32())
+    }
+
+    /// Changes attributes and state of a QP.
+    ///
+    /// # Errors
+    /// See [`ModifyError`].
+    pub fn modify_qp(
+        &mut self,
+        now: Instant,
+        qpn: Qpn,
+        attributes: &QpAttributes,
+    ) -> Result<(), ModifyError> {
+        let limits = self.limits;
+        self.with_qp(now, qpn, |qp, cx| qp.modify(cx, attributes, limits))
+            .unwrap_or(Err(ModifyError::UnknownQp(qpn)))
+    }
+
+    /// State and attributes of a QP; `None` if there is no such QP.
+    pub fn query_qp(&self, qpn: Qpn) -> Option<(QpState, &QpConfig)> {
+        self.qps.get(&qpn.get()).map(|qp| (qp.state(), qp.config()))
+    }
+
+    /// How many requests of the QP have not completed: sends, receives.
+    pub fn queued(&self, qpn: Qpn) -> Option<(usize, usize)> {
+        self.qps
+            .get(&qpn.get())
+            .map(|qp| (qp.send_queue_len(), qp.recv_queue_len()))
+    }
+
+    /// Posts a send request.
+    ///
+    /// # Errors
+    /// See [`PostError`]; nothing was posted then.
+    pub fn post_send(&mut self, now: Instant, qpn: Qpn, wr: &SendWr<'_>) -> Result<(), PostError> {
+        self.with_qp(now, qpn, |qp, cx| qp.post_send(cx, wr))
+            .unwrap_or(Err(PostError::UnknownQp(qpn)))
+    }
+
+    /// Posts a receive request.
+    ///
+    /// # Errors
+    /// See [`PostError`]; nothing was posted then.
+    pub fn post_recv(&mut self, now: Instant, qpn: Qpn, wr: &RecvWr<'_>) -> Result<(), PostError> {
+        self.with_qp(now, qpn, |qp, cx| qp.post_recv(cx, wr))
+            .unwrap_or(Err(PostError::UnknownQp(qpn)))
+    }
+
+    /// Takes a received packet: any bytes at all.
+    pub fn receive(&mut self, now: Instant, meta: &RxMeta, transport: &[u8]) {
+        let packet = match Packet::parse(transport) {
+            Ok(packet) => packet,
+            Err(_) => return self.counters.drop(DropReason::Malformed),
+        };
+        // Verify, then place: no byte of a damaged packet reaches memory.
+        if !icrc_is_right(meta, transport) {
+            return self.counters.drop(DropReason::BadIcrc);
+        }
+        let qpn = packet.bth.dest_qpn;
+        let known = self.with_qp(now, qpn, |qp, cx| {
+            cx.counters.count(Stat::RxPackets);
+            cx.counters.add(Stat::RxBytes, packet.payload.len() as u64);
+            if meta.traffic_class & 3 == 3 {
+                cx.counters.count(Stat::EcnMarked);
+            }
+            if packet.bth.opcode.operation() == Operation::Cnp {
+                cx.counters.count(Stat::CnpsReceived);
+            } else {
+                qp.receive(cx, meta, &packet);
+            }
+        });
+        if known.is_none() {
+            self.counters.drop(DropReason::UnknownQp);
+        }
+    }
+
+    /// Sends what there is to send, as far as the port has room, a fair share of
+    /// each QP at a time.
+    pub fn transmit(&mut self, now: Instant, port: &mut dyn Port) {
+        // Each QP gets one turn; who has more waits for the next call.
+        for _ in 0..self.ready.len() {
+            let Some(qpn) = self.ready.pop_front() else {
+                return;
+            };
+            let Some(qp) = self.qps.get_mut(&qpn.get()) else {
+                continue;
+            };
+            qp.scheduled = false;
+            let turn = self.with_qp_unscheduled(now, qpn, |qp, cx| qp.transmit(cx, port, QUANTUM));
+            match turn {
+                Some(Turn::More) => self.schedule(qpn, false),
+                Some(Turn::PortFull) => {
+                    self.schedule(qpn, true);
+                    return;
+                }
+                Some(Turn::Idle) | None => {}
+            }
+        }
+    }
+
+    /// Whether [`Nic::transmit`] has something to do.
+    pub fn wants_to_send(&self) -> bool {
+        !self.ready.is_empty()
+    }
+
+    /// When [`Nic::handle_timeouts`] should be called; it may be early, never late.
+    pub fn next_timeout(&self) -> Option<Instant> {
+        self.timers.peek().map(|Reverse((at, _))| *at)
+    }
+
+    /// Does what is due.
+    pub fn handle_timeouts(&mut self, now: Instant) {
+        while let Some(&Reverse((at, qpn))) = self.timers.peek() {
+            if at > now {
+                return;
+            }
+            self.timers.pop();
+            let live = self
+                .qps
+                .get_mut(&qpn.get())
+                .filter(|qp| qp.timer == Some(at));
+            let Some(qp) = live else { continue };
+            qp.timer = None;
+            let due = qp.deadline().is_some_and(|deadline| deadline <= now);
+            self.with_qp(now, qpn, |qp, cx| {
+                if due {
+                    qp.handle_timeout(cx);
+                }
+            });
+        }
+    }
+
+    /// Takes the next event.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
+    /// What has been counted so far.
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// Lets something happen to a QP, then sees to its timer and its turn to send.
+    fn with_qp<R>(
+        &mut self,
+        now: Instant,
+        qpn: Qpn,
+        f: impl FnOnce(&mut Qp, &mut Cx<'_>) -> R,
+    ) -> Option<R> {
+        let result = self.with_qp_unscheduled(now, qpn, f)?;
+        let qp = self.qps.get_mut(&qpn.get())?;
+        if !qp.scheduled && qp.wants_to_send() {
+            qp.scheduled = true;
+            self.ready.push_back(qpn);
+        }
+        Some(result)
+    }
+
+    fn with_qp_unscheduled<R>(
+        &mut self,
+        now: Instant,
+        qpn: Qpn,
+        f: impl FnOnce(&mut Qp, &mut Cx<'_>) -> R,
+    ) -> Option<R> {
+        let Self {
+            qps,
+            memory,
+            counters,
+            events,
+            timers,
+            ..
+        } = self;
+        let qp = qps.get_mut(&qpn.get())?;
+        let mut cx = Cx {
+            now,
+            memory,
+            counters,
+            events,
+        };
+        let result = f(qp, &mut cx);
+        if let Some(deadline) = qp.deadline()
+            && qp.timer.is_none_or(|at| deadline < at)
+        {
+            qp.timer = Some(deadline);
+            timers.push(Reverse((deadline, qpn)));
+        }
+        Some(result)
+    }
+
+    fn schedule(&mut self, qpn: Qpn, in_front: bool) {
+        let Some(qp) = self.qps.get_mut(&qpn.get()) else {
+            return;
+        };
+        if qp.scheduled {
+            return;
+        }
+        qp.scheduled = true;
+        if in_front {
+            self.ready.push_front(qpn);
+        } else {
+            self.ready.push_back(qpn);
+        }
+    }
+}
+
+/// Checks the ICRC, as far as the port saw what it covers (RoCEv2 Annex A17.3.3).
+fn icrc_is_right(meta: &RxMeta, transport: &[u8]) -> bool {
+    match (meta.src, meta.dst, meta.ip) {
+        (IpAddr::V4(src), IpAddr::V4(dst), IpCovered::V4Hidden) => {
+            let (src, dst) = (src.octets(), dst.octets());
+            icrc::verify_hidden_v4(src, dst, meta.src_port, UDP_PORT, transport).is_ok()
+        }
+        (IpAddr::V4(src), IpAddr::V4(dst), IpCovered::V4 { id, flags_fragment }) => {
+            let ip = IpHeader::V4 {
+                src: src.octets(),
+                dst: dst.octets(),
+                id,
+                flags_fragment,
+            };
+            icrc::verify(&ip, meta.src_port, UDP_PORT, transport).is_ok()
+        }
+        (IpAddr::V6(src), IpAddr::V6(dst), _) => {
+            let ip = IpHeader::V6 {
+                src: src.octets(),
+                dst: dst.octets(),
+            };
+            icrc::verify(&ip, meta.src_port, UDP_PORT, transport).is_ok()
+        }
+        // A port that contradicts itself about the family.
+        _ => false,
+    }
+}

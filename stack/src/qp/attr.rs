@@ -1,0 +1,379 @@
+//! QP states, attributes, and which transition needs which (IBTA 1.7, 10.3.1 and
+//! 11.2.5.2; table 91 for RC).
+
+use crate::memory::Access;
+use crate::port::TxMeta;
+use core::time::Duration;
+use roce_wire::{PKey, PathMtu, Psn, Qpn, RnrTimer};
+
+/// The state of a QP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum QpState {
+    /// Just made: nothing can be posted.
+    Reset,
+    /// Receives can be posted; nothing is processed.
+    Init,
+    /// Ready to receive.
+    Rtr,
+    /// Ready to send.
+    Rts,
+    /// Send queue drained: what was begun is completed, nothing new is begun.
+    Sqd,
+    /// The send queue failed; receiving goes on. (UC and UD only.)
+    Sqe,
+    /// Failed: everything posted completes as flushed.
+    Err,
+}
+
+/// Attributes for [`Nic::modify_qp`](crate::Nic::modify_qp): set those that the
+/// transition needs. A field that is `None` stays as it is.
+#[derive(Clone, Debug, Default)]
+pub struct QpAttributes {
+    /// The state to go to; `None` stays in the present one.
+    pub state: Option<QpState>,
+    /// What peers may do through this QP: `REMOTE_*` only. Reset to Init.
+    pub access: Option<Access>,
+    /// The partition key. Reset to Init; the default partition if never set.
+    pub pkey: Option<PKey>,
+    /// The peer's QP. Init to RTR.
+    pub dest_qpn: Option<Qpn>,
+    /// Where the peer is: local and remote IP address, traffic class, hop limit.
+    /// Init to RTR.
+    pub path: Option<TxMeta>,
+    /// Init to RTR.
+    pub path_mtu: Option<PathMtu>,
+    /// The first PSN expected from the peer. Init to RTR.
+    pub rq_psn: Option<Psn>,
+    /// How many READs and atomics of the peer may be outstanding here. Init to RTR.
+    pub max_dest_rd_atomic: Option<u8>,
+    /// How long the peer waits when we have no receive posted. Init to RTR.
+    pub min_rnr_timer: Option<RnrTimer>,
+    /// The first PSN that we send. RTR to RTS.
+    pub sq_psn: Option<Psn>,
+    /// Local ACK timeout: 4.096 us x 2^timeout, 0 for ever, at most 31. RTR to RTS.
+    pub timeout: Option<u8>,
+    /// Transport retries, at most 7. RTR to RTS.
+    pub retry_cnt: Option<u8>,
+    /// Retries after RNR NAK, at most 7; 7 retries for ever. RTR to RTS.
+    pub rnr_retry: Option<u8>,
+    /// How many READs and atomics of ours may be outstanding. RTR to RTS.
+    pub max_rd_atomic: Option<u8>,
+}
+
+/// Why a QP was not modified; it is as it was.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ModifyError {
+    /// No QP has this number.
+    UnknownQp(Qpn),
+    /// No such transition exists.
+    InvalidTransition {
+        /// The present state.
+        from: QpState,
+        /// The state asked for.
+        to: QpState,
+    },
+    /// The transition needs an attribute that was not given.
+    Missing {
+        /// The present state.
+        from: QpState,
+        /// The state asked for.
+        to: QpState,
+        /// The attribute.
+        attribute: &'static str,
+    },
+    /// The transition does not take an attribute that was given.
+    NotAllowed {
+        /// The present state.
+        from: QpState,
+        /// The state asked for.
+        to: QpState,
+        /// The attribute.
+        attribute: &'static str,
+    },
+    /// A value is out of range.
+    BadValue {
+        /// The attribute.
+        attribute: &'static str,
+        /// What was given.
+        given: String,
+        /// What would be right.
+        valid: String,
+    },
+}
+
+impl core::fmt::Display for ModifyError {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            Self::UnknownQp(qpn) => write!(f, "no QP has number {qpn}"),
+            Self::InvalidTransition { from, to } => {
+                write!(f, "a QP can't go from {from:?} to {to:?}")
+            }
+            Self::Missing {
+                from,
+                to,
+                attribute,
+            } => {
+                write!(
+                    f,
+                    "the transition from {from:?} to {to:?} needs {attribute}"
+                )
+            }
+            Self::NotAllowed {
+                from,
+                to,
+                attribute,
+            } => {
+                write!(
+                    f,
+                    "{attribute} can't be set in the transition from {from:?} to {to:?}"
+                )
+            }
+            Self::BadValue {
+                attribute,
+                given,
+                valid,
+            } => {
+                write!(f, "{attribute} is {given}, but must be {valid}")
+            }
+        }
+    }
+}
+
+impl std::error::Error for ModifyError {}
+
+/// Everything that was set, with the values that an unset attribute has.
+#[derive(Clone, Debug)]
+pub struct QpConfig {
+    /// See [`QpAttributes::access`].
+    pub access: Access,
+    /// See [`QpAttributes::pkey`].
+    pub pkey: PKey,
+    /// See [`QpAttributes::dest_qpn`].
+    pub dest_qpn: Qpn,
+    /// See [`QpAttributes::path`]; `None` before RTR.
+    pub path: Option<TxMeta>,
+    /// See [`QpAttributes::path_mtu`].
+    pub path_mtu: PathMtu,
+    /// See [`QpAttributes::rq_psn`].
+    pub rq_psn: Psn,
+    /// See [`QpAttributes::max_dest_rd_atomic`].
+    pub max_dest_rd_atomic: u8,
+    /// See [`QpAttributes::min_rnr_timer`].
+    pub min_rnr_timer: RnrTimer,
+    /// See [`QpAttributes::sq_psn`].
+    pub sq_psn: Psn,
+    /// See [`QpAttributes::timeout`].
+    pub timeout: u8,
+    /// See [`QpAttributes::retry_cnt`].
+    pub retry_cnt: u8,
+    /// See [`QpAttributes::rnr_retry`].
+    pub rnr_retry: u8,
+    /// See [`QpAttributes::max_rd_atomic`].
+    pub max_rd_atomic: u8,
+}
+
+impl Default for QpConfig {
+    fn default() -> Self {
+        Self {
+            access: Access::empty(),
+            pkey: PKey(0xffff),
+            dest_qpn: Qpn::from_bits(0),
+            path: None,
+            path_mtu: PathMtu::Mtu256,
+            rq_psn: Psn::new(0),
+            max_dest_rd_atomic: 0,
+            min_rnr_timer: RnrTimer::default(),
+            sq_psn: Psn::new(0),
+            timeout: 0,
+            retry_cnt: 0,
+            rnr_retry: 0,
+            max_rd_atomic: 0,
+        }
+    }
+}
+
+impl QpConfig {
+    /// The local ACK timeout, `None` for "never" (IBTA 1.7, 9.7.6.1.3).
+    pub(crate) fn ack_timeout(&self) -> Option<Duration> {
+        (self.timeout != 0).then(|| Duration::from_nanos(4096 << u32::from(self.timeout.min(31))))
+    }
+
+    /// The path MTU in bytes.
+    pub(crate) fn mtu(&self) -> usize {
+        self.path_mtu.bytes()
+    }
+
+    /// Takes over what `attributes` set.
+    pub(crate) fn apply(&mut self, attributes: &QpAttributes) {
+        fn set<T: Clone>(field: &mut T, value: Option<&T>) {
+            if let Some(value) = value {
+                field.clone_from(value);
+            }
+        }
+        set(&mut self.access, attributes.access.as_ref());
+        set(&mut self.pkey, attributes.pkey.as_ref());
+        set(&mut self.dest_qpn, attributes.dest_qpn.as_ref());
+        self.path = attributes.path.or(self.path);
+        set(&mut self.path_mtu, attributes.path_mtu.as_ref());
+        set(&mut self.rq_psn, attributes.rq_psn.as_ref());
+        set(
+            &mut self.max_dest_rd_atomic,
+            attributes.max_dest_rd_atomic.as_ref(),
+        );
+        set(&mut self.min_rnr_timer, attributes.min_rnr_timer.as_ref());
+        set(&mut self.sq_psn, attributes.sq_psn.as_ref());
+        set(&mut self.timeout, attributes.timeout.as_ref());
+        set(&mut self.retry_cnt, attributes.retry_cnt.as_ref());
+        set(&mut self.rnr_retry, attributes.rnr_retry.as_ref());
+        set(&mut self.max_rd_atomic, attributes.max_rd_atomic.as_ref());
+    }
+}
+
+/// The most READs and atomics that may be outstanding in one direction.
+pub const MAX_RD_ATOMIC: u8 = 128;
+
+impl QpAttributes {
+    /// Checks that the transition exists, that everything it needs is there, that
+    /// nothing is there that it does not take, and that all values are in range.
+    pub(crate) fn check(&self, from: QpState, max_packet_bytes: usize) -> Result<(), ModifyError> {
+        let to = self.state.unwrap_or(from);
+        let (needs, takes) = rules(from, to).ok_or(ModifyError::InvalidTransition { from, to })?;
+        for (attribute, given) in self.given() {
+            if needs.contains(&attribute) && !given {
+                return Err(ModifyError::Missing {
+                    from,
+                    to,
+                    attribute,
+                });
+            }
+            if given && !needs.contains(&attribute) && !takes.contains(&attribute) {
+                return Err(ModifyError::NotAllowed {
+                    from,
+                    to,
+                    attribute,
+                });
+            }
+        }
+        self.check_ranges(max_packet_bytes)
+    }
+
+    fn given(&self) -> [(&'static str, bool); 13] {
+        [
+            ("access", self.access.is_some()),
+            ("pkey", self.pkey.is_some()),
+            ("dest_qpn", self.dest_qpn.is_some()),
+            ("path", self.path.is_some()),
+            ("path_mtu", self.path_mtu.is_some()),
+            ("rq_psn", self.rq_psn.is_some()),
+            ("max_dest_rd_atomic", self.max_dest_rd_atomic.is_some()),
+            ("min_rnr_timer", self.min_rnr_timer.is_some()),
+            ("sq_psn", self.sq_psn.is_some()),
+            ("timeout", self.timeout.is_some()),
+            ("retry_cnt", self.retry_cnt.is_some()),
+            ("rnr_retry", self.rnr_retry.is_some()),
+            ("max_rd_atomic", self.max_rd_atomic.is_some()),
+        ]
+    }
+
+    fn check_ranges(&self, max_packet_bytes: usize) -> Result<(), ModifyError> {
+        let at_most = |attribute, value: Option<u8>, max: u8| match value {
+            Some(v) if v > max => Err(ModifyError::BadValue {
+                attribute,
+                given: v.to_string(),
+                valid: format!("at most {max}"),
+            }),
+            _ => Ok(()),
+        };
+        at_most("timeout", self.timeout, 31)?;
+        at_most("retry_cnt", self.retry_cnt, 7)?;
+        at_most("rnr_retry", self.rnr_retry, 7)?;
+        at_most("max_rd_atomic", self.max_rd_atomic, MAX_RD_ATOMIC)?;
+        at_most("max_dest_rd_atomic", self.max_dest_rd_atomic, MAX_RD_ATOMIC)?;
+        if let Some(mtu) = self.path_mtu {
+            check_path_mtu(mtu, max_packet_bytes)?;
+        }
+        match self.path {
+            Some(path) if path.src.is_ipv4() != path.dst.is_ipv4() => Err(ModifyError::BadValue {
+                attribute: "path",
+                given: format!("from {} to {}", path.src, path.dst),
+                valid: "two addresses of one family: choose the GID index of the peer's family"
+                    .to_owned(),
+            }),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The longest that headers and ICRC of an RC packet get: BTH, AtomicETH, ICRC.
+const MAX_OVERHEAD: usize = 12 + 28 + 4;
+
+/// The largest path MTU whose packets fit in `max_packet_bytes`.
+pub fn largest_path_mtu(max_packet_bytes: usize) -> PathMtu {
+    let payload = max_packet_bytes.saturating_sub(MAX_OVERHEAD);
+    PathMtu::largest_fitting(payload).unwrap_or(PathMtu::Mtu256)
+}
+
+fn check_path_mtu(mtu: PathMtu, max_packet_bytes: usize) -> Result<(), ModifyError> {
+    let largest = largest_path_mtu(max_packet_bytes);
+    if mtu <= largest {
+        return Ok(());
+    }
+    Err(ModifyError::BadValue {
+        attribute: "path_mtu",
+        given: mtu.bytes().to_string(),
+        valid: format!(
+            "256 to {} on this link, whose packets carry {max_packet_bytes} bytes: lower it on \
+             both ends, or raise the link's MTU",
+            largest.bytes()
+        ),
+    })
+}
+
+type Names = &'static [&'static str];
+
+/// Attributes that the transition needs, and those that it takes besides; `None` if
+/// there is no such transition.
+fn rules(from: QpState, to: QpState) -> Option<(Names, Names)> {
+    use QpState::{Err, Init, Reset, Rtr, Rts, Sqd, Sqe};
+    const RTR: Names = &[
+        "dest_qpn",
+        "path",
+        "path_mtu",
+        "rq_psn",
+        "max_dest_rd_atomic",
+        "min_rnr_timer",
+    ];
+    const RTS: Names = &[
+        "sq_psn",
+        "timeout",
+        "retry_cnt",
+        "rnr_retry",
+        "max_rd_atomic",
+    ];
+    const RUNNING: Names = &["access", "min_rnr_timer"];
+    const SQD: Names = &[
+        "access",
+        "pkey",
+        "path",
+        "max_dest_rd_atomic",
+        "min_rnr_timer",
+        "timeout",
+        "retry_cnt",
+        "rnr_retry",
+        "max_rd_atomic",
+    ];
+    Some(match (from, to) {
+        (_, Reset | Err) => (&[], &[]),
+        (Reset, Init) => (&["access"], &["pkey"]),
+        (Init, Init) => (&[], &["access", "pkey"]),
+        (Init, Rtr) => (RTR, &["access", "pkey"]),
+        (Rtr, Rts) => (RTS, RUNNING),
+        (Rts, Rts) | (Sqd, Rts) | (Sqe, Rts) => (&[], RUNNING),
+        (Rts, Sqd) => (&[], &[]),
+        (Sqd, Sqd) => (&[], SQD),
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,149 @@
+use super::*;
+use QpState::{Err, Init, Reset, Rtr, Rts, Sqd};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+fn to(state: QpState) -> QpAttributes {
+    QpAttributes {
+        state: Some(state),
+        ..QpAttributes::default()
+    }
+}
+
+fn rtr() -> QpAttributes {
+    QpAttributes {
+        dest_qpn: Some(Qpn::from_bits(5)),
+        path: Some(TxMeta {
+            src: IpAddr::V4(Ipv4Addr::LOCALHOST),
+            dst: IpAddr::V4(Ipv4Addr::LOCALHOST),
+            traffic_class: 0,
+            hop_limit: 64,
+        }),
+        path_mtu: Some(PathMtu::Mtu1024),
+        rq_psn: Some(Psn::new(1)),
+        max_dest_rd_atomic: Some(1),
+        min_rnr_timer: RnrTimer::from_code(12),
+        ..to(Rtr)
+    }
+}
+
+#[test]
+fn the_textbook_path_needs_its_attributes() {
+    let init = QpAttributes {
+        access: Some(Access::empty()),
+        ..to(Init)
+    };
+    assert_eq!(init.check(Reset, 1472), Ok(()));
+    assert_eq!(rtr().check(Init, 1472), Ok(()));
+    let rts = QpAttributes {
+        sq_psn: Some(Psn::new(1)),
+        timeout: Some(14),
+        retry_cnt: Some(7),
+        rnr_retry: Some(7),
+        max_rd_atomic: Some(1),
+        ..to(Rts)
+    };
+    assert_eq!(rts.check(Rtr, 1472), Ok(()));
+    let short = QpAttributes {
+        retry_cnt: None,
+        ..rts
+    };
+    assert_eq!(
+        short.check(Rtr, 1472),
+        Result::Err(ModifyError::Missing {
+            from: Rtr,
+            to: Rts,
+            attribute: "retry_cnt"
+        })
+    );
+}
+
+#[test]
+fn every_attribute_of_rtr_is_needed() {
+    for name in [
+        "dest_qpn",
+        "path",
+        "path_mtu",
+        "rq_psn",
+        "max_dest_rd_atomic",
+        "min_rnr_timer",
+    ] {
+        let mut attributes = rtr();
+        match name {
+            "dest_qpn" => attributes.dest_qpn = None,
+            "path" => attributes.path = None,
+            "path_mtu" => attributes.path_mtu = None,
+            "rq_psn" => attributes.rq_psn = None,
+            "max_dest_rd_atomic" => attributes.max_dest_rd_atomic = None,
+            _ => attributes.min_rnr_timer = None,
+        }
+        let missing = ModifyError::Missing {
+            from: Init,
+            to: Rtr,
+            attribute: name,
+        };
+        assert_eq!(attributes.check(Init, 1472), Result::Err(missing));
+    }
+}
+
+#[test]
+fn states_are_not_skipped() {
+    for (from, target) in [
+        (Reset, Rtr),
+        (Reset, Rts),
+        (Init, Rts),
+        (Err, Init),
+        (Rtr, Sqd),
+    ] {
+        assert_eq!(
+            to(target).check(from, 1472),
+            Result::Err(ModifyError::InvalidTransition { from, to: target })
+        );
+    }
+    for from in [Reset, Init, Rtr, Rts, Sqd, Err] {
+        assert_eq!(to(Reset).check(from, 1472), Ok(()));
+        assert_eq!(to(Err).check(from, 1472), Ok(()));
+    }
+}
+
+#[test]
+fn a_path_mtu_beyond_the_link_is_named_with_what_fits() {
+    let attributes = QpAttributes {
+        path_mtu: Some(PathMtu::Mtu4096),
+        ..rtr()
+    };
+    let error = attributes
+        .check(Init, 1472)
+        .expect_err("too large")
+        .to_string();
+    assert!(
+        error.contains("4096") && error.contains("256 to 1024"),
+        "{error}"
+    );
+    assert_eq!(attributes.check(Init, 8972), Ok(()));
+}
+
+#[test]
+fn families_may_not_mix() {
+    let mut attributes = rtr();
+    if let Some(path) = attributes.path.as_mut() {
+        path.dst = IpAddr::V6(Ipv6Addr::LOCALHOST);
+    }
+    assert!(matches!(
+        attributes.check(Init, 1472),
+        Result::Err(ModifyError::BadValue { .. })
+    ));
+}
+
+#[test]
+fn values_out_of_range_are_refused() {
+    let attributes = QpAttributes {
+        timeout: Some(32),
+        ..QpAttributes::default()
+    };
+    assert!(attributes.check_ranges(1472).is_err());
+    let attributes = QpAttributes {
+        rnr_retry: Some(8),
+        ..QpAttributes::default()
+    };
+    assert!(attributes.check_ranges(1472).is_err());
+}

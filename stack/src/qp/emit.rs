@@ -1,0 +1,79 @@
+//! Writes one packet into a slot of the port.
+
+use crate::counters::Stat;
+use crate::memory::AccessError;
+use crate::port::{IpCovered, Port, ReserveError, TxMeta, TxSlot};
+use crate::qp::Cx;
+use roce_wire::icrc::{self, IpHeader};
+use roce_wire::{PacketRepr, UDP_PORT};
+use std::net::IpAddr;
+
+/// Why a packet did not leave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum EmitError {
+    /// The port has no room now.
+    Full,
+    /// The payload's memory may not be accessed.
+    Access(AccessError),
+}
+
+/// Builds the packet in place: headers, payload by `fill`, padding, ICRC.
+///
+/// A packet that the port can never send counts as sent and lost: retries and their
+/// limits then apply to it as to any other loss.
+pub(crate) fn emit(
+    cx: &mut Cx<'_>,
+    port: &mut dyn Port,
+    path: &TxMeta,
+    repr: &PacketRepr,
+    payload_len: usize,
+    fill: impl FnOnce(&Cx<'_>, &mut [u8]) -> Result<(), AccessError>,
+) -> Result<(), EmitError> {
+    let slot = match port.reserve(path, repr.buffer_len(payload_len)) {
+        Ok(slot) => slot,
+        Err(ReserveError::Full) => return Err(EmitError::Full),
+        Err(ReserveError::Unsendable) => {
+            cx.counters.count(Stat::Unsendable);
+            return Ok(());
+        }
+    };
+    let TxSlot {
+        bytes,
+        src_port,
+        ip,
+    } = slot;
+    let at = repr.emit_headers(bytes, payload_len);
+    fill(cx, &mut bytes[at..at + payload_len]).map_err(EmitError::Access)?;
+    icrc::seal(&ip_header(path, ip), src_port, UDP_PORT, bytes);
+    port.commit();
+    cx.counters.count(Stat::TxPackets);
+    cx.counters.add(Stat::TxBytes, payload_len as u64);
+    Ok(())
+}
+
+/// What the ICRC covers of the IP header that the packet will carry.
+fn ip_header(path: &TxMeta, covered: IpCovered) -> IpHeader {
+    let (id, flags_fragment) = match covered {
+        IpCovered::V4 { id, flags_fragment } => (id, flags_fragment),
+        IpCovered::V6 | IpCovered::V4Hidden => (0, 0x4000),
+    };
+    match (path.src, path.dst) {
+        (IpAddr::V4(src), IpAddr::V4(dst)) => IpHeader::V4 {
+            src: src.octets(),
+            dst: dst.octets(),
+            id,
+            flags_fragment,
+        },
+        (src, dst) => IpHeader::V6 {
+            src: v6(src),
+            dst: v6(dst),
+        },
+    }
+}
+
+fn v6(address: IpAddr) -> [u8; 16] {
+    match address {
+        IpAddr::V4(v4) => v4.to_ipv6_mapped().octets(),
+        IpAddr::V6(v6) => v6.octets(),
+    }
+}

@@ -1,0 +1,390 @@
+//! Queue pairs.
+//!
+//! A QP is a [`requester`] (send queue, retransmission, completions of sends) and a
+//! [`responder`] (receive queue, placement, acknowledgements), which share nothing
+//! but the configuration. Both are driven by the NIC, with a context [`Cx`] of what
+//! lies outside of the QP.
+
+mod attr;
+mod emit;
+mod queue;
+mod requester;
+mod responder;
+mod sgl;
+mod window;
+
+pub use attr::{MAX_RD_ATOMIC, ModifyError, QpAttributes, QpConfig, QpState, largest_path_mtu};
+pub use queue::{MAX_QUEUE_DEPTH, QueueLimits};
+
+use crate::counters::{Counters, DropReason};
+use crate::cq::{CompletionQueue, Pushed};
+use crate::memory::{MemoryTable, PdId};
+use crate::nic::Event;
+use crate::port::{Port, RxMeta};
+use crate::time::Instant;
+use crate::wr::{Completion, PostError, RecvWr, SendWr, WcOpcode, WcStatus};
+use requester::Requester;
+use responder::Responder;
+use roce_wire::{Packet, Qpn, Transport};
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// What lies outside of a QP while something happens to it.
+pub(crate) struct Cx<'a> {
+    pub(crate) now: Instant,
+    pub(crate) memory: &'a mut MemoryTable,
+    pub(crate) counters: &'a mut Counters,
+    pub(crate) events: &'a mut VecDeque<Event>,
+}
+
+impl Cx<'_> {
+    /// Delivers a completion.
+    fn complete(
+        &mut self,
+        cq: &CompletionQueue,
+        completion: Completion,
+        solicited: bool,
+    ) -> Result<(), Fault> {
+        match cq.push(completion, solicited) {
+            Pushed::Quiet => Ok(()),
+            Pushed::Notify => {
+                self.events.push_back(Event::CqNotify(cq.id()));
+                Ok(())
+            }
+            Pushed::Overrun { first } => {
+                if first {
+                    self.events.push_back(Event::CqError(cq.id()));
+                }
+                Err(Fault::CqOverrun)
+            }
+        }
+    }
+}
+
+/// Why a QP fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// The oldest send request fails with this status.
+    Send(WcStatus),
+    /// The responder refused a request, after telling the peer and the receive
+    /// queue what there was to tell.
+    Responder,
+    /// A completion found no room.
+    CqOverrun,
+}
+
+/// How far a turn to send got.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Turn {
+    /// Nothing more to send until something happens.
+    Idle,
+    /// There is more; others may have their turn first.
+    More,
+    /// There is more, but the port is full.
+    PortFull,
+}
+
+/// What a QP is made with.
+#[derive(Clone, Debug)]
+pub struct QpInit {
+    /// Its protection domain.
+    pub pd: PdId,
+    /// Where sends complete.
+    pub send_cq: Arc<CompletionQueue>,
+    /// Where receives complete.
+    pub recv_cq: Arc<CompletionQueue>,
+    /// The size of the send queue.
+    pub send: QueueLimits,
+    /// The size of the receive queue.
+    pub recv: QueueLimits,
+    /// Whether every send asks for a completion.
+    pub signal_all: bool,
+}
+
+/// A reliable connected queue pair.
+#[derive(Debug)]
+pub(crate) struct Qp {
+    core: Core,
+    requester: Requester,
+    responder: Responder,
+    /// The NIC has it in its list of those that want to send.
+    pub(crate) scheduled: bool,
+    /// The time of its entry in the NIC's timers.
+    pub(crate) timer: Option<Instant>,
+}
+
+/// What requester and responder share.
+#[derive(Debug)]
+pub(crate) struct Core {
+    pub(crate) qpn: Qpn,
+    pub(crate) pd: PdId,
+    pub(crate) state: QpState,
+    pub(crate) config: QpConfig,
+    pub(crate) send_cq: Arc<CompletionQueue>,
+    pub(crate) recv_cq: Arc<CompletionQueue>,
+    pub(crate) signal_all: bool,
+}
+
+impl Qp {
+    pub(crate) fn new(qpn: Qpn, init: QpInit) -> Self {
+        Self {
+            core: Core {
+                qpn,
+                pd: init.pd,
+                state: QpState::Reset,
+                config: QpConfig::default(),
+                send_cq: init.send_cq,
+                recv_cq: init.recv_cq,
+                signal_all: init.signal_all,
+            },
+            requester: Requester::new(init.send),
+            responder: Responder::new(init.recv),
+            scheduled: false,
+            timer: None,
+        }
+    }
+
+    pub(crate) fn state(&self) -> QpState {
+        self.core.state
+    }
+
+    pub(crate) fn config(&self) -> &QpConfig {
+        &self.core.config
+    }
+
+    /// Changes attributes and state (IBTA 1.7, 11.2.5.2).
+    pub(crate) fn modify(
+        &mut self,
+        cx: &mut Cx<'_>,
+        attributes: &QpAttributes,
+        limits: PortLimits,
+    ) -> Result<(), ModifyError> {
+        let from = self.core.state;
+        attributes.check(from, limits.max_packet_bytes)?;
+        let to = attributes.state.unwrap_or(from);
+        self.core.config.apply(attributes);
+        self.core.state = to;
+        match (from, to) {
+            (_, QpState::Reset) => self.reset(),
+            (_, QpState::Err) => self.fail(cx, None),
+            (QpState::Init, QpState::Rtr) => self.responder.start(&self.core.config),
+            (QpState::Rtr, QpState::Rts) => {
+                self.requester.start(&self.core.config, limits.window_bytes);
+            }
+            (QpState::Rts, QpState::Sqd) => {
+                self.requester.begin_drain();
+                self.note_drained(cx);
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Adds a request to the send queue.
+    pub(crate) fn post_send(&mut self, cx: &mut Cx<'_>, wr: &SendWr<'_>) -> Result<(), PostError> {
+        match self.core.state {
+            QpState::Rts | QpState::Sqd => self.requester.post(&self.core, wr),
+            QpState::Err | QpState::Sqe => {
+                self.requester.check(&self.core, wr)?;
+                self.flush_one(cx, wr.wr_id, wr.op.completion_opcode());
+                Ok(())
+            }
+            state => Err(PostError::InvalidState(state)),
+        }
+    }
+
+    /// Adds a request to the receive queue.
+    pub(crate) fn post_recv(&mut self, cx: &mut Cx<'_>, wr: &RecvWr<'_>) -> Result<(), PostError> {
+        match self.core.state {
+            QpState::Reset => Err(PostError::InvalidState(QpState::Reset)),
+            QpState::Err => {
+                self.responder.check(wr)?;
+                self.flush_one(cx, wr.wr_id, WcOpcode::Recv);
+                Ok(())
+            }
+            _ => self.responder.post(wr),
+        }
+    }
+
+    /// Takes a packet whose ICRC has been verified.
+    pub(crate) fn receive(&mut self, cx: &mut Cx<'_>, meta: &RxMeta, packet: &Packet<'_>) {
+        if let Err(reason) = self.admit(meta, packet) {
+            cx.counters.drop(reason);
+            return;
+        }
+        let result = if packet.bth.opcode.is_request() {
+            self.responder.receive(cx, &self.core, packet)
+        } else {
+            let result = self.requester.receive(cx, &self.core, packet);
+            self.note_drained(cx);
+            result
+        };
+        if let Err(fault) = result {
+            self.fail(cx, Some(fault));
+        }
+    }
+
+    /// Whether the packet comes from the peer, and the state takes it.
+    fn admit(&self, meta: &RxMeta, packet: &Packet<'_>) -> Result<(), DropReason> {
+        let opcode = packet.bth.opcode;
+        if opcode.transport() != Transport::Rc {
+            return Err(DropReason::WrongTransport);
+        }
+        let Some(path) = &self.core.config.path else {
+            return Err(DropReason::WrongState);
+        };
+        // ReDMArk (USENIX Security 2021): a QP speaks to its peer only.
+        if path.dst != meta.src || path.src != meta.dst {
+            return Err(DropReason::WrongPeer);
+        }
+        if !self.core.config.pkey.matches(packet.bth.pkey) {
+            return Err(DropReason::WrongPKey);
+        }
+        let takes = match self.core.state {
+            QpState::Rts | QpState::Sqd | QpState::Sqe => true,
+            QpState::Rtr => opcode.is_request(),
+            QpState::Reset | QpState::Init | QpState::Err => false,
+        };
+        if takes {
+            Ok(())
+        } else {
+            Err(DropReason::WrongState)
+        }
+    }
+
+    /// Sends at most about `budget` packets: the requester's first, so that what the
+    /// application waits for is not behind acknowledgements.
+    pub(crate) fn transmit(&mut self, cx: &mut Cx<'_>, port: &mut dyn Port, budget: usize) -> Turn {
+        let mut turn = Turn::Idle;
+        if matches!(self.core.state, QpState::Rts | QpState::Sqd) {
+            match self.requester.transmit(cx, port, &self.core, budget) {
+                Ok(done) => turn = done,
+                Err(fault) => self.fail(cx, Some(fault)),
+            }
+        }
+        if turn == Turn::PortFull {
+            return turn;
+        }
+        match self.responder.transmit(cx, port, &self.core, budget) {
+            Ok(Turn::Idle) => turn,
+            Ok(other) => other,
+            Err(fault) => {
+                self.fail(cx, Some(fault));
+                Turn::More
+            }
+        }
+    }
+
+    /// Whether it may have something to send.
+    pub(crate) fn wants_to_send(&self) -> bool {
+        self.responder.wants_to_send()
+            || (matches!(self.core.state, QpState::Rts | QpState::Sqd)
+                && self.requester.wants_to_send())
+    }
+
+    /// When [`Qp::handle_timeout`] should be called next.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        self.requester.deadline()
+    }
+
+    /// Does what is due.
+    pub(crate) fn handle_timeout(&mut self, cx: &mut Cx<'_>) {
+        if matches!(self.core.state, QpState::Rts | QpState::Sqd)
+            && let Err(fault) = self.requester.handle_timeout(cx, &self.core)
+        {
+            self.fail(cx, Some(fault));
+        }
+    }
+
+    /// Whether every request that was posted for sending has completed.
+    pub(crate) fn send_queue_len(&self) -> usize {
+        self.requester.len()
+    }
+
+    /// How many receives are posted.
+    pub(crate) fn recv_queue_len(&self) -> usize {
+        self.responder.len()
+    }
+
+    fn reset(&mut self) {
+        self.requester.reset();
+        self.responder.reset();
+        self.core.config = QpConfig::default();
+    }
+
+    /// Tells when the send queue in state SQD has drained.
+    fn note_drained(&mut self, cx: &mut Cx<'_>) {
+        if self.core.state == QpState::Sqd && self.requester.take_drained() {
+            cx.events.push_back(Event::SqDrained(self.core.qpn));
+        }
+    }
+
+    /// Moves the QP to the error state: the request at fault completes with its
+    /// status, everything behind it as flushed, in order (IBTA 1.7, 10.3.1.5).
+    fn fail(&mut self, cx: &mut Cx<'_>, fault: Option<Fault>) {
+        self.core.state = QpState::Err;
+        let mut status = match fault {
+            Some(Fault::Send(status)) => status,
+            _ => WcStatus::WorkRequestFlushed,
+        };
+        // A full CQ takes no more completions; it is known to have overrun by then.
+        while self
+            .requester
+            .complete_front(cx, &self.core, status)
+            .is_ok_and(|any| any)
+        {
+            status = WcStatus::WorkRequestFlushed;
+        }
+        while self
+            .responder
+            .flush_front(cx, &self.core)
+            .is_ok_and(|any| any)
+        {}
+        self.requester.reset();
+        self.responder.abandon();
+        if let Some(fault) = fault {
+            let cause = match fault {
+                Fault::Send(status) => QpFatalCause::Send(status),
+                Fault::Responder => QpFatalCause::Responder,
+                Fault::CqOverrun => QpFatalCause::CqOverrun,
+            };
+            cx.events.push_back(Event::QpFatal(self.core.qpn, cause));
+        }
+    }
+
+    fn flush_one(&mut self, cx: &mut Cx<'_>, wr_id: u64, opcode: WcOpcode) {
+        let completion = Completion {
+            wr_id,
+            status: WcStatus::WorkRequestFlushed,
+            opcode,
+            byte_len: 0,
+            qpn: self.core.qpn,
+            imm: None,
+            invalidated_rkey: None,
+        };
+        let cq = match opcode {
+            WcOpcode::Recv | WcOpcode::RecvRdmaWithImm => &self.core.recv_cq,
+            _ => &self.core.send_cq,
+        };
+        // The QP has failed already; the CQ's own event tells of an overrun.
+        let _ = cx.complete(cq, completion, false);
+    }
+}
+
+/// Why a QP failed, for its owner.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum QpFatalCause {
+    /// A send request failed with this status.
+    Send(WcStatus),
+    /// A request of the peer was refused for good.
+    Responder,
+    /// A completion queue overran.
+    CqOverrun,
+}
+
+/// What the port allows.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PortLimits {
+    pub(crate) max_packet_bytes: usize,
+    pub(crate) window_bytes: usize,
+}

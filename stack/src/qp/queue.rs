@@ -1,0 +1,116 @@
+//! A bounded work queue with room for its scatter/gather elements.
+
+use crate::wr::{MAX_SGE, PostError, Sge};
+use std::collections::VecDeque;
+
+/// How large a queue is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QueueLimits {
+    /// The most requests that it holds.
+    pub depth: usize,
+    /// The most scatter/gather elements of each.
+    pub max_sge: usize,
+}
+
+/// The most requests that a queue may be made for.
+pub const MAX_QUEUE_DEPTH: usize = 1 << 16;
+
+/// Work requests in order, the oldest first. All memory is taken at the start.
+#[derive(Debug)]
+pub(crate) struct WorkQueue<T> {
+    entries: VecDeque<Entry<T>>,
+    sges: Box<[Sge]>,
+    limits: QueueLimits,
+    next_slot: usize,
+}
+
+#[derive(Debug)]
+struct Entry<T> {
+    item: T,
+    slot: usize,
+    sges: usize,
+}
+
+impl<T> WorkQueue<T> {
+    /// A queue of `limits`, each lowered to what is possible.
+    pub(crate) fn new(limits: QueueLimits) -> Self {
+        let limits = QueueLimits {
+            depth: limits.depth.min(MAX_QUEUE_DEPTH),
+            max_sge: limits.max_sge.min(MAX_SGE),
+        };
+        Self {
+            entries: VecDeque::with_capacity(limits.depth),
+            sges: vec![Sge::default(); limits.depth * limits.max_sge].into_boxed_slice(),
+            limits,
+            next_slot: 0,
+        }
+    }
+
+    /// Checks that a request with so many elements can be added.
+    pub(crate) fn check_room(&self, sges: usize) -> Result<(), PostError> {
+        if sges > self.limits.max_sge {
+            return Err(PostError::TooManySges {
+                given: sges,
+                max: self.limits.max_sge,
+            });
+        }
+        if self.entries.len() >= self.limits.depth {
+            return Err(PostError::QueueFull {
+                depth: self.limits.depth,
+            });
+        }
+        Ok(())
+    }
+
+    /// Adds a request that [`WorkQueue::check_room`] admitted.
+    pub(crate) fn push(&mut self, item: T, sges: &[Sge]) -> Result<(), PostError> {
+        self.check_room(sges.len())?;
+        let slot = self.next_slot;
+        self.next_slot = (slot + 1) % self.limits.depth;
+        self.sges[slot * self.limits.max_sge..][..sges.len()].copy_from_slice(sges);
+        self.entries.push_back(Entry {
+            item,
+            slot,
+            sges: sges.len(),
+        });
+        Ok(())
+    }
+
+    pub(crate) fn pop(&mut self) -> Option<T> {
+        self.entries.pop_front().map(|entry| entry.item)
+    }
+
+    pub(crate) fn get(&self, index: usize) -> Option<&T> {
+        self.entries.get(index).map(|entry| &entry.item)
+    }
+
+    pub(crate) fn front(&self) -> Option<&T> {
+        self.get(0)
+    }
+
+    /// The elements of the request at `index`; none if there is no such request.
+    pub(crate) fn sges(&self, index: usize) -> &[Sge] {
+        match self.entries.get(index) {
+            Some(entry) => &self.sges[entry.slot * self.limits.max_sge..][..entry.sges],
+            None => &[],
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.entries.clear();
+    }
+
+    /// The first index whose request does not satisfy `pred`, which must hold for a
+    /// front part of the queue and for nothing behind it.
+    pub(crate) fn partition_point(&self, mut pred: impl FnMut(&T) -> bool) -> usize {
+        self.entries.partition_point(|entry| pred(&entry.item))
+    }
+}

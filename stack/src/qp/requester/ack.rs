@@ -1,0 +1,136 @@
+//! Acknowledgements: cumulative ACKs, NAKs, RNR NAKs, and the ghosts among them
+//! (IBTA 1.7, 9.7.5.1.2 to 9.7.5.1.6 and 9.7.5.2).
+
+use super::Requester;
+use crate::counters::{DropReason, Stat};
+use crate::qp::{Core, Cx, Fault};
+use crate::seq::Seq;
+use crate::wr::WcStatus;
+use roce_wire::{NakCode, Packet, RnrTimer, Syndrome};
+
+impl Requester {
+    /// Takes an acknowledge packet.
+    pub(super) fn receive_ack(
+        &mut self,
+        cx: &mut Cx<'_>,
+        core: &Core,
+        packet: &Packet<'_>,
+    ) -> Result<(), Fault> {
+        let Some(aeth) = packet.ext.aeth else {
+            return Ok(());
+        };
+        let at = self.una.nearest(packet.bth.psn);
+        // A ghost: an acknowledgement of what was never sent (9.7.5.1.4).
+        if at >= self.max {
+            cx.counters.drop(DropReason::GhostAck);
+            return Ok(());
+        }
+        match aeth.syndrome {
+            Syndrome::Ack(credits) => {
+                cx.counters.count(Stat::AcksReceived);
+                // An old ACK says nothing; the newest, repeated, may bring credits.
+                if at >= self.una.prev() {
+                    self.acknowledge_through(cx, core, at)?;
+                    self.update_credit(credits);
+                }
+                Ok(())
+            }
+            Syndrome::RnrNak(timer) => self.receive_rnr_nak(cx, core, at, timer),
+            Syndrome::Nak(code) => self.receive_nak(cx, core, at, code),
+            Syndrome::Reserved(_) => {
+                cx.counters.drop(DropReason::UnexpectedResponse);
+                Ok(())
+            }
+        }
+    }
+
+    /// Everything through `at` has been executed by the peer. What it says of a READ
+    /// or atomic still without response is that the response was lost: an implied
+    /// NAK (9.7.5.2.4). Returns whether all of it is acknowledged now.
+    pub(super) fn acknowledge_through(
+        &mut self,
+        cx: &mut Cx<'_>,
+        core: &Core,
+        at: Seq,
+    ) -> Result<bool, Fault> {
+        let open = self.fetches.first_open().filter(|open| *open <= at);
+        let to = open.unwrap_or(at.next());
+        self.advance(cx, core, to)?;
+        if open.is_some() {
+            self.implied_nak(cx, at)?;
+        }
+        Ok(open.is_none())
+    }
+
+    /// "Receiver not ready" for the request at `at`: wait, then try again (9.7.5.2.8).
+    fn receive_rnr_nak(
+        &mut self,
+        cx: &mut Cx<'_>,
+        core: &Core,
+        at: Seq,
+        timer: RnrTimer,
+    ) -> Result<(), Fault> {
+        cx.counters.count(Stat::RnrNaksReceived);
+        if !self.acknowledge_before(cx, core, at)? {
+            return Ok(());
+        }
+        if !self.retry.receiver_not_ready(cx.now, timer) {
+            return Err(Fault::Send(WcStatus::RnrRetryExceeded));
+        }
+        self.go_back(at);
+        Ok(())
+    }
+
+    /// A refusal of the request at `at`.
+    fn receive_nak(
+        &mut self,
+        cx: &mut Cx<'_>,
+        core: &Core,
+        at: Seq,
+        code: NakCode,
+    ) -> Result<(), Fault> {
+        let status = match code {
+            NakCode::PsnSequenceError => {
+                cx.counters.count(Stat::SequenceNaksReceived);
+                return self.receive_sequence_nak(cx, core, at);
+            }
+            NakCode::InvalidRequest | NakCode::InvalidRdRequest => WcStatus::RemoteInvalidRequest,
+            NakCode::RemoteAccessError => WcStatus::RemoteAccessError,
+            NakCode::RemoteOperationalError => WcStatus::RemoteOperationError,
+            NakCode::Reserved(_) => {
+                cx.counters.drop(DropReason::UnexpectedResponse);
+                return Ok(());
+            }
+        };
+        cx.counters.count(Stat::FatalNaksReceived);
+        if self.acknowledge_before(cx, core, at)? {
+            return Err(Fault::Send(status));
+        }
+        Ok(())
+    }
+
+    /// The peer misses `at`: go back to it.
+    fn receive_sequence_nak(&mut self, cx: &mut Cx<'_>, core: &Core, at: Seq) -> Result<(), Fault> {
+        if !self.acknowledge_before(cx, core, at)? {
+            return Ok(());
+        }
+        if !self.retry.try_again(cx.now) {
+            return Err(Fault::Send(WcStatus::RetryExceeded));
+        }
+        self.window.on_loss();
+        self.go_back(at);
+        Ok(())
+    }
+
+    /// Everything before `at` has been executed. Returns whether `at` is the oldest
+    /// outstanding packet then; if not, the NAK is old, or an implied NAK was
+    /// found on the way and comes first.
+    fn acknowledge_before(&mut self, cx: &mut Cx<'_>, core: &Core, at: Seq) -> Result<bool, Fault> {
+        if at < self.una {
+            cx.counters.drop(DropReason::DuplicateResponse);
+            return Ok(false);
+        }
+        let all = at == self.una || self.acknowledge_through(cx, core, at.prev())?;
+        Ok(all)
+    }
+}

@@ -1,0 +1,45 @@
+//! End-to-end flow control: not sending what the peer has no receive for (IBTA 1.7,
+//! 9.7.7.2).
+
+use super::Requester;
+use roce_wire::{Credits, Packet, Syndrome};
+
+/// How many receives, counted from the start of the connection, our requests may
+/// consume.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Credit {
+    /// `None` while the peer does not count, or has not said anything yet.
+    limit: Option<u64>,
+}
+
+impl Credit {
+    /// Whether a request may be sent after which `receives` will have been consumed.
+    pub(super) fn admits(&self, consumes: bool, receives: u64) -> bool {
+        !consumes || self.limit.is_none_or(|limit| receives <= limit)
+    }
+}
+
+/// The credits that a response carries.
+pub(super) fn credits_of(packet: &Packet<'_>) -> Option<Credits> {
+    match packet.ext.aeth?.syndrome {
+        Syndrome::Ack(credits) => Some(credits),
+        _ => None,
+    }
+}
+
+impl Requester {
+    /// The peer has so many receives left beyond what it has acknowledged.
+    pub(super) fn update_credit(&mut self, credits: Credits) {
+        let Some(count) = credits.count() else {
+            self.credit.limit = None;
+            return;
+        };
+        let consumed = match self.sq.front() {
+            None => self.receives,
+            // A message that is partly acknowledged has its receive already.
+            Some(front) if self.una > front.first => front.receives,
+            Some(front) => front.receives - u64::from(front.op.consumes_receive()),
+        };
+        self.credit.limit = Some(consumed + u64::from(count));
+    }
+}

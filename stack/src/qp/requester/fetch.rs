@@ -1,0 +1,232 @@
+//! What comes back: responses to READs and atomics, and how their loss is found out.
+
+use super::Requester;
+use super::credit::credits_of;
+use crate::counters::{DropReason, Stat};
+use crate::qp::{Core, Cx, Fault, sgl};
+use crate::seq::Seq;
+use crate::wr::{SendOp, WcStatus};
+use roce_wire::{Packet, Position};
+use std::collections::VecDeque;
+
+/// READ and atomic requests under way, oldest first: each with the PSNs of its
+/// responses. They keep their bounds when they are sent again, since a responder
+/// answers a duplicate from what it noted about the original (IBTA 1.7, 9.7.5.1.3).
+#[derive(Debug, Default)]
+pub(super) struct Fetches {
+    open: VecDeque<Fetch>,
+    max: usize,
+    /// A gap among responses that led to a retransmission.
+    gap: Option<Gap>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Fetch {
+    first: Seq,
+    last: Seq,
+}
+
+/// Responses that arrive behind a gap after its first packet was asked for again
+/// are still those from before, as long as their PSNs go up. A PSN that goes down
+/// begins what was sent again.
+#[derive(Clone, Copy, Debug)]
+struct Gap {
+    missing: Seq,
+    last_seen: Seq,
+}
+
+impl Fetches {
+    pub(super) fn new(max: u8) -> Self {
+        let max = usize::from(max);
+        Self {
+            open: VecDeque::with_capacity(max),
+            max,
+            gap: None,
+        }
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.open.clear();
+        self.gap = None;
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.open.is_empty()
+    }
+
+    pub(super) fn is_full(&self) -> bool {
+        self.open.len() >= self.max
+    }
+
+    /// The last PSN of the request that `at` belongs to.
+    pub(super) fn find(&self, at: Seq) -> Option<Seq> {
+        let fetch = self
+            .open
+            .iter()
+            .find(|fetch| fetch.first <= at && at <= fetch.last)?;
+        Some(fetch.last)
+    }
+
+    /// How far a new request from `from` should reach: half of the window, so that
+    /// the next can be under way meanwhile; all of it if there can't be a next.
+    pub(super) fn chunk(&self, from: Seq, last: Seq, window: u64) -> Seq {
+        let packets = if self.max > 1 {
+            (window / 2).max(1)
+        } else {
+            window
+        };
+        last.min(from + (packets - 1))
+    }
+
+    pub(super) fn push(&mut self, first: Seq, last: Seq) {
+        self.open.push_back(Fetch { first, last });
+    }
+
+    /// The oldest PSN whose response is missing, given that everything before `una`
+    /// is there.
+    pub(super) fn first_open(&self) -> Option<Seq> {
+        self.open.front().map(|fetch| fetch.first)
+    }
+
+    /// Everything before `una` has arrived.
+    pub(super) fn retire(&mut self, una: Seq) {
+        while self.open.front().is_some_and(|fetch| fetch.last < una) {
+            self.open.pop_front();
+        }
+        if let Some(front) = self.open.front_mut() {
+            front.first = front.first.max(una);
+        }
+        self.gap = None;
+    }
+
+    /// Forgets what was known about a gap: after a timeout, everything is new.
+    pub(super) fn forget_gap(&mut self) {
+        self.gap = None;
+    }
+
+    /// A packet at `at` shows that `missing` was lost. Whether that is news.
+    fn note_gap(&mut self, missing: Seq, at: Seq) -> bool {
+        let known = self
+            .gap
+            .is_some_and(|gap| gap.missing == missing && at > gap.last_seen);
+        self.gap = Some(Gap {
+            missing,
+            last_seen: at,
+        });
+        !known
+    }
+}
+
+impl Requester {
+    /// Takes a packet of a READ response.
+    pub(super) fn receive_read_response(
+        &mut self,
+        cx: &mut Cx<'_>,
+        core: &Core,
+        packet: &Packet<'_>,
+    ) -> Result<(), Fault> {
+        let Some(at) = self.place_in_sequence(cx, core, packet)? else {
+            return Ok(());
+        };
+        let Some(wqe) = self.sq.front().copied() else {
+            return Ok(());
+        };
+        let Some(last) = self.fetches.find(at) else {
+            return Ok(());
+        };
+        if !matches!(wqe.op, SendOp::Read(_)) {
+            return Err(Fault::Send(WcStatus::BadResponse));
+        }
+        let mtu = core.config.mtu();
+        let offset = (at - wqe.first) * mtu as u64;
+        let rest = usize::try_from(u64::from(wqe.len) - offset).unwrap_or(mtu);
+        let ends = matches!(
+            packet.bth.opcode.position(),
+            Position::Last | Position::Only
+        );
+        if packet.payload.len() != rest.min(mtu) || ends != (at == last) {
+            return Err(Fault::Send(WcStatus::BadResponse));
+        }
+        let sges = self.sq.sges(0);
+        if sgl::scatter(cx.memory, core.pd, sges, offset, packet.payload).is_err() {
+            return Err(Fault::Send(WcStatus::LocalProtectionError));
+        }
+        self.advance(cx, core, at.next())?;
+        self.update_credit_from(packet);
+        Ok(())
+    }
+
+    /// Takes the answer to an atomic.
+    pub(super) fn receive_atomic_ack(
+        &mut self,
+        cx: &mut Cx<'_>,
+        core: &Core,
+        packet: &Packet<'_>,
+    ) -> Result<(), Fault> {
+        let Some(at) = self.place_in_sequence(cx, core, packet)? else {
+            return Ok(());
+        };
+        let (Some(wqe), Some(ack)) = (self.sq.front(), packet.ext.atomic_ack) else {
+            return Ok(());
+        };
+        if !wqe.op.is_atomic() {
+            return Err(Fault::Send(WcStatus::BadResponse));
+        }
+        // The value is big-endian on the wire and the host's own in memory.
+        let original = ack.original.to_ne_bytes();
+        if sgl::scatter(cx.memory, core.pd, self.sq.sges(0), 0, &original).is_err() {
+            return Err(Fault::Send(WcStatus::LocalProtectionError));
+        }
+        self.advance(cx, core, at.next())?;
+        self.update_credit_from(packet);
+        Ok(())
+    }
+
+    /// Where a response belongs, if it is the next that is waited for. A response
+    /// acknowledges all requests before its own (IBTA 1.7, 9.7.5.1.2).
+    fn place_in_sequence(
+        &mut self,
+        cx: &mut Cx<'_>,
+        core: &Core,
+        packet: &Packet<'_>,
+    ) -> Result<Option<Seq>, Fault> {
+        let at = self.una.nearest(packet.bth.psn);
+        if at >= self.max {
+            cx.counters.drop(DropReason::GhostAck);
+            return Ok(None);
+        }
+        if at < self.una {
+            cx.counters.drop(DropReason::DuplicateResponse);
+            return Ok(None);
+        }
+        if self.fetches.find(at).is_none() {
+            cx.counters.drop(DropReason::UnexpectedResponse);
+            return Ok(None);
+        }
+        if at > self.una && !self.acknowledge_through(cx, core, at.prev())? {
+            cx.counters.drop(DropReason::ResponseGap);
+            return Ok(None);
+        }
+        Ok(Some(at))
+    }
+
+    /// What came with PSN `at` shows that the response at `una` was lost.
+    pub(super) fn implied_nak(&mut self, cx: &mut Cx<'_>, at: Seq) -> Result<(), Fault> {
+        if !self.fetches.note_gap(self.una, at) {
+            return Ok(());
+        }
+        cx.counters.count(Stat::ImpliedNaks);
+        if !self.retry.try_again(cx.now) {
+            return Err(Fault::Send(WcStatus::RetryExceeded));
+        }
+        self.window.on_loss();
+        self.go_back(self.una);
+        Ok(())
+    }
+
+    fn update_credit_from(&mut self, packet: &Packet<'_>) {
+        if let Some(credits) = credits_of(packet) {
+            self.update_credit(credits);
+        }
+    }
+}

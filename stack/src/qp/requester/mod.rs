@@ -1,0 +1,277 @@
+//! The requester: from the send queue to the wire, and from responses to
+//! completions (IBTA 1.7, 9.7.3 to 9.7.6).
+//!
+//! Three sequence numbers rule it:
+//!
+//! ```text
+//!   una            nxt            max                assigned
+//!    │ outstanding  │ to send again │ not sent yet      │
+//! ───┴──────────────┴───────────────┴───────────────────┴──►
+//! ```
+//!
+//! Everything before `una` is acknowledged. `nxt` is what the next packet carries;
+//! it falls back to `una` for a retransmission (go-back-N) and can't pass `max`
+//! without sending something for the first time. Each request owns the PSNs
+//! `first .. end` from the moment it is posted; a READ owns those of its responses
+//! (IBTA 1.7, 9.7.3.1).
+//!
+//! Each file beside this one is one thing a requester does: [`transmit`] sends,
+//! [`ack`] takes acknowledgements, [`fetch`] takes READ and atomic responses,
+//! [`retry`] waits and tries again, [`credit`] counts the peer's receives.
+
+mod ack;
+mod credit;
+mod fetch;
+mod retry;
+mod transmit;
+
+use super::attr::QpConfig;
+use super::queue::{QueueLimits, WorkQueue};
+use super::window::Window;
+use super::{Core, Cx, Fault, sgl};
+use crate::counters::DropReason;
+use crate::seq::Seq;
+use crate::time::Instant;
+use crate::wr::{Completion, MAX_MESSAGE_BYTES, PostError, SendFlags, SendOp, SendWr, WcStatus};
+use credit::Credit;
+use fetch::Fetches;
+use retry::Retry;
+use roce_wire::{Operation, Packet, Psn};
+
+/// A posted send request.
+#[derive(Clone, Copy, Debug)]
+struct SendWqe {
+    wr_id: u64,
+    op: SendOp,
+    flags: SendFlags,
+    len: u32,
+    /// Its first PSN.
+    first: Seq,
+    /// How many PSNs it owns, at least one.
+    packets: u64,
+    /// How many receives of the peer it and all before it consume.
+    receives: u64,
+}
+
+impl SendWqe {
+    /// One past its last PSN.
+    fn end(&self) -> Seq {
+        self.first + self.packets
+    }
+
+    /// Its last PSN.
+    fn last(&self) -> Seq {
+        self.end().prev()
+    }
+}
+
+/// The sending half of a QP.
+#[derive(Debug)]
+pub(crate) struct Requester {
+    sq: WorkQueue<SendWqe>,
+    una: Seq,
+    nxt: Seq,
+    max: Seq,
+    assigned: Seq,
+    /// The index in `sq` of the request that owns `nxt`; its length if none does.
+    cursor: usize,
+    /// Receives of the peer that all requests posted so far consume.
+    receives: u64,
+    /// Packets sent since one asked for an acknowledgement.
+    unrequested: u64,
+    fetches: Fetches,
+    credit: Credit,
+    retry: Retry,
+    window: Window,
+    /// State SQD was entered and its end not told yet.
+    drain_pending: bool,
+}
+
+impl Requester {
+    pub(crate) fn new(limits: QueueLimits) -> Self {
+        let zero = Seq::initial(Psn::new(0));
+        Self {
+            sq: WorkQueue::new(limits),
+            una: zero,
+            nxt: zero,
+            max: zero,
+            assigned: zero,
+            cursor: 0,
+            receives: 0,
+            unrequested: 0,
+            fetches: Fetches::default(),
+            credit: Credit::default(),
+            retry: Retry::default(),
+            window: Window::new(0, 256),
+            drain_pending: false,
+        }
+    }
+
+    /// RTR to RTS.
+    pub(crate) fn start(&mut self, config: &QpConfig, window_bytes: usize) {
+        let first = Seq::initial(config.sq_psn);
+        self.reset();
+        (self.una, self.nxt, self.max, self.assigned) = (first, first, first, first);
+        self.fetches = Fetches::new(config.max_rd_atomic);
+        self.retry = Retry::new(config);
+        self.window = Window::new(window_bytes, config.mtu());
+    }
+
+    /// Forgets everything that was posted.
+    pub(crate) fn reset(&mut self) {
+        self.sq.clear();
+        self.cursor = 0;
+        self.receives = 0;
+        self.unrequested = 0;
+        (self.una, self.nxt, self.max) = (self.assigned, self.assigned, self.assigned);
+        self.fetches.clear();
+        self.credit = Credit::default();
+        self.retry.stop();
+        self.drain_pending = false;
+    }
+
+    /// How many requests have not completed.
+    pub(crate) fn len(&self) -> usize {
+        self.sq.len()
+    }
+
+    /// Checks a request without posting it.
+    pub(crate) fn check(&self, core: &Core, wr: &SendWr<'_>) -> Result<u32, PostError> {
+        self.sq.check_room(wr.sges.len())?;
+        let bytes = sgl::total_len(wr.sges);
+        let len = match u32::try_from(bytes) {
+            Ok(len) if bytes <= MAX_MESSAGE_BYTES => len,
+            _ => return Err(PostError::MessageTooLong { bytes }),
+        };
+        if wr.op.is_atomic() && len != 8 {
+            return Err(PostError::AtomicLength { bytes });
+        }
+        if wr.op.is_fetch() && core.config.max_rd_atomic == 0 {
+            return Err(PostError::NoReadsAllowed);
+        }
+        Ok(len)
+    }
+
+    /// Appends a request to the send queue.
+    pub(crate) fn post(&mut self, core: &Core, wr: &SendWr<'_>) -> Result<(), PostError> {
+        let len = self.check(core, wr)?;
+        let packets = u64::from(len).div_ceil(core.config.mtu() as u64).max(1);
+        let receives = self.receives + u64::from(wr.op.consumes_receive());
+        let flags = if core.signal_all {
+            wr.flags | SendFlags::SIGNALED
+        } else {
+            wr.flags
+        };
+        let wqe = SendWqe {
+            wr_id: wr.wr_id,
+            op: wr.op,
+            flags,
+            len,
+            first: self.assigned,
+            packets,
+            receives,
+        };
+        self.sq.push(wqe, wr.sges)?;
+        self.assigned = wqe.end();
+        self.receives = receives;
+        Ok(())
+    }
+
+    /// Takes a response.
+    pub(crate) fn receive(
+        &mut self,
+        cx: &mut Cx<'_>,
+        core: &Core,
+        packet: &Packet<'_>,
+    ) -> Result<(), Fault> {
+        match packet.bth.opcode.operation() {
+            Operation::Acknowledge => self.receive_ack(cx, core, packet),
+            Operation::ReadResponse => self.receive_read_response(cx, core, packet),
+            Operation::AtomicAcknowledge => self.receive_atomic_ack(cx, core, packet),
+            _ => {
+                cx.counters.drop(DropReason::Unsupported);
+                Ok(())
+            }
+        }
+    }
+
+    /// Whether sending may get further than it has.
+    pub(crate) fn wants_to_send(&self) -> bool {
+        self.cursor < self.sq.len() && !self.retry.is_waiting_for_receiver()
+    }
+
+    /// When something is due.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        self.retry.deadline()
+    }
+
+    /// State SQD begins: [`Requester::take_drained`] will tell when it is done.
+    pub(crate) fn begin_drain(&mut self) {
+        self.drain_pending = true;
+    }
+
+    /// Whether all that was begun has just completed. True once per drain.
+    pub(crate) fn take_drained(&mut self) -> bool {
+        let begun = self.sq.front().is_some_and(|wqe| wqe.first < self.max);
+        let drained = self.drain_pending && !begun;
+        self.drain_pending &= !drained;
+        drained
+    }
+
+    /// Completes the oldest request with `status`. `Ok(false)` if there is none.
+    pub(crate) fn complete_front(
+        &mut self,
+        cx: &mut Cx<'_>,
+        core: &Core,
+        status: WcStatus,
+    ) -> Result<bool, Fault> {
+        let Some(wqe) = self.sq.pop() else {
+            return Ok(false);
+        };
+        self.cursor = self.cursor.saturating_sub(1);
+        if status != WcStatus::Success || wqe.flags.contains(SendFlags::SIGNALED) {
+            let completion = Completion {
+                wr_id: wqe.wr_id,
+                status,
+                opcode: wqe.op.completion_opcode(),
+                byte_len: wqe.len,
+                qpn: core.qpn,
+                imm: None,
+                invalidated_rkey: None,
+            };
+            cx.complete(&core.send_cq, completion, false)?;
+        }
+        Ok(true)
+    }
+
+    /// Advances `una` to `to`, completing every request that ends there or before.
+    /// What is advanced over must be free of READs and atomics without response.
+    fn advance(&mut self, cx: &mut Cx<'_>, core: &Core, to: Seq) -> Result<(), Fault> {
+        if to <= self.una {
+            return Ok(());
+        }
+        self.window.on_ack(to - self.una);
+        self.una = to;
+        self.fetches.retire(to);
+        while self.sq.front().is_some_and(|wqe| wqe.end() <= to) {
+            self.complete_front(cx, core, WcStatus::Success)?;
+        }
+        if self.nxt < to {
+            // What was to be sent again has been received after all.
+            self.nxt = to;
+            self.cursor = 0;
+        }
+        self.retry.on_progress(cx.now, self.una < self.max);
+        Ok(())
+    }
+
+    /// Goes back to `to`: everything from there on is sent again.
+    fn go_back(&mut self, to: Seq) {
+        if to >= self.nxt {
+            return;
+        }
+        self.nxt = to;
+        self.cursor = self.sq.partition_point(|wqe| wqe.end() <= to);
+        self.unrequested = 0;
+    }
+}

@@ -1,0 +1,140 @@
+//! Waiting for the peer: the local ACK timeout, the RNR timer, and how often each
+//! may pass (IBTA 1.7, 9.7.6.1.3 and 9.9.2.1).
+
+use super::Requester;
+use crate::counters::Stat;
+use crate::qp::attr::QpConfig;
+use crate::qp::{Core, Cx, Fault};
+use crate::time::{Duration, Instant};
+use crate::wr::WcStatus;
+use roce_wire::RnrTimer;
+
+/// A retry count that stands for "for ever" in `rnr_retry`.
+const FOR_EVER: u8 = 7;
+
+/// Each timeout in a row waits twice as long as the one before, so that a stalled
+/// sender backs off; but at most four times as long, so that a dead peer is found
+/// out in bounded time.
+const MAX_BACKOFF: u32 = 4;
+
+/// Timers and counters of retries.
+#[derive(Debug, Default)]
+pub(super) struct Retry {
+    timeout: Option<Duration>,
+    retries: u8,
+    rnr_retries: u8,
+    retries_left: u8,
+    rnr_retries_left: u8,
+    backoff: u32,
+    /// When the oldest outstanding packet counts as lost.
+    ack_deadline: Option<Instant>,
+    /// Until when a receiver that was not ready wants to be left alone.
+    receiver_wait: Option<Instant>,
+}
+
+impl Retry {
+    pub(super) fn new(config: &QpConfig) -> Self {
+        Self {
+            timeout: config.ack_timeout(),
+            retries: config.retry_cnt,
+            rnr_retries: config.rnr_retry,
+            retries_left: config.retry_cnt,
+            rnr_retries_left: config.rnr_retry,
+            backoff: 1,
+            ack_deadline: None,
+            receiver_wait: None,
+        }
+    }
+
+    pub(super) fn stop(&mut self) {
+        self.ack_deadline = None;
+        self.receiver_wait = None;
+    }
+
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        self.receiver_wait.or(self.ack_deadline)
+    }
+
+    pub(super) fn is_waiting_for_receiver(&self) -> bool {
+        self.receiver_wait.is_some()
+    }
+
+    /// A packet was sent.
+    pub(super) fn on_sent(&mut self, now: Instant) {
+        if self.ack_deadline.is_none() {
+            self.restart(now);
+        }
+    }
+
+    /// The peer acknowledged something new.
+    pub(super) fn on_progress(&mut self, now: Instant, outstanding: bool) {
+        self.retries_left = self.retries;
+        self.rnr_retries_left = self.rnr_retries;
+        self.backoff = 1;
+        self.receiver_wait = None;
+        self.ack_deadline = None;
+        if outstanding {
+            self.restart(now);
+        }
+    }
+
+    fn restart(&mut self, now: Instant) {
+        self.ack_deadline = self.timeout.map(|timeout| now + timeout * self.backoff);
+    }
+
+    /// Whether one more retry is allowed; takes it.
+    pub(super) fn try_again(&mut self, now: Instant) -> bool {
+        if self.retries_left == 0 {
+            return false;
+        }
+        self.retries_left -= 1;
+        self.restart(now);
+        true
+    }
+
+    /// The receiver asks for a pause; whether we may grant one more.
+    pub(super) fn receiver_not_ready(&mut self, now: Instant, timer: RnrTimer) -> bool {
+        if self.rnr_retries != FOR_EVER {
+            if self.rnr_retries_left == 0 {
+                return false;
+            }
+            self.rnr_retries_left -= 1;
+        }
+        self.ack_deadline = None;
+        self.receiver_wait = Some(now + timer.duration());
+        true
+    }
+}
+
+impl Requester {
+    /// Does what is due at `cx.now`.
+    pub(crate) fn handle_timeout(&mut self, cx: &mut Cx<'_>, _core: &Core) -> Result<(), Fault> {
+        if self
+            .retry
+            .receiver_wait
+            .is_some_and(|until| until <= cx.now)
+        {
+            self.retry.receiver_wait = None;
+        }
+        if self
+            .retry
+            .ack_deadline
+            .is_none_or(|deadline| deadline > cx.now)
+        {
+            return Ok(());
+        }
+        if self.una == self.max {
+            self.retry.ack_deadline = None;
+            return Ok(());
+        }
+        cx.counters.count(Stat::Timeouts);
+        self.retry.backoff = (self.retry.backoff * 2).min(MAX_BACKOFF);
+        if !self.retry.try_again(cx.now) {
+            return Err(Fault::Send(WcStatus::RetryExceeded));
+        }
+        self.fetches.forget_gap();
+        self.window.on_timeout();
+        self.go_back(self.una);
+        Ok(())
+    }
+}

@@ -1,0 +1,300 @@
+//! Sending: one packet after the other from the request that owns `nxt`.
+
+use super::{Requester, SendWqe};
+use crate::counters::Stat;
+use crate::port::Port;
+use crate::qp::emit::{EmitError, emit};
+use crate::qp::{Core, Cx, Fault, QpState, Turn, sgl};
+use crate::seq::Seq;
+use crate::wr::{RemoteAddr, SendFlags, SendOp, WcStatus};
+use roce_wire::{AtomicEth, Bth, ExtHeaders, Ieth, ImmDt, Opcode, PacketRepr, Reth};
+
+/// What may be sent next.
+enum Next {
+    /// The packet of a SEND or WRITE at `nxt`.
+    Data { probe: bool },
+    /// A request for the responses `nxt ..= last` of a READ.
+    Read { last: Seq, new: bool },
+    /// An atomic.
+    Atomic { new: bool },
+    /// Nothing, until an acknowledgement, a timer or the application changes that.
+    Nothing,
+}
+
+impl Requester {
+    /// Sends up to about `budget` packets.
+    pub(crate) fn transmit(
+        &mut self,
+        cx: &mut Cx<'_>,
+        port: &mut dyn Port,
+        core: &Core,
+        budget: usize,
+    ) -> Result<Turn, Fault> {
+        for _ in 0..budget {
+            let Some(wqe) = self.sq.get(self.cursor).copied() else {
+                return Ok(Turn::Idle);
+            };
+            let sent = match self.next(core, &wqe) {
+                Next::Nothing => return Ok(Turn::Idle),
+                Next::Data { probe } => self.send_data(cx, port, core, &wqe, probe),
+                Next::Read { last, new } => self.send_read(cx, port, core, &wqe, last, new),
+                Next::Atomic { new } => self.send_atomic(cx, port, core, &wqe, new),
+            };
+            match sent {
+                Ok(()) => {}
+                Err(EmitError::Full) => return Ok(Turn::PortFull),
+                // Requests before this one still complete first.
+                Err(EmitError::Access(_)) if self.cursor > 0 => return Ok(Turn::Idle),
+                Err(EmitError::Access(_)) => {
+                    return Err(Fault::Send(WcStatus::LocalProtectionError));
+                }
+            }
+        }
+        Ok(Turn::More)
+    }
+
+    /// Decides about the packet at `nxt`, which `wqe` owns.
+    fn next(&self, core: &Core, wqe: &SendWqe) -> Next {
+        let begins = self.nxt == wqe.first;
+        if self.retry.is_waiting_for_receiver() {
+            return Next::Nothing;
+        }
+        // SQD: what was begun goes on, nothing new is begun (IBTA 1.7, 10.3.1.4).
+        if core.state == QpState::Sqd && begins && self.nxt >= self.max {
+            return Next::Nothing;
+        }
+        if begins && wqe.flags.contains(SendFlags::FENCE) && !self.fetches.is_empty() {
+            return Next::Nothing;
+        }
+        let window = self.window.packets();
+        let in_flight = self.nxt - self.una;
+        if in_flight >= window {
+            return Next::Nothing;
+        }
+        match wqe.op {
+            SendOp::Read(_) => {
+                let (last, new) = match self.fetches.find(self.nxt) {
+                    Some(last) => (last, false),
+                    None if self.fetches.is_full() => return Next::Nothing,
+                    None => (self.fetches.chunk(self.nxt, wqe.last(), window), true),
+                };
+                let fits = in_flight + (last.next() - self.nxt) <= window;
+                if fits || in_flight == 0 {
+                    Next::Read { last, new }
+                } else {
+                    Next::Nothing
+                }
+            }
+            SendOp::CompareSwap { .. } | SendOp::FetchAdd { .. } => {
+                match self.fetches.find(self.nxt) {
+                    Some(_) => Next::Atomic { new: false },
+                    None if self.fetches.is_full() => Next::Nothing,
+                    None => Next::Atomic { new: true },
+                }
+            }
+            _ if !self.credit.admits(wqe.op.consumes_receive(), wqe.receives) => {
+                // Without credit, one packet may find out whether there is some now;
+                // once it is acknowledged, the message goes on (IBTA 1.7, 9.7.7.2.5).
+                match (begins && in_flight == 0, self.una > wqe.first) {
+                    (true, _) => Next::Data { probe: true },
+                    (false, true) => Next::Data { probe: false },
+                    (false, false) => Next::Nothing,
+                }
+            }
+            _ => Next::Data { probe: false },
+        }
+    }
+
+    /// Sends the packet of a SEND or WRITE at `nxt`.
+    fn send_data(
+        &mut self,
+        cx: &mut Cx<'_>,
+        port: &mut dyn Port,
+        core: &Core,
+        wqe: &SendWqe,
+        probe: bool,
+    ) -> Result<(), EmitError> {
+        let mtu = core.config.mtu();
+        let index = self.nxt - wqe.first;
+        let offset = index * mtu as u64;
+        let rest = u64::from(wqe.len) - offset;
+        let payload = usize::try_from(rest).unwrap_or(mtu).min(mtu);
+        let (is_first, is_last) = (index == 0, index + 1 == wqe.packets);
+
+        let mut bth = self.bth(core, data_opcode(&wqe.op, is_first, is_last));
+        bth.solicited =
+            is_last && wqe.flags.contains(SendFlags::SOLICITED) && wqe.op.consumes_receive();
+        bth.ack_req = is_last || probe || self.should_ask(self.nxt);
+        let ext = data_headers(wqe, is_first, is_last);
+        let path = core.config.path.as_ref().ok_or(EmitError::Full)?;
+        let sges = self.sq.sges(self.cursor);
+        let repr = PacketRepr { bth, ext };
+        emit(cx, port, path, &repr, payload, |cx, out| {
+            sgl::gather(cx.memory, core.pd, sges, offset, out)
+        })?;
+        self.sent(cx, 1, bth.ack_req);
+        Ok(())
+    }
+
+    /// Asks for the responses `nxt ..= last` of a READ. A long READ is asked for in
+    /// pieces, so that the window bounds what comes back.
+    fn send_read(
+        &mut self,
+        cx: &mut Cx<'_>,
+        port: &mut dyn Port,
+        core: &Core,
+        wqe: &SendWqe,
+        last: Seq,
+        new: bool,
+    ) -> Result<(), EmitError> {
+        let SendOp::Read(remote) = wqe.op else {
+            return Ok(());
+        };
+        let mtu = core.config.mtu() as u64;
+        let packets = last.next() - self.nxt;
+        let offset = (self.nxt - wqe.first) * mtu;
+        let bytes = (u64::from(wqe.len) - offset).min(packets * mtu);
+        let reth = Reth {
+            va: remote.addr.wrapping_add(offset),
+            rkey: remote.rkey,
+            dma_len: u32::try_from(bytes).unwrap_or(u32::MAX),
+        };
+        let ext = ExtHeaders {
+            reth: Some(reth),
+            ..ExtHeaders::default()
+        };
+        self.send_request(cx, port, core, Opcode::RC_READ_REQUEST, ext)?;
+        if new {
+            self.fetches.push(self.nxt, last);
+        }
+        self.sent(cx, packets, true);
+        Ok(())
+    }
+
+    /// Sends an atomic request.
+    fn send_atomic(
+        &mut self,
+        cx: &mut Cx<'_>,
+        port: &mut dyn Port,
+        core: &Core,
+        wqe: &SendWqe,
+        new: bool,
+    ) -> Result<(), EmitError> {
+        let (opcode, remote, swap_or_add, compare) = match wqe.op {
+            SendOp::CompareSwap {
+                remote,
+                compare,
+                swap,
+            } => (Opcode::RC_COMPARE_SWAP, remote, swap, compare),
+            SendOp::FetchAdd { remote, add } => (Opcode::RC_FETCH_ADD, remote, add, 0),
+            _ => return Ok(()),
+        };
+        let RemoteAddr { addr: va, rkey } = remote;
+        let atomic = AtomicEth {
+            va,
+            rkey,
+            swap_or_add,
+            compare,
+        };
+        let ext = ExtHeaders {
+            atomic: Some(atomic),
+            ..ExtHeaders::default()
+        };
+        self.send_request(cx, port, core, opcode, ext)?;
+        if new {
+            self.fetches.push(self.nxt, self.nxt);
+        }
+        self.sent(cx, 1, true);
+        Ok(())
+    }
+
+    /// A request without payload, which asks for its response by what it is.
+    fn send_request(
+        &self,
+        cx: &mut Cx<'_>,
+        port: &mut dyn Port,
+        core: &Core,
+        opcode: Opcode,
+        ext: ExtHeaders,
+    ) -> Result<(), EmitError> {
+        let mut bth = self.bth(core, opcode);
+        bth.ack_req = true;
+        let path = core.config.path.as_ref().ok_or(EmitError::Full)?;
+        emit(cx, port, path, &PacketRepr { bth, ext }, 0, |_, _| Ok(()))
+    }
+
+    fn bth(&self, core: &Core, opcode: Opcode) -> Bth {
+        let mut bth = Bth::new(opcode, core.config.dest_qpn, self.nxt.wire());
+        bth.pkey = core.config.pkey;
+        bth
+    }
+
+    /// Whether a packet in mid-message should ask for an acknowledgement: often
+    /// enough that the window never closes without one under way.
+    fn should_ask(&self, at: Seq) -> bool {
+        let window = self.window.packets();
+        self.unrequested + 1 >= (window / 4).max(1) || at.next() - self.una >= window
+    }
+
+    /// Takes note that `packets` PSNs from `nxt` on have been sent.
+    fn sent(&mut self, cx: &mut Cx<'_>, packets: u64, asked: bool) {
+        if self.nxt < self.max {
+            cx.counters.count(Stat::Retransmitted);
+        }
+        self.unrequested = if asked { 0 } else { self.unrequested + packets };
+        self.nxt = self.nxt + packets;
+        self.max = self.max.max(self.nxt);
+        if self
+            .sq
+            .get(self.cursor)
+            .is_some_and(|wqe| wqe.end() <= self.nxt)
+        {
+            self.cursor += 1;
+        }
+        self.retry.on_sent(cx.now);
+    }
+}
+
+/// The opcode of a packet of a SEND or WRITE, by its place in the message.
+fn data_opcode(op: &SendOp, is_first: bool, is_last: bool) -> Opcode {
+    let send = matches!(
+        op,
+        SendOp::Send | SendOp::SendImm(_) | SendOp::SendInvalidate(_)
+    );
+    match (is_first, is_last, op) {
+        (true, false, _) if send => Opcode::RC_SEND_FIRST,
+        (true, false, _) => Opcode::RC_WRITE_FIRST,
+        (false, false, _) if send => Opcode::RC_SEND_MIDDLE,
+        (false, false, _) => Opcode::RC_WRITE_MIDDLE,
+        (true, true, SendOp::SendImm(_)) => Opcode::RC_SEND_ONLY_WITH_IMMEDIATE,
+        (true, true, SendOp::SendInvalidate(_)) => Opcode::RC_SEND_ONLY_WITH_INVALIDATE,
+        (true, true, SendOp::WriteImm(..)) => Opcode::RC_WRITE_ONLY_WITH_IMMEDIATE,
+        (true, true, _) if send => Opcode::RC_SEND_ONLY,
+        (true, true, _) => Opcode::RC_WRITE_ONLY,
+        (false, true, SendOp::SendImm(_)) => Opcode::RC_SEND_LAST_WITH_IMMEDIATE,
+        (false, true, SendOp::SendInvalidate(_)) => Opcode::RC_SEND_LAST_WITH_INVALIDATE,
+        (false, true, SendOp::WriteImm(..)) => Opcode::RC_WRITE_LAST_WITH_IMMEDIATE,
+        (false, true, _) if send => Opcode::RC_SEND_LAST,
+        (false, true, _) => Opcode::RC_WRITE_LAST,
+    }
+}
+
+/// The headers that go with it.
+fn data_headers(wqe: &SendWqe, is_first: bool, is_last: bool) -> ExtHeaders {
+    let mut ext = ExtHeaders::default();
+    if let SendOp::Write(remote) | SendOp::WriteImm(remote, _) = wqe.op
+        && is_first
+    {
+        ext.reth = Some(Reth {
+            va: remote.addr,
+            rkey: remote.rkey,
+            dma_len: wqe.len,
+        });
+    }
+    match wqe.op {
+        SendOp::SendImm(imm) | SendOp::WriteImm(_, imm) if is_last => ext.imm = Some(ImmDt(imm)),
+        SendOp::SendInvalidate(rkey) if is_last => ext.ieth = Some(Ieth(rkey)),
+        _ => {}
+    }
+    ext
+}

@@ -1,0 +1,221 @@
+//! READ and atomics: executed once, remembered for duplicates.
+
+use super::reply::Reply;
+use super::{Refusal, Responder};
+use crate::counters::DropReason;
+use crate::memory::Access;
+use crate::qp::{Core, Cx, Fault};
+use crate::seq::Seq;
+use crate::wr::MAX_MESSAGE_BYTES;
+use roce_wire::{AtomicEth, Operation, Packet, Reth};
+use std::collections::VecDeque;
+
+/// Responder resources (IBTA 1.7, 9.7.4.1.2 and 9.7.5.1.3): the last READs and
+/// atomics, as many as the peer may have outstanding.
+#[derive(Debug, Default)]
+pub(super) struct Resources {
+    done: VecDeque<Done>,
+    max: usize,
+}
+
+/// A request that was executed.
+#[derive(Clone, Copy, Debug)]
+struct Done {
+    first: Seq,
+    last: Seq,
+    what: What,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum What {
+    Read(Reth),
+    Atomic { original: u64 },
+}
+
+impl Resources {
+    pub(super) fn new(max: u8) -> Self {
+        let max = usize::from(max);
+        Self {
+            done: VecDeque::with_capacity(max),
+            max,
+        }
+    }
+
+    fn note(&mut self, done: Done) {
+        if self.done.len() >= self.max {
+            self.done.pop_front();
+        }
+        self.done.push_back(done);
+    }
+
+    fn find(&self, at: Seq) -> Option<Done> {
+        self.done
+            .iter()
+            .rev()
+            .find(|done| done.first <= at && at <= done.last)
+            .copied()
+    }
+}
+
+/// How many PSNs a READ of `len` bytes owns (IBTA 1.7, 9.7.3.1).
+fn response_packets(len: u32, mtu: usize) -> u64 {
+    u64::from(len).div_ceil(mtu as u64).max(1)
+}
+
+impl Responder {
+    /// A READ request.
+    pub(super) fn execute_read(
+        &mut self,
+        cx: &mut Cx<'_>,
+        core: &Core,
+        packet: &Packet<'_>,
+    ) -> Result<(), Fault> {
+        let Some(reth) = packet.ext.reth else {
+            return Err(self.refuse(Refusal::InvalidRequest));
+        };
+        let enabled = core.config.access.contains(Access::REMOTE_READ);
+        let too_long = u64::from(reth.dma_len) > MAX_MESSAGE_BYTES;
+        if self.inbound.is_some() || !enabled || too_long || !self.replies.has_room() {
+            return Err(self.refuse(Refusal::InvalidRequest));
+        }
+        if check_read(cx, core, &reth).is_none() {
+            return Err(self.refuse(Refusal::AccessError));
+        }
+        let first = self.epsn;
+        let end = first + response_packets(reth.dma_len, core.config.mtu());
+        self.epsn = end;
+        self.count_message();
+        self.resources.note(Done {
+            first,
+            last: end.prev(),
+            what: What::Read(reth),
+        });
+        self.replies.push(Reply::Read {
+            at: first,
+            end,
+            reth,
+            offset: 0,
+            msn: self.msn,
+        });
+        Ok(())
+    }
+
+    /// An atomic. It is executed here and now, exactly once.
+    pub(super) fn execute_atomic(
+        &mut self,
+        cx: &mut Cx<'_>,
+        core: &Core,
+        packet: &Packet<'_>,
+    ) -> Result<(), Fault> {
+        let Some(atomic) = packet.ext.atomic else {
+            return Err(self.refuse(Refusal::InvalidRequest));
+        };
+        let enabled = core.config.access.contains(Access::REMOTE_ATOMIC);
+        let aligned = atomic.va % 8 == 0;
+        if self.inbound.is_some() || !enabled || !aligned || !self.replies.has_room() {
+            return Err(self.refuse(Refusal::InvalidRequest));
+        }
+        let Some(original) = perform(cx, core, packet.bth.opcode.operation(), &atomic) else {
+            return Err(self.refuse(Refusal::AccessError));
+        };
+        let at = self.epsn;
+        self.epsn = at.next();
+        self.count_message();
+        self.resources.note(Done {
+            first: at,
+            last: at,
+            what: What::Atomic { original },
+        });
+        self.replies.push(Reply::Atomic {
+            at,
+            original,
+            msn: self.msn,
+        });
+        Ok(())
+    }
+
+    /// A READ that was executed before, or a rest of one, as the peer asks after a
+    /// loss: answered with what memory holds now.
+    pub(super) fn repeat_read(
+        &mut self,
+        cx: &mut Cx<'_>,
+        core: &Core,
+        packet: &Packet<'_>,
+        at: Seq,
+    ) {
+        let noted = self.resources.find(at);
+        let (
+            Some(Done {
+                first,
+                last,
+                what: What::Read(original),
+            }),
+            Some(reth),
+        ) = (noted, packet.ext.reth)
+        else {
+            cx.counters.drop(DropReason::StaleDuplicate);
+            return;
+        };
+        let skipped = (at - first) * core.config.mtu() as u64;
+        let end = at + response_packets(reth.dma_len, core.config.mtu());
+        let within = reth.va == original.va.wrapping_add(skipped)
+            && reth.rkey == original.rkey
+            && skipped + u64::from(reth.dma_len) <= u64::from(original.dma_len)
+            && end <= last.next();
+        if !within || check_read(cx, core, &reth).is_none() {
+            cx.counters.drop(DropReason::StaleDuplicate);
+            return;
+        }
+        self.replies.rewind(at);
+        self.replies.push(Reply::Read {
+            at,
+            end,
+            reth,
+            offset: 0,
+            msn: self.msn,
+        });
+    }
+
+    /// An atomic that was executed before.
+    pub(super) fn repeat_atomic(&mut self, cx: &mut Cx<'_>, at: Seq) {
+        match self.resources.find(at) {
+            Some(Done {
+                what: What::Atomic { original },
+                ..
+            }) => {
+                self.replies.rewind(at);
+                self.replies.push(Reply::Atomic {
+                    at,
+                    original,
+                    msn: self.msn,
+                });
+            }
+            _ => cx.counters.drop(DropReason::StaleDuplicate),
+        }
+    }
+}
+
+/// Whether the peer may read what it asks for. A READ of no bytes needs no key
+/// (IBTA 1.7, 9.7.4.1.5).
+fn check_read(cx: &Cx<'_>, core: &Core, reth: &Reth) -> Option<()> {
+    if reth.dma_len > 0 {
+        let len = u64::from(reth.dma_len);
+        cx.memory
+            .remote(core.pd, reth.rkey, reth.va, len, Access::REMOTE_READ)
+            .ok()?;
+    }
+    Some(())
+}
+
+/// Executes an atomic; gives what was there before, or `None` if it may not.
+fn perform(cx: &Cx<'_>, core: &Core, operation: Operation, atomic: &AtomicEth) -> Option<u64> {
+    let rights = Access::REMOTE_ATOMIC;
+    let target = cx
+        .memory
+        .remote(core.pd, atomic.rkey, atomic.va, 8, rights)
+        .ok()?;
+    match operation {
+        Operation::CompareSwap => target.compare_swap(atomic.compare, atomic.swap_or_add),
+        _ => target.fetch_add(atomic.swap_or_add),
+    }
+}

@@ -1,0 +1,180 @@
+//! The responder: from requests on the wire to memory, receive completions and
+//! answers (IBTA 1.7, 9.7.4).
+//!
+//! It knows one number, `epsn`, the PSN that must come next. What comes is new,
+//! a duplicate (before `epsn`) or behind a gap (after it):
+//!
+//! ```text
+//!      duplicates        epsn        gap
+//!  ◄───────────────────────┼──────────────────────►
+//!  answered from state     │ executed   NAK, once
+//! ```
+//!
+//! Each file beside this one is one thing a responder does: [`request`] decides
+//! which of the three a packet is, [`place`] executes SEND and WRITE, [`fetch`]
+//! executes READ and atomics and notes them for duplicates, [`reply`] keeps the
+//! answers in order and sends them.
+
+mod fetch;
+mod place;
+mod reply;
+mod request;
+
+use super::attr::QpConfig;
+use super::queue::{QueueLimits, WorkQueue};
+use super::{Core, Cx, Fault};
+use crate::seq::Seq;
+use crate::wr::{Completion, PostError, RecvWr, WcOpcode, WcStatus};
+use fetch::Resources;
+use place::Inbound;
+use reply::Replies;
+use roce_wire::{Credits, Psn};
+
+/// A posted receive request.
+#[derive(Clone, Copy, Debug)]
+struct RecvWqe {
+    wr_id: u64,
+    len: u64,
+}
+
+/// The receiving half of a QP.
+#[derive(Debug)]
+pub(crate) struct Responder {
+    rq: WorkQueue<RecvWqe>,
+    epsn: Seq,
+    /// Messages completed, modulo 2^24 (IBTA 1.7, 9.7.7.1).
+    msn: u32,
+    /// The message of which some packets, but not all, have come.
+    inbound: Option<Inbound>,
+    /// A NAK for `epsn` is out: silence until it comes (9.7.5.2.8, 9.7.5.1.3).
+    refused: bool,
+    resources: Resources,
+    replies: Replies,
+}
+
+/// Why a request was refused for good, and with which code the peer learns it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Refusal {
+    InvalidRequest,
+    AccessError,
+    OperationalError,
+}
+
+impl Responder {
+    pub(crate) fn new(limits: QueueLimits) -> Self {
+        Self {
+            rq: WorkQueue::new(limits),
+            epsn: Seq::initial(Psn::new(0)),
+            msn: 0,
+            inbound: None,
+            refused: false,
+            resources: Resources::default(),
+            replies: Replies::default(),
+        }
+    }
+
+    /// Init to RTR. Receives that were posted in Init stay.
+    pub(crate) fn start(&mut self, config: &QpConfig) {
+        self.abandon();
+        self.epsn = Seq::initial(config.rq_psn);
+        self.msn = 0;
+        self.resources = Resources::new(config.max_dest_rd_atomic);
+        self.replies = Replies::new(config.max_dest_rd_atomic);
+    }
+
+    /// Forgets everything, posted receives included.
+    pub(crate) fn reset(&mut self) {
+        self.rq.clear();
+        self.replies = Replies::default();
+        self.abandon();
+    }
+
+    /// Stops executing. What the peer is owed may still be sent.
+    pub(crate) fn abandon(&mut self) {
+        self.inbound = None;
+        self.refused = false;
+        self.resources = Resources::default();
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.rq.len()
+    }
+
+    /// Checks a request without posting it.
+    pub(crate) fn check(&self, wr: &RecvWr<'_>) -> Result<(), PostError> {
+        self.rq.check_room(wr.sges.len())
+    }
+
+    /// Appends a request to the receive queue.
+    pub(crate) fn post(&mut self, wr: &RecvWr<'_>) -> Result<(), PostError> {
+        let len = super::sgl::total_len(wr.sges);
+        self.rq.push(
+            RecvWqe {
+                wr_id: wr.wr_id,
+                len,
+            },
+            wr.sges,
+        )
+    }
+
+    /// Flushes the oldest receive. `Ok(false)` if there is none.
+    pub(crate) fn flush_front(&mut self, cx: &mut Cx<'_>, core: &Core) -> Result<bool, Fault> {
+        self.complete_receive(cx, core, WcStatus::WorkRequestFlushed, Arrival::default())
+    }
+
+    /// Completes the oldest receive. `Ok(false)` if there is none.
+    fn complete_receive(
+        &mut self,
+        cx: &mut Cx<'_>,
+        core: &Core,
+        status: WcStatus,
+        arrival: Arrival,
+    ) -> Result<bool, Fault> {
+        let Some(wqe) = self.rq.pop() else {
+            return Ok(false);
+        };
+        let opcode = if arrival.by_write {
+            WcOpcode::RecvRdmaWithImm
+        } else {
+            WcOpcode::Recv
+        };
+        let completion = Completion {
+            wr_id: wqe.wr_id,
+            status,
+            opcode,
+            byte_len: arrival.bytes,
+            qpn: core.qpn,
+            imm: arrival.imm,
+            invalidated_rkey: arrival.invalidated,
+        };
+        cx.complete(&core.recv_cq, completion, arrival.solicited)?;
+        Ok(true)
+    }
+
+    /// Refuses the request at `epsn` for good: the peer gets a NAK and the QP fails.
+    fn refuse(&mut self, refusal: Refusal) -> Fault {
+        self.replies.nak(self.epsn, refusal);
+        Fault::Responder
+    }
+
+    /// The receives that a peer may still count on: those posted, less the one in use.
+    fn credits(&self) -> Credits {
+        let in_use = self.inbound.as_ref().is_some_and(Inbound::holds_receive);
+        let left = self.rq.len().saturating_sub(usize::from(in_use));
+        Credits::from_count(u32::try_from(left).unwrap_or(u32::MAX))
+    }
+
+    fn count_message(&mut self) {
+        self.msn = (self.msn + 1) & 0xff_ffff;
+    }
+}
+
+/// What a receive completion says about what arrived.
+#[derive(Clone, Copy, Debug, Default)]
+struct Arrival {
+    bytes: u32,
+    by_write: bool,
+    solicited: bool,
+    imm: Option<u32>,
+    invalidated: Option<u32>,
+}

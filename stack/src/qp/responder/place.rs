@@ -1,0 +1,213 @@
+//! SEND and WRITE: bytes into memory.
+
+use super::{Arrival, Refusal, Responder};
+use crate::memory::Access;
+use crate::qp::{Core, Cx, Fault, sgl};
+use crate::wr::{MAX_MESSAGE_BYTES, WcStatus};
+use roce_wire::{Packet, Position};
+
+/// A message that is being received.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Inbound {
+    /// Into the receive at the front of the queue; so many bytes are there.
+    Send { placed: u64 },
+    /// Into the region with this key, from `va` on; so many bytes are to come of
+    /// `total`.
+    Write {
+        va: u64,
+        rkey: u32,
+        total: u32,
+        rest: u32,
+    },
+}
+
+impl Inbound {
+    /// Whether the receive at the front of the queue is in use.
+    pub(super) fn holds_receive(&self) -> bool {
+        matches!(self, Self::Send { .. })
+    }
+}
+
+/// Whether the payload is as long as its place in the message demands
+/// (IBTA 1.7, 9.7.4.1.6).
+fn length_is_legal(position: Position, len: usize, mtu: usize) -> bool {
+    match position {
+        Position::First | Position::Middle => len == mtu,
+        Position::Last => (1..=mtu).contains(&len),
+        Position::Only => len <= mtu,
+    }
+}
+
+impl Responder {
+    /// A packet of a SEND.
+    pub(super) fn execute_send(
+        &mut self,
+        cx: &mut Cx<'_>,
+        core: &Core,
+        packet: &Packet<'_>,
+    ) -> Result<(), Fault> {
+        let position = packet.bth.opcode.position();
+        let begins = matches!(position, Position::First | Position::Only);
+        let ends = matches!(position, Position::Last | Position::Only);
+        let offset = match (self.inbound, begins) {
+            (None, true) => 0,
+            (Some(Inbound::Send { placed }), false) => placed,
+            _ => return Err(self.refuse(Refusal::InvalidRequest)),
+        };
+        if !length_is_legal(position, packet.payload.len(), core.config.mtu()) {
+            return Err(self.refuse(Refusal::InvalidRequest));
+        }
+        let Some(wqe) = self.rq.front() else {
+            self.not_ready();
+            return Ok(());
+        };
+        let placed = offset + packet.payload.len() as u64;
+        if placed > wqe.len.min(MAX_MESSAGE_BYTES) {
+            return self.fail_receive(cx, core, WcStatus::LocalLengthError);
+        }
+        let sges = self.rq.sges(0);
+        if sgl::scatter(cx.memory, core.pd, sges, offset, packet.payload).is_err() {
+            return self.fail_receive(cx, core, WcStatus::LocalProtectionError);
+        }
+        if !ends {
+            self.inbound = Some(Inbound::Send { placed });
+            self.accept(packet);
+            return Ok(());
+        }
+        self.inbound = None;
+        let invalidated = packet.ext.ieth.map(|ieth| ieth.0);
+        if let Some(rkey) = invalidated
+            && cx.memory.invalidate(core.pd, rkey).is_err()
+        {
+            return self.fail_invalidate(cx, core);
+        }
+        let arrival = Arrival {
+            bytes: u32::try_from(placed).unwrap_or(u32::MAX),
+            by_write: false,
+            solicited: packet.bth.solicited,
+            imm: packet.ext.imm.map(|imm| imm.0),
+            invalidated,
+        };
+        self.count_message();
+        self.accept(packet);
+        self.complete_receive(cx, core, WcStatus::Success, arrival)?;
+        Ok(())
+    }
+
+    /// A packet of a WRITE. Key, rights and bounds are checked for the whole
+    /// message at its first packet (IBTA 1.7, 9.7.4.1.5), and again for each, since
+    /// the region may be deregistered on the way.
+    pub(super) fn execute_write(
+        &mut self,
+        cx: &mut Cx<'_>,
+        core: &Core,
+        packet: &Packet<'_>,
+    ) -> Result<(), Fault> {
+        let (va, rkey, total, rest) = match self.write_target(packet) {
+            Some(target) => target,
+            None => return Err(self.refuse(Refusal::InvalidRequest)),
+        };
+        let position = packet.bth.opcode.position();
+        let len = packet.payload.len();
+        let ends = matches!(position, Position::Last | Position::Only);
+        // The packets must add up to the length that was announced (9.7.4.1.6).
+        let adds_up = if ends {
+            len as u64 == u64::from(rest)
+        } else {
+            (len as u64) < rest.into()
+        };
+        let enabled = core.config.access.contains(Access::REMOTE_WRITE);
+        let legal = length_is_legal(position, len, core.config.mtu());
+        if !adds_up || !legal || !enabled || u64::from(total) > MAX_MESSAGE_BYTES {
+            return Err(self.refuse(Refusal::InvalidRequest));
+        }
+        // A WRITE of no bytes needs no key (9.7.4.1.5).
+        let target = if rest > 0 {
+            match cx
+                .memory
+                .remote(core.pd, rkey, va, rest.into(), Access::REMOTE_WRITE)
+            {
+                Ok(target) => Some(target),
+                Err(_) => return Err(self.refuse(Refusal::AccessError)),
+            }
+        } else {
+            None
+        };
+        if packet.ext.imm.is_some() && self.rq.is_empty() {
+            self.not_ready();
+            return Ok(());
+        }
+        if let Some(target) = target {
+            target.prefix(len).write(packet.payload);
+        }
+        if !ends {
+            // Shorter than `rest`, so it fits in 32 bits.
+            let step = u32::try_from(len).unwrap_or(rest);
+            self.inbound = Some(Inbound::Write {
+                va: va + u64::from(step),
+                rkey,
+                total,
+                rest: rest - step,
+            });
+            self.accept(packet);
+            return Ok(());
+        }
+        self.inbound = None;
+        self.count_message();
+        self.accept(packet);
+        if let Some(imm) = packet.ext.imm {
+            let arrival = Arrival {
+                bytes: total,
+                by_write: true,
+                solicited: packet.bth.solicited,
+                imm: Some(imm.0),
+                invalidated: None,
+            };
+            self.complete_receive(cx, core, WcStatus::Success, arrival)?;
+        }
+        Ok(())
+    }
+
+    /// Where the packet's bytes go: address, key, length of the message, and how
+    /// much of it is left with this packet. `None` if it is out of place.
+    fn write_target(&self, packet: &Packet<'_>) -> Option<(u64, u32, u32, u32)> {
+        match (self.inbound, packet.ext.reth) {
+            (None, Some(reth)) => Some((reth.va, reth.rkey, reth.dma_len, reth.dma_len)),
+            (
+                Some(Inbound::Write {
+                    va,
+                    rkey,
+                    total,
+                    rest,
+                }),
+                None,
+            ) => Some((va, rkey, total, rest)),
+            _ => None,
+        }
+    }
+
+    /// The receive at the front can't take the message: it completes with `status`,
+    /// and the peer learns that its request was invalid or could not be done (IBTA
+    /// 1.7, 9.9.3).
+    fn fail_receive(
+        &mut self,
+        cx: &mut Cx<'_>,
+        core: &Core,
+        status: WcStatus,
+    ) -> Result<(), Fault> {
+        let refusal = match status {
+            WcStatus::LocalLengthError => Refusal::InvalidRequest,
+            _ => Refusal::OperationalError,
+        };
+        let fault = self.refuse(refusal);
+        self.complete_receive(cx, core, status, Arrival::default())?;
+        Err(fault)
+    }
+
+    /// The key that a SEND with invalidate names is not one that may be invalidated.
+    fn fail_invalidate(&mut self, cx: &mut Cx<'_>, core: &Core) -> Result<(), Fault> {
+        let fault = self.refuse(Refusal::AccessError);
+        self.complete_receive(cx, core, WcStatus::RemoteInvalidRequest, Arrival::default())?;
+        Err(fault)
+    }
+}

@@ -1,0 +1,362 @@
+//! Answers: kept in the order of their PSNs, sent when the port has room.
+//!
+//! Acknowledgements coalesce: one for everything that was executed, sent after the
+//! responses of READs and atomics that come before it, and not at all if one of
+//! those comes after it, since a response acknowledges what precedes it (IBTA 1.7,
+//! 9.7.5.1.2).
+
+use super::{Refusal, Responder};
+use crate::counters::Stat;
+use crate::memory::Access;
+use crate::port::Port;
+use crate::qp::emit::{EmitError, emit};
+use crate::qp::{Core, Cx, Fault, QpState, Turn};
+use crate::seq::Seq;
+use roce_wire::{
+    Aeth, AtomicAckEth, Bth, Credits, ExtHeaders, NakCode, Opcode, PacketRepr, Reth, Syndrome,
+};
+use std::collections::VecDeque;
+
+/// An answer that is not a plain acknowledgement.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Reply {
+    /// The responses `at .. end` of a READ, of which `offset` bytes have been sent.
+    Read {
+        at: Seq,
+        end: Seq,
+        reth: Reth,
+        offset: u32,
+        msn: u32,
+    },
+    /// The answer to an atomic.
+    Atomic { at: Seq, original: u64, msn: u32 },
+}
+
+/// A negative acknowledgement, which comes last.
+#[derive(Clone, Copy, Debug)]
+struct Nak {
+    at: Seq,
+    kind: NakKind,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum NakKind {
+    Sequence,
+    NotReady,
+    Refusal(Refusal),
+}
+
+/// What the peer is owed.
+#[derive(Debug, Default)]
+pub(super) struct Replies {
+    queue: VecDeque<Reply>,
+    max: usize,
+    ack: bool,
+    nak: Option<Nak>,
+}
+
+impl Replies {
+    pub(super) fn new(max: u8) -> Self {
+        let max = usize::from(max);
+        Self {
+            queue: VecDeque::with_capacity(max),
+            max,
+            ack: false,
+            nak: None,
+        }
+    }
+
+    /// Whether the peer may have one more READ or atomic outstanding.
+    pub(super) fn has_room(&self) -> bool {
+        self.queue.len() < self.max
+    }
+
+    /// Queues a response, which acknowledges everything before it.
+    pub(super) fn push(&mut self, reply: Reply) {
+        if self.has_room() {
+            self.queue.push_back(reply);
+            self.ack = false;
+            self.nak = None;
+        }
+    }
+
+    /// Forgets responses from `at` on: the peer asks for them again.
+    pub(super) fn rewind(&mut self, at: Seq) {
+        self.queue.retain(|reply| match reply {
+            Reply::Read { end, .. } => *end <= at,
+            Reply::Atomic { at: psn, .. } => *psn < at,
+        });
+        self.ack = false;
+    }
+
+    /// Everything executed so far is to be acknowledged.
+    pub(super) fn acknowledge(&mut self) {
+        self.ack = true;
+    }
+
+    pub(super) fn sequence_nak(&mut self, at: Seq) {
+        self.nak = Some(Nak {
+            at,
+            kind: NakKind::Sequence,
+        });
+    }
+
+    pub(super) fn receiver_not_ready(&mut self, at: Seq) {
+        self.nak = Some(Nak {
+            at,
+            kind: NakKind::NotReady,
+        });
+    }
+
+    pub(super) fn nak(&mut self, at: Seq, refusal: Refusal) {
+        self.nak = Some(Nak {
+            at,
+            kind: NakKind::Refusal(refusal),
+        });
+    }
+
+    /// What was refused for now has come: the NAK, if it isn't out yet, is moot.
+    pub(super) fn withdraw_nak(&mut self) {
+        self.nak = None;
+    }
+
+    fn is_empty(&self) -> bool {
+        self.queue.is_empty() && !self.ack && self.nak.is_none()
+    }
+}
+
+impl Responder {
+    /// Whether the peer is owed an answer.
+    pub(crate) fn wants_to_send(&self) -> bool {
+        !self.replies.is_empty()
+    }
+
+    /// Sends up to `budget` packets of what the peer is owed.
+    pub(crate) fn transmit(
+        &mut self,
+        cx: &mut Cx<'_>,
+        port: &mut dyn Port,
+        core: &Core,
+        budget: usize,
+    ) -> Result<Turn, Fault> {
+        for _ in 0..budget {
+            let sent = match self.replies.queue.front().copied() {
+                Some(Reply::Read {
+                    at,
+                    end,
+                    reth,
+                    offset,
+                    msn,
+                }) => self.send_read_response(cx, port, core, (at, end), reth, offset, msn),
+                Some(Reply::Atomic { at, original, msn }) => {
+                    self.send_atomic_ack(cx, port, core, at, original, msn)
+                }
+                None if self.replies.nak.is_some() => self.send_nak(cx, port, core),
+                None if self.replies.ack => self.send_ack(cx, port, core),
+                None => return Ok(Turn::Idle),
+            };
+            match sent {
+                Ok(()) => {}
+                Err(EmitError::Full) => return Ok(Turn::PortFull),
+                Err(EmitError::Access(_)) => {
+                    self.refuse_reply();
+                    if core.state != QpState::Err {
+                        return Err(Fault::Responder);
+                    }
+                }
+            }
+        }
+        Ok(if self.replies.is_empty() {
+            Turn::Idle
+        } else {
+            Turn::More
+        })
+    }
+
+    /// The region of a READ has gone since the request was admitted: the rest of
+    /// the response is a refusal.
+    fn refuse_reply(&mut self) {
+        if let Some(Reply::Read { at, .. }) = self.replies.queue.pop_front() {
+            self.replies.nak(at, Refusal::AccessError);
+        }
+        self.replies.queue.clear();
+    }
+
+    /// Sends the next packet of a READ response.
+    #[expect(clippy::too_many_arguments, reason = "the fields of one reply")]
+    fn send_read_response(
+        &mut self,
+        cx: &mut Cx<'_>,
+        port: &mut dyn Port,
+        core: &Core,
+        (at, end): (Seq, Seq),
+        reth: Reth,
+        offset: u32,
+        msn: u32,
+    ) -> Result<(), EmitError> {
+        let mtu = core.config.mtu();
+        let rest = reth.dma_len - offset;
+        let payload = usize::try_from(rest).unwrap_or(mtu).min(mtu);
+        let ends = at.next() == end;
+        let opcode = match (offset == 0, ends) {
+            (true, true) => Opcode::RC_READ_RESPONSE_ONLY,
+            (true, false) => Opcode::RC_READ_RESPONSE_FIRST,
+            (false, true) => Opcode::RC_READ_RESPONSE_LAST,
+            (false, false) => Opcode::RC_READ_RESPONSE_MIDDLE,
+        };
+        let ext = ExtHeaders {
+            aeth: Some(self.aeth_ack(msn)),
+            ..ExtHeaders::default()
+        };
+        let va = reth.va.wrapping_add(offset.into());
+        self.send(cx, port, core, opcode, at, ext, payload, |cx, out| {
+            if out.is_empty() {
+                return Ok(());
+            }
+            let len = out.len() as u64;
+            cx.memory
+                .remote(core.pd, reth.rkey, va, len, Access::REMOTE_READ)?
+                .read(out);
+            Ok(())
+        })?;
+        match self.replies.queue.front_mut() {
+            Some(Reply::Read { at, offset, .. }) if !ends => {
+                *at = at.next();
+                *offset += u32::try_from(payload).unwrap_or(rest);
+            }
+            _ => drop(self.replies.queue.pop_front()),
+        }
+        Ok(())
+    }
+
+    fn send_atomic_ack(
+        &mut self,
+        cx: &mut Cx<'_>,
+        port: &mut dyn Port,
+        core: &Core,
+        at: Seq,
+        original: u64,
+        msn: u32,
+    ) -> Result<(), EmitError> {
+        let ext = ExtHeaders {
+            aeth: Some(self.aeth_ack(msn)),
+            atomic_ack: Some(AtomicAckEth { original }),
+            ..ExtHeaders::default()
+        };
+        let opcode = Opcode::RC_ATOMIC_ACKNOWLEDGE;
+        self.send(cx, port, core, opcode, at, ext, 0, |_, _| Ok(()))?;
+        self.replies.queue.pop_front();
+        Ok(())
+    }
+
+    /// Acknowledges everything executed so far.
+    fn send_ack(
+        &mut self,
+        cx: &mut Cx<'_>,
+        port: &mut dyn Port,
+        core: &Core,
+    ) -> Result<(), EmitError> {
+        let aeth = self.aeth_ack(self.msn);
+        self.send_aeth(cx, port, core, self.epsn.prev(), aeth)?;
+        cx.counters.count(Stat::AcksSent);
+        self.replies.ack = false;
+        Ok(())
+    }
+
+    fn send_nak(
+        &mut self,
+        cx: &mut Cx<'_>,
+        port: &mut dyn Port,
+        core: &Core,
+    ) -> Result<(), EmitError> {
+        let Some(Nak { at, kind }) = self.replies.nak else {
+            return Ok(());
+        };
+        let (syndrome, stat) = match kind {
+            NakKind::Sequence => (
+                Syndrome::Nak(NakCode::PsnSequenceError),
+                Stat::SequenceNaksSent,
+            ),
+            NakKind::NotReady => (
+                Syndrome::RnrNak(core.config.min_rnr_timer),
+                Stat::RnrNaksSent,
+            ),
+            NakKind::Refusal(refusal) => (Syndrome::Nak(refusal.code()), Stat::FatalNaksSent),
+        };
+        self.send_aeth(
+            cx,
+            port,
+            core,
+            at,
+            Aeth {
+                syndrome,
+                msn: self.msn,
+            },
+        )?;
+        cx.counters.count(stat);
+        // A NAK acknowledges everything before it.
+        self.replies.nak = None;
+        self.replies.ack = false;
+        Ok(())
+    }
+
+    fn send_aeth(
+        &self,
+        cx: &mut Cx<'_>,
+        port: &mut dyn Port,
+        core: &Core,
+        at: Seq,
+        aeth: Aeth,
+    ) -> Result<(), EmitError> {
+        let ext = ExtHeaders {
+            aeth: Some(aeth),
+            ..ExtHeaders::default()
+        };
+        self.send(
+            cx,
+            port,
+            core,
+            Opcode::RC_ACKNOWLEDGE,
+            at,
+            ext,
+            0,
+            |_, _| Ok(()),
+        )
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "what a packet is made of")]
+    fn send(
+        &self,
+        cx: &mut Cx<'_>,
+        port: &mut dyn Port,
+        core: &Core,
+        opcode: Opcode,
+        at: Seq,
+        ext: ExtHeaders,
+        payload: usize,
+        fill: impl FnOnce(&Cx<'_>, &mut [u8]) -> Result<(), crate::memory::AccessError>,
+    ) -> Result<(), EmitError> {
+        let mut bth = Bth::new(opcode, core.config.dest_qpn, at.wire());
+        bth.pkey = core.config.pkey;
+        let path = core.config.path.as_ref().ok_or(EmitError::Full)?;
+        emit(cx, port, path, &PacketRepr { bth, ext }, payload, fill)
+    }
+
+    fn aeth_ack(&self, msn: u32) -> Aeth {
+        let credits: Credits = self.credits();
+        Aeth {
+            syndrome: Syndrome::Ack(credits),
+            msn,
+        }
+    }
+}
+
+impl Refusal {
+    fn code(self) -> NakCode {
+        match self {
+            Self::InvalidRequest => NakCode::InvalidRequest,
+            Self::AccessError => NakCode::RemoteAccessError,
+            Self::OperationalError => NakCode::RemoteOperationalError,
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! What a request is: next, duplicate, or behind a gap (IBTA 1.7, 9.7.4.1).
+
+use super::{Refusal, Responder};
+use crate::counters::{DropReason, Stat};
+use crate::qp::{Core, Cx, Fault};
+use crate::seq::Seq;
+use core::cmp::Ordering;
+use roce_wire::{Operation, Packet};
+
+impl Responder {
+    /// Takes a request.
+    pub(crate) fn receive(
+        &mut self,
+        cx: &mut Cx<'_>,
+        core: &Core,
+        packet: &Packet<'_>,
+    ) -> Result<(), Fault> {
+        let at = self.epsn.nearest(packet.bth.psn);
+        match at.cmp(&self.epsn) {
+            Ordering::Equal => {
+                self.refused = false;
+                self.replies.withdraw_nak();
+                self.execute(cx, core, packet)
+            }
+            Ordering::Less => {
+                self.repeat(cx, core, packet, at);
+                Ok(())
+            }
+            Ordering::Greater => {
+                cx.counters.drop(DropReason::OutOfSequence);
+                if !self.refused {
+                    self.refused = true;
+                    self.replies.sequence_nak(self.epsn);
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Executes the request that was due.
+    fn execute(&mut self, cx: &mut Cx<'_>, core: &Core, packet: &Packet<'_>) -> Result<(), Fault> {
+        match packet.bth.opcode.operation() {
+            Operation::Send => self.execute_send(cx, core, packet),
+            Operation::Write => self.execute_write(cx, core, packet),
+            Operation::ReadRequest => self.execute_read(cx, core, packet),
+            Operation::CompareSwap | Operation::FetchAdd => self.execute_atomic(cx, core, packet),
+            _ => Err(self.refuse(Refusal::InvalidRequest)),
+        }
+    }
+
+    /// Answers a request that was executed before: SEND and WRITE with an
+    /// acknowledgement, READ with the data as of now, an atomic with the result of
+    /// then (IBTA 1.7, 9.7.5.1.3).
+    fn repeat(&mut self, cx: &mut Cx<'_>, core: &Core, packet: &Packet<'_>, at: Seq) {
+        cx.counters.count(Stat::DuplicateRequests);
+        match packet.bth.opcode.operation() {
+            Operation::Send | Operation::Write => self.replies.acknowledge(),
+            Operation::ReadRequest => self.repeat_read(cx, core, packet, at),
+            Operation::CompareSwap | Operation::FetchAdd => self.repeat_atomic(cx, at),
+            _ => cx.counters.drop(DropReason::StaleDuplicate),
+        }
+    }
+
+    /// Moves on after the packet at `epsn` was executed.
+    pub(super) fn accept(&mut self, packet: &Packet<'_>) {
+        self.epsn = self.epsn.next();
+        if packet.bth.ack_req {
+            self.replies.acknowledge();
+        }
+    }
+
+    /// Says that no receive is posted; the request stays due (9.7.5.2.8).
+    pub(super) fn not_ready(&mut self) {
+        self.refused = true;
+        self.replies.receiver_not_ready(self.epsn);
+    }
+}

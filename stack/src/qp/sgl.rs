@@ -1,0 +1,162 @@
+//! Scatter and gather: bytes between packets and lists of local memory.
+
+use crate::memory::{Access, AccessError, MemoryTable, PdId};
+use crate::wr::Sge;
+
+/// The bytes of all elements together.
+pub(crate) fn total_len(sges: &[Sge]) -> u64 {
+    sges.iter().map(|sge| u64::from(sge.length)).sum()
+}
+
+/// A stretch of one element: where it lies, and which bytes of the packet it is.
+struct Piece {
+    lkey: u32,
+    addr: u64,
+    range: core::ops::Range<usize>,
+}
+
+/// The stretches that hold `len` bytes from byte `offset` of the list on.
+fn pieces(sges: &[Sge], offset: u64, len: usize) -> impl Iterator<Item = Piece> {
+    let mut skip = offset;
+    let mut done = 0;
+    sges.iter().filter_map(move |sge| {
+        let available = u64::from(sge.length).saturating_sub(skip);
+        let start = skip.min(u64::from(sge.length));
+        skip -= start;
+        let take = usize::try_from(available)
+            .unwrap_or(usize::MAX)
+            .min(len - done);
+        if take == 0 {
+            return None;
+        }
+        let range = done..done + take;
+        done += take;
+        // A wrapping address is outside of every region, so the check finds it.
+        Some(Piece {
+            lkey: sge.lkey,
+            addr: sge.addr.wrapping_add(start),
+            range,
+        })
+    })
+}
+
+/// Fills `out` from byte `offset` of the list on.
+pub(crate) fn gather(
+    memory: &MemoryTable,
+    pd: PdId,
+    sges: &[Sge],
+    offset: u64,
+    out: &mut [u8],
+) -> Result<(), AccessError> {
+    for piece in pieces(sges, offset, out.len()) {
+        let len = piece.range.len() as u64;
+        let span = memory.local(pd, piece.lkey, piece.addr, len, Access::empty())?;
+        span.read(&mut out[piece.range]);
+    }
+    Ok(())
+}
+
+/// Writes `data` to the list from its byte `offset` on. Nothing is written if any
+/// part of it may not be.
+pub(crate) fn scatter(
+    memory: &MemoryTable,
+    pd: PdId,
+    sges: &[Sge],
+    offset: u64,
+    data: &[u8],
+) -> Result<(), AccessError> {
+    let writable = |piece: &Piece| {
+        let len = piece.range.len() as u64;
+        memory.local(pd, piece.lkey, piece.addr, len, Access::LOCAL_WRITE)
+    };
+    if sges.len() > 1 {
+        for piece in pieces(sges, offset, data.len()) {
+            writable(&piece)?;
+        }
+    }
+    for piece in pieces(sges, offset, data.len()) {
+        writable(&piece)?.write(&data[piece.range]);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rand_chacha::ChaCha20Rng;
+    use rand_core::SeedableRng;
+
+    #[test]
+    fn bytes_land_across_elements_and_come_back() {
+        let mut buffer = [0_u8; 100];
+        let base = buffer.as_mut_ptr();
+        let mut table = MemoryTable::default();
+        let pd = table.alloc_pd();
+        let mut rng = ChaCha20Rng::seed_from_u64(7);
+        // SAFETY: the buffer outlives the table and is only looked at through it.
+        let key = unsafe { table.register(&mut rng, pd, base, 100, 0, Access::LOCAL_WRITE) };
+        let lkey = key.expect("registered");
+        let sges = [
+            Sge {
+                addr: 10,
+                length: 5,
+                lkey,
+            },
+            Sge {
+                addr: 50,
+                length: 0,
+                lkey,
+            },
+            Sge {
+                addr: 90,
+                length: 10,
+                lkey,
+            },
+            Sge {
+                addr: 0,
+                length: 3,
+                lkey,
+            },
+        ];
+        let data: Vec<u8> = (1..=18).collect();
+        for split in 0..=18 {
+            scatter(&table, pd, &sges, 0, &data[..split]).expect("first part");
+            scatter(&table, pd, &sges, split as u64, &data[split..]).expect("second part");
+            let mut out = [0; 18];
+            gather(&table, pd, &sges, 0, &mut out).expect("gathered");
+            assert_eq!(out[..], data[..]);
+            let mut tail = vec![0; 18 - split];
+            gather(&table, pd, &sges, split as u64, &mut tail).expect("tail");
+            assert_eq!(tail[..], data[split..]);
+        }
+    }
+
+    #[test]
+    fn nothing_is_written_if_a_later_element_is_bad() {
+        let mut buffer = [0_u8; 8];
+        let base = buffer.as_mut_ptr();
+        let mut table = MemoryTable::default();
+        let pd = table.alloc_pd();
+        let mut rng = ChaCha20Rng::seed_from_u64(7);
+        // SAFETY: as above.
+        let key = unsafe { table.register(&mut rng, pd, base, 8, 0, Access::LOCAL_WRITE) };
+        let lkey = key.expect("registered");
+        let sges = [
+            Sge {
+                addr: 0,
+                length: 4,
+                lkey,
+            },
+            Sge {
+                addr: u64::MAX,
+                length: 4,
+                lkey,
+            },
+        ];
+        let result = scatter(&table, pd, &sges, 0, &[1; 8]);
+        assert_eq!(result, Err(AccessError::OutOfBounds));
+        let mut out = [9; 4];
+        gather(&table, pd, &sges[..1], 0, &mut out).expect("readable");
+        assert_eq!(out, [0; 4]);
+    }
+}

@@ -1,0 +1,79 @@
+//! Packet sequence numbers without their wrap.
+//!
+//! A PSN has 24 bits (IBTA 1.7, 9.2.3) and a message of 2^31 bytes at path MTU 256
+//! spans 2^23 of them, half of the space. So the state machines count in [`Seq`],
+//! 64 bits wide, and translate at the wire: a received PSN is taken for the `Seq`
+//! nearest to one that is known.
+
+use core::ops::{Add, Sub};
+use roce_wire::Psn;
+
+/// A PSN in a 64-bit space that never wraps in practice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Seq(u64);
+
+impl Seq {
+    /// The first `Seq` of a QP whose initial PSN is `psn`. There is one PSN space
+    /// of room below, so that an old PSN near it has a `Seq` too.
+    pub(crate) fn initial(psn: Psn) -> Self {
+        Self((1 << 24) + u64::from(psn.get()))
+    }
+
+    /// The `Seq` nearest to `self` that looks like `psn` on the wire.
+    pub(crate) fn nearest(self, psn: Psn) -> Self {
+        let distance = i64::from(psn.diff(self.wire()));
+        Self(self.0.saturating_add_signed(distance))
+    }
+
+    /// What goes into the BTH.
+    #[expect(clippy::cast_possible_truncation, reason = "masked to 24 bits")]
+    pub(crate) fn wire(self) -> Psn {
+        Psn::new((self.0 & 0xff_ffff) as u32)
+    }
+
+    /// The one before.
+    pub(crate) fn prev(self) -> Self {
+        Self(self.0.saturating_sub(1))
+    }
+
+    /// The one after.
+    pub(crate) fn next(self) -> Self {
+        self + 1
+    }
+}
+
+impl Add<u64> for Seq {
+    type Output = Self;
+    fn add(self, packets: u64) -> Self {
+        Self(self.0 + packets)
+    }
+}
+
+/// How many packets lie between; 0 if `rhs` is later.
+impl Sub for Seq {
+    type Output = u64;
+    fn sub(self, rhs: Self) -> u64 {
+        self.0.saturating_sub(rhs.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_nearest_is_found_across_the_wrap() {
+        let seq = Seq::initial(Psn::new(0xff_fffe));
+        assert_eq!(seq.nearest(Psn::new(0xff_ffff)), seq + 1);
+        assert_eq!(seq.nearest(Psn::new(0)), seq + 2);
+        assert_eq!((seq + 2).nearest(Psn::new(0xff_fffe)), seq);
+        assert_eq!((seq + 2).wire(), Psn::new(0));
+    }
+
+    #[test]
+    fn an_old_psn_before_the_first_has_a_seq() {
+        let seq = Seq::initial(Psn::new(0));
+        assert_eq!(seq.nearest(Psn::new(0xff_ffff)), seq.prev());
+        assert_eq!(seq.prev().wire(), Psn::new(0xff_ffff));
+    }
+}

@@ -1,0 +1,301 @@
+//! Work requests and completions: what passes between an application and the NIC.
+
+use bitflags::bitflags;
+use roce_wire::Qpn;
+
+/// The most scatter/gather elements that a work request can have.
+pub const MAX_SGE: usize = 32;
+
+/// The longest message: 2^31 bytes (IBTA 1.7, 9.7.2).
+pub const MAX_MESSAGE_BYTES: u64 = 1 << 31;
+
+/// A scatter/gather element: a stretch of a registered region.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sge {
+    /// Virtual address of the first byte, in the region's own address space.
+    pub addr: u64,
+    /// Length in bytes.
+    pub length: u32,
+    /// The region's local key.
+    pub lkey: u32,
+}
+
+/// Memory of the peer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RemoteAddr {
+    /// Virtual address in the peer's region.
+    pub addr: u64,
+    /// The region's remote key.
+    pub rkey: u32,
+}
+
+/// What a send work request does (IBTA 1.7, 10.8 and 11.4.1.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SendOp {
+    /// Delivers the bytes into a receive work request of the peer.
+    Send,
+    /// SEND that also delivers 32 bits of immediate data.
+    SendImm(u32),
+    /// SEND that also invalidates a remote key at the peer.
+    SendInvalidate(u32),
+    /// Places the bytes in the peer's memory.
+    Write(RemoteAddr),
+    /// WRITE that also consumes a receive work request and delivers 32 bits.
+    WriteImm(RemoteAddr, u32),
+    /// Fetches bytes of the peer's memory.
+    Read(RemoteAddr),
+    /// Replaces 8 bytes of the peer's memory with `swap` if they equal `compare`;
+    /// fetches what was there before.
+    CompareSwap {
+        /// Where; a multiple of 8.
+        remote: RemoteAddr,
+        /// The expected value.
+        compare: u64,
+        /// The new value.
+        swap: u64,
+    },
+    /// Adds to 8 bytes of the peer's memory; fetches what was there before.
+    FetchAdd {
+        /// Where; a multiple of 8.
+        remote: RemoteAddr,
+        /// The summand; wraps.
+        add: u64,
+    },
+}
+
+impl SendOp {
+    /// Whether the operation brings data back: READ and the atomics.
+    pub(crate) fn is_fetch(&self) -> bool {
+        matches!(self, Self::Read(_)) || self.is_atomic()
+    }
+
+    /// Whether the operation is an atomic.
+    pub(crate) fn is_atomic(&self) -> bool {
+        matches!(self, Self::CompareSwap { .. } | Self::FetchAdd { .. })
+    }
+
+    /// Whether the peer consumes a receive work request for it.
+    pub(crate) fn consumes_receive(&self) -> bool {
+        matches!(
+            self,
+            Self::Send | Self::SendImm(_) | Self::SendInvalidate(_) | Self::WriteImm(..)
+        )
+    }
+
+    /// What its completion says.
+    pub(crate) fn completion_opcode(&self) -> WcOpcode {
+        match self {
+            Self::Send | Self::SendImm(_) | Self::SendInvalidate(_) => WcOpcode::Send,
+            Self::Write(_) | Self::WriteImm(..) => WcOpcode::RdmaWrite,
+            Self::Read(_) => WcOpcode::RdmaRead,
+            Self::CompareSwap { .. } => WcOpcode::CompareSwap,
+            Self::FetchAdd { .. } => WcOpcode::FetchAdd,
+        }
+    }
+}
+
+bitflags! {
+    /// Modifiers of a send work request.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub struct SendFlags: u32 {
+        /// Ask for a completion. (Errors always complete.)
+        const SIGNALED = 1;
+        /// Raise a solicited event at the peer.
+        const SOLICITED = 2;
+        /// Wait for earlier READs and atomics before starting (IBTA 1.7, 10.8.3.3).
+        const FENCE = 4;
+    }
+}
+
+/// A request for the send queue.
+#[derive(Clone, Copy, Debug)]
+pub struct SendWr<'a> {
+    /// Comes back in the completion.
+    pub wr_id: u64,
+    /// What to do.
+    pub op: SendOp,
+    /// Local memory: the source of SEND and WRITE, the destination of READ and
+    /// atomics (8 bytes).
+    pub sges: &'a [Sge],
+    /// Modifiers.
+    pub flags: SendFlags,
+}
+
+/// A request for the receive queue.
+#[derive(Clone, Copy, Debug)]
+pub struct RecvWr<'a> {
+    /// Comes back in the completion.
+    pub wr_id: u64,
+    /// Where a SEND's bytes go.
+    pub sges: &'a [Sge],
+}
+
+/// How a work request ended (IBTA 1.7, 11.6.2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum WcStatus {
+    /// As asked.
+    Success,
+    /// The receive buffer was too small, or a request's length illegal.
+    LocalLengthError,
+    /// The QP was not able to do it.
+    LocalQpOperationError,
+    /// A local key, address or right was wrong.
+    LocalProtectionError,
+    /// The QP had failed before this request's turn came.
+    WorkRequestFlushed,
+    /// The peer answered with something that fits no request.
+    BadResponse,
+    /// The peer called the request invalid.
+    RemoteInvalidRequest,
+    /// The peer denied access: remote key, address or right.
+    RemoteAccessError,
+    /// The peer failed to do it.
+    RemoteOperationError,
+    /// The peer did not answer: transport retries used up.
+    RetryExceeded,
+    /// The peer had no receive request posted for longer than we may wait.
+    RnrRetryExceeded,
+}
+
+impl WcStatus {
+    /// What it means and what to look at, in a phrase.
+    pub fn explain(self) -> &'static str {
+        match self {
+            Self::Success => "success",
+            Self::LocalLengthError => "local length error: the receive buffer is too small",
+            Self::LocalQpOperationError => "local QP operation error",
+            Self::LocalProtectionError => {
+                "local protection error: check lkey, address, length and rights of the local region"
+            }
+            Self::WorkRequestFlushed => "flushed: an earlier request had failed",
+            Self::BadResponse => "the peer's response fits no request",
+            Self::RemoteInvalidRequest => {
+                "the peer refused the request: operation not enabled, too long for its receive \
+                 buffer, or malformed"
+            }
+            Self::RemoteAccessError => {
+                "the peer denied access: check rkey, remote address, length and remote rights"
+            }
+            Self::RemoteOperationError => "the peer failed to complete the request",
+            Self::RetryExceeded => "the peer does not answer: transport retries used up",
+            Self::RnrRetryExceeded => "the peer posted no receive request in time",
+        }
+    }
+}
+
+impl core::fmt::Display for WcStatus {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str(self.explain())
+    }
+}
+
+/// Which operation completed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum WcOpcode {
+    /// A SEND of any kind.
+    Send,
+    /// A WRITE, with immediate or without.
+    RdmaWrite,
+    /// A READ.
+    RdmaRead,
+    /// A compare-and-swap.
+    CompareSwap,
+    /// A fetch-and-add.
+    FetchAdd,
+    /// A SEND arrived.
+    Recv,
+    /// A WRITE with immediate arrived.
+    RecvRdmaWithImm,
+}
+
+/// The end of a work request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Completion {
+    /// As given with the work request.
+    pub wr_id: u64,
+    /// How it ended.
+    pub status: WcStatus,
+    /// What it was; meaningful for every status except that of flushed receives,
+    /// which say [`WcOpcode::Recv`].
+    pub opcode: WcOpcode,
+    /// Bytes received or fetched, by receives, READs and atomics; bytes sent by others.
+    pub byte_len: u32,
+    /// The local QP.
+    pub qpn: Qpn,
+    /// The immediate data that came along.
+    pub imm: Option<u32>,
+    /// The remote key that the peer's SEND invalidated.
+    pub invalidated_rkey: Option<u32>,
+}
+
+/// Why a work request was not accepted. Nothing of it happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PostError {
+    /// No QP has this number.
+    UnknownQp(Qpn),
+    /// The QP's state takes no such request: sends need RTS (SQD and ERR accept
+    /// them too), receives anything but RESET.
+    InvalidState(crate::qp::QpState),
+    /// The queue holds as many requests as it was made for.
+    QueueFull {
+        /// Its size.
+        depth: usize,
+    },
+    /// More scatter/gather elements than the queue was made for.
+    TooManySges {
+        /// How many came.
+        given: usize,
+        /// How many are allowed.
+        max: usize,
+    },
+    /// The message is longer than 2^31 bytes.
+    MessageTooLong {
+        /// The sum of the elements.
+        bytes: u64,
+    },
+    /// An atomic's local buffer must be 8 bytes in all.
+    AtomicLength {
+        /// The sum of the elements.
+        bytes: u64,
+    },
+    /// READ or atomic on a QP with `max_rd_atomic` 0.
+    NoReadsAllowed,
+}
+
+impl core::fmt::Display for PostError {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            Self::UnknownQp(qpn) => write!(f, "no QP has number {qpn}"),
+            Self::InvalidState(state) => write!(
+                f,
+                "the QP is in state {state:?}: sends need RTS, receives any state but RESET"
+            ),
+            Self::QueueFull { depth } => {
+                write!(
+                    f,
+                    "all {depth} entries of the queue are in use: poll completions first"
+                )
+            }
+            Self::TooManySges { given, max } => {
+                write!(
+                    f,
+                    "{given} scatter/gather elements given, the queue was made for {max}"
+                )
+            }
+            Self::MessageTooLong { bytes } => {
+                write!(
+                    f,
+                    "the message has {bytes} bytes, the limit is {MAX_MESSAGE_BYTES}"
+                )
+            }
+            Self::AtomicLength { bytes } => {
+                write!(f, "an atomic fetches 8 bytes, the local buffer has {bytes}")
+            }
+            Self::NoReadsAllowed => {
+                f.write_str("the QP has max_rd_atomic 0: set it in the transition to RTS")
+            }
+        }
+    }
+}
+
+impl std::error::Error for PostError {}
