@@ -5,3 +5,4 @@
 //! captures both sides, drops packets on purpose, and cleans up after itself.
 
 pub mod lab;
+pub mod peer;

@@ -12,7 +12,7 @@ pub struct LabError {
 }
 
 impl LabError {
-    pub(super) fn new(what: impl Into<String>) -> Self {
+    pub(crate) fn new(what: impl Into<String>) -> Self {
         Self {
             what: what.into(),
             poor_machine: false,
@@ -20,19 +20,19 @@ impl LabError {
     }
 
     /// The machine lacks something that the lab needs.
-    pub(super) fn poor_machine(what: impl Into<String>) -> Self {
+    pub(crate) fn poor_machine(what: impl Into<String>) -> Self {
         Self {
             what: what.into(),
             poor_machine: true,
         }
     }
 
-    pub(super) fn io(verb: &str, path: &Path, error: &io::Error) -> Self {
+    pub(crate) fn io(verb: &str, path: &Path, error: &io::Error) -> Self {
         Self::new(format!("cannot {verb} {}: {error}", path.display()))
     }
 
     /// Puts what was being done before what went wrong.
-    pub(super) fn context(self, doing: impl fmt::Display) -> Self {
+    pub(crate) fn context(self, doing: impl fmt::Display) -> Self {
         Self {
             what: format!("{doing}: {}", self.what),
             ..self
