@@ -1,8 +1,8 @@
 //! Sockets behind the `Port` trait.
 
 use std::io;
-use std::net::IpAddr;
-use std::os::fd::BorrowedFd;
+use std::net::{IpAddr, Ipv4Addr, UdpSocket};
+use std::os::fd::{AsFd, BorrowedFd};
 
 use roce_stack::port::{Port, PortCapabilities, PortError, ReserveError, RxSink, TxMeta, TxSlot};
 
@@ -114,7 +114,12 @@ impl UdpPort {
             interface_index: index,
             ..
         } = &self.config;
-        if interface_exists(*index) {
+        let exists = match self.sockets.first() {
+            Some(socket) => interface_exists(socket.fd(), *index),
+            None => UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))
+                .is_ok_and(|socket| interface_exists(socket.as_fd(), *index)),
+        };
+        if exists {
             return Ok(());
         }
         Err(PortError {

@@ -1,1 +1,254 @@
+use std::collections::VecDeque;
+use std::net::{IpAddr, Ipv6Addr};
 
+use super::*;
+
+const MAX: usize = 65_507;
+
+fn to(last: u8) -> TxMeta {
+    TxMeta {
+        src: IpAddr::from([127, 0, 0, 1]),
+        dst: IpAddr::from([127, 0, 0, last]),
+        traffic_class: 2,
+        hop_limit: 0,
+    }
+}
+
+fn queue() -> TxQueue {
+    TxQueue::new(1 << 18, 100, true)
+}
+
+/// Queues a packet and returns its identification.
+fn push(queue: &mut TxQueue, to: &TxMeta, len: usize) -> u16 {
+    let (bytes, ip) = queue.reserve(to, len, MAX).expect("room");
+    assert_eq!(bytes.len(), len);
+    let IpCovered::V4 { id, flags_fragment } = ip else {
+        panic!("an IPv4 packet has an identification, got {ip:?}");
+    };
+    assert_eq!(flags_fragment, 0x4000);
+    queue.commit();
+    id
+}
+
+fn segments(queue: &TxQueue) -> Vec<(usize, usize)> {
+    let sizes = |(datagram, _): (&Datagram, &[u8])| (datagram.segments, datagram.len);
+    queue.iter().map(sizes).collect()
+}
+
+#[test]
+fn equal_lengths_join_and_a_shorter_one_is_the_last() {
+    let mut queue = queue();
+    let lens = [1000, 1000, 1000, 20, 20, 1000];
+    let ids: Vec<u16> = lens
+        .iter()
+        .map(|&len| push(&mut queue, &to(2), len))
+        .collect();
+    assert_eq!(ids, [0, 1, 2, 3, 0, 0]);
+    assert_eq!(segments(&queue), [(4, 3020), (1, 20), (1, 1000)]);
+    assert_eq!(queue.packets(), 6);
+}
+
+#[test]
+fn a_longer_packet_begins_a_datagram() {
+    let mut queue = queue();
+    // WRITE FIRST is longer than WRITE MIDDLE by its RETH.
+    let lens = [1056, 1040, 1040, 1040];
+    let ids: Vec<u16> = lens
+        .iter()
+        .map(|&len| push(&mut queue, &to(2), len))
+        .collect();
+    assert_eq!(
+        ids,
+        [0, 1, 0, 1],
+        "the second is the shorter last one of the first datagram"
+    );
+}
+
+#[test]
+fn another_destination_class_or_hop_limit_begins_a_datagram() {
+    let mut queue = queue();
+    let mut class = to(2);
+    class.traffic_class = 0;
+    let mut hops = class;
+    hops.hop_limit = 9;
+    for meta in [to(2), to(3), to(2), class, hops] {
+        assert_eq!(push(&mut queue, &meta, 64), 0);
+    }
+    assert_eq!(push(&mut queue, &hops, 64), 1);
+}
+
+#[test]
+fn segments_and_bytes_are_bounded() {
+    let mut many = queue();
+    let ids: Vec<u16> = (0..130).map(|_| push(&mut many, &to(2), 20)).collect();
+    let expected: Vec<u16> = (0..64).chain(0..64).chain(0..2).collect();
+    assert_eq!(ids, expected);
+
+    let mut long = queue();
+    let ids: Vec<u16> = (0..17).map(|_| push(&mut long, &to(2), 4112)).collect();
+    assert_eq!(
+        ids[14..],
+        [14, 0, 1],
+        "15 packets of 4112 bytes are 61680, 16 too many"
+    );
+}
+
+#[test]
+fn without_segmentation_every_packet_is_alone() {
+    let mut queue = TxQueue::new(1 << 16, 100, false);
+    for _ in 0..3 {
+        assert_eq!(push(&mut queue, &to(2), 100), 0);
+    }
+    assert_eq!(segments(&queue), [(1, 100); 3]);
+}
+
+#[test]
+fn ipv6_has_no_identification() {
+    let mut queue = queue();
+    let address = IpAddr::V6(Ipv6Addr::LOCALHOST);
+    let to = TxMeta {
+        src: address,
+        dst: address,
+        ..to(1)
+    };
+    for _ in 0..2 {
+        let (_, ip) = queue.reserve(&to, 50, MAX).expect("room");
+        assert_eq!(ip, IpCovered::V6);
+        queue.commit();
+    }
+    assert_eq!(segments(&queue), [(2, 100)]);
+}
+
+#[test]
+fn a_reservation_that_is_not_committed_leaves_nothing() {
+    let mut queue = queue();
+    push(&mut queue, &to(2), 500);
+    // Would have closed the datagram, then begun another.
+    queue.reserve(&to(2), 10, MAX).expect("room");
+    queue.reserve(&to(3), 500, MAX).expect("room");
+    assert_eq!(push(&mut queue, &to(2), 500), 1);
+    queue.commit();
+    queue.reserve(&to(2), 500, MAX).expect("room");
+    queue.forget();
+    queue.commit();
+    assert_eq!(segments(&queue), [(2, 1000)]);
+    // A failed reservation forgets the one before.
+    queue.reserve(&to(2), 500, MAX).expect("room");
+    assert!(queue.reserve(&to(2), 1 << 20, MAX).is_none());
+    queue.commit();
+    assert_eq!(queue.packets(), 2);
+}
+
+#[test]
+fn full_of_datagrams_but_not_of_packets() {
+    let mut queue = TxQueue::new(1 << 16, 3, true);
+    for last in 1..=3 {
+        push(&mut queue, &to(last), 100);
+    }
+    assert!(queue.reserve(&to(4), 100, MAX).is_none());
+    assert_eq!(
+        push(&mut queue, &to(3), 100),
+        1,
+        "a packet may still join the last datagram"
+    );
+    queue.pop();
+    assert_eq!(push(&mut queue, &to(4), 100), 0);
+}
+
+#[test]
+fn cutting_leaves_the_first_packet_closed() {
+    let mut queue = queue();
+    for _ in 0..5 {
+        push(&mut queue, &to(2), 300);
+    }
+    push(&mut queue, &to(3), 40);
+    queue.cut_to_first();
+    assert_eq!(segments(&queue), [(1, 300), (1, 40)]);
+    assert_eq!(queue.packets(), 2);
+    assert_eq!(queue.pop().map(|datagram| datagram.cut), Some(4));
+
+    let mut alone = self::queue();
+    for _ in 0..2 {
+        push(&mut alone, &to(2), 300);
+    }
+    alone.cut_to_first();
+    assert_eq!(
+        push(&mut alone, &to(2), 300),
+        0,
+        "nothing joins what was cut"
+    );
+}
+
+/// A generator good enough to shuffle tests (xorshift), so that a failure repeats.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        usize::try_from(self.0 % bound as u64).expect("less than a usize")
+    }
+}
+
+/// Whatever comes and goes in whatever order, the bytes that leave are those that
+/// were put in, in that order, and each packet sits where its identification says.
+#[test]
+fn the_ring_never_mixes_bytes() {
+    for seed in 1..60 {
+        let mut random = Random(seed);
+        let mut queue = TxQueue::new(10_000, 1 + random.below(30), random.below(4) > 0);
+        let mut model: VecDeque<(TxMeta, Vec<u8>, u16)> = VecDeque::new();
+        let (mut full, mut wrapped) = (0, 0);
+        for step in 0..3000_usize {
+            let len = match random.below(4) {
+                0 => 1 + random.below(2000),
+                _ => 700,
+            };
+            if random.below(3) > 0 {
+                let to = to(1 + (random.below(8) / 7) as u8);
+                match queue.reserve(&to, len, 5000) {
+                    Some((bytes, IpCovered::V4 { id, .. })) => {
+                        bytes.fill((step % 251) as u8);
+                        if random.below(10) > 0 {
+                            queue.commit();
+                            model.push_back((to, vec![(step % 251) as u8; len], id));
+                        }
+                    }
+                    Some((_, other)) => panic!("seed {seed}: {other:?}"),
+                    None => full += 1,
+                }
+            } else {
+                check_oldest(&queue, &mut model, seed);
+                queue.pop();
+            }
+            wrapped += usize::from(queue.wraps());
+            assert_eq!(queue.packets(), model.len(), "seed {seed}");
+        }
+        while !queue.is_empty() {
+            check_oldest(&queue, &mut model, seed);
+            queue.pop();
+        }
+        assert!(
+            model.is_empty(),
+            "seed {seed}: {} packets lost",
+            model.len()
+        );
+        assert!(
+            full + wrapped > 0,
+            "seed {seed}: the arena's end was never met"
+        );
+    }
+}
+
+fn check_oldest(queue: &TxQueue, model: &mut VecDeque<(TxMeta, Vec<u8>, u16)>, seed: u64) {
+    let Some((datagram, bytes)) = queue.iter().next() else {
+        return;
+    };
+    assert!(bytes.len() <= 5000 && datagram.segments <= MAX_SEGMENTS);
+    for (index, packet) in bytes.chunks(datagram.segment).enumerate() {
+        let (to, expected, id) = model.pop_front().expect("as many packets as went in");
+        assert_eq!((to, usize::from(id)), (datagram.to, index), "seed {seed}");
+        assert_eq!(packet, expected, "seed {seed}");
+    }
+}

@@ -2,7 +2,7 @@
 
 use std::ffi::c_int;
 use std::io;
-use std::mem::size_of;
+use std::mem::{size_of, zeroed};
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 /// Sets an option whose value is an `int`.
@@ -25,10 +25,13 @@ pub(crate) fn set(fd: BorrowedFd<'_>, level: c_int, name: c_int, value: c_int) -
     }
 }
 
-/// Whether the kernel has an interface of this index.
-pub(crate) fn interface_exists(index: u32) -> bool {
-    let mut name = [0; libc::IF_NAMESIZE];
-    // SAFETY: the buffer has the IF_NAMESIZE bytes that the call may write.
-    let result = unsafe { libc::if_indextoname(index, name.as_mut_ptr()) };
-    !result.is_null()
+/// Whether there is an interface of this index in the socket's network namespace.
+pub(crate) fn interface_exists(fd: BorrowedFd<'_>, index: u32) -> bool {
+    // SAFETY: a C struct of bytes and a union of plain data: zero is valid.
+    let mut request: libc::ifreq = unsafe { zeroed() };
+    request.ifr_ifru.ifru_ifindex = index.cast_signed();
+    // SAFETY: SIOCGIFNAME reads the index from an `ifreq` and writes the name to
+    // it, and nothing beyond; `request` is one and lives through the call.
+    let result = unsafe { libc::ioctl(fd.as_raw_fd(), libc::SIOCGIFNAME as _, &raw mut request) };
+    result == 0
 }
