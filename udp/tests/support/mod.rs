@@ -1,0 +1,111 @@
+//! What the integration tests share.
+#![allow(dead_code, reason = "each test binary uses some of it")]
+
+use std::net::IpAddr;
+use std::time::{Duration, Instant};
+
+use roce_stack::port::{IpCovered, Port, RxMeta, TxMeta};
+use roce_udp::{UdpPort, UdpPortConfig};
+
+/// How long a test waits for packets before it fails.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A received packet, copied.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Received {
+    pub(crate) meta: RxMeta,
+    pub(crate) bytes: Vec<u8>,
+}
+
+/// Receive buffers are as an ordinary user gets them where nobody raised
+/// `net.core.rmem_max`.
+pub(crate) fn loopback_config(address: IpAddr) -> UdpPortConfig {
+    UdpPortConfig {
+        receive_buffer_bytes: 212_992,
+        ..UdpPortConfig::new("lo", 1, 65536, vec![address])
+    }
+}
+
+/// A port with `address`, activated.
+pub(crate) fn open(address: IpAddr) -> UdpPort {
+    open_with(loopback_config(address))
+}
+
+/// A port with all addresses of `config` activated.
+pub(crate) fn open_with(config: UdpPortConfig) -> UdpPort {
+    let addresses = config.addresses.clone();
+    let mut port = UdpPort::new(config);
+    for address in addresses {
+        port.activate(address)
+            .expect("an address of this machine, not in use");
+    }
+    port
+}
+
+pub(crate) fn to(src: IpAddr, dst: IpAddr) -> TxMeta {
+    TxMeta {
+        src,
+        dst,
+        traffic_class: 2,
+        hop_limit: 0,
+    }
+}
+
+/// Queues `bytes` and returns the covered fields that were promised.
+pub(crate) fn send(port: &mut UdpPort, to: &TxMeta, bytes: &[u8]) -> IpCovered {
+    let slot = port.reserve(to, bytes.len()).expect("room for the packet");
+    assert_eq!(slot.src_port, 4791);
+    slot.bytes.copy_from_slice(bytes);
+    let ip = slot.ip;
+    port.commit();
+    ip
+}
+
+/// Waits until `count` packets have arrived.
+pub(crate) fn receive(port: &mut UdpPort, count: usize) -> Vec<Received> {
+    let start = Instant::now();
+    let mut received = Vec::new();
+    while received.len() < count {
+        receive_now(port, &mut received);
+        assert!(
+            start.elapsed() < PATIENCE,
+            "{} of {count} packets after {PATIENCE:?}; {:?}",
+            received.len(),
+            port.counters()
+        );
+    }
+    received
+}
+
+/// Takes what waits at the moment.
+pub(crate) fn receive_now(port: &mut UdpPort, into: &mut Vec<Received>) -> usize {
+    let mut sink = |meta: &RxMeta, bytes: &[u8]| {
+        let bytes = bytes.to_vec();
+        into.push(Received { meta: *meta, bytes });
+    };
+    port.receive(1000, &mut sink).expect("a port that works")
+}
+
+/// A packet of `len` bytes that no other `number` has.
+pub(crate) fn packet(number: usize, len: usize) -> Vec<u8> {
+    let mut state = 0x9e37_79b9_u32 ^ (number as u32).wrapping_mul(0x85eb_ca6b);
+    let next = |_| {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (state >> 24) as u8
+    };
+    (0..len).map(next).collect()
+}
+
+/// Whether tests that need more than this machine gives must fail.
+pub(crate) fn required() -> bool {
+    std::env::var_os("ROCE_LAB").is_some_and(|value| value == "require")
+}
+
+/// Says loudly that a test does not run, or fails if it must.
+pub(crate) fn skip(test: &str, why: &str) {
+    assert!(
+        !required(),
+        "{test}: {why}, and ROCE_LAB=require forbids to skip"
+    );
+    eprintln!("\n*** SKIPPED: {test}: {why} ***\n");
+}
