@@ -33,7 +33,9 @@ mod tests;
 
 pub use counters::{Counters, DropReason, Stat};
 pub use cq::{CompletionQueue, CqId, CqOverrun, Notify};
-pub use memory::{Access, AccessError, MemoryTable, PdId, RegisterError, Span};
+pub use memory::{
+    Access, AccessError, Buffer, BufferRange, MemoryTable, PdId, RegisterError, Span,
+};
 pub use nic::{Event, Nic, NicConfig};
 pub use qp::{
     MAX_QUEUE_DEPTH, MAX_RD_ATOMIC, ModifyError, QpAttributes, QpConfig, QpFatalCause, QpInit,

@@ -4,7 +4,7 @@
 use crate::counters::{Counters, DropReason, Stat};
 use crate::cq::CqId;
 use crate::hash::KeyMap;
-use crate::memory::{Access, MemoryTable, PdId, RegisterError};
+use crate::memory::{Access, Buffer, MemoryTable, PdId, RegisterError};
 use crate::port::{IpCovered, Port, RxMeta};
 use crate::qp::{
     Cx, ModifyError, PortLimits, Qp, QpAttributes, QpConfig, QpFatalCause, QpInit, QpState, Turn,
@@ -18,6 +18,7 @@ use roce_wire::icrc::{self, IpHeader};
 use roce_wire::{Operation, Packet, Psn, Qpn, UDP_PORT};
 use std::collections::{BinaryHeap, VecDeque};
 use std::net::IpAddr;
+use std::sync::Arc;
 
 /// Something that an application may want to know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -114,6 +115,20 @@ impl Nic {
             self.memory
                 .register(&mut self.rng, pd, base, len, iova, access)
         }
+    }
+
+    /// Registers a buffer; see [`MemoryTable::register_buffer`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn register_buffer(
+        &mut self,
+        pd: PdId,
+        buffer: Arc<Buffer>,
+        access: Access,
+    ) -> Result<u32, RegisterError> {
+        self.memory
+            .register_buffer(&mut self.rng, pd, buffer, access)
     }
 
     /// Forgets a region: nothing accesses its memory from now on. Requests that

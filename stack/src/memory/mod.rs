@@ -5,15 +5,18 @@
 //! is drawn at random, all 32 bits of it, so that it can't be guessed; one value
 //! serves as local and as remote key, and rights tell the two uses apart.
 
+mod buffer;
 mod span;
 #[cfg(test)]
 mod tests;
 
+pub use buffer::{Buffer, BufferRange};
 pub use span::Span;
 
 use crate::hash::KeyMap;
 use bitflags::bitflags;
 use rand_core::Rng;
+use std::sync::Arc;
 
 /// Names a protection domain of a NIC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -77,7 +80,7 @@ impl core::fmt::Display for RegisterError {
 impl std::error::Error for RegisterError {}
 
 /// What a region is made of.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Region {
     pd: PdId,
     /// Where the bytes are.
@@ -88,6 +91,8 @@ struct Region {
     access: Access,
     /// Remote rights were taken away by a SEND with invalidate.
     invalidated: bool,
+    /// Keeps an owned buffer alive as long as peers may access it.
+    _owner: Option<Arc<Buffer>>,
 }
 
 // SAFETY: a `Region` is a note of addresses; whoever registered it promised that
@@ -106,6 +111,33 @@ impl MemoryTable {
     pub fn alloc_pd(&mut self) -> PdId {
         self.pds += 1;
         PdId(self.pds)
+    }
+
+    /// Registers a buffer, to be called by its own address. Returns the key, which
+    /// is both lkey and rkey. The buffer lives at least as long as the region.
+    ///
+    /// # Errors
+    /// See [`RegisterError`].
+    pub fn register_buffer(
+        &mut self,
+        rng: &mut impl Rng,
+        pd: PdId,
+        buffer: Arc<Buffer>,
+        access: Access,
+    ) -> Result<u32, RegisterError> {
+        let (base, len, iova) = (buffer.base(), buffer.len() as u64, buffer.addr());
+        self.insert(
+            rng,
+            Region {
+                pd,
+                base,
+                iova,
+                len,
+                access,
+                invalidated: false,
+                _owner: Some(buffer),
+            },
+        )
     }
 
     /// Registers `len` bytes at `base`, to be called `iova` by work requests and
@@ -127,6 +159,29 @@ impl MemoryTable {
         iova: u64,
         access: Access,
     ) -> Result<u32, RegisterError> {
+        self.insert(
+            rng,
+            Region {
+                pd,
+                base,
+                iova,
+                len,
+                access,
+                invalidated: false,
+                _owner: None,
+            },
+        )
+    }
+
+    fn insert(&mut self, rng: &mut impl Rng, region: Region) -> Result<u32, RegisterError> {
+        let Region {
+            pd,
+            base,
+            iova,
+            len,
+            access,
+            ..
+        } = region;
         if pd.0 == 0 || pd.0 > self.pds {
             return Err(RegisterError::UnknownPd);
         }
@@ -144,17 +199,7 @@ impl MemoryTable {
                 break key;
             }
         };
-        self.regions.insert(
-            key,
-            Region {
-                pd,
-                base,
-                iova,
-                len,
-                access,
-                invalidated: false,
-            },
-        );
+        self.regions.insert(key, region);
         Ok(key)
     }
 

@@ -1,0 +1,165 @@
+//! Memory that the library owns and that peers may read and write.
+
+use core::sync::atomic::{AtomicU64, Ordering};
+use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+
+/// Buffers begin at a page, as applications of RDMA hardware expect.
+const ALIGN: usize = 4096;
+
+/// A zeroed buffer that many may access at once: the application through the
+/// methods here, peers through a registration.
+///
+/// It gives no references to its bytes, since a peer may change them at any time;
+/// it copies. Concurrent access yields old, new or mixed bytes, never undefined
+/// behaviour beyond what any RNIC's DMA does.
+#[derive(Debug)]
+pub struct Buffer {
+    base: *mut u8,
+    len: usize,
+}
+
+// SAFETY: the bytes are plain memory, accessed by raw copies and atomics only; the
+// allocation is freed when the last owner goes, whichever thread that is on.
+unsafe impl Send for Buffer {}
+// SAFETY: as above.
+unsafe impl Sync for Buffer {}
+
+/// A buffer could not be made so large, or an access reaches beyond its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BufferRange {
+    /// The first byte asked for.
+    pub offset: usize,
+    /// How many bytes.
+    pub len: usize,
+    /// How many the buffer has.
+    pub buffer_len: usize,
+}
+
+impl core::fmt::Display for BufferRange {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(
+            f,
+            "{} bytes at offset {} do not lie in a buffer of {} bytes",
+            self.len, self.offset, self.buffer_len
+        )
+    }
+}
+
+impl std::error::Error for BufferRange {}
+
+fn layout(len: usize) -> Option<Layout> {
+    Layout::from_size_align(len.max(1), ALIGN).ok()
+}
+
+impl Buffer {
+    /// A buffer of `len` zero bytes, which begins at a page.
+    ///
+    /// # Errors
+    /// If no address space could hold it.
+    pub fn new(len: usize) -> Result<Self, BufferRange> {
+        let Some(layout) = layout(len) else {
+            return Err(BufferRange {
+                offset: 0,
+                len,
+                buffer_len: 0,
+            });
+        };
+        // SAFETY: the layout's size is at least 1.
+        let base = unsafe { alloc_zeroed(layout) };
+        if base.is_null() {
+            handle_alloc_error(layout);
+        }
+        Ok(Self { base, len })
+    }
+
+    /// Length in bytes.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether it has no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The first byte's address.
+    pub fn addr(&self) -> u64 {
+        self.base as u64
+    }
+
+    pub(super) fn base(&self) -> *mut u8 {
+        self.base
+    }
+
+    fn check(&self, offset: usize, len: usize) -> Result<*mut u8, BufferRange> {
+        if offset > self.len || len > self.len - offset {
+            return Err(BufferRange {
+                offset,
+                len,
+                buffer_len: self.len,
+            });
+        }
+        Ok(self.base.wrapping_add(offset))
+    }
+
+    /// Copies bytes out, from `offset` on.
+    ///
+    /// # Errors
+    /// If they reach beyond the end.
+    pub fn read(&self, offset: usize, out: &mut [u8]) -> Result<(), BufferRange> {
+        let from = self.check(offset, out.len())?;
+        // SAFETY: checked to lie in the allocation, which lives as long as `self`;
+        // `out` is a unique borrow of other memory.
+        unsafe { core::ptr::copy_nonoverlapping(from, out.as_mut_ptr(), out.len()) };
+        Ok(())
+    }
+
+    /// Copies bytes in, from `offset` on.
+    ///
+    /// # Errors
+    /// If they reach beyond the end.
+    pub fn write(&self, offset: usize, data: &[u8]) -> Result<(), BufferRange> {
+        let to = self.check(offset, data.len())?;
+        // SAFETY: as in `read`, with the roles exchanged.
+        unsafe { core::ptr::copy_nonoverlapping(data.as_ptr(), to, data.len()) };
+        Ok(())
+    }
+
+    /// Reads one byte as it is right now; what was written before it is visible
+    /// too. For polling.
+    ///
+    /// # Errors
+    /// If it lies beyond the end.
+    pub fn load_u8(&self, offset: usize) -> Result<u8, BufferRange> {
+        let from = self.check(offset, 1)?;
+        // SAFETY: in the allocation; an `AtomicU8` needs no alignment.
+        let cell = unsafe { core::sync::atomic::AtomicU8::from_ptr(from) };
+        Ok(cell.load(Ordering::Acquire))
+    }
+
+    /// The 8 bytes at `offset`, which must be a multiple of 8, as an atomic.
+    ///
+    /// # Errors
+    /// If they reach beyond the end or are misaligned.
+    pub fn atomic_u64(&self, offset: usize) -> Result<&AtomicU64, BufferRange> {
+        let at = self.check(offset, 8)?.cast::<u64>();
+        if !at.is_aligned() {
+            return Err(BufferRange {
+                offset,
+                len: 8,
+                buffer_len: self.len,
+            });
+        }
+        // SAFETY: aligned, in the allocation, which outlives the borrow of `self`.
+        Ok(unsafe { AtomicU64::from_ptr(at) })
+    }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        if let Some(layout) = layout(self.len) {
+            // SAFETY: `base` was allocated in `new` with this layout.
+            unsafe { dealloc(self.base, layout) };
+        }
+    }
+}
