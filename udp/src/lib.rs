@@ -36,4 +36,12 @@ pub use port::{PortFd, UdpPort};
 
 /// The UDP port of RoCEv2, source and destination of all that a [`UdpPort`] sends
 /// (RoCEv2 Annex A17.3.2 for the destination; the source is free).
-pub const ROCE_UDP_PORT: u16 = 4791;
+pub const ROCE_UDP_PORT: u16 = roce_wire::UDP_PORT;
+
+/// The MTU of the interface `name` in this network namespace, in bytes.
+///
+/// # Errors
+/// If no interface has this name.
+pub fn interface_mtu(name: &str) -> std::io::Result<usize> {
+    sys::mtu::interface_mtu(name)
+}

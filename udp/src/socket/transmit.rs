@@ -45,9 +45,10 @@ impl PortSocket {
                     }
                     _ => {
                         self.refused(&error, counters);
-                        if matches!(TxDrop::of(&error), TxDrop::AddressGone | TxDrop::Invalid) {
-                            suspicious = true;
-                        }
+                        suspicious |= matches!(
+                            TxDrop::of(&error),
+                            TxDrop::AddressGone | TxDrop::Invalid | TxDrop::NetworkUnreachable
+                        );
                     }
                 },
             }
@@ -125,9 +126,10 @@ impl PortSocket {
         }
     }
 
-    /// The kernel refused the oldest datagram. An interface without checksum
-    /// offload answers EIO to a segmented datagram, others EINVAL, which an
-    /// impossible destination gives too. The first packet, alone, will tell.
+    /// The kernel refused the oldest datagram. Where it can't segment, behind an
+    /// interface without checksum offload or through IPsec, it answers EIO or
+    /// EINVAL; and EINVAL to an impossible destination, too. The first packet,
+    /// alone, will tell.
     fn refused(&mut self, error: &io::Error, counters: &mut UdpCounters) {
         let may_be_segmentation = matches!(
             error.raw_os_error(),

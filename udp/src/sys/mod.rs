@@ -2,6 +2,7 @@
 //! safe functions. All of the crate's unsafe code is in here.
 
 pub(crate) mod address;
+pub(crate) mod mtu;
 pub(crate) mod options;
 pub(crate) mod receive;
 pub(crate) mod send;

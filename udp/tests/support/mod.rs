@@ -1,7 +1,10 @@
 //! What the integration tests share.
 #![allow(dead_code, reason = "each test binary uses some of it")]
 
+pub(crate) mod netns;
+
 use std::net::IpAddr;
+use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
 use roce_stack::port::{IpCovered, Port, RxMeta, TxMeta};
@@ -108,4 +111,21 @@ pub(crate) fn skip(test: &str, why: &str) {
         "{test}: {why}, and ROCE_LAB=require forbids to skip"
     );
     eprintln!("\n*** SKIPPED: {test}: {why} ***\n");
+}
+
+/// Switches a socket option on.
+pub(crate) fn set_option(socket: &impl AsRawFd, level: libc::c_int, name: libc::c_int) {
+    let on: libc::c_int = 1;
+    // SAFETY: the pointer is to an `int` that lives through the call, and its
+    // size is given.
+    let result = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            level,
+            name,
+            (&raw const on).cast(),
+            size_of::<libc::c_int>() as libc::socklen_t,
+        )
+    };
+    assert_eq!(result, 0, "{}", std::io::Error::last_os_error());
 }

@@ -1,0 +1,288 @@
+//! Ports in two network namespaces, over a veth pair: what goes over the wire, and
+//! what a link does that loopback does not. These tests take root.
+
+mod support;
+
+use std::io::{ErrorKind, Read};
+use std::net::{IpAddr, UdpSocket};
+use std::time::{Duration, Instant};
+
+use roce_stack::port::{IpCovered, Port, TxMeta};
+use roce_udp::{TxDrop, UdpPort, UdpPortConfig};
+use socket2::{Domain, Protocol, Socket, Type};
+use support::netns::{FAR, FAR_LOCAL, MTU, NEAR, NEAR_LOCAL, Namespace, Pair};
+use support::{open_with, packet, receive, send, to};
+
+fn link_local() -> (IpAddr, IpAddr) {
+    let parse = |text: &str| text.parse().expect("an address");
+    (parse(NEAR_LOCAL), parse(FAR_LOCAL))
+}
+
+/// A packet socket that sees all frames of a namespace.
+fn capture(namespace: &Namespace) -> Socket {
+    const EVERY_PROTOCOL: u16 = 3;
+    namespace.inside(|| {
+        let protocol = Protocol::from(i32::from(EVERY_PROTOCOL.to_be()));
+        let socket = Socket::new(Domain::PACKET, Type::RAW, Some(protocol)).expect("root may");
+        socket.set_recv_buffer_size(4 << 20).expect("a buffer");
+        let patience = Some(Duration::from_secs(10));
+        socket.set_read_timeout(patience).expect("a timeout");
+        socket
+    })
+}
+
+/// What an Ethernet frame of RoCEv2 over IPv4 carries: identification, flags and
+/// offset, and the UDP payload.
+fn roce_v4(frame: &[u8]) -> Option<(u16, u16, &[u8])> {
+    let be = |at: usize| Some(u16::from_be_bytes([*frame.get(at)?, *frame.get(at + 1)?]));
+    let is_ours = be(12)? == 0x0800 && frame[23] == 17 && be(36)? == 4791;
+    let end = 14 + usize::from(be(16)?);
+    let payload = frame.get(42..end).filter(|_| is_ours)?;
+    Some((be(18)?, be(20)?, payload))
+}
+
+/// Sends all lengths and compares each frame with what its slot promised.
+fn promises_hold(port: &mut UdpPort, far: &Namespace, lens: &[usize]) {
+    let mut wire = capture(far);
+    let mut promised = Vec::new();
+    for (number, &len) in lens.iter().enumerate() {
+        let bytes = packet(number, len);
+        promised.push((send(port, &to(NEAR, FAR), &bytes), bytes));
+    }
+    assert!(port.flush().expect("the link is there"));
+    let mut frame = vec![0; 1 << 16];
+    let mut promised = promised.into_iter();
+    while promised.len() > 0 {
+        let len = wire.read(&mut frame).expect("as many frames as packets");
+        let Some((id, flags_fragment, payload)) = roce_v4(&frame[..len]) else {
+            continue;
+        };
+        let (ip, bytes) = promised.next().expect("a packet for each frame");
+        assert!(
+            payload == bytes,
+            "{} bytes came, not {}",
+            payload.len(),
+            bytes.len()
+        );
+        assert_eq!(ip, IpCovered::V4 { id, flags_fragment });
+    }
+}
+
+/// Packets that leave alone, in full datagrams, and in short ones.
+const LENS: [&[usize]; 5] = [
+    &[64],
+    &[4112; 30],
+    &[1056, 1040, 1040, 1040, 1040, 20, 20, 20],
+    &[20; 150],
+    &[1, 2, 3, 2, 1, 1, 1],
+];
+
+#[test]
+fn identifications_on_the_wire_are_those_promised() {
+    let Some(pair) = Pair::new("identifications on the wire") else {
+        return;
+    };
+    // The near end has to cut the datagrams up: that is the segmentation whose
+    // identifications matter.
+    pair.near.run("ip link set near gso_max_segs 1");
+    let (mut near, _far) = pair.ports();
+    for lens in LENS {
+        promises_hold(&mut near, &pair.far, lens);
+    }
+    assert_eq!(near.counters().dropped_in_all(), 0);
+}
+
+#[test]
+fn a_kernel_that_cannot_segment_costs_one_datagram_and_no_promise() {
+    let Some(pair) = Pair::new("a kernel that cannot segment") else {
+        return;
+    };
+    let (mut near, mut far) = pair.ports();
+    // A socket without checksums is refused segmentation (EINVAL) by every kernel;
+    // before 6.11, one behind an interface without checksum offload was (EIO).
+    for port_fd in near.fds() {
+        support::set_option(&port_fd.fd, libc::SOL_SOCKET, libc::SO_NO_CHECK);
+    }
+    for _ in 0..10 {
+        send(&mut near, &to(NEAR, FAR), &packet(0, 500));
+    }
+    assert!(near.flush().expect("the link is there"));
+    assert_eq!(near.counters().dropped(TxDrop::NoSegmentation), 9);
+    assert_eq!(near.counters().dropped_in_all(), 9);
+    assert_eq!(receive(&mut far, 1)[0].bytes, packet(0, 500));
+    for lens in LENS {
+        promises_hold(&mut near, &pair.far, lens);
+    }
+    assert_eq!(near.counters().dropped_in_all(), 9);
+}
+
+#[test]
+fn link_local_addresses_work_and_share_the_port_with_ipv4() {
+    let Some(pair) = Pair::new("link-local addresses") else {
+        return;
+    };
+    let (mut near, mut far) = pair.ports();
+    let (near_local, far_local) = link_local();
+    for (src, dst) in [(near_local, far_local), (NEAR, FAR)] {
+        let to = TxMeta {
+            traffic_class: 3,
+            hop_limit: 5,
+            ..to(src, dst)
+        };
+        for number in 0..20 {
+            send(&mut near, &to, &packet(number, 4112));
+        }
+        assert!(near.flush().expect("the link is there"));
+        for (number, got) in receive(&mut far, 20).iter().enumerate() {
+            assert!(got.bytes == packet(number, 4112), "packet {number}");
+            assert_eq!((got.meta.src, got.meta.dst), (src, dst));
+            assert_eq!(got.meta.traffic_class, 3);
+        }
+    }
+}
+
+#[test]
+fn ipv6_packets_without_udp_checksum_are_received() {
+    let Some(pair) = Pair::new("IPv6 without UDP checksum") else {
+        return;
+    };
+    let (_near, mut far) = pair.ports();
+    let sender = pair.near.inside(|| {
+        // The kernel's own way to send what RoCE hardware sends.
+        let socket = Socket::new(Domain::IPV6, Type::DGRAM, Some(Protocol::UDP)).expect("root");
+        support::set_option(&socket, libc::SOL_UDP, libc::UDP_NO_CHECK6_TX);
+        socket
+    });
+    let scope = pair.near.index("near");
+    let dst = std::net::SocketAddrV6::new(FAR_LOCAL.parse().expect("address"), 4791, 0, scope);
+    sender
+        .send_to(b"bare", &dst.into())
+        .expect("the link is there");
+    assert_eq!(receive(&mut far, 1)[0].bytes, b"bare");
+}
+
+#[test]
+fn what_a_slow_link_does_not_take_waits_in_order() {
+    let Some(pair) = Pair::new("a slow link") else {
+        return;
+    };
+    pair.near
+        .run("tc qdisc add dev near root tbf rate 200mbit burst 20k limit 100m");
+    let config = UdpPortConfig {
+        send_buffer_bytes: 40_000,
+        ..pair.near_config()
+    };
+    let mut near = pair.near.inside(|| open_with(config));
+    let far_config = pair.far_config();
+    let mut far = pair.far.inside(|| open_with(far_config));
+    const COUNT: usize = 200;
+    for number in 0..COUNT {
+        // No two in a row are joined: many small refusals rather than few.
+        send(&mut near, &to(NEAR, FAR), &packet(number, 3000 + number));
+    }
+    assert!(
+        !near.flush().expect("the link is there"),
+        "the link can't take it all at once"
+    );
+    assert!(near.queued() > 0 && near.queued() < COUNT);
+    assert!(near.counters().tx_blocked > 0);
+    assert!(near.fds().any(|fd| fd.wants_write));
+    let (start, mut received) = (Instant::now(), Vec::new());
+    while received.len() < COUNT {
+        near.flush().expect("the link is there");
+        support::receive_now(&mut far, &mut received);
+        assert!(
+            start.elapsed() < Duration::from_secs(20),
+            "{:?}",
+            near.counters()
+        );
+    }
+    for (number, got) in received.iter().enumerate() {
+        assert!(
+            got.bytes == packet(number, 3000 + number),
+            "packet {number}"
+        );
+    }
+    assert_eq!((near.queued(), near.counters().dropped_in_all()), (0, 0));
+}
+
+#[test]
+fn drops_are_counted_by_their_reason() {
+    let Some(pair) = Pair::new("reasons of drops") else {
+        return;
+    };
+    let (mut near, mut far) = pair.ports();
+    let unrouted = IpAddr::from([203, 0, 113, 1]);
+    let prohibited = IpAddr::from([203, 0, 113, 2]);
+    let unreachable = IpAddr::from([203, 0, 113, 3]);
+    let narrow = IpAddr::from([203, 0, 113, 4]);
+    pair.near.run("ip route add prohibit 203.0.113.2");
+    pair.near.run("ip route add unreachable 203.0.113.3");
+    pair.near.run("ip route add 203.0.113.4 dev near mtu 1500");
+    for dst in [unrouted, prohibited, unreachable, narrow, FAR] {
+        for _ in 0..3 {
+            send(&mut near, &to(NEAR, dst), &packet(1, 4112));
+        }
+    }
+    assert!(near.flush().expect("the interface is there"));
+    assert_eq!(receive(&mut far, 3)[2].bytes, packet(1, 4112));
+    let counters = near.counters();
+    for reason in [
+        TxDrop::NetworkUnreachable,
+        TxDrop::Forbidden,
+        TxDrop::HostUnreachable,
+        TxDrop::TooLong,
+    ] {
+        assert_eq!(counters.dropped(reason), 3, "{reason:?} in {counters:?}");
+    }
+    assert_eq!(counters.dropped_in_all(), 12);
+}
+
+#[test]
+fn an_interface_that_goes_is_an_error_and_not_a_loop() {
+    let Some(pair) = Pair::new("an interface that goes") else {
+        return;
+    };
+    let (mut near, mut far) = pair.ports();
+    near.check_interface().expect("it is there");
+    pair.near.run("ip link delete near");
+    assert!(near.check_interface().is_err());
+    send(&mut near, &to(NEAR, FAR), b"too late");
+    let error = near.flush().expect_err("the interface is gone").to_string();
+    assert!(error.contains("interface near"), "{error}");
+    assert_eq!(near.queued(), 0);
+    // The other end of the pair goes with it. Receiving finds nothing.
+    assert_eq!(support::receive_now(&mut far, &mut Vec::new()), 0);
+    assert!(far.check_interface().is_err());
+}
+
+#[test]
+fn an_answer_of_nobody_listens_does_not_stop_the_port() {
+    let Some(pair) = Pair::new("nobody listens") else {
+        return;
+    };
+    let (mut near, far) = pair.ports();
+    drop(far);
+    for number in 0..5 {
+        send(&mut near, &to(NEAR, FAR), &packet(number, 100));
+        near.flush().expect("the link is there");
+        assert_eq!(support::receive_now(&mut near, &mut Vec::new()), 0);
+    }
+    let far = pair
+        .far
+        .inside(|| UdpSocket::bind((FAR, 4791)).expect("free again"));
+    far.set_nonblocking(true).expect("an option");
+    let late = far.recv(&mut [0; 100]).map_err(|error| error.kind());
+    assert_eq!(
+        late,
+        Err(ErrorKind::WouldBlock),
+        "nothing reaches a socket made later"
+    );
+    send(&mut near, &to(NEAR, FAR), b"now");
+    assert!(near.flush().expect("the link is there"));
+    assert_eq!(
+        near.counters().tx_packets + near.counters().dropped_in_all(),
+        6
+    );
+    assert_eq!(near.config().mtu, MTU);
+}
