@@ -1,1 +1,69 @@
-//! Placeholder.
+//! RDMA verbs in Rust, on a NIC in software.
+//!
+//! The objects are those that a verbs programmer knows: a [`Device`] is opened to a
+//! [`Context`], which makes [`ProtectionDomain`]s, [`MemoryRegion`]s,
+//! [`CompletionQueue`]s and [`QueuePair`]s. Each object keeps alive what it needs,
+//! so that they can be dropped in any order; memory is deregistered before it is
+//! freed; and what peers may write at any time is never lent as a reference.
+//!
+//! ```no_run
+//! use roce_verbs::{Access, ConnectOptions, Device, QpOptions, SendOp, SendRequest};
+//!
+//! # fn exchange(mine: roce_verbs::Endpoint) -> roce_verbs::Endpoint { mine }
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let context = Device::named("roce_eth0")?.open()?;
+//! let pd = context.alloc_pd();
+//! let region = pd.allocate(4096, Access::LOCAL_WRITE | Access::REMOTE_WRITE)?;
+//! let cq = context.create_cq(64);
+//! let qp = pd.create_qp(&cq, &cq, &QpOptions::default());
+//!
+//! let local = qp.endpoint(0)?;          // to be sent to the peer by other means
+//! let remote = exchange(local);
+//! qp.connect(0, &remote, &ConnectOptions::default())?;
+//!
+//! region.write(0, b"hello")?;
+//! qp.post_send(&SendRequest::new(1, SendOp::Send, &[region.slice(0, 5)?]))?;
+//! let completion = cq.wait_polling()?;
+//! println!("{}", completion.status);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Who does the work
+//!
+//! The thread that posts or polls drives the NIC, so that a spinning application
+//! pays for no hand-over between threads. A background thread of the context drives
+//! it when no application thread has for a while: a target of READ and WRITE needs
+//! no call of its application.
+#![warn(missing_docs)]
+#![deny(unsafe_code)]
+
+mod channel;
+mod context;
+mod cq;
+mod device;
+mod driver;
+mod engine;
+mod error;
+mod gid;
+mod interfaces;
+mod pd;
+mod qp;
+mod region;
+
+pub use channel::CompletionChannel;
+pub use context::Context;
+pub use cq::CompletionQueue;
+pub use device::{Device, devices};
+pub use error::{ConnectError, OpenError, RegionError};
+pub use gid::{Gid, GidEntry, GidKind, ParseGidError};
+pub use interfaces::{Interface, interfaces};
+pub use pd::ProtectionDomain;
+pub use qp::{ConnectOptions, Endpoint, QpOptions, QueuePair, RecvRequest, SendRequest};
+pub use region::MemoryRegion;
+pub use roce_stack::{
+    Access, Buffer, BufferRange, Completion, Counters, CqId, CqOverrun, DropReason, Event, ModifyError, Notify, PostError,
+    QpAttributes, QpConfig, QpFatalCause, QpState, RegisterError, RemoteAddr, SendFlags, SendOp,
+    Sge, Stat, WcOpcode, WcStatus, largest_path_mtu, port::TxMeta,
+};
+pub use roce_wire::{PKey, PathMtu, Psn, Qpn, RnrTimer};

@@ -1,0 +1,239 @@
+//! An open device.
+
+use crate::channel::CompletionChannel;
+use crate::cq::CompletionQueue;
+use crate::device::Device;
+use crate::driver;
+use crate::engine::Engine;
+use crate::error::{ConnectError, OpenError};
+use crate::gid::{self, GidEntry};
+use crate::pd::ProtectionDomain;
+use nix::sys::eventfd::{EfdFlags, EventFd};
+use parking_lot::{Mutex, MutexGuard};
+use roce_stack::port::{Port, PortError};
+use roce_stack::{Counters, Event, Nic, NicConfig};
+use roce_udp::{UdpPort, UdpPortConfig};
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// An open device. Cheap to clone; the device is closed when the last clone and all
+/// objects made from it are gone.
+#[derive(Clone)]
+pub struct Context {
+    pub(crate) inner: Arc<Inner>,
+}
+
+/// What a context and its objects share; stops the background thread at the end.
+pub(crate) struct Inner {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) device: Device,
+    driver: Option<JoinHandle<()>>,
+}
+
+/// What the background thread sees of it.
+pub(crate) struct Shared {
+    pub(crate) engine: Mutex<Engine>,
+    /// Wakes the background thread.
+    pub(crate) wake: EventFd,
+    pub(crate) driver_sleeps: AtomicBool,
+    pub(crate) stop: AtomicBool,
+    next_cq: AtomicU64,
+    origin: Instant,
+    /// When an application thread last drove the NIC: nanoseconds since `origin`,
+    /// plus one; 0 for never, or when it said that it will wait now.
+    last_call: AtomicU64,
+}
+
+impl Shared {
+    /// An application thread is about to drive the NIC.
+    pub(crate) fn note_call(&self) {
+        self.last_call.store(self.now_ns() + 1, Ordering::Relaxed);
+        if self.driver_sleeps.load(Ordering::Relaxed)
+            && self.driver_sleeps.swap(false, Ordering::SeqCst)
+        {
+            self.wake_driver();
+        }
+    }
+
+    /// An application thread stops driving and waits: the background thread's turn.
+    pub(crate) fn hand_over(&self) {
+        self.last_call.store(0, Ordering::Relaxed);
+        self.wake_driver();
+    }
+
+    pub(crate) fn application_called_within(&self, span: Duration) -> bool {
+        let last = self.last_call.load(Ordering::Relaxed);
+        let span = u64::try_from(span.as_nanos()).unwrap_or(u64::MAX);
+        last != 0 && self.now_ns().saturating_sub(last) < span
+    }
+
+    fn now_ns(&self) -> u64 {
+        u64::try_from(self.origin.elapsed().as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    fn wake_driver(&self) {
+        // Full means that it is about to wake already.
+        let _ = self.wake.write(1);
+    }
+
+    pub(crate) fn clear_wake(&self) {
+        let _ = self.wake.read();
+    }
+
+    /// Drives the NIC, unless another thread is at it. Returns whether anything
+    /// happened.
+    pub(crate) fn drive(&self) -> bool {
+        self.note_call();
+        self.engine.try_lock().is_some_and(|mut engine| engine.progress())
+    }
+
+    /// The engine, for a change that has to be made now.
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Engine> {
+        self.engine.lock()
+    }
+}
+
+impl Context {
+    pub(crate) fn open(device: &Device) -> Result<Self, OpenError> {
+        let system = |what| move |source| OpenError::System { what, source };
+        let mut seed = [0; 32];
+        getrandom::fill(&mut seed)
+            .map_err(|error| std::io::Error::other(error.to_string()))
+            .map_err(system("drawing a random seed for keys and QP numbers"))?;
+        let interface = device.interface();
+        let port = UdpPort::new(UdpPortConfig::new(
+            interface.name.clone(),
+            interface.index,
+            interface.mtu,
+            device.addresses(),
+        ));
+        let capabilities = port.capabilities();
+        let nic = Nic::new(&NicConfig {
+            seed,
+            max_packet_bytes: capabilities.max_packet_bytes,
+            // The peer is taken to hold as much as we do; half of it leaves room for
+            // what the kernel charges beyond the payload.
+            window_bytes: capabilities.receive_buffer_bytes / 2,
+        });
+        let flags = EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_CLOEXEC;
+        let wake = EventFd::from_value_and_flags(0, flags)
+            .map_err(std::io::Error::from)
+            .map_err(system("making an eventfd"))?;
+        let shared = Arc::new(Shared {
+            engine: Mutex::new(Engine::new(nic, port)),
+            wake,
+            driver_sleeps: AtomicBool::new(false),
+            stop: AtomicBool::new(false),
+            next_cq: AtomicU64::new(1),
+            origin: Instant::now(),
+            last_call: AtomicU64::new(0),
+        });
+        let driver = driver::spawn(Arc::clone(&shared), &device.name())
+            .map_err(system("starting the background thread"))?;
+        let inner = Inner { shared, device: device.clone(), driver: Some(driver) };
+        Ok(Self { inner: Arc::new(inner) })
+    }
+
+    /// The device.
+    pub fn device(&self) -> &Device {
+        &self.inner.device
+    }
+
+    /// The GID table as of now; it follows the interface's addresses.
+    pub fn gids(&self) -> Vec<GidEntry> {
+        gid::table(&self.inner.device.addresses())
+    }
+
+    /// A new protection domain.
+    pub fn alloc_pd(&self) -> ProtectionDomain {
+        ProtectionDomain::new(self.clone())
+    }
+
+    /// A completion queue with room for `capacity` completions, to be polled.
+    pub fn create_cq(&self, capacity: usize) -> CompletionQueue {
+        let id = self.inner.shared.next_cq.fetch_add(1, Ordering::Relaxed);
+        CompletionQueue::new(self.clone(), roce_stack::CqId(id), capacity, None)
+    }
+
+    /// A completion queue whose events go to `channel`.
+    pub fn create_cq_with_channel(
+        &self,
+        capacity: usize,
+        channel: &CompletionChannel,
+    ) -> CompletionQueue {
+        let id = self.inner.shared.next_cq.fetch_add(1, Ordering::Relaxed);
+        CompletionQueue::new(self.clone(), roce_stack::CqId(id), capacity, Some(channel))
+    }
+
+    /// A channel on which completion queues announce completions.
+    ///
+    /// # Errors
+    /// If the operating system has no descriptor left.
+    pub fn create_channel(&self) -> Result<CompletionChannel, OpenError> {
+        CompletionChannel::new(self.clone())
+            .map_err(|source| OpenError::System { what: "making an eventfd", source })
+    }
+
+    /// Takes the next asynchronous event, such as a QP's failure.
+    pub fn poll_event(&self) -> Option<Event> {
+        self.inner.shared.lock().events.pop_front()
+    }
+
+    /// Drives the NIC once: sends, receives, sees to timers. Programs that watch
+    /// memory for what a peer writes call it while they do. Returns whether anything
+    /// happened.
+    pub fn drive(&self) -> bool {
+        self.inner.shared.drive()
+    }
+
+    /// What the NIC has counted so far.
+    pub fn counters(&self) -> Counters {
+        self.inner.shared.lock().nic.counters().clone()
+    }
+
+    /// What the port has counted so far, by name.
+    pub fn port_counters(&self) -> Vec<(&'static str, u64)> {
+        self.inner.shared.lock().port.counters().each().collect()
+    }
+
+    /// The port's failure, if it failed for good (its interface went away).
+    pub fn failure(&self) -> Option<String> {
+        self.inner.shared.lock().failure.as_ref().map(PortError::to_string)
+    }
+
+    /// Makes the address behind a GID index usable and returns it.
+    pub(crate) fn activate(&self, index: u8) -> Result<IpAddr, ConnectError> {
+        let addresses = self.inner.device.addresses();
+        let table = gid::table(&addresses);
+        let entry = table
+            .get(usize::from(index))
+            .ok_or(ConnectError::UnknownGid { index, entries: table.len() })?;
+        let address = entry.gid.ip();
+        let mut engine = self.inner.shared.lock();
+        engine.port.set_addresses(addresses);
+        engine.port.activate(address)?;
+        drop(engine);
+        // The background thread has one more socket to watch.
+        self.inner.shared.wake_driver();
+        Ok(address)
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.shared.stop.store(true, Ordering::Release);
+        self.shared.wake_driver();
+        if let Some(driver) = self.driver.take() {
+            let _ = driver.join();
+        }
+    }
+}
+
+impl std::fmt::Debug for Context {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Context").field("device", &self.inner.device.name()).finish()
+    }
+}

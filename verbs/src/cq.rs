@@ -1,0 +1,107 @@
+//! Completion queues.
+
+use crate::channel::CompletionChannel;
+use crate::context::Context;
+use roce_stack::{Completion, CqId, CqOverrun, Notify};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Where work requests complete. Cheap to clone; any thread may poll it.
+#[derive(Clone, Debug)]
+pub struct CompletionQueue {
+    inner: Arc<CqInner>,
+}
+
+#[derive(Debug)]
+struct CqInner {
+    context: Context,
+    queue: Arc<roce_stack::CompletionQueue>,
+    /// Keeps the channel alive as long as the queue announces on it.
+    channel: Option<CompletionChannel>,
+}
+
+impl Drop for CqInner {
+    fn drop(&mut self) {
+        if self.channel.is_some() {
+            self.context.inner.shared.lock().channels.remove(&self.queue.id());
+        }
+    }
+}
+
+impl CompletionQueue {
+    pub(crate) fn new(
+        context: Context,
+        id: CqId,
+        capacity: usize,
+        channel: Option<&CompletionChannel>,
+    ) -> Self {
+        let queue = Arc::new(roce_stack::CompletionQueue::new(id, capacity));
+        if let Some(channel) = channel {
+            context.inner.shared.lock().set_channel(id, &channel.inner);
+        }
+        Self { inner: Arc::new(CqInner { context, queue, channel: channel.cloned() }) }
+    }
+
+    /// Its name on its channel.
+    pub fn id(&self) -> CqId {
+        self.inner.queue.id()
+    }
+
+    /// How many completions fit.
+    pub fn capacity(&self) -> usize {
+        self.inner.queue.capacity()
+    }
+
+    pub(crate) fn queue(&self) -> &Arc<roce_stack::CompletionQueue> {
+        &self.inner.queue
+    }
+
+    /// Takes the oldest completion. If there is none, drives the NIC once and looks
+    /// again.
+    ///
+    /// # Errors
+    /// If the queue overran.
+    pub fn poll(&self) -> Result<Option<Completion>, CqOverrun> {
+        if let Some(completion) = self.inner.queue.poll()? {
+            return Ok(Some(completion));
+        }
+        self.inner.context.inner.shared.drive();
+        self.inner.queue.poll()
+    }
+
+    /// Polls until a completion is there, spinning.
+    ///
+    /// # Errors
+    /// If the queue overran.
+    pub fn wait_polling(&self) -> Result<Completion, CqOverrun> {
+        loop {
+            if let Some(completion) = self.poll()? {
+                return Ok(completion);
+            }
+            std::hint::spin_loop();
+        }
+    }
+
+    /// Polls for at most `timeout`, spinning.
+    ///
+    /// # Errors
+    /// If the queue overran.
+    pub fn poll_for(&self, timeout: Duration) -> Result<Option<Completion>, CqOverrun> {
+        let end = Instant::now() + timeout;
+        loop {
+            if let Some(completion) = self.poll()? {
+                return Ok(Some(completion));
+            }
+            if Instant::now() >= end {
+                return Ok(None);
+            }
+            std::hint::spin_loop();
+        }
+    }
+
+    /// Asks for an announcement of the next completion on the queue's channel. As in
+    /// verbs: poll once more afterwards, since what is there already is not announced.
+    pub fn request_notify(&self, notify: Notify) {
+        self.inner.queue.request_notify(notify);
+    }
+}

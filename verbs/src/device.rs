@@ -1,0 +1,106 @@
+//! Devices: one for each network interface that has an address.
+
+use crate::context::Context;
+use crate::error::OpenError;
+use crate::gid::{self, GidEntry};
+use crate::interfaces::{Interface, interfaces};
+use roce_stack::largest_path_mtu;
+use roce_wire::PathMtu;
+use std::net::IpAddr;
+
+/// A RoCE device: a network interface through which RDMA can be done.
+#[derive(Clone, Debug)]
+pub struct Device {
+    interface: Interface,
+    /// Addresses that the caller added to the interface's own.
+    extra: Vec<IpAddr>,
+}
+
+/// All devices: the interfaces that are up and have an address, the loopback last.
+pub fn devices() -> Vec<Device> {
+    let mut found: Vec<Device> = interfaces()
+        .into_iter()
+        .filter(|interface| interface.up && !interface.addresses.is_empty())
+        .map(|interface| Device { interface, extra: Vec::new() })
+        .collect();
+    found.sort_by_key(|device| (device.is_loopback(), device.interface.index));
+    found
+}
+
+impl Device {
+    /// The device with this name, as [`Device::name`] gives it.
+    ///
+    /// # Errors
+    /// If there is none; the error names those that there are.
+    pub fn named(name: &str) -> Result<Self, OpenError> {
+        let all = devices();
+        let known = all.iter().map(Device::name).collect();
+        all.into_iter()
+            .find(|device| device.name() == name)
+            .ok_or_else(|| OpenError::UnknownDevice { name: name.to_owned(), known })
+    }
+
+    /// The device whose interface has `address`. Any address of 127.0.0.0/8 is one
+    /// of the loopback interface.
+    ///
+    /// # Errors
+    /// If no interface has it; the error names the devices that there are.
+    pub fn with_address(address: IpAddr) -> Result<Self, OpenError> {
+        let all = devices();
+        let known = all.iter().map(Device::name).collect();
+        let has = |device: &Device| device.interface.addresses.contains(&address);
+        if let Some(device) = all.iter().find(|device| has(device)) {
+            return Ok(device.clone());
+        }
+        match all.into_iter().find(|device| device.is_loopback() && address.is_loopback()) {
+            Some(mut loopback) if address.is_ipv4() => {
+                loopback.extra.push(address);
+                Ok(loopback)
+            }
+            _ => Err(OpenError::UnknownDevice { name: format!("with address {address}"), known }),
+        }
+    }
+
+    /// Its name: `roce_` and the interface's.
+    pub fn name(&self) -> String {
+        format!("roce_{}", self.interface.name)
+    }
+
+    /// The interface.
+    pub fn interface(&self) -> &Interface {
+        &self.interface
+    }
+
+    /// Whether it is the loopback.
+    pub fn is_loopback(&self) -> bool {
+        let addresses = &self.interface.addresses;
+        !addresses.is_empty() && addresses.iter().all(IpAddr::is_loopback)
+    }
+
+    /// The largest path MTU whose packets fit in the interface's MTU.
+    pub fn active_mtu(&self) -> PathMtu {
+        // IPv6 and UDP headers; IPv4's are shorter.
+        largest_path_mtu(self.interface.mtu.saturating_sub(48))
+    }
+
+    /// Its GID table as of now.
+    pub fn gids(&self) -> Vec<GidEntry> {
+        gid::table(&self.addresses())
+    }
+
+    /// The addresses that the interface has now, and those added to them.
+    pub(crate) fn addresses(&self) -> Vec<IpAddr> {
+        let now = interfaces().into_iter().find(|found| found.index == self.interface.index);
+        let mut addresses = now.map(|found| found.addresses).unwrap_or_default();
+        addresses.extend(&self.extra);
+        addresses
+    }
+
+    /// Opens it.
+    ///
+    /// # Errors
+    /// If the operating system refuses a thread or a descriptor.
+    pub fn open(&self) -> Result<Context, OpenError> {
+        Context::open(self)
+    }
+}

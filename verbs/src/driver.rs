@@ -1,0 +1,113 @@
+//! The background thread: drives the NIC when no application thread does.
+//!
+//! ```text
+//!            application calls                 nothing to do
+//!  ┌─────────┐ ◄──────────── ┌─────────┐ ─────────────────────► ┌────────┐
+//!  │ aside   │               │ driving │                        │ asleep │
+//!  └─────────┘ ────────────► └─────────┘ ◄───────────────────── └────────┘
+//!            no call for a while             packet, timer, call
+//! ```
+//!
+//! Aside, it looks twice a millisecond whether the application still calls. Asleep,
+//! it waits in `ppoll` for the port's sockets and the next timer: an idle process
+//! costs no CPU.
+
+use crate::context::Shared;
+use nix::poll::{PollFd, PollFlags, ppoll};
+use nix::sys::signal::SigSet;
+use nix::sys::time::TimeSpec;
+use std::io;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// An application thread that called so long ago still counts as driving the NIC.
+const APPLICATION_DRIVES: Duration = Duration::from_micros(500);
+
+/// After the last packet, the thread keeps looking for so long before it sleeps.
+const LINGER: Duration = Duration::from_micros(50);
+
+/// Starts the thread. It ends when [`Shared::stop`] is set and it is woken.
+pub(crate) fn spawn(shared: Arc<Shared>, name: &str) -> io::Result<JoinHandle<()>> {
+    // Threads inherit the mask: none of the application's signals may land here.
+    let mut before = SigSet::empty();
+    let _ = nix::sys::signal::pthread_sigmask(
+        nix::sys::signal::SigmaskHow::SIG_SETMASK,
+        Some(&SigSet::all()),
+        Some(&mut before),
+    );
+    // The kernel cuts names off at 15 bytes.
+    let thread = std::thread::Builder::new().name(name.to_owned()).spawn(move || run(&shared));
+    let _ = nix::sys::signal::pthread_sigmask(
+        nix::sys::signal::SigmaskHow::SIG_SETMASK,
+        Some(&before),
+        None,
+    );
+    thread
+}
+
+fn run(shared: &Shared) {
+    let mut last_busy = std::time::Instant::now();
+    while !shared.stop.load(Ordering::Acquire) {
+        if shared.application_called_within(APPLICATION_DRIVES) {
+            stand_aside(shared);
+            continue;
+        }
+        let busy = {
+            let mut engine = shared.engine.lock();
+            engine.progress() | engine.has_pending_sends()
+        };
+        if busy {
+            last_busy = std::time::Instant::now();
+        } else if last_busy.elapsed() > LINGER {
+            sleep(shared);
+        } else {
+            std::hint::spin_loop();
+        }
+    }
+}
+
+/// Leaves the NIC to the application for a moment.
+fn stand_aside(shared: &Shared) {
+    let mut wake = [PollFd::new(shared.wake.as_fd(), PollFlags::POLLIN)];
+    let timeout = TimeSpec::from_duration(APPLICATION_DRIVES);
+    let _ = ppoll(&mut wake, Some(timeout), None);
+    shared.clear_wake();
+}
+
+/// Sleeps until a packet comes, a timer is due, or an application thread calls.
+fn sleep(shared: &Shared) {
+    // From here on, whoever posts or polls wakes this thread, once.
+    shared.driver_sleeps.store(true, Ordering::SeqCst);
+    let (fds, timeout) = {
+        let engine = shared.engine.lock();
+        if engine.has_pending_sends() {
+            shared.driver_sleeps.store(false, Ordering::SeqCst);
+            return;
+        }
+        let now = engine.now();
+        let timeout = engine.nic.next_timeout().map(|at| at.saturating_duration_since(now));
+        let fds: Vec<_> = engine
+            .port
+            .fds()
+            .filter_map(|port_fd| {
+                let flags = if port_fd.wants_write {
+                    PollFlags::POLLIN | PollFlags::POLLOUT
+                } else {
+                    PollFlags::POLLIN
+                };
+                // A copy, so that the lock is not held while sleeping.
+                port_fd.fd.try_clone_to_owned().ok().map(|fd| (fd, flags))
+            })
+            .collect();
+        (fds, timeout)
+    };
+    let mut polled: Vec<PollFd<'_>> =
+        fds.iter().map(|(fd, flags)| PollFd::new(fd.as_fd(), *flags)).collect();
+    polled.push(PollFd::new(shared.wake.as_fd(), PollFlags::POLLIN));
+    let _ = ppoll(&mut polled, timeout.map(TimeSpec::from_duration), None);
+    shared.driver_sleeps.store(false, Ordering::SeqCst);
+    shared.clear_wake();
+}

@@ -1,0 +1,117 @@
+//! The NIC and its port behind one lock, and what it takes to drive them.
+
+use crate::channel::ChannelInner;
+use roce_stack::port::{Port, PortError, RxMeta, RxSink};
+use roce_stack::{CqId, Event, Instant, Nic};
+use roce_udp::UdpPort;
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Weak};
+use std::time::Instant as Clock;
+
+/// Packets taken from the port before anything else has its turn.
+const RECEIVE_BUDGET: usize = 64;
+
+/// Events that wait for the application; older ones are dropped beyond that.
+const MAX_EVENTS: usize = 4096;
+
+/// What the lock of a context protects.
+pub(crate) struct Engine {
+    pub(crate) nic: Nic,
+    pub(crate) port: UdpPort,
+    /// Where the events of a CQ go.
+    pub(crate) channels: HashMap<CqId, Weak<ChannelInner>>,
+    pub(crate) events: VecDeque<Event>,
+    /// The port's failure, if it failed for good.
+    pub(crate) failure: Option<PortError>,
+    origin: Clock,
+}
+
+/// Hands packets from the port to the NIC.
+struct ToNic<'a> {
+    nic: &'a mut Nic,
+    now: Instant,
+}
+
+impl RxSink for ToNic<'_> {
+    fn packet(&mut self, meta: &RxMeta, transport: &[u8]) {
+        self.nic.receive(self.now, meta, transport);
+    }
+}
+
+impl Engine {
+    pub(crate) fn new(nic: Nic, port: UdpPort) -> Self {
+        Self {
+            nic,
+            port,
+            channels: HashMap::new(),
+            events: VecDeque::new(),
+            failure: None,
+            origin: Clock::now(),
+        }
+    }
+
+    pub(crate) fn now(&self) -> Instant {
+        let ns = self.origin.elapsed().as_nanos();
+        Instant::from_nanos(u64::try_from(ns).unwrap_or(u64::MAX))
+    }
+
+    /// Sends what there is to send, then takes what has arrived. Acknowledgements
+    /// of what arrives leave with the next call: whatever the application sends in
+    /// answer goes first. Returns whether anything happened.
+    pub(crate) fn progress(&mut self) -> bool {
+        let now = self.now();
+        let mut busy = self.send(now);
+        let mut sink = ToNic { nic: &mut self.nic, now };
+        match self.port.receive(RECEIVE_BUDGET, &mut sink) {
+            Ok(packets) => busy |= packets > 0,
+            Err(error) => self.failure = Some(error),
+        }
+        if self.nic.next_timeout().is_some_and(|at| at <= now) {
+            self.nic.handle_timeouts(now);
+            busy = true;
+        }
+        self.deliver_events();
+        busy
+    }
+
+    /// Sends what there is to send. Returns whether there was anything.
+    pub(crate) fn send(&mut self, now: Instant) -> bool {
+        let mut busy = false;
+        if self.nic.wants_to_send() {
+            self.nic.transmit(now, &mut self.port);
+            busy = true;
+        }
+        if busy || self.port.queued() > 0 {
+            if let Err(error) = self.port.flush() {
+                self.failure = Some(error);
+            }
+        }
+        busy
+    }
+
+    /// Whether packets wait that could leave right now.
+    pub(crate) fn has_pending_sends(&self) -> bool {
+        self.nic.wants_to_send()
+    }
+
+    /// Passes events on to whom they concern.
+    pub(crate) fn deliver_events(&mut self) {
+        while let Some(event) = self.nic.poll_event() {
+            if let Event::CqNotify(id) = event {
+                if let Some(channel) = self.channels.get(&id).and_then(Weak::upgrade) {
+                    channel.raise(id);
+                }
+                continue;
+            }
+            if self.events.len() >= MAX_EVENTS {
+                self.events.pop_front();
+            }
+            self.events.push_back(event);
+        }
+    }
+
+    /// The channel that gets the events of a CQ.
+    pub(crate) fn set_channel(&mut self, id: CqId, channel: &Arc<ChannelInner>) {
+        self.channels.insert(id, Arc::downgrade(channel));
+    }
+}

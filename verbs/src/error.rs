@@ -1,0 +1,136 @@
+//! What can go wrong, each with what to do about it.
+
+use roce_stack::port::PortError;
+use roce_stack::{BufferRange, ModifyError, RegisterError};
+use std::fmt;
+
+/// A device was not opened.
+#[derive(Debug)]
+pub enum OpenError {
+    /// No device has this name.
+    UnknownDevice {
+        /// The name asked for.
+        name: String,
+        /// The names that there are.
+        known: Vec<String>,
+    },
+    /// The address is not one of the interface.
+    UnknownAddress {
+        /// The address asked for.
+        address: std::net::IpAddr,
+        /// The interface.
+        interface: String,
+    },
+    /// The operating system refused something.
+    System {
+        /// What was being done.
+        what: &'static str,
+        /// Its error.
+        source: std::io::Error,
+    },
+}
+
+impl fmt::Display for OpenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::UnknownDevice { name, known } if known.is_empty() => {
+                write!(f, "no device is named {name:?}: no interface has an address")
+            }
+            Self::UnknownDevice { name, known } => {
+                write!(f, "no device is named {name:?}; there are: {}", known.join(", "))
+            }
+            Self::UnknownAddress { address, interface } => write!(
+                f,
+                "{address} is no address of interface {interface}: add it, or choose one of the \
+                 interface's own"
+            ),
+            Self::System { what, source } => write!(f, "{what}: {source}"),
+        }
+    }
+}
+
+impl std::error::Error for OpenError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::System { source, .. } => Some(source),
+            _ => None,
+        }
+    }
+}
+
+/// A QP was not connected.
+#[derive(Debug)]
+pub enum ConnectError {
+    /// The GID table has no entry of this index.
+    UnknownGid {
+        /// The index asked for.
+        index: u8,
+        /// How many entries there are.
+        entries: usize,
+    },
+    /// An attribute was refused.
+    Modify(ModifyError),
+    /// The address can't be used.
+    Port(PortError),
+}
+
+impl fmt::Display for ConnectError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::UnknownGid { index, entries: 0 } => {
+                write!(f, "GID index {index}: the interface has no address, so the table is empty")
+            }
+            Self::UnknownGid { index, entries } => {
+                write!(f, "GID index {index}: the table has entries 0 to {}", entries - 1)
+            }
+            Self::Modify(error) => error.fmt(f),
+            Self::Port(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for ConnectError {}
+
+impl From<ModifyError> for ConnectError {
+    fn from(error: ModifyError) -> Self {
+        Self::Modify(error)
+    }
+}
+
+impl From<PortError> for ConnectError {
+    fn from(error: PortError) -> Self {
+        Self::Port(error)
+    }
+}
+
+/// A memory region was not made, or an access to it reaches beyond its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RegionError {
+    /// It was not registered.
+    Register(RegisterError),
+    /// The bytes don't lie in it.
+    Range(BufferRange),
+}
+
+impl fmt::Display for RegionError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Register(error) => error.fmt(f),
+            Self::Range(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for RegionError {}
+
+impl From<BufferRange> for RegionError {
+    fn from(error: BufferRange) -> Self {
+        Self::Range(error)
+    }
+}
+
+impl From<RegisterError> for RegionError {
+    fn from(error: RegisterError) -> Self {
+        Self::Register(error)
+    }
+}

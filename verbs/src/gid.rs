@@ -1,0 +1,122 @@
+//! Global identifiers: the 16 bytes by which verbs name an address (RoCEv2 Annex
+//! A17.3.1).
+
+use core::fmt;
+use core::str::FromStr;
+use std::net::{IpAddr, Ipv6Addr};
+
+/// A GID: an IPv6 address, or an IPv4 address in its IPv6-mapped form.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Gid(pub [u8; 16]);
+
+/// What kind of address a GID is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum GidKind {
+    /// A link-local IPv6 address.
+    LinkLocal,
+    /// An IPv4 address.
+    Ipv4,
+    /// Any other IPv6 address.
+    Ipv6,
+}
+
+/// An entry of a device's GID table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GidEntry {
+    /// Its place in the table.
+    pub index: u8,
+    /// The GID.
+    pub gid: Gid,
+}
+
+impl Gid {
+    /// The address that packets to or from this GID carry.
+    pub fn ip(self) -> IpAddr {
+        let v6 = Ipv6Addr::from(self.0);
+        v6.to_ipv4_mapped().map_or(IpAddr::V6(v6), IpAddr::V4)
+    }
+
+    /// What kind of address it is.
+    pub fn kind(self) -> GidKind {
+        match self.ip() {
+            IpAddr::V4(_) => GidKind::Ipv4,
+            IpAddr::V6(v6) if v6.is_unicast_link_local() => GidKind::LinkLocal,
+            IpAddr::V6(_) => GidKind::Ipv6,
+        }
+    }
+}
+
+impl From<IpAddr> for Gid {
+    fn from(address: IpAddr) -> Self {
+        Self(match address {
+            IpAddr::V4(v4) => v4.to_ipv6_mapped().octets(),
+            IpAddr::V6(v6) => v6.octets(),
+        })
+    }
+}
+
+impl fmt::Display for Gid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        Ipv6Addr::from(self.0).fmt(f)
+    }
+}
+
+impl fmt::Debug for Gid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// A text that is no GID.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ParseGidError(String);
+
+impl fmt::Display for ParseGidError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} is no GID: an IPv6 or IPv4 address is", self.0)
+    }
+}
+
+impl std::error::Error for ParseGidError {}
+
+impl FromStr for Gid {
+    type Err = ParseGidError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        text.parse::<IpAddr>().map(Self::from).map_err(|_| ParseGidError(text.to_owned()))
+    }
+}
+
+/// The GID table for an interface's addresses: link-local first, then IPv4, then
+/// other IPv6, as the kernel's RoCE devices have it.
+pub(crate) fn table(addresses: &[IpAddr]) -> Vec<GidEntry> {
+    let mut gids: Vec<Gid> = addresses.iter().copied().map(Gid::from).collect();
+    gids.sort_by_key(|gid| match gid.kind() {
+        GidKind::LinkLocal => 0,
+        GidKind::Ipv4 => 1,
+        GidKind::Ipv6 => 2,
+    });
+    gids.dedup();
+    (0..=u8::MAX).zip(gids).map(|(index, gid)| GidEntry { index, gid }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_begins_with_link_local() {
+        let addresses = ["2001:db8::1", "10.0.0.1", "fe80::1"].map(|a| a.parse().expect("valid"));
+        let gids: Vec<String> = table(&addresses).iter().map(|e| e.gid.to_string()).collect();
+        assert_eq!(gids, ["fe80::1", "::ffff:10.0.0.1", "2001:db8::1"]);
+    }
+
+    #[test]
+    fn a_mapped_gid_is_an_ipv4_address() {
+        let gid: Gid = "10.0.0.1".parse().expect("valid");
+        assert_eq!(gid.kind(), GidKind::Ipv4);
+        assert_eq!(gid.ip(), "10.0.0.1".parse::<IpAddr>().expect("valid"));
+        assert_eq!("::ffff:10.0.0.1".parse(), Ok(gid));
+        assert!("roce".parse::<Gid>().is_err());
+    }
+}

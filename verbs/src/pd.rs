@@ -1,0 +1,58 @@
+//! Protection domains.
+
+use crate::context::Context;
+use crate::cq::CompletionQueue;
+use crate::error::RegionError;
+use crate::qp::{QpOptions, QueuePair};
+use crate::region::MemoryRegion;
+use roce_stack::{Access, Buffer, PdId};
+use std::sync::Arc;
+
+/// What ties QPs to the memory that they may use. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct ProtectionDomain {
+    pub(crate) context: Context,
+    pub(crate) id: PdId,
+}
+
+impl ProtectionDomain {
+    pub(crate) fn new(context: Context) -> Self {
+        let id = context.inner.shared.lock().nic.alloc_pd();
+        Self { context, id }
+    }
+
+    /// Allocates `len` zero bytes, beginning at a page, and registers them.
+    ///
+    /// # Errors
+    /// If the rights contradict each other.
+    pub fn allocate(&self, len: usize, access: Access) -> Result<MemoryRegion, RegionError> {
+        let buffer = Arc::new(Buffer::new(len)?);
+        self.register(buffer, access)
+    }
+
+    /// Registers a buffer (once more, perhaps with other rights).
+    ///
+    /// # Errors
+    /// If the rights contradict each other.
+    pub fn register(
+        &self,
+        buffer: Arc<Buffer>,
+        access: Access,
+    ) -> Result<MemoryRegion, RegionError> {
+        let key = {
+            let mut engine = self.context.inner.shared.lock();
+            engine.nic.register_buffer(self.id, Arc::clone(&buffer), access)?
+        };
+        Ok(MemoryRegion::new(self.clone(), buffer, key))
+    }
+
+    /// A reliable connected QP in state RESET.
+    pub fn create_qp(
+        &self,
+        send_cq: &CompletionQueue,
+        recv_cq: &CompletionQueue,
+        options: &QpOptions,
+    ) -> QueuePair {
+        QueuePair::new(self.clone(), send_cq, recv_cq, options)
+    }
+}

@@ -1,0 +1,166 @@
+//! Two devices on loopback addresses of their own move data through real sockets.
+
+use roce_verbs::{
+    Access, CompletionQueue, ConnectOptions, Context, Device, MemoryRegion, Notify,
+    ProtectionDomain, QpOptions, QueuePair, RecvRequest, SendOp, SendRequest, WcOpcode, WcStatus,
+};
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::time::Duration;
+
+const ALL: Access = Access::all();
+const PATIENCE: Duration = Duration::from_secs(30);
+
+struct End {
+    context: Context,
+    pd: ProtectionDomain,
+    cq: CompletionQueue,
+    qp: QueuePair,
+    region: MemoryRegion,
+}
+
+/// An address of the loopback network that no other test uses.
+fn fresh_address() -> IpAddr {
+    static NEXT: AtomicU8 = AtomicU8::new(1);
+    let [_, _, high, low] = std::process::id().to_be_bytes();
+    let last = NEXT.fetch_add(1, Ordering::Relaxed);
+    IpAddr::V4(Ipv4Addr::new(127, 64 | (high & 63), low, last))
+}
+
+fn gid_index(context: &Context, address: IpAddr) -> u8 {
+    let entry = context.gids().into_iter().find(|entry| entry.gid.ip() == address);
+    entry.expect("the address has a GID").index
+}
+
+fn open(len: usize) -> (End, IpAddr) {
+    let address = fresh_address();
+    let context = Device::with_address(address).expect("loopback").open().expect("opened");
+    let pd = context.alloc_pd();
+    let cq = context.create_cq(256);
+    let qp = pd.create_qp(&cq, &cq, &QpOptions::default());
+    let region = pd.allocate(len, ALL).expect("allocated");
+    (End { context, pd, cq, qp, region }, address)
+}
+
+fn pair(len: usize, options: &ConnectOptions) -> (End, End) {
+    let (a, at_a) = open(len);
+    let (b, at_b) = open(len);
+    let (index_a, index_b) = (gid_index(&a.context, at_a), gid_index(&b.context, at_b));
+    let from_a = a.qp.endpoint(index_a).expect("endpoint");
+    let from_b = b.qp.endpoint(index_b).expect("endpoint");
+    a.qp.connect(index_a, &from_b, options).expect("connected");
+    b.qp.connect(index_b, &from_a, options).expect("connected");
+    (a, b)
+}
+
+fn pattern(len: usize, seed: u8) -> Vec<u8> {
+    (0..len).map(|i| (i.wrapping_mul(31) as u8).wrapping_add(seed)).collect()
+}
+
+fn bytes(region: &MemoryRegion, len: usize) -> Vec<u8> {
+    let mut out = vec![0; len];
+    region.read(0, &mut out).expect("in range");
+    out
+}
+
+/// Sends, and waits for the completion.
+fn run(end: &End, op: SendOp, len: usize) -> WcStatus {
+    let sge = end.region.slice(0, len).expect("in range");
+    end.qp.post_send(&SendRequest::new(7, op, &[sge])).expect("posted");
+    let completion = end.cq.poll_for(PATIENCE).expect("no overrun").expect("completed");
+    assert_eq!(completion.wr_id, 7);
+    completion.status
+}
+
+#[test]
+fn every_operation_moves_its_bytes() {
+    for len in [1, 8, 1000, 4096, 4097, 100_000, 1 << 20] {
+        let (a, b) = pair(1 << 20, &ConnectOptions::default());
+        a.region.write(0, &pattern(len, 1)).expect("in range");
+        assert_eq!(run(&a, SendOp::Write(b.region.remote(0)), len), WcStatus::Success);
+        assert_eq!(bytes(&b.region, len), pattern(len, 1));
+
+        b.region.write(0, &pattern(len, 2)).expect("in range");
+        assert_eq!(run(&a, SendOp::Read(b.region.remote(0)), len), WcStatus::Success);
+        assert_eq!(bytes(&a.region, len), pattern(len, 2));
+
+        let sge = b.region.slice(0, len).expect("in range");
+        b.qp.post_recv(&RecvRequest { wr_id: 9, sges: &[sge] }).expect("posted");
+        a.region.write(0, &pattern(len, 3)).expect("in range");
+        assert_eq!(run(&a, SendOp::SendImm(77), len), WcStatus::Success);
+        let received = b.cq.poll_for(PATIENCE).expect("no overrun").expect("received");
+        assert_eq!((received.wr_id, received.imm), (9, Some(77)));
+        assert_eq!(received.opcode, WcOpcode::Recv);
+        assert_eq!(bytes(&b.region, len), pattern(len, 3));
+    }
+}
+
+#[test]
+fn atomics_count() {
+    let (a, b) = pair(64, &ConnectOptions::default());
+    for i in 0..10 {
+        let add = SendOp::FetchAdd { remote: b.region.remote(8), add: 3 };
+        assert_eq!(run(&a, add, 8), WcStatus::Success);
+        let fetched = a.region.atomic_u64(0).expect("aligned").load(Ordering::SeqCst);
+        assert_eq!(fetched, i * 3);
+    }
+    let swap = SendOp::CompareSwap { remote: b.region.remote(8), compare: 30, swap: 5 };
+    assert_eq!(run(&a, swap, 8), WcStatus::Success);
+    assert_eq!(b.region.atomic_u64(8).expect("aligned").load(Ordering::SeqCst), 5);
+}
+
+#[test]
+fn a_passive_target_makes_no_call() {
+    // Only `a` calls; `b` is served by its background thread alone.
+    let (a, b) = pair(1 << 20, &ConnectOptions::default());
+    for round in 0..20 {
+        a.region.write(0, &pattern(300_000, round)).expect("in range");
+        assert_eq!(run(&a, SendOp::Write(b.region.remote(0)), 300_000), WcStatus::Success);
+        assert_eq!(run(&a, SendOp::Read(b.region.remote(0)), 300_000), WcStatus::Success);
+        assert_eq!(bytes(&a.region, 300_000), pattern(300_000, round));
+    }
+}
+
+#[test]
+fn a_channel_wakes_who_waits() {
+    let (a, b) = pair(4096, &ConnectOptions::default());
+    let channel = b.context.create_channel().expect("channel");
+    let cq = b.context.create_cq_with_channel(16, &channel);
+    let qp = b.pd.create_qp(&cq, &cq, &QpOptions::default());
+    let a_qp = a.pd.create_qp(&a.cq, &a.cq, &QpOptions::default());
+    let index_a = a.context.gids().len() as u8 - 1;
+    let index_b = b.context.gids().len() as u8 - 1;
+    let from_a = a_qp.endpoint(index_a).expect("endpoint");
+    let from_b = qp.endpoint(index_b).expect("endpoint");
+    qp.connect(index_b, &from_a, &ConnectOptions::default()).expect("connected");
+    a_qp.connect(index_a, &from_b, &ConnectOptions::default()).expect("connected");
+    for i in 0..50 {
+        let sge = b.region.all().expect("small");
+        qp.post_recv(&RecvRequest { wr_id: i, sges: &[sge] }).expect("posted");
+        cq.request_notify(Notify::Next);
+        let sge = a.region.slice(0, 16).expect("in range");
+        a_qp.post_send(&SendRequest::new(i, SendOp::Send, &[sge])).expect("posted");
+        assert_eq!(channel.wait(PATIENCE).expect("waited"), Some(cq.id()));
+        let completion = cq.poll().expect("no overrun").expect("announced");
+        assert_eq!(completion.wr_id, i);
+        let sent = a.cq.poll_for(PATIENCE).expect("no overrun").expect("sent");
+        assert_eq!(sent.status, WcStatus::Success);
+    }
+}
+
+#[test]
+fn a_peer_that_is_gone_is_told_after_the_retries() {
+    let options = ConnectOptions { timeout: 8, retry_cnt: 2, ..ConnectOptions::default() };
+    let (a, b) = pair(4096, &options);
+    drop(b);
+    let remote = roce_verbs::RemoteAddr { addr: 0, rkey: 1 };
+    assert_eq!(run(&a, SendOp::Write(remote), 16), WcStatus::RetryExceeded);
+}
+
+#[test]
+fn a_wrong_key_is_denied() {
+    let (a, b) = pair(4096, &ConnectOptions::default());
+    let mut remote = b.region.remote(0);
+    remote.rkey ^= 1;
+    assert_eq!(run(&a, SendOp::Write(remote), 16), WcStatus::RemoteAccessError);
+}
