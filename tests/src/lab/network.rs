@@ -51,10 +51,11 @@ pub(super) fn create_tap(namespace: &Namespace, mtu: u32) -> Result<(), LabError
         }
         Ok(())
     })??;
+    // The emulated guest is slow to fetch its packets: let them wait, not get lost.
     let commands = format!(
         "link set lo up\n\
          tuntap add dev {HOST_INTERFACE} mode tap\n\
-         link set {HOST_INTERFACE} address {HOST_MAC} mtu {mtu}\n\
+         link set {HOST_INTERFACE} address {HOST_MAC} mtu {mtu} txqueuelen 4096\n\
          address add {HOST_IP4}/24 dev {HOST_INTERFACE}\n\
          link set {HOST_INTERFACE} up\n"
     );
