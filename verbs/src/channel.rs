@@ -36,10 +36,12 @@ impl ChannelInner {
 
 impl CompletionChannel {
     pub(crate) fn new(context: Context) -> io::Result<Self> {
-        let flags =
-            EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_SEMAPHORE;
+        let flags = EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_SEMAPHORE;
         let ready = EventFd::from_value_and_flags(0, flags)?;
-        let inner = Arc::new(ChannelInner { ready, queue: Mutex::new(VecDeque::new()) });
+        let inner = Arc::new(ChannelInner {
+            ready,
+            queue: Mutex::new(VecDeque::new()),
+        });
         Ok(Self { context, inner })
     }
 

@@ -87,7 +87,9 @@ impl Shared {
     /// happened.
     pub(crate) fn drive(&self) -> bool {
         self.note_call();
-        self.engine.try_lock().is_some_and(|mut engine| engine.progress())
+        self.engine
+            .try_lock()
+            .is_some_and(|mut engine| engine.progress())
     }
 
     /// The engine, for a change that has to be made now.
@@ -133,8 +135,14 @@ impl Context {
         });
         let driver = driver::spawn(Arc::clone(&shared), &device.name())
             .map_err(system("starting the background thread"))?;
-        let inner = Inner { shared, device: device.clone(), driver: Some(driver) };
-        Ok(Self { inner: Arc::new(inner) })
+        let inner = Inner {
+            shared,
+            device: device.clone(),
+            driver: Some(driver),
+        };
+        Ok(Self {
+            inner: Arc::new(inner),
+        })
     }
 
     /// The device.
@@ -173,8 +181,10 @@ impl Context {
     /// # Errors
     /// If the operating system has no descriptor left.
     pub fn create_channel(&self) -> Result<CompletionChannel, OpenError> {
-        CompletionChannel::new(self.clone())
-            .map_err(|source| OpenError::System { what: "making an eventfd", source })
+        CompletionChannel::new(self.clone()).map_err(|source| OpenError::System {
+            what: "making an eventfd",
+            source,
+        })
     }
 
     /// Takes the next asynchronous event, such as a QP's failure.
@@ -201,7 +211,12 @@ impl Context {
 
     /// The port's failure, if it failed for good (its interface went away).
     pub fn failure(&self) -> Option<String> {
-        self.inner.shared.lock().failure.as_ref().map(PortError::to_string)
+        self.inner
+            .shared
+            .lock()
+            .failure
+            .as_ref()
+            .map(PortError::to_string)
     }
 
     /// Makes the address behind a GID index usable and returns it.
@@ -210,7 +225,10 @@ impl Context {
         let table = gid::table(&addresses);
         let entry = table
             .get(usize::from(index))
-            .ok_or(ConnectError::UnknownGid { index, entries: table.len() })?;
+            .ok_or(ConnectError::UnknownGid {
+                index,
+                entries: table.len(),
+            })?;
         let address = entry.gid.ip();
         let mut engine = self.inner.shared.lock();
         engine.port.set_addresses(addresses);
@@ -234,6 +252,8 @@ impl Drop for Inner {
 
 impl std::fmt::Debug for Context {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Context").field("device", &self.inner.device.name()).finish()
+        f.debug_struct("Context")
+            .field("device", &self.inner.device.name())
+            .finish()
     }
 }

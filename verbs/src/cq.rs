@@ -23,7 +23,12 @@ struct CqInner {
 impl Drop for CqInner {
     fn drop(&mut self) {
         if self.channel.is_some() {
-            self.context.inner.shared.lock().channels.remove(&self.queue.id());
+            self.context
+                .inner
+                .shared
+                .lock()
+                .channels
+                .remove(&self.queue.id());
         }
     }
 }
@@ -39,7 +44,13 @@ impl CompletionQueue {
         if let Some(channel) = channel {
             context.inner.shared.lock().set_channel(id, &channel.inner);
         }
-        Self { inner: Arc::new(CqInner { context, queue, channel: channel.cloned() }) }
+        Self {
+            inner: Arc::new(CqInner {
+                context,
+                queue,
+                channel: channel.cloned(),
+            }),
+        }
     }
 
     /// Its name on its channel.

@@ -21,7 +21,10 @@ pub fn devices() -> Vec<Device> {
     let mut found: Vec<Device> = interfaces()
         .into_iter()
         .filter(|interface| interface.up && !interface.addresses.is_empty())
-        .map(|interface| Device { interface, extra: Vec::new() })
+        .map(|interface| Device {
+            interface,
+            extra: Vec::new(),
+        })
         .collect();
     found.sort_by_key(|device| (device.is_loopback(), device.interface.index));
     found
@@ -37,7 +40,10 @@ impl Device {
         let known = all.iter().map(Device::name).collect();
         all.into_iter()
             .find(|device| device.name() == name)
-            .ok_or_else(|| OpenError::UnknownDevice { name: name.to_owned(), known })
+            .ok_or_else(|| OpenError::UnknownDevice {
+                name: name.to_owned(),
+                known,
+            })
     }
 
     /// The device whose interface has `address`. Any address of 127.0.0.0/8 is one
@@ -52,12 +58,18 @@ impl Device {
         if let Some(device) = all.iter().find(|device| has(device)) {
             return Ok(device.clone());
         }
-        match all.into_iter().find(|device| device.is_loopback() && address.is_loopback()) {
+        match all
+            .into_iter()
+            .find(|device| device.is_loopback() && address.is_loopback())
+        {
             Some(mut loopback) if address.is_ipv4() => {
                 loopback.extra.push(address);
                 Ok(loopback)
             }
-            _ => Err(OpenError::UnknownDevice { name: format!("with address {address}"), known }),
+            _ => Err(OpenError::UnknownDevice {
+                name: format!("with address {address}"),
+                known,
+            }),
         }
     }
 
@@ -90,7 +102,9 @@ impl Device {
 
     /// The addresses that the interface has now, and those added to them.
     pub(crate) fn addresses(&self) -> Vec<IpAddr> {
-        let now = interfaces().into_iter().find(|found| found.index == self.interface.index);
+        let now = interfaces()
+            .into_iter()
+            .find(|found| found.index == self.interface.index);
         let mut addresses = now.map(|found| found.addresses).unwrap_or_default();
         addresses.extend(&self.extra);
         addresses

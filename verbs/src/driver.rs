@@ -39,7 +39,9 @@ pub(crate) fn spawn(shared: Arc<Shared>, name: &str) -> io::Result<JoinHandle<()
         Some(&mut before),
     );
     // The kernel cuts names off at 15 bytes.
-    let thread = std::thread::Builder::new().name(name.to_owned()).spawn(move || run(&shared));
+    let thread = std::thread::Builder::new()
+        .name(name.to_owned())
+        .spawn(move || run(&shared));
     let _ = nix::sys::signal::pthread_sigmask(
         nix::sys::signal::SigmaskHow::SIG_SETMASK,
         Some(&before),
@@ -88,7 +90,10 @@ fn sleep(shared: &Shared) {
             return;
         }
         let now = engine.now();
-        let timeout = engine.nic.next_timeout().map(|at| at.saturating_duration_since(now));
+        let timeout = engine
+            .nic
+            .next_timeout()
+            .map(|at| at.saturating_duration_since(now));
         let fds: Vec<_> = engine
             .port
             .fds()
@@ -104,8 +109,10 @@ fn sleep(shared: &Shared) {
             .collect();
         (fds, timeout)
     };
-    let mut polled: Vec<PollFd<'_>> =
-        fds.iter().map(|(fd, flags)| PollFd::new(fd.as_fd(), *flags)).collect();
+    let mut polled: Vec<PollFd<'_>> = fds
+        .iter()
+        .map(|(fd, flags)| PollFd::new(fd.as_fd(), *flags))
+        .collect();
     polled.push(PollFd::new(shared.wake.as_fd(), PollFlags::POLLIN));
     let _ = ppoll(&mut polled, timeout.map(TimeSpec::from_duration), None);
     shared.driver_sleeps.store(false, Ordering::SeqCst);

@@ -61,7 +61,10 @@ impl Engine {
     pub(crate) fn progress(&mut self) -> bool {
         let now = self.now();
         let mut busy = self.send(now);
-        let mut sink = ToNic { nic: &mut self.nic, now };
+        let mut sink = ToNic {
+            nic: &mut self.nic,
+            now,
+        };
         match self.port.receive(RECEIVE_BUDGET, &mut sink) {
             Ok(packets) => busy |= packets > 0,
             Err(error) => self.failure = Some(error),

@@ -34,10 +34,17 @@ impl fmt::Display for OpenError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::UnknownDevice { name, known } if known.is_empty() => {
-                write!(f, "no device is named {name:?}: no interface has an address")
+                write!(
+                    f,
+                    "no device is named {name:?}: no interface has an address"
+                )
             }
             Self::UnknownDevice { name, known } => {
-                write!(f, "no device is named {name:?}; there are: {}", known.join(", "))
+                write!(
+                    f,
+                    "no device is named {name:?}; there are: {}",
+                    known.join(", ")
+                )
             }
             Self::UnknownAddress { address, interface } => write!(
                 f,
@@ -78,10 +85,17 @@ impl fmt::Display for ConnectError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::UnknownGid { index, entries: 0 } => {
-                write!(f, "GID index {index}: the interface has no address, so the table is empty")
+                write!(
+                    f,
+                    "GID index {index}: the interface has no address, so the table is empty"
+                )
             }
             Self::UnknownGid { index, entries } => {
-                write!(f, "GID index {index}: the table has entries 0 to {}", entries - 1)
+                write!(
+                    f,
+                    "GID index {index}: the table has entries 0 to {}",
+                    entries - 1
+                )
             }
             Self::Modify(error) => error.fmt(f),
             Self::Port(error) => error.fmt(f),

@@ -83,7 +83,9 @@ impl FromStr for Gid {
     type Err = ParseGidError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        text.parse::<IpAddr>().map(Self::from).map_err(|_| ParseGidError(text.to_owned()))
+        text.parse::<IpAddr>()
+            .map(Self::from)
+            .map_err(|_| ParseGidError(text.to_owned()))
     }
 }
 
@@ -97,7 +99,10 @@ pub(crate) fn table(addresses: &[IpAddr]) -> Vec<GidEntry> {
         GidKind::Ipv6 => 2,
     });
     gids.dedup();
-    (0..=u8::MAX).zip(gids).map(|(index, gid)| GidEntry { index, gid }).collect()
+    (0..=u8::MAX)
+        .zip(gids)
+        .map(|(index, gid)| GidEntry { index, gid })
+        .collect()
 }
 
 #[cfg(test)]
@@ -107,7 +112,10 @@ mod tests {
     #[test]
     fn the_table_begins_with_link_local() {
         let addresses = ["2001:db8::1", "10.0.0.1", "fe80::1"].map(|a| a.parse().expect("valid"));
-        let gids: Vec<String> = table(&addresses).iter().map(|e| e.gid.to_string()).collect();
+        let gids: Vec<String> = table(&addresses)
+            .iter()
+            .map(|e| e.gid.to_string())
+            .collect();
         assert_eq!(gids, ["fe80::1", "::ffff:10.0.0.1", "2001:db8::1"]);
     }
 

@@ -62,8 +62,8 @@ pub use pd::ProtectionDomain;
 pub use qp::{ConnectOptions, Endpoint, QpOptions, QueuePair, RecvRequest, SendRequest};
 pub use region::MemoryRegion;
 pub use roce_stack::{
-    Access, Buffer, BufferRange, Completion, Counters, CqId, CqOverrun, DropReason, Event, ModifyError, Notify, PostError,
-    QpAttributes, QpConfig, QpFatalCause, QpState, RegisterError, RemoteAddr, SendFlags, SendOp,
-    Sge, Stat, WcOpcode, WcStatus, largest_path_mtu, port::TxMeta,
+    Access, Buffer, BufferRange, Completion, Counters, CqId, CqOverrun, DropReason, Event,
+    ModifyError, Notify, PostError, QpAttributes, QpConfig, QpFatalCause, QpState, RegisterError,
+    RemoteAddr, SendFlags, SendOp, Sge, Stat, WcOpcode, WcStatus, largest_path_mtu, port::TxMeta,
 };
 pub use roce_wire::{PKey, PathMtu, Psn, Qpn, RnrTimer};

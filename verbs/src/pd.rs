@@ -41,7 +41,9 @@ impl ProtectionDomain {
     ) -> Result<MemoryRegion, RegionError> {
         let key = {
             let mut engine = self.context.inner.shared.lock();
-            engine.nic.register_buffer(self.id, Arc::clone(&buffer), access)?
+            engine
+                .nic
+                .register_buffer(self.id, Arc::clone(&buffer), access)?
         };
         Ok(MemoryRegion::new(self.clone(), buffer, key))
     }

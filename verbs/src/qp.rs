@@ -109,11 +109,21 @@ pub struct SendRequest<'a> {
 impl<'a> SendRequest<'a> {
     /// A request that asks for a completion.
     pub fn new(wr_id: u64, op: SendOp, sges: &'a [Sge]) -> Self {
-        Self { wr_id, op, sges, flags: SendFlags::SIGNALED }
+        Self {
+            wr_id,
+            op,
+            sges,
+            flags: SendFlags::SIGNALED,
+        }
     }
 
     fn as_wr(&self) -> SendWr<'a> {
-        SendWr { wr_id: self.wr_id, op: self.op, sges: self.sges, flags: self.flags }
+        SendWr {
+            wr_id: self.wr_id,
+            op: self.op,
+            sges: self.sges,
+            flags: self.flags,
+        }
     }
 }
 
@@ -151,13 +161,25 @@ impl QueuePair {
                 pd: pd.id,
                 send_cq: send_cq.queue().clone(),
                 recv_cq: recv_cq.queue().clone(),
-                send: QueueLimits { depth: options.send_depth, max_sge: options.max_send_sge },
-                recv: QueueLimits { depth: options.recv_depth, max_sge: options.max_recv_sge },
+                send: QueueLimits {
+                    depth: options.send_depth,
+                    max_sge: options.max_send_sge,
+                },
+                recv: QueueLimits {
+                    depth: options.recv_depth,
+                    max_sge: options.max_recv_sge,
+                },
                 signal_all: options.signal_all,
             });
             (qpn, engine.nic.random_psn())
         };
-        Self { pd, qpn, psn, _send_cq: send_cq.clone(), _recv_cq: recv_cq.clone() }
+        Self {
+            pd,
+            qpn,
+            psn,
+            _send_cq: send_cq.clone(),
+            _recv_cq: recv_cq.clone(),
+        }
     }
 
     /// Its number.
@@ -174,8 +196,15 @@ impl QueuePair {
         let table = self.pd.context.gids();
         let entry = table
             .get(usize::from(gid_index))
-            .ok_or(ConnectError::UnknownGid { index: gid_index, entries: table.len() })?;
-        Ok(Endpoint { gid: entry.gid, qpn: self.qpn, psn: self.psn })
+            .ok_or(ConnectError::UnknownGid {
+                index: gid_index,
+                entries: table.len(),
+            })?;
+        Ok(Endpoint {
+            gid: entry.gid,
+            qpn: self.qpn,
+            psn: self.psn,
+        })
     }
 
     /// Changes attributes and state, as `ibv_modify_qp` does.
@@ -197,7 +226,9 @@ impl QueuePair {
     pub fn query(&self) -> (QpState, QpConfig) {
         let engine = self.pd.context.inner.shared.lock();
         let found = engine.nic.query_qp(self.qpn);
-        found.map_or((QpState::Reset, QpConfig::default()), |(state, c)| (state, c.clone()))
+        found.map_or((QpState::Reset, QpConfig::default()), |(state, c)| {
+            (state, c.clone())
+        })
     }
 
     /// RESET to INIT: receives can be posted from now on.
@@ -281,7 +312,8 @@ impl QueuePair {
     /// # Errors
     /// See [`PostError`]; nothing was posted then.
     pub fn post_send(&self, request: &SendRequest<'_>) -> Result<(), PostError> {
-        self.post_sends(core::slice::from_ref(request)).map_err(|(_, error)| error)
+        self.post_sends(core::slice::from_ref(request))
+            .map_err(|(_, error)| error)
     }
 
     /// Posts several send requests, and sends them together.
@@ -294,10 +326,13 @@ impl QueuePair {
         shared.note_call();
         let mut engine = shared.lock();
         let now = engine.now();
-        let result = requests.iter().enumerate().try_for_each(|(index, request)| {
-            let posted = engine.nic.post_send(now, self.qpn, &request.as_wr());
-            posted.map_err(|error| (index, error))
-        });
+        let result = requests
+            .iter()
+            .enumerate()
+            .try_for_each(|(index, request)| {
+                let posted = engine.nic.post_send(now, self.qpn, &request.as_wr());
+                posted.map_err(|error| (index, error))
+            });
         engine.send(now);
         engine.deliver_events();
         result
@@ -311,7 +346,10 @@ impl QueuePair {
         let shared = &self.pd.context.inner.shared;
         let mut engine = shared.lock();
         let now = engine.now();
-        let wr = RecvWr { wr_id: request.wr_id, sges: request.sges };
+        let wr = RecvWr {
+            wr_id: request.wr_id,
+            sges: request.sges,
+        };
         engine.nic.post_recv(now, self.qpn, &wr)?;
         engine.deliver_events();
         Ok(())
@@ -319,7 +357,14 @@ impl QueuePair {
 
     /// How many requests have not completed: sends, receives.
     pub fn queued(&self) -> (usize, usize) {
-        self.pd.context.inner.shared.lock().nic.queued(self.qpn).unwrap_or_default()
+        self.pd
+            .context
+            .inner
+            .shared
+            .lock()
+            .nic
+            .queued(self.qpn)
+            .unwrap_or_default()
     }
 }
 

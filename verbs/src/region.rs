@@ -43,12 +43,18 @@ impl MemoryRegion {
     /// # Errors
     /// If they reach beyond the end, or are more than a work request can name.
     pub fn slice(&self, offset: usize, len: usize) -> Result<Sge, RegionError> {
-        let range = BufferRange { offset, len, buffer_len: self.buffer.len() };
+        let range = BufferRange {
+            offset,
+            len,
+            buffer_len: self.buffer.len(),
+        };
         let fits = offset <= range.buffer_len && len <= range.buffer_len - offset;
         match u32::try_from(len) {
-            Ok(length) if fits => {
-                Ok(Sge { addr: self.addr() + offset as u64, length, lkey: self.key })
-            }
+            Ok(length) if fits => Ok(Sge {
+                addr: self.addr() + offset as u64,
+                length,
+                lkey: self.key,
+            }),
             _ => Err(RegionError::Range(range)),
         }
     }
@@ -63,7 +69,10 @@ impl MemoryRegion {
 
     /// What a peer needs to access the bytes from `offset` on.
     pub fn remote(&self, offset: u64) -> RemoteAddr {
-        RemoteAddr { addr: self.addr().wrapping_add(offset), rkey: self.key }
+        RemoteAddr {
+            addr: self.addr().wrapping_add(offset),
+            rkey: self.key,
+        }
     }
 }
 

@@ -12,6 +12,7 @@ const ALL: Access = Access::all();
 const PATIENCE: Duration = Duration::from_secs(30);
 
 struct End {
+    at: IpAddr,
     context: Context,
     pd: ProtectionDomain,
     cq: CompletionQueue,
@@ -28,24 +29,36 @@ fn fresh_address() -> IpAddr {
 }
 
 fn gid_index(context: &Context, address: IpAddr) -> u8 {
-    let entry = context.gids().into_iter().find(|entry| entry.gid.ip() == address);
+    let entry = context
+        .gids()
+        .into_iter()
+        .find(|entry| entry.gid.ip() == address);
     entry.expect("the address has a GID").index
 }
 
-fn open(len: usize) -> (End, IpAddr) {
+fn open(len: usize) -> End {
     let address = fresh_address();
-    let context = Device::with_address(address).expect("loopback").open().expect("opened");
+    let context = Device::with_address(address)
+        .expect("loopback")
+        .open()
+        .expect("opened");
     let pd = context.alloc_pd();
     let cq = context.create_cq(256);
     let qp = pd.create_qp(&cq, &cq, &QpOptions::default());
     let region = pd.allocate(len, ALL).expect("allocated");
-    (End { context, pd, cq, qp, region }, address)
+    End {
+        at: address,
+        context,
+        pd,
+        cq,
+        qp,
+        region,
+    }
 }
 
 fn pair(len: usize, options: &ConnectOptions) -> (End, End) {
-    let (a, at_a) = open(len);
-    let (b, at_b) = open(len);
-    let (index_a, index_b) = (gid_index(&a.context, at_a), gid_index(&b.context, at_b));
+    let (a, b) = (open(len), open(len));
+    let (index_a, index_b) = (gid_index(&a.context, a.at), gid_index(&b.context, b.at));
     let from_a = a.qp.endpoint(index_a).expect("endpoint");
     let from_b = b.qp.endpoint(index_b).expect("endpoint");
     a.qp.connect(index_a, &from_b, options).expect("connected");
@@ -54,7 +67,9 @@ fn pair(len: usize, options: &ConnectOptions) -> (End, End) {
 }
 
 fn pattern(len: usize, seed: u8) -> Vec<u8> {
-    (0..len).map(|i| (i.wrapping_mul(31) as u8).wrapping_add(seed)).collect()
+    (0..len)
+        .map(|i| (i.wrapping_mul(31) as u8).wrapping_add(seed))
+        .collect()
 }
 
 fn bytes(region: &MemoryRegion, len: usize) -> Vec<u8> {
@@ -66,8 +81,14 @@ fn bytes(region: &MemoryRegion, len: usize) -> Vec<u8> {
 /// Sends, and waits for the completion.
 fn run(end: &End, op: SendOp, len: usize) -> WcStatus {
     let sge = end.region.slice(0, len).expect("in range");
-    end.qp.post_send(&SendRequest::new(7, op, &[sge])).expect("posted");
-    let completion = end.cq.poll_for(PATIENCE).expect("no overrun").expect("completed");
+    end.qp
+        .post_send(&SendRequest::new(7, op, &[sge]))
+        .expect("posted");
+    let completion = end
+        .cq
+        .poll_for(PATIENCE)
+        .expect("no overrun")
+        .expect("completed");
     assert_eq!(completion.wr_id, 7);
     completion.status
 }
@@ -77,18 +98,31 @@ fn every_operation_moves_its_bytes() {
     for len in [1, 8, 1000, 4096, 4097, 100_000, 1 << 20] {
         let (a, b) = pair(1 << 20, &ConnectOptions::default());
         a.region.write(0, &pattern(len, 1)).expect("in range");
-        assert_eq!(run(&a, SendOp::Write(b.region.remote(0)), len), WcStatus::Success);
+        assert_eq!(
+            run(&a, SendOp::Write(b.region.remote(0)), len),
+            WcStatus::Success
+        );
         assert_eq!(bytes(&b.region, len), pattern(len, 1));
 
         b.region.write(0, &pattern(len, 2)).expect("in range");
-        assert_eq!(run(&a, SendOp::Read(b.region.remote(0)), len), WcStatus::Success);
+        assert_eq!(
+            run(&a, SendOp::Read(b.region.remote(0)), len),
+            WcStatus::Success
+        );
         assert_eq!(bytes(&a.region, len), pattern(len, 2));
 
         let sge = b.region.slice(0, len).expect("in range");
-        b.qp.post_recv(&RecvRequest { wr_id: 9, sges: &[sge] }).expect("posted");
+        b.qp.post_recv(&RecvRequest {
+            wr_id: 9,
+            sges: &[sge],
+        })
+        .expect("posted");
         a.region.write(0, &pattern(len, 3)).expect("in range");
         assert_eq!(run(&a, SendOp::SendImm(77), len), WcStatus::Success);
-        let received = b.cq.poll_for(PATIENCE).expect("no overrun").expect("received");
+        let received =
+            b.cq.poll_for(PATIENCE)
+                .expect("no overrun")
+                .expect("received");
         assert_eq!((received.wr_id, received.imm), (9, Some(77)));
         assert_eq!(received.opcode, WcOpcode::Recv);
         assert_eq!(bytes(&b.region, len), pattern(len, 3));
@@ -99,14 +133,31 @@ fn every_operation_moves_its_bytes() {
 fn atomics_count() {
     let (a, b) = pair(64, &ConnectOptions::default());
     for i in 0..10 {
-        let add = SendOp::FetchAdd { remote: b.region.remote(8), add: 3 };
+        let add = SendOp::FetchAdd {
+            remote: b.region.remote(8),
+            add: 3,
+        };
         assert_eq!(run(&a, add, 8), WcStatus::Success);
-        let fetched = a.region.atomic_u64(0).expect("aligned").load(Ordering::SeqCst);
+        let fetched = a
+            .region
+            .atomic_u64(0)
+            .expect("aligned")
+            .load(Ordering::SeqCst);
         assert_eq!(fetched, i * 3);
     }
-    let swap = SendOp::CompareSwap { remote: b.region.remote(8), compare: 30, swap: 5 };
+    let swap = SendOp::CompareSwap {
+        remote: b.region.remote(8),
+        compare: 30,
+        swap: 5,
+    };
     assert_eq!(run(&a, swap, 8), WcStatus::Success);
-    assert_eq!(b.region.atomic_u64(8).expect("aligned").load(Ordering::SeqCst), 5);
+    assert_eq!(
+        b.region
+            .atomic_u64(8)
+            .expect("aligned")
+            .load(Ordering::SeqCst),
+        5
+    );
 }
 
 #[test]
@@ -114,9 +165,17 @@ fn a_passive_target_makes_no_call() {
     // Only `a` calls; `b` is served by its background thread alone.
     let (a, b) = pair(1 << 20, &ConnectOptions::default());
     for round in 0..20 {
-        a.region.write(0, &pattern(300_000, round)).expect("in range");
-        assert_eq!(run(&a, SendOp::Write(b.region.remote(0)), 300_000), WcStatus::Success);
-        assert_eq!(run(&a, SendOp::Read(b.region.remote(0)), 300_000), WcStatus::Success);
+        a.region
+            .write(0, &pattern(300_000, round))
+            .expect("in range");
+        assert_eq!(
+            run(&a, SendOp::Write(b.region.remote(0)), 300_000),
+            WcStatus::Success
+        );
+        assert_eq!(
+            run(&a, SendOp::Read(b.region.remote(0)), 300_000),
+            WcStatus::Success
+        );
         assert_eq!(bytes(&a.region, 300_000), pattern(300_000, round));
     }
 }
@@ -128,18 +187,24 @@ fn a_channel_wakes_who_waits() {
     let cq = b.context.create_cq_with_channel(16, &channel);
     let qp = b.pd.create_qp(&cq, &cq, &QpOptions::default());
     let a_qp = a.pd.create_qp(&a.cq, &a.cq, &QpOptions::default());
-    let index_a = a.context.gids().len() as u8 - 1;
-    let index_b = b.context.gids().len() as u8 - 1;
+    let (index_a, index_b) = (gid_index(&a.context, a.at), gid_index(&b.context, b.at));
     let from_a = a_qp.endpoint(index_a).expect("endpoint");
     let from_b = qp.endpoint(index_b).expect("endpoint");
-    qp.connect(index_b, &from_a, &ConnectOptions::default()).expect("connected");
-    a_qp.connect(index_a, &from_b, &ConnectOptions::default()).expect("connected");
+    qp.connect(index_b, &from_a, &ConnectOptions::default())
+        .expect("connected");
+    a_qp.connect(index_a, &from_b, &ConnectOptions::default())
+        .expect("connected");
     for i in 0..50 {
         let sge = b.region.all().expect("small");
-        qp.post_recv(&RecvRequest { wr_id: i, sges: &[sge] }).expect("posted");
+        qp.post_recv(&RecvRequest {
+            wr_id: i,
+            sges: &[sge],
+        })
+        .expect("posted");
         cq.request_notify(Notify::Next);
         let sge = a.region.slice(0, 16).expect("in range");
-        a_qp.post_send(&SendRequest::new(i, SendOp::Send, &[sge])).expect("posted");
+        a_qp.post_send(&SendRequest::new(i, SendOp::Send, &[sge]))
+            .expect("posted");
         assert_eq!(channel.wait(PATIENCE).expect("waited"), Some(cq.id()));
         let completion = cq.poll().expect("no overrun").expect("announced");
         assert_eq!(completion.wr_id, i);
@@ -150,7 +215,11 @@ fn a_channel_wakes_who_waits() {
 
 #[test]
 fn a_peer_that_is_gone_is_told_after_the_retries() {
-    let options = ConnectOptions { timeout: 8, retry_cnt: 2, ..ConnectOptions::default() };
+    let options = ConnectOptions {
+        timeout: 8,
+        retry_cnt: 2,
+        ..ConnectOptions::default()
+    };
     let (a, b) = pair(4096, &options);
     drop(b);
     let remote = roce_verbs::RemoteAddr { addr: 0, rkey: 1 };
@@ -162,5 +231,8 @@ fn a_wrong_key_is_denied() {
     let (a, b) = pair(4096, &ConnectOptions::default());
     let mut remote = b.region.remote(0);
     remote.rkey ^= 1;
-    assert_eq!(run(&a, SendOp::Write(remote), 16), WcStatus::RemoteAccessError);
+    assert_eq!(
+        run(&a, SendOp::Write(remote), 16),
+        WcStatus::RemoteAccessError
+    );
 }
