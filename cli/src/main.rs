@@ -1,1 +1,31 @@
-fn main() {}
+//! The `roce` command.
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+use roce_cli::decode;
+
+/// RDMA over Converged Ethernet without RDMA hardware.
+#[derive(Debug, Parser)]
+#[command(name = "roce", version, arg_required_else_help = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Print the RoCE packets of a capture file, and a summary of each flow
+    Decode(decode::DecodeArgs),
+}
+
+fn main() -> ExitCode {
+    // Wrong usage ends in here, with exit code 2.
+    let result = match Cli::parse().command {
+        Command::Decode(args) => decode::run(&args).map_err(|e| e.to_string()),
+    };
+    result.unwrap_or_else(|error| {
+        eprintln!("roce: {error}");
+        ExitCode::from(1)
+    })
+}

@@ -1,0 +1,4 @@
+//! What the `roce` command is made of: a module for each subcommand, each with
+//! its arguments and a `run` function.
+
+pub mod decode;
