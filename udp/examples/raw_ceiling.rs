@@ -11,6 +11,7 @@
 //! one-way throughput of large ones. The far end acknowledges what it has seen, so
 //! that the sender keeps no more in flight than the receive buffer holds.
 
+use std::io::Write;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
@@ -127,29 +128,42 @@ fn serve(port: &mut UdpPort) -> Result<(), Error> {
 
 fn measure(port: &mut UdpPort, local: IpAddr, peer: IpAddr) -> Result<(), Error> {
     let to = to(local, peer);
-    println!(
-        "{:>8} {:>10} {:>10} {:>10}",
-        "bytes", "p50 us", "p99 us", "min us"
-    );
-    for len in [24, 64, 1040, 4112] {
-        half_round_trip(port, &to, len)?;
-    }
-    println!(
-        "{:>8} {:>10} {:>10} {:>10}",
-        "bytes", "Gb/s", "Mpps", "lost"
-    );
-    for len in [64, 1040, 2064, 4112] {
-        throughput(port, &to, len)?;
-    }
-    for (name, value) in port.counters().each().filter(|(_, value)| *value > 0) {
-        println!("{name} {value}");
-    }
+    let result = measure_all(port, &to, &mut std::io::stdout());
+    // Whatever happened, the far end is to end, too.
     queue(port, &to, STOP, 0, HEADER);
     port.flush()?;
+    result
+}
+
+fn measure_all(port: &mut UdpPort, to: &TxMeta, out: &mut impl Write) -> Result<(), Error> {
+    writeln!(
+        out,
+        "{:>8} {:>10} {:>10} {:>10}",
+        "bytes", "p50 us", "p99 us", "min us"
+    )?;
+    for len in [24, 64, 1040, 4112] {
+        half_round_trip(port, to, len, out)?;
+    }
+    writeln!(
+        out,
+        "{:>8} {:>10} {:>10} {:>10}",
+        "bytes", "Gb/s", "Mpps", "lost"
+    )?;
+    for len in [64, 1040, 2064, 4112] {
+        throughput(port, to, len, out)?;
+    }
+    for (name, value) in port.counters().each().filter(|(_, value)| *value > 0) {
+        writeln!(out, "{name} {value}")?;
+    }
     Ok(())
 }
 
-fn half_round_trip(port: &mut UdpPort, to: &TxMeta, len: usize) -> Result<(), Error> {
+fn half_round_trip(
+    port: &mut UdpPort,
+    to: &TxMeta,
+    len: usize,
+    out: &mut impl Write,
+) -> Result<(), Error> {
     let mut times = Vec::with_capacity(ROUND_TRIPS);
     for turn in 0..WARM_UP + ROUND_TRIPS {
         let number = turn as u64;
@@ -172,16 +186,22 @@ fn half_round_trip(port: &mut UdpPort, to: &TxMeta, len: usize) -> Result<(), Er
     times.sort_unstable();
     let at = |share: usize| times[(times.len() * share / 1000).min(times.len() - 1)].as_nanos();
     let us = |share| at(share) as f64 / 1000.0;
-    println!(
+    writeln!(
+        out,
         "{len:>8} {:>10.2} {:>10.2} {:>10.2}",
         us(500),
         us(990),
         us(0)
-    );
+    )?;
     Ok(())
 }
 
-fn throughput(port: &mut UdpPort, to: &TxMeta, len: usize) -> Result<(), Error> {
+fn throughput(
+    port: &mut UdpPort,
+    to: &TxMeta,
+    len: usize,
+    out: &mut impl Write,
+) -> Result<(), Error> {
     // A small packet takes far more memory than its bytes.
     let window = (port.capabilities().receive_buffer_bytes / (len + 1024)) as u64;
     let (mut sent, mut acknowledged) = (0, 0);
@@ -210,9 +230,10 @@ fn throughput(port: &mut UdpPort, to: &TxMeta, len: usize) -> Result<(), Error> 
     let packets = acknowledged as f64 / seconds;
     let dropped = port.counters().dropped_in_all() - received_before;
     let gigabits = packets * len as f64 * 8e-9;
-    println!(
+    writeln!(
+        out,
         "{len:>8} {gigabits:>10.2} {:>10.3} {dropped:>10}",
         packets * 1e-6
-    );
+    )?;
     Ok(())
 }

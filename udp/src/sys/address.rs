@@ -3,6 +3,9 @@
 use std::mem::{size_of, zeroed};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 
+#[cfg(test)]
+mod tests;
+
 /// A socket address of either family: as large and as aligned as both need.
 #[derive(Clone, Copy)]
 #[repr(C)]

@@ -9,6 +9,9 @@ use std::ptr;
 
 use super::address::RawAddress;
 
+#[cfg(test)]
+mod tests;
+
 /// The most bundles in one system call.
 pub(crate) const RECEIVE_BATCH: usize = 16;
 

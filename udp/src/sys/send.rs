@@ -9,6 +9,9 @@ use std::ptr;
 
 use super::address::RawAddress;
 
+#[cfg(test)]
+mod tests;
+
 /// The most datagrams in one system call.
 pub(crate) const SEND_BATCH: usize = 64;
 
