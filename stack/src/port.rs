@@ -131,7 +131,8 @@ impl<F: FnMut(&RxMeta, &[u8])> RxSink for F {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PortCapabilities {
     /// The largest transport packet (BTH to ICRC) that [`Port::reserve`] lends
-    /// room for, in bytes: the link's MTU less IPv4 and UDP headers.
+    /// room for, in bytes: the link's MTU less IP and UDP headers (IPv6's, if the
+    /// port has addresses of that kind).
     pub max_packet_bytes: usize,
     /// About how many bytes the receiving side of such a port holds before it
     /// drops: the stack keeps what it has in flight below it.
