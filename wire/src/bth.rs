@@ -1,6 +1,6 @@
 //! The base transport header.
 
-use crate::header::{be16, be24};
+use crate::header::{be16, be32};
 use crate::{Layer, Opcode, PKey, ParseError, Psn, Qpn};
 
 /// The base transport header, which every packet starts with (IBTA 1.7, 9.2;
@@ -75,7 +75,7 @@ impl Bth {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn from_bytes(b: &[u8; Bth::LEN]) -> Result<Bth, ParseError> {
         let Some(opcode) = Opcode::from_byte(b[field::OPCODE]) else {
             return Err(unknown_opcode(b[field::OPCODE]));
@@ -91,9 +91,9 @@ impl Bth {
             pkey: PKey(be16(b, field::PKEY)),
             fecn: congestion & 0x80 != 0,
             becn: congestion & 0x40 != 0,
-            dest_qpn: Qpn::from_bits(be24(b, field::DEST_QPN)),
+            dest_qpn: Qpn::from_bits(be32(b, field::CONGESTION)),
             ack_req: b[field::ACK_REQ] & 0x80 != 0,
-            psn: Psn::new(be24(b, field::PSN)),
+            psn: Psn::new(be32(b, field::ACK_REQ)),
         })
     }
 
@@ -147,8 +147,8 @@ mod field {
     pub(super) const OPCODE: usize = 0;
     pub(super) const FLAGS: usize = 1;
     pub(super) const PKEY: usize = 2;
+    /// Congestion bits, then the destination QP in three bytes.
     pub(super) const CONGESTION: usize = 4;
-    pub(super) const DEST_QPN: usize = 5;
+    /// The bit that asks for an acknowledgement, then the PSN in three bytes.
     pub(super) const ACK_REQ: usize = 8;
-    pub(super) const PSN: usize = 9;
 }

@@ -21,9 +21,11 @@ use core::fmt;
 
 use crc32fast::Hasher;
 
-use crate::{Grh, ICRC_LEN};
+use crate::{Grh, ICRC_LEN, UDP_PORT};
 
 mod gf2;
+
+use gf2::{image, register};
 
 /// What the ICRC covers of an IP header besides lengths and constants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -87,6 +89,14 @@ pub struct HiddenV4 {
 /// `transport_without_icrc`.
 #[inline]
 pub fn compute(ip: &IpHeader, src_port: u16, dst_port: u16, transport_without_icrc: &[u8]) -> u32 {
+    // All headers up to the first four bytes of the BTH are summed up by their images,
+    // at the distance in bytes from each to the end of those four. What they usually
+    // hold is in the constants, and only the difference to that takes work.
+    let len = udp_len(transport_without_icrc);
+    let mut register = image(src_port.to_be_bytes(), 12) ^ image(len.to_be_bytes(), 8);
+    if dst_port != UDP_PORT {
+        register ^= image((dst_port ^ UDP_PORT).to_be_bytes(), 10);
+    }
     match *ip {
         IpHeader::V4 {
             src,
@@ -94,39 +104,42 @@ pub fn compute(ip: &IpHeader, src_port: u16, dst_port: u16, transport_without_ic
             id,
             flags_fragment,
         } => {
-            let udp_len = udp_len(transport_without_icrc);
-            let mut head = [0xff; V4_HEAD + V4_TRANSPORT];
-            // Version, header length and type of service are in `V4_START`.
-            head[0..2].copy_from_slice(&(udp_len.wrapping_add(20)).to_be_bytes());
-            head[2..4].copy_from_slice(&id.to_be_bytes());
-            head[4..6].copy_from_slice(&flags_fragment.to_be_bytes());
-            head[7] = PROTOCOL_UDP;
-            head[10..14].copy_from_slice(&src);
-            head[14..18].copy_from_slice(&dst);
-            put_udp(&mut head[18..26], src_port, dst_port, udp_len);
-            finish(V4_START, &mut head, V4_HEAD, transport_without_icrc)
+            register ^= V4_CONSTANTS
+                ^ image(len.wrapping_add(V4_LEN).to_be_bytes(), 30)
+                ^ image(src, 20)
+                ^ image(dst, 16);
+            if id != 0 {
+                register ^= image(id.to_be_bytes(), 28);
+            }
+            if flags_fragment != DONT_FRAGMENT {
+                register ^= image((flags_fragment ^ DONT_FRAGMENT).to_be_bytes(), 26);
+            }
         }
         IpHeader::V6 { src, dst } => {
-            let udp_len = udp_len(transport_without_icrc);
-            let mut head = [0xff; V6_HEAD + V6_TRANSPORT];
-            // Version, traffic class and flow label are in `V6_START`.
-            head[0..2].copy_from_slice(&udp_len.to_be_bytes());
-            head[2] = PROTOCOL_UDP;
-            head[4..20].copy_from_slice(&src);
-            head[20..36].copy_from_slice(&dst);
-            put_udp(&mut head[36..44], src_port, dst_port, udp_len);
-            finish(V6_START, &mut head, V6_HEAD, transport_without_icrc)
+            // These are enough to be worth a pass of their own, whose register goes on
+            // as if it had been added to the bytes that follow: the ports.
+            let mut addresses = [0; 32];
+            addresses[..16].copy_from_slice(&src);
+            addresses[16..].copy_from_slice(&dst);
+            let before = V6_START ^ image(len.to_be_bytes(), 4);
+            let after = !continue_crc(!before, &addresses);
+            register ^= V6_CONSTANTS ^ image(after.to_le_bytes(), 12);
         }
+    }
+    match transport_without_icrc.split_first_chunk::<4>() {
+        Some((&front, rest)) => finish(!(register ^ image(front, 4)), rest),
+        // There is no such packet. Its CRC is well defined all the same.
+        None => finish_short(register, transport_without_icrc),
     }
 }
 
 /// The ICRC of a RoCE v1 packet: that of the GRH as it is on the wire and the bytes
 /// from the BTH to the padding.
 pub fn compute_grh(grh: &[u8; Grh::LEN], transport_without_icrc: &[u8]) -> u32 {
-    let mut head = [0; Grh::LEN + V6_TRANSPORT];
-    head[..Grh::LEN].copy_from_slice(grh);
+    let mut head = *grh;
     mask_v6(&mut head);
-    finish(ONES, &mut head, Grh::LEN, transport_without_icrc)
+    let crc = continue_crc(!ONES, &head);
+    over_transport(crc, transport_without_icrc)
 }
 
 /// The ICRC over headers as they are on the wire: an IP header, options and all, and
@@ -134,7 +147,7 @@ pub fn compute_grh(grh: &[u8; Grh::LEN], transport_without_icrc: &[u8]) -> u32 {
 pub(crate) fn compute_raw(headers: &[u8], transport_without_icrc: &[u8]) -> u32 {
     const LONGEST: usize = 60 + UDP_LEN;
     debug_assert!((20 + UDP_LEN..=LONGEST).contains(&headers.len()));
-    let mut head = [0; LONGEST + V6_TRANSPORT];
+    let mut head = [0; LONGEST];
     let len = headers.len().min(LONGEST);
     head[..len].copy_from_slice(&headers[..len]);
     if head[0] >> 4 == 4 {
@@ -146,8 +159,8 @@ pub(crate) fn compute_raw(headers: &[u8], transport_without_icrc: &[u8]) -> u32 
     }
     // The UDP checksum.
     head[len.saturating_sub(2)..len].fill(0xff);
-    let head = &mut head[..len + V6_TRANSPORT];
-    finish(ONES, head, len, transport_without_icrc)
+    let crc = continue_crc(!ONES, &head[..len]);
+    over_transport(crc, transport_without_icrc)
 }
 
 /// Computes the ICRC of `transport`, the bytes from the BTH to the ICRC, and writes
@@ -237,37 +250,42 @@ fn recover(difference: u32, covered_len: usize) -> Option<HiddenV4> {
 }
 
 const UDP_LEN: usize = 8;
+const V4_LEN: u16 = 20;
 const PROTOCOL_UDP: u8 = 17;
 
-/// Bytes of headers left to do after [`V4_START`], and how many bytes of transport go
-/// along with them so that the rest is one pass over the packet. The sum is what
-/// matters: the CRC of short inputs is fastest at multiples of 16 bytes.
-const V4_HEAD: usize = 26;
-const V4_TRANSPORT: usize = 6;
-/// The same of IPv6.
-const V6_HEAD: usize = 44;
-const V6_TRANSPORT: usize = 20;
+/// The CRC register after the ones that stand for the link header.
+const ONES: u32 = register(&[0xff; 8]);
 
-/// The state of the CRC after what is the same in all packets.
-const ONES: u32 = gf2::crc(&[0xff; 8]);
-const V4_START: u32 = gf2::crc(&[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x45, 0xff]);
-const V6_START: u32 = gf2::crc(&[
-    0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x6f, 0xff, 0xff, 0xff,
+/// The register after all headers up to four bytes of zeros in the BTH's place, where
+/// addresses, lengths, identification and source port are zeros too.
+#[rustfmt::skip]
+const V4_CONSTANTS: u32 = register(&[
+    0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff,
+    // IPv4: version and length, type of service, total length, identification, flags,
+    // time to live, protocol, checksum, addresses.
+    0x45, 0xff, 0, 0, 0, 0, 0x40, 0, 0xff, PROTOCOL_UDP, 0xff, 0xff,
+    0, 0, 0, 0, 0, 0, 0, 0,
+    // UDP: ports, length, checksum.
+    0, 0, 0x12, 0xb7, 0, 0, 0xff, 0xff,
+    0, 0, 0, 0,
 ]);
+
+/// The register after IPv6's header up to the hop limit, where the length is zero.
+#[rustfmt::skip]
+const V6_START: u32 = register(&[
+    0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff,
+    // Version, traffic class and flow label, payload length, next header, hop limit.
+    0x6f, 0xff, 0xff, 0xff, 0, 0, PROTOCOL_UDP, 0xff,
+]);
+
+/// What the destination port and the checksum in the UDP header after it add.
+const V6_CONSTANTS: u32 = image(UDP_PORT.to_be_bytes(), 10) ^ image([0xff; 2], 6);
 
 /// The UDP length that goes with these bytes. Those that have none, being longer
 /// than any datagram, cannot come from a network; they get one modulo 2^16.
 #[inline(always)]
 fn udp_len(transport_without_icrc: &[u8]) -> u16 {
     (UDP_LEN + transport_without_icrc.len() + ICRC_LEN) as u16
-}
-
-#[inline(always)]
-fn put_udp(buf: &mut [u8], src_port: u16, dst_port: u16, udp_len: u16) {
-    buf[0..2].copy_from_slice(&src_port.to_be_bytes());
-    buf[2..4].copy_from_slice(&dst_port.to_be_bytes());
-    buf[4..6].copy_from_slice(&udp_len.to_be_bytes());
-    // The checksum is left at ones.
 }
 
 /// Ones for traffic class, flow label and hop limit.
@@ -277,22 +295,40 @@ fn mask_v6(header: &mut [u8]) {
     header[7] = 0xff;
 }
 
-/// The CRC from state `start` on over the first `head_len` bytes of `head` and then
-/// `transport`, of which the first bytes are copied to what is left of `head`, to be
-/// masked there.
-#[inline(always)]
-fn finish(start: u32, head: &mut [u8], head_len: usize, transport: &[u8]) -> u32 {
-    let room = &mut head[head_len..];
-    let copied = room.len().min(transport.len());
-    let (front, rest) = transport.split_at(copied);
-    room[..copied].copy_from_slice(front);
-    if copied > 4 {
-        room[4] = 0xff;
+/// Goes on with `crc`, that of the headers, over the bytes from the BTH on.
+fn over_transport(crc: u32, transport: &[u8]) -> u32 {
+    match transport.split_first_chunk::<4>() {
+        Some((front, rest)) => finish(continue_crc(crc, front), rest),
+        None => continue_crc(crc, transport),
     }
-    let mut crc = Hasher::new_with_initial(start);
-    crc.update(&head[..head_len + copied]);
-    crc.update(rest);
-    crc.finalize()
+}
+
+/// Goes on with `crc`, that of the bytes up to four of the BTH, over `rest`.
+///
+/// The first byte of `rest` counts as ones. The next byte that a CRC takes in is added
+/// to its lowest eight bits, so adding what is missing to ones there does it, and no
+/// byte needs to be copied.
+#[inline(always)]
+fn finish(crc: u32, rest: &[u8]) -> u32 {
+    let missing = rest.first().map_or(0, |byte| !byte);
+    continue_crc(crc ^ u32::from(missing), rest)
+}
+
+/// The CRC of less than four bytes after headers whose register, four bytes of zeros
+/// later, is `register`.
+#[cold]
+fn finish_short(register: u32, transport: &[u8]) -> u32 {
+    match gf2::unshift(register, 4) {
+        Some(register) => continue_crc(!register, transport),
+        None => !register,
+    }
+}
+
+#[inline(always)]
+fn continue_crc(crc: u32, bytes: &[u8]) -> u32 {
+    let mut hasher = Hasher::new_with_initial(crc);
+    hasher.update(bytes);
+    hasher.finalize()
 }
 
 #[inline(always)]
@@ -301,7 +337,7 @@ fn split(transport_with_icrc: &[u8]) -> Result<(&[u8], u32), IcrcMismatch> {
         Some((covered, stored)) => Ok((covered, u32::from_le_bytes(*stored))),
         None => Err(IcrcMismatch {
             stored: 0,
-            computed: ONES,
+            computed: !ONES,
         }),
     }
 }

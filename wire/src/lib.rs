@@ -58,6 +58,9 @@ mod psn;
 mod reth;
 mod syndrome;
 
+#[cfg(test)]
+mod vectors;
+
 pub use aeth::Aeth;
 pub use atomic::{AtomicAckEth, AtomicEth};
 pub use bth::Bth;

@@ -2,6 +2,8 @@
 
 use core::fmt;
 
+use crate::Layer;
+
 mod table;
 
 /// The opcode of a packet: one of those that exist for RC, UC, UD, XRC and CNP
@@ -180,6 +182,19 @@ pub struct OpcodeInfo {
     pub headers_len: u8,
     /// What payload is legal.
     pub payload: PayloadRule,
+    /// The shortest payload for which the rule, whatever the MTU, is kept, and how much
+    /// longer than that it may be: the rule in a form that needs no branch.
+    shortest: u32,
+    slack: u32,
+}
+
+impl OpcodeInfo {
+    /// Whether a payload of `len` bytes is legal for some path MTU or other: the same
+    /// as [`PayloadRule::admits`] of the rule.
+    #[inline(always)]
+    pub(crate) const fn admits(&self, len: usize) -> bool {
+        len.wrapping_sub(self.shortest as usize) <= self.slack as usize
+    }
 }
 
 /// The transport service that an opcode belongs to.
@@ -327,55 +342,45 @@ impl Headers {
         Headers(self.0 | other.0)
     }
 
+    /// The headers of the set, in the order in which they stand, with their bytes.
+    pub fn iter(self) -> impl Iterator<Item = (Layer, usize)> {
+        (0..BY_BIT.len())
+            .filter(move |bit| self.0 >> bit & 1 != 0)
+            .map(|bit| BY_BIT[bit])
+    }
+
     /// How many bytes the headers take in all.
     pub const fn byte_len(self) -> usize {
         let mut sum = 0;
-        let mut i = 0;
-        while i < LENGTHS.len() {
-            if self.0 >> i & 1 != 0 {
-                sum += LENGTHS[i];
+        let mut bit = 0;
+        while bit < BY_BIT.len() {
+            if self.0 >> bit & 1 != 0 {
+                sum += BY_BIT[bit].1;
             }
-            i += 1;
+            bit += 1;
         }
         sum
     }
 }
 
-/// Bytes of each header, by bit.
-const LENGTHS: [usize; 10] = [
-    crate::XrcEth::LEN,
-    crate::Deth::LEN,
-    crate::Feth::LEN,
-    crate::Reth::LEN,
-    crate::AtomicEth::LEN,
-    crate::Aeth::LEN,
-    crate::AtomicAckEth::LEN,
-    crate::ImmDt::LEN,
-    crate::Ieth::LEN,
-    crate::CNP_RESERVED_LEN,
-];
-
-const NAMES: [&str; 10] = [
-    "XRCETH",
-    "DETH",
-    "FETH",
-    "RETH",
-    "AtomicETH",
-    "AETH",
-    "AtomicAckETH",
-    "ImmDt",
-    "IETH",
-    "CNP",
+/// Each header and its bytes, by bit.
+const BY_BIT: [(Layer, usize); 10] = [
+    (Layer::XrcEth, crate::XrcEth::LEN),
+    (Layer::Deth, crate::Deth::LEN),
+    (Layer::Feth, crate::Feth::LEN),
+    (Layer::Reth, crate::Reth::LEN),
+    (Layer::AtomicEth, crate::AtomicEth::LEN),
+    (Layer::Aeth, crate::Aeth::LEN),
+    (Layer::AtomicAckEth, crate::AtomicAckEth::LEN),
+    (Layer::ImmDt, crate::ImmDt::LEN),
+    (Layer::Ieth, crate::Ieth::LEN),
+    (Layer::Cnp, crate::CNP_RESERVED_LEN),
 ];
 
 impl fmt::Debug for Headers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_set()
-            .entries(
-                (0..NAMES.len())
-                    .filter(|i| self.0 >> i & 1 != 0)
-                    .map(|i| NAMES[i]),
-            )
+            .entries(self.iter().map(|(layer, _)| layer))
             .finish()
     }
 }
@@ -402,11 +407,18 @@ impl PayloadRule {
     /// is for the queue pair to judge, which owes the peer an answer.
     #[inline]
     pub const fn admits(self, len: usize) -> bool {
+        let (shortest, longest) = self.bounds();
+        shortest as usize <= len && len <= longest as usize
+    }
+
+    /// The shortest and the longest payload that is legal for some path MTU or other;
+    /// no packet is longer than 2^32 bytes.
+    const fn bounds(self) -> (u32, u32) {
         match self {
-            PayloadRule::None => len == 0,
-            PayloadRule::ExactlyMtu | PayloadRule::OneToMtu => len != 0,
-            PayloadRule::UpToMtu => true,
-            PayloadRule::Eight => len == 8,
+            PayloadRule::None => (0, 0),
+            PayloadRule::ExactlyMtu | PayloadRule::OneToMtu => (1, u32::MAX),
+            PayloadRule::UpToMtu => (0, u32::MAX),
+            PayloadRule::Eight => (8, 8),
         }
     }
 

@@ -3,7 +3,7 @@
 use crate::error::saturate;
 use crate::{
     Aeth, AtomicAckEth, AtomicEth, Bth, Deth, Feth, Headers, Ieth, ImmDt, Layer, ParseError,
-    Reason, Reth, XrcEth,
+    PayloadRule, Reason, Reth, XrcEth,
 };
 
 /// Bytes of the invariant CRC at the end of every packet.
@@ -64,49 +64,33 @@ impl<'a> Packet<'a> {
     ///
     /// # Errors
     /// The first field that is wrong, from front to back.
-    #[inline]
+    #[inline(always)]
     pub fn parse(transport: &'a [u8]) -> Result<Packet<'a>, ParseError> {
         let Some((bth, rest)) = transport.split_first_chunk() else {
             return Err(ParseError::truncated(Layer::Bth, transport.len(), Bth::LEN));
         };
         let bth = Bth::from_bytes(bth)?;
         if bth.version != 0 {
-            return Err(ParseError::unsupported(
-                Layer::Bth,
-                "version",
-                bth.version.into(),
-                "0",
-            ));
+            return Err(version(bth.version));
         }
         let info = bth.opcode.info();
-        let (ext, rest) = ExtHeaders::parse(info.headers, rest)?;
-        let Some((padded, icrc)) = rest.split_last_chunk::<ICRC_LEN>() else {
-            return Err(ParseError::truncated(Layer::Icrc, rest.len(), ICRC_LEN));
-        };
+        let headers_len = usize::from(info.headers_len);
         let pad = usize::from(bth.pad);
-        let Some(len) = padded.len().checked_sub(pad) else {
-            return Err(ParseError::too_large(
-                Layer::Bth,
-                "pad count",
-                pad,
-                padded.len(),
-            ));
+        // One comparison for all lengths; which of them is wrong is asked afterwards.
+        let Some(len) = rest.len().checked_sub(headers_len + pad + ICRC_LEN) else {
+            return Err(too_short(info.headers, pad, rest.len()));
         };
-        if !info.payload.admits(len) {
-            return Err(ParseError {
-                layer: Layer::Payload,
-                field: "length",
-                reason: Reason::PayloadLength {
-                    found: saturate(len),
-                    rule: info.payload,
-                },
-            });
+        if !info.admits(len) {
+            return Err(payload_length(len, info.payload));
         }
+        let (ext, rest) = rest.split_at(headers_len);
+        let (payload, rest) = rest.split_at(len);
+        let icrc = rest.last_chunk().copied().unwrap_or_default();
         Ok(Packet {
             bth,
-            ext,
-            payload: &padded[..len],
-            icrc: u32::from_le_bytes(*icrc),
+            ext: ExtHeaders::read(info.headers, ext),
+            payload,
+            icrc: u32::from_le_bytes(icrc),
         })
     }
 
@@ -120,72 +104,71 @@ impl<'a> Packet<'a> {
     }
 }
 
-/// Takes a header off the front.
-macro_rules! take {
-    ($rest:ident, $type:ident, $layer:ident) => {{
-        let Some((header, rest)) = $rest.split_first_chunk() else {
-            return Err(ParseError::truncated(
-                Layer::$layer,
-                $rest.len(),
-                $type::LEN,
-            ));
-        };
-        $rest = rest;
-        Some($type::from_bytes(header))
-    }};
-}
-
 impl ExtHeaders {
+    /// No header.
+    pub const NONE: ExtHeaders = ExtHeaders {
+        xrceth: None,
+        deth: None,
+        flush: None,
+        reth: None,
+        atomic: None,
+        aeth: None,
+        atomic_ack: None,
+        imm: None,
+        ieth: None,
+    };
+
     /// Parses the headers of the set `headers` from the front of `bytes`; gives
     /// them and the bytes that follow.
     ///
     /// # Errors
     /// The first header that does not fit.
-    #[inline]
     pub fn parse(headers: Headers, bytes: &[u8]) -> Result<(ExtHeaders, &[u8]), ParseError> {
-        let mut ext = ExtHeaders::default();
-        let mut rest = bytes;
-        if headers.is_empty() {
-            return Ok((ext, rest));
+        match bytes.split_at_checked(headers.byte_len()) {
+            Some((ext, rest)) => Ok((ExtHeaders::read(headers, ext), rest)),
+            None => Err(too_short(headers, 0, bytes.len())),
         }
-        if headers.contains(Headers::XRCETH) {
-            ext.xrceth = take!(rest, XrcEth, XrcEth);
+    }
+
+    /// Reads the headers of the set from exactly as many bytes as they have.
+    #[inline(always)]
+    fn read(headers: Headers, bytes: &[u8]) -> ExtHeaders {
+        // Those that the fast operations have, each read without looking for others.
+        match headers {
+            Headers::NONE => ExtHeaders::NONE,
+            Headers::RETH => ExtHeaders {
+                reth: bytes.first_chunk().map(Reth::from_bytes),
+                ..ExtHeaders::NONE
+            },
+            Headers::AETH => ExtHeaders {
+                aeth: bytes.first_chunk().map(Aeth::from_bytes),
+                ..ExtHeaders::NONE
+            },
+            Headers::IMM => ExtHeaders {
+                imm: bytes.first_chunk().map(ImmDt::from_bytes),
+                ..ExtHeaders::NONE
+            },
+            _ => ExtHeaders::read_any(headers, bytes),
         }
-        if headers.contains(Headers::DETH) {
-            ext.deth = take!(rest, Deth, Deth);
+    }
+
+    /// The same, of any set.
+    #[inline(never)]
+    fn read_any(headers: Headers, bytes: &[u8]) -> ExtHeaders {
+        let has = |header| headers.contains(header);
+        let rest = &mut { bytes };
+        // A struct expression is evaluated in the order in which it is written.
+        ExtHeaders {
+            xrceth: take(has(Headers::XRCETH), rest, XrcEth::from_bytes),
+            deth: take(has(Headers::DETH), rest, Deth::from_bytes),
+            flush: take(has(Headers::FETH), rest, Feth::from_bytes),
+            reth: take(has(Headers::RETH), rest, Reth::from_bytes),
+            atomic: take(has(Headers::ATOMIC), rest, AtomicEth::from_bytes),
+            aeth: take(has(Headers::AETH), rest, Aeth::from_bytes),
+            atomic_ack: take(has(Headers::ATOMIC_ACK), rest, AtomicAckEth::from_bytes),
+            imm: take(has(Headers::IMM), rest, ImmDt::from_bytes),
+            ieth: take(has(Headers::IETH), rest, Ieth::from_bytes),
         }
-        if headers.contains(Headers::FETH) {
-            ext.flush = take!(rest, Feth, Feth);
-        }
-        if headers.contains(Headers::RETH) {
-            ext.reth = take!(rest, Reth, Reth);
-        }
-        if headers.contains(Headers::ATOMIC) {
-            ext.atomic = take!(rest, AtomicEth, AtomicEth);
-        }
-        if headers.contains(Headers::AETH) {
-            ext.aeth = take!(rest, Aeth, Aeth);
-        }
-        if headers.contains(Headers::ATOMIC_ACK) {
-            ext.atomic_ack = take!(rest, AtomicAckEth, AtomicAckEth);
-        }
-        if headers.contains(Headers::IMM) {
-            ext.imm = take!(rest, ImmDt, ImmDt);
-        }
-        if headers.contains(Headers::IETH) {
-            ext.ieth = take!(rest, Ieth, Ieth);
-        }
-        if headers.contains(Headers::CNP) {
-            let Some((_reserved, after)) = rest.split_first_chunk::<CNP_RESERVED_LEN>() else {
-                return Err(ParseError::truncated(
-                    Layer::Cnp,
-                    rest.len(),
-                    CNP_RESERVED_LEN,
-                ));
-            };
-            rest = after;
-        }
-        Ok((ext, rest))
     }
 
     /// Writes the headers of the set `headers` to the front of `buf` and returns
@@ -219,6 +202,52 @@ impl ExtHeaders {
             at += CNP_RESERVED_LEN;
         }
         at
+    }
+}
+
+/// Takes a header off the front of `rest`, if it is there.
+#[inline(always)]
+fn take<const LEN: usize, H>(
+    is_there: bool,
+    rest: &mut &[u8],
+    read: impl FnOnce(&[u8; LEN]) -> H,
+) -> Option<H> {
+    let (header, after) = rest.split_first_chunk().filter(|_| is_there)?;
+    *rest = after;
+    Some(read(header))
+}
+
+#[cold]
+fn version(found: u8) -> ParseError {
+    ParseError::unsupported(Layer::Bth, "version", found.into(), "0")
+}
+
+#[cold]
+fn payload_length(found: usize, rule: PayloadRule) -> ParseError {
+    ParseError {
+        layer: Layer::Payload,
+        field: "length",
+        reason: Reason::PayloadLength {
+            found: saturate(found),
+            rule,
+        },
+    }
+}
+
+/// What does not fit in the `available` bytes after the BTH: the first of the headers,
+/// the ICRC or the padding.
+#[cold]
+fn too_short(headers: Headers, pad: usize, available: usize) -> ParseError {
+    let mut left = available;
+    for (layer, len) in headers.iter() {
+        match left.checked_sub(len) {
+            Some(after) => left = after,
+            None => return ParseError::truncated(layer, left, len),
+        }
+    }
+    match left.checked_sub(ICRC_LEN) {
+        None => ParseError::truncated(Layer::Icrc, left, ICRC_LEN),
+        Some(padded) => ParseError::too_large(Layer::Bth, "pad count", pad, padded),
     }
 }
 

@@ -24,20 +24,26 @@ const fn over_x(a: u32) -> u32 {
     }
 }
 
-/// The CRC-32 of `bytes`, bit by bit: for constants.
-pub(super) const fn crc(bytes: &[u8]) -> u32 {
+/// `a` times x^8.
+const fn times_x8(a: u32) -> u32 {
+    let mut power = a;
+    let mut i = 0;
+    while i < 8 {
+        power = times_x(power);
+        i += 1;
+    }
+    power
+}
+
+/// The CRC register after `bytes`, bit by bit: for constants.
+pub(super) const fn register(bytes: &[u8]) -> u32 {
     let mut register = !0;
     let mut i = 0;
     while i < bytes.len() {
-        register ^= bytes[i] as u32;
-        let mut bit = 0;
-        while bit < 8 {
-            register = times_x(register);
-            bit += 1;
-        }
+        register = times_x8(register ^ bytes[i] as u32);
         i += 1;
     }
-    !register
+    register
 }
 
 /// What a CRC register held if it holds `register` after `bytes` bytes of zeros:
@@ -46,11 +52,56 @@ pub(super) const fn crc(bytes: &[u8]) -> u32 {
 #[inline]
 pub(super) fn unshift(register: u32, bytes: usize) -> Option<u32> {
     let coarse = COARSE.get(bytes / FINE.len())?;
+    // The register comes last: the power can be had before it is known.
     Some(product(
-        product(register, FINE[bytes % FINE.len()]),
-        *coarse,
+        product(FINE[bytes % FINE.len()], *coarse),
+        register,
     ))
 }
+
+/// What `bytes` add to a CRC register that started from zero, if the last byte taken in
+/// is `distance` - 1 bytes after the first of them.
+///
+/// CRCs being linear, a register is the sum of what its start and each of the bytes
+/// add to it. For a few bytes at constant places that is faster than one after the
+/// other: nothing waits for anything.
+///
+/// # Panics
+/// If `distance` is above [`FARTHEST`] or below the number of bytes.
+#[inline(always)]
+pub(super) const fn image<const N: usize>(bytes: [u8; N], distance: usize) -> u32 {
+    let mut sum = 0;
+    let mut i = 0;
+    while i < N {
+        let [low, high] = &IMAGES[distance - i - 1];
+        sum ^= low[(bytes[i] & 0xf) as usize] ^ high[(bytes[i] >> 4) as usize];
+        i += 1;
+    }
+    sum
+}
+
+/// The largest distance that [`image`] takes.
+pub(super) const FARTHEST: usize = 30;
+
+/// For each distance from 1, the images of the low and the high nibble's values.
+static IMAGES: [[[u32; 16]; 2]; FARTHEST] = {
+    let mut table = [[[0; 16]; 2]; FARTHEST];
+    let mut value = 0;
+    while value < 16 {
+        let mut low = value as u32;
+        let mut high = low << 4;
+        let mut i = 0;
+        while i < FARTHEST {
+            low = times_x8(low);
+            high = times_x8(high);
+            table[i][0][value] = low;
+            table[i][1][value] = high;
+            i += 1;
+        }
+        value += 1;
+    }
+    table
+};
 
 /// x^(-8n) for n from 0.
 static FINE: [u32; 256] = powers(OVER_X8);
@@ -105,13 +156,8 @@ static TIMES_X32: [[u32; 16]; 8] = {
     while nibble < 8 {
         let mut value = 0;
         while value < 16 {
-            let mut power = (value as u32) << (4 * nibble);
-            let mut i = 0;
-            while i < 32 {
-                power = times_x(power);
-                i += 1;
-            }
-            table[nibble][value] = power;
+            let word = (value as u32) << (4 * nibble);
+            table[nibble][value] = times_x8(times_x8(times_x8(times_x8(word))));
             value += 1;
         }
         nibble += 1;

@@ -42,6 +42,7 @@ macro_rules! opcodes {
 
         pub(super) static TABLE: [OpcodeInfo; [$($byte),*].len()] = [$({
             let headers = union(&[$(Headers::$header),*]);
+            let (shortest, longest) = PayloadRule::$payload.bounds();
             OpcodeInfo {
                 opcode: Opcode::$const,
                 name: $name,
@@ -52,6 +53,8 @@ macro_rules! opcodes {
                 headers,
                 headers_len: headers.byte_len() as u8,
                 payload: PayloadRule::$payload,
+                shortest,
+                slack: longest - shortest,
             }
         }),*];
     };
