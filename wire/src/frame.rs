@@ -170,6 +170,14 @@ impl<'a> Frame<'a> {
     /// The first field, from front to back, by which this is no RoCE frame or a
     /// broken one.
     pub fn parse_ethernet(frame: &'a [u8]) -> Result<Frame<'a>, ParseError> {
+        Frame::parse_ethernet_on(frame, UDP_PORT)
+    }
+
+    /// The same of a RoCE packet to another UDP port than the assigned one.
+    ///
+    /// # Errors
+    /// As [`Frame::parse_ethernet`].
+    pub fn parse_ethernet_on(frame: &'a [u8], udp_port: u16) -> Result<Frame<'a>, ParseError> {
         let Ok(ethernet) = EthernetFrame::new_checked(frame) else {
             return Err(ParseError::truncated(
                 Layer::Ethernet,
@@ -198,7 +206,7 @@ impl<'a> Frame<'a> {
             ethertype = u16::from_be_bytes([type0, type1]);
             rest = inner;
         }
-        let mut parsed = Frame::parse_l3(ethertype, rest)?;
+        let mut parsed = Frame::parse_l3_on(ethertype, rest, udp_port)?;
         parsed.link = Some(link);
         Ok(parsed)
     }
@@ -209,9 +217,21 @@ impl<'a> Frame<'a> {
     /// # Errors
     /// As [`Frame::parse_ethernet`].
     pub fn parse_l3(ethertype: u16, packet: &'a [u8]) -> Result<Frame<'a>, ParseError> {
+        Frame::parse_l3_on(ethertype, packet, UDP_PORT)
+    }
+
+    /// The same of a RoCE packet to another UDP port than the assigned one.
+    ///
+    /// # Errors
+    /// As [`Frame::parse_ethernet`].
+    pub fn parse_l3_on(
+        ethertype: u16,
+        packet: &'a [u8],
+        udp_port: u16,
+    ) -> Result<Frame<'a>, ParseError> {
         match EthernetProtocol::from(ethertype) {
-            EthernetProtocol::Ipv4 => ip::parse_v4(packet),
-            EthernetProtocol::Ipv6 => ip::parse_v6(packet),
+            EthernetProtocol::Ipv4 => ip::parse_v4(packet, udp_port),
+            EthernetProtocol::Ipv6 => ip::parse_v6(packet, udp_port),
             EthernetProtocol::Unknown(ETHERTYPE_ROCE_V1) => ip::parse_grh(packet),
             _ => Err(ParseError::unsupported(
                 Layer::Ethernet,
@@ -229,8 +249,8 @@ impl<'a> Frame<'a> {
     pub fn parse_ip(packet: &'a [u8]) -> Result<Frame<'a>, ParseError> {
         match packet.first() {
             None => Err(ParseError::truncated(Layer::Ipv4, 0, 20)),
-            Some(byte) if byte >> 4 == 6 => ip::parse_v6(packet),
-            Some(_) => ip::parse_v4(packet),
+            Some(byte) if byte >> 4 == 6 => ip::parse_v6(packet, UDP_PORT),
+            Some(_) => ip::parse_v4(packet, UDP_PORT),
         }
     }
 

@@ -11,7 +11,7 @@ const UDP_LEN: usize = 8;
 
 /// Takes an IPv4 packet apart. Options are let through, fragments are not: a
 /// transport packet is never fragmented (RoCEv2 Annex A17.3.1.1).
-pub(super) fn parse_v4(bytes: &[u8]) -> Result<Frame<'_>, ParseError> {
+pub(super) fn parse_v4(bytes: &[u8], udp_port: u16) -> Result<Frame<'_>, ParseError> {
     let Ok(ip) = Ipv4Packet::new_checked(bytes) else {
         return Err(explain_v4(bytes));
     };
@@ -44,11 +44,11 @@ pub(super) fn parse_v4(bytes: &[u8]) -> Result<Frame<'_>, ParseError> {
         flags_fragment,
         options: &bytes[V4_LEN..header_len],
     };
-    parse_udp(network, bytes, header_len, ip.payload())
+    parse_udp(network, bytes, header_len, ip.payload(), udp_port)
 }
 
 /// Takes an IPv6 packet apart. UDP must follow at once.
-pub(super) fn parse_v6(bytes: &[u8]) -> Result<Frame<'_>, ParseError> {
+pub(super) fn parse_v6(bytes: &[u8], udp_port: u16) -> Result<Frame<'_>, ParseError> {
     let Ok(ip) = Ipv6Packet::new_checked(bytes) else {
         return Err(explain_v6(bytes));
     };
@@ -70,7 +70,7 @@ pub(super) fn parse_v6(bytes: &[u8]) -> Result<Frame<'_>, ParseError> {
         flow_label: ip.flow_label(),
         hop_limit: ip.hop_limit(),
     };
-    parse_udp(network, bytes, V6_LEN, ip.payload())
+    parse_udp(network, bytes, V6_LEN, ip.payload(), udp_port)
 }
 
 /// Takes a RoCE v1 packet apart.
@@ -110,16 +110,20 @@ fn parse_udp<'a>(
     packet: &'a [u8],
     header_len: usize,
     datagram: &'a [u8],
+    udp_port: u16,
 ) -> Result<Frame<'a>, ParseError> {
     let Ok(udp) = UdpPacket::new_checked(datagram) else {
         return Err(explain_udp(datagram));
     };
-    if udp.dst_port() != UDP_PORT {
+    if udp.dst_port() != udp_port {
         return Err(ParseError::unsupported(
             Layer::Udp,
             "destination port",
             udp.dst_port().into(),
-            "0x12b7 (4791)",
+            match udp_port {
+                UDP_PORT => "0x12b7 (4791)",
+                _ => "the port asked for",
+            },
         ));
     }
     Ok(Frame {
