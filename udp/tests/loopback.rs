@@ -8,7 +8,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use roce_stack::port::{IpCovered, Port, ReserveError, RxMeta, TxMeta};
 use roce_udp::{TxDrop, UdpPort, UdpPortConfig};
-use support::{loopback_config, open, open_with, packet, receive, receive_now, send, skip, to};
+use support::{
+    Received, loopback_config, open, open_with, packet, receive, receive_now, send, skip, to,
+};
 
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
@@ -455,6 +457,42 @@ fn every_activated_address_gets_its_turn() {
         for (number, got) in own.iter().enumerate() {
             assert!(got.bytes == packet(number, 77));
         }
+    }
+}
+
+#[test]
+fn quiet_addresses_are_looked_at_even_while_another_is_busy() {
+    let address = |last| IpAddr::from([127, 101, 15, last]);
+    let (busy, quiet) = (address(1), [address(2), address(3)]);
+    let addresses = vec![busy, quiet[0], quiet[1]];
+    let mut port = open_with(UdpPortConfig {
+        addresses,
+        ..loopback_config(busy)
+    });
+    let mut nothing = |_: &RxMeta, _: &[u8]| panic!("nothing was sent");
+    for _ in 0..1000 {
+        port.receive(100, &mut nothing).expect("a port that works");
+    }
+    let stranger = UdpSocket::bind((address(4), 0)).expect("any port");
+    for dst in quiet {
+        stranger
+            .send_to(b"quiet", (dst, 4791))
+            .expect("loopback takes it");
+    }
+    let mut received = Vec::new();
+    let mut calls = 0;
+    while received
+        .iter()
+        .filter(|got: &&Received| got.bytes == b"quiet")
+        .count()
+        < 2
+    {
+        stranger
+            .send_to(b"busy", (busy, 4791))
+            .expect("loopback takes it");
+        receive_now(&mut port, &mut received);
+        calls += 1;
+        assert!(calls < 100, "{received:?}");
     }
 }
 

@@ -27,6 +27,8 @@ pub(crate) struct PortSocket {
     lone_class: u8,
     /// How many bundles to ask for at the next receive.
     burst: usize,
+    /// Receives in a row that found nothing.
+    empty_polls: u32,
 }
 
 impl PortSocket {

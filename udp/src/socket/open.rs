@@ -47,6 +47,7 @@ pub(crate) fn open(config: &UdpPortConfig, address: IpAddr) -> Result<PortSocket
         own_class: 0,
         lone_class: 0,
         burst: 1,
+        empty_polls: 0,
     })
 }
 

@@ -15,7 +15,15 @@ const LARGE_BUNDLE: usize = 8 << 10;
 /// Errors in a row that are passed over in one call.
 const PATIENCE: usize = 8;
 
+/// Polls in a row that found nothing before a socket counts as quiet: some 20 us.
+const QUIET_AFTER: u32 = 64;
+
 impl PortSocket {
+    /// Whether nothing has arrived for a while.
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.empty_polls >= QUIET_AFTER
+    }
+
     /// One system call's worth of packets, about `budget` at most. Returns how
     /// many were handed to `sink`.
     ///
@@ -34,6 +42,7 @@ impl PortSocket {
                 Ok(got) => return Ok(self.hand_out(got, asked, ring, counters, sink)),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
                     self.burst = 1;
+                    self.empty_polls = self.empty_polls.saturating_add(1);
                     return Ok(0);
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
@@ -54,6 +63,7 @@ impl PortSocket {
         counters: &mut UdpCounters,
         sink: &mut dyn RxSink,
     ) -> usize {
+        self.empty_polls = 0;
         let (mut packets, mut bytes) = (0, 0);
         for bundle in (0..got).filter_map(|index| ring.bundle(index)) {
             packets += self.split(&bundle, counters, sink);
