@@ -165,6 +165,30 @@ fn without_segmentation_everything_arrives_too() {
 }
 
 #[test]
+fn what_does_not_segment_still_receives_in_one_piece() {
+    let (near, far) = pair(16);
+    let mut into = open_with(UdpPortConfig {
+        segmentation: false,
+        ..loopback_config(far)
+    });
+    exchange(
+        &mut open(near),
+        Some(&mut into),
+        &to(near, far),
+        &[1040; 40],
+    );
+    assert_eq!(into.counters().rx_bundles, 1);
+}
+
+#[test]
+fn the_mtu_of_an_interface_is_told_or_why_not() {
+    assert!(roce_udp::interface_mtu("lo").expect("every machine has it") >= 1280);
+    for name in ["", "no-such-if", "a-name-far-too-long-for-an-interface"] {
+        assert!(roce_udp::interface_mtu(name).is_err(), "{name:?}");
+    }
+}
+
+#[test]
 fn a_row_of_equal_packets_leaves_as_one_datagram() {
     let (near, far) = pair(3);
     let (mut from, mut into) = (open(near), open(far));

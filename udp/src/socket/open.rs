@@ -34,13 +34,13 @@ pub(crate) fn open(config: &UdpPortConfig, address: IpAddr) -> Result<PortSocket
         "setting the options that RoCEv2 needs (no fragmentation, traffic class) on a UDP socket",
     ))?;
     set_buffers(&socket, config);
-    let segmentation = config.segmentation && offloads(&socket, address);
+    let can_segment = use_offloads(&socket, address);
     Ok(PortSocket {
         address,
         queue: TxQueue::new(
             config.queue_bytes.max(2 * BUNDLE_BYTES),
             MAX_DATAGRAMS,
-            segmentation,
+            config.segmentation && can_segment,
         ),
         socket,
         scope: config.interface_index,
@@ -128,8 +128,8 @@ fn require_options(socket: &Socket, address: IpAddr) -> io::Result<()> {
     }
 }
 
-/// The options that a kernel may lack. Says whether it can segment.
-fn offloads(socket: &Socket, address: IpAddr) -> bool {
+/// Sets the options that a kernel may lack. Says whether it can segment.
+fn use_offloads(socket: &Socket, address: IpAddr) -> bool {
     if address.is_ipv6() {
         // RoCE hardware sends UDP checksum 0. Without the option, only such
         // packets don't arrive.
