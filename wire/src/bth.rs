@@ -152,3 +152,6 @@ mod field {
     /// The bit that asks for an acknowledgement, then the PSN in three bytes.
     pub(super) const ACK_REQ: usize = 8;
 }
+
+#[cfg(test)]
+mod tests;

@@ -59,3 +59,6 @@ pub(crate) const fn be32<const N: usize>(b: &[u8; N], at: usize) -> u32 {
 pub(crate) const fn be64<const N: usize>(b: &[u8; N], at: usize) -> u64 {
     (be32(b, at) as u64) << 32 | be32(b, at + 4) as u64
 }
+
+#[cfg(test)]
+mod tests;

@@ -200,8 +200,10 @@ pub fn verify(
 /// fields, and the way from one to the other, a multiplication by a power of x, can
 /// be gone backwards. Whatever the two fields were, a valid packet is accepted; of
 /// the 32 bits of check, the 16 of the identification and the one of the flag are
-/// spent on that, and 15 remain. `computed` of an error is the ICRC for
-/// identification 0 and "don't fragment".
+/// spent on that, and 15 remain: one corrupted packet in 2^15 passes as a valid one
+/// with another identification. A caller that knows more of its peer can hold the
+/// fields found against that. `computed` of an error is the ICRC for identification 0
+/// and "don't fragment".
 ///
 /// # Errors
 /// There is no identification with which the ICRC would be right, or there is no
@@ -341,3 +343,6 @@ fn split(transport_with_icrc: &[u8]) -> Result<(&[u8], u32), IcrcMismatch> {
         }),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -117,3 +117,6 @@ impl fmt::Debug for QKey {
         write!(f, "QKey({self})")
     }
 }
+
+#[cfg(test)]
+mod tests;

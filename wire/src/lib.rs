@@ -59,6 +59,8 @@ mod reth;
 mod syndrome;
 
 #[cfg(test)]
+mod testing;
+#[cfg(test)]
 mod vectors;
 
 pub use aeth::Aeth;

@@ -88,3 +88,6 @@ impl fmt::Display for PathMtu {
         write!(f, "{}", self.bytes())
     }
 }
+
+#[cfg(test)]
+mod tests;

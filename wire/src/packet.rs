@@ -319,3 +319,6 @@ impl PacketRepr {
         payload_at
     }
 }
+
+#[cfg(test)]
+mod tests;

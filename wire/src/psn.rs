@@ -91,3 +91,6 @@ impl fmt::Debug for Psn {
         write!(f, "Psn({self})")
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -214,3 +214,6 @@ impl NakCode {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -187,3 +187,6 @@ const fn carryless(a: u32, b: u32) -> u64 {
     }
     sum
 }
+
+#[cfg(test)]
+mod tests;

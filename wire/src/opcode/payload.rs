@@ -1,0 +1,65 @@
+//! Rules for the length of the payload.
+
+use core::fmt;
+
+/// What payload an opcode allows, counted without padding (IBTA 1.7, 9.2 and
+/// 9.7.4.1.6).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum PayloadRule {
+    /// None at all.
+    None,
+    /// Exactly the path MTU: first and middle packets.
+    ExactlyMtu,
+    /// At least one byte, at most the path MTU: last packets.
+    OneToMtu,
+    /// Up to the path MTU: only packets.
+    UpToMtu,
+    /// Exactly eight bytes: ATOMIC WRITE.
+    Eight,
+}
+
+impl PayloadRule {
+    /// Whether `len` bytes are legal for some path MTU or other. First and middle
+    /// packets are let through at any length but zero: whether it is the path's MTU
+    /// is for the queue pair to judge, which owes the peer an answer.
+    #[inline]
+    pub const fn admits(self, len: usize) -> bool {
+        let (shortest, longest) = self.bounds();
+        shortest as usize <= len && len <= longest as usize
+    }
+
+    /// The shortest and the longest payload that is legal for some path MTU or other;
+    /// no packet is longer than 2^32 bytes.
+    pub(super) const fn bounds(self) -> (u32, u32) {
+        match self {
+            PayloadRule::None => (0, 0),
+            PayloadRule::ExactlyMtu | PayloadRule::OneToMtu => (1, u32::MAX),
+            PayloadRule::UpToMtu => (0, u32::MAX),
+            PayloadRule::Eight => (8, 8),
+        }
+    }
+
+    /// Whether `len` bytes are legal on a path with this MTU.
+    #[inline]
+    pub const fn admits_on(self, len: usize, mtu: crate::PathMtu) -> bool {
+        match self {
+            PayloadRule::None => len == 0,
+            PayloadRule::ExactlyMtu => len == mtu.bytes(),
+            PayloadRule::OneToMtu => len != 0 && len <= mtu.bytes(),
+            PayloadRule::UpToMtu => len <= mtu.bytes(),
+            PayloadRule::Eight => len == 8,
+        }
+    }
+}
+
+impl fmt::Display for PayloadRule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            PayloadRule::None => "none",
+            PayloadRule::ExactlyMtu => "exactly the path MTU",
+            PayloadRule::OneToMtu => "1 byte to the path MTU",
+            PayloadRule::UpToMtu => "0 bytes to the path MTU",
+            PayloadRule::Eight => "exactly 8 bytes",
+        })
+    }
+}
