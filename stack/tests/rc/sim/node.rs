@@ -1,0 +1,168 @@
+//! One end: a NIC with its port, a protection domain, CQs and memory.
+
+use super::port::{Ip, SimPort};
+use roce_stack::{
+    Access, Buffer, Completion, CompletionQueue, CqId, Event, Nic, NicConfig, PdId, QpInit,
+    QueueLimits, RemoteAddr, Sge,
+};
+use roce_wire::Qpn;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+/// A registered buffer.
+#[derive(Clone, Debug)]
+pub(crate) struct Mem {
+    pub(crate) buffer: Arc<Buffer>,
+    pub(crate) key: u32,
+}
+
+impl Mem {
+    pub(crate) fn addr(&self) -> u64 {
+        self.buffer.addr()
+    }
+
+    pub(crate) fn sge(&self, offset: usize, length: usize) -> Sge {
+        Sge {
+            addr: self.addr() + offset as u64,
+            length: u32::try_from(length).expect("a length of 32 bits"),
+            lkey: self.key,
+        }
+    }
+
+    pub(crate) fn remote(&self, offset: usize) -> RemoteAddr {
+        RemoteAddr {
+            addr: self.addr() + offset as u64,
+            rkey: self.key,
+        }
+    }
+
+    pub(crate) fn read(&self, offset: usize, len: usize) -> Vec<u8> {
+        let mut out = vec![0; len];
+        self.buffer.read(offset, &mut out).expect("in the buffer");
+        out
+    }
+
+    pub(crate) fn write(&self, offset: usize, bytes: &[u8]) {
+        self.buffer.write(offset, bytes).expect("in the buffer");
+    }
+
+    pub(crate) fn word(&self, offset: usize) -> u64 {
+        u64::from_ne_bytes(self.read(offset, 8).try_into().expect("8 bytes"))
+    }
+
+    pub(crate) fn set_word(&self, offset: usize, word: u64) {
+        self.write(offset, &word.to_ne_bytes());
+    }
+}
+
+/// `len` bytes that tell where they come from.
+pub(crate) fn pattern(salt: u64, len: usize) -> Vec<u8> {
+    let mut state = salt.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    (0..len)
+        .map(|_| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            state.to_le_bytes()[3]
+        })
+        .collect()
+}
+
+/// All rights that a region can have.
+pub(crate) fn all_rights() -> Access {
+    Access::all()
+}
+
+pub(crate) struct Node {
+    pub(crate) nic: Nic,
+    pub(crate) port: SimPort,
+    pub(crate) address: IpAddr,
+    pub(crate) pd: PdId,
+    pub(crate) send_cq: Arc<CompletionQueue>,
+    pub(crate) recv_cq: Arc<CompletionQueue>,
+    /// The QP that most tests use.
+    pub(crate) qpn: Qpn,
+    /// What [`Nic::poll_event`] has given.
+    pub(crate) events: Vec<Event>,
+}
+
+/// What a [`Node`] is made with.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NodeSetup {
+    pub(crate) seed: u64,
+    pub(crate) ip: Ip,
+    pub(crate) host: u8,
+    pub(crate) max_packet_bytes: usize,
+    pub(crate) window_bytes: usize,
+    pub(crate) queue: QueueLimits,
+    pub(crate) cq_entries: usize,
+    pub(crate) signal_all: bool,
+}
+
+impl Node {
+    /// A NIC with one QP, in state RESET.
+    pub(crate) fn new(setup: &NodeSetup) -> Self {
+        let mut seed = [setup.host; 32];
+        seed[..8].copy_from_slice(&setup.seed.to_le_bytes());
+        let mut nic = Nic::new(&NicConfig {
+            seed,
+            max_packet_bytes: setup.max_packet_bytes,
+            window_bytes: setup.window_bytes,
+        });
+        let pd = nic.alloc_pd();
+        let send_cq = Arc::new(CompletionQueue::new(CqId(1), setup.cq_entries));
+        let recv_cq = Arc::new(CompletionQueue::new(CqId(2), setup.cq_entries));
+        let qpn = nic.create_qp(QpInit {
+            pd,
+            send_cq: Arc::clone(&send_cq),
+            recv_cq: Arc::clone(&recv_cq),
+            send: setup.queue,
+            recv: setup.queue,
+            signal_all: setup.signal_all,
+        });
+        Self {
+            nic,
+            port: SimPort::new(setup.ip, setup.max_packet_bytes),
+            address: setup.ip.address(setup.host),
+            pd,
+            send_cq,
+            recv_cq,
+            qpn,
+            events: Vec::new(),
+        }
+    }
+
+    /// A registered buffer with all rights.
+    pub(crate) fn mem(&mut self, len: usize) -> Mem {
+        self.mem_with(len, all_rights())
+    }
+
+    pub(crate) fn mem_with(&mut self, len: usize, access: Access) -> Mem {
+        let buffer = Arc::new(Buffer::new(len).expect("a buffer"));
+        let key = self
+            .nic
+            .register_buffer(self.pd, Arc::clone(&buffer), access)
+            .expect("registered");
+        Mem { buffer, key }
+    }
+
+    /// The completions of sends that have come since the last call.
+    pub(crate) fn sent(&self) -> Vec<Completion> {
+        drain(&self.send_cq)
+    }
+
+    /// The completions of receives that have come since the last call.
+    pub(crate) fn received(&self) -> Vec<Completion> {
+        drain(&self.recv_cq)
+    }
+
+    pub(crate) fn take_events(&mut self) {
+        while let Some(event) = self.nic.poll_event() {
+            self.events.push(event);
+        }
+    }
+}
+
+fn drain(cq: &CompletionQueue) -> Vec<Completion> {
+    core::iter::from_fn(|| cq.poll().expect("no overrun")).collect()
+}

@@ -1,0 +1,339 @@
+//! Two NICs and the wire between them, stepped through virtual time.
+//!
+//! A run is a function of its [`Setup`]: the same seed gives the same packets at
+//! the same times. It has an upper bound in packets and in virtual time; whoever
+//! exceeds it fails with the seed in the message, so nothing can hang.
+
+use super::link::Link;
+use super::node::{Mem, Node, NodeSetup};
+use super::port::Ip;
+use roce_stack::port::TxMeta;
+use roce_stack::{
+    Access, Completion, Duration, Instant, QpAttributes, QpState, QueueLimits, RecvWr, SendFlags,
+    SendOp, SendWr, Sge, WcStatus,
+};
+use roce_wire::{PathMtu, Psn, Qpn, RnrTimer};
+
+/// The end that most tests let initiate.
+pub(crate) const A: usize = 0;
+/// The other end.
+pub(crate) const B: usize = 1;
+
+/// What a [`Pair`] is made with; both ends alike.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Setup {
+    pub(crate) seed: u64,
+    pub(crate) ip: Ip,
+    pub(crate) mtu: PathMtu,
+    /// The first PSN that each end sends.
+    pub(crate) psn: [u32; 2],
+    pub(crate) access: Access,
+    pub(crate) queue: QueueLimits,
+    pub(crate) cq_entries: usize,
+    pub(crate) signal_all: bool,
+    pub(crate) window_bytes: usize,
+    pub(crate) rd_atomic: u8,
+    pub(crate) dest_rd_atomic: u8,
+    /// 4.096 us x 2^timeout.
+    pub(crate) timeout: u8,
+    pub(crate) retry_cnt: u8,
+    pub(crate) rnr_retry: u8,
+    pub(crate) rnr_timer: u8,
+    pub(crate) max_packets: usize,
+    pub(crate) max_time: Duration,
+}
+
+impl Default for Setup {
+    fn default() -> Self {
+        Self {
+            seed: 1,
+            ip: Ip::V4,
+            mtu: PathMtu::Mtu1024,
+            psn: [0x10, 0x80_0000],
+            access: Access::REMOTE_READ | Access::REMOTE_WRITE | Access::REMOTE_ATOMIC,
+            queue: QueueLimits {
+                depth: 64,
+                max_sge: 4,
+            },
+            cq_entries: 256,
+            signal_all: true,
+            window_bytes: 256 << 10,
+            rd_atomic: 4,
+            dest_rd_atomic: 4,
+            timeout: 8, // about 1 ms
+            retry_cnt: 7,
+            rnr_retry: 7,
+            rnr_timer: 1, // 10 us
+            max_packets: 100_000,
+            max_time: Duration::from_secs(60),
+        }
+    }
+}
+
+impl Setup {
+    pub(crate) fn node(&self, host: u8) -> NodeSetup {
+        NodeSetup {
+            seed: self.seed,
+            ip: self.ip,
+            host,
+            max_packet_bytes: 4200,
+            window_bytes: self.window_bytes,
+            queue: self.queue,
+            cq_entries: self.cq_entries,
+            signal_all: self.signal_all,
+        }
+    }
+
+    pub(crate) fn to_init(&self) -> QpAttributes {
+        QpAttributes {
+            state: Some(QpState::Init),
+            access: Some(self.access),
+            ..QpAttributes::default()
+        }
+    }
+
+    pub(crate) fn to_rtr(&self, path: TxMeta, dest: Qpn, rq_psn: u32) -> QpAttributes {
+        QpAttributes {
+            state: Some(QpState::Rtr),
+            dest_qpn: Some(dest),
+            path: Some(path),
+            path_mtu: Some(self.mtu),
+            rq_psn: Some(Psn::new(rq_psn)),
+            max_dest_rd_atomic: Some(self.dest_rd_atomic),
+            min_rnr_timer: RnrTimer::from_code(self.rnr_timer),
+            ..QpAttributes::default()
+        }
+    }
+
+    pub(crate) fn to_rts(&self, sq_psn: u32) -> QpAttributes {
+        QpAttributes {
+            state: Some(QpState::Rts),
+            sq_psn: Some(Psn::new(sq_psn)),
+            timeout: Some(self.timeout),
+            retry_cnt: Some(self.retry_cnt),
+            rnr_retry: Some(self.rnr_retry),
+            max_rd_atomic: Some(self.rd_atomic),
+            ..QpAttributes::default()
+        }
+    }
+}
+
+/// Attributes that change nothing but the state.
+pub(crate) fn to_state(state: QpState) -> QpAttributes {
+    QpAttributes {
+        state: Some(state),
+        ..QpAttributes::default()
+    }
+}
+
+pub(crate) struct Pair {
+    pub(crate) setup: Setup,
+    pub(crate) nodes: [Node; 2],
+    /// `links[A]` carries what A sends.
+    pub(crate) links: [Link; 2],
+    pub(crate) now: Instant,
+    packets: usize,
+}
+
+impl Pair {
+    /// Both ends in RTS.
+    pub(crate) fn new(setup: Setup) -> Self {
+        let mut pair = Self::unconnected(setup);
+        for side in [A, B] {
+            pair.connect(side);
+        }
+        pair
+    }
+
+    /// Both ends in RESET.
+    pub(crate) fn unconnected(setup: Setup) -> Self {
+        Self {
+            setup,
+            nodes: [Node::new(&setup.node(1)), Node::new(&setup.node(2))],
+            links: [Link::new(setup.seed * 2), Link::new(setup.seed * 2 + 1)],
+            now: Instant::from_nanos(1_000_000),
+            packets: 0,
+        }
+    }
+
+    /// RESET to RTS for one end.
+    pub(crate) fn connect(&mut self, side: usize) {
+        self.modify(side, &self.setup.to_init());
+        self.connect_from_init(side);
+    }
+
+    /// INIT to RTS for one end.
+    pub(crate) fn connect_from_init(&mut self, side: usize) {
+        self.to_rtr(side);
+        self.modify(side, &self.setup.to_rts(self.setup.psn[side]));
+    }
+
+    /// INIT to RTR for one end.
+    pub(crate) fn to_rtr(&mut self, side: usize) {
+        let path = self.path(side);
+        let dest = self.nodes[1 - side].qpn;
+        let rtr = self.setup.to_rtr(path, dest, self.setup.psn[1 - side]);
+        self.modify(side, &rtr);
+    }
+
+    pub(crate) fn path(&self, side: usize) -> TxMeta {
+        TxMeta {
+            src: self.nodes[side].address,
+            dst: self.nodes[1 - side].address,
+            traffic_class: 0,
+            hop_limit: 64,
+        }
+    }
+
+    pub(crate) fn modify(&mut self, side: usize, attributes: &QpAttributes) {
+        let node = &mut self.nodes[side];
+        node.nic
+            .modify_qp(self.now, node.qpn, attributes)
+            .expect("the transition is legal");
+    }
+
+    pub(crate) fn state(&self, side: usize) -> QpState {
+        let node = &self.nodes[side];
+        node.nic.query_qp(node.qpn).expect("the QP exists").0
+    }
+
+    pub(crate) fn mem(&mut self, side: usize, len: usize) -> Mem {
+        self.nodes[side].mem(len)
+    }
+
+    pub(crate) fn post(&mut self, side: usize, wr_id: u64, op: SendOp, sges: &[Sge]) {
+        self.post_with(side, wr_id, op, sges, SendFlags::SIGNALED);
+    }
+
+    pub(crate) fn post_with(
+        &mut self,
+        side: usize,
+        wr_id: u64,
+        op: SendOp,
+        sges: &[Sge],
+        flags: SendFlags,
+    ) {
+        let wr = SendWr {
+            wr_id,
+            op,
+            sges,
+            flags,
+        };
+        let node = &mut self.nodes[side];
+        node.nic
+            .post_send(self.now, node.qpn, &wr)
+            .expect("posted for sending");
+    }
+
+    pub(crate) fn post_recv(&mut self, side: usize, wr_id: u64, sges: &[Sge]) {
+        let wr = RecvWr { wr_id, sges };
+        let node = &mut self.nodes[side];
+        node.nic
+            .post_recv(self.now, node.qpn, &wr)
+            .expect("posted for receiving");
+    }
+
+    /// Lets both ends send what they have; the wire takes it.
+    pub(crate) fn pump(&mut self) {
+        for side in [A, B] {
+            let node = &mut self.nodes[side];
+            for _ in 0..1_000_000 {
+                if !node.nic.wants_to_send() {
+                    break;
+                }
+                node.nic.transmit(self.now, &mut node.port);
+                for frame in node.port.out.drain(..) {
+                    self.packets += 1;
+                    self.links[side].send(self.now, frame);
+                }
+                assert!(
+                    self.packets <= self.setup.max_packets,
+                    "too many packets: {:?}",
+                    self.setup
+                );
+            }
+            assert!(
+                !node.nic.wants_to_send(),
+                "endless sending: {:?}",
+                self.setup
+            );
+            node.take_events();
+        }
+    }
+
+    /// Goes on to the next thing that happens. False if nothing will.
+    pub(crate) fn step(&mut self) -> bool {
+        self.pump();
+        let arrivals = self.links.iter().filter_map(Link::next_arrival);
+        let timeouts = self.nodes.iter().filter_map(|node| node.nic.next_timeout());
+        let Some(next) = arrivals.chain(timeouts).min() else {
+            return false;
+        };
+        self.now = self.now.max(next);
+        assert!(
+            self.now.saturating_duration_since(Instant::ZERO) <= self.setup.max_time,
+            "too late: {:?}",
+            self.setup
+        );
+        for side in [A, B] {
+            let node = &mut self.nodes[1 - side];
+            while let Some(frame) = self.links[side].arrival(self.now) {
+                node.nic.receive(self.now, &frame.meta, &frame.bytes);
+            }
+        }
+        for node in &mut self.nodes {
+            node.nic.handle_timeouts(self.now);
+            node.take_events();
+        }
+        true
+    }
+
+    /// Goes on until nothing happens any more.
+    pub(crate) fn run(&mut self) {
+        while self.step() {}
+    }
+
+    /// Goes on until `done`; fails if everything comes to rest before.
+    pub(crate) fn run_until(&mut self, mut done: impl FnMut(&Self) -> bool) {
+        while !done(self) {
+            assert!(self.step(), "at rest, but not done: {:?}", self.setup);
+        }
+    }
+
+    /// Everything posted for sending by `side` has succeeded, in order, and these
+    /// are the wr_ids.
+    #[track_caller]
+    pub(crate) fn assert_sent(&self, side: usize, wr_ids: &[u64]) -> Vec<Completion> {
+        let done = self.nodes[side].sent();
+        assert_outcomes(&done, &all(wr_ids, WcStatus::Success));
+        done
+    }
+
+    /// The same for receives.
+    #[track_caller]
+    pub(crate) fn assert_received(&self, side: usize, wr_ids: &[u64]) -> Vec<Completion> {
+        let done = self.nodes[side].received();
+        assert_outcomes(&done, &all(wr_ids, WcStatus::Success));
+        done
+    }
+
+    #[track_caller]
+    pub(crate) fn assert_sent_as(&self, side: usize, expected: &[(u64, WcStatus)]) {
+        assert_outcomes(&self.nodes[side].sent(), expected);
+    }
+
+    #[track_caller]
+    pub(crate) fn assert_received_as(&self, side: usize, expected: &[(u64, WcStatus)]) {
+        assert_outcomes(&self.nodes[side].received(), expected);
+    }
+}
+
+fn all(wr_ids: &[u64], status: WcStatus) -> Vec<(u64, WcStatus)> {
+    wr_ids.iter().map(|id| (*id, status)).collect()
+}
+
+#[track_caller]
+pub(crate) fn assert_outcomes(done: &[Completion], expected: &[(u64, WcStatus)]) {
+    let outcomes: Vec<_> = done.iter().map(|c| (c.wr_id, c.status)).collect();
+    assert_eq!(outcomes, expected);
+}
