@@ -13,7 +13,7 @@ pub(crate) const NEAR: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 90, 0, 1)
 pub(crate) const FAR: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 90, 0, 2));
 pub(crate) const NEAR_LOCAL: &str = "fe80::1";
 pub(crate) const FAR_LOCAL: &str = "fe80::2";
-pub(crate) const MTU: usize = 9000;
+const MTU: usize = 9000;
 
 /// A network namespace. It ends when this and all sockets in it are closed.
 pub(crate) struct Namespace {
