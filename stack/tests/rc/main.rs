@@ -2,5 +2,7 @@
 //! Architecture Specification: two NICs over a faulty wire, or one against packets
 //! written by hand, in virtual time and from a seed.
 
+mod fence;
 mod operations;
 mod sim;
+mod soak;

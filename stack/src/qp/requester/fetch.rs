@@ -50,10 +50,6 @@ impl Fetches {
         self.gap = None;
     }
 
-    pub(super) fn is_empty(&self) -> bool {
-        self.open.is_empty()
-    }
-
     pub(super) fn is_full(&self) -> bool {
         self.open.len() >= self.max
     }

@@ -63,7 +63,10 @@ impl Requester {
         if core.state == QpState::Sqd && begins && self.nxt >= self.max {
             return Next::Nothing;
         }
-        if begins && wqe.flags.contains(SendFlags::FENCE) && !self.fetches.is_empty() {
+        // A fence waits for what comes before it. When it is sent again, READs and
+        // atomics behind it, or it itself, may be open: those don't count.
+        let earlier = self.fetches.first_open().is_some_and(|at| at < self.nxt);
+        if begins && wqe.flags.contains(SendFlags::FENCE) && earlier {
             return Next::Nothing;
         }
         let window = self.window.packets();

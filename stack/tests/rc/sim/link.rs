@@ -63,6 +63,7 @@ pub(crate) struct Link {
     rng: ChaCha20Rng,
     in_flight: BTreeMap<(Instant, u64), Frame>,
     count: u64,
+    traced: bool,
 }
 
 impl Link {
@@ -75,6 +76,7 @@ impl Link {
             rng: ChaCha20Rng::seed_from_u64(seed),
             in_flight: BTreeMap::new(),
             count: 0,
+            traced: std::env::var_os("ROCE_TRACE").is_some(),
         }
     }
 
@@ -119,6 +121,7 @@ impl Link {
             len: packet.payload.len(),
         };
         self.log.push(sent);
+        self.trace(&frame, &sent);
         let fate = self
             .scripts
             .iter_mut()
@@ -135,6 +138,23 @@ impl Link {
             Some(Fate::Pass) | None => return self.leave_to_chance(now, frame),
         }
         self.queue(now + delay, frame);
+    }
+
+    /// With `ROCE_TRACE` set, shows what is sent.
+    fn trace(&self, frame: &Frame, sent: &Sent) {
+        if self.traced {
+            let Sent { at, bth, ext, len } = sent;
+            eprintln!(
+                "{:>12} {} {:?} {} {len} bytes{} {:?} {:?}",
+                at.as_nanos(),
+                frame.meta.src,
+                bth.psn,
+                bth.opcode,
+                if bth.ack_req { " A" } else { "" },
+                ext.aeth.map(|aeth| aeth.syndrome),
+                ext.reth.map(|reth| reth.dma_len),
+            );
+        }
     }
 
     fn leave_to_chance(&mut self, now: Instant, mut frame: Frame) {
