@@ -2,3 +2,5 @@
 //! its arguments and a `run` function.
 
 pub mod decode;
+pub mod perf;
+pub mod pingpong;

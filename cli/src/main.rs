@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use roce_cli::decode;
+use roce_cli::{decode, perf, pingpong};
 
 /// RDMA over Converged Ethernet without RDMA hardware.
 #[derive(Debug, Parser)]
@@ -15,6 +15,10 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Measure bandwidth, message rate and latency of every operation
+    Perf(perf::PerfArgs),
+    /// Send a message back and forth, with itself or with ibv_rc_pingpong
+    Pingpong(pingpong::PingpongArgs),
     /// Print the RoCE packets of a capture file, and a summary of each flow
     Decode(decode::DecodeArgs),
 }
@@ -22,6 +26,14 @@ enum Command {
 fn main() -> ExitCode {
     // Wrong usage ends in here, with exit code 2.
     let result = match Cli::parse().command {
+        Command::Perf(args) => match perf::run(&args) {
+            Ok(code) => Ok(code),
+            Err(error) => {
+                eprintln!("roce perf: {error}");
+                Ok(ExitCode::from(error.exit_code()))
+            }
+        },
+        Command::Pingpong(args) => pingpong::run(&args).map_err(|e| e.to_string()),
         Command::Decode(args) => decode::run(&args).map_err(|e| e.to_string()),
     };
     result.unwrap_or_else(|error| {

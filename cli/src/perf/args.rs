@@ -1,0 +1,183 @@
+//! Arguments, and their limits.
+
+use super::PerfError;
+use clap::{Args, ValueEnum};
+use serde::{Deserialize, Serialize};
+use std::net::IpAddr;
+
+/// An operation to measure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum Op {
+    /// SEND into a receive of the peer.
+    Send,
+    /// RDMA WRITE.
+    Write,
+    /// RDMA READ.
+    Read,
+    /// Compare-and-swap of 8 bytes.
+    Cas,
+    /// Fetch-and-add to 8 bytes.
+    Fadd,
+}
+
+impl Op {
+    /// All of them, in the order in which they are measured.
+    pub const ALL: [Op; 5] = [Op::Send, Op::Write, Op::Read, Op::Cas, Op::Fadd];
+
+    /// Whether it is an atomic, whose size is 8.
+    pub fn is_atomic(self) -> bool {
+        matches!(self, Self::Cas | Self::Fadd)
+    }
+
+    /// Its name in tables.
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::Send => "SEND",
+            Self::Write => "WRITE",
+            Self::Read => "READ",
+            Self::Cas => "CMP_SWAP",
+            Self::Fadd => "FETCH_ADD",
+        }
+    }
+}
+
+/// Sizes that are measured if none are asked for.
+const DEFAULT_SIZES: [usize; 7] = [2, 8, 64, 512, 4096, 65536, 1 << 20];
+
+/// The longest message that can be measured.
+pub(super) const MAX_SIZE: usize = 64 << 20;
+
+/// Measure bandwidth, message rate and latency of every RC operation
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "\
+Examples:
+  roce perf                                two processes on this machine, over loopback
+  roce perf --op write --size 65536        one operation, one size
+  roce perf --server 10.0.0.1              on one host: serve at this address …
+  roce perf 10.0.0.1                       … on the other: measure against it
+  roce perf --json > result.json           the same figures for machines
+
+Bandwidth keeps --depth messages outstanding for --duration. Latency is half of the
+round trip for SEND and WRITE (each side answers as soon as it sees the other's
+bytes) and the whole operation for READ and atomics. Every byte that arrives in the
+check rounds, and the last of each buffer in the timed ones, is compared with what
+was sent.")]
+pub struct PerfArgs {
+    /// The server's address. With --server: the address to serve at
+    #[arg(value_name = "ADDRESS")]
+    pub address: Option<String>,
+
+    /// Serve clients until interrupted
+    #[arg(long)]
+    pub server: bool,
+
+    /// TCP port over which client and server agree on what to measure
+    #[arg(long, short = 'p', default_value_t = 18520, value_name = "PORT")]
+    pub port: u16,
+
+    /// Operations to measure, separated by commas [default: all]
+    #[arg(long, value_delimiter = ',', value_name = "OP")]
+    pub op: Vec<Op>,
+
+    /// Message sizes in bytes, separated by commas; atomics always have 8
+    /// [default: 2,8,64,512,4096,65536,1048576]
+    #[arg(long, short = 's', value_delimiter = ',', value_name = "BYTES")]
+    pub size: Vec<usize>,
+
+    /// Milliseconds of each bandwidth measurement
+    #[arg(long, default_value_t = 300, value_name = "MS")]
+    pub duration: u64,
+
+    /// Round trips of each latency measurement
+    #[arg(long, short = 'n', default_value_t = 2000, value_name = "N")]
+    pub iterations: u32,
+
+    /// Messages kept outstanding while bandwidth is measured
+    #[arg(long, default_value_t = 64, value_name = "N")]
+    pub depth: usize,
+
+    /// Path MTU in bytes: 256, 512, 1024, 2048 or 4096 [default: what both links allow]
+    #[arg(long, short = 'm', value_name = "BYTES")]
+    pub mtu: Option<usize>,
+
+    /// GID index of the local device [default: the one of the address in use]
+    #[arg(long, short = 'g', value_name = "INDEX")]
+    pub gid_index: Option<u8>,
+
+    /// The local address to use [default: the one that leads to the peer]
+    #[arg(long, value_name = "ADDRESS")]
+    pub bind: Option<IpAddr>,
+
+    /// Seed of the patterns that are sent [default: drawn at random, and printed]
+    #[arg(long, value_name = "N")]
+    pub seed: Option<u64>,
+
+    /// Print one JSON object instead of a table
+    #[arg(long)]
+    pub json: bool,
+
+    /// Serve one client, then end
+    #[arg(long, hide = true)]
+    pub once: bool,
+}
+
+impl PerfArgs {
+    /// The operations to measure.
+    pub(super) fn ops(&self) -> Vec<Op> {
+        if self.op.is_empty() {
+            Op::ALL.to_vec()
+        } else {
+            self.op.clone()
+        }
+    }
+
+    /// The sizes to measure.
+    pub(super) fn sizes(&self) -> Vec<usize> {
+        if self.size.is_empty() {
+            DEFAULT_SIZES.to_vec()
+        } else {
+            self.size.clone()
+        }
+    }
+
+    /// Checks what clap can't.
+    pub(super) fn check(&self) -> Result<(), PerfError> {
+        let usage = |message: String| Err(PerfError::Usage(message));
+        if self.server && self.address.is_none() {
+            return usage("--server needs the address to serve at, such as 10.0.0.1".into());
+        }
+        if let Some(size) = self
+            .size
+            .iter()
+            .find(|size| !(1..=MAX_SIZE).contains(*size))
+        {
+            return usage(format!(
+                "--size is {size}, but must be 1 to {MAX_SIZE} bytes"
+            ));
+        }
+        if !(1..=1024).contains(&self.depth) {
+            return usage(format!("--depth is {}, but must be 1 to 1024", self.depth));
+        }
+        if !(1..=600_000).contains(&self.duration) {
+            return usage(format!(
+                "--duration is {}, but must be 1 to 600000 ms",
+                self.duration
+            ));
+        }
+        if !(1..=100_000_000).contains(&self.iterations) {
+            return usage(format!(
+                "--iterations is {}, but must be 1 to 100000000",
+                self.iterations
+            ));
+        }
+        if let Some(mtu) = self.mtu
+            && roce_verbs::PathMtu::from_bytes(mtu).is_none()
+        {
+            return usage(format!(
+                "--mtu is {mtu}, but must be 256, 512, 1024, 2048 or 4096"
+            ));
+        }
+        Ok(())
+    }
+}

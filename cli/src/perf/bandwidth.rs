@@ -1,0 +1,207 @@
+//! As many messages as possible: some always outstanding.
+
+use super::PerfError;
+use super::args::Op;
+use super::control::Phase;
+use super::end::{End, check};
+use super::pattern;
+use roce_verbs::{RemoteAddr, SendFlags, SendOp, SendRequest, Sge, WcOpcode};
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+/// What a client measured.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Measured {
+    pub(super) messages: u64,
+    pub(super) elapsed: Duration,
+}
+
+/// The immediate data of the last SEND: the server stops then.
+const LAST: u32 = 1;
+
+/// The most requests that are posted at a time.
+const BATCH: usize = 64;
+
+/// When a client stops.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Until {
+    /// After so many messages.
+    Messages(u64),
+    /// When so much time has passed.
+    Elapsed(Duration),
+}
+
+/// The state of a client's run.
+struct Run<'a> {
+    end: &'a End,
+    phase: Phase,
+    remote: RemoteAddr,
+    posted: u64,
+    completed: u64,
+}
+
+/// Runs the client's side.
+pub(super) fn client(
+    end: &End,
+    phase: Phase,
+    remote: RemoteAddr,
+    until: Until,
+) -> Result<Measured, PerfError> {
+    let mut run = Run {
+        end,
+        phase,
+        remote,
+        posted: 0,
+        completed: 0,
+    };
+    let slots = phase.slots as u64;
+    let start = Instant::now();
+    let mut last = match until {
+        Until::Messages(messages) => Some(messages),
+        Until::Elapsed(_) => None,
+    };
+    loop {
+        let room = slots - (run.posted - run.completed);
+        let wanted = last.map_or(room, |last| room.min(last - run.posted));
+        if wanted > 0 {
+            run.post(wanted as usize, last)?;
+        }
+        run.reap()?;
+        match (until, last) {
+            (_, Some(last)) if run.completed == last => break,
+            (Until::Elapsed(duration), None) if start.elapsed() >= duration => {
+                // One more, which says that it is the last.
+                last = Some(run.posted + 1);
+            }
+            _ => {}
+        }
+    }
+    Ok(Measured {
+        messages: run.completed,
+        elapsed: start.elapsed(),
+    })
+}
+
+impl Run<'_> {
+    /// Posts `count` requests, or as many as go at a time.
+    fn post(&mut self, count: usize, last: Option<u64>) -> Result<(), PerfError> {
+        let count = count.min(BATCH);
+        let mut sges = [Sge::default(); BATCH];
+        for (i, sge) in sges.iter_mut().take(count).enumerate() {
+            *sge = self.end.region.slice(self.offset(i), self.phase.size)?;
+        }
+        let mut requests = Vec::with_capacity(count);
+        for (i, sge) in sges.iter().take(count).enumerate() {
+            let number = self.posted + i as u64;
+            let op = self.op(number, last == Some(number + 1));
+            let sges = std::slice::from_ref(sge);
+            requests.push(SendRequest {
+                wr_id: number,
+                op,
+                sges,
+                flags: SendFlags::SIGNALED,
+            });
+        }
+        self.end
+            .qp
+            .post_sends(&requests)
+            .map_err(|(_, error)| error)?;
+        self.posted += count as u64;
+        Ok(())
+    }
+
+    /// Where the message after `ahead` more lies.
+    fn offset(&self, ahead: usize) -> usize {
+        let slot = (self.posted + ahead as u64) % self.phase.slots as u64;
+        slot as usize * pattern::stride(self.phase.size)
+    }
+
+    fn op(&self, number: u64, is_last: bool) -> SendOp {
+        let slot = number % self.phase.slots as u64;
+        let at = RemoteAddr {
+            addr: self.remote.addr + slot * pattern::stride(self.phase.size) as u64,
+            ..self.remote
+        };
+        match self.phase.op {
+            Op::Send if is_last => SendOp::SendImm(LAST),
+            Op::Send => SendOp::Send,
+            Op::Write => SendOp::Write(at),
+            Op::Read => SendOp::Read(at),
+            // One counter for all: each must find what the one before left.
+            Op::Cas => SendOp::CompareSwap {
+                remote: self.remote,
+                compare: number,
+                swap: number + 1,
+            },
+            Op::Fadd => SendOp::FetchAdd {
+                remote: self.remote,
+                add: 1,
+            },
+        }
+    }
+
+    /// Takes completions: at least one, then all that are there.
+    fn reap(&mut self) -> Result<(), PerfError> {
+        if self.posted == self.completed {
+            return Ok(());
+        }
+        let mut completion = self.end.next()?;
+        loop {
+            if completion.wr_id != self.completed {
+                return Err(self.wrong(format!(
+                    "request {} completed where {} was due",
+                    completion.wr_id, self.completed
+                )));
+            }
+            self.check_fetched()?;
+            self.completed += 1;
+            if self.posted == self.completed {
+                return Ok(());
+            }
+            match self.end.cq.poll()? {
+                Some(next) => completion = check(next)?,
+                None => return Ok(()),
+            }
+        }
+    }
+
+    /// An atomic must have fetched the number of those before it.
+    fn check_fetched(&self) -> Result<(), PerfError> {
+        if !self.phase.op.is_atomic() {
+            return Ok(());
+        }
+        let slot = (self.completed % self.phase.slots as u64) as usize;
+        let found = self
+            .end
+            .region
+            .atomic_u64(slot * 8)?
+            .load(Ordering::Acquire);
+        if found == self.completed {
+            return Ok(());
+        }
+        Err(self.wrong(format!("atomic {} fetched {found}", self.completed)))
+    }
+
+    fn wrong(&self, what: String) -> PerfError {
+        PerfError::Mismatch {
+            op: self.phase.op,
+            size: self.phase.size,
+            what,
+        }
+    }
+}
+
+/// Runs the server's side of SEND: a receive for every message, until the last. All
+/// others need nothing of the server.
+pub(super) fn serve_sends(end: &End, phase: Phase) -> Result<(), PerfError> {
+    loop {
+        let completion = end.next()?;
+        if completion.opcode != WcOpcode::Recv {
+            continue;
+        }
+        if completion.imm == Some(LAST) {
+            return Ok(());
+        }
+        end.post_recv(completion.wr_id as usize, phase.size)?;
+    }
+}

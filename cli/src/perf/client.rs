@@ -1,0 +1,259 @@
+//! The client: goes through operations and sizes and measures each.
+
+use super::args::{Op, PerfArgs};
+use super::bandwidth::{self, Measured, Until};
+use super::control::{Control, Hello, Kind, Phase, Reply, Request, VERSION};
+use super::end::{End, PATIENCE};
+use super::report::{Report, Row};
+use super::{PerfError, latency, pattern};
+use indicatif::{ProgressBar, ProgressStyle};
+use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs, UdpSocket};
+use std::time::Duration;
+
+/// Each pair of operation and size moves its buffers so often with a pattern of its
+/// own each time, all compared, before anything is timed.
+const CHECK_ROUNDS: u64 = 3;
+
+/// The buffer is no larger than this, so large messages have fewer outstanding.
+const BUFFER: usize = 16 << 20;
+
+/// Measures against the server at `host`.
+pub(super) fn run(
+    args: &PerfArgs,
+    host: &str,
+    port: u16,
+    bind: Option<IpAddr>,
+) -> Result<Report, PerfError> {
+    let server = resolve(host, port)?;
+    let stream = TcpStream::connect_timeout(&server, PATIENCE).map_err(|e| {
+        PerfError::Peer(format!(
+            "no answer from {server}: {e}. Is `roce perf --server {}` running there?",
+            server.ip()
+        ))
+    })?;
+    let local = match args.bind.or(bind) {
+        Some(address) => address,
+        None => route_to(server)?,
+    };
+    let mut client = Client::connect(args, local, stream)?;
+    client.measure_all(args)
+}
+
+/// The first address of a name.
+fn resolve(host: &str, port: u16) -> Result<SocketAddr, PerfError> {
+    let found = (host, port).to_socket_addrs().map_err(|e| {
+        PerfError::Peer(format!(
+            "{host:?} is neither an address nor a known name: {e}"
+        ))
+    })?;
+    found
+        .into_iter()
+        .next()
+        .ok_or_else(|| PerfError::Peer(format!("{host:?} has no address")))
+}
+
+/// The local address from which packets to `server` leave.
+fn route_to(server: SocketAddr) -> Result<IpAddr, PerfError> {
+    let any: SocketAddr = if server.is_ipv4() {
+        (std::net::Ipv4Addr::UNSPECIFIED, 0).into()
+    } else {
+        (std::net::Ipv6Addr::UNSPECIFIED, 0).into()
+    };
+    let probe = || {
+        let socket = UdpSocket::bind(any)?;
+        socket.connect(server)?;
+        socket.local_addr()
+    };
+    let local = probe().map_err(|e| PerfError::Device(format!("no route to {server}: {e}")))?;
+    Ok(local.ip())
+}
+
+struct Client {
+    control: Control,
+    end: End,
+    peer: Hello,
+    local: IpAddr,
+    first_seed: u64,
+    seed: u64,
+}
+
+impl Client {
+    fn connect(args: &PerfArgs, local: IpAddr, stream: TcpStream) -> Result<Self, PerfError> {
+        let mut control = Control::new(stream, 3 * PATIENCE)?;
+        let largest = args.sizes().into_iter().max().unwrap_or(8).max(8);
+        let buffer_len = (2 * pattern::stride(largest)).max(BUFFER);
+        let end = End::open(args, local, buffer_len, args.depth)?;
+        control.send(&end.hello()?)?;
+        let peer: Hello = control.expect()?;
+        if peer.version != VERSION {
+            return Err(PerfError::Peer(format!(
+                "the server has version {}, this is {VERSION}",
+                peer.version
+            )));
+        }
+        let seed = match args.seed {
+            Some(seed) => seed,
+            None => draw_seed()?,
+        };
+        Ok(Self {
+            control,
+            end,
+            peer,
+            local,
+            first_seed: seed,
+            seed,
+        })
+    }
+
+    fn measure_all(&mut self, args: &PerfArgs) -> Result<Report, PerfError> {
+        let mut cases = Vec::new();
+        for op in args.ops() {
+            let sizes = if op.is_atomic() {
+                vec![8]
+            } else {
+                args.sizes()
+            };
+            cases.extend(sizes.into_iter().map(|size| (op, size)));
+        }
+        let progress = ProgressBar::new(cases.len() as u64);
+        if let Ok(style) = ProgressStyle::with_template("{msg:<20} {wide_bar} {pos}/{len}") {
+            progress.set_style(style);
+        }
+        let mut rows = Vec::new();
+        for (op, size) in cases {
+            progress.set_message(format!("{} {size}", op.label()));
+            rows.push(self.measure(args, op, size)?);
+            progress.inc(1);
+        }
+        progress.finish_and_clear();
+        let counters = self.end.context.counters();
+        Ok(Report {
+            local: self.local.to_string(),
+            remote: self.peer_address(),
+            path_mtu: self.end.agree(&self.peer)?.bytes(),
+            depth: args.depth,
+            seed: self.first_seed,
+            rows,
+            retransmitted: counters.stat(roce_verbs::Stat::Retransmitted),
+            timeouts: counters.stat(roce_verbs::Stat::Timeouts),
+            dropped: counters.total_drops(),
+        })
+    }
+
+    fn peer_address(&self) -> String {
+        roce_verbs::Gid(self.peer.gid).ip().to_string()
+    }
+
+    /// One line of the table.
+    fn measure(&mut self, args: &PerfArgs, op: Op, size: usize) -> Result<Row, PerfError> {
+        let slots = args
+            .depth
+            .min(self.end.region.len() / pattern::stride(size))
+            .max(1);
+        let phase = Phase {
+            kind: Kind::Bandwidth,
+            op,
+            size,
+            slots,
+            iterations: args.iterations,
+            seed: 0,
+        };
+        let mut verified = 0;
+        for _ in 0..CHECK_ROUNDS {
+            let phase = Phase {
+                seed: self.next_seed(),
+                ..phase
+            };
+            verified += self.bandwidth(phase, Until::Messages(slots as u64))?.1;
+        }
+        let timed = Phase {
+            seed: self.next_seed(),
+            ..phase
+        };
+        let duration = Duration::from_millis(args.duration);
+        let (measured, bytes) = self.bandwidth(timed, Until::Elapsed(duration))?;
+        verified += bytes;
+
+        let latency = Phase {
+            kind: Kind::Latency,
+            slots: 1,
+            seed: self.next_seed(),
+            ..phase
+        };
+        self.prepare(latency)?;
+        let latencies = latency::client(&self.end, latency, self.peer.remote())?;
+        self.finish(latency, u64::from(latency.iterations))?;
+        Ok(Row::new(op, size, measured, &latencies, verified))
+    }
+
+    /// Runs a bandwidth phase; gives what was measured and how many bytes were
+    /// compared.
+    fn bandwidth(&mut self, phase: Phase, until: Until) -> Result<(Measured, u64), PerfError> {
+        match phase.op {
+            Op::Send | Op::Write => {
+                pattern::write(&self.end.region, phase.seed, phase.slots, phase.size)?;
+            }
+            _ => pattern::clear(&self.end.region, phase.slots, phase.size)?,
+        }
+        self.prepare(phase)?;
+        let measured = bandwidth::client(&self.end, phase, self.peer.remote(), until)?;
+        let there = self.finish(phase, measured.messages)?;
+        if phase.op != Op::Read {
+            return Ok((measured, there));
+        }
+        let slots = phase
+            .slots
+            .min(usize::try_from(measured.messages).unwrap_or(usize::MAX));
+        let here = pattern::verify(&self.end.region, phase.seed, slots, phase.size);
+        let here = here.map_err(|what| wrong(&phase, what))?;
+        Ok((measured, here))
+    }
+
+    /// Makes both sides ready for a phase.
+    fn prepare(&mut self, phase: Phase) -> Result<(), PerfError> {
+        let own = self.end.renew()?;
+        self.control.send(&Request::Prepare(phase, own))?;
+        match self.control.expect()? {
+            Reply::Ready(qp) => self.end.connect(&self.peer, qp),
+            other => Err(unexpected(&phase, other)),
+        }
+    }
+
+    /// Ends a phase; gives how many bytes the server compared.
+    fn finish(&mut self, phase: Phase, messages: u64) -> Result<u64, PerfError> {
+        self.control.send(&Request::Finish { messages })?;
+        match self.control.expect()? {
+            Reply::Right { bytes } => Ok(bytes),
+            other => Err(unexpected(&phase, other)),
+        }
+    }
+
+    /// A seed for the next phase.
+    fn next_seed(&mut self) -> u64 {
+        self.seed = self
+            .seed
+            .wrapping_mul(0x5851_f42d_4c95_7f2d)
+            .wrapping_add(1);
+        self.seed
+    }
+}
+
+fn draw_seed() -> Result<u64, PerfError> {
+    getrandom::u64().map_err(|e| PerfError::Device(format!("drawing a random seed: {e}")))
+}
+
+fn wrong(phase: &Phase, what: String) -> PerfError {
+    PerfError::Mismatch {
+        op: phase.op,
+        size: phase.size,
+        what,
+    }
+}
+
+fn unexpected(phase: &Phase, reply: Reply) -> PerfError {
+    match reply {
+        Reply::Wrong { what } => wrong(phase, what),
+        Reply::Failed { what } => PerfError::Peer(format!("the server: {what}")),
+        other => PerfError::Peer(format!("the server answers out of turn: {other:?}")),
+    }
+}

@@ -1,0 +1,160 @@
+//! The TCP connection between client and server: a JSON value a line.
+
+use super::PerfError;
+use super::args::Op;
+use roce_verbs::{Endpoint, Gid, Psn, Qpn, RemoteAddr};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+
+/// Lines longer than this are nobody's we know.
+const MAX_LINE: u64 = 64 << 10;
+
+/// The version of what is said; both sides must have the same.
+pub(super) const VERSION: u32 = 1;
+
+/// What each side says first.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Hello {
+    pub(super) version: u32,
+    /// The largest path MTU that its link allows, or that its user wants.
+    pub(super) path_mtu: usize,
+    pub(super) gid: [u8; 16],
+    /// Where its buffer is, and its key.
+    pub(super) addr: u64,
+    pub(super) rkey: u32,
+    /// How large both buffers are, and how many messages are outstanding: the
+    /// client says, the server repeats.
+    pub(super) buffer_len: usize,
+    pub(super) depth: usize,
+}
+
+impl Hello {
+    pub(super) fn remote(&self) -> RemoteAddr {
+        RemoteAddr {
+            addr: self.addr,
+            rkey: self.rkey,
+        }
+    }
+}
+
+/// The QP that each side makes for each phase.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(super) struct PeerQp {
+    pub(super) qpn: u32,
+    pub(super) psn: u32,
+}
+
+impl PeerQp {
+    /// With the peer's GID, what it takes to connect to it.
+    pub(super) fn endpoint(self, peer: &Hello) -> Endpoint {
+        Endpoint {
+            gid: Gid(peer.gid),
+            qpn: Qpn::from_bits(self.qpn),
+            psn: Psn::new(self.psn),
+        }
+    }
+}
+
+/// What is measured next.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(super) struct Phase {
+    pub(super) kind: Kind,
+    pub(super) op: Op,
+    pub(super) size: usize,
+    /// How many buffers of that size are in use.
+    pub(super) slots: usize,
+    /// Round trips, for latency.
+    pub(super) iterations: u32,
+    pub(super) seed: u64,
+}
+
+/// The two kinds of measurement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum Kind {
+    Bandwidth,
+    Latency,
+}
+
+/// From client to server.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(super) enum Request {
+    /// Get ready for this, and connect to this QP.
+    Prepare(Phase, PeerQp),
+    /// It is over; so many messages were sent. Check what arrived.
+    Finish { messages: u64 },
+}
+
+/// From server to client.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) enum Reply {
+    /// Ready for what was asked, with this QP.
+    Ready(PeerQp),
+    /// What arrived is right; so many bytes were compared.
+    Right { bytes: u64 },
+    /// What arrived is wrong.
+    Wrong { what: String },
+    /// Something else failed.
+    Failed { what: String },
+}
+
+/// The connection.
+pub(super) struct Control {
+    reader: BufReader<TcpStream>,
+    writer: TcpStream,
+}
+
+impl Control {
+    pub(super) fn new(stream: TcpStream, timeout: Duration) -> Result<Self, PerfError> {
+        let set_up = || {
+            stream.set_nodelay(true)?;
+            stream.set_read_timeout(Some(timeout))?;
+            stream.set_write_timeout(Some(timeout))?;
+            stream.try_clone()
+        };
+        let writer = set_up().map_err(|e| lost(&e))?;
+        Ok(Self {
+            reader: BufReader::new(stream),
+            writer,
+        })
+    }
+
+    pub(super) fn send(&mut self, message: &impl Serialize) -> Result<(), PerfError> {
+        let mut line =
+            serde_json::to_vec(message).map_err(|e| PerfError::Peer(format!("control: {e}")))?;
+        line.push(b'\n');
+        self.writer.write_all(&line).map_err(|e| lost(&e))
+    }
+
+    /// The next message; `None` if the peer closed the connection.
+    pub(super) fn receive<T: DeserializeOwned>(&mut self) -> Result<Option<T>, PerfError> {
+        let mut line = Vec::new();
+        let mut limited = (&mut self.reader).take(MAX_LINE);
+        limited.read_until(b'\n', &mut line).map_err(|e| lost(&e))?;
+        if line.is_empty() {
+            return Ok(None);
+        }
+        let message = serde_json::from_slice(&line).map_err(|e| {
+            PerfError::Peer(format!(
+                "the peer says something that is not of `roce perf`: {e}"
+            ))
+        })?;
+        Ok(Some(message))
+    }
+
+    /// The next message, which must come.
+    pub(super) fn expect<T: DeserializeOwned>(&mut self) -> Result<T, PerfError> {
+        self.receive()?
+            .ok_or_else(|| PerfError::Peer("the peer closed the control connection".into()))
+    }
+}
+
+fn lost(error: &std::io::Error) -> PerfError {
+    use std::io::ErrorKind::{TimedOut, WouldBlock};
+    match error.kind() {
+        WouldBlock | TimedOut => PerfError::Peer("the peer has stopped answering".into()),
+        _ => PerfError::Peer(format!("the control connection broke: {error}")),
+    }
+}

@@ -1,0 +1,179 @@
+//! One end of the RDMA connection: device, buffer and QP.
+
+use super::args::PerfArgs;
+use super::control::{Hello, PeerQp, VERSION};
+use super::{PerfError, pattern};
+use roce_verbs::{
+    Access, Completion, CompletionQueue, ConnectOptions, Context, Device, MemoryRegion, PathMtu,
+    ProtectionDomain, QpOptions, QueuePair, RecvRequest, RemoteAddr, WcStatus,
+};
+use std::net::IpAddr;
+use std::time::{Duration, Instant};
+
+/// Nothing takes longer than this without any message arriving, or the peer is gone.
+pub(super) const PATIENCE: Duration = Duration::from_secs(10);
+
+/// One end of the connection.
+pub(super) struct End {
+    pub(super) context: Context,
+    pd: ProtectionDomain,
+    pub(super) cq: CompletionQueue,
+    pub(super) qp: QueuePair,
+    pub(super) region: MemoryRegion,
+    gid_index: u8,
+    path_mtu: PathMtu,
+    pub(super) depth: usize,
+}
+
+impl End {
+    /// A QP at `address`, with a buffer of `buffer_len` bytes.
+    pub(super) fn open(
+        args: &PerfArgs,
+        address: IpAddr,
+        buffer_len: usize,
+        depth: usize,
+    ) -> Result<Self, PerfError> {
+        let context = Device::with_address(address)?.open()?;
+        let found = context
+            .gids()
+            .into_iter()
+            .find(|entry| entry.gid.ip() == address);
+        let gid_index = match (args.gid_index, found) {
+            (Some(index), _) => index,
+            (None, Some(entry)) => entry.index,
+            (None, None) => {
+                return Err(PerfError::Device(format!(
+                    "{address} has no GID on its device"
+                )));
+            }
+        };
+        let pd = context.alloc_pd();
+        let cq = context.create_cq(4 * depth);
+        let qp = create_qp(&pd, &cq, depth);
+        let region = pd.allocate(buffer_len, Access::all())?;
+        let active = context.device().active_mtu();
+        let wanted = args.mtu.and_then(PathMtu::from_bytes);
+        let path_mtu = wanted.unwrap_or(active);
+        Ok(Self {
+            context,
+            pd,
+            cq,
+            qp,
+            region,
+            gid_index,
+            path_mtu,
+            depth,
+        })
+    }
+
+    /// What the peer has to know of it.
+    pub(super) fn hello(&self) -> Result<Hello, PerfError> {
+        let endpoint = self.qp.endpoint(self.gid_index)?;
+        let RemoteAddr { addr, rkey } = self.region.remote(0);
+        Ok(Hello {
+            version: VERSION,
+            path_mtu: self.path_mtu.bytes(),
+            gid: endpoint.gid.0,
+            addr,
+            rkey,
+            buffer_len: self.region.len(),
+            depth: self.depth,
+        })
+    }
+
+    /// A new QP for the next phase; nothing is left of the one before.
+    pub(super) fn renew(&mut self) -> Result<PeerQp, PerfError> {
+        self.qp = create_qp(&self.pd, &self.cq, self.depth);
+        while self.cq.poll()?.is_some() {}
+        let endpoint = self.qp.endpoint(self.gid_index)?;
+        Ok(PeerQp {
+            qpn: endpoint.qpn.get(),
+            psn: endpoint.psn.get(),
+        })
+    }
+
+    /// The path MTU: the smaller of both sides'.
+    pub(super) fn agree(&self, peer: &Hello) -> Result<PathMtu, PerfError> {
+        PathMtu::from_bytes(peer.path_mtu.min(self.path_mtu.bytes())).ok_or_else(|| {
+            PerfError::Peer(format!("the peer's path MTU of {} is none", peer.path_mtu))
+        })
+    }
+
+    /// Connects to the peer's QP.
+    pub(super) fn connect(&self, peer: &Hello, qp: PeerQp) -> Result<(), PerfError> {
+        let path_mtu = Some(self.agree(peer)?);
+        let options = ConnectOptions {
+            path_mtu,
+            ..ConnectOptions::default()
+        };
+        self.qp
+            .connect(self.gid_index, &qp.endpoint(peer), &options)?;
+        Ok(())
+    }
+
+    /// Posts a receive for message `slot`.
+    pub(super) fn post_recv(&self, slot: usize, size: usize) -> Result<(), PerfError> {
+        let sge = self.region.slice(slot * pattern::stride(size), size)?;
+        self.qp.post_recv(&RecvRequest {
+            wr_id: slot as u64,
+            sges: &[sge],
+        })?;
+        Ok(())
+    }
+
+    /// The next completion, which must be a success.
+    pub(super) fn next(&self) -> Result<Completion, PerfError> {
+        match self.cq.poll()? {
+            Some(completion) => check(completion),
+            None => self.wait(),
+        }
+    }
+
+    #[cold]
+    fn wait(&self) -> Result<Completion, PerfError> {
+        let end = Instant::now() + PATIENCE;
+        loop {
+            // The clock is read now and then only.
+            for _ in 0..256 {
+                if let Some(completion) = self.cq.poll()? {
+                    return check(completion);
+                }
+            }
+            if Instant::now() > end {
+                return Err(stopped());
+            }
+        }
+    }
+}
+
+fn create_qp(pd: &ProtectionDomain, cq: &CompletionQueue, depth: usize) -> QueuePair {
+    let options = QpOptions {
+        send_depth: depth,
+        recv_depth: depth,
+        max_send_sge: 1,
+        max_recv_sge: 1,
+        signal_all: true,
+    };
+    pd.create_qp(cq, cq, &options)
+}
+
+/// Nothing has come for too long.
+pub(super) fn stopped() -> PerfError {
+    PerfError::Peer(format!(
+        "the peer has sent nothing for {} s",
+        PATIENCE.as_secs()
+    ))
+}
+
+/// A completion that must be a success.
+pub(super) fn check(completion: Completion) -> Result<Completion, PerfError> {
+    if completion.status == WcStatus::Success {
+        return Ok(completion);
+    }
+    Err(PerfError::Peer(format!(
+        "work request {} of QP {:#08x} failed: {}",
+        completion.wr_id,
+        completion.qpn.get(),
+        completion.status
+    )))
+}

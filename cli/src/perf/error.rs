@@ -1,0 +1,72 @@
+//! What can go wrong in a measurement.
+
+use super::args::Op;
+use std::fmt;
+
+/// Why a measurement ended early.
+#[derive(Debug)]
+pub enum PerfError {
+    /// Arguments that can't be right.
+    Usage(String),
+    /// The peer could not be reached, or stopped answering.
+    Peer(String),
+    /// The local device could not be set up.
+    Device(String),
+    /// Bytes arrived that were not sent.
+    Mismatch {
+        /// The operation.
+        op: Op,
+        /// The message size.
+        size: usize,
+        /// Where, and what was found.
+        what: String,
+    },
+}
+
+impl fmt::Display for PerfError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Usage(message) | Self::Peer(message) | Self::Device(message) => {
+                f.write_str(message)
+            }
+            Self::Mismatch { op, size, what } => {
+                write!(
+                    f,
+                    "{} of {size} bytes delivered wrong data: {what}",
+                    op.label()
+                )
+            }
+        }
+    }
+}
+
+impl std::error::Error for PerfError {}
+
+impl PerfError {
+    /// The command's exit code.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Self::Usage(_) => 2,
+            _ => 1,
+        }
+    }
+}
+
+macro_rules! device_error {
+    ($($type:ty),*) => { $(
+        impl From<$type> for PerfError {
+            fn from(error: $type) -> Self {
+                Self::Device(error.to_string())
+            }
+        }
+    )* };
+}
+
+device_error!(
+    roce_verbs::OpenError,
+    roce_verbs::ConnectError,
+    roce_verbs::RegionError,
+    roce_verbs::BufferRange,
+    roce_verbs::PostError,
+    roce_verbs::CqOverrun
+);

@@ -1,0 +1,180 @@
+//! One message at a time: how long it takes.
+
+use super::PerfError;
+use super::args::Op;
+use super::control::Phase;
+use super::end::{End, PATIENCE, check, stopped};
+use hdrhistogram::Histogram;
+use roce_verbs::{Completion, RemoteAddr, SendOp, SendRequest, WcOpcode};
+use std::time::Instant;
+
+/// Latencies in nanoseconds, up to a minute.
+pub(super) type Latencies = Histogram<u64>;
+
+/// Runs the client's side. Half of each round trip for SEND and WRITE, the whole
+/// operation for the others.
+pub(super) fn client(end: &End, phase: Phase, remote: RemoteAddr) -> Result<Latencies, PerfError> {
+    let mut latencies = Histogram::new_with_bounds(1, 60_000_000_000, 3)
+        .map_err(|e| PerfError::Device(format!("latency histogram: {e}")))?;
+    let mut echo = Echo {
+        end,
+        phase,
+        remote,
+        sends_open: 0,
+        received: 0,
+    };
+    if phase.op == Op::Send {
+        end.post_recv(0, phase.size)?;
+    }
+    // The first tenth warms caches up and is not counted.
+    let warm_up = (phase.iterations / 10).max(1);
+    for i in 0..warm_up + phase.iterations {
+        let start = Instant::now();
+        match phase.op {
+            Op::Send | Op::Write => {
+                echo.say(i)?;
+                echo.hear(i)?;
+            }
+            _ => echo.fetch(i)?,
+        }
+        let ns = u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        let parts = if matches!(phase.op, Op::Send | Op::Write) {
+            2
+        } else {
+            1
+        };
+        if i >= warm_up {
+            latencies.saturating_record(ns / parts);
+        }
+    }
+    echo.drain()?;
+    Ok(latencies)
+}
+
+/// Runs the server's side: answers each message. READ and atomics need nothing.
+pub(super) fn serve(end: &End, phase: Phase, remote: RemoteAddr) -> Result<(), PerfError> {
+    let mut echo = Echo {
+        end,
+        phase,
+        remote,
+        sends_open: 0,
+        received: 0,
+    };
+    let warm_up = (phase.iterations / 10).max(1);
+    for i in 0..warm_up + phase.iterations {
+        echo.hear(i)?;
+        echo.say(i)?;
+    }
+    echo.drain()
+}
+
+/// One side of a ping-pong.
+struct Echo<'a> {
+    end: &'a End,
+    phase: Phase,
+    remote: RemoteAddr,
+    sends_open: usize,
+    received: u64,
+}
+
+/// The last byte of the message of iteration `i`: never the one before it.
+fn mark(i: u32) -> u8 {
+    (i % 255) as u8 + 1
+}
+
+impl Echo<'_> {
+    /// Sends the message of iteration `i`.
+    fn say(&mut self, i: u32) -> Result<(), PerfError> {
+        let size = self.phase.size;
+        // What arrives lies in the first slot, what is sent in the second.
+        let from = super::pattern::stride(size);
+        self.end.region.write(from + size - 1, &[mark(i)])?;
+        let op = match self.phase.op {
+            Op::Write => SendOp::Write(self.remote),
+            _ => SendOp::Send,
+        };
+        while self.sends_open >= self.end.depth {
+            let completion = self.end.next()?;
+            self.note(completion);
+        }
+        let sge = self.end.region.slice(from, size)?;
+        self.end
+            .qp
+            .post_send(&SendRequest::new(u64::from(i), op, &[sge]))?;
+        self.sends_open += 1;
+        Ok(())
+    }
+
+    /// Waits for the message of iteration `i`.
+    fn hear(&mut self, i: u32) -> Result<(), PerfError> {
+        match self.phase.op {
+            Op::Write => self.watch(mark(i)),
+            _ => {
+                while self.received <= u64::from(i) {
+                    let completion = self.end.next()?;
+                    self.note(completion);
+                }
+                self.end.post_recv(0, self.phase.size)
+            }
+        }
+    }
+
+    /// Watches the last byte of the buffer, and drives the NIC meanwhile.
+    fn watch(&mut self, mark: u8) -> Result<(), PerfError> {
+        let last = self.phase.size - 1;
+        let mut end = None;
+        loop {
+            for _ in 0..256 {
+                if self.end.region.load_u8(last)? == mark {
+                    return Ok(());
+                }
+                if let Some(completion) = self.end.cq.poll()? {
+                    self.note(check(completion)?);
+                }
+            }
+            let now = Instant::now();
+            if now > *end.get_or_insert(now + PATIENCE) {
+                return Err(stopped());
+            }
+        }
+    }
+
+    /// Fetches once.
+    fn fetch(&mut self, i: u32) -> Result<(), PerfError> {
+        let op = match self.phase.op {
+            Op::Read => SendOp::Read(self.remote),
+            Op::Cas => SendOp::CompareSwap {
+                remote: self.remote,
+                compare: 0,
+                swap: 0,
+            },
+            _ => SendOp::FetchAdd {
+                remote: self.remote,
+                add: 1,
+            },
+        };
+        let sge = self.end.region.slice(0, self.phase.size)?;
+        self.end
+            .qp
+            .post_send(&SendRequest::new(u64::from(i), op, &[sge]))?;
+        self.end.next()?;
+        Ok(())
+    }
+
+    /// Waits until all that was sent has completed.
+    fn drain(&mut self) -> Result<(), PerfError> {
+        while self.sends_open > 0 {
+            let completion = self.end.next()?;
+            self.note(completion);
+        }
+        Ok(())
+    }
+
+    fn note(&mut self, completion: Completion) {
+        if completion.opcode == WcOpcode::Recv {
+            self.received += 1;
+        } else {
+            self.sends_open -= 1;
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! The server: does what the client asks for, one client at a time.
+
+use super::args::{MAX_SIZE, Op, PerfArgs};
+use super::control::{Control, Hello, Kind, PeerQp, Phase, Reply, Request, VERSION};
+use super::end::{End, PATIENCE};
+use super::{PerfError, bandwidth, latency, pattern};
+use std::io::Write;
+use std::net::{IpAddr, TcpListener, TcpStream};
+use std::sync::atomic::Ordering;
+
+/// More than this of buffer is asked for by no client of ours.
+const MAX_BUFFER: usize = 4 * MAX_SIZE;
+
+/// Serves clients; for ever, or one.
+pub(super) fn run(args: &PerfArgs) -> Result<(), PerfError> {
+    let text = args.address.as_deref().unwrap_or_default();
+    let address: IpAddr = text.parse().map_err(|_| {
+        PerfError::Usage(format!(
+            "{text:?} is no IP address: --server serves at an address"
+        ))
+    })?;
+    let listener = TcpListener::bind((address, args.port)).map_err(|e| {
+        PerfError::Device(format!(
+            "listening on TCP port {} of {address}: {e}",
+            args.port
+        ))
+    })?;
+    let port = listener
+        .local_addr()
+        .map_or(args.port, |local| local.port());
+    println!("listening on {address} port {port}");
+    let _ = std::io::stdout().flush();
+    loop {
+        let (stream, client) = listener
+            .accept()
+            .map_err(|e| PerfError::Device(format!("accepting a client: {e}")))?;
+        match serve(args, address, stream) {
+            Ok(()) if args.once => return Ok(()),
+            Ok(()) => println!("served {client}"),
+            Err(error) if args.once => return Err(error),
+            Err(error) => eprintln!("roce perf: client {client}: {error}"),
+        }
+    }
+}
+
+/// Serves one client to the end.
+fn serve(args: &PerfArgs, address: IpAddr, stream: TcpStream) -> Result<(), PerfError> {
+    let mut control = Control::new(stream, 6 * PATIENCE)?;
+    let peer: Hello = control.expect()?;
+    if peer.version != VERSION {
+        let what = format!("client has version {}, server {VERSION}", peer.version);
+        control.send(&Reply::Failed { what: what.clone() })?;
+        return Err(PerfError::Peer(what));
+    }
+    if peer.buffer_len > MAX_BUFFER || !(1..=1024).contains(&peer.depth) {
+        return Err(PerfError::Peer(format!(
+            "the client wants a buffer of {} bytes and {} messages outstanding",
+            peer.buffer_len, peer.depth
+        )));
+    }
+    let mut end = End::open(args, address, peer.buffer_len, peer.depth)?;
+    control.send(&end.hello()?)?;
+    while let Some(request) = control.receive::<Request>()? {
+        let Request::Prepare(phase, qp) = request else {
+            return Err(PerfError::Peer(
+                "the client finished what it had not begun".into(),
+            ));
+        };
+        let own = end.renew()?;
+        end.connect(&peer, qp)?;
+        if let Err(error) = run_phase(&end, phase, &peer, own, &mut control) {
+            control.send(&Reply::Failed {
+                what: error.to_string(),
+            })?;
+            return Err(error);
+        }
+    }
+    Ok(())
+}
+
+/// Whether the messages of the phase fit in the buffer.
+fn fits(end: &End, phase: &Phase) -> bool {
+    let needed = pattern::stride(phase.size).checked_mul(phase.slots.max(2));
+    phase.size > 0 && needed.is_some_and(|needed| needed <= end.region.len())
+}
+
+fn run_phase(
+    end: &End,
+    phase: Phase,
+    peer: &Hello,
+    own: PeerQp,
+    control: &mut Control,
+) -> Result<(), PerfError> {
+    if !fits(end, &phase) || phase.slots > end.depth {
+        return Err(PerfError::Peer(format!(
+            "{phase:?} does not fit in the buffer"
+        )));
+    }
+    match phase.op {
+        Op::Read if phase.kind == Kind::Bandwidth => {
+            pattern::write(&end.region, phase.seed, phase.slots, phase.size)?;
+        }
+        _ => pattern::clear(&end.region, phase.slots, phase.size)?,
+    }
+    if phase.op == Op::Send {
+        let receives = if phase.kind == Kind::Latency {
+            1
+        } else {
+            phase.slots
+        };
+        (0..receives).try_for_each(|slot| end.post_recv(slot, phase.size))?;
+    }
+    control.send(&Reply::Ready(own))?;
+    match (phase.kind, phase.op) {
+        (Kind::Bandwidth, Op::Send) => bandwidth::serve_sends(end, phase)?,
+        (Kind::Latency, Op::Send | Op::Write) => latency::serve(end, phase, peer.remote())?,
+        _ => {}
+    }
+    let Request::Finish { messages } = control.expect()? else {
+        return Err(PerfError::Peer(
+            "the client began before it had finished".into(),
+        ));
+    };
+    let reply = match verify(end, &phase, messages) {
+        Ok(bytes) => Reply::Right { bytes },
+        Err(what) => Reply::Wrong { what },
+    };
+    control.send(&reply)
+}
+
+/// Compares what arrived with what was sent.
+fn verify(end: &End, phase: &Phase, messages: u64) -> Result<u64, String> {
+    if phase.kind == Kind::Latency {
+        return Ok(0);
+    }
+    let slots = phase
+        .slots
+        .min(usize::try_from(messages).unwrap_or(usize::MAX));
+    match phase.op {
+        Op::Send | Op::Write => pattern::verify(&end.region, phase.seed, slots, phase.size),
+        Op::Read => Ok(0),
+        Op::Cas | Op::Fadd => {
+            let cell = end.region.atomic_u64(0).map_err(|e| e.to_string())?;
+            let found = cell.load(Ordering::Acquire);
+            if found == messages {
+                Ok(8 * messages)
+            } else {
+                Err(format!("the counter is {found} after {messages} atomics"))
+            }
+        }
+    }
+}
