@@ -41,5 +41,9 @@ impl Requester {
             Some(front) => front.receives - u64::from(front.op.consumes_receive()),
         };
         self.credit.limit = Some(consumed + u64::from(count));
+        if count > 0 {
+            // Who was not ready says that it is now.
+            self.retry.receiver_is_ready();
+        }
     }
 }

@@ -92,6 +92,11 @@ impl Retry {
         true
     }
 
+    /// The receiver no longer wants to be left alone.
+    pub(super) fn receiver_is_ready(&mut self) {
+        self.receiver_wait = None;
+    }
+
     /// The receiver asks for a pause; whether we may grant one more.
     pub(super) fn receiver_not_ready(&mut self, now: Instant, timer: RnrTimer) -> bool {
         if self.rnr_retries != FOR_EVER {

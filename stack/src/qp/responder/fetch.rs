@@ -75,7 +75,7 @@ impl Responder {
         };
         let enabled = core.config.access.contains(Access::REMOTE_READ);
         let too_long = u64::from(reth.dma_len) > MAX_MESSAGE_BYTES;
-        if self.inbound.is_some() || !enabled || too_long || !self.replies.has_room() {
+        if self.inbound.is_some() || !enabled || too_long || !self.replies.make_room() {
             return Err(self.refuse(Refusal::InvalidRequest));
         }
         if check_read(cx, core, &reth).is_none() {
@@ -112,7 +112,7 @@ impl Responder {
         };
         let enabled = core.config.access.contains(Access::REMOTE_ATOMIC);
         let aligned = atomic.va % 8 == 0;
-        if self.inbound.is_some() || !enabled || !aligned || !self.replies.has_room() {
+        if self.inbound.is_some() || !enabled || !aligned || !self.replies.make_room() {
             return Err(self.refuse(Refusal::InvalidRequest));
         }
         let Some(original) = perform(cx, core, packet.bth.opcode.operation(), &atomic) else {
@@ -166,31 +166,30 @@ impl Responder {
             cx.counters.drop(DropReason::StaleDuplicate);
             return;
         }
-        self.replies.rewind(at);
-        self.replies.push(Reply::Read {
+        let reply = Reply::Read {
             at,
             end,
             reth,
             offset: 0,
             msn: self.msn,
-        });
+        };
+        if !self.replies.repeat(reply) {
+            cx.counters.drop(DropReason::StaleDuplicate);
+        }
     }
 
     /// An atomic that was executed before.
     pub(super) fn repeat_atomic(&mut self, cx: &mut Cx<'_>, at: Seq) {
-        match self.resources.find(at) {
-            Some(Done {
-                what: What::Atomic { original },
-                ..
-            }) => {
-                self.replies.rewind(at);
-                self.replies.push(Reply::Atomic {
-                    at,
-                    original,
-                    msn: self.msn,
-                });
-            }
-            _ => cx.counters.drop(DropReason::StaleDuplicate),
+        let reply = match self.resources.find(at).map(|done| done.what) {
+            Some(What::Atomic { original }) => Reply::Atomic {
+                at,
+                original,
+                msn: self.msn,
+            },
+            _ => return cx.counters.drop(DropReason::StaleDuplicate),
+        };
+        if !self.replies.repeat(reply) {
+            cx.counters.drop(DropReason::StaleDuplicate);
         }
     }
 }

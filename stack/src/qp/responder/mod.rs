@@ -42,6 +42,8 @@ struct RecvWqe {
 pub(crate) struct Responder {
     rq: WorkQueue<RecvWqe>,
     epsn: Seq,
+    /// What `epsn` was at the start.
+    first: Seq,
     /// Messages completed, modulo 2^24 (IBTA 1.7, 9.7.7.1).
     msn: u32,
     /// The message of which some packets, but not all, have come.
@@ -50,6 +52,8 @@ pub(crate) struct Responder {
     refused: bool,
     resources: Resources,
     replies: Replies,
+    /// The peer was told last that no receive is left: it waits to hear of one.
+    starved: bool,
 }
 
 /// Why a request was refused for good, and with which code the peer learns it.
@@ -65,11 +69,13 @@ impl Responder {
         Self {
             rq: WorkQueue::new(limits),
             epsn: Seq::initial(Psn::new(0)),
+            first: Seq::initial(Psn::new(0)),
             msn: 0,
             inbound: None,
             refused: false,
             resources: Resources::default(),
             replies: Replies::default(),
+            starved: false,
         }
     }
 
@@ -77,6 +83,7 @@ impl Responder {
     pub(crate) fn start(&mut self, config: &QpConfig) {
         self.abandon();
         self.epsn = Seq::initial(config.rq_psn);
+        self.first = self.epsn;
         self.msn = 0;
         self.resources = Resources::new(config.max_dest_rd_atomic);
         self.replies = Replies::new(config.max_dest_rd_atomic);
@@ -93,6 +100,7 @@ impl Responder {
     pub(crate) fn abandon(&mut self) {
         self.inbound = None;
         self.refused = false;
+        self.starved = false;
         self.resources = Resources::default();
     }
 
@@ -114,7 +122,14 @@ impl Responder {
                 len,
             },
             wr.sges,
-        )
+        )?;
+        // An acknowledgement that nobody asked for brings the peer its credits
+        // sooner than its next attempt would (9.7.7.2).
+        if self.starved && self.epsn > self.first {
+            self.replies.acknowledge();
+        }
+        self.starved = false;
+        Ok(())
     }
 
     /// Flushes the oldest receive. `Ok(false)` if there is none.

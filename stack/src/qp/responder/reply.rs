@@ -32,6 +32,31 @@ pub(super) enum Reply {
     Atomic { at: Seq, original: u64, msn: u32 },
 }
 
+impl Reply {
+    /// The PSN of the next packet.
+    fn first(&self) -> Seq {
+        match *self {
+            Self::Read { at, .. } | Self::Atomic { at, .. } => at,
+        }
+    }
+
+    /// One past the PSN of the last packet.
+    fn end(&self) -> Seq {
+        match *self {
+            Self::Read { end, .. } => end,
+            Self::Atomic { at, .. } => at.next(),
+        }
+    }
+}
+
+/// A reply that has not been sent, or not all of it.
+#[derive(Clone, Copy, Debug)]
+struct Owed {
+    reply: Reply,
+    /// It answers a duplicate.
+    again: bool,
+}
+
 /// A negative acknowledgement, which comes last.
 #[derive(Clone, Copy, Debug)]
 struct Nak {
@@ -49,7 +74,8 @@ enum NakKind {
 /// What the peer is owed.
 #[derive(Debug, Default)]
 pub(super) struct Replies {
-    queue: VecDeque<Reply>,
+    /// In the order of their PSNs, at most `max`.
+    queue: VecDeque<Owed>,
     max: usize,
     ack: bool,
     nak: Option<Nak>,
@@ -66,27 +92,50 @@ impl Replies {
         }
     }
 
-    /// Whether the peer may have one more READ or atomic outstanding.
-    pub(super) fn has_room(&self) -> bool {
-        self.queue.len() < self.max
+    /// Makes room for the reply to a new request. False if the peer has more READs
+    /// and atomics outstanding than it may.
+    pub(super) fn make_room(&mut self) -> bool {
+        self.queue.len() < self.max || self.drop_straggler()
     }
 
-    /// Queues a response, which acknowledges everything before it.
-    pub(super) fn push(&mut self, reply: Reply) {
-        if self.has_room() {
-            self.queue.push_back(reply);
-            self.ack = false;
-            self.nak = None;
+    /// A peer that keeps to its limit does not wait for the oldest of `max` replies
+    /// any more when it asks for another: if that answers a duplicate, the duplicate
+    /// was late. Drops it then.
+    fn drop_straggler(&mut self) -> bool {
+        let straggler = self.queue.front().is_some_and(|owed| owed.again);
+        if straggler {
+            self.queue.pop_front();
         }
+        straggler
     }
 
-    /// Forgets responses from `at` on: the peer asks for them again.
-    pub(super) fn rewind(&mut self, at: Seq) {
-        self.queue.retain(|reply| match reply {
-            Reply::Read { end, .. } => *end <= at,
-            Reply::Atomic { at: psn, .. } => *psn < at,
+    /// Queues the reply to a new request, for which there is room. It acknowledges
+    /// everything before it.
+    pub(super) fn push(&mut self, reply: Reply) {
+        self.queue.push_back(Owed {
+            reply,
+            again: false,
         });
         self.ack = false;
+    }
+
+    /// Queues the reply to a duplicate, in its place among the others and instead of
+    /// what of it is still queued. False if the duplicate came too late to matter.
+    pub(super) fn repeat(&mut self, reply: Reply) -> bool {
+        let (first, end) = (reply.first(), reply.end());
+        self.queue
+            .retain(|owed| owed.reply.end() <= first || end <= owed.reply.first());
+        let oldest = self.queue.front().map(|owed| owed.reply.first());
+        if self.queue.len() >= self.max
+            && (oldest.is_none_or(|oldest| first < oldest) || !self.drop_straggler())
+        {
+            return false;
+        }
+        let index = self
+            .queue
+            .partition_point(|owed| owed.reply.first() < first);
+        self.queue.insert(index, Owed { reply, again: true });
+        true
     }
 
     /// Everything executed so far is to be acknowledged.
@@ -140,7 +189,7 @@ impl Responder {
         budget: usize,
     ) -> Result<Turn, Fault> {
         for _ in 0..budget {
-            let sent = match self.replies.queue.front().copied() {
+            let sent = match self.replies.queue.front().map(|owed| owed.reply) {
                 Some(Reply::Read {
                     at,
                     end,
@@ -176,8 +225,8 @@ impl Responder {
     /// The region of a READ has gone since the request was admitted: the rest of
     /// the response is a refusal.
     fn refuse_reply(&mut self) {
-        if let Some(Reply::Read { at, .. }) = self.replies.queue.pop_front() {
-            self.replies.nak(at, Refusal::AccessError);
+        if let Some(owed) = self.replies.queue.pop_front() {
+            self.replies.nak(owed.reply.first(), Refusal::AccessError);
         }
         self.replies.queue.clear();
     }
@@ -219,7 +268,7 @@ impl Responder {
                 .read(out);
             Ok(())
         })?;
-        match self.replies.queue.front_mut() {
+        match self.replies.queue.front_mut().map(|owed| &mut owed.reply) {
             Some(Reply::Read { at, offset, .. }) if !ends => {
                 *at = at.next();
                 *offset += u32::try_from(payload).unwrap_or(rest);
@@ -260,6 +309,7 @@ impl Responder {
         self.send_aeth(cx, port, core, self.epsn.prev(), aeth)?;
         cx.counters.count(Stat::AcksSent);
         self.replies.ack = false;
+        self.starved = self.credits().count() == Some(0);
         Ok(())
     }
 
@@ -294,6 +344,7 @@ impl Responder {
             },
         )?;
         cx.counters.count(stat);
+        self.starved |= matches!(kind, NakKind::NotReady);
         // A NAK acknowledges everything before it.
         self.replies.nak = None;
         self.replies.ack = false;
