@@ -149,7 +149,9 @@ impl End {
 fn create_qp(pd: &ProtectionDomain, cq: &CompletionQueue, depth: usize) -> QueuePair {
     let options = QpOptions {
         send_depth: depth,
-        recv_depth: depth,
+        // Twice as many as messages outstanding: the next must not find none while
+        // the completion of the one before is on its way to the application.
+        recv_depth: 2 * depth,
         max_send_sge: 1,
         max_recv_sge: 1,
         signal_all: true,

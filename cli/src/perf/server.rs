@@ -103,12 +103,11 @@ fn run_phase(
         _ => pattern::clear(&end.region, phase.slots, phase.size)?,
     }
     if phase.op == Op::Send {
-        let receives = if phase.kind == Kind::Latency {
-            1
-        } else {
-            phase.slots
+        let receives = match phase.kind {
+            Kind::Latency => 1,
+            Kind::Bandwidth => 2 * phase.slots,
         };
-        (0..receives).try_for_each(|slot| end.post_recv(slot, phase.size))?;
+        (0..receives).try_for_each(|i| end.post_recv(i % phase.slots, phase.size))?;
     }
     control.send(&Reply::Ready(own))?;
     match (phase.kind, phase.op) {
