@@ -105,6 +105,9 @@ impl Retry {
             }
             self.rnr_retries_left -= 1;
         }
+        // It has answered, so the timeouts before were not of a peer that is gone.
+        self.retries_left = self.retries;
+        self.backoff = 1;
         self.ack_deadline = None;
         self.receiver_wait = Some(now + timer.duration());
         true
