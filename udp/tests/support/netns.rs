@@ -13,6 +13,8 @@ pub(crate) const NEAR: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 90, 0, 1)
 pub(crate) const FAR: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 90, 0, 2));
 pub(crate) const NEAR_LOCAL: &str = "fe80::1";
 pub(crate) const FAR_LOCAL: &str = "fe80::2";
+const NEAR_MAC: &str = "02:00:00:00:90:01";
+const FAR_MAC: &str = "02:00:00:00:90:02";
 const MTU: usize = 9000;
 
 /// A network namespace. It ends when this and all sockets in it are closed.
@@ -99,8 +101,10 @@ impl Pair {
             return None;
         }
         let (near, far) = (Namespace::new(), Namespace::new());
-        let link = format!("ip link add near mtu {MTU} type veth peer name far mtu {MTU}");
-        near.run(&link);
+        near.run(&format!(
+            "ip link add near mtu {MTU} address {NEAR_MAC} type veth \
+             peer name far mtu {MTU} address {FAR_MAC}"
+        ));
         // A name in /proc, so that nothing outlives the test in /run/netns.
         let far_fd = far.handle.as_raw_fd();
         near.run(&format!(
@@ -116,6 +120,28 @@ impl Pair {
             namespace.run(&format!("ip address add {address}/24 dev {interface}"));
             namespace.run(&format!("ip address add {local}/64 dev {interface} nodad"));
             namespace.run(&format!("ip link set {interface} up"));
+        }
+        // Neighbours are known from the start: packets that wait for an answer to
+        // ARP are overtaken by later ones.
+        for (namespace, interface, mac, neighbours) in [
+            (
+                &near,
+                "near",
+                FAR_MAC,
+                [FAR.to_string(), FAR_LOCAL.to_owned()],
+            ),
+            (
+                &far,
+                "far",
+                NEAR_MAC,
+                [NEAR.to_string(), NEAR_LOCAL.to_owned()],
+            ),
+        ] {
+            for address in neighbours {
+                namespace.run(&format!(
+                    "ip neighbour replace {address} lladdr {mac} dev {interface} nud permanent"
+                ));
+            }
         }
         Some(Self { near, far })
     }
