@@ -4,5 +4,6 @@
 //! tap device to a network namespace of its own, runs commands on both sides,
 //! captures both sides, drops packets on purpose, and cleans up after itself.
 
+pub mod ends;
 pub mod lab;
 pub mod peer;
