@@ -4,6 +4,7 @@ use std::fs::File;
 use std::net::IpAddr;
 use std::os::fd::AsRawFd;
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use roce_udp::{UdpPort, UdpPortConfig};
 
@@ -62,23 +63,39 @@ impl Namespace {
 
     /// The index of an interface.
     pub(crate) fn index(&self, interface: &str) -> u32 {
-        // Threads see the network of their own namespace in procfs.
-        let table = self.inside(|| {
-            let output = Command::new("ip")
+        let line = self.link(interface);
+        let index = line.split(':').next().expect("an index");
+        index.parse().expect("a number")
+    }
+
+    /// Waits until an interface sends: once it is up, the kernel takes a while to
+    /// notice, and drops packets as long.
+    fn wait_for(&self, interface: &str) {
+        let start = Instant::now();
+        loop {
+            let line = self.link(interface);
+            if line.contains("state UP") && !line.contains("qdisc noop ") {
+                return;
+            }
+            assert!(start.elapsed() < Duration::from_secs(20), "{line}");
+        }
+    }
+
+    /// What `ip` says of an interface, in one line.
+    fn link(&self, interface: &str) -> String {
+        let show = || {
+            Command::new("ip")
                 .args(["-o", "link"])
                 .output()
-                .expect("iproute2");
-            String::from_utf8(output.stdout).expect("text")
-        });
-        let line = table
+                .expect("iproute2")
+        };
+        let table = String::from_utf8(self.inside(show).stdout).expect("text");
+        let is_it = |line: &&str| line.contains(&format!(": {interface}@"));
+        table
             .lines()
-            .find(|line| line.contains(&format!(": {interface}@")))
-            .expect("the interface is there");
-        line.split(':')
-            .next()
-            .expect("an index")
-            .parse()
-            .expect("a number")
+            .find(is_it)
+            .expect("the interface is there")
+            .to_owned()
     }
 }
 
@@ -143,6 +160,8 @@ impl Pair {
                 ));
             }
         }
+        near.wait_for("near");
+        far.wait_for("far");
         Some(Self { near, far })
     }
 
