@@ -10,7 +10,7 @@ mod repr;
 
 pub use repr::FrameRepr;
 
-/// The UDP destination port of RoCEv2 (RoCEv2 Annex A17.3.2).
+/// The UDP destination port of RoCEv2 (RoCEv2 Annex A17.3).
 pub const UDP_PORT: u16 = 4791;
 
 /// The EtherType of RoCE v1 (IBTA 1.7, Annex A16).

@@ -10,7 +10,7 @@ const V6_LEN: usize = 40;
 const UDP_LEN: usize = 8;
 
 /// Takes an IPv4 packet apart. Options are let through, fragments are not: a
-/// transport packet is never fragmented (RoCEv2 Annex A17.3.1.1).
+/// transport packet is never fragmented (RoCEv2 Annex A17.3).
 pub(super) fn parse_v4(bytes: &[u8], udp_port: u16) -> Result<Frame<'_>, ParseError> {
     let Ok(ip) = Ipv4Packet::new_checked(bytes) else {
         return Err(explain_v4(bytes));

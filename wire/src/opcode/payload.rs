@@ -3,7 +3,7 @@
 use core::fmt;
 
 /// What payload an opcode allows, counted without padding (IBTA 1.7, 9.2 and
-/// 9.7.4.1.6).
+/// 9.7.4.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PayloadRule {
     /// None at all.
