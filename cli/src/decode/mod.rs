@@ -1,22 +1,290 @@
 //! `roce decode`: the RoCE packets of a capture file, one line each, and a summary
 //! of each flow.
+//!
+//! ```text
+//! file ─► Capture ─► Record ─► Decoder ─► RocePacket ─┬─► Lines or JSON
+//!         pcap(ng)             link, gso, roce-wire   └─► FlowTable ─► Summary
+//! ```
+//!
+//! Memory is bounded whatever is in the file, and no file makes it panic: see
+//! [`decode`].
 
-use std::io;
+use std::fs::File;
+use std::io::{self, BufWriter, IsTerminal, LineWriter, Read, Write};
+use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+mod capture;
+mod flow;
+mod gso;
+mod json;
+mod link;
+mod packet;
+mod progress;
+mod summary;
+mod text;
+mod totals;
+
+#[cfg(test)]
+mod tests;
+
+pub use capture::CaptureError;
+
+use capture::{Capture, Record};
+use flow::{FlowTable, MAX_FLOWS};
+use json::{JsonOther, JsonPacket};
+use packet::{Decoder, Other, RocePacket};
+use summary::{JsonSummary, Summary};
+use text::Lines;
+use totals::Totals;
+
 /// Arguments of `roce decode`.
 #[derive(Clone, Debug, clap::Args)]
+#[command(
+    after_help = "Columns: time in seconds since the first packet; FLAGS are \
+    S solicited event, M migration, A acknowledge request, F FECN, B BECN; P is the pad \
+    count; LEN the payload in bytes without padding; ICRC is ok, BAD, cut (packet not \
+    captured as a whole) or none (no room for one).\n\n\
+    With --json each line is an object whose \"type\" is packet, other (with --other) or, \
+    on the last line, summary; docs/decode.md describes them.\n\n\
+    At most 65536 flows are told apart; packets of others are in the totals only.\n\n\
+    Exit code: 0, or 1 if the file is broken or cannot be read (after what could be read \
+    was printed), or 2 for wrong usage."
+)]
 pub struct DecodeArgs {
-    /// Capture file, pcap or pcapng
+    /// Capture file, pcap or pcapng; - for standard input
     pub file: PathBuf,
+
+    /// Print JSON lines: an object for each packet, then one for the summary
+    #[arg(long)]
+    pub json: bool,
+
+    /// Print the summary only
+    #[arg(short, long)]
+    pub summary: bool,
+
+    /// Print a line for packets that are not RoCE, too
+    #[arg(long, conflicts_with = "summary")]
+    pub other: bool,
+
+    /// Take packets to this UDP port for RoCE as well as those to 4791; may be repeated
+    #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
+    pub port: Vec<u16>,
+
+    /// Only packets to this queue pair, or from it where they say so (UD): decimal or
+    /// 0x hexadecimal; may be repeated
+    #[arg(long, value_name = "QPN", value_parser = parse_qpn)]
+    pub qpn: Vec<u32>,
+
+    /// Stop after this many packets of the file
+    #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub count: Option<u64>,
+
+    /// Flows in the summary's tables: the busiest (--json has all)
+    #[arg(long, value_name = "N", default_value_t = 50)]
+    pub flows: usize,
+
+    /// Follow sequence numbers and count messages of packets with a wrong ICRC, too
+    #[arg(long)]
+    pub ignore_icrc: bool,
 }
 
-/// Decodes the file.
+/// A queue pair number as users write it.
+fn parse_qpn(text: &str) -> Result<u32, String> {
+    let (digits, radix) = match text.strip_prefix("0x").or(text.strip_prefix("0X")) {
+        Some(hex) => (hex, 16),
+        None => (text, 10),
+    };
+    u32::from_str_radix(digits, radix)
+        .ok()
+        .filter(|&qpn| qpn <= 0xff_ffff)
+        .ok_or_else(|| "expected 0 to 16777215, or 0x0 to 0xffffff".into())
+}
+
+/// Runs `roce decode` and returns its exit code; what is wrong with the file goes to
+/// stderr.
 ///
 /// # Errors
-/// The file cannot be read, or what was printed cannot be written.
+/// The file cannot be opened, or standard output cannot be written. That the reader of
+/// a pipe has gone is not an error.
 pub fn run(args: &DecodeArgs) -> io::Result<ExitCode> {
-    std::fs::File::open(&args.file)?;
-    Ok(ExitCode::SUCCESS)
+    let name = args.file.display();
+    let is_stdin = args.file.as_os_str() == "-";
+    let (input, len): (Box<dyn Read>, u64) = if is_stdin {
+        (Box::new(io::stdin().lock()), 0)
+    } else {
+        let open = || -> io::Result<(File, u64)> {
+            let file = File::open(&args.file)?;
+            let metadata = file.metadata()?;
+            if metadata.is_dir() {
+                return Err(io::ErrorKind::IsADirectory.into());
+            }
+            Ok((file, metadata.len()))
+        };
+        let (file, len) =
+            open().map_err(|e| io::Error::new(e.kind(), format!("cannot open {name}: {e}")))?;
+        (Box::new(file), len)
+    };
+    let stdout = io::stdout().lock();
+    // What comes from a pipe may come slowly, and somebody may be watching.
+    let out: Box<dyn Write> = if is_stdin || stdout.is_terminal() {
+        Box::new(LineWriter::new(stdout))
+    } else {
+        Box::new(BufWriter::with_capacity(256 << 10, stdout))
+    };
+    let bar = progress::bar(len, !args.summary);
+    let result = decode(input, args, out, |offset| bar.set_position(offset));
+    bar.finish_and_clear();
+    match result {
+        Ok(None) => Ok(ExitCode::SUCCESS),
+        Ok(Some(broken)) => {
+            eprintln!("roce decode: {name}: {broken}");
+            Ok(ExitCode::from(1))
+        }
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(ExitCode::SUCCESS),
+        Err(error) => Err(error),
+    }
+}
+
+/// Decodes a capture, writes what `args` ask for to `out`, and calls `progress` with
+/// the offset in the file now and then. `args.file` is not looked at.
+///
+/// Takes a few MiB of memory, and at most some 100 MiB for a capture of very many
+/// flows. Returns what is wrong with the capture, if anything is.
+///
+/// # Errors
+/// Those of `out`.
+pub fn decode(
+    input: impl Read,
+    args: &DecodeArgs,
+    out: impl Write,
+    mut progress: impl FnMut(u64),
+) -> io::Result<Option<CaptureError>> {
+    let mut session = Session::new(args, out);
+    let broken = session.read_all(input, &mut progress)?;
+    session.finish(broken.as_ref())?;
+    Ok(broken)
+}
+
+/// A capture being decoded.
+struct Session<'a, W> {
+    args: &'a DecodeArgs,
+    out: W,
+    totals: Totals,
+    flows: FlowTable,
+    lines: Lines,
+}
+
+/// Records between two calls of the progress function.
+const PROGRESS_EVERY: u64 = 4096;
+
+impl<'a, W: Write> Session<'a, W> {
+    fn new(args: &'a DecodeArgs, out: W) -> Self {
+        Self {
+            args,
+            out,
+            totals: Totals::default(),
+            flows: FlowTable::new(MAX_FLOWS),
+            lines: Lines::default(),
+        }
+    }
+
+    /// Reads records until the end, the limit or a fault, which is returned.
+    fn read_all(
+        &mut self,
+        input: impl Read,
+        progress: &mut impl FnMut(u64),
+    ) -> io::Result<Option<CaptureError>> {
+        let mut capture = match Capture::open(input) {
+            Ok(capture) => capture,
+            Err(error) => return Ok(Some(error)),
+        };
+        let mut decoder = Decoder::new(&self.args.port);
+        loop {
+            match capture.next() {
+                Ok(Some(record)) => {
+                    if self.record(&record, &mut decoder)?.is_break() {
+                        return Ok(None);
+                    }
+                }
+                Ok(None) => return Ok(None),
+                Err(error) => return Ok(Some(error)),
+            }
+            if self.totals.records.is_multiple_of(PROGRESS_EVERY) {
+                progress(capture.offset());
+            }
+        }
+    }
+
+    fn record(
+        &mut self,
+        record: &Record<'_>,
+        decoder: &mut Decoder,
+    ) -> io::Result<ControlFlow<()>> {
+        self.totals.count_record(record.time, record.wire_len);
+        let number = self.totals.records;
+        let other = decoder.decode(record, number, |packet| self.packet(packet))?;
+        if let Some(other) = other {
+            self.other(record, &other)?;
+        }
+        Ok(match self.args.count {
+            Some(limit) if number >= limit => ControlFlow::Break(()),
+            _ => ControlFlow::Continue(()),
+        })
+    }
+
+    fn packet(&mut self, packet: &RocePacket<'_>) -> io::Result<()> {
+        if !self.is_wanted(packet) {
+            self.totals.filtered += 1;
+            return Ok(());
+        }
+        self.totals.count(packet);
+        self.flows.add(packet, self.args.ignore_icrc);
+        match (self.args.summary, self.args.json) {
+            (true, _) => Ok(()),
+            (false, true) => json::write_line(&JsonPacket::from(packet), &mut self.out),
+            (false, false) => self.lines.packet(packet, &mut self.out),
+        }
+    }
+
+    fn other(&mut self, record: &Record<'_>, other: &Other) -> io::Result<()> {
+        self.totals.other.count(other);
+        let number = self.totals.records;
+        match (self.args.other, self.args.json) {
+            (false, _) => Ok(()),
+            (true, true) => {
+                let value = JsonOther::new(number, record.time, other);
+                json::write_line(&value, &mut self.out)
+            }
+            (true, false) => self.lines.other(number, record.time, other, &mut self.out),
+        }
+    }
+
+    /// Whether the filters let the packet through.
+    fn is_wanted(&self, packet: &RocePacket<'_>) -> bool {
+        let wanted = &self.args.qpn;
+        let to = packet.bth.map(|bth| bth.dest_qpn);
+        let from = packet.ext.deth.map(|deth| deth.src_qpn);
+        let mut named = to.into_iter().chain(from);
+        wanted.is_empty() || named.any(|qpn| wanted.contains(&qpn.get()))
+    }
+
+    fn finish(&mut self, error: Option<&CaptureError>) -> io::Result<()> {
+        let summary = Summary {
+            totals: &self.totals,
+            flows: &self.flows,
+            error,
+            shown: self.args.flows,
+        };
+        if self.args.json {
+            json::write_line(&JsonSummary::from(&summary), &mut self.out)?;
+        } else {
+            if self.totals.packets > 0 && !self.args.summary {
+                writeln!(self.out)?;
+            }
+            summary.write_text(&mut self.out)?;
+        }
+        self.out.flush()
+    }
 }

@@ -1,0 +1,90 @@
+//! The bytes of a capture file, counted.
+
+use std::io::{self, BufRead, BufReader, Read};
+
+use super::CaptureError;
+use super::error::Fault;
+
+/// A stream that knows how far it has been read.
+#[derive(Debug)]
+pub(super) struct Source<R> {
+    input: BufReader<R>,
+    offset: u64,
+}
+
+impl<R: Read> Source<R> {
+    pub(super) fn new(input: R) -> Self {
+        Self {
+            input: BufReader::with_capacity(256 << 10, input),
+            offset: 0,
+        }
+    }
+
+    /// Bytes read so far.
+    pub(super) fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    /// Whether the stream is at its end.
+    pub(super) fn at_end(&mut self) -> Result<bool, CaptureError> {
+        loop {
+            match self.input.fill_buf() {
+                Ok(bytes) => return Ok(bytes.is_empty()),
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => return Err(CaptureError::new(self.offset, Fault::Io(e))),
+            }
+        }
+    }
+
+    /// Fills `buffer`, which is part of `what`.
+    pub(super) fn fill(
+        &mut self,
+        buffer: &mut [u8],
+        what: &'static str,
+    ) -> Result<(), CaptureError> {
+        let mut filled = 0;
+        while filled < buffer.len() {
+            match self.input.read(&mut buffer[filled..]) {
+                Ok(0) => {
+                    let fault = Fault::Truncated {
+                        what,
+                        available: filled as u64,
+                        needed: buffer.len() as u64,
+                    };
+                    return Err(CaptureError::new(self.offset, fault));
+                }
+                Ok(n) => filled += n,
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => return Err(CaptureError::new(self.offset, Fault::Io(e))),
+            }
+        }
+        self.offset += filled as u64;
+        Ok(())
+    }
+
+    /// The next `N` bytes, which are part of `what`.
+    pub(super) fn array<const N: usize>(
+        &mut self,
+        what: &'static str,
+    ) -> Result<[u8; N], CaptureError> {
+        let mut bytes = [0; N];
+        self.fill(&mut bytes, what)?;
+        Ok(bytes)
+    }
+
+    /// Passes over the next `len` bytes, which are part of `what`.
+    pub(super) fn skip(&mut self, len: u64, what: &'static str) -> Result<(), CaptureError> {
+        let skipped = io::copy(&mut (&mut self.input).take(len), &mut io::sink())
+            .map_err(|e| CaptureError::new(self.offset, Fault::Io(e)))?;
+        if skipped < len {
+            let fault = Fault::Truncated {
+                what,
+                available: skipped,
+                needed: len,
+            };
+            return Err(CaptureError::new(self.offset, fault));
+        }
+        self.offset += len;
+        Ok(())
+    }
+}

@@ -1,0 +1,46 @@
+//! Which two flows are the two directions of a connection.
+//!
+//! Packets name only the queue pair that they are for. But a response has the PSN of
+//! the request that it answers, so it belongs to the one flow in the other direction
+//! that has sent such a PSN lately. Where several have, a later response decides.
+
+use roce_wire::Psn;
+
+use super::FlowTable;
+
+/// How many flows between the two hosts are looked at for a response.
+const MAX_CANDIDATES: usize = 256;
+
+/// For how many responses of a flow its peer is looked for.
+const MAX_SEARCHES: u32 = 1024;
+
+impl FlowTable {
+    /// Looks for the flow whose request the response with this PSN, seen in the flow
+    /// `index`, answers.
+    pub(super) fn find_peer(&mut self, index: usize, psn: Psn) {
+        let flow = &mut self.flows[index];
+        if flow.peer.is_some() || flow.searches == MAX_SEARCHES {
+            return;
+        }
+        flow.searches += 1;
+        let (key, transport) = (flow.key, flow.transport);
+        let Some(candidates) = self.by_hosts.get(&(key.dst, key.src)) else {
+            return;
+        };
+        if candidates.len() > MAX_CANDIDATES {
+            return;
+        }
+        let mut answered = candidates.iter().copied().filter(|&other| {
+            let candidate = &self.flows[other];
+            candidate.peer.is_none()
+                && candidate.transport == transport
+                && candidate.requests.covers(psn)
+        });
+        if let (Some(peer), None) = (answered.next(), answered.next()) {
+            for (one, other) in [(index, peer), (peer, index)] {
+                self.flows[one].peer = Some(other);
+                self.flows[one].peer_qpn = Some(self.flows[other].key.dest_qpn);
+            }
+        }
+    }
+}

@@ -1,0 +1,291 @@
+//! From a captured record to the transport packets in it.
+
+use std::net::IpAddr;
+
+use roce_wire::icrc::IcrcMismatch;
+use roce_wire::{
+    Bth, ExtHeaders, Frame, IcrcVerdict, NetworkHeader, Packet, ParseError, Reason, UdpHeader,
+};
+
+use super::capture::{Record, Timestamp};
+use super::gso::{self, Gso};
+use super::link::{self, Linked};
+
+/// No IP packet is longer, in bytes, its link header included.
+const MAX_FRAME: usize = 65_535 + 64;
+
+/// A transport packet, with what surrounds it.
+#[derive(Clone, Debug)]
+pub(super) struct RocePacket<'a> {
+    /// The record it was in, counted from 1.
+    pub(super) number: u64,
+    /// When it was captured, if the file says so.
+    pub(super) time: Option<Timestamp>,
+    /// Bytes of the record's packet on the wire, link header included.
+    pub(super) wire_len: u32,
+    /// Bytes of it that were captured.
+    pub(super) captured_len: u32,
+    /// Bytes of the frame that the packet is sent in: as `wire_len`, but for segments.
+    pub(super) frame_len: usize,
+    /// What is in front of the transport packet.
+    pub(super) envelope: Envelope,
+    /// Which of a super-packet's segments it is.
+    pub(super) segment: Option<Segment>,
+    /// The base transport header, if it could be read.
+    pub(super) bth: Option<Bth>,
+    /// The headers after it.
+    pub(super) ext: ExtHeaders,
+    /// Bytes of payload, without padding, also if they were not captured.
+    pub(super) payload_len: usize,
+    /// The payload, as far as it was captured.
+    pub(super) payload: &'a [u8],
+    /// The invariant CRC's verdict.
+    pub(super) icrc: Icrc,
+    /// Why the packet breaks the rules of its opcode.
+    pub(super) error: Option<ParseError>,
+}
+
+/// Addresses and marks in front of a transport packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Envelope {
+    pub(super) src: IpAddr,
+    pub(super) dst: IpAddr,
+    /// Source and destination port; RoCE v1 has none.
+    pub(super) ports: Option<(u16, u16)>,
+    /// Type of service or traffic class.
+    pub(super) tos: u8,
+    /// Time to live or hop limit.
+    pub(super) ttl: u8,
+    /// Identification of IPv4.
+    pub(super) ip_id: Option<u16>,
+    /// VLANs, the outer one first.
+    pub(super) vlans: [Option<u16>; 2],
+}
+
+/// A segment's place in a super-packet, counted from 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Segment {
+    pub(super) index: usize,
+    pub(super) count: usize,
+}
+
+/// What is known of a packet's invariant CRC.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Icrc {
+    /// It is right.
+    Ok(u32),
+    /// It is wrong.
+    Bad(IcrcMismatch),
+    /// The packet was not captured as a whole.
+    Cut,
+    /// The packet is too short to have one.
+    Missing,
+}
+
+impl Icrc {
+    fn of(verdict: IcrcVerdict, transport: &[u8]) -> Icrc {
+        match (verdict, transport.last_chunk()) {
+            (IcrcVerdict::Valid, Some(stored)) => Icrc::Ok(u32::from_le_bytes(*stored)),
+            (IcrcVerdict::Invalid(mismatch), _) => Icrc::Bad(mismatch),
+            _ => Icrc::Missing,
+        }
+    }
+}
+
+/// Why a record holds no RoCE packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Other {
+    /// Something else, like TCP.
+    Foreign(ParseError),
+    /// A fragment, which RoCE packets never are.
+    Fragment(ParseError),
+    /// Lengths that can't be.
+    Malformed(ParseError),
+    /// Too little of it was captured to tell.
+    Cut,
+    /// A link type that isn't supported.
+    LinkType(u16),
+}
+
+/// What decoding remembers from one record to the next.
+#[derive(Debug)]
+pub(super) struct Decoder {
+    /// UDP destination ports taken for RoCE besides the assigned one.
+    ports: Vec<u16>,
+    /// A record that was cut, filled up with zeros.
+    filled: Vec<u8>,
+    gso: Gso,
+}
+
+impl Decoder {
+    pub(super) fn new(ports: &[u16]) -> Self {
+        Self {
+            ports: ports.to_vec(),
+            filled: Vec::new(),
+            gso: Gso::default(),
+        }
+    }
+
+    /// Decodes the record, the `number`th of its file, and hands each transport packet
+    /// in it to `each`.
+    ///
+    /// # Errors
+    /// Those of `each`; whether there was a packet at all is in the value.
+    pub(super) fn decode<E>(
+        &mut self,
+        record: &Record<'_>,
+        number: u64,
+        mut each: impl FnMut(&RocePacket<'_>) -> Result<(), E>,
+    ) -> Result<Option<Other>, E> {
+        if !link::is_supported(record.link_type) {
+            return Ok(Some(Other::LinkType(record.link_type)));
+        }
+        let captured = record.data.len();
+        let full_len = (record.wire_len as usize).min(MAX_FRAME);
+        let cut = captured < full_len;
+        let bytes = if cut {
+            self.filled.clear();
+            self.filled.extend_from_slice(record.data);
+            self.filled.resize(full_len, 0);
+            &self.filled[..]
+        } else {
+            record.data
+        };
+        let Linked { frame, link_len } = match link::parse(record.link_type, bytes, &self.ports) {
+            Ok(linked) => linked,
+            Err(error) => return Ok(Some(classify(error, cut))),
+        };
+        let transport_at = link_len + frame.repr().header_len();
+        let available = captured
+            .saturating_sub(transport_at)
+            .min(frame.transport.len());
+        let blank = RocePacket {
+            number,
+            time: record.time,
+            wire_len: record.wire_len,
+            captured_len: captured as u32,
+            frame_len: record.wire_len as usize,
+            envelope: Envelope::of(&frame),
+            segment: None,
+            bth: None,
+            ext: ExtHeaders::NONE,
+            payload_len: 0,
+            payload: &[],
+            icrc: Icrc::Cut,
+            error: None,
+        };
+        if available < frame.transport.len() {
+            let mut packet = blank;
+            packet.read_cut(frame.transport, available);
+            each(&packet)?;
+            return Ok(None);
+        }
+        let verdict = frame.icrc_verdict();
+        let segments = match verdict {
+            IcrcVerdict::Invalid(_) => self.gso.segment_len(&frame),
+            _ => None,
+        };
+        let Some(segment_len) = segments else {
+            let mut packet = blank;
+            packet.icrc = Icrc::of(verdict, frame.transport);
+            packet.read(frame.transport);
+            each(&packet)?;
+            return Ok(None);
+        };
+        let count = frame.transport.len().div_ceil(segment_len);
+        for (i, transport) in frame.transport.chunks(segment_len).enumerate() {
+            let mut packet = blank.clone();
+            let index = i + 1;
+            packet.segment = Some(Segment { index, count });
+            packet.frame_len = transport_at + transport.len();
+            packet.icrc = Icrc::of(gso::verdict(&frame, i, transport), transport);
+            packet.read(transport);
+            each(&packet)?;
+        }
+        Ok(None)
+    }
+}
+
+impl<'a> RocePacket<'a> {
+    /// Reads the headers of a transport packet that is there as a whole.
+    fn read(&mut self, transport: &'a [u8]) {
+        match Packet::parse(transport) {
+            Ok(packet) => {
+                self.bth = Some(packet.bth);
+                self.ext = packet.ext;
+                self.payload_len = packet.payload.len();
+                self.payload = packet.payload;
+            }
+            Err(error) => {
+                self.bth = Bth::parse(transport).ok();
+                self.error = Some(error);
+            }
+        }
+    }
+
+    /// Reads the headers of a transport packet of which only the first `available`
+    /// bytes are there; the others are zeros.
+    fn read_cut(&mut self, transport: &'a [u8], available: usize) {
+        let there = &transport[..available];
+        let Ok(bth) = Bth::parse(there) else { return };
+        let headers = bth.opcode.info().headers;
+        let Ok((ext, payload)) = ExtHeaders::parse(headers, &there[Bth::LEN..]) else {
+            self.bth = Some(bth);
+            return;
+        };
+        // The whole is parsed for the sake of its lengths.
+        self.read(transport);
+        self.bth = Some(bth);
+        self.ext = ext;
+        self.payload = &payload[..payload.len().min(self.payload_len)];
+    }
+}
+
+impl Envelope {
+    fn of(frame: &Frame<'_>) -> Envelope {
+        let vlans = frame.link.map(|link| link.vlans).unwrap_or_default();
+        let (src, dst, tos, ttl, ip_id): (IpAddr, IpAddr, _, _, _) = match frame.network {
+            NetworkHeader::V4 {
+                src,
+                dst,
+                tos,
+                ttl,
+                id,
+                ..
+            } => (src.into(), dst.into(), tos, ttl, Some(id)),
+            NetworkHeader::V6 {
+                src,
+                dst,
+                traffic_class,
+                hop_limit,
+                ..
+            } => (src.into(), dst.into(), traffic_class, hop_limit, None),
+            NetworkHeader::Grh(grh) => (
+                grh.sgid.into(),
+                grh.dgid.into(),
+                grh.traffic_class,
+                grh.hop_limit,
+                None,
+            ),
+        };
+        let ports = |udp: UdpHeader| (udp.src_port, udp.dst_port);
+        Envelope {
+            src,
+            dst,
+            ports: frame.udp.map(ports),
+            tos,
+            ttl,
+            ip_id,
+            vlans: vlans.map(|tag| tag.map(|tag| tag.vid())),
+        }
+    }
+}
+
+fn classify(error: ParseError, cut: bool) -> Other {
+    match error.reason {
+        Reason::Fragment { .. } => Other::Fragment(error),
+        Reason::Unsupported { .. } => Other::Foreign(error),
+        _ if cut => Other::Cut,
+        _ => Other::Malformed(error),
+    }
+}

@@ -1,0 +1,23 @@
+//! A progress bar for large files.
+
+use std::io::IsTerminal;
+
+use indicatif::{ProgressBar, ProgressStyle};
+
+/// From how many bytes on a file is large: it takes a second or so.
+const LARGE: u64 = 128 << 20;
+
+/// A bar on stderr, if that is a terminal, the file is large, and no lines of packets
+/// go to the same terminal; else one that isn't seen.
+pub(super) fn bar(file_len: u64, prints_packets: bool) -> ProgressBar {
+    let mixes = prints_packets && std::io::stdout().is_terminal();
+    if file_len < LARGE || mixes || !std::io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let bar = ProgressBar::new(file_len);
+    let template = "{bytes}/{total_bytes} [{wide_bar}] {bytes_per_sec}, {eta} left";
+    if let Ok(style) = ProgressStyle::with_template(template) {
+        bar.set_style(style);
+    }
+    bar
+}

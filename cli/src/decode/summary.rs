@@ -1,0 +1,288 @@
+//! What a capture held, flow by flow.
+
+use std::io::{self, Write};
+use std::time::Duration;
+
+use super::capture::CaptureError;
+use super::flow::{Flow, FlowTable, MAX_FLOWS};
+use super::totals::Totals;
+
+mod json;
+mod table;
+
+pub(super) use json::JsonSummary;
+use table::{Align, Table};
+
+use super::flow::{Message, NakKind};
+
+/// All there is to say at the end.
+#[derive(Debug)]
+pub(super) struct Summary<'a> {
+    pub(super) totals: &'a Totals,
+    pub(super) flows: &'a FlowTable,
+    /// Why the file was not read to its end.
+    pub(super) error: Option<&'a CaptureError>,
+    /// How many flows to show in text: those with the most packets.
+    pub(super) shown: usize,
+}
+
+impl Summary<'_> {
+    /// Writes it as text.
+    pub(super) fn write_text(&self, out: &mut impl Write) -> io::Result<()> {
+        self.write_totals(out)?;
+        let mut shown: Vec<(usize, &Flow)> = self.flows.flows().iter().enumerate().collect();
+        let all = shown.len();
+        if all > self.shown {
+            shown.sort_by_key(|(index, flow)| (std::cmp::Reverse(flow.counters.packets), *index));
+            shown.truncate(self.shown);
+            shown.sort_by_key(|(index, _)| *index);
+        }
+        if !shown.is_empty() {
+            writeln!(out, "\nFlows\n{}", traffic_table(&shown))?;
+            writeln!(out, "\nMessages\n{}", message_table(&shown))?;
+        }
+        if shown.iter().any(|(_, flow)| has_trouble(flow)) {
+            writeln!(out, "\nTrouble\n{}", trouble_table(&shown))?;
+        }
+        if all > shown.len() {
+            writeln!(
+                out,
+                "\nShown are the {} busiest flows of {all} (--flows).",
+                shown.len()
+            )?;
+        }
+        if self.flows.untracked > 0 {
+            writeln!(
+                out,
+                "\n{} more packets are of none of the first {MAX_FLOWS} flows, or too short to \
+                 tell; they are in the totals only.",
+                self.flows.untracked
+            )?;
+        }
+        if let Some(error) = self.error {
+            writeln!(out, "\nThe file is broken {error}.")?;
+        }
+        Ok(())
+    }
+
+    fn write_totals(&self, out: &mut impl Write) -> io::Result<()> {
+        let totals = self.totals;
+        let span = match (totals.first, totals.last) {
+            (Some(first), Some(last)) => format!(" in {}", duration(last.since(first))),
+            _ => String::new(),
+        };
+        writeln!(
+            out,
+            "{} in the file ({}){span}",
+            plural(totals.records, "packet"),
+            bytes(totals.wire_bytes)
+        )?;
+        let mut parts = vec![format!("ICRC ok {}", totals.icrc_ok)];
+        for (count, name) in [
+            (totals.icrc_bad, "ICRC BAD"),
+            (totals.icrc_cut, "cut"),
+            (totals.icrc_missing, "without ICRC"),
+            (totals.malformed, "malformed"),
+            (totals.super_packets, "from super-packets"),
+            (totals.filtered, "filtered out"),
+        ] {
+            if count > 0 {
+                parts.push(format!("{name} {count}"));
+            }
+        }
+        writeln!(out, "  {:>9}  RoCE: {}", totals.packets, parts.join(", "))?;
+        let other = &totals.other;
+        for (count, name) in [
+            (other.foreign, "not RoCE"),
+            (other.fragment, "IP fragments, which RoCE packets never are"),
+            (other.malformed, "broken in front of a transport header"),
+            (other.cut, "cut before the transport header"),
+        ] {
+            if count > 0 {
+                writeln!(out, "  {count:>9}  {name}")?;
+            }
+        }
+        if let Some(link_type) = other.unknown_link_type {
+            writeln!(
+                out,
+                "  {:>9}  of link types that are not supported, like {link_type}",
+                other.link_type
+            )?;
+        }
+        Ok(())
+    }
+}
+
+/// Who sends to whom, how much, how fast.
+fn traffic_table(flows: &[(usize, &Flow)]) -> Table {
+    let mut table = Table::new(&[
+        ("#", Align::Right),
+        ("SOURCE", Align::Left),
+        ("QP", Align::Right),
+        ("DESTINATION", Align::Left),
+        ("QP", Align::Right),
+        ("TYPE", Align::Left),
+        ("BACK", Align::Right),
+        ("PACKETS", Align::Right),
+        ("PAYLOAD", Align::Right),
+        ("DURATION", Align::Right),
+        ("RATE", Align::Right),
+    ]);
+    for &(index, flow) in flows {
+        table.row(vec![
+            (index + 1).to_string(),
+            flow.key.src.to_string(),
+            src_qpn(flow).map_or("?".into(), |qpn| qpn.to_string()),
+            flow.key.dst.to_string(),
+            flow.key.dest_qpn.to_string(),
+            flow.transport.map_or("-".into(), |t| t.to_string()),
+            flow.peer.map_or("-".into(), |peer| (peer + 1).to_string()),
+            flow.counters.packets.to_string(),
+            bytes(flow.counters.payload_bytes),
+            flow.duration().map_or("-".into(), duration),
+            flow.bits_per_sec().map_or("-".into(), rate),
+        ]);
+    }
+    table
+}
+
+/// Messages by kind, those kinds that there are.
+fn message_table(flows: &[(usize, &Flow)]) -> Table {
+    let is_there = |kind: &Message| {
+        flows
+            .iter()
+            .any(|(_, flow)| flow.counters.messages[*kind as usize] > 0)
+    };
+    let kinds: Vec<Message> = Message::ALL.into_iter().filter(is_there).collect();
+    let mut head = vec![("#", Align::Right)];
+    head.extend(kinds.iter().map(|kind| (kind.title(), Align::Right)));
+    let mut table = Table::new(&head);
+    for &(index, flow) in flows {
+        let counts = kinds
+            .iter()
+            .map(|&kind| flow.counters.messages[kind as usize]);
+        let mut row = vec![(index + 1).to_string()];
+        row.extend(counts.map(count_or_dash));
+        table.row(row);
+    }
+    table
+}
+
+/// What went wrong, in those flows where something did.
+fn trouble_table(flows: &[(usize, &Flow)]) -> Table {
+    let mut table = Table::new(&[
+        ("#", Align::Right),
+        ("RESENT", Align::Right),
+        ("GAPS", Align::Right),
+        ("MISSING", Align::Right),
+        ("RESTARTS", Align::Right),
+        ("RNR", Align::Right),
+        ("CNP", Align::Right),
+        ("CE", Align::Right),
+        ("ICRC BAD", Align::Right),
+        ("CUT", Align::Right),
+        ("MALFORMED", Align::Right),
+        ("NAK", Align::Left),
+    ]);
+    for &(index, flow) in flows.iter().filter(|(_, flow)| has_trouble(flow)) {
+        let c = &flow.counters;
+        let naks: Vec<String> = NakKind::ALL
+            .iter()
+            .filter(|&&kind| c.naks[kind as usize] > 0)
+            .map(|&kind| format!("{} {}", c.naks[kind as usize], kind.title()))
+            .collect();
+        let mut row = vec![(index + 1).to_string()];
+        row.extend(
+            [
+                c.retransmitted,
+                c.gaps,
+                c.missing,
+                c.restarts,
+                c.rnr_naks,
+                c.cnps,
+                c.ecn_ce,
+                c.icrc_bad,
+                c.cut,
+                c.malformed,
+            ]
+            .map(count_or_dash),
+        );
+        row.push(if naks.is_empty() {
+            "-".into()
+        } else {
+            naks.join(", ")
+        });
+        table.row(row);
+    }
+    table
+}
+
+fn has_trouble(flow: &Flow) -> bool {
+    let c = &flow.counters;
+    c.retransmitted
+        + c.gaps
+        + c.restarts
+        + c.rnr_naks
+        + c.cnps
+        + c.ecn_ce
+        + c.icrc_bad
+        + c.cut
+        + c.malformed
+        + c.all_naks()
+        > 0
+}
+
+/// The queue pair that sends, where it is known.
+fn src_qpn(flow: &Flow) -> Option<roce_wire::Qpn> {
+    flow.key.src_qpn.or(flow.peer_qpn)
+}
+
+fn count_or_dash(count: u64) -> String {
+    match count {
+        0 => "-".into(),
+        n => n.to_string(),
+    }
+}
+
+fn plural(count: u64, noun: &str) -> String {
+    match count {
+        1 => format!("1 {noun}"),
+        n => format!("{n} {noun}s"),
+    }
+}
+
+/// A number of bytes, in binary units, with three or more digits.
+fn bytes(bytes: u64) -> String {
+    const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+    if bytes < 1024 {
+        return format!("{bytes} B");
+    }
+    let mut value = bytes as f64 / 1024.0;
+    let mut unit = 0;
+    while value >= 1024.0 && unit + 1 < UNITS.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    format!("{value:.1} {}", UNITS[unit])
+}
+
+/// Bits per second, in decimal units, as links are rated.
+fn rate(bits_per_sec: f64) -> String {
+    const UNITS: [&str; 5] = ["b/s", "kb/s", "Mb/s", "Gb/s", "Tb/s"];
+    let mut value = bits_per_sec;
+    let mut unit = 0;
+    while value >= 1000.0 && unit + 1 < UNITS.len() {
+        value /= 1000.0;
+        unit += 1;
+    }
+    format!("{value:.1} {}", UNITS[unit])
+}
+
+fn duration(duration: Duration) -> String {
+    match duration.as_nanos() {
+        ns @ ..1_000 => format!("{ns} ns"),
+        ns @ ..1_000_000 => format!("{:.1} us", ns as f64 / 1e3),
+        ns @ ..1_000_000_000 => format!("{:.1} ms", ns as f64 / 1e6),
+        _ => format!("{:.3} s", duration.as_secs_f64()),
+    }
+}

@@ -1,0 +1,1 @@
+//! Captures made in the test, and what is printed of them.

@@ -1,0 +1,93 @@
+//! What is counted of a whole capture.
+
+use super::capture::Timestamp;
+use super::packet::{Icrc, Other, RocePacket};
+
+/// Counters of a capture.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Totals {
+    /// Records in the file.
+    pub(super) records: u64,
+    /// Bytes of the packets in them, on the wire.
+    pub(super) wire_bytes: u64,
+    /// RoCE packets shown and counted: those that the filters let through.
+    pub(super) packets: u64,
+    /// Records that several of them were in.
+    pub(super) super_packets: u64,
+    /// RoCE packets by their ICRC.
+    pub(super) icrc_ok: u64,
+    /// See [`Icrc::Bad`].
+    pub(super) icrc_bad: u64,
+    /// See [`Icrc::Cut`].
+    pub(super) icrc_cut: u64,
+    /// See [`Icrc::Missing`].
+    pub(super) icrc_missing: u64,
+    /// RoCE packets that break the rules of their opcode.
+    pub(super) malformed: u64,
+    /// RoCE packets that the filters kept out.
+    pub(super) filtered: u64,
+    /// Records that are no RoCE packets.
+    pub(super) other: Others,
+    /// The first record's time.
+    pub(super) first: Option<Timestamp>,
+    /// The last record's time.
+    pub(super) last: Option<Timestamp>,
+}
+
+/// Records that are no RoCE packets, by reason: see [`Other`].
+#[derive(Clone, Debug, Default)]
+pub(super) struct Others {
+    pub(super) foreign: u64,
+    pub(super) fragment: u64,
+    pub(super) malformed: u64,
+    pub(super) cut: u64,
+    pub(super) link_type: u64,
+    /// One of the link types not supported.
+    pub(super) unknown_link_type: Option<u16>,
+}
+
+impl Others {
+    /// Counts a record.
+    pub(super) fn count(&mut self, other: &Other) {
+        match other {
+            Other::Foreign(_) => self.foreign += 1,
+            Other::Fragment(_) => self.fragment += 1,
+            Other::Malformed(_) => self.malformed += 1,
+            Other::Cut => self.cut += 1,
+            Other::LinkType(link_type) => {
+                self.link_type += 1;
+                self.unknown_link_type = Some(*link_type);
+            }
+        }
+    }
+
+    /// All of them.
+    pub(super) fn sum(&self) -> u64 {
+        self.foreign + self.fragment + self.malformed + self.cut + self.link_type
+    }
+}
+
+impl Totals {
+    /// Counts a record.
+    pub(super) fn count_record(&mut self, time: Option<Timestamp>, wire_len: u32) {
+        self.records += 1;
+        self.wire_bytes += u64::from(wire_len);
+        self.first = self.first.or(time);
+        self.last = time.or(self.last);
+    }
+
+    /// Counts a RoCE packet.
+    pub(super) fn count(&mut self, packet: &RocePacket<'_>) {
+        self.packets += 1;
+        let is_first_of_many = packet.segment.is_some_and(|segment| segment.index == 1);
+        self.super_packets += u64::from(is_first_of_many);
+        self.malformed += u64::from(packet.error.is_some());
+        let by_icrc = match packet.icrc {
+            Icrc::Ok(_) => &mut self.icrc_ok,
+            Icrc::Bad(_) => &mut self.icrc_bad,
+            Icrc::Cut => &mut self.icrc_cut,
+            Icrc::Missing => &mut self.icrc_missing,
+        };
+        *by_icrc += 1;
+    }
+}
