@@ -26,13 +26,14 @@ struct Fetch {
     last: Seq,
 }
 
-/// Responses that arrive behind a gap after its first packet was asked for again
-/// are still those from before, as long as their PSNs go up. A PSN that goes down
-/// begins what was sent again.
+/// What shows a gap for the first time is its `witness`. After the missing response
+/// was asked for again, those that come with larger PSNs may still be from before,
+/// in whatever order the network delivers them; one at the witness's PSN or before
+/// is of what was sent again, and shows that the missing one was lost once more.
 #[derive(Clone, Copy, Debug)]
 struct Gap {
     missing: Seq,
-    last_seen: Seq,
+    witness: Seq,
 }
 
 impl Fetches {
@@ -104,11 +105,13 @@ impl Fetches {
     fn note_gap(&mut self, missing: Seq, at: Seq) -> bool {
         let known = self
             .gap
-            .is_some_and(|gap| gap.missing == missing && at > gap.last_seen);
-        self.gap = Some(Gap {
-            missing,
-            last_seen: at,
-        });
+            .is_some_and(|gap| gap.missing == missing && at > gap.witness);
+        if !known {
+            self.gap = Some(Gap {
+                missing,
+                witness: at,
+            });
+        }
         !known
     }
 }
