@@ -158,6 +158,9 @@ impl Node {
 
     pub(crate) fn take_events(&mut self) {
         while let Some(event) = self.nic.poll_event() {
+            if std::env::var_os("ROCE_TRACE").is_some() {
+                eprintln!("{:?}: {event:?}", self.address);
+            }
             self.events.push(event);
         }
     }

@@ -4,7 +4,10 @@ use super::plan::{Dice, Kind, Plan, Request};
 use crate::sim::{A, B, Mem, Pair, pattern};
 use rand_chacha::ChaCha20Rng;
 use rand_core::SeedableRng;
-use roce_stack::{Completion, PostError, RecvWr, SendFlags, SendOp, SendWr, Sge, WcOpcode};
+use roce_stack::{
+    Completion, Event, PostError, QpFatalCause, RecvWr, SendFlags, SendOp, SendWr, Sge, Stat,
+    WcOpcode, WcStatus,
+};
 use std::collections::VecDeque;
 
 /// The words that atomics work on.
@@ -39,7 +42,15 @@ enum Check {
     Fetched(u64),
 }
 
-pub(super) fn soak(seed: u64) {
+/// How a run ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum End {
+    Complete,
+    /// An end tried as often as it may.
+    RetriesUsedUp,
+}
+
+pub(super) fn soak(seed: u64) -> End {
     let mut dice = Dice(ChaCha20Rng::seed_from_u64(seed));
     let plan = Plan::draw(seed, &mut dice);
     let mut pair = Pair::new(plan.setup);
@@ -58,6 +69,9 @@ pub(super) fn soak(seed: u64) {
         }
         at_rest = if pair.step() { 0 } else { at_rest + 1 };
         assert!(at_rest < 1000, "at rest before the end: {plan:?}");
+        if [A, B].iter().any(|side| has_given_up(&pair, &plan, *side)) {
+            return End::RetriesUsedUp;
+        }
         for side in [A, B] {
             ends[side].check(&pair, side, &plan.work[side]);
         }
@@ -73,6 +87,27 @@ pub(super) fn soak(seed: u64) {
         ends[side].check(&pair, side, &plan.work[side]);
         ends[side].check_memory(&pair, side, &plan.work[side]);
     }
+    End::Complete
+}
+
+/// Whether an end has used up its retries, as it may if the wire is bad enough.
+fn has_given_up(pair: &Pair, plan: &Plan, side: usize) -> bool {
+    let cause = QpFatalCause::Send(WcStatus::RetryExceeded);
+    let node = &pair.nodes[side];
+    if !node.events.contains(&Event::QpFatal(node.qpn, cause)) {
+        return false;
+    }
+    let counters = node.nic.counters();
+    let retries = [
+        Stat::Timeouts,
+        Stat::ImpliedNaks,
+        Stat::SequenceNaksReceived,
+    ];
+    let tried: u64 = retries.into_iter().map(|stat| counters.stat(stat)).sum();
+    let lost = plan.faults.map(|faults| faults.drop + faults.corrupt);
+    let justified = tried > plan.setup.retry_cnt.into() && lost.into_iter().max() >= Some(500);
+    assert!(justified, "gave up without need: {plan:?}");
+    true
 }
 
 fn salt(side: usize, index: usize) -> u64 {
@@ -225,12 +260,7 @@ impl Initiator {
         for done in pair.nodes[side].sent() {
             let (wr_id, check) = self.checks.pop_front().expect("a completion too many");
             assert_eq!(done.wr_id, wr_id, "out of order");
-            assert_eq!(
-                done.status,
-                roce_stack::WcStatus::Success,
-                "{:?}",
-                pair.setup
-            );
+            assert_eq!(done.status, WcStatus::Success, "{:?}", pair.setup);
             let index = wr_id as usize;
             let (offset, len) = (self.offsets[index], work[index].len);
             match check {
@@ -253,7 +283,7 @@ impl Initiator {
 
     fn check_delivery(&self, done: &Completion, side: usize, index: usize, request: &Request) {
         assert_eq!(done.wr_id, index as u64, "out of order");
-        assert_eq!(done.status, roce_stack::WcStatus::Success);
+        assert_eq!(done.status, WcStatus::Success);
         assert_eq!(done.byte_len as usize, request.len);
         let imm = (request.kind != Kind::Send).then_some(index as u32 ^ 0x5a5a_0000);
         assert_eq!(done.imm, imm);
