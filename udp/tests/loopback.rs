@@ -16,14 +16,15 @@ static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
 const V6: IpAddr = IpAddr::V6(Ipv6Addr::LOCALHOST);
 
-/// A port at `::1` that sends to itself, and the right to have it.
-fn open_v6(test: &str) -> Option<(UdpPort, MutexGuard<'static, ()>)> {
+/// The right to have a port at `::1`, and that port, which sends to itself. It is
+/// closed before the right passes on.
+fn open_v6(test: &str) -> Option<(MutexGuard<'static, ()>, UdpPort)> {
     let turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     if UdpSocket::bind((V6, 0)).is_err() {
         skip(test, "the loopback interface has no ::1");
         return None;
     }
-    Some((open(V6), turn))
+    Some((turn, open(V6)))
 }
 
 /// Two addresses of the test whose number is given.
@@ -135,7 +136,7 @@ fn every_mix_of_lengths_arrives_in_order_over_ipv4() {
 
 #[test]
 fn every_mix_of_lengths_arrives_in_order_over_ipv6() {
-    let Some((mut port, _turn)) = open_v6("every mix of lengths over IPv6") else {
+    let Some((_turn, mut port)) = open_v6("every mix of lengths over IPv6") else {
         return;
     };
     for lens in mixes(65_487) {
@@ -226,7 +227,7 @@ fn traffic_class_and_ecn_arrive_over_ipv4() {
 
 #[test]
 fn traffic_class_and_ecn_arrive_over_ipv6() {
-    if let Some((mut port, _turn)) = open_v6("traffic class over IPv6") {
+    if let Some((_turn, mut port)) = open_v6("traffic class over IPv6") {
         classes(&mut port, None, &to(V6, V6));
     }
 }
