@@ -370,6 +370,11 @@ impl QueuePair {
 
 impl Drop for QueuePair {
     fn drop(&mut self) {
-        self.pd.context.inner.shared.lock().nic.destroy_qp(self.qpn);
+        let mut engine = self.pd.context.inner.shared.lock();
+        // What has arrived is acknowledged: otherwise the peer of a program that
+        // ends with its last message would wait for that in vain.
+        let now = engine.now();
+        engine.send(now);
+        engine.nic.destroy_qp(self.qpn);
     }
 }
