@@ -33,7 +33,13 @@ fn main() -> ExitCode {
                 Ok(ExitCode::from(error.exit_code()))
             }
         },
-        Command::Pingpong(args) => pingpong::run(&args).map_err(|e| e.to_string()),
+        Command::Pingpong(args) => match pingpong::run(&args) {
+            Ok(()) => Ok(ExitCode::SUCCESS),
+            Err(error) => {
+                eprintln!("roce pingpong: {error}");
+                Ok(ExitCode::from(error.exit_code()))
+            }
+        },
         Command::Decode(args) => decode::run(&args).map_err(|e| e.to_string()),
     };
     result.unwrap_or_else(|error| {

@@ -1,0 +1,183 @@
+//! The command line of `roce pingpong`: that of ibv_rc_pingpong, and a little more.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+/// Arguments of `roce pingpong`.
+#[derive(Clone, Debug, clap::Args)]
+pub struct PingpongArgs {
+    /// Host on which the server runs; without it, be the server
+    pub host: Option<String>,
+
+    /// TCP port on which the two ends find each other
+    #[arg(short, long, default_value = "18515", value_parser = tcp_port)]
+    pub port: u16,
+
+    /// Device; by default the first that is not the loopback, or the loopback for
+    /// a HOST on it. `roce devices` shows them
+    #[arg(short = 'd', long = "ib-dev", value_name = "DEVICE")]
+    pub device: Option<String>,
+
+    /// Port of the device: a device in software has one, number 1
+    #[arg(short = 'i', long = "ib-port", value_name = "PORT", default_value = "1", value_parser = in_range::<1, 1>)]
+    pub ib_port: u64,
+
+    /// Bytes of a message
+    #[arg(short, long, default_value = "4096", value_parser = bytes)]
+    pub size: usize,
+
+    /// Path MTU in bytes, the same on both ends: 256, 512, 1024, 2048 or 4096
+    #[arg(short, long, default_value = "1024")]
+    pub mtu: String,
+
+    /// Receive requests to keep posted
+    #[arg(short, long, value_name = "DEPTH", default_value = "500", value_parser = depth)]
+    pub rx_depth: usize,
+
+    /// Messages to send each way
+    #[arg(short = 'n', long, default_value = "1000", value_parser = in_range::<1, 0xffff_ffff>)]
+    pub iters: u64,
+
+    /// Service level: the priority in a VLAN tag, so without effect on a link
+    /// without VLANs
+    #[arg(short = 'l', long, default_value = "0", value_parser = in_range::<0, 15>)]
+    pub sl: u64,
+
+    /// Sleep until a completion is announced, instead of polling
+    #[arg(short, long)]
+    pub events: bool,
+
+    /// Index in the device's GID table; by default that of the first IPv4 address
+    #[arg(short = 'g', long = "gid-idx", value_name = "INDEX", value_parser = in_range::<0, 255>)]
+    pub gid_index: Option<u64>,
+
+    /// Check every byte of every message (the other end needs -c too). The time
+    /// that takes is part of the result
+    #[arg(short = 'c', long = "chk")]
+    pub check: bool,
+
+    /// Use this address of this machine, for TCP too, with the device that has it.
+    /// With two addresses of 127.0.0.0/8, such as 127.0.0.1 and 127.0.0.2, both
+    /// ends can run on one machine
+    #[arg(long, value_name = "IP", conflicts_with_all = ["device", "gid_index"])]
+    pub address: Option<IpAddr>,
+
+    /// Longest wait for the peer, in seconds: for it to appear, and for a sign of
+    /// life later. By default a server waits for its client for ever, and for all
+    /// else 10 seconds
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    pub timeout: Option<Duration>,
+
+    /// Print the result as JSON, and nothing else
+    #[arg(long)]
+    pub json: bool,
+
+    /// What ibv_rc_pingpong has and a device in software has not.
+    #[command(flatten)]
+    pub unsupported: Unsupported,
+}
+
+/// Options of ibv_rc_pingpong for features that hardware has: recognised, refused.
+#[derive(Clone, Copy, Debug, clap::Args)]
+pub struct Unsupported {
+    /// On-demand paging.
+    #[arg(short = 'o', long, hide = true)]
+    odp: bool,
+    /// Implicit on-demand paging.
+    #[arg(short = 'O', long, hide = true)]
+    iodp: bool,
+    /// Prefetching of an on-demand region.
+    #[arg(short = 'P', long, hide = true)]
+    prefetch: bool,
+    /// Completion timestamps.
+    #[arg(short = 't', long, hide = true)]
+    ts: bool,
+    /// Device memory.
+    #[arg(short = 'j', long, hide = true)]
+    dm: bool,
+    /// The newer way to post sends.
+    #[arg(short = 'N', long = "new_send", hide = true)]
+    new_send: bool,
+    /// Memory shared with the host of a confidential guest.
+    #[arg(short = 'U', long, hide = true)]
+    allow_cc_unprotected: bool,
+}
+
+impl Unsupported {
+    /// What to say of the first of them that was given.
+    pub(super) fn complaint(&self) -> Option<String> {
+        let paging = "memory is reached through the process's own page table, so that on-demand \
+                      paging has nothing to do";
+        let refused = [
+            (self.odp, "-o (--odp)", paging),
+            (self.iodp, "-O (--iodp)", paging),
+            (self.prefetch, "-P (--prefetch)", paging),
+            (
+                self.ts,
+                "-t (--ts)",
+                "completions carry no timestamp of a hardware clock",
+            ),
+            (
+                self.dm,
+                "-j (--dm)",
+                "there is no memory on the device, only the machine's",
+            ),
+            (
+                self.new_send,
+                "-N (--new_send)",
+                "it chooses between two C interfaces, and this program uses neither; what is \
+                 sent would be the same",
+            ),
+            (
+                self.allow_cc_unprotected,
+                "-U (--allow-cc-unprotected)",
+                "no device has to reach this process's memory from outside",
+            ),
+        ];
+        let (_, option, why) = refused.into_iter().find(|(given, ..)| *given)?;
+        Some(format!(
+            "{option} makes no sense for a device in software: {why}. Leave it out; the other \
+             end may use it"
+        ))
+    }
+}
+
+/// A number, decimal or hexadecimal (0x...), as the original takes them.
+fn number(text: &str) -> Option<u64> {
+    match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
+        Some(digits) => u64::from_str_radix(digits, 16).ok(),
+        None => text.parse().ok(),
+    }
+}
+
+fn in_range<const MIN: u64, const MAX: u64>(text: &str) -> Result<u64, String> {
+    match number(text) {
+        Some(value) if (MIN..=MAX).contains(&value) => Ok(value),
+        _ if MIN == MAX => Err(format!("must be {MIN}")),
+        _ => Err(format!("must be a number from {MIN} to {MAX}")),
+    }
+}
+
+/// A message's length (IBTA 1.7, 9.7.2).
+fn bytes(text: &str) -> Result<usize, String> {
+    let value = in_range::<0, 0x8000_0000>(text)?;
+    usize::try_from(value).map_err(|error| error.to_string())
+}
+
+fn depth(text: &str) -> Result<usize, String> {
+    let value = in_range::<1, 65_536>(text)?;
+    usize::try_from(value).map_err(|error| error.to_string())
+}
+
+fn tcp_port(text: &str) -> Result<u16, String> {
+    let value = in_range::<1, 65_535>(text)?;
+    u16::try_from(value).map_err(|error| error.to_string())
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    text.parse()
+        .ok()
+        .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
+        .filter(|wait| !wait.is_zero() && *wait < Duration::from_secs(1 << 30))
+        .ok_or_else(|| "must be a number of seconds above 0".to_owned())
+}

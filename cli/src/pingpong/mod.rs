@@ -1,0 +1,61 @@
+//! `roce pingpong`: two programs send a message back and forth, as rdma-core's
+//! `ibv_rc_pingpong` does. Either end may be that program: the TCP exchange, the
+//! options and the lines printed are the same.
+//!
+//! ```text
+//!   server                                    client
+//!   listens on TCP port 18515     ◄────────   connects, sends its QP's address
+//!   connects its QP, answers      ────────►   connects its QP
+//!                                 ◄────────   "done"
+//!                                 ◄────────   SEND   ┐
+//!   SEND                          ────────►          ┘ --iters times
+//! ```
+
+mod args;
+mod error;
+mod exchange;
+mod pattern;
+mod plan;
+mod report;
+mod session;
+
+pub use args::PingpongArgs;
+pub use error::PingpongError;
+
+use exchange::{Address, Listener};
+use plan::Plan;
+use report::Report;
+use session::Session;
+
+/// Runs one end, to the end.
+///
+/// # Errors
+/// The arguments cannot be right, the device does not open, the peer is not there or
+/// goes away, data differ, or the result cannot be printed.
+pub fn run(args: &PingpongArgs) -> Result<(), PingpongError> {
+    let plan = Plan::new(args)?;
+    let mut session = Session::open(&plan)?;
+    let local = Address::from(session.endpoint()?);
+    let remote = match &plan.host {
+        None => {
+            let listener = Listener::bind(plan.listen_on(), plan.port)?;
+            // Whoever reads this line can start the client.
+            report::local(&plan, &local)?;
+            let mut client = listener.accept(plan.timeout, plan.patience)?;
+            let remote = client.receive()?;
+            // Ready before the client knows where to send.
+            session.connect(&remote)?;
+            client.answer(&local)?;
+            remote
+        }
+        Some(host) => {
+            report::local(&plan, &local)?;
+            let remote = exchange::with_server(&host.addresses, &host.name, plan.patience, &local)?;
+            session.connect(&remote)?;
+            remote
+        }
+    };
+    report::remote(&plan, &remote)?;
+    let elapsed = session.run()?;
+    Report::new(&plan, &local, &remote, elapsed).print(plan.json)
+}

@@ -1,0 +1,179 @@
+//! From arguments to what will be done: everything that can be found wrong before
+//! anything starts.
+
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::time::Duration;
+
+use roce_verbs::{Device, GidEntry, GidKind, PathMtu, devices};
+
+use super::{PingpongArgs, PingpongError};
+
+/// How long to wait for a peer that should be there, unless told otherwise.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The server, as the client was told it.
+#[derive(Debug)]
+pub(super) struct Host {
+    /// As given.
+    pub(super) name: String,
+    /// What the name stands for; at least one.
+    pub(super) addresses: Vec<SocketAddr>,
+}
+
+/// What one end will do.
+#[derive(Debug)]
+pub(super) struct Plan {
+    /// The server; `None` on the server itself.
+    pub(super) host: Option<Host>,
+    pub(super) port: u16,
+    pub(super) device: Device,
+    /// The device's GID to use.
+    pub(super) gid: GidEntry,
+    /// The address that was asked for by itself.
+    address: Option<IpAddr>,
+    /// Bytes of a message.
+    pub(super) size: usize,
+    pub(super) mtu: PathMtu,
+    pub(super) rx_depth: usize,
+    pub(super) iters: u64,
+    pub(super) events: bool,
+    pub(super) check: bool,
+    /// How long the server waits for a client; `None` is for ever.
+    pub(super) timeout: Option<Duration>,
+    /// How long to wait for the peer otherwise.
+    pub(super) patience: Duration,
+    pub(super) json: bool,
+}
+
+impl Plan {
+    /// Checks the arguments against each other and against the machine. The error
+    /// is for the user: what is wrong, and what would be right.
+    pub(super) fn new(args: &PingpongArgs) -> Result<Self, PingpongError> {
+        if let Some(complaint) = args.unsupported.complaint() {
+            return Err(PingpongError::usage(complaint));
+        }
+        let host = match &args.host {
+            None => None,
+            Some(name) => Some(resolve(name, args.port)?),
+        };
+        let device = choose_device(args, host.as_ref())?;
+        let mtu = path_mtu(&args.mtu, &device)?;
+        Ok(Self {
+            gid: choose_gid(args, &device)?,
+            host,
+            port: args.port,
+            device,
+            address: args.address,
+            size: args.size,
+            mtu,
+            rx_depth: args.rx_depth,
+            iters: args.iters,
+            events: args.events,
+            check: args.check,
+            timeout: args.timeout,
+            patience: args.timeout.unwrap_or(PATIENCE),
+            json: args.json,
+        })
+    }
+
+    /// The address to listen on; `None` is every address.
+    pub(super) fn listen_on(&self) -> Option<SocketAddr> {
+        let address = self.address?;
+        let mut at = SocketAddr::new(address, self.port);
+        if let SocketAddr::V6(at) = &mut at
+            && at.ip().is_unicast_link_local()
+        {
+            at.set_scope_id(self.device.interface().index);
+        }
+        Some(at)
+    }
+}
+
+fn resolve(name: &str, port: u16) -> Result<Host, PingpongError> {
+    let fault = |why: String| {
+        PingpongError::new(format!(
+            "HOST {name:?}: {why}. Give the server's name or address, IPv4 or IPv6"
+        ))
+    };
+    let addresses: Vec<SocketAddr> = (name, port)
+        .to_socket_addrs()
+        .map_err(|error| fault(error.to_string()))?
+        .collect();
+    if addresses.is_empty() {
+        return Err(fault("the name has no address".to_owned()));
+    }
+    Ok(Host {
+        name: name.to_owned(),
+        addresses,
+    })
+}
+
+fn choose_device(args: &PingpongArgs, host: Option<&Host>) -> Result<Device, PingpongError> {
+    if let Some(address) = args.address {
+        return Device::with_address(address)
+            .map_err(|error| PingpongError::usage(format!("--address: {error}")));
+    }
+    if let Some(name) = &args.device {
+        return Device::named(name).map_err(|error| PingpongError::usage(format!("-d: {error}")));
+    }
+    let all = devices();
+    let on_loopback =
+        host.is_some_and(|host| host.addresses.iter().all(|at| at.ip().is_loopback()));
+    all.iter()
+        .find(|device| device.is_loopback() == on_loopback)
+        .or(all.first())
+        .cloned()
+        .ok_or_else(|| {
+            PingpongError::new("there is no device: no interface is up and has an address")
+        })
+}
+
+fn choose_gid(args: &PingpongArgs, device: &Device) -> Result<GidEntry, PingpongError> {
+    let table = device.gids();
+    if let Some(address) = args.address {
+        let found = table.into_iter().find(|entry| entry.gid.ip() == address);
+        return found.ok_or_else(|| {
+            PingpongError::new(format!("{} has lost address {address}", device.name()))
+        });
+    }
+    if let Some(index) = args.gid_index {
+        let found = table.iter().find(|entry| u64::from(entry.index) == index);
+        return found.copied().ok_or_else(|| {
+            let known: Vec<String> = table
+                .iter()
+                .map(|entry| format!("{} ({})", entry.index, entry.gid))
+                .collect();
+            PingpongError::usage(format!(
+                "-g {index}: the GID table of {} has no such index; there are: {}",
+                device.name(),
+                known.join(", ")
+            ))
+        });
+    }
+    table
+        .iter()
+        .find(|entry| entry.gid.kind() == GidKind::Ipv4)
+        .or(table.first())
+        .copied()
+        .ok_or_else(|| PingpongError::new(format!("{} has no address, so no GID", device.name())))
+}
+
+fn path_mtu(text: &str, device: &Device) -> Result<PathMtu, PingpongError> {
+    let valid = PathMtu::ALL.map(|mtu| mtu.to_string()).join(", ");
+    let mtu = text
+        .parse()
+        .ok()
+        .and_then(PathMtu::from_bytes)
+        .ok_or_else(|| PingpongError::usage(format!("-m {text}: a path MTU is one of {valid}")))?;
+    let largest = device.active_mtu();
+    if mtu > largest {
+        let interface = device.interface();
+        return Err(PingpongError::usage(format!(
+            "-m {mtu}: packets of that path MTU do not fit in the {} bytes that interface {} \
+             carries (its MTU). Use -m {largest} or less on both ends, or raise the MTU of both \
+             interfaces",
+            interface.mtu, interface.name
+        )));
+    }
+    Ok(mtu)
+}

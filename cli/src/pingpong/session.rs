@@ -1,0 +1,344 @@
+//! The QP of one end and the messages that go back and forth.
+
+use std::time::{Duration, Instant};
+
+use roce_verbs::{
+    Access, Completion, CompletionChannel, CompletionQueue, ConnectOptions, Context, Endpoint,
+    MemoryRegion, Notify, QpOptions, QueuePair, RecvRequest, RnrTimer, SendOp, SendRequest, Stat,
+    WcStatus,
+};
+
+use super::PingpongError;
+use super::exchange::Address;
+use super::pattern::{FILL, POISON, Pattern};
+use super::plan::Plan;
+
+const RECV: u64 = 1;
+const SEND: u64 = 2;
+
+/// One end.
+pub(super) struct Session<'a> {
+    plan: &'a Plan,
+    context: Context,
+    channel: Option<CompletionChannel>,
+    cq: CompletionQueue,
+    qp: QueuePair,
+    /// Where messages arrive. Without checks also where they leave from.
+    inbox: MemoryRegion,
+    checks: Option<Checks>,
+    /// Receive requests that are posted.
+    posted: usize,
+    received: u64,
+    sent: u64,
+    peer: String,
+}
+
+/// What checking needs beyond the buffer that messages arrive in.
+struct Checks {
+    pattern: Pattern,
+    outbox: MemoryRegion,
+    /// The message that came last.
+    message: Vec<u8>,
+    poison: Vec<u8>,
+    /// Whether the client is ibv_rc_pingpong, once that is known.
+    peer_fills: Option<bool>,
+}
+
+impl<'a> Session<'a> {
+    /// Opens the device and makes a QP that is ready to be connected, its receives
+    /// posted.
+    pub(super) fn open(plan: &'a Plan) -> Result<Self, PingpongError> {
+        let context = plan.device.open()?;
+        let pd = context.alloc_pd();
+        let channel = match plan.events {
+            true => Some(context.create_channel()?),
+            false => None,
+        };
+        let capacity = plan.rx_depth + 1;
+        let cq = match &channel {
+            Some(channel) => context.create_cq_with_channel(capacity, channel),
+            None => context.create_cq(capacity),
+        };
+        let options = QpOptions {
+            send_depth: 1,
+            recv_depth: plan.rx_depth,
+            max_send_sge: 1,
+            max_recv_sge: 1,
+            signal_all: false,
+        };
+        let qp = pd.create_qp(&cq, &cq, &options);
+        qp.to_init(Access::empty())?;
+
+        let inbox = pd.allocate(plan.size.max(1), Access::LOCAL_WRITE)?;
+        inbox.write(0, &vec![FILL; plan.size])?;
+        let checks = match plan.check {
+            true => Some(Checks {
+                pattern: Pattern::new(plan.size),
+                outbox: pd.allocate(plan.size.max(1), Access::empty())?,
+                message: vec![0; plan.size],
+                poison: vec![POISON; plan.size],
+                peer_fills: None,
+            }),
+            false => None,
+        };
+        let mut session = Self {
+            plan,
+            context,
+            channel,
+            cq,
+            qp,
+            inbox,
+            checks,
+            posted: 0,
+            received: 0,
+            sent: 0,
+            peer: String::new(),
+        };
+        session.post_receives()?;
+        Ok(session)
+    }
+
+    /// Where our QP is.
+    pub(super) fn endpoint(&self) -> Result<Endpoint, PingpongError> {
+        Ok(self.qp.endpoint(self.plan.gid.index)?)
+    }
+
+    /// Connects the QP to the peer's.
+    pub(super) fn connect(&mut self, remote: &Address) -> Result<(), PingpongError> {
+        let plan = self.plan;
+        if remote.gid.0 == [0; 16] {
+            return Err(PingpongError::new(
+                "the peer gave no GID, and RoCE has no other address: start it with -g and the \
+                 index of a GID",
+            ));
+        }
+        let (ours, theirs) = (plan.gid.gid.ip(), remote.gid.ip());
+        if ours.is_ipv4() != theirs.is_ipv4() {
+            return Err(PingpongError::new(format!(
+                "our GID is {ours}, the peer's is {theirs}: one is IPv4 and the other IPv6. \
+                 Choose another GID on one end, with -g"
+            )));
+        }
+        let options = ConnectOptions {
+            access: Access::empty(),
+            path_mtu: Some(plan.mtu),
+            max_rd_atomic: 1,
+            max_dest_rd_atomic: 1,
+            min_rnr_timer: RnrTimer::from_code(12).unwrap_or_default(),
+            timeout: 14,
+            retry_cnt: 7,
+            rnr_retry: 7,
+            ..ConnectOptions::default()
+        };
+        let remote = Endpoint::from(*remote);
+        self.qp.to_rtr(plan.gid.index, &remote, &options)?;
+        self.qp.to_rts(&options)?;
+        self.peer = theirs.to_string();
+        Ok(())
+    }
+
+    /// Sends and receives all messages. Returns how long it took.
+    pub(super) fn run(&mut self) -> Result<Duration, PingpongError> {
+        let iters = self.plan.iters;
+        let is_client = self.plan.host.is_some();
+        let start = Instant::now();
+        // What must complete before the next message leaves.
+        let mut pending = RECV;
+        if is_client {
+            self.send()?;
+            pending |= SEND;
+        }
+        while self.received < iters || self.sent < iters {
+            let completion = self.next_completion()?;
+            self.expect_success(&completion)?;
+            if completion.wr_id == RECV {
+                self.take_message(&completion)?;
+            } else {
+                self.sent += 1;
+            }
+            pending &= !completion.wr_id;
+            if pending == 0 && self.sent < iters {
+                self.send()?;
+                pending = RECV | SEND;
+            }
+        }
+        Ok(start.elapsed())
+    }
+
+    fn send(&mut self) -> Result<(), PingpongError> {
+        let outbox = match &mut self.checks {
+            None => &self.inbox,
+            Some(checks) => {
+                // A server returns what came.
+                if self.plan.host.is_some() {
+                    checks.pattern.fill(self.sent, &mut checks.message);
+                }
+                checks.outbox.write(0, &checks.message)?;
+                &checks.outbox
+            }
+        };
+        let sges = [outbox.slice(0, self.plan.size)?];
+        self.qp
+            .post_send(&SendRequest::new(SEND, SendOp::Send, &sges))?;
+        Ok(())
+    }
+
+    /// Fills the receive queue.
+    fn post_receives(&mut self) -> Result<(), PingpongError> {
+        let sges = [self.inbox.slice(0, self.plan.size)?];
+        while self.posted < self.plan.rx_depth {
+            self.qp.post_recv(&RecvRequest {
+                wr_id: RECV,
+                sges: &sges,
+            })?;
+            self.posted += 1;
+        }
+        Ok(())
+    }
+
+    fn take_message(&mut self, completion: &Completion) -> Result<(), PingpongError> {
+        if completion.byte_len as usize != self.plan.size {
+            return Err(PingpongError::new(format!(
+                "the peer sends {} bytes, -s says {} here: give both ends the same -s",
+                completion.byte_len, self.plan.size
+            )));
+        }
+        self.posted -= 1;
+        if let Some(checks) = &mut self.checks {
+            let is_client = self.plan.host.is_some();
+            checks.check(&self.inbox, self.received, is_client)?;
+        }
+        if self.posted <= 1 {
+            self.post_receives()?;
+        }
+        self.received += 1;
+        Ok(())
+    }
+
+    fn expect_success(&self, completion: &Completion) -> Result<(), PingpongError> {
+        if completion.status == WcStatus::Success {
+            return Ok(());
+        }
+        let what = if completion.wr_id == SEND {
+            "a SEND to"
+        } else {
+            "a receive from"
+        };
+        let advice = match completion.status {
+            WcStatus::RemoteInvalidRequest | WcStatus::LocalLengthError => {
+                ". Is -s the same on both ends?"
+            }
+            _ => "",
+        };
+        Err(PingpongError::new(format!(
+            "{what} {} failed{}: {}{advice}{}",
+            self.peer,
+            self.progress(),
+            completion.status.explain(),
+            self.drops()
+        )))
+    }
+
+    /// Waits for a completion, and gives up on a peer from which nothing comes.
+    fn next_completion(&self) -> Result<Completion, PingpongError> {
+        let packets = || self.context.counters().stat(Stat::RxPackets);
+        let mut seen = None;
+        loop {
+            let found = match &self.channel {
+                None => self.cq.poll_for(self.plan.patience)?,
+                Some(channel) => self.sleep(channel)?,
+            };
+            if let Some(completion) = found {
+                return Ok(completion);
+            }
+            if let Some(failure) = self.context.failure() {
+                return Err(PingpongError::new(failure));
+            }
+            // A long message on a slow link: as long as packets come, it goes on.
+            let now = packets();
+            if seen.replace(now) == Some(now) || now == 0 {
+                return Err(PingpongError::new(format!(
+                    "nothing from {} for {:?}{}. Does the peer run, with the same -n, and does \
+                     UDP port 4791 pass between the two?{}",
+                    self.peer,
+                    self.plan.patience,
+                    self.progress(),
+                    self.drops()
+                )));
+            }
+        }
+    }
+
+    /// Sleeps until a completion is announced.
+    fn sleep(&self, channel: &CompletionChannel) -> Result<Option<Completion>, PingpongError> {
+        let deadline = Instant::now() + self.plan.patience;
+        loop {
+            // Ask first, then look: what comes in between is announced.
+            self.cq.request_notify(Notify::Next);
+            if let Some(completion) = self.cq.poll()? {
+                return Ok(Some(completion));
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            let announced = channel
+                .wait(left)
+                .map_err(|error| PingpongError::new(format!("waiting for an event: {error}")))?;
+            if announced.is_none() {
+                return Ok(self.cq.poll()?);
+            }
+        }
+    }
+
+    fn progress(&self) -> String {
+        format!(
+            " after {} messages sent and {} received of {}",
+            self.sent, self.received, self.plan.iters
+        )
+    }
+
+    /// What was dropped on arrival, if anything: often the reason for a silence.
+    fn drops(&self) -> String {
+        let counters = self.context.counters();
+        let drops: Vec<String> = counters
+            .iter()
+            .filter(|(name, count)| name.starts_with("drop_") && *count > 0)
+            .map(|(name, count)| format!("{name} {count}"))
+            .collect();
+        if drops.is_empty() {
+            return String::new();
+        }
+        format!(" (packets dropped here: {})", drops.join(", "))
+    }
+}
+
+impl Checks {
+    /// Takes message number `number` out of `inbox`, leaves the inbox poisoned, and
+    /// compares the message with what it should be.
+    fn check(
+        &mut self,
+        inbox: &MemoryRegion,
+        number: u64,
+        is_client: bool,
+    ) -> Result<(), PingpongError> {
+        inbox.read(0, &mut self.message)?;
+        inbox.write(0, &self.poison)?;
+        let peer_fills = !is_client
+            && *self
+                .peer_fills
+                .get_or_insert_with(|| Pattern::is_fill(&self.message));
+        let result = if peer_fills {
+            Pattern::check_fill(&self.message)
+        } else {
+            self.pattern.check(number, &self.message)
+        };
+        result.map_err(|mismatch| {
+            let hint = if mismatch.offset == 0 && mismatch.found == FILL {
+                ". Was -c given to the client, too?"
+            } else {
+                ""
+            };
+            PingpongError::new(format!(
+                "message {number} (counted from 0) differs: {mismatch}{hint}"
+            ))
+        })
+    }
+}
