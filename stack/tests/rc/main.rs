@@ -2,7 +2,9 @@
 //! Architecture Specification: two NICs over a faulty wire, or one against packets
 //! written by hand, in virtual time and from a seed.
 
+mod acks;
 mod fence;
 mod operations;
+mod retry;
 mod sim;
 mod soak;

@@ -74,6 +74,11 @@ impl Requester {
         if !self.acknowledge_before(cx, core, at)? {
             return Ok(());
         }
+        if self.retry.is_waiting_for_receiver() {
+            // Nothing was sent since the first, so this is a copy of it.
+            cx.counters.drop(DropReason::DuplicateResponse);
+            return Ok(());
+        }
         if !self.retry.receiver_not_ready(cx.now, timer) {
             return Err(Fault::Send(WcStatus::RnrRetryExceeded));
         }

@@ -5,7 +5,7 @@ use roce_stack::{
     Access, Buffer, Completion, CompletionQueue, CqId, Event, Nic, NicConfig, PdId, QpInit,
     QueueLimits, RemoteAddr, Sge,
 };
-use roce_wire::Qpn;
+use roce_wire::{AtomicEth, ExtHeaders, Qpn, Reth};
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -33,6 +33,31 @@ impl Mem {
         RemoteAddr {
             addr: self.addr() + offset as u64,
             rkey: self.key,
+        }
+    }
+
+    /// The header of a WRITE to it or a READ of it.
+    pub(crate) fn reth(&self, offset: usize, len: u32) -> ExtHeaders {
+        ExtHeaders {
+            reth: Some(Reth {
+                va: self.addr() + offset as u64,
+                rkey: self.key,
+                dma_len: len,
+            }),
+            ..ExtHeaders::NONE
+        }
+    }
+
+    /// The header of an atomic on its first word.
+    pub(crate) fn atomic(&self, compare: u64, swap_or_add: u64) -> ExtHeaders {
+        ExtHeaders {
+            atomic: Some(AtomicEth {
+                va: self.addr(),
+                rkey: self.key,
+                swap_or_add,
+                compare,
+            }),
+            ..ExtHeaders::NONE
         }
     }
 
@@ -158,9 +183,6 @@ impl Node {
 
     pub(crate) fn take_events(&mut self) {
         while let Some(event) = self.nic.poll_event() {
-            if std::env::var_os("ROCE_TRACE").is_some() {
-                eprintln!("{:?}: {event:?}", self.address);
-            }
             self.events.push(event);
         }
     }

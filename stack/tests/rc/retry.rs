@@ -1,0 +1,330 @@
+//! Waiting and trying again: the local ACK timeout and the RNR timer, and how often
+//! (IBTA 1.7, 9.7.6.1.3, 9.7.5.2.8 and 9.9.2.1).
+
+use crate::sim::{A, B, Fate, Hand, Pair, Setup};
+use roce_stack::{Duration, Event, Instant, QpFatalCause, QpState, SendOp, Stat, WcStatus};
+use roce_wire::{NakCode, Opcode, RnrTimer, Syndrome};
+
+/// When the NIC wants to be woken, from now on.
+fn until_timeout(hand: &Hand) -> Duration {
+    let at = hand.node.nic.next_timeout().expect("a timer runs");
+    at.saturating_duration_since(hand.now)
+}
+
+/// Lets early wake-ups pass until something is sent or the QP fails.
+fn next_attempt(hand: &mut Hand) -> (Duration, Vec<u32>) {
+    let from = hand.now;
+    for _ in 0..10 {
+        hand.timeout();
+        let psns = hand.out_psns();
+        if !psns.is_empty() || hand.state() == QpState::Err {
+            return (hand.now.saturating_duration_since(from), psns);
+        }
+    }
+    panic!("nothing happens");
+}
+
+/// The timeout is 4.096 us x 2^n (9.7.6.1.3).
+#[test]
+fn the_ack_timeout_is_a_power_of_two() {
+    for timeout in [1_u8, 8, 14, 31] {
+        let mut hand = Hand::new(Setup {
+            timeout,
+            ..Setup::default()
+        });
+        let mem = hand.mem(8);
+        hand.post(1, SendOp::Send, &[mem.sge(0, 8)]);
+        let psn = hand.out_one().psn();
+        assert_eq!(
+            until_timeout(&hand),
+            Duration::from_nanos(4096 << u32::from(timeout))
+        );
+        hand.timeout();
+        assert_eq!(hand.out_psns(), [psn]);
+    }
+}
+
+/// Timeout 0 waits for ever (9.7.6.1.3).
+#[test]
+fn timeout_zero_never_comes() {
+    let mut hand = Hand::new(Setup {
+        timeout: 0,
+        ..Setup::default()
+    });
+    let mem = hand.mem(8);
+    hand.post(1, SendOp::Send, &[mem.sge(0, 8)]);
+    hand.out_one();
+    assert_eq!(hand.node.nic.next_timeout(), None);
+}
+
+/// Timeouts in a row back off, up to four times the first; an answer ends that.
+#[test]
+fn timeouts_back_off() {
+    let mut hand = Hand::new(Setup::default());
+    let base = Duration::from_nanos(4096 << 8);
+    let mem = hand.mem(8);
+    hand.post(1, SendOp::Send, &[mem.sge(0, 8)]);
+    let psn = hand.out_one().psn();
+    let waits: Vec<_> = (0..5).map(|_| next_attempt(&mut hand).0).collect();
+    assert_eq!(waits, [base, base * 2, base * 4, base * 4, base * 4]);
+    hand.ack(psn);
+    hand.post(2, SendOp::Send, &[mem.sge(0, 8)]);
+    hand.out_one();
+    assert_eq!(next_attempt(&mut hand).0, base);
+}
+
+/// When the retries are used up, the request fails and those behind it are flushed,
+/// in order, once (9.9.2.1, 10.3.1.5).
+#[test]
+fn retries_used_up_fail_the_request_and_flush_the_rest_in_order() {
+    for retry_cnt in [0, 1, 7] {
+        let mut pair = Pair::new(Setup {
+            retry_cnt,
+            ..Setup::default()
+        });
+        let mem = pair.mem(A, 64);
+        pair.links[A].script(|_| Fate::Drop);
+        for wr_id in 1..=3 {
+            pair.post(A, wr_id, SendOp::Send, &[mem.sge(0, 8)]);
+        }
+        pair.post_recv(A, 10, &[mem.sge(0, 8)]);
+        pair.post_recv(A, 11, &[mem.sge(0, 8)]);
+        pair.run();
+        use WcStatus::{RetryExceeded, WorkRequestFlushed};
+        pair.assert_sent_as(
+            A,
+            &[
+                (1, RetryExceeded),
+                (2, WorkRequestFlushed),
+                (3, WorkRequestFlushed),
+            ],
+        );
+        pair.assert_received_as(A, &[(10, WorkRequestFlushed), (11, WorkRequestFlushed)]);
+        assert_eq!(pair.state(A), QpState::Err);
+        let fatal = Event::QpFatal(pair.nodes[A].qpn, QpFatalCause::Send(RetryExceeded));
+        assert_eq!(pair.nodes[A].events, [fatal], "told once");
+        let first = pair.setup.psn[A];
+        let tries = pair.links[A].count(|sent| sent.psn().get() == first);
+        assert_eq!(tries, usize::from(retry_cnt) + 1);
+    }
+}
+
+/// Whatever is lost, progress gives back all retries: the count is of attempts in a
+/// row (9.9.2.1).
+#[test]
+fn progress_gives_the_retries_back() {
+    let mut pair = Pair::new(Setup {
+        retry_cnt: 1,
+        ..Setup::default()
+    });
+    let from = pair.mem(A, 30 * 1024);
+    let to = pair.mem(B, 30 * 1024);
+    // Each packet's first copy is lost.
+    let mut seen = std::collections::HashSet::new();
+    pair.links[A].script(move |sent| {
+        if seen.insert(sent.psn().get()) {
+            Fate::Drop
+        } else {
+            Fate::Pass
+        }
+    });
+    let write = SendOp::Write(to.remote(0));
+    pair.post(A, 1, write, &[from.sge(0, 30 * 1024)]);
+    pair.run();
+    pair.assert_sent(A, &[1]);
+}
+
+/// The RNR NAK's timer is a code, and nothing is sent before it has run out
+/// (9.7.5.2.8).
+#[test]
+fn an_rnr_nak_is_honoured_for_its_time() {
+    for code in 0..32 {
+        let timer = RnrTimer::from_code(code).expect("a code");
+        let mut hand = Hand::new(Setup::default());
+        let mem = hand.mem(8);
+        hand.post(1, SendOp::Send, &[mem.sge(0, 8)]);
+        hand.post(2, SendOp::Send, &[mem.sge(0, 8)]);
+        let psns = hand.out_psns();
+        hand.answer(psns[0], Syndrome::RnrNak(timer));
+        assert!(hand.out().is_empty());
+        // A request that is posted meanwhile waits as well.
+        hand.post(3, SendOp::Write(mem.remote(0)), &[mem.sge(0, 8)]);
+        assert!(hand.out().is_empty());
+        let (waited, again) = next_attempt(&mut hand);
+        assert_eq!(waited, timer.duration());
+        assert_eq!(again.len(), 3, "what followed was dropped, too");
+        assert_eq!(again[..2], psns);
+    }
+}
+
+/// The responder says RNR once, drops what follows in silence, and takes the request
+/// when it comes again (9.7.5.2.8).
+#[test]
+fn a_responder_without_receives_says_so_once() {
+    let mut hand = Hand::new(Setup {
+        rnr_timer: 14,
+        ..Setup::default()
+    });
+    let mem = hand.mem(16);
+    let first = hand.psn;
+    for n in 1..=3 {
+        hand.request(Opcode::RC_SEND_ONLY, Default::default(), &[n; 4]);
+    }
+    let nak = hand.out_one();
+    let timer = RnrTimer::from_code(14).expect("a code");
+    assert_eq!(nak.syndrome(), Some(Syndrome::RnrNak(timer)));
+    assert_eq!(nak.psn(), first);
+    hand.post_recv(1, &[mem.sge(0, 8)]);
+    hand.out();
+    hand.psn = first;
+    hand.request(Opcode::RC_SEND_ONLY, Default::default(), &[1; 4]);
+    assert_eq!(hand.node.received().len(), 1);
+    assert_eq!(hand.out_one().psn(), first);
+    // The next finds none again.
+    hand.request(Opcode::RC_SEND_ONLY, Default::default(), &[2; 4]);
+    assert_eq!(hand.out_one().syndrome(), Some(Syndrome::RnrNak(timer)));
+}
+
+/// `rnr_retry` retries, then "RNR retry exceeded" (9.9.2.1).
+#[test]
+fn rnr_retries_used_up_fail_the_request() {
+    for rnr_retry in [0, 1, 6] {
+        let mut pair = Pair::new(Setup {
+            rnr_retry,
+            ..Setup::default()
+        });
+        let mem = pair.mem(A, 8);
+        pair.post(A, 1, SendOp::Send, &[mem.sge(0, 8)]);
+        pair.post(A, 2, SendOp::Send, &[mem.sge(0, 8)]);
+        pair.run();
+        use WcStatus::{RnrRetryExceeded, WorkRequestFlushed};
+        pair.assert_sent_as(A, &[(1, RnrRetryExceeded), (2, WorkRequestFlushed)]);
+        let naks = pair.nodes[B].nic.counters().stat(Stat::RnrNaksSent);
+        assert_eq!(naks, u64::from(rnr_retry) + 1);
+        assert_eq!(pair.state(B), QpState::Rts, "the receiver is well");
+    }
+}
+
+/// `rnr_retry` 7 retries for ever (9.7.5.2.8), even if some of the RNR NAKs are lost.
+#[test]
+fn seven_rnr_retries_are_for_ever() {
+    let mut pair = Pair::new(Setup {
+        rnr_retry: 7,
+        retry_cnt: 1,
+        ..Setup::default()
+    });
+    let from = pair.mem(A, 8);
+    let to = pair.mem(B, 8);
+    let mut naks = 0;
+    pair.links[B].script(move |_| {
+        naks += 1;
+        if naks % 3 == 0 {
+            Fate::Drop
+        } else {
+            Fate::Pass
+        }
+    });
+    pair.post(A, 1, SendOp::Send, &[from.sge(0, 8)]);
+    pair.run_until(|pair| pair.nodes[B].nic.counters().stat(Stat::RnrNaksSent) == 100);
+    assert!(pair.nodes[A].send_cq.is_empty());
+    pair.post_recv(B, 7, &[to.sge(0, 8)]);
+    pair.run();
+    pair.assert_sent(A, &[1]);
+    pair.assert_received(B, &[7]);
+}
+
+/// A copy of an RNR NAK, made by the network, is not another one.
+#[test]
+fn a_copied_rnr_nak_counts_once() {
+    let mut hand = Hand::new(Setup {
+        rnr_retry: 1,
+        ..Setup::default()
+    });
+    let mem = hand.mem(8);
+    hand.post(1, SendOp::Send, &[mem.sge(0, 8)]);
+    let psn = hand.out_one().psn();
+    let timer = RnrTimer::from_code(20).expect("a code");
+    hand.answer(psn, Syndrome::RnrNak(timer));
+    hand.answer(psn, Syndrome::RnrNak(timer));
+    assert_eq!(hand.state(), QpState::Rts);
+    assert_eq!(next_attempt(&mut hand), (timer.duration(), vec![psn]));
+    hand.answer(psn, Syndrome::RnrNak(timer));
+    assert_eq!(hand.node.sent()[0].status, WcStatus::RnrRetryExceeded);
+}
+
+/// An RNR NAK acknowledges what precedes it (9.7.5.1.2).
+#[test]
+fn an_rnr_nak_acknowledges_what_precedes_it() {
+    let mut hand = Hand::new(Setup::default());
+    let mem = hand.mem(8);
+    hand.post(1, SendOp::Write(mem.remote(0)), &[mem.sge(0, 8)]);
+    hand.post(2, SendOp::Send, &[mem.sge(0, 8)]);
+    let psns = hand.out_psns();
+    hand.answer(psns[1], Syndrome::RnrNak(RnrTimer::SHORTEST));
+    assert_eq!(hand.node.sent().len(), 1);
+    assert_eq!(next_attempt(&mut hand).1, [psns[1]]);
+}
+
+/// A sequence NAK costs a retry unless there was progress (9.9.2.1).
+#[test]
+fn sequence_naks_without_progress_use_up_the_retries() {
+    let mut hand = Hand::new(Setup {
+        retry_cnt: 2,
+        ..Setup::default()
+    });
+    let mem = hand.mem(8);
+    hand.post(1, SendOp::Send, &[mem.sge(0, 8)]);
+    let psn = hand.out_one().psn();
+    for _ in 0..2 {
+        hand.nak(psn, NakCode::PsnSequenceError);
+        assert_eq!(hand.out_psns(), [psn]);
+    }
+    hand.nak(psn, NakCode::PsnSequenceError);
+    assert_eq!(hand.node.sent()[0].status, WcStatus::RetryExceeded);
+}
+
+/// What a port can never send counts as sent and lost: the request fails when the
+/// retries are used up, and nothing hangs.
+#[test]
+fn what_cannot_be_sent_ends_in_retry_exceeded() {
+    let mut pair = Pair::new(Setup::default());
+    let mem = pair.mem(A, 8);
+    pair.nodes[A].port.unsendable = true;
+    pair.post(A, 1, SendOp::Send, &[mem.sge(0, 8)]);
+    pair.run();
+    pair.assert_sent_as(A, &[(1, WcStatus::RetryExceeded)]);
+    assert_eq!(pair.nodes[A].nic.counters().stat(Stat::Unsendable), 8);
+}
+
+/// A port that is full holds things up but loses nothing: no timeout, no retry.
+#[test]
+fn a_full_port_is_tried_again() {
+    let mut hand = Hand::new(Setup::default());
+    let mem = hand.mem(10 * 1024);
+    hand.node.port.room = 3;
+    hand.post(1, SendOp::Send, &[mem.sge(0, 10 * 1024)]);
+    let mut psns = Vec::new();
+    for _ in 0..4 {
+        let some = hand.out_psns();
+        assert!(some.len() <= 3);
+        psns.extend(some);
+    }
+    let first = hand.setup.psn[0];
+    assert_eq!(psns, (first..first + 10).collect::<Vec<_>>());
+    assert_eq!(hand.stat(Stat::Retransmitted), 0);
+}
+
+/// The deadline may be asked for at any time and is never in the past once it has
+/// been served.
+#[test]
+fn a_served_timeout_lies_in_the_future() {
+    let mut hand = Hand::new(Setup::default());
+    let mem = hand.mem(8);
+    hand.post(1, SendOp::Send, &[mem.sge(0, 8)]);
+    hand.out();
+    // Long overdue, as after a suspended laptop.
+    hand.now = Instant::from_nanos(1 << 50);
+    hand.timeout();
+    assert_eq!(hand.stat(Stat::Timeouts), 1);
+    assert!(hand.node.nic.next_timeout() > Some(hand.now));
+}
