@@ -13,6 +13,9 @@ mod pcapng;
 mod source;
 mod time;
 
+#[cfg(test)]
+mod tests;
+
 pub use error::CaptureError;
 pub(super) use time::{Seconds, Timestamp};
 

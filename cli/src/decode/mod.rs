@@ -27,6 +27,8 @@ mod text;
 mod totals;
 
 #[cfg(test)]
+mod testing;
+#[cfg(test)]
 mod tests;
 
 pub use capture::CaptureError;
