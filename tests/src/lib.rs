@@ -7,3 +7,4 @@
 pub mod ends;
 pub mod lab;
 pub mod peer;
+pub mod wire;
