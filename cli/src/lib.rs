@@ -1,6 +1,9 @@
 //! What the `roce` command is made of: a module for each subcommand, each with
 //! its arguments and a `run` function.
 
+mod command;
 pub mod decode;
 pub mod perf;
 pub mod pingpong;
+
+pub use command::main;

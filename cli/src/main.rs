@@ -2,48 +2,6 @@
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
-use roce_cli::{decode, perf, pingpong};
-
-/// RDMA over Converged Ethernet without RDMA hardware.
-#[derive(Debug, Parser)]
-#[command(name = "roce", version, arg_required_else_help = true)]
-struct Cli {
-    #[command(subcommand)]
-    command: Command,
-}
-
-#[derive(Debug, Subcommand)]
-enum Command {
-    /// Measure bandwidth, message rate and latency of every operation
-    Perf(perf::PerfArgs),
-    /// Send a message back and forth, with itself or with ibv_rc_pingpong
-    Pingpong(pingpong::PingpongArgs),
-    /// Print the RoCE packets of a capture file, and a summary of each flow
-    Decode(decode::DecodeArgs),
-}
-
 fn main() -> ExitCode {
-    // Wrong usage ends in here, with exit code 2.
-    let result = match Cli::parse().command {
-        Command::Perf(args) => match perf::run(&args) {
-            Ok(code) => Ok(code),
-            Err(error) => {
-                eprintln!("roce perf: {error}");
-                Ok(ExitCode::from(error.exit_code()))
-            }
-        },
-        Command::Pingpong(args) => match pingpong::run(&args) {
-            Ok(()) => Ok(ExitCode::SUCCESS),
-            Err(error) => {
-                eprintln!("roce pingpong: {error}");
-                Ok(ExitCode::from(error.exit_code()))
-            }
-        },
-        Command::Decode(args) => decode::run(&args).map_err(|e| e.to_string()),
-    };
-    result.unwrap_or_else(|error| {
-        eprintln!("roce: {error}");
-        ExitCode::from(1)
-    })
+    roce_cli::main()
 }
