@@ -2,8 +2,8 @@
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
 use crate::{decode, perf, pingpong};
+use clap::{Parser, Subcommand};
 
 /// RDMA over Converged Ethernet without RDMA hardware.
 #[derive(Debug, Parser)]
