@@ -3,6 +3,8 @@
 //! written by hand, in virtual time and from a seed.
 
 mod acks;
+mod credits;
+mod duplicates;
 mod fence;
 mod operations;
 mod retry;

@@ -2,6 +2,7 @@
 //! 9.7.7.2).
 
 use super::Requester;
+use crate::seq::Seq;
 use roce_wire::{Credits, Packet, Syndrome};
 
 /// How many receives, counted from the start of the connection, our requests may
@@ -10,12 +11,26 @@ use roce_wire::{Credits, Packet, Syndrome};
 pub(super) struct Credit {
     /// `None` while the peer does not count, or has not said anything yet.
     limit: Option<u64>,
+    /// The first PSN of the message that was begun without credit, if the one begun
+    /// last was.
+    probe: Option<Seq>,
 }
 
 impl Credit {
     /// Whether a request may be sent after which `receives` will have been consumed.
     pub(super) fn admits(&self, consumes: bool, receives: u64) -> bool {
         !consumes || self.limit.is_none_or(|limit| receives <= limit)
+    }
+
+    /// A message that begins at `first` was begun; as a probe if there was no credit.
+    pub(super) fn note_begin(&mut self, first: Seq, probe: bool) {
+        self.probe = probe.then_some(first);
+    }
+
+    /// Whether the message that begins at `first` is a probe without answer, given
+    /// that everything before `una` is acknowledged.
+    pub(super) fn is_probing(&self, first: Seq, una: Seq) -> bool {
+        self.probe == Some(first) && una <= first
     }
 }
 

@@ -97,11 +97,14 @@ impl Requester {
             }
             _ if !self.credit.admits(wqe.op.consumes_receive(), wqe.receives) => {
                 // Without credit, one packet may find out whether there is some now;
-                // once it is acknowledged, the message goes on (IBTA 1.7, 9.7.7.2.5).
-                match (begins && in_flight == 0, self.una > wqe.first) {
-                    (true, _) => Next::Data { probe: true },
-                    (false, true) => Next::Data { probe: false },
-                    (false, false) => Next::Nothing,
+                // once it is acknowledged, the message goes on (IBTA 1.7, 9.7.7.2.5),
+                // as one does that was begun while there was credit.
+                if begins && in_flight == 0 {
+                    Next::Data { probe: true }
+                } else if begins || self.credit.is_probing(wqe.first, self.una) {
+                    Next::Nothing
+                } else {
+                    Next::Data { probe: false }
                 }
             }
             _ => Next::Data { probe: false },
@@ -135,6 +138,9 @@ impl Requester {
         emit(cx, port, path, &repr, payload, |cx, out| {
             sgl::gather(cx.memory, core.pd, sges, offset, out)
         })?;
+        if is_first {
+            self.credit.note_begin(self.nxt, probe);
+        }
         self.sent(cx, 1, bth.ack_req);
         Ok(())
     }
