@@ -171,6 +171,10 @@ impl Qp {
             (QpState::Rtr, QpState::Rts) => {
                 self.requester.start(&self.core.config, limits.window_bytes);
             }
+            (QpState::Sqd, QpState::Sqd) => {
+                self.requester.reconfigure(&self.core.config);
+                self.responder.reconfigure(&self.core.config);
+            }
             (QpState::Rts, QpState::Sqd) => {
                 self.requester.begin_drain();
                 self.note_drained(cx);

@@ -10,3 +10,4 @@ mod operations;
 mod retry;
 mod sim;
 mod soak;
+mod states;

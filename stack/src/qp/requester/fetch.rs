@@ -46,6 +46,12 @@ impl Fetches {
         }
     }
 
+    /// Changes how many may be open from now on.
+    pub(super) fn set_max(&mut self, max: u8) {
+        self.max = usize::from(max);
+        self.open.reserve(self.max);
+    }
+
     pub(super) fn clear(&mut self) {
         self.open.clear();
         self.gap = None;

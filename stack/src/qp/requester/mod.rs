@@ -117,6 +117,12 @@ impl Requester {
         self.window = Window::new(window_bytes, config.mtu());
     }
 
+    /// Takes over attributes that were changed in SQD.
+    pub(crate) fn reconfigure(&mut self, config: &QpConfig) {
+        self.fetches.set_max(config.max_rd_atomic);
+        self.retry.reconfigure(config);
+    }
+
     /// Forgets everything that was posted.
     pub(crate) fn reset(&mut self) {
         self.sq.clear();

@@ -46,6 +46,15 @@ impl Retry {
         }
     }
 
+    /// Takes over other limits, for attempts from now on.
+    pub(super) fn reconfigure(&mut self, config: &QpConfig) {
+        self.timeout = config.ack_timeout();
+        self.retries = config.retry_cnt;
+        self.rnr_retries = config.rnr_retry;
+        self.retries_left = config.retry_cnt;
+        self.rnr_retries_left = config.rnr_retry;
+    }
+
     pub(super) fn stop(&mut self) {
         self.ack_deadline = None;
         self.receiver_wait = None;

@@ -41,8 +41,14 @@ impl Resources {
         }
     }
 
+    /// Changes how many are kept from now on.
+    pub(super) fn set_max(&mut self, max: u8) {
+        self.max = usize::from(max);
+        self.done.reserve(self.max);
+    }
+
     fn note(&mut self, done: Done) {
-        if self.done.len() >= self.max {
+        while self.done.len() >= self.max.max(1) {
             self.done.pop_front();
         }
         self.done.push_back(done);

@@ -89,6 +89,12 @@ impl Responder {
         self.replies = Replies::new(config.max_dest_rd_atomic);
     }
 
+    /// Takes over attributes that were changed in SQD.
+    pub(crate) fn reconfigure(&mut self, config: &QpConfig) {
+        self.resources.set_max(config.max_dest_rd_atomic);
+        self.replies.set_max(config.max_dest_rd_atomic);
+    }
+
     /// Forgets everything, posted receives included.
     pub(crate) fn reset(&mut self) {
         self.rq.clear();

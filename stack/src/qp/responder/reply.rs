@@ -92,6 +92,12 @@ impl Replies {
         }
     }
 
+    /// Changes how many READs and atomics the peer may have outstanding.
+    pub(super) fn set_max(&mut self, max: u8) {
+        self.max = usize::from(max);
+        self.queue.reserve(self.max);
+    }
+
     /// Makes room for the reply to a new request. False if the peer has more READs
     /// and atomics outstanding than it may.
     pub(super) fn make_room(&mut self) -> bool {

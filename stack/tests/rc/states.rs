@@ -1,0 +1,308 @@
+//! QP states: what is posted, sent and received in each, and the ways between them
+//! (IBTA 1.7, 10.3.1 and 11.2.5.2).
+
+use crate::sim::{A, B, Fate, Hand, Pair, Setup, pattern, to_state};
+use roce_stack::{
+    DropReason, Event, ModifyError, PostError, QpAttributes, QpState, RecvWr, SendFlags, SendOp,
+    SendWr, WcStatus,
+};
+use roce_wire::{ExtHeaders, Opcode, Qpn};
+
+fn send_wr() -> SendWr<'static> {
+    SendWr {
+        wr_id: 1,
+        op: SendOp::Send,
+        sges: &[],
+        flags: SendFlags::SIGNALED,
+    }
+}
+
+const RECV: RecvWr<'static> = RecvWr {
+    wr_id: 2,
+    sges: &[],
+};
+
+fn post(hand: &mut Hand) -> (Result<(), PostError>, Result<(), PostError>) {
+    let (nic, qpn) = (&mut hand.node.nic, hand.node.qpn);
+    (
+        nic.post_send(hand.now, qpn, &send_wr()),
+        nic.post_recv(hand.now, qpn, &RECV),
+    )
+}
+
+fn modify(hand: &mut Hand, state: QpState) {
+    let (nic, qpn) = (&mut hand.node.nic, hand.node.qpn);
+    nic.modify_qp(hand.now, qpn, &to_state(state))
+        .expect("legal");
+}
+
+/// RESET takes no posting; INIT and RTR take receives; RTS, SQD and ERR take both.
+#[test]
+fn each_state_takes_its_postings() {
+    use QpState::{Err, Init, Reset, Rtr, Rts, Sqd};
+    let mut hand = Hand::in_reset(Setup::default());
+    let refused = |state| Result::Err(PostError::InvalidState(state));
+    assert_eq!(post(&mut hand), (refused(Reset), refused(Reset)));
+    for (state, sends) in [(Init, refused(Init)), (Rtr, refused(Rtr)), (Rts, Ok(()))] {
+        let mut hand = Hand::in_reset(Setup::default());
+        hand.advance_to(state);
+        assert_eq!(post(&mut hand), (sends, Ok(())), "{state:?}");
+        assert!(hand.node.sent().is_empty() && hand.node.received().is_empty());
+    }
+    for (state, flushes) in [(Sqd, false), (Err, true)] {
+        let mut hand = Hand::new(Setup::default());
+        modify(&mut hand, state);
+        assert_eq!(post(&mut hand), (Ok(()), Ok(())), "{state:?}");
+        let flushed = |wr_id| (wr_id, WcStatus::WorkRequestFlushed);
+        let outcomes = |done: Vec<roce_stack::Completion>| -> Vec<_> {
+            done.iter().map(|c| (c.wr_id, c.status)).collect()
+        };
+        let (sends, receives) = (outcomes(hand.node.sent()), outcomes(hand.node.received()));
+        if flushes {
+            assert_eq!((sends, receives), (vec![flushed(1)], vec![flushed(2)]));
+        } else {
+            assert!(sends.is_empty() && receives.is_empty());
+        }
+    }
+    let mut hand = Hand::new(Setup::default());
+    let unknown = Qpn::from_bits(5);
+    let nic = &mut hand.node.nic;
+    assert_eq!(
+        nic.post_send(hand.now, unknown, &send_wr()),
+        Result::Err(PostError::UnknownQp(unknown))
+    );
+}
+
+/// RESET, INIT and ERR take no packet; RTR takes requests only.
+#[test]
+fn each_state_takes_its_packets() {
+    use QpState::{Err, Init, Reset, Rtr, Rts, Sqd};
+    for state in [Reset, Init, Rtr, Rts, Sqd, Err] {
+        let mut hand = Hand::in_reset(Setup::default());
+        match state {
+            Reset => {}
+            Sqd | Err => {
+                hand.advance_to(Rts);
+                modify(&mut hand, state);
+            }
+            _ => hand.advance_to(state),
+        }
+        let mem = hand.mem(8);
+        hand.request(Opcode::RC_WRITE_ONLY, mem.reth(0, 8), &[1; 8]);
+        let takes = matches!(state, Rtr | Rts | Sqd);
+        assert_eq!(mem.word(0) != 0, takes, "{state:?}");
+        assert_eq!(hand.out().len(), usize::from(takes), "{state:?}");
+        let dropped = u64::from(!takes);
+        assert_eq!(hand.drops(DropReason::WrongState), dropped, "{state:?}");
+        hand.ack(0x10);
+        let answers = matches!(state, Rts | Sqd);
+        assert_eq!(hand.drops(DropReason::GhostAck), u64::from(answers));
+        assert_eq!(
+            hand.drops(DropReason::WrongState),
+            dropped + u64::from(!answers)
+        );
+    }
+}
+
+/// Receives posted in INIT wait for RTR.
+#[test]
+fn receives_posted_in_init_are_used_in_rtr() {
+    let mut hand = Hand::in_reset(Setup::default());
+    hand.advance_to(QpState::Init);
+    let mem = hand.mem(8);
+    hand.post_recv(7, &[mem.sge(0, 8)]);
+    let mut hand_in_rtr = hand;
+    let setup = hand_in_rtr.setup;
+    let path = roce_stack::port::TxMeta {
+        src: setup.ip.address(1),
+        dst: setup.ip.address(2),
+        traffic_class: 0,
+        hop_limit: 64,
+    };
+    let rtr = setup.to_rtr(path, crate::sim::PEER_QPN, setup.psn[1]);
+    let (nic, qpn) = (&mut hand_in_rtr.node.nic, hand_in_rtr.node.qpn);
+    nic.modify_qp(hand_in_rtr.now, qpn, &rtr).expect("legal");
+    hand_in_rtr.request(Opcode::RC_SEND_ONLY, ExtHeaders::NONE, &[3; 8]);
+    assert_eq!(hand_in_rtr.node.received()[0].wr_id, 7);
+    assert_eq!(mem.read(0, 8), [3; 8]);
+    // It answers, although it may not send requests yet.
+    assert_eq!(hand_in_rtr.out_one().opcode(), Opcode::RC_ACKNOWLEDGE);
+}
+
+/// SQD: what was begun is finished, nothing is begun, and when all has completed an
+/// event says so, once; back in RTS the rest goes on (10.3.1.4).
+#[test]
+fn sqd_drains_and_rts_resumes() {
+    let mut pair = Pair::new(Setup {
+        window_bytes: 8 << 10,
+        ..Setup::default()
+    });
+    let len = 50 << 10;
+    let from = pair.mem(A, len);
+    let to = pair.mem(B, len);
+    from.write(0, &pattern(1, len));
+    let write = SendOp::Write(to.remote(0));
+    pair.post(A, 1, write, &[from.sge(0, len)]);
+    pair.post(A, 2, write, &[from.sge(0, len)]);
+    pair.pump();
+    pair.modify(A, &to_state(QpState::Sqd));
+    assert!(pair.nodes[A].events.is_empty(), "not drained yet");
+    pair.post(A, 3, write, &[from.sge(0, 8)]);
+    pair.run();
+    pair.assert_sent(A, &[1]);
+    assert!(to.read(0, len) == pattern(1, len));
+    let drained = Event::SqDrained(pair.nodes[A].qpn);
+    assert_eq!(pair.nodes[A].events, [drained]);
+    assert_eq!(pair.state(A), QpState::Sqd);
+    pair.modify(A, &to_state(QpState::Rts));
+    pair.run();
+    pair.assert_sent(A, &[2, 3]);
+    assert_eq!(pair.nodes[A].events, [drained]);
+}
+
+/// With nothing under way, the send queue is drained at once; and each time anew.
+#[test]
+fn an_idle_send_queue_is_drained_at_once() {
+    let mut pair = Pair::new(Setup::default());
+    for times in 1..=2 {
+        pair.modify(A, &to_state(QpState::Sqd));
+        pair.pump();
+        assert_eq!(pair.nodes[A].events.len(), times);
+        pair.modify(A, &to_state(QpState::Rts));
+    }
+}
+
+/// SQD finishes what was begun over a bad wire, too, and goes on to receive.
+#[test]
+fn sqd_finishes_what_was_begun_despite_loss() {
+    let mut pair = Pair::new(Setup::default());
+    let len = 20 << 10;
+    let from = pair.mem(A, len);
+    let to = pair.mem(B, len);
+    pair.links[A].hit(&[0, 3, 5], Fate::Drop, |_| true);
+    pair.post(A, 1, SendOp::Write(to.remote(0)), &[from.sge(0, len)]);
+    pair.pump();
+    pair.modify(A, &to_state(QpState::Sqd));
+    pair.post_recv(A, 9, &[from.sge(0, 8)]);
+    pair.post(B, 1, SendOp::Send, &[to.sge(0, 8)]);
+    pair.run();
+    pair.assert_sent(A, &[1]);
+    pair.assert_received(A, &[9]);
+    pair.assert_sent(B, &[1]);
+}
+
+/// Attributes that SQD may change are in force when sending resumes.
+#[test]
+fn attributes_changed_in_sqd_take_effect() {
+    let mut hand = Hand::new(Setup::default());
+    modify(&mut hand, QpState::Sqd);
+    let attributes = QpAttributes {
+        timeout: Some(12),
+        retry_cnt: Some(0),
+        rnr_retry: Some(0),
+        max_rd_atomic: Some(1),
+        max_dest_rd_atomic: Some(1),
+        ..QpAttributes::default()
+    };
+    let (nic, qpn) = (&mut hand.node.nic, hand.node.qpn);
+    nic.modify_qp(hand.now, qpn, &attributes).expect("legal");
+    modify(&mut hand, QpState::Rts);
+    let mem = hand.mem(64);
+    for wr_id in 0..2 {
+        hand.post(wr_id, SendOp::Read(mem.remote(0)), &[mem.sge(0, 8)]);
+    }
+    assert_eq!(hand.out().len(), 1, "max_rd_atomic");
+    let at = hand.node.nic.next_timeout().expect("a timer runs");
+    let timeout = at.saturating_duration_since(hand.now);
+    assert_eq!(timeout.as_nanos(), 4096 << 12, "timeout");
+    // Both READs at once are one too many for the responder.
+    hand.request(Opcode::RC_READ_REQUEST, mem.reth(0, 8), &[]);
+    hand.request(Opcode::RC_READ_REQUEST, mem.reth(0, 8), &[]);
+    assert_eq!(hand.state(), QpState::Err, "max_dest_rd_atomic");
+    let mut hand = Hand::new(Setup::default());
+    modify(&mut hand, QpState::Sqd);
+    let (nic, qpn) = (&mut hand.node.nic, hand.node.qpn);
+    nic.modify_qp(hand.now, qpn, &attributes).expect("legal");
+    modify(&mut hand, QpState::Rts);
+    hand.post(1, SendOp::Send, &[]);
+    hand.out();
+    hand.timeout();
+    assert_eq!(hand.state(), QpState::Err, "retry_cnt");
+}
+
+/// ERR flushes what is queued, in order, both queues.
+#[test]
+fn going_to_err_flushes_both_queues() {
+    let mut pair = Pair::new(Setup::default());
+    let mem = pair.mem(A, 64);
+    for wr_id in 0..5 {
+        pair.post(A, wr_id, SendOp::Send, &[mem.sge(0, 8)]);
+        pair.post_recv(A, 10 + wr_id, &[mem.sge(8, 8)]);
+    }
+    pair.pump();
+    pair.modify(A, &to_state(QpState::Err));
+    let flushed = |ids: core::ops::Range<u64>| -> Vec<_> {
+        ids.map(|id| (id, WcStatus::WorkRequestFlushed)).collect()
+    };
+    pair.assert_sent_as(A, &flushed(0..5));
+    pair.assert_received_as(A, &flushed(10..15));
+    // What was under way arrives or not; its answers find nobody.
+    pair.run();
+    assert!(pair.nodes[A].sent().is_empty());
+    assert!(pair.nodes[A].events.is_empty(), "the owner knows");
+}
+
+/// RESET forgets everything without completions; the QP can be used again, with
+/// other PSNs.
+#[test]
+fn a_qp_can_be_reset_and_used_again() {
+    let mut pair = Pair::new(Setup::default());
+    let from = pair.mem(A, 64);
+    let to = pair.mem(B, 64);
+    from.write(0, &[9; 8]);
+    for round in 0..3 {
+        pair.post_recv(B, round, &[to.sge(0, 8)]);
+        pair.post(A, round, SendOp::Send, &[from.sge(0, 8)]);
+        pair.run();
+        pair.assert_sent(A, &[round]);
+        pair.assert_received(B, &[round]);
+        assert_eq!(to.read(0, 8), [9; 8]);
+        to.write(0, &[0; 8]);
+        // Something is under way when the axe falls.
+        pair.post(A, 100, SendOp::Write(to.remote(8)), &[from.sge(0, 8)]);
+        pair.post_recv(B, 101, &[to.sge(0, 8)]);
+        pair.pump();
+        for side in [A, B] {
+            pair.modify(side, &to_state(QpState::Reset));
+            assert_eq!(
+                pair.nodes[side].nic.queued(pair.nodes[side].qpn),
+                Some((0, 0))
+            );
+        }
+        pair.run();
+        assert!(pair.nodes[A].sent().is_empty() && pair.nodes[B].received().is_empty());
+        pair.setup.psn = [pair.setup.psn[0] + 1000, pair.setup.psn[1] + 77];
+        for side in [A, B] {
+            pair.connect(side);
+        }
+    }
+}
+
+/// A refused transition changes nothing.
+#[test]
+fn a_refused_transition_changes_nothing() {
+    let mut hand = Hand::new(Setup::default());
+    let attributes = QpAttributes {
+        dest_qpn: Some(Qpn::from_bits(99)),
+        ..to_state(QpState::Rtr)
+    };
+    let (nic, qpn) = (&mut hand.node.nic, hand.node.qpn);
+    let error = nic.modify_qp(hand.now, qpn, &attributes);
+    let (from, to) = (QpState::Rts, QpState::Rtr);
+    assert_eq!(error, Err(ModifyError::InvalidTransition { from, to }));
+    let (state, config) = nic.query_qp(qpn).expect("a QP");
+    assert_eq!((state, config.dest_qpn), (from, crate::sim::PEER_QPN));
+    let missing = Qpn::from_bits(5);
+    let error = nic.modify_qp(hand.now, missing, &attributes);
+    assert_eq!(error, Err(ModifyError::UnknownQp(missing)));
+}
