@@ -239,6 +239,7 @@ fn throughput(
         } else if progress.elapsed() > Duration::from_millis(50) {
             // Whatever was in flight is lost.
             acknowledged = sent;
+            progress = Instant::now();
             stalls += 1;
         }
     }
