@@ -1,1 +1,31 @@
-//! Placeholder.
+//! Benchmarks of the project beside programs that people know, as ratios taken in one
+//! run: machines differ and drift, ratios less so.
+#![warn(missing_docs)]
+
+pub mod packet;
+pub mod peers;
+pub mod report;
+pub mod roce;
+pub mod veth;
+
+/// The middle one of some figures; the mean of the middle two of an even number.
+/// `None` of none.
+pub fn median(figures: &[f64]) -> Option<f64> {
+    let mut sorted = figures.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let upper = *sorted.get(sorted.len() / 2)?;
+    let lower = *sorted.get((sorted.len() - 1) / 2)?;
+    Some(f64::midpoint(lower, upper))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::median;
+
+    #[test]
+    fn the_median_is_in_the_middle() {
+        assert_eq!(median(&[3.0, 1.0, 2.0]), Some(2.0));
+        assert_eq!(median(&[4.0, 1.0, 2.0, 3.0]), Some(2.5));
+        assert_eq!(median(&[]), None);
+    }
+}

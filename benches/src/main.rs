@@ -1,0 +1,146 @@
+//! Runs the benchmarks and prints their table.
+
+use clap::Parser;
+use indicatif::{ProgressBar, ProgressStyle};
+use roce_benches::report::{Comparison, Goal, markdown};
+use roce_benches::veth::VethPair;
+use roce_benches::{packet, peers, roce};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Benchmarks beside iperf3, sockperf and a bare CRC, as ratios taken in one run
+///
+/// Needs root (it makes two network namespaces), iproute2, iperf3 and sockperf. Prints
+/// Markdown; with --write it replaces the figures in docs/benchmarks.md.
+#[derive(Debug, Parser)]
+struct Args {
+    /// How many times each is measured
+    #[arg(long, default_value_t = 7)]
+    runs: u32,
+
+    /// Seconds of each measurement
+    #[arg(long, default_value_t = 3)]
+    seconds: u32,
+
+    /// A page to write the figures into, between its two marker lines
+    #[arg(long, value_name = "FILE")]
+    write: Option<PathBuf>,
+}
+
+const BEGIN: &str = "<!-- figures: begin -->\n";
+const END: &str = "<!-- figures: end -->\n";
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    match run(&args) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("roce-benches: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(args: &Args) -> Result<(), String> {
+    let page = markdown(&measure(args)?, &machine());
+    println!("{page}");
+    let Some(path) = &args.write else {
+        return Ok(());
+    };
+    let name = path.display();
+    let old = std::fs::read_to_string(path).map_err(|e| format!("reading {name}: {e}"))?;
+    let parts = old
+        .split_once(BEGIN)
+        .and_then(|(head, rest)| Some((head, rest.split_once(END)?.1)));
+    let (head, tail) = parts.ok_or_else(|| format!("{name} has no lines {BEGIN:?} and {END:?}"))?;
+    std::fs::write(path, format!("{head}{BEGIN}{page}{END}{tail}"))
+        .map_err(|e| format!("writing {name}: {e}"))
+}
+
+/// Everything is measured once in each run, so that drift meets all alike.
+fn measure(args: &Args) -> Result<Vec<Comparison>, String> {
+    let roce = roce::build()?;
+    let pair = VethPair::new(9000)?;
+    let ms = u64::from(args.seconds) * 1000;
+    let mut bandwidth = Vec::new();
+    let mut latency = Vec::new();
+    let mut checked = Vec::new();
+    let mut hidden = Vec::new();
+    let progress = ProgressBar::new(u64::from(args.runs) * 5);
+    if let Ok(style) = ProgressStyle::with_template("{msg:<14} {wide_bar} {pos}/{len} {eta}") {
+        progress.set_style(style);
+    }
+    let step = |what: &'static str| {
+        progress.set_message(what);
+        progress.inc(1);
+    };
+    for _ in 0..args.runs {
+        step("iperf3");
+        let tcp = peers::iperf3_tcp(&pair, args.seconds)?;
+        step("roce perf");
+        let ours = roce::write(&pair, &roce, 65536, ms)?;
+        bandwidth.push((ours.bits_per_second / 1e9, tcp / 1e9));
+        step("sockperf");
+        let udp = peers::sockperf_udp(&pair, args.seconds)?;
+        step("roce perf");
+        let ours = roce::write(&pair, &roce, 8, 200)?;
+        latency.push((ours.latency_us, udp));
+        step("packets");
+        let costs = packet::measure(4096)?;
+        checked.push((costs.checked_ns, costs.bare_ns));
+        hidden.push((costs.hidden_ns, costs.bare_ns));
+    }
+    progress.finish_and_clear();
+    Ok(vec![
+        Comparison {
+            what: "64 KiB WRITEs over veth, MTU 9000",
+            with: "iperf3 TCP",
+            unit: "Gb/s",
+            runs: bandwidth,
+            goal: Goal::AtLeast(1.5),
+        },
+        Comparison {
+            what: "half round trip of an 8-byte WRITE",
+            with: "sockperf UDP, nonblocked",
+            unit: "us",
+            runs: latency,
+            goal: Goal::AtMost(1.6),
+        },
+        Comparison {
+            what: "parsing and checking a 4 KiB packet",
+            with: "the CRC alone",
+            unit: "ns",
+            runs: checked,
+            goal: Goal::AtMost(1.3),
+        },
+        Comparison {
+            what: "the same through a socket that hides IPv4's identification",
+            with: "the CRC alone",
+            unit: "ns",
+            runs: hidden,
+            goal: Goal::None,
+        },
+    ])
+}
+
+/// Processor and kernel, for whoever reads the page.
+fn machine() -> String {
+    let cpuinfo = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let model = cpuinfo.lines().find_map(|line| {
+        line.strip_prefix("model name")?
+            .split_once(": ")
+            .map(|(_, name)| name)
+    });
+    let cores = std::thread::available_parallelism().map_or(0, usize::from);
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let kernel = release
+        .split('-')
+        .next()
+        .unwrap_or_default()
+        .trim()
+        .to_owned();
+    format!(
+        "{cores} cores of {}, Linux {kernel}",
+        model.unwrap_or("an unnamed processor")
+    )
+}

@@ -1,0 +1,99 @@
+//! The programs that we compare ourselves with.
+
+use crate::veth::{ADDRESSES, VethPair};
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+
+/// A server's process, which ends with this value.
+#[derive(Debug)]
+pub struct Server(Child);
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Starts a server and reads its output until a line contains `ready`.
+///
+/// # Errors
+/// If it does not start, or ends before it says so.
+pub fn serve(mut command: Command, ready: &str) -> Result<Server, String> {
+    let mut child = command
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .map_err(|e| format!("starting {command:?}: {e}"))?;
+    let stdout = child.stdout.take();
+    let server = Server(child);
+    let lines = BufReader::new(stdout.ok_or("no output")?).lines();
+    for line in lines.map_while(Result::ok) {
+        if line.contains(ready) {
+            return Ok(server);
+        }
+    }
+    Err(format!("{command:?} ended before it said {ready:?}"))
+}
+
+/// Runs a command to its end; its output.
+///
+/// # Errors
+/// If it fails; what it said.
+pub fn output(mut command: Command) -> Result<String, String> {
+    let done = command
+        .output()
+        .map_err(|e| format!("running {command:?}: {e}"))?;
+    let text = String::from_utf8_lossy(&done.stdout).into_owned();
+    if done.status.success() {
+        return Ok(text);
+    }
+    Err(format!(
+        "{command:?}: {text}{}",
+        String::from_utf8_lossy(&done.stderr)
+    ))
+}
+
+/// iperf3 over TCP, one connection: bits per second.
+///
+/// # Errors
+/// If it is not installed or fails.
+pub fn iperf3_tcp(pair: &VethPair, seconds: u32) -> Result<f64, String> {
+    let mut server = pair.command(0, "iperf3");
+    server.args(["-s", "-1", "--forceflush"]);
+    let _server = serve(server, "Server listening")?;
+    let mut client = pair.command(1, "iperf3");
+    client.args(["-c", ADDRESSES[0], "-J", "-t", &seconds.to_string()]);
+    let json: serde_json::Value =
+        serde_json::from_str(&output(client)?).map_err(|e| format!("iperf3: {e}"))?;
+    json["end"]["sum_received"]["bits_per_second"]
+        .as_f64()
+        .ok_or_else(|| "iperf3 gave no rate".to_owned())
+}
+
+/// sockperf over UDP, spinning on both sides, its smallest message: the median of
+/// half the round trip, in microseconds.
+///
+/// # Errors
+/// If it is not installed or fails.
+pub fn sockperf_udp(pair: &VethPair, seconds: u32) -> Result<f64, String> {
+    // It would hold its output back when that goes into a pipe.
+    let mut server = pair.command(0, "stdbuf");
+    server.args([
+        "-oL",
+        "sockperf",
+        "server",
+        "-i",
+        ADDRESSES[0],
+        "--nonblocked",
+    ]);
+    let _server = serve(server, "using recvfrom()")?;
+    let mut client = pair.command(1, "sockperf");
+    client.args(["ping-pong", "-i", ADDRESSES[0], "--nonblocked", "-m", "14"]);
+    client.args(["-t", &seconds.to_string()]);
+    let text = output(client)?;
+    text.lines()
+        .find(|line| line.contains("percentile 50.0"))
+        .and_then(|line| line.split('=').next_back()?.trim().parse().ok())
+        .ok_or_else(|| format!("sockperf gave no median:\n{text}"))
+}

@@ -1,0 +1,99 @@
+//! The figures as a Markdown page.
+
+use crate::median;
+
+/// A comparison: ours beside theirs, run by run.
+#[derive(Clone, Debug)]
+pub struct Comparison {
+    /// What is compared.
+    pub what: &'static str,
+    /// Their name.
+    pub with: &'static str,
+    /// The unit of both.
+    pub unit: &'static str,
+    /// Ours and theirs, a pair a run.
+    pub runs: Vec<(f64, f64)>,
+    /// What the ratio ours / theirs should be.
+    pub goal: Goal,
+}
+
+/// What a ratio should be.
+#[derive(Clone, Copy, Debug)]
+pub enum Goal {
+    /// At least this.
+    AtLeast(f64),
+    /// At most this.
+    AtMost(f64),
+    /// Nothing in particular.
+    None,
+}
+
+impl Comparison {
+    /// The median of the ratios.
+    pub fn ratio(&self) -> Option<f64> {
+        let ratios: Vec<f64> = self
+            .runs
+            .iter()
+            .map(|(ours, theirs)| ours / theirs)
+            .collect();
+        median(&ratios)
+    }
+
+    fn row(&self) -> String {
+        let ours: Vec<f64> = self.runs.iter().map(|run| run.0).collect();
+        let theirs: Vec<f64> = self.runs.iter().map(|run| run.1).collect();
+        let show = |figure: Option<f64>| figure.map_or("-".into(), |f| format!("{f:.2}"));
+        let ratio = self.ratio();
+        let (goal, met) = match (self.goal, ratio) {
+            (Goal::AtLeast(g), Some(r)) => (
+                format!("at least {g}"),
+                if r >= g { "yes" } else { "**no**" },
+            ),
+            (Goal::AtMost(g), Some(r)) => (
+                format!("at most {g}"),
+                if r <= g { "yes" } else { "**no**" },
+            ),
+            _ => ("-".into(), "-"),
+        };
+        format!(
+            "| {} | {} {unit} | {} {unit} ({}) | **{}** | {goal} | {met} |",
+            self.what,
+            show(median(&ours)),
+            show(median(&theirs)),
+            self.with,
+            show(ratio),
+            unit = self.unit,
+        )
+    }
+
+    fn each_run(&self) -> String {
+        let runs: Vec<String> = self
+            .runs
+            .iter()
+            .map(|(ours, theirs)| format!("{ours:.2} / {theirs:.2}"))
+            .collect();
+        format!(
+            "- {}, ours / theirs in {}: {}",
+            self.what,
+            self.unit,
+            runs.join(", ")
+        )
+    }
+}
+
+/// The tables of the page.
+pub fn markdown(comparisons: &[Comparison], machine: &str) -> String {
+    let mut page = format!("Machine: {machine}.\n\n");
+    page += "| what | ours, median | theirs, median | ratio, median | goal | met |\n";
+    page += "|---|---|---|---|---|---|\n";
+    for comparison in comparisons {
+        page += &comparison.row();
+        page.push('\n');
+    }
+    page += "\nEach run:\n\n";
+    for comparison in comparisons {
+        page += &comparison.each_run();
+        page.push('\n');
+    }
+    page
+}

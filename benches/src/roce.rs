@@ -1,0 +1,62 @@
+//! `roce perf` between two namespaces.
+
+use crate::peers::{output, serve};
+use crate::veth::{ADDRESSES, VethPair};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// What is taken from a run of `roce perf`.
+#[derive(Clone, Copy, Debug)]
+pub struct Figures {
+    /// Bits per second of payload.
+    pub bits_per_second: f64,
+    /// The median of half the round trip, in microseconds.
+    pub latency_us: f64,
+}
+
+/// Builds the `roce` command with optimisation; where it is.
+///
+/// # Errors
+/// If cargo fails.
+pub fn build() -> Result<PathBuf, String> {
+    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    cargo.args(["build", "--release", "--quiet", "-p", "roce"]);
+    output(cargo)?;
+    let own = std::env::current_exe().map_err(|e| e.to_string())?;
+    Ok(own.with_file_name("roce"))
+}
+
+/// WRITEs of `size` bytes from host 1 to host 0.
+///
+/// # Errors
+/// If a side fails.
+pub fn write(pair: &VethPair, roce: &Path, size: usize, ms: u64) -> Result<Figures, String> {
+    let roce = roce.to_string_lossy();
+    let mut server = pair.command(0, &roce);
+    server.args(["perf", "--once", "--server", ADDRESSES[0]]);
+    let _server = serve(server, "listening")?;
+    let mut client = pair.command(1, &roce);
+    client.args([
+        "perf",
+        ADDRESSES[0],
+        "--op",
+        "write",
+        "--json",
+        "--iterations",
+        "200000",
+    ]);
+    client.args(["--size", &size.to_string(), "--duration", &ms.to_string()]);
+    let json: serde_json::Value =
+        serde_json::from_str(&output(client)?).map_err(|e| format!("roce perf: {e}"))?;
+    let row = &json["rows"][0];
+    match (
+        row["bits_per_second"].as_f64(),
+        row["latency_p50_us"].as_f64(),
+    ) {
+        (Some(bits_per_second), Some(latency_us)) => Ok(Figures {
+            bits_per_second,
+            latency_us,
+        }),
+        _ => Err("roce perf gave no figures".to_owned()),
+    }
+}

@@ -1,0 +1,74 @@
+//! Two network namespaces with a veth pair between them.
+
+use std::process::{Command, Stdio};
+
+/// Two hosts on one machine. They are gone when this value is.
+#[derive(Debug)]
+pub struct VethPair {
+    names: [String; 2],
+}
+
+/// The address of each end.
+pub const ADDRESSES: [&str; 2] = ["10.79.0.1", "10.79.0.2"];
+
+impl VethPair {
+    /// Makes them, with this MTU. Needs root and iproute2.
+    ///
+    /// # Errors
+    /// What `ip` said.
+    pub fn new(mtu: usize) -> Result<Self, String> {
+        let names = ["a", "b"].map(|end| format!("rocebench-{}-{end}", std::process::id()));
+        let pair = Self { names };
+        for name in &pair.names {
+            ip(&["netns", "add", name])?;
+        }
+        let [a, b] = &pair.names;
+        let mtu = mtu.to_string();
+        ip(&[
+            "-n", a, "link", "add", "veth0", "mtu", &mtu, "type", "veth", "peer", "name", "veth0",
+            "mtu", &mtu, "netns", b,
+        ])?;
+        for (name, address) in pair.names.iter().zip(ADDRESSES) {
+            ip(&[
+                "-n",
+                name,
+                "addr",
+                "add",
+                &format!("{address}/24"),
+                "dev",
+                "veth0",
+            ])?;
+            ip(&["-n", name, "link", "set", "lo", "up"])?;
+            ip(&["-n", name, "link", "set", "veth0", "up"])?;
+        }
+        Ok(pair)
+    }
+
+    /// A command that runs on host 0 or 1.
+    pub fn command(&self, host: usize, program: &str) -> Command {
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", &self.names[host.min(1)], program]);
+        command.stdin(Stdio::null());
+        command
+    }
+}
+
+impl Drop for VethPair {
+    fn drop(&mut self) {
+        for name in &self.names {
+            let _ = ip(&["netns", "delete", name]);
+        }
+    }
+}
+
+fn ip(args: &[&str]) -> Result<(), String> {
+    let done = Command::new("ip")
+        .args(args)
+        .output()
+        .map_err(|e| format!("running ip: {e}"))?;
+    if done.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&done.stderr);
+    Err(format!("ip {}: {}", args.join(" "), said.trim()))
+}
