@@ -26,7 +26,6 @@ impl Seq {
     }
 
     /// What goes into the BTH.
-    #[expect(clippy::cast_possible_truncation, reason = "masked to 24 bits")]
     pub(crate) fn wire(self) -> Psn {
         Psn::new((self.0 & 0xff_ffff) as u32)
     }

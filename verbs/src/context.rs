@@ -11,13 +11,13 @@ use crate::pd::ProtectionDomain;
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use parking_lot::{Mutex, MutexGuard};
 use roce_stack::port::{Port, PortError};
-use roce_stack::{Counters, Event, Nic, NicConfig};
+use roce_stack::{Counters, Event, Instant, Nic, NicConfig};
 use roce_udp::{UdpPort, UdpPortConfig};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant as Clock};
 
 /// An open device. Cheap to clone; the device is closed when the last clone and all
 /// objects made from it are gone.
@@ -41,21 +41,24 @@ pub(crate) struct Shared {
     pub(crate) driver_sleeps: AtomicBool,
     pub(crate) stop: AtomicBool,
     next_cq: AtomicU64,
-    origin: Instant,
+    origin: Clock,
     /// When an application thread last drove the NIC: nanoseconds since `origin`,
     /// plus one; 0 for never, or when it said that it will wait now.
     last_call: AtomicU64,
 }
 
 impl Shared {
-    /// An application thread is about to drive the NIC.
-    pub(crate) fn note_call(&self) {
-        self.last_call.store(self.now_ns() + 1, Ordering::Relaxed);
+    /// An application thread is about to drive the NIC. What time it is: the clock
+    /// is read once a call.
+    pub(crate) fn note_call(&self) -> Instant {
+        let now = self.now();
+        self.last_call.store(now.as_nanos() + 1, Ordering::Relaxed);
         if self.driver_sleeps.load(Ordering::Relaxed)
             && self.driver_sleeps.swap(false, Ordering::SeqCst)
         {
             self.wake_driver();
         }
+        now
     }
 
     /// An application thread stops driving and waits: the background thread's turn.
@@ -67,11 +70,13 @@ impl Shared {
     pub(crate) fn application_called_within(&self, span: Duration) -> bool {
         let last = self.last_call.load(Ordering::Relaxed);
         let span = u64::try_from(span.as_nanos()).unwrap_or(u64::MAX);
-        last != 0 && self.now_ns().saturating_sub(last) < span
+        last != 0 && self.now().as_nanos().saturating_sub(last) < span
     }
 
-    fn now_ns(&self) -> u64 {
-        u64::try_from(self.origin.elapsed().as_nanos()).unwrap_or(u64::MAX)
+    /// The time as the stack counts it.
+    pub(crate) fn now(&self) -> Instant {
+        let ns = self.origin.elapsed().as_nanos();
+        Instant::from_nanos(u64::try_from(ns).unwrap_or(u64::MAX))
     }
 
     fn wake_driver(&self) {
@@ -86,10 +91,10 @@ impl Shared {
     /// Drives the NIC, unless another thread is at it. Returns whether anything
     /// happened.
     pub(crate) fn drive(&self) -> bool {
-        self.note_call();
+        let now = self.note_call();
         self.engine
             .try_lock()
-            .is_some_and(|mut engine| engine.progress())
+            .is_some_and(|mut engine| engine.progress(now))
     }
 
     /// The engine, for a change that has to be made now.
@@ -130,7 +135,7 @@ impl Context {
             driver_sleeps: AtomicBool::new(false),
             stop: AtomicBool::new(false),
             next_cq: AtomicU64::new(1),
-            origin: Instant::now(),
+            origin: Clock::now(),
             last_call: AtomicU64::new(0),
         });
         let driver = driver::spawn(Arc::clone(&shared), &device.name())

@@ -59,7 +59,7 @@ fn run(shared: &Shared) {
         }
         let busy = {
             let mut engine = shared.engine.lock();
-            engine.progress() | engine.has_pending_sends()
+            engine.progress(shared.now()) | engine.has_pending_sends()
         };
         if busy {
             last_busy = std::time::Instant::now();
@@ -89,7 +89,7 @@ fn sleep(shared: &Shared) {
             shared.driver_sleeps.store(false, Ordering::SeqCst);
             return;
         }
-        let now = engine.now();
+        let now = shared.now();
         let timeout = engine
             .nic
             .next_timeout()

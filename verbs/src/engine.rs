@@ -6,7 +6,6 @@ use roce_stack::{CqId, Event, Instant, Nic};
 use roce_udp::UdpPort;
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Weak};
-use std::time::Instant as Clock;
 
 /// Packets taken from the port before anything else has its turn.
 const RECEIVE_BUDGET: usize = 64;
@@ -23,7 +22,7 @@ pub(crate) struct Engine {
     pub(crate) events: VecDeque<Event>,
     /// The port's failure, if it failed for good.
     pub(crate) failure: Option<PortError>,
-    origin: Clock,
+    latest: Instant,
 }
 
 /// Hands packets from the port to the NIC.
@@ -46,20 +45,22 @@ impl Engine {
             channels: HashMap::new(),
             events: VecDeque::new(),
             failure: None,
-            origin: Clock::now(),
+            latest: Instant::ZERO,
         }
     }
 
-    pub(crate) fn now(&self) -> Instant {
-        let ns = self.origin.elapsed().as_nanos();
-        Instant::from_nanos(u64::try_from(ns).unwrap_or(u64::MAX))
+    /// The time for the NIC: `now`, unless a thread that read the clock later had
+    /// the lock first.
+    pub(crate) fn at(&mut self, now: Instant) -> Instant {
+        self.latest = self.latest.max(now);
+        self.latest
     }
 
     /// Sends what there is to send, then takes what has arrived. Acknowledgements
     /// of what arrives leave with the next call: whatever the application sends in
     /// answer goes first. Returns whether anything happened.
-    pub(crate) fn progress(&mut self) -> bool {
-        let now = self.now();
+    pub(crate) fn progress(&mut self, now: Instant) -> bool {
+        let now = self.at(now);
         let mut busy = self.send(now);
         let mut sink = ToNic {
             nic: &mut self.nic,
@@ -79,15 +80,16 @@ impl Engine {
 
     /// Sends what there is to send. Returns whether there was anything.
     pub(crate) fn send(&mut self, now: Instant) -> bool {
+        let now = self.at(now);
         let mut busy = false;
         if self.nic.wants_to_send() {
             self.nic.transmit(now, &mut self.port);
             busy = true;
         }
-        if busy || self.port.queued() > 0 {
-            if let Err(error) = self.port.flush() {
-                self.failure = Some(error);
-            }
+        if (busy || self.port.queued() > 0)
+            && let Err(error) = self.port.flush()
+        {
+            self.failure = Some(error);
         }
         busy
     }

@@ -213,9 +213,9 @@ impl QueuePair {
     /// See [`ModifyError`]; nothing was changed then.
     pub fn modify(&self, attributes: &QpAttributes) -> Result<(), ModifyError> {
         let shared = &self.pd.context.inner.shared;
-        shared.note_call();
+        let now = shared.note_call();
         let mut engine = shared.lock();
-        let now = engine.now();
+        let now = engine.at(now);
         engine.nic.modify_qp(now, self.qpn, attributes)?;
         engine.deliver_events();
         engine.send(now);
@@ -323,9 +323,9 @@ impl QueuePair {
     /// posted.
     pub fn post_sends(&self, requests: &[SendRequest<'_>]) -> Result<(), (usize, PostError)> {
         let shared = &self.pd.context.inner.shared;
-        shared.note_call();
+        let now = shared.note_call();
         let mut engine = shared.lock();
-        let now = engine.now();
+        let now = engine.at(now);
         let result = requests
             .iter()
             .enumerate()
@@ -345,7 +345,7 @@ impl QueuePair {
     pub fn post_recv(&self, request: &RecvRequest<'_>) -> Result<(), PostError> {
         let shared = &self.pd.context.inner.shared;
         let mut engine = shared.lock();
-        let now = engine.now();
+        let now = engine.at(shared.now());
         let wr = RecvWr {
             wr_id: request.wr_id,
             sges: request.sges,
@@ -370,11 +370,11 @@ impl QueuePair {
 
 impl Drop for QueuePair {
     fn drop(&mut self) {
-        let mut engine = self.pd.context.inner.shared.lock();
+        let shared = &self.pd.context.inner.shared;
+        let mut engine = shared.lock();
         // What has arrived is acknowledged: otherwise the peer of a program that
         // ends with its last message would wait for that in vain.
-        let now = engine.now();
-        engine.send(now);
+        engine.send(shared.now());
         engine.nic.destroy_qp(self.qpn);
     }
 }
