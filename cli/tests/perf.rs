@@ -1,0 +1,111 @@
+//! `roce perf` as a user runs it.
+
+use std::process::{Command, Output};
+
+fn roce(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_roce"))
+        .args(args)
+        .output()
+        .expect("the command starts")
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[test]
+fn two_processes_move_data_with_every_operation() {
+    let output = roce(&[
+        "perf",
+        "--json",
+        "--size",
+        "2,4096,1048576",
+        "--duration",
+        "20",
+        "--iterations",
+        "50",
+        "--seed",
+        "5",
+    ]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let rows = json["rows"].as_array().expect("rows");
+    let of = |op: &str| -> Vec<u64> {
+        let rows = rows.iter().filter(|row| row["op"] == op);
+        rows.filter_map(|row| row["size_bytes"].as_u64()).collect()
+    };
+    for op in ["send", "write", "read"] {
+        assert_eq!(of(op), [2, 4096, 1 << 20], "{op}");
+    }
+    for op in ["cas", "fadd"] {
+        assert_eq!(of(op), [8], "{op}");
+    }
+    for row in rows {
+        for figure in ["bits_per_second", "messages_per_second", "latency_p50_us"] {
+            assert!(row[figure].as_f64() > Some(0.0), "{figure} of {row}");
+        }
+        assert!(
+            row["latency_p50_us"].as_f64() <= row["latency_p999_us"].as_f64(),
+            "{row}"
+        );
+        // Three check rounds of at least one message, and the timed one.
+        let least = 4 * row["size_bytes"].as_u64().expect("a size");
+        assert!(row["verified_bytes"].as_u64() >= Some(least), "{row}");
+    }
+    assert_eq!(json["seed"], 5);
+}
+
+#[test]
+fn the_table_has_a_line_for_each_case() {
+    let output = roce(&[
+        "perf",
+        "--op",
+        "write,fadd",
+        "--size",
+        "64",
+        "--duration",
+        "10",
+        "--iterations",
+        "10",
+        "--mtu",
+        "256",
+    ]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(text.contains("path MTU 256"), "{text}");
+    for line in ["operation", "WRITE ", "FETCH_ADD "] {
+        assert_eq!(text.matches(line).count(), 1, "{text}");
+    }
+}
+
+#[test]
+fn wrong_arguments_say_what_would_be_right() {
+    for (args, right) in [
+        (
+            &["perf", "--mtu", "1500"][..],
+            "256, 512, 1024, 2048 or 4096",
+        ),
+        (&["perf", "--size", "0"], "1 to"),
+        (&["perf", "--depth", "0"], "1 to 1024"),
+        (&["perf", "--op", "frob"], "send"),
+        (&["perf", "--server"], "address"),
+        (&["perf", "--server", "nowhere"], "IP address"),
+    ] {
+        let output = roce(args);
+        assert_eq!(output.status.code(), Some(2), "{args:?}");
+        let said = stderr(&output);
+        assert!(said.contains(right), "{args:?}: {said}");
+    }
+}
+
+#[test]
+fn a_peer_that_is_not_there_is_named() {
+    // An address of the loopback network at which nobody listens.
+    let output = roce(&["perf", "127.251.3.9", "--port", "18599"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(
+        stderr(&output).contains("127.251.3.9"),
+        "{}",
+        stderr(&output)
+    );
+}
