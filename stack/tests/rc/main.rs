@@ -5,6 +5,7 @@
 mod acks;
 mod credits;
 mod duplicates;
+mod errors;
 mod fence;
 mod operations;
 mod retry;

@@ -1,0 +1,473 @@
+//! What goes wrong, and the status with which each end learns of it (IBTA 1.7, 9.9
+//! and 11.6.2).
+
+use crate::sim::{A, B, Hand, Mem, Pair, Setup, pattern, to_state};
+use WcStatus::{
+    LocalLengthError, LocalProtectionError, RemoteAccessError, RemoteInvalidRequest,
+    RemoteOperationError, Success, WorkRequestFlushed,
+};
+use roce_stack::{
+    Access, Event, PostError, QpFatalCause, QpState, RemoteAddr, SendFlags, SendOp, SendWr, Sge,
+    WcStatus,
+};
+use roce_wire::{ExtHeaders, NakCode, Opcode, Syndrome};
+
+/// The operations that need rights at the peer, on 8 bytes of `remote`.
+fn remote_operations(remote: RemoteAddr) -> [SendOp; 5] {
+    [
+        SendOp::Write(remote),
+        SendOp::WriteImm(remote, 1),
+        SendOp::Read(remote),
+        SendOp::CompareSwap {
+            remote,
+            compare: 0,
+            swap: 1,
+        },
+        SendOp::FetchAdd { remote, add: 1 },
+    ]
+}
+
+/// Runs each remote operation on what `target` makes of a buffer of 64 bytes at B;
+/// each must fail with `status` at A, leave B's QP in ERR with its receive flushed,
+/// and the buffer as it was.
+fn each_is_refused(
+    setup: Setup,
+    status: WcStatus,
+    target: impl Fn(&mut Pair) -> (RemoteAddr, Mem),
+) {
+    for n in 0..5 {
+        let mut pair = Pair::new(setup);
+        let local = pair.mem(A, 64);
+        let (remote, mem) = target(&mut pair);
+        let op = remote_operations(remote)[n];
+        local.write(0, &[0x55; 64]);
+        pair.post_recv(B, 7, &[]);
+        pair.post_recv(B, 8, &[]);
+        pair.post(A, 1, SendOp::SendImm(3), &[local.sge(0, 0)]);
+        pair.post(A, 2, op, &[local.sge(0, 8)]);
+        pair.post(A, 3, SendOp::Send, &[local.sge(0, 0)]);
+        pair.run();
+        let expected = [(1, Success), (2, status), (3, WorkRequestFlushed)];
+        pair.assert_sent_as(A, &expected);
+        pair.assert_received_as(B, &[(7, Success), (8, WorkRequestFlushed)]);
+        assert_eq!(mem.read(0, 64), [0; 64], "{op:?}");
+        assert_eq!(local.read(0, 64), [0x55; 64], "{op:?}");
+        for (side, cause) in [
+            (A, QpFatalCause::Send(status)),
+            (B, QpFatalCause::Responder),
+        ] {
+            assert_eq!(pair.state(side), QpState::Err);
+            let fatal = Event::QpFatal(pair.nodes[side].qpn, cause);
+            assert_eq!(pair.nodes[side].events, [fatal], "{op:?}");
+        }
+    }
+}
+
+#[test]
+fn a_wrong_rkey_is_a_remote_access_error() {
+    each_is_refused(Setup::default(), RemoteAccessError, |pair| {
+        let mem = pair.mem(B, 64);
+        let mut remote = mem.remote(0);
+        remote.rkey ^= 1;
+        (remote, mem)
+    });
+}
+
+#[test]
+fn out_of_bounds_is_a_remote_access_error() {
+    for offset in [-8_i64, 64, 1 << 20, i64::MIN] {
+        each_is_refused(Setup::default(), RemoteAccessError, |pair| {
+            let mem = pair.mem(B, 64);
+            let mut remote = mem.remote(0);
+            remote.addr = remote.addr.wrapping_add_signed(offset);
+            (remote, mem)
+        });
+    }
+}
+
+/// One byte beyond the end is as bad as a thousand; for WRITE it is found at the
+/// first packet, before anything is placed (9.7.4.1.5).
+#[test]
+fn a_long_message_is_checked_as_a_whole_before_anything_is_placed() {
+    for write in [true, false] {
+        let mut pair = Pair::new(Setup::default());
+        let local = pair.mem(A, 4097);
+        let remote = pair.mem(B, 4096);
+        local.write(0, &[1; 4097]);
+        let op = if write {
+            SendOp::Write(remote.remote(0))
+        } else {
+            SendOp::Read(remote.remote(0))
+        };
+        pair.post(A, 1, op, &[local.sge(0, 4097)]);
+        pair.run();
+        pair.assert_sent_as(A, &[(1, RemoteAccessError)]);
+        assert_eq!(remote.read(0, 4096), vec![0; 4096]);
+        assert_eq!(local.read(0, 4097), vec![1; 4097]);
+    }
+}
+
+#[test]
+fn a_missing_right_is_a_remote_access_error() {
+    each_is_refused(Setup::default(), RemoteAccessError, |pair| {
+        let mem = pair.nodes[B].mem_with(64, Access::LOCAL_WRITE);
+        (mem.remote(0), mem)
+    });
+}
+
+/// Each right admits its own operation only.
+#[test]
+fn each_right_admits_its_own_operation() {
+    let rights = [
+        (Access::REMOTE_WRITE, [true, true, false, false, false]),
+        (Access::REMOTE_READ, [false, false, true, false, false]),
+        (Access::REMOTE_ATOMIC, [false, false, false, true, true]),
+    ];
+    for (access, admitted) in rights {
+        for (n, admitted) in admitted.into_iter().enumerate() {
+            // The region's rights, then the QP's.
+            for by_region in [true, false] {
+                let everything = Setup::default().access;
+                let mut pair = Pair::new(Setup {
+                    access: if by_region { everything } else { access },
+                    ..Setup::default()
+                });
+                let region = if by_region { access } else { everything };
+                let mem = pair.nodes[B].mem_with(64, region | Access::LOCAL_WRITE);
+                let local = pair.mem(A, 8);
+                pair.post_recv(B, 7, &[]);
+                let op = remote_operations(mem.remote(0))[n];
+                pair.post(A, 1, op, &[local.sge(0, 8)]);
+                pair.run();
+                let status = match (admitted, by_region) {
+                    (true, _) => Success,
+                    (false, true) => RemoteAccessError,
+                    (false, false) => RemoteInvalidRequest,
+                };
+                pair.assert_sent_as(A, &[(1, status)]);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_region_of_another_pd_is_a_remote_access_error() {
+    each_is_refused(Setup::default(), RemoteAccessError, |pair| {
+        let node = &mut pair.nodes[B];
+        let own = node.pd;
+        node.pd = node.nic.alloc_pd();
+        let mem = node.mem(64);
+        node.pd = own;
+        (mem.remote(0), mem)
+    });
+}
+
+/// What the QP does not allow is an invalid request (9.7.4.1.2).
+#[test]
+fn an_operation_that_the_qp_does_not_allow_is_an_invalid_request() {
+    let setup = Setup {
+        access: Access::empty(),
+        ..Setup::default()
+    };
+    each_is_refused(setup, RemoteInvalidRequest, |pair| {
+        let mem = pair.mem(B, 64);
+        (mem.remote(0), mem)
+    });
+}
+
+#[test]
+fn a_deregistered_region_is_a_remote_access_error() {
+    each_is_refused(Setup::default(), RemoteAccessError, |pair| {
+        let mem = pair.mem(B, 64);
+        assert!(pair.nodes[B].nic.deregister(mem.key));
+        assert!(!pair.nodes[B].nic.deregister(mem.key));
+        (mem.remote(0), mem)
+    });
+}
+
+/// An atomic's address must be a multiple of 8 (9.4.5).
+#[test]
+fn a_misaligned_atomic_is_an_invalid_request() {
+    for offset in [1, 4, 7] {
+        for n in [3, 4] {
+            let mut pair = Pair::new(Setup::default());
+            let local = pair.mem(A, 8);
+            let mem = pair.mem(B, 64);
+            let op = remote_operations(mem.remote(offset))[n];
+            pair.post(A, 1, op, &[local.sge(0, 8)]);
+            pair.run();
+            pair.assert_sent_as(A, &[(1, RemoteInvalidRequest)]);
+            assert_eq!(mem.read(0, 64), [0; 64]);
+        }
+    }
+}
+
+/// A message of no bytes touches no memory, so its key is not looked at
+/// (9.7.4.1.5).
+#[test]
+fn a_message_of_no_bytes_needs_no_key() {
+    let mut pair = Pair::new(Setup::default());
+    let nowhere = RemoteAddr {
+        addr: u64::MAX,
+        rkey: 0,
+    };
+    pair.post_recv(B, 7, &[]);
+    pair.post(A, 1, SendOp::Write(nowhere), &[]);
+    pair.post(A, 2, SendOp::WriteImm(nowhere, 5), &[]);
+    pair.post(A, 3, SendOp::Read(nowhere), &[]);
+    pair.run();
+    pair.assert_sent(A, &[1, 2, 3]);
+    pair.assert_received(B, &[7]);
+}
+
+/// A receive that is too small: local length error there, invalid request here
+/// (9.9.3). Nothing is written beyond its end.
+#[test]
+fn a_receive_that_is_too_small_is_a_length_error() {
+    for (len, room) in [(1, 0), (9, 8), (1025, 1024), (5000, 1500), (5000, 4999)] {
+        let mut pair = Pair::new(Setup::default());
+        let from = pair.mem(A, len);
+        let to = pair.mem(B, 8192);
+        from.write(0, &vec![1; len]);
+        pair.post_recv(
+            B,
+            7,
+            &[to.sge(0, room / 2), to.sge(room / 2, room - room / 2)],
+        );
+        pair.post_recv(B, 8, &[to.sge(4096, 4096)]);
+        pair.post(A, 1, SendOp::Send, &[from.sge(0, len)]);
+        pair.post(A, 2, SendOp::Send, &[from.sge(0, len)]);
+        pair.run();
+        pair.assert_sent_as(A, &[(1, RemoteInvalidRequest), (2, WorkRequestFlushed)]);
+        pair.assert_received_as(B, &[(7, LocalLengthError), (8, WorkRequestFlushed)]);
+        assert!(to.read(room, 8192 - room).iter().all(|b| *b == 0));
+    }
+}
+
+/// A receive whose memory may not be written: local protection error there, remote
+/// operation error here (9.9.3).
+#[test]
+fn a_receive_with_a_bad_key_is_a_protection_error() {
+    let bad: [fn(&mut Pair) -> Sge; 4] = [
+        |pair| Sge {
+            lkey: 0,
+            ..pair.mem(B, 8).sge(0, 8)
+        },
+        |pair| pair.nodes[B].mem_with(8, Access::empty()).sge(0, 8),
+        |pair| {
+            let sge = pair.mem(B, 8).sge(0, 8);
+            Sge {
+                addr: sge.addr + 1,
+                ..sge
+            }
+        },
+        |pair| Sge {
+            addr: u64::MAX - 3,
+            ..pair.mem(B, 8).sge(0, 8)
+        },
+    ];
+    for bad in bad {
+        let mut pair = Pair::new(Setup::default());
+        let from = pair.mem(A, 16);
+        let good = pair.mem(B, 8);
+        let bad = bad(&mut pair);
+        pair.post_recv(B, 7, &[good.sge(0, 8), bad]);
+        pair.post(A, 1, SendOp::Send, &[from.sge(0, 16)]);
+        from.write(0, &[1; 16]);
+        pair.run();
+        pair.assert_sent_as(A, &[(1, RemoteOperationError)]);
+        pair.assert_received_as(B, &[(7, LocalProtectionError)]);
+    }
+}
+
+/// A request whose own memory may not be read fails when its turn comes: what was
+/// posted before it completes first, what follows is flushed.
+#[test]
+fn a_send_with_a_bad_key_fails_after_what_precedes_it() {
+    let mut pair = Pair::new(Setup::default());
+    let from = pair.mem(A, 8192);
+    let to = pair.mem(B, 8192);
+    from.write(0, &pattern(1, 8192));
+    let bad = Sge {
+        lkey: from.key ^ 1,
+        ..from.sge(0, 8)
+    };
+    let write = SendOp::Write(to.remote(0));
+    pair.post(A, 1, write, &[from.sge(0, 8192)]);
+    pair.post(A, 2, SendOp::Read(to.remote(0)), &[from.sge(0, 16)]);
+    pair.post(A, 3, write, &[bad]);
+    pair.post(A, 4, write, &[from.sge(0, 8)]);
+    pair.run();
+    let expected = [
+        (1, Success),
+        (2, Success),
+        (3, LocalProtectionError),
+        (4, WorkRequestFlushed),
+    ];
+    pair.assert_sent_as(A, &expected);
+    assert!(to.read(0, 8192) == pattern(1, 8192));
+    assert_eq!(pair.state(B), QpState::Rts, "the peer is not to blame");
+}
+
+/// The same in mid-message: the second element is bad.
+#[test]
+fn a_bad_element_in_mid_message_fails_the_request() {
+    let mut pair = Pair::new(Setup::default());
+    let from = pair.mem(A, 4096);
+    let to = pair.mem(B, 8192);
+    let bad = Sge {
+        length: 4097,
+        ..from.sge(0, 0)
+    };
+    let write = SendOp::Write(to.remote(0));
+    pair.post(A, 1, write, &[from.sge(0, 2048), bad]);
+    pair.run();
+    pair.assert_sent_as(A, &[(1, LocalProtectionError)]);
+}
+
+/// Where the result of a READ or atomic may not be placed: local protection error.
+#[test]
+fn a_fetch_into_bad_memory_is_a_local_protection_error() {
+    for n in 2..5 {
+        let mut pair = Pair::new(Setup::default());
+        let local = pair.nodes[A].mem_with(8, Access::empty());
+        let remote = pair.mem(B, 8);
+        let op = remote_operations(remote.remote(0))[n];
+        pair.post(A, 1, SendOp::Write(remote.remote(0)), &[local.sge(0, 8)]);
+        pair.post(A, 2, op, &[local.sge(0, 8)]);
+        pair.run();
+        pair.assert_sent_as(A, &[(1, Success), (2, LocalProtectionError)]);
+        assert_eq!(local.word(0), 0);
+    }
+}
+
+/// A SEND with invalidate that names a key it may not invalidate.
+#[test]
+fn invalidating_a_key_that_may_not_be_is_an_error() {
+    let mut pair = Pair::new(Setup::default());
+    let from = pair.mem(A, 8);
+    let victim = pair.nodes[B].mem_with(8, Access::LOCAL_WRITE | Access::REMOTE_WRITE);
+    pair.post_recv(B, 7, &[]);
+    pair.post(A, 1, SendOp::SendInvalidate(victim.key), &[from.sge(0, 0)]);
+    pair.run();
+    pair.assert_sent_as(A, &[(1, RemoteAccessError)]);
+    let received = pair.nodes[B].received();
+    assert_eq!(received.len(), 1);
+    assert_ne!(received[0].status, Success);
+    assert_eq!(pair.state(B), QpState::Err);
+}
+
+/// Each NAK code ends the request with its status, once, and acknowledges what
+/// precedes it (9.7.5.2).
+#[test]
+fn each_nak_code_has_its_status() {
+    let codes = [
+        (NakCode::InvalidRequest, RemoteInvalidRequest),
+        (NakCode::RemoteAccessError, RemoteAccessError),
+        (NakCode::RemoteOperationalError, RemoteOperationError),
+    ];
+    for (code, status) in codes {
+        let mut hand = Hand::new(Setup::default());
+        let mem = hand.mem(8);
+        for wr_id in 1..=3 {
+            hand.post(wr_id, SendOp::Send, &[mem.sge(0, 8)]);
+        }
+        let psns = hand.out_psns();
+        hand.nak(psns[1], code);
+        let done: Vec<_> = hand
+            .node
+            .sent()
+            .iter()
+            .map(|c| (c.wr_id, c.status))
+            .collect();
+        assert_eq!(done, [(1, Success), (2, status), (3, WorkRequestFlushed)]);
+        hand.nak(psns[1], code);
+        assert!(hand.node.sent().is_empty());
+        assert!(hand.out().is_empty());
+    }
+}
+
+/// A refused request is answered before the responder goes silent, behind what it
+/// owes for requests before (9.7.5.1).
+#[test]
+fn a_refusal_is_sent_behind_earlier_answers() {
+    let mut hand = Hand::new(Setup::default());
+    let mem = hand.mem(4096);
+    mem.write(0, &[5; 4096]);
+    let first = hand.psn;
+    hand.request(Opcode::RC_READ_REQUEST, mem.reth(0, 2000), &[]);
+    hand.psn += 1;
+    hand.request(Opcode::RC_SEND_MIDDLE, ExtHeaders::NONE, &[0; 1024]);
+    let out = hand.out();
+    let psns: Vec<_> = out.iter().map(|o| o.psn()).collect();
+    assert_eq!(psns, [first, first + 1, first + 2]);
+    assert_eq!(out[1].payload, [5; 2000 - 1024]);
+    assert_eq!(
+        out[2].syndrome(),
+        Some(Syndrome::Nak(NakCode::InvalidRequest))
+    );
+}
+
+/// Requests that can't be right are refused when they are posted, and leave the QP
+/// as it is.
+#[test]
+fn illegal_requests_are_refused_at_once() {
+    let mut pair = Pair::new(Setup {
+        rd_atomic: 0,
+        ..Setup::default()
+    });
+    let mem = pair.mem(A, 64);
+    let sge = mem.sge(0, 8);
+    let remote = mem.remote(0);
+    let add = SendOp::FetchAdd { remote, add: 1 };
+    let cases: [(SendOp, &[Sge], PostError); 5] = [
+        (
+            SendOp::Send,
+            &[sge; 5],
+            PostError::TooManySges { given: 5, max: 4 },
+        ),
+        (add, &[mem.sge(0, 7)], PostError::AtomicLength { bytes: 7 }),
+        (add, &[mem.sge(0, 9)], PostError::AtomicLength { bytes: 9 }),
+        (add, &[sge], PostError::NoReadsAllowed),
+        (SendOp::Read(remote), &[sge], PostError::NoReadsAllowed),
+    ];
+    let (now, node) = (pair.now, &mut pair.nodes[A]);
+    for (op, sges, error) in cases {
+        let wr = SendWr {
+            wr_id: 0,
+            op,
+            sges,
+            flags: SendFlags::SIGNALED,
+        };
+        assert_eq!(node.nic.post_send(now, node.qpn, &wr), Err(error));
+    }
+    pair.run();
+    pair.assert_sent(A, &[]);
+    assert_eq!(pair.state(A), QpState::Rts);
+}
+
+/// A full queue takes no more; completions make room.
+#[test]
+fn a_full_queue_is_told() {
+    let mut pair = Pair::new(Setup::default());
+    let mem = pair.mem(A, 8);
+    let target = pair.mem(B, 8);
+    let depth = pair.setup.queue.depth;
+    let wr = SendWr {
+        wr_id: 0,
+        op: SendOp::Write(target.remote(0)),
+        sges: &[mem.sge(0, 8)],
+        flags: SendFlags::SIGNALED,
+    };
+    for _ in 0..2 {
+        let (now, node) = (pair.now, &mut pair.nodes[A]);
+        for _ in 0..depth {
+            assert_eq!(node.nic.post_send(now, node.qpn, &wr), Ok(()));
+        }
+        let full = Err(PostError::QueueFull { depth });
+        assert_eq!(node.nic.post_send(now, node.qpn, &wr), full);
+        pair.run();
+        assert_eq!(pair.nodes[A].sent().len(), depth);
+    }
+    pair.modify(A, &to_state(QpState::Err));
+}
