@@ -4,7 +4,9 @@
 //! tap device to a network namespace of its own, runs commands on both sides,
 //! captures both sides, drops packets on purpose, and cleans up after itself.
 
+pub mod decode;
 pub mod ends;
 pub mod lab;
 pub mod peer;
+pub mod programs;
 pub mod wire;

@@ -38,7 +38,7 @@ fn each_is_understood() {
         let ip = sender.raw().frame(repr, 9);
         let tag = [&[0, 5], &ethertype.to_be_bytes()[..]].concat();
         let after = |head: Vec<u8>| [head, ip.clone()].concat();
-        let expected = essence(&json(&usual_pcap(&[ethernet.clone()]), &[]).0[0]);
+        let expected = essence(&json(&usual_pcap(std::slice::from_ref(&ethernet)), &[]).0[0]);
         assert_eq!(expected["icrc"]["verdict"], "ok");
         let frames = [
             (1, ethernet),
