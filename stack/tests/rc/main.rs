@@ -3,12 +3,16 @@
 //! written by hand, in virtual time and from a seed.
 
 mod acks;
+mod cq;
 mod credits;
+mod drops;
 mod duplicates;
 mod errors;
 mod fence;
+mod limits;
 mod operations;
 mod retry;
 mod sim;
 mod soak;
 mod states;
+mod teardown;

@@ -1,0 +1,143 @@
+//! Completion queues: overrun and notification (IBTA 1.7, 10.10.2, 11.4.2.2 and
+//! 11.6.3.1).
+
+use crate::sim::{A, B, Hand, Pair, Setup};
+use roce_stack::{
+    CqId, CqOverrun, Event, Notify, QpFatalCause, QpState, SendFlags, SendOp, WcStatus,
+};
+use roce_wire::{ExtHeaders, NakCode, Opcode};
+
+/// An overrun loses what does not fit and nothing else, is told by an event and at
+/// the poll, and fails the QP.
+#[test]
+fn an_overrun_is_found_out_and_overwrites_nothing() {
+    let mut pair = Pair::new(Setup {
+        cq_entries: 3,
+        ..Setup::default()
+    });
+    let from = pair.mem(A, 8);
+    let to = pair.mem(B, 8);
+    for wr_id in 0..6 {
+        pair.post(A, wr_id, SendOp::Write(to.remote(0)), &[from.sge(0, 8)]);
+    }
+    pair.post_recv(A, 10, &[]);
+    pair.run();
+    let node = &pair.nodes[A];
+    assert_eq!(
+        node.events,
+        [
+            Event::CqError(CqId(1)),
+            Event::QpFatal(node.qpn, QpFatalCause::CqOverrun)
+        ]
+    );
+    for wr_id in 0..3 {
+        let done = node
+            .send_cq
+            .poll()
+            .expect("still there")
+            .expect("a completion");
+        assert_eq!((done.wr_id, done.status), (wr_id, WcStatus::Success));
+    }
+    let overrun = CqOverrun { capacity: 3 };
+    assert_eq!(node.send_cq.poll(), Err(overrun));
+    assert_eq!(node.send_cq.poll(), Err(overrun), "for good");
+    assert_eq!(pair.state(A), QpState::Err);
+    // The other CQ is well and gets its flushed receive.
+    pair.assert_received_as(A, &[(10, WcStatus::WorkRequestFlushed)]);
+    assert_eq!(pair.nodes[A].nic.queued(pair.nodes[A].qpn), Some((0, 0)));
+}
+
+/// The same at the receiving end.
+#[test]
+fn an_overrun_of_the_receive_cq_fails_the_qp() {
+    let mut pair = Pair::new(Setup {
+        cq_entries: 1,
+        signal_all: false,
+        ..Setup::default()
+    });
+    for wr_id in 0..2 {
+        pair.post_recv(B, wr_id, &[]);
+        pair.post_with(A, wr_id, SendOp::Send, &[], SendFlags::empty());
+    }
+    pair.run();
+    assert_eq!(pair.state(B), QpState::Err);
+    assert!(pair.nodes[B].recv_cq.poll().expect("one fits").is_some());
+    assert!(pair.nodes[B].recv_cq.poll().is_err());
+}
+
+fn notified(hand: &mut Hand, id: u64) -> bool {
+    hand.node.take_events();
+    let events = std::mem::take(&mut hand.node.events);
+    events.contains(&Event::CqNotify(CqId(id)))
+}
+
+/// The event comes once for each request, and only if asked for.
+#[test]
+fn a_notification_is_asked_for_each_time() {
+    let mut hand = Hand::new(Setup::default());
+    for wr_id in 0..6 {
+        hand.post(wr_id, SendOp::Send, &[]);
+    }
+    let psns = hand.out_psns();
+    hand.ack(psns[0]);
+    assert!(!notified(&mut hand, 1), "nobody asked");
+    hand.node.send_cq.request_notify(Notify::Next);
+    assert!(!notified(&mut hand, 1), "what is there raises none");
+    hand.ack(psns[1]);
+    assert!(notified(&mut hand, 1));
+    hand.ack(psns[2]);
+    assert!(!notified(&mut hand, 1), "once");
+}
+
+/// "Solicited" waits for a message whose sender asked for it, or for a failure.
+#[test]
+fn solicited_notifications_wait_for_a_solicited_message() {
+    let mut hand = Hand::new(Setup::default());
+    for wr_id in 0..5 {
+        hand.post_recv(wr_id, &[]);
+    }
+    hand.node.recv_cq.request_notify(Notify::Solicited);
+    hand.request(Opcode::RC_SEND_ONLY, ExtHeaders::NONE, &[]);
+    assert!(!notified(&mut hand, 2));
+    let mut bth = hand.bth(Opcode::RC_SEND_ONLY, hand.psn);
+    hand.psn += 1;
+    bth.solicited = true;
+    hand.deliver(bth, ExtHeaders::NONE, &[]);
+    assert!(notified(&mut hand, 2));
+    // A request for all outweighs an earlier one for solicited, not the reverse.
+    hand.node.recv_cq.request_notify(Notify::Next);
+    hand.node.recv_cq.request_notify(Notify::Solicited);
+    hand.request(Opcode::RC_SEND_ONLY, ExtHeaders::NONE, &[]);
+    assert!(notified(&mut hand, 2));
+    // A WRITE with immediate can be solicited, too.
+    hand.node.recv_cq.request_notify(Notify::Solicited);
+    let mut bth = hand.bth(Opcode::RC_WRITE_ONLY_WITH_IMMEDIATE, hand.psn);
+    bth.solicited = true;
+    hand.deliver(bth, ExtHeaders::NONE, &[]);
+    assert!(notified(&mut hand, 2));
+    // And failures are.
+    hand.node.recv_cq.request_notify(Notify::Solicited);
+    hand.node.send_cq.request_notify(Notify::Solicited);
+    hand.post(9, SendOp::Send, &[]);
+    let out = hand.out();
+    let psn = out[0].psn();
+    assert_eq!(out[0].opcode(), Opcode::RC_SEND_ONLY);
+    hand.nak(psn, NakCode::InvalidRequest);
+    hand.node.take_events();
+    assert!(hand.node.events.contains(&Event::CqNotify(CqId(2))));
+    assert!(notified(&mut hand, 1));
+}
+
+/// The sender's flag arrives with the message's last packet only.
+#[test]
+fn the_solicited_bit_is_on_the_last_packet_of_what_consumes_a_receive() {
+    let mut hand = Hand::new(Setup::default());
+    let mem = hand.mem(4096);
+    let flags = SendFlags::SIGNALED | SendFlags::SOLICITED;
+    hand.post_with(1, SendOp::Send, &[mem.sge(0, 3000)], flags);
+    hand.post_with(2, SendOp::Write(mem.remote(0)), &[mem.sge(0, 8)], flags);
+    let write = SendOp::WriteImm(mem.remote(0), 1);
+    hand.post_with(3, write, &[mem.sge(0, 2000)], flags);
+    let bits: Vec<_> = hand.out().iter().map(|o| o.bth.solicited).collect();
+    assert_eq!(bits, [false, false, true, false, false, true]);
+}

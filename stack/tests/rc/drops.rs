@@ -1,0 +1,460 @@
+//! What is dropped: each packet counts under its reason and has no effect. And
+//! sequences of requests that can't be right (IBTA 1.7, 9.6 and 9.7.4.1).
+
+use crate::sim::hand::{frame, seal};
+use crate::sim::{Hand, Ip, Mem, PEER_QPN, Setup};
+use roce_stack::port::{IpCovered, RxMeta};
+use roce_stack::{DropReason, QpState, SendOp, Stat};
+use roce_wire::{Bth, ExtHeaders, NakCode, Opcode, PKey, PathMtu, Psn, Qpn, Syndrome};
+
+/// A NIC with memory that a valid WRITE would change, and that WRITE.
+fn target(setup: Setup) -> (Hand, Mem, Bth, ExtHeaders) {
+    let mut hand = Hand::new(setup);
+    let mem = hand.mem(64);
+    let bth = hand.bth(Opcode::RC_WRITE_ONLY, hand.psn);
+    let ext = mem.reth(0, 8);
+    (hand, mem, bth, ext)
+}
+
+/// The packet counted under `reason`, and nothing else has changed: the valid WRITE
+/// that is delivered after it is still the next.
+fn assert_dropped(mut hand: Hand, mem: &Mem, reason: DropReason) {
+    assert_eq!(hand.drops(reason), 1, "{:?}", hand.node.nic.counters());
+    assert_eq!(hand.node.nic.counters().total_drops(), 1);
+    assert!(hand.out().is_empty(), "no answer");
+    assert_eq!(mem.read(0, 64), [0; 64]);
+    assert!(hand.node.sent().is_empty() && hand.node.received().is_empty());
+    assert!(hand.node.events.is_empty());
+    assert_eq!(hand.state(), QpState::Rts);
+    hand.request(Opcode::RC_WRITE_ONLY, mem.reth(0, 8), &[9; 8]);
+    assert_eq!(mem.read(0, 8), [9; 8]);
+}
+
+/// A QP speaks to its peer only: another source, or another of our own addresses,
+/// is refused, whatever the packet knows (ReDMArk, USENIX Security 2021).
+#[test]
+fn packets_from_others_than_the_peer_are_dropped() {
+    for ip in Ip::ALL {
+        for other_source in [true, false] {
+            let setup = Setup {
+                ip,
+                ..Setup::default()
+            };
+            let (mut hand, mem, bth, ext) = target(setup);
+            let mut meta = hand.meta();
+            if other_source {
+                meta.src = ip.address(3);
+            } else {
+                meta.dst = ip.address(3);
+            }
+            hand.deliver_from(meta, bth, ext, &[1; 8]);
+            assert_dropped(hand, &mem, DropReason::WrongPeer);
+        }
+    }
+}
+
+/// Nor are acknowledgements of others believed.
+#[test]
+fn acknowledgements_of_others_are_dropped() {
+    let mut hand = Hand::new(Setup::default());
+    let mem = hand.mem(8);
+    hand.post(1, SendOp::Send, &[mem.sge(0, 8)]);
+    let psn = hand.out_one().psn();
+    let mut meta = hand.meta();
+    meta.src = hand.setup.ip.address(3);
+    let ext = ExtHeaders {
+        aeth: Some(roce_wire::Aeth::default()),
+        ..ExtHeaders::NONE
+    };
+    hand.deliver_from(meta, hand.bth(Opcode::RC_ACKNOWLEDGE, psn), ext, &[]);
+    assert_eq!(hand.drops(DropReason::WrongPeer), 1);
+    assert!(hand.node.sent().is_empty());
+}
+
+/// Another partition (9.6.1.1, 10.9.3); a limited member of ours is let in.
+#[test]
+fn packets_of_another_partition_are_dropped() {
+    for pkey in [0x0000, 0x8000, 0x8001, 0x7ffe] {
+        let (mut hand, mem, mut bth, ext) = target(Setup::default());
+        bth.pkey = PKey(pkey);
+        hand.deliver(bth, ext, &[1; 8]);
+        assert_dropped(hand, &mem, DropReason::WrongPKey);
+    }
+    let (mut hand, mem, mut bth, ext) = target(Setup::default());
+    bth.pkey = PKey(0x7fff);
+    hand.deliver(bth, ext, &[1; 8]);
+    assert_eq!(mem.read(0, 8), [1; 8]);
+}
+
+#[test]
+fn packets_for_no_qp_are_dropped() {
+    let (mut hand, mem, mut bth, ext) = target(Setup::default());
+    bth.dest_qpn = Qpn::from_bits(hand.node.qpn.get() ^ 1);
+    hand.deliver(bth, ext, &[1; 8]);
+    assert_dropped(hand, &mem, DropReason::UnknownQp);
+}
+
+/// Management datagrams that nobody here understands, such as the round-trip probes
+/// of some NICs, are dropped quietly.
+#[test]
+fn management_datagrams_are_dropped_quietly() {
+    let (mut hand, mem, ..) = target(Setup::default());
+    let bth = Bth::new(Opcode::UD_SEND_ONLY, Qpn::QP1, Psn::ZERO);
+    hand.deliver(bth, ExtHeaders::NONE, &[1; 256]);
+    assert_dropped(hand, &mem, DropReason::UnknownQp);
+}
+
+/// Packets of other transport services for an RC QP (9.6.1.2).
+#[test]
+fn packets_of_another_transport_are_dropped() {
+    for opcode in [
+        Opcode::UC_WRITE_ONLY,
+        Opcode::UD_SEND_ONLY,
+        Opcode::XRC_WRITE_ONLY,
+    ] {
+        let (mut hand, mem, mut bth, ext) = target(Setup::default());
+        bth.opcode = opcode;
+        hand.deliver(bth, ext, &[1; 8]);
+        assert_dropped(hand, &mem, DropReason::WrongTransport);
+    }
+}
+
+/// Every single bit: either the ICRC covers it and the packet is dropped, or it is
+/// one of those that routers may change (RoCEv2 Annex A17.3.3).
+#[test]
+fn a_flipped_bit_is_found_wherever_it_is() {
+    for ip in Ip::ALL {
+        let setup = Setup {
+            ip,
+            ..Setup::default()
+        };
+        let (hand, _, bth, ext) = target(setup);
+        let bits = frame(hand.meta(), bth, ext, &[1; 8]).bytes.len() * 8;
+        let mut found = 0;
+        for bit in 0..bits {
+            let (mut hand, mem, bth, ext) = target(setup);
+            let mut packet = frame(hand.meta(), bth, ext, &[1; 8]);
+            packet.bytes[bit / 8] ^= 1 << (bit % 8);
+            hand.node.nic.receive(hand.now, &packet.meta, &packet.bytes);
+            let counters = hand.node.nic.counters();
+            let damaged =
+                counters.drops(DropReason::BadIcrc) + counters.drops(DropReason::Malformed);
+            // FECN, BECN and six reserved bits.
+            let covered = bit / 8 != 4;
+            assert_eq!(damaged, u64::from(covered), "{ip:?}, bit {bit}");
+            assert_eq!(mem.word(0) == 0, covered, "{ip:?}, bit {bit}");
+            found += damaged;
+        }
+        assert_eq!(found as usize, bits - 8);
+    }
+}
+
+/// What the port says of the IP header is covered, too.
+#[test]
+fn a_changed_ip_header_is_found() {
+    let change: [fn(&mut RxMeta); 3] = [
+        |meta| meta.src_port ^= 1,
+        |meta| {
+            meta.ip = IpCovered::V4 {
+                id: 8,
+                flags_fragment: 0x4000,
+            }
+        },
+        |meta| {
+            meta.ip = IpCovered::V4 {
+                id: 7,
+                flags_fragment: 0,
+            }
+        },
+    ];
+    for change in change {
+        let (mut hand, mem, bth, ext) = target(Setup::default());
+        let mut packet = frame(hand.meta(), bth, ext, &[1; 8]);
+        change(&mut packet.meta);
+        hand.node.nic.receive(hand.now, &packet.meta, &packet.bytes);
+        assert_dropped(hand, &mem, DropReason::BadIcrc);
+    }
+    // Type of service and time to live are not.
+    let (mut hand, mem, bth, ext) = target(Setup::default());
+    let mut packet = frame(hand.meta(), bth, ext, &[1; 8]);
+    packet.meta.traffic_class = 0xc3;
+    hand.node.nic.receive(hand.now, &packet.meta, &packet.bytes);
+    assert_eq!(mem.read(0, 8), [1; 8]);
+    assert_eq!(hand.stat(Stat::EcnMarked), 1);
+}
+
+/// Whoever sends with real credit counts, odd source ports, ECN marks or without
+/// "don't fragment" is understood, as hardware does all of that.
+#[test]
+fn peculiarities_of_hardware_are_understood() {
+    for (src_port, traffic_class, flags_fragment) in
+        [(69, 0x02, 0x4000), (0, 0xc2, 0x4000), (72, 0x10, 0)]
+    {
+        let (mut hand, mem, bth, ext) = target(Setup::default());
+        let meta = RxMeta {
+            src_port,
+            traffic_class,
+            ip: IpCovered::V4 {
+                id: 0,
+                flags_fragment,
+            },
+            ..hand.meta()
+        };
+        hand.deliver_from(meta, bth, ext, &[1; 8]);
+        assert_eq!(mem.read(0, 8), [1; 8]);
+    }
+}
+
+/// Truncations of a valid packet and packets with nonsense in the header, with the
+/// right ICRC as far as there is room for one.
+#[test]
+fn malformed_packets_are_dropped() {
+    let (hand, _, bth, ext) = target(Setup::default());
+    let whole = frame(hand.meta(), bth, ext, &[]).bytes;
+    let mut cases: Vec<Vec<u8>> = (0..whole.len()).map(|len| whole[..len].to_vec()).collect();
+    // No such opcode, no such version, more padding than payload.
+    for (at, value) in [(0, 0x1f), (0, 0x15), (0, 0xff), (1, 0x41), (1, 0x70)] {
+        let mut bytes = whole.clone();
+        bytes[at] = value;
+        cases.push(bytes);
+    }
+    for mut bytes in cases {
+        let (mut hand, mem, ..) = target(Setup::default());
+        let meta = hand.meta();
+        seal(&meta, &mut bytes);
+        hand.node.nic.receive(hand.now, &meta, &bytes);
+        assert_dropped(hand, &mem, DropReason::Malformed);
+    }
+}
+
+/// Padding counts for the ICRC but is not payload.
+#[test]
+fn padding_is_not_payload() {
+    for len in [5, 6, 7] {
+        let (mut hand, mem, bth, _) = target(Setup::default());
+        let data = vec![1; len];
+        let ext = mem.reth(0, u32::try_from(len).expect("small"));
+        hand.deliver(bth, ext, &data);
+        assert_eq!(mem.read(0, len), data);
+        assert_eq!(mem.read(len, 3), [0; 3]);
+    }
+}
+
+/// CNPs are taken, asked for or not, and do nothing else here.
+#[test]
+fn cnps_are_counted() {
+    let (mut hand, mem, ..) = target(Setup::default());
+    let mut bth = hand.bth(Opcode::CNP, 0);
+    bth.becn = true;
+    hand.deliver(bth, ExtHeaders::NONE, &[]);
+    assert_eq!(hand.stat(Stat::CnpsReceived), 1);
+    assert_eq!(hand.node.nic.counters().total_drops(), 0);
+    hand.request(Opcode::RC_WRITE_ONLY, mem.reth(0, 8), &[1; 8]);
+    assert_eq!(mem.read(0, 8), [1; 8]);
+}
+
+/// One message at a time, each from FIRST to LAST, of one kind (9.7.4.1.2).
+#[test]
+fn illegal_sequences_of_opcodes_are_refused() {
+    use Opcode as O;
+    let mtu = [0; 256];
+    let sequences: [&[Opcode]; 12] = [
+        &[O::RC_SEND_MIDDLE],
+        &[O::RC_SEND_LAST],
+        &[O::RC_WRITE_MIDDLE],
+        &[O::RC_WRITE_LAST],
+        &[O::RC_WRITE_LAST_WITH_IMMEDIATE],
+        &[O::RC_SEND_FIRST, O::RC_SEND_FIRST],
+        &[O::RC_SEND_FIRST, O::RC_SEND_ONLY],
+        &[O::RC_SEND_FIRST, O::RC_WRITE_MIDDLE],
+        &[O::RC_WRITE_FIRST, O::RC_SEND_LAST],
+        &[O::RC_WRITE_FIRST, O::RC_WRITE_ONLY],
+        &[O::RC_WRITE_FIRST, O::RC_READ_REQUEST],
+        &[O::RC_SEND_FIRST, O::RC_FETCH_ADD],
+    ];
+    for sequence in sequences {
+        let mut hand = Hand::new(Setup {
+            mtu: PathMtu::Mtu256,
+            ..Setup::default()
+        });
+        let mem = hand.mem(4096);
+        hand.post_recv(1, &[mem.sge(0, 4096)]);
+        for opcode in sequence {
+            let ext = ExtHeaders {
+                reth: mem.reth(0, 1024).reth,
+                atomic: mem.atomic(0, 1).atomic,
+                ..ExtHeaders::NONE
+            };
+            let len = match *opcode {
+                O::RC_READ_REQUEST | O::RC_FETCH_ADD => 0,
+                _ => 256,
+            };
+            hand.request(*opcode, ext, &mtu[..len]);
+        }
+        let out = hand.out();
+        let nak = out.last().expect("a NAK");
+        let invalid = Syndrome::Nak(NakCode::InvalidRequest);
+        assert_eq!(nak.syndrome(), Some(invalid), "{sequence:?}");
+        assert_eq!(nak.psn(), hand.psn - 1, "of the request at fault");
+        assert_eq!(hand.state(), QpState::Err, "{sequence:?}");
+    }
+}
+
+/// FIRST and MIDDLE are full, LAST has at least a byte, nothing exceeds the path MTU
+/// (9.7.4.1.6).
+#[test]
+fn illegal_payload_lengths_are_refused() {
+    use Opcode as O;
+    let cases: [(Opcode, usize); 8] = [
+        (O::RC_SEND_FIRST, 255),
+        (O::RC_SEND_FIRST, 257),
+        (O::RC_SEND_ONLY, 257),
+        (O::RC_WRITE_FIRST, 128),
+        (O::RC_WRITE_FIRST, 512),
+        (O::RC_WRITE_ONLY, 257),
+        (O::RC_SEND_ONLY_WITH_IMMEDIATE, 1024),
+        (O::RC_WRITE_ONLY_WITH_IMMEDIATE, 300),
+    ];
+    for (opcode, len) in cases {
+        let mut hand = Hand::new(Setup {
+            mtu: PathMtu::Mtu256,
+            ..Setup::default()
+        });
+        let mem = hand.mem(4096);
+        hand.post_recv(1, &[mem.sge(0, 4096)]);
+        let total = u32::try_from(len).expect("small");
+        let announced = if opcode == O::RC_WRITE_FIRST {
+            600
+        } else {
+            total
+        };
+        hand.request(opcode, mem.reth(0, announced), &vec![1; len]);
+        let invalid = Syndrome::Nak(NakCode::InvalidRequest);
+        assert_eq!(hand.out_one().syndrome(), Some(invalid), "{opcode} {len}");
+        assert_eq!(mem.read(0, 4096), vec![0; 4096], "{opcode} {len}");
+    }
+}
+
+/// A WRITE's packets must add up to the length that it announced (9.7.4.1.6).
+#[test]
+fn a_write_must_add_up() {
+    use Opcode as O;
+    // The announced length, and the packets.
+    let cases: [(u32, &[(Opcode, usize)]); 8] = [
+        (9, &[(O::RC_WRITE_ONLY, 8)]),
+        (7, &[(O::RC_WRITE_ONLY, 8)]),
+        (0, &[(O::RC_WRITE_ONLY, 1)]),
+        (256, &[(O::RC_WRITE_FIRST, 256)]),
+        (300, &[(O::RC_WRITE_FIRST, 256), (O::RC_WRITE_LAST, 45)]),
+        (300, &[(O::RC_WRITE_FIRST, 256), (O::RC_WRITE_LAST, 43)]),
+        (512, &[(O::RC_WRITE_FIRST, 256), (O::RC_WRITE_MIDDLE, 256)]),
+        (1 << 31 | 1, &[(O::RC_WRITE_FIRST, 256)]),
+    ];
+    for (announced, packets) in cases {
+        let mut hand = Hand::new(Setup {
+            mtu: PathMtu::Mtu256,
+            ..Setup::default()
+        });
+        let mem = hand.mem(4096);
+        for (opcode, len) in packets {
+            hand.request(*opcode, mem.reth(0, announced), &vec![1; *len]);
+        }
+        let out = hand.out();
+        let nak = out.last().expect("a NAK").syndrome();
+        let invalid = Some(Syndrome::Nak(NakCode::InvalidRequest));
+        assert_eq!(nak, invalid, "{announced} {packets:?}");
+        // The packet at fault was not placed.
+        let placed = 256 * (packets.len() - 1);
+        assert_eq!(mem.read(placed, 1024), vec![0; 1024]);
+    }
+}
+
+/// Requests that this QP does not serve are refused, not ignored (9.7.4.1.2).
+#[test]
+fn unsupported_requests_are_refused() {
+    for (opcode, len) in [(Opcode::RC_FLUSH, 0), (Opcode::RC_ATOMIC_WRITE, 8)] {
+        let mut hand = Hand::new(Setup::default());
+        let mem = hand.mem(8);
+        hand.request(opcode, mem.reth(0, 8), &vec![1; len]);
+        let invalid = Syndrome::Nak(NakCode::InvalidRequest);
+        assert_eq!(hand.out_one().syndrome(), Some(invalid));
+        assert_eq!(mem.word(0), 0);
+    }
+}
+
+/// Responses that don't fit what was asked for (9.7.5.2): of another
+/// kind, too long, too short, LAST too early. The request fails, memory stays.
+#[test]
+fn responses_that_fit_no_request_are_bad() {
+    use Opcode as O;
+    let aeth = ExtHeaders {
+        aeth: Some(roce_wire::Aeth::default()),
+        ..ExtHeaders::NONE
+    };
+    let cases: [(Opcode, usize); 6] = [
+        (O::RC_READ_RESPONSE_ONLY, 256),
+        (O::RC_READ_RESPONSE_FIRST, 255),
+        (O::RC_READ_RESPONSE_FIRST, 257),
+        (O::RC_READ_RESPONSE_LAST, 256),
+        (O::RC_READ_RESPONSE_ONLY, 0),
+        (O::RC_ATOMIC_ACKNOWLEDGE, 0),
+    ];
+    for (opcode, len) in cases {
+        let mut hand = Hand::new(Setup {
+            mtu: PathMtu::Mtu256,
+            ..Setup::default()
+        });
+        let mem = hand.mem(1024);
+        hand.post(1, SendOp::Read(mem.remote(0)), &[mem.sge(0, 600)]);
+        let psn = hand.out_one().psn();
+        hand.deliver(hand.bth(opcode, psn), aeth, &vec![1; len]);
+        let sent = hand.node.sent();
+        assert_eq!(sent.len(), 1, "{opcode} {len}");
+        assert_eq!(sent[0].status, roce_stack::WcStatus::BadResponse);
+        assert_eq!(mem.read(0, 1024), vec![0; 1024], "{opcode} {len}");
+    }
+}
+
+/// A response where a plain acknowledgement is due fits nothing and is dropped.
+#[test]
+fn responses_to_what_is_no_fetch_are_dropped() {
+    let mut hand = Hand::new(Setup::default());
+    let mem = hand.mem(64);
+    hand.post(1, SendOp::Send, &[mem.sge(0, 8)]);
+    let psn = hand.out_one().psn();
+    let aeth = ExtHeaders {
+        aeth: Some(roce_wire::Aeth::default()),
+        ..ExtHeaders::NONE
+    };
+    for opcode in [Opcode::RC_READ_RESPONSE_ONLY, Opcode::RC_ATOMIC_ACKNOWLEDGE] {
+        hand.deliver(hand.bth(opcode, psn), aeth, &[]);
+    }
+    assert_eq!(hand.drops(DropReason::UnexpectedResponse), 2);
+    assert!(hand.node.sent().is_empty());
+    assert_eq!(mem.read(0, 64), [0; 64]);
+    hand.ack(psn);
+    assert_eq!(hand.node.sent().len(), 1);
+}
+
+/// Keys, QP numbers and PSNs can't be guessed: they differ from seed to seed and
+/// have no pattern.
+#[test]
+fn numbers_that_admit_are_unpredictable() {
+    let mut seen = std::collections::HashSet::new();
+    for seed in 0..50 {
+        let mut hand = Hand::new(Setup {
+            seed,
+            ..Setup::default()
+        });
+        let key = hand.mem(8).key;
+        let psn = hand.node.nic.random_psn().get();
+        for number in [
+            u64::from(hand.node.qpn.get()),
+            1 << 32 | u64::from(key),
+            2 << 32 | u64::from(psn),
+        ] {
+            assert!(seen.insert(number), "{number:#x} came twice");
+        }
+        assert_ne!(hand.node.qpn, PEER_QPN);
+    }
+}

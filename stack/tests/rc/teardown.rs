@@ -1,0 +1,202 @@
+//! Things that go away in mid-flight: regions, QPs, peers. Nothing is accessed
+//! afterwards, nothing hangs, whoever waits learns of it.
+
+use crate::sim::{A, B, Hand, Pair, Setup, pattern, to_state};
+use roce_stack::{Access, DropReason, QpState, SendOp, WcStatus};
+use roce_wire::{ExtHeaders, NakCode, Opcode, PathMtu, Syndrome};
+
+/// A region deregistered while a WRITE into it is under way: the rest is refused.
+#[test]
+fn deregistering_stops_a_write_in_the_middle() {
+    let mut pair = Pair::new(Setup::default());
+    let len = 512 << 10;
+    let from = pair.mem(A, len);
+    let to = pair.mem(B, len);
+    from.write(0, &pattern(1, len));
+    pair.post(A, 1, SendOp::Write(to.remote(0)), &[from.sge(0, len)]);
+    let arrived = |pair: &Pair| {
+        pair.nodes[B]
+            .nic
+            .counters()
+            .stat(roce_stack::Stat::RxPackets)
+    };
+    pair.run_until(|pair| arrived(pair) >= 100);
+    assert!(pair.nodes[B].nic.deregister(to.key));
+    let so_far = to.read(0, len);
+    pair.run();
+    pair.assert_sent_as(A, &[(1, WcStatus::RemoteAccessError)]);
+    assert!(to.read(0, len) == so_far, "written after deregistration");
+    assert!(so_far != pattern(1, len), "it was not over yet");
+}
+
+/// A region deregistered while a READ of it is being answered: a NAK where the data
+/// would have been (9.7.4.1.5).
+#[test]
+fn deregistering_stops_a_read_in_the_middle() {
+    let mut hand = Hand::new(Setup {
+        mtu: PathMtu::Mtu256,
+        ..Setup::default()
+    });
+    let mem = hand.mem(4096);
+    let first = hand.psn;
+    hand.request(Opcode::RC_READ_REQUEST, mem.reth(0, 4096), &[]);
+    hand.node.port.room = 3;
+    assert_eq!(hand.out().len(), 3);
+    assert!(hand.node.nic.deregister(mem.key));
+    let nak = hand.out_one();
+    let refused = Syndrome::Nak(NakCode::RemoteAccessError);
+    assert_eq!((nak.psn(), nak.syndrome()), (first + 3, Some(refused)));
+    assert_eq!(hand.state(), QpState::Err);
+}
+
+/// The source of a SEND, or the target of a READ, deregistered before its turn.
+#[test]
+fn deregistering_local_memory_fails_the_request() {
+    for read in [false, true] {
+        let mut pair = Pair::new(Setup::default());
+        let len = 512 << 10;
+        let local = pair.mem(A, len);
+        let remote = pair.mem(B, len);
+        let op = if read {
+            SendOp::Read(remote.remote(0))
+        } else {
+            SendOp::Write(remote.remote(0))
+        };
+        pair.post(A, 1, op, &[local.sge(0, len)]);
+        pair.step();
+        assert!(pair.nodes[A].nic.deregister(local.key));
+        pair.run();
+        pair.assert_sent_as(A, &[(1, WcStatus::LocalProtectionError)]);
+    }
+}
+
+/// A READ that is asked for again after its region has gone is not answered from
+/// memory.
+#[test]
+fn a_duplicate_read_of_a_deregistered_region_reads_nothing() {
+    let mut hand = Hand::new(Setup::default());
+    let mem = hand.mem(64);
+    let first = hand.psn;
+    hand.request(Opcode::RC_READ_REQUEST, mem.reth(0, 8), &[]);
+    hand.out_one();
+    assert!(hand.node.nic.deregister(mem.key));
+    let bth = hand.bth(Opcode::RC_READ_REQUEST, first);
+    hand.deliver(bth, mem.reth(0, 8), &[]);
+    assert!(hand.out().iter().all(|out| out.payload.is_empty()));
+}
+
+/// A destroyed QP answers nothing; its peer gives up after its retries, and the
+/// NIC's timers and turns of the destroyed one are harmless.
+#[test]
+fn a_qp_can_be_destroyed_in_mid_flight() {
+    const LEN: usize = 1 << 20;
+    for side in [A, B] {
+        let mut pair = Pair::new(Setup::default());
+        let mem = [pair.mem(A, LEN), pair.mem(B, LEN)];
+        for side in [A, B] {
+            pair.post_recv(side, 7, &[]);
+            let write = SendOp::Write(mem[1 - side].remote(0));
+            pair.post(side, 1, write, &[mem[side].sge(0, LEN)]);
+            let read = SendOp::Read(mem[1 - side].remote(0));
+            pair.post(side, 2, read, &[mem[side].sge(0, LEN)]);
+        }
+        for _ in 0..3 {
+            pair.step();
+        }
+        let node = &mut pair.nodes[side];
+        assert!(node.nic.destroy_qp(node.qpn));
+        assert!(!node.nic.destroy_qp(node.qpn));
+        assert!(node.nic.query_qp(node.qpn).is_none());
+        pair.run();
+        assert!(
+            pair.nodes[side].sent().is_empty(),
+            "no completions of the dead"
+        );
+        let expected = [
+            (1, WcStatus::RetryExceeded),
+            (2, WcStatus::WorkRequestFlushed),
+        ];
+        pair.assert_sent_as(1 - side, &expected);
+        assert!(pair.nodes[side].nic.counters().drops(DropReason::UnknownQp) > 0);
+        assert!(pair.nodes[side].nic.next_timeout().is_none());
+    }
+}
+
+/// A QP that is reset in mid-flight forgets; packets of before change nothing.
+#[test]
+fn a_qp_can_be_reset_in_mid_flight() {
+    let mut pair = Pair::new(Setup::default());
+    let len = 65536;
+    let from = pair.mem(A, len);
+    let to = pair.mem(B, len);
+    pair.post(A, 1, SendOp::Write(to.remote(0)), &[from.sge(0, len)]);
+    pair.post(A, 2, SendOp::Read(to.remote(0)), &[from.sge(0, len)]);
+    pair.post_recv(A, 3, &[]);
+    pair.step();
+    pair.modify(A, &to_state(QpState::Reset));
+    pair.run();
+    assert!(pair.nodes[A].sent().is_empty() && pair.nodes[A].received().is_empty());
+    assert!(pair.nodes[A].nic.next_timeout().is_none());
+    assert!(!pair.nodes[A].nic.wants_to_send());
+}
+
+/// The peer's QP fails on its own: ours gets no more answers and ends in time.
+#[test]
+fn a_peer_in_the_error_state_is_found_out() {
+    let mut pair = Pair::new(Setup::default());
+    let from = pair.mem(A, 65536);
+    let to = pair.mem(B, 65536);
+    pair.post(A, 1, SendOp::Write(to.remote(0)), &[from.sge(0, 65536)]);
+    pair.post(A, 2, SendOp::Send, &[from.sge(0, 8)]);
+    pair.pump();
+    pair.modify(B, &to_state(QpState::Err));
+    pair.run();
+    let expected = [
+        (1, WcStatus::RetryExceeded),
+        (2, WcStatus::WorkRequestFlushed),
+    ];
+    pair.assert_sent_as(A, &expected);
+}
+
+/// After a region was invalidated by the peer, its owner can still use it.
+#[test]
+fn an_invalidated_region_is_still_its_owners() {
+    let mut pair = Pair::new(Setup::default());
+    let mem = pair.mem(A, 64);
+    let victim = pair.mem(B, 64);
+    pair.post_recv(B, 1, &[]);
+    pair.post_recv(B, 2, &[victim.sge(0, 8)]);
+    mem.write(0, &[4; 8]);
+    pair.post(A, 1, SendOp::SendInvalidate(victim.key), &[]);
+    pair.post(A, 2, SendOp::Send, &[mem.sge(0, 8)]);
+    pair.run();
+    pair.assert_sent(A, &[1, 2]);
+    assert_eq!(victim.read(0, 8), [4; 8]);
+}
+
+/// Messages under way to one QP do not suffer when its neighbour dies.
+#[test]
+fn a_failure_of_one_qp_does_not_touch_another() {
+    let mut hand = Hand::new(Setup::default());
+    let mem = hand.node.mem_with(64, Access::all());
+    let (cq_a, cq_b) = (hand.node.send_cq.clone(), hand.node.recv_cq.clone());
+    let other = hand.node.nic.create_qp(roce_stack::QpInit {
+        pd: hand.node.pd,
+        send_cq: cq_a,
+        recv_cq: cq_b,
+        send: hand.setup.queue,
+        recv: hand.setup.queue,
+        signal_all: true,
+    });
+    let first = hand.node.qpn;
+    hand.node.qpn = other;
+    hand.advance_to(QpState::Rts);
+    hand.request(Opcode::RC_SEND_LAST, ExtHeaders::NONE, &[1]);
+    assert_eq!(hand.state(), QpState::Err);
+    hand.node.qpn = first;
+    hand.psn = hand.setup.psn[1];
+    assert_eq!(hand.state(), QpState::Rts);
+    hand.request(Opcode::RC_WRITE_ONLY, mem.reth(0, 8), &[6; 8]);
+    assert_eq!(mem.read(0, 8), [6; 8]);
+    assert_eq!(hand.out().len(), 2, "the other's NAK, this one's ACK");
+}
