@@ -14,6 +14,9 @@ mod counters;
 mod pair;
 mod sequence;
 
+#[cfg(test)]
+mod tests;
+
 pub(super) use counters::{Counters, Message, NakKind};
 use sequence::{Arrival, Requests, Responses};
 

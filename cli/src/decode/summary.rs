@@ -10,6 +10,9 @@ use super::totals::Totals;
 mod json;
 mod table;
 
+#[cfg(test)]
+mod tests;
+
 pub(super) use json::JsonSummary;
 use table::{Align, Table};
 

@@ -18,6 +18,12 @@ impl Timestamp {
         }
     }
 
+    /// The time so many nanoseconds after 1970-01-01 00:00 UTC.
+    #[cfg(test)]
+    pub(in crate::decode) fn from_ns(ns: i128) -> Self {
+        Self { ns }
+    }
+
     /// Nanoseconds from `earlier` to this.
     pub(in crate::decode) fn ns_since(self, earlier: Timestamp) -> i128 {
         self.ns - earlier.ns

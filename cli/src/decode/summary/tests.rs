@@ -1,0 +1,33 @@
+use std::time::Duration;
+
+use super::table::{Align, Table};
+use super::{bytes, duration, rate};
+
+#[test]
+fn numbers_are_for_people() {
+    assert_eq!(bytes(0), "0 B");
+    assert_eq!(bytes(1023), "1023 B");
+    assert_eq!(bytes(1024), "1.0 KiB");
+    assert_eq!(bytes(1 << 20), "1.0 MiB");
+    assert_eq!(bytes(u64::MAX), "16.0 EiB");
+    assert_eq!(rate(0.0), "0.0 b/s");
+    assert_eq!(rate(999.9), "999.9 b/s");
+    assert_eq!(rate(46.25e9), "46.2 Gb/s");
+    assert_eq!(duration(Duration::from_nanos(999)), "999 ns");
+    assert_eq!(duration(Duration::from_nanos(1500)), "1.5 us");
+    assert_eq!(duration(Duration::from_micros(1500)), "1.5 ms");
+    assert_eq!(duration(Duration::from_millis(61_500)), "61.500 s");
+}
+
+#[test]
+fn columns_line_up() {
+    let mut table = Table::new(&[
+        ("NAME", Align::Left),
+        ("N", Align::Right),
+        ("X", Align::Left),
+    ]);
+    table.row(vec!["a".into(), "100".into(), "y".into()]);
+    table.row(vec!["longer".into(), "1".into(), String::new()]);
+    let expected = "  NAME      N  X\n  a       100  y\n  longer    1";
+    assert_eq!(table.to_string(), expected);
+}
