@@ -14,5 +14,6 @@ mod operations;
 mod retry;
 mod sim;
 mod soak;
+mod softroce;
 mod states;
 mod teardown;

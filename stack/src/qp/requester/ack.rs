@@ -2,6 +2,7 @@
 //! (IBTA 1.7, 9.7.5.1.2 to 9.7.5.1.6 and 9.7.5.2).
 
 use super::Requester;
+use super::fetch::Evidence;
 use crate::counters::{DropReason, Stat};
 use crate::qp::{Core, Cx, Fault};
 use crate::seq::Seq;
@@ -30,7 +31,7 @@ impl Requester {
                 cx.counters.count(Stat::AcksReceived);
                 // An old ACK says nothing; the newest, repeated, may bring credits.
                 if at >= self.una.prev() {
-                    self.acknowledge_through(cx, core, at)?;
+                    self.acknowledge_through(cx, core, at, Evidence::Ack)?;
                     self.update_credit(credits);
                 }
                 Ok(())
@@ -52,12 +53,13 @@ impl Requester {
         cx: &mut Cx<'_>,
         core: &Core,
         at: Seq,
+        from: Evidence,
     ) -> Result<bool, Fault> {
         let open = self.fetches.first_open().filter(|open| *open <= at);
         let to = open.unwrap_or(at.next());
         self.advance(cx, core, to)?;
         if open.is_some() {
-            self.implied_nak(cx, at)?;
+            self.implied_nak(cx, at, from)?;
         }
         Ok(open.is_none())
     }
@@ -135,7 +137,8 @@ impl Requester {
             cx.counters.drop(DropReason::DuplicateResponse);
             return Ok(false);
         }
-        let all = at == self.una || self.acknowledge_through(cx, core, at.prev())?;
+        let all =
+            at == self.una || self.acknowledge_through(cx, core, at.prev(), Evidence::Answer)?;
         Ok(all)
     }
 }

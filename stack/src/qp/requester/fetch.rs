@@ -30,10 +30,21 @@ struct Fetch {
 /// was asked for again, those that come with larger PSNs may still be from before,
 /// in whatever order the network delivers them; one at the witness's PSN or before
 /// is of what was sent again, and shows that the missing one was lost once more.
+/// An acknowledgement at the witness's PSN shows nothing: a peer may send one for
+/// each duplicate that it gets (Soft-RoCE does), all with the PSN of its newest.
 #[derive(Clone, Copy, Debug)]
 struct Gap {
     missing: Seq,
     witness: Seq,
+}
+
+/// What shows that a response is missing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Evidence {
+    /// A positive acknowledgement, perhaps one of many.
+    Ack,
+    /// A response or a NAK, which a peer sends once for each time it is asked.
+    Answer,
 }
 
 impl Fetches {
@@ -108,10 +119,11 @@ impl Fetches {
     }
 
     /// A packet at `at` shows that `missing` was lost. Whether that is news.
-    fn note_gap(&mut self, missing: Seq, at: Seq) -> bool {
-        let known = self
-            .gap
-            .is_some_and(|gap| gap.missing == missing && at > gap.witness);
+    fn note_gap(&mut self, missing: Seq, at: Seq, from: Evidence) -> bool {
+        let known = self.gap.is_some_and(|gap| {
+            gap.missing == missing
+                && (at > gap.witness || from == Evidence::Ack && at == gap.witness)
+        });
         if !known {
             self.gap = Some(Gap {
                 missing,
@@ -208,7 +220,7 @@ impl Requester {
             cx.counters.drop(DropReason::UnexpectedResponse);
             return Ok(None);
         }
-        if at > self.una && !self.acknowledge_through(cx, core, at.prev())? {
+        if at > self.una && !self.acknowledge_through(cx, core, at.prev(), Evidence::Answer)? {
             cx.counters.drop(DropReason::ResponseGap);
             return Ok(None);
         }
@@ -216,8 +228,13 @@ impl Requester {
     }
 
     /// What came with PSN `at` shows that the response at `una` was lost.
-    pub(super) fn implied_nak(&mut self, cx: &mut Cx<'_>, at: Seq) -> Result<(), Fault> {
-        if !self.fetches.note_gap(self.una, at) {
+    pub(super) fn implied_nak(
+        &mut self,
+        cx: &mut Cx<'_>,
+        at: Seq,
+        from: Evidence,
+    ) -> Result<(), Fault> {
+        if !self.fetches.note_gap(self.una, at, from) {
             return Ok(());
         }
         cx.counters.count(Stat::ImpliedNaks);

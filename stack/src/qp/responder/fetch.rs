@@ -54,6 +54,19 @@ impl Resources {
         self.done.push_back(done);
     }
 
+    /// Where the READs and atomics begin that were executed last, up to `end`, and how
+    /// many they are: `end` and none if what came last was something else.
+    pub(super) fn run_before(&self, end: Seq) -> (Seq, u32) {
+        let newest_first = self.done.iter().rev();
+        newest_first.fold((end, 0), |(at, count), done| {
+            if done.last.next() == at {
+                (done.first, count + 1)
+            } else {
+                (at, count)
+            }
+        })
+    }
+
     fn find(&self, at: Seq) -> Option<Done> {
         self.done
             .iter()

@@ -304,15 +304,19 @@ impl Responder {
         Ok(())
     }
 
-    /// Acknowledges everything executed so far.
+    /// Acknowledges everything executed so far, up to the newest SEND or WRITE. READs
+    /// and atomics are acknowledged by their own responses alone: if one of those was
+    /// lost, a peer like Soft-RoCE takes a plain acknowledgement with its PSN for
+    /// success, and goes on without the data.
     fn send_ack(
         &mut self,
         cx: &mut Cx<'_>,
         port: &mut dyn Port,
         core: &Core,
     ) -> Result<(), EmitError> {
-        let aeth = self.aeth_ack(self.msn);
-        self.send_aeth(cx, port, core, self.epsn.prev(), aeth)?;
+        let (end, fetches) = self.resources.run_before(self.epsn);
+        let aeth = self.aeth_ack(self.msn.wrapping_sub(fetches) & 0xff_ffff);
+        self.send_aeth(cx, port, core, end.prev(), aeth)?;
         cx.counters.count(Stat::AcksSent);
         self.replies.ack = false;
         self.starved = self.credits().count() == Some(0);
