@@ -9,6 +9,7 @@ mod drops;
 mod duplicates;
 mod errors;
 mod fence;
+mod hostile;
 mod limits;
 mod operations;
 mod retry;

@@ -8,19 +8,11 @@
 mod plan;
 mod run;
 
+use crate::sim::env;
 use run::{End, soak};
 
 /// How many seeds a normal test run takes.
 const SEEDS: u64 = 300;
-
-fn env(name: &str) -> Option<u64> {
-    let value = std::env::var(name).ok()?;
-    Some(
-        value
-            .parse()
-            .unwrap_or_else(|_| panic!("{name} is {value:?}, but must be a number")),
-    )
-}
 
 /// Every byte arrives, every completion comes, in order, every atomic happens once.
 ///

@@ -1,28 +1,8 @@
 //! What a seed stands for: a set-up, the wire's faults, and each end's work.
 
-use crate::sim::{Faults, Ip, Setup};
-use rand_chacha::ChaCha20Rng;
-use rand_core::Rng;
+use crate::sim::{Dice, Faults, Ip, Setup};
 use roce_stack::{Access, Duration, QueueLimits};
 use roce_wire::PathMtu;
-
-/// Numbers from a seeded stream.
-pub(super) struct Dice(pub(super) ChaCha20Rng);
-
-impl Dice {
-    /// One of `0 .. n`.
-    pub(super) fn below(&mut self, n: usize) -> usize {
-        (self.0.next_u64() % n as u64) as usize
-    }
-
-    pub(super) fn one_in(&mut self, n: usize) -> bool {
-        self.below(n) == 0
-    }
-
-    pub(super) fn pick<T: Copy>(&mut self, from: &[T]) -> T {
-        from[self.below(from.len())]
-    }
-}
 
 /// Which operation; the values that go with it are drawn when it is posted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

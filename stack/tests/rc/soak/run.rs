@@ -1,7 +1,7 @@
 //! Carries out a plan and checks everything that comes of it.
 
-use super::plan::{Dice, Kind, Plan, Request};
-use crate::sim::{A, B, Mem, Pair, pattern};
+use super::plan::{Kind, Plan, Request};
+use crate::sim::{A, B, Dice, Mem, Pair, pattern};
 use rand_chacha::ChaCha20Rng;
 use rand_core::SeedableRng;
 use roce_stack::{
