@@ -111,22 +111,12 @@ fn receives_posted_in_init_are_used_in_rtr() {
     hand.advance_to(QpState::Init);
     let mem = hand.mem(8);
     hand.post_recv(7, &[mem.sge(0, 8)]);
-    let mut hand_in_rtr = hand;
-    let setup = hand_in_rtr.setup;
-    let path = roce_stack::port::TxMeta {
-        src: setup.ip.address(1),
-        dst: setup.ip.address(2),
-        traffic_class: 0,
-        hop_limit: 64,
-    };
-    let rtr = setup.to_rtr(path, crate::sim::PEER_QPN, setup.psn[1]);
-    let (nic, qpn) = (&mut hand_in_rtr.node.nic, hand_in_rtr.node.qpn);
-    nic.modify_qp(hand_in_rtr.now, qpn, &rtr).expect("legal");
-    hand_in_rtr.request(Opcode::RC_SEND_ONLY, ExtHeaders::NONE, &[3; 8]);
-    assert_eq!(hand_in_rtr.node.received()[0].wr_id, 7);
+    hand.advance_to(QpState::Rtr);
+    hand.request(Opcode::RC_SEND_ONLY, ExtHeaders::NONE, &[3; 8]);
+    assert_eq!(hand.node.received()[0].wr_id, 7);
     assert_eq!(mem.read(0, 8), [3; 8]);
     // It answers, although it may not send requests yet.
-    assert_eq!(hand_in_rtr.out_one().opcode(), Opcode::RC_ACKNOWLEDGE);
+    assert_eq!(hand.out_one().opcode(), Opcode::RC_ACKNOWLEDGE);
 }
 
 /// SQD: what was begun is finished, nothing is begun, and when all has completed an

@@ -127,7 +127,7 @@ fn headers(dice: &mut Dice, known: &Knowledge, len: u32) -> ExtHeaders {
     };
     let syndrome = match dice.below(4) {
         0 | 1 => Syndrome::from_byte(dice.byte() & 0x1f),
-        2 => Syndrome::from_byte(0x20 | 1 + dice.byte() % 12),
+        2 => Syndrome::from_byte(0x20 | (1 + dice.byte() % 12)),
         _ => Syndrome::from_byte(dice.byte()),
     };
     ExtHeaders {

@@ -62,7 +62,7 @@ impl Hand {
         }
     }
 
-    /// Goes through the states up to `state`, one of INIT, RTR, RTS.
+    /// Goes on through the states up to `state`, one of INIT, RTR, RTS.
     pub(crate) fn advance_to(&mut self, state: QpState) {
         let path = TxMeta {
             src: self.setup.ip.address(1),
@@ -71,17 +71,20 @@ impl Hand {
             hop_limit: 64,
         };
         let steps = [
-            self.setup.to_init(),
-            self.setup.to_rtr(path, PEER_QPN, self.setup.psn[1]),
-            self.setup.to_rts(self.setup.psn[0]),
+            (QpState::Reset, self.setup.init()),
+            (
+                QpState::Init,
+                self.setup.rtr(path, PEER_QPN, self.setup.psn[1]),
+            ),
+            (QpState::Rtr, self.setup.rts(self.setup.psn[0])),
         ];
-        for step in steps {
-            let (nic, qpn) = (&mut self.node.nic, self.node.qpn);
-            nic.modify_qp(self.now, qpn, &step).expect("legal");
-            if step.state == Some(state) {
-                return;
+        for (from, step) in steps {
+            if self.state() == from && from != state {
+                let (nic, qpn) = (&mut self.node.nic, self.node.qpn);
+                nic.modify_qp(self.now, qpn, &step).expect("legal");
             }
         }
+        assert_eq!(self.state(), state);
     }
 
     pub(crate) fn mem(&mut self, len: usize) -> Mem {

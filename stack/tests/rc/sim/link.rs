@@ -24,12 +24,9 @@ pub(crate) enum Fate {
     /// Left to chance, which without [`Faults`] is kind.
     Pass,
     Drop,
-    Twice,
     Delay(Duration),
     /// Arrives now and, as a stale copy, after this time once more.
     Echo(Duration),
-    /// This bit is flipped.
-    Flip(usize),
 }
 
 /// A packet that was put on the wire.
@@ -107,10 +104,6 @@ impl Link {
         });
     }
 
-    pub(crate) fn clear_scripts(&mut self) {
-        self.scripts.clear();
-    }
-
     /// Takes a packet.
     pub(crate) fn send(&mut self, now: Instant, frame: Frame) {
         let packet = Packet::parse(&frame.bytes).expect("the stack sends well-formed packets");
@@ -127,14 +120,11 @@ impl Link {
             .iter_mut()
             .map(|script| script(&sent))
             .find(|fate| *fate != Fate::Pass);
-        let mut frame = frame;
         let mut delay = self.latency;
         match fate {
             Some(Fate::Drop) => return,
-            Some(Fate::Twice) => self.queue(now + delay, frame.clone()),
             Some(Fate::Delay(more)) => delay += more,
             Some(Fate::Echo(later)) => self.queue(now + delay + later, frame.clone()),
-            Some(Fate::Flip(bit)) => frame.bytes[bit / 8] ^= 1 << (bit % 8),
             Some(Fate::Pass) | None => return self.leave_to_chance(now, frame),
         }
         self.queue(now + delay, frame);

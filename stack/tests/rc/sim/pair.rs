@@ -84,7 +84,7 @@ impl Setup {
         }
     }
 
-    pub(crate) fn to_init(&self) -> QpAttributes {
+    pub(crate) fn init(&self) -> QpAttributes {
         QpAttributes {
             state: Some(QpState::Init),
             access: Some(self.access),
@@ -92,7 +92,7 @@ impl Setup {
         }
     }
 
-    pub(crate) fn to_rtr(&self, path: TxMeta, dest: Qpn, rq_psn: u32) -> QpAttributes {
+    pub(crate) fn rtr(&self, path: TxMeta, dest: Qpn, rq_psn: u32) -> QpAttributes {
         QpAttributes {
             state: Some(QpState::Rtr),
             dest_qpn: Some(dest),
@@ -105,7 +105,7 @@ impl Setup {
         }
     }
 
-    pub(crate) fn to_rts(&self, sq_psn: u32) -> QpAttributes {
+    pub(crate) fn rts(&self, sq_psn: u32) -> QpAttributes {
         QpAttributes {
             state: Some(QpState::Rts),
             sq_psn: Some(Psn::new(sq_psn)),
@@ -158,21 +158,21 @@ impl Pair {
 
     /// RESET to RTS for one end.
     pub(crate) fn connect(&mut self, side: usize) {
-        self.modify(side, &self.setup.to_init());
+        self.modify(side, &self.setup.init());
         self.connect_from_init(side);
     }
 
     /// INIT to RTS for one end.
     pub(crate) fn connect_from_init(&mut self, side: usize) {
-        self.to_rtr(side);
-        self.modify(side, &self.setup.to_rts(self.setup.psn[side]));
+        self.enter_rtr(side);
+        self.modify(side, &self.setup.rts(self.setup.psn[side]));
     }
 
     /// INIT to RTR for one end.
-    pub(crate) fn to_rtr(&mut self, side: usize) {
+    pub(crate) fn enter_rtr(&mut self, side: usize) {
         let path = self.path(side);
         let dest = self.nodes[1 - side].qpn;
-        let rtr = self.setup.to_rtr(path, dest, self.setup.psn[1 - side]);
+        let rtr = self.setup.rtr(path, dest, self.setup.psn[1 - side]);
         self.modify(side, &rtr);
     }
 
