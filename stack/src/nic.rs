@@ -343,8 +343,20 @@ impl Nic {
         {
             qp.timer = Some(deadline);
             timers.push(Reverse((deadline, qpn)));
+            self.forget_overtaken_timers();
         }
         Some(result)
+    }
+
+    /// Keeps the timers bounded: an entry that was overtaken by an earlier one would
+    /// stay until its time, which may be hours.
+    fn forget_overtaken_timers(&mut self) {
+        let Self { qps, timers, .. } = self;
+        if timers.len() > 2 * qps.len() + 64 {
+            timers.retain(|Reverse((at, qpn))| {
+                qps.get(&qpn.get()).is_some_and(|qp| qp.timer == Some(*at))
+            });
+        }
     }
 
     fn schedule(&mut self, qpn: Qpn, in_front: bool) {

@@ -12,6 +12,7 @@ mod fence;
 mod hostile;
 mod limits;
 mod local_errors;
+mod nic;
 mod operations;
 mod retry;
 mod sequences;

@@ -1,0 +1,94 @@
+//! What the NIC does for all its QPs: turns, timers, and how long it remembers.
+
+use crate::sim::{A, B, Hand, Pair, Setup, pattern};
+use roce_stack::{QpInit, SendOp, Stat, WcStatus};
+use roce_wire::{Qpn, RnrTimer, Syndrome};
+
+/// Timers that were overtaken don't pile up, however long they still have to run:
+/// here each of 10,000 RNR NAKs ends the wait for an ACK timeout of 2.4 hours.
+#[test]
+fn overtaken_timers_do_not_pile_up() {
+    let mut hand = Hand::new(Setup {
+        timeout: 31,
+        ..Setup::default()
+    });
+    hand.post(1, SendOp::Send, &[]);
+    for _ in 0..10_000 {
+        let psn = hand.out_one().psn();
+        hand.answer(psn, Syndrome::RnrNak(RnrTimer::SHORTEST));
+        hand.timeout();
+    }
+    let psn = hand.out_one().psn();
+    hand.ack(psn);
+    assert_eq!(hand.node.sent()[0].status, WcStatus::Success);
+    let mut wake_ups = 0;
+    while hand.node.nic.next_timeout().is_some() {
+        hand.timeout();
+        wake_ups += 1;
+    }
+    assert!(wake_ups < 100, "{wake_ups} timers");
+    assert_eq!(hand.stat(Stat::Timeouts), 0);
+}
+
+/// Many QPs between the same two NICs, all at once over a bad wire: each gets its own.
+#[test]
+fn many_qps_share_a_nic() {
+    const QPS: usize = 20;
+    const LEN: usize = 10_000;
+    let mut pair = Pair::new(Setup::default());
+    for link in &mut pair.links {
+        link.faults.drop = 500;
+        link.faults.reorder = 100;
+    }
+    let mem = [pair.mem(A, 2 * QPS * LEN), pair.mem(B, 2 * QPS * LEN)];
+    for side in [A, B] {
+        mem[side].write(0, &pattern(side as u64, QPS * LEN));
+    }
+    let qpns: Vec<[Qpn; 2]> = (0..QPS)
+        .map(|_| {
+            for side in [A, B] {
+                another_qp(&mut pair, side);
+            }
+            for side in [A, B] {
+                pair.connect(side);
+            }
+            [pair.nodes[A].qpn, pair.nodes[B].qpn]
+        })
+        .collect();
+    for (n, qpns) in qpns.iter().enumerate() {
+        for side in [A, B] {
+            pair.nodes[side].qpn = qpns[side];
+            let op = if n % 2 == 0 {
+                SendOp::Write(mem[1 - side].remote((QPS + n) * LEN))
+            } else {
+                SendOp::Read(mem[1 - side].remote(n * LEN))
+            };
+            let local = if n % 2 == 0 { n } else { QPS + n };
+            pair.post(side, n as u64, op, &[mem[side].sge(local * LEN, LEN)]);
+        }
+    }
+    pair.run();
+    for side in [A, B] {
+        let mut done: Vec<_> = pair.nodes[side].sent();
+        assert!(done.iter().all(|c| c.status == WcStatus::Success));
+        done.sort_by_key(|c| c.wr_id);
+        assert_eq!(done.len(), QPS);
+        for (completion, qpns) in done.iter().zip(&qpns) {
+            assert_eq!(completion.qpn, qpns[side]);
+        }
+        assert!(mem[side].read(QPS * LEN, QPS * LEN) == pattern(1 - side as u64, QPS * LEN));
+    }
+}
+
+fn another_qp(pair: &mut Pair, side: usize) {
+    let setup = pair.setup;
+    let node = &mut pair.nodes[side];
+    node.qpn = node.nic.create_qp(QpInit {
+        pd: node.pd,
+        send_cq: node.send_cq.clone(),
+        recv_cq: node.recv_cq.clone(),
+        send: setup.queue,
+        recv: setup.queue,
+        signal_all: true,
+    });
+}
