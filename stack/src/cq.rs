@@ -1,7 +1,7 @@
 //! Completion queues.
 
 use crate::wr::Completion;
-use core::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU8, Ordering, fence};
 use crossbeam_queue::ArrayQueue;
 
 /// Names a CQ in [`Event`](crate::Event)s; the caller chose it.
@@ -98,6 +98,8 @@ impl CompletionQueue {
     /// are already there raise none: poll once more after arming.
     pub fn request_notify(&self, notify: Notify) {
         self.notify.fetch_max(notify as u8, Ordering::AcqRel);
+        // See `push`.
+        fence(Ordering::SeqCst);
     }
 
     /// Adds a completion.
@@ -112,6 +114,10 @@ impl CompletionQueue {
         } else {
             Notify::Next
         } as u8;
+        // Either the request is seen here, or the completion by the poll after the
+        // request: without fences a processor may let each side read before its write
+        // is visible, and nobody would be woken.
+        fence(Ordering::SeqCst);
         if self.notify.load(Ordering::Acquire) >= least {
             self.notify.store(Notify::Never as u8, Ordering::Release);
             return Pushed::Notify;
