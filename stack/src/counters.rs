@@ -56,7 +56,8 @@ counters! {
 counters! {
     /// Other things worth counting.
     Stat {
-        /// Packets received that were not dropped.
+        /// Packets received for one of our QPs and with the right ICRC; of those, some
+        /// may still be dropped.
         RxPackets = "rx_packets",
         /// Payload bytes of those.
         RxBytes = "rx_bytes",
