@@ -28,9 +28,6 @@ mod seq;
 mod time;
 mod wr;
 
-#[cfg(test)]
-mod tests;
-
 pub use counters::{Counters, DropReason, Stat};
 pub use cq::{CompletionQueue, CqId, CqOverrun, Notify};
 pub use memory::{
