@@ -22,6 +22,10 @@ struct Args {
     #[arg(long, default_value_t = 3)]
     seconds: u32,
 
+    /// The `roce` command to measure, instead of building it
+    #[arg(long, value_name = "FILE")]
+    roce: Option<PathBuf>,
+
     /// A page to write the figures into, between its two marker lines
     #[arg(long, value_name = "FILE")]
     write: Option<PathBuf>,
@@ -59,7 +63,10 @@ fn run(args: &Args) -> Result<(), String> {
 
 /// Everything is measured once in each run, so that drift meets all alike.
 fn measure(args: &Args) -> Result<Vec<Comparison>, String> {
-    let roce = roce::build()?;
+    let roce = match &args.roce {
+        Some(path) => path.clone(),
+        None => roce::build()?,
+    };
     let pair = VethPair::new(9000)?;
     let ms = u64::from(args.seconds) * 1000;
     let mut bandwidth = Vec::new();

@@ -1,7 +1,7 @@
 //! `roce perf`: how fast data moves, with every operation, checked byte for byte.
 //!
 //! Two processes: a client that measures and a server that answers. They speak over
-//! a TCP connection ([`control`]) about what to measure, and over RDMA for the
+//! a TCP connection about what to measure, and over RDMA for the
 //! measurement itself. Without arguments, the client starts a server of its own and
 //! everything runs over the loopback interface.
 
