@@ -76,6 +76,20 @@ fn without_credits_a_single_packet_probes() {
     assert_eq!(hand.out_psns(), [first + 5]);
 }
 
+/// A message that is partly acknowledged has its receive; credits are beyond it.
+#[test]
+fn credits_are_beyond_the_message_under_way() {
+    let mut hand = Hand::new(Setup::default());
+    let mem = hand.mem(4096);
+    hand.post(1, SendOp::Send, &[mem.sge(0, 2048)]);
+    let psns = hand.out_psns();
+    assert_eq!(psns.len(), 2);
+    hand.answer(psns[0], credits(1));
+    hand.post(2, SendOp::Send, &[mem.sge(0, 8)]);
+    hand.post(3, SendOp::Send, &[mem.sge(0, 8)]);
+    assert_eq!(hand.out_psns(), [psns[1] + 1]);
+}
+
 /// Credits that go down while a message is under way don't stop it.
 #[test]
 fn a_message_that_was_begun_with_credits_is_finished() {

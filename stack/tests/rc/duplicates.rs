@@ -2,7 +2,7 @@
 //! 9.7.4.1 and 9.7.5.1.3). And what a peer may have outstanding (9.7.4.1.2).
 
 use crate::sim::{A, B, Fate, Hand, Mem, Out, Pair, Setup, pattern};
-use roce_stack::{DropReason, Duration, QpState, SendOp, Stat, WcStatus};
+use roce_stack::{Access, DropReason, Duration, QpState, SendOp, Stat, WcStatus};
 use roce_wire::{ExtHeaders, NakCode, Opcode, Operation, PathMtu, Syndrome};
 
 /// A duplicate WRITE is acknowledged, with the newest PSN, and not placed again:
@@ -117,14 +117,22 @@ fn a_duplicate_read_of_something_else_is_dropped() {
     });
     let mem = hand.mem(4096);
     let first = hand.psn;
-    hand.request(Opcode::RC_READ_REQUEST, mem.reth(0, 512), &[]);
+    hand.request(Opcode::RC_READ_REQUEST, mem.reth(0, 500), &[]);
     hand.out();
-    let mut other_key = mem.reth(0, 512);
-    if let Some(reth) = other_key.reth.as_mut() {
-        reth.rkey ^= 1;
-    }
+    // The same memory by another key, which is as good but was not asked for.
+    let (pd, buffer) = (hand.node.pd, mem.buffer.clone());
+    let other_key = Mem {
+        key: hand
+            .node
+            .nic
+            .register_buffer(pd, buffer, Access::REMOTE_READ)
+            .expect("registered"),
+        ..mem.clone()
+    };
+    let other_key = other_key.reth(0, 500);
     let cases = [
-        (first, mem.reth(8, 512)),
+        (first, mem.reth(8, 500)),
+        (first, mem.reth(0, 501)),
         (first, mem.reth(0, 513)),
         (first, mem.reth(0, 4096)),
         (first + 1, mem.reth(0, 512)),

@@ -143,6 +143,22 @@ fn the_window_opens_by_what_is_acknowledged() {
     assert_eq!(hand.out_psns(), [first + 8, first + 9, first + 10]);
 }
 
+/// After a timeout a small part of the window is sent again, not all of it: a peer or
+/// a network that is overrun is not overrun again. What is acknowledged opens it.
+#[test]
+fn a_timeout_closes_the_window_to_its_floor() {
+    let mut hand = Hand::new(Setup::default());
+    let mem = hand.mem(256 << 10);
+    let write = SendOp::Write(mem.remote(0));
+    hand.post(1, write, &[mem.sge(0, 256 << 10)]);
+    let first = hand.setup.psn[0];
+    assert_eq!(hand.out().len(), 256);
+    hand.timeout();
+    assert_eq!(hand.out_psns(), (first..first + 32).collect::<Vec<_>>());
+    hand.ack(first + 31);
+    assert_eq!(hand.out().len(), 64);
+}
+
 /// Loss in either direction, and the whole path MTU range: the window shrinks but
 /// never to nothing.
 #[test]

@@ -205,6 +205,23 @@ fn rnr_retries_used_up_fail_the_request() {
     }
 }
 
+/// Each request has its own RNR retries: progress gives them back.
+#[test]
+fn progress_gives_the_rnr_retries_back() {
+    let mut hand = Hand::new(Setup {
+        rnr_retry: 1,
+        ..Setup::default()
+    });
+    for wr_id in 0..3 {
+        hand.post(wr_id, SendOp::Send, &[]);
+        let psn = hand.out_one().psn();
+        hand.answer(psn, Syndrome::RnrNak(RnrTimer::SHORTEST));
+        assert_eq!(next_attempt(&mut hand).1, [psn]);
+        hand.ack(psn);
+        assert_eq!(hand.node.sent()[0].status, WcStatus::Success);
+    }
+}
+
 /// `rnr_retry` 7 retries for ever (9.7.5.2.8), even if some of the RNR NAKs are lost.
 #[test]
 fn seven_rnr_retries_are_for_ever() {

@@ -167,6 +167,28 @@ fn responses_that_fit_no_request_are_bad() {
     }
 }
 
+/// Nor may a READ response answer an atomic, although its length would fit.
+#[test]
+fn a_read_response_does_not_answer_an_atomic() {
+    let mut hand = Hand::new(Setup::default());
+    let mem = hand.mem(8);
+    let add = SendOp::FetchAdd {
+        remote: mem.remote(0),
+        add: 1,
+    };
+    hand.post(1, add, &[mem.sge(0, 8)]);
+    let psn = hand.out_one().psn();
+    let aeth = ExtHeaders {
+        aeth: Some(roce_wire::Aeth::default()),
+        ..ExtHeaders::NONE
+    };
+    let bth = hand.bth(Opcode::RC_READ_RESPONSE_ONLY, psn);
+    hand.deliver(bth, aeth, &[1; 8]);
+    let status = hand.node.sent()[0].status;
+    assert_eq!(status, roce_stack::WcStatus::BadResponse);
+    assert_eq!(mem.word(0), 0);
+}
+
 /// A response where a plain acknowledgement is due fits nothing and is dropped.
 #[test]
 fn responses_to_what_is_no_fetch_are_dropped() {

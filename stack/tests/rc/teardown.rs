@@ -82,7 +82,9 @@ fn a_duplicate_read_of_a_deregistered_region_reads_nothing() {
     assert!(hand.node.nic.deregister(mem.key));
     let bth = hand.bth(Opcode::RC_READ_REQUEST, first);
     hand.deliver(bth, mem.reth(0, 8), &[]);
-    assert!(hand.out().iter().all(|out| out.payload.is_empty()));
+    assert!(hand.out().is_empty());
+    assert_eq!(hand.drops(DropReason::StaleDuplicate), 1);
+    assert_eq!(hand.state(), QpState::Rts);
 }
 
 /// A destroyed QP answers nothing; its peer gives up after its retries, and the

@@ -4,7 +4,7 @@ use super::port::Frame;
 use rand_chacha::ChaCha20Rng;
 use rand_core::{Rng, SeedableRng};
 use roce_stack::{Duration, Instant};
-use roce_wire::{Bth, ExtHeaders, Opcode, Packet, Psn};
+use roce_wire::{Bth, ExtHeaders, ICRC_LEN, Opcode, Packet, Psn};
 use std::collections::BTreeMap;
 
 /// How often each fault happens, in packets of 10,000.
@@ -107,6 +107,9 @@ impl Link {
     /// Takes a packet.
     pub(crate) fn send(&mut self, now: Instant, frame: Frame) {
         let packet = Packet::parse(&frame.bytes).expect("the stack sends well-formed packets");
+        let padding = usize::from(packet.bth.pad);
+        let (padded, _icrc) = frame.bytes.split_at(frame.bytes.len() - ICRC_LEN);
+        assert!(padded.iter().rev().take(padding).all(|byte| *byte == 0));
         let sent = Sent {
             at: now,
             bth: packet.bth,
