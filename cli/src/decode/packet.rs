@@ -112,16 +112,38 @@ pub(super) enum Other {
 pub(super) struct Decoder {
     /// UDP destination ports taken for RoCE besides the assigned one.
     ports: Vec<u16>,
-    /// A record that was cut, filled up with zeros.
-    filled: Vec<u8>,
+    filler: Filler,
     gso: Gso,
+}
+
+/// Records that were cut, filled up with zeros to the length that they had.
+#[derive(Debug, Default)]
+struct Filler {
+    bytes: Vec<u8>,
+    /// How many of the bytes may be others than zero.
+    dirty: usize,
+}
+
+impl Filler {
+    /// The bytes of `data` and zeros, `len` in all, which is more.
+    fn fill(&mut self, data: &[u8], len: usize) -> &[u8] {
+        if self.bytes.len() < len {
+            self.bytes.resize(len, 0);
+        }
+        self.bytes[..data.len()].copy_from_slice(data);
+        if self.dirty > data.len() {
+            self.bytes[data.len()..self.dirty].fill(0);
+        }
+        self.dirty = data.len();
+        &self.bytes[..len]
+    }
 }
 
 impl Decoder {
     pub(super) fn new(ports: &[u16]) -> Self {
         Self {
             ports: ports.to_vec(),
-            filled: Vec::new(),
+            filler: Filler::default(),
             gso: Gso::default(),
         }
     }
@@ -143,13 +165,9 @@ impl Decoder {
         let captured = record.data.len();
         let full_len = (record.wire_len as usize).min(MAX_FRAME);
         let cut = captured < full_len;
-        let bytes = if cut {
-            self.filled.clear();
-            self.filled.extend_from_slice(record.data);
-            self.filled.resize(full_len, 0);
-            &self.filled[..]
-        } else {
-            record.data
+        let bytes = match cut {
+            true => self.filler.fill(record.data, full_len),
+            false => record.data,
         };
         let Linked { frame, link_len } = match link::parse(record.link_type, bytes, &self.ports) {
             Ok(linked) => linked,

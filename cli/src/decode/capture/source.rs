@@ -15,7 +15,7 @@ pub(super) struct Source<R> {
 impl<R: Read> Source<R> {
     pub(super) fn new(input: R) -> Self {
         Self {
-            input: BufReader::with_capacity(256 << 10, input),
+            input: BufReader::with_capacity(64 << 10, input),
             offset: 0,
         }
     }

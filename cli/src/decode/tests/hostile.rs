@@ -100,3 +100,15 @@ fn no_byte_is_trusted() {
         }
     }
 }
+
+/// Nothing of one packet is taken for part of the next.
+#[test]
+fn what_was_cut_off_is_not_made_up_from_earlier_packets() {
+    let frame = Sender::v4(false).frame(packet(Opcode::RC_SEND_ONLY, 3, 4), 8);
+    let (most, little) = (&frame[..58], &frame[..30]);
+    let packets = [most, little, most].map(|part| (part, frame.len()));
+    let (found, summary) = json(&pcap_cut(Order::Little, false, 1, &packets), &[]);
+    let numbers: Vec<_> = found.iter().map(|packet| &packet["number"]).collect();
+    assert_eq!(numbers, [1, 3]);
+    assert_eq!(summary["other"]["records"], 1);
+}

@@ -1,0 +1,129 @@
+//! `roce decode` as a command: its streams and exit codes.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+/// A pcap file with `count` empty packets.
+fn capture(count: usize) -> Vec<u8> {
+    let mut file = 0xa1b2_c3d4_u32.to_le_bytes().to_vec();
+    for word in [0x0004_0002_u32, 0, 0, 65_535, 1] {
+        file.extend(word.to_le_bytes());
+    }
+    file.resize(24 + 16 * count, 0);
+    file
+}
+
+fn decode() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_roce"));
+    command.arg("decode");
+    command
+}
+
+fn run(file: &Path, args: &[&str]) -> Output {
+    decode().args(args).arg(file).output().unwrap()
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+#[test]
+fn a_good_file_ends_with_0() {
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    file.write_all(&capture(3)).unwrap();
+    let output = run(file.path(), &["--summary"]);
+    assert_eq!(output.status.code(), Some(0));
+    assert_eq!(stderr(&output), "");
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.starts_with("3 packets in the file"), "{text}");
+}
+
+#[test]
+fn a_broken_file_ends_with_1_after_what_could_be_read() {
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    file.write_all(&capture(3)[..70]).unwrap();
+    let output = run(file.path(), &[]);
+    assert_eq!(output.status.code(), Some(1));
+    let name = file.path().display();
+    assert_eq!(
+        stderr(&output),
+        format!(
+            "roce decode: {name}: at offset 56: the file ends in a record header: needs 16 \
+             bytes, 14 are left\n"
+        )
+    );
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.starts_with("2 packets in the file"), "{text}");
+}
+
+#[test]
+fn a_file_that_cannot_be_read_ends_with_1() {
+    let directory = tempfile::tempdir().unwrap();
+    for path in [directory.path(), &directory.path().join("nothing")] {
+        let output = run(path, &[]);
+        assert_eq!(output.status.code(), Some(1));
+        let said = stderr(&output);
+        assert!(said.contains(&path.display().to_string()), "{said}");
+    }
+}
+
+#[test]
+fn wrong_usage_ends_with_2() {
+    let output = decode().output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    let output = run(Path::new("-"), &["--qpn", "nonsense"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("0x0 to 0xffffff"));
+}
+
+#[test]
+fn standard_input_is_read() {
+    let mut child = decode()
+        .args(["--json", "-"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    stdin.write_all(&capture(2)).unwrap();
+    drop(stdin);
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(0));
+    let summary: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(summary["records"], 2);
+}
+
+/// As with `| head`: no message, no failure.
+#[test]
+fn a_reader_that_leaves_is_no_error() {
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    // Far more lines than a pipe holds.
+    file.write_all(&capture(200_000)).unwrap();
+    let mut child = decode()
+        .arg("--other")
+        .arg(file.path())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut first = [0; 100];
+    child.stdout.take().unwrap().read_exact(&mut first).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(0));
+    assert_eq!(stderr(&output), "");
+}
+
+/// A full disk is one.
+#[test]
+fn a_full_disk_ends_with_1() {
+    let Ok(full) = File::options().write(true).open("/dev/full") else {
+        return;
+    };
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    file.write_all(&capture(1)).unwrap();
+    let output = decode().arg(file.path()).stdout(full).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr(&output).contains("No space left"), "{output:?}");
+}
