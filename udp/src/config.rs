@@ -55,6 +55,19 @@ impl UdpPortConfig {
     }
 }
 
+/// What the kernel gives the sockets of a port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SocketOffer {
+    /// Bytes of receive buffer for each address, for packets and what the kernel
+    /// keeps of each beside its payload.
+    pub receive_buffer_bytes: usize,
+    /// Whether consecutive packets leave as one datagram that the kernel cuts up
+    /// (`UDP_SEGMENT`).
+    pub segmentation: bool,
+    /// Whether what arrives in a row is handed over in one piece (`UDP_GRO`).
+    pub coalescing: bool,
+}
+
 /// Bytes of IP header (without options) and UDP header.
 pub(crate) fn header_bytes(ipv6: bool) -> usize {
     if ipv6 { 40 + 8 } else { 20 + 8 }

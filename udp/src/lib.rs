@@ -30,7 +30,7 @@ mod queue;
 mod socket;
 mod sys;
 
-pub use config::UdpPortConfig;
+pub use config::{SocketOffer, UdpPortConfig};
 pub use counters::{TxDrop, UdpCounters};
 pub use port::{PortFd, UdpPort};
 

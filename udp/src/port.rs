@@ -7,9 +7,9 @@ use std::os::fd::{AsFd, BorrowedFd};
 use roce_stack::port::{Port, PortCapabilities, PortError, ReserveError, RxSink, TxMeta, TxSlot};
 
 use crate::ROCE_UDP_PORT;
-use crate::config::UdpPortConfig;
+use crate::config::{SocketOffer, UdpPortConfig};
 use crate::counters::{TxDrop, UdpCounters};
-use crate::socket::{Flushed, PortSocket, max_datagram, open, probe_receive_buffer};
+use crate::socket::{Flushed, PortSocket, max_datagram, open, probe};
 use crate::sys::options::interface_exists;
 use crate::sys::receive::ReceiveRing;
 use crate::sys::send::SendHeaders;
@@ -45,7 +45,7 @@ pub struct UdpPort {
     ring: ReceiveRing,
     headers: SendHeaders,
     counters: UdpCounters,
-    receive_buffer_bytes: usize,
+    offer: SocketOffer,
 }
 
 /// A file descriptor to wait for.
@@ -61,7 +61,7 @@ impl UdpPort {
     /// A port for the interface of `config`, with no address activated yet.
     pub fn new(config: UdpPortConfig) -> Self {
         Self {
-            receive_buffer_bytes: probe_receive_buffer(&config),
+            offer: probe(&config),
             config,
             sockets: Vec::new(),
             next: 0,
@@ -77,6 +77,11 @@ impl UdpPort {
     /// What the port is made from.
     pub fn config(&self) -> &UdpPortConfig {
         &self.config
+    }
+
+    /// What the kernel gives the port's sockets.
+    pub fn offer(&self) -> SocketOffer {
+        self.offer
     }
 
     /// What the port has done and dropped so far.
@@ -182,7 +187,7 @@ impl Port for UdpPort {
         let ipv6 = self.config.addresses.iter().any(IpAddr::is_ipv6);
         PortCapabilities {
             max_packet_bytes: self.config.max_packet_bytes(ipv6),
-            receive_buffer_bytes: self.receive_buffer_bytes,
+            receive_buffer_bytes: self.offer.receive_buffer_bytes,
         }
     }
 

@@ -12,7 +12,6 @@ use nix::sys::eventfd::{EfdFlags, EventFd};
 use parking_lot::{Mutex, MutexGuard};
 use roce_stack::port::{Port, PortError};
 use roce_stack::{Counters, Event, Instant, Nic, NicConfig};
-use roce_udp::{UdpPort, UdpPortConfig};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -110,13 +109,7 @@ impl Context {
         getrandom::fill(&mut seed)
             .map_err(|error| std::io::Error::other(error.to_string()))
             .map_err(system("drawing a random seed for keys and QP numbers"))?;
-        let interface = device.interface();
-        let port = UdpPort::new(UdpPortConfig::new(
-            interface.name.clone(),
-            interface.index,
-            interface.mtu,
-            device.addresses(),
-        ));
+        let port = device.port();
         let capabilities = port.capabilities();
         let nic = Nic::new(&NicConfig {
             seed,

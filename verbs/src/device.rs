@@ -5,6 +5,8 @@ use crate::error::OpenError;
 use crate::gid::{self, GidEntry};
 use crate::interfaces::{Interface, interfaces};
 use roce_stack::largest_path_mtu;
+use roce_stack::port::Port;
+use roce_udp::{UdpPort, UdpPortConfig};
 use roce_wire::PathMtu;
 use std::net::IpAddr;
 
@@ -14,6 +16,23 @@ pub struct Device {
     interface: Interface,
     /// Addresses that the caller added to the interface's own.
     extra: Vec<IpAddr>,
+}
+
+/// How a device's packets get to the network and back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Datapath {
+    /// Its name: `udp`, sockets.
+    pub name: &'static str,
+    /// The largest packet, from BTH to ICRC, in bytes.
+    pub max_packet_bytes: usize,
+    /// Bytes that the kernel keeps for each address until the device takes them.
+    pub receive_buffer_bytes: usize,
+    /// Whether packets are handed to the kernel many at a time.
+    pub segmentation: bool,
+    /// Whether the kernel hands packets over many at a time.
+    pub coalescing: bool,
+    /// The datapaths that were not taken, and why.
+    pub not_taken: &'static [(&'static str, &'static str)],
 }
 
 /// All devices: the interfaces that are up and have an address, the loopback last.
@@ -108,6 +127,30 @@ impl Device {
         let mut addresses = now.map(|found| found.addresses).unwrap_or_default();
         addresses.extend(&self.extra);
         addresses
+    }
+
+    /// How packets of this device travel, and why not otherwise.
+    pub fn datapath(&self) -> Datapath {
+        let port = self.port();
+        let offer = port.offer();
+        Datapath {
+            name: "udp",
+            max_packet_bytes: port.capabilities().max_packet_bytes,
+            receive_buffer_bytes: offer.receive_buffer_bytes,
+            segmentation: offer.segmentation,
+            coalescing: offer.coalescing,
+            not_taken: &[("xdp", "AF_XDP is not there yet in this version")],
+        }
+    }
+
+    /// A port of the interface, with no address activated.
+    pub(crate) fn port(&self) -> UdpPort {
+        UdpPort::new(UdpPortConfig::new(
+            self.interface.name.clone(),
+            self.interface.index,
+            self.interface.mtu,
+            self.addresses(),
+        ))
     }
 
     /// Opens it.

@@ -54,7 +54,7 @@ mod region;
 pub use channel::CompletionChannel;
 pub use context::Context;
 pub use cq::CompletionQueue;
-pub use device::{Device, devices};
+pub use device::{Datapath, Device, devices};
 pub use error::{ConnectError, OpenError, RegionError};
 pub use gid::{Gid, GidEntry, GidKind, ParseGidError};
 pub use interfaces::{Interface, interfaces};

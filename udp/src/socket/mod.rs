@@ -11,7 +11,7 @@ use socket2::Socket;
 
 use crate::queue::TxQueue;
 
-pub(crate) use open::{max_datagram, open, probe_receive_buffer};
+pub(crate) use open::{max_datagram, open, probe};
 pub(crate) use transmit::Flushed;
 
 /// A socket and what waits to leave through it.

@@ -10,7 +10,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 
 use super::PortSocket;
 use crate::ROCE_UDP_PORT;
-use crate::config::{UdpPortConfig, header_bytes};
+use crate::config::{SocketOffer, UdpPortConfig, header_bytes};
 use crate::queue::TxQueue;
 use crate::sys::address::socket_address;
 use crate::sys::{options, receive::BUNDLE_BYTES};
@@ -34,7 +34,7 @@ pub(crate) fn open(config: &UdpPortConfig, address: IpAddr) -> Result<PortSocket
         "setting the options that RoCEv2 needs (no fragmentation, traffic class) on a UDP socket",
     ))?;
     set_buffers(&socket, config);
-    let can_segment = use_offloads(&socket, address);
+    let (can_segment, _) = use_offloads(&socket, address);
     Ok(PortSocket {
         address,
         queue: TxQueue::new(
@@ -51,16 +51,26 @@ pub(crate) fn open(config: &UdpPortConfig, address: IpAddr) -> Result<PortSocket
     })
 }
 
-/// Bytes of receive buffer that the kernel would give a socket of `config`.
-pub(crate) fn probe_receive_buffer(config: &UdpPortConfig) -> usize {
-    const LEAST: usize = 64 << 10;
+/// What the kernel would give a socket of `config`.
+pub(crate) fn probe(config: &UdpPortConfig) -> SocketOffer {
+    const LEAST: SocketOffer = SocketOffer {
+        receive_buffer_bytes: 64 << 10,
+        segmentation: false,
+        coalescing: false,
+    };
     let address = config.addresses.first().copied();
-    let probe = || -> io::Result<usize> {
-        let socket = new_socket(address.unwrap_or(IpAddr::from([127, 0, 0, 1])))?;
+    let address = address.unwrap_or(IpAddr::from([127, 0, 0, 1]));
+    let probe = || -> io::Result<SocketOffer> {
+        let socket = new_socket(address)?;
         set_buffers(&socket, config);
-        // The kernel doubles what it is asked for, because it charges a packet
-        // with all the memory that it takes, and says the double.
-        Ok(socket.recv_buffer_size()? / 2)
+        let (can_segment, coalescing) = use_offloads(&socket, address);
+        Ok(SocketOffer {
+            // The kernel doubles what it is asked for, because it charges a packet
+            // with all the memory that it takes, and says the double.
+            receive_buffer_bytes: socket.recv_buffer_size()? / 2,
+            segmentation: config.segmentation && can_segment,
+            coalescing,
+        })
     };
     probe().unwrap_or(LEAST)
 }
@@ -128,18 +138,19 @@ fn require_options(socket: &Socket, address: IpAddr) -> io::Result<()> {
     }
 }
 
-/// Sets the options that a kernel may lack. Says whether it can segment.
-fn use_offloads(socket: &Socket, address: IpAddr) -> bool {
+/// Sets the options that a kernel may lack. Says whether it can segment, and join.
+fn use_offloads(socket: &Socket, address: IpAddr) -> (bool, bool) {
     if address.is_ipv6() {
         // RoCE hardware sends UDP checksum 0. Without the option, only such
         // packets don't arrive.
         let _ = set(socket, libc::SOL_UDP, libc::UDP_NO_CHECK6_RX, 1);
     }
     // Without it, packets arrive one by one.
-    let _ = set(socket, libc::SOL_UDP, libc::UDP_GRO, 1);
+    let can_join = set(socket, libc::SOL_UDP, libc::UDP_GRO, 1).is_ok();
     // An old kernel would ignore the control message of the same name and send
     // one huge datagram, so ask beforehand. 0 is the default.
-    set(socket, libc::SOL_UDP, libc::UDP_SEGMENT, 0).is_ok()
+    let can_segment = set(socket, libc::SOL_UDP, libc::UDP_SEGMENT, 0).is_ok();
+    (can_segment, can_join)
 }
 
 /// As large as the kernel allows; with CAP_NET_ADMIN, as asked for.
