@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use crate::{decode, perf, pingpong};
+use crate::{decode, devices, perf, pingpong};
 use clap::{Parser, Subcommand};
 
 /// RDMA over Converged Ethernet without RDMA hardware.
@@ -19,6 +19,8 @@ enum Command {
     Perf(perf::PerfArgs),
     /// Send a message back and forth, with itself or with ibv_rc_pingpong
     Pingpong(pingpong::PingpongArgs),
+    /// Show the RoCE devices of this machine, and their GIDs
+    Devices(devices::DevicesArgs),
     /// Print the RoCE packets of a capture file, and a summary of each flow
     Decode(decode::DecodeArgs),
 }
@@ -41,6 +43,9 @@ pub fn main() -> ExitCode {
                 Ok(ExitCode::from(error.exit_code()))
             }
         },
+        Command::Devices(args) => devices::run(&args)
+            .map(|()| ExitCode::SUCCESS)
+            .map_err(|e| e.to_string()),
         Command::Decode(args) => decode::run(&args).map_err(|e| e.to_string()),
     };
     result.unwrap_or_else(|error| {

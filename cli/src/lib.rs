@@ -3,6 +3,7 @@
 
 mod command;
 pub mod decode;
+pub mod devices;
 pub mod perf;
 pub mod pingpong;
 

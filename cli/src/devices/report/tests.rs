@@ -1,0 +1,108 @@
+use super::*;
+
+fn entry(name: &str, gids: &[&str]) -> Entry {
+    Entry {
+        name: format!("roce_{name}"),
+        interface: name.to_owned(),
+        state: "active",
+        link_mtu: 1500,
+        active_path_mtu: 1024,
+        datapath: "udp",
+        max_packet_bytes: 1452,
+        receive_buffer_bytes: 212_992,
+        segmentation: true,
+        coalescing: false,
+        datapaths_not_taken: vec![NotTaken {
+            datapath: "xdp",
+            reason: "not today",
+        }],
+        gids: (0..)
+            .zip(gids)
+            .map(|(index, gid)| GidRow {
+                index,
+                gid: (*gid).to_owned(),
+                kind: "IPv4",
+            })
+            .collect(),
+    }
+}
+
+fn written(report: &Report, verbose: bool) -> Vec<String> {
+    let mut out = Vec::new();
+    report.write(&mut out, verbose).expect("memory takes it");
+    let text = String::from_utf8(out).expect("text");
+    text.lines()
+        .map(|line| line.trim_end().to_owned())
+        .collect()
+}
+
+#[test]
+fn a_device_has_a_row_for_each_gid() {
+    let report = Report {
+        devices: vec![entry("eth0", &["fe80::1", "::ffff:10.0.0.1"])],
+        no_devices: Vec::new(),
+    };
+    let rows: Vec<Vec<String>> = written(&report, false)
+        .iter()
+        .map(|line| line.split_whitespace().map(str::to_owned).collect())
+        .collect();
+    let device = "roce_eth0 eth0 active 1500 1024 udp 0 fe80::1 IPv4";
+    assert_eq!(rows.len(), 3);
+    assert_eq!(rows[1].join(" "), device);
+    assert_eq!(rows[2].join(" "), "1 ::ffff:10.0.0.1 IPv4");
+}
+
+#[test]
+fn verbose_says_how_and_why() {
+    let down = Interface {
+        name: "eth1".to_owned(),
+        index: 7,
+        mtu: 1500,
+        up: false,
+        addresses: Vec::new(),
+    };
+    let report = Report {
+        devices: vec![entry("eth0", &["::ffff:10.0.0.1"])],
+        no_devices: NoDevice::of(&down).into_iter().collect(),
+    };
+    let lines = written(&report, true);
+    let expected = [
+        "roce_eth0",
+        "  datapath        udp: sockets, which need no privilege",
+        "  not xdp         not today",
+        "  receive buffer  208 KiB for each address, as the kernel gives it (net.core.rmem_max)",
+        "  segmentation    yes",
+        "  coalescing      no, the kernel lacks UDP_GRO: packets go one by one",
+        "  largest packet  1452 bytes, from BTH to ICRC",
+        "",
+        "eth1 is no device: the interface is down (`ip link set up`)",
+    ];
+    assert_eq!(lines[3..], expected);
+}
+
+#[test]
+fn an_interface_without_address_is_no_device_and_one_with_is() {
+    let mut interface = Interface {
+        name: "eth1".to_owned(),
+        index: 7,
+        mtu: 1500,
+        up: true,
+        addresses: Vec::new(),
+    };
+    let none = NoDevice::of(&interface).map(|none| none.reason);
+    assert!(none.is_some_and(|reason| reason.contains("no address")));
+    interface.addresses.push([10, 0, 0, 1].into());
+    assert!(NoDevice::of(&interface).is_none());
+}
+
+#[test]
+fn no_device_at_all_is_said() {
+    let report = Report {
+        devices: Vec::new(),
+        no_devices: Vec::new(),
+    };
+    assert_eq!(
+        written(&report, false),
+        ["no device: no interface is up and has an address"]
+    );
+}

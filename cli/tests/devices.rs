@@ -1,0 +1,55 @@
+//! `roce devices` on this machine, which has a loopback interface at least.
+
+use std::process::Command;
+
+use serde_json::Value;
+
+fn devices(options: &[&str]) -> String {
+    let output = Command::new(env!("CARGO_BIN_EXE_roce"))
+        .arg("devices")
+        .args(options)
+        .output()
+        .expect("roce starts");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{stderr}");
+    String::from_utf8(output.stdout).expect("text")
+}
+
+#[test]
+fn the_loopback_is_a_device() {
+    let table = devices(&[]);
+    let row = table
+        .lines()
+        .find(|line| line.starts_with("roce_lo "))
+        .unwrap_or_else(|| panic!("no roce_lo in {table}"));
+    assert!(row.contains("active") && row.contains("udp"), "{row}");
+    assert!(table.contains("::ffff:127.0.0.1"), "{table}");
+}
+
+#[test]
+fn verbose_names_the_datapath_that_was_not_taken() {
+    let text = devices(&["-v"]);
+    assert!(text.contains("AF_XDP is not there yet"), "{text}");
+    assert!(text.contains("KiB for each address"), "{text}");
+}
+
+#[test]
+fn json_has_all_of_it() {
+    let report: Value = serde_json::from_str(&devices(&["--json"])).expect("JSON");
+    let all = report["devices"].as_array().expect("a list");
+    let lo = all
+        .iter()
+        .find(|device| device["name"] == "roce_lo")
+        .unwrap_or_else(|| panic!("no roce_lo in {report}"));
+    let mtu = std::fs::read_to_string("/sys/class/net/lo/mtu").expect("it has one");
+    assert_eq!(lo["link_mtu"].to_string(), mtu.trim());
+    assert_eq!(lo["datapath"], "udp");
+    let gids = lo["gids"].as_array().expect("a list");
+    let kinds: Vec<_> = gids.iter().map(|gid| (&gid["gid"], &gid["kind"])).collect();
+    let v4 = (&Value::from("::ffff:127.0.0.1"), &Value::from("IPv4"));
+    assert!(kinds.contains(&v4), "{kinds:?}");
+    for (place, gid) in (0..).zip(gids) {
+        assert_eq!(gid["index"], place);
+    }
+    assert!(lo["receive_buffer_bytes"].as_u64() > Some(0));
+}
