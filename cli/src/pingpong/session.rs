@@ -16,6 +16,9 @@ use super::plan::Plan;
 const RECV: u64 = 1;
 const SEND: u64 = 2;
 
+/// Empty polls in a row, a microsecond or less each, before another program may run.
+const POLLS: u32 = 32;
+
 /// One end.
 pub(super) struct Session<'a> {
     plan: &'a Plan,
@@ -245,7 +248,7 @@ impl<'a> Session<'a> {
         let mut seen = None;
         loop {
             let found = match &self.channel {
-                None => self.cq.poll_for(self.plan.patience)?,
+                None => self.spin()?,
                 Some(channel) => self.sleep(channel)?,
             };
             if let Some(completion) = found {
@@ -267,6 +270,21 @@ impl<'a> Session<'a> {
                 )));
             }
         }
+    }
+
+    /// Polls, and lets others have the processor now and then: the peer may be on it.
+    fn spin(&self) -> Result<Option<Completion>, PingpongError> {
+        let deadline = Instant::now() + self.plan.patience;
+        while Instant::now() < deadline {
+            for _ in 0..POLLS {
+                if let Some(completion) = self.cq.poll()? {
+                    return Ok(Some(completion));
+                }
+                std::hint::spin_loop();
+            }
+            std::thread::yield_now();
+        }
+        Ok(None)
     }
 
     /// Sleeps until a completion is announced.
