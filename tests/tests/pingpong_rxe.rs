@@ -1,0 +1,235 @@
+//! `roce pingpong` and Debian's unmodified ibv_rc_pingpong, on rxe in the guest,
+//! play 1,000 rounds in both roles, and check what they get.
+
+use std::io::{BufRead, BufReader, Read};
+use std::mem;
+use std::process::{Child, ChildStdout, Stdio};
+use std::time::{Duration, Instant};
+
+use roce_tests::decode::assert_decode_agrees;
+use roce_tests::lab::{GUEST_IP4, HOST_INTERFACE, HOST_IP4, Lab};
+use roce_tests::peer::GidIndex;
+use roce_tests::programs;
+
+/// Longest time for a run.
+const TIMEOUT: Duration = Duration::from_secs(300);
+
+/// Longest time in which our side sees no sign of life.
+const PATIENCE_SECONDS: &str = "60";
+
+const SIZES: [usize; 3] = [1, 4096, 1 << 20];
+
+const ROUNDS: usize = 1000;
+
+/// Rounds of a run whose packets are looked at one by one.
+const CAPTURED_ROUNDS: usize = 2;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Role {
+    Client,
+    Server,
+}
+
+/// One run.
+#[derive(Clone, Copy, Debug)]
+struct Game {
+    gid: GidIndex,
+    path_mtu: u32,
+    size: usize,
+    rounds: usize,
+    our_role: Role,
+}
+
+impl Game {
+    /// The arguments that both programs get: among them `-c`, which checks data.
+    fn arguments(&self) -> Vec<String> {
+        let &Game {
+            gid,
+            path_mtu,
+            size,
+            rounds,
+            ..
+        } = self;
+        let gid = gid as u8;
+        let mut options = format!("-c -n {rounds} -g {gid} -m {path_mtu} -s {size}");
+        if size > 1 << 16 {
+            // The guest's processors are emulated by those that polling would take.
+            options += " -e";
+        }
+        options.split(' ').map(str::to_owned).collect()
+    }
+
+    /// Plays it. Returns what ours and theirs printed.
+    fn play(&self, lab: &Lab) -> (String, String) {
+        match self.our_role {
+            Role::Client => self.against_their_server(lab),
+            Role::Server => self.against_their_client(lab),
+        }
+    }
+
+    fn against_their_server(&self, lab: &Lab) -> (String, String) {
+        let theirs = lab
+            .guest(["ibv_rc_pingpong"])
+            .args(&self.arguments())
+            .spawn()
+            .expect("ibv_rc_pingpong starts");
+        // It prints its address before it listens. 18515 is 0x4853; 0A is LISTEN.
+        let listens = "until grep -q ':4853 0*:0000 0A' /proc/net/tcp /proc/net/tcp6; \
+                       do sleep 0.02; done";
+        lab.guest(["sh", "-c", listens])
+            .output(TIMEOUT)
+            .and_then(|output| output.success())
+            .expect("ibv_rc_pingpong listens");
+        let ours = Ours::start(lab, self, Some(GUEST_IP4.to_string())).finish();
+        let theirs = theirs.wait(TIMEOUT).and_then(|output| output.success());
+        (ours, theirs.expect("success").stdout_text())
+    }
+
+    fn against_their_client(&self, lab: &Lab) -> (String, String) {
+        let mut ours = Ours::start(lab, self, None);
+        ours.wait_for_address();
+        let theirs = lab
+            .guest(["ibv_rc_pingpong"])
+            .args(&self.arguments())
+            .arg(HOST_IP4.to_string())
+            .output(TIMEOUT)
+            .and_then(|output| output.success());
+        // First ours: if both failed, it says more.
+        (ours.finish(), theirs.expect("success").stdout_text())
+    }
+
+    /// Both programs say the same: each other's address, and how much they moved.
+    fn assert_agree(&self, ours: &str, theirs: &str) {
+        for (one, other) in [(ours, theirs), (theirs, ours)] {
+            assert_eq!(
+                after(one, "local address:"),
+                after(other, "remote address:")
+            );
+        }
+        let bytes = format!("{} bytes in", self.size * self.rounds * 2);
+        let rounds = format!("{} iters in", self.rounds);
+        for said in [ours, theirs] {
+            after(said, &bytes);
+            after(said, &rounds);
+            // The original ends well even if data were wrong.
+            assert!(!said.contains("invalid data"), "{said}");
+        }
+    }
+}
+
+/// `roce pingpong` outside.
+struct Ours {
+    child: Child,
+    output: BufReader<ChildStdout>,
+    said: String,
+}
+
+impl Ours {
+    fn start(lab: &Lab, game: &Game, host: Option<String>) -> Self {
+        let mut child = lab
+            .host_command(programs::roce())
+            .args(["pingpong", "-d", &format!("roce_{HOST_INTERFACE}")])
+            .args(["--timeout", PATIENCE_SECONDS])
+            .args(game.arguments())
+            .args(host)
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("roce starts");
+        let output = BufReader::new(child.stdout.take().expect("piped"));
+        Self {
+            child,
+            output,
+            said: String::new(),
+        }
+    }
+
+    /// Reads its first line. As the server, it listens from then on.
+    fn wait_for_address(&mut self) {
+        self.output.read_line(&mut self.said).expect("a line");
+        assert!(self.said.contains("local address"), "{}", self.said);
+    }
+
+    /// All that it printed. It ends by itself, whatever the peer does.
+    fn finish(mut self) -> String {
+        self.output.read_to_string(&mut self.said).expect("text");
+        let status = self.child.wait().expect("ended");
+        assert!(status.success(), "{status}: {}", self.said);
+        mem::take(&mut self.said)
+    }
+}
+
+impl Drop for Ours {
+    fn drop(&mut self) {
+        // Both do nothing if it has ended.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// What a line says after `label`.
+#[track_caller]
+fn after<'a>(said: &'a str, label: &str) -> &'a str {
+    said.lines()
+        .find_map(|line| line.trim_start().strip_prefix(label))
+        .unwrap_or_else(|| panic!("no line {label:?} in {said:?}"))
+        .trim_start()
+}
+
+/// Every size in both roles: all rounds, then a few that are captured, and decoded as
+/// tshark decodes them.
+fn play_all(link_mtu: u32, path_mtu: u32, gid: GidIndex) {
+    let Some(lab) = Lab::get_or_skip() else {
+        return;
+    };
+    lab.set_mtu(link_mtu).expect("an MTU");
+    let play = |size, our_role, rounds| {
+        let game = Game {
+            gid,
+            path_mtu,
+            size,
+            rounds,
+            our_role,
+        };
+        let start = Instant::now();
+        let (ours, theirs) = game.play(&lab);
+        println!("{:5.1} s: {game:?}", start.elapsed().as_secs_f64());
+        game.assert_agree(&ours, &theirs);
+    };
+    let all = SIZES.map(|size| [(size, Role::Client), (size, Role::Server)]);
+    for &(size, our_role) in all.as_flattened() {
+        play(size, our_role, ROUNDS);
+    }
+    let capture = lab.capture_start().expect("captures");
+    for &(size, our_role) in all.as_flattened() {
+        play(size, our_role, CAPTURED_ROUNDS);
+    }
+    let files = capture.stop().expect("captured");
+    // What is sent at least: the packets of each message, and an acknowledgement.
+    let least: usize = SIZES
+        .map(|size| size.div_ceil(path_mtu as usize) + 1)
+        .iter()
+        .sum();
+    for file in [&files.outside, &files.guest] {
+        assert!(assert_decode_agrees(file) >= least * 4 * CAPTURED_ROUNDS);
+    }
+}
+
+#[test]
+fn ip4_at_link_mtu_1500() {
+    play_all(1500, 1024, GidIndex::Ip4);
+}
+
+#[test]
+fn link_local_at_link_mtu_1500() {
+    play_all(1500, 1024, GidIndex::LinkLocal6);
+}
+
+#[test]
+fn ip4_at_link_mtu_9000() {
+    play_all(9000, 4096, GidIndex::Ip4);
+}
+
+#[test]
+fn link_local_at_link_mtu_9000() {
+    play_all(9000, 4096, GidIndex::LinkLocal6);
+}
