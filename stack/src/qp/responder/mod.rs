@@ -12,10 +12,11 @@
 //!
 //! Each file beside this one is one thing a responder does: [`request`] decides
 //! which of the three a packet is, [`place`] executes SEND and WRITE, [`fetch`]
-//! executes READ and atomics and notes them for duplicates, [`reply`] keeps the
-//! answers in order and sends them.
+//! executes READ and atomics and notes them for duplicates, [`owed`] keeps the
+//! answers in order, [`reply`] sends them.
 
 mod fetch;
+mod owed;
 mod place;
 mod reply;
 mod request;
@@ -26,8 +27,8 @@ use super::{Core, Cx, Fault};
 use crate::seq::Seq;
 use crate::wr::{Completion, PostError, RecvWr, WcOpcode, WcStatus};
 use fetch::Resources;
+use owed::Replies;
 use place::Inbound;
-use reply::Replies;
 use roce_wire::{Credits, Psn};
 
 /// A posted receive request.

@@ -1,10 +1,11 @@
-//! Answers: kept in the order of their PSNs, sent when the port has room.
+//! Answers: sent in the order of their PSNs, when the port has room.
 //!
 //! Acknowledgements coalesce: one for everything that was executed, sent after the
 //! responses of READs and atomics that come before it, and not at all if one of
 //! those comes after it, since a response acknowledges what precedes it (IBTA 1.7,
 //! 9.7.5.1.2).
 
+use super::owed::{Nak, NakKind, Reply};
 use super::{Refusal, Responder};
 use crate::counters::Stat;
 use crate::memory::Access;
@@ -15,170 +16,6 @@ use crate::seq::Seq;
 use roce_wire::{
     Aeth, AtomicAckEth, Bth, Credits, ExtHeaders, NakCode, Opcode, PacketRepr, Reth, Syndrome,
 };
-use std::collections::VecDeque;
-
-/// An answer that is not a plain acknowledgement.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Reply {
-    /// The responses `at .. end` of a READ, of which `offset` bytes have been sent.
-    Read {
-        at: Seq,
-        end: Seq,
-        reth: Reth,
-        offset: u32,
-        msn: u32,
-    },
-    /// The answer to an atomic.
-    Atomic { at: Seq, original: u64, msn: u32 },
-}
-
-impl Reply {
-    /// The PSN of the next packet.
-    fn first(&self) -> Seq {
-        match *self {
-            Self::Read { at, .. } | Self::Atomic { at, .. } => at,
-        }
-    }
-
-    /// One past the PSN of the last packet.
-    fn end(&self) -> Seq {
-        match *self {
-            Self::Read { end, .. } => end,
-            Self::Atomic { at, .. } => at.next(),
-        }
-    }
-}
-
-/// A reply that has not been sent, or not all of it.
-#[derive(Clone, Copy, Debug)]
-struct Owed {
-    reply: Reply,
-    /// It answers a duplicate.
-    again: bool,
-}
-
-/// A negative acknowledgement, which comes last.
-#[derive(Clone, Copy, Debug)]
-struct Nak {
-    at: Seq,
-    kind: NakKind,
-}
-
-#[derive(Clone, Copy, Debug)]
-enum NakKind {
-    Sequence,
-    NotReady,
-    Refusal(Refusal),
-}
-
-/// What the peer is owed.
-#[derive(Debug, Default)]
-pub(super) struct Replies {
-    /// In the order of their PSNs, at most `max`.
-    queue: VecDeque<Owed>,
-    max: usize,
-    ack: bool,
-    nak: Option<Nak>,
-}
-
-impl Replies {
-    pub(super) fn new(max: u8) -> Self {
-        let max = usize::from(max);
-        Self {
-            queue: VecDeque::with_capacity(max),
-            max,
-            ack: false,
-            nak: None,
-        }
-    }
-
-    /// Changes how many READs and atomics the peer may have outstanding.
-    pub(super) fn set_max(&mut self, max: u8) {
-        self.max = usize::from(max);
-        self.queue.reserve(self.max);
-    }
-
-    /// Makes room for the reply to a new request. False if the peer has more READs
-    /// and atomics outstanding than it may.
-    pub(super) fn make_room(&mut self) -> bool {
-        self.queue.len() < self.max || self.drop_straggler()
-    }
-
-    /// A peer that keeps to its limit does not wait for the oldest of `max` replies
-    /// any more when it asks for another: if that answers a duplicate, the duplicate
-    /// was late. Drops it then.
-    fn drop_straggler(&mut self) -> bool {
-        let straggler = self.queue.front().is_some_and(|owed| owed.again);
-        if straggler {
-            self.queue.pop_front();
-        }
-        straggler
-    }
-
-    /// Queues the reply to a new request, for which there is room. It acknowledges
-    /// everything before it.
-    pub(super) fn push(&mut self, reply: Reply) {
-        self.queue.push_back(Owed {
-            reply,
-            again: false,
-        });
-        self.ack = false;
-    }
-
-    /// Queues the reply to a duplicate, in its place among the others and instead of
-    /// what of it is still queued. False if the duplicate came too late to matter.
-    pub(super) fn repeat(&mut self, reply: Reply) -> bool {
-        let (first, end) = (reply.first(), reply.end());
-        self.queue
-            .retain(|owed| owed.reply.end() <= first || end <= owed.reply.first());
-        let oldest = self.queue.front().map(|owed| owed.reply.first());
-        if self.queue.len() >= self.max
-            && (oldest.is_none_or(|oldest| first < oldest) || !self.drop_straggler())
-        {
-            return false;
-        }
-        let index = self
-            .queue
-            .partition_point(|owed| owed.reply.first() < first);
-        self.queue.insert(index, Owed { reply, again: true });
-        true
-    }
-
-    /// Everything executed so far is to be acknowledged.
-    pub(super) fn acknowledge(&mut self) {
-        self.ack = true;
-    }
-
-    pub(super) fn sequence_nak(&mut self, at: Seq) {
-        self.nak = Some(Nak {
-            at,
-            kind: NakKind::Sequence,
-        });
-    }
-
-    pub(super) fn receiver_not_ready(&mut self, at: Seq) {
-        self.nak = Some(Nak {
-            at,
-            kind: NakKind::NotReady,
-        });
-    }
-
-    pub(super) fn nak(&mut self, at: Seq, refusal: Refusal) {
-        self.nak = Some(Nak {
-            at,
-            kind: NakKind::Refusal(refusal),
-        });
-    }
-
-    /// What was refused for now has come: the NAK, if it isn't out yet, is moot.
-    pub(super) fn withdraw_nak(&mut self) {
-        self.nak = None;
-    }
-
-    fn is_empty(&self) -> bool {
-        self.queue.is_empty() && !self.ack && self.nak.is_none()
-    }
-}
 
 impl Responder {
     /// Whether the peer is owed an answer.
