@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use roce_tests::decode::assert_decode_agrees;
 use roce_tests::ends::{End, Options, connect};
 use roce_tests::lab::Lab;
 use roce_tests::peer::{GidIndex, Operation};
@@ -35,6 +36,7 @@ fn every_packet_of_either_side_is_well_formed() {
             frames.assert_icrcs();
             assert_opcodes(&frames);
             assert_tshark_content(&lab, file);
+            assert_eq!(assert_decode_agrees(file), frames.count());
         }
     }
 }
