@@ -8,11 +8,13 @@ use std::process::{Child, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use super::network::{GUEST_INTERFACE, GUEST_IP4, HOST_INTERFACE};
+use super::network::{GUEST_INTERFACE, GUEST_IP4, GUEST_SIDE};
 use super::{GuestChild, Lab, LabError};
 
 /// How long a capture may take to start, and to write all that it has seen.
 const TIMEOUT: Duration = Duration::from_secs(60);
+/// How often it is looked for what a capture has written: each time, a packet is sent.
+const INTERVAL: Duration = Duration::from_millis(5);
 /// Length of a pcap file's header, and of the header of each packet, in bytes.
 const FILE_HEADER: usize = 24;
 const PACKET_HEADER: usize = 16;
@@ -117,6 +119,7 @@ impl<'lab> Capture<'lab> {
             if Instant::now() > deadline {
                 return Err(LabError::new("the captures never saw their last packet"));
             }
+            std::thread::sleep(INTERVAL);
         }
     }
 }
@@ -154,10 +157,7 @@ fn start_outside(lab: &Lab, file: &Path) -> Result<Outside, LabError> {
     let failed = |e| LabError::new(format!("cannot run tcpdump: {e}"));
     let mut command = lab.namespace.command("tcpdump");
     command
-        .args(tcpdump_arguments(
-            HOST_INTERFACE,
-            &file.display().to_string(),
-        ))
+        .args(tcpdump_arguments(GUEST_SIDE, &file.display().to_string()))
         .stdin(Stdio::null())
         .stderr(Stdio::piped());
     let mut outside = Outside(lab.namespace.spawn(command).map_err(failed)?);

@@ -4,7 +4,7 @@ use serde_json::Value;
 use std::time::Duration;
 
 use super::namespace::Namespace;
-use super::network::{GUEST_INTERFACE, HOST_INTERFACE};
+use super::network::{GUEST_INTERFACE, GUEST_SIDE, HOST_SIDE};
 use super::{Lab, LabError};
 
 const TABLE: &str = "roce_lab";
@@ -81,11 +81,11 @@ pub struct LossCounters {
 }
 
 impl Direction {
-    /// Name of the chain, and of the hook at the tap device.
+    /// Name of the chain, and the device at which its packets arrive.
     fn chain(self) -> (&'static str, &'static str) {
         match self {
-            Self::ToGuest => ("to_guest", "egress"),
-            Self::ToHost => ("to_host", "ingress"),
+            Self::ToGuest => ("to_guest", HOST_SIDE),
+            Self::ToHost => ("to_host", GUEST_SIDE),
         }
     }
 }
@@ -95,7 +95,7 @@ pub(super) fn set_loss(
     direction: Direction,
     drops: Drops,
 ) -> Result<(), LabError> {
-    let (chain, hook) = direction.chain();
+    let (chain, device) = direction.chain();
     let rule = drops.rule()?.map_or_else(String::new, |rule| {
         format!("udp dport 4791 {rule} counter name {chain}_dropped drop")
     });
@@ -109,7 +109,7 @@ pub(super) fn set_loss(
            counter {chain}_seen {{ }}\n\
            counter {chain}_dropped {{ }}\n\
            chain {chain} {{\n\
-             type filter hook {hook} device \"{HOST_INTERFACE}\" priority 0; policy accept;\n\
+             type filter hook ingress device \"{device}\" priority 0; policy accept;\n\
              udp dport 4791 counter name {chain}_seen\n\
              {rule}\n\
            }}\n\

@@ -3,7 +3,7 @@
 //! ```text
 //!   this process                         network namespace           guest (QEMU)
 //!   Lab::guest(..)    ── virtio-serial ──────────────────────────►  agent.py
-//!   Lab::host_command ── setns ──►  roce0 ──── tap ───────────────  eth0 ── rxe0
+//!   Lab::host_command ── setns ──►  roce0 ──── bridge ─ tap ──────  eth0 ── rxe0
 //!   Lab::enter                      10.77.0.1                       10.77.0.2
 //! ```
 //!
@@ -127,7 +127,7 @@ impl Lab {
 
         let run = RunDir::create(&cache)?;
         let namespace = Arc::new(Namespace::create(run.owner())?);
-        network::create_tap(&namespace, config.mtu)?;
+        network::create_link(&namespace, config.mtu)?;
         let (qemu, channel) = Qemu::start(&namespace, config, &kernel, &initramfs, run.path())?;
         let agent = Agent::connect(channel, run.path())?;
         let lab = Self {

@@ -7,7 +7,7 @@ use std::path::Path;
 use super::LabError;
 use super::namespace::Namespace;
 
-/// The tap device in the lab's namespace.
+/// The outside's network interface, in the lab's namespace.
 pub const HOST_INTERFACE: &str = "roce0";
 /// The guest's network interface.
 pub const GUEST_INTERFACE: &str = "eth0";
@@ -21,6 +21,14 @@ pub const GUEST_IP4: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 2);
 pub const HOST_LL6: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0x5054, 0xff, 0xfe4d, 1);
 /// Link-local address of the guest, made from its MAC address.
 pub const GUEST_LL6: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0x5054, 0xff, 0xfe4d, 2);
+
+/// The cable to the guest, in the lab's namespace: the other end of
+/// [`HOST_INTERFACE`], and the tap device that the guest is at, joined by a bridge.
+/// Without the bridge, whatever looks at departing packets would see whole batches
+/// of them, which the kernel cuts up last of all.
+pub(super) const HOST_SIDE: &str = "cable0";
+pub(super) const GUEST_SIDE: &str = "tap0";
+const BRIDGE: &str = "bridge0";
 
 pub(super) const HOST_MAC: &str = "52:54:00:4d:00:01";
 pub(super) const GUEST_MAC: &str = "52:54:00:4d:00:02";
@@ -38,35 +46,64 @@ pub(super) fn check_mtu(mtu: u32) -> Result<(), LabError> {
     )))
 }
 
-/// Makes the outside end of the link, up and with its addresses.
-pub(super) fn create_tap(namespace: &Namespace, mtu: u32) -> Result<(), LabError> {
-    // Before the device exists, so that it inherits them. No duplicate address
+/// Makes the outside's interface, up and with its addresses, and the cable.
+pub(super) fn create_link(namespace: &Namespace, mtu: u32) -> Result<(), LabError> {
+    // Before the devices exist, so that they inherit them. No duplicate address
     // detection: addresses are usable at once. No router solicitations: captures
-    // hold what tests cause.
-    namespace.enter(|| {
-        for name in ["accept_dad", "router_solicitations"] {
-            let path = format!("/proc/sys/net/ipv6/conf/default/{name}");
-            let path = Path::new(&path);
-            fs::write(path, "0").map_err(|e| LabError::io("write", path, &e))?;
-        }
-        Ok(())
-    })??;
-    // The emulated guest is slow to fetch its packets: let them wait, not get lost.
+    // hold what tests cause. And the cable speaks no IPv6 of its own.
+    set_ipv6(
+        namespace,
+        "default",
+        &[
+            ("accept_dad", "0"),
+            ("router_solicitations", "0"),
+            ("disable_ipv6", "1"),
+        ],
+    )?;
+    // One segment is all that may pass at once: the kernel cuts batches up at the
+    // interface. The emulated guest is slow to fetch its packets: let them wait,
+    // not get lost.
     let commands = format!(
         "link set lo up\n\
-         tuntap add dev {HOST_INTERFACE} mode tap\n\
-         link set {HOST_INTERFACE} address {HOST_MAC} mtu {mtu} txqueuelen 4096\n\
-         address add {HOST_IP4}/24 dev {HOST_INTERFACE}\n\
-         link set {HOST_INTERFACE} up\n"
+         link add {BRIDGE} type bridge stp_state 0 forward_delay 0 mcast_snooping 0\n\
+         link add {HOST_INTERFACE} address {HOST_MAC} gso_max_segs 1 type veth \
+            peer name {HOST_SIDE}\n\
+         tuntap add dev {GUEST_SIDE} mode tap\n\
+         link set {GUEST_SIDE} txqueuelen 4096\n\
+         link set {HOST_SIDE} master {BRIDGE}\n\
+         link set {GUEST_SIDE} master {BRIDGE}\n\
+         address add {HOST_IP4}/24 dev {HOST_INTERFACE}\n"
     );
-    namespace.run(&["ip", "-batch", "-"], &commands).map(drop)
+    namespace.run(&["ip", "-batch", "-"], &commands)?;
+    set_host_mtu(namespace, mtu)?;
+    set_ipv6(namespace, HOST_INTERFACE, &[("disable_ipv6", "0")])?;
+    let up: String = [BRIDGE, GUEST_SIDE, HOST_SIDE, HOST_INTERFACE]
+        .map(|device| format!("link set {device} up\n"))
+        .concat();
+    // Nothing waits for the first packet to find its way, or is lost in waiting.
+    let neighbours: String = [GUEST_IP4.to_string(), GUEST_LL6.to_string()]
+        .map(|address| format!("neighbour add {address} lladdr {GUEST_MAC} dev {HOST_INTERFACE}\n"))
+        .concat();
+    namespace
+        .run(&["ip", "-batch", "-"], &(up + &neighbours))
+        .map(drop)
 }
 
 pub(super) fn set_host_mtu(namespace: &Namespace, mtu: u32) -> Result<(), LabError> {
-    namespace
-        .run(
-            &["ip", "link", "set", HOST_INTERFACE, "mtu", &mtu.to_string()],
-            "",
-        )
-        .map(drop)
+    let commands: String = [GUEST_SIDE, HOST_SIDE, HOST_INTERFACE, BRIDGE]
+        .map(|device| format!("link set {device} mtu {mtu}\n"))
+        .concat();
+    namespace.run(&["ip", "-batch", "-"], &commands).map(drop)
+}
+
+/// Sets IPv6 options of a device of the namespace, or of those to come.
+fn set_ipv6(namespace: &Namespace, device: &str, options: &[(&str, &str)]) -> Result<(), LabError> {
+    namespace.enter(|| {
+        for (name, value) in options {
+            let path = format!("/proc/sys/net/ipv6/conf/{device}/{name}");
+            let path = Path::new(&path);
+            fs::write(path, value).map_err(|e| LabError::io("write", path, &e))?;
+        }
+        Ok(())
+    })?
 }

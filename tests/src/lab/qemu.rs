@@ -12,7 +12,7 @@ use super::LabConfig;
 use super::LabError;
 use super::kernel::Kernel;
 use super::namespace::Namespace;
-use super::network::{GUEST_IP4, GUEST_MAC, HOST_INTERFACE, MAX_MTU};
+use super::network::{GUEST_IP4, GUEST_MAC, GUEST_SIDE, MAX_MTU};
 
 /// The guest's console, in the lab's folder.
 pub(super) const CONSOLE_LOG: &str = "console.log";
@@ -130,7 +130,7 @@ fn arguments(
         // they would be on a wire.
         (
             "-netdev",
-            format!("tap,id=link,ifname={HOST_INTERFACE},script=no,downscript=no,vnet_hdr=off"),
+            format!("tap,id=link,ifname={GUEST_SIDE},script=no,downscript=no,vnet_hdr=off"),
         ),
         (
             "-device",

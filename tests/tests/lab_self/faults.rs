@@ -1,6 +1,7 @@
 //! Packets lost and duplicated on purpose, and the end of that.
 
 use std::net::UdpSocket;
+use std::os::fd::AsRawFd;
 
 use roce_tests::lab::{Counters, Direction, Drops, GUEST_IP4, GuestStatus, HOST_IP4, Lab};
 
@@ -80,6 +81,51 @@ fn loss_drops_roce_packets_to_the_host() {
     );
     assert_eq!(counters.to_guest, Counters::default());
     assert_eq!(received, 90);
+}
+
+#[test]
+fn each_packet_of_a_batch_is_lost_on_its_own() {
+    let Some(lab) = Lab::get_or_skip() else {
+        return;
+    };
+    lab.set_loss(Direction::ToGuest, Drops::EveryNth(4))
+        .unwrap();
+    let capture = lab.capture_start().unwrap();
+    let socket = lab
+        .enter(|| UdpSocket::bind((HOST_IP4, 0)).unwrap())
+        .unwrap();
+    set_segment_size(&socket, 100);
+    // The kernel is given one datagram and makes 20 of it, as late as it can.
+    let sent = socket.send_to(&[0xee; 2000], (GUEST_IP4, ROCE)).unwrap();
+    assert_eq!(sent, 2000);
+    let files = capture.stop().unwrap();
+    let expected = Counters {
+        seen: 20,
+        dropped: 5,
+    };
+    assert_eq!(lab.loss_counters().unwrap().to_guest, expected);
+    for file in [&files.outside, &files.guest] {
+        assert_eq!(
+            count(&lab, file, "udp dst port 4791 and udp[4:2] == 108"),
+            15
+        );
+    }
+}
+
+/// Has the kernel cut up what is sent through the socket.
+fn set_segment_size(socket: &UdpSocket, bytes: libc::c_int) {
+    let size = libc::socklen_t::try_from(size_of_val(&bytes)).unwrap();
+    // SAFETY: the option's value is an int, which outlives the call.
+    let result = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_UDP,
+            libc::UDP_SEGMENT,
+            (&raw const bytes).cast(),
+            size,
+        )
+    };
+    assert_eq!(result, 0);
 }
 
 #[test]
