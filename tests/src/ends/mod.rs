@@ -25,6 +25,7 @@
 //!
 //! As they are for tests alone, they panic where a test would unwrap.
 
+pub mod mix;
 mod ours;
 mod theirs;
 
