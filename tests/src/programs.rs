@@ -7,25 +7,24 @@ use std::process::Command;
 use std::sync::OnceLock;
 use std::thread;
 
-/// The `roce` command, of the same build as the test that asks for it: this package's
-/// own copy of it, which cargo builds along with integration tests, or else the one
-/// that the first call has cargo build.
+/// The `roce` command: the one that the environment variable `ROCE_UNDER_TEST` names,
+/// or else the one of the same build as the test that asks for it, which the first call
+/// has cargo build.
 ///
 /// # Panics
 /// If it does not build.
 pub fn roce() -> &'static Path {
     static ROCE: OnceLock<PathBuf> = OnceLock::new();
     ROCE.get_or_init(|| {
+        if let Some(path) = env::var_os("ROCE_UNDER_TEST") {
+            return path.into();
+        }
         // target/<profile>/deps/<test>, and examples one level higher up.
         let test = env::current_exe().expect("a running program has a path");
         let profile_dir = test
             .ancestors()
             .find(|dir| dir.join(".fingerprint").is_dir())
             .unwrap_or_else(|| panic!("{} is not in a target directory", test.display()));
-        let own_copy = profile_dir.join("roce_under_test");
-        if own_copy.is_file() {
-            return own_copy;
-        }
         build_roce(profile_dir)
     })
 }
