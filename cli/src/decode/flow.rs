@@ -83,7 +83,7 @@ impl FlowTable {
 
     /// Counts a packet. One with a wrong ICRC counts as such and not for what its
     /// headers say, unless `trust_bad_icrc`.
-    pub(super) fn add(&mut self, packet: &RocePacket<'_>, trust_bad_icrc: bool) {
+    pub(super) fn add(&mut self, packet: &RocePacket, trust_bad_icrc: bool) {
         let Some(index) = self.index(packet) else {
             self.untracked += 1;
             return;
@@ -105,7 +105,7 @@ impl FlowTable {
     }
 
     /// The packet's flow, made if there is room.
-    fn index(&mut self, packet: &RocePacket<'_>) -> Option<usize> {
+    fn index(&mut self, packet: &RocePacket) -> Option<usize> {
         let bth = packet.bth?;
         let key = FlowKey {
             src: packet.envelope.src,
@@ -159,7 +159,7 @@ impl Flow {
     }
 
     /// Counts what does not depend on earlier packets.
-    fn count(&mut self, packet: &RocePacket<'_>) {
+    fn count(&mut self, packet: &RocePacket) {
         if let Some(time) = packet.time {
             let first = *self.first.get_or_insert(time);
             let last = *self.last.get_or_insert(time);
@@ -175,7 +175,7 @@ impl Flow {
     }
 
     /// Counts what does, and returns the PSN of a response.
-    fn follow(&mut self, packet: &RocePacket<'_>) -> Option<Psn> {
+    fn follow(&mut self, packet: &RocePacket) -> Option<Psn> {
         let bth = packet.bth?;
         let opcode = bth.opcode;
         let counters = &mut self.counters;

@@ -175,8 +175,8 @@ impl JsonOther {
     }
 }
 
-impl From<&RocePacket<'_>> for JsonPacket {
-    fn from(packet: &RocePacket<'_>) -> Self {
+impl From<&RocePacket> for JsonPacket {
+    fn from(packet: &RocePacket) -> Self {
         let envelope = &packet.envelope;
         Self {
             r#type: "packet",

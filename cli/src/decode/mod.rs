@@ -236,7 +236,7 @@ impl<'a, W: Write> Session<'a, W> {
         })
     }
 
-    fn packet(&mut self, packet: &RocePacket<'_>) -> io::Result<()> {
+    fn packet(&mut self, packet: &RocePacket) -> io::Result<()> {
         if !self.is_wanted(packet) {
             self.totals.filtered += 1;
             return Ok(());
@@ -264,7 +264,7 @@ impl<'a, W: Write> Session<'a, W> {
     }
 
     /// Whether the filters let the packet through.
-    fn is_wanted(&self, packet: &RocePacket<'_>) -> bool {
+    fn is_wanted(&self, packet: &RocePacket) -> bool {
         let wanted = &self.args.qpn;
         let to = packet.bth.map(|bth| bth.dest_qpn);
         let from = packet.ext.deth.map(|deth| deth.src_qpn);

@@ -16,7 +16,7 @@ const MAX_FRAME: usize = 65_535 + 64;
 
 /// A transport packet, with what surrounds it.
 #[derive(Clone, Debug)]
-pub(super) struct RocePacket<'a> {
+pub(super) struct RocePacket {
     /// The record it was in, counted from 1.
     pub(super) number: u64,
     /// When it was captured, if the file says so.
@@ -37,8 +37,6 @@ pub(super) struct RocePacket<'a> {
     pub(super) ext: ExtHeaders,
     /// Bytes of payload, without padding, also if they were not captured.
     pub(super) payload_len: usize,
-    /// The payload, as far as it was captured.
-    pub(super) payload: &'a [u8],
     /// The invariant CRC's verdict.
     pub(super) icrc: Icrc,
     /// Why the packet breaks the rules of its opcode.
@@ -157,7 +155,7 @@ impl Decoder {
         &mut self,
         record: &Record<'_>,
         number: u64,
-        mut each: impl FnMut(&RocePacket<'_>) -> Result<(), E>,
+        mut each: impl FnMut(&RocePacket) -> Result<(), E>,
     ) -> Result<Option<Other>, E> {
         if !link::is_supported(record.link_type) {
             return Ok(Some(Other::LinkType(record.link_type)));
@@ -174,65 +172,86 @@ impl Decoder {
             Err(error) => return Ok(Some(classify(error, cut))),
         };
         let transport_at = link_len + frame.repr().header_len();
-        let available = captured
-            .saturating_sub(transport_at)
-            .min(frame.transport.len());
-        let blank = RocePacket {
-            number,
-            time: record.time,
-            wire_len: record.wire_len,
-            captured_len: captured as u32,
-            frame_len: record.wire_len as usize,
-            envelope: Envelope::of(&frame),
-            segment: None,
-            bth: None,
-            ext: ExtHeaders::NONE,
-            payload_len: 0,
-            payload: &[],
-            icrc: Icrc::Cut,
-            error: None,
-        };
+        let available = captured.saturating_sub(transport_at);
+        let mut packet = RocePacket::blank(record, number, &frame);
         if available < frame.transport.len() {
-            let mut packet = blank;
             packet.read_cut(frame.transport, available);
             each(&packet)?;
             return Ok(None);
         }
         let verdict = frame.icrc_verdict();
-        let segments = match verdict {
+        let segment_len = match verdict {
             IcrcVerdict::Invalid(_) => self.gso.segment_len(&frame),
             _ => None,
         };
-        let Some(segment_len) = segments else {
-            let mut packet = blank;
-            packet.icrc = Icrc::of(verdict, frame.transport);
-            packet.read(frame.transport);
-            each(&packet)?;
-            return Ok(None);
-        };
-        let count = frame.transport.len().div_ceil(segment_len);
-        for (i, transport) in frame.transport.chunks(segment_len).enumerate() {
-            let mut packet = blank.clone();
-            let index = i + 1;
-            packet.segment = Some(Segment { index, count });
-            packet.frame_len = transport_at + transport.len();
-            packet.icrc = Icrc::of(gso::verdict(&frame, i, transport), transport);
-            packet.read(transport);
-            each(&packet)?;
+        match segment_len {
+            None => {
+                packet.icrc = Icrc::of(verdict, frame.transport);
+                packet.read(frame.transport);
+                each(&packet)?;
+            }
+            Some(len) => {
+                for segment in packet.segments(&frame, transport_at, len) {
+                    each(&segment)?;
+                }
+            }
         }
         Ok(None)
     }
 }
 
-impl<'a> RocePacket<'a> {
+impl RocePacket {
+    /// A packet in `frame` of which no transport header was read yet.
+    fn blank(record: &Record<'_>, number: u64, frame: &Frame<'_>) -> Self {
+        RocePacket {
+            number,
+            time: record.time,
+            wire_len: record.wire_len,
+            captured_len: record.data.len() as u32,
+            frame_len: record.wire_len as usize,
+            envelope: Envelope::of(frame),
+            segment: None,
+            bth: None,
+            ext: ExtHeaders::NONE,
+            payload_len: 0,
+            icrc: Icrc::Cut,
+            error: None,
+        }
+    }
+
+    /// The packets of a super-packet's segments of `len` bytes, like this blank one but
+    /// for what is their own. `transport_at` bytes stand in front of each.
+    fn segments(
+        &self,
+        frame: &Frame<'_>,
+        transport_at: usize,
+        len: usize,
+    ) -> impl Iterator<Item = RocePacket> {
+        let count = frame.transport.len().div_ceil(len);
+        frame
+            .transport
+            .chunks(len)
+            .enumerate()
+            .map(move |(i, transport)| {
+                let index = i + 1;
+                let mut packet = RocePacket {
+                    segment: Some(Segment { index, count }),
+                    frame_len: transport_at + transport.len(),
+                    icrc: Icrc::of(gso::verdict(frame, i, transport), transport),
+                    ..self.clone()
+                };
+                packet.read(transport);
+                packet
+            })
+    }
+
     /// Reads the headers of a transport packet that is there as a whole.
-    fn read(&mut self, transport: &'a [u8]) {
+    fn read(&mut self, transport: &[u8]) {
         match Packet::parse(transport) {
             Ok(packet) => {
                 self.bth = Some(packet.bth);
                 self.ext = packet.ext;
                 self.payload_len = packet.payload.len();
-                self.payload = packet.payload;
             }
             Err(error) => {
                 self.bth = Bth::parse(transport).ok();
@@ -243,11 +262,11 @@ impl<'a> RocePacket<'a> {
 
     /// Reads the headers of a transport packet of which only the first `available`
     /// bytes are there; the others are zeros.
-    fn read_cut(&mut self, transport: &'a [u8], available: usize) {
+    fn read_cut(&mut self, transport: &[u8], available: usize) {
         let there = &transport[..available];
         let Ok(bth) = Bth::parse(there) else { return };
         let headers = bth.opcode.info().headers;
-        let Ok((ext, payload)) = ExtHeaders::parse(headers, &there[Bth::LEN..]) else {
+        let Ok((ext, _)) = ExtHeaders::parse(headers, &there[Bth::LEN..]) else {
             self.bth = Some(bth);
             return;
         };
@@ -255,7 +274,6 @@ impl<'a> RocePacket<'a> {
         self.read(transport);
         self.bth = Some(bth);
         self.ext = ext;
-        self.payload = &payload[..payload.len().min(self.payload_len)];
     }
 }
 

@@ -44,11 +44,7 @@ impl Default for Lines {
 
 impl Lines {
     /// Writes a RoCE packet.
-    pub(super) fn packet(
-        &mut self,
-        packet: &RocePacket<'_>,
-        out: &mut impl Write,
-    ) -> io::Result<()> {
+    pub(super) fn packet(&mut self, packet: &RocePacket, out: &mut impl Write) -> io::Result<()> {
         self.begin(packet.number, packet.time, &ends(&packet.envelope), out)?;
         let line = &mut self.line;
         let envelope = &packet.envelope;
@@ -174,7 +170,7 @@ fn verdict(icrc: Icrc) -> &'static str {
 }
 
 /// What only some packets have.
-fn details(packet: &RocePacket<'_>, line: &mut String) {
+fn details(packet: &RocePacket, line: &mut String) {
     if let Some(segment) = packet.segment {
         push!(line, "  gso {}/{}", segment.index, segment.count);
     }

@@ -77,7 +77,7 @@ impl Totals {
     }
 
     /// Counts a RoCE packet.
-    pub(super) fn count(&mut self, packet: &RocePacket<'_>) {
+    pub(super) fn count(&mut self, packet: &RocePacket) {
         self.packets += 1;
         let is_first_of_many = packet.segment.is_some_and(|segment| segment.index == 1);
         self.super_packets += u64::from(is_first_of_many);

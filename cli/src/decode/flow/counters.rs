@@ -201,7 +201,7 @@ const ECN_CE: u8 = 0b11;
 
 impl Counters {
     /// Counts what doesn't depend on earlier packets.
-    pub(super) fn count(&mut self, packet: &RocePacket<'_>) {
+    pub(super) fn count(&mut self, packet: &RocePacket) {
         self.packets += 1;
         self.wire_bytes += packet.frame_len as u64;
         self.icrc_bad += u64::from(matches!(packet.icrc, Icrc::Bad(_)));
