@@ -141,6 +141,9 @@ pub enum WcStatus {
     LocalQpOperationError,
     /// A local key, address or right was wrong.
     LocalProtectionError,
+    /// A receive for a WRITE with immediate of the peer: the WRITE was denied the
+    /// memory that it names here.
+    LocalAccessError,
     /// The QP had failed before this request's turn came.
     WorkRequestFlushed,
     /// The peer answered with something that fits no request.
@@ -166,6 +169,9 @@ impl WcStatus {
             Self::LocalQpOperationError => "local QP operation error",
             Self::LocalProtectionError => {
                 "local protection error: check lkey, address, length and rights of the local region"
+            }
+            Self::LocalAccessError => {
+                "local access error: the peer's WRITE with immediate was denied its memory"
             }
             Self::WorkRequestFlushed => "flushed: an earlier request had failed",
             Self::BadResponse => "the peer's response fits no request",

@@ -3,7 +3,8 @@
 
 use crate::sim::{A, B, Hand, Mem, Pair, Setup};
 use roce_stack::WcStatus::{
-    RemoteAccessError, RemoteInvalidRequest, RemoteOperationError, Success, WorkRequestFlushed,
+    LocalAccessError, RemoteAccessError, RemoteInvalidRequest, RemoteOperationError, Success,
+    WorkRequestFlushed,
 };
 use roce_stack::{Access, Event, QpFatalCause, QpState, RemoteAddr, SendOp, WcStatus};
 use roce_wire::{ExtHeaders, NakCode, Opcode, Syndrome};
@@ -24,7 +25,7 @@ pub(crate) fn remote_operations(remote: RemoteAddr) -> [SendOp; 5] {
 }
 
 /// Runs each remote operation on what `target` makes of a buffer of 64 bytes at B;
-/// each must fail with `status` at A, leave B's QP in ERR with its receive flushed,
+/// each must fail with `status` at A, leave B's QP in ERR with its receives done,
 /// and the buffer as it was.
 fn each_is_refused(
     setup: Setup,
@@ -45,7 +46,12 @@ fn each_is_refused(
         pair.run();
         let expected = [(1, Success), (2, status), (3, WorkRequestFlushed)];
         pair.assert_sent_as(A, &expected);
-        pair.assert_received_as(B, &[(7, Success), (8, WorkRequestFlushed)]);
+        // The receive of a WRITE that was denied says so (11.6.2); others are flushed.
+        let receive = match (op, status) {
+            (SendOp::WriteImm(..), RemoteAccessError) => LocalAccessError,
+            _ => WorkRequestFlushed,
+        };
+        pair.assert_received_as(B, &[(7, Success), (8, receive)]);
         assert_eq!(mem.read(0, 64), [0; 64], "{op:?}");
         assert_eq!(local.read(0, 64), [0x55; 64], "{op:?}");
         for (side, cause) in [

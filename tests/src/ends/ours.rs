@@ -210,6 +210,7 @@ fn completion(ours: &roce_verbs::Completion) -> Completion {
         WcStatus::LocalLengthError => "LOC_LEN_ERR",
         WcStatus::LocalQpOperationError => "LOC_QP_OP_ERR",
         WcStatus::LocalProtectionError => "LOC_PROT_ERR",
+        WcStatus::LocalAccessError => "LOC_ACCESS_ERR",
         WcStatus::WorkRequestFlushed => "WR_FLUSH_ERR",
         WcStatus::BadResponse => "BAD_RESP_ERR",
         WcStatus::RemoteInvalidRequest => "REM_INV_REQ_ERR",

@@ -128,7 +128,7 @@ impl Responder {
                 .remote(core.pd, rkey, va, rest.into(), Access::REMOTE_WRITE)
             {
                 Ok(target) => Some(target),
-                Err(_) => return Err(self.refuse(Refusal::AccessError)),
+                Err(_) => return self.deny_write(cx, core, packet),
             }
         } else {
             None
@@ -166,6 +166,21 @@ impl Responder {
             self.complete_receive(cx, core, WcStatus::Success, arrival)?;
         }
         Ok(())
+    }
+
+    /// The WRITE may not go where it wants to. A receive that it would consume says so
+    /// (IBTA 1.7, 11.6.2).
+    fn deny_write(
+        &mut self,
+        cx: &mut Cx<'_>,
+        core: &Core,
+        packet: &Packet<'_>,
+    ) -> Result<(), Fault> {
+        let fault = self.refuse(Refusal::AccessError);
+        if packet.ext.imm.is_some() {
+            self.complete_receive(cx, core, WcStatus::LocalAccessError, Arrival::default())?;
+        }
+        Err(fault)
     }
 
     /// Where the packet's bytes go: address, key, length of the message, and how
