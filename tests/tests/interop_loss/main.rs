@@ -1,0 +1,120 @@
+//! This stack and the kernel's Soft-RoCE move data to each other over a link that
+//! loses, reorders, duplicates and corrupts.
+
+use std::time::Instant;
+
+use roce_tests::ends::{End, Options, Ours, connect, mix};
+use roce_tests::lab::{Counters, Direction, Drops, Lab};
+use roce_tests::peer::GidIndex;
+use roce_tests::wire::Frames;
+use roce_verbs::{DropReason, Stat};
+
+const DIRECTIONS: [Direction; 2] = [Direction::ToGuest, Direction::ToHost];
+
+/// Requests of either end in a run.
+const REQUESTS: u32 = 100;
+
+/// Runs the mix and says how long it took.
+fn run(lab: &Lab, gid: GidIndex, seed: u64) -> Ours {
+    let options = Options {
+        gid,
+        length: mix::REGION,
+        // 33 ms: a guest in software, on a busy machine, is no quick one, and rxe
+        // waits no longer the second time.
+        timeout: 13,
+        ..Options::default()
+    };
+    let (mut ours, mut theirs) = connect(lab, &options);
+    let start = Instant::now();
+    mix::run(&mut ours, &mut theirs, REQUESTS, seed);
+    let counters = ours.context.counters();
+    println!(
+        "{REQUESTS} requests each way in {:.1?}: {} retransmitted, {} timeouts of ours; {:?}",
+        start.elapsed(),
+        counters.stat(Stat::Retransmitted),
+        counters.stat(Stat::Timeouts),
+        lab.loss_counters().unwrap(),
+    );
+    assert_eq!((ours.state(), theirs.state()), ("RTS".into(), "RTS".into()));
+    ours
+}
+
+#[test]
+fn nothing_is_sent_twice_when_nothing_is_lost() {
+    let Some(lab) = Lab::get_or_skip() else {
+        return;
+    };
+    for direction in DIRECTIONS {
+        lab.set_loss(direction, Drops::None).unwrap();
+    }
+    let ours = run(&lab, GidIndex::Ip4, 1);
+    assert_eq!(ours.context.counters().stat(Stat::Retransmitted), 0);
+}
+
+#[test]
+fn all_arrives_when_one_percent_is_lost() {
+    for gid in [GidIndex::Ip4, GidIndex::LinkLocal6] {
+        all_arrives_although(gid, Drops::PerMille(10));
+    }
+}
+
+#[test]
+fn all_arrives_when_five_percent_are_lost() {
+    for gid in [GidIndex::Ip4, GidIndex::LinkLocal6] {
+        all_arrives_although(gid, Drops::PerMille(50));
+    }
+}
+
+fn all_arrives_although(gid: GidIndex, drops: Drops) {
+    let Some(lab) = Lab::get_or_skip() else {
+        return;
+    };
+    for direction in DIRECTIONS {
+        lab.set_loss(direction, drops).unwrap();
+    }
+    let ours = run(&lab, gid, 2);
+    let lost = lab.loss_counters().unwrap();
+    for Counters { seen, dropped } in [lost.to_guest, lost.to_host] {
+        assert!(dropped > 0, "nothing was dropped of {seen}");
+    }
+    assert!(ours.context.counters().stat(Stat::Retransmitted) > 0);
+}
+
+#[test]
+fn all_arrives_when_packets_are_reordered_duplicated_and_corrupted() {
+    let Some(lab) = Lab::get_or_skip() else {
+        return;
+    };
+    for direction in DIRECTIONS {
+        // Every tenth leaves at once, before those that wait for a millisecond.
+        let faults = "delay 1ms reorder 10% duplicate 2% corrupt 2%";
+        lab.set_netem(direction, faults).unwrap();
+    }
+    let ours = run(&lab, GidIndex::Ip4, 3);
+    let counters = ours.context.counters();
+    // The network checks IP headers and UDP checksums; who leaves out the latter
+    // leaves what is corrupted to the ICRC.
+    println!(
+        "{:?}",
+        counters.iter().filter(|c| c.1 > 0).collect::<Vec<_>>()
+    );
+    assert!(counters.drops(DropReason::BadIcrc) > 0);
+    assert!(counters.drops(DropReason::OutOfSequence) > 0);
+    assert!(counters.stat(Stat::DuplicateRequests) > 0);
+}
+
+#[test]
+fn what_is_sent_again_is_well_formed() {
+    let Some(lab) = Lab::get_or_skip() else {
+        return;
+    };
+    for direction in DIRECTIONS {
+        lab.set_loss(direction, Drops::PerMille(50)).unwrap();
+    }
+    let capture = lab.capture_start().unwrap();
+    run(&lab, GidIndex::Ip4, 4);
+    let files = capture.stop().unwrap();
+    for file in [&files.outside, &files.guest] {
+        Frames::read(file).assert_icrcs();
+    }
+}
