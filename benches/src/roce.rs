@@ -35,6 +35,8 @@ pub fn write(pair: &VethPair, roce: &Path, size: usize, ms: u64) -> Result<Figur
     let mut server = pair.command(0, &roce);
     server.args(["perf", "--once", "--server", ADDRESSES[0]]);
     let _server = serve(server, "listening")?;
+    // Large messages are there for their bandwidth, small ones for their latency.
+    let iterations = if size > 4096 { "100" } else { "100000" };
     let mut client = pair.command(1, &roce);
     client.args([
         "perf",
@@ -43,7 +45,7 @@ pub fn write(pair: &VethPair, roce: &Path, size: usize, ms: u64) -> Result<Figur
         "write",
         "--json",
         "--iterations",
-        "200000",
+        iterations,
     ]);
     client.args(["--size", &size.to_string(), "--duration", &ms.to_string()]);
     let json: serde_json::Value =
