@@ -3,16 +3,14 @@
 use std::env;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::OnceLock;
 use std::thread;
 
 /// The `roce` command: the one that the environment variable `ROCE_UNDER_TEST` names,
-/// or else the one of the same build as the test that asks for it, which the first call
-/// has cargo build.
+/// or else the one of the same build as the test that asks for it.
 ///
 /// # Panics
-/// If it does not build.
+/// If it was not built: cargo does so for integration tests, not for `--lib` alone.
 pub fn roce() -> &'static Path {
     static ROCE: OnceLock<PathBuf> = OnceLock::new();
     ROCE.get_or_init(|| {
@@ -21,36 +19,17 @@ pub fn roce() -> &'static Path {
         }
         // target/<profile>/deps/<test>, and examples one level higher up.
         let test = env::current_exe().expect("a running program has a path");
-        let profile_dir = test
-            .ancestors()
-            .find(|dir| dir.join(".fingerprint").is_dir())
-            .unwrap_or_else(|| panic!("{} is not in a target directory", test.display()));
-        build_roce(profile_dir)
+        let built = test.ancestors().map(|dir| dir.join("roce-under-test"));
+        built
+            .into_iter()
+            .find(|path| path.is_file())
+            .unwrap_or_else(|| {
+                panic!(
+                    "no roce-under-test above {}: run cargo build -p roce-tests --bins",
+                    test.display()
+                )
+            })
     })
-}
-
-fn build_roce(profile_dir: &Path) -> PathBuf {
-    let target_dir = profile_dir.parent().expect("a profile is in a target");
-    // The directory of the profiles "dev" and "test" is called "debug".
-    let profile = match profile_dir.file_name().and_then(|name| name.to_str()) {
-        Some("debug") | None => "dev",
-        Some(name) => name,
-    };
-    let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let mut build = Command::new(cargo);
-    build
-        .args(["build", "--quiet", "--package", "roce", "--bin", "roce"])
-        .args(["--profile", profile, "--target-dir"])
-        .arg(target_dir)
-        .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
-    let status = build.status();
-    assert!(
-        status.as_ref().is_ok_and(|status| status.success()),
-        "{build:?}: {status:?}"
-    );
-    let roce = profile_dir.join("roce");
-    assert!(roce.is_file(), "{build:?} did not make {}", roce.display());
-    roce
 }
 
 /// Whether a program of somebody else's is installed. If not, says on stderr that the

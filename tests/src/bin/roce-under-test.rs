@@ -1,0 +1,8 @@
+//! The `roce` command, as a program of this package: cargo builds a package's own
+//! programs before it runs that package's tests, so that no test has to call cargo.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    roce_cli::main()
+}
