@@ -19,25 +19,29 @@
 
 mod counters;
 mod cq;
+mod event;
 mod hash;
 mod memory;
 mod nic;
 pub mod port;
 mod qp;
 mod seq;
+mod srq;
 mod time;
 mod wr;
 
 pub use counters::{Counters, DropReason, Stat};
 pub use cq::{CompletionQueue, CqId, CqOverrun, Notify};
+pub use event::Event;
 pub use memory::{
     Access, AccessError, Buffer, BufferRange, MemoryTable, PdId, RegisterError, Span,
 };
-pub use nic::{Event, Nic, NicConfig};
+pub use nic::{Nic, NicConfig};
 pub use qp::{
     MAX_QUEUE_DEPTH, MAX_RD_ATOMIC, ModifyError, QpAttributes, QpConfig, QpFatalCause, QpInit,
     QpState, QueueLimits, largest_path_mtu,
 };
+pub use srq::{SrqAttributes, SrqError, SrqInit, SrqStatus, Srqn};
 pub use time::{Duration, Instant};
 pub use wr::{
     Completion, MAX_MESSAGE_BYTES, MAX_SGE, PostError, RecvWr, RemoteAddr, SendFlags, SendOp,

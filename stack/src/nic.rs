@@ -2,13 +2,14 @@
 //! timer and each chance to send.
 
 use crate::counters::{Counters, DropReason, Stat};
-use crate::cq::CqId;
+use crate::event::Event;
 use crate::hash::KeyMap;
 use crate::memory::{Access, Buffer, MemoryTable, PdId, RegisterError};
 use crate::port::{IpCovered, Port, RxMeta};
 use crate::qp::{
-    Cx, ModifyError, PortLimits, Qp, QpAttributes, QpConfig, QpFatalCause, QpInit, QpState, Turn,
+    Cx, ModifyError, PortLimits, Qp, QpAttributes, QpConfig, QpInit, QpState, Receives, Turn,
 };
+use crate::srq::SrqTable;
 use crate::time::Instant;
 use crate::wr::{PostError, RecvWr, SendWr};
 use core::cmp::Reverse;
@@ -20,18 +21,7 @@ use std::collections::{BinaryHeap, VecDeque};
 use std::net::IpAddr;
 use std::sync::Arc;
 
-/// Something that an application may want to know.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Event {
-    /// The CQ has a completion of the kind that was asked for.
-    CqNotify(CqId),
-    /// The CQ overran.
-    CqError(CqId),
-    /// The QP went to the error state by itself.
-    QpFatal(Qpn, QpFatalCause),
-    /// In state SQD, everything that was begun has completed.
-    SqDrained(Qpn),
-}
+mod shared;
 
 /// What a NIC is made with.
 #[derive(Clone, Debug)]
@@ -64,6 +54,7 @@ pub struct Nic {
     limits: PortLimits,
     rng: ChaCha20Rng,
     qps: KeyMap<Box<Qp>>,
+    srqs: SrqTable,
     memory: MemoryTable,
     counters: Counters,
     events: VecDeque<Event>,
@@ -82,6 +73,7 @@ impl Nic {
             },
             rng: ChaCha20Rng::from_seed(config.seed),
             qps: KeyMap::default(),
+            srqs: SrqTable::default(),
             memory: MemoryTable::default(),
             counters: Counters::default(),
             events: VecDeque::new(),
@@ -139,6 +131,11 @@ impl Nic {
 
     /// A new QP in state RESET, with a number that nobody can guess.
     pub fn create_qp(&mut self, init: QpInit) -> Qpn {
+        let receives = Receives::own(init.recv);
+        self.insert_qp(init, receives)
+    }
+
+    fn insert_qp(&mut self, init: QpInit, receives: Receives) -> Qpn {
         let qpn = loop {
             let bits = self.rng.next_u32() & 0xff_ffff;
             // 0 and 1 are the management QPs, 0xffffff is multicast's.
@@ -146,14 +143,21 @@ impl Nic {
                 break Qpn::from_bits(bits);
             }
         };
-        self.qps.insert(qpn.get(), Box::new(Qp::new(qpn, init)));
+        self.qps
+            .insert(qpn.get(), Box::new(Qp::new(qpn, init, receives)));
         qpn
     }
 
     /// Removes a QP. Packets for it are dropped from now on; its requests never
     /// complete. Returns whether there was one.
     pub fn destroy_qp(&mut self, qpn: Qpn) -> bool {
-        self.qps.remove(&qpn.get()).is_some()
+        let Some(qp) = self.qps.remove(&qpn.get()) else {
+            return false;
+        };
+        if let Some(srq) = qp.srq() {
+            self.srqs.detach(srq);
+        }
+        true
     }
 
     /// A PSN to start with that nobody can guess.
@@ -324,6 +328,7 @@ impl Nic {
     ) -> Option<R> {
         let Self {
             qps,
+            srqs,
             memory,
             counters,
             events,
@@ -333,6 +338,7 @@ impl Nic {
         let qp = qps.get_mut(&qpn.get())?;
         let mut cx = Cx {
             now,
+            srqs,
             memory,
             counters,
             events,

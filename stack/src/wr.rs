@@ -1,5 +1,6 @@
 //! Work requests and completions: what passes between an application and the NIC.
 
+use crate::srq::Srqn;
 use bitflags::bitflags;
 use roce_wire::Qpn;
 
@@ -266,6 +267,10 @@ pub enum PostError {
     },
     /// READ or atomic on a QP with `max_rd_atomic` 0.
     NoReadsAllowed,
+    /// No SRQ has this number.
+    UnknownSrq(Srqn),
+    /// The QP takes its receives from an SRQ.
+    UsesSrq(Srqn),
 }
 
 impl core::fmt::Display for PostError {
@@ -300,6 +305,11 @@ impl core::fmt::Display for PostError {
             Self::NoReadsAllowed => {
                 f.write_str("the QP has max_rd_atomic 0: set it in the transition to RTS")
             }
+            Self::UnknownSrq(srq) => write!(f, "no shared receive queue has number {srq}"),
+            Self::UsesSrq(srq) => write!(
+                f,
+                "the QP takes its receives from shared receive queue {srq}: post them there"
+            ),
         }
     }
 }

@@ -8,19 +8,23 @@
 mod attr;
 mod emit;
 mod queue;
+mod receives;
 mod requester;
 mod responder;
 mod sgl;
 mod window;
 
 pub use attr::{MAX_RD_ATOMIC, ModifyError, QpAttributes, QpConfig, QpState, largest_path_mtu};
+pub(crate) use queue::WorkQueue;
 pub use queue::{MAX_QUEUE_DEPTH, QueueLimits};
+pub(crate) use receives::{Receives, RecvWqe};
 
 use crate::counters::{Counters, DropReason};
 use crate::cq::{CompletionQueue, Pushed};
+use crate::event::Event;
 use crate::memory::{MemoryTable, PdId};
-use crate::nic::Event;
 use crate::port::{Port, RxMeta};
+use crate::srq::{SrqTable, Srqn};
 use crate::time::Instant;
 use crate::wr::{Completion, PostError, RecvWr, SendWr, WcOpcode, WcStatus};
 use requester::Requester;
@@ -32,6 +36,7 @@ use std::sync::Arc;
 /// What lies outside of a QP while something happens to it.
 pub(crate) struct Cx<'a> {
     pub(crate) now: Instant,
+    pub(crate) srqs: &'a mut SrqTable,
     pub(crate) memory: &'a mut MemoryTable,
     pub(crate) counters: &'a mut Counters,
     pub(crate) events: &'a mut VecDeque<Event>,
@@ -126,7 +131,7 @@ pub(crate) struct Core {
 }
 
 impl Qp {
-    pub(crate) fn new(qpn: Qpn, init: QpInit) -> Self {
+    pub(crate) fn new(qpn: Qpn, init: QpInit, receives: Receives) -> Self {
         Self {
             core: Core {
                 qpn,
@@ -138,7 +143,7 @@ impl Qp {
                 signal_all: init.signal_all,
             },
             requester: Requester::new(init.send),
-            responder: Responder::new(init.recv),
+            responder: Responder::new(receives),
             scheduled: false,
             timer: None,
         }
@@ -152,6 +157,11 @@ impl Qp {
         &self.core.config
     }
 
+    /// The SRQ that it takes receives from.
+    pub(crate) fn srq(&self) -> Option<Srqn> {
+        self.responder.srq()
+    }
+
     /// Changes attributes and state (IBTA 1.7, 11.2.5.2).
     pub(crate) fn modify(
         &mut self,
@@ -163,10 +173,12 @@ impl Qp {
         attributes.check(from, limits.max_packet_bytes)?;
         let to = attributes.state.unwrap_or(from);
         self.core.config.apply(attributes);
+        if to == QpState::Err {
+            self.fail(cx, None);
+        }
         self.core.state = to;
         match (from, to) {
             (_, QpState::Reset) => self.reset(),
-            (_, QpState::Err) => self.fail(cx, None),
             (QpState::Init, QpState::Rtr) => self.responder.start(&self.core.config),
             (QpState::Rtr, QpState::Rts) => {
                 self.requester.start(&self.core.config, limits.window_bytes);
@@ -326,7 +338,7 @@ impl Qp {
     /// Moves the QP to the error state: the request at fault completes with its
     /// status, everything behind it as flushed, in order (IBTA 1.7, 10.3.1.5).
     fn fail(&mut self, cx: &mut Cx<'_>, fault: Option<Fault>) {
-        self.core.state = QpState::Err;
+        let from = core::mem::replace(&mut self.core.state, QpState::Err);
         let mut status = match fault {
             Some(Fault::Send(status)) => status,
             _ => WcStatus::WorkRequestFlushed,
@@ -353,6 +365,9 @@ impl Qp {
                 Fault::CqOverrun => QpFatalCause::CqOverrun,
             };
             cx.events.push_back(Event::QpFatal(self.core.qpn, cause));
+        }
+        if from != QpState::Err && self.srq().is_some() {
+            cx.events.push_back(Event::LastWqeReached(self.core.qpn));
         }
     }
 

@@ -46,6 +46,28 @@ impl<T> WorkQueue<T> {
         }
     }
 
+    /// What it was made for.
+    pub(crate) fn limits(&self) -> QueueLimits {
+        self.limits
+    }
+
+    /// Changes how many requests fit, to no fewer than there are.
+    pub(crate) fn resize(&mut self, depth: usize)
+    where
+        T: Copy,
+    {
+        let depth = depth.max(self.len());
+        let mut other = Self::new(QueueLimits {
+            depth,
+            ..self.limits
+        });
+        for (index, entry) in self.entries.iter().enumerate() {
+            let pushed = other.push(entry.item, self.sges(index));
+            debug_assert!(pushed.is_ok(), "as deep as there are requests");
+        }
+        *self = other;
+    }
+
     /// Checks that a request with so many elements can be added.
     pub(crate) fn check_room(&self, sges: usize) -> Result<(), PostError> {
         if sges > self.limits.max_sge {

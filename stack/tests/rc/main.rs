@@ -19,5 +19,6 @@ mod sequences;
 mod sim;
 mod soak;
 mod softroce;
+mod srq;
 mod states;
 mod teardown;

@@ -22,26 +22,19 @@ mod reply;
 mod request;
 
 use super::attr::QpConfig;
-use super::queue::{QueueLimits, WorkQueue};
-use super::{Core, Cx, Fault};
+use super::{Core, Cx, Fault, Receives};
 use crate::seq::Seq;
+use crate::srq::Srqn;
 use crate::wr::{Completion, PostError, RecvWr, WcOpcode, WcStatus};
 use fetch::Resources;
 use owed::Replies;
 use place::Inbound;
 use roce_wire::{Credits, Psn};
 
-/// A posted receive request.
-#[derive(Clone, Copy, Debug)]
-struct RecvWqe {
-    wr_id: u64,
-    len: u64,
-}
-
 /// The receiving half of a QP.
 #[derive(Debug)]
 pub(crate) struct Responder {
-    rq: WorkQueue<RecvWqe>,
+    rq: Receives,
     epsn: Seq,
     /// What `epsn` was at the start.
     first: Seq,
@@ -66,9 +59,9 @@ enum Refusal {
 }
 
 impl Responder {
-    pub(crate) fn new(limits: QueueLimits) -> Self {
+    pub(crate) fn new(rq: Receives) -> Self {
         Self {
-            rq: WorkQueue::new(limits),
+            rq,
             epsn: Seq::initial(Psn::new(0)),
             first: Seq::initial(Psn::new(0)),
             msn: 0,
@@ -111,25 +104,23 @@ impl Responder {
         self.resources = Resources::default();
     }
 
+    /// The SRQ that receives come from.
+    pub(crate) fn srq(&self) -> Option<Srqn> {
+        self.rq.srq()
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.rq.len()
     }
 
     /// Checks a request without posting it.
     pub(crate) fn check(&self, wr: &RecvWr<'_>) -> Result<(), PostError> {
-        self.rq.check_room(wr.sges.len())
+        self.rq.check(wr)
     }
 
     /// Appends a request to the receive queue.
     pub(crate) fn post(&mut self, wr: &RecvWr<'_>) -> Result<(), PostError> {
-        let len = super::sgl::total_len(wr.sges);
-        self.rq.push(
-            RecvWqe {
-                wr_id: wr.wr_id,
-                len,
-            },
-            wr.sges,
-        )?;
+        self.rq.post(wr)?;
         // An acknowledgement that nobody asked for brings the peer its credits
         // sooner than its next attempt would (9.7.7.2).
         if self.starved && self.epsn > self.first {
@@ -179,8 +170,12 @@ impl Responder {
         Fault::Responder
     }
 
-    /// The receives that a peer may still count on: those posted, less the one in use.
+    /// The receives that a peer may still count on: those posted, less the one in
+    /// use. It can't count on those of an SRQ (IBTA 1.7, 9.7.7.2).
     fn credits(&self) -> Credits {
+        if self.srq().is_some() {
+            return Credits::INVALID;
+        }
         let in_use = self.inbound.as_ref().is_some_and(Inbound::holds_receive);
         let left = self.rq.len().saturating_sub(usize::from(in_use));
         Credits::from_count(u32::try_from(left).unwrap_or(u32::MAX))

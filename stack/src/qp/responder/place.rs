@@ -57,6 +57,7 @@ impl Responder {
         if !length_is_legal(position, packet.payload.len(), core.config.mtu()) {
             return Err(self.refuse(Refusal::InvalidRequest));
         }
+        self.rq.ready(cx);
         let Some(wqe) = self.rq.front() else {
             self.not_ready();
             return Ok(());
@@ -65,8 +66,8 @@ impl Responder {
         if placed > wqe.len.min(MAX_MESSAGE_BYTES) {
             return self.fail_receive(cx, core, WcStatus::LocalLengthError);
         }
-        let sges = self.rq.sges(0);
-        if sgl::scatter(cx.memory, core.pd, sges, offset, packet.payload).is_err() {
+        let (pd, sges) = (self.rq.pd(core), self.rq.sges());
+        if sgl::scatter(cx.memory, pd, sges, offset, packet.payload).is_err() {
             return self.fail_receive(cx, core, WcStatus::LocalProtectionError);
         }
         if !ends {
@@ -121,6 +122,7 @@ impl Responder {
         if !adds_up || !legal || !enabled || u64::from(total) > MAX_MESSAGE_BYTES {
             return Err(self.refuse(Refusal::InvalidRequest));
         }
+        let receiver_ready = packet.ext.imm.is_none() || self.rq.ready(cx);
         // A WRITE of no bytes needs no key (9.7.4.1.5).
         let target = if rest > 0 {
             match cx
@@ -133,7 +135,7 @@ impl Responder {
         } else {
             None
         };
-        if packet.ext.imm.is_some() && self.rq.is_empty() {
+        if !receiver_ready {
             self.not_ready();
             return Ok(());
         }

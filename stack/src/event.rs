@@ -1,0 +1,25 @@
+//! What the NIC tells beside completions (IBTA 1.7, 11.6.3).
+
+use crate::cq::CqId;
+use crate::qp::QpFatalCause;
+use crate::srq::Srqn;
+use roce_wire::Qpn;
+
+/// Something that an application may want to know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// The CQ has a completion of the kind that was asked for.
+    CqNotify(CqId),
+    /// The CQ overran.
+    CqError(CqId),
+    /// The QP went to the error state by itself.
+    QpFatal(Qpn, QpFatalCause),
+    /// In state SQD, everything that was begun has completed.
+    SqDrained(Qpn),
+    /// The QP is in the error state and takes no more receives of its SRQ: those that
+    /// it took have completed (IBTA 1.7, 10.2.9 and 11.6.3).
+    LastWqeReached(Qpn),
+    /// The SRQ has fewer receives than its limit. Told once for each time that the
+    /// limit is set.
+    SrqLimit(Srqn),
+}

@@ -1,0 +1,65 @@
+//! What QPs share: shared receive queues.
+
+use super::Nic;
+use crate::qp::{QpInit, Receives};
+use crate::srq::{SrqAttributes, SrqError, SrqInit, SrqStatus, Srqn};
+use crate::wr::{PostError, RecvWr};
+use rand_core::Rng;
+use roce_wire::Qpn;
+
+impl Nic {
+    /// A new SRQ, with a number that nobody can guess.
+    ///
+    /// # Errors
+    /// See [`SrqError`].
+    pub fn create_srq(&mut self, init: &SrqInit) -> Result<Srqn, SrqError> {
+        let srqn = loop {
+            let bits = self.rng.next_u32() & 0xff_ffff;
+            if bits != 0 && !self.srqs.contains(bits) {
+                break Srqn(bits);
+            }
+        };
+        self.srqs.create(srqn, init)?;
+        Ok(srqn)
+    }
+
+    /// Resizes an SRQ, or asks for an event when it runs low (IBTA 1.7, 10.2.9).
+    ///
+    /// # Errors
+    /// See [`SrqError`]; nothing was changed then.
+    pub fn modify_srq(&mut self, srqn: Srqn, attributes: &SrqAttributes) -> Result<(), SrqError> {
+        self.srqs.modify(srqn, attributes, &mut self.events)
+    }
+
+    /// How an SRQ is; `None` if there is no such SRQ.
+    pub fn query_srq(&self, srqn: Srqn) -> Option<SrqStatus> {
+        self.srqs.query(srqn)
+    }
+
+    /// Removes an SRQ that no QP uses. The receives that are still posted never
+    /// complete.
+    ///
+    /// # Errors
+    /// See [`SrqError`].
+    pub fn destroy_srq(&mut self, srqn: Srqn) -> Result<(), SrqError> {
+        self.srqs.destroy(srqn)
+    }
+
+    /// Posts a receive request for whichever QP of the SRQ needs one first.
+    ///
+    /// # Errors
+    /// See [`PostError`]; nothing was posted then.
+    pub fn post_srq_recv(&mut self, srqn: Srqn, wr: &RecvWr<'_>) -> Result<(), PostError> {
+        self.srqs.post(srqn, wr)
+    }
+
+    /// A new QP in state RESET that takes its receives from an SRQ; `init.recv` does
+    /// not matter.
+    ///
+    /// # Errors
+    /// If there is no such SRQ.
+    pub fn create_qp_with_srq(&mut self, init: QpInit, srqn: Srqn) -> Result<Qpn, SrqError> {
+        let (pd, max_sge) = self.srqs.attach(srqn)?;
+        Ok(self.insert_qp(init, Receives::shared(srqn, pd, max_sge)))
+    }
+}
