@@ -20,6 +20,7 @@
 mod counters;
 mod cq;
 mod event;
+pub mod fault;
 mod hash;
 mod memory;
 mod nic;

@@ -1,0 +1,61 @@
+//! How likely something is.
+
+use core::fmt;
+use rand_core::Rng;
+
+/// A probability, in parts of 1,000,000,000.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Chance(u32);
+
+const ONE: u32 = 1_000_000_000;
+
+impl Chance {
+    /// What never happens.
+    pub const NEVER: Self = Self(0);
+
+    /// What always happens.
+    pub const ALWAYS: Self = Self(ONE);
+
+    /// So many parts of a million; what exceeds one is one.
+    pub const fn per_million(parts: u32) -> Self {
+        if parts >= 1_000_000 {
+            Self::ALWAYS
+        } else {
+            Self(parts * 1000)
+        }
+    }
+
+    /// From 0 (never) to 1 (always); `None` if it is neither of these nor between.
+    pub fn from_fraction(fraction: f64) -> Option<Self> {
+        // The cast is exact enough and in range, as just checked.
+        (0.0..=1.0)
+            .contains(&fraction)
+            .then(|| Self((fraction * f64::from(ONE)).round() as u32))
+    }
+
+    /// Whether it never happens.
+    pub const fn is_never(self) -> bool {
+        self.0 == 0
+    }
+
+    /// Whether it happens this time. Draws nothing for what is certain.
+    pub fn happens(self, rng: &mut impl Rng) -> bool {
+        match self.0 {
+            0 => false,
+            ONE.. => true,
+            // All 64 bits: a remainder of 32 would favour small numbers.
+            parts => rng.next_u64() % u64::from(ONE) < u64::from(parts),
+        }
+    }
+}
+
+impl fmt::Display for Chance {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (percent, rest) = (self.0 / 10_000_000, self.0 % 10_000_000);
+        if rest == 0 {
+            return write!(f, "{percent}%");
+        }
+        let digits = format!("{rest:07}");
+        write!(f, "{percent}.{}%", digits.trim_end_matches('0'))
+    }
+}

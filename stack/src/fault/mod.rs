@@ -1,0 +1,94 @@
+//! Faults on purpose: a network that loses, doubles, reorders, damages and delays
+//! packets, by chance that a seed reproduces.
+//!
+//! Like the rest of the crate, this does no I/O. [`FaultSpec`] says what is to go
+//! wrong and how often; [`FaultModel`] decides about one packet at a time, for a
+//! simulator that has a queue of its own; [`FaultLayer`] stands between a real port
+//! and a [`Nic`](crate::Nic) and holds back what is to come later.
+//!
+//! ```
+//! use roce_stack::fault::FaultSpec;
+//!
+//! let spec: FaultSpec = "loss=1%,reorder=0.5%:200us,seed=7".parse().unwrap();
+//! assert_eq!(spec.to_string(), "loss=1%,reorder=0.5%:200us,seed=7");
+//! ```
+
+mod chance;
+mod layer;
+mod model;
+mod parse;
+#[cfg(test)]
+mod tests;
+
+pub use chance::Chance;
+pub use layer::{FaultCounters, FaultLayer};
+pub use model::{Copies, Copy, FaultModel};
+pub use parse::FaultSpecError;
+
+use crate::time::Duration;
+
+/// What goes wrong, and how often. The default is a network without faults.
+///
+/// Its text form is a list of `name=value` separated by commas: `loss=CHANCE`,
+/// `burst=CHANCE:PACKETS[:CHANCE]`, `dup=CHANCE`, `reorder=CHANCE[:TIME]`,
+/// `corrupt=CHANCE`, `delay=TIME[..TIME]`, `seed=NUMBER`. A chance is `1%` or
+/// `0.01`, a time is a number with `ns`, `us`, `ms` or `s`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FaultSpec {
+    /// Each packet is lost with this chance, independently.
+    pub loss: Chance,
+    /// Loss that comes in bursts.
+    pub burst: Option<Burst>,
+    /// A packet arrives twice.
+    pub duplicate: Chance,
+    /// A packet is held back, so that later ones overtake it.
+    pub reorder: Chance,
+    /// The longest that a reordered packet is held back.
+    pub reorder_by: ReorderBy,
+    /// One bit of a packet is flipped.
+    pub corrupt: Chance,
+    /// Every packet comes later by at least this much. Order is kept.
+    pub delay: Duration,
+    /// Every packet comes later by up to this much more, drawn for each.
+    pub jitter: Duration,
+    /// What all chance is drawn from; `None` leaves the choice to whoever opens the
+    /// device, and it should say what it chose.
+    pub seed: Option<u64>,
+}
+
+/// Loss in bursts: the model of Gilbert and Elliott, whose channel is either good or
+/// bad.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Burst {
+    /// The chance, at each packet, that the channel turns bad.
+    pub begin: Chance,
+    /// How many packets a burst has on average; at least 1.
+    pub packets: u32,
+    /// The chance that a packet is lost while the channel is bad.
+    pub loss: Chance,
+}
+
+/// How long a reordered packet is held back at most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReorderBy(pub Duration);
+
+impl Default for ReorderBy {
+    fn default() -> Self {
+        Self(Duration::from_micros(100))
+    }
+}
+
+impl FaultSpec {
+    /// Whether nothing ever goes wrong.
+    pub fn is_quiet(&self) -> bool {
+        let Self {
+            reorder_by, seed, ..
+        } = *self;
+        *self
+            == Self {
+                reorder_by,
+                seed,
+                ..Self::default()
+            }
+    }
+}

@@ -1,0 +1,135 @@
+//! What happens to each packet.
+
+use super::FaultSpec;
+use crate::time::{Duration, Instant};
+use rand_chacha::ChaCha8Rng;
+use rand_core::{Rng, SeedableRng};
+
+/// Decides about packets, one after the other, on one way through the network.
+#[derive(Clone, Debug)]
+pub struct FaultModel {
+    spec: FaultSpec,
+    rng: ChaCha8Rng,
+    /// The channel of [`Burst`](super::Burst) is bad.
+    bad: bool,
+    /// When the last packet arrives that was not held back.
+    latest: Instant,
+}
+
+/// One arrival of a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Copy {
+    /// When.
+    pub at: Instant,
+    /// Later packets may overtake it.
+    pub held_back: bool,
+    /// The bit that is flipped, counted from the first byte's lowest.
+    pub flip: Option<usize>,
+}
+
+/// What becomes of one packet: none, one or two arrivals.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Copies {
+    /// The packet, unless it is lost.
+    pub first: Option<Copy>,
+    /// Its double, if there is one.
+    pub second: Option<Copy>,
+}
+
+impl Copy {
+    /// Damages `bytes` as was decided.
+    pub fn damage(&self, bytes: &mut [u8]) {
+        if let Some(bit) = self.flip
+            && let Some(byte) = bytes.get_mut(bit / 8)
+        {
+            *byte ^= 1 << (bit % 8);
+        }
+    }
+}
+
+impl FaultModel {
+    /// A network of `spec`, whose seed `seed` replaces.
+    pub fn new(spec: FaultSpec, seed: u64) -> Self {
+        Self {
+            spec,
+            rng: ChaCha8Rng::seed_from_u64(seed),
+            bad: false,
+            latest: Instant::ZERO,
+        }
+    }
+
+    /// What it does to packets.
+    pub fn spec(&self) -> &FaultSpec {
+        &self.spec
+    }
+
+    /// From now on it does something else to packets; chance goes on as it was.
+    pub fn change(&mut self, spec: FaultSpec) {
+        self.spec = spec;
+        self.bad = false;
+    }
+
+    /// Decides about a packet of `len` bytes that would arrive `now`.
+    pub fn decide(&mut self, now: Instant, len: usize) -> Copies {
+        // Both channels go on whatever the other does.
+        let burst = self.in_burst();
+        if self.spec.loss.happens(&mut self.rng) || burst {
+            return Copies::default();
+        }
+        let second = self
+            .spec
+            .duplicate
+            .happens(&mut self.rng)
+            .then(|| self.arrival(now, len));
+        Copies {
+            first: Some(self.arrival(now, len)),
+            second,
+        }
+    }
+
+    /// Whether a burst takes the next packet.
+    fn in_burst(&mut self) -> bool {
+        let Some(burst) = self.spec.burst else {
+            return false;
+        };
+        if self.bad {
+            self.bad = !self.one_in(burst.packets);
+        } else {
+            self.bad = burst.begin.happens(&mut self.rng);
+        }
+        self.bad && burst.loss.happens(&mut self.rng)
+    }
+
+    fn arrival(&mut self, now: Instant, len: usize) -> Copy {
+        let mut at = now + self.spec.delay;
+        if !self.spec.jitter.is_zero() {
+            at = at + self.up_to(self.spec.jitter);
+        }
+        let held_back = self.spec.reorder.happens(&mut self.rng);
+        if held_back {
+            at = at + self.up_to(self.spec.reorder_by.0);
+        } else {
+            self.latest = self.latest.max(at);
+            at = self.latest;
+        }
+        let flips = len > 0 && self.spec.corrupt.happens(&mut self.rng);
+        let flip = flips.then(|| (self.rng.next_u64() % (8 * len as u64)) as usize);
+        Copy {
+            at,
+            held_back,
+            flip,
+        }
+    }
+
+    fn one_in(&mut self, n: u32) -> bool {
+        self.rng.next_u64().is_multiple_of(u64::from(n.max(1)))
+    }
+
+    fn up_to(&mut self, most: Duration) -> Duration {
+        let ns = u64::try_from(most.as_nanos()).unwrap_or(u64::MAX);
+        match ns.checked_add(1) {
+            Some(choices) => Duration::from_nanos(self.rng.next_u64() % choices),
+            None => most,
+        }
+    }
+}

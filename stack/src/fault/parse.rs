@@ -1,0 +1,180 @@
+//! The text form of [`FaultSpec`].
+
+use super::{Burst, Chance, FaultSpec, ReorderBy};
+use crate::time::Duration;
+use core::fmt;
+use core::str::FromStr;
+
+/// What is wrong with the text of a [`FaultSpec`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FaultSpecError {
+    /// The part that can't be understood.
+    pub given: String,
+    /// What would be right there.
+    pub valid: &'static str,
+}
+
+impl fmt::Display for FaultSpecError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} should be {}", self.given, self.valid)
+    }
+}
+
+impl std::error::Error for FaultSpecError {}
+
+const NAMES: &str = "one of loss=, burst=, dup=, reorder=, corrupt=, delay=, seed=, each once";
+const CHANCE: &str = "a chance from 0% to 100%, such as 1% or 0.01";
+const TIME: &str = "a time such as 50us: a number with ns, us, ms or s, at most 3600s";
+const BURST: &str = "CHANCE:PACKETS or CHANCE:PACKETS:CHANCE, such as 0.1%:10 (a burst begins, how \
+                     many packets it has on average, how many of them are lost: all)";
+const DELAY: &str = "a time or a range of times that does not fall, such as 50us or 50us..2ms";
+const SEED: &str = "a whole number from 0 to 18446744073709551615";
+
+impl FromStr for FaultSpec {
+    type Err = FaultSpecError;
+
+    fn from_str(text: &str) -> Result<Self, FaultSpecError> {
+        let mut spec = Self::default();
+        let mut seen: Vec<&str> = Vec::new();
+        for part in text.split(',') {
+            let part = part.trim();
+            let (name, value) = part.split_once('=').ok_or_else(|| wrong(part, NAMES))?;
+            if seen.contains(&name) {
+                return Err(wrong(part, NAMES));
+            }
+            seen.push(name);
+            match name {
+                "loss" => spec.loss = chance(part, value)?,
+                "dup" => spec.duplicate = chance(part, value)?,
+                "corrupt" => spec.corrupt = chance(part, value)?,
+                "burst" => spec.burst = Some(burst(part, value)?),
+                "reorder" => match value.split_once(':') {
+                    None => spec.reorder = chance(part, value)?,
+                    Some((often, by)) => {
+                        spec.reorder = chance(part, often)?;
+                        spec.reorder_by = ReorderBy(time(by).ok_or_else(|| wrong(part, TIME))?);
+                    }
+                },
+                "delay" => (spec.delay, spec.jitter) = delay(part, value)?,
+                "seed" => spec.seed = Some(value.parse().map_err(|_| wrong(part, SEED))?),
+                _ => return Err(wrong(part, NAMES)),
+            }
+        }
+        Ok(spec)
+    }
+}
+
+fn wrong(part: &str, valid: &'static str) -> FaultSpecError {
+    FaultSpecError {
+        given: part.to_owned(),
+        valid,
+    }
+}
+
+fn chance(part: &str, text: &str) -> Result<Chance, FaultSpecError> {
+    let fraction = match text.strip_suffix('%') {
+        Some(percent) => percent.parse::<f64>().map(|percent| percent / 100.0),
+        None => text.parse(),
+    };
+    fraction
+        .ok()
+        .and_then(Chance::from_fraction)
+        .ok_or_else(|| wrong(part, CHANCE))
+}
+
+fn burst(part: &str, text: &str) -> Result<Burst, FaultSpecError> {
+    let mut fields = text.split(':');
+    let (Some(begin), Some(packets)) = (fields.next(), fields.next()) else {
+        return Err(wrong(part, BURST));
+    };
+    let loss = fields
+        .next()
+        .map_or(Ok(Chance::ALWAYS), |loss| chance(part, loss))?;
+    let packets = packets.parse().ok().filter(|packets| *packets >= 1);
+    match (packets, fields.next()) {
+        (Some(packets), None) => Ok(Burst {
+            begin: chance(part, begin)?,
+            packets,
+            loss,
+        }),
+        _ => Err(wrong(part, BURST)),
+    }
+}
+
+fn delay(part: &str, text: &str) -> Result<(Duration, Duration), FaultSpecError> {
+    let (from, to) = text.split_once("..").unwrap_or((text, text));
+    match (time(from), time(to)) {
+        (Some(from), Some(to)) if from <= to => Ok((from, to - from)),
+        _ => Err(wrong(part, DELAY)),
+    }
+}
+
+/// The units; `s`, with which all end, last.
+const UNITS: [(&str, u64); 4] = [
+    ("ns", 1),
+    ("us", 1_000),
+    ("ms", 1_000_000),
+    ("s", 1_000_000_000),
+];
+
+fn time(text: &str) -> Option<Duration> {
+    let (number, unit) = UNITS
+        .iter()
+        .find_map(|(name, ns)| Some((text.strip_suffix(name)?, *ns)))?;
+    let seconds = number.parse::<f64>().ok()? * unit as f64 / 1e9;
+    let valid = (0.0..=3600.0).contains(&seconds);
+    valid.then(|| Duration::from_nanos((seconds * 1e9).round() as u64))
+}
+
+/// A time as it is written: in the largest unit that gives a whole number.
+struct Written(Duration);
+
+impl fmt::Display for Written {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ns = u64::try_from(self.0.as_nanos()).unwrap_or(u64::MAX);
+        let fits = |(_, unit): &&(&str, u64)| ns % unit == 0;
+        let (name, unit) = UNITS.iter().rev().find(fits).unwrap_or(&UNITS[0]);
+        write!(f, "{}{name}", ns / unit)
+    }
+}
+
+impl fmt::Display for FaultSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut parts = Vec::new();
+        let mut chance = |name: &str, chance: Chance| {
+            if !chance.is_never() {
+                parts.push(format!("{name}={chance}"));
+            }
+        };
+        chance("loss", self.loss);
+        chance("dup", self.duplicate);
+        chance("corrupt", self.corrupt);
+        if !self.reorder.is_never() {
+            let by = Written(self.reorder_by.0);
+            parts.push(format!("reorder={}:{by}", self.reorder));
+        }
+        if let Some(burst) = self.burst {
+            let Burst {
+                begin,
+                packets,
+                loss,
+            } = burst;
+            parts.push(match loss {
+                Chance::ALWAYS => format!("burst={begin}:{packets}"),
+                loss => format!("burst={begin}:{packets}:{loss}"),
+            });
+        }
+        let longest = self.delay + self.jitter;
+        if !longest.is_zero() {
+            let (from, to) = (Written(self.delay), Written(longest));
+            parts.push(match self.jitter.is_zero() {
+                true => format!("delay={from}"),
+                false => format!("delay={from}..{to}"),
+            });
+        }
+        if let Some(seed) = self.seed {
+            parts.push(format!("seed={seed}"));
+        }
+        f.write_str(&parts.join(","))
+    }
+}

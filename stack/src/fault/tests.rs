@@ -1,0 +1,174 @@
+use super::*;
+use crate::port::{IpCovered, RxMeta};
+use crate::time::Instant;
+use std::net::{IpAddr, Ipv4Addr};
+
+fn meta() -> RxMeta {
+    RxMeta {
+        src: IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1)),
+        dst: IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2)),
+        src_port: 0xc000,
+        traffic_class: 0,
+        ip: IpCovered::V4Hidden,
+    }
+}
+
+fn spec(text: &str) -> FaultSpec {
+    text.parse().expect("well-formed")
+}
+
+/// Sends `count` packets, 1 us apart; gives what arrives: number, time, flipped bits.
+fn run(spec: FaultSpec, seed: u64, count: u32) -> (Vec<(u32, u64, u32)>, FaultLayer) {
+    let mut layer = FaultLayer::new(spec, seed);
+    let mut arrived = Vec::new();
+    for number in 0..count {
+        let now = Instant::from_nanos(u64::from(number) * 1000);
+        // The number twice, so that one flipped bit does not hide it.
+        let bytes = [number.to_le_bytes(), number.to_le_bytes()].concat();
+        layer.receive(now, &meta(), &bytes, &mut |_: &RxMeta, got: &[u8]| {
+            arrived.push(read(got, now));
+        });
+    }
+    while let Some(at) = layer.next_release() {
+        layer.release(at, &mut |_: &RxMeta, got: &[u8]| {
+            arrived.push(read(got, at));
+        });
+    }
+    (arrived, layer)
+}
+
+fn read(bytes: &[u8], at: Instant) -> (u32, u64, u32) {
+    let half = |from: usize| u32::from_le_bytes(bytes[from..from + 4].try_into().expect("4 bytes"));
+    let flips = (half(0) ^ half(4)).count_ones();
+    (half(0), at.as_nanos(), flips)
+}
+
+#[test]
+fn without_faults_everything_passes_at_once_and_as_it_was() {
+    let (arrived, layer) = run(FaultSpec::default(), 1, 100);
+    let expected: Vec<_> = (0..100).map(|n| (n, u64::from(n) * 1000, 0)).collect();
+    assert_eq!(arrived, expected);
+    assert_eq!(layer.counters().received, 100);
+    assert!(FaultSpec::default().is_quiet() && spec("seed=3").is_quiet());
+    assert!(!spec("dup=1%").is_quiet());
+}
+
+#[test]
+fn a_seed_gives_the_same_faults_again_and_another_seed_others() {
+    let faults = spec("loss=10%,dup=10%,reorder=10%,corrupt=10%,burst=1%:5,delay=1us..9us");
+    assert_eq!(run(faults, 7, 1000).0, run(faults, 7, 1000).0);
+    assert_ne!(run(faults, 7, 1000).0, run(faults, 8, 1000).0);
+}
+
+#[test]
+fn losses_are_as_many_as_asked_for() {
+    let (arrived, layer) = run(spec("loss=20%"), 3, 10_000);
+    let lost = layer.counters().lost;
+    assert_eq!(arrived.len() as u64 + lost, 10_000);
+    // Five standard deviations are 200.
+    assert!(lost.abs_diff(2000) < 200, "{lost}");
+}
+
+#[test]
+fn bursts_are_as_long_and_as_many_as_asked_for() {
+    let (arrived, _) = run(spec("burst=1%:8"), 5, 100_000);
+    let mut bursts = Vec::new();
+    let mut next = 0;
+    for (number, ..) in arrived {
+        if number > next {
+            bursts.push(number - next);
+        }
+        next = number + 1;
+    }
+    let mean = f64::from(bursts.iter().sum::<u32>()) / bursts.len() as f64;
+    assert!((7.0..9.0).contains(&mean), "mean {mean}");
+    assert!((800..1100).contains(&bursts.len()), "{}", bursts.len());
+}
+
+#[test]
+fn a_double_comes_beside_the_packet() {
+    let (arrived, layer) = run(spec("dup=100%"), 1, 3);
+    let numbers: Vec<u32> = arrived.iter().map(|arrival| arrival.0).collect();
+    assert_eq!(numbers, [0, 0, 1, 1, 2, 2]);
+    assert_eq!(layer.counters().duplicated, 3);
+}
+
+#[test]
+fn a_reordered_packet_is_overtaken_but_comes_in_time() {
+    let (arrived, layer) = run(spec("reorder=10%:20us"), 2, 1000);
+    assert_eq!(arrived.len(), 1000);
+    assert!(layer.counters().reordered > 50);
+    assert!(arrived.windows(2).any(|pair| pair[0].0 > pair[1].0));
+    for (number, at, _) in arrived {
+        assert!(at <= u64::from(number) * 1000 + 20_000);
+    }
+}
+
+#[test]
+fn delay_keeps_order_however_it_varies() {
+    let (arrived, _) = run(spec("delay=5us..500us"), 2, 1000);
+    assert!(arrived.windows(2).all(|pair| pair[0].0 < pair[1].0));
+    for (number, at, _) in arrived {
+        assert!(at >= u64::from(number) * 1000 + 5000);
+    }
+}
+
+#[test]
+fn corruption_flips_one_bit() {
+    let (arrived, layer) = run(spec("corrupt=50%"), 9, 1000);
+    let flipped = arrived.iter().filter(|arrival| arrival.2 == 1).count();
+    assert!(arrived.iter().all(|arrival| arrival.2 <= 1));
+    assert_eq!(flipped as u64, layer.counters().corrupted);
+    assert!((400..600).contains(&flipped), "{flipped}");
+}
+
+#[test]
+fn what_is_held_back_is_bounded() {
+    let (arrived, layer) = run(spec("delay=1s"), 1, 5000);
+    assert_eq!(arrived.len(), 4096);
+    assert_eq!(layer.counters().overflowed, 5000 - 4096);
+    assert_eq!(layer.held(), 0);
+}
+
+#[test]
+fn a_spec_is_written_as_it_is_read() {
+    for text in [
+        "loss=1%",
+        "loss=0.5%,dup=0.0000001%,corrupt=100%,reorder=3%:200us,burst=0.1%:10,delay=50us,seed=9",
+        "reorder=1%:100us,burst=0.1%:10:50%,delay=0s..2ms,seed=18446744073709551615",
+        "delay=1500ns..2s",
+        "",
+    ] {
+        if !text.is_empty() {
+            assert_eq!(spec(text).to_string(), text);
+        }
+    }
+    assert_eq!(spec("loss=0.01"), spec("loss=1%"));
+    assert_eq!(spec("reorder=1%").reorder_by, ReorderBy::default());
+}
+
+#[test]
+fn what_is_wrong_is_named_with_what_would_be_right() {
+    for (text, given, valid) in [
+        ("lose=1%", "lose=1%", "one of loss="),
+        ("loss", "loss", "one of loss="),
+        ("", "", "one of loss="),
+        ("loss=1%,loss=2%", "loss=2%", "each once"),
+        ("loss=101%", "loss=101%", "0% to 100%"),
+        ("dup=-1%", "dup=-1%", "0% to 100%"),
+        ("dup=nan", "dup=nan", "0% to 100%"),
+        ("loss=1%,corrupt=often", "corrupt=often", "such as 1%"),
+        ("delay=5", "delay=5", "50us"),
+        ("delay=2ms..1ms", "delay=2ms..1ms", "does not fall"),
+        ("delay=9999s", "delay=9999s", "range of times"),
+        ("reorder=1%:soon", "reorder=1%:soon", "a time such as"),
+        ("burst=1%", "burst=1%", "CHANCE:PACKETS"),
+        ("burst=1%:0", "burst=1%:0", "CHANCE:PACKETS"),
+        ("burst=1%:2:3%:4", "burst=1%:2:3%:4", "CHANCE:PACKETS"),
+        ("seed=-1", "seed=-1", "whole number"),
+    ] {
+        let error = text.parse::<FaultSpec>().expect_err(text);
+        assert_eq!(error.given, given);
+        assert!(error.to_string().contains(valid), "{error}");
+    }
+}
