@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use crate::{decode, devices, perf, pingpong};
 use clap::{Parser, Subcommand};
+use roce_verbs::{OpenError, environment_faults};
 
 /// RDMA over Converged Ethernet without RDMA hardware.
 #[derive(Debug, Parser)]
@@ -28,7 +29,12 @@ enum Command {
 /// The `roce` command, from this process's arguments to its exit code.
 pub fn main() -> ExitCode {
     // Wrong usage ends in here, with exit code 2.
-    let result = match Cli::parse().command {
+    let command = Cli::parse().command;
+    if let Err(error) = announce_faults(&command) {
+        eprintln!("roce: {error}");
+        return ExitCode::from(2);
+    }
+    let result = match command {
         Command::Perf(args) => match perf::run(&args) {
             Ok(code) => Ok(code),
             Err(error) => {
@@ -52,4 +58,18 @@ pub fn main() -> ExitCode {
         eprintln!("roce: {error}");
         ExitCode::from(1)
     })
+}
+
+/// Says that packets suffer faults, where they do: who measures and forgets that
+/// `ROCE_FAULTS` is set would look for the cause elsewhere.
+fn announce_faults(command: &Command) -> Result<(), OpenError> {
+    match command {
+        Command::Perf(_) | Command::Pingpong(_) | Command::Devices(_) => {
+            if let Some(spec) = environment_faults()? {
+                eprintln!("roce: faults are on: {spec}");
+            }
+            Ok(())
+        }
+        Command::Decode(_) => Ok(()),
+    }
 }

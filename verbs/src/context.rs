@@ -7,9 +7,11 @@ use crate::driver;
 use crate::engine::Engine;
 use crate::error::{ConnectError, OpenError};
 use crate::gid::{self, GidEntry};
+use crate::options::OpenOptions;
 use crate::pd::ProtectionDomain;
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use parking_lot::{Mutex, MutexGuard};
+use roce_stack::fault::{FaultLayer, FaultSpec};
 use roce_stack::port::{Port, PortError};
 use roce_stack::{Counters, Event, Instant, Nic, NicConfig};
 use std::net::IpAddr;
@@ -103,7 +105,7 @@ impl Shared {
 }
 
 impl Context {
-    pub(crate) fn open(device: &Device) -> Result<Self, OpenError> {
+    pub(crate) fn open(device: &Device, options: &OpenOptions) -> Result<Self, OpenError> {
         let system = |what| move |source| OpenError::System { what, source };
         let mut seed = [0; 32];
         getrandom::fill(&mut seed)
@@ -123,7 +125,7 @@ impl Context {
             .map_err(std::io::Error::from)
             .map_err(system("making an eventfd"))?;
         let shared = Arc::new(Shared {
-            engine: Mutex::new(Engine::new(nic, port)),
+            engine: Mutex::new(Engine::new(nic, port, options.fault_layer()?)),
             wake,
             driver_sleeps: AtomicBool::new(false),
             stop: AtomicBool::new(false),
@@ -202,9 +204,17 @@ impl Context {
         self.inner.shared.lock().nic.counters().clone()
     }
 
-    /// What the port has counted so far, by name.
+    /// What the port has counted so far, by name; with faults, what they did, too.
     pub fn port_counters(&self) -> Vec<(&'static str, u64)> {
-        self.inner.shared.lock().port.counters().each().collect()
+        let engine = self.inner.shared.lock();
+        let faults = engine.faults.iter().flat_map(|f| f.counters().each());
+        engine.port.counters().each().chain(faults).collect()
+    }
+
+    /// The faults that packets suffer here, if there are any, with their seed.
+    pub fn faults(&self) -> Option<FaultSpec> {
+        let engine = self.inner.shared.lock();
+        engine.faults.as_ref().map(FaultLayer::spec)
     }
 
     /// The port's failure, if it failed for good (its interface went away).

@@ -4,6 +4,7 @@ use crate::context::Context;
 use crate::error::OpenError;
 use crate::gid::{self, GidEntry};
 use crate::interfaces::{Interface, interfaces};
+use crate::options::OpenOptions;
 use roce_stack::largest_path_mtu;
 use roce_stack::port::Port;
 use roce_udp::{UdpPort, UdpPortConfig};
@@ -153,11 +154,12 @@ impl Device {
         ))
     }
 
-    /// Opens it.
+    /// Opens it, as the environment asks for; see [`OpenOptions`] for other ways.
     ///
     /// # Errors
-    /// If the operating system refuses a thread or a descriptor.
+    /// If the operating system refuses a thread or a descriptor, or the environment
+    /// asks for something malformed.
     pub fn open(&self) -> Result<Context, OpenError> {
-        Context::open(self)
+        OpenOptions::from_env()?.open(self)
     }
 }

@@ -91,7 +91,6 @@ fn sleep(shared: &Shared) {
         }
         let now = shared.now();
         let timeout = engine
-            .nic
             .next_timeout()
             .map(|at| at.saturating_duration_since(now));
         let fds: Vec<_> = engine

@@ -1,6 +1,7 @@
 //! The NIC and its port behind one lock, and what it takes to drive them.
 
 use crate::channel::ChannelInner;
+use roce_stack::fault::FaultLayer;
 use roce_stack::port::{Port, PortError, RxMeta, RxSink};
 use roce_stack::{CqId, Event, Instant, Nic};
 use roce_udp::UdpPort;
@@ -17,6 +18,8 @@ const MAX_EVENTS: usize = 4096;
 pub(crate) struct Engine {
     pub(crate) nic: Nic,
     pub(crate) port: UdpPort,
+    /// What packets suffer between the port and the NIC.
+    pub(crate) faults: Option<FaultLayer>,
     /// Where the events of a CQ go.
     pub(crate) channels: HashMap<CqId, Weak<ChannelInner>>,
     pub(crate) events: VecDeque<Event>,
@@ -31,6 +34,19 @@ struct ToNic<'a> {
     now: Instant,
 }
 
+/// Hands packets from the port to the NIC, by way of faults.
+struct ToNicFaulty<'a> {
+    faults: &'a mut FaultLayer,
+    nic: ToNic<'a>,
+}
+
+impl RxSink for ToNicFaulty<'_> {
+    fn packet(&mut self, meta: &RxMeta, transport: &[u8]) {
+        let Self { faults, nic } = self;
+        faults.receive(nic.now, meta, transport, nic);
+    }
+}
+
 impl RxSink for ToNic<'_> {
     fn packet(&mut self, meta: &RxMeta, transport: &[u8]) {
         self.nic.receive(self.now, meta, transport);
@@ -38,10 +54,11 @@ impl RxSink for ToNic<'_> {
 }
 
 impl Engine {
-    pub(crate) fn new(nic: Nic, port: UdpPort) -> Self {
+    pub(crate) fn new(nic: Nic, port: UdpPort, faults: Option<FaultLayer>) -> Self {
         Self {
             nic,
             port,
+            faults,
             channels: HashMap::new(),
             events: VecDeque::new(),
             failure: None,
@@ -66,7 +83,15 @@ impl Engine {
             nic: &mut self.nic,
             now,
         };
-        match self.port.receive(RECEIVE_BUDGET, &mut sink) {
+        let received = match &mut self.faults {
+            None => self.port.receive(RECEIVE_BUDGET, &mut sink),
+            Some(faults) => {
+                faults.release(now, &mut sink);
+                let mut sink = ToNicFaulty { faults, nic: sink };
+                self.port.receive(RECEIVE_BUDGET, &mut sink)
+            }
+        };
+        match received {
             Ok(packets) => busy |= packets > 0,
             Err(error) => self.failure = Some(error),
         }
@@ -97,6 +122,12 @@ impl Engine {
     /// Whether packets wait that could leave right now.
     pub(crate) fn has_pending_sends(&self) -> bool {
         self.nic.wants_to_send()
+    }
+
+    /// When something is due next, be it nothing but time that passes.
+    pub(crate) fn next_timeout(&self) -> Option<Instant> {
+        let held_back = self.faults.as_ref().and_then(FaultLayer::next_release);
+        self.nic.next_timeout().into_iter().chain(held_back).min()
     }
 
     /// Passes events on to whom they concern.

@@ -21,6 +21,15 @@ pub enum OpenError {
         /// The interface.
         interface: String,
     },
+    /// An environment variable's value is malformed.
+    Environment {
+        /// The variable.
+        variable: &'static str,
+        /// Its value.
+        value: String,
+        /// What is wrong with it.
+        error: String,
+    },
     /// The operating system refused something.
     System {
         /// What was being done.
@@ -51,6 +60,11 @@ impl fmt::Display for OpenError {
                 "{address} is no address of interface {interface}: add it, or choose one of the \
                  interface's own"
             ),
+            Self::Environment {
+                variable,
+                value,
+                error,
+            } => write!(f, "{variable} is {value:?}: {error}"),
             Self::System { what, source } => write!(f, "{what}: {source}"),
         }
     }

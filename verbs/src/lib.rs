@@ -45,8 +45,10 @@ mod device;
 mod driver;
 mod engine;
 mod error;
+mod faults;
 mod gid;
 mod interfaces;
+mod options;
 mod pd;
 mod qp;
 mod region;
@@ -56,11 +58,14 @@ pub use context::Context;
 pub use cq::CompletionQueue;
 pub use device::{Datapath, Device, devices};
 pub use error::{ConnectError, OpenError, RegionError};
+pub use faults::environment_faults;
 pub use gid::{Gid, GidEntry, GidKind, ParseGidError};
 pub use interfaces::{Interface, interfaces};
+pub use options::OpenOptions;
 pub use pd::ProtectionDomain;
 pub use qp::{ConnectOptions, Endpoint, QpOptions, QueuePair, RecvRequest, SendRequest};
 pub use region::MemoryRegion;
+pub use roce_stack::fault::{Burst, Chance, FaultSpec, FaultSpecError, ReorderBy};
 pub use roce_stack::{
     Access, Buffer, BufferRange, Completion, Counters, CqId, CqOverrun, DropReason, Event,
     ModifyError, Notify, PostError, QpAttributes, QpConfig, QpFatalCause, QpState, RegisterError,

@@ -1,0 +1,48 @@
+//! Faults that the environment asks for.
+
+use crate::error::OpenError;
+use roce_stack::fault::FaultSpec;
+use std::sync::OnceLock;
+
+/// The variable that asks for faults.
+const VARIABLE: &str = "ROCE_FAULTS";
+
+/// The faults that `ROCE_FAULTS` asks for, if it does. A seed that it does not name
+/// is drawn once for the process, so that whoever asks can tell the user which.
+///
+/// # Errors
+/// If the value is malformed.
+pub fn environment_faults() -> Result<Option<FaultSpec>, OpenError> {
+    static FAULTS: OnceLock<Result<Option<FaultSpec>, (String, String)>> = OnceLock::new();
+    let read = || match std::env::var_os(VARIABLE) {
+        None => Ok(None),
+        Some(value) => {
+            let text = value.to_string_lossy();
+            let wrong = |error: String| (text.clone().into_owned(), error);
+            parse(&text).map(Some).map_err(wrong)
+        }
+    };
+    FAULTS
+        .get_or_init(read)
+        .clone()
+        .map_err(|(value, error)| OpenError::Environment {
+            variable: VARIABLE,
+            value,
+            error,
+        })
+}
+
+fn parse(text: &str) -> Result<FaultSpec, String> {
+    let mut spec: FaultSpec = text.parse().map_err(|error| format!("{error}"))?;
+    if spec.seed.is_none() {
+        spec.seed = Some(draw_seed().map_err(|error| error.to_string())?);
+    }
+    Ok(spec)
+}
+
+/// A seed that is short enough to be typed.
+pub(crate) fn draw_seed() -> std::io::Result<u64> {
+    getrandom::u32()
+        .map(u64::from)
+        .map_err(|error| std::io::Error::other(error.to_string()))
+}
