@@ -212,12 +212,15 @@ impl Nic {
 
     /// Takes a received packet: any bytes at all.
     pub fn receive(&mut self, now: Instant, meta: &RxMeta, transport: &[u8]) {
+        // Verify, then place: no byte of a damaged packet reaches memory. Checked before
+        // it is parsed, because the payload of the packet before is still on its way
+        // to memory, and the CRC, unlike the parser, does not wait for that.
+        let intact = icrc_is_right(meta, transport);
         let packet = match Packet::parse(transport) {
             Ok(packet) => packet,
             Err(_) => return self.counters.drop(DropReason::Malformed),
         };
-        // Verify, then place: no byte of a damaged packet reaches memory.
-        if !icrc_is_right(meta, transport) {
+        if !intact {
             return self.counters.drop(DropReason::BadIcrc);
         }
         let qpn = packet.bth.dest_qpn;
@@ -260,6 +263,18 @@ impl Nic {
                 Some(Turn::Idle) | None => {}
             }
         }
+    }
+
+    /// Sends what was posted to one QP, and nothing that it owes its peer: an
+    /// application that answers a message wants its answer out first. What remains,
+    /// acknowledgements above all, is for the next [`Nic::transmit`]. If other QPs have
+    /// waited for longer, all get their turn.
+    pub fn transmit_posted(&mut self, now: Instant, port: &mut dyn Port, qpn: Qpn) {
+        if self.ready.front() != Some(&qpn) {
+            return self.transmit(now, port);
+        }
+        let send = |qp: &mut Qp, cx: &mut Cx<'_>| qp.transmit_requests(cx, port, QUANTUM);
+        self.with_qp_unscheduled(now, qpn, send);
     }
 
     /// Whether [`Nic::transmit`] has something to do.

@@ -5,6 +5,7 @@ use roce_stack::fault::FaultLayer;
 use roce_stack::port::{Port, PortError, RxMeta, RxSink};
 use roce_stack::{CqId, Event, Instant, Nic};
 use roce_udp::UdpPort;
+use roce_wire::Qpn;
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Weak};
 
@@ -117,6 +118,17 @@ impl Engine {
             self.failure = Some(error);
         }
         busy
+    }
+
+    /// Sends what was posted to one QP: answers go before acknowledgements.
+    pub(crate) fn send_posted(&mut self, now: Instant, qpn: Qpn) {
+        let now = self.at(now);
+        self.nic.transmit_posted(now, &mut self.port, qpn);
+        if self.port.queued() > 0
+            && let Err(error) = self.port.flush()
+        {
+            self.failure = Some(error);
+        }
     }
 
     /// Whether packets wait that could leave right now.

@@ -333,7 +333,7 @@ impl QueuePair {
                 let posted = engine.nic.post_send(now, self.qpn, &request.as_wr());
                 posted.map_err(|error| (index, error))
             });
-        engine.send(now);
+        engine.send_posted(now, self.qpn);
         engine.deliver_events();
         result
     }

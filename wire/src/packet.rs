@@ -86,12 +86,16 @@ impl<'a> Packet<'a> {
         let (ext, rest) = rest.split_at(headers_len);
         let (payload, rest) = rest.split_at(len);
         let icrc = rest.last_chunk().copied().unwrap_or_default();
-        Ok(Packet {
+        let mut packet = Packet {
             bth,
-            ext: ExtHeaders::read(info.headers, ext),
+            ext: ExtHeaders::NONE,
             payload,
             icrc: u32::from_le_bytes(icrc),
-        })
+        };
+        // Filled in place: copying headers that were just written, field by field,
+        // would wait for every store before them, and those are of a payload.
+        packet.ext.fill(info.headers, ext);
+        Ok(packet)
     }
 
     /// What emits this packet's headers again.
@@ -125,34 +129,26 @@ impl ExtHeaders {
     /// The first header that does not fit.
     pub fn parse(headers: Headers, bytes: &[u8]) -> Result<(ExtHeaders, &[u8]), ParseError> {
         match bytes.split_at_checked(headers.byte_len()) {
-            Some((ext, rest)) => Ok((ExtHeaders::read(headers, ext), rest)),
+            Some((ext, rest)) => Ok((ExtHeaders::read_any(headers, ext), rest)),
             None => Err(too_short(headers, 0, bytes.len())),
         }
     }
 
-    /// Reads the headers of the set from exactly as many bytes as they have.
+    /// Reads the headers of the set from exactly as many bytes as they have, into
+    /// a value that had none.
     #[inline(always)]
-    fn read(headers: Headers, bytes: &[u8]) -> ExtHeaders {
+    fn fill(&mut self, headers: Headers, bytes: &[u8]) {
         // Those that the fast operations have, each read without looking for others.
         match headers {
-            Headers::NONE => ExtHeaders::NONE,
-            Headers::RETH => ExtHeaders {
-                reth: bytes.first_chunk().map(Reth::from_bytes),
-                ..ExtHeaders::NONE
-            },
-            Headers::AETH => ExtHeaders {
-                aeth: bytes.first_chunk().map(Aeth::from_bytes),
-                ..ExtHeaders::NONE
-            },
-            Headers::IMM => ExtHeaders {
-                imm: bytes.first_chunk().map(ImmDt::from_bytes),
-                ..ExtHeaders::NONE
-            },
-            _ => ExtHeaders::read_any(headers, bytes),
+            Headers::NONE => {}
+            Headers::RETH => self.reth = bytes.first_chunk().map(Reth::from_bytes),
+            Headers::AETH => self.aeth = bytes.first_chunk().map(Aeth::from_bytes),
+            Headers::IMM => self.imm = bytes.first_chunk().map(ImmDt::from_bytes),
+            _ => *self = ExtHeaders::read_any(headers, bytes),
         }
     }
 
-    /// The same, of any set.
+    /// Reads the headers of any set from exactly as many bytes as they have.
     #[inline(never)]
     fn read_any(headers: Headers, bytes: &[u8]) -> ExtHeaders {
         let has = |header| headers.contains(header);

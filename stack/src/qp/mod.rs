@@ -271,13 +271,7 @@ impl Qp {
     /// Sends at most about `budget` packets: the requester's first, so that what the
     /// application waits for is not behind acknowledgements.
     pub(crate) fn transmit(&mut self, cx: &mut Cx<'_>, port: &mut dyn Port, budget: usize) -> Turn {
-        let mut turn = Turn::Idle;
-        if matches!(self.core.state, QpState::Rts | QpState::Sqd) {
-            match self.requester.transmit(cx, port, &self.core, budget) {
-                Ok(done) => turn = done,
-                Err(fault) => self.fail(cx, Some(fault)),
-            }
-        }
+        let turn = self.transmit_requests(cx, port, budget);
         if turn == Turn::PortFull {
             return turn;
         }
@@ -289,6 +283,24 @@ impl Qp {
                 Turn::More
             }
         }
+    }
+
+    /// The requester's part of that alone.
+    pub(crate) fn transmit_requests(
+        &mut self,
+        cx: &mut Cx<'_>,
+        port: &mut dyn Port,
+        budget: usize,
+    ) -> Turn {
+        if !matches!(self.core.state, QpState::Rts | QpState::Sqd) {
+            return Turn::Idle;
+        }
+        self.requester
+            .transmit(cx, port, &self.core, budget)
+            .unwrap_or_else(|fault| {
+                self.fail(cx, Some(fault));
+                Turn::Idle
+            })
     }
 
     /// Whether it may have something to send.

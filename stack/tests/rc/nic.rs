@@ -2,7 +2,7 @@
 
 use crate::sim::{A, B, Hand, Pair, Setup, pattern};
 use roce_stack::{QpInit, SendOp, Stat, WcStatus};
-use roce_wire::{Qpn, RnrTimer, Syndrome};
+use roce_wire::{ExtHeaders, Opcode, Qpn, RnrTimer, Syndrome};
 
 /// Timers that were overtaken don't pile up, however long they still have to run:
 /// here each of 10,000 RNR NAKs ends the wait for an ACK timeout of 2.4 hours.
@@ -28,6 +28,23 @@ fn overtaken_timers_do_not_pile_up() {
     }
     assert!(wake_ups < 100, "{wake_ups} timers");
     assert_eq!(hand.stat(Stat::Timeouts), 0);
+}
+
+/// What an application posts in answer to a message leaves before the message's
+/// acknowledgement, which is not lost over it.
+#[test]
+fn an_answer_goes_before_an_acknowledgement() {
+    let mut hand = Hand::new(Setup::default());
+    let mem = hand.mem(8);
+    hand.post_recv(1, &[mem.sge(0, 8)]);
+    hand.request(Opcode::RC_SEND_ONLY, ExtHeaders::NONE, &[1; 8]);
+    hand.post(2, SendOp::Send, &[mem.sge(0, 8)]);
+    let (qpn, now) = (hand.node.qpn, hand.now);
+    let node = &mut hand.node;
+    node.nic.transmit_posted(now, &mut node.port, qpn);
+    assert_eq!(node.port.out.len(), 1);
+    let sent: Vec<Opcode> = hand.out().iter().map(|out| out.opcode()).collect();
+    assert_eq!(sent, [Opcode::RC_SEND_ONLY, Opcode::RC_ACKNOWLEDGE]);
 }
 
 /// Many QPs between the same two NICs, all at once over a bad wire: each gets its own.

@@ -24,8 +24,10 @@ impl PortSocket {
         self.empty_polls >= QUIET_AFTER
     }
 
-    /// One system call's worth of packets, about `budget` at most. Returns how
-    /// many were handed to `sink`.
+    /// One system call's worth of packets, or those of several while bundles come:
+    /// they are pieces of a stream, and what it is answered with, once for all of
+    /// them, costs as much as taking a bundle. About `budget` packets at most. Returns
+    /// how many were handed to `sink`.
     ///
     /// # Errors
     /// Errors that a working socket does not give.
@@ -36,14 +38,33 @@ impl PortSocket {
         counters: &mut UdpCounters,
         sink: &mut dyn RxSink,
     ) -> io::Result<usize> {
+        let mut packets = 0;
+        while packets < budget {
+            let (bundles, more) = self.receive_once(budget - packets, ring, counters, sink)?;
+            packets += more;
+            if more <= bundles {
+                break;
+            }
+        }
+        Ok(packets)
+    }
+
+    /// One system call's worth: how many bundles, of how many packets.
+    fn receive_once(
+        &mut self,
+        budget: usize,
+        ring: &mut ReceiveRing,
+        counters: &mut UdpCounters,
+        sink: &mut dyn RxSink,
+    ) -> io::Result<(usize, usize)> {
         let asked = self.burst.min(budget);
         for _ in 0..PATIENCE {
             match ring.receive(self.fd(), asked) {
-                Ok(got) => return Ok(self.hand_out(got, asked, ring, counters, sink)),
+                Ok(got) => return Ok((got, self.hand_out(got, asked, ring, counters, sink))),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
                     self.burst = 1;
                     self.empty_polls = self.empty_polls.saturating_add(1);
-                    return Ok(0);
+                    return Ok((0, 0));
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) if is_ours(&error) => return Err(error),
@@ -52,7 +73,7 @@ impl PortSocket {
                 Err(_) => counters.rx_errors += 1,
             }
         }
-        Ok(0)
+        Ok((0, 0))
     }
 
     fn hand_out(
