@@ -7,6 +7,7 @@ use roce_wire::{
     ETHERTYPE_ROCE_V1, Frame, IcrcVerdict, NetworkHeader, Packet, Qpn, Syndrome, UDP_PORT,
 };
 
+use crate::decode::assert_decode_agrees_but_for_icrcs;
 use crate::lab::{GUEST_IP4, GUEST_LL6, HOST_IP4, HOST_LL6, Lab};
 
 /// Length of a pcap file's header, and of the header of each packet, in bytes.
@@ -30,11 +31,15 @@ pub struct Frames {
 
 impl Frames {
     /// Reads a capture that the lab has made: a pcap file, little-endian, with link
-    /// type Ethernet. What is no RoCE frame is left out.
+    /// type Ethernet. What is no RoCE frame is left out. Whatever a test looks for in
+    /// it, `roce decode` and tshark must agree about every packet.
     ///
     /// # Panics
-    /// If the file is not there or is no such capture.
+    /// If the file is not there or is no such capture, or they do not agree.
     pub fn read(file: &Path) -> Self {
+        // Some of what is captured was broken on purpose: whose ICRCs must be right,
+        // a test knows.
+        assert_decode_agrees_but_for_icrcs(file);
         let bytes = fs::read(file).expect("the capture is there");
         let (header, mut rest) = bytes.split_at(FILE_HEADER);
         assert_eq!(header[..4], [0xd4, 0xc3, 0xb2, 0xa1], "{}", file.display());
