@@ -48,6 +48,17 @@ counters! {
         UnexpectedResponse = "unexpected_response",
         /// A response behind a lost one.
         ResponseGap = "response_gap",
+        /// A middle or last packet of no message that is being received: its message
+        /// was given up or never begun, or is of another operation. (UC.)
+        OutOfPlace = "out_of_place",
+        /// The payload's length is not what its place in the message demands. (UC.)
+        BadLength = "bad_length",
+        /// No receive was posted for the message. (UC.)
+        NoReceive = "no_receive",
+        /// The receive that was posted is too small for the message. (UC.)
+        ReceiveTooSmall = "receive_too_small",
+        /// Remote key, rights or bounds did not admit the WRITE. (UC.)
+        AccessDenied = "access_denied",
         /// An operation that this stack does not do yet.
         Unsupported = "unsupported",
     }
@@ -89,6 +100,8 @@ counters! {
         FatalNaksSent = "fatal_naks_sent",
         /// Duplicate requests received.
         DuplicateRequests = "duplicate_requests",
+        /// Messages of which a part came and the rest did not. (UC.)
+        UnfinishedMessages = "unfinished_messages",
         /// Packets received with the ECN mark "congestion experienced".
         EcnMarked = "ecn_marked",
         /// Congestion notification packets received.

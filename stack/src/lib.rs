@@ -40,7 +40,7 @@ pub use memory::{
 pub use nic::{Nic, NicConfig};
 pub use qp::{
     MAX_QUEUE_DEPTH, MAX_RD_ATOMIC, ModifyError, QpAttributes, QpConfig, QpFatalCause, QpInit,
-    QpState, QueueLimits, largest_path_mtu,
+    QpKind, QpState, QueueLimits, largest_path_mtu,
 };
 pub use srq::{SrqAttributes, SrqError, SrqInit, SrqStatus, Srqn};
 pub use time::{Duration, Instant};

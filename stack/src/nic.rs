@@ -187,9 +187,7 @@ impl Nic {
 
     /// How many requests of the QP have not completed: sends, receives.
     pub fn queued(&self, qpn: Qpn) -> Option<(usize, usize)> {
-        self.qps
-            .get(&qpn.get())
-            .map(|qp| (qp.send_queue_len(), qp.recv_queue_len()))
+        self.qps.get(&qpn.get()).map(|qp| qp.queued())
     }
 
     /// Posts a send request.

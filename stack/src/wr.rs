@@ -271,6 +271,11 @@ pub enum PostError {
     UnknownSrq(Srqn),
     /// The QP takes its receives from an SRQ.
     UsesSrq(Srqn),
+    /// The QP's transport service has no such operation.
+    WrongService {
+        /// The service.
+        kind: crate::qp::QpKind,
+    },
 }
 
 impl core::fmt::Display for PostError {
@@ -309,6 +314,11 @@ impl core::fmt::Display for PostError {
             Self::UsesSrq(srq) => write!(
                 f,
                 "the QP takes its receives from shared receive queue {srq}: post them there"
+            ),
+            Self::WrongService { kind } => write!(
+                f,
+                "a {kind} QP does no such operation: UC has SEND and WRITE, with immediate or \
+                 without, and only RC has all"
             ),
         }
     }

@@ -68,7 +68,8 @@ pub use region::MemoryRegion;
 pub use roce_stack::fault::{Burst, Chance, FaultSpec, FaultSpecError, ReorderBy};
 pub use roce_stack::{
     Access, Buffer, BufferRange, Completion, Counters, CqId, CqOverrun, DropReason, Event,
-    ModifyError, Notify, PostError, QpAttributes, QpConfig, QpFatalCause, QpState, RegisterError,
-    RemoteAddr, SendFlags, SendOp, Sge, Stat, WcOpcode, WcStatus, largest_path_mtu, port::TxMeta,
+    ModifyError, Notify, PostError, QpAttributes, QpConfig, QpFatalCause, QpKind, QpState,
+    RegisterError, RemoteAddr, SendFlags, SendOp, Sge, Stat, WcOpcode, WcStatus, largest_path_mtu,
+    port::TxMeta,
 };
 pub use roce_wire::{PKey, PathMtu, Psn, Qpn, RnrTimer};

@@ -48,7 +48,7 @@ impl ProtectionDomain {
         Ok(MemoryRegion::new(self.clone(), buffer, key))
     }
 
-    /// A reliable connected QP in state RESET.
+    /// A QP in state RESET.
     pub fn create_qp(
         &self,
         send_cq: &CompletionQueue,

@@ -6,14 +6,16 @@ use crate::gid::Gid;
 use crate::pd::ProtectionDomain;
 use roce_stack::port::TxMeta;
 use roce_stack::{
-    Access, ModifyError, PostError, QpAttributes, QpConfig, QpInit, QpState, QueueLimits, RecvWr,
-    SendFlags, SendOp, SendWr, Sge,
+    Access, ModifyError, PostError, QpAttributes, QpConfig, QpInit, QpKind, QpState, QueueLimits,
+    RecvWr, SendFlags, SendOp, SendWr, Sge,
 };
 use roce_wire::{PathMtu, Psn, Qpn, RnrTimer};
 
 /// How large a QP's queues are, and what completes.
 #[derive(Clone, Copy, Debug)]
 pub struct QpOptions {
+    /// The transport service.
+    pub kind: QpKind,
     /// Send requests that fit, at most 65,536.
     pub send_depth: usize,
     /// Receive requests that fit, at most 65,536.
@@ -27,9 +29,10 @@ pub struct QpOptions {
 }
 
 impl Default for QpOptions {
-    /// 128 requests of 4 elements each way; sends complete if they ask for it.
+    /// RC, 128 requests of 4 elements each way; sends complete if they ask for it.
     fn default() -> Self {
         Self {
+            kind: QpKind::Rc,
             send_depth: 128,
             recv_depth: 128,
             max_send_sge: 4,
@@ -50,7 +53,8 @@ pub struct Endpoint {
     pub psn: Psn,
 }
 
-/// Everything about a connection that has a usual value.
+/// Everything about a connection that has a usual value. What says how to retry and
+/// how much may be outstanding is for RC; UC leaves it aside.
 #[derive(Clone, Copy, Debug)]
 pub struct ConnectOptions {
     /// What the peer may do through the QP.
@@ -136,11 +140,12 @@ pub struct RecvRequest<'a> {
     pub sges: &'a [Sge],
 }
 
-/// A reliable connected queue pair. Destroyed when dropped; what was outstanding
+/// A queue pair. Destroyed when dropped; what was outstanding
 /// then never completes.
 #[derive(Debug)]
 pub struct QueuePair {
     pd: ProtectionDomain,
+    kind: QpKind,
     qpn: Qpn,
     psn: Psn,
     // Keep the queues' channels alive as long as the QP completes to them.
@@ -158,6 +163,7 @@ impl QueuePair {
         let (qpn, psn) = {
             let mut engine = pd.context.inner.shared.lock();
             let qpn = engine.nic.create_qp(QpInit {
+                kind: options.kind,
                 pd: pd.id,
                 send_cq: send_cq.queue().clone(),
                 recv_cq: recv_cq.queue().clone(),
@@ -175,11 +181,17 @@ impl QueuePair {
         };
         Self {
             pd,
+            kind: options.kind,
             qpn,
             psn,
             _send_cq: send_cq.clone(),
             _recv_cq: recv_cq.clone(),
         }
+    }
+
+    /// Its transport service.
+    pub fn kind(&self) -> QpKind {
+        self.kind
     }
 
     /// Its number.
@@ -268,8 +280,8 @@ impl QueuePair {
             }),
             path_mtu: Some(options.path_mtu.unwrap_or_else(|| device.active_mtu())),
             rq_psn: Some(remote.psn),
-            max_dest_rd_atomic: Some(options.max_dest_rd_atomic),
-            min_rnr_timer: Some(options.min_rnr_timer),
+            max_dest_rd_atomic: self.if_rc(options.max_dest_rd_atomic),
+            min_rnr_timer: self.if_rc(options.min_rnr_timer),
             ..QpAttributes::default()
         })?;
         Ok(())
@@ -283,10 +295,10 @@ impl QueuePair {
         self.modify(&QpAttributes {
             state: Some(QpState::Rts),
             sq_psn: Some(self.psn),
-            timeout: Some(options.timeout),
-            retry_cnt: Some(options.retry_cnt),
-            rnr_retry: Some(options.rnr_retry),
-            max_rd_atomic: Some(options.max_rd_atomic),
+            timeout: self.if_rc(options.timeout),
+            retry_cnt: self.if_rc(options.retry_cnt),
+            rnr_retry: self.if_rc(options.rnr_retry),
+            max_rd_atomic: self.if_rc(options.max_rd_atomic),
             ..QpAttributes::default()
         })?;
         Ok(())
@@ -305,6 +317,11 @@ impl QueuePair {
         self.to_init(options.access)?;
         self.to_rtr(gid_index, remote, options)?;
         self.to_rts(options)
+    }
+
+    /// An attribute that only RC has.
+    fn if_rc<T>(&self, value: T) -> Option<T> {
+        (self.kind == QpKind::Rc).then_some(value)
     }
 
     /// Posts a send request, and sends it.

@@ -2,7 +2,8 @@
 
 use roce_verbs::{
     Access, CompletionQueue, ConnectOptions, Context, Device, MemoryRegion, Notify,
-    ProtectionDomain, QpOptions, QueuePair, RecvRequest, SendOp, SendRequest, WcOpcode, WcStatus,
+    ProtectionDomain, QpKind, QpOptions, QueuePair, RecvRequest, SendOp, SendRequest, WcOpcode,
+    WcStatus,
 };
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -37,6 +38,10 @@ fn gid_index(context: &Context, address: IpAddr) -> u8 {
 }
 
 fn open(len: usize) -> End {
+    open_with(len, &QpOptions::default())
+}
+
+fn open_with(len: usize, options: &QpOptions) -> End {
     let address = fresh_address();
     let context = Device::with_address(address)
         .expect("loopback")
@@ -44,7 +49,7 @@ fn open(len: usize) -> End {
         .expect("opened");
     let pd = context.alloc_pd();
     let cq = context.create_cq(256);
-    let qp = pd.create_qp(&cq, &cq, &QpOptions::default());
+    let qp = pd.create_qp(&cq, &cq, options);
     let region = pd.allocate(len, ALL).expect("allocated");
     End {
         at: address,
@@ -58,12 +63,16 @@ fn open(len: usize) -> End {
 
 fn pair(len: usize, options: &ConnectOptions) -> (End, End) {
     let (a, b) = (open(len), open(len));
+    connect(&a, &b, options);
+    (a, b)
+}
+
+fn connect(a: &End, b: &End, options: &ConnectOptions) {
     let (index_a, index_b) = (gid_index(&a.context, a.at), gid_index(&b.context, b.at));
     let from_a = a.qp.endpoint(index_a).expect("endpoint");
     let from_b = b.qp.endpoint(index_b).expect("endpoint");
     a.qp.connect(index_a, &from_b, options).expect("connected");
     b.qp.connect(index_b, &from_a, options).expect("connected");
-    (a, b)
 }
 
 fn pattern(len: usize, seed: u8) -> Vec<u8> {
@@ -126,6 +135,33 @@ fn every_operation_moves_its_bytes() {
         assert_eq!((received.wr_id, received.imm), (9, Some(77)));
         assert_eq!(received.opcode, WcOpcode::Recv);
         assert_eq!(bytes(&b.region, len), pattern(len, 3));
+    }
+}
+
+#[test]
+fn an_unreliable_connection_moves_messages_both_ways() {
+    let options = QpOptions {
+        kind: QpKind::Uc,
+        ..QpOptions::default()
+    };
+    let (a, b) = (open_with(20_000, &options), open_with(20_000, &options));
+    connect(&a, &b, &ConnectOptions::default());
+    for (from, to) in [(&a, &b), (&b, &a)] {
+        let sge = to.region.all().expect("small");
+        let receive = RecvRequest {
+            wr_id: 9,
+            sges: &[sge],
+        };
+        to.qp.post_recv(&receive).expect("posted");
+        from.region.write(0, &pattern(20_000, 4)).expect("in range");
+        let remote = to.region.remote(0);
+        assert_eq!(
+            run(from, SendOp::WriteImm(remote, 6), 20_000),
+            WcStatus::Success
+        );
+        let received = to.cq.poll_for(PATIENCE).expect("no overrun");
+        assert_eq!(received.map(|c| (c.wr_id, c.imm)), Some((9, Some(6))));
+        assert_eq!(bytes(&to.region, 20_000), pattern(20_000, 4));
     }
 }
 

@@ -155,6 +155,7 @@ fn create_qp(pd: &ProtectionDomain, cq: &CompletionQueue, depth: usize) -> Queue
         max_send_sge: 1,
         max_recv_sge: 1,
         signal_all: true,
+        ..QpOptions::default()
     };
     pd.create_qp(cq, cq, &options)
 }

@@ -67,7 +67,7 @@ impl<'a> Session<'a> {
             recv_depth: plan.rx_depth,
             max_send_sge: 1,
             max_recv_sge: 1,
-            signal_all: false,
+            ..QpOptions::default()
         };
         let qp = pd.create_qp(&cq, &cq, &options);
         qp.to_init(Access::empty())?;

@@ -1,10 +1,13 @@
-//! QP states, attributes, and which transition needs which (IBTA 1.7, 10.3.1 and
-//! 11.2.5.2; table 91 for RC).
+//! QP states and attributes (IBTA 1.7, 10.3.1 and 11.2.5.2).
 
+mod rules;
+
+use super::kind::QpKind;
 use crate::memory::Access;
 use crate::port::TxMeta;
 use core::time::Duration;
 use roce_wire::{PKey, PathMtu, Psn, Qpn, RnrTimer};
+use rules::rules;
 
 /// The state of a QP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -235,9 +238,15 @@ pub const MAX_RD_ATOMIC: u8 = 128;
 impl QpAttributes {
     /// Checks that the transition exists, that everything it needs is there, that
     /// nothing is there that it does not take, and that all values are in range.
-    pub(crate) fn check(&self, from: QpState, max_packet_bytes: usize) -> Result<(), ModifyError> {
+    pub(crate) fn check(
+        &self,
+        kind: QpKind,
+        from: QpState,
+        max_packet_bytes: usize,
+    ) -> Result<(), ModifyError> {
         let to = self.state.unwrap_or(from);
-        let (needs, takes) = rules(from, to).ok_or(ModifyError::InvalidTransition { from, to })?;
+        let (needs, takes) =
+            rules(kind, from, to).ok_or(ModifyError::InvalidTransition { from, to })?;
         for (attribute, given) in self.given() {
             if needs.contains(&attribute) && !given {
                 return Err(ModifyError::Missing {
@@ -326,52 +335,6 @@ fn check_path_mtu(mtu: PathMtu, max_packet_bytes: usize) -> Result<(), ModifyErr
              both ends, or raise the link's MTU",
             largest.bytes()
         ),
-    })
-}
-
-type Names = &'static [&'static str];
-
-/// Attributes that the transition needs, and those that it takes besides; `None` if
-/// there is no such transition.
-fn rules(from: QpState, to: QpState) -> Option<(Names, Names)> {
-    use QpState::{Err, Init, Reset, Rtr, Rts, Sqd, Sqe};
-    const RTR: Names = &[
-        "dest_qpn",
-        "path",
-        "path_mtu",
-        "rq_psn",
-        "max_dest_rd_atomic",
-        "min_rnr_timer",
-    ];
-    const RTS: Names = &[
-        "sq_psn",
-        "timeout",
-        "retry_cnt",
-        "rnr_retry",
-        "max_rd_atomic",
-    ];
-    const RUNNING: Names = &["access", "min_rnr_timer"];
-    const SQD: Names = &[
-        "access",
-        "pkey",
-        "path",
-        "max_dest_rd_atomic",
-        "min_rnr_timer",
-        "timeout",
-        "retry_cnt",
-        "rnr_retry",
-        "max_rd_atomic",
-    ];
-    Some(match (from, to) {
-        (_, Reset | Err) => (&[], &[]),
-        (Reset, Init) => (&["access"], &["pkey"]),
-        (Init, Init) => (&[], &["access", "pkey"]),
-        (Init, Rtr) => (RTR, &["access", "pkey"]),
-        (Rtr, Rts) => (RTS, RUNNING),
-        (Rts, Rts) | (Sqd, Rts) | (Sqe, Rts) => (&[], RUNNING),
-        (Rts, Sqd) => (&[], &[]),
-        (Sqd, Sqd) => (&[], SQD),
-        _ => return None,
     })
 }
 

@@ -1,20 +1,27 @@
 //! Queue pairs.
 //!
-//! A QP is a [`requester`] (send queue, retransmission, completions of sends) and a
-//! [`responder`] (receive queue, placement, acknowledgements), which share nothing
-//! but the configuration. Both are driven by the NIC, with a context [`Cx`] of what
-//! lies outside of the QP.
+//! A QP has two halves, which share nothing but the configuration. Those of RC are a
+//! [`requester`] (send queue, retransmission, completions of sends) and a
+//! [`responder`] (receive queue, placement, acknowledgements); those of [`uc`] send
+//! and receive without acknowledgement. [`service`] tells the services apart. The NIC
+//! drives a QP with a context [`Cx`] of what lies outside of it.
 
+mod arrivals;
 mod attr;
 mod emit;
+mod kind;
 mod queue;
 mod receives;
 mod requester;
 mod responder;
+mod sends;
+mod service;
 mod sgl;
+mod uc;
 mod window;
 
 pub use attr::{MAX_RD_ATOMIC, ModifyError, QpAttributes, QpConfig, QpState, largest_path_mtu};
+pub use kind::QpKind;
 pub(crate) use queue::WorkQueue;
 pub use queue::{MAX_QUEUE_DEPTH, QueueLimits};
 pub(crate) use receives::{Receives, RecvWqe};
@@ -27,9 +34,8 @@ use crate::port::{Port, RxMeta};
 use crate::srq::{SrqTable, Srqn};
 use crate::time::Instant;
 use crate::wr::{Completion, PostError, RecvWr, SendWr, WcOpcode, WcStatus};
-use requester::Requester;
-use responder::Responder;
-use roce_wire::{Packet, Qpn, Transport};
+use roce_wire::{Packet, Qpn};
+use service::Service;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -92,6 +98,8 @@ pub(crate) enum Turn {
 /// What a QP is made with.
 #[derive(Clone, Debug)]
 pub struct QpInit {
+    /// Its transport service.
+    pub kind: QpKind,
     /// Its protection domain.
     pub pd: PdId,
     /// Where sends complete.
@@ -106,22 +114,22 @@ pub struct QpInit {
     pub signal_all: bool,
 }
 
-/// A reliable connected queue pair.
+/// A queue pair.
 #[derive(Debug)]
 pub(crate) struct Qp {
     core: Core,
-    requester: Requester,
-    responder: Responder,
+    service: Service,
     /// The NIC has it in its list of those that want to send.
     pub(crate) scheduled: bool,
     /// The time of its entry in the NIC's timers.
     pub(crate) timer: Option<Instant>,
 }
 
-/// What requester and responder share.
+/// What the two halves share.
 #[derive(Debug)]
 pub(crate) struct Core {
     pub(crate) qpn: Qpn,
+    pub(crate) kind: QpKind,
     pub(crate) pd: PdId,
     pub(crate) state: QpState,
     pub(crate) config: QpConfig,
@@ -133,8 +141,10 @@ pub(crate) struct Core {
 impl Qp {
     pub(crate) fn new(qpn: Qpn, init: QpInit, receives: Receives) -> Self {
         Self {
+            service: Service::new(&init, receives),
             core: Core {
                 qpn,
+                kind: init.kind,
                 pd: init.pd,
                 state: QpState::Reset,
                 config: QpConfig::default(),
@@ -142,8 +152,6 @@ impl Qp {
                 recv_cq: init.recv_cq,
                 signal_all: init.signal_all,
             },
-            requester: Requester::new(init.send),
-            responder: Responder::new(receives),
             scheduled: false,
             timer: None,
         }
@@ -159,7 +167,7 @@ impl Qp {
 
     /// The SRQ that it takes receives from.
     pub(crate) fn srq(&self) -> Option<Srqn> {
-        self.responder.srq()
+        self.service.srq()
     }
 
     /// Changes attributes and state (IBTA 1.7, 11.2.5.2).
@@ -170,7 +178,7 @@ impl Qp {
         limits: PortLimits,
     ) -> Result<(), ModifyError> {
         let from = self.core.state;
-        attributes.check(from, limits.max_packet_bytes)?;
+        attributes.check(self.core.kind, from, limits.max_packet_bytes)?;
         let to = attributes.state.unwrap_or(from);
         self.core.config.apply(attributes);
         if to == QpState::Err {
@@ -179,16 +187,14 @@ impl Qp {
         self.core.state = to;
         match (from, to) {
             (_, QpState::Reset) => self.reset(),
-            (QpState::Init, QpState::Rtr) => self.responder.start(&self.core.config),
+            (QpState::Init, QpState::Rtr) => self.service.start_receiving(&self.core.config),
             (QpState::Rtr, QpState::Rts) => {
-                self.requester.start(&self.core.config, limits.window_bytes);
+                let window = limits.window_bytes;
+                self.service.start_sending(&self.core.config, window);
             }
-            (QpState::Sqd, QpState::Sqd) => {
-                self.requester.reconfigure(&self.core.config);
-                self.responder.reconfigure(&self.core.config);
-            }
+            (QpState::Sqd, QpState::Sqd) => self.service.reconfigure(&self.core.config),
             (QpState::Rts, QpState::Sqd) => {
-                self.requester.begin_drain();
+                self.service.begin_drain();
                 self.note_drained(cx);
             }
             _ => {}
@@ -198,10 +204,14 @@ impl Qp {
 
     /// Adds a request to the send queue.
     pub(crate) fn post_send(&mut self, cx: &mut Cx<'_>, wr: &SendWr<'_>) -> Result<(), PostError> {
+        let kind = self.core.kind;
+        if !kind.can_do(&wr.op) {
+            return Err(PostError::WrongService { kind });
+        }
         match self.core.state {
-            QpState::Rts | QpState::Sqd => self.requester.post(&self.core, wr),
+            QpState::Rts | QpState::Sqd => self.service.post_send(&self.core, wr),
             QpState::Err | QpState::Sqe => {
-                self.requester.check(&self.core, wr)?;
+                self.service.check_send(&self.core, wr)?;
                 self.flush_one(cx, wr.wr_id, wr.op.completion_opcode());
                 Ok(())
             }
@@ -214,11 +224,11 @@ impl Qp {
         match self.core.state {
             QpState::Reset => Err(PostError::InvalidState(QpState::Reset)),
             QpState::Err => {
-                self.responder.check(wr)?;
+                self.service.check_recv(wr)?;
                 self.flush_one(cx, wr.wr_id, WcOpcode::Recv);
                 Ok(())
             }
-            _ => self.responder.post(wr),
+            _ => self.service.post_recv(wr),
         }
     }
 
@@ -228,13 +238,8 @@ impl Qp {
             cx.counters.drop(reason);
             return;
         }
-        let result = if packet.bth.opcode.is_request() {
-            self.responder.receive(cx, &self.core, packet)
-        } else {
-            let result = self.requester.receive(cx, &self.core, packet);
-            self.note_drained(cx);
-            result
-        };
+        let result = self.service.receive(cx, &self.core, packet);
+        self.note_drained(cx);
         if let Err(fault) = result {
             self.fail(cx, Some(fault));
         }
@@ -243,7 +248,7 @@ impl Qp {
     /// Whether the packet comes from the peer, and the state takes it.
     fn admit(&self, meta: &RxMeta, packet: &Packet<'_>) -> Result<(), DropReason> {
         let opcode = packet.bth.opcode;
-        if opcode.transport() != Transport::Rc {
+        if opcode.transport() != self.core.kind.transport() {
             return Err(DropReason::WrongTransport);
         }
         let Some(path) = &self.core.config.path else {
@@ -275,7 +280,7 @@ impl Qp {
         if turn == Turn::PortFull {
             return turn;
         }
-        match self.responder.transmit(cx, port, &self.core, budget) {
+        match self.service.transmit_replies(cx, port, &self.core, budget) {
             Ok(Turn::Idle) => turn,
             Ok(other) => other,
             Err(fault) => {
@@ -295,81 +300,76 @@ impl Qp {
         if !matches!(self.core.state, QpState::Rts | QpState::Sqd) {
             return Turn::Idle;
         }
-        self.requester
-            .transmit(cx, port, &self.core, budget)
+        let turn = self
+            .service
+            .transmit_requests(cx, port, &self.core, budget)
             .unwrap_or_else(|fault| {
                 self.fail(cx, Some(fault));
                 Turn::Idle
-            })
+            });
+        self.note_drained(cx);
+        turn
     }
 
     /// Whether it may have something to send.
     pub(crate) fn wants_to_send(&self) -> bool {
-        self.responder.wants_to_send()
+        self.service.has_replies()
             || (matches!(self.core.state, QpState::Rts | QpState::Sqd)
-                && self.requester.wants_to_send())
+                && self.service.has_requests(&self.core))
     }
 
     /// When [`Qp::handle_timeout`] should be called next.
     pub(crate) fn deadline(&self) -> Option<Instant> {
-        self.requester.deadline()
+        self.service.deadline()
     }
 
     /// Does what is due.
     pub(crate) fn handle_timeout(&mut self, cx: &mut Cx<'_>) {
         if matches!(self.core.state, QpState::Rts | QpState::Sqd)
-            && let Err(fault) = self.requester.handle_timeout(cx, &self.core)
+            && let Err(fault) = self.service.handle_timeout(cx, &self.core)
         {
             self.fail(cx, Some(fault));
         }
     }
 
-    /// Whether every request that was posted for sending has completed.
-    pub(crate) fn send_queue_len(&self) -> usize {
-        self.requester.len()
-    }
-
-    /// How many receives are posted.
-    pub(crate) fn recv_queue_len(&self) -> usize {
-        self.responder.len()
+    /// How many requests have not completed: sends, receives.
+    pub(crate) fn queued(&self) -> (usize, usize) {
+        self.service.queued()
     }
 
     fn reset(&mut self) {
-        self.requester.reset();
-        self.responder.reset();
+        self.service.reset();
         self.core.config = QpConfig::default();
     }
 
     /// Tells when the send queue in state SQD has drained.
     fn note_drained(&mut self, cx: &mut Cx<'_>) {
-        if self.core.state == QpState::Sqd && self.requester.take_drained() {
+        if self.core.state == QpState::Sqd && self.service.take_drained() {
             cx.events.push_back(Event::SqDrained(self.core.qpn));
         }
     }
 
     /// Moves the QP to the error state: the request at fault completes with its
-    /// status, everything behind it as flushed, in order (IBTA 1.7, 10.3.1.5).
+    /// status, everything behind it as flushed, in order (IBTA 1.7, 10.3.1.5). An
+    /// error in the send queue of an unreliable service leaves receiving as it is
+    /// (IBTA 1.7, 10.3.1.6).
     fn fail(&mut self, cx: &mut Cx<'_>, fault: Option<Fault>) {
-        let from = core::mem::replace(&mut self.core.state, QpState::Err);
-        let mut status = match fault {
+        let status = match fault {
             Some(Fault::Send(status)) => status,
             _ => WcStatus::WorkRequestFlushed,
         };
-        // A full CQ takes no more completions; it is known to have overrun by then.
-        while self
-            .requester
-            .complete_front(cx, &self.core, status)
-            .is_ok_and(|any| any)
-        {
-            status = WcStatus::WorkRequestFlushed;
+        if matches!(fault, Some(Fault::Send(_))) && self.core.kind.survives_send_errors() {
+            self.core.state = QpState::Sqe;
+            return self.flush_sends(cx, status);
         }
+        let from = core::mem::replace(&mut self.core.state, QpState::Err);
+        self.flush_sends(cx, status);
         while self
-            .responder
-            .flush_front(cx, &self.core)
+            .service
+            .flush_receive(cx, &self.core)
             .is_ok_and(|any| any)
         {}
-        self.requester.reset();
-        self.responder.abandon();
+        self.service.abandon();
         if let Some(fault) = fault {
             let cause = match fault {
                 Fault::Send(status) => QpFatalCause::Send(status),
@@ -381,6 +381,19 @@ impl Qp {
         if from != QpState::Err && self.srq().is_some() {
             cx.events.push_back(Event::LastWqeReached(self.core.qpn));
         }
+    }
+
+    /// Completes the oldest send with `status` and those behind it as flushed.
+    fn flush_sends(&mut self, cx: &mut Cx<'_>, mut status: WcStatus) {
+        // A full CQ takes no more completions; it is known to have overrun by then.
+        while self
+            .service
+            .complete_send(cx, &self.core, status)
+            .is_ok_and(|any| any)
+        {
+            status = WcStatus::WorkRequestFlushed;
+        }
+        self.service.stop_sending();
     }
 
     fn flush_one(&mut self, cx: &mut Cx<'_>, wr_id: u64, opcode: WcOpcode) {

@@ -247,6 +247,7 @@ fn qps_take_turns() {
     });
     let mem = hand.mem(1 << 20);
     let other = hand.node.nic.create_qp(roce_stack::QpInit {
+        kind: roce_stack::QpKind::Rc,
         pd: hand.node.pd,
         send_cq: hand.node.send_cq.clone(),
         recv_cq: hand.node.recv_cq.clone(),

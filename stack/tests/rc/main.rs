@@ -1,6 +1,7 @@
 //! Reliable connections end to end, against the rules of the InfiniBand
 //! Architecture Specification: two NICs over a faulty wire, or one against packets
-//! written by hand, in virtual time and from a seed.
+//! written by hand, in virtual time and from a seed. The unreliable services are
+//! tested in [`uc`], with the same means.
 
 mod acks;
 mod cq;
@@ -22,3 +23,4 @@ mod softroce;
 mod srq;
 mod states;
 mod teardown;
+mod uc;

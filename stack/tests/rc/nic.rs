@@ -131,6 +131,7 @@ fn another_qp(pair: &mut Pair, side: usize) {
     let setup = pair.setup;
     let node = &mut pair.nodes[side];
     node.qpn = node.nic.create_qp(QpInit {
+        kind: roce_stack::QpKind::Rc,
         pd: node.pd,
         send_cq: node.send_cq.clone(),
         recv_cq: node.recv_cq.clone(),

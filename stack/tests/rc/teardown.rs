@@ -183,6 +183,7 @@ fn a_failure_of_one_qp_does_not_touch_another() {
     let mem = hand.node.mem_with(64, Access::all());
     let (cq_a, cq_b) = (hand.node.send_cq.clone(), hand.node.recv_cq.clone());
     let other = hand.node.nic.create_qp(roce_stack::QpInit {
+        kind: roce_stack::QpKind::Rc,
         pd: hand.node.pd,
         send_cq: cq_a,
         recv_cq: cq_b,

@@ -55,7 +55,7 @@ impl Ours {
                 recv_depth: DEPTH,
                 max_send_sge: SGES,
                 max_recv_sge: SGES,
-                signal_all: false,
+                ..QpOptions::default()
             };
             let qp = pd.create_qp(&cq, &cq, &limits);
             let region = pd

@@ -1,5 +1,6 @@
 use super::*;
-use QpState::{Err, Init, Reset, Rtr, Rts, Sqd};
+use QpKind::{Rc, Uc};
+use QpState::{Err, Init, Reset, Rtr, Rts, Sqd, Sqe};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 fn to(state: QpState) -> QpAttributes {
@@ -32,8 +33,8 @@ fn the_textbook_path_needs_its_attributes() {
         access: Some(Access::empty()),
         ..to(Init)
     };
-    assert_eq!(init.check(Reset, 1472), Ok(()));
-    assert_eq!(rtr().check(Init, 1472), Ok(()));
+    assert_eq!(init.check(Rc, Reset, 1472), Ok(()));
+    assert_eq!(rtr().check(Rc, Init, 1472), Ok(()));
     let rts = QpAttributes {
         sq_psn: Some(Psn::new(1)),
         timeout: Some(14),
@@ -42,13 +43,13 @@ fn the_textbook_path_needs_its_attributes() {
         max_rd_atomic: Some(1),
         ..to(Rts)
     };
-    assert_eq!(rts.check(Rtr, 1472), Ok(()));
+    assert_eq!(rts.check(Rc, Rtr, 1472), Ok(()));
     let short = QpAttributes {
         retry_cnt: None,
         ..rts
     };
     assert_eq!(
-        short.check(Rtr, 1472),
+        short.check(Rc, Rtr, 1472),
         Result::Err(ModifyError::Missing {
             from: Rtr,
             to: Rts,
@@ -81,7 +82,7 @@ fn every_attribute_of_rtr_is_needed() {
             to: Rtr,
             attribute: name,
         };
-        assert_eq!(attributes.check(Init, 1472), Result::Err(missing));
+        assert_eq!(attributes.check(Rc, Init, 1472), Result::Err(missing));
     }
 }
 
@@ -95,13 +96,13 @@ fn states_are_not_skipped() {
         (Rtr, Sqd),
     ] {
         assert_eq!(
-            to(target).check(from, 1472),
+            to(target).check(Rc, from, 1472),
             Result::Err(ModifyError::InvalidTransition { from, to: target })
         );
     }
     for from in [Reset, Init, Rtr, Rts, Sqd, Err] {
-        assert_eq!(to(Reset).check(from, 1472), Ok(()));
-        assert_eq!(to(Err).check(from, 1472), Ok(()));
+        assert_eq!(to(Reset).check(Rc, from, 1472), Ok(()));
+        assert_eq!(to(Err).check(Rc, from, 1472), Ok(()));
     }
 }
 
@@ -112,14 +113,14 @@ fn a_path_mtu_beyond_the_link_is_named_with_what_fits() {
         ..rtr()
     };
     let error = attributes
-        .check(Init, 1472)
+        .check(Rc, Init, 1472)
         .expect_err("too large")
         .to_string();
     assert!(
         error.contains("4096") && error.contains("256 to 1024"),
         "{error}"
     );
-    assert_eq!(attributes.check(Init, 8972), Ok(()));
+    assert_eq!(attributes.check(Rc, Init, 8972), Ok(()));
 }
 
 #[test]
@@ -129,7 +130,7 @@ fn families_may_not_mix() {
         path.dst = IpAddr::V6(Ipv6Addr::LOCALHOST);
     }
     assert!(matches!(
-        attributes.check(Init, 1472),
+        attributes.check(Rc, Init, 1472),
         Result::Err(ModifyError::BadValue { .. })
     ));
 }
@@ -146,4 +147,40 @@ fn values_out_of_range_are_refused() {
         ..QpAttributes::default()
     };
     assert!(attributes.check_ranges(1472).is_err());
+}
+
+#[test]
+fn an_unreliable_connection_has_nothing_to_retry() {
+    let complete = rtr();
+    let lean = QpAttributes {
+        max_dest_rd_atomic: None,
+        min_rnr_timer: None,
+        ..rtr()
+    };
+    assert_eq!(lean.check(Uc, Init, 1472), Ok(()));
+    assert_eq!(
+        complete.check(Uc, Init, 1472),
+        Result::Err(ModifyError::NotAllowed {
+            from: Init,
+            to: Rtr,
+            attribute: "max_dest_rd_atomic"
+        })
+    );
+    let rts = QpAttributes {
+        sq_psn: Some(Psn::new(1)),
+        ..to(Rts)
+    };
+    assert_eq!(rts.check(Uc, Rtr, 1472), Ok(()));
+    let retrying = QpAttributes {
+        timeout: Some(14),
+        ..rts.clone()
+    };
+    assert!(retrying.check(Uc, Rtr, 1472).is_err());
+    assert!(rts.check(Rc, Rtr, 1472).is_err());
+}
+
+#[test]
+fn only_an_unreliable_service_comes_back_from_a_send_error() {
+    assert_eq!(to(Rts).check(Uc, Sqe, 1472), Ok(()));
+    assert!(to(Rts).check(Rc, Sqe, 1472).is_err());
 }

@@ -2,7 +2,7 @@
 
 use super::port::{Ip, SimPort};
 use roce_stack::{
-    Access, Buffer, Completion, CompletionQueue, CqId, Event, Nic, NicConfig, PdId, QpInit,
+    Access, Buffer, Completion, CompletionQueue, CqId, Event, Nic, NicConfig, PdId, QpInit, QpKind,
     QueueLimits, RemoteAddr, Sge,
 };
 use roce_wire::{AtomicEth, ExtHeaders, Qpn, Reth};
@@ -114,6 +114,7 @@ pub(crate) struct Node {
 /// What a [`Node`] is made with.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NodeSetup {
+    pub(crate) kind: QpKind,
     pub(crate) seed: u64,
     pub(crate) ip: Ip,
     pub(crate) host: u8,
@@ -138,6 +139,7 @@ impl Node {
         let send_cq = Arc::new(CompletionQueue::new(CqId(1), setup.cq_entries));
         let recv_cq = Arc::new(CompletionQueue::new(CqId(2), setup.cq_entries));
         let qpn = nic.create_qp(QpInit {
+            kind: setup.kind,
             pd,
             send_cq: Arc::clone(&send_cq),
             recv_cq: Arc::clone(&recv_cq),

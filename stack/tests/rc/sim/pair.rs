@@ -9,8 +9,8 @@ use super::node::{Mem, Node, NodeSetup};
 use super::port::Ip;
 use roce_stack::port::TxMeta;
 use roce_stack::{
-    Access, Completion, Duration, Instant, QpAttributes, QpState, QueueLimits, RecvWr, SendFlags,
-    SendOp, SendWr, Sge, WcStatus,
+    Access, Completion, Duration, Instant, QpAttributes, QpKind, QpState, QueueLimits, RecvWr,
+    SendFlags, SendOp, SendWr, Sge, WcStatus,
 };
 use roce_wire::{PathMtu, Psn, Qpn, RnrTimer};
 
@@ -22,6 +22,7 @@ pub(crate) const B: usize = 1;
 /// What a [`Pair`] is made with; both ends alike.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Setup {
+    pub(crate) kind: QpKind,
     pub(crate) seed: u64,
     pub(crate) ip: Ip,
     pub(crate) mtu: PathMtu,
@@ -46,6 +47,7 @@ pub(crate) struct Setup {
 impl Default for Setup {
     fn default() -> Self {
         Self {
+            kind: QpKind::Rc,
             seed: 1,
             ip: Ip::V4,
             mtu: PathMtu::Mtu1024,
@@ -73,6 +75,7 @@ impl Default for Setup {
 impl Setup {
     pub(crate) fn node(&self, host: u8) -> NodeSetup {
         NodeSetup {
+            kind: self.kind,
             seed: self.seed,
             ip: self.ip,
             host,
@@ -99,20 +102,25 @@ impl Setup {
             path: Some(path),
             path_mtu: Some(self.mtu),
             rq_psn: Some(Psn::new(rq_psn)),
-            max_dest_rd_atomic: Some(self.dest_rd_atomic),
-            min_rnr_timer: RnrTimer::from_code(self.rnr_timer),
+            max_dest_rd_atomic: self.if_rc(self.dest_rd_atomic),
+            min_rnr_timer: RnrTimer::from_code(self.rnr_timer).and_then(|timer| self.if_rc(timer)),
             ..QpAttributes::default()
         }
+    }
+
+    /// An attribute that no other service has.
+    fn if_rc<T>(&self, value: T) -> Option<T> {
+        (self.kind == QpKind::Rc).then_some(value)
     }
 
     pub(crate) fn rts(&self, sq_psn: u32) -> QpAttributes {
         QpAttributes {
             state: Some(QpState::Rts),
             sq_psn: Some(Psn::new(sq_psn)),
-            timeout: Some(self.timeout),
-            retry_cnt: Some(self.retry_cnt),
-            rnr_retry: Some(self.rnr_retry),
-            max_rd_atomic: Some(self.rd_atomic),
+            timeout: self.if_rc(self.timeout),
+            retry_cnt: self.if_rc(self.retry_cnt),
+            rnr_retry: self.if_rc(self.rnr_retry),
+            max_rd_atomic: self.if_rc(self.rd_atomic),
             ..QpAttributes::default()
         }
     }

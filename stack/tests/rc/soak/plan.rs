@@ -69,6 +69,7 @@ impl Plan {
             _ => dice.below(1 << 24) as u32,
         };
         let setup = Setup {
+            kind: roce_stack::QpKind::Rc,
             seed,
             ip,
             mtu,

@@ -196,6 +196,7 @@ fn a_bad_wire_changes_nothing() {
         let srq = pair.nodes[B].nic.create_srq(&init).expect("an SRQ");
         let node = &mut pair.nodes[B];
         let qp_init = roce_stack::QpInit {
+            kind: roce_stack::QpKind::Rc,
             pd,
             send_cq: node.send_cq.clone(),
             recv_cq: node.recv_cq.clone(),

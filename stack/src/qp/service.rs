@@ -1,0 +1,272 @@
+//! The two halves of a QP, as its transport service has them.
+
+use super::attr::QpConfig;
+use super::requester::Requester;
+use super::responder::Responder;
+use super::{Core, Cx, Fault, QpInit, QpKind, Receives, Turn, arrivals, uc};
+use crate::port::Port;
+use crate::srq::Srqn;
+use crate::time::Instant;
+use crate::wr::{PostError, RecvWr, SendWr, WcStatus};
+use roce_wire::Packet;
+
+/// What sends and what receives.
+#[derive(Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "a QP is boxed as a whole, and one of RC is the usual one"
+)]
+pub(super) enum Service {
+    Rc {
+        requester: Requester,
+        responder: Responder,
+    },
+    Uc {
+        sender: uc::Sender,
+        receiver: uc::Receiver,
+    },
+}
+
+impl Service {
+    pub(super) fn new(init: &QpInit, receives: Receives) -> Self {
+        match init.kind {
+            QpKind::Rc => Self::Rc {
+                requester: Requester::new(init.send),
+                responder: Responder::new(receives),
+            },
+            QpKind::Uc => Self::Uc {
+                sender: uc::Sender::new(init.send),
+                receiver: uc::Receiver::new(receives),
+            },
+        }
+    }
+
+    /// The SRQ that receives come from.
+    pub(super) fn srq(&self) -> Option<Srqn> {
+        match self {
+            Self::Rc { responder, .. } => responder.srq(),
+            Self::Uc { receiver, .. } => receiver.rq.srq(),
+        }
+    }
+
+    /// Init to RTR.
+    pub(super) fn start_receiving(&mut self, config: &QpConfig) {
+        match self {
+            Self::Rc { responder, .. } => responder.start(config),
+            Self::Uc { receiver, .. } => receiver.start(config.rq_psn),
+        }
+    }
+
+    /// RTR to RTS.
+    pub(super) fn start_sending(&mut self, config: &QpConfig, window_bytes: usize) {
+        match self {
+            Self::Rc { requester, .. } => requester.start(config, window_bytes),
+            Self::Uc { sender, .. } => sender.start(config.sq_psn),
+        }
+    }
+
+    /// Takes over attributes that were changed in SQD.
+    pub(super) fn reconfigure(&mut self, config: &QpConfig) {
+        match self {
+            Self::Rc {
+                requester,
+                responder,
+            } => {
+                requester.reconfigure(config);
+                responder.reconfigure(config);
+            }
+            Self::Uc { .. } => {}
+        }
+    }
+
+    /// Forgets everything.
+    pub(super) fn reset(&mut self) {
+        match self {
+            Self::Rc {
+                requester,
+                responder,
+            } => {
+                requester.reset();
+                responder.reset();
+            }
+            Self::Uc { sender, receiver } => {
+                sender.sq.reset();
+                receiver.rq.clear();
+                receiver.abandon();
+            }
+        }
+    }
+
+    /// Checks a send request without posting it.
+    pub(super) fn check_send(&self, core: &Core, wr: &SendWr<'_>) -> Result<(), PostError> {
+        match self {
+            Self::Rc { requester, .. } => requester.check(core, wr)?,
+            Self::Uc { sender, .. } => sender.check(wr)?,
+        };
+        Ok(())
+    }
+
+    /// Appends a request to the send queue.
+    pub(super) fn post_send(&mut self, core: &Core, wr: &SendWr<'_>) -> Result<(), PostError> {
+        match self {
+            Self::Rc { requester, .. } => requester.post(core, wr),
+            Self::Uc { sender, .. } => sender.post(core, wr),
+        }
+    }
+
+    /// Checks a receive request without posting it.
+    pub(super) fn check_recv(&self, wr: &RecvWr<'_>) -> Result<(), PostError> {
+        match self {
+            Self::Rc { responder, .. } => responder.check(wr),
+            Self::Uc { receiver, .. } => receiver.rq.check(wr),
+        }
+    }
+
+    /// Appends a request to the receive queue.
+    pub(super) fn post_recv(&mut self, wr: &RecvWr<'_>) -> Result<(), PostError> {
+        match self {
+            Self::Rc { responder, .. } => responder.post(wr),
+            Self::Uc { receiver, .. } => receiver.rq.post(wr),
+        }
+    }
+
+    /// How many requests have not completed: sends, receives.
+    pub(super) fn queued(&self) -> (usize, usize) {
+        match self {
+            Self::Rc {
+                requester,
+                responder,
+            } => (requester.len(), responder.len()),
+            Self::Uc { sender, receiver } => (sender.sq.len(), receiver.rq.len()),
+        }
+    }
+
+    /// Takes a packet that the QP's state admits.
+    pub(super) fn receive(
+        &mut self,
+        cx: &mut Cx<'_>,
+        core: &Core,
+        packet: &Packet<'_>,
+    ) -> Result<(), Fault> {
+        match self {
+            Self::Rc { responder, .. } if packet.bth.opcode.is_request() => {
+                responder.receive(cx, core, packet)
+            }
+            Self::Rc { requester, .. } => requester.receive(cx, core, packet),
+            Self::Uc { receiver, .. } => receiver.receive(cx, core, packet),
+        }
+    }
+
+    /// Sends up to `budget` packets of what was posted.
+    pub(super) fn transmit_requests(
+        &mut self,
+        cx: &mut Cx<'_>,
+        port: &mut dyn Port,
+        core: &Core,
+        budget: usize,
+    ) -> Result<Turn, Fault> {
+        match self {
+            Self::Rc { requester, .. } => requester.transmit(cx, port, core, budget),
+            Self::Uc { sender, .. } => sender.transmit(cx, port, core, budget),
+        }
+    }
+
+    /// Sends up to `budget` packets of what the peer is owed.
+    pub(super) fn transmit_replies(
+        &mut self,
+        cx: &mut Cx<'_>,
+        port: &mut dyn Port,
+        core: &Core,
+        budget: usize,
+    ) -> Result<Turn, Fault> {
+        match self {
+            Self::Rc { responder, .. } => responder.transmit(cx, port, core, budget),
+            Self::Uc { .. } => Ok(Turn::Idle),
+        }
+    }
+
+    /// Whether sending of what was posted may get further than it has.
+    pub(super) fn has_requests(&self, core: &Core) -> bool {
+        match self {
+            Self::Rc { requester, .. } => requester.wants_to_send(),
+            Self::Uc { sender, .. } => sender.wants_to_send(core),
+        }
+    }
+
+    /// Whether the peer is owed an answer.
+    pub(super) fn has_replies(&self) -> bool {
+        match self {
+            Self::Rc { responder, .. } => responder.wants_to_send(),
+            Self::Uc { .. } => false,
+        }
+    }
+
+    /// When something is due.
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        match self {
+            Self::Rc { requester, .. } => requester.deadline(),
+            Self::Uc { .. } => None,
+        }
+    }
+
+    /// Does what is due.
+    pub(super) fn handle_timeout(&mut self, cx: &mut Cx<'_>, core: &Core) -> Result<(), Fault> {
+        match self {
+            Self::Rc { requester, .. } => requester.handle_timeout(cx, core),
+            Self::Uc { .. } => Ok(()),
+        }
+    }
+
+    /// State SQD begins: [`Service::take_drained`] will tell when it is done.
+    pub(super) fn begin_drain(&mut self) {
+        match self {
+            Self::Rc { requester, .. } => requester.begin_drain(),
+            Self::Uc { sender, .. } => sender.sq.begin_drain(),
+        }
+    }
+
+    /// Whether all that was begun has just completed. True once per drain.
+    pub(super) fn take_drained(&mut self) -> bool {
+        match self {
+            Self::Rc { requester, .. } => requester.take_drained(),
+            Self::Uc { sender, .. } => sender.sq.take_drained(),
+        }
+    }
+
+    /// Completes the oldest send with `status`. `Ok(false)` if there is none.
+    pub(super) fn complete_send(
+        &mut self,
+        cx: &mut Cx<'_>,
+        core: &Core,
+        status: WcStatus,
+    ) -> Result<bool, Fault> {
+        match self {
+            Self::Rc { requester, .. } => requester.complete_front(cx, core, status),
+            Self::Uc { sender, .. } => sender.sq.complete_front(cx, core, status),
+        }
+    }
+
+    /// Flushes the oldest receive. `Ok(false)` if there is none.
+    pub(super) fn flush_receive(&mut self, cx: &mut Cx<'_>, core: &Core) -> Result<bool, Fault> {
+        match self {
+            Self::Rc { responder, .. } => responder.flush_front(cx, core),
+            Self::Uc { receiver, .. } => arrivals::flush(&mut receiver.rq, cx, core),
+        }
+    }
+
+    /// The send queue is empty after an error: forgets what was in progress.
+    pub(super) fn stop_sending(&mut self) {
+        match self {
+            Self::Rc { requester, .. } => requester.reset(),
+            Self::Uc { sender, .. } => sender.sq.reset(),
+        }
+    }
+
+    /// Stops executing. What the peer is owed may still be sent.
+    pub(super) fn abandon(&mut self) {
+        match self {
+            Self::Rc { responder, .. } => responder.abandon(),
+            Self::Uc { receiver, .. } => receiver.abandon(),
+        }
+    }
+}

@@ -1,0 +1,260 @@
+//! The receiving half of a UC QP (IBTA 1.7, 9.8.2.2 and 9.9.3).
+//!
+//! Whatever the peer does wrong costs it the message, silently: there is nobody to
+//! tell. Only a receive whose own memory is wrong fails, and the QP with it.
+
+use crate::counters::{DropReason, Stat};
+use crate::memory::Access;
+use crate::qp::arrivals::{self, Arrival};
+use crate::qp::{Core, Cx, Fault, Receives, sgl};
+use crate::wr::{MAX_MESSAGE_BYTES, WcStatus};
+use roce_wire::{Operation, Packet, Position, Psn};
+
+/// A message of which some packets, but not all, have come.
+#[derive(Clone, Copy, Debug)]
+enum Inbound {
+    /// Into the receive at the front of the queue; so many bytes are there.
+    Send { placed: u64 },
+    /// Into the region with this key, from `va` on; so many bytes are to come of
+    /// `total`.
+    Write {
+        va: u64,
+        rkey: u32,
+        total: u32,
+        rest: u32,
+    },
+}
+
+/// Places messages that come whole.
+#[derive(Debug)]
+pub(crate) struct Receiver {
+    pub(crate) rq: Receives,
+    /// The PSN by which the message in progress goes on.
+    epsn: Psn,
+    inbound: Option<Inbound>,
+}
+
+/// Why a packet, and its message with it, is not taken.
+enum Refusal {
+    /// The peer's fault or misfortune: dropped and counted.
+    Drop(DropReason),
+    /// The receive at the front is at fault, or a completion found no room.
+    Fault(Fault),
+}
+
+impl From<DropReason> for Refusal {
+    fn from(reason: DropReason) -> Self {
+        Self::Drop(reason)
+    }
+}
+
+impl Receiver {
+    pub(crate) fn new(rq: Receives) -> Self {
+        Self {
+            rq,
+            epsn: Psn::new(0),
+            inbound: None,
+        }
+    }
+
+    /// Init to RTR. Receives that were posted in Init stay.
+    pub(crate) fn start(&mut self, psn: Psn) {
+        self.epsn = psn;
+        self.inbound = None;
+    }
+
+    /// Stops in the middle of a message, if in one.
+    pub(crate) fn abandon(&mut self) {
+        self.inbound = None;
+    }
+
+    /// Takes a packet.
+    pub(crate) fn receive(
+        &mut self,
+        cx: &mut Cx<'_>,
+        core: &Core,
+        packet: &Packet<'_>,
+    ) -> Result<(), Fault> {
+        let position = packet.bth.opcode.position();
+        let begins = matches!(position, Position::First | Position::Only);
+        // What this packet goes on with. It stays taken unless the packet is good.
+        let open = self.inbound.take();
+        let known = match (begins, open) {
+            (true, Some(_)) => {
+                // The end of the message before was lost.
+                cx.counters.count(Stat::UnfinishedMessages);
+                None
+            }
+            (true, None) => None,
+            (false, None) => {
+                cx.counters.drop(DropReason::OutOfPlace);
+                return Ok(());
+            }
+            (false, Some(_)) if packet.bth.psn != self.epsn => {
+                cx.counters.count(Stat::UnfinishedMessages);
+                cx.counters.drop(DropReason::OutOfSequence);
+                return Ok(());
+            }
+            (false, open) => open,
+        };
+        self.epsn = packet.bth.psn.next();
+        let result = match packet.bth.opcode.operation() {
+            Operation::Send => self.place_send(cx, core, packet, known),
+            Operation::Write => self.place_write(cx, core, packet, known),
+            _ => Err(DropReason::Unsupported.into()),
+        };
+        match result {
+            Ok(()) => Ok(()),
+            Err(Refusal::Drop(reason)) => {
+                if known.is_some() {
+                    cx.counters.count(Stat::UnfinishedMessages);
+                }
+                cx.counters.drop(reason);
+                Ok(())
+            }
+            Err(Refusal::Fault(fault)) => Err(fault),
+        }
+    }
+
+    /// A packet of a SEND.
+    fn place_send(
+        &mut self,
+        cx: &mut Cx<'_>,
+        core: &Core,
+        packet: &Packet<'_>,
+        open: Option<Inbound>,
+    ) -> Result<(), Refusal> {
+        let offset = match open {
+            None => 0,
+            Some(Inbound::Send { placed }) => placed,
+            Some(Inbound::Write { .. }) => return Err(DropReason::OutOfPlace.into()),
+        };
+        check_length(core, packet)?;
+        self.rq.ready(cx);
+        let Some(wqe) = self.rq.front() else {
+            return Err(DropReason::NoReceive.into());
+        };
+        let placed = offset + packet.payload.len() as u64;
+        if placed > wqe.len.min(MAX_MESSAGE_BYTES) {
+            return Err(DropReason::ReceiveTooSmall.into());
+        }
+        let (pd, sges) = (self.rq.pd(core), self.rq.sges());
+        if sgl::scatter(cx.memory, pd, sges, offset, packet.payload).is_err() {
+            return Err(self.fail_receive(cx, core));
+        }
+        if !ends(packet) {
+            self.inbound = Some(Inbound::Send { placed });
+            return Ok(());
+        }
+        let arrival = Arrival {
+            bytes: u32::try_from(placed).unwrap_or(u32::MAX),
+            by_write: false,
+            solicited: packet.bth.solicited,
+            imm: packet.ext.imm.map(|imm| imm.0),
+        };
+        self.complete(cx, core, arrival)
+    }
+
+    /// A packet of a WRITE. Key, rights and bounds are checked for all that is to come
+    /// at each packet, since the region may be deregistered on the way.
+    fn place_write(
+        &mut self,
+        cx: &mut Cx<'_>,
+        core: &Core,
+        packet: &Packet<'_>,
+        open: Option<Inbound>,
+    ) -> Result<(), Refusal> {
+        let (va, rkey, total, rest) = match (open, packet.ext.reth) {
+            (None, Some(reth)) => (reth.va, reth.rkey, reth.dma_len, reth.dma_len),
+            (
+                Some(Inbound::Write {
+                    va,
+                    rkey,
+                    total,
+                    rest,
+                }),
+                None,
+            ) => (va, rkey, total, rest),
+            _ => return Err(DropReason::OutOfPlace.into()),
+        };
+        check_length(core, packet)?;
+        let ends = ends(packet);
+        // No more than one path MTU, so it fits in 32 bits.
+        let len = u32::try_from(packet.payload.len()).unwrap_or(u32::MAX);
+        // The packets must add up to the length that was announced.
+        let adds_up = if ends { len == rest } else { len < rest };
+        if !adds_up || u64::from(total) > MAX_MESSAGE_BYTES {
+            return Err(DropReason::BadLength.into());
+        }
+        if !core.config.access.contains(Access::REMOTE_WRITE) {
+            return Err(DropReason::AccessDenied.into());
+        }
+        if ends && packet.ext.imm.is_some() && !self.rq.ready(cx) {
+            return Err(DropReason::NoReceive.into());
+        }
+        // A WRITE of no bytes needs no key (IBTA 1.7, 9.7.4.1.5).
+        if rest > 0 {
+            cx.memory
+                .remote(core.pd, rkey, va, rest.into(), Access::REMOTE_WRITE)
+                .map_err(|_| DropReason::AccessDenied)?
+                .prefix(packet.payload.len())
+                .write(packet.payload);
+        }
+        if !ends {
+            self.inbound = Some(Inbound::Write {
+                va: va + u64::from(len),
+                rkey,
+                total,
+                rest: rest - len,
+            });
+            return Ok(());
+        }
+        let Some(imm) = packet.ext.imm else {
+            return Ok(());
+        };
+        let arrival = Arrival {
+            bytes: total,
+            by_write: true,
+            solicited: packet.bth.solicited,
+            imm: Some(imm.0),
+        };
+        self.complete(cx, core, arrival)
+    }
+
+    fn complete(&mut self, cx: &mut Cx<'_>, core: &Core, arrival: Arrival) -> Result<(), Refusal> {
+        arrivals::complete(&mut self.rq, cx, core, WcStatus::Success, arrival)
+            .map_err(Refusal::Fault)?;
+        Ok(())
+    }
+
+    /// The memory of the receive at the front can't be written: it completes with that
+    /// error, and the QP fails (IBTA 1.7, 9.9.3.1.1).
+    fn fail_receive(&mut self, cx: &mut Cx<'_>, core: &Core) -> Refusal {
+        let status = WcStatus::LocalProtectionError;
+        let completed = arrivals::complete(&mut self.rq, cx, core, status, Arrival::default());
+        Refusal::Fault(completed.err().unwrap_or(Fault::Responder))
+    }
+}
+
+/// Whether the packet is its message's last.
+fn ends(packet: &Packet<'_>) -> bool {
+    matches!(
+        packet.bth.opcode.position(),
+        Position::Last | Position::Only
+    )
+}
+
+/// Whether the payload is as long as its place in the message demands.
+fn check_length(core: &Core, packet: &Packet<'_>) -> Result<(), DropReason> {
+    let (len, mtu) = (packet.payload.len(), core.config.mtu());
+    let legal = match packet.bth.opcode.position() {
+        Position::First | Position::Middle => len == mtu,
+        Position::Last => (1..=mtu).contains(&len),
+        Position::Only => len <= mtu,
+    };
+    if legal {
+        Ok(())
+    } else {
+        Err(DropReason::BadLength)
+    }
+}
