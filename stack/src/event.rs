@@ -22,4 +22,11 @@ pub enum Event {
     /// The SRQ has fewer receives than its limit. Told once for each time that the
     /// limit is set.
     SrqLimit(Srqn),
+    /// The port has a link (again). Events of the port are raised not by the NIC, which
+    /// knows nothing of links, but by whoever drives it.
+    PortActive,
+    /// The port has lost its link.
+    PortError,
+    /// The port's addresses, and so its GIDs, have changed.
+    GidChange,
 }

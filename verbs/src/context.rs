@@ -1,12 +1,15 @@
 //! An open device.
 
+use crate::announce::Announcements;
 use crate::channel::CompletionChannel;
 use crate::cq::CompletionQueue;
 use crate::device::Device;
 use crate::driver;
 use crate::engine::Engine;
 use crate::error::{ConnectError, OpenError};
+use crate::events::{AsyncEvents, MAX_EVENTS};
 use crate::gid::{self, GidEntry};
+use crate::monitor::Monitor;
 use crate::options::OpenOptions;
 use crate::pd::ProtectionDomain;
 use nix::sys::eventfd::{EfdFlags, EventFd};
@@ -124,8 +127,10 @@ impl Context {
         let wake = EventFd::from_value_and_flags(0, flags)
             .map_err(std::io::Error::from)
             .map_err(system("making an eventfd"))?;
+        let events = Announcements::new(MAX_EVENTS).map_err(system("making an eventfd"))?;
+        let engine = Engine::new(nic, port, options.fault_layer()?, Arc::new(events));
         let shared = Arc::new(Shared {
-            engine: Mutex::new(Engine::new(nic, port, options.fault_layer()?)),
+            engine: Mutex::new(engine),
             wake,
             driver_sleeps: AtomicBool::new(false),
             stop: AtomicBool::new(false),
@@ -133,7 +138,7 @@ impl Context {
             origin: Clock::now(),
             last_call: AtomicU64::new(0),
         });
-        let driver = driver::spawn(Arc::clone(&shared), &device.name())
+        let driver = driver::spawn(Arc::clone(&shared), Monitor::new(device), &device.name())
             .map_err(system("starting the background thread"))?;
         let inner = Inner {
             shared,
@@ -187,9 +192,16 @@ impl Context {
         })
     }
 
-    /// Takes the next asynchronous event, such as a QP's failure.
+    /// The asynchronous events, such as a QP's failure, to be waited for.
+    pub fn async_events(&self) -> AsyncEvents {
+        let queue = Arc::clone(&self.inner.shared.lock().events);
+        AsyncEvents::new(self.clone(), queue)
+    }
+
+    /// Takes the next asynchronous event, if there is one already.
     pub fn poll_event(&self) -> Option<Event> {
-        self.inner.shared.lock().events.pop_front()
+        let queue = Arc::clone(&self.inner.shared.lock().events);
+        queue.poll()
     }
 
     /// Drives the NIC once: sends, receives, sees to timers. Programs that watch

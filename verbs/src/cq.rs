@@ -42,7 +42,7 @@ impl CompletionQueue {
     ) -> Self {
         let queue = Arc::new(roce_stack::CompletionQueue::new(id, capacity));
         if let Some(channel) = channel {
-            context.inner.shared.lock().set_channel(id, &channel.inner);
+            context.inner.shared.lock().set_channel(id, &channel.queue);
         }
         Self {
             inner: Arc::new(CqInner {

@@ -120,11 +120,20 @@ impl Device {
         gid::table(&self.addresses())
     }
 
+    /// Whether the interface is up now and has a link.
+    pub fn is_running(&self) -> bool {
+        self.interface_now().is_some_and(|found| found.running)
+    }
+
+    fn interface_now(&self) -> Option<Interface> {
+        interfaces()
+            .into_iter()
+            .find(|found| found.index == self.interface.index)
+    }
+
     /// The addresses that the interface has now, and those added to them.
     pub(crate) fn addresses(&self) -> Vec<IpAddr> {
-        let now = interfaces()
-            .into_iter()
-            .find(|found| found.index == self.interface.index);
+        let now = self.interface_now();
         let mut addresses = now.map(|found| found.addresses).unwrap_or_default();
         addresses.extend(&self.extra);
         addresses

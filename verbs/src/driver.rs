@@ -10,9 +10,10 @@
 //!
 //! Aside, it looks twice a millisecond whether the application still calls. Asleep,
 //! it waits in `ppoll` for the port's sockets and the next timer: an idle process
-//! costs no CPU.
+//! costs no CPU. Between the two, it passes on what becomes of the interface.
 
 use crate::context::Shared;
+use crate::monitor::Monitor;
 use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::signal::SigSet;
 use nix::sys::time::TimeSpec;
@@ -30,7 +31,11 @@ const APPLICATION_DRIVES: Duration = Duration::from_micros(500);
 const LINGER: Duration = Duration::from_micros(50);
 
 /// Starts the thread. It ends when [`Shared::stop`] is set and it is woken.
-pub(crate) fn spawn(shared: Arc<Shared>, name: &str) -> io::Result<JoinHandle<()>> {
+pub(crate) fn spawn(
+    shared: Arc<Shared>,
+    monitor: Monitor,
+    name: &str,
+) -> io::Result<JoinHandle<()>> {
     // Threads inherit the mask: none of the application's signals may land here.
     let mut before = SigSet::empty();
     let _ = nix::sys::signal::pthread_sigmask(
@@ -41,7 +46,7 @@ pub(crate) fn spawn(shared: Arc<Shared>, name: &str) -> io::Result<JoinHandle<()
     // The kernel cuts names off at 15 bytes.
     let thread = std::thread::Builder::new()
         .name(name.to_owned())
-        .spawn(move || run(&shared));
+        .spawn(move || run(&shared, monitor));
     let _ = nix::sys::signal::pthread_sigmask(
         nix::sys::signal::SigmaskHow::SIG_SETMASK,
         Some(&before),
@@ -50,9 +55,10 @@ pub(crate) fn spawn(shared: Arc<Shared>, name: &str) -> io::Result<JoinHandle<()
     thread
 }
 
-fn run(shared: &Shared) {
+fn run(shared: &Shared, mut monitor: Monitor) {
     let mut last_busy = std::time::Instant::now();
     while !shared.stop.load(Ordering::Acquire) {
+        monitor.look(|event| shared.lock().events.push(event));
         if shared.application_called_within(APPLICATION_DRIVES) {
             stand_aside(shared);
             continue;
@@ -64,7 +70,7 @@ fn run(shared: &Shared) {
         if busy {
             last_busy = std::time::Instant::now();
         } else if last_busy.elapsed() > LINGER {
-            sleep(shared);
+            sleep(shared, &monitor);
         } else {
             std::hint::spin_loop();
         }
@@ -79,8 +85,9 @@ fn stand_aside(shared: &Shared) {
     shared.clear_wake();
 }
 
-/// Sleeps until a packet comes, a timer is due, or an application thread calls.
-fn sleep(shared: &Shared) {
+/// Sleeps until a packet comes, a timer is due, the interface changes, or an
+/// application thread calls.
+fn sleep(shared: &Shared, monitor: &Monitor) {
     // From here on, whoever posts or polls wakes this thread, once.
     shared.driver_sleeps.store(true, Ordering::SeqCst);
     let (fds, timeout) = {
@@ -113,6 +120,7 @@ fn sleep(shared: &Shared) {
         .map(|(fd, flags)| PollFd::new(fd.as_fd(), *flags))
         .collect();
     polled.push(PollFd::new(shared.wake.as_fd(), PollFlags::POLLIN));
+    polled.extend(monitor.fd().map(|fd| PollFd::new(fd, PollFlags::POLLIN)));
     let _ = ppoll(&mut polled, timeout.map(TimeSpec::from_duration), None);
     shared.driver_sleeps.store(false, Ordering::SeqCst);
     shared.clear_wake();

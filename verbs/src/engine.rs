@@ -1,19 +1,16 @@
 //! The NIC and its port behind one lock, and what it takes to drive them.
 
-use crate::channel::ChannelInner;
+use crate::announce::Announcements;
 use roce_stack::fault::FaultLayer;
 use roce_stack::port::{Port, PortError, RxMeta, RxSink};
 use roce_stack::{CqId, Event, Instant, Nic};
 use roce_udp::UdpPort;
 use roce_wire::Qpn;
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 
 /// Packets taken from the port before anything else has its turn.
 const RECEIVE_BUDGET: usize = 64;
-
-/// Events that wait for the application; older ones are dropped beyond that.
-const MAX_EVENTS: usize = 4096;
 
 /// What the lock of a context protects.
 pub(crate) struct Engine {
@@ -22,8 +19,8 @@ pub(crate) struct Engine {
     /// What packets suffer between the port and the NIC.
     pub(crate) faults: Option<FaultLayer>,
     /// Where the events of a CQ go.
-    pub(crate) channels: HashMap<CqId, Weak<ChannelInner>>,
-    pub(crate) events: VecDeque<Event>,
+    pub(crate) channels: HashMap<CqId, Weak<Announcements<CqId>>>,
+    pub(crate) events: Arc<Announcements<Event>>,
     /// The port's failure, if it failed for good.
     pub(crate) failure: Option<PortError>,
     latest: Instant,
@@ -55,13 +52,18 @@ impl RxSink for ToNic<'_> {
 }
 
 impl Engine {
-    pub(crate) fn new(nic: Nic, port: UdpPort, faults: Option<FaultLayer>) -> Self {
+    pub(crate) fn new(
+        nic: Nic,
+        port: UdpPort,
+        faults: Option<FaultLayer>,
+        events: Arc<Announcements<Event>>,
+    ) -> Self {
         Self {
             nic,
             port,
             faults,
             channels: HashMap::new(),
-            events: VecDeque::new(),
+            events,
             failure: None,
             latest: Instant::ZERO,
         }
@@ -147,19 +149,16 @@ impl Engine {
         while let Some(event) = self.nic.poll_event() {
             if let Event::CqNotify(id) = event {
                 if let Some(channel) = self.channels.get(&id).and_then(Weak::upgrade) {
-                    channel.raise(id);
+                    channel.push(id);
                 }
                 continue;
             }
-            if self.events.len() >= MAX_EVENTS {
-                self.events.pop_front();
-            }
-            self.events.push_back(event);
+            self.events.push(event);
         }
     }
 
     /// The channel that gets the events of a CQ.
-    pub(crate) fn set_channel(&mut self, id: CqId, channel: &Arc<ChannelInner>) {
+    pub(crate) fn set_channel(&mut self, id: CqId, channel: &Arc<Announcements<CqId>>) {
         self.channels.insert(id, Arc::downgrade(channel));
     }
 }

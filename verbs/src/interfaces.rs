@@ -13,6 +13,8 @@ pub struct Interface {
     pub mtu: usize,
     /// Whether it is up.
     pub up: bool,
+    /// Whether it is up and has a link.
+    pub running: bool,
     /// Its addresses.
     pub addresses: Vec<IpAddr>,
 }
@@ -25,6 +27,7 @@ pub fn interfaces() -> Vec<Interface> {
             let mtu = roce_udp::interface_mtu(&found.name).ok()?;
             Some(Interface {
                 up: found.is_up(),
+                running: found.is_up() && found.is_running(),
                 addresses: found.ips.iter().map(|network| network.ip()).collect(),
                 index: found.index,
                 name: found.name,

@@ -38,6 +38,7 @@
 #![warn(missing_docs)]
 #![deny(unsafe_code)]
 
+mod announce;
 mod channel;
 mod context;
 mod cq;
@@ -45,9 +46,11 @@ mod device;
 mod driver;
 mod engine;
 mod error;
+mod events;
 mod faults;
 mod gid;
 mod interfaces;
+mod monitor;
 mod options;
 mod pd;
 mod qp;
@@ -58,6 +61,7 @@ pub use context::Context;
 pub use cq::CompletionQueue;
 pub use device::{Datapath, Device, devices};
 pub use error::{ConnectError, OpenError, RegionError};
+pub use events::AsyncEvents;
 pub use faults::environment_faults;
 pub use gid::{Gid, GidEntry, GidKind, ParseGidError};
 pub use interfaces::{Interface, interfaces};

@@ -59,6 +59,7 @@ fn verbose_says_how_and_why() {
         index: 7,
         mtu: 1500,
         up: false,
+        running: false,
         addresses: Vec::new(),
     };
     let report = Report {
@@ -87,6 +88,7 @@ fn an_interface_without_address_is_no_device_and_one_with_is() {
         index: 7,
         mtu: 1500,
         up: true,
+        running: true,
         addresses: Vec::new(),
     };
     let none = NoDevice::of(&interface).map(|none| none.reason);

@@ -1,0 +1,118 @@
+//! Queues whose descriptor is readable while something is in them.
+
+use crate::context::Shared;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::eventfd::{EfdFlags, EventFd};
+use parking_lot::Mutex;
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::{Duration, Instant};
+
+/// A bounded queue. Any thread may add to it, take from it, or wait for it.
+pub(crate) struct Announcements<T> {
+    /// Counts what is in the queue. It changes under the queue's lock, so that it
+    /// never tells of something that is gone.
+    ready: EventFd,
+    queue: Mutex<VecDeque<T>>,
+    bound: usize,
+}
+
+impl<T> Announcements<T> {
+    /// A queue that drops the oldest if more than `bound` wait.
+    pub(crate) fn new(bound: usize) -> io::Result<Self> {
+        let flags = EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_SEMAPHORE;
+        Ok(Self {
+            ready: EventFd::from_value_and_flags(0, flags)?,
+            queue: Mutex::new(VecDeque::new()),
+            bound,
+        })
+    }
+
+    pub(crate) fn push(&self, item: T) {
+        let mut queue = self.queue.lock();
+        if queue.len() >= self.bound {
+            queue.pop_front();
+        } else {
+            let _ = self.ready.write(1);
+        }
+        queue.push_back(item);
+    }
+
+    /// Takes the oldest.
+    pub(crate) fn poll(&self) -> Option<T> {
+        let mut queue = self.queue.lock();
+        let item = queue.pop_front();
+        if item.is_some() {
+            let _ = self.ready.read();
+        }
+        item
+    }
+
+    /// Takes the oldest; waits for one at most for `timeout`, without using the CPU.
+    /// The background thread drives the NIC meanwhile.
+    pub(crate) fn wait(&self, shared: &Shared, timeout: Duration) -> io::Result<Option<T>> {
+        let end = Instant::now() + timeout;
+        loop {
+            if let Some(item) = self.poll() {
+                return Ok(Some(item));
+            }
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Ok(None);
+            }
+            shared.hand_over();
+            let mut fds = [PollFd::new(self.ready.as_fd(), PollFlags::POLLIN)];
+            let millis = left.as_millis().saturating_add(1);
+            let wait = PollTimeout::try_from(i32::try_from(millis).unwrap_or(i32::MAX))
+                .unwrap_or(PollTimeout::MAX);
+            match poll(&mut fds, wait) {
+                Ok(_) | Err(nix::errno::Errno::EINTR) => {}
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+    }
+}
+
+impl<T> AsFd for Announcements<T> {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.ready.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn readable(queue: &Announcements<u32>) -> bool {
+        let mut fds = [PollFd::new(queue.as_fd(), PollFlags::POLLIN)];
+        poll(&mut fds, PollTimeout::ZERO).expect("polled") > 0
+    }
+
+    #[test]
+    fn the_descriptor_is_readable_while_something_waits() {
+        let queue = Announcements::new(10).expect("a queue");
+        assert!(!readable(&queue));
+        queue.push(1);
+        queue.push(2);
+        for item in [1, 2] {
+            assert!(readable(&queue));
+            assert_eq!(queue.poll(), Some(item));
+        }
+        assert!(!readable(&queue));
+        assert_eq!(queue.poll(), None);
+    }
+
+    #[test]
+    fn beyond_the_bound_the_oldest_are_dropped() {
+        let queue = Announcements::new(3).expect("a queue");
+        for item in 0..10 {
+            queue.push(item);
+        }
+        for item in [7, 8, 9] {
+            assert!(readable(&queue));
+            assert_eq!(queue.poll(), Some(item));
+        }
+        assert!(!readable(&queue));
+    }
+}

@@ -1,0 +1,57 @@
+//! Asynchronous events: what happens beside completions.
+
+use crate::announce::Announcements;
+use crate::context::Context;
+use roce_stack::Event;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Events that wait for the application; older ones are dropped beyond that.
+pub(crate) const MAX_EVENTS: usize = 4096;
+
+/// The asynchronous events of a context (IBTA 1.7, 11.6.3): of its QPs, CQs and SRQs,
+/// and of the port. Its descriptor is readable while one waits.
+///
+/// A context has one queue of events: each goes to whoever takes it first. Events of
+/// the port come from the interface, within about a millisecond:
+/// [`Event::PortActive`] and [`Event::PortError`] as its link comes and goes,
+/// [`Event::GidChange`] as its addresses change.
+#[derive(Clone)]
+pub struct AsyncEvents {
+    context: Context,
+    queue: Arc<Announcements<Event>>,
+}
+
+impl AsyncEvents {
+    pub(crate) fn new(context: Context, queue: Arc<Announcements<Event>>) -> Self {
+        Self { context, queue }
+    }
+
+    /// Takes an event that is there already.
+    pub fn poll(&self) -> Option<Event> {
+        self.queue.poll()
+    }
+
+    /// Waits for an event, at most for `timeout`, without using the CPU. The
+    /// background thread drives the NIC meanwhile.
+    ///
+    /// # Errors
+    /// If the operating system can't wait.
+    pub fn wait(&self, timeout: Duration) -> io::Result<Option<Event>> {
+        self.queue.wait(&self.context.inner.shared, timeout)
+    }
+}
+
+impl AsFd for AsyncEvents {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.queue.as_fd()
+    }
+}
+
+impl std::fmt::Debug for AsyncEvents {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("AsyncEvents").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,120 @@
+//! Events of the port, in a network namespace of the test's own: needs root and
+//! iproute2.
+
+use nix::sched::{CloneFlags, unshare};
+use roce_verbs::{AsyncEvents, Context, Device, Event};
+use std::process::Command;
+use std::time::Duration;
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Runs `ip`, in the namespace of the calling thread.
+fn ip(arguments: &str) {
+    let output = Command::new("ip")
+        .args(arguments.split(' '))
+        .output()
+        .expect("iproute2 is installed");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "ip {arguments}: {said}");
+}
+
+/// Puts the calling thread into a network namespace with an interface `near0` that
+/// has a link as long as `far0` is up. False, with a message, if that can't be had.
+fn namespace() -> bool {
+    let missing = match unshare(CloneFlags::CLONE_NEWNET) {
+        Err(error) => format!("no network namespace to be had: {error}"),
+        Ok(()) if Command::new("ip").arg("-V").output().is_err() => "no program `ip`".to_owned(),
+        Ok(()) => {
+            ip("link add near0 type veth peer name far0");
+            for interface in ["near0", "far0"] {
+                let path = format!("/proc/sys/net/ipv6/conf/{interface}/disable_ipv6");
+                std::fs::write(path, "1").expect("no IPv6");
+            }
+            ip("address add 10.99.0.1/24 dev near0");
+            ip("link set far0 up");
+            ip("link set near0 up");
+            return true;
+        }
+    };
+    let required = std::env::var_os("ROCE_LAB").is_some_and(|value| value == "require");
+    assert!(!required, "ROCE_LAB=require, but {missing}");
+    eprintln!("SKIPPED: {missing}");
+    false
+}
+
+fn open() -> (Context, AsyncEvents) {
+    let context = Device::named("roce_near0")
+        .expect("the interface has an address")
+        .open()
+        .expect("opened");
+    let events = context.async_events();
+    (context, events)
+}
+
+#[track_caller]
+fn expect(events: &AsyncEvents, expected: Event) {
+    let event = events.wait(PATIENCE).expect("waited");
+    assert_eq!(event, Some(expected));
+}
+
+#[test]
+fn the_link_comes_and_goes() {
+    if !namespace() {
+        return;
+    }
+    let (context, events) = open();
+    assert!(context.device().is_running());
+    for _ in 0..3 {
+        ip("link set far0 down");
+        expect(&events, Event::PortError);
+        assert!(!context.device().is_running());
+        ip("link set far0 up");
+        expect(&events, Event::PortActive);
+    }
+    ip("link set near0 down");
+    expect(&events, Event::PortError);
+    assert_eq!(events.poll(), None, "its address stays");
+}
+
+#[test]
+fn the_gids_follow_the_addresses() {
+    if !namespace() {
+        return;
+    }
+    let (context, events) = open();
+    assert_eq!(context.gids().len(), 1);
+    ip("address add 10.99.0.2/24 dev near0");
+    expect(&events, Event::GidChange);
+    assert_eq!(context.gids().len(), 2);
+    // What happens to other interfaces is no event.
+    ip("address add 10.99.1.1/24 dev far0");
+    ip("address del 10.99.0.2/24 dev near0");
+    expect(&events, Event::GidChange);
+    assert_eq!(context.gids().len(), 1);
+    ip("link delete near0");
+    // In whichever order the kernel takes them away.
+    let mut gone = [(); 2].map(|()| events.wait(PATIENCE).expect("waited"));
+    gone.sort_by_key(|event| *event == Some(Event::PortError));
+    assert_eq!(gone, [Some(Event::GidChange), Some(Event::PortError)]);
+    assert_eq!(events.poll(), None);
+}
+
+/// An application that drives the NIC itself hears of it all the same.
+#[test]
+fn a_polling_application_hears_of_it() {
+    if !namespace() {
+        return;
+    }
+    let (context, events) = open();
+    let cq = context.create_cq(1);
+    ip("link set far0 down");
+    let end = std::time::Instant::now() + PATIENCE;
+    let event = loop {
+        assert!(cq.poll().expect("no overrun").is_none());
+        match events.poll() {
+            Some(event) => break event,
+            None => assert!(std::time::Instant::now() < end, "no event"),
+        }
+    };
+    assert_eq!(event, Event::PortError);
+}
