@@ -35,7 +35,8 @@ pub use counters::{Counters, DropReason, Stat};
 pub use cq::{CompletionQueue, CqId, CqOverrun, Notify};
 pub use event::Event;
 pub use memory::{
-    Access, AccessError, Buffer, BufferRange, MemoryTable, PdId, RegisterError, Span,
+    Access, AccessError, BindError, Buffer, BufferRange, DeregisterError, MemoryTable, PdId,
+    RegisterError, Span, WindowBind, WindowId, WindowType,
 };
 pub use nic::{Nic, NicConfig};
 pub use qp::{

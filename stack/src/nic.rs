@@ -1,6 +1,8 @@
 //! The NIC: the table of queue pairs, and what is done with each packet, each
 //! timer and each chance to send.
 
+mod memory;
+
 use crate::counters::{Counters, DropReason, Stat};
 use crate::event::Event;
 use crate::hash::KeyMap;
@@ -123,8 +125,9 @@ impl Nic {
             .register_buffer(&mut self.rng, pd, buffer, access)
     }
 
-    /// Forgets a region: nothing accesses its memory from now on. Requests that
-    /// still name it fail. Returns whether there was one with this key.
+    /// Forgets a region: nothing accesses its memory from now on, through no window
+    /// either. Requests that still name it fail. Returns whether there was one with
+    /// this key.
     pub fn deregister(&mut self, key: u32) -> bool {
         self.memory.deregister(key)
     }
@@ -157,6 +160,7 @@ impl Nic {
         if let Some(srq) = qp.srq() {
             self.srqs.detach(srq);
         }
+        self.memory.forget_qp(qpn);
         true
     }
 

@@ -1,5 +1,6 @@
 //! Work requests and completions: what passes between an application and the NIC.
 
+use crate::memory::WindowBind;
 use crate::srq::Srqn;
 use bitflags::bitflags;
 use roce_wire::Qpn;
@@ -62,6 +63,12 @@ pub enum SendOp {
         /// The summand; wraps.
         add: u64,
     },
+    /// Binds a memory window, here (IBTA 1.7, 10.6.7). It begins after everything
+    /// before it has begun; what follows finds the window bound.
+    BindMw(WindowBind),
+    /// Invalidates a key, here: a window of type 2 or a region that allows it (IBTA
+    /// 1.7, 10.6.5). It waits until everything before it has completed.
+    LocalInv(u32),
 }
 
 impl SendOp {
@@ -73,6 +80,11 @@ impl SendOp {
     /// Whether the operation is an atomic.
     pub(crate) fn is_atomic(&self) -> bool {
         matches!(self, Self::CompareSwap { .. } | Self::FetchAdd { .. })
+    }
+
+    /// Whether it is done here, without a packet.
+    pub(crate) fn is_local(&self) -> bool {
+        matches!(self, Self::BindMw(_) | Self::LocalInv(_))
     }
 
     /// Whether the peer consumes a receive work request for it.
@@ -91,6 +103,8 @@ impl SendOp {
             Self::Read(_) => WcOpcode::RdmaRead,
             Self::CompareSwap { .. } => WcOpcode::CompareSwap,
             Self::FetchAdd { .. } => WcOpcode::FetchAdd,
+            Self::BindMw(_) => WcOpcode::BindMw,
+            Self::LocalInv(_) => WcOpcode::LocalInv,
         }
     }
 }
@@ -147,6 +161,9 @@ pub enum WcStatus {
     LocalAccessError,
     /// The QP had failed before this request's turn came.
     WorkRequestFlushed,
+    /// A memory window was not bound, or a key not invalidated: window, key, region,
+    /// bounds or rights were wrong. (IBTA: memory management operation error.)
+    MemoryWindowBindError,
     /// The peer answered with something that fits no request.
     BadResponse,
     /// The peer called the request invalid.
@@ -175,6 +192,11 @@ impl WcStatus {
                 "local access error: the peer's WRITE with immediate was denied its memory"
             }
             Self::WorkRequestFlushed => "flushed: an earlier request had failed",
+            Self::MemoryWindowBindError => {
+                "memory window bind error: check that window, region and QP are of one \
+                 protection domain, the region has MW_BIND, a window of type 2 is not bound \
+                 already, and the key to invalidate may be"
+            }
             Self::BadResponse => "the peer's response fits no request",
             Self::RemoteInvalidRequest => {
                 "the peer refused the request: operation not enabled, too long for its receive \
@@ -209,6 +231,10 @@ pub enum WcOpcode {
     CompareSwap,
     /// A fetch-and-add.
     FetchAdd,
+    /// A memory window was bound.
+    BindMw,
+    /// A key was invalidated.
+    LocalInv,
     /// A SEND arrived.
     Recv,
     /// A WRITE with immediate arrived.

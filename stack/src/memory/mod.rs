@@ -9,14 +9,18 @@ mod buffer;
 mod span;
 #[cfg(test)]
 mod tests;
+mod window;
 
 pub use buffer::{Buffer, BufferRange};
 pub use span::Span;
+pub use window::{BindError, DeregisterError, WindowBind, WindowId, WindowType};
 
 use crate::hash::KeyMap;
 use bitflags::bitflags;
 use rand_core::Rng;
+use roce_wire::Qpn;
 use std::sync::Arc;
+use window::Window;
 
 /// Names a protection domain of a NIC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -34,22 +38,40 @@ bitflags! {
         const REMOTE_READ = 4;
         /// Peers may do atomics on it; needs `LOCAL_WRITE`.
         const REMOTE_ATOMIC = 8;
+        /// Windows may be bound to it (IBTA 1.7, 10.6.7).
+        const MW_BIND = 16;
         /// A peer's SEND with invalidate may take its remote rights away, as it may
         /// those of a fast-registered region (IBTA 1.7, 10.6.5).
         const REMOTE_INVALIDATE = 1 << 16;
     }
 }
 
+impl Access {
+    /// What only peers do: the rights that a window can have.
+    pub(crate) const REMOTE: Self = Self::REMOTE_WRITE
+        .union(Self::REMOTE_READ)
+        .union(Self::REMOTE_ATOMIC);
+
+    /// The rights that a region can't have without `LOCAL_WRITE`, nor a window of it
+    /// (IBTA 1.7, 11.2.8.2 and C10-74).
+    const NEED_LOCAL_WRITE: Self = Self::REMOTE_WRITE.union(Self::REMOTE_ATOMIC);
+}
+
 /// Why an access to memory was denied (IBTA 1.7, 10.6.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AccessError {
-    /// No region has the key, or its remote rights were invalidated.
+    /// No region and no bound window has the key, or its remote rights were
+    /// invalidated.
     BadKey,
-    /// The region belongs to another protection domain.
+    /// It belongs to another protection domain.
     WrongPd,
-    /// The region does not allow it.
+    /// The window was bound by another QP.
+    WrongQp,
+    /// The region or window does not allow it.
     Denied,
-    /// Address or length reach outside of the region.
+    /// Windows are bound to the region.
+    WindowsBound,
+    /// Address or length reach outside of the region or window.
     OutOfBounds,
 }
 
@@ -91,6 +113,8 @@ struct Region {
     access: Access,
     /// Remote rights were taken away by a SEND with invalidate.
     invalidated: bool,
+    /// How many windows are bound to it.
+    windows: u32,
     /// Keeps an owned buffer alive as long as peers may access it.
     _owner: Option<Arc<Buffer>>,
 }
@@ -99,10 +123,12 @@ struct Region {
 // the bytes may be accessed from any thread (see `MemoryTable::register`).
 unsafe impl Send for Region {}
 
-/// All regions of a NIC, by key.
+/// All regions of a NIC, by key, and all windows.
 #[derive(Debug, Default)]
 pub struct MemoryTable {
     regions: KeyMap<Region>,
+    /// By the upper 24 bits of their keys, which no region's key shares.
+    windows: KeyMap<Window>,
     pds: u32,
 }
 
@@ -135,6 +161,7 @@ impl MemoryTable {
                 len,
                 access,
                 invalidated: false,
+                windows: 0,
                 _owner: Some(buffer),
             },
         )
@@ -168,6 +195,7 @@ impl MemoryTable {
                 len,
                 access,
                 invalidated: false,
+                windows: 0,
                 _owner: None,
             },
         )
@@ -182,11 +210,10 @@ impl MemoryTable {
             access,
             ..
         } = region;
-        if pd.0 == 0 || pd.0 > self.pds {
+        if !self.knows(pd) {
             return Err(RegisterError::UnknownPd);
         }
-        let writes = Access::REMOTE_WRITE | Access::REMOTE_ATOMIC;
-        if access.intersects(writes) && !access.contains(Access::LOCAL_WRITE) {
+        if access.intersects(Access::NEED_LOCAL_WRITE) && !access.contains(Access::LOCAL_WRITE) {
             return Err(RegisterError::NeedsLocalWrite);
         }
         let wraps = (base as u64).checked_add(len).is_none() || iova.checked_add(len).is_none();
@@ -195,7 +222,8 @@ impl MemoryTable {
         }
         let key = loop {
             let key = rng.next_u32();
-            if key != 0 && !self.regions.contains_key(&key) {
+            let taken = self.regions.contains_key(&key) || self.windows.contains_key(&(key >> 8));
+            if key != 0 && !taken {
                 break key;
             }
         };
@@ -203,10 +231,32 @@ impl MemoryTable {
         Ok(key)
     }
 
-    /// Forgets the region with this key; from now on nothing accesses its bytes.
-    /// Returns whether there was one.
+    fn knows(&self, pd: PdId) -> bool {
+        (1..=self.pds).contains(&pd.0)
+    }
+
+    /// Forgets the region with this key, and unbinds its windows; from now on nothing
+    /// accesses its bytes. Returns whether there was one.
     pub fn deregister(&mut self, key: u32) -> bool {
+        if self.regions.get(&key).is_some_and(|r| r.windows > 0) {
+            self.unbind_from(key);
+        }
         self.regions.remove(&key).is_some()
+    }
+
+    /// The same, but not while windows are bound to it (IBTA 1.7, 11.2.8.4).
+    ///
+    /// # Errors
+    /// See [`DeregisterError`]; the region is as it was.
+    pub fn deregister_unbound(&mut self, key: u32) -> Result<(), DeregisterError> {
+        match self.regions.get(&key).map(|region| region.windows) {
+            None => Err(DeregisterError::UnknownKey),
+            Some(0) => {
+                self.regions.remove(&key);
+                Ok(())
+            }
+            Some(windows) => Err(DeregisterError::WindowsBound { windows }),
+        }
     }
 
     /// How many regions are registered.
@@ -237,7 +287,8 @@ impl MemoryTable {
         region.check(pd, va, len, rights)
     }
 
-    /// The same for a remote key.
+    /// The same for a remote key, of a region or a window, that came through the QP
+    /// `qpn`.
     ///
     /// # Errors
     /// See [`AccessError`].
@@ -245,27 +296,37 @@ impl MemoryTable {
     pub fn remote(
         &self,
         pd: PdId,
+        qpn: Qpn,
         rkey: u32,
         va: u64,
         len: u64,
         rights: Access,
     ) -> Result<Span<'_>, AccessError> {
-        let region = self.regions.get(&rkey).ok_or(AccessError::BadKey)?;
+        let Some(region) = self.regions.get(&rkey) else {
+            return self.through_window((pd, qpn), rkey, va, len, rights);
+        };
         if region.invalidated {
             return Err(AccessError::BadKey);
         }
         region.check(pd, va, len, rights)
     }
 
-    /// Takes the remote rights of the region with this key away, as a peer's SEND
-    /// with invalidate asks for (IBTA 1.7, 9.4.1.1.3).
+    /// Takes the remote rights of the region with this key away, or unbinds the
+    /// window of type 2, as a peer's SEND with invalidate asks for, or a local request
+    /// (IBTA 1.7, 9.4.1.1.3 and 10.6.5).
     ///
     /// # Errors
-    /// If the key names no region of `pd` that allows this.
-    pub fn invalidate(&mut self, pd: PdId, rkey: u32) -> Result<(), AccessError> {
-        let region = self.regions.get_mut(&rkey).ok_or(AccessError::BadKey)?;
+    /// If the key names no region of `pd` that allows this, or windows are bound to
+    /// it; or no window that was bound by the QP `qpn`.
+    pub fn invalidate(&mut self, pd: PdId, qpn: Qpn, rkey: u32) -> Result<(), AccessError> {
+        let Some(region) = self.regions.get_mut(&rkey) else {
+            return self.invalidate_window(pd, qpn, rkey);
+        };
         if region.pd != pd {
             return Err(AccessError::WrongPd);
+        }
+        if region.windows > 0 {
+            return Err(AccessError::WindowsBound);
         }
         if !region.access.contains(Access::REMOTE_INVALIDATE) || region.invalidated {
             return Err(AccessError::Denied);

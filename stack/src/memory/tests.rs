@@ -2,6 +2,8 @@ use super::*;
 use rand_chacha::ChaCha20Rng;
 use rand_core::SeedableRng;
 
+const QPN: Qpn = Qpn::from_bits(5);
+
 fn table_with(buffer: &mut [u8], access: Access) -> (MemoryTable, PdId, u32) {
     let mut table = MemoryTable::default();
     let pd = table.alloc_pd();
@@ -43,7 +45,11 @@ fn key_pd_and_rights_are_checked() {
     let mut buffer = [0_u8; 8];
     let (mut table, pd, key) = table_with(&mut buffer, Access::LOCAL_WRITE | Access::REMOTE_READ);
     let other = table.alloc_pd();
-    let check = |pd, key, rights| table.remote(pd, key, 0x1000, 8, rights).map(|s| s.len());
+    let check = |pd, key, rights| {
+        table
+            .remote(pd, QPN, key, 0x1000, 8, rights)
+            .map(|s| s.len())
+    };
     assert_eq!(check(pd, key, Access::REMOTE_READ), Ok(8));
     assert_eq!(
         check(pd, key ^ 1, Access::REMOTE_READ),
@@ -60,7 +66,7 @@ fn key_pd_and_rights_are_checked() {
     table.deregister(key);
     assert!(
         table
-            .remote(pd, key, 0x1000, 8, Access::REMOTE_READ)
+            .remote(pd, QPN, key, 0x1000, 8, Access::REMOTE_READ)
             .is_err()
     );
 }
@@ -90,18 +96,18 @@ fn invalidation_takes_remote_rights_only() {
     let mut buffer = [0_u8; 8];
     let access = Access::LOCAL_WRITE | Access::REMOTE_READ;
     let (mut table, pd, key) = table_with(&mut buffer, access | Access::REMOTE_INVALIDATE);
-    assert_eq!(table.invalidate(pd, key), Ok(()));
+    assert_eq!(table.invalidate(pd, QPN, key), Ok(()));
     assert!(table.local(pd, key, 0x1000, 8, Access::LOCAL_WRITE).is_ok());
-    let remote = table.remote(pd, key, 0x1000, 8, Access::REMOTE_READ);
+    let remote = table.remote(pd, QPN, key, 0x1000, 8, Access::REMOTE_READ);
     assert_eq!(remote.map(|s| s.len()), Err(AccessError::BadKey));
-    assert_eq!(table.invalidate(pd, key), Err(AccessError::Denied));
+    assert_eq!(table.invalidate(pd, QPN, key), Err(AccessError::Denied));
 }
 
 #[test]
 fn a_region_may_not_be_invalidated_unasked() {
     let mut buffer = [0_u8; 8];
     let (mut table, pd, key) = table_with(&mut buffer, Access::LOCAL_WRITE);
-    assert_eq!(table.invalidate(pd, key), Err(AccessError::Denied));
+    assert_eq!(table.invalidate(pd, QPN, key), Err(AccessError::Denied));
 }
 
 #[test]

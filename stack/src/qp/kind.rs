@@ -38,7 +38,12 @@ impl QpKind {
             Self::Rc => true,
             Self::Uc => matches!(
                 op,
-                SendOp::Send | SendOp::SendImm(_) | SendOp::Write(_) | SendOp::WriteImm(..)
+                SendOp::Send
+                    | SendOp::SendImm(_)
+                    | SendOp::Write(_)
+                    | SendOp::WriteImm(..)
+                    | SendOp::BindMw(_)
+                    | SendOp::LocalInv(_)
             ),
         }
     }

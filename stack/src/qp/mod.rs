@@ -10,6 +10,7 @@ mod arrivals;
 mod attr;
 mod emit;
 mod kind;
+mod local;
 mod queue;
 mod receives;
 mod requester;

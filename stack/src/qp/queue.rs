@@ -106,6 +106,10 @@ impl<T> WorkQueue<T> {
         self.entries.get(index).map(|entry| &entry.item)
     }
 
+    pub(crate) fn get_mut(&mut self, index: usize) -> Option<&mut T> {
+        self.entries.get_mut(index).map(|entry| &mut entry.item)
+    }
+
     pub(crate) fn front(&self) -> Option<&T> {
         self.get(0)
     }

@@ -24,3 +24,4 @@ mod srq;
 mod states;
 mod teardown;
 mod uc;
+mod windows;

@@ -199,7 +199,7 @@ fn send_op(operation: Operation) -> SendOp {
             remote: at(addr, rkey),
             add,
         },
-        Operation::LocalInv { .. } => panic!("this stack has no local invalidation"),
+        Operation::LocalInv { key } => SendOp::LocalInv(key),
     }
 }
 
@@ -212,6 +212,7 @@ fn completion(ours: &roce_verbs::Completion) -> Completion {
         WcStatus::LocalProtectionError => "LOC_PROT_ERR",
         WcStatus::LocalAccessError => "LOC_ACCESS_ERR",
         WcStatus::WorkRequestFlushed => "WR_FLUSH_ERR",
+        WcStatus::MemoryWindowBindError => "MW_BIND_ERR",
         WcStatus::BadResponse => "BAD_RESP_ERR",
         WcStatus::RemoteInvalidRequest => "REM_INV_REQ_ERR",
         WcStatus::RemoteAccessError => "REM_ACCESS_ERR",
@@ -225,6 +226,8 @@ fn completion(ours: &roce_verbs::Completion) -> Completion {
         WcOpcode::RdmaRead => "RDMA_READ",
         WcOpcode::CompareSwap => "COMP_SWAP",
         WcOpcode::FetchAdd => "FETCH_ADD",
+        WcOpcode::BindMw => "BIND_MW",
+        WcOpcode::LocalInv => "LOCAL_INV",
         WcOpcode::Recv => "RECV",
         WcOpcode::RecvRdmaWithImm => "RECV_RDMA_WITH_IMM",
     };

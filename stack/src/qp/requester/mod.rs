@@ -17,11 +17,13 @@
 //!
 //! Each file beside this one is one thing a requester does: [`transmit`] sends,
 //! [`ack`] takes acknowledgements, [`fetch`] takes READ and atomic responses,
-//! [`retry`] waits and tries again, [`credit`] counts the peer's receives.
+//! [`retry`] waits and tries again, [`credit`] counts the peer's receives, [`local`]
+//! does what needs no packet.
 
 mod ack;
 mod credit;
 mod fetch;
+mod local;
 mod retry;
 mod transmit;
 
@@ -47,8 +49,10 @@ struct SendWqe {
     len: u32,
     /// Its first PSN.
     first: Seq,
-    /// How many PSNs it owns, at least one.
+    /// How many PSNs it owns: at least one, unless it is done without packets.
     packets: u64,
+    /// Whether a request without packets has been done.
+    done: bool,
     /// How many receives of the peer it and all before it consume.
     receives: u64,
 }
@@ -62,6 +66,12 @@ impl SendWqe {
     /// Its last PSN.
     fn last(&self) -> Seq {
         self.end().prev()
+    }
+
+    /// Whether nothing is left to do for it, given that everything before `una` is
+    /// acknowledged.
+    fn is_over(&self, una: Seq) -> bool {
+        self.end() <= una && (self.done || !self.op.is_local())
     }
 }
 
@@ -152,6 +162,12 @@ impl Requester {
         if wr.op.is_atomic() && len != 8 {
             return Err(PostError::AtomicLength { bytes });
         }
+        if wr.op.is_local() && !wr.sges.is_empty() {
+            return Err(PostError::TooManySges {
+                given: wr.sges.len(),
+                max: 0,
+            });
+        }
         if wr.op.is_fetch() && core.config.max_rd_atomic == 0 {
             return Err(PostError::NoReadsAllowed);
         }
@@ -161,7 +177,10 @@ impl Requester {
     /// Appends a request to the send queue.
     pub(crate) fn post(&mut self, core: &Core, wr: &SendWr<'_>) -> Result<(), PostError> {
         let len = self.check(core, wr)?;
-        let packets = u64::from(len).div_ceil(core.config.mtu() as u64).max(1);
+        let packets = match wr.op.is_local() {
+            true => 0,
+            false => u64::from(len).div_ceil(core.config.mtu() as u64).max(1),
+        };
         let receives = self.receives + u64::from(wr.op.consumes_receive());
         let flags = if core.signal_all {
             wr.flags | SendFlags::SIGNALED
@@ -175,6 +194,7 @@ impl Requester {
             len,
             first: self.assigned,
             packets,
+            done: false,
             receives,
         };
         self.sq.push(wqe, wr.sges)?;
@@ -259,15 +279,21 @@ impl Requester {
         self.window.on_ack(to - self.una);
         self.una = to;
         self.fetches.retire(to);
-        while self.sq.front().is_some_and(|wqe| wqe.end() <= to) {
-            self.complete_front(cx, core, WcStatus::Success)?;
-        }
+        self.complete_finished(cx, core)?;
         if self.nxt < to {
             // What was to be sent again has been received after all.
             self.nxt = to;
             self.cursor = 0;
         }
         self.retry.on_progress(cx.now, self.una < self.max);
+        Ok(())
+    }
+
+    /// Completes the requests at the front that are over.
+    fn complete_finished(&mut self, cx: &mut Cx<'_>, core: &Core) -> Result<(), Fault> {
+        while self.sq.front().is_some_and(|wqe| wqe.is_over(self.una)) {
+            self.complete_front(cx, core, WcStatus::Success)?;
+        }
         Ok(())
     }
 

@@ -34,6 +34,12 @@ impl Requester {
             let Some(wqe) = self.sq.get(self.cursor).copied() else {
                 return Ok(Turn::Idle);
             };
+            if wqe.op.is_local() {
+                if !self.do_locally(cx, core, &wqe)? {
+                    return Ok(Turn::Idle);
+                }
+                continue;
+            }
             let sent = match self.next(core, &wqe) {
                 Next::Nothing => return Ok(Turn::Idle),
                 Next::Data { probe } => self.send_data(cx, port, core, &wqe, probe),

@@ -218,8 +218,9 @@ impl Responder {
 fn check_read(cx: &Cx<'_>, core: &Core, reth: &Reth) -> Option<()> {
     if reth.dma_len > 0 {
         let len = u64::from(reth.dma_len);
+        let rights = Access::REMOTE_READ;
         cx.memory
-            .remote(core.pd, reth.rkey, reth.va, len, Access::REMOTE_READ)
+            .remote(core.pd, core.qpn, reth.rkey, reth.va, len, rights)
             .ok()?;
     }
     Some(())
@@ -230,7 +231,7 @@ fn perform(cx: &Cx<'_>, core: &Core, operation: Operation, atomic: &AtomicEth) -
     let rights = Access::REMOTE_ATOMIC;
     let target = cx
         .memory
-        .remote(core.pd, atomic.rkey, atomic.va, 8, rights)
+        .remote(core.pd, core.qpn, atomic.rkey, atomic.va, 8, rights)
         .ok()?;
     match operation {
         Operation::CompareSwap => target.compare_swap(atomic.compare, atomic.swap_or_add),

@@ -78,7 +78,7 @@ impl Responder {
         self.inbound = None;
         let invalidated = packet.ext.ieth.map(|ieth| ieth.0);
         if let Some(rkey) = invalidated
-            && cx.memory.invalidate(core.pd, rkey).is_err()
+            && cx.memory.invalidate(core.pd, core.qpn, rkey).is_err()
         {
             return self.fail_invalidate(cx, core);
         }
@@ -125,9 +125,10 @@ impl Responder {
         let receiver_ready = packet.ext.imm.is_none() || self.rq.ready(cx);
         // A WRITE of no bytes needs no key (9.7.4.1.5).
         let target = if rest > 0 {
+            let rights = Access::REMOTE_WRITE;
             match cx
                 .memory
-                .remote(core.pd, rkey, va, rest.into(), Access::REMOTE_WRITE)
+                .remote(core.pd, core.qpn, rkey, va, rest.into(), rights)
             {
                 Ok(target) => Some(target),
                 Err(_) => return self.deny_write(cx, core, packet),

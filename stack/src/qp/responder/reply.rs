@@ -106,8 +106,9 @@ impl Responder {
                 return Ok(());
             }
             let len = out.len() as u64;
+            let rights = Access::REMOTE_READ;
             cx.memory
-                .remote(core.pd, reth.rkey, va, len, Access::REMOTE_READ)?
+                .remote(core.pd, core.qpn, reth.rkey, va, len, rights)?
                 .read(out);
             Ok(())
         })?;

@@ -194,8 +194,9 @@ impl Receiver {
         }
         // A WRITE of no bytes needs no key (IBTA 1.7, 9.7.4.1.5).
         if rest > 0 {
+            let rights = Access::REMOTE_WRITE;
             cx.memory
-                .remote(core.pd, rkey, va, rest.into(), Access::REMOTE_WRITE)
+                .remote(core.pd, core.qpn, rkey, va, rest.into(), rights)
                 .map_err(|_| DropReason::AccessDenied)?
                 .prefix(packet.payload.len())
                 .write(packet.payload);

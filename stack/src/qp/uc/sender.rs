@@ -4,7 +4,7 @@ use crate::port::Port;
 use crate::qp::emit::{EmitError, emit};
 use crate::qp::queue::QueueLimits;
 use crate::qp::sends::{SendQueue, SendWqe};
-use crate::qp::{Core, Cx, Fault, QpState, Turn, sgl};
+use crate::qp::{Core, Cx, Fault, QpState, Turn, local, sgl};
 use crate::wr::{MAX_MESSAGE_BYTES, PostError, SendFlags, SendOp, SendWr, WcStatus};
 use roce_wire::{Bth, ExtHeaders, ImmDt, Opcode, PacketRepr, Psn, Reth};
 
@@ -60,6 +60,9 @@ impl Sender {
         budget: usize,
     ) -> Result<Turn, Fault> {
         for _ in 0..budget {
+            if self.do_locally(cx, core)? {
+                continue;
+            }
             match self.send_next(cx, port, core) {
                 Ok(None) => return Ok(Turn::Idle),
                 Ok(Some((bytes, is_last))) => {
@@ -73,6 +76,18 @@ impl Sender {
             }
         }
         Ok(Turn::More)
+    }
+
+    /// Does the oldest request, if it is one that needs no packet: all before it have
+    /// completed. Returns whether it was.
+    fn do_locally(&mut self, cx: &mut Cx<'_>, core: &Core) -> Result<bool, Fault> {
+        match self.sq.current(core.state == QpState::Sqd) {
+            Some((wqe, ..)) if wqe.op.is_local() => {
+                local::perform(cx, core, &wqe.op)?;
+                self.sq.complete_front(cx, core, WcStatus::Success)
+            }
+            _ => Ok(false),
+        }
     }
 
     /// Sends one packet. Returns how many bytes it had and whether it was the

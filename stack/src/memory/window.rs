@@ -1,0 +1,351 @@
+//! Memory windows: keys of their own to parts of regions (IBTA 1.7, 10.6.7).
+//!
+//! A window is allocated once and bound many times, by requests in a send queue, so
+//! that a peer can be given access and be deprived of it in order with everything
+//! else that the queue does. The upper 24 bits of a window's key are drawn at random
+//! and stay; the low 8 change with each binding.
+//!
+//! | | type 1 | type 2 |
+//! |---|---|---|
+//! | who chooses the low 8 bits | the NIC | the consumer |
+//! | may be bound anew while bound | yes | no, it must be invalidated first |
+//! | is unbound by | binding no bytes | invalidation, local or by the peer's SEND |
+//! | may be used through | any QP of its protection domain | the QP that bound it |
+//!
+//! Type 2 windows are of type 2B: both protection domain and QP are checked.
+
+use super::{Access, AccessError, MemoryTable, PdId, RegisterError, Span};
+use rand_core::Rng;
+use roce_wire::Qpn;
+
+/// Names a memory window of a NIC: the upper 24 bits of its keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct WindowId(pub(super) u32);
+
+impl WindowId {
+    /// The remote key of the window while it is bound with these low 8 bits.
+    pub fn rkey(self, key: u8) -> u32 {
+        self.0 << 8 | u32::from(key)
+    }
+}
+
+/// The two kinds of windows (IBTA 1.7, 10.6.7.2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum WindowType {
+    /// Open to all QPs of its protection domain.
+    Type1,
+    /// Open to the QP that bound it.
+    Type2,
+}
+
+/// What a window is to be bound to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WindowBind {
+    /// Which window.
+    pub window: WindowId,
+    /// The low 8 bits of the key that it gets.
+    pub key: u8,
+    /// The region, by its local key. Not looked at if `len` is 0.
+    pub lkey: u32,
+    /// The first byte, as the region calls it.
+    pub addr: u64,
+    /// How many bytes. A window of type 1 that is bound to none is unbound.
+    pub len: u64,
+    /// What peers may do through it: `REMOTE_*` only.
+    pub access: Access,
+    /// Peers count from 0 at the window's first byte, instead of calling it `addr`.
+    /// Type 2 only.
+    pub zero_based: bool,
+}
+
+/// Why a window was not bound; it is as it was. The completion says no more than
+/// [`WcStatus::MemoryWindowBindError`](crate::WcStatus::MemoryWindowBindError).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BindError {
+    /// No window has this name.
+    UnknownWindow,
+    /// No region has this key, or its remote rights were invalidated.
+    UnknownRegion,
+    /// QP, window and region are not of one protection domain (C10-72).
+    WrongPd,
+    /// A window of type 2 is bound already (o10-37.2.30).
+    NotFree,
+    /// A window of type 2 can't be bound to no bytes (o10-37.2.40).
+    Empty,
+    /// A window of type 1 can't be zero-based (o10-36.2.2).
+    ZeroBased,
+    /// The rights asked for are not of a peer.
+    NotRemote,
+    /// The region does not allow windows (C10-73).
+    NoBindRight,
+    /// Writing and atomics need a region that may be written locally (C10-74).
+    NeedsLocalWrite,
+    /// The bytes don't lie in the region (C10-75).
+    OutOfBounds,
+}
+
+/// Why a region was not deregistered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DeregisterError {
+    /// No region has this key.
+    UnknownKey,
+    /// Windows are bound to it (IBTA 1.7, 10.6.7.2.6).
+    WindowsBound {
+        /// How many.
+        windows: u32,
+    },
+}
+
+impl core::fmt::Display for DeregisterError {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            Self::UnknownKey => f.write_str("no region has this key"),
+            Self::WindowsBound { windows } => write!(
+                f,
+                "{windows} memory windows are bound to the region: unbind, invalidate or free \
+                 them first"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for DeregisterError {}
+
+/// What there is to say about a window.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Window {
+    pd: PdId,
+    kind: WindowType,
+    /// The low 8 bits of the key that it was bound with last, or was told to be next.
+    key: u8,
+    bound: Option<Bound>,
+}
+
+/// What it is bound to.
+#[derive(Clone, Copy, Debug)]
+struct Bound {
+    rkey: u32,
+    lkey: u32,
+    /// The first byte, as the region calls it.
+    addr: u64,
+    len: u64,
+    /// The first byte, as peers call it.
+    from: u64,
+    access: Access,
+    /// The one QP that may use it, if it is of type 2.
+    qpn: Option<Qpn>,
+}
+
+impl MemoryTable {
+    /// A new window, which is not bound to anything. Its name is such that none of
+    /// its 256 keys is, or will become, the key of something else.
+    ///
+    /// # Errors
+    /// If the protection domain is unknown.
+    pub fn alloc_window(
+        &mut self,
+        rng: &mut impl Rng,
+        pd: PdId,
+        kind: WindowType,
+    ) -> Result<WindowId, RegisterError> {
+        if !self.knows(pd) {
+            return Err(RegisterError::UnknownPd);
+        }
+        let id = loop {
+            let id = WindowId(rng.next_u32() >> 8);
+            let mut keys = (0..=u8::MAX).map(|key| id.rkey(key));
+            let taken = self.windows.contains_key(&id.0)
+                || keys.any(|rkey| self.regions.contains_key(&rkey));
+            if id.0 != 0 && !taken {
+                break id;
+            }
+        };
+        let window = Window {
+            pd,
+            kind,
+            key: 0,
+            bound: None,
+        };
+        self.windows.insert(id.0, window);
+        Ok(id)
+    }
+
+    /// Forgets a window, which is unbound if it is bound (IBTA 1.7, 11.2.8.9).
+    /// Returns whether there was one.
+    pub fn dealloc_window(&mut self, id: WindowId) -> bool {
+        self.unbind(id.0);
+        self.windows.remove(&id.0).is_some()
+    }
+
+    /// Low 8 bits for the next binding of a window of type 1, other than those of its
+    /// last; `None` if there is no such window.
+    pub fn next_window_key(&mut self, rng: &mut impl Rng, id: WindowId) -> Option<u8> {
+        let window = self.windows.get_mut(&id.0)?;
+        let step = rng.next_u32() % 255 + 1;
+        window.key = window.key.wrapping_add(step as u8);
+        Some(window.key)
+    }
+
+    /// Binds a window on behalf of a QP (IBTA 1.7, 11.3.5 and 10.6.7.2).
+    ///
+    /// # Errors
+    /// See [`BindError`].
+    pub fn bind(&mut self, pd: PdId, qpn: Qpn, bind: &WindowBind) -> Result<(), BindError> {
+        let id = bind.window.0;
+        let window = *self.windows.get(&id).ok_or(BindError::UnknownWindow)?;
+        if window.pd != pd {
+            return Err(BindError::WrongPd);
+        }
+        match window.kind {
+            WindowType::Type1 if bind.zero_based => return Err(BindError::ZeroBased),
+            WindowType::Type1 if bind.len == 0 => {
+                self.unbind(id);
+                return Ok(());
+            }
+            WindowType::Type1 => {}
+            WindowType::Type2 if window.bound.is_some() => return Err(BindError::NotFree),
+            WindowType::Type2 if bind.len == 0 => return Err(BindError::Empty),
+            WindowType::Type2 => {}
+        }
+        self.check_bind(pd, bind)?;
+        self.unbind(id);
+        if let Some(region) = self.regions.get_mut(&bind.lkey) {
+            region.windows += 1;
+        }
+        let bound = Bound {
+            rkey: bind.window.rkey(bind.key),
+            lkey: bind.lkey,
+            addr: bind.addr,
+            len: bind.len,
+            from: if bind.zero_based { 0 } else { bind.addr },
+            access: bind.access,
+            qpn: (window.kind == WindowType::Type2).then_some(qpn),
+        };
+        let bound = Some(bound);
+        let key = bind.key;
+        self.windows.insert(
+            id,
+            Window {
+                key,
+                bound,
+                ..window
+            },
+        );
+        Ok(())
+    }
+
+    /// What a binding needs of its region.
+    fn check_bind(&self, pd: PdId, bind: &WindowBind) -> Result<(), BindError> {
+        let region = self.regions.get(&bind.lkey);
+        let region = region
+            .filter(|region| !region.invalidated)
+            .ok_or(BindError::UnknownRegion)?;
+        if region.pd != pd {
+            return Err(BindError::WrongPd);
+        }
+        if !Access::REMOTE.contains(bind.access) {
+            return Err(BindError::NotRemote);
+        }
+        if !region.access.contains(Access::MW_BIND) {
+            return Err(BindError::NoBindRight);
+        }
+        if bind.access.intersects(Access::NEED_LOCAL_WRITE)
+            && !region.access.contains(Access::LOCAL_WRITE)
+        {
+            return Err(BindError::NeedsLocalWrite);
+        }
+        match region.check(pd, bind.addr, bind.len, Access::empty()) {
+            Ok(_) => Ok(()),
+            Err(_) => Err(BindError::OutOfBounds),
+        }
+    }
+
+    /// The bytes that a peer calls `va .. va + len` through a window, if it may use
+    /// them so through the QP `qpn`.
+    pub(super) fn through_window(
+        &self,
+        (pd, qpn): (PdId, Qpn),
+        rkey: u32,
+        va: u64,
+        len: u64,
+        rights: Access,
+    ) -> Result<Span<'_>, AccessError> {
+        let (window, bound) = self.bound_window(rkey).ok_or(AccessError::BadKey)?;
+        if window.pd != pd {
+            return Err(AccessError::WrongPd);
+        }
+        if bound.qpn.is_some_and(|only| only != qpn) {
+            return Err(AccessError::WrongQp);
+        }
+        if !bound.access.contains(rights) {
+            return Err(AccessError::Denied);
+        }
+        let offset = va.checked_sub(bound.from).ok_or(AccessError::OutOfBounds)?;
+        if offset > bound.len || len > bound.len - offset {
+            return Err(AccessError::OutOfBounds);
+        }
+        let region = self.regions.get(&bound.lkey).ok_or(AccessError::BadKey)?;
+        // Within the region, so neither sum wraps: `bind` saw to it.
+        region.check(pd, bound.addr + offset, len, Access::empty())
+    }
+
+    /// Invalidates a window of type 2, which is free then (IBTA 1.7, 10.6.7.2.5).
+    pub(super) fn invalidate_window(
+        &mut self,
+        pd: PdId,
+        qpn: Qpn,
+        rkey: u32,
+    ) -> Result<(), AccessError> {
+        let (window, bound) = self.bound_window(rkey).ok_or(AccessError::BadKey)?;
+        if window.pd != pd {
+            return Err(AccessError::WrongPd);
+        }
+        match bound.qpn {
+            // A window of type 1 (o10-37.2.26).
+            None => return Err(AccessError::Denied),
+            Some(only) if only != qpn => return Err(AccessError::WrongQp),
+            Some(_) => {}
+        }
+        self.unbind(rkey >> 8);
+        Ok(())
+    }
+
+    /// A QP is gone: nobody can use the windows that it bound any more.
+    pub(crate) fn forget_qp(&mut self, qpn: Qpn) {
+        self.unbind_all(|bound| bound.qpn == Some(qpn));
+    }
+
+    /// Unbinds all windows of a region.
+    pub(super) fn unbind_from(&mut self, lkey: u32) {
+        self.unbind_all(|bound| bound.lkey == lkey);
+    }
+
+    fn unbind_all(&mut self, which: impl Fn(&Bound) -> bool) {
+        let Self {
+            windows, regions, ..
+        } = self;
+        for window in windows.values_mut() {
+            if let Some(bound) = window.bound.take_if(|bound| which(bound))
+                && let Some(region) = regions.get_mut(&bound.lkey)
+            {
+                region.windows -= 1;
+            }
+        }
+    }
+
+    fn unbind(&mut self, id: u32) {
+        let window = self.windows.get_mut(&id);
+        if let Some(bound) = window.and_then(|window| window.bound.take())
+            && let Some(region) = self.regions.get_mut(&bound.lkey)
+        {
+            region.windows -= 1;
+        }
+    }
+
+    /// The window that is bound with this key.
+    fn bound_window(&self, rkey: u32) -> Option<(&Window, &Bound)> {
+        let window = self.windows.get(&(rkey >> 8))?;
+        let bound = window.bound.as_ref().filter(|bound| bound.rkey == rkey)?;
+        Some((window, bound))
+    }
+}

@@ -1,0 +1,19 @@
+//! Requests that need no packet: binding memory windows, invalidating keys (IBTA 1.7,
+//! 10.6.5 and 10.6.7). When their turn comes is the send queue's business.
+
+use super::{Core, Cx, Fault};
+use crate::wr::{SendOp, WcStatus};
+
+/// Does such a request. The fault is that of the request itself.
+pub(super) fn perform(cx: &mut Cx<'_>, core: &Core, op: &SendOp) -> Result<(), Fault> {
+    let done = match op {
+        SendOp::BindMw(bind) => cx.memory.bind(core.pd, core.qpn, bind).is_ok(),
+        SendOp::LocalInv(key) => cx.memory.invalidate(core.pd, core.qpn, *key).is_ok(),
+        _ => true,
+    };
+    if done {
+        Ok(())
+    } else {
+        Err(Fault::Send(WcStatus::MemoryWindowBindError))
+    }
+}

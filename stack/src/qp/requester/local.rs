@@ -1,0 +1,47 @@
+//! When a request that needs no packet is done (IBTA 1.7, 10.8.3.3).
+//!
+//! It owns no PSN. It is done when its turn to be sent comes, once, and
+//! completes when everything before it has. Going back for a retransmission passes it
+//! by.
+
+use super::{Requester, SendWqe};
+use crate::qp::{Core, Cx, Fault, QpState, local};
+use crate::wr::{SendFlags, SendOp};
+
+impl Requester {
+    /// Does the request at the cursor, unless it was done before, and moves on. False
+    /// if it has to wait.
+    pub(super) fn do_locally(
+        &mut self,
+        cx: &mut Cx<'_>,
+        core: &Core,
+        wqe: &SendWqe,
+    ) -> Result<bool, Fault> {
+        if !wqe.done {
+            if self.must_wait(core, wqe) {
+                return Ok(false);
+            }
+            if let Err(fault) = local::perform(cx, core, &wqe.op) {
+                // Requests before this one still complete first.
+                return match self.cursor {
+                    0 => Err(fault),
+                    _ => Ok(false),
+                };
+            }
+            if let Some(wqe) = self.sq.get_mut(self.cursor) {
+                wqe.done = true;
+            }
+        }
+        self.cursor += 1;
+        self.complete_finished(cx, core)?;
+        Ok(true)
+    }
+
+    fn must_wait(&self, core: &Core, wqe: &SendWqe) -> bool {
+        // An invalidation waits for all that may still use the key (10.6.5.1).
+        let everything = matches!(wqe.op, SendOp::LocalInv(_)) && self.cursor > 0;
+        let earlier = self.fetches.first_open().is_some();
+        let fenced = wqe.flags.contains(SendFlags::FENCE) && earlier;
+        everything || fenced || core.state == QpState::Sqd
+    }
+}

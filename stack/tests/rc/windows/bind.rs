@@ -1,0 +1,295 @@
+//! Which bindings and invalidations are refused: the request completes as a memory
+//! window bind error and the QP fails (IBTA 1.7, 10.6.7.2 and 11.6.2).
+
+use super::{TYPES, bindable, peers_rights, through, whole, window};
+use crate::sim::{A, B, Mem, Pair, Setup};
+use roce_stack::WcStatus::{MemoryWindowBindError, RemoteAccessError, Success, WorkRequestFlushed};
+use roce_stack::{
+    Access, Event, PostError, QpFatalCause, QpState, SendFlags, SendOp, SendWr, WindowBind,
+    WindowType,
+};
+
+/// Posts a request at B between two others, which must fail as a bind error; those
+/// before it succeed, those behind it are flushed.
+#[track_caller]
+fn is_refused(pair: &mut Pair, op: SendOp) {
+    let source = pair.mem(B, 4096);
+    let target = pair.mem(A, 4096);
+    let write = SendOp::Write(target.remote(0));
+    pair.post(B, 1, write, &[source.sge(0, 4096)]);
+    pair.post(B, 2, op, &[]);
+    pair.post(B, 3, write, &[source.sge(0, 8)]);
+    pair.run();
+    let expected = [
+        (1, Success),
+        (2, MemoryWindowBindError),
+        (3, WorkRequestFlushed),
+    ];
+    pair.assert_sent_as(B, &expected);
+    assert_eq!(pair.state(B), QpState::Err);
+    let cause = QpFatalCause::Send(MemoryWindowBindError);
+    let fatal = Event::QpFatal(pair.nodes[B].qpn, cause);
+    assert_eq!(pair.nodes[B].events, [fatal]);
+}
+
+/// The binding that `spoil` makes of a good one is refused.
+fn bad_bind(kind: WindowType, spoil: impl Fn(&mut Pair, &Mem, &mut WindowBind)) {
+    let mut pair = Pair::new(Setup::default());
+    let mem = bindable(&mut pair, 64);
+    let mut bind = whole(window(&mut pair, kind), &mem, 8, 16);
+    spoil(&mut pair, &mem, &mut bind);
+    is_refused(&mut pair, SendOp::BindMw(bind));
+}
+
+#[test]
+fn a_window_must_exist() {
+    for kind in TYPES {
+        bad_bind(kind, |pair, _, bind| {
+            assert!(pair.nodes[B].nic.dealloc_window(bind.window));
+        });
+    }
+}
+
+#[test]
+fn a_region_must_exist() {
+    for kind in TYPES {
+        bad_bind(kind, |_, _, bind| bind.lkey ^= 1);
+        bad_bind(kind, |_, _, bind| bind.lkey = bind.window.rkey(7));
+        bad_bind(kind, |pair, mem, _| {
+            assert!(pair.nodes[B].nic.deregister(mem.key));
+        });
+    }
+}
+
+/// C10-72.
+#[test]
+fn window_region_and_qp_must_be_of_one_domain() {
+    for kind in TYPES {
+        bad_bind(kind, |pair, _, bind| {
+            let node = &mut pair.nodes[B];
+            let other = node.nic.alloc_pd();
+            bind.window = node.nic.alloc_window(other, kind).expect("a window");
+        });
+        bad_bind(kind, |pair, _, bind| {
+            let own = pair.nodes[B].pd;
+            pair.nodes[B].pd = pair.nodes[B].nic.alloc_pd();
+            let mem = bindable(pair, 64);
+            pair.nodes[B].pd = own;
+            (bind.lkey, bind.addr) = (mem.key, mem.addr());
+        });
+    }
+}
+
+/// C10-73.
+#[test]
+fn a_region_must_allow_windows() {
+    for kind in TYPES {
+        bad_bind(kind, |pair, _, bind| {
+            let access = Access::LOCAL_WRITE | peers_rights();
+            let mem = pair.nodes[B].mem_with(64, access);
+            (bind.lkey, bind.addr) = (mem.key, mem.addr());
+        });
+    }
+}
+
+/// C10-74: what may not be written here, no peer may write.
+#[test]
+fn writing_needs_local_writing() {
+    for kind in TYPES {
+        for (access, refused) in [
+            (Access::REMOTE_WRITE, true),
+            (Access::REMOTE_ATOMIC, true),
+            (Access::REMOTE_READ, false),
+            (Access::empty(), false),
+        ] {
+            let mut pair = Pair::new(Setup::default());
+            let mem = pair.nodes[B].mem_with(64, Access::MW_BIND);
+            let mut bind = whole(window(&mut pair, kind), &mem, 0, 64);
+            bind.access = access;
+            if refused {
+                is_refused(&mut pair, SendOp::BindMw(bind));
+            } else {
+                pair.post(B, 1, SendOp::BindMw(bind), &[]);
+                pair.run();
+                pair.assert_sent(B, &[1]);
+            }
+        }
+    }
+}
+
+/// Windows are for peers: local rights make no sense.
+#[test]
+fn local_rights_are_refused() {
+    for kind in TYPES {
+        bad_bind(kind, |_, _, bind| bind.access |= Access::LOCAL_WRITE);
+        bad_bind(kind, |_, _, bind| bind.access |= Access::MW_BIND);
+    }
+}
+
+/// C10-75.
+#[test]
+fn a_window_must_lie_in_its_region() {
+    for kind in TYPES {
+        bad_bind(kind, |_, mem, bind| bind.addr = mem.addr() - 1);
+        bad_bind(kind, |_, _, bind| bind.len = 57);
+        bad_bind(kind, |_, _, bind| bind.len = u64::MAX);
+        bad_bind(kind, |_, _, bind| bind.addr = u64::MAX);
+        bad_bind(kind, |_, mem, bind| bind.addr = mem.addr() + 64);
+    }
+}
+
+/// A region whose remote rights were taken away can't be opened by a window.
+#[test]
+fn an_invalidated_region_takes_no_window() {
+    for kind in TYPES {
+        let mut pair = Pair::new(Setup::default());
+        let mem = pair.mem(B, 64);
+        let bind = whole(window(&mut pair, kind), &mem, 0, 64);
+        pair.post(B, 8, SendOp::LocalInv(mem.key), &[]);
+        pair.run();
+        pair.assert_sent(B, &[8]);
+        is_refused(&mut pair, SendOp::BindMw(bind));
+    }
+}
+
+/// o10-36.2.2.
+#[test]
+fn a_window_of_type_1_is_not_zero_based() {
+    bad_bind(WindowType::Type1, |_, _, bind| bind.zero_based = true);
+}
+
+/// o10-37.2.40.
+#[test]
+fn a_window_of_type_2_is_not_bound_to_nothing() {
+    bad_bind(WindowType::Type2, |_, _, bind| bind.len = 0);
+}
+
+/// o10-37.2.30: type 2 must be free; type 1 is simply bound anew.
+#[test]
+fn only_a_window_of_type_1_is_bound_anew() {
+    for kind in TYPES {
+        let mut pair = Pair::new(Setup::default());
+        let mem = bindable(&mut pair, 64);
+        let first = whole(window(&mut pair, kind), &mem, 0, 8);
+        pair.post(B, 8, SendOp::BindMw(first), &[]);
+        pair.run();
+        pair.assert_sent(B, &[8]);
+        let second = WindowBind {
+            key: 8,
+            addr: mem.addr() + 8,
+            ..first
+        };
+        if kind == WindowType::Type2 {
+            is_refused(&mut pair, SendOp::BindMw(second));
+            continue;
+        }
+        pair.post(B, 9, SendOp::BindMw(second), &[]);
+        pair.run();
+        pair.assert_sent(B, &[9]);
+        let local = pair.mem(A, 8);
+        let write = |bind, offset| SendOp::Write(through(bind, &mem, offset));
+        pair.post(A, 1, write(&second, 8), &[local.sge(0, 8)]);
+        pair.post(A, 2, write(&first, 0), &[local.sge(0, 8)]);
+        pair.run();
+        pair.assert_sent_as(A, &[(1, Success), (2, RemoteAccessError)]);
+    }
+}
+
+/// A window of type 1 is unbound by binding it to no bytes; what region is named then
+/// does not matter.
+#[test]
+fn binding_no_bytes_unbinds_a_window_of_type_1() {
+    let mut pair = Pair::new(Setup::default());
+    let mem = bindable(&mut pair, 64);
+    let bind = whole(window(&mut pair, WindowType::Type1), &mem, 0, 64);
+    let unbind = WindowBind {
+        lkey: 0,
+        len: 0,
+        ..bind
+    };
+    pair.post(B, 8, SendOp::BindMw(bind), &[]);
+    pair.post(B, 9, SendOp::BindMw(unbind), &[]);
+    pair.post(B, 10, SendOp::BindMw(unbind), &[]);
+    pair.run();
+    pair.assert_sent(B, &[8, 9, 10]);
+    assert_eq!(pair.nodes[B].nic.deregister_unbound(mem.key), Ok(()));
+    let local = pair.mem(A, 8);
+    let op = SendOp::Write(through(&bind, &mem, 0));
+    pair.post(A, 1, op, &[local.sge(0, 8)]);
+    pair.run();
+    pair.assert_sent_as(A, &[(1, RemoteAccessError)]);
+}
+
+/// Invalidation: what may not be invalidated here.
+#[test]
+fn illegal_invalidations_are_refused() {
+    let of: [fn(&mut Pair) -> u32; 6] = [
+        // No key at all.
+        |_| 0,
+        // A region that does not allow it.
+        |pair| bindable(pair, 8).key,
+        // A window that is not bound.
+        |pair| window(pair, WindowType::Type2).rkey(7),
+        // A window of type 1 (o10-37.2.26).
+        |pair| bound(pair, WindowType::Type1).1.window.rkey(7),
+        // A key of a window that is not its present one.
+        |pair| bound(pair, WindowType::Type2).1.window.rkey(8),
+        // A region with a window.
+        |pair| bound(pair, WindowType::Type2).0.key,
+    ];
+    for of in of {
+        let mut pair = Pair::new(Setup::default());
+        let key = of(&mut pair);
+        is_refused(&mut pair, SendOp::LocalInv(key));
+    }
+}
+
+/// A region of all rights at B, with a window bound.
+fn bound(pair: &mut Pair, kind: WindowType) -> (Mem, WindowBind) {
+    let mem = pair.mem(B, 64);
+    let bind = whole(window(pair, kind), &mem, 0, 64);
+    pair.post(B, 9, SendOp::BindMw(bind), &[]);
+    pair.run();
+    pair.assert_sent(B, &[9]);
+    (mem, bind)
+}
+
+/// Neither takes local memory.
+#[test]
+fn bindings_and_invalidations_have_no_elements() {
+    let mut pair = Pair::new(Setup::default());
+    let mem = bindable(&mut pair, 64);
+    let bind = whole(window(&mut pair, WindowType::Type2), &mem, 0, 64);
+    for op in [SendOp::BindMw(bind), SendOp::LocalInv(1)] {
+        let wr = SendWr {
+            wr_id: 1,
+            op,
+            sges: &[mem.sge(0, 8)],
+            flags: SendFlags::SIGNALED,
+        };
+        let (now, node) = (pair.now, &mut pair.nodes[B]);
+        let refused = Err(PostError::TooManySges { given: 1, max: 0 });
+        assert_eq!(node.nic.post_send(now, node.qpn, &wr), refused);
+    }
+}
+
+/// Keys of windows are drawn at random; those of one never name another, nor a region.
+#[test]
+fn keys_of_windows_are_their_own() {
+    let mut pair = Pair::new(Setup::default());
+    let mut seen = std::collections::HashSet::new();
+    for n in 0..200 {
+        assert!(seen.insert(window(&mut pair, TYPES[n % 2]).rkey(0) >> 8));
+        assert!(seen.insert(pair.mem(B, 1).key >> 8));
+    }
+    let id = window(&mut pair, WindowType::Type1);
+    let nic = &mut pair.nodes[B].nic;
+    let mut last = 0;
+    for _ in 0..1000 {
+        let next = nic.next_window_key(id).expect("a window");
+        assert_ne!(next, last, "the key of the binding before");
+        last = next;
+    }
+    assert!(nic.dealloc_window(id));
+    assert_eq!(nic.next_window_key(id), None);
+}
