@@ -1,5 +1,6 @@
 //! `roce devices` on this machine, which has a loopback interface at least.
 
+use std::io::Write;
 use std::process::Command;
 
 use serde_json::Value;
@@ -52,4 +53,32 @@ fn json_has_all_of_it() {
         assert_eq!(gid["index"], place);
     }
     assert!(lo["receive_buffer_bytes"].as_u64() > Some(0));
+}
+
+/// Each network namespace has the devices of its own interfaces: a container sees
+/// neither those of its host nor those of its neighbours.
+// trap: namespaces
+#[test]
+fn a_namespace_has_its_own_devices() {
+    let possible = Command::new("unshare").args(["--net", "true"]).output();
+    if !possible.is_ok_and(|output| output.status.success()) {
+        assert!(
+            std::env::var_os("ROCE_LAB").is_none_or(|value| value != "require"),
+            "ROCE_LAB=require, but unshare --net does not work: be root, with util-linux"
+        );
+        // Not by a macro: the test harness would swallow that.
+        let why = "a_namespace_has_its_own_devices: unshare --net needs root and util-linux";
+        let _ = writeln!(std::io::stderr(), "\n*** SKIPPED: {why} ***");
+        return;
+    }
+    let output = Command::new("unshare")
+        .args(["--net", env!("CARGO_BIN_EXE_roce"), "devices", "--json"])
+        .output()
+        .expect("unshare starts");
+    assert!(output.status.success(), "{output:?}");
+    let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let all = report["devices"].as_array().expect("a list");
+    let names: Vec<_> = all.iter().map(|device| &device["name"]).collect();
+    // A new namespace has a loopback interface, and nothing else.
+    assert!(names.iter().all(|name| *name == "roce_lo"), "{names:?}");
 }

@@ -219,12 +219,14 @@ fn classes(from: &mut UdpPort, mut into: Option<&mut UdpPort>, to: &TxMeta) {
     }
 }
 
+// shows: A17.5-traffic-class
 #[test]
 fn traffic_class_and_ecn_arrive_over_ipv4() {
     let (near, far) = pair(4);
     classes(&mut open(near), Some(&mut open(far)), &to(near, far));
 }
 
+// shows: A17.5-traffic-class
 #[test]
 fn traffic_class_and_ecn_arrive_over_ipv6() {
     if let Some((_turn, mut port)) = open_v6("traffic class over IPv6") {

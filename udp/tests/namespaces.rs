@@ -77,6 +77,7 @@ const LENS: [&[usize]; 5] = [
     &[1, 2, 3, 2, 1, 1, 1],
 ];
 
+// shows: A17.3.2-dont-fragment
 #[test]
 fn identifications_on_the_wire_are_those_promised() {
     let Some(pair) = Pair::new("identifications on the wire") else {
@@ -141,6 +142,7 @@ fn link_local_addresses_work_and_share_the_port_with_ipv4() {
     }
 }
 
+// shows: A17.3.2-checksum
 #[test]
 fn ipv6_packets_without_udp_checksum_are_received() {
     let Some(pair) = Pair::new("IPv6 without UDP checksum") else {

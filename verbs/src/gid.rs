@@ -49,7 +49,9 @@ impl Gid {
 impl From<IpAddr> for Gid {
     fn from(address: IpAddr) -> Self {
         Self(match address {
+            // rule: A17.3.1-gid-ipv4
             IpAddr::V4(v4) => v4.to_ipv6_mapped().octets(),
+            // rule: A17.3.1-gid-ipv6
             IpAddr::V6(v6) => v6.octets(),
         })
     }
@@ -91,6 +93,7 @@ impl FromStr for Gid {
 
 /// The GID table for an interface's addresses: link-local first, then IPv4, then
 /// other IPv6, as the kernel's RoCE devices have it.
+// rule: A17.3.1-gid-table
 pub(crate) fn table(addresses: &[IpAddr]) -> Vec<GidEntry> {
     let mut gids: Vec<Gid> = addresses.iter().copied().map(Gid::from).collect();
     gids.sort_by_key(|gid| match gid.kind() {
@@ -109,6 +112,8 @@ pub(crate) fn table(addresses: &[IpAddr]) -> Vec<GidEntry> {
 mod tests {
     use super::*;
 
+    // shows: A17.3.1-gid-ipv6, A17.3.1-gid-table
+    // trap: gid-table
     #[test]
     fn the_table_begins_with_link_local() {
         let addresses = ["2001:db8::1", "10.0.0.1", "fe80::1"].map(|a| a.parse().expect("valid"));
@@ -119,6 +124,8 @@ mod tests {
         assert_eq!(gids, ["fe80::1", "::ffff:10.0.0.1", "2001:db8::1"]);
     }
 
+    // shows: A17.3.1-gid-ipv4
+    // trap: gid-table
     #[test]
     fn a_mapped_gid_is_an_ipv4_address() {
         let gid: Gid = "10.0.0.1".parse().expect("valid");

@@ -138,6 +138,7 @@ fn every_operation_moves_its_bytes() {
     }
 }
 
+// shows: 9.4.5-atomic-among-qps
 #[test]
 fn an_unreliable_connection_moves_messages_both_ways() {
     let options = QpOptions {
@@ -196,6 +197,7 @@ fn atomics_count() {
     );
 }
 
+// trap: passive-target
 #[test]
 fn a_passive_target_makes_no_call() {
     // Only `a` calls; `b` is served by its background thread alone.

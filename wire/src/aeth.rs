@@ -14,6 +14,7 @@ pub struct Aeth {
     pub msn: u32,
 }
 
+// rule: 9.3.5-aeth
 fixed_header!(Aeth, 4, Layer::Aeth);
 
 impl Aeth {

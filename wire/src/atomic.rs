@@ -17,6 +17,7 @@ pub struct AtomicEth {
     pub compare: u64,
 }
 
+// rule: 9.3.4-atomiceth
 fixed_header!(AtomicEth, 28, Layer::AtomicEth);
 
 impl AtomicEth {
@@ -49,6 +50,7 @@ pub struct AtomicAckEth {
     pub original: u64,
 }
 
+// rule: 9.3.5-atomicacketh
 fixed_header!(AtomicAckEth, 8, Layer::AtomicAckEth);
 
 impl AtomicAckEth {

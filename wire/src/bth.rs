@@ -49,8 +49,10 @@ impl Bth {
         Bth {
             opcode,
             solicited: false,
+            // rule: 9.2.3-migreq-sent
             mig_req: true,
             pad: 0,
+            // rule: 9.2.5-version-sent
             version: 0,
             pkey: PKey::DEFAULT,
             fecn: false,
@@ -78,21 +80,30 @@ impl Bth {
     #[inline(always)]
     pub(crate) fn from_bytes(b: &[u8; Bth::LEN]) -> Result<Bth, ParseError> {
         let Some(opcode) = Opcode::from_byte(b[field::OPCODE]) else {
+            // rule: 9.2.1-unknown-opcode
             return Err(unknown_opcode(b[field::OPCODE]));
         };
         let flags = b[field::FLAGS];
+        // rule: 9.2-reserved-ignored
         let congestion = b[field::CONGESTION];
         Ok(Bth {
             opcode,
+            // rule: 9.2.2-solicited-bit
             solicited: flags & 0x80 != 0,
+            // rule: 9.2.3-migreq-bit
             mig_req: flags & 0x40 != 0,
             pad: flags >> 4 & 0x3,
             version: flags & 0xf,
+            // rule: 9.2.6-pkey-field
             pkey: PKey(be16(b, field::PKEY)),
             fecn: congestion & 0x80 != 0,
+            // rule: A17.9.3-becn
             becn: congestion & 0x40 != 0,
+            // rule: 9.2.7-dest-qpn-field
             dest_qpn: Qpn::from_bits(be32(b, field::CONGESTION)),
+            // rule: 9.2.8-ackreq-bit
             ack_req: b[field::ACK_REQ] & 0x80 != 0,
+            // rule: 9.2.9-psn-field
             psn: Psn::new(be32(b, field::ACK_REQ)),
         })
     }
@@ -120,6 +131,7 @@ impl Bth {
                 | self.version & 0xf,
             pkey0,
             pkey1,
+            // rule: 9.2-reserved-zero
             u8::from(self.fecn) << 7 | u8::from(self.becn) << 6,
             qpn0,
             qpn1,

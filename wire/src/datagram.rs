@@ -12,6 +12,7 @@ pub struct Deth {
     pub src_qpn: Qpn,
 }
 
+// rule: 9.3.2-deth
 fixed_header!(Deth, 8, Layer::Deth);
 
 impl Deth {
@@ -47,6 +48,7 @@ pub struct XrcEth {
     pub srqn: Qpn,
 }
 
+// rule: A14-xrceth
 fixed_header!(XrcEth, 4, Layer::XrcEth);
 
 impl XrcEth {

@@ -88,6 +88,7 @@ impl FlushSelectivity {
     }
 }
 
+// rule: A19-feth
 fixed_header!(Feth, 4, Layer::Feth);
 
 impl Feth {

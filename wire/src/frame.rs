@@ -11,6 +11,7 @@ mod repr;
 pub use repr::FrameRepr;
 
 /// The UDP destination port of RoCEv2 (RoCEv2 Annex A17.3).
+// rule: A17.3.2-port
 pub const UDP_PORT: u16 = 4791;
 
 /// The EtherType of RoCE v1 (IBTA 1.7, Annex A16).
@@ -147,6 +148,7 @@ pub struct UdpHeader {
     pub src_port: u16,
     /// Destination port, [`UDP_PORT`].
     pub dst_port: u16,
+    // rule: A17.3.2-checksum
     /// Checksum as it is on the wire; 0 means none.
     pub checksum: u16,
 }
@@ -192,6 +194,7 @@ impl<'a> Frame<'a> {
         };
         let mut ethertype = u16::from(ethernet.ethertype());
         let mut rest = ethernet.payload();
+        // rule: A17.4-vlan
         for vlan in &mut link.vlans {
             if !ETHERTYPES_VLAN.contains(&ethertype) {
                 break;
@@ -232,6 +235,7 @@ impl<'a> Frame<'a> {
         match EthernetProtocol::from(ethertype) {
             EthernetProtocol::Ipv4 => ip::parse_v4(packet, udp_port),
             EthernetProtocol::Ipv6 => ip::parse_v6(packet, udp_port),
+            // rule: A16-ethertype
             EthernetProtocol::Unknown(ETHERTYPE_ROCE_V1) => ip::parse_grh(packet),
             _ => Err(ParseError::unsupported(
                 Layer::Ethernet,

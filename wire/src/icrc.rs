@@ -88,6 +88,7 @@ pub struct HiddenV4 {
 /// The ICRC of a RoCEv2 packet whose bytes from the BTH to the padding are
 /// `transport_without_icrc`.
 #[inline]
+// rule: A17.3.3-cover
 pub fn compute(ip: &IpHeader, src_port: u16, dst_port: u16, transport_without_icrc: &[u8]) -> u32 {
     // All headers up to the first four bytes of the BTH are summed up by their images,
     // at the distance in bytes from each to the end of those four. What they usually
@@ -157,6 +158,7 @@ pub(crate) fn compute_raw(headers: &[u8], transport_without_icrc: &[u8]) -> u32 
     } else {
         mask_v6(&mut head);
     }
+    // rule: A17.3.3-masked-udp
     // The UDP checksum.
     head[len.saturating_sub(2)..len].fill(0xff);
     let crc = continue_crc(!ONES, &head[..len]);
@@ -168,6 +170,7 @@ pub(crate) fn compute_raw(headers: &[u8], transport_without_icrc: &[u8]) -> u32 
 #[inline]
 pub fn seal(ip: &IpHeader, src_port: u16, dst_port: u16, transport: &mut [u8]) {
     if let Some((covered, stored)) = transport.split_last_chunk_mut::<ICRC_LEN>() {
+        // rule: A17.3.3-order
         *stored = compute(ip, src_port, dst_port, covered).to_le_bytes();
     }
 }
@@ -209,6 +212,7 @@ pub fn verify(
 /// There is no identification with which the ICRC would be right, or there is no
 /// room for one.
 #[inline]
+// rule: A17.3.3-hidden
 pub fn verify_hidden_v4(
     src: [u8; 4],
     dst: [u8; 4],
@@ -256,11 +260,13 @@ const V4_LEN: u16 = 20;
 const PROTOCOL_UDP: u8 = 17;
 
 /// The CRC register after the ones that stand for the link header.
+// rule: A17.3.3-ones
 const ONES: u32 = register(&[0xff; 8]);
 
 /// The register after all headers up to four bytes of zeros in the BTH's place, where
 /// addresses, lengths, identification and source port are zeros too.
 #[rustfmt::skip]
+// rule: A17.3.3-masked-ipv4
 const V4_CONSTANTS: u32 = register(&[
     0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff,
     // IPv4: version and length, type of service, total length, identification, flags,
@@ -291,6 +297,7 @@ fn udp_len(transport_without_icrc: &[u8]) -> u16 {
 }
 
 /// Ones for traffic class, flow label and hop limit.
+// rule: A17.3.3-masked-ipv6
 fn mask_v6(header: &mut [u8]) {
     header[0] |= 0x0f;
     header[1..4].fill(0xff);
@@ -312,6 +319,7 @@ fn over_transport(crc: u32, transport: &[u8]) -> u32 {
 /// byte needs to be copied.
 #[inline(always)]
 fn finish(crc: u32, rest: &[u8]) -> u32 {
+    // rule: A17.3.3-masked-bth
     let missing = rest.first().map_or(0, |byte| !byte);
     continue_crc(crc ^ u32::from(missing), rest)
 }
@@ -327,6 +335,7 @@ fn finish_short(register: u32, transport: &[u8]) -> u32 {
 }
 
 #[inline(always)]
+// rule: A17.3.3-padding
 fn continue_crc(crc: u32, bytes: &[u8]) -> u32 {
     let mut hasher = Hasher::new_with_initial(crc);
     hasher.update(bytes);

@@ -54,10 +54,12 @@ pub struct PKey(pub u16);
 
 impl PKey {
     /// Full member of the default partition: what RoCE uses throughout.
+    // rule: A16-default-pkey
     pub const DEFAULT: PKey = PKey(0xffff);
 
     /// The 15 bits that name the partition.
     #[inline]
+    // rule: 10.9.1-membership
     pub const fn base(self) -> u16 {
         self.0 & 0x7fff
     }
@@ -72,7 +74,9 @@ impl PKey {
     /// equal and not zero, and the two are not both limited members
     /// (IBTA 1.7, 10.9.3).
     #[inline]
+    // rule: 10.9.3-match
     pub const fn matches(self, other: PKey) -> bool {
+        // rule: 10.9.3-invalid
         self.base() != 0
             && self.base() == other.base()
             && (self.is_full_member() || other.is_full_member())

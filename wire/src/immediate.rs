@@ -10,6 +10,7 @@ use crate::header::fixed_header;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ImmDt(pub u32);
 
+// rule: 9.3-immdt
 fixed_header!(ImmDt, 4, Layer::ImmDt);
 
 impl ImmDt {
@@ -29,6 +30,7 @@ impl ImmDt {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Ieth(pub u32);
 
+// rule: 9.3-ieth
 fixed_header!(Ieth, 4, Layer::Ieth);
 
 impl Ieth {

@@ -218,6 +218,7 @@ pub enum Transport {
 impl Transport {
     /// The upper three bits of its opcodes.
     #[inline]
+    // rule: 9.2.1-transport-in-opcode
     pub const fn bits(self) -> u8 {
         match self {
             Transport::Rc => 0b000,

@@ -70,6 +70,7 @@ impl<'a> Packet<'a> {
             return Err(ParseError::truncated(Layer::Bth, transport.len(), Bth::LEN));
         };
         let bth = Bth::from_bytes(bth)?;
+        // rule: 9.2.5-version-checked
         if bth.version != 0 {
             return Err(version(bth.version));
         }
@@ -78,12 +79,14 @@ impl<'a> Packet<'a> {
         let pad = usize::from(bth.pad);
         // One comparison for all lengths; which of them is wrong is asked afterwards.
         let Some(len) = rest.len().checked_sub(headers_len + pad + ICRC_LEN) else {
+            // rule: 9.2.4-pad-fits
             return Err(too_short(info.headers, pad, rest.len()));
         };
         if !info.admits(len) {
             return Err(payload_length(len, info.payload));
         }
         let (ext, rest) = rest.split_at(headers_len);
+        // rule: 9.2.4-pad-removed
         let (payload, rest) = rest.split_at(len);
         let icrc = rest.last_chunk().copied().unwrap_or_default();
         let mut packet = Packet {
@@ -150,9 +153,11 @@ impl ExtHeaders {
 
     /// Reads the headers of any set from exactly as many bytes as they have.
     #[inline(never)]
+    // rule: 9.2.1-headers-of-opcode
     fn read_any(headers: Headers, bytes: &[u8]) -> ExtHeaders {
         let has = |header| headers.contains(header);
         let rest = &mut { bytes };
+        // rule: 9.2.1-header-order
         // A struct expression is evaluated in the order in which it is written.
         ExtHeaders {
             xrceth: take(has(Headers::XRCETH), rest, XrcEth::from_bytes),
@@ -194,6 +199,7 @@ impl ExtHeaders {
         put!(IMM, imm, ImmDt);
         put!(IETH, ieth, Ieth);
         if headers.contains(Headers::CNP) {
+            // rule: A17.9.3-cnp-reserved
             buf[at..][..CNP_RESERVED_LEN].fill(0);
             at += CNP_RESERVED_LEN;
         }
@@ -301,6 +307,7 @@ impl PacketRepr {
     #[inline]
     pub fn emit_headers(&self, buf: &mut [u8], payload_len: usize) -> usize {
         let buf = &mut buf[..self.buffer_len(payload_len)];
+        // rule: 9.2.4-pad-count
         let pad = payload_len.wrapping_neg() & 3;
         let bth = Bth {
             pad: pad as u8,
@@ -311,6 +318,7 @@ impl PacketRepr {
             + self
                 .ext
                 .emit(bth.opcode.info().headers, &mut buf[Bth::LEN..]);
+        // rule: 9.2.4-pad-zero
         buf[payload_at + payload_len..][..pad].fill(0);
         payload_at
     }

@@ -41,6 +41,7 @@ impl Psn {
     #[inline]
     #[must_use]
     #[allow(clippy::should_implement_trait)] // Implemented below; this one is const.
+    // rule: 9.7.1-psn-modulo
     pub const fn add(self, packets: u32) -> Psn {
         Psn(self.0.wrapping_add(packets) & MASK)
     }
@@ -63,6 +64,7 @@ impl Psn {
     ///
     /// For all `n` in that range, `other.add(n as u32).diff(other) == n`.
     #[inline]
+    // rule: 9.7.1-psn-order
     pub const fn diff(self, other: Psn) -> i32 {
         // Sign extension from bit 23.
         (self.0.wrapping_sub(other.0) << 8) as i32 >> 8

@@ -17,6 +17,7 @@ pub struct Reth {
     pub dma_len: u32,
 }
 
+// rule: 9.3.3-reth
 fixed_header!(Reth, 16, Layer::Reth);
 
 impl Reth {

@@ -29,6 +29,7 @@ const VALUE: u8 = 0b0001_1111;
 impl Syndrome {
     /// The meaning of the byte.
     #[inline]
+    // rule: 9.3.5-syndrome-kinds
     pub const fn from_byte(byte: u8) -> Syndrome {
         let value = byte & VALUE;
         match byte & KIND {
@@ -97,6 +98,7 @@ impl Credits {
     }
 
     /// The largest code whose count is not above `count`.
+    // rule: 9.7.7.2-credits-not-above
     pub const fn from_count(count: u32) -> Credits {
         let mut code = 30;
         while decode_credits(code) > count {
@@ -108,6 +110,7 @@ impl Credits {
 
 /// 0 to 3 are themselves; from there on each power of two is followed by one and a
 /// half times itself.
+// rule: 9.3.5-credit-codes
 const fn decode_credits(code: u8) -> u32 {
     match code {
         0..4 => code as u32,
@@ -153,6 +156,7 @@ impl RnrTimer {
 
     /// The time that the code stands for, 10 us to 655.36 ms.
     #[inline]
+    // rule: 9.3.5-rnr-codes
     pub const fn duration(self) -> Duration {
         // In units of 10 us the table is that of credits, and 0 stands for 2^16.
         let tens_of_us = match self.0 {
@@ -190,6 +194,7 @@ pub enum NakCode {
 impl NakCode {
     /// The code in the low five bits; the others are ignored.
     #[inline]
+    // rule: 9.3.5-nak-codes
     pub const fn from_code(code: u8) -> NakCode {
         match code & VALUE {
             0 => NakCode::PsnSequenceError,

@@ -138,3 +138,17 @@ fn atomics_need_alignment() {
     let askew = unsafe { Span::new(base.wrapping_add(4), 8) };
     assert_eq!(askew.fetch_add(1), None);
 }
+
+#[test]
+fn a_region_does_not_wrap() {
+    let mut buffer = [0_u8; 8];
+    let mut table = MemoryTable::default();
+    let pd = table.alloc_pd();
+    let mut rng = ChaCha20Rng::seed_from_u64(1);
+    for (iova, expected) in [(u64::MAX - 8, true), (u64::MAX - 7, false)] {
+        // SAFETY: as above.
+        let result =
+            unsafe { table.register(&mut rng, pd, buffer.as_mut_ptr(), 8, iova, Access::empty()) };
+        assert_eq!(result.is_ok(), expected, "{result:?}");
+    }
+}

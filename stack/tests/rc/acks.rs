@@ -11,6 +11,8 @@ fn is_ack(out: &Out) -> bool {
 
 /// A responder may acknowledge several requests at once (9.7.5.1.2), with the last
 /// one's PSN and the number of messages completed.
+// shows: 9.7.4.1.1-expected, 9.7.5.1.1-ack-psn, 9.7.5.1.2-asked, 9.7.5.1.2-coalesced
+// shows: 9.7.7.1-msn
 #[test]
 fn acknowledgements_coalesce() {
     let mut hand = Hand::new(Setup::default());
@@ -27,6 +29,7 @@ fn acknowledgements_coalesce() {
 }
 
 /// An acknowledgement is owed only where the packet asks for it (9.7.5.1.2).
+// shows: 9.7.5.1.2-unasked
 #[test]
 fn no_acknowledgement_unasked() {
     let mut hand = Hand::new(Setup::default());
@@ -40,6 +43,7 @@ fn no_acknowledgement_unasked() {
 }
 
 /// The MSN counts completed messages, not packets (9.7.7.1).
+// shows: 9.7.5.1.2-asked, 9.7.7.1-msn
 #[test]
 fn the_msn_counts_messages() {
     let setup = Setup {
@@ -59,6 +63,7 @@ fn the_msn_counts_messages() {
 
 /// A response to a READ or atomic acknowledges what precedes it (9.7.5.1.2), so no
 /// acknowledgement goes before it.
+// shows: 9.5-read-sees-writes, 9.7.5.1.2-response-acks, 9.7.7.1-msn-fetch
 #[test]
 fn a_response_acknowledges_what_precedes_it() {
     let mut hand = Hand::new(Setup::default());
@@ -74,6 +79,7 @@ fn a_response_acknowledges_what_precedes_it() {
 
 /// What was executed after a READ is acknowledged after its response: answers go in
 /// the order of PSNs (9.7.5.1).
+// shows: 9.7.3.1-read-psns, 9.7.4.1.1-after-read, 9.7.5.1.1-response-psn, 9.7.5.1-order
 #[test]
 fn answers_keep_the_order_of_requests() {
     let mut hand = Hand::new(Setup::default());
@@ -88,6 +94,8 @@ fn answers_keep_the_order_of_requests() {
 }
 
 /// One acknowledgement completes all requests up to its PSN (9.7.5.1.2).
+// shows: 9.5-completed-in-order, 9.7.3.1-psn-each, 9.7.6.1-cumulative, 9.7.6.1-old-ack
+// shows: 9.7.6.1.3-timeout-restarts, 10.8.2-order, 10.8.6-after-ack, 11.4.2.1-fifo
 #[test]
 fn an_acknowledgement_is_cumulative() {
     let mut hand = Hand::new(Setup::default());
@@ -111,6 +119,7 @@ fn an_acknowledgement_is_cumulative() {
 }
 
 /// An acknowledgement in mid-message completes nothing but counts as progress.
+// shows: 9.7.6.1-partial
 #[test]
 fn a_message_may_be_acknowledged_in_parts() {
     let mut hand = Hand::new(Setup::default());
@@ -128,6 +137,8 @@ fn a_message_may_be_acknowledged_in_parts() {
 }
 
 /// An acknowledgement of a PSN never sent is ignored (9.7.5.1.4).
+// shows: 9.7.5.1.4-ghost-ack, 10.8.6-after-ack
+// trap: ghost-acks
 #[test]
 fn ghost_acks_are_ignored() {
     let mut hand = Hand::new(Setup::default());
@@ -152,6 +163,8 @@ fn ghost_acks_are_ignored() {
 }
 
 /// The same for responses of READs and atomics.
+// shows: 9.7.5.1.4-ghost-response
+// trap: ghost-acks
 #[test]
 fn ghost_responses_are_ignored() {
     let mut hand = Hand::new(Setup::default());
@@ -171,6 +184,8 @@ fn ghost_responses_are_ignored() {
 
 /// A responder says once that packets are missing, however many come behind the gap
 /// (9.7.5.2.8), and again only for the next gap.
+// shows: 9.5-executed-in-order, 9.7.4.1.1-gap, 9.7.5.2-sequence-nak
+// shows: 9.7.5.2-sequence-nak-once, 9.9.3-retryable-stays
 #[test]
 fn a_sequence_nak_is_sent_once_per_gap() {
     let mut hand = Hand::new(Setup::default());
@@ -207,6 +222,7 @@ fn a_sequence_nak_is_sent_once_per_gap() {
 
 /// What was missing comes before the NAK has left, as it does within a burst that the
 /// network shuffled: the NAK would be wrong now.
+// shows: 9.7.5.2-sequence-nak-moot
 #[test]
 fn a_nak_that_has_become_moot_is_not_sent() {
     let mut hand = Hand::new(Setup::default());
@@ -223,6 +239,7 @@ fn a_nak_that_has_become_moot_is_not_sent() {
 
 /// A NAK acknowledges what precedes it, and everything from its PSN on is sent again
 /// (9.7.5.2.1).
+// shows: 9.7.3-same-again, 9.7.6.1-nak-acks, 9.7.6.1-go-back
 #[test]
 fn a_sequence_nak_is_answered_by_sending_again_from_its_psn() {
     let mut hand = Hand::new(Setup::default());
@@ -239,6 +256,8 @@ fn a_sequence_nak_is_answered_by_sending_again_from_its_psn() {
 
 /// An acknowledgement that passes an outstanding READ says that its response was
 /// lost: an implied NAK (9.7.5.2.4). The READ is sent again at once.
+// shows: 9.7.6.1-read-not-by-ack, 9.7.6.1-implied-nak
+// trap: ghost-acks
 #[test]
 fn an_acknowledgement_past_a_read_is_an_implied_nak() {
     let mut hand = Hand::new(Setup::default());
@@ -258,6 +277,8 @@ fn an_acknowledgement_past_a_read_is_an_implied_nak() {
 
 /// A READ response that is missing among others is an implied NAK, too, and only
 /// what is missing is asked for again.
+// shows: 9.7.3-read-again, 9.7.6.1-response-gap
+// trap: lost-response
 #[test]
 fn a_gap_among_read_responses_is_an_implied_nak() {
     let mut pair = Pair::new(Setup::default());
@@ -292,6 +313,8 @@ fn a_gap_among_read_responses_is_an_implied_nak() {
 }
 
 /// Responses that the network delivers out of order cost one retry, not one each.
+// shows: 9.7.6.1-response-gap
+// trap: lost-response
 #[test]
 fn reordered_read_responses_do_not_use_up_the_retries() {
     let mut pair = Pair::new(Setup {
@@ -358,6 +381,7 @@ fn a_gap_is_news_again_after_a_timeout() {
 }
 
 /// Reserved syndromes say nothing (9.7.5.2).
+// shows: 9.7.6.1-reserved
 #[test]
 fn reserved_syndromes_are_dropped() {
     let mut hand = Hand::new(Setup::default());
@@ -373,6 +397,8 @@ fn reserved_syndromes_are_dropped() {
 
 /// Every packet carries what hardware expects: MigReq set, the QP's partition, and
 /// a question for an acknowledgement at the end of each message.
+// shows: 9.2.3-migreq-sent, 9.7.3-ask-at-end, A16-default-pkey
+// trap: migreq
 #[test]
 fn the_last_packet_of_a_message_asks_for_an_acknowledgement() {
     let mut hand = Hand::new(Setup::default());
@@ -386,6 +412,8 @@ fn the_last_packet_of_a_message_asks_for_an_acknowledgement() {
 }
 
 /// MigReq may be 0, as Soft-RoCE sends it, or 1, as hardware does.
+// shows: 9.2.3-migreq-taken
+// trap: migreq
 #[test]
 fn both_values_of_migreq_are_taken() {
     let mut hand = Hand::new(Setup::default());

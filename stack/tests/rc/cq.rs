@@ -9,6 +9,7 @@ use roce_wire::{ExtHeaders, NakCode, Opcode};
 
 /// An overrun loses what does not fit and nothing else, is told by an event and at
 /// the poll, and fails the QP.
+// shows: 10.10.2-cq-overrun, 11.6.3-cq-error, 11.6.3-qp-fatal
 #[test]
 fn an_overrun_is_found_out_and_overwrites_nothing() {
     let mut pair = Pair::new(Setup {
@@ -48,6 +49,7 @@ fn an_overrun_is_found_out_and_overwrites_nothing() {
 }
 
 /// The same at the receiving end.
+// shows: 10.10.2-cq-overrun
 #[test]
 fn an_overrun_of_the_receive_cq_fails_the_qp() {
     let mut pair = Pair::new(Setup {
@@ -72,6 +74,7 @@ fn notified(hand: &mut Hand, id: u64) -> bool {
 }
 
 /// The event comes once for each request, and only if asked for.
+// shows: 10.8.7-notify-once, 10.8.7-notify-after
 #[test]
 fn a_notification_is_asked_for_each_time() {
     let mut hand = Hand::new(Setup::default());
@@ -90,6 +93,7 @@ fn a_notification_is_asked_for_each_time() {
 }
 
 /// "Solicited" waits for a message whose sender asked for it, or for a failure.
+// shows: 10.8.7-solicited, 10.8.7-next-outweighs
 #[test]
 fn solicited_notifications_wait_for_a_solicited_message() {
     let mut hand = Hand::new(Setup::default());
@@ -129,6 +133,7 @@ fn solicited_notifications_wait_for_a_solicited_message() {
 }
 
 /// The sender's flag arrives with the message's last packet only.
+// shows: 9.7.3-solicited-last
 #[test]
 fn the_solicited_bit_is_on_the_last_packet_of_what_consumes_a_receive() {
     let mut hand = Hand::new(Setup::default());

@@ -17,6 +17,7 @@ fn send_many(hand: &mut Hand, wr_ids: core::ops::Range<u64>) {
 }
 
 /// Requests go out up to the limit: receives acknowledged plus credits.
+// shows: 9.7.7.2-limit, 9.7.7.2-unsolicited-taken
 #[test]
 fn credits_limit_sends() {
     let mut hand = Hand::new(Setup::default());
@@ -38,6 +39,7 @@ fn credits_limit_sends() {
 
 /// WRITE, READ and atomics need no receive and so no credit (9.7.7.2); WRITE with
 /// immediate does.
+// shows: 9.4.3-write-silent, 9.7.7.2-others-free
 #[test]
 fn only_what_consumes_a_receive_needs_credits() {
     let mut hand = Hand::new(Setup::default());
@@ -55,6 +57,7 @@ fn only_what_consumes_a_receive_needs_credits() {
 
 /// Without credits, one packet finds out whether there are some now: it asks for an
 /// acknowledgement, and goes only when nothing else is under way (9.7.7.2.5).
+// shows: 9.7.7.2.5-probe
 #[test]
 fn without_credits_a_single_packet_probes() {
     let mut hand = Hand::new(Setup::default());
@@ -77,6 +80,7 @@ fn without_credits_a_single_packet_probes() {
 }
 
 /// A message that is partly acknowledged has its receive; credits are beyond it.
+// shows: 9.7.7.2-under-way
 #[test]
 fn credits_are_beyond_the_message_under_way() {
     let mut hand = Hand::new(Setup::default());
@@ -91,6 +95,7 @@ fn credits_are_beyond_the_message_under_way() {
 }
 
 /// Credits that go down while a message is under way don't stop it.
+// shows: 9.7.7.2-under-way
 #[test]
 fn a_message_that_was_begun_with_credits_is_finished() {
     let mut hand = Hand::new(Setup {
@@ -116,6 +121,7 @@ fn a_message_that_was_begun_with_credits_is_finished() {
 }
 
 /// A receiver that is slow to post, with credits all the way down to none and back.
+// shows: 9.7.7.2-no-deadlock
 #[test]
 fn a_slow_receiver_does_not_deadlock() {
     for rnr_timer in [1, 20] {
@@ -162,6 +168,7 @@ fn enough_receives_need_no_probe() {
 }
 
 /// A responder counts the receives beyond the one in use.
+// shows: 9.7.7.2-credits-told, 9.7.7.2-credits-in-use
 #[test]
 fn a_responder_tells_its_receives() {
     let mut hand = Hand::new(Setup::default());
@@ -179,6 +186,7 @@ fn a_responder_tells_its_receives() {
 
 /// A receive that is posted while the peer waits after an RNR NAK is announced, so
 /// that it need not wait out a long timer.
+// shows: 9.7.7.2-unsolicited, 9.7.7.2-unsolicited-taken
 #[test]
 fn a_receive_that_comes_late_ends_the_wait() {
     let mut pair = Pair::new(Setup {
@@ -204,6 +212,7 @@ fn a_receive_that_comes_late_ends_the_wait() {
 }
 
 /// The announcement may be lost; then the timer decides.
+// shows: 9.7.7.2-no-deadlock
 #[test]
 fn a_lost_announcement_costs_the_timer_only() {
     let mut pair = Pair::new(Setup::default());

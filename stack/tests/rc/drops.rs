@@ -32,6 +32,8 @@ fn assert_dropped(mut hand: Hand, mem: &Mem, reason: DropReason) {
 
 /// A QP speaks to its peer only: another source, or another of our own addresses,
 /// is refused, whatever the packet knows (ReDMArk, USENIX Security 2021).
+// shows: 9.6.1-source, 9.6.1-destination, 9.6.1-no-answer
+// trap: predictable-numbers
 #[test]
 fn packets_from_others_than_the_peer_are_dropped() {
     for ip in Ip::ALL {
@@ -54,6 +56,7 @@ fn packets_from_others_than_the_peer_are_dropped() {
 }
 
 /// Nor are acknowledgements of others believed.
+// shows: 9.6.1-source
 #[test]
 fn acknowledgements_of_others_are_dropped() {
     let mut hand = Hand::new(Setup::default());
@@ -72,6 +75,7 @@ fn acknowledgements_of_others_are_dropped() {
 }
 
 /// Another partition (9.6.1.1, 10.9.3); a limited member of ours is let in.
+// shows: 9.6.1-pkey, 10.9.3-match
 #[test]
 fn packets_of_another_partition_are_dropped() {
     for pkey in [0x0000, 0x8000, 0x8001, 0x7ffe] {
@@ -86,6 +90,7 @@ fn packets_of_another_partition_are_dropped() {
     assert_eq!(mem.read(0, 8), [1; 8]);
 }
 
+// shows: 9.6.1-unknown-qp, 9.6.1-no-answer
 #[test]
 fn packets_for_no_qp_are_dropped() {
     let (mut hand, mem, mut bth, ext) = target(Setup::default());
@@ -96,6 +101,8 @@ fn packets_for_no_qp_are_dropped() {
 
 /// Management datagrams that nobody here understands, such as the round-trip probes
 /// of some NICs, are dropped quietly.
+// shows: A16-no-qp0
+// trap: probes-to-qp1
 #[test]
 fn management_datagrams_are_dropped_quietly() {
     let (mut hand, mem, ..) = target(Setup::default());
@@ -105,6 +112,7 @@ fn management_datagrams_are_dropped_quietly() {
 }
 
 /// Packets of other transport services for an RC QP (9.6.1.2).
+// shows: 9.6.1-service
 #[test]
 fn packets_of_another_transport_are_dropped() {
     for opcode in [
@@ -121,6 +129,7 @@ fn packets_of_another_transport_are_dropped() {
 
 /// Every single bit: either the ICRC covers it and the packet is dropped, or it is
 /// one of those that routers may change (RoCEv2 Annex A17.3.3).
+// shows: 9.6.1-icrc, A17.3.3-padding
 #[test]
 fn a_flipped_bit_is_found_wherever_it_is() {
     for ip in Ip::ALL {
@@ -150,6 +159,7 @@ fn a_flipped_bit_is_found_wherever_it_is() {
 }
 
 /// What the port says of the IP header is covered, too.
+// shows: A17.9.2-ce-seen
 #[test]
 fn a_changed_ip_header_is_found() {
     let change: [fn(&mut RxMeta); 3] = [
@@ -185,6 +195,8 @@ fn a_changed_ip_header_is_found() {
 
 /// Whoever sends with real credit counts, odd source ports, ECN marks or without
 /// "don't fragment" is understood, as hardware does all of that.
+// shows: A17.3.2-source-port
+// trap: legal-frames
 #[test]
 fn peculiarities_of_hardware_are_understood() {
     for (src_port, traffic_class, flags_fragment) in
@@ -207,6 +219,7 @@ fn peculiarities_of_hardware_are_understood() {
 
 /// Truncations of a valid packet and packets with nonsense in the header, with the
 /// right ICRC as far as there is room for one.
+// shows: 9.2.1-unknown-opcode, 9.2.4-pad-fits, 9.2.5-version-checked, 9.6.1-malformed
 #[test]
 fn malformed_packets_are_dropped() {
     let (hand, _, bth, ext) = target(Setup::default());
@@ -228,6 +241,7 @@ fn malformed_packets_are_dropped() {
 }
 
 /// Padding counts for the ICRC but is not payload.
+// shows: 9.2.4-pad-removed
 #[test]
 fn padding_is_not_payload() {
     for len in [5, 6, 7] {
@@ -241,6 +255,8 @@ fn padding_is_not_payload() {
 }
 
 /// CNPs are taken, asked for or not, and do nothing else here.
+// shows: A17.9.3-cnp-taken
+// trap: unasked-cnps
 #[test]
 fn cnps_are_counted() {
     let (mut hand, mem, ..) = target(Setup::default());
@@ -255,6 +271,7 @@ fn cnps_are_counted() {
 
 /// Keys, QP numbers and PSNs can't be guessed: they differ from seed to seed and
 /// have no pattern.
+// trap: predictable-numbers
 #[test]
 fn numbers_that_admit_are_unpredictable() {
     let mut seen = std::collections::HashSet::new();

@@ -7,6 +7,8 @@ use roce_wire::{ExtHeaders, NakCode, Opcode, Operation, PathMtu, Syndrome};
 
 /// A duplicate WRITE is acknowledged, with the newest PSN, and not placed again:
 /// what the application wrote there meanwhile stays.
+// shows: 9.7.4.1.1-duplicate, 9.7.5.1.3-duplicate-write
+// trap: duplicates
 #[test]
 fn a_duplicate_write_is_acknowledged_but_not_placed_again() {
     let mut hand = Hand::new(Setup::default());
@@ -26,6 +28,8 @@ fn a_duplicate_write_is_acknowledged_but_not_placed_again() {
 }
 
 /// The same for SEND, which must not consume another receive either.
+// shows: 9.4.1-one-receive-each, 9.7.4.1.1-duplicate, 9.7.5.1.3-duplicate-send
+// trap: duplicates
 #[test]
 fn a_duplicate_send_is_acknowledged_but_not_placed_again() {
     let mut hand = Hand::new(Setup::default());
@@ -45,6 +49,7 @@ fn a_duplicate_send_is_acknowledged_but_not_placed_again() {
 }
 
 /// A duplicate in the middle of a message does not disturb it.
+// shows: 9.7.5.1.3-duplicate-part
 #[test]
 fn duplicates_of_parts_do_not_disturb_the_message() {
     let mut pair = Pair::new(Setup::default());
@@ -63,6 +68,8 @@ fn duplicates_of_parts_do_not_disturb_the_message() {
 }
 
 /// A duplicate READ is answered again, with the data as of now.
+// shows: 9.7.5.1.3-duplicate-read
+// trap: duplicates
 #[test]
 fn a_duplicate_read_is_answered_with_current_data() {
     let mut hand = Hand::new(Setup::default());
@@ -82,6 +89,7 @@ fn a_duplicate_read_is_answered_with_current_data() {
 }
 
 /// After a loss a requester may ask for the rest of a READ only.
+// shows: 9.4.4-read-response-opcodes, 9.7.5.1.1-response-psn, 9.7.5.1.3-duplicate-read-rest
 #[test]
 fn the_rest_of_a_read_may_be_asked_for_again() {
     let mut hand = Hand::new(Setup {
@@ -109,6 +117,7 @@ fn the_rest_of_a_read_may_be_asked_for_again() {
 }
 
 /// What a duplicate asks for must lie within the original: nothing else is read.
+// shows: 9.7.5.1.3-duplicate-read-within
 #[test]
 fn a_duplicate_read_of_something_else_is_dropped() {
     let mut hand = Hand::new(Setup {
@@ -151,6 +160,8 @@ fn a_duplicate_read_of_something_else_is_dropped() {
 }
 
 /// A duplicate atomic gets the result of then and is not executed again.
+// shows: 9.4.5-once, 9.7.5.1.1-atomic-psn, 9.7.5.1.3-duplicate-atomic
+// trap: duplicates
 #[test]
 fn a_duplicate_atomic_is_not_executed_again() {
     let mut hand = Hand::new(Setup::default());
@@ -175,6 +186,7 @@ fn a_duplicate_atomic_is_not_executed_again() {
 }
 
 /// Exactly once, whatever is lost and copied.
+// shows: 9.4.5-once, 9.7.3-atomic-again
 #[test]
 fn atomics_happen_once_over_a_bad_wire() {
     let mut pair = Pair::new(Setup::default());
@@ -199,6 +211,7 @@ fn atomics_happen_once_over_a_bad_wire() {
 
 /// State is kept for as many READs and atomics as the peer may have outstanding;
 /// older duplicates can't be of interest to it and are dropped.
+// shows: 9.7.5.1.3-kept, 9.7.5.1.3-stale
 #[test]
 fn what_is_too_old_to_be_repeated_is_dropped() {
     let mut hand = Hand::new(Setup {
@@ -224,6 +237,7 @@ fn read(hand: &mut Hand, mem: &Mem) {
 
 /// More READs and atomics outstanding than `max_dest_rd_atomic` are an invalid
 /// request (9.7.4.1.2).
+// shows: 9.7.4.1-resources
 #[test]
 fn more_reads_than_responder_resources_are_refused() {
     let mut hand = Hand::new(Setup {
@@ -249,6 +263,7 @@ fn more_reads_than_responder_resources_are_refused() {
 }
 
 /// With `max_dest_rd_atomic` 0, none is taken.
+// shows: 9.7.4.1-no-resources
 #[test]
 fn without_responder_resources_no_read_is_taken() {
     for opcode in [Opcode::RC_READ_REQUEST, Opcode::RC_FETCH_ADD] {
@@ -293,6 +308,7 @@ fn late_copies_of_reads_do_not_count_as_outstanding() {
 
 /// A late copy of a READ neither withdraws the answer to a later one nor an
 /// acknowledgement or a NAK that is owed.
+// shows: 9.7.5.1-order
 #[test]
 fn a_late_copy_of_a_read_withdraws_nothing() {
     let mut hand = Hand::new(Setup::default());
@@ -314,6 +330,7 @@ fn a_late_copy_of_a_read_withdraws_nothing() {
 }
 
 /// A requester never has more READs and atomics outstanding than `max_rd_atomic`.
+// shows: 9.7.3-max-rd-atomic
 #[test]
 fn a_requester_keeps_to_its_limit_of_reads() {
     for limit in [1, 3] {
@@ -341,6 +358,7 @@ fn a_requester_keeps_to_its_limit_of_reads() {
 }
 
 /// A READ longer than the window is asked for in pieces; the pieces count.
+// shows: 9.7.3-max-rd-atomic
 #[test]
 fn long_reads_keep_to_the_limit_and_to_the_window() {
     for (rd_atomic, dest_rd_atomic) in [(1, 1), (2, 2), (4, 4)] {
@@ -372,6 +390,7 @@ fn long_reads_keep_to_the_limit_and_to_the_window() {
 
 /// READs, posted many at once to a peer with as many resources as we use, with
 /// everything duplicated: never refused.
+// shows: 9.7.5.1.3-kept
 #[test]
 fn duplicated_requests_never_exhaust_responder_resources() {
     let mut pair = Pair::new(Setup {

@@ -65,6 +65,8 @@ fn each_is_refused(
     }
 }
 
+// shows: 9.7.4.1-rkey, 9.7.5.2-access-nak, 9.9.2-remote-access, 9.9.3-denied-immediate
+// shows: 9.9.3-responder-fails, 9.9.3-nak-leaves, 10.3.1-err-event, 11.6.3-qp-fatal
 #[test]
 fn a_wrong_rkey_is_a_remote_access_error() {
     each_is_refused(Setup::default(), RemoteAccessError, |pair| {
@@ -75,6 +77,7 @@ fn a_wrong_rkey_is_a_remote_access_error() {
     });
 }
 
+// shows: 9.7.4.1-rkey-bounds
 #[test]
 fn out_of_bounds_is_a_remote_access_error() {
     for offset in [-8_i64, 64, 1 << 20, i64::MIN] {
@@ -89,6 +92,8 @@ fn out_of_bounds_is_a_remote_access_error() {
 
 /// One byte beyond the end is as bad as a thousand; for WRITE it is found at the
 /// first packet, before anything is placed (9.7.4.1.5).
+// shows: 9.7.4.1-whole-first
+// trap: write-length
 #[test]
 fn a_long_message_is_checked_as_a_whole_before_anything_is_placed() {
     for write in [true, false] {
@@ -109,6 +114,7 @@ fn a_long_message_is_checked_as_a_whole_before_anything_is_placed() {
     }
 }
 
+// shows: 9.7.4.1-rkey-rights
 #[test]
 fn a_missing_right_is_a_remote_access_error() {
     each_is_refused(Setup::default(), RemoteAccessError, |pair| {
@@ -118,6 +124,7 @@ fn a_missing_right_is_a_remote_access_error() {
 }
 
 /// Each right admits its own operation only.
+// shows: 9.7.4.1-rkey-rights
 #[test]
 fn each_right_admits_its_own_operation() {
     let rights = [
@@ -152,6 +159,7 @@ fn each_right_admits_its_own_operation() {
     }
 }
 
+// shows: 9.7.4.1-rkey-pd, 10.2.3-pd-remote
 #[test]
 fn a_region_of_another_pd_is_a_remote_access_error() {
     each_is_refused(Setup::default(), RemoteAccessError, |pair| {
@@ -165,6 +173,8 @@ fn a_region_of_another_pd_is_a_remote_access_error() {
 }
 
 /// What the QP does not allow is an invalid request (9.7.4.1.2).
+// shows: 9.7.4.1.3-write-enabled, 9.7.4.1.3-read-enabled, 9.7.4.1.3-atomic-enabled
+// shows: 9.7.5.2-invalid-nak
 #[test]
 fn an_operation_that_the_qp_does_not_allow_is_an_invalid_request() {
     let setup = Setup {
@@ -177,6 +187,7 @@ fn an_operation_that_the_qp_does_not_allow_is_an_invalid_request() {
     });
 }
 
+// shows: 9.7.4.1-rkey-gone
 #[test]
 fn a_deregistered_region_is_a_remote_access_error() {
     each_is_refused(Setup::default(), RemoteAccessError, |pair| {
@@ -188,6 +199,7 @@ fn a_deregistered_region_is_a_remote_access_error() {
 }
 
 /// An atomic's address must be a multiple of 8 (9.4.5).
+// shows: 9.4.5-aligned
 #[test]
 fn a_misaligned_atomic_is_an_invalid_request() {
     for offset in [1, 4, 7] {
@@ -206,6 +218,7 @@ fn a_misaligned_atomic_is_an_invalid_request() {
 
 /// A message of no bytes touches no memory, so its key is not looked at
 /// (9.7.4.1.5).
+// shows: 9.7.2-no-bytes, 9.7.4.1-no-bytes-no-key
 #[test]
 fn a_message_of_no_bytes_needs_no_key() {
     let mut pair = Pair::new(Setup::default());
@@ -223,6 +236,7 @@ fn a_message_of_no_bytes_needs_no_key() {
 }
 
 /// A SEND with invalidate that names a key it may not invalidate.
+// shows: 9.4.1.1-invalidate-refused, 9.4.1.1-invalidate-permission
 #[test]
 fn invalidating_a_key_that_may_not_be_is_an_error() {
     let mut pair = Pair::new(Setup::default());
@@ -240,6 +254,8 @@ fn invalidating_a_key_that_may_not_be_is_an_error() {
 
 /// Each NAK code ends the request with its status, once, and acknowledges what
 /// precedes it (9.7.5.2).
+// shows: 9.7.6.1-nak-acks, 9.9.2-remote-invalid, 9.9.2-remote-access, 9.9.2-remote-operation
+// shows: 9.9.2-error-state, 10.3.1-err-once
 #[test]
 fn each_nak_code_has_its_status() {
     let codes = [
@@ -270,6 +286,7 @@ fn each_nak_code_has_its_status() {
 
 /// A refused request is answered before the responder goes silent, behind what it
 /// owes for requests before (9.7.5.1).
+// shows: 9.7.5.2-refusal-behind, 9.9.3-nak-leaves
 #[test]
 fn a_refusal_is_sent_behind_earlier_answers() {
     let mut hand = Hand::new(Setup::default());

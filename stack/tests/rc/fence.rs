@@ -10,6 +10,7 @@ fn fenced() -> SendFlags {
 }
 
 /// A WRITE of what a READ is to bring must not overtake it.
+// shows: 9.5-fence, 10.8.3-fence
 #[test]
 fn a_fenced_write_waits_for_the_read_before_it() {
     for fence in [false, true] {
@@ -30,6 +31,7 @@ fn a_fenced_write_waits_for_the_read_before_it() {
     }
 }
 
+// shows: 9.5-fence
 #[test]
 fn a_fence_waits_for_atomics_but_not_for_writes() {
     let mut pair = Pair::new(Setup::default());
@@ -53,6 +55,7 @@ fn a_fence_waits_for_atomics_but_not_for_writes() {
 }
 
 /// A fenced request that is lost is sent again although READs behind it are open.
+// shows: 9.5-fence-again
 #[test]
 fn a_fenced_request_is_sent_again_with_reads_open_behind_it() {
     let mut pair = Pair::new(Setup::default());
@@ -69,6 +72,7 @@ fn a_fenced_request_is_sent_again_with_reads_open_behind_it() {
 }
 
 /// A fenced READ does not wait for itself when it is sent again.
+// shows: 9.5-fence-again
 #[test]
 fn a_fenced_read_is_sent_again() {
     let mut pair = Pair::new(Setup::default());

@@ -12,6 +12,7 @@ use attack::attack;
 
 const SEEDS: u64 = 400;
 
+// trap: hostile-packets
 #[test]
 fn hostile_packets_do_no_harm() {
     if let Some(seed) = crate::sim::env("ROCE_SEED") {

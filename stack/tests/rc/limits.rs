@@ -8,6 +8,8 @@ use roce_wire::{NakCode, Opcode, Operation, PathMtu, Syndrome};
 
 /// 2^31 bytes are a legal message, one more is not (IBTA 1.7, 9.7.2). The memory
 /// need not exist for this to be found.
+// shows: 9.7.2-longest
+// trap: odd-sizes
 #[test]
 fn the_longest_message_is_two_to_the_31() {
     let mut hand = Hand::new(Setup::default());
@@ -45,6 +47,8 @@ fn the_longest_message_is_two_to_the_31() {
 
 /// A message of 2^31 bytes at path MTU 256 spans 2^23 PSNs, half of their space. It
 /// goes through a window's worth at a time; here its beginning and the sizes.
+// shows: 9.7.3.1-psn-each
+// trap: odd-sizes
 #[test]
 fn the_longest_message_spans_half_of_all_psns() {
     let mut hand = Hand::new(Setup {
@@ -83,6 +87,8 @@ fn the_longest_message_spans_half_of_all_psns() {
 }
 
 /// What is in flight never exceeds the window, for each operation.
+// shows: 9.7.1-half-outstanding
+// trap: read-overrun
 #[test]
 fn what_is_in_flight_stays_within_the_window() {
     for mtu in [PathMtu::Mtu256, PathMtu::Mtu1024, PathMtu::Mtu4096] {
@@ -192,6 +198,7 @@ fn a_tiny_window_still_gets_through() {
 }
 
 /// Queues of depth 1 and without elements work; depth 0 takes nothing.
+// shows: 11.2.5.1-depths, 10.7.3-elements
 #[test]
 fn tiny_queues_work() {
     for (depth, max_sge) in [(0, 0), (0, 4), (1, 0), (1, 1)] {
@@ -222,6 +229,7 @@ fn tiny_queues_work() {
 
 /// READ responses are bounded by what the requester asked for, so that the
 /// responder's own queue is never overrun by one large READ.
+// trap: read-overrun
 #[test]
 fn a_large_read_is_paced_by_its_requester() {
     let mut pair = Pair::new(Setup {

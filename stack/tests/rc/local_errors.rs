@@ -11,6 +11,7 @@ use roce_stack::{Access, PostError, QpState, SendFlags, SendOp, SendWr, Sge};
 
 /// A receive that is too small: local length error there, invalid request here
 /// (9.9.3). Nothing is written beyond its end.
+// shows: 9.7.4.1-longest-send, 9.9.3-too-small
 #[test]
 fn a_receive_that_is_too_small_is_a_length_error() {
     for (len, room) in [(1, 0), (9, 8), (1025, 1024), (5000, 1500), (5000, 4999)] {
@@ -35,6 +36,7 @@ fn a_receive_that_is_too_small_is_a_length_error() {
 
 /// A receive whose memory may not be written: local protection error there, remote
 /// operation error here (9.9.3).
+// shows: 9.7.5.2-operation-nak, 9.9.3-receive-protection, 10.6.3-lkey, 10.6.3-local-write
 #[test]
 fn a_receive_with_a_bad_key_is_a_protection_error() {
     let bad: [fn(&mut Pair) -> Sge; 4] = [
@@ -71,6 +73,7 @@ fn a_receive_with_a_bad_key_is_a_protection_error() {
 
 /// A request whose own memory may not be read fails when its turn comes: what was
 /// posted before it completes first, what follows is flushed.
+// shows: 9.9.2-local-protection, 9.9.2-local-first, 10.6.3-lkey
 #[test]
 fn a_send_with_a_bad_key_fails_after_what_precedes_it() {
     let mut pair = Pair::new(Setup::default());
@@ -99,6 +102,7 @@ fn a_send_with_a_bad_key_fails_after_what_precedes_it() {
 }
 
 /// The same in mid-message: the second element is bad.
+// shows: 9.9.2-local-protection
 #[test]
 fn a_bad_element_in_mid_message_fails_the_request() {
     let mut pair = Pair::new(Setup::default());
@@ -115,6 +119,7 @@ fn a_bad_element_in_mid_message_fails_the_request() {
 }
 
 /// Where the result of a READ or atomic may not be placed: local protection error.
+// shows: 9.9.2-fetch-protection, 10.6.3-local-write
 #[test]
 fn a_fetch_into_bad_memory_is_a_local_protection_error() {
     for n in 2..5 {
@@ -132,6 +137,7 @@ fn a_fetch_into_bad_memory_is_a_local_protection_error() {
 
 /// Requests that can't be right are refused when they are posted, and leave the QP
 /// as it is.
+// shows: 10.7.3-elements, 10.7.3-atomic-length, 10.7.3-no-reads, 10.8.2-refused-nothing
 #[test]
 fn illegal_requests_are_refused_at_once() {
     let mut pair = Pair::new(Setup {
@@ -169,6 +175,7 @@ fn illegal_requests_are_refused_at_once() {
 }
 
 /// A full queue takes no more; completions make room.
+// shows: 11.2.5.1-depths, 10.8.5-unsignaled-frees
 #[test]
 fn a_full_queue_is_told() {
     let mut pair = Pair::new(Setup::default());

@@ -16,6 +16,7 @@ mod local_errors;
 mod nic;
 mod operations;
 mod retry;
+mod rules;
 mod sequences;
 mod sim;
 mod soak;

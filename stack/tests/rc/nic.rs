@@ -48,6 +48,7 @@ fn an_answer_goes_before_an_acknowledgement() {
 }
 
 /// Many QPs between the same two NICs, all at once over a bad wire: each gets its own.
+// shows: 11.4.2.1-shared
 #[test]
 fn many_qps_share_a_nic() {
     const QPS: usize = 20;

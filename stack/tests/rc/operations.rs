@@ -52,6 +52,9 @@ impl Ends {
 }
 
 /// IBTA 1.7, 9.4.1.
+// shows: 9.4.1-send, 9.4.1-one-receive-each, 9.5-received-in-order, 9.7.2-no-bytes
+// shows: 11.6.1-receive-length, A17.3.3-sent
+// trap: odd-sizes
 #[test]
 fn send_delivers_every_size() {
     everywhere(|pair, len| {
@@ -73,6 +76,7 @@ fn send_delivers_every_size() {
 }
 
 /// IBTA 1.7, 9.4.1.
+// shows: 9.4.1-immediate, 9.7.3-suffix-last
 #[test]
 fn send_with_immediate_delivers_every_size() {
     everywhere(|pair, len| {
@@ -89,6 +93,8 @@ fn send_with_immediate_delivers_every_size() {
 }
 
 /// IBTA 1.7, 9.4.1.1.3.
+// shows: 9.4.1.1-invalidate, 9.4.1.1-invalidate-told, 9.7.3-suffix-last
+// shows: 9.7.4.1-rkey-invalidated, 10.6.5-invalidated
 #[test]
 fn send_with_invalidate_delivers_every_size_and_invalidates() {
     everywhere(|pair, len| {
@@ -112,6 +118,7 @@ fn send_with_invalidate_delivers_every_size_and_invalidates() {
 }
 
 /// IBTA 1.7, 9.4.3.
+// shows: 9.4.3-write, 9.4.3-write-silent, 9.7.3-reth-first
 #[test]
 fn write_places_every_size() {
     everywhere(|pair, len| {
@@ -127,6 +134,7 @@ fn write_places_every_size() {
 }
 
 /// IBTA 1.7, 9.4.3: consumes a receive, whose own memory stays as it is.
+// shows: 9.4.3-write-immediate, 11.6.1-write-imm-length
 #[test]
 fn write_with_immediate_places_every_size() {
     everywhere(|pair, len| {
@@ -147,6 +155,7 @@ fn write_with_immediate_places_every_size() {
 }
 
 /// IBTA 1.7, 9.4.4.
+// shows: 9.4.4-read, 9.4.4-read-response-opcodes, 9.4.4-read-response-full
 #[test]
 fn read_fetches_every_size() {
     everywhere(|pair, len| {
@@ -164,6 +173,7 @@ fn read_fetches_every_size() {
 }
 
 /// IBTA 1.7, 9.4.5: the original value comes back, and only a match swaps.
+// shows: 9.4.5-compare-swap, 9.4.5-original
 #[test]
 fn compare_and_swap_swaps_on_a_match_only() {
     for ip in Ip::ALL {
@@ -191,6 +201,7 @@ fn compare_and_swap_swaps_on_a_match_only() {
 }
 
 /// IBTA 1.7, 9.4.5: the original value comes back, the sum wraps.
+// shows: 9.4.5-fetch-add, 9.4.5-original
 #[test]
 fn fetch_and_add_adds_and_wraps() {
     for ip in Ip::ALL {
@@ -216,6 +227,7 @@ fn fetch_and_add_adds_and_wraps() {
 }
 
 /// Lists on both sides that split the bytes differently, with empty elements.
+// shows: 9.4.1-send-scatter, 9.4.1-send-gather, 9.4.4-read-scatter
 #[test]
 fn lists_of_elements_are_gathered_and_scattered() {
     let mtu = 1024;
@@ -277,6 +289,7 @@ fn lists_of_elements_are_gathered_and_scattered() {
 }
 
 /// An atomic's result may be spread over elements, too.
+// shows: 9.4.5-result-scattered
 #[test]
 fn an_atomic_result_is_scattered() {
     let mut pair = Pair::new(Setup::default());
@@ -296,6 +309,8 @@ fn an_atomic_result_is_scattered() {
 
 /// IBTA 1.7, 9.2.3: PSNs have 24 bits and wrap, in mid-message and for every
 /// operation.
+// shows: 9.7.1-psn-modulo, 9.7.1-initial-psn, A17.3.1-version, A17.3.3-sent
+// trap: odd-sizes
 #[test]
 fn psns_wrap() {
     for psn in 0xff_fff0..=0xff_ffff {
@@ -347,6 +362,7 @@ fn both_ends_initiate_at_once() {
 }
 
 /// Completions only where asked for, and those that come keep their order.
+// shows: 10.8.5-unsignaled, 10.8.5-unsignaled-frees
 #[test]
 fn unsignaled_requests_complete_silently() {
     use roce_stack::SendFlags;
@@ -372,6 +388,7 @@ fn unsignaled_requests_complete_silently() {
 
 /// Rights of the region and of the QP that the operations above do not need are
 /// not asked for: SEND needs none at all.
+// shows: 9.4.1-no-remote-right
 #[test]
 fn send_needs_no_remote_rights() {
     let mut pair = Pair::new(Setup {

@@ -25,6 +25,8 @@ fn next_attempt(hand: &mut Hand) -> (Duration, Vec<u32>) {
 }
 
 /// The timeout is 4.096 us x 2^n (9.7.6.1.3).
+// shows: 9.7.6.1.3-timeout, 9.7.6.1.3-timeout-resends
+// trap: ack-timeout
 #[test]
 fn the_ack_timeout_is_a_power_of_two() {
     for timeout in [1_u8, 8, 14, 31] {
@@ -45,6 +47,8 @@ fn the_ack_timeout_is_a_power_of_two() {
 }
 
 /// Timeout 0 waits for ever (9.7.6.1.3).
+// shows: 9.7.6.1.3-timeout-zero
+// trap: ack-timeout
 #[test]
 fn timeout_zero_never_comes() {
     let mut hand = Hand::new(Setup {
@@ -58,6 +62,7 @@ fn timeout_zero_never_comes() {
 }
 
 /// Timeouts in a row back off, up to four times the first; an answer ends that.
+// trap: ack-timeout
 #[test]
 fn timeouts_back_off() {
     let mut hand = Hand::new(Setup::default());
@@ -75,6 +80,9 @@ fn timeouts_back_off() {
 
 /// When the retries are used up, the request fails and those behind it are flushed,
 /// in order, once (9.9.2.1, 10.3.1.5).
+// shows: 9.7.6.1.3-retry-count, 9.9.2-retry-exceeded, 9.9.2-error-state, 10.3.1-err-flushes
+// shows: 10.3.1-err-once, 11.6.2-wr-id
+// trap: flush-once
 #[test]
 fn retries_used_up_fail_the_request_and_flush_the_rest_in_order() {
     for retry_cnt in [0, 1, 7] {
@@ -111,6 +119,7 @@ fn retries_used_up_fail_the_request_and_flush_the_rest_in_order() {
 
 /// Whatever is lost, progress gives back all retries: the count is of attempts in a
 /// row (9.9.2.1).
+// shows: 9.7.6.1.3-retries-back
 #[test]
 fn progress_gives_the_retries_back() {
     let mut pair = Pair::new(Setup {
@@ -136,6 +145,8 @@ fn progress_gives_the_retries_back() {
 
 /// The RNR NAK's timer is a code, and nothing is sent before it has run out
 /// (9.7.5.2.8).
+// shows: 9.7.5.2.8-rnr-wait, 9.7.5.2.8-rnr-resend
+// trap: rnr-timer
 #[test]
 fn an_rnr_nak_is_honoured_for_its_time() {
     for code in 0..32 {
@@ -159,6 +170,7 @@ fn an_rnr_nak_is_honoured_for_its_time() {
 
 /// The responder says RNR once, drops what follows in silence, and takes the request
 /// when it comes again (9.7.5.2.8).
+// shows: 9.7.4.1-no-receive, 9.7.5.2.8-rnr-nak, 9.7.5.2.8-rnr-once, 9.9.3-retryable-stays
 #[test]
 fn a_responder_without_receives_says_so_once() {
     let mut hand = Hand::new(Setup {
@@ -186,6 +198,7 @@ fn a_responder_without_receives_says_so_once() {
 }
 
 /// `rnr_retry` retries, then "RNR retry exceeded" (9.9.2.1).
+// shows: 9.7.5.2.8-rnr-retries, 9.9.2-rnr-exceeded
 #[test]
 fn rnr_retries_used_up_fail_the_request() {
     for rnr_retry in [0, 1, 6] {
@@ -206,6 +219,7 @@ fn rnr_retries_used_up_fail_the_request() {
 }
 
 /// Each request has its own RNR retries: progress gives them back.
+// shows: 9.7.5.2.8-rnr-retries-back
 #[test]
 fn progress_gives_the_rnr_retries_back() {
     let mut hand = Hand::new(Setup {
@@ -223,6 +237,8 @@ fn progress_gives_the_rnr_retries_back() {
 }
 
 /// `rnr_retry` 7 retries for ever (9.7.5.2.8), even if some of the RNR NAKs are lost.
+// shows: 9.7.5.2.8-rnr-for-ever
+// trap: rnr-timer
 #[test]
 fn seven_rnr_retries_are_for_ever() {
     let mut pair = Pair::new(Setup {
@@ -251,6 +267,7 @@ fn seven_rnr_retries_are_for_ever() {
 }
 
 /// A copy of an RNR NAK, made by the network, is not another one.
+// shows: 9.7.5.2.8-rnr-copy
 #[test]
 fn a_copied_rnr_nak_counts_once() {
     let mut hand = Hand::new(Setup {
@@ -270,6 +287,7 @@ fn a_copied_rnr_nak_counts_once() {
 }
 
 /// An RNR NAK acknowledges what precedes it (9.7.5.1.2).
+// shows: 9.7.6.1-nak-acks
 #[test]
 fn an_rnr_nak_acknowledges_what_precedes_it() {
     let mut hand = Hand::new(Setup::default());
@@ -283,6 +301,7 @@ fn an_rnr_nak_acknowledges_what_precedes_it() {
 }
 
 /// A sequence NAK costs a retry unless there was progress (9.9.2.1).
+// shows: 9.7.6.1.3-retry-count
 #[test]
 fn sequence_naks_without_progress_use_up_the_retries() {
     let mut hand = Hand::new(Setup {

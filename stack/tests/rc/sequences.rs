@@ -6,6 +6,8 @@ use roce_stack::{DropReason, QpState, SendOp};
 use roce_wire::{ExtHeaders, NakCode, Opcode, PathMtu, Syndrome};
 
 /// One message at a time, each from FIRST to LAST, of one kind (9.7.4.1.2).
+// shows: 9.7.4.1.2-begins, 9.7.4.1.2-ends, 9.7.4.1.2-one-kind, 9.7.4.1.2-fetch-outside
+// shows: 9.7.5.2-invalid-nak, 9.9.3-responder-fails
 #[test]
 fn illegal_sequences_of_opcodes_are_refused() {
     use Opcode as O;
@@ -54,6 +56,7 @@ fn illegal_sequences_of_opcodes_are_refused() {
 
 /// FIRST and MIDDLE are full, LAST has at least a byte, nothing exceeds the path MTU
 /// (9.7.4.1.6).
+// shows: 9.7.4.1-length-full, 9.7.4.1-length-last, 9.7.4.1-length-only
 #[test]
 fn illegal_payload_lengths_are_refused() {
     use Opcode as O;
@@ -88,6 +91,8 @@ fn illegal_payload_lengths_are_refused() {
 }
 
 /// A WRITE's packets must add up to the length that it announced (9.7.4.1.6).
+// shows: 9.7.4.1-write-adds-up
+// trap: write-length
 #[test]
 fn a_write_must_add_up() {
     use Opcode as O;
@@ -122,6 +127,7 @@ fn a_write_must_add_up() {
 }
 
 /// Requests that this QP does not serve are refused, not ignored (9.7.4.1.2).
+// shows: 9.7.4.1.3-supported
 #[test]
 fn unsupported_requests_are_refused() {
     for (opcode, len) in [(Opcode::RC_FLUSH, 0), (Opcode::RC_ATOMIC_WRITE, 8)] {
@@ -136,6 +142,8 @@ fn unsupported_requests_are_refused() {
 
 /// Responses that don't fit what was asked for (9.7.5.2): of another
 /// kind, too long, too short, LAST too early. The request fails, memory stays.
+// shows: 9.7.6.1-response-kind, 9.7.6.1-response-length, 9.7.6.1-response-end
+// shows: 9.9.2-bad-response
 #[test]
 fn responses_that_fit_no_request_are_bad() {
     use Opcode as O;
@@ -168,6 +176,7 @@ fn responses_that_fit_no_request_are_bad() {
 }
 
 /// Nor may a READ response answer an atomic, although its length would fit.
+// shows: 9.7.6.1-response-kind
 #[test]
 fn a_read_response_does_not_answer_an_atomic() {
     let mut hand = Hand::new(Setup::default());
@@ -190,6 +199,7 @@ fn a_read_response_does_not_answer_an_atomic() {
 }
 
 /// A response where a plain acknowledgement is due fits nothing and is dropped.
+// shows: 9.7.6.1-response-unasked
 #[test]
 fn responses_to_what_is_no_fetch_are_dropped() {
     let mut hand = Hand::new(Setup::default());

@@ -18,6 +18,8 @@ const SEEDS: u64 = 300;
 ///
 /// Where the wire loses every tenth packet, a request may by chance be lost as often
 /// as the retry count allows; that must be rare.
+// shows: 9.5-executed-in-order, 9.5-completed-in-order, 9.5-received-in-order
+// shows: 9.7.4.1.1-expected, 9.7.6.1.3-timeout-resends, 10.8.2-order, 11.4.2.1-fifo
 #[test]
 fn random_work_over_a_faulty_wire_completes_intact() {
     if let Some(seed) = env("ROCE_SEED") {

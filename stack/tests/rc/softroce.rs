@@ -8,6 +8,7 @@ use roce_wire::{Aeth, AtomicAckEth, ExtHeaders, Opcode};
 /// As a requester it takes an acknowledgement with the PSN of a READ or atomic for
 /// success, even if the response was lost and no data has come. So none may ever be
 /// sent, whatever duplicates ask for one.
+// shows: 9.7.5.1.2-fetch-not-acked
 #[test]
 fn a_duplicate_never_has_a_later_fetch_acknowledged() {
     let mut hand = Hand::new(Setup::default());
@@ -36,6 +37,7 @@ fn a_duplicate_never_has_a_later_fetch_acknowledged() {
 /// As a responder it acknowledges each packet of a duplicate SEND or WRITE, always
 /// with the PSN of its newest request, be that an atomic. These are many hints at one
 /// lost response: they cost one retry, not one each.
+// shows: 9.7.6.1-implied-nak
 #[test]
 fn many_acknowledgements_of_an_atomic_cost_one_retry() {
     let mut hand = Hand::new(Setup {

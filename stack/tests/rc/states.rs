@@ -37,6 +37,8 @@ fn modify(hand: &mut Hand, state: QpState) {
 }
 
 /// RESET takes no posting; INIT and RTR take receives; RTS, SQD and ERR take both.
+// shows: 10.3.1-created-reset, 10.3.1-reset-no-posting, 10.3.1-init-receives
+// shows: 10.3.1-sqd-posting, 10.3.1-err-posting
 #[test]
 fn each_state_takes_its_postings() {
     use QpState::{Err, Init, Reset, Rtr, Rts, Sqd};
@@ -74,6 +76,7 @@ fn each_state_takes_its_postings() {
 }
 
 /// RESET, INIT and ERR take no packet; RTR takes requests only.
+// shows: 9.6.1-state, 10.3.1-rtr-receives, 10.3.1-sqd-receives, 10.3.1-err-silent
 #[test]
 fn each_state_takes_its_packets() {
     use QpState::{Err, Init, Reset, Rtr, Rts, Sqd};
@@ -105,6 +108,7 @@ fn each_state_takes_its_packets() {
 }
 
 /// Receives posted in INIT wait for RTR.
+// shows: 10.3.1-init-receives, 10.3.1-rtr-receives
 #[test]
 fn receives_posted_in_init_are_used_in_rtr() {
     let mut hand = Hand::in_reset(Setup::default());
@@ -121,6 +125,7 @@ fn receives_posted_in_init_are_used_in_rtr() {
 
 /// SQD: what was begun is finished, nothing is begun, and when all has completed an
 /// event says so, once; back in RTS the rest goes on (10.3.1.4).
+// shows: 10.3.1-sqd-finishes, 10.3.1-sqd-event, 10.3.1-sqd-posting, 11.6.3-sq-drained
 #[test]
 fn sqd_drains_and_rts_resumes() {
     let mut pair = Pair::new(Setup {
@@ -151,6 +156,7 @@ fn sqd_drains_and_rts_resumes() {
 }
 
 /// With nothing under way, the send queue is drained at once; and each time anew.
+// shows: 10.3.1-sqd-event
 #[test]
 fn an_idle_send_queue_is_drained_at_once() {
     let mut pair = Pair::new(Setup::default());
@@ -163,6 +169,7 @@ fn an_idle_send_queue_is_drained_at_once() {
 }
 
 /// SQD finishes what was begun over a bad wire, too, and goes on to receive.
+// shows: 10.3.1-sqd-finishes, 10.3.1-sqd-receives
 #[test]
 fn sqd_finishes_what_was_begun_despite_loss() {
     let mut pair = Pair::new(Setup::default());
@@ -182,6 +189,7 @@ fn sqd_finishes_what_was_begun_despite_loss() {
 }
 
 /// Attributes that SQD may change are in force when sending resumes.
+// shows: 11.2.5.2-sqd-changes
 #[test]
 fn attributes_changed_in_sqd_take_effect() {
     let mut hand = Hand::new(Setup::default());
@@ -221,6 +229,8 @@ fn attributes_changed_in_sqd_take_effect() {
 }
 
 /// ERR flushes what is queued, in order, both queues.
+// shows: 10.3.1-err-flushes, 10.3.1-err-event, 11.6.2-flushed, 11.6.2-wr-id
+// trap: flush-once
 #[test]
 fn going_to_err_flushes_both_queues() {
     let mut pair = Pair::new(Setup::default());
@@ -244,6 +254,7 @@ fn going_to_err_flushes_both_queues() {
 
 /// RESET forgets everything without completions; the QP can be used again, with
 /// other PSNs.
+// shows: 10.3.1-reset-clears
 #[test]
 fn a_qp_can_be_reset_and_used_again() {
     let mut pair = Pair::new(Setup::default());
@@ -279,6 +290,7 @@ fn a_qp_can_be_reset_and_used_again() {
 }
 
 /// A refused transition changes nothing.
+// shows: 11.2.5.2-refused-unchanged, 11.2.5.3-query
 #[test]
 fn a_refused_transition_changes_nothing() {
     let mut hand = Hand::new(Setup::default());

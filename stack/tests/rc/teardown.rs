@@ -6,6 +6,8 @@ use roce_stack::{Access, DropReason, QpState, SendOp, WcStatus};
 use roce_wire::{ExtHeaders, NakCode, Opcode, PathMtu, Syndrome};
 
 /// A region deregistered while a WRITE into it is under way: the rest is refused.
+// shows: 9.7.4.1-rkey-gone, 10.6.4-deregister
+// trap: teardown
 #[test]
 fn deregistering_stops_a_write_in_the_middle() {
     let mut pair = Pair::new(Setup::default());
@@ -31,6 +33,8 @@ fn deregistering_stops_a_write_in_the_middle() {
 
 /// A region deregistered while a READ of it is being answered: a NAK where the data
 /// would have been (9.7.4.1.5).
+// shows: 9.7.4.1-rkey-gone, 9.9.3-region-goes, 10.6.4-deregister
+// trap: teardown
 #[test]
 fn deregistering_stops_a_read_in_the_middle() {
     let mut hand = Hand::new(Setup {
@@ -50,6 +54,7 @@ fn deregistering_stops_a_read_in_the_middle() {
 }
 
 /// The source of a SEND, or the target of a READ, deregistered before its turn.
+// shows: 10.6.3-lkey, 10.6.4-deregister
 #[test]
 fn deregistering_local_memory_fails_the_request() {
     for read in [false, true] {
@@ -72,6 +77,7 @@ fn deregistering_local_memory_fails_the_request() {
 
 /// A READ that is asked for again after its region has gone is not answered from
 /// memory.
+// shows: 9.7.5.1.3-duplicate-read-checked
 #[test]
 fn a_duplicate_read_of_a_deregistered_region_reads_nothing() {
     let mut hand = Hand::new(Setup::default());
@@ -89,6 +95,8 @@ fn a_duplicate_read_of_a_deregistered_region_reads_nothing() {
 
 /// A destroyed QP answers nothing; its peer gives up after its retries, and the
 /// NIC's timers and turns of the destroyed one are harmless.
+// shows: 11.2.5.4-destroy
+// trap: teardown
 #[test]
 fn a_qp_can_be_destroyed_in_mid_flight() {
     const LEN: usize = 1 << 20;
@@ -125,6 +133,7 @@ fn a_qp_can_be_destroyed_in_mid_flight() {
 }
 
 /// A QP that is reset in mid-flight forgets; packets of before change nothing.
+// shows: 10.3.1-reset-clears
 #[test]
 fn a_qp_can_be_reset_in_mid_flight() {
     let mut pair = Pair::new(Setup::default());
@@ -143,6 +152,7 @@ fn a_qp_can_be_reset_in_mid_flight() {
 }
 
 /// The peer's QP fails on its own: ours gets no more answers and ends in time.
+// shows: 9.9.2-retry-exceeded
 #[test]
 fn a_peer_in_the_error_state_is_found_out() {
     let mut pair = Pair::new(Setup::default());

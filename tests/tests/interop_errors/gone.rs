@@ -45,6 +45,7 @@ fn a_pair_that_failed_is_given_up() {
     assert_given_up(&mut ours, remote);
 }
 
+// trap: teardown
 #[test]
 fn rxe_gives_up_a_pair_of_ours_that_was_destroyed() {
     let Some(lab) = Lab::get_or_skip() else {

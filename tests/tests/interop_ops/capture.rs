@@ -10,6 +10,7 @@ use roce_tests::wire::{Frames, Sender, assert_tshark_content};
 
 use crate::{HERE, THERE, assert_success, both_ways, run};
 
+// trap: pad-in-icrc
 #[test]
 fn every_packet_of_either_side_is_well_formed() {
     let Some(lab) = Lab::get_or_skip() else {

@@ -120,6 +120,7 @@ fn require_options(socket: &Socket, address: IpAddr) -> io::Result<()> {
             set(
                 socket,
                 libc::IPPROTO_IP,
+                // rule: A17.3.2-dont-fragment
                 libc::IP_MTU_DISCOVER,
                 libc::IP_PMTUDISC_DO,
             )?;

@@ -68,6 +68,7 @@ impl Control {
 
     fn fill(&mut self, datagram: &Outgoing<'_>) {
         self.len = 0;
+        // rule: A17.5-traffic-class
         let (level, class, hops) = match datagram.dst {
             IpAddr::V4(_) => (libc::IPPROTO_IP, libc::IP_TOS, libc::IP_TTL),
             IpAddr::V6(_) => (libc::IPPROTO_IPV6, libc::IPV6_TCLASS, libc::IPV6_HOPLIMIT),

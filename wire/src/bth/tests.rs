@@ -2,6 +2,8 @@ use super::*;
 use crate::Reason;
 use crate::testing::Numbers;
 
+// shows: 9.2.2-solicited-bit, 9.2.3-migreq-bit, 9.2.6-pkey-field, 9.2.7-dest-qpn-field
+// shows: 9.2.8-ackreq-bit, 9.2.9-psn-field, 9.2-reserved-zero, A17.9.3-becn
 #[test]
 fn each_field_is_where_the_specification_puts_it() {
     let zero = [0x04, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
@@ -107,6 +109,7 @@ fn round_trip() {
     }
 }
 
+// shows: 9.2.3-migreq-sent, 9.2.5-version-sent, A16-default-pkey
 #[test]
 fn defaults_are_what_hardware_expects() {
     let bth = Bth::new(Opcode::RC_SEND_ONLY, Qpn::from_bits(5), Psn::new(6));
@@ -115,6 +118,7 @@ fn defaults_are_what_hardware_expects() {
     assert_eq!(bytes, [0x04, 0x40, 0xff, 0xff, 0, 0, 0, 5, 0, 0, 0, 6]);
 }
 
+// shows: 9.2.1-unknown-opcode
 #[test]
 fn errors_say_what_was_found() {
     for len in 0..Bth::LEN {

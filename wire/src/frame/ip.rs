@@ -22,6 +22,7 @@ pub(super) fn parse_v4(bytes: &[u8], udp_port: u16) -> Result<Frame<'_>, ParseEr
     if ip.more_frags() || ip.frag_offset() != 0 {
         return Err(ParseError {
             layer: Layer::Ipv4,
+            // rule: A17.3.2-dont-fragment
             field: "fragment",
             reason: Reason::Fragment { flags_fragment },
         });
@@ -105,6 +106,7 @@ pub(super) fn parse_grh(bytes: &[u8]) -> Result<Frame<'_>, ParseError> {
 
 /// Takes the UDP datagram `datagram` apart, which follows `header_len` bytes of
 /// `network` at the start of `packet`.
+// rule: A17.3.2-length
 fn parse_udp<'a>(
     network: NetworkHeader<'a>,
     packet: &'a [u8],

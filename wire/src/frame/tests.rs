@@ -25,6 +25,8 @@ fn tag(tpid: u16, tci: u16) -> VlanTag {
     VlanTag { tpid, tci }
 }
 
+// shows: A17.4-vlan
+// trap: legal-frames
 #[test]
 fn up_to_two_vlan_tags() {
     let bytes = unhex(UC_V4);
@@ -108,6 +110,8 @@ fn other_ethertypes_are_refused() {
     );
 }
 
+// shows: A17.3.2-length
+// trap: link-padding
 #[test]
 fn what_a_link_pads_short_frames_with_is_cut_off() {
     for hex in [CNP, UC_V4, UC_V6, V1_ACK] {
@@ -122,6 +126,8 @@ fn what_a_link_pads_short_frames_with_is_cut_off() {
 
 /// Bytes between the end of the UDP datagram and that of the IP packet are no payload
 /// either, but the IP length that the ICRC covers counts them.
+// shows: A17.3.2-length
+// trap: link-padding
 #[test]
 fn the_udp_length_bounds_the_transport() {
     let mut bytes = unhex(UC_V4);
@@ -162,6 +168,7 @@ fn ipv4_options_are_accepted_and_covered() {
     assert!(matches!(frame.icrc_verdict(), IcrcVerdict::Invalid(_)));
 }
 
+// shows: A17.3.2-dont-fragment
 #[test]
 fn fragments_are_refused() {
     for flags_fragment in [0x2000_u16, 0x6000, 0x0001, 0x4001, 0x1fff] {
@@ -196,6 +203,7 @@ fn other_versions_are_refused() {
     }
 }
 
+// shows: A17.3.2-port
 #[test]
 fn other_ports_are_refused() {
     let error = error_of(UC_V4, |frame| {
@@ -318,6 +326,8 @@ fn a_udp_checksum_of_zero_is_sent_as_ones() {
     assert_eq!(repr.udp_checksum(&[high, low, 0, 1]), Some(0xfffe));
 }
 
+// shows: A17.3.2-source-port, A17.9.3-cnp-taken
+// trap: unasked-cnps
 #[test]
 fn a_cnp_is_taken_whatever_its_marks_and_source_port() {
     let bytes = unhex(CNP);

@@ -45,6 +45,7 @@ fn check<H: Copy + Debug + PartialEq>(
     }
 }
 
+// shows: 9.3.3-reth
 #[test]
 fn reth() {
     let header = Reth {
@@ -58,6 +59,7 @@ fn reth() {
     check(Reth::parse, Reth::emit, Layer::Reth, header, &bytes);
 }
 
+// shows: 9.3.5-aeth
 #[test]
 fn aeth() {
     for (syndrome, byte) in [
@@ -82,6 +84,7 @@ fn aeth() {
     }
 }
 
+// shows: 9.3.5-msn-24-bits
 #[test]
 fn an_msn_is_cut_to_24_bits() {
     let mut out = [0; 4];
@@ -93,6 +96,7 @@ fn an_msn_is_cut_to_24_bits() {
     assert_eq!(out, [0, 1, 2, 3]);
 }
 
+// shows: 9.3.4-atomiceth
 #[test]
 fn atomic_eth() {
     let header = AtomicEth {
@@ -114,6 +118,7 @@ fn atomic_eth() {
     );
 }
 
+// shows: 9.3.5-atomicacketh
 #[test]
 fn atomic_ack_eth() {
     let header = AtomicAckEth {
@@ -129,6 +134,7 @@ fn atomic_ack_eth() {
     );
 }
 
+// shows: 9.3.2-deth
 #[test]
 fn deth() {
     let header = Deth {
@@ -149,6 +155,7 @@ fn deth() {
     );
 }
 
+// shows: A14-xrceth
 #[test]
 fn xrceth() {
     let header = XrcEth {
@@ -164,6 +171,7 @@ fn xrceth() {
     assert_eq!(XrcEth::parse(&[0xff, 2, 3, 4]), Ok(header), "reserved");
 }
 
+// shows: 9.3-immdt, 9.3-ieth
 #[test]
 fn imm_dt_and_ieth() {
     let bytes = [1, 2, 3, 4];
@@ -183,6 +191,7 @@ fn imm_dt_and_ieth() {
     );
 }
 
+// shows: A19-feth
 #[test]
 fn feth() {
     let both = FlushPlacement::GLOBAL_VISIBILITY.union(FlushPlacement::PERSISTENCE);

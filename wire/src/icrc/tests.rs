@@ -77,6 +77,9 @@ fn the_reference_is_the_well_known_crc() {
     assert_eq!(bit_by_bit(b"123456789"), 0xcbf4_3926);
 }
 
+// shows: A17.3.3-cover, A17.3.3-ones, A17.3.3-masked-ipv4, A17.3.3-masked-ipv6
+// shows: A17.3.3-masked-udp
+// trap: icrc-masks
 #[test]
 fn agrees_with_the_book_at_every_length() {
     let mut numbers = Numbers(30);
@@ -114,6 +117,7 @@ fn what_usually_is_in_the_header_is_no_special_case() {
     }
 }
 
+// shows: A17.3.3-masked-bth
 #[test]
 fn byte_4_of_the_bth_does_not_count() {
     let mut numbers = Numbers(32);
@@ -146,6 +150,8 @@ fn sealed_packets_verify_and_any_flipped_bit_is_found() {
     }
 }
 
+// shows: A17.3.3-order
+// trap: icrc-masks
 #[test]
 fn is_stored_least_significant_byte_first() {
     let ip = any_v4(&mut Numbers(34));
@@ -196,6 +202,7 @@ fn what_no_datagram_can_hold_is_harmless() {
     }
 }
 
+// shows: A17.3.3-hidden
 #[test]
 fn every_hidden_identification_is_found_out() {
     let mut numbers = Numbers(38);
@@ -239,6 +246,7 @@ fn hidden_fields_other_than_identification_and_flag_are_not_made_up() {
 /// A flipped bit that has the same image as another identification cannot be told from
 /// it. Which ones those are depends on their distance to the end alone; they are as rare
 /// as 15 bits of check make them, and none is within the last 130 bytes.
+// shows: A17.3.3-hidden
 #[test]
 fn flipped_bits_are_found_though_fields_are_hidden() {
     let mut numbers = Numbers(41);
@@ -295,4 +303,29 @@ fn hidden(numbers: &mut Numbers, len: usize, id: u16, flags_fragment: u16) -> Ve
 
 fn verify_hidden(transport: &[u8]) -> Result<HiddenV4, IcrcMismatch> {
     verify_hidden_v4(SRC, DST, PORT, 4791, transport)
+}
+
+/// Bytes that pad the payload are covered like the payload itself.
+// shows: A17.3.3-padding
+// trap: pad-in-icrc
+#[test]
+fn padding_is_covered() {
+    let ip = IpHeader::V4 {
+        src: [10, 0, 0, 1],
+        dst: [10, 0, 0, 2],
+        id: 0,
+        flags_fragment: DONT_FRAGMENT,
+    };
+    // BTH with pad count 3, one byte of payload, three of padding, ICRC.
+    let mut transport = [0; 12 + 4 + ICRC_LEN];
+    transport[0] = 0x04;
+    transport[1] = 0x30;
+    transport[12] = 0xaa;
+    seal(&ip, 0xc000, UDP_PORT, &mut transport);
+    assert!(verify(&ip, 0xc000, UDP_PORT, &transport).is_ok());
+    for at in 13..16 {
+        transport[at] ^= 1;
+        assert!(verify(&ip, 0xc000, UDP_PORT, &transport).is_err());
+        transport[at] ^= 1;
+    }
 }

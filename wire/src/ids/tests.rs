@@ -10,6 +10,7 @@ fn qpn_holds_24_bits() {
     assert_eq!(format!("{:?}", Qpn::QP1), "Qpn(0x000001)");
 }
 
+// shows: 10.9.1-membership, 10.9.3-match
 #[test]
 fn pkeys_match_unless_both_are_limited() {
     let full = PKey(0x8123);
@@ -22,6 +23,7 @@ fn pkeys_match_unless_both_are_limited() {
     assert!(PKey::DEFAULT.matches(PKey(0x7fff)));
 }
 
+// shows: 10.9.3-invalid
 #[test]
 fn pkeys_without_a_base_match_nothing() {
     for key in [PKey(0), PKey(0x8000)] {

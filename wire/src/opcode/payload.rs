@@ -23,6 +23,7 @@ impl PayloadRule {
     /// packets are let through at any length but zero: whether it is the path's MTU
     /// is for the queue pair to judge, which owes the peer an answer.
     #[inline]
+    // rule: 9.2.1-payload-of-opcode
     pub const fn admits(self, len: usize) -> bool {
         let (shortest, longest) = self.bounds();
         shortest as usize <= len && len <= longest as usize
@@ -35,6 +36,7 @@ impl PayloadRule {
             PayloadRule::None => (0, 0),
             PayloadRule::ExactlyMtu | PayloadRule::OneToMtu => (1, u32::MAX),
             PayloadRule::UpToMtu => (0, u32::MAX),
+            // rule: A19-atomic-write-payload
             PayloadRule::Eight => (8, 8),
         }
     }

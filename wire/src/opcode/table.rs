@@ -62,6 +62,7 @@ macro_rules! opcodes {
 
 #[rustfmt::skip]
 opcodes! {
+    // rule: 9.2.1-rc-opcodes
     0x00 RC_SEND_FIRST "RC SEND First": Rc Send First None [] ExactlyMtu;
     0x01 RC_SEND_MIDDLE "RC SEND Middle": Rc Send Middle None [] ExactlyMtu;
     0x02 RC_SEND_LAST "RC SEND Last": Rc Send Last None [] OneToMtu;
@@ -85,9 +86,11 @@ opcodes! {
     0x14 RC_FETCH_ADD "RC FetchAdd": Rc FetchAdd Only None [ATOMIC] None;
     0x16 RC_SEND_LAST_WITH_INVALIDATE "RC SEND Last with Invalidate": Rc Send Last Invalidate [IETH] OneToMtu;
     0x17 RC_SEND_ONLY_WITH_INVALIDATE "RC SEND Only with Invalidate": Rc Send Only Invalidate [IETH] UpToMtu;
+    // rule: A19-opcodes
     0x1c RC_FLUSH "RC FLUSH": Rc Flush Only None [FETH RETH] None;
     0x1d RC_ATOMIC_WRITE "RC ATOMIC WRITE": Rc AtomicWrite Only None [RETH] Eight;
 
+    // rule: 9.2.1-uc-opcodes
     0x20 UC_SEND_FIRST "UC SEND First": Uc Send First None [] ExactlyMtu;
     0x21 UC_SEND_MIDDLE "UC SEND Middle": Uc Send Middle None [] ExactlyMtu;
     0x22 UC_SEND_LAST "UC SEND Last": Uc Send Last None [] OneToMtu;
@@ -101,11 +104,14 @@ opcodes! {
     0x2a UC_WRITE_ONLY "UC RDMA WRITE Only": Uc Write Only None [RETH] UpToMtu;
     0x2b UC_WRITE_ONLY_WITH_IMMEDIATE "UC RDMA WRITE Only with Immediate": Uc Write Only Immediate [RETH IMM] UpToMtu;
 
+    // rule: 9.2.1-ud-opcodes
     0x64 UD_SEND_ONLY "UD SEND Only": Ud Send Only None [DETH] UpToMtu;
     0x65 UD_SEND_ONLY_WITH_IMMEDIATE "UD SEND Only with Immediate": Ud Send Only Immediate [DETH IMM] UpToMtu;
 
+    // rule: A17.9.3-cnp-opcode
     0x81 CNP "CNP": Cnp Cnp Only None [CNP] None;
 
+    // rule: A14-opcodes
     0xa0 XRC_SEND_FIRST "XRC SEND First": Xrc Send First None [XRCETH] ExactlyMtu;
     0xa1 XRC_SEND_MIDDLE "XRC SEND Middle": Xrc Send Middle None [XRCETH] ExactlyMtu;
     0xa2 XRC_SEND_LAST "XRC SEND Last": Xrc Send Last None [XRCETH] OneToMtu;

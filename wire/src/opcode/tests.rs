@@ -49,6 +49,8 @@ fn is_known(byte: u8) -> bool {
     }
 }
 
+// shows: 9.2.1-transport-in-opcode, 9.2.1-rc-opcodes, 9.2.1-uc-opcodes, 9.2.1-ud-opcodes
+// shows: A14-opcodes, A17.9.3-cnp-opcode, A19-opcodes
 #[test]
 fn known_bytes_make_the_round_trip_and_others_are_refused() {
     for byte in 0..=255 {
@@ -67,6 +69,8 @@ fn known_bytes_make_the_round_trip_and_others_are_refused() {
     );
 }
 
+// shows: 9.2.1-transport-in-opcode, 9.2.1-rc-opcodes, 9.2.1-uc-opcodes, 9.2.1-ud-opcodes
+// shows: A14-opcodes, A19-opcodes
 #[test]
 fn properties_name_exactly_one_opcode() {
     let mut found = Vec::new();
@@ -103,6 +107,7 @@ fn names_are_unique_and_begin_with_the_transport() {
 }
 
 /// The rules by which the specification assigns headers, instead of its table.
+// shows: 9.2.1-headers-of-opcode, A14-xrceth
 #[test]
 fn headers_follow_from_the_properties() {
     for opcode in Opcode::all() {
@@ -144,6 +149,7 @@ fn headers_follow_from_the_properties() {
     }
 }
 
+// shows: 9.2.1-payload-of-opcode, A19-atomic-write-payload
 #[test]
 fn payload_follows_from_the_properties() {
     for opcode in Opcode::all() {
@@ -206,6 +212,7 @@ fn requests_and_responses_are_apart() {
     }
 }
 
+// shows: 9.2.1-header-order
 #[test]
 fn header_lengths_add_up() {
     let info = Opcode::XRC_FLUSH.info();

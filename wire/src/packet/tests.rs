@@ -3,8 +3,9 @@ use std::vec::Vec;
 
 use super::*;
 use crate::testing::{Numbers, emit, legal_lengths};
-use crate::{Opcode, Psn, Qpn, Syndrome};
+use crate::{Opcode, Psn, QKey, Qpn, Syndrome};
 
+// shows: 9.2.1-headers-of-opcode, 9.2.4-pad-count, 9.2.4-pad-removed
 #[test]
 fn every_opcode_makes_the_round_trip() {
     let mut numbers = Numbers(4);
@@ -30,6 +31,7 @@ fn every_opcode_makes_the_round_trip() {
     }
 }
 
+// shows: 9.2.4-pad-zero, A17.9.3-cnp-reserved
 #[test]
 fn headers_and_padding_are_written_over_what_was_there() {
     let repr = PacketRepr {
@@ -68,6 +70,7 @@ fn missing_headers_are_defaults_and_others_are_not_written() {
     assert_eq!(packet.ext.aeth.unwrap().syndrome, Syndrome::default());
 }
 
+// shows: 9.6.1-malformed
 #[test]
 fn every_truncation_is_refused_or_shortens_the_payload() {
     let mut numbers = Numbers(5);
@@ -121,6 +124,7 @@ fn truncations_name_the_header() {
     }
 }
 
+// shows: 9.2.1-payload-of-opcode, 9.7.4.1-length-last, A19-atomic-write-payload
 #[test]
 fn payload_rules_are_kept() {
     let mut numbers = Numbers(7);
@@ -143,6 +147,7 @@ fn payload_rules_are_kept() {
     }
 }
 
+// shows: 9.2.4-pad-fits
 #[test]
 fn padding_must_fit() {
     let mut transport = [0; 12 + 4];
@@ -158,6 +163,7 @@ fn padding_must_fit() {
     );
 }
 
+// shows: 9.2.5-version-checked
 #[test]
 fn other_versions_are_refused() {
     let mut numbers = Numbers(8);
@@ -177,6 +183,7 @@ fn other_versions_are_refused() {
     }
 }
 
+// shows: 9.2-reserved-ignored
 #[test]
 fn reserved_bits_are_ignored() {
     let mut numbers = Numbers(9);
@@ -189,6 +196,7 @@ fn reserved_bits_are_ignored() {
     assert_eq!(Packet::parse(&transport), Packet::parse(&other));
 }
 
+// trap: hostile-packets
 #[test]
 fn any_bytes_give_a_packet_or_an_error_that_can_be_printed() {
     let mut numbers = Numbers(10);
@@ -226,6 +234,60 @@ fn extended_headers_parse_by_themselves() {
         assert_eq!(ExtHeaders::parse(headers, &buf), Ok((ext, &buf[len..])));
         for cut in 0..len {
             ExtHeaders::parse(headers, &buf[..cut]).unwrap_err();
+        }
+    }
+}
+
+/// Which header stands first, in bytes: those of each are unlike those of the others.
+// shows: 9.2.1-header-order
+#[test]
+fn headers_stand_in_the_order_of_the_specification() {
+    let ext = ExtHeaders {
+        xrceth: Some(XrcEth {
+            srqn: Qpn::from_bits(0x11_1111),
+        }),
+        deth: Some(Deth {
+            qkey: QKey(0x2222_2222),
+            src_qpn: Qpn::from_bits(0x22_2222),
+        }),
+        reth: Some(Reth {
+            va: 0x3333_3333_3333_3333,
+            rkey: 0x3333_3333,
+            dma_len: 0x3333_3333,
+        }),
+        aeth: Some(Aeth {
+            syndrome: Syndrome::default(),
+            msn: 0x44_4444,
+        }),
+        atomic_ack: Some(AtomicAckEth {
+            original: 0x5555_5555_5555_5555,
+        }),
+        imm: Some(ImmDt(0x6666_6666)),
+        ..ExtHeaders::NONE
+    };
+    let cases: [(Opcode, &[(usize, u8)]); 4] = [
+        (
+            Opcode::XRC_WRITE_ONLY_WITH_IMMEDIATE,
+            &[(15, 0x11), (16, 0x33), (31, 0x33), (32, 0x66)],
+        ),
+        (
+            Opcode::UD_SEND_ONLY_WITH_IMMEDIATE,
+            &[(12, 0x22), (20, 0x66)],
+        ),
+        (Opcode::RC_ATOMIC_ACKNOWLEDGE, &[(13, 0x44), (16, 0x55)]),
+        (
+            Opcode::RC_WRITE_ONLY_WITH_IMMEDIATE,
+            &[(12, 0x33), (27, 0x33), (28, 0x66)],
+        ),
+    ];
+    for (opcode, bytes) in cases {
+        let repr = PacketRepr {
+            bth: Bth::new(opcode, Qpn::from_bits(1), Psn::ZERO),
+            ext,
+        };
+        let transport = emit(&repr, &[]);
+        for &(at, byte) in bytes {
+            assert_eq!(transport[at], byte, "{opcode}: byte {at}");
         }
     }
 }

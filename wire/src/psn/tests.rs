@@ -14,6 +14,7 @@ fn new_masks_and_try_new_refuses() {
     assert_eq!(Psn::try_new(u32::MAX), None);
 }
 
+// shows: 9.7.1-psn-modulo
 #[test]
 fn addition_wraps_at_24_bits() {
     assert_eq!(Psn::MAX.next(), Psn::ZERO);
@@ -24,6 +25,7 @@ fn addition_wraps_at_24_bits() {
     assert_eq!(Psn::new(7).add(u32::MAX), Psn::new(6));
 }
 
+// shows: 9.7.1-psn-order
 #[test]
 fn diff_is_signed_and_wraps() {
     assert_eq!(Psn::ZERO.diff(Psn::MAX), 1);
@@ -35,6 +37,7 @@ fn diff_is_signed_and_wraps() {
     assert_eq!(Psn::new((1 << 23) - 1).diff(Psn::ZERO), (1 << 23) - 1);
 }
 
+// shows: 9.7.1-psn-order
 #[test]
 fn diff_undoes_add() {
     let mut numbers = Numbers(1);

@@ -12,6 +12,7 @@ const RNR_TIMERS: [u64; 32] = [
     2048, 3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768, 49152,
 ];
 
+// shows: 9.3.5-syndrome-kinds
 #[test]
 fn every_byte_makes_the_round_trip() {
     for byte in 0..=255 {
@@ -19,6 +20,7 @@ fn every_byte_makes_the_round_trip() {
     }
 }
 
+// shows: 9.3.5-syndrome-kinds
 #[test]
 fn upper_bits_name_the_kind() {
     for byte in 0..=255 {
@@ -36,6 +38,7 @@ fn upper_bits_name_the_kind() {
     }
 }
 
+// shows: 9.3.5-credit-codes
 #[test]
 fn credits_decode_as_in_the_specification() {
     for (code, count) in (0..).zip(CREDITS) {
@@ -46,6 +49,7 @@ fn credits_decode_as_in_the_specification() {
     assert_eq!(Credits::from_code(32), None);
 }
 
+// shows: 9.7.7.2-credits-not-above
 #[test]
 fn credits_of_a_count_are_the_largest_not_above() {
     for count in 0..70_000 {
@@ -55,6 +59,8 @@ fn credits_of_a_count_are_the_largest_not_above() {
     assert_eq!(Credits::from_count(u32::MAX).count(), Some(32768));
 }
 
+// shows: 9.3.5-rnr-codes
+// trap: rnr-timer
 #[test]
 fn rnr_timers_are_those_of_the_specification() {
     for (code, hundredths) in (0..).zip(RNR_TIMERS) {
@@ -71,6 +77,7 @@ fn rnr_timers_are_those_of_the_specification() {
     assert_eq!(RnrTimer::SHORTEST.duration(), Duration::from_micros(10));
 }
 
+// shows: 9.3.5-nak-codes
 #[test]
 fn nak_codes_are_those_of_the_specification() {
     let named = [

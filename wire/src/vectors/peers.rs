@@ -9,6 +9,7 @@ use crate::{
 };
 
 /// One property each.
+// trap: legal-frames
 #[test]
 fn peers_of_all_kinds_are_understood() {
     struct Peer {

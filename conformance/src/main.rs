@@ -1,0 +1,47 @@
+//! `cargo run -p roce-conformance -- --write | --check`
+
+use roce_conformance::{Report, project_root};
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let write = match arguments.first().map(String::as_str) {
+        Some("--write") => true,
+        Some("--check") => false,
+        other => {
+            eprintln!(
+                "{}: give --write to write the tables in docs/, or --check to see whether they \
+                 and all citations are right",
+                other.unwrap_or("no argument")
+            );
+            return ExitCode::from(2);
+        }
+    };
+    match run(write) {
+        Ok(problems) if problems.is_empty() => ExitCode::SUCCESS,
+        Ok(problems) => {
+            for problem in problems {
+                eprintln!("{problem}");
+            }
+            ExitCode::FAILURE
+        }
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(write: bool) -> Result<Vec<String>, Box<dyn std::error::Error>> {
+    let root = project_root();
+    let report = Report::load(&root)?;
+    let mut problems = report.problems();
+    if write {
+        for (path, text) in report.documents() {
+            std::fs::write(root.join(path), text)?;
+        }
+    } else {
+        problems.extend(report.outdated(&root));
+    }
+    Ok(problems)
+}

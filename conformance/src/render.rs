@@ -1,0 +1,133 @@
+//! The tables in `docs/`. They link to files, not to lines, so that they change only
+//! when rules, citations or names do.
+
+use crate::book::{Chapter, Rule, Status};
+use crate::cite::{Citation, Kind};
+use crate::report::Report;
+use std::collections::BTreeSet;
+use std::fmt::Write;
+
+const NOTE: &str = "<!-- Written by `cargo run -p roce-conformance -- --write`: change \
+                    conformance/rules or the citations instead. -->\n\n";
+
+pub(crate) fn conformance(report: &Report) -> String {
+    let mut out = String::from(NOTE);
+    out.push_str("# Which rules the stack follows\n\n");
+    out.push_str(
+        "Each rule is in our words; sections are those of the InfiniBand Architecture \
+         Specification, volume 1, release 1.7 (A14, A16, A17 and A19 are its annexes), as \
+         exact as we are sure of. Code cites a rule with `// rule: ID`, and a test that \
+         fails when the rule is broken with `// shows: ID`; a test of this crate finds rules \
+         without code, rules without tests, and citations of rules that don't exist.\n\n",
+    );
+    out.push_str("| chapter | implemented | not yet | does not apply |\n|---|--:|--:|--:|\n");
+    let mut sum = [0; 3];
+    for chapter in &report.book.chapters {
+        let counts = count(chapter);
+        let anchor = anchor(&chapter.title);
+        let _ = writeln!(
+            out,
+            "| [{}](#{anchor}) | {} | {} | {} |",
+            chapter.title, counts[0], counts[1], counts[2]
+        );
+        for (total, n) in sum.iter_mut().zip(counts) {
+            *total += n;
+        }
+    }
+    let _ = writeln!(
+        out,
+        "| **{} rules** | **{}** | **{}** | **{}** |",
+        sum.iter().sum::<usize>(),
+        sum[0],
+        sum[1],
+        sum[2]
+    );
+    for chapter in &report.book.chapters {
+        let _ = write!(out, "\n## {}\n\n", chapter.title);
+        out.push_str("| rule | section | asks for | code | shown by |\n|---|---|---|---|---|\n");
+        for rule in &chapter.rules {
+            row(&mut out, report, rule);
+        }
+    }
+    out
+}
+
+fn row(out: &mut String, report: &Report, rule: &Rule) {
+    let Rule {
+        id, section, text, ..
+    } = rule;
+    let why = rule.why.as_deref().unwrap_or_default();
+    let (code, tests) = match rule.status {
+        Status::Implemented => (
+            files(report.citations.of(Kind::Rule, id)),
+            tests(report.citations.of(Kind::Shows, id)),
+        ),
+        Status::NotYet => (format!("not yet: {why}"), String::new()),
+        Status::DoesNotApply => (format!("does not apply: {why}"), String::new()),
+    };
+    let section = section.trim_start_matches("IBTA 1.7, ");
+    let _ = writeln!(out, "| `{id}` | {section} | {text} | {code} | {tests} |");
+}
+
+pub(crate) fn traps(report: &Report) -> String {
+    let mut out = String::from(NOTE);
+    out.push_str("# Where other implementations went wrong\n\n");
+    out.push_str(
+        "Each of these cost users of some RDMA implementation real time, as bug trackers, \
+         mailing lists and papers tell. Tests cite them with `// trap: ID`.\n\n",
+    );
+    out.push_str("| trap | what goes wrong, and what is right | shown by |\n|---|---|---|\n");
+    for trap in &report.book.traps {
+        let shown = tests(report.citations.of(Kind::Trap, &trap.id));
+        let why = trap.why.as_deref().unwrap_or_default();
+        let state = match trap.status {
+            Status::Implemented => shown,
+            Status::NotYet => format!("not yet: {why}"),
+            Status::DoesNotApply => format!("does not apply: {why}"),
+        };
+        let _ = writeln!(out, "| `{}` | {} | {state} |", trap.id, trap.text);
+    }
+    out
+}
+
+fn count(chapter: &Chapter) -> [usize; 3] {
+    let of = |status| chapter.rules.iter().filter(|r| r.status == status).count();
+    [
+        of(Status::Implemented),
+        of(Status::NotYet),
+        of(Status::DoesNotApply),
+    ]
+}
+
+fn files<'a>(citations: impl Iterator<Item = &'a Citation>) -> String {
+    let files: BTreeSet<_> = citations.map(|c| c.file.as_str()).collect();
+    let links: Vec<_> = files.into_iter().map(|file| link(file, file)).collect();
+    links.join("<br>")
+}
+
+fn tests<'a>(citations: impl Iterator<Item = &'a Citation>) -> String {
+    let tests: BTreeSet<_> = citations
+        .filter_map(|c| Some((c.file.as_str(), c.test.as_deref()?)))
+        .collect();
+    let links: Vec<_> = tests
+        .into_iter()
+        .map(|(file, test)| link(test, file))
+        .collect();
+    links.join("<br>")
+}
+
+/// Code's paths go without their `src/`: they are long enough.
+fn link(name: &str, file: &str) -> String {
+    let name = name.replacen("/src/", "/", 1);
+    format!("[{name}](../{file})")
+}
+
+/// As GitHub makes them.
+fn anchor(title: &str) -> String {
+    title
+        .to_lowercase()
+        .chars()
+        .filter(|c| c.is_alphanumeric() || *c == ' ' || *c == '-')
+        .map(|c| if c == ' ' { '-' } else { c })
+        .collect()
+}
