@@ -3,6 +3,7 @@
 use crate::wr::Completion;
 use core::sync::atomic::{AtomicBool, AtomicU8, Ordering, fence};
 use crossbeam_queue::ArrayQueue;
+use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 
 /// Names a CQ in [`Event`](crate::Event)s; the caller chose it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -28,7 +29,8 @@ pub enum Notify {
 #[derive(Debug)]
 pub struct CompletionQueue {
     id: CqId,
-    ring: ArrayQueue<Completion>,
+    /// Locked for writing while it is replaced by one of another size.
+    ring: RwLock<ArrayQueue<Completion>>,
     overrun: AtomicBool,
     notify: AtomicU8,
 }
@@ -53,12 +55,34 @@ impl core::fmt::Display for CqOverrun {
 
 impl std::error::Error for CqOverrun {}
 
+/// The CQ holds more completions than would fit in the new size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CqResizeError {
+    /// The size asked for.
+    pub capacity: usize,
+    /// How many completions wait to be taken.
+    pub held: usize,
+}
+
+impl core::fmt::Display for CqResizeError {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        let Self { capacity, held } = self;
+        write!(
+            f,
+            "{held} completions wait and don't fit in {capacity} entries: poll some first, or \
+             make it at least {held}"
+        )
+    }
+}
+
+impl std::error::Error for CqResizeError {}
+
 impl CompletionQueue {
     /// A queue for `capacity` completions, at least 1.
     pub fn new(id: CqId, capacity: usize) -> Self {
         Self {
             id,
-            ring: ArrayQueue::new(capacity.max(1)),
+            ring: RwLock::new(ArrayQueue::new(capacity.max(1))),
             overrun: AtomicBool::new(false),
             notify: AtomicU8::new(Notify::Never as u8),
         }
@@ -71,7 +95,7 @@ impl CompletionQueue {
 
     /// How many completions fit.
     pub fn capacity(&self) -> usize {
-        self.ring.capacity()
+        self.ring().capacity()
     }
 
     /// Takes the oldest completion.
@@ -79,7 +103,9 @@ impl CompletionQueue {
     /// # Errors
     /// [`CqOverrun`] if the queue overran and what it still held has been taken.
     pub fn poll(&self) -> Result<Option<Completion>, CqOverrun> {
-        match self.ring.pop() {
+        // The lock is released before anything else is asked.
+        let popped = self.ring().pop();
+        match popped {
             Some(completion) => Ok(Some(completion)),
             None if self.overrun.load(Ordering::Acquire) => Err(CqOverrun {
                 capacity: self.capacity(),
@@ -90,7 +116,32 @@ impl CompletionQueue {
 
     /// Whether nothing waits to be taken.
     pub fn is_empty(&self) -> bool {
-        self.ring.is_empty()
+        self.ring().is_empty()
+    }
+
+    /// Changes how many completions fit, at least 1. Those that are there stay, in
+    /// order, and other threads may poll meanwhile (IBTA 1.7, 11.2.8.3).
+    ///
+    /// # Errors
+    /// [`CqResizeError`] if more are there than would fit; nothing was changed then.
+    pub fn resize(&self, capacity: usize) -> Result<(), CqResizeError> {
+        let capacity = capacity.max(1);
+        let other = ArrayQueue::new(capacity);
+        let mut ring = self.ring.write().unwrap_or_else(PoisonError::into_inner);
+        let held = ring.len();
+        if held > capacity {
+            return Err(CqResizeError { capacity, held });
+        }
+        while let Some(completion) = ring.pop() {
+            let pushed = other.push(completion);
+            debug_assert!(pushed.is_ok(), "as large as what it holds");
+        }
+        *ring = other;
+        Ok(())
+    }
+
+    fn ring(&self) -> RwLockReadGuard<'_, ArrayQueue<Completion>> {
+        self.ring.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Asks for an event at the next completion of the kind. A request for every
@@ -105,7 +156,8 @@ impl CompletionQueue {
     /// Adds a completion.
     pub(crate) fn push(&self, completion: Completion, solicited: bool) -> Pushed {
         let wakes = solicited || completion.status != crate::WcStatus::Success;
-        if self.ring.push(completion).is_err() {
+        let pushed = self.ring().push(completion);
+        if pushed.is_err() {
             let first = !self.overrun.swap(true, Ordering::AcqRel);
             return Pushed::Overrun { first };
         }
@@ -136,3 +188,6 @@ pub(crate) enum Pushed {
     /// The queue was full; `first` if it never was before.
     Overrun { first: bool },
 }
+
+#[cfg(test)]
+mod tests;

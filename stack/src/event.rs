@@ -12,8 +12,16 @@ pub enum Event {
     CqNotify(CqId),
     /// The CQ overran.
     CqError(CqId),
-    /// The QP went to the error state by itself.
+    /// The QP went to the error state because a request of its peer was invalid (IBTA
+    /// 1.7, 11.6.3: invalid request local work queue error).
+    QpRequestError(Qpn),
+    /// The QP went to the error state because its peer was denied access to memory
+    /// (IBTA 1.7, 11.6.3: local access violation work queue error).
+    QpAccessError(Qpn),
+    /// The QP went to the error state by itself, for another reason.
     QpFatal(Qpn, QpFatalCause),
+    /// The first packet of the peer has come while the QP was in state RTR.
+    CommEstablished(Qpn),
     /// In state SQD, everything that was begun has completed.
     SqDrained(Qpn),
     /// The QP is in the error state and takes no more receives of its SRQ: those that

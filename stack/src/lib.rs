@@ -32,7 +32,7 @@ mod time;
 mod wr;
 
 pub use counters::{Counters, DropReason, Stat};
-pub use cq::{CompletionQueue, CqId, CqOverrun, Notify};
+pub use cq::{CompletionQueue, CqId, CqOverrun, CqResizeError, Notify};
 pub use event::Event;
 pub use memory::{
     Access, AccessError, BindError, Buffer, BufferRange, DeregisterError, MemoryTable, PdId,

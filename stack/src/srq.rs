@@ -98,7 +98,9 @@ pub enum SrqError {
 impl fmt::Display for SrqError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Unknown(srq) => write!(f, "no shared receive queue has number {srq}"),
+            Self::Unknown(srq) => {
+                write!(f, "no shared receive queue of this device has number {srq}")
+            }
             Self::InUse { srq, qps } => write!(
                 f,
                 "shared receive queue {srq} is used by {qps} queue pairs: destroy those first"

@@ -2,7 +2,7 @@
 
 use crate::channel::CompletionChannel;
 use crate::context::Context;
-use roce_stack::{Completion, CqId, CqOverrun, Notify};
+use roce_stack::{Completion, CqId, CqOverrun, CqResizeError, Notify};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -61,6 +61,14 @@ impl CompletionQueue {
     /// How many completions fit.
     pub fn capacity(&self) -> usize {
         self.inner.queue.capacity()
+    }
+
+    /// Changes how many completions fit, at least 1, while it is in use.
+    ///
+    /// # Errors
+    /// If more wait to be taken than would fit; nothing was changed then.
+    pub fn resize(&self, capacity: usize) -> Result<(), CqResizeError> {
+        self.inner.queue.resize(capacity)
     }
 
     pub(crate) fn queue(&self) -> &Arc<roce_stack::CompletionQueue> {

@@ -2,7 +2,7 @@
 //!
 //! The objects are those that a verbs programmer knows: a [`Device`] is opened to a
 //! [`Context`], which makes [`ProtectionDomain`]s, [`MemoryRegion`]s,
-//! [`CompletionQueue`]s and [`QueuePair`]s. Each object keeps alive what it needs,
+//! [`CompletionQueue`]s, [`SharedReceiveQueue`]s and [`QueuePair`]s. Each object keeps alive what it needs,
 //! so that they can be dropped in any order; memory is deregistered before it is
 //! freed; and what peers may write at any time is never lent as a reference.
 //!
@@ -55,6 +55,7 @@ mod options;
 mod pd;
 mod qp;
 mod region;
+mod srq;
 
 pub use channel::CompletionChannel;
 pub use context::Context;
@@ -71,9 +72,10 @@ pub use qp::{ConnectOptions, Endpoint, QpOptions, QueuePair, RecvRequest, SendRe
 pub use region::MemoryRegion;
 pub use roce_stack::fault::{Burst, Chance, FaultSpec, FaultSpecError, ReorderBy};
 pub use roce_stack::{
-    Access, Buffer, BufferRange, Completion, Counters, CqId, CqOverrun, DropReason, Event,
-    ModifyError, Notify, PostError, QpAttributes, QpConfig, QpFatalCause, QpKind, QpState,
-    RegisterError, RemoteAddr, SendFlags, SendOp, Sge, Stat, WcOpcode, WcStatus, largest_path_mtu,
-    port::TxMeta,
+    Access, Buffer, BufferRange, Completion, Counters, CqId, CqOverrun, CqResizeError, DropReason,
+    Event, ModifyError, Notify, PostError, QpAttributes, QpConfig, QpFatalCause, QpKind, QpState,
+    RegisterError, RemoteAddr, SendFlags, SendOp, Sge, SrqAttributes, SrqError, SrqStatus, Srqn,
+    Stat, WcOpcode, WcStatus, largest_path_mtu, port::TxMeta,
 };
 pub use roce_wire::{PKey, PathMtu, Psn, Qpn, RnrTimer};
+pub use srq::{SharedReceiveQueue, SrqOptions};

@@ -5,7 +5,8 @@ use crate::cq::CompletionQueue;
 use crate::error::RegionError;
 use crate::qp::{QpOptions, QueuePair};
 use crate::region::MemoryRegion;
-use roce_stack::{Access, Buffer, PdId};
+use crate::srq::{SharedReceiveQueue, SrqOptions};
+use roce_stack::{Access, Buffer, PdId, SrqError};
 use std::sync::Arc;
 
 /// What ties QPs to the memory that they may use. Cheap to clone.
@@ -46,6 +47,29 @@ impl ProtectionDomain {
                 .register_buffer(self.id, Arc::clone(&buffer), access)?
         };
         Ok(MemoryRegion::new(self.clone(), buffer, key))
+    }
+
+    /// A shared receive queue: receives for many QPs in one place.
+    ///
+    /// # Errors
+    /// If a size is out of range.
+    pub fn create_srq(&self, options: &SrqOptions) -> Result<SharedReceiveQueue, SrqError> {
+        SharedReceiveQueue::new(self.clone(), options)
+    }
+
+    /// A QP in state RESET that takes its receives from `srq`. Of the options, those of
+    /// receives don't matter.
+    ///
+    /// # Errors
+    /// If the SRQ is another device's.
+    pub fn create_qp_with_srq(
+        &self,
+        send_cq: &CompletionQueue,
+        recv_cq: &CompletionQueue,
+        srq: &SharedReceiveQueue,
+        options: &QpOptions,
+    ) -> Result<QueuePair, SrqError> {
+        QueuePair::with_srq(self.clone(), send_cq, recv_cq, srq, options)
     }
 
     /// A QP in state RESET.

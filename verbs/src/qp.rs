@@ -4,10 +4,11 @@ use crate::cq::CompletionQueue;
 use crate::error::ConnectError;
 use crate::gid::Gid;
 use crate::pd::ProtectionDomain;
+use crate::srq::SharedReceiveQueue;
 use roce_stack::port::TxMeta;
 use roce_stack::{
     Access, ModifyError, PostError, QpAttributes, QpConfig, QpInit, QpKind, QpState, QueueLimits,
-    RecvWr, SendFlags, SendOp, SendWr, Sge,
+    RecvWr, SendFlags, SendOp, SendWr, Sge, SrqError,
 };
 use roce_wire::{PathMtu, Psn, Qpn, RnrTimer};
 
@@ -38,6 +39,31 @@ impl Default for QpOptions {
             max_send_sge: 4,
             max_recv_sge: 4,
             signal_all: false,
+        }
+    }
+}
+
+impl QpOptions {
+    fn init(
+        &self,
+        pd: &ProtectionDomain,
+        send_cq: &CompletionQueue,
+        recv_cq: &CompletionQueue,
+    ) -> QpInit {
+        QpInit {
+            kind: self.kind,
+            pd: pd.id,
+            send_cq: send_cq.queue().clone(),
+            recv_cq: recv_cq.queue().clone(),
+            send: QueueLimits {
+                depth: self.send_depth,
+                max_sge: self.max_send_sge,
+            },
+            recv: QueueLimits {
+                depth: self.recv_depth,
+                max_sge: self.max_recv_sge,
+            },
+            signal_all: self.signal_all,
         }
     }
 }
@@ -151,6 +177,8 @@ pub struct QueuePair {
     // Keep the queues' channels alive as long as the QP completes to them.
     _send_cq: CompletionQueue,
     _recv_cq: CompletionQueue,
+    // Keeps it as long as the QP takes receives from it.
+    _srq: Option<SharedReceiveQueue>,
 }
 
 impl QueuePair {
@@ -160,24 +188,10 @@ impl QueuePair {
         recv_cq: &CompletionQueue,
         options: &QpOptions,
     ) -> Self {
+        let init = options.init(&pd, send_cq, recv_cq);
         let (qpn, psn) = {
             let mut engine = pd.context.inner.shared.lock();
-            let qpn = engine.nic.create_qp(QpInit {
-                kind: options.kind,
-                pd: pd.id,
-                send_cq: send_cq.queue().clone(),
-                recv_cq: recv_cq.queue().clone(),
-                send: QueueLimits {
-                    depth: options.send_depth,
-                    max_sge: options.max_send_sge,
-                },
-                recv: QueueLimits {
-                    depth: options.recv_depth,
-                    max_sge: options.max_recv_sge,
-                },
-                signal_all: options.signal_all,
-            });
-            (qpn, engine.nic.random_psn())
+            (engine.nic.create_qp(init), engine.nic.random_psn())
         };
         Self {
             pd,
@@ -186,7 +200,35 @@ impl QueuePair {
             psn,
             _send_cq: send_cq.clone(),
             _recv_cq: recv_cq.clone(),
+            _srq: None,
         }
+    }
+
+    pub(crate) fn with_srq(
+        pd: ProtectionDomain,
+        send_cq: &CompletionQueue,
+        recv_cq: &CompletionQueue,
+        srq: &SharedReceiveQueue,
+        options: &QpOptions,
+    ) -> Result<Self, SrqError> {
+        if !srq.is_of(&pd.context) {
+            return Err(SrqError::Unknown(srq.number()));
+        }
+        let init = options.init(&pd, send_cq, recv_cq);
+        let (qpn, psn) = {
+            let mut engine = pd.context.inner.shared.lock();
+            let qpn = engine.nic.create_qp_with_srq(init, srq.number())?;
+            (qpn, engine.nic.random_psn())
+        };
+        Ok(Self {
+            pd,
+            kind: options.kind,
+            qpn,
+            psn,
+            _send_cq: send_cq.clone(),
+            _recv_cq: recv_cq.clone(),
+            _srq: Some(srq.clone()),
+        })
     }
 
     /// Its transport service.

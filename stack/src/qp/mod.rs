@@ -78,11 +78,28 @@ impl Cx<'_> {
 pub(crate) enum Fault {
     /// The oldest send request fails with this status.
     Send(WcStatus),
-    /// The responder refused a request, after telling the peer and the receive
+    /// The responder failed at a request, after telling the peer and the receive
     /// queue what there was to tell.
     Responder,
+    /// The same: the request was invalid.
+    InvalidRequest,
+    /// The same: the peer was denied access.
+    AccessViolation,
     /// A completion found no room.
     CqOverrun,
+}
+
+impl Fault {
+    /// What the QP's owner hears of it.
+    fn event(self, qpn: Qpn) -> Event {
+        match self {
+            Self::Send(status) => Event::QpFatal(qpn, QpFatalCause::Send(status)),
+            Self::Responder => Event::QpFatal(qpn, QpFatalCause::Responder),
+            Self::CqOverrun => Event::QpFatal(qpn, QpFatalCause::CqOverrun),
+            Self::InvalidRequest => Event::QpRequestError(qpn),
+            Self::AccessViolation => Event::QpAccessError(qpn),
+        }
+    }
 }
 
 /// How far a turn to send got.
@@ -120,6 +137,8 @@ pub struct QpInit {
 pub(crate) struct Qp {
     core: Core,
     service: Service,
+    /// The peer's first packet has come.
+    established: bool,
     /// The NIC has it in its list of those that want to send.
     pub(crate) scheduled: bool,
     /// The time of its entry in the NIC's timers.
@@ -153,6 +172,7 @@ impl Qp {
                 recv_cq: init.recv_cq,
                 signal_all: init.signal_all,
             },
+            established: false,
             scheduled: false,
             timer: None,
         }
@@ -188,7 +208,10 @@ impl Qp {
         self.core.state = to;
         match (from, to) {
             (_, QpState::Reset) => self.reset(),
-            (QpState::Init, QpState::Rtr) => self.service.start_receiving(&self.core.config),
+            (QpState::Init, QpState::Rtr) => {
+                self.established = false;
+                self.service.start_receiving(&self.core.config);
+            }
             (QpState::Rtr, QpState::Rts) => {
                 let window = limits.window_bytes;
                 self.service.start_sending(&self.core.config, window);
@@ -238,6 +261,10 @@ impl Qp {
         if let Err(reason) = self.admit(meta, packet) {
             cx.counters.drop(reason);
             return;
+        }
+        if self.core.state == QpState::Rtr && !self.established {
+            self.established = true;
+            cx.events.push_back(Event::CommEstablished(self.core.qpn));
         }
         let result = self.service.receive(cx, &self.core, packet);
         self.note_drained(cx);
@@ -371,14 +398,8 @@ impl Qp {
             .is_ok_and(|any| any)
         {}
         self.service.abandon();
-        if let Some(fault) = fault {
-            let cause = match fault {
-                Fault::Send(status) => QpFatalCause::Send(status),
-                Fault::Responder => QpFatalCause::Responder,
-                Fault::CqOverrun => QpFatalCause::CqOverrun,
-            };
-            cx.events.push_back(Event::QpFatal(self.core.qpn, cause));
-        }
+        cx.events
+            .extend(fault.map(|fault| fault.event(self.core.qpn)));
         if from != QpState::Err && self.srq().is_some() {
             cx.events.push_back(Event::LastWqeReached(self.core.qpn));
         }
@@ -421,7 +442,8 @@ impl Qp {
 pub enum QpFatalCause {
     /// A send request failed with this status.
     Send(WcStatus),
-    /// A request of the peer was refused for good.
+    /// A request of the peer failed for a reason that lies here: the memory of the
+    /// receive that it took.
     Responder,
     /// A completion queue overran.
     CqOverrun,

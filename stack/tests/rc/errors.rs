@@ -54,13 +54,15 @@ fn each_is_refused(
         pair.assert_received_as(B, &[(7, Success), (8, receive)]);
         assert_eq!(mem.read(0, 64), [0; 64], "{op:?}");
         assert_eq!(local.read(0, 64), [0x55; 64], "{op:?}");
-        for (side, cause) in [
-            (A, QpFatalCause::Send(status)),
-            (B, QpFatalCause::Responder),
-        ] {
+        let theirs = pair.nodes[B].qpn;
+        let told = match status {
+            RemoteAccessError => Event::QpAccessError(theirs),
+            _ => Event::QpRequestError(theirs),
+        };
+        let failed = Event::QpFatal(pair.nodes[A].qpn, QpFatalCause::Send(status));
+        for (side, event) in [(A, failed), (B, told)] {
             assert_eq!(pair.state(side), QpState::Err);
-            let fatal = Event::QpFatal(pair.nodes[side].qpn, cause);
-            assert_eq!(pair.nodes[side].events, [fatal], "{op:?}");
+            assert_eq!(pair.nodes[side].events, [event], "{op:?}");
         }
     }
 }

@@ -308,3 +308,33 @@ fn a_refused_transition_changes_nothing() {
     let error = nic.modify_qp(hand.now, missing, &attributes);
     assert_eq!(error, Err(ModifyError::UnknownQp(missing)));
 }
+
+/// The first packet of the peer is told while the QP is in RTR, once; in RTS the
+/// application knows (IBTA 1.7, 11.6.3).
+#[test]
+fn the_first_packet_in_rtr_is_told() {
+    let mut hand = Hand::in_reset(Setup::default());
+    hand.advance_to(QpState::Rtr);
+    let mem = hand.mem(8);
+    // Someone else's packet tells nothing.
+    let mut elsewhere = hand.meta();
+    elsewhere.src = hand.setup.ip.address(9);
+    let bth = hand.bth(Opcode::RC_WRITE_ONLY, hand.psn);
+    hand.deliver_from(elsewhere, bth, mem.reth(0, 8), &[1; 8]);
+    assert!(hand.node.events.is_empty());
+    let told = Event::CommEstablished(hand.node.qpn);
+    for _ in 0..2 {
+        hand.request(Opcode::RC_WRITE_ONLY, mem.reth(0, 8), &[1; 8]);
+        assert_eq!(hand.node.events, [told]);
+    }
+    // Connected anew, it is told anew.
+    modify(&mut hand, QpState::Reset);
+    hand.advance_to(QpState::Rtr);
+    hand.psn = hand.setup.psn[1];
+    hand.request(Opcode::RC_WRITE_ONLY, mem.reth(0, 8), &[1; 8]);
+    assert_eq!(hand.node.events, [told, told]);
+    let mut hand = Hand::new(Setup::default());
+    let mem = hand.mem(8);
+    hand.request(Opcode::RC_WRITE_ONLY, mem.reth(0, 8), &[1; 8]);
+    assert!(hand.node.events.is_empty());
+}

@@ -167,7 +167,11 @@ impl Responder {
     /// Refuses the request at `epsn` for good: the peer gets a NAK and the QP fails.
     fn refuse(&mut self, refusal: Refusal) -> Fault {
         self.replies.nak(self.epsn, refusal);
-        Fault::Responder
+        match refusal {
+            Refusal::InvalidRequest => Fault::InvalidRequest,
+            Refusal::AccessError => Fault::AccessViolation,
+            Refusal::OperationalError => Fault::Responder,
+        }
     }
 
     /// The receives that a peer may still count on: those posted, less the one in

@@ -53,7 +53,7 @@ impl Responder {
                 Err(EmitError::Access(_)) => {
                     self.refuse_reply();
                     if core.state != QpState::Err {
-                        return Err(Fault::Responder);
+                        return Err(Fault::AccessViolation);
                     }
                 }
             }

@@ -2,7 +2,7 @@
 
 use super::Many;
 use crate::sim::to_state;
-use roce_stack::{Access, Event, QpFatalCause, QpState, WcStatus};
+use roce_stack::{Access, Event, QpState, WcStatus};
 use roce_wire::{ExtHeaders, ImmDt, NakCode, Opcode, Syndrome};
 
 fn modify(many: &mut Many, index: usize, state: QpState) {
@@ -41,8 +41,8 @@ fn a_failing_qp_flushes_what_it_holds() {
         (done[0].wr_id, done[0].status, done[0].qpn),
         (0, WcStatus::WorkRequestFlushed, qpn)
     );
-    let fatal = Event::QpFatal(qpn, QpFatalCause::Responder);
-    assert_eq!(many.hand.node.events, [fatal, Event::LastWqeReached(qpn)]);
+    let invalid = Event::QpRequestError(qpn);
+    assert_eq!(many.hand.node.events, [invalid, Event::LastWqeReached(qpn)]);
     assert_eq!(many.status().posted, 3);
     // The others serve the other QP.
     many.send(1, Opcode::RC_SEND_ONLY, &[2; 8]);
@@ -99,8 +99,8 @@ fn a_qp_of_its_own_receives_tells_nothing() {
     let mut hand = crate::sim::Hand::new(crate::sim::Setup::default());
     hand.request(Opcode::RC_SEND_LAST, ExtHeaders::NONE, &[1]);
     assert_eq!(hand.state(), QpState::Err);
-    let fatal = Event::QpFatal(hand.node.qpn, QpFatalCause::Responder);
-    assert_eq!(hand.node.events, [fatal]);
+    let invalid = Event::QpRequestError(hand.node.qpn);
+    assert_eq!(hand.node.events, [invalid]);
 }
 
 /// A QP that is reset or destroyed in mid-message takes its receive along; the

@@ -101,7 +101,7 @@ fn create(hand: &mut Hand, srq: Srqn) -> Qpn {
 
 fn init(hand: &Hand) -> QpInit {
     QpInit {
-        kind: roce_stack::QpKind::Rc,
+        kind: hand.setup.kind,
         pd: hand.node.pd,
         send_cq: hand.node.send_cq.clone(),
         recv_cq: hand.node.recv_cq.clone(),

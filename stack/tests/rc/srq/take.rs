@@ -265,3 +265,40 @@ fn receives_have_as_many_elements_as_the_srq_allows() {
     assert_eq!(scattered, pattern(3, 16));
     let _ = create(&mut many.hand, many.srq);
 }
+
+/// UC takes receives from an SRQ, too: a message that loses its end leaves its receive
+/// to the next message of the same QP.
+#[test]
+fn uc_takes_receives_from_an_srq() {
+    let mut hand = Hand::in_reset(Setup {
+        kind: roce_stack::QpKind::Uc,
+        ..Setup::default()
+    });
+    let srq = hand.node.nic.create_srq(&SrqInit {
+        pd: hand.node.pd,
+        size: size(4),
+    });
+    let srq = srq.expect("an SRQ");
+    hand.node.qpn = create(&mut hand, srq);
+    hand.advance_to(QpState::Rts);
+    let mem = hand.mem(2048);
+    let sges = [mem.sge(0, 2048)];
+    for wr_id in 1..3 {
+        let wr = RecvWr { wr_id, sges: &sges };
+        hand.node.nic.post_srq_recv(srq, &wr).expect("posted");
+    }
+    let posted = |hand: &Hand| hand.node.nic.query_srq(srq).expect("an SRQ").posted;
+    hand.request(Opcode::UC_SEND_FIRST, ExtHeaders::NONE, &[1; 1024]);
+    assert_eq!(posted(&hand), 1);
+    hand.request(Opcode::UC_SEND_ONLY, ExtHeaders::NONE, &[2; 8]);
+    let done = hand.node.received();
+    assert_eq!((done.len(), done[0].wr_id, done[0].byte_len), (1, 1, 8));
+    assert_eq!(mem.read(0, 9), [2, 2, 2, 2, 2, 2, 2, 2, 1]);
+    assert_eq!(posted(&hand), 1);
+    // Empty, it loses the message, and nobody is told.
+    hand.request(Opcode::UC_SEND_ONLY, ExtHeaders::NONE, &[2; 8]);
+    hand.request(Opcode::UC_SEND_ONLY, ExtHeaders::NONE, &[2; 8]);
+    assert_eq!(hand.node.received().len(), 1);
+    assert!(hand.out().is_empty());
+    assert_eq!(hand.drops(roce_stack::DropReason::NoReceive), 1);
+}

@@ -1,0 +1,104 @@
+use super::*;
+use crate::wr::{WcOpcode, WcStatus};
+use rand_chacha::ChaCha20Rng;
+use rand_core::{Rng, SeedableRng};
+use roce_wire::Qpn;
+
+fn completion(wr_id: u64) -> Completion {
+    Completion {
+        wr_id,
+        status: WcStatus::Success,
+        opcode: WcOpcode::Send,
+        byte_len: 0,
+        qpn: Qpn::from_bits(2),
+        imm: None,
+        invalidated_rkey: None,
+    }
+}
+
+fn take(cq: &CompletionQueue) -> Vec<u64> {
+    core::iter::from_fn(|| cq.poll().expect("no overrun"))
+        .map(|done| done.wr_id)
+        .collect()
+}
+
+#[test]
+fn resizing_keeps_what_is_there() {
+    let cq = CompletionQueue::new(CqId(1), 8);
+    for wr_id in 0..6 {
+        cq.push(completion(wr_id), false);
+    }
+    let refused = CqResizeError {
+        capacity: 5,
+        held: 6,
+    };
+    assert_eq!(cq.resize(5), Err(refused));
+    assert_eq!(cq.capacity(), 8, "as it was");
+    let text = refused.to_string();
+    assert!(text.contains('5') && text.contains('6'), "{text}");
+    assert_eq!(cq.resize(6), Ok(()));
+    assert_eq!(cq.capacity(), 6);
+    assert_eq!(take(&cq), [0, 1, 2, 3, 4, 5]);
+    assert_eq!(cq.resize(0), Ok(()), "0 is lifted to 1, as when it is made");
+    assert_eq!(cq.capacity(), 1);
+    cq.push(completion(7), false);
+    assert_eq!(cq.resize(100), Ok(()));
+    for wr_id in 8..107 {
+        assert_eq!(cq.push(completion(wr_id), false), Pushed::Quiet);
+    }
+    assert_eq!(take(&cq), (7..107).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_request_for_an_event_outlives_resizing() {
+    let cq = CompletionQueue::new(CqId(1), 2);
+    cq.request_notify(Notify::Next);
+    cq.resize(9).expect("empty");
+    assert_eq!(cq.push(completion(1), false), Pushed::Notify);
+}
+
+#[test]
+fn an_overrun_is_for_good() {
+    let cq = CompletionQueue::new(CqId(1), 1);
+    cq.push(completion(1), false);
+    let overrun = cq.push(completion(2), false);
+    assert_eq!(overrun, Pushed::Overrun { first: true });
+    cq.resize(4).expect("larger");
+    assert_eq!(cq.poll().expect("still there").map(|c| c.wr_id), Some(1));
+    assert_eq!(cq.poll(), Err(CqOverrun { capacity: 4 }));
+}
+
+/// One thread fills and resizes at random while another polls: nothing is lost,
+/// doubled or out of order.
+#[test]
+fn resizing_while_others_poll() {
+    const TOTAL: u64 = 2_000;
+    let cq = CompletionQueue::new(CqId(1), 4);
+    let mut rng = ChaCha20Rng::seed_from_u64(5);
+    std::thread::scope(|scope| {
+        let poller = scope.spawn(|| {
+            let mut next = 0;
+            while next < TOTAL {
+                if let Some(done) = cq.poll().expect("no overrun") {
+                    assert_eq!(done.wr_id, next);
+                    next += 1;
+                } else {
+                    std::thread::yield_now();
+                }
+            }
+        });
+        let mut next = 0;
+        while next < TOTAL && !poller.is_finished() {
+            if rng.next_u32() % 8 == 0 {
+                // Refused while too many are there: that is fine, too.
+                let _ = cq.resize(1 + rng.next_u32() as usize % 16);
+            } else if cq.ring().len() < cq.capacity() {
+                cq.push(completion(next), false);
+                next += 1;
+            } else {
+                std::thread::yield_now();
+            }
+        }
+    });
+    assert!(cq.is_empty());
+}

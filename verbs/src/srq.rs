@@ -1,0 +1,121 @@
+//! Shared receive queues.
+
+use crate::context::Context;
+use crate::pd::ProtectionDomain;
+use crate::qp::RecvRequest;
+use roce_stack::{
+    PostError, QueueLimits, RecvWr, SrqAttributes, SrqError, SrqInit, SrqStatus, Srqn,
+};
+use std::sync::Arc;
+
+/// How large a shared receive queue is.
+#[derive(Clone, Copy, Debug)]
+pub struct SrqOptions {
+    /// Receive requests that fit, 1 to 65,536.
+    pub depth: usize,
+    /// Elements of a receive request, at most 32.
+    pub max_sge: usize,
+}
+
+impl Default for SrqOptions {
+    /// 128 requests of 4 elements.
+    fn default() -> Self {
+        Self {
+            depth: 128,
+            max_sge: 4,
+        }
+    }
+}
+
+/// Receives for many QPs in one place. Cheap to clone; destroyed when the last clone
+/// and all QPs that use it are gone. What is posted then never completes.
+///
+/// A QP takes a receive when a message begins that needs one. If the QP fails, that
+/// receive completes as flushed, and [`Event::LastWqeReached`](crate::Event) tells
+/// that it takes no more; the others stay.
+#[derive(Clone, Debug)]
+pub struct SharedReceiveQueue {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    pd: ProtectionDomain,
+    srqn: Srqn,
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        let destroyed = self
+            .pd
+            .context
+            .inner
+            .shared
+            .lock()
+            .nic
+            .destroy_srq(self.srqn);
+        debug_assert_eq!(destroyed, Ok(()), "each QP keeps its SRQ alive");
+    }
+}
+
+impl SharedReceiveQueue {
+    pub(crate) fn new(pd: ProtectionDomain, options: &SrqOptions) -> Result<Self, SrqError> {
+        let init = SrqInit {
+            pd: pd.id,
+            size: QueueLimits {
+                depth: options.depth,
+                max_sge: options.max_sge,
+            },
+        };
+        let srqn = pd.context.inner.shared.lock().nic.create_srq(&init)?;
+        Ok(Self {
+            inner: Arc::new(Inner { pd, srqn }),
+        })
+    }
+
+    /// Its number, as events name it.
+    pub fn number(&self) -> Srqn {
+        self.inner.srqn
+    }
+
+    pub(crate) fn is_of(&self, context: &Context) -> bool {
+        Arc::ptr_eq(&self.inner.pd.context.inner, &context.inner)
+    }
+
+    /// Posts a receive request for whichever QP needs one first.
+    ///
+    /// # Errors
+    /// See [`PostError`]; nothing was posted then.
+    pub fn post_recv(&self, request: &RecvRequest<'_>) -> Result<(), PostError> {
+        let wr = RecvWr {
+            wr_id: request.wr_id,
+            sges: request.sges,
+        };
+        let mut engine = self.inner.pd.context.inner.shared.lock();
+        engine.nic.post_srq_recv(self.inner.srqn, &wr)
+    }
+
+    /// Changes how many receives fit, or asks for one [`Event::SrqLimit`] when fewer
+    /// are left than a limit.
+    ///
+    /// [`Event::SrqLimit`]: crate::Event::SrqLimit
+    ///
+    /// # Errors
+    /// See [`SrqError`]; nothing was changed then.
+    pub fn modify(&self, attributes: &SrqAttributes) -> Result<(), SrqError> {
+        let mut engine = self.inner.pd.context.inner.shared.lock();
+        engine.nic.modify_srq(self.inner.srqn, attributes)?;
+        engine.deliver_events();
+        Ok(())
+    }
+
+    /// How it is.
+    ///
+    /// # Errors
+    /// None while it lives; see [`SrqError`].
+    pub fn query(&self) -> Result<SrqStatus, SrqError> {
+        let engine = self.inner.pd.context.inner.shared.lock();
+        let status = engine.nic.query_srq(self.inner.srqn);
+        status.ok_or(SrqError::Unknown(self.inner.srqn))
+    }
+}
