@@ -3,6 +3,7 @@
 #![warn(missing_docs)]
 
 pub mod packet;
+pub mod page;
 pub mod peers;
 pub mod report;
 pub mod roce;

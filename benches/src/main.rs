@@ -4,6 +4,7 @@ use clap::Parser;
 use indicatif::{ProgressBar, ProgressStyle};
 use roce_benches::report::{Comparison, Goal, markdown};
 use roce_benches::veth::VethPair;
+use roce_benches::page::{machine, write_figures};
 use roce_benches::{packet, peers, roce};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -31,9 +32,6 @@ struct Args {
     write: Option<PathBuf>,
 }
 
-const BEGIN: &str = "<!-- figures: begin -->\n";
-const END: &str = "<!-- figures: end -->\n";
-
 fn main() -> ExitCode {
     let args = Args::parse();
     match run(&args) {
@@ -48,17 +46,10 @@ fn main() -> ExitCode {
 fn run(args: &Args) -> Result<(), String> {
     let page = markdown(&measure(args)?, &machine());
     println!("{page}");
-    let Some(path) = &args.write else {
-        return Ok(());
-    };
-    let name = path.display();
-    let old = std::fs::read_to_string(path).map_err(|e| format!("reading {name}: {e}"))?;
-    let parts = old
-        .split_once(BEGIN)
-        .and_then(|(head, rest)| Some((head, rest.split_once(END)?.1)));
-    let (head, tail) = parts.ok_or_else(|| format!("{name} has no lines {BEGIN:?} and {END:?}"))?;
-    std::fs::write(path, format!("{head}{BEGIN}{page}{END}{tail}"))
-        .map_err(|e| format!("writing {name}: {e}"))
+    match &args.write {
+        Some(path) => write_figures(path, &page),
+        None => Ok(()),
+    }
 }
 
 /// Everything is measured once in each run, so that drift meets all alike.
@@ -128,26 +119,4 @@ fn measure(args: &Args) -> Result<Vec<Comparison>, String> {
             goal: Goal::None,
         },
     ])
-}
-
-/// Processor and kernel, for whoever reads the page.
-fn machine() -> String {
-    let cpuinfo = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let model = cpuinfo.lines().find_map(|line| {
-        line.strip_prefix("model name")?
-            .split_once(": ")
-            .map(|(_, name)| name)
-    });
-    let cores = std::thread::available_parallelism().map_or(0, usize::from);
-    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-    let kernel = release
-        .split('-')
-        .next()
-        .unwrap_or_default()
-        .trim()
-        .to_owned();
-    format!(
-        "{cores} cores of {}, Linux {kernel}",
-        model.unwrap_or("an unnamed processor")
-    )
 }

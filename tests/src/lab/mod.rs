@@ -46,6 +46,7 @@ mod network;
 mod oops;
 mod owner;
 mod qemu;
+mod second;
 mod shared;
 
 use std::fs;
@@ -60,8 +61,9 @@ pub use error::LabError;
 pub use faults::{Counters, Direction, Drops, LossCounters};
 pub use guest::{GuestChild, GuestCommand, GuestOutput, GuestStatus};
 pub use network::{
-    GUEST_INTERFACE, GUEST_IP4, GUEST_LL6, GUEST_RDMA_DEVICE, HOST_INTERFACE, HOST_IP4, HOST_LL6,
+    GUEST_INTERFACE, GUEST_IP4, GUEST_LL6, GUEST_RDMA_DEVICE, HOST_INTERFACE, HOST_IP4, HOST_LL6, SECOND_IP4,
 };
+pub use second::SecondGuest;
 pub use shared::SharedLab;
 
 use agent::Agent;
@@ -128,7 +130,14 @@ impl Lab {
         let run = RunDir::create(&cache)?;
         let namespace = Arc::new(Namespace::create(run.owner())?);
         network::create_link(&namespace, config.mtu)?;
-        let (qemu, channel) = Qemu::start(&namespace, config, &kernel, &initramfs, run.path())?;
+        let (qemu, channel) = Qemu::start(
+            &namespace,
+            config,
+            &kernel,
+            &initramfs,
+            run.path(),
+            network::FIRST,
+        )?;
         let agent = Agent::connect(channel, run.path())?;
         let lab = Self {
             agent,

@@ -17,6 +17,8 @@ pub const GUEST_RDMA_DEVICE: &str = "rxe0";
 pub const HOST_IP4: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 1);
 /// Address of the guest, with a prefix of 24 bits.
 pub const GUEST_IP4: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 2);
+/// Address of a second guest, with a prefix of 24 bits.
+pub const SECOND_IP4: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 3);
 /// Link-local address of the outside, made from its MAC address.
 pub const HOST_LL6: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0x5054, 0xff, 0xfe4d, 1);
 /// Link-local address of the guest, made from its MAC address.
@@ -28,10 +30,37 @@ pub const GUEST_LL6: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0x5054, 0xff, 0xf
 /// of them, which the kernel cuts up last of all.
 pub(super) const HOST_SIDE: &str = "cable0";
 pub(super) const GUEST_SIDE: &str = "tap0";
+const SECOND_SIDE: &str = "tap1";
 const BRIDGE: &str = "bridge0";
 
 pub(super) const HOST_MAC: &str = "52:54:00:4d:00:01";
 pub(super) const GUEST_MAC: &str = "52:54:00:4d:00:02";
+const SECOND_MAC: &str = "52:54:00:4d:00:03";
+
+/// Where a guest is on the link.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Place {
+    /// The tap device, in the lab's namespace.
+    pub(super) tap: &'static str,
+    /// The MAC address of the guest's interface.
+    pub(super) mac: &'static str,
+    /// Its address.
+    pub(super) ip4: Ipv4Addr,
+}
+
+/// The place of every lab's guest.
+pub(super) const FIRST: Place = Place {
+    tap: GUEST_SIDE,
+    mac: GUEST_MAC,
+    ip4: GUEST_IP4,
+};
+
+/// The place of a second guest, where a lab has one.
+pub(super) const SECOND: Place = Place {
+    tap: SECOND_SIDE,
+    mac: SECOND_MAC,
+    ip4: SECOND_IP4,
+};
 /// The largest MTU that the link can be given.
 pub(super) const MAX_MTU: u32 = 9000;
 /// The smallest: IPv6 demands it.
@@ -87,6 +116,17 @@ pub(super) fn create_link(namespace: &Namespace, mtu: u32) -> Result<(), LabErro
     namespace
         .run(&["ip", "-batch", "-"], &(up + &neighbours))
         .map(drop)
+}
+
+/// Puts a second guest's tap device on the bridge.
+pub(super) fn add_second(namespace: &Namespace, mtu: u32) -> Result<(), LabError> {
+    let commands = format!(
+        "tuntap add dev {SECOND_SIDE} mode tap\n\
+         link set {SECOND_SIDE} txqueuelen 4096 mtu {mtu}\n\
+         link set {SECOND_SIDE} master {BRIDGE}\n\
+         link set {SECOND_SIDE} up\n"
+    );
+    namespace.run(&["ip", "-batch", "-"], &commands).map(drop)
 }
 
 pub(super) fn set_host_mtu(namespace: &Namespace, mtu: u32) -> Result<(), LabError> {

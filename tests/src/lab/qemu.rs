@@ -12,7 +12,7 @@ use super::LabConfig;
 use super::LabError;
 use super::kernel::Kernel;
 use super::namespace::Namespace;
-use super::network::{GUEST_IP4, GUEST_MAC, GUEST_SIDE, MAX_MTU};
+use super::network::{MAX_MTU, Place};
 
 /// The guest's console, in the lab's folder.
 pub(super) const CONSOLE_LOG: &str = "console.log";
@@ -33,6 +33,7 @@ impl Qemu {
         kernel: &Kernel,
         initramfs: &Path,
         folder: &Path,
+        place: Place,
     ) -> Result<(Self, UnixStream), LabError> {
         let failed = |e: io::Error| LabError::new(format!("cannot start qemu-system-x86_64: {e}"));
         let (ours, theirs) = UnixStream::pair().map_err(failed)?;
@@ -45,6 +46,7 @@ impl Qemu {
                 initramfs,
                 folder,
                 theirs.as_raw_fd(),
+                place,
             ))
             .stdin(std::process::Stdio::null())
             .stdout(log.try_clone().map_err(failed)?)
@@ -83,7 +85,9 @@ fn arguments(
     initramfs: &Path,
     folder: &Path,
     channel: i32,
+    place: Place,
 ) -> Vec<String> {
+    let Place { tap, mac, ip4 } = place;
     // KVM is not always what it says (some clouds' hangs a stock kernel), and
     // emulation is fast enough: KVM is for who asks for it.
     let accelerator = std::env::var("ROCE_LAB_ACCEL").unwrap_or_else(|_| "tcg".to_owned());
@@ -94,7 +98,7 @@ fn arguments(
     };
     let append = format!(
         "console=ttyS0 loglevel=5 panic=-1 mitigations=off audit=0 \
-         lab.ip4={GUEST_IP4}/24 lab.mtu={}",
+         lab.ip4={ip4}/24 lab.mtu={}",
         config.mtu
     );
     // A comma in a value is written twice.
@@ -130,11 +134,11 @@ fn arguments(
         // they would be on a wire.
         (
             "-netdev",
-            format!("tap,id=link,ifname={GUEST_SIDE},script=no,downscript=no,vnet_hdr=off"),
+            format!("tap,id=link,ifname={tap},script=no,downscript=no,vnet_hdr=off"),
         ),
         (
             "-device",
-            format!("virtio-net-pci,netdev=link,mac={GUEST_MAC},host_mtu={MAX_MTU},romfile="),
+            format!("virtio-net-pci,netdev=link,mac={mac},host_mtu={MAX_MTU},romfile="),
         ),
     ];
     ["-nodefaults", "-no-user-config", "-no-reboot"]

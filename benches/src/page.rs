@@ -1,0 +1,43 @@
+//! Pages whose figures a benchmark writes: those between two marker lines.
+
+use std::path::Path;
+
+const BEGIN: &str = "<!-- figures: begin -->\n";
+const END: &str = "<!-- figures: end -->\n";
+
+/// Replaces the figures of the page at `path`.
+///
+/// # Errors
+/// If the file can't be read or written, or has no marker lines.
+pub fn write_figures(path: &Path, figures: &str) -> Result<(), String> {
+    let name = path.display();
+    let old = std::fs::read_to_string(path).map_err(|e| format!("reading {name}: {e}"))?;
+    let parts = old
+        .split_once(BEGIN)
+        .and_then(|(head, rest)| Some((head, rest.split_once(END)?.1)));
+    let (head, tail) = parts.ok_or_else(|| format!("{name} has no lines {BEGIN:?} and {END:?}"))?;
+    std::fs::write(path, format!("{head}{BEGIN}{figures}{END}{tail}"))
+        .map_err(|e| format!("writing {name}: {e}"))
+}
+
+/// Processor and kernel, for whoever reads the page.
+pub fn machine() -> String {
+    let cpuinfo = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let model = cpuinfo.lines().find_map(|line| {
+        line.strip_prefix("model name")?
+            .split_once(": ")
+            .map(|(_, name)| name)
+    });
+    let cores = std::thread::available_parallelism().map_or(0, usize::from);
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let kernel = release
+        .split('-')
+        .next()
+        .unwrap_or_default()
+        .trim()
+        .to_owned();
+    format!(
+        "{cores} cores of {}, Linux {kernel}",
+        model.unwrap_or("an unnamed processor")
+    )
+}
