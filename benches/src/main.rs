@@ -2,9 +2,9 @@
 
 use clap::Parser;
 use indicatif::{ProgressBar, ProgressStyle};
+use roce_benches::page::{machine, write_figures};
 use roce_benches::report::{Comparison, Goal, markdown};
 use roce_benches::veth::VethPair;
-use roce_benches::page::{machine, write_figures};
 use roce_benches::{packet, peers, roce};
 use std::path::PathBuf;
 use std::process::ExitCode;

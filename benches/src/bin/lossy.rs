@@ -190,9 +190,13 @@ fn measure_rxe(
     let words = |text: &str| -> Vec<String> { text.split(' ').map(str::to_owned).collect() };
     // It prints where it stands only when it has ended; so its socket is looked for.
     let server = lab.guest_spawn(words(&options))?;
-    lab.guest(["sh", "-c", "until ss -tln | grep -q :18515; do sleep 0.1; done"])
-        .output(Duration::from_secs(30))?
-        .success()?;
+    lab.guest([
+        "sh",
+        "-c",
+        "until ss -tln | grep -q :18515; do sleep 0.1; done",
+    ])
+    .output(Duration::from_secs(30))?
+    .success()?;
     let client = second
         .command(words(&format!("{options} {GUEST_IP4}")))
         .output(Duration::from_secs(seconds + 60));

@@ -61,7 +61,8 @@ pub use error::LabError;
 pub use faults::{Counters, Direction, Drops, LossCounters};
 pub use guest::{GuestChild, GuestCommand, GuestOutput, GuestStatus};
 pub use network::{
-    GUEST_INTERFACE, GUEST_IP4, GUEST_LL6, GUEST_RDMA_DEVICE, HOST_INTERFACE, HOST_IP4, HOST_LL6, SECOND_IP4,
+    GUEST_INTERFACE, GUEST_IP4, GUEST_LL6, GUEST_RDMA_DEVICE, HOST_INTERFACE, HOST_IP4, HOST_LL6,
+    SECOND_IP4,
 };
 pub use second::SecondGuest;
 pub use shared::SharedLab;
