@@ -4,7 +4,7 @@
 use nix::sched::{CloneFlags, unshare};
 use roce_verbs::{AsyncEvents, Context, Device, Event};
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -33,6 +33,7 @@ fn namespace() -> bool {
             ip("address add 10.99.0.1/24 dev near0");
             ip("link set far0 up");
             ip("link set near0 up");
+            wait_for_link();
             return true;
         }
     };
@@ -40,6 +41,20 @@ fn namespace() -> bool {
     assert!(!required, "ROCE_LAB=require, but {missing}");
     eprintln!("SKIPPED: {missing}");
     false
+}
+
+/// Waits until `near0` has its link: the kernel says so a moment after both ends
+/// are up.
+fn wait_for_link() {
+    let end = Instant::now() + PATIENCE;
+    loop {
+        let shown = Command::new("ip").args(["link", "show", "near0"]).output();
+        let shown = shown.expect("iproute2 is installed").stdout;
+        if String::from_utf8_lossy(&shown).contains("state UP") {
+            return;
+        }
+        assert!(Instant::now() < end, "near0 has no link after {PATIENCE:?}");
+    }
 }
 
 fn open() -> (Context, AsyncEvents) {
@@ -108,12 +123,12 @@ fn a_polling_application_hears_of_it() {
     let (context, events) = open();
     let cq = context.create_cq(1);
     ip("link set far0 down");
-    let end = std::time::Instant::now() + PATIENCE;
+    let end = Instant::now() + PATIENCE;
     let event = loop {
         assert!(cq.poll().expect("no overrun").is_none());
         match events.poll() {
             Some(event) => break event,
-            None => assert!(std::time::Instant::now() < end, "no event"),
+            None => assert!(Instant::now() < end, "no event"),
         }
     };
     assert_eq!(event, Event::PortError);
