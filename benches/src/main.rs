@@ -58,13 +58,15 @@ fn measure(args: &Args) -> Result<Vec<Comparison>, String> {
         Some(path) => path.clone(),
         None => roce::build()?,
     };
+    let bare_port = roce::build_bare()?;
     let pair = VethPair::new(9000)?;
     let ms = u64::from(args.seconds) * 1000;
     let mut bandwidth = Vec::new();
+    let mut of_the_port = Vec::new();
     let mut latency = Vec::new();
     let mut checked = Vec::new();
     let mut hidden = Vec::new();
-    let progress = ProgressBar::new(u64::from(args.runs) * 5);
+    let progress = ProgressBar::new(u64::from(args.runs) * 6);
     if let Ok(style) = ProgressStyle::with_template("{msg:<14} {wide_bar} {pos}/{len} {eta}") {
         progress.set_style(style);
     }
@@ -78,6 +80,9 @@ fn measure(args: &Args) -> Result<Vec<Comparison>, String> {
         step("roce perf");
         let ours = roce::write(&pair, &roce, 65536, ms)?;
         bandwidth.push((ours.bits_per_second / 1e9, tcp / 1e9));
+        step("bare port");
+        let bare = roce::bare_port(&pair, &bare_port)?;
+        of_the_port.push((ours.bits_per_second / 1e9, bare / 1e9));
         step("sockperf");
         let udp = peers::sockperf_udp(&pair, args.seconds)?;
         step("roce perf");
@@ -96,6 +101,13 @@ fn measure(args: &Args) -> Result<Vec<Comparison>, String> {
             unit: "Gb/s",
             runs: bandwidth,
             goal: Goal::AtLeast(1.5),
+        },
+        Comparison {
+            what: "the same",
+            with: "the bare UDP port, nothing checked or placed",
+            unit: "Gb/s",
+            runs: of_the_port,
+            goal: Goal::None,
         },
         Comparison {
             what: "half round trip of an 8-byte WRITE",

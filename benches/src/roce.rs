@@ -26,6 +26,42 @@ pub fn build() -> Result<PathBuf, String> {
     Ok(own.with_file_name("roce"))
 }
 
+/// Builds the example that moves packets through a bare UDP port; where it is.
+///
+/// # Errors
+/// If cargo fails.
+pub fn build_bare() -> Result<PathBuf, String> {
+    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    cargo.args(["build", "--release", "--quiet", "-p", "roce-udp"]);
+    cargo.args(["--example", "raw_ceiling"]);
+    output(cargo)?;
+    let own = std::env::current_exe().map_err(|e| e.to_string())?;
+    Ok(own.with_file_name("examples").join("raw_ceiling"))
+}
+
+/// What the UDP port carries from host 1 to host 0 with no protocol on it: bits per
+/// second, in packets as large as those of a WRITE at path MTU 4096.
+///
+/// # Errors
+/// If a side fails.
+pub fn bare_port(pair: &VethPair, example: &Path) -> Result<f64, String> {
+    let example = example.to_string_lossy();
+    let mut server = pair.command(0, &example);
+    server.args(["serve", ADDRESSES[0], "9000"]);
+    let _server = serve(server, "listening")?;
+    let mut client = pair.command(1, &example);
+    client.args([ADDRESSES[1], "9000", ADDRESSES[0]]);
+    let text = output(client)?;
+    // The second table has one figure more: bytes, Gb/s, Mpps, stalls.
+    let figures = text.split("stalls").nth(1).unwrap_or_default();
+    figures
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix("4112 "))
+        .find_map(|rest| rest.split_whitespace().next()?.parse::<f64>().ok())
+        .map(|gigabits| gigabits * 1e9)
+        .ok_or_else(|| format!("raw_ceiling gave no rate:\n{text}"))
+}
+
 /// WRITEs of `size` bytes from host 1 to host 0.
 ///
 /// # Errors

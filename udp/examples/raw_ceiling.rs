@@ -40,7 +40,12 @@ fn main() -> Result<(), Error> {
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match arguments[..] {
         [] => loopback(),
-        ["serve", local, mtu] => serve(&mut open(local.parse()?, mtu.parse()?)?),
+        ["serve", local, mtu] => {
+            let mut port = open(local.parse()?, mtu.parse()?)?;
+            println!("listening");
+            std::io::stdout().flush()?;
+            serve(&mut port)
+        }
         [local, mtu, peer] => {
             let local = local.parse()?;
             measure(&mut open(local, mtu.parse()?)?, local, peer.parse()?)
