@@ -73,8 +73,7 @@ pub(super) const fn image<const N: usize>(bytes: [u8; N], distance: usize) -> u3
     let mut sum = 0;
     let mut i = 0;
     while i < N {
-        let [low, high] = &IMAGES[distance - i - 1];
-        sum ^= low[(bytes[i] & 0xf) as usize] ^ high[(bytes[i] >> 4) as usize];
+        sum ^= IMAGES[distance - i - 1][bytes[i] as usize];
         i += 1;
     }
     sum
@@ -83,19 +82,17 @@ pub(super) const fn image<const N: usize>(bytes: [u8; N], distance: usize) -> u3
 /// The largest distance that [`image`] takes.
 pub(super) const FARTHEST: usize = 30;
 
-/// For each distance from 1, the images of the low and the high nibble's values.
-static IMAGES: [[[u32; 16]; 2]; FARTHEST] = {
-    let mut table = [[[0; 16]; 2]; FARTHEST];
+/// For each distance from 1, the image of each value of a byte. The headers of one flow
+/// look the same values up again and again, so little of it is ever in the cache.
+static IMAGES: [[u32; 256]; FARTHEST] = {
+    let mut table = [[0; 256]; FARTHEST];
     let mut value = 0;
-    while value < 16 {
-        let mut low = value as u32;
-        let mut high = low << 4;
+    while value < 256 {
+        let mut image = value as u32;
         let mut i = 0;
         while i < FARTHEST {
-            low = times_x8(low);
-            high = times_x8(high);
-            table[i][0][value] = low;
-            table[i][1][value] = high;
+            image = times_x8(image);
+            table[i][value] = image;
             i += 1;
         }
         value += 1;
