@@ -35,8 +35,9 @@ pub use counters::{Counters, DropReason, Stat};
 pub use cq::{CompletionQueue, CqId, CqOverrun, CqResizeError, Notify};
 pub use event::Event;
 pub use memory::{
-    Access, AccessError, BindError, Buffer, BufferRange, DeregisterError, MemoryTable, PdId,
-    RegisterError, Span, WindowBind, WindowId, WindowType,
+    Access, AccessError, BindError, Buffer, BufferRange, DeregisterError, FaultSafe, Memory,
+    MemoryFault, MemoryTable, PdId, RegisterError, Reregister, ReregisterError, Span, WindowBind,
+    WindowId, WindowType,
 };
 pub use nic::{Nic, NicConfig};
 pub use qp::{

@@ -91,7 +91,7 @@ impl Buffer {
         self.base
     }
 
-    fn check(&self, offset: usize, len: usize) -> Result<*mut u8, BufferRange> {
+    pub(super) fn check(&self, offset: usize, len: usize) -> Result<*mut u8, BufferRange> {
         if offset > self.len || len > self.len - offset {
             return Err(BufferRange {
                 offset,

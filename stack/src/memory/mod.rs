@@ -1,23 +1,29 @@
 //! Protection domains and memory regions.
 //!
 //! A region is a raw range of this process's memory that peers may read and write
-//! at any time: it is copied to and from (see [`span`]) and never borrowed. Its key
+//! at any time: it is copied to and from (see [`span`]) and never borrowed. What it
+//! can be made of is in [`source`]. Its key
 //! is drawn at random, all 32 bits of it, so that it can't be guessed; one value
 //! serves as local and as remote key, and rights tell the two uses apart.
 
 mod buffer;
+mod region;
+mod source;
 mod span;
 #[cfg(test)]
 mod tests;
 mod window;
 
 pub use buffer::{Buffer, BufferRange};
+pub use region::{Reregister, ReregisterError};
+pub use source::{FaultSafe, Memory, MemoryFault};
 pub use span::Span;
 pub use window::{BindError, DeregisterError, WindowBind, WindowId, WindowType};
 
 use crate::hash::KeyMap;
 use bitflags::bitflags;
 use rand_core::Rng;
+use region::Region;
 use roce_wire::Qpn;
 use std::sync::Arc;
 use window::Window;
@@ -73,6 +79,8 @@ pub enum AccessError {
     WindowsBound,
     /// Address or length reach outside of the region or window.
     OutOfBounds,
+    /// Nothing is mapped there, or it is protected.
+    Fault,
 }
 
 /// Why a region was not registered.
@@ -85,6 +93,10 @@ pub enum RegisterError {
     Wraps,
     /// The protection domain is not of this NIC.
     UnknownPd,
+    /// Peers can't do atomics on memory that may be unmapped at any time.
+    NoAtomics,
+    /// A region without memory is for local use only.
+    NullIsLocal,
 }
 
 impl core::fmt::Display for RegisterError {
@@ -95,33 +107,16 @@ impl core::fmt::Display for RegisterError {
             }
             Self::Wraps => "address plus length exceeds the address space",
             Self::UnknownPd => "the protection domain does not belong to this device",
+            Self::NoAtomics => {
+                "REMOTE_ATOMIC is not possible on an on-demand region: take it out of the access \
+                 rights, or register memory that stays mapped"
+            }
+            Self::NullIsLocal => "a null region can have no right but LOCAL_WRITE",
         })
     }
 }
 
 impl std::error::Error for RegisterError {}
-
-/// What a region is made of.
-#[derive(Clone, Debug)]
-struct Region {
-    pd: PdId,
-    /// Where the bytes are.
-    base: *mut u8,
-    /// The address by which work requests and peers call `base`.
-    iova: u64,
-    len: u64,
-    access: Access,
-    /// Remote rights were taken away by a SEND with invalidate.
-    invalidated: bool,
-    /// How many windows are bound to it.
-    windows: u32,
-    /// Keeps an owned buffer alive as long as peers may access it.
-    _owner: Option<Arc<Buffer>>,
-}
-
-// SAFETY: a `Region` is a note of addresses; whoever registered it promised that
-// the bytes may be accessed from any thread (see `MemoryTable::register`).
-unsafe impl Send for Region {}
 
 /// All regions of a NIC, by key, and all windows.
 #[derive(Debug, Default)]
@@ -151,20 +146,7 @@ impl MemoryTable {
         buffer: Arc<Buffer>,
         access: Access,
     ) -> Result<u32, RegisterError> {
-        let (base, len, iova) = (buffer.base(), buffer.len() as u64, buffer.addr());
-        self.insert(
-            rng,
-            Region {
-                pd,
-                base,
-                iova,
-                len,
-                access,
-                invalidated: false,
-                windows: 0,
-                _owner: Some(buffer),
-            },
-        )
+        self.register_memory(rng, pd, Memory::buffer(buffer), None, access)
     }
 
     /// Registers `len` bytes at `base`, to be called `iova` by work requests and
@@ -186,49 +168,9 @@ impl MemoryTable {
         iova: u64,
         access: Access,
     ) -> Result<u32, RegisterError> {
-        self.insert(
-            rng,
-            Region {
-                pd,
-                base,
-                iova,
-                len,
-                access,
-                invalidated: false,
-                windows: 0,
-                _owner: None,
-            },
-        )
-    }
-
-    fn insert(&mut self, rng: &mut impl Rng, region: Region) -> Result<u32, RegisterError> {
-        let Region {
-            pd,
-            base,
-            iova,
-            len,
-            access,
-            ..
-        } = region;
-        if !self.knows(pd) {
-            return Err(RegisterError::UnknownPd);
-        }
-        if access.intersects(Access::NEED_LOCAL_WRITE) && !access.contains(Access::LOCAL_WRITE) {
-            return Err(RegisterError::NeedsLocalWrite);
-        }
-        let wraps = (base as u64).checked_add(len).is_none() || iova.checked_add(len).is_none();
-        if wraps || isize::try_from(len).is_err() {
-            return Err(RegisterError::Wraps);
-        }
-        let key = loop {
-            let key = rng.next_u32();
-            let taken = self.regions.contains_key(&key) || self.windows.contains_key(&(key >> 8));
-            if key != 0 && !taken {
-                break key;
-            }
-        };
-        self.regions.insert(key, region);
-        Ok(key)
+        // SAFETY: the caller's promise is the same.
+        let memory = unsafe { Memory::foreign(base, len) };
+        self.register_memory(rng, pd, memory, Some(iova), access)
     }
 
     fn knows(&self, pd: PdId) -> bool {
@@ -333,28 +275,5 @@ impl MemoryTable {
         }
         region.invalidated = true;
         Ok(())
-    }
-}
-
-impl Region {
-    #[inline]
-    fn check(&self, pd: PdId, va: u64, len: u64, rights: Access) -> Result<Span<'_>, AccessError> {
-        if self.pd != pd {
-            return Err(AccessError::WrongPd);
-        }
-        if !self.access.contains(rights) {
-            return Err(AccessError::Denied);
-        }
-        let offset = va.checked_sub(self.iova).ok_or(AccessError::OutOfBounds)?;
-        if offset > self.len || len > self.len - offset {
-            return Err(AccessError::OutOfBounds);
-        }
-        let (Ok(offset), Ok(len)) = (usize::try_from(offset), usize::try_from(len)) else {
-            return Err(AccessError::OutOfBounds);
-        };
-        // SAFETY: `register`'s caller vouches for `len` bytes at `base` as long as
-        // the region is in the table, which the borrow of `self` proves; the range
-        // was checked to lie within them.
-        Ok(unsafe { Span::new(self.base.wrapping_add(offset), len) })
     }
 }

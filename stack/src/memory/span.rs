@@ -5,28 +5,46 @@
 //! a peer's access and the application's yield old, new or mixed bytes, as they do
 //! with a hardware RNIC.
 
-use core::marker::PhantomData;
+use super::{AccessError, FaultSafe};
 use core::sync::atomic::{AtomicU64, Ordering, fence};
 
 /// A checked stretch of a registered region, valid as long as the table it came
 /// from is not changed.
 #[derive(Debug)]
 pub struct Span<'t> {
-    ptr: *mut u8,
+    place: Place<'t>,
     len: usize,
-    table: PhantomData<&'t ()>,
 }
 
-impl Span<'_> {
+#[derive(Clone, Copy, Debug)]
+enum Place<'t> {
+    Mapped(*mut u8),
+    OnDemand {
+        accessor: &'t dyn FaultSafe,
+        addr: u64,
+    },
+    Null,
+}
+
+impl<'t> Span<'t> {
     /// # Safety
     /// `len` bytes at `ptr` must be mapped, and be readable and writable as the
     /// caller was told, for the span's lifetime.
     pub(super) unsafe fn new(ptr: *mut u8, len: usize) -> Self {
-        Self {
-            ptr,
-            len,
-            table: PhantomData,
-        }
+        let place = Place::Mapped(ptr);
+        Self { place, len }
+    }
+
+    /// Bytes at an address at which perhaps nothing is mapped.
+    pub(super) fn on_demand(accessor: &'t dyn FaultSafe, addr: u64, len: usize) -> Self {
+        let place = Place::OnDemand { accessor, addr };
+        Self { place, len }
+    }
+
+    /// Bytes that are nowhere.
+    pub(super) fn null(len: usize) -> Self {
+        let place = Place::Null;
+        Self { place, len }
     }
 
     /// Length in bytes.
@@ -49,38 +67,68 @@ impl Span<'_> {
 
     /// Copies all of the span into `out`, whose length must be the span's; copies
     /// the shorter of both otherwise.
+    ///
+    /// # Errors
+    /// If the memory is on-demand and there is none.
     #[inline]
-    pub fn read(&self, out: &mut [u8]) {
+    pub fn read(&self, out: &mut [u8]) -> Result<(), AccessError> {
         debug_assert_eq!(out.len(), self.len);
         let len = out.len().min(self.len);
+        let ptr = match self.place {
+            Place::Mapped(ptr) => ptr,
+            Place::OnDemand { accessor, addr } => {
+                let done = accessor.read(addr, &mut out[..len]);
+                return done.map_err(|_| AccessError::Fault);
+            }
+            Place::Null => {
+                out[..len].fill(0);
+                return Ok(());
+            }
+        };
         // SAFETY: `ptr` is good for `self.len` bytes by `new`'s contract and `out`
         // for its own length. They can't overlap in a way that matters: `out` is a
         // port's buffer, borrowed uniquely.
-        unsafe { core::ptr::copy_nonoverlapping(self.ptr, out.as_mut_ptr(), len) };
+        unsafe { core::ptr::copy_nonoverlapping(ptr, out.as_mut_ptr(), len) };
+        Ok(())
     }
 
     /// Copies `data` into the span, whose length must be the same. The last byte is
     /// written last, after all others are visible: programs poll it.
+    ///
+    /// # Errors
+    /// If the memory is on-demand and there is none.
     #[inline]
-    pub fn write(&self, data: &[u8]) {
+    pub fn write(&self, data: &[u8]) -> Result<(), AccessError> {
         debug_assert_eq!(data.len(), self.len);
         let len = data.len().min(self.len);
+        let ptr = match self.place {
+            Place::Mapped(ptr) => ptr,
+            Place::OnDemand { accessor, addr } => {
+                let done = accessor.write(addr, &data[..len]);
+                return done.map_err(|_| AccessError::Fault);
+            }
+            Place::Null => return Ok(()),
+        };
         let Some((&last, head)) = data[..len].split_last() else {
-            return;
+            return Ok(());
         };
         // SAFETY: as in `read`, with the roles exchanged; `len - 1` is within both.
         unsafe {
-            core::ptr::copy_nonoverlapping(head.as_ptr(), self.ptr, head.len());
+            core::ptr::copy_nonoverlapping(head.as_ptr(), ptr, head.len());
             fence(Ordering::Release);
-            self.ptr.add(head.len()).write_volatile(last);
+            ptr.add(head.len()).write_volatile(last);
         }
+        Ok(())
     }
 
     /// The 8 bytes of the span as an atomic, or `None` if it isn't 8 bytes long or
-    /// not aligned to 8.
+    /// not aligned to 8, or may be unmapped at any time.
     #[inline]
     fn as_atomic(&self) -> Option<&AtomicU64> {
-        let ptr = self.ptr.cast::<u64>();
+        let Place::Mapped(ptr) = self.place else {
+            return None;
+        };
+        let ptr = ptr.cast::<u64>();
         if self.len != 8 || !ptr.is_aligned() {
             return None;
         }

@@ -1,9 +1,39 @@
 //! What a NIC offers for memory beyond plain registration.
 
 use super::Nic;
-use crate::memory::{DeregisterError, PdId, RegisterError, WindowId, WindowType};
+use crate::memory::{
+    Access, DeregisterError, Memory, PdId, RegisterError, Reregister, ReregisterError, WindowId,
+    WindowType,
+};
 
 impl Nic {
+    /// Registers memory of any kind; see [`MemoryTable::register_memory`].
+    ///
+    /// [`MemoryTable::register_memory`]: crate::MemoryTable::register_memory
+    ///
+    /// # Errors
+    /// See [`RegisterError`].
+    pub fn register_memory(
+        &mut self,
+        pd: PdId,
+        memory: Memory,
+        iova: Option<u64>,
+        access: Access,
+    ) -> Result<u32, RegisterError> {
+        self.memory
+            .register_memory(&mut self.rng, pd, memory, iova, access)
+    }
+
+    /// Changes memory, rights or protection domain of a region, whose key stays (IBTA
+    /// 1.7, 11.2.8.5). What is under way finds the region changed from one packet to
+    /// the next.
+    ///
+    /// # Errors
+    /// See [`ReregisterError`]; the region is as it was.
+    pub fn reregister(&mut self, key: u32, change: Reregister) -> Result<(), ReregisterError> {
+        self.memory.reregister(key, change)
+    }
+
     /// Forgets a region, but not while windows are bound to it.
     ///
     /// # Errors

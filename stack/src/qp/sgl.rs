@@ -51,13 +51,13 @@ pub(crate) fn gather(
     for piece in pieces(sges, offset, out.len()) {
         let len = piece.range.len() as u64;
         let span = memory.local(pd, piece.lkey, piece.addr, len, Access::empty())?;
-        span.read(&mut out[piece.range]);
+        span.read(&mut out[piece.range])?;
     }
     Ok(())
 }
 
 /// Writes `data` to the list from its byte `offset` on. Nothing is written if any
-/// part of it may not be.
+/// part of it may not be; a fault of on-demand memory is found out only on the way.
 pub(crate) fn scatter(
     memory: &MemoryTable,
     pd: PdId,
@@ -75,7 +75,7 @@ pub(crate) fn scatter(
         }
     }
     for piece in pieces(sges, offset, data.len()) {
-        writable(&piece)?.write(&data[piece.range]);
+        writable(&piece)?.write(&data[piece.range])?;
     }
     Ok(())
 }

@@ -140,8 +140,10 @@ impl Responder {
             self.not_ready();
             return Ok(());
         }
-        if let Some(target) = target {
-            target.prefix(len).write(packet.payload);
+        if let Some(target) = target
+            && target.prefix(len).write(packet.payload).is_err()
+        {
+            return self.deny_write(cx, core, packet);
         }
         if !ends {
             // Shorter than `rest`, so it fits in 32 bits.

@@ -109,8 +109,7 @@ impl Responder {
             let rights = Access::REMOTE_READ;
             cx.memory
                 .remote(core.pd, core.qpn, reth.rkey, va, len, rights)?
-                .read(out);
-            Ok(())
+                .read(out)
         })?;
         match self.replies.queue.front_mut().map(|owed| &mut owed.reply) {
             Some(Reply::Read { at, offset, .. }) if !ends => {

@@ -197,9 +197,8 @@ impl Receiver {
             let rights = Access::REMOTE_WRITE;
             cx.memory
                 .remote(core.pd, core.qpn, rkey, va, rest.into(), rights)
-                .map_err(|_| DropReason::AccessDenied)?
-                .prefix(packet.payload.len())
-                .write(packet.payload);
+                .and_then(|target| target.prefix(packet.payload.len()).write(packet.payload))
+                .map_err(|_| DropReason::AccessDenied)?;
         }
         if !ends {
             self.inbound = Some(Inbound::Write {

@@ -1,0 +1,186 @@
+//! Regions: memory with a key, a protection domain and rights.
+
+use super::source::Backing;
+use super::{Access, AccessError, Memory, MemoryTable, PdId, RegisterError, Span};
+use rand_core::Rng;
+
+/// A registered region.
+#[derive(Clone, Debug)]
+pub(super) struct Region {
+    pub(super) pd: PdId,
+    memory: Memory,
+    /// The address by which work requests and peers call the first byte.
+    iova: u64,
+    pub(super) access: Access,
+    /// Remote rights were taken away by an invalidation.
+    pub(super) invalidated: bool,
+    /// How many windows are bound to it.
+    pub(super) windows: u32,
+}
+
+/// What a re-registration changes; a field that is `None` stays as it is (IBTA 1.7,
+/// 11.2.8.5).
+#[derive(Clone, Debug, Default)]
+pub struct Reregister {
+    /// The protection domain.
+    pub pd: Option<PdId>,
+    /// The rights.
+    pub access: Option<Access>,
+    /// The memory, and the address of its first byte if not its own.
+    pub memory: Option<(Memory, Option<u64>)>,
+}
+
+/// Why a region was not registered anew. It is as it was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReregisterError {
+    /// No region has this key.
+    UnknownKey,
+    /// Windows are bound to it.
+    WindowsBound {
+        /// How many.
+        windows: u32,
+    },
+    /// A region could not be like that.
+    Register(RegisterError),
+}
+
+impl core::fmt::Display for ReregisterError {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match *self {
+            Self::UnknownKey => super::DeregisterError::UnknownKey.fmt(f),
+            Self::WindowsBound { windows } => {
+                super::DeregisterError::WindowsBound { windows }.fmt(f)
+            }
+            Self::Register(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for ReregisterError {}
+
+impl Region {
+    /// A region of `memory`, whose first byte is called `iova` (by its own address if
+    /// that is `None`).
+    fn new(
+        pd: PdId,
+        memory: Memory,
+        iova: Option<u64>,
+        access: Access,
+    ) -> Result<Self, RegisterError> {
+        if access.intersects(Access::NEED_LOCAL_WRITE) && !access.contains(Access::LOCAL_WRITE) {
+            return Err(RegisterError::NeedsLocalWrite);
+        }
+        let beyond = match memory.backing {
+            Backing::Mapped { .. } => isize::try_from(memory.len).is_err(),
+            Backing::OnDemand { .. } if access.contains(Access::REMOTE_ATOMIC) => {
+                return Err(RegisterError::NoAtomics);
+            }
+            Backing::Null if !Access::LOCAL_WRITE.contains(access) => {
+                return Err(RegisterError::NullIsLocal);
+            }
+            Backing::OnDemand { .. } | Backing::Null => false,
+        };
+        let iova = iova.unwrap_or(memory.addr);
+        let wraps = |from: u64| from.checked_add(memory.len).is_none();
+        if beyond || wraps(memory.addr) || wraps(iova) {
+            return Err(RegisterError::Wraps);
+        }
+        Ok(Self {
+            pd,
+            memory,
+            iova,
+            access,
+            invalidated: false,
+            windows: 0,
+        })
+    }
+
+    /// The bytes `va .. va + len`, if `pd` may use them so.
+    #[inline]
+    pub(super) fn check(
+        &self,
+        pd: PdId,
+        va: u64,
+        len: u64,
+        rights: Access,
+    ) -> Result<Span<'_>, AccessError> {
+        if self.pd != pd {
+            return Err(AccessError::WrongPd);
+        }
+        if !self.access.contains(rights) {
+            return Err(AccessError::Denied);
+        }
+        let offset = va.checked_sub(self.iova).ok_or(AccessError::OutOfBounds)?;
+        if offset > self.memory.len || len > self.memory.len - offset {
+            return Err(AccessError::OutOfBounds);
+        }
+        let (Ok(start), Ok(len)) = (usize::try_from(offset), usize::try_from(len)) else {
+            return Err(AccessError::OutOfBounds);
+        };
+        Ok(match &self.memory.backing {
+            // SAFETY: whoever made the memory vouches for its bytes as long as the
+            // region is in the table, which the borrow of `self` proves; the range was
+            // checked to lie within them.
+            Backing::Mapped { base, .. } => unsafe { Span::new(base.wrapping_add(start), len) },
+            Backing::OnDemand { from, accessor } => {
+                Span::on_demand(&**accessor, from + offset, len)
+            }
+            Backing::Null => Span::null(len),
+        })
+    }
+}
+
+impl MemoryTable {
+    /// Registers memory, whose first byte work requests and peers are to call `iova`
+    /// (by its own address if that is `None`). Returns the key, which is both lkey and
+    /// rkey.
+    ///
+    /// # Errors
+    /// See [`RegisterError`].
+    pub fn register_memory(
+        &mut self,
+        rng: &mut impl Rng,
+        pd: PdId,
+        memory: Memory,
+        iova: Option<u64>,
+        access: Access,
+    ) -> Result<u32, RegisterError> {
+        if !self.knows(pd) {
+            return Err(RegisterError::UnknownPd);
+        }
+        let region = Region::new(pd, memory, iova, access)?;
+        let key = loop {
+            let key = rng.next_u32();
+            let taken = self.regions.contains_key(&key) || self.windows.contains_key(&(key >> 8));
+            if key != 0 && !taken {
+                break key;
+            }
+        };
+        self.regions.insert(key, region);
+        Ok(key)
+    }
+
+    /// Changes a region from one packet to the next, without changing its key. If its
+    /// remote rights had been invalidated, it has those of the new registration.
+    ///
+    /// # Errors
+    /// See [`ReregisterError`].
+    pub fn reregister(&mut self, key: u32, change: Reregister) -> Result<(), ReregisterError> {
+        let old = self.regions.get(&key).ok_or(ReregisterError::UnknownKey)?;
+        if old.windows > 0 {
+            let windows = old.windows;
+            return Err(ReregisterError::WindowsBound { windows });
+        }
+        let pd = change.pd.unwrap_or(old.pd);
+        if !self.knows(pd) {
+            return Err(ReregisterError::Register(RegisterError::UnknownPd));
+        }
+        let access = change.access.unwrap_or(old.access);
+        let (memory, iova) = change
+            .memory
+            .unwrap_or_else(|| (old.memory.clone(), Some(old.iova)));
+        let region = Region::new(pd, memory, iova, access).map_err(ReregisterError::Register)?;
+        self.regions.insert(key, region);
+        Ok(())
+    }
+}
