@@ -41,8 +41,8 @@ pub use memory::{
 };
 pub use nic::{Nic, NicConfig};
 pub use qp::{
-    MAX_QUEUE_DEPTH, MAX_RD_ATOMIC, ModifyError, QpAttributes, QpConfig, QpFatalCause, QpInit,
-    QpKind, QpState, QueueLimits, largest_path_mtu,
+    MAX_INLINE_BYTES, MAX_QUEUE_DEPTH, MAX_RD_ATOMIC, ModifyError, QpAttributes, QpConfig,
+    QpFatalCause, QpInit, QpKind, QpState, QueueLimits, largest_path_mtu,
 };
 pub use srq::{SrqAttributes, SrqError, SrqInit, SrqStatus, Srqn};
 pub use time::{Duration, Instant};

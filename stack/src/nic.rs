@@ -203,6 +203,22 @@ impl Nic {
             .unwrap_or(Err(PostError::UnknownQp(qpn)))
     }
 
+    /// Posts a SEND or WRITE of `data`, which is copied; the request's own elements are
+    /// not looked at.
+    ///
+    /// # Errors
+    /// See [`PostError`]; nothing was posted then.
+    pub fn post_inline(
+        &mut self,
+        now: Instant,
+        qpn: Qpn,
+        wr: &SendWr<'_>,
+        data: &[u8],
+    ) -> Result<(), PostError> {
+        self.with_qp(now, qpn, |qp, cx| qp.post_inline(cx, wr, data))
+            .unwrap_or(Err(PostError::UnknownQp(qpn)))
+    }
+
     /// Posts a receive request.
     ///
     /// # Errors

@@ -1,6 +1,6 @@
 //! Work requests and completions: what passes between an application and the NIC.
 
-use crate::memory::WindowBind;
+use crate::memory::{AccessError, WindowBind};
 use crate::srq::Srqn;
 use bitflags::bitflags;
 use roce_wire::Qpn;
@@ -82,6 +82,11 @@ impl SendOp {
         matches!(self, Self::CompareSwap { .. } | Self::FetchAdd { .. })
     }
 
+    /// Whether it carries bytes of local memory to the peer.
+    pub(crate) fn sends_bytes(&self) -> bool {
+        !self.is_fetch() && !self.is_local()
+    }
+
     /// Whether it is done here, without a packet.
     pub(crate) fn is_local(&self) -> bool {
         matches!(self, Self::BindMw(_) | Self::LocalInv(_))
@@ -119,6 +124,10 @@ bitflags! {
         const SOLICITED = 2;
         /// Wait for earlier READs and atomics before starting (IBTA 1.7, 10.8.3.3).
         const FENCE = 4;
+        /// Copy the bytes when the request is posted, so that their memory is free
+        /// for something else at once. SEND and WRITE only, up to
+        /// [`QpInit::max_inline`](crate::QpInit::max_inline) bytes.
+        const INLINE = 8;
     }
 }
 
@@ -293,6 +302,17 @@ pub enum PostError {
     },
     /// READ or atomic on a QP with `max_rd_atomic` 0.
     NoReadsAllowed,
+    /// More inline data than the queue was made for.
+    InlineTooLong {
+        /// The sum of the elements.
+        bytes: u64,
+        /// How many are allowed.
+        max: usize,
+    },
+    /// An operation that sends no bytes of memory can't be inline.
+    NotInline(WcOpcode),
+    /// The memory of inline data may not be read.
+    InlineMemory(AccessError),
     /// No SRQ has this number.
     UnknownSrq(Srqn),
     /// The QP takes its receives from an SRQ.
@@ -333,6 +353,19 @@ impl core::fmt::Display for PostError {
             Self::AtomicLength { bytes } => {
                 write!(f, "an atomic fetches 8 bytes, the local buffer has {bytes}")
             }
+            Self::InlineTooLong { bytes, max } => write!(
+                f,
+                "{bytes} bytes of inline data given, the queue was made for {max}: send them \
+                 from registered memory, or raise max_inline"
+            ),
+            Self::NotInline(opcode) => {
+                write!(f, "{opcode:?} can't be inline: only SEND and WRITE can")
+            }
+            Self::InlineMemory(error) => write!(
+                f,
+                "the memory of the inline data may not be read ({error:?}): check lkey, address \
+                 and length"
+            ),
             Self::NoReadsAllowed => {
                 f.write_str("the QP has max_rd_atomic 0: set it in the transition to RTS")
             }

@@ -25,6 +25,8 @@ pub struct QpOptions {
     pub max_send_sge: usize,
     /// Elements of a receive request, at most 32.
     pub max_recv_sge: usize,
+    /// Bytes of inline data of a send request, at most 512.
+    pub max_inline: usize,
     /// Whether every send completes, or only those that ask for it.
     pub signal_all: bool,
 }
@@ -38,6 +40,7 @@ impl Default for QpOptions {
             recv_depth: 128,
             max_send_sge: 4,
             max_recv_sge: 4,
+            max_inline: 128,
             signal_all: false,
         }
     }
@@ -63,6 +66,7 @@ impl QpOptions {
                 depth: self.recv_depth,
                 max_sge: self.max_recv_sge,
             },
+            max_inline: self.max_inline,
             signal_all: self.signal_all,
         }
     }

@@ -23,8 +23,9 @@ mod window;
 
 pub use attr::{MAX_RD_ATOMIC, ModifyError, QpAttributes, QpConfig, QpState, largest_path_mtu};
 pub use kind::QpKind;
+use queue::Source;
 pub(crate) use queue::WorkQueue;
-pub use queue::{MAX_QUEUE_DEPTH, QueueLimits};
+pub use queue::{MAX_INLINE_BYTES, MAX_QUEUE_DEPTH, QueueLimits};
 pub(crate) use receives::{Receives, RecvWqe};
 
 use crate::counters::{Counters, DropReason};
@@ -34,7 +35,7 @@ use crate::memory::{MemoryTable, PdId};
 use crate::port::{Port, RxMeta};
 use crate::srq::{SrqTable, Srqn};
 use crate::time::Instant;
-use crate::wr::{Completion, PostError, RecvWr, SendWr, WcOpcode, WcStatus};
+use crate::wr::{Completion, PostError, RecvWr, SendFlags, SendWr, WcOpcode, WcStatus};
 use roce_wire::{Packet, Qpn};
 use service::Service;
 use std::collections::VecDeque;
@@ -128,6 +129,9 @@ pub struct QpInit {
     pub send: QueueLimits,
     /// The size of the receive queue.
     pub recv: QueueLimits,
+    /// The most inline data of a send request, in bytes; lowered to
+    /// [`MAX_INLINE_BYTES`].
+    pub max_inline: usize,
     /// Whether every send asks for a completion.
     pub signal_all: bool,
 }
@@ -226,16 +230,51 @@ impl Qp {
         Ok(())
     }
 
-    /// Adds a request to the send queue.
+    /// Adds a request to the send queue, whose bytes come from its elements.
     pub(crate) fn post_send(&mut self, cx: &mut Cx<'_>, wr: &SendWr<'_>) -> Result<(), PostError> {
+        if !wr.flags.contains(SendFlags::INLINE) {
+            return self.post_from(cx, wr, Source::Memory(wr.sges));
+        }
+        let bytes = sgl::total_len(wr.sges);
+        let mut room = [0; MAX_INLINE_BYTES];
+        let data = usize::try_from(bytes)
+            .ok()
+            .and_then(|len| room.get_mut(..len))
+            .ok_or(PostError::InlineTooLong {
+                bytes,
+                max: MAX_INLINE_BYTES,
+            })?;
+        sgl::gather(cx.memory, self.core.pd, wr.sges, 0, data).map_err(PostError::InlineMemory)?;
+        self.post_inline(cx, wr, data)
+    }
+
+    /// Adds a request to the send queue, whose bytes are these.
+    pub(crate) fn post_inline(
+        &mut self,
+        cx: &mut Cx<'_>,
+        wr: &SendWr<'_>,
+        data: &[u8],
+    ) -> Result<(), PostError> {
+        if !wr.op.sends_bytes() {
+            return Err(PostError::NotInline(wr.op.completion_opcode()));
+        }
+        self.post_from(cx, wr, Source::Inline(data))
+    }
+
+    fn post_from(
+        &mut self,
+        cx: &mut Cx<'_>,
+        wr: &SendWr<'_>,
+        source: Source<'_>,
+    ) -> Result<(), PostError> {
         let kind = self.core.kind;
         if !kind.can_do(&wr.op) {
             return Err(PostError::WrongService { kind });
         }
         match self.core.state {
-            QpState::Rts | QpState::Sqd => self.service.post_send(&self.core, wr),
+            QpState::Rts | QpState::Sqd => self.service.post_send(&self.core, wr, source),
             QpState::Err | QpState::Sqe => {
-                self.service.check_send(&self.core, wr)?;
+                self.service.check_send(&self.core, wr, source)?;
                 self.flush_one(cx, wr.wr_id, wr.op.completion_opcode());
                 Ok(())
             }

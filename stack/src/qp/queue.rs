@@ -12,6 +12,9 @@ pub struct QueueLimits {
     pub max_sge: usize,
 }
 
+/// The most inline data that a request may have, in bytes.
+pub const MAX_INLINE_BYTES: usize = 512;
+
 /// The most requests that a queue may be made for.
 pub const MAX_QUEUE_DEPTH: usize = 1 << 16;
 
@@ -20,8 +23,20 @@ pub const MAX_QUEUE_DEPTH: usize = 1 << 16;
 pub(crate) struct WorkQueue<T> {
     entries: VecDeque<Entry<T>>,
     sges: Box<[Sge]>,
+    /// Room for inline data, `max_inline` bytes for each request.
+    inline: Box<[u8]>,
+    max_inline: usize,
     limits: QueueLimits,
     next_slot: usize,
+}
+
+/// Where the bytes of a request come from.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Source<'a> {
+    /// Registered memory.
+    Memory(&'a [Sge]),
+    /// They were copied when the request was posted.
+    Inline(&'a [u8]),
 }
 
 #[derive(Debug)]
@@ -29,11 +44,19 @@ struct Entry<T> {
     item: T,
     slot: usize,
     sges: usize,
+    /// Bytes of inline data.
+    inline: usize,
 }
 
 impl<T> WorkQueue<T> {
     /// A queue of `limits`, each lowered to what is possible.
     pub(crate) fn new(limits: QueueLimits) -> Self {
+        Self::with_inline(limits, 0)
+    }
+
+    /// The same, with room for so many bytes of inline data in each request.
+    pub(crate) fn with_inline(limits: QueueLimits, max_inline: usize) -> Self {
+        let max_inline = max_inline.min(MAX_INLINE_BYTES);
         let limits = QueueLimits {
             depth: limits.depth.min(MAX_QUEUE_DEPTH),
             max_sge: limits.max_sge.min(MAX_SGE),
@@ -41,6 +64,8 @@ impl<T> WorkQueue<T> {
         Self {
             entries: VecDeque::with_capacity(limits.depth),
             sges: vec![Sge::default(); limits.depth * limits.max_sge].into_boxed_slice(),
+            inline: vec![0; limits.depth * max_inline].into_boxed_slice(),
+            max_inline,
             limits,
             next_slot: 0,
         }
@@ -62,6 +87,7 @@ impl<T> WorkQueue<T> {
             ..self.limits
         });
         for (index, entry) in self.entries.iter().enumerate() {
+            debug_assert_eq!(entry.inline, 0, "receives have no inline data");
             let pushed = other.push(entry.item, self.sges(index));
             debug_assert!(pushed.is_ok(), "as deep as there are requests");
         }
@@ -84,18 +110,59 @@ impl<T> WorkQueue<T> {
         Ok(())
     }
 
+    /// Checks that a request with so many bytes of inline data can be added.
+    pub(crate) fn check_inline(&self, bytes: usize) -> Result<(), PostError> {
+        if bytes > self.max_inline {
+            return Err(PostError::InlineTooLong {
+                bytes: bytes as u64,
+                max: self.max_inline,
+            });
+        }
+        self.check_room(0)
+    }
+
+    /// Checks that a request whose bytes come from there can be added.
+    pub(crate) fn check_source(&self, source: Source<'_>) -> Result<(), PostError> {
+        match source {
+            Source::Memory(sges) => self.check_room(sges.len()),
+            Source::Inline(data) => self.check_inline(data.len()),
+        }
+    }
+
     /// Adds a request that [`WorkQueue::check_room`] admitted.
     pub(crate) fn push(&mut self, item: T, sges: &[Sge]) -> Result<(), PostError> {
-        self.check_room(sges.len())?;
+        self.push_from(item, Source::Memory(sges))
+    }
+
+    /// Adds a request that [`WorkQueue::check_source`] admitted.
+    pub(crate) fn push_from(&mut self, item: T, source: Source<'_>) -> Result<(), PostError> {
+        self.check_source(source)?;
         let slot = self.next_slot;
         self.next_slot = (slot + 1) % self.limits.depth;
+        let (sges, inline): (&[Sge], &[u8]) = match source {
+            Source::Memory(sges) => (sges, &[]),
+            Source::Inline(data) => (&[], data),
+        };
         self.sges[slot * self.limits.max_sge..][..sges.len()].copy_from_slice(sges);
+        self.inline[slot * self.max_inline..][..inline.len()].copy_from_slice(inline);
         self.entries.push_back(Entry {
             item,
             slot,
             sges: sges.len(),
+            inline: inline.len(),
         });
         Ok(())
+    }
+
+    /// Where the bytes of the request at `index` come from.
+    pub(crate) fn source(&self, index: usize) -> Source<'_> {
+        match self.entries.get(index) {
+            Some(entry) if entry.inline > 0 => {
+                let data = &self.inline[entry.slot * self.max_inline..];
+                Source::Inline(&data[..entry.inline])
+            }
+            _ => Source::Memory(self.sges(index)),
+        }
     }
 
     pub(crate) fn pop(&mut self) -> Option<T> {

@@ -1,9 +1,9 @@
 //! The send queue of services without acknowledgements: a request completes when its
 //! last packet has left (IBTA 1.7, 9.8.1).
 
-use super::queue::{QueueLimits, WorkQueue};
+use super::queue::{QueueLimits, Source, WorkQueue};
 use super::{Core, Cx, Fault};
-use crate::wr::{Completion, PostError, SendFlags, SendOp, SendWr, Sge, WcStatus};
+use crate::wr::{Completion, PostError, SendFlags, SendOp, SendWr, WcStatus};
 
 /// A posted send request.
 #[derive(Clone, Copy, Debug)]
@@ -27,9 +27,9 @@ pub(crate) struct SendQueue {
 }
 
 impl SendQueue {
-    pub(crate) fn new(limits: QueueLimits) -> Self {
+    pub(crate) fn new(limits: QueueLimits, max_inline: usize) -> Self {
         Self {
-            queue: WorkQueue::new(limits),
+            queue: WorkQueue::with_inline(limits, max_inline),
             offset: 0,
             begun: false,
             drain_pending: false,
@@ -40,13 +40,19 @@ impl SendQueue {
         self.queue.len()
     }
 
-    /// Checks that a request with so many elements can be added.
-    pub(crate) fn check_room(&self, sges: usize) -> Result<(), PostError> {
-        self.queue.check_room(sges)
+    /// Checks that a request whose bytes come from there can be added.
+    pub(crate) fn check_source(&self, source: Source<'_>) -> Result<(), PostError> {
+        self.queue.check_source(source)
     }
 
     /// Appends a request of `len` bytes.
-    pub(crate) fn post(&mut self, core: &Core, wr: &SendWr<'_>, len: u32) -> Result<(), PostError> {
+    pub(crate) fn post(
+        &mut self,
+        core: &Core,
+        wr: &SendWr<'_>,
+        source: Source<'_>,
+        len: u32,
+    ) -> Result<(), PostError> {
         let flags = if core.signal_all {
             wr.flags | SendFlags::SIGNALED
         } else {
@@ -58,7 +64,7 @@ impl SendQueue {
             flags,
             len,
         };
-        self.queue.push(wqe, wr.sges)
+        self.queue.push_from(wqe, source)
     }
 
     /// Forgets everything that was posted.
@@ -69,11 +75,11 @@ impl SendQueue {
         self.drain_pending = false;
     }
 
-    /// The oldest request, its memory, and how many of its bytes have left. In state
+    /// The oldest request, where its bytes are, and how many of its bytes have left. In state
     /// SQD only one that was begun (IBTA 1.7, 10.3.1.5).
-    pub(crate) fn current(&self, drains: bool) -> Option<(SendWqe, &[Sge], u32)> {
+    pub(crate) fn current(&self, drains: bool) -> Option<(SendWqe, Source<'_>, u32)> {
         let wqe = self.queue.front().filter(|_| self.begun || !drains)?;
-        Some((*wqe, self.queue.sges(0), self.offset))
+        Some((*wqe, self.queue.source(0), self.offset))
     }
 
     /// Takes note that a packet with so many bytes of the oldest request has left, and

@@ -1,6 +1,7 @@
 //! The two halves of a QP, as its transport service has them.
 
 use super::attr::QpConfig;
+use super::queue::Source;
 use super::requester::Requester;
 use super::responder::Responder;
 use super::{Core, Cx, Fault, QpInit, QpKind, Receives, Turn, arrivals, uc};
@@ -31,11 +32,11 @@ impl Service {
     pub(super) fn new(init: &QpInit, receives: Receives) -> Self {
         match init.kind {
             QpKind::Rc => Self::Rc {
-                requester: Requester::new(init.send),
+                requester: Requester::new(init.send, init.max_inline),
                 responder: Responder::new(receives),
             },
             QpKind::Uc => Self::Uc {
-                sender: uc::Sender::new(init.send),
+                sender: uc::Sender::new(init.send, init.max_inline),
                 receiver: uc::Receiver::new(receives),
             },
         }
@@ -98,19 +99,29 @@ impl Service {
     }
 
     /// Checks a send request without posting it.
-    pub(super) fn check_send(&self, core: &Core, wr: &SendWr<'_>) -> Result<(), PostError> {
+    pub(super) fn check_send(
+        &self,
+        core: &Core,
+        wr: &SendWr<'_>,
+        source: Source<'_>,
+    ) -> Result<(), PostError> {
         match self {
-            Self::Rc { requester, .. } => requester.check(core, wr)?,
-            Self::Uc { sender, .. } => sender.check(wr)?,
+            Self::Rc { requester, .. } => requester.check(core, wr, source)?,
+            Self::Uc { sender, .. } => sender.check(source)?,
         };
         Ok(())
     }
 
     /// Appends a request to the send queue.
-    pub(super) fn post_send(&mut self, core: &Core, wr: &SendWr<'_>) -> Result<(), PostError> {
+    pub(super) fn post_send(
+        &mut self,
+        core: &Core,
+        wr: &SendWr<'_>,
+        source: Source<'_>,
+    ) -> Result<(), PostError> {
         match self {
-            Self::Rc { requester, .. } => requester.post(core, wr),
-            Self::Uc { sender, .. } => sender.post(core, wr),
+            Self::Rc { requester, .. } => requester.post(core, wr, source),
+            Self::Uc { sender, .. } => sender.post(core, wr, source),
         }
     }
 

@@ -1,11 +1,38 @@
 //! Scatter and gather: bytes between packets and lists of local memory.
 
+use super::queue::Source;
 use crate::memory::{Access, AccessError, MemoryTable, PdId};
 use crate::wr::Sge;
 
 /// The bytes of all elements together.
 pub(crate) fn total_len(sges: &[Sge]) -> u64 {
     sges.iter().map(|sge| u64::from(sge.length)).sum()
+}
+
+/// The bytes of a request.
+pub(crate) fn source_len(source: Source<'_>) -> u64 {
+    match source {
+        Source::Memory(sges) => total_len(sges),
+        Source::Inline(data) => data.len() as u64,
+    }
+}
+
+/// Fills `out` from byte `offset` of a request on.
+pub(crate) fn fetch(
+    memory: &MemoryTable,
+    pd: PdId,
+    source: Source<'_>,
+    offset: u64,
+    out: &mut [u8],
+) -> Result<(), AccessError> {
+    let data = match source {
+        Source::Memory(sges) => return gather(memory, pd, sges, offset, out),
+        Source::Inline(data) => data,
+    };
+    let start = usize::try_from(offset).unwrap_or(usize::MAX);
+    let part = data.get(start..).and_then(|rest| rest.get(..out.len()));
+    out.copy_from_slice(part.ok_or(AccessError::OutOfBounds)?);
+    Ok(())
 }
 
 /// A stretch of one element: where it lies, and which bytes of the packet it is.

@@ -261,6 +261,7 @@ fn qps_take_turns() {
         recv_cq: hand.node.recv_cq.clone(),
         send: hand.setup.queue,
         recv: hand.setup.queue,
+        max_inline: 0,
         signal_all: true,
     });
     let first = hand.node.qpn;

@@ -138,6 +138,7 @@ fn another_qp(pair: &mut Pair, side: usize) {
         recv_cq: node.recv_cq.clone(),
         send: setup.queue,
         recv: setup.queue,
+        max_inline: 0,
         signal_all: true,
     });
 }

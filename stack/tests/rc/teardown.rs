@@ -199,6 +199,7 @@ fn a_failure_of_one_qp_does_not_touch_another() {
         recv_cq: cq_b,
         send: hand.setup.queue,
         recv: hand.setup.queue,
+        max_inline: 0,
         signal_all: true,
     });
     let first = hand.node.qpn;

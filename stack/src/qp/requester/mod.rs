@@ -28,7 +28,7 @@ mod retry;
 mod transmit;
 
 use super::attr::QpConfig;
-use super::queue::{QueueLimits, WorkQueue};
+use super::queue::{QueueLimits, Source, WorkQueue};
 use super::window::Window;
 use super::{Core, Cx, Fault, sgl};
 use crate::counters::DropReason;
@@ -98,10 +98,10 @@ pub(crate) struct Requester {
 }
 
 impl Requester {
-    pub(crate) fn new(limits: QueueLimits) -> Self {
+    pub(crate) fn new(limits: QueueLimits, max_inline: usize) -> Self {
         let zero = Seq::initial(Psn::new(0));
         Self {
-            sq: WorkQueue::new(limits),
+            sq: WorkQueue::with_inline(limits, max_inline),
             una: zero,
             nxt: zero,
             max: zero,
@@ -152,9 +152,14 @@ impl Requester {
     }
 
     /// Checks a request without posting it.
-    pub(crate) fn check(&self, core: &Core, wr: &SendWr<'_>) -> Result<u32, PostError> {
-        self.sq.check_room(wr.sges.len())?;
-        let bytes = sgl::total_len(wr.sges);
+    pub(crate) fn check(
+        &self,
+        core: &Core,
+        wr: &SendWr<'_>,
+        source: Source<'_>,
+    ) -> Result<u32, PostError> {
+        self.sq.check_source(source)?;
+        let bytes = sgl::source_len(source);
         let len = match u32::try_from(bytes) {
             Ok(len) if bytes <= MAX_MESSAGE_BYTES => len,
             _ => return Err(PostError::MessageTooLong { bytes }),
@@ -175,8 +180,13 @@ impl Requester {
     }
 
     /// Appends a request to the send queue.
-    pub(crate) fn post(&mut self, core: &Core, wr: &SendWr<'_>) -> Result<(), PostError> {
-        let len = self.check(core, wr)?;
+    pub(crate) fn post(
+        &mut self,
+        core: &Core,
+        wr: &SendWr<'_>,
+        source: Source<'_>,
+    ) -> Result<(), PostError> {
+        let len = self.check(core, wr, source)?;
         let packets = match wr.op.is_local() {
             true => 0,
             false => u64::from(len).div_ceil(core.config.mtu() as u64).max(1),
@@ -197,7 +207,7 @@ impl Requester {
             done: false,
             receives,
         };
-        self.sq.push(wqe, wr.sges)?;
+        self.sq.push_from(wqe, source)?;
         self.assigned = wqe.end();
         self.receives = receives;
         Ok(())

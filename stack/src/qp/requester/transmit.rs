@@ -139,10 +139,10 @@ impl Requester {
         bth.ack_req = is_last || probe || self.should_ask(self.nxt);
         let ext = data_headers(wqe, is_first, is_last);
         let path = core.config.path.as_ref().ok_or(EmitError::Full)?;
-        let sges = self.sq.sges(self.cursor);
+        let source = self.sq.source(self.cursor);
         let repr = PacketRepr { bth, ext };
         emit(cx, port, path, &repr, payload, |cx, out| {
-            sgl::gather(cx.memory, core.pd, sges, offset, out)
+            sgl::fetch(cx.memory, core.pd, source, offset, out)
         })?;
         if is_first {
             self.credit.note_begin(self.nxt, probe);

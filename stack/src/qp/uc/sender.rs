@@ -2,7 +2,7 @@
 
 use crate::port::Port;
 use crate::qp::emit::{EmitError, emit};
-use crate::qp::queue::QueueLimits;
+use crate::qp::queue::{QueueLimits, Source};
 use crate::qp::sends::{SendQueue, SendWqe};
 use crate::qp::{Core, Cx, Fault, QpState, Turn, local, sgl};
 use crate::wr::{MAX_MESSAGE_BYTES, PostError, SendFlags, SendOp, SendWr, WcStatus};
@@ -17,9 +17,9 @@ pub(crate) struct Sender {
 }
 
 impl Sender {
-    pub(crate) fn new(limits: QueueLimits) -> Self {
+    pub(crate) fn new(limits: QueueLimits, max_inline: usize) -> Self {
         Self {
-            sq: SendQueue::new(limits),
+            sq: SendQueue::new(limits, max_inline),
             psn: Psn::new(0),
         }
     }
@@ -31,9 +31,9 @@ impl Sender {
     }
 
     /// Checks a request without posting it. Returns its length.
-    pub(crate) fn check(&self, wr: &SendWr<'_>) -> Result<u32, PostError> {
-        self.sq.check_room(wr.sges.len())?;
-        let bytes = sgl::total_len(wr.sges);
+    pub(crate) fn check(&self, source: Source<'_>) -> Result<u32, PostError> {
+        self.sq.check_source(source)?;
+        let bytes = sgl::source_len(source);
         match u32::try_from(bytes) {
             Ok(len) if bytes <= MAX_MESSAGE_BYTES => Ok(len),
             _ => Err(PostError::MessageTooLong { bytes }),
@@ -41,9 +41,14 @@ impl Sender {
     }
 
     /// Appends a request to the send queue.
-    pub(crate) fn post(&mut self, core: &Core, wr: &SendWr<'_>) -> Result<(), PostError> {
-        let len = self.check(wr)?;
-        self.sq.post(core, wr, len)
+    pub(crate) fn post(
+        &mut self,
+        core: &Core,
+        wr: &SendWr<'_>,
+        source: Source<'_>,
+    ) -> Result<(), PostError> {
+        let len = self.check(source)?;
+        self.sq.post(core, wr, source, len)
     }
 
     /// Whether there is something to send.
@@ -99,7 +104,7 @@ impl Sender {
         core: &Core,
     ) -> Result<Option<(u32, bool)>, EmitError> {
         let drains = core.state == QpState::Sqd;
-        let Some((wqe, sges, offset)) = self.sq.current(drains) else {
+        let Some((wqe, source, offset)) = self.sq.current(drains) else {
             return Ok(None);
         };
         let mtu = core.config.mtu();
@@ -118,7 +123,7 @@ impl Sender {
         let path = core.config.path.as_ref().ok_or(EmitError::Full)?;
         let repr = PacketRepr { bth, ext };
         emit(cx, port, path, &repr, payload, |cx, out| {
-            sgl::gather(cx.memory, core.pd, sges, offset.into(), out)
+            sgl::fetch(cx.memory, core.pd, source, offset.into(), out)
         })?;
         Ok(Some((bytes, is_last)))
     }

@@ -162,6 +162,7 @@ fn no_two_qps_have_one_number() {
             recv_cq: Arc::clone(&node.recv_cq),
             send: none,
             recv: none,
+            max_inline: 0,
             signal_all: true,
         };
         let qpn = node.nic.create_qp(init);

@@ -122,6 +122,7 @@ pub(crate) struct NodeSetup {
     pub(crate) window_bytes: usize,
     pub(crate) queue: QueueLimits,
     pub(crate) cq_entries: usize,
+    pub(crate) max_inline: usize,
     pub(crate) signal_all: bool,
 }
 
@@ -145,6 +146,7 @@ impl Node {
             recv_cq: Arc::clone(&recv_cq),
             send: setup.queue,
             recv: setup.queue,
+            max_inline: setup.max_inline,
             signal_all: setup.signal_all,
         });
         Self {

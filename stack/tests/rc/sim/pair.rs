@@ -31,6 +31,7 @@ pub(crate) struct Setup {
     pub(crate) access: Access,
     pub(crate) queue: QueueLimits,
     pub(crate) cq_entries: usize,
+    pub(crate) max_inline: usize,
     pub(crate) signal_all: bool,
     pub(crate) window_bytes: usize,
     pub(crate) rd_atomic: u8,
@@ -58,6 +59,7 @@ impl Default for Setup {
                 max_sge: 4,
             },
             cq_entries: 256,
+            max_inline: 64,
             signal_all: true,
             window_bytes: 256 << 10,
             rd_atomic: 4,
@@ -83,6 +85,7 @@ impl Setup {
             window_bytes: self.window_bytes,
             queue: self.queue,
             cq_entries: self.cq_entries,
+            max_inline: self.max_inline,
             signal_all: self.signal_all,
         }
     }

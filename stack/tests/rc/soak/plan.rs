@@ -80,6 +80,7 @@ impl Plan {
                 max_sge: 4,
             },
             cq_entries: 256,
+            max_inline: 0,
             signal_all: dice.one_in(2),
             window_bytes: dice.pick(&[0, 4 << 10, 64 << 10, 1 << 20]),
             rd_atomic,

@@ -107,6 +107,7 @@ fn init(hand: &Hand) -> QpInit {
         recv_cq: hand.node.recv_cq.clone(),
         send: hand.setup.queue,
         recv: hand.setup.queue,
+        max_inline: 0,
         signal_all: true,
     }
 }

@@ -202,6 +202,7 @@ fn a_bad_wire_changes_nothing() {
             recv_cq: node.recv_cq.clone(),
             send: pair.setup.queue,
             recv: pair.setup.queue,
+            max_inline: 0,
             signal_all: true,
         };
         node.qpn = node.nic.create_qp_with_srq(qp_init, srq).expect("a QP");

@@ -188,6 +188,7 @@ fn a_window_of_type_2_is_of_one_qp() {
                     depth: 4,
                     max_sge: 1,
                 },
+                max_inline: 0,
                 signal_all: true,
             });
         }
