@@ -1,0 +1,87 @@
+//! A copy of the checkout to break things in.
+
+use crate::Mutation;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// A copy of all files that git knows or would know, and a target folder of its own
+/// that stays from run to run.
+#[derive(Debug)]
+pub struct Copy {
+    /// The copy.
+    pub checkout: PathBuf,
+    /// Where it is built.
+    pub target: PathBuf,
+}
+
+impl Copy {
+    /// Makes the copy, or brings it up to date, in a folder below `target`.
+    ///
+    /// # Errors
+    /// git can't list the files, or they can't be copied.
+    pub fn make(root: &Path, target: &Path, number: usize) -> io::Result<Self> {
+        let folder = target.join(format!("mutations-{number}"));
+        let copy = Self {
+            checkout: folder.join("checkout"),
+            target: folder.join("target"),
+        };
+        let listed = Command::new("git")
+            .current_dir(root)
+            .args(["ls-files", "-co", "--exclude-standard", "-z"])
+            .output()?;
+        if !listed.status.success() {
+            let error = String::from_utf8_lossy(&listed.stderr).into_owned();
+            return Err(io::Error::other(error));
+        }
+        for name in String::from_utf8_lossy(&listed.stdout).split('\0') {
+            let from = root.join(name);
+            if name.is_empty() || name.starts_with("fuzz/corpus") || !from.is_file() {
+                continue;
+            }
+            write_if_other(&copy.checkout.join(name), &std::fs::read(&from)?)?;
+        }
+        Ok(copy)
+    }
+
+    /// Makes the mistake. It is undone when what is returned is dropped.
+    ///
+    /// # Errors
+    /// The file can't be read or written, or has not what is to be replaced.
+    pub fn apply(&self, mutation: &Mutation) -> io::Result<Applied> {
+        let path = self.checkout.join(&mutation.file);
+        let original = std::fs::read_to_string(&path)?;
+        if original.matches(&mutation.old).count() != 1 {
+            let what = format!("{}: the text to replace is not there once", mutation.id);
+            return Err(io::Error::other(what));
+        }
+        std::fs::write(&path, original.replacen(&mutation.old, &mutation.new, 1))?;
+        Ok(Applied { path, original })
+    }
+}
+
+/// Keeps what was there before.
+#[derive(Debug)]
+pub struct Applied {
+    path: PathBuf,
+    original: String,
+}
+
+impl Drop for Applied {
+    fn drop(&mut self) {
+        if let Err(error) = std::fs::write(&self.path, &self.original) {
+            eprintln!("{}: not restored: {error}", self.path.display());
+        }
+    }
+}
+
+/// Files that are as they should be keep their time, so that nothing is built anew.
+fn write_if_other(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    if std::fs::read(path).is_ok_and(|found| found == bytes) {
+        return Ok(());
+    }
+    if let Some(folder) = path.parent() {
+        std::fs::create_dir_all(folder)?;
+    }
+    std::fs::write(path, bytes)
+}
