@@ -1,0 +1,480 @@
+//! One NIC with a QP in each state, fed with packets and calls in any order.
+//!
+//! Whatever comes: nothing panics, what is sent is well-formed, requests complete once
+//! and in order, and memory that nobody may write stays as it is.
+
+#![no_main]
+
+use arbitrary::Arbitrary;
+use libfuzzer_sys::fuzz_target;
+use roce_fuzz::{Frame, Host, Mem, Peer, meta, seal, to_state};
+use roce_stack::{
+    Access, Duration, Instant, QpKind, QpState, QueueLimits, RecvWr, SendFlags, SendOp, SendWr,
+    SrqInit, Srqn,
+};
+use roce_wire::{
+    Aeth, AtomicAckEth, AtomicEth, Bth, Deth, ExtHeaders, Ieth, ImmDt, Opcode, Packet, PacketRepr,
+    Psn, Qpn, Reth, Syndrome,
+};
+use std::collections::{BTreeSet, VecDeque};
+
+#[derive(Arbitrary, Debug)]
+enum Step {
+    Packet {
+        qp: u8,
+        opcode: u8,
+        psn: At,
+        ack_req: bool,
+        memory: u8,
+        offset: u16,
+        len: u16,
+        payload: u16,
+        syndrome: u8,
+    },
+    Raw {
+        bytes: Vec<u8>,
+        qp: u8,
+        sealed: bool,
+    },
+    Send {
+        qp: u8,
+        op: u8,
+        memory: u8,
+        offset: u16,
+        len: u16,
+        flags: u8,
+    },
+    Receive {
+        qp: u8,
+        memory: u8,
+        offset: u16,
+        len: u16,
+    },
+    Modify {
+        qp: u8,
+        state: u8,
+    },
+    Wait {
+        micros: u16,
+    },
+    Deregister {
+        memory: u8,
+    },
+    Destroy {
+        qp: u8,
+    },
+}
+
+/// A PSN, as seen from what is expected.
+#[derive(Arbitrary, Clone, Copy, Debug)]
+enum At {
+    Next,
+    Ahead(u8),
+    Behind(u8),
+    Any(u32),
+}
+
+/// One QP, and what is known of it.
+struct Known {
+    qpn: Qpn,
+    kind: QpKind,
+    srq: Option<Srqn>,
+    /// The PSN of the request that it may expect next.
+    expected: Psn,
+    /// The PSN that it sent last.
+    sent: Psn,
+    sends: VecDeque<u64>,
+    receives: VecDeque<u64>,
+}
+
+const PEER: u8 = 2;
+const PEER_QPN: Qpn = Qpn::from_bits(0x77);
+const LEN: usize = 4096;
+
+struct World {
+    host: Host,
+    now: Instant,
+    qps: Vec<Known>,
+    memories: Vec<Mem>,
+    shared: BTreeSet<u64>,
+    next_id: u64,
+}
+
+fuzz_target!(|steps: Vec<Step>| {
+    let mut world = World::new();
+    for step in &steps {
+        world.step(step);
+        world.settle();
+    }
+});
+
+impl World {
+    fn new() -> Self {
+        let mut host = Host::new(1);
+        let now = Instant::from_nanos(1);
+        let foreign = host.nic.alloc_pd();
+        let pd = host.pd;
+        let read_only = Access::REMOTE_READ;
+        let memories = vec![
+            host.mem(pd, LEN, Access::all()),
+            host.mem(pd, LEN, Access::LOCAL_WRITE),
+            host.mem(pd, LEN, read_only),
+            host.mem(foreign, LEN, Access::all()),
+        ];
+        let srq = host
+            .nic
+            .create_srq(&SrqInit {
+                pd,
+                size: QueueLimits {
+                    depth: 16,
+                    max_sge: 1,
+                },
+            })
+            .expect("an SRQ");
+        let kinds = [
+            (QpKind::Rc, QpState::Rts, None),
+            (QpKind::Rc, QpState::Rts, Some(srq)),
+            (QpKind::Uc, QpState::Rts, None),
+            (QpKind::Uc, QpState::Rtr, Some(srq)),
+            (QpKind::Rc, QpState::Reset, None),
+            (QpKind::Rc, QpState::Init, None),
+            (QpKind::Rc, QpState::Rtr, None),
+            (QpKind::Rc, QpState::Sqd, None),
+            (QpKind::Rc, QpState::Err, None),
+        ];
+        let qps = kinds
+            .into_iter()
+            .map(|(kind, state, srq)| {
+                let init = host.qp_init(kind);
+                let qpn = match srq {
+                    Some(srq) => host.nic.create_qp_with_srq(init, srq).expect("a QP"),
+                    None => host.nic.create_qp(init),
+                };
+                host.bring_to(now, qpn, kind, peer(), state);
+                Known {
+                    qpn,
+                    kind,
+                    srq,
+                    expected: peer().psn,
+                    sent: peer().own_psn,
+                    sends: VecDeque::new(),
+                    receives: VecDeque::new(),
+                }
+            })
+            .collect();
+        Self {
+            host,
+            now,
+            qps,
+            memories,
+            shared: BTreeSet::new(),
+            next_id: 0,
+        }
+    }
+
+    fn step(&mut self, step: &Step) {
+        match *step {
+            Step::Packet { .. } => self.packet(step),
+            Step::Raw {
+                ref bytes,
+                qp,
+                sealed,
+            } => self.raw(bytes, qp, sealed),
+            Step::Send { .. } => self.send(step),
+            Step::Receive { .. } => self.receive(step),
+            Step::Modify { qp, state } => self.modify(qp, state),
+            Step::Wait { micros } => {
+                self.now = self.now + Duration::from_micros(micros.into());
+                self.host.nic.handle_timeouts(self.now);
+            }
+            Step::Deregister { memory } => {
+                let index = usize::from(memory) % self.memories.len();
+                let key = self.memories[index].key;
+                self.host.nic.deregister(key);
+            }
+            Step::Destroy { qp } => {
+                let index = usize::from(qp) % self.qps.len();
+                self.host.nic.destroy_qp(self.qps[index].qpn);
+                self.forget(index);
+            }
+        }
+    }
+
+    /// A packet that is well-formed, whatever it asks for.
+    fn packet(&mut self, step: &Step) {
+        let Step::Packet {
+            qp,
+            opcode,
+            psn,
+            ack_req,
+            memory,
+            offset,
+            len,
+            payload,
+            syndrome,
+        } = *step
+        else {
+            return;
+        };
+        let Some(opcode) = Opcode::all().nth(usize::from(opcode) % Opcode::all().len()) else {
+            return;
+        };
+        let index = usize::from(qp) % self.qps.len();
+        let memory = &self.memories[usize::from(memory) % self.memories.len()];
+        let known = &mut self.qps[index];
+        let base = if opcode.is_response() {
+            known.sent
+        } else {
+            known.expected
+        };
+        let psn = match psn {
+            At::Next => base,
+            At::Ahead(n) => base.add(n.into()),
+            At::Behind(n) => base.back(n.into()),
+            At::Any(any) => Psn::new(any),
+        };
+        if opcode.is_request() {
+            known.expected = psn.next();
+        }
+        let mut bth = Bth::new(opcode, known.qpn, psn);
+        bth.ack_req = ack_req;
+        let va = memory.buffer.addr() + u64::from(offset);
+        let ext = ExtHeaders {
+            deth: Some(Deth::default()),
+            reth: Some(Reth {
+                va,
+                rkey: memory.key,
+                dma_len: len.into(),
+            }),
+            atomic: Some(AtomicEth {
+                va,
+                rkey: memory.key,
+                swap_or_add: 1,
+                compare: 0,
+            }),
+            aeth: Some(Aeth {
+                syndrome: Syndrome::from_byte(syndrome),
+                msn: 0,
+            }),
+            atomic_ack: Some(AtomicAckEth { original: 1 }),
+            imm: Some(ImmDt(7)),
+            ieth: Some(Ieth(memory.key)),
+            ..ExtHeaders::NONE
+        };
+        let rule = opcode.info().payload;
+        let payload = usize::from(payload) % 300;
+        let payload = [payload, 256, 8, 0]
+            .into_iter()
+            .find(|len| rule.admits(*len))
+            .unwrap_or(0);
+        let repr = PacketRepr { bth, ext };
+        let mut bytes = vec![0x5a; repr.buffer_len(payload)];
+        repr.emit_headers(&mut bytes, payload);
+        let meta = meta(PEER, 1);
+        seal(&meta, &mut bytes);
+        self.host.nic.receive(self.now, &meta, &bytes);
+    }
+
+    /// Any bytes, for one of the QPs if there is room for its number.
+    fn raw(&mut self, bytes: &[u8], qp: u8, sealed: bool) {
+        let mut bytes = bytes.to_vec();
+        let meta = meta(PEER, 1);
+        if let Some(place) = bytes.get_mut(5..8) {
+            let index = usize::from(qp) % self.qps.len();
+            let qpn = self.qps[index].qpn.get().to_be_bytes();
+            place.copy_from_slice(&qpn[1..]);
+        }
+        if sealed {
+            seal(&meta, &mut bytes);
+        }
+        self.host.nic.receive(self.now, &meta, &bytes);
+    }
+
+    fn send(&mut self, step: &Step) {
+        let Step::Send {
+            qp,
+            op,
+            memory,
+            offset,
+            len,
+            flags,
+        } = *step
+        else {
+            return;
+        };
+        let index = usize::from(qp) % self.qps.len();
+        let memory = &self.memories[usize::from(memory) % self.memories.len()];
+        let remote = memory.remote(offset.into());
+        let compare = SendOp::CompareSwap {
+            remote,
+            compare: 0,
+            swap: 1,
+        };
+        let add = SendOp::FetchAdd { remote, add: 1 };
+        let (op, len) = match op % 9 {
+            0 => (SendOp::Send, len),
+            1 => (SendOp::SendImm(1), len),
+            2 => (SendOp::SendInvalidate(memory.key), len),
+            3 => (SendOp::Write(remote), len),
+            4 => (SendOp::WriteImm(remote, 2), len),
+            5 => (SendOp::Read(remote), len),
+            6 => (compare, 8),
+            7 => (add, 8),
+            _ => (SendOp::LocalInv(memory.key), 0),
+        };
+        let sges = [memory.sge(offset.into(), len.into())];
+        let wr = SendWr {
+            wr_id: self.next_id,
+            op,
+            sges: if matches!(op, SendOp::LocalInv(_)) {
+                &[]
+            } else {
+                &sges
+            },
+            flags: SendFlags::from_bits_truncate(flags.into()),
+        };
+        let known = &mut self.qps[index];
+        let posted = self.host.nic.post_send(self.now, known.qpn, &wr);
+        if posted.is_ok() {
+            known.sends.push_back(self.next_id);
+        }
+        self.next_id += 1;
+    }
+
+    fn receive(&mut self, step: &Step) {
+        let Step::Receive {
+            qp,
+            memory,
+            offset,
+            len,
+        } = *step
+        else {
+            return;
+        };
+        let index = usize::from(qp) % self.qps.len();
+        let memory = &self.memories[usize::from(memory) % self.memories.len()];
+        let sges = [memory.sge(offset.into(), len.into())];
+        let wr = RecvWr {
+            wr_id: self.next_id,
+            sges: &sges,
+        };
+        let known = &mut self.qps[index];
+        let nic = &mut self.host.nic;
+        match known.srq {
+            Some(srq) => {
+                assert!(nic.post_recv(self.now, known.qpn, &wr).is_err());
+                if nic.post_srq_recv(srq, &wr).is_ok() {
+                    self.shared.insert(self.next_id);
+                }
+            }
+            None => {
+                if nic.post_recv(self.now, known.qpn, &wr).is_ok() {
+                    known.receives.push_back(self.next_id);
+                }
+            }
+        }
+        self.next_id += 1;
+    }
+
+    fn modify(&mut self, qp: u8, state: u8) {
+        let index = usize::from(qp) % self.qps.len();
+        let (qpn, kind) = (self.qps[index].qpn, self.qps[index].kind);
+        let states = [
+            QpState::Reset,
+            QpState::Init,
+            QpState::Rtr,
+            QpState::Rts,
+            QpState::Sqd,
+            QpState::Sqe,
+            QpState::Err,
+        ];
+        let state = states[usize::from(state) % states.len()];
+        let Some((from, _)) = self.host.nic.query_qp(qpn) else {
+            return;
+        };
+        match (from, state) {
+            (QpState::Reset, QpState::Rts) => {
+                self.host.bring_to(self.now, qpn, kind, peer(), state);
+                self.qps[index].expected = peer().psn;
+            }
+            (_, QpState::Reset) => {
+                let reset = self.host.nic.modify_qp(self.now, qpn, &to_state(state));
+                assert_eq!(reset, Ok(()));
+                self.forget(index);
+            }
+            _ => drop(self.host.nic.modify_qp(self.now, qpn, &to_state(state))),
+        }
+    }
+
+    /// What was posted to a QP completes no more.
+    fn forget(&mut self, index: usize) {
+        self.check_completions();
+        self.qps[index].sends.clear();
+        self.qps[index].receives.clear();
+    }
+
+    /// Lets the NIC send, and looks at everything.
+    fn settle(&mut self) {
+        for frame in self.host.transmit(self.now) {
+            self.check_frame(&frame);
+        }
+        while self.host.nic.poll_event().is_some() {}
+        self.check_completions();
+        for known in &self.qps {
+            let Some((sends, receives)) = self.host.nic.queued(known.qpn) else {
+                continue;
+            };
+            assert_eq!(sends, known.sends.len());
+            if known.srq.is_none() {
+                assert_eq!(receives, known.receives.len());
+            }
+        }
+        // One region may not be written at all, another is nobody's here.
+        for memory in &self.memories[2..] {
+            assert!(memory.read(0, LEN).iter().all(|byte| *byte == 0));
+        }
+        if let Some(at) = self.host.nic.next_timeout() {
+            assert!(at >= Instant::ZERO);
+        }
+    }
+
+    fn check_frame(&mut self, frame: &Frame) {
+        let packet = Packet::parse(&frame.bytes).expect("what is sent is well-formed");
+        assert_eq!(packet.bth.dest_qpn, PEER_QPN);
+        assert!(packet.payload.len() <= roce_fuzz::MTU.bytes());
+        // The packet does not say which QP sent it: any of them may have.
+        if packet.bth.opcode.is_request() {
+            for known in &mut self.qps {
+                known.sent = packet.bth.psn;
+            }
+        }
+    }
+
+    /// Requests complete in the order of posting, each once.
+    fn check_completions(&mut self) {
+        for completion in self.host.completions(true) {
+            let known = self.qps.iter_mut().find(|k| k.qpn == completion.qpn);
+            let next = known.and_then(|known| known.sends.pop_front());
+            assert_eq!(next, Some(completion.wr_id), "{completion:?}");
+        }
+        for completion in self.host.completions(false) {
+            let known = self.qps.iter_mut().find(|k| k.qpn == completion.qpn);
+            let known = known.expect("a QP of ours");
+            if known.srq.is_some() {
+                assert!(self.shared.remove(&completion.wr_id), "{completion:?}");
+            } else {
+                let next = known.receives.pop_front();
+                assert_eq!(next, Some(completion.wr_id), "{completion:?}");
+            }
+        }
+    }
+}
+
+fn peer() -> Peer {
+    Peer {
+        host: PEER,
+        qpn: PEER_QPN,
+        psn: Psn::new(0xff_fff0),
+        own_psn: Psn::new(0xff_fffa),
+    }
+}
