@@ -138,7 +138,6 @@ fn every_operation_moves_its_bytes() {
     }
 }
 
-// shows: 9.4.5-atomic-among-qps
 #[test]
 fn an_unreliable_connection_moves_messages_both_ways() {
     let options = QpOptions {
@@ -166,6 +165,7 @@ fn an_unreliable_connection_moves_messages_both_ways() {
     }
 }
 
+// shows: 9.4.5-atomic-among-qps
 #[test]
 fn atomics_count() {
     let (a, b) = pair(64, &ConnectOptions::default());

@@ -72,6 +72,7 @@ fn expect(events: &AsyncEvents, expected: Event) {
     assert_eq!(event, Some(expected));
 }
 
+// shows: 11.6.3-port-events
 #[test]
 fn the_link_comes_and_goes() {
     if !namespace() {
@@ -91,6 +92,8 @@ fn the_link_comes_and_goes() {
     assert_eq!(events.poll(), None, "its address stays");
 }
 
+// shows: 11.6.3-port-events, A17.3.1-gid-changes
+// trap: gid-changes
 #[test]
 fn the_gids_follow_the_addresses() {
     if !namespace() {

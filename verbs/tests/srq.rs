@@ -171,6 +171,7 @@ fn a_qp_keeps_its_srq() {
 }
 
 /// A CQ grows and shrinks with completions in it.
+// shows: 11.2.6-cq-resize
 #[test]
 fn a_cq_is_resized_in_use() {
     let (a, b) = (open(), open());

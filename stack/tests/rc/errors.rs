@@ -69,6 +69,7 @@ fn each_is_refused(
 
 // shows: 9.7.4.1-rkey, 9.7.5.2-access-nak, 9.9.2-remote-access, 9.9.3-denied-immediate
 // shows: 9.9.3-responder-fails, 9.9.3-nak-leaves, 10.3.1-err-event, 11.6.3-qp-fatal
+// shows: 11.6.3-access-violation
 #[test]
 fn a_wrong_rkey_is_a_remote_access_error() {
     each_is_refused(Setup::default(), RemoteAccessError, |pair| {

@@ -6,3 +6,4 @@ mod packets;
 mod requester;
 mod responder;
 mod states;
+mod unreliable;

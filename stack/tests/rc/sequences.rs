@@ -7,7 +7,7 @@ use roce_wire::{ExtHeaders, NakCode, Opcode, PathMtu, Syndrome};
 
 /// One message at a time, each from FIRST to LAST, of one kind (9.7.4.1.2).
 // shows: 9.7.4.1.2-begins, 9.7.4.1.2-ends, 9.7.4.1.2-one-kind, 9.7.4.1.2-fetch-outside
-// shows: 9.7.5.2-invalid-nak, 9.9.3-responder-fails
+// shows: 9.7.5.2-invalid-nak, 9.9.3-responder-fails, 11.6.3-invalid-request
 #[test]
 fn illegal_sequences_of_opcodes_are_refused() {
     use Opcode as O;

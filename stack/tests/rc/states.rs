@@ -311,6 +311,7 @@ fn a_refused_transition_changes_nothing() {
 
 /// The first packet of the peer is told while the QP is in RTR, once; in RTS the
 /// application knows (IBTA 1.7, 11.6.3).
+// shows: 11.6.3-comm-est
 #[test]
 fn the_first_packet_in_rtr_is_told() {
     let mut hand = Hand::in_reset(Setup::default());

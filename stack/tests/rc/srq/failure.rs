@@ -26,6 +26,7 @@ fn begin(many: &mut Many) {
 
 /// A QP that fails in mid-message flushes the receive that it holds and no other; the
 /// event that it takes no more comes after that, and last (11.6.3).
+// shows: 10.2.9-srq-not-flushed, 11.6.3-last-wqe
 #[test]
 fn a_failing_qp_flushes_what_it_holds() {
     let mut many = Many::new(2);
@@ -69,6 +70,7 @@ fn a_message_that_is_too_long_costs_one_receive() {
 
 /// The owner who moves a QP to the error state hears when it is done with the SRQ,
 /// once, whether it held a receive or not.
+// shows: 10.2.9-srq-last-wqe, 11.6.3-last-wqe
 #[test]
 fn the_last_wqe_is_told_once() {
     for holds in [false, true] {

@@ -26,6 +26,7 @@ fn resize(many: &mut Many, depth: usize) -> Result<(), SrqError> {
 }
 
 /// One event when fewer receives are left than the limit; then it must be set anew.
+// shows: 10.2.9-srq-limit, 10.2.9-srq-rearm
 #[test]
 fn the_limit_is_told_once() {
     let mut many = Many::new(2);
@@ -56,6 +57,7 @@ fn the_limit_is_told_once() {
 }
 
 /// A limit that is reached already is told at once; no limit, never.
+// shows: 10.2.9-srq-rearm
 #[test]
 fn a_limit_that_is_reached_is_told_at_once() {
     let mut many = Many::new(1);
@@ -71,6 +73,7 @@ fn a_limit_that_is_reached_is_told_at_once() {
 }
 
 /// The receives stay, in order, with their elements, wherever the ring had got to.
+// shows: 10.2.9-srq-resize
 #[test]
 fn resizing_keeps_what_is_posted() {
     let mut many = Many::new(1);

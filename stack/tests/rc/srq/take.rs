@@ -7,6 +7,7 @@ use roce_wire::{Credits, ExtHeaders, ImmDt, Opcode, Syndrome};
 
 /// The receives go, in the order in which they were posted, to the messages of all
 /// QPs in the order in which those begin.
+// shows: 10.2.9-srq, 10.2.9-srq-order
 #[test]
 fn receives_go_to_messages_as_they_begin() {
     let mut many = Many::new(3);
@@ -32,6 +33,7 @@ fn receives_go_to_messages_as_they_begin() {
 
 /// A responder with an SRQ does not count credits: other QPs may use them up
 /// (9.7.7.2).
+// shows: 10.2.9-srq-credits
 #[test]
 fn acknowledgements_carry_no_credits() {
     let mut many = Many::new(1);
@@ -44,6 +46,7 @@ fn acknowledgements_carry_no_credits() {
 }
 
 /// An empty SRQ is "receiver not ready"; the message is taken when it comes again.
+// shows: 10.2.9-srq-rnr
 #[test]
 fn an_empty_srq_is_not_ready() {
     let mut many = Many::new(2);
@@ -118,6 +121,7 @@ fn duplicates_and_gaps_take_nothing() {
 }
 
 /// Receives can't be posted to the QP itself.
+// shows: 10.2.9-srq-no-own
 #[test]
 fn a_qp_with_an_srq_takes_no_receives() {
     let mut many = Many::new(1);
@@ -142,6 +146,7 @@ fn a_qp_with_an_srq_takes_no_receives() {
 }
 
 /// The memory of a receive must be of the SRQ's domain, whatever the QP's is.
+// shows: 10.2.9-srq-pd
 #[test]
 fn the_srqs_domain_rules_its_receives() {
     for srq_has_its_own in [true, false] {

@@ -22,6 +22,7 @@ fn assert_dropped(mut hand: Hand, opcode: Opcode, ext: ExtHeaders, len: usize, r
     }
 }
 
+// shows: 9.8.2-write-check
 #[test]
 fn what_the_peer_may_not_do_is_dropped_silently() {
     let denied = DropReason::AccessDenied;
@@ -55,6 +56,7 @@ fn what_the_peer_may_not_do_is_dropped_silently() {
 
 /// A message longer than the receive costs the sender its message and the receiver
 /// nothing: the receive is still there (IBTA 1.7, 9.9.3, class D).
+// shows: 9.8.2-too-long
 #[test]
 fn a_receive_that_is_too_small_stays() {
     let mut hand = Hand::new(setup());
@@ -71,6 +73,7 @@ fn a_receive_that_is_too_small_stays() {
 }
 
 /// Packets of other lengths than their place in the message demands.
+// shows: 9.8.2-lengths
 #[test]
 fn lengths_must_fit_the_path_mtu() {
     for (opcode, len) in [
@@ -89,6 +92,7 @@ fn lengths_must_fit_the_path_mtu() {
 
 /// The memory of the receive itself is wrong: it completes with that, and the QP fails
 /// (IBTA 1.7, 9.9.3, class A).
+// shows: 9.8.2-bad-receive
 #[test]
 fn a_bad_receive_fails_the_qp() {
     let mut hand = Hand::new(setup());
@@ -114,6 +118,7 @@ fn a_bad_receive_fails_the_qp() {
 
 /// An error in the send queue leaves receiving as it was; sends are flushed until the
 /// application brings the QP back to RTS (IBTA 1.7, 10.3.1.6).
+// shows: 9.8.2-sqe, 10.3.1-sqe
 #[test]
 fn a_send_error_stops_sending_only() {
     let mut pair = Pair::new(setup());

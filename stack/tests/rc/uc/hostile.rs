@@ -13,6 +13,7 @@ const SEEDS: u64 = 100;
 
 /// Nothing panics, no answer leaves, memory beyond what keys admit stays as it was,
 /// and every packet of another service is counted as such.
+// trap: hostile-packets
 #[test]
 fn hostile_packets_do_no_harm() {
     if let Some(seed) = env("ROCE_SEED") {

@@ -9,6 +9,7 @@ use roce_wire::{ExtHeaders, Opcode, PathMtu};
 
 /// Four messages of three packets each; the one that lost a packet is missing, the
 /// others are whole, and the receive that it would have had takes the next.
+// shows: 9.8.2-gap-drops-message, 9.8.2-receive-reused
 #[test]
 fn a_gap_costs_one_message() {
     for lost in 0..3 {
@@ -49,6 +50,7 @@ fn a_gap_costs_one_message() {
 }
 
 /// A first packet starts anew whatever its PSN, as after the loss of any number.
+// shows: 9.8.2-resync-at-first
 #[test]
 fn any_first_packet_resynchronises() {
     let mut hand = Hand::new(setup());
@@ -64,6 +66,7 @@ fn any_first_packet_resynchronises() {
 
 /// No receive is posted: the message is dropped, all of it, though one is posted
 /// before it ends.
+// shows: 9.8.2-no-receive-drops
 #[test]
 fn a_message_without_a_receive_is_dropped() {
     let mut hand = Hand::new(setup());
@@ -91,6 +94,7 @@ fn a_message_without_a_receive_is_dropped() {
 
 /// On a bad wire: what completes is right, in order and not twice, the sender is
 /// content with everything, and nothing lasts.
+// shows: 9.8.2-completes-when-sent, 9.8.2-write-immediate-loss
 #[test]
 fn what_arrives_over_a_bad_wire_is_whole() {
     for seed in 0..40 {

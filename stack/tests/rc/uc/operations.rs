@@ -9,6 +9,7 @@ const SIZES: [usize; 8] = [0, 1, 3, 255, 256, 257, 512, 4000];
 
 /// SEND and WRITE, each with immediate and without, of every length around the path
 /// MTU, across the wrap of the PSN and over each kind of IP header.
+// shows: 9.8.2-operations
 #[test]
 fn every_operation_moves_its_bytes() {
     for ip in Ip::ALL {
@@ -59,6 +60,8 @@ fn every_operation_moves_its_bytes() {
 
 /// Nothing comes back, nothing asks for an answer (IBTA 1.7, 9.8.2.1), and no timer
 /// runs.
+// shows: 9.8.2-no-acks, 9.8.2-ackreq-clear, 9.8.2-completes-when-sent
+// trap: ackreq-unreliable
 #[test]
 fn nothing_is_acknowledged() {
     let mut pair = Pair::new(setup());
@@ -80,6 +83,7 @@ fn nothing_is_acknowledged() {
 }
 
 /// Packets carry consecutive PSNs and UC's opcodes.
+// shows: 9.8.2-psn-each
 #[test]
 fn a_message_is_cut_as_the_specification_says() {
     let mut hand = Hand::new(Setup {
@@ -121,6 +125,7 @@ fn a_full_port_only_delays() {
 }
 
 /// READ, atomics and SEND with invalidate need answers, which UC has not.
+// shows: 9.8.2-operations
 #[test]
 fn operations_of_rc_are_refused() {
     let mut hand = Hand::new(setup());

@@ -48,6 +48,7 @@ fn a_window_opens_what_its_region_keeps_closed() {
 }
 
 /// Address and length are checked against the window, not the region.
+// shows: 10.6.7-window-range
 #[test]
 fn a_windows_bounds_are_exact() {
     for kind in TYPES {
@@ -80,6 +81,7 @@ fn a_windows_bounds_are_exact() {
 }
 
 /// A window gives the rights that it was bound with, and no others.
+// shows: 10.6.7-window-rights
 #[test]
 fn a_windows_rights_are_its_own() {
     let rights = [
@@ -105,6 +107,7 @@ fn a_windows_rights_are_its_own() {
 }
 
 /// Peers of a zero-based window count from 0 (10.6.7.2.7).
+// shows: 10.6.7-window-zero-based
 #[test]
 fn a_zero_based_window_counts_from_its_first_byte() {
     for (addr, len, status) in [
@@ -131,6 +134,7 @@ fn a_zero_based_window_counts_from_its_first_byte() {
 
 /// Only the low 8 bits of a key are the consumer's to choose; another one, or that of
 /// an earlier binding, opens nothing.
+// shows: 10.6.7-window-bind-2
 #[test]
 fn only_the_key_of_the_binding_opens_a_window() {
     for kind in TYPES {
@@ -148,6 +152,7 @@ fn only_the_key_of_the_binding_opens_a_window() {
 }
 
 /// A window that was never bound opens nothing, whatever the key.
+// shows: 10.6.7-window-alloc
 #[test]
 fn an_unbound_window_opens_nothing() {
     for kind in TYPES {
@@ -161,6 +166,7 @@ fn an_unbound_window_opens_nothing() {
 
 /// A window of type 2 is the binding QP's alone; one of type 1 is open to all QPs of
 /// its protection domain (10.6.7.2.2 and 10.6.7.2.3).
+// shows: 10.6.7-window-qp
 #[test]
 fn a_window_of_type_2_is_of_one_qp() {
     for (kind, status) in [
@@ -201,6 +207,7 @@ fn a_window_of_type_2_is_of_one_qp() {
 }
 
 /// When the QP goes, the windows that it bound are free: nobody could free them.
+// shows: 10.6.7-window-qp-goes
 #[test]
 fn destroying_the_qp_frees_its_windows() {
     let mut pair = Pair::new(Setup::default());
@@ -217,6 +224,7 @@ fn destroying_the_qp_frees_its_windows() {
 
 /// A region with windows stays (11.2.8.4), unless it is taken away by force, which
 /// takes what its windows open along.
+// shows: 10.6.7-window-region-stays
 #[test]
 fn a_region_with_bound_windows_is_not_deregistered() {
     for kind in TYPES {

@@ -62,6 +62,7 @@ fn a_region_must_exist() {
 }
 
 /// C10-72.
+// shows: 10.6.7-window-pd
 #[test]
 fn window_region_and_qp_must_be_of_one_domain() {
     for kind in TYPES {
@@ -81,6 +82,7 @@ fn window_region_and_qp_must_be_of_one_domain() {
 }
 
 /// C10-73.
+// shows: 10.6.7-window-allowed
 #[test]
 fn a_region_must_allow_windows() {
     for kind in TYPES {
@@ -93,6 +95,7 @@ fn a_region_must_allow_windows() {
 }
 
 /// C10-74: what may not be written here, no peer may write.
+// shows: 10.6.7-window-rights
 #[test]
 fn writing_needs_local_writing() {
     for kind in TYPES {
@@ -118,6 +121,7 @@ fn writing_needs_local_writing() {
 }
 
 /// Windows are for peers: local rights make no sense.
+// shows: 10.6.7-window-rights
 #[test]
 fn local_rights_are_refused() {
     for kind in TYPES {
@@ -127,6 +131,7 @@ fn local_rights_are_refused() {
 }
 
 /// C10-75.
+// shows: 10.6.7-window-range
 #[test]
 fn a_window_must_lie_in_its_region() {
     for kind in TYPES {
@@ -159,12 +164,14 @@ fn a_window_of_type_1_is_not_zero_based() {
 }
 
 /// o10-37.2.40.
+// shows: 10.6.7-window-unbind
 #[test]
 fn a_window_of_type_2_is_not_bound_to_nothing() {
     bad_bind(WindowType::Type2, |_, _, bind| bind.len = 0);
 }
 
 /// o10-37.2.30: type 2 must be free; type 1 is simply bound anew.
+// shows: 10.6.7-window-bind-1, 10.6.7-window-rebind
 #[test]
 fn only_a_window_of_type_1_is_bound_anew() {
     for kind in TYPES {
@@ -197,6 +204,7 @@ fn only_a_window_of_type_1_is_bound_anew() {
 
 /// A window of type 1 is unbound by binding it to no bytes; what region is named then
 /// does not matter.
+// shows: 10.6.7-window-unbind
 #[test]
 fn binding_no_bytes_unbinds_a_window_of_type_1() {
     let mut pair = Pair::new(Setup::default());
@@ -221,6 +229,7 @@ fn binding_no_bytes_unbinds_a_window_of_type_1() {
 }
 
 /// Invalidation: what may not be invalidated here.
+// shows: 10.6.7-window-invalidate
 #[test]
 fn illegal_invalidations_are_refused() {
     let of: [fn(&mut Pair) -> u32; 6] = [
@@ -274,6 +283,7 @@ fn bindings_and_invalidations_have_no_elements() {
 }
 
 /// Keys of windows are drawn at random; those of one never name another, nor a region.
+// shows: 10.6.7-window-alloc
 #[test]
 fn keys_of_windows_are_their_own() {
     let mut pair = Pair::new(Setup::default());

@@ -14,6 +14,7 @@ const NTH: [&[usize]; 6] = [&[0], &[1], &[2], &[3], &[4], &[5]];
 
 /// The use that windows are for: bind, tell the peer, be told by its SEND with
 /// invalidate that it is done; many times with one window, each with another key.
+// shows: 10.6.7-window-invalidate
 #[test]
 fn a_window_is_lent_and_given_back_in_order() {
     let mut pair = Pair::new(Setup::default());
@@ -51,6 +52,7 @@ fn a_window_is_lent_and_given_back_in_order() {
 }
 
 /// What a peer may not invalidate: a window of type 1, one of another QP or none.
+// shows: 10.6.7-window-invalidate
 #[test]
 fn a_peer_invalidates_only_windows_of_its_own_connection() {
     for (kind, key, status) in [
@@ -80,6 +82,7 @@ fn a_peer_invalidates_only_windows_of_its_own_connection() {
 
 /// An invalidation waits until everything before it has completed; what is behind it
 /// waits for it.
+// shows: 10.6.7-window-order
 #[test]
 fn an_invalidation_waits_for_all_before_it() {
     let mut pair = Pair::new(Setup::default());
@@ -103,6 +106,7 @@ fn an_invalidation_waits_for_all_before_it() {
 }
 
 /// A binding does not wait for answers, unless it is fenced and a READ is open.
+// shows: 10.6.7-window-order
 #[test]
 fn a_binding_waits_for_reads_only_behind_a_fence() {
     for fence in [false, true] {
@@ -133,6 +137,7 @@ fn a_binding_waits_for_reads_only_behind_a_fence() {
 
 /// Loss makes the requester go back over bindings, which are not done again: a second
 /// time would fail.
+// shows: 10.6.7-window-once
 #[test]
 fn going_back_does_not_bind_again() {
     for lost in NTH {

@@ -1,0 +1,48 @@
+//! What UC shares with RC in rules but not in code (IBTA 1.7, 9.6 and 9.8.2).
+
+use crate::sim::{Hand, Setup};
+use roce_stack::{DropReason, QpKind};
+use roce_wire::{ExtHeaders, Opcode};
+
+fn setup() -> Setup {
+    Setup {
+        kind: QpKind::Uc,
+        ..Setup::default()
+    }
+}
+
+// shows: 9.8.2-source
+#[test]
+fn a_uc_qp_speaks_to_its_peer_only() {
+    let mut hand = Hand::new(setup());
+    let mem = hand.mem(8);
+    let (here, there) = (hand.setup.ip.address(1), hand.setup.ip.address(2));
+    let other = hand.setup.ip.address(3);
+    for (src, dst) in [(other, here), (there, other)] {
+        let mut meta = hand.meta();
+        (meta.src, meta.dst) = (src, dst);
+        let bth = hand.bth(Opcode::UC_WRITE_ONLY, hand.psn);
+        hand.deliver_from(meta, bth, mem.reth(0, 8), &[1; 8]);
+        assert_eq!(mem.word(0), 0);
+    }
+    assert_eq!(hand.drops(DropReason::WrongPeer), 2);
+}
+
+/// A packet that goes on with a message of the other kind ends that message.
+// shows: 9.8.2-sequence
+#[test]
+fn a_uc_message_is_of_one_kind() {
+    let mut hand = Hand::new(setup());
+    let (inbox, target) = (hand.mem(4096), hand.mem(4096));
+    hand.post_recv(1, &[inbox.sge(0, 4096)]);
+    hand.request(Opcode::UC_WRITE_FIRST, target.reth(0, 1032), &[1; 1024]);
+    hand.request(Opcode::UC_SEND_LAST, ExtHeaders::NONE, &[2; 8]);
+    assert_eq!(inbox.read(0, 8), [0; 8]);
+    hand.request(Opcode::UC_WRITE_LAST, ExtHeaders::NONE, &[3; 8]);
+    assert_eq!(target.word(1024), 0);
+    hand.request(Opcode::UC_SEND_FIRST, ExtHeaders::NONE, &[4; 1024]);
+    hand.request(Opcode::UC_WRITE_LAST, ExtHeaders::NONE, &[5; 8]);
+    hand.request(Opcode::UC_SEND_LAST, ExtHeaders::NONE, &[6; 8]);
+    assert!(hand.node.received().is_empty());
+    assert_eq!(hand.drops(DropReason::OutOfPlace), 4);
+}
