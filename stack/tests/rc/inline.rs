@@ -31,6 +31,7 @@ fn ops(to: &Mem) -> [SendOp; 4] {
 }
 
 /// What is sent is what was there when it was posted, also when it is sent again.
+// shows: 10.7.3-inline
 #[test]
 fn the_bytes_are_those_at_posting() {
     for kind in QpKind::ALL {
@@ -65,6 +66,7 @@ fn the_bytes_are_those_at_posting() {
 
 /// Each request has bytes of its own, over several rounds of the queue, among others
 /// that have none.
+// shows: 10.7.3-inline
 #[test]
 fn requests_do_not_share_their_bytes() {
     let mut pair = Pair::new(Setup::default());
@@ -176,6 +178,7 @@ fn what_can_not_be_inline_is_refused_at_once() {
 }
 
 /// Bytes that lie in no region at all can be sent, by value.
+// shows: 10.7.3-inline
 #[test]
 fn bytes_need_no_region() {
     let mut pair = Pair::new(Setup::default());

@@ -142,6 +142,7 @@ fn mapped_pages_are_like_any_memory() {
 }
 
 /// A peer that meets a hole is denied access; the target lives on.
+// shows: 10.6-on-demand
 #[test]
 fn a_hole_is_a_remote_access_error_to_the_peer() {
     for (write, implicit) in [(true, false), (true, true), (false, false), (false, true)] {
@@ -168,6 +169,7 @@ fn a_hole_is_a_remote_access_error_to_the_peer() {
 }
 
 /// A page that goes away in the middle of a message.
+// shows: 10.6-on-demand
 #[test]
 fn a_page_may_vanish_in_the_middle_of_a_message() {
     let mut pair = Pair::new(Setup::default());
@@ -183,6 +185,7 @@ fn a_page_may_vanish_in_the_middle_of_a_message() {
 }
 
 /// A hole where a request's own memory should be is a local protection error.
+// shows: 10.6-on-demand
 #[test]
 fn a_hole_in_local_memory_is_a_protection_error() {
     for read in [true, false] {
@@ -251,6 +254,7 @@ fn windows_cut_everything_down_to_size() {
 }
 
 /// Nothing can make an atomic of two system calls.
+// shows: 10.6-on-demand-atomics
 #[test]
 fn on_demand_regions_have_no_atomics() {
     let mut pair = Pair::new(Setup::default());

@@ -22,6 +22,7 @@ fn null_sge(lkey: u32, addr: u64, length: u32) -> Sge {
 }
 
 /// Bytes from nowhere are zeros, bytes to nowhere are dropped, at any address.
+// shows: 10.6-null
 #[test]
 fn a_null_region_reads_zeros_and_swallows_bytes() {
     let mut pair = Pair::new(Setup::default());
@@ -74,6 +75,7 @@ fn a_null_region_reads_zeros_and_swallows_bytes() {
     pair.assert_sent(A, &[3, 4]);
 }
 
+// shows: 10.6-null
 #[test]
 fn a_null_region_is_not_for_peers() {
     let mut pair = Pair::new(Setup::default());
@@ -99,6 +101,7 @@ fn a_null_region_is_not_for_peers() {
 }
 
 /// A part of a buffer, called by addresses from 0 on.
+// shows: 10.6-zero-based
 #[test]
 fn a_part_of_a_buffer_is_a_region() {
     for (offset, len, status) in [
@@ -148,6 +151,7 @@ fn write(pair: &mut Pair, remote: RemoteAddr) -> WcStatus {
 }
 
 /// Rights, domain and memory can be changed, each alone; the key stays.
+// shows: 10.6.2-reregister
 #[test]
 fn a_region_is_registered_anew() {
     let writable = Access::LOCAL_WRITE | Access::REMOTE_WRITE;
@@ -199,6 +203,7 @@ fn a_region_is_registered_anew() {
 }
 
 /// What is refused leaves the region as it was.
+// shows: 10.6.2-reregister
 #[test]
 fn a_refused_change_changes_nothing() {
     let mut pair = Pair::new(Setup::default());
@@ -250,6 +255,7 @@ fn a_refused_change_changes_nothing() {
     assert_eq!(mem.read(0, 8), [9; 8]);
 }
 
+// shows: 10.6.2-reregister-windows
 #[test]
 fn a_region_with_windows_is_not_changed() {
     let mut pair = Pair::new(Setup::default());
@@ -275,6 +281,7 @@ fn a_region_with_windows_is_not_changed() {
 }
 
 /// A change in the middle of a message counts from the next packet on.
+// shows: 10.6.2-reregister-under-way
 #[test]
 fn a_change_in_the_middle_of_a_message_denies_the_rest() {
     for local in [true, false] {
