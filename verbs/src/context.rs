@@ -4,6 +4,7 @@ use crate::announce::Announcements;
 use crate::channel::CompletionChannel;
 use crate::cq::CompletionQueue;
 use crate::device::Device;
+use crate::device_memory::DeviceMemory;
 use crate::driver;
 use crate::engine::Engine;
 use crate::error::{ConnectError, OpenError};
@@ -16,7 +17,7 @@ use nix::sys::eventfd::{EfdFlags, EventFd};
 use parking_lot::{Mutex, MutexGuard};
 use roce_stack::fault::{FaultLayer, FaultSpec};
 use roce_stack::port::{Port, PortError};
-use roce_stack::{Counters, Event, Instant, Nic, NicConfig};
+use roce_stack::{BufferRange, Counters, Event, Instant, Nic, NicConfig};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -158,6 +159,15 @@ impl Context {
     /// The GID table as of now; it follows the interface's addresses.
     pub fn gids(&self) -> Vec<GidEntry> {
         gid::table(&self.inner.device.addresses())
+    }
+
+    /// Memory of the device: `len` zero bytes, at most
+    /// [`MAX_DEVICE_MEMORY_BYTES`](crate::MAX_DEVICE_MEMORY_BYTES).
+    ///
+    /// # Errors
+    /// If that is more than there can be.
+    pub fn alloc_device_memory(&self, len: usize) -> Result<DeviceMemory, BufferRange> {
+        DeviceMemory::new(len)
     }
 
     /// A new protection domain.

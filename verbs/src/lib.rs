@@ -43,6 +43,7 @@ mod channel;
 mod context;
 mod cq;
 mod device;
+mod device_memory;
 mod driver;
 mod engine;
 mod error;
@@ -53,14 +54,18 @@ mod interfaces;
 mod monitor;
 mod options;
 mod pd;
+mod process_memory;
 mod qp;
 mod region;
+mod registration;
 mod srq;
+mod window;
 
 pub use channel::CompletionChannel;
 pub use context::Context;
 pub use cq::CompletionQueue;
 pub use device::{Datapath, Device, devices};
+pub use device_memory::{DeviceMemory, MAX_DEVICE_MEMORY_BYTES};
 pub use error::{ConnectError, OpenError, RegionError};
 pub use events::AsyncEvents;
 pub use faults::environment_faults;
@@ -68,14 +73,19 @@ pub use gid::{Gid, GidEntry, GidKind, ParseGidError};
 pub use interfaces::{Interface, interfaces};
 pub use options::OpenOptions;
 pub use pd::ProtectionDomain;
+pub use process_memory::ProcessMemory;
 pub use qp::{ConnectOptions, Endpoint, QpOptions, QueuePair, RecvRequest, SendRequest};
 pub use region::MemoryRegion;
+pub use registration::Registration;
 pub use roce_stack::fault::{Burst, Chance, FaultSpec, FaultSpecError, ReorderBy};
 pub use roce_stack::{
-    Access, Buffer, BufferRange, Completion, Counters, CqId, CqOverrun, CqResizeError, DropReason,
-    Event, ModifyError, Notify, PostError, QpAttributes, QpConfig, QpFatalCause, QpKind, QpState,
-    RegisterError, RemoteAddr, SendFlags, SendOp, Sge, SrqAttributes, SrqError, SrqStatus, Srqn,
-    Stat, WcOpcode, WcStatus, largest_path_mtu, port::TxMeta,
+    Access, Buffer, BufferRange, Completion, Counters, CqId, CqOverrun, CqResizeError,
+    DeregisterError, DropReason, Event, FaultSafe, MAX_INLINE_BYTES, Memory, MemoryFault,
+    ModifyError, Notify, PostError, QpAttributes, QpConfig, QpFatalCause, QpKind, QpState,
+    RegisterError, RemoteAddr, Reregister, ReregisterError, SendFlags, SendOp, Sge, SrqAttributes,
+    SrqError, SrqStatus, Srqn, Stat, WcOpcode, WcStatus, WindowType, largest_path_mtu,
+    port::TxMeta,
 };
 pub use roce_wire::{PKey, PathMtu, Psn, Qpn, RnrTimer};
 pub use srq::{SharedReceiveQueue, SrqOptions};
+pub use window::{MemoryWindow, WindowView};

@@ -5,8 +5,10 @@ use crate::cq::CompletionQueue;
 use crate::error::RegionError;
 use crate::qp::{QpOptions, QueuePair};
 use crate::region::MemoryRegion;
+use crate::registration::Registration;
 use crate::srq::{SharedReceiveQueue, SrqOptions};
-use roce_stack::{Access, Buffer, PdId, SrqError};
+use crate::window::MemoryWindow;
+use roce_stack::{Access, Buffer, Memory, PdId, SrqError, WindowType};
 use std::sync::Arc;
 
 /// What ties QPs to the memory that they may use. Cheap to clone.
@@ -40,13 +42,36 @@ impl ProtectionDomain {
         buffer: Arc<Buffer>,
         access: Access,
     ) -> Result<MemoryRegion, RegionError> {
-        let key = {
-            let mut engine = self.context.inner.shared.lock();
-            engine
-                .nic
-                .register_buffer(self.id, Arc::clone(&buffer), access)?
-        };
-        Ok(MemoryRegion::new(self.clone(), buffer, key))
+        let memory = Memory::buffer(Arc::clone(&buffer));
+        let registration = self.register_memory(memory, None, access)?;
+        Ok(MemoryRegion::new(registration, buffer))
+    }
+
+    /// Registers memory of any kind, whose first byte work requests and peers are to
+    /// call `iova`, or by its own address.
+    ///
+    /// - [`Memory::null`] reads as zeros and swallows what is written to it.
+    /// - [`Memory::on_demand`] and [`Memory::whole_address_space`] need not be mapped;
+    ///   their accessor is [`ProcessMemory`](crate::ProcessMemory).
+    /// - [`Memory::foreign`] is the caller's, who promises to keep it.
+    ///
+    /// # Errors
+    /// If the rights contradict each other, or the memory can't have them.
+    pub fn register_memory(
+        &self,
+        memory: Memory,
+        iova: Option<u64>,
+        access: Access,
+    ) -> Result<Registration, RegionError> {
+        Registration::new(self.clone(), memory, iova, access)
+    }
+
+    /// A memory window, which shows nothing yet.
+    ///
+    /// # Errors
+    /// None that a domain of an open device can cause.
+    pub fn alloc_window(&self, kind: WindowType) -> Result<MemoryWindow, RegionError> {
+        Ok(MemoryWindow::new(self.clone(), kind)?)
     }
 
     /// A shared receive queue: receives for many QPs in one place.

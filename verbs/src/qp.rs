@@ -1,5 +1,6 @@
 //! Queue pairs.
 
+use crate::context::Context;
 use crate::cq::CompletionQueue;
 use crate::error::ConnectError;
 use crate::gid::Gid;
@@ -399,6 +400,28 @@ impl QueuePair {
         engine.send_posted(now, self.qpn);
         engine.deliver_events();
         result
+    }
+
+    /// Posts a SEND or WRITE of `data`, which is copied and needs no region; the
+    /// request's own elements are not looked at.
+    ///
+    /// # Errors
+    /// See [`PostError`]; nothing was posted then.
+    pub fn post_inline(&self, request: &SendRequest<'_>, data: &[u8]) -> Result<(), PostError> {
+        let shared = &self.pd.context.inner.shared;
+        let now = shared.note_call();
+        let mut engine = shared.lock();
+        let now = engine.at(now);
+        let result = engine
+            .nic
+            .post_inline(now, self.qpn, &request.as_wr(), data);
+        engine.send(now);
+        engine.deliver_events();
+        result
+    }
+
+    pub(crate) fn context(&self) -> &Context {
+        &self.pd.context
     }
 
     /// Posts a receive request.

@@ -2,7 +2,8 @@
 
 use crate::error::RegionError;
 use crate::pd::ProtectionDomain;
-use roce_stack::{Buffer, BufferRange, RemoteAddr, Sge};
+use crate::registration::Registration;
+use roce_stack::{Access, Buffer, DeregisterError, RemoteAddr, ReregisterError, Sge};
 use std::ops::Deref;
 use std::sync::Arc;
 
@@ -13,24 +14,52 @@ use std::sync::Arc;
 /// bytes at any time.
 #[derive(Debug)]
 pub struct MemoryRegion {
-    pd: ProtectionDomain,
+    pub(crate) registration: Registration,
     buffer: Arc<Buffer>,
-    key: u32,
 }
 
 impl MemoryRegion {
-    pub(crate) fn new(pd: ProtectionDomain, buffer: Arc<Buffer>, key: u32) -> Self {
-        Self { pd, buffer, key }
+    pub(crate) fn new(registration: Registration, buffer: Arc<Buffer>) -> Self {
+        Self {
+            registration,
+            buffer,
+        }
     }
 
     /// The local key.
     pub fn lkey(&self) -> u32 {
-        self.key
+        self.registration.lkey()
     }
 
     /// The remote key.
     pub fn rkey(&self) -> u32 {
-        self.key
+        self.registration.rkey()
+    }
+
+    /// Changes protection domain, rights or both, without changing the keys.
+    ///
+    /// # Errors
+    /// See [`ReregisterError`]; the region is as it was.
+    pub fn reregister(
+        &mut self,
+        pd: Option<&ProtectionDomain>,
+        access: Option<Access>,
+    ) -> Result<(), ReregisterError> {
+        self.registration.reregister(pd, access, None)
+    }
+
+    /// Deregisters it, but not while windows are bound to it; dropping it unbinds them.
+    ///
+    /// # Errors
+    /// With the region itself, if windows are bound to it.
+    pub fn deregister(self) -> Result<(), (Self, DeregisterError)> {
+        let Self {
+            registration,
+            buffer,
+        } = self;
+        registration
+            .deregister()
+            .map_err(|(registration, error)| (Self::new(registration, buffer), error))
     }
 
     /// The buffer behind it.
@@ -43,20 +72,7 @@ impl MemoryRegion {
     /// # Errors
     /// If they reach beyond the end, or are more than a work request can name.
     pub fn slice(&self, offset: usize, len: usize) -> Result<Sge, RegionError> {
-        let range = BufferRange {
-            offset,
-            len,
-            buffer_len: self.buffer.len(),
-        };
-        let fits = offset <= range.buffer_len && len <= range.buffer_len - offset;
-        match u32::try_from(len) {
-            Ok(length) if fits => Ok(Sge {
-                addr: self.addr() + offset as u64,
-                length,
-                lkey: self.key,
-            }),
-            _ => Err(RegionError::Range(range)),
-        }
+        self.registration.slice(offset as u64, len as u64)
     }
 
     /// All of it, for a work request.
@@ -69,10 +85,7 @@ impl MemoryRegion {
 
     /// What a peer needs to access the bytes from `offset` on.
     pub fn remote(&self, offset: u64) -> RemoteAddr {
-        RemoteAddr {
-            addr: self.addr().wrapping_add(offset),
-            rkey: self.key,
-        }
+        self.registration.remote(offset)
     }
 }
 
@@ -80,11 +93,5 @@ impl Deref for MemoryRegion {
     type Target = Buffer;
     fn deref(&self) -> &Buffer {
         &self.buffer
-    }
-}
-
-impl Drop for MemoryRegion {
-    fn drop(&mut self) {
-        self.pd.context.inner.shared.lock().nic.deregister(self.key);
     }
 }

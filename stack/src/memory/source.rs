@@ -58,6 +58,21 @@ unsafe impl Send for Backing {}
 unsafe impl Sync for Backing {}
 
 impl Memory {
+    /// The address of the first byte, by which it is called unless it is registered
+    /// with another one.
+    pub fn addr(&self) -> u64 {
+        self.addr
+    }
+
+    /// Length in bytes.
+    #[expect(
+        clippy::len_without_is_empty,
+        reason = "memory of no bytes is nothing special"
+    )]
+    pub fn len(&self) -> u64 {
+        self.len
+    }
+
     /// All of a buffer, which lives at least as long as the region.
     pub fn buffer(buffer: Arc<Buffer>) -> Self {
         Self {

@@ -1,0 +1,74 @@
+//! Memory of the device.
+
+use crate::error::RegionError;
+use crate::pd::ProtectionDomain;
+use crate::registration::Registration;
+use roce_stack::{Access, Buffer, BufferRange, Memory};
+use std::sync::Arc;
+
+/// The most that one allocation of device memory can have, in bytes.
+pub const MAX_DEVICE_MEMORY_BYTES: usize = 64 << 20;
+
+/// Memory that belongs to the device, as that of `ibv_alloc_dm`: the application
+/// copies to and from it, and never sees an address. (Here it is ordinary memory of
+/// this process.)
+#[derive(Clone, Debug)]
+pub struct DeviceMemory {
+    buffer: Arc<Buffer>,
+}
+
+impl DeviceMemory {
+    pub(crate) fn new(len: usize) -> Result<Self, BufferRange> {
+        if len > MAX_DEVICE_MEMORY_BYTES {
+            return Err(BufferRange {
+                offset: 0,
+                len,
+                buffer_len: MAX_DEVICE_MEMORY_BYTES,
+            });
+        }
+        let buffer = Arc::new(Buffer::new(len)?);
+        Ok(Self { buffer })
+    }
+
+    /// Length in bytes.
+    pub fn len(&self) -> usize {
+        self.buffer.len()
+    }
+
+    /// Whether it has no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.buffer.is_empty()
+    }
+
+    /// Copies bytes to the device, from `offset` on.
+    ///
+    /// # Errors
+    /// If they reach beyond the end.
+    pub fn copy_to(&self, offset: usize, data: &[u8]) -> Result<(), BufferRange> {
+        self.buffer.write(offset, data)
+    }
+
+    /// Copies bytes from the device, from `offset` on.
+    ///
+    /// # Errors
+    /// If they reach beyond the end.
+    pub fn copy_from(&self, offset: usize, out: &mut [u8]) -> Result<(), BufferRange> {
+        self.buffer.read(offset, out)
+    }
+
+    /// Registers `len` bytes from `offset` on. Work requests and peers call the first
+    /// of them 0. The memory lives at least as long as the registration.
+    ///
+    /// # Errors
+    /// If they reach beyond the end, or the rights contradict each other.
+    pub fn register(
+        &self,
+        pd: &ProtectionDomain,
+        offset: usize,
+        len: usize,
+        access: Access,
+    ) -> Result<Registration, RegionError> {
+        let part = Memory::part(Arc::clone(&self.buffer), offset, len)?;
+        pd.register_memory(part, Some(0), access)
+    }
+}

@@ -1,0 +1,63 @@
+//! Copies to and from this process's memory that can fail, but not crash.
+
+use nix::errno::Errno;
+use nix::sys::uio::{RemoteIoVec, process_vm_readv, process_vm_writev};
+use nix::unistd::Pid;
+use roce_stack::{FaultSafe, MemoryFault};
+use std::io::{self, IoSlice, IoSliceMut};
+use std::sync::Arc;
+
+/// The accessor for on-demand regions, [`Memory::on_demand`] and
+/// [`Memory::whole_address_space`]: the kernel copies, and tells of a hole instead of
+/// raising a signal. A copy costs a system call.
+///
+/// [`Memory::on_demand`]: crate::Memory::on_demand
+/// [`Memory::whole_address_space`]: crate::Memory::whole_address_space
+#[derive(Debug)]
+pub struct ProcessMemory {
+    pid: Pid,
+}
+
+impl ProcessMemory {
+    /// The memory of this process, as of the call: a child that it forks needs its own.
+    ///
+    /// # Errors
+    /// If the operating system forbids such copies, as some sandboxes do.
+    pub fn of_this_process() -> io::Result<Arc<dyn FaultSafe>> {
+        let memory = Self { pid: Pid::this() };
+        let (from, mut to) = ([7_u8; 1], [0_u8; 1]);
+        memory.copy_out(from.as_ptr() as usize, &mut to)?;
+        Ok(Arc::new(memory))
+    }
+
+    fn copy_out(&self, base: usize, out: &mut [u8]) -> io::Result<()> {
+        let len = out.len();
+        let from = [RemoteIoVec { base, len }];
+        let copied = process_vm_readv(self.pid, &mut [IoSliceMut::new(out)], &from);
+        complete(copied, len)
+    }
+}
+
+/// A copy that ends early met a hole.
+fn complete(copied: Result<usize, Errno>, len: usize) -> io::Result<()> {
+    if copied? == len {
+        Ok(())
+    } else {
+        Err(Errno::EFAULT.into())
+    }
+}
+
+impl FaultSafe for ProcessMemory {
+    fn read(&self, addr: u64, out: &mut [u8]) -> Result<(), MemoryFault> {
+        let base = usize::try_from(addr).map_err(|_| MemoryFault)?;
+        self.copy_out(base, out).map_err(|_| MemoryFault)
+    }
+
+    fn write(&self, addr: u64, data: &[u8]) -> Result<(), MemoryFault> {
+        let len = data.len();
+        let base = usize::try_from(addr).map_err(|_| MemoryFault)?;
+        let to = [RemoteIoVec { base, len }];
+        let copied = process_vm_writev(self.pid, &[IoSlice::new(data)], &to);
+        complete(copied, len).map_err(|_| MemoryFault)
+    }
+}

@@ -1,0 +1,171 @@
+//! Memory windows.
+
+use crate::error::RegionError;
+use crate::pd::ProtectionDomain;
+use crate::qp::{QueuePair, SendRequest};
+use crate::region::MemoryRegion;
+use crate::registration::Registration;
+use roce_stack::{
+    Access, PostError, RegisterError, RemoteAddr, SendOp, WindowBind, WindowId, WindowType,
+};
+use std::sync::Arc;
+
+/// A memory window: a key to a part of a region, which is given and taken by requests
+/// in a send queue, in order with everything else there (IBTA 1.7, 10.6.7). The region
+/// needs [`Access::MW_BIND`], and no right of peers itself.
+///
+/// - Type 1 is bound by [`QueuePair::bind_window`], which draws a new key; it may be
+///   bound anew at any time, and serves all QPs of its domain.
+/// - Type 2 is bound by posting [`MemoryWindow::bind`] with a key of the caller's, when
+///   it is free; it serves the QP that bound it, until [`MemoryWindow::invalidate`] or
+///   the peer's SEND with invalidate sets it free.
+///
+/// Dropping the window, or the region, takes the access away at once.
+#[derive(Debug)]
+pub struct MemoryWindow {
+    pd: ProtectionDomain,
+    id: WindowId,
+    kind: WindowType,
+}
+
+/// What a window is to show: some bytes of a region, with rights. Made by
+/// [`MemoryRegion::window`] and [`Registration::window`].
+#[derive(Clone, Copy, Debug)]
+pub struct WindowView {
+    lkey: u32,
+    addr: u64,
+    len: u64,
+    access: Access,
+    zero_based: bool,
+}
+
+impl WindowView {
+    /// The same, but peers call the first byte 0. (Type 2 only.)
+    #[must_use]
+    pub fn zero_based(self) -> Self {
+        let zero_based = true;
+        Self { zero_based, ..self }
+    }
+}
+
+impl MemoryRegion {
+    /// `len` bytes from `offset` on, for a window.
+    ///
+    /// # Errors
+    /// If they reach beyond the end.
+    pub fn window(
+        &self,
+        offset: usize,
+        len: usize,
+        access: Access,
+    ) -> Result<WindowView, RegionError> {
+        self.registration.window(offset as u64, len as u64, access)
+    }
+}
+
+impl Registration {
+    /// `len` bytes from `offset` on, for a window.
+    ///
+    /// # Errors
+    /// If they reach beyond the end.
+    pub fn window(&self, offset: u64, len: u64, access: Access) -> Result<WindowView, RegionError> {
+        self.check(offset, len)?;
+        Ok(WindowView {
+            lkey: self.lkey(),
+            addr: self.addr() + offset,
+            len,
+            access,
+            zero_based: false,
+        })
+    }
+}
+
+impl MemoryWindow {
+    pub(crate) fn new(pd: ProtectionDomain, kind: WindowType) -> Result<Self, RegisterError> {
+        let id = pd
+            .context
+            .inner
+            .shared
+            .lock()
+            .nic
+            .alloc_window(pd.id, kind)?;
+        Ok(Self { pd, id, kind })
+    }
+
+    /// Its type.
+    pub fn kind(&self) -> WindowType {
+        self.kind
+    }
+
+    /// Its remote key while it is bound with these low 8 bits.
+    pub fn rkey(&self, key: u8) -> u32 {
+        self.id.rkey(key)
+    }
+
+    /// The operation that binds it, with low 8 bits of the caller's choice.
+    pub fn bind(&self, key: u8, view: &WindowView) -> SendOp {
+        SendOp::BindMw(WindowBind {
+            window: self.id,
+            key,
+            lkey: view.lkey,
+            addr: view.addr,
+            len: view.len,
+            access: view.access,
+            zero_based: view.zero_based,
+        })
+    }
+
+    /// The operation that sets a window of type 2 free.
+    pub fn invalidate(&self, key: u8) -> SendOp {
+        SendOp::LocalInv(self.rkey(key))
+    }
+
+    /// What a peer needs to access byte `offset` of the window while it is bound so.
+    pub fn remote(&self, key: u8, view: &WindowView, offset: u64) -> RemoteAddr {
+        let from = if view.zero_based { 0 } else { view.addr };
+        RemoteAddr {
+            addr: from.wrapping_add(offset),
+            rkey: self.rkey(key),
+        }
+    }
+}
+
+impl Drop for MemoryWindow {
+    fn drop(&mut self) {
+        let mut engine = self.pd.context.inner.shared.lock();
+        engine.nic.dealloc_window(self.id);
+    }
+}
+
+impl QueuePair {
+    /// Posts the binding of a window, with a new key, as `ibv_bind_mw` does; `None`
+    /// unbinds a window of type 1. Returns the low 8 bits of the new key, for
+    /// [`MemoryWindow::rkey`]. It opens nothing before the binding has completed.
+    ///
+    /// # Errors
+    /// See [`PostError`]; nothing was posted then.
+    pub fn bind_window(
+        &self,
+        wr_id: u64,
+        window: &MemoryWindow,
+        view: Option<&WindowView>,
+    ) -> Result<u8, PostError> {
+        let none = WindowView {
+            lkey: 0,
+            addr: 0,
+            len: 0,
+            access: Access::empty(),
+            zero_based: false,
+        };
+        let ours = Arc::ptr_eq(&window.pd.context.inner, &self.context().inner);
+        let key = ours.then(|| {
+            let mut engine = window.pd.context.inner.shared.lock();
+            engine.nic.next_window_key(window.id)
+        });
+        // Another device's window fails as an unknown one does.
+        let key = key.flatten().unwrap_or_default();
+        let op = window.bind(key, view.unwrap_or(&none));
+        self.post_send(&SendRequest::new(wr_id, op, &[]))?;
+        Ok(key)
+    }
+}
