@@ -48,14 +48,19 @@ counters! {
         UnexpectedResponse = "unexpected_response",
         /// A response behind a lost one.
         ResponseGap = "response_gap",
+        /// The datagram's Q_Key is not the QP's. (UD.)
+        WrongQKey = "wrong_qkey",
+        /// A multicast to a group that no QP is attached to, or one and a number that
+        /// don't belong together. (UD.)
+        NoGroup = "no_group",
         /// A middle or last packet of no message that is being received: its message
         /// was given up or never begun, or is of another operation. (UC.)
         OutOfPlace = "out_of_place",
-        /// The payload's length is not what its place in the message demands. (UC.)
+        /// The payload's length is not what its place in the message demands. (UC, UD.)
         BadLength = "bad_length",
-        /// No receive was posted for the message. (UC.)
+        /// No receive was posted for the message. (UC, UD.)
         NoReceive = "no_receive",
-        /// The receive that was posted is too small for the message. (UC.)
+        /// The receive that was posted is too small for the message. (UC, UD.)
         ReceiveTooSmall = "receive_too_small",
         /// Remote key, rights or bounds did not admit the WRITE. (UC.)
         AccessDenied = "access_denied",

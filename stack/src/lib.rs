@@ -17,6 +17,7 @@
 //! 1.7, cited as "IBTA 1.7" with the section that a rule comes from.
 #![warn(missing_docs)]
 
+mod address;
 mod counters;
 mod cq;
 mod event;
@@ -31,6 +32,7 @@ mod srq;
 mod time;
 mod wr;
 
+pub use address::{AddressError, AddressHandle, Destination};
 pub use counters::{Counters, DropReason, Stat};
 pub use cq::{CompletionQueue, CqId, CqOverrun, CqResizeError, Notify};
 pub use event::Event;
@@ -39,7 +41,7 @@ pub use memory::{
     MemoryFault, MemoryTable, PdId, RegisterError, Reregister, ReregisterError, Span, WindowBind,
     WindowId, WindowType,
 };
-pub use nic::{Nic, NicConfig};
+pub use nic::{MulticastError, Nic, NicConfig};
 pub use qp::{
     MAX_INLINE_BYTES, MAX_QUEUE_DEPTH, MAX_RD_ATOMIC, ModifyError, QpAttributes, QpConfig,
     QpFatalCause, QpInit, QpKind, QpState, QueueLimits, largest_path_mtu,
@@ -48,5 +50,5 @@ pub use srq::{SrqAttributes, SrqError, SrqInit, SrqStatus, Srqn};
 pub use time::{Duration, Instant};
 pub use wr::{
     Completion, MAX_MESSAGE_BYTES, MAX_SGE, PostError, RecvWr, RemoteAddr, SendFlags, SendOp,
-    SendWr, Sge, WcOpcode, WcStatus,
+    SendWr, Sge, Source, WcOpcode, WcStatus,
 };

@@ -3,11 +3,12 @@
 
 mod memory;
 
+use crate::address::{AddressError, AddressHandle};
 use crate::counters::{Counters, DropReason, Stat};
 use crate::event::Event;
 use crate::hash::KeyMap;
 use crate::memory::{Access, Buffer, MemoryTable, PdId, RegisterError};
-use crate::port::{IpCovered, Port, RxMeta};
+use crate::port::{IpCovered, Port, RxMeta, TxMeta};
 use crate::qp::{
     Cx, ModifyError, PortLimits, Qp, QpAttributes, QpConfig, QpInit, QpState, Receives, Turn,
 };
@@ -23,7 +24,10 @@ use std::collections::{BinaryHeap, VecDeque};
 use std::net::IpAddr;
 use std::sync::Arc;
 
+mod multicast;
 mod shared;
+
+pub use multicast::MulticastError;
 
 /// What a NIC is made with.
 #[derive(Clone, Debug)]
@@ -57,6 +61,7 @@ pub struct Nic {
     rng: ChaCha20Rng,
     qps: KeyMap<Box<Qp>>,
     srqs: SrqTable,
+    groups: multicast::Groups,
     memory: MemoryTable,
     counters: Counters,
     events: VecDeque<Event>,
@@ -76,6 +81,7 @@ impl Nic {
             rng: ChaCha20Rng::from_seed(config.seed),
             qps: KeyMap::default(),
             srqs: SrqTable::default(),
+            groups: multicast::Groups::default(),
             memory: MemoryTable::default(),
             counters: Counters::default(),
             events: VecDeque::new(),
@@ -161,7 +167,19 @@ impl Nic {
             self.srqs.detach(srq);
         }
         self.memory.forget_qp(qpn);
+        self.groups.remove(qpn);
         true
+    }
+
+    /// A path along which QPs of `pd` can send datagrams.
+    ///
+    /// # Errors
+    /// See [`AddressError`].
+    pub fn create_ah(&self, pd: PdId, path: TxMeta) -> Result<AddressHandle, AddressError> {
+        if !self.memory.has_pd(pd) {
+            return Err(AddressError::UnknownPd);
+        }
+        AddressHandle::new(pd, path)
     }
 
     /// A PSN to start with that nobody can guess.
@@ -242,6 +260,16 @@ impl Nic {
             return self.counters.drop(DropReason::BadIcrc);
         }
         let qpn = packet.bth.dest_qpn;
+        match (meta.dst.is_multicast(), qpn == Qpn::MULTICAST) {
+            (false, false) => self.receive_for(now, qpn, meta, &packet),
+            (true, true) => self.receive_multicast(now, meta, &packet),
+            // IBTA 1.7, 9.6.1.4: neither without the other.
+            _ => self.counters.drop(DropReason::NoGroup),
+        }
+    }
+
+    /// Takes a well-formed packet for one QP.
+    fn receive_for(&mut self, now: Instant, qpn: Qpn, meta: &RxMeta, packet: &Packet<'_>) {
         let known = self.with_qp(now, qpn, |qp, cx| {
             cx.counters.count(Stat::RxPackets);
             cx.counters.add(Stat::RxBytes, packet.payload.len() as u64);
@@ -251,7 +279,7 @@ impl Nic {
             if packet.bth.opcode.operation() == Operation::Cnp {
                 cx.counters.count(Stat::CnpsReceived);
             } else {
-                qp.receive(cx, meta, &packet);
+                qp.receive(cx, meta, packet);
             }
         });
         if known.is_none() {

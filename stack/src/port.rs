@@ -151,6 +151,23 @@ pub trait Port {
     /// Fails if the address isn't the interface's or UDP port 4791 is taken.
     fn activate(&mut self, address: IpAddr) -> Result<(), PortError>;
 
+    /// Starts to receive what is sent to the multicast group, on the interface that
+    /// the port stands for. What this host sends to the group, through this very port
+    /// too, is received like what others send. Joining a group twice does nothing.
+    ///
+    /// # Errors
+    /// Fails if the address is no group's, if the operating system refuses, and on a
+    /// port that has no multicast.
+    fn join(&mut self, group: IpAddr) -> Result<(), PortError> {
+        Err(PortError {
+            what: format!("joining multicast group {group}: this port has no multicast"),
+            source: std::io::ErrorKind::Unsupported.into(),
+        })
+    }
+
+    /// Ends what [`Port::join`] began, if it did.
+    fn leave(&mut self, _group: IpAddr) {}
+
     /// Hands up to about `budget` packets to `sink` and returns how many; 0 if
     /// none waits. Never blocks.
     ///

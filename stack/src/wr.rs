@@ -1,5 +1,6 @@
 //! Work requests and completions: what passes between an application and the NIC.
 
+use crate::address::Destination;
 use crate::memory::{AccessError, WindowBind};
 use crate::srq::Srqn;
 use bitflags::bitflags;
@@ -69,6 +70,11 @@ pub enum SendOp {
     /// Invalidates a key, here: a window of type 2 or a region that allows it (IBTA
     /// 1.7, 10.6.5). It waits until everything before it has completed.
     LocalInv(u32),
+    /// Delivers the bytes, one packet at most, into a receive work request of any UD
+    /// QP, or of all in a multicast group. (UD only.)
+    SendTo(Destination),
+    /// The same, with 32 bits of immediate data.
+    SendImmTo(Destination, u32),
 }
 
 impl SendOp {
@@ -96,14 +102,23 @@ impl SendOp {
     pub(crate) fn consumes_receive(&self) -> bool {
         matches!(
             self,
-            Self::Send | Self::SendImm(_) | Self::SendInvalidate(_) | Self::WriteImm(..)
+            Self::Send
+                | Self::SendImm(_)
+                | Self::SendInvalidate(_)
+                | Self::WriteImm(..)
+                | Self::SendTo(_)
+                | Self::SendImmTo(..)
         )
     }
 
     /// What its completion says.
     pub(crate) fn completion_opcode(&self) -> WcOpcode {
         match self {
-            Self::Send | Self::SendImm(_) | Self::SendInvalidate(_) => WcOpcode::Send,
+            Self::Send
+            | Self::SendImm(_)
+            | Self::SendInvalidate(_)
+            | Self::SendTo(_)
+            | Self::SendImmTo(..) => WcOpcode::Send,
             Self::Write(_) | Self::WriteImm(..) => WcOpcode::RdmaWrite,
             Self::Read(_) => WcOpcode::RdmaRead,
             Self::CompareSwap { .. } => WcOpcode::CompareSwap,
@@ -268,6 +283,19 @@ pub struct Completion {
     pub imm: Option<u32>,
     /// The remote key that the peer's SEND invalidated.
     pub invalidated_rkey: Option<u32>,
+    /// Where a datagram came from. (UD only.)
+    pub source: Option<Source>,
+}
+
+/// Where a received datagram came from (IBTA 1.7, 11.4.2.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Source {
+    /// The sender's QP.
+    pub qpn: Qpn,
+    /// The index of the packet's partition key in the port's table.
+    pub pkey_index: u16,
+    /// Whether the first 40 bytes of the buffer hold a network header: on RoCE always.
+    pub grh: bool,
 }
 
 /// Why a work request was not accepted. Nothing of it happened.
@@ -317,6 +345,15 @@ pub enum PostError {
     UnknownSrq(Srqn),
     /// The QP takes its receives from an SRQ.
     UsesSrq(Srqn),
+    /// A datagram is longer than the path MTU.
+    DatagramTooLong {
+        /// The sum of the elements.
+        bytes: u64,
+        /// The largest that the port carries.
+        mtu: usize,
+    },
+    /// The address handle belongs to another protection domain than the QP.
+    ForeignAddress,
     /// The QP's transport service has no such operation.
     WrongService {
         /// The service.
@@ -376,8 +413,16 @@ impl core::fmt::Display for PostError {
             ),
             Self::WrongService { kind } => write!(
                 f,
-                "a {kind} QP does no such operation: UC has SEND and WRITE, with immediate or \
-                 without, and only RC has all"
+                "a {kind} QP does no such operation: UC has SEND and WRITE, UD has SEND to an \
+                 address handle, and only RC has the others"
+            ),
+            Self::DatagramTooLong { bytes, mtu } => write!(
+                f,
+                "the datagram has {bytes} bytes, but must fit in one packet: at most {mtu}"
+            ),
+            Self::ForeignAddress => f.write_str(
+                "the address handle belongs to another protection domain than the QP: make one \
+                 in the QP's",
             ),
         }
     }

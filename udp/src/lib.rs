@@ -1,8 +1,8 @@
 //! RoCEv2 over UDP sockets: the [`Port`](roce_stack::port::Port) that needs no
 //! privilege and runs on any interface.
 //!
-//! A [`UdpPort`] has one socket for each address that was activated, bound to UDP
-//! port 4791. What makes sockets fast is segmentation offload, in both
+//! A [`UdpPort`] has one socket for each address that was activated, and for each
+//! multicast group that was joined, bound to UDP port 4791. What makes sockets fast is segmentation offload, in both
 //! directions: consecutive packets of one length to one destination leave as one
 //! datagram that the kernel cuts up as late as possible (`UDP_SEGMENT`), and what
 //! arrives in a row is handed over in one piece (`UDP_GRO`).

@@ -106,14 +106,14 @@ impl UdpPort {
             .sum()
     }
 
-    /// Follows a change of the interface's addresses. What is queued from an
+    /// Follows a change of the interface's addresses. Groups stay joined. What is queued from an
     /// address that is no more in the list is dropped and counted, and its socket
     /// closed.
     pub fn set_addresses(&mut self, addresses: Vec<IpAddr>) {
         self.forget();
         let counters = &mut self.counters;
         self.sockets.retain(|socket| {
-            let stays = addresses.contains(&socket.address);
+            let stays = socket.address.is_multicast() || addresses.contains(&socket.address);
             if !stays {
                 counters.drop_packets(TxDrop::AddressGone, socket.queue.packets());
             }
@@ -200,6 +200,27 @@ impl Port for UdpPort {
         }
         self.sockets.push(open(&self.config, address)?);
         Ok(())
+    }
+
+    fn join(&mut self, group: IpAddr) -> Result<(), PortError> {
+        if self.socket_of(group).is_some() {
+            return Ok(());
+        }
+        if !group.is_multicast() {
+            return Err(PortError {
+                what: format!("joining {group}: it is no multicast group's address"),
+                source: io::ErrorKind::InvalidInput.into(),
+            });
+        }
+        self.sockets.push(open(&self.config, group)?);
+        Ok(())
+    }
+
+    fn leave(&mut self, group: IpAddr) {
+        if group.is_multicast() {
+            self.forget();
+            self.sockets.retain(|socket| socket.address != group);
+        }
     }
 
     fn receive(&mut self, budget: usize, sink: &mut dyn RxSink) -> Result<usize, PortError> {

@@ -84,7 +84,7 @@ impl Shared {
         Instant::from_nanos(u64::try_from(ns).unwrap_or(u64::MAX))
     }
 
-    fn wake_driver(&self) {
+    pub(crate) fn wake_driver(&self) {
         // Full means that it is about to wake already.
         let _ = self.wake.write(1);
     }

@@ -1,7 +1,7 @@
 //! What can go wrong, each with what to do about it.
 
 use roce_stack::port::PortError;
-use roce_stack::{BufferRange, ModifyError, RegisterError};
+use roce_stack::{AddressError, BufferRange, ModifyError, MulticastError, RegisterError};
 use std::fmt;
 
 /// A device was not opened.
@@ -93,6 +93,10 @@ pub enum ConnectError {
     Modify(ModifyError),
     /// The address can't be used.
     Port(PortError),
+    /// The address handle can't be made.
+    Address(AddressError),
+    /// The QP can't be in the multicast group.
+    Multicast(MulticastError),
 }
 
 impl fmt::Display for ConnectError {
@@ -113,6 +117,8 @@ impl fmt::Display for ConnectError {
             }
             Self::Modify(error) => error.fmt(f),
             Self::Port(error) => error.fmt(f),
+            Self::Address(error) => error.fmt(f),
+            Self::Multicast(error) => error.fmt(f),
         }
     }
 }
@@ -122,6 +128,18 @@ impl std::error::Error for ConnectError {}
 impl From<ModifyError> for ConnectError {
     fn from(error: ModifyError) -> Self {
         Self::Modify(error)
+    }
+}
+
+impl From<AddressError> for ConnectError {
+    fn from(error: AddressError) -> Self {
+        Self::Address(error)
+    }
+}
+
+impl From<MulticastError> for ConnectError {
+    fn from(error: MulticastError) -> Self {
+        Self::Multicast(error)
     }
 }
 

@@ -29,6 +29,29 @@
 //! # }
 //! ```
 //!
+//! # Datagrams
+//!
+//! A UD QP ([`QpOptions::kind`]) has no peer: [`QueuePair::activate`] makes it ready, and
+//! each request says where it goes. What is received has a network header of 40 bytes in
+//! front, so receives must be as much larger.
+//!
+//! ```no_run
+//! # use roce_verbs::*;
+//! # fn tell(context: &Context, pd: &ProtectionDomain, cq: &CompletionQueue, region: &MemoryRegion,
+//! #     peer: Endpoint) -> Result<(), Box<dyn std::error::Error>> {
+//! let options = QpOptions { kind: QpKind::Ud, ..QpOptions::default() };
+//! let qp = pd.create_qp(cq, cq, &options);
+//! let qkey = QKey(0x1111_1111);
+//! qp.activate(0, qkey)?;
+//! qp.attach_multicast("239.1.2.3".parse()?)?;
+//!
+//! let ah = pd.create_ah(0, peer.gid, &AddressOptions::default())?;
+//! let to = ah.to(peer.qpn, qkey);
+//! qp.post_send(&SendRequest::new(1, SendOp::SendTo(to), &[region.slice(0, 5)?]))?;
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! # Who does the work
 //!
 //! The thread that posts or polls drives the NIC, so that a spinning application
@@ -42,6 +65,7 @@ mod announce;
 mod channel;
 mod context;
 mod cq;
+mod datagram;
 mod device;
 mod device_memory;
 mod driver;
@@ -64,6 +88,7 @@ mod window;
 pub use channel::CompletionChannel;
 pub use context::Context;
 pub use cq::CompletionQueue;
+pub use datagram::AddressOptions;
 pub use device::{Datapath, Device, devices};
 pub use device_memory::{DeviceMemory, MAX_DEVICE_MEMORY_BYTES};
 pub use error::{ConnectError, OpenError, RegionError};
@@ -86,6 +111,7 @@ pub use roce_stack::{
     SrqError, SrqStatus, Srqn, Stat, WcOpcode, WcStatus, WindowType, largest_path_mtu,
     port::TxMeta,
 };
-pub use roce_wire::{PKey, PathMtu, Psn, Qpn, RnrTimer};
+pub use roce_stack::{AddressError, AddressHandle, Destination, MulticastError, Source};
+pub use roce_wire::{PKey, PathMtu, Psn, QKey, Qpn, RnrTimer};
 pub use srq::{SharedReceiveQueue, SrqOptions};
 pub use window::{MemoryWindow, WindowView};

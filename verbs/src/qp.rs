@@ -6,12 +6,14 @@ use crate::error::ConnectError;
 use crate::gid::Gid;
 use crate::pd::ProtectionDomain;
 use crate::srq::SharedReceiveQueue;
+use parking_lot::Mutex;
 use roce_stack::port::TxMeta;
 use roce_stack::{
     Access, ModifyError, PostError, QpAttributes, QpConfig, QpInit, QpKind, QpState, QueueLimits,
     RecvWr, SendFlags, SendOp, SendWr, Sge, SrqError,
 };
 use roce_wire::{PathMtu, Psn, Qpn, RnrTimer};
+use std::net::IpAddr;
 
 /// How large a QP's queues are, and what completes.
 #[derive(Clone, Copy, Debug)]
@@ -175,10 +177,12 @@ pub struct RecvRequest<'a> {
 /// then never completes.
 #[derive(Debug)]
 pub struct QueuePair {
-    pd: ProtectionDomain,
+    pub(crate) pd: ProtectionDomain,
     kind: QpKind,
-    qpn: Qpn,
-    psn: Psn,
+    pub(crate) qpn: Qpn,
+    pub(crate) psn: Psn,
+    /// The multicast groups that it is attached to.
+    pub(crate) groups: Mutex<Vec<IpAddr>>,
     // Keep the queues' channels alive as long as the QP completes to them.
     _send_cq: CompletionQueue,
     _recv_cq: CompletionQueue,
@@ -203,6 +207,7 @@ impl QueuePair {
             kind: options.kind,
             qpn,
             psn,
+            groups: Mutex::default(),
             _send_cq: send_cq.clone(),
             _recv_cq: recv_cq.clone(),
             _srq: None,
@@ -230,6 +235,7 @@ impl QueuePair {
             kind: options.kind,
             qpn,
             psn,
+            groups: Mutex::default(),
             _send_cq: send_cq.clone(),
             _recv_cq: recv_cq.clone(),
             _srq: Some(srq.clone()),
@@ -351,7 +357,8 @@ impl QueuePair {
         Ok(())
     }
 
-    /// RESET to RTS in one go.
+    /// RESET to RTS in one go, for QPs with a peer; [`QueuePair::activate`] is for
+    /// those without.
     ///
     /// # Errors
     /// As those of the three steps.
@@ -456,6 +463,7 @@ impl QueuePair {
 
 impl Drop for QueuePair {
     fn drop(&mut self) {
+        self.leave_groups();
         let shared = &self.pd.context.inner.shared;
         let mut engine = shared.lock();
         // What has arrived is acknowledged: otherwise the peer of a program that

@@ -1,9 +1,9 @@
 //! Two devices on loopback addresses of their own move data through real sockets.
 
 use roce_verbs::{
-    Access, CompletionQueue, ConnectOptions, Context, Device, MemoryRegion, Notify,
-    ProtectionDomain, QpKind, QpOptions, QueuePair, RecvRequest, SendOp, SendRequest, WcOpcode,
-    WcStatus,
+    Access, AddressOptions, CompletionQueue, ConnectOptions, Context, Device, MemoryRegion, Notify,
+    ProtectionDomain, QKey, QpKind, QpOptions, Qpn, QueuePair, RecvRequest, SendOp, SendRequest,
+    WcOpcode, WcStatus,
 };
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -163,6 +163,91 @@ fn an_unreliable_connection_moves_messages_both_ways() {
         assert_eq!(received.map(|c| (c.wr_id, c.imm)), Some((9, Some(6))));
         assert_eq!(bytes(&to.region, 20_000), pattern(20_000, 4));
     }
+}
+
+const QKEY: QKey = QKey(0x1111_1111);
+
+/// Ends with UD QPs that are ready.
+fn datagram_ends() -> (End, End) {
+    let options = QpOptions {
+        kind: QpKind::Ud,
+        ..QpOptions::default()
+    };
+    let (a, b) = (open_with(8192, &options), open_with(8192, &options));
+    for end in [&a, &b] {
+        let index = gid_index(&end.context, end.at);
+        end.qp.activate(index, QKEY).expect("active");
+        let sge = end.region.slice(4096, 4096).expect("in range");
+        let receive = RecvRequest {
+            wr_id: 9,
+            sges: &[sge],
+        };
+        end.qp.post_recv(&receive).expect("posted");
+    }
+    (a, b)
+}
+
+#[test]
+fn datagrams_find_their_way_back() {
+    let (a, b) = datagram_ends();
+    let from = gid_index(&a.context, a.at);
+    let options = AddressOptions::default();
+    let there = a.pd.create_ah(from, b.at.into(), &options).expect("made");
+    a.region.write(0, &pattern(3000, 5)).expect("in range");
+    let op = SendOp::SendImmTo(there.to(b.qp.qpn(), QKEY), 77);
+    assert_eq!(run(&a, op, 3000), WcStatus::Success);
+    let received = b.cq.poll_for(PATIENCE).expect("no overrun");
+    let received = received.expect("received");
+    assert_eq!((received.wr_id, received.imm), (9, Some(77)));
+    assert_eq!(received.byte_len, 3040);
+    let source = received.source.expect("a datagram has one");
+    assert_eq!((source.qpn, source.grh), (a.qp.qpn(), true));
+    let mut got = vec![0; 3040];
+    b.region.read(4096, &mut got).expect("in range");
+    assert_eq!(got[40..], pattern(3000, 5));
+
+    // The header tells where to answer to.
+    let IpAddr::V4(at) = a.at else {
+        unreachable!("the tests' addresses are IPv4")
+    };
+    assert_eq!(got[32..36], at.octets());
+    let from = gid_index(&b.context, b.at);
+    let back = b.pd.create_ah(from, a.at.into(), &options).expect("made");
+    let op = SendOp::SendTo(back.to(source.qpn, QKEY));
+    assert_eq!(run(&b, op, 10), WcStatus::Success);
+    let answer = a.cq.poll_for(PATIENCE).expect("no overrun");
+    assert_eq!(answer.map(|c| (c.wr_id, c.byte_len)), Some((9, 50)));
+}
+
+#[test]
+fn a_multicast_group_reaches_both_ends() {
+    let (a, b) = datagram_ends();
+    let [_, _, high, low] = std::process::id().to_be_bytes();
+    let group = IpAddr::V4(Ipv4Addr::new(239, 77, high, low)).into();
+    for end in [&a, &b] {
+        end.qp.attach_multicast(group).expect("attached");
+    }
+    let from = gid_index(&a.context, a.at);
+    let to_all = a.pd.create_ah(from, group, &AddressOptions::default());
+    let op = SendOp::SendTo(to_all.expect("made").to(Qpn::MULTICAST, QKEY));
+    let sge = a.region.slice(0, 100).expect("in range");
+    let sges = [sge];
+    let request = SendRequest::new(7, op, &sges);
+    a.qp.post_send(&request).expect("posted");
+    // The sender has its own copy, too.
+    for (end, expected) in [(&a, 2), (&b, 1)] {
+        for _ in 0..expected {
+            let done = end.cq.poll_for(PATIENCE).expect("no overrun");
+            let done = done.expect("completed");
+            assert_eq!(done.status, WcStatus::Success);
+            match done.wr_id {
+                7 => assert!(done.source.is_none()),
+                _ => assert_eq!((done.wr_id, done.byte_len), (9, 140)),
+            }
+        }
+    }
+    b.qp.detach_multicast(group).expect("attached");
+    assert!(b.qp.detach_multicast(group).is_err(), "no more");
 }
 
 // shows: 9.4.5-atomic-among-qps

@@ -13,6 +13,7 @@ fn completion(wr_id: u64) -> Completion {
         qpn: Qpn::from_bits(2),
         imm: None,
         invalidated_rkey: None,
+        source: None,
     }
 }
 

@@ -134,6 +134,11 @@ impl MemoryTable {
         PdId(self.pds)
     }
 
+    /// Whether the protection domain is one of this NIC.
+    pub(crate) fn has_pd(&self, pd: PdId) -> bool {
+        (1..=self.pds).contains(&pd.0)
+    }
+
     /// Registers a buffer, to be called by its own address. Returns the key, which
     /// is both lkey and rkey. The buffer lives at least as long as the region.
     ///

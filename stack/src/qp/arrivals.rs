@@ -1,7 +1,7 @@
 //! The completion of a receive, in services without acknowledgements.
 
 use super::{Core, Cx, Fault, Receives};
-use crate::wr::{Completion, WcOpcode, WcStatus};
+use crate::wr::{Completion, Source, WcOpcode, WcStatus};
 
 /// What a receive completion says about what arrived.
 #[derive(Clone, Copy, Debug, Default)]
@@ -10,6 +10,7 @@ pub(crate) struct Arrival {
     pub(crate) by_write: bool,
     pub(crate) solicited: bool,
     pub(crate) imm: Option<u32>,
+    pub(crate) source: Option<Source>,
 }
 
 /// Completes the oldest receive. `Ok(false)` if there is none.
@@ -36,6 +37,7 @@ pub(crate) fn complete(
         qpn: core.qpn,
         imm: arrival.imm,
         invalidated_rkey: None,
+        source: arrival.source,
     };
     cx.complete(&core.recv_cq, completion, arrival.solicited)?;
     Ok(true)

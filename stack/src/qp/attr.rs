@@ -6,7 +6,7 @@ use super::kind::QpKind;
 use crate::memory::Access;
 use crate::port::TxMeta;
 use core::time::Duration;
-use roce_wire::{PKey, PathMtu, Psn, Qpn, RnrTimer};
+use roce_wire::{PKey, PathMtu, Psn, QKey, Qpn, RnrTimer};
 use rules::rules;
 
 /// The state of a QP.
@@ -36,6 +36,8 @@ pub struct QpAttributes {
     pub state: Option<QpState>,
     /// What peers may do through this QP: `REMOTE_*` only. Reset to Init.
     pub access: Option<Access>,
+    /// The key that datagrams for this QP must carry. UD only, Reset to Init.
+    pub qkey: Option<QKey>,
     /// The partition key. Reset to Init; the default partition if never set.
     pub pkey: Option<PKey>,
     /// The peer's QP. Init to RTR.
@@ -149,6 +151,8 @@ impl std::error::Error for ModifyError {}
 pub struct QpConfig {
     /// See [`QpAttributes::access`].
     pub access: Access,
+    /// See [`QpAttributes::qkey`].
+    pub qkey: QKey,
     /// See [`QpAttributes::pkey`].
     pub pkey: PKey,
     /// See [`QpAttributes::dest_qpn`].
@@ -179,6 +183,7 @@ impl Default for QpConfig {
     fn default() -> Self {
         Self {
             access: Access::empty(),
+            qkey: QKey(0),
             pkey: PKey(0xffff),
             dest_qpn: Qpn::from_bits(0),
             path: None,
@@ -214,6 +219,7 @@ impl QpConfig {
             }
         }
         set(&mut self.access, attributes.access.as_ref());
+        set(&mut self.qkey, attributes.qkey.as_ref());
         set(&mut self.pkey, attributes.pkey.as_ref());
         set(&mut self.dest_qpn, attributes.dest_qpn.as_ref());
         self.path = attributes.path.or(self.path);
@@ -266,9 +272,10 @@ impl QpAttributes {
         self.check_ranges(max_packet_bytes)
     }
 
-    fn given(&self) -> [(&'static str, bool); 13] {
+    fn given(&self) -> [(&'static str, bool); 14] {
         [
             ("access", self.access.is_some()),
+            ("qkey", self.qkey.is_some()),
             ("pkey", self.pkey.is_some()),
             ("dest_qpn", self.dest_qpn.is_some()),
             ("path", self.path.is_some()),

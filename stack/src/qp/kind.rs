@@ -12,18 +12,28 @@ pub enum QpKind {
     /// Unreliable connection: SEND and WRITE to one peer, without acknowledgement. A
     /// message that lost a packet is lost (IBTA 1.7, 9.8.2).
     Uc,
+    /// Unreliable datagram: SEND of one packet to anybody, or to a multicast group
+    /// (IBTA 1.7, 9.8.3).
+    Ud,
 }
 
 impl QpKind {
     /// All of them.
-    pub const ALL: [Self; 2] = [Self::Rc, Self::Uc];
+    pub const ALL: [Self; 3] = [Self::Rc, Self::Uc, Self::Ud];
 
     /// The service of the packets that it sends and takes.
     pub const fn transport(self) -> Transport {
         match self {
             Self::Rc => Transport::Rc,
             Self::Uc => Transport::Uc,
+            Self::Ud => Transport::Ud,
         }
+    }
+
+    /// Whether a QP of this kind speaks to one peer, which it is told on its way to
+    /// RTR.
+    pub const fn is_connected(self) -> bool {
+        !matches!(self, Self::Ud)
     }
 
     /// Whether an error in the send queue leaves the receive queue running, in state
@@ -35,7 +45,7 @@ impl QpKind {
     /// Whether a QP of this kind can do the operation (IBTA 1.7, 10.2.4.4).
     pub(crate) const fn can_do(self, op: &SendOp) -> bool {
         match self {
-            Self::Rc => true,
+            Self::Rc => !matches!(op, SendOp::SendTo(_) | SendOp::SendImmTo(..)),
             Self::Uc => matches!(
                 op,
                 SendOp::Send
@@ -45,6 +55,7 @@ impl QpKind {
                     | SendOp::BindMw(_)
                     | SendOp::LocalInv(_)
             ),
+            Self::Ud => matches!(op, SendOp::SendTo(_) | SendOp::SendImmTo(..)),
         }
     }
 }
@@ -54,6 +65,7 @@ impl core::fmt::Display for QpKind {
         f.write_str(match self {
             Self::Rc => "RC",
             Self::Uc => "UC",
+            Self::Ud => "UD",
         })
     }
 }

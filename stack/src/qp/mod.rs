@@ -2,8 +2,8 @@
 //!
 //! A QP has two halves, which share nothing but the configuration. Those of RC are a
 //! [`requester`] (send queue, retransmission, completions of sends) and a
-//! [`responder`] (receive queue, placement, acknowledgements); those of [`uc`] send
-//! and receive without acknowledgement. [`service`] tells the services apart. The NIC
+//! [`responder`] (receive queue, placement, acknowledgements); those of [`uc`] and
+//! [`ud`] send and receive without acknowledgement. [`service`] tells the services apart. The NIC
 //! drives a QP with a context [`Cx`] of what lies outside of it.
 
 mod arrivals;
@@ -19,6 +19,7 @@ mod sends;
 mod service;
 mod sgl;
 mod uc;
+mod ud;
 mod window;
 
 pub use attr::{MAX_RD_ATOMIC, ModifyError, QpAttributes, QpConfig, QpState, largest_path_mtu};
@@ -186,6 +187,10 @@ impl Qp {
         self.core.state
     }
 
+    pub(crate) fn kind(&self) -> QpKind {
+        self.core.kind
+    }
+
     pub(crate) fn config(&self) -> &QpConfig {
         &self.core.config
     }
@@ -206,6 +211,10 @@ impl Qp {
         attributes.check(self.core.kind, from, limits.max_packet_bytes)?;
         let to = attributes.state.unwrap_or(from);
         self.core.config.apply(attributes);
+        if !self.core.kind.is_connected() {
+            // Not an attribute: a datagram may be as long as the port carries.
+            self.core.config.path_mtu = largest_path_mtu(limits.max_packet_bytes);
+        }
         if to == QpState::Err {
             self.fail(cx, None);
         }
@@ -301,11 +310,11 @@ impl Qp {
             cx.counters.drop(reason);
             return;
         }
-        if self.core.state == QpState::Rtr && !self.established {
+        if self.core.state == QpState::Rtr && !self.established && self.core.kind.is_connected() {
             self.established = true;
             cx.events.push_back(Event::CommEstablished(self.core.qpn));
         }
-        let result = self.service.receive(cx, &self.core, packet);
+        let result = self.service.receive(cx, &self.core, meta, packet);
         self.note_drained(cx);
         if let Err(fault) = result {
             self.fail(cx, Some(fault));
@@ -318,12 +327,14 @@ impl Qp {
         if opcode.transport() != self.core.kind.transport() {
             return Err(DropReason::WrongTransport);
         }
-        let Some(path) = &self.core.config.path else {
-            return Err(DropReason::WrongState);
-        };
-        // ReDMArk (USENIX Security 2021): a QP speaks to its peer only.
-        if path.dst != meta.src || path.src != meta.dst {
-            return Err(DropReason::WrongPeer);
+        if self.core.kind.is_connected() {
+            let Some(path) = &self.core.config.path else {
+                return Err(DropReason::WrongState);
+            };
+            // ReDMArk (USENIX Security 2021): a QP speaks to its peer only.
+            if path.dst != meta.src || path.src != meta.dst {
+                return Err(DropReason::WrongPeer);
+            }
         }
         if !self.core.config.pkey.matches(packet.bth.pkey) {
             return Err(DropReason::WrongPKey);
@@ -466,6 +477,7 @@ impl Qp {
             qpn: self.core.qpn,
             imm: None,
             invalidated_rkey: None,
+            source: None,
         };
         let cq = match opcode {
             WcOpcode::Recv | WcOpcode::RecvRdmaWithImm => &self.core.recv_cq,

@@ -120,6 +120,7 @@ impl SendQueue {
                 qpn: core.qpn,
                 imm: None,
                 invalidated_rkey: None,
+                source: None,
             };
             cx.complete(&core.send_cq, completion, false)?;
         }

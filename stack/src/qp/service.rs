@@ -4,8 +4,8 @@ use super::attr::QpConfig;
 use super::queue::Source;
 use super::requester::Requester;
 use super::responder::Responder;
-use super::{Core, Cx, Fault, QpInit, QpKind, Receives, Turn, arrivals, uc};
-use crate::port::Port;
+use super::{Core, Cx, Fault, QpInit, QpKind, Receives, Turn, arrivals, uc, ud};
+use crate::port::{Port, RxMeta};
 use crate::srq::Srqn;
 use crate::time::Instant;
 use crate::wr::{PostError, RecvWr, SendWr, WcStatus};
@@ -26,6 +26,10 @@ pub(super) enum Service {
         sender: uc::Sender,
         receiver: uc::Receiver,
     },
+    Ud {
+        sender: ud::Sender,
+        receiver: ud::Receiver,
+    },
 }
 
 impl Service {
@@ -39,6 +43,10 @@ impl Service {
                 sender: uc::Sender::new(init.send, init.max_inline),
                 receiver: uc::Receiver::new(receives),
             },
+            QpKind::Ud => Self::Ud {
+                sender: ud::Sender::new(init.send, init.max_inline),
+                receiver: ud::Receiver::new(receives),
+            },
         }
     }
 
@@ -47,6 +55,7 @@ impl Service {
         match self {
             Self::Rc { responder, .. } => responder.srq(),
             Self::Uc { receiver, .. } => receiver.rq.srq(),
+            Self::Ud { receiver, .. } => receiver.rq.srq(),
         }
     }
 
@@ -55,6 +64,7 @@ impl Service {
         match self {
             Self::Rc { responder, .. } => responder.start(config),
             Self::Uc { receiver, .. } => receiver.start(config.rq_psn),
+            Self::Ud { .. } => {}
         }
     }
 
@@ -63,6 +73,7 @@ impl Service {
         match self {
             Self::Rc { requester, .. } => requester.start(config, window_bytes),
             Self::Uc { sender, .. } => sender.start(config.sq_psn),
+            Self::Ud { sender, .. } => sender.start(config.sq_psn),
         }
     }
 
@@ -76,7 +87,7 @@ impl Service {
                 requester.reconfigure(config);
                 responder.reconfigure(config);
             }
-            Self::Uc { .. } => {}
+            Self::Uc { .. } | Self::Ud { .. } => {}
         }
     }
 
@@ -95,6 +106,10 @@ impl Service {
                 receiver.rq.clear();
                 receiver.abandon();
             }
+            Self::Ud { sender, receiver } => {
+                sender.sq.reset();
+                receiver.rq.clear();
+            }
         }
     }
 
@@ -108,6 +123,7 @@ impl Service {
         match self {
             Self::Rc { requester, .. } => requester.check(core, wr, source)?,
             Self::Uc { sender, .. } => sender.check(source)?,
+            Self::Ud { sender, .. } => sender.check(core, wr, source)?,
         };
         Ok(())
     }
@@ -122,6 +138,7 @@ impl Service {
         match self {
             Self::Rc { requester, .. } => requester.post(core, wr, source),
             Self::Uc { sender, .. } => sender.post(core, wr, source),
+            Self::Ud { sender, .. } => sender.post(core, wr, source),
         }
     }
 
@@ -130,6 +147,7 @@ impl Service {
         match self {
             Self::Rc { responder, .. } => responder.check(wr),
             Self::Uc { receiver, .. } => receiver.rq.check(wr),
+            Self::Ud { receiver, .. } => receiver.rq.check(wr),
         }
     }
 
@@ -138,6 +156,7 @@ impl Service {
         match self {
             Self::Rc { responder, .. } => responder.post(wr),
             Self::Uc { receiver, .. } => receiver.rq.post(wr),
+            Self::Ud { receiver, .. } => receiver.rq.post(wr),
         }
     }
 
@@ -149,6 +168,7 @@ impl Service {
                 responder,
             } => (requester.len(), responder.len()),
             Self::Uc { sender, receiver } => (sender.sq.len(), receiver.rq.len()),
+            Self::Ud { sender, receiver } => (sender.sq.len(), receiver.rq.len()),
         }
     }
 
@@ -157,6 +177,7 @@ impl Service {
         &mut self,
         cx: &mut Cx<'_>,
         core: &Core,
+        meta: &RxMeta,
         packet: &Packet<'_>,
     ) -> Result<(), Fault> {
         match self {
@@ -165,6 +186,7 @@ impl Service {
             }
             Self::Rc { requester, .. } => requester.receive(cx, core, packet),
             Self::Uc { receiver, .. } => receiver.receive(cx, core, packet),
+            Self::Ud { receiver, .. } => receiver.receive(cx, core, meta, packet),
         }
     }
 
@@ -179,6 +201,7 @@ impl Service {
         match self {
             Self::Rc { requester, .. } => requester.transmit(cx, port, core, budget),
             Self::Uc { sender, .. } => sender.transmit(cx, port, core, budget),
+            Self::Ud { sender, .. } => sender.transmit(cx, port, core, budget),
         }
     }
 
@@ -192,7 +215,7 @@ impl Service {
     ) -> Result<Turn, Fault> {
         match self {
             Self::Rc { responder, .. } => responder.transmit(cx, port, core, budget),
-            Self::Uc { .. } => Ok(Turn::Idle),
+            Self::Uc { .. } | Self::Ud { .. } => Ok(Turn::Idle),
         }
     }
 
@@ -201,6 +224,7 @@ impl Service {
         match self {
             Self::Rc { requester, .. } => requester.wants_to_send(),
             Self::Uc { sender, .. } => sender.wants_to_send(core),
+            Self::Ud { sender, .. } => sender.wants_to_send(core),
         }
     }
 
@@ -208,7 +232,7 @@ impl Service {
     pub(super) fn has_replies(&self) -> bool {
         match self {
             Self::Rc { responder, .. } => responder.wants_to_send(),
-            Self::Uc { .. } => false,
+            Self::Uc { .. } | Self::Ud { .. } => false,
         }
     }
 
@@ -216,7 +240,7 @@ impl Service {
     pub(super) fn deadline(&self) -> Option<Instant> {
         match self {
             Self::Rc { requester, .. } => requester.deadline(),
-            Self::Uc { .. } => None,
+            Self::Uc { .. } | Self::Ud { .. } => None,
         }
     }
 
@@ -224,7 +248,7 @@ impl Service {
     pub(super) fn handle_timeout(&mut self, cx: &mut Cx<'_>, core: &Core) -> Result<(), Fault> {
         match self {
             Self::Rc { requester, .. } => requester.handle_timeout(cx, core),
-            Self::Uc { .. } => Ok(()),
+            Self::Uc { .. } | Self::Ud { .. } => Ok(()),
         }
     }
 
@@ -233,6 +257,7 @@ impl Service {
         match self {
             Self::Rc { requester, .. } => requester.begin_drain(),
             Self::Uc { sender, .. } => sender.sq.begin_drain(),
+            Self::Ud { sender, .. } => sender.sq.begin_drain(),
         }
     }
 
@@ -241,6 +266,7 @@ impl Service {
         match self {
             Self::Rc { requester, .. } => requester.take_drained(),
             Self::Uc { sender, .. } => sender.sq.take_drained(),
+            Self::Ud { sender, .. } => sender.sq.take_drained(),
         }
     }
 
@@ -254,6 +280,7 @@ impl Service {
         match self {
             Self::Rc { requester, .. } => requester.complete_front(cx, core, status),
             Self::Uc { sender, .. } => sender.sq.complete_front(cx, core, status),
+            Self::Ud { sender, .. } => sender.sq.complete_front(cx, core, status),
         }
     }
 
@@ -262,6 +289,7 @@ impl Service {
         match self {
             Self::Rc { responder, .. } => responder.flush_front(cx, core),
             Self::Uc { receiver, .. } => arrivals::flush(&mut receiver.rq, cx, core),
+            Self::Ud { receiver, .. } => arrivals::flush(&mut receiver.rq, cx, core),
         }
     }
 
@@ -270,6 +298,7 @@ impl Service {
         match self {
             Self::Rc { requester, .. } => requester.reset(),
             Self::Uc { sender, .. } => sender.sq.reset(),
+            Self::Ud { sender, .. } => sender.sq.reset(),
         }
     }
 
@@ -278,6 +307,7 @@ impl Service {
         match self {
             Self::Rc { responder, .. } => responder.abandon(),
             Self::Uc { receiver, .. } => receiver.abandon(),
+            Self::Ud { .. } => {}
         }
     }
 }

@@ -34,7 +34,7 @@ fn ops(to: &Mem) -> [SendOp; 4] {
 // shows: 10.7.3-inline
 #[test]
 fn the_bytes_are_those_at_posting() {
-    for kind in QpKind::ALL {
+    for kind in [QpKind::Rc, QpKind::Uc] {
         for n in 0..4 {
             for len in [0, 1, 63, 64] {
                 let mut pair = Pair::new(Setup {

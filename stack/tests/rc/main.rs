@@ -1,7 +1,7 @@
 //! Reliable connections end to end, against the rules of the InfiniBand
 //! Architecture Specification: two NICs over a faulty wire, or one against packets
 //! written by hand, in virtual time and from a seed. The unreliable services are
-//! tested in [`uc`], with the same means.
+//! tested in [`uc`] and [`ud`], with the same means.
 
 mod acks;
 mod cq;
@@ -28,4 +28,5 @@ mod srq;
 mod states;
 mod teardown;
 mod uc;
+mod ud;
 mod windows;

@@ -1,5 +1,6 @@
-//! One socket: an address of the interface, UDP port 4791.
+//! One socket: an address of the interface, or a multicast group, and UDP port 4791.
 
+mod group;
 mod open;
 mod receive;
 mod transmit;

@@ -8,7 +8,7 @@ use std::os::fd::AsFd;
 use roce_stack::port::PortError;
 use socket2::{Domain, Protocol, Socket, Type};
 
-use super::PortSocket;
+use super::{PortSocket, group};
 use crate::ROCE_UDP_PORT;
 use crate::config::{SocketOffer, UdpPortConfig, header_bytes};
 use crate::queue::TxQueue;
@@ -18,7 +18,7 @@ use crate::sys::{options, receive::BUNDLE_BYTES};
 /// Datagrams that wait in one socket's queue at most.
 const MAX_DATAGRAMS: usize = 512;
 
-/// The socket for `address`.
+/// The socket for `address`, which may be a multicast group.
 ///
 /// # Errors
 /// If the address can't be bound, or the kernel lacks an option without which
@@ -29,7 +29,18 @@ pub(crate) fn open(config: &UdpPortConfig, address: IpAddr) -> Result<PortSocket
         move |source| PortError { what, source }
     };
     let socket = new_socket(address).map_err(fail("opening a UDP socket"))?;
+    if address.is_multicast() {
+        // Several processes may be in a group, and each gets a copy.
+        socket
+            .set_reuse_address(true)
+            .map_err(fail("sharing a UDP socket's address"))?;
+    }
     bind(&socket, config, address)?;
+    if address.is_multicast() {
+        group::join(&socket, config, address)?;
+    } else {
+        group::send_through(&socket, config, address);
+    }
     require_options(&socket, address).map_err(fail(
         "setting the options that RoCEv2 needs (no fragmentation, traffic class) on a UDP socket",
     ))?;

@@ -42,7 +42,7 @@ impl RawAddress {
                 (raw, size_of::<libc::sockaddr_in>() as libc::socklen_t)
             }
             IpAddr::V6(ip) => {
-                let scope = if ip.is_unicast_link_local() { scope } else { 0 };
+                let scope = if is_scoped(ip) { scope } else { 0 };
                 raw.v6 = libc::sockaddr_in6 {
                     sin6_family: libc::AF_INET6 as libc::sa_family_t,
                     sin6_port: port.to_be(),
@@ -77,12 +77,15 @@ impl RawAddress {
     }
 }
 
+/// Whether the address needs to be told which interface it is of.
+fn is_scoped(ip: Ipv6Addr) -> bool {
+    ip.is_unicast_link_local() || ip.is_multicast()
+}
+
 /// `ip` and `port` with the scope that a link-local address needs.
 pub(crate) fn socket_address(ip: IpAddr, port: u16, scope: u32) -> SocketAddr {
     match ip {
-        IpAddr::V6(v6) if v6.is_unicast_link_local() => {
-            SocketAddr::V6(SocketAddrV6::new(v6, port, 0, scope))
-        }
+        IpAddr::V6(v6) if is_scoped(v6) => SocketAddr::V6(SocketAddrV6::new(v6, port, 0, scope)),
         _ => SocketAddr::new(ip, port),
     }
 }

@@ -25,6 +25,32 @@ pub(crate) fn set(fd: BorrowedFd<'_>, level: c_int, name: c_int, value: c_int) -
     }
 }
 
+/// Makes what the socket sends to IPv4 multicast groups leave through the interface.
+pub(crate) fn set_multicast_interface_v4(fd: BorrowedFd<'_>, index: u32) -> io::Result<()> {
+    let any = libc::in_addr { s_addr: 0 };
+    let request = libc::ip_mreqn {
+        imr_multiaddr: any,
+        imr_address: any,
+        imr_ifindex: index.cast_signed(),
+    };
+    // SAFETY: the pointer is to an `ip_mreqn`, which is plain integers without padding
+    // and lives through the call, and its size is given.
+    let result = unsafe {
+        libc::setsockopt(
+            fd.as_raw_fd(),
+            libc::IPPROTO_IP,
+            libc::IP_MULTICAST_IF,
+            (&raw const request).cast(),
+            size_of::<libc::ip_mreqn>() as libc::socklen_t,
+        )
+    };
+    if result == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}
+
 /// Whether there is an interface of this index in the socket's network namespace.
 pub(crate) fn interface_exists(fd: BorrowedFd<'_>, index: u32) -> bool {
     // SAFETY: a C struct of bytes and a union of plain data: zero is valid.

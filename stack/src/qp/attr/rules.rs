@@ -82,5 +82,13 @@ const fn names(kind: QpKind) -> Attributes {
             running: &["access"],
             drained: &["access", "pkey", "path"],
         },
+        QpKind::Ud => Attributes {
+            init: (&["qkey"], &["pkey"]),
+            initial: &["pkey", "qkey"],
+            rtr: &[],
+            rts: &["sq_psn"],
+            running: &["qkey"],
+            drained: &["pkey", "qkey"],
+        },
     }
 }

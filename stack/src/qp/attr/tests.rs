@@ -1,5 +1,5 @@
 use super::*;
-use QpKind::{Rc, Uc};
+use QpKind::{Rc, Uc, Ud};
 use QpState::{Err, Init, Reset, Rtr, Rts, Sqd, Sqe};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -183,4 +183,24 @@ fn an_unreliable_connection_has_nothing_to_retry() {
 fn only_an_unreliable_service_comes_back_from_a_send_error() {
     assert_eq!(to(Rts).check(Uc, Sqe, 1472), Ok(()));
     assert!(to(Rts).check(Rc, Sqe, 1472).is_err());
+}
+
+#[test]
+fn datagrams_need_a_key_and_no_peer() {
+    let init = QpAttributes {
+        qkey: Some(QKey(1)),
+        ..to(Init)
+    };
+    assert_eq!(init.check(Ud, Reset, 1472), Ok(()));
+    assert!(to(Init).check(Ud, Reset, 1472).is_err());
+    assert!(init.check(Rc, Reset, 1472).is_err());
+    assert_eq!(to(Rtr).check(Ud, Init, 1472), Ok(()));
+    assert!(rtr().check(Ud, Init, 1472).is_err());
+    let rts = QpAttributes {
+        sq_psn: Some(Psn::new(1)),
+        qkey: Some(QKey(2)),
+        ..to(Rts)
+    };
+    assert_eq!(rts.check(Ud, Rtr, 1472), Ok(()));
+    assert_eq!(to(Rts).check(Ud, Sqe, 1472), Ok(()));
 }

@@ -274,6 +274,7 @@ impl Requester {
                 qpn: core.qpn,
                 imm: None,
                 invalidated_rkey: None,
+                source: None,
             };
             cx.complete(&core.send_cq, completion, false)?;
         }

@@ -159,6 +159,7 @@ impl Responder {
             qpn: core.qpn,
             imm: arrival.imm,
             invalidated_rkey: arrival.invalidated,
+            source: None,
         };
         cx.complete(&core.recv_cq, completion, arrival.solicited)?;
         Ok(true)

@@ -151,6 +151,7 @@ impl Receiver {
             by_write: false,
             solicited: packet.bth.solicited,
             imm: packet.ext.imm.map(|imm| imm.0),
+            source: None,
         };
         self.complete(cx, core, arrival)
     }
@@ -217,6 +218,7 @@ impl Receiver {
             by_write: true,
             solicited: packet.bth.solicited,
             imm: Some(imm.0),
+            source: None,
         };
         self.complete(cx, core, arrival)
     }

@@ -12,5 +12,5 @@ pub(crate) use dice::{Dice, env};
 pub(crate) use hand::{Hand, Out, PEER_QPN};
 pub(crate) use link::{Fate, Faults, Sent};
 pub(crate) use node::{Mem, pattern};
-pub(crate) use pair::{A, B, Pair, Setup, to_state};
+pub(crate) use pair::{A, B, Pair, QKEY, Setup, to_state};
 pub(crate) use port::Ip;

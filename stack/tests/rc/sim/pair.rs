@@ -12,12 +12,15 @@ use roce_stack::{
     Access, Completion, Duration, Instant, QpAttributes, QpKind, QpState, QueueLimits, RecvWr,
     SendFlags, SendOp, SendWr, Sge, WcStatus,
 };
-use roce_wire::{PathMtu, Psn, Qpn, RnrTimer};
+use roce_wire::{PathMtu, Psn, QKey, Qpn, RnrTimer};
 
 /// The end that most tests let initiate.
 pub(crate) const A: usize = 0;
 /// The other end.
 pub(crate) const B: usize = 1;
+
+/// What datagrams must know.
+pub(crate) const QKEY: QKey = QKey(0x1234_5678);
 
 /// What a [`Pair`] is made with; both ends alike.
 #[derive(Clone, Copy, Debug)]
@@ -93,12 +96,16 @@ impl Setup {
     pub(crate) fn init(&self) -> QpAttributes {
         QpAttributes {
             state: Some(QpState::Init),
-            access: Some(self.access),
+            access: self.kind.is_connected().then_some(self.access),
+            qkey: (!self.kind.is_connected()).then_some(QKEY),
             ..QpAttributes::default()
         }
     }
 
     pub(crate) fn rtr(&self, path: TxMeta, dest: Qpn, rq_psn: u32) -> QpAttributes {
+        if !self.kind.is_connected() {
+            return to_state(QpState::Rtr);
+        }
         QpAttributes {
             state: Some(QpState::Rtr),
             dest_qpn: Some(dest),

@@ -1,0 +1,91 @@
+//! The receiving half of a UD QP (IBTA 1.7, 9.8.3.2 and 9.9.3).
+
+use super::grh::network_header;
+use crate::counters::DropReason;
+use crate::port::RxMeta;
+use crate::qp::arrivals::{self, Arrival};
+use crate::qp::{Core, Cx, Fault, Receives, sgl};
+use crate::wr::{Source, WcStatus};
+use roce_wire::{Grh, Packet};
+
+/// Takes datagrams from anybody who knows the Q_Key.
+#[derive(Debug)]
+pub(crate) struct Receiver {
+    pub(crate) rq: Receives,
+}
+
+impl Receiver {
+    pub(crate) fn new(rq: Receives) -> Self {
+        Self { rq }
+    }
+
+    /// Takes a packet. One that can't be taken is dropped, and costs no receive.
+    pub(crate) fn receive(
+        &mut self,
+        cx: &mut Cx<'_>,
+        core: &Core,
+        meta: &RxMeta,
+        packet: &Packet<'_>,
+    ) -> Result<(), Fault> {
+        match self.place(cx, core, meta, packet) {
+            Ok(result) => result,
+            Err(reason) => {
+                cx.counters.drop(reason);
+                Ok(())
+            }
+        }
+    }
+
+    fn place(
+        &mut self,
+        cx: &mut Cx<'_>,
+        core: &Core,
+        meta: &RxMeta,
+        packet: &Packet<'_>,
+    ) -> Result<Result<(), Fault>, DropReason> {
+        // Every UD opcode has the header.
+        let deth = packet.ext.deth.ok_or(DropReason::Malformed)?;
+        if deth.qkey != core.config.qkey {
+            return Err(DropReason::WrongQKey);
+        }
+        let len = packet.payload.len();
+        if len > core.config.mtu() {
+            return Err(DropReason::BadLength);
+        }
+        self.rq.ready(cx);
+        let wqe = self.rq.front().ok_or(DropReason::NoReceive)?;
+        let bytes = Grh::LEN + len;
+        if wqe.len < bytes as u64 {
+            return Err(DropReason::ReceiveTooSmall);
+        }
+        let header = network_header(meta, packet.repr().buffer_len(len));
+        let (pd, sges) = (self.rq.pd(core), self.rq.sges());
+        let placed = sgl::scatter(cx.memory, pd, sges, 0, &header)
+            .and_then(|()| sgl::scatter(cx.memory, pd, sges, Grh::LEN as u64, packet.payload));
+        let (status, arrival) = match placed {
+            Ok(()) => (
+                WcStatus::Success,
+                Arrival {
+                    // A packet's length.
+                    bytes: u32::try_from(bytes).unwrap_or(u32::MAX),
+                    by_write: false,
+                    solicited: packet.bth.solicited,
+                    imm: packet.ext.imm.map(|imm| imm.0),
+                    source: Some(Source {
+                        qpn: deth.src_qpn,
+                        pkey_index: 0,
+                        grh: true,
+                    }),
+                },
+            ),
+            // The receive itself is at fault (IBTA 1.7, 9.9.3.1.1).
+            Err(_) => (WcStatus::LocalProtectionError, Arrival::default()),
+        };
+        let completed = arrivals::complete(&mut self.rq, cx, core, status, arrival);
+        Ok(match (completed, placed) {
+            (Err(fault), _) => Err(fault),
+            (Ok(_), Err(_)) => Err(Fault::Responder),
+            (Ok(_), Ok(())) => Ok(()),
+        })
+    }
+}

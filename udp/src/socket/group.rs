@@ -1,0 +1,63 @@
+//! Multicast groups: each has a socket of its own, bound to the group's address, and
+//! what others send goes out through the port's interface.
+
+use std::ffi::c_int;
+use std::io;
+use std::net::IpAddr;
+use std::os::fd::AsFd;
+
+use roce_stack::port::PortError;
+use socket2::{InterfaceIndexOrAddress, Socket};
+
+use crate::config::UdpPortConfig;
+use crate::sys::options;
+
+/// Linux's `IPV6_MULTICAST_ALL`, which the libc crate lacks.
+const IPV6_MULTICAST_ALL: c_int = 29;
+
+/// Makes a socket that is bound to `group` receive what is sent to it on the
+/// interface, and on no other.
+///
+/// # Errors
+/// If the kernel refuses; the text says what and why.
+pub(super) fn join(
+    socket: &Socket,
+    config: &UdpPortConfig,
+    group: IpAddr,
+) -> Result<(), PortError> {
+    let index = config.interface_index;
+    let joined = match group {
+        IpAddr::V4(group) => {
+            // Kernels before 2.6.31 lack it, and bind to the address only.
+            let _ = set(socket, libc::IPPROTO_IP, libc::IP_MULTICAST_ALL, 0);
+            socket.join_multicast_v4_n(&group, &InterfaceIndexOrAddress::Index(index))
+        }
+        IpAddr::V6(group) => {
+            // Kernels before 4.20 lack it.
+            let _ = set(socket, libc::IPPROTO_IPV6, IPV6_MULTICAST_ALL, 0);
+            socket.join_multicast_v6(&group, index)
+        }
+    };
+    joined.map_err(|source| PortError {
+        what: format!(
+            "joining multicast group {group} on {} (the kernel limits how many a socket may join, \
+             and an interface must have an address of the group's family)",
+            config.interface
+        ),
+        source,
+    })
+}
+
+/// Makes what a socket sends to groups leave through the interface. An interface on
+/// which that fails has no multicast, and sending to a group there is a counted drop.
+pub(super) fn send_through(socket: &Socket, config: &UdpPortConfig, address: IpAddr) {
+    let index = config.interface_index;
+    let _ = match address {
+        IpAddr::V4(_) => options::set_multicast_interface_v4(socket.as_fd(), index),
+        IpAddr::V6(_) => socket.set_multicast_if_v6(index),
+    };
+}
+
+fn set(socket: &Socket, level: c_int, name: c_int, value: c_int) -> io::Result<()> {
+    options::set(socket.as_fd(), level, name, value)
+}

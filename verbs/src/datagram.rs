@@ -1,0 +1,155 @@
+//! Unreliable datagrams: address handles, QPs without a peer, multicast groups.
+
+use crate::error::ConnectError;
+use crate::gid::Gid;
+use crate::pd::ProtectionDomain;
+use crate::qp::QueuePair;
+use roce_stack::port::{Port, TxMeta};
+use roce_stack::{AddressHandle, MulticastError, QpAttributes, QpState};
+use roce_wire::QKey;
+use std::net::IpAddr;
+
+/// Everything about a path that has a usual value.
+#[derive(Clone, Copy, Debug)]
+pub struct AddressOptions {
+    /// DSCP in the upper six bits, ECN in the lower two.
+    pub traffic_class: u8,
+    /// Time to live, or hop limit; 0 takes the usual one, which is 1 for multicast
+    /// groups.
+    pub hop_limit: u8,
+}
+
+impl Default for AddressOptions {
+    fn default() -> Self {
+        Self {
+            // ECN-capable: switches may mark instead of drop.
+            traffic_class: 2,
+            hop_limit: 64,
+        }
+    }
+}
+
+impl ProtectionDomain {
+    /// A path from the GID at `gid_index` of the device's table to a remote GID, which
+    /// may be a multicast group's (`ff00::/8`, or 224.0.0.0/4 in its IPv6-mapped
+    /// form). QPs of this domain send datagrams along it.
+    ///
+    /// # Errors
+    /// If the table has no such entry, its address can't be used, or the two are of
+    /// different families.
+    pub fn create_ah(
+        &self,
+        gid_index: u8,
+        remote: Gid,
+        options: &AddressOptions,
+    ) -> Result<AddressHandle, ConnectError> {
+        let src = self.context.activate(gid_index)?;
+        let path = TxMeta {
+            src,
+            dst: remote.ip(),
+            traffic_class: options.traffic_class,
+            hop_limit: options.hop_limit,
+        };
+        let engine = self.context.inner.shared.lock();
+        Ok(engine.nic.create_ah(self.id, path)?)
+    }
+}
+
+impl QueuePair {
+    /// A UD QP from RESET to INIT: receives can be posted from now on. Datagrams must
+    /// carry `qkey` to be taken.
+    ///
+    /// # Errors
+    /// If the QP is in another state or of another kind.
+    pub fn init_datagram(&self, qkey: QKey) -> Result<(), ConnectError> {
+        self.modify(&QpAttributes {
+            state: Some(QpState::Init),
+            qkey: Some(qkey),
+            ..QpAttributes::default()
+        })?;
+        Ok(())
+    }
+
+    /// A UD QP from INIT to RTS: it takes what is sent to it at the GID at `gid_index`
+    /// of the device's table, and can send.
+    ///
+    /// # Errors
+    /// If the QP is in another state or of another kind, or the address of the GID
+    /// can't be used.
+    pub fn start_datagram(&self, gid_index: u8) -> Result<(), ConnectError> {
+        self.pd.context.activate(gid_index)?;
+        self.modify(&QpAttributes {
+            state: Some(QpState::Rtr),
+            ..QpAttributes::default()
+        })?;
+        self.modify(&QpAttributes {
+            state: Some(QpState::Rts),
+            sq_psn: Some(self.psn),
+            ..QpAttributes::default()
+        })?;
+        Ok(())
+    }
+
+    /// A UD QP from RESET to RTS in one go.
+    ///
+    /// # Errors
+    /// As those of the two steps.
+    pub fn activate(&self, gid_index: u8, qkey: QKey) -> Result<(), ConnectError> {
+        self.init_datagram(qkey)?;
+        self.start_datagram(gid_index)
+    }
+
+    /// Lets a UD QP get a copy of what is sent to the multicast group, by this host
+    /// and by the QP itself, too. The interface joins the group. Doing so twice does
+    /// nothing.
+    ///
+    /// # Errors
+    /// If the QP is of another kind, the GID is no group's, or the operating system
+    /// refuses.
+    pub fn attach_multicast(&self, group: Gid) -> Result<(), ConnectError> {
+        let group = group.ip();
+        let shared = &self.pd.context.inner.shared;
+        let mut engine = shared.lock();
+        if engine.nic.attach_multicast(self.qpn, group)?
+            && let Err(error) = engine.port.join(group)
+        {
+            engine.nic.detach_multicast(self.qpn, group)?;
+            return Err(error.into());
+        }
+        let mut groups = self.groups.lock();
+        if !groups.contains(&group) {
+            groups.push(group);
+        }
+        drop(engine);
+        // The background thread has one more socket to watch.
+        shared.wake_driver();
+        Ok(())
+    }
+
+    /// Ends what [`QueuePair::attach_multicast`] began. Dropping the QP does so, too.
+    ///
+    /// # Errors
+    /// If the QP is not attached to the group.
+    pub fn detach_multicast(&self, group: Gid) -> Result<(), MulticastError> {
+        let group = group.ip();
+        self.leave(group)?;
+        self.groups.lock().retain(|member| *member != group);
+        Ok(())
+    }
+
+    /// Leaves all groups.
+    pub(crate) fn leave_groups(&self) {
+        for group in core::mem::take(&mut *self.groups.lock()) {
+            // It is attached: the list says so.
+            let _ = self.leave(group);
+        }
+    }
+
+    fn leave(&self, group: IpAddr) -> Result<(), MulticastError> {
+        let mut engine = self.pd.context.inner.shared.lock();
+        if engine.nic.detach_multicast(self.qpn, group)? {
+            engine.port.leave(group);
+        }
+        Ok(())
+    }
+}
