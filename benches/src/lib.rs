@@ -2,9 +2,11 @@
 //! run: machines differ and drift, ratios less so.
 #![warn(missing_docs)]
 
+pub mod fabric;
 pub mod packet;
 pub mod page;
 pub mod peers;
+pub mod recovery;
 pub mod report;
 pub mod roce;
 pub mod veth;

@@ -36,8 +36,11 @@ counters! {
         WrongTransport = "wrong_transport",
         /// The QP's state takes no such packet.
         WrongState = "wrong_state",
-        /// A request ahead of the expected PSN: something before it was lost.
+        /// A request ahead of the expected PSN that was not kept: something before it was
+        /// lost.
         OutOfSequence = "out_of_sequence",
+        /// A request ahead of the expected PSN that came before, and was kept then.
+        DuplicateEarly = "duplicate_early",
         /// A request that was executed before and can't be repeated from state.
         StaleDuplicate = "stale_duplicate",
         /// An acknowledgement of something never sent.
@@ -85,10 +88,17 @@ counters! {
         Retransmitted = "retransmitted",
         /// Local ACK timeouts.
         Timeouts = "timeouts",
+        /// Local ACK timeouts for nothing: everything had arrived.
+        SpuriousTimeouts = "spurious_timeouts",
+        /// Answers that were late by the measured round trip, long before the local ACK
+        /// timeout, and asked for again.
+        LateAnswers = "late_answers",
         /// Acknowledgements received.
         AcksReceived = "acks_received",
         /// Acknowledgements sent.
         AcksSent = "acks_sent",
+        /// Requests ahead of the expected PSN that were kept until their turn.
+        EarlyKept = "early_kept",
         /// NAKs for a PSN sequence error received.
         SequenceNaksReceived = "sequence_naks_received",
         /// NAKs for a PSN sequence error sent.

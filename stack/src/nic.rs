@@ -9,6 +9,7 @@ use crate::event::Event;
 use crate::hash::KeyMap;
 use crate::memory::{Access, Buffer, MemoryTable, PdId, RegisterError};
 use crate::port::{IpCovered, Port, RxMeta, TxMeta};
+use crate::qp::early::{DEFAULT_PACKETS, EarlyPool};
 use crate::qp::{
     Cx, ModifyError, PortLimits, Qp, QpAttributes, QpConfig, QpInit, QpState, Receives, Turn,
 };
@@ -68,6 +69,7 @@ pub struct Nic {
     ready: VecDeque<Qpn>,
     /// At most one live entry for each QP: the one whose time the QP notes.
     timers: BinaryHeap<Reverse<(Instant, Qpn)>>,
+    early: EarlyPool,
 }
 
 impl Nic {
@@ -87,7 +89,16 @@ impl Nic {
             events: VecDeque::new(),
             ready: VecDeque::new(),
             timers: BinaryHeap::new(),
+            early: EarlyPool::new(DEFAULT_PACKETS),
         }
+    }
+
+    /// Sets how many requests that came before their turn are kept at most, of all QPs
+    /// together; 1024 at first. Each takes 4 KiB, from when it is needed for the first
+    /// time. With 0 all of them are dropped, as the specification has it, and peers go
+    /// back to the first that is missing.
+    pub fn keep_early(&mut self, packets: usize) {
+        self.early.set_limit(packets);
     }
 
     /// A new protection domain.
@@ -160,6 +171,8 @@ impl Nic {
     /// Removes a QP. Packets for it are dropped from now on; its requests never
     /// complete. Returns whether there was one.
     pub fn destroy_qp(&mut self, qpn: Qpn) -> bool {
+        // No time passes for a QP that goes.
+        self.with_qp_unscheduled(Instant::ZERO, qpn, |qp, cx| qp.release(cx));
         let Some(qp) = self.qps.remove(&qpn.get()) else {
             return false;
         };
@@ -394,6 +407,7 @@ impl Nic {
             counters,
             events,
             timers,
+            early,
             ..
         } = self;
         let qp = qps.get_mut(&qpn.get())?;
@@ -403,6 +417,7 @@ impl Nic {
             memory,
             counters,
             events,
+            early,
         };
         let result = f(qp, &mut cx);
         if let Some(deadline) = qp.deadline()

@@ -8,6 +8,7 @@
 
 mod arrivals;
 mod attr;
+pub(crate) mod early;
 mod emit;
 mod kind;
 mod local;
@@ -37,6 +38,7 @@ use crate::port::{Port, RxMeta};
 use crate::srq::{SrqTable, Srqn};
 use crate::time::Instant;
 use crate::wr::{Completion, PostError, RecvWr, SendFlags, SendWr, WcOpcode, WcStatus};
+use early::EarlyPool;
 use roce_wire::{Packet, Qpn};
 use service::Service;
 use std::collections::VecDeque;
@@ -49,6 +51,7 @@ pub(crate) struct Cx<'a> {
     pub(crate) memory: &'a mut MemoryTable,
     pub(crate) counters: &'a mut Counters,
     pub(crate) events: &'a mut VecDeque<Event>,
+    pub(crate) early: &'a mut EarlyPool,
 }
 
 impl Cx<'_> {
@@ -220,7 +223,7 @@ impl Qp {
         }
         self.core.state = to;
         match (from, to) {
-            (_, QpState::Reset) => self.reset(),
+            (_, QpState::Reset) => self.reset(cx),
             (QpState::Init, QpState::Rtr) => {
                 self.established = false;
                 self.service.start_receiving(&self.core.config);
@@ -415,7 +418,13 @@ impl Qp {
         self.service.queued()
     }
 
-    fn reset(&mut self) {
+    /// Gives back what it holds of the NIC's.
+    pub(crate) fn release(&mut self, cx: &mut Cx<'_>) {
+        self.service.release(cx);
+    }
+
+    fn reset(&mut self, cx: &mut Cx<'_>) {
+        self.release(cx);
         self.service.reset();
         self.core.config = QpConfig::default();
     }
@@ -441,6 +450,7 @@ impl Qp {
             return self.flush_sends(cx, status);
         }
         let from = core::mem::replace(&mut self.core.state, QpState::Err);
+        self.release(cx);
         self.flush_sends(cx, status);
         while self
             .service

@@ -91,6 +91,13 @@ impl Service {
         }
     }
 
+    /// Gives back what it holds of the NIC's.
+    pub(super) fn release(&mut self, cx: &mut Cx<'_>) {
+        if let Self::Rc { responder, .. } = self {
+            responder.release_early(cx);
+        }
+    }
+
     /// Forgets everything.
     pub(super) fn reset(&mut self) {
         match self {

@@ -17,6 +17,10 @@ pub(crate) struct Window {
     acked: u64,
     floor: u64,
     limit: u64,
+    /// Packets of the last window's worth that were acknowledged, and those repeated.
+    recent: (u64, u64),
+    /// What it was before a timeout.
+    before_timeout: Option<u64>,
 }
 
 /// The floor in bytes: half of the largest segmentation batch.
@@ -37,6 +41,8 @@ impl Window {
             acked: 0,
             floor,
             limit,
+            recent: (0, 0),
+            before_timeout: None,
         }
     }
 
@@ -47,6 +53,11 @@ impl Window {
 
     /// So many packets have been acknowledged.
     pub(crate) fn on_ack(&mut self, packets: u64) {
+        self.before_timeout = None;
+        self.recent.0 += packets;
+        if self.recent.0 >= self.packets {
+            self.recent = (0, 0);
+        }
         if self.packets >= self.limit {
             return;
         }
@@ -68,8 +79,28 @@ impl Window {
         self.acked = 0;
     }
 
+    /// A packet was lost on its way to a peer that keeps what comes early. That costs
+    /// one packet and not what is in flight, so the window shrinks only if much is lost,
+    /// as it is when a buffer overflows: more than an eighth.
+    pub(crate) fn on_repeat(&mut self) {
+        self.recent.1 += 1;
+        if self.recent.1 > self.packets / 8 + 8 {
+            self.recent = (0, 0);
+            self.on_loss();
+        }
+    }
+
+    /// The timeout before was for nothing: everything had arrived.
+    pub(crate) fn undo_timeout(&mut self) {
+        if let Some(packets) = self.before_timeout.take() {
+            self.packets = packets;
+            self.threshold = packets;
+        }
+    }
+
     /// Nothing came back for a whole timeout.
     pub(crate) fn on_timeout(&mut self) {
+        self.before_timeout = self.before_timeout.or(Some(self.packets));
         self.threshold = (self.packets / 2).max(self.floor);
         self.packets = self.floor;
         self.acked = 0;

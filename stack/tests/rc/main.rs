@@ -17,6 +17,7 @@ mod local_errors;
 mod nic;
 mod on_demand;
 mod operations;
+mod recovery;
 mod regions;
 mod retry;
 mod rules;

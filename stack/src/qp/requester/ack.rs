@@ -31,8 +31,10 @@ impl Requester {
                 cx.counters.count(Stat::AcksReceived);
                 // An old ACK says nothing; the newest, repeated, may bring credits.
                 if at >= self.una.prev() {
+                    let run = self.recovery.run();
                     self.acknowledge_through(cx, core, at, Evidence::Ack)?;
                     self.update_credit(credits);
+                    self.learn(cx, run, at);
                 }
                 Ok(())
             }
@@ -84,6 +86,7 @@ impl Requester {
         if !self.retry.receiver_not_ready(cx.now, timer) {
             return Err(Fault::Send(WcStatus::RnrRetryExceeded));
         }
+        self.clock.stop();
         self.go_back(at);
         Ok(())
     }
@@ -116,16 +119,16 @@ impl Requester {
         Ok(())
     }
 
-    /// The peer misses `at`: go back to it.
+    /// The peer misses `at`: send it again.
     fn receive_sequence_nak(&mut self, cx: &mut Cx<'_>, core: &Core, at: Seq) -> Result<(), Fault> {
-        if !self.acknowledge_before(cx, core, at)? {
+        let run = self.recovery.run();
+        if !self.acknowledge_before(cx, core, at)? || self.is_repeating(cx, at) {
             return Ok(());
         }
         if !self.retry.try_again(cx.now) {
             return Err(Fault::Send(WcStatus::RetryExceeded));
         }
-        self.window.on_loss();
-        self.go_back(at);
+        self.repeat_missing(cx, run);
         Ok(())
     }
 

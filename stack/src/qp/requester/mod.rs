@@ -17,13 +17,16 @@
 //!
 //! Each file beside this one is one thing a requester does: [`transmit`] sends,
 //! [`ack`] takes acknowledgements, [`fetch`] takes READ and atomic responses,
+//! [`recovery`] sends again only what is missing, [`clock`] knows when an answer is late,
 //! [`retry`] waits and tries again, [`credit`] counts the peer's receives, [`local`]
 //! does what needs no packet.
 
 mod ack;
+mod clock;
 mod credit;
 mod fetch;
 mod local;
+mod recovery;
 mod retry;
 mod transmit;
 
@@ -31,12 +34,14 @@ use super::attr::QpConfig;
 use super::queue::{QueueLimits, Source, WorkQueue};
 use super::window::Window;
 use super::{Core, Cx, Fault, sgl};
-use crate::counters::DropReason;
+use crate::counters::{DropReason, Stat};
 use crate::seq::Seq;
 use crate::time::Instant;
 use crate::wr::{Completion, MAX_MESSAGE_BYTES, PostError, SendFlags, SendOp, SendWr, WcStatus};
+use clock::Clock;
 use credit::Credit;
 use fetch::Fetches;
+use recovery::Recovery;
 use retry::Retry;
 use roce_wire::{Operation, Packet, Psn};
 
@@ -92,6 +97,8 @@ pub(crate) struct Requester {
     fetches: Fetches,
     credit: Credit,
     retry: Retry,
+    recovery: Recovery,
+    clock: Clock,
     window: Window,
     /// State SQD was entered and its end not told yet.
     drain_pending: bool,
@@ -112,6 +119,8 @@ impl Requester {
             fetches: Fetches::default(),
             credit: Credit::default(),
             retry: Retry::default(),
+            recovery: Recovery::default(),
+            clock: Clock::default(),
             window: Window::new(0, 256),
             drain_pending: false,
         }
@@ -124,6 +133,8 @@ impl Requester {
         (self.una, self.nxt, self.max, self.assigned) = (first, first, first, first);
         self.fetches = Fetches::new(config.max_rd_atomic);
         self.retry = Retry::new(config);
+        self.recovery = Recovery::default();
+        self.clock = Clock::new(config);
         self.window = Window::new(window_bytes, config.mtu());
     }
 
@@ -143,6 +154,8 @@ impl Requester {
         self.fetches.clear();
         self.credit = Credit::default();
         self.retry.stop();
+        self.recovery.cancel();
+        self.clock.stop();
         self.drain_pending = false;
     }
 
@@ -233,12 +246,16 @@ impl Requester {
 
     /// Whether sending may get further than it has.
     pub(crate) fn wants_to_send(&self) -> bool {
-        self.cursor < self.sq.len() && !self.retry.is_waiting_for_receiver()
+        let some = self.cursor < self.sq.len() || self.recovery.due().is_some();
+        some && !self.retry.is_waiting_for_receiver()
     }
 
     /// When something is due.
     pub(crate) fn deadline(&self) -> Option<Instant> {
-        self.retry.deadline()
+        [self.retry.deadline(), self.clock.deadline()]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     /// State SQD begins: [`Requester::take_drained`] will tell when it is done.
@@ -287,16 +304,23 @@ impl Requester {
         if to <= self.una {
             return Ok(());
         }
-        self.window.on_ack(to - self.una);
+        let before = self.una;
         self.una = to;
         self.fetches.retire(to);
         self.complete_finished(cx, core)?;
         if self.nxt < to {
             // What was to be sent again has been received after all.
+            if self.recovery.timed_out && !self.recovery.holds() {
+                cx.counters.count(Stat::SpuriousTimeouts);
+                self.window.undo_timeout();
+            }
             self.nxt = to;
             self.cursor = 0;
         }
+        self.window.on_ack(to - before);
+        self.recovery.on_progress(to);
         self.retry.on_progress(cx.now, self.una < self.max);
+        self.clock.on_progress(cx.now, to, self.una < self.max);
         Ok(())
     }
 
@@ -310,6 +334,8 @@ impl Requester {
 
     /// Goes back to `to`: everything from there on is sent again.
     fn go_back(&mut self, to: Seq) {
+        self.recovery.cancel();
+        self.clock.distrust();
         if to >= self.nxt {
             return;
         }

@@ -133,6 +133,9 @@ impl Requester {
         {
             self.retry.receiver_wait = None;
         }
+        if self.clock.expired(cx.now) {
+            self.ask_again(cx);
+        }
         if self
             .retry
             .ack_deadline
@@ -152,6 +155,8 @@ impl Requester {
         self.fetches.forget_gap();
         self.window.on_timeout();
         self.go_back(self.una);
+        self.recovery.timed_out = true;
+        self.clock.stop();
         Ok(())
     }
 }

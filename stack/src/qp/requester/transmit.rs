@@ -9,6 +9,17 @@ use crate::seq::Seq;
 use crate::wr::{RemoteAddr, SendFlags, SendOp, WcStatus};
 use roce_wire::{AtomicEth, Bth, ExtHeaders, Ieth, ImmDt, Opcode, PacketRepr, Reth};
 
+/// Why a packet of a SEND or WRITE is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Why {
+    /// It is next.
+    New,
+    /// To find out whether there is credit.
+    Probe,
+    /// Without what follows it; see [`super::recovery`].
+    Again,
+}
+
 /// What may be sent next.
 enum Next {
     /// The packet of a SEND or WRITE at `nxt`.
@@ -31,6 +42,16 @@ impl Requester {
         budget: usize,
     ) -> Result<Turn, Fault> {
         for _ in 0..budget {
+            if let Some(at) = self.recovery.due() {
+                match self.send_again(cx, port, core, at) {
+                    Ok(()) => continue,
+                    Err(EmitError::Full) => return Ok(Turn::PortFull),
+                    Err(EmitError::Access(_)) if at > self.una => self.recovery.cancel(),
+                    Err(EmitError::Access(_)) => {
+                        return Err(Fault::Send(WcStatus::LocalProtectionError));
+                    }
+                }
+            }
             let Some(wqe) = self.sq.get(self.cursor).copied() else {
                 return Ok(Turn::Idle);
             };
@@ -42,7 +63,10 @@ impl Requester {
             }
             let sent = match self.next(core, &wqe) {
                 Next::Nothing => return Ok(Turn::Idle),
-                Next::Data { probe } => self.send_data(cx, port, core, &wqe, probe),
+                Next::Data { probe } => {
+                    let why = if probe { Why::Probe } else { Why::New };
+                    self.send_data(cx, port, core, &wqe, why)
+                }
                 Next::Read { last, new } => self.send_read(cx, port, core, &wqe, last, new),
                 Next::Atomic { new } => self.send_atomic(cx, port, core, &wqe, new),
             };
@@ -59,10 +83,37 @@ impl Requester {
         Ok(Turn::More)
     }
 
+    /// Sends the packet at `at` again, and nothing of what follows it.
+    fn send_again(
+        &mut self,
+        cx: &mut Cx<'_>,
+        port: &mut dyn Port,
+        core: &Core,
+        at: Seq,
+    ) -> Result<(), EmitError> {
+        let index = self.sq.partition_point(|wqe| wqe.end() <= at);
+        let Some(wqe) = self.sq.get(index).copied() else {
+            self.recovery.cancel();
+            return Ok(());
+        };
+        let ahead = (self.nxt, self.cursor, self.unrequested);
+        (self.nxt, self.cursor) = (at, index);
+        let sent = match (wqe.op, self.fetches.find(at)) {
+            (SendOp::Read(_), Some(last)) => self.send_read(cx, port, core, &wqe, last, false),
+            (_, Some(_)) => self.send_atomic(cx, port, core, &wqe, false),
+            _ => self.send_data(cx, port, core, &wqe, Why::Again),
+        };
+        let packets = self.nxt - at;
+        (self.nxt, self.cursor, self.unrequested) = ahead;
+        sent?;
+        self.recovery.on_sent(packets);
+        Ok(())
+    }
+
     /// Decides about the packet at `nxt`, which `wqe` owns.
     fn next(&self, core: &Core, wqe: &SendWqe) -> Next {
         let begins = self.nxt == wqe.first;
-        if self.retry.is_waiting_for_receiver() {
+        if self.retry.is_waiting_for_receiver() || self.recovery.is_learning() {
             return Next::Nothing;
         }
         // SQD: what was begun goes on, nothing new is begun (IBTA 1.7, 10.3.1.4).
@@ -124,7 +175,7 @@ impl Requester {
         port: &mut dyn Port,
         core: &Core,
         wqe: &SendWqe,
-        probe: bool,
+        why: Why,
     ) -> Result<(), EmitError> {
         let mtu = core.config.mtu();
         let index = self.nxt - wqe.first;
@@ -136,7 +187,7 @@ impl Requester {
         let mut bth = self.bth(core, data_opcode(&wqe.op, is_first, is_last));
         bth.solicited =
             is_last && wqe.flags.contains(SendFlags::SOLICITED) && wqe.op.consumes_receive();
-        bth.ack_req = is_last || probe || self.should_ask(self.nxt);
+        bth.ack_req = is_last || why != Why::New || self.should_ask(self.nxt);
         let ext = data_headers(wqe, is_first, is_last);
         let path = core.config.path.as_ref().ok_or(EmitError::Full)?;
         let source = self.sq.source(self.cursor);
@@ -144,10 +195,10 @@ impl Requester {
         emit(cx, port, path, &repr, payload, |cx, out| {
             sgl::fetch(cx.memory, core.pd, source, offset, out)
         })?;
-        if is_first {
-            self.credit.note_begin(self.nxt, probe);
+        if is_first && why != Why::Again {
+            self.credit.note_begin(self.nxt, why == Why::Probe);
         }
-        self.sent(cx, 1, bth.ack_req);
+        self.sent(cx, 1, bth.ack_req, bth.ack_req);
         Ok(())
     }
 
@@ -182,7 +233,9 @@ impl Requester {
         if new {
             self.fetches.push(self.nxt, last);
         }
-        self.sent(cx, packets, true);
+        // Responses behind others say nothing of the round trip.
+        let alone = self.una == self.nxt;
+        self.sent(cx, packets, true, alone);
         Ok(())
     }
 
@@ -219,7 +272,7 @@ impl Requester {
         if new {
             self.fetches.push(self.nxt, self.nxt);
         }
-        self.sent(cx, 1, true);
+        self.sent(cx, 1, true, true);
         Ok(())
     }
 
@@ -251,10 +304,13 @@ impl Requester {
         self.unrequested + 1 >= (window / 4).max(1) || at.next() - self.una >= window
     }
 
-    /// Takes note that `packets` PSNs from `nxt` on have been sent.
-    fn sent(&mut self, cx: &mut Cx<'_>, packets: u64, asked: bool) {
+    /// Takes note that `packets` PSNs from `nxt` on have been sent; whether that asked
+    /// for an answer, and whether the answer tells the round trip.
+    fn sent(&mut self, cx: &mut Cx<'_>, packets: u64, asked: bool, timed: bool) {
         if self.nxt < self.max {
             cx.counters.count(Stat::Retransmitted);
+        } else if timed {
+            self.clock.time(cx.now, self.nxt.next());
         }
         self.unrequested = if asked { 0 } else { self.unrequested + packets };
         self.nxt = self.nxt + packets;
@@ -267,6 +323,7 @@ impl Requester {
             self.cursor += 1;
         }
         self.retry.on_sent(cx.now);
+        self.clock.on_sent(cx.now);
     }
 }
 

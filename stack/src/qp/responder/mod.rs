@@ -7,14 +7,15 @@
 //! ```text
 //!      duplicates        epsn        gap
 //!  ◄───────────────────────┼──────────────────────►
-//!  answered from state     │ executed   NAK, once
+//!  answered from state     │ executed   NAK, once; kept for later
 //! ```
 //!
 //! Each file beside this one is one thing a responder does: [`request`] decides
-//! which of the three a packet is, [`place`] executes SEND and WRITE, [`fetch`]
+//! which of the three a packet is, [`early`] keeps what is behind a gap, [`place`] executes SEND and WRITE, [`fetch`]
 //! executes READ and atomics and notes them for duplicates, [`owed`] keeps the
 //! answers in order, [`reply`] sends them.
 
+mod early;
 mod fetch;
 mod owed;
 mod place;
@@ -22,6 +23,7 @@ mod reply;
 mod request;
 
 use super::attr::QpConfig;
+use super::early::Chain;
 use super::{Core, Cx, Fault, Receives};
 use crate::seq::Seq;
 use crate::srq::Srqn;
@@ -44,6 +46,12 @@ pub(crate) struct Responder {
     inbound: Option<Inbound>,
     /// A NAK for `epsn` is out: silence until it comes (9.7.5.2.8, 9.7.5.1.3).
     refused: bool,
+    /// That NAK said that no receive is posted.
+    not_ready: bool,
+    /// Requests behind the gap.
+    early: Chain,
+    /// The PSN for which the NAK was sent twice.
+    said_again: Option<Seq>,
     resources: Resources,
     replies: Replies,
     /// The peer was told last that no receive is left: it waits to hear of one.
@@ -67,6 +75,9 @@ impl Responder {
             msn: 0,
             inbound: None,
             refused: false,
+            not_ready: false,
+            early: Chain::default(),
+            said_again: None,
             resources: Resources::default(),
             replies: Replies::default(),
             starved: false,
@@ -100,6 +111,8 @@ impl Responder {
     pub(crate) fn abandon(&mut self) {
         self.inbound = None;
         self.refused = false;
+        self.not_ready = false;
+        self.said_again = None;
         self.starved = false;
         self.resources = Resources::default();
     }

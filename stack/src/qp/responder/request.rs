@@ -19,26 +19,29 @@ impl Responder {
         match at.cmp(&self.epsn) {
             Ordering::Equal => {
                 self.refused = false;
+                self.not_ready = false;
                 self.replies.withdraw_nak();
-                self.execute(cx, core, packet)
+                self.execute(cx, core, packet)?;
+                self.catch_up(cx, core)
             }
             Ordering::Less => {
                 self.repeat(cx, core, packet, at);
                 Ok(())
             }
             Ordering::Greater => {
-                cx.counters.drop(DropReason::OutOfSequence);
-                if !self.refused {
-                    self.refused = true;
-                    self.replies.sequence_nak(self.epsn);
-                }
+                self.receive_early(cx, at, packet);
                 Ok(())
             }
         }
     }
 
     /// Executes the request that was due.
-    fn execute(&mut self, cx: &mut Cx<'_>, core: &Core, packet: &Packet<'_>) -> Result<(), Fault> {
+    pub(super) fn execute(
+        &mut self,
+        cx: &mut Cx<'_>,
+        core: &Core,
+        packet: &Packet<'_>,
+    ) -> Result<(), Fault> {
         match packet.bth.opcode.operation() {
             Operation::Send => self.execute_send(cx, core, packet),
             Operation::Write => self.execute_write(cx, core, packet),
@@ -54,7 +57,10 @@ impl Responder {
     fn repeat(&mut self, cx: &mut Cx<'_>, core: &Core, packet: &Packet<'_>, at: Seq) {
         cx.counters.count(Stat::DuplicateRequests);
         match packet.bth.opcode.operation() {
-            Operation::Send | Operation::Write => self.replies.acknowledge(),
+            Operation::Send | Operation::Write => {
+                self.replies.acknowledge();
+                self.say_again(cx);
+            }
             Operation::ReadRequest => self.repeat_read(cx, core, packet, at),
             Operation::CompareSwap | Operation::FetchAdd => self.repeat_atomic(cx, at),
             _ => cx.counters.drop(DropReason::StaleDuplicate),
@@ -72,6 +78,7 @@ impl Responder {
     /// Says that no receive is posted; the request stays due (9.7.5.2.8).
     pub(super) fn not_ready(&mut self) {
         self.refused = true;
+        self.not_ready = true;
         self.replies.receiver_not_ready(self.epsn);
     }
 }

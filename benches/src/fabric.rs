@@ -1,0 +1,216 @@
+//! Two NICs and a wire with a rate, a latency and random loss, in virtual time: a run is
+//! a function of its seed, and takes as long as it takes.
+
+use rand_chacha::ChaCha20Rng;
+use rand_core::{Rng, SeedableRng};
+use roce_stack::port::{
+    IpCovered, Port, PortCapabilities, PortError, ReserveError, RxMeta, RxSink, TxMeta, TxSlot,
+};
+use roce_stack::{Duration, Instant, Nic, NicConfig};
+use std::collections::VecDeque;
+use std::net::{IpAddr, Ipv4Addr};
+
+/// What a wire is like.
+#[derive(Clone, Copy, Debug)]
+pub struct Wire {
+    /// Bits per second, of whole Ethernet frames with what goes between them.
+    pub bits_per_sec: u64,
+    /// From the last bit sent to the last bit received.
+    pub latency: Duration,
+    /// The probability that a packet is lost, each on its own, in either direction.
+    pub loss: f64,
+    /// How many packets wait at most to be put on the wire.
+    pub queue: usize,
+}
+
+/// What a datagram has around the transport packet: IPv4 and UDP headers, Ethernet
+/// header and FCS, preamble, gap.
+const AROUND: u64 = 20 + 8 + 14 + 4 + 8 + 12;
+
+const SRC_PORT: u16 = 0xc000;
+const IP: IpCovered = IpCovered::V4 {
+    id: 0,
+    flags_fragment: 0x4000,
+};
+
+/// One end's way out: its packets, each with the time at which it arrives.
+#[derive(Debug)]
+pub struct WirePort {
+    wire: Wire,
+    rng: ChaCha20Rng,
+    now: Instant,
+    /// When everything queued will have left.
+    free_at: Instant,
+    under_way: VecDeque<(Instant, RxMeta, Vec<u8>)>,
+    spare: Vec<Vec<u8>>,
+    slot: Vec<u8>,
+    to: Option<TxMeta>,
+}
+
+impl WirePort {
+    fn new(wire: Wire, seed: u64) -> Self {
+        Self {
+            wire,
+            rng: ChaCha20Rng::seed_from_u64(seed),
+            now: Instant::ZERO,
+            free_at: Instant::ZERO,
+            under_way: VecDeque::new(),
+            spare: Vec::new(),
+            slot: Vec::new(),
+            to: None,
+        }
+    }
+
+    fn time_on_wire(&self, bytes: usize) -> Duration {
+        let bits = (bytes as u64 + AROUND) * 8;
+        Duration::from_nanos(bits * 1_000_000_000 / self.wire.bits_per_sec)
+    }
+
+    /// How long what is queued still takes to leave.
+    fn backlog(&self) -> Duration {
+        self.free_at.saturating_duration_since(self.now)
+    }
+
+    fn is_full(&self) -> bool {
+        let packet = self.time_on_wire(4096 + 16);
+        self.backlog() >= packet * u32::try_from(self.wire.queue).unwrap_or(u32::MAX)
+    }
+
+    /// When the queue will have room again.
+    fn room_at(&self) -> Instant {
+        self.now + self.time_on_wire(4096 + 16)
+    }
+
+    fn is_lost(&mut self) -> bool {
+        (self.rng.next_u32() as f64) < self.wire.loss * 4_294_967_296.0
+    }
+}
+
+impl Port for WirePort {
+    fn capabilities(&self) -> PortCapabilities {
+        PortCapabilities {
+            max_packet_bytes: 4200,
+            receive_buffer_bytes: 2 << 20,
+        }
+    }
+
+    fn activate(&mut self, _address: IpAddr) -> Result<(), PortError> {
+        Ok(())
+    }
+
+    fn receive(&mut self, _budget: usize, _sink: &mut dyn RxSink) -> Result<usize, PortError> {
+        Ok(0)
+    }
+
+    fn reserve(&mut self, to: &TxMeta, len: usize) -> Result<TxSlot<'_>, ReserveError> {
+        if self.is_full() {
+            return Err(ReserveError::Full);
+        }
+        self.slot = self.spare.pop().unwrap_or_default();
+        self.slot.resize(len, 0);
+        self.to = Some(*to);
+        Ok(TxSlot {
+            bytes: &mut self.slot,
+            src_port: SRC_PORT,
+            ip: IP,
+        })
+    }
+
+    fn commit(&mut self) {
+        let Some(to) = self.to.take() else { return };
+        let bytes = std::mem::take(&mut self.slot);
+        self.free_at = self.free_at.max(self.now) + self.time_on_wire(bytes.len());
+        if self.is_lost() {
+            self.spare.push(bytes);
+            return;
+        }
+        let meta = RxMeta {
+            src: to.src,
+            dst: to.dst,
+            src_port: SRC_PORT,
+            traffic_class: to.traffic_class,
+            ip: IP,
+        };
+        let arrives = self.free_at + self.wire.latency;
+        self.under_way.push_back((arrives, meta, bytes));
+    }
+
+    fn flush(&mut self) -> Result<bool, PortError> {
+        Ok(true)
+    }
+}
+
+/// One end.
+#[derive(Debug)]
+pub struct End {
+    /// Its NIC.
+    pub nic: Nic,
+    /// Its way out.
+    pub port: WirePort,
+    /// Its address.
+    pub address: IpAddr,
+}
+
+/// Two ends and what is between them.
+#[derive(Debug)]
+pub struct Fabric {
+    /// The ends.
+    pub ends: [End; 2],
+    /// The time.
+    pub now: Instant,
+}
+
+impl Fabric {
+    /// Two NICs that may each have `window_bytes` in flight for each QP.
+    pub fn new(wire: Wire, window_bytes: usize, seed: u64) -> Self {
+        let end = |n: u8| {
+            let mut nic_seed = [n; 32];
+            nic_seed[..8].copy_from_slice(&seed.to_le_bytes());
+            End {
+                nic: Nic::new(&NicConfig {
+                    seed: nic_seed,
+                    max_packet_bytes: 4200,
+                    window_bytes,
+                }),
+                port: WirePort::new(wire, seed * 2 + u64::from(n)),
+                address: Ipv4Addr::new(10, 0, 0, 1 + n).into(),
+            }
+        };
+        Self {
+            ends: [end(0), end(1)],
+            now: Instant::ZERO,
+        }
+    }
+
+    /// Lets both ends send, then goes on to whatever happens next. False if nothing
+    /// will.
+    pub fn step(&mut self) -> bool {
+        let mut next: Option<Instant> = None;
+        let mut sooner = |at: Option<Instant>| next = next.into_iter().chain(at).min();
+        for End { nic, port, .. } in &mut self.ends {
+            port.now = self.now;
+            while nic.wants_to_send() && !port.is_full() {
+                nic.transmit(self.now, port);
+            }
+            sooner(nic.wants_to_send().then(|| port.room_at()));
+            sooner(nic.next_timeout());
+            sooner(port.under_way.front().map(|(at, ..)| *at));
+        }
+        let Some(next) = next else { return false };
+        self.now = self.now.max(next);
+        for from in [0, 1] {
+            while let Some((at, ..)) = self.ends[from].port.under_way.front()
+                && *at <= self.now
+                && let Some((_, meta, bytes)) = self.ends[from].port.under_way.pop_front()
+            {
+                self.ends[1 - from].nic.receive(self.now, &meta, &bytes);
+                self.ends[from].port.spare.push(bytes);
+            }
+        }
+        for end in &mut self.ends {
+            end.nic.handle_timeouts(self.now);
+            while end.nic.poll_event().is_some() {}
+        }
+        true
+    }
+}

@@ -1,0 +1,214 @@
+//! The figures of the experiment: table, page, CSV, plot.
+
+use super::{Run, run, wire};
+use crate::median;
+use plotters::prelude::*;
+use std::fmt::Write;
+
+/// The probabilities of loss, the first of which is the measure of the others.
+const LOSSES: [f64; 7] = [0.0, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.05];
+
+/// What goodput must be at least, of that without loss.
+pub const GOALS: [(f64, f64); 3] = [(0.001, 0.95), (0.01, 0.85), (0.05, 0.55)];
+
+/// One run's goodput.
+#[derive(Clone, Copy, Debug)]
+pub struct Figure {
+    /// The probability that a packet is lost.
+    pub loss: f64,
+    /// Whether the receiver kept what came early.
+    pub selective: bool,
+    /// The seed.
+    pub seed: u64,
+    /// Goodput in Gb/s.
+    pub gbit_per_sec: f64,
+}
+
+/// All of them.
+#[derive(Clone, Debug)]
+pub struct Figures {
+    /// Messages of each run.
+    pub messages: u64,
+    /// In the order in which they were taken.
+    pub all: Vec<Figure>,
+}
+
+impl Figures {
+    /// Takes them: `runs` of each kind.
+    ///
+    /// # Errors
+    /// If a run fails, with its seed.
+    pub fn take(messages: u64, runs: u64) -> Result<Self, String> {
+        let mut all = Vec::new();
+        for selective in [true, false] {
+            for loss in LOSSES {
+                for seed in 1..=runs {
+                    let outcome = run(&Run {
+                        wire: wire(loss),
+                        selective,
+                        messages,
+                        message_bytes: 64 << 10,
+                        seed,
+                    })?;
+                    all.push(Figure {
+                        loss,
+                        selective,
+                        seed,
+                        gbit_per_sec: outcome.bits_per_sec / 1e9,
+                    });
+                }
+            }
+        }
+        Ok(Self { messages, all })
+    }
+
+    /// The median goodput of a kind of run as a share of that without loss.
+    pub fn share(&self, selective: bool, loss: f64) -> Option<f64> {
+        Some(self.goodput(selective, loss)? / self.goodput(selective, 0.0)?)
+    }
+
+    fn goodput(&self, selective: bool, loss: f64) -> Option<f64> {
+        let of_kind = |f: &&Figure| f.selective == selective && f.loss == loss;
+        let all: Vec<f64> = self
+            .all
+            .iter()
+            .filter(of_kind)
+            .map(|f| f.gbit_per_sec)
+            .collect();
+        median(&all)
+    }
+
+    /// The medians as a Markdown table.
+    pub fn table(&self) -> String {
+        let mut table = String::from(
+            "| loss | selective | of lossless | go-back-N | of lossless | limit (1 - p) | goal | met |\n\
+             |---|---|---|---|---|---|---|---|\n",
+        );
+        for loss in LOSSES {
+            let cells = [true, false].map(|selective| {
+                let goodput = self.goodput(selective, loss).unwrap_or(f64::NAN);
+                let share = self.share(selective, loss).unwrap_or(f64::NAN);
+                format!("{goodput:.2} Gb/s | {:.1} %", share * 100.0)
+            });
+            let goal = GOALS.iter().find(|(at, _)| *at == loss);
+            let (goal, met) = goal.map_or(("-".into(), "-"), |(_, goal)| {
+                let met = self.share(true, loss) >= Some(*goal);
+                let met = if met { "yes" } else { "**no**" };
+                (format!("at least {:.0} %", goal * 100.0), met)
+            });
+            let limit = (1.0 - loss) * 100.0;
+            let _ = writeln!(
+                table,
+                "| {} % | {} | {} | {limit:.2} % | {goal} | {met} |",
+                loss * 100.0,
+                cells[0],
+                cells[1],
+            );
+        }
+        table
+    }
+
+    /// The page of documentation.
+    pub fn page(&self) -> String {
+        let runs = self.all.iter().map(|f| f.seed).max().unwrap_or(0);
+        format!(
+            include_str!("page.md"),
+            messages = self.messages,
+            runs = runs,
+            table = self.table(),
+        )
+    }
+
+    /// Every run.
+    pub fn csv(&self) -> String {
+        let mut csv = String::from("loss,recovery,seed,gbit_per_sec\n");
+        for figure in &self.all {
+            let recovery = if figure.selective {
+                "selective"
+            } else {
+                "go-back-n"
+            };
+            let Figure {
+                loss,
+                seed,
+                gbit_per_sec,
+                ..
+            } = figure;
+            let _ = writeln!(csv, "{loss},{recovery},{seed},{gbit_per_sec:.3}");
+        }
+        csv
+    }
+}
+
+/// Goodput against loss, as SVG.
+///
+/// # Errors
+/// If it can't be drawn.
+pub fn plot(figures: &Figures) -> Result<String, String> {
+    let mut svg = String::new();
+    {
+        let area = SVGBackend::with_string(&mut svg, (720, 420)).into_drawing_area();
+        draw(figures, &area).map_err(|e| format!("drawing: {e}"))?;
+    }
+    Ok(svg)
+}
+
+type Area<'a> = DrawingArea<SVGBackend<'a>, plotters::coord::Shift>;
+
+fn draw(figures: &Figures, area: &Area<'_>) -> Result<(), Box<dyn std::error::Error>> {
+    area.fill(&WHITE)?;
+    let mut chart = ChartBuilder::on(area)
+        .margin(12)
+        .x_label_area_size(44)
+        .y_label_area_size(56)
+        .caption("Goodput of one QP, 64 KiB WRITEs", ("sans-serif", 18))
+        .build_cartesian_2d((0.02..6.0_f64).log_scale(), 0.0..105.0_f64)?;
+    chart
+        .configure_mesh()
+        .x_desc("packets lost, %")
+        .y_desc("of goodput without loss, %")
+        .draw()?;
+    let lossy = || LOSSES.into_iter().filter(|loss| *loss > 0.0);
+    let limit = lossy().map(|loss| (loss * 100.0, (1.0 - loss) * 100.0));
+    chart
+        .draw_series(LineSeries::new(limit, BLACK.mix(0.4)))?
+        .label("limit: 1 - loss")
+        .legend(|(x, y)| PathElement::new([(x, y), (x + 16, y)], BLACK.mix(0.4)));
+    let kinds = [("selective", true, BLUE), ("go-back-N", false, RED)];
+    for (name, selective, colour) in kinds {
+        let points: Vec<(f64, f64)> = lossy()
+            .filter_map(|loss| Some((loss * 100.0, figures.share(selective, loss)? * 100.0)))
+            .collect();
+        chart
+            .draw_series(LineSeries::new(points.clone(), colour.stroke_width(2)).point_size(3))?
+            .label(name)
+            .legend(move |(x, y)| PathElement::new([(x, y), (x + 16, y)], colour));
+    }
+    chart
+        .configure_series_labels()
+        .position(SeriesLabelPosition::LowerLeft)
+        .border_style(BLACK.mix(0.3))
+        .background_style(WHITE.mix(0.9))
+        .draw()?;
+    area.present()?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The goals, with fewer messages than the page has.
+    #[test]
+    fn goodput_under_loss_meets_its_goals() {
+        let figures = Figures::take(400, 1).expect("runs");
+        for (loss, goal) in GOALS {
+            let share = figures.share(true, loss);
+            assert!(share >= Some(goal), "{share:?} at {loss}: {figures:?}");
+            assert!(share > figures.share(false, loss), "{figures:?}");
+        }
+        let again = Figures::take(400, 1).expect("runs");
+        assert_eq!(figures.csv(), again.csv(), "a seed gives the same run");
+        assert!(plot(&figures).expect("a plot").contains("</svg>"));
+    }
+}

@@ -1,0 +1,189 @@
+//! What loss costs: goodput of one QP over a wire that loses packets at random, with
+//! selective recovery and with go-back-N.
+
+pub mod figures;
+
+use crate::fabric::{Fabric, Wire};
+use roce_stack::port::TxMeta;
+use roce_stack::{
+    Access, Buffer, CompletionQueue, Counters, CqId, Duration, QpAttributes, QpInit, QpKind,
+    QpState, QueueLimits, RemoteAddr, SendFlags, SendOp, SendWr, Sge, WcStatus,
+};
+use roce_wire::{PathMtu, Psn, RnrTimer};
+use std::sync::Arc;
+
+/// One run.
+#[derive(Clone, Copy, Debug)]
+pub struct Run {
+    /// What is between the ends.
+    pub wire: Wire,
+    /// Whether the receiver keeps what comes early.
+    pub selective: bool,
+    /// How many messages.
+    pub messages: u64,
+    /// Bytes of each.
+    pub message_bytes: u32,
+    /// Where all chance comes from.
+    pub seed: u64,
+}
+
+/// What came of it.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// Bits of messages per second.
+    pub bits_per_sec: f64,
+    /// What the sender counted.
+    pub sender: Counters,
+    /// What the receiver counted.
+    pub receiver: Counters,
+}
+
+/// How many messages are posted at a time.
+const DEPTH: usize = 64;
+
+/// Moves the messages and checks that all arrive.
+///
+/// # Errors
+/// If one fails, with the run's seed.
+pub fn run(run: &Run) -> Result<Outcome, String> {
+    let fail = |what: &str| format!("{what}: {run:?}");
+    let mut fabric = Fabric::new(run.wire, 1 << 20, run.seed);
+    let len = run.message_bytes as usize;
+    let mut qpns = Vec::new();
+    let mut regions = Vec::new();
+    let cq = Arc::new(CompletionQueue::new(CqId(1), 2 * DEPTH));
+    for end in &mut fabric.ends {
+        if !run.selective {
+            end.nic.keep_early(0);
+        }
+        let pd = end.nic.alloc_pd();
+        let buffer = Arc::new(Buffer::new(len).map_err(|e| fail(&e.to_string()))?);
+        let key = end
+            .nic
+            .register_buffer(pd, Arc::clone(&buffer), Access::all())
+            .map_err(|e| fail(&e.to_string()))?;
+        regions.push((buffer, key));
+        let queue = QueueLimits {
+            depth: DEPTH,
+            max_sge: 1,
+        };
+        qpns.push(end.nic.create_qp(QpInit {
+            kind: QpKind::Rc,
+            pd,
+            send_cq: Arc::clone(&cq),
+            recv_cq: Arc::clone(&cq),
+            send: queue,
+            recv: queue,
+            max_inline: 0,
+            signal_all: true,
+        }));
+    }
+    for side in [0, 1] {
+        let path = TxMeta {
+            src: fabric.ends[side].address,
+            dst: fabric.ends[1 - side].address,
+            traffic_class: 0,
+            hop_limit: 64,
+        };
+        for step in connect(path, qpns[1 - side]) {
+            fabric.ends[side]
+                .nic
+                .modify_qp(fabric.now, qpns[side], &step)
+                .map_err(|e| fail(&e.to_string()))?;
+        }
+    }
+    let pattern: Vec<u8> = (0..len).map(|i| (i % 251) as u8).collect();
+    regions[0]
+        .0
+        .write(0, &pattern)
+        .map_err(|e| fail(&e.to_string()))?;
+
+    let sge = Sge {
+        addr: regions[0].0.addr(),
+        length: run.message_bytes,
+        lkey: regions[0].1,
+    };
+    let remote = RemoteAddr {
+        addr: regions[1].0.addr(),
+        rkey: regions[1].1,
+    };
+    let op = SendOp::Write(remote);
+    let (mut posted, mut done) = (0, 0);
+    while done < run.messages {
+        while posted < run.messages && posted - done < DEPTH as u64 {
+            let wr = SendWr {
+                wr_id: posted,
+                op,
+                sges: &[sge],
+                flags: SendFlags::SIGNALED,
+            };
+            fabric.ends[0]
+                .nic
+                .post_send(fabric.now, qpns[0], &wr)
+                .map_err(|e| fail(&e.to_string()))?;
+            posted += 1;
+        }
+        if !fabric.step() {
+            return Err(fail("nothing happens any more"));
+        }
+        while let Some(completion) = cq.poll().map_err(|e| fail(&e.to_string()))? {
+            if completion.status != WcStatus::Success || completion.wr_id != done {
+                return Err(fail(&format!("{completion:?} instead of {done}")));
+            }
+            done += 1;
+        }
+    }
+    let mut arrived = vec![0; len];
+    regions[1]
+        .0
+        .read(0, &mut arrived)
+        .map_err(|e| fail(&e.to_string()))?;
+    if arrived != pattern {
+        return Err(fail("the bytes differ"));
+    }
+    let bits = run.messages * u64::from(run.message_bytes) * 8;
+    Ok(Outcome {
+        bits_per_sec: bits as f64 / (fabric.now.as_nanos() as f64 / 1e9),
+        sender: fabric.ends[0].nic.counters().clone(),
+        receiver: fabric.ends[1].nic.counters().clone(),
+    })
+}
+
+fn connect(path: TxMeta, peer: roce_wire::Qpn) -> [QpAttributes; 3] {
+    let init = QpAttributes {
+        state: Some(QpState::Init),
+        access: Some(Access::REMOTE_READ | Access::REMOTE_WRITE),
+        ..QpAttributes::default()
+    };
+    let rtr = QpAttributes {
+        state: Some(QpState::Rtr),
+        dest_qpn: Some(peer),
+        path: Some(path),
+        path_mtu: Some(PathMtu::Mtu4096),
+        rq_psn: Some(Psn::new(0)),
+        max_dest_rd_atomic: Some(16),
+        min_rnr_timer: Some(RnrTimer::SHORTEST),
+        ..QpAttributes::default()
+    };
+    let rts = QpAttributes {
+        state: Some(QpState::Rts),
+        sq_psn: Some(Psn::new(0)),
+        // About 16 ms: what is asked after a loss must not have to wait for it.
+        timeout: Some(12),
+        retry_cnt: Some(7),
+        rnr_retry: Some(7),
+        max_rd_atomic: Some(16),
+        ..QpAttributes::default()
+    };
+    [init, rtr, rts]
+}
+
+/// The wire of the experiment: 100 Gb/s, 10 us there and back.
+pub fn wire(loss: f64) -> Wire {
+    Wire {
+        bits_per_sec: 100_000_000_000,
+        latency: Duration::from_micros(5),
+        loss,
+        queue: 16,
+    }
+}

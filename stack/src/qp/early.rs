@@ -1,0 +1,236 @@
+//! Packets that came before their turn, kept until what is missing before them has
+//! come. All QPs of a NIC share one pool of a fixed number of buffers, each for one
+//! packet; when it is empty, early packets are dropped, as a responder without a pool
+//! drops all of them.
+
+use crate::seq::Seq;
+use roce_wire::{Bth, ExtHeaders, Packet, PathMtu};
+
+/// How many packets a NIC keeps unless told otherwise: with path MTU 4096 at most 4 MiB,
+/// which are taken when they are first needed.
+pub(crate) const DEFAULT_PACKETS: usize = 1024;
+
+/// How far ahead of what is missing a packet may be to be kept.
+const REACH: u64 = 1024;
+
+/// The largest payload of a packet.
+const MAX_PAYLOAD: usize = PathMtu::Mtu4096.bytes();
+
+/// The early packets of one QP: a chain in the pool, in the order of their PSNs.
+/// It must be given back with [`EarlyPool::release`].
+#[derive(Debug, Default)]
+pub(crate) struct Chain {
+    ends: Option<Ends>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Ends {
+    first: u32,
+    last: u32,
+}
+
+/// What became of a packet that came early.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kept {
+    /// It is kept.
+    New,
+    /// It was kept before.
+    Already,
+    /// There is no room for it.
+    No,
+}
+
+/// A packet whose turn has come. Its buffer goes back with [`EarlyPool::give_back`].
+#[derive(Debug)]
+pub(crate) struct Early {
+    bth: Bth,
+    ext: ExtHeaders,
+    icrc: u32,
+    len: usize,
+    buffer: Box<[u8]>,
+}
+
+impl Early {
+    /// The packet as it came.
+    pub(crate) fn packet(&self) -> Packet<'_> {
+        Packet {
+            bth: self.bth,
+            ext: self.ext,
+            payload: &self.buffer[..self.len],
+            icrc: self.icrc,
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Slot {
+    at: Seq,
+    next: Option<u32>,
+    packet: Early,
+}
+
+/// The buffers, and who has them.
+#[derive(Debug)]
+pub(crate) struct EarlyPool {
+    slots: Vec<Option<Slot>>,
+    free: Vec<u32>,
+    /// Buffers that nobody uses now.
+    buffers: Vec<Box<[u8]>>,
+    limit: usize,
+}
+
+impl EarlyPool {
+    pub(crate) fn new(packets: usize) -> Self {
+        Self {
+            slots: Vec::new(),
+            free: Vec::new(),
+            buffers: Vec::new(),
+            limit: packets,
+        }
+    }
+
+    /// Changes how many packets are kept from now on; those that are kept stay.
+    pub(crate) fn set_limit(&mut self, packets: usize) {
+        self.limit = packets;
+    }
+
+    /// The oldest PSN of a chain.
+    pub(crate) fn first(&self, chain: &Chain) -> Option<Seq> {
+        Some(self.slot(chain.ends?.first)?.at)
+    }
+
+    /// Keeps a packet that belongs at `at`, while `due` is missing.
+    pub(crate) fn keep(
+        &mut self,
+        chain: &mut Chain,
+        due: Seq,
+        at: Seq,
+        packet: &Packet<'_>,
+    ) -> Kept {
+        if at - due > REACH || packet.payload.len() > MAX_PAYLOAD {
+            return Kept::No;
+        }
+        // In most cases it goes to the end.
+        let newest = chain.ends.and_then(|ends| self.slot(ends.last));
+        let before = match newest {
+            Some(last) if last.at < at => chain.ends.map(|ends| ends.last),
+            _ => match self.last_before(chain, at) {
+                Ok(before) => before,
+                Err(()) => return Kept::Already,
+            },
+        };
+        let Some(index) = self.store(at, packet) else {
+            return Kept::No;
+        };
+        self.link(chain, before, index);
+        Kept::New
+    }
+
+    /// Takes the oldest packet off the chain.
+    pub(crate) fn take(&mut self, chain: &mut Chain) -> Option<Early> {
+        let ends = chain.ends?;
+        let slot = self.slots.get_mut(ends.first as usize)?.take()?;
+        self.free.push(ends.first);
+        chain.ends = slot.next.map(|first| Ends {
+            first,
+            last: ends.last,
+        });
+        Some(slot.packet)
+    }
+
+    /// Takes back the buffer of a packet that was taken.
+    pub(crate) fn give_back(&mut self, early: Early) {
+        self.buffers.push(early.buffer);
+    }
+
+    /// Drops a whole chain. Returns how many packets it had.
+    pub(crate) fn release(&mut self, chain: &mut Chain) -> u64 {
+        let mut count = 0;
+        while let Some(early) = self.take(chain) {
+            self.give_back(early);
+            count += 1;
+        }
+        count
+    }
+
+    fn slot(&self, index: u32) -> Option<&Slot> {
+        self.slots.get(index as usize)?.as_ref()
+    }
+
+    /// The last packet of the chain before `at`; an error if there is one at `at`.
+    fn last_before(&self, chain: &Chain, at: Seq) -> Result<Option<u32>, ()> {
+        let mut before = None;
+        let mut index = chain.ends.map(|ends| ends.first);
+        while let Some(i) = index {
+            let Some(slot) = self.slot(i).filter(|slot| slot.at <= at) else {
+                break;
+            };
+            if slot.at == at {
+                return Err(());
+            }
+            before = Some(i);
+            index = slot.next;
+        }
+        Ok(before)
+    }
+
+    fn link(&mut self, chain: &mut Chain, before: Option<u32>, index: u32) {
+        let next = match before {
+            None => chain.ends.map(|ends| ends.first),
+            Some(before) => self
+                .slots
+                .get_mut(before as usize)
+                .and_then(Option::as_mut)
+                .and_then(|slot| slot.next.replace(index)),
+        };
+        if let Some(Some(slot)) = self.slots.get_mut(index as usize) {
+            slot.next = next;
+        }
+        let ends = chain.ends.get_or_insert(Ends {
+            first: index,
+            last: index,
+        });
+        if before.is_none() {
+            ends.first = index;
+        }
+        if next.is_none() {
+            ends.last = index;
+        }
+    }
+
+    /// Copies a packet into a buffer. The buffers are made when they are needed for
+    /// the first time, and then used for ever.
+    fn store(&mut self, at: Seq, packet: &Packet<'_>) -> Option<u32> {
+        let in_use = self.slots.len() - self.free.len();
+        if in_use >= self.limit {
+            return None;
+        }
+        let mut buffer = self
+            .buffers
+            .pop()
+            .unwrap_or_else(|| vec![0; MAX_PAYLOAD].into_boxed_slice());
+        let len = packet.payload.len();
+        buffer[..len].copy_from_slice(packet.payload);
+        let slot = Slot {
+            at,
+            next: None,
+            packet: Early {
+                bth: packet.bth,
+                ext: packet.ext,
+                icrc: packet.icrc,
+                len,
+                buffer,
+            },
+        };
+        if let Some(index) = self.free.pop() {
+            self.slots[index as usize] = Some(slot);
+            return Some(index);
+        }
+        let index = u32::try_from(self.slots.len()).ok()?;
+        self.slots.push(Some(slot));
+        Some(index)
+    }
+}
+
+#[cfg(test)]
+mod tests;

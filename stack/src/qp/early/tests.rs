@@ -1,0 +1,83 @@
+use super::*;
+use rand_chacha::ChaCha20Rng;
+use rand_core::{Rng, SeedableRng};
+use roce_wire::{Opcode, Psn, Qpn};
+use std::collections::BTreeMap;
+
+fn packet(payload: &[u8]) -> Packet<'_> {
+    Packet {
+        bth: Bth::new(Opcode::RC_WRITE_MIDDLE, Qpn::from_bits(7), Psn::new(0)),
+        ext: ExtHeaders::NONE,
+        payload,
+        icrc: 0,
+    }
+}
+
+/// Whatever comes in whatever order: two chains in one pool hold what two maps hold.
+#[test]
+fn chains_are_like_ordered_maps() {
+    for seed in 0..50 {
+        let mut rng = ChaCha20Rng::seed_from_u64(seed);
+        let mut below = |n: u32| u64::from(rng.next_u32() % n);
+        let mut pool = EarlyPool::new(20);
+        let mut chains = [Chain::default(), Chain::default()];
+        let mut models = [BTreeMap::new(), BTreeMap::new()];
+        let due = Seq::initial(Psn::new(5));
+        for step in 0..500_u32 {
+            let which = usize::from(below(2) == 0);
+            let (chain, model) = (&mut chains[which], &mut models[which]);
+            if below(3) == 0 {
+                assert_eq!(
+                    pool.first(chain),
+                    model.keys().next().copied(),
+                    "seed {seed}"
+                );
+                let taken = pool.take(chain);
+                let bytes = taken.as_ref().map(|early| early.packet().payload.to_vec());
+                assert_eq!(
+                    bytes,
+                    model.pop_first().map(|(_, bytes)| bytes),
+                    "seed {seed}"
+                );
+                if let Some(early) = taken {
+                    pool.give_back(early);
+                }
+                continue;
+            }
+            let at = due + below(30);
+            let bytes = step.to_le_bytes().to_vec();
+            let kept = pool.keep(chain, due, at, &packet(&bytes));
+            let held = models.iter().map(BTreeMap::len).sum::<usize>();
+            let model = &mut models[which];
+            let expected = match model.get(&at) {
+                Some(_) => Kept::Already,
+                None if held == 20 => Kept::No,
+                None => Kept::New,
+            };
+            assert_eq!(kept, expected, "seed {seed}");
+            if kept == Kept::New {
+                model.insert(at, bytes);
+            }
+        }
+        for (chain, model) in chains.iter_mut().zip(&models) {
+            assert_eq!(pool.release(chain), model.len() as u64, "seed {seed}");
+        }
+        assert!(pool.slots.len() <= 20 && pool.free.len() == pool.slots.len());
+    }
+}
+
+/// What is too far ahead, or can't be a packet of any path MTU, is not kept.
+#[test]
+fn what_cannot_be_due_soon_is_not_kept() {
+    let mut pool = EarlyPool::new(20);
+    let mut chain = Chain::default();
+    let due = Seq::initial(Psn::new(5));
+    let far = due + (REACH + 1);
+    assert_eq!(pool.keep(&mut chain, due, far, &packet(&[])), Kept::No);
+    let long = vec![0; MAX_PAYLOAD + 1];
+    assert_eq!(
+        pool.keep(&mut chain, due, due + 1, &packet(&long)),
+        Kept::No
+    );
+    assert_eq!(pool.release(&mut chain), 0);
+}

@@ -1,0 +1,220 @@
+//! The round trip, and when an answer is late.
+//!
+//! The local ACK timeout is the application's and long: whole round trips pass unused
+//! when the last packet of a message is lost, or the only NAK. So the requester times
+//! packets that were sent once only (what was repeated may be answered for either
+//! copy), and asks after what is late by that measure, as TCP does.
+
+use crate::qp::attr::QpConfig;
+use crate::seq::Seq;
+use crate::time::{Duration, Instant};
+
+/// What a host's own delays may add to a round trip without an answer being late.
+const SLACK: Duration = Duration::from_micros(10);
+
+/// Each question without answer waits twice as long as the one before, up to
+/// 2^5 times.
+const MAX_DOUBLINGS: u32 = 5;
+
+/// Measures round trips and runs the timer for asking.
+#[derive(Debug, Default)]
+pub(super) struct Clock {
+    /// The usual round trip; `None` until one was measured.
+    usual: Option<Duration>,
+    /// How much round trips differ.
+    deviation: Duration,
+    /// The packet that is being timed: one past its PSN, and when it was sent.
+    timed: Option<(Seq, Instant)>,
+    doublings: u32,
+    /// When the first packet was sent that has been waited for ever since.
+    since: Option<Instant>,
+    /// When the oldest packet was sent again because the peer missed it.
+    repeated: Option<Instant>,
+    /// When an answer will be late.
+    deadline: Option<Instant>,
+    /// Without a local ACK timeout, the application wants to wait for ever.
+    enabled: bool,
+}
+
+impl Clock {
+    pub(super) fn new(config: &QpConfig) -> Self {
+        Self {
+            enabled: config.ack_timeout().is_some(),
+            ..Self::default()
+        }
+    }
+
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        self.deadline
+    }
+
+    /// A packet that asks for an acknowledgement was sent for the first time; `end` is
+    /// one past its PSN.
+    pub(super) fn time(&mut self, now: Instant, end: Seq) {
+        if self.timed.is_none() {
+            self.timed = Some((end, now));
+        }
+    }
+
+    /// Something was repeated: what comes back may answer either copy.
+    pub(super) fn distrust(&mut self) {
+        self.timed = None;
+    }
+
+    /// Everything before `una` is acknowledged.
+    pub(super) fn on_progress(&mut self, now: Instant, una: Seq, outstanding: bool) {
+        if let Some((end, sent)) = self.timed
+            && una >= end
+        {
+            self.timed = None;
+            self.measured(now.saturating_duration_since(sent));
+        }
+        self.doublings = 0;
+        self.deadline = None;
+        self.repeated = None;
+        if !outstanding {
+            self.since = None;
+        }
+        if outstanding {
+            self.wait(now);
+        }
+    }
+
+    fn measured(&mut self, round_trip: Duration) {
+        match &mut self.usual {
+            None => {
+                self.usual = Some(round_trip);
+                self.deviation = round_trip / 2;
+            }
+            Some(usual) => {
+                let off = usual.abs_diff(round_trip);
+                self.deviation = (self.deviation * 3 + off) / 4;
+                *usual = (*usual * 7 + round_trip) / 8;
+            }
+        }
+    }
+
+    /// Something was sent.
+    pub(super) fn on_sent(&mut self, now: Instant) {
+        self.since = self.since.or(Some(now));
+        if self.deadline.is_none() {
+            self.wait(now);
+        }
+    }
+
+    /// The oldest packet is repeated: it gets its time, too.
+    pub(super) fn on_repeated(&mut self, now: Instant) {
+        self.wait(now);
+    }
+
+    /// The peer misses `at`, which is sent again now: what comes next answers that. What
+    /// has just come answers something that was sent since the last progress.
+    pub(super) fn on_missing(&mut self, now: Instant, at: Seq) {
+        if self.usual.is_none()
+            && let Some(since) = self.since
+        {
+            self.measured(now.saturating_duration_since(since));
+        }
+        self.timed = Some((at.next(), now));
+        self.repeated = Some(now);
+        self.wait(now);
+    }
+
+    /// Whether what the peer misses is already on its way again, for less than most of a
+    /// round trip: then what it says was said before that.
+    pub(super) fn is_stale(&self, now: Instant) -> bool {
+        match (self.repeated, self.usual) {
+            (Some(at), Some(usual)) => now.saturating_duration_since(at) < usual * 3 / 4,
+            _ => false,
+        }
+    }
+
+    /// The answer was late. Gives whether it was, and stops the timer.
+    pub(super) fn expired(&mut self, now: Instant) -> bool {
+        let late = self.deadline.is_some_and(|deadline| deadline <= now);
+        if late {
+            self.deadline = None;
+            self.doublings = (self.doublings + 1).min(MAX_DOUBLINGS);
+        }
+        late
+    }
+
+    /// Whether no question was asked before since the last progress.
+    pub(super) fn asks_first(&self) -> bool {
+        self.doublings <= 1
+    }
+
+    pub(super) fn stop(&mut self) {
+        self.deadline = None;
+        self.repeated = None;
+        self.since = None;
+        self.timed = None;
+    }
+
+    fn wait(&mut self, now: Instant) {
+        self.deadline = self
+            .usual
+            .filter(|_| self.enabled)
+            .map(|usual| now + (usual + (self.deviation * 4).max(SLACK)) * (1 << self.doublings));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use roce_wire::Psn;
+
+    fn clock() -> Clock {
+        Clock::new(&QpConfig {
+            timeout: 14,
+            ..QpConfig::default()
+        })
+    }
+
+    fn at(us: u64) -> Instant {
+        Instant::from_nanos(us * 1000)
+    }
+
+    #[test]
+    fn an_answer_is_late_only_by_what_was_measured() {
+        let seq = Seq::initial(Psn::new(0));
+        let mut clock = clock();
+        clock.on_sent(at(0));
+        assert_eq!(clock.deadline(), None, "nothing was measured yet");
+        clock.time(at(0), seq + 1);
+        clock.on_progress(at(100), seq + 1, true);
+        // 100 us and four times the first guess at the deviation.
+        assert_eq!(clock.deadline(), Some(at(100 + 300)));
+        assert!(!clock.expired(at(399)));
+        assert!(clock.expired(at(400)));
+        clock.on_repeated(at(400));
+        assert_eq!(clock.deadline(), Some(at(400 + 600)), "twice as long");
+        clock.on_progress(at(500), seq + 2, true);
+        assert_eq!(clock.deadline(), Some(at(500 + 300)));
+        clock.on_progress(at(600), seq + 3, false);
+        assert_eq!(clock.deadline(), None, "nothing is outstanding");
+    }
+
+    #[test]
+    fn what_was_repeated_is_not_measured() {
+        let seq = Seq::initial(Psn::new(0));
+        let mut clock = clock();
+        clock.time(at(0), seq + 1);
+        clock.distrust();
+        clock.on_progress(at(1), seq + 1, true);
+        assert_eq!(clock.usual, None);
+    }
+
+    #[test]
+    fn the_usual_round_trip_follows_what_is_measured() {
+        let seq = Seq::initial(Psn::new(0));
+        let mut clock = clock();
+        for n in 1..100 {
+            let sent = at(n * 1000);
+            clock.time(sent, seq + n);
+            clock.on_progress(sent + Duration::from_micros(50), seq + n, false);
+        }
+        assert_eq!(clock.usual, Some(Duration::from_micros(50)));
+        assert!(clock.deviation < Duration::from_nanos(10));
+    }
+}

@@ -1,0 +1,346 @@
+//! Loss: what is sent again, and when it is found out (IBTA 1.7, 9.7.5.2.8 and 9.7.6.1.3).
+//! A responder keeps requests that come before their turn; a requester finds out whether
+//! its peer does, and sends only what is missing if so.
+
+use crate::sim::{A, B, Fate, Hand, Pair, Setup, pattern};
+use roce_stack::{DropReason, Duration, SendOp, Stat};
+use roce_wire::{ExtHeaders, NakCode, Opcode, Psn, Syndrome};
+use std::collections::HashMap;
+
+const MTU: usize = 1024;
+
+/// A WRITE of `packets` packets from A to B, the first sending of those in `lost` lost.
+/// Gives how often each packet was sent.
+fn write_with_losses(pair: &mut Pair, packets: usize, lost: &'static [u32]) -> Vec<usize> {
+    let len = packets * MTU;
+    let from = pair.mem(A, len);
+    let to = pair.mem(B, len);
+    from.write(0, &pattern(7, len));
+    let first = pair.links[A]
+        .log
+        .iter()
+        .map(|sent| sent.psn().next().get())
+        .max()
+        .unwrap_or(pair.setup.psn[A]);
+    pair.links[A].log.clear();
+    let mut seen = HashMap::new();
+    pair.links[A].script(move |sent| {
+        let index = sent.psn().diff(Psn::new(first));
+        let count = seen.entry(index).or_insert(0);
+        *count += 1;
+        if *count == 1 && lost.iter().any(|n| i64::from(*n) == i64::from(index)) {
+            Fate::Drop
+        } else {
+            Fate::Pass
+        }
+    });
+    pair.post(A, 1, SendOp::Write(to.remote(0)), &[from.sge(0, len)]);
+    pair.run();
+    pair.assert_sent(A, &[1]);
+    assert!(to.read(0, len) == pattern(7, len));
+    let mut times = vec![0; packets];
+    for sent in &pair.links[A].log {
+        times[sent.psn().diff(Psn::new(first)) as usize] += 1;
+    }
+    times
+}
+
+/// Between two of this stack, a lost packet costs that packet: the first once, while the
+/// peer is being got to know, further ones with a copy, lest they be lost again.
+#[test]
+fn only_what_is_missing_is_sent_again() {
+    let mut pair = Pair::new(Setup::default());
+    let times = write_with_losses(&mut pair, 100, &[10, 40, 60]);
+    let expected: Vec<usize> = (0..100)
+        .map(|n| match n {
+            10 => 2,
+            40 | 60 => 3,
+            _ => 1,
+        })
+        .collect();
+    assert_eq!(times, expected);
+    let counters = pair.nodes[B].nic.counters();
+    assert!(counters.stat(Stat::EarlyKept) > 0);
+    assert_eq!(counters.drops(DropReason::OutOfSequence), 0);
+}
+
+/// Towards a peer that drops what comes early, everything from the lost packet on is sent
+/// again: after the first loss when that is known, from then on at once.
+#[test]
+fn a_peer_that_keeps_nothing_gets_everything_again() {
+    let mut pair = Pair::new(Setup {
+        window_bytes: 16 * MTU,
+        ..Setup::default()
+    });
+    pair.nodes[B].nic.keep_early(0);
+    let times = write_with_losses(&mut pair, 12, &[3]);
+    assert_eq!(times, [1, 1, 1, 2, 2, 2, 2, 2, 2, 2, 2, 2]);
+    let naks = pair.links[B].count(|sent| {
+        let syndrome = sent.ext.aeth.map(|aeth| aeth.syndrome);
+        syndrome == Some(Syndrome::Nak(NakCode::PsnSequenceError))
+    });
+    assert_eq!(naks, 1);
+    // Known by now: no pause after the packet that is missing.
+    let mut hand = Hand::new(Setup::default());
+    let mem = hand.mem(8 * MTU);
+    hand.post(1, SendOp::Send, &[mem.sge(0, 8 * MTU)]);
+    let psns = hand.out_psns();
+    hand.nak(psns[2], NakCode::PsnSequenceError);
+    assert_eq!(hand.out_psns(), [psns[2]]);
+    hand.ack(psns[2]);
+    assert_eq!(hand.out_psns(), psns[3..]);
+    hand.nak(psns[5], NakCode::PsnSequenceError);
+    assert_eq!(hand.out_psns(), psns[5..]);
+}
+
+/// Nothing is visible of a request that came early, be it in memory or as a completion,
+/// until its turn has come; then all that was kept is executed, in order.
+#[test]
+fn what_came_early_is_executed_in_order_and_not_before() {
+    let mut hand = Hand::new(Setup::default());
+    let mem = hand.mem(64);
+    hand.post_recv(1, &[mem.sge(32, 8)]);
+    hand.post_recv(2, &[mem.sge(40, 8)]);
+    let first = hand.psn;
+    let deliver = |hand: &mut Hand, n: u32| {
+        let opcode = match n {
+            0 | 1 => Opcode::RC_WRITE_ONLY,
+            3 => Opcode::RC_FETCH_ADD,
+            _ => Opcode::RC_SEND_ONLY,
+        };
+        let ext = match n {
+            0 | 1 => mem.reth(8, 8),
+            3 => mem.atomic(0, 5),
+            _ => ExtHeaders::NONE,
+        };
+        let payload = if n == 3 { vec![] } else { vec![n as u8 + 1; 8] };
+        let bth = hand.bth(opcode, first + n);
+        hand.deliver(bth, ext, &payload);
+    };
+    for n in [4, 1, 3, 2, 3] {
+        deliver(&mut hand, n);
+    }
+    let nak = hand.out_one();
+    assert_eq!(nak.psn(), first);
+    assert_eq!(hand.drops(DropReason::DuplicateEarly), 1);
+    assert_eq!(mem.read(0, 64), [0; 64]);
+    assert!(hand.node.received().is_empty());
+    deliver(&mut hand, 0);
+    assert_eq!(mem.read(8, 8), [2; 8], "the second WRITE came second");
+    assert_eq!(mem.word(0), 5, "the atomic was executed once");
+    let received: Vec<u64> = hand.node.received().iter().map(|c| c.wr_id).collect();
+    assert_eq!(received, [1, 2]);
+    assert_eq!((mem.read(32, 8), mem.read(40, 8)), (vec![3; 8], vec![5; 8]));
+    let out = hand.out_psns();
+    assert_eq!(
+        out,
+        [first + 3, first + 4],
+        "the atomic's answer, and one for all"
+    );
+}
+
+/// The next gap is told of as soon as the one before it is closed.
+#[test]
+fn each_gap_is_told_of_in_turn() {
+    let mut hand = Hand::new(Setup::default());
+    let mem = hand.mem(64);
+    let first = hand.psn;
+    for n in [1, 3, 0, 2] {
+        hand.psn = first + n;
+        hand.request(Opcode::RC_WRITE_ONLY, mem.reth(8, 8), &[1; 8]);
+        let answer = hand.out();
+        match n {
+            1 => assert_eq!(answer[0].psn(), first),
+            3 => assert!(answer.is_empty()),
+            0 => assert_eq!(answer[0].psn(), first + 2),
+            _ => assert_eq!(answer[0].psn(), first + 3),
+        }
+    }
+    assert_eq!(hand.stat(Stat::SequenceNaksSent), 2);
+}
+
+/// When the pool is full, packets are dropped, and the peer sends them again.
+#[test]
+fn a_full_pool_drops_and_nothing_is_lost() {
+    let mut pair = Pair::new(Setup::default());
+    pair.nodes[B].nic.keep_early(4);
+    write_with_losses(&mut pair, 60, &[5, 6, 30]);
+    let counters = pair.nodes[B].nic.counters();
+    assert!(counters.stat(Stat::EarlyKept) > 0);
+    assert!(counters.drops(DropReason::OutOfSequence) > 0);
+}
+
+/// A QP that goes, or starts anew, gives its share of the pool back.
+#[test]
+fn the_pool_gets_back_what_a_qp_kept() {
+    for _ in 0..3 {
+        let mut hand = Hand::new(Setup::default());
+        hand.node.nic.keep_early(1);
+        let mem = hand.mem(8);
+        for round in 1..=3 {
+            hand.psn = hand.setup.psn[1] + 1;
+            hand.request(Opcode::RC_WRITE_ONLY, mem.reth(0, 8), &[1; 8]);
+            hand.request(Opcode::RC_WRITE_ONLY, mem.reth(0, 8), &[1; 8]);
+            assert_eq!(hand.stat(Stat::EarlyKept), round);
+            let (nic, qpn) = (&mut hand.node.nic, hand.node.qpn);
+            let reset = crate::sim::to_state(roce_stack::QpState::Reset);
+            nic.modify_qp(hand.now, qpn, &reset).expect("legal");
+            hand.advance_to(roce_stack::QpState::Rts);
+        }
+    }
+}
+
+/// After an RNR NAK everything comes again, so nothing is kept.
+#[test]
+fn nothing_is_kept_behind_a_request_that_found_no_receive() {
+    let mut hand = Hand::new(Setup::default());
+    let mem = hand.mem(8);
+    let first = hand.psn;
+    hand.request(Opcode::RC_SEND_ONLY, ExtHeaders::NONE, &[1; 8]);
+    hand.request(Opcode::RC_WRITE_ONLY, mem.reth(0, 8), &[1; 8]);
+    assert_eq!(hand.drops(DropReason::OutOfSequence), 1);
+    // The same if it was kept before.
+    let mut hand = Hand::new(Setup::default());
+    let mem = hand.mem(8);
+    hand.post_recv(1, &[mem.sge(0, 8)]);
+    for n in [2, 1, 0] {
+        hand.psn = first + n;
+        hand.request(Opcode::RC_SEND_ONLY, ExtHeaders::NONE, &[1; 8]);
+    }
+    assert_eq!(hand.node.received().len(), 1);
+    let nak = hand.out_one();
+    assert!(matches!(nak.syndrome(), Some(Syndrome::RnrNak(_))));
+    assert_eq!(nak.psn(), first + 1);
+    assert_eq!(hand.drops(DropReason::OutOfSequence), 1);
+}
+
+/// A connection whose round trip is known, with `hit` done to one packet that `side`
+/// sends from then on: it takes about a round trip to find that out, not a timeout.
+fn found_out_soon(side: usize, fate: Fate, pred: impl Fn(Opcode) -> bool + 'static) -> Pair {
+    let mut pair = Pair::new(Setup::default());
+    let from = pair.mem(A, 40 * MTU);
+    let to = pair.mem(B, 40 * MTU);
+    pair.links[A].latency = Duration::from_micros(5);
+    pair.links[B].latency = Duration::from_micros(5);
+    for n in 0..20 {
+        pair.post(A, n, SendOp::Write(to.remote(0)), &[from.sge(0, 8)]);
+        pair.run();
+        pair.assert_sent(A, &[n]);
+    }
+    pair.links[side].hit(&[0], fate, move |sent| pred(sent.opcode()));
+    let started = pair.now;
+    pair.post(A, 99, SendOp::Write(to.remote(0)), &[from.sge(0, 10 * MTU)]);
+    pair.run_until(|pair| !pair.nodes[A].send_cq.is_empty());
+    pair.assert_sent(A, &[99]);
+    let took = pair.now.saturating_duration_since(started);
+    assert!(took < Duration::from_micros(60), "{took:?}");
+    assert_eq!(pair.nodes[A].nic.counters().stat(Stat::Timeouts), 0);
+    pair
+}
+
+#[test]
+fn the_loss_of_a_last_packet_is_found_out_soon() {
+    let pair = found_out_soon(A, Fate::Drop, |opcode| opcode == Opcode::RC_WRITE_LAST);
+    assert_eq!(pair.nodes[A].nic.counters().stat(Stat::LateAnswers), 1);
+}
+
+#[test]
+fn the_loss_of_an_acknowledgement_is_found_out_soon() {
+    found_out_soon(B, Fate::Drop, |opcode| opcode == Opcode::RC_ACKNOWLEDGE);
+}
+
+/// An answer that is slow is asked for again, and nothing more: what had arrived is not
+/// sent again.
+#[test]
+fn a_slow_answer_costs_one_packet() {
+    let slow = Fate::Delay(Duration::from_micros(25));
+    let pair = found_out_soon(B, slow, |opcode| opcode == Opcode::RC_ACKNOWLEDGE);
+    assert_eq!(pair.nodes[A].nic.counters().stat(Stat::Retransmitted), 1);
+}
+
+/// All of a message's end may be lost: the question finds that out, and everything is
+/// sent again without a timeout.
+#[test]
+fn the_loss_of_a_whole_tail_is_found_out_without_a_timeout() {
+    let mut pair = Pair::new(Setup::default());
+    let lost = &[16, 17, 18, 19];
+    pair.links[A].latency = Duration::from_micros(5);
+    write_with_losses(&mut pair, 5, &[]);
+    write_with_losses(&mut pair, 20, lost);
+    let counters = pair.nodes[A].nic.counters();
+    assert_eq!(counters.stat(Stat::Timeouts), 0);
+    assert!(counters.stat(Stat::LateAnswers) > 0);
+}
+
+/// The only NAK may be lost: the packet that is missing is the one that is asked with.
+#[test]
+fn the_loss_of_a_nak_is_found_out_without_a_timeout() {
+    let mut pair = Pair::new(Setup::default());
+    write_with_losses(&mut pair, 5, &[]);
+    pair.links[B].hit(&[0], Fate::Drop, |sent| {
+        let syndrome = sent.ext.aeth.map(|aeth| aeth.syndrome);
+        syndrome == Some(Syndrome::Nak(NakCode::PsnSequenceError))
+    });
+    write_with_losses(&mut pair, 20, &[7]);
+    assert_eq!(pair.nodes[A].nic.counters().stat(Stat::Timeouts), 0);
+}
+
+/// Asking costs no retry: those are of the local ACK timeout, which keeps its meaning.
+#[test]
+fn asking_is_no_retry() {
+    let mut pair = Pair::new(Setup {
+        retry_cnt: 2,
+        ..Setup::default()
+    });
+    write_with_losses(&mut pair, 5, &[]);
+    let mem = pair.mem(A, 8);
+    pair.links[A].script(|_| Fate::Drop);
+    pair.post(A, 9, SendOp::Send, &[mem.sge(0, 8)]);
+    pair.run();
+    pair.assert_sent_as(A, &[(9, roce_stack::WcStatus::RetryExceeded)]);
+    let counters = pair.nodes[A].nic.counters();
+    assert_eq!(counters.stat(Stat::Timeouts), 3);
+    assert!(counters.stat(Stat::LateAnswers) > 3);
+}
+
+/// A timeout that was for nothing is recognised by an acknowledgement of more than what
+/// was sent again.
+#[test]
+fn a_timeout_for_nothing_is_recognised() {
+    let mut hand = Hand::new(Setup::default());
+    let mem = hand.mem(8 * MTU);
+    hand.post(1, SendOp::Send, &[mem.sge(0, 8 * MTU)]);
+    let psns = hand.out_psns();
+    hand.timeout();
+    hand.node.port.room = 1;
+    assert_eq!(hand.out_psns(), [psns[0]]);
+    hand.ack(psns[7]);
+    assert_eq!(hand.node.sent().len(), 1);
+    assert_eq!(hand.stat(Stat::SpuriousTimeouts), 1);
+}
+
+/// A burst that is lost from end to end takes a round trip for each doubling of what is
+/// sent again, not one for each packet.
+#[test]
+fn a_long_gap_is_closed_in_few_round_trips() {
+    let mut pair = Pair::new(Setup {
+        window_bytes: 1 << 20,
+        ..Setup::default()
+    });
+    write_with_losses(&mut pair, 40, &[10]);
+    const LOST: [u32; 40] = {
+        let mut lost = [0; 40];
+        let mut n = 0;
+        while n < 40 {
+            lost[n] = 10 + n as u32;
+            n += 1;
+        }
+        lost
+    };
+    write_with_losses(&mut pair, 100, &LOST);
+    let naks = pair.nodes[A]
+        .nic
+        .counters()
+        .stat(Stat::SequenceNaksReceived);
+    assert!(naks < 20, "{naks}");
+}
