@@ -116,6 +116,31 @@ fn messages_of_every_size_go_back_and_forth() {
 }
 
 #[test]
+fn unreliable_services_play_as_well() {
+    assert_plays("--type uc -n 500");
+    assert_plays("--type uc -s 0 -n 50");
+    assert_plays("--type uc -s 20000 -n 100 -c -m 256");
+    assert_plays("--type uc -e -s 5000 -n 200 -c -r 1");
+    assert_plays("--type ud -n 500");
+    assert_plays("--type ud -s 0 -n 50");
+    assert_plays("--type ud -s 4096 -n 300 -c");
+    assert_plays("--type ud -e -s 1 -n 200 -c -r 2");
+}
+
+#[test]
+fn a_datagram_is_one_packet() {
+    let cases: [(&str, &[&str]); 3] = [
+        ("--type ud -s 4097", &["-s 4097", "at most 4096", "lo"]),
+        ("--type ud -m 1024", &["-m 1024", "no path MTU", "-s"]),
+        ("--type xrc", &["xrc", "rc", "uc", "ud"]),
+    ];
+    for (options, hints) in cases {
+        let output = roce(fresh_address(), options).output().expect("starts");
+        assert_fails(&output, 2, hints);
+    }
+}
+
+#[test]
 fn sleeping_on_events_works_as_well_as_polling() {
     assert_plays("-e -s 1 -n 500 -c");
     assert_plays("-e -s 4096 -n 500 -c");
@@ -138,6 +163,7 @@ fn the_two_ends_may_wait_differently() {
 
     let report: serde_json::Value = serde_json::from_slice(&client.stdout).expect("JSON");
     assert_eq!(report["role"], "client");
+    assert_eq!(report["service"], "RC");
     assert_eq!(report["device"], "roce_lo");
     assert_eq!(report["message_bytes"], 4096);
     assert_eq!(report["bytes"], 4096 * 200 * 2);
@@ -287,6 +313,18 @@ fn data_that_differ_are_shown() {
         stderr.contains("message 0 (counted from 0) differs: byte 0 is 0x7b instead of 0x00"),
         "{stderr}"
     );
+}
+
+#[test]
+fn a_lost_message_of_an_unreliable_service_is_explained() {
+    // The server's receives are too small for what comes, which is dropped.
+    let server = Server::start("--type ud -s 100 --timeout 1");
+    let client = server.client("--type ud -s 200 --timeout 1");
+    let (code, _, stderr) = server.finish();
+    assert_eq!((code, client.status.code()), (Some(1), Some(1)));
+    assert!(stderr.contains("receive_too_small 1"), "{stderr}");
+    let stderr = text(&client.stderr);
+    assert!(stderr.contains("does not send again"), "{stderr}");
 }
 
 #[test]

@@ -285,3 +285,33 @@ fn an_answer_of_nobody_listens_does_not_stop_the_port() {
         6
     );
 }
+
+/// Groups of both families, over a link: the far end joins, and gets what the near end
+/// sends through its own interface, with the group as its destination.
+#[test]
+fn groups_are_joined_on_the_interface() {
+    let Some(pair) = Pair::new("groups over a link") else {
+        return;
+    };
+    let (mut near, mut far) = pair.ports();
+    let parse = |text: &str| -> IpAddr { text.parse().expect("an address") };
+    for (src, group) in [
+        (NEAR, parse("239.8.7.6")),
+        (link_local().0, parse("ff02::8:7:6")),
+        (link_local().0, parse("ff15::8:7:6")),
+    ] {
+        pair.far
+            .inside(|| far.join(group).expect("the link has multicast"));
+        let sent: Vec<Vec<u8>> = (0..10).map(|number| packet(number, 500)).collect();
+        for bytes in &sent {
+            send(&mut near, &to(src, group), bytes);
+        }
+        assert!(near.flush().expect("the link is there"));
+        let received = receive(&mut far, sent.len());
+        for (received, sent) in received.iter().zip(&sent) {
+            assert_eq!((received.meta.src, received.meta.dst), (src, group));
+            assert_eq!(received.bytes, *sent);
+        }
+        far.leave(group);
+    }
+}

@@ -1,13 +1,22 @@
-//! The command line of `roce pingpong`: that of ibv_rc_pingpong, and a little more.
+//! The command line of `roce pingpong`: that of ibv_rc_pingpong and its sisters, and a
+//! little more.
 
 use std::net::IpAddr;
 use std::time::Duration;
+
+use roce_verbs::QpKind;
 
 /// Arguments of `roce pingpong`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct PingpongArgs {
     /// Host on which the server runs; without it, be the server
     pub host: Option<String>,
+
+    /// Transport service, the same on both ends: rc (reliable connection), uc
+    /// (unreliable connection) or ud (datagrams). The other end may be the
+    /// ibv_*_pingpong of that name
+    #[arg(long = "type", value_name = "TYPE", default_value = "rc")]
+    pub kind: Service,
 
     /// TCP port on which the two ends find each other
     #[arg(short, long, default_value = "18515", value_parser = tcp_port)]
@@ -22,13 +31,15 @@ pub struct PingpongArgs {
     #[arg(short = 'i', long = "ib-port", value_name = "PORT", default_value = "1", value_parser = in_range::<1, 1>)]
     pub ib_port: u64,
 
-    /// Bytes of a message
-    #[arg(short, long, default_value = "4096", value_parser = bytes)]
-    pub size: usize,
+    /// Bytes of a message; by default 4096, and with ud 2048 if a packet can carry
+    /// them, otherwise as much as it can
+    #[arg(short, long, value_parser = bytes)]
+    pub size: Option<usize>,
 
-    /// Path MTU in bytes, the same on both ends: 256, 512, 1024, 2048 or 4096
-    #[arg(short, long, default_value = "1024")]
-    pub mtu: String,
+    /// Path MTU in bytes, the same on both ends: 256, 512, 1024, 2048 or 4096; by
+    /// default 1024. Not with ud, whose messages are packets
+    #[arg(short, long)]
+    pub mtu: Option<String>,
 
     /// Receive requests to keep posted
     #[arg(short, long, value_name = "DEPTH", default_value = "500", value_parser = depth)]
@@ -75,6 +86,27 @@ pub struct PingpongArgs {
     /// What ibv_rc_pingpong has and a device in software has not.
     #[command(flatten)]
     pub unsupported: Unsupported,
+}
+
+/// The transport service.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Service {
+    /// Reliable connection.
+    Rc,
+    /// Unreliable connection.
+    Uc,
+    /// Unreliable datagrams.
+    Ud,
+}
+
+impl From<Service> for QpKind {
+    fn from(service: Service) -> Self {
+        match service {
+            Service::Rc => Self::Rc,
+            Service::Uc => Self::Uc,
+            Service::Ud => Self::Ud,
+        }
+    }
 }
 
 /// Options of ibv_rc_pingpong for features that hardware has: recognised, refused.

@@ -1,6 +1,7 @@
 //! `roce pingpong`: two programs send a message back and forth, as rdma-core's
-//! `ibv_rc_pingpong` does. Either end may be that program: the TCP exchange, the
-//! options and the lines printed are the same.
+//! `ibv_rc_pingpong`, `ibv_uc_pingpong` and `ibv_ud_pingpong` do. Either end may be the
+//! one of these that `--type` names: the TCP exchange, the options and the lines
+//! printed are the same.
 //!
 //! ```text
 //!   server                                    client

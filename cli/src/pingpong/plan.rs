@@ -4,7 +4,7 @@
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::time::Duration;
 
-use roce_verbs::{Device, GidEntry, GidKind, PathMtu, devices};
+use roce_verbs::{Device, GidEntry, GidKind, PathMtu, QpKind, devices};
 
 use super::{PingpongArgs, PingpongError};
 
@@ -25,6 +25,7 @@ pub(super) struct Host {
 pub(super) struct Plan {
     /// The server; `None` on the server itself.
     pub(super) host: Option<Host>,
+    pub(super) kind: QpKind,
     pub(super) port: u16,
     pub(super) device: Device,
     /// The device's GID to use.
@@ -57,14 +58,17 @@ impl Plan {
             Some(name) => Some(resolve(name, args.port)?),
         };
         let device = choose_device(args, host.as_ref())?;
-        let mtu = path_mtu(&args.mtu, &device)?;
+        let kind = QpKind::from(args.kind);
+        let mtu = path_mtu(kind, args.mtu.as_deref(), &device)?;
         Ok(Self {
+            size: message_size(kind, args.size, mtu, &device)?,
             gid: choose_gid(args, &device)?,
             host,
+            kind,
             port: args.port,
             device,
             address: args.address,
-            size: args.size,
+
             mtu,
             rx_depth: args.rx_depth,
             iters: args.iters,
@@ -158,7 +162,38 @@ fn choose_gid(args: &PingpongArgs, device: &Device) -> Result<GidEntry, Pingpong
         .ok_or_else(|| PingpongError::new(format!("{} has no address, so no GID", device.name())))
 }
 
-fn path_mtu(text: &str, device: &Device) -> Result<PathMtu, PingpongError> {
+/// The message's length: a datagram fits in one packet.
+fn message_size(
+    kind: QpKind,
+    given: Option<usize>,
+    mtu: PathMtu,
+    device: &Device,
+) -> Result<usize, PingpongError> {
+    let most = mtu.bytes();
+    match given {
+        _ if kind != QpKind::Ud => Ok(given.unwrap_or(4096)),
+        None => Ok(most.min(2048)),
+        Some(size) if size <= most => Ok(size),
+        Some(size) => Err(PingpongError::usage(format!(
+            "-s {size}: with --type ud a message is one packet, which carries at most {most} bytes \
+             on interface {}. Use -s {most} or less on both ends, or raise the MTU of both \
+             interfaces",
+            device.interface().name
+        ))),
+    }
+}
+
+fn path_mtu(kind: QpKind, given: Option<&str>, device: &Device) -> Result<PathMtu, PingpongError> {
+    if kind == QpKind::Ud {
+        return match given {
+            None => Ok(device.active_mtu()),
+            Some(text) => Err(PingpongError::usage(format!(
+                "-m {text}: with --type ud there is no path MTU to choose, since a message is one \
+                 packet. Leave it out; -s says how long that is"
+            ))),
+        };
+    }
+    let text = given.unwrap_or("1024");
     let valid = PathMtu::ALL.map(|mtu| mtu.to_string()).join(", ");
     let mtu = text
         .parse()

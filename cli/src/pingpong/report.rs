@@ -13,6 +13,8 @@ use super::plan::Plan;
 #[derive(Debug, Serialize)]
 pub(super) struct Report {
     role: &'static str,
+    /// The transport service: "RC", "UC" or "UD".
+    service: String,
     device: String,
     gid_index: u8,
     path_mtu: usize,
@@ -58,6 +60,7 @@ impl Report {
             } else {
                 "server"
             },
+            service: plan.kind.to_string(),
             device: plan.device.name(),
             gid_index: plan.gid.index,
             path_mtu: plan.mtu.bytes(),

@@ -3,9 +3,9 @@
 use std::time::{Duration, Instant};
 
 use roce_verbs::{
-    Access, Completion, CompletionChannel, CompletionQueue, ConnectOptions, Context, Endpoint,
-    MemoryRegion, Notify, QpOptions, QueuePair, RecvRequest, RnrTimer, SendOp, SendRequest, Stat,
-    WcStatus,
+    Access, AddressOptions, Completion, CompletionChannel, CompletionQueue, ConnectOptions,
+    Context, Destination, Endpoint, MemoryRegion, Notify, ProtectionDomain, QKey, QpKind,
+    QpOptions, QueuePair, RecvRequest, RnrTimer, SendOp, SendRequest, Stat, WcStatus,
 };
 
 use super::PingpongError;
@@ -16,6 +16,12 @@ use super::plan::Plan;
 const RECV: u64 = 1;
 const SEND: u64 = 2;
 
+/// The key of ibv_ud_pingpong's datagrams.
+const QKEY: QKey = QKey(0x1111_1111);
+
+/// Bytes in front of a received datagram.
+const GRH: usize = 40;
+
 /// Empty polls in a row, a microsecond or less each, before another program may run.
 const POLLS: u32 = 32;
 
@@ -23,11 +29,17 @@ const POLLS: u32 = 32;
 pub(super) struct Session<'a> {
     plan: &'a Plan,
     context: Context,
+    pd: ProtectionDomain,
     channel: Option<CompletionChannel>,
     cq: CompletionQueue,
     qp: QueuePair,
-    /// Where messages arrive. Without checks also where they leave from.
+    /// Where datagrams go, once that is known.
+    destination: Option<Destination>,
+    /// Where messages arrive, behind the header if they are datagrams. Without checks
+    /// also where they leave from.
     inbox: MemoryRegion,
+    /// Bytes of that header.
+    header: usize,
     checks: Option<Checks>,
     /// Receive requests that are posted.
     posted: usize,
@@ -63,6 +75,7 @@ impl<'a> Session<'a> {
             None => context.create_cq(capacity),
         };
         let options = QpOptions {
+            kind: plan.kind,
             send_depth: 1,
             recv_depth: plan.rx_depth,
             max_send_sge: 1,
@@ -70,10 +83,19 @@ impl<'a> Session<'a> {
             ..QpOptions::default()
         };
         let qp = pd.create_qp(&cq, &cq, &options);
-        qp.to_init(Access::empty())?;
-
-        let inbox = pd.allocate(plan.size.max(1), Access::LOCAL_WRITE)?;
-        inbox.write(0, &vec![FILL; plan.size])?;
+        let header = match plan.kind {
+            QpKind::Ud => {
+                qp.init_datagram(QKEY)?;
+                GRH
+            }
+            _ => {
+                qp.to_init(Access::empty())?;
+                0
+            }
+        };
+        let room = header + plan.size;
+        let inbox = pd.allocate(room.max(1), Access::LOCAL_WRITE)?;
+        inbox.write(0, &vec![FILL; room])?;
         let checks = match plan.check {
             true => Some(Checks {
                 pattern: Pattern::new(plan.size),
@@ -87,10 +109,13 @@ impl<'a> Session<'a> {
         let mut session = Self {
             plan,
             context,
+            pd,
             channel,
             cq,
             qp,
+            destination: None,
             inbox,
+            header,
             checks,
             posted: 0,
             received: 0,
@@ -122,6 +147,15 @@ impl<'a> Session<'a> {
                  Choose another GID on one end, with -g"
             )));
         }
+        self.peer = theirs.to_string();
+        if plan.kind == QpKind::Ud {
+            let index = plan.gid.index;
+            self.qp.start_datagram(index)?;
+            let options = AddressOptions::default();
+            let ah = self.pd.create_ah(index, remote.gid, &options)?;
+            self.destination = Some(ah.to(remote.qpn, QKEY));
+            return Ok(());
+        }
         let options = ConnectOptions {
             access: Access::empty(),
             path_mtu: Some(plan.mtu),
@@ -136,7 +170,6 @@ impl<'a> Session<'a> {
         let remote = Endpoint::from(*remote);
         self.qp.to_rtr(plan.gid.index, &remote, &options)?;
         self.qp.to_rts(&options)?;
-        self.peer = theirs.to_string();
         Ok(())
     }
 
@@ -169,26 +202,26 @@ impl<'a> Session<'a> {
     }
 
     fn send(&mut self) -> Result<(), PingpongError> {
-        let outbox = match &mut self.checks {
-            None => &self.inbox,
+        let (outbox, at) = match &mut self.checks {
+            None => (&self.inbox, self.header),
             Some(checks) => {
                 // A server returns what came.
                 if self.plan.host.is_some() {
                     checks.pattern.fill(self.sent, &mut checks.message);
                 }
                 checks.outbox.write(0, &checks.message)?;
-                &checks.outbox
+                (&checks.outbox, 0)
             }
         };
-        let sges = [outbox.slice(0, self.plan.size)?];
-        self.qp
-            .post_send(&SendRequest::new(SEND, SendOp::Send, &sges))?;
+        let sges = [outbox.slice(at, self.plan.size)?];
+        let op = self.destination.map_or(SendOp::Send, SendOp::SendTo);
+        self.qp.post_send(&SendRequest::new(SEND, op, &sges))?;
         Ok(())
     }
 
     /// Fills the receive queue.
     fn post_receives(&mut self) -> Result<(), PingpongError> {
-        let sges = [self.inbox.slice(0, self.plan.size)?];
+        let sges = [self.inbox.slice(0, self.header + self.plan.size)?];
         while self.posted < self.plan.rx_depth {
             self.qp.post_recv(&RecvRequest {
                 wr_id: RECV,
@@ -200,16 +233,17 @@ impl<'a> Session<'a> {
     }
 
     fn take_message(&mut self, completion: &Completion) -> Result<(), PingpongError> {
-        if completion.byte_len as usize != self.plan.size {
+        let size = (completion.byte_len as usize).saturating_sub(self.header);
+        if size != self.plan.size {
             return Err(PingpongError::new(format!(
-                "the peer sends {} bytes, -s says {} here: give both ends the same -s",
-                completion.byte_len, self.plan.size
+                "the peer sends {size} bytes, -s says {} here: give both ends the same -s",
+                self.plan.size
             )));
         }
         self.posted -= 1;
         if let Some(checks) = &mut self.checks {
             let is_client = self.plan.host.is_some();
-            checks.check(&self.inbox, self.received, is_client)?;
+            checks.check(&self.inbox, self.header, self.received, is_client)?;
         }
         if self.posted <= 1 {
             self.post_receives()?;
@@ -262,10 +296,14 @@ impl<'a> Session<'a> {
             if seen.replace(now) == Some(now) || now == 0 {
                 return Err(PingpongError::new(format!(
                     "nothing from {} for {:?}{}. Does the peer run, with the same -n, and does \
-                     UDP port 4791 pass between the two?{}",
+                     UDP port 4791 pass between the two?{}{}",
                     self.peer,
                     self.plan.patience,
                     self.progress(),
+                    match self.plan.kind {
+                        QpKind::Rc => "",
+                        _ => " Or a message was lost: this service does not send again.",
+                    },
                     self.drops()
                 )));
             }
@@ -334,11 +372,12 @@ impl Checks {
     fn check(
         &mut self,
         inbox: &MemoryRegion,
+        header: usize,
         number: u64,
         is_client: bool,
     ) -> Result<(), PingpongError> {
-        inbox.read(0, &mut self.message)?;
-        inbox.write(0, &self.poison)?;
+        inbox.read(header, &mut self.message)?;
+        inbox.write(header, &self.poison)?;
         let peer_fills = !is_client
             && *self
                 .peer_fills
