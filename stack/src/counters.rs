@@ -34,6 +34,8 @@ counters! {
         WrongPKey = "wrong_pkey",
         /// The opcode belongs to another transport service than the QP's.
         WrongTransport = "wrong_transport",
+        /// A request to an XRC initiator, or a response to an XRC target.
+        WrongDirection = "wrong_direction",
         /// The QP's state takes no such packet.
         WrongState = "wrong_state",
         /// A request ahead of the expected PSN that was not kept: something before it was

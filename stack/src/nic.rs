@@ -27,6 +27,7 @@ use std::sync::Arc;
 
 mod multicast;
 mod shared;
+mod xrc;
 
 pub use multicast::MulticastError;
 
@@ -151,7 +152,7 @@ impl Nic {
 
     /// A new QP in state RESET, with a number that nobody can guess.
     pub fn create_qp(&mut self, init: QpInit) -> Qpn {
-        let receives = Receives::own(init.recv);
+        let receives = Receives::own(init.kind.receive_limits(init.recv));
         self.insert_qp(init, receives)
     }
 
@@ -178,6 +179,9 @@ impl Nic {
         };
         if let Some(srq) = qp.srq() {
             self.srqs.detach(srq);
+        }
+        if let Some(domain) = qp.domain() {
+            self.srqs.leave(domain);
         }
         self.memory.forget_qp(qpn);
         self.groups.remove(qpn);

@@ -7,11 +7,15 @@
 use crate::event::Event;
 use crate::hash::KeyMap;
 use crate::memory::PdId;
-use crate::qp::{MAX_QUEUE_DEPTH, QueueLimits, RecvWqe, WorkQueue};
+use crate::qp::{MAX_QUEUE_DEPTH, QpKind, QueueLimits, RecvWqe, WorkQueue};
 use crate::wr::{MAX_SGE, PostError, RecvWr, Sge};
 use core::fmt;
 use roce_wire::Qpn;
 use std::collections::VecDeque;
+
+mod xrc;
+
+pub use xrc::XrcdId;
 
 /// The number of an SRQ: 24 bits, as in the header that names an XRC SRQ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -21,6 +25,11 @@ impl Srqn {
     /// The number.
     pub const fn get(self) -> u32 {
         self.0
+    }
+
+    /// As the XRC header carries it.
+    pub(crate) const fn wire(self) -> Qpn {
+        Qpn::from_bits(self.0)
     }
 }
 
@@ -86,6 +95,22 @@ pub enum SrqError {
         /// How many receives fit.
         depth: usize,
     },
+    /// An SRQ of XRC is for XRC targets alone, which take from no other.
+    WrongKind {
+        /// The SRQ.
+        srq: Srqn,
+        /// The kind of the QP that should use it.
+        kind: QpKind,
+    },
+    /// No XRC domain has this name.
+    UnknownDomain(XrcdId),
+    /// The XRC domain is in use.
+    DomainInUse {
+        /// The domain.
+        domain: XrcdId,
+        /// How many SRQs and targets use it.
+        users: usize,
+    },
     /// More receives are posted than would fit.
     TooManyPosted {
         /// What was asked for.
@@ -118,6 +143,18 @@ impl fmt::Display for SrqError {
                 "a limit of {limit} for a shared receive queue of {depth} entries: at most \
                  {depth} can be waited for"
             ),
+            Self::WrongKind { srq, kind } => write!(
+                f,
+                "a QP of kind {kind} can't use shared receive queue {srq}: those of an XRC \
+                 domain are for its targets, which are made from the domain alone"
+            ),
+            Self::UnknownDomain(domain) => {
+                write!(f, "no XRC domain of this device has number {domain}")
+            }
+            Self::DomainInUse { domain, users } => write!(
+                f,
+                "XRC domain {domain} is used by {users} SRQs and targets: destroy those first"
+            ),
             Self::TooManyPosted { depth, posted } => write!(
                 f,
                 "{posted} receives are posted and don't fit in {depth} entries: make it at \
@@ -137,6 +174,7 @@ struct Srq {
     /// 0 if nobody waits for it.
     limit: usize,
     qps: usize,
+    xrc: Option<xrc::Xrc>,
 }
 
 impl Srq {
@@ -153,6 +191,9 @@ impl Srq {
 #[derive(Debug, Default)]
 pub(crate) struct SrqTable {
     srqs: KeyMap<Srq>,
+    /// How many SRQs and QPs use each XRC domain.
+    domains: KeyMap<usize>,
+    last_domain: u32,
 }
 
 impl SrqTable {
@@ -171,6 +212,7 @@ impl SrqTable {
             queue: WorkQueue::new(init.size),
             limit: 0,
             qps: 0,
+            xrc: None,
         };
         self.srqs.insert(srqn.0, srq);
         Ok(())
@@ -215,7 +257,10 @@ impl SrqTable {
         if qps > 0 {
             return Err(SrqError::InUse { srq: srqn, qps });
         }
-        self.srqs.remove(&srqn.0);
+        let srq = self.srqs.remove(&srqn.0);
+        if let Some(domain) = srq.and_then(|srq| srq.domain()) {
+            self.leave(domain);
+        }
         Ok(())
     }
 
@@ -227,8 +272,11 @@ impl SrqTable {
 
     /// One more QP uses the SRQ. Gives its domain and how many elements its receives
     /// have.
-    pub(crate) fn attach(&mut self, srqn: Srqn) -> Result<(PdId, usize), SrqError> {
+    pub(crate) fn attach(&mut self, srqn: Srqn, kind: QpKind) -> Result<(PdId, usize), SrqError> {
         let srq = self.get_mut(srqn)?;
+        if srq.xrc.is_some() || kind.is_xrc() {
+            return Err(SrqError::WrongKind { srq: srqn, kind });
+        }
         srq.qps += 1;
         Ok((srq.pd, srq.queue.limits().max_sge))
     }

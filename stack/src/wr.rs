@@ -354,6 +354,13 @@ pub enum PostError {
     },
     /// The address handle belongs to another protection domain than the QP.
     ForeignAddress,
+    /// QPs of this kind have no receive queue.
+    NoReceiveQueue {
+        /// The kind.
+        kind: crate::qp::QpKind,
+    },
+    /// A request of an XRC initiator must say which SRQ of the peer it is for.
+    NoSrqNamed,
     /// The QP's transport service has no such operation.
     WrongService {
         /// The service.
@@ -407,6 +414,15 @@ impl core::fmt::Display for PostError {
                 f.write_str("the QP has max_rd_atomic 0: set it in the transition to RTS")
             }
             Self::UnknownSrq(srq) => write!(f, "no shared receive queue has number {srq}"),
+            Self::NoReceiveQueue { kind } => write!(
+                f,
+                "an {kind} has no receive queue: targets take receives from the SRQs of their \
+                 domain, initiators take none"
+            ),
+            Self::NoSrqNamed => f.write_str(
+                "a request of an XRC initiator is for an SRQ of the peer: post it with the \
+                 SRQ's number",
+            ),
             Self::UsesSrq(srq) => write!(
                 f,
                 "the QP takes its receives from shared receive queue {srq}: post them there"

@@ -13,6 +13,7 @@ use crate::gid::{self, GidEntry};
 use crate::monitor::Monitor;
 use crate::options::OpenOptions;
 use crate::pd::ProtectionDomain;
+use crate::xrc::XrcDomain;
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use parking_lot::{Mutex, MutexGuard};
 use roce_stack::fault::{FaultLayer, FaultSpec};
@@ -173,6 +174,11 @@ impl Context {
     /// A new protection domain.
     pub fn alloc_pd(&self) -> ProtectionDomain {
         ProtectionDomain::new(self.clone())
+    }
+
+    /// A new XRC domain.
+    pub fn create_xrcd(&self) -> XrcDomain {
+        XrcDomain::new(self.clone())
     }
 
     /// A completion queue with room for `capacity` completions, to be polled.

@@ -84,6 +84,7 @@ mod region;
 mod registration;
 mod srq;
 mod window;
+mod xrc;
 
 pub use channel::CompletionChannel;
 pub use context::Context;
@@ -115,3 +116,4 @@ pub use roce_stack::{AddressError, AddressHandle, Destination, MulticastError, S
 pub use roce_wire::{PKey, PathMtu, Psn, QKey, Qpn, RnrTimer};
 pub use srq::{SharedReceiveQueue, SrqOptions};
 pub use window::{MemoryWindow, WindowView};
+pub use xrc::XrcDomain;

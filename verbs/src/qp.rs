@@ -6,11 +6,12 @@ use crate::error::ConnectError;
 use crate::gid::Gid;
 use crate::pd::ProtectionDomain;
 use crate::srq::SharedReceiveQueue;
+use crate::xrc::XrcDomain;
 use parking_lot::Mutex;
 use roce_stack::port::TxMeta;
 use roce_stack::{
     Access, ModifyError, PostError, QpAttributes, QpConfig, QpInit, QpKind, QpState, QueueLimits,
-    RecvWr, SendFlags, SendOp, SendWr, Sge, SrqError,
+    RecvWr, SendFlags, SendOp, SendWr, Sge, SrqError, Srqn,
 };
 use roce_wire::{PathMtu, Psn, Qpn, RnrTimer};
 use std::net::IpAddr;
@@ -188,6 +189,7 @@ pub struct QueuePair {
     _recv_cq: CompletionQueue,
     // Keeps it as long as the QP takes receives from it.
     _srq: Option<SharedReceiveQueue>,
+    _xrcd: Option<XrcDomain>,
 }
 
 impl QueuePair {
@@ -211,6 +213,7 @@ impl QueuePair {
             _send_cq: send_cq.clone(),
             _recv_cq: recv_cq.clone(),
             _srq: None,
+            _xrcd: None,
         }
     }
 
@@ -239,6 +242,29 @@ impl QueuePair {
             _send_cq: send_cq.clone(),
             _recv_cq: recv_cq.clone(),
             _srq: Some(srq.clone()),
+            _xrcd: None,
+        })
+    }
+
+    pub(crate) fn xrc_target(domain: &XrcDomain) -> Result<Self, SrqError> {
+        let context = domain.context();
+        let (qpn, psn) = {
+            let mut engine = context.inner.shared.lock();
+            let qpn = engine.nic.create_xrc_target(domain.id())?;
+            (qpn, engine.nic.random_psn())
+        };
+        // It uses neither: its SRQs have theirs.
+        let (pd, cq) = (context.alloc_pd(), context.create_cq(1));
+        Ok(Self {
+            pd,
+            kind: QpKind::XrcTarget,
+            qpn,
+            psn,
+            _send_cq: cq.clone(),
+            _recv_cq: cq,
+            _srq: None,
+            _xrcd: Some(domain.clone()),
+            groups: Mutex::default(),
         })
     }
 
@@ -333,8 +359,8 @@ impl QueuePair {
             }),
             path_mtu: Some(options.path_mtu.unwrap_or_else(|| device.active_mtu())),
             rq_psn: Some(remote.psn),
-            max_dest_rd_atomic: self.if_rc(options.max_dest_rd_atomic),
-            min_rnr_timer: self.if_rc(options.min_rnr_timer),
+            max_dest_rd_atomic: self.if_responder(options.max_dest_rd_atomic),
+            min_rnr_timer: self.if_responder(options.min_rnr_timer),
             ..QpAttributes::default()
         })?;
         Ok(())
@@ -348,10 +374,10 @@ impl QueuePair {
         self.modify(&QpAttributes {
             state: Some(QpState::Rts),
             sq_psn: Some(self.psn),
-            timeout: self.if_rc(options.timeout),
-            retry_cnt: self.if_rc(options.retry_cnt),
-            rnr_retry: self.if_rc(options.rnr_retry),
-            max_rd_atomic: self.if_rc(options.max_rd_atomic),
+            timeout: self.if_reliable(options.timeout),
+            retry_cnt: self.if_requester(options.retry_cnt),
+            rnr_retry: self.if_requester(options.rnr_retry),
+            max_rd_atomic: self.if_requester(options.max_rd_atomic),
             ..QpAttributes::default()
         })?;
         Ok(())
@@ -373,9 +399,21 @@ impl QueuePair {
         self.to_rts(options)
     }
 
-    /// An attribute that only RC has.
-    fn if_rc<T>(&self, value: T) -> Option<T> {
-        (self.kind == QpKind::Rc).then_some(value)
+    /// An attribute of what sends requests and waits for answers.
+    fn if_requester<T>(&self, value: T) -> Option<T> {
+        matches!(self.kind, QpKind::Rc | QpKind::XrcInitiator).then_some(value)
+    }
+
+    /// An attribute of what answers requests.
+    fn if_responder<T>(&self, value: T) -> Option<T> {
+        matches!(self.kind, QpKind::Rc | QpKind::XrcTarget).then_some(value)
+    }
+
+    /// An attribute of either.
+    fn if_reliable<T>(&self, value: T) -> Option<T> {
+        self.if_requester(())
+            .or(self.if_responder(()))
+            .map(|()| value)
     }
 
     /// Posts a send request, and sends it.
@@ -429,6 +467,22 @@ impl QueuePair {
 
     pub(crate) fn context(&self) -> &Context {
         &self.pd.context
+    }
+
+    /// Posts a send request of an XRC initiator, and sends it to an SRQ of the peer.
+    ///
+    /// # Errors
+    /// See [`PostError`]; nothing was posted then.
+    pub fn post_send_to_srq(&self, request: &SendRequest<'_>, srq: Srqn) -> Result<(), PostError> {
+        let shared = &self.pd.context.inner.shared;
+        let now = shared.note_call();
+        let mut engine = shared.lock();
+        let now = engine.at(now);
+        let wr = request.as_wr();
+        engine.nic.post_send_to_srq(now, self.qpn, &wr, srq)?;
+        engine.send(now);
+        engine.deliver_events();
+        Ok(())
     }
 
     /// Posts a receive request.

@@ -1,8 +1,10 @@
 //! Shared receive queues.
 
 use crate::context::Context;
+use crate::cq::CompletionQueue;
 use crate::pd::ProtectionDomain;
 use crate::qp::RecvRequest;
+use crate::xrc::XrcDomain;
 use roce_stack::{
     PostError, QueueLimits, RecvWr, SrqAttributes, SrqError, SrqInit, SrqStatus, Srqn,
 };
@@ -27,6 +29,18 @@ impl Default for SrqOptions {
     }
 }
 
+impl SrqOptions {
+    fn init(&self, pd: &ProtectionDomain) -> SrqInit {
+        SrqInit {
+            pd: pd.id,
+            size: QueueLimits {
+                depth: self.depth,
+                max_sge: self.max_sge,
+            },
+        }
+    }
+}
+
 /// Receives for many QPs in one place. Cheap to clone; destroyed when the last clone
 /// and all QPs that use it are gone. What is posted then never completes.
 ///
@@ -42,6 +56,8 @@ pub struct SharedReceiveQueue {
 struct Inner {
     pd: ProtectionDomain,
     srqn: Srqn,
+    // Keep the domain, and the queue's channel, as long as the SRQ completes to it.
+    _xrc: Option<(XrcDomain, CompletionQueue)>,
 }
 
 impl Drop for Inner {
@@ -60,16 +76,38 @@ impl Drop for Inner {
 
 impl SharedReceiveQueue {
     pub(crate) fn new(pd: ProtectionDomain, options: &SrqOptions) -> Result<Self, SrqError> {
-        let init = SrqInit {
-            pd: pd.id,
-            size: QueueLimits {
-                depth: options.depth,
-                max_sge: options.max_sge,
-            },
-        };
+        let init = options.init(&pd);
         let srqn = pd.context.inner.shared.lock().nic.create_srq(&init)?;
         Ok(Self {
-            inner: Arc::new(Inner { pd, srqn }),
+            inner: Arc::new(Inner {
+                pd,
+                srqn,
+                _xrc: None,
+            }),
+        })
+    }
+
+    pub(crate) fn of_domain(
+        pd: ProtectionDomain,
+        domain: &XrcDomain,
+        cq: &CompletionQueue,
+        options: &SrqOptions,
+    ) -> Result<Self, SrqError> {
+        if !Arc::ptr_eq(&pd.context.inner, &domain.context().inner) {
+            return Err(SrqError::UnknownDomain(domain.id()));
+        }
+        let init = options.init(&pd);
+        let srqn = {
+            let mut engine = pd.context.inner.shared.lock();
+            let queue = Arc::clone(cq.queue());
+            engine.nic.create_xrc_srq(&init, domain.id(), queue)?
+        };
+        Ok(Self {
+            inner: Arc::new(Inner {
+                pd,
+                srqn,
+                _xrc: Some((domain.clone(), cq.clone())),
+            }),
         })
     }
 

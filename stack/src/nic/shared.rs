@@ -13,14 +13,18 @@ impl Nic {
     /// # Errors
     /// See [`SrqError`].
     pub fn create_srq(&mut self, init: &SrqInit) -> Result<Srqn, SrqError> {
-        let srqn = loop {
-            let bits = self.rng.next_u32() & 0xff_ffff;
-            if bits != 0 && !self.srqs.contains(bits) {
-                break Srqn(bits);
-            }
-        };
+        let srqn = self.free_srqn();
         self.srqs.create(srqn, init)?;
         Ok(srqn)
+    }
+
+    pub(super) fn free_srqn(&mut self) -> Srqn {
+        loop {
+            let bits = self.rng.next_u32() & 0xff_ffff;
+            if bits != 0 && !self.srqs.contains(bits) {
+                return Srqn(bits);
+            }
+        }
     }
 
     /// Resizes an SRQ, or asks for an event when it runs low (IBTA 1.7, 10.2.9).
@@ -57,9 +61,9 @@ impl Nic {
     /// not matter.
     ///
     /// # Errors
-    /// If there is no such SRQ.
+    /// If there is no such SRQ, or one of the two is of XRC.
     pub fn create_qp_with_srq(&mut self, init: QpInit, srqn: Srqn) -> Result<Qpn, SrqError> {
-        let (pd, max_sge) = self.srqs.attach(srqn)?;
+        let (pd, max_sge) = self.srqs.attach(srqn, init.kind)?;
         Ok(self.insert_qp(init, Receives::shared(srqn, pd, max_sge)))
     }
 }

@@ -1,7 +1,8 @@
 //! The transport services that a QP can have (IBTA 1.7, 3.2.2 and 9.7 to 9.8).
 
+use super::QueueLimits;
 use crate::wr::SendOp;
-use roce_wire::Transport;
+use roce_wire::{Opcode, Transport};
 
 /// The transport service of a QP (IBTA 1.7, 3.2.2).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -15,11 +16,23 @@ pub enum QpKind {
     /// Unreliable datagram: SEND of one packet to anybody, or to a multicast group
     /// (IBTA 1.7, 9.8.3).
     Ud,
+    /// The end of an extended reliable connection that sends. It does what RC does;
+    /// each request names an SRQ of the peer (IBTA 1.7, annex A14).
+    XrcInitiator,
+    /// The end of an extended reliable connection that receives, on behalf of all SRQs
+    /// of its domain (IBTA 1.7, annex A14).
+    XrcTarget,
 }
 
 impl QpKind {
     /// All of them.
-    pub const ALL: [Self; 3] = [Self::Rc, Self::Uc, Self::Ud];
+    pub const ALL: [Self; 5] = [
+        Self::Rc,
+        Self::Uc,
+        Self::Ud,
+        Self::XrcInitiator,
+        Self::XrcTarget,
+    ];
 
     /// The service of the packets that it sends and takes.
     pub const fn transport(self) -> Transport {
@@ -27,6 +40,45 @@ impl QpKind {
             Self::Rc => Transport::Rc,
             Self::Uc => Transport::Uc,
             Self::Ud => Transport::Ud,
+            Self::XrcInitiator | Self::XrcTarget => Transport::Xrc,
+        }
+    }
+
+    /// Whether it is one of the ends of an extended reliable connection.
+    pub const fn is_xrc(self) -> bool {
+        matches!(self, Self::XrcInitiator | Self::XrcTarget)
+    }
+
+    /// How large its receive queue is, if it was asked to be of this size.
+    pub(crate) fn receive_limits(self, asked: QueueLimits) -> QueueLimits {
+        if self.is_xrc() {
+            QueueLimits {
+                depth: 0,
+                max_sge: 0,
+            }
+        } else {
+            asked
+        }
+    }
+
+    /// The opcode of this kind that does what an opcode of RC does.
+    pub(crate) fn opcode(self, rc: Opcode) -> Opcode {
+        if self.is_xrc() {
+            // The services differ in the upper three bits alone.
+            let byte = rc.byte() | Transport::Xrc.bits() << 5;
+            Opcode::from_byte(byte).unwrap_or(rc)
+        } else {
+            rc
+        }
+    }
+
+    /// Whether packets of the opcode come to such a QP, and don't leave it.
+    // rule: A14-ini-tgt
+    pub(crate) fn takes(self, opcode: Opcode) -> bool {
+        match self {
+            Self::XrcInitiator => !opcode.is_request(),
+            Self::XrcTarget => opcode.is_request(),
+            Self::Rc | Self::Uc | Self::Ud => true,
         }
     }
 
@@ -39,13 +91,16 @@ impl QpKind {
     /// Whether an error in the send queue leaves the receive queue running, in state
     /// SQE (IBTA 1.7, 10.3.1.6).
     pub(crate) const fn survives_send_errors(self) -> bool {
-        !matches!(self, Self::Rc)
+        matches!(self, Self::Uc | Self::Ud)
     }
 
     /// Whether a QP of this kind can do the operation (IBTA 1.7, 10.2.4.4).
     pub(crate) const fn can_do(self, op: &SendOp) -> bool {
         match self {
-            Self::Rc => !matches!(op, SendOp::SendTo(_) | SendOp::SendImmTo(..)),
+            Self::Rc | Self::XrcInitiator => {
+                !matches!(op, SendOp::SendTo(_) | SendOp::SendImmTo(..))
+            }
+            Self::XrcTarget => false,
             Self::Uc => matches!(
                 op,
                 SendOp::Send
@@ -66,6 +121,8 @@ impl core::fmt::Display for QpKind {
             Self::Rc => "RC",
             Self::Uc => "UC",
             Self::Ud => "UD",
+            Self::XrcInitiator => "XRC initiator",
+            Self::XrcTarget => "XRC target",
         })
     }
 }

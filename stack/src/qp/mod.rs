@@ -22,6 +22,7 @@ mod sgl;
 mod uc;
 mod ud;
 mod window;
+mod xrc;
 
 pub use attr::{MAX_RD_ATOMIC, ModifyError, QpAttributes, QpConfig, QpState, largest_path_mtu};
 pub use kind::QpKind;
@@ -164,6 +165,8 @@ pub(crate) struct Core {
     pub(crate) send_cq: Arc<CompletionQueue>,
     pub(crate) recv_cq: Arc<CompletionQueue>,
     pub(crate) signal_all: bool,
+    /// The SRQ of the peer that the request being posted is for. (XRC only.)
+    pub(crate) peer_srq: Option<Srqn>,
 }
 
 impl Qp {
@@ -179,6 +182,7 @@ impl Qp {
                 send_cq: init.send_cq,
                 recv_cq: init.recv_cq,
                 signal_all: init.signal_all,
+                peer_srq: None,
             },
             established: false,
             scheduled: false,
@@ -283,6 +287,9 @@ impl Qp {
         if !kind.can_do(&wr.op) {
             return Err(PostError::WrongService { kind });
         }
+        if kind == QpKind::XrcInitiator && self.core.peer_srq.is_none() && !wr.op.is_local() {
+            return Err(PostError::NoSrqNamed);
+        }
         match self.core.state {
             QpState::Rts | QpState::Sqd => self.service.post_send(&self.core, wr, source),
             QpState::Err | QpState::Sqe => {
@@ -296,6 +303,11 @@ impl Qp {
 
     /// Adds a request to the receive queue.
     pub(crate) fn post_recv(&mut self, cx: &mut Cx<'_>, wr: &RecvWr<'_>) -> Result<(), PostError> {
+        let kind = self.core.kind;
+        // rule: A14-no-recv-queue
+        if kind.is_xrc() {
+            return Err(PostError::NoReceiveQueue { kind });
+        }
         match self.core.state {
             QpState::Reset => Err(PostError::InvalidState(QpState::Reset)),
             QpState::Err => {
@@ -329,6 +341,9 @@ impl Qp {
         let opcode = packet.bth.opcode;
         if opcode.transport() != self.core.kind.transport() {
             return Err(DropReason::WrongTransport);
+        }
+        if !self.core.kind.takes(opcode) {
+            return Err(DropReason::WrongDirection);
         }
         if self.core.kind.is_connected() {
             let Some(path) = &self.core.config.path else {

@@ -2,9 +2,11 @@
 
 use super::queue::{QueueLimits, WorkQueue};
 use super::{Core, Cx};
+use crate::cq::CompletionQueue;
 use crate::memory::PdId;
-use crate::srq::Srqn;
-use crate::wr::{PostError, RecvWr, Sge};
+use crate::srq::{Srqn, XrcdId};
+use crate::wr::{MAX_SGE, PostError, RecvWr, Sge};
+use std::sync::Arc;
 
 /// A posted receive request.
 #[derive(Clone, Copy, Debug)]
@@ -27,14 +29,29 @@ impl RecvWqe {
 #[derive(Debug)]
 pub(crate) struct Receives {
     queue: WorkQueue<RecvWqe>,
-    shared: Option<Shared>,
+    source: Source,
 }
 
-/// An SRQ, and the domain that the memory of its receives belongs to.
-#[derive(Clone, Copy, Debug)]
-struct Shared {
+/// Where receives come from.
+#[derive(Debug)]
+enum Source {
+    /// They are posted to the QP.
+    Own,
+    /// An SRQ, and the domain that the memory of its receives belongs to.
+    Srq { srq: Srqn, pd: PdId },
+    /// The SRQ that the request being executed names, or the one before it named.
+    Xrc {
+        domain: XrcdId,
+        named: Option<Named>,
+    },
+}
+
+/// An SRQ of XRC with what belongs to it.
+#[derive(Debug)]
+struct Named {
     srq: Srqn,
     pd: PdId,
+    cq: Arc<CompletionQueue>,
 }
 
 impl Receives {
@@ -42,7 +59,7 @@ impl Receives {
     pub(crate) fn own(limits: QueueLimits) -> Self {
         Self {
             queue: WorkQueue::new(limits),
-            shared: None,
+            source: Source::Own,
         }
     }
 
@@ -50,18 +67,70 @@ impl Receives {
     pub(crate) fn shared(srq: Srqn, pd: PdId, max_sge: usize) -> Self {
         Self {
             queue: WorkQueue::new(QueueLimits { depth: 1, max_sge }),
-            shared: Some(Shared { srq, pd }),
+            source: Source::Srq { srq, pd },
         }
     }
 
-    /// The SRQ, if there is one.
+    /// Receives from whichever SRQ of an XRC domain a request names.
+    pub(crate) fn xrc(domain: XrcdId) -> Self {
+        Self {
+            queue: WorkQueue::new(QueueLimits {
+                depth: 1,
+                max_sge: MAX_SGE,
+            }),
+            source: Source::Xrc {
+                domain,
+                named: None,
+            },
+        }
+    }
+
+    /// The SRQ, if it is always the same.
     pub(crate) fn srq(&self) -> Option<Srqn> {
-        self.shared.map(|shared| shared.srq)
+        match self.source {
+            Source::Srq { srq, .. } => Some(srq),
+            Source::Own | Source::Xrc { .. } => None,
+        }
+    }
+
+    /// The XRC domain.
+    pub(crate) fn domain(&self) -> Option<XrcdId> {
+        match self.source {
+            Source::Xrc { domain, .. } => Some(domain),
+            Source::Own | Source::Srq { .. } => None,
+        }
+    }
+
+    /// Whether others take from where this QP does.
+    pub(crate) fn are_shared(&self) -> bool {
+        !matches!(self.source, Source::Own)
+    }
+
+    fn named(&self) -> Option<&Named> {
+        match &self.source {
+            Source::Xrc { named, .. } => named.as_ref(),
+            Source::Own | Source::Srq { .. } => None,
+        }
     }
 
     /// The domain whose memory the receives may name.
     pub(crate) fn pd(&self, core: &Core) -> PdId {
-        self.shared.map_or(core.pd, |shared| shared.pd)
+        match self.source {
+            Source::Srq { pd, .. } => pd,
+            Source::Own | Source::Xrc { .. } => self.remote_pd(core),
+        }
+    }
+
+    /// The domain whose memory the peer may have access to.
+    // rule: A14-pd
+    pub(crate) fn remote_pd(&self, core: &Core) -> PdId {
+        self.named().map_or(core.pd, |named| named.pd)
+    }
+
+    /// Where the receives complete.
+    // rule: A14-cq
+    pub(crate) fn cq<'a>(&'a self, core: &'a Core) -> &'a CompletionQueue {
+        self.named().map_or(&core.recv_cq, |named| &named.cq)
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -82,14 +151,39 @@ impl Receives {
         self.queue.push(RecvWqe::new(wr), wr.sges)
     }
 
+    /// A request of XRC names its SRQ: false if there is no such SRQ in the domain, or
+    /// if the request goes on with a message that named another.
+    // rule: A14-any-srq, A14-srq-unknown
+    pub(crate) fn name(&mut self, cx: &Cx<'_>, srq: Srqn, goes_on: bool) -> bool {
+        let Source::Xrc { domain, named } = &mut self.source else {
+            return true;
+        };
+        let Some((pd, cq)) = cx.srqs.of_domain(srq, *domain) else {
+            return false;
+        };
+        let same = named
+            .as_ref()
+            .is_some_and(|named| named.srq == srq && named.pd == pd && Arc::ptr_eq(&named.cq, cq));
+        if !same && !goes_on {
+            let cq = Arc::clone(cq);
+            *named = Some(Named { srq, pd, cq });
+        }
+        same || !goes_on
+    }
+
     /// Sees to it that there is a receive for the message that arrives, if there can
     /// be one: takes it from the SRQ.
     pub(crate) fn ready(&mut self, cx: &mut Cx<'_>) -> bool {
-        let Self { queue, shared } = self;
-        if let Some(shared) = shared
+        let srq = match &self.source {
+            Source::Own => None,
+            Source::Srq { srq, .. } => Some(*srq),
+            Source::Xrc { named, .. } => named.as_ref().map(|named| named.srq),
+        };
+        let queue = &mut self.queue;
+        if let Some(srq) = srq
             && queue.is_empty()
         {
-            cx.srqs.take(shared.srq, cx.events, |wqe, sges| {
+            cx.srqs.take(srq, cx.events, |wqe, sges| {
                 let taken = queue.push(wqe, sges);
                 debug_assert!(taken.is_ok(), "the queue was made for the SRQ's receives");
             });

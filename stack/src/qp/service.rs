@@ -6,7 +6,7 @@ use super::requester::Requester;
 use super::responder::Responder;
 use super::{Core, Cx, Fault, QpInit, QpKind, Receives, Turn, arrivals, uc, ud};
 use crate::port::{Port, RxMeta};
-use crate::srq::Srqn;
+use crate::srq::{Srqn, XrcdId};
 use crate::time::Instant;
 use crate::wr::{PostError, RecvWr, SendWr, WcStatus};
 use roce_wire::Packet;
@@ -18,6 +18,7 @@ use roce_wire::Packet;
     reason = "a QP is boxed as a whole, and one of RC is the usual one"
 )]
 pub(super) enum Service {
+    /// RC, and XRC, whose QPs use one half each.
     Rc {
         requester: Requester,
         responder: Responder,
@@ -35,7 +36,7 @@ pub(super) enum Service {
 impl Service {
     pub(super) fn new(init: &QpInit, receives: Receives) -> Self {
         match init.kind {
-            QpKind::Rc => Self::Rc {
+            QpKind::Rc | QpKind::XrcInitiator | QpKind::XrcTarget => Self::Rc {
                 requester: Requester::new(init.send, init.max_inline),
                 responder: Responder::new(receives),
             },
@@ -56,6 +57,14 @@ impl Service {
             Self::Rc { responder, .. } => responder.srq(),
             Self::Uc { receiver, .. } => receiver.rq.srq(),
             Self::Ud { receiver, .. } => receiver.rq.srq(),
+        }
+    }
+
+    /// The XRC domain that SRQs are named in.
+    pub(super) fn domain(&self) -> Option<XrcdId> {
+        match self {
+            Self::Rc { responder, .. } => responder.domain(),
+            Self::Uc { .. } | Self::Ud { .. } => None,
         }
     }
 

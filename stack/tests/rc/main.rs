@@ -31,3 +31,4 @@ mod teardown;
 mod uc;
 mod ud;
 mod windows;
+mod xrc;

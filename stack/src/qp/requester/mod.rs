@@ -36,6 +36,7 @@ use super::window::Window;
 use super::{Core, Cx, Fault, sgl};
 use crate::counters::{DropReason, Stat};
 use crate::seq::Seq;
+use crate::srq::Srqn;
 use crate::time::Instant;
 use crate::wr::{Completion, MAX_MESSAGE_BYTES, PostError, SendFlags, SendOp, SendWr, WcStatus};
 use clock::Clock;
@@ -43,7 +44,7 @@ use credit::Credit;
 use fetch::Fetches;
 use recovery::Recovery;
 use retry::Retry;
-use roce_wire::{Operation, Packet, Psn};
+use roce_wire::{Operation, Packet, Psn, XrcEth};
 
 /// A posted send request.
 #[derive(Clone, Copy, Debug)]
@@ -60,6 +61,8 @@ struct SendWqe {
     done: bool,
     /// How many receives of the peer it and all before it consume.
     receives: u64,
+    /// The SRQ of the peer that it is for. (XRC only.)
+    srq: Option<Srqn>,
 }
 
 impl SendWqe {
@@ -71,6 +74,11 @@ impl SendWqe {
     /// Its last PSN.
     fn last(&self) -> Seq {
         self.end().prev()
+    }
+
+    /// The header that names the SRQ of the peer (IBTA 1.7, annex A14).
+    fn xrceth(&self) -> Option<XrcEth> {
+        self.srq.map(|srq| XrcEth { srqn: srq.wire() })
     }
 
     /// Whether nothing is left to do for it, given that everything before `una` is
@@ -219,6 +227,7 @@ impl Requester {
             packets,
             done: false,
             receives,
+            srq: core.peer_srq,
         };
         self.sq.push_from(wqe, source)?;
         self.assigned = wqe.end();

@@ -226,6 +226,7 @@ impl Requester {
             dma_len: u32::try_from(bytes).unwrap_or(u32::MAX),
         };
         let ext = ExtHeaders {
+            xrceth: wqe.xrceth(),
             reth: Some(reth),
             ..ExtHeaders::default()
         };
@@ -265,6 +266,7 @@ impl Requester {
             compare,
         };
         let ext = ExtHeaders {
+            xrceth: wqe.xrceth(),
             atomic: Some(atomic),
             ..ExtHeaders::default()
         };
@@ -292,7 +294,11 @@ impl Requester {
     }
 
     fn bth(&self, core: &Core, opcode: Opcode) -> Bth {
-        let mut bth = Bth::new(opcode, core.config.dest_qpn, self.nxt.wire());
+        let mut bth = Bth::new(
+            core.kind.opcode(opcode),
+            core.config.dest_qpn,
+            self.nxt.wire(),
+        );
         bth.pkey = core.config.pkey;
         bth
     }
@@ -353,7 +359,10 @@ fn data_opcode(op: &SendOp, is_first: bool, is_last: bool) -> Opcode {
 
 /// The headers that go with it.
 fn data_headers(wqe: &SendWqe, is_first: bool, is_last: bool) -> ExtHeaders {
-    let mut ext = ExtHeaders::default();
+    let mut ext = ExtHeaders {
+        xrceth: wqe.xrceth(),
+        ..ExtHeaders::default()
+    };
     if let SendOp::Write(remote) | SendOp::WriteImm(remote, _) = wqe.op
         && is_first
     {

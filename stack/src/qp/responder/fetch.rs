@@ -3,11 +3,11 @@
 use super::owed::Reply;
 use super::{Refusal, Responder};
 use crate::counters::DropReason;
-use crate::memory::Access;
+use crate::memory::{Access, PdId};
 use crate::qp::{Core, Cx, Fault};
 use crate::seq::Seq;
 use crate::wr::MAX_MESSAGE_BYTES;
-use roce_wire::{AtomicEth, Operation, Packet, Reth};
+use roce_wire::{AtomicEth, Operation, Packet, Qpn, Reth};
 use std::collections::VecDeque;
 
 /// Responder resources (IBTA 1.7, 9.7.4.1.2 and 9.7.5.1.3): the last READs and
@@ -28,8 +28,14 @@ struct Done {
 
 #[derive(Clone, Copy, Debug)]
 enum What {
-    Read(Reth),
-    Atomic { original: u64 },
+    /// With the domain that it was allowed in.
+    Read {
+        reth: Reth,
+        pd: PdId,
+    },
+    Atomic {
+        original: u64,
+    },
 }
 
 impl Resources {
@@ -97,7 +103,8 @@ impl Responder {
         if self.inbound.is_some() || !enabled || too_long || !self.replies.make_room() {
             return Err(self.refuse(Refusal::InvalidRequest));
         }
-        if check_read(cx, core, &reth).is_none() {
+        let pd = self.rq.remote_pd(core);
+        if check_read(cx, pd, core.qpn, &reth).is_none() {
             return Err(self.refuse(Refusal::AccessError));
         }
         let first = self.epsn;
@@ -107,11 +114,12 @@ impl Responder {
         self.resources.note(Done {
             first,
             last: end.prev(),
-            what: What::Read(reth),
+            what: What::Read { reth, pd },
         });
         self.replies.push(Reply::Read {
             at: first,
             end,
+            pd,
             reth,
             offset: 0,
             msn: self.msn,
@@ -134,7 +142,8 @@ impl Responder {
         if self.inbound.is_some() || !enabled || !aligned || !self.replies.make_room() {
             return Err(self.refuse(Refusal::InvalidRequest));
         }
-        let Some(original) = perform(cx, core, packet.bth.opcode.operation(), &atomic) else {
+        let (pd, operation) = (self.rq.remote_pd(core), packet.bth.opcode.operation());
+        let Some(original) = perform(cx, (pd, core.qpn), operation, &atomic) else {
             return Err(self.refuse(Refusal::AccessError));
         };
         let at = self.epsn;
@@ -167,7 +176,7 @@ impl Responder {
             Some(Done {
                 first,
                 last,
-                what: What::Read(original),
+                what: What::Read { reth: original, pd },
             }),
             Some(reth),
         ) = (noted, packet.ext.reth)
@@ -181,13 +190,14 @@ impl Responder {
             && reth.rkey == original.rkey
             && skipped + u64::from(reth.dma_len) <= u64::from(original.dma_len)
             && end <= last.next();
-        if !within || check_read(cx, core, &reth).is_none() {
+        if !within || check_read(cx, pd, core.qpn, &reth).is_none() {
             cx.counters.drop(DropReason::StaleDuplicate);
             return;
         }
         let reply = Reply::Read {
             at,
             end,
+            pd,
             reth,
             offset: 0,
             msn: self.msn,
@@ -215,23 +225,28 @@ impl Responder {
 
 /// Whether the peer may read what it asks for. A READ of no bytes needs no key
 /// (IBTA 1.7, 9.7.4.1.5).
-fn check_read(cx: &Cx<'_>, core: &Core, reth: &Reth) -> Option<()> {
+fn check_read(cx: &Cx<'_>, pd: PdId, qpn: Qpn, reth: &Reth) -> Option<()> {
     if reth.dma_len > 0 {
         let len = u64::from(reth.dma_len);
         let rights = Access::REMOTE_READ;
         cx.memory
-            .remote(core.pd, core.qpn, reth.rkey, reth.va, len, rights)
+            .remote(pd, qpn, reth.rkey, reth.va, len, rights)
             .ok()?;
     }
     Some(())
 }
 
 /// Executes an atomic; gives what was there before, or `None` if it may not.
-fn perform(cx: &Cx<'_>, core: &Core, operation: Operation, atomic: &AtomicEth) -> Option<u64> {
+fn perform(
+    cx: &Cx<'_>,
+    (pd, qpn): (PdId, Qpn),
+    operation: Operation,
+    atomic: &AtomicEth,
+) -> Option<u64> {
     let rights = Access::REMOTE_ATOMIC;
     let target = cx
         .memory
-        .remote(core.pd, core.qpn, atomic.rkey, atomic.va, 8, rights)
+        .remote(pd, qpn, atomic.rkey, atomic.va, 8, rights)
         .ok()?;
     match operation {
         Operation::CompareSwap => target.compare_swap(atomic.compare, atomic.swap_or_add),

@@ -26,7 +26,7 @@ use super::attr::QpConfig;
 use super::early::Chain;
 use super::{Core, Cx, Fault, Receives};
 use crate::seq::Seq;
-use crate::srq::Srqn;
+use crate::srq::{Srqn, XrcdId};
 use crate::wr::{Completion, PostError, RecvWr, WcOpcode, WcStatus};
 use fetch::Resources;
 use owed::Replies;
@@ -122,6 +122,11 @@ impl Responder {
         self.rq.srq()
     }
 
+    /// The XRC domain that SRQs are named in.
+    pub(crate) fn domain(&self) -> Option<XrcdId> {
+        self.rq.domain()
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.rq.len()
     }
@@ -174,7 +179,7 @@ impl Responder {
             invalidated_rkey: arrival.invalidated,
             source: None,
         };
-        cx.complete(&core.recv_cq, completion, arrival.solicited)?;
+        cx.complete(self.rq.cq(core), completion, arrival.solicited)?;
         Ok(true)
     }
 
@@ -191,7 +196,7 @@ impl Responder {
     /// The receives that a peer may still count on: those posted, less the one in
     /// use. It can't count on those of an SRQ (IBTA 1.7, 9.7.7.2).
     fn credits(&self) -> Credits {
-        if self.srq().is_some() {
+        if self.rq.are_shared() {
             return Credits::INVALID;
         }
         let in_use = self.inbound.as_ref().is_some_and(Inbound::holds_receive);

@@ -2,6 +2,7 @@
 //! or a refusal.
 
 use super::Refusal;
+use crate::memory::PdId;
 use crate::seq::Seq;
 use roce_wire::Reth;
 use std::collections::VecDeque;
@@ -9,10 +10,12 @@ use std::collections::VecDeque;
 /// An answer that is not a plain acknowledgement.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Reply {
-    /// The responses `at .. end` of a READ, of which `offset` bytes have been sent.
+    /// The responses `at .. end` of a READ in domain `pd`, of which `offset` bytes have
+    /// been sent.
     Read {
         at: Seq,
         end: Seq,
+        pd: PdId,
         reth: Reth,
         offset: u32,
         msn: u32,

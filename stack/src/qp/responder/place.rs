@@ -77,8 +77,9 @@ impl Responder {
         }
         self.inbound = None;
         let invalidated = packet.ext.ieth.map(|ieth| ieth.0);
+        let pd = self.rq.remote_pd(core);
         if let Some(rkey) = invalidated
-            && cx.memory.invalidate(core.pd, core.qpn, rkey).is_err()
+            && cx.memory.invalidate(pd, core.qpn, rkey).is_err()
         {
             return self.fail_invalidate(cx, core);
         }
@@ -126,10 +127,14 @@ impl Responder {
         // A WRITE of no bytes needs no key (9.7.4.1.5).
         let target = if rest > 0 {
             let rights = Access::REMOTE_WRITE;
-            match cx
-                .memory
-                .remote(core.pd, core.qpn, rkey, va, rest.into(), rights)
-            {
+            match cx.memory.remote(
+                self.rq.remote_pd(core),
+                core.qpn,
+                rkey,
+                va,
+                rest.into(),
+                rights,
+            ) {
                 Ok(target) => Some(target),
                 Err(_) => return self.deny_write(cx, core, packet),
             }

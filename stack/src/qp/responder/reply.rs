@@ -8,7 +8,7 @@
 use super::owed::{Nak, NakKind, Reply};
 use super::{Refusal, Responder};
 use crate::counters::Stat;
-use crate::memory::Access;
+use crate::memory::{Access, PdId};
 use crate::port::Port;
 use crate::qp::emit::{EmitError, emit};
 use crate::qp::{Core, Cx, Fault, QpState, Turn};
@@ -36,10 +36,11 @@ impl Responder {
                 Some(Reply::Read {
                     at,
                     end,
+                    pd,
                     reth,
                     offset,
                     msn,
-                }) => self.send_read_response(cx, port, core, (at, end), reth, offset, msn),
+                }) => self.send_read_response(cx, port, core, (at, end), (pd, reth), offset, msn),
                 Some(Reply::Atomic { at, original, msn }) => {
                     self.send_atomic_ack(cx, port, core, at, original, msn)
                 }
@@ -82,7 +83,7 @@ impl Responder {
         port: &mut dyn Port,
         core: &Core,
         (at, end): (Seq, Seq),
-        reth: Reth,
+        (pd, reth): (PdId, Reth),
         offset: u32,
         msn: u32,
     ) -> Result<(), EmitError> {
@@ -108,7 +109,7 @@ impl Responder {
             let len = out.len() as u64;
             let rights = Access::REMOTE_READ;
             cx.memory
-                .remote(core.pd, core.qpn, reth.rkey, va, len, rights)?
+                .remote(pd, core.qpn, reth.rkey, va, len, rights)?
                 .read(out)
         })?;
         match self.replies.queue.front_mut().map(|owed| &mut owed.reply) {
@@ -234,7 +235,7 @@ impl Responder {
         payload: usize,
         fill: impl FnOnce(&Cx<'_>, &mut [u8]) -> Result<(), crate::memory::AccessError>,
     ) -> Result<(), EmitError> {
-        let mut bth = Bth::new(opcode, core.config.dest_qpn, at.wire());
+        let mut bth = Bth::new(core.kind.opcode(opcode), core.config.dest_qpn, at.wire());
         bth.pkey = core.config.pkey;
         let path = core.config.path.as_ref().ok_or(EmitError::Full)?;
         emit(cx, port, path, &PacketRepr { bth, ext }, payload, fill)

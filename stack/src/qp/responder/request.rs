@@ -42,6 +42,9 @@ impl Responder {
         core: &Core,
         packet: &Packet<'_>,
     ) -> Result<(), Fault> {
+        if !self.name_srq(cx, packet, self.inbound.is_some()) {
+            return Err(self.refuse(Refusal::InvalidRequest));
+        }
         match packet.bth.opcode.operation() {
             Operation::Send => self.execute_send(cx, core, packet),
             Operation::Write => self.execute_write(cx, core, packet),
@@ -64,6 +67,15 @@ impl Responder {
             Operation::ReadRequest => self.repeat_read(cx, core, packet, at),
             Operation::CompareSwap | Operation::FetchAdd => self.repeat_atomic(cx, at),
             _ => cx.counters.drop(DropReason::StaleDuplicate),
+        }
+    }
+
+    /// A request of XRC names an SRQ, which must be in the QP's domain (IBTA 1.7,
+    /// annex A14). All packets of a message name the same.
+    fn name_srq(&mut self, cx: &Cx<'_>, packet: &Packet<'_>, goes_on: bool) -> bool {
+        match packet.ext.xrceth {
+            Some(xrceth) => self.rq.name(cx, xrceth.srqn.into(), goes_on),
+            None => true,
         }
     }
 

@@ -1,0 +1,83 @@
+//! XRC (IBTA 1.7, annex A14): domains, their SRQs, and targets.
+
+use super::Nic;
+use crate::cq::{CompletionQueue, CqId};
+use crate::memory::PdId;
+use crate::qp::{QpInit, QpKind, QueueLimits, Receives};
+use crate::srq::{SrqError, SrqInit, Srqn, XrcdId};
+use crate::time::Instant;
+use crate::wr::{PostError, SendWr};
+use roce_wire::Qpn;
+use std::sync::Arc;
+
+impl Nic {
+    /// A new XRC domain.
+    pub fn create_xrcd(&mut self) -> XrcdId {
+        self.srqs.create_domain()
+    }
+
+    /// Removes an XRC domain that neither SRQs nor targets use.
+    ///
+    /// # Errors
+    /// See [`SrqError`].
+    pub fn destroy_xrcd(&mut self, domain: XrcdId) -> Result<(), SrqError> {
+        self.srqs.destroy_domain(domain)
+    }
+
+    /// A new SRQ for the targets of a domain. Its receives complete to `cq`, and peers
+    /// that name it have access to memory of its protection domain.
+    ///
+    /// # Errors
+    /// See [`SrqError`].
+    pub fn create_xrc_srq(
+        &mut self,
+        init: &SrqInit,
+        domain: XrcdId,
+        cq: Arc<CompletionQueue>,
+    ) -> Result<Srqn, SrqError> {
+        let srqn = self.free_srqn();
+        self.srqs.create_xrc(srqn, init, domain, cq)?;
+        Ok(srqn)
+    }
+
+    /// A new QP of kind [`QpKind::XrcTarget`] in state RESET. It has neither queues nor
+    /// a protection domain: each request names the SRQ of the domain that it is for.
+    ///
+    /// # Errors
+    /// If there is no such domain.
+    pub fn create_xrc_target(&mut self, domain: XrcdId) -> Result<Qpn, SrqError> {
+        self.srqs.join(domain)?;
+        let nothing = QueueLimits {
+            depth: 0,
+            max_sge: 0,
+        };
+        // Never used: it sends nothing, and completes to the CQs of SRQs.
+        let cq = Arc::new(CompletionQueue::new(CqId(0), 1));
+        let init = QpInit {
+            kind: QpKind::XrcTarget,
+            pd: PdId(0),
+            send_cq: Arc::clone(&cq),
+            recv_cq: cq,
+            send: nothing,
+            recv: nothing,
+            max_inline: 0,
+            signal_all: false,
+        };
+        Ok(self.insert_qp(init, Receives::xrc(domain)))
+    }
+
+    /// Posts a send request of an XRC initiator for an SRQ of the peer.
+    ///
+    /// # Errors
+    /// See [`PostError`]; nothing was posted then.
+    pub fn post_send_to_srq(
+        &mut self,
+        now: Instant,
+        qpn: Qpn,
+        wr: &SendWr<'_>,
+        srq: Srqn,
+    ) -> Result<(), PostError> {
+        self.with_qp(now, qpn, |qp, cx| qp.post_send_to_srq(cx, wr, srq))
+            .unwrap_or(Err(PostError::UnknownQp(qpn)))
+    }
+}

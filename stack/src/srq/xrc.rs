@@ -1,0 +1,98 @@
+//! XRC: domains, and the SRQs in them (IBTA 1.7, annex A14).
+//!
+//! A domain ties XRC targets to the SRQs that their peers may name: each request says
+//! which SRQ it is for, and with the SRQ come the CQ and the protection domain.
+
+use super::{Srq, SrqError, SrqInit, SrqTable, Srqn};
+use crate::cq::CompletionQueue;
+use crate::memory::PdId;
+use core::fmt;
+use std::sync::Arc;
+
+/// Names an XRC domain of a NIC.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct XrcdId(pub(crate) u32);
+
+impl fmt::Display for XrcdId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// What an SRQ of XRC has besides.
+#[derive(Debug)]
+pub(super) struct Xrc {
+    domain: XrcdId,
+    cq: Arc<CompletionQueue>,
+}
+
+impl SrqTable {
+    /// A new domain.
+    // rule: A14-domain
+    pub(crate) fn create_domain(&mut self) -> XrcdId {
+        self.last_domain += 1;
+        self.domains.insert(self.last_domain, 0);
+        XrcdId(self.last_domain)
+    }
+
+    /// Removes a domain that nothing uses.
+    pub(crate) fn destroy_domain(&mut self, domain: XrcdId) -> Result<(), SrqError> {
+        match *self.users(domain)? {
+            0 => {
+                self.domains.remove(&domain.0);
+                Ok(())
+            }
+            users => Err(SrqError::DomainInUse { domain, users }),
+        }
+    }
+
+    /// One more SRQ or QP is in the domain.
+    pub(crate) fn join(&mut self, domain: XrcdId) -> Result<(), SrqError> {
+        *self.users(domain)? += 1;
+        Ok(())
+    }
+
+    /// One fewer is.
+    pub(crate) fn leave(&mut self, domain: XrcdId) {
+        if let Ok(users) = self.users(domain) {
+            *users -= 1;
+        }
+    }
+
+    fn users(&mut self, domain: XrcdId) -> Result<&mut usize, SrqError> {
+        let users = self.domains.get_mut(&domain.0);
+        users.ok_or(SrqError::UnknownDomain(domain))
+    }
+
+    /// Adds an SRQ of a domain, with a number that is free.
+    pub(crate) fn create_xrc(
+        &mut self,
+        srqn: Srqn,
+        init: &SrqInit,
+        domain: XrcdId,
+        cq: Arc<CompletionQueue>,
+    ) -> Result<(), SrqError> {
+        self.users(domain)?;
+        self.create(srqn, init)?;
+        self.get_mut(srqn)?.xrc = Some(Xrc { domain, cq });
+        self.join(domain)
+    }
+
+    /// The protection domain and the CQ of an SRQ, if it is in the XRC domain.
+    // rule: A14-srq-domain
+    pub(crate) fn of_domain(
+        &self,
+        srqn: Srqn,
+        domain: XrcdId,
+    ) -> Option<(PdId, &Arc<CompletionQueue>)> {
+        let srq = self.srqs.get(&srqn.0)?;
+        let xrc = srq.xrc.as_ref().filter(|xrc| xrc.domain == domain)?;
+        Some((srq.pd, &xrc.cq))
+    }
+}
+
+impl Srq {
+    pub(super) fn domain(&self) -> Option<XrcdId> {
+        self.xrc.as_ref().map(|xrc| xrc.domain)
+    }
+}

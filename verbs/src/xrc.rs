@@ -1,0 +1,74 @@
+//! XRC: extended reliable connections (IBTA 1.7, annex A14).
+
+use crate::context::Context;
+use crate::cq::CompletionQueue;
+use crate::pd::ProtectionDomain;
+use crate::qp::QueuePair;
+use crate::srq::{SharedReceiveQueue, SrqOptions};
+use roce_stack::{SrqError, XrcdId};
+use std::sync::Arc;
+
+/// What ties XRC targets to the shared receive queues that their peers may name. Cheap
+/// to clone; closed when the last clone and all that is in it are gone.
+///
+/// With XRC, one connection serves all receivers of a process or host: the initiator
+/// (a QP of kind [`QpKind::XrcInitiator`](crate::QpKind), whose requests go out by
+/// [`QueuePair::post_send_to_srq`]) says with each request which SRQ it is for. The
+/// target at the other end has no queues of its own; a message completes to the CQ of
+/// the SRQ, and the peer has access to memory of the SRQ's protection domain.
+#[derive(Clone, Debug)]
+pub struct XrcDomain {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    context: Context,
+    id: XrcdId,
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        let destroyed = self.context.inner.shared.lock().nic.destroy_xrcd(self.id);
+        debug_assert_eq!(destroyed, Ok(()), "what is in it keeps it alive");
+    }
+}
+
+impl XrcDomain {
+    pub(crate) fn new(context: Context) -> Self {
+        let id = context.inner.shared.lock().nic.create_xrcd();
+        Self {
+            inner: Arc::new(Inner { context, id }),
+        }
+    }
+
+    pub(crate) fn id(&self) -> XrcdId {
+        self.inner.id
+    }
+
+    pub(crate) fn context(&self) -> &Context {
+        &self.inner.context
+    }
+
+    /// A shared receive queue of this domain. Its receives complete to `cq`, and peers
+    /// that name it have access to memory of `pd`.
+    ///
+    /// # Errors
+    /// If a size is out of range, or `pd` is another device's.
+    pub fn create_srq(
+        &self,
+        pd: &ProtectionDomain,
+        cq: &CompletionQueue,
+        options: &SrqOptions,
+    ) -> Result<SharedReceiveQueue, SrqError> {
+        SharedReceiveQueue::of_domain(pd.clone(), self, cq, options)
+    }
+
+    /// A QP in state RESET that receives for all SRQs of this domain.
+    ///
+    /// # Errors
+    /// None while the domain lives; see [`SrqError`].
+    pub fn create_target(&self) -> Result<QueuePair, SrqError> {
+        QueuePair::xrc_target(self)
+    }
+}
