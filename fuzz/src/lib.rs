@@ -216,6 +216,7 @@ impl Host {
             send: size,
             recv: size,
             signal_all: true,
+            max_inline: 0,
         }
     }
 
