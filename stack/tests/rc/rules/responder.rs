@@ -155,3 +155,19 @@ fn a_reset_qp_counts_messages_anew() {
         hand.psn = hand.setup.psn[1];
     }
 }
+
+/// Of the four ECN codepoints one says that a router was congested; "capable of it",
+/// in either form, says nothing.
+#[test]
+fn only_congestion_experienced_is_noticed() {
+    for (ecn, marked) in [(0, 0), (1, 0), (2, 0), (3, 1)] {
+        let mut hand = Hand::new(Setup::default());
+        let mem = hand.mem(8);
+        let mut meta = hand.meta();
+        meta.traffic_class = 0x48 | ecn;
+        let bth = hand.bth(Opcode::RC_WRITE_ONLY, hand.psn);
+        hand.deliver_from(meta, bth, mem.reth(0, 8), &[1; 8]);
+        assert_eq!(mem.read(0, 8), [1; 8]);
+        assert_eq!(hand.stat(Stat::EcnMarked), marked, "ECN {ecn}");
+    }
+}
