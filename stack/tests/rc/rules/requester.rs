@@ -232,3 +232,20 @@ fn every_completion_says_what_it_was() {
     let opcodes: Vec<_> = hand.node.received().iter().map(|c| c.opcode).collect();
     assert_eq!(opcodes, [WcOpcode::Recv, WcOpcode::RecvRdmaWithImm]);
 }
+
+/// An error always completes, asked for or not.
+#[test]
+fn an_unsignaled_request_that_fails_says_so() {
+    let mut hand = Hand::new(Setup {
+        signal_all: false,
+        ..Setup::default()
+    });
+    hand.post_with(1, SendOp::Send, &[], SendFlags::empty());
+    hand.post_with(2, SendOp::Send, &[], SendFlags::empty());
+    let psns = hand.out_psns();
+    hand.nak(psns[0], NakCode::InvalidRequest);
+    let sent = hand.node.sent();
+    let ids: Vec<_> = sent.iter().map(|c| (c.wr_id, c.status)).collect();
+    let failed = (1, WcStatus::RemoteInvalidRequest);
+    assert_eq!(ids, [failed, (2, WcStatus::WorkRequestFlushed)]);
+}
