@@ -184,8 +184,8 @@ fn ghost_responses_are_ignored() {
 
 /// A responder says once that packets are missing, however many come behind the gap
 /// (9.7.5.2.8), and again only for the next gap. Here it keeps nothing of them.
-// shows: 9.5-executed-in-order, 9.7.4.1.1-gap, 9.7.5.2-sequence-nak
-// shows: 9.7.5.2-sequence-nak-once, 9.9.3-retryable-stays
+// shows: 9.7.4.1.1-gap, 9.7.5.2-sequence-nak, 9.7.5.2-sequence-nak-once
+// shows: 9.9.3-retryable-stays
 #[test]
 fn a_sequence_nak_is_sent_once_per_gap() {
     let mut hand = Hand::new(Setup::default());

@@ -159,7 +159,6 @@ fn a_flipped_bit_is_found_wherever_it_is() {
 }
 
 /// What the port says of the IP header is covered, too.
-// shows: A17.9.2-ce-seen
 #[test]
 fn a_changed_ip_header_is_found() {
     let change: [fn(&mut RxMeta); 3] = [

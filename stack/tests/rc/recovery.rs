@@ -95,6 +95,7 @@ fn a_peer_that_keeps_nothing_gets_everything_again() {
 
 /// Nothing is visible of a request that came early, be it in memory or as a completion,
 /// until its turn has come; then all that was kept is executed, in order.
+// shows: 9.5-executed-in-order, 9.7.4.1.1-early
 #[test]
 fn what_came_early_is_executed_in_order_and_not_before() {
     let mut hand = Hand::new(Setup::default());
@@ -191,6 +192,7 @@ fn the_pool_gets_back_what_a_qp_kept() {
 }
 
 /// After an RNR NAK everything comes again, so nothing is kept.
+// shows: 9.7.4.1.1-early
 #[test]
 fn nothing_is_kept_behind_a_request_that_found_no_receive() {
     let mut hand = Hand::new(Setup::default());

@@ -234,6 +234,7 @@ fn every_completion_says_what_it_was() {
 }
 
 /// An error always completes, asked for or not.
+// shows: 10.8.5-unsignaled
 #[test]
 fn an_unsignaled_request_that_fails_says_so() {
     let mut hand = Hand::new(Setup {

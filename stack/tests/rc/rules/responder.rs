@@ -158,6 +158,7 @@ fn a_reset_qp_counts_messages_anew() {
 
 /// Of the four ECN codepoints one says that a router was congested; "capable of it",
 /// in either form, says nothing.
+// shows: A17.9.2-ce-seen
 #[test]
 fn only_congestion_experienced_is_noticed() {
     for (ecn, marked) in [(0, 0), (1, 0), (2, 0), (3, 1)] {

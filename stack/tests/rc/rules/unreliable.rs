@@ -1,8 +1,9 @@
-//! What UC shares with RC in rules but not in code (IBTA 1.7, 9.6 and 9.8.2).
+//! What the unreliable services share with RC in rules but not in code, and what they
+//! leave out (IBTA 1.7, 9.6 and 9.8).
 
-use crate::sim::{Hand, Setup};
+use crate::sim::{Hand, QKEY, Setup};
 use roce_stack::{DropReason, QpKind};
-use roce_wire::{ExtHeaders, Opcode};
+use roce_wire::{Deth, ExtHeaders, Opcode, Qpn};
 
 fn setup() -> Setup {
     Setup {
@@ -45,4 +46,29 @@ fn a_uc_message_is_of_one_kind() {
     hand.request(Opcode::UC_SEND_LAST, ExtHeaders::NONE, &[6; 8]);
     assert!(hand.node.received().is_empty());
     assert_eq!(hand.drops(DropReason::OutOfPlace), 4);
+}
+
+/// Datagrams carry PSNs that nobody looks at: any order is delivered, and the same
+/// twice.
+// shows: 9.8.3-no-order
+#[test]
+fn a_datagrams_psn_says_nothing() {
+    let mut hand = Hand::new(Setup {
+        kind: QpKind::Ud,
+        ..Setup::default()
+    });
+    let mem = hand.mem(64);
+    let ext = ExtHeaders {
+        deth: Some(Deth {
+            qkey: QKEY,
+            src_qpn: Qpn::from_bits(5),
+        }),
+        ..ExtHeaders::NONE
+    };
+    for psn in [9, 8, 8, 0x80_0000, 0xff_ffff, 10] {
+        hand.post_recv(psn.into(), &[mem.sge(0, 64)]);
+        let bth = hand.bth(Opcode::UD_SEND_ONLY, psn);
+        hand.deliver(bth, ext, &[1; 8]);
+        assert_eq!(hand.node.received().len(), 1, "PSN {psn:#x}");
+    }
 }

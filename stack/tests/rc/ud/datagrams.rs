@@ -13,6 +13,7 @@ use std::net::Ipv4Addr;
 
 /// Every length up to the port's path MTU (4096 fit in its packets), both ways, with
 /// the header in front and the sender's number in the completion.
+// shows: 9.8.3-single-packet, 9.8.3-completes-when-sent, 9.8.3-grh-space, 9.8.3-source-told
 #[test]
 fn datagrams_arrive_with_their_headers() {
     for ip in Ip::ALL {
@@ -71,6 +72,8 @@ fn assert_header(ip: Ip, area: &[u8], from: usize, len: usize) {
 }
 
 /// The packets: UD's opcodes, the Q_Key, our number, no request for an answer.
+// shows: 9.8.3-single-packet, 9.8.3-deth, 9.8.3-ackreq-clear, 9.8.3-qkey-controlled
+// shows: 9.8.3-address-handle
 #[test]
 fn packets_carry_the_key_and_the_number() {
     let mut hand = Hand::new(setup());
@@ -118,6 +121,7 @@ fn the_header_scatters_like_the_message() {
     assert_eq!(mem.read(190, 4), [6, 7, 8, 0]);
 }
 
+// shows: 9.8.3-too-long-refused, 9.8.3-ah-pd
 #[test]
 fn what_cannot_be_sent_is_refused_when_posted() {
     let mut hand = Hand::new(setup());
@@ -155,6 +159,7 @@ fn what_cannot_be_sent_is_refused_when_posted() {
     }
 }
 
+// shows: 9.8.3-address-handle
 #[test]
 fn address_handles_are_checked() {
     let (hand, _) = ready();
@@ -174,6 +179,7 @@ fn address_handles_are_checked() {
 }
 
 /// An error of our own stops sending, not receiving; the same as with UC.
+// shows: 9.8.3-sqe, 10.3.1-sqe
 #[test]
 fn a_send_error_stops_sending_only() {
     let (mut hand, ext) = ready();
@@ -207,6 +213,7 @@ fn a_send_error_stops_sending_only() {
 }
 
 /// Anybody may send: the QP has no peer.
+// shows: 9.8.3-any-peer
 #[test]
 fn datagrams_come_from_anywhere() {
     let mut hand = Hand::new(setup());

@@ -29,6 +29,7 @@ fn receiver(room: usize) -> (Hand, ExtHeaders) {
     (hand, ext)
 }
 
+// shows: 9.8.3-qkey-check, 9.8.3-errors-stay
 #[test]
 fn the_wrong_key() {
     for qkey in [0, QKEY.0 ^ 1, QKEY.0 | 1 << 31] {
@@ -47,6 +48,7 @@ fn the_wrong_partition() {
     assert_dropped(hand, good, DropReason::WrongPKey);
 }
 
+// shows: 9.8.3-too-small-receive, 9.8.3-errors-stay
 #[test]
 fn a_receive_that_is_too_small() {
     let (mut hand, good) = receiver(10);
@@ -61,6 +63,7 @@ fn a_receive_that_is_too_small() {
     assert_eq!(hand.drops(DropReason::ReceiveTooSmall), 1);
 }
 
+// shows: 9.8.3-longer-than-mtu
 #[test]
 fn more_than_a_path_mtu() {
     let (mut hand, good) = receiver(8000);
@@ -68,6 +71,7 @@ fn more_than_a_path_mtu() {
     assert_dropped(hand, good, DropReason::BadLength);
 }
 
+// shows: 9.8.3-no-receive-drops, 9.8.3-errors-stay
 #[test]
 fn no_receive() {
     let (mut hand, good) = ready();
@@ -77,6 +81,7 @@ fn no_receive() {
     assert_dropped(hand, good, DropReason::NoReceive);
 }
 
+// shows: 9.8.3-multicast-number
 #[test]
 fn the_number_of_multicast_without_a_group() {
     let (mut hand, good) = receiver(64);
@@ -100,6 +105,7 @@ fn packets_of_other_services() {
 }
 
 /// The receive's own memory is wrong: it completes with that, and the QP fails.
+// shows: 9.8.3-bad-receive
 #[test]
 fn a_bad_receive_fails_the_qp() {
     let (mut hand, good) = ready();

@@ -44,6 +44,7 @@ fn another(hand: &mut Hand) -> Qpn {
 }
 
 /// What was sent to a group goes to the other end, and to its attached QP.
+// shows: 9.8.3-multicast
 #[test]
 fn a_group_is_reached_over_the_wire() {
     for ip in Ip::ALL {
@@ -69,6 +70,7 @@ fn a_group_is_reached_over_the_wire() {
 
 /// Every attached QP gets a copy, the sender included when the port loops it back;
 /// who has no receive misses it alone, and who left gets none.
+// shows: 9.8.3-multicast
 #[test]
 fn every_attached_qp_gets_a_copy() {
     let mut hand = Hand::new(setup());
@@ -117,6 +119,7 @@ fn every_attached_qp_gets_a_copy() {
 }
 
 /// A group's address and another number than multicast's don't belong together.
+// shows: 9.8.3-multicast-number
 #[test]
 fn a_group_needs_its_number() {
     let mut hand = Hand::new(setup());
@@ -135,6 +138,7 @@ fn a_group_needs_its_number() {
     assert!(hand.node.received().is_empty());
 }
 
+// shows: 9.8.3-multicast-ud
 #[test]
 fn only_datagrams_and_groups_go_together() {
     let mut hand = Hand::new(setup());
