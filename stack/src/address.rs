@@ -34,6 +34,7 @@ impl AddressHandle {
 
     /// The QP `qpn` at its end, whose Q_Key is `qkey`. A multicast group has the
     /// number [`Qpn::MULTICAST`].
+    // rule: 9.8.3-address-handle
     pub fn to(self, qpn: Qpn, qkey: QKey) -> Destination {
         Destination {
             ah: self,

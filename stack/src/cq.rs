@@ -21,6 +21,7 @@ pub enum Notify {
     Next = 2,
 }
 
+// rule: 11.4.2.1-shared
 /// A bounded queue of completions, filled by the NIC and polled by any thread.
 ///
 /// A completion that finds it full is an overrun: nothing is overwritten, the CQ
@@ -104,6 +105,7 @@ impl CompletionQueue {
     /// [`CqOverrun`] if the queue overran and what it still held has been taken.
     pub fn poll(&self) -> Result<Option<Completion>, CqOverrun> {
         // The lock is released before anything else is asked.
+        // rule: 11.4.2.1-fifo
         let popped = self.ring().pop();
         match popped {
             Some(completion) => Ok(Some(completion)),
@@ -124,6 +126,7 @@ impl CompletionQueue {
     ///
     /// # Errors
     /// [`CqResizeError`] if more are there than would fit; nothing was changed then.
+    // rule: 11.2.6-cq-resize
     pub fn resize(&self, capacity: usize) -> Result<(), CqResizeError> {
         let capacity = capacity.max(1);
         let other = ArrayQueue::new(capacity);
@@ -147,7 +150,9 @@ impl CompletionQueue {
     /// Asks for an event at the next completion of the kind. A request for every
     /// completion outweighs one for solicited ones. As in verbs, completions that
     /// are already there raise none: poll once more after arming.
+    // rule: 10.8.7-notify-after
     pub fn request_notify(&self, notify: Notify) {
+        // rule: 10.8.7-next-outweighs
         self.notify.fetch_max(notify as u8, Ordering::AcqRel);
         // See `push`.
         fence(Ordering::SeqCst);
@@ -155,7 +160,9 @@ impl CompletionQueue {
 
     /// Adds a completion.
     pub(crate) fn push(&self, completion: Completion, solicited: bool) -> Pushed {
+        // rule: 10.8.7-solicited
         let wakes = solicited || completion.status != crate::WcStatus::Success;
+        // rule: 10.10.2-cq-overrun
         let pushed = self.ring().push(completion);
         if pushed.is_err() {
             let first = !self.overrun.swap(true, Ordering::AcqRel);
@@ -171,6 +178,7 @@ impl CompletionQueue {
         // is visible, and nobody would be woken.
         fence(Ordering::SeqCst);
         if self.notify.load(Ordering::Acquire) >= least {
+            // rule: 10.8.7-notify-once
             self.notify.store(Notify::Never as u8, Ordering::Release);
             return Pushed::Notify;
         }

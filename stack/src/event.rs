@@ -26,15 +26,18 @@ pub enum Event {
     SqDrained(Qpn),
     /// The QP is in the error state and takes no more receives of its SRQ: those that
     /// it took have completed (IBTA 1.7, 10.2.9 and 11.6.3).
+    // rule: 11.6.3-last-wqe
     LastWqeReached(Qpn),
     /// The SRQ has fewer receives than its limit. Told once for each time that the
     /// limit is set.
     SrqLimit(Srqn),
     /// The port has a link (again). Events of the port are raised not by the NIC, which
     /// knows nothing of links, but by whoever drives it.
+    // rule: 11.6.3-port-events
     PortActive,
     /// The port has lost its link.
     PortError,
     /// The port's addresses, and so its GIDs, have changed.
+    // rule: A17.3.1-gid-changes
     GidChange,
 }

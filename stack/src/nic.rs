@@ -146,6 +146,7 @@ impl Nic {
     /// Forgets a region: nothing accesses its memory from now on, through no window
     /// either. Requests that still name it fail. Returns whether there was one with
     /// this key.
+    // rule: 10.6.4-deregister
     pub fn deregister(&mut self, key: u32) -> bool {
         self.memory.deregister(key)
     }
@@ -161,6 +162,7 @@ impl Nic {
             let bits = self.rng.next_u32() & 0xff_ffff;
             // 0 and 1 are the management QPs, 0xffffff is multicast's.
             if bits > 1 && bits != 0xff_ffff && !self.qps.contains_key(&bits) {
+                // rule: 11.2.5.1-qpn-unique
                 break Qpn::from_bits(bits);
             }
         };
@@ -171,6 +173,7 @@ impl Nic {
 
     /// Removes a QP. Packets for it are dropped from now on; its requests never
     /// complete. Returns whether there was one.
+    // rule: 11.2.5.4-destroy
     pub fn destroy_qp(&mut self, qpn: Qpn) -> bool {
         // No time passes for a QP that goes.
         self.with_qp_unscheduled(Instant::ZERO, qpn, |qp, cx| qp.release(cx));
@@ -220,6 +223,7 @@ impl Nic {
     }
 
     /// State and attributes of a QP; `None` if there is no such QP.
+    // rule: 11.2.5.3-query
     pub fn query_qp(&self, qpn: Qpn) -> Option<(QpState, &QpConfig)> {
         self.qps.get(&qpn.get()).map(|qp| (qp.state(), qp.config()))
     }
@@ -271,12 +275,15 @@ impl Nic {
         let intact = icrc_is_right(meta, transport);
         let packet = match Packet::parse(transport) {
             Ok(packet) => packet,
+            // rule: 9.6.1-malformed
             Err(_) => return self.counters.drop(DropReason::Malformed),
         };
+        // rule: 9.6.1-icrc
         if !intact {
             return self.counters.drop(DropReason::BadIcrc);
         }
         let qpn = packet.bth.dest_qpn;
+        // rule: 9.8.3-multicast-number
         match (meta.dst.is_multicast(), qpn == Qpn::MULTICAST) {
             (false, false) => self.receive_for(now, qpn, meta, &packet),
             (true, true) => self.receive_multicast(now, meta, &packet),
@@ -287,19 +294,23 @@ impl Nic {
 
     /// Takes a well-formed packet for one QP.
     fn receive_for(&mut self, now: Instant, qpn: Qpn, meta: &RxMeta, packet: &Packet<'_>) {
+        // rule: 9.6.1-no-answer, A16-no-qp0
         let known = self.with_qp(now, qpn, |qp, cx| {
             cx.counters.count(Stat::RxPackets);
             cx.counters.add(Stat::RxBytes, packet.payload.len() as u64);
+            // rule: A17.9.2-ce-seen
             if meta.traffic_class & 3 == 3 {
                 cx.counters.count(Stat::EcnMarked);
             }
             if packet.bth.opcode.operation() == Operation::Cnp {
+                // rule: A17.9.3-cnp-taken
                 cx.counters.count(Stat::CnpsReceived);
             } else {
                 qp.receive(cx, meta, packet);
             }
         });
         if known.is_none() {
+            // rule: 9.6.1-unknown-qp
             self.counters.drop(DropReason::UnknownQp);
         }
     }
@@ -461,6 +472,7 @@ impl Nic {
     }
 }
 
+// rule: A17.3.2-source-port
 /// Checks the ICRC, as far as the port saw what it covers (RoCEv2 Annex A17.3.3).
 fn icrc_is_right(meta: &RxMeta, transport: &[u8]) -> bool {
     match (meta.src, meta.dst, meta.ip) {

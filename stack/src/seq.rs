@@ -20,6 +20,7 @@ impl Seq {
     }
 
     /// The `Seq` nearest to `self` that looks like `psn` on the wire.
+    // rule: 9.7.1-psn-translated
     pub(crate) fn nearest(self, psn: Psn) -> Self {
         let distance = i64::from(psn.diff(self.wire()));
         Self(self.0.saturating_add_signed(distance))
@@ -60,6 +61,7 @@ impl Sub for Seq {
 mod tests {
     use super::*;
 
+    // shows: 9.7.1-psn-translated
     #[test]
     fn the_nearest_is_found_across_the_wrap() {
         let seq = Seq::initial(Psn::new(0xff_fffe));
@@ -69,6 +71,7 @@ mod tests {
         assert_eq!((seq + 2).wire(), Psn::new(0));
     }
 
+    // shows: 9.7.1-psn-translated
     #[test]
     fn an_old_psn_before_the_first_has_a_seq() {
         let seq = Seq::initial(Psn::new(0));

@@ -179,6 +179,7 @@ struct Srq {
 
 impl Srq {
     /// Tells that the limit is reached, if somebody waits for that.
+    // rule: 10.2.9-srq-limit
     fn note_limit(&mut self, srqn: Srqn, events: &mut VecDeque<Event>) {
         if self.queue.len() < self.limit {
             self.limit = 0;
@@ -231,11 +232,13 @@ impl SrqTable {
         if depth < posted {
             return Err(SrqError::TooManyPosted { depth, posted });
         }
+        // rule: 10.2.9-srq-rearm
         let limit = attributes.limit.unwrap_or(srq.limit);
         if limit > depth {
             return Err(SrqError::BadLimit { limit, depth });
         }
         if depth != srq.queue.limits().depth {
+            // rule: 10.2.9-srq-resize
             srq.queue.resize(depth);
         }
         srq.limit = limit;
@@ -298,6 +301,7 @@ impl SrqTable {
         let Some(srq) = self.srqs.get_mut(&srqn.0) else {
             return;
         };
+        // rule: 10.2.9-srq-order
         let Some(wqe) = srq.queue.front().copied() else {
             return;
         };

@@ -98,6 +98,7 @@ impl SendOp {
         matches!(self, Self::BindMw(_) | Self::LocalInv(_))
     }
 
+    // rule: 9.7.7.2-others-free
     /// Whether the peer consumes a receive work request for it.
     pub(crate) fn consumes_receive(&self) -> bool {
         matches!(
@@ -112,6 +113,7 @@ impl SendOp {
     }
 
     /// What its completion says.
+    // rule: 11.6.1-opcode
     pub(crate) fn completion_opcode(&self) -> WcOpcode {
         match self {
             Self::Send
@@ -138,6 +140,7 @@ bitflags! {
         /// Raise a solicited event at the peer.
         const SOLICITED = 2;
         /// Wait for earlier READs and atomics before starting (IBTA 1.7, 10.8.3.3).
+        // rule: 10.8.3-fence
         const FENCE = 4;
         /// Copy the bytes when the request is posted, so that their memory is free
         /// for something else at once. SEND and WRITE only, up to

@@ -33,6 +33,7 @@ use window::Window;
 pub struct PdId(pub(crate) u32);
 
 bitflags! {
+    // rule: 10.6.3-local-read
     /// What a region allows (IBTA 1.7, 10.6.3). Local reading is always allowed.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub struct Access: u32 {
@@ -188,6 +189,7 @@ impl MemoryTable {
         if self.regions.get(&key).is_some_and(|r| r.windows > 0) {
             self.unbind_from(key);
         }
+        // rule: 9.7.4.1-rkey-gone
         self.regions.remove(&key).is_some()
     }
 
@@ -202,6 +204,7 @@ impl MemoryTable {
                 self.regions.remove(&key);
                 Ok(())
             }
+            // rule: 10.6.7-window-region-stays
             Some(windows) => Err(DeregisterError::WindowsBound { windows }),
         }
     }
@@ -230,6 +233,7 @@ impl MemoryTable {
         len: u64,
         rights: Access,
     ) -> Result<Span<'_>, AccessError> {
+        // rule: 10.6.3-lkey
         let region = self.regions.get(&lkey).ok_or(AccessError::BadKey)?;
         region.check(pd, va, len, rights)
     }
@@ -240,6 +244,7 @@ impl MemoryTable {
     /// # Errors
     /// See [`AccessError`].
     #[inline]
+    // rule: 10.2.3-pd-remote, 10.6.2-reregister-under-way
     pub fn remote(
         &self,
         pd: PdId,
@@ -249,9 +254,11 @@ impl MemoryTable {
         len: u64,
         rights: Access,
     ) -> Result<Span<'_>, AccessError> {
+        // rule: 9.7.4.1-rkey
         let Some(region) = self.regions.get(&rkey) else {
             return self.through_window((pd, qpn), rkey, va, len, rights);
         };
+        // rule: 9.7.4.1-rkey-invalidated
         if region.invalidated {
             return Err(AccessError::BadKey);
         }
@@ -269,15 +276,18 @@ impl MemoryTable {
         let Some(region) = self.regions.get_mut(&rkey) else {
             return self.invalidate_window(pd, qpn, rkey);
         };
+        // rule: 9.4.1.1-invalidate-pd
         if region.pd != pd {
             return Err(AccessError::WrongPd);
         }
         if region.windows > 0 {
             return Err(AccessError::WindowsBound);
         }
+        // rule: 9.4.1.1-invalidate-permission
         if !region.access.contains(Access::REMOTE_INVALIDATE) || region.invalidated {
             return Err(AccessError::Denied);
         }
+        // rule: 10.6.5-invalidated
         region.invalidated = true;
         Ok(())
     }

@@ -67,12 +67,14 @@ impl Region {
         iova: Option<u64>,
         access: Access,
     ) -> Result<Self, RegisterError> {
+        // rule: 10.6.3-remote-needs-local-write
         if access.intersects(Access::NEED_LOCAL_WRITE) && !access.contains(Access::LOCAL_WRITE) {
             return Err(RegisterError::NeedsLocalWrite);
         }
         let beyond = match memory.backing {
             Backing::Mapped { .. } => isize::try_from(memory.len).is_err(),
             Backing::OnDemand { .. } if access.contains(Access::REMOTE_ATOMIC) => {
+                // rule: 10.6-on-demand-atomics
                 return Err(RegisterError::NoAtomics);
             }
             Backing::Null if !Access::LOCAL_WRITE.contains(access) => {
@@ -80,7 +82,9 @@ impl Region {
             }
             Backing::OnDemand { .. } | Backing::Null => false,
         };
+        // rule: 10.6-zero-based
         let iova = iova.unwrap_or(memory.addr);
+        // rule: 10.6.2-wraps
         let wraps = |from: u64| from.checked_add(memory.len).is_none();
         if beyond || wraps(memory.addr) || wraps(iova) {
             return Err(RegisterError::Wraps);
@@ -104,13 +108,17 @@ impl Region {
         len: u64,
         rights: Access,
     ) -> Result<Span<'_>, AccessError> {
+        // rule: 9.7.4.1-rkey-pd
         if self.pd != pd {
             return Err(AccessError::WrongPd);
         }
+        // rule: 9.7.4.1-rkey-rights
         if !self.access.contains(rights) {
             return Err(AccessError::Denied);
         }
+        // rule: 10.6.2-iova
         let offset = va.checked_sub(self.iova).ok_or(AccessError::OutOfBounds)?;
+        // rule: 9.7.4.1-rkey-bounds
         if offset > self.memory.len || len > self.memory.len - offset {
             return Err(AccessError::OutOfBounds);
         }
@@ -137,6 +145,7 @@ impl MemoryTable {
     ///
     /// # Errors
     /// See [`RegisterError`].
+    // rule: 10.6.2-register
     pub fn register_memory(
         &mut self,
         rng: &mut impl Rng,
@@ -146,6 +155,7 @@ impl MemoryTable {
         access: Access,
     ) -> Result<u32, RegisterError> {
         if !self.knows(pd) {
+            // rule: 10.6.2-pd-known
             return Err(RegisterError::UnknownPd);
         }
         let region = Region::new(pd, memory, iova, access)?;
@@ -165,10 +175,12 @@ impl MemoryTable {
     ///
     /// # Errors
     /// See [`ReregisterError`].
+    // rule: 10.6.2-reregister
     pub fn reregister(&mut self, key: u32, change: Reregister) -> Result<(), ReregisterError> {
         let old = self.regions.get(&key).ok_or(ReregisterError::UnknownKey)?;
         if old.windows > 0 {
             let windows = old.windows;
+            // rule: 10.6.2-reregister-windows
             return Err(ReregisterError::WindowsBound { windows });
         }
         let pd = change.pd.unwrap_or(old.pd);

@@ -76,10 +76,12 @@ impl<'t> Span<'t> {
         let len = out.len().min(self.len);
         let ptr = match self.place {
             Place::Mapped(ptr) => ptr,
+            // rule: 10.6-on-demand
             Place::OnDemand { accessor, addr } => {
                 let done = accessor.read(addr, &mut out[..len]);
                 return done.map_err(|_| AccessError::Fault);
             }
+            // rule: 10.6-null
             Place::Null => {
                 out[..len].fill(0);
                 return Ok(());
@@ -124,6 +126,7 @@ impl<'t> Span<'t> {
     /// The 8 bytes of the span as an atomic, or `None` if it isn't 8 bytes long or
     /// not aligned to 8, or may be unmapped at any time.
     #[inline]
+    // rule: 9.4.5-atomic-among-qps
     fn as_atomic(&self) -> Option<&AtomicU64> {
         let Place::Mapped(ptr) = self.place else {
             return None;
@@ -139,6 +142,7 @@ impl<'t> Span<'t> {
 
     /// Atomically replaces the 8 bytes with `swap` if they equal `compare`; gives
     /// what was there. `None` if the span is not 8 aligned bytes.
+    // rule: 9.4.5-compare-swap
     pub fn compare_swap(&self, compare: u64, swap: u64) -> Option<u64> {
         let cell = self.as_atomic()?;
         let done = cell.compare_exchange(compare, swap, Ordering::AcqRel, Ordering::Acquire);
@@ -147,6 +151,7 @@ impl<'t> Span<'t> {
 
     /// Atomically adds to the 8 bytes; gives what was there. `None` if the span is
     /// not 8 aligned bytes.
+    // rule: 9.4.5-fetch-add
     pub fn fetch_add(&self, add: u64) -> Option<u64> {
         Some(self.as_atomic()?.fetch_add(add, Ordering::AcqRel))
     }

@@ -22,6 +22,7 @@ fn table_with(buffer: &mut [u8], access: Access) -> (MemoryTable, PdId, u32) {
     (table, pd, key.expect("registered"))
 }
 
+// shows: 9.7.4.1-rkey-bounds, 10.6.2-register, 10.6.2-iova
 #[test]
 fn bounds_are_exact() {
     let mut buffer = [0_u8; 64];
@@ -40,6 +41,7 @@ fn bounds_are_exact() {
     assert_eq!(at(0x1001, u64::MAX), Err(AccessError::OutOfBounds));
 }
 
+// shows: 9.7.4.1-rkey, 9.7.4.1-rkey-pd, 10.2.3-pd-local
 #[test]
 fn key_pd_and_rights_are_checked() {
     let mut buffer = [0_u8; 8];
@@ -71,6 +73,7 @@ fn key_pd_and_rights_are_checked() {
     );
 }
 
+// shows: 10.6.3-remote-needs-local-write
 #[test]
 fn remote_writing_needs_local_writing() {
     let mut table = MemoryTable::default();
@@ -91,6 +94,7 @@ fn remote_writing_needs_local_writing() {
     assert_eq!(result, Err(RegisterError::NeedsLocalWrite));
 }
 
+// shows: 9.7.4.1-rkey-invalidated, 10.6.5-invalidated
 #[test]
 fn invalidation_takes_remote_rights_only() {
     let mut buffer = [0_u8; 8];
@@ -103,6 +107,7 @@ fn invalidation_takes_remote_rights_only() {
     assert_eq!(table.invalidate(pd, QPN, key), Err(AccessError::Denied));
 }
 
+// shows: 9.4.1.1-invalidate-permission
 #[test]
 fn a_region_may_not_be_invalidated_unasked() {
     let mut buffer = [0_u8; 8];
@@ -110,6 +115,8 @@ fn a_region_may_not_be_invalidated_unasked() {
     assert_eq!(table.invalidate(pd, QPN, key), Err(AccessError::Denied));
 }
 
+// shows: 10.6.2-register
+// trap: predictable-numbers
 #[test]
 fn keys_differ_between_seeds_and_regions() {
     let keys: std::collections::HashSet<u32> = (0..64)
@@ -139,6 +146,7 @@ fn atomics_need_alignment() {
     assert_eq!(askew.fetch_add(1), None);
 }
 
+// shows: 10.6.2-wraps
 #[test]
 fn a_region_does_not_wrap() {
     let mut buffer = [0_u8; 8];

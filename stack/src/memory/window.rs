@@ -142,6 +142,7 @@ impl MemoryTable {
     ///
     /// # Errors
     /// If the protection domain is unknown.
+    // rule: 10.6.7-window-alloc
     pub fn alloc_window(
         &mut self,
         rng: &mut impl Rng,
@@ -179,6 +180,7 @@ impl MemoryTable {
 
     /// Low 8 bits for the next binding of a window of type 1, other than those of its
     /// last; `None` if there is no such window.
+    // rule: 10.6.7-window-bind-1
     pub fn next_window_key(&mut self, rng: &mut impl Rng, id: WindowId) -> Option<u8> {
         let window = self.windows.get_mut(&id.0)?;
         let step = rng.next_u32() % 255 + 1;
@@ -193,16 +195,19 @@ impl MemoryTable {
     pub fn bind(&mut self, pd: PdId, qpn: Qpn, bind: &WindowBind) -> Result<(), BindError> {
         let id = bind.window.0;
         let window = *self.windows.get(&id).ok_or(BindError::UnknownWindow)?;
+        // rule: 10.6.7-window-pd
         if window.pd != pd {
             return Err(BindError::WrongPd);
         }
         match window.kind {
             WindowType::Type1 if bind.zero_based => return Err(BindError::ZeroBased),
+            // rule: 10.6.7-window-unbind
             WindowType::Type1 if bind.len == 0 => {
                 self.unbind(id);
                 return Ok(());
             }
             WindowType::Type1 => {}
+            // rule: 10.6.7-window-rebind
             WindowType::Type2 if window.bound.is_some() => return Err(BindError::NotFree),
             WindowType::Type2 if bind.len == 0 => return Err(BindError::Empty),
             WindowType::Type2 => {}
@@ -213,10 +218,12 @@ impl MemoryTable {
             region.windows += 1;
         }
         let bound = Bound {
+            // rule: 10.6.7-window-bind-2
             rkey: bind.window.rkey(bind.key),
             lkey: bind.lkey,
             addr: bind.addr,
             len: bind.len,
+            // rule: 10.6.7-window-zero-based
             from: if bind.zero_based { 0 } else { bind.addr },
             access: bind.access,
             qpn: (window.kind == WindowType::Type2).then_some(qpn),
@@ -246,9 +253,11 @@ impl MemoryTable {
         if !Access::REMOTE.contains(bind.access) {
             return Err(BindError::NotRemote);
         }
+        // rule: 10.6.7-window-allowed
         if !region.access.contains(Access::MW_BIND) {
             return Err(BindError::NoBindRight);
         }
+        // rule: 10.6.7-window-rights
         if bind.access.intersects(Access::NEED_LOCAL_WRITE)
             && !region.access.contains(Access::LOCAL_WRITE)
         {
@@ -256,6 +265,7 @@ impl MemoryTable {
         }
         match region.check(pd, bind.addr, bind.len, Access::empty()) {
             Ok(_) => Ok(()),
+            // rule: 10.6.7-window-range
             Err(_) => Err(BindError::OutOfBounds),
         }
     }
@@ -274,6 +284,7 @@ impl MemoryTable {
         if window.pd != pd {
             return Err(AccessError::WrongPd);
         }
+        // rule: 10.6.7-window-qp
         if bound.qpn.is_some_and(|only| only != qpn) {
             return Err(AccessError::WrongQp);
         }
@@ -290,6 +301,7 @@ impl MemoryTable {
     }
 
     /// Invalidates a window of type 2, which is free then (IBTA 1.7, 10.6.7.2.5).
+    // rule: 10.6.7-window-invalidate
     pub(super) fn invalidate_window(
         &mut self,
         pd: PdId,
@@ -311,6 +323,7 @@ impl MemoryTable {
     }
 
     /// A QP is gone: nobody can use the windows that it bound any more.
+    // rule: 10.6.7-window-qp-goes
     pub(crate) fn forget_qp(&mut self, qpn: Qpn) {
         self.unbind_all(|bound| bound.qpn == Some(qpn));
     }

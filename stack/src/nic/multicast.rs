@@ -80,6 +80,7 @@ impl Nic {
     ///
     /// # Errors
     /// See [`MulticastError`].
+    // rule: 9.8.3-multicast-ud
     pub fn attach_multicast(&mut self, qpn: Qpn, group: IpAddr) -> Result<bool, MulticastError> {
         let kind = self
             .qps
@@ -123,6 +124,7 @@ impl Nic {
     }
 
     /// Gives each QP of the group a copy.
+    // rule: 9.8.3-multicast
     pub(super) fn receive_multicast(&mut self, now: Instant, meta: &RxMeta, packet: &Packet<'_>) {
         let mut index = 0;
         while let Some(qpn) = self.groups.member(meta.dst, index) {

@@ -62,6 +62,7 @@ impl Nic {
     ///
     /// # Errors
     /// If there is no such SRQ, or one of the two is of XRC.
+    // rule: 10.2.9-srq
     pub fn create_qp_with_srq(&mut self, init: QpInit, srqn: Srqn) -> Result<Qpn, SrqError> {
         let (pd, max_sge) = self.srqs.attach(srqn, init.kind)?;
         Ok(self.insert_qp(init, Receives::shared(srqn, pd, max_sge)))

@@ -201,8 +201,10 @@ impl Default for QpConfig {
 }
 
 impl QpConfig {
+    // rule: 9.7.6.1.3-timeout-zero
     /// The local ACK timeout, `None` for "never" (IBTA 1.7, 9.7.6.1.3).
     pub(crate) fn ack_timeout(&self) -> Option<Duration> {
+        // rule: 9.7.6.1.3-timeout
         (self.timeout != 0).then(|| Duration::from_nanos(4096 << u32::from(self.timeout.min(31))))
     }
 
@@ -261,6 +263,7 @@ impl QpAttributes {
                     attribute,
                 });
             }
+            // rule: 11.2.5.2-not-allowed
             if given && !needs.contains(&attribute) && !takes.contains(&attribute) {
                 return Err(ModifyError::NotAllowed {
                     from,
@@ -291,6 +294,7 @@ impl QpAttributes {
         ]
     }
 
+    // rule: 11.2.5.2-ranges
     fn check_ranges(&self, max_packet_bytes: usize) -> Result<(), ModifyError> {
         let at_most = |attribute, value: Option<u8>, max: u8| match value {
             Some(v) if v > max => Err(ModifyError::BadValue {
@@ -309,6 +313,7 @@ impl QpAttributes {
             check_path_mtu(mtu, max_packet_bytes)?;
         }
         match self.path {
+            // rule: A17.3.1-one-family
             Some(path) if path.src.is_ipv4() != path.dst.is_ipv4() => Err(ModifyError::BadValue {
                 attribute: "path",
                 given: format!("from {} to {}", path.src, path.dst),
@@ -324,11 +329,13 @@ impl QpAttributes {
 const MAX_OVERHEAD: usize = 12 + 28 + 4;
 
 /// The largest path MTU whose packets fit in `max_packet_bytes`.
+// rule: A17.4-mtu
 pub fn largest_path_mtu(max_packet_bytes: usize) -> PathMtu {
     let payload = max_packet_bytes.saturating_sub(MAX_OVERHEAD);
     PathMtu::largest_fitting(payload).unwrap_or(PathMtu::Mtu256)
 }
 
+// rule: 11.2.5.2-path-mtu
 fn check_path_mtu(mtu: PathMtu, max_packet_bytes: usize) -> Result<(), ModifyError> {
     let largest = largest_path_mtu(max_packet_bytes);
     if mtu <= largest {

@@ -44,6 +44,7 @@ pub(crate) fn emit(
     } = slot;
     let at = repr.emit_headers(bytes, payload_len);
     fill(cx, &mut bytes[at..at + payload_len]).map_err(EmitError::Access)?;
+    // rule: A17.3.3-sent
     icrc::seal(&ip_header(path, ip), src_port, UDP_PORT, bytes);
     port.commit();
     cx.counters.count(Stat::TxPackets);
@@ -52,6 +53,7 @@ pub(crate) fn emit(
 }
 
 /// What the ICRC covers of the IP header that the packet will carry.
+// rule: A17.3.1-version
 fn ip_header(path: &TxMeta, covered: IpCovered) -> IpHeader {
     let (id, flags_fragment) = match covered {
         IpCovered::V4 { id, flags_fragment } => (id, flags_fragment),

@@ -90,11 +90,13 @@ impl QpKind {
 
     /// Whether an error in the send queue leaves the receive queue running, in state
     /// SQE (IBTA 1.7, 10.3.1.6).
+    // rule: 10.3.1-sqe
     pub(crate) const fn survives_send_errors(self) -> bool {
         matches!(self, Self::Uc | Self::Ud)
     }
 
     /// Whether a QP of this kind can do the operation (IBTA 1.7, 10.2.4.4).
+    // rule: 9.8.2-operations
     pub(crate) const fn can_do(self, op: &SendOp) -> bool {
         match self {
             Self::Rc | Self::XrcInitiator => {

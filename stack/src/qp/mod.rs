@@ -71,6 +71,7 @@ impl Cx<'_> {
             }
             Pushed::Overrun { first } => {
                 if first {
+                    // rule: 11.6.3-cq-error
                     self.events.push_back(Event::CqError(cq.id()));
                 }
                 Err(Fault::CqOverrun)
@@ -99,10 +100,14 @@ impl Fault {
     /// What the QP's owner hears of it.
     fn event(self, qpn: Qpn) -> Event {
         match self {
+            // rule: 10.3.1-err-event
             Self::Send(status) => Event::QpFatal(qpn, QpFatalCause::Send(status)),
+            // rule: 11.6.3-qp-fatal
             Self::Responder => Event::QpFatal(qpn, QpFatalCause::Responder),
             Self::CqOverrun => Event::QpFatal(qpn, QpFatalCause::CqOverrun),
+            // rule: 11.6.3-invalid-request
             Self::InvalidRequest => Event::QpRequestError(qpn),
+            // rule: 11.6.3-access-violation
             Self::AccessViolation => Event::QpAccessError(qpn),
         }
     }
@@ -177,6 +182,7 @@ impl Qp {
                 qpn,
                 kind: init.kind,
                 pd: init.pd,
+                // rule: 10.3.1-created-reset
                 state: QpState::Reset,
                 config: QpConfig::default(),
                 send_cq: init.send_cq,
@@ -215,6 +221,7 @@ impl Qp {
         limits: PortLimits,
     ) -> Result<(), ModifyError> {
         let from = self.core.state;
+        // rule: 11.2.5.2-refused-unchanged
         attributes.check(self.core.kind, from, limits.max_packet_bytes)?;
         let to = attributes.state.unwrap_or(from);
         self.core.config.apply(attributes);
@@ -291,12 +298,14 @@ impl Qp {
             return Err(PostError::NoSrqNamed);
         }
         match self.core.state {
+            // rule: 10.3.1-sqd-posting
             QpState::Rts | QpState::Sqd => self.service.post_send(&self.core, wr, source),
             QpState::Err | QpState::Sqe => {
                 self.service.check_send(&self.core, wr, source)?;
                 self.flush_one(cx, wr.wr_id, wr.op.completion_opcode());
                 Ok(())
             }
+            // rule: 10.3.1-init-receives
             state => Err(PostError::InvalidState(state)),
         }
     }
@@ -309,6 +318,7 @@ impl Qp {
             return Err(PostError::NoReceiveQueue { kind });
         }
         match self.core.state {
+            // rule: 10.3.1-reset-no-posting
             QpState::Reset => Err(PostError::InvalidState(QpState::Reset)),
             QpState::Err => {
                 self.service.check_recv(wr)?;
@@ -327,6 +337,7 @@ impl Qp {
         }
         if self.core.state == QpState::Rtr && !self.established && self.core.kind.is_connected() {
             self.established = true;
+            // rule: 11.6.3-comm-est
             cx.events.push_back(Event::CommEstablished(self.core.qpn));
         }
         let result = self.service.receive(cx, &self.core, meta, packet);
@@ -336,10 +347,13 @@ impl Qp {
         }
     }
 
+    // rule: 9.2.3-migreq-taken
     /// Whether the packet comes from the peer, and the state takes it.
+    // rule: 9.8.2-source
     fn admit(&self, meta: &RxMeta, packet: &Packet<'_>) -> Result<(), DropReason> {
         let opcode = packet.bth.opcode;
         if opcode.transport() != self.core.kind.transport() {
+            // rule: 9.6.1-service
             return Err(DropReason::WrongTransport);
         }
         if !self.core.kind.takes(opcode) {
@@ -349,17 +363,24 @@ impl Qp {
             let Some(path) = &self.core.config.path else {
                 return Err(DropReason::WrongState);
             };
+            // rule: 9.6.1-destination
             // ReDMArk (USENIX Security 2021): a QP speaks to its peer only.
+            // rule: 9.6.1-source
             if path.dst != meta.src || path.src != meta.dst {
                 return Err(DropReason::WrongPeer);
             }
         }
+        // rule: 9.6.1-pkey
         if !self.core.config.pkey.matches(packet.bth.pkey) {
             return Err(DropReason::WrongPKey);
         }
+        // rule: 9.6.1-state
         let takes = match self.core.state {
+            // rule: 10.3.1-sqd-receives
             QpState::Rts | QpState::Sqd | QpState::Sqe => true,
+            // rule: 10.3.1-rtr-receives
             QpState::Rtr => opcode.is_request(),
+            // rule: 10.3.1-err-silent
             QpState::Reset | QpState::Init | QpState::Err => false,
         };
         if takes {
@@ -369,6 +390,7 @@ impl Qp {
         }
     }
 
+    // rule: 9.9.3-nak-leaves
     /// Sends at most about `budget` packets: the requester's first, so that what the
     /// application waits for is not behind acknowledgements.
     pub(crate) fn transmit(&mut self, cx: &mut Cx<'_>, port: &mut dyn Port, budget: usize) -> Turn {
@@ -438,19 +460,23 @@ impl Qp {
         self.service.release(cx);
     }
 
+    // rule: 10.3.1-reset-clears
     fn reset(&mut self, cx: &mut Cx<'_>) {
         self.release(cx);
         self.service.reset();
+        // rule: 10.3.1-reset-attributes
         self.core.config = QpConfig::default();
     }
 
     /// Tells when the send queue in state SQD has drained.
     fn note_drained(&mut self, cx: &mut Cx<'_>) {
         if self.core.state == QpState::Sqd && self.service.take_drained() {
+            // rule: 11.6.3-sq-drained
             cx.events.push_back(Event::SqDrained(self.core.qpn));
         }
     }
 
+    // rule: 9.9.2-error-state
     /// Moves the QP to the error state: the request at fault completes with its
     /// status, everything behind it as flushed, in order (IBTA 1.7, 10.3.1.5). An
     /// error in the send queue of an unreliable service leaves receiving as it is
@@ -461,12 +487,14 @@ impl Qp {
             _ => WcStatus::WorkRequestFlushed,
         };
         if matches!(fault, Some(Fault::Send(_))) && self.core.kind.survives_send_errors() {
+            // rule: 9.8.2-sqe, 9.8.3-sqe
             self.core.state = QpState::Sqe;
             return self.flush_sends(cx, status);
         }
         let from = core::mem::replace(&mut self.core.state, QpState::Err);
         self.release(cx);
         self.flush_sends(cx, status);
+        // rule: 10.3.1-err-flushes
         while self
             .service
             .flush_receive(cx, &self.core)
@@ -476,6 +504,7 @@ impl Qp {
         cx.events
             .extend(fault.map(|fault| fault.event(self.core.qpn)));
         if from != QpState::Err && self.srq().is_some() {
+            // rule: 10.2.9-srq-last-wqe
             cx.events.push_back(Event::LastWqeReached(self.core.qpn));
         }
     }
@@ -488,11 +517,13 @@ impl Qp {
             .complete_send(cx, &self.core, status)
             .is_ok_and(|any| any)
         {
+            // rule: 10.3.1-err-once
             status = WcStatus::WorkRequestFlushed;
         }
         self.service.stop_sending();
     }
 
+    // rule: 10.3.1-err-posting
     fn flush_one(&mut self, cx: &mut Cx<'_>, wr_id: u64, opcode: WcOpcode) {
         let completion = Completion {
             wr_id,

@@ -96,12 +96,14 @@ impl<T> WorkQueue<T> {
 
     /// Checks that a request with so many elements can be added.
     pub(crate) fn check_room(&self, sges: usize) -> Result<(), PostError> {
+        // rule: 10.7.3-elements
         if sges > self.limits.max_sge {
             return Err(PostError::TooManySges {
                 given: sges,
                 max: self.limits.max_sge,
             });
         }
+        // rule: 11.2.5.1-depths
         if self.entries.len() >= self.limits.depth {
             return Err(PostError::QueueFull {
                 depth: self.limits.depth,
@@ -125,6 +127,7 @@ impl<T> WorkQueue<T> {
     pub(crate) fn check_source(&self, source: Source<'_>) -> Result<(), PostError> {
         match source {
             Source::Memory(sges) => self.check_room(sges.len()),
+            // rule: 10.7.3-inline
             Source::Inline(data) => self.check_inline(data.len()),
         }
     }
@@ -165,6 +168,7 @@ impl<T> WorkQueue<T> {
         }
     }
 
+    // rule: 10.8.5-unsignaled-frees
     pub(crate) fn pop(&mut self) -> Option<T> {
         self.entries.pop_front().map(|entry| entry.item)
     }

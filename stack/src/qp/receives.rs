@@ -116,6 +116,7 @@ impl Receives {
     /// The domain whose memory the receives may name.
     pub(crate) fn pd(&self, core: &Core) -> PdId {
         match self.source {
+            // rule: 10.2.9-srq-pd
             Source::Srq { pd, .. } => pd,
             Source::Own | Source::Xrc { .. } => self.remote_pd(core),
         }
@@ -140,6 +141,7 @@ impl Receives {
     /// Checks a request without posting it.
     pub(crate) fn check(&self, wr: &RecvWr<'_>) -> Result<(), PostError> {
         match self.srq() {
+            // rule: 10.2.9-srq-no-own
             Some(srq) => Err(PostError::UsesSrq(srq)),
             None => self.queue.check_room(wr.sges.len()),
         }
@@ -183,6 +185,7 @@ impl Receives {
         if let Some(srq) = srq
             && queue.is_empty()
         {
+            // rule: 10.2.9-srq-rnr
             cx.srqs.take(srq, cx.events, |wqe, sges| {
                 let taken = queue.push(wqe, sges);
                 debug_assert!(taken.is_ok(), "the queue was made for the SRQ's receives");
@@ -206,6 +209,7 @@ impl Receives {
         self.queue.pop()
     }
 
+    // rule: 10.2.9-srq-not-flushed
     /// Removes all, those of the SRQ excepted.
     pub(crate) fn clear(&mut self) {
         self.queue.clear();

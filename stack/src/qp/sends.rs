@@ -93,6 +93,7 @@ impl SendQueue {
     ) -> Result<(), Fault> {
         self.offset += bytes;
         self.begun = true;
+        // rule: 9.8.2-completes-when-sent
         if is_last {
             self.complete_front(cx, core, WcStatus::Success)?;
         }

@@ -231,6 +231,7 @@ impl Service {
     ) -> Result<Turn, Fault> {
         match self {
             Self::Rc { responder, .. } => responder.transmit(cx, port, core, budget),
+            // rule: 9.8.2-no-acks
             Self::Uc { .. } | Self::Ud { .. } => Ok(Turn::Idle),
         }
     }

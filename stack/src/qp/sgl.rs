@@ -53,6 +53,7 @@ fn pieces(sges: &[Sge], offset: u64, len: usize) -> impl Iterator<Item = Piece> 
         let take = usize::try_from(available)
             .unwrap_or(usize::MAX)
             .min(len - done);
+        // rule: 10.6.3-zero-length-element
         if take == 0 {
             return None;
         }
@@ -68,6 +69,7 @@ fn pieces(sges: &[Sge], offset: u64, len: usize) -> impl Iterator<Item = Piece> 
 }
 
 /// Fills `out` from byte `offset` of the list on.
+// rule: 9.4.1-send-gather
 pub(crate) fn gather(
     memory: &MemoryTable,
     pd: PdId,
@@ -77,6 +79,7 @@ pub(crate) fn gather(
 ) -> Result<(), AccessError> {
     for piece in pieces(sges, offset, out.len()) {
         let len = piece.range.len() as u64;
+        // rule: 10.2.3-pd-local
         let span = memory.local(pd, piece.lkey, piece.addr, len, Access::empty())?;
         span.read(&mut out[piece.range])?;
     }
@@ -85,6 +88,7 @@ pub(crate) fn gather(
 
 /// Writes `data` to the list from its byte `offset` on. Nothing is written if any
 /// part of it may not be; a fault of on-demand memory is found out only on the way.
+// rule: 9.4.1-send-scatter
 pub(crate) fn scatter(
     memory: &MemoryTable,
     pd: PdId,
@@ -94,8 +98,10 @@ pub(crate) fn scatter(
 ) -> Result<(), AccessError> {
     let writable = |piece: &Piece| {
         let len = piece.range.len() as u64;
+        // rule: 10.6.3-local-write
         memory.local(pd, piece.lkey, piece.addr, len, Access::LOCAL_WRITE)
     };
+    // rule: 10.6.3-nothing-partly
     if sges.len() > 1 {
         for piece in pieces(sges, offset, data.len()) {
             writable(&piece)?;
@@ -113,6 +119,7 @@ mod tests {
     use rand_chacha::ChaCha20Rng;
     use rand_core::SeedableRng;
 
+    // shows: 9.4.1-send-scatter, 9.4.1-send-gather, 10.6.3-zero-length-element
     #[test]
     fn bytes_land_across_elements_and_come_back() {
         let mut buffer = [0_u8; 100];
@@ -158,6 +165,7 @@ mod tests {
         }
     }
 
+    // shows: 10.6.3-nothing-partly
     #[test]
     fn nothing_is_written_if_a_later_element_is_bad() {
         let mut buffer = [0_u8; 8];

@@ -27,6 +27,7 @@ pub(crate) struct Window {
 const FLOOR_BYTES: usize = 32 << 10;
 
 /// More in flight than this helps on no network that sockets can fill.
+// rule: 9.7.1-half-outstanding
 const MAX_BYTES: usize = 1 << 20;
 
 impl Window {

@@ -11,16 +11,22 @@ pub(super) fn rules(kind: QpKind, from: QpState, to: QpState) -> Option<(Names, 
     use QpState::{Err, Init, Reset, Rtr, Rts, Sqd, Sqe};
     let names = names(kind);
     Some(match (from, to) {
+        // rule: 10.3.1-any-to-reset
         (_, Reset | Err) => (&[], &[]),
+        // rule: 11.2.5.2-init-needs
         (Reset, Init) => names.init,
         (Init, Init) => (&[], names.initial),
+        // rule: 11.2.5.2-rtr-needs
         (Init, Rtr) => (names.rtr, names.initial),
+        // rule: 11.2.5.2-rts-needs
         (Rtr, Rts) => (names.rts, names.running),
         (Rts | Sqd, Rts) => (&[], names.running),
         // RC has no such state: an error in its send queue is the whole QP's.
         (Sqe, Rts) if kind.survives_send_errors() => (&[], names.running),
         (Rts, Sqd) => (&[], &[]),
+        // rule: 11.2.5.2-sqd-changes
         (Sqd, Sqd) => (&[], names.drained),
+        // rule: 10.3.1-order
         _ => return None,
     })
 }
@@ -74,6 +80,7 @@ const fn names(kind: QpKind) -> Attributes {
                 "max_rd_atomic",
             ],
         },
+        // rule: 9.8.2-states
         QpKind::Uc => Attributes {
             init: (&["access"], &["pkey"]),
             initial: &["access", "pkey"],
@@ -82,6 +89,7 @@ const fn names(kind: QpKind) -> Attributes {
             running: &["access"],
             drained: &["access", "pkey", "path"],
         },
+        // rule: 9.8.3-states
         QpKind::Ud => Attributes {
             init: (&["qkey"], &["pkey"]),
             initial: &["pkey", "qkey"],

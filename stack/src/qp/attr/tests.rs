@@ -27,6 +27,7 @@ fn rtr() -> QpAttributes {
     }
 }
 
+// shows: 11.2.5.2-init-needs, 11.2.5.2-rts-needs
 #[test]
 fn the_textbook_path_needs_its_attributes() {
     let init = QpAttributes {
@@ -58,6 +59,7 @@ fn the_textbook_path_needs_its_attributes() {
     );
 }
 
+// shows: 11.2.5.2-rtr-needs
 #[test]
 fn every_attribute_of_rtr_is_needed() {
     for name in [
@@ -86,6 +88,7 @@ fn every_attribute_of_rtr_is_needed() {
     }
 }
 
+// shows: 10.3.1-order, 10.3.1-any-to-reset
 #[test]
 fn states_are_not_skipped() {
     for (from, target) in [
@@ -106,6 +109,8 @@ fn states_are_not_skipped() {
     }
 }
 
+// shows: 11.2.5.2-path-mtu, A17.4-mtu
+// trap: mtu-in-words, mtu-4096
 #[test]
 fn a_path_mtu_beyond_the_link_is_named_with_what_fits() {
     let attributes = QpAttributes {
@@ -123,6 +128,8 @@ fn a_path_mtu_beyond_the_link_is_named_with_what_fits() {
     assert_eq!(attributes.check(Rc, Init, 8972), Ok(()));
 }
 
+// shows: A17.3.1-version, A17.3.1-one-family
+// trap: mtu-in-words
 #[test]
 fn families_may_not_mix() {
     let mut attributes = rtr();
@@ -135,6 +142,7 @@ fn families_may_not_mix() {
     ));
 }
 
+// shows: 11.2.5.2-ranges
 #[test]
 fn values_out_of_range_are_refused() {
     let attributes = QpAttributes {
@@ -149,6 +157,7 @@ fn values_out_of_range_are_refused() {
     assert!(attributes.check_ranges(1472).is_err());
 }
 
+// shows: 9.8.2-states
 #[test]
 fn an_unreliable_connection_has_nothing_to_retry() {
     let complete = rtr();
@@ -179,12 +188,14 @@ fn an_unreliable_connection_has_nothing_to_retry() {
     assert!(rts.check(Rc, Rtr, 1472).is_err());
 }
 
+// shows: 10.3.1-sqe
 #[test]
 fn only_an_unreliable_service_comes_back_from_a_send_error() {
     assert_eq!(to(Rts).check(Uc, Sqe, 1472), Ok(()));
     assert!(to(Rts).check(Rc, Sqe, 1472).is_err());
 }
 
+// shows: 9.8.3-states
 #[test]
 fn datagrams_need_a_key_and_no_peer() {
     let init = QpAttributes {

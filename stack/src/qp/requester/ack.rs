@@ -22,6 +22,7 @@ impl Requester {
         };
         let at = self.una.nearest(packet.bth.psn);
         // A ghost: an acknowledgement of what was never sent (9.7.5.1.4).
+        // rule: 9.7.5.1.4-ghost-ack
         if at >= self.max {
             cx.counters.drop(DropReason::GhostAck);
             return Ok(());
@@ -29,9 +30,12 @@ impl Requester {
         match aeth.syndrome {
             Syndrome::Ack(credits) => {
                 cx.counters.count(Stat::AcksReceived);
+                // rule: 9.7.7.2-unsolicited-taken
                 // An old ACK says nothing; the newest, repeated, may bring credits.
+                // rule: 9.7.6.1-old-ack
                 if at >= self.una.prev() {
                     let run = self.recovery.run();
+                    // rule: 9.7.6.1-cumulative
                     self.acknowledge_through(cx, core, at, Evidence::Ack)?;
                     self.update_credit(credits);
                     self.learn(cx, run, at);
@@ -40,6 +44,7 @@ impl Requester {
             }
             Syndrome::RnrNak(timer) => self.receive_rnr_nak(cx, core, at, timer),
             Syndrome::Nak(code) => self.receive_nak(cx, core, at, code),
+            // rule: 9.7.6.1-reserved
             Syndrome::Reserved(_) => {
                 cx.counters.drop(DropReason::UnexpectedResponse);
                 Ok(())
@@ -57,6 +62,7 @@ impl Requester {
         at: Seq,
         from: Evidence,
     ) -> Result<bool, Fault> {
+        // rule: 9.7.6.1-read-not-by-ack
         let open = self.fetches.first_open().filter(|open| *open <= at);
         let to = open.unwrap_or(at.next());
         self.advance(cx, core, to)?;
@@ -78,15 +84,18 @@ impl Requester {
         if !self.acknowledge_before(cx, core, at)? {
             return Ok(());
         }
+        // rule: 9.7.5.2.8-rnr-copy
         if self.retry.is_waiting_for_receiver() {
             // Nothing was sent since the first, so this is a copy of it.
             cx.counters.drop(DropReason::DuplicateResponse);
             return Ok(());
         }
         if !self.retry.receiver_not_ready(cx.now, timer) {
+            // rule: 9.9.2-rnr-exceeded
             return Err(Fault::Send(WcStatus::RnrRetryExceeded));
         }
         self.clock.stop();
+        // rule: 9.7.5.2.8-rnr-resend
         self.go_back(at);
         Ok(())
     }
@@ -104,9 +113,13 @@ impl Requester {
                 cx.counters.count(Stat::SequenceNaksReceived);
                 return self.receive_sequence_nak(cx, core, at);
             }
+            // rule: 9.9.2-remote-invalid
             NakCode::InvalidRequest | NakCode::InvalidRdRequest => WcStatus::RemoteInvalidRequest,
+            // rule: 9.9.2-remote-access
             NakCode::RemoteAccessError => WcStatus::RemoteAccessError,
+            // rule: 9.9.2-remote-operation
             NakCode::RemoteOperationalError => WcStatus::RemoteOperationError,
+            // rule: 9.7.6.1-reserved
             NakCode::Reserved(_) => {
                 cx.counters.drop(DropReason::UnexpectedResponse);
                 return Ok(());
@@ -135,7 +148,9 @@ impl Requester {
     /// Everything before `at` has been executed. Returns whether `at` is the oldest
     /// outstanding packet then; if not, the NAK is old, or an implied NAK was
     /// found on the way and comes first.
+    // rule: 9.7.6.1-nak-acks
     fn acknowledge_before(&mut self, cx: &mut Cx<'_>, core: &Core, at: Seq) -> Result<bool, Fault> {
+        // rule: 9.7.6.1-old-nak
         if at < self.una {
             cx.counters.drop(DropReason::DuplicateResponse);
             return Ok(false);

@@ -19,6 +19,7 @@ pub(super) struct Credit {
 impl Credit {
     /// Whether a request may be sent after which `receives` will have been consumed.
     pub(super) fn admits(&self, consumes: bool, receives: u64) -> bool {
+        // rule: 9.7.7.2-limit
         !consumes || self.limit.is_none_or(|limit| receives <= limit)
     }
 
@@ -45,6 +46,7 @@ pub(super) fn credits_of(packet: &Packet<'_>) -> Option<Credits> {
 impl Requester {
     /// The peer has so many receives left beyond what it has acknowledged.
     pub(super) fn update_credit(&mut self, credits: Credits) {
+        // rule: 9.7.7.2-no-count
         let Some(count) = credits.count() else {
             self.credit.limit = None;
             return;
@@ -52,12 +54,14 @@ impl Requester {
         let consumed = match self.sq.front() {
             None => self.receives,
             // A message that is partly acknowledged has its receive already.
+            // rule: 9.7.7.2-under-way
             Some(front) if self.una > front.first => front.receives,
             Some(front) => front.receives - u64::from(front.op.consumes_receive()),
         };
         self.credit.limit = Some(consumed + u64::from(count));
         if count > 0 {
             // Who was not ready says that it is now.
+            // rule: 9.7.7.2-no-deadlock
             self.retry.receiver_is_ready();
         }
     }

@@ -151,21 +151,27 @@ impl Requester {
         let Some(last) = self.fetches.find(at) else {
             return Ok(());
         };
+        // rule: 9.7.6.1-response-kind
         if !matches!(wqe.op, SendOp::Read(_)) {
+            // rule: 9.9.2-bad-response
             return Err(Fault::Send(WcStatus::BadResponse));
         }
         let mtu = core.config.mtu();
         let offset = (at - wqe.first) * mtu as u64;
         let rest = usize::try_from(u64::from(wqe.len) - offset).unwrap_or(mtu);
+        // rule: 9.7.6.1-response-end
         let ends = matches!(
             packet.bth.opcode.position(),
             Position::Last | Position::Only
         );
+        // rule: 9.7.6.1-response-length
         if packet.payload.len() != rest.min(mtu) || ends != (at == last) {
             return Err(Fault::Send(WcStatus::BadResponse));
         }
         let sges = self.sq.sges(0);
+        // rule: 9.4.4-read-scatter
         if sgl::scatter(cx.memory, core.pd, sges, offset, packet.payload).is_err() {
+            // rule: 9.9.2-fetch-protection
             return Err(Fault::Send(WcStatus::LocalProtectionError));
         }
         self.advance(cx, core, at.next())?;
@@ -186,10 +192,12 @@ impl Requester {
         let (Some(wqe), Some(ack)) = (self.sq.front(), packet.ext.atomic_ack) else {
             return Ok(());
         };
+        // rule: 9.7.6.1-response-kind
         if !wqe.op.is_atomic() {
             return Err(Fault::Send(WcStatus::BadResponse));
         }
         // The value is big-endian on the wire and the host's own in memory.
+        // rule: 9.4.5-result-scattered
         let original = ack.original.to_ne_bytes();
         if sgl::scatter(cx.memory, core.pd, self.sq.sges(0), 0, &original).is_err() {
             return Err(Fault::Send(WcStatus::LocalProtectionError));
@@ -208,19 +216,24 @@ impl Requester {
         packet: &Packet<'_>,
     ) -> Result<Option<Seq>, Fault> {
         let at = self.una.nearest(packet.bth.psn);
+        // rule: 9.7.5.1.4-ghost-response
         if at >= self.max {
             cx.counters.drop(DropReason::GhostAck);
             return Ok(None);
         }
         if at < self.una {
+            // rule: 9.7.6.1-duplicate-response
             cx.counters.drop(DropReason::DuplicateResponse);
             return Ok(None);
         }
         if self.fetches.find(at).is_none() {
+            // rule: 9.7.6.1-response-unasked
             cx.counters.drop(DropReason::UnexpectedResponse);
             return Ok(None);
         }
+        // rule: 9.7.6.1-response-completes
         if at > self.una && !self.acknowledge_through(cx, core, at.prev(), Evidence::Answer)? {
+            // rule: 9.7.6.1-response-gap
             cx.counters.drop(DropReason::ResponseGap);
             return Ok(None);
         }
@@ -228,6 +241,7 @@ impl Requester {
     }
 
     /// What came with PSN `at` shows that the response at `una` was lost.
+    // rule: 9.7.6.1-implied-nak
     pub(super) fn implied_nak(
         &mut self,
         cx: &mut Cx<'_>,

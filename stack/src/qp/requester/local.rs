@@ -17,6 +17,7 @@ impl Requester {
         core: &Core,
         wqe: &SendWqe,
     ) -> Result<bool, Fault> {
+        // rule: 10.6.7-window-once
         if !wqe.done {
             if self.must_wait(core, wqe) {
                 return Ok(false);
@@ -37,6 +38,7 @@ impl Requester {
         Ok(true)
     }
 
+    // rule: 10.6.7-window-order
     fn must_wait(&self, core: &Core, wqe: &SendWqe) -> bool {
         // An invalidation waits for all that may still use the key (10.6.5.1).
         let everything = matches!(wqe.op, SendOp::LocalInv(_)) && self.cursor > 0;

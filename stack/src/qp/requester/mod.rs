@@ -136,6 +136,7 @@ impl Requester {
 
     /// RTR to RTS.
     pub(crate) fn start(&mut self, config: &QpConfig, window_bytes: usize) {
+        // rule: 9.7.1-initial-psn
         let first = Seq::initial(config.sq_psn);
         self.reset();
         (self.una, self.nxt, self.max, self.assigned) = (first, first, first, first);
@@ -173,6 +174,7 @@ impl Requester {
     }
 
     /// Checks a request without posting it.
+    // rule: 10.8.2-refused-nothing
     pub(crate) fn check(
         &self,
         core: &Core,
@@ -182,9 +184,11 @@ impl Requester {
         self.sq.check_source(source)?;
         let bytes = sgl::source_len(source);
         let len = match u32::try_from(bytes) {
+            // rule: 9.7.2-longest
             Ok(len) if bytes <= MAX_MESSAGE_BYTES => len,
             _ => return Err(PostError::MessageTooLong { bytes }),
         };
+        // rule: 10.7.3-atomic-length
         if wr.op.is_atomic() && len != 8 {
             return Err(PostError::AtomicLength { bytes });
         }
@@ -194,6 +198,7 @@ impl Requester {
                 max: 0,
             });
         }
+        // rule: 10.7.3-no-reads
         if wr.op.is_fetch() && core.config.max_rd_atomic == 0 {
             return Err(PostError::NoReadsAllowed);
         }
@@ -210,9 +215,11 @@ impl Requester {
         let len = self.check(core, wr, source)?;
         let packets = match wr.op.is_local() {
             true => 0,
+            // rule: 9.7.2-no-bytes
             false => u64::from(len).div_ceil(core.config.mtu() as u64).max(1),
         };
         let receives = self.receives + u64::from(wr.op.consumes_receive());
+        // rule: 10.8.5-signal-all
         let flags = if core.signal_all {
             wr.flags | SendFlags::SIGNALED
         } else {
@@ -273,6 +280,7 @@ impl Requester {
     }
 
     /// Whether all that was begun has just completed. True once per drain.
+    // rule: 10.3.1-sqd-event
     pub(crate) fn take_drained(&mut self) -> bool {
         let begun = self.sq.front().is_some_and(|wqe| wqe.first < self.max);
         let drained = self.drain_pending && !begun;
@@ -281,6 +289,7 @@ impl Requester {
     }
 
     /// Completes the oldest request with `status`. `Ok(false)` if there is none.
+    // rule: 11.6.2-flushed
     pub(crate) fn complete_front(
         &mut self,
         cx: &mut Cx<'_>,
@@ -291,6 +300,7 @@ impl Requester {
             return Ok(false);
         };
         self.cursor = self.cursor.saturating_sub(1);
+        // rule: 10.8.5-unsignaled
         if status != WcStatus::Success || wqe.flags.contains(SendFlags::SIGNALED) {
             let completion = Completion {
                 wr_id: wqe.wr_id,
@@ -309,6 +319,7 @@ impl Requester {
 
     /// Advances `una` to `to`, completing every request that ends there or before.
     /// What is advanced over must be free of READs and atomics without response.
+    // rule: 9.7.6.1-partial
     fn advance(&mut self, cx: &mut Cx<'_>, core: &Core, to: Seq) -> Result<(), Fault> {
         if to <= self.una {
             return Ok(());
@@ -318,6 +329,7 @@ impl Requester {
         self.fetches.retire(to);
         self.complete_finished(cx, core)?;
         if self.nxt < to {
+            // rule: 10.8.6-own-memory-back
             // What was to be sent again has been received after all.
             if self.recovery.timed_out && !self.recovery.holds() {
                 cx.counters.count(Stat::SpuriousTimeouts);
@@ -335,13 +347,16 @@ impl Requester {
 
     /// Completes the requests at the front that are over.
     fn complete_finished(&mut self, cx: &mut Cx<'_>, core: &Core) -> Result<(), Fault> {
+        // rule: 9.5-completed-in-order
         while self.sq.front().is_some_and(|wqe| wqe.is_over(self.una)) {
+            // rule: 10.8.6-after-ack
             self.complete_front(cx, core, WcStatus::Success)?;
         }
         Ok(())
     }
 
     /// Goes back to `to`: everything from there on is sent again.
+    // rule: 9.7.3-same-again
     fn go_back(&mut self, to: Seq) {
         self.recovery.cancel();
         self.clock.distrust();

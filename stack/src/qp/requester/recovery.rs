@@ -124,6 +124,7 @@ impl Recovery {
 impl Requester {
     /// The peer misses `una`, and everything before it is acknowledged. `before` is the
     /// run as it was before this answer.
+    // rule: 9.7.6.1-go-back
     pub(super) fn repeat_missing(&mut self, cx: &mut Cx<'_>, before: Option<Run>) {
         let at = self.una;
         if let Some(run) = before.filter(|run| run.cause == Cause::Nak) {

@@ -76,8 +76,11 @@ impl Retry {
     }
 
     /// The peer acknowledged something new.
+    // rule: 9.7.6.1.3-timeout-restarts
     pub(super) fn on_progress(&mut self, now: Instant, outstanding: bool) {
+        // rule: 9.7.6.1.3-retries-back
         self.retries_left = self.retries;
+        // rule: 9.7.5.2.8-rnr-retries-back
         self.rnr_retries_left = self.rnr_retries;
         self.backoff = 1;
         self.receiver_wait = None;
@@ -93,6 +96,7 @@ impl Retry {
 
     /// Whether one more retry is allowed; takes it.
     pub(super) fn try_again(&mut self, now: Instant) -> bool {
+        // rule: 9.7.6.1.3-retry-count
         if self.retries_left == 0 {
             return false;
         }
@@ -108,7 +112,9 @@ impl Retry {
 
     /// The receiver asks for a pause; whether we may grant one more.
     pub(super) fn receiver_not_ready(&mut self, now: Instant, timer: RnrTimer) -> bool {
+        // rule: 9.7.5.2.8-rnr-for-ever
         if self.rnr_retries != FOR_EVER {
+            // rule: 9.7.5.2.8-rnr-retries
             if self.rnr_retries_left == 0 {
                 return false;
             }
@@ -118,6 +124,7 @@ impl Retry {
         self.retries_left = self.retries;
         self.backoff = 1;
         self.ack_deadline = None;
+        // rule: 9.7.5.2.8-rnr-wait
         self.receiver_wait = Some(now + timer.duration());
         true
     }
@@ -150,10 +157,12 @@ impl Requester {
         cx.counters.count(Stat::Timeouts);
         self.retry.backoff = (self.retry.backoff * 2).min(MAX_BACKOFF);
         if !self.retry.try_again(cx.now) {
+            // rule: 9.9.2-retry-exceeded
             return Err(Fault::Send(WcStatus::RetryExceeded));
         }
         self.fetches.forget_gap();
         self.window.on_timeout();
+        // rule: 9.7.6.1.3-timeout-resends
         self.go_back(self.una);
         self.recovery.timed_out = true;
         self.clock.stop();

@@ -48,6 +48,7 @@ impl Requester {
                     Err(EmitError::Full) => return Ok(Turn::PortFull),
                     Err(EmitError::Access(_)) if at > self.una => self.recovery.cancel(),
                     Err(EmitError::Access(_)) => {
+                        // rule: 9.9.2-local-protection
                         return Err(Fault::Send(WcStatus::LocalProtectionError));
                     }
                 }
@@ -73,6 +74,7 @@ impl Requester {
             match sent {
                 Ok(()) => {}
                 Err(EmitError::Full) => return Ok(Turn::PortFull),
+                // rule: 9.9.2-local-first
                 // Requests before this one still complete first.
                 Err(EmitError::Access(_)) if self.cursor > 0 => return Ok(Turn::Idle),
                 Err(EmitError::Access(_)) => {
@@ -117,12 +119,15 @@ impl Requester {
             return Next::Nothing;
         }
         // SQD: what was begun goes on, nothing new is begun (IBTA 1.7, 10.3.1.4).
+        // rule: 10.3.1-sqd-finishes
         if core.state == QpState::Sqd && begins && self.nxt >= self.max {
             return Next::Nothing;
         }
         // A fence waits for what comes before it. When it is sent again, READs and
         // atomics behind it, or it itself, may be open: those don't count.
+        // rule: 9.5-fence-again
         let earlier = self.fetches.first_open().is_some_and(|at| at < self.nxt);
+        // rule: 9.5-fence
         if begins && wqe.flags.contains(SendFlags::FENCE) && earlier {
             return Next::Nothing;
         }
@@ -135,6 +140,7 @@ impl Requester {
             SendOp::Read(_) => {
                 let (last, new) = match self.fetches.find(self.nxt) {
                     Some(last) => (last, false),
+                    // rule: 9.7.3-max-rd-atomic
                     None if self.fetches.is_full() => return Next::Nothing,
                     None => (self.fetches.chunk(self.nxt, wqe.last(), window), true),
                 };
@@ -147,6 +153,7 @@ impl Requester {
             }
             SendOp::CompareSwap { .. } | SendOp::FetchAdd { .. } => {
                 match self.fetches.find(self.nxt) {
+                    // rule: 9.7.3-atomic-again
                     Some(_) => Next::Atomic { new: false },
                     None if self.fetches.is_full() => Next::Nothing,
                     None => Next::Atomic { new: true },
@@ -156,6 +163,7 @@ impl Requester {
                 // Without credit, one packet may find out whether there is some now;
                 // once it is acknowledged, the message goes on (IBTA 1.7, 9.7.7.2.5),
                 // as one does that was begun while there was credit.
+                // rule: 9.7.7.2.5-probe
                 if begins && in_flight == 0 {
                     Next::Data { probe: true }
                 } else if begins || self.credit.is_probing(wqe.first, self.una) {
@@ -181,12 +189,15 @@ impl Requester {
         let index = self.nxt - wqe.first;
         let offset = index * mtu as u64;
         let rest = u64::from(wqe.len) - offset;
+        // rule: 9.7.3-full-packets
         let payload = usize::try_from(rest).unwrap_or(mtu).min(mtu);
         let (is_first, is_last) = (index == 0, index + 1 == wqe.packets);
 
         let mut bth = self.bth(core, data_opcode(&wqe.op, is_first, is_last));
+        // rule: 9.7.3-solicited-last
         bth.solicited =
             is_last && wqe.flags.contains(SendFlags::SOLICITED) && wqe.op.consumes_receive();
+        // rule: 9.7.3-ask-at-end
         bth.ack_req = is_last || why != Why::New || self.should_ask(self.nxt);
         let ext = data_headers(wqe, is_first, is_last);
         let path = core.config.path.as_ref().ok_or(EmitError::Full)?;
@@ -221,6 +232,7 @@ impl Requester {
         let offset = (self.nxt - wqe.first) * mtu;
         let bytes = (u64::from(wqe.len) - offset).min(packets * mtu);
         let reth = Reth {
+            // rule: 9.7.3-read-again
             va: remote.addr.wrapping_add(offset),
             rkey: remote.rkey,
             dma_len: u32::try_from(bytes).unwrap_or(u32::MAX),
@@ -294,11 +306,13 @@ impl Requester {
     }
 
     fn bth(&self, core: &Core, opcode: Opcode) -> Bth {
+        // rule: 9.7.3-dest-qpn
         let mut bth = Bth::new(
             core.kind.opcode(opcode),
             core.config.dest_qpn,
             self.nxt.wire(),
         );
+        // rule: 9.7.3-pkey
         bth.pkey = core.config.pkey;
         bth
     }
@@ -319,6 +333,7 @@ impl Requester {
             self.clock.time(cx.now, self.nxt.next());
         }
         self.unrequested = if asked { 0 } else { self.unrequested + packets };
+        // rule: 9.7.3.1-psn-each
         self.nxt = self.nxt + packets;
         self.max = self.max.max(self.nxt);
         if self
@@ -326,6 +341,7 @@ impl Requester {
             .get(self.cursor)
             .is_some_and(|wqe| wqe.end() <= self.nxt)
         {
+            // rule: 10.8.2-order
             self.cursor += 1;
         }
         self.retry.on_sent(cx.now);
@@ -334,6 +350,7 @@ impl Requester {
 }
 
 /// The opcode of a packet of a SEND or WRITE, by its place in the message.
+// rule: 9.7.3-segments
 fn data_opcode(op: &SendOp, is_first: bool, is_last: bool) -> Opcode {
     let send = matches!(
         op,
@@ -369,10 +386,12 @@ fn data_headers(wqe: &SendWqe, is_first: bool, is_last: bool) -> ExtHeaders {
         ext.reth = Some(Reth {
             va: remote.addr,
             rkey: remote.rkey,
+            // rule: 9.7.3-reth-first
             dma_len: wqe.len,
         });
     }
     match wqe.op {
+        // rule: 9.7.3-suffix-last
         SendOp::SendImm(imm) | SendOp::WriteImm(_, imm) if is_last => ext.imm = Some(ImmDt(imm)),
         SendOp::SendInvalidate(rkey) if is_last => ext.ieth = Some(Ieth(rkey)),
         _ => {}

@@ -29,6 +29,7 @@ impl Responder {
             }
             Kept::No => cx.counters.drop(DropReason::OutOfSequence),
         }
+        // rule: 9.7.5.2-sequence-nak-once
         if !self.refused {
             self.refused = true;
             self.replies.sequence_nak(self.epsn);
@@ -36,6 +37,7 @@ impl Responder {
     }
 
     /// Executes what was kept, up to the next gap, of which the peer learns now.
+    // rule: 9.7.4.1.1-early
     pub(super) fn catch_up(&mut self, cx: &mut Cx<'_>, core: &Core) -> Result<(), Fault> {
         while let Some(first) = cx.early.first(&self.early) {
             if self.not_ready {
@@ -51,6 +53,7 @@ impl Responder {
                 return Ok(());
             };
             let result = match first.cmp(&self.epsn) {
+                // rule: 9.5-executed-in-order
                 Ordering::Equal => self.execute(cx, core, &early.packet()),
                 // A READ before it owns its PSN.
                 _ => {

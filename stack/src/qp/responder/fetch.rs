@@ -54,6 +54,7 @@ impl Resources {
     }
 
     fn note(&mut self, done: Done) {
+        // rule: 9.7.5.1.3-kept
         while self.done.len() >= self.max.max(1) {
             self.done.pop_front();
         }
@@ -83,12 +84,14 @@ impl Resources {
 }
 
 /// How many PSNs a READ of `len` bytes owns (IBTA 1.7, 9.7.3.1).
+// rule: 9.7.3.1-read-psns
 fn response_packets(len: u32, mtu: usize) -> u64 {
     u64::from(len).div_ceil(mtu as u64).max(1)
 }
 
 impl Responder {
     /// A READ request.
+    // rule: 9.4.4-read
     pub(super) fn execute_read(
         &mut self,
         cx: &mut Cx<'_>,
@@ -98,8 +101,11 @@ impl Responder {
         let Some(reth) = packet.ext.reth else {
             return Err(self.refuse(Refusal::InvalidRequest));
         };
+        // rule: 9.7.4.1.3-read-enabled
         let enabled = core.config.access.contains(Access::REMOTE_READ);
+        // rule: 9.7.4.1-longest-write
         let too_long = u64::from(reth.dma_len) > MAX_MESSAGE_BYTES;
+        // rule: 9.7.4.1.2-fetch-outside
         if self.inbound.is_some() || !enabled || too_long || !self.replies.make_room() {
             return Err(self.refuse(Refusal::InvalidRequest));
         }
@@ -109,7 +115,9 @@ impl Responder {
         }
         let first = self.epsn;
         let end = first + response_packets(reth.dma_len, core.config.mtu());
+        // rule: 9.7.4.1.1-after-read
         self.epsn = end;
+        // rule: 9.7.7.1-msn-fetch
         self.count_message();
         self.resources.note(Done {
             first,
@@ -137,8 +145,11 @@ impl Responder {
         let Some(atomic) = packet.ext.atomic else {
             return Err(self.refuse(Refusal::InvalidRequest));
         };
+        // rule: 9.7.4.1.3-atomic-enabled
         let enabled = core.config.access.contains(Access::REMOTE_ATOMIC);
+        // rule: 9.4.5-aligned
         let aligned = atomic.va % 8 == 0;
+        // rule: 9.7.4.1.2-fetch-outside
         if self.inbound.is_some() || !enabled || !aligned || !self.replies.make_room() {
             return Err(self.refuse(Refusal::InvalidRequest));
         }
@@ -154,6 +165,7 @@ impl Responder {
             last: at,
             what: What::Atomic { original },
         });
+        // rule: 9.7.5.1.1-atomic-psn
         self.replies.push(Reply::Atomic {
             at,
             original,
@@ -164,6 +176,7 @@ impl Responder {
 
     /// A READ that was executed before, or a rest of one, as the peer asks after a
     /// loss: answered with what memory holds now.
+    // rule: 9.7.5.1.3-duplicate-read
     pub(super) fn repeat_read(
         &mut self,
         cx: &mut Cx<'_>,
@@ -184,12 +197,15 @@ impl Responder {
             cx.counters.drop(DropReason::StaleDuplicate);
             return;
         };
+        // rule: 9.7.5.1.3-duplicate-read-rest
         let skipped = (at - first) * core.config.mtu() as u64;
         let end = at + response_packets(reth.dma_len, core.config.mtu());
+        // rule: 9.7.5.1.3-duplicate-read-within
         let within = reth.va == original.va.wrapping_add(skipped)
             && reth.rkey == original.rkey
             && skipped + u64::from(reth.dma_len) <= u64::from(original.dma_len)
             && end <= last.next();
+        // rule: 9.7.5.1.3-duplicate-read-checked
         if !within || check_read(cx, pd, core.qpn, &reth).is_none() {
             cx.counters.drop(DropReason::StaleDuplicate);
             return;
@@ -208,13 +224,16 @@ impl Responder {
     }
 
     /// An atomic that was executed before.
+    // rule: 9.4.5-once
     pub(super) fn repeat_atomic(&mut self, cx: &mut Cx<'_>, at: Seq) {
+        // rule: 9.7.5.1.3-duplicate-atomic
         let reply = match self.resources.find(at).map(|done| done.what) {
             Some(What::Atomic { original }) => Reply::Atomic {
                 at,
                 original,
                 msn: self.msn,
             },
+            // rule: 9.7.5.1.3-stale
             _ => return cx.counters.drop(DropReason::StaleDuplicate),
         };
         if !self.replies.repeat(reply) {
@@ -226,6 +245,7 @@ impl Responder {
 /// Whether the peer may read what it asks for. A READ of no bytes needs no key
 /// (IBTA 1.7, 9.7.4.1.5).
 fn check_read(cx: &Cx<'_>, pd: PdId, qpn: Qpn, reth: &Reth) -> Option<()> {
+    // rule: 9.7.4.1-no-bytes-no-key
     if reth.dma_len > 0 {
         let len = u64::from(reth.dma_len);
         let rights = Access::REMOTE_READ;

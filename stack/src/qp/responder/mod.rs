@@ -87,8 +87,10 @@ impl Responder {
     /// Init to RTR. Receives that were posted in Init stay.
     pub(crate) fn start(&mut self, config: &QpConfig) {
         self.abandon();
+        // rule: 9.7.4.1.1-initial
         self.epsn = Seq::initial(config.rq_psn);
         self.first = self.epsn;
+        // rule: 9.7.7.1-msn-start
         self.msn = 0;
         self.resources = Resources::new(config.max_dest_rd_atomic);
         self.replies = Replies::new(config.max_dest_rd_atomic);
@@ -141,6 +143,7 @@ impl Responder {
         self.rq.post(wr)?;
         // An acknowledgement that nobody asked for brings the peer its credits
         // sooner than its next attempt would (9.7.7.2).
+        // rule: 9.7.7.2-unsolicited
         if self.starved && self.epsn > self.first {
             self.replies.acknowledge();
         }
@@ -149,10 +152,12 @@ impl Responder {
     }
 
     /// Flushes the oldest receive. `Ok(false)` if there is none.
+    // rule: 11.6.2-flushed
     pub(crate) fn flush_front(&mut self, cx: &mut Cx<'_>, core: &Core) -> Result<bool, Fault> {
         self.complete_receive(cx, core, WcStatus::WorkRequestFlushed, Arrival::default())
     }
 
+    // rule: 9.5-received-in-order
     /// Completes the oldest receive. `Ok(false)` if there is none.
     fn complete_receive(
         &mut self,
@@ -161,6 +166,7 @@ impl Responder {
         status: WcStatus,
         arrival: Arrival,
     ) -> Result<bool, Fault> {
+        // rule: 9.4.1-one-receive-each
         let Some(wqe) = self.rq.pop() else {
             return Ok(false);
         };
@@ -170,6 +176,7 @@ impl Responder {
             WcOpcode::Recv
         };
         let completion = Completion {
+            // rule: 11.6.2-wr-id
             wr_id: wqe.wr_id,
             status,
             opcode,
@@ -184,6 +191,7 @@ impl Responder {
     }
 
     /// Refuses the request at `epsn` for good: the peer gets a NAK and the QP fails.
+    // rule: 9.9.3-responder-fails
     fn refuse(&mut self, refusal: Refusal) -> Fault {
         self.replies.nak(self.epsn, refusal);
         match refusal {
@@ -195,16 +203,21 @@ impl Responder {
 
     /// The receives that a peer may still count on: those posted, less the one in
     /// use. It can't count on those of an SRQ (IBTA 1.7, 9.7.7.2).
+    // rule: 9.7.7.2-credits-told
     fn credits(&self) -> Credits {
         if self.rq.are_shared() {
+            // rule: 10.2.9-srq-credits
             return Credits::INVALID;
         }
         let in_use = self.inbound.as_ref().is_some_and(Inbound::holds_receive);
+        // rule: 9.7.7.2-credits-in-use
         let left = self.rq.len().saturating_sub(usize::from(in_use));
         Credits::from_count(u32::try_from(left).unwrap_or(u32::MAX))
     }
 
+    // rule: 9.7.7.1-msn
     fn count_message(&mut self) {
+        // rule: 9.3.5-msn-24-bits
         self.msn = (self.msn + 1) & 0xff_ffff;
     }
 }

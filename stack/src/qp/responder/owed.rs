@@ -92,7 +92,9 @@ impl Replies {
 
     /// Makes room for the reply to a new request. False if the peer has more READs
     /// and atomics outstanding than it may.
+    // rule: 9.7.4.1-resources
     pub(super) fn make_room(&mut self) -> bool {
+        // rule: 9.7.4.1-no-resources
         self.queue.len() < self.max || self.drop_straggler()
     }
 
@@ -114,6 +116,7 @@ impl Replies {
             reply,
             again: false,
         });
+        // rule: 9.7.5.1.2-response-acks
         self.ack = false;
     }
 
@@ -129,6 +132,7 @@ impl Replies {
         {
             return false;
         }
+        // rule: 9.7.5.1-order
         let index = self
             .queue
             .partition_point(|owed| owed.reply.first() < first);
@@ -137,6 +141,7 @@ impl Replies {
     }
 
     /// Everything executed so far is to be acknowledged.
+    // rule: 9.7.5.1.2-coalesced
     pub(super) fn acknowledge(&mut self) {
         self.ack = true;
     }
@@ -148,6 +153,7 @@ impl Replies {
         });
     }
 
+    // rule: 9.9.3-retryable-stays
     pub(super) fn receiver_not_ready(&mut self, at: Seq) {
         self.nak = Some(Nak {
             at,

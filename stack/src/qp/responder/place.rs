@@ -32,14 +32,18 @@ impl Inbound {
 /// (IBTA 1.7, 9.7.4.1.6).
 fn length_is_legal(position: Position, len: usize, mtu: usize) -> bool {
     match position {
+        // rule: 9.7.4.1-length-full
         Position::First | Position::Middle => len == mtu,
+        // rule: 9.7.4.1-length-last
         Position::Last => (1..=mtu).contains(&len),
+        // rule: 9.7.4.1-length-only
         Position::Only => len <= mtu,
     }
 }
 
 impl Responder {
     /// A packet of a SEND.
+    // rule: 9.4.1-send
     pub(super) fn execute_send(
         &mut self,
         cx: &mut Cx<'_>,
@@ -50,7 +54,9 @@ impl Responder {
         let begins = matches!(position, Position::First | Position::Only);
         let ends = matches!(position, Position::Last | Position::Only);
         let offset = match (self.inbound, begins) {
+            // rule: 9.7.4.1.2-ends
             (None, true) => 0,
+            // rule: 9.7.4.1.2-begins
             (Some(Inbound::Send { placed }), false) => placed,
             _ => return Err(self.refuse(Refusal::InvalidRequest)),
         };
@@ -58,35 +64,44 @@ impl Responder {
             return Err(self.refuse(Refusal::InvalidRequest));
         }
         self.rq.ready(cx);
+        // rule: 9.7.4.1-no-receive
         let Some(wqe) = self.rq.front() else {
             self.not_ready();
             return Ok(());
         };
         let placed = offset + packet.payload.len() as u64;
+        // rule: 9.7.4.1-longest-send
         if placed > wqe.len.min(MAX_MESSAGE_BYTES) {
             return self.fail_receive(cx, core, WcStatus::LocalLengthError);
         }
+        // rule: 9.4.1-no-remote-right
         let (pd, sges) = (self.rq.pd(core), self.rq.sges());
         if sgl::scatter(cx.memory, pd, sges, offset, packet.payload).is_err() {
+            // rule: 9.9.3-receive-protection
             return self.fail_receive(cx, core, WcStatus::LocalProtectionError);
         }
         if !ends {
             self.inbound = Some(Inbound::Send { placed });
+            // rule: 9.7.5.1.2-executed-first
             self.accept(packet);
             return Ok(());
         }
         self.inbound = None;
+        // rule: 9.4.1.1-invalidate-told
         let invalidated = packet.ext.ieth.map(|ieth| ieth.0);
         let pd = self.rq.remote_pd(core);
+        // rule: 9.4.1.1-invalidate
         if let Some(rkey) = invalidated
             && cx.memory.invalidate(pd, core.qpn, rkey).is_err()
         {
             return self.fail_invalidate(cx, core);
         }
         let arrival = Arrival {
+            // rule: 11.6.1-receive-length
             bytes: u32::try_from(placed).unwrap_or(u32::MAX),
             by_write: false,
             solicited: packet.bth.solicited,
+            // rule: 9.4.1-immediate
             imm: packet.ext.imm.map(|imm| imm.0),
             invalidated,
         };
@@ -99,6 +114,7 @@ impl Responder {
     /// A packet of a WRITE. Key, rights and bounds are checked for the whole
     /// message at its first packet (IBTA 1.7, 9.7.4.1.5), and again for each, since
     /// the region may be deregistered on the way.
+    // rule: 9.4.3-write
     pub(super) fn execute_write(
         &mut self,
         cx: &mut Cx<'_>,
@@ -113,20 +129,26 @@ impl Responder {
         let len = packet.payload.len();
         let ends = matches!(position, Position::Last | Position::Only);
         // The packets must add up to the length that was announced (9.7.4.1.6).
+        // rule: 9.7.4.1-write-adds-up
         let adds_up = if ends {
             len as u64 == u64::from(rest)
         } else {
             (len as u64) < rest.into()
         };
+        // rule: 9.7.4.1.3-write-enabled
         let enabled = core.config.access.contains(Access::REMOTE_WRITE);
         let legal = length_is_legal(position, len, core.config.mtu());
+        // rule: 9.7.4.1-longest-write
         if !adds_up || !legal || !enabled || u64::from(total) > MAX_MESSAGE_BYTES {
             return Err(self.refuse(Refusal::InvalidRequest));
         }
+        // rule: 9.7.4.1-no-receive-write
         let receiver_ready = packet.ext.imm.is_none() || self.rq.ready(cx);
         // A WRITE of no bytes needs no key (9.7.4.1.5).
+        // rule: 9.7.4.1-no-bytes-no-key
         let target = if rest > 0 {
             let rights = Access::REMOTE_WRITE;
+            // rule: 9.7.4.1-whole-first
             match cx.memory.remote(
                 self.rq.remote_pd(core),
                 core.qpn,
@@ -146,6 +168,7 @@ impl Responder {
             return Ok(());
         }
         if let Some(target) = target
+            // rule: 9.4.3-write-immediate-memory
             && target.prefix(len).write(packet.payload).is_err()
         {
             return self.deny_write(cx, core, packet);
@@ -165,9 +188,12 @@ impl Responder {
         self.inbound = None;
         self.count_message();
         self.accept(packet);
+        // rule: 9.4.3-write-silent
         if let Some(imm) = packet.ext.imm {
             let arrival = Arrival {
+                // rule: 11.6.1-write-imm-length
                 bytes: total,
+                // rule: 9.4.3-write-immediate
                 by_write: true,
                 solicited: packet.bth.solicited,
                 imm: Some(imm.0),
@@ -180,6 +206,7 @@ impl Responder {
 
     /// The WRITE may not go where it wants to. A receive that it would consume says so
     /// (IBTA 1.7, 11.6.2).
+    // rule: 9.9.3-denied-immediate
     fn deny_write(
         &mut self,
         cx: &mut Cx<'_>,
@@ -195,6 +222,7 @@ impl Responder {
 
     /// Where the packet's bytes go: address, key, length of the message, and how
     /// much of it is left with this packet. `None` if it is out of place.
+    // rule: 9.7.4.1.2-one-kind
     fn write_target(&self, packet: &Packet<'_>) -> Option<(u64, u32, u32, u32)> {
         match (self.inbound, packet.ext.reth) {
             (None, Some(reth)) => Some((reth.va, reth.rkey, reth.dma_len, reth.dma_len)),
@@ -221,6 +249,7 @@ impl Responder {
         status: WcStatus,
     ) -> Result<(), Fault> {
         let refusal = match status {
+            // rule: 9.9.3-too-small
             WcStatus::LocalLengthError => Refusal::InvalidRequest,
             _ => Refusal::OperationalError,
         };
@@ -230,6 +259,7 @@ impl Responder {
     }
 
     /// The key that a SEND with invalidate names is not one that may be invalidated.
+    // rule: 9.4.1.1-invalidate-refused
     fn fail_invalidate(&mut self, cx: &mut Cx<'_>, core: &Core) -> Result<(), Fault> {
         let fault = self.refuse(Refusal::AccessError);
         self.complete_receive(cx, core, WcStatus::RemoteInvalidRequest, Arrival::default())?;

@@ -44,6 +44,7 @@ impl Responder {
                 Some(Reply::Atomic { at, original, msn }) => {
                     self.send_atomic_ack(cx, port, core, at, original, msn)
                 }
+                // rule: 9.7.5.2-refusal-behind
                 None if self.replies.nak.is_some() => self.send_nak(cx, port, core),
                 None if self.replies.ack => self.send_ack(cx, port, core),
                 None => return Ok(Turn::Idle),
@@ -68,6 +69,7 @@ impl Responder {
 
     /// The region of a READ has gone since the request was admitted: the rest of
     /// the response is a refusal.
+    // rule: 9.9.3-region-goes
     fn refuse_reply(&mut self) {
         if let Some(owed) = self.replies.queue.pop_front() {
             self.replies.nak(owed.reply.first(), Refusal::AccessError);
@@ -89,8 +91,10 @@ impl Responder {
     ) -> Result<(), EmitError> {
         let mtu = core.config.mtu();
         let rest = reth.dma_len - offset;
+        // rule: 9.4.4-read-response-full
         let payload = usize::try_from(rest).unwrap_or(mtu).min(mtu);
         let ends = at.next() == end;
+        // rule: 9.4.4-read-response-opcodes
         let opcode = match (offset == 0, ends) {
             (true, true) => Opcode::RC_READ_RESPONSE_ONLY,
             (true, false) => Opcode::RC_READ_RESPONSE_FIRST,
@@ -110,10 +114,12 @@ impl Responder {
             let rights = Access::REMOTE_READ;
             cx.memory
                 .remote(pd, core.qpn, reth.rkey, va, len, rights)?
+                // rule: 9.5-read-sees-writes
                 .read(out)
         })?;
         match self.replies.queue.front_mut().map(|owed| &mut owed.reply) {
             Some(Reply::Read { at, offset, .. }) if !ends => {
+                // rule: 9.7.5.1.1-response-psn
                 *at = at.next();
                 *offset += u32::try_from(payload).unwrap_or(rest);
             }
@@ -133,6 +139,7 @@ impl Responder {
     ) -> Result<(), EmitError> {
         let ext = ExtHeaders {
             aeth: Some(self.aeth_ack(msn)),
+            // rule: 9.4.5-original
             atomic_ack: Some(AtomicAckEth { original }),
             ..ExtHeaders::default()
         };
@@ -152,8 +159,10 @@ impl Responder {
         port: &mut dyn Port,
         core: &Core,
     ) -> Result<(), EmitError> {
+        // rule: 9.7.5.1.2-fetch-not-acked
         let (end, fetches) = self.resources.run_before(self.epsn);
         let aeth = self.aeth_ack(self.msn.wrapping_sub(fetches) & 0xff_ffff);
+        // rule: 9.7.5.1.1-ack-psn
         self.send_aeth(cx, port, core, end.prev(), aeth)?;
         cx.counters.count(Stat::AcksSent);
         self.replies.ack = false;
@@ -172,10 +181,12 @@ impl Responder {
         };
         let (syndrome, stat) = match kind {
             NakKind::Sequence => (
+                // rule: 9.7.5.2-sequence-nak
                 Syndrome::Nak(NakCode::PsnSequenceError),
                 Stat::SequenceNaksSent,
             ),
             NakKind::NotReady => (
+                // rule: 9.7.5.2.8-rnr-nak
                 Syndrome::RnrNak(core.config.min_rnr_timer),
                 Stat::RnrNaksSent,
             ),
@@ -236,6 +247,7 @@ impl Responder {
         fill: impl FnOnce(&Cx<'_>, &mut [u8]) -> Result<(), crate::memory::AccessError>,
     ) -> Result<(), EmitError> {
         let mut bth = Bth::new(core.kind.opcode(opcode), core.config.dest_qpn, at.wire());
+        // rule: 9.7.3-pkey
         bth.pkey = core.config.pkey;
         let path = core.config.path.as_ref().ok_or(EmitError::Full)?;
         emit(cx, port, path, &PacketRepr { bth, ext }, payload, fill)
@@ -253,8 +265,11 @@ impl Responder {
 impl Refusal {
     fn code(self) -> NakCode {
         match self {
+            // rule: 9.7.5.2-invalid-nak
             Self::InvalidRequest => NakCode::InvalidRequest,
+            // rule: 9.7.5.2-access-nak
             Self::AccessError => NakCode::RemoteAccessError,
+            // rule: 9.7.5.2-operation-nak
             Self::OperationalError => NakCode::RemoteOperationalError,
         }
     }

@@ -15,19 +15,23 @@ impl Responder {
         core: &Core,
         packet: &Packet<'_>,
     ) -> Result<(), Fault> {
+        // rule: 9.7.4.1.1-half
         let at = self.epsn.nearest(packet.bth.psn);
         match at.cmp(&self.epsn) {
             Ordering::Equal => {
                 self.refused = false;
                 self.not_ready = false;
+                // rule: 9.7.5.2-sequence-nak-moot
                 self.replies.withdraw_nak();
                 self.execute(cx, core, packet)?;
                 self.catch_up(cx, core)
             }
+            // rule: 9.7.4.1.1-duplicate
             Ordering::Less => {
                 self.repeat(cx, core, packet, at);
                 Ok(())
             }
+            // rule: 9.7.4.1.1-gap
             Ordering::Greater => {
                 self.receive_early(cx, at, packet);
                 Ok(())
@@ -50,6 +54,7 @@ impl Responder {
             Operation::Write => self.execute_write(cx, core, packet),
             Operation::ReadRequest => self.execute_read(cx, core, packet),
             Operation::CompareSwap | Operation::FetchAdd => self.execute_atomic(cx, core, packet),
+            // rule: 9.7.4.1.3-supported
             _ => Err(self.refuse(Refusal::InvalidRequest)),
         }
     }
@@ -57,9 +62,12 @@ impl Responder {
     /// Answers a request that was executed before: SEND and WRITE with an
     /// acknowledgement, READ with the data as of now, an atomic with the result of
     /// then (IBTA 1.7, 9.7.5.1.3).
+    // rule: 9.7.5.1.3-duplicate-send
     fn repeat(&mut self, cx: &mut Cx<'_>, core: &Core, packet: &Packet<'_>, at: Seq) {
+        // rule: 9.7.5.1.3-duplicate-part
         cx.counters.count(Stat::DuplicateRequests);
         match packet.bth.opcode.operation() {
+            // rule: 9.7.5.1.3-duplicate-write
             Operation::Send | Operation::Write => {
                 self.replies.acknowledge();
                 self.say_again(cx);
@@ -80,14 +88,18 @@ impl Responder {
     }
 
     /// Moves on after the packet at `epsn` was executed.
+    // rule: 9.7.5.1.2-unasked
     pub(super) fn accept(&mut self, packet: &Packet<'_>) {
+        // rule: 9.7.4.1.1-expected
         self.epsn = self.epsn.next();
+        // rule: 9.7.5.1.2-asked
         if packet.bth.ack_req {
             self.replies.acknowledge();
         }
     }
 
     /// Says that no receive is posted; the request stays due (9.7.5.2.8).
+    // rule: 9.7.5.2.8-rnr-once
     pub(super) fn not_ready(&mut self) {
         self.refused = true;
         self.not_ready = true;

@@ -78,6 +78,7 @@ impl Receiver {
         let position = packet.bth.opcode.position();
         let begins = matches!(position, Position::First | Position::Only);
         // What this packet goes on with. It stays taken unless the packet is good.
+        // rule: 9.8.2-receive-reused
         let open = self.inbound.take();
         let known = match (begins, open) {
             (true, Some(_)) => {
@@ -85,11 +86,13 @@ impl Receiver {
                 cx.counters.count(Stat::UnfinishedMessages);
                 None
             }
+            // rule: 9.8.2-resync-at-first
             (true, None) => None,
             (false, None) => {
                 cx.counters.drop(DropReason::OutOfPlace);
                 return Ok(());
             }
+            // rule: 9.8.2-gap-drops-message
             (false, Some(_)) if packet.bth.psn != self.epsn => {
                 cx.counters.count(Stat::UnfinishedMessages);
                 cx.counters.drop(DropReason::OutOfSequence);
@@ -127,15 +130,18 @@ impl Receiver {
         let offset = match open {
             None => 0,
             Some(Inbound::Send { placed }) => placed,
+            // rule: 9.8.2-sequence
             Some(Inbound::Write { .. }) => return Err(DropReason::OutOfPlace.into()),
         };
         check_length(core, packet)?;
         self.rq.ready(cx);
         let Some(wqe) = self.rq.front() else {
+            // rule: 9.8.2-no-receive-drops
             return Err(DropReason::NoReceive.into());
         };
         let placed = offset + packet.payload.len() as u64;
         if placed > wqe.len.min(MAX_MESSAGE_BYTES) {
+            // rule: 9.8.2-too-long
             return Err(DropReason::ReceiveTooSmall.into());
         }
         let (pd, sges) = (self.rq.pd(core), self.rq.sges());
@@ -190,6 +196,7 @@ impl Receiver {
         if !core.config.access.contains(Access::REMOTE_WRITE) {
             return Err(DropReason::AccessDenied.into());
         }
+        // rule: 9.8.2-write-immediate-loss
         if ends && packet.ext.imm.is_some() && !self.rq.ready(cx) {
             return Err(DropReason::NoReceive.into());
         }
@@ -199,6 +206,7 @@ impl Receiver {
             cx.memory
                 .remote(core.pd, core.qpn, rkey, va, rest.into(), rights)
                 .and_then(|target| target.prefix(packet.payload.len()).write(packet.payload))
+                // rule: 9.8.2-write-check
                 .map_err(|_| DropReason::AccessDenied)?;
         }
         if !ends {
@@ -231,6 +239,7 @@ impl Receiver {
 
     /// The memory of the receive at the front can't be written: it completes with that
     /// error, and the QP fails (IBTA 1.7, 9.9.3.1.1).
+    // rule: 9.8.2-bad-receive
     fn fail_receive(&mut self, cx: &mut Cx<'_>, core: &Core) -> Refusal {
         let status = WcStatus::LocalProtectionError;
         let completed = arrivals::complete(&mut self.rq, cx, core, status, Arrival::default());
@@ -247,6 +256,7 @@ fn ends(packet: &Packet<'_>) -> bool {
 }
 
 /// Whether the payload is as long as its place in the message demands.
+// rule: 9.8.2-lengths
 fn check_length(core: &Core, packet: &Packet<'_>) -> Result<(), DropReason> {
     let (len, mtu) = (packet.payload.len(), core.config.mtu());
     let legal = match packet.bth.opcode.position() {

@@ -71,6 +71,7 @@ impl Sender {
             match self.send_next(cx, port, core) {
                 Ok(None) => return Ok(Turn::Idle),
                 Ok(Some((bytes, is_last))) => {
+                    // rule: 9.8.2-psn-each
                     self.psn = self.psn.next();
                     self.sq.left(cx, core, bytes, is_last)?;
                 }
@@ -115,6 +116,7 @@ impl Sender {
         let (is_first, is_last) = (offset == 0, bytes == rest);
 
         let opcode = opcode(&wqe.op, is_first, is_last);
+        // rule: 9.8.2-ackreq-clear
         let mut bth = Bth::new(opcode, core.config.dest_qpn, self.psn);
         bth.pkey = core.config.pkey;
         bth.solicited =

@@ -16,6 +16,7 @@ const PROTOCOL_UDP: u8 = 17;
 /// The header of a packet with `transport_len` bytes from BTH to ICRC. What the port
 /// does not tell (time to live or hop limit, flow label, and through a socket the
 /// identification) is 0.
+// rule: 9.8.3-grh-space
 pub(super) fn network_header(meta: &RxMeta, transport_len: usize) -> [u8; Grh::LEN] {
     let udp_len = UDP_LEN + transport_len;
     match (meta.src, meta.dst) {
@@ -98,6 +99,7 @@ mod tests {
         assert_eq!(checksum(&header), 0xb861);
     }
 
+    // shows: 9.8.3-grh-space
     #[test]
     fn an_ipv4_header_lies_in_the_last_20_bytes() {
         let meta = RxMeta {
@@ -116,6 +118,7 @@ mod tests {
         assert_eq!(checksum(ip), 0);
     }
 
+    // shows: 9.8.3-grh-space
     #[test]
     fn an_ipv6_header_fills_all() {
         let meta = RxMeta {

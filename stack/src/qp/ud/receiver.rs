@@ -8,6 +8,7 @@ use crate::qp::{Core, Cx, Fault, Receives, sgl};
 use crate::wr::{Source, WcStatus};
 use roce_wire::{Grh, Packet};
 
+// rule: 9.8.3-no-order
 /// Takes datagrams from anybody who knows the Q_Key.
 #[derive(Debug)]
 pub(crate) struct Receiver {
@@ -20,6 +21,7 @@ impl Receiver {
     }
 
     /// Takes a packet. One that can't be taken is dropped, and costs no receive.
+    // rule: 9.8.3-any-peer
     pub(crate) fn receive(
         &mut self,
         cx: &mut Cx<'_>,
@@ -29,6 +31,7 @@ impl Receiver {
     ) -> Result<(), Fault> {
         match self.place(cx, core, meta, packet) {
             Ok(result) => result,
+            // rule: 9.8.3-errors-stay
             Err(reason) => {
                 cx.counters.drop(reason);
                 Ok(())
@@ -45,17 +48,21 @@ impl Receiver {
     ) -> Result<Result<(), Fault>, DropReason> {
         // Every UD opcode has the header.
         let deth = packet.ext.deth.ok_or(DropReason::Malformed)?;
+        // rule: 9.8.3-qkey-check
         if deth.qkey != core.config.qkey {
             return Err(DropReason::WrongQKey);
         }
         let len = packet.payload.len();
         if len > core.config.mtu() {
+            // rule: 9.8.3-longer-than-mtu
             return Err(DropReason::BadLength);
         }
         self.rq.ready(cx);
+        // rule: 9.8.3-no-receive-drops
         let wqe = self.rq.front().ok_or(DropReason::NoReceive)?;
         let bytes = Grh::LEN + len;
         if wqe.len < bytes as u64 {
+            // rule: 9.8.3-too-small-receive
             return Err(DropReason::ReceiveTooSmall);
         }
         let header = network_header(meta, packet.repr().buffer_len(len));
@@ -71,6 +78,7 @@ impl Receiver {
                     by_write: false,
                     solicited: packet.bth.solicited,
                     imm: packet.ext.imm.map(|imm| imm.0),
+                    // rule: 9.8.3-source-told
                     source: Some(Source {
                         qpn: deth.src_qpn,
                         pkey_index: 0,
@@ -79,6 +87,7 @@ impl Receiver {
                 },
             ),
             // The receive itself is at fault (IBTA 1.7, 9.9.3.1.1).
+            // rule: 9.8.3-bad-receive
             Err(_) => (WcStatus::LocalProtectionError, Arrival::default()),
         };
         let completed = arrivals::complete(&mut self.rq, cx, core, status, arrival);

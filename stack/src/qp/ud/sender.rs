@@ -40,12 +40,14 @@ impl Sender {
     ) -> Result<u32, PostError> {
         self.sq.check_source(source)?;
         if destination(&wr.op).is_some_and(|to| to.ah.pd != core.pd) {
+            // rule: 9.8.3-ah-pd
             return Err(PostError::ForeignAddress);
         }
         let bytes = sgl::source_len(source);
         let mtu = core.config.mtu();
         match u32::try_from(bytes) {
             Ok(len) if bytes <= mtu as u64 => Ok(len),
+            // rule: 9.8.3-too-long-refused
             _ => Err(PostError::DatagramTooLong { bytes, mtu }),
         }
     }
@@ -79,6 +81,7 @@ impl Sender {
                 Ok(None) => return Ok(Turn::Idle),
                 Ok(Some(bytes)) => {
                     self.psn = self.psn.next();
+                    // rule: 9.8.3-completes-when-sent
                     self.sq.left(cx, core, bytes, true)?;
                 }
                 Err(EmitError::Full) => return Ok(Turn::PortFull),
@@ -107,11 +110,14 @@ impl Sender {
         };
         let (opcode, imm) = match wqe.op {
             SendOp::SendImmTo(_, imm) => (Opcode::UD_SEND_ONLY_WITH_IMMEDIATE, Some(ImmDt(imm))),
+            // rule: 9.8.3-single-packet
             _ => (Opcode::UD_SEND_ONLY, None),
         };
+        // rule: 9.8.3-ackreq-clear
         let mut bth = Bth::new(opcode, to.qpn, self.psn);
         bth.pkey = core.config.pkey;
         bth.solicited = wqe.flags.contains(SendFlags::SOLICITED);
+        // rule: 9.8.3-deth
         let deth = Deth {
             qkey: sent_qkey(to.qkey, core.config.qkey),
             src_qpn: core.qpn,
@@ -140,6 +146,7 @@ fn destination(op: &SendOp) -> Option<&Destination> {
 
 /// A request's key with the highest bit set stands for the QP's own, which only the
 /// owner of the QP could set (IBTA 1.7, 10.2.5).
+// rule: 9.8.3-qkey-controlled
 fn sent_qkey(requested: QKey, own: QKey) -> QKey {
     if requested.0 & 1 << 31 != 0 {
         own

@@ -3,7 +3,7 @@
 use crate::sim::node::Node;
 use crate::sim::{Hand, PEER_QPN, Setup, to_state};
 use roce_stack::port::TxMeta;
-use roce_stack::{ModifyError, QpAttributes, QpInit, QpState, QueueLimits};
+use roce_stack::{Event, ModifyError, QpAttributes, QpInit, QpState, QueueLimits, SendOp};
 use roce_wire::Qpn;
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -169,4 +169,25 @@ fn no_two_qps_have_one_number() {
         assert!(seen.insert(qpn), "{qpn} came twice");
         assert!(node.nic.query_qp(qpn).is_some());
     }
+}
+
+/// "Drained" is not told before the last answer, however the send queue looks.
+// shows: 10.3.1-sqd-event
+#[test]
+fn drained_is_told_after_the_last_answer() {
+    let mut hand = Hand::new(Setup::default());
+    let mem = hand.mem(4096);
+    hand.post(1, SendOp::Send, &[mem.sge(0, 2048)]);
+    hand.post(2, SendOp::Send, &[mem.sge(0, 8)]);
+    let psns: Vec<_> = hand.out_psns();
+    modify(&mut hand, &to_state(QpState::Sqd)).expect("legal");
+    let drained = Event::SqDrained(hand.node.qpn);
+    for (psn, expected) in [(psns[0], 0), (psns[1], 0), (psns[2], 1)] {
+        hand.node.take_events();
+        assert!(!hand.node.events.contains(&drained), "too early");
+        hand.ack(psn);
+        hand.node.take_events();
+        assert_eq!(hand.node.events.len(), expected);
+    }
+    assert_eq!(hand.node.events, [drained]);
 }
