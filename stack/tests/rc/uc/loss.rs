@@ -92,6 +92,37 @@ fn a_message_without_a_receive_is_dropped() {
     assert_eq!(hand.drops(DropReason::NoReceive), 2);
 }
 
+/// A WRITE with immediate that lost a packet has placed what came before, but consumes
+/// no receive and is not told of; a packet of another operation ends it as well.
+#[test]
+fn a_lost_packet_costs_a_write_its_receive() {
+    let mut hand = Hand::new(setup());
+    let mem = hand.mem(4096);
+    hand.post_recv(1, &[]);
+    let imm = ExtHeaders {
+        imm: Some(roce_wire::ImmDt(1)),
+        ..ExtHeaders::NONE
+    };
+    let last = Opcode::UC_WRITE_LAST_WITH_IMMEDIATE;
+    hand.request(Opcode::UC_WRITE_FIRST, mem.reth(0, 2058), &[1; 1024]);
+    hand.psn += 1; // the middle is lost
+    hand.request(last, imm, &[3; 10]);
+    assert!(hand.node.received().is_empty());
+    assert_eq!(hand.drops(DropReason::OutOfSequence), 1);
+    assert_eq!(mem.read(1024, 2048), [0; 2048]);
+
+    hand.request(Opcode::UC_WRITE_FIRST, mem.reth(0, 2058), &[4; 1024]);
+    hand.request(Opcode::UC_SEND_MIDDLE, ExtHeaders::NONE, &[5; 1024]);
+    hand.request(last, imm, &[6; 10]);
+    assert!(hand.node.received().is_empty());
+    assert_eq!(hand.drops(DropReason::OutOfPlace), 2);
+    assert_eq!(hand.stat(Stat::UnfinishedMessages), 2);
+
+    hand.request(Opcode::UC_WRITE_FIRST, mem.reth(0, 1034), &[7; 1024]);
+    hand.request(last, imm, &[8; 10]);
+    assert_eq!(hand.node.received().len(), 1);
+}
+
 /// On a bad wire: what completes is right, in order and not twice, the sender is
 /// content with everything, and nothing lasts.
 // shows: 9.8.2-completes-when-sent, 9.8.2-write-immediate-loss

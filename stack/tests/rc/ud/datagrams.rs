@@ -106,6 +106,24 @@ fn packets_carry_the_key_and_the_number() {
     assert_eq!(hand.node.nic.next_timeout(), None);
 }
 
+/// A datagram completes as soon as it has left, whether or not anybody gets it, and not
+/// before: a full port holds it up.
+#[test]
+fn a_datagram_completes_when_it_has_left() {
+    let mut hand = Hand::new(setup());
+    let mem = hand.mem(64);
+    let dst = hand.setup.ip.address(2);
+    let op = SendOp::SendTo(destination(&hand.node, dst, hand.node.qpn, QKEY));
+    hand.node.port.room = 1;
+    hand.post(1, op, &[mem.sge(0, 8)]);
+    hand.post(2, op, &[mem.sge(0, 8)]);
+    assert!(hand.node.sent().is_empty());
+    assert_eq!(hand.out().len(), 1);
+    assert_outcomes(&hand.node.sent(), &[(1, WcStatus::Success)]);
+    assert_eq!(hand.out().len(), 1);
+    assert_outcomes(&hand.node.sent(), &[(2, WcStatus::Success)]);
+}
+
 /// Several elements: the header may lie in another one than the message, or in parts.
 #[test]
 fn the_header_scatters_like_the_message() {
