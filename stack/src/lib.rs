@@ -41,7 +41,7 @@ pub use memory::{
     MemoryFault, MemoryTable, PdId, RegisterError, Reregister, ReregisterError, Span, WindowBind,
     WindowId, WindowType,
 };
-pub use nic::{MulticastError, Nic, NicConfig};
+pub use nic::{MulticastError, Nic, NicConfig, Usage};
 pub use qp::{
     MAX_INLINE_BYTES, MAX_QUEUE_DEPTH, MAX_RD_ATOMIC, ModifyError, QpAttributes, QpConfig,
     QpFatalCause, QpInit, QpKind, QpState, QueueLimits, largest_path_mtu,

@@ -27,9 +27,11 @@ use std::sync::Arc;
 
 mod multicast;
 mod shared;
+mod usage;
 mod xrc;
 
 pub use multicast::MulticastError;
+pub use usage::Usage;
 
 /// What a NIC is made with.
 #[derive(Clone, Debug)]

@@ -1,0 +1,61 @@
+//! What a NIC holds, for who wants to know that nothing leaks.
+
+use super::Nic;
+
+/// How many of each thing a NIC holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// QPs, in any state.
+    pub qps: usize,
+    /// Registered regions.
+    pub regions: usize,
+    /// Timers that run or were overtaken.
+    pub timers: usize,
+    /// Requests of all QPs that have not completed: sends.
+    pub sends: usize,
+    /// Receives of all QPs' own queues that have not completed.
+    pub receives: usize,
+    /// Events that nobody has taken.
+    pub events: usize,
+}
+
+impl Nic {
+    /// What the NIC holds.
+    pub fn usage(&self) -> Usage {
+        let qps = self.qps.values();
+        Usage {
+            qps: self.qps.len(),
+            regions: self.memory.len(),
+            timers: self.timers.len(),
+            sends: qps.clone().map(|qp| qp.queued().0).sum(),
+            receives: qps.map(|qp| qp.queued().1).sum(),
+            events: self.events.len(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::{Access, Buffer};
+    use crate::nic::NicConfig;
+    use std::sync::Arc;
+
+    #[test]
+    fn it_counts_what_there_is_and_nothing_once_that_is_gone() {
+        let mut nic = Nic::new(&NicConfig {
+            seed: [1; 32],
+            max_packet_bytes: 1100,
+            window_bytes: 0,
+        });
+        assert_eq!(nic.usage(), Usage::default());
+        let pd = nic.alloc_pd();
+        let buffer = Arc::new(Buffer::new(8).expect("a buffer"));
+        let key = nic
+            .register_buffer(pd, buffer, Access::empty())
+            .expect("registered");
+        assert_eq!(nic.usage().regions, 1);
+        nic.deregister(key);
+        assert_eq!(nic.usage(), Usage::default());
+    }
+}
