@@ -1,0 +1,45 @@
+//! Chance, from a seed.
+
+use rand_chacha::ChaCha8Rng;
+use rand_core::{Rng, SeedableRng};
+
+/// Numbers from a seeded stream.
+#[derive(Clone, Debug)]
+pub struct Dice(ChaCha8Rng);
+
+impl Dice {
+    /// The stream of `seed`.
+    pub fn new(seed: u64) -> Self {
+        Self(ChaCha8Rng::seed_from_u64(seed))
+    }
+
+    /// Another stream, which this one decides.
+    pub fn split(&mut self) -> Self {
+        Self::new(self.number())
+    }
+
+    /// Any number.
+    pub fn number(&mut self) -> u64 {
+        self.0.next_u64()
+    }
+
+    /// One of `0 .. n`; 0 if `n` is 0.
+    pub fn below(&mut self, n: u64) -> u64 {
+        self.0.next_u64().checked_rem(n).unwrap_or(0)
+    }
+
+    /// One of `0 .. n`; 0 if `n` is 0.
+    pub fn index(&mut self, n: usize) -> usize {
+        self.below(n as u64) as usize
+    }
+
+    /// Whether something happens that does so once in `n` times.
+    pub fn one_in(&mut self, n: u64) -> bool {
+        self.below(n) == 0
+    }
+
+    /// One of `from`, which has at least one.
+    pub fn pick<T: Copy>(&mut self, from: &[T]) -> T {
+        from[self.index(from.len())]
+    }
+}

@@ -1,0 +1,100 @@
+//! Putting a fabric together.
+
+use super::host::Host;
+use super::link::Egress;
+use super::switch::Switch;
+use super::trace::Trace;
+use super::{
+    CableId, Counters, EgressId, Events, Fabric, HostId, HostSpec, LinkSpec, NodeId, Pool,
+    SwitchId, SwitchSpec,
+};
+use crate::dice::Dice;
+use roce_stack::Instant;
+use std::collections::VecDeque;
+
+/// Hosts, switches and cables, before anything moves.
+#[derive(Debug, Default)]
+pub struct FabricBuilder {
+    hosts: Vec<HostSpec>,
+    switches: Vec<SwitchSpec>,
+    cables: Vec<(NodeId, NodeId, LinkSpec)>,
+}
+
+impl FabricBuilder {
+    /// Nothing.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a host.
+    pub fn host(&mut self, spec: HostSpec) -> HostId {
+        self.hosts.push(spec);
+        HostId(self.hosts.len() - 1)
+    }
+
+    /// Adds a switch.
+    pub fn switch(&mut self, spec: SwitchSpec) -> SwitchId {
+        self.switches.push(spec);
+        SwitchId(self.switches.len() - 1)
+    }
+
+    /// Connects two nodes. A host's first cable is its only one.
+    pub fn cable(&mut self, a: impl Into<NodeId>, b: impl Into<NodeId>, spec: LinkSpec) -> CableId {
+        self.cables.push((a.into(), b.into(), spec));
+        CableId(self.cables.len() - 1)
+    }
+
+    /// The fabric, all of whose chance comes from `seed`.
+    pub fn build(&self, seed: u64) -> Fabric {
+        let mut dice = Dice::new(seed);
+        let mut egresses = Vec::new();
+        for (a, b, spec) in &self.cables {
+            for (from, to) in [(*a, *b), (*b, *a)] {
+                let id = EgressId(egresses.len());
+                egresses.push(Egress::new(id, from, to, *spec, dice.number()));
+            }
+        }
+        let host = |(number, spec): (usize, &HostSpec)| {
+            let node = NodeId::Host(HostId(number));
+            let cable = egresses.iter().find(|egress| egress.from == node);
+            let max = cable.map_or(0, |egress| egress.spec.max_packet_bytes);
+            let mut host = Host::new(*spec, number, max);
+            host.egress = cable.map(|egress| egress.id);
+            host
+        };
+        let hosts: Vec<Host> = self.hosts.iter().enumerate().map(host).collect();
+        let mut switches: Vec<Switch> = self
+            .switches
+            .iter()
+            .map(|spec| Switch::new(*spec, dice.split()))
+            .collect();
+        for number in 0..hosts.len() {
+            route(&egresses, &mut switches, HostId(number));
+        }
+        Fabric {
+            now: Instant::ZERO,
+            events: Events::default(),
+            pool: Pool::default(),
+            hosts,
+            switches,
+            egresses,
+            counters: Counters::default(),
+            trace: Trace::new(),
+        }
+    }
+}
+
+/// Tells every switch the shortest way to a host: breadth first, from the host on.
+fn route(egresses: &[Egress], switches: &mut [Switch], host: HostId) {
+    let mut reached = VecDeque::from([NodeId::Host(host)]);
+    while let Some(node) = reached.pop_front() {
+        for egress in egresses.iter().filter(|egress| egress.to == node) {
+            if let NodeId::Switch(SwitchId(number)) = egress.from
+                && !switches[number].routes.contains_key(&host)
+            {
+                switches[number].routes.insert(host, egress.id);
+                reached.push_back(egress.from);
+            }
+        }
+    }
+}

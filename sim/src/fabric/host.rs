@@ -1,0 +1,224 @@
+//! A host: a NIC, what waits for it, and its port.
+
+use super::link::{Around, Egress};
+use super::{EgressId, PacketId};
+use roce_stack::port::{
+    IpCovered, Port, PortCapabilities, PortError, ReserveError, RxMeta, RxSink, TxMeta, TxSlot,
+};
+use roce_stack::{Duration, Instant, Nic, NicConfig};
+use std::collections::VecDeque;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// Which IP header packets have, and how much of it the receiving port sees.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ip {
+    /// IPv4, its header seen, as by AF_XDP.
+    V4,
+    /// IPv4 through a socket, which hides part of the header.
+    V4Hidden,
+    /// IPv6.
+    V6,
+}
+
+impl Ip {
+    /// The address of host number `n`.
+    pub fn address(self, n: usize) -> IpAddr {
+        let [.., high, low] = n.to_be_bytes();
+        match self {
+            Self::V4 | Self::V4Hidden => Ipv4Addr::new(10, 0, high, low).into(),
+            Self::V6 => {
+                let last = u16::from_be_bytes([high, low]);
+                Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, last).into()
+            }
+        }
+    }
+}
+
+/// What a host is like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HostSpec {
+    /// Which IP header its packets have; all hosts of a fabric alike.
+    pub ip: Ip,
+    /// Where the NIC's randomness comes from.
+    pub seed: u64,
+    /// The most that one QP keeps in flight.
+    pub window_bytes: usize,
+    /// How long a packet waits until the host looks for any; zero for at once. What
+    /// arrives meanwhile is taken together.
+    pub poll_every: Duration,
+    /// Packets that wait for a host that does not look.
+    pub ring_packets: usize,
+}
+
+impl Default for HostSpec {
+    fn default() -> Self {
+        Self {
+            ip: Ip::V4,
+            seed: 1,
+            window_bytes: 256 << 10,
+            poll_every: Duration::ZERO,
+            ring_packets: 4096,
+        }
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Host {
+    pub(super) spec: HostSpec,
+    pub(super) address: IpAddr,
+    pub(super) nic: Nic,
+    /// Its cable; a host has one.
+    pub(super) egress: Option<EgressId>,
+    pub(super) ring: VecDeque<PacketId>,
+    /// It does nothing until it is told to go on.
+    pub(super) paused: bool,
+    /// When it will be woken, if it will.
+    pub(super) wake: Option<Instant>,
+    restarts: u64,
+    next_id: u16,
+}
+
+impl Host {
+    pub(super) fn new(spec: HostSpec, number: usize, max_packet_bytes: usize) -> Self {
+        Self {
+            spec,
+            address: spec.ip.address(number + 1),
+            nic: nic(&spec, 0, max_packet_bytes),
+            egress: None,
+            ring: VecDeque::new(),
+            paused: false,
+            wake: None,
+            restarts: 0,
+            next_id: 0xfff0,
+        }
+    }
+
+    /// A new NIC, which knows nothing of what was.
+    pub(super) fn restart(&mut self, max_packet_bytes: usize) {
+        self.restarts += 1;
+        self.nic = nic(&self.spec, self.restarts, max_packet_bytes);
+        self.wake = None;
+    }
+
+    /// What the receiving port says of a packet.
+    pub(super) fn sees(&self, meta: &RxMeta) -> RxMeta {
+        let ip = match (self.spec.ip, meta.ip) {
+            (Ip::V4Hidden, _) => IpCovered::V4Hidden,
+            (_, ip) => ip,
+        };
+        RxMeta { ip, ..*meta }
+    }
+
+    /// Lets the NIC send what it can.
+    pub(super) fn transmit(&mut self, around: &mut Around<'_>, egress: &mut Egress) {
+        let now = around.now;
+        let mut port = HostPort {
+            ip: self.spec.ip,
+            next_id: &mut self.next_id,
+            around,
+            egress,
+            reserved: None,
+            full: false,
+        };
+        while self.nic.wants_to_send() && !port.full {
+            self.nic.transmit(now, &mut port);
+        }
+        port.forget();
+    }
+}
+
+fn nic(spec: &HostSpec, restarts: u64, max_packet_bytes: usize) -> Nic {
+    let mut seed = [0; 32];
+    seed[..8].copy_from_slice(&spec.seed.to_le_bytes());
+    seed[8..16].copy_from_slice(&restarts.to_le_bytes());
+    Nic::new(&NicConfig {
+        seed,
+        max_packet_bytes,
+        window_bytes: spec.window_bytes,
+    })
+}
+
+/// The sending half of a port: what the NIC commits goes to the link's queue.
+struct HostPort<'a, 'b> {
+    ip: Ip,
+    next_id: &'a mut u16,
+    around: &'a mut Around<'b>,
+    egress: &'a mut Egress,
+    reserved: Option<PacketId>,
+    full: bool,
+}
+
+impl HostPort<'_, '_> {
+    fn forget(&mut self) {
+        if let Some(packet) = self.reserved.take() {
+            self.around.pool.give_back(packet);
+        }
+    }
+}
+
+const SRC_PORT: u16 = 0xc123;
+
+impl Port for HostPort<'_, '_> {
+    fn capabilities(&self) -> PortCapabilities {
+        PortCapabilities {
+            max_packet_bytes: self.egress.spec.max_packet_bytes,
+            receive_buffer_bytes: 1 << 20,
+        }
+    }
+
+    fn activate(&mut self, _address: IpAddr) -> Result<(), PortError> {
+        Ok(())
+    }
+
+    fn receive(&mut self, _budget: usize, _sink: &mut dyn RxSink) -> Result<usize, PortError> {
+        Ok(0)
+    }
+
+    fn reserve(&mut self, to: &TxMeta, len: usize) -> Result<TxSlot<'_>, ReserveError> {
+        self.forget();
+        if len > self.egress.spec.max_packet_bytes {
+            return Err(ReserveError::Unsendable);
+        }
+        if !self.egress.has_room(len) {
+            self.full = true;
+            return Err(ReserveError::Full);
+        }
+        let ip = match self.ip {
+            Ip::V6 => IpCovered::V6,
+            Ip::V4 | Ip::V4Hidden => {
+                *self.next_id = self.next_id.wrapping_add(1);
+                IpCovered::V4 {
+                    id: *self.next_id,
+                    flags_fragment: 0x4000,
+                }
+            }
+        };
+        let id = self.around.pool.take(len);
+        self.reserved = Some(id);
+        let packet = self.around.pool.get_mut(id);
+        packet.meta = RxMeta {
+            src: to.src,
+            dst: to.dst,
+            src_port: SRC_PORT,
+            traffic_class: to.traffic_class,
+            ip,
+        };
+        Ok(TxSlot {
+            bytes: packet.bytes_mut(),
+            src_port: SRC_PORT,
+            ip,
+        })
+    }
+
+    fn commit(&mut self) {
+        if let Some(packet) = self.reserved.take() {
+            self.around.counters.sent += 1;
+            self.egress.push(self.around, packet);
+            self.egress.start(self.around);
+        }
+    }
+
+    fn flush(&mut self) -> Result<bool, PortError> {
+        Ok(true)
+    }
+}

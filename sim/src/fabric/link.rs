@@ -1,0 +1,143 @@
+//! One direction of a cable: a queue, a rate, a delay, and faults.
+
+use super::events::{Events, What};
+use super::pool::Pool;
+use super::trace::{Fate, Trace};
+use super::{Counters, EgressId, NodeId, PacketId};
+use roce_stack::fault::{FaultModel, FaultSpec};
+use roce_stack::{Duration, Instant};
+use std::collections::VecDeque;
+
+/// What a cable is like; both directions alike.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LinkSpec {
+    /// Bits per second.
+    pub bits_per_sec: u64,
+    /// From one end to the other.
+    pub delay: Duration,
+    /// The largest transport packet, BTH to ICRC.
+    pub max_packet_bytes: usize,
+    /// Bytes that wait at each end to be sent.
+    pub queue_bytes: usize,
+}
+
+impl Default for LinkSpec {
+    fn default() -> Self {
+        Self {
+            bits_per_sec: 10_000_000_000,
+            delay: Duration::from_micros(1),
+            max_packet_bytes: 4200,
+            queue_bytes: 256 << 10,
+        }
+    }
+}
+
+/// Ethernet, IP and UDP headers, preamble and gap: what a packet costs on the wire
+/// besides its own bytes.
+const OVERHEAD_BYTES: u64 = 66;
+
+/// One direction of a cable, seen from who sends.
+#[derive(Debug)]
+pub(super) struct Egress {
+    pub(super) id: EgressId,
+    pub(super) from: NodeId,
+    pub(super) to: NodeId,
+    pub(super) spec: LinkSpec,
+    pub(super) faults: FaultModel,
+    /// Cut: everything is lost.
+    pub(super) down: bool,
+    /// A pause frame stopped it.
+    pub(super) paused: bool,
+    sending: bool,
+    queue: VecDeque<PacketId>,
+    pub(super) queued_bytes: usize,
+}
+
+/// What a link touches besides itself.
+pub(super) struct Around<'a> {
+    pub(super) now: Instant,
+    pub(super) pool: &'a mut Pool,
+    pub(super) events: &'a mut Events,
+    pub(super) counters: &'a mut Counters,
+    pub(super) trace: &'a mut Trace,
+}
+
+impl Egress {
+    pub(super) fn new(id: EgressId, from: NodeId, to: NodeId, spec: LinkSpec, seed: u64) -> Self {
+        Self {
+            id,
+            from,
+            to,
+            spec,
+            faults: FaultModel::new(FaultSpec::default(), seed),
+            down: false,
+            paused: false,
+            sending: false,
+            queue: VecDeque::new(),
+            queued_bytes: 0,
+        }
+    }
+
+    /// Whether a packet of `len` bytes may wait here.
+    pub(super) fn has_room(&self, len: usize) -> bool {
+        self.queued_bytes + len <= self.spec.queue_bytes
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.queue.is_empty() && !self.sending
+    }
+
+    /// Takes a packet that [`Egress::has_room`] for; [`Egress::start`] is due.
+    pub(super) fn push(&mut self, around: &mut Around<'_>, packet: PacketId) {
+        self.queued_bytes += around.pool.get(packet).len();
+        self.queue.push_back(packet);
+    }
+
+    /// Begins to send, if it can. Returns the link that the packet had come by, which
+    /// may count it as gone.
+    pub(super) fn start(&mut self, around: &mut Around<'_>) -> Option<(EgressId, usize)> {
+        if self.sending || self.paused {
+            return None;
+        }
+        let packet = self.queue.pop_front()?;
+        let len = around.pool.get(packet).len();
+        let from = around.pool.get_mut(packet).from.take();
+        self.queued_bytes -= len;
+        self.sending = true;
+        let bits = (len as u64 + OVERHEAD_BYTES) * 8;
+        let ns = u128::from(bits) * 1_000_000_000 / u128::from(self.spec.bits_per_sec.max(1));
+        let sent = around.now + Duration::from_nanos(u64::try_from(ns).unwrap_or(u64::MAX));
+        around.events.push(sent, What::Sent(self.id));
+        self.carry(around, sent + self.spec.delay, packet);
+        from.map(|from| (from, len))
+    }
+
+    /// The last bit of what was being sent has left.
+    pub(super) fn sent(&mut self) {
+        self.sending = false;
+    }
+
+    /// What becomes of a packet on the way.
+    fn carry(&mut self, around: &mut Around<'_>, arrives: Instant, packet: PacketId) {
+        around.counters.carried += 1;
+        let len = around.pool.get(packet).len();
+        let copies = self.faults.decide(arrives, len);
+        let Some(first) = copies.first.filter(|_| !self.down) else {
+            around.counters.lost += 1;
+            let bytes = around.pool.get(packet).bytes();
+            around.trace.note(around.now, self.id, Fate::Lost, bytes);
+            around.pool.give_back(packet);
+            return;
+        };
+        if let Some(second) = copies.second {
+            around.counters.duplicated += 1;
+            let double = around.pool.duplicate(packet);
+            second.damage(around.pool.get_mut(double).bytes_mut());
+            around.events.push(second.at, What::Arrive(self.id, double));
+        }
+        around.counters.reordered += u64::from(first.held_back);
+        around.counters.corrupted += u64::from(first.flip.is_some());
+        first.damage(around.pool.get_mut(packet).bytes_mut());
+        around.events.push(first.at, What::Arrive(self.id, packet));
+    }
+}

@@ -1,0 +1,463 @@
+//! Hosts, links and switches in virtual time.
+//!
+//! ```text
+//!   Host: Nic ──► queue ═══ link ═══► Switch: queue ═══ link ═══► Host: ring ──► Nic
+//!                   ▲ pause            │ tail drop, ECN mark
+//!                   └──────────────────┘ loss, doubles, damage … on each link
+//! ```
+//!
+//! A [`FabricBuilder`] puts it together; [`Fabric::step`] goes from event to event
+//! and tells which host was touched, so that its application can have its turn. What
+//! happens is a function of the seed and of the calls: [`Fabric::fingerprint`] is the
+//! same for two runs that were the same.
+
+mod build;
+mod events;
+mod host;
+mod link;
+mod pool;
+mod switch;
+mod trace;
+
+#[cfg(test)]
+mod tests;
+
+pub use build::FabricBuilder;
+pub use host::{HostSpec, Ip};
+pub use link::LinkSpec;
+pub use switch::{EcnSpec, PfcSpec, SwitchSpec};
+
+use events::{Events, What};
+use host::Host;
+use link::{Around, Egress};
+use pool::{PacketId, Pool};
+use roce_stack::fault::FaultSpec;
+use roce_stack::{Duration, Instant, Nic};
+use serde::Serialize;
+use std::net::IpAddr;
+use switch::Switch;
+use trace::{Fate, Trace};
+
+/// Names a host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct HostId(pub usize);
+
+/// Names a switch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SwitchId(pub usize);
+
+/// Names a cable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct CableId(pub usize);
+
+/// One direction of a cable: 2 n is from its first end, 2 n + 1 from its second.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+struct EgressId(usize);
+
+/// What a cable ends at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum NodeId {
+    /// A host.
+    Host(HostId),
+    /// A switch.
+    Switch(SwitchId),
+}
+
+impl From<HostId> for NodeId {
+    fn from(id: HostId) -> Self {
+        Self::Host(id)
+    }
+}
+
+impl From<SwitchId> for NodeId {
+    fn from(id: SwitchId) -> Self {
+        Self::Switch(id)
+    }
+}
+
+/// What packets have met with so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Counters {
+    /// Sent by hosts.
+    pub sent: u64,
+    /// Carried by links.
+    pub carried: u64,
+    /// Handed to a host's NIC.
+    pub delivered: u64,
+    /// Lost on a link.
+    pub lost: u64,
+    /// Arrived twice.
+    pub duplicated: u64,
+    /// Held back, so that others could overtake them.
+    pub reordered: u64,
+    /// Arrived with a flipped bit.
+    pub corrupted: u64,
+    /// Dropped by a switch: its queue was full, the next link takes no packets of that
+    /// size, or it knows no way.
+    pub dropped: u64,
+    /// Dropped by a host: too many waited for it.
+    pub overrun: u64,
+    /// Marked "congestion experienced".
+    pub marked: u64,
+    /// Pause frames.
+    pub pauses: u64,
+}
+
+impl Counters {
+    /// Adds those of another fabric.
+    pub fn add(&mut self, other: &Self) {
+        let Self {
+            sent,
+            carried,
+            delivered,
+            lost,
+            duplicated,
+            reordered,
+            corrupted,
+            dropped,
+            overrun,
+            marked,
+            pauses,
+        } = other;
+        self.sent += sent;
+        self.carried += carried;
+        self.delivered += delivered;
+        self.lost += lost;
+        self.duplicated += duplicated;
+        self.reordered += reordered;
+        self.corrupted += corrupted;
+        self.dropped += dropped;
+        self.overrun += overrun;
+        self.marked += marked;
+        self.pauses += pauses;
+    }
+}
+
+/// What just happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Something that concerns no application.
+    Inside,
+    /// A host's NIC did something: completions may have come.
+    Host(HostId),
+    /// The time of a [`Fabric::call_at`] has come.
+    Call(u64),
+}
+
+/// Hosts, links and switches, and everything that is under way between them.
+#[derive(Debug)]
+pub struct Fabric {
+    now: Instant,
+    events: Events,
+    pool: Pool,
+    hosts: Vec<Host>,
+    switches: Vec<Switch>,
+    egresses: Vec<Egress>,
+    counters: Counters,
+    trace: Trace,
+}
+
+/// Splits a fabric into one of its links and what the link touches.
+macro_rules! at_link {
+    ($fabric:ident, $id:expr, $around:ident, $egress:ident, $do:expr) => {{
+        let Fabric {
+            now,
+            events,
+            pool,
+            egresses,
+            counters,
+            trace,
+            ..
+        } = &mut *$fabric;
+        let mut around = Around {
+            now: *now,
+            pool,
+            events,
+            counters,
+            trace,
+        };
+        let $around = &mut around;
+        let $egress = &mut egresses[$id.0];
+        $do
+    }};
+}
+
+impl Fabric {
+    /// The time.
+    pub fn now(&self) -> Instant {
+        self.now
+    }
+
+    /// What packets have met with so far.
+    pub fn counters(&self) -> Counters {
+        self.counters
+    }
+
+    /// Two runs with the same fingerprint were the same, packet for packet.
+    pub fn fingerprint(&self) -> u64 {
+        self.trace.hash()
+    }
+
+    /// Shows every packet on stderr from now on.
+    pub fn print(&mut self) {
+        self.trace.print();
+    }
+
+    /// How many hosts there are.
+    pub fn hosts(&self) -> usize {
+        self.hosts.len()
+    }
+
+    /// A host's address.
+    pub fn address(&self, host: HostId) -> IpAddr {
+        self.hosts[host.0].address
+    }
+
+    /// A host's NIC. After anything that may make it send, [`Fabric::drive`] is due.
+    pub fn nic(&mut self, host: HostId) -> &mut Nic {
+        &mut self.hosts[host.0].nic
+    }
+
+    /// Lets a host's NIC send what it wants to, and sees to its timer.
+    pub fn drive(&mut self, id: HostId) {
+        let Some(egress) = self.hosts[id.0].egress else {
+            return;
+        };
+        if !self.hosts[id.0].paused {
+            let Fabric {
+                now,
+                events,
+                pool,
+                egresses,
+                counters,
+                trace,
+                hosts,
+                ..
+            } = &mut *self;
+            let mut around = Around {
+                now: *now,
+                pool,
+                events,
+                counters,
+                trace,
+            };
+            hosts[id.0].transmit(&mut around, &mut egresses[egress.0]);
+        }
+        self.arrange_wake(id);
+    }
+
+    /// Asks for [`Step::Call`] with `token` at some time.
+    pub fn call_at(&mut self, at: Instant, token: u64) {
+        self.events.push(at.max(self.now), What::Call(token));
+    }
+
+    /// Changes what goes wrong on a cable, both directions.
+    pub fn set_faults(&mut self, cable: CableId, spec: FaultSpec) {
+        for direction in [0, 1] {
+            self.egresses[2 * cable.0 + direction].faults.change(spec);
+        }
+    }
+
+    /// Cuts a cable, or mends it. What is on its way still arrives.
+    pub fn set_down(&mut self, cable: CableId, down: bool) {
+        for direction in [0, 1] {
+            self.egresses[2 * cable.0 + direction].down = down;
+        }
+    }
+
+    /// Stops a host, as if its process got no processor, or lets it go on.
+    pub fn set_paused(&mut self, host: HostId, paused: bool) {
+        self.hosts[host.0].paused = paused;
+        if !paused {
+            self.take_ring(host);
+            let now = self.now;
+            self.hosts[host.0].nic.handle_timeouts(now);
+            self.drive(host);
+        }
+    }
+
+    /// Restarts a host: it has a new NIC, and what waited for it is gone.
+    pub fn restart(&mut self, id: HostId) {
+        let host = &mut self.hosts[id.0];
+        for packet in host.ring.drain(..) {
+            self.pool.give_back(packet);
+        }
+        let egress = host.egress.map(|egress| &self.egresses[egress.0]);
+        host.restart(egress.map_or(0, |egress| egress.spec.max_packet_bytes));
+    }
+
+    /// Goes on to the next event that is not after `until`; `None` if there is none:
+    /// nothing moves any more until then.
+    pub fn step(&mut self, until: Instant) -> Option<Step> {
+        let (at, what) = self.events.pop(until)?;
+        self.now = at;
+        Some(match what {
+            What::Call(token) => Step::Call(token),
+            What::Arrive(link, packet) => match self.egresses[link.0].to {
+                NodeId::Host(host) => self.arrive_at_host(link, host, packet),
+                NodeId::Switch(switch) => {
+                    self.arrive_at_switch(link, switch, packet);
+                    Step::Inside
+                }
+            },
+            What::Sent(link) => {
+                self.egresses[link.0].sent();
+                self.start(link);
+                match self.egresses[link.0].from {
+                    // It may have waited for room.
+                    NodeId::Host(host) if self.hosts[host.0].nic.wants_to_send() => {
+                        self.drive(host);
+                        Step::Host(host)
+                    }
+                    _ => Step::Inside,
+                }
+            }
+            What::Pause(link, pause) => {
+                self.egresses[link.0].paused = pause;
+                self.start(link);
+                Step::Inside
+            }
+            What::Wake(host) => self.wake(host),
+        })
+    }
+
+    /// What is still under way: packets, and bytes in switches. Nothing once no event is
+    /// left.
+    pub fn under_way(&self) -> (usize, usize) {
+        let queued: usize = self.egresses.iter().map(|egress| egress.queued_bytes).sum();
+        let waiting: usize = self.switches.iter().map(Switch::waiting).sum();
+        let busy = self.egresses.iter().filter(|e| !e.is_empty()).count();
+        (self.pool.in_use() + busy, queued + waiting)
+    }
+
+    /// How many events are to come.
+    pub fn pending(&self) -> usize {
+        self.events.len()
+    }
+
+    fn arrive_at_host(&mut self, link: EgressId, id: HostId, packet: PacketId) -> Step {
+        let host = &mut self.hosts[id.0];
+        if host.ring.len() >= host.spec.ring_packets {
+            self.counters.overrun += 1;
+            self.drop_packet(link, packet);
+            return Step::Inside;
+        }
+        let bytes = self.pool.get(packet).bytes();
+        self.trace.note(self.now, link, Fate::Arrived, bytes);
+        host.ring.push_back(packet);
+        if host.paused {
+            return Step::Inside;
+        }
+        if host.spec.poll_every.is_zero() {
+            self.take_ring(id);
+            self.drive(id);
+            return Step::Host(id);
+        }
+        let poll = self.now + host.spec.poll_every;
+        self.wake_at(id, poll);
+        Step::Inside
+    }
+
+    /// Hands everything that waits to the NIC.
+    fn take_ring(&mut self, id: HostId) {
+        let host = &mut self.hosts[id.0];
+        while let Some(packet) = host.ring.pop_front() {
+            let arrived = self.pool.get(packet);
+            let meta = host.sees(&arrived.meta);
+            host.nic.receive(self.now, &meta, arrived.bytes());
+            self.counters.delivered += 1;
+            self.pool.give_back(packet);
+        }
+    }
+
+    fn arrive_at_switch(&mut self, link: EgressId, id: SwitchId, packet: PacketId) {
+        let (len, dst) = {
+            let arrived = self.pool.get(packet);
+            (arrived.len(), arrived.meta.dst)
+        };
+        let to = self.hosts.iter().position(|host| host.address == dst);
+        let switch = &mut self.switches[id.0];
+        let way = to.and_then(|to| switch.routes.get(&HostId(to)).copied());
+        let fits = |way: &EgressId| {
+            let egress = &self.egresses[way.0];
+            egress.has_room(len) && len <= egress.spec.max_packet_bytes
+        };
+        let Some(way) = way.filter(fits) else {
+            self.counters.dropped += 1;
+            return self.drop_packet(link, packet);
+        };
+        let waiting = self.pool.get_mut(packet);
+        waiting.from = Some(link);
+        let capable = matches!(waiting.meta.traffic_class & 3, 1 | 2);
+        if capable && switch.marks(self.egresses[way.0].queued_bytes) {
+            waiting.meta.traffic_class |= 3;
+            self.counters.marked += 1;
+        }
+        if switch.note_waiting(link, len) {
+            self.pause(link, true);
+        }
+        at_link!(self, way, around, egress, egress.push(around, packet));
+        self.start(way);
+    }
+
+    /// Begins to send what waits at a link, and tells the switch behind it.
+    fn start(&mut self, link: EgressId) {
+        let gone = at_link!(self, link, around, egress, egress.start(around));
+        if let (Some((from, len)), NodeId::Switch(id)) = (gone, self.egresses[link.0].from)
+            && self.switches[id.0].note_gone(from, len)
+        {
+            self.pause(from, false);
+        }
+    }
+
+    /// Sends a pause frame back along a link.
+    fn pause(&mut self, link: EgressId, pause: bool) {
+        self.counters.pauses += u64::from(pause);
+        let arrives = self.now + self.egresses[link.0].spec.delay;
+        self.events.push(arrives, What::Pause(link, pause));
+    }
+
+    fn drop_packet(&mut self, link: EgressId, packet: PacketId) {
+        let bytes = self.pool.get(packet).bytes();
+        self.trace.note(self.now, link, Fate::Dropped, bytes);
+        self.pool.give_back(packet);
+    }
+
+    fn wake(&mut self, id: HostId) -> Step {
+        let host = &mut self.hosts[id.0];
+        if host.wake != Some(self.now) {
+            // Overtaken by an earlier one, or of a NIC that is gone.
+            return Step::Inside;
+        }
+        host.wake = None;
+        if host.paused {
+            return Step::Inside;
+        }
+        self.take_ring(id);
+        self.hosts[id.0].nic.handle_timeouts(self.now);
+        self.drive(id);
+        Step::Host(id)
+    }
+
+    /// Sees to it that the host is woken for its NIC's next timer.
+    fn arrange_wake(&mut self, id: HostId) {
+        if let Some(at) = self.hosts[id.0].nic.next_timeout() {
+            self.wake_at(id, at);
+        }
+    }
+
+    fn wake_at(&mut self, id: HostId, at: Instant) {
+        let host = &mut self.hosts[id.0];
+        let at = at.max(self.now);
+        if host.wake.is_none_or(|wake| at < wake) {
+            host.wake = Some(at);
+            self.events.push(at, What::Wake(id));
+        }
+    }
+}
+
+/// How long a packet of `bytes` is on a cable, from the first bit to the last.
+pub fn one_way(spec: &LinkSpec, bytes: usize) -> Duration {
+    let ns = (bytes as u64 * 8).saturating_mul(1_000_000_000) / spec.bits_per_sec.max(1);
+    spec.delay + Duration::from_nanos(ns)
+}

@@ -1,0 +1,99 @@
+//! Packets in flight, in buffers that are used again.
+
+use super::EgressId;
+use roce_stack::port::{IpCovered, RxMeta};
+use std::net::{IpAddr, Ipv4Addr};
+
+/// Names a packet in the pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct PacketId(u32);
+
+/// A packet on its way.
+#[derive(Debug)]
+pub(super) struct Packet {
+    pub(super) meta: RxMeta,
+    /// The link by which it came to the switch that it waits in.
+    pub(super) from: Option<EgressId>,
+    len: usize,
+    bytes: Vec<u8>,
+}
+
+impl Packet {
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
+
+    pub(super) fn bytes_mut(&mut self) -> &mut [u8] {
+        &mut self.bytes[..self.len]
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+}
+
+/// All packets that are in flight.
+#[derive(Debug, Default)]
+pub(super) struct Pool {
+    packets: Vec<Packet>,
+    free: Vec<PacketId>,
+}
+
+impl Pool {
+    /// A packet of `len` bytes, whose contents are arbitrary.
+    pub(super) fn take(&mut self, len: usize) -> PacketId {
+        let id = self.free.pop().unwrap_or_else(|| {
+            let nowhere = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
+            self.packets.push(Packet {
+                meta: RxMeta {
+                    src: nowhere,
+                    dst: nowhere,
+                    src_port: 0,
+                    traffic_class: 0,
+                    ip: IpCovered::V4Hidden,
+                },
+                from: None,
+                len: 0,
+                bytes: Vec::new(),
+            });
+            PacketId(u32::try_from(self.packets.len() - 1).unwrap_or(u32::MAX))
+        });
+        let packet = self.get_mut(id);
+        if packet.bytes.len() < len {
+            // Who forgets to write a byte sends this one.
+            packet.bytes.resize(len, 0xa5);
+        }
+        packet.len = len;
+        packet.from = None;
+        id
+    }
+
+    /// A second packet like `id`.
+    pub(super) fn duplicate(&mut self, id: PacketId) -> PacketId {
+        let len = self.get(id).len;
+        let copy = self.take(len);
+        let (from, to) = (id.0 as usize, copy.0 as usize);
+        if let Ok([original, double]) = self.packets.get_disjoint_mut([from, to]) {
+            double.meta = original.meta;
+            double.bytes_mut().copy_from_slice(original.bytes());
+        }
+        copy
+    }
+
+    pub(super) fn give_back(&mut self, id: PacketId) {
+        self.free.push(id);
+    }
+
+    pub(super) fn get(&self, id: PacketId) -> &Packet {
+        &self.packets[id.0 as usize]
+    }
+
+    pub(super) fn get_mut(&mut self, id: PacketId) -> &mut Packet {
+        &mut self.packets[id.0 as usize]
+    }
+
+    /// How many packets are in flight.
+    pub(super) fn in_use(&self) -> usize {
+        self.packets.len() - self.free.len()
+    }
+}

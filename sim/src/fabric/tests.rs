@@ -1,0 +1,288 @@
+use super::*;
+use crate::connect::{ConnectSpec, connect};
+use roce_stack::{
+    Access, Buffer, CompletionQueue, CqId, Memory, QpInit, QpKind, QueueLimits, RemoteAddr,
+    SendFlags, SendOp, SendWr, Sge, WcStatus,
+};
+use roce_wire::Qpn;
+use std::sync::Arc;
+
+const LEN: usize = 100_000;
+const IOVA: u64 = 0x10_0000;
+
+/// One end of a connection.
+struct End {
+    host: HostId,
+    qpn: Qpn,
+    cq: Arc<CompletionQueue>,
+    key: u32,
+}
+
+impl End {
+    fn new(fabric: &mut Fabric, host: HostId) -> Self {
+        let nic = fabric.nic(host);
+        let pd = nic.alloc_pd();
+        let cq = Arc::new(CompletionQueue::new(CqId(0), 64));
+        let limits = QueueLimits {
+            depth: 16,
+            max_sge: 1,
+        };
+        let qpn = nic.create_qp(init(pd, &cq, limits));
+        let buffer = Arc::new(Buffer::new(LEN).expect("a buffer"));
+        let all = Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ;
+        // By an address that is the same in each run, as the buffer's own is not.
+        let key = nic
+            .register_memory(pd, Memory::buffer(buffer), Some(IOVA), all)
+            .expect("registered");
+        Self { host, qpn, cq, key }
+    }
+
+    fn write_to(&self, fabric: &mut Fabric, peer: &End, wr_id: u64) {
+        let remote = RemoteAddr {
+            addr: IOVA,
+            rkey: peer.key,
+        };
+        let sge = Sge {
+            addr: IOVA,
+            length: LEN as u32,
+            lkey: self.key,
+        };
+        let wr = SendWr {
+            wr_id,
+            op: SendOp::Write(remote),
+            sges: &[sge],
+            flags: SendFlags::SIGNALED,
+        };
+        let now = fabric.now();
+        fabric
+            .nic(self.host)
+            .post_send(now, self.qpn, &wr)
+            .expect("posted");
+        fabric.drive(self.host);
+    }
+
+    fn statuses(&self) -> Vec<WcStatus> {
+        core::iter::from_fn(|| self.cq.poll().expect("no overrun"))
+            .map(|completion| completion.status)
+            .collect()
+    }
+}
+
+fn init(pd: roce_stack::PdId, cq: &Arc<CompletionQueue>, limits: QueueLimits) -> QpInit {
+    QpInit {
+        kind: QpKind::Rc,
+        pd,
+        send_cq: Arc::clone(cq),
+        recv_cq: Arc::clone(cq),
+        send: limits,
+        recv: limits,
+        max_inline: 0,
+        signal_all: false,
+    }
+}
+
+/// Two hosts send to a third through a switch: twice what its link takes.
+fn incast(switch: SwitchSpec, queue_bytes: usize, seed: u64) -> (Fabric, Vec<End>, Vec<CableId>) {
+    let mut builder = FabricBuilder::new();
+    let middle = builder.switch(switch);
+    let spec = LinkSpec {
+        queue_bytes,
+        ..LinkSpec::default()
+    };
+    let cables: Vec<CableId> = (0..3)
+        .map(|n| {
+            let host = builder.host(HostSpec {
+                seed: n + 1,
+                ..HostSpec::default()
+            });
+            builder.cable(host, middle, spec)
+        })
+        .collect();
+    let mut fabric = builder.build(seed);
+    let mut ends = Vec::new();
+    for from in [0, 1] {
+        let a = End::new(&mut fabric, HostId(from));
+        let b = End::new(&mut fabric, HostId(2));
+        let pair = [(a.host, a.qpn), (b.host, b.qpn)];
+        connect(&mut fabric, pair, &ConnectSpec::default()).expect("connected");
+        ends.extend([a, b]);
+    }
+    (fabric, ends, cables)
+}
+
+fn send_all(fabric: &mut Fabric, ends: &[End]) {
+    for pair in ends.chunks(2) {
+        for wr_id in 0..4 {
+            pair[0].write_to(fabric, &pair[1], wr_id);
+        }
+    }
+}
+
+fn run(fabric: &mut Fabric) {
+    let end = fabric.now() + Duration::from_secs(100);
+    while fabric.step(end).is_some() {}
+    assert_eq!(fabric.under_way(), (0, 0));
+    assert_eq!(fabric.pending(), 0);
+}
+
+fn all_succeed(ends: &[End]) {
+    for pair in ends.chunks(2) {
+        assert_eq!(pair[0].statuses(), [WcStatus::Success; 4]);
+    }
+}
+
+#[test]
+fn one_seed_gives_one_run_and_another_seed_another() {
+    let run_one = |seed| {
+        let (mut fabric, ends, cables) = incast(SwitchSpec::default(), 64 << 10, seed);
+        let faults = "loss=2%,dup=1%,reorder=1%:20us,corrupt=1%,delay=1us..3us";
+        for cable in cables {
+            fabric.set_faults(cable, faults.parse().expect("well-formed"));
+        }
+        send_all(&mut fabric, &ends);
+        run(&mut fabric);
+        all_succeed(&ends);
+        (fabric.fingerprint(), fabric.counters())
+    };
+    let first = run_one(1);
+    assert_eq!(first, run_one(1));
+    assert_ne!(first.0, run_one(2).0);
+    let counters = first.1;
+    for struck in [
+        counters.lost,
+        counters.duplicated,
+        counters.reordered,
+        counters.corrupted,
+    ] {
+        assert!(struck > 0, "{counters:?}");
+    }
+}
+
+#[test]
+fn a_full_queue_drops_and_data_comes_all_the_same() {
+    let (mut fabric, ends, _) = incast(SwitchSpec::default(), 40 << 10, 1);
+    send_all(&mut fabric, &ends);
+    run(&mut fabric);
+    all_succeed(&ends);
+    assert!(fabric.counters().dropped > 0, "{:?}", fabric.counters());
+}
+
+#[test]
+fn pause_frames_spare_the_queue() {
+    let pfc = PfcSpec {
+        pause_bytes: 12 << 10,
+        resume_bytes: 8 << 10,
+    };
+    let spec = SwitchSpec {
+        ecn: None,
+        pfc: Some(pfc),
+    };
+    let (mut fabric, ends, _) = incast(spec, 40 << 10, 1);
+    send_all(&mut fabric, &ends);
+    run(&mut fabric);
+    all_succeed(&ends);
+    let counters = fabric.counters();
+    assert_eq!(counters.dropped, 0, "{counters:?}");
+    assert!(counters.pauses > 0, "{counters:?}");
+}
+
+#[test]
+fn a_queue_that_grows_is_marked() {
+    let ecn = EcnSpec {
+        kmin_bytes: 8 << 10,
+        kmax_bytes: 32 << 10,
+        pmax_percent: 20,
+    };
+    let spec = SwitchSpec {
+        ecn: Some(ecn),
+        pfc: None,
+    };
+    let (mut fabric, ends, _) = incast(spec, 1 << 20, 1);
+    send_all(&mut fabric, &ends);
+    run(&mut fabric);
+    all_succeed(&ends);
+    let Counters {
+        marked, delivered, ..
+    } = fabric.counters();
+    assert!(marked > 0 && marked < delivered, "{marked} of {delivered}");
+    let (mut quiet, ends, _) = incast(spec, 1 << 20, 1);
+    ends[0].write_to(&mut quiet, &ends[1], 1);
+    run(&mut quiet);
+    assert_eq!(quiet.counters().marked, 0);
+}
+
+#[test]
+fn time_passes_as_the_link_is_fast() {
+    let (mut fabric, ends, _) = incast(SwitchSpec::default(), 1 << 20, 1);
+    ends[0].write_to(&mut fabric, &ends[1], 1);
+    while ends[0].cq.is_empty() {
+        let end = fabric.now() + Duration::from_secs(1);
+        fabric.step(end).expect("it completes");
+    }
+    // 98 packets of 1134 bytes on the wire at 10 Gbit/s, the last once more from the
+    // switch; four times a microsecond; an acknowledgement, twice.
+    let us = fabric.now().as_nanos() / 1000;
+    assert!((90..100).contains(&us), "{us} us");
+}
+
+#[test]
+fn a_cut_cable_costs_the_connection_unless_it_is_mended_in_time() {
+    for mended in [false, true] {
+        let (mut fabric, ends, cables) = incast(SwitchSpec::default(), 1 << 20, 1);
+        fabric.set_down(cables[0], true);
+        ends[0].write_to(&mut fabric, &ends[1], 1);
+        let later = fabric.now() + Duration::from_millis(10);
+        while fabric.step(later).is_some() {}
+        fabric.set_down(cables[0], !mended);
+        run(&mut fabric);
+        let expected = if mended {
+            WcStatus::Success
+        } else {
+            WcStatus::RetryExceeded
+        };
+        assert_eq!(ends[0].statuses(), [expected]);
+    }
+}
+
+#[test]
+fn a_paused_host_answers_when_it_goes_on_and_a_restarted_one_never() {
+    for restarts in [false, true] {
+        let (mut fabric, ends, _) = incast(SwitchSpec::default(), 1 << 20, 1);
+        fabric.set_paused(HostId(2), true);
+        ends[0].write_to(&mut fabric, &ends[1], 1);
+        let later = fabric.now() + Duration::from_millis(3);
+        while fabric.step(later).is_some() {}
+        assert!(ends[0].statuses().is_empty());
+        if restarts {
+            fabric.restart(HostId(2));
+        }
+        fabric.set_paused(HostId(2), false);
+        run(&mut fabric);
+        let expected = if restarts {
+            WcStatus::RetryExceeded
+        } else {
+            WcStatus::Success
+        };
+        assert_eq!(ends[0].statuses(), [expected]);
+    }
+}
+
+#[test]
+fn a_host_that_looks_seldom_takes_many_at_once() {
+    let mut builder = FabricBuilder::new();
+    let lazy = HostSpec {
+        poll_every: Duration::from_micros(50),
+        ..HostSpec::default()
+    };
+    let (a, b) = (builder.host(HostSpec::default()), builder.host(lazy));
+    builder.cable(a, b, LinkSpec::default());
+    let mut fabric = builder.build(1);
+    let (a, b) = (End::new(&mut fabric, a), End::new(&mut fabric, b));
+    let pair = [(a.host, a.qpn), (b.host, b.qpn)];
+    connect(&mut fabric, pair, &ConnectSpec::default()).expect("connected");
+    a.write_to(&mut fabric, &b, 1);
+    run(&mut fabric);
+    assert_eq!(a.statuses(), [WcStatus::Success]);
+    // Packets come one by one but are answered together.
+    assert!(fabric.counters().sent < 110, "{:?}", fabric.counters());
+}

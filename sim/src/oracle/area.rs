@@ -1,0 +1,161 @@
+//! A stretch of memory, and what each of its bytes may be.
+
+use super::{Verdict, violated};
+use core::ops::Range;
+use roce_stack::Buffer;
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// Bytes that several things share.
+pub type Bytes = Rc<[u8]>;
+
+/// A buffer with the model of its contents. Each byte must be that of the image, or
+/// one that an operation under way may have put there.
+#[derive(Debug)]
+pub struct Area {
+    buffer: Arc<Buffer>,
+    image: Vec<u8>,
+    open: Vec<Open>,
+    /// Nothing may access it any more.
+    frozen: bool,
+}
+
+/// An operation that may have been executed, wholly or partly, or not.
+#[derive(Debug)]
+pub(super) struct Open {
+    pub(super) id: usize,
+    pub(super) at: usize,
+    pub(super) bytes: Content,
+}
+
+/// What an operation puts there.
+#[derive(Clone, Debug)]
+pub(super) enum Content {
+    Known(Bytes),
+    /// So many bytes of any value.
+    Anything(usize),
+}
+
+impl Open {
+    fn range(&self) -> Range<usize> {
+        let len = match &self.bytes {
+            Content::Known(bytes) => bytes.len(),
+            Content::Anything(len) => *len,
+        };
+        self.at..self.at + len
+    }
+
+    /// Whether it may have put `byte` at `at`.
+    fn explains(&self, at: usize, byte: u8) -> bool {
+        self.range().contains(&at)
+            && match &self.bytes {
+                Content::Known(bytes) => bytes[at - self.at] == byte,
+                Content::Anything(_) => true,
+            }
+    }
+}
+
+impl Area {
+    /// The buffer as it is.
+    pub fn new(buffer: Arc<Buffer>) -> Self {
+        let image = read(&buffer, 0..buffer.len());
+        Self {
+            buffer,
+            image,
+            open: Vec::new(),
+            frozen: false,
+        }
+    }
+
+    /// The application writes.
+    pub fn write(&mut self, at: usize, bytes: &[u8]) {
+        self.image[at..at + bytes.len()].copy_from_slice(bytes);
+        // In bounds, as the line before has shown.
+        let _ = self.buffer.write(at, bytes);
+    }
+
+    /// What is there.
+    pub(super) fn actual(&self, range: Range<usize>) -> Vec<u8> {
+        read(&self.buffer, range)
+    }
+
+    /// What is there according to the model, apart from operations under way.
+    pub(super) fn image(&self, range: Range<usize>) -> &[u8] {
+        &self.image[range]
+    }
+
+    /// Operations under way.
+    pub(super) fn open(&self) -> &[Open] {
+        &self.open
+    }
+
+    pub(super) fn is_frozen(&self) -> bool {
+        self.frozen
+    }
+
+    /// Operation `id` may put something at `at` from now on.
+    pub(super) fn begin(&mut self, id: usize, at: usize, bytes: Content) {
+        if !self.frozen {
+            self.open.push(Open { id, at, bytes });
+        }
+    }
+
+    /// Operation `id` was executed: what it wrote is there, for what came before it
+    /// can't come after it.
+    pub(super) fn settle(&mut self, id: usize) {
+        let Some(index) = self.open.iter().position(|open| open.id == id) else {
+            return;
+        };
+        let open = self.open.remove(index);
+        match &open.bytes {
+            Content::Known(bytes) => self.image[open.range()].copy_from_slice(bytes),
+            Content::Anything(_) => {
+                let range = open.range();
+                self.image[range.clone()].copy_from_slice(&read(&self.buffer, range));
+            }
+        }
+    }
+
+    /// Nothing accesses it from now on: what it holds is final.
+    pub(super) fn freeze(&mut self) -> Verdict {
+        if !self.frozen {
+            self.check(0..self.image.len())?;
+            self.image = self.actual(0..self.image.len());
+            self.open.clear();
+            self.frozen = true;
+        }
+        Ok(())
+    }
+
+    /// Checks all of it.
+    pub(super) fn check_all(&self) -> Verdict {
+        self.check(0..self.image.len())
+    }
+
+    /// Checks these bytes.
+    pub(super) fn check(&self, range: Range<usize>) -> Verdict {
+        let actual = self.actual(range.clone());
+        if actual == self.image[range.clone()] {
+            return Ok(());
+        }
+        for (at, byte) in range.zip(actual) {
+            let right = self.image[at];
+            if byte != right && !self.open.iter().any(|open| open.explains(at, byte)) {
+                return violated(format!(
+                    "byte {at} of {} is {byte:#04x}, but should be {right:#04x} or what an \
+                     operation under way writes ({} are)",
+                    self.image.len(),
+                    self.open.len()
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn read(buffer: &Buffer, range: Range<usize>) -> Vec<u8> {
+    let mut out = vec![0; range.len()];
+    // A range of the image, which is as long as the buffer.
+    let _ = buffer.read(range.start, &mut out);
+    out
+}

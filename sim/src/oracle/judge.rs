@@ -1,0 +1,111 @@
+//! Which statuses a completion may have, given what was done (IBTA 1.7, 11.6.2).
+
+use super::flow::Effect;
+use super::{AreaName, Pair, QpModel, Verdict, violated};
+use roce_stack::{Completion, WcOpcode, WcStatus};
+
+/// Judges the completion of send request `id`.
+pub(super) fn send(pair: &Pair, side: usize, id: usize, done: &Completion) -> Verdict {
+    let flow = &pair.flows[side];
+    let posted = &flow.sends[id];
+    let (own, peer) = (&pair.qps[side], &pair.qps[1 - side]);
+    let status = done.status;
+    if own.gone {
+        return violated("a completion of a QP that was destroyed".to_owned());
+    }
+    if done.opcode != posted.opcode {
+        return violated(format!(
+            "the request is {:?}, its completion says otherwise",
+            posted.opcode
+        ));
+    }
+    if flow.send_failed && status != WcStatus::WorkRequestFlushed {
+        return violated("an earlier request failed, so this must be flushed".to_owned());
+    }
+    let away = peer.gone || peer.may_be_broken;
+    let legal = match status {
+        WcStatus::Success => {
+            if !posted.signaled {
+                return violated("it asked for no completion".to_owned());
+            }
+            if own.drained {
+                return violated("the send queue was said to have drained".to_owned());
+            }
+            if done.byte_len != posted.len {
+                return violated(format!("it has {} bytes", posted.len));
+            }
+            true
+        }
+        WcStatus::WorkRequestFlushed => own.may_be_broken,
+        WcStatus::RetryExceeded => pair.causes.lossy || away,
+        WcStatus::RnrRetryExceeded => pair.causes.rnr_limited && consumes(&posted.effect),
+        WcStatus::LocalProtectionError => {
+            posted.statuses.contains(&status) || flow.is_gone(AreaName::Out)
+        }
+        WcStatus::RemoteAccessError => {
+            let uses_target = matches!(posted.effect, Effect::Write { .. } | Effect::Read { .. });
+            posted.statuses.contains(&status) || uses_target && flow.is_gone(AreaName::Target)
+        }
+        WcStatus::RemoteOperationError => {
+            let uses_inbox = matches!(posted.effect, Effect::Send { .. });
+            posted.statuses.contains(&status) || uses_inbox && flow.is_gone(AreaName::Inbox)
+        }
+        _ => posted.statuses.contains(&status),
+    };
+    verdict(legal, own, done)
+}
+
+/// Judges the completion of a receive, which request number `send` of the peer
+/// consumes if it was posted.
+pub(super) fn recv(pair: &Pair, side: usize, send: Option<usize>, done: &Completion) -> Verdict {
+    let flow = &pair.flows[1 - side];
+    let own = &pair.qps[side];
+    if own.gone {
+        return violated("a completion of a QP that was destroyed".to_owned());
+    }
+    let posted = send.map(|send| &flow.sends[send]);
+    let justifies = |statuses: &[WcStatus]| {
+        posted.is_some_and(|send| send.statuses.iter().any(|status| statuses.contains(status)))
+    };
+    let legal = match done.status {
+        WcStatus::Success => {
+            let Some(send) = posted else {
+                return violated("nothing was sent that consumes it".to_owned());
+            };
+            let (opcode, expected) = match &send.effect {
+                Effect::Write { imm, .. } => (WcOpcode::RecvRdmaWithImm, *imm),
+                Effect::Send { imm, .. } => (WcOpcode::Recv, *imm),
+                _ => (WcOpcode::Recv, None),
+            };
+            if (done.opcode, done.imm, done.byte_len) != (opcode, expected, send.len) {
+                return violated(format!(
+                    "it should say {opcode:?}, immediate {expected:?}, {} bytes",
+                    send.len
+                ));
+            }
+            true
+        }
+        WcStatus::WorkRequestFlushed => own.may_be_broken,
+        WcStatus::LocalLengthError => justifies(&[WcStatus::RemoteInvalidRequest]),
+        WcStatus::LocalProtectionError => flow.is_gone(AreaName::Inbox),
+        WcStatus::LocalAccessError => {
+            justifies(&[WcStatus::RemoteAccessError]) || flow.is_gone(AreaName::Target)
+        }
+        _ => false,
+    };
+    verdict(legal, own, done)
+}
+
+fn verdict(legal: bool, own: &QpModel, done: &Completion) -> Verdict {
+    if legal {
+        return Ok(());
+    }
+    violated(format!("{:?} has no cause, QP {own:?}", done.status))
+}
+
+fn consumes(effect: &Effect) -> bool {
+    matches!(
+        effect,
+        Effect::Send { .. } | Effect::Write { imm: Some(_), .. }
+    )
+}

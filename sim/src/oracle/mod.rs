@@ -1,0 +1,266 @@
+//! What the verbs promise, as a model that knows nothing of how the stack keeps it.
+//!
+//! Whoever drives NICs tells the oracle what was posted ([`Oracle::posted_send`],
+//! [`Oracle::posted_recv`]), what was done to QPs and regions, and every completion.
+//! The oracle answers with a [`Violation`] as soon as something can't be:
+//!
+//! - Each work request completes exactly once, in order, with a status for which there
+//!   is a cause.
+//! - Receives match the peer's requests in order, with the right length, opcode and
+//!   immediate data.
+//! - Every byte of every [`Area`] holds what the requests that were executed, or may
+//!   have been, put there; nothing else, canaries included.
+//! - A READ brings what its range held at some time between its posting and its
+//!   completion, and not what only requests behind a fence wrote.
+//! - Atomics were executed in some order, each at most once ([`Words`]).
+//!
+//! The rules are those of the IBTA specification 1.7, chapters 9 to 11.
+
+mod area;
+mod flow;
+mod judge;
+mod words;
+
+#[cfg(test)]
+mod tests;
+
+pub use area::{Area, Bytes};
+pub use flow::{Effect, PostedRecv, PostedSend};
+pub use words::{WordOp, Words};
+
+use flow::Flow;
+use roce_stack::{Completion, WcOpcode};
+use std::collections::BTreeMap;
+
+/// Something happened that can't be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violation(pub String);
+
+/// Nothing is wrong, or what is.
+pub type Verdict = Result<(), Violation>;
+
+impl core::fmt::Display for Violation {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Violation {}
+
+/// A violation with these words.
+pub(crate) fn violated<T>(what: String) -> Result<T, Violation> {
+    Err(Violation(what))
+}
+
+/// What is known of one QP.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct QpModel {
+    /// There is a cause for it to be in the error state.
+    pub(crate) may_be_broken: bool,
+    /// It was destroyed, with its host or without.
+    pub(crate) gone: bool,
+    /// SQD was entered, and the NIC told that it has drained.
+    pub(crate) drained: bool,
+}
+
+/// Causes for failure that lie outside of the QPs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Causes {
+    /// Packets may be lost, or come so late that they count as lost.
+    pub lossy: bool,
+    /// The retries after RNR NAK are limited.
+    pub rnr_limited: bool,
+}
+
+/// Two connected QPs, and what flows each way.
+#[derive(Debug)]
+pub(crate) struct Pair {
+    pub(crate) causes: Causes,
+    pub(crate) qps: [QpModel; 2],
+    /// By the side that initiates.
+    pub(crate) flows: [Flow; 2],
+}
+
+/// The memory that a flow works on.
+#[derive(Debug)]
+pub struct FlowAreas {
+    /// The initiator's: sources of SEND and WRITE, destinations of READ and atomics.
+    pub out: Area,
+    /// The responder's, for WRITE and READ.
+    pub target: Area,
+    /// The responder's, for receives.
+    pub inbox: Area,
+}
+
+/// Which of a flow's areas.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AreaName {
+    /// See [`FlowAreas::out`].
+    Out,
+    /// See [`FlowAreas::target`].
+    Target,
+    /// See [`FlowAreas::inbox`].
+    Inbox,
+}
+
+/// The model of everything.
+#[derive(Debug, Default)]
+pub struct Oracle {
+    pairs: BTreeMap<usize, Pair>,
+    /// The words that atomics work on, of each host.
+    pub words: Vec<Words>,
+    /// Counts what it was told, as a clock.
+    clock: u64,
+}
+
+impl Oracle {
+    /// An oracle that knows of nothing.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Two QPs are connected: pair number `pair` from now on.
+    pub fn connected(&mut self, pair: usize, causes: Causes, areas: [FlowAreas; 2]) {
+        let known = Pair {
+            causes,
+            qps: [QpModel::default(); 2],
+            flows: areas.map(Flow::new),
+        };
+        self.pairs.insert(pair, known);
+    }
+
+    /// The application writes what it is about to send, into the flow's `out`.
+    pub fn write_out(&mut self, pair: usize, side: usize, at: usize, bytes: &[u8]) {
+        self.pair(pair).flows[side].areas.out.write(at, bytes);
+    }
+
+    fn pair(&mut self, pair: usize) -> &mut Pair {
+        match self.pairs.get_mut(&pair) {
+            Some(known) => known,
+            None => panic!("pair {pair} was never connected"),
+        }
+    }
+
+    /// A send request was accepted.
+    pub fn posted_send(&mut self, pair: usize, side: usize, send: PostedSend) {
+        self.clock += 1;
+        if let Effect::Word { host, word, op } = send.effect
+            && (!send.fails || send.fails_locally)
+        {
+            let id = (pair, side, self.pair(pair).flows[side].posted());
+            self.words[host].posted(word, id, op, self.clock);
+        }
+        // The peer's QP has cause to fail if it is to refuse the request.
+        let peer = &mut self.pair(pair).qps[1 - side];
+        peer.may_be_broken |= send.fails && !send.fails_locally;
+        self.pair(pair).flows[side].post_send(send);
+    }
+
+    /// A receive request was accepted.
+    pub fn posted_recv(&mut self, pair: usize, side: usize, recv: PostedRecv) {
+        self.clock += 1;
+        self.pair(pair).flows[1 - side].post_recv(recv);
+    }
+
+    /// How many send requests of the QP may still be in its queue.
+    pub fn outstanding_sends(&self, pair: usize, side: usize) -> usize {
+        self.pairs[&pair].flows[side].outstanding()
+    }
+
+    /// How many receives of the QP have not completed.
+    pub fn outstanding_recvs(&self, pair: usize, side: usize) -> usize {
+        self.pairs[&pair].flows[1 - side].outstanding_recvs()
+    }
+
+    /// A completion came for the QP.
+    ///
+    /// # Errors
+    /// If it can't be.
+    pub fn completed(&mut self, pair: usize, side: usize, done: &Completion) -> Verdict {
+        self.clock += 1;
+        let receives = matches!(done.opcode, WcOpcode::Recv | WcOpcode::RecvRdmaWithImm);
+        let known = self.pair(pair);
+        let fetched = if receives {
+            known.recv_completed(side, done).map(|()| Vec::new())
+        } else {
+            known.send_completed(side, done)
+        };
+        let checked = fetched.and_then(|fetched| {
+            for (index, host, word, old) in fetched {
+                self.words[host].completed(word, (pair, side, index), old, self.clock)?;
+            }
+            Ok(())
+        });
+        checked.map_err(|Violation(what)| {
+            let what = format!("pair {pair} side {side}: {what} ({done:?})");
+            Violation(what)
+        })
+    }
+
+    /// The application gave the QP cause to be in the error state.
+    pub fn broke(&mut self, pair: usize, side: usize) {
+        self.pair(pair).qps[side].may_be_broken = true;
+    }
+
+    /// Whether there is cause for the QP to be in the error state.
+    pub fn may_be_broken(&self, pair: usize, side: usize) -> bool {
+        self.pairs[&pair].qps[side].may_be_broken
+    }
+
+    /// The NIC told that the send queue has drained, or the QP has left SQD.
+    pub fn drained(&mut self, pair: usize, side: usize, drained: bool) {
+        self.pair(pair).qps[side].drained = drained;
+    }
+
+    /// The QP was destroyed; its completions were taken before.
+    ///
+    /// # Errors
+    /// If memory is not as it can be.
+    pub fn destroyed(&mut self, pair: usize, side: usize) -> Verdict {
+        let known = self.pair(pair);
+        known.qps[side].gone = true;
+        // Nothing comes through this QP any more.
+        known.flows[side].abandon();
+        known.flows[side].freeze(AreaName::Out)?;
+        known.flows[1 - side].freeze(AreaName::Target)?;
+        known.flows[1 - side].freeze(AreaName::Inbox)
+    }
+
+    /// A region was deregistered: nothing accesses it from now on. `side` is that of
+    /// the flow's initiator.
+    ///
+    /// # Errors
+    /// If memory is not as it can be.
+    pub fn deregistered(&mut self, pair: usize, side: usize, area: AreaName) -> Verdict {
+        let known = self.pair(pair);
+        let broken = match area {
+            AreaName::Out => side,
+            AreaName::Target | AreaName::Inbox => 1 - side,
+        };
+        known.qps[broken].may_be_broken = true;
+        known.flows[side].gone(area);
+        known.flows[side].freeze(area)
+    }
+
+    /// Nothing moves any more. `queued` tells how many requests a QP still holds:
+    /// sends and receives.
+    ///
+    /// # Errors
+    /// If something should have completed, or memory is not as it must be.
+    pub fn at_rest(&mut self, queued: impl Fn(usize, usize) -> Option<(usize, usize)>) -> Verdict {
+        for (&number, pair) in &mut self.pairs {
+            for side in [0, 1] {
+                pair.at_rest(side, queued(number, side))
+                    .map_err(|Violation(what)| {
+                        Violation(format!("pair {number} side {side}, at rest: {what}"))
+                    })?;
+            }
+        }
+        for (host, words) in self.words.iter().enumerate() {
+            words
+                .check()
+                .map_err(|Violation(what)| Violation(format!("host {host}: {what}")))?;
+        }
+        Ok(())
+    }
+}

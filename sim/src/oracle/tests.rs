@@ -1,0 +1,337 @@
+//! The oracle must object to what can't be: each test lies to it once.
+
+use super::*;
+use roce_stack::{Buffer, WcStatus};
+use roce_wire::Qpn;
+use std::sync::Arc;
+
+const LEN: usize = 256;
+
+struct Fixture {
+    oracle: Oracle,
+    /// Out, target and inbox of what flows from side 0 to side 1.
+    memory: [Arc<Buffer>; 3],
+}
+
+fn area() -> (Arc<Buffer>, Area) {
+    let buffer = Arc::new(Buffer::new(LEN).expect("a buffer"));
+    (Arc::clone(&buffer), Area::new(buffer))
+}
+
+fn areas() -> ([Arc<Buffer>; 3], FlowAreas) {
+    let ((a, out), (b, target), (c, inbox)) = (area(), area(), area());
+    ([a, b, c], FlowAreas { out, target, inbox })
+}
+
+fn fixture() -> Fixture {
+    let mut oracle = Oracle::new();
+    let (words, _) = area();
+    oracle.words.push(Words::new(words, 0, 2));
+    let (memory, forth) = areas();
+    oracle.connected(0, Causes::default(), [forth, areas().1]);
+    Fixture { oracle, memory }
+}
+
+fn bytes(len: usize, value: u8) -> Bytes {
+    vec![value; len].into()
+}
+
+fn send(effect: Effect, opcode: WcOpcode, len: u32) -> PostedSend {
+    PostedSend {
+        effect,
+        lands_at: 0,
+        signaled: true,
+        fence: false,
+        fails: false,
+        fails_locally: false,
+        statuses: &[],
+        opcode,
+        len,
+    }
+}
+
+fn write(at: usize, value: u8) -> PostedSend {
+    let bytes = bytes(16, value);
+    let imm = None;
+    send(Effect::Write { at, bytes, imm }, WcOpcode::RdmaWrite, 16)
+}
+
+fn message(value: u8) -> PostedSend {
+    let bytes = bytes(16, value);
+    let imm = Some(7);
+    send(Effect::Send { bytes, imm }, WcOpcode::Send, 16)
+}
+
+fn read(at: usize) -> PostedSend {
+    let range = at..at + 16;
+    send(Effect::Read { range, to: 0 }, WcOpcode::RdmaRead, 16)
+}
+
+fn increment() -> PostedSend {
+    let effect = Effect::Word {
+        host: 0,
+        word: 0,
+        op: WordOp::Increment,
+    };
+    send(effect, WcOpcode::FetchAdd, 8)
+}
+
+fn done(wr_id: u64, status: WcStatus, opcode: WcOpcode, byte_len: u32) -> Completion {
+    Completion {
+        wr_id,
+        status,
+        opcode,
+        byte_len,
+        qpn: Qpn::from_bits(5),
+        imm: None,
+        invalidated_rkey: None,
+        source: None,
+    }
+}
+
+impl Fixture {
+    fn post(&mut self, posted: PostedSend) {
+        self.oracle.posted_send(0, 0, posted);
+    }
+
+    fn put(&self, which: usize, at: usize, value: u8, len: usize) {
+        self.memory[which]
+            .write(at, &vec![value; len])
+            .expect("in the buffer");
+    }
+
+    fn sent(&mut self, wr_id: u64, opcode: WcOpcode, len: u32) -> Verdict {
+        let done = done(wr_id, WcStatus::Success, opcode, len);
+        self.oracle.completed(0, 0, &done)
+    }
+
+    fn failed(&mut self, wr_id: u64, status: WcStatus) -> Verdict {
+        let done = done(wr_id, status, WcOpcode::RdmaWrite, 16);
+        self.oracle.completed(0, 0, &done)
+    }
+
+    fn received(&mut self, wr_id: u64, imm: Option<u32>, len: u32) -> Verdict {
+        let completion = Completion {
+            imm,
+            ..done(wr_id, WcStatus::Success, WcOpcode::Recv, len)
+        };
+        self.oracle.completed(0, 1, &completion)
+    }
+
+    fn rest(&mut self, sends: usize, receives: usize) -> Verdict {
+        self.oracle
+            .at_rest(|_, side| Some(if side == 0 { (sends, 0) } else { (0, receives) }))
+    }
+}
+
+#[track_caller]
+fn objects(verdict: Verdict, about: &str) {
+    let Err(Violation(what)) = verdict else {
+        panic!("no objection about {about:?}");
+    };
+    assert!(what.contains(about), "{what}");
+}
+
+#[test]
+fn what_is_right_passes() {
+    let mut f = fixture();
+    f.post(write(32, 1));
+    f.put(1, 32, 1, 16);
+    f.sent(0, WcOpcode::RdmaWrite, 16).expect("right");
+    f.oracle.posted_recv(0, 1, PostedRecv { at: 8, len: 20 });
+    f.post(message(2));
+    f.put(2, 8, 2, 16);
+    f.received(0, Some(7), 16).expect("right");
+    f.sent(1, WcOpcode::Send, 16).expect("right");
+    f.post(read(32));
+    f.put(0, 0, 1, 16);
+    f.sent(2, WcOpcode::RdmaRead, 16).expect("right");
+    f.rest(0, 0).expect("right");
+}
+
+#[test]
+fn a_write_that_is_not_there() {
+    let mut f = fixture();
+    f.post(write(32, 1));
+    f.put(1, 32, 1, 15);
+    objects(f.sent(0, WcOpcode::RdmaWrite, 16), "byte 47");
+}
+
+#[test]
+fn a_byte_that_nobody_wrote() {
+    let mut f = fixture();
+    f.post(write(32, 1));
+    f.put(1, 32, 1, 17);
+    f.sent(0, WcOpcode::RdmaWrite, 16).expect("right so far");
+    objects(f.rest(0, 0), "byte 48");
+}
+
+#[test]
+fn an_older_write_over_a_newer_one() {
+    let mut f = fixture();
+    for value in [1, 2] {
+        f.post(write(32, value));
+        f.put(1, 32, value, 16);
+    }
+    f.sent(0, WcOpcode::RdmaWrite, 16).expect("right");
+    f.put(1, 32, 1, 16);
+    objects(f.sent(1, WcOpcode::RdmaWrite, 16), "byte 32");
+}
+
+#[test]
+fn completions_out_of_order_or_twice_or_never() {
+    let mut f = fixture();
+    f.post(write(32, 0));
+    f.post(write(64, 0));
+    objects(
+        f.sent(1, WcOpcode::RdmaWrite, 16),
+        "request 0 has not completed",
+    );
+    let mut f = fixture();
+    f.post(write(32, 0));
+    f.sent(0, WcOpcode::RdmaWrite, 16).expect("right");
+    objects(
+        f.sent(0, WcOpcode::RdmaWrite, 16),
+        "a completion for request 0",
+    );
+    let mut f = fixture();
+    f.post(write(32, 0));
+    objects(f.rest(0, 0), "request 0 never completed");
+}
+
+#[test]
+fn a_failure_without_cause() {
+    for status in [
+        WcStatus::RetryExceeded,
+        WcStatus::RnrRetryExceeded,
+        WcStatus::RemoteAccessError,
+        WcStatus::WorkRequestFlushed,
+        WcStatus::BadResponse,
+    ] {
+        let mut f = fixture();
+        f.post(write(32, 1));
+        objects(f.failed(0, status), "has no cause");
+    }
+}
+
+#[test]
+fn success_after_failure_and_success_of_what_must_fail() {
+    let mut f = fixture();
+    f.post(write(32, 0));
+    f.post(write(64, 0));
+    f.oracle.broke(0, 1);
+    f.failed(0, WcStatus::RetryExceeded).expect("a cause");
+    objects(f.sent(1, WcOpcode::RdmaWrite, 16), "must be flushed");
+    let mut f = fixture();
+    f.post(PostedSend {
+        fails: true,
+        ..write(32, 0)
+    });
+    objects(f.sent(0, WcOpcode::RdmaWrite, 16), "must be refused");
+}
+
+#[test]
+fn a_receive_of_the_wrong_length_immediate_or_bytes() {
+    let with_message = || {
+        let mut f = fixture();
+        f.oracle.posted_recv(0, 1, PostedRecv { at: 8, len: 20 });
+        f.post(message(2));
+        f.put(2, 8, 2, 16);
+        f
+    };
+    objects(with_message().received(0, Some(7), 15), "16 bytes");
+    objects(with_message().received(0, Some(8), 16), "immediate Some(7)");
+    objects(with_message().received(1, Some(7), 16), "instead of 0");
+    let f = &mut with_message();
+    f.put(2, 24, 2, 1);
+    objects(f.received(0, Some(7), 16), "byte 24");
+}
+
+#[test]
+fn a_read_of_what_never_was_there_or_lay_behind_a_fence() {
+    let mut f = fixture();
+    f.post(read(32));
+    f.put(0, 0, 9, 16);
+    objects(f.sent(0, WcOpcode::RdmaRead, 16), "never there");
+    for fence in [false, true] {
+        let mut f = fixture();
+        f.post(read(32));
+        let later = write(32, 3);
+        f.post(PostedSend { fence, ..later });
+        f.put(0, 0, 3, 16);
+        let verdict = f.sent(0, WcOpcode::RdmaRead, 16);
+        if fence {
+            objects(verdict, "never there");
+        } else {
+            verdict.expect("it may have come first");
+        }
+    }
+}
+
+#[test]
+fn memory_that_changes_after_it_was_deregistered() {
+    let mut f = fixture();
+    f.post(write(32, 1));
+    let target = AreaName::Target;
+    f.oracle.deregistered(0, 0, target).expect("right");
+    f.put(1, 32, 1, 16);
+    objects(f.rest(1, 0), "request 0 never completed");
+    let mut f = fixture();
+    f.post(write(32, 1));
+    f.oracle.deregistered(0, 0, target).expect("right");
+    f.put(1, 32, 1, 16);
+    f.failed(0, WcStatus::RemoteAccessError).expect("a cause");
+    objects(f.rest(0, 0), "target: byte 32");
+}
+
+#[test]
+fn an_addition_twice_or_not_at_all_or_in_an_order_that_can_t_be() {
+    let run = |fetched: [u64; 2], last: u64| {
+        let mut f = fixture();
+        let word = Arc::new(Buffer::new(16).expect("a buffer"));
+        f.oracle.words = vec![Words::new(Arc::clone(&word), 0, 2)];
+        for (wr_id, old) in (0..).zip(fetched) {
+            f.post(increment());
+            f.memory[0]
+                .write(0, &old.to_ne_bytes())
+                .expect("in the buffer");
+            f.sent(wr_id, WcOpcode::FetchAdd, 8).expect("right so far");
+        }
+        word.write(0, &last.to_ne_bytes()).expect("in the buffer");
+        f.rest(0, 0)
+    };
+    run([0, 1], 2).expect("right");
+    objects(run([0, 1], 3), "3 additions were executed");
+    objects(run([0, 1], 1), "1 additions were executed");
+    objects(run([0, 0], 2), "two additions fetched 0");
+    objects(run([1, 0], 2), "posted after a later one");
+}
+
+#[test]
+fn a_swap_that_saw_what_was_never_there() {
+    let mut f = fixture();
+    let word = Arc::new(Buffer::new(16).expect("a buffer"));
+    f.oracle.words = vec![Words::new(Arc::clone(&word), 0, 2)];
+    let op = WordOp::Swap {
+        compare: 0,
+        swap: 5,
+    };
+    let effect = Effect::Word {
+        host: 0,
+        word: 1,
+        op,
+    };
+    f.post(send(effect, WcOpcode::CompareSwap, 8));
+    f.memory[0]
+        .write(0, &3_u64.to_ne_bytes())
+        .expect("in the buffer");
+    f.sent(0, WcOpcode::CompareSwap, 8).expect("right so far");
+    objects(f.rest(0, 0), "0x3 was seen");
+}
+
+#[test]
+fn requests_that_stay_in_a_queue() {
+    let mut f = fixture();
+    objects(f.rest(1, 0), "1 sends and 0 receives are queued");
+    objects(fixture().rest(0, 1), "should be 0 and 0");
+}

@@ -1,0 +1,212 @@
+//! What applications and hosts do at bad moments.
+
+use super::end::End;
+use super::memory::Region;
+use super::plan::Act;
+use super::run::{HostState, Run, Token};
+use crate::fabric::HostId;
+use crate::oracle::{AreaName, Verdict, Violation, violated};
+use roce_stack::{Duration, QpAttributes, QpState};
+use std::sync::Arc;
+
+impl Run<'_> {
+    pub(super) fn end(&self, pair: usize, side: usize) -> &End {
+        match &self.pairs[pair] {
+            Some(state) => &state.ends[side],
+            None => unreachable!("pair {pair} is not connected yet"),
+        }
+    }
+
+    pub(super) fn end_mut(&mut self, pair: usize, side: usize) -> &mut End {
+        match &mut self.pairs[pair] {
+            Some(state) => &mut state.ends[side],
+            None => unreachable!("pair {pair} is not connected yet"),
+        }
+    }
+
+    pub(super) fn out_at(&self, pair: usize, side: usize, id: usize) -> usize {
+        self.pairs[pair]
+            .as_ref()
+            .map_or(0, |state| state.memory[side].out_at[id])
+    }
+
+    /// Whether an application runs that has this QP.
+    fn runs(&self, pair: usize, side: usize) -> bool {
+        self.pairs[pair].as_ref().is_some_and(|state| {
+            let end = &state.ends[side];
+            end.alive && !self.paused[end.host.0]
+        })
+    }
+
+    pub(super) fn act(&mut self, number: usize) -> Verdict {
+        match self.plan.mischief[number].what {
+            Act::Destroy(pair, side) if self.runs(pair, side) => self.destroy(pair, side),
+            Act::Break(pair, side) if self.runs(pair, side) => {
+                self.oracle.broke(pair, side);
+                self.modify(pair, side, QpState::Err)
+            }
+            Act::Drain(pair, side, lasts) if self.runs(pair, side) => {
+                self.drain(pair, side, Duration::from_nanos(lasts), number)
+            }
+            Act::DropOut(pair, side) if self.runs(pair, side) => self.deregister(pair, side, 0),
+            Act::DropTarget(pair, side) if self.runs(pair, 1 - side) => {
+                self.deregister(pair, side, 1)
+            }
+            Act::DropInbox(pair, side) if self.runs(pair, 1 - side) => {
+                self.deregister(pair, side, 2)
+            }
+            Act::Pause(host, lasts) if !self.paused[host] => {
+                self.paused[host] = true;
+                self.fabric.set_paused(HostId(host), true);
+                let end = self.fabric.now() + Duration::from_nanos(lasts);
+                self.fabric.call_at(end, Token::Undo(number).encode());
+                Ok(())
+            }
+            Act::Restart(host) if !self.paused[host] => self.restart(HostId(host)),
+            // There is nobody to do it.
+            _ => Ok(()),
+        }
+    }
+
+    pub(super) fn undo(&mut self, number: usize) -> Verdict {
+        match self.plan.mischief[number].what {
+            Act::Pause(host, _) => {
+                self.paused[host] = false;
+                self.fabric.set_paused(HostId(host), false);
+                self.look_at(HostId(host))?;
+                self.pump_host(HostId(host))
+            }
+            Act::Drain(pair, side, _) if self.runs(pair, side) => {
+                let end = self.end(pair, side);
+                let (host, qpn) = (end.host, end.qpn);
+                let state = self.fabric.nic(host).query_qp(qpn).map(|known| known.0);
+                self.oracle.drained(pair, side, false);
+                self.end_mut(pair, side).draining = false;
+                if state == Some(QpState::Sqd) {
+                    self.modify(pair, side, QpState::Rts)?;
+                }
+                self.pump(pair, side)
+            }
+            // Stopped meanwhile: it goes on when the host does.
+            Act::Drain(pair, side, _) if self.pairs[pair].is_some() => {
+                let later = self.fabric.now() + Duration::from_millis(1);
+                if self.end(pair, side).alive {
+                    self.fabric.call_at(later, Token::Undo(number).encode());
+                }
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn pump_host(&mut self, host: HostId) -> Verdict {
+        for pair in 0..self.pairs.len() {
+            for side in [0, 1] {
+                if self.runs(pair, side) && self.end(pair, side).host == host {
+                    self.pump(pair, side)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn modify(&mut self, pair: usize, side: usize, to: QpState) -> Verdict {
+        let (host, qpn) = (self.end(pair, side).host, self.end(pair, side).qpn);
+        let now = self.fabric.now();
+        let attributes = QpAttributes {
+            state: Some(to),
+            ..QpAttributes::default()
+        };
+        self.fabric
+            .nic(host)
+            .modify_qp(now, qpn, &attributes)
+            .map_err(|error| Violation(format!("pair {pair} side {side} to {to:?}: {error}")))?;
+        self.fabric.drive(host);
+        self.touched.push(host);
+        Ok(())
+    }
+
+    fn drain(&mut self, pair: usize, side: usize, lasts: Duration, number: usize) -> Verdict {
+        let end = self.end(pair, side);
+        let (host, qpn, draining) = (end.host, end.qpn, end.draining);
+        let state = self.fabric.nic(host).query_qp(qpn).map(|known| known.0);
+        if state != Some(QpState::Rts) || draining {
+            return Ok(());
+        }
+        self.end_mut(pair, side).draining = true;
+        self.modify(pair, side, QpState::Sqd)?;
+        let until = self.fabric.now() + lasts;
+        self.fabric.call_at(until, Token::Undo(number).encode());
+        Ok(())
+    }
+
+    pub(super) fn destroy(&mut self, pair: usize, side: usize) -> Verdict {
+        if !self.end(pair, side).alive {
+            return Ok(());
+        }
+        // What has completed until now counts; nothing may complete any more.
+        self.poll(pair, side)?;
+        let (host, qpn) = (self.end(pair, side).host, self.end(pair, side).qpn);
+        if !self.fabric.nic(host).destroy_qp(qpn) {
+            return violated(format!("pair {pair} side {side}: the QP is not there"));
+        }
+        self.end_mut(pair, side).alive = false;
+        self.oracle.destroyed(pair, side)
+    }
+
+    /// Deregisters the out (0), target (1) or inbox (2) of a flow.
+    pub(super) fn deregister(&mut self, pair: usize, side: usize, area: usize) -> Verdict {
+        let owner = if area == 0 { side } else { 1 - side };
+        self.poll(pair, owner)?;
+        let Some(state) = &mut self.pairs[pair] else {
+            return Ok(());
+        };
+        let memory = &mut state.memory[side];
+        let (region, name) = match area {
+            0 => (&memory.out, AreaName::Out),
+            1 => (&memory.target, AreaName::Target),
+            _ => (&memory.inbox, AreaName::Inbox),
+        };
+        let key = region.key;
+        if !core::mem::replace(&mut memory.registered[area], false) {
+            return Ok(());
+        }
+        let host = state.ends[owner].host;
+        if !self.fabric.nic(host).deregister(key) {
+            return violated(format!("pair {pair} side {side}: {name:?} is not there"));
+        }
+        self.oracle.deregistered(pair, side, name)
+    }
+
+    /// A host restarts: everything of its applications is gone.
+    fn restart(&mut self, host: HostId) -> Verdict {
+        for pair in 0..self.pairs.len() {
+            for side in [0, 1] {
+                if !self.runs(pair, side) || self.end(pair, side).host != host {
+                    continue;
+                }
+                self.poll(pair, side)?;
+                self.end_mut(pair, side).alive = false;
+                self.oracle.destroyed(pair, side)?;
+            }
+        }
+        for pair in 0..self.pairs.len() {
+            let Some(state) = &mut self.pairs[pair] else {
+                continue;
+            };
+            for side in [0, 1] {
+                for area in 0..3 {
+                    let owner = if area == 0 { side } else { 1 - side };
+                    state.memory[side].registered[area] &= state.ends[owner].host != host;
+                }
+            }
+        }
+        self.fabric.restart(host);
+        let nic = self.fabric.nic(host);
+        let pd = nic.alloc_pd();
+        let buffer = Arc::clone(&self.words[host.0].region.buffer);
+        let region = Region::register(nic, pd, 1000 + host.0, buffer)?;
+        self.words[host.0] = HostState { pd, region };
+        Ok(())
+    }
+}

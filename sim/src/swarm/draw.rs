@@ -1,0 +1,280 @@
+//! From a seed to a plan.
+
+use super::plan::{Act, Fault, FaultPlan, Kind, Mischief, Op, PairPlan, Plan, Wrong};
+use crate::connect::ConnectSpec;
+use crate::dice::Dice;
+use crate::fabric::{EcnSpec, HostSpec, Ip, LinkSpec, PfcSpec, SwitchSpec};
+use roce_stack::fault::{Burst, Chance, FaultSpec, ReorderBy};
+use roce_stack::{Access, Duration, largest_path_mtu};
+use roce_wire::PathMtu;
+
+/// How long the interesting part of a run is, in ns.
+const HORIZON_NS: u64 = 3_000_000;
+
+impl Plan {
+    /// The plan of a seed.
+    pub fn draw(seed: u64) -> Self {
+        let mut dice = Dice::new(seed);
+        let lossless = dice.one_in(5);
+        let ip = dice.pick(&[Ip::V4, Ip::V4, Ip::V6, Ip::V4Hidden]);
+        let count = dice.pick(&[2, 2, 2, 3, 4, 6]);
+        let mut plan = Self {
+            seed,
+            hosts: (0..count).map(|_| host(&mut dice, ip, lossless)).collect(),
+            switches: Vec::new(),
+            attached: Vec::new(),
+            link: link(&mut dice, lossless),
+            lossless,
+            pairs: Vec::new(),
+            faults: Vec::new(),
+            mischief: Vec::new(),
+        };
+        let least = usize::from(count > 2);
+        let switches = dice.pick(&[least, 1, 1, 2]);
+        let switch = switch(&mut dice, plan.link.queue_bytes);
+        plan.switches = vec![switch; switches];
+        plan.attached = (0..count).map(|_| dice.index(switches)).collect();
+        let pairs = dice.pick(&[1, 1, 2, 3, 5]);
+        let kinds = kinds(&mut dice);
+        let wrong = dice.one_in(3);
+        for _ in 0..pairs {
+            let largest = largest_path_mtu(plan.link.max_packet_bytes);
+            let pair = pair(&mut dice, count, &kinds, wrong, lossless, largest);
+            plan.pairs.push(pair);
+        }
+        if !lossless {
+            plan.draw_faults(&mut dice, ip);
+        }
+        plan.draw_mischief(&mut dice);
+        plan
+    }
+
+    /// How many cables there are: one for each host and those between switches.
+    pub fn cables(&self) -> usize {
+        match self.switches.len() {
+            0 => 1,
+            switches => self.hosts.len() + switches - 1,
+        }
+    }
+
+    fn draw_faults(&mut self, dice: &mut Dice, ip: Ip) {
+        for cable in 0..self.cables() {
+            if dice.one_in(4) {
+                continue;
+            }
+            let what = Fault::Packets(faults(dice, ip));
+            self.faults.push(FaultPlan {
+                at_ns: 0,
+                cable,
+                what,
+            });
+        }
+        for _ in 0..dice.pick(&[0, 0, 1, 3]) {
+            let (at_ns, cable) = (dice.below(HORIZON_NS), dice.index(self.cables()));
+            let lasts = dice.pick(&[10_000, 300_000, 3_000_000, 40_000_000]);
+            let (begin, end) = if dice.one_in(2) {
+                (Fault::Down(true), Fault::Down(false))
+            } else {
+                let quiet = Fault::Packets(FaultSpec::default());
+                (Fault::Packets(faults(dice, ip)), quiet)
+            };
+            for (at_ns, what) in [(at_ns, begin), (at_ns + lasts, end)] {
+                self.faults.push(FaultPlan { at_ns, cable, what });
+            }
+        }
+    }
+
+    fn draw_mischief(&mut self, dice: &mut Dice) {
+        for _ in 0..dice.pick(&[0, 0, 1, 2, 4]) {
+            let (pair, side) = (dice.index(self.pairs.len()), dice.index(2));
+            let host = dice.index(self.hosts.len());
+            let lasts = dice.below(500_000);
+            let acts = [
+                Act::Destroy(pair, side),
+                Act::Break(pair, side),
+                Act::Drain(pair, side, lasts),
+                Act::Drain(pair, side, lasts),
+                Act::DropOut(pair, side),
+                Act::DropTarget(pair, side),
+                Act::DropInbox(pair, side),
+                Act::Pause(host, lasts * 10),
+                Act::Restart(host),
+            ];
+            // Without loss, hosts are there all the time.
+            let some = if self.lossless { &acts[..7] } else { &acts[..] };
+            let what = dice.pick(some);
+            let at_ns = dice.below(HORIZON_NS) / dice.pick(&[1, 10, 100]);
+            self.mischief.push(Mischief { at_ns, what });
+        }
+    }
+}
+
+fn host(dice: &mut Dice, ip: Ip, lossless: bool) -> HostSpec {
+    HostSpec {
+        ip,
+        seed: dice.number(),
+        window_bytes: dice.pick(&[0, 4 << 10, 64 << 10, 1 << 20]),
+        poll_every: Duration::from_nanos(dice.pick(&[0, 0, 500, 20_000])),
+        ring_packets: match lossless {
+            true => usize::MAX,
+            false => dice.pick(&[8, 256, 4096]),
+        },
+    }
+}
+
+fn link(dice: &mut Dice, lossless: bool) -> LinkSpec {
+    LinkSpec {
+        bits_per_sec: dice.pick(&[1_000_000_000, 10_000_000_000, 100_000_000_000]),
+        delay: Duration::from_nanos(dice.pick(&[100, 1_000, 10_000])),
+        max_packet_bytes: dice.pick(&[1100, 2200, 4200, 8300]),
+        queue_bytes: match lossless {
+            true => 1 << 30,
+            false => dice.pick(&[9_000, 32 << 10, 256 << 10]),
+        },
+    }
+}
+
+fn switch(dice: &mut Dice, queue_bytes: usize) -> SwitchSpec {
+    let ecn = EcnSpec {
+        kmin_bytes: queue_bytes.min(1 << 20) / 8,
+        kmax_bytes: queue_bytes.min(1 << 20) / 2,
+        pmax_percent: dice.pick(&[1, 20, 100]),
+    };
+    let pfc = PfcSpec {
+        pause_bytes: queue_bytes.min(1 << 20) / 4,
+        resume_bytes: queue_bytes.min(1 << 20) / 8,
+    };
+    SwitchSpec {
+        ecn: dice.one_in(2).then_some(ecn),
+        pfc: dice.one_in(3).then_some(pfc),
+    }
+}
+
+fn faults(dice: &mut Dice, ip: Ip) -> FaultSpec {
+    let burst = Burst {
+        begin: Chance::per_million(dice.pick(&[100, 1_000, 5_000])),
+        packets: dice.pick(&[3, 20]),
+        loss: dice.pick(&[Chance::ALWAYS, Chance::per_million(500_000)]),
+    };
+    FaultSpec {
+        loss: Chance::per_million(dice.pick(&[0, 1_000, 10_000, 50_000, 200_000])),
+        burst: dice.one_in(4).then_some(burst),
+        duplicate: Chance::per_million(dice.pick(&[0, 0, 10_000, 50_000])),
+        reorder: Chance::per_million(dice.pick(&[0, 0, 10_000, 50_000])),
+        reorder_by: ReorderBy(Duration::from_micros(dice.pick(&[5, 50, 1_000]))),
+        // Where the identification is hidden, 15 bits of check remain, and one
+        // flipped bit in some 30,000 goes unnoticed.
+        corrupt: match ip {
+            Ip::V4Hidden => Chance::NEVER,
+            _ => Chance::per_million(dice.pick(&[0, 0, 10_000, 30_000])),
+        },
+        delay: Duration::from_micros(dice.pick(&[0, 0, 10, 300])),
+        jitter: Duration::from_micros(dice.pick(&[0, 0, 10, 300])),
+        seed: None,
+    }
+}
+
+/// The operations of one run: some of all.
+fn kinds(dice: &mut Dice) -> Vec<Kind> {
+    let some: Vec<_> = Kind::ALL.into_iter().filter(|_| dice.one_in(2)).collect();
+    if some.is_empty() {
+        Kind::ALL.to_vec()
+    } else {
+        some
+    }
+}
+
+fn pair(
+    dice: &mut Dice,
+    hosts: usize,
+    kinds: &[Kind],
+    wrong: bool,
+    lossless: bool,
+    largest_mtu: PathMtu,
+) -> PairPlan {
+    let first = dice.index(hosts);
+    let second = (first + 1 + dice.index(hosts - 1)) % hosts;
+    let path_mtu = dice.pick(&PathMtu::ALL).min(largest_mtu);
+    let psn = |dice: &mut Dice| match dice.below(3) {
+        0 => 0xff_fff0 + dice.below(16) as u32,
+        _ => dice.below(1 << 24) as u32,
+    };
+    let connect = ConnectSpec {
+        path_mtu,
+        psn: [psn(dice), psn(dice)],
+        access: Access::REMOTE_READ | Access::REMOTE_WRITE | Access::REMOTE_ATOMIC,
+        rd_atomic: dice.pick(&[1, 2, 4, 16]),
+        // 67 ms where nothing may be lost, 0.5 to 8 ms elsewhere.
+        timeout: match lossless {
+            true => 14,
+            false => dice.pick(&[7, 8, 9, 11]),
+        },
+        retry_cnt: match lossless {
+            true => 7,
+            false => dice.pick(&[1, 3, 7, 7, 7]),
+        },
+        rnr_retry: dice.pick(&[0, 2, 7, 7, 7]),
+        rnr_timer: dice.pick(&[1, 5, 12]),
+        traffic_class: 2,
+    };
+    let depth = dice.pick(&[1, 2, 4, 16, 64]);
+    let mtu = path_mtu.bytes();
+    let target_bytes = dice.pick(&[2, 6, 20]) * mtu.max(512);
+    let largest = dice.pick(&[2, 6, 16]) * mtu;
+    let ops = [0, 1].map(|_| {
+        let count = dice.pick(&[0, 8, 30, 100]);
+        let hurry = dice.pick(&[0, 0, 10_000, 100_000]);
+        (0..count)
+            .map(|_| op(dice, kinds, mtu, largest.min(target_bytes), hurry, wrong))
+            .collect()
+    });
+    PairPlan {
+        hosts: [first, second],
+        connect,
+        depth,
+        max_sge: dice.pick(&[1, 2, 5]),
+        max_inline: dice.pick(&[0, 64, 512]),
+        signal_all: dice.one_in(3),
+        one_cq: dice.one_in(2),
+        recvs_ahead: dice.pick(&[1, 4, 64]).min(depth),
+        recv_gap_ns: dice.pick(&[0, 0, 0, 30_000]),
+        start_ns: dice.pick(&[0, 0, 100_000]),
+        target_bytes,
+        ops,
+    }
+}
+
+fn op(dice: &mut Dice, kinds: &[Kind], mtu: usize, largest: usize, hurry: u64, wrong: bool) -> Op {
+    let kind = dice.pick(kinds);
+    let len = match dice.below(4) {
+        _ if kind.is_atomic() => 8,
+        0 => dice
+            .pick(&[0, 1, mtu - 1, mtu, mtu + 1, 2 * mtu])
+            .min(largest),
+        1 => dice.index(64),
+        _ => dice.index(largest + 1),
+    };
+    let wrong = match dice.below(6) {
+        _ if !wrong || len == 0 || !dice.one_in(40) => None,
+        0 => Some(Wrong::LocalKey),
+        1 if matches!(kind, Kind::Send | Kind::SendImm) => Some(Wrong::TooLong),
+        2 | 3 if !matches!(kind, Kind::Send | Kind::SendImm) => Some(Wrong::Bounds),
+        _ if !matches!(kind, Kind::Send | Kind::SendImm) => Some(Wrong::RemoteKey),
+        _ => None,
+    };
+    Op {
+        kind,
+        len,
+        at: dice.index(1 << 20),
+        elements: 1 + dice.index(5),
+        signaled: !dice.one_in(3),
+        fence: dice.one_in(6),
+        inline: dice.one_in(2),
+        solicited: dice.one_in(4),
+        gap_ns: match hurry {
+            0 => 0,
+            most => dice.below(most),
+        },
+        wrong,
+    }
+}

@@ -1,0 +1,134 @@
+//! One end of a connection: a QP, its queues, its memory, and how far it has got.
+
+use super::memory::Region;
+use super::plan::{Op, PairPlan, Wrong};
+use crate::fabric::HostId;
+use roce_stack::{CompletionQueue, CqId, Instant, Nic, PdId, QpInit, QpKind, QueueLimits};
+use roce_wire::Qpn;
+use std::sync::Arc;
+
+/// One end.
+#[derive(Debug)]
+pub(super) struct End {
+    pub(super) host: HostId,
+    pub(super) qpn: Qpn,
+    pub(super) send_cq: Arc<CompletionQueue>,
+    pub(super) recv_cq: Arc<CompletionQueue>,
+    /// Neither destroyed nor restarted.
+    pub(super) alive: bool,
+    /// In SQD, of its own will.
+    pub(super) draining: bool,
+    pub(super) next_op: usize,
+    pub(super) next_recv: usize,
+    /// Thinking until then.
+    pub(super) send_at: Instant,
+    pub(super) recv_at: Instant,
+    /// When it will be called, if it will.
+    pub(super) called: Option<Instant>,
+}
+
+/// The memory of what flows from one end to the other.
+#[derive(Debug)]
+pub(super) struct FlowMemory {
+    pub(super) out: Region,
+    pub(super) target: Region,
+    pub(super) inbox: Region,
+    /// Where each request's stretch of `out` begins.
+    pub(super) out_at: Vec<usize>,
+    /// Where each receive's stretch of the inbox begins, and how long it is.
+    pub(super) inbox_at: Vec<(usize, usize)>,
+    /// Out, target and inbox: whether they are still registered.
+    pub(super) registered: [bool; 3],
+}
+
+impl End {
+    pub(super) fn new(nic: &mut Nic, pd: PdId, host: HostId, plan: &PairPlan) -> Self {
+        // Requests to a failed QP complete as soon as they are posted.
+        let ops: usize = plan.ops.iter().map(Vec::len).sum();
+        let room = 2 * plan.depth + 2 * ops;
+        let send_cq = Arc::new(CompletionQueue::new(CqId(0), room));
+        let recv_cq = match plan.one_cq {
+            true => Arc::clone(&send_cq),
+            false => Arc::new(CompletionQueue::new(CqId(1), room)),
+        };
+        let limits = QueueLimits {
+            depth: plan.depth,
+            max_sge: plan.max_sge,
+        };
+        let qpn = nic.create_qp(QpInit {
+            kind: QpKind::Rc,
+            pd,
+            send_cq: Arc::clone(&send_cq),
+            recv_cq: Arc::clone(&recv_cq),
+            send: limits,
+            recv: limits,
+            max_inline: plan.max_inline,
+            signal_all: plan.signal_all,
+        });
+        Self {
+            host,
+            qpn,
+            send_cq,
+            recv_cq,
+            alive: true,
+            draining: false,
+            next_op: 0,
+            next_recv: 0,
+            send_at: Instant::ZERO,
+            recv_at: Instant::ZERO,
+            called: None,
+        }
+    }
+}
+
+/// A gap between stretches that must stay as it is.
+const GAP: usize = 16;
+
+/// Places stretches of these lengths behind each other, with gaps; gives where each
+/// begins and how much it takes altogether.
+fn place(lengths: impl Iterator<Item = usize>) -> (Vec<usize>, usize) {
+    let mut at = 0;
+    let places = lengths
+        .map(|len| {
+            let here = at;
+            at += len + GAP;
+            here
+        })
+        .collect();
+    (places, at)
+}
+
+/// How long the receive for a request is.
+fn receive_len(op: &Op) -> usize {
+    match op.wrong {
+        Some(Wrong::TooLong) => op.len - 1,
+        _ => op.len + op.at % 3,
+    }
+}
+
+/// The lengths of a flow's regions, and what lies where in them.
+#[derive(Debug)]
+pub(super) struct Layout {
+    pub(super) out_at: Vec<usize>,
+    pub(super) out_len: usize,
+    pub(super) inbox_at: Vec<(usize, usize)>,
+    pub(super) inbox_len: usize,
+}
+
+impl Layout {
+    pub(super) fn of(ops: &[Op]) -> Self {
+        let (out_at, out_len) = place(ops.iter().map(|op| op.len));
+        let lengths: Vec<usize> = ops
+            .iter()
+            .filter(|op| op.kind.consumes_receive())
+            .map(receive_len)
+            .collect();
+        let (begins, inbox_len) = place(lengths.iter().copied());
+        Self {
+            out_at,
+            out_len,
+            inbox_at: begins.into_iter().zip(lengths).collect(),
+            inbox_len,
+        }
+    }
+}

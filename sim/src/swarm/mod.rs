@@ -1,0 +1,24 @@
+//! Runs drawn from seeds, with the oracle watching.
+//!
+//! A seed stands for a [`Plan`]: a topology, connections with their attributes, what
+//! each end does, what goes wrong and when, and what applications do at bad moments.
+//! [`run()`] carries it out; [`shrink()`] takes away from a plan that fails whatever it
+//! does not need to fail.
+
+mod act;
+mod draw;
+mod end;
+mod memory;
+mod outcome;
+mod plan;
+mod post;
+mod run;
+mod shrink;
+
+#[cfg(test)]
+mod tests;
+
+pub use outcome::{Outcome, Summary};
+pub use plan::{Act, Fault, FaultPlan, Kind, Mischief, Op, PairPlan, Plan, Wrong};
+pub use run::{run, run_printing};
+pub use shrink::{Shrunk, shrink};

@@ -1,0 +1,89 @@
+//! What came of a run.
+
+use crate::fabric::Counters;
+use crate::oracle::Violation;
+use roce_stack::WcStatus;
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// What came of a run.
+#[derive(Clone, Debug, Default)]
+pub struct Outcome {
+    /// What can't be, if it happened.
+    pub violation: Option<Violation>,
+    /// The same for two runs that were the same.
+    pub fingerprint: u64,
+    /// Sends that were posted.
+    pub sends: u64,
+    /// Receives that were posted.
+    pub receives: u64,
+    /// Completions by status, in words.
+    pub completions: BTreeMap<&'static str, u64>,
+    /// What packets met with.
+    pub packets: Counters,
+    /// Packets that NICs sent again.
+    pub retransmitted: u64,
+    /// Packets that NICs dropped.
+    pub dropped_by_nics: u64,
+    /// How much time passed in the run, in ns.
+    pub virtual_ns: u64,
+}
+
+/// What came of many runs.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Summary {
+    /// How many runs.
+    pub seeds: u64,
+    /// How many of them did what can't be.
+    pub violations: u64,
+    /// Sends that were posted.
+    pub sends: u64,
+    /// Receives that were posted.
+    pub receives: u64,
+    /// Completions by status.
+    pub completions: BTreeMap<&'static str, u64>,
+    /// What packets met with.
+    pub packets: Counters,
+    /// Packets that NICs sent again.
+    pub retransmitted: u64,
+    /// Packets that NICs dropped.
+    pub dropped_by_nics: u64,
+    /// How much time passed in the runs, in seconds.
+    pub virtual_seconds: f64,
+}
+
+impl Summary {
+    /// Adds a run.
+    pub fn add(&mut self, outcome: &Outcome) {
+        self.seeds += 1;
+        self.violations += u64::from(outcome.violation.is_some());
+        self.sends += outcome.sends;
+        self.receives += outcome.receives;
+        for (status, count) in &outcome.completions {
+            *self.completions.entry(status).or_default() += count;
+        }
+        self.packets.add(&outcome.packets);
+        self.retransmitted += outcome.retransmitted;
+        self.dropped_by_nics += outcome.dropped_by_nics;
+        self.virtual_seconds += outcome.virtual_ns as f64 / 1e9;
+    }
+}
+
+/// A status in a word.
+pub(super) fn label(status: WcStatus) -> &'static str {
+    match status {
+        WcStatus::Success => "success",
+        WcStatus::LocalLengthError => "local length",
+        WcStatus::LocalQpOperationError => "local QP operation",
+        WcStatus::LocalProtectionError => "local protection",
+        WcStatus::LocalAccessError => "local access",
+        WcStatus::WorkRequestFlushed => "flushed",
+        WcStatus::MemoryWindowBindError => "memory window bind",
+        WcStatus::BadResponse => "bad response",
+        WcStatus::RemoteInvalidRequest => "remote invalid request",
+        WcStatus::RemoteAccessError => "remote access",
+        WcStatus::RemoteOperationError => "remote operation",
+        WcStatus::RetryExceeded => "retries exceeded",
+        WcStatus::RnrRetryExceeded => "RNR retries exceeded",
+    }
+}

@@ -1,0 +1,181 @@
+//! What a seed stands for: everything that a run does, as data that can be cut down.
+
+use crate::connect::ConnectSpec;
+use crate::fabric::{HostSpec, LinkSpec, SwitchSpec};
+use roce_stack::fault::FaultSpec;
+
+/// A whole run.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// Where it came from; also the seed of the fabric.
+    pub seed: u64,
+    /// The hosts.
+    pub hosts: Vec<HostSpec>,
+    /// The switches, in a row; without any, there are two hosts and a cable.
+    pub switches: Vec<SwitchSpec>,
+    /// The switch that each host is connected to.
+    pub attached: Vec<usize>,
+    /// All cables.
+    pub link: LinkSpec,
+    /// Nothing is lost and nothing late: retries may not run out.
+    pub lossless: bool,
+    /// Connections.
+    pub pairs: Vec<PairPlan>,
+    /// What goes wrong on cables, and when.
+    pub faults: Vec<FaultPlan>,
+    /// What applications and hosts do at bad moments.
+    pub mischief: Vec<Mischief>,
+}
+
+/// A connection between two hosts, and what both ends do with it.
+#[derive(Clone, Debug)]
+pub struct PairPlan {
+    /// Two hosts, not the same.
+    pub hosts: [usize; 2],
+    /// How it is connected.
+    pub connect: ConnectSpec,
+    /// Requests that a queue holds.
+    pub depth: usize,
+    /// Scatter/gather elements of a request.
+    pub max_sge: usize,
+    /// Bytes that a request may carry in itself.
+    pub max_inline: usize,
+    /// Every send asks for a completion.
+    pub signal_all: bool,
+    /// Sends and receives complete in one queue.
+    pub one_cq: bool,
+    /// Receives that are kept posted.
+    pub recvs_ahead: usize,
+    /// How long an end waits before it posts the next receive, in ns.
+    pub recv_gap_ns: u64,
+    /// When it begins, in ns.
+    pub start_ns: u64,
+    /// The size of the memory that the peer may WRITE and READ.
+    pub target_bytes: usize,
+    /// What each end does, in order.
+    pub ops: [Vec<Op>; 2],
+}
+
+/// Which operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the operations that everybody knows")]
+pub enum Kind {
+    Send,
+    SendImm,
+    Write,
+    WriteImm,
+    Read,
+    Increment,
+    Swap,
+}
+
+impl Kind {
+    /// All of them.
+    pub const ALL: [Self; 7] = [
+        Self::Send,
+        Self::SendImm,
+        Self::Write,
+        Self::WriteImm,
+        Self::Read,
+        Self::Increment,
+        Self::Swap,
+    ];
+
+    /// Whether the peer consumes a receive for it.
+    pub fn consumes_receive(self) -> bool {
+        matches!(self, Self::Send | Self::SendImm | Self::WriteImm)
+    }
+
+    /// Whether it is an atomic.
+    pub fn is_atomic(self) -> bool {
+        matches!(self, Self::Increment | Self::Swap)
+    }
+}
+
+/// What is wrong with a request on purpose.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wrong {
+    /// The remote key is nobody's.
+    RemoteKey,
+    /// The remote range reaches beyond the region.
+    Bounds,
+    /// The local key is nobody's.
+    LocalKey,
+    /// The message is longer than the receive.
+    TooLong,
+}
+
+/// A request.
+#[derive(Clone, Copy, Debug)]
+pub struct Op {
+    /// What it does.
+    pub kind: Kind,
+    /// How long it is.
+    pub len: usize,
+    /// Where in the target; or which word.
+    pub at: usize,
+    /// Into how many elements the local memory is split.
+    pub elements: usize,
+    /// It asks for a completion.
+    pub signaled: bool,
+    /// It waits for READs and atomics before it.
+    pub fence: bool,
+    /// Its bytes are copied when it is posted, if they are few enough.
+    pub inline: bool,
+    /// It raises a solicited event.
+    pub solicited: bool,
+    /// How long the application thinks before it posts it, in ns.
+    pub gap_ns: u64,
+    /// What is wrong with it.
+    pub wrong: Option<Wrong>,
+}
+
+/// Something goes wrong on a cable, or ends to do so.
+#[derive(Clone, Copy, Debug)]
+pub struct FaultPlan {
+    /// When, in ns.
+    pub at_ns: u64,
+    /// Which cable.
+    pub cable: usize,
+    /// What.
+    pub what: Fault,
+}
+
+/// What goes wrong.
+#[derive(Clone, Copy, Debug)]
+pub enum Fault {
+    /// From now on, packets suffer this.
+    Packets(FaultSpec),
+    /// The cable is cut, or mended.
+    Down(bool),
+}
+
+/// Something that an application or a host does at a bad moment.
+#[derive(Clone, Copy, Debug)]
+pub struct Mischief {
+    /// When, in ns.
+    pub at_ns: u64,
+    /// What.
+    pub what: Act,
+}
+
+/// What is done. A pair and a side name a QP.
+#[derive(Clone, Copy, Debug)]
+pub enum Act {
+    /// Destroys a QP.
+    Destroy(usize, usize),
+    /// Moves a QP to the error state.
+    Break(usize, usize),
+    /// Moves a QP to SQD, and after so many ns back.
+    Drain(usize, usize, u64),
+    /// Deregisters the memory that the QP's sends use.
+    DropOut(usize, usize),
+    /// Deregisters the memory at the peer that they WRITE and READ.
+    DropTarget(usize, usize),
+    /// Deregisters the memory at the peer that receives them.
+    DropInbox(usize, usize),
+    /// Stops a host for so many ns.
+    Pause(usize, u64),
+    /// Restarts a host: all its QPs and regions are gone.
+    Restart(usize),
+}

@@ -1,0 +1,291 @@
+//! What applications post, and what they tell the oracle of it.
+
+use super::end::FlowMemory;
+use super::memory::{Region, pattern};
+use super::plan::{Kind, Op, Wrong};
+use super::run::{Run, Token, WORDS};
+use crate::oracle::{Effect, PostedRecv, PostedSend, Verdict, WordOp, violated};
+use roce_stack::{
+    Duration, PostError, RecvWr, RemoteAddr, SendFlags, SendOp, SendWr, WcOpcode, WcStatus,
+};
+
+/// How long an application waits that finds its queue full, at most.
+const RETRY: Duration = Duration::from_micros(50);
+
+/// A request, for the NIC and for the oracle.
+struct Request {
+    op: SendOp,
+    lkey: u32,
+    effect: Effect,
+    opcode: WcOpcode,
+}
+
+impl Run<'_> {
+    /// Lets an end post what it can.
+    pub(super) fn pump(&mut self, pair: usize, side: usize) -> Verdict {
+        let Some(state) = &self.pairs[pair] else {
+            return Ok(());
+        };
+        let host = state.ends[side].host;
+        if !state.ends[side].alive || self.paused[host.0] {
+            return Ok(());
+        }
+        let received = self.pump_recvs(pair, side)?;
+        let sent = self.pump_sends(pair, side)?;
+        if received || sent {
+            self.fabric.drive(host);
+            // Requests to a failed QP complete at once.
+            self.touched.push(host);
+        }
+        Ok(())
+    }
+
+    fn pump_sends(&mut self, pair: usize, side: usize) -> Result<bool, crate::oracle::Violation> {
+        let plan = &self.plan.pairs[pair];
+        let mut any = false;
+        while let Some(op) = plan.ops[side].get(self.end(pair, side).next_op) {
+            let now = self.fabric.now();
+            if self.end(pair, side).send_at > now {
+                let at = self.end(pair, side).send_at;
+                self.call_end(pair, side, at);
+                break;
+            }
+            match self.post_send(pair, side, op)? {
+                Ok(()) => any = true,
+                Err(()) => {
+                    self.call_end(pair, side, now + RETRY);
+                    break;
+                }
+            }
+            let end = self.end_mut(pair, side);
+            end.next_op += 1;
+            if let Some(next) = plan.ops[side].get(end.next_op) {
+                end.send_at = now + Duration::from_nanos(next.gap_ns);
+            }
+        }
+        Ok(any)
+    }
+
+    /// Posts a request; `Err(())` inside if the queue is full.
+    fn post_send(
+        &mut self,
+        pair: usize,
+        side: usize,
+        op: &Op,
+    ) -> Result<Result<(), ()>, crate::oracle::Violation> {
+        let plan = &self.plan.pairs[pair];
+        let id = self.end(pair, side).next_op;
+        let (host, qpn) = (self.end(pair, side).host, self.end(pair, side).qpn);
+        let request = self.request(pair, side, id, op);
+        let Some(state) = &self.pairs[pair] else {
+            return Ok(Ok(()));
+        };
+        let memory = &state.memory[side];
+        let at = memory.out_at[id];
+        let elements = op.elements.min(plan.max_sge);
+        let sges = memory.out.sges(at, op.len, elements, request.lkey);
+        let mut flags = SendFlags::empty();
+        flags.set(SendFlags::SIGNALED, op.signaled);
+        flags.set(SendFlags::FENCE, op.fence);
+        flags.set(SendFlags::SOLICITED, op.solicited);
+        let sends = matches!(request.effect, Effect::Send { .. } | Effect::Write { .. });
+        // Inline data is fetched, and its key checked, when it is posted.
+        let right = op.wrong != Some(Wrong::LocalKey) && memory.registered[0];
+        let inline = op.inline && sends && right && op.len <= plan.max_inline;
+        flags.set(SendFlags::INLINE, inline);
+        if let Effect::Send { bytes, .. } | Effect::Write { bytes, .. } = &request.effect {
+            // Before the NIC may look.
+            self.oracle.write_out(pair, side, Region::place(at), bytes);
+        }
+        let wr = SendWr {
+            wr_id: id as u64,
+            op: request.op,
+            sges: &sges,
+            flags,
+        };
+        let now = self.fabric.now();
+        match self.fabric.nic(host).post_send(now, qpn, &wr) {
+            Ok(()) => {}
+            Err(PostError::QueueFull { .. }) => {
+                let outstanding = self.oracle.outstanding_sends(pair, side);
+                if outstanding < plan.depth {
+                    return violated(format!(
+                        "pair {pair} side {side}: the send queue of {} is full with {outstanding}",
+                        plan.depth
+                    ));
+                }
+                return Ok(Err(()));
+            }
+            Err(error) => {
+                return violated(format!("pair {pair} side {side}: {op:?} refused: {error}"));
+            }
+        }
+        self.outcome.sends += 1;
+        let (statuses, fails_locally): (&'static [WcStatus], bool) = match op.wrong {
+            None => (&[], false),
+            Some(Wrong::LocalKey) => (&[WcStatus::LocalProtectionError], true),
+            Some(Wrong::RemoteKey | Wrong::Bounds) => (&[WcStatus::RemoteAccessError], false),
+            Some(Wrong::TooLong) => (&[WcStatus::RemoteInvalidRequest], false),
+        };
+        let posted = PostedSend {
+            effect: request.effect,
+            lands_at: Region::place(at),
+            signaled: op.signaled || plan.signal_all,
+            fence: op.fence,
+            fails: op.wrong.is_some(),
+            fails_locally,
+            statuses,
+            opcode: request.opcode,
+            len: op.len as u32,
+        };
+        self.oracle.posted_send(pair, side, posted);
+        if inline {
+            // The memory is the application's again, and soon holds something else.
+            let other = vec![0xee; op.len];
+            self.oracle.write_out(pair, side, Region::place(at), &other);
+        }
+        Ok(Ok(()))
+    }
+
+    /// What an operation is, for the NIC and for the oracle.
+    fn request(&self, pair: usize, side: usize, id: usize, op: &Op) -> Request {
+        let salt = (pair as u64) << 40 | (side as u64) << 32 | id as u64;
+        let imm = (salt as u32) ^ 0x5a5a_0000 ^ (pair as u32) << 20;
+        let peer = self.plan.pairs[pair].hosts[1 - side];
+        let Some(FlowMemory { out, target, .. }) =
+            self.pairs[pair].as_ref().map(|state| &state.memory[side])
+        else {
+            unreachable!("only connected pairs post");
+        };
+        let spoil = |mut remote: RemoteAddr| {
+            if op.wrong == Some(Wrong::RemoteKey) {
+                remote.rkey ^= 0x5555_5555;
+            }
+            remote
+        };
+        let at = match op.wrong {
+            Some(Wrong::Bounds) => target.len - op.len + 1 + op.at % op.len,
+            _ => op.at % (target.len - op.len + 1),
+        };
+        let remote = spoil(target.remote(at));
+        let place = Region::place(at);
+        let (op_out, effect, opcode) = match op.kind {
+            Kind::Send | Kind::SendImm => {
+                let imm = (op.kind == Kind::SendImm).then_some(imm);
+                let bytes = pattern(salt, op.len);
+                let send = imm.map_or(SendOp::Send, SendOp::SendImm);
+                (send, Effect::Send { bytes, imm }, WcOpcode::Send)
+            }
+            Kind::Write | Kind::WriteImm => {
+                let imm = (op.kind == Kind::WriteImm).then_some(imm);
+                let bytes = pattern(salt, op.len);
+                let write = match imm {
+                    Some(imm) => SendOp::WriteImm(remote, imm),
+                    None => SendOp::Write(remote),
+                };
+                let effect = Effect::Write {
+                    at: place,
+                    bytes,
+                    imm,
+                };
+                (write, effect, WcOpcode::RdmaWrite)
+            }
+            Kind::Read => {
+                let effect = Effect::Read {
+                    range: place..place + op.len,
+                    to: Region::place(self.out_at(pair, side, id)),
+                };
+                (SendOp::Read(remote), effect, WcOpcode::RdmaRead)
+            }
+            Kind::Increment | Kind::Swap => {
+                let half = WORDS / 2;
+                let swaps = op.kind == Kind::Swap;
+                let word = op.at % half + if swaps { half } else { 0 };
+                let words = &self.words[peer].region;
+                let beyond = usize::from(op.wrong == Some(Wrong::Bounds)) * 8 * WORDS;
+                let remote = spoil(words.remote(8 * word + beyond));
+                let (send, op, opcode) = if swaps {
+                    let (compare, swap) = (self.oracle.words[peer].guess(word), salt + 1);
+                    let send = SendOp::CompareSwap {
+                        remote,
+                        compare,
+                        swap,
+                    };
+                    let op = WordOp::Swap { compare, swap };
+                    (send, op, WcOpcode::CompareSwap)
+                } else {
+                    let send = SendOp::FetchAdd { remote, add: 1 };
+                    (send, WordOp::Increment, WcOpcode::FetchAdd)
+                };
+                let host = peer;
+                (send, Effect::Word { host, word, op }, opcode)
+            }
+        };
+        Request {
+            op: op_out,
+            lkey: match op.wrong {
+                Some(Wrong::LocalKey) => out.key ^ 0x5555_5555,
+                _ => out.key,
+            },
+            effect,
+            opcode,
+        }
+    }
+
+    fn pump_recvs(&mut self, pair: usize, side: usize) -> Result<bool, crate::oracle::Violation> {
+        let plan = &self.plan.pairs[pair];
+        let mut any = false;
+        loop {
+            let Some(state) = &self.pairs[pair] else {
+                return Ok(any);
+            };
+            let (end, memory) = (&state.ends[side], &state.memory[1 - side]);
+            let n = end.next_recv;
+            let ahead = self.oracle.outstanding_recvs(pair, side);
+            let Some(&(at, len)) = memory.inbox_at.get(n) else {
+                return Ok(any);
+            };
+            if ahead >= plan.recvs_ahead {
+                return Ok(any);
+            }
+            let now = self.fabric.now();
+            if end.recv_at > now {
+                let at = end.recv_at;
+                self.call_end(pair, side, at);
+                return Ok(any);
+            }
+            let elements = (1 + n % 3).min(plan.max_sge);
+            let sges = memory.inbox.sges(at, len, elements, memory.inbox.key);
+            let (host, qpn) = (end.host, end.qpn);
+            let wr = RecvWr {
+                wr_id: n as u64,
+                sges: &sges,
+            };
+            if let Err(error) = self.fabric.nic(host).post_recv(now, qpn, &wr) {
+                return violated(format!(
+                    "pair {pair} side {side}: receive {n} refused with {ahead} posted: {error}"
+                ));
+            }
+            any = true;
+            self.outcome.receives += 1;
+            let posted = PostedRecv {
+                at: Region::place(at),
+                len,
+            };
+            self.oracle.posted_recv(pair, side, posted);
+            let end = self.end_mut(pair, side);
+            end.next_recv += 1;
+            end.recv_at = now + Duration::from_nanos(plan.recv_gap_ns);
+        }
+    }
+
+    /// Sees to it that an end has its turn at `at`.
+    fn call_end(&mut self, pair: usize, side: usize, at: roce_stack::Instant) {
+        let end = self.end_mut(pair, side);
+        if end.called.is_none_or(|called| at < called) {
+            end.called = Some(at);
+            self.fabric
+                .call_at(at, Token::Pump(2 * pair + side).encode());
+        }
+    }
+}

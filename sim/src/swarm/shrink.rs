@@ -1,0 +1,170 @@
+//! Takes away from a plan that fails what it does not need to fail.
+
+use super::plan::{Fault, Plan};
+use super::run::run;
+use crate::oracle::Violation;
+use roce_stack::fault::{Chance, FaultSpec};
+
+/// What is left of a plan, and how that fails.
+#[derive(Clone, Debug)]
+pub struct Shrunk {
+    /// The plan.
+    pub plan: Plan,
+    /// What happens.
+    pub violation: Violation,
+    /// How many runs it took.
+    pub runs: usize,
+}
+
+/// Cuts a failing plan down, in at most `max_runs` runs; `None` if it does not fail.
+pub fn shrink(plan: &Plan, max_runs: usize) -> Option<Shrunk> {
+    let violation = run(plan).violation?;
+    let mut shrunk = Shrunk {
+        plan: plan.clone(),
+        violation,
+        runs: 1,
+    };
+    loop {
+        let before = size(&shrunk.plan);
+        shrunk.round(max_runs);
+        if size(&shrunk.plan) == before || shrunk.runs >= max_runs {
+            return Some(shrunk);
+        }
+    }
+}
+
+/// How much there is to a plan.
+fn size(plan: &Plan) -> usize {
+    let ops: usize = plan
+        .pairs
+        .iter()
+        .flat_map(|pair| &pair.ops)
+        .map(Vec::len)
+        .sum();
+    let kinds: usize = plan
+        .faults
+        .iter()
+        .map(|fault| kinds_of_fault(&fault.what))
+        .sum();
+    ops + kinds + plan.faults.len() + plan.mischief.len() + plan.switches.len()
+}
+
+fn kinds_of_fault(fault: &Fault) -> usize {
+    let Fault::Packets(spec) = fault else {
+        return 1;
+    };
+    let chances = [spec.loss, spec.duplicate, spec.reorder, spec.corrupt];
+    let some = chances.iter().filter(|chance| !chance.is_never()).count();
+    some + usize::from(spec.burst.is_some()) + usize::from(!spec.jitter.is_zero())
+}
+
+impl Shrunk {
+    fn round(&mut self, max_runs: usize) {
+        let before = self.plan.clone();
+        let mut attempt = |change: &dyn Fn(&mut Plan) -> bool| -> bool {
+            if self.runs >= max_runs {
+                return false;
+            }
+            let mut smaller = self.plan.clone();
+            if !change(&mut smaller) {
+                return false;
+            }
+            self.runs += 1;
+            match run(&smaller).violation {
+                Some(violation) => {
+                    self.plan = smaller;
+                    self.violation = violation;
+                    true
+                }
+                None => false,
+            }
+        };
+        // Pairs keep their numbers: they lose their work instead.
+        for pair in 0..before.pairs.len() {
+            attempt(&|plan| plan.pairs.get_mut(pair).is_some_and(forget_work));
+        }
+        cut(&mut attempt, before.mischief.len(), |plan| {
+            Some(&mut plan.mischief)
+        });
+        cut(&mut attempt, before.faults.len(), |plan| {
+            Some(&mut plan.faults)
+        });
+        for (pair, plan) in before.pairs.iter().enumerate() {
+            for side in [0, 1] {
+                cut(&mut attempt, plan.ops[side].len(), |plan| {
+                    plan.pairs.get_mut(pair).map(|pair| &mut pair.ops[side])
+                });
+            }
+        }
+        for fault in 0..before.faults.len() {
+            for kind in 0..6 {
+                attempt(&|plan| weaken(plan, fault, kind));
+            }
+        }
+        attempt(&|plan| {
+            let direct = plan.hosts.len() == 2 && !plan.switches.is_empty();
+            if direct {
+                plan.switches.clear();
+                plan.faults.retain(|fault| fault.cable == 0);
+            }
+            direct
+        });
+    }
+}
+
+fn forget_work(pair: &mut super::plan::PairPlan) -> bool {
+    let some = pair.ops.iter().any(|ops| !ops.is_empty());
+    pair.ops = [Vec::new(), Vec::new()];
+    some
+}
+
+type Attempt<'a> = dyn FnMut(&dyn Fn(&mut Plan) -> bool) -> bool + 'a;
+
+/// Removes elements of a list: in large pieces first, then in smaller ones.
+fn cut<T>(attempt: &mut Attempt<'_>, len: usize, list: impl Fn(&mut Plan) -> Option<&mut Vec<T>>) {
+    let mut piece = len.next_power_of_two();
+    while piece > 0 {
+        let mut from = 0;
+        while from < len {
+            let removed = attempt(&|plan| {
+                let Some(all) = list(plan).filter(|all| from < all.len()) else {
+                    return false;
+                };
+                let to = (from + piece).min(all.len());
+                all.drain(from..to);
+                true
+            });
+            if !removed {
+                from += piece;
+            }
+        }
+        piece /= 2;
+    }
+}
+
+/// Takes one kind of harm from a fault.
+fn weaken(plan: &mut Plan, fault: usize, kind: usize) -> bool {
+    let Some(Fault::Packets(spec)) = plan.faults.get_mut(fault).map(|fault| &mut fault.what) else {
+        return false;
+    };
+    let before = *spec;
+    let FaultSpec {
+        loss,
+        burst,
+        duplicate,
+        reorder,
+        corrupt,
+        delay,
+        jitter,
+        ..
+    } = spec;
+    match kind {
+        0 => *loss = Chance::NEVER,
+        1 => *burst = None,
+        2 => *duplicate = Chance::NEVER,
+        3 => *reorder = Chance::NEVER,
+        4 => *corrupt = Chance::NEVER,
+        _ => (*delay, *jitter) = Default::default(),
+    }
+    *spec != before
+}

@@ -1,0 +1,130 @@
+use super::*;
+use roce_stack::fault::{Chance, FaultSpec};
+use std::collections::BTreeSet;
+
+/// Runs seeds; a failure names the seed, the plan that is left of it, and how to see
+/// it again.
+fn passes(seeds: impl IntoIterator<Item = u64>) -> Summary {
+    let mut summary = Summary::default();
+    for seed in seeds {
+        let outcome = run(&Plan::draw(seed));
+        if let Some(violation) = &outcome.violation {
+            let left = shrink(&Plan::draw(seed), 60).map(|shrunk| shrunk.plan);
+            panic!("seed {seed}: {violation}\nroce sim --seed {seed}\n{left:#?}");
+        }
+        summary.add(&outcome);
+    }
+    summary
+}
+
+#[test]
+fn a_swarm_of_seeds_finds_nothing() {
+    let summary = passes(0..200);
+    // What it looks for must have happened at all.
+    for status in [
+        "success",
+        "flushed",
+        "retries exceeded",
+        "remote access",
+        "remote invalid request",
+        "local protection",
+        "local length",
+    ] {
+        let count = summary.completions.get(status).copied().unwrap_or(0);
+        assert!(count > 0, "no {status:?} among {:?}", summary.completions);
+    }
+    let packets = &summary.packets;
+    for struck in [
+        packets.lost,
+        packets.duplicated,
+        packets.reordered,
+        packets.corrupted,
+        packets.dropped,
+        packets.overrun,
+        packets.marked,
+        packets.pauses,
+        summary.retransmitted,
+    ] {
+        assert!(struck > 0, "{summary:?}");
+    }
+}
+
+#[test]
+fn a_seed_replays_bit_for_bit() {
+    let mut seen = BTreeSet::new();
+    for seed in 0..20 {
+        let (first, second) = (run(&Plan::draw(seed)), run(&Plan::draw(seed)));
+        assert_eq!(first.fingerprint, second.fingerprint, "seed {seed}");
+        assert_eq!(first.completions, second.completions, "seed {seed}");
+        seen.insert(first.fingerprint);
+    }
+    assert!(seen.len() > 15, "{} runs differ", seen.len());
+}
+
+#[test]
+fn every_operation_and_every_mischief_is_drawn() {
+    let (mut kinds, mut wrongs, mut acts) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
+    for seed in 0..300 {
+        let plan = Plan::draw(seed);
+        for op in plan.pairs.iter().flat_map(|pair| pair.ops.iter().flatten()) {
+            kinds.insert(format!("{:?}", op.kind));
+            wrongs.insert(format!("{:?}", op.wrong));
+        }
+        for mischief in &plan.mischief {
+            let text = format!("{:?}", mischief.what);
+            acts.insert(text.split('(').next().map(str::to_owned));
+        }
+    }
+    assert_eq!(
+        (kinds.len(), wrongs.len(), acts.len()),
+        (Kind::ALL.len(), 5, 8)
+    );
+}
+
+/// A plan that fails, since the oracle is told that nothing can be lost, and some
+/// things that have nothing to do with it.
+fn failing() -> Plan {
+    let fails = |seed| {
+        let mut plan = Plan::draw(seed);
+        plan.lossless = true;
+        let cut = FaultPlan {
+            at_ns: 0,
+            cable: 0,
+            what: Fault::Down(true),
+        };
+        let twice = FaultSpec {
+            duplicate: Chance::ALWAYS,
+            ..FaultSpec::default()
+        };
+        let doubled = FaultPlan {
+            what: Fault::Packets(twice),
+            ..cut
+        };
+        plan.faults = vec![doubled, cut, doubled];
+        plan.mischief = vec![Mischief {
+            at_ns: 1_000_000_000,
+            what: Act::Drain(0, 0, 5),
+        }];
+        let failed = run(&plan).violation?;
+        failed.0.contains("RetryExceeded").then_some(plan)
+    };
+    (0..1000).find_map(fails).expect("a cut cable is noticed")
+}
+
+#[test]
+fn a_failing_plan_is_cut_down_and_fails_still() {
+    let plan = failing();
+    let shrunk = shrink(&plan, 1000).expect("it fails");
+    assert_eq!(run(&shrunk.plan).violation, Some(shrunk.violation.clone()));
+    let work =
+        |plan: &Plan| -> usize { plan.pairs.iter().flat_map(|p| &p.ops).map(Vec::len).sum() };
+    // One request that gives up, and the cable that is cut.
+    assert_eq!(work(&shrunk.plan), 1, "{:#?}", shrunk.plan);
+    assert_eq!(shrunk.plan.faults.len(), 1, "{:#?}", shrunk.plan);
+    assert!(shrunk.plan.mischief.is_empty(), "{:#?}", shrunk.plan);
+}
+
+#[test]
+fn a_plan_that_passes_is_not_cut_down() {
+    assert!(shrink(&Plan::draw(1), 10).is_none());
+}
