@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use crate::{decode, devices, perf, pingpong};
+use crate::{decode, devices, perf, pingpong, sim};
 use clap::{Parser, Subcommand};
 use roce_verbs::{OpenError, environment_faults};
 
@@ -24,6 +24,8 @@ enum Command {
     Devices(devices::DevicesArgs),
     /// Print the RoCE packets of a capture file, and a summary of each flow
     Decode(decode::DecodeArgs),
+    /// Run swarms of simulated fabrics against a model of what verbs promise
+    Sim(sim::SimArgs),
 }
 
 /// The `roce` command, from this process's arguments to its exit code.
@@ -53,6 +55,7 @@ pub fn main() -> ExitCode {
             .map(|()| ExitCode::SUCCESS)
             .map_err(|e| e.to_string()),
         Command::Decode(args) => decode::run(&args).map_err(|e| e.to_string()),
+        Command::Sim(args) => sim::run_command(&args).map_err(|e| e.to_string()),
     };
     result.unwrap_or_else(|error| {
         eprintln!("roce: {error}");
@@ -70,6 +73,6 @@ fn announce_faults(command: &Command) -> Result<(), OpenError> {
             }
             Ok(())
         }
-        Command::Decode(_) => Ok(()),
+        Command::Decode(_) | Command::Sim(_) => Ok(()),
     }
 }

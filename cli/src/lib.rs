@@ -6,5 +6,6 @@ pub mod decode;
 pub mod devices;
 pub mod perf;
 pub mod pingpong;
+pub mod sim;
 
 pub use command::main;

@@ -1,0 +1,153 @@
+//! `roce sim`: swarms of simulated fabrics, an oracle watching.
+
+mod report;
+
+use indicatif::{ProgressBar, ProgressStyle};
+use report::{Failure, Report};
+use roce_sim::swarm::{Outcome, Plan, Summary, run, run_printing, shrink};
+use std::fmt;
+use std::io;
+use std::num::NonZero;
+use std::process::ExitCode;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+/// The commit that this program was built from.
+pub const COMMIT: &str = env!("ROCE_COMMIT");
+
+/// Arguments of `roce sim`.
+#[derive(Clone, Debug, clap::Args)]
+pub struct SimArgs {
+    /// How many seeds to run, one fabric for each
+    #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..))]
+    pub seeds: u64,
+
+    /// The first seed
+    #[arg(long, value_name = "K", default_value_t = 0)]
+    pub from: u64,
+
+    /// How many runs at a time; as many as there are processors unless given
+    #[arg(long, value_name = "J")]
+    pub jobs: Option<NonZero<usize>>,
+
+    /// Run this seed only; if it fails, cut it down and show what is left
+    #[arg(long, value_name = "X", conflicts_with_all = ["seeds", "from", "jobs"])]
+    pub seed: Option<u64>,
+
+    /// With --seed: show every packet on stderr
+    #[arg(long, requires = "seed")]
+    pub trace: bool,
+
+    /// Print the summary as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// The summary could not be printed.
+#[derive(Debug)]
+pub struct SimError(io::Error);
+
+impl fmt::Display for SimError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "can't print: {}", self.0)
+    }
+}
+
+impl std::error::Error for SimError {}
+
+/// How many failing seeds are cut down; the others are only named.
+const MAX_SHRUNK: usize = 3;
+
+/// How many runs it may take to cut a seed down.
+const SHRINK_RUNS: usize = 1000;
+
+/// Runs seeds; the exit code is 1 if any of them failed.
+///
+/// # Errors
+/// If stdout does not take the summary.
+pub fn run_command(args: &SimArgs) -> Result<ExitCode, SimError> {
+    // A panic of the stack is reported with its seed like any other finding.
+    std::panic::set_hook(Box::new(|_| {}));
+    let report = match args.seed {
+        Some(seed) => one(seed, args.trace),
+        None => many(args),
+    };
+    report.print(args.json).map_err(SimError)?;
+    Ok(match report.summary.violations {
+        0 => ExitCode::SUCCESS,
+        _ => ExitCode::from(1),
+    })
+}
+
+fn one(seed: u64, trace: bool) -> Report {
+    let begin = Instant::now();
+    let plan = Plan::draw(seed);
+    let outcome = if trace {
+        run_printing(&plan)
+    } else {
+        run(&plan)
+    };
+    let mut summary = Summary::default();
+    summary.add(&outcome);
+    let mut failed = Vec::new();
+    failed.extend(failure(seed, &outcome));
+    Report::new(summary, seed, failed, begin.elapsed())
+}
+
+fn many(args: &SimArgs) -> Report {
+    let begin = Instant::now();
+    let jobs = args.jobs.map_or_else(
+        || std::thread::available_parallelism().map_or(1, NonZero::get),
+        NonZero::get,
+    );
+    let bar = ProgressBar::new(args.seeds);
+    if let Ok(style) =
+        ProgressStyle::with_template("{pos}/{len} [{wide_bar}] {per_sec}, {eta} left")
+    {
+        bar.set_style(style);
+    }
+    let next = AtomicU64::new(0);
+    let all = Mutex::new((Summary::default(), Vec::new()));
+    std::thread::scope(|scope| {
+        for _ in 0..jobs {
+            scope.spawn(|| {
+                loop {
+                    let number = next.fetch_add(1, Ordering::Relaxed);
+                    if number >= args.seeds {
+                        return;
+                    }
+                    let seed = args.from.wrapping_add(number);
+                    let outcome = run(&Plan::draw(seed));
+                    let mut all = all.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+                    all.0.add(&outcome);
+                    if outcome.violation.is_some() {
+                        all.1.push((seed, outcome));
+                    }
+                    bar.inc(1);
+                }
+            });
+        }
+    });
+    bar.finish_and_clear();
+    let elapsed = begin.elapsed();
+    let (summary, mut failed) = all
+        .into_inner()
+        .unwrap_or_else(|poisoned| poisoned.into_inner());
+    failed.sort_by_key(|(seed, _)| *seed);
+    let cut = failed.iter().take(MAX_SHRUNK);
+    let mut failures: Vec<Failure> = cut.filter_map(|(seed, o)| failure(*seed, o)).collect();
+    let named = failed.iter().skip(MAX_SHRUNK);
+    failures.extend(named.filter_map(|(seed, o)| Failure::of(*seed, o)));
+    Report::new(summary, args.from, failures, elapsed)
+}
+
+/// What a failing seed comes down to.
+fn failure(seed: u64, outcome: &Outcome) -> Option<Failure> {
+    let mut failure = Failure::of(seed, outcome)?;
+    if let Some(shrunk) = shrink(&Plan::draw(seed), SHRINK_RUNS) {
+        failure.smallest = Some(format!("{:#?}", shrunk.plan));
+        failure.smallest_violation = Some(shrunk.violation.to_string());
+    }
+    Some(failure)
+}

@@ -1,0 +1,150 @@
+//! What came of a swarm, as a table or as JSON.
+
+use super::COMMIT;
+use comfy_table::{CellAlignment, Table, presets};
+use roce_sim::swarm::{Outcome, Summary};
+use serde::Serialize;
+use std::io::{self, Write};
+use std::time::Duration;
+
+/// The result of a swarm.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Report {
+    /// What the program was built from: a seed means the same run only there.
+    pub(super) commit: &'static str,
+    pub(super) from: u64,
+    pub(super) seconds: f64,
+    pub(super) seeds_per_second: f64,
+    #[serde(flatten)]
+    pub(super) summary: Summary,
+    pub(super) failures: Vec<Failure>,
+}
+
+/// A seed whose run did what can't be.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Failure {
+    pub(super) seed: u64,
+    pub(super) violation: String,
+    /// The plan without whatever it does not need to fail.
+    pub(super) smallest: Option<String>,
+    /// How that fails.
+    pub(super) smallest_violation: Option<String>,
+    pub(super) replay: String,
+}
+
+impl Failure {
+    pub(super) fn of(seed: u64, outcome: &Outcome) -> Option<Self> {
+        let violation = outcome.violation.as_ref()?;
+        Some(Self {
+            seed,
+            violation: violation.to_string(),
+            smallest: None,
+            smallest_violation: None,
+            replay: format!("roce sim --seed {seed}"),
+        })
+    }
+}
+
+impl Report {
+    pub(super) fn new(
+        summary: Summary,
+        from: u64,
+        failures: Vec<Failure>,
+        elapsed: Duration,
+    ) -> Self {
+        let seconds = elapsed.as_secs_f64().max(1e-9);
+        Self {
+            commit: COMMIT,
+            from,
+            seconds,
+            seeds_per_second: summary.seeds as f64 / seconds,
+            summary,
+            failures,
+        }
+    }
+
+    pub(super) fn print(&self, json: bool) -> io::Result<()> {
+        let mut out = io::stdout().lock();
+        if json {
+            let text = serde_json::to_string_pretty(self)?;
+            return writeln!(out, "{text}");
+        }
+        for failure in &self.failures {
+            failure.write(&mut out)?;
+        }
+        writeln!(out, "{}", self.table())?;
+        let Self {
+            commit,
+            seconds,
+            seeds_per_second,
+            summary,
+            ..
+        } = self;
+        writeln!(
+            out,
+            "{} seeds from {} in {seconds:.1} s ({seeds_per_second:.0} a second), commit {commit}: \
+             {} violations",
+            summary.seeds, self.from, summary.violations,
+        )
+    }
+
+    fn table(&self) -> Table {
+        let Summary {
+            sends,
+            receives,
+            completions,
+            packets,
+            retransmitted,
+            dropped_by_nics,
+            virtual_seconds,
+            ..
+        } = &self.summary;
+        let mut rows = vec![
+            ("sends posted".to_owned(), *sends),
+            ("receives posted".to_owned(), *receives),
+        ];
+        for (status, count) in completions {
+            rows.push((format!("completed: {status}"), *count));
+        }
+        rows.extend(
+            [
+                ("packets sent", packets.sent),
+                ("of those again", *retransmitted),
+                ("lost", packets.lost),
+                ("doubled", packets.duplicated),
+                ("held back", packets.reordered),
+                ("damaged", packets.corrupted),
+                ("dropped by switches", packets.dropped),
+                ("dropped by slow hosts", packets.overrun),
+                ("dropped by NICs", *dropped_by_nics),
+                ("marked", packets.marked),
+                ("pause frames", packets.pauses),
+                ("seconds of virtual time", *virtual_seconds as u64),
+            ]
+            .map(|(name, count)| (name.to_owned(), count)),
+        );
+        let mut table = Table::new();
+        table.load_style(presets::NOTHING);
+        for (name, count) in rows {
+            table.add_row([name, count.to_string()]);
+        }
+        if let Some(column) = table.column_mut(1) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+        table
+    }
+}
+
+impl Failure {
+    fn write(&self, out: &mut impl Write) -> io::Result<()> {
+        writeln!(
+            out,
+            "seed {} at commit {COMMIT}: {}",
+            self.seed, self.violation
+        )?;
+        if let (Some(plan), Some(violation)) = (&self.smallest, &self.smallest_violation) {
+            writeln!(out, "cut down: {violation}\n{plan}")?;
+        }
+        writeln!(out, "again: {}\n", self.replay)
+    }
+}

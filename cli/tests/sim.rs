@@ -1,0 +1,62 @@
+//! `roce sim`, as a user calls it.
+
+use serde_json::Value;
+use std::process::{Command, Output};
+
+fn sim(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_roce"))
+        .arg("sim")
+        .args(args)
+        .output()
+        .expect("the command runs")
+}
+
+fn json(args: &[&str]) -> Value {
+    let output = sim(&[args, &["--json"]].concat());
+    assert!(output.status.success(), "{output:?}");
+    serde_json::from_slice(&output.stdout).expect("JSON")
+}
+
+#[test]
+fn a_few_seeds_pass_and_are_summed_up() {
+    let report = json(&["--seeds", "20", "--from", "100", "--jobs", "2"]);
+    assert_eq!(report["seeds"], 20);
+    assert_eq!(report["violations"], 0);
+    assert_eq!(report["from"], 100);
+    assert!(report["packets"]["sent"].as_u64() > Some(100), "{report}");
+    assert!(report["completions"]["success"].as_u64() > Some(10));
+    assert!(report["commit"].as_str().is_some_and(|c| !c.is_empty()));
+}
+
+#[test]
+fn a_seed_is_the_same_run_alone_or_among_others_whatever_the_jobs() {
+    let counted = |args: &[&str]| {
+        let report = json(args);
+        (report["packets"].clone(), report["completions"].clone())
+    };
+    let one = counted(&["--seeds", "7", "--jobs", "1"]);
+    assert_eq!(one, counted(&["--seeds", "7", "--jobs", "3"]));
+    let alone = counted(&["--seed", "3"]);
+    assert_eq!(alone, counted(&["--from", "3", "--seeds", "1"]));
+}
+
+#[test]
+fn the_table_ends_with_what_there_is_to_know() {
+    let output = sim(&["--seeds", "3"]);
+    let text = String::from_utf8_lossy(&output.stdout);
+    let last = text.lines().last().expect("a line");
+    assert!(last.starts_with("3 seeds from 0 in "), "{text}");
+    assert!(last.ends_with(": 0 violations"), "{text}");
+}
+
+#[test]
+fn nonsense_is_refused() {
+    for args in [
+        &["--seeds", "0"][..],
+        &["--seed", "1", "--seeds", "2"],
+        &["--jobs", "0"],
+        &["--trace"],
+    ] {
+        assert_eq!(sim(args).status.code(), Some(2), "{args:?}");
+    }
+}
