@@ -136,6 +136,15 @@ mod tests {
     }
 
     #[test]
+    fn losses_alone_leave_the_floor() {
+        let mut window = Window::new(1 << 20, 4096);
+        for _ in 0..100 {
+            window.on_loss();
+        }
+        assert_eq!(window.packets(), 8);
+    }
+
+    #[test]
     fn a_tiny_buffer_still_lets_two_packets_out() {
         assert_eq!(Window::new(0, 4096).packets(), 2);
     }

@@ -74,6 +74,7 @@ fn assert_header(ip: Ip, area: &[u8], from: usize, len: usize) {
 /// The packets: UD's opcodes, the Q_Key, our number, no request for an answer.
 // shows: 9.8.3-single-packet, 9.8.3-deth, 9.8.3-ackreq-clear, 9.8.3-qkey-controlled
 // shows: 9.8.3-address-handle
+// trap: ackreq-unreliable
 #[test]
 fn packets_carry_the_key_and_the_number() {
     let mut hand = Hand::new(setup());
