@@ -49,6 +49,6 @@ pub use qp::{
 pub use srq::{SrqAttributes, SrqError, SrqInit, SrqStatus, Srqn, XrcdId};
 pub use time::{Duration, Instant};
 pub use wr::{
-    Completion, MAX_MESSAGE_BYTES, MAX_SGE, PostError, RecvWr, RemoteAddr, SendFlags, SendOp,
-    SendWr, Sge, Source, WcOpcode, WcStatus,
+    Completion, Flush, MAX_MESSAGE_BYTES, MAX_SGE, PostError, RecvWr, RemoteAddr, SendFlags,
+    SendOp, SendWr, Sge, Source, WcOpcode, WcStatus,
 };

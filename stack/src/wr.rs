@@ -4,7 +4,7 @@ use crate::address::Destination;
 use crate::memory::{AccessError, WindowBind};
 use crate::srq::Srqn;
 use bitflags::bitflags;
-use roce_wire::Qpn;
+use roce_wire::{FlushPlacement, FlushSelectivity, Qpn};
 
 /// The most scatter/gather elements that a work request can have.
 pub const MAX_SGE: usize = 32;
@@ -30,6 +30,20 @@ pub struct RemoteAddr {
     pub addr: u64,
     /// The region's remote key.
     pub rkey: u32,
+}
+
+/// What a FLUSH is about (IBTA 1.7, Annex A19).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Flush {
+    /// Where the bytes begin. Of a whole region, only the key matters.
+    pub remote: RemoteAddr,
+    /// How many bytes, at most 2^31.
+    pub len: u32,
+    /// How far they must have got. Memory of this stack is never persistent, so a peer
+    /// that runs it refuses persistence.
+    pub placement: FlushPlacement,
+    /// Those bytes, or the whole region.
+    pub selectivity: FlushSelectivity,
 }
 
 /// What a send work request does (IBTA 1.7, 10.8 and 11.4.1.1).
@@ -64,6 +78,12 @@ pub enum SendOp {
         /// The summand; wraps.
         add: u64,
     },
+    /// Waits until earlier WRITEs to some memory of the peer are visible to everybody
+    /// there (IBTA 1.7, Annex A19). Has no local memory.
+    Flush(Flush),
+    /// Places 8 bytes in the peer's memory at once, after all FLUSHes before it
+    /// (IBTA 1.7, Annex A19). The address is a multiple of 8.
+    AtomicWrite(RemoteAddr),
     /// Binds a memory window, here (IBTA 1.7, 10.6.7). It begins after everything
     /// before it has begun; what follows finds the window bound.
     BindMw(WindowBind),
@@ -78,9 +98,26 @@ pub enum SendOp {
 }
 
 impl SendOp {
-    /// Whether the operation brings data back: READ and the atomics.
+    /// Whether the operation has an answer of its own, for which the peer needs
+    /// resources: READ, the atomics, FLUSH and ATOMIC WRITE.
     pub(crate) fn is_fetch(&self) -> bool {
-        matches!(self, Self::Read(_)) || self.is_atomic()
+        matches!(self, Self::Read(_)) || self.is_atomic() || self.is_placement()
+    }
+
+    /// Whether it is an operation of Annex A19, which is answered like a READ of no
+    /// bytes.
+    pub(crate) fn is_placement(&self) -> bool {
+        matches!(self, Self::Flush(_) | Self::AtomicWrite(_))
+    }
+
+    /// Whether it has no local memory.
+    pub(crate) fn has_no_elements(&self) -> bool {
+        self.is_local() || matches!(self, Self::Flush(_))
+    }
+
+    /// Whether it is about 8 bytes, no more and no fewer.
+    pub(crate) fn is_word(&self) -> bool {
+        self.is_atomic() || matches!(self, Self::AtomicWrite(_))
     }
 
     /// Whether the operation is an atomic.
@@ -90,7 +127,7 @@ impl SendOp {
 
     /// Whether it carries bytes of local memory to the peer.
     pub(crate) fn sends_bytes(&self) -> bool {
-        !self.is_fetch() && !self.is_local()
+        matches!(self, Self::AtomicWrite(_)) || !self.is_fetch() && !self.is_local()
     }
 
     /// Whether it is done here, without a packet.
@@ -125,6 +162,8 @@ impl SendOp {
             Self::Read(_) => WcOpcode::RdmaRead,
             Self::CompareSwap { .. } => WcOpcode::CompareSwap,
             Self::FetchAdd { .. } => WcOpcode::FetchAdd,
+            Self::Flush(_) => WcOpcode::Flush,
+            Self::AtomicWrite(_) => WcOpcode::AtomicWrite,
             Self::BindMw(_) => WcOpcode::BindMw,
             Self::LocalInv(_) => WcOpcode::LocalInv,
         }
@@ -258,6 +297,10 @@ pub enum WcOpcode {
     CompareSwap,
     /// A fetch-and-add.
     FetchAdd,
+    /// A FLUSH.
+    Flush,
+    /// An ATOMIC WRITE.
+    AtomicWrite,
     /// A memory window was bound.
     BindMw,
     /// A key was invalidated.
@@ -326,7 +369,7 @@ pub enum PostError {
         /// The sum of the elements.
         bytes: u64,
     },
-    /// An atomic's local buffer must be 8 bytes in all.
+    /// The local buffer of an atomic or ATOMIC WRITE must be 8 bytes in all.
     AtomicLength {
         /// The sum of the elements.
         bytes: u64,
@@ -398,7 +441,10 @@ impl core::fmt::Display for PostError {
                 )
             }
             Self::AtomicLength { bytes } => {
-                write!(f, "an atomic fetches 8 bytes, the local buffer has {bytes}")
+                write!(
+                    f,
+                    "an atomic operation is about 8 bytes, the local buffer has {bytes}"
+                )
             }
             Self::InlineTooLong { bytes, max } => write!(
                 f,

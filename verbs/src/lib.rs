@@ -106,14 +106,14 @@ pub use registration::Registration;
 pub use roce_stack::fault::{Burst, Chance, FaultSpec, FaultSpecError, ReorderBy};
 pub use roce_stack::{
     Access, Buffer, BufferRange, Completion, Counters, CqId, CqOverrun, CqResizeError,
-    DeregisterError, DropReason, Event, FaultSafe, MAX_INLINE_BYTES, Memory, MemoryFault,
+    DeregisterError, DropReason, Event, FaultSafe, Flush, MAX_INLINE_BYTES, Memory, MemoryFault,
     ModifyError, Notify, PostError, QpAttributes, QpConfig, QpFatalCause, QpKind, QpState,
     RegisterError, RemoteAddr, Reregister, ReregisterError, SendFlags, SendOp, Sge, SrqAttributes,
     SrqError, SrqStatus, Srqn, Stat, WcOpcode, WcStatus, WindowType, largest_path_mtu,
     port::TxMeta,
 };
 pub use roce_stack::{AddressError, AddressHandle, Destination, MulticastError, Source};
-pub use roce_wire::{PKey, PathMtu, Psn, QKey, Qpn, RnrTimer};
+pub use roce_wire::{FlushPlacement, FlushSelectivity, PKey, PathMtu, Psn, QKey, Qpn, RnrTimer};
 pub use srq::{SharedReceiveQueue, SrqOptions};
 pub use window::{MemoryWindow, WindowView};
 pub use xrc::XrcDomain;

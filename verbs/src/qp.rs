@@ -116,7 +116,10 @@ pub struct ConnectOptions {
 impl Default for ConnectOptions {
     fn default() -> Self {
         Self {
-            access: Access::REMOTE_READ | Access::REMOTE_WRITE | Access::REMOTE_ATOMIC,
+            access: Access::REMOTE_READ
+                | Access::REMOTE_WRITE
+                | Access::REMOTE_ATOMIC
+                | Access::FLUSH_GLOBAL,
             path_mtu: None,
             max_rd_atomic: 16,
             max_dest_rd_atomic: 16,

@@ -2,9 +2,10 @@
 
 use nix::sys::mman::{MapFlags, ProtFlags, mmap_anonymous, mprotect, munmap};
 use roce_verbs::{
-    Access, CompletionQueue, ConnectOptions, Context, DeregisterError, Device, Memory,
-    MemoryRegion, PostError, ProcessMemory, ProtectionDomain, QpOptions, QueuePair, RecvRequest,
-    Registration, RemoteAddr, SendFlags, SendOp, SendRequest, Sge, WcOpcode, WcStatus, WindowType,
+    Access, CompletionQueue, ConnectOptions, Context, DeregisterError, Device, Flush,
+    FlushPlacement, FlushSelectivity, Memory, MemoryRegion, PostError, ProcessMemory,
+    ProtectionDomain, QpOptions, QueuePair, RecvRequest, Registration, RemoteAddr, SendFlags,
+    SendOp, SendRequest, Sge, WcOpcode, WcStatus, WindowType,
 };
 use std::ffi::c_void;
 use std::net::{IpAddr, Ipv4Addr};
@@ -261,6 +262,44 @@ fn a_null_region_skips_bytes() {
         WcStatus::Success
     );
     assert_eq!(bytes(&target, 100, 100), [0; 100]);
+}
+
+#[test]
+fn a_word_is_written_behind_a_flush() {
+    let (a, b) = pair();
+    let source = a.pd.allocate(PAGE, Access::empty()).expect("allocated");
+    source.write(0, &[0x11; PAGE]).expect("in range");
+    let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::FLUSH_GLOBAL;
+    let target = b.pd.allocate(PAGE, access).expect("allocated");
+    let data = source.slice(0, 1000).expect("in range");
+    let word = source.slice(0, 8).expect("in range");
+    let write = SendOp::Write(target.remote(8));
+    let flush = SendOp::Flush(Flush {
+        remote: target.remote(8),
+        len: 1000,
+        placement: FlushPlacement::GLOBAL_VISIBILITY,
+        selectivity: FlushSelectivity::Range,
+    });
+    let flag = SendOp::AtomicWrite(target.remote(0));
+    a.qp.post_sends(&[
+        SendRequest::new(1, write, &[data]),
+        SendRequest::new(2, flush, &[]),
+        SendRequest::new(3, flag, &[word]),
+    ])
+    .expect("posted");
+    // Whoever sees the word sees the data.
+    let cell = target.atomic_u64(0).expect("aligned");
+    let end = std::time::Instant::now() + PATIENCE;
+    while cell.load(Ordering::Acquire) == 0 {
+        assert!(std::time::Instant::now() < end, "the word did not come");
+        a.context.drive();
+        b.context.drive();
+    }
+    assert_eq!(bytes(&target, 0, 1008), [0x11; 1008]);
+    let opcodes = [WcOpcode::RdmaWrite, WcOpcode::Flush, WcOpcode::AtomicWrite];
+    for opcode in opcodes {
+        assert_eq!(a.done(), (WcStatus::Success, opcode));
+    }
 }
 
 /// Anonymous pages, which can be unmapped while a region is made of them.

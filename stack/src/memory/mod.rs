@@ -47,6 +47,9 @@ bitflags! {
         const REMOTE_ATOMIC = 8;
         /// Windows may be bound to it (IBTA 1.7, 10.6.7).
         const MW_BIND = 16;
+        /// Peers may FLUSH it to global visibility (IBTA 1.7, Annex A19). There is no
+        /// right to FLUSH to persistence, since no memory here is persistent.
+        const FLUSH_GLOBAL = 256;
         /// A peer's SEND with invalidate may take its remote rights away, as it may
         /// those of a fast-registered region (IBTA 1.7, 10.6.5).
         const REMOTE_INVALIDATE = 1 << 16;
@@ -57,7 +60,8 @@ impl Access {
     /// What only peers do: the rights that a window can have.
     pub(crate) const REMOTE: Self = Self::REMOTE_WRITE
         .union(Self::REMOTE_READ)
-        .union(Self::REMOTE_ATOMIC);
+        .union(Self::REMOTE_ATOMIC)
+        .union(Self::FLUSH_GLOBAL);
 
     /// The rights that a region can't have without `LOCAL_WRITE`, nor a window of it
     /// (IBTA 1.7, 11.2.8.2 and C10-74).
@@ -263,6 +267,28 @@ impl MemoryTable {
             return Err(AccessError::BadKey);
         }
         region.check(pd, va, len, rights)
+    }
+
+    /// Whether a remote key gives these rights, to any of its bytes.
+    ///
+    /// # Errors
+    /// See [`AccessError`].
+    pub fn remote_key(
+        &self,
+        pd: PdId,
+        qpn: Qpn,
+        rkey: u32,
+        rights: Access,
+    ) -> Result<(), AccessError> {
+        let Some(region) = self.regions.get(&rkey) else {
+            return self.may_use_window((pd, qpn), rkey, rights).map(drop);
+        };
+        match region {
+            region if region.invalidated => Err(AccessError::BadKey),
+            region if region.pd != pd => Err(AccessError::WrongPd),
+            region if !region.access.contains(rights) => Err(AccessError::Denied),
+            _ => Ok(()),
+        }
     }
 
     /// Takes the remote rights of the region with this key away, or unbinds the

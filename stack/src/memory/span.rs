@@ -149,6 +149,12 @@ impl<'t> Span<'t> {
         Some(done.unwrap_or_else(|found| found))
     }
 
+    /// Replaces the 8 bytes at once. `None` if the span is not 8 aligned bytes.
+    pub fn store(&self, word: u64) -> Option<()> {
+        self.as_atomic()?.store(word, Ordering::Release);
+        Some(())
+    }
+
     /// Atomically adds to the 8 bytes; gives what was there. `None` if the span is
     /// not 8 aligned bytes.
     // rule: 9.4.5-fetch-add

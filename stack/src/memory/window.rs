@@ -123,7 +123,7 @@ pub(super) struct Window {
 
 /// What it is bound to.
 #[derive(Clone, Copy, Debug)]
-struct Bound {
+pub(super) struct Bound {
     rkey: u32,
     lkey: u32,
     /// The first byte, as the region calls it.
@@ -280,6 +280,23 @@ impl MemoryTable {
         len: u64,
         rights: Access,
     ) -> Result<Span<'_>, AccessError> {
+        let bound = self.may_use_window((pd, qpn), rkey, rights)?;
+        let offset = va.checked_sub(bound.from).ok_or(AccessError::OutOfBounds)?;
+        if offset > bound.len || len > bound.len - offset {
+            return Err(AccessError::OutOfBounds);
+        }
+        let region = self.regions.get(&bound.lkey).ok_or(AccessError::BadKey)?;
+        // Within the region, so neither sum wraps: `bind` saw to it.
+        region.check(pd, bound.addr + offset, len, Access::empty())
+    }
+
+    /// The window that is bound with this key, if a peer may use it so through the QP.
+    pub(super) fn may_use_window(
+        &self,
+        (pd, qpn): (PdId, Qpn),
+        rkey: u32,
+        rights: Access,
+    ) -> Result<&Bound, AccessError> {
         let (window, bound) = self.bound_window(rkey).ok_or(AccessError::BadKey)?;
         if window.pd != pd {
             return Err(AccessError::WrongPd);
@@ -291,13 +308,7 @@ impl MemoryTable {
         if !bound.access.contains(rights) {
             return Err(AccessError::Denied);
         }
-        let offset = va.checked_sub(bound.from).ok_or(AccessError::OutOfBounds)?;
-        if offset > bound.len || len > bound.len - offset {
-            return Err(AccessError::OutOfBounds);
-        }
-        let region = self.regions.get(&bound.lkey).ok_or(AccessError::BadKey)?;
-        // Within the region, so neither sum wraps: `bind` saw to it.
-        region.check(pd, bound.addr + offset, len, Access::empty())
+        Ok(bound)
     }
 
     /// Invalidates a window of type 2, which is free then (IBTA 1.7, 10.6.7.2.5).

@@ -17,6 +17,7 @@ mod local_errors;
 mod nic;
 mod on_demand;
 mod operations;
+mod placement;
 mod recovery;
 mod regions;
 mod retry;

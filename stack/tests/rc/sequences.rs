@@ -131,7 +131,10 @@ fn a_write_must_add_up() {
 #[test]
 fn unsupported_requests_are_refused() {
     for (opcode, len) in [(Opcode::RC_FLUSH, 0), (Opcode::RC_ATOMIC_WRITE, 8)] {
-        let mut hand = Hand::new(Setup::default());
+        let mut hand = Hand::new(Setup {
+            access: roce_stack::Access::REMOTE_READ,
+            ..Setup::default()
+        });
         let mem = hand.mem(8);
         hand.request(opcode, mem.reth(0, 8), &vec![1; len]);
         let invalid = Syndrome::Nak(NakCode::InvalidRequest);

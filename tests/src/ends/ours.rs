@@ -226,6 +226,8 @@ fn completion(ours: &roce_verbs::Completion) -> Completion {
         WcOpcode::RdmaRead => "RDMA_READ",
         WcOpcode::CompareSwap => "COMP_SWAP",
         WcOpcode::FetchAdd => "FETCH_ADD",
+        WcOpcode::Flush => "FLUSH",
+        WcOpcode::AtomicWrite => "ATOMIC_WRITE",
         WcOpcode::BindMw => "BIND_MW",
         WcOpcode::LocalInv => "LOCAL_INV",
         WcOpcode::Recv => "RECV",

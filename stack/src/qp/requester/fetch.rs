@@ -135,7 +135,7 @@ impl Fetches {
 }
 
 impl Requester {
-    /// Takes a packet of a READ response.
+    /// Takes a packet of a READ response, or the answer to a FLUSH or ATOMIC WRITE.
     pub(super) fn receive_read_response(
         &mut self,
         cx: &mut Cx<'_>,
@@ -151,14 +151,17 @@ impl Requester {
         let Some(last) = self.fetches.find(at) else {
             return Ok(());
         };
-        // rule: 9.7.6.1-response-kind
-        if !matches!(wqe.op, SendOp::Read(_)) {
+        let total = match wqe.op {
+            SendOp::Read(_) => wqe.len,
+            // The answer is a READ response of no bytes (Annex A19).
+            _ if wqe.op.is_placement() => 0,
+            // rule: 9.7.6.1-response-kind
             // rule: 9.9.2-bad-response
-            return Err(Fault::Send(WcStatus::BadResponse));
-        }
+            _ => return Err(Fault::Send(WcStatus::BadResponse)),
+        };
         let mtu = core.config.mtu();
         let offset = (at - wqe.first) * mtu as u64;
-        let rest = usize::try_from(u64::from(wqe.len) - offset).unwrap_or(mtu);
+        let rest = usize::try_from(u64::from(total) - offset).unwrap_or(mtu);
         // rule: 9.7.6.1-response-end
         let ends = matches!(
             packet.bth.opcode.position(),

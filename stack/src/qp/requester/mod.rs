@@ -26,6 +26,7 @@ mod clock;
 mod credit;
 mod fetch;
 mod local;
+mod placement;
 mod recovery;
 mod retry;
 mod transmit;
@@ -189,10 +190,10 @@ impl Requester {
             _ => return Err(PostError::MessageTooLong { bytes }),
         };
         // rule: 10.7.3-atomic-length
-        if wr.op.is_atomic() && len != 8 {
+        if wr.op.is_word() && len != 8 {
             return Err(PostError::AtomicLength { bytes });
         }
-        if wr.op.is_local() && !wr.sges.is_empty() {
+        if wr.op.has_no_elements() && !wr.sges.is_empty() {
             return Err(PostError::TooManySges {
                 given: wr.sges.len(),
                 max: 0,

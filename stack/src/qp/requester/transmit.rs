@@ -26,7 +26,7 @@ enum Next {
     Data { probe: bool },
     /// A request for the responses `nxt ..= last` of a READ.
     Read { last: Seq, new: bool },
-    /// An atomic.
+    /// An atomic, FLUSH or ATOMIC WRITE.
     Atomic { new: bool },
     /// Nothing, until an acknowledgement, a timer or the application changes that.
     Nothing,
@@ -151,14 +151,15 @@ impl Requester {
                     Next::Nothing
                 }
             }
-            SendOp::CompareSwap { .. } | SendOp::FetchAdd { .. } => {
-                match self.fetches.find(self.nxt) {
-                    // rule: 9.7.3-atomic-again
-                    Some(_) => Next::Atomic { new: false },
-                    None if self.fetches.is_full() => Next::Nothing,
-                    None => Next::Atomic { new: true },
-                }
-            }
+            SendOp::CompareSwap { .. }
+            | SendOp::FetchAdd { .. }
+            | SendOp::Flush(_)
+            | SendOp::AtomicWrite(_) => match self.fetches.find(self.nxt) {
+                // rule: 9.7.3-atomic-again
+                Some(_) => Next::Atomic { new: false },
+                None if self.fetches.is_full() => Next::Nothing,
+                None => Next::Atomic { new: true },
+            },
             _ if !self.credit.admits(wqe.op.consumes_receive(), wqe.receives) => {
                 // Without credit, one packet may find out whether there is some now;
                 // once it is acknowledged, the message goes on (IBTA 1.7, 9.7.7.2.5),
@@ -252,7 +253,7 @@ impl Requester {
         Ok(())
     }
 
-    /// Sends an atomic request.
+    /// Sends an atomic request, a FLUSH or an ATOMIC WRITE.
     fn send_atomic(
         &mut self,
         cx: &mut Cx<'_>,
@@ -261,6 +262,9 @@ impl Requester {
         wqe: &SendWqe,
         new: bool,
     ) -> Result<(), EmitError> {
+        if wqe.op.is_placement() {
+            return self.send_placement(cx, port, core, wqe, new);
+        }
         let (opcode, remote, swap_or_add, compare) = match wqe.op {
             SendOp::CompareSwap {
                 remote,
@@ -305,7 +309,7 @@ impl Requester {
         emit(cx, port, path, &PacketRepr { bth, ext }, 0, |_, _| Ok(()))
     }
 
-    fn bth(&self, core: &Core, opcode: Opcode) -> Bth {
+    pub(super) fn bth(&self, core: &Core, opcode: Opcode) -> Bth {
         // rule: 9.7.3-dest-qpn
         let mut bth = Bth::new(
             core.kind.opcode(opcode),
@@ -326,7 +330,7 @@ impl Requester {
 
     /// Takes note that `packets` PSNs from `nxt` on have been sent; whether that asked
     /// for an answer, and whether the answer tells the round trip.
-    fn sent(&mut self, cx: &mut Cx<'_>, packets: u64, asked: bool, timed: bool) {
+    pub(super) fn sent(&mut self, cx: &mut Cx<'_>, packets: u64, asked: bool, timed: bool) {
         if self.nxt < self.max {
             cx.counters.count(Stat::Retransmitted);
         } else if timed {

@@ -36,6 +36,8 @@ enum What {
     Atomic {
         original: u64,
     },
+    /// A FLUSH or ATOMIC WRITE.
+    Placement,
 }
 
 impl Resources {
@@ -72,6 +74,21 @@ impl Resources {
                 (at, count)
             }
         })
+    }
+
+    /// Notes that the FLUSH or ATOMIC WRITE at `at` was executed.
+    pub(super) fn note_placement(&mut self, at: Seq) {
+        self.note(Done {
+            first: at,
+            last: at,
+            what: What::Placement,
+        });
+    }
+
+    /// Whether a FLUSH or ATOMIC WRITE at `at` is known to have been executed.
+    pub(super) fn was_placement(&self, at: Seq) -> bool {
+        self.find(at)
+            .is_some_and(|done| matches!(done.what, What::Placement))
     }
 
     fn find(&self, at: Seq) -> Option<Done> {

@@ -19,6 +19,7 @@ mod early;
 mod fetch;
 mod owed;
 mod place;
+mod placement;
 mod reply;
 mod request;
 

@@ -54,6 +54,8 @@ impl Responder {
             Operation::Write => self.execute_write(cx, core, packet),
             Operation::ReadRequest => self.execute_read(cx, core, packet),
             Operation::CompareSwap | Operation::FetchAdd => self.execute_atomic(cx, core, packet),
+            Operation::Flush => self.execute_flush(cx, core, packet),
+            Operation::AtomicWrite => self.execute_atomic_write(cx, core, packet),
             // rule: 9.7.4.1.3-supported
             _ => Err(self.refuse(Refusal::InvalidRequest)),
         }
@@ -74,6 +76,7 @@ impl Responder {
             }
             Operation::ReadRequest => self.repeat_read(cx, core, packet, at),
             Operation::CompareSwap | Operation::FetchAdd => self.repeat_atomic(cx, at),
+            Operation::Flush | Operation::AtomicWrite => self.repeat_placement(cx, core, at),
             _ => cx.counters.drop(DropReason::StaleDuplicate),
         }
     }

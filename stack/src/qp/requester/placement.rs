@@ -1,0 +1,59 @@
+//! FLUSH and ATOMIC WRITE (IBTA 1.7, Annex A19): one packet each, with an answer of its
+//! own, like a READ of no bytes.
+
+use super::{Requester, SendWqe};
+use crate::port::Port;
+use crate::qp::emit::{EmitError, emit};
+use crate::qp::{Core, Cx, sgl};
+use crate::wr::SendOp;
+use roce_wire::{ExtHeaders, Feth, Opcode, PacketRepr, Reth};
+
+/// Bytes of an ATOMIC WRITE.
+const WORD: u32 = 8;
+
+impl Requester {
+    /// Sends such a request.
+    pub(super) fn send_placement(
+        &mut self,
+        cx: &mut Cx<'_>,
+        port: &mut dyn Port,
+        core: &Core,
+        wqe: &SendWqe,
+        new: bool,
+    ) -> Result<(), EmitError> {
+        let (opcode, flush, remote, dma_len, payload) = match wqe.op {
+            SendOp::Flush(flush) => {
+                let feth = Feth {
+                    placement: flush.placement,
+                    selectivity: flush.selectivity,
+                };
+                (Opcode::RC_FLUSH, Some(feth), flush.remote, flush.len, 0)
+            }
+            SendOp::AtomicWrite(remote) => (Opcode::RC_ATOMIC_WRITE, None, remote, WORD, WORD),
+            _ => return Ok(()),
+        };
+        let ext = ExtHeaders {
+            xrceth: wqe.xrceth(),
+            flush,
+            reth: Some(Reth {
+                va: remote.addr,
+                rkey: remote.rkey,
+                dma_len,
+            }),
+            ..ExtHeaders::NONE
+        };
+        let mut bth = self.bth(core, opcode);
+        bth.ack_req = true;
+        let path = core.config.path.as_ref().ok_or(EmitError::Full)?;
+        let source = self.sq.source(self.cursor);
+        let repr = PacketRepr { bth, ext };
+        emit(cx, port, path, &repr, payload as usize, |cx, out| {
+            sgl::fetch(cx.memory, core.pd, source, 0, out)
+        })?;
+        if new {
+            self.fetches.push(self.nxt, self.nxt);
+        }
+        self.sent(cx, 1, true, true);
+        Ok(())
+    }
+}

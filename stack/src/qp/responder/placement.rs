@@ -1,0 +1,141 @@
+//! FLUSH and ATOMIC WRITE (IBTA 1.7, Annex A19).
+//!
+//! Requests are executed one after the other, so that all WRITEs before a FLUSH are in
+//! memory when its turn comes; a fence makes them visible to every thread. Both are
+//! answered like a READ of no bytes, and take responder resources as it does.
+
+use super::owed::Reply;
+use super::{Refusal, Responder};
+use crate::counters::DropReason;
+use crate::memory::{Access, AccessError, PdId};
+use crate::qp::{Core, Cx, Fault};
+use crate::seq::Seq;
+use core::sync::atomic::{Ordering, fence};
+use roce_wire::{Feth, FlushPlacement, FlushSelectivity, Packet, Qpn, Reth};
+
+impl Responder {
+    /// A FLUSH.
+    pub(super) fn execute_flush(
+        &mut self,
+        cx: &mut Cx<'_>,
+        core: &Core,
+        packet: &Packet<'_>,
+    ) -> Result<(), Fault> {
+        let (Some(feth), Some(reth)) = (packet.ext.flush, packet.ext.reth) else {
+            return Err(self.refuse(Refusal::InvalidRequest));
+        };
+        let enabled = core.config.access.contains(Access::FLUSH_GLOBAL);
+        if self.inbound.is_some() || !enabled || !is_legal(&feth) || !self.replies.make_room() {
+            return Err(self.refuse(Refusal::InvalidRequest));
+        }
+        let pd = self.rq.remote_pd(core);
+        // rule: A19-flush-rights
+        if check_flush(cx, (pd, core.qpn), &feth, &reth).is_err() {
+            return Err(self.refuse(Refusal::AccessError));
+        }
+        // rule: A19-flush-global
+        fence(Ordering::SeqCst);
+        self.answer_placement(pd);
+        Ok(())
+    }
+
+    /// An ATOMIC WRITE.
+    pub(super) fn execute_atomic_write(
+        &mut self,
+        cx: &mut Cx<'_>,
+        core: &Core,
+        packet: &Packet<'_>,
+    ) -> Result<(), Fault> {
+        let (Some(reth), Ok(word)) = (packet.ext.reth, packet.payload.try_into()) else {
+            return Err(self.refuse(Refusal::InvalidRequest));
+        };
+        let enabled = core.config.access.contains(Access::REMOTE_WRITE);
+        // rule: A19-atomic-write-aligned
+        let legal = reth.dma_len == 8 && reth.va % 8 == 0;
+        if self.inbound.is_some() || !enabled || !legal || !self.replies.make_room() {
+            return Err(self.refuse(Refusal::InvalidRequest));
+        }
+        let pd = self.rq.remote_pd(core);
+        // rule: A19-atomic-write-rights
+        let rights = Access::REMOTE_WRITE;
+        let target = cx
+            .memory
+            .remote(pd, core.qpn, reth.rkey, reth.va, 8, rights);
+        // rule: A19-atomic-write-once
+        // rule: A19-atomic-write-order
+        let placed = target.is_ok_and(|target| target.store(u64::from_ne_bytes(word)).is_some());
+        if !placed {
+            return Err(self.refuse(Refusal::AccessError));
+        }
+        self.answer_placement(pd);
+        Ok(())
+    }
+
+    /// One that was executed before. What it asked for holds still: its WRITEs are
+    /// visible, its word was placed; placing it again might undo a later one.
+    pub(super) fn repeat_placement(&mut self, cx: &mut Cx<'_>, core: &Core, at: Seq) {
+        // rule: A19-flush-duplicate
+        if !self.resources.was_placement(at) {
+            return cx.counters.drop(DropReason::StaleDuplicate);
+        }
+        fence(Ordering::SeqCst);
+        // The reply touches no memory, so its domain does not matter.
+        let pd = core.pd;
+        if !self.replies.repeat(empty_reply(at, pd, self.msn)) {
+            cx.counters.drop(DropReason::StaleDuplicate);
+        }
+    }
+
+    fn answer_placement(&mut self, pd: PdId) {
+        let at = self.epsn;
+        self.epsn = at.next();
+        self.count_message();
+        // rule: A19-flush-resource
+        self.resources.note_placement(at);
+        // rule: A19-flush-response
+        // rule: A19-atomic-write-response
+        self.replies.push(empty_reply(at, pd, self.msn));
+    }
+}
+
+/// A READ response of no bytes.
+fn empty_reply(at: Seq, pd: PdId, msn: u32) -> Reply {
+    Reply::Read {
+        at,
+        end: at.next(),
+        pd,
+        reth: Reth::default(),
+        offset: 0,
+        msn,
+    }
+}
+
+/// Whether it asks for something, and for nothing that is reserved.
+fn is_legal(feth: &Feth) -> bool {
+    let known = FlushPlacement::GLOBAL_VISIBILITY.union(FlushPlacement::PERSISTENCE);
+    feth.placement != FlushPlacement::NONE
+        && known.contains(feth.placement)
+        && !matches!(feth.selectivity, FlushSelectivity::Reserved(_))
+}
+
+/// Whether the peer may flush what it names. No memory here is persistent, so no region
+/// has that right.
+fn check_flush(
+    cx: &Cx<'_>,
+    (pd, qpn): (PdId, Qpn),
+    feth: &Feth,
+    reth: &Reth,
+) -> Result<(), AccessError> {
+    if feth.placement.contains(FlushPlacement::PERSISTENCE) {
+        return Err(AccessError::Denied);
+    }
+    let rights = Access::FLUSH_GLOBAL;
+    // rule: A19-flush-range
+    if feth.selectivity == FlushSelectivity::Region {
+        return cx.memory.remote_key(pd, qpn, reth.rkey, rights);
+    }
+    let len = u64::from(reth.dma_len);
+    cx.memory
+        .remote(pd, qpn, reth.rkey, reth.va, len, rights)
+        .map(drop)
+}
