@@ -17,7 +17,7 @@ import pyverbs.enums as e
 from pyverbs.addr import GID, AHAttr, GlobalRoute
 from pyverbs.cq import CQ
 from pyverbs.device import Context
-from pyverbs.mr import MR, MW, MWBindInfo
+from pyverbs.mr import MR, MW, MWBind, MWBindInfo
 from pyverbs.pd import PD
 from pyverbs.pyverbs_error import PyverbsError
 from pyverbs.qp import QP, QPAttr, QPCap, QPInitAttr
@@ -174,8 +174,9 @@ class Peer:
         return {"hex": bytes(data).hex()}
 
     def do_window(self, request):
-        """A memory window of type 2, not yet bound"""
-        window = MW(self.pd, e.IBV_MW_TYPE_2)
+        """type, 1 or 2: a memory window, not yet bound"""
+        types = {1: e.IBV_MW_TYPE_1, 2: e.IBV_MW_TYPE_2}
+        window = MW(self.pd, types[request["type"]])
         return {"mw": self.keep(window)}
 
     def do_close(self, request):
@@ -284,6 +285,17 @@ class Peer:
         work.set_bind_wr(self.things[request["mw"]], info)
         self.pair(request).qp.post_send(work)
         return {"rkey": work.rkey}
+
+    def do_bind_verb(self, request):
+        """The same for a window of type 1, which gets its key from the driver"""
+        region = self.region(request)
+        info = MWBindInfo(
+            region, region.buf + request["offset"], request["length"], flags(request["access"])
+        )
+        window = self.things[request["mw"]]
+        bind = MWBind(info, wr_id=request["wr_id"], send_flags=e.IBV_SEND_SIGNALED)
+        self.pair(request).qp.bind_mw(window, bind)
+        return {"rkey": window.rkey}
 
     def do_poll(self, request):
         """qp, count, milliseconds: fewer than count only if the time is over"""

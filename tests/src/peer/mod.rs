@@ -136,7 +136,12 @@ impl RxePeer {
 
     /// Makes a memory window of type 2, not yet bound to memory.
     pub fn create_window(&mut self) -> Result<Window, LabError> {
-        self.call(json!({ "cmd": "window" }))
+        self.call(json!({ "cmd": "window", "type": 2 }))
+    }
+
+    /// Makes a memory window of type 1, not yet bound to memory.
+    pub fn create_window_of_type_1(&mut self) -> Result<Window, LabError> {
+        self.call(json!({ "cmd": "window", "type": 1 }))
     }
 
     /// Posts the binding of a window to a part of a region registered with
@@ -150,12 +155,36 @@ impl RxePeer {
         part: &Sge,
         access: Access,
     ) -> Result<u32, LabError> {
+        self.bind_by("bind", pair, wr_id, window, part, access)
+    }
+
+    /// The same for a window of type 1, whose key the driver chooses.
+    pub fn bind_of_type_1(
+        &mut self,
+        pair: &Pair,
+        wr_id: u64,
+        window: &Window,
+        part: &Sge,
+        access: Access,
+    ) -> Result<u32, LabError> {
+        self.bind_by("bind_verb", pair, wr_id, window, part, access)
+    }
+
+    fn bind_by(
+        &mut self,
+        command: &str,
+        pair: &Pair,
+        wr_id: u64,
+        window: &Window,
+        part: &Sge,
+        access: Access,
+    ) -> Result<u32, LabError> {
         #[derive(Deserialize)]
         struct Bound {
             rkey: u32,
         }
         let bound: Bound = self.call(json!({
-            "cmd": "bind", "qp": pair.qp, "wr_id": wr_id, "mw": window.mw, "mr": part.mr,
+            "cmd": command, "qp": pair.qp, "wr_id": wr_id, "mw": window.mw, "mr": part.mr,
             "offset": part.offset, "length": part.length, "access": access,
         }))?;
         Ok(bound.rkey)

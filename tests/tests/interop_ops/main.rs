@@ -4,6 +4,7 @@
 mod capture;
 mod data;
 mod keys;
+mod windows;
 
 use roce_tests::ends::{End, Ours, Theirs};
 use roce_tests::peer::{Completion, Operation};
