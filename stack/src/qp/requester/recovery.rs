@@ -88,6 +88,16 @@ impl Recovery {
         self.peer == Peer::Unknown && self.run.is_some_and(|run| run.cause == Cause::Nak)
     }
 
+    /// Whether a late answer is asked for. Not of a peer that may be slow and gains
+    /// little: one that keeps nothing, or has not been missing anything so far.
+    pub(super) fn may_ask(&self) -> bool {
+        match self.peer {
+            Peer::Holds => true,
+            Peer::Unknown => self.run.is_some(),
+            Peer::Discards => false,
+        }
+    }
+
     /// Whether the peer keeps what comes early.
     pub(super) fn holds(&self) -> bool {
         self.peer == Peer::Holds

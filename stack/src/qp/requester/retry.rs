@@ -140,7 +140,7 @@ impl Requester {
         {
             self.retry.receiver_wait = None;
         }
-        if self.clock.expired(cx.now) {
+        if self.clock.expired(cx.now) && self.recovery.may_ask() {
             self.ask_again(cx);
         }
         if self
