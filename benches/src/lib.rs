@@ -9,6 +9,7 @@ pub mod peers;
 pub mod recovery;
 pub mod report;
 pub mod roce;
+pub mod scale;
 pub mod veth;
 
 /// The middle one of some figures; the mean of the middle two of an even number.

@@ -28,6 +28,7 @@ mod nic;
 pub mod port;
 mod qp;
 mod seq;
+mod share;
 mod srq;
 mod time;
 mod wr;

@@ -13,6 +13,7 @@ use crate::qp::early::{DEFAULT_PACKETS, EarlyPool};
 use crate::qp::{
     Cx, ModifyError, PortLimits, Qp, QpAttributes, QpConfig, QpInit, QpState, Receives, Turn,
 };
+use crate::share::{ShareId, Shares};
 use crate::srq::SrqTable;
 use crate::time::Instant;
 use crate::wr::{PostError, RecvWr, SendWr};
@@ -73,6 +74,7 @@ pub struct Nic {
     /// At most one live entry for each QP: the one whose time the QP notes.
     timers: BinaryHeap<Reverse<(Instant, Qpn)>>,
     early: EarlyPool,
+    shares: Shares,
 }
 
 impl Nic {
@@ -93,6 +95,7 @@ impl Nic {
             ready: VecDeque::new(),
             timers: BinaryHeap::new(),
             early: EarlyPool::new(DEFAULT_PACKETS),
+            shares: Shares::new(config.window_bytes),
         }
     }
 
@@ -179,9 +182,12 @@ impl Nic {
     pub fn destroy_qp(&mut self, qpn: Qpn) -> bool {
         // No time passes for a QP that goes.
         self.with_qp_unscheduled(Instant::ZERO, qpn, |qp, cx| qp.release(cx));
-        let Some(qp) = self.qps.remove(&qpn.get()) else {
+        let Some(mut qp) = self.qps.remove(&qpn.get()) else {
             return false;
         };
+        if let Some(left) = self.shares.join(&mut qp.stake, qpn, None) {
+            self.call(left);
+        }
         if let Some(srq) = qp.srq() {
             self.srqs.detach(srq);
         }
@@ -220,8 +226,14 @@ impl Nic {
         attributes: &QpAttributes,
     ) -> Result<(), ModifyError> {
         let limits = self.limits;
-        self.with_qp(now, qpn, |qp, cx| qp.modify(cx, attributes, limits))
-            .unwrap_or(Err(ModifyError::UnknownQp(qpn)))
+        let result = self.with_qp(now, qpn, |qp, cx| qp.modify(cx, attributes, limits));
+        if let Some(qp) = self.qps.get_mut(&qpn.get()) {
+            let peer = qp.peer();
+            if let Some(left) = self.shares.join(&mut qp.stake, qpn, peer) {
+                self.call(left);
+            }
+        }
+        result.unwrap_or(Err(ModifyError::UnknownQp(qpn)))
     }
 
     /// State and attributes of a QP; `None` if there is no such QP.
@@ -425,6 +437,7 @@ impl Nic {
             events,
             timers,
             early,
+            shares,
             ..
         } = self;
         let qp = qps.get_mut(&qpn.get())?;
@@ -435,8 +448,17 @@ impl Nic {
             counters,
             events,
             early,
+            room: shares.room(&qp.stake),
+            starved: false,
         };
         let result = f(qp, &mut cx);
+        let starved = cx.starved;
+        let in_flight = qp.in_flight();
+        shares.settle(&mut qp.stake, in_flight);
+        if starved {
+            shares.wait(&mut qp.stake, qpn);
+        }
+        let share = qp.stake.share();
         if let Some(deadline) = qp.deadline()
             && qp.timer.is_none_or(|at| deadline < at)
         {
@@ -444,7 +466,20 @@ impl Nic {
             timers.push(Reverse((deadline, qpn)));
             self.forget_overtaken_timers();
         }
+        if let Some(share) = share {
+            self.call(share);
+        }
         Some(result)
+    }
+
+    /// Gives those a turn that wait for room in a share, if there is some.
+    fn call(&mut self, share: ShareId) {
+        for qpn in self.shares.call(share) {
+            if let Some(qp) = self.qps.get_mut(&qpn.get()) {
+                qp.stake.is_called();
+            }
+            self.schedule(qpn, false);
+        }
     }
 
     /// Keeps the timers bounded: an entry that was overtaken by an earlier one would

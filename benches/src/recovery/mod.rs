@@ -149,7 +149,8 @@ pub fn run(run: &Run) -> Result<Outcome, String> {
     })
 }
 
-fn connect(path: TxMeta, peer: roce_wire::Qpn) -> [QpAttributes; 3] {
+/// The steps that connect a QP.
+pub(crate) fn connect(path: TxMeta, peer: roce_wire::Qpn) -> [QpAttributes; 3] {
     let init = QpAttributes {
         state: Some(QpState::Init),
         access: Some(Access::REMOTE_READ | Access::REMOTE_WRITE),

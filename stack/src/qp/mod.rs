@@ -36,6 +36,7 @@ use crate::cq::{CompletionQueue, Pushed};
 use crate::event::Event;
 use crate::memory::{MemoryTable, PdId};
 use crate::port::{Port, RxMeta};
+use crate::share::Stake;
 use crate::srq::{SrqTable, Srqn};
 use crate::time::Instant;
 use crate::wr::{Completion, PostError, RecvWr, SendFlags, SendWr, WcOpcode, WcStatus};
@@ -43,6 +44,7 @@ use early::EarlyPool;
 use roce_wire::{Packet, Qpn};
 use service::Service;
 use std::collections::VecDeque;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 /// What lies outside of a QP while something happens to it.
@@ -53,6 +55,10 @@ pub(crate) struct Cx<'a> {
     pub(crate) counters: &'a mut Counters,
     pub(crate) events: &'a mut VecDeque<Event>,
     pub(crate) early: &'a mut EarlyPool,
+    /// How many bytes more may be in flight to the peer.
+    pub(crate) room: u64,
+    /// The QP would have sent more than that.
+    pub(crate) starved: bool,
 }
 
 impl Cx<'_> {
@@ -157,6 +163,8 @@ pub(crate) struct Qp {
     pub(crate) scheduled: bool,
     /// The time of its entry in the NIC's timers.
     pub(crate) timer: Option<Instant>,
+    /// Its part in what may be in flight to its peer.
+    pub(crate) stake: Stake,
 }
 
 /// What the two halves share.
@@ -193,6 +201,7 @@ impl Qp {
             established: false,
             scheduled: false,
             timer: None,
+            stake: Stake::default(),
         }
     }
 
@@ -453,6 +462,16 @@ impl Qp {
     /// How many requests have not completed: sends, receives.
     pub(crate) fn queued(&self) -> (usize, usize) {
         self.service.queued()
+    }
+
+    /// The address of its peer, if it has one.
+    pub(crate) fn peer(&self) -> Option<IpAddr> {
+        Some(self.core.config.path?.dst)
+    }
+
+    /// Bytes that the peer has not acknowledged yet, in whole packets.
+    pub(crate) fn in_flight(&self) -> u64 {
+        self.service.packets_in_flight() * self.core.config.mtu() as u64
     }
 
     /// Gives back what it holds of the NIC's.

@@ -100,6 +100,14 @@ impl Service {
         }
     }
 
+    /// Packets that the peer has not acknowledged yet, of a service with acknowledgements.
+    pub(super) fn packets_in_flight(&self) -> u64 {
+        match self {
+            Self::Rc { requester, .. } => requester.in_flight(),
+            _ => 0,
+        }
+    }
+
     /// Gives back what it holds of the NIC's.
     pub(super) fn release(&mut self, cx: &mut Cx<'_>) {
         if let Self::Rc { responder, .. } = self {

@@ -98,6 +98,38 @@ fn many_qps_share_a_nic() {
     }
 }
 
+/// QPs to one peer keep no more in flight together than one of them may alone; who finds
+/// no room has its turn when somebody makes some, be it by going away.
+#[test]
+fn qps_to_one_peer_share_a_window() {
+    let mut pair = Pair::new(Setup::default());
+    let window = pair.setup.window_bytes;
+    let mem = [pair.mem(A, 4 * window), pair.mem(B, 4 * window)];
+    let first = pair.nodes[A].qpn;
+    let op = SendOp::Write(mem[B].remote(0));
+    pair.post(A, 1, op, &[mem[A].sge(0, 4 * window)]);
+    let sent = |pair: &mut Pair| {
+        let (now, node) = (pair.now, &mut pair.nodes[A]);
+        while node.nic.wants_to_send() {
+            node.nic.transmit(now, &mut node.port);
+        }
+        let payload = node.nic.counters().stat(Stat::TxBytes);
+        node.port.out.clear();
+        payload
+    };
+    assert_eq!(sent(&mut pair), window as u64);
+    for side in [A, B] {
+        another_qp(&mut pair, side);
+    }
+    for side in [A, B] {
+        pair.connect(side);
+    }
+    pair.post(A, 2, op, &[mem[A].sge(0, 1000)]);
+    assert_eq!(sent(&mut pair), window as u64, "no room");
+    assert!(pair.nodes[A].nic.destroy_qp(first));
+    assert_eq!(sent(&mut pair), window as u64 + 1000);
+}
+
 /// One seed and one sequence of calls give the same run, packet for packet.
 #[test]
 fn a_seed_reproduces_a_run() {

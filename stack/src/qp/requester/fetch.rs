@@ -49,10 +49,9 @@ pub(super) enum Evidence {
 
 impl Fetches {
     pub(super) fn new(max: u8) -> Self {
-        let max = usize::from(max);
         Self {
-            open: VecDeque::with_capacity(max),
-            max,
+            open: VecDeque::new(),
+            max: usize::from(max),
             gap: None,
         }
     }
@@ -60,7 +59,6 @@ impl Fetches {
     /// Changes how many may be open from now on.
     pub(super) fn set_max(&mut self, max: u8) {
         self.max = usize::from(max);
-        self.open.reserve(self.max);
     }
 
     pub(super) fn clear(&mut self) {

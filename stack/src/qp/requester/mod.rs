@@ -103,6 +103,8 @@ pub(crate) struct Requester {
     receives: u64,
     /// Packets sent since one asked for an acknowledgement.
     unrequested: u64,
+    /// One past the last PSN that may be in flight, given what other QPs have.
+    shared_end: Seq,
     fetches: Fetches,
     credit: Credit,
     retry: Retry,
@@ -125,6 +127,7 @@ impl Requester {
             cursor: 0,
             receives: 0,
             unrequested: 0,
+            shared_end: zero,
             fetches: Fetches::default(),
             credit: Credit::default(),
             retry: Retry::default(),
@@ -167,6 +170,11 @@ impl Requester {
         self.recovery.cancel();
         self.clock.stop();
         self.drain_pending = false;
+    }
+
+    /// How many packets, or responses, the peer may have under way.
+    pub(crate) fn in_flight(&self) -> u64 {
+        self.max - self.una
     }
 
     /// How many requests have not completed.

@@ -41,6 +41,7 @@ impl Requester {
         core: &Core,
         budget: usize,
     ) -> Result<Turn, Fault> {
+        self.shared_end = self.max + cx.room / core.config.mtu() as u64;
         for _ in 0..budget {
             if let Some(at) = self.recovery.due() {
                 match self.send_again(cx, port, core, at) {
@@ -64,6 +65,11 @@ impl Requester {
             }
             let sent = match self.next(core, &wqe) {
                 Next::Nothing => return Ok(Turn::Idle),
+                // What is sent again is in flight already.
+                _ if self.nxt >= self.max && self.nxt >= self.shared_end => {
+                    cx.starved = true;
+                    return Ok(Turn::Idle);
+                }
                 Next::Data { probe } => {
                     let why = if probe { Why::Probe } else { Why::New };
                     self.send_data(cx, port, core, &wqe, why)
@@ -325,7 +331,8 @@ impl Requester {
     /// enough that the window never closes without one under way.
     fn should_ask(&self, at: Seq) -> bool {
         let window = self.window.packets();
-        self.unrequested + 1 >= (window / 4).max(1) || at.next() - self.una >= window
+        let last = at.next() - self.una >= window || at.next() >= self.shared_end;
+        self.unrequested + 1 >= (window / 4).max(1) || last
     }
 
     /// Takes note that `packets` PSNs from `nxt` on have been sent; whether that asked

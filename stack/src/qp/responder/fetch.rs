@@ -42,17 +42,15 @@ enum What {
 
 impl Resources {
     pub(super) fn new(max: u8) -> Self {
-        let max = usize::from(max);
         Self {
-            done: VecDeque::with_capacity(max),
-            max,
+            done: VecDeque::new(),
+            max: usize::from(max),
         }
     }
 
     /// Changes how many are kept from now on.
     pub(super) fn set_max(&mut self, max: u8) {
         self.max = usize::from(max);
-        self.done.reserve(self.max);
     }
 
     fn note(&mut self, done: Done) {

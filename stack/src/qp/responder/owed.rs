@@ -75,10 +75,9 @@ pub(super) struct Replies {
 
 impl Replies {
     pub(super) fn new(max: u8) -> Self {
-        let max = usize::from(max);
         Self {
-            queue: VecDeque::with_capacity(max),
-            max,
+            queue: VecDeque::new(),
+            max: usize::from(max),
             ack: false,
             nak: None,
         }
@@ -87,7 +86,6 @@ impl Replies {
     /// Changes how many READs and atomics the peer may have outstanding.
     pub(super) fn set_max(&mut self, max: u8) {
         self.max = usize::from(max);
-        self.queue.reserve(self.max);
     }
 
     /// Makes room for the reply to a new request. False if the peer has more READs

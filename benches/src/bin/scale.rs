@@ -1,0 +1,83 @@
+//! Measures many QPs: memory of each, and throughput of all.
+
+use clap::Parser;
+use roce_benches::scale::{Many, figures};
+use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
+use std::alloc::System;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// Counts what is allocated.
+#[global_allocator]
+static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
+
+/// Memory and throughput of 10,000 QPs in one process
+///
+/// Prints the page; with --write it replaces scale.md and scale.svg in that folder.
+#[derive(Debug, Parser)]
+struct Args {
+    /// Messages of each run
+    #[arg(long, default_value_t = 60_000)]
+    messages: u64,
+
+    /// How often each is measured
+    #[arg(long, default_value_t = 5)]
+    rounds: usize,
+
+    /// The folder to write into
+    #[arg(long, value_name = "FOLDER")]
+    write: Option<PathBuf>,
+}
+
+/// How many QPs memory is measured with.
+const QPS: usize = 10_000;
+
+fn main() -> ExitCode {
+    match run(&Args::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("scale: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(args: &Args) -> Result<(), String> {
+    let small = bytes_of_each(1)?;
+    let large = bytes_of_each(17)?;
+    let all = figures::throughput(args.messages, args.rounds)?;
+    let page = figures::page(&all, QPS, small, (large - small) / 16.0);
+    println!("{page}");
+    let Some(folder) = &args.write else {
+        return Ok(());
+    };
+    write(folder, "scale.md", &page)?;
+    write(folder, "scale.svg", &figures::plot(&all)?)
+}
+
+/// Bytes of heap for each connected QP with queues of `depth`, all but the CQ.
+fn bytes_of_each(depth: usize) -> Result<f64, String> {
+    let held = |region: &Region<'_, System>| {
+        let change = region.change();
+        change.bytes_allocated as f64 - change.bytes_deallocated as f64
+    };
+    let region = Region::new(ALLOCATOR);
+    let few = Many::new(1, depth)?;
+    let fixed = held(&region);
+    drop(few);
+    let region = Region::new(ALLOCATOR);
+    let cq = roce_stack::CompletionQueue::new(roce_stack::CqId(1), QPS * depth * 2);
+    let of_cq = held(&region);
+    drop(cq);
+    let region = Region::new(ALLOCATOR);
+    let many = Many::new(QPS, depth)?;
+    let all = held(&region);
+    drop(many);
+    // Both ends are in this process.
+    Ok((all - of_cq - fixed) / (2 * QPS) as f64)
+}
+
+fn write(folder: &Path, name: &str, text: &str) -> Result<(), String> {
+    let path = folder.join(name);
+    std::fs::write(&path, text).map_err(|e| format!("writing {}: {e}", path.display()))
+}

@@ -1,0 +1,212 @@
+//! Many QPs between two NICs of one process: what each takes, and whether they keep the
+//! speed of a few.
+
+pub mod figures;
+pub mod memory_port;
+
+use crate::recovery::connect;
+use memory_port::MemoryPort;
+use roce_stack::port::TxMeta;
+use roce_stack::{
+    Access, Buffer, CompletionQueue, CqId, Instant, Nic, NicConfig, QpInit, QpKind, QueueLimits,
+    RemoteAddr, SendFlags, SendOp, SendWr, Sge, Stat, WcStatus,
+};
+use roce_wire::Qpn;
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
+
+/// What the receiving side of a port holds, in bytes.
+pub const RECEIVE_BUFFER: usize = 2 << 20;
+
+/// Bytes of a message.
+pub const MESSAGE: u32 = 16 << 10;
+
+/// The places in memory that messages go to and come from.
+const PLACES: u64 = 64;
+
+/// Two NICs with connected QPs.
+#[derive(Debug)]
+pub struct Many {
+    nics: [Nic; 2],
+    ports: [MemoryPort; 2],
+    qpns: [Vec<Qpn>; 2],
+    cq: Arc<CompletionQueue>,
+    /// Local key and address, remote key and address.
+    memory: [(u32, u64); 2],
+    started: std::time::Instant,
+}
+
+/// What moving data came to.
+#[derive(Clone, Copy, Debug)]
+pub struct Moved {
+    /// Bits of messages per second.
+    pub bits_per_sec: f64,
+    /// Packets that found no room at the receiver.
+    pub dropped: u64,
+    /// Packets that were sent again.
+    pub repeated: u64,
+}
+
+impl Many {
+    /// `qps` connected QPs with queues of `depth` requests each.
+    ///
+    /// # Errors
+    /// In words.
+    pub fn new(qps: usize, depth: usize) -> Result<Self, String> {
+        let cq = Arc::new(CompletionQueue::new(CqId(1), qps * depth * 2));
+        let nic = |n: u8| {
+            Nic::new(&NicConfig {
+                seed: [n; 32],
+                max_packet_bytes: 4200,
+                window_bytes: RECEIVE_BUFFER / 2,
+            })
+        };
+        let mut many = Self {
+            nics: [nic(0), nic(1)],
+            ports: [0, 1].map(|_| MemoryPort::new(RECEIVE_BUFFER)),
+            qpns: [Vec::new(), Vec::new()],
+            cq,
+            memory: [(0, 0); 2],
+            started: std::time::Instant::now(),
+        };
+        let address = |side: usize| IpAddr::from(Ipv4Addr::new(10, 0, 0, 1 + side as u8));
+        for side in [0, 1] {
+            let nic = &mut many.nics[side];
+            let pd = nic.alloc_pd();
+            let len = u64::from(MESSAGE) * PLACES;
+            let buffer = Buffer::new(len as usize).map_err(|e| e.to_string())?;
+            let buffer = Arc::new(buffer);
+            let key = nic
+                .register_buffer(pd, Arc::clone(&buffer), Access::all())
+                .map_err(|e| e.to_string())?;
+            many.memory[side] = (key, buffer.addr());
+            let queue = QueueLimits { depth, max_sge: 1 };
+            many.qpns[side] = (0..qps)
+                .map(|_| {
+                    nic.create_qp(QpInit {
+                        kind: QpKind::Rc,
+                        pd,
+                        send_cq: Arc::clone(&many.cq),
+                        recv_cq: Arc::clone(&many.cq),
+                        send: queue,
+                        recv: queue,
+                        max_inline: 0,
+                        signal_all: true,
+                    })
+                })
+                .collect();
+        }
+        for side in [0, 1] {
+            let path = TxMeta {
+                src: address(side),
+                dst: address(1 - side),
+                traffic_class: 0,
+                hop_limit: 64,
+            };
+            for index in 0..qps {
+                for step in connect(path, many.qpns[1 - side][index]) {
+                    many.nics[side]
+                        .modify_qp(Instant::ZERO, many.qpns[side][index], &step)
+                        .map_err(|e| e.to_string())?;
+                }
+            }
+        }
+        Ok(many)
+    }
+
+    /// Lets each of the first `qps` QPs WRITE, always with as many messages posted as
+    /// make `posted` together, until `messages` are done and each QP has done one.
+    ///
+    /// # Errors
+    /// If a message fails.
+    pub fn move_data(&mut self, qps: usize, posted: usize, messages: u64) -> Result<Moved, String> {
+        let (dropped, repeated) = self.losses();
+        let started = std::time::Instant::now();
+        let mut done_by = vec![0_u64; self.qpns[0].len()];
+        let index_of = |wr_id: u64| usize::try_from(wr_id).unwrap_or(usize::MAX);
+        for _ in 0..(posted / qps).max(1) {
+            for index in 0..qps {
+                self.post(index)?;
+            }
+        }
+        let mut outstanding = (posted / qps).max(1) * qps;
+        let mut done = 0;
+        while outstanding > 0 {
+            self.step();
+            while let Some(completion) = self.cq.poll().map_err(|e| e.to_string())? {
+                if completion.status != WcStatus::Success {
+                    return Err(format!("{completion:?}"));
+                }
+                done += 1;
+                outstanding -= 1;
+                let index = index_of(completion.wr_id);
+                if let Some(done_by) = done_by.get_mut(index) {
+                    *done_by += 1;
+                }
+                if done + (outstanding as u64) < messages {
+                    self.post(index)?;
+                    outstanding += 1;
+                }
+            }
+        }
+        let took = started.elapsed();
+        if done_by.iter().take(qps).any(|done| *done == 0) {
+            return Err("a QP moved nothing".into());
+        }
+        let after = self.losses();
+        Ok(Moved {
+            bits_per_sec: done as f64 * f64::from(MESSAGE) * 8.0 / took.as_secs_f64(),
+            dropped: after.0 - dropped,
+            repeated: after.1 - repeated,
+        })
+    }
+
+    fn losses(&self) -> (u64, u64) {
+        let dropped = self.ports.iter().map(|port| port.dropped).sum();
+        (dropped, self.nics[0].counters().stat(Stat::Retransmitted))
+    }
+
+    fn post(&mut self, index: usize) -> Result<(), String> {
+        let offset = index as u64 % PLACES * u64::from(MESSAGE);
+        let [(lkey, from), (rkey, to)] = self.memory;
+        let sge = Sge {
+            addr: from + offset,
+            length: MESSAGE,
+            lkey,
+        };
+        let remote = RemoteAddr {
+            addr: to + offset,
+            rkey,
+        };
+        let wr = SendWr {
+            wr_id: index as u64,
+            op: SendOp::Write(remote),
+            sges: &[sge],
+            flags: SendFlags::SIGNALED,
+        };
+        let now = self.now();
+        self.nics[0]
+            .post_send(now, self.qpns[0][index], &wr)
+            .map_err(|e| e.to_string())
+    }
+
+    fn now(&self) -> Instant {
+        let ns = self.started.elapsed().as_nanos();
+        Instant::from_nanos(u64::try_from(ns).unwrap_or(u64::MAX))
+    }
+
+    fn step(&mut self) {
+        let now = self.now();
+        for side in [0, 1] {
+            if self.nics[side].wants_to_send() {
+                self.nics[side].transmit(now, &mut self.ports[side]);
+            }
+            let peer = &mut self.nics[1 - side];
+            self.ports[side].deliver(|meta, bytes| peer.receive(now, meta, bytes));
+        }
+        for nic in &mut self.nics {
+            nic.handle_timeouts(now);
+            while nic.poll_event().is_some() {}
+        }
+    }
+}

@@ -1,0 +1,214 @@
+//! What all QPs of a NIC have in flight together towards one address.
+//!
+//! The window of a QP fits the buffer of a peer's port. A thousand QPs between the same
+//! two hosts share that buffer: if each used its window, most packets would be dropped,
+//! and those sent again, too. So what they have in flight together stays within one
+//! window. Who finds no room waits in a queue, and is called when an acknowledgement
+//! makes some.
+
+use roce_wire::Qpn;
+use std::collections::{BTreeMap, VecDeque};
+use std::net::IpAddr;
+
+/// The least that QPs may have in flight together, in bytes.
+const LEAST: u64 = 64 << 10;
+
+/// How many of those that wait are called at once: each that has had its turn leads to
+/// the next call.
+const CALLED: usize = 4;
+
+/// What there must be room for to call anybody.
+const WORTH_A_CALL: u64 = 4096;
+
+/// A QP's part in a share.
+#[derive(Debug, Default)]
+pub(crate) struct Stake {
+    /// The share, and the peer whose it is.
+    share: Option<(usize, IpAddr)>,
+    bytes: u64,
+    waits: bool,
+}
+
+/// Names a share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ShareId(usize);
+
+/// All shares of a NIC.
+#[derive(Debug)]
+pub(crate) struct Shares {
+    by_peer: BTreeMap<IpAddr, usize>,
+    shares: Vec<Share>,
+    unused: Vec<usize>,
+    limit: u64,
+}
+
+#[derive(Debug, Default)]
+struct Share {
+    qps: usize,
+    in_flight: u64,
+    waiting: VecDeque<Qpn>,
+}
+
+impl Shares {
+    pub(crate) fn new(window_bytes: usize) -> Self {
+        Self {
+            by_peer: BTreeMap::new(),
+            shares: Vec::new(),
+            unused: Vec::new(),
+            limit: (window_bytes as u64).max(LEAST),
+        }
+    }
+
+    /// Makes the QP's stake one in the share of `peer`, if there is a peer. What it had
+    /// in flight to another is forgotten: [`Shares::call`] should follow with the share
+    /// that this gives, which has room now.
+    pub(crate) fn join(
+        &mut self,
+        stake: &mut Stake,
+        qpn: Qpn,
+        peer: Option<IpAddr>,
+    ) -> Option<ShareId> {
+        if stake.share.map(|(_, peer)| peer) == peer {
+            return None;
+        }
+        self.settle(stake, 0);
+        let left = stake.share.take();
+        if let Some((index, old)) = left {
+            if core::mem::take(&mut stake.waits) {
+                self.shares[index].waiting.retain(|waits| *waits != qpn);
+            }
+            self.leave(index, old);
+        }
+        if let Some(peer) = peer {
+            let Self {
+                by_peer,
+                shares,
+                unused,
+                ..
+            } = self;
+            let index = *by_peer.entry(peer).or_insert_with(|| {
+                unused.pop().unwrap_or_else(|| {
+                    shares.push(Share::default());
+                    shares.len() - 1
+                })
+            });
+            shares[index].qps += 1;
+            stake.share = Some((index, peer));
+        }
+        left.map(|(index, _)| ShareId(index))
+    }
+
+    fn leave(&mut self, index: usize, peer: IpAddr) {
+        let share = &mut self.shares[index];
+        share.qps -= 1;
+        if share.qps == 0 {
+            debug_assert!(share.waiting.is_empty() && share.in_flight == 0);
+            self.by_peer.remove(&peer);
+            self.unused.push(index);
+        }
+    }
+
+    /// How many bytes more may be in flight.
+    pub(crate) fn room(&self, stake: &Stake) -> u64 {
+        let share = stake.share.and_then(|(index, _)| self.shares.get(index));
+        share.map_or(u64::MAX, |share| self.limit.saturating_sub(share.in_flight))
+    }
+
+    /// Takes note of what a QP has in flight now.
+    pub(crate) fn settle(&mut self, stake: &mut Stake, bytes: u64) {
+        if let Some((index, _)) = stake.share
+            && let Some(share) = self.shares.get_mut(index)
+        {
+            share.in_flight = share.in_flight - stake.bytes + bytes;
+            stake.bytes = bytes;
+        }
+    }
+
+    /// The QP found no room: it will be called.
+    pub(crate) fn wait(&mut self, stake: &mut Stake, qpn: Qpn) {
+        if let Some((index, _)) = stake.share
+            && let Some(share) = self.shares.get_mut(index)
+            && !stake.waits
+        {
+            stake.waits = true;
+            share.waiting.push_back(qpn);
+        }
+    }
+
+    /// Who should have a turn now that there may be room in the share.
+    pub(crate) fn call(&mut self, share: ShareId) -> impl Iterator<Item = Qpn> + use<> {
+        let share = &mut self.shares[share.0];
+        let mut called = [None; CALLED];
+        if self.limit.saturating_sub(share.in_flight) >= WORTH_A_CALL {
+            called.fill_with(|| share.waiting.pop_front());
+        }
+        called.into_iter().flatten()
+    }
+}
+
+impl Stake {
+    /// The share, if it is one in any.
+    pub(crate) fn share(&self) -> Option<ShareId> {
+        self.share.map(|(index, _)| ShareId(index))
+    }
+
+    /// The QP was called: it waits no longer, unless it finds no room again.
+    pub(crate) fn is_called(&mut self) {
+        self.waits = false;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::Ipv4Addr;
+
+    const PEER: Option<IpAddr> = Some(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2)));
+    const OTHER: Option<IpAddr> = Some(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 3)));
+
+    fn qpn(n: u32) -> Qpn {
+        Qpn::from_bits(n)
+    }
+
+    /// Two QPs with one peer: what one has in flight, the other has not.
+    fn two() -> (Shares, [Stake; 2]) {
+        let mut shares = Shares::new(1 << 20);
+        let mut stakes = [Stake::default(), Stake::default()];
+        for (n, stake) in (1..).zip(&mut stakes) {
+            assert_eq!(shares.join(stake, qpn(n), PEER), None);
+        }
+        (shares, stakes)
+    }
+
+    #[test]
+    fn what_one_has_in_flight_the_other_has_not() {
+        let (mut shares, [mut one, mut two]) = two();
+        shares.settle(&mut one, 1 << 20);
+        assert_eq!(shares.room(&two), 0);
+        shares.wait(&mut two, qpn(2));
+        shares.wait(&mut two, qpn(2));
+        let share = one.share().expect("joined");
+        assert_eq!(shares.call(share).count(), 0, "no room, no call");
+        shares.settle(&mut one, 1 << 19);
+        assert_eq!(shares.room(&two), 1 << 19);
+        assert_eq!(shares.call(share).collect::<Vec<_>>(), [qpn(2)]);
+        assert_eq!(shares.call(share).count(), 0, "called once");
+        // To another peer there is all the room.
+        shares.join(&mut two, qpn(2), OTHER);
+        assert_eq!(shares.room(&two), 1 << 20);
+    }
+
+    #[test]
+    fn who_leaves_makes_room_and_waits_no_longer() {
+        let (mut shares, [mut one, mut two]) = two();
+        shares.settle(&mut one, 1 << 20);
+        shares.wait(&mut two, qpn(2));
+        let left = shares.join(&mut one, qpn(1), None).expect("it was in one");
+        assert_eq!(shares.call(left).collect::<Vec<_>>(), [qpn(2)]);
+        two.is_called();
+        shares.wait(&mut two, qpn(2));
+        let left = shares.join(&mut two, qpn(2), None).expect("it was in one");
+        assert_eq!(shares.call(left).count(), 0);
+        assert_eq!(shares.by_peer.len(), 0, "nobody is left");
+    }
+}
