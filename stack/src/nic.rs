@@ -472,14 +472,15 @@ impl Nic {
         Some(result)
     }
 
-    /// Gives those a turn that wait for room in a share, if there is some.
+    /// Gives a turn to who waits for room in a share, if there is some.
     fn call(&mut self, share: ShareId) {
-        for qpn in self.shares.call(share) {
-            if let Some(qp) = self.qps.get_mut(&qpn.get()) {
-                qp.stake.is_called();
-            }
-            self.schedule(qpn, false);
+        let Some(qpn) = self.shares.call(share) else {
+            return;
+        };
+        if let Some(qp) = self.qps.get_mut(&qpn.get()) {
+            qp.stake.is_called();
         }
+        self.schedule(qpn, false);
     }
 
     /// Keeps the timers bounded: an entry that was overtaken by an earlier one would

@@ -13,12 +13,9 @@ use std::net::IpAddr;
 /// The least that QPs may have in flight together, in bytes.
 const LEAST: u64 = 64 << 10;
 
-/// How many of those that wait are called at once: each that has had its turn leads to
-/// the next call.
-const CALLED: usize = 4;
-
-/// What there must be room for to call anybody.
-const WORTH_A_CALL: u64 = 4096;
+/// Nobody is called for less room than this part of all: for a packet or two, a turn
+/// costs more than it brings.
+const WORTH_A_CALL: u64 = 16;
 
 /// A QP's part in a share.
 #[derive(Debug, Default)]
@@ -135,14 +132,15 @@ impl Shares {
         }
     }
 
-    /// Who should have a turn now that there may be room in the share.
-    pub(crate) fn call(&mut self, share: ShareId) -> impl Iterator<Item = Qpn> + use<> {
+    /// Who should have a turn now that there may be room in the share: the one that has
+    /// waited for longest. What it leaves is for the next, whom its turn leads to.
+    pub(crate) fn call(&mut self, share: ShareId) -> Option<Qpn> {
         let share = &mut self.shares[share.0];
-        let mut called = [None; CALLED];
-        if self.limit.saturating_sub(share.in_flight) >= WORTH_A_CALL {
-            called.fill_with(|| share.waiting.pop_front());
+        let room = self.limit.saturating_sub(share.in_flight);
+        if room < self.limit / WORTH_A_CALL {
+            return None;
         }
-        called.into_iter().flatten()
+        share.waiting.pop_front()
     }
 }
 
@@ -188,11 +186,11 @@ mod tests {
         shares.wait(&mut two, qpn(2));
         shares.wait(&mut two, qpn(2));
         let share = one.share().expect("joined");
-        assert_eq!(shares.call(share).count(), 0, "no room, no call");
+        assert_eq!(shares.call(share), None, "no room, no call");
         shares.settle(&mut one, 1 << 19);
         assert_eq!(shares.room(&two), 1 << 19);
-        assert_eq!(shares.call(share).collect::<Vec<_>>(), [qpn(2)]);
-        assert_eq!(shares.call(share).count(), 0, "called once");
+        assert_eq!(shares.call(share), Some(qpn(2)));
+        assert_eq!(shares.call(share), None, "called once");
         // To another peer there is all the room.
         shares.join(&mut two, qpn(2), OTHER);
         assert_eq!(shares.room(&two), 1 << 20);
@@ -204,11 +202,11 @@ mod tests {
         shares.settle(&mut one, 1 << 20);
         shares.wait(&mut two, qpn(2));
         let left = shares.join(&mut one, qpn(1), None).expect("it was in one");
-        assert_eq!(shares.call(left).collect::<Vec<_>>(), [qpn(2)]);
+        assert_eq!(shares.call(left), Some(qpn(2)));
         two.is_called();
         shares.wait(&mut two, qpn(2));
         let left = shares.join(&mut two, qpn(2), None).expect("it was in one");
-        assert_eq!(shares.call(left).count(), 0);
+        assert_eq!(shares.call(left), None);
         assert_eq!(shares.by_peer.len(), 0, "nobody is left");
     }
 }

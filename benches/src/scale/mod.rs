@@ -19,10 +19,10 @@ use std::sync::Arc;
 pub const RECEIVE_BUFFER: usize = 2 << 20;
 
 /// Bytes of a message.
-pub const MESSAGE: u32 = 16 << 10;
+pub const MESSAGE: u32 = 64 << 10;
 
 /// The places in memory that messages go to and come from.
-const PLACES: u64 = 64;
+const PLACES: u64 = 16;
 
 /// Two NICs with connected QPs.
 #[derive(Debug)]
