@@ -231,7 +231,9 @@ fn markdown(rows: &[(Op, &str, Figures)], loss: f64) -> String {
     };
     for (op, who, figures) in rows {
         let share = match (middle(&figures.lossy), middle(&figures.lossless)) {
-            (Some(lossy), Some(lossless)) => format!("**{:.0} %**", 100.0 * lossy / lossless),
+            (Some(lossy), Some(lossless)) if lossless > 0.0 => {
+                format!("**{:.0} %**", 100.0 * lossy / lossless)
+            }
             _ => "-".to_owned(),
         };
         page += &format!(
