@@ -2,7 +2,7 @@
 //! A responder keeps requests that come before their turn; a requester finds out whether
 //! its peer does, and sends only what is missing if so.
 
-use crate::sim::{A, B, Fate, Hand, Pair, Setup, pattern};
+use crate::sim::{A, B, Fate, Hand, Pair, Sent, Setup, pattern};
 use roce_stack::{DropReason, Duration, SendOp, Stat};
 use roce_wire::{ExtHeaders, NakCode, Opcode, Psn, Syndrome};
 use std::collections::HashMap;
@@ -11,7 +11,7 @@ const MTU: usize = 1024;
 
 /// A WRITE of `packets` packets from A to B, the first sending of those in `lost` lost.
 /// Gives how often each packet was sent.
-fn write_with_losses(pair: &mut Pair, packets: usize, lost: &'static [u32]) -> Vec<usize> {
+fn write_with_losses(pair: &mut Pair, packets: usize, lost: &[u32]) -> Vec<usize> {
     let len = packets * MTU;
     let from = pair.mem(A, len);
     let to = pair.mem(B, len);
@@ -24,6 +24,7 @@ fn write_with_losses(pair: &mut Pair, packets: usize, lost: &'static [u32]) -> V
         .unwrap_or(pair.setup.psn[A]);
     pair.links[A].log.clear();
     let mut seen = HashMap::new();
+    let lost = lost.to_vec();
     pair.links[A].script(move |sent| {
         let index = sent.psn().diff(Psn::new(first));
         let count = seen.entry(index).or_insert(0);
@@ -75,12 +76,10 @@ fn a_peer_that_keeps_nothing_gets_everything_again() {
     pair.nodes[B].nic.keep_early(0);
     let times = write_with_losses(&mut pair, 12, &[3]);
     assert_eq!(times, [1, 1, 1, 2, 2, 2, 2, 2, 2, 2, 2, 2]);
-    let naks = pair.links[B].count(|sent| {
-        let syndrome = sent.ext.aeth.map(|aeth| aeth.syndrome);
-        syndrome == Some(Syndrome::Nak(NakCode::PsnSequenceError))
-    });
+    let naks = pair.links[B].count(is_sequence_nak);
     assert_eq!(naks, 1);
-    // Known by now: no pause after the packet that is missing.
+    // Known by now: no pause after the packet that is missing, and a copy of it, since the
+    // peer would not say that it is lost once more.
     let mut hand = Hand::new(Setup::default());
     let mem = hand.mem(8 * MTU);
     hand.post(1, SendOp::Send, &[mem.sge(0, 8 * MTU)]);
@@ -90,7 +89,7 @@ fn a_peer_that_keeps_nothing_gets_everything_again() {
     hand.ack(psns[2]);
     assert_eq!(hand.out_psns(), psns[3..]);
     hand.nak(psns[5], NakCode::PsnSequenceError);
-    assert_eq!(hand.out_psns(), psns[5..]);
+    assert_eq!(hand.out_psns(), [&psns[5..6], &psns[5..]].concat());
 }
 
 /// Nothing is visible of a request that came early, be it in memory or as a completion,
@@ -216,12 +215,22 @@ fn nothing_is_kept_behind_a_request_that_found_no_receive() {
     assert_eq!(hand.drops(DropReason::OutOfSequence), 1);
 }
 
-/// A connection whose round trip is known, and that the peer keeps what comes early, with `hit` done to one packet that `side`
-/// sends from then on: it takes about a round trip to find that out, not a timeout.
-fn found_out_soon(side: usize, fate: Fate, pred: impl Fn(Opcode) -> bool + 'static) -> Pair {
+/// What a peer does with what comes early.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Keeps {
+    All,
+    Nothing,
+}
+
+/// A connection whose round trip of 10 us is known, and what the peer does with what comes
+/// early.
+fn acquainted(keeps: Keeps) -> Pair {
     let mut pair = Pair::new(Setup::default());
-    let from = pair.mem(A, 40 * MTU);
-    let to = pair.mem(B, 40 * MTU);
+    if keeps == Keeps::Nothing {
+        pair.nodes[B].nic.keep_early(0);
+    }
+    let from = pair.mem(A, 8);
+    let to = pair.mem(B, 8);
     pair.links[A].latency = Duration::from_micros(5);
     pair.links[B].latency = Duration::from_micros(5);
     write_with_losses(&mut pair, 20, &[3]);
@@ -230,62 +239,136 @@ fn found_out_soon(side: usize, fate: Fate, pred: impl Fn(Opcode) -> bool + 'stat
         pair.run();
         pair.assert_sent(A, &[n]);
     }
+    pair
+}
+
+/// Has `fate` done to one packet that `side` of an acquainted pair sends: it takes a few
+/// round trips to find that out, not a timeout.
+fn found_out_soon(
+    keeps: Keeps,
+    side: usize,
+    fate: Fate,
+    pred: impl Fn(Opcode) -> bool + 'static,
+) -> Pair {
+    let mut pair = acquainted(keeps);
+    let from = pair.mem(A, 40 * MTU);
+    let to = pair.mem(B, 40 * MTU);
     pair.links[side].hit(&[0], fate, move |sent| pred(sent.opcode()));
     let started = pair.now;
     pair.post(A, 99, SendOp::Write(to.remote(0)), &[from.sge(0, 10 * MTU)]);
     pair.run_until(|pair| !pair.nodes[A].send_cq.is_empty());
     pair.assert_sent(A, &[99]);
     let took = pair.now.saturating_duration_since(started);
-    assert!(took < Duration::from_micros(60), "{took:?}");
+    assert!(took < Duration::from_micros(60), "{keeps:?} {took:?}");
     assert_eq!(pair.nodes[A].nic.counters().stat(Stat::Timeouts), 0);
     pair
 }
 
 #[test]
 fn the_loss_of_a_last_packet_is_found_out_soon() {
-    let pair = found_out_soon(A, Fate::Drop, |opcode| opcode == Opcode::RC_WRITE_LAST);
-    assert_eq!(pair.nodes[A].nic.counters().stat(Stat::LateAnswers), 1);
+    for keeps in [Keeps::All, Keeps::Nothing] {
+        let last = |opcode| opcode == Opcode::RC_WRITE_LAST;
+        let pair = found_out_soon(keeps, A, Fate::Drop, last);
+        assert_eq!(pair.nodes[A].nic.counters().stat(Stat::LateAnswers), 1);
+    }
 }
 
 #[test]
 fn the_loss_of_an_acknowledgement_is_found_out_soon() {
-    found_out_soon(B, Fate::Drop, |opcode| opcode == Opcode::RC_ACKNOWLEDGE);
+    for keeps in [Keeps::All, Keeps::Nothing] {
+        let ack = |opcode| opcode == Opcode::RC_ACKNOWLEDGE;
+        found_out_soon(keeps, B, Fate::Drop, ack);
+    }
 }
 
 /// An answer that is slow is asked for again, and nothing more: what had arrived is not
 /// sent again.
 #[test]
-fn a_slow_answer_costs_one_packet() {
+fn a_slow_answer_costs_no_more_than_the_question() {
     let slow = Fate::Delay(Duration::from_micros(25));
-    let pair = found_out_soon(B, slow, |opcode| opcode == Opcode::RC_ACKNOWLEDGE);
-    assert_eq!(pair.nodes[A].nic.counters().stat(Stat::Retransmitted), 2);
+    for (keeps, question) in [(Keeps::All, 1), (Keeps::Nothing, 2)] {
+        let before = acquainted(keeps).nodes[A].nic.counters().stat(Stat::Retransmitted);
+        let pair = found_out_soon(keeps, B, slow, |opcode| opcode == Opcode::RC_ACKNOWLEDGE);
+        let after = pair.nodes[A].nic.counters().stat(Stat::Retransmitted);
+        assert_eq!(after - before, question, "{keeps:?}");
+    }
 }
 
 /// All of a message's end may be lost: the question finds that out, and everything is
 /// sent again without a timeout.
 #[test]
 fn the_loss_of_a_whole_tail_is_found_out_without_a_timeout() {
-    let mut pair = Pair::new(Setup::default());
-    let lost = &[16, 17, 18, 19];
-    pair.links[A].latency = Duration::from_micros(5);
-    write_with_losses(&mut pair, 20, &[3]);
-    write_with_losses(&mut pair, 20, lost);
-    let counters = pair.nodes[A].nic.counters();
-    assert_eq!(counters.stat(Stat::Timeouts), 0);
-    assert!(counters.stat(Stat::LateAnswers) > 0);
+    for keeps in [Keeps::All, Keeps::Nothing] {
+        let mut pair = acquainted(keeps);
+        write_with_losses(&mut pair, 20, &[16, 17, 18, 19]);
+        let counters = pair.nodes[A].nic.counters();
+        assert_eq!(counters.stat(Stat::Timeouts), 0, "{keeps:?}");
+        assert!(counters.stat(Stat::LateAnswers) > 0);
+    }
 }
 
-/// The only NAK may be lost: the packet that is missing is the one that is asked with.
+/// The only NAK may be lost: the packet that is missing is among those that ask.
 #[test]
 fn the_loss_of_a_nak_is_found_out_without_a_timeout() {
-    let mut pair = Pair::new(Setup::default());
-    write_with_losses(&mut pair, 20, &[3]);
-    pair.links[B].hit(&[0], Fate::Drop, |sent| {
-        let syndrome = sent.ext.aeth.map(|aeth| aeth.syndrome);
-        syndrome == Some(Syndrome::Nak(NakCode::PsnSequenceError))
-    });
-    write_with_losses(&mut pair, 20, &[7]);
-    assert_eq!(pair.nodes[A].nic.counters().stat(Stat::Timeouts), 0);
+    for keeps in [Keeps::All, Keeps::Nothing] {
+        let mut pair = acquainted(keeps);
+        pair.links[B].hit(&[0], Fate::Drop, is_sequence_nak);
+        write_with_losses(&mut pair, 20, &[7]);
+        assert_eq!(pair.nodes[A].nic.counters().stat(Stat::Timeouts), 0);
+    }
+}
+
+fn is_sequence_nak(sent: &Sent) -> bool {
+    let syndrome = sent.ext.aeth.map(|aeth| aeth.syndrome);
+    syndrome == Some(Syndrome::Nak(NakCode::PsnSequenceError))
+}
+
+/// A peer that has said what it misses says it only once: what is sent again for that may
+/// be lost as well, with its copy, and is found out without a timeout.
+#[test]
+fn the_loss_of_what_is_sent_again_is_found_out_without_a_timeout() {
+    for keeps in [Keeps::All, Keeps::Nothing] {
+        let mut pair = acquainted(keeps);
+        let len = 20 * MTU;
+        let (from, to) = (pair.mem(A, len), pair.mem(B, len));
+        from.write(0, &pattern(9, len));
+        pair.links[A].log.clear();
+        let mut seen = HashMap::new();
+        pair.links[A].script(move |sent| {
+            let all = seen.len();
+            let (index, times) = seen.entry(sent.psn()).or_insert((all, 0));
+            *times += 1;
+            if *index == 7 && *times <= 3 {
+                Fate::Drop
+            } else {
+                Fate::Pass
+            }
+        });
+        pair.post(A, 1, SendOp::Write(to.remote(0)), &[from.sge(0, len)]);
+        pair.run();
+        pair.assert_sent(A, &[1]);
+        assert!(to.read(0, len) == pattern(9, len));
+        assert_eq!(pair.nodes[A].nic.counters().stat(Stat::Timeouts), 0);
+    }
+}
+
+/// A peer that nothing is known of yet is asked as well, and a loss of its answer costs no
+/// timeout.
+#[test]
+fn a_peer_that_has_lost_nothing_so_far_is_asked_too() {
+    for keeps in [Keeps::All, Keeps::Nothing] {
+        for lost in [&[4][..], &[3, 4]] {
+            let mut pair = Pair::new(Setup::default());
+            if keeps == Keeps::Nothing {
+                pair.nodes[B].nic.keep_early(0);
+            }
+            write_with_losses(&mut pair, 5, &[]);
+            write_with_losses(&mut pair, 5, lost);
+            let counters = pair.nodes[A].nic.counters();
+            assert_eq!(counters.stat(Stat::Timeouts), 0, "{keeps:?} {lost:?}");
+            assert_eq!(counters.stat(Stat::LateAnswers), 1, "{keeps:?} {lost:?}");
+        }
+    }
 }
 
 /// Asking costs no retry: those are of the local ACK timeout, which keeps its meaning.

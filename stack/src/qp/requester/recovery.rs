@@ -32,6 +32,8 @@ pub(super) enum Cause {
     Nak,
     /// Its answer is late.
     Late,
+    /// Everything is sent again, and the first of it is sent once more than that.
+    Copy,
 }
 
 /// Packets `first .. end` that are repeated without what follows them.
@@ -46,6 +48,8 @@ pub(super) struct Run {
     /// The first of them is sent once more: should it be lost again, that would cost
     /// a round trip and more, in which nothing before the peer's gap can be executed.
     twice: bool,
+    /// What else to send once they have been sent.
+    also: Option<Seq>,
     cause: Cause,
 }
 
@@ -79,23 +83,17 @@ impl Recovery {
 
     /// The next packet of the run, if there is one left.
     pub(super) fn due(&self) -> Option<Seq> {
-        let run = self.run.filter(|run| run.next < run.end)?;
-        Some(run.next)
+        let run = self.run?;
+        if run.next < run.end {
+            Some(run.next)
+        } else {
+            run.also
+        }
     }
 
     /// Whether nothing else may be sent, lest the answer say nothing of the peer.
     pub(super) fn is_learning(&self) -> bool {
         self.peer == Peer::Unknown && self.run.is_some_and(|run| run.cause == Cause::Nak)
-    }
-
-    /// Whether a late answer is asked for. Not of a peer that may be slow and gains
-    /// little: one that keeps nothing, or has not been missing anything so far.
-    pub(super) fn may_ask(&self) -> bool {
-        match self.peer {
-            Peer::Holds => true,
-            Peer::Unknown => self.run.is_some(),
-            Peer::Discards => false,
-        }
     }
 
     /// Whether the peer keeps what comes early.
@@ -108,6 +106,10 @@ impl Recovery {
         if let Some(run) = &mut self.run {
             if run.twice {
                 run.twice = false;
+                return;
+            }
+            if run.next >= run.end {
+                run.also = None;
                 return;
             }
             run.next = run.next + packets;
@@ -161,10 +163,15 @@ impl Requester {
         }
         if go_back {
             self.go_back(at);
+            if !fetch && self.recovery.peer == Peer::Discards {
+                // Lost again, it would cost all that follows it, and the peer would
+                // not say so: it has said it already.
+                self.begin_run(cx, at, Cause::Copy, 0, None);
+            }
             self.clock.on_missing(cx.now, at);
             return;
         }
-        self.begin_run(cx, at, Cause::Nak, self.recovery.extra);
+        self.begin_run(cx, at, Cause::Nak, self.recovery.extra, None);
         self.clock.on_missing(cx.now, at);
     }
 
@@ -196,22 +203,31 @@ impl Requester {
                 }
                 self.go_back(run.end);
                 self.clock.on_repeated(cx.now);
-            } else {
+            } else if self.recovery.holds() {
                 self.recovery.suspicious = true;
             }
         }
     }
 
-    /// The answer is late: asks once more, at first by repeating the newest packet, which
-    /// lets the peer acknowledge everything or say what it misses. If it stays silent, it
-    /// has said so before, or is gone: then by repeating the oldest. If that is answered
-    /// for nothing but itself, the rest is lost, too.
+    /// The answer is late: asks once more.
     pub(super) fn ask_again(&mut self, cx: &mut Cx<'_>) {
         if self.una == self.max || self.retry.is_waiting_for_receiver() {
             return;
         }
         cx.counters.count(Stat::LateAnswers);
         self.fetches.forget_gap();
+        if self.recovery.holds() {
+            self.ask_holder(cx);
+        } else {
+            self.ask_any(cx);
+        }
+    }
+
+    /// Asks a peer that keeps what comes early, at first by repeating the newest packet,
+    /// which lets the peer acknowledge everything or say what it misses. If it stays silent,
+    /// it has said so before, or is gone: then by repeating the oldest. If that is answered
+    /// for nothing but itself, the rest is lost, too.
+    fn ask_holder(&mut self, cx: &mut Cx<'_>) {
         if self.recovery.suspicious {
             self.go_back(self.una);
             self.clock.on_repeated(cx.now);
@@ -225,16 +241,41 @@ impl Requester {
             } else {
                 self.una
             };
-            self.begin_run(cx, first, Cause::Late, 0);
+            self.begin_run(cx, first, Cause::Late, 0, None);
         }
     }
 
-    fn begin_run(&mut self, cx: &mut Cx<'_>, first: Seq, cause: Cause, extra: u64) {
+    /// Asks any other peer, by repeating the oldest packet and the newest. Whatever was lost,
+    /// the peer says what it misses now, or that it misses nothing:
+    ///
+    /// - It has everything: it acknowledges that, for either.
+    /// - It misses the oldest, and has said so in vain: now it has it, and says of the newest
+    ///   that it comes too early.
+    /// - It misses something behind the oldest: the same.
+    ///
+    /// Should it only be slow, it has two packets too many to look at, and nothing is sent
+    /// again for that.
+    fn ask_any(&mut self, cx: &mut Cx<'_>) {
+        self.clock.distrust();
+        let newest = self.nxt.prev();
+        let also = newest > self.una && self.fetches.find(newest).is_none();
+        self.begin_run(cx, self.una, Cause::Late, 0, also.then_some(newest));
+    }
+
+    fn begin_run(
+        &mut self,
+        cx: &mut Cx<'_>,
+        first: Seq,
+        cause: Cause,
+        extra: u64,
+        also: Option<Seq>,
+    ) {
         self.recovery.run = Some(Run {
             first,
             next: first,
             end: (first + (1 + extra)).min(self.max),
             max: self.max,
+            also,
             cause,
             twice: self.recovery.holds() && cause == Cause::Nak,
         });

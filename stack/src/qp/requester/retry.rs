@@ -140,7 +140,7 @@ impl Requester {
         {
             self.retry.receiver_wait = None;
         }
-        if self.clock.expired(cx.now) && self.recovery.may_ask() {
+        if self.clock.expired(cx.now) {
             self.ask_again(cx);
         }
         if self
