@@ -3,7 +3,7 @@
 //! RC has no window of its own: the receiver's only brakes are credits, which count
 //! messages, and loss. A receiver in software has a buffer that a few large bursts
 //! fill. So what is in flight stays below what a port like ours holds, and goes
-//! down when packets are lost: halved for a loss, opened again by what is
+//! down when packets are lost: by a quarter for a loss, opened again by what is
 //! acknowledged, as TCP does. The floor keeps a lossy but otherwise idle network
 //! usable.
 
@@ -75,7 +75,7 @@ impl Window {
 
     /// A packet was lost, as a NAK or a missing response tells.
     pub(crate) fn on_loss(&mut self) {
-        self.packets = (self.packets / 2).max(self.floor);
+        self.packets = (self.packets * 3 / 4).max(self.floor);
         self.threshold = self.packets;
         self.acked = 0;
     }
@@ -113,11 +113,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_starts_open_halves_and_grows_back() {
+    fn it_starts_open_shrinks_and_grows_back() {
         let mut window = Window::new(256 << 10, 1024);
         assert_eq!(window.packets(), 256);
         window.on_loss();
-        assert_eq!(window.packets(), 128);
+        assert_eq!(window.packets(), 192);
         for _ in 0..128 {
             let packets = window.packets();
             window.on_ack(packets);

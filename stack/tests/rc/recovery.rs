@@ -287,7 +287,10 @@ fn the_loss_of_an_acknowledgement_is_found_out_soon() {
 fn a_slow_answer_costs_no_more_than_the_question() {
     let slow = Fate::Delay(Duration::from_micros(25));
     for (keeps, question) in [(Keeps::All, 1), (Keeps::Nothing, 2)] {
-        let before = acquainted(keeps).nodes[A].nic.counters().stat(Stat::Retransmitted);
+        let before = acquainted(keeps).nodes[A]
+            .nic
+            .counters()
+            .stat(Stat::Retransmitted);
         let pair = found_out_soon(keeps, B, slow, |opcode| opcode == Opcode::RC_ACKNOWLEDGE);
         let after = pair.nodes[A].nic.counters().stat(Stat::Retransmitted);
         assert_eq!(after - before, question, "{keeps:?}");
