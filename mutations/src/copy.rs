@@ -1,6 +1,6 @@
 //! A copy of the checkout to break things in.
 
-use crate::Mutation;
+use crate::Edit;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -20,8 +20,8 @@ impl Copy {
     ///
     /// # Errors
     /// git can't list the files, or they can't be copied.
-    pub fn make(root: &Path, target: &Path, number: usize) -> io::Result<Self> {
-        let folder = target.join(format!("mutations-{number}"));
+    pub fn make(root: &Path, target: &Path, name: &str) -> io::Result<Self> {
+        let folder = target.join(format!("mutations-{name}"));
         let copy = Self {
             checkout: folder.join("checkout"),
             target: folder.join("target"),
@@ -47,16 +47,28 @@ impl Copy {
     /// Makes the mistake. It is undone when what is returned is dropped.
     ///
     /// # Errors
-    /// The file can't be read or written, or has not what is to be replaced.
-    pub fn apply(&self, mutation: &Mutation) -> io::Result<Applied> {
-        let path = self.checkout.join(&mutation.file);
+    /// The file can't be read or written.
+    pub fn apply(&self, edit: &Edit) -> io::Result<Applied> {
+        let path = self.checkout.join(&edit.file);
         let original = std::fs::read_to_string(&path)?;
-        if original.matches(&mutation.old).count() != 1 {
-            let what = format!("{}: the text to replace is not there once", mutation.id);
-            return Err(io::Error::other(what));
-        }
-        std::fs::write(&path, original.replacen(&mutation.old, &mutation.new, 1))?;
+        std::fs::write(&path, edit.apply(&original))?;
         Ok(Applied { path, original })
+    }
+
+    /// The text of a file, named by its path below the project's folder.
+    ///
+    /// # Errors
+    /// It can't be read.
+    pub fn read(&self, name: &str) -> io::Result<String> {
+        std::fs::read_to_string(self.checkout.join(name))
+    }
+
+    /// Puts `text` in a file.
+    ///
+    /// # Errors
+    /// It can't be written.
+    pub fn write(&self, name: &str, text: &str) -> io::Result<()> {
+        write_if_other(&self.checkout.join(name), text.as_bytes())
     }
 }
 

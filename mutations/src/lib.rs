@@ -1,20 +1,41 @@
 //! Deliberate bugs, each of which the tests must find.
 //!
 //! `list/*.toml` holds small replacements in the sources, each a mistake that somebody
-//! could make: a comparison off by one, a check left out, an answer too early. The
-//! tool applies one at a time in a copy of the checkout and runs the tests there; a
-//! mutation that they pass is a test that is missing.
+//! could make: a comparison off by one, a check left out, an answer too early. More
+//! come from cargo-mutants, which makes them mechanically. The tool makes one at a time
+//! in a copy of the checkout and runs the tests there; a mutation that they pass is a
+//! test that is missing.
 #![warn(missing_docs)]
 
+mod all_in_one;
 mod copy;
+mod edit;
+mod embed;
+mod explained;
 mod list;
+mod one_by_one;
+mod programs;
 mod run;
 
+pub use all_in_one::AllInOne;
 pub use copy::Copy;
+pub use edit::Edit;
+pub use explained::{Explained, Explanation};
 pub use list::{List, ListError, Mutation};
-pub use run::{Outcome, run};
+pub use one_by_one::OneByOne;
+pub use run::{Outcome, Runner};
 
 use std::path::PathBuf;
+
+/// The modules that a mutation tool goes through: packet sequence numbers, the ICRC,
+/// opcodes, and both halves of a QP.
+pub const MODULES: &[&str] = &[
+    "wire/src/psn.rs",
+    "wire/src/icrc.rs",
+    "wire/src/opcode.rs",
+    "stack/src/qp/requester/**",
+    "stack/src/qp/responder/**",
+];
 
 /// The folder of the whole project.
 pub fn project_root() -> PathBuf {

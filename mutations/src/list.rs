@@ -3,9 +3,6 @@
 use serde::Deserialize;
 use std::path::{Path, PathBuf};
 
-/// What is run to catch a mutation that does not say otherwise.
-const DEFAULT_TEST: &str = "-p roce-stack -p roce-wire --tests";
-
 /// A deliberate bug.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -20,13 +17,6 @@ pub struct Mutation {
     pub old: String,
     /// What stands there instead.
     pub new: String,
-    /// The arguments of the `cargo test` that must fail.
-    #[serde(default = "default_test")]
-    pub test: String,
-}
-
-fn default_test() -> String {
-    DEFAULT_TEST.to_owned()
 }
 
 #[derive(Deserialize)]

@@ -2,28 +2,40 @@
 //! tests notice.
 
 use clap::Parser;
-use roce_mutations::{Copy, List, Mutation, Outcome, project_root, run};
-use std::path::PathBuf;
+use roce_mutations::{
+    AllInOne, Copy, Edit, Explained, List, MODULES, OneByOne, Outcome, Runner, project_root,
+};
+use std::io;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Mutex;
 
 /// Makes each deliberate bug of mutations/list in turn, in a copy of the checkout, and
-/// sees whether the tests notice. Ends with 1 if one survives.
+/// sees whether the tests notice. Ends with 1 if one survives that is not explained.
 #[derive(Parser)]
 struct Arguments {
     /// Only see whether each replacement still applies, exactly once.
     #[arg(long)]
     check: bool,
-    /// Only the mutations whose names begin so; may be given several times.
-    #[arg(long, value_name = "ID")]
+    /// Instead of the list: everything that cargo-mutants finds to change in the
+    /// modules for PSNs, the ICRC, opcodes, requesters and responders.
+    #[arg(long)]
+    modules: bool,
+    /// Only the mutations whose names contain this; may be given several times.
+    #[arg(long, value_name = "TEXT")]
     only: Vec<String>,
-    /// How many copies to work in at the same time.
+    /// How many to try at the same time.
     #[arg(long, default_value_t = 1)]
     jobs: usize,
     /// Print what there is, and do nothing.
     #[arg(long)]
     list: bool,
+    /// Build each on its own, also those that one build could hold together.
+    #[arg(long)]
+    one_by_one: bool,
 }
+
+type Failure = Box<dyn std::error::Error>;
 
 fn main() -> ExitCode {
     match work(&Arguments::parse()) {
@@ -37,7 +49,7 @@ fn main() -> ExitCode {
 }
 
 /// Whether all is as it should be.
-fn work(arguments: &Arguments) -> Result<bool, Box<dyn std::error::Error>> {
+fn work(arguments: &Arguments) -> Result<bool, Failure> {
     let root = project_root();
     let list = List::load(&root)?;
     let problems = list.problems(&root);
@@ -47,78 +59,146 @@ fn work(arguments: &Arguments) -> Result<bool, Box<dyn std::error::Error>> {
     if arguments.check || !problems.is_empty() {
         return Ok(problems.is_empty());
     }
-    let chosen: Vec<_> = list
-        .0
-        .into_iter()
-        .filter(|m| {
-            let only = &arguments.only;
-            only.is_empty() || only.iter().any(|id| m.id.starts_with(id.as_str()))
-        })
-        .collect();
-    if arguments.list {
-        for mutation in &chosen {
-            println!("{:32} {}", mutation.id, mutation.what);
+    let mut edits: Vec<Edit> = if arguments.modules {
+        Edit::by_cargo_mutants(&root, MODULES)?
+    } else {
+        let edits = list.0.iter().map(|mutation| Edit::of(mutation, &root));
+        edits.collect::<Result<_, _>>()?
+    };
+    let explained = Explained::load(&root)?;
+    let mut stale = 0;
+    if arguments.modules {
+        for explanation in explained.stale(&edits) {
+            eprintln!("explained, but there is no such mutant: {explanation:?}");
+            stale += 1;
         }
-        return Ok(true);
     }
-    let target =
-        std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
-    let mut copies = Vec::new();
-    for number in 0..arguments.jobs.max(1) {
-        copies.push(Copy::make(&root, &target, number)?);
+    let only = &arguments.only;
+    edits.retain(|edit| only.is_empty() || only.iter().any(|text| edit.name.contains(text)));
+    if arguments.list {
+        for edit in &edits {
+            println!("{} ({}:{})", edit.name, edit.file, edit.line);
+        }
+        return Ok(stale == 0);
     }
-    let outcomes = run_all(&copies, &chosen)?;
-    let bad: Vec<_> = outcomes.iter().filter(|(_, o)| o.is_bad()).collect();
-    println!(
-        "{} of {} caught",
-        outcomes.len() - bad.len(),
-        outcomes.len()
-    );
-    for (mutation, outcome) in &bad {
-        println!("{outcome}: {}: {}", mutation.id, mutation.what);
-    }
-    Ok(bad.is_empty())
+    let outcomes = run_all(arguments, &root, edits)?;
+    Ok(report(&outcomes, &explained, arguments.modules) && stale == 0)
 }
 
-type Outcomes<'a> = Vec<(&'a Mutation, Outcome)>;
-
-/// Works through the list in all copies at once.
-fn run_all<'a>(
-    copies: &[Copy],
-    chosen: &'a [Mutation],
-) -> Result<Outcomes<'a>, Box<dyn std::error::Error>> {
-    let next = Mutex::new(chosen.iter());
-    let take = || next.lock().ok()?.next();
-    let work = &|copy: &Copy| -> std::io::Result<Outcomes<'a>> {
-        prepare(copy)?;
-        let mut outcomes = Vec::new();
-        while let Some(mutation) = take() {
-            let outcome = run(copy, Some(mutation), &mutation.test)?;
-            println!("{outcome:14} {}", mutation.id);
-            outcomes.push((mutation, outcome));
+/// Runs the tests against all `edits`.
+fn run_all(
+    arguments: &Arguments,
+    root: &Path,
+    edits: Vec<Edit>,
+) -> Result<Vec<(Edit, Outcome)>, Failure> {
+    let target = std::env::var_os("CARGO_TARGET_DIR");
+    let target = target.map_or_else(|| root.join("target"), PathBuf::from);
+    let runner = Runner::default();
+    let jobs = arguments.jobs.max(1);
+    let kind = if arguments.modules { "modules" } else { "list" };
+    let mut outcomes = Vec::new();
+    let mut rest = Vec::new();
+    if arguments.one_by_one {
+        rest = edits;
+    } else {
+        let all = AllInOne::build(&Copy::make(root, &target, kind)?, edits, &runner)?;
+        let numbered: Vec<_> = all.edits().collect();
+        let tried = in_parallel(&vec![(); jobs], &numbered, |(), (number, edit)| {
+            let outcome = all.run(&runner, *number)?;
+            if let Some(outcome) = &outcome {
+                print(edit, outcome);
+            }
+            Ok(((*edit).clone(), outcome))
+        })?;
+        for (edit, outcome) in tried {
+            match outcome {
+                Some(outcome) => outcomes.push((edit, outcome)),
+                None => rest.push(edit),
+            }
         }
-        Ok(outcomes)
+    }
+    let mut copies = Vec::new();
+    for job in 0..jobs.min(rest.len()) {
+        copies.push(OneByOne(Copy::make(
+            root,
+            &target,
+            &format!("{kind}-{job}"),
+        )?));
+    }
+    outcomes.extend(in_parallel(&copies, &rest, |copy, edit| {
+        let outcome = copy.run(&runner, edit)?;
+        print(edit, &outcome);
+        Ok((edit.clone(), outcome))
+    })?);
+    Ok(outcomes)
+}
+
+/// Does `work` for each of `items`, with each of `workers` at the same time.
+fn in_parallel<W: Sync, T: Sync, R: Send>(
+    workers: &[W],
+    items: &[T],
+    work: impl Fn(&W, &T) -> io::Result<R> + Sync,
+) -> Result<Vec<R>, Failure> {
+    let next = Mutex::new(items.iter());
+    let take = || next.lock().ok()?.next();
+    let one = &|worker: &W| -> io::Result<Vec<R>> {
+        std::iter::from_fn(take)
+            .map(|item| work(worker, item))
+            .collect()
     };
     std::thread::scope(|scope| {
-        let workers: Vec<_> = copies
+        let threads: Vec<_> = workers
             .iter()
-            .map(|copy| scope.spawn(move || work(copy)))
+            .map(|worker| scope.spawn(move || one(worker)))
             .collect();
         let mut all = Vec::new();
-        for worker in workers {
-            all.extend(worker.join().map_err(|_| "a worker panicked")??);
+        for thread in threads {
+            all.extend(thread.join().map_err(|_| "a worker panicked")??);
         }
         Ok(all)
     })
 }
 
-/// The copy must pass as it is, or failures would say nothing.
-fn prepare(copy: &Copy) -> std::io::Result<()> {
-    let test = "-p roce-stack -p roce-wire --tests";
-    match run(copy, None, test)? {
-        Outcome::Survived => Ok(()),
-        _ => Err(std::io::Error::other(format!(
-            "without any mutation, cargo test {test} fails"
-        ))),
+fn print(edit: &Edit, outcome: &Outcome) {
+    let Edit { name, line, .. } = edit;
+    match outcome {
+        Outcome::Caught(by) => println!("{outcome:14} {name} (line {line}), by {by}"),
+        _ => println!("{outcome:14} {name} (line {line})"),
     }
+}
+
+/// Prints what came of it. Returns whether all is well.
+fn report(outcomes: &[(Edit, Outcome)], explained: &Explained, mechanical: bool) -> bool {
+    let count = |which: fn(&Outcome) -> bool| outcomes.iter().filter(|(_, o)| which(o)).count();
+    let caught = count(|o| matches!(o, Outcome::Caught(_)));
+    let hung = count(|o| *o == Outcome::Hung);
+    let broken = count(|o| *o == Outcome::DoesNotBuild);
+    let survived = count(|o| *o == Outcome::Survived);
+    println!(
+        "{} mutations: {caught} caught, {hung} made tests hang, {broken} do not build, \
+         {survived} survived",
+        outcomes.len()
+    );
+    let mut good = true;
+    for (edit, outcome) in outcomes {
+        let Edit { name, text, .. } = edit;
+        match (outcome, explained.why(edit)) {
+            (Outcome::Survived, Some(why)) => println!("survives: {name}\n  {text}\n  {why}"),
+            (Outcome::Caught(_) | Outcome::Hung, Some(_)) => {
+                println!("explained, but it is caught: {name}\n  {text}");
+                good = false;
+            }
+            (Outcome::Survived, None) => {
+                println!("SURVIVED: {name} (line {})\n  {text}", edit.line);
+                good = false;
+            }
+            // What changes mechanically may not compile. What somebody wrote should.
+            (Outcome::DoesNotBuild, _) if !mechanical => {
+                println!("DOES NOT BUILD: {name}");
+                good = false;
+            }
+            _ => {}
+        }
+    }
+    good
 }

@@ -1,16 +1,17 @@
-//! Running the tests against a mutation.
+//! Running tests against a mutation, and knowing which to run first.
 
-use crate::{Copy, Mutation};
-use std::io;
-use std::os::unix::process::CommandExt;
-use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use crate::programs::{Program, Suite};
+use std::collections::BTreeMap;
+use std::io::{self, BufRead, BufReader};
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Child, Command, Stdio};
+use std::sync::Mutex;
 
 /// What the tests made of a mutation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// A test failed: as it should be.
-    Caught,
+    /// This test failed: as it should be.
+    Caught(String),
     /// The tests did not end: they would have been noticed, too.
     Hung,
     /// All tests passed.
@@ -19,17 +20,10 @@ pub enum Outcome {
     DoesNotBuild,
 }
 
-impl Outcome {
-    /// Whether somebody should do something.
-    pub fn is_bad(self) -> bool {
-        matches!(self, Self::Survived | Self::DoesNotBuild)
-    }
-}
-
 impl std::fmt::Display for Outcome {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.pad(match self {
-            Self::Caught => "caught",
+            Self::Caught(_) => "caught",
             Self::Hung => "hung",
             Self::Survived => "SURVIVED",
             Self::DoesNotBuild => "DOES NOT BUILD",
@@ -37,78 +31,195 @@ impl std::fmt::Display for Outcome {
     }
 }
 
-/// Tests that take longer than this hang.
-const PATIENCE: Duration = Duration::from_secs(600);
-
-/// Runs the tests of `mutation` against it; with `None`, the given tests against the
-/// copy as it is.
-///
-/// # Errors
-/// cargo can't be started, or the copy can't be changed.
-pub fn run(copy: &Copy, mutation: Option<&Mutation>, test: &str) -> io::Result<Outcome> {
-    let _applied = mutation.map(|mutation| copy.apply(mutation)).transpose()?;
-    if !cargo(copy, test, Step::Build)?.is_some_and(|success| success) {
-        return Ok(Outcome::DoesNotBuild);
-    }
-    // Most are caught by tests that take no time: the slow ones are for the others.
-    for skipped in [SLOW, &[]] {
-        match cargo(copy, test, Step::Run { skipped })? {
-            None => return Ok(Outcome::Hung),
-            Some(false) => return Ok(Outcome::Caught),
-            Some(true) => {}
-        }
-    }
-    Ok(Outcome::Survived)
+/// Runs suites, and remembers which tests have caught mutations of which file.
+#[derive(Debug, Default)]
+pub struct Runner {
+    killers: Mutex<BTreeMap<String, Vec<(String, Program)>>>,
 }
 
-/// Tests that take most of the time, by parts of their names.
-const SLOW: &[&str] = &["soak", "hostile", "bad_wire", "faulty_wire"];
+/// So many tests are remembered for a file.
+const KILLERS: usize = 12;
 
-/// What cargo is to do.
-enum Step {
-    Build,
-    Run { skipped: &'static [&'static str] },
-}
+/// More than this and the memory that a program allocates is the bug.
+const MOST_BYTES: u64 = 8 << 30;
 
-/// Whether the tests, or only their build, succeeded; `None` if they did not end.
-fn cargo(copy: &Copy, test: &str, step: Step) -> io::Result<Option<bool>> {
-    let mut command = Command::new("cargo");
-    command
-        .current_dir(&copy.checkout)
-        .env("CARGO_TARGET_DIR", &copy.target)
-        .env("CARGO_PROFILE_DEV_DEBUG", "0")
-        .env("CARGO_INCREMENTAL", "1")
-        .args(["test", "--quiet"]);
-    command.args(test.split_whitespace());
-    match step {
-        Step::Build => {
-            command.arg("--no-run");
+/// However slow the machine is, a program that takes longer waits for something.
+const MOST_SECONDS: u32 = 1800;
+
+impl Runner {
+    /// Whether a test of `suites` fails with mutation `number`, which is in `file`.
+    ///
+    /// # Errors
+    /// A program can't be run.
+    pub(crate) fn run(&self, file: &str, number: usize, suites: &[Suite]) -> io::Result<Outcome> {
+        for suite in &self.likely(file, suites) {
+            match run(suite, number)? {
+                Outcome::Survived => {}
+                outcome => return Ok(outcome),
+            }
         }
-        Step::Run { skipped } => {
-            command.arg("--");
-            for name in skipped {
-                command.args(["--skip", name]);
+        for suite in suites {
+            let outcome = run(suite, number)?;
+            if let Outcome::Caught(test) = &outcome {
+                self.remember(file, test, &suite.program);
+            }
+            if outcome != Outcome::Survived {
+                return Ok(outcome);
+            }
+        }
+        Ok(Outcome::Survived)
+    }
+
+    /// The tests that caught others of the same file.
+    fn likely(&self, file: &str, suites: &[Suite]) -> Vec<Suite> {
+        let Ok(killers) = self.killers.lock() else {
+            return Vec::new();
+        };
+        let known = killers.get(file).map_or(&[][..], Vec::as_slice);
+        let mut programs: Vec<&Program> = Vec::new();
+        for suite in suites {
+            if !programs.contains(&&suite.program) {
+                programs.push(&suite.program);
+            }
+        }
+        let named = programs.into_iter().filter_map(|program| {
+            let mut names = known
+                .iter()
+                .rev()
+                .filter(|(_, of)| of == program)
+                .map(|(name, _)| name.clone())
+                .peekable();
+            names.peek()?;
+            Some(Suite::named(program, names))
+        });
+        named.collect()
+    }
+
+    fn remember(&self, file: &str, test: &str, program: &Program) {
+        if let Ok(mut killers) = self.killers.lock() {
+            let known = killers.entry(file.to_owned()).or_default();
+            known.push((test.to_owned(), program.clone()));
+            if known.len() > KILLERS {
+                known.remove(0);
             }
         }
     }
-    let mut child = command
+}
+
+/// Runs tests until one fails.
+fn run(suite: &Suite, number: usize) -> io::Result<Outcome> {
+    let mut child = Command::new("timeout")
+        .args(["--signal=KILL", &MOST_SECONDS.to_string(), "prlimit"])
+        .arg(format!("--cpu={}", suite.seconds))
+        .arg(format!("--as={MOST_BYTES}"))
+        .arg(&suite.program.path)
+        .args(&suite.arguments)
+        .current_dir(&suite.program.folder)
+        .env("CARGO_MANIFEST_DIR", &suite.program.folder)
+        .env("ROCE_MUTANT", number.to_string())
+        .env("RUST_TEST_THREADS", "1")
         .stdin(Stdio::null())
-        .stdout(Stdio::null())
+        .stdout(Stdio::piped())
         .stderr(Stdio::null())
-        .process_group(0)
         .spawn()?;
-    let started = Instant::now();
-    loop {
-        if let Some(status) = child.try_wait()? {
-            return Ok(Some(status.success()));
+    let mut last = String::new();
+    if let Some(stdout) = child.stdout.take() {
+        for line in BufReader::new(stdout).lines() {
+            let line = line.unwrap_or_default();
+            if line.starts_with("test ") {
+                last = line;
+            }
+            if last.ends_with("... FAILED") {
+                stop(&mut child)?;
+                return Ok(Outcome::Caught(name(&last)));
+            }
         }
-        if started.elapsed() > PATIENCE {
-            // cargo and the tests that it started.
-            let group = format!("-{}", child.id());
-            Command::new("kill").args(["-9", "--", &group]).status()?;
-            child.wait()?;
-            return Ok(None);
+    }
+    let status = child.wait()?;
+    // `timeout` ends as its program did, or says so with a number above 128.
+    let signal = status.signal().or(status.code().map(|code| code - 128));
+    Ok(match signal {
+        _ if status.success() => Outcome::Survived,
+        Some(SIGXCPU | SIGKILL) => Outcome::Hung,
+        _ => Outcome::Caught(name(&last)),
+    })
+}
+
+/// Ends a program that has computed for too long.
+const SIGXCPU: i32 = 24;
+/// Ends one that has waited for too long.
+const SIGKILL: i32 = 9;
+
+/// The test of a line "test NAME ... ok".
+fn name(line: &str) -> String {
+    let rest = line.strip_prefix("test ").unwrap_or(line);
+    let end = [" ... ", " - "].iter().filter_map(|end| rest.find(end));
+    rest[..end.min().unwrap_or(rest.len())].to_owned()
+}
+
+/// Ends the program: `timeout` hands the signal on, and waits for it.
+fn stop(timeout: &mut Child) -> io::Result<()> {
+    let id = timeout.id().to_string();
+    Command::new("kill").args(["-TERM", &id]).status()?;
+    timeout.wait()?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A program that says and does what is given, in place of tests.
+    fn script(text: &str, seconds: u32) -> Suite {
+        Suite {
+            program: Program {
+                path: "/bin/sh".into(),
+                folder: "/".into(),
+            },
+            arguments: vec!["-c".to_owned(), text.to_owned()],
+            seconds,
         }
-        std::thread::sleep(Duration::from_millis(100));
+    }
+
+    #[test]
+    fn the_first_test_that_fails_is_named() {
+        let says = "echo 'test a ... ok'; echo 'test b ... FAILED'; sleep 1000";
+        let outcome = run(&script(says, 10), 3).expect("there is a shell");
+        assert_eq!(outcome, Outcome::Caught("b".to_owned()));
+    }
+
+    #[test]
+    fn a_test_that_aborts_is_named() {
+        let says = "echo 'test a ... ok'; printf 'test b - should panic ... '; kill -6 $$";
+        let outcome = run(&script(says, 10), 3).expect("there is a shell");
+        assert_eq!(outcome, Outcome::Caught("b".to_owned()));
+    }
+
+    #[test]
+    fn tests_that_pass_let_it_survive_and_see_its_number() {
+        let says = "test $ROCE_MUTANT = 3 && echo 'test a ... ok'";
+        let outcome = run(&script(says, 10), 3).expect("there is a shell");
+        assert_eq!(outcome, Outcome::Survived);
+        let outcome = run(&script(says, 10), 4).expect("there is a shell");
+        assert_eq!(outcome, Outcome::Caught(String::new()));
+    }
+
+    #[test]
+    fn a_program_that_computes_for_ever_hangs() {
+        let outcome = run(&script("while :; do :; done", 1), 3).expect("there is a shell");
+        assert_eq!(outcome, Outcome::Hung);
+    }
+
+    #[test]
+    fn what_caught_one_is_tried_first_on_the_next() {
+        let runner = Runner::default();
+        let suite = script("echo 'test a ... FAILED'", 10);
+        runner
+            .run("f", 1, std::slice::from_ref(&suite))
+            .expect("a shell");
+        let likely = runner.likely("f", &[suite.clone(), suite.clone()]);
+        let names: Vec<_> = likely.iter().map(|suite| &suite.arguments).collect();
+        assert_eq!(names, [&["--exact", "a"]]);
+        assert!(runner.likely("g", &[suite]).is_empty());
     }
 }

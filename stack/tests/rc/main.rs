@@ -4,12 +4,14 @@
 //! tested in [`uc`] and [`ud`], with the same means.
 
 mod acks;
+mod answers;
 mod cq;
 mod credits;
 mod drops;
 mod duplicates;
 mod errors;
 mod fence;
+mod fetches;
 mod hostile;
 mod inline;
 mod limits;

@@ -433,3 +433,18 @@ fn a_long_gap_is_closed_in_few_round_trips() {
         .stat(Stat::SequenceNaksReceived);
     assert!(naks < 20, "{naks}");
 }
+
+/// While it is not known whether the peer keeps what comes early, nothing follows the
+/// packet that it misses: the answer would say nothing.
+#[test]
+fn nothing_new_is_sent_while_the_peer_is_got_to_know() {
+    let mut hand = Hand::new(Setup::default());
+    let mem = hand.mem(8 * MTU);
+    hand.post(1, SendOp::Send, &[mem.sge(0, 8 * MTU)]);
+    let psns = hand.out_psns();
+    hand.post(2, SendOp::Send, &[mem.sge(0, 8)]);
+    hand.nak(psns[2], NakCode::PsnSequenceError);
+    assert_eq!(hand.out_psns(), [psns[2]]);
+    hand.ack(psns[7]);
+    assert_eq!(hand.out_psns(), [psns[7] + 1]);
+}

@@ -1,0 +1,84 @@
+//! Mutants that no test can catch, and why.
+
+use crate::{Edit, ListError};
+use serde::Deserialize;
+use std::path::Path;
+
+/// Why a mutant survives.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Explanation {
+    /// The name of the mutant: its file and the change.
+    pub mutant: String,
+    /// The line where it begins, without the space around it: there may be several of
+    /// one name.
+    pub line: String,
+    /// Why nobody could tell it from the original.
+    pub why: String,
+}
+
+/// All explanations.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Explained {
+    #[serde(default)]
+    survivor: Vec<Explanation>,
+}
+
+impl Explained {
+    /// Reads `mutations/explained.toml` below `root`.
+    ///
+    /// # Errors
+    /// The file can't be read, or is not what it should be.
+    pub fn load(root: &Path) -> Result<Self, ListError> {
+        let path = root.join("mutations/explained.toml");
+        let read = |path: &Path| -> Result<Self, Box<dyn std::error::Error>> {
+            Ok(toml::from_str(&std::fs::read_to_string(path)?)?)
+        };
+        read(&path).map_err(|error| ListError {
+            what: error.to_string(),
+            path,
+        })
+    }
+
+    /// Why `edit` survives, if somebody has said so.
+    pub fn why(&self, edit: &Edit) -> Option<&str> {
+        let of = |e: &&Explanation| e.mutant == edit.name && e.line == edit.text;
+        self.survivor.iter().find(of).map(|e| e.why.as_str())
+    }
+
+    /// Explanations of what is none of `edits`.
+    pub fn stale<'a>(&'a self, edits: &'a [Edit]) -> impl Iterator<Item = &'a Explanation> {
+        let known = |e: &Explanation| {
+            let mut edits = edits.iter();
+            edits.any(|edit| edit.name == e.mutant && edit.text == e.line)
+        };
+        self.survivor.iter().filter(move |e| !known(e))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_explanation_is_of_one_change_in_one_line() {
+        let explained: Explained = toml::from_str(
+            "[[survivor]]\nmutant = 'a.rs: replace < with > in f'\nline = 'a < b'\nwhy = 'so'\n",
+        )
+        .expect("it is well-formed");
+        let mut edit = Edit {
+            name: "a.rs: replace < with > in f".to_owned(),
+            file: "a.rs".to_owned(),
+            line: 3,
+            text: "a < b".to_owned(),
+            at: 0..1,
+            new: ">".to_owned(),
+        };
+        assert_eq!(explained.why(&edit), Some("so"));
+        assert_eq!(explained.stale(&[edit.clone()]).count(), 0);
+        edit.text = "c < d".to_owned();
+        assert_eq!(explained.why(&edit), None);
+        assert_eq!(explained.stale(&[edit]).count(), 1);
+    }
+}

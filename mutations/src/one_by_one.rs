@@ -1,0 +1,29 @@
+//! A build for each change: slow, and right for every change there can be.
+
+use crate::programs::{build, ladder, suites};
+use crate::{Copy, Edit, Outcome, Runner};
+use std::io;
+
+/// A copy in which one change at a time is made and built.
+#[derive(Debug)]
+pub struct OneByOne(pub Copy);
+
+impl OneByOne {
+    /// What the tests make of `edit`.
+    ///
+    /// # Errors
+    /// The copy can't be changed, or cargo or a program can't be run.
+    pub fn run(&self, runner: &Runner, edit: &Edit) -> io::Result<Outcome> {
+        let _applied = self.0.apply(edit)?;
+        for step in ladder(edit) {
+            let Ok(programs) = build(&self.0, step)? else {
+                return Ok(Outcome::DoesNotBuild);
+            };
+            match runner.run(&edit.file, 0, &suites(&programs))? {
+                Outcome::Survived => {}
+                outcome => return Ok(outcome),
+            }
+        }
+        Ok(Outcome::Survived)
+    }
+}

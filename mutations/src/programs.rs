@@ -1,0 +1,163 @@
+//! The test programs: how they are built and in what order they are tried.
+
+use crate::{Copy, Edit};
+use serde::Deserialize;
+use std::io;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+/// What is built and run, from the nearest to the widest. All of it is deterministic:
+/// tests over real sockets can fail for other reasons than a bug.
+const LADDER: &[&str] = &[
+    "-p roce-wire --lib",
+    "-p roce-stack --tests",
+    "-p roce-sim --tests",
+];
+
+/// The steps of the ladder that can see `edit`.
+pub(crate) fn ladder(edit: &Edit) -> &'static [&'static str] {
+    // The codec does not depend on the stack.
+    let first = usize::from(!edit.file.starts_with("wire/"));
+    &LADDER[first..]
+}
+
+/// All steps.
+pub(crate) fn whole_ladder() -> &'static [&'static str] {
+    LADDER
+}
+
+/// A test program.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Program {
+    pub(crate) path: PathBuf,
+    /// Where cargo would run it.
+    pub(crate) folder: PathBuf,
+}
+
+/// Why there is no program.
+#[derive(Debug)]
+pub(crate) struct BuildFailure {
+    /// Where the errors are: the file, and the line from 1.
+    pub(crate) places: Vec<(String, usize)>,
+    /// What the compiler said.
+    pub(crate) said: String,
+}
+
+/// Builds the test programs that the arguments `which` mean.
+///
+/// # Errors
+/// cargo can't be run.
+pub(crate) fn build(copy: &Copy, which: &str) -> io::Result<Result<Vec<Program>, BuildFailure>> {
+    cargo(copy, &["test", "--no-run"], which)
+}
+
+/// Sees whether the libraries compile.
+///
+/// # Errors
+/// cargo can't be run.
+pub(crate) fn check(copy: &Copy, which: &str) -> io::Result<Result<(), BuildFailure>> {
+    Ok(cargo(copy, &["check"], which)?.map(drop))
+}
+
+fn cargo(
+    copy: &Copy,
+    command: &[&str],
+    which: &str,
+) -> io::Result<Result<Vec<Program>, BuildFailure>> {
+    let output = Command::new("cargo")
+        .current_dir(&copy.checkout)
+        .env("CARGO_TARGET_DIR", &copy.target)
+        .env("CARGO_PROFILE_DEV_DEBUG", "0")
+        .env("CARGO_INCREMENTAL", "1")
+        // A mutation may leave something unused, or compute what is always too much.
+        .env("RUSTFLAGS", "--cap-lints=allow")
+        .args(command)
+        .args(["--message-format=json", "--quiet"])
+        .args(which.split_whitespace())
+        .stdin(Stdio::null())
+        .output()?;
+    let (mut programs, mut places, mut said) = (Vec::new(), Vec::new(), String::new());
+    for line in output.stdout.split(|byte| *byte == b'\n') {
+        let Ok(line) = serde_json::from_slice::<Line>(line) else {
+            continue;
+        };
+        if let (Some(path), Some(manifest)) = (line.executable, line.manifest_path) {
+            let folder = manifest.parent().map_or(PathBuf::new(), PathBuf::from);
+            programs.push(Program { path, folder });
+        }
+        let Some(message) = line.message.filter(|message| message.level == "error") else {
+            continue;
+        };
+        said.push_str(&message.rendered.unwrap_or_default());
+        let primary = message.spans.into_iter().filter(|span| span.is_primary);
+        places.extend(primary.map(|span| (span.file_name, span.line_start)));
+    }
+    if output.status.success() {
+        return Ok(Ok(programs));
+    }
+    if said.is_empty() {
+        said = String::from_utf8_lossy(&output.stderr).into_owned();
+    }
+    Ok(Err(BuildFailure { places, said }))
+}
+
+/// What cargo prints, as far as it matters.
+#[derive(Deserialize)]
+struct Line {
+    executable: Option<PathBuf>,
+    manifest_path: Option<PathBuf>,
+    message: Option<Message>,
+}
+
+#[derive(Deserialize)]
+struct Message {
+    level: String,
+    rendered: Option<String>,
+    spans: Vec<Span>,
+}
+
+#[derive(Deserialize)]
+struct Span {
+    file_name: String,
+    line_start: usize,
+    is_primary: bool,
+}
+
+/// Some of the tests of a program.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Suite {
+    pub(crate) program: Program,
+    pub(crate) arguments: Vec<String>,
+    /// How many seconds of computing they may take. What takes more hangs.
+    pub(crate) seconds: u32,
+}
+
+impl Suite {
+    /// The tests of these names.
+    pub(crate) fn named(program: &Program, names: impl Iterator<Item = String>) -> Self {
+        Self {
+            program: program.clone(),
+            arguments: std::iter::once("--exact".to_owned()).chain(names).collect(),
+            seconds: 30,
+        }
+    }
+}
+
+/// Tests that take most of the time, by parts of their names.
+const SLOW: &[&str] = &["soak", "hostile", "bad_wire", "faulty_wire"];
+
+/// All tests of `programs`; those that take long come last, since most mutations are
+/// caught by some that take no time.
+pub(crate) fn suites(programs: &[Program]) -> Vec<Suite> {
+    let suite = |program: &Program, arguments: Vec<String>, seconds| Suite {
+        program: program.clone(),
+        arguments,
+        seconds,
+    };
+    let skipping = || SLOW.iter().flat_map(|name| ["--skip", name]);
+    let quick = || skipping().map(str::to_owned).collect();
+    let slow = || SLOW.iter().map(|name| (*name).to_owned()).collect();
+    let quick = programs.iter().map(|p| suite(p, quick(), 60));
+    let slow = programs.iter().map(|p| suite(p, slow(), 300));
+    quick.chain(slow).collect()
+}

@@ -1,0 +1,26 @@
+//! What answers say, to the letter, where it makes a difference only to a peer that
+//! looks (IBTA 1.7, 9.7.5 and 9.7.7).
+
+use crate::sim::{Hand, Setup};
+use roce_wire::{ExtHeaders, Opcode, PathMtu};
+
+/// The MSN counts completed messages, not packets (9.7.7.1), for SEND as for WRITE.
+#[test]
+fn the_msn_counts_messages_of_several_packets_once() {
+    let mut hand = Hand::new(Setup {
+        mtu: PathMtu::Mtu256,
+        ..Setup::default()
+    });
+    let mem = hand.mem(1024);
+    hand.post_recv(1, &[mem.sge(0, 1024)]);
+    let parts = [
+        (Opcode::RC_SEND_FIRST, 256, 0),
+        (Opcode::RC_SEND_MIDDLE, 256, 0),
+        (Opcode::RC_SEND_LAST, 88, 1),
+    ];
+    for (opcode, len, msn) in parts {
+        hand.request(opcode, ExtHeaders::NONE, &vec![1; len]);
+        let told = hand.out_one().ext.aeth.map(|aeth| aeth.msn);
+        assert_eq!(told, Some(msn), "{opcode:?}");
+    }
+}

@@ -1,0 +1,38 @@
+//! Responses to READs and atomics, as a requester takes them (IBTA 1.7, 9.7.6.1).
+
+use crate::sim::{Hand, Setup};
+use roce_stack::{DropReason, SendOp};
+use roce_wire::{Aeth, ExtHeaders, Opcode};
+
+/// A packet of a READ's response.
+fn response(hand: &mut Hand, opcode: Opcode, psn: u32, payload: &[u8]) {
+    let ext = ExtHeaders {
+        aeth: Some(Aeth::default()),
+        ..ExtHeaders::NONE
+    };
+    hand.deliver(hand.bth(opcode, psn), ext, payload);
+}
+
+/// A response that comes again is dropped for that reason and no other, and the data
+/// stay those of the first.
+#[test]
+fn a_response_that_came_before_is_dropped_for_one_reason() {
+    let mut hand = Hand::new(Setup::default());
+    let mem = hand.mem(2048);
+    hand.post(1, SendOp::Read(mem.remote(0)), &[mem.sge(0, 2048)]);
+    let psn = hand.out_one().psn();
+    let first = Opcode::RC_READ_RESPONSE_FIRST;
+    response(&mut hand, first, psn, &[1; 1024]);
+    response(&mut hand, first, psn, &[2; 1024]);
+    assert_eq!(hand.drops(DropReason::DuplicateResponse), 1);
+    let all = DropReason::ALL.iter().map(|reason| hand.drops(*reason));
+    assert_eq!(all.sum::<u64>(), 1);
+    response(
+        &mut hand,
+        Opcode::RC_READ_RESPONSE_LAST,
+        psn + 1,
+        &[3; 1024],
+    );
+    assert_eq!(hand.node.sent().len(), 1);
+    assert_eq!(mem.read(0, 1024), [1; 1024]);
+}
