@@ -26,6 +26,7 @@ use std::collections::{BinaryHeap, VecDeque};
 use std::net::IpAddr;
 use std::sync::Arc;
 
+mod foresight;
 mod multicast;
 mod shared;
 mod usage;
@@ -75,6 +76,8 @@ pub struct Nic {
     timers: BinaryHeap<Reverse<(Instant, Qpn)>>,
     early: EarlyPool,
     shares: Shares,
+    /// The QP that the newest packet was for.
+    newest: Qpn,
 }
 
 impl Nic {
@@ -96,6 +99,7 @@ impl Nic {
             timers: BinaryHeap::new(),
             early: EarlyPool::new(DEFAULT_PACKETS),
             shares: Shares::new(config.window_bytes),
+            newest: Qpn::MULTICAST,
         }
     }
 
@@ -283,6 +287,7 @@ impl Nic {
 
     /// Takes a received packet: any bytes at all.
     pub fn receive(&mut self, now: Instant, meta: &RxMeta, transport: &[u8]) {
+        self.foresee_packet(transport);
         // Verify, then place: no byte of a damaged packet reaches memory. Checked before
         // it is parsed, because the payload of the packet before is still on its way
         // to memory, and the CRC, unlike the parser, does not wait for that.
@@ -337,6 +342,7 @@ impl Nic {
             let Some(qpn) = self.ready.pop_front() else {
                 return;
             };
+            self.foresee_turn();
             let Some(qp) = self.qps.get_mut(&qpn.get()) else {
                 continue;
             };
@@ -477,6 +483,9 @@ impl Nic {
         let Some(qpn) = self.shares.call(share) else {
             return;
         };
+        if let Some(second) = self.shares.second(share) {
+            self.bring_near(second);
+        }
         if let Some(qp) = self.qps.get_mut(&qpn.get()) {
             qp.stake.is_called();
         }

@@ -142,6 +142,11 @@ impl Shares {
         }
         share.waiting.pop_front()
     }
+
+    /// Who will be called not next, but after that.
+    pub(crate) fn second(&self, share: ShareId) -> Option<Qpn> {
+        self.shares[share.0].waiting.get(1).copied()
+    }
 }
 
 impl Stake {
@@ -189,6 +194,7 @@ mod tests {
         assert_eq!(shares.call(share), None, "no room, no call");
         shares.settle(&mut one, 1 << 19);
         assert_eq!(shares.room(&two), 1 << 19);
+        assert_eq!(shares.second(share), None, "one alone is next");
         assert_eq!(shares.call(share), Some(qpn(2)));
         assert_eq!(shares.call(share), None, "called once");
         // To another peer there is all the room.

@@ -7,6 +7,7 @@
 //! serves as local and as remote key, and rights tell the two uses apart.
 
 mod buffer;
+mod prefetch;
 mod region;
 mod source;
 mod span;
@@ -15,6 +16,7 @@ mod tests;
 mod window;
 
 pub use buffer::{Buffer, BufferRange};
+pub(crate) use prefetch::prefetch;
 pub use region::{Reregister, ReregisterError};
 pub use source::{FaultSafe, Memory, MemoryFault};
 pub use span::Span;

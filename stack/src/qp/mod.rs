@@ -417,6 +417,11 @@ impl Qp {
         }
     }
 
+    /// Its turn to send comes soon.
+    pub(crate) fn foresee_turn(&self) {
+        self.service.foresee_turn();
+    }
+
     /// The requester's part of that alone.
     pub(crate) fn transmit_requests(
         &mut self,

@@ -1,5 +1,6 @@
 //! A bounded work queue with room for its scatter/gather elements.
 
+use crate::memory::prefetch;
 use crate::wr::{MAX_SGE, PostError, Sge};
 use std::collections::VecDeque;
 
@@ -183,6 +184,22 @@ impl<T> WorkQueue<T> {
 
     pub(crate) fn front(&self) -> Option<&T> {
         self.get(0)
+    }
+
+    /// The request at `index` will be looked at soon.
+    pub(crate) fn bring_near(&self, index: usize) {
+        let Some(entry) = self.entries.get(index) else {
+            return;
+        };
+        prefetch(entry);
+        // Slots are taken in turn, so this needs no look at the entry. Most requests have
+        // one element.
+        let back = self.entries.len() - index;
+        let slot = (self.next_slot + self.limits.depth - back) % self.limits.depth;
+        debug_assert_eq!(slot, entry.slot, "slots are taken in turn");
+        if let Some(sge) = self.sges.get(slot * self.limits.max_sge) {
+            prefetch(sge);
+        }
     }
 
     /// The elements of the request at `index`; none if there is no such request.

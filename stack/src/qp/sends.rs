@@ -128,6 +128,11 @@ impl SendQueue {
         Ok(true)
     }
 
+    /// Brings near what is sent next.
+    pub(crate) fn foresee_turn(&self) {
+        self.queue.bring_near(0);
+    }
+
     /// State SQD begins: [`SendQueue::take_drained`] will tell when it is done.
     pub(crate) fn begin_drain(&mut self) {
         self.drain_pending = true;

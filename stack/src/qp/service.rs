@@ -214,6 +214,15 @@ impl Service {
         }
     }
 
+    /// Brings near what was posted: it is sent soon.
+    pub(super) fn foresee_turn(&self) {
+        match self {
+            Self::Rc { requester, .. } => requester.foresee_turn(),
+            Self::Uc { sender, .. } => sender.sq.foresee_turn(),
+            Self::Ud { sender, .. } => sender.sq.foresee_turn(),
+        }
+    }
+
     /// Sends up to `budget` packets of what was posted.
     pub(super) fn transmit_requests(
         &mut self,

@@ -275,6 +275,11 @@ impl Requester {
         some && !self.retry.is_waiting_for_receiver()
     }
 
+    /// Brings near what is sent next.
+    pub(crate) fn foresee_turn(&self) {
+        self.sq.bring_near(self.cursor);
+    }
+
     /// When something is due.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         [self.retry.deadline(), self.clock.deadline()]
