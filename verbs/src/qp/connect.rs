@@ -1,0 +1,146 @@
+//! A QP's attributes and states, and the way to a peer.
+
+use super::{ConnectOptions, Endpoint, QueuePair};
+use crate::error::ConnectError;
+use roce_stack::port::TxMeta;
+use roce_stack::{Access, ModifyError, QpAttributes, QpConfig, QpKind, QpState};
+
+impl QueuePair {
+    /// What the peer must know to connect to it, with the GID at `gid_index` of the
+    /// device's table. The PSN was drawn at random when the QP was made.
+    ///
+    /// # Errors
+    /// If the table has no such entry.
+    pub fn endpoint(&self, gid_index: u8) -> Result<Endpoint, ConnectError> {
+        let table = self.pd.context.gids();
+        let entry = table
+            .get(usize::from(gid_index))
+            .ok_or(ConnectError::UnknownGid {
+                index: gid_index,
+                entries: table.len(),
+            })?;
+        Ok(Endpoint {
+            gid: entry.gid,
+            qpn: self.qpn,
+            psn: self.psn,
+        })
+    }
+
+    /// Changes attributes and state, as `ibv_modify_qp` does.
+    ///
+    /// # Errors
+    /// See [`ModifyError`]; nothing was changed then.
+    pub fn modify(&self, attributes: &QpAttributes) -> Result<(), ModifyError> {
+        let shared = &self.pd.context.inner.shared;
+        let now = shared.note_call();
+        let mut engine = shared.lock();
+        let now = engine.at(now);
+        engine.nic.modify_qp(now, self.qpn, attributes)?;
+        engine.deliver_events();
+        engine.send(now);
+        Ok(())
+    }
+
+    /// State and attributes.
+    pub fn query(&self) -> (QpState, QpConfig) {
+        let engine = self.pd.context.inner.shared.lock();
+        let found = engine.nic.query_qp(self.qpn);
+        found.map_or((QpState::Reset, QpConfig::default()), |(state, c)| {
+            (state, c.clone())
+        })
+    }
+
+    /// RESET to INIT: receives can be posted from now on.
+    ///
+    /// # Errors
+    /// If the QP is in another state.
+    pub fn to_init(&self, access: Access) -> Result<(), ConnectError> {
+        self.modify(&QpAttributes {
+            state: Some(QpState::Init),
+            access: Some(access),
+            ..QpAttributes::default()
+        })?;
+        Ok(())
+    }
+
+    /// INIT to RTR: the peer's requests are served from now on.
+    ///
+    /// # Errors
+    /// If the QP is in another state, a value is out of range, or the address of the
+    /// GID can't be used.
+    pub fn to_rtr(
+        &self,
+        gid_index: u8,
+        remote: &Endpoint,
+        options: &ConnectOptions,
+    ) -> Result<(), ConnectError> {
+        let device = self.pd.context.device();
+        let src = self.pd.context.activate(gid_index)?;
+        self.modify(&QpAttributes {
+            state: Some(QpState::Rtr),
+            dest_qpn: Some(remote.qpn),
+            path: Some(TxMeta {
+                src,
+                dst: remote.gid.ip(),
+                traffic_class: options.traffic_class,
+                hop_limit: options.hop_limit,
+            }),
+            path_mtu: Some(options.path_mtu.unwrap_or_else(|| device.active_mtu())),
+            rq_psn: Some(remote.psn),
+            max_dest_rd_atomic: self.if_responder(options.max_dest_rd_atomic),
+            min_rnr_timer: self.if_responder(options.min_rnr_timer),
+            ..QpAttributes::default()
+        })?;
+        Ok(())
+    }
+
+    /// RTR to RTS: requests can be sent from now on.
+    ///
+    /// # Errors
+    /// If the QP is in another state or a value is out of range.
+    pub fn to_rts(&self, options: &ConnectOptions) -> Result<(), ConnectError> {
+        self.modify(&QpAttributes {
+            state: Some(QpState::Rts),
+            sq_psn: Some(self.psn),
+            timeout: self.if_reliable(options.timeout),
+            retry_cnt: self.if_requester(options.retry_cnt),
+            rnr_retry: self.if_requester(options.rnr_retry),
+            max_rd_atomic: self.if_requester(options.max_rd_atomic),
+            ..QpAttributes::default()
+        })?;
+        Ok(())
+    }
+
+    /// RESET to RTS in one go, for QPs with a peer; [`QueuePair::activate`] is for
+    /// those without.
+    ///
+    /// # Errors
+    /// As those of the three steps.
+    pub fn connect(
+        &self,
+        gid_index: u8,
+        remote: &Endpoint,
+        options: &ConnectOptions,
+    ) -> Result<(), ConnectError> {
+        self.to_init(options.access)?;
+        self.to_rtr(gid_index, remote, options)?;
+        self.to_rts(options)
+    }
+
+    /// An attribute of what sends requests and waits for answers.
+    fn if_requester<T>(&self, value: T) -> Option<T> {
+        matches!(self.kind, QpKind::Rc | QpKind::XrcInitiator).then_some(value)
+    }
+
+    /// An attribute of what answers requests.
+    fn if_responder<T>(&self, value: T) -> Option<T> {
+        matches!(self.kind, QpKind::Rc | QpKind::XrcTarget).then_some(value)
+    }
+
+    /// An attribute of either.
+    fn if_reliable<T>(&self, value: T) -> Option<T> {
+        self.if_requester(())
+            .or(self.if_responder(()))
+            .map(|()| value)
+    }
+}

@@ -1,0 +1,131 @@
+//! Work requests, and their way into a QP's queues.
+
+use super::QueuePair;
+use roce_stack::{PostError, RecvWr, SendFlags, SendOp, SendWr, Sge, Srqn};
+
+/// A send request.
+#[derive(Clone, Copy, Debug)]
+pub struct SendRequest<'a> {
+    /// Comes back in the completion.
+    pub wr_id: u64,
+    /// What to do.
+    pub op: SendOp,
+    /// Local memory.
+    pub sges: &'a [Sge],
+    /// Modifiers.
+    pub flags: SendFlags,
+}
+
+impl<'a> SendRequest<'a> {
+    /// A request that asks for a completion.
+    pub fn new(wr_id: u64, op: SendOp, sges: &'a [Sge]) -> Self {
+        Self {
+            wr_id,
+            op,
+            sges,
+            flags: SendFlags::SIGNALED,
+        }
+    }
+
+    fn as_wr(&self) -> SendWr<'a> {
+        SendWr {
+            wr_id: self.wr_id,
+            op: self.op,
+            sges: self.sges,
+            flags: self.flags,
+        }
+    }
+}
+
+/// A receive request.
+#[derive(Clone, Copy, Debug)]
+pub struct RecvRequest<'a> {
+    /// Comes back in the completion.
+    pub wr_id: u64,
+    /// Where a SEND's bytes go.
+    pub sges: &'a [Sge],
+}
+
+impl QueuePair {
+    /// Posts a send request, and sends it.
+    ///
+    /// # Errors
+    /// See [`PostError`]; nothing was posted then.
+    pub fn post_send(&self, request: &SendRequest<'_>) -> Result<(), PostError> {
+        self.post_sends(core::slice::from_ref(request))
+            .map_err(|(_, error)| error)
+    }
+
+    /// Posts several send requests, and sends them together.
+    ///
+    /// # Errors
+    /// The first request that was refused, by its index; those before it were
+    /// posted.
+    pub fn post_sends(&self, requests: &[SendRequest<'_>]) -> Result<(), (usize, PostError)> {
+        let shared = &self.pd.context.inner.shared;
+        let now = shared.note_call();
+        let mut engine = shared.lock();
+        let now = engine.at(now);
+        let result = requests
+            .iter()
+            .enumerate()
+            .try_for_each(|(index, request)| {
+                let posted = engine.nic.post_send(now, self.qpn, &request.as_wr());
+                posted.map_err(|error| (index, error))
+            });
+        engine.send_posted(now, self.qpn);
+        engine.deliver_events();
+        result
+    }
+
+    /// Posts a SEND or WRITE of `data`, which is copied and needs no region; the
+    /// request's own elements are not looked at.
+    ///
+    /// # Errors
+    /// See [`PostError`]; nothing was posted then.
+    pub fn post_inline(&self, request: &SendRequest<'_>, data: &[u8]) -> Result<(), PostError> {
+        let shared = &self.pd.context.inner.shared;
+        let now = shared.note_call();
+        let mut engine = shared.lock();
+        let now = engine.at(now);
+        let result = engine
+            .nic
+            .post_inline(now, self.qpn, &request.as_wr(), data);
+        engine.send(now);
+        engine.deliver_events();
+        result
+    }
+
+    /// Posts a send request of an XRC initiator, and sends it to an SRQ of the peer.
+    ///
+    /// # Errors
+    /// See [`PostError`]; nothing was posted then.
+    pub fn post_send_to_srq(&self, request: &SendRequest<'_>, srq: Srqn) -> Result<(), PostError> {
+        let shared = &self.pd.context.inner.shared;
+        let now = shared.note_call();
+        let mut engine = shared.lock();
+        let now = engine.at(now);
+        let wr = request.as_wr();
+        engine.nic.post_send_to_srq(now, self.qpn, &wr, srq)?;
+        engine.send(now);
+        engine.deliver_events();
+        Ok(())
+    }
+
+    /// Posts a receive request.
+    ///
+    /// # Errors
+    /// See [`PostError`]; nothing was posted then.
+    pub fn post_recv(&self, request: &RecvRequest<'_>) -> Result<(), PostError> {
+        let shared = &self.pd.context.inner.shared;
+        let mut engine = shared.lock();
+        let now = engine.at(shared.now());
+        let wr = RecvWr {
+            wr_id: request.wr_id,
+            sges: request.sges,
+        };
+        engine.nic.post_recv(now, self.qpn, &wr)?;
+        engine.deliver_events();
+        Ok(())
+    }
+}
