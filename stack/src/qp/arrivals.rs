@@ -1,4 +1,4 @@
-//! The completion of a receive, in services without acknowledgements.
+//! The completion of a receive.
 
 use super::{Core, Cx, Fault, Receives};
 use crate::wr::{Completion, Source, WcOpcode, WcStatus};
@@ -10,9 +10,11 @@ pub(crate) struct Arrival {
     pub(crate) by_write: bool,
     pub(crate) solicited: bool,
     pub(crate) imm: Option<u32>,
+    pub(crate) invalidated: Option<u32>,
     pub(crate) source: Option<Source>,
 }
 
+// rule: 9.5-received-in-order
 /// Completes the oldest receive. `Ok(false)` if there is none.
 pub(crate) fn complete(
     rq: &mut Receives,
@@ -21,6 +23,7 @@ pub(crate) fn complete(
     status: WcStatus,
     arrival: Arrival,
 ) -> Result<bool, Fault> {
+    // rule: 9.4.1-one-receive-each
     let Some(wqe) = rq.pop() else {
         return Ok(false);
     };
@@ -30,19 +33,21 @@ pub(crate) fn complete(
         WcOpcode::Recv
     };
     let completion = Completion {
+        // rule: 11.6.2-wr-id
         wr_id: wqe.wr_id,
         status,
         opcode,
         byte_len: arrival.bytes,
         qpn: core.qpn,
         imm: arrival.imm,
-        invalidated_rkey: None,
+        invalidated_rkey: arrival.invalidated,
         source: arrival.source,
     };
-    cx.complete(&core.recv_cq, completion, arrival.solicited)?;
+    cx.complete(rq.cq(core), completion, arrival.solicited)?;
     Ok(true)
 }
 
+// rule: 11.6.2-flushed
 /// Flushes the oldest receive. `Ok(false)` if there is none.
 pub(crate) fn flush(rq: &mut Receives, cx: &mut Cx<'_>, core: &Core) -> Result<bool, Fault> {
     complete(

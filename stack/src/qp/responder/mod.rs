@@ -23,12 +23,13 @@ mod placement;
 mod reply;
 mod request;
 
+use super::arrivals::{self, Arrival};
 use super::attr::QpConfig;
 use super::early::Chain;
 use super::{Core, Cx, Fault, Receives};
 use crate::seq::Seq;
 use crate::srq::{Srqn, XrcdId};
-use crate::wr::{Completion, PostError, RecvWr, WcOpcode, WcStatus};
+use crate::wr::{PostError, RecvWr, WcStatus};
 use fetch::Resources;
 use owed::Replies;
 use place::Inbound;
@@ -153,12 +154,10 @@ impl Responder {
     }
 
     /// Flushes the oldest receive. `Ok(false)` if there is none.
-    // rule: 11.6.2-flushed
     pub(crate) fn flush_front(&mut self, cx: &mut Cx<'_>, core: &Core) -> Result<bool, Fault> {
-        self.complete_receive(cx, core, WcStatus::WorkRequestFlushed, Arrival::default())
+        arrivals::flush(&mut self.rq, cx, core)
     }
 
-    // rule: 9.5-received-in-order
     /// Completes the oldest receive. `Ok(false)` if there is none.
     fn complete_receive(
         &mut self,
@@ -167,28 +166,7 @@ impl Responder {
         status: WcStatus,
         arrival: Arrival,
     ) -> Result<bool, Fault> {
-        // rule: 9.4.1-one-receive-each
-        let Some(wqe) = self.rq.pop() else {
-            return Ok(false);
-        };
-        let opcode = if arrival.by_write {
-            WcOpcode::RecvRdmaWithImm
-        } else {
-            WcOpcode::Recv
-        };
-        let completion = Completion {
-            // rule: 11.6.2-wr-id
-            wr_id: wqe.wr_id,
-            status,
-            opcode,
-            byte_len: arrival.bytes,
-            qpn: core.qpn,
-            imm: arrival.imm,
-            invalidated_rkey: arrival.invalidated,
-            source: None,
-        };
-        cx.complete(self.rq.cq(core), completion, arrival.solicited)?;
-        Ok(true)
+        arrivals::complete(&mut self.rq, cx, core, status, arrival)
     }
 
     /// Refuses the request at `epsn` for good: the peer gets a NAK and the QP fails.
@@ -221,14 +199,4 @@ impl Responder {
         // rule: 9.3.5-msn-24-bits
         self.msn = (self.msn + 1) & 0xff_ffff;
     }
-}
-
-/// What a receive completion says about what arrived.
-#[derive(Clone, Copy, Debug, Default)]
-struct Arrival {
-    bytes: u32,
-    by_write: bool,
-    solicited: bool,
-    imm: Option<u32>,
-    invalidated: Option<u32>,
 }

@@ -104,6 +104,7 @@ impl Responder {
             // rule: 9.4.1-immediate
             imm: packet.ext.imm.map(|imm| imm.0),
             invalidated,
+            source: None,
         };
         self.count_message();
         self.accept(packet);
@@ -197,7 +198,7 @@ impl Responder {
                 by_write: true,
                 solicited: packet.bth.solicited,
                 imm: Some(imm.0),
-                invalidated: None,
+                ..Arrival::default()
             };
             self.complete_receive(cx, core, WcStatus::Success, arrival)?;
         }

@@ -157,7 +157,7 @@ impl Receiver {
             by_write: false,
             solicited: packet.bth.solicited,
             imm: packet.ext.imm.map(|imm| imm.0),
-            source: None,
+            ..Arrival::default()
         };
         self.complete(cx, core, arrival)
     }
@@ -226,7 +226,7 @@ impl Receiver {
             by_write: true,
             solicited: packet.bth.solicited,
             imm: Some(imm.0),
-            source: None,
+            ..Arrival::default()
         };
         self.complete(cx, core, arrival)
     }

@@ -78,6 +78,7 @@ impl Receiver {
                     by_write: false,
                     solicited: packet.bth.solicited,
                     imm: packet.ext.imm.map(|imm| imm.0),
+                    invalidated: None,
                     // rule: 9.8.3-source-told
                     source: Some(Source {
                         qpn: deth.src_qpn,
