@@ -7,14 +7,15 @@
 
 use arbitrary::Arbitrary;
 use libfuzzer_sys::fuzz_target;
-use roce_fuzz::{Frame, Host, Mem, Peer, meta, seal, to_state};
+use roce_fuzz::{DEPTH, Frame, Host, Mem, Peer, QKEY, address, meta, seal, to_state};
+use roce_stack::port::TxMeta;
 use roce_stack::{
-    Access, Duration, Instant, QpKind, QpState, QueueLimits, RecvWr, SendFlags, SendOp, SendWr,
-    SrqInit, Srqn,
+    Access, Destination, Duration, Flush, Instant, QpKind, QpState, QueueLimits, RecvWr, SendFlags,
+    SendOp, SendWr, SrqAttributes, SrqInit, Srqn, WindowBind, WindowId, WindowType,
 };
 use roce_wire::{
-    Aeth, AtomicAckEth, AtomicEth, Bth, Deth, ExtHeaders, Ieth, ImmDt, Opcode, Packet, PacketRepr,
-    Psn, Qpn, Reth, Syndrome,
+    Aeth, AtomicAckEth, AtomicEth, Bth, Deth, ExtHeaders, Feth, FlushPlacement, FlushSelectivity,
+    Ieth, ImmDt, Opcode, Packet, PacketRepr, Psn, QKey, Qpn, Reth, Syndrome, XrcEth,
 };
 use std::collections::{BTreeSet, VecDeque};
 
@@ -53,6 +54,11 @@ enum Step {
     Modify {
         qp: u8,
         state: u8,
+    },
+    Shared {
+        srq: bool,
+        depth: Option<u8>,
+        limit: Option<u8>,
     },
     Wait {
         micros: u16,
@@ -96,7 +102,11 @@ struct World {
     now: Instant,
     qps: Vec<Known>,
     memories: Vec<Mem>,
+    /// One for QPs of RC and UC, one for targets of XRC.
+    srqs: [Srqn; 2],
     shared: BTreeSet<u64>,
+    windows: [WindowId; 2],
+    to: Destination,
     next_id: u64,
 }
 
@@ -121,21 +131,36 @@ impl World {
             host.mem(pd, LEN, read_only),
             host.mem(foreign, LEN, Access::all()),
         ];
-        let srq = host
-            .nic
-            .create_srq(&SrqInit {
-                pd,
-                size: QueueLimits {
-                    depth: 16,
-                    max_sge: 1,
-                },
-            })
-            .expect("an SRQ");
+        let size = SrqInit {
+            pd,
+            size: QueueLimits {
+                depth: DEPTH,
+                max_sge: 1,
+            },
+        };
+        let srq = host.nic.create_srq(&size).expect("an SRQ");
+        let domain = host.nic.create_xrcd();
+        let cq = host.recv_cq.clone();
+        let of_xrc = host.nic.create_xrc_srq(&size, domain, cq);
+        let of_xrc = of_xrc.expect("an SRQ of XRC");
+        let windows = [WindowType::Type1, WindowType::Type2]
+            .map(|kind| host.nic.alloc_window(pd, kind).expect("a window"));
+        let path = TxMeta {
+            src: address(1),
+            dst: address(PEER),
+            traffic_class: 0,
+            hop_limit: 64,
+        };
+        let ah = host.nic.create_ah(pd, path).expect("a handle");
+        let to = ah.to(PEER_QPN, QKEY);
         let kinds = [
             (QpKind::Rc, QpState::Rts, None),
             (QpKind::Rc, QpState::Rts, Some(srq)),
             (QpKind::Uc, QpState::Rts, None),
             (QpKind::Uc, QpState::Rtr, Some(srq)),
+            (QpKind::Ud, QpState::Rts, None),
+            (QpKind::XrcInitiator, QpState::Rts, None),
+            (QpKind::XrcTarget, QpState::Rts, Some(of_xrc)),
             (QpKind::Rc, QpState::Reset, None),
             (QpKind::Rc, QpState::Init, None),
             (QpKind::Rc, QpState::Rtr, None),
@@ -146,9 +171,10 @@ impl World {
             .into_iter()
             .map(|(kind, state, srq)| {
                 let init = host.qp_init(kind);
-                let qpn = match srq {
-                    Some(srq) => host.nic.create_qp_with_srq(init, srq).expect("a QP"),
-                    None => host.nic.create_qp(init),
+                let qpn = match (kind, srq) {
+                    (QpKind::XrcTarget, _) => host.nic.create_xrc_target(domain).expect("a QP"),
+                    (_, Some(srq)) => host.nic.create_qp_with_srq(init, srq).expect("a QP"),
+                    (_, None) => host.nic.create_qp(init),
                 };
                 host.bring_to(now, qpn, kind, peer(), state);
                 Known {
@@ -167,7 +193,10 @@ impl World {
             now,
             qps,
             memories,
+            srqs: [srq, of_xrc],
             shared: BTreeSet::new(),
+            windows,
+            to,
             next_id: 0,
         }
     }
@@ -183,6 +212,14 @@ impl World {
             Step::Send { .. } => self.send(step),
             Step::Receive { .. } => self.receive(step),
             Step::Modify { qp, state } => self.modify(qp, state),
+            Step::Shared { srq, depth, limit } => {
+                let attributes = SrqAttributes {
+                    depth: depth.map(usize::from),
+                    limit: limit.map(usize::from),
+                };
+                let srqn = self.srqs[usize::from(srq)];
+                let _refused = self.host.nic.modify_srq(srqn, &attributes);
+            }
             Step::Wait { micros } => {
                 self.now = self.now + Duration::from_micros(micros.into());
                 self.host.nic.handle_timeouts(self.now);
@@ -220,6 +257,7 @@ impl World {
             return;
         };
         let index = usize::from(qp) % self.qps.len();
+        let key = self.key(memory);
         let memory = &self.memories[usize::from(memory) % self.memories.len()];
         let known = &mut self.qps[index];
         let base = if opcode.is_response() {
@@ -240,15 +278,25 @@ impl World {
         bth.ack_req = ack_req;
         let va = memory.buffer.addr() + u64::from(offset);
         let ext = ExtHeaders {
-            deth: Some(Deth::default()),
+            xrceth: Some(XrcEth {
+                srqn: Qpn::from_bits(self.srqs[usize::from(syndrome % 8 != 0)].get()),
+            }),
+            deth: Some(Deth {
+                qkey: if syndrome % 8 == 1 { QKey(0) } else { QKEY },
+                src_qpn: PEER_QPN,
+            }),
+            flush: Some(Feth {
+                placement: FlushPlacement::from_bits(syndrome),
+                selectivity: FlushSelectivity::from_bits(syndrome >> 4),
+            }),
             reth: Some(Reth {
                 va,
-                rkey: memory.key,
+                rkey: key,
                 dma_len: len.into(),
             }),
             atomic: Some(AtomicEth {
                 va,
-                rkey: memory.key,
+                rkey: key,
                 swap_or_add: 1,
                 compare: 0,
             }),
@@ -258,7 +306,7 @@ impl World {
             }),
             atomic_ack: Some(AtomicAckEth { original: 1 }),
             imm: Some(ImmDt(7)),
-            ieth: Some(Ieth(memory.key)),
+            ieth: Some(Ieth(key)),
             ..ExtHeaders::NONE
         };
         let rule = opcode.info().payload;
@@ -273,6 +321,15 @@ impl World {
         let meta = meta(PEER, 1);
         seal(&meta, &mut bytes);
         self.host.nic.receive(self.now, &meta, &bytes);
+    }
+
+    /// The key of a region, or of a window bound to it.
+    fn key(&self, memory: u8) -> u32 {
+        let memory = usize::from(memory);
+        match memory / self.memories.len() % 3 {
+            0 => self.memories[memory % self.memories.len()].key,
+            window => self.windows[window - 1].rkey(0),
+        }
     }
 
     /// Any bytes, for one of the QPs if there is room for its number.
@@ -303,30 +360,56 @@ impl World {
             return;
         };
         let index = usize::from(qp) % self.qps.len();
+        let key = self.key(memory);
+        let window = self.windows[usize::from(flags >> 7)];
         let memory = &self.memories[usize::from(memory) % self.memories.len()];
-        let remote = memory.remote(offset.into());
+        let mut remote = memory.remote(offset.into());
+        remote.rkey = key;
         let compare = SendOp::CompareSwap {
             remote,
             compare: 0,
             swap: 1,
         };
         let add = SendOp::FetchAdd { remote, add: 1 };
-        let (op, len) = match op % 9 {
+        let bind = WindowBind {
+            window,
+            key: 0,
+            lkey: memory.key,
+            addr: remote.addr,
+            len: len.into(),
+            access: Access::REMOTE_READ | Access::REMOTE_WRITE | Access::REMOTE_ATOMIC,
+            zero_based: offset % 2 == 1,
+        };
+        let flush = Flush {
+            remote,
+            len: len.into(),
+            placement: FlushPlacement::from_bits(flags),
+            selectivity: FlushSelectivity::from_bits(flags >> 4),
+        };
+        let (op, len) = match op % 14 {
             0 => (SendOp::Send, len),
             1 => (SendOp::SendImm(1), len),
-            2 => (SendOp::SendInvalidate(memory.key), len),
+            2 => (SendOp::SendInvalidate(key), len),
             3 => (SendOp::Write(remote), len),
             4 => (SendOp::WriteImm(remote, 2), len),
             5 => (SendOp::Read(remote), len),
             6 => (compare, 8),
             7 => (add, 8),
-            _ => (SendOp::LocalInv(memory.key), 0),
+            8 => (SendOp::LocalInv(key), 0),
+            9 => (SendOp::BindMw(bind), 0),
+            10 => (SendOp::Flush(flush), 0),
+            11 => (SendOp::AtomicWrite(remote), 8),
+            12 => (SendOp::SendTo(self.to), len),
+            _ => (SendOp::SendImmTo(self.to, 3), len),
         };
         let sges = [memory.sge(offset.into(), len.into())];
         let wr = SendWr {
             wr_id: self.next_id,
             op,
-            sges: if matches!(op, SendOp::LocalInv(_)) {
+            sges: if matches!(
+                op,
+                SendOp::LocalInv(_) | SendOp::BindMw(_) | SendOp::Flush(_)
+            ) {
                 &[]
             } else {
                 &sges
@@ -334,7 +417,11 @@ impl World {
             flags: SendFlags::from_bits_truncate(flags.into()),
         };
         let known = &mut self.qps[index];
-        let posted = self.host.nic.post_send(self.now, known.qpn, &wr);
+        let nic = &mut self.host.nic;
+        let posted = match known.kind {
+            QpKind::XrcInitiator => nic.post_send_to_srq(self.now, known.qpn, &wr, self.srqs[1]),
+            _ => nic.post_send(self.now, known.qpn, &wr),
+        };
         if posted.is_ok() {
             known.sends.push_back(self.next_id);
         }

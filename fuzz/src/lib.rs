@@ -1,14 +1,18 @@
 //! What the targets that drive a live NIC share: a port in memory, and hosts on it.
 
+mod attributes;
+
+pub use attributes::{QKEY, to_state};
+
 use roce_stack::port::{
     IpCovered, Port, PortCapabilities, PortError, ReserveError, RxMeta, RxSink, TxMeta, TxSlot,
 };
 use roce_stack::{
-    Access, Buffer, Completion, CompletionQueue, CqId, Instant, Nic, NicConfig, PdId, QpAttributes,
-    QpInit, QpKind, QpState, QueueLimits, RemoteAddr, Sge,
+    Access, Buffer, Completion, CompletionQueue, CqId, Instant, Nic, NicConfig, PdId, QpInit,
+    QpKind, QpState, QueueLimits, RemoteAddr, Sge,
 };
 use roce_wire::icrc::{self, IpHeader};
-use roce_wire::{PathMtu, Psn, Qpn, RnrTimer, UDP_PORT};
+use roce_wire::{PathMtu, Psn, Qpn, UDP_PORT};
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
@@ -230,16 +234,17 @@ impl Host {
         Mem { buffer, key }
     }
 
-    /// Takes a QP from RESET to `state`, connected to a QP of another host.
+    /// Takes a QP from RESET to `state`, connected to a QP of another host
+    /// if it is of a kind that is.
     pub fn bring_to(&mut self, now: Instant, qpn: Qpn, kind: QpKind, peer: Peer, state: QpState) {
         let steps = [
-            (QpState::Init, init()),
-            (QpState::Rtr, rtr(kind, self.number, peer)),
-            (QpState::Rts, rts(kind, peer)),
+            attributes::init(kind),
+            attributes::rtr(kind, self.number, peer),
+            attributes::rts(kind, peer),
         ];
         let order = [QpState::Reset, QpState::Init, QpState::Rtr, QpState::Rts];
         let last = order.iter().position(|s| *s == state).unwrap_or(3);
-        for (_, step) in steps.iter().take(last) {
+        for step in steps.iter().take(last) {
             self.nic.modify_qp(now, qpn, step).expect("legal");
         }
         if matches!(state, QpState::Sqd | QpState::Err) {
@@ -282,49 +287,4 @@ pub struct Peer {
     pub psn: Psn,
     /// The first PSN that it expects.
     pub own_psn: Psn,
-}
-
-/// Attributes that change nothing but the state.
-pub fn to_state(state: QpState) -> QpAttributes {
-    QpAttributes {
-        state: Some(state),
-        ..QpAttributes::default()
-    }
-}
-
-fn init() -> QpAttributes {
-    QpAttributes {
-        access: Some(Access::REMOTE_READ | Access::REMOTE_WRITE | Access::REMOTE_ATOMIC),
-        ..to_state(QpState::Init)
-    }
-}
-
-fn rtr(kind: QpKind, host: u8, peer: Peer) -> QpAttributes {
-    let rc = kind == QpKind::Rc;
-    QpAttributes {
-        dest_qpn: Some(peer.qpn),
-        path: Some(TxMeta {
-            src: address(host),
-            dst: address(peer.host),
-            traffic_class: 0,
-            hop_limit: 64,
-        }),
-        path_mtu: Some(MTU),
-        rq_psn: Some(peer.psn),
-        max_dest_rd_atomic: rc.then_some(4),
-        min_rnr_timer: RnrTimer::from_code(1).filter(|_| rc),
-        ..to_state(QpState::Rtr)
-    }
-}
-
-fn rts(kind: QpKind, peer: Peer) -> QpAttributes {
-    let rc = kind == QpKind::Rc;
-    QpAttributes {
-        sq_psn: Some(peer.own_psn),
-        timeout: rc.then_some(8),
-        retry_cnt: rc.then_some(3),
-        rnr_retry: rc.then_some(6),
-        max_rd_atomic: rc.then_some(4),
-        ..to_state(QpState::Rts)
-    }
 }
