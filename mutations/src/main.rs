@@ -96,6 +96,12 @@ fn run_all(
     let runner = Runner::default();
     let jobs = arguments.jobs.max(1);
     let kind = if arguments.modules { "modules" } else { "list" };
+    // All at once, since the project may change while the tests run.
+    let mut copies = Vec::new();
+    for job in 0..jobs {
+        let name = format!("{kind}-{job}");
+        copies.push(OneByOne(Copy::make(root, &target, &name)?));
+    }
     let mut outcomes = Vec::new();
     let mut rest = Vec::new();
     if arguments.one_by_one {
@@ -116,14 +122,6 @@ fn run_all(
                 None => rest.push(edit),
             }
         }
-    }
-    let mut copies = Vec::new();
-    for job in 0..jobs.min(rest.len()) {
-        copies.push(OneByOne(Copy::make(
-            root,
-            &target,
-            &format!("{kind}-{job}"),
-        )?));
     }
     outcomes.extend(in_parallel(&copies, &rest, |copy, edit| {
         let outcome = copy.run(&runner, edit)?;

@@ -138,7 +138,7 @@ impl Suite {
         Self {
             program: program.clone(),
             arguments: std::iter::once("--exact".to_owned()).chain(names).collect(),
-            seconds: 30,
+            seconds: 5,
         }
     }
 }
@@ -157,7 +157,7 @@ pub(crate) fn suites(programs: &[Program]) -> Vec<Suite> {
     let skipping = || SLOW.iter().flat_map(|name| ["--skip", name]);
     let quick = || skipping().map(str::to_owned).collect();
     let slow = || SLOW.iter().map(|name| (*name).to_owned()).collect();
-    let quick = programs.iter().map(|p| suite(p, quick(), 60));
-    let slow = programs.iter().map(|p| suite(p, slow(), 300));
+    let quick = programs.iter().map(|p| suite(p, quick(), 25));
+    let slow = programs.iter().map(|p| suite(p, slow(), 200));
     quick.chain(slow).collect()
 }

@@ -160,3 +160,25 @@ fn a_region_does_not_wrap() {
         assert_eq!(result.is_ok(), expected, "{result:?}");
     }
 }
+
+/// The completion of a binding says only that it failed; the table says why.
+#[test]
+fn a_binding_to_a_region_of_another_domain_is_refused_for_that() {
+    let mut buffer = [0_u8; 64];
+    let (mut table, pd, key) = table_with(&mut buffer, Access::MW_BIND);
+    let other = table.alloc_pd();
+    let mut rng = ChaCha20Rng::seed_from_u64(2);
+    for (own, expected) in [(pd, Ok(())), (other, Err(BindError::WrongPd))] {
+        let window = table.alloc_window(&mut rng, own, WindowType::Type1);
+        let bind = WindowBind {
+            window: window.expect("a window"),
+            key: 1,
+            lkey: key,
+            addr: 0x1000,
+            len: 64,
+            access: Access::REMOTE_READ,
+            zero_based: false,
+        };
+        assert_eq!(table.bind(own, QPN, &bind), expected);
+    }
+}

@@ -2,7 +2,7 @@
 //! looks (IBTA 1.7, 9.7.5 and 9.7.7).
 
 use crate::sim::{Hand, Setup};
-use roce_wire::{ExtHeaders, Opcode, PathMtu};
+use roce_wire::{ExtHeaders, Opcode, PathMtu, Syndrome};
 
 /// The MSN counts completed messages, not packets (9.7.7.1), for SEND as for WRITE.
 #[test]
@@ -23,4 +23,19 @@ fn the_msn_counts_messages_of_several_packets_once() {
         let told = hand.out_one().ext.aeth.map(|aeth| aeth.msn);
         assert_eq!(told, Some(msn), "{opcode:?}");
     }
+}
+
+/// Whatever the key of a WRITE of no bytes, there is nothing that it could refuse
+/// (9.7.4.1.5).
+#[test]
+fn a_write_of_no_bytes_needs_no_key() {
+    let mut hand = Hand::new(Setup::default());
+    let mem = hand.mem(8);
+    let mut ext = mem.reth(0, 0);
+    if let Some(reth) = ext.reth.as_mut() {
+        reth.rkey ^= 0x55;
+    }
+    hand.request(Opcode::RC_WRITE_ONLY, ext, &[]);
+    let syndrome = hand.out_one().syndrome();
+    assert!(matches!(syndrome, Some(Syndrome::Ack(_))), "{syndrome:?}");
 }

@@ -72,6 +72,19 @@ fn a_receive_that_is_too_small_stays() {
     assert_eq!(done[0].byte_len, 1000);
 }
 
+/// One byte too many is too many.
+#[test]
+fn a_receive_that_is_one_byte_too_small_stays() {
+    let mut hand = Hand::new(setup());
+    let mem = hand.mem(64);
+    hand.post_recv(1, &[mem.sge(0, 7)]);
+    hand.request(Opcode::UC_SEND_ONLY, ExtHeaders::NONE, &[1; 8]);
+    assert_eq!(hand.drops(DropReason::ReceiveTooSmall), 1);
+    assert_eq!(hand.state(), QpState::Rts);
+    hand.request(Opcode::UC_SEND_ONLY, ExtHeaders::NONE, &[2; 7]);
+    assert_outcomes(&hand.node.received(), &[(1, WcStatus::Success)]);
+}
+
 /// Packets of other lengths than their place in the message demands.
 // shows: 9.8.2-lengths
 #[test]
