@@ -41,7 +41,7 @@ counters! {
         /// A request ahead of the expected PSN that was not kept: something before it was
         /// lost.
         OutOfSequence = "out_of_sequence",
-        /// A request ahead of the expected PSN that came before, and was kept then.
+        /// A request or response ahead of the expected PSN that came before, and was kept then.
         DuplicateEarly = "duplicate_early",
         /// A request that was executed before and can't be repeated from state.
         StaleDuplicate = "stale_duplicate",
@@ -51,7 +51,7 @@ counters! {
         DuplicateResponse = "duplicate_response",
         /// A response that fits no outstanding request.
         UnexpectedResponse = "unexpected_response",
-        /// A response behind a lost one.
+        /// A response behind a lost one, for which there was no room.
         ResponseGap = "response_gap",
         /// The datagram's Q_Key is not the QP's. (UD.)
         WrongQKey = "wrong_qkey",
@@ -99,7 +99,7 @@ counters! {
         AcksReceived = "acks_received",
         /// Acknowledgements sent.
         AcksSent = "acks_sent",
-        /// Requests ahead of the expected PSN that were kept until their turn.
+        /// Requests and responses ahead of the expected PSN that were kept until their turn.
         EarlyKept = "early_kept",
         /// NAKs for a PSN sequence error received.
         SequenceNaksReceived = "sequence_naks_received",

@@ -1,7 +1,7 @@
 //! Packets that came before their turn, kept until what is missing before them has
 //! come. All QPs of a NIC share one pool of a fixed number of buffers, each for one
-//! packet; when it is empty, early packets are dropped, as a responder without a pool
-//! drops all of them.
+//! packet; when it is empty, early packets are dropped, as a QP without a pool drops all
+//! of them.
 
 use crate::seq::Seq;
 use roce_wire::{Bth, ExtHeaders, Packet, PathMtu};
@@ -16,7 +16,7 @@ const REACH: u64 = 1024;
 /// The largest payload of a packet.
 const MAX_PAYLOAD: usize = PathMtu::Mtu4096.bytes();
 
-/// The early packets of one QP: a chain in the pool, in the order of their PSNs.
+/// The early packets of one half of a QP: a chain in the pool, in the order of their PSNs.
 /// It must be given back with [`EarlyPool::release`].
 #[derive(Debug, Default)]
 pub(crate) struct Chain {

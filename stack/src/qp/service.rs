@@ -110,7 +110,12 @@ impl Service {
 
     /// Gives back what it holds of the NIC's.
     pub(super) fn release(&mut self, cx: &mut Cx<'_>) {
-        if let Self::Rc { responder, .. } = self {
+        if let Self::Rc {
+            requester,
+            responder,
+        } = self
+        {
+            requester.release_early(cx);
             responder.release_early(cx);
         }
     }

@@ -20,6 +20,7 @@ mod nic;
 mod on_demand;
 mod operations;
 mod placement;
+mod read_recovery;
 mod recovery;
 mod regions;
 mod retry;

@@ -2,7 +2,7 @@
 //! (IBTA 1.7, 9.7.5.1.2 to 9.7.5.1.6 and 9.7.5.2).
 
 use super::Requester;
-use super::fetch::Evidence;
+use super::early::Evidence;
 use crate::counters::{DropReason, Stat};
 use crate::qp::{Core, Cx, Fault};
 use crate::seq::Seq;
@@ -36,7 +36,7 @@ impl Requester {
                 if at >= self.una.prev() {
                     let run = self.recovery.run();
                     // rule: 9.7.6.1-cumulative
-                    self.acknowledge_through(cx, core, at, Evidence::Ack)?;
+                    self.acknowledge_through(cx, core, at)?;
                     self.update_credit(credits);
                     self.learn(cx, run, at);
                 }
@@ -60,14 +60,13 @@ impl Requester {
         cx: &mut Cx<'_>,
         core: &Core,
         at: Seq,
-        from: Evidence,
     ) -> Result<bool, Fault> {
         // rule: 9.7.6.1-read-not-by-ack
         let open = self.fetches.first_open().filter(|open| *open <= at);
         let to = open.unwrap_or(at.next());
         self.advance(cx, core, to)?;
         if open.is_some() {
-            self.implied_nak(cx, at, from)?;
+            self.implied_nak(cx, at, Evidence::Ack)?;
         }
         Ok(open.is_none())
     }
@@ -135,7 +134,14 @@ impl Requester {
     /// The peer misses `at`: send it again.
     fn receive_sequence_nak(&mut self, cx: &mut Cx<'_>, core: &Core, at: Seq) -> Result<(), Fault> {
         let run = self.recovery.run();
-        if !self.acknowledge_before(cx, core, at)? || self.is_repeating(cx, at) {
+        if !self.acknowledge_before(cx, core, at)? {
+            // It counts once the responses before it have come: it is not said twice.
+            if at > self.una {
+                self.early.note_nak(at);
+            }
+            return Ok(());
+        }
+        if self.is_repeating(cx, at) {
             return Ok(());
         }
         if !self.retry.try_again(cx.now) {
@@ -155,8 +161,6 @@ impl Requester {
             cx.counters.drop(DropReason::DuplicateResponse);
             return Ok(false);
         }
-        let all =
-            at == self.una || self.acknowledge_through(cx, core, at.prev(), Evidence::Answer)?;
-        Ok(all)
+        Ok(at == self.una || self.acknowledge_through(cx, core, at.prev())?)
     }
 }

@@ -1,12 +1,12 @@
-//! What comes back: responses to READs and atomics, and how their loss is found out.
+//! What comes back: responses to READs and atomics.
 
 use super::Requester;
 use super::credit::credits_of;
-use crate::counters::{DropReason, Stat};
+use crate::counters::DropReason;
 use crate::qp::{Core, Cx, Fault, sgl};
 use crate::seq::Seq;
 use crate::wr::{SendOp, WcStatus};
-use roce_wire::{Packet, Position};
+use roce_wire::{Operation, Packet, Position};
 use std::collections::VecDeque;
 
 /// READ and atomic requests under way, oldest first: each with the PSNs of its
@@ -16,35 +16,14 @@ use std::collections::VecDeque;
 pub(super) struct Fetches {
     open: VecDeque<Fetch>,
     max: usize,
-    /// A gap among responses that led to a retransmission.
-    gap: Option<Gap>,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Fetch {
     first: Seq,
     last: Seq,
-}
-
-/// What shows a gap for the first time is its `witness`. After the missing response
-/// was asked for again, those that come with larger PSNs may still be from before,
-/// in whatever order the network delivers them; one at the witness's PSN or before
-/// is of what was sent again, and shows that the missing one was lost once more.
-/// An acknowledgement at the witness's PSN shows nothing: a peer may send one for
-/// each duplicate that it gets (Soft-RoCE does), all with the PSN of its newest.
-#[derive(Clone, Copy, Debug)]
-struct Gap {
-    missing: Seq,
-    witness: Seq,
-}
-
-/// What shows that a response is missing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Evidence {
-    /// A positive acknowledgement, perhaps one of many.
-    Ack,
-    /// A response or a NAK, which a peer sends once for each time it is asked.
-    Answer,
+    /// Parts of it were asked for on their own.
+    in_parts: bool,
 }
 
 impl Fetches {
@@ -52,7 +31,6 @@ impl Fetches {
         Self {
             open: VecDeque::new(),
             max: usize::from(max),
-            gap: None,
         }
     }
 
@@ -63,7 +41,6 @@ impl Fetches {
 
     pub(super) fn clear(&mut self) {
         self.open.clear();
-        self.gap = None;
     }
 
     pub(super) fn is_full(&self) -> bool {
@@ -79,6 +56,29 @@ impl Fetches {
         Some(fetch.last)
     }
 
+    /// Takes note that a part of the request that `at` belongs to is asked for on its own.
+    pub(super) fn split(&mut self, at: Seq) {
+        for fetch in &mut self.open {
+            fetch.in_parts |= fetch.first <= at && at <= fetch.last;
+        }
+    }
+
+    /// Whether a READ response at `at` may be the last of its burst: it must be if nothing
+    /// of the request follows.
+    fn may_end(&self, at: Seq, ends: bool) -> bool {
+        let fetch = |fetch: &&Fetch| fetch.first <= at && at <= fetch.last;
+        self.open
+            .iter()
+            .find(fetch)
+            .is_some_and(|fetch| ends == (at == fetch.last) || ends && fetch.in_parts)
+    }
+
+    /// The first PSN from `at` on of which a response is missing.
+    pub(super) fn open_from(&self, at: Seq) -> Option<Seq> {
+        let fetch = self.open.iter().find(|fetch| fetch.last >= at)?;
+        Some(fetch.first.max(at))
+    }
+
     /// How far a new request from `from` should reach: half of the window, so that
     /// the next can be under way meanwhile; all of it if there can't be a next.
     pub(super) fn chunk(&self, from: Seq, last: Seq, window: u64) -> Seq {
@@ -91,7 +91,11 @@ impl Fetches {
     }
 
     pub(super) fn push(&mut self, first: Seq, last: Seq) {
-        self.open.push_back(Fetch { first, last });
+        self.open.push_back(Fetch {
+            first,
+            last,
+            in_parts: false,
+        });
     }
 
     /// The oldest PSN whose response is missing, given that everything before `una`
@@ -108,45 +112,66 @@ impl Fetches {
         if let Some(front) = self.open.front_mut() {
             front.first = front.first.max(una);
         }
-        self.gap = None;
-    }
-
-    /// Forgets what was known about a gap: after a timeout, everything is new.
-    pub(super) fn forget_gap(&mut self) {
-        self.gap = None;
-    }
-
-    /// A packet at `at` shows that `missing` was lost. Whether that is news.
-    fn note_gap(&mut self, missing: Seq, at: Seq, from: Evidence) -> bool {
-        let known = self.gap.is_some_and(|gap| {
-            gap.missing == missing
-                && (at > gap.witness || from == Evidence::Ack && at == gap.witness)
-        });
-        if !known {
-            self.gap = Some(Gap {
-                missing,
-                witness: at,
-            });
-        }
-        !known
     }
 }
 
 impl Requester {
-    /// Takes a packet of a READ response, or the answer to a FLUSH or ATOMIC WRITE.
-    pub(super) fn receive_read_response(
+    /// Takes a packet of a READ response, or the answer to an atomic, FLUSH or ATOMIC WRITE.
+    /// A response acknowledges all requests before its own (IBTA 1.7, 9.7.5.1.2).
+    pub(super) fn receive_response(
         &mut self,
         cx: &mut Cx<'_>,
         core: &Core,
         packet: &Packet<'_>,
     ) -> Result<(), Fault> {
-        let Some(at) = self.place_in_sequence(cx, core, packet)? else {
+        let at = self.una.nearest(packet.bth.psn);
+        // rule: 9.7.5.1.4-ghost-response
+        if at >= self.max {
+            cx.counters.drop(DropReason::GhostAck);
             return Ok(());
-        };
+        }
+        if at < self.una {
+            // rule: 9.7.6.1-duplicate-response
+            cx.counters.drop(DropReason::DuplicateResponse);
+            return Ok(());
+        }
+        if self.fetches.find(at).is_none() {
+            // rule: 9.7.6.1-response-unasked
+            cx.counters.drop(DropReason::UnexpectedResponse);
+            return Ok(());
+        }
+        // rule: 9.7.6.1-response-completes
+        let due = self.fetches.first_open().map_or(at, |open| open.min(at));
+        self.advance(cx, core, due)?;
+        if due < at {
+            return self.receive_early(cx, at, packet);
+        }
+        self.place_response(cx, core, packet, at)?;
+        self.catch_up(cx, core)
+    }
+
+    /// Takes the response that is due, which is at `at`.
+    pub(super) fn place_response(
+        &mut self,
+        cx: &mut Cx<'_>,
+        core: &Core,
+        packet: &Packet<'_>,
+        at: Seq,
+    ) -> Result<(), Fault> {
+        match packet.bth.opcode.operation() {
+            Operation::ReadResponse => self.place_read_response(cx, core, packet, at),
+            _ => self.place_atomic_ack(cx, core, packet, at),
+        }
+    }
+
+    fn place_read_response(
+        &mut self,
+        cx: &mut Cx<'_>,
+        core: &Core,
+        packet: &Packet<'_>,
+        at: Seq,
+    ) -> Result<(), Fault> {
         let Some(wqe) = self.sq.front().copied() else {
-            return Ok(());
-        };
-        let Some(last) = self.fetches.find(at) else {
             return Ok(());
         };
         let total = match wqe.op {
@@ -166,7 +191,7 @@ impl Requester {
             Position::Last | Position::Only
         );
         // rule: 9.7.6.1-response-length
-        if packet.payload.len() != rest.min(mtu) || ends != (at == last) {
+        if packet.payload.len() != rest.min(mtu) || !self.fetches.may_end(at, ends) {
             return Err(Fault::Send(WcStatus::BadResponse));
         }
         let sges = self.sq.sges(0);
@@ -180,16 +205,13 @@ impl Requester {
         Ok(())
     }
 
-    /// Takes the answer to an atomic.
-    pub(super) fn receive_atomic_ack(
+    fn place_atomic_ack(
         &mut self,
         cx: &mut Cx<'_>,
         core: &Core,
         packet: &Packet<'_>,
+        at: Seq,
     ) -> Result<(), Fault> {
-        let Some(at) = self.place_in_sequence(cx, core, packet)? else {
-            return Ok(());
-        };
         let (Some(wqe), Some(ack)) = (self.sq.front(), packet.ext.atomic_ack) else {
             return Ok(());
         };
@@ -205,59 +227,6 @@ impl Requester {
         }
         self.advance(cx, core, at.next())?;
         self.update_credit_from(packet);
-        Ok(())
-    }
-
-    /// Where a response belongs, if it is the next that is waited for. A response
-    /// acknowledges all requests before its own (IBTA 1.7, 9.7.5.1.2).
-    fn place_in_sequence(
-        &mut self,
-        cx: &mut Cx<'_>,
-        core: &Core,
-        packet: &Packet<'_>,
-    ) -> Result<Option<Seq>, Fault> {
-        let at = self.una.nearest(packet.bth.psn);
-        // rule: 9.7.5.1.4-ghost-response
-        if at >= self.max {
-            cx.counters.drop(DropReason::GhostAck);
-            return Ok(None);
-        }
-        if at < self.una {
-            // rule: 9.7.6.1-duplicate-response
-            cx.counters.drop(DropReason::DuplicateResponse);
-            return Ok(None);
-        }
-        if self.fetches.find(at).is_none() {
-            // rule: 9.7.6.1-response-unasked
-            cx.counters.drop(DropReason::UnexpectedResponse);
-            return Ok(None);
-        }
-        // rule: 9.7.6.1-response-completes
-        if at > self.una && !self.acknowledge_through(cx, core, at.prev(), Evidence::Answer)? {
-            // rule: 9.7.6.1-response-gap
-            cx.counters.drop(DropReason::ResponseGap);
-            return Ok(None);
-        }
-        Ok(Some(at))
-    }
-
-    /// What came with PSN `at` shows that the response at `una` was lost.
-    // rule: 9.7.6.1-implied-nak
-    pub(super) fn implied_nak(
-        &mut self,
-        cx: &mut Cx<'_>,
-        at: Seq,
-        from: Evidence,
-    ) -> Result<(), Fault> {
-        if !self.fetches.note_gap(self.una, at, from) {
-            return Ok(());
-        }
-        cx.counters.count(Stat::ImpliedNaks);
-        if !self.retry.try_again(cx.now) {
-            return Err(Fault::Send(WcStatus::RetryExceeded));
-        }
-        self.window.on_loss();
-        self.go_back(self.una);
         Ok(())
     }
 

@@ -17,6 +17,7 @@
 //!
 //! Each file beside this one is one thing a requester does: [`transmit`] sends,
 //! [`ack`] takes acknowledgements, [`fetch`] takes READ and atomic responses,
+//! [`early`] keeps those that come before their turn and asks for what is missing,
 //! [`recovery`] sends again only what is missing, [`clock`] knows when an answer is late,
 //! [`retry`] waits and tries again, [`credit`] counts the peer's receives, [`local`]
 //! does what needs no packet.
@@ -24,6 +25,7 @@
 mod ack;
 mod clock;
 mod credit;
+mod early;
 mod fetch;
 mod local;
 mod placement;
@@ -42,6 +44,7 @@ use crate::time::Instant;
 use crate::wr::{Completion, MAX_MESSAGE_BYTES, PostError, SendFlags, SendOp, SendWr, WcStatus};
 use clock::Clock;
 use credit::Credit;
+use early::EarlyResponses;
 use fetch::Fetches;
 use recovery::Recovery;
 use retry::Retry;
@@ -106,6 +109,7 @@ pub(crate) struct Requester {
     /// One past the last PSN that may be in flight, given what other QPs have.
     shared_end: Seq,
     fetches: Fetches,
+    early: EarlyResponses,
     credit: Credit,
     retry: Retry,
     recovery: Recovery,
@@ -129,6 +133,7 @@ impl Requester {
             unrequested: 0,
             shared_end: zero,
             fetches: Fetches::default(),
+            early: EarlyResponses::default(),
             credit: Credit::default(),
             retry: Retry::default(),
             recovery: Recovery::default(),
@@ -165,6 +170,7 @@ impl Requester {
         self.unrequested = 0;
         (self.una, self.nxt, self.max) = (self.assigned, self.assigned, self.assigned);
         self.fetches.clear();
+        self.early.clear();
         self.credit = Credit::default();
         self.retry.stop();
         self.recovery.cancel();
@@ -260,8 +266,9 @@ impl Requester {
     ) -> Result<(), Fault> {
         match packet.bth.opcode.operation() {
             Operation::Acknowledge => self.receive_ack(cx, core, packet),
-            Operation::ReadResponse => self.receive_read_response(cx, core, packet),
-            Operation::AtomicAcknowledge => self.receive_atomic_ack(cx, core, packet),
+            Operation::ReadResponse | Operation::AtomicAcknowledge => {
+                self.receive_response(cx, core, packet)
+            }
             _ => {
                 cx.counters.drop(DropReason::Unsupported);
                 Ok(())
@@ -354,6 +361,7 @@ impl Requester {
         }
         self.window.on_ack(to - before);
         self.recovery.on_progress(to);
+        self.early.on_progress(to);
         self.retry.on_progress(cx.now, self.una < self.max);
         self.clock.on_progress(cx.now, to, self.una < self.max);
         Ok(())

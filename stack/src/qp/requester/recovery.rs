@@ -34,6 +34,8 @@ pub(super) enum Cause {
     Late,
     /// Everything is sent again, and the first of it is sent once more than that.
     Copy,
+    /// Their responses are missing.
+    Gap,
 }
 
 /// Packets `first .. end` that are repeated without what follows them.
@@ -99,6 +101,12 @@ impl Recovery {
     /// Whether the peer keeps what comes early.
     pub(super) fn holds(&self) -> bool {
         self.peer == Peer::Holds
+    }
+
+    /// Where the run ends, if responses are missing: nothing behind that is asked for.
+    pub(super) fn gap_end(&self) -> Option<Seq> {
+        let run = self.run.filter(|run| run.cause == Cause::Gap)?;
+        Some(run.end)
     }
 
     /// So many packets of the run have been sent.
@@ -184,6 +192,9 @@ impl Requester {
     /// An acknowledgement through `at` has come. `before` is the run as it was before.
     pub(super) fn learn(&mut self, cx: &mut Cx<'_>, before: Option<Run>, at: Seq) {
         let Some(run) = before else { return };
+        if matches!(run.cause, Cause::Copy | Cause::Gap) {
+            return;
+        }
         let nak = run.cause == Cause::Nak;
         if at >= run.end {
             self.recovery.extra = 0;
@@ -215,8 +226,10 @@ impl Requester {
             return;
         }
         cx.counters.count(Stat::LateAnswers);
-        self.fetches.forget_gap();
-        if self.recovery.holds() {
+        if self.misses_responses() {
+            self.clock.distrust();
+            self.ask_for_missing(cx);
+        } else if self.recovery.holds() {
             self.ask_holder(cx);
         } else {
             self.ask_any(cx);
@@ -260,6 +273,14 @@ impl Requester {
         let newest = self.nxt.prev();
         let also = newest > self.una && self.fetches.find(newest).is_none();
         self.begin_run(cx, self.una, Cause::Late, 0, also.then_some(newest));
+    }
+
+    /// Asks again for the responses from `una` to before `end`.
+    pub(super) fn begin_gap(&mut self, cx: &mut Cx<'_>, end: Seq) {
+        self.begin_run(cx, self.una, Cause::Gap, 0, None);
+        if let Some(run) = &mut self.recovery.run {
+            run.end = end;
+        }
     }
 
     fn begin_run(

@@ -160,7 +160,7 @@ impl Requester {
             // rule: 9.9.2-retry-exceeded
             return Err(Fault::Send(WcStatus::RetryExceeded));
         }
-        self.fetches.forget_gap();
+        self.early.forget_asked();
         self.window.on_timeout();
         // rule: 9.7.6.1.3-timeout-resends
         self.go_back(self.una);

@@ -99,6 +99,15 @@ impl Requester {
         core: &Core,
         at: Seq,
     ) -> Result<(), EmitError> {
+        let gap_end = self.recovery.gap_end();
+        if let Some(end) = gap_end {
+            // What needs no response is known to have arrived.
+            let next = self.fetches.open_from(at).map_or(end, |open| open.min(end));
+            if next > at {
+                self.recovery.on_sent(next - at);
+                return Ok(());
+            }
+        }
         let index = self.sq.partition_point(|wqe| wqe.end() <= at);
         let Some(wqe) = self.sq.get(index).copied() else {
             self.recovery.cancel();
@@ -107,7 +116,13 @@ impl Requester {
         let ahead = (self.nxt, self.cursor, self.unrequested);
         (self.nxt, self.cursor) = (at, index);
         let sent = match (wqe.op, self.fetches.find(at)) {
-            (SendOp::Read(_), Some(last)) => self.send_read(cx, port, core, &wqe, last, false),
+            (SendOp::Read(_), Some(last)) => {
+                let part = gap_end.map_or(last, |end| end.prev().min(last));
+                if part < last {
+                    self.fetches.split(at);
+                }
+                self.send_read(cx, port, core, &wqe, part, false)
+            }
             (_, Some(_)) => self.send_atomic(cx, port, core, &wqe, false),
             _ => self.send_data(cx, port, core, &wqe, Why::Again),
         };

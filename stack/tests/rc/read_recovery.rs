@@ -1,0 +1,196 @@
+//! READs and loss: responses that come before their turn are kept, and only what is missing
+//! is asked for again (IBTA 1.7, 9.7.5.1.3 and 9.7.5.2.4).
+
+use crate::sim::{A, B, Fate, Hand, Pair, Sent, Setup, pattern};
+use roce_stack::{DropReason, Duration, QpState, SendOp, Stat};
+use roce_wire::{Aeth, AtomicAckEth, ExtHeaders, Opcode, Operation};
+
+const MTU: usize = 1024;
+
+fn is_response(sent: &Sent) -> bool {
+    sent.opcode().operation() == Operation::ReadResponse
+}
+
+/// Ends 10 us apart, there and back, with a round trip that A has measured.
+fn acquainted() -> Pair {
+    let mut pair = Pair::new(Setup::default());
+    pair.links[A].latency = Duration::from_micros(5);
+    pair.links[B].latency = Duration::from_micros(5);
+    let (local, remote) = (pair.mem(A, 8), pair.mem(B, 8));
+    for n in 0..20 {
+        pair.post(A, n, SendOp::Read(remote.remote(0)), &[local.sge(0, 8)]);
+        pair.run();
+        pair.assert_sent(A, &[n]);
+    }
+    pair.links[A].log.clear();
+    pair.links[B].log.clear();
+    pair
+}
+
+/// READs `packets` packets, and checks them and that no timeout was needed. Gives what was
+/// asked for: where each part begins and how long it is, in packets.
+fn read(pair: &mut Pair, packets: usize) -> Vec<(u64, usize)> {
+    let len = packets * MTU;
+    let (local, remote) = (pair.mem(A, len), pair.mem(B, len));
+    remote.write(0, &pattern(5, len));
+    pair.post(A, 1, SendOp::Read(remote.remote(0)), &[local.sge(0, len)]);
+    pair.run();
+    pair.assert_sent(A, &[1]);
+    assert!(local.read(0, len) == pattern(5, len));
+    assert_eq!(pair.nodes[A].nic.counters().stat(Stat::Timeouts), 0);
+    let asked = pair.links[A].log.iter().filter_map(|sent| sent.ext.reth);
+    let part = |va: u64, len: u32| ((va - remote.addr()) / MTU as u64, len as usize / MTU);
+    asked.map(|reth| part(reth.va, reth.dma_len)).collect()
+}
+
+/// What is missing is asked for again, the oldest first, and nothing else comes twice.
+#[test]
+fn only_missing_responses_are_asked_for_again() {
+    let mut pair = acquainted();
+    pair.links[B].hit(&[3, 7, 8], Fate::Drop, is_response);
+    assert_eq!(read(&mut pair, 12), [(0, 12), (3, 1), (7, 2)]);
+    assert_eq!(pair.links[B].count(is_response), 12 + 3);
+    assert!(pair.nodes[A].nic.counters().stat(Stat::EarlyKept) > 0);
+    assert_eq!(
+        pair.nodes[A].nic.counters().drops(DropReason::ResponseGap),
+        0
+    );
+}
+
+/// What was asked for again may be lost, the question or the answer.
+#[test]
+fn a_response_that_is_lost_again_costs_no_timeout() {
+    for side in [A, B] {
+        let mut pair = acquainted();
+        let lost: &'static [usize] = if side == A { &[3] } else { &[3, 12] };
+        pair.links[B].hit(lost, Fate::Drop, is_response);
+        if side == A {
+            let is_request = |sent: &Sent| sent.ext.reth.is_some();
+            pair.links[A].hit(&[1], Fate::Drop, is_request);
+        }
+        assert_eq!(read(&mut pair, 12), [(0, 12), (3, 1), (3, 1)]);
+    }
+}
+
+/// Nothing comes after a last response or a request that is lost: the answer is late.
+#[test]
+fn the_loss_of_a_request_or_of_the_last_response_costs_no_timeout() {
+    let mut pair = acquainted();
+    pair.links[A].hit(&[0], Fate::Drop, |sent| sent.ext.reth.is_some());
+    assert_eq!(read(&mut pair, 12), [(0, 12), (0, 12)]);
+    let mut pair = acquainted();
+    pair.links[B].hit(&[10, 11], Fate::Drop, is_response);
+    assert_eq!(read(&mut pair, 12), [(0, 12), (10, 2)]);
+}
+
+/// Without room for what comes early, everything from the missing response on is asked for.
+#[test]
+fn without_room_the_rest_is_asked_for_again() {
+    let mut pair = acquainted();
+    pair.nodes[A].nic.keep_early(0);
+    pair.links[B].hit(&[3], Fate::Drop, is_response);
+    assert_eq!(read(&mut pair, 12), [(0, 12), (3, 9)]);
+    assert!(pair.nodes[A].nic.counters().drops(DropReason::ResponseGap) > 0);
+    let mut pair = acquainted();
+    pair.nodes[A].nic.keep_early(2);
+    pair.links[B].hit(&[3], Fate::Drop, is_response);
+    read(&mut pair, 12);
+}
+
+fn respond(hand: &mut Hand, opcode: Opcode, psn: u32, payload: &[u8]) {
+    let atomic_ack =
+        (opcode == Opcode::RC_ATOMIC_ACKNOWLEDGE).then_some(AtomicAckEth { original: 9 });
+    let ext = ExtHeaders {
+        aeth: Some(Aeth::default()),
+        atomic_ack,
+        ..ExtHeaders::NONE
+    };
+    let bth = hand.bth(opcode, psn);
+    hand.deliver(bth, ext, payload);
+}
+
+/// Memory and completions show nothing of a response before its turn. READs, atomics and
+/// what an acknowledgement says of a SEND among them: all of it counts once the oldest has
+/// come, in order.
+// shows: 9.7.6.1-response-gap, 9.5-completed-in-order
+#[test]
+fn early_responses_count_when_their_turn_has_come() {
+    let mut hand = Hand::new(Setup::default());
+    let mem = hand.mem(8 * MTU);
+    let add = SendOp::FetchAdd {
+        remote: mem.remote(0),
+        add: 1,
+    };
+    hand.post(1, SendOp::Read(mem.remote(0)), &[mem.sge(0, 2 * MTU)]);
+    hand.post(2, add, &[mem.sge(2 * MTU, 8)]);
+    hand.post(3, SendOp::Send, &[mem.sge(0, 8)]);
+    hand.post(4, SendOp::Read(mem.remote(0)), &[mem.sge(3 * MTU, MTU)]);
+    hand.post(5, SendOp::Send, &[mem.sge(0, 8)]);
+    let first = hand.out()[0].psn();
+    respond(
+        &mut hand,
+        Opcode::RC_READ_RESPONSE_ONLY,
+        first + 4,
+        &[4; MTU],
+    );
+    respond(&mut hand, Opcode::RC_ATOMIC_ACKNOWLEDGE, first + 2, &[]);
+    hand.ack(first + 5);
+    respond(
+        &mut hand,
+        Opcode::RC_READ_RESPONSE_LAST,
+        first + 1,
+        &[2; MTU],
+    );
+    assert!(hand.node.sent().is_empty());
+    assert_eq!(mem.read(0, 8 * MTU), vec![0; 8 * MTU]);
+    let again = hand.out();
+    assert_eq!(again.len(), 1, "{again:#?}");
+    let reth = again[0].ext.reth.expect("a READ");
+    assert_eq!((again[0].psn(), reth.dma_len), (first, MTU as u32));
+    respond(&mut hand, Opcode::RC_READ_RESPONSE_ONLY, first, &[1; MTU]);
+    let done: Vec<u64> = hand.node.sent().iter().map(|c| c.wr_id).collect();
+    assert_eq!(done, [1, 2, 3, 4, 5]);
+    assert_eq!(mem.read(0, MTU), [1; MTU]);
+    assert_eq!(mem.read(MTU, MTU), [2; MTU]);
+    assert_eq!(mem.word(2 * MTU), 9);
+    assert_eq!(mem.read(3 * MTU, MTU), [4; MTU]);
+    assert!(hand.out().is_empty());
+}
+
+/// A peer says once what it misses. If it says so while responses before that are missing,
+/// that counts when they have come.
+#[test]
+fn a_nak_behind_a_missing_response_is_not_forgotten() {
+    let mut hand = Hand::new(Setup::default());
+    let mem = hand.mem(4 * MTU);
+    hand.post(1, SendOp::Read(mem.remote(0)), &[mem.sge(0, MTU)]);
+    hand.post(2, SendOp::Send, &[mem.sge(0, 8)]);
+    hand.post(3, SendOp::Send, &[mem.sge(0, 8)]);
+    let psns = hand.out_psns();
+    hand.nak(psns[1], roce_wire::NakCode::PsnSequenceError);
+    assert_eq!(hand.out_psns(), psns[..1]);
+    respond(&mut hand, Opcode::RC_READ_RESPONSE_ONLY, psns[0], &[1; MTU]);
+    assert_eq!(hand.out_psns()[0], psns[1]);
+}
+
+/// What a requester keeps goes back when its QP starts anew, or fails.
+#[test]
+fn the_pool_gets_back_what_a_requester_kept() {
+    for state in [QpState::Reset, QpState::Err] {
+        let mut hand = Hand::new(Setup::default());
+        hand.node.nic.keep_early(1);
+        let mem = hand.mem(2 * MTU);
+        for round in 1..=2 {
+            hand.post(1, SendOp::Read(mem.remote(0)), &[mem.sge(0, 2 * MTU)]);
+            let psn = hand.out_one().psn();
+            respond(&mut hand, Opcode::RC_READ_RESPONSE_LAST, psn + 1, &[1; MTU]);
+            assert_eq!(hand.stat(Stat::EarlyKept), round);
+            for state in [state, QpState::Reset] {
+                let (nic, qpn) = (&mut hand.node.nic, hand.node.qpn);
+                nic.modify_qp(hand.now, qpn, &crate::sim::to_state(state))
+                    .expect("legal");
+            }
+            hand.advance_to(QpState::Rts);
+        }
+    }
+}
