@@ -1,89 +1,10 @@
 //! What one QP asks of its peer: requests in order, and how far each has got.
 
-use super::area::{Bytes, Content};
-use super::words::WordOp;
-use super::{AreaName, FlowAreas, Pair, Verdict, Violation, judge, violated};
+use super::area::Content;
+use super::request::{Effect, PostedRecv, PostedSend};
+use super::{AreaName, FlowAreas, Verdict, Violation, violated};
 use core::ops::Range;
-use roce_stack::{Completion, WcOpcode, WcStatus};
 use std::collections::BTreeMap;
-
-/// What a send request does to memory.
-#[derive(Clone, Debug)]
-pub enum Effect {
-    /// Its bytes go to the peer's next receive.
-    Send {
-        /// The bytes.
-        bytes: Bytes,
-        /// The immediate data.
-        imm: Option<u32>,
-    },
-    /// Its bytes go to the target at `at`.
-    Write {
-        /// Where.
-        at: usize,
-        /// The bytes.
-        bytes: Bytes,
-        /// The immediate data, for which a receive is consumed.
-        imm: Option<u32>,
-    },
-    /// The target's bytes `range` go to `out` at `to`.
-    Read {
-        /// Which bytes.
-        range: Range<usize>,
-        /// Where to.
-        to: usize,
-    },
-    /// An atomic on a word of a host; the value from before goes to `out`.
-    Word {
-        /// Whose word.
-        host: usize,
-        /// Which.
-        word: usize,
-        /// What is done.
-        op: WordOp,
-    },
-}
-
-/// A send request that was accepted; its `wr_id` is its number in the flow.
-#[derive(Clone, Debug)]
-pub struct PostedSend {
-    /// What it does.
-    pub effect: Effect,
-    /// Where in `out` an atomic's result goes.
-    pub lands_at: usize,
-    /// It asks for a completion.
-    pub signaled: bool,
-    /// It waits for READs and atomics before it.
-    pub fence: bool,
-    /// It is wrong in a way that it must not survive.
-    pub fails: bool,
-    /// What is wrong lies on this side; the peer has nothing to refuse.
-    pub fails_locally: bool,
-    /// Statuses that what is wrong with it justifies.
-    pub statuses: &'static [WcStatus],
-    /// What the completion says.
-    pub opcode: WcOpcode,
-    /// How long it is.
-    pub len: u32,
-}
-
-impl PostedSend {
-    /// Whether the peer can't have executed it: what fails here does so before it is
-    /// sent, unless it fails when its result lands.
-    fn must_not_execute(&self) -> bool {
-        let fetches = matches!(self.effect, Effect::Read { .. } | Effect::Word { .. });
-        self.fails && !(self.fails_locally && fetches)
-    }
-}
-
-/// A receive request that was accepted; its `wr_id` is its number in the flow.
-#[derive(Clone, Copy, Debug)]
-pub struct PostedRecv {
-    /// Where in the inbox.
-    pub at: usize,
-    /// How long.
-    pub len: usize,
-}
 
 /// A READ that has not completed: what its range held meanwhile.
 #[derive(Debug, Default)]
@@ -101,17 +22,17 @@ pub(super) type Fetched = (usize, usize, usize, u64);
 pub(crate) struct Flow {
     pub(super) areas: FlowAreas,
     pub(super) sends: Vec<PostedSend>,
-    recvs: Vec<PostedRecv>,
+    pub(super) recvs: Vec<PostedRecv>,
     /// The requests that consume a receive, in order.
-    consuming: Vec<usize>,
+    pub(super) consuming: Vec<usize>,
     /// Everything before it has completed, or is known to need no completion.
-    next: usize,
+    pub(super) next: usize,
     /// The peer has executed everything before it.
-    executed: usize,
+    pub(super) executed: usize,
     /// Receives that have completed.
-    received: usize,
+    pub(super) received: usize,
     pub(super) send_failed: bool,
-    recv_failed: bool,
+    pub(super) recv_failed: bool,
     reading: BTreeMap<usize, Reading>,
     /// Regions that were deregistered: out, target, inbox.
     pub(super) regions_gone: [bool; 3],
@@ -219,7 +140,7 @@ impl Flow {
     }
 
     /// The peer has executed every request up to number `last`.
-    fn executed_through(&mut self, last: usize) -> Verdict {
+    pub(super) fn executed_through(&mut self, last: usize) -> Verdict {
         while self.executed <= last {
             let id = self.executed;
             let send = &self.sends[id];
@@ -254,7 +175,7 @@ impl Flow {
     }
 
     /// Request `id` has succeeded.
-    fn succeed(&mut self, id: usize) -> Result<Option<Fetched>, Violation> {
+    pub(super) fn succeed(&mut self, id: usize) -> Result<Option<Fetched>, Violation> {
         self.executed_through(id)?;
         let send = &self.sends[id];
         if send.fails {
@@ -278,7 +199,7 @@ impl Flow {
     }
 
     /// Request `id` did not succeed; what it may have done at the peer stays possible.
-    fn fail(&mut self, id: usize) {
+    pub(super) fn fail(&mut self, id: usize) {
         self.send_failed = true;
         self.reading.remove(&id);
         // Nothing lands here any more.
@@ -315,102 +236,6 @@ impl Flow {
                     "READ {id} brought {byte:#04x} for byte {at}, which was never there"
                 ));
             }
-        }
-        Ok(())
-    }
-}
-
-impl Pair {
-    /// A send request of `side` has completed. Returns what atomics fetched.
-    pub(super) fn send_completed(
-        &mut self,
-        side: usize,
-        done: &Completion,
-    ) -> Result<Vec<Fetched>, Violation> {
-        let mut fetched = Vec::new();
-        let flow = &mut self.flows[side];
-        let id = usize::try_from(done.wr_id).unwrap_or(usize::MAX);
-        if id < flow.next || id >= flow.sends.len() {
-            return violated(format!(
-                "a completion for request {id}, but {} to {} are outstanding",
-                flow.next,
-                flow.sends.len()
-            ));
-        }
-        // What comes before it and asked for no completion has succeeded.
-        for before in flow.next..id {
-            if flow.sends[before].signaled || flow.send_failed {
-                return violated(format!("request {before} has not completed yet"));
-            }
-            fetched.extend(flow.succeed(before)?);
-        }
-        flow.next = id + 1;
-        judge::send(self, side, id, done)?;
-        let flow = &mut self.flows[side];
-        if done.status == WcStatus::Success {
-            fetched.extend(flow.succeed(id)?);
-        } else {
-            flow.fail(id);
-            self.qps[side].may_be_broken = true;
-        }
-        Ok(fetched)
-    }
-
-    /// A receive of `side` has completed.
-    pub(super) fn recv_completed(&mut self, side: usize, done: &Completion) -> Verdict {
-        let n = self.flows[1 - side].received;
-        let flow = &mut self.flows[1 - side];
-        let Some(recv) = flow.recvs.get(n).copied() else {
-            return violated("a receive completed that was not posted".to_owned());
-        };
-        if done.wr_id != n as u64 {
-            return violated(format!("receive {} completed instead of {n}", done.wr_id));
-        }
-        flow.received += 1;
-        let send = flow.consuming.get(n).copied();
-        judge::recv(self, side, send, done)?;
-        let flow = &mut self.flows[1 - side];
-        if done.status != WcStatus::Success {
-            flow.recv_failed = true;
-            self.qps[side].may_be_broken = true;
-            return Ok(());
-        }
-        if flow.recv_failed {
-            return violated("a receive succeeded after one that failed".to_owned());
-        }
-        if let Some(send) = send {
-            flow.executed_through(send)?;
-        }
-        flow.areas.inbox.settle(n);
-        flow.areas
-            .inbox
-            .check(recv.at..recv.at + recv.len)
-            .map_err(|Violation(what)| Violation(format!("receive {n}: {what}")))
-    }
-
-    /// Nothing moves any more.
-    pub(super) fn at_rest(&mut self, side: usize, queued: Option<(usize, usize)>) -> Verdict {
-        if let Some((sends, receives)) = queued {
-            let flow = &mut self.flows[side];
-            for id in flow.next..flow.sends.len() {
-                if flow.sends[id].signaled || flow.send_failed {
-                    return violated(format!("request {id} never completed"));
-                }
-                // An atomic's result was not asked for; it may stay unknown.
-                flow.succeed(id)?;
-            }
-            flow.next = flow.sends.len();
-            let posted = self.flows[1 - side].outstanding_recvs();
-            if sends != 0 || receives != posted {
-                return violated(format!(
-                    "{sends} sends and {receives} receives are queued, but should be 0 and {posted}"
-                ));
-            }
-        }
-        let FlowAreas { out, target, inbox } = &self.flows[side].areas;
-        for (name, area) in [("out", out), ("target", target), ("inbox", inbox)] {
-            area.check_all()
-                .map_err(|Violation(what)| Violation(format!("{name}: {what}")))?;
         }
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! Which statuses a completion may have, given what was done (IBTA 1.7, 11.6.2).
 
-use super::flow::Effect;
-use super::{AreaName, Pair, QpModel, Verdict, violated};
+use super::pair::{Pair, QpModel};
+use super::{AreaName, Effect, Verdict, violated};
 use roce_stack::{Completion, WcOpcode, WcStatus};
 
 /// Judges the completion of send request `id`.

@@ -19,16 +19,20 @@
 mod area;
 mod flow;
 mod judge;
+mod pair;
+mod request;
 mod words;
 
 #[cfg(test)]
 mod tests;
 
 pub use area::{Area, Bytes};
-pub use flow::{Effect, PostedRecv, PostedSend};
+pub use pair::Causes;
+pub use request::{Effect, PostedRecv, PostedSend};
 pub use words::{WordOp, Words};
 
 use flow::Flow;
+use pair::{Pair, QpModel};
 use roce_stack::{Completion, WcOpcode};
 use std::collections::BTreeMap;
 
@@ -50,35 +54,6 @@ impl std::error::Error for Violation {}
 /// A violation with these words.
 pub(crate) fn violated<T>(what: String) -> Result<T, Violation> {
     Err(Violation(what))
-}
-
-/// What is known of one QP.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct QpModel {
-    /// There is a cause for it to be in the error state.
-    pub(crate) may_be_broken: bool,
-    /// It was destroyed, with its host or without.
-    pub(crate) gone: bool,
-    /// SQD was entered, and the NIC told that it has drained.
-    pub(crate) drained: bool,
-}
-
-/// Causes for failure that lie outside of the QPs.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Causes {
-    /// Packets may be lost, or come so late that they count as lost.
-    pub lossy: bool,
-    /// The retries after RNR NAK are limited.
-    pub rnr_limited: bool,
-}
-
-/// Two connected QPs, and what flows each way.
-#[derive(Debug)]
-pub(crate) struct Pair {
-    pub(crate) causes: Causes,
-    pub(crate) qps: [QpModel; 2],
-    /// By the side that initiates.
-    pub(crate) flows: [Flow; 2],
 }
 
 /// The memory that a flow works on.

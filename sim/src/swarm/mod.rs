@@ -8,12 +8,15 @@
 mod act;
 mod draw;
 mod end;
+mod look;
 mod memory;
 mod outcome;
 mod plan;
 mod post;
+mod rest;
 mod run;
 mod shrink;
+mod start;
 
 #[cfg(test)]
 mod tests;

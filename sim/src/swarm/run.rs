@@ -1,13 +1,12 @@
 //! Carries out a plan, and asks the oracle about everything that comes of it.
 
-use super::end::{End, FlowMemory, Layout};
+use super::end::{End, FlowMemory};
 use super::memory::Region;
-use super::outcome::{Outcome, label};
-use super::plan::{Fault, PairPlan, Plan};
-use crate::connect::connect;
+use super::outcome::Outcome;
+use super::plan::{Fault, Plan};
 use crate::fabric::{CableId, Fabric, FabricBuilder, HostId, Step, SwitchId};
-use crate::oracle::{Causes, FlowAreas, Oracle, Verdict, Violation, Words, violated};
-use roce_stack::{Completion, Duration, Event, Instant, PdId, Stat, WcStatus};
+use crate::oracle::{Oracle, Verdict, Violation, Words, violated};
+use roce_stack::{Completion, Duration, Instant, PdId};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
@@ -83,7 +82,7 @@ pub(super) struct Run<'a> {
     /// Hosts whose completions are to be looked at.
     pub(super) touched: Vec<HostId>,
     /// Completions that were taken just now.
-    taken: Vec<Completion>,
+    pub(super) taken: Vec<Completion>,
     pub(super) outcome: Outcome,
 }
 
@@ -230,225 +229,6 @@ impl<'a> Run<'a> {
             Token::Mischief(number) => self.act(number),
             Token::Undo(number) => self.undo(number),
             Token::Start(number) => self.start(number),
-        }
-    }
-
-    /// Connects a pair.
-    fn start(&mut self, number: usize) -> Verdict {
-        let plan = &self.plan.pairs[number];
-        let mut end = |side: usize| {
-            let host = HostId(plan.hosts[side]);
-            let pd = self.words[host.0].pd;
-            End::new(self.fabric.nic(host), pd, host, plan)
-        };
-        let ends = [end(0), end(1)];
-        let names = [0, 1].map(|side: usize| (ends[side].host, ends[side].qpn));
-        connect(&mut self.fabric, names, &plan.connect)
-            .map_err(|error| Violation(format!("connecting pair {number}: {error}")))?;
-        let memory = [self.memory(plan, number, 0)?, self.memory(plan, number, 1)?];
-        let areas = [0, 1].map(|side: usize| FlowAreas {
-            out: memory[side].out.area(),
-            target: memory[side].target.area(),
-            inbox: memory[side].inbox.area(),
-        });
-        let causes = Causes {
-            lossy: !self.plan.lossless,
-            rnr_limited: plan.connect.rnr_retry < 7,
-        };
-        self.oracle.connected(number, causes, areas);
-        self.pairs[number] = Some(PairState { ends, memory });
-        // Receives first, as applications do.
-        self.pump(number, 1)?;
-        self.pump(number, 0)
-    }
-
-    fn memory(
-        &mut self,
-        plan: &PairPlan,
-        number: usize,
-        side: usize,
-    ) -> Result<FlowMemory, Violation> {
-        let Layout {
-            out_at,
-            out_len,
-            inbox_at,
-            inbox_len,
-        } = Layout::of(&plan.ops[side]);
-        let mut region = |of: usize, which: usize, len: usize| {
-            let host = HostId(plan.hosts[of]);
-            let pd = self.words[host.0].pd;
-            let name = 6 * number + 3 * side + which;
-            Region::new(self.fabric.nic(host), pd, name, len)
-        };
-        Ok(FlowMemory {
-            out: region(side, 0, out_len)?,
-            target: region(1 - side, 1, plan.target_bytes)?,
-            inbox: region(1 - side, 2, inbox_len)?,
-            out_at,
-            inbox_at,
-            registered: [true; 3],
-        })
-    }
-
-    /// Takes a host's completions and events, and lets its applications go on.
-    pub(super) fn look_at(&mut self, host: HostId) -> Verdict {
-        if self.paused[host.0] {
-            return Ok(());
-        }
-        for pair in 0..self.pairs.len() {
-            for side in [0, 1] {
-                let here = |state: &PairState| state.ends[side].host == host;
-                if self.pairs[pair].as_ref().is_some_and(here) && self.poll(pair, side)? {
-                    self.pump(pair, side)?;
-                }
-            }
-        }
-        while let Some(event) = self.fabric.nic(host).poll_event() {
-            self.event(host, event)?;
-        }
-        Ok(())
-    }
-
-    /// Takes an end's completions. Returns whether there were any.
-    pub(super) fn poll(&mut self, pair: usize, side: usize) -> Result<bool, Violation> {
-        let end = self.end(pair, side);
-        if end.send_cq.is_empty() && end.recv_cq.is_empty() {
-            return Ok(false);
-        }
-        let mut taken = core::mem::take(&mut self.taken);
-        let end = self.end(pair, side);
-        for cq in [&end.send_cq, &end.recv_cq] {
-            loop {
-                match cq.poll() {
-                    Ok(Some(done)) => taken.push(done),
-                    Ok(None) => break,
-                    Err(error) => return violated(format!("pair {pair} side {side}: {error}")),
-                }
-            }
-        }
-        // What failed in one queue is why requests in the other were flushed.
-        let flushed = |status| matches!(status, WcStatus::Success | WcStatus::WorkRequestFlushed);
-        if taken.iter().any(|done| !flushed(done.status)) {
-            self.oracle.broke(pair, side);
-        }
-        for done in taken.drain(..) {
-            if done.qpn != self.end(pair, side).qpn {
-                return violated(format!("a completion of another QP: {done:?}"));
-            }
-            let name = label(done.status);
-            *self.outcome.completions.entry(name).or_default() += 1;
-            self.oracle.completed(pair, side, &done)?;
-        }
-        self.taken = taken;
-        Ok(true)
-    }
-
-    fn event(&mut self, host: HostId, event: Event) -> Verdict {
-        let find = |qpn| {
-            (0..self.pairs.len())
-                .flat_map(|pair| [(pair, 0), (pair, 1)])
-                .find(|(pair, side)| {
-                    self.pairs[*pair].as_ref().is_some_and(|state| {
-                        let end = &state.ends[*side];
-                        end.host == host && end.qpn == qpn && end.alive
-                    })
-                })
-        };
-        match event {
-            Event::QpFatal(qpn, _) | Event::QpRequestError(qpn) | Event::QpAccessError(qpn) => {
-                let Some((pair, side)) = find(qpn) else {
-                    return Ok(());
-                };
-                // Its completions came before.
-                self.poll(pair, side)?;
-                if self.oracle.may_be_broken(pair, side) {
-                    return Ok(());
-                }
-                violated(format!("pair {pair} side {side}: {event:?} has no cause"))
-            }
-            Event::SqDrained(qpn) => {
-                let Some((pair, side)) = find(qpn) else {
-                    return Ok(());
-                };
-                if !self.end(pair, side).draining {
-                    return violated(format!("pair {pair} side {side} drained unasked"));
-                }
-                self.oracle.drained(pair, side, true);
-                Ok(())
-            }
-            Event::CqNotify(_) => Ok(()),
-            other => violated(format!("host {}: {other:?}", host.0)),
-        }
-    }
-
-    /// Nothing moves any more: everything must have come to its end, and after all is
-    /// taken down, nothing may be left.
-    fn at_rest(&mut self) -> Verdict {
-        for pair in 0..self.pairs.len() {
-            for side in [0, 1] {
-                self.poll(pair, side)?;
-                let end = self.end(pair, side);
-                let left = self.plan.pairs[pair].ops[side].len() - end.next_op;
-                if end.alive && left > 0 {
-                    return violated(format!(
-                        "pair {pair} side {side}, at rest: {left} requests could not be posted"
-                    ));
-                }
-            }
-        }
-        let (pairs, fabric) = (&self.pairs, &mut self.fabric);
-        let mut queued = Vec::new();
-        for state in pairs.iter().flatten() {
-            queued.push([0, 1].map(|side: usize| {
-                let end = &state.ends[side];
-                let queued = fabric.nic(end.host).queued(end.qpn);
-                queued.filter(|_| end.alive)
-            }));
-        }
-        self.oracle.at_rest(|pair, side| queued[pair][side])?;
-        let under_way = self.fabric.under_way();
-        if under_way != (0, 0) {
-            return violated(format!(
-                "at rest, but packets and bytes wait: {under_way:?}"
-            ));
-        }
-        self.take_down()
-    }
-
-    /// Destroys everything and looks whether anything is left.
-    fn take_down(&mut self) -> Verdict {
-        for pair in 0..self.pairs.len() {
-            for side in [0, 1] {
-                self.destroy(pair, side)?;
-                for area in 0..3 {
-                    self.deregister(pair, side, area)?;
-                }
-            }
-        }
-        let later = self.fabric.now() + Duration::from_secs(1_000_000);
-        for host in 0..self.words.len() {
-            let key = self.words[host].region.key;
-            self.fabric.drive(HostId(host));
-            let nic = self.fabric.nic(HostId(host));
-            nic.deregister(key);
-            nic.handle_timeouts(later);
-            while nic.poll_event().is_some() {}
-            let usage = nic.usage();
-            if usage != roce_stack::Usage::default() || nic.wants_to_send() {
-                return violated(format!("host {host} still holds {usage:?}"));
-            }
-        }
-        Ok(())
-    }
-
-    pub(super) fn sum_up(&mut self) {
-        self.outcome.fingerprint = self.fabric.fingerprint();
-        self.outcome.packets = self.fabric.counters();
-        self.outcome.virtual_ns = self.fabric.now().as_nanos();
-        for host in 0..self.fabric.hosts() {
-            let counters = self.fabric.nic(HostId(host)).counters();
-            self.outcome.retransmitted += counters.stat(Stat::Retransmitted);
-            self.outcome.dropped_by_nics += counters.total_drops();
         }
     }
 }

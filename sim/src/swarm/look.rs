@@ -1,0 +1,100 @@
+//! What hosts have to tell: completions and events.
+
+use super::outcome::label;
+use super::run::{PairState, Run};
+use crate::fabric::HostId;
+use crate::oracle::{Verdict, Violation, violated};
+use roce_stack::{Event, WcStatus};
+
+impl Run<'_> {
+    /// Takes a host's completions and events, and lets its applications go on.
+    pub(super) fn look_at(&mut self, host: HostId) -> Verdict {
+        if self.paused[host.0] {
+            return Ok(());
+        }
+        for pair in 0..self.pairs.len() {
+            for side in [0, 1] {
+                let here = |state: &PairState| state.ends[side].host == host;
+                if self.pairs[pair].as_ref().is_some_and(here) && self.poll(pair, side)? {
+                    self.pump(pair, side)?;
+                }
+            }
+        }
+        while let Some(event) = self.fabric.nic(host).poll_event() {
+            self.event(host, event)?;
+        }
+        Ok(())
+    }
+
+    /// Takes an end's completions. Returns whether there were any.
+    pub(super) fn poll(&mut self, pair: usize, side: usize) -> Result<bool, Violation> {
+        let end = self.end(pair, side);
+        if end.send_cq.is_empty() && end.recv_cq.is_empty() {
+            return Ok(false);
+        }
+        let mut taken = core::mem::take(&mut self.taken);
+        let end = self.end(pair, side);
+        for cq in [&end.send_cq, &end.recv_cq] {
+            loop {
+                match cq.poll() {
+                    Ok(Some(done)) => taken.push(done),
+                    Ok(None) => break,
+                    Err(error) => return violated(format!("pair {pair} side {side}: {error}")),
+                }
+            }
+        }
+        // What failed in one queue is why requests in the other were flushed.
+        let flushed = |status| matches!(status, WcStatus::Success | WcStatus::WorkRequestFlushed);
+        if taken.iter().any(|done| !flushed(done.status)) {
+            self.oracle.broke(pair, side);
+        }
+        for done in taken.drain(..) {
+            if done.qpn != self.end(pair, side).qpn {
+                return violated(format!("a completion of another QP: {done:?}"));
+            }
+            let name = label(done.status);
+            *self.outcome.completions.entry(name).or_default() += 1;
+            self.oracle.completed(pair, side, &done)?;
+        }
+        self.taken = taken;
+        Ok(true)
+    }
+
+    fn event(&mut self, host: HostId, event: Event) -> Verdict {
+        let find = |qpn| {
+            (0..self.pairs.len())
+                .flat_map(|pair| [(pair, 0), (pair, 1)])
+                .find(|(pair, side)| {
+                    self.pairs[*pair].as_ref().is_some_and(|state| {
+                        let end = &state.ends[*side];
+                        end.host == host && end.qpn == qpn && end.alive
+                    })
+                })
+        };
+        match event {
+            Event::QpFatal(qpn, _) | Event::QpRequestError(qpn) | Event::QpAccessError(qpn) => {
+                let Some((pair, side)) = find(qpn) else {
+                    return Ok(());
+                };
+                // Its completions came before.
+                self.poll(pair, side)?;
+                if self.oracle.may_be_broken(pair, side) {
+                    return Ok(());
+                }
+                violated(format!("pair {pair} side {side}: {event:?} has no cause"))
+            }
+            Event::SqDrained(qpn) => {
+                let Some((pair, side)) = find(qpn) else {
+                    return Ok(());
+                };
+                if !self.end(pair, side).draining {
+                    return violated(format!("pair {pair} side {side} drained unasked"));
+                }
+                self.oracle.drained(pair, side, true);
+                Ok(())
+            }
+            Event::CqNotify(_) => Ok(()),
+            other => violated(format!("host {}: {other:?}", host.0)),
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! The end of a run.
+
+use super::run::Run;
+use crate::fabric::HostId;
+use crate::oracle::{Verdict, violated};
+use roce_stack::{Duration, Stat};
+
+impl Run<'_> {
+    /// Nothing moves any more: everything must have come to its end, and after all is
+    /// taken down, nothing may be left.
+    pub(super) fn at_rest(&mut self) -> Verdict {
+        for pair in 0..self.pairs.len() {
+            for side in [0, 1] {
+                self.poll(pair, side)?;
+                let end = self.end(pair, side);
+                let left = self.plan.pairs[pair].ops[side].len() - end.next_op;
+                if end.alive && left > 0 {
+                    return violated(format!(
+                        "pair {pair} side {side}, at rest: {left} requests could not be posted"
+                    ));
+                }
+            }
+        }
+        let (pairs, fabric) = (&self.pairs, &mut self.fabric);
+        let mut queued = Vec::new();
+        for state in pairs.iter().flatten() {
+            queued.push([0, 1].map(|side: usize| {
+                let end = &state.ends[side];
+                let queued = fabric.nic(end.host).queued(end.qpn);
+                queued.filter(|_| end.alive)
+            }));
+        }
+        self.oracle.at_rest(|pair, side| queued[pair][side])?;
+        let under_way = self.fabric.under_way();
+        if under_way != (0, 0) {
+            return violated(format!(
+                "at rest, but packets and bytes wait: {under_way:?}"
+            ));
+        }
+        self.take_down()
+    }
+
+    /// Destroys everything and looks whether anything is left.
+    fn take_down(&mut self) -> Verdict {
+        for pair in 0..self.pairs.len() {
+            for side in [0, 1] {
+                self.destroy(pair, side)?;
+                for area in 0..3 {
+                    self.deregister(pair, side, area)?;
+                }
+            }
+        }
+        let later = self.fabric.now() + Duration::from_secs(1_000_000);
+        for host in 0..self.words.len() {
+            let key = self.words[host].region.key;
+            self.fabric.drive(HostId(host));
+            let nic = self.fabric.nic(HostId(host));
+            nic.deregister(key);
+            nic.handle_timeouts(later);
+            while nic.poll_event().is_some() {}
+            let usage = nic.usage();
+            if usage != roce_stack::Usage::default() || nic.wants_to_send() {
+                return violated(format!("host {host} still holds {usage:?}"));
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn sum_up(&mut self) {
+        self.outcome.fingerprint = self.fabric.fingerprint();
+        self.outcome.packets = self.fabric.counters();
+        self.outcome.virtual_ns = self.fabric.now().as_nanos();
+        for host in 0..self.fabric.hosts() {
+            let counters = self.fabric.nic(HostId(host)).counters();
+            self.outcome.retransmitted += counters.stat(Stat::Retransmitted);
+            self.outcome.dropped_by_nics += counters.total_drops();
+        }
+    }
+}
