@@ -2,12 +2,17 @@
 
 use crate::fabric::{Fabric, HostId};
 use roce_stack::port::TxMeta;
-use roce_stack::{Access, ModifyError, QpAttributes, QpState};
-use roce_wire::{PathMtu, Psn, Qpn, RnrTimer};
+use roce_stack::{Access, ModifyError, QpAttributes, QpKind, QpState};
+use roce_wire::{PathMtu, Psn, QKey, Qpn, RnrTimer};
+
+/// The key of all UD QPs.
+pub const QKEY: QKey = QKey(0x1234_5678);
 
 /// How both ends of a connection are set up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConnectSpec {
+    /// The transport service; of XRC the first end is the initiator.
+    pub kind: QpKind,
     /// Payload bytes of a packet.
     pub path_mtu: PathMtu,
     /// The first PSN that each end sends.
@@ -31,6 +36,7 @@ pub struct ConnectSpec {
 impl Default for ConnectSpec {
     fn default() -> Self {
         Self {
+            kind: QpKind::Rc,
             path_mtu: PathMtu::Mtu1024,
             psn: [0x10, 0x80_0000],
             access: Access::REMOTE_READ | Access::REMOTE_WRITE | Access::REMOTE_ATOMIC,
@@ -62,35 +68,66 @@ pub fn connect(
             traffic_class: spec.traffic_class,
             hop_limit: 64,
         };
-        let psn = |side: usize| Some(Psn::new(spec.psn[side]));
-        let init = QpAttributes {
-            state: Some(QpState::Init),
-            access: Some(spec.access),
-            ..QpAttributes::default()
-        };
-        let rtr = QpAttributes {
-            state: Some(QpState::Rtr),
-            dest_qpn: Some(dest_qpn),
-            path: Some(path),
-            path_mtu: Some(spec.path_mtu),
-            rq_psn: psn(1 - side),
-            max_dest_rd_atomic: Some(spec.rd_atomic),
-            min_rnr_timer: RnrTimer::from_code(spec.rnr_timer),
-            ..QpAttributes::default()
-        };
-        let rts = QpAttributes {
-            state: Some(QpState::Rts),
-            sq_psn: psn(side),
-            timeout: Some(spec.timeout),
-            retry_cnt: Some(spec.retry_cnt),
-            rnr_retry: Some(spec.rnr_retry),
-            max_rd_atomic: Some(spec.rd_atomic),
-            ..QpAttributes::default()
-        };
         let now = fabric.now();
-        for step in [init, rtr, rts] {
+        for step in spec.steps(side, path, dest_qpn) {
             fabric.nic(host).modify_qp(now, qpn, &step)?;
         }
     }
     Ok(())
+}
+
+/// Bytes in front of each received message: UD has a network header there.
+pub fn header_bytes(kind: QpKind) -> usize {
+    match kind {
+        QpKind::Ud => 40,
+        _ => 0,
+    }
+}
+
+/// The kind of one end of a connection.
+pub fn kind_of(kind: QpKind, side: usize) -> QpKind {
+    match (kind.is_xrc(), side) {
+        (false, _) => kind,
+        (true, 0) => QpKind::XrcInitiator,
+        (true, _) => QpKind::XrcTarget,
+    }
+}
+
+impl ConnectSpec {
+    /// From RESET to INIT, RTR and RTS, each with what the service asks for.
+    fn steps(&self, side: usize, path: TxMeta, dest_qpn: Qpn) -> [QpAttributes; 3] {
+        let kind = kind_of(self.kind, side);
+        let connected = kind.is_connected();
+        let sends = matches!(kind, QpKind::Rc | QpKind::XrcInitiator);
+        let receives = matches!(kind, QpKind::Rc | QpKind::XrcTarget);
+        let psn = |side: usize| Psn::new(self.psn[side]);
+        let state = |state| QpAttributes {
+            state: Some(state),
+            ..QpAttributes::default()
+        };
+        let timer = RnrTimer::from_code(self.rnr_timer);
+        let init = QpAttributes {
+            access: connected.then_some(self.access),
+            qkey: (!connected).then_some(QKEY),
+            ..state(QpState::Init)
+        };
+        let rtr = QpAttributes {
+            dest_qpn: connected.then_some(dest_qpn),
+            path: connected.then_some(path),
+            path_mtu: connected.then_some(self.path_mtu),
+            rq_psn: connected.then_some(psn(1 - side)),
+            max_dest_rd_atomic: receives.then_some(self.rd_atomic),
+            min_rnr_timer: timer.filter(|_| receives),
+            ..state(QpState::Rtr)
+        };
+        let rts = QpAttributes {
+            sq_psn: Some(psn(side)),
+            timeout: (sends || receives).then_some(self.timeout),
+            retry_cnt: sends.then_some(self.retry_cnt),
+            rnr_retry: sends.then_some(self.rnr_retry),
+            max_rd_atomic: sends.then_some(self.rd_atomic),
+            ..state(QpState::Rts)
+        };
+        [init, rtr, rts]
+    }
 }

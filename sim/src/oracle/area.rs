@@ -127,6 +127,19 @@ impl Area {
         Ok(())
     }
 
+    /// Checks that the bytes of operation `id` are there, or those of later ones.
+    pub(super) fn check_done(&self, id: usize) -> Verdict {
+        let done = self.open.iter().find(|open| open.id == id);
+        for at in done.into_iter().flat_map(Open::range) {
+            let byte = self.actual(at..at + 1)[0];
+            let may_have = |open: &Open| open.id >= id && open.explains(at, byte);
+            if !self.open.iter().any(may_have) {
+                return violated(format!("byte {at} is {byte:#04x}, which is older"));
+            }
+        }
+        Ok(())
+    }
+
     /// Checks all of it.
     pub(super) fn check_all(&self) -> Verdict {
         self.check(0..self.image.len())
@@ -140,7 +153,9 @@ impl Area {
         }
         for (at, byte) in range.zip(actual) {
             let right = self.image[at];
-            if byte != right && !self.open.iter().any(|open| open.explains(at, byte)) {
+            let may_have = |open: &Open| open.explains(at, byte);
+            // The latest is the likeliest.
+            if byte != right && !self.open.iter().rev().any(may_have) {
                 return violated(format!(
                     "byte {at} of {} is {byte:#04x}, but should be {right:#04x} or what an \
                      operation under way writes ({} are)",

@@ -1,6 +1,7 @@
 //! What one QP asks of its peer: requests in order, and how far each has got.
 
 use super::area::Content;
+use super::arrive::Arrivals;
 use super::request::{Effect, PostedRecv, PostedSend};
 use super::{AreaName, FlowAreas, Verdict, Violation, violated};
 use core::ops::Range;
@@ -21,6 +22,8 @@ pub(super) type Fetched = (usize, usize, usize, u64);
 #[derive(Debug)]
 pub(crate) struct Flow {
     pub(super) areas: FlowAreas,
+    /// Success means that the peer has executed it.
+    reliable: bool,
     pub(super) sends: Vec<PostedSend>,
     pub(super) recvs: Vec<PostedRecv>,
     /// The requests that consume a receive, in order.
@@ -33,15 +36,18 @@ pub(crate) struct Flow {
     pub(super) received: usize,
     pub(super) send_failed: bool,
     pub(super) recv_failed: bool,
+    /// If its receives are those of a pool.
+    pub(super) arrivals: Arrivals,
     reading: BTreeMap<usize, Reading>,
     /// Regions that were deregistered: out, target, inbox.
     pub(super) regions_gone: [bool; 3],
 }
 
 impl Flow {
-    pub(super) fn new(areas: FlowAreas) -> Self {
+    pub(super) fn new(areas: FlowAreas, reliable: bool) -> Self {
         Self {
             areas,
+            reliable,
             sends: Vec::new(),
             recvs: Vec::new(),
             consuming: Vec::new(),
@@ -50,6 +56,7 @@ impl Flow {
             received: 0,
             send_failed: false,
             recv_failed: false,
+            arrivals: Arrivals::default(),
             reading: BTreeMap::new(),
             regions_gone: [false; 3],
         }
@@ -67,7 +74,8 @@ impl Flow {
         self.recvs.len() - self.received
     }
 
-    pub(super) fn post_send(&mut self, send: PostedSend) {
+    /// A request was accepted; `due` if it consumes a receive and must arrive.
+    pub(super) fn post_send(&mut self, send: PostedSend, due: bool) {
         let id = self.sends.len();
         let areas = &mut self.areas;
         match &send.effect {
@@ -81,13 +89,11 @@ impl Flow {
             Effect::Word { .. } => areas.out.begin(id, send.lands_at, Content::Anything(8)),
             Effect::Send { .. } | Effect::Write { .. } => {}
         }
-        let consumes = matches!(
-            send.effect,
-            Effect::Send { .. } | Effect::Write { imm: Some(_), .. }
-        );
+        let consumes = send.consumes();
         self.sends.push(send);
         if consumes {
             self.consuming.push(id);
+            self.arrivals.posted(due);
             self.meet(self.consuming.len() - 1);
         }
     }
@@ -161,6 +167,28 @@ impl Flow {
         Ok(())
     }
 
+    /// Without acknowledgements: the immediate data of request `id` arrived, and so its
+    /// bytes had, all of them.
+    pub(super) fn write_arrived(&self, id: usize) -> Verdict {
+        self.areas
+            .target
+            .check_done(id)
+            .map_err(|Violation(what)| Violation(format!("WRITE {id}: {what}")))
+    }
+
+    /// Without acknowledgements, but nothing was lost: all WRITEs were executed.
+    pub(super) fn settle_writes(&mut self) {
+        let mut consuming = 0;
+        for (id, send) in self.sends.iter().enumerate() {
+            let came = !send.consumes() || self.arrivals.has_come(consuming);
+            consuming += usize::from(send.consumes());
+            // One whose immediate data found no receive may be there or not.
+            if came && !send.fails {
+                self.areas.target.settle(id);
+            }
+        }
+    }
+
     /// READs that were posted before request `id` may have seen what it overwrites.
     fn remember_for_readers(&mut self, id: usize, wrote: &Range<usize>) {
         for (reader, reading) in self.reading.range_mut(..id) {
@@ -176,9 +204,12 @@ impl Flow {
 
     /// Request `id` has succeeded.
     pub(super) fn succeed(&mut self, id: usize) -> Result<Option<Fetched>, Violation> {
-        self.executed_through(id)?;
+        if self.reliable {
+            self.executed_through(id)?;
+        }
         let send = &self.sends[id];
-        if send.fails {
+        // Without acknowledgements, nobody learns what the peer refuses.
+        if send.fails && (self.reliable || send.fails_locally) {
             return violated(format!("request {id} succeeded, but must fail"));
         }
         match send.effect.clone() {

@@ -2,7 +2,7 @@
 
 use super::pair::{Pair, QpModel};
 use super::{AreaName, Effect, Verdict, violated};
-use roce_stack::{Completion, WcOpcode, WcStatus};
+use roce_stack::{Completion, QpKind, WcOpcode, WcStatus};
 
 /// Judges the completion of send request `id`.
 pub(super) fn send(pair: &Pair, side: usize, id: usize, done: &Completion) -> Verdict {
@@ -36,9 +36,15 @@ pub(super) fn send(pair: &Pair, side: usize, id: usize, done: &Completion) -> Ve
             }
             true
         }
-        WcStatus::WorkRequestFlushed => own.may_be_broken,
+        WcStatus::WorkRequestFlushed => own.may_be_broken || flow.send_failed,
+        // Nobody answers, nobody is waited for.
+        WcStatus::RetryExceeded | WcStatus::RnrRetryExceeded | WcStatus::RemoteAccessError
+            if !pair.is_reliable() =>
+        {
+            false
+        }
         WcStatus::RetryExceeded => pair.causes.lossy || away,
-        WcStatus::RnrRetryExceeded => pair.causes.rnr_limited && consumes(&posted.effect),
+        WcStatus::RnrRetryExceeded => pair.causes.rnr_limited && posted.consumes(),
         WcStatus::LocalProtectionError => {
             posted.statuses.contains(&status) || flow.is_gone(AreaName::Out)
         }
@@ -77,11 +83,19 @@ pub(super) fn recv(pair: &Pair, side: usize, send: Option<usize>, done: &Complet
                 Effect::Send { imm, .. } => (WcOpcode::Recv, *imm),
                 _ => (WcOpcode::Recv, None),
             };
-            if (done.opcode, done.imm, done.byte_len) != (opcode, expected, send.len) {
+            let header = match opcode {
+                WcOpcode::Recv => pair.header_bytes() as u32,
+                _ => 0,
+            };
+            let len = send.len + header;
+            if (done.opcode, done.imm, done.byte_len) != (opcode, expected, len) {
                 return violated(format!(
-                    "it should say {opcode:?}, immediate {expected:?}, {} bytes",
-                    send.len
+                    "it should say {opcode:?}, immediate {expected:?}, {len} bytes"
                 ));
+            }
+            let from = (pair.ends.kind == QpKind::Ud).then_some(pair.ends.qpns[1 - side]);
+            if done.source.map(|source| source.qpn.get()) != from {
+                return violated(format!("it should come from {from:?}"));
             }
             true
         }
@@ -101,11 +115,4 @@ fn verdict(legal: bool, own: &QpModel, done: &Completion) -> Verdict {
         return Ok(());
     }
     violated(format!("{:?} has no cause, QP {own:?}", done.status))
-}
-
-fn consumes(effect: &Effect) -> bool {
-    matches!(
-        effect,
-        Effect::Send { .. } | Effect::Write { imm: Some(_), .. }
-    )
 }

@@ -17,23 +17,29 @@
 //! The rules are those of the IBTA specification 1.7, chapters 9 to 11.
 
 mod area;
+mod arrive;
 mod flow;
 mod judge;
 mod pair;
+mod pool;
+mod pools;
 mod request;
 mod words;
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod tests_pool;
 
 pub use area::{Area, Bytes};
-pub use pair::Causes;
+pub use pair::{Causes, Ends};
 pub use request::{Effect, PostedRecv, PostedSend};
 pub use words::{WordOp, Words};
 
 use flow::Flow;
 use pair::{Pair, QpModel};
-use roce_stack::{Completion, WcOpcode};
+use pool::Pool;
+use roce_stack::{Completion, QpKind, WcOpcode};
 use std::collections::BTreeMap;
 
 /// Something happened that can't be.
@@ -82,6 +88,7 @@ pub enum AreaName {
 #[derive(Debug, Default)]
 pub struct Oracle {
     pairs: BTreeMap<usize, Pair>,
+    pools: BTreeMap<usize, Pool>,
     /// The words that atomics work on, of each host.
     pub words: Vec<Words>,
     /// Counts what it was told, as a clock.
@@ -95,12 +102,19 @@ impl Oracle {
     }
 
     /// Two QPs are connected: pair number `pair` from now on.
-    pub fn connected(&mut self, pair: usize, causes: Causes, areas: [FlowAreas; 2]) {
-        let known = Pair {
+    pub fn connected(&mut self, pair: usize, ends: Ends, causes: Causes, areas: [FlowAreas; 2]) {
+        let reliable = !matches!(ends.kind, QpKind::Uc | QpKind::Ud);
+        let mut known = Pair {
             causes,
+            ends,
             qps: [QpModel::default(); 2],
-            flows: areas.map(Flow::new),
+            flows: areas.map(|areas| Flow::new(areas, reliable)),
         };
+        for pool in ends.pools.into_iter().flatten() {
+            if self.pool(pool).gone {
+                known.receives_gone(pool);
+            }
+        }
         self.pairs.insert(pair, known);
     }
 
@@ -125,10 +139,12 @@ impl Oracle {
             let id = (pair, side, self.pair(pair).flows[side].posted());
             self.words[host].posted(word, id, op, self.clock);
         }
+        let due = !send.fails && send.consumes() && self.receives_suffice(pair, side);
+        let known = self.pair(pair);
         // The peer's QP has cause to fail if it is to refuse the request.
-        let peer = &mut self.pair(pair).qps[1 - side];
-        peer.may_be_broken |= send.fails && !send.fails_locally;
-        self.pair(pair).flows[side].post_send(send);
+        let refused = send.fails && !send.fails_locally && known.is_reliable();
+        known.qps[1 - side].may_be_broken |= refused;
+        known.flows[side].post_send(send, due);
     }
 
     /// A receive request was accepted.
@@ -155,10 +171,10 @@ impl Oracle {
         self.clock += 1;
         let receives = matches!(done.opcode, WcOpcode::Recv | WcOpcode::RecvRdmaWithImm);
         let known = self.pair(pair);
-        let fetched = if receives {
-            known.recv_completed(side, done).map(|()| Vec::new())
-        } else {
-            known.send_completed(side, done)
+        let fetched = match (receives, known.ends.pools[side]) {
+            (true, Some(pool)) => self.arrived(pair, side, pool, done).map(|()| Vec::new()),
+            (true, None) => known.recv_completed(side, done).map(|()| Vec::new()),
+            (false, _) => known.send_completed(side, done),
         };
         let checked = fetched.and_then(|fetched| {
             for (index, host, word, old) in fetched {
@@ -198,7 +214,11 @@ impl Oracle {
         known.flows[side].abandon();
         known.flows[side].freeze(AreaName::Out)?;
         known.flows[1 - side].freeze(AreaName::Target)?;
-        known.flows[1 - side].freeze(AreaName::Inbox)
+        known.flows[1 - side].freeze(AreaName::Inbox)?;
+        match known.ends.pools[side] {
+            Some(pool) => self.pool(pool).user_left(),
+            None => Ok(()),
+        }
     }
 
     /// A region was deregistered: nothing accesses it from now on. `side` is that of
@@ -212,7 +232,9 @@ impl Oracle {
             AreaName::Out => side,
             AreaName::Target | AreaName::Inbox => 1 - side,
         };
-        known.qps[broken].may_be_broken = true;
+        // Without acknowledgements, only what is wrong with a receive breaks a QP.
+        let breaks = known.is_reliable() || area == AreaName::Inbox;
+        known.qps[broken].may_be_broken |= breaks;
         known.flows[side].gone(area);
         known.flows[side].freeze(area)
     }

@@ -2,7 +2,7 @@
 
 use super::flow::{Fetched, Flow};
 use super::{FlowAreas, Verdict, Violation, judge, violated};
-use roce_stack::{Completion, WcStatus};
+use roce_stack::{Completion, QpKind, WcStatus};
 
 /// What is known of one QP.
 #[derive(Clone, Copy, Debug, Default)]
@@ -13,6 +13,8 @@ pub(crate) struct QpModel {
     pub(crate) gone: bool,
     /// SQD was entered, and the NIC told that it has drained.
     pub(crate) drained: bool,
+    /// The NIC told that it takes no more receives from its SRQ.
+    pub(crate) last_wqe: bool,
 }
 
 /// Causes for failure that lie outside of the QPs.
@@ -22,12 +24,29 @@ pub struct Causes {
     pub lossy: bool,
     /// The retries after RNR NAK are limited.
     pub rnr_limited: bool,
+    /// Packets may come twice.
+    pub doubles: bool,
+    /// Packets may overtake each other.
+    pub overtakes: bool,
+}
+
+/// What two QPs are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ends {
+    /// Their transport service.
+    pub kind: QpKind,
+    /// Their numbers.
+    pub qpns: [u32; 2],
+    /// The pools that they take receives from; without one, receives are posted to the
+    /// QP and match the peer's requests one by one.
+    pub pools: [Option<usize>; 2],
 }
 
 /// Two connected QPs, and what flows each way.
 #[derive(Debug)]
 pub(crate) struct Pair {
     pub(crate) causes: Causes,
+    pub(crate) ends: Ends,
     pub(crate) qps: [QpModel; 2],
     /// By the side that initiates.
     pub(crate) flows: [Flow; 2],
@@ -59,12 +78,14 @@ impl Pair {
         }
         flow.next = id + 1;
         judge::send(self, side, id, done)?;
+        let reliable = self.is_reliable();
         let flow = &mut self.flows[side];
         if done.status == WcStatus::Success {
             fetched.extend(flow.succeed(id)?);
         } else {
             flow.fail(id);
-            self.qps[side].may_be_broken = true;
+            // Without acknowledgements, receiving goes on.
+            self.qps[side].may_be_broken |= reliable;
         }
         Ok(fetched)
     }
@@ -113,13 +134,18 @@ impl Pair {
                 flow.succeed(id)?;
             }
             flow.next = flow.sends.len();
-            let posted = self.flows[1 - side].outstanding_recvs();
+            let posted = match self.ends.pools[side] {
+                // The pool knows.
+                Some(_) => receives,
+                None => self.flows[1 - side].outstanding_recvs(),
+            };
             if sends != 0 || receives != posted {
                 return violated(format!(
                     "{sends} sends and {receives} receives are queued, but should be 0 and {posted}"
                 ));
             }
         }
+        self.all_arrived(side)?;
         let FlowAreas { out, target, inbox } = &self.flows[side].areas;
         for (name, area) in [("out", out), ("target", target), ("inbox", inbox)] {
             area.check_all()

@@ -66,6 +66,14 @@ pub struct PostedSend {
 }
 
 impl PostedSend {
+    /// Whether the peer consumes a receive for it.
+    pub(super) fn consumes(&self) -> bool {
+        matches!(
+            self.effect,
+            Effect::Send { .. } | Effect::Write { imm: Some(_), .. }
+        )
+    }
+
     /// Whether the peer can't have executed it: what fails here does so before it is
     /// sent, unless it fails when its result lands.
     pub(super) fn must_not_execute(&self) -> bool {

@@ -28,7 +28,7 @@ fn fixture() -> Fixture {
     let (words, _) = area();
     oracle.words.push(Words::new(words, 0, 2));
     let (memory, forth) = areas();
-    oracle.connected(0, Causes::default(), [forth, areas().1]);
+    oracle.connected(0, Ends::default(), Causes::default(), [forth, areas().1]);
     Fixture { oracle, memory }
 }
 

@@ -55,6 +55,14 @@ impl Run<'_> {
             Act::DropInbox(pair, side) if self.runs(pair, 1 - side) => {
                 self.deregister(pair, side, 2)
             }
+            Act::Resize(host, depth) if !self.paused[host] => match self.srq(host) {
+                Some(pool) => self.resize(pool, depth),
+                None => Ok(()),
+            },
+            Act::Limit(host, limit) if !self.paused[host] => match self.srq(host) {
+                Some(pool) => self.set_limit(pool, limit),
+                None => Ok(()),
+            },
             Act::Pause(host, lasts) if !self.paused[host] => {
                 self.paused[host] = true;
                 self.fabric.set_paused(HostId(host), true);
@@ -66,6 +74,11 @@ impl Run<'_> {
             // There is nobody to do it.
             _ => Ok(()),
         }
+    }
+
+    /// The SRQ of a host, if it is still there.
+    pub(super) fn srq(&self, host: usize) -> Option<usize> {
+        self.srqs[host].filter(|pool| self.pools[*pool].alive)
     }
 
     pub(super) fn undo(&mut self, number: usize) -> Verdict {
@@ -158,6 +171,9 @@ impl Run<'_> {
     pub(super) fn deregister(&mut self, pair: usize, side: usize, area: usize) -> Verdict {
         let owner = if area == 0 { side } else { 1 - side };
         self.poll(pair, owner)?;
+        if let (2, Some(pool)) = (area, self.end(pair, owner).pool) {
+            self.deregister_pool(pool)?;
+        }
         let Some(state) = &mut self.pairs[pair] else {
             return Ok(());
         };
@@ -201,6 +217,7 @@ impl Run<'_> {
                 }
             }
         }
+        self.close_pools(host)?;
         self.fabric.restart(host);
         let nic = self.fabric.nic(host);
         let pd = nic.alloc_pd();

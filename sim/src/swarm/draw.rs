@@ -1,11 +1,11 @@
 //! From a seed to a plan.
 
-use super::plan::{Act, Fault, FaultPlan, Kind, Mischief, Op, PairPlan, Plan, Wrong};
+use super::plan::{Act, Fault, FaultPlan, Kind, Mischief, Op, PairPlan, Plan, SrqPlan, Wrong};
 use crate::connect::ConnectSpec;
 use crate::dice::Dice;
 use crate::fabric::{EcnSpec, HostSpec, Ip, LinkSpec, PfcSpec, SwitchSpec};
 use roce_stack::fault::{Burst, Chance, FaultSpec, ReorderBy};
-use roce_stack::{Access, Duration, largest_path_mtu};
+use roce_stack::{Access, Duration, QpKind, largest_path_mtu};
 use roce_wire::PathMtu;
 
 /// How long the interesting part of a run is, in ns.
@@ -25,6 +25,7 @@ impl Plan {
             attached: Vec::new(),
             link: link(&mut dice, lossless),
             lossless,
+            srqs: (0..count).map(|_| srq(&mut dice)).collect(),
             pairs: Vec::new(),
             faults: Vec::new(),
             mischief: Vec::new(),
@@ -36,10 +37,21 @@ impl Plan {
         plan.attached = (0..count).map(|_| dice.index(switches)).collect();
         let pairs = dice.pick(&[1, 1, 2, 3, 5]);
         let kinds = kinds(&mut dice);
+        let services = services(&mut dice);
+        let shares = dice.one_in(3);
         let wrong = dice.one_in(3);
         for _ in 0..pairs {
+            let service = dice.pick(services);
+            let common = Common {
+                hosts: count,
+                kinds: &kinds,
+                service,
+                shares,
+                wrong,
+                lossless,
+            };
             let largest = largest_path_mtu(plan.link.max_packet_bytes);
-            let pair = pair(&mut dice, count, &kinds, wrong, lossless, largest);
+            let pair = pair(&mut dice, &common, largest);
             plan.pairs.push(pair);
         }
         if !lossless {
@@ -97,11 +109,13 @@ impl Plan {
                 Act::DropOut(pair, side),
                 Act::DropTarget(pair, side),
                 Act::DropInbox(pair, side),
+                Act::Resize(host, dice.pick(&[1, 3, 8, 40])),
+                Act::Limit(host, dice.index(9)),
                 Act::Pause(host, lasts * 10),
                 Act::Restart(host),
             ];
             // Without loss, hosts are there all the time.
-            let some = if self.lossless { &acts[..7] } else { &acts[..] };
+            let some = if self.lossless { &acts[..9] } else { &acts[..] };
             let what = dice.pick(some);
             let at_ns = dice.below(HORIZON_NS) / dice.pick(&[1, 10, 100]);
             self.mischief.push(Mischief { at_ns, what });
@@ -184,14 +198,45 @@ fn kinds(dice: &mut Dice) -> Vec<Kind> {
     }
 }
 
-fn pair(
-    dice: &mut Dice,
+/// The transport services of one run.
+fn services(dice: &mut Dice) -> &'static [QpKind] {
+    dice.pick(&[
+        &[QpKind::Rc][..],
+        &[QpKind::Rc],
+        &[QpKind::Rc, QpKind::Uc, QpKind::Ud],
+        &[QpKind::Uc],
+        &[QpKind::Ud],
+    ])
+}
+
+fn srq(dice: &mut Dice) -> SrqPlan {
+    let depth = dice.pick(&[1, 2, 8, 64]);
+    SrqPlan {
+        depth,
+        ahead: dice.pick(&[1, 4, 64]).min(depth),
+        gap_ns: dice.pick(&[0, 0, 0, 30_000]),
+        limit: dice.pick(&[0, 1, 3]).min(depth),
+    }
+}
+
+/// What the pairs of a run have in common.
+struct Common<'a> {
     hosts: usize,
-    kinds: &[Kind],
+    kinds: &'a [Kind],
+    service: QpKind,
+    /// Receives may be shared.
+    shares: bool,
     wrong: bool,
     lossless: bool,
-    largest_mtu: PathMtu,
-) -> PairPlan {
+}
+
+fn pair(dice: &mut Dice, common: &Common<'_>, largest_mtu: PathMtu) -> PairPlan {
+    let &Common {
+        hosts,
+        service,
+        lossless,
+        ..
+    } = common;
     let first = dice.index(hosts);
     let second = (first + 1 + dice.index(hosts - 1)) % hosts;
     let path_mtu = dice.pick(&PathMtu::ALL).min(largest_mtu);
@@ -200,6 +245,7 @@ fn pair(
         _ => dice.below(1 << 24) as u32,
     };
     let connect = ConnectSpec {
+        kind: service,
         path_mtu,
         psn: [psn(dice), psn(dice)],
         access: Access::REMOTE_READ | Access::REMOTE_WRITE | Access::REMOTE_ATOMIC,
@@ -220,17 +266,36 @@ fn pair(
     let depth = dice.pick(&[1, 2, 4, 16, 64]);
     let mtu = path_mtu.bytes();
     let target_bytes = dice.pick(&[2, 6, 20]) * mtu.max(512);
-    let largest = dice.pick(&[2, 6, 16]) * mtu;
-    let ops = [0, 1].map(|_| {
+    let largest = match service {
+        QpKind::Ud => largest_mtu.bytes(),
+        _ => dice.pick(&[2, 6, 16]) * mtu,
+    };
+    let shared = [0, 1].map(|_| common.shares && dice.one_in(2));
+    let mut kinds: Vec<Kind> = common.kinds.to_vec();
+    kinds.retain(|kind| kind.is_of(service));
+    if kinds.is_empty() {
+        kinds.push(Kind::Send);
+    }
+    let ops = [0, 1].map(|side: usize| {
+        // Elsewhere, all receives are equally long.
+        let exact = service == QpKind::Rc && !shared[1 - side];
         let count = dice.pick(&[0, 8, 30, 100]);
         let hurry = dice.pick(&[0, 0, 10_000, 100_000]);
         (0..count)
-            .map(|_| op(dice, kinds, mtu, largest.min(target_bytes), hurry, wrong))
+            .map(|_| {
+                let longest = largest.min(target_bytes);
+                let mut op = op(dice, &kinds, mtu, longest, hurry);
+                if common.wrong && op.len > 0 && dice.one_in(40) {
+                    op.wrong = wrong(dice, op.kind, service, exact);
+                }
+                op
+            })
             .collect()
     });
     PairPlan {
         hosts: [first, second],
         connect,
+        shared,
         depth,
         max_sge: dice.pick(&[1, 2, 5]),
         max_inline: dice.pick(&[0, 64, 512]),
@@ -244,7 +309,26 @@ fn pair(
     }
 }
 
-fn op(dice: &mut Dice, kinds: &[Kind], mtu: usize, largest: usize, hurry: u64, wrong: bool) -> Op {
+/// What is wrong with a request, of what can be.
+fn wrong(dice: &mut Dice, kind: Kind, service: QpKind, exact: bool) -> Option<Wrong> {
+    let sends = matches!(kind, Kind::Send | Kind::SendImm);
+    let drawn = match dice.below(6) {
+        0 => Wrong::LocalKey,
+        1 => Wrong::TooLong,
+        2 | 3 => Wrong::Bounds,
+        4 => Wrong::RemoteKey,
+        _ => Wrong::QKey,
+    };
+    let fits = match drawn {
+        Wrong::LocalKey => true,
+        Wrong::TooLong => sends && exact,
+        Wrong::Bounds | Wrong::RemoteKey => !sends,
+        Wrong::QKey => service == QpKind::Ud,
+    };
+    fits.then_some(drawn)
+}
+
+fn op(dice: &mut Dice, kinds: &[Kind], mtu: usize, largest: usize, hurry: u64) -> Op {
     let kind = dice.pick(kinds);
     let len = match dice.below(4) {
         _ if kind.is_atomic() => 8,
@@ -253,14 +337,6 @@ fn op(dice: &mut Dice, kinds: &[Kind], mtu: usize, largest: usize, hurry: u64, w
             .min(largest),
         1 => dice.index(64),
         _ => dice.index(largest + 1),
-    };
-    let wrong = match dice.below(6) {
-        _ if !wrong || len == 0 || !dice.one_in(40) => None,
-        0 => Some(Wrong::LocalKey),
-        1 if matches!(kind, Kind::Send | Kind::SendImm) => Some(Wrong::TooLong),
-        2 | 3 if !matches!(kind, Kind::Send | Kind::SendImm) => Some(Wrong::Bounds),
-        _ if !matches!(kind, Kind::Send | Kind::SendImm) => Some(Wrong::RemoteKey),
-        _ => None,
     };
     Op {
         kind,
@@ -275,6 +351,6 @@ fn op(dice: &mut Dice, kinds: &[Kind], mtu: usize, largest: usize, hurry: u64, w
             0 => 0,
             most => dice.below(most),
         },
-        wrong,
+        wrong: None,
     }
 }

@@ -2,8 +2,12 @@
 
 use super::memory::Region;
 use super::plan::{Op, PairPlan, Wrong};
+use crate::connect::kind_of;
 use crate::fabric::HostId;
-use roce_stack::{CompletionQueue, CqId, Instant, Nic, PdId, QpInit, QpKind, QueueLimits};
+use crate::oracle::Violation;
+use roce_stack::{
+    CompletionQueue, CqId, Destination, Instant, Nic, PdId, QpInit, QueueLimits, Srqn,
+};
 use roce_wire::Qpn;
 use std::sync::Arc;
 
@@ -16,6 +20,12 @@ pub(super) struct End {
     pub(super) recv_cq: Arc<CompletionQueue>,
     /// Neither destroyed nor restarted.
     pub(super) alive: bool,
+    /// Where its receives come from, if not from a queue like that of RC.
+    pub(super) pool: Option<usize>,
+    /// Where its datagrams go.
+    pub(super) to: Option<Destination>,
+    /// That is a queue it shares.
+    pub(super) shared: bool,
     /// In SQD, of its own will.
     pub(super) draining: bool,
     pub(super) next_op: usize,
@@ -42,10 +52,16 @@ pub(super) struct FlowMemory {
 }
 
 impl End {
-    pub(super) fn new(nic: &mut Nic, pd: PdId, host: HostId, plan: &PairPlan) -> Self {
+    pub(super) fn new(
+        nic: &mut Nic,
+        pd: PdId,
+        host: HostId,
+        (plan, side): (&PairPlan, usize),
+        srq: Option<Srqn>,
+    ) -> Result<Self, Violation> {
         // Requests to a failed QP complete as soon as they are posted.
         let ops: usize = plan.ops.iter().map(Vec::len).sum();
-        let room = 2 * plan.depth + 2 * ops;
+        let room = 2 * plan.depth + 2 * ops + 128;
         let send_cq = Arc::new(CompletionQueue::new(CqId(0), room));
         let recv_cq = match plan.one_cq {
             true => Arc::clone(&send_cq),
@@ -55,8 +71,8 @@ impl End {
             depth: plan.depth,
             max_sge: plan.max_sge,
         };
-        let qpn = nic.create_qp(QpInit {
-            kind: QpKind::Rc,
+        let init = QpInit {
+            kind: kind_of(plan.connect.kind, side),
             pd,
             send_cq: Arc::clone(&send_cq),
             recv_cq: Arc::clone(&recv_cq),
@@ -64,20 +80,28 @@ impl End {
             recv: limits,
             max_inline: plan.max_inline,
             signal_all: plan.signal_all,
-        });
-        Self {
+        };
+        let qpn = match srq {
+            Some(srq) => nic.create_qp_with_srq(init, srq),
+            None => Ok(nic.create_qp(init)),
+        };
+        let qpn = qpn.map_err(|error| Violation(format!("making a QP: {error}")))?;
+        Ok(Self {
             host,
             qpn,
             send_cq,
             recv_cq,
             alive: true,
+            pool: None,
+            to: None,
+            shared: srq.is_some(),
             draining: false,
             next_op: 0,
             next_recv: 0,
             send_at: Instant::ZERO,
             recv_at: Instant::ZERO,
             called: None,
-        }
+        })
     }
 }
 
@@ -116,11 +140,12 @@ pub(super) struct Layout {
 }
 
 impl Layout {
-    pub(super) fn of(ops: &[Op]) -> Self {
+    /// `inbox` unless receives lie elsewhere.
+    pub(super) fn of(ops: &[Op], inbox: bool) -> Self {
         let (out_at, out_len) = place(ops.iter().map(|op| op.len));
         let lengths: Vec<usize> = ops
             .iter()
-            .filter(|op| op.kind.consumes_receive())
+            .filter(|op| inbox && op.kind.consumes_receive())
             .map(receive_len)
             .collect();
         let (begins, inbox_len) = place(lengths.iter().copied());

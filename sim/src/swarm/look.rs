@@ -1,10 +1,11 @@
 //! What hosts have to tell: completions and events.
 
 use super::outcome::label;
+use super::pools::{PoolState, Queue};
 use super::run::{PairState, Run};
 use crate::fabric::HostId;
 use crate::oracle::{Verdict, Violation, violated};
-use roce_stack::{Event, WcStatus};
+use roce_stack::{Completion, Event, QpKind, WcOpcode, WcStatus};
 
 impl Run<'_> {
     /// Takes a host's completions and events, and lets its applications go on.
@@ -18,6 +19,11 @@ impl Run<'_> {
                 if self.pairs[pair].as_ref().is_some_and(here) && self.poll(pair, side)? {
                     self.pump(pair, side)?;
                 }
+            }
+        }
+        for pool in 0..self.pools.len() {
+            if self.pools[pool].host == host {
+                self.refill(pool)?;
             }
         }
         while let Some(event) = self.fabric.nic(host).poll_event() {
@@ -45,7 +51,13 @@ impl Run<'_> {
         }
         // What failed in one queue is why requests in the other were flushed.
         let flushed = |status| matches!(status, WcStatus::Success | WcStatus::WorkRequestFlushed);
-        if taken.iter().any(|done| !flushed(done.status)) {
+        let kind = self.plan.pairs[pair].connect.kind;
+        let breaks = |done: &Completion| match kind {
+            // An error of a send leaves receiving as it is.
+            QpKind::Uc | QpKind::Ud => is_receive(done.opcode) && !flushed(done.status),
+            _ => !flushed(done.status),
+        };
+        if taken.iter().any(breaks) {
             self.oracle.broke(pair, side);
         }
         for done in taken.drain(..) {
@@ -55,9 +67,25 @@ impl Run<'_> {
             let name = label(done.status);
             *self.outcome.completions.entry(name).or_default() += 1;
             self.oracle.completed(pair, side, &done)?;
+            if let (Some(pool), true) = (self.end(pair, side).pool, is_receive(done.opcode)) {
+                self.place_is_free(pool, done.wr_id);
+            }
         }
         self.taken = taken;
         Ok(true)
+    }
+
+    /// Takes the completions of all ends of a host.
+    pub(super) fn poll_all(&mut self, host: HostId) -> Verdict {
+        for pair in 0..self.pairs.len() {
+            for side in [0, 1] {
+                let here = |state: &PairState| state.ends[side].host == host;
+                if self.pairs[pair].as_ref().is_some_and(here) {
+                    self.poll(pair, side)?;
+                }
+            }
+        }
+        Ok(())
     }
 
     fn event(&mut self, host: HostId, event: Event) -> Verdict {
@@ -93,8 +121,31 @@ impl Run<'_> {
                 self.oracle.drained(pair, side, true);
                 Ok(())
             }
+            Event::LastWqeReached(qpn) => {
+                let Some((pair, side)) = find(qpn) else {
+                    return Ok(());
+                };
+                self.poll(pair, side)?;
+                if !self.end(pair, side).shared {
+                    return violated(format!("pair {pair} side {side} has no SRQ: {event:?}"));
+                }
+                self.oracle.last_wqe(pair, side)
+            }
+            Event::SrqLimit(srqn) => {
+                let is_it = |state: &PoolState| {
+                    state.host == host && matches!(state.queue, Queue::Srq(it) if it == srqn)
+                };
+                match self.pools.iter().position(is_it) {
+                    Some(pool) => self.limit_reached(pool),
+                    None => violated(format!("host {}: {event:?}", host.0)),
+                }
+            }
             Event::CqNotify(_) => Ok(()),
             other => violated(format!("host {}: {other:?}", host.0)),
         }
     }
+}
+
+fn is_receive(opcode: WcOpcode) -> bool {
+    matches!(opcode, WcOpcode::Recv | WcOpcode::RecvRdmaWithImm)
 }

@@ -12,6 +12,7 @@ mod look;
 mod memory;
 mod outcome;
 mod plan;
+mod pools;
 mod post;
 mod rest;
 mod run;
@@ -22,6 +23,6 @@ mod start;
 mod tests;
 
 pub use outcome::{Outcome, Summary};
-pub use plan::{Act, Fault, FaultPlan, Kind, Mischief, Op, PairPlan, Plan, Wrong};
+pub use plan::{Act, Fault, FaultPlan, Kind, Mischief, Op, PairPlan, Plan, SrqPlan, Wrong};
 pub use run::{run, run_printing};
 pub use shrink::{Shrunk, shrink};

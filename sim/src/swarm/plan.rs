@@ -2,6 +2,7 @@
 
 use crate::connect::ConnectSpec;
 use crate::fabric::{HostSpec, LinkSpec, SwitchSpec};
+use roce_stack::QpKind;
 use roce_stack::fault::FaultSpec;
 
 /// A whole run.
@@ -19,6 +20,8 @@ pub struct Plan {
     pub link: LinkSpec,
     /// Nothing is lost and nothing late: retries may not run out.
     pub lossless: bool,
+    /// The shared receive queue of each host.
+    pub srqs: Vec<SrqPlan>,
     /// Connections.
     pub pairs: Vec<PairPlan>,
     /// What goes wrong on cables, and when.
@@ -27,13 +30,28 @@ pub struct Plan {
     pub mischief: Vec<Mischief>,
 }
 
+/// A shared receive queue.
+#[derive(Clone, Copy, Debug)]
+pub struct SrqPlan {
+    /// Receives that it holds.
+    pub depth: usize,
+    /// Receives that are kept posted.
+    pub ahead: usize,
+    /// How long the host waits before it posts the next one, in ns.
+    pub gap_ns: u64,
+    /// The host wants to hear when fewer are left; 0 if it does not.
+    pub limit: usize,
+}
+
 /// A connection between two hosts, and what both ends do with it.
 #[derive(Clone, Debug)]
 pub struct PairPlan {
     /// Two hosts, not the same.
     pub hosts: [usize; 2],
-    /// How it is connected.
+    /// Of which service it is, and how it is connected.
     pub connect: ConnectSpec,
+    /// Which ends take their receives from their host's shared queue.
+    pub shared: [bool; 2],
     /// Requests that a queue holds.
     pub depth: usize,
     /// Scatter/gather elements of a request.
@@ -81,6 +99,15 @@ impl Kind {
         Self::Swap,
     ];
 
+    /// Whether QPs of the service do it.
+    pub fn is_of(self, service: QpKind) -> bool {
+        match service {
+            QpKind::Ud => matches!(self, Self::Send | Self::SendImm),
+            QpKind::Uc => !matches!(self, Self::Read | Self::Increment | Self::Swap),
+            _ => true,
+        }
+    }
+
     /// Whether the peer consumes a receive for it.
     pub fn consumes_receive(self) -> bool {
         matches!(self, Self::Send | Self::SendImm | Self::WriteImm)
@@ -103,6 +130,8 @@ pub enum Wrong {
     LocalKey,
     /// The message is longer than the receive.
     TooLong,
+    /// The Q_Key is not the peer's.
+    QKey,
 }
 
 /// A request.
@@ -174,6 +203,10 @@ pub enum Act {
     DropTarget(usize, usize),
     /// Deregisters the memory at the peer that receives them.
     DropInbox(usize, usize),
+    /// Gives a host's shared receive queue room for so many receives.
+    Resize(usize, usize),
+    /// Asks for an event when a host's shared receive queue has fewer receives.
+    Limit(usize, usize),
     /// Stops a host for so many ns.
     Pause(usize, u64),
     /// Restarts a host: all its QPs and regions are gone.

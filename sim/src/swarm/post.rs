@@ -6,7 +6,8 @@ use super::plan::{Kind, Op, Wrong};
 use super::run::{Run, Token, WORDS};
 use crate::oracle::{Effect, PostedRecv, PostedSend, Verdict, WordOp, violated};
 use roce_stack::{
-    Duration, PostError, RecvWr, RemoteAddr, SendFlags, SendOp, SendWr, WcOpcode, WcStatus,
+    Destination, Duration, PostError, RecvWr, RemoteAddr, SendFlags, SendOp, SendWr, WcOpcode,
+    WcStatus,
 };
 
 /// How long an application waits that finds its queue full, at most.
@@ -30,7 +31,10 @@ impl Run<'_> {
         if !state.ends[side].alive || self.paused[host.0] {
             return Ok(());
         }
-        let received = self.pump_recvs(pair, side)?;
+        let received = match state.ends[side].pool {
+            Some(_) => false,
+            None => self.pump_recvs(pair, side)?,
+        };
         let sent = self.pump_sends(pair, side)?;
         if received || sent {
             self.fabric.drive(host);
@@ -126,6 +130,8 @@ impl Run<'_> {
             Some(Wrong::LocalKey) => (&[WcStatus::LocalProtectionError], true),
             Some(Wrong::RemoteKey | Wrong::Bounds) => (&[WcStatus::RemoteAccessError], false),
             Some(Wrong::TooLong) => (&[WcStatus::RemoteInvalidRequest], false),
+            // Nobody hears of it.
+            Some(Wrong::QKey) => (&[], false),
         };
         let posted = PostedSend {
             effect: request.effect,
@@ -173,7 +179,10 @@ impl Run<'_> {
             Kind::Send | Kind::SendImm => {
                 let imm = (op.kind == Kind::SendImm).then_some(imm);
                 let bytes = pattern(salt, op.len);
-                let send = imm.map_or(SendOp::Send, SendOp::SendImm);
+                let send = match self.destination(pair, side, op) {
+                    Some(to) => imm.map_or(SendOp::SendTo(to), |imm| SendOp::SendImmTo(to, imm)),
+                    None => imm.map_or(SendOp::Send, SendOp::SendImm),
+                };
                 (send, Effect::Send { bytes, imm }, WcOpcode::Send)
             }
             Kind::Write | Kind::WriteImm => {
@@ -230,6 +239,15 @@ impl Run<'_> {
             effect,
             opcode,
         }
+    }
+
+    /// Where a datagram goes; other services know.
+    fn destination(&self, pair: usize, side: usize, op: &Op) -> Option<Destination> {
+        let mut to = self.end(pair, side).to?;
+        if op.wrong == Some(Wrong::QKey) {
+            to.qkey.0 ^= 1;
+        }
+        Some(to)
     }
 
     fn pump_recvs(&mut self, pair: usize, side: usize) -> Result<bool, crate::oracle::Violation> {

@@ -3,7 +3,7 @@
 use super::run::Run;
 use crate::fabric::HostId;
 use crate::oracle::{Verdict, violated};
-use roce_stack::{Duration, Stat};
+use roce_stack::{Duration, QpState, Stat};
 
 impl Run<'_> {
     /// Nothing moves any more: everything must have come to its end, and after all is
@@ -31,6 +31,8 @@ impl Run<'_> {
             }));
         }
         self.oracle.at_rest(|pair, side| queued[pair][side])?;
+        self.pools_at_rest()?;
+        self.last_wqes_known()?;
         let under_way = self.fabric.under_way();
         if under_way != (0, 0) {
             return violated(format!(
@@ -38,6 +40,27 @@ impl Run<'_> {
             ));
         }
         self.take_down()
+    }
+
+    /// Who uses an SRQ and has failed was told that it takes no more receives.
+    fn last_wqes_known(&mut self) -> Verdict {
+        for pair in 0..self.pairs.len() {
+            for side in [0, 1] {
+                let end = self.end(pair, side);
+                let (host, qpn) = (end.host, end.qpn);
+                if !end.alive || !end.shared {
+                    continue;
+                }
+                let state = self.fabric.nic(host).query_qp(qpn).map(|known| known.0);
+                let told = self.oracle.is_last_wqe_known(pair, side);
+                if (state == Some(QpState::Err)) != told {
+                    return violated(format!(
+                        "pair {pair} side {side} is in {state:?}, last WQE reached: {told}"
+                    ));
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Destroys everything and looks whether anything is left.
@@ -50,6 +73,7 @@ impl Run<'_> {
                 }
             }
         }
+        self.destroy_pools()?;
         let later = self.fabric.now() + Duration::from_secs(1_000_000);
         for host in 0..self.words.len() {
             let key = self.words[host].region.key;

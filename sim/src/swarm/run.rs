@@ -4,6 +4,7 @@ use super::end::{End, FlowMemory};
 use super::memory::Region;
 use super::outcome::Outcome;
 use super::plan::{Fault, Plan};
+use super::pools::PoolState;
 use crate::fabric::{CableId, Fabric, FabricBuilder, HostId, Step, SwitchId};
 use crate::oracle::{Oracle, Verdict, Violation, Words, violated};
 use roce_stack::{Completion, Duration, Instant, PdId};
@@ -29,6 +30,8 @@ pub(super) enum Token {
     Undo(usize),
     /// A pair is connected.
     Start(usize),
+    /// A pool wants receives.
+    Refill(usize),
 }
 
 impl Token {
@@ -39,6 +42,7 @@ impl Token {
             Self::Mischief(number) => (2, number),
             Self::Undo(number) => (3, number),
             Self::Start(number) => (4, number),
+            Self::Refill(number) => (5, number),
         };
         kind << 32 | number as u64
     }
@@ -50,7 +54,8 @@ impl Token {
             1 => Self::Fault(number),
             2 => Self::Mischief(number),
             3 => Self::Undo(number),
-            _ => Self::Start(number),
+            4 => Self::Start(number),
+            _ => Self::Refill(number),
         }
     }
 }
@@ -79,6 +84,9 @@ pub(super) struct Run<'a> {
     /// Of each host.
     pub(super) words: Vec<HostState>,
     pub(super) paused: Vec<bool>,
+    pub(super) pools: Vec<PoolState>,
+    /// The pool of each host's shared receive queue.
+    pub(super) srqs: Vec<Option<usize>>,
     /// Hosts whose completions are to be looked at.
     pub(super) touched: Vec<HostId>,
     /// Completions that were taken just now.
@@ -154,17 +162,23 @@ impl<'a> Run<'a> {
             pairs: Vec::new(),
             words: Vec::new(),
             paused: vec![false; hosts.len()],
+            pools: Vec::new(),
+            srqs: Vec::new(),
             touched: Vec::new(),
             taken: Vec::new(),
             outcome: Outcome::default(),
         };
-        for host in hosts {
+        for &host in &hosts {
             let nic = run.fabric.nic(host);
             let pd = nic.alloc_pd();
             let region = Region::new(nic, pd, 1000 + host.0, 8 * WORDS)?;
             let words = Words::new(Arc::clone(&region.buffer), Region::place(0), WORDS);
             run.oracle.words.push(words);
             run.words.push(HostState { pd, region });
+        }
+        for host in hosts {
+            let srq = run.make_srq(host)?;
+            run.srqs.push(srq);
         }
         run.pairs.resize_with(plan.pairs.len(), || None);
         Ok(run)
@@ -229,6 +243,7 @@ impl<'a> Run<'a> {
             Token::Mischief(number) => self.act(number),
             Token::Undo(number) => self.undo(number),
             Token::Start(number) => self.start(number),
+            Token::Refill(number) => self.refill_called(number),
         }
     }
 }

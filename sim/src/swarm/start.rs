@@ -2,40 +2,116 @@
 
 use super::end::{End, FlowMemory, Layout};
 use super::memory::Region;
-use super::plan::PairPlan;
+use super::plan::{Fault, PairPlan};
+use super::pools::{PoolSpec, Queue, longest};
 use super::run::{PairState, Run};
-use crate::connect::connect;
+use crate::connect::{QKEY, connect, header_bytes};
 use crate::fabric::HostId;
-use crate::oracle::{Causes, FlowAreas, Verdict, Violation};
+use crate::oracle::{Causes, Ends, FlowAreas, Verdict, Violation};
+use roce_stack::fault::{Chance, FaultSpec};
+use roce_stack::port::TxMeta;
+use roce_stack::{Destination, QpKind};
 
 impl Run<'_> {
     /// Connects a pair.
     pub(super) fn start(&mut self, number: usize) -> Verdict {
         let plan = &self.plan.pairs[number];
-        let mut end = |side: usize| {
-            let host = HostId(plan.hosts[side]);
-            let pd = self.words[host.0].pd;
-            End::new(self.fabric.nic(host), pd, host, plan)
-        };
-        let ends = [end(0), end(1)];
+        let mut ends = [self.make_end(number, 0)?, self.make_end(number, 1)?];
+        if plan.connect.kind == QpKind::Ud {
+            for side in [0, 1] {
+                ends[side].to = Some(self.way(&ends[side], &ends[1 - side])?);
+            }
+        }
         let names = [0, 1].map(|side: usize| (ends[side].host, ends[side].qpn));
         connect(&mut self.fabric, names, &plan.connect)
             .map_err(|error| Violation(format!("connecting pair {number}: {error}")))?;
-        let memory = [self.memory(plan, number, 0)?, self.memory(plan, number, 1)?];
+        let inboxes = [0, 1].map(|side: usize| ends[1 - side].pool.is_none());
+        let memory = [
+            self.memory(plan, number, 0, inboxes[0])?,
+            self.memory(plan, number, 1, inboxes[1])?,
+        ];
         let areas = [0, 1].map(|side: usize| FlowAreas {
             out: memory[side].out.area(),
             target: memory[side].target.area(),
             inbox: memory[side].inbox.area(),
         });
-        let causes = Causes {
-            lossy: !self.plan.lossless,
-            rnr_limited: plan.connect.rnr_retry < 7,
+        let known = Ends {
+            kind: plan.connect.kind,
+            qpns: [0, 1].map(|side: usize| ends[side].qpn.get()),
+            pools: [0, 1].map(|side: usize| ends[side].pool),
         };
-        self.oracle.connected(number, causes, areas);
+        self.oracle
+            .connected(number, known, self.causes(plan), areas);
         self.pairs[number] = Some(PairState { ends, memory });
+        for pool in known.pools.into_iter().flatten() {
+            self.refill(pool)?;
+        }
         // Receives first, as applications do.
         self.pump(number, 1)?;
         self.pump(number, 0)
+    }
+
+    fn make_end(&mut self, number: usize, side: usize) -> Result<End, Violation> {
+        let plan = &self.plan.pairs[number];
+        let host = HostId(plan.hosts[side]);
+        let pd = self.words[host.0].pd;
+        let kind = plan.connect.kind;
+        let shared = self.srq(host.0).filter(|_| plan.shared[side]);
+        let srq = shared.and_then(|pool| match self.pools[pool].queue {
+            Queue::Srq(srqn) => Some(srqn),
+            Queue::Own(..) => None,
+        });
+        let mut end = End::new(self.fabric.nic(host), pd, host, (plan, side), srq)?;
+        end.pool = match kind {
+            _ if shared.is_some() => shared,
+            QpKind::Uc | QpKind::Ud => {
+                let ops = &plan.ops[1 - side];
+                let messages = ops.iter().filter(|op| op.kind.consumes_receive()).count();
+                let spec = PoolSpec {
+                    len: longest(ops) + header_bytes(kind),
+                    depth: plan.depth,
+                    ahead: plan.recvs_ahead,
+                    gap_ns: plan.recv_gap_ns,
+                    limit: 0,
+                    users: 1,
+                    // A network that doubles packets needs more receives than messages.
+                    most: 2 * (messages + plan.recvs_ahead) as u64,
+                };
+                Some(self.make_pool(host, Queue::Own(number, side), spec)?)
+            }
+            _ => None,
+        };
+        Ok(end)
+    }
+
+    /// Where datagrams from one end to the other go.
+    fn way(&mut self, from: &End, to: &End) -> Result<Destination, Violation> {
+        let path = TxMeta {
+            src: self.fabric.address(from.host),
+            dst: self.fabric.address(to.host),
+            traffic_class: 2,
+            hop_limit: 64,
+        };
+        let pd = self.words[from.host.0].pd;
+        let ah = self.fabric.nic(from.host).create_ah(pd, path);
+        let ah = ah.map_err(|error| Violation(format!("an address handle: {error}")))?;
+        Ok(ah.to(to.qpn, QKEY))
+    }
+
+    /// What the network may do to a pair.
+    fn causes(&self, plan: &PairPlan) -> Causes {
+        let suffer = |what: fn(&FaultSpec) -> Chance| {
+            self.plan.faults.iter().any(|fault| match &fault.what {
+                Fault::Packets(spec) => !what(spec).is_never(),
+                Fault::Down(_) => false,
+            })
+        };
+        Causes {
+            lossy: !self.plan.lossless,
+            rnr_limited: plan.connect.rnr_retry < 7,
+            doubles: suffer(|spec| spec.duplicate),
+            overtakes: suffer(|spec| spec.reorder),
+        }
     }
 
     fn memory(
@@ -43,13 +119,14 @@ impl Run<'_> {
         plan: &PairPlan,
         number: usize,
         side: usize,
+        inbox: bool,
     ) -> Result<FlowMemory, Violation> {
         let Layout {
             out_at,
             out_len,
             inbox_at,
             inbox_len,
-        } = Layout::of(&plan.ops[side]);
+        } = Layout::of(&plan.ops[side], inbox);
         let mut region = |of: usize, which: usize, len: usize| {
             let host = HostId(plan.hosts[of]);
             let pd = self.words[host.0].pd;

@@ -64,8 +64,13 @@ fn a_seed_replays_bit_for_bit() {
 #[test]
 fn every_operation_and_every_mischief_is_drawn() {
     let (mut kinds, mut wrongs, mut acts) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
+    let mut ends = BTreeSet::new();
     for seed in 0..300 {
         let plan = Plan::draw(seed);
+        for pair in &plan.pairs {
+            let service = format!("{:?}", pair.connect.kind);
+            ends.extend(pair.shared.map(|shared| (service.clone(), shared)));
+        }
         for op in plan.pairs.iter().flat_map(|pair| pair.ops.iter().flatten()) {
             kinds.insert(format!("{:?}", op.kind));
             wrongs.insert(format!("{:?}", op.wrong));
@@ -77,8 +82,9 @@ fn every_operation_and_every_mischief_is_drawn() {
     }
     assert_eq!(
         (kinds.len(), wrongs.len(), acts.len()),
-        (Kind::ALL.len(), 5, 8)
+        (Kind::ALL.len(), 6, 10)
     );
+    assert_eq!(ends.len(), 6, "{ends:?}");
 }
 
 /// A plan that fails, since the oracle is told that nothing can be lost, and some

@@ -1,0 +1,195 @@
+//! Receives of pools: which message came, and whether it may.
+
+use super::pair::Pair;
+use super::pool::Pool;
+use super::request::{Effect, PostedRecv};
+use super::{AreaName, Verdict, Violation, judge, violated};
+use crate::connect::header_bytes;
+use roce_stack::{Completion, QpKind, WcOpcode, WcStatus};
+
+/// How often one message may come, if the network doubles packets on three links.
+const MOST_COPIES: u8 = 8;
+
+/// What is known of messages on a flow that takes its receives from a pool.
+#[derive(Debug, Default)]
+pub(super) struct Arrivals {
+    /// How often each consuming request has arrived.
+    counts: Vec<u8>,
+    /// Which must arrive.
+    due: Vec<bool>,
+    /// One past the newest that has arrived.
+    resolved: usize,
+    /// The receive that completed last.
+    last: Option<u64>,
+}
+
+impl Arrivals {
+    pub(super) fn posted(&mut self, due: bool) {
+        self.counts.push(0);
+        self.due.push(due);
+    }
+
+    fn count(&mut self, n: usize) {
+        self.counts[n] += 1;
+        self.resolved = self.resolved.max(n + 1);
+    }
+
+    /// Whether one that must arrive has not.
+    fn missing(&self) -> Option<usize> {
+        (0..self.due.len()).find(|n| self.due[*n] && self.counts[*n] == 0)
+    }
+
+    pub(super) fn has_come(&self, n: usize) -> bool {
+        self.counts[n] > 0
+    }
+}
+
+impl Pair {
+    pub(super) fn is_reliable(&self) -> bool {
+        !matches!(self.ends.kind, QpKind::Uc | QpKind::Ud)
+    }
+
+    /// Bytes in front of each received message.
+    pub(super) fn header_bytes(&self) -> usize {
+        header_bytes(self.ends.kind)
+    }
+
+    /// How many messages of `side` may still need a receive.
+    pub(super) fn unresolved(&self, side: usize) -> usize {
+        let flow = &self.flows[side];
+        flow.consuming.len() - flow.arrivals.resolved
+    }
+
+    /// The memory of a pool was deregistered.
+    pub(super) fn receives_gone(&mut self, pool: usize) {
+        for side in [0, 1] {
+            if self.ends.pools[side] == Some(pool) {
+                self.qps[side].may_be_broken = true;
+                self.flows[1 - side].gone(AreaName::Inbox);
+            }
+        }
+    }
+
+    /// A receive of `side` has completed.
+    pub(super) fn arrived(&mut self, pool: &mut Pool, side: usize, done: &Completion) -> Verdict {
+        if self.qps[side].last_wqe {
+            return violated("the QP was said to take no more receives".to_owned());
+        }
+        let flow = &mut self.flows[1 - side];
+        let recv = pool.take(done.wr_id, flow.arrivals.last)?;
+        flow.arrivals.last = Some(done.wr_id);
+        let n = match (self.is_reliable(), done.status) {
+            (true, _) => Some(self.flows[1 - side].received),
+            (false, WcStatus::Success) => Some(self.find(pool, side, recv, done)?),
+            (false, _) => None,
+        };
+        let flow = &mut self.flows[1 - side];
+        flow.received += 1;
+        let send = n.and_then(|n| flow.consuming.get(n).copied());
+        judge::recv(self, side, send, done)?;
+        let flow = &mut self.flows[1 - side];
+        let (Some(n), Some(id), WcStatus::Success) = (n, send, done.status) else {
+            pool.settle(done.wr_id);
+            flow.recv_failed = true;
+            self.qps[side].may_be_broken = true;
+            return Ok(());
+        };
+        if flow.recv_failed {
+            return violated("a receive succeeded after one that failed".to_owned());
+        }
+        flow.arrivals.count(n);
+        self.check_landed(pool, side, id, recv)?;
+        pool.settle(done.wr_id);
+        let causes = self.causes;
+        let flow = &mut self.flows[1 - side];
+        match self.ends.kind {
+            QpKind::Ud => Ok(()),
+            QpKind::Uc if causes.doubles || causes.overtakes => Ok(()),
+            QpKind::Uc => flow.write_arrived(id),
+            _ => flow.executed_through(id),
+        }
+    }
+
+    /// What lies in a receive that request `id` consumed.
+    fn check_landed(&self, pool: &Pool, side: usize, id: usize, recv: PostedRecv) -> Verdict {
+        let (bytes, header): (&[u8], usize) = match &self.flows[1 - side].sends[id].effect {
+            Effect::Send { bytes, .. } => (bytes, self.header_bytes()),
+            _ => (&[], 0),
+        };
+        if !pool.holds(recv, header, bytes) {
+            return violated(format!("the receive does not hold what request {id} sent"));
+        }
+        // Of a message that broke off, some may lie there without acknowledgements.
+        if self.is_reliable() && !pool.is_untouched_behind(recv, header + bytes.len()) {
+            return violated(format!("the receive holds more than request {id} sent"));
+        }
+        Ok(())
+    }
+
+    /// Which message came: the oldest that looks like it and may have come now.
+    fn find(
+        &self,
+        pool: &Pool,
+        side: usize,
+        recv: PostedRecv,
+        done: &Completion,
+    ) -> Result<usize, Violation> {
+        let flow = &self.flows[1 - side];
+        let Arrivals {
+            counts, resolved, ..
+        } = &flow.arrivals;
+        let most = match self.causes.doubles {
+            true => MOST_COPIES,
+            false => 1,
+        };
+        let from = match (self.causes.overtakes, self.causes.doubles) {
+            (true, _) => 0,
+            (false, true) => resolved.saturating_sub(1),
+            (false, false) => *resolved,
+        };
+        let looks_like = |n: &usize| {
+            let send = &flow.sends[flow.consuming[*n]];
+            if send.fails || counts[*n] >= most {
+                return false;
+            }
+            match (&send.effect, done.opcode) {
+                (Effect::Send { bytes, imm }, WcOpcode::Recv) => {
+                    let len = bytes.len() + self.header_bytes();
+                    (*imm, len as u32) == (done.imm, done.byte_len)
+                        && pool.holds(recv, self.header_bytes(), bytes)
+                }
+                (Effect::Write { imm, .. }, WcOpcode::RecvRdmaWithImm) => *imm == done.imm,
+                _ => false,
+            }
+        };
+        match (from..counts.len()).find(looks_like) {
+            Some(n) => Ok(n),
+            None => violated(format!(
+                "no message from number {from} on, of {}, is like that",
+                counts.len()
+            )),
+        }
+    }
+
+    /// Nothing moves any more: messages that nothing kept from arriving have.
+    pub(super) fn all_arrived(&mut self, side: usize) -> Verdict {
+        let (own, peer) = (self.qps[side], self.qps[1 - side]);
+        let unreliable = !self.is_reliable();
+        let flow = &mut self.flows[side];
+        let kept = own.gone
+            || flow.send_failed
+            || peer.gone
+            || peer.may_be_broken
+            || flow.is_gone(AreaName::Inbox)
+            || flow.is_gone(AreaName::Target);
+        if !unreliable || self.causes.lossy || kept {
+            return Ok(());
+        }
+        if let Some(n) = flow.arrivals.missing() {
+            let id = flow.consuming[n];
+            return violated(format!("request {id} can't be lost, but never arrived"));
+        }
+        flow.settle_writes();
+        Ok(())
+    }
+}

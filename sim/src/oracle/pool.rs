@@ -1,0 +1,139 @@
+//! Receives of a shared receive queue, or of a service that loses messages: which
+//! message each of them gets is known only once it completes.
+
+use super::area::{Area, Content};
+use super::request::PostedRecv;
+use super::{Verdict, Violation, violated};
+use std::collections::BTreeMap;
+
+/// Receives in one place.
+#[derive(Debug)]
+pub(crate) struct Pool {
+    area: Area,
+    /// Many QPs take from it.
+    pub(super) shared: bool,
+    posted: BTreeMap<u64, PostedRecv>,
+    /// At most so many receives are with QPs that were destroyed.
+    taken_away: usize,
+    /// Its memory was deregistered.
+    pub(super) gone: bool,
+    /// The limit that an event was asked for.
+    limit: Option<usize>,
+}
+
+impl Pool {
+    pub(super) fn new(area: Area, shared: bool) -> Self {
+        Self {
+            area,
+            shared,
+            posted: BTreeMap::new(),
+            taken_away: 0,
+            gone: false,
+            limit: None,
+        }
+    }
+
+    /// Receives that have not completed.
+    pub(super) fn outstanding(&self) -> usize {
+        self.posted.len()
+    }
+
+    pub(super) fn post(&mut self, wr_id: u64, recv: PostedRecv) {
+        self.area
+            .begin(wr_id as usize, recv.at, Content::Anything(recv.len));
+        self.posted.insert(wr_id, recv);
+    }
+
+    /// A receive has completed for a QP whose last one was `after`.
+    pub(super) fn take(&mut self, wr_id: u64, after: Option<u64>) -> Result<PostedRecv, Violation> {
+        let first = self.posted.keys().next().copied();
+        let Some(recv) = self.posted.remove(&wr_id) else {
+            return violated(format!("receive {wr_id} was not posted, or has completed"));
+        };
+        if !self.shared && first != Some(wr_id) {
+            return violated(format!(
+                "receive {wr_id} completed, but the oldest is {first:?}"
+            ));
+        }
+        if after.is_some_and(|after| wr_id < after) {
+            return violated(format!(
+                "receive {wr_id} completed after {after:?}, which was posted later"
+            ));
+        }
+        Ok(recv)
+    }
+
+    /// Whether the bytes lie there, `header` bytes behind the receive's beginning.
+    pub(super) fn holds(&self, recv: PostedRecv, header: usize, bytes: &[u8]) -> bool {
+        let from = recv.at + header;
+        let to = from + bytes.len();
+        to <= recv.at + recv.len && self.area.actual(from..to) == bytes
+    }
+
+    /// Whether the receive is as it was when it was posted, but for `len` bytes.
+    pub(super) fn is_untouched_behind(&self, recv: PostedRecv, len: usize) -> bool {
+        let rest = recv.at + len.min(recv.len)..recv.at + recv.len;
+        self.area.is_frozen() || self.area.actual(rest.clone()) == self.area.image(rest)
+    }
+
+    /// What the receive holds is final.
+    pub(super) fn settle(&mut self, wr_id: u64) {
+        self.area.settle(wr_id as usize);
+    }
+
+    /// A QP was destroyed that may have taken a receive; one of its own takes all.
+    pub(super) fn user_left(&mut self) -> Verdict {
+        if self.shared {
+            self.taken_away += 1;
+            return Ok(());
+        }
+        self.freeze()
+    }
+
+    /// Nothing accesses the memory from now on, and nothing completes.
+    pub(super) fn close(&mut self) -> Verdict {
+        self.posted.clear();
+        self.limit = None;
+        self.freeze()
+    }
+
+    /// Nothing accesses the memory from now on.
+    pub(super) fn freeze(&mut self) -> Verdict {
+        self.area
+            .freeze()
+            .map_err(|Violation(what)| Violation(format!("receives: {what}")))
+    }
+
+    /// An event was asked for when fewer than `limit` are left; 0 for none.
+    pub(super) fn arm(&mut self, limit: usize) {
+        self.limit = (limit > 0).then_some(limit);
+    }
+
+    /// The event came.
+    pub(super) fn limit_reached(&mut self) -> Verdict {
+        match self.limit.take() {
+            Some(_) => Ok(()),
+            None => violated("a limit was reached that nobody had set".to_owned()),
+        }
+    }
+
+    /// Nothing moves any more: `posted` receives are in the queue, `held` are with QPs.
+    pub(super) fn at_rest(&self, posted: usize, held: usize) -> Verdict {
+        let there = posted + held;
+        if !(there..=there + self.taken_away).contains(&self.outstanding()) {
+            return violated(format!(
+                "{posted} receives are posted and {held} with QPs, but {} have not completed",
+                self.outstanding()
+            ));
+        }
+        if self.limit.is_some_and(|limit| posted < limit) {
+            return violated(format!(
+                "{posted} receives are fewer than the limit, {:?}, but nobody was told",
+                self.limit
+            ));
+        }
+        self.area
+            .check_all()
+            .map_err(|Violation(what)| Violation(format!("receives: {what}")))
+    }
+}

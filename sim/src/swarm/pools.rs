@@ -1,0 +1,393 @@
+//! Receives of shared receive queues, and of services that lose messages: all as long
+//! as the longest message, in places that are used again.
+
+use super::memory::Region;
+use super::plan::{Op, Plan};
+use super::run::{Run, Token};
+use crate::connect::header_bytes;
+use crate::fabric::HostId;
+use crate::oracle::{PostedRecv, Verdict, Violation, violated};
+use roce_stack::{Duration, Instant, QueueLimits, RecvWr, SrqAttributes, SrqError, SrqInit, Srqn};
+use std::collections::BTreeMap;
+
+/// Scatter/gather elements of a receive.
+const ELEMENTS: usize = 3;
+
+/// Bytes between two receives that must stay as they are.
+const GAP: usize = 16;
+
+/// Where receives are posted.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Queue {
+    Srq(Srqn),
+    /// The queue of one QP.
+    Own(usize, usize),
+}
+
+/// Receives in one place.
+#[derive(Debug)]
+pub(super) struct PoolState {
+    pub(super) host: HostId,
+    pub(super) queue: Queue,
+    pub(super) region: Region,
+    pub(super) registered: bool,
+    /// Its host was not restarted.
+    pub(super) alive: bool,
+    /// How long each receive is.
+    len: usize,
+    free: Vec<usize>,
+    used: BTreeMap<u64, usize>,
+    next: u64,
+    /// Never posts more than this.
+    most: u64,
+    depth: usize,
+    ahead: usize,
+    gap: Duration,
+    limit: usize,
+    armed: bool,
+    refill_at: Instant,
+    called: bool,
+}
+
+/// How many receives are kept where.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct PoolSpec {
+    pub(super) len: usize,
+    pub(super) depth: usize,
+    pub(super) ahead: usize,
+    pub(super) gap_ns: u64,
+    pub(super) limit: usize,
+    /// QPs that may keep one each.
+    pub(super) users: usize,
+    pub(super) most: u64,
+}
+
+/// The longest receive that a flow needs.
+pub(super) fn longest(ops: &[Op]) -> usize {
+    let consuming = ops.iter().filter(|op| op.kind.consumes_receive());
+    consuming.map(|op| op.len).max().unwrap_or(0)
+}
+
+/// The flows whose receives come from a host's SRQ: pair, side that sends.
+fn flows_to(plan: &Plan, host: usize) -> impl Iterator<Item = (usize, usize)> {
+    let all = (0..plan.pairs.len()).flat_map(|pair| [(pair, 0), (pair, 1)]);
+    all.filter(move |(pair, side)| {
+        let pair = &plan.pairs[*pair];
+        pair.shared[1 - side] && pair.hosts[1 - side] == host
+    })
+}
+
+impl Run<'_> {
+    /// The SRQ of a host, if somebody will use one.
+    pub(super) fn make_srq(&mut self, host: HostId) -> Result<Option<usize>, Violation> {
+        let plan = self.plan;
+        let users = flows_to(plan, host.0).count();
+        if users == 0 {
+            return Ok(None);
+        }
+        let needs = |(pair, side): (usize, usize)| {
+            let pair = &plan.pairs[pair];
+            longest(&pair.ops[side]) + header_bytes(pair.connect.kind)
+        };
+        let srq = plan.srqs[host.0];
+        let spec = PoolSpec {
+            len: flows_to(plan, host.0).map(needs).max().unwrap_or(0),
+            depth: srq.depth,
+            ahead: srq.ahead,
+            gap_ns: srq.gap_ns,
+            limit: srq.limit,
+            users,
+            most: u64::MAX,
+        };
+        let init = SrqInit {
+            pd: self.words[host.0].pd,
+            size: QueueLimits {
+                depth: srq.depth,
+                max_sge: ELEMENTS,
+            },
+        };
+        let srqn = self
+            .fabric
+            .nic(host)
+            .create_srq(&init)
+            .map_err(|error| Violation(format!("making an SRQ: {error}")))?;
+        self.make_pool(host, Queue::Srq(srqn), spec).map(Some)
+    }
+
+    pub(super) fn make_pool(
+        &mut self,
+        host: HostId,
+        queue: Queue,
+        spec: PoolSpec,
+    ) -> Result<usize, Violation> {
+        let places = spec.ahead + spec.users;
+        let number = self.pools.len();
+        let pd = self.words[host.0].pd;
+        let len = places * (spec.len + GAP);
+        let region = Region::new(self.fabric.nic(host), pd, 2000 + number, len)?;
+        let shared = matches!(queue, Queue::Srq(_));
+        self.oracle.made_pool(number, region.area(), shared);
+        self.pools.push(PoolState {
+            host,
+            queue,
+            region,
+            registered: true,
+            alive: true,
+            len: spec.len,
+            free: (0..places).rev().collect(),
+            used: BTreeMap::new(),
+            next: 0,
+            most: spec.most,
+            depth: spec.depth,
+            ahead: spec.ahead,
+            gap: Duration::from_nanos(spec.gap_ns),
+            limit: spec.limit,
+            armed: false,
+            refill_at: Instant::ZERO,
+            called: false,
+        });
+        Ok(number)
+    }
+
+    /// How many receives wait for messages.
+    pub(super) fn posted_in(&mut self, pool: usize) -> usize {
+        let state = &self.pools[pool];
+        let nic = self.fabric.nic(state.host);
+        match state.queue {
+            Queue::Srq(srqn) => nic.query_srq(srqn).map_or(0, |status| status.posted),
+            Queue::Own(pair, side) => match &self.pairs[pair] {
+                Some(known) => nic
+                    .queued(known.ends[side].qpn)
+                    .map_or(0, |queued| queued.1),
+                None => 0,
+            },
+        }
+    }
+
+    /// Posts receives until as many wait as should.
+    pub(super) fn refill(&mut self, pool: usize) -> Verdict {
+        let mut any = false;
+        loop {
+            let state = &self.pools[pool];
+            let host = state.host;
+            let runs = match state.queue {
+                Queue::Srq(_) => state.alive,
+                Queue::Own(pair, side) => {
+                    let known = self.pairs[pair].as_ref();
+                    known.is_some_and(|known| known.ends[side].alive)
+                }
+            };
+            if !runs || self.paused[host.0] || state.next >= state.most || state.free.is_empty() {
+                break;
+            }
+            let wanted = state.ahead.min(state.depth);
+            let (now, at, called) = (self.fabric.now(), state.refill_at, state.called);
+            let posted = self.posted_in(pool);
+            if posted >= wanted {
+                self.arm_again(pool, posted)?;
+                break;
+            }
+            if at > now {
+                if !called {
+                    self.pools[pool].called = true;
+                    self.fabric.call_at(at, Token::Refill(pool).encode());
+                }
+                break;
+            }
+            self.post_one(pool)?;
+            any = true;
+        }
+        if any {
+            // A QP of its own that has failed completes them at once.
+            self.touched.push(self.pools[pool].host);
+        }
+        Ok(())
+    }
+
+    pub(super) fn refill_called(&mut self, pool: usize) -> Verdict {
+        self.pools[pool].called = false;
+        self.refill(pool)?;
+        let host = self.pools[pool].host;
+        self.fabric.drive(host);
+        Ok(())
+    }
+
+    fn post_one(&mut self, pool: usize) -> Verdict {
+        let now = self.fabric.now();
+        let state = &mut self.pools[pool];
+        let Some(place) = state.free.pop() else {
+            return Ok(());
+        };
+        let (at, len, wr_id) = (place * (state.len + GAP), state.len, state.next);
+        state.used.insert(wr_id, place);
+        state.next += 1;
+        state.refill_at = now + state.gap;
+        let elements = 1 + wr_id as usize % ELEMENTS;
+        let key = state.region.key;
+        let (host, queue) = (state.host, state.queue);
+        let wr = RecvWr {
+            wr_id,
+            sges: &match queue {
+                Queue::Srq(_) => state.region.sges(at, len, elements, key),
+                Queue::Own(..) => state.region.sges(at, len, 1, key),
+            },
+        };
+        let nic = self.fabric.nic(host);
+        let posted = match (queue, &self.pairs) {
+            (Queue::Srq(srqn), _) => nic.post_srq_recv(srqn, &wr),
+            (Queue::Own(pair, side), pairs) => match &pairs[pair] {
+                Some(known) => nic.post_recv(now, known.ends[side].qpn, &wr),
+                None => Ok(()),
+            },
+        };
+        if let Err(error) = posted {
+            return violated(format!("receive {wr_id} of pool {pool} refused: {error}"));
+        }
+        self.outcome.receives += 1;
+        let recv = PostedRecv {
+            at: Region::place(at),
+            len,
+        };
+        self.oracle.posted_to_pool(pool, wr_id, recv);
+        Ok(())
+    }
+
+    /// A receive has completed: its place is free.
+    pub(super) fn place_is_free(&mut self, pool: usize, wr_id: u64) {
+        let state = &mut self.pools[pool];
+        state.free.extend(state.used.remove(&wr_id));
+    }
+
+    /// Asks for the next event, unless it would come at once.
+    fn arm_again(&mut self, pool: usize, posted: usize) -> Verdict {
+        let state = &self.pools[pool];
+        match (state.queue, state.armed) {
+            (Queue::Srq(_), false) if (1..=posted).contains(&state.limit) => {
+                self.set_limit(pool, state.limit)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Asks for an event when fewer than `limit` receives are left.
+    pub(super) fn set_limit(&mut self, pool: usize, limit: usize) -> Verdict {
+        let state = &mut self.pools[pool];
+        let Queue::Srq(srqn) = state.queue else {
+            return Ok(());
+        };
+        let limit = limit.min(state.depth);
+        state.armed = limit > 0;
+        let attributes = SrqAttributes {
+            limit: Some(limit),
+            ..SrqAttributes::default()
+        };
+        let host = state.host;
+        self.oracle.armed(pool, limit);
+        self.touched.push(host);
+        let modified = self.fabric.nic(host).modify_srq(srqn, &attributes);
+        modified.map_err(|error| Violation(format!("limit {limit} of pool {pool}: {error}")))
+    }
+
+    pub(super) fn limit_reached(&mut self, pool: usize) -> Verdict {
+        self.pools[pool].armed = false;
+        self.oracle.limit_reached(pool)?;
+        self.refill(pool)
+    }
+
+    /// Gives an SRQ room for `depth` receives, which it refuses if there are more.
+    pub(super) fn resize(&mut self, pool: usize, depth: usize) -> Verdict {
+        let posted = self.posted_in(pool);
+        let state = &mut self.pools[pool];
+        let Queue::Srq(srqn) = state.queue else {
+            return Ok(());
+        };
+        let nic = self.fabric.nic(state.host);
+        let limit = nic.query_srq(srqn).map_or(0, |status| status.limit);
+        let attributes = SrqAttributes {
+            depth: Some(depth),
+            ..SrqAttributes::default()
+        };
+        match nic.modify_srq(srqn, &attributes) {
+            Ok(()) if posted <= depth && limit <= depth => {
+                state.depth = depth;
+                self.refill(pool)
+            }
+            Err(SrqError::TooManyPosted { .. }) if depth < posted => Ok(()),
+            Err(SrqError::BadLimit { .. }) if depth < limit => Ok(()),
+            other => violated(format!(
+                "pool {pool} of {posted} receives, limit {limit}, to {depth}: {other:?}"
+            )),
+        }
+    }
+
+    pub(super) fn deregister_pool(&mut self, pool: usize) -> Verdict {
+        let host = self.pools[pool].host;
+        self.poll_all(host)?;
+        let state = &mut self.pools[pool];
+        if !core::mem::replace(&mut state.registered, false) {
+            return Ok(());
+        }
+        if !self.fabric.nic(host).deregister(state.region.key) {
+            return violated(format!("the memory of pool {pool} is not there"));
+        }
+        self.oracle.deregistered_pool(pool)
+    }
+
+    /// The pools of a host end with it.
+    pub(super) fn close_pools(&mut self, host: HostId) -> Verdict {
+        for pool in 0..self.pools.len() {
+            let state = &mut self.pools[pool];
+            if state.host == host && state.alive {
+                (state.alive, state.registered) = (false, false);
+                self.oracle.closed_pool(pool)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Nothing moves any more: all receives are where they should be.
+    pub(super) fn pools_at_rest(&mut self) -> Verdict {
+        for pool in 0..self.pools.len() {
+            let mut held = 0;
+            let mut users = 0;
+            for state in self.pairs.iter().flatten() {
+                for end in state.ends.iter().filter(|end| end.alive) {
+                    if end.pool == Some(pool) {
+                        let queued = self.fabric.nic(end.host).queued(end.qpn);
+                        held += queued.map_or(0, |queued| queued.1);
+                        users += 1;
+                    }
+                }
+            }
+            let posted = self.posted_in(pool);
+            let state = &self.pools[pool];
+            let there = match state.queue {
+                Queue::Own(..) => (users > 0).then_some((posted, 0)),
+                Queue::Srq(_) if !state.alive => None,
+                Queue::Srq(srqn) => {
+                    let status = self.fabric.nic(state.host).query_srq(srqn);
+                    if status.map(|status| status.qps) != Some(users) {
+                        return violated(format!("{users} QPs use pool {pool}, not {status:?}"));
+                    }
+                    Some((posted, held))
+                }
+            };
+            self.oracle.pool_at_rest(pool, there)?;
+        }
+        Ok(())
+    }
+
+    /// All QPs are gone: SRQs can go, too.
+    pub(super) fn destroy_pools(&mut self) -> Verdict {
+        for pool in 0..self.pools.len() {
+            self.deregister_pool(pool)?;
+            let state = &self.pools[pool];
+            if let (Queue::Srq(srqn), true) = (state.queue, state.alive)
+                && let Err(error) = self.fabric.nic(state.host).destroy_srq(srqn)
+            {
+                return violated(format!("pool {pool} can't go: {error}"));
+            }
+        }
+        Ok(())
+    }
+}
