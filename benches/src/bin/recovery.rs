@@ -37,7 +37,11 @@ fn main() -> ExitCode {
 
 fn run(args: &Args) -> Result<(), String> {
     let figures = Figures::take(args.messages, args.runs)?;
-    println!("{}", figures.table());
+    println!(
+        "WRITE\n{}\nREAD\n{}",
+        figures.table(),
+        figures.reads_table()
+    );
     let Some(folder) = &args.write else {
         return Ok(());
     };

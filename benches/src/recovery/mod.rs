@@ -17,6 +17,8 @@ use std::sync::Arc;
 pub struct Run {
     /// What is between the ends.
     pub wire: Wire,
+    /// READs, not WRITEs.
+    pub reads: bool,
     /// Whether the receiver keeps what comes early.
     pub selective: bool,
     /// How many messages.
@@ -32,10 +34,10 @@ pub struct Run {
 pub struct Outcome {
     /// Bits of messages per second.
     pub bits_per_sec: f64,
-    /// What the sender counted.
-    pub sender: Counters,
-    /// What the receiver counted.
-    pub receiver: Counters,
+    /// What the requester counted.
+    pub requester: Counters,
+    /// What the responder counted.
+    pub responder: Counters,
 }
 
 /// How many messages are posted at a time.
@@ -93,7 +95,8 @@ pub fn run(run: &Run) -> Result<Outcome, String> {
         }
     }
     let pattern: Vec<u8> = (0..len).map(|i| (i % 251) as u8).collect();
-    regions[0]
+    let (from, to) = if run.reads { (1, 0) } else { (0, 1) };
+    regions[from]
         .0
         .write(0, &pattern)
         .map_err(|e| fail(&e.to_string()))?;
@@ -107,7 +110,10 @@ pub fn run(run: &Run) -> Result<Outcome, String> {
         addr: regions[1].0.addr(),
         rkey: regions[1].1,
     };
-    let op = SendOp::Write(remote);
+    let op = match run.reads {
+        true => SendOp::Read(remote),
+        false => SendOp::Write(remote),
+    };
     let (mut posted, mut done) = (0, 0);
     while done < run.messages {
         while posted < run.messages && posted - done < DEPTH as u64 {
@@ -134,7 +140,7 @@ pub fn run(run: &Run) -> Result<Outcome, String> {
         }
     }
     let mut arrived = vec![0; len];
-    regions[1]
+    regions[to]
         .0
         .read(0, &mut arrived)
         .map_err(|e| fail(&e.to_string()))?;
@@ -144,8 +150,8 @@ pub fn run(run: &Run) -> Result<Outcome, String> {
     let bits = run.messages * u64::from(run.message_bytes) * 8;
     Ok(Outcome {
         bits_per_sec: bits as f64 / (fabric.now.as_nanos() as f64 / 1e9),
-        sender: fabric.ends[0].nic.counters().clone(),
-        receiver: fabric.ends[1].nic.counters().clone(),
+        requester: fabric.ends[0].nic.counters().clone(),
+        responder: fabric.ends[1].nic.counters().clone(),
     })
 }
 
