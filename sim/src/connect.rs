@@ -39,7 +39,10 @@ impl Default for ConnectSpec {
             kind: QpKind::Rc,
             path_mtu: PathMtu::Mtu1024,
             psn: [0x10, 0x80_0000],
-            access: Access::REMOTE_READ | Access::REMOTE_WRITE | Access::REMOTE_ATOMIC,
+            access: Access::REMOTE_READ
+                | Access::REMOTE_WRITE
+                | Access::REMOTE_ATOMIC
+                | Access::FLUSH_GLOBAL,
             rd_atomic: 4,
             timeout: 10,
             retry_cnt: 7,

@@ -87,7 +87,7 @@ impl Flow {
                 self.reading.insert(id, Reading::default());
             }
             Effect::Word { .. } => areas.out.begin(id, send.lands_at, Content::Anything(8)),
-            Effect::Send { .. } | Effect::Write { .. } => {}
+            Effect::Send { .. } | Effect::Write { .. } | Effect::Flush => {}
         }
         let consumes = send.consumes();
         self.sends.push(send);
@@ -224,9 +224,16 @@ impl Flow {
                 let old = u64::from_ne_bytes(bytes.try_into().unwrap_or_default());
                 return Ok(Some((id, host, word, old)));
             }
-            Effect::Send { .. } | Effect::Write { .. } => {}
+            Effect::Send { .. } | Effect::Write { .. } | Effect::Flush => {}
         }
         Ok(None)
+    }
+
+    /// Whether the key of the target may be invalid before request `id`, a READ, is done:
+    /// a later request takes it away and does not wait.
+    pub(super) fn may_lose_key(&self, id: usize) -> bool {
+        let mut later = self.sends[id..].iter();
+        later.any(|send| send.invalidates.is_some() && !send.fence)
     }
 
     /// Request `id` did not succeed; what it may have done at the peer stays possible.

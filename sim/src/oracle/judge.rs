@@ -49,8 +49,14 @@ pub(super) fn send(pair: &Pair, side: usize, id: usize, done: &Completion) -> Ve
             posted.statuses.contains(&status) || flow.is_gone(AreaName::Out)
         }
         WcStatus::RemoteAccessError => {
-            let uses_target = matches!(posted.effect, Effect::Write { .. } | Effect::Read { .. });
-            posted.statuses.contains(&status) || uses_target && flow.is_gone(AreaName::Target)
+            let uses_target = matches!(
+                posted.effect,
+                Effect::Write { .. } | Effect::Read { .. } | Effect::Flush
+            ) || posted.invalidates.is_some();
+            let reads = matches!(posted.effect, Effect::Read { .. });
+            posted.statuses.contains(&status)
+                || uses_target && flow.is_gone(AreaName::Target)
+                || reads && flow.may_lose_key(id)
         }
         WcStatus::RemoteOperationError => {
             let uses_inbox = matches!(posted.effect, Effect::Send { .. });
@@ -93,6 +99,9 @@ pub(super) fn recv(pair: &Pair, side: usize, send: Option<usize>, done: &Complet
                     "it should say {opcode:?}, immediate {expected:?}, {len} bytes"
                 ));
             }
+            if done.invalidated_rkey != send.invalidates {
+                return violated(format!("it should name key {:?}", send.invalidates));
+            }
             let from = (pair.ends.kind == QpKind::Ud).then_some(pair.ends.qpns[1 - side]);
             if done.source.map(|source| source.qpn.get()) != from {
                 return violated(format!("it should come from {from:?}"));
@@ -102,6 +111,9 @@ pub(super) fn recv(pair: &Pair, side: usize, send: Option<usize>, done: &Complet
         WcStatus::WorkRequestFlushed => own.may_be_broken,
         WcStatus::LocalLengthError => justifies(&[WcStatus::RemoteInvalidRequest]),
         WcStatus::LocalProtectionError => flow.is_gone(AreaName::Inbox),
+        WcStatus::RemoteInvalidRequest if posted.is_some_and(|p| p.invalidates.is_some()) => {
+            justifies(&[WcStatus::RemoteAccessError]) || flow.is_gone(AreaName::Target)
+        }
         WcStatus::LocalAccessError => {
             justifies(&[WcStatus::RemoteAccessError]) || flow.is_gone(AreaName::Target)
         }

@@ -143,7 +143,8 @@ impl Oracle {
         let known = self.pair(pair);
         // The peer's QP has cause to fail if it is to refuse the request.
         let refused = send.fails && !send.fails_locally && known.is_reliable();
-        known.qps[1 - side].may_be_broken |= refused;
+        let unfenced = send.invalidates.is_some() && !send.fence;
+        known.qps[1 - side].may_be_broken |= refused || unfenced;
         known.flows[side].post_send(send, due);
     }
 

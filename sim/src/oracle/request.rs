@@ -31,6 +31,8 @@ pub enum Effect {
         /// Where to.
         to: usize,
     },
+    /// Nothing: the target's bytes are only looked at.
+    Flush,
     /// An atomic on a word of a host; the value from before goes to `out`.
     Word {
         /// Whose word.
@@ -53,6 +55,8 @@ pub struct PostedSend {
     pub signaled: bool,
     /// It waits for READs and atomics before it.
     pub fence: bool,
+    /// The key of the target, which the peer's QP gives up as it takes the message.
+    pub invalidates: Option<u32>,
     /// It is wrong in a way that it must not survive.
     pub fails: bool,
     /// What is wrong lies on this side; the peer has nothing to refuse.

@@ -42,6 +42,7 @@ fn send(effect: Effect, opcode: WcOpcode, len: u32) -> PostedSend {
         lands_at: 0,
         signaled: true,
         fence: false,
+        invalidates: None,
         fails: false,
         fails_locally: false,
         statuses: &[],
@@ -334,4 +335,86 @@ fn requests_that_stay_in_a_queue() {
     let mut f = fixture();
     objects(f.rest(1, 0), "1 sends and 0 receives are queued");
     objects(fixture().rest(0, 1), "should be 0 and 0");
+}
+
+fn invalidate() -> PostedSend {
+    PostedSend {
+        invalidates: Some(77),
+        fence: true,
+        ..send(
+            Effect::Send {
+                bytes: bytes(16, 2),
+                imm: None,
+            },
+            WcOpcode::Send,
+            16,
+        )
+    }
+}
+
+#[test]
+fn an_invalidation_that_is_not_told_or_that_leaves_the_key_valid() {
+    let mut f = fixture();
+    f.oracle.posted_recv(0, 1, PostedRecv { at: 8, len: 20 });
+    f.post(invalidate());
+    f.put(2, 8, 2, 16);
+    objects(f.received(0, None, 16), "name key Some(77)");
+    let mut f = fixture();
+    f.post(invalidate());
+    f.post(PostedSend {
+        fails: true,
+        statuses: &[WcStatus::RemoteAccessError],
+        ..write(32, 1)
+    });
+    f.sent(0, WcOpcode::Send, 16).expect("right");
+    objects(f.sent(1, WcOpcode::RdmaWrite, 16), "must be refused");
+}
+
+#[test]
+fn a_read_loses_its_key_to_a_later_request_only_if_that_does_not_wait() {
+    for fence in [false, true] {
+        let mut f = fixture();
+        f.post(read(32));
+        f.post(PostedSend {
+            fence,
+            ..invalidate()
+        });
+        let lost = Completion {
+            opcode: WcOpcode::RdmaRead,
+            ..done(0, WcStatus::RemoteAccessError, WcOpcode::RdmaRead, 16)
+        };
+        let verdict = f.oracle.completed(0, 0, &lost);
+        match fence {
+            true => objects(verdict, "has no cause"),
+            false => verdict.expect("the key may have gone first"),
+        }
+    }
+}
+
+#[test]
+fn a_flush_before_what_it_waits_for_and_an_atomic_write_again() {
+    let mut f = fixture();
+    f.post(write(32, 1));
+    f.post(send(Effect::Flush, WcOpcode::Flush, 0));
+    f.put(1, 32, 1, 15);
+    objects(f.sent(0, WcOpcode::RdmaWrite, 16), "byte 47");
+    let mut f = fixture();
+    f.post(PostedSend {
+        signaled: false,
+        ..write(32, 1)
+    });
+    f.post(send(Effect::Flush, WcOpcode::Flush, 0));
+    objects(f.sent(1, WcOpcode::Flush, 0), "byte 32");
+    let mut f = fixture();
+    for value in [1, 2] {
+        f.post(PostedSend {
+            opcode: WcOpcode::AtomicWrite,
+            ..write(32, value)
+        });
+        f.put(1, 32, value, 16);
+        f.sent(u64::from(value) - 1, WcOpcode::AtomicWrite, 16)
+            .expect("right");
+    }
+    f.put(1, 32, 1, 16);
+    objects(f.rest(0, 0), "byte 32");
 }

@@ -69,6 +69,7 @@ impl Fixture {
             lands_at: 0,
             signaled: false,
             fence: false,
+            invalidates: None,
             fails,
             fails_locally: false,
             statuses: &[],

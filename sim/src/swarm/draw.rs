@@ -5,7 +5,7 @@ use crate::connect::ConnectSpec;
 use crate::dice::Dice;
 use crate::fabric::{EcnSpec, HostSpec, Ip, LinkSpec, PfcSpec, SwitchSpec};
 use roce_stack::fault::{Burst, Chance, FaultSpec, ReorderBy};
-use roce_stack::{Access, Duration, QpKind, largest_path_mtu};
+use roce_stack::{Duration, QpKind, largest_path_mtu};
 use roce_wire::PathMtu;
 
 /// How long the interesting part of a run is, in ns.
@@ -248,7 +248,7 @@ fn pair(dice: &mut Dice, common: &Common<'_>, largest_mtu: PathMtu) -> PairPlan 
         kind: service,
         path_mtu,
         psn: [psn(dice), psn(dice)],
-        access: Access::REMOTE_READ | Access::REMOTE_WRITE | Access::REMOTE_ATOMIC,
+        access: ConnectSpec::default().access,
         rd_atomic: dice.pick(&[1, 2, 4, 16]),
         // 67 ms where nothing may be lost, 0.5 to 8 ms elsewhere.
         timeout: match lossless {
@@ -312,26 +312,34 @@ fn pair(dice: &mut Dice, common: &Common<'_>, largest_mtu: PathMtu) -> PairPlan 
 /// What is wrong with a request, of what can be.
 fn wrong(dice: &mut Dice, kind: Kind, service: QpKind, exact: bool) -> Option<Wrong> {
     let sends = matches!(kind, Kind::Send | Kind::SendImm);
-    let drawn = match dice.below(6) {
+    let drawn = match dice.below(7) {
         0 => Wrong::LocalKey,
         1 => Wrong::TooLong,
         2 | 3 => Wrong::Bounds,
         4 => Wrong::RemoteKey,
+        5 => Wrong::Persistence,
         _ => Wrong::QKey,
     };
     let fits = match drawn {
-        Wrong::LocalKey => true,
+        Wrong::LocalKey => kind != Kind::Flush,
         Wrong::TooLong => sends && exact,
-        Wrong::Bounds | Wrong::RemoteKey => !sends,
+        Wrong::Bounds => !sends && kind != Kind::SendInvalidate,
+        Wrong::RemoteKey => !sends,
+        Wrong::Persistence => kind == Kind::Flush,
         Wrong::QKey => service == QpKind::Ud,
+        Wrong::Invalidated => false,
     };
     fits.then_some(drawn)
 }
 
 fn op(dice: &mut Dice, kinds: &[Kind], mtu: usize, largest: usize, hurry: u64) -> Op {
-    let kind = dice.pick(kinds);
+    let kind = match dice.pick(kinds) {
+        // Once is enough to make all fail that follow.
+        Kind::SendInvalidate if !dice.one_in(10) => Kind::Send,
+        kind => kind,
+    };
     let len = match dice.below(4) {
-        _ if kind.is_atomic() => 8,
+        _ if kind.is_word() => 8,
         0 => dice
             .pick(&[0, 1, mtu - 1, mtu, mtu + 1, 2 * mtu])
             .min(largest),

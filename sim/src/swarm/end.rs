@@ -26,6 +26,8 @@ pub(super) struct End {
     pub(super) to: Option<Destination>,
     /// That is a queue it shares.
     pub(super) shared: bool,
+    /// A request took the key of the peer's target away.
+    pub(super) target_invalid: bool,
     /// In SQD, of its own will.
     pub(super) draining: bool,
     pub(super) next_op: usize,
@@ -95,6 +97,7 @@ impl End {
             pool: None,
             to: None,
             shared: srq.is_some(),
+            target_invalid: false,
             draining: false,
             next_op: 0,
             next_recv: 0,

@@ -49,7 +49,9 @@ impl Region {
         let all = Access::LOCAL_WRITE
             | Access::REMOTE_WRITE
             | Access::REMOTE_READ
-            | Access::REMOTE_ATOMIC;
+            | Access::REMOTE_ATOMIC
+            | Access::FLUSH_GLOBAL
+            | Access::REMOTE_INVALIDATE;
         let key = nic
             .register_memory(pd, memory, Some(iova), all)
             .map_err(|e| Violation(format!("registering a region: {e}")))?;

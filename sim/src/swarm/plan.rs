@@ -85,11 +85,14 @@ pub enum Kind {
     Read,
     Increment,
     Swap,
+    SendInvalidate,
+    Flush,
+    AtomicWrite,
 }
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 10] = [
         Self::Send,
         Self::SendImm,
         Self::Write,
@@ -97,25 +100,34 @@ impl Kind {
         Self::Read,
         Self::Increment,
         Self::Swap,
+        Self::SendInvalidate,
+        Self::Flush,
+        Self::AtomicWrite,
     ];
 
     /// Whether QPs of the service do it.
     pub fn is_of(self, service: QpKind) -> bool {
         match service {
             QpKind::Ud => matches!(self, Self::Send | Self::SendImm),
-            QpKind::Uc => !matches!(self, Self::Read | Self::Increment | Self::Swap),
+            QpKind::Uc => matches!(
+                self,
+                Self::Send | Self::SendImm | Self::Write | Self::WriteImm
+            ),
             _ => true,
         }
     }
 
     /// Whether the peer consumes a receive for it.
     pub fn consumes_receive(self) -> bool {
-        matches!(self, Self::Send | Self::SendImm | Self::WriteImm)
+        matches!(
+            self,
+            Self::Send | Self::SendImm | Self::SendInvalidate | Self::WriteImm
+        )
     }
 
-    /// Whether it is an atomic.
-    pub fn is_atomic(self) -> bool {
-        matches!(self, Self::Increment | Self::Swap)
+    /// Whether it is about 8 bytes.
+    pub fn is_word(self) -> bool {
+        matches!(self, Self::Increment | Self::Swap | Self::AtomicWrite)
     }
 }
 
@@ -132,6 +144,10 @@ pub enum Wrong {
     TooLong,
     /// The Q_Key is not the peer's.
     QKey,
+    /// What is asked for is persistence, which no memory has.
+    Persistence,
+    /// An earlier request took the remote key away. Never drawn: it comes of itself.
+    Invalidated,
 }
 
 /// A request.

@@ -6,9 +6,10 @@ use super::plan::{Kind, Op, Wrong};
 use super::run::{Run, Token, WORDS};
 use crate::oracle::{Effect, PostedRecv, PostedSend, Verdict, WordOp, violated};
 use roce_stack::{
-    Destination, Duration, PostError, RecvWr, RemoteAddr, SendFlags, SendOp, SendWr, WcOpcode,
-    WcStatus,
+    Destination, Duration, Flush, PostError, RecvWr, RemoteAddr, SendFlags, SendOp, SendWr,
+    WcOpcode, WcStatus,
 };
+use roce_wire::{FlushPlacement, FlushSelectivity};
 
 /// How long an application waits that finds its queue full, at most.
 const RETRY: Duration = Duration::from_micros(50);
@@ -19,6 +20,8 @@ struct Request {
     lkey: u32,
     effect: Effect,
     opcode: WcOpcode,
+    /// The key that it takes away.
+    invalidates: Option<u32>,
 }
 
 impl Run<'_> {
@@ -80,6 +83,7 @@ impl Run<'_> {
         let plan = &self.plan.pairs[pair];
         let id = self.end(pair, side).next_op;
         let (host, qpn) = (self.end(pair, side).host, self.end(pair, side).qpn);
+        let op = &self.as_it_is_now(pair, side, op);
         let request = self.request(pair, side, id, op);
         let Some(state) = &self.pairs[pair] else {
             return Ok(Ok(()));
@@ -87,7 +91,10 @@ impl Run<'_> {
         let memory = &state.memory[side];
         let at = memory.out_at[id];
         let elements = op.elements.min(plan.max_sge);
-        let sges = memory.out.sges(at, op.len, elements, request.lkey);
+        let sges = match op.kind {
+            Kind::Flush => Vec::new(),
+            _ => memory.out.sges(at, op.len, elements, request.lkey),
+        };
         let mut flags = SendFlags::empty();
         flags.set(SendFlags::SIGNALED, op.signaled);
         flags.set(SendFlags::FENCE, op.fence);
@@ -128,7 +135,9 @@ impl Run<'_> {
         let (statuses, fails_locally): (&'static [WcStatus], bool) = match op.wrong {
             None => (&[], false),
             Some(Wrong::LocalKey) => (&[WcStatus::LocalProtectionError], true),
-            Some(Wrong::RemoteKey | Wrong::Bounds) => (&[WcStatus::RemoteAccessError], false),
+            Some(Wrong::RemoteKey | Wrong::Bounds | Wrong::Persistence | Wrong::Invalidated) => {
+                (&[WcStatus::RemoteAccessError], false)
+            }
             Some(Wrong::TooLong) => (&[WcStatus::RemoteInvalidRequest], false),
             // Nobody hears of it.
             Some(Wrong::QKey) => (&[], false),
@@ -141,9 +150,17 @@ impl Run<'_> {
             fails: op.wrong.is_some(),
             fails_locally,
             statuses,
+            invalidates: request.invalidates,
             opcode: request.opcode,
-            len: op.len as u32,
+            // A FLUSH moves no bytes.
+            len: match op.kind {
+                Kind::Flush => 0,
+                _ => op.len as u32,
+            },
         };
+        if posted.invalidates.is_some() {
+            self.end_mut(pair, side).target_invalid = true;
+        }
         self.oracle.posted_send(pair, side, posted);
         if inline {
             // The memory is the application's again, and soon holds something else.
@@ -173,6 +190,12 @@ impl Run<'_> {
             Some(Wrong::Bounds) => target.len - op.len + 1 + op.at % op.len,
             _ => op.at % (target.len - op.len + 1),
         };
+        // Words are aligned.
+        let at = match op.kind {
+            Kind::AtomicWrite if op.wrong == Some(Wrong::Bounds) => at.next_multiple_of(8),
+            Kind::AtomicWrite => at & !7,
+            _ => at,
+        };
         let remote = spoil(target.remote(at));
         let place = Region::place(at);
         let (op_out, effect, opcode) = match op.kind {
@@ -198,6 +221,34 @@ impl Run<'_> {
                     imm,
                 };
                 (write, effect, WcOpcode::RdmaWrite)
+            }
+            Kind::SendInvalidate => {
+                let bytes = pattern(salt, op.len);
+                let effect = Effect::Send { bytes, imm: None };
+                (SendOp::SendInvalidate(remote.rkey), effect, WcOpcode::Send)
+            }
+            Kind::AtomicWrite => {
+                let effect = Effect::Write {
+                    at: place,
+                    bytes: pattern(salt, 8),
+                    imm: None,
+                };
+                (SendOp::AtomicWrite(remote), effect, WcOpcode::AtomicWrite)
+            }
+            Kind::Flush => {
+                let flush = Flush {
+                    remote,
+                    len: op.len as u32,
+                    placement: match op.wrong {
+                        Some(Wrong::Persistence) => FlushPlacement::PERSISTENCE,
+                        _ => FlushPlacement::GLOBAL_VISIBILITY,
+                    },
+                    selectivity: match op.elements {
+                        1 if op.wrong != Some(Wrong::Bounds) => FlushSelectivity::Region,
+                        _ => FlushSelectivity::Range,
+                    },
+                };
+                (SendOp::Flush(flush), Effect::Flush, WcOpcode::Flush)
             }
             Kind::Read => {
                 let effect = Effect::Read {
@@ -238,6 +289,22 @@ impl Run<'_> {
             },
             effect,
             opcode,
+            invalidates: (op.kind == Kind::SendInvalidate).then_some(remote.rkey),
+        }
+    }
+
+    /// The same request, wrong if it needs a key that an earlier one took away.
+    fn as_it_is_now(&self, pair: usize, side: usize, op: &Op) -> Op {
+        // Nobody looks at the key of no bytes.
+        let needs_key = match op.kind {
+            Kind::Write | Kind::WriteImm | Kind::Read => op.len > 0,
+            Kind::AtomicWrite | Kind::Flush | Kind::SendInvalidate => true,
+            Kind::Send | Kind::SendImm | Kind::Increment | Kind::Swap => false,
+        };
+        let gone = needs_key && self.end(pair, side).target_invalid;
+        Op {
+            wrong: op.wrong.or(gone.then_some(Wrong::Invalidated)),
+            ..*op
         }
     }
 

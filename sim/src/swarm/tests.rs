@@ -82,7 +82,7 @@ fn every_operation_and_every_mischief_is_drawn() {
     }
     assert_eq!(
         (kinds.len(), wrongs.len(), acts.len()),
-        (Kind::ALL.len(), 6, 10)
+        (Kind::ALL.len(), 7, 10)
     );
     assert_eq!(ends.len(), 6, "{ends:?}");
 }
