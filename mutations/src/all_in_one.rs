@@ -1,7 +1,7 @@
 //! One build for all changes.
 
 use crate::embed::{SWITCH, embed};
-use crate::programs::{Program, build, check, ladder, suites, whole_ladder};
+use crate::programs::{NEAR, Program, Suite, WIDE, build, check, first_near, quick, slow};
 use crate::{Copy, Edit, Outcome, Runner};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -10,8 +10,11 @@ use std::io;
 #[derive(Debug)]
 pub struct AllInOne {
     edits: Vec<Edit>,
-    /// For each step of the ladder.
-    programs: Vec<Vec<Program>>,
+    copy: Copy,
+    /// For each of `NEAR`.
+    near: Vec<Vec<Program>>,
+    /// The programs of `WIDE`.
+    wide: Vec<Program>,
     /// The changes that do not compile.
     broken: BTreeSet<usize>,
     /// The changes that can't be chosen when a program runs.
@@ -22,35 +25,50 @@ pub struct AllInOne {
 const ATTEMPTS: usize = 12;
 
 impl AllInOne {
-    /// Builds the programs in `copy`, which must be as the project is.
+    /// Builds the nearest programs in `copy`, which must be as the project is.
     ///
     /// # Errors
     /// The copy can't be changed, or doesn't build even without the changes that are
-    /// to blame, or its tests fail with none chosen.
-    pub fn build(copy: &Copy, edits: Vec<Edit>, runner: &Runner) -> io::Result<Self> {
+    /// to blame, or its quick tests fail with none chosen.
+    pub fn build(copy: Copy, edits: Vec<Edit>, runner: &Runner) -> io::Result<Self> {
         let mut this = Self {
             edits,
-            programs: Vec::new(),
+            copy,
+            near: Vec::new(),
+            wide: Vec::new(),
             broken: BTreeSet::new(),
             left_over: BTreeSet::new(),
         };
-        this.embed_all(copy)?;
-        for step in whole_ladder() {
-            let programs = build(copy, step)?.map_err(|failure| io::Error::other(failure.said))?;
-            this.programs.push(programs);
+        this.embed_all()?;
+        for step in NEAR {
+            this.near.push(this.programs(step)?);
         }
-        let all: Vec<_> = this.programs.concat();
-        match runner.run("", 0, &suites(&all))? {
-            Outcome::Survived => Ok(this),
-            outcome => Err(io::Error::other(format!(
-                "the tests fail without any mutation: {outcome:?}"
-            ))),
-        }
+        must_pass(runner, &quick(&this.near.concat()))?;
+        Ok(this)
+    }
+
+    /// Builds the other programs, for [`AllInOne::run_all_tests`].
+    ///
+    /// # Errors
+    /// They can't be built, or some tests fail with no change chosen.
+    pub fn widen(&mut self, runner: &Runner) -> io::Result<()> {
+        self.wide = self.programs(WIDE)?;
+        must_pass(runner, &self.other_suites(0))
+    }
+
+    fn programs(&self, which: &str) -> io::Result<Vec<Program>> {
+        build(&self.copy, which)?.map_err(|failure| io::Error::other(failure.said))
+    }
+
+    /// All but the quick tests of the nearest programs.
+    fn other_suites(&self, first: usize) -> Vec<Suite> {
+        let near = self.near[first..].concat();
+        [slow(&near), quick(&self.wide), slow(&self.wide)].concat()
     }
 
     /// Writes the files with all changes that compile.
-    fn embed_all(&mut self, copy: &Copy) -> io::Result<()> {
-        let originals = self.originals(copy)?;
+    fn embed_all(&mut self) -> io::Result<()> {
+        let originals = self.originals()?;
         for _ in 0..ATTEMPTS {
             let mut lines = BTreeMap::new();
             for (file, original) in &originals {
@@ -60,11 +78,11 @@ impl AllInOne {
                 if file.ends_with("/src/lib.rs") {
                     source.push_str(SWITCH);
                 }
-                copy.write(file, &source)?;
+                self.copy.write(file, &source)?;
                 lines.insert(file.as_str(), embedded.lines);
                 self.left_over.extend(embedded.left_over);
             }
-            let Err(failure) = check(copy, "-p roce-wire -p roce-stack")? else {
+            let Err(failure) = check(&self.copy, "-p roce-wire -p roce-stack")? else {
                 return Ok(());
             };
             let blamed = failure.places.iter().filter_map(|(file, line)| {
@@ -84,12 +102,12 @@ impl AllInOne {
 
     /// The files to change, as they are: those with changes, and the roots of their
     /// crates.
-    fn originals(&self, copy: &Copy) -> io::Result<BTreeMap<String, String>> {
+    fn originals(&self) -> io::Result<BTreeMap<String, String>> {
         let mut originals = BTreeMap::new();
         for edit in &self.edits {
             let (name, _) = edit.file.split_once('/').unwrap_or_default();
             for file in [format!("{name}/src/lib.rs"), edit.file.clone()] {
-                let text = copy.read(&file)?;
+                let text = self.copy.read(&file)?;
                 originals.insert(file, text);
             }
         }
@@ -111,8 +129,8 @@ impl AllInOne {
         (1..).zip(&self.edits)
     }
 
-    /// What the tests make of change `number`; `None` if it can't be chosen when a
-    /// program runs.
+    /// What the quick tests make of change `number`; `None` if it can't be chosen when
+    /// a program runs.
     ///
     /// # Errors
     /// A program can't be run.
@@ -123,16 +141,27 @@ impl AllInOne {
         if self.broken.contains(&number) {
             return Ok(Some(Outcome::DoesNotBuild));
         }
-        let Some(edit) = self.edits.get(number - 1) else {
-            return Ok(None);
-        };
-        let first = whole_ladder().len() - ladder(edit).len();
-        for programs in &self.programs[first..] {
-            match runner.run(&edit.file, number, &suites(programs))? {
-                Outcome::Survived => {}
-                outcome => return Ok(Some(outcome)),
-            }
-        }
-        Ok(Some(Outcome::Survived))
+        let edit = &self.edits[number - 1];
+        let near = self.near[first_near(edit)..].concat();
+        runner.run(&edit.file, number, &quick(&near)).map(Some)
+    }
+
+    /// What all other tests make of change `number`, which survived those.
+    ///
+    /// # Errors
+    /// A program can't be run.
+    pub fn run_all_tests(&self, runner: &Runner, number: usize) -> io::Result<Outcome> {
+        let edit = &self.edits[number - 1];
+        runner.run(&edit.file, number, &self.other_suites(first_near(edit)))
+    }
+}
+
+/// Whether tests pass with no change chosen: failures would say nothing else.
+fn must_pass(runner: &Runner, suites: &[Suite]) -> io::Result<()> {
+    match runner.run("", 0, suites)? {
+        Outcome::Survived => Ok(()),
+        outcome => Err(io::Error::other(format!(
+            "the tests fail without any mutation: {outcome:?}"
+        ))),
     }
 }

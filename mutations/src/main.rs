@@ -107,21 +107,37 @@ fn run_all(
     if arguments.one_by_one {
         rest = edits;
     } else {
-        let all = AllInOne::build(&Copy::make(root, &target, kind)?, edits, &runner)?;
-        let numbered: Vec<_> = all.edits().collect();
-        let tried = in_parallel(&vec![(); jobs], &numbered, |(), (number, edit)| {
+        let copy = Copy::make(root, &target, kind)?;
+        let mut all = AllInOne::build(copy, edits, &runner)?;
+        let workers = vec![(); jobs];
+        let numbered: Vec<_> = all.edits().map(|(n, edit)| (n, edit.clone())).collect();
+        let tried = in_parallel(&workers, &numbered, |(), (number, edit)| {
             let outcome = all.run(&runner, *number)?;
             if let Some(outcome) = &outcome {
                 print(edit, outcome);
             }
-            Ok(((*edit).clone(), outcome))
+            Ok((*number, edit.clone(), outcome))
         })?;
-        for (edit, outcome) in tried {
+        let mut survivors = Vec::new();
+        for (number, edit, outcome) in tried {
             match outcome {
+                Some(Outcome::Survived) => survivors.push((number, edit)),
                 Some(outcome) => outcomes.push((edit, outcome)),
                 None => rest.push(edit),
             }
         }
+        if !survivors.is_empty() {
+            println!(
+                "{} survived the quick tests; now the others",
+                survivors.len()
+            );
+            all.widen(&runner)?;
+        }
+        outcomes.extend(in_parallel(&workers, &survivors, |(), (number, edit)| {
+            let outcome = all.run_all_tests(&runner, *number)?;
+            print(edit, &outcome);
+            Ok(((*edit).clone(), outcome))
+        })?);
     }
     outcomes.extend(in_parallel(&copies, &rest, |copy, edit| {
         let outcome = copy.run(&runner, edit)?;

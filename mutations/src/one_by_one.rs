@@ -1,6 +1,6 @@
 //! A build for each change: slow, and right for every change there can be.
 
-use crate::programs::{build, ladder, suites};
+use crate::programs::{NEAR, WIDE, build, first_near, quick, slow};
 use crate::{Copy, Edit, Outcome, Runner};
 use std::io;
 
@@ -15,15 +15,22 @@ impl OneByOne {
     /// The copy can't be changed, or cargo or a program can't be run.
     pub fn run(&self, runner: &Runner, edit: &Edit) -> io::Result<Outcome> {
         let _applied = self.0.apply(edit)?;
-        for step in ladder(edit) {
+        let mut slow_ones = Vec::new();
+        for step in &NEAR[first_near(edit)..] {
             let Ok(programs) = build(&self.0, step)? else {
                 return Ok(Outcome::DoesNotBuild);
             };
-            match runner.run(&edit.file, 0, &suites(&programs))? {
+            match runner.run(&edit.file, 0, &quick(&programs))? {
                 Outcome::Survived => {}
                 outcome => return Ok(outcome),
             }
+            slow_ones.extend(slow(&programs));
         }
-        Ok(Outcome::Survived)
+        let Ok(programs) = build(&self.0, WIDE)? else {
+            return Ok(Outcome::DoesNotBuild);
+        };
+        slow_ones.extend(quick(&programs));
+        slow_ones.extend(slow(&programs));
+        runner.run(&edit.file, 0, &slow_ones)
     }
 }

@@ -6,24 +6,16 @@ use std::io;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-/// What is built and run, from the nearest to the widest. All of it is deterministic:
-/// tests over real sockets can fail for other reasons than a bug.
-const LADDER: &[&str] = &[
-    "-p roce-wire --lib",
-    "-p roce-stack --tests",
-    "-p roce-sim --tests",
-];
+/// The tests that see to most.
+pub(crate) const NEAR: &[&str] = &["-p roce-wire --lib", "-p roce-stack --tests"];
 
-/// The steps of the ladder that can see `edit`.
-pub(crate) fn ladder(edit: &Edit) -> &'static [&'static str] {
-    // The codec does not depend on the stack.
-    let first = usize::from(!edit.file.starts_with("wire/"));
-    &LADDER[first..]
-}
+/// Those that see to the rest. All of it is deterministic: tests over real sockets can
+/// fail for other reasons than a bug.
+pub(crate) const WIDE: &str = "-p roce-sim --tests";
 
-/// All steps.
-pub(crate) fn whole_ladder() -> &'static [&'static str] {
-    LADDER
+/// Which of `NEAR` is the first that can see `edit`: the codec does not depend on the stack.
+pub(crate) fn first_near(edit: &Edit) -> usize {
+    usize::from(!edit.file.starts_with("wire/"))
 }
 
 /// A test program.
@@ -133,6 +125,11 @@ pub(crate) struct Suite {
 }
 
 impl Suite {
+    /// Whether its tests take no time.
+    pub(crate) fn is_quick(&self) -> bool {
+        self.seconds <= QUICK_SECONDS
+    }
+
     /// The tests of these names.
     pub(crate) fn named(program: &Program, names: impl Iterator<Item = String>) -> Self {
         Self {
@@ -143,21 +140,30 @@ impl Suite {
     }
 }
 
+/// What quick tests may take together.
+const QUICK_SECONDS: u32 = 25;
+
 /// Tests that take most of the time, by parts of their names.
 const SLOW: &[&str] = &["soak", "hostile", "bad_wire", "faulty_wire"];
 
-/// All tests of `programs`; those that take long come last, since most mutations are
-/// caught by some that take no time.
-pub(crate) fn suites(programs: &[Program]) -> Vec<Suite> {
-    let suite = |program: &Program, arguments: Vec<String>, seconds| Suite {
+/// The tests of `programs` that take no time: they catch most.
+pub(crate) fn quick(programs: &[Program]) -> Vec<Suite> {
+    let skipping = SLOW.iter().flat_map(|name| ["--skip", name]);
+    let arguments: Vec<_> = skipping.map(str::to_owned).collect();
+    suites(programs, &arguments, QUICK_SECONDS)
+}
+
+/// The others.
+pub(crate) fn slow(programs: &[Program]) -> Vec<Suite> {
+    let arguments: Vec<_> = SLOW.iter().map(|name| (*name).to_owned()).collect();
+    suites(programs, &arguments, 200)
+}
+
+fn suites(programs: &[Program], arguments: &[String], seconds: u32) -> Vec<Suite> {
+    let suite = |program: &Program| Suite {
         program: program.clone(),
-        arguments,
+        arguments: arguments.to_vec(),
         seconds,
     };
-    let skipping = || SLOW.iter().flat_map(|name| ["--skip", name]);
-    let quick = || skipping().map(str::to_owned).collect();
-    let slow = || SLOW.iter().map(|name| (*name).to_owned()).collect();
-    let quick = programs.iter().map(|p| suite(p, quick(), 25));
-    let slow = programs.iter().map(|p| suite(p, slow(), 200));
-    quick.chain(slow).collect()
+    programs.iter().map(suite).collect()
 }

@@ -60,7 +60,10 @@ impl Runner {
         }
         for suite in suites {
             let outcome = run(suite, number)?;
-            if let Outcome::Caught(test) = &outcome {
+            // Slow ones would cost more on the others than they save.
+            if let Outcome::Caught(test) = &outcome
+                && suite.is_quick()
+            {
                 self.remember(file, test, &suite.program);
             }
             if outcome != Outcome::Survived {

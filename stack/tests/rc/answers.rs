@@ -39,3 +39,23 @@ fn a_write_of_no_bytes_needs_no_key() {
     let syndrome = hand.out_one().syndrome();
     assert!(matches!(syndrome, Some(Syndrome::Ack(_))), "{syndrome:?}");
 }
+
+/// An acknowledgement that nobody asked for tells of a receive only a peer that waits
+/// for one (9.7.7.2).
+#[test]
+fn a_receive_is_told_of_only_to_who_waits_for_it() {
+    let mut hand = Hand::new(Setup::default());
+    let mem = hand.mem(8);
+    hand.post_recv(1, &[mem.sge(0, 8)]);
+    hand.request(Opcode::RC_WRITE_ONLY, mem.reth(0, 8), &[1; 8]);
+    hand.out_one();
+    hand.post_recv(2, &[mem.sge(0, 8)]);
+    assert!(hand.out().is_empty(), "it knows of one");
+    // Of the first request nothing has been executed, so nothing can be acknowledged.
+    let mut hand = Hand::new(Setup::default());
+    let mem = hand.mem(8);
+    hand.request(Opcode::RC_SEND_ONLY, ExtHeaders::NONE, &[1; 8]);
+    hand.out_one();
+    hand.post_recv(1, &[mem.sge(0, 8)]);
+    assert!(hand.out().is_empty());
+}

@@ -34,5 +34,6 @@ mod states;
 mod teardown;
 mod uc;
 mod ud;
+mod waiting;
 mod windows;
 mod xrc;

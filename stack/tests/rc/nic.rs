@@ -174,3 +174,22 @@ fn another_qp(pair: &mut Pair, side: usize) {
         signal_all: true,
     });
 }
+
+/// What a QP holds is told: posted receives as well as sends, until they complete.
+#[test]
+fn usage_counts_requests_that_have_not_completed() {
+    let mut hand = Hand::new(Setup::default());
+    let mem = hand.mem(64);
+    for wr_id in 0..3 {
+        hand.post_recv(wr_id, &[mem.sge(0, 8)]);
+    }
+    hand.post(1, SendOp::Send, &[mem.sge(0, 8)]);
+    hand.post(2, SendOp::Send, &[mem.sge(0, 8)]);
+    let usage = hand.node.nic.usage();
+    assert_eq!((usage.sends, usage.receives), (2, 3));
+    hand.request(Opcode::RC_SEND_ONLY, ExtHeaders::NONE, &[1; 8]);
+    hand.out();
+    hand.ack(hand.setup.psn[0]);
+    let usage = hand.node.nic.usage();
+    assert_eq!((usage.sends, usage.receives), (1, 2));
+}

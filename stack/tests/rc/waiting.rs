@@ -1,0 +1,87 @@
+//! A requester's timers at their edges: when they start, what they are started anew by,
+//! and what they must not find (IBTA 1.7, 9.7.6.1.3).
+
+use crate::sim::{Hand, Mem, Setup};
+use roce_stack::{Duration, SendOp, Stat};
+use roce_wire::{RnrTimer, Syndrome};
+
+/// A requester whose round trip is known: 10 us. Its local ACK timeout is about 1 ms.
+fn timed() -> (Hand, Mem) {
+    let mut hand = Hand::new(Setup::default());
+    let mem = hand.mem(64);
+    for wr_id in 0..30 {
+        hand.post(wr_id, SendOp::Send, &[mem.sge(0, 8)]);
+        let psn = hand.out_one().psn();
+        pass(&mut hand, 10);
+        hand.ack(psn);
+    }
+    (hand, mem)
+}
+
+/// Lets time pass, and what is due happen.
+fn pass(hand: &mut Hand, us: u64) {
+    hand.now = hand.now + Duration::from_micros(us);
+    hand.node.nic.handle_timeouts(hand.now);
+}
+
+/// The timeout of one request is none of the next one's.
+#[test]
+fn a_timer_stops_when_everything_is_acknowledged() {
+    let mut hand = Hand::new(Setup::default());
+    let mem = hand.mem(64);
+    hand.post(1, SendOp::Send, &[mem.sge(0, 8)]);
+    let psn = hand.out_one().psn();
+    hand.ack(psn);
+    pass(&mut hand, 1000);
+    hand.post(2, SendOp::Send, &[mem.sge(0, 8)]);
+    hand.out_one();
+    pass(&mut hand, 900);
+    assert_eq!(hand.stat(Stat::Timeouts), 0);
+    pass(&mut hand, 200);
+    assert_eq!(hand.stat(Stat::Timeouts), 1);
+}
+
+/// The same for the timer that asks after a late answer.
+#[test]
+fn an_answer_is_late_by_its_own_request() {
+    let (mut hand, mem) = timed();
+    for wr_id in 0..10 {
+        // So long apart that a timer left over would find the request late at once.
+        pass(&mut hand, 19);
+        hand.post(wr_id, SendOp::Send, &[mem.sge(0, 8)]);
+        let psn = hand.out_one().psn();
+        pass(&mut hand, 10);
+        hand.ack(psn);
+    }
+    assert_eq!(hand.stat(Stat::LateAnswers), 0);
+}
+
+/// After an acknowledgement of some requests, the next is still waited for.
+#[test]
+fn the_answer_after_the_next_can_be_late() {
+    let (mut hand, mem) = timed();
+    for wr_id in [1, 2] {
+        hand.post(wr_id, SendOp::Send, &[mem.sge(0, 8)]);
+    }
+    let psns = hand.out_psns();
+    pass(&mut hand, 10);
+    hand.ack(psns[0]);
+    pass(&mut hand, 100);
+    assert_eq!(hand.stat(Stat::LateAnswers), 1);
+    assert_eq!(hand.stat(Stat::Timeouts), 0);
+}
+
+/// Only a timeout can have been for nothing, not a pause that the peer asked for.
+#[test]
+fn a_pause_for_the_receiver_is_no_timeout_for_nothing() {
+    let mut hand = Hand::new(Setup::default());
+    let mem = hand.mem(64);
+    for wr_id in 1..=3 {
+        hand.post(wr_id, SendOp::Send, &[mem.sge(0, 8)]);
+    }
+    let psns = hand.out_psns();
+    hand.answer(psns[0], Syndrome::RnrNak(RnrTimer::SHORTEST));
+    hand.ack(psns[2]);
+    assert_eq!(hand.node.sent().len(), 3);
+    assert_eq!(hand.stat(Stat::SpuriousTimeouts), 0);
+}
