@@ -217,4 +217,61 @@ mod tests {
         assert_eq!(clock.usual, Some(Duration::from_micros(50)));
         assert!(clock.deviation < Duration::from_nanos(10));
     }
+
+    /// Weighed as TCP weighs them.
+    #[test]
+    fn a_measurement_counts_an_eighth_and_its_deviation_a_quarter() {
+        let seq = Seq::initial(Psn::new(0));
+        let mut clock = clock();
+        clock.time(at(0), seq + 1);
+        clock.on_progress(at(100), seq + 1, false);
+        clock.time(at(200), seq + 2);
+        clock.on_progress(at(340), seq + 2, false);
+        assert_eq!(clock.usual, Some(Duration::from_micros(105)));
+        assert_eq!(clock.deviation, Duration::from_nanos(47_500));
+    }
+
+    /// The first answer of all may be that something is missing: it answers the oldest
+    /// packet that is waited for.
+    #[test]
+    fn a_first_answer_is_measured_from_the_oldest_packet_outstanding() {
+        let seq = Seq::initial(Psn::new(0));
+        for (outstanding, usual) in [(false, 50), (true, 150)] {
+            let mut clock = clock();
+            clock.on_sent(at(0));
+            clock.on_progress(at(10), seq + 1, outstanding);
+            clock.on_sent(at(100));
+            clock.on_missing(at(150), seq + 1);
+            assert_eq!(clock.usual, Some(Duration::from_micros(usual)));
+        }
+    }
+
+    /// What is said within most of a round trip was said before what was repeated came.
+    #[test]
+    fn news_of_what_is_repeated_takes_most_of_a_round_trip() {
+        let seq = Seq::initial(Psn::new(0));
+        let mut clock = clock();
+        assert!(!clock.is_stale(at(0)), "nothing was repeated");
+        clock.time(at(0), seq + 1);
+        clock.on_progress(at(100), seq + 1, true);
+        assert!(!clock.is_stale(at(100)), "nothing was repeated");
+        clock.on_missing(at(1000), seq + 1);
+        assert!(clock.is_stale(at(1074)));
+        assert!(!clock.is_stale(at(1075)));
+    }
+
+    #[test]
+    fn only_the_first_question_since_progress_is_the_first() {
+        let seq = Seq::initial(Psn::new(0));
+        let mut clock = clock();
+        clock.time(at(0), seq + 1);
+        clock.on_progress(at(100), seq + 1, true);
+        for first in [true, false] {
+            assert!(clock.expired(at(100_000)));
+            assert_eq!(clock.asks_first(), first);
+            clock.on_repeated(at(1000));
+        }
+        clock.on_progress(at(200_000), seq + 2, true);
+        assert!(clock.asks_first());
+    }
 }
