@@ -1,5 +1,6 @@
 //! Shared receive queues (IBTA 1.7, 10.2.9).
 
+mod datagrams;
 mod failure;
 mod limit;
 mod model;
@@ -7,7 +8,7 @@ mod table;
 mod take;
 
 use crate::sim::{Hand, Setup};
-use roce_stack::{QpInit, QpState, QueueLimits, RecvWr, Sge, SrqInit, SrqStatus, Srqn};
+use roce_stack::{QpInit, QpKind, QpState, QueueLimits, RecvWr, Sge, SrqInit, SrqStatus, Srqn};
 use roce_wire::{ExtHeaders, Opcode, Qpn};
 
 /// One NIC whose QPs share one SRQ; the test plays the peers of all of them.
@@ -25,7 +26,14 @@ fn size(depth: usize) -> QueueLimits {
 impl Many {
     /// So many QPs in RTS on an SRQ of 16 receives.
     fn new(qps: usize) -> Self {
-        let mut hand = Hand::in_reset(Setup::default());
+        Self::of(QpKind::Rc, qps)
+    }
+
+    fn of(kind: QpKind, qps: usize) -> Self {
+        let mut hand = Hand::in_reset(Setup {
+            kind,
+            ..Setup::default()
+        });
         let init = SrqInit {
             pd: hand.node.pd,
             size: size(16),

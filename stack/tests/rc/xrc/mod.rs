@@ -2,6 +2,7 @@
 
 mod errors;
 mod hostile;
+mod placement;
 mod traffic;
 mod wire;
 
