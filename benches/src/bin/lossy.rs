@@ -43,8 +43,7 @@ const MESSAGE: u32 = 64 << 10;
 /// Messages under way.
 const DEPTH: u32 = 16;
 /// How often perftest is started for a figure. It counts what completes between two points
-/// of time, and Soft-RoCE, which waits for its timeout after each READ that overran the
-/// emulated link, may complete nothing between them.
+/// of time, which has been nothing at times, on a busy machine.
 const ATTEMPTS: u32 = 3;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
