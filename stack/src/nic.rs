@@ -6,7 +6,6 @@ mod memory;
 use crate::address::{AddressError, AddressHandle};
 use crate::counters::{Counters, DropReason, Stat};
 use crate::event::Event;
-use crate::hash::KeyMap;
 use crate::memory::{Access, Buffer, MemoryTable, PdId, RegisterError};
 use crate::port::{IpCovered, Port, RxMeta, TxMeta};
 use crate::qp::early::{DEFAULT_PACKETS, EarlyPool};
@@ -29,10 +28,13 @@ use std::sync::Arc;
 mod foresight;
 mod multicast;
 mod shared;
+mod table;
 mod usage;
 mod xrc;
 
 pub use multicast::MulticastError;
+pub(crate) use table::Handle;
+use table::{NEVER, Slot, Table};
 pub use usage::Usage;
 
 /// What a NIC is made with.
@@ -65,15 +67,15 @@ const QUANTUM: usize = 64;
 pub struct Nic {
     limits: PortLimits,
     rng: ChaCha20Rng,
-    qps: KeyMap<Box<Qp>>,
+    qps: Table,
     srqs: SrqTable,
     groups: multicast::Groups,
     memory: MemoryTable,
     counters: Counters,
     events: VecDeque<Event>,
-    ready: VecDeque<Qpn>,
-    /// At most one live entry for each QP: the one whose time the QP notes.
-    timers: BinaryHeap<Reverse<(Instant, Qpn)>>,
+    ready: VecDeque<Handle>,
+    /// At most one live entry for each QP: the one whose time the table notes.
+    timers: BinaryHeap<Reverse<(Instant, Handle)>>,
     early: EarlyPool,
     shares: Shares,
     /// The QP that the newest packet was for.
@@ -89,7 +91,7 @@ impl Nic {
                 window_bytes: config.window_bytes,
             },
             rng: ChaCha20Rng::from_seed(config.seed),
-            qps: KeyMap::default(),
+            qps: Table::default(),
             srqs: SrqTable::default(),
             groups: multicast::Groups::default(),
             memory: MemoryTable::default(),
@@ -170,13 +172,12 @@ impl Nic {
         let qpn = loop {
             let bits = self.rng.next_u32() & 0xff_ffff;
             // 0 and 1 are the management QPs, 0xffffff is multicast's.
-            if bits > 1 && bits != 0xff_ffff && !self.qps.contains_key(&bits) {
+            if bits > 1 && bits != 0xff_ffff && !self.qps.contains(Qpn::from_bits(bits)) {
                 // rule: 11.2.5.1-qpn-unique
                 break Qpn::from_bits(bits);
             }
         };
-        self.qps
-            .insert(qpn.get(), Box::new(Qp::new(qpn, init, receives)));
+        self.qps.insert(qpn, Qp::new(qpn, init, receives));
         qpn
     }
 
@@ -184,12 +185,15 @@ impl Nic {
     /// complete. Returns whether there was one.
     // rule: 11.2.5.4-destroy
     pub fn destroy_qp(&mut self, qpn: Qpn) -> bool {
-        // No time passes for a QP that goes.
-        self.with_qp_unscheduled(Instant::ZERO, qpn, |qp, cx| qp.release(cx));
-        let Some(mut qp) = self.qps.remove(&qpn.get()) else {
+        let Some(handle) = self.qps.find(qpn) else {
             return false;
         };
-        if let Some(left) = self.shares.join(&mut qp.stake, qpn, None) {
+        // No time passes for a QP that goes.
+        self.with_qp_unscheduled(Instant::ZERO, handle, |qp, cx| qp.release(cx));
+        let Some(mut qp) = self.qps.remove(qpn) else {
+            return false;
+        };
+        if let Some(left) = self.shares.join(&mut qp.stake, handle, None) {
             self.call(left);
         }
         if let Some(srq) = qp.srq() {
@@ -231,9 +235,11 @@ impl Nic {
     ) -> Result<(), ModifyError> {
         let limits = self.limits;
         let result = self.with_qp(now, qpn, |qp, cx| qp.modify(cx, attributes, limits));
-        if let Some(qp) = self.qps.get_mut(&qpn.get()) {
+        if let Some(handle) = self.qps.find(qpn)
+            && let Some(Slot { qp, .. }) = self.qps.at_mut(handle)
+        {
             let peer = qp.peer();
-            if let Some(left) = self.shares.join(&mut qp.stake, qpn, peer) {
+            if let Some(left) = self.shares.join(&mut qp.stake, handle, peer) {
                 self.call(left);
             }
         }
@@ -243,12 +249,12 @@ impl Nic {
     /// State and attributes of a QP; `None` if there is no such QP.
     // rule: 11.2.5.3-query
     pub fn query_qp(&self, qpn: Qpn) -> Option<(QpState, &QpConfig)> {
-        self.qps.get(&qpn.get()).map(|qp| (qp.state(), qp.config()))
+        self.qps.get(qpn).map(|qp| (qp.state(), qp.config()))
     }
 
     /// How many requests of the QP have not completed: sends, receives.
     pub fn queued(&self, qpn: Qpn) -> Option<(usize, usize)> {
-        self.qps.get(&qpn.get()).map(|qp| qp.queued())
+        self.qps.get(qpn).map(Qp::queued)
     }
 
     /// Posts a send request.
@@ -339,19 +345,19 @@ impl Nic {
     pub fn transmit(&mut self, now: Instant, port: &mut dyn Port) {
         // Each QP gets one turn; who has more waits for the next call.
         for _ in 0..self.ready.len() {
-            let Some(qpn) = self.ready.pop_front() else {
+            let Some(handle) = self.ready.pop_front() else {
                 return;
             };
             self.foresee_turn();
-            let Some(qp) = self.qps.get_mut(&qpn.get()) else {
+            let Some(slot) = self.qps.at_mut(handle) else {
                 continue;
             };
-            qp.scheduled = false;
-            let turn = self.with_qp_unscheduled(now, qpn, |qp, cx| qp.transmit(cx, port, QUANTUM));
-            match turn {
-                Some(Turn::More) => self.schedule(qpn, false),
+            slot.scheduled = false;
+            let send = |qp: &mut Qp, cx: &mut Cx<'_>| qp.transmit(cx, port, QUANTUM);
+            match self.with_qp_unscheduled(now, handle, send) {
+                Some(Turn::More) => self.schedule(handle, false),
                 Some(Turn::PortFull) => {
-                    self.schedule(qpn, true);
+                    self.schedule(handle, true);
                     return;
                 }
                 Some(Turn::Idle) | None => {}
@@ -364,11 +370,11 @@ impl Nic {
     /// acknowledgements above all, is for the next [`Nic::transmit`]. If other QPs have
     /// waited for longer, all get their turn.
     pub fn transmit_posted(&mut self, now: Instant, port: &mut dyn Port, qpn: Qpn) {
-        if self.ready.front() != Some(&qpn) {
+        let Some(&handle) = self.ready.front().filter(|first| first.qpn == qpn) else {
             return self.transmit(now, port);
-        }
+        };
         let send = |qp: &mut Qp, cx: &mut Cx<'_>| qp.transmit_requests(cx, port, QUANTUM);
-        self.with_qp_unscheduled(now, qpn, send);
+        self.with_qp_unscheduled(now, handle, send);
     }
 
     /// Whether [`Nic::transmit`] has something to do.
@@ -383,23 +389,19 @@ impl Nic {
 
     /// Does what is due.
     pub fn handle_timeouts(&mut self, now: Instant) {
-        while let Some(&Reverse((at, qpn))) = self.timers.peek() {
+        while let Some(&Reverse((at, handle))) = self.timers.peek() {
             if at > now {
                 return;
             }
             self.timers.pop();
-            let live = self
-                .qps
-                .get_mut(&qpn.get())
-                .filter(|qp| qp.timer == Some(at));
-            let Some(qp) = live else { continue };
-            qp.timer = None;
-            let due = qp.deadline().is_some_and(|deadline| deadline <= now);
-            self.with_qp(now, qpn, |qp, cx| {
-                if due {
-                    qp.handle_timeout(cx);
-                }
-            });
+            let live = self.qps.at_mut(handle).filter(|slot| slot.timer == at);
+            let Some(slot) = live else { continue };
+            slot.timer = NEVER;
+            if slot.deadline <= now {
+                self.with_handle(now, handle, Qp::handle_timeout);
+            } else {
+                self.set_timer(handle);
+            }
         }
     }
 
@@ -420,11 +422,20 @@ impl Nic {
         qpn: Qpn,
         f: impl FnOnce(&mut Qp, &mut Cx<'_>) -> R,
     ) -> Option<R> {
-        let result = self.with_qp_unscheduled(now, qpn, f)?;
-        let qp = self.qps.get_mut(&qpn.get())?;
-        if !qp.scheduled && qp.wants_to_send() {
-            qp.scheduled = true;
-            self.ready.push_back(qpn);
+        self.with_handle(now, self.qps.find(qpn)?, f)
+    }
+
+    fn with_handle<R>(
+        &mut self,
+        now: Instant,
+        handle: Handle,
+        f: impl FnOnce(&mut Qp, &mut Cx<'_>) -> R,
+    ) -> Option<R> {
+        let result = self.with_qp_unscheduled(now, handle, f)?;
+        let slot = self.qps.at_mut(handle)?;
+        if !slot.scheduled && slot.qp.wants_to_send() {
+            slot.scheduled = true;
+            self.ready.push_back(handle);
         }
         Some(result)
     }
@@ -432,7 +443,7 @@ impl Nic {
     fn with_qp_unscheduled<R>(
         &mut self,
         now: Instant,
-        qpn: Qpn,
+        handle: Handle,
         f: impl FnOnce(&mut Qp, &mut Cx<'_>) -> R,
     ) -> Option<R> {
         let Self {
@@ -441,12 +452,12 @@ impl Nic {
             memory,
             counters,
             events,
-            timers,
             early,
             shares,
             ..
         } = self;
-        let qp = qps.get_mut(&qpn.get())?;
+        let slot = qps.at_mut(handle)?;
+        let qp = &mut slot.qp;
         let mut cx = Cx {
             now,
             srqs,
@@ -462,34 +473,41 @@ impl Nic {
         let in_flight = qp.in_flight();
         shares.settle(&mut qp.stake, in_flight);
         if starved {
-            shares.wait(&mut qp.stake, qpn);
+            shares.wait(&mut qp.stake, handle);
         }
         let share = qp.stake.share();
-        if let Some(deadline) = qp.deadline()
-            && qp.timer.is_none_or(|at| deadline < at)
-        {
-            qp.timer = Some(deadline);
-            timers.push(Reverse((deadline, qpn)));
-            self.forget_overtaken_timers();
-        }
+        slot.deadline = qp.deadline().unwrap_or(NEVER);
+        self.set_timer(handle);
         if let Some(share) = share {
             self.call(share);
         }
         Some(result)
     }
 
+    /// Sees to it that the QP is looked at when something is due, if not before.
+    fn set_timer(&mut self, handle: Handle) {
+        let Some(slot) = self.qps.at_mut(handle) else {
+            return;
+        };
+        if slot.deadline < slot.timer {
+            slot.timer = slot.deadline;
+            self.timers.push(Reverse((slot.timer, handle)));
+            self.forget_overtaken_timers();
+        }
+    }
+
     /// Gives a turn to who waits for room in a share, if there is some.
     fn call(&mut self, share: ShareId) {
-        let Some(qpn) = self.shares.call(share) else {
+        let Some(handle) = self.shares.call(share) else {
             return;
         };
         if let Some(second) = self.shares.second(share) {
-            self.bring_near(second);
+            self.qps.bring_near(second);
         }
-        if let Some(qp) = self.qps.get_mut(&qpn.get()) {
-            qp.stake.is_called();
+        if let Some(slot) = self.qps.at_mut(handle) {
+            slot.qp.stake.is_called();
         }
-        self.schedule(qpn, false);
+        self.schedule(handle, false);
     }
 
     /// Keeps the timers bounded: an entry that was overtaken by an earlier one would
@@ -497,24 +515,24 @@ impl Nic {
     fn forget_overtaken_timers(&mut self) {
         let Self { qps, timers, .. } = self;
         if timers.len() > 2 * qps.len() + 64 {
-            timers.retain(|Reverse((at, qpn))| {
-                qps.get(&qpn.get()).is_some_and(|qp| qp.timer == Some(*at))
+            timers.retain(|Reverse((at, handle))| {
+                qps.at(*handle).is_some_and(|slot| slot.timer == *at)
             });
         }
     }
 
-    fn schedule(&mut self, qpn: Qpn, in_front: bool) {
-        let Some(qp) = self.qps.get_mut(&qpn.get()) else {
+    fn schedule(&mut self, handle: Handle, in_front: bool) {
+        let Some(slot) = self.qps.at_mut(handle) else {
             return;
         };
-        if qp.scheduled {
+        if slot.scheduled {
             return;
         }
-        qp.scheduled = true;
+        slot.scheduled = true;
         if in_front {
-            self.ready.push_front(qpn);
+            self.ready.push_front(handle);
         } else {
-            self.ready.push_back(qpn);
+            self.ready.push_back(handle);
         }
     }
 }

@@ -6,7 +6,7 @@
 //! window. Who finds no room waits in a queue, and is called when an acknowledgement
 //! makes some.
 
-use roce_wire::Qpn;
+use crate::nic::Handle;
 use std::collections::{BTreeMap, VecDeque};
 use std::net::IpAddr;
 
@@ -43,7 +43,7 @@ pub(crate) struct Shares {
 struct Share {
     qps: usize,
     in_flight: u64,
-    waiting: VecDeque<Qpn>,
+    waiting: VecDeque<Handle>,
 }
 
 impl Shares {
@@ -62,7 +62,7 @@ impl Shares {
     pub(crate) fn join(
         &mut self,
         stake: &mut Stake,
-        qpn: Qpn,
+        qp: Handle,
         peer: Option<IpAddr>,
     ) -> Option<ShareId> {
         if stake.share.map(|(_, peer)| peer) == peer {
@@ -72,7 +72,7 @@ impl Shares {
         let left = stake.share.take();
         if let Some((index, old)) = left {
             if core::mem::take(&mut stake.waits) {
-                self.shares[index].waiting.retain(|waits| *waits != qpn);
+                self.shares[index].waiting.retain(|waits| *waits != qp);
             }
             self.leave(index, old);
         }
@@ -122,19 +122,19 @@ impl Shares {
     }
 
     /// The QP found no room: it will be called.
-    pub(crate) fn wait(&mut self, stake: &mut Stake, qpn: Qpn) {
+    pub(crate) fn wait(&mut self, stake: &mut Stake, qp: Handle) {
         if let Some((index, _)) = stake.share
             && let Some(share) = self.shares.get_mut(index)
             && !stake.waits
         {
             stake.waits = true;
-            share.waiting.push_back(qpn);
+            share.waiting.push_back(qp);
         }
     }
 
     /// Who should have a turn now that there may be room in the share: the one that has
     /// waited for longest. What it leaves is for the next, whom its turn leads to.
-    pub(crate) fn call(&mut self, share: ShareId) -> Option<Qpn> {
+    pub(crate) fn call(&mut self, share: ShareId) -> Option<Handle> {
         let share = &mut self.shares[share.0];
         let room = self.limit.saturating_sub(share.in_flight);
         if room < self.limit / WORTH_A_CALL {
@@ -144,7 +144,7 @@ impl Shares {
     }
 
     /// Who will be called not next, but after that.
-    pub(crate) fn second(&self, share: ShareId) -> Option<Qpn> {
+    pub(crate) fn second(&self, share: ShareId) -> Option<Handle> {
         self.shares[share.0].waiting.get(1).copied()
     }
 }
@@ -164,13 +164,14 @@ impl Stake {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use roce_wire::Qpn;
     use std::net::Ipv4Addr;
 
     const PEER: Option<IpAddr> = Some(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2)));
     const OTHER: Option<IpAddr> = Some(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 3)));
 
-    fn qpn(n: u32) -> Qpn {
-        Qpn::from_bits(n)
+    fn qp(n: u32) -> Handle {
+        Handle::new(n, Qpn::from_bits(n))
     }
 
     /// Two QPs with one peer: what one has in flight, the other has not.
@@ -178,7 +179,7 @@ mod tests {
         let mut shares = Shares::new(1 << 20);
         let mut stakes = [Stake::default(), Stake::default()];
         for (n, stake) in (1..).zip(&mut stakes) {
-            assert_eq!(shares.join(stake, qpn(n), PEER), None);
+            assert_eq!(shares.join(stake, qp(n), PEER), None);
         }
         (shares, stakes)
     }
@@ -188,17 +189,17 @@ mod tests {
         let (mut shares, [mut one, mut two]) = two();
         shares.settle(&mut one, 1 << 20);
         assert_eq!(shares.room(&two), 0);
-        shares.wait(&mut two, qpn(2));
-        shares.wait(&mut two, qpn(2));
+        shares.wait(&mut two, qp(2));
+        shares.wait(&mut two, qp(2));
         let share = one.share().expect("joined");
         assert_eq!(shares.call(share), None, "no room, no call");
         shares.settle(&mut one, 1 << 19);
         assert_eq!(shares.room(&two), 1 << 19);
         assert_eq!(shares.second(share), None, "one alone is next");
-        assert_eq!(shares.call(share), Some(qpn(2)));
+        assert_eq!(shares.call(share), Some(qp(2)));
         assert_eq!(shares.call(share), None, "called once");
         // To another peer there is all the room.
-        shares.join(&mut two, qpn(2), OTHER);
+        shares.join(&mut two, qp(2), OTHER);
         assert_eq!(shares.room(&two), 1 << 20);
     }
 
@@ -206,12 +207,12 @@ mod tests {
     fn who_leaves_makes_room_and_waits_no_longer() {
         let (mut shares, [mut one, mut two]) = two();
         shares.settle(&mut one, 1 << 20);
-        shares.wait(&mut two, qpn(2));
-        let left = shares.join(&mut one, qpn(1), None).expect("it was in one");
-        assert_eq!(shares.call(left), Some(qpn(2)));
+        shares.wait(&mut two, qp(2));
+        let left = shares.join(&mut one, qp(1), None).expect("it was in one");
+        assert_eq!(shares.call(left), Some(qp(2)));
         two.is_called();
-        shares.wait(&mut two, qpn(2));
-        let left = shares.join(&mut two, qpn(2), None).expect("it was in one");
+        shares.wait(&mut two, qp(2));
+        let left = shares.join(&mut two, qp(2), None).expect("it was in one");
         assert_eq!(shares.call(left), None);
         assert_eq!(shares.by_peer.len(), 0, "nobody is left");
     }

@@ -1,7 +1,6 @@
 //! Knowing which QP comes next: its memory is brought near while there is other work.
 
 use super::Nic;
-use crate::memory::prefetch;
 use roce_wire::Qpn;
 
 /// Where a packet says which QP it is for (IBTA 1.7, 9.2).
@@ -14,23 +13,21 @@ impl Nic {
             return;
         };
         let qpn = Qpn::from_bits(u32::from_be_bytes([0, high, middle, low]));
-        if qpn != core::mem::replace(&mut self.newest, qpn) {
-            self.bring_near(qpn);
+        if qpn != core::mem::replace(&mut self.newest, qpn)
+            && let Some(handle) = self.qps.find(qpn)
+        {
+            self.qps.bring_near(handle);
         }
     }
 
-    /// A QP is about to have its turn to send: the one behind it is next. Its own memory is
-    /// near already, so this can follow it to its requests.
+    /// A QP is about to have its turn to send: the ones behind it are next. The memory of the
+    /// first is near already, so this can follow it to its requests.
     pub(super) fn foresee_turn(&self) {
-        if let Some(next) = self.ready.front().and_then(|qpn| self.qps.get(&qpn.get())) {
-            next.foresee_turn();
+        if let Some(next) = self.ready.front().and_then(|next| self.qps.at(*next)) {
+            next.qp.foresee_turn();
         }
-    }
-
-    /// Something will happen to the QP soon.
-    pub(super) fn bring_near(&self, qpn: Qpn) {
-        if let Some(qp) = self.qps.get(&qpn.get()) {
-            prefetch(&**qp);
+        if let Some(second) = self.ready.get(1) {
+            self.qps.bring_near(*second);
         }
     }
 }

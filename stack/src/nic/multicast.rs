@@ -84,7 +84,7 @@ impl Nic {
     pub fn attach_multicast(&mut self, qpn: Qpn, group: IpAddr) -> Result<bool, MulticastError> {
         let kind = self
             .qps
-            .get(&qpn.get())
+            .get(qpn)
             .map(|qp| qp.kind())
             .ok_or(MulticastError::UnknownQp(qpn))?;
         if kind != QpKind::Ud {

@@ -22,13 +22,12 @@ pub struct Usage {
 impl Nic {
     /// What the NIC holds.
     pub fn usage(&self) -> Usage {
-        let qps = self.qps.values();
         Usage {
             qps: self.qps.len(),
             regions: self.memory.len(),
             timers: self.timers.len(),
-            sends: qps.clone().map(|qp| qp.queued().0).sum(),
-            receives: qps.map(|qp| qp.queued().1).sum(),
+            sends: self.qps.iter().map(|qp| qp.queued().0).sum(),
+            receives: self.qps.iter().map(|qp| qp.queued().1).sum(),
             events: self.events.len(),
         }
     }

@@ -159,10 +159,6 @@ pub(crate) struct Qp {
     service: Service,
     /// The peer's first packet has come.
     established: bool,
-    /// The NIC has it in its list of those that want to send.
-    pub(crate) scheduled: bool,
-    /// The time of its entry in the NIC's timers.
-    pub(crate) timer: Option<Instant>,
     /// Its part in what may be in flight to its peer.
     pub(crate) stake: Stake,
 }
@@ -199,8 +195,6 @@ impl Qp {
                 peer_srq: None,
             },
             established: false,
-            scheduled: false,
-            timer: None,
             stake: Stake::default(),
         }
     }

@@ -1,0 +1,129 @@
+//! The QPs of a NIC.
+//!
+//! A QP is some hundred bytes, and with thousands of them none of it is in a cache when
+//! its turn comes. What the NIC itself has to know to call and to time QPs lies apart, one
+//! beside the other, so that only who has something to do is looked at.
+
+use crate::hash::KeyMap;
+use crate::memory::prefetch;
+use crate::qp::Qp;
+use crate::time::Instant;
+use roce_wire::Qpn;
+
+/// Names a QP and says where it is. Once the QP is gone it names nothing, even if
+/// another has taken the place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Handle {
+    slot: u32,
+    pub(crate) qpn: Qpn,
+}
+
+#[cfg(test)]
+impl Handle {
+    /// For tests of what keeps handles.
+    pub(crate) fn new(slot: u32, qpn: Qpn) -> Self {
+        Self { slot, qpn }
+    }
+}
+
+/// The time that never comes.
+pub(super) const NEVER: Instant = Instant::from_nanos(u64::MAX);
+
+/// A QP, and what the NIC has to know of it.
+#[derive(Debug)]
+pub(super) struct Slot {
+    qpn: Qpn,
+    /// It is in the list of those that want to send.
+    pub(super) scheduled: bool,
+    /// The time of its entry among the timers.
+    pub(super) timer: Instant,
+    /// When something is due, as the QP said last.
+    pub(super) deadline: Instant,
+    pub(super) qp: Box<Qp>,
+}
+
+/// All QPs.
+#[derive(Debug, Default)]
+pub(super) struct Table {
+    by_qpn: KeyMap<u32>,
+    slots: Vec<Option<Slot>>,
+    free: Vec<u32>,
+}
+
+impl Table {
+    pub(super) fn len(&self) -> usize {
+        self.by_qpn.len()
+    }
+
+    pub(super) fn contains(&self, qpn: Qpn) -> bool {
+        self.by_qpn.contains_key(&qpn.get())
+    }
+
+    /// Adds a QP, whose number must be new.
+    pub(super) fn insert(&mut self, qpn: Qpn, qp: Qp) {
+        let slot = Some(Slot {
+            qpn,
+            scheduled: false,
+            timer: NEVER,
+            deadline: NEVER,
+            qp: Box::new(qp),
+        });
+        let index = match self.free.pop() {
+            Some(index) => {
+                self.slots[index as usize] = slot;
+                index
+            }
+            None => {
+                self.slots.push(slot);
+                // There are 2^24 numbers.
+                u32::try_from(self.slots.len() - 1).unwrap_or(u32::MAX)
+            }
+        };
+        let before = self.by_qpn.insert(qpn.get(), index);
+        debug_assert_eq!(before, None, "{qpn} is new");
+    }
+
+    pub(super) fn remove(&mut self, qpn: Qpn) -> Option<Box<Qp>> {
+        let index = self.by_qpn.remove(&qpn.get())?;
+        self.free.push(index);
+        self.slots[index as usize].take().map(|slot| slot.qp)
+    }
+
+    /// Where the QP is.
+    #[inline]
+    pub(super) fn find(&self, qpn: Qpn) -> Option<Handle> {
+        let slot = *self.by_qpn.get(&qpn.get())?;
+        Some(Handle { slot, qpn })
+    }
+
+    #[inline]
+    pub(super) fn at(&self, handle: Handle) -> Option<&Slot> {
+        let slot = self.slots.get(handle.slot as usize)?.as_ref()?;
+        (slot.qpn == handle.qpn).then_some(slot)
+    }
+
+    #[inline]
+    pub(super) fn at_mut(&mut self, handle: Handle) -> Option<&mut Slot> {
+        let slot = self.slots.get_mut(handle.slot as usize)?.as_mut()?;
+        (slot.qpn == handle.qpn).then_some(slot)
+    }
+
+    pub(super) fn get(&self, qpn: Qpn) -> Option<&Qp> {
+        self.find(qpn)
+            .and_then(|handle| self.at(handle))
+            .map(|slot| &*slot.qp)
+    }
+
+    /// All QPs, in no order.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Qp> {
+        self.slots.iter().flatten().map(|slot| &*slot.qp)
+    }
+
+    /// Something will happen to the QP soon.
+    #[inline]
+    pub(super) fn bring_near(&self, handle: Handle) {
+        if let Some(slot) = self.at(handle) {
+            prefetch(&*slot.qp);
+        }
+    }
+}
