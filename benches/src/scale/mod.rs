@@ -21,9 +21,6 @@ pub const RECEIVE_BUFFER: usize = 2 << 20;
 /// Bytes of a message.
 pub const MESSAGE: u32 = 64 << 10;
 
-/// The places in memory that messages go to and come from.
-const PLACES: u64 = 16;
-
 /// Two NICs with connected QPs.
 #[derive(Debug)]
 pub struct Many {
@@ -73,8 +70,9 @@ impl Many {
         for side in [0, 1] {
             let nic = &mut many.nics[side];
             let pd = nic.alloc_pd();
-            let len = u64::from(MESSAGE) * PLACES;
-            let buffer = Buffer::new(len as usize).map_err(|e| e.to_string())?;
+            // One place for all messages: what the application's memory costs must not
+            // depend on how many QPs there are.
+            let buffer = Buffer::new(MESSAGE as usize).map_err(|e| e.to_string())?;
             let buffer = Arc::new(buffer);
             let key = nic
                 .register_buffer(pd, Arc::clone(&buffer), Access::all())
@@ -167,17 +165,13 @@ impl Many {
     }
 
     fn post(&mut self, index: usize) -> Result<(), String> {
-        let offset = index as u64 % PLACES * u64::from(MESSAGE);
         let [(lkey, from), (rkey, to)] = self.memory;
         let sge = Sge {
-            addr: from + offset,
+            addr: from,
             length: MESSAGE,
             lkey,
         };
-        let remote = RemoteAddr {
-            addr: to + offset,
-            rkey,
-        };
+        let remote = RemoteAddr { addr: to, rkey };
         let wr = SendWr {
             wr_id: index as u64,
             op: SendOp::Write(remote),
