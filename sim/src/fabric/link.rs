@@ -141,3 +141,9 @@ impl Egress {
         around.events.push(first.at, What::Arrive(self.id, packet));
     }
 }
+
+/// How long a packet of `bytes` is on a cable, from the first bit to the last.
+pub fn one_way(spec: &LinkSpec, bytes: usize) -> Duration {
+    let ns = (bytes as u64 * 8).saturating_mul(1_000_000_000) / spec.bits_per_sec.max(1);
+    spec.delay + Duration::from_nanos(ns)
+}

@@ -12,9 +12,11 @@
 //! same for two runs that were the same.
 
 mod build;
+mod counters;
 mod events;
 mod host;
 mod link;
+mod names;
 mod pool;
 mod switch;
 mod trace;
@@ -23,115 +25,22 @@ mod trace;
 mod tests;
 
 pub use build::FabricBuilder;
+pub use counters::Counters;
 pub use host::{HostSpec, Ip};
-pub use link::LinkSpec;
+pub use link::{LinkSpec, one_way};
+pub use names::{CableId, HostId, NodeId, SwitchId};
 pub use switch::{EcnSpec, PfcSpec, SwitchSpec};
 
 use events::{Events, What};
 use host::Host;
 use link::{Around, Egress};
+use names::EgressId;
 use pool::{PacketId, Pool};
 use roce_stack::fault::FaultSpec;
-use roce_stack::{Duration, Instant, Nic};
-use serde::Serialize;
+use roce_stack::{Instant, Nic};
 use std::net::IpAddr;
 use switch::Switch;
 use trace::{Fate, Trace};
-
-/// Names a host.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct HostId(pub usize);
-
-/// Names a switch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct SwitchId(pub usize);
-
-/// Names a cable.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct CableId(pub usize);
-
-/// One direction of a cable: 2 n is from its first end, 2 n + 1 from its second.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-struct EgressId(usize);
-
-/// What a cable ends at.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum NodeId {
-    /// A host.
-    Host(HostId),
-    /// A switch.
-    Switch(SwitchId),
-}
-
-impl From<HostId> for NodeId {
-    fn from(id: HostId) -> Self {
-        Self::Host(id)
-    }
-}
-
-impl From<SwitchId> for NodeId {
-    fn from(id: SwitchId) -> Self {
-        Self::Switch(id)
-    }
-}
-
-/// What packets have met with so far.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Counters {
-    /// Sent by hosts.
-    pub sent: u64,
-    /// Carried by links.
-    pub carried: u64,
-    /// Handed to a host's NIC.
-    pub delivered: u64,
-    /// Lost on a link.
-    pub lost: u64,
-    /// Arrived twice.
-    pub duplicated: u64,
-    /// Held back, so that others could overtake them.
-    pub reordered: u64,
-    /// Arrived with a flipped bit.
-    pub corrupted: u64,
-    /// Dropped by a switch: its queue was full, the next link takes no packets of that
-    /// size, or it knows no way.
-    pub dropped: u64,
-    /// Dropped by a host: too many waited for it.
-    pub overrun: u64,
-    /// Marked "congestion experienced".
-    pub marked: u64,
-    /// Pause frames.
-    pub pauses: u64,
-}
-
-impl Counters {
-    /// Adds those of another fabric.
-    pub fn add(&mut self, other: &Self) {
-        let Self {
-            sent,
-            carried,
-            delivered,
-            lost,
-            duplicated,
-            reordered,
-            corrupted,
-            dropped,
-            overrun,
-            marked,
-            pauses,
-        } = other;
-        self.sent += sent;
-        self.carried += carried;
-        self.delivered += delivered;
-        self.lost += lost;
-        self.duplicated += duplicated;
-        self.reordered += reordered;
-        self.corrupted += corrupted;
-        self.dropped += dropped;
-        self.overrun += overrun;
-        self.marked += marked;
-        self.pauses += pauses;
-    }
-}
 
 /// What just happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -454,10 +363,4 @@ impl Fabric {
             self.events.push(at, What::Wake(id));
         }
     }
-}
-
-/// How long a packet of `bytes` is on a cable, from the first bit to the last.
-pub fn one_way(spec: &LinkSpec, bytes: usize) -> Duration {
-    let ns = (bytes as u64 * 8).saturating_mul(1_000_000_000) / spec.bits_per_sec.max(1);
-    spec.delay + Duration::from_nanos(ns)
 }

@@ -1,8 +1,8 @@
 use super::*;
 use crate::connect::{ConnectSpec, connect};
 use roce_stack::{
-    Access, Buffer, CompletionQueue, CqId, Memory, QpInit, QpKind, QueueLimits, RemoteAddr,
-    SendFlags, SendOp, SendWr, Sge, WcStatus,
+    Access, Buffer, CompletionQueue, CqId, Duration, Memory, QpInit, QpKind, QueueLimits,
+    RemoteAddr, SendFlags, SendOp, SendWr, Sge, WcStatus,
 };
 use roce_wire::Qpn;
 use std::sync::Arc;

@@ -1,0 +1,38 @@
+//! Names of what a fabric consists of.
+
+/// Names a host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct HostId(pub usize);
+
+/// Names a switch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SwitchId(pub usize);
+
+/// Names a cable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct CableId(pub usize);
+
+/// One direction of a cable: 2 n is from its first end, 2 n + 1 from its second.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct EgressId(pub(super) usize);
+
+/// What a cable ends at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum NodeId {
+    /// A host.
+    Host(HostId),
+    /// A switch.
+    Switch(SwitchId),
+}
+
+impl From<HostId> for NodeId {
+    fn from(id: HostId) -> Self {
+        Self::Host(id)
+    }
+}
+
+impl From<SwitchId> for NodeId {
+    fn from(id: SwitchId) -> Self {
+        Self::Switch(id)
+    }
+}
