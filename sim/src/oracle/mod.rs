@@ -139,7 +139,7 @@ impl Oracle {
             let id = (pair, side, self.pair(pair).flows[side].posted());
             self.words[host].posted(word, id, op, self.clock);
         }
-        let due = !send.fails && send.consumes() && self.receives_suffice(pair, side);
+        let due = !send.fails && send.is_unmistakable() && self.receives_suffice(pair, side);
         let known = self.pair(pair);
         // The peer's QP has cause to fail if it is to refuse the request.
         let refused = send.fails && !send.fails_locally && known.is_reliable();

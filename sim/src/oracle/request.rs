@@ -70,6 +70,16 @@ pub struct PostedSend {
 }
 
 impl PostedSend {
+    /// Whether the peer can tell it from all other messages: shorter ones may be alike,
+    /// and then which of them was lost is anybody's guess.
+    pub(super) fn is_unmistakable(&self) -> bool {
+        match &self.effect {
+            Effect::Send { bytes, imm } => imm.is_some() || bytes.len() >= 16,
+            Effect::Write { imm, .. } => imm.is_some(),
+            _ => false,
+        }
+    }
+
     /// Whether the peer consumes a receive for it.
     pub(super) fn consumes(&self) -> bool {
         matches!(

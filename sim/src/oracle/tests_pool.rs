@@ -260,6 +260,13 @@ fn a_message_that_is_lost_where_nothing_is() {
     let mut f = lossless(&[QpKind::Uc], false);
     f.writes(0, 32, 1, None);
     objects(f.rest(), "target: byte 32");
+    // Of two that are alike, nobody can tell which was lost.
+    let mut f = lossless(&[QpKind::Uc], false);
+    for _ in 0..5 {
+        let bytes: Bytes = Vec::new().into();
+        f.posts(0, Effect::Send { bytes, imm: None }, false);
+    }
+    f.rest().expect("which of them came is not known");
 }
 
 #[test]

@@ -134,3 +134,10 @@ fn a_failing_plan_is_cut_down_and_fails_still() {
 fn a_plan_that_passes_is_not_cut_down() {
     assert!(shrink(&Plan::draw(1), 10).is_none());
 }
+
+/// Seeds that showed something once. Each is a plan of today's draws, not of then.
+#[test]
+fn seeds_that_failed_pass() {
+    // Two empty datagrams, of which the first was lost: the second must not be missed.
+    passes([33892]);
+}
