@@ -303,7 +303,8 @@ impl Run<'_> {
         };
         let gone = needs_key && self.end(pair, side).target_invalid;
         Op {
-            wrong: op.wrong.or(gone.then_some(Wrong::Invalidated)),
+            // That alone: a READ with two faults fails by either.
+            wrong: gone.then_some(Wrong::Invalidated).or(op.wrong),
             ..*op
         }
     }
