@@ -3,7 +3,7 @@
 
 use crate::sim::{A, B, Hand, Pair, Setup, pattern, to_state};
 use roce_stack::{Access, DropReason, QpState, SendOp, WcStatus};
-use roce_wire::{ExtHeaders, NakCode, Opcode, PathMtu, Syndrome};
+use roce_wire::{ExtHeaders, Ieth, NakCode, Opcode, PathMtu, Syndrome};
 
 /// A region deregistered while a WRITE into it is under way: the rest is refused.
 // shows: 9.7.4.1-rkey-gone, 10.6.4-deregister
@@ -51,6 +51,46 @@ fn deregistering_stops_a_read_in_the_middle() {
     let refused = Syndrome::Nak(NakCode::RemoteAccessError);
     assert_eq!((nak.psn(), nak.syndrome()), (first + 3, Some(refused)));
     assert_eq!(hand.state(), QpState::Err);
+}
+
+/// The same for a READ that is asked for again meanwhile. If it had its whole answer before,
+/// though, that may have reached the peer, which has gone on and has taken the key away:
+/// then the second answer is moot, and no error.
+// shows: 9.7.5.1.3-duplicate-read-checked, 9.9.3-region-goes
+// trap: teardown
+#[test]
+fn a_key_may_go_before_a_second_answer_but_not_before_the_first() {
+    for sent_before in [2, 3] {
+        let mut hand = Hand::new(Setup {
+            mtu: PathMtu::Mtu256,
+            ..Setup::default()
+        });
+        let mem = hand.mem(768);
+        let first = hand.psn;
+        let read = mem.reth(0, 768);
+        hand.post_recv(1, &[]);
+        hand.request(Opcode::RC_READ_REQUEST, read, &[]);
+        hand.node.port.room = sent_before;
+        assert_eq!(hand.out().len(), sent_before);
+        let bth = hand.bth(Opcode::RC_READ_REQUEST, first);
+        hand.deliver(bth, read, &[]);
+        hand.psn = first + 3;
+        let key = ExtHeaders {
+            ieth: Some(Ieth(mem.key)),
+            ..ExtHeaders::NONE
+        };
+        hand.request(Opcode::RC_SEND_ONLY_WITH_INVALIDATE, key, &[]);
+        let answer = hand.out_one();
+        if sent_before == 3 {
+            assert!(matches!(answer.syndrome(), Some(Syndrome::Ack(_))));
+            assert_eq!((answer.psn(), hand.state()), (first + 3, QpState::Rts));
+            assert_eq!(hand.drops(DropReason::StaleDuplicate), 1);
+        } else {
+            let refused = Syndrome::Nak(NakCode::RemoteAccessError);
+            assert_eq!(answer.syndrome(), Some(refused));
+            assert_eq!((answer.psn(), hand.state()), (first, QpState::Err));
+        }
+    }
 }
 
 /// The source of a SEND, or the target of a READ, deregistered before its turn.

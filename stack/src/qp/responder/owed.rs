@@ -47,6 +47,8 @@ pub(super) struct Owed {
     pub(super) reply: Reply,
     /// It answers a duplicate.
     again: bool,
+    /// The request has not had a whole answer before.
+    pub(super) unanswered: bool,
 }
 
 /// A negative acknowledgement, which comes last.
@@ -113,6 +115,7 @@ impl Replies {
         self.queue.push_back(Owed {
             reply,
             again: false,
+            unanswered: true,
         });
         // rule: 9.7.5.1.2-response-acks
         self.ack = false;
@@ -122,8 +125,12 @@ impl Replies {
     /// what of it is still queued. False if the duplicate came too late to matter.
     pub(super) fn repeat(&mut self, reply: Reply) -> bool {
         let (first, end) = (reply.first(), reply.end());
-        self.queue
-            .retain(|owed| owed.reply.end() <= first || end <= owed.reply.first());
+        let mut unanswered = false;
+        self.queue.retain(|owed| {
+            let apart = owed.reply.end() <= first || end <= owed.reply.first();
+            unanswered |= !apart && owed.unanswered;
+            apart
+        });
         let oldest = self.queue.front().map(|owed| owed.reply.first());
         if self.queue.len() >= self.max
             && (oldest.is_none_or(|oldest| first < oldest) || !self.drop_straggler())
@@ -134,7 +141,12 @@ impl Replies {
         let index = self
             .queue
             .partition_point(|owed| owed.reply.first() < first);
-        self.queue.insert(index, Owed { reply, again: true });
+        let owed = Owed {
+            reply,
+            again: true,
+            unanswered,
+        };
+        self.queue.insert(index, owed);
         true
     }
 

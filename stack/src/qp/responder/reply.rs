@@ -7,7 +7,7 @@
 
 use super::owed::{Nak, NakKind, Reply};
 use super::{Refusal, Responder};
-use crate::counters::Stat;
+use crate::counters::{DropReason, Stat};
 use crate::memory::{Access, PdId};
 use crate::port::Port;
 use crate::qp::emit::{EmitError, emit};
@@ -52,6 +52,9 @@ impl Responder {
             match sent {
                 Ok(()) => {}
                 Err(EmitError::Full) => return Ok(Turn::PortFull),
+                Err(EmitError::Access(_)) if self.drop_repeated() => {
+                    cx.counters.drop(DropReason::StaleDuplicate);
+                }
                 Err(EmitError::Access(_)) => {
                     self.refuse_reply();
                     if core.state != QpState::Err {
@@ -65,6 +68,22 @@ impl Responder {
         } else {
             Turn::More
         })
+    }
+
+    /// The region of a READ has gone, or its key, since the request was repeated: the
+    /// answer is dropped if there was a whole one before, with which the peer may have
+    /// gone on to take the key away.
+    // rule: 9.7.5.1.3-duplicate-read-checked
+    fn drop_repeated(&mut self) -> bool {
+        let repeated = self
+            .replies
+            .queue
+            .front()
+            .is_some_and(|owed| !owed.unanswered);
+        if repeated {
+            self.replies.queue.pop_front();
+        }
+        repeated
     }
 
     /// The region of a READ has gone since the request was admitted: the rest of
