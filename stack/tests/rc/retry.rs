@@ -364,3 +364,31 @@ fn a_served_timeout_lies_in_the_future() {
     assert_eq!(hand.stat(Stat::Timeouts), 1);
     assert!(hand.node.nic.next_timeout() > Some(hand.now));
 }
+
+/// What the peer acknowledges while it is waiting to be sent again has arrived: only the
+/// rest is sent again, and what follows has the PSN that follows.
+// shows: 10.8.6-own-memory-back
+#[test]
+fn what_is_acknowledged_before_it_is_sent_again_stays_sent() {
+    for arrived in 1..=3 {
+        let mut hand = Hand::new(Setup::default());
+        let mem = hand.mem(3000);
+        hand.post(1, SendOp::Send, &[mem.sge(0, 3000)]);
+        let mut sent = hand.out_psns();
+        assert_eq!(sent.len(), 3);
+        let timer = RnrTimer::from_code(1).expect("a code");
+        hand.answer(sent[0], Syndrome::RnrNak(timer));
+        hand.ack(sent[arrived - 1]);
+        hand.post(2, SendOp::Send, &[mem.sge(0, 8)]);
+        sent.push(sent[2] + 1);
+        let mut again = hand.out_psns();
+        while again.is_empty() {
+            hand.timeout();
+            again = hand.out_psns();
+        }
+        assert_eq!(again, sent[arrived..]);
+        hand.ack(sent[3]);
+        let done: Vec<u64> = hand.node.sent().iter().map(|c| c.wr_id).collect();
+        assert_eq!(done, [1, 2]);
+    }
+}

@@ -48,7 +48,16 @@ fn nothing_is_sent_twice_when_nothing_is_lost() {
         lab.set_loss(direction, Drops::None).unwrap();
     }
     let ours = run(&lab, GidIndex::Ip4, 1);
-    assert_eq!(ours.context.counters().stat(Stat::Retransmitted), 0);
+    let counters = ours.context.counters();
+    assert_eq!(counters.stat(Stat::SequenceNaksReceived), 0);
+    // But to ask after an answer that is late, as one of an emulated guest can be: with
+    // two packets at most.
+    let questions = 2 * counters.stat(Stat::LateAnswers);
+    let again = counters.stat(Stat::Retransmitted);
+    assert!(
+        again <= questions,
+        "{again} sent again, of which {questions} to ask"
+    );
 }
 
 #[test]

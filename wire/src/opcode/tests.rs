@@ -226,3 +226,14 @@ fn header_lengths_add_up() {
         assert_eq!(sum, info.headers.byte_len(), "{opcode}");
     }
 }
+
+// shows: 9.2.1-payload-of-opcode
+#[test]
+fn packets_of_several_are_never_empty() {
+    for opcode in Opcode::all() {
+        if opcode.position() != Position::Only {
+            assert!(!opcode.info().admits(0), "{opcode}");
+            assert!(opcode.info().admits(1), "{opcode}");
+        }
+    }
+}
