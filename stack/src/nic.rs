@@ -432,10 +432,8 @@ impl Nic {
         f: impl FnOnce(&mut Qp, &mut Cx<'_>) -> R,
     ) -> Option<R> {
         let result = self.with_qp_unscheduled(now, handle, f)?;
-        let slot = self.qps.at_mut(handle)?;
-        if !slot.scheduled && slot.qp.wants_to_send() {
-            slot.scheduled = true;
-            self.ready.push_back(handle);
+        if self.qps.at_mut(handle)?.qp.wants_to_send() {
+            self.schedule(handle, false);
         }
         Some(result)
     }

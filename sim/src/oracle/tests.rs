@@ -126,7 +126,7 @@ impl Fixture {
 }
 
 #[track_caller]
-fn objects(verdict: Verdict, about: &str) {
+pub(super) fn objects(verdict: Verdict, about: &str) {
     let Err(Violation(what)) = verdict else {
         panic!("no objection about {about:?}");
     };

@@ -1,5 +1,6 @@
 //! What the oracle must object to where receives are shared, or messages lost.
 
+use super::tests::objects;
 use super::*;
 use roce_stack::{Buffer, Source, WcStatus};
 use roce_wire::Qpn;
@@ -107,14 +108,6 @@ impl Fixture {
     fn rest(&mut self) -> Verdict {
         self.oracle.at_rest(|_, _| Some((0, 0)))
     }
-}
-
-#[track_caller]
-fn objects(verdict: Verdict, about: &str) {
-    let Err(Violation(what)) = verdict else {
-        panic!("no objection about {about:?}");
-    };
-    assert!(what.contains(about), "{what}");
 }
 
 #[test]
