@@ -3,7 +3,20 @@
 //!
 //! # Layout
 //!
+//! - `double`: what tests put in the kernel's place.
 //! - `net`: what the kernel's stack does for a socket and nobody does for a frame:
 //!   routes, neighbours, addresses, and the headers from Ethernet to UDP.
+//! - `queue`: one queue of an interface: frames in, frames out.
+//! - `ring`: the rings between us and the kernel, generic over the memory.
+//! - `socket`: AF_XDP sockets.
+//! - `umem`: the memory that frames lie in, and who has which part of it.
+//! - `sys`: the system calls; nearly all the unsafe code of the crate.
 
+pub mod double;
 pub mod net;
+pub mod queue;
+pub mod ring;
+pub mod socket;
+pub mod umem;
+
+mod sys;

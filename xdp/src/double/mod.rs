@@ -1,0 +1,187 @@
+//! What tests put in the kernel's place: rings in ordinary memory, and one who plays the
+//! kernel at their other ends, honestly or not.
+
+mod script;
+
+use std::cell::Cell;
+use std::io;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+pub use script::lie;
+
+use crate::queue::{Kernel, Queue, QueueConfig, QueueError, RingName, Rings};
+use crate::ring::{Consumer, Descriptor, HeapRing, Producer, RingMemory};
+use crate::umem::Umem;
+
+type Descriptors = Arc<HeapRing<Descriptor>>;
+type Addresses = Arc<HeapRing<u64>>;
+
+/// What a queue sees of a kernel that isn't there.
+#[derive(Clone, Debug, Default)]
+pub struct DoubleKernel {
+    tx_wakes: Rc<Cell<u32>>,
+    rx_wakes: Rc<Cell<u32>>,
+    fails: Rc<Cell<Option<i32>>>,
+    /// The ring to take entries from at each wake-up, and how many.
+    takes: Option<(Descriptors, u32)>,
+}
+
+impl DoubleKernel {
+    /// How often it was woken for frames to send.
+    pub fn tx_wakes(&self) -> u32 {
+        self.tx_wakes.get()
+    }
+
+    /// How often it was woken for the fill ring.
+    pub fn rx_wakes(&self) -> u32 {
+        self.rx_wakes.get()
+    }
+
+    /// From now on, to be woken fails with this error of the operating system.
+    pub fn fail(&self, error: i32) {
+        self.fails.set(Some(error));
+    }
+
+    fn woken(&self, count: &Cell<u32>) -> io::Result<()> {
+        count.set(count.get() + 1);
+        self.fails
+            .get()
+            .map_or(Ok(()), |error| Err(io::Error::from_raw_os_error(error)))
+    }
+}
+
+impl Kernel for DoubleKernel {
+    type Descriptors = Descriptors;
+    type Addresses = Addresses;
+
+    fn wake_tx(&self) -> io::Result<()> {
+        if let Some((ring, most)) = &self.takes {
+            let (end, at) = (
+                ring.producer().load(Ordering::Acquire),
+                ring.consumer().load(Ordering::Relaxed),
+            );
+            let taken = end.wrapping_sub(at).min(*most);
+            ring.consumer()
+                .store(at.wrapping_add(taken), Ordering::Release);
+        }
+        self.woken(&self.tx_wakes)
+    }
+
+    fn wake_rx(&self) -> io::Result<()> {
+        self.woken(&self.rx_wakes)
+    }
+
+    fn polls(&self) -> bool {
+        false
+    }
+}
+
+/// The kernel's ends of four rings.
+#[derive(Debug)]
+pub struct KernelSide {
+    /// The rings themselves, to write nonsense into.
+    pub rings: Rings<Descriptors, Addresses>,
+    /// Chunks to put frames into.
+    pub fill: Consumer<Addresses>,
+    /// Chunks that have been sent.
+    pub completion: Producer<Addresses>,
+    /// Pieces of received frames.
+    pub rx: Producer<Descriptors>,
+    /// Pieces of frames to send.
+    pub tx: Consumer<Descriptors>,
+}
+
+impl KernelSide {
+    /// The next chunk to put a frame into.
+    pub fn take_fill(&mut self) -> Option<u64> {
+        let taken = self.fill.pop().ok().flatten();
+        self.fill.release();
+        taken
+    }
+
+    /// Delivers a piece of a frame.
+    pub fn deliver(&mut self, address: u64, len: u32, options: u32) {
+        let _ = self.rx.push(Descriptor {
+            address,
+            len,
+            options,
+        });
+        self.rx.submit();
+    }
+
+    /// The next piece of a frame to send.
+    pub fn take_tx(&mut self) -> Option<Descriptor> {
+        let taken = self.tx.pop().ok().flatten();
+        self.tx.release();
+        taken
+    }
+
+    /// Says that a chunk was sent.
+    pub fn complete(&mut self, address: u64) {
+        let _ = self.completion.push(address);
+        self.completion.submit();
+    }
+
+    /// Whether it says that it wants to be woken.
+    pub fn want_wakeup(&self, wanted: bool) {
+        let flag = if wanted {
+            libc::XDP_RING_NEED_WAKEUP
+        } else {
+            0
+        };
+        self.rings.tx.flags().store(flag, Ordering::Relaxed);
+        self.rings.fill.flags().store(flag, Ordering::Relaxed);
+    }
+}
+
+/// A queue, and the kernel's end of it. The queue's memory does not begin at address 0, so
+/// there are addresses of others.
+///
+/// At each wake-up for frames to send, `takes` entries vanish from the ring as if sent;
+/// `None` leaves that to [`KernelSide::take_tx`].
+///
+/// # Errors
+/// As [`Queue::new`].
+pub fn queue(
+    config: &QueueConfig,
+    takes: Option<u32>,
+) -> Result<(Queue<DoubleKernel>, KernelSide), QueueError> {
+    // Counters wrap soon.
+    let start = u32::MAX - 2;
+    let rings = Rings {
+        fill: Arc::new(HeapRing::new(config.rx_chunks, start)),
+        completion: Arc::new(HeapRing::new(config.tx_chunks(), start)),
+        rx: Arc::new(HeapRing::new(config.rx_chunks, start)),
+        tx: Arc::new(HeapRing::new(config.tx_chunks(), start)),
+    };
+    let ours = || Rings {
+        fill: Arc::clone(&rings.fill),
+        completion: Arc::clone(&rings.completion),
+        rx: Arc::clone(&rings.rx),
+        tx: Arc::clone(&rings.tx),
+    };
+    let (a, b) = (ours(), ours());
+    let corrupt = |ring| move |corrupt| QueueError::Corrupt { ring, corrupt };
+    let side = KernelSide {
+        fill: Consumer::new(a.fill).map_err(corrupt(RingName::Fill))?,
+        completion: Producer::new(a.completion).map_err(corrupt(RingName::Completion))?,
+        rx: Producer::new(a.rx).map_err(corrupt(RingName::Rx))?,
+        tx: Consumer::new(a.tx).map_err(corrupt(RingName::Tx))?,
+        rings: ours(),
+    };
+    let kernel = DoubleKernel {
+        takes: takes.map(|most| (Arc::clone(&rings.tx), most)),
+        ..DoubleKernel::default()
+    };
+    let share = QueueError::Share {
+        wanted: config.chunks(),
+        there: 0,
+    };
+    let umem = Umem::new(config.chunks() + 2).and_then(|umem| umem.cut(&[1, config.chunks(), 1]));
+    let Some(share_of_ours) = umem.ok().and_then(|shares| shares.into_iter().nth(1)) else {
+        return Err(share);
+    };
+    Ok((Queue::new(kernel, b, share_of_ours, config)?, side))
+}

@@ -1,0 +1,143 @@
+//! A kernel that lies as a script says.
+
+use std::sync::atomic::Ordering;
+
+use super::{KernelSide, queue};
+use crate::queue::{Frame, QueueConfig};
+use crate::ring::{Descriptor, RingMemory};
+use crate::umem::{CHUNK_BYTES, Owner};
+
+const CONFIG: QueueConfig = QueueConfig {
+    rx_chunks: 8,
+    tx_frames: 4,
+    max_frame_bytes: 8192,
+};
+
+/// Bytes, one after the other; zeroes behind the end.
+struct Script<'a>(&'a [u8]);
+
+impl Script<'_> {
+    fn byte(&mut self) -> u8 {
+        let Some((&first, rest)) = self.0.split_first() else {
+            return 0;
+        };
+        self.0 = rest;
+        first
+    }
+
+    /// A number of any size, small ones and borders of chunks more often than others.
+    fn number(&mut self) -> u64 {
+        match self.byte() % 4 {
+            0 => self.byte().into(),
+            1 => u64::from(self.byte() % 20) << 12,
+            2 => (u64::from(self.byte() % 20) << 12) + u64::from(self.byte()) * 16 + 1,
+            _ => u64::from_le_bytes([0; 8].map(|_: u8| self.byte())),
+        }
+    }
+}
+
+/// Runs a queue against a kernel that does what the script says: hands out any addresses,
+/// lengths and flags, completes what it likes and moves counters anywhere.
+///
+/// # Panics
+/// If the queue does what it must not: hands out a frame that is not made of pieces within
+/// chunks of its own, or loses or doubles a chunk.
+pub fn lie(script: &[u8]) {
+    let mut script = Script(script);
+    let (mut queue, mut kernel) = queue(&CONFIG, None).expect("sound rings to begin with");
+    while !script.0.is_empty() {
+        // Errors are of corrupt rings, which stay so unless a counter is put right again.
+        match script.byte() % 8 {
+            0 => {
+                let _ = queue.receive(1 + usize::from(script.byte() % 8), &mut check);
+            }
+            1 => {
+                let len = script.number() as usize;
+                if let Ok(bytes) = queue.reserve(len) {
+                    assert_eq!(bytes.len(), len);
+                    bytes.fill(1);
+                }
+                if script.byte() & 1 != 0 {
+                    let _ = queue.commit();
+                }
+            }
+            2 => {
+                let _ = queue.flush();
+            }
+            _ => kernel_acts(&mut script, &mut kernel),
+        }
+        let counts = queue.chunks();
+        assert_eq!(counts.total(), CONFIG.chunks());
+        assert!(counts.of(Owner::Received) <= CONFIG.rx_chunks);
+        assert!(queue.unsent() <= CONFIG.tx_frames as usize);
+    }
+}
+
+/// What holds for every frame that is handed out.
+fn check(frame: Frame<'_>) {
+    let pieces = frame.pieces().len();
+    assert!(
+        (1..=8).contains(&pieces),
+        "{pieces} pieces, each in a chunk of its own"
+    );
+    assert!(frame.pieces().all(|piece| piece.len() <= CHUNK_BYTES));
+    assert_eq!(frame.len(), frame.pieces().map(<[u8]>::len).sum::<usize>());
+}
+
+fn kernel_acts(script: &mut Script<'_>, kernel: &mut KernelSide) {
+    match script.byte() % 8 {
+        0 | 1 => {
+            // An honest piece, with a length that may be none.
+            let address = kernel.take_fill().unwrap_or_else(|| script.number());
+            let options = script.byte().into();
+            kernel.deliver(address + 256, script.number() as u32 % 4200, options);
+        }
+        2 => kernel.deliver(
+            script.number(),
+            script.number() as u32,
+            script.byte().into(),
+        ),
+        3 => {
+            if let Some(Descriptor { address, .. }) = kernel.take_tx() {
+                kernel.complete(address);
+            }
+        }
+        4 => kernel.complete(script.number()),
+        5 => kernel.want_wakeup(script.byte() & 1 != 0),
+        6 => {
+            kernel.take_fill();
+        }
+        _ => {
+            let value = (script.number() as u32).wrapping_sub(4);
+            let word = match script.byte() % 4 {
+                0 => kernel.rings.fill.consumer(),
+                1 => kernel.rings.completion.producer(),
+                2 => kernel.rings.rx.producer(),
+                _ => kernel.rings.tx.consumer(),
+            };
+            word.store(value, Ordering::Relaxed);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    /// Numbers that look random and are the same in every run (splitmix64).
+    fn bytes(seed: u64, len: usize) -> Vec<u8> {
+        let mut state = seed;
+        let mut next = || {
+            state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+            let z = (state ^ state >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            let z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+            z ^ z >> 31
+        };
+        (0..len).map(|_| next() as u8).collect()
+    }
+
+    #[test]
+    fn no_lie_breaks_a_queue() {
+        for seed in 0..2000 {
+            super::lie(&bytes(seed, 600));
+        }
+    }
+}

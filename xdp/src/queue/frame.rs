@@ -1,0 +1,64 @@
+//! A received frame.
+
+use crate::umem::Share;
+
+/// Most pieces of a frame. The kernel's own limit is a first part and 17 fragments.
+pub const MAX_PIECES: usize = 18;
+
+/// Where a piece of a frame lies; checked.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Piece {
+    pub(super) address: u64,
+    pub(super) len: u32,
+    pub(super) chunk: u32,
+}
+
+/// A received frame: one piece, or several in order.
+#[derive(Clone, Copy, Debug)]
+pub struct Frame<'a> {
+    pub(super) share: &'a Share,
+    pub(super) pieces: &'a [Piece],
+}
+
+impl<'a> Frame<'a> {
+    /// Its length in bytes.
+    pub fn len(&self) -> usize {
+        self.pieces.iter().map(|piece| piece.len as usize).sum()
+    }
+
+    /// Whether it has no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Its pieces; at least one.
+    pub fn pieces(&self) -> impl ExactSizeIterator<Item = &'a [u8]> + use<'a> {
+        let share = self.share;
+        // A piece was checked to be in its chunk, and the chunk to be the share's.
+        self.pieces.iter().map(|piece| {
+            share
+                .bytes(piece.address, piece.len as usize)
+                .unwrap_or_default()
+        })
+    }
+
+    /// All its bytes, if they lie in one piece.
+    pub fn contiguous(&self) -> Option<&'a [u8]> {
+        if self.pieces.len() == 1 {
+            self.pieces().next()
+        } else {
+            None
+        }
+    }
+
+    /// Copies all its bytes into `to` as far as there is room, and returns what was written.
+    pub fn copy_to<'b>(&self, to: &'b mut [u8]) -> &'b mut [u8] {
+        let mut at = 0;
+        for piece in self.pieces() {
+            let len = piece.len().min(to.len() - at);
+            to[at..at + len].copy_from_slice(&piece[..len]);
+            at += len;
+        }
+        &mut to[..at]
+    }
+}

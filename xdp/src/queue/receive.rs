@@ -1,0 +1,165 @@
+//! Frames that arrive.
+
+use super::config::QueueConfig;
+use super::counters::RxDrop;
+use super::error::{QueueError, RingName};
+use super::frame::{Frame, MAX_PIECES, Piece};
+use super::{Kernel, Queue};
+use crate::ring::Descriptor;
+use crate::umem::{Owner, stays_in_chunk};
+
+/// The chunks that frames arrive in, and the frame of which not all pieces have come.
+#[derive(Debug)]
+pub(super) struct Receiving {
+    /// Chunks that wait to go into the fill ring.
+    free: Vec<u32>,
+    pieces: [Piece; MAX_PIECES],
+    count: usize,
+    /// A piece of the frame is missing: the rest of it is of no use.
+    broken: bool,
+}
+
+impl Receiving {
+    pub(super) fn new(config: &QueueConfig) -> Self {
+        Self {
+            free: (0..config.rx_chunks).rev().collect(),
+            pieces: [Piece::default(); MAX_PIECES],
+            count: 0,
+            broken: false,
+        }
+    }
+}
+
+impl<K: Kernel> Queue<K> {
+    /// Hands up to `budget` frames to `sink`, and gives their chunks back to the kernel.
+    /// Returns how many frames were taken from the ring, those that were dropped included;
+    /// 0 if none waits. Never blocks.
+    ///
+    /// # Errors
+    /// If the queue is of no use any more.
+    pub fn receive(
+        &mut self,
+        budget: usize,
+        sink: &mut dyn FnMut(Frame<'_>),
+    ) -> Result<usize, QueueError> {
+        let taken = self.take(budget, sink);
+        self.rx.release();
+        let (taken, any) = taken?;
+        if any {
+            self.refill()?;
+        }
+        let polls = taken == 0 && self.kernel.polls();
+        if polls || self.fill.needs_wakeup() {
+            self.counters.rx_wakeups += 1;
+            let ring = RingName::Fill;
+            self.kernel
+                .wake_rx()
+                .map_err(|source| QueueError::Wake { ring, source })?;
+        }
+        Ok(taken)
+    }
+
+    /// Takes frames from the ring. Returns how many, and whether there were any pieces.
+    fn take(
+        &mut self,
+        budget: usize,
+        sink: &mut dyn FnMut(Frame<'_>),
+    ) -> Result<(usize, bool), QueueError> {
+        let mut frames = 0;
+        // Bounded also if no frame ever ends.
+        for piece in 0..budget.saturating_mul(MAX_PIECES) {
+            let popped = self.rx.pop().map_err(|corrupt| QueueError::Corrupt {
+                ring: RingName::Rx,
+                corrupt,
+            })?;
+            let Some(descriptor) = popped else {
+                return Ok((frames, piece > 0));
+            };
+            self.add_piece(descriptor);
+            if !descriptor.is_continued() {
+                self.end_of_frame(sink);
+                frames += 1;
+            }
+            if frames == budget {
+                break;
+            }
+        }
+        Ok((frames, true))
+    }
+
+    /// Takes a chunk back from the kernel, as a piece of the frame that is coming.
+    fn add_piece(&mut self, descriptor: Descriptor) {
+        let Descriptor { address, len, .. } = descriptor;
+        let chunk = match self.ledger.take_back(address, Owner::Fill, Owner::Received) {
+            Ok(chunk) => chunk,
+            Err(fault) => return self.break_frame(fault.into()),
+        };
+        let receiving = &mut self.receiving;
+        let drop = if !stays_in_chunk(address, len) {
+            RxDrop::PieceTooLong
+        } else if receiving.count == MAX_PIECES {
+            RxDrop::TooManyPieces
+        } else {
+            receiving.pieces[receiving.count] = Piece {
+                address,
+                len,
+                chunk,
+            };
+            receiving.count += 1;
+            return;
+        };
+        self.recycle(chunk);
+        self.break_frame(drop);
+    }
+
+    /// A piece is missing, so the whole frame will be dropped.
+    fn break_frame(&mut self, reason: RxDrop) {
+        self.receiving.broken = true;
+        self.counters.drop_received(reason);
+    }
+
+    /// The last piece has come: the frame is handed out unless one is missing.
+    fn end_of_frame(&mut self, sink: &mut dyn FnMut(Frame<'_>)) {
+        let count = std::mem::take(&mut self.receiving.count);
+        let broken = std::mem::take(&mut self.receiving.broken);
+        if !broken {
+            let frame = Frame {
+                share: &self.share,
+                pieces: &self.receiving.pieces[..count],
+            };
+            self.counters.rx_frames += 1;
+            self.counters.rx_bytes += frame.len() as u64;
+            self.counters.rx_in_pieces += u64::from(count > 1);
+            sink(frame);
+        }
+        for piece in 0..count {
+            self.recycle(self.receiving.pieces[piece].chunk);
+        }
+    }
+
+    fn recycle(&mut self, chunk: u32) {
+        self.ledger.pass(chunk, Owner::Free);
+        self.receiving.free.push(chunk);
+    }
+
+    /// Gives the kernel all chunks that are free to receive into.
+    pub(super) fn refill(&mut self) -> Result<(), QueueError> {
+        let corrupt = |corrupt| QueueError::Corrupt {
+            ring: RingName::Fill,
+            corrupt,
+        };
+        while let Some(&chunk) = self.receiving.free.last() {
+            if !self
+                .fill
+                .push(self.ledger.address(chunk))
+                .map_err(corrupt)?
+            {
+                break;
+            }
+            self.receiving.free.pop();
+            self.ledger.pass(chunk, Owner::Fill);
+        }
+        self.fill.submit();
+        Ok(())
+    }
+}

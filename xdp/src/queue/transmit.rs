@@ -1,0 +1,201 @@
+//! Frames that leave.
+
+use super::config::QueueConfig;
+use super::error::{QueueError, RingName};
+use super::{Kernel, Queue};
+use crate::ring::Descriptor;
+use crate::umem::{CHUNK_BYTES, Owner};
+
+/// Room for frames to be sent: places of a few chunks that lie beside each other.
+#[derive(Debug)]
+pub(super) struct Transmitting {
+    /// The first chunk of the first place.
+    first_chunk: u32,
+    chunks_per_frame: u32,
+    max_frame_bytes: usize,
+    /// Places that nothing is in.
+    free: Vec<u32>,
+    /// How many chunks of each place the kernel still has.
+    unsent: Box<[u8]>,
+    /// The place and length of the frame that is being written.
+    reserved: Option<(u32, usize)>,
+}
+
+impl Transmitting {
+    pub(super) fn new(config: &QueueConfig) -> Self {
+        Self {
+            first_chunk: config.rx_chunks,
+            chunks_per_frame: config.chunks_per_frame(),
+            max_frame_bytes: config.max_frame_bytes,
+            free: (0..config.tx_frames).rev().collect(),
+            unsent: vec![0; config.tx_frames as usize].into(),
+            reserved: None,
+        }
+    }
+
+    fn chunk(&self, place: u32) -> u32 {
+        self.first_chunk + place * self.chunks_per_frame
+    }
+}
+
+/// Why there is no room for a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoRoom {
+    /// All room is in use: flush, or come back when the kernel has sent some.
+    Full,
+    /// No frame can have this length.
+    Length,
+}
+
+impl<K: Kernel> Queue<K> {
+    /// Lends room for a frame of exactly `len` bytes. Their contents are arbitrary. A frame that
+    /// is not committed is forgotten at the next call.
+    ///
+    /// # Errors
+    /// See [`NoRoom`].
+    pub fn reserve(&mut self, len: usize) -> Result<&mut [u8], NoRoom> {
+        self.forget();
+        if !(1..=self.transmitting.max_frame_bytes).contains(&len) {
+            return Err(NoRoom::Length);
+        }
+        if self.transmitting.free.is_empty() {
+            // What is wrong with the ring now is told by the next `flush`.
+            let _ = self.reap();
+        }
+        let Some(place) = self.transmitting.free.pop() else {
+            self.counters.tx_full += 1;
+            return Err(NoRoom::Full);
+        };
+        let first = self.transmitting.chunk(place);
+        for chunk in chunks(first, len) {
+            self.ledger.pass(chunk, Owner::Writing);
+        }
+        self.transmitting.reserved = Some((place, len));
+        let address = self.ledger.address(first);
+        self.share.bytes_mut(address, len).ok_or(NoRoom::Length)
+    }
+
+    /// The frame that is being written, if there is one.
+    pub fn reserved(&mut self) -> Option<&mut [u8]> {
+        let (place, len) = self.transmitting.reserved?;
+        let address = self.ledger.address(self.transmitting.chunk(place));
+        self.share.bytes_mut(address, len)
+    }
+
+    /// Queues the frame that is being written, if there is one. It leaves at
+    /// [`Queue::flush`].
+    ///
+    /// # Errors
+    /// If the queue is of no use any more.
+    pub fn commit(&mut self) -> Result<(), QueueError> {
+        let Some((place, len)) = self.transmitting.reserved else {
+            return Ok(());
+        };
+        let first = self.transmitting.chunk(place);
+        let pieces = chunks(first, len).len();
+        let room = self.tx.room(pieces as u32).map_err(corrupt(RingName::Tx))?;
+        if (room as usize) < pieces {
+            self.counters.tx_ring_full += 1;
+            self.forget();
+            return Ok(());
+        }
+        self.transmitting.reserved = None;
+        self.transmitting.unsent[place as usize] = pieces as u8;
+        let mut left = len;
+        for chunk in chunks(first, len) {
+            let piece = left.min(CHUNK_BYTES);
+            left -= piece;
+            let descriptor = Descriptor {
+                address: self.ledger.address(chunk),
+                len: piece as u32,
+                options: if left > 0 { Descriptor::CONTINUED } else { 0 },
+            };
+            self.tx.push(descriptor).map_err(corrupt(RingName::Tx))?;
+            self.ledger.pass(chunk, Owner::Tx);
+        }
+        self.counters.tx_frames += 1;
+        self.counters.tx_bytes += len as u64;
+        Ok(())
+    }
+
+    /// Sends what is committed, as far as the kernel takes it. Never blocks. Returns whether
+    /// nothing remains that the kernel would have to be asked for again.
+    ///
+    /// # Errors
+    /// If the queue is of no use any more.
+    pub fn flush(&mut self) -> Result<bool, QueueError> {
+        self.tx.submit();
+        let mut untaken = self.tx.untaken().map_err(corrupt(RingName::Tx))?;
+        // Where the kernel copies, it takes a few dozen at each call.
+        while untaken > 0 && self.tx.needs_wakeup() {
+            self.counters.tx_wakeups += 1;
+            let ring = RingName::Tx;
+            self.kernel
+                .wake_tx()
+                .map_err(|source| QueueError::Wake { ring, source })?;
+            let before = untaken;
+            untaken = self.tx.untaken().map_err(corrupt(RingName::Tx))?;
+            if untaken >= before {
+                break;
+            }
+        }
+        self.reap()?;
+        Ok(untaken == 0 || !self.tx.needs_wakeup())
+    }
+
+    /// Frames that were committed and that the kernel has not said to have sent.
+    pub fn unsent(&self) -> usize {
+        let reserved = usize::from(self.transmitting.reserved.is_some());
+        self.transmitting.unsent.len() - self.transmitting.free.len() - reserved
+    }
+
+    /// Takes back the chunks that have been sent.
+    fn reap(&mut self) -> Result<(), QueueError> {
+        // Bounded also if the kernel never stops to complete.
+        for _ in 0..self.ledger.counts().of(Owner::Tx).saturating_add(1) {
+            let popped = self
+                .completion
+                .pop()
+                .map_err(corrupt(RingName::Completion))?;
+            let Some(address) = popped else { break };
+            match self.ledger.take_back(address, Owner::Tx, Owner::Free) {
+                Ok(chunk) => self.sent(chunk),
+                Err(_) => self.counters.tx_bad_completions += 1,
+            }
+        }
+        self.completion.release();
+        Ok(())
+    }
+
+    /// A chunk was sent. Its place is free when all of its chunks were.
+    fn sent(&mut self, chunk: u32) {
+        let transmitting = &mut self.transmitting;
+        let place = (chunk - transmitting.first_chunk) / transmitting.chunks_per_frame;
+        let unsent = &mut transmitting.unsent[place as usize];
+        *unsent -= 1;
+        if *unsent == 0 {
+            transmitting.free.push(place);
+        }
+        self.counters.tx_completed += 1;
+    }
+
+    /// Forgets the frame that is being written, if there is one.
+    fn forget(&mut self) {
+        let Some((place, len)) = self.transmitting.reserved.take() else {
+            return;
+        };
+        for chunk in chunks(self.transmitting.chunk(place), len) {
+            self.ledger.pass(chunk, Owner::Free);
+        }
+        self.transmitting.free.push(place);
+    }
+}
+
+/// The chunks that a frame of `len` bytes needs from `first` on.
+fn chunks(first: u32, len: usize) -> std::ops::Range<u32> {
+    first..first + len.div_ceil(CHUNK_BYTES) as u32
+}
+
+fn corrupt(ring: RingName) -> impl Fn(crate::ring::Corrupt) -> QueueError {
+    move |corrupt| QueueError::Corrupt { ring, corrupt }
+}

@@ -1,0 +1,65 @@
+//! What rings carry.
+
+/// One piece of a frame, in the rings for receiving and sending (`struct xdp_desc`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Descriptor {
+    /// Where in the UMEM the piece begins, in bytes from its start.
+    pub address: u64,
+    /// Length of the piece in bytes.
+    pub len: u32,
+    /// Flags; see [`Descriptor::CONTINUED`].
+    pub options: u32,
+}
+
+impl Descriptor {
+    /// Another piece of the same frame follows (`XDP_PKT_CONTD`).
+    pub const CONTINUED: u32 = libc::XDP_PKT_CONTD;
+
+    /// Whether another piece of the same frame follows.
+    pub fn is_continued(&self) -> bool {
+        self.options & Self::CONTINUED != 0
+    }
+}
+
+/// An entry of a ring, which shared memory holds as one or two words.
+pub trait Entry: Copy {
+    /// How many 64-bit words an entry is long: 1 or 2.
+    const WORDS: usize;
+
+    /// The entry as words; what lies behind [`Entry::WORDS`] is of no account.
+    fn to_words(self) -> [u64; 2];
+
+    /// An entry from words.
+    fn from_words(words: [u64; 2]) -> Self;
+}
+
+/// An address in the UMEM, in the rings of chunks to fill and of completed ones.
+impl Entry for u64 {
+    const WORDS: usize = 1;
+
+    fn to_words(self) -> [u64; 2] {
+        [self, 0]
+    }
+
+    fn from_words(words: [u64; 2]) -> Self {
+        words[0]
+    }
+}
+
+impl Entry for Descriptor {
+    const WORDS: usize = 2;
+
+    fn to_words(self) -> [u64; 2] {
+        let ([a, b, c, d], [e, f, g, h]) = (self.len.to_ne_bytes(), self.options.to_ne_bytes());
+        [self.address, u64::from_ne_bytes([a, b, c, d, e, f, g, h])]
+    }
+
+    fn from_words(words: [u64; 2]) -> Self {
+        let [a, b, c, d, e, f, g, h] = words[1].to_ne_bytes();
+        Self {
+            address: words[0],
+            len: u32::from_ne_bytes([a, b, c, d]),
+            options: u32::from_ne_bytes([e, f, g, h]),
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! AF_XDP sockets: one for each queue of an interface.
+//!
+//! The first socket of an interface registers the UMEM; those of other queues share it. Each
+//! has four rings of its own. [`open`] makes sockets, rings and queues for as many
+//! queues as asked for; frames arrive once each socket is in the map of the redirect
+//! program ([`crate::program`]).
+
+mod bind;
+mod config;
+mod stats;
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+
+pub use bind::OpenError;
+pub use config::{BusyPoll, SocketConfig, ZeroCopy};
+pub use stats::SocketStatistics;
+
+use crate::queue::{Kernel, Queue, Rings};
+use crate::ring::Descriptor;
+use crate::sys::ring::SharedRing;
+use crate::sys::xsk;
+use crate::umem::Umem;
+
+/// The socket behind a queue.
+#[derive(Debug)]
+pub struct XdpSocket {
+    fd: OwnedFd,
+    /// Number of the interface's queue, from 0.
+    queue: u32,
+    zero_copy: bool,
+    polls: bool,
+}
+
+/// A queue of a real interface.
+pub type SocketQueue = Queue<XdpSocket>;
+
+type SocketRings = Rings<SharedRing<Descriptor>, SharedRing<u64>>;
+
+impl XdpSocket {
+    /// The number of the interface's queue, from 0.
+    pub fn queue(&self) -> u32 {
+        self.queue
+    }
+
+    /// Whether the driver reads and writes frames in our memory (`XDP_OPTIONS`).
+    pub fn is_zero_copy(&self) -> bool {
+        self.zero_copy
+    }
+
+    /// What the kernel has counted (`XDP_STATISTICS`).
+    ///
+    /// # Errors
+    /// If it does not say.
+    pub fn statistics(&self) -> io::Result<SocketStatistics> {
+        stats::read(self.fd.as_fd())
+    }
+}
+
+impl AsFd for XdpSocket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+impl Kernel for XdpSocket {
+    type Descriptors = SharedRing<Descriptor>;
+    type Addresses = SharedRing<u64>;
+
+    fn wake_tx(&self) -> io::Result<()> {
+        passing(xsk::wake_tx(self.fd.as_fd()))
+    }
+
+    fn wake_rx(&self) -> io::Result<()> {
+        passing(xsk::wake_rx(self.fd.as_fd()))
+    }
+
+    fn polls(&self) -> bool {
+        self.polls
+    }
+}
+
+/// What passes is no error: the kernel is busy, lacks room at the moment, or the link is
+/// down. Whatever waits in the ring stays there.
+fn passing(result: io::Result<()>) -> io::Result<()> {
+    const PASSING: [libc::c_int; 6] = [
+        libc::EAGAIN,
+        libc::EBUSY,
+        libc::ENOBUFS,
+        libc::ENETDOWN,
+        libc::EINTR,
+        libc::ENOMEM,
+    ];
+    match result {
+        Err(error)
+            if error
+                .raw_os_error()
+                .is_some_and(|code| PASSING.contains(&code)) =>
+        {
+            Ok(())
+        }
+        other => other,
+    }
+}
+
+/// Opens the queues of `config`, each with a socket that is bound and a filled fill ring.
+///
+/// # Errors
+/// See [`OpenError`].
+pub fn open(config: &SocketConfig) -> Result<Vec<SocketQueue>, OpenError> {
+    let chunks = config.memory.chunks();
+    let count = config.queues.len() as u32;
+    let umem = Umem::new(chunks.saturating_mul(count)).map_err(|source| OpenError {
+        what: format!("memory for {count} queues of {chunks} chunks"),
+        source,
+    })?;
+    let shares = umem
+        .cut(&vec![chunks; config.queues.len()])
+        .map_err(|source| OpenError {
+            what: "cutting the memory for frames".to_owned(),
+            source,
+        })?;
+    let mut queues: Vec<SocketQueue> = Vec::with_capacity(shares.len());
+    for (&queue, share) in config.queues.iter().zip(shares) {
+        let first = queues
+            .first()
+            .map(|first| first.kernel().as_fd().as_raw_fd());
+        queues.push(bind::open_queue(config, queue, share, first)?);
+    }
+    Ok(queues)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::passing;
+    use std::io;
+
+    #[test]
+    fn only_what_passes_is_no_error() {
+        for code in [
+            libc::EAGAIN,
+            libc::EBUSY,
+            libc::ENOBUFS,
+            libc::ENETDOWN,
+            libc::EINTR,
+            libc::ENOMEM,
+        ] {
+            assert!(
+                passing(Err(io::Error::from_raw_os_error(code))).is_ok(),
+                "{code}"
+            );
+        }
+        for code in [libc::ENXIO, libc::EBADF, libc::EINVAL, libc::EOPNOTSUPP] {
+            assert!(
+                passing(Err(io::Error::from_raw_os_error(code))).is_err(),
+                "{code}"
+            );
+        }
+        assert!(passing(Ok(())).is_ok());
+    }
+}

@@ -1,0 +1,110 @@
+//! Memory that is shared with the kernel.
+
+use std::io;
+use std::ops::Range;
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::ptr::{self, NonNull};
+
+const HUGE_PAGE_BYTES: usize = 2 << 20;
+
+/// A mapping that ends with this value.
+#[derive(Debug)]
+pub(crate) struct Mapping {
+    start: NonNull<u8>,
+    len: usize,
+    huge: bool,
+}
+
+// SAFETY: the mapping is bound to no thread, and shared access reads only; who writes says
+// why that is sound (`bytes_mut`), or goes through atomics (`ring`).
+unsafe impl Send for Mapping {}
+// SAFETY: as above.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    /// Zeroed memory of at least `len` bytes, in huge pages if there are some.
+    pub(crate) fn new(len: usize) -> io::Result<Self> {
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+        let huge = len.next_multiple_of(HUGE_PAGE_BYTES);
+        // With MAP_POPULATE a lack of huge pages shows here, not by a signal later.
+        let in_huge = flags | libc::MAP_HUGETLB | libc::MAP_POPULATE;
+        if let Ok(mut mapping) = Self::map(huge, in_huge, None, 0) {
+            mapping.huge = true;
+            return Ok(mapping);
+        }
+        Self::map(len, flags | libc::MAP_POPULATE, None, 0)
+    }
+
+    /// A part of what a descriptor offers, such as a ring.
+    pub(crate) fn of_fd(fd: BorrowedFd<'_>, len: usize, offset: libc::off_t) -> io::Result<Self> {
+        Self::map(len, libc::MAP_SHARED | libc::MAP_POPULATE, Some(fd), offset)
+    }
+
+    fn map(
+        len: usize,
+        flags: libc::c_int,
+        fd: Option<BorrowedFd<'_>>,
+        offset: libc::off_t,
+    ) -> io::Result<Self> {
+        let fd = fd.map_or(-1, |fd| fd.as_raw_fd());
+        let access = libc::PROT_READ | libc::PROT_WRITE;
+        // SAFETY: without an address and MAP_FIXED, no mapping that is there is touched.
+        let start = unsafe { libc::mmap(ptr::null_mut(), len, access, flags, fd, offset) };
+        if start == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let start = NonNull::new(start.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
+        Ok(Self {
+            start,
+            len,
+            huge: false,
+        })
+    }
+
+    /// Length in bytes.
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether it is in huge pages.
+    pub(crate) fn is_huge(&self) -> bool {
+        self.huge
+    }
+
+    /// Where it begins.
+    pub(crate) fn start(&self) -> NonNull<u8> {
+        self.start
+    }
+
+    /// Bytes of it. Panics if they are not in it.
+    pub(crate) fn bytes(&self, range: Range<usize>) -> &[u8] {
+        assert!(range.start <= range.end && range.end <= self.len);
+        // SAFETY: the range is in the mapping, which lives as long as `self` and is
+        // initialised (by zeroes at least). In this process it is written through
+        // `bytes_mut` alone, whose caller excludes an overlap. The kernel writes only into
+        // chunks that it was given; the queue reads others.
+        unsafe { std::slice::from_raw_parts(self.start.add(range.start).as_ptr(), range.len()) }
+    }
+
+    /// Bytes of it. Panics if they are not in it.
+    ///
+    /// # Safety
+    /// While the result lives, nobody else has a reference to any of these bytes.
+    #[expect(
+        clippy::mut_from_ref,
+        reason = "parts are borrowed by different queues; the caller excludes an overlap"
+    )]
+    pub(crate) unsafe fn bytes_mut(&self, range: Range<usize>) -> &mut [u8] {
+        assert!(range.start <= range.end && range.end <= self.len);
+        // SAFETY: as in `bytes`; the caller excludes other references.
+        unsafe { std::slice::from_raw_parts_mut(self.start.add(range.start).as_ptr(), range.len()) }
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is ours alone and nothing borrows from it any more. A
+        // UMEM that a socket still has registered is pinned by the kernel and outlives this.
+        unsafe { libc::munmap(self.start.as_ptr().cast(), self.len) };
+    }
+}

@@ -1,0 +1,24 @@
+//! System calls and shared memory behind safe functions. All of the crate's unsafe code
+//! is in here, and one borrow in `umem`.
+
+pub(crate) mod memory;
+pub(crate) mod ring;
+pub(crate) mod xsk;
+
+use std::io;
+use std::os::fd::{FromRawFd, OwnedFd};
+
+/// What a system call that returns a number below zero on failure gave.
+fn checked(result: libc::c_long) -> io::Result<libc::c_long> {
+    if result < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(result)
+}
+
+/// The descriptor that a system call just made.
+fn owned(result: libc::c_long) -> io::Result<OwnedFd> {
+    let fd = checked(result)?;
+    // SAFETY: the kernel made this descriptor for us just now, so nobody else closes it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd as libc::c_int) })
+}

@@ -1,0 +1,141 @@
+//! The calls that AF_XDP sockets are made of.
+
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::ptr;
+
+use super::{checked, owned};
+
+/// A new AF_XDP socket.
+pub(crate) fn socket() -> io::Result<OwnedFd> {
+    // SAFETY: the call takes no pointers.
+    owned(unsafe { libc::socket(libc::AF_XDP, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) }.into())
+}
+
+/// Sets an option to a plain value.
+pub(crate) fn set_option<T: Plain>(
+    fd: BorrowedFd<'_>,
+    level: libc::c_int,
+    name: libc::c_int,
+    value: &T,
+) -> io::Result<()> {
+    let len = size_of::<T>() as libc::socklen_t;
+    // SAFETY: the pointer is to a value of the given size that lives through the call.
+    let result = unsafe {
+        libc::setsockopt(
+            fd.as_raw_fd(),
+            level,
+            name,
+            ptr::from_ref(value).cast(),
+            len,
+        )
+    };
+    checked(result.into()).map(drop)
+}
+
+/// Reads an option. Returns it with as many bytes of it as this kernel knows; the rest is
+/// zero.
+pub(crate) fn option<T: Plain>(
+    fd: BorrowedFd<'_>,
+    level: libc::c_int,
+    name: libc::c_int,
+) -> io::Result<(T, usize)> {
+    let mut value = MaybeUninit::<T>::zeroed();
+    let mut len = size_of::<T>() as libc::socklen_t;
+    // SAFETY: the kernel writes at most `len` bytes, which is the value's size.
+    let result = unsafe {
+        libc::getsockopt(
+            fd.as_raw_fd(),
+            level,
+            name,
+            value.as_mut_ptr().cast(),
+            &raw mut len,
+        )
+    };
+    checked(result.into())?;
+    // SAFETY: zero bytes and any others are a value of a plain type.
+    Ok((unsafe { value.assume_init() }, len as usize))
+}
+
+/// Types of which any bytes are a value, without padding.
+///
+/// # Safety
+/// That is so.
+pub(crate) unsafe trait Plain {}
+// SAFETY: any bytes are a number.
+unsafe impl Plain for libc::c_int {}
+// SAFETY: any bytes are a number.
+unsafe impl Plain for u32 {}
+// SAFETY: four 64-bit words.
+unsafe impl Plain for libc::xdp_mmap_offsets {}
+// SAFETY: six 64-bit words.
+unsafe impl Plain for libc::xdp_statistics {}
+// SAFETY: one 32-bit word.
+unsafe impl Plain for libc::xdp_options {}
+
+/// Registers memory for frames.
+///
+/// # Safety
+/// From now on the kernel writes into the memory. It stays mapped for as long as the
+/// socket, and a chunk is not read or written here while the kernel has it.
+pub(crate) unsafe fn register_umem(
+    fd: BorrowedFd<'_>,
+    registration: &libc::xdp_umem_reg,
+) -> io::Result<()> {
+    let len = size_of::<libc::xdp_umem_reg>() as libc::socklen_t;
+    let value = ptr::from_ref(registration).cast();
+    // SAFETY: the pointer is to a value of the given size; the caller answers for the
+    // memory that it names.
+    let result = unsafe {
+        libc::setsockopt(
+            fd.as_raw_fd(),
+            libc::SOL_XDP,
+            libc::XDP_UMEM_REG,
+            value,
+            len,
+        )
+    };
+    checked(result.into()).map(drop)
+}
+
+/// Binds a socket to a queue.
+pub(crate) fn bind(fd: BorrowedFd<'_>, address: &libc::sockaddr_xdp) -> io::Result<()> {
+    let len = size_of::<libc::sockaddr_xdp>() as libc::socklen_t;
+    // SAFETY: the pointer is to a socket address of the given size.
+    let result = unsafe { libc::bind(fd.as_raw_fd(), ptr::from_ref(address).cast(), len) };
+    checked(result.into()).map(drop)
+}
+
+/// Has the kernel look at the ring of frames to send.
+pub(crate) fn wake_tx(fd: BorrowedFd<'_>) -> io::Result<()> {
+    // SAFETY: a null buffer of no bytes and no address.
+    let result = unsafe {
+        libc::sendto(
+            fd.as_raw_fd(),
+            ptr::null(),
+            0,
+            libc::MSG_DONTWAIT,
+            ptr::null(),
+            0,
+        )
+    };
+    checked(result as libc::c_long).map(drop)
+}
+
+/// Has the kernel look at the fill ring, and for frames that arrived.
+pub(crate) fn wake_rx(fd: BorrowedFd<'_>) -> io::Result<()> {
+    let (from, len) = (ptr::null_mut(), ptr::null_mut());
+    // SAFETY: a null buffer of no bytes, and no room for an address.
+    let result = unsafe {
+        libc::recvfrom(
+            fd.as_raw_fd(),
+            ptr::null_mut(),
+            0,
+            libc::MSG_DONTWAIT,
+            from,
+            len,
+        )
+    };
+    checked(result as libc::c_long).map(drop)
+}
