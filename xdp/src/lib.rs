@@ -6,6 +6,8 @@
 //! - `double`: what tests put in the kernel's place.
 //! - `net`: what the kernel's stack does for a socket and nobody does for a frame:
 //!   routes, neighbours, addresses, and the headers from Ethernet to UDP.
+//! - `program`: the redirect program, which gives our frames to our sockets and all else to
+//!   the kernel.
 //! - `queue`: one queue of an interface: frames in, frames out.
 //! - `ring`: the rings between us and the kernel, generic over the memory.
 //! - `socket`: AF_XDP sockets.
@@ -14,9 +16,12 @@
 
 pub mod double;
 pub mod net;
+pub mod program;
 pub mod queue;
 pub mod ring;
 pub mod socket;
 pub mod umem;
 
 mod sys;
+#[cfg(test)]
+mod testing;

@@ -1,7 +1,9 @@
 //! System calls and shared memory behind safe functions. All of the crate's unsafe code
 //! is in here, and one borrow in `umem`.
 
+pub(crate) mod bpf;
 pub(crate) mod memory;
+pub(crate) mod netlink;
 pub(crate) mod ring;
 pub(crate) mod xsk;
 

@@ -1,0 +1,117 @@
+//! Attaching the program to an interface.
+
+use std::io;
+use std::os::fd::{BorrowedFd, OwnedFd};
+
+use super::ProgramError;
+use super::holder::holder;
+use crate::sys::bpf;
+
+/// How the program is to be attached.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum AttachMode {
+    /// In the driver if it can, else in the kernel.
+    #[default]
+    Auto,
+    /// In the driver.
+    Native,
+    /// In the kernel, for any driver: each frame is a socket buffer first.
+    Generic,
+}
+
+/// How the program is attached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// In the driver.
+    Native,
+    /// In the kernel.
+    Generic,
+}
+
+impl Mode {
+    /// Flags of `IFLA_XDP_FLAGS`.
+    fn flags(self) -> u32 {
+        match self {
+            Self::Generic => 1 << 1,
+            Self::Native => 1 << 2,
+        }
+    }
+
+    /// The mode's name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Native => "native",
+            Self::Generic => "generic",
+        }
+    }
+}
+
+/// An attached program. It is detached when this is dropped, or the process ends.
+#[derive(Debug)]
+pub struct Attached {
+    _link: OwnedFd,
+    mode: Mode,
+    not_native: Option<io::Error>,
+}
+
+impl Attached {
+    /// How it is attached.
+    pub fn mode(&self) -> Mode {
+        self.mode
+    }
+
+    /// Why it is not attached in the driver, if that was tried.
+    pub fn why_not_native(&self) -> Option<&io::Error> {
+        self.not_native.as_ref()
+    }
+}
+
+pub(super) fn attach(
+    program: BorrowedFd<'_>,
+    interface: &str,
+    index: u32,
+    mode: AttachMode,
+) -> Result<Attached, ProgramError> {
+    let link = |mode: Mode| bpf::attach_xdp(program, index, mode.flags());
+    let (result, mode, not_native) = match mode {
+        AttachMode::Native => (link(Mode::Native), Mode::Native, None),
+        AttachMode::Generic => (link(Mode::Generic), Mode::Generic, None),
+        AttachMode::Auto => match link(Mode::Native) {
+            Err(error) if !is_held(&error) => (link(Mode::Generic), Mode::Generic, Some(error)),
+            result => (result, Mode::Native, None),
+        },
+    };
+    match result {
+        Ok(link) => Ok(Attached {
+            _link: link,
+            mode,
+            not_native,
+        }),
+        Err(source) => Err(explain(source, interface, index, mode)),
+    }
+}
+
+/// Somebody else's program is there. EEXIST: one attached in the other mode.
+fn is_held(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EBUSY | libc::EEXIST))
+}
+
+fn explain(source: io::Error, interface: &str, index: u32, mode: Mode) -> ProgramError {
+    let what = if is_held(&source) {
+        let who = holder(index)
+            .ok()
+            .flatten()
+            .map_or("another program".to_owned(), |holder| holder.to_string());
+        format!(
+            "attaching the redirect program to {interface}: {who} is attached there already. Detach it \
+             (`ip link set dev {interface} xdp off`, or end the process that holds its link), choose another \
+             interface, or use UDP sockets"
+        )
+    } else {
+        format!(
+            "attaching the redirect program to {interface}, {}",
+            mode.name()
+        )
+    };
+    ProgramError { what, source }
+}

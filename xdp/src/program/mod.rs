@@ -1,0 +1,177 @@
+//! The redirect program: what arrives for us goes to our sockets, all else to the kernel.
+//!
+//! It is assembled here, from a handful of instructions, and
+//! loaded by `bpf(2)`: no C tool chain is needed. It is attached by a link, so that it
+//! goes away with the process, however that ends.
+//!
+//! A frame is ours if it is an IPv4 or IPv6 packet with or without one 802.1Q tag, whole
+//! and without options or extension headers, to UDP port 4791 of one of the addresses that
+//! were given to [`Program::add_address`]; or, if asked for, a RoCE v1 frame to one of
+//! them. It goes to the socket of the queue that it arrived at; if there is none, to the
+//! kernel, too.
+
+mod asm;
+mod attach;
+mod holder;
+mod redirect;
+
+use std::fmt;
+use std::io;
+use std::net::IpAddr;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+
+pub use attach::{AttachMode, Attached, Mode};
+pub use holder::Holder;
+pub use redirect::RedirectConfig;
+
+use crate::sys::bpf::{self, Map, MapKind};
+
+/// Most addresses that the program can know.
+const MAX_ADDRESSES: u32 = 1024;
+
+/// Why a program could not be loaded, attached or changed.
+#[derive(Debug)]
+pub struct ProgramError {
+    /// What was tried, and what can be done, in words.
+    pub what: String,
+    /// The operating system's error.
+    pub source: io::Error,
+}
+
+impl fmt::Display for ProgramError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.what, self.source)
+    }
+}
+
+impl std::error::Error for ProgramError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.source)
+    }
+}
+
+/// What the program says of a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// The kernel gets it.
+    Pass,
+    /// The socket of its queue gets it.
+    Redirect,
+    /// Something else, which our program never says.
+    Other(u32),
+}
+
+/// The loaded program with its maps.
+#[derive(Debug)]
+pub struct Program {
+    fd: OwnedFd,
+    /// Queues to sockets.
+    sockets: Map<4>,
+    /// Our addresses.
+    addresses: Map<16>,
+}
+
+impl Program {
+    /// Loads the program, with room for the sockets of `queues` queues, and without any
+    /// address.
+    ///
+    /// # Errors
+    /// If the kernel refuses.
+    pub fn load(queues: u32, config: &RedirectConfig) -> Result<Self, ProgramError> {
+        let failed = |doing: &str| {
+            let what = format!("the redirect program: {doing}");
+            move |source| ProgramError { what, source }
+        };
+        let sockets = Map::new(MapKind::Sockets, queues.max(1), "roce_sockets").map_err(failed(
+            "making the map of sockets (it takes CAP_BPF and CAP_NET_ADMIN)",
+        ))?;
+        let addresses = Map::new(MapKind::Hash, MAX_ADDRESSES, "roce_addresses")
+            .map_err(failed("making the map of addresses"))?;
+        let code = redirect::assemble(sockets.fd(), addresses.fd(), config);
+        let fd = bpf::load_xdp(&code, "roce_redirect").map_err(failed("loading"))?;
+        Ok(Self {
+            fd,
+            sockets,
+            addresses,
+        })
+    }
+
+    /// Frames to this address are ours from now on.
+    ///
+    /// # Errors
+    /// If the kernel refuses, for instance because there are too many.
+    pub fn add_address(&self, address: IpAddr) -> Result<(), ProgramError> {
+        let key = key_of(address);
+        self.addresses
+            .update(&key, &1_u32.to_ne_bytes())
+            .map_err(|source| ProgramError {
+                what: format!("adding {address} to the redirect program"),
+                source,
+            })
+    }
+
+    /// Frames to this address are the kernel's from now on. An address that is not ours stays
+    /// so.
+    ///
+    /// # Errors
+    /// If the kernel refuses.
+    pub fn remove_address(&self, address: IpAddr) -> Result<(), ProgramError> {
+        match self.addresses.delete(&key_of(address)) {
+            Err(source) if source.raw_os_error() != Some(libc::ENOENT) => Err(ProgramError {
+                what: format!("removing {address} from the redirect program"),
+                source,
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Our frames that arrive at `queue` go to `socket` from now on.
+    ///
+    /// # Errors
+    /// If the kernel refuses.
+    pub fn set_socket(&self, queue: u32, socket: BorrowedFd<'_>) -> Result<(), ProgramError> {
+        let value = socket.as_raw_fd().to_ne_bytes();
+        self.sockets
+            .update(&queue.to_ne_bytes(), &value)
+            .map_err(|source| ProgramError {
+                what: format!("giving the frames of queue {queue} to its socket"),
+                source,
+            })
+    }
+
+    /// What the program says of a frame at queue 0, without sending anything anywhere.
+    ///
+    /// # Errors
+    /// If the kernel refuses: it takes no frames shorter than an Ethernet header.
+    pub fn judge(&self, frame: &[u8]) -> io::Result<Verdict> {
+        Ok(match bpf::test_run(self.fd.as_fd(), frame)? {
+            bpf::XDP_PASS => Verdict::Pass,
+            bpf::XDP_REDIRECT => Verdict::Redirect,
+            other => Verdict::Other(other),
+        })
+    }
+
+    /// Attaches the program to an interface.
+    ///
+    /// # Errors
+    /// If another program is there already (the error says which), or the kernel refuses.
+    pub fn attach(
+        &self,
+        interface: &str,
+        index: u32,
+        mode: AttachMode,
+    ) -> Result<Attached, ProgramError> {
+        attach::attach(self.fd.as_fd(), interface, index, mode)
+    }
+}
+
+/// An address as the map has it: an IPv4 one mapped into IPv6.
+fn key_of(address: IpAddr) -> [u8; 16] {
+    match address {
+        IpAddr::V4(address) => address.to_ipv6_mapped().octets(),
+        IpAddr::V6(address) => address.octets(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

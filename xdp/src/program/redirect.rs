@@ -1,0 +1,161 @@
+//! What the redirect program does, instruction by instruction.
+
+use std::os::fd::BorrowedFd;
+
+use super::asm::Reg::{R0, R1, R2, R3, R4, R6, R7, R8, R10};
+use super::asm::Size::{Byte, Double, Half, Word};
+use super::asm::When::{Above, AnyBit, Equal, NotEqual};
+use super::asm::{Assembler, Label};
+use crate::sys::bpf::XDP_PASS;
+
+/// What the program takes for ours besides RoCEv2.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RedirectConfig {
+    /// RoCE v1, which has an EtherType of its own and a GRH in the place of IPv6's header
+    /// (InfiniBand Architecture Specification, Annex A16).
+    pub roce_v1: bool,
+}
+
+/// Offsets in `struct xdp_md`.
+mod context {
+    pub(super) const DATA: i16 = 0;
+    pub(super) const DATA_END: i16 = 4;
+    pub(super) const RX_QUEUE_INDEX: i16 = 16;
+}
+
+/// Helper functions of the kernel.
+mod helper {
+    pub(super) const MAP_LOOKUP_ELEM: i32 = 1;
+    pub(super) const REDIRECT_MAP: i32 = 51;
+}
+
+const ETHERNET: i16 = 14;
+const TAG: i16 = 4;
+const IPV4: i16 = 20;
+const IPV6: i16 = 40;
+const UDP: i16 = 8;
+const PROTOCOL_UDP: i32 = 17;
+/// The address that is looked up: the last 16 bytes of the stack.
+const KEY: i16 = -16;
+
+/// A 16-bit field as a load on this machine gives it.
+const fn field(value: u16) -> i32 {
+    value.to_be() as i32
+}
+
+/// Where a part of the program goes on.
+#[derive(Clone, Copy)]
+struct Ways {
+    pass: Label,
+    look_up: Label,
+}
+
+/// Writes the program. R6 is the context, R3 where the network header begins, R8 where
+/// the frame ends.
+pub(super) fn assemble(
+    sockets: BorrowedFd<'_>,
+    addresses: BorrowedFd<'_>,
+    config: &RedirectConfig,
+) -> Vec<u64> {
+    let mut asm = Assembler::default();
+    let (pass, look_up) = (asm.label(), asm.label());
+    let (network, ipv4, ipv6, v1) = (asm.label(), asm.label(), asm.label(), asm.label());
+    let ways = Ways { pass, look_up };
+
+    asm.copy(R6, R1);
+    asm.load(Word, R7, R6, context::DATA);
+    asm.load(Word, R8, R6, context::DATA_END);
+    asm.copy(R3, R7);
+    needs(&mut asm, ETHERNET, pass);
+    asm.load(Half, R2, R3, ETHERNET - 2);
+    asm.jump_if(NotEqual, R2, field(0x8100), network);
+    needs(&mut asm, ETHERNET + TAG, pass);
+    asm.load(Half, R2, R3, ETHERNET + TAG - 2);
+    asm.add(R3, TAG.into());
+
+    asm.place(network);
+    asm.add(R3, ETHERNET.into());
+    asm.jump_if(Equal, R2, field(0x0800), ipv4);
+    asm.jump_if(Equal, R2, field(0x86dd), ipv6);
+    if config.roce_v1 {
+        asm.jump_if(Equal, R2, field(0x8915), v1);
+    }
+    asm.place(pass);
+    asm.set(R0, XDP_PASS as i32);
+    asm.exit();
+
+    asm.place(ipv4);
+    in_ipv4(&mut asm, ways);
+    asm.place(ipv6);
+    in_ipv6(&mut asm, ways);
+    asm.place(v1);
+    if config.roce_v1 {
+        needs(&mut asm, IPV6, pass);
+        key_from_ipv6(&mut asm);
+    }
+
+    asm.place(look_up);
+    asm.map(R1, addresses);
+    asm.copy(R2, R10);
+    asm.add(R2, KEY.into());
+    asm.call(helper::MAP_LOOKUP_ELEM);
+    asm.jump_if(Equal, R0, 0, pass);
+    asm.map(R1, sockets);
+    asm.load(Word, R2, R6, context::RX_QUEUE_INDEX);
+    // What to do if the queue has no socket.
+    asm.set(R3, XDP_PASS as i32);
+    asm.call(helper::REDIRECT_MAP);
+    asm.exit();
+    asm.finish()
+}
+
+/// Goes to `otherwise` unless so many bytes follow R3.
+fn needs(asm: &mut Assembler, bytes: i16, otherwise: Label) {
+    asm.copy(R4, R3);
+    asm.add(R4, bytes.into());
+    asm.jump_if_reg(Above, R4, R8, otherwise);
+}
+
+fn in_ipv4(asm: &mut Assembler, ways: Ways) {
+    let Ways { pass, look_up } = ways;
+    needs(asm, IPV4 + UDP, pass);
+    // Version 4, no options.
+    asm.load(Byte, R4, R3, 0);
+    asm.jump_if(NotEqual, R4, 0x45, pass);
+    // "More fragments", or an offset.
+    asm.load(Half, R4, R3, 6);
+    asm.jump_if(AnyBit, R4, field(0x3fff), pass);
+    asm.load(Byte, R4, R3, 9);
+    asm.jump_if(NotEqual, R4, PROTOCOL_UDP, pass);
+    asm.load(Half, R4, R3, IPV4 + 2);
+    asm.jump_if(NotEqual, R4, field(roce_wire::UDP_PORT), pass);
+    // The address mapped into IPv6: ::ffff:a.b.c.d
+    asm.store_value(Double, R10, KEY, 0);
+    asm.store_value(Word, R10, KEY + 8, 0x0000_ffff_u32.to_be() as i32);
+    asm.load(Word, R4, R3, 16);
+    asm.store(Word, R10, KEY + 12, R4);
+    asm.jump(look_up);
+}
+
+fn in_ipv6(asm: &mut Assembler, ways: Ways) {
+    let Ways { pass, look_up } = ways;
+    needs(asm, IPV6 + UDP, pass);
+    asm.load(Byte, R4, R3, 0);
+    asm.and(R4, 0xf0);
+    asm.jump_if(NotEqual, R4, 0x60, pass);
+    // No extension header, so no fragment.
+    asm.load(Byte, R4, R3, 6);
+    asm.jump_if(NotEqual, R4, PROTOCOL_UDP, pass);
+    asm.load(Half, R4, R3, IPV6 + 2);
+    asm.jump_if(NotEqual, R4, field(roce_wire::UDP_PORT), pass);
+    key_from_ipv6(asm);
+    asm.jump(look_up);
+}
+
+/// The destination, which lies at the same place in a GRH.
+fn key_from_ipv6(asm: &mut Assembler) {
+    for word in 0..4 {
+        asm.load(Word, R4, R3, 24 + word * 4);
+        asm.store(Word, R10, KEY + word * 4, R4);
+    }
+}

@@ -1,0 +1,339 @@
+//! The program's verdict on frames of every kind, given by the kernel (`BPF_PROG_TEST_RUN`).
+
+use std::net::IpAddr;
+use std::os::fd::AsFd;
+
+use super::{Program, RedirectConfig, Verdict};
+use crate::sys::xsk;
+use crate::testing::is_root;
+
+const OURS_V4: &str = "10.1.2.3";
+const OURS_V6: &str = "2001:db8::7";
+/// Shortest frame that the kernel lets a program see.
+const SHORTEST: usize = 14;
+
+fn address(text: &str) -> IpAddr {
+    text.parse().expect("an address")
+}
+
+/// A program with our two addresses, and a socket at queue 0.
+fn program(test: &str, roce_v1: bool) -> Option<Program> {
+    if !is_root(test) {
+        return None;
+    }
+    let program = Program::load(2, &RedirectConfig { roce_v1 }).expect("the kernel takes it");
+    for ours in [OURS_V4, OURS_V6] {
+        program.add_address(address(ours)).expect("room");
+    }
+    let socket = xsk::socket().expect("AF_XDP");
+    program.set_socket(0, socket.as_fd()).expect("a socket");
+    // The map's entry ends with its socket.
+    std::mem::forget(socket);
+    Some(program)
+}
+
+/// A frame, and where its parts are.
+#[derive(Clone)]
+struct Frame {
+    bytes: Vec<u8>,
+    /// Where the network header begins.
+    network: usize,
+}
+
+impl Frame {
+    fn new(tags: &[u16], ether_type: u16, network: &[u8]) -> Self {
+        let mut bytes = vec![2; 12];
+        for tag in tags {
+            bytes.extend(tag.to_be_bytes());
+            bytes.extend([0x20, 5]);
+        }
+        bytes.extend(ether_type.to_be_bytes());
+        let at = bytes.len();
+        bytes.extend(network);
+        Self { bytes, network: at }
+    }
+
+    /// Changes a byte of the network header or what follows.
+    fn with(&self, at: usize, value: u8) -> Vec<u8> {
+        let mut bytes = self.bytes.clone();
+        bytes[self.network + at] = value;
+        bytes
+    }
+}
+
+fn udp(port: u16, payload: usize) -> Vec<u8> {
+    let mut bytes = vec![0xc0, 0];
+    bytes.extend(port.to_be_bytes());
+    bytes.extend((8 + payload as u16).to_be_bytes());
+    bytes.extend([0; 2]);
+    bytes.resize(8 + payload, 0xab);
+    bytes
+}
+
+fn ipv4(dst: &str, port: u16) -> Vec<u8> {
+    let mut bytes = vec![
+        0x45, 2, 0, 44, 0x12, 0x34, 0x40, 0, 64, 17, 0, 0, 10, 1, 2, 4,
+    ];
+    let IpAddr::V4(dst) = address(dst) else {
+        panic!("{dst} is an IPv4 address")
+    };
+    bytes.extend(dst.octets());
+    bytes.extend(udp(port, 16));
+    bytes
+}
+
+fn ipv6(dst: &str, next: u8, port: u16) -> Vec<u8> {
+    let mut bytes = vec![0x60, 0x20, 0, 0, 0, 24, next, 64];
+    let IpAddr::V6(dst) = address(dst) else {
+        panic!("{dst} is an IPv6 address")
+    };
+    bytes.extend([0xfe; 16]);
+    bytes.extend(dst.octets());
+    bytes.extend(udp(port, 16));
+    bytes
+}
+
+/// A RoCE v1 frame's GRH and what follows.
+fn grh(dst: &str) -> Vec<u8> {
+    let mut bytes = ipv6(dst, 0x1b, 0);
+    bytes.truncate(40);
+    bytes.extend([0; 16]);
+    bytes
+}
+
+/// All kinds of frames that are ours, with and without a tag.
+fn ours() -> Vec<Frame> {
+    let mut frames = Vec::new();
+    for tags in [&[][..], &[0x8100]] {
+        frames.push(Frame::new(tags, 0x0800, &ipv4(OURS_V4, 4791)));
+        frames.push(Frame::new(tags, 0x86dd, &ipv6(OURS_V6, 17, 4791)));
+    }
+    frames
+}
+
+fn is(program: &Program, frame: &[u8], expected: Verdict, what: &str) {
+    let verdict = program.judge(frame).expect("a frame that may be judged");
+    assert_eq!(verdict, expected, "{what}: {frame:02x?}");
+}
+
+#[test]
+fn our_frames_are_redirected() {
+    let Some(program) = program("our_frames_are_redirected", false) else {
+        return;
+    };
+    for frame in ours() {
+        is(&program, &frame.bytes, Verdict::Redirect, "ours");
+        // Frames of several pieces are judged by their first.
+        let mut long = frame.bytes.clone();
+        long.resize(9000, 0);
+        is(&program, &long, Verdict::Redirect, "ours, long");
+        // DSCP, ECN and identification are of no account.
+        is(
+            &program,
+            &frame.with(1, 0xff),
+            Verdict::Redirect,
+            "another traffic class",
+        );
+    }
+}
+
+#[test]
+fn addresses_of_others_are_the_kernels() {
+    let Some(program) = program("addresses_of_others_are_the_kernels", false) else {
+        return;
+    };
+    for frame in ours() {
+        let v6 = frame.bytes[frame.network] >> 4 == 6;
+        let dst = if v6 { 24..40 } else { 16..20 };
+        for at in dst {
+            let changed = frame.bytes[frame.network + at] ^ 1;
+            is(
+                &program,
+                &frame.with(at, changed),
+                Verdict::Pass,
+                "another's",
+            );
+        }
+    }
+    // The same four bytes in an IPv6 address that is no IPv4 one.
+    let compatible = Frame::new(&[], 0x86dd, &ipv6("::10.1.2.3", 17, 4791));
+    is(&program, &compatible.bytes, Verdict::Pass, "not mapped");
+    for ours in [OURS_V4, OURS_V6] {
+        program.remove_address(address(ours)).expect("it was there");
+        program
+            .remove_address(address(ours))
+            .expect("nothing to do");
+    }
+    for frame in ours() {
+        is(&program, &frame.bytes, Verdict::Pass, "no longer ours");
+    }
+}
+
+#[test]
+fn what_is_no_roce_packet_is_the_kernels() {
+    let Some(program) = program("what_is_no_roce_packet_is_the_kernels", false) else {
+        return;
+    };
+    for frame in ours() {
+        let v6 = frame.bytes[frame.network] >> 4 == 6;
+        let port = if v6 { 42 } else { 22 };
+        is(
+            &program,
+            &frame.with(port, 0x13),
+            Verdict::Pass,
+            "another port",
+        );
+        is(
+            &program,
+            &frame.with(port + 1, 0xb6),
+            Verdict::Pass,
+            "another port",
+        );
+        let protocol = if v6 { 6 } else { 9 };
+        // TCP, ICMP, hop-by-hop options, routing, fragment, ESP, AH, ICMPv6, destination options.
+        for other in [6, 1, 0, 43, 44, 50, 51, 58, 60] {
+            is(
+                &program,
+                &frame.with(protocol, other),
+                Verdict::Pass,
+                "another protocol",
+            );
+        }
+        for version in [
+            0x00,
+            0x55,
+            0x44,
+            0x46,
+            0x4f,
+            0x75,
+            0xf0,
+            if v6 { 0x45 } else { 0x60 },
+        ] {
+            is(
+                &program,
+                &frame.with(0, version),
+                Verdict::Pass,
+                "another version, or options",
+            );
+        }
+        if !v6 {
+            for (flags, offset) in [
+                (0x20, 0),
+                (0x60, 0),
+                (0, 1),
+                (0x1f, 0),
+                (0x3f, 0xff),
+                (0x01, 0),
+            ] {
+                let mut changed = frame.with(6, flags);
+                changed[frame.network + 7] = offset;
+                is(&program, &changed, Verdict::Pass, "a fragment");
+            }
+            is(
+                &program,
+                &frame.with(6, 0),
+                Verdict::Redirect,
+                "fragments not forbidden",
+            );
+        }
+    }
+}
+
+#[test]
+fn other_ether_types_are_the_kernels() {
+    let Some(program) = program("other_ether_types_are_the_kernels", false) else {
+        return;
+    };
+    let (v4, v6) = (ipv4(OURS_V4, 4791), ipv6(OURS_V6, 17, 4791));
+    for (tags, ether_type, network) in [
+        (&[][..], 0x0806, &v4),
+        (&[], 0x88cc, &v4),
+        (&[], 0x8915, &grh(OURS_V6)),
+        (&[], 0x0008, &v4),
+        (&[], 0x86dd, &v4),
+        (&[], 0x0800, &v6),
+        // Two tags, or a provider's.
+        (&[0x8100, 0x8100], 0x0800, &v4),
+        (&[0x88a8], 0x0800, &v4),
+        (&[0x88a8, 0x8100], 0x86dd, &v6),
+        (&[0x8100], 0x0806, &v4),
+    ] {
+        let frame = Frame::new(tags, ether_type, network);
+        is(&program, &frame.bytes, Verdict::Pass, "another EtherType");
+    }
+}
+
+#[test]
+fn frames_that_are_cut_are_the_kernels() {
+    let Some(program) = program("frames_that_are_cut_are_the_kernels", true) else {
+        return;
+    };
+    let v1 = Frame::new(&[], 0x8915, &grh(OURS_V6));
+    for frame in ours().into_iter().chain([v1]) {
+        // The last byte that must be there is the UDP header's, or the GRH's.
+        let whole = match frame.bytes[frame.network - 2..frame.network] {
+            [0x08, _] => 28,
+            [0x86, _] => 48,
+            _ => 40,
+        };
+        for len in SHORTEST..=frame.bytes.len() {
+            let expected = if len < frame.network + whole {
+                Verdict::Pass
+            } else {
+                Verdict::Redirect
+            };
+            is(&program, &frame.bytes[..len], expected, "cut");
+        }
+    }
+}
+
+#[test]
+fn roce_v1_is_ours_if_asked_for() {
+    let Some(program) = program("roce_v1_is_ours_if_asked_for", true) else {
+        return;
+    };
+    for tags in [&[][..], &[0x8100]] {
+        let to_us = Frame::new(tags, 0x8915, &grh(OURS_V6));
+        is(&program, &to_us.bytes, Verdict::Redirect, "v1");
+        is(&program, &to_us.with(39, 0), Verdict::Pass, "v1 to another");
+        // A GID that is an IPv4 address.
+        let mapped = Frame::new(tags, 0x8915, &grh("::ffff:10.1.2.3"));
+        is(
+            &program,
+            &mapped.bytes,
+            Verdict::Redirect,
+            "v1 to an IPv4 GID",
+        );
+    }
+    for frame in ours() {
+        is(&program, &frame.bytes, Verdict::Redirect, "ours");
+    }
+}
+
+#[test]
+fn without_a_socket_all_is_the_kernels() {
+    if !is_root("without_a_socket_all_is_the_kernels") {
+        return;
+    }
+    let program = Program::load(1, &RedirectConfig::default()).expect("the kernel takes it");
+    program.add_address(address(OURS_V4)).expect("room");
+    is(&program, &ours()[0].bytes, Verdict::Pass, "no socket");
+}
+
+#[test]
+fn bytes_that_mean_nothing_are_the_kernels() {
+    let Some(program) = program("bytes_that_mean_nothing_are_the_kernels", true) else {
+        return;
+    };
+    let mut state = 4791_u64;
+    let mut next = || {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        (state >> 33) as u8
+    };
+    for round in 0..2000 {
+        let bytes: Vec<u8> = (0..SHORTEST + round % 80).map(|_| next()).collect();
+        is(&program, &bytes, Verdict::Pass, "nonsense");
+    }
+}
