@@ -354,7 +354,7 @@ impl Nic {
             };
             slot.scheduled = false;
             let send = |qp: &mut Qp, cx: &mut Cx<'_>| qp.transmit(cx, port, QUANTUM);
-            match self.with_qp_unscheduled(now, handle, send) {
+            match self.take_turn(now, handle, send) {
                 Some(Turn::More) => self.schedule(handle, false),
                 Some(Turn::PortFull) => {
                     self.schedule(handle, true);
@@ -374,7 +374,28 @@ impl Nic {
             return self.transmit(now, port);
         };
         let send = |qp: &mut Qp, cx: &mut Cx<'_>| qp.transmit_requests(cx, port, QUANTUM);
-        self.with_qp_unscheduled(now, handle, send);
+        self.take_turn(now, handle, send);
+    }
+
+    /// Lets a QP send. What room it leaves is for others, unless it has to wait for the
+    /// port: then its turn has not ended.
+    fn take_turn(
+        &mut self,
+        now: Instant,
+        handle: Handle,
+        send: impl FnOnce(&mut Qp, &mut Cx<'_>) -> Turn,
+    ) -> Option<Turn> {
+        let turn = self.with_qp_unscheduled(now, handle, send)?;
+        let stake = &mut self.qps.at_mut(handle)?.qp.stake;
+        if turn == Turn::PortFull {
+            self.shares.keep(stake);
+        } else {
+            self.shares.release(stake);
+            if let Some(share) = stake.share() {
+                self.call(share);
+            }
+        }
+        Some(turn)
     }
 
     /// Whether [`Nic::transmit`] has something to do.
@@ -504,6 +525,7 @@ impl Nic {
         }
         if let Some(slot) = self.qps.at_mut(handle) {
             slot.qp.stake.is_called();
+            self.shares.keep(&mut slot.qp.stake);
         }
         self.schedule(handle, false);
     }

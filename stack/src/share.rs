@@ -4,7 +4,8 @@
 //! two hosts share that buffer: if each used its window, most packets would be dropped,
 //! and those sent again, too. So what they have in flight together stays within one
 //! window. Who finds no room waits in a queue, and is called when an acknowledgement
-//! makes some.
+//! makes some. That room is kept for it until its turn to send has ended, so that nobody
+//! is overtaken by those who need not wait.
 
 use crate::nic::Handle;
 use std::collections::{BTreeMap, VecDeque};
@@ -23,6 +24,8 @@ pub(crate) struct Stake {
     /// The share, and the peer whose it is.
     share: Option<(usize, IpAddr)>,
     bytes: u64,
+    /// Room that nobody else may take.
+    kept: u64,
     waits: bool,
 }
 
@@ -43,6 +46,8 @@ pub(crate) struct Shares {
 struct Share {
     qps: usize,
     in_flight: u64,
+    /// What is kept for QPs, all together.
+    kept: u64,
     waiting: VecDeque<Handle>,
 }
 
@@ -69,6 +74,7 @@ impl Shares {
             return None;
         }
         self.settle(stake, 0);
+        self.release(stake);
         let left = stake.share.take();
         if let Some((index, old)) = left {
             if core::mem::take(&mut stake.waits) {
@@ -99,16 +105,36 @@ impl Shares {
         let share = &mut self.shares[index];
         share.qps -= 1;
         if share.qps == 0 {
-            debug_assert!(share.waiting.is_empty() && share.in_flight == 0);
+            debug_assert!(share.waiting.is_empty() && share.in_flight + share.kept == 0);
             self.by_peer.remove(&peer);
             self.unused.push(index);
         }
     }
 
-    /// How many bytes more may be in flight.
+    /// How many bytes more the QP may have in flight.
     pub(crate) fn room(&self, stake: &Stake) -> u64 {
         let share = stake.share.and_then(|(index, _)| self.shares.get(index));
-        share.map_or(u64::MAX, |share| self.limit.saturating_sub(share.in_flight))
+        share.map_or(u64::MAX, |share| share.free(self.limit) + stake.kept)
+    }
+
+    /// Keeps all the room that there is for the QP, until [`Shares::release`].
+    pub(crate) fn keep(&mut self, stake: &mut Stake) {
+        if let Some((index, _)) = stake.share
+            && let Some(share) = self.shares.get_mut(index)
+        {
+            let free = share.free(self.limit);
+            share.kept += free;
+            stake.kept += free;
+        }
+    }
+
+    /// Keeps nothing for the QP any more.
+    pub(crate) fn release(&mut self, stake: &mut Stake) {
+        if let Some((index, _)) = stake.share
+            && let Some(share) = self.shares.get_mut(index)
+        {
+            share.kept -= core::mem::take(&mut stake.kept);
+        }
     }
 
     /// Takes note of what a QP has in flight now.
@@ -134,10 +160,10 @@ impl Shares {
 
     /// Who should have a turn now that there may be room in the share: the one that has
     /// waited for longest. What it leaves is for the next, whom its turn leads to.
+    /// [`Shares::keep`] should follow.
     pub(crate) fn call(&mut self, share: ShareId) -> Option<Handle> {
         let share = &mut self.shares[share.0];
-        let room = self.limit.saturating_sub(share.in_flight);
-        if room < self.limit / WORTH_A_CALL {
+        if share.free(self.limit) < self.limit / WORTH_A_CALL {
             return None;
         }
         share.waiting.pop_front()
@@ -146,6 +172,13 @@ impl Shares {
     /// Who will be called not next, but after that.
     pub(crate) fn second(&self, share: ShareId) -> Option<Handle> {
         self.shares[share.0].waiting.get(1).copied()
+    }
+}
+
+impl Share {
+    /// Room that is nobody's.
+    fn free(&self, limit: u64) -> u64 {
+        limit.saturating_sub(self.in_flight + self.kept)
     }
 }
 
@@ -172,6 +205,26 @@ mod tests {
 
     fn qp(n: u32) -> Handle {
         Handle::new(n, Qpn::from_bits(n))
+    }
+
+    #[test]
+    fn what_is_kept_for_one_the_other_has_not() {
+        let (mut shares, [mut one, mut two]) = two();
+        shares.settle(&mut one, 1 << 19);
+        shares.keep(&mut one);
+        assert_eq!((shares.room(&one), shares.room(&two)), (1 << 19, 0));
+        shares.wait(&mut two, qp(2));
+        let share = one.share().expect("joined");
+        assert_eq!(shares.call(share), None, "all is kept");
+        // What was sent of it counts until it ends.
+        shares.settle(&mut one, (1 << 19) + 1000);
+        assert_eq!(shares.room(&two), 0);
+        shares.release(&mut one);
+        assert_eq!(shares.call(share), Some(qp(2)));
+        assert_eq!(shares.room(&two), (1 << 19) - 1000);
+        shares.keep(&mut two);
+        shares.join(&mut two, qp(2), None);
+        assert_eq!(shares.room(&one), (1 << 19) - 1000);
     }
 
     /// Two QPs with one peer: what one has in flight, the other has not.

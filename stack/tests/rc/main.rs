@@ -7,6 +7,7 @@ mod acks;
 mod answers;
 mod cq;
 mod credits;
+mod crowd;
 mod drops;
 mod duplicates;
 mod errors;

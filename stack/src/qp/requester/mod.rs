@@ -108,6 +108,8 @@ pub(crate) struct Requester {
     unrequested: u64,
     /// One past the last PSN that may be in flight, given what other QPs have.
     shared_end: Seq,
+    /// The next packet is the last before others have their turn.
+    last_of_turn: bool,
     fetches: Fetches,
     early: EarlyResponses,
     credit: Credit,
@@ -132,6 +134,7 @@ impl Requester {
             receives: 0,
             unrequested: 0,
             shared_end: zero,
+            last_of_turn: false,
             fetches: Fetches::default(),
             early: EarlyResponses::default(),
             credit: Credit::default(),

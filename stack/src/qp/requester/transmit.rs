@@ -42,7 +42,8 @@ impl Requester {
         budget: usize,
     ) -> Result<Turn, Fault> {
         self.shared_end = self.max + cx.room / core.config.mtu() as u64;
-        for _ in 0..budget {
+        for left in (0..budget).rev() {
+            self.last_of_turn = left == 0;
             if let Some(at) = self.recovery.due() {
                 match self.send_again(cx, port, core, at) {
                     Ok(()) => continue,
@@ -343,11 +344,12 @@ impl Requester {
     }
 
     /// Whether a packet in mid-message should ask for an acknowledgement: often
-    /// enough that the window never closes without one under way.
+    /// enough that the window never closes without one under way, and before others
+    /// have their turn and may leave no room to go on.
     fn should_ask(&self, at: Seq) -> bool {
         let window = self.window.packets();
         let last = at.next() - self.una >= window || at.next() >= self.shared_end;
-        self.unrequested + 1 >= (window / 4).max(1) || last
+        self.unrequested + 1 >= (window / 4).max(1) || last || self.last_of_turn
     }
 
     /// Takes note that `packets` PSNs from `nxt` on have been sent; whether that asked

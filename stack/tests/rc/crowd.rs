@@ -1,0 +1,155 @@
+//! Many QPs between the same two hosts, more than their shared window has room for.
+
+use crate::sim::{A, B, Hand, Mem, Pair, Setup};
+use roce_stack::{QpInit, QpKind, SendFlags, SendOp, SendWr, Stat, WcStatus};
+use roce_wire::{PathMtu, Qpn};
+use std::collections::HashMap;
+
+/// What of the crowd differs from test to test.
+struct Crowd {
+    qps: usize,
+    /// The message of QP n is as long as `lengths[n % lengths.len()]`.
+    lengths: &'static [usize],
+    /// How many packets the sender's port holds.
+    port_room: usize,
+    /// Messages that each QP sends at least, one at a time.
+    rounds: usize,
+}
+
+impl Crowd {
+    /// Runs it, each QP posting its next message when the one before has completed, and
+    /// says how many messages of others completed at most between the posting of a
+    /// message and its completion.
+    fn longest_wait(&self) -> usize {
+        let mut pair = Pair::new(Setup {
+            cq_entries: 2 * self.qps,
+            max_packets: 10_000_000,
+            ..Setup::default()
+        });
+        let longest = *self.lengths.iter().max().expect("a length");
+        let mem = [pair.mem(A, longest), pair.mem(B, longest)];
+        let qpns: Vec<Qpn> = (0..self.qps).map(|_| connected(&mut pair)).collect();
+        pair.nodes[A].port.room = self.port_room;
+        let length_of: HashMap<Qpn, usize> = qpns
+            .iter()
+            .copied()
+            .zip(self.lengths.iter().copied().cycle())
+            .collect();
+        // Completions so far; at the posting of each QP's message.
+        let mut completed = 0;
+        let mut posted_at: HashMap<Qpn, usize> = HashMap::new();
+        let mut rounds: HashMap<Qpn, usize> = HashMap::new();
+        for qpn in &qpns {
+            post(&mut pair, *qpn, &mem, length_of[qpn]);
+            posted_at.insert(*qpn, 0);
+        }
+        let mut waited = 0;
+        while rounds.len() < self.qps || rounds.values().any(|n| *n < self.rounds) {
+            assert!(pair.step(), "at rest, with {completed} completed");
+            for done in pair.nodes[A].sent() {
+                assert_eq!(done.status, WcStatus::Success);
+                let qpn = done.qpn;
+                waited = waited.max(completed - posted_at[&qpn]);
+                completed += 1;
+                *rounds.entry(qpn).or_default() += 1;
+                post(&mut pair, qpn, &mem, length_of[&qpn]);
+                posted_at.insert(qpn, completed);
+            }
+        }
+        // Nobody stops in mid-message without an answer under way.
+        let counters = pair.nodes[A].nic.counters();
+        assert_eq!(counters.stat(Stat::Timeouts), 0);
+        assert_eq!(counters.stat(Stat::Retransmitted), 0);
+        waited
+    }
+}
+
+fn connected(pair: &mut Pair) -> Qpn {
+    let setup = pair.setup;
+    for node in &mut pair.nodes {
+        node.qpn = node.nic.create_qp(QpInit {
+            kind: QpKind::Rc,
+            pd: node.pd,
+            send_cq: node.send_cq.clone(),
+            recv_cq: node.recv_cq.clone(),
+            send: setup.queue,
+            recv: setup.queue,
+            max_inline: 0,
+            signal_all: true,
+        });
+    }
+    for side in [A, B] {
+        pair.connect(side);
+    }
+    pair.nodes[A].qpn
+}
+
+fn post(pair: &mut Pair, qpn: Qpn, mem: &[Mem; 2], length: usize) {
+    let wr = SendWr {
+        wr_id: 0,
+        op: SendOp::Write(mem[B].remote(0)),
+        sges: &[mem[A].sge(0, length)],
+        flags: SendFlags::SIGNALED,
+    };
+    let node = &mut pair.nodes[A];
+    node.nic.post_send(pair.now, qpn, &wr).expect("posted");
+}
+
+/// A message waits for about one of each other QP, however soon those post again.
+#[test]
+fn nobody_starves_in_a_crowd() {
+    let crowd = Crowd {
+        qps: 300,
+        lengths: &[16_000],
+        port_room: usize::MAX,
+        rounds: 20,
+    };
+    let waited = crowd.longest_wait();
+    assert!(waited <= 2 * crowd.qps, "{waited} of {}", crowd.qps);
+}
+
+/// A message of four turns waits for about four of each other QP.
+#[test]
+fn long_messages_among_short_ones_do_not_starve() {
+    let crowd = Crowd {
+        qps: 100,
+        lengths: &[100, 250_000, 4_000, 30_000, 1],
+        port_room: usize::MAX,
+        rounds: 10,
+    };
+    let waited = crowd.longest_wait();
+    assert!(waited <= 8 * crowd.qps, "{waited} of {}", crowd.qps);
+}
+
+/// Nor does who has to wait for the port.
+#[test]
+fn nobody_starves_behind_a_small_port() {
+    let crowd = Crowd {
+        qps: 100,
+        lengths: &[16_000, 100_000],
+        port_room: 7,
+        rounds: 10,
+    };
+    let waited = crowd.longest_wait();
+    assert!(waited <= 4 * crowd.qps, "{waited} of {}", crowd.qps);
+}
+
+/// The last packet of a turn asks for an acknowledgement: the next turn may find no room,
+/// and what is in flight would hold room that nobody gives back.
+#[test]
+fn a_turn_ends_with_a_question() {
+    const TURN: usize = 64;
+    let mut hand = Hand::new(Setup {
+        mtu: PathMtu::Mtu256,
+        ..Setup::default()
+    });
+    let mem = hand.mem(256 * 3 * TURN);
+    let op = SendOp::Write(mem.remote(0));
+    hand.post(1, op, &[mem.sge(0, 256 * 3 * TURN)]);
+    let out = hand.out();
+    let asks = (0..out.len()).filter(|n| out[*n].bth.ack_req);
+    assert_eq!(
+        asks.collect::<Vec<_>>(),
+        [TURN - 1, 2 * TURN - 1, 3 * TURN - 1]
+    );
+}
