@@ -66,14 +66,14 @@ impl FabricBuilder {
         let mut switches: Vec<Switch> = self
             .switches
             .iter()
-            .map(|spec| Switch::new(*spec, dice.split()))
+            .map(|spec| Switch::new(*spec, hosts.len(), dice.split()))
             .collect();
         for number in 0..hosts.len() {
             route(&egresses, &mut switches, HostId(number));
         }
         Fabric {
             now: Instant::ZERO,
-            events: Events::default(),
+            events: Events::new(egresses.len()),
             pool: Pool::default(),
             hosts,
             switches,
@@ -90,9 +90,9 @@ fn route(egresses: &[Egress], switches: &mut [Switch], host: HostId) {
     while let Some(node) = reached.pop_front() {
         for egress in egresses.iter().filter(|egress| egress.to == node) {
             if let NodeId::Switch(SwitchId(number)) = egress.from
-                && !switches[number].routes.contains_key(&host)
+                && switches[number].routes[host.0].is_none()
             {
-                switches[number].routes.insert(host, egress.id);
+                switches[number].routes[host.0] = Some(egress.id);
                 reached.push_back(egress.from);
             }
         }

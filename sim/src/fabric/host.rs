@@ -21,6 +21,16 @@ pub enum Ip {
 }
 
 impl Ip {
+    /// Which host of a fabric an address belongs to, if to any: its hosts have the
+    /// addresses from 1 on.
+    pub(super) fn index(address: IpAddr) -> Option<usize> {
+        let [high, low] = match address {
+            IpAddr::V4(v4) => *v4.octets().last_chunk()?,
+            IpAddr::V6(v6) => *v6.octets().last_chunk()?,
+        };
+        usize::from(u16::from_be_bytes([high, low])).checked_sub(1)
+    }
+
     /// The address of host number `n`.
     pub fn address(self, n: usize) -> IpAddr {
         let [.., high, low] = n.to_be_bytes();
@@ -79,10 +89,10 @@ pub(super) struct Host {
 }
 
 impl Host {
-    pub(super) fn new(spec: HostSpec, number: usize, max_packet_bytes: usize) -> Self {
+    pub(super) fn new(spec: HostSpec, index: usize, max_packet_bytes: usize) -> Self {
         Self {
             spec,
-            address: spec.ip.address(number + 1),
+            address: spec.ip.address(index + 1),
             nic: nic(&spec, 0, max_packet_bytes),
             egress: None,
             ring: VecDeque::new(),
@@ -181,6 +191,7 @@ impl Port for HostPort<'_, '_> {
         }
         if !self.egress.has_room(len) {
             self.full = true;
+            self.egress.refuse(self.around.events);
             return Err(ReserveError::Full);
         }
         let ip = match self.ip {

@@ -1,10 +1,10 @@
 //! One direction of a cable: a queue, a rate, a delay, and faults.
 
-use super::events::{Events, What};
+use super::events::{Events, Turn, What};
 use super::pool::Pool;
 use super::trace::{Fate, Trace};
 use super::{Counters, EgressId, NodeId, PacketId};
-use roce_stack::fault::{FaultModel, FaultSpec};
+use roce_stack::fault::{Copy, FaultModel, FaultSpec};
 use roce_stack::{Duration, Instant};
 use std::collections::VecDeque;
 
@@ -48,7 +48,12 @@ pub(super) struct Egress {
     pub(super) down: bool,
     /// A pause frame stopped it.
     pub(super) paused: bool,
-    sending: bool,
+    /// A host found no room here, and wants to know when there is some.
+    refused: bool,
+    /// When the last bit of what was sent last has left.
+    free: Turn,
+    /// That is among the events: somebody waits for it.
+    awaited: bool,
     queue: VecDeque<PacketId>,
     pub(super) queued_bytes: usize,
 }
@@ -72,7 +77,9 @@ impl Egress {
             faults: FaultModel::new(FaultSpec::default(), seed),
             down: false,
             paused: false,
-            sending: false,
+            refused: false,
+            free: Turn::default(),
+            awaited: false,
             queue: VecDeque::new(),
             queued_bytes: 0,
         }
@@ -83,8 +90,13 @@ impl Egress {
         self.queued_bytes + len <= self.spec.queue_bytes
     }
 
-    pub(super) fn is_empty(&self) -> bool {
-        self.queue.is_empty() && !self.sending
+    /// Whether nothing waits and nothing is being sent.
+    pub(super) fn is_idle(&self, events: &Events) -> bool {
+        self.queue.is_empty() && !self.is_sending(events)
+    }
+
+    fn is_sending(&self, events: &Events) -> bool {
+        events.is_to_come(self.free)
     }
 
     /// Takes a packet that [`Egress::has_room`] for; [`Egress::start`] is due.
@@ -93,32 +105,79 @@ impl Egress {
         self.queue.push_back(packet);
     }
 
+    /// A host found no room: it has its turn when something has been sent.
+    pub(super) fn refuse(&mut self, events: &mut Events) {
+        self.refused = true;
+        self.tell_when_free(events);
+    }
+
+    /// If something is being sent, the host is asked then whether it wants to send.
+    pub(super) fn tell_when_free(&mut self, events: &mut Events) {
+        if self.is_sending(events) {
+            self.await_sent(events);
+        }
+    }
+
     /// Begins to send, if it can. Returns the link that the packet had come by, which
     /// may count it as gone.
     pub(super) fn start(&mut self, around: &mut Around<'_>) -> Option<(EgressId, usize)> {
-        if self.sending || self.paused {
+        if self.is_sending(around.events) {
+            if !self.queue.is_empty() {
+                self.await_sent(around.events);
+            }
+            return None;
+        }
+        if self.paused {
             return None;
         }
         let packet = self.queue.pop_front()?;
         let len = around.pool.get(packet).len();
         let from = around.pool.get_mut(packet).from.take();
         self.queued_bytes -= len;
-        self.sending = true;
-        let bits = (len as u64 + OVERHEAD_BYTES) * 8;
-        let ns = u128::from(bits) * 1_000_000_000 / u128::from(self.spec.bits_per_sec.max(1));
-        let sent = around.now + Duration::from_nanos(u64::try_from(ns).unwrap_or(u64::MAX));
-        around.events.push(sent, What::Sent(self.id));
-        self.carry(around, sent + self.spec.delay, packet);
+        let sent = around.now + self.time_of(len);
+        self.free = around.events.reserve(sent);
+        self.awaited = false;
+        let lost = !self.carry(around, sent + self.spec.delay, packet);
+        // Otherwise the next event of this packet is that it arrives. That of one that
+        // is lost is that it was sent: time must not stop before.
+        if lost || self.refused || !self.queue.is_empty() {
+            self.await_sent(around.events);
+        }
         from.map(|from| (from, len))
     }
 
-    /// The last bit of what was being sent has left.
+    /// The last bit of what was being sent has left; a host that found no room is
+    /// asked next.
     pub(super) fn sent(&mut self) {
-        self.sending = false;
+        self.refused = false;
     }
 
-    /// What becomes of a packet on the way.
-    fn carry(&mut self, around: &mut Around<'_>, arrives: Instant, packet: PacketId) {
+    /// Makes an event of it that the link is free. Most packets find it free and leave
+    /// none behind, so that nobody waits: half of all events would be in vain. The
+    /// place among events of one time is that of the packet all the same.
+    fn await_sent(&mut self, events: &mut Events) {
+        if !self.awaited {
+            self.awaited = true;
+            events.push_at(self.free, What::Sent(self.id));
+        }
+    }
+
+    /// How long a packet is being sent.
+    fn time_of(&self, len: usize) -> Duration {
+        let bits = (len as u64 + OVERHEAD_BYTES) * 8;
+        let rate = self.spec.bits_per_sec.max(1);
+        let ns = match bits.checked_mul(1_000_000_000) {
+            Some(product) => product / rate,
+            None => {
+                let ns = u128::from(bits) * 1_000_000_000 / u128::from(rate);
+                u64::try_from(ns).unwrap_or(u64::MAX)
+            }
+        };
+        Duration::from_nanos(ns)
+    }
+
+    /// What becomes of a packet on the way. Whether it arrives.
+    fn carry(&mut self, around: &mut Around<'_>, arrives: Instant, packet: PacketId) -> bool {
         around.counters.carried += 1;
         let len = around.pool.get(packet).len();
         let copies = self.faults.decide(arrives, len);
@@ -127,18 +186,29 @@ impl Egress {
             let bytes = around.pool.get(packet).bytes();
             around.trace.note(around.now, self.id, Fate::Lost, bytes);
             around.pool.give_back(packet);
-            return;
+            return false;
         };
         if let Some(second) = copies.second {
             around.counters.duplicated += 1;
             let double = around.pool.duplicate(packet);
-            second.damage(around.pool.get_mut(double).bytes_mut());
-            around.events.push(second.at, What::Arrive(self.id, double));
+            self.arrive(around, &second, double);
         }
         around.counters.reordered += u64::from(first.held_back);
         around.counters.corrupted += u64::from(first.flip.is_some());
-        first.damage(around.pool.get_mut(packet).bytes_mut());
-        around.events.push(first.at, What::Arrive(self.id, packet));
+        self.arrive(around, &first, packet);
+        true
+    }
+
+    fn arrive(&self, around: &mut Around<'_>, copy: &Copy, packet: PacketId) {
+        if copy.flip.is_some() {
+            copy.damage(around.pool.get_mut(packet).bytes_mut());
+        }
+        if copy.held_back {
+            let what = What::Arrive(self.id, packet);
+            around.events.push(copy.at, what);
+        } else {
+            around.events.push_arrival(copy.at, self.id, packet);
+        }
     }
 }
 

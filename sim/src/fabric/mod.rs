@@ -124,7 +124,12 @@ impl Fabric {
 
     /// A host's NIC. After anything that may make it send, [`Fabric::drive`] is due.
     pub fn nic(&mut self, host: HostId) -> &mut Nic {
-        &mut self.hosts[host.0].nic
+        let host = &mut self.hosts[host.0];
+        // Who forgets to drive it has its turn when its link is free, at the latest.
+        if let Some(egress) = host.egress {
+            self.egresses[egress.0].tell_when_free(&mut self.events);
+        }
+        &mut host.nic
     }
 
     /// Lets a host's NIC send what it wants to, and sees to its timer.
@@ -235,7 +240,8 @@ impl Fabric {
     pub fn under_way(&self) -> (usize, usize) {
         let queued: usize = self.egresses.iter().map(|egress| egress.queued_bytes).sum();
         let waiting: usize = self.switches.iter().map(Switch::waiting).sum();
-        let busy = self.egresses.iter().filter(|e| !e.is_empty()).count();
+        let busy = |egress: &&Egress| !egress.is_idle(&self.events);
+        let busy = self.egresses.iter().filter(busy).count();
         (self.pool.in_use() + busy, queued + waiting)
     }
 
@@ -284,9 +290,9 @@ impl Fabric {
             let arrived = self.pool.get(packet);
             (arrived.len(), arrived.meta.dst)
         };
-        let to = self.hosts.iter().position(|host| host.address == dst);
+        let to = self.host_at(dst);
         let switch = &mut self.switches[id.0];
-        let way = to.and_then(|to| switch.routes.get(&HostId(to)).copied());
+        let way = to.and_then(|to| switch.routes[to.0]);
         let fits = |way: &EgressId| {
             let egress = &self.egresses[way.0];
             egress.has_room(len) && len <= egress.spec.max_packet_bytes
@@ -307,6 +313,12 @@ impl Fabric {
         }
         at_link!(self, way, around, egress, egress.push(around, packet));
         self.start(way);
+    }
+
+    fn host_at(&self, address: IpAddr) -> Option<HostId> {
+        let index = Ip::index(address)?;
+        let host = self.hosts.get(index)?;
+        (host.address == address).then_some(HostId(index))
     }
 
     /// Begins to send what waits at a link, and tells the switch behind it.

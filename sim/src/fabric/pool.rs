@@ -8,6 +8,14 @@ use std::net::{IpAddr, Ipv4Addr};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct PacketId(u32);
 
+#[cfg(test)]
+impl PacketId {
+    /// For tests of what keeps names.
+    pub(super) fn test(number: u32) -> Self {
+        Self(number)
+    }
+}
+
 /// A packet on its way.
 #[derive(Debug)]
 pub(super) struct Packet {

@@ -1,6 +1,6 @@
 //! Switches: routes, tail drop, ECN marks, and pause frames.
 
-use super::{EgressId, HostId};
+use super::EgressId;
 use crate::dice::Dice;
 use std::collections::BTreeMap;
 
@@ -36,18 +36,18 @@ pub struct PfcSpec {
 #[derive(Debug)]
 pub(super) struct Switch {
     pub(super) spec: SwitchSpec,
-    /// The way to each host.
-    pub(super) routes: BTreeMap<HostId, EgressId>,
+    /// The way to each host, by its number.
+    pub(super) routes: Vec<Option<EgressId>>,
     dice: Dice,
     /// Of each link that leads here: bytes that wait, and whether it is paused.
     ingress: BTreeMap<EgressId, (usize, bool)>,
 }
 
 impl Switch {
-    pub(super) fn new(spec: SwitchSpec, dice: Dice) -> Self {
+    pub(super) fn new(spec: SwitchSpec, hosts: usize, dice: Dice) -> Self {
         Self {
             spec,
-            routes: BTreeMap::new(),
+            routes: vec![None; hosts],
             dice,
             ingress: BTreeMap::new(),
         }

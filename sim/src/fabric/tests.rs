@@ -20,6 +20,10 @@ struct End {
 
 impl End {
     fn new(fabric: &mut Fabric, host: HostId) -> Self {
+        Self::of(QpKind::Rc, fabric, host)
+    }
+
+    fn of(kind: QpKind, fabric: &mut Fabric, host: HostId) -> Self {
         let nic = fabric.nic(host);
         let pd = nic.alloc_pd();
         let cq = Arc::new(CompletionQueue::new(CqId(0), 64));
@@ -27,7 +31,7 @@ impl End {
             depth: 16,
             max_sge: 1,
         };
-        let qpn = nic.create_qp(init(pd, &cq, limits));
+        let qpn = nic.create_qp(init(kind, pd, &cq, limits));
         let buffer = Arc::new(Buffer::new(LEN).expect("a buffer"));
         let all = Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ;
         // By an address that is the same in each run, as the buffer's own is not.
@@ -38,13 +42,18 @@ impl End {
     }
 
     fn write_to(&self, fabric: &mut Fabric, peer: &End, wr_id: u64) {
+        self.post_write(fabric, peer, wr_id, LEN);
+        fabric.drive(self.host);
+    }
+
+    fn post_write(&self, fabric: &mut Fabric, peer: &End, wr_id: u64, len: usize) {
         let remote = RemoteAddr {
             addr: IOVA,
             rkey: peer.key,
         };
         let sge = Sge {
             addr: IOVA,
-            length: LEN as u32,
+            length: len as u32,
             lkey: self.key,
         };
         let wr = SendWr {
@@ -58,7 +67,6 @@ impl End {
             .nic(self.host)
             .post_send(now, self.qpn, &wr)
             .expect("posted");
-        fabric.drive(self.host);
     }
 
     fn statuses(&self) -> Vec<WcStatus> {
@@ -68,9 +76,14 @@ impl End {
     }
 }
 
-fn init(pd: roce_stack::PdId, cq: &Arc<CompletionQueue>, limits: QueueLimits) -> QpInit {
+fn init(
+    kind: QpKind,
+    pd: roce_stack::PdId,
+    cq: &Arc<CompletionQueue>,
+    limits: QueueLimits,
+) -> QpInit {
     QpInit {
-        kind: QpKind::Rc,
+        kind,
         pd,
         send_cq: Arc::clone(cq),
         recv_cq: Arc::clone(cq),
@@ -285,4 +298,94 @@ fn a_host_that_looks_seldom_takes_many_at_once() {
     assert_eq!(a.statuses(), [WcStatus::Success]);
     // Packets come one by one but are answered together.
     assert!(fabric.counters().sent < 110, "{:?}", fabric.counters());
+}
+
+/// Two hosts, one cable, and a UC connection.
+fn two() -> (Fabric, [End; 2], CableId) {
+    let mut builder = FabricBuilder::new();
+    let hosts = [1, 2].map(|seed| {
+        builder.host(HostSpec {
+            seed,
+            ..HostSpec::default()
+        })
+    });
+    let cable = builder.cable(hosts[0], hosts[1], LinkSpec::default());
+    let mut fabric = builder.build(1);
+    let ends = connected(QpKind::Uc, &mut fabric, hosts);
+    (fabric, ends, cable)
+}
+
+fn connected(kind: QpKind, fabric: &mut Fabric, hosts: [HostId; 2]) -> [End; 2] {
+    let ends = hosts.map(|host| End::of(kind, fabric, host));
+    let pair = [0, 1].map(|side: usize| (ends[side].host, ends[side].qpn));
+    let spec = ConnectSpec {
+        kind,
+        ..ConnectSpec::default()
+    };
+    connect(fabric, pair, &spec).expect("connected");
+    ends
+}
+
+#[test]
+fn a_host_that_found_no_room_goes_on_after_a_pause() {
+    let pfc = PfcSpec {
+        pause_bytes: 8 << 10,
+        resume_bytes: 4 << 10,
+    };
+    let mut builder = FabricBuilder::new();
+    let [a, b] = [1, 2].map(|seed| {
+        builder.host(HostSpec {
+            seed,
+            ..HostSpec::default()
+        })
+    });
+    let switch = builder.switch(SwitchSpec {
+        ecn: None,
+        pfc: Some(pfc),
+    });
+    // One packet may wait at the host, many at the switch, whose link is slow.
+    let fast = LinkSpec {
+        queue_bytes: 1200,
+        ..LinkSpec::default()
+    };
+    let slow = LinkSpec {
+        bits_per_sec: 1_000_000_000,
+        ..LinkSpec::default()
+    };
+    builder.cable(a, switch, fast);
+    builder.cable(switch, b, slow);
+    let mut fabric = builder.build(1);
+    // Nothing comes back on UC that would remind the host.
+    let ends = connected(QpKind::Uc, &mut fabric, [a, b]);
+    ends[0].write_to(&mut fabric, &ends[1], 1);
+    run(&mut fabric);
+    assert_eq!(ends[0].statuses(), [WcStatus::Success]);
+    let counters = fabric.counters();
+    assert!(counters.pauses > 0, "{counters:?}");
+    assert_eq!(counters.delivered, LEN.div_ceil(1024) as u64);
+}
+
+#[test]
+fn a_host_that_was_not_driven_has_its_turn_when_its_link_is_free() {
+    let (mut fabric, ends, _) = two();
+    ends[0].post_write(&mut fabric, &ends[1], 1, 64);
+    fabric.drive(ends[0].host);
+    // Nothing comes back on UC that would remind it.
+    ends[0].post_write(&mut fabric, &ends[1], 2, 64);
+    run(&mut fabric);
+    assert_eq!(ends[0].statuses(), [WcStatus::Success; 2]);
+    assert_eq!(fabric.counters().delivered, 2);
+}
+
+#[test]
+fn time_does_not_stop_before_a_lost_packet_was_sent() {
+    let (mut fabric, ends, cable) = two();
+    fabric.set_down(cable, true);
+    ends[0].post_write(&mut fabric, &ends[1], 1, 64);
+    fabric.drive(ends[0].host);
+    run(&mut fabric);
+    assert_eq!(fabric.counters().lost, 1);
+    // BTH, RETH, data and ICRC, and what else is on the wire, at 10 Gbit/s.
+    let bytes = 12 + 16 + 64 + 4 + 66;
+    assert_eq!(fabric.now().as_nanos(), bytes * 8 / 10);
 }

@@ -1,0 +1,78 @@
+use super::*;
+use crate::dice::Dice;
+
+/// What is to come, in no order; the next one is looked for each time.
+#[derive(Default)]
+struct Model(Vec<(Instant, u64, What)>);
+
+impl Model {
+    fn pop(&mut self, until: Instant) -> Option<(Instant, What)> {
+        let key = |(at, number, _): &(Instant, u64, What)| (*at, *number);
+        let first = (0..self.0.len()).min_by_key(|&index| key(&self.0[index]))?;
+        if self.0[first].0 > until {
+            return None;
+        }
+        let (at, _, what) = self.0.swap_remove(first);
+        Some((at, what))
+    }
+}
+
+/// Queues one thing in both: an arrival that may overtake others, or something else,
+/// now or at the place that was reserved for it before.
+fn push(dice: &mut Dice, now: Instant, events: &mut Events, model: &mut Model) {
+    let at = Instant::from_nanos(now.as_nanos() + dice.below(8));
+    let number = events.count + 1;
+    let link = EgressId(dice.index(3));
+    let packet = PacketId::test(number as u32);
+    match dice.below(4) {
+        0 => {
+            events.push(at, What::Call(number));
+            model.0.push((at, number, What::Call(number)));
+        }
+        1 => {
+            let turn = events.reserve(at);
+            events.push_arrival(at, link, packet);
+            events.push_at(turn, What::Sent(link));
+            model.0.push((at, number, What::Sent(link)));
+            model.0.push((at, number + 1, What::Arrive(link, packet)));
+        }
+        _ => {
+            events.push_arrival(at, link, packet);
+            model.0.push((at, number, What::Arrive(link, packet)));
+        }
+    }
+}
+
+#[test]
+fn events_come_by_time_and_then_as_they_were_queued() {
+    for seed in 0..50 {
+        let mut dice = Dice::new(seed);
+        let (mut events, mut model) = (Events::new(3), Model::default());
+        let mut now = Instant::ZERO;
+        for _ in 0..400 {
+            if dice.below(9) < 4 {
+                push(&mut dice, now, &mut events, &mut model);
+            } else {
+                let until = Instant::from_nanos(now.as_nanos() + dice.below(4));
+                let popped = events.pop(until);
+                assert_eq!(popped, model.pop(until), "seed {seed}");
+                now = popped.map_or(now, |(at, _)| at);
+            }
+            assert_eq!(events.len(), model.0.len(), "seed {seed}");
+        }
+    }
+}
+
+#[test]
+fn a_place_is_to_come_until_what_is_behind_it_has_come() {
+    let mut events = Events::new(1);
+    let at = Instant::from_nanos(5);
+    events.push(at, What::Call(1));
+    let turn = events.reserve(at);
+    events.push(at, What::Call(2));
+    assert!(events.is_to_come(turn));
+    assert_eq!(events.pop(at), Some((at, What::Call(1))));
+    assert!(events.is_to_come(turn));
+    assert_eq!(events.pop(at), Some((at, What::Call(2))));
+    assert!(!events.is_to_come(turn));
+}
