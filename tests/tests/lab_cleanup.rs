@@ -6,16 +6,12 @@ use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{self, Command, Stdio};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use roce_tests::lab::{Lab, LabConfig};
 
 const TIMEOUT: Duration = Duration::from_secs(60);
-
-/// One lab at a time: two guests at once would be slow on few processors.
-static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
 /// Set for the process that is to be killed.
 const VICTIM: &str = "ROCE_LAB_VICTIM";
@@ -71,7 +67,7 @@ impl Traces {
 
 #[test]
 fn a_dropped_lab_leaves_nothing() {
-    let Some((lab, _turn)) = boot_or_skip() else {
+    let Some(lab) = Lab::boot_or_skip(&LabConfig::default()) else {
         return;
     };
     let traces = Traces::of(&lab);
@@ -101,7 +97,7 @@ fn a_dropped_lab_leaves_nothing() {
 
 #[test]
 fn a_guest_that_crashes_is_reported_with_its_console() {
-    let Some((lab, _turn)) = boot_or_skip() else {
+    let Some(lab) = Lab::boot_or_skip(&LabConfig::default()) else {
         return;
     };
     let waiting = lab.guest_spawn(["sleep", "1000"]).unwrap();
@@ -121,7 +117,7 @@ fn a_guest_that_crashes_is_reported_with_its_console() {
 
 #[test]
 fn a_kernel_that_reports_a_bug_is_found_out() {
-    let Some((lab, _turn)) = boot_or_skip() else {
+    let Some(lab) = Lab::boot_or_skip(&LabConfig::default()) else {
         return;
     };
     lab.check_kernel().unwrap();
@@ -137,7 +133,6 @@ fn a_kernel_that_reports_a_bug_is_found_out() {
 
 #[test]
 fn a_killed_process_leaves_nothing_running() {
-    let _turn = my_turn();
     for signal in [libc::SIGKILL, libc::SIGINT] {
         let mut victim = Command::new(env::current_exe().unwrap())
             .args(["--exact", "victim", "--nocapture"])
@@ -189,16 +184,6 @@ fn victim() {
     println!("booted {} {directory}", lab.namespace_identity());
     thread::park();
     process::abort();
-}
-
-/// A lab of the test's own, and its turn to have one.
-fn boot_or_skip() -> Option<(Lab, MutexGuard<'static, ()>)> {
-    let turn = my_turn();
-    Some((Lab::boot_or_skip(&LabConfig::default())?, turn))
-}
-
-fn my_turn() -> MutexGuard<'static, ()> {
-    ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// All threads of this machine, as folders of /proc.

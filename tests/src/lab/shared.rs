@@ -1,39 +1,93 @@
-//! One lab for all tests of a process.
+//! The labs that all tests of a process share.
 
 use std::env;
 use std::io::Write;
+use std::mem;
 use std::ops::Deref;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 use super::{Lab, LabConfig};
 
-/// The lab, once someone has asked for it.
-static LAB: Mutex<Shared> = Mutex::new(Shared::NotAsked);
+/// No more labs than this, however many processors there are: each takes a gigabyte.
+const MOST_LABS: usize = 4;
 
-#[derive(Debug)]
-enum Shared {
-    NotAsked,
-    Skipped(String),
-    Running(Box<Lab>),
+static LABS: Labs = Labs {
+    state: Mutex::new(State {
+        idle: Vec::new(),
+        taken: 0,
+        unfit: None,
+    }),
+    returned: Condvar::new(),
+};
+
+struct Labs {
+    state: Mutex<State>,
+    /// Told when `taken` falls.
+    returned: Condvar,
 }
 
-/// The lab of this process, for one test at a time: dereferences to [`Lab`].
+struct State {
+    /// Booted, and no test has it.
+    idle: Vec<Lab>,
+    /// How many a test has, or waits for while they boot.
+    taken: usize,
+    /// Why this machine is excused from booting any.
+    unfit: Option<String>,
+}
+
+impl Labs {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until one more test may have a lab, and hands out an idle one if there is
+    /// one.
+    fn take(&'static self) -> (Turn, Option<Lab>) {
+        let mut state = self.state();
+        while state.taken >= most_at_once() {
+            state = self
+                .returned
+                .wait(state)
+                .unwrap_or_else(PoisonError::into_inner);
+        }
+        state.taken += 1;
+        (Turn, state.idle.pop())
+    }
+}
+
+/// An emulated guest keeps one processor busy.
+fn most_at_once() -> usize {
+    thread::available_parallelism().map_or(1, |cpus| cpus.get().min(MOST_LABS))
+}
+
+/// The right to a lab, given back when dropped.
+#[derive(Debug)]
+struct Turn;
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        LABS.state().taken -= 1;
+        LABS.returned.notify_one();
+    }
+}
+
+/// A lab of this process, a test's own until it drops it: dereferences to [`Lab`].
 ///
 /// When dropped, it checks that the guest's kernel is well, and panics if not.
 #[derive(Debug)]
 pub struct SharedLab {
-    guard: MutexGuard<'static, Shared>,
+    /// Always there, until it is dropped.
+    lab: Option<Lab>,
+    // Dropped after the lab has been put back.
+    _turn: Turn,
 }
 
 impl Deref for SharedLab {
     type Target = Lab;
 
     fn deref(&self) -> &Lab {
-        match &*self.guard {
-            Shared::Running(lab) => lab,
-            Shared::NotAsked | Shared::Skipped(_) => unreachable!("made only of a running lab"),
-        }
+        self.lab.as_ref().expect("it is there until dropped")
     }
 }
 
@@ -47,37 +101,53 @@ impl Drop for SharedLab {
             eprintln!("lab: the guest's console:\n{}", self.console());
         } else if let Err(error) = well {
             // The next test gets a new guest.
-            *self.guard = Shared::NotAsked;
+            self.lab = None;
             panic!("lab: {error}");
         }
+        LABS.state().idle.extend(self.lab.take());
     }
 }
 
 pub(super) fn get_or_skip() -> Option<SharedLab> {
+    let (turn, idle) = LABS.take();
     // A test that failed may have left the lab in any state: reset deals with it.
-    let mut guard = LAB.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Shared::Running(lab) = &*guard
-        && let Err(error) = lab.reset()
-    {
-        say(&format!(
-            "lab: booting a new guest, the old one does not answer: {error}"
-        ));
-        *guard = Shared::NotAsked;
+    let ready = idle.filter(|lab| match lab.reset() {
+        Ok(()) => true,
+        Err(error) => {
+            say(&format!(
+                "lab: booting a new guest, the old one does not answer: {error}"
+            ));
+            false
+        }
+    });
+    let lab = match ready {
+        Some(lab) => lab,
+        None => boot_unless_unfit()?,
+    };
+    Some(SharedLab {
+        lab: Some(lab),
+        _turn: turn,
+    })
+}
+
+/// Boots a lab; where that can't be, says so, and does not try again.
+fn boot_unless_unfit() -> Option<Lab> {
+    let known = LABS.state().unfit.clone();
+    let booted = match known {
+        Some(reason) => Err(reason),
+        None => try_boot(&LabConfig::default()),
+    };
+    match booted {
+        Ok(lab) => {
+            shut_down_at_exit();
+            Some(lab)
+        }
+        Err(reason) => {
+            say_skipped(&reason);
+            LABS.state().unfit = Some(reason);
+            None
+        }
     }
-    if let Shared::NotAsked = *guard {
-        *guard = match try_boot(&LabConfig::default()) {
-            Ok(lab) => {
-                shut_down_at_exit();
-                Shared::Running(Box::new(lab))
-            }
-            Err(reason) => Shared::Skipped(reason),
-        };
-    }
-    if let Shared::Skipped(reason) = &*guard {
-        say_skipped(reason);
-        return None;
-    }
-    Some(SharedLab { guard })
 }
 
 pub(super) fn boot_or_skip(config: &LabConfig) -> Option<Lab> {
@@ -110,7 +180,7 @@ fn say(line: &str) {
     let _ = writeln!(std::io::stderr(), "{line}");
 }
 
-/// Has the lab dropped when the process exits: Rust drops no statics.
+/// Has the labs dropped when the process exits: Rust drops no statics.
 fn shut_down_at_exit() {
     static ONCE: std::sync::Once = std::sync::Once::new();
     ONCE.call_once(|| {
@@ -122,7 +192,7 @@ fn shut_down_at_exit() {
 
 extern "C" fn shut_down() {
     // A test that still runs keeps its lab: the kernel kills it with this process.
-    if let Ok(mut lab) = LAB.try_lock() {
-        *lab = Shared::NotAsked;
+    if let Ok(mut state) = LABS.state.try_lock() {
+        drop(mem::take(&mut state.idle));
     }
 }

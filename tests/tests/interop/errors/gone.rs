@@ -4,7 +4,7 @@ use roce_tests::ends::{End, connect};
 use roce_tests::lab::Lab;
 use roce_tests::peer::Operation;
 
-use crate::{LENGTH, RECEIVE, impatient, post};
+use super::{LENGTH, RECEIVE, impatient, post};
 
 /// The first of three requests is given up, the others and the receive are flushed.
 fn assert_given_up(end: &mut dyn End, (addr, rkey): (u64, u32)) {

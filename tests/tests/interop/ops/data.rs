@@ -4,7 +4,7 @@ use roce_tests::ends::{End, Options, connect, pattern};
 use roce_tests::lab::Lab;
 use roce_tests::peer::{GidIndex, Operation};
 
-use crate::{GUARD, HERE, THERE, Watched, assert_success, both_ways, run};
+use super::{GUARD, HERE, THERE, Watched, assert_success, both_ways, run};
 
 #[test]
 fn every_operation_at_every_size_over_ipv4_with_small_packets() {

@@ -7,7 +7,7 @@ use roce_tests::wire::{Frames, Sender, assert_tshark_content};
 use roce_verbs::Access as OurAccess;
 use roce_wire::{NakCode, Qpn, Syndrome};
 
-use crate::{LENGTH, RECEIVE, assert_receive, impatient, run};
+use super::{LENGTH, RECEIVE, assert_receive, impatient, run};
 
 /// A way to go wrong.
 struct Case {

@@ -11,7 +11,7 @@ use roce_verbs::{
     WindowView,
 };
 
-use crate::{HERE, assert_success, run};
+use super::{HERE, assert_success, run};
 
 /// A region that gives peers nothing by itself, a window, and what it is to show: 3000
 /// bytes from 500 on.

@@ -7,7 +7,7 @@ use roce_tests::wire::{Frames, Sender};
 use roce_verbs::Stat;
 use roce_wire::{NakCode, Syndrome};
 
-use crate::{LENGTH, RECEIVE, assert_receive, assert_writes, impatient, run, wait_for};
+use super::{LENGTH, RECEIVE, assert_receive, assert_writes, impatient, run, wait_for};
 
 /// What consumes a receive.
 fn consumers(to: &dyn End) -> [Operation; 2] {
@@ -122,7 +122,7 @@ fn a_late_receive_is_not_too_late() {
 
 /// Posts the receive when the initiator has been told that there is none.
 fn late<I: End, T: End>(from: &mut I, to: &mut T, operation: Operation, refused: fn(&I, &T)) {
-    crate::post(from, 1, operation);
+    super::post(from, 1, operation);
     refused(from, to);
     to.receive(RECEIVE, &[(0, LENGTH)]);
     assert_receive(to, "SUCCESS");

@@ -5,7 +5,7 @@ use roce_tests::lab::Lab;
 use roce_tests::peer::{Access, Operation};
 use roce_verbs::Access as OurAccess;
 
-use crate::{HERE, assert_success, run};
+use super::{HERE, assert_success, run};
 
 #[test]
 fn our_key_works_until_rxe_invalidates_it() {

@@ -3,7 +3,7 @@
 use roce_tests::lab::Lab;
 use roce_tests::peer::{Access, GidIndex, Operation, SendWork};
 
-use crate::{LENGTH, assert_success, connected};
+use super::{LENGTH, assert_success, connected};
 
 #[test]
 fn sends_arrive_with_immediate_data_or_without() {

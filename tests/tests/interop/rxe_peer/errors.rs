@@ -3,7 +3,7 @@
 use roce_tests::lab::{HOST_IP4, Lab};
 use roce_tests::peer::{Access, Connect, GidIndex, Operation, Region};
 
-use crate::{End, LENGTH, TIMEOUT, connected};
+use super::{End, LENGTH, TIMEOUT, connected};
 
 /// A way to go wrong: what the target prepares, and what it then is asked for.
 struct Wrong {

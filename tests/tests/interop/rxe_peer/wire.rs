@@ -5,7 +5,7 @@ use std::net::UdpSocket;
 use roce_tests::lab::{HOST_IP4, Lab};
 use roce_tests::peer::{Connect, GidIndex, Operation, SendWork};
 
-use crate::{End, TIMEOUT};
+use super::{End, TIMEOUT};
 
 #[test]
 fn values_stand_on_the_wire_as_they_were_given() {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use roce_tests::lab::{GUEST_IP4, GuestStatus, HOST_INTERFACE, HOST_IP4, Lab};
 
-use crate::{ROCE, TIMEOUT};
+use super::{ROCE, TIMEOUT};
 
 #[test]
 fn commands_have_input_output_status_and_an_end() {

@@ -7,7 +7,7 @@ use roce_tests::lab::{
     GUEST_INTERFACE, GUEST_IP4, GUEST_LL6, HOST_INTERFACE, HOST_IP4, HOST_LL6, Lab,
 };
 
-use crate::{ROCE, TIMEOUT, count, ping};
+use super::{ROCE, TIMEOUT, count, ping};
 
 #[test]
 fn the_guest_has_an_rxe_device_with_both_gids() {

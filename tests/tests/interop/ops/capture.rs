@@ -8,7 +8,7 @@ use roce_tests::lab::Lab;
 use roce_tests::peer::{GidIndex, Operation};
 use roce_tests::wire::{Frames, Sender, assert_tshark_content};
 
-use crate::{HERE, THERE, assert_success, both_ways, run};
+use super::{HERE, THERE, assert_success, both_ways, run};
 
 // trap: pad-in-icrc
 #[test]

@@ -1,0 +1,12 @@
+//! This stack and the kernel's Soft-RoCE in the lab's guests, and the lab itself.
+//!
+//! One program, so that its tests share their guests: booting them takes longer than
+//! most tests do. `cargo test -p roce-tests --test interop ops::` runs some of them.
+
+mod errors;
+mod lab_self;
+mod loss;
+mod ops;
+mod pingpong;
+mod rxe_peer;
+mod srq;
