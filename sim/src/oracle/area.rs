@@ -103,10 +103,14 @@ impl Area {
     /// Operation `id` was executed: what it wrote is there, for what came before it
     /// can't come after it.
     pub(super) fn settle(&mut self, id: usize) {
-        let Some(index) = self.open.iter().position(|open| open.id == id) else {
-            return;
-        };
-        let open = self.open.remove(index);
+        // Of one that was ended, there are pieces.
+        while let Some(index) = self.open.iter().position(|open| open.id == id) {
+            let open = self.open.remove(index);
+            self.settle_one(&open);
+        }
+    }
+
+    fn settle_one(&mut self, open: &Open) {
         match &open.bytes {
             Content::Known(bytes) => self.image[open.range()].copy_from_slice(bytes),
             Content::Anything(_) => {
@@ -114,6 +118,31 @@ impl Area {
                 self.image[range.clone()].copy_from_slice(&read(&self.buffer, range));
             }
         }
+    }
+
+    /// Operation `id` can write nothing any more: what it has written until now is all.
+    /// Returns whether it may have been executed.
+    pub(super) fn end(&mut self, id: usize) -> bool {
+        let Some(index) = self.open.iter().position(|open| open.id == id) else {
+            return true;
+        };
+        let range = self.open[index].range();
+        let actual = self.actual(range.clone());
+        let explained = |(at, byte): (usize, &u8)| {
+            let by_later = |open: &Open| open.id >= id && open.explains(at, *byte);
+            self.open.iter().any(by_later)
+        };
+        let executed = range.clone().zip(&actual).all(explained);
+        let open = self.open.remove(index);
+        let wrote = |index: &usize| open.explains(range.start + index, actual[*index]);
+        let mut from = 0;
+        while let Some(begin) = (from..actual.len()).find(wrote) {
+            from = begin + (begin..actual.len()).take_while(wrote).count();
+            let bytes = Content::Known(actual[begin..from].into());
+            let at = range.start + begin;
+            self.open.push(Open { id, at, bytes });
+        }
+        executed
     }
 
     /// Nothing accesses it from now on: what it holds is final.

@@ -2,6 +2,7 @@
 
 use super::area::Content;
 use super::arrive::Arrivals;
+use super::keys::Keys;
 use super::request::{Effect, PostedRecv, PostedSend};
 use super::{AreaName, FlowAreas, Verdict, Violation, violated};
 use core::ops::Range;
@@ -39,6 +40,8 @@ pub(crate) struct Flow {
     /// If its receives are those of a pool.
     pub(super) arrivals: Arrivals,
     reading: BTreeMap<usize, Reading>,
+    /// Those of the target.
+    pub(super) keys: Keys,
     /// Regions that were deregistered: out, target, inbox.
     pub(super) regions_gone: [bool; 3],
 }
@@ -58,6 +61,7 @@ impl Flow {
             recv_failed: false,
             arrivals: Arrivals::default(),
             reading: BTreeMap::new(),
+            keys: Keys::default(),
             regions_gone: [false; 3],
         }
     }
@@ -77,6 +81,9 @@ impl Flow {
     /// A request was accepted; `due` if it consumes a receive and must arrive.
     pub(super) fn post_send(&mut self, send: PostedSend, due: bool) {
         let id = self.sends.len();
+        self.sends.push(send);
+        self.present_key(id);
+        let send = &self.sends[id];
         let areas = &mut self.areas;
         match &send.effect {
             Effect::Write { at, bytes, .. } if !send.fails => {
@@ -87,11 +94,9 @@ impl Flow {
                 self.reading.insert(id, Reading::default());
             }
             Effect::Word { .. } => areas.out.begin(id, send.lands_at, Content::Anything(8)),
-            Effect::Send { .. } | Effect::Write { .. } | Effect::Flush => {}
+            _ => {}
         }
-        let consumes = send.consumes();
-        self.sends.push(send);
-        if consumes {
+        if send.consumes() {
             self.consuming.push(id);
             self.arrivals.posted(due);
             self.meet(self.consuming.len() - 1);
@@ -162,6 +167,9 @@ impl Flow {
                     .check(wrote)
                     .map_err(|Violation(what)| Violation(format!("WRITE {id}: {what}")))?;
             }
+            if let Some(key) = self.sends[id].invalidates {
+                self.invalidated(key);
+            }
             self.executed += 1;
         }
         Ok(())
@@ -224,16 +232,17 @@ impl Flow {
                 let old = u64::from_ne_bytes(bytes.try_into().unwrap_or_default());
                 return Ok(Some((id, host, word, old)));
             }
-            Effect::Send { .. } | Effect::Write { .. } | Effect::Flush => {}
+            _ => {}
         }
         Ok(None)
     }
 
-    /// Whether the key of the target may be invalid before request `id`, a READ, is done:
-    /// a later request takes it away and does not wait.
+    /// Whether the key of request `id`, a READ, may be invalid before that is done: a
+    /// later request takes it away and does not wait.
     pub(super) fn may_lose_key(&self, id: usize) -> bool {
+        let key = self.sends[id].key;
         let mut later = self.sends[id..].iter();
-        later.any(|send| send.invalidates.is_some() && !send.fence)
+        later.any(|send| send.invalidates.is_some() && send.invalidates == key && !send.fence)
     }
 
     /// Request `id` did not succeed; what it may have done at the peer stays possible.

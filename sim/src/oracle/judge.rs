@@ -55,12 +55,20 @@ pub(super) fn send(pair: &Pair, side: usize, id: usize, done: &Completion) -> Ve
             ) || posted.invalidates.is_some();
             let reads = matches!(posted.effect, Effect::Read { .. });
             posted.statuses.contains(&status)
+                || flow.is_uncertain(id)
                 || uses_target && flow.is_gone(AreaName::Target)
                 || reads && flow.may_lose_key(id)
         }
         WcStatus::RemoteOperationError => {
             let uses_inbox = matches!(posted.effect, Effect::Send { .. });
             posted.statuses.contains(&status) || uses_inbox && flow.is_gone(AreaName::Inbox)
+        }
+        WcStatus::MemoryWindowBindError => {
+            let about_keys = matches!(
+                posted.effect,
+                Effect::Bind { .. } | Effect::Invalidate { .. }
+            );
+            posted.statuses.contains(&status) || about_keys && pair.may_refuse_local(side)
         }
         _ => posted.statuses.contains(&status),
     };
@@ -78,6 +86,10 @@ pub(super) fn recv(pair: &Pair, side: usize, send: Option<usize>, done: &Complet
     let posted = send.map(|send| &flow.sends[send]);
     let justifies = |statuses: &[WcStatus]| {
         posted.is_some_and(|send| send.statuses.iter().any(|status| statuses.contains(status)))
+    };
+    let denied = || {
+        let in_doubt = send.is_some_and(|send| flow.is_uncertain(send));
+        justifies(&[WcStatus::RemoteAccessError]) || in_doubt || flow.is_gone(AreaName::Target)
     };
     let legal = match done.status {
         WcStatus::Success => {
@@ -112,11 +124,9 @@ pub(super) fn recv(pair: &Pair, side: usize, send: Option<usize>, done: &Complet
         WcStatus::LocalLengthError => justifies(&[WcStatus::RemoteInvalidRequest]),
         WcStatus::LocalProtectionError => flow.is_gone(AreaName::Inbox),
         WcStatus::RemoteInvalidRequest if posted.is_some_and(|p| p.invalidates.is_some()) => {
-            justifies(&[WcStatus::RemoteAccessError]) || flow.is_gone(AreaName::Target)
+            denied()
         }
-        WcStatus::LocalAccessError => {
-            justifies(&[WcStatus::RemoteAccessError]) || flow.is_gone(AreaName::Target)
-        }
+        WcStatus::LocalAccessError => denied(),
         _ => false,
     };
     verdict(legal, own, done)

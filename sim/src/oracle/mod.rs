@@ -20,6 +20,7 @@ mod area;
 mod arrive;
 mod flow;
 mod judge;
+mod keys;
 mod pair;
 mod pool;
 mod pools;
@@ -29,9 +30,12 @@ mod words;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]
+mod tests_keys;
+#[cfg(test)]
 mod tests_pool;
 
 pub use area::{Area, Bytes};
+pub use keys::KeyState;
 pub use pair::{Causes, Ends};
 pub use request::{Effect, PostedRecv, PostedSend};
 pub use words::{WordOp, Words};
@@ -142,10 +146,14 @@ impl Oracle {
         let due = !send.fails && send.is_unmistakable() && self.receives_suffice(pair, side);
         let known = self.pair(pair);
         // The peer's QP has cause to fail if it is to refuse the request.
-        let refused = send.fails && !send.fails_locally && known.is_reliable();
         let unfenced = send.invalidates.is_some() && !send.fence;
-        known.qps[1 - side].may_be_broken |= refused || unfenced;
+        let id = known.flows[side].posted();
         known.flows[side].post_send(send, due);
+        let send = &known.flows[side].sends[id];
+        let refused = send.fails && !send.fails_locally && known.is_reliable();
+        let in_doubt = known.flows[side].is_uncertain(id);
+        known.qps[1 - side].may_be_broken |= refused || unfenced || in_doubt;
+        known.local_posted(side, id);
     }
 
     /// A receive request was accepted.

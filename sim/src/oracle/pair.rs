@@ -76,12 +76,16 @@ impl Pair {
             }
             fetched.extend(flow.succeed(before)?);
         }
-        flow.next = id + 1;
+        for before in flow.next..id {
+            self.local_done(side, before);
+        }
+        self.flows[side].next = id + 1;
         judge::send(self, side, id, done)?;
         let reliable = self.is_reliable();
         let flow = &mut self.flows[side];
         if done.status == WcStatus::Success {
             fetched.extend(flow.succeed(id)?);
+            self.local_done(side, id);
         } else {
             flow.fail(id);
             // Without acknowledgements, receiving goes on.
@@ -133,7 +137,9 @@ impl Pair {
                 // An atomic's result was not asked for; it may stay unknown.
                 flow.succeed(id)?;
             }
-            flow.next = flow.sends.len();
+            let tail = flow.next..flow.sends.len();
+            flow.next = tail.end;
+            tail.for_each(|id| self.local_done(side, id));
             let posted = match self.ends.pools[side] {
                 // The pool knows.
                 Some(_) => receives,

@@ -33,6 +33,19 @@ pub enum Effect {
     },
     /// Nothing: the target's bytes are only looked at.
     Flush,
+    /// A window of this side's memory is bound: the peer may use `key` then, and what
+    /// the window's key was before no more.
+    Bind {
+        /// The new key, unless the window is only unbound.
+        key: Option<u32>,
+        /// The key before.
+        replaces: Option<u32>,
+    },
+    /// A key of this side's memory is taken away.
+    Invalidate {
+        /// The key.
+        key: u32,
+    },
     /// An atomic on a word of a host; the value from before goes to `out`.
     Word {
         /// Whose word.
@@ -55,6 +68,8 @@ pub struct PostedSend {
     pub signaled: bool,
     /// It waits for READs and atomics before it.
     pub fence: bool,
+    /// The key of the target that it uses.
+    pub key: Option<u32>,
     /// The key of the target, which the peer's QP gives up as it takes the message.
     pub invalidates: Option<u32>,
     /// It is wrong in a way that it must not survive.

@@ -42,6 +42,7 @@ fn send(effect: Effect, opcode: WcOpcode, len: u32) -> PostedSend {
         lands_at: 0,
         signaled: true,
         fence: false,
+        key: None,
         invalidates: None,
         fails: false,
         fails_locally: false,
@@ -65,7 +66,10 @@ fn message(value: u8) -> PostedSend {
 
 fn read(at: usize) -> PostedSend {
     let range = at..at + 16;
-    send(Effect::Read { range, to: 0 }, WcOpcode::RdmaRead, 16)
+    PostedSend {
+        key: Some(77),
+        ..send(Effect::Read { range, to: 0 }, WcOpcode::RdmaRead, 16)
+    }
 }
 
 fn increment() -> PostedSend {
@@ -339,6 +343,7 @@ fn requests_that_stay_in_a_queue() {
 
 fn invalidate() -> PostedSend {
     PostedSend {
+        key: Some(77),
         invalidates: Some(77),
         fence: true,
         ..send(

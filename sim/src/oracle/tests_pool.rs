@@ -70,6 +70,7 @@ impl Fixture {
             lands_at: 0,
             signaled: false,
             fence: false,
+            key: None,
             invalidates: None,
             fails,
             fails_locally: false,

@@ -55,6 +55,9 @@ impl Run<'_> {
             Act::DropInbox(pair, side) if self.runs(pair, 1 - side) => {
                 self.deregister(pair, side, 2)
             }
+            Act::DropWindow(pair, side, which) if self.runs(pair, 1 - side) => {
+                self.free_window(pair, side, which)
+            }
             Act::Resize(host, depth) if !self.paused[host] => match self.srq(host) {
                 Some(pool) => self.resize(pool, depth),
                 None => Ok(()),
@@ -217,6 +220,7 @@ impl Run<'_> {
                 }
             }
         }
+        self.forget_windows(host);
         self.close_pools(host)?;
         self.fabric.restart(host);
         let nic = self.fabric.nic(host);

@@ -1,5 +1,6 @@
 //! From a seed to a plan.
 
+use super::draw_more::draw_more;
 use super::plan::{Act, Fault, FaultPlan, Kind, Mischief, Op, PairPlan, Plan, SrqPlan, Wrong};
 use crate::connect::ConnectSpec;
 use crate::dice::Dice;
@@ -14,6 +15,13 @@ const HORIZON_NS: u64 = 3_000_000;
 impl Plan {
     /// The plan of a seed.
     pub fn draw(seed: u64) -> Self {
+        let mut plan = Self::draw_less(seed);
+        draw_more(&mut plan);
+        plan
+    }
+
+    /// The plan without what is drawn with dice of its own.
+    pub fn draw_less(seed: u64) -> Self {
         let mut dice = Dice::new(seed);
         let lossless = dice.one_in(5);
         let ip = dice.pick(&[Ip::V4, Ip::V4, Ip::V6, Ip::V4Hidden]);
@@ -190,9 +198,10 @@ fn faults(dice: &mut Dice, ip: Ip) -> FaultSpec {
 
 /// The operations of one run: some of all.
 fn kinds(dice: &mut Dice) -> Vec<Kind> {
-    let some: Vec<_> = Kind::ALL.into_iter().filter(|_| dice.one_in(2)).collect();
+    let all = Kind::REMOTE.into_iter();
+    let some: Vec<_> = all.filter(|_| dice.one_in(2)).collect();
     if some.is_empty() {
-        Kind::ALL.to_vec()
+        Kind::REMOTE.to_vec()
     } else {
         some
     }
@@ -305,6 +314,7 @@ fn pair(dice: &mut Dice, common: &Common<'_>, largest_mtu: PathMtu) -> PairPlan 
         recv_gap_ns: dice.pick(&[0, 0, 0, 30_000]),
         start_ns: dice.pick(&[0, 0, 100_000]),
         target_bytes,
+        windows: [Vec::new(), Vec::new()],
         ops,
     }
 }
@@ -327,7 +337,7 @@ fn wrong(dice: &mut Dice, kind: Kind, service: QpKind, exact: bool) -> Option<Wr
         Wrong::RemoteKey => !sends,
         Wrong::Persistence => kind == Kind::Flush,
         Wrong::QKey => service == QpKind::Ud,
-        Wrong::Invalidated => false,
+        Wrong::Invalidated | Wrong::Right => false,
     };
     fits.then_some(drawn)
 }
@@ -350,6 +360,8 @@ fn op(dice: &mut Dice, kinds: &[Kind], mtu: usize, largest: usize, hurry: u64) -
         kind,
         len,
         at: dice.index(1 << 20),
+        window: None,
+        hasty: false,
         elements: 1 + dice.index(5),
         signaled: !dice.one_in(3),
         fence: dice.one_in(6),

@@ -2,6 +2,7 @@
 
 use super::memory::Region;
 use super::plan::{Op, PairPlan, Wrong};
+use super::windows::WindowState;
 use crate::connect::kind_of;
 use crate::fabric::HostId;
 use crate::oracle::Violation;
@@ -26,8 +27,6 @@ pub(super) struct End {
     pub(super) to: Option<Destination>,
     /// That is a queue it shares.
     pub(super) shared: bool,
-    /// A request took the key of the peer's target away.
-    pub(super) target_invalid: bool,
     /// In SQD, of its own will.
     pub(super) draining: bool,
     pub(super) next_op: usize,
@@ -45,6 +44,8 @@ pub(super) struct FlowMemory {
     pub(super) out: Region,
     pub(super) target: Region,
     pub(super) inbox: Region,
+    /// Those of the target.
+    pub(super) windows: Vec<WindowState>,
     /// Where each request's stretch of `out` begins.
     pub(super) out_at: Vec<usize>,
     /// Where each receive's stretch of the inbox begins, and how long it is.
@@ -97,7 +98,6 @@ impl End {
             pool: None,
             to: None,
             shared: srq.is_some(),
-            target_invalid: false,
             draining: false,
             next_op: 0,
             next_recv: 0,
@@ -125,6 +125,14 @@ fn place(lengths: impl Iterator<Item = usize>) -> (Vec<usize>, usize) {
     (places, at)
 }
 
+/// How many bytes of this side's memory a request is about.
+fn out_bytes(op: &Op) -> usize {
+    match op.kind.is_local() {
+        true => 0,
+        false => op.len,
+    }
+}
+
 /// How long the receive for a request is.
 fn receive_len(op: &Op) -> usize {
     match op.wrong {
@@ -145,7 +153,7 @@ pub(super) struct Layout {
 impl Layout {
     /// `inbox` unless receives lie elsewhere.
     pub(super) fn of(ops: &[Op], inbox: bool) -> Self {
-        let (out_at, out_len) = place(ops.iter().map(|op| op.len));
+        let (out_at, out_len) = place(ops.iter().map(out_bytes));
         let lengths: Vec<usize> = ops
             .iter()
             .filter(|op| inbox && op.kind.consumes_receive())

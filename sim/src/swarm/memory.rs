@@ -51,6 +51,7 @@ impl Region {
             | Access::REMOTE_READ
             | Access::REMOTE_ATOMIC
             | Access::FLUSH_GLOBAL
+            | Access::MW_BIND
             | Access::REMOTE_INVALIDATE;
         let key = nic
             .register_memory(pd, memory, Some(iova), all)

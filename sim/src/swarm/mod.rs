@@ -7,6 +7,7 @@
 
 mod act;
 mod draw;
+mod draw_more;
 mod end;
 mod look;
 mod memory;
@@ -18,11 +19,14 @@ mod rest;
 mod run;
 mod shrink;
 mod start;
+mod windows;
 
 #[cfg(test)]
 mod tests;
 
 pub use outcome::{Outcome, Summary};
-pub use plan::{Act, Fault, FaultPlan, Kind, Mischief, Op, PairPlan, Plan, SrqPlan, Wrong};
+pub use plan::{
+    Act, Fault, FaultPlan, Kind, Mischief, Op, PairPlan, Plan, SrqPlan, WindowPlan, Wrong,
+};
 pub use run::{run, run_printing};
 pub use shrink::{Shrunk, shrink};

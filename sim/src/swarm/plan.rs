@@ -2,8 +2,8 @@
 
 use crate::connect::ConnectSpec;
 use crate::fabric::{HostSpec, LinkSpec, SwitchSpec};
-use roce_stack::QpKind;
 use roce_stack::fault::FaultSpec;
+use roce_stack::{Access, QpKind, WindowType};
 
 /// A whole run.
 #[derive(Clone, Debug)]
@@ -70,8 +70,21 @@ pub struct PairPlan {
     pub start_ns: u64,
     /// The size of the memory that the peer may WRITE and READ.
     pub target_bytes: usize,
+    /// The memory windows of the target of each end, which the other end binds.
+    pub windows: [Vec<WindowPlan>; 2],
     /// What each end does, in order.
     pub ops: [Vec<Op>; 2],
+}
+
+/// A memory window.
+#[derive(Clone, Copy, Debug)]
+pub struct WindowPlan {
+    /// Of which type.
+    pub kind: WindowType,
+    /// What it is bound for.
+    pub access: Access,
+    /// The peer counts from its first byte.
+    pub zero_based: bool,
 }
 
 /// Which operation.
@@ -88,11 +101,13 @@ pub enum Kind {
     SendInvalidate,
     Flush,
     AtomicWrite,
+    Bind,
+    LocalInv,
 }
 
 impl Kind {
-    /// All of them.
-    pub const ALL: [Self; 10] = [
+    /// Those that packets are sent for.
+    pub const REMOTE: [Self; 10] = [
         Self::Send,
         Self::SendImm,
         Self::Write,
@@ -104,6 +119,9 @@ impl Kind {
         Self::Flush,
         Self::AtomicWrite,
     ];
+
+    /// Those that are done where they are posted.
+    pub const LOCAL: [Self; 2] = [Self::Bind, Self::LocalInv];
 
     /// Whether QPs of the service do it.
     pub fn is_of(self, service: QpKind) -> bool {
@@ -123,6 +141,11 @@ impl Kind {
             self,
             Self::Send | Self::SendImm | Self::SendInvalidate | Self::WriteImm
         )
+    }
+
+    /// Whether it needs no packet.
+    pub fn is_local(self) -> bool {
+        Self::LOCAL.contains(&self)
     }
 
     /// Whether it is about 8 bytes.
@@ -146,8 +169,10 @@ pub enum Wrong {
     QKey,
     /// What is asked for is persistence, which no memory has.
     Persistence,
-    /// An earlier request took the remote key away. Never drawn: it comes of itself.
+    /// The remote key was taken away. Never drawn: it comes of itself.
     Invalidated,
+    /// The window does not allow it. Never drawn: it comes of itself.
+    Right,
 }
 
 /// A request.
@@ -155,10 +180,14 @@ pub enum Wrong {
 pub struct Op {
     /// What it does.
     pub kind: Kind,
-    /// How long it is.
+    /// How long it is; of a binding, how long the window is.
     pub len: usize,
     /// Where in the target; or which word.
     pub at: usize,
+    /// It uses this window of the target, if that is bound; or is about it.
+    pub window: Option<usize>,
+    /// It uses or takes away a key without regard for what is under way.
+    pub hasty: bool,
     /// Into how many elements the local memory is split.
     pub elements: usize,
     /// It asks for a completion.
@@ -219,6 +248,8 @@ pub enum Act {
     DropTarget(usize, usize),
     /// Deregisters the memory at the peer that receives them.
     DropInbox(usize, usize),
+    /// Frees a memory window of the peer's memory that the QP uses.
+    DropWindow(usize, usize, usize),
     /// Gives a host's shared receive queue room for so many receives.
     Resize(usize, usize),
     /// Asks for an event when a host's shared receive queue has fewer receives.

@@ -4,6 +4,7 @@ use super::end::FlowMemory;
 use super::memory::{Region, pattern};
 use super::plan::{Kind, Op, Wrong};
 use super::run::{Run, Token, WORDS};
+use super::windows::{Bound, Way};
 use crate::oracle::{Effect, PostedRecv, PostedSend, Verdict, WordOp, violated};
 use roce_stack::{
     Destination, Duration, Flush, PostError, RecvWr, RemoteAddr, SendFlags, SendOp, SendWr,
@@ -15,13 +16,29 @@ use roce_wire::{FlushPlacement, FlushSelectivity};
 const RETRY: Duration = Duration::from_micros(50);
 
 /// A request, for the NIC and for the oracle.
-struct Request {
+pub(super) struct Request {
     op: SendOp,
     lkey: u32,
     effect: Effect,
     opcode: WcOpcode,
+    /// The key of the target that it uses.
+    key: Option<u32>,
     /// The key that it takes away.
     invalidates: Option<u32>,
+}
+
+impl Request {
+    /// One that needs no packet.
+    pub(super) fn local(op: SendOp, effect: Effect, opcode: WcOpcode) -> Self {
+        Self {
+            op,
+            lkey: 0,
+            effect,
+            opcode,
+            key: None,
+            invalidates: None,
+        }
+    }
 }
 
 impl Run<'_> {
@@ -83,8 +100,12 @@ impl Run<'_> {
         let plan = &self.plan.pairs[pair];
         let id = self.end(pair, side).next_op;
         let (host, qpn) = (self.end(pair, side).host, self.end(pair, side).qpn);
-        let op = &self.as_it_is_now(pair, side, op);
-        let request = self.request(pair, side, id, op);
+        let windows = self.windows(pair, 1 - side).to_vec();
+        let (op, bound) = &self.as_it_is_now(pair, side, op);
+        let request = match op.kind.is_local() {
+            true => self.local_request(pair, side, op),
+            false => self.request(pair, side, id, op, *bound),
+        };
         let Some(state) = &self.pairs[pair] else {
             return Ok(Ok(()));
         };
@@ -92,7 +113,7 @@ impl Run<'_> {
         let at = memory.out_at[id];
         let elements = op.elements.min(plan.max_sge);
         let sges = match op.kind {
-            Kind::Flush => Vec::new(),
+            Kind::Flush | Kind::Bind | Kind::LocalInv => Vec::new(),
             _ => memory.out.sges(at, op.len, elements, request.lkey),
         };
         let mut flags = SendFlags::empty();
@@ -125,6 +146,8 @@ impl Run<'_> {
                         plan.depth
                     ));
                 }
+                // It was not posted, so no window is bound by it.
+                self.set_windows(pair, 1 - side, windows);
                 return Ok(Err(()));
             }
             Err(error) => {
@@ -134,13 +157,12 @@ impl Run<'_> {
         self.outcome.sends += 1;
         let (statuses, fails_locally): (&'static [WcStatus], bool) = match op.wrong {
             None => (&[], false),
+            Some(_) if op.kind == Kind::Bind => (&[WcStatus::MemoryWindowBindError], true),
             Some(Wrong::LocalKey) => (&[WcStatus::LocalProtectionError], true),
-            Some(Wrong::RemoteKey | Wrong::Bounds | Wrong::Persistence | Wrong::Invalidated) => {
-                (&[WcStatus::RemoteAccessError], false)
-            }
             Some(Wrong::TooLong) => (&[WcStatus::RemoteInvalidRequest], false),
             // Nobody hears of it.
             Some(Wrong::QKey) => (&[], false),
+            Some(_) => (&[WcStatus::RemoteAccessError], false),
         };
         let posted = PostedSend {
             effect: request.effect,
@@ -150,17 +172,15 @@ impl Run<'_> {
             fails: op.wrong.is_some(),
             fails_locally,
             statuses,
+            key: request.key,
             invalidates: request.invalidates,
             opcode: request.opcode,
-            // A FLUSH moves no bytes.
+            // These move no bytes.
             len: match op.kind {
-                Kind::Flush => 0,
+                Kind::Flush | Kind::Bind | Kind::LocalInv => 0,
                 _ => op.len as u32,
             },
         };
-        if posted.invalidates.is_some() {
-            self.end_mut(pair, side).target_invalid = true;
-        }
         self.oracle.posted_send(pair, side, posted);
         if inline {
             // The memory is the application's again, and soon holds something else.
@@ -171,7 +191,14 @@ impl Run<'_> {
     }
 
     /// What an operation is, for the NIC and for the oracle.
-    fn request(&self, pair: usize, side: usize, id: usize, op: &Op) -> Request {
+    fn request(
+        &self,
+        pair: usize,
+        side: usize,
+        id: usize,
+        op: &Op,
+        bound: Option<Bound>,
+    ) -> Request {
         let salt = (pair as u64) << 40 | (side as u64) << 32 | id as u64;
         let imm = (salt as u32) ^ 0x5a5a_0000 ^ (pair as u32) << 20;
         let peer = self.plan.pairs[pair].hosts[1 - side];
@@ -186,17 +213,7 @@ impl Run<'_> {
             }
             remote
         };
-        let at = match op.wrong {
-            Some(Wrong::Bounds) => target.len - op.len + 1 + op.at % op.len,
-            _ => op.at % (target.len - op.len + 1),
-        };
-        // Words are aligned.
-        let at = match op.kind {
-            Kind::AtomicWrite if op.wrong == Some(Wrong::Bounds) => at.next_multiple_of(8),
-            Kind::AtomicWrite => at & !7,
-            _ => at,
-        };
-        let remote = spoil(target.remote(at));
+        let Way { remote, at } = self.way_to(op, target, bound);
         let place = Region::place(at);
         let (op_out, effect, opcode) = match op.kind {
             Kind::Send | Kind::SendImm => {
@@ -280,6 +297,12 @@ impl Run<'_> {
                 let host = peer;
                 (send, Effect::Word { host, word, op }, opcode)
             }
+            Kind::Bind | Kind::LocalInv => unreachable!("{:?} is local", op.kind),
+        };
+        let uses_key = match op.kind {
+            Kind::Write | Kind::WriteImm | Kind::Read => op.len > 0,
+            Kind::AtomicWrite | Kind::Flush | Kind::SendInvalidate => true,
+            _ => false,
         };
         Request {
             op: op_out,
@@ -289,23 +312,8 @@ impl Run<'_> {
             },
             effect,
             opcode,
+            key: uses_key.then_some(remote.rkey),
             invalidates: (op.kind == Kind::SendInvalidate).then_some(remote.rkey),
-        }
-    }
-
-    /// The same request, wrong if it needs a key that an earlier one took away.
-    fn as_it_is_now(&self, pair: usize, side: usize, op: &Op) -> Op {
-        // Nobody looks at the key of no bytes.
-        let needs_key = match op.kind {
-            Kind::Write | Kind::WriteImm | Kind::Read => op.len > 0,
-            Kind::AtomicWrite | Kind::Flush | Kind::SendInvalidate => true,
-            Kind::Send | Kind::SendImm | Kind::Increment | Kind::Swap => false,
-        };
-        let gone = needs_key && self.end(pair, side).target_invalid;
-        Op {
-            // That alone: a READ with two faults fails by either.
-            wrong: gone.then_some(Wrong::Invalidated).or(op.wrong),
-            ..*op
         }
     }
 

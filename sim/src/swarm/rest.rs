@@ -71,6 +71,9 @@ impl Run<'_> {
                 for area in 0..3 {
                     self.deregister(pair, side, area)?;
                 }
+                for window in 0..self.plan.pairs[pair].windows[side].len() {
+                    self.free_window(pair, side, window)?;
+                }
             }
         }
         self.destroy_pools()?;

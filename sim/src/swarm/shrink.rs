@@ -46,7 +46,13 @@ fn size(plan: &Plan) -> usize {
         .iter()
         .map(|fault| kinds_of_fault(&fault.what))
         .sum();
-    ops + kinds + plan.faults.len() + plan.mischief.len() + plan.switches.len()
+    let windows: usize = plan
+        .pairs
+        .iter()
+        .flat_map(|pair| &pair.windows)
+        .map(Vec::len)
+        .sum();
+    windows + ops + kinds + plan.faults.len() + plan.mischief.len() + plan.switches.len()
 }
 
 fn kinds_of_fault(fault: &Fault) -> usize {
@@ -82,6 +88,14 @@ impl Shrunk {
         // Pairs keep their numbers: they lose their work instead.
         for pair in 0..before.pairs.len() {
             attempt(&|plan| plan.pairs.get_mut(pair).is_some_and(forget_work));
+        }
+        for pair in 0..before.pairs.len() {
+            for side in [0, 1] {
+                attempt(&|plan| {
+                    let windows = plan.pairs.get_mut(pair).map(|pair| &mut pair.windows[side]);
+                    windows.is_some_and(|windows| !core::mem::take(windows).is_empty())
+                });
+            }
         }
         cut(&mut attempt, before.mischief.len(), |plan| {
             Some(&mut plan.mischief)

@@ -127,6 +127,7 @@ impl Run<'_> {
             inbox_at,
             inbox_len,
         } = Layout::of(&plan.ops[side], inbox);
+        let windows = self.make_windows(&plan.windows[side], HostId(plan.hosts[1 - side]))?;
         let mut region = |of: usize, which: usize, len: usize| {
             let host = HostId(plan.hosts[of]);
             let pd = self.words[host.0].pd;
@@ -137,6 +138,7 @@ impl Run<'_> {
             out: region(side, 0, out_len)?,
             target: region(1 - side, 1, plan.target_bytes)?,
             inbox: region(1 - side, 2, inbox_len)?,
+            windows,
             out_at,
             inbox_at,
             registered: [true; 3],

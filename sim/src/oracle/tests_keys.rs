@@ -1,0 +1,232 @@
+//! What the oracle must object to where keys are bound and taken away.
+
+use super::tests::objects;
+use super::*;
+use roce_stack::{Buffer, WcStatus};
+use roce_wire::Qpn;
+use std::sync::Arc;
+
+const KEY: u32 = 0x501;
+const OTHER: u32 = 0x502;
+
+/// Side 0 uses keys of memory of side 1, which binds and invalidates.
+struct Fixture {
+    oracle: Oracle,
+    target: Arc<Buffer>,
+    posted: [u64; 2],
+}
+
+fn buffer() -> Arc<Buffer> {
+    Arc::new(Buffer::new(256).expect("a buffer"))
+}
+
+fn fixture() -> Fixture {
+    let mut oracle = Oracle::new();
+    let target = buffer();
+    let areas = |target: &Arc<Buffer>| FlowAreas {
+        out: Area::new(buffer()),
+        target: Area::new(Arc::clone(target)),
+        inbox: Area::new(buffer()),
+    };
+    let flows = [areas(&target), areas(&buffer())];
+    oracle.connected(0, Ends::default(), Causes::default(), flows);
+    Fixture {
+        oracle,
+        target,
+        posted: [0; 2],
+    }
+}
+
+impl Fixture {
+    fn post(&mut self, side: usize, effect: Effect, key: Option<u32>, opcode: WcOpcode) -> u64 {
+        let invalidates = key.filter(|_| opcode == WcOpcode::Send);
+        let send = PostedSend {
+            effect,
+            lands_at: 0,
+            signaled: true,
+            fence: true,
+            key,
+            invalidates,
+            fails: false,
+            fails_locally: false,
+            statuses: &[],
+            opcode,
+            len: 0,
+        };
+        self.oracle.posted_send(0, side, send);
+        self.posted[side] += 1;
+        self.posted[side] - 1
+    }
+
+    fn write(&mut self, key: u32) -> u64 {
+        let effect = Effect::Write {
+            at: 32,
+            bytes: vec![1; 16].into(),
+            imm: None,
+        };
+        self.post(0, effect, Some(key), WcOpcode::RdmaWrite)
+    }
+
+    fn lands(&self, len: usize) {
+        self.target.write(32, &vec![1; len]).expect("in bounds");
+    }
+
+    fn bind(&mut self, key: Option<u32>, replaces: Option<u32>) -> u64 {
+        let effect = Effect::Bind { key, replaces };
+        self.post(1, effect, None, WcOpcode::BindMw)
+    }
+
+    fn invalidate(&mut self, key: u32) -> u64 {
+        self.post(1, Effect::Invalidate { key }, None, WcOpcode::LocalInv)
+    }
+
+    fn ends(&mut self, side: usize, id: u64, status: WcStatus, opcode: WcOpcode) -> Verdict {
+        let done = Completion {
+            wr_id: id,
+            status,
+            opcode,
+            byte_len: 0,
+            qpn: Qpn::from_bits(5),
+            imm: None,
+            invalidated_rkey: None,
+            source: None,
+        };
+        self.oracle.completed(0, side, &done)
+    }
+
+    fn bound(&mut self, key: u32, replaces: Option<u32>) {
+        let id = self.bind(Some(key), replaces);
+        self.ends(1, id, WcStatus::Success, WcOpcode::BindMw)
+            .expect("right");
+    }
+
+    fn invalidated(&mut self, key: u32) {
+        let id = self.invalidate(key);
+        self.ends(1, id, WcStatus::Success, WcOpcode::LocalInv)
+            .expect("right");
+    }
+
+    fn wrote(&mut self, id: u64, status: WcStatus) -> Verdict {
+        self.ends(0, id, status, WcOpcode::RdmaWrite)
+    }
+
+    fn rest(&mut self) -> Verdict {
+        self.oracle.at_rest(|_, _| Some((0, 0)))
+    }
+}
+
+#[test]
+fn a_window_that_is_bound_used_and_invalidated_passes() {
+    let mut f = fixture();
+    f.bound(KEY, None);
+    let id = f.write(KEY);
+    f.lands(16);
+    f.wrote(id, WcStatus::Success).expect("right");
+    f.invalidated(KEY);
+    f.bound(OTHER, None);
+    let id = f.write(OTHER);
+    f.wrote(id, WcStatus::Success).expect("right");
+    f.rest().expect("right");
+}
+
+#[test]
+fn a_refusal_while_the_key_is_valid() {
+    let mut f = fixture();
+    f.bound(KEY, None);
+    let id = f.write(KEY);
+    objects(f.wrote(id, WcStatus::RemoteAccessError), "has no cause");
+}
+
+#[test]
+fn a_request_is_refused_or_not_while_its_key_comes_or_goes() {
+    for status in [WcStatus::Success, WcStatus::RemoteAccessError] {
+        let mut f = fixture();
+        f.bind(Some(KEY), None);
+        let id = f.write(KEY);
+        f.lands(16);
+        f.wrote(id, status).expect("both may be");
+        let mut f = fixture();
+        f.bound(KEY, None);
+        let id = f.write(KEY);
+        f.lands(16);
+        f.invalidate(KEY);
+        f.wrote(id, status).expect("both may be");
+    }
+}
+
+#[test]
+fn a_key_that_serves_after_it_was_taken_away() {
+    let mut f = fixture();
+    f.bound(KEY, None);
+    f.invalidated(KEY);
+    let id = f.write(KEY);
+    f.lands(16);
+    objects(f.wrote(id, WcStatus::Success), "must be refused");
+    // By a binding of the same window.
+    let mut f = fixture();
+    f.bound(KEY, None);
+    f.bound(OTHER, Some(KEY));
+    let id = f.write(KEY);
+    f.lands(16);
+    objects(f.wrote(id, WcStatus::Success), "must be refused");
+    // By this side's own SEND.
+    let mut f = fixture();
+    f.bound(KEY, None);
+    let bytes = vec![2; 16].into();
+    let send = Effect::Send { bytes, imm: None };
+    let id = f.post(0, send, Some(KEY), WcOpcode::Send);
+    f.ends(0, id, WcStatus::Success, WcOpcode::Send)
+        .expect("right");
+    let id = f.write(KEY);
+    objects(f.wrote(id, WcStatus::Success), "must be refused");
+}
+
+#[test]
+fn bytes_that_come_through_a_key_that_is_gone() {
+    // It had half of them when the key went.
+    let mut f = fixture();
+    f.bound(KEY, None);
+    let id = f.write(KEY);
+    f.lands(8);
+    f.invalidated(KEY);
+    f.lands(9);
+    f.wrote(id, WcStatus::RemoteAccessError).expect("right");
+    objects(f.rest(), "byte 40");
+    // And then it can't have succeeded.
+    let mut f = fixture();
+    f.bound(KEY, None);
+    let id = f.write(KEY);
+    f.lands(8);
+    f.invalidated(KEY);
+    f.lands(16);
+    objects(f.wrote(id, WcStatus::Success), "must be refused");
+}
+
+#[test]
+fn bytes_that_came_before_the_key_went_may_be_acknowledged_after() {
+    let mut f = fixture();
+    f.bound(KEY, None);
+    let id = f.write(KEY);
+    f.lands(16);
+    f.invalidated(KEY);
+    f.wrote(id, WcStatus::Success).expect("right");
+    f.rest().expect("right");
+}
+
+#[test]
+fn a_binding_or_an_invalidation_that_fails_without_cause() {
+    let status = WcStatus::MemoryWindowBindError;
+    let mut f = fixture();
+    let id = f.bind(Some(KEY), None);
+    objects(f.ends(1, id, status, WcOpcode::BindMw), "has no cause");
+    let mut f = fixture();
+    f.bound(KEY, None);
+    let id = f.invalidate(KEY);
+    objects(f.ends(1, id, status, WcOpcode::LocalInv), "has no cause");
+    let mut f = fixture();
+    f.bound(KEY, None);
+    f.oracle.window_freed(0, 0, Some(KEY));
+    let id = f.invalidate(KEY);
+    f.ends(1, id, status, WcOpcode::LocalInv)
+        .expect("the window was freed");
+}

@@ -1,0 +1,107 @@
+//! What is drawn on top of a plan, with dice of its own, so that what was drawn before
+//! stays what it was for each seed.
+
+use super::plan::{Act, Kind, Mischief, Op, PairPlan, Plan, WindowPlan, Wrong};
+use crate::dice::Dice;
+use roce_stack::{Access, QpKind, WindowType};
+
+/// Adds to a plan of [`Plan::draw_less`].
+pub(super) fn draw_more(plan: &mut Plan) {
+    let mut dice = Dice::new(plan.seed ^ 0x6d6f_7265);
+    let mut windows = dice.split();
+    let keys_go = windows.one_in(3);
+    for number in 0..plan.pairs.len() {
+        let pair = &mut plan.pairs[number];
+        if pair.connect.kind == QpKind::Rc && keys_go {
+            for side in [0, 1] {
+                draw_keys(&mut windows, pair, side);
+                if !pair.windows[side].is_empty() && windows.one_in(12) {
+                    let which = windows.index(pair.windows[side].len());
+                    plan.mischief.push(Mischief {
+                        at_ns: windows.below(1_000_000),
+                        what: Act::DropWindow(number, side, which),
+                    });
+                }
+            }
+        }
+    }
+}
+
+/// Keys of the target of `side` that are bound and taken away.
+fn draw_keys(dice: &mut Dice, pair: &mut PairPlan, side: usize) {
+    let windows: Vec<WindowPlan> = match dice.below(4) {
+        0 => return,
+        1 => Vec::new(),
+        _ => (0..1 + dice.index(3)).map(|_| window(dice)).collect(),
+    };
+    let count = windows.len();
+    // Connections do not live long if somebody is.
+    let rude = dice.one_in(3);
+    if count > 0 {
+        for op in &mut pair.ops[side] {
+            use_window(dice, op, count, rude);
+        }
+    }
+    // A region loses its rights once, a window is bound again and again.
+    let least = usize::from(count > 0) * 3;
+    let times = match count {
+        0 => dice.index(2),
+        _ => least + dice.index(pair.ops[1 - side].len() / 3 + 1),
+    };
+    let owner = &mut pair.ops[1 - side];
+    for time in 0..times {
+        let op = key_op(dice, count, pair.target_bytes, rude);
+        let at = if time < least {
+            0
+        } else {
+            dice.index(owner.len() + 1)
+        };
+        owner.insert(at, op);
+    }
+    pair.windows[side] = windows;
+}
+
+fn window(dice: &mut Dice) -> WindowPlan {
+    let kind = dice.pick(&[WindowType::Type1, WindowType::Type2, WindowType::Type2]);
+    let all = Access::REMOTE_WRITE | Access::REMOTE_READ | Access::FLUSH_GLOBAL;
+    let zero_based = kind == WindowType::Type2 && dice.one_in(2);
+    WindowPlan {
+        kind,
+        access: dice.pick(&[all, all, Access::REMOTE_READ, Access::REMOTE_WRITE]),
+        zero_based,
+    }
+}
+
+fn use_window(dice: &mut Dice, op: &mut Op, count: usize, rude: bool) {
+    op.hasty = rude && dice.one_in(10);
+    if op.kind == Kind::Send && op.wrong.is_none() && dice.one_in(4) {
+        op.kind = Kind::SendInvalidate;
+    }
+    op.window = (!dice.one_in(4)).then(|| dice.index(count));
+}
+
+/// A binding, or an invalidation.
+fn key_op(dice: &mut Dice, count: usize, target_bytes: usize, rude: bool) -> Op {
+    let kind = match count {
+        0 => Kind::LocalInv,
+        _ => dice.pick(&[Kind::Bind, Kind::Bind, Kind::Bind, Kind::LocalInv]),
+    };
+    Op {
+        kind,
+        len: 8 + dice.index(target_bytes - 7),
+        at: dice.index(1 << 20),
+        window: (count > 0).then(|| dice.index(count)),
+        hasty: rude && dice.one_in(if count > 0 { 6 } else { 2 }),
+        elements: 1,
+        signaled: !dice.one_in(3),
+        fence: dice.one_in(6),
+        inline: false,
+        solicited: false,
+        gap_ns: dice.pick(&[0, 0, 2_000, 100_000]),
+        wrong: match (kind, dice.below(120)) {
+            (Kind::Bind, 0) => Some(Wrong::Bounds),
+            (Kind::Bind, 1) => Some(Wrong::LocalKey),
+            _ => None,
+        },
+    }
+}

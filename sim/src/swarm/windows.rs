@@ -1,0 +1,356 @@
+//! Keys that come and go: memory windows are bound and invalidated, regions lose their
+//! remote rights; and which key a request uses.
+
+use super::memory::Region;
+use super::plan::{Kind, Op, WindowPlan, Wrong};
+use super::post::Request;
+use super::run::Run;
+use crate::fabric::HostId;
+use crate::oracle::{Effect, KeyState, Verdict, Violation, violated};
+use roce_stack::{Access, RemoteAddr, SendOp, WcOpcode, WindowBind, WindowId, WindowType};
+
+/// A window of a flow's target.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct WindowState {
+    plan: WindowPlan,
+    /// `None` once it was freed.
+    id: Option<WindowId>,
+    /// The low 8 bits of its next key.
+    next_key: u8,
+    /// What it was told to be bound to last.
+    bound: Option<Bound>,
+    /// And before.
+    before: Option<Bound>,
+}
+
+/// Bytes of a target, and the key of a window for them.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Bound {
+    pub(super) rkey: u32,
+    from: usize,
+    len: usize,
+    access: Access,
+    zero_based: bool,
+}
+
+/// Where a request goes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Way {
+    pub(super) remote: RemoteAddr,
+    /// Which byte of the target.
+    pub(super) at: usize,
+}
+
+impl Run<'_> {
+    /// The windows of the target of a flow from `side`, which lies on `host`.
+    pub(super) fn make_windows(
+        &mut self,
+        plans: &[WindowPlan],
+        host: HostId,
+    ) -> Result<Vec<WindowState>, Violation> {
+        let pd = self.words[host.0].pd;
+        let nic = self.fabric.nic(host);
+        let make = |plan: &WindowPlan| {
+            let id = nic.alloc_window(pd, plan.kind);
+            let id = id.map_err(|error| Violation(format!("a window: {error}")))?;
+            Ok(WindowState {
+                plan: *plan,
+                id: Some(id),
+                next_key: 0,
+                bound: None,
+                before: None,
+            })
+        };
+        plans.iter().map(make).collect()
+    }
+
+    pub(super) fn windows(&self, pair: usize, side: usize) -> &[WindowState] {
+        match &self.pairs[pair] {
+            Some(state) => &state.memory[side].windows,
+            None => &[],
+        }
+    }
+
+    /// Puts back what [`Run::windows`] gave.
+    pub(super) fn set_windows(&mut self, pair: usize, side: usize, windows: Vec<WindowState>) {
+        if let Some(state) = &mut self.pairs[pair] {
+            state.memory[side].windows = windows;
+        }
+    }
+
+    /// The same request as the application would post it now: through which window, if
+    /// through any, and wrong if it needs a key that is gone.
+    pub(super) fn as_it_is_now(&self, pair: usize, side: usize, op: &Op) -> (Op, Option<Bound>) {
+        if op.kind.is_local() {
+            return (self.local_as_it_is_now(pair, side, op), None);
+        }
+        // Nobody looks at the key of no bytes.
+        let needs_key = match op.kind {
+            Kind::Write | Kind::WriteImm | Kind::Read => op.len > 0,
+            Kind::AtomicWrite | Kind::Flush | Kind::SendInvalidate => true,
+            _ => false,
+        };
+        if !needs_key {
+            return (*op, None);
+        }
+        let windows = self.windows(pair, side);
+        let window = op.window.and_then(|index| windows.get(index));
+        if let Some(found) = window.and_then(|window| self.through(pair, side, op, window)) {
+            return found;
+        }
+        let region = self.target_key(pair, side);
+        let state = self.oracle.key_state(pair, side, region);
+        if op.kind == Kind::SendInvalidate && (!windows.is_empty() || state == KeyState::Going) {
+            let wrong = op.wrong.filter(|wrong| *wrong == Wrong::LocalKey);
+            let kind = Kind::Send;
+            return (Op { kind, wrong, ..*op }, None);
+        }
+        let gone = matches!(state, KeyState::Taken | KeyState::Gone);
+        // That alone: a READ with two faults fails by either.
+        let wrong = gone.then_some(Wrong::Invalidated).or(op.wrong);
+        (Op { wrong, ..*op }, None)
+    }
+
+    /// The request through a window, if the application would do that.
+    fn through(
+        &self,
+        pair: usize,
+        side: usize,
+        op: &Op,
+        window: &WindowState,
+    ) -> Option<(Op, Option<Bound>)> {
+        let old = window.before.filter(|_| op.hasty && op.at % 2 == 1);
+        let bound = old.or(window.bound)?;
+        let needed = match op.kind {
+            Kind::SendInvalidate => Access::empty(),
+            Kind::Read => Access::REMOTE_READ,
+            Kind::Flush => Access::FLUSH_GLOBAL,
+            _ => Access::REMOTE_WRITE,
+        };
+        let invalidates = op.kind == Kind::SendInvalidate;
+        let state = self.oracle.key_state(pair, side, bound.rkey);
+        let denied = match invalidates {
+            true => window.plan.kind == WindowType::Type1,
+            false => !bound.access.contains(needed),
+        };
+        if op.len > bound.len && !invalidates
+            || (state != KeyState::Valid || denied) && !op.hasty
+            // Either of two invalidations may come first, and the other fails.
+            || invalidates && matches!(state, KeyState::Coming | KeyState::Going)
+        {
+            return None;
+        }
+        let wrong = match state {
+            KeyState::Taken | KeyState::Gone => Some(Wrong::Invalidated),
+            _ if denied => Some(Wrong::Right),
+            _ => op.wrong,
+        };
+        // Else READs before it may lose the key.
+        let fence = op.fence || invalidates && !op.hasty;
+        let op = Op {
+            wrong,
+            fence,
+            ..*op
+        };
+        Some((op, Some(bound)))
+    }
+
+    /// Where in the target a request goes, and by which key.
+    pub(super) fn way_to(&self, op: &Op, target: &Region, bound: Option<Bound>) -> Way {
+        let (from, room) = match bound {
+            Some(bound) => (bound.from, bound.len),
+            None => (0, target.len),
+        };
+        let at = match op.wrong {
+            Some(Wrong::Bounds) if bound.is_some() && op.at % 2 == 1 => room - op.len + 1,
+            Some(Wrong::Bounds) => room - op.len + 1 + op.at % op.len,
+            // Where it goes does not matter, if it goes anywhere at all.
+            _ => op.at % (room.saturating_sub(op.len) + 1),
+        };
+        // Words are aligned.
+        let at = match op.kind {
+            Kind::AtomicWrite if op.wrong == Some(Wrong::Bounds) => at.next_multiple_of(8),
+            Kind::AtomicWrite => at & !7,
+            _ => at,
+        };
+        let mut remote = target.remote(from + at);
+        if let Some(bound) = bound {
+            remote.rkey = bound.rkey;
+            if bound.zero_based {
+                remote.addr = at as u64;
+            }
+        }
+        if op.wrong == Some(Wrong::RemoteKey) {
+            remote.rkey ^= 0x5555_5555;
+        }
+        Way {
+            remote,
+            at: from + at,
+        }
+    }
+
+    fn target_key(&self, pair: usize, side: usize) -> u32 {
+        match &self.pairs[pair] {
+            Some(state) => state.memory[side].target.key,
+            None => 0,
+        }
+    }
+
+    /// A request about a key of this side's memory: what makes sense now. What does not
+    /// becomes a WRITE of nothing.
+    fn local_as_it_is_now(&self, pair: usize, side: usize, op: &Op) -> Op {
+        let users = 1 - side;
+        let nothing = Op {
+            kind: Kind::Write,
+            len: 0,
+            window: None,
+            wrong: None,
+            ..*op
+        };
+        let there = |state: &super::run::PairState| state.memory[users].registered[1];
+        if !self.pairs[pair].as_ref().is_some_and(there) {
+            return nothing;
+        }
+        let state = |key| self.oracle.key_state(pair, users, key);
+        let free_to_go = |key| op.hasty || !self.oracle.key_in_use(pair, users, key);
+        let windows = self.windows(pair, users);
+        let Some(window) = op.window.and_then(|index| windows.get(index)) else {
+            let key = self.target_key(pair, users);
+            let sensible = windows.is_empty()
+                && op.kind == Kind::LocalInv
+                && state(key) == KeyState::Valid
+                && free_to_go(key);
+            return if sensible { *op } else { nothing };
+        };
+        let key = window.bound.map(|bound| bound.rkey);
+        let key_state = key.map_or(KeyState::Gone, state);
+        let lives = matches!(key_state, KeyState::Coming | KeyState::Valid);
+        let may_go = key.is_none_or(free_to_go);
+        let invalidate = Op {
+            kind: Kind::LocalInv,
+            wrong: None,
+            ..*op
+        };
+        match (window.plan.kind, op.kind) {
+            _ if window.id.is_none() => nothing,
+            (WindowType::Type1, Kind::Bind) if may_go => *op,
+            // It is bound already, which must be refused.
+            (WindowType::Type2, Kind::Bind)
+                if key_state == KeyState::Valid && op.hasty && op.at % 2 == 1 =>
+            {
+                let wrong = Some(Wrong::Bounds);
+                Op { wrong, ..*op }
+            }
+            (WindowType::Type2, _) if lives && may_go => invalidate,
+            (WindowType::Type2, Kind::Bind)
+                if matches!(key_state, KeyState::Going | KeyState::Gone) =>
+            {
+                *op
+            }
+            _ => nothing,
+        }
+    }
+
+    /// A binding or an invalidation, for the NIC and for the oracle; the window is from
+    /// now on what it will be.
+    pub(super) fn local_request(&mut self, pair: usize, side: usize, op: &Op) -> Request {
+        let users = 1 - side;
+        let region_key = self.target_key(pair, users);
+        let Some(state) = &mut self.pairs[pair] else {
+            unreachable!("only connected pairs post");
+        };
+        let memory = &mut state.memory[users];
+        let window = op.window.and_then(|index| memory.windows.get_mut(index));
+        let old = window.as_ref().and_then(|window| window.bound);
+        let (window, id) = match window.map(|window| (window.id, window)) {
+            Some((Some(id), window)) if op.kind == Kind::Bind => (window, id),
+            _ => {
+                let key = old.map_or(region_key, |bound| bound.rkey);
+                let effect = Effect::Invalidate { key };
+                return Request::local(SendOp::LocalInv(key), effect, WcOpcode::LocalInv);
+            }
+        };
+        let target = &memory.target;
+        let len = op.len & !7;
+        let from = (op.at % (target.len - len + 1)) & !7;
+        // Type 1 only: now and then it is only unbound.
+        let unbinds = window.plan.kind == WindowType::Type1 && op.at.is_multiple_of(5);
+        let key = window.next_key;
+        let bound = Bound {
+            rkey: id.rkey(key),
+            from,
+            len,
+            access: window.plan.access,
+            zero_based: window.plan.zero_based,
+        };
+        let right = op.wrong.is_none();
+        let bind = WindowBind {
+            window: id,
+            key,
+            lkey: match op.wrong {
+                Some(Wrong::LocalKey) => target.key ^ 0x5555_5555,
+                _ => target.key,
+            },
+            addr: target.remote(from).addr,
+            len: match op.wrong {
+                // One byte too many.
+                Some(Wrong::Bounds) => (target.len - from + 1) as u64,
+                _ if unbinds && right => 0,
+                _ => len as u64,
+            },
+            access: bound.access,
+            zero_based: bound.zero_based,
+        };
+        let mut effect = Effect::Bind {
+            key: None,
+            replaces: None,
+        };
+        if right {
+            window.next_key = key.wrapping_add(1);
+            let lives = |bound: &Bound| {
+                let state = self.oracle.key_state(pair, users, bound.rkey);
+                state != KeyState::Gone
+            };
+            let replaces = old.filter(lives).map(|bound| bound.rkey);
+            window.before = old;
+            window.bound = (!unbinds).then_some(bound);
+            let key = window.bound.map(|bound| bound.rkey);
+            effect = Effect::Bind { key, replaces };
+        }
+        Request::local(SendOp::BindMw(bind), effect, WcOpcode::BindMw)
+    }
+
+    /// Frees a window that `side` uses.
+    pub(super) fn free_window(&mut self, pair: usize, side: usize, which: usize) -> Verdict {
+        self.poll(pair, 1 - side)?;
+        let Some(state) = &mut self.pairs[pair] else {
+            return Ok(());
+        };
+        let host = state.ends[1 - side].host;
+        let Some(window) = state.memory[side].windows.get_mut(which) else {
+            return Ok(());
+        };
+        let Some(id) = window.id.take() else {
+            return Ok(());
+        };
+        let key = window.bound.map(|bound| bound.rkey);
+        if !self.fabric.nic(host).dealloc_window(id) {
+            return violated(format!(
+                "window {which} of pair {pair} side {side} is not there"
+            ));
+        }
+        self.oracle.window_freed(pair, side, key);
+        Ok(())
+    }
+
+    /// Forgets the windows of a host that restarts.
+    pub(super) fn forget_windows(&mut self, host: HostId) {
+        for state in self.pairs.iter_mut().flatten() {
+            for side in [0, 1] {
+                if state.ends[1 - side].host == host {
+                    state.memory[side].windows.clear();
+                }
+            }
+        }
+    }
+}
