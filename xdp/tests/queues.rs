@@ -1,0 +1,416 @@
+//! Queues over veth pairs: what goes over the wire, and what the kernel does when sockets,
+//! programs and interfaces come and go. These tests take root.
+
+mod support;
+
+use std::collections::VecDeque;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream, UdpSocket};
+use std::os::fd::AsFd;
+
+use roce_wire::{FrameRepr, Link, NetworkHeader, UDP_PORT, UdpHeader};
+use roce_xdp::program::{AttachMode, Attached, Mode, Program, RedirectConfig};
+use roce_xdp::queue::{QueueConfig, QueueError};
+use roce_xdp::socket::{self, SocketConfig, SocketQueue, ZeroCopy};
+use roce_xdp::umem::Owner;
+use support::netns::{End, Pair};
+use support::{PATIENCE, bytes, wait_for};
+
+/// The queues of one end, with the program that feeds them.
+struct Queues {
+    queues: Vec<SocketQueue>,
+    attached: Attached,
+    program: Program,
+}
+
+fn config(end: &End, mtu: usize, count: u32) -> SocketConfig {
+    SocketConfig {
+        queues: (0..count).collect(),
+        memory: QueueConfig {
+            rx_chunks: 256,
+            tx_frames: 64,
+            max_frame_bytes: mtu + 14,
+        },
+        ..SocketConfig::new(end.interface, end.index, mtu)
+    }
+}
+
+fn open(end: &End, mtu: usize, count: u32, mode: AttachMode) -> Queues {
+    let config = config(end, mtu, count);
+    end.namespace.inside(|| {
+        let queues = socket::open(&config).expect("AF_XDP");
+        let program = Program::load(count, &RedirectConfig::default()).expect("BPF");
+        for address in [end.v4.into(), end.v6.into()] {
+            program.add_address(address).expect("room");
+        }
+        for queue in &queues {
+            let socket = queue.kernel();
+            program
+                .set_socket(socket.queue(), socket.as_fd())
+                .expect("a socket");
+        }
+        let attached = program
+            .attach(end.interface, end.index, mode)
+            .expect("no other program");
+        Queues {
+            queues,
+            attached,
+            program,
+        }
+    })
+}
+
+/// A frame from one end to the other, with `len` bytes where the transport packet is.
+fn frame(from: &End, to: &End, ipv6: bool, number: usize, len: usize) -> Vec<u8> {
+    let network = if ipv6 {
+        NetworkHeader::V6 {
+            src: from.v6,
+            dst: to.v6,
+            traffic_class: 2,
+            flow_label: 0,
+            hop_limit: 64,
+        }
+    } else {
+        NetworkHeader::V4 {
+            src: from.v4,
+            dst: to.v4,
+            tos: 2,
+            ttl: 64,
+            id: number as u16,
+            flags_fragment: 0x4000,
+            options: &[],
+        }
+    };
+    let repr = FrameRepr {
+        link: Some(Link {
+            dst: to.mac,
+            src: from.mac,
+            vlans: [None; 2],
+        }),
+        network,
+        udp: Some(UdpHeader {
+            src_port: 0xc000,
+            dst_port: UDP_PORT,
+            checksum: 0,
+        }),
+    };
+    let transport = bytes(number, len);
+    let mut frame = vec![0; repr.buffer_len(len)];
+    let written = repr.emit(&mut frame, &transport);
+    frame.truncate(written);
+    frame
+}
+
+fn send(queue: &mut SocketQueue, frame: &[u8]) {
+    wait_for("room for a frame", || {
+        if let Ok(room) = queue.reserve(frame.len()) {
+            room.copy_from_slice(frame);
+            return Some(());
+        }
+        queue.flush().expect("a queue that works");
+        None
+    });
+    queue.commit().expect("a queue that works");
+}
+
+/// Frames that wait at the moment, put together.
+fn receive(queue: &mut SocketQueue, into: &mut VecDeque<Vec<u8>>) {
+    let mut sink = |frame: roce_xdp::queue::Frame<'_>| {
+        let mut copy = vec![0; frame.len()];
+        frame.copy_to(&mut copy);
+        into.push_back(copy);
+    };
+    queue.receive(64, &mut sink).expect("a queue that works");
+}
+
+/// Waits until everything was sent, and sees that no chunk is lost.
+fn nothing_is_lost(queue: &mut SocketQueue, config: &QueueConfig) {
+    wait_for("all is sent", || {
+        queue.flush().expect("a queue that works");
+        (queue.unsent() == 0).then_some(())
+    });
+    let chunks = queue.chunks();
+    assert_eq!(chunks.of(Owner::Fill), config.rx_chunks, "{chunks:?}");
+    assert_eq!(chunks.of(Owner::Free), config.tx_chunks(), "{chunks:?}");
+    let counters = queue.counters();
+    assert_eq!(
+        (counters.dropped_in_all(), counters.tx_bad_completions),
+        (0, 0)
+    );
+    let kernel = queue.kernel().statistics().expect("statistics");
+    assert_eq!(
+        (
+            kernel.rx_dropped,
+            kernel.rx_invalid_descs,
+            kernel.tx_invalid_descs
+        ),
+        (0, 0, 0)
+    );
+}
+
+/// Lengths around the borders of chunks, both of received and of sent frames.
+const LENS: [usize; 12] = [
+    4, 64, 1040, 3797, 3798, 3799, 4050, 4054, 4055, 4112, 7700, 8900,
+];
+
+/// Sends frames of all lengths from `near` to `far`, and sees all of them arrive as they were.
+fn all_lengths(pair: &Pair, near: &mut SocketQueue, far: &mut SocketQueue) {
+    let mut sent = VecDeque::new();
+    let mut received = VecDeque::new();
+    for round in 0..40 {
+        for (number, len) in LENS.into_iter().enumerate() {
+            let frame = frame(
+                &pair.near,
+                &pair.far,
+                round % 2 == 1,
+                round * 100 + number,
+                len,
+            );
+            send(near, &frame);
+            sent.push_back(frame);
+        }
+        near.flush().expect("a queue that works");
+        wait_for("as many frames as sent", || {
+            receive(far, &mut received);
+            (received.len() >= sent.len()).then_some(())
+        });
+        for (got, want) in received.drain(..).zip(sent.drain(..)) {
+            assert!(
+                got == want,
+                "{} bytes came, not the {} that were sent",
+                got.len(),
+                want.len()
+            );
+        }
+    }
+    assert!(far.counters().rx_in_pieces > 0);
+}
+
+fn frames_cross(test: &str, mode: AttachMode, expected: Mode) {
+    let mtu = 9000;
+    let Some(pair) = Pair::new(test, mtu, 1) else {
+        return;
+    };
+    let mut near = open(&pair.near, mtu, 1, mode);
+    let mut far = open(&pair.far, mtu, 1, mode);
+    assert_eq!(
+        (near.attached.mode(), far.attached.mode()),
+        (expected, expected)
+    );
+    assert!(!near.queues[0].kernel().is_zero_copy(), "veth has none");
+    let (near, far) = (&mut near.queues[0], &mut far.queues[0]);
+    all_lengths(&pair, near, far);
+    let memory = config(&pair.near, mtu, 1).memory;
+    nothing_is_lost(near, &memory);
+    nothing_is_lost(far, &memory);
+}
+
+#[test]
+fn frames_cross_in_native_mode() {
+    frames_cross(
+        "frames_cross_in_native_mode",
+        AttachMode::Auto,
+        Mode::Native,
+    );
+}
+
+#[test]
+fn frames_cross_in_generic_mode() {
+    frames_cross(
+        "frames_cross_in_generic_mode",
+        AttachMode::Generic,
+        Mode::Generic,
+    );
+}
+
+#[test]
+fn two_queues_share_their_memory() {
+    let mtu = 4300;
+    let Some(pair) = Pair::new("two_queues_share_their_memory", mtu, 2) else {
+        return;
+    };
+    let mut near = open(&pair.near, mtu, 2, AttachMode::Auto);
+    let mut far = open(&pair.far, mtu, 2, AttachMode::Auto);
+    let memory = config(&pair.near, mtu, 2).memory;
+    for number in 0..200 {
+        for queue in 0..2 {
+            // What leaves by one queue of a veth arrives at the same of its peer.
+            let frame = frame(&pair.near, &pair.far, queue == 1, number, 4112);
+            send(&mut near.queues[queue], &frame);
+            near.queues[queue].flush().expect("a queue that works");
+            let mut received = VecDeque::new();
+            wait_for("the frame", || {
+                receive(&mut far.queues[queue], &mut received);
+                (!received.is_empty()).then_some(())
+            });
+            assert!(received == [frame]);
+        }
+    }
+    for queue in near.queues.iter_mut().chain(&mut far.queues) {
+        nothing_is_lost(queue, &memory);
+    }
+    for (number, queue) in far.queues.iter().enumerate() {
+        assert_eq!(
+            (queue.counters().rx_frames, queue.kernel().queue()),
+            (200, number as u32)
+        );
+    }
+}
+
+#[test]
+fn others_are_not_disturbed() {
+    let Some(pair) = Pair::new("others_are_not_disturbed", 1500, 1) else {
+        return;
+    };
+    let far = open(&pair.far, 1500, 1, AttachMode::Auto);
+    let _near = open(&pair.near, 1500, 1, AttachMode::Auto);
+    let (there, here) = (&pair.far.namespace, &pair.near.namespace);
+    for peer in ["10.91.0.2", "fd91::2"] {
+        let listen = || TcpListener::bind((peer, UDP_PORT)).expect("a free port");
+        let listener = there.inside(listen);
+        let connect =
+            || TcpStream::connect_timeout(&listener.local_addr().expect("bound"), PATIENCE);
+        let mut client = here
+            .inside(connect)
+            .expect("ARP, neighbour discovery and TCP pass");
+        let (mut server, _) = listener.accept().expect("a connection");
+        server.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+        let sent = bytes(2, 100_000);
+        client.write_all(&sent).expect("a connection");
+        let mut got = vec![0; sent.len()];
+        server.read_exact(&mut got).expect("what was sent");
+        assert!(got == sent);
+    }
+    // UDP to another port, and a big datagram in fragments to ours.
+    for (port, len) in [(4792, 1000), (UDP_PORT, 5000)] {
+        let bind = || UdpSocket::bind(("10.91.0.2", port)).expect("a free port");
+        let server = there.inside(bind);
+        server.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+        let client = here.inside(|| UdpSocket::bind("10.91.0.1:0").expect("a free port"));
+        let sent = bytes(1, len);
+        client.send_to(&sent, ("10.91.0.2", port)).expect("a route");
+        let mut got = vec![0; 8000];
+        let len = server.recv(&mut got).expect("the datagram");
+        assert!(got[..len] == sent);
+    }
+    assert_eq!(far.queues[0].counters().rx_frames, 0);
+}
+
+#[test]
+fn an_address_is_ours_as_long_as_the_program_knows_it() {
+    let Some(pair) = Pair::new(
+        "an_address_is_ours_as_long_as_the_program_knows_it",
+        1500,
+        1,
+    ) else {
+        return;
+    };
+    let mut far = open(&pair.far, 1500, 1, AttachMode::Auto);
+    let mut near = open(&pair.near, 1500, 1, AttachMode::Auto);
+    far.program
+        .remove_address(pair.far.v4.into())
+        .expect("it was there");
+    let (to_kernel, to_us) = (false, true);
+    let mut received = VecDeque::new();
+    for ipv6 in [to_kernel, to_us] {
+        send(
+            &mut near.queues[0],
+            &frame(&pair.near, &pair.far, ipv6, 1, 100),
+        );
+        near.queues[0].flush().expect("a queue that works");
+    }
+    wait_for("the second frame", || {
+        receive(&mut far.queues[0], &mut received);
+        (!received.is_empty()).then_some(())
+    });
+    assert_eq!(received[0][12..14], [0x86, 0xdd], "not the first");
+}
+
+#[test]
+fn a_program_that_is_there_is_named() {
+    let Some(pair) = Pair::new("a_program_that_is_there_is_named", 1500, 1) else {
+        return;
+    };
+    for (there, mode) in [
+        (AttachMode::Auto, "native"),
+        (AttachMode::Generic, "generic"),
+    ] {
+        let first = open(&pair.far, 1500, 1, there);
+        let second = Program::load(1, &RedirectConfig::default()).expect("BPF");
+        for wanted in [AttachMode::Auto, AttachMode::Native, AttachMode::Generic] {
+            let attach = || second.attach(pair.far.interface, pair.far.index, wanted);
+            let error = pair.far.namespace.inside(attach).expect_err("there is one");
+            let text = error.to_string();
+            for word in ["far", "roce_redirect", "program ", mode, "xdp off"] {
+                assert!(text.contains(word), "{word} is not in: {text}");
+            }
+        }
+        drop(first);
+        let attach = || second.attach(pair.far.interface, pair.far.index, AttachMode::Auto);
+        pair.far
+            .namespace
+            .inside(attach)
+            .expect("it went with its owner");
+    }
+}
+
+#[test]
+fn a_queue_can_be_opened_again_at_once() {
+    let Some(pair) = Pair::new("a_queue_can_be_opened_again_at_once", 1500, 1) else {
+        return;
+    };
+    for _ in 0..3 {
+        let config = config(&pair.near, 1500, 1);
+        let queues = pair.near.namespace.inside(|| socket::open(&config));
+        assert_eq!(queues.expect("the queue is free").len(), 1);
+    }
+}
+
+#[test]
+fn what_cannot_be_opened_says_why() {
+    let Some(pair) = Pair::new("what_cannot_be_opened_says_why", 1500, 1) else {
+        return;
+    };
+    let fails = |change: &dyn Fn(&mut SocketConfig), words: &[&str]| {
+        let mut config = config(&pair.near, 1500, 1);
+        config.patience = std::time::Duration::ZERO;
+        change(&mut config);
+        let open = || {
+            socket::open(&config)
+                .map(drop)
+                .expect_err("it can't work")
+                .to_string()
+        };
+        let text = pair.near.namespace.inside(open);
+        for word in words {
+            assert!(text.contains(word), "{word} is not in: {text}");
+        }
+    };
+    fails(
+        &|config| config.zero_copy = ZeroCopy::Require,
+        &["queue 0 of near", "binding"],
+    );
+    fails(&|config| config.queues = vec![7], &["queue 7 of near"]);
+    let held = open(&pair.near, 1500, 1, AttachMode::Auto);
+    fails(&|_| {}, &["queue 0 of near", "another AF_XDP socket"]);
+    drop(held);
+}
+
+#[test]
+fn a_link_that_is_down_is_no_error_and_one_that_is_gone_is() {
+    let Some(pair) = Pair::new("a_link_that_is_down", 1500, 1) else {
+        return;
+    };
+    let mut near = open(&pair.near, 1500, 1, AttachMode::Auto);
+    let queue = &mut near.queues[0];
+    pair.near.namespace.run("ip link set near down");
+    send(queue, &frame(&pair.near, &pair.far, false, 1, 100));
+    queue.flush().expect("it may come up again");
+    queue.receive(1, &mut |_| {}).expect("it may come up again");
+    pair.near.namespace.run("ip link delete near");
+    let error = wait_for("the interface is gone", || {
+        send(queue, &frame(&pair.near, &pair.far, false, 1, 100));
+        queue.flush().err()
+    });
+    assert!(matches!(error, QueueError::Wake { .. }), "{error}");
+}

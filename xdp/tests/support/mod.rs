@@ -1,0 +1,43 @@
+//! What the integration tests share.
+#![allow(dead_code, reason = "each test binary uses some of it")]
+
+pub(crate) mod netns;
+
+use std::io::Write;
+use std::time::{Duration, Instant};
+
+/// How long a test waits for something before it fails.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Says loudly that a test does not run, or fails if it must.
+pub(crate) fn skip(test: &str, why: &str) {
+    let required = std::env::var_os("ROCE_LAB").is_some_and(|value| value == "require");
+    assert!(
+        !required,
+        "{test}: {why}, and ROCE_LAB=require forbids to skip"
+    );
+    // Not by a macro: the test harness would swallow that.
+    let _ = writeln!(std::io::stderr(), "\n*** SKIPPED: {test}: {why} ***");
+}
+
+/// Calls `look` until it finds something.
+pub(crate) fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let start = Instant::now();
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(start.elapsed() < PATIENCE, "{what}: not after {PATIENCE:?}");
+        std::thread::yield_now();
+    }
+}
+
+/// Bytes that no other `number` has.
+pub(crate) fn bytes(number: usize, len: usize) -> Vec<u8> {
+    let mut state = 0x9e37_79b9_u32 ^ (number as u32).wrapping_mul(0x85eb_ca6b);
+    let next = |_| {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (state >> 24) as u8
+    };
+    (0..len).map(next).collect()
+}
