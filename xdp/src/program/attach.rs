@@ -1,7 +1,7 @@
 //! Attaching the program to an interface.
 
 use std::io;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use super::ProgramError;
 use super::holder::holder;
@@ -49,7 +49,7 @@ impl Mode {
 /// An attached program. It is detached when this is dropped, or the process ends.
 #[derive(Debug)]
 pub struct Attached {
-    _link: OwnedFd,
+    link: OwnedFd,
     mode: Mode,
     not_native: Option<io::Error>,
 }
@@ -63,6 +63,14 @@ impl Attached {
     /// Why it is not attached in the driver, if that was tried.
     pub fn why_not_native(&self) -> Option<&io::Error> {
         self.not_native.as_ref()
+    }
+}
+
+impl Drop for Attached {
+    fn drop(&mut self) {
+        // A child of this process has the descriptor, too, between `fork` and `exec`. If this
+        // fails (kernels before 5.9), the link ends with the last descriptor.
+        let _ = bpf::detach(self.link.as_fd());
     }
 }
 
@@ -83,7 +91,7 @@ pub(super) fn attach(
     };
     match result {
         Ok(link) => Ok(Attached {
-            _link: link,
+            link,
             mode,
             not_native,
         }),

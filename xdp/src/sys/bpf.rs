@@ -20,6 +20,7 @@ mod command {
     pub(super) const PROG_GET_FD_BY_ID: libc::c_long = 13;
     pub(super) const OBJ_GET_INFO_BY_FD: libc::c_long = 15;
     pub(super) const LINK_CREATE: libc::c_long = 28;
+    pub(super) const LINK_DETACH: libc::c_long = 34;
 }
 
 const PROG_TYPE_XDP: u32 = 6;
@@ -190,6 +191,13 @@ pub(crate) fn attach_xdp(
         .word(12, flags);
     // SAFETY: no pointers.
     owned(unsafe { attributes.call(command::LINK_CREATE) })
+}
+
+/// Ends a link at once, whoever else has its descriptor.
+pub(crate) fn detach(link: BorrowedFd<'_>) -> io::Result<()> {
+    let mut attributes = Attributes::new().word(0, link.as_raw_fd() as u32);
+    // SAFETY: no pointers.
+    checked(unsafe { attributes.call(command::LINK_DETACH) }).map(drop)
 }
 
 /// What a program says of a frame.
