@@ -45,6 +45,7 @@ impl Script<'_> {
 pub fn lie(script: &[u8]) {
     let mut script = Script(script);
     let (mut queue, mut kernel) = queue(&CONFIG, None).expect("sound rings to begin with");
+    let mut held = Vec::new();
     while !script.0.is_empty() {
         // Errors are of corrupt rings, which stay so unless a counter is put right again.
         match script.byte() % 8 {
@@ -57,13 +58,24 @@ pub fn lie(script: &[u8]) {
                     assert_eq!(bytes.len(), len);
                     bytes.fill(1);
                 }
-                if script.byte() & 1 != 0 {
-                    let _ = queue.commit();
+                match script.byte() % 4 {
+                    0 => held.extend(queue.hold()),
+                    1 => {}
+                    _ => {
+                        let _ = queue.commit();
+                    }
                 }
             }
             2 => {
                 let _ = queue.flush();
             }
+            3 => match held.pop() {
+                Some(frame) if script.byte() & 1 != 0 => queue.drop_held(frame),
+                Some(frame) => {
+                    let _ = queue.commit_held(frame, |bytes| bytes.fill(2));
+                }
+                None => {}
+            },
             _ => kernel_acts(&mut script, &mut kernel),
         }
         let counts = queue.chunks();

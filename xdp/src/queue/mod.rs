@@ -26,7 +26,7 @@ pub use config::QueueConfig;
 pub use counters::{QueueCounters, RxDrop};
 pub use error::{QueueError, RingName};
 pub use frame::{Frame, MAX_PIECES};
-pub use transmit::NoRoom;
+pub use transmit::{Held, NoRoom};
 
 use crate::ring::{Consumer, Corrupt, Descriptor, Producer, RingMemory};
 use crate::umem::{ChunkCounts, Ledger, Share};

@@ -19,6 +19,8 @@ pub(super) struct Transmitting {
     unsent: Box<[u8]>,
     /// The place and length of the frame that is being written.
     reserved: Option<(u32, usize)>,
+    /// The last `flush` left something.
+    blocked: bool,
 }
 
 impl Transmitting {
@@ -30,12 +32,22 @@ impl Transmitting {
             free: (0..config.tx_frames).rev().collect(),
             unsent: vec![0; config.tx_frames as usize].into(),
             reserved: None,
+            blocked: false,
         }
     }
 
     fn chunk(&self, place: u32) -> u32 {
         self.first_chunk + place * self.chunks_per_frame
     }
+}
+
+/// A complete frame that waits outside of the queue's order, such as one whose
+/// destination on the link is not known yet. It keeps its room until it is given to
+/// [`Queue::commit_held`] or [`Queue::drop_held`].
+#[derive(Debug, PartialEq, Eq)]
+pub struct Held {
+    place: u32,
+    len: usize,
 }
 
 /// Why there is no room for a frame.
@@ -118,6 +130,36 @@ impl<K: Kernel> Queue<K> {
         Ok(())
     }
 
+    /// Keeps the frame that is being written, if there is one, for later.
+    pub fn hold(&mut self) -> Option<Held> {
+        let (place, len) = self.transmitting.reserved.take()?;
+        Some(Held { place, len })
+    }
+
+    /// Queues a frame that was held, after `change` has written what it lacked.
+    ///
+    /// # Errors
+    /// If the queue is of no use any more.
+    pub fn commit_held(
+        &mut self,
+        held: Held,
+        change: impl FnOnce(&mut [u8]),
+    ) -> Result<(), QueueError> {
+        self.forget();
+        self.transmitting.reserved = Some((held.place, held.len));
+        if let Some(frame) = self.reserved() {
+            change(frame);
+        }
+        self.commit()
+    }
+
+    /// Drops a frame that was held.
+    pub fn drop_held(&mut self, held: Held) {
+        self.forget();
+        self.transmitting.reserved = Some((held.place, held.len));
+        self.forget();
+    }
+
     /// Sends what is committed, as far as the kernel takes it. Never blocks. Returns whether
     /// nothing remains that the kernel would have to be asked for again.
     ///
@@ -140,13 +182,20 @@ impl<K: Kernel> Queue<K> {
             }
         }
         self.reap()?;
-        Ok(untaken == 0 || !self.tx.needs_wakeup())
+        self.transmitting.blocked = untaken > 0 && self.tx.needs_wakeup();
+        Ok(!self.transmitting.blocked)
     }
 
-    /// Frames that were committed and that the kernel has not said to have sent.
+    /// Frames that were committed and that the kernel has not said to have sent, and those
+    /// that are held.
     pub fn unsent(&self) -> usize {
         let reserved = usize::from(self.transmitting.reserved.is_some());
         self.transmitting.unsent.len() - self.transmitting.free.len() - reserved
+    }
+
+    /// Whether there are frames that the kernel would have to be asked for again.
+    pub fn has_queued(&self) -> bool {
+        self.transmitting.blocked
     }
 
     /// Takes back the chunks that have been sent.

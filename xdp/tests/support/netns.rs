@@ -141,6 +141,10 @@ impl Pair {
             namespace.run(&format!(
                 "ip address add fd91::{host}/64 dev {interface} nodad"
             ));
+            // The kernel asks for neighbours from it.
+            namespace.run(&format!(
+                "ip address add fe80::{host}/64 dev {interface} nodad"
+            ));
             namespace.run(&format!("ip link set {interface} up"));
         }
         near.wait_until_up("near");

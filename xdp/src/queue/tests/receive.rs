@@ -1,0 +1,162 @@
+use super::super::{Frame, MAX_PIECES, RxDrop};
+use super::{CONFIG, MORE, nothing_is_held, pair, receive};
+use crate::umem::Owner;
+
+#[test]
+fn frames_of_one_piece_and_of_several_arrive_and_their_chunks_go_back() {
+    let (mut queue, mut kernel) = pair();
+    assert_eq!(queue.chunks().of(Owner::Fill), 32);
+    for _ in 0..50 {
+        for (len, options) in [
+            (60, 0),
+            (3840, MORE),
+            (342, 0),
+            (3840, MORE),
+            (3840, MORE),
+            (1, 0),
+        ] {
+            let chunk = kernel.take_fill().expect("a chunk to fill");
+            kernel.deliver(chunk + 256, len, options);
+        }
+        assert_eq!(
+            receive(&mut queue),
+            [vec![60], vec![3840, 342], vec![3840, 3840, 1]]
+        );
+    }
+    assert_eq!(queue.chunks().of(Owner::Fill), 32);
+    nothing_is_held(&queue);
+    let counters = queue.counters();
+    assert_eq!((counters.rx_frames, counters.rx_in_pieces), (150, 100));
+    assert_eq!(counters.rx_bytes, 50 * (60 + 4182 + 7681));
+}
+
+#[test]
+fn a_frame_whose_end_has_not_come_waits() {
+    let (mut queue, mut kernel) = pair();
+    let (first, second) = (
+        kernel.take_fill().expect("a chunk"),
+        kernel.take_fill().expect("a chunk"),
+    );
+    kernel.deliver(first + 256, 3840, MORE);
+    assert_eq!(receive(&mut queue), Vec::<Vec<usize>>::new());
+    assert_eq!(queue.chunks().of(Owner::Received), 1);
+    kernel.deliver(second + 256, 100, 0);
+    assert_eq!(receive(&mut queue), [vec![3840, 100]]);
+    nothing_is_held(&queue);
+}
+
+#[test]
+fn the_bytes_of_pieces_are_put_together() {
+    let (mut queue, mut kernel) = pair();
+    let chunks = [0; 2].map(|_: u8| kernel.take_fill().expect("a chunk"));
+    for (chunk, byte) in chunks.into_iter().zip(1..) {
+        queue
+            .share
+            .bytes_mut(chunk + 256, 4)
+            .expect("its own")
+            .fill(byte);
+    }
+    kernel.deliver(chunks[0] + 256, 3, MORE);
+    kernel.deliver(chunks[1] + 256, 2, 0);
+    let mut seen = 0;
+    let mut sink = |frame: Frame<'_>| {
+        assert_eq!(frame.contiguous(), None);
+        assert_eq!(frame.copy_to(&mut [0; 9]), [1, 1, 1, 2, 2]);
+        assert_eq!(
+            frame.copy_to(&mut [0; 4]),
+            [1, 1, 1, 2],
+            "as far as there is room"
+        );
+        seen += 1;
+    };
+    assert_eq!(queue.receive(1, &mut sink).expect("sound rings"), 1);
+    assert_eq!(seen, 1);
+}
+
+#[test]
+fn a_budget_is_kept() {
+    let (mut queue, mut kernel) = pair();
+    for _ in 0..5 {
+        let chunk = kernel.take_fill().expect("a chunk");
+        kernel.deliver(chunk + 256, 60, 0);
+    }
+    let taken = [2, 2, 2, 2].map(|budget| queue.receive(budget, &mut |_| {}).expect("sound rings"));
+    assert_eq!(taken, [2, 2, 1, 0]);
+}
+
+#[test]
+fn what_the_kernel_has_no_right_to_name_costs_the_frame() {
+    let own = 4096; // where the share begins
+    let cases = [
+        (RxDrop::ForeignAddress, 0, 60),
+        (RxDrop::ForeignAddress, u64::MAX, 60),
+        (
+            RxDrop::ForeignAddress,
+            own + u64::from(CONFIG.chunks()) * 4096,
+            60,
+        ),
+        // A chunk for frames to be sent.
+        (RxDrop::ChunkNotOwned, own + 32 * 4096, 60),
+    ];
+    for (reason, address, len) in cases {
+        let (mut queue, mut kernel) = pair();
+        let good = kernel.take_fill().expect("a chunk");
+        kernel.deliver(good + 256, 100, MORE);
+        kernel.deliver(address, len, 0);
+        assert_eq!(receive(&mut queue), Vec::<Vec<usize>>::new(), "{reason:?}");
+        assert_eq!(
+            (
+                queue.counters().dropped(reason),
+                queue.counters().dropped_in_all()
+            ),
+            (1, 1)
+        );
+        assert_eq!(
+            queue.chunks().of(Owner::Fill),
+            32,
+            "the good piece's chunk went back"
+        );
+        let next = kernel.take_fill().expect("a chunk");
+        kernel.deliver(next + 256, 7, 0);
+        assert_eq!(receive(&mut queue), [[7]], "the next frame is whole");
+    }
+}
+
+#[test]
+fn a_chunk_named_twice_is_handed_out_once() {
+    let (mut queue, mut kernel) = pair();
+    let chunk = kernel.take_fill().expect("a chunk");
+    kernel.deliver(chunk + 256, 100, MORE);
+    kernel.deliver(chunk + 256, 100, 0);
+    assert_eq!(receive(&mut queue), Vec::<Vec<usize>>::new());
+    assert_eq!(queue.counters().dropped(RxDrop::ChunkNotOwned), 1);
+    nothing_is_held(&queue);
+}
+
+#[test]
+fn a_piece_that_leaves_its_chunk_is_dropped_and_its_chunk_kept() {
+    for (offset, len) in [(256, 3841), (0, 4097), (4095, 2), (0, u32::MAX)] {
+        let (mut queue, mut kernel) = pair();
+        let chunk = kernel.take_fill().expect("a chunk");
+        kernel.deliver(chunk + offset, len, 0);
+        assert_eq!(
+            receive(&mut queue),
+            Vec::<Vec<usize>>::new(),
+            "{offset} {len}"
+        );
+        assert_eq!(queue.counters().dropped(RxDrop::PieceTooLong), 1);
+        assert_eq!(queue.chunks().of(Owner::Fill), 32);
+    }
+}
+
+#[test]
+fn a_frame_of_too_many_pieces_is_dropped() {
+    let (mut queue, mut kernel) = pair();
+    for piece in 0..=MAX_PIECES {
+        let chunk = kernel.take_fill().expect("a chunk");
+        kernel.deliver(chunk + 256, 1, if piece < MAX_PIECES { MORE } else { 0 });
+    }
+    assert_eq!(receive(&mut queue), Vec::<Vec<usize>>::new());
+    assert_eq!(queue.counters().dropped(RxDrop::TooManyPieces), 1);
+    assert_eq!(queue.chunks().of(Owner::Fill), 32);
+}
