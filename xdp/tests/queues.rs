@@ -6,13 +6,14 @@ mod support;
 use std::collections::VecDeque;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
+use std::time::Duration;
 
 use roce_wire::UDP_PORT;
 use roce_xdp::program::{AttachMode, Mode, Program, RedirectConfig};
 use roce_xdp::queue::QueueError;
-use roce_xdp::socket::{self, SocketConfig, SocketQueue, ZeroCopy};
+use roce_xdp::socket::{self, BusyPoll, SocketConfig, SocketQueue, ZeroCopy};
 use support::netns::Pair;
-use support::queues::{config, frame, nothing_is_lost, open, receive, send};
+use support::queues::{config, frame, nothing_is_lost, open, open_with, receive, send};
 use support::{PATIENCE, bytes, wait_for};
 
 /// Lengths around the borders of chunks, both of received and of sent frames.
@@ -87,6 +88,33 @@ fn frames_cross_in_generic_mode() {
         "frames_cross_in_generic_mode",
         AttachMode::Generic,
         Mode::Generic,
+    );
+}
+
+#[test]
+fn frames_cross_with_preferred_busy_polling() {
+    let test = "frames_cross_with_preferred_busy_polling";
+    let Some(pair) = Pair::new(test, 9000, 1) else {
+        return;
+    };
+    let busy_poll = Some(BusyPoll {
+        time: Duration::from_micros(20),
+        budget: 64,
+    });
+    let open = |end| {
+        let config = SocketConfig {
+            busy_poll,
+            ..config(end, 9000, 1)
+        };
+        open_with(end, &config, AttachMode::Auto)
+    };
+    let (mut near, mut far) = (open(&pair.near), open(&pair.far));
+    let (near, far) = (&mut near.queues[0], &mut far.queues[0]);
+    all_lengths(&pair, near, far);
+    far.receive(1, &mut |_| {}).expect("a queue that works");
+    assert!(
+        far.counters().rx_wakeups > 0,
+        "nothing arrives unless it is asked for"
     );
 }
 

@@ -1,5 +1,5 @@
-//! System calls and shared memory behind safe functions. All of the crate's unsafe code
-//! is in here, and one borrow in `umem`.
+//! System calls and shared memory behind safe functions. All of the crate's unsafe code is in
+//! here, but for one borrow in `umem` and the registration of memory in `socket`.
 
 pub(crate) mod bpf;
 pub(crate) mod memory;

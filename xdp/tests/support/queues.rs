@@ -32,9 +32,13 @@ pub(crate) fn config(end: &End, mtu: usize, count: u32) -> SocketConfig {
 }
 
 pub(crate) fn open(end: &End, mtu: usize, count: u32, mode: AttachMode) -> Queues {
-    let config = config(end, mtu, count);
+    open_with(end, &config(end, mtu, count), mode)
+}
+
+pub(crate) fn open_with(end: &End, config: &SocketConfig, mode: AttachMode) -> Queues {
+    let count = config.queues.len() as u32;
     end.namespace.inside(|| {
-        let queues = socket::open(&config).expect("AF_XDP");
+        let queues = socket::open(config).expect("AF_XDP");
         let program = Program::load(count, &RedirectConfig::default()).expect("BPF");
         for address in [end.v4.into(), end.v6.into()] {
             program.add_address(address).expect("room");
