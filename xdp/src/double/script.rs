@@ -102,7 +102,11 @@ fn kernel_acts(script: &mut Script<'_>, kernel: &mut KernelSide) {
             // An honest piece, with a length that may be none.
             let address = kernel.take_fill().unwrap_or_else(|| script.number());
             let options = script.byte().into();
-            kernel.deliver(address + 256, script.number() as u32 % 4200, options);
+            kernel.deliver(
+                address.wrapping_add(256),
+                script.number() as u32 % 4200,
+                options,
+            );
         }
         2 => kernel.deliver(
             script.number(),
