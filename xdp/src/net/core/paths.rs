@@ -1,0 +1,154 @@
+//! Paths that were asked for, in a table of fixed bound.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+
+use super::super::event::PathKey;
+use super::super::reasons::Refusal;
+use super::super::template::Template;
+
+/// What is known of a path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// The kernel is asked where it leads.
+    Pending,
+    /// Nothing can be sent on it.
+    Refused(Refusal),
+    /// To the group or, if there is one, by this next hop.
+    Open {
+        template: Box<Template>,
+        hop: Option<IpAddr>,
+        /// Whether the template has the next hop's Ethernet address.
+        resolved: bool,
+    },
+}
+
+/// A path and how lately it was used.
+#[derive(Clone, Debug)]
+pub(super) struct Path {
+    pub(super) key: PathKey,
+    pub(super) verdict: Verdict,
+    /// What has changed since is counted in generations: an older one is asked for
+    /// again.
+    pub(super) generation: u64,
+    /// Whether it was used since the last tick.
+    pub(super) used: bool,
+    /// Whether it was used since the hand passed that looks for one to forget.
+    spared: bool,
+}
+
+impl Path {
+    /// The next hop, if packets go by one.
+    pub(super) fn hop(&self) -> Option<IpAddr> {
+        match self.verdict {
+            Verdict::Open { hop, .. } => hop,
+            _ => None,
+        }
+    }
+}
+
+/// How many places are remembered where a path was found lately.
+const RECENT: usize = 64;
+
+/// The paths. A full table forgets one that was not used lately.
+#[derive(Debug)]
+pub(super) struct Paths {
+    paths: Vec<Path>,
+    index: HashMap<PathKey, usize>,
+    /// Places to look at before the table is searched.
+    recent: [usize; RECENT],
+    /// The next path to be looked at for one to forget.
+    hand: usize,
+    limit: usize,
+}
+
+impl Paths {
+    /// A table of at most `limit` paths.
+    pub(super) fn new(limit: usize) -> Paths {
+        Paths {
+            paths: Vec::new(),
+            index: HashMap::new(),
+            recent: [0; RECENT],
+            hand: 0,
+            limit: limit.max(1),
+        }
+    }
+
+    /// Where the path is, which is marked as used.
+    pub(super) fn find(&mut self, key: PathKey) -> Option<usize> {
+        let slot = &mut self.recent[recent_slot(key.dst)];
+        let is_it = |path: &Path| path.key == key;
+        if !self.paths.get(*slot).is_some_and(is_it) {
+            *slot = *self.index.get(&key)?;
+        }
+        let path = &mut self.paths[*slot];
+        path.used = true;
+        path.spared = true;
+        Some(*slot)
+    }
+
+    /// Adds a path that is not in the table, and returns where it is. Another one may
+    /// be forgotten for it.
+    pub(super) fn add(&mut self, key: PathKey) -> usize {
+        let path = Path {
+            key,
+            verdict: Verdict::Pending,
+            generation: 0,
+            used: true,
+            spared: true,
+        };
+        let at = if self.paths.len() < self.limit {
+            self.paths.push(path);
+            self.paths.len() - 1
+        } else {
+            let at = self.forgettable();
+            self.index.remove(&self.paths[at].key);
+            self.paths[at] = path;
+            at
+        };
+        self.index.insert(key, at);
+        at
+    }
+
+    /// The next path that was not used since the hand passed it last.
+    fn forgettable(&mut self) -> usize {
+        loop {
+            let at = self.hand;
+            self.hand = (at + 1) % self.paths.len();
+            if !std::mem::take(&mut self.paths[at].spared) {
+                return at;
+            }
+        }
+    }
+
+    pub(super) fn at(&self, at: usize) -> &Path {
+        &self.paths[at]
+    }
+
+    pub(super) fn at_mut(&mut self, at: usize) -> &mut Path {
+        &mut self.paths[at]
+    }
+
+    /// The path between two addresses, without marking it as used.
+    pub(super) fn peek_mut(&mut self, key: PathKey) -> Option<&mut Path> {
+        let at = *self.index.get(&key)?;
+        self.paths.get_mut(at)
+    }
+
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Path> {
+        self.paths.iter_mut()
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Path> {
+        self.paths.iter()
+    }
+}
+
+/// Where a path to this destination is remembered.
+fn recent_slot(dst: IpAddr) -> usize {
+    let low = match dst {
+        IpAddr::V4(dst) => dst.octets()[3],
+        IpAddr::V6(dst) => dst.octets()[15],
+    };
+    usize::from(low) % RECENT
+}

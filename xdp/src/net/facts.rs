@@ -1,0 +1,120 @@
+//! What is known of the interface: its link and its addresses.
+
+use std::net::IpAddr;
+
+use roce_wire::VlanTag;
+
+use super::reasons::Refusal;
+
+/// An Ethernet address.
+pub type Mac = [u8; 6];
+
+/// An interface's link, as far as frames depend on it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Link {
+    /// The interface's index, which also is the scope of link-local addresses.
+    pub index: u32,
+    /// The interface's name.
+    pub name: String,
+    /// Whether it is Ethernet: nothing else can be sent on.
+    pub ethernet: bool,
+    /// Its address.
+    pub mac: Mac,
+    /// The largest IP packet, header included, in bytes.
+    pub mtu: usize,
+    /// Whether it is up and has a carrier.
+    pub up: bool,
+    /// What it is made of, if it is a VLAN's device.
+    pub vlan: Option<VlanDevice>,
+}
+
+/// A VLAN's device on another interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct VlanDevice {
+    /// The index of the interface that carries the tagged frames.
+    pub lower: u32,
+    /// The tag of its frames, with priority 0.
+    pub tag: VlanTag,
+}
+
+/// An address of the interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OwnAddress {
+    /// The address.
+    pub address: IpAddr,
+    /// Bits of the prefix that it was given with.
+    pub prefix_len: u8,
+    /// Whether it may be sent from. An IPv6 address may not, until its duplicate
+    /// address detection has ended well (RFC 4862, 5.4).
+    pub usable: bool,
+}
+
+/// Whether frames carry an 802.1Q tag.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Tagging {
+    /// No tag is written. Of received frames only those without one, or with one
+    /// that names no VLAN, are taken. Right for a VLAN's device itself, too: the
+    /// kernel tags what passes through it.
+    #[default]
+    None,
+    /// The tag of the VLAN's device, for frames that pass by the device and leave
+    /// through the interface below.
+    Device(Priority),
+    /// This tag, whose own priority is not looked at.
+    Fixed(VlanTag, Priority),
+}
+
+/// Where the three bits of priority of a tag come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Priority {
+    /// Always these, 0 to 7.
+    Fixed(u8),
+    /// The upper three bits of the DSCP, as switches map them unless told otherwise.
+    FromDscp,
+}
+
+impl Priority {
+    /// The priority of a packet with this traffic class, 0 to 7.
+    pub fn of(self, traffic_class: u8) -> u8 {
+        match self {
+            Priority::Fixed(priority) => priority & 7,
+            Priority::FromDscp => traffic_class >> 5,
+        }
+    }
+}
+
+impl Tagging {
+    /// Whether frames of `link` can be tagged this way.
+    pub(super) fn check(self, link: &Link) -> Result<(), Refusal> {
+        if self != Tagging::None && self.tag(link).is_none() {
+            return Err(Refusal::NoVlan);
+        }
+        Ok(())
+    }
+
+    /// The tag for frames of `link`, with priority 0, and where the priority comes
+    /// from.
+    pub(super) fn tag(self, link: &Link) -> Option<(VlanTag, Priority)> {
+        let (tag, priority) = match self {
+            Tagging::None => return None,
+            Tagging::Device(priority) => (link.vlan?.tag, priority),
+            Tagging::Fixed(tag, priority) => (tag, priority),
+        };
+        let tci = tag.tci & 0x1fff;
+        Some((VlanTag { tci, ..tag }, priority))
+    }
+}
+
+/// The Ethernet address of a multicast group (RFC 1112, 6.4; RFC 2464, 7).
+pub(super) fn group_mac(group: IpAddr) -> Mac {
+    match group {
+        IpAddr::V4(group) => {
+            let [_, b, c, d] = group.octets();
+            [0x01, 0x00, 0x5e, b & 0x7f, c, d]
+        }
+        IpAddr::V6(group) => {
+            let [.., a, b, c, d] = group.octets();
+            [0x33, 0x33, a, b, c, d]
+        }
+    }
+}

@@ -1,0 +1,185 @@
+//! The core and the kernel together.
+
+use std::io;
+use std::net::IpAddr;
+use std::os::fd::BorrowedFd;
+
+use roce_stack::Instant;
+use roce_stack::port::PortError;
+
+use super::core::{Changes, Core, CoreConfig, Header, Resolution};
+use super::event::PathKey;
+use super::facts::{Link, OwnAddress};
+use super::frame::Received;
+use super::netlink::Netlink;
+use super::reasons::{NetCounters, Refusal, RxDrop};
+
+/// What a path may need of the kernel before its first header: the route, and the
+/// neighbour.
+const QUESTIONS: usize = 2;
+
+/// An interface's place in the network, followed by netlink. See the module's
+/// documentation.
+///
+/// Nothing here waits for the network. A question to the kernel takes microseconds
+/// (longer while somebody else holds the lock of its routing tables), and is only
+/// asked when a destination is new or something has changed.
+pub struct Net {
+    core: Core,
+    netlink: Netlink,
+}
+
+impl Net {
+    /// Follows the interface of this index in the network namespace of the calling
+    /// thread.
+    ///
+    /// # Errors
+    /// If there is no such interface, if it isn't Ethernet, if a VLAN's tag is asked
+    /// for and it is no VLAN's device, or if the kernel gives no netlink socket.
+    pub fn open(index: u32, config: CoreConfig, now: Instant) -> Result<Net, PortError> {
+        let netlink = Netlink::open(index).map_err(|source| PortError {
+            what: format!("following interface {index} by netlink"),
+            source,
+        })?;
+        let core = Core::new(config, now);
+        let mut net = Net { core, netlink };
+        net.netlink.serve(&mut net.core);
+        if net.core.is_gone() {
+            return Err(net.gone(index));
+        }
+        let link = net.core.link().ok_or_else(|| PortError {
+            what: format!("asking for interface {index}"),
+            source: io::ErrorKind::InvalidData.into(),
+        })?;
+        if !link.ethernet {
+            return Err(unsupported(link, "it is no Ethernet"));
+        }
+        if let Err(Refusal::NoVlan) = config.tagging.check(link) {
+            return Err(unsupported(
+                link,
+                "frames are to carry its VLAN's tag, but it is no VLAN's device",
+            ));
+        }
+        Ok(net)
+    }
+
+    /// Takes in what has happened and tells what of it concerns frames. Never blocks.
+    /// One call takes a bounded number of news; the descriptor stays readable if there
+    /// are more.
+    ///
+    /// A system call: to be made when [`Net::fd`] is readable, at
+    /// [`Net::next_deadline`], and by those who only spin, every millisecond or so.
+    ///
+    /// # Errors
+    /// If the interface is gone for good.
+    pub fn poll(&mut self, now: Instant) -> Result<Changes, PortError> {
+        self.core.tick(now);
+        let news = self.netlink.tell_news(&mut self.core);
+        self.netlink.serve(&mut self.core);
+        if self.core.is_gone() {
+            let index = self.core.link().map_or(0, |link| link.index);
+            return Err(self.gone(index));
+        }
+        news.map_err(|source| PortError {
+            what: "reading news by netlink".to_owned(),
+            source,
+        })?;
+        Ok(self.core.take_changes())
+    }
+
+    /// When [`Net::poll`] should be called at the latest, whatever happens.
+    pub fn next_deadline(&self) -> Option<Instant> {
+        self.core.next_deadline()
+    }
+
+    /// Readable when there is something for [`Net::poll`].
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.netlink.fd()
+    }
+
+    /// The header of packets from one address to another. For a path in use this is a
+    /// look into a table; a new one is asked for at once.
+    ///
+    /// If the header says that it waits for a next hop, the frame is complete but for
+    /// its destination's Ethernet address: hold it in a [`Waiting`](super::Waiting),
+    /// or drop it.
+    ///
+    /// # Errors
+    /// Why nothing can be sent there; counted. [`Refusal::may_pass`] tells whether that
+    /// may change by itself.
+    #[inline]
+    pub fn header_for(&mut self, src: IpAddr, dst: IpAddr) -> Result<Header<'_>, Refusal> {
+        let key = PathKey { src, dst };
+        let mut found = self.core.find(key);
+        for _ in 0..QUESTIONS {
+            if !self.core.has_requests() {
+                break;
+            }
+            self.netlink.serve(&mut self.core);
+            found = self.core.find(key);
+        }
+        let header = self.core.header(found?);
+        header.ok_or(Refusal::RoutePending)
+    }
+
+    /// What is known of a next hop: for [`Waiting::release`](super::Waiting::release).
+    pub fn resolution(&self, hop: IpAddr) -> Resolution {
+        self.core.resolution(hop)
+    }
+
+    /// Takes a received frame apart, from the Ethernet header to the end (without its
+    /// frame check sequence). Its pieces must have been joined before.
+    ///
+    /// # Errors
+    /// Why it is dropped; counted.
+    pub fn parse<'f>(&mut self, frame: &'f [u8]) -> Result<Received<'f>, RxDrop> {
+        self.core.parse(frame)
+    }
+
+    /// From now on, frames to this multicast group are taken. To join it, so that
+    /// switches forward them, is the owner's business.
+    pub fn accept_group(&mut self, group: IpAddr) {
+        self.core.accept_group(group);
+    }
+
+    /// Ends what [`Net::accept_group`] began.
+    pub fn leave_group(&mut self, group: IpAddr) {
+        self.core.leave_group(group);
+    }
+
+    /// The link as it is, once known.
+    pub fn link(&self) -> Option<&Link> {
+        self.core.link()
+    }
+
+    /// The interface's addresses as they are.
+    pub fn addresses(&self) -> &[OwnAddress] {
+        self.core.addresses()
+    }
+
+    /// What was counted.
+    pub fn counters(&self) -> &NetCounters {
+        self.core.counters()
+    }
+
+    fn gone(&self, index: u32) -> PortError {
+        let name = self.core.link().map_or("", |link| &link.name);
+        PortError {
+            what: format!("interface {name} (index {index}) is gone"),
+            source: io::Error::from_raw_os_error(libc::ENODEV),
+        }
+    }
+}
+
+impl std::fmt::Debug for Net {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.core.fmt(f)
+    }
+}
+
+fn unsupported(link: &Link, why: &str) -> PortError {
+    PortError {
+        what: format!("sending frames on interface {}: {why}", link.name),
+        source: io::ErrorKind::Unsupported.into(),
+    }
+}

@@ -1,0 +1,245 @@
+//! What the kernel says.
+
+use std::io;
+use std::net::IpAddr;
+
+use netlink_packet_route::address::{
+    AddressAttribute, AddressFlags, AddressHeaderFlags, AddressMessage,
+};
+use netlink_packet_route::link::{
+    InfoData, InfoVlan, LinkAttribute, LinkFlags, LinkInfo, LinkLayerType, LinkMessage,
+    VlanProtocol,
+};
+use netlink_packet_route::neighbour::{
+    NeighbourAddress, NeighbourAttribute, NeighbourFlags, NeighbourMessage, NeighbourState as Nud,
+};
+use netlink_packet_route::route::{
+    RouteAddress, RouteAttribute, RouteHeader, RouteMessage, RouteMetric, RouteType, RouteVia,
+};
+use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
+use roce_wire::VlanTag;
+
+use super::super::event::{Event, NeighbourState, Route};
+use super::super::facts::{Link, OwnAddress, VlanDevice};
+
+/// What a message means to the interface of this index, if anything.
+pub(super) fn event(message: &RouteNetlinkMessage, index: u32) -> Option<Event> {
+    match message {
+        RouteNetlinkMessage::NewLink(message) => link(message, index).map(Event::Link),
+        RouteNetlinkMessage::DelLink(message) => is_link(message, index).then_some(Event::LinkGone),
+        RouteNetlinkMessage::NewAddress(message) => address(message, index).map(Event::Address),
+        RouteNetlinkMessage::DelAddress(message) => {
+            address(message, index).map(|own| Event::AddressGone(own.address))
+        }
+        RouteNetlinkMessage::NewNeighbour(message) => neighbour(message, index),
+        RouteNetlinkMessage::DelNeighbour(message) => match neighbour(message, index)? {
+            Event::Neighbour { address, .. } => Some(Event::NeighbourGone(address)),
+            _ => None,
+        },
+        RouteNetlinkMessage::NewRoute(message) | RouteNetlinkMessage::DelRoute(message) => {
+            concerns(message, index).then_some(Event::RoutesChanged)
+        }
+        RouteNetlinkMessage::NewRule(_) | RouteNetlinkMessage::DelRule(_) => {
+            Some(Event::RoutesChanged)
+        }
+        _ => None,
+    }
+}
+
+/// What a message of a type that we don't understand, or with contents that we don't,
+/// may mean.
+pub(super) fn unknown(kind: u16) -> Option<Event> {
+    /// Next hop objects are no part of the crate.
+    const RTM_NEWNEXTHOP: u16 = 104;
+    const RTM_DELNEXTHOP: u16 = 105;
+    const ROUTES: [u16; 6] = [
+        libc::RTM_NEWROUTE,
+        libc::RTM_DELROUTE,
+        libc::RTM_NEWRULE,
+        libc::RTM_DELRULE,
+        RTM_NEWNEXTHOP,
+        RTM_DELNEXTHOP,
+    ];
+    ROUTES.contains(&kind).then_some(Event::RoutesChanged)
+}
+
+/// Whether a message is about the interface itself: those of other families than
+/// "unspecified" tell of its membership in a bridge and the like.
+fn is_link(message: &LinkMessage, index: u32) -> bool {
+    message.header.index == index && message.header.interface_family == AddressFamily::Unspec
+}
+
+/// The link that a message tells of; nothing if it is not ours or tells but a part.
+fn link(message: &LinkMessage, index: u32) -> Option<Link> {
+    if !is_link(message, index) {
+        return None;
+    }
+    let (mut name, mut mac, mut mtu, mut lower, mut tag) = (None, None, None, None, None);
+    for attribute in &message.attributes {
+        match attribute {
+            LinkAttribute::IfName(text) => name = Some(text.clone()),
+            LinkAttribute::Address(bytes) => mac = bytes.as_slice().try_into().ok(),
+            LinkAttribute::Mtu(bytes) => mtu = usize::try_from(*bytes).ok(),
+            LinkAttribute::Link(index) => lower = Some(*index),
+            LinkAttribute::LinkInfo(infos) => tag = infos.iter().find_map(vlan_tag),
+            _ => {}
+        }
+    }
+    let ethernet = message.header.link_layer_type == LinkLayerType::Ether;
+    let up = LinkFlags::Up | LinkFlags::LowerUp | LinkFlags::Running;
+    Some(Link {
+        index,
+        name: name?,
+        ethernet,
+        // What is no Ethernet has another kind of address, or none.
+        mac: if ethernet { mac? } else { [0; 6] },
+        mtu: mtu?,
+        up: message.header.flags.contains(up),
+        vlan: lower.zip(tag).map(|(lower, tag)| VlanDevice { lower, tag }),
+    })
+}
+
+/// The tag of a VLAN's device.
+fn vlan_tag(info: &LinkInfo) -> Option<VlanTag> {
+    let LinkInfo::Data(InfoData::Vlan(infos)) = info else {
+        return None;
+    };
+    let mut tag = VlanTag {
+        tpid: 0x8100,
+        tci: 0,
+    };
+    for info in infos {
+        match info {
+            InfoVlan::Id(id) => tag.tci = id & 0xfff,
+            InfoVlan::Protocol(VlanProtocol::Ieee8021Ad) => tag.tpid = 0x88a8,
+            _ => {}
+        }
+    }
+    Some(tag)
+}
+
+/// An address of our interface.
+pub(super) fn address(message: &AddressMessage, index: u32) -> Option<OwnAddress> {
+    if message.header.index != index {
+        return None;
+    }
+    let (mut local, mut prefix, mut flags) = (None, None, None);
+    for attribute in &message.attributes {
+        match attribute {
+            AddressAttribute::Local(address) => local = Some(*address),
+            AddressAttribute::Address(address) => prefix = Some(*address),
+            AddressAttribute::Flags(all) => flags = Some(*all),
+            _ => {}
+        }
+    }
+    let header: AddressHeaderFlags = message.header.flags;
+    let flags = flags.unwrap_or(AddressFlags::from_bits_retain(header.bits().into()));
+    let waits =
+        flags.contains(AddressFlags::Tentative) && !flags.contains(AddressFlags::Optimistic);
+    Some(OwnAddress {
+        // With a peer, the other attribute has the peer's address.
+        address: local.or(prefix)?,
+        prefix_len: message.header.prefix_len,
+        usable: !waits && !flags.contains(AddressFlags::Dadfailed),
+    })
+}
+
+/// News of a neighbour on our interface.
+pub(super) fn neighbour(message: &NeighbourMessage, index: u32) -> Option<Event> {
+    let header = &message.header;
+    if header.ifindex != index || header.flags.contains(NeighbourFlags::Proxy) {
+        return None;
+    }
+    let (mut address, mut mac) = (None, None);
+    for attribute in &message.attributes {
+        match attribute {
+            NeighbourAttribute::Destination(NeighbourAddress::Inet(v4)) => {
+                address = Some(IpAddr::V4(*v4));
+            }
+            NeighbourAttribute::Destination(NeighbourAddress::Inet6(v6)) => {
+                address = Some(IpAddr::V6(*v6));
+            }
+            NeighbourAttribute::LinkLayerAddress(bytes) => mac = bytes.as_slice().try_into().ok(),
+            _ => {}
+        }
+    }
+    Some(Event::Neighbour {
+        address: address?,
+        mac,
+        state: match header.state {
+            // While it is probed, the address goes on being used (RFC 4861, 7.3.3).
+            Nud::Reachable | Nud::Delay | Nud::Probe | Nud::Permanent | Nud::Noarp => {
+                NeighbourState::Valid
+            }
+            Nud::Stale => NeighbourState::Stale,
+            Nud::Incomplete => NeighbourState::Incomplete,
+            Nud::Failed => NeighbourState::Failed,
+            _ => NeighbourState::None,
+        },
+    })
+}
+
+/// Whether a changed route may concern our interface: it leads over it, or says not
+/// where.
+fn concerns(message: &RouteMessage, index: u32) -> bool {
+    let oif = |attribute: &RouteAttribute| match attribute {
+        RouteAttribute::Oif(oif) => Some(*oif),
+        _ => None,
+    };
+    message
+        .attributes
+        .iter()
+        .find_map(oif)
+        .is_none_or(|oif| oif == index)
+}
+
+/// The answer to a question for a route by this interface.
+pub(super) fn route(message: &RouteMessage, index: u32) -> Route {
+    match message.header.kind {
+        RouteType::Local | RouteType::Anycast => return Route::Local,
+        RouteType::Prohibit => return Route::Prohibited,
+        RouteType::Unicast | RouteType::Broadcast | RouteType::Multicast => {}
+        _ => return Route::None,
+    }
+    let (mut oif, mut gateway, mut mtu) = (None, None, None);
+    let mut table = u32::from(message.header.table);
+    for attribute in &message.attributes {
+        match attribute {
+            RouteAttribute::Oif(index) => oif = Some(*index),
+            RouteAttribute::Table(wide) => table = *wide,
+            RouteAttribute::Gateway(RouteAddress::Inet(v4))
+            | RouteAttribute::Via(RouteVia::Inet(v4)) => gateway = Some(IpAddr::V4(*v4)),
+            RouteAttribute::Gateway(RouteAddress::Inet6(v6))
+            | RouteAttribute::Via(RouteVia::Inet6(v6)) => gateway = Some(IpAddr::V6(*v6)),
+            RouteAttribute::Metrics(metrics) => mtu = metrics.iter().find_map(route_mtu),
+            _ => {}
+        }
+    }
+    match message.header.kind {
+        _ if oif != Some(index) => Route::None,
+        RouteType::Multicast => Route::Multicast,
+        RouteType::Broadcast => Route::Broadcast,
+        // The kernel found no route and supposes that the destination is on the link.
+        _ if table == u32::from(RouteHeader::RT_TABLE_UNSPEC) => Route::None,
+        _ => Route::Unicast { gateway, mtu },
+    }
+}
+
+fn route_mtu(metric: &RouteMetric) -> Option<usize> {
+    match metric {
+        RouteMetric::Mtu(mtu) if *mtu > 0 => usize::try_from(*mtu).ok(),
+        _ => None,
+    }
+}
+
+/// What an error means as the answer to a question for a route.
+pub(super) fn route_error(error: &io::Error) -> Option<Route> {
+    match error.raw_os_error()? {
+        libc::EACCES | libc::EPERM => Some(Route::Prohibited),
+        // The last is what a "blackhole" answers.
+        libc::ENETUNREACH | libc::EHOSTUNREACH | libc::ENETDOWN | libc::ESRCH | libc::EINVAL => {
+            Some(Route::None)
+        }
+        _ => None,
+    }
+}

@@ -1,0 +1,191 @@
+//! The core's questions put to the kernel, and the kernel's news to the core.
+//!
+//! Two sockets: one for questions, whose answers are there as soon as they are sent,
+//! and one for news, which wait until they are read.
+
+use std::io;
+use std::net::IpAddr;
+use std::os::fd::BorrowedFd;
+
+use netlink_packet_route::RouteNetlinkMessage;
+
+use super::core::Core;
+use super::event::{Event, NeighbourState, PathKey, Request};
+use socket::{Datagram, Kind, NetlinkSocket, Parsed};
+
+mod decode;
+mod encode;
+mod socket;
+
+/// So many datagrams of news are read at once at most: whoever reads them has frames
+/// to move, too.
+const NEWS_AT_ONCE: usize = 64;
+
+/// What the kernel is asked and heard by.
+pub(super) struct Netlink {
+    index: u32,
+    questions: NetlinkSocket,
+    news: NetlinkSocket,
+}
+
+impl Netlink {
+    /// Listens to the kernel, on behalf of the interface of this index in the network
+    /// namespace of this thread.
+    pub(super) fn open(index: u32) -> io::Result<Netlink> {
+        Ok(Netlink {
+            index,
+            // First of all, so that nothing happens unheard after the first question.
+            news: NetlinkSocket::for_news()?,
+            questions: NetlinkSocket::for_requests()?,
+        })
+    }
+
+    /// Readable when there is news.
+    pub(super) fn fd(&self) -> BorrowedFd<'_> {
+        self.news.fd()
+    }
+
+    /// Tells the core what has happened, as far as that can be done at once.
+    pub(super) fn tell_news(&mut self, core: &mut Core) -> io::Result<()> {
+        for _ in 0..NEWS_AT_ONCE {
+            let bytes = match self.news.receive()? {
+                Datagram::None => break,
+                Datagram::Overrun => {
+                    core.handle(Event::Overrun);
+                    continue;
+                }
+                Datagram::Messages(bytes) => bytes,
+            };
+            for parsed in socket::messages(bytes) {
+                let event = match parsed {
+                    Parsed::Message { message, .. } => decode::event(&message, self.index),
+                    Parsed::End { .. } => None,
+                    Parsed::Unknown(kind) => {
+                        core.counters_mut().unparsed += 1;
+                        decode::unknown(kind)
+                    }
+                };
+                if let Some(event) = event {
+                    core.handle(event);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Does what the core asks for, and tells it the answers.
+    pub(super) fn serve(&mut self, core: &mut Core) {
+        while let Some(request) = core.next_request() {
+            let answer = match request {
+                Request::Link => self.link(core),
+                Request::Addresses => self.addresses(core),
+                Request::Route(key) => self.route(core, key),
+                Request::Neighbour(address) => self.neighbour(core, address),
+            };
+            if answer.is_err() {
+                // The core goes on without. What it lacks it asks for again when it is
+                // needed.
+                core.counters_mut().failed_requests += 1;
+            }
+        }
+    }
+
+    fn link(&mut self, core: &mut Core) -> io::Result<()> {
+        let index = self.index;
+        let mut events = Vec::new();
+        let answer = self.ask(core, Kind::Get, encode::link(index), |message| {
+            events.extend(decode::event(message, index));
+        });
+        if let Err(error) = &answer
+            && error.raw_os_error() == Some(libc::ENODEV)
+        {
+            core.handle(Event::LinkGone);
+            return Ok(());
+        }
+        for event in events {
+            core.handle(event);
+        }
+        answer
+    }
+
+    fn addresses(&mut self, core: &mut Core) -> io::Result<()> {
+        let index = self.index;
+        let mut own = Vec::new();
+        self.ask(core, Kind::Dump, encode::addresses(), |message| {
+            if let RouteNetlinkMessage::NewAddress(message) = message {
+                own.extend(decode::address(message, index));
+            }
+        })?;
+        core.handle(Event::Addresses(own));
+        Ok(())
+    }
+
+    fn route(&mut self, core: &mut Core, key: PathKey) -> io::Result<()> {
+        let index = self.index;
+        let mut route = None;
+        let answer = self.ask(core, Kind::Get, encode::route(index, key), |message| {
+            if let RouteNetlinkMessage::NewRoute(message) = message {
+                route = Some(decode::route(message, index));
+            }
+        });
+        if let Err(error) = &answer {
+            route = decode::route_error(error);
+        }
+        match route {
+            Some(route) => core.handle(Event::Route(key, route)),
+            None => answer?,
+        }
+        Ok(())
+    }
+
+    /// Asks for a neighbour, and has the kernel find it out if that does any good.
+    fn neighbour(&mut self, core: &mut Core, address: IpAddr) -> io::Result<()> {
+        let mut known = self.known(core, address)?;
+        // To say that a permanent neighbour is in use would end its permanence, and the
+        // others are good or being asked for already.
+        if !matches!(
+            known,
+            Event::Neighbour {
+                state: NeighbourState::Valid | NeighbourState::Incomplete,
+                ..
+            }
+        ) {
+            let use_it = encode::neighbour_in_use(self.index, address);
+            self.ask(core, Kind::Change, use_it, |_| {})?;
+            known = self.known(core, address)?;
+        }
+        core.handle(known);
+        Ok(())
+    }
+
+    /// What the kernel knows of a neighbour.
+    fn known(&mut self, core: &mut Core, address: IpAddr) -> io::Result<Event> {
+        let index = self.index;
+        let mut event = None;
+        let question = encode::neighbour_known(index, address);
+        let answer = self.ask(core, Kind::Get, question, |message| {
+            if let RouteNetlinkMessage::NewNeighbour(message) = message {
+                event = decode::neighbour(message, index);
+            }
+        });
+        match answer {
+            Err(error) if error.raw_os_error() != Some(libc::ENOENT) => Err(error),
+            _ => Ok(event.unwrap_or(Event::NeighbourGone(address))),
+        }
+    }
+
+    /// Asks the kernel, and hands out what of its answer is understood.
+    fn ask(
+        &mut self,
+        core: &mut Core,
+        kind: Kind,
+        question: RouteNetlinkMessage,
+        mut each: impl FnMut(&RouteNetlinkMessage),
+    ) -> io::Result<()> {
+        self.questions.ask(kind, question, |parsed| match parsed {
+            Parsed::Message { message, .. } => each(&message),
+            Parsed::Unknown(_) => core.counters_mut().unparsed += 1,
+            Parsed::End { .. } => {}
+        })
+    }
+}

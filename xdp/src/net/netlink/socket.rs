@@ -1,0 +1,223 @@
+//! Sockets to the kernel's routing tables.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+
+use netlink_packet_core::{
+    NLM_F_ACK, NLM_F_CREATE, NLM_F_DUMP, NLM_F_REQUEST, NetlinkBuffer, NetlinkHeader,
+    NetlinkMessage, NetlinkPayload,
+};
+use netlink_packet_route::RouteNetlinkMessage;
+use netlink_sys::protocols::NETLINK_ROUTE;
+use netlink_sys::{Socket, SocketAddr};
+
+/// The kernel's messages are shorter, unless a reader offers more (netlink(7)).
+const BUFFER_BYTES: usize = 64 << 10;
+
+/// What the kernel keeps for us while we don't look. When it is full, everything is
+/// asked for again.
+const RECEIVE_BUFFER_BYTES: usize = 1 << 20;
+
+/// What to listen to: links, neighbours, addresses, routes, rules, next hop objects.
+const GROUPS: [u32; 9] = [
+    libc::RTNLGRP_LINK,
+    libc::RTNLGRP_NEIGH,
+    libc::RTNLGRP_IPV4_IFADDR,
+    libc::RTNLGRP_IPV6_IFADDR,
+    libc::RTNLGRP_IPV4_ROUTE,
+    libc::RTNLGRP_IPV6_ROUTE,
+    libc::RTNLGRP_IPV4_RULE,
+    libc::RTNLGRP_IPV6_RULE,
+    RTNLGRP_NEXTHOP,
+];
+const RTNLGRP_NEXTHOP: u32 = 32;
+
+/// How a request is answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// With one message.
+    Get,
+    /// With many.
+    Dump,
+    /// It changes something.
+    Change,
+}
+
+/// A netlink socket that never blocks.
+pub(super) struct NetlinkSocket {
+    socket: Socket,
+    buffer: Vec<u8>,
+    sequence: u32,
+}
+
+/// What [`NetlinkSocket::receive`] found.
+pub(super) enum Datagram<'a> {
+    /// Nothing waits.
+    None,
+    /// Messages.
+    Messages(&'a [u8]),
+    /// The kernel had to drop messages.
+    Overrun,
+}
+
+impl NetlinkSocket {
+    /// A socket for requests.
+    pub(super) fn for_requests() -> io::Result<NetlinkSocket> {
+        let mut socket = Socket::new(NETLINK_ROUTE)?;
+        socket.bind_auto()?;
+        socket.connect(&SocketAddr::new(0, 0))?;
+        socket.set_non_blocking(true)?;
+        Ok(NetlinkSocket {
+            socket,
+            buffer: Vec::with_capacity(BUFFER_BYTES),
+            sequence: 0,
+        })
+    }
+
+    /// A socket that gets all news.
+    pub(super) fn for_news() -> io::Result<NetlinkSocket> {
+        let this = NetlinkSocket::for_requests()?;
+        // May be cut to what the system allows; that only makes overruns likelier.
+        this.socket.set_rx_buf_sz(RECEIVE_BUFFER_BYTES)?;
+        for group in GROUPS {
+            match this.socket.add_membership(group) {
+                // A kernel without next hop objects.
+                Err(_) if group == RTNLGRP_NEXTHOP => {}
+                other => other?,
+            }
+        }
+        Ok(this)
+    }
+
+    /// Readable when news wait.
+    pub(super) fn fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+
+    /// The next datagram.
+    pub(super) fn receive(&mut self) -> io::Result<Datagram<'_>> {
+        loop {
+            self.buffer.clear();
+            match self.socket.recv_from(&mut self.buffer, libc::MSG_TRUNC) {
+                Ok((len, _)) if len > self.buffer.len() => return Ok(Datagram::Overrun),
+                // Only the kernel has port 0. Whoever else writes to us is not heard.
+                Ok((_, from)) if from.port_number() != 0 => {}
+                Ok(_) => return Ok(Datagram::Messages(&self.buffer)),
+                Err(error) => match error.raw_os_error() {
+                    Some(libc::EAGAIN) => return Ok(Datagram::None),
+                    Some(libc::ENOBUFS) => return Ok(Datagram::Overrun),
+                    Some(libc::EINTR) => {}
+                    _ => return Err(error),
+                },
+            }
+        }
+    }
+
+    /// Sends a request and hands each message of the answer to `each`. The kernel
+    /// answers before it returns from sending, so that nothing has to be waited for
+    /// (but it may itself wait for whoever else changes the routing tables).
+    pub(super) fn ask(
+        &mut self,
+        kind: Kind,
+        request: RouteNetlinkMessage,
+        mut each: impl FnMut(Parsed),
+    ) -> io::Result<()> {
+        self.drain()?;
+        self.sequence = self.sequence.wrapping_add(1);
+        let mut header = NetlinkHeader::default();
+        header.sequence_number = self.sequence;
+        header.flags = NLM_F_REQUEST
+            | match kind {
+                Kind::Get => NLM_F_ACK,
+                Kind::Dump => NLM_F_DUMP,
+                Kind::Change => NLM_F_ACK | NLM_F_CREATE,
+            };
+        let mut message = NetlinkMessage::new(header, NetlinkPayload::InnerMessage(request));
+        message.finalize();
+        let mut bytes = vec![0; message.buffer_len()];
+        message.serialize(&mut bytes);
+        self.socket.send(&bytes, 0)?;
+        self.answer(&mut each)
+    }
+
+    /// Takes the answer to the last request.
+    fn answer(&mut self, each: &mut impl FnMut(Parsed)) -> io::Result<()> {
+        let sequence = self.sequence;
+        loop {
+            let bytes = match self.receive()? {
+                Datagram::None => return Err(io::ErrorKind::WouldBlock.into()),
+                Datagram::Overrun => return Err(io::Error::from_raw_os_error(libc::ENOBUFS)),
+                Datagram::Messages(bytes) => bytes,
+            };
+            for message in messages(bytes) {
+                match message {
+                    Parsed::End {
+                        sequence: of,
+                        error,
+                    } if of == sequence => {
+                        return error.map_or(Ok(()), Err);
+                    }
+                    Parsed::Message { sequence: of, .. } if of != sequence => {}
+                    Parsed::End { .. } => {}
+                    other => each(other),
+                }
+            }
+        }
+    }
+
+    /// Forgets what is left of an answer that ended early.
+    fn drain(&mut self) -> io::Result<()> {
+        loop {
+            if let Datagram::None = self.receive()? {
+                return Ok(());
+            }
+        }
+    }
+}
+
+/// A message of the kernel.
+pub(super) enum Parsed {
+    /// One that we understand.
+    Message {
+        sequence: u32,
+        message: Box<RouteNetlinkMessage>,
+    },
+    /// The last of an answer, with the error if it is one.
+    End {
+        sequence: u32,
+        error: Option<io::Error>,
+    },
+    /// One that we don't understand, of this type.
+    Unknown(u16),
+}
+
+/// The messages of a datagram, in order.
+pub(super) fn messages(bytes: &[u8]) -> impl Iterator<Item = Parsed> {
+    let mut rest = bytes;
+    std::iter::from_fn(move || {
+        let header = NetlinkBuffer::new_checked(rest).ok()?;
+        let len = header.length() as usize;
+        let kind = header.message_type();
+        let sequence = header.sequence_number();
+        let (bytes, _) = rest.split_at_checked(len)?;
+        rest = rest.get(len.next_multiple_of(4)..).unwrap_or_default();
+        Some(match NetlinkMessage::deserialize(bytes) {
+            Err(_) => Parsed::Unknown(kind),
+            Ok(message) => match message.payload {
+                NetlinkPayload::InnerMessage(message) => Parsed::Message {
+                    sequence,
+                    message: Box::new(message),
+                },
+                NetlinkPayload::Error(error) => Parsed::End {
+                    sequence,
+                    error: error.code.map(|_| error.to_io()),
+                },
+                NetlinkPayload::Done(_) => Parsed::End {
+                    sequence,
+                    error: None,
+                },
+                _ => Parsed::Unknown(kind),
+            },
+        })
+    })
+}

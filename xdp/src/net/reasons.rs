@@ -1,0 +1,180 @@
+//! Why something is not sent or not taken, each with a counter.
+
+/// Defines an enum of reasons that has a name for each and knows them all.
+macro_rules! reasons {
+    ($(#[$doc:meta])* $name:ident { $($(#[$each:meta])* $variant:ident = $text:literal,)+ }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum $name {
+            $($(#[$each])* $variant,)+
+        }
+
+        impl $name {
+            /// Every reason, in the order of their declaration.
+            pub const ALL: [$name; [$($text),+].len()] = [$($name::$variant),+];
+
+            /// A name for tables: lower case, words joined by underscores.
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $($name::$variant => $text,)+
+                }
+            }
+        }
+
+        impl std::fmt::Display for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str(self.name())
+            }
+        }
+    };
+}
+
+reasons! {
+    /// Why there is no header for a destination. See [`Refusal::may_pass`].
+    Refusal {
+        /// The interface is gone.
+        InterfaceGone = "tx_interface_gone",
+        /// The interface is down or has no carrier.
+        LinkDown = "tx_link_down",
+        /// The source is no address of the interface.
+        SourceNotOurs = "tx_source_not_ours",
+        /// The source address is not to be used yet: duplicate address detection.
+        SourceTentative = "tx_source_tentative",
+        /// Source and destination are of different families.
+        Families = "tx_families",
+        /// The destination is unspecified, or a broadcast address.
+        Destination = "tx_destination",
+        /// The destination is this machine: nothing of it goes over the link.
+        Local = "tx_local",
+        /// No route leads there over this interface.
+        NoRoute = "tx_no_route",
+        /// The route, or a rule, forbids it.
+        Prohibited = "tx_prohibited",
+        /// The kernel has not answered yet where the route leads.
+        RoutePending = "tx_route_pending",
+        /// The next hop does not answer to ARP or neighbour discovery.
+        HostUnreachable = "tx_host_unreachable",
+        /// A VLAN's tag is asked for, and the interface is no VLAN's device.
+        NoVlan = "tx_no_vlan",
+    }
+}
+
+impl Refusal {
+    /// Whether the same packet may be sendable in a moment, by itself: a driver need
+    /// not tell that it can never be sent.
+    pub fn may_pass(self) -> bool {
+        matches!(
+            self,
+            Refusal::LinkDown
+                | Refusal::SourceTentative
+                | Refusal::RoutePending
+                | Refusal::HostUnreachable
+        )
+    }
+}
+
+reasons! {
+    /// Why a received frame is not handed out.
+    RxDrop {
+        /// It ends within the Ethernet header or a tag.
+        Truncated = "rx_truncated",
+        /// It is to another station.
+        OtherMac = "rx_other_mac",
+        /// It is of another VLAN, or has more tags than one.
+        OtherVlan = "rx_other_vlan",
+        /// It is no IP packet.
+        EtherType = "rx_ethertype",
+        /// It is a RoCE v1 packet.
+        RoceV1 = "rx_roce_v1",
+        /// The IPv4 header's version or lengths are wrong.
+        Ipv4Header = "rx_ipv4_header",
+        /// The IPv4 header's checksum is wrong.
+        Ipv4Checksum = "rx_ipv4_checksum",
+        /// The IPv4 header has options.
+        Ipv4Options = "rx_ipv4_options",
+        /// It is a fragment.
+        Fragment = "rx_fragment",
+        /// The IPv6 header's version or length is wrong.
+        Ipv6Header = "rx_ipv6_header",
+        /// It is no UDP datagram, or has extension headers.
+        NotUdp = "rx_not_udp",
+        /// It is to another UDP port.
+        UdpPort = "rx_udp_port",
+        /// The UDP length is wrong.
+        UdpLength = "rx_udp_length",
+        /// The source address is none that a station can have.
+        BadSource = "rx_bad_source",
+        /// The destination is neither an address of the interface nor a group that
+        /// was joined.
+        OtherAddress = "rx_other_address",
+    }
+}
+
+reasons! {
+    /// Why a frame that waited for its neighbour's address was dropped.
+    WaitDrop {
+        /// Too many waited for the same neighbour; the oldest of them went.
+        Overflow = "wait_overflow",
+        /// The neighbour does not answer.
+        HostUnreachable = "wait_host_unreachable",
+        /// It waited too long.
+        TooLate = "wait_too_late",
+    }
+}
+
+/// What has been refused, dropped and done. Numbers only grow.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NetCounters {
+    refused: [u64; Refusal::ALL.len()],
+    rx_dropped: [u64; RxDrop::ALL.len()],
+    /// Questions to the kernel for the route to a destination.
+    pub route_lookups: u64,
+    /// Questions to the kernel for a neighbour in use.
+    pub neighbour_requests: u64,
+    /// Times that the kernel had more to tell than it could keep, and everything was
+    /// asked for again.
+    pub overruns: u64,
+    /// Messages of the kernel that could not be understood.
+    pub unparsed: u64,
+    /// Questions that the kernel refused or did not answer.
+    pub failed_requests: u64,
+}
+
+impl NetCounters {
+    /// How often a header was refused for `reason`.
+    pub fn refused(&self, reason: Refusal) -> u64 {
+        self.refused[reason as usize]
+    }
+
+    /// How many received frames were dropped for `reason`.
+    pub fn rx_dropped(&self, reason: RxDrop) -> u64 {
+        self.rx_dropped[reason as usize]
+    }
+
+    /// Every counter with its name, for tables.
+    pub fn each(&self) -> impl Iterator<Item = (&'static str, u64)> + use<> {
+        let own = [
+            ("net_route_lookups", self.route_lookups),
+            ("net_neighbour_requests", self.neighbour_requests),
+            ("net_overruns", self.overruns),
+            ("net_unparsed", self.unparsed),
+            ("net_failed_requests", self.failed_requests),
+        ];
+        let this = *self;
+        let refused = Refusal::ALL
+            .into_iter()
+            .map(move |reason| (reason.name(), this.refused(reason)));
+        let dropped = RxDrop::ALL
+            .into_iter()
+            .map(move |reason| (reason.name(), this.rx_dropped(reason)));
+        own.into_iter().chain(refused).chain(dropped)
+    }
+
+    pub(super) fn refuse(&mut self, reason: Refusal) {
+        self.refused[reason as usize] += 1;
+    }
+
+    pub(super) fn drop_received(&mut self, reason: RxDrop) {
+        self.rx_dropped[reason as usize] += 1;
+    }
+}

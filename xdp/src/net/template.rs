@@ -1,0 +1,238 @@
+//! Headers that are ready but for what changes from packet to packet.
+
+use roce_stack::port::IpCovered;
+use roce_wire::{FrameRepr, Link as FrameLink, NetworkHeader, UDP_PORT, UdpHeader, VlanTag};
+
+use super::event::PathKey;
+use super::facts::{Mac, Priority};
+
+const ETHERNET_LEN: usize = 14;
+const V4_LEN: usize = 20;
+const V6_LEN: usize = 40;
+const UDP_LEN: usize = 8;
+
+/// The longest header: Ethernet, a tag, IPv6, UDP.
+pub const MAX_HEADER_LEN: usize = ETHERNET_LEN + VlanTag::LEN + V6_LEN + UDP_LEN;
+
+/// "Don't fragment", which every packet over IPv4 carries (RoCEv2 Annex A17.3.2).
+const DONT_FRAGMENT: u16 = 0x4000;
+
+/// The hop limit of packets that ask for none.
+pub const DEFAULT_HOP_LIMIT: u8 = 64;
+
+/// The Ethernet, IP and UDP headers of all packets from one address to another.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Template {
+    bytes: [u8; MAX_HEADER_LEN],
+    header_len: usize,
+    /// Where the IP header starts.
+    ip_at: usize,
+    ipv6: bool,
+    /// The largest transport packet.
+    max_transport: usize,
+    /// The sum of the IPv4 header's 16-bit words, without those that change.
+    sum: u32,
+    /// Where the tag's priority comes from, if there is a tag.
+    priority: Option<Priority>,
+}
+
+/// What changes from packet to packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PacketFields {
+    /// Bytes from the BTH to the ICRC.
+    pub transport_len: usize,
+    /// DSCP in the upper six bits, ECN in the lower two.
+    pub traffic_class: u8,
+    /// Time to live or hop limit; 0 means [`DEFAULT_HOP_LIMIT`].
+    pub hop_limit: u8,
+    /// The UDP source port.
+    pub src_port: u16,
+    /// IPv4's identification. Packets that are never fragmented may all have the same
+    /// (RFC 6864, 4.1).
+    pub id: u16,
+}
+
+impl Template {
+    /// Headers from `src` to `dst` for a link with this MTU; nothing if the addresses
+    /// are of different families.
+    pub(super) fn new(
+        path: PathKey,
+        src: Mac,
+        dst: Mac,
+        tag: Option<(VlanTag, Priority)>,
+        mtu: usize,
+    ) -> Option<Template> {
+        let network = network(path)?;
+        let ipv6 = matches!(network, NetworkHeader::V6 { .. });
+        let repr = FrameRepr {
+            link: Some(FrameLink {
+                dst,
+                src,
+                vlans: [tag.map(|(tag, _)| tag), None],
+            }),
+            network,
+            udp: Some(UdpHeader {
+                src_port: UDP_PORT,
+                dst_port: UDP_PORT,
+                // RoCEv2 has none: the ICRC covers more (Annex A17.3.2).
+                checksum: 0,
+            }),
+        };
+        let mut bytes = [0; MAX_HEADER_LEN];
+        let header_len = repr.emit_headers(&mut bytes, 0);
+        let ip_len = if ipv6 { V6_LEN } else { V4_LEN };
+        let ip_at = header_len - UDP_LEN - ip_len;
+        let longest_ip = mtu.min(usize::from(u16::MAX));
+        Some(Template {
+            sum: constant_sum(&bytes[ip_at..ip_at + ip_len]),
+            bytes,
+            header_len,
+            ip_at,
+            ipv6,
+            max_transport: longest_ip.saturating_sub(ip_len + UDP_LEN),
+            priority: tag.map(|(_, priority)| priority),
+        })
+    }
+
+    /// Bytes in front of the transport packet.
+    pub fn header_len(&self) -> usize {
+        self.header_len
+    }
+
+    /// The largest transport packet (BTH to ICRC) on this path, in bytes.
+    pub fn max_transport(&self) -> usize {
+        self.max_transport
+    }
+
+    /// What of the IP header the ICRC of a packet with this identification covers.
+    pub fn covered(&self, id: u16) -> IpCovered {
+        if self.ipv6 {
+            return IpCovered::V6;
+        }
+        IpCovered::V4 {
+            id,
+            flags_fragment: DONT_FRAGMENT,
+        }
+    }
+
+    /// Writes the headers of a packet in front of it: to the first
+    /// [`Template::header_len`] bytes of `frame`.
+    ///
+    /// # Panics
+    /// If `frame` is shorter than that, or `transport_len` is more than
+    /// [`Template::max_transport`]: whoever makes room for a packet has to ask.
+    // rule: A17.3.2-length
+    // rule: A17.3.2-checksum
+    pub fn write(&self, frame: &mut [u8], fields: &PacketFields) {
+        assert!(
+            fields.transport_len <= self.max_transport,
+            "a transport packet of {} bytes: expected at most {}",
+            fields.transport_len,
+            self.max_transport
+        );
+        let frame = &mut frame[..self.header_len];
+        frame.copy_from_slice(&self.bytes[..self.header_len]);
+        if let Some(priority) = self.priority {
+            frame[ETHERNET_LEN] |= priority.of(fields.traffic_class) << 5;
+        }
+        let (ip, udp) = frame[self.ip_at..].split_at_mut(self.header_len - UDP_LEN - self.ip_at);
+        // It fits: `max_transport` is that much below 2^16.
+        let udp_len = (fields.transport_len + UDP_LEN) as u16;
+        udp[0..2].copy_from_slice(&fields.src_port.to_be_bytes());
+        udp[4..6].copy_from_slice(&udp_len.to_be_bytes());
+        let hop_limit = match fields.hop_limit {
+            0 => DEFAULT_HOP_LIMIT,
+            hop_limit => hop_limit,
+        };
+        if self.ipv6 {
+            ip[0] |= fields.traffic_class >> 4;
+            ip[1] |= fields.traffic_class << 4;
+            ip[4..6].copy_from_slice(&udp_len.to_be_bytes());
+            ip[7] = hop_limit;
+        } else {
+            let total_len = udp_len + V4_LEN as u16;
+            ip[1] = fields.traffic_class;
+            ip[2..4].copy_from_slice(&total_len.to_be_bytes());
+            ip[4..6].copy_from_slice(&fields.id.to_be_bytes());
+            ip[8] = hop_limit;
+            let sum = self.sum
+                + u32::from(fields.traffic_class)
+                + u32::from(total_len)
+                + u32::from(fields.id)
+                + (u32::from(hop_limit) << 8);
+            ip[10..12].copy_from_slice(&(!fold(sum)).to_be_bytes());
+        }
+    }
+
+    /// Puts another destination address into headers that were written before.
+    pub fn readdress(frame: &mut [u8], dst: Mac) {
+        if let Some(field) = frame.first_chunk_mut::<6>() {
+            *field = dst;
+        }
+    }
+
+    /// Sets where frames go on the link.
+    pub(super) fn set_dst(&mut self, dst: Mac) {
+        Template::readdress(&mut self.bytes, dst);
+    }
+
+    /// Where frames go on the link.
+    pub fn dst(&self) -> Mac {
+        let [a, b, c, d, e, f, ..] = self.bytes;
+        [a, b, c, d, e, f]
+    }
+}
+
+/// The IP header with what does not change.
+fn network(path: PathKey) -> Option<NetworkHeader<'static>> {
+    use std::net::IpAddr::{V4, V6};
+    match (path.src, path.dst) {
+        (V4(src), V4(dst)) => Some(NetworkHeader::V4 {
+            src: src.octets(),
+            dst: dst.octets(),
+            tos: 0,
+            ttl: 0,
+            id: 0,
+            flags_fragment: DONT_FRAGMENT,
+            options: &[],
+        }),
+        (V6(src), V6(dst)) => Some(NetworkHeader::V6 {
+            src: src.octets(),
+            dst: dst.octets(),
+            traffic_class: 0,
+            flow_label: 0,
+            hop_limit: 0,
+        }),
+        _ => None,
+    }
+}
+
+/// The sum of the 16-bit words of an IPv4 header, but for the total length and the
+/// checksum.
+fn constant_sum(header: &[u8]) -> u32 {
+    words(header)
+        .enumerate()
+        .filter(|(at, _)| ![1, 5].contains(at))
+        .map(|(_, word)| word)
+        .sum()
+}
+
+/// The bytes as 16-bit words.
+fn words(bytes: &[u8]) -> impl Iterator<Item = u32> {
+    let (pairs, _) = bytes.as_chunks::<2>();
+    pairs.iter().map(|&pair| u16::from_be_bytes(pair).into())
+}
+
+/// The ones' complement sum in 16 bits (RFC 1071).
+fn fold(sum: u32) -> u16 {
+    let sum = (sum & 0xffff) + (sum >> 16);
+    (sum + (sum >> 16)) as u16
+}
+
+/// Whether the checksum of an IPv4 header is right.
+pub(super) fn checksum_holds(header: &[u8]) -> bool {
+    fold(words(header).sum()) == 0xffff
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,137 @@
+//! Frames that wait until their next hop's Ethernet address is known.
+
+use std::collections::VecDeque;
+use std::net::IpAddr;
+
+use roce_stack::{Duration, Instant};
+
+use super::core::Resolution;
+use super::facts::Mac;
+use super::reasons::WaitDrop;
+
+/// So many frames wait for one next hop at most.
+pub const MAX_WAITING_PER_HOP: usize = 16;
+
+/// So many frames wait in all at most.
+pub const MAX_WAITING: usize = 256;
+
+/// A frame waits no longer than the kernel tries to find out a neighbour's address:
+/// three times, a second apart. By then the transport has sent it again.
+pub const MAX_WAIT: Duration = Duration::from_secs(3);
+
+/// Frames that wait, each told by a value of the owner's choice: the chunk that holds
+/// it. The ICRC does not cover Ethernet addresses, so all that is missing can be filled
+/// in later: [`Template::readdress`](super::Template::readdress).
+///
+/// The bounds are fixed: [`MAX_WAITING_PER_HOP`], [`MAX_WAITING`] and [`MAX_WAIT`].
+/// Every frame that goes in comes out once, to be sent or with the reason to drop it.
+#[derive(Debug)]
+pub struct Waiting<T> {
+    frames: VecDeque<Frame<T>>,
+    dropped: [u64; WaitDrop::ALL.len()],
+}
+
+#[derive(Debug)]
+struct Frame<T> {
+    hop: IpAddr,
+    since: Instant,
+    frame: T,
+}
+
+/// What becomes of a frame that waited.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Send it to this Ethernet address.
+    Send(Mac),
+    /// Drop it; it is counted already.
+    Drop(WaitDrop),
+}
+
+impl<T> Default for Waiting<T> {
+    fn default() -> Self {
+        Waiting {
+            frames: VecDeque::new(),
+            dropped: Default::default(),
+        }
+    }
+}
+
+impl<T> Waiting<T> {
+    /// Lets a frame wait for `hop`. If that makes too many, the oldest of the same next
+    /// hop, or else of all, is returned: it is to be dropped.
+    #[must_use]
+    pub fn hold(&mut self, hop: IpAddr, now: Instant, frame: T) -> Option<T> {
+        let same = |waiting: &&Frame<T>| waiting.hop == hop;
+        let overflow = if self.frames.iter().filter(same).count() >= MAX_WAITING_PER_HOP {
+            self.frames.iter().position(|waiting| waiting.hop == hop)
+        } else {
+            (self.frames.len() >= MAX_WAITING).then_some(0)
+        };
+        let dropped = overflow.and_then(|at| self.frames.remove(at));
+        if dropped.is_some() {
+            self.count(WaitDrop::Overflow);
+        }
+        let since = now;
+        self.frames.push_back(Frame { hop, since, frame });
+        dropped.map(|waiting| waiting.frame)
+    }
+
+    /// Ends the wait of all frames whose next hop is known by now or does not answer,
+    /// in the order in which they came, and of those that waited too long. `resolution`
+    /// tells what is known of a next hop. Call it after every change of neighbours, and
+    /// at [`Waiting::next_deadline`].
+    pub fn release(
+        &mut self,
+        now: Instant,
+        resolution: impl Fn(IpAddr) -> Resolution,
+        mut each: impl FnMut(T, Outcome),
+    ) {
+        for _ in 0..self.frames.len() {
+            let Some(waiting) = self.frames.pop_front() else {
+                return;
+            };
+            let outcome = match resolution(waiting.hop) {
+                Resolution::Known(mac) => Outcome::Send(mac),
+                Resolution::Failed => Outcome::Drop(WaitDrop::HostUnreachable),
+                Resolution::Pending if now.saturating_duration_since(waiting.since) >= MAX_WAIT => {
+                    Outcome::Drop(WaitDrop::TooLate)
+                }
+                Resolution::Pending => {
+                    self.frames.push_back(waiting);
+                    continue;
+                }
+            };
+            if let Outcome::Drop(reason) = outcome {
+                self.count(reason);
+            }
+            each(waiting.frame, outcome);
+        }
+    }
+
+    /// When the oldest frame will have waited too long.
+    pub fn next_deadline(&self) -> Option<Instant> {
+        self.frames.front().map(|oldest| oldest.since + MAX_WAIT)
+    }
+
+    /// How many frames wait.
+    pub fn len(&self) -> usize {
+        self.frames.len()
+    }
+
+    /// Whether none waits.
+    pub fn is_empty(&self) -> bool {
+        self.frames.is_empty()
+    }
+
+    /// How many were dropped for `reason`.
+    pub fn dropped(&self, reason: WaitDrop) -> u64 {
+        self.dropped[reason as usize]
+    }
+
+    fn count(&mut self, reason: WaitDrop) {
+        self.dropped[reason as usize] += 1;
+    }
+}
+
+#[cfg(test)]
+mod tests;

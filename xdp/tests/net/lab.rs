@@ -1,0 +1,249 @@
+//! Two network namespaces joined by a veth pair, and an interface's `Net` in one of
+//! them.
+
+use std::fs::File;
+use std::io::Write;
+use std::net::IpAddr;
+use std::os::fd::AsRawFd;
+use std::process::{Command, Stdio};
+use std::time::{Duration as Patience, Instant as Clock};
+
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sched::{CloneFlags, setns, unshare};
+use roce_stack::{Duration, Instant};
+use roce_xdp::net::{Changes, CoreConfig, Mac, Net, Refusal};
+
+/// How long a test waits for what must happen before it fails.
+const PATIENCE: Patience = Patience::from_secs(30);
+
+pub(crate) const FAR_MAC: Mac = [2, 0, 0, 0, 0x90, 2];
+
+/// A network namespace. It ends when this and all sockets in it are closed.
+pub(crate) struct Namespace {
+    handle: File,
+}
+
+impl Namespace {
+    fn new() -> Result<Self, String> {
+        let make = || {
+            unshare(CloneFlags::CLONE_NEWNET)
+                .map_err(|error| format!("no network namespace to be had: {error}"))?;
+            let handle = File::open("/proc/thread-self/ns/net").expect("procfs");
+            Ok(Self { handle })
+        };
+        std::thread::spawn(make).join().expect("no panic")
+    }
+
+    /// A name for it in /proc, so that nothing outlives the test in /run/netns.
+    pub(crate) fn path(&self) -> String {
+        format!(
+            "/proc/{}/fd/{}",
+            std::process::id(),
+            self.handle.as_raw_fd()
+        )
+    }
+
+    /// Does `work` inside.
+    pub(crate) fn inside<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
+        let enter = || {
+            setns(&self.handle, CloneFlags::CLONE_NEWNET).expect("a namespace of our own");
+            work()
+        };
+        std::thread::scope(|scope| scope.spawn(enter).join().expect("the work succeeds"))
+    }
+
+    /// Runs `ip` inside, with what `input` gives it to read, and returns what it says.
+    fn ip_reading(&self, arguments: &str, input: &str) -> String {
+        self.inside(|| {
+            let mut ip = Command::new("ip")
+                .args(arguments.split_whitespace())
+                .stdin(Stdio::piped())
+                .stdout(Stdio::piped())
+                .stderr(Stdio::piped())
+                .spawn()
+                .expect("iproute2");
+            let mut stdin = ip.stdin.take().expect("a pipe");
+            stdin.write_all(input.as_bytes()).expect("it reads");
+            drop(stdin);
+            let output = ip.wait_with_output().expect("it ends");
+            let error = String::from_utf8_lossy(&output.stderr);
+            assert!(output.status.success(), "ip {arguments}: {error}");
+            String::from_utf8(output.stdout).expect("text")
+        })
+    }
+
+    /// Runs `ip` inside; arguments are separated by spaces.
+    pub(crate) fn ip(&self, arguments: &str) -> String {
+        self.ip_reading(arguments, "")
+    }
+
+    /// Runs many `ip` commands inside, one in each line.
+    pub(crate) fn ip_batch(&self, lines: &str) {
+        self.ip_reading("-batch -", lines);
+    }
+
+    /// Sets a variable of the kernel's network inside.
+    pub(crate) fn set(&self, variable: &str, value: &str) {
+        let path = format!("/proc/sys/net/{variable}");
+        self.inside(|| {
+            std::fs::write(&path, value).unwrap_or_else(|error| panic!("{path}: {error}"))
+        });
+    }
+}
+
+/// Interface `near` with 10.90.0.1, fd90::1 and fe80::1 in one namespace; `far` with
+/// 10.90.0.2, fd90::2 and fe80::2 in another, which also has 10.91.0.1 and fd91::1 and
+/// routes to them.
+pub(crate) struct Lab {
+    pub(crate) near: Namespace,
+    pub(crate) far: Namespace,
+    started: Clock,
+}
+
+impl Lab {
+    /// `None`, and a loud word, if the machine doesn't let us.
+    pub(crate) fn new(test: &str) -> Option<Lab> {
+        match Lab::try_new() {
+            Ok(lab) => Some(lab),
+            Err(missing) => {
+                let required = std::env::var_os("ROCE_LAB").is_some_and(|value| value == "require");
+                assert!(
+                    !required,
+                    "{test}: {missing}, and ROCE_LAB=require forbids to skip"
+                );
+                // Not by a macro: the test harness would swallow that.
+                let _ = writeln!(std::io::stderr(), "\n*** SKIPPED: {test}: {missing} ***");
+                None
+            }
+        }
+    }
+
+    fn try_new() -> Result<Lab, String> {
+        if Command::new("ip").arg("-V").output().is_err() {
+            return Err("the `ip` command (iproute2) is missing".to_owned());
+        }
+        let (near, far) = (Namespace::new()?, Namespace::new()?);
+        near.ip("link add near address 02:00:00:00:90:01 type veth \
+                 peer name far address 02:00:00:00:90:02");
+        near.ip(&format!("link set far netns {}", far.path()));
+        for (namespace, interface, host) in [(&near, "near", 1), (&far, "far", 2)] {
+            namespace.ip("link set lo up");
+            namespace.ip(&format!("link set {interface} addrgenmode none"));
+            namespace.ip(&format!("address add 10.90.0.{host}/24 dev {interface}"));
+            for prefix in ["fd90", "fe80"] {
+                namespace.ip(&format!(
+                    "address add {prefix}::{host}/64 dev {interface} nodad"
+                ));
+            }
+            namespace.ip(&format!("link set {interface} up"));
+        }
+        far.ip("address add 10.91.0.1/32 dev lo");
+        far.ip("address add fd91::1/128 dev lo");
+        near.ip("route add 10.91.0.0/16 via 10.90.0.2");
+        near.ip("route add fd91::/64 via fd90::2");
+        // Neighbours that are not there are given up sooner.
+        near.set("ipv4/neigh/near/retrans_time_ms", "50");
+        near.set("ipv6/neigh/near/retrans_time_ms", "50");
+        let lab = Lab {
+            near,
+            far,
+            started: Clock::now(),
+        };
+        Ok(lab)
+    }
+
+    pub(crate) fn now(&self) -> Instant {
+        let elapsed = u64::try_from(self.started.elapsed().as_nanos()).expect("no such age");
+        Instant::from_nanos(elapsed)
+    }
+
+    /// The interface `near`, up.
+    pub(crate) fn net(&self) -> Net {
+        self.net_with(CoreConfig::default())
+    }
+
+    pub(crate) fn net_with(&self, config: CoreConfig) -> Net {
+        let mut net = self.open("near", config).expect("an Ethernet interface");
+        self.until(&mut net, |net| net.link().is_some_and(|link| link.up));
+        net
+    }
+
+    pub(crate) fn open(
+        &self,
+        interface: &str,
+        config: CoreConfig,
+    ) -> Result<Net, roce_stack::port::PortError> {
+        let shown = self.near.ip(&format!("-o link show dev {interface}"));
+        let index = shown.split(':').next().expect("an index");
+        let index = index.parse().expect("a number");
+        let now = self.now();
+        self.near.inside(|| Net::open(index, config, now))
+    }
+
+    /// Waits for news of the kernel, as a driver does, until `done` is true.
+    #[track_caller]
+    pub(crate) fn until(&self, net: &mut Net, done: impl Fn(&mut Net) -> bool) -> Changes {
+        let start = Clock::now();
+        let mut all = Changes::default();
+        while !done(net) {
+            let left = PATIENCE.checked_sub(start.elapsed());
+            assert!(
+                left.is_some(),
+                "nothing of the kind within {PATIENCE:?}: {net:?}"
+            );
+            let now = self.now();
+            let wait = net.next_deadline().map_or(Duration::from_secs(1), |at| {
+                at.saturating_duration_since(now)
+            });
+            let millis = u16::try_from(wait.as_millis().min(1000)).expect("at most 1000") + 1;
+            let mut fds = [PollFd::new(net.fd(), PollFlags::POLLIN)];
+            poll(&mut fds, PollTimeout::from(millis)).expect("poll");
+            let changes = net.poll(self.now()).expect("the interface is there");
+            all.link |= changes.link;
+            all.addresses |= changes.addresses;
+            all.neighbours |= changes.neighbours;
+        }
+        all
+    }
+
+    /// Waits until packets from one address to another have this destination on the
+    /// link.
+    #[track_caller]
+    pub(crate) fn until_sent_to(&self, net: &mut Net, src: &str, dst: &str, mac: Mac) {
+        self.until(net, |net| lead(net, src, dst) == Ok(Lead::To(mac)));
+    }
+
+    /// Waits until nothing can be sent from one address to another for this reason.
+    #[track_caller]
+    pub(crate) fn until_refused(&self, net: &mut Net, src: &str, dst: &str, reason: Refusal) {
+        self.until(net, |net| lead(net, src, dst) == Err(reason));
+    }
+}
+
+/// Where a path leads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lead {
+    /// To this Ethernet address.
+    To(Mac),
+    /// To a next hop whose Ethernet address is not known.
+    WaitsFor(IpAddr),
+}
+
+pub(crate) fn ip(text: &str) -> IpAddr {
+    text.parse().expect("an address")
+}
+
+/// Where packets from one address to another are sent now.
+pub(crate) fn lead(net: &mut Net, src: &str, dst: &str) -> Result<Lead, Refusal> {
+    let header = net.header_for(ip(src), ip(dst))?;
+    Ok(match header.waits_for {
+        Some(hop) => Lead::WaitsFor(hop),
+        None => Lead::To(header.template.dst()),
+    })
+}
+
+/// The largest transport packet on a path.
+pub(crate) fn longest(net: &mut Net, src: &str, dst: &str) -> usize {
+    let header = net.header_for(ip(src), ip(dst)).expect("a way there");
+    header.template.max_transport()
+}
