@@ -6,6 +6,7 @@
 //! - `double`: what tests put in the kernel's place.
 //! - `net`: what the kernel's stack does for a socket and nobody does for a frame:
 //!   routes, neighbours, addresses, and the headers from Ethernet to UDP.
+//! - `port`: the [`XdpPort`], which puts queues behind the `Port` trait of the stack.
 //! - `program`: the redirect program, which gives our frames to our sockets and all else to
 //!   the kernel.
 //! - `queue`: one queue of an interface: frames in, frames out.
@@ -16,6 +17,7 @@
 
 pub mod double;
 pub mod net;
+pub mod port;
 pub mod program;
 pub mod queue;
 pub mod ring;
@@ -25,3 +27,5 @@ pub mod umem;
 mod sys;
 #[cfg(test)]
 mod testing;
+
+pub use port::{XdpPort, XdpPortConfig};

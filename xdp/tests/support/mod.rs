@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "each test binary uses some of it")]
 
 pub(crate) mod netns;
+pub(crate) mod ports;
 pub(crate) mod queues;
 
 use std::io::Write;

@@ -1,0 +1,45 @@
+//! The port's own time, which starts when it is opened.
+
+use std::time::Duration;
+
+use roce_stack::Instant;
+
+/// Who only spins looks for news of the network this often.
+const LOOK_EVERY: Duration = Duration::from_millis(1);
+/// The clock is looked at in one of so many calls.
+const CALLS_PER_LOOK: u32 = 16;
+
+#[derive(Debug)]
+pub(super) struct Clock {
+    start: std::time::Instant,
+    looked: Instant,
+    calls: u32,
+}
+
+impl Clock {
+    pub(super) fn new() -> Self {
+        Self {
+            start: std::time::Instant::now(),
+            looked: Instant::ZERO,
+            calls: 0,
+        }
+    }
+
+    pub(super) fn now(&self) -> Instant {
+        Instant::ZERO + self.start.elapsed()
+    }
+
+    /// Whether it is time to look for news.
+    pub(super) fn is_time_to_look(&mut self) -> bool {
+        self.calls = self.calls.wrapping_add(1);
+        if !self.calls.is_multiple_of(CALLS_PER_LOOK) {
+            return false;
+        }
+        let now = self.now();
+        let is_time = now.saturating_duration_since(self.looked) >= LOOK_EVERY;
+        if is_time {
+            self.looked = now;
+        }
+        is_time
+    }
+}

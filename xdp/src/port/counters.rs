@@ -1,0 +1,73 @@
+//! What a port counts besides its queues and the network.
+
+use super::XdpPort;
+use crate::net::WaitDrop;
+
+/// What a port has done and dropped so far, its queues' and the network's counters not
+/// included.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct XdpCounters {
+    /// Packets handed out.
+    pub rx_packets: u64,
+    /// Their bytes, from BTH to ICRC.
+    pub rx_bytes: u64,
+    /// Frames dropped because they were longer than any can be.
+    pub rx_too_long: u64,
+    /// Packets committed.
+    pub tx_packets: u64,
+    /// Their bytes, from BTH to ICRC.
+    pub tx_bytes: u64,
+    /// Times that there was no room for a packet.
+    pub tx_queue_full: u64,
+    /// Packets for which no room was lent because they can't be sent.
+    pub tx_unsendable: u64,
+    /// Packets that wait, or waited, for their neighbour's address.
+    pub tx_waited: u64,
+    /// Packets to this very port.
+    pub tx_looped: u64,
+    /// Packets to this very port that were dropped because too many waited.
+    pub tx_loop_full: u64,
+}
+
+impl XdpCounters {
+    /// Every counter with its name, for tables.
+    pub fn each(&self) -> [(&'static str, u64); 10] {
+        [
+            ("rx_packets", self.rx_packets),
+            ("rx_bytes", self.rx_bytes),
+            ("rx_too_long", self.rx_too_long),
+            ("tx_packets", self.tx_packets),
+            ("tx_bytes", self.tx_bytes),
+            ("tx_queue_full", self.tx_queue_full),
+            ("tx_unsendable", self.tx_unsendable),
+            ("tx_waited", self.tx_waited),
+            ("tx_looped", self.tx_looped),
+            ("tx_loop_full", self.tx_loop_full),
+        ]
+    }
+}
+
+/// Every counter of a port, those of several queues added up.
+pub(super) fn all(port: &XdpPort) -> Vec<(&'static str, u64)> {
+    let mut all: Vec<(&'static str, u64)> = port.counters.each().into();
+    let mut add = |name, value| match all.iter_mut().find(|(known, _)| *known == name) {
+        Some((_, sum)) => *sum += value,
+        None => all.push((name, value)),
+    };
+    for queue in &port.queues {
+        for (name, value) in queue.counters().each() {
+            add(name, value);
+        }
+        // A kernel that does not tell counts nothing.
+        for (name, value) in queue.kernel().statistics().unwrap_or_default().each() {
+            add(name, value);
+        }
+    }
+    for (name, value) in port.net.counters().each() {
+        add(name, value);
+    }
+    for reason in WaitDrop::ALL {
+        add(reason.name(), port.waiting.dropped(reason));
+    }
+    all
+}

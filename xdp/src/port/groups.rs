@@ -1,0 +1,74 @@
+//! Multicast groups.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use roce_stack::port::PortError;
+use socket2::{Domain, InterfaceIndexOrAddress, Protocol, Socket, Type};
+
+use crate::socket::SocketConfig;
+
+/// The groups that were joined. For each there is a socket that receives nothing: it has the
+/// kernel tell routers and switches (IGMP, MLD), and the NIC's filter, as long as it lives.
+#[derive(Debug, Default)]
+pub(super) struct Groups(Vec<(IpAddr, Socket)>);
+
+impl Groups {
+    pub(super) fn contains(&self, group: IpAddr) -> bool {
+        self.0.iter().any(|(joined, _)| *joined == group)
+    }
+
+    pub(super) fn join(
+        &mut self,
+        interface: &SocketConfig,
+        group: IpAddr,
+    ) -> Result<(), PortError> {
+        let failed = |source| PortError {
+            what: format!(
+                "joining multicast group {group} on {} (an interface must have an address of the \
+                 group's family)",
+                interface.interface
+            ),
+            source,
+        };
+        if !group.is_multicast() {
+            let what = "it is no multicast group's address";
+            return Err(failed(std::io::Error::new(
+                std::io::ErrorKind::InvalidInput,
+                what,
+            )));
+        }
+        let socket = member(interface.interface_index, group).map_err(failed)?;
+        self.0.push((group, socket));
+        Ok(())
+    }
+
+    /// Whether it was joined.
+    pub(super) fn leave(&mut self, group: IpAddr) -> bool {
+        let before = self.0.len();
+        self.0.retain(|(joined, _)| *joined != group);
+        self.0.len() < before
+    }
+}
+
+fn member(index: u32, group: IpAddr) -> std::io::Result<Socket> {
+    let domain = if group.is_ipv4() {
+        Domain::IPV4
+    } else {
+        Domain::IPV6
+    };
+    let socket = Socket::new(domain, Type::DGRAM, Some(Protocol::UDP))?;
+    // A socket that is bound to a loopback address gets nothing.
+    let nowhere: (IpAddr, u16) = match group {
+        IpAddr::V4(_) => (Ipv4Addr::LOCALHOST.into(), 0),
+        IpAddr::V6(_) => (Ipv6Addr::LOCALHOST.into(), 0),
+    };
+    // Without a loopback interface that is up it stays unbound, which receives nothing either.
+    let _ = socket.bind(&std::net::SocketAddr::from(nowhere).into());
+    match group {
+        IpAddr::V4(group) => {
+            socket.join_multicast_v4_n(&group, &InterfaceIndexOrAddress::Index(index))?
+        }
+        IpAddr::V6(group) => socket.join_multicast_v6(&group, index)?,
+    }
+    Ok(socket)
+}

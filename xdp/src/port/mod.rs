@@ -1,0 +1,329 @@
+//! Queues behind the `Port` trait.
+
+mod clock;
+mod config;
+mod counters;
+mod groups;
+mod loopback;
+mod open;
+mod receive;
+mod transmit;
+
+use std::io;
+use std::net::IpAddr;
+use std::os::fd::{AsFd, BorrowedFd};
+
+use roce_stack::port::{Port, PortCapabilities, PortError, ReserveError, RxSink, TxMeta, TxSlot};
+
+pub use config::XdpPortConfig;
+pub use counters::XdpCounters;
+
+use crate::net::{Changes, Net, Waiting};
+use crate::program::{Attached, Program};
+use crate::queue::{Held, QueueError};
+use crate::socket::SocketQueue;
+use clock::Clock;
+use groups::Groups;
+use loopback::Loopback;
+use transmit::Reserved;
+
+/// Headers of IPv6 and UDP, in bytes: the longest over which a packet is carried.
+const IPV6_HEADERS: usize = 40 + 8;
+/// Headers of IPv4 and UDP, in bytes.
+const IPV4_HEADERS: usize = 20 + 8;
+
+/// A port over AF_XDP. See [`Port`] for the contract.
+///
+/// It does for frames what the kernel does for sockets: it finds the next hop and its
+/// Ethernet address, writes all headers from Ethernet to UDP, and takes them off again. The
+/// whole header is seen and written here, so every bit of the ICRC is checked.
+///
+/// Who has nothing to do waits for the descriptors of [`XdpPort::fds`]. News of the network
+/// (routes, neighbours, addresses, the link) are taken in by [`XdpPort::follow_network`],
+/// which [`Port::receive`] calls itself about every millisecond.
+pub struct XdpPort {
+    config: XdpPortConfig,
+    net: Net,
+    queues: Vec<SocketQueue>,
+    program: Program,
+    attached: Attached,
+    /// Addresses that were activated.
+    active: Vec<IpAddr>,
+    groups: Groups,
+    loopback: Loopback,
+    /// Frames whose next hop's address is not known yet, with the queue they are in.
+    waiting: Waiting<(usize, Held)>,
+    reserved: Reserved,
+    /// Identification of the next packet over IPv4.
+    next_id: u16,
+    /// The queue that is received from first.
+    turn: usize,
+    /// Where frames of several pieces are put together.
+    assembly: Box<[u8]>,
+    clock: Clock,
+    /// What happened since [`XdpPort::take_changes`].
+    changes: Changes,
+    counters: XdpCounters,
+}
+
+/// A file descriptor to wait for.
+#[derive(Clone, Copy, Debug)]
+pub struct PortFd<'a> {
+    /// The socket. It is readable when frames, or news, wait.
+    pub fd: BorrowedFd<'a>,
+    /// Frames are queued: wait until it is writable, too, then flush.
+    pub wants_write: bool,
+}
+
+impl XdpPort {
+    /// A port for the interface of `config` in the network namespace of the calling thread, with no
+    /// address activated yet.
+    ///
+    /// # Errors
+    /// If the interface is none that this works with, another program is attached to it or
+    /// another socket bound to its queues, or the kernel refuses for any other reason. All that
+    /// was done is undone.
+    pub fn open(config: XdpPortConfig) -> Result<Self, PortError> {
+        open::open(config)
+    }
+
+    /// What the port is made from.
+    pub fn config(&self) -> &XdpPortConfig {
+        &self.config
+    }
+
+    /// What is known of the network.
+    pub fn net(&self) -> &Net {
+        &self.net
+    }
+
+    /// The queues, for their sockets' modes and statistics.
+    pub fn queues(&self) -> &[SocketQueue] {
+        &self.queues
+    }
+
+    /// How the redirect program is attached.
+    pub fn attached(&self) -> &Attached {
+        &self.attached
+    }
+
+    /// What the port has done and dropped so far, its queues' and the network's counters not
+    /// included.
+    pub fn counters(&self) -> &XdpCounters {
+        &self.counters
+    }
+
+    /// Every counter with its name, those of the queues added up.
+    pub fn each_counter(&self) -> Vec<(&'static str, u64)> {
+        counters::all(self)
+    }
+
+    /// The descriptors to wait for, besides [`XdpPort::next_deadline`].
+    pub fn fds(&self) -> impl Iterator<Item = PortFd<'_>> {
+        let of_queue = |queue| PortFd {
+            fd: SocketQueue::kernel(queue).as_fd(),
+            wants_write: SocketQueue::has_queued(queue),
+        };
+        let news = PortFd {
+            fd: self.net.fd(),
+            wants_write: false,
+        };
+        self.queues.iter().map(of_queue).chain([news])
+    }
+
+    /// When [`XdpPort::follow_network`] is to be called at the latest: so long after now.
+    /// Nothing if it needn't be before a descriptor is readable.
+    pub fn next_deadline(&self) -> Option<std::time::Duration> {
+        let now = self.clock.now();
+        let deadlines = [self.net.next_deadline(), self.waiting.next_deadline()];
+        let next = deadlines.into_iter().flatten().min()?;
+        Some(next.saturating_duration_since(now))
+    }
+
+    /// Frames that were committed and that the kernel has not sent yet, those included whose
+    /// neighbour is not known yet.
+    pub fn queued(&self) -> usize {
+        self.queues.iter().map(SocketQueue::unsent).sum()
+    }
+
+    /// Whether packets to this very port wait to be received: no descriptor tells.
+    pub fn has_looped(&self) -> bool {
+        !self.loopback.is_empty()
+    }
+
+    /// What has changed since this was asked last: MTU, addresses, neighbours.
+    pub fn take_changes(&mut self) -> Changes {
+        std::mem::take(&mut self.changes)
+    }
+
+    /// Takes in what has happened in the network: routes, neighbours, addresses, the link.
+    /// Frames that waited for a neighbour are sent or dropped. To be called when the last of
+    /// [`XdpPort::fds`] is readable, and at [`XdpPort::next_deadline`]. Never blocks.
+    ///
+    /// # Errors
+    /// If the interface is gone for good.
+    pub fn follow_network(&mut self) -> Result<(), PortError> {
+        let now = self.clock.now();
+        let changes = self.net.poll(now)?;
+        self.changes.link |= changes.link;
+        self.changes.addresses |= changes.addresses;
+        self.changes.neighbours |= changes.neighbours;
+        if changes.addresses {
+            self.forget_addresses_that_are_gone()?;
+        }
+        let is_late = self
+            .waiting
+            .next_deadline()
+            .is_some_and(|deadline| deadline <= now);
+        if changes.neighbours || is_late {
+            self.release_waiting(now)?;
+        }
+        Ok(())
+    }
+
+    /// What is sent to an address that the interface has no more is the kernel's again.
+    fn forget_addresses_that_are_gone(&mut self) -> Result<(), PortError> {
+        let own = self.net.addresses();
+        let mut gone = Vec::new();
+        self.active.retain(|&address| {
+            let stays = own.iter().any(|own| own.address == address);
+            if !stays {
+                gone.push(address);
+            }
+            stays
+        });
+        for address in gone {
+            self.program
+                .remove_address(address)
+                .map_err(program_error)?;
+        }
+        Ok(())
+    }
+
+    fn queue_error(&self, queue: usize, error: QueueError) -> PortError {
+        let name = &self.config.sockets.interface;
+        let number = self.queues[queue].kernel().queue();
+        let source = match error {
+            QueueError::Wake { source, .. } => source,
+            other => io::Error::other(other),
+        };
+        PortError {
+            what: format!("queue {number} of interface {name}, by AF_XDP"),
+            source,
+        }
+    }
+}
+
+impl Port for XdpPort {
+    fn capabilities(&self) -> PortCapabilities {
+        let has_ipv6 = self.net.addresses().iter().any(|own| own.address.is_ipv6());
+        let headers = if has_ipv6 { IPV6_HEADERS } else { IPV4_HEADERS };
+        let mtu = self
+            .net
+            .link()
+            .map_or(0, |link| link.mtu)
+            .min(self.config.longest_ip());
+        let memory = &self.config.sockets.memory;
+        PortCapabilities {
+            max_packet_bytes: mtu.saturating_sub(headers),
+            // One packet takes a chunk or more, mostly of 1024 bytes or more.
+            receive_buffer_bytes: memory.rx_chunks as usize * 1024,
+        }
+    }
+
+    fn activate(&mut self, address: IpAddr) -> Result<(), PortError> {
+        if self.active.contains(&address) {
+            return Ok(());
+        }
+        let is_own = |port: &Self| {
+            port.net
+                .addresses()
+                .iter()
+                .any(|own| own.address == address)
+        };
+        if !is_own(self) {
+            // It may have been added a moment ago.
+            self.follow_network()?;
+        }
+        if !is_own(self) {
+            return Err(self.foreign(address));
+        }
+        self.program.add_address(address).map_err(program_error)?;
+        self.active.push(address);
+        Ok(())
+    }
+
+    fn join(&mut self, group: IpAddr) -> Result<(), PortError> {
+        if self.groups.contains(group) {
+            return Ok(());
+        }
+        self.groups.join(&self.config.sockets, group)?;
+        self.net.accept_group(group);
+        self.program.add_address(group).map_err(program_error)
+    }
+
+    fn leave(&mut self, group: IpAddr) {
+        if self.groups.leave(group) {
+            self.net.leave_group(group);
+            // It fails only if the map is gone, and then nothing is received anyway.
+            let _ = self.program.remove_address(group);
+        }
+    }
+
+    fn receive(&mut self, budget: usize, sink: &mut dyn RxSink) -> Result<usize, PortError> {
+        if self.clock.is_time_to_look() {
+            self.follow_network()?;
+        }
+        let looped = self.loopback.receive(budget, sink);
+        Ok(looped + self.receive_frames(budget - looped, sink)?)
+    }
+
+    fn reserve(&mut self, to: &TxMeta, len: usize) -> Result<TxSlot<'_>, ReserveError> {
+        self.lend(to, len)
+    }
+
+    fn commit(&mut self) {
+        self.commit_reserved();
+    }
+
+    fn flush(&mut self) -> Result<bool, PortError> {
+        let mut empty = true;
+        for queue in 0..self.queues.len() {
+            match self.queues[queue].flush() {
+                Ok(nothing_left) => empty &= nothing_left,
+                Err(error) => return Err(self.queue_error(queue, error)),
+            }
+        }
+        Ok(empty)
+    }
+}
+
+impl XdpPort {
+    fn foreign(&self, address: IpAddr) -> PortError {
+        let own: Vec<String> = self
+            .net
+            .addresses()
+            .iter()
+            .map(|own| own.address.to_string())
+            .collect();
+        let own = if own.is_empty() {
+            "none".to_owned()
+        } else {
+            own.join(", ")
+        };
+        PortError {
+            what: format!(
+                "activating {address}: it is no address of {}, whose addresses are: {own}",
+                self.config.sockets.interface
+            ),
+            source: io::Error::from_raw_os_error(libc::EADDRNOTAVAIL),
+        }
+    }
+}
+
+fn program_error(error: crate::program::ProgramError) -> PortError {
+    PortError {
+        what: error.what,
+        source: error.source,
+    }
+}

@@ -1,0 +1,66 @@
+//! Opening a port.
+
+use std::io;
+use std::os::fd::AsFd;
+
+use roce_stack::port::PortError;
+
+use super::clock::Clock;
+use super::{XdpPort, program_error};
+use crate::net::{Changes, Net, Waiting};
+use crate::port::{XdpCounters, XdpPortConfig};
+use crate::program::Program;
+use crate::socket;
+
+/// The longest frame that can be made of pieces.
+const LONGEST_FRAME: usize = 1 << 16;
+
+pub(super) fn open(config: XdpPortConfig) -> Result<XdpPort, PortError> {
+    let sockets = &config.sockets;
+    if sockets.queues.is_empty() {
+        return Err(PortError {
+            what: format!("AF_XDP on {} without any queue", sockets.interface),
+            source: io::ErrorKind::InvalidInput.into(),
+        });
+    }
+    let clock = Clock::new();
+    let net = Net::open(sockets.interface_index, config.net, clock.now())?;
+    let entries = sockets
+        .queues
+        .iter()
+        .max()
+        .map_or(1, |&queue| queue.saturating_add(1));
+    let program = Program::load(entries, &config.redirect).map_err(program_error)?;
+    // Before the sockets: if another program is there, nothing else is touched.
+    let attached = program
+        .attach(&sockets.interface, sockets.interface_index, config.attach)
+        .map_err(program_error)?;
+    let queues = socket::open(sockets).map_err(|error| PortError {
+        what: error.what,
+        source: error.source,
+    })?;
+    for queue in &queues {
+        let socket = queue.kernel();
+        program
+            .set_socket(socket.queue(), socket.as_fd())
+            .map_err(program_error)?;
+    }
+    Ok(XdpPort {
+        net,
+        queues,
+        program,
+        attached,
+        active: Vec::new(),
+        groups: Default::default(),
+        loopback: Default::default(),
+        waiting: Waiting::default(),
+        reserved: Default::default(),
+        next_id: 0,
+        turn: 0,
+        assembly: vec![0; LONGEST_FRAME].into(),
+        clock,
+        changes: Changes::default(),
+        counters: XdpCounters::default(),
+        config,
+    })
+}

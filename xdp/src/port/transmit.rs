@@ -1,0 +1,224 @@
+//! Frames that leave.
+
+use std::net::IpAddr;
+
+use roce_stack::Instant;
+use roce_stack::port::{IpCovered, PortError, ReserveError, RxMeta, TxMeta, TxSlot};
+use roce_wire::UDP_PORT;
+
+use super::XdpPort;
+use crate::net::{Outcome, PacketFields, Refusal, Template};
+use crate::queue::NoRoom;
+
+/// The packet for which room was lent last.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) enum Reserved {
+    /// None.
+    #[default]
+    Nothing,
+    /// One that leaves by a queue.
+    Frame {
+        queue: usize,
+        header_len: usize,
+        /// The next hop whose Ethernet address is not known yet.
+        waits_for: Option<IpAddr>,
+        /// It is to a group that was joined here, too.
+        copy: Option<RxMeta>,
+        len: usize,
+    },
+    /// One to this very port.
+    Looped { meta: RxMeta, len: usize },
+}
+
+impl XdpPort {
+    /// Lends room for a packet.
+    pub(super) fn lend(&mut self, to: &TxMeta, len: usize) -> Result<TxSlot<'_>, ReserveError> {
+        self.reserved = Reserved::Nothing;
+        if !self.active.contains(&to.src) {
+            return Err(self.unsendable());
+        }
+        let id = self.next_id;
+        let header = match self.net.header_for(to.src, to.dst) {
+            Ok(header) if (1..=header.template.max_transport()).contains(&len) => header,
+            Err(Refusal::Local) => return self.lend_looped(to, len, id),
+            Ok(_) | Err(_) => return Err(self.unsendable()),
+        };
+        let template = header.template;
+        let (header_len, ip) = (template.header_len(), template.covered(id));
+        let queue = queue_of(to.dst, self.queues.len());
+        let frame = match self.queues[queue].reserve(header_len + len) {
+            Ok(frame) => frame,
+            Err(NoRoom::Full) => {
+                self.counters.tx_queue_full += 1;
+                return Err(ReserveError::Full);
+            }
+            Err(NoRoom::Length) => {
+                self.counters.tx_unsendable += 1;
+                return Err(ReserveError::Unsendable);
+            }
+        };
+        let fields = PacketFields {
+            transport_len: len,
+            traffic_class: to.traffic_class,
+            hop_limit: to.hop_limit,
+            src_port: UDP_PORT,
+            id,
+        };
+        template.write(frame, &fields);
+        let is_member = self.groups.contains(to.dst);
+        self.reserved = Reserved::Frame {
+            queue,
+            header_len,
+            waits_for: header.waits_for,
+            copy: is_member.then(|| looped(to, ip)),
+            len,
+        };
+        Ok(TxSlot {
+            bytes: &mut frame[header_len..],
+            src_port: UDP_PORT,
+            ip,
+        })
+    }
+
+    /// Lends room for a packet to this very port.
+    fn lend_looped(
+        &mut self,
+        to: &TxMeta,
+        len: usize,
+        id: u16,
+    ) -> Result<TxSlot<'_>, ReserveError> {
+        let fits = (1..=self.config.longest_ip()).contains(&len);
+        if !fits || !self.active.contains(&to.dst) {
+            return Err(self.unsendable());
+        }
+        if self.loopback.is_full() {
+            self.counters.tx_queue_full += 1;
+            return Err(ReserveError::Full);
+        }
+        let ip = match to.dst {
+            IpAddr::V4(_) => IpCovered::V4 {
+                id,
+                flags_fragment: 0x4000,
+            },
+            IpAddr::V6(_) => IpCovered::V6,
+        };
+        let meta = looped(to, ip);
+        self.reserved = Reserved::Looped { meta, len };
+        Ok(TxSlot {
+            bytes: self.loopback.reserve(len),
+            src_port: UDP_PORT,
+            ip,
+        })
+    }
+
+    /// Queues the packet for which room was lent last, if there is one.
+    pub(super) fn commit_reserved(&mut self) {
+        let len = match std::mem::take(&mut self.reserved) {
+            Reserved::Nothing => return,
+            Reserved::Looped { meta, len } => {
+                if self.loopback.commit(meta) {
+                    self.counters.tx_looped += 1;
+                } else {
+                    self.counters.tx_loop_full += 1;
+                }
+                len
+            }
+            Reserved::Frame {
+                queue,
+                header_len,
+                waits_for,
+                copy,
+                len,
+            } => {
+                self.copy_to_ourselves(queue, header_len, copy);
+                match waits_for {
+                    Some(hop) => self.hold(queue, hop),
+                    // A corrupt ring shows again at the next `flush`.
+                    None => drop(self.queues[queue].commit()),
+                }
+                len
+            }
+        };
+        self.next_id = self.next_id.wrapping_add(1);
+        self.counters.tx_packets += 1;
+        self.counters.tx_bytes += len as u64;
+    }
+
+    /// What goes to a group that was joined here is received here, too.
+    fn copy_to_ourselves(&mut self, queue: usize, header_len: usize, copy: Option<RxMeta>) {
+        let Some(meta) = copy else { return };
+        let Some(frame) = self.queues[queue].reserved() else {
+            return;
+        };
+        if self.loopback.copy(meta, &frame[header_len..]) {
+            self.counters.tx_looped += 1;
+        } else {
+            self.counters.tx_loop_full += 1;
+        }
+    }
+
+    /// The frame waits until its neighbour answers.
+    fn hold(&mut self, queue: usize, hop: IpAddr) {
+        let Some(held) = self.queues[queue].hold() else {
+            return;
+        };
+        self.counters.tx_waited += 1;
+        let now = self.clock.now();
+        if let Some((queue, dropped)) = self.waiting.hold(hop, now, (queue, held)) {
+            self.queues[queue].drop_held(dropped);
+        }
+    }
+
+    /// Sends or drops the frames whose neighbour has answered, or did not.
+    pub(super) fn release_waiting(&mut self, now: Instant) -> Result<(), PortError> {
+        self.reserved = Reserved::Nothing;
+        let (net, queues) = (&self.net, &mut self.queues);
+        let mut failed = None;
+        self.waiting.release(
+            now,
+            |hop| net.resolution(hop),
+            |(queue, held), outcome| match outcome {
+                Outcome::Send(mac) => {
+                    let sent =
+                        queues[queue].commit_held(held, |frame| Template::readdress(frame, mac));
+                    failed = sent.err().map(|error| (queue, error)).or(failed.take());
+                }
+                Outcome::Drop(_) => queues[queue].drop_held(held),
+            },
+        );
+        match failed {
+            Some((queue, error)) => Err(self.queue_error(queue, error)),
+            None => self.flush_all(),
+        }
+    }
+
+    fn flush_all(&mut self) -> Result<(), PortError> {
+        use roce_stack::port::Port;
+        self.flush().map(drop)
+    }
+
+    fn unsendable(&mut self) -> ReserveError {
+        self.counters.tx_unsendable += 1;
+        ReserveError::Unsendable
+    }
+}
+
+/// What is told of a packet that comes back without having left.
+fn looped(to: &TxMeta, ip: IpCovered) -> RxMeta {
+    RxMeta {
+        src: to.src,
+        dst: to.dst,
+        src_port: UDP_PORT,
+        traffic_class: to.traffic_class,
+        ip,
+    }
+}
+
+/// All packets to one destination leave by one queue, and so in order.
+fn queue_of(dst: IpAddr, queues: usize) -> usize {
+    let sum: usize = match dst {
+        IpAddr::V4(dst) => dst.octets().into_iter().map(usize::from).sum(),
+        IpAddr::V6(dst) => dst.octets().into_iter().map(usize::from).sum(),
+    };
+    sum % queues
+}

@@ -1,0 +1,201 @@
+//! Ports over veth pairs: packets of all lengths, in every mode. These tests take root.
+
+mod support;
+
+use std::collections::VecDeque;
+use std::net::IpAddr;
+
+use roce_stack::port::{Port, ReserveError, RxMeta, TxMeta};
+use roce_xdp::program::AttachMode;
+use support::netns::Pair;
+use support::ports::{Received, cross, drive, from_to, no_chunk_is_lost, open, open_udp, send};
+use support::{bytes, wait_for};
+
+/// Of every path MTU, and some at the borders of chunks.
+const LENS: [usize; 10] = [16, 64, 272, 528, 1040, 2064, 3797, 3800, 4112, 4128];
+
+fn packets_cross(test: &str, attach: AttachMode, queues: u32) {
+    let Some(pair) = Pair::new(test, 4300, queues) else {
+        return;
+    };
+    let mut near = open(&pair.near, 4300, queues, attach);
+    let mut far = open(&pair.far, 4300, queues, attach);
+    // Neither knows its neighbour at first.
+    cross(&pair, &mut near, &mut far, &LENS);
+    cross(&pair, &mut near, &mut far, &[4112; 30]);
+    for port in [&mut near, &mut far] {
+        no_chunk_is_lost(port);
+    }
+}
+
+#[test]
+fn packets_cross_in_native_mode() {
+    packets_cross("packets_cross_in_native_mode", AttachMode::Native, 1);
+}
+
+#[test]
+fn packets_cross_in_generic_mode() {
+    packets_cross("packets_cross_in_generic_mode", AttachMode::Generic, 1);
+}
+
+#[test]
+fn packets_cross_by_two_queues() {
+    packets_cross("packets_cross_by_two_queues", AttachMode::Auto, 2);
+}
+
+#[test]
+fn sockets_and_frames_understand_each_other() {
+    let Some(pair) = Pair::new("sockets_and_frames_understand_each_other", 4300, 1) else {
+        return;
+    };
+    let mut xdp = open(&pair.near, 4300, 1, AttachMode::Auto);
+    let mut udp = open_udp(&pair.far, 4300);
+    cross(&pair, &mut xdp, &mut udp, &LENS);
+    let pair = Pair {
+        near: pair.far,
+        far: pair.near,
+    };
+    cross(&pair, &mut udp, &mut xdp, &LENS);
+    cross(&pair, &mut udp, &mut xdp, &[1040; 30]);
+    no_chunk_is_lost(&mut xdp);
+}
+
+#[test]
+fn what_is_to_ourselves_comes_back() {
+    let Some(pair) = Pair::new("what_is_to_ourselves_comes_back", 1500, 1) else {
+        return;
+    };
+    let mut port = open(&pair.near, 1500, 1, AttachMode::Auto);
+    for ipv6 in [false, true] {
+        let to = from_to(&pair.near, &pair.near, ipv6);
+        let sent: Vec<Received> = (1..50)
+            .map(|number| send(&mut port, &to, &bytes(number, number * 20)))
+            .collect();
+        assert!(port.has_looped());
+        let mut received = Vec::new();
+        let mut sink = |meta: &RxMeta, packet: &[u8]| received.push((*meta, packet.to_vec()));
+        assert_eq!(port.receive(64, &mut sink).expect("a port that works"), 49);
+        assert!(received == sent);
+    }
+}
+
+#[test]
+fn groups_are_joined_and_left() {
+    let Some(pair) = Pair::new("groups_are_joined_and_left", 1500, 1) else {
+        return;
+    };
+    let mut near = open(&pair.near, 1500, 1, AttachMode::Auto);
+    let mut far = open(&pair.far, 1500, 1, AttachMode::Auto);
+    for (ipv6, group) in [(false, "239.9.1.2"), (true, "ff15::91")] {
+        let group: IpAddr = group.parse().expect("an address");
+        let to = TxMeta {
+            dst: group,
+            ..from_to(&pair.near, &pair.far, ipv6)
+        };
+        pair.far
+            .namespace
+            .inside(|| far.join(group))
+            .expect("multicast");
+        pair.far
+            .namespace
+            .inside(|| far.join(group))
+            .expect("nothing to do");
+        let want = send(&mut near, &to, &bytes(1, 100));
+        let mut received = VecDeque::new();
+        wait_for("the packet", || {
+            drive(&mut near, &mut far, &mut received);
+            received.pop_front()
+        });
+        // Now the sender is a member, too.
+        pair.near
+            .namespace
+            .inside(|| near.join(group))
+            .expect("multicast");
+        let again = send(&mut near, &to, &bytes(2, 100));
+        assert_ne!(want.1, again.1);
+        let mut own = Vec::new();
+        near.receive(9, &mut |meta: &RxMeta, packet: &[u8]| {
+            own.push((*meta, packet.to_vec()))
+        })
+        .expect("a port that works");
+        assert!(own == [again.clone()]);
+        far.leave(group);
+        let last = from_to(&pair.near, &pair.far, ipv6);
+        send(&mut near, &to, &bytes(3, 100));
+        let want = send(&mut near, &last, &bytes(4, 100));
+        let got = wait_for("a packet", || {
+            drive(&mut near, &mut far, &mut received);
+            received
+                .iter()
+                .position(|got| *got == want)
+                .map(|_| received.clone())
+        });
+        assert!(
+            got.iter().all(|(_, packet)| *packet != bytes(3, 100)),
+            "left, and received even so"
+        );
+        near.leave(group);
+    }
+    let error = near
+        .join("10.91.0.9".parse().expect("an address"))
+        .expect_err("no group");
+    assert!(error.to_string().contains("10.91.0.9"), "{error}");
+}
+
+#[test]
+fn what_cannot_be_sent_is_counted() {
+    let Some(pair) = Pair::new("what_cannot_be_sent_is_counted", 1500, 1) else {
+        return;
+    };
+    let mut port = open(&pair.near, 1500, 1, AttachMode::Auto);
+    let good = from_to(&pair.near, &pair.far, false);
+    let bad = [
+        (good, 0),
+        (good, 1500 - 28 + 1),
+        (from_to(&pair.near, &pair.far, true), 1500 - 48 + 1),
+        (
+            TxMeta {
+                src: IpAddr::from([10, 91, 0, 9]),
+                ..good
+            },
+            100,
+        ),
+        (
+            TxMeta {
+                dst: IpAddr::from([192, 0, 2, 1]),
+                ..good
+            },
+            100,
+        ),
+        (
+            TxMeta {
+                dst: pair.far.v6.into(),
+                ..good
+            },
+            100,
+        ),
+    ];
+    for (number, (to, len)) in bad.into_iter().enumerate() {
+        assert_eq!(
+            port.reserve(&to, len).err(),
+            Some(ReserveError::Unsendable),
+            "{to:?} {len}"
+        );
+        assert_eq!(port.counters().tx_unsendable, number as u64 + 1);
+    }
+    assert!(port.reserve(&good, 1500 - 28).is_ok());
+    assert_eq!(port.capabilities().max_packet_bytes, 1500 - 48);
+    let error = port
+        .activate(IpAddr::from([192, 0, 2, 7]))
+        .expect_err("not its own");
+    assert!(
+        error.to_string().contains("10.91.0.1") && error.to_string().contains("near"),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_port_may_be_passed_to_another_thread() {
+    fn check<T: Send>() {}
+    check::<roce_xdp::XdpPort>();
+}

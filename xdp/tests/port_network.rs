@@ -1,0 +1,152 @@
+//! Ports over veth pairs: neighbours, addresses and interfaces that come and go. These tests
+//! take root.
+
+mod support;
+
+use std::collections::VecDeque;
+use std::net::IpAddr;
+use std::os::fd::AsRawFd;
+
+use roce_stack::port::{Port, ReserveError, RxMeta, TxMeta};
+use roce_xdp::net::WaitDrop;
+use roce_xdp::program::AttachMode;
+use roce_xdp::{XdpPort, XdpPortConfig};
+use support::netns::Pair;
+use support::ports::{Received, cross, drive, from_to, no_chunk_is_lost, open, send};
+use support::{bytes, wait_for};
+
+#[test]
+fn packets_wait_for_a_neighbour_that_answers_late() {
+    let Some(pair) = Pair::new("packets_wait_for_a_neighbour", 4300, 1) else {
+        return;
+    };
+    let mut near = open(&pair.near, 4300, 1, AttachMode::Auto);
+    let mut far = open(&pair.far, 4300, 1, AttachMode::Auto);
+    let late = IpAddr::from([10, 91, 0, 33]);
+    let to = TxMeta {
+        dst: late,
+        ..from_to(&pair.near, &pair.far, false)
+    };
+    let sent: Vec<Received> = (0..10)
+        .map(|number| send(&mut near, &to, &bytes(number, 4112)))
+        .collect();
+    assert_eq!((near.counters().tx_waited, near.queued()), (10, 10));
+    pair.far
+        .namespace
+        .run("ip address add 10.91.0.33/24 dev far");
+    far.activate(late).expect("its own by now");
+    let mut received = VecDeque::new();
+    wait_for("all packets", || {
+        drive(&mut near, &mut far, &mut received);
+        (received.len() >= sent.len()).then_some(())
+    });
+    assert!(received == sent, "as they were, and in order");
+    no_chunk_is_lost(&mut near);
+}
+
+#[test]
+fn a_neighbour_that_does_not_answer_costs_only_its_packets() {
+    let Some(pair) = Pair::new("a_neighbour_that_does_not_answer", 1500, 1) else {
+        return;
+    };
+    let mut near = open(&pair.near, 1500, 1, AttachMode::Auto);
+    let mut far = open(&pair.far, 1500, 1, AttachMode::Auto);
+    let nobody = TxMeta {
+        dst: IpAddr::from([10, 91, 0, 77]),
+        ..from_to(&pair.near, &pair.far, false)
+    };
+    // More than may wait for one neighbour.
+    for number in 0..40 {
+        send(&mut near, &nobody, &bytes(number, 100));
+    }
+    cross(&pair, &mut near, &mut far, &[100; 5]);
+    let dropped = |port: &XdpPort| {
+        let counters = port.each_counter();
+        let of = |reason: WaitDrop| {
+            counters
+                .iter()
+                .find(|(name, _)| *name == reason.name())
+                .map_or(0, |(_, value)| *value)
+        };
+        WaitDrop::ALL.into_iter().map(of).sum::<u64>()
+    };
+    wait_for("the neighbour is given up", || {
+        near.receive(1, &mut |_: &RxMeta, _: &[u8]| {})
+            .expect("a port that works");
+        (dropped(&near) == 40).then_some(())
+    });
+    no_chunk_is_lost(&mut near);
+}
+
+#[test]
+fn addresses_come_and_go() {
+    let Some(pair) = Pair::new("addresses_come_and_go", 1500, 1) else {
+        return;
+    };
+    let mut near = open(&pair.near, 1500, 1, AttachMode::Auto);
+    let mut far = open(&pair.far, 1500, 1, AttachMode::Auto);
+    let new = IpAddr::from([10, 91, 0, 22]);
+    pair.far
+        .namespace
+        .run("ip address add 10.91.0.22/24 dev far");
+    far.activate(new).expect("its own by now");
+    let to_new = TxMeta {
+        dst: new,
+        ..from_to(&pair.near, &pair.far, false)
+    };
+    let want = send(&mut near, &to_new, &bytes(1, 100));
+    let mut received = VecDeque::new();
+    wait_for("the packet", || {
+        drive(&mut near, &mut far, &mut received);
+        received.pop_front().filter(|got| *got == want)
+    });
+    far.take_changes();
+    pair.far
+        .namespace
+        .run("ip address delete 10.91.0.22/24 dev far");
+    wait_for("the news", || {
+        drive(&mut near, &mut far, &mut received);
+        far.take_changes().addresses.then_some(())
+    });
+    let from_new = TxMeta {
+        src: new,
+        ..from_to(&pair.far, &pair.near, false)
+    };
+    assert_eq!(
+        far.reserve(&from_new, 100).err(),
+        Some(ReserveError::Unsendable)
+    );
+}
+
+#[test]
+fn an_interface_that_goes_ends_the_port() {
+    let Some(pair) = Pair::new("an_interface_that_goes_ends_the_port", 1500, 1) else {
+        return;
+    };
+    let mut near = open(&pair.near, 1500, 1, AttachMode::Auto);
+    assert!(
+        near.fds().count() == 2
+            && near
+                .fds()
+                .all(|fd| fd.fd.as_raw_fd() >= 0 && !fd.wants_write)
+    );
+    pair.near.namespace.run("ip link delete near");
+    let error = wait_for("the end", || {
+        near.receive(1, &mut |_: &RxMeta, _: &[u8]| {}).err()
+    });
+    assert!(error.to_string().contains("near"), "{error}");
+}
+
+#[test]
+fn a_second_port_says_who_holds_the_interface() {
+    let Some(pair) = Pair::new("a_second_port_says_who_holds_the_interface", 1500, 1) else {
+        return;
+    };
+    let first = open(&pair.near, 1500, 1, AttachMode::Auto);
+    let config = || XdpPortConfig::new("near", pair.near.index, 1500);
+    let second = || pair.near.namespace.inside(|| XdpPort::open(config()));
+    let error = second().err().expect("one is enough");
+    assert!(error.to_string().contains("roce_redirect"), "{error}");
+    drop(first);
+    assert!(second().is_ok(), "it can be opened again at once");
+}

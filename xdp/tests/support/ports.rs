@@ -1,0 +1,140 @@
+//! Ports at the ends of a veth pair.
+
+use std::collections::VecDeque;
+use std::net::IpAddr;
+
+use roce_stack::port::{IpCovered, Port, ReserveError, RxMeta, TxMeta};
+use roce_udp::{UdpPort, UdpPortConfig};
+use roce_xdp::program::AttachMode;
+use roce_xdp::umem::Owner;
+use roce_xdp::{XdpPort, XdpPortConfig};
+
+use super::netns::{End, Pair};
+use super::{bytes, wait_for};
+
+/// A received packet, copied.
+pub(crate) type Received = (RxMeta, Vec<u8>);
+
+pub(crate) fn open(end: &End, mtu: usize, queues: u32, attach: AttachMode) -> XdpPort {
+    let mut config = XdpPortConfig::new(end.interface, end.index, mtu);
+    config.sockets.queues = (0..queues).collect();
+    config.attach = attach;
+    let mut port = end
+        .namespace
+        .inside(|| XdpPort::open(config))
+        .expect("AF_XDP");
+    for address in [end.v4.into(), end.v6.into()] {
+        port.activate(address).expect("an address of its own");
+    }
+    port
+}
+
+pub(crate) fn open_udp(end: &End, mtu: usize) -> UdpPort {
+    let addresses: Vec<IpAddr> = vec![end.v4.into(), end.v6.into()];
+    let config = UdpPortConfig::new(end.interface, end.index, mtu, addresses.clone());
+    end.namespace.inside(|| {
+        let mut port = UdpPort::new(config);
+        for address in addresses {
+            port.activate(address).expect("an address of its own");
+        }
+        port
+    })
+}
+
+pub(crate) fn from_to(from: &End, to: &End, ipv6: bool) -> TxMeta {
+    let address = |end: &End| {
+        if ipv6 {
+            IpAddr::from(end.v6)
+        } else {
+            IpAddr::from(end.v4)
+        }
+    };
+    TxMeta {
+        src: address(from),
+        dst: address(to),
+        traffic_class: 0x6a,
+        hop_limit: 0,
+    }
+}
+
+/// Queues a packet and returns what the other side is to see.
+pub(crate) fn send(port: &mut dyn Port, to: &TxMeta, packet: &[u8]) -> Received {
+    wait_for("room", || match port.reserve(to, packet.len()) {
+        Ok(slot) => {
+            slot.bytes.copy_from_slice(packet);
+            let meta = RxMeta {
+                src: to.src,
+                dst: to.dst,
+                src_port: slot.src_port,
+                traffic_class: to.traffic_class,
+                ip: slot.ip,
+            };
+            port.commit();
+            Some((meta, packet.to_vec()))
+        }
+        Err(ReserveError::Full) => {
+            port.flush().expect("a port that works");
+            None
+        }
+        Err(ReserveError::Unsendable) => panic!("{to:?} can't be sent to"),
+    })
+}
+
+/// Takes what waits at the moment. Both ports are driven, since one may wait for a neighbour.
+pub(crate) fn drive(near: &mut dyn Port, far: &mut dyn Port, into: &mut VecDeque<Received>) {
+    near.flush().expect("a port that works");
+    near.receive(64, &mut |_: &RxMeta, _: &[u8]| {})
+        .expect("a port that works");
+    let mut sink = |meta: &RxMeta, packet: &[u8]| into.push_back((*meta, packet.to_vec()));
+    far.receive(64, &mut sink).expect("a port that works");
+}
+
+/// Packets of these lengths cross, in order, as they were promised.
+pub(crate) fn cross(pair: &Pair, near: &mut dyn Port, far: &mut dyn Port, lens: &[usize]) {
+    for round in 0..20 {
+        let to = from_to(&pair.near, &pair.far, round % 2 == 1);
+        let packet = |(number, &len)| bytes(round * 100 + number, len);
+        let sent: Vec<Received> = lens
+            .iter()
+            .enumerate()
+            .map(packet)
+            .map(|packet| send(near, &to, &packet))
+            .collect();
+        let mut received = VecDeque::new();
+        wait_for("all packets", || {
+            drive(near, far, &mut received);
+            (received.len() >= sent.len()).then_some(())
+        });
+        for (got, want) in received.into_iter().zip(sent) {
+            assert!(
+                got.1 == want.1,
+                "{} bytes, not {}",
+                got.1.len(),
+                want.1.len()
+            );
+            let hidden = got.0.ip == IpCovered::V4Hidden;
+            let expected = if hidden {
+                RxMeta {
+                    ip: IpCovered::V4Hidden,
+                    ..want.0
+                }
+            } else {
+                want.0
+            };
+            assert_eq!(got.0, expected);
+        }
+    }
+}
+
+pub(crate) fn no_chunk_is_lost(port: &mut XdpPort) {
+    let memory = port.config().sockets.memory;
+    wait_for("all is sent", || {
+        port.flush().expect("a port that works");
+        port.follow_network().expect("a network");
+        (port.queued() == 0).then_some(())
+    });
+    for queue in port.queues() {
+        assert_eq!(queue.chunks().of(Owner::Fill), memory.rx_chunks);
+        assert_eq!(queue.chunks().of(Owner::Free), memory.tx_chunks());
+    }
+}
