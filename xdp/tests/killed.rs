@@ -1,0 +1,73 @@
+//! A process that is killed leaves nothing behind. This test takes root.
+
+mod support;
+
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Command, Stdio};
+
+use roce_stack::port::Port;
+use roce_xdp::{XdpPort, XdpPortConfig};
+use support::netns::{End, Pair};
+use support::wait_for;
+
+/// The victim's interface: this program calls itself with it.
+const VICTIM: &str = "ROCE_XDP_VICTIM";
+
+fn open(interface: &str, index: u32) -> XdpPort {
+    XdpPort::open(XdpPortConfig::new(interface, index, 1500)).expect("nobody holds it")
+}
+
+/// What the victim does: opens a port, says so, and waits for its end.
+#[test]
+fn victim() {
+    let Some(index) = std::env::var(VICTIM)
+        .ok()
+        .and_then(|index| index.parse().ok())
+    else {
+        return;
+    };
+    let mut port = open("near", index);
+    port.activate([10, 91, 0, 1].into()).expect("its own");
+    println!("\nopen");
+    // Ends also if who would kill it ends first.
+    let _ = std::io::stdin().read(&mut [0]);
+    drop(port);
+}
+
+fn has_program(end: &End) -> bool {
+    end.namespace
+        .run("ip -o link show dev near")
+        .contains("xdp")
+}
+
+#[test]
+fn nothing_is_left_of_a_process_that_was_killed() {
+    let Some(pair) = Pair::new("nothing_is_left_of_a_process_that_was_killed", 1500, 1) else {
+        return;
+    };
+    let near = &pair.near;
+    let start = || {
+        Command::new(std::env::current_exe().expect("this program"))
+            .args(["--exact", "victim", "--nocapture"])
+            .env(VICTIM, near.index.to_string())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("this program")
+    };
+    let mut victim = near.namespace.inside(start);
+    let said = BufReader::new(victim.stdout.take().expect("a pipe"));
+    let is_open = said
+        .lines()
+        .any(|line| line.is_ok_and(|line| line.ends_with("open")));
+    let had_program = has_program(near);
+    victim.kill().expect("it lives");
+    victim.wait().expect("our own child");
+    assert!(
+        is_open && had_program,
+        "open: {is_open}, program: {had_program}"
+    );
+    wait_for("the program is gone", || (!has_program(near)).then_some(()));
+    // The queue, too, is free within the patience of the configuration.
+    drop(near.namespace.inside(|| open("near", near.index)));
+}
