@@ -267,7 +267,7 @@ fn lost_news_are_made_up_for() {
     };
     let mut net = lab.net();
     lab.until_sent_to(&mut net, SRC, DST, FAR_MAC);
-    let routes: String = (0..8000)
+    let routes: String = (0..4000)
         .map(|number| {
             format!(
                 "route add 10.{}.{}.0/24 dev near\n",
@@ -287,7 +287,7 @@ fn lost_news_are_made_up_for() {
     assert_eq!(longest(&mut net, "10.90.0.6", DST), 1400 - 28);
     // What is left of the news from before does no harm.
     let left = || lab.near.ip("-o route show dev near").lines().count();
-    assert!(left() > 8000);
+    assert!(left() > 4000);
     for _ in 0..200 {
         net.poll(lab.now()).expect("the interface is there");
         assert_eq!(lead(&mut net, SRC, DST), Ok(Lead::To(moved)));
