@@ -6,9 +6,13 @@ use std::collections::VecDeque;
 use std::net::IpAddr;
 
 use roce_stack::port::{Port, ReserveError, RxMeta, TxMeta};
+use roce_wire::VlanTag;
+use roce_xdp::net::{Priority, RxDrop, Tagging};
 use roce_xdp::program::AttachMode;
 use support::netns::Pair;
-use support::ports::{Received, cross, drive, from_to, no_chunk_is_lost, open, open_udp, send};
+use support::ports::{
+    Received, config, cross, drive, from_to, no_chunk_is_lost, open, open_udp, open_with, send,
+};
 use support::{bytes, wait_for};
 
 /// Of every path MTU, and some at the borders of chunks.
@@ -58,6 +62,51 @@ fn sockets_and_frames_understand_each_other() {
     cross(&pair, &mut udp, &mut xdp, &LENS);
     cross(&pair, &mut udp, &mut xdp, &[1040; 30]);
     no_chunk_is_lost(&mut xdp);
+}
+
+#[test]
+fn packets_cross_in_a_vlan() {
+    let Some(pair) = Pair::new("packets_cross_in_a_vlan", 4300, 1) else {
+        return;
+    };
+    let open = |end, vid, attach| {
+        let mut config = config(end, 4300, 1, attach);
+        let tag = VlanTag {
+            tpid: 0x8100,
+            tci: vid,
+        };
+        config.net.tagging = Tagging::Fixed(tag, Priority::FromDscp);
+        open_with(end, config)
+    };
+    for attach in [AttachMode::Native, AttachMode::Generic] {
+        let mut near = open(&pair.near, 5, attach);
+        let mut far = open(&pair.far, 5, attach);
+        cross(&pair, &mut near, &mut far, &LENS);
+        no_chunk_is_lost(&mut near);
+        drop(near);
+        // Of another VLAN, first; then one of ours.
+        let mut other = open(&pair.near, 6, attach);
+        send(
+            &mut other,
+            &from_to(&pair.near, &pair.far, false),
+            &bytes(1, 100),
+        );
+        assert!(other.flush().expect("a port that works"));
+        drop(other);
+        let mut near = open(&pair.near, 5, attach);
+        let want = send(
+            &mut near,
+            &from_to(&pair.near, &pair.far, false),
+            &bytes(2, 100),
+        );
+        let mut received = VecDeque::new();
+        wait_for("a packet", || {
+            drive(&mut near, &mut far, &mut received);
+            (!received.is_empty()).then_some(())
+        });
+        assert!(received == [want]);
+        assert_eq!(far.net().counters().rx_dropped(RxDrop::OtherVlan), 1);
+    }
 }
 
 #[test]

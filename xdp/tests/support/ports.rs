@@ -16,9 +16,17 @@ use super::{bytes, wait_for};
 pub(crate) type Received = (RxMeta, Vec<u8>);
 
 pub(crate) fn open(end: &End, mtu: usize, queues: u32, attach: AttachMode) -> XdpPort {
+    open_with(end, config(end, mtu, queues, attach))
+}
+
+pub(crate) fn config(end: &End, mtu: usize, queues: u32, attach: AttachMode) -> XdpPortConfig {
     let mut config = XdpPortConfig::new(end.interface, end.index, mtu);
     config.sockets.queues = (0..queues).collect();
     config.attach = attach;
+    config
+}
+
+pub(crate) fn open_with(end: &End, config: XdpPortConfig) -> XdpPort {
     let mut port = end
         .namespace
         .inside(|| XdpPort::open(config))
