@@ -12,6 +12,8 @@ use roce_wire::UDP_PORT;
 use roce_xdp::program::{AttachMode, Mode, Program, RedirectConfig};
 use roce_xdp::queue::QueueError;
 use roce_xdp::socket::{self, BusyPoll, SocketConfig, SocketQueue, ZeroCopy};
+use roce_xdp::umem::CHUNK_BYTES;
+use socket2::SockRef;
 use support::netns::Pair;
 use support::queues::{config, frame, nothing_is_lost, open, open_with, receive, send};
 use support::{PATIENCE, bytes, wait_for};
@@ -69,6 +71,9 @@ fn frames_cross(test: &str, mode: AttachMode, expected: Mode) {
     let (near, far) = (&mut near.queues[0], &mut far.queues[0]);
     all_lengths(&pair, near, far);
     let memory = config(&pair.near, mtu, 1).memory;
+    let send_buffer = SockRef::from(near.kernel()).send_buffer_size();
+    let for_all = memory.tx_chunks() as usize * CHUNK_BYTES;
+    assert!(send_buffer.expect("an option of every socket") >= for_all);
     nothing_is_lost(near, &memory);
     nothing_is_lost(far, &memory);
 }

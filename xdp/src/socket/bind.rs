@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use super::config::{BusyPoll, SocketConfig, ZeroCopy};
 use super::{SocketQueue, SocketRings, XdpSocket};
-use crate::queue::{Queue, Rings};
+use crate::queue::{Queue, QueueConfig, Rings};
 use crate::sys::ring::SharedRing;
 use crate::sys::xsk;
 use crate::umem::{CHUNK_BYTES, Share};
@@ -62,6 +62,7 @@ pub(super) fn open_queue(
         register(fd.as_fd(), &share).map_err(failed("registering memory for frames"))?;
     }
     let rings = rings(fd.as_fd(), config).map_err(failed("making the rings"))?;
+    allow_to_send(fd.as_fd(), &config.memory);
     if let Some(busy_poll) = &config.busy_poll {
         set_busy_poll(fd.as_fd(), busy_poll).map_err(failed("preferring busy-polling"))?;
     }
@@ -124,6 +125,17 @@ fn rings(fd: BorrowedFd<'_>, config: &SocketConfig) -> io::Result<SocketRings> {
         rx: SharedRing::map(fd, &offsets.rx, rx, libc::XDP_PGOFF_RX_RING as u64)?,
         tx: SharedRing::map(fd, &offsets.tx, tx, libc::XDP_PGOFF_TX_RING as u64)?,
     })
+}
+
+/// Where the kernel copies, it charges what it has not sent yet to the socket's send buffer,
+/// of 208 KiB unless told otherwise: a few dozen frames. As many shall fit as there is room for.
+fn allow_to_send(fd: BorrowedFd<'_>, memory: &QueueConfig) {
+    let bytes = memory.tx_chunks() as usize * CHUNK_BYTES;
+    let bytes = bytes.min(i32::MAX as usize / 2) as libc::c_int;
+    // Without CAP_NET_ADMIN it is what `net.core.wmem_max` allows. Less is slower, no more.
+    if xsk::set_option(fd, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, &bytes).is_err() {
+        let _ = xsk::set_option(fd, libc::SOL_SOCKET, libc::SO_SNDBUF, &bytes);
+    }
 }
 
 fn set_busy_poll(fd: BorrowedFd<'_>, wanted: &BusyPoll) -> io::Result<()> {
