@@ -6,6 +6,7 @@ use super::request::{Effect, PostedRecv};
 use super::{AreaName, Verdict, Violation, judge, violated};
 use crate::connect::header_bytes;
 use roce_stack::{Completion, QpKind, WcOpcode, WcStatus};
+use std::collections::BTreeMap;
 
 /// How often one message may come, if the network doubles packets on three links.
 const MOST_COPIES: u8 = 8;
@@ -19,8 +20,8 @@ pub(super) struct Arrivals {
     due: Vec<bool>,
     /// One past the newest that has arrived.
     resolved: usize,
-    /// The receive that completed last.
-    last: Option<u64>,
+    /// The receive of each pool that completed last.
+    last: BTreeMap<usize, u64>,
 }
 
 impl Arrivals {
@@ -63,7 +64,7 @@ impl Pair {
     /// The memory of a pool was deregistered.
     pub(super) fn receives_gone(&mut self, pool: usize) {
         for side in [0, 1] {
-            if self.ends.pools[side] == Some(pool) {
+            if self.ends.pools_of(side).any(|it| it == pool) {
                 self.qps[side].may_be_broken = true;
                 self.flows[1 - side].gone(AreaName::Inbox);
             }
@@ -71,13 +72,18 @@ impl Pair {
     }
 
     /// A receive of `side` has completed.
-    pub(super) fn arrived(&mut self, pool: &mut Pool, side: usize, done: &Completion) -> Verdict {
+    pub(super) fn arrived(
+        &mut self,
+        (number, pool): (usize, &mut Pool),
+        side: usize,
+        done: &Completion,
+    ) -> Verdict {
         if self.qps[side].last_wqe {
             return violated("the QP was said to take no more receives".to_owned());
         }
         let flow = &mut self.flows[1 - side];
-        let recv = pool.take(done.wr_id, flow.arrivals.last)?;
-        flow.arrivals.last = Some(done.wr_id);
+        let last = flow.arrivals.last.insert(number, done.wr_id);
+        let recv = pool.take(done.wr_id, last)?;
         let n = match (self.is_reliable(), done.status) {
             (true, _) => Some(self.flows[1 - side].received),
             (false, WcStatus::Success) => Some(self.find(pool, side, recv, done)?),
@@ -86,6 +92,10 @@ impl Pair {
         let flow = &mut self.flows[1 - side];
         flow.received += 1;
         let send = n.and_then(|n| flow.consuming.get(n).copied());
+        let named = send.and_then(|send| flow.sends[send].pool);
+        if named.is_some_and(|named| named != number) {
+            return violated(format!("it is of pool {number}, but {named:?} was named"));
+        }
         judge::recv(self, side, send, done)?;
         let flow = &mut self.flows[1 - side];
         let (Some(n), Some(id), WcStatus::Success) = (n, send, done.status) else {

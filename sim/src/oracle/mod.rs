@@ -114,7 +114,7 @@ impl Oracle {
             qps: [QpModel::default(); 2],
             flows: areas.map(|areas| Flow::new(areas, reliable)),
         };
-        for pool in ends.pools.into_iter().flatten() {
+        for pool in ends.pools.into_iter().chain([ends.more]).flatten() {
             if self.pool(pool).gone {
                 known.receives_gone(pool);
             }
@@ -177,10 +177,25 @@ impl Oracle {
     /// # Errors
     /// If it can't be.
     pub fn completed(&mut self, pair: usize, side: usize, done: &Completion) -> Verdict {
+        let pool = self.pair(pair).ends.pools[side];
+        self.completed_in(pair, side, pool, done)
+    }
+
+    /// A completion came for the QP: if of a receive, then of one of this pool.
+    ///
+    /// # Errors
+    /// If it can't be.
+    pub fn completed_in(
+        &mut self,
+        pair: usize,
+        side: usize,
+        pool: Option<usize>,
+        done: &Completion,
+    ) -> Verdict {
         self.clock += 1;
         let receives = matches!(done.opcode, WcOpcode::Recv | WcOpcode::RecvRdmaWithImm);
         let known = self.pair(pair);
-        let fetched = match (receives, known.ends.pools[side]) {
+        let fetched = match (receives, pool) {
             (true, Some(pool)) => self.arrived(pair, side, pool, done).map(|()| Vec::new()),
             (true, None) => known.recv_completed(side, done).map(|()| Vec::new()),
             (false, _) => known.send_completed(side, done),
@@ -224,10 +239,10 @@ impl Oracle {
         known.flows[side].freeze(AreaName::Out)?;
         known.flows[1 - side].freeze(AreaName::Target)?;
         known.flows[1 - side].freeze(AreaName::Inbox)?;
-        match known.ends.pools[side] {
-            Some(pool) => self.pool(pool).user_left(),
-            None => Ok(()),
-        }
+        let pools: Vec<usize> = known.ends.pools_of(side).collect();
+        pools
+            .into_iter()
+            .try_for_each(|pool| self.pool(pool).user_left())
     }
 
     /// A region was deregistered: nothing accesses it from now on. `side` is that of

@@ -40,6 +40,16 @@ pub struct Ends {
     /// The pools that they take receives from; without one, receives are posted to the
     /// QP and match the peer's requests one by one.
     pub pools: [Option<usize>; 2],
+    /// Another that the second end takes receives from: requests say from which.
+    pub more: Option<usize>,
+}
+
+impl Ends {
+    /// The pools that an end takes receives from.
+    pub(super) fn pools_of(&self, side: usize) -> impl Iterator<Item = usize> {
+        let more = self.more.filter(|_| side == 1);
+        self.pools[side].into_iter().chain(more)
+    }
 }
 
 /// Two connected QPs, and what flows each way.

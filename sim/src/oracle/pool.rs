@@ -90,6 +90,10 @@ impl Pool {
         self.freeze()
     }
 
+    pub(super) fn may_be_held(&mut self, receives: usize) {
+        self.taken_away += receives;
+    }
+
     /// Nothing accesses the memory from now on, and nothing completes.
     pub(super) fn close(&mut self) -> Verdict {
         self.posted.clear();

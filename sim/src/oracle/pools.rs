@@ -69,6 +69,11 @@ impl Oracle {
         Ok(())
     }
 
+    /// Up to so many receives may be with QPs of which nobody knows whose they hold.
+    pub fn may_be_held(&mut self, pool: usize, receives: usize) {
+        self.pool(pool).may_be_held(receives);
+    }
+
     /// Whether [`Oracle::last_wqe`] was told.
     pub fn is_last_wqe_known(&self, pair: usize, side: usize) -> bool {
         self.pairs[&pair].qps[side].last_wqe
@@ -109,7 +114,7 @@ impl Oracle {
     ) -> Verdict {
         let Self { pairs, pools, .. } = self;
         match (pairs.get_mut(&pair), pools.get_mut(&pool)) {
-            (Some(pair), Some(pool)) => pair.arrived(pool, side, done),
+            (Some(pair), Some(known)) => pair.arrived((pool, known), side, done),
             _ => violated("a receive of a pool that was never made".to_owned()),
         }
     }

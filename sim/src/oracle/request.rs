@@ -78,6 +78,8 @@ pub struct PostedSend {
     pub fails_locally: bool,
     /// Statuses that what is wrong with it justifies.
     pub statuses: &'static [WcStatus],
+    /// The pool that it takes a receive from, if it says so itself.
+    pub pool: Option<usize>,
     /// What the completion says.
     pub opcode: WcOpcode,
     /// How long it is.

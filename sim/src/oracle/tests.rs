@@ -47,6 +47,7 @@ fn send(effect: Effect, opcode: WcOpcode, len: u32) -> PostedSend {
         fails: false,
         fails_locally: false,
         statuses: &[],
+        pool: None,
         opcode,
         len,
     }

@@ -50,6 +50,7 @@ impl Fixture {
             fails: false,
             fails_locally: false,
             statuses: &[],
+            pool: None,
             opcode,
             len: 0,
         };

@@ -30,6 +30,7 @@ fn fixture(kinds: &[QpKind], shared: bool, causes: Causes) -> Fixture {
             kind: *kind,
             qpns: [8, 9],
             pools: [None, Some(0)],
+            more: None,
         };
         let areas = || FlowAreas {
             out: Area::new(buffer()),
@@ -53,10 +54,36 @@ fn lossless(kinds: &[QpKind], shared: bool) -> Fixture {
     fixture(kinds, shared, Causes::default())
 }
 
+fn send(effect: Effect, fails: bool) -> PostedSend {
+    PostedSend {
+        effect,
+        lands_at: 0,
+        signaled: false,
+        fence: false,
+        key: None,
+        invalidates: None,
+        fails,
+        fails_locally: false,
+        statuses: &[],
+        pool: None,
+        opcode: WcOpcode::Send,
+        len: 16,
+    }
+}
+
 impl Fixture {
     fn sends(&mut self, pair: usize, value: u8) {
         let bytes: Bytes = vec![value; 16].into();
         self.posts(pair, Effect::Send { bytes, imm: None }, false);
+    }
+
+    fn sends_naming(&mut self, value: u8, pool: usize) {
+        let bytes: Bytes = vec![value; 16].into();
+        let named = PostedSend {
+            pool: Some(pool),
+            ..send(Effect::Send { bytes, imm: None }, false)
+        };
+        self.oracle.posted_send(0, 0, named);
     }
 
     fn writes(&mut self, pair: usize, at: usize, value: u8, imm: Option<u32>) {
@@ -65,19 +92,7 @@ impl Fixture {
     }
 
     fn posts(&mut self, pair: usize, effect: Effect, fails: bool) {
-        let send = PostedSend {
-            effect,
-            lands_at: 0,
-            signaled: false,
-            fence: false,
-            key: None,
-            invalidates: None,
-            fails,
-            fails_locally: false,
-            statuses: &[],
-            opcode: WcOpcode::Send,
-            len: 16,
-        };
+        let send = send(effect, fails);
         self.oracle.posted_send(pair, 0, send);
     }
 
@@ -86,8 +101,8 @@ impl Fixture {
         self.inbox.write(at, &vec![value; len]).expect("in bounds");
     }
 
-    fn completes(&mut self, pair: usize, wr_id: u64, change: impl Fn(&mut Completion)) -> Verdict {
-        let mut done = Completion {
+    fn done(&self, wr_id: u64) -> Completion {
+        Completion {
             wr_id,
             status: WcStatus::Success,
             opcode: WcOpcode::Recv,
@@ -96,7 +111,11 @@ impl Fixture {
             imm: None,
             invalidated_rkey: None,
             source: None,
-        };
+        }
+    }
+
+    fn completes(&mut self, pair: usize, wr_id: u64, change: impl Fn(&mut Completion)) -> Verdict {
+        let mut done = self.done(wr_id);
         change(&mut done);
         self.oracle.completed(pair, 1, &done)
     }
@@ -136,6 +155,23 @@ fn a_receive_that_was_never_posted_or_completes_twice_or_out_of_order() {
     let mut f = lossless(&[QpKind::Uc], false);
     f.sends(0, 1);
     objects(f.arrives(0, 1, 1), "the oldest is Some(0)");
+}
+
+/// XRC: the request says from which of two queues.
+#[test]
+fn a_receive_of_another_queue_than_was_named() {
+    for named in [0, 1] {
+        let mut f = lossless(&[QpKind::XrcInitiator], true);
+        f.oracle.made_pool(1, Area::new(buffer()), true);
+        f.sends_naming(1, named);
+        f.lands(0, 0, 1, 16);
+        let done = f.done(0);
+        let verdict = f.oracle.completed_in(0, 1, Some(0), &done);
+        match named {
+            0 => verdict.expect("right"),
+            _ => objects(verdict, "Some(1) was named"),
+        }
+    }
 }
 
 #[test]

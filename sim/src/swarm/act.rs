@@ -31,7 +31,7 @@ impl Run<'_> {
     }
 
     /// Whether an application runs that has this QP.
-    fn runs(&self, pair: usize, side: usize) -> bool {
+    pub(super) fn runs(&self, pair: usize, side: usize) -> bool {
         self.pairs[pair].as_ref().is_some_and(|state| {
             let end = &state.ends[side];
             end.alive && !self.paused[end.host.0]

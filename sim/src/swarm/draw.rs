@@ -34,6 +34,7 @@ impl Plan {
             link: link(&mut dice, lossless),
             lossless,
             srqs: (0..count).map(|_| srq(&mut dice)).collect(),
+            xrc_srqs: Vec::new(),
             pairs: Vec::new(),
             faults: Vec::new(),
             mischief: Vec::new(),
@@ -197,7 +198,7 @@ fn faults(dice: &mut Dice, ip: Ip) -> FaultSpec {
 }
 
 /// The operations of one run: some of all.
-fn kinds(dice: &mut Dice) -> Vec<Kind> {
+pub(super) fn kinds(dice: &mut Dice) -> Vec<Kind> {
     let all = Kind::REMOTE.into_iter();
     let some: Vec<_> = all.filter(|_| dice.one_in(2)).collect();
     if some.is_empty() {
@@ -218,7 +219,7 @@ fn services(dice: &mut Dice) -> &'static [QpKind] {
     ])
 }
 
-fn srq(dice: &mut Dice) -> SrqPlan {
+pub(super) fn srq(dice: &mut Dice) -> SrqPlan {
     let depth = dice.pick(&[1, 2, 8, 64]);
     SrqPlan {
         depth,
@@ -229,17 +230,17 @@ fn srq(dice: &mut Dice) -> SrqPlan {
 }
 
 /// What the pairs of a run have in common.
-struct Common<'a> {
-    hosts: usize,
-    kinds: &'a [Kind],
-    service: QpKind,
+pub(super) struct Common<'a> {
+    pub(super) hosts: usize,
+    pub(super) kinds: &'a [Kind],
+    pub(super) service: QpKind,
     /// Receives may be shared.
-    shares: bool,
-    wrong: bool,
-    lossless: bool,
+    pub(super) shares: bool,
+    pub(super) wrong: bool,
+    pub(super) lossless: bool,
 }
 
-fn pair(dice: &mut Dice, common: &Common<'_>, largest_mtu: PathMtu) -> PairPlan {
+pub(super) fn pair(dice: &mut Dice, common: &Common<'_>, largest_mtu: PathMtu) -> PairPlan {
     let &Common {
         hosts,
         service,
@@ -337,7 +338,7 @@ fn wrong(dice: &mut Dice, kind: Kind, service: QpKind, exact: bool) -> Option<Wr
         Wrong::RemoteKey => !sends,
         Wrong::Persistence => kind == Kind::Flush,
         Wrong::QKey => service == QpKind::Ud,
-        Wrong::Invalidated | Wrong::Right => false,
+        Wrong::Invalidated | Wrong::Right | Wrong::Srq => false,
     };
     fits.then_some(drawn)
 }
@@ -362,6 +363,7 @@ fn op(dice: &mut Dice, kinds: &[Kind], mtu: usize, largest: usize, hurry: u64) -
         at: dice.index(1 << 20),
         window: None,
         hasty: false,
+        srq: 0,
         elements: 1 + dice.index(5),
         signaled: !dice.one_in(3),
         fence: dice.one_in(6),

@@ -1,15 +1,20 @@
 //! What is drawn on top of a plan, with dice of its own, so that what was drawn before
 //! stays what it was for each seed.
 
+use super::draw::{Common, kinds, pair, srq};
 use super::plan::{Act, Kind, Mischief, Op, PairPlan, Plan, WindowPlan, Wrong};
 use crate::dice::Dice;
-use roce_stack::{Access, QpKind, WindowType};
+use roce_stack::{Access, QpKind, WindowType, largest_path_mtu};
 
 /// Adds to a plan of [`Plan::draw_less`].
 pub(super) fn draw_more(plan: &mut Plan) {
     let mut dice = Dice::new(plan.seed ^ 0x6d6f_7265);
     let mut windows = dice.split();
+    let mut xrc = dice.split();
     let keys_go = windows.one_in(3);
+    if xrc.one_in(4) {
+        draw_xrc(&mut xrc, plan);
+    }
     for number in 0..plan.pairs.len() {
         let pair = &mut plan.pairs[number];
         if pair.connect.kind == QpKind::Rc && keys_go {
@@ -24,6 +29,38 @@ pub(super) fn draw_more(plan: &mut Plan) {
                 }
             }
         }
+    }
+}
+
+/// XRC connections to one host, or two.
+fn draw_xrc(dice: &mut Dice, plan: &mut Plan) {
+    let hosts = plan.hosts.len();
+    plan.xrc_srqs = (0..hosts).map(|_| [srq(dice), srq(dice)]).collect();
+    let common = Common {
+        hosts,
+        kinds: &kinds(dice),
+        service: QpKind::XrcInitiator,
+        shares: false,
+        wrong: dice.one_in(3),
+        lossless: plan.lossless,
+    };
+    let largest = largest_path_mtu(plan.link.max_packet_bytes);
+    let target = dice.index(hosts);
+    for _ in 0..dice.pick(&[1, 2, 3]) {
+        let mut pair = pair(dice, &common, largest);
+        if !dice.one_in(4) {
+            pair.hosts = [(target + 1 + dice.index(hosts - 1)) % hosts, target];
+        }
+        pair.start_ns = 0;
+        pair.ops[1].clear();
+        let one = dice.one_in(2);
+        for op in &mut pair.ops[0] {
+            op.srq = if one { 0 } else { dice.index(2) };
+            if common.wrong && dice.one_in(80) {
+                op.wrong = Some(Wrong::Srq);
+            }
+        }
+        plan.pairs.push(pair);
     }
 }
 
@@ -91,6 +128,7 @@ fn key_op(dice: &mut Dice, count: usize, target_bytes: usize, rude: bool) -> Op 
         len: 8 + dice.index(target_bytes - 7),
         at: dice.index(1 << 20),
         window: (count > 0).then(|| dice.index(count)),
+        srq: 0,
         hasty: rude && dice.one_in(if count > 0 { 6 } else { 2 }),
         elements: 1,
         signaled: !dice.one_in(3),

@@ -7,7 +7,7 @@ use crate::connect::kind_of;
 use crate::fabric::HostId;
 use crate::oracle::Violation;
 use roce_stack::{
-    CompletionQueue, CqId, Destination, Instant, Nic, PdId, QpInit, QueueLimits, Srqn,
+    CompletionQueue, CqId, Destination, Instant, Nic, PdId, QpInit, QueueLimits, Srqn, XrcdId,
 };
 use roce_wire::Qpn;
 use std::sync::Arc;
@@ -38,6 +38,15 @@ pub(super) struct End {
     pub(super) called: Option<Instant>,
 }
 
+/// Where a QP takes its receives from.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum From {
+    Own,
+    Srq(Srqn),
+    /// The SRQs of an XRC domain.
+    Domain(XrcdId),
+}
+
 /// The memory of what flows from one end to the other.
 #[derive(Debug)]
 pub(super) struct FlowMemory {
@@ -60,7 +69,7 @@ impl End {
         pd: PdId,
         host: HostId,
         (plan, side): (&PairPlan, usize),
-        srq: Option<Srqn>,
+        from: From,
     ) -> Result<Self, Violation> {
         // Requests to a failed QP complete as soon as they are posted.
         let ops: usize = plan.ops.iter().map(Vec::len).sum();
@@ -84,9 +93,10 @@ impl End {
             max_inline: plan.max_inline,
             signal_all: plan.signal_all,
         };
-        let qpn = match srq {
-            Some(srq) => nic.create_qp_with_srq(init, srq),
-            None => Ok(nic.create_qp(init)),
+        let qpn = match from {
+            From::Srq(srq) => nic.create_qp_with_srq(init, srq),
+            From::Domain(domain) => nic.create_xrc_target(domain),
+            From::Own => Ok(nic.create_qp(init)),
         };
         let qpn = qpn.map_err(|error| Violation(format!("making a QP: {error}")))?;
         Ok(Self {
@@ -97,7 +107,7 @@ impl End {
             alive: true,
             pool: None,
             to: None,
-            shared: srq.is_some(),
+            shared: matches!(from, From::Srq(_)),
             draining: false,
             next_op: 0,
             next_recv: 0,

@@ -1,11 +1,12 @@
 //! What hosts have to tell: completions and events.
 
 use super::outcome::label;
-use super::pools::{PoolState, Queue};
+use super::pools::PoolState;
 use super::run::{PairState, Run};
 use crate::fabric::HostId;
 use crate::oracle::{Verdict, Violation, violated};
 use roce_stack::{Completion, Event, QpKind, WcOpcode, WcStatus};
+use roce_wire::Qpn;
 
 impl Run<'_> {
     /// Takes a host's completions and events, and lets its applications go on.
@@ -34,6 +35,10 @@ impl Run<'_> {
 
     /// Takes an end's completions. Returns whether there were any.
     pub(super) fn poll(&mut self, pair: usize, side: usize) -> Result<bool, Violation> {
+        let kind = self.plan.pairs[pair].connect.kind;
+        if kind.is_xrc() && side == 1 {
+            return self.poll_srqs(self.end(pair, side).host);
+        }
         let end = self.end(pair, side);
         if end.send_cq.is_empty() && end.recv_cq.is_empty() {
             return Ok(false);
@@ -51,7 +56,6 @@ impl Run<'_> {
         }
         // What failed in one queue is why requests in the other were flushed.
         let flushed = |status| matches!(status, WcStatus::Success | WcStatus::WorkRequestFlushed);
-        let kind = self.plan.pairs[pair].connect.kind;
         let breaks = |done: &Completion| match kind {
             // An error of a send leaves receiving as it is.
             QpKind::Uc | QpKind::Ud => is_receive(done.opcode) && !flushed(done.status),
@@ -88,17 +92,19 @@ impl Run<'_> {
         Ok(())
     }
 
+    /// The end that has this QP.
+    pub(super) fn end_of(&self, host: HostId, qpn: Qpn) -> Option<(usize, usize)> {
+        let mut all = (0..self.pairs.len()).flat_map(|pair| [(pair, 0), (pair, 1)]);
+        all.find(|(pair, side)| {
+            self.pairs[*pair].as_ref().is_some_and(|state| {
+                let end = &state.ends[*side];
+                end.host == host && end.qpn == qpn && end.alive
+            })
+        })
+    }
+
     fn event(&mut self, host: HostId, event: Event) -> Verdict {
-        let find = |qpn| {
-            (0..self.pairs.len())
-                .flat_map(|pair| [(pair, 0), (pair, 1)])
-                .find(|(pair, side)| {
-                    self.pairs[*pair].as_ref().is_some_and(|state| {
-                        let end = &state.ends[*side];
-                        end.host == host && end.qpn == qpn && end.alive
-                    })
-                })
-        };
+        let find = |qpn| self.end_of(host, qpn);
         match event {
             Event::QpFatal(qpn, _) | Event::QpRequestError(qpn) | Event::QpAccessError(qpn) => {
                 let Some((pair, side)) = find(qpn) else {
@@ -133,7 +139,7 @@ impl Run<'_> {
             }
             Event::SrqLimit(srqn) => {
                 let is_it = |state: &PoolState| {
-                    state.host == host && matches!(state.queue, Queue::Srq(it) if it == srqn)
+                    state.host == host && state.alive && state.queue.srqn() == Some(srqn)
                 };
                 match self.pools.iter().position(is_it) {
                     Some(pool) => self.limit_reached(pool),
@@ -146,6 +152,6 @@ impl Run<'_> {
     }
 }
 
-fn is_receive(opcode: WcOpcode) -> bool {
+pub(super) fn is_receive(opcode: WcOpcode) -> bool {
     matches!(opcode, WcOpcode::Recv | WcOpcode::RecvRdmaWithImm)
 }

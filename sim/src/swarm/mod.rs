@@ -20,6 +20,7 @@ mod run;
 mod shrink;
 mod start;
 mod windows;
+mod xrc;
 
 #[cfg(test)]
 mod tests;

@@ -22,6 +22,8 @@ pub struct Plan {
     pub lossless: bool,
     /// The shared receive queue of each host.
     pub srqs: Vec<SrqPlan>,
+    /// The two XRC shared receive queues of each host, if there are any.
+    pub xrc_srqs: Vec<[SrqPlan; 2]>,
     /// Connections.
     pub pairs: Vec<PairPlan>,
     /// What goes wrong on cables, and when.
@@ -167,6 +169,8 @@ pub enum Wrong {
     TooLong,
     /// The Q_Key is not the peer's.
     QKey,
+    /// The XRC shared receive queue is nobody's.
+    Srq,
     /// What is asked for is persistence, which no memory has.
     Persistence,
     /// The remote key was taken away. Never drawn: it comes of itself.
@@ -188,6 +192,8 @@ pub struct Op {
     pub window: Option<usize>,
     /// It uses or takes away a key without regard for what is under way.
     pub hasty: bool,
+    /// Which XRC shared receive queue it names.
+    pub srq: usize,
     /// Into how many elements the local memory is split.
     pub elements: usize,
     /// It asks for a completion.

@@ -20,8 +20,20 @@ const GAP: usize = 16;
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Queue {
     Srq(Srqn),
+    /// An SRQ of an XRC domain.
+    Xrc(Srqn),
     /// The queue of one QP.
     Own(usize, usize),
+}
+
+impl Queue {
+    /// The SRQ, if it is one.
+    pub(super) fn srqn(&self) -> Option<Srqn> {
+        match self {
+            Self::Srq(srqn) | Self::Xrc(srqn) => Some(*srqn),
+            Self::Own(..) => None,
+        }
+    }
 }
 
 /// Receives in one place.
@@ -60,6 +72,8 @@ pub(super) struct PoolSpec {
     /// QPs that may keep one each.
     pub(super) users: usize,
     pub(super) most: u64,
+    /// The number of the first.
+    pub(super) first: u64,
 }
 
 /// The longest receive that a flow needs.
@@ -98,6 +112,7 @@ impl Run<'_> {
             limit: srq.limit,
             users,
             most: u64::MAX,
+            first: 0,
         };
         let init = SrqInit {
             pd: self.words[host.0].pd,
@@ -125,7 +140,7 @@ impl Run<'_> {
         let pd = self.words[host.0].pd;
         let len = places * (spec.len + GAP);
         let region = Region::new(self.fabric.nic(host), pd, 2000 + number, len)?;
-        let shared = matches!(queue, Queue::Srq(_));
+        let shared = queue.srqn().is_some();
         self.oracle.made_pool(number, region.area(), shared);
         self.pools.push(PoolState {
             host,
@@ -136,7 +151,7 @@ impl Run<'_> {
             len: spec.len,
             free: (0..places).rev().collect(),
             used: BTreeMap::new(),
-            next: 0,
+            next: spec.first,
             most: spec.most,
             depth: spec.depth,
             ahead: spec.ahead,
@@ -154,7 +169,9 @@ impl Run<'_> {
         let state = &self.pools[pool];
         let nic = self.fabric.nic(state.host);
         match state.queue {
-            Queue::Srq(srqn) => nic.query_srq(srqn).map_or(0, |status| status.posted),
+            Queue::Srq(srqn) | Queue::Xrc(srqn) => {
+                nic.query_srq(srqn).map_or(0, |status| status.posted)
+            }
             Queue::Own(pair, side) => match &self.pairs[pair] {
                 Some(known) => nic
                     .queued(known.ends[side].qpn)
@@ -171,7 +188,7 @@ impl Run<'_> {
             let state = &self.pools[pool];
             let host = state.host;
             let runs = match state.queue {
-                Queue::Srq(_) => state.alive,
+                Queue::Srq(_) | Queue::Xrc(_) => state.alive,
                 Queue::Own(pair, side) => {
                     let known = self.pairs[pair].as_ref();
                     known.is_some_and(|known| known.ends[side].alive)
@@ -228,13 +245,13 @@ impl Run<'_> {
         let wr = RecvWr {
             wr_id,
             sges: &match queue {
-                Queue::Srq(_) => state.region.sges(at, len, elements, key),
                 Queue::Own(..) => state.region.sges(at, len, 1, key),
+                _ => state.region.sges(at, len, elements, key),
             },
         };
         let nic = self.fabric.nic(host);
         let posted = match (queue, &self.pairs) {
-            (Queue::Srq(srqn), _) => nic.post_srq_recv(srqn, &wr),
+            (Queue::Srq(srqn) | Queue::Xrc(srqn), _) => nic.post_srq_recv(srqn, &wr),
             (Queue::Own(pair, side), pairs) => match &pairs[pair] {
                 Some(known) => nic.post_recv(now, known.ends[side].qpn, &wr),
                 None => Ok(()),
@@ -261,8 +278,8 @@ impl Run<'_> {
     /// Asks for the next event, unless it would come at once.
     fn arm_again(&mut self, pool: usize, posted: usize) -> Verdict {
         let state = &self.pools[pool];
-        match (state.queue, state.armed) {
-            (Queue::Srq(_), false) if (1..=posted).contains(&state.limit) => {
+        match (state.queue.srqn(), state.armed) {
+            (Some(_), false) if (1..=posted).contains(&state.limit) => {
                 self.set_limit(pool, state.limit)
             }
             _ => Ok(()),
@@ -272,7 +289,7 @@ impl Run<'_> {
     /// Asks for an event when fewer than `limit` receives are left.
     pub(super) fn set_limit(&mut self, pool: usize, limit: usize) -> Verdict {
         let state = &mut self.pools[pool];
-        let Queue::Srq(srqn) = state.queue else {
+        let Some(srqn) = state.queue.srqn() else {
             return Ok(());
         };
         let limit = limit.min(state.depth);
@@ -298,7 +315,7 @@ impl Run<'_> {
     pub(super) fn resize(&mut self, pool: usize, depth: usize) -> Verdict {
         let posted = self.posted_in(pool);
         let state = &mut self.pools[pool];
-        let Queue::Srq(srqn) = state.queue else {
+        let Some(srqn) = state.queue.srqn() else {
             return Ok(());
         };
         let nic = self.fabric.nic(state.host);
@@ -363,7 +380,12 @@ impl Run<'_> {
             let state = &self.pools[pool];
             let there = match state.queue {
                 Queue::Own(..) => (users > 0).then_some((posted, 0)),
-                Queue::Srq(_) if !state.alive => None,
+                Queue::Srq(_) | Queue::Xrc(_) if !state.alive => None,
+                Queue::Xrc(_) => {
+                    let held = self.held_by_targets(self.pools[pool].host);
+                    self.oracle.may_be_held(pool, held);
+                    Some((posted, 0))
+                }
                 Queue::Srq(srqn) => {
                     let status = self.fabric.nic(state.host).query_srq(srqn);
                     if status.map(|status| status.qps) != Some(users) {
@@ -382,12 +404,12 @@ impl Run<'_> {
         for pool in 0..self.pools.len() {
             self.deregister_pool(pool)?;
             let state = &self.pools[pool];
-            if let (Queue::Srq(srqn), true) = (state.queue, state.alive)
+            if let (Some(srqn), true) = (state.queue.srqn(), state.alive)
                 && let Err(error) = self.fabric.nic(state.host).destroy_srq(srqn)
             {
                 return violated(format!("pool {pool} can't go: {error}"));
             }
         }
-        Ok(())
+        self.destroy_domains()
     }
 }

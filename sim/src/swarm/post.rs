@@ -136,7 +136,13 @@ impl Run<'_> {
             flags,
         };
         let now = self.fabric.now();
-        match self.fabric.nic(host).post_send(now, qpn, &wr) {
+        let named = self.names(pair, op);
+        let nic = self.fabric.nic(host);
+        let result = match named {
+            Some((srq, _)) => nic.post_send_to_srq(now, qpn, &wr, srq),
+            None => nic.post_send(now, qpn, &wr),
+        };
+        match result {
             Ok(()) => {}
             Err(PostError::QueueFull { .. }) => {
                 let outstanding = self.oracle.outstanding_sends(pair, side);
@@ -159,7 +165,7 @@ impl Run<'_> {
             None => (&[], false),
             Some(_) if op.kind == Kind::Bind => (&[WcStatus::MemoryWindowBindError], true),
             Some(Wrong::LocalKey) => (&[WcStatus::LocalProtectionError], true),
-            Some(Wrong::TooLong) => (&[WcStatus::RemoteInvalidRequest], false),
+            Some(Wrong::TooLong | Wrong::Srq) => (&[WcStatus::RemoteInvalidRequest], false),
             // Nobody hears of it.
             Some(Wrong::QKey) => (&[], false),
             Some(_) => (&[WcStatus::RemoteAccessError], false),
@@ -174,6 +180,7 @@ impl Run<'_> {
             statuses,
             key: request.key,
             invalidates: request.invalidates,
+            pool: named.map(|(_, pool)| pool),
             opcode: request.opcode,
             // These move no bytes.
             len: match op.kind {

@@ -5,6 +5,7 @@ use super::memory::Region;
 use super::outcome::Outcome;
 use super::plan::{Fault, Plan};
 use super::pools::PoolState;
+use super::xrc::Domain;
 use crate::fabric::{CableId, Fabric, FabricBuilder, HostId, Step, SwitchId};
 use crate::oracle::{Oracle, Verdict, Violation, Words, violated};
 use roce_stack::{Completion, Duration, Instant, PdId};
@@ -87,6 +88,8 @@ pub(super) struct Run<'a> {
     pub(super) pools: Vec<PoolState>,
     /// The pool of each host's shared receive queue.
     pub(super) srqs: Vec<Option<usize>>,
+    /// The XRC domain of each host.
+    pub(super) domains: Vec<Option<Domain>>,
     /// Hosts whose completions are to be looked at.
     pub(super) touched: Vec<HostId>,
     /// Completions that were taken just now.
@@ -164,6 +167,7 @@ impl<'a> Run<'a> {
             paused: vec![false; hosts.len()],
             pools: Vec::new(),
             srqs: Vec::new(),
+            domains: Vec::new(),
             touched: Vec::new(),
             taken: Vec::new(),
             outcome: Outcome::default(),
@@ -179,6 +183,8 @@ impl<'a> Run<'a> {
         for host in hosts {
             let srq = run.make_srq(host)?;
             run.srqs.push(srq);
+            let domain = run.make_domain(host)?;
+            run.domains.push(domain);
         }
         run.pairs.resize_with(plan.pairs.len(), || None);
         Ok(run)

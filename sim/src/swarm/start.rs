@@ -1,6 +1,6 @@
 //! Connections are made.
 
-use super::end::{End, FlowMemory, Layout};
+use super::end::{End, FlowMemory, From, Layout};
 use super::memory::Region;
 use super::plan::{Fault, PairPlan};
 use super::pools::{PoolSpec, Queue, longest};
@@ -39,11 +39,15 @@ impl Run<'_> {
             kind: plan.connect.kind,
             qpns: [0, 1].map(|side: usize| ends[side].qpn.get()),
             pools: [0, 1].map(|side: usize| ends[side].pool),
+            more: self.domains[plan.hosts[1]]
+                .as_ref()
+                .filter(|_| plan.connect.kind.is_xrc())
+                .map(|domain| domain.pools[1]),
         };
         self.oracle
             .connected(number, known, self.causes(plan), areas);
         self.pairs[number] = Some(PairState { ends, memory });
-        for pool in known.pools.into_iter().flatten() {
+        for pool in known.pools.into_iter().chain([known.more]).flatten() {
             self.refill(pool)?;
         }
         // Receives first, as applications do.
@@ -57,12 +61,19 @@ impl Run<'_> {
         let pd = self.words[host.0].pd;
         let kind = plan.connect.kind;
         let shared = self.srq(host.0).filter(|_| plan.shared[side]);
-        let srq = shared.and_then(|pool| match self.pools[pool].queue {
-            Queue::Srq(srqn) => Some(srqn),
-            Queue::Own(..) => None,
-        });
-        let mut end = End::new(self.fabric.nic(host), pd, host, (plan, side), srq)?;
+        let srq = shared.and_then(|pool| self.pools[pool].queue.srqn());
+        let domain = self.domains[host.0]
+            .as_ref()
+            .filter(|_| kind.is_xrc() && side == 1);
+        let domain = domain.map(|domain| (domain.id, domain.pools[0]));
+        let from = match (srq, domain) {
+            (Some(srq), _) => From::Srq(srq),
+            (_, Some((id, _))) => From::Domain(id),
+            _ => From::Own,
+        };
+        let mut end = End::new(self.fabric.nic(host), pd, host, (plan, side), from)?;
         end.pool = match kind {
+            _ if domain.is_some() => domain.map(|(_, pool)| pool),
             _ if shared.is_some() => shared,
             QpKind::Uc | QpKind::Ud => {
                 let ops = &plan.ops[1 - side];
@@ -76,6 +87,7 @@ impl Run<'_> {
                     users: 1,
                     // A network that doubles packets needs more receives than messages.
                     most: 2 * (messages + plan.recvs_ahead) as u64,
+                    first: 0,
                 };
                 Some(self.make_pool(host, Queue::Own(number, side), spec)?)
             }

@@ -83,9 +83,9 @@ fn every_operation_and_every_mischief_is_drawn() {
     }
     assert_eq!(
         (kinds.len(), wrongs.len(), acts.len()),
-        (Kind::REMOTE.len() + Kind::LOCAL.len(), 7, 11)
+        (Kind::REMOTE.len() + Kind::LOCAL.len(), 8, 11)
     );
-    assert_eq!(ends.len(), 6, "{ends:?}");
+    assert_eq!(ends.len(), 7, "{ends:?}");
 }
 
 /// A plan that fails, since the oracle is told that nothing can be lost, and some

@@ -1,0 +1,153 @@
+//! XRC: the domain of each host, its shared receive queues, and their completions.
+
+use super::look::is_receive;
+use super::outcome::label;
+use super::plan::{Op, Wrong};
+use super::pools::{PoolSpec, Queue, longest};
+use super::run::Run;
+use crate::fabric::HostId;
+use crate::oracle::{Verdict, Violation, violated};
+use roce_stack::{
+    Completion, CompletionQueue, CqId, QpKind, QueueLimits, SrqInit, Srqn, WcStatus, XrcdId,
+};
+use roce_wire::Qpn;
+use std::sync::Arc;
+
+/// The XRC domain of a host.
+#[derive(Clone, Debug)]
+pub(super) struct Domain {
+    pub(super) id: XrcdId,
+    /// The pools of its SRQs.
+    pub(super) pools: [usize; 2],
+    /// Where the receives of all of them complete, so that their order is known.
+    cq: Arc<CompletionQueue>,
+}
+
+/// Where the number of a receive says to which of the domain's SRQs it was posted.
+const WHICH: u32 = 48;
+
+impl Run<'_> {
+    /// The XRC domain of a host, if somebody will use one.
+    pub(super) fn make_domain(&mut self, host: HostId) -> Result<Option<Domain>, Violation> {
+        let plan = self.plan;
+        let to_here =
+            |pair: &&super::plan::PairPlan| pair.connect.kind.is_xrc() && pair.hosts[1] == host.0;
+        let flows: Vec<_> = plan.pairs.iter().filter(to_here).collect();
+        let Some(srqs) = plan.xrc_srqs.get(host.0).filter(|_| !flows.is_empty()) else {
+            return Ok(None);
+        };
+        let id = self.fabric.nic(host).create_xrcd();
+        let messages = flows.iter().map(|pair| pair.ops[0].len()).sum::<usize>();
+        let room = 2 * (messages + 128 + flows.len());
+        let cq = Arc::new(CompletionQueue::new(CqId(2), room));
+        let mut pools = [0; 2];
+        for (number, srq) in srqs.iter().enumerate() {
+            let init = SrqInit {
+                pd: self.words[host.0].pd,
+                size: QueueLimits {
+                    depth: srq.depth,
+                    max_sge: 3,
+                },
+            };
+            let made = self
+                .fabric
+                .nic(host)
+                .create_xrc_srq(&init, id, Arc::clone(&cq));
+            let srqn = made.map_err(|error| Violation(format!("making an XRC SRQ: {error}")))?;
+            let spec = PoolSpec {
+                len: flows
+                    .iter()
+                    .map(|pair| longest(&pair.ops[0]))
+                    .max()
+                    .unwrap_or(0),
+                depth: srq.depth,
+                ahead: srq.ahead,
+                gap_ns: srq.gap_ns,
+                limit: srq.limit,
+                users: flows.len(),
+                most: u64::MAX,
+                first: (number as u64) << WHICH,
+            };
+            pools[number] = self.make_pool(host, Queue::Xrc(srqn), spec)?;
+        }
+        Ok(Some(Domain { id, pools, cq }))
+    }
+
+    /// The SRQ that a request names, and its pool.
+    pub(super) fn names(&self, pair: usize, op: &Op) -> Option<(Srqn, usize)> {
+        let plan = &self.plan.pairs[pair];
+        if !plan.connect.kind.is_xrc() {
+            return None;
+        }
+        let domain = self.domains[plan.hosts[1]].as_ref()?;
+        let pool = domain.pools[op.srq % 2];
+        let srqn = self.pools[pool].queue.srqn()?;
+        let nobodys = Srqn::from(Qpn::from_bits(srqn.get() ^ 0x55_5555));
+        match op.wrong {
+            Some(Wrong::Srq) => Some((nobodys, pool)),
+            _ => Some((srqn, pool)),
+        }
+    }
+
+    /// Takes the completions of a host's XRC SRQs. Returns whether there were any.
+    pub(super) fn poll_srqs(&mut self, host: HostId) -> Result<bool, Violation> {
+        let Some(Domain { cq, pools, .. }) = self.domains[host.0].clone() else {
+            return Ok(false);
+        };
+        let mut any = false;
+        while let Some(done) = cq
+            .poll()
+            .map_err(|error| Violation(format!("XRC of host {}: {error}", host.0)))?
+        {
+            any = true;
+            let pool = pools[(done.wr_id >> WHICH) as usize % 2];
+            self.xrc_received(host, pool, &done)?;
+        }
+        Ok(any)
+    }
+
+    fn xrc_received(&mut self, host: HostId, pool: usize, done: &Completion) -> Verdict {
+        let end = self.end_of(host, done.qpn);
+        let Some((pair, side)) = end.filter(|_| is_receive(done.opcode)) else {
+            return violated(format!("pool {pool}: no receive of any QP: {done:?}"));
+        };
+        if !matches!(
+            done.status,
+            WcStatus::Success | WcStatus::WorkRequestFlushed
+        ) {
+            self.oracle.broke(pair, side);
+        }
+        let name = label(done.status);
+        *self.outcome.completions.entry(name).or_default() += 1;
+        self.oracle.completed_in(pair, side, Some(pool), done)?;
+        self.place_is_free(pool, done.wr_id);
+        Ok(())
+    }
+
+    /// Receives that XRC targets of a host have taken for messages that are not whole.
+    pub(super) fn held_by_targets(&mut self, host: HostId) -> usize {
+        let mut held = 0;
+        for (state, plan) in self.pairs.iter().zip(&self.plan.pairs) {
+            let Some(state) = state else { continue };
+            let end = &state.ends[1];
+            if plan.connect.kind == QpKind::XrcInitiator && end.alive && end.host == host {
+                let queued = self.fabric.nic(host).queued(end.qpn);
+                held += queued.map_or(0, |queued| queued.1);
+            }
+        }
+        held
+    }
+
+    /// Targets and SRQs are gone: domains can go, too.
+    pub(super) fn destroy_domains(&mut self) -> Verdict {
+        for host in 0..self.domains.len() {
+            if let Some(domain) = self.domains[host].take()
+                && self.pools[domain.pools[0]].alive
+                && let Err(error) = self.fabric.nic(HostId(host)).destroy_xrcd(domain.id)
+            {
+                return violated(format!("the XRC domain of host {host} can't go: {error}"));
+            }
+        }
+        Ok(())
+    }
+}
