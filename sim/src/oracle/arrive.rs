@@ -82,8 +82,9 @@ impl Pair {
             return violated("the QP was said to take no more receives".to_owned());
         }
         let flow = &mut self.flows[1 - side];
-        let last = flow.arrivals.last.insert(number, done.wr_id);
+        let last = flow.arrivals.last.get(&number).copied();
         let recv = pool.take(done.wr_id, last)?;
+        flow.arrivals.last.insert(number, done.wr_id);
         let n = match (self.is_reliable(), done.status) {
             (true, _) => Some(self.flows[1 - side].received),
             (false, WcStatus::Success) => Some(self.find(pool, side, recv, done)?),
