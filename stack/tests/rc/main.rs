@@ -17,6 +17,7 @@ mod hostile;
 mod inline;
 mod limits;
 mod local_errors;
+mod losses;
 mod nic;
 mod on_demand;
 mod operations;

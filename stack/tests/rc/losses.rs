@@ -1,0 +1,305 @@
+//! Every loss of two packets, and delays and copies of one, in short conversations: what is
+//! missing comes again soon, and not much else does.
+//!
+//! What all of them cost together is bounded by what it was when it was measured last, so
+//! whoever makes recovery worse for some cases finds out here. It is virtual time: the
+//! figures are the same on every machine.
+
+use crate::sim::{A, B, Fate, Pair, Sent, Setup, pattern};
+use roce_stack::{Duration, SendOp, Stat};
+
+const MTU: usize = 1024;
+/// Packets of a longer message.
+const LONG: usize = 6;
+/// What a READ brings begins here in the peer's memory, what a WRITE brings in ours.
+const FROM: usize = 0;
+/// Where it goes to.
+const TO: usize = 32 * MTU;
+
+/// What the requester talks to, and whether it knows already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Peer {
+    /// It keeps what comes early.
+    Holds { known: bool },
+    /// It does not, as the specification allows.
+    Discards { known: bool },
+    /// The requester has room for two early responses.
+    LittleRoom,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Talk {
+    /// SENDs and WRITEs of several packets.
+    Data,
+    /// READs, an atomic and SENDs.
+    Fetches,
+}
+
+/// What conversations cost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Cost {
+    timeouts: u64,
+    /// Packets from the requester, and to it.
+    requests: u64,
+    answers: u64,
+    /// Until the last answer, summed up.
+    micros: u64,
+}
+
+impl Cost {
+    fn add(&mut self, other: Self) {
+        self.timeouts += other.timeouts;
+        self.requests += other.requests;
+        self.answers += other.answers;
+        self.micros += other.micros;
+    }
+
+    /// No worse than that.
+    #[track_caller]
+    fn assert_within(self, [timeouts, requests, answers, micros]: [u64; 4]) {
+        let bound = Self {
+            timeouts,
+            requests,
+            answers,
+            micros,
+        };
+        let within = self.timeouts <= timeouts
+            && self.requests <= requests
+            && self.answers <= answers
+            && self.micros <= micros;
+        assert!(within, "{self:?} instead of {bound:?}");
+    }
+}
+
+/// Two ends, 10 us there and back, who know the round trip and perhaps each other.
+fn ends(peer: Peer) -> Pair {
+    let mut pair = Pair::new(Setup::default());
+    for side in [A, B] {
+        pair.links[side].latency = Duration::from_micros(5);
+    }
+    match peer {
+        Peer::Holds { .. } => {}
+        Peer::Discards { .. } => pair.nodes[B].nic.keep_early(0),
+        Peer::LittleRoom => pair.nodes[A].nic.keep_early(2),
+    }
+    let (local, remote) = (pair.mem(A, 8 * MTU), pair.mem(B, 8 * MTU));
+    for n in 0..20 {
+        pair.post(A, n, SendOp::Read(remote.remote(0)), &[local.sge(0, 8)]);
+        pair.run();
+        pair.assert_sent(A, &[n]);
+    }
+    if matches!(
+        peer,
+        Peer::Holds { known: true } | Peer::Discards { known: true }
+    ) {
+        let first = pair.links[A].log.len();
+        let mut n = first;
+        pair.links[A].script(move |_| {
+            n += 1;
+            if n == first + 2 {
+                Fate::Drop
+            } else {
+                Fate::Pass
+            }
+        });
+        let op = SendOp::Write(remote.remote(0));
+        pair.post(A, 1, op, &[local.sge(0, 8 * MTU)]);
+        pair.run();
+        pair.assert_sent(A, &[1]);
+    }
+    pair
+}
+
+/// A conversation in which `fate` decides by direction and number what becomes of packets.
+fn converse(peer: Peer, talk: Talk, fate: impl Fn(usize, usize) -> Fate + Clone + 'static) -> Cost {
+    let mut pair = ends(peer);
+    let mem = [pair.mem(A, 64 * MTU), pair.mem(B, 64 * MTU)];
+    for (side, mem) in [A, B].into_iter().zip(&mem) {
+        mem.write(FROM, &pattern(side as u64, 2 * LONG * MTU));
+    }
+    for side in [A, B] {
+        let (fate, mut n) = (fate.clone(), 0);
+        pair.links[side].script(move |_| {
+            n += 1;
+            fate(side, n - 1)
+        });
+    }
+    let timeouts = |pair: &Pair| pair.nodes[A].nic.counters().stat(Stat::Timeouts);
+    let before = (
+        timeouts(&pair),
+        [A, B].map(|side| pair.links[side].log.len()),
+    );
+    let start = pair.now;
+    let [local, remote] = &mem;
+    for n in 0..2 {
+        pair.post_recv(B, n, &[remote.sge(63 * MTU, 8)]);
+    }
+    let (first, second) = (0, LONG * MTU);
+    let here = |at| local.sge(if talk == Talk::Data { FROM } else { TO } + at, LONG * MTU);
+    let there = |at| remote.remote(if talk == Talk::Data { TO } else { FROM } + at);
+    let word = remote.remote(60 * MTU);
+    let (long, middle): (fn(_) -> SendOp, _) = match talk {
+        Talk::Data => (SendOp::Write, SendOp::Write(word)),
+        Talk::Fetches => (
+            SendOp::Read,
+            SendOp::FetchAdd {
+                remote: word,
+                add: 1,
+            },
+        ),
+    };
+    pair.post(A, 1, long(there(first)), &[here(first)]);
+    pair.post(A, 2, middle, &[local.sge(62 * MTU, 8)]);
+    pair.post(A, 3, SendOp::Send, &[local.sge(63 * MTU, 8)]);
+    pair.post(A, 4, long(there(second)), &[here(second)]);
+    pair.post(A, 5, SendOp::Send, &[local.sge(63 * MTU, 8)]);
+    pair.run();
+    pair.assert_sent(A, &[1, 2, 3, 4, 5]);
+    pair.assert_received(B, &[0, 1]);
+    let (from, to) = if talk == Talk::Data { (A, B) } else { (B, A) };
+    assert!(mem[to].read(TO, 2 * LONG * MTU) == pattern(from as u64, 2 * LONG * MTU));
+    let sent = |side: usize| &pair.links[side].log[before.1[side]..];
+    let last = sent(B).last().map_or(start, |Sent { at, .. }| *at);
+    let nanos = last.saturating_duration_since(start).as_nanos();
+    Cost {
+        timeouts: timeouts(&pair) - before.0,
+        requests: sent(A).len() as u64,
+        answers: sent(B).len() as u64,
+        micros: u64::try_from(nanos / 1000).expect("less than an age"),
+    }
+}
+
+/// All losses of one or two packets of one direction.
+fn losses(peer: Peer, talk: Talk, side: usize) -> Cost {
+    let mut total = Cost::default();
+    for i in 0..20 {
+        for j in i..22 {
+            let lost = move |s, n| s == side && (n == i || n == j);
+            total.add(converse(peer, talk, move |s, n| {
+                if lost(s, n) { Fate::Drop } else { Fate::Pass }
+            }));
+        }
+    }
+    total
+}
+
+/// One packet, of either direction, comes later than it should, or once more.
+fn delays(peer: Peer, talk: Talk) -> Cost {
+    let mut total = Cost::default();
+    for side in [A, B] {
+        for i in 0..20 {
+            for micros in [1, 4, 8, 12, 20, 35] {
+                let time = Duration::from_micros(micros);
+                for what in [Fate::Delay(time), Fate::Echo(time)] {
+                    total.add(converse(peer, talk, move |s, n| {
+                        if s == side && n == i {
+                            what
+                        } else {
+                            Fate::Pass
+                        }
+                    }));
+                }
+            }
+        }
+    }
+    total
+}
+
+/// What losses of requests, losses of answers, and delays and copies cost: timeouts,
+/// requests, answers, and microseconds in all.
+type Bounds = [[u64; 4]; 3];
+
+fn assert_costs(talk: Talk, bounds: &[(Peer, Bounds)]) {
+    for (peer, [requests, answers, late]) in bounds {
+        println!("{talk:?} with {peer:?}");
+        losses(*peer, talk, A).assert_within(*requests);
+        losses(*peer, talk, B).assert_within(*answers);
+        delays(*peer, talk).assert_within(*late);
+    }
+}
+
+#[test]
+fn losses_among_sends_and_writes_cost_little() {
+    let bounds = [
+        (
+            Peer::Holds { known: false },
+            [
+                [0, 4195, 823, 7620],
+                [0, 3842, 546, 4710],
+                [0, 7294, 1221, 9376],
+            ],
+        ),
+        (
+            Peer::Holds { known: true },
+            [
+                [0, 4402, 963, 5700],
+                [0, 3774, 774, 3205],
+                [0, 7367, 1681, 7126],
+            ],
+        ),
+        (
+            Peer::Discards { known: false },
+            [
+                [0, 5569, 936, 8870],
+                [0, 3842, 546, 4710],
+                [0, 7612, 1229, 9705],
+            ],
+        ),
+        (
+            Peer::Discards { known: true },
+            [
+                [0, 6497, 918, 5090],
+                [0, 3798, 774, 3205],
+                [0, 8133, 1663, 7186],
+            ],
+        ),
+    ];
+    assert_costs(Talk::Data, &bounds);
+}
+
+#[test]
+fn losses_among_reads_and_atomics_cost_little() {
+    let bounds = [
+        (
+            Peer::Holds { known: false },
+            [
+                [0, 1475, 3588, 5330],
+                [0, 1562, 3822, 6410],
+                [0, 2519, 7001, 8354],
+            ],
+        ),
+        (
+            Peer::Holds { known: true },
+            [
+                [0, 1449, 3840, 3975],
+                [0, 1562, 4072, 5710],
+                [0, 2522, 7472, 6191],
+            ],
+        ),
+        (
+            Peer::Discards { known: false },
+            [
+                [0, 1532, 3613, 5710],
+                [0, 1562, 3822, 6410],
+                [0, 2531, 6993, 8375],
+            ],
+        ),
+        (
+            Peer::Discards { known: true },
+            [
+                [0, 1617, 3840, 4095],
+                [0, 1562, 4072, 5700],
+                [0, 2568, 7490, 6201],
+            ],
+        ),
+        (
+            Peer::LittleRoom,
+            [
+                [0, 1475, 3588, 5330],
+                [0, 1845, 4480, 8590],
+                [0, 2600, 7181, 8814],
+            ],
+        ),
+    ];
+    assert_costs(Talk::Fetches, &bounds);
+}
