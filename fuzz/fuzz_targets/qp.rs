@@ -12,10 +12,11 @@ use roce_stack::port::TxMeta;
 use roce_stack::{
     Access, Destination, Duration, Flush, Instant, QpKind, QpState, QueueLimits, RecvWr, SendFlags,
     SendOp, SendWr, SrqAttributes, SrqInit, Srqn, WindowBind, WindowId, WindowType,
+    largest_path_mtu,
 };
 use roce_wire::{
     Aeth, AtomicAckEth, AtomicEth, Bth, Deth, ExtHeaders, Feth, FlushPlacement, FlushSelectivity,
-    Ieth, ImmDt, Opcode, Packet, PacketRepr, Psn, QKey, Qpn, Reth, Syndrome, XrcEth,
+    Ieth, ImmDt, Opcode, Packet, PacketRepr, Psn, QKey, Qpn, Reth, Syndrome, Transport, XrcEth,
 };
 use std::collections::{BTreeSet, VecDeque};
 
@@ -528,7 +529,12 @@ impl World {
     fn check_frame(&mut self, frame: &Frame) {
         let packet = Packet::parse(&frame.bytes).expect("what is sent is well-formed");
         assert_eq!(packet.bth.dest_qpn, PEER_QPN);
-        assert!(packet.payload.len() <= roce_fuzz::MTU.bytes());
+        // A datagram is bounded by the port, not by a path.
+        let longest = match packet.bth.opcode.transport() {
+            Transport::Ud => largest_path_mtu(roce_fuzz::MAX_PACKET),
+            _ => roce_fuzz::MTU,
+        };
+        assert!(packet.payload.len() <= longest.bytes());
         // The packet does not say which QP sent it: any of them may have.
         if packet.bth.opcode.is_request() {
             for known in &mut self.qps {
