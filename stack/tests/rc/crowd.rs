@@ -153,3 +153,21 @@ fn a_turn_ends_with_a_question() {
         [TURN - 1, 2 * TURN - 1, 3 * TURN - 1]
     );
 }
+
+/// What room one QP leaves, another uses to the last packet, and no more.
+#[test]
+fn the_shared_window_is_used_to_its_end() {
+    const PACKET: usize = 1024;
+    let mut pair = Pair::new(Setup::default());
+    let window = pair.setup.window_bytes / PACKET;
+    let mem = [pair.mem(A, window * PACKET), pair.mem(B, window * PACKET)];
+    let first = connected(&mut pair);
+    let second = connected(&mut pair);
+    post(&mut pair, first, &mem, (window - 10) * PACKET);
+    post(&mut pair, second, &mem, 20 * PACKET);
+    let (now, node) = (pair.now, &mut pair.nodes[A]);
+    while node.nic.wants_to_send() {
+        node.nic.transmit(now, &mut node.port);
+    }
+    assert_eq!(node.port.out.len(), window);
+}

@@ -10,6 +10,7 @@ mod credits;
 mod crowd;
 mod drops;
 mod duplicates;
+mod edges;
 mod errors;
 mod fence;
 mod fetches;

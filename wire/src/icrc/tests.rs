@@ -1,3 +1,4 @@
+use std::string::ToString;
 use std::vec;
 use std::vec::Vec;
 
@@ -328,4 +329,40 @@ fn padding_is_covered() {
         assert!(verify(&ip, 0xc000, UDP_PORT, &transport).is_err());
         transport[at] ^= 1;
     }
+}
+
+/// An IPv4 header with as many options as there can be.
+#[test]
+fn the_longest_header_is_covered_to_its_end() {
+    let mut headers: [u8; 68] = Numbers(7).array();
+    headers[0] = 0x4f;
+    let mut bytes = vec![0xff; 8];
+    bytes.extend(headers);
+    for masked in [1, 8, 10, 11, 66, 67] {
+        bytes[8 + masked] = 0xff;
+    }
+    let transport = [0x64, 0, 0xff, 0xff, 9, 1, 2, 3];
+    bytes.extend(transport);
+    bytes[8 + 68 + 4] = 0xff;
+    assert_eq!(compute_raw(&headers, &transport), bit_by_bit(&bytes));
+}
+
+/// A packet without room for an ICRC.
+#[test]
+fn a_mismatch_says_what_was_found_and_what_is_right() {
+    let ip = IpHeader::V6 {
+        src: [1; 16],
+        dst: [2; 16],
+    };
+    let error = verify(&ip, 4791, 4791, &[1, 2, 3]).expect_err("too short");
+    let of_nothing = bit_by_bit(&[0xff; 8]);
+    assert_eq!((error.stored, error.computed), (0, of_nothing));
+    let error = IcrcMismatch {
+        stored: 0x12ab,
+        computed: 0xffff_0000,
+    };
+    assert_eq!(
+        error.to_string(),
+        "ICRC: found 0x000012ab, expected 0xffff0000"
+    );
 }

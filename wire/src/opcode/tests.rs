@@ -1,4 +1,5 @@
 use std::collections::HashSet;
+use std::format;
 use std::string::ToString;
 use std::vec::Vec;
 
@@ -104,6 +105,23 @@ fn names_are_unique_and_begin_with_the_transport() {
             "{opcode}"
         );
     }
+}
+
+#[test]
+fn opcodes_and_transports_are_printed_by_name() {
+    let transports = [
+        (Transport::Rc, "RC"),
+        (Transport::Uc, "UC"),
+        (Transport::Ud, "UD"),
+        (Transport::Xrc, "XRC"),
+        (Transport::Cnp, "CNP"),
+    ];
+    for (transport, name) in transports {
+        assert_eq!(transport.to_string(), name);
+        assert_eq!(format!("{transport:>5}"), format!("{name:>5}"));
+    }
+    let opcode = Opcode::RC_SEND_ONLY;
+    assert_eq!(format!("{opcode:?}"), "Opcode(RC SEND Only, 0x04)");
 }
 
 /// The rules by which the specification assigns headers, instead of its table.

@@ -222,7 +222,7 @@ impl Requester {
             is_last && wqe.flags.contains(SendFlags::SOLICITED) && wqe.op.consumes_receive();
         // rule: 9.7.3-ask-at-end
         bth.ack_req = is_last || why != Why::New || self.should_ask(self.nxt);
-        let ext = data_headers(wqe, is_first, is_last);
+        let ext = data_headers(wqe, is_first);
         let path = core.config.path.as_ref().ok_or(EmitError::Full)?;
         let source = self.sq.source(self.cursor);
         let repr = PacketRepr { bth, ext };
@@ -403,7 +403,7 @@ fn data_opcode(op: &SendOp, is_first: bool, is_last: bool) -> Opcode {
 }
 
 /// The headers that go with it.
-fn data_headers(wqe: &SendWqe, is_first: bool, is_last: bool) -> ExtHeaders {
+fn data_headers(wqe: &SendWqe, is_first: bool) -> ExtHeaders {
     let mut ext = ExtHeaders {
         xrceth: wqe.xrceth(),
         ..ExtHeaders::default()
@@ -419,9 +419,10 @@ fn data_headers(wqe: &SendWqe, is_first: bool, is_last: bool) -> ExtHeaders {
         });
     }
     match wqe.op {
+        // Only opcodes of last packets have these headers: from others they are left out.
         // rule: 9.7.3-suffix-last
-        SendOp::SendImm(imm) | SendOp::WriteImm(_, imm) if is_last => ext.imm = Some(ImmDt(imm)),
-        SendOp::SendInvalidate(rkey) if is_last => ext.ieth = Some(Ieth(rkey)),
+        SendOp::SendImm(imm) | SendOp::WriteImm(_, imm) => ext.imm = Some(ImmDt(imm)),
+        SendOp::SendInvalidate(rkey) => ext.ieth = Some(Ieth(rkey)),
         _ => {}
     }
     ext

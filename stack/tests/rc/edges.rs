@@ -1,0 +1,220 @@
+//! Single packets where one comparison decides: which of them ask, carry a solicited
+//! event, are answered once more or never (IBTA 1.7, 9.7).
+
+use crate::sim::{Hand, Setup};
+use roce_stack::{Access, DropReason, SendFlags, SendOp, Stat, WcStatus};
+use roce_wire::{
+    Aeth, Credits, ExtHeaders, Feth, FlushPlacement, FlushSelectivity, Opcode, PathMtu, Syndrome,
+};
+
+const MTU: usize = 1024;
+
+fn respond(hand: &mut Hand, opcode: Opcode, psn: u32, payload: &[u8]) {
+    let ext = ExtHeaders {
+        aeth: Some(Aeth::default()),
+        ..ExtHeaders::NONE
+    };
+    let bth = hand.bth(opcode, psn);
+    hand.deliver(bth, ext, payload);
+}
+
+/// In mid-message, every quarter of a window asks: no packet sooner, none later.
+#[test]
+fn a_quarter_of_the_window_is_sent_between_questions() {
+    let mut hand = Hand::new(Setup {
+        mtu: PathMtu::Mtu4096,
+        ..Setup::default()
+    });
+    let mem = hand.mem(100 * 4096);
+    let op = SendOp::Write(mem.remote(0));
+    hand.post(1, op, &[mem.sge(0, 100 * 4096)]);
+    let out = hand.out();
+    let asks = (0..out.len()).filter(|n| out[*n].bth.ack_req);
+    assert_eq!(asks.collect::<Vec<_>>(), [15, 31, 47, 63]);
+}
+
+/// A solicited event is asked for by the last packet, of what takes a receive, if the
+/// application wants it.
+// shows: 9.7.3-solicited-last
+#[test]
+fn only_a_last_packet_that_takes_a_receive_is_solicited() {
+    let mut hand = Hand::new(Setup::default());
+    let mem = hand.mem(4 * MTU);
+    let solicited = SendFlags::SIGNALED | SendFlags::SOLICITED;
+    let write = SendOp::Write(mem.remote(0));
+    let long = [mem.sge(0, 2 * MTU)];
+    hand.post_with(1, SendOp::Send, &long, solicited);
+    hand.post_with(2, SendOp::Send, &long, SendFlags::SIGNALED);
+    hand.post_with(3, write, &long, solicited);
+    hand.post_with(4, SendOp::WriteImm(mem.remote(0), 7), &long, solicited);
+    let bits: Vec<bool> = hand.out().iter().map(|out| out.bth.solicited).collect();
+    assert_eq!(bits, [false, true, false, false, false, false, false, true]);
+}
+
+/// Two READs that fit the window together are asked for at once.
+#[test]
+fn reads_are_counted_by_their_packets() {
+    let mut hand = Hand::new(Setup::default());
+    let mem = hand.mem(64 * MTU);
+    for n in 0..2 {
+        let to = mem.sge(32 * MTU, 20 * MTU);
+        hand.post(n, SendOp::Read(mem.remote(0)), &[to]);
+    }
+    assert_eq!(hand.out().len(), 2);
+}
+
+/// Memory that is gone when its packet would be sent again: of the oldest request, that is
+/// an error; a later one may have arrived, which its acknowledgement tells.
+#[test]
+fn memory_that_is_gone_matters_for_the_oldest_request_only() {
+    for oldest in [true, false] {
+        let mut hand = Hand::new(Setup::default());
+        let (first, second) = (hand.mem(8), hand.mem(8));
+        hand.post(1, SendOp::Send, &[first.sge(0, 8)]);
+        hand.post(2, SendOp::Send, &[second.sge(0, 8)]);
+        let psns = hand.out_psns();
+        let gone = if oldest { first.key } else { second.key };
+        assert!(hand.node.nic.deregister(gone));
+        // The answer is late: the oldest packet and the newest are to ask for it.
+        while hand.stat(Stat::LateAnswers) + hand.stat(Stat::Timeouts) == 0 {
+            hand.timeout();
+        }
+        let again = hand.out_psns();
+        if oldest {
+            assert!(again.is_empty());
+            let done = hand.node.sent();
+            let outcomes: Vec<_> = done.iter().map(|c| (c.wr_id, c.status)).collect();
+            let expected = [
+                (1, WcStatus::LocalProtectionError),
+                (2, WcStatus::WorkRequestFlushed),
+            ];
+            assert_eq!(outcomes, expected);
+            continue;
+        }
+        assert_eq!(again, psns[..1]);
+        hand.ack(psns[1]);
+        let done = hand.node.sent();
+        assert!(done.iter().all(|c| c.status == WcStatus::Success));
+        assert_eq!(done.len(), 2);
+    }
+}
+
+/// A READ that was asked for again as a whole may not end early.
+#[test]
+fn a_repeated_read_ends_where_it_ends() {
+    let mut hand = Hand::new(Setup::default());
+    let mem = hand.mem(4 * MTU);
+    hand.post(1, SendOp::Read(mem.remote(0)), &[mem.sge(0, 2 * MTU)]);
+    let psn = hand.out_one().psn();
+    while hand.stat(Stat::LateAnswers) + hand.stat(Stat::Timeouts) == 0 {
+        hand.timeout();
+    }
+    assert_eq!(hand.out_one().psn(), psn);
+    respond(&mut hand, Opcode::RC_READ_RESPONSE_ONLY, psn, &[1; MTU]);
+    assert_eq!(hand.node.sent()[0].status, WcStatus::BadResponse);
+}
+
+/// Nor may another READ than the one of which a part was asked for.
+#[test]
+fn only_the_read_that_was_split_ends_in_parts() {
+    let mut hand = Hand::new(Setup::default());
+    let mem = hand.mem(16 * MTU);
+    for n in 0..2_usize {
+        let to = mem.sge((8 + 3 * n) * MTU, 3 * MTU);
+        hand.post(n as u64, SendOp::Read(mem.remote(0)), &[to]);
+    }
+    let psn = hand.out()[0].psn();
+    // The first response is lost; it is asked for alone.
+    respond(
+        &mut hand,
+        Opcode::RC_READ_RESPONSE_MIDDLE,
+        psn + 1,
+        &[1; MTU],
+    );
+    assert_eq!(
+        hand.out_one().ext.reth.map(|reth| reth.dma_len),
+        Some(MTU as u32)
+    );
+    respond(&mut hand, Opcode::RC_READ_RESPONSE_ONLY, psn, &[0; MTU]);
+    // A response that ends nothing can't be the last of all.
+    respond(&mut hand, Opcode::RC_READ_RESPONSE_LAST, psn + 2, &[2; MTU]);
+    assert_eq!(hand.node.sent()[0].status, WcStatus::Success);
+    respond(
+        &mut hand,
+        Opcode::RC_READ_RESPONSE_FIRST,
+        psn + 3,
+        &[3; MTU],
+    );
+    respond(&mut hand, Opcode::RC_READ_RESPONSE_LAST, psn + 4, &[4; MTU]);
+    assert_eq!(hand.node.sent()[0].status, WcStatus::BadResponse);
+}
+
+/// Credits that come with the acknowledgement of one SEND are for those behind it.
+// shows: 9.7.7.2-under-way
+#[test]
+fn credits_count_from_the_first_message_that_is_not_begun() {
+    let mut hand = Hand::new(Setup::default());
+    let mem = hand.mem(8);
+    hand.post(1, SendOp::Send, &[mem.sge(0, 8)]);
+    let psn = hand.out_one().psn();
+    hand.post(2, SendOp::Send, &[mem.sge(0, 8)]);
+    hand.post(3, SendOp::Send, &[mem.sge(0, 8)]);
+    hand.answer(psn, Syndrome::Ack(Credits::from_count(1)));
+    assert_eq!(hand.out_psns(), [psn + 1]);
+}
+
+fn atomic(hand: &mut Hand, mem: &crate::sim::Mem, psn: u32) {
+    let mut ext = mem.atomic(0, 1);
+    ext.aeth = None;
+    let bth = hand.bth(Opcode::RC_FETCH_ADD, psn);
+    hand.deliver(bth, ext, &[]);
+}
+
+/// The answer to an atomic says how many messages have been completed, it among them.
+// shows: 9.7.7.1-msn
+#[test]
+fn the_answer_to_an_atomic_counts_messages() {
+    let mut hand = Hand::new(Setup::default());
+    let mem = hand.mem(8);
+    let psn = hand.setup.psn[1];
+    for n in 0..3 {
+        atomic(&mut hand, &mem, psn + n);
+        let told = hand.out_one().ext.aeth.map(|aeth| aeth.msn);
+        assert_eq!(told, Some(n + 1));
+    }
+}
+
+/// A duplicate that is answered is not counted as one that came too late.
+#[test]
+fn an_answered_duplicate_is_no_stale_one() {
+    let setup = Setup::default();
+    let mut hand = Hand::new(Setup {
+        access: setup.access | Access::FLUSH_GLOBAL,
+        ..setup
+    });
+    let mem = hand.mem(8);
+    let psn = hand.setup.psn[1];
+    atomic(&mut hand, &mem, psn);
+    hand.out_one();
+    atomic(&mut hand, &mem, psn);
+    hand.out_one();
+    flush(&mut hand, &mem, psn + 1);
+    hand.out_one();
+    flush(&mut hand, &mem, psn + 1);
+    hand.out_one();
+    assert_eq!(hand.drops(DropReason::StaleDuplicate), 0);
+    // What was no FLUSH can't be answered as one.
+    flush(&mut hand, &mem, psn);
+    assert!(hand.out().is_empty());
+    assert_eq!(hand.drops(DropReason::StaleDuplicate), 1);
+}
+
+fn flush(hand: &mut Hand, mem: &crate::sim::Mem, psn: u32) {
+    let mut ext = mem.reth(0, 8);
+    ext.flush = Some(Feth {
+        placement: FlushPlacement::GLOBAL_VISIBILITY,
+        selectivity: FlushSelectivity::Range,
+    });
+    let bth = hand.bth(Opcode::RC_FLUSH, psn);
+    hand.deliver(bth, ext, &[]);
+}
