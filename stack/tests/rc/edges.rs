@@ -1,10 +1,11 @@
 //! Single packets where one comparison decides: which of them ask, carry a solicited
 //! event, are answered once more or never (IBTA 1.7, 9.7).
 
-use crate::sim::{Hand, Setup};
-use roce_stack::{Access, DropReason, SendFlags, SendOp, Stat, WcStatus};
+use crate::sim::{Hand, Setup, to_state};
+use roce_stack::{Access, DropReason, QpState, SendFlags, SendOp, Stat, WcStatus};
 use roce_wire::{
-    Aeth, Credits, ExtHeaders, Feth, FlushPlacement, FlushSelectivity, Opcode, PathMtu, Syndrome,
+    Aeth, Credits, ExtHeaders, Feth, FlushPlacement, FlushSelectivity, NakCode, Opcode, PathMtu,
+    Syndrome,
 };
 
 const MTU: usize = 1024;
@@ -217,4 +218,141 @@ fn flush(hand: &mut Hand, mem: &crate::sim::Mem, psn: u32) {
     });
     let bth = hand.bth(Opcode::RC_FLUSH, psn);
     hand.deliver(bth, ext, &[]);
+}
+
+/// A peer that repeats what has come may not have heard what is missing: it is told once
+/// more, and not a third time.
+#[test]
+fn what_is_missing_is_said_twice_at_most() {
+    let mut hand = Hand::new(Setup::default());
+    let mem = hand.mem(8);
+    let write = |hand: &mut Hand, psn| {
+        let bth = hand.bth(Opcode::RC_WRITE_ONLY, psn);
+        hand.deliver(bth, mem.reth(0, 8), &[1; 8]);
+        let naks = hand.out().into_iter().filter_map(|out| {
+            let nak = matches!(out.syndrome(), Some(Syndrome::Nak(_)));
+            nak.then_some(out.psn())
+        });
+        naks.collect::<Vec<_>>()
+    };
+    let psn = hand.setup.psn[1];
+    assert_eq!(write(&mut hand, psn), []);
+    for gap in [psn + 1, psn + 3] {
+        assert_eq!(write(&mut hand, gap + 1), [gap]);
+        assert_eq!(write(&mut hand, gap - 1), [gap]);
+        assert_eq!(write(&mut hand, gap - 1), []);
+        assert_eq!(write(&mut hand, gap), []);
+    }
+}
+
+/// A WRITE under way takes no receive, so all that are posted are told of.
+// shows: 9.7.7.2-credits-in-use
+#[test]
+fn a_write_under_way_takes_no_credit() {
+    let mut hand = Hand::new(Setup::default());
+    let mem = hand.mem(2 * MTU);
+    hand.post_recv(1, &[mem.sge(0, 8)]);
+    let len = u32::try_from(2 * MTU).expect("small");
+    hand.request(Opcode::RC_WRITE_FIRST, mem.reth(0, len), &[1; MTU]);
+    let one = Syndrome::Ack(Credits::from_count(1));
+    assert_eq!(hand.out_one().syndrome(), Some(one));
+}
+
+/// A response that says that the one before it was lost is a retry, which without retries is
+/// the end; asking for it once more is none of its own.
+// shows: 9.7.6.1-implied-nak
+#[test]
+fn a_missing_response_is_one_retry() {
+    for retry_cnt in [0, 1] {
+        let mut hand = Hand::new(Setup {
+            retry_cnt,
+            ..Setup::default()
+        });
+        let mem = hand.mem(8 * MTU);
+        hand.post(1, SendOp::Read(mem.remote(0)), &[mem.sge(0, 2 * MTU)]);
+        let psn = hand.out_one().psn();
+        respond(&mut hand, Opcode::RC_READ_RESPONSE_LAST, psn + 1, &[1; MTU]);
+        if retry_cnt == 0 {
+            assert_eq!(hand.node.sent()[0].status, WcStatus::RetryExceeded);
+            continue;
+        }
+        assert_eq!(hand.out_psns(), [psn]);
+        // What was asked for later is answered: the missing one was lost once more.
+        hand.post(2, SendOp::Read(mem.remote(0)), &[mem.sge(4 * MTU, MTU)]);
+        assert_eq!(hand.out_psns(), [psn + 2]);
+        respond(&mut hand, Opcode::RC_READ_RESPONSE_ONLY, psn + 2, &[2; MTU]);
+        assert_eq!(hand.out_psns(), [psn]);
+        respond(&mut hand, Opcode::RC_READ_RESPONSE_ONLY, psn, &[0; MTU]);
+        let done = hand.node.sent();
+        assert!(done.iter().all(|c| c.status == WcStatus::Success));
+        assert_eq!(done.len(), 2);
+    }
+}
+
+/// A long READ is asked for by halves of the window, or by whole ones where only one READ
+/// may be open.
+#[test]
+fn a_long_read_is_asked_for_in_pieces() {
+    for (rd_atomic, packets) in [(1, 256), (2, 128), (4, 128)] {
+        let mut hand = Hand::new(Setup {
+            rd_atomic,
+            ..Setup::default()
+        });
+        let mem = hand.mem(400 * MTU);
+        hand.post(1, SendOp::Read(mem.remote(0)), &[mem.sge(0, 400 * MTU)]);
+        let asked = hand.out()[0].ext.reth.map(|reth| reth.dma_len as usize);
+        assert_eq!(asked, Some(packets * MTU), "{rd_atomic} at once");
+    }
+}
+
+/// A response of no bytes answers FLUSH and ATOMIC WRITE, and nothing else.
+// shows: 9.7.6.1-response-kind
+#[test]
+fn an_empty_response_answers_no_atomic() {
+    let mut hand = Hand::new(Setup::default());
+    let mem = hand.mem(16);
+    let remote = mem.remote(0);
+    hand.post(1, SendOp::FetchAdd { remote, add: 1 }, &[mem.sge(8, 8)]);
+    let psn = hand.out_one().psn();
+    respond(&mut hand, Opcode::RC_READ_RESPONSE_ONLY, psn, &[]);
+    assert_eq!(hand.node.sent()[0].status, WcStatus::BadResponse);
+}
+
+/// Whatever was under way, missing or about to be repeated: after RESET nothing of it is left.
+#[test]
+fn after_reset_a_requester_is_as_new() {
+    let renew = |hand: &mut Hand| {
+        let (nic, qpn) = (&mut hand.node.nic, hand.node.qpn);
+        nic.modify_qp(hand.now, qpn, &to_state(QpState::Reset))
+            .expect("legal");
+        hand.advance_to(QpState::Rts);
+        hand.node.sent();
+        assert!(hand.out().is_empty());
+        assert!(!hand.node.nic.wants_to_send());
+    };
+    let mut hand = Hand::new(Setup::default());
+    let mem = hand.mem(8 * MTU);
+    let read = |hand: &mut Hand| {
+        hand.post(1, SendOp::Read(mem.remote(0)), &[mem.sge(0, 3 * MTU)]);
+        hand.out_one().psn()
+    };
+    // A response is missing.
+    let psn = read(&mut hand);
+    respond(&mut hand, Opcode::RC_READ_RESPONSE_LAST, psn + 2, &[1; MTU]);
+    renew(&mut hand);
+    let psn = read(&mut hand);
+    respond(&mut hand, Opcode::RC_READ_RESPONSE_FIRST, psn, &[1; MTU]);
+    assert!(hand.out().is_empty(), "nothing is missing");
+    renew(&mut hand);
+    // No READ is open.
+    hand.post(2, SendOp::Send, &[mem.sge(0, 8)]);
+    let psn = hand.out_one().psn();
+    hand.ack(psn);
+    assert_eq!(hand.node.sent().len(), 1);
+    // Something is about to be repeated.
+    hand.post(3, SendOp::Send, &[mem.sge(0, 8)]);
+    hand.post(4, SendOp::Send, &[mem.sge(0, 8)]);
+    let psns = hand.out_psns();
+    hand.nak(psns[0], NakCode::PsnSequenceError);
+    renew(&mut hand);
 }

@@ -183,6 +183,51 @@ fn losses(peer: Peer, talk: Talk, side: usize) -> Cost {
     total
 }
 
+/// All losses of three packets out of some in a row.
+fn triples(peer: Peer, talk: Talk, side: usize) -> Cost {
+    let mut total = Cost::default();
+    for i in 0..14 {
+        for j in i + 1..i + 8 {
+            for k in j + 1..i + 16 {
+                total.add(converse(peer, talk, move |s, n| {
+                    if s == side && [i, j, k].contains(&n) {
+                        Fate::Drop
+                    } else {
+                        Fate::Pass
+                    }
+                }));
+            }
+        }
+    }
+    total
+}
+
+/// One packet is lost, and another of the same direction comes late or once more.
+fn mixed(peer: Peer, talk: Talk, side: usize) -> Cost {
+    let mut total = Cost::default();
+    for i in 0..14_usize {
+        for j in i.saturating_sub(3)..i + 6 {
+            for micros in [3, 12] {
+                let time = Duration::from_micros(micros);
+                for what in [Fate::Delay(time), Fate::Echo(time)] {
+                    total.add(converse(peer, talk, move |s, n| {
+                        if s != side {
+                            Fate::Pass
+                        } else if n == i {
+                            Fate::Drop
+                        } else if n == j {
+                            what
+                        } else {
+                            Fate::Pass
+                        }
+                    }));
+                }
+            }
+        }
+    }
+    total
+}
+
 /// One packet, of either direction, comes later than it should, or once more.
 fn delays(peer: Peer, talk: Talk) -> Cost {
     let mut total = Cost::default();
@@ -302,4 +347,43 @@ fn losses_among_reads_and_atomics_cost_little() {
         ),
     ];
     assert_costs(Talk::Fetches, &bounds);
+}
+
+/// Three losses, and a loss beside a packet that comes late or once more: `side` sends both.
+fn assert_costs_of_more(talk: Talk, side: usize, bounds: &[(Peer, [[u64; 4]; 2])]) {
+    for (peer, [three, late]) in bounds {
+        println!("{talk:?} with {peer:?}");
+        triples(*peer, talk, side).assert_within(*three);
+        mixed(*peer, talk, side).assert_within(*late);
+    }
+}
+
+#[test]
+fn more_losses_among_sends_and_writes_cost_little() {
+    let bounds = [
+        (
+            Peer::Holds { known: true },
+            [[0, 20978, 5112, 35285], [0, 8513, 2191, 10270]],
+        ),
+        (
+            Peer::Discards { known: true },
+            [[0, 28230, 4193, 24415], [0, 11974, 2025, 9429]],
+        ),
+    ];
+    assert_costs_of_more(Talk::Data, A, &bounds);
+}
+
+#[test]
+fn more_losses_among_responses_cost_little() {
+    let bounds = [
+        (
+            Peer::Holds { known: false },
+            [[0, 7639, 17521, 40700], [0, 2991, 7351, 11838]],
+        ),
+        (
+            Peer::LittleRoom,
+            [[0, 8596, 20208, 48200], [0, 3466, 8498, 15074]],
+        ),
+    ];
+    assert_costs_of_more(Talk::Fetches, B, &bounds);
 }

@@ -187,3 +187,72 @@ impl Replies {
         self.queue.is_empty() && !self.ack && self.nak.is_none()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use roce_wire::Psn;
+
+    /// The answer to an atomic `n` packets after the first.
+    fn atomic(n: u64) -> Reply {
+        Reply::Atomic {
+            at: Seq::initial(Psn::new(100)) + n,
+            original: 0,
+            msn: 0,
+        }
+    }
+
+    fn places(replies: &Replies) -> Vec<u64> {
+        let first = Seq::initial(Psn::new(100));
+        let places = replies.queue.iter().map(|owed| owed.reply.first() - first);
+        places.collect()
+    }
+
+    #[test]
+    fn what_is_asked_for_again_goes_to_its_place() {
+        let mut replies = Replies::new(3);
+        replies.push(atomic(1));
+        replies.push(atomic(5));
+        assert!(replies.repeat(atomic(3)));
+        assert_eq!(places(&replies), [1, 3, 5]);
+        // Instead of what is owed for it already.
+        assert!(replies.repeat(atomic(1)));
+        assert_eq!(places(&replies), [1, 3, 5]);
+    }
+
+    #[test]
+    fn a_duplicate_of_what_nobody_waits_for_is_dropped() {
+        let mut replies = Replies::new(2);
+        replies.push(atomic(4));
+        replies.push(atomic(5));
+        assert!(!replies.repeat(atomic(3)), "older than all");
+        assert!(!replies.repeat(atomic(6)), "the oldest is no straggler");
+        assert_eq!(places(&replies), [4, 5]);
+    }
+
+    #[test]
+    fn a_straggler_makes_room_for_what_is_younger() {
+        let mut replies = Replies::new(2);
+        assert!(replies.repeat(atomic(1)));
+        replies.push(atomic(5));
+        assert!(!replies.repeat(atomic(0)));
+        assert_eq!(places(&replies), [1, 5]);
+        assert!(replies.repeat(atomic(3)));
+        assert_eq!(places(&replies), [3, 5]);
+    }
+
+    #[test]
+    fn a_request_stays_unanswered_until_its_answer_has_been_sent() {
+        let unanswered = |replies: &Replies| {
+            let all = replies.queue.iter().map(|owed| owed.unanswered);
+            all.collect::<Vec<_>>()
+        };
+        let mut replies = Replies::new(4);
+        replies.push(atomic(1));
+        assert!(replies.repeat(atomic(3)));
+        assert!(replies.repeat(atomic(3)));
+        assert_eq!(unanswered(&replies), [true, false]);
+        assert!(replies.repeat(atomic(1)));
+        assert_eq!(unanswered(&replies), [true, false]);
+    }
+}
