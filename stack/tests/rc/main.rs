@@ -28,6 +28,7 @@ mod recovery;
 mod regions;
 mod retry;
 mod rules;
+mod runs;
 mod sequences;
 mod sim;
 mod soak;

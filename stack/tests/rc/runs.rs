@@ -1,0 +1,260 @@
+//! What is sent when something is missing, packet by packet: how long runs of repeated packets
+//! are, what ends them, and what a requester takes its peer for.
+
+use crate::sim::{Hand, Mem, Setup};
+use roce_stack::{Duration, SendOp, Stat};
+use roce_wire::{NakCode, RnrTimer, Syndrome};
+
+const MTU: usize = 1024;
+
+/// A requester that knows how long answers take.
+fn acquainted() -> (Hand, Mem) {
+    let mut hand = Hand::new(Setup::default());
+    let mem = hand.mem(600 * MTU);
+    for _ in 0..20 {
+        write(&mut hand, &mem, 1);
+        let psn = hand.out_one().psn();
+        hand.now = hand.now + Duration::from_micros(10);
+        hand.ack(psn);
+    }
+    hand.node.sent();
+    (hand, mem)
+}
+
+fn write(hand: &mut Hand, mem: &Mem, packets: usize) {
+    let op = SendOp::Write(mem.remote(0));
+    hand.post(1, op, &[mem.sge(0, packets * MTU)]);
+}
+
+/// Time in which an answer would have come.
+fn pause(hand: &mut Hand) {
+    hand.now = hand.now + Duration::from_micros(20);
+}
+
+fn nak(hand: &mut Hand, psn: u32) {
+    pause(hand);
+    hand.nak(psn, NakCode::PsnSequenceError);
+}
+
+/// Lets time pass until an answer is late.
+fn late(hand: &mut Hand) {
+    let before = hand.stat(Stat::LateAnswers);
+    while hand.stat(Stat::LateAnswers) == before {
+        hand.timeout();
+        assert_eq!(hand.stat(Stat::Timeouts), 0);
+    }
+}
+
+/// A requester that knows that its peer keeps what comes early.
+fn with_holder() -> (Hand, Mem) {
+    let (mut hand, mem) = acquainted();
+    write(&mut hand, &mem, 5);
+    let psns = hand.out_psns();
+    nak(&mut hand, psns[1]);
+    assert_eq!(hand.out_psns(), [psns[1]], "nothing else while it learns");
+    pause(&mut hand);
+    hand.ack(psns[4]);
+    (hand, mem)
+}
+
+/// While a gap turns out to be longer than what was repeated of it, twice as much is, up to 64
+/// packets; the first of them once more.
+#[test]
+fn runs_double_up_to_64_packets() {
+    let (mut hand, mem) = with_holder();
+    write(&mut hand, &mem, 250);
+    let mut missing = hand.out_psns()[10];
+    for length in [1, 2, 4, 8, 16, 32, 64, 64] {
+        nak(&mut hand, missing);
+        let mut expected: Vec<u32> = (missing..missing + length).collect();
+        expected.insert(0, missing);
+        assert_eq!(hand.out_psns(), expected);
+        missing += length;
+    }
+}
+
+/// A NAK for what is on its way again is no news; one for the first of it is, if it comes
+/// that late, and one for what follows.
+#[test]
+fn what_is_on_its_way_again_is_not_repeated() {
+    let (mut hand, mem) = with_holder();
+    write(&mut hand, &mem, 20);
+    let psn = hand.out_psns()[0];
+    nak(&mut hand, psn);
+    hand.out();
+    nak(&mut hand, psn + 1);
+    assert_eq!(hand.out_psns(), [psn + 1, psn + 1, psn + 2]);
+    nak(&mut hand, psn + 2);
+    assert!(hand.out().is_empty(), "it is on its way");
+    let (mut hand, mem) = with_holder();
+    write(&mut hand, &mem, 20);
+    let psn = hand.out_psns()[0];
+    for _ in 0..2 {
+        nak(&mut hand, psn);
+        assert_eq!(hand.out_psns(), [psn, psn]);
+    }
+}
+
+/// An acknowledgement of a part of what was repeated says nothing of the peer.
+#[test]
+fn a_part_of_a_run_is_no_strike() {
+    let (mut hand, mem) = with_holder();
+    write(&mut hand, &mem, 20);
+    let psn = hand.out_psns()[0];
+    nak(&mut hand, psn);
+    hand.out();
+    nak(&mut hand, psn + 1);
+    hand.out();
+    pause(&mut hand);
+    hand.ack(psn + 1);
+    assert!(hand.out().is_empty());
+}
+
+/// Three times in a row a peer that kept what came early has not: then it is taken for one
+/// that doesn't.
+#[test]
+fn a_holder_may_drop_packets_twice_in_a_row() {
+    let (mut hand, mem) = with_holder();
+    for strike in 0..4 {
+        write(&mut hand, &mem, 5);
+        let psns = hand.out_psns();
+        nak(&mut hand, psns[0]);
+        let again = hand.out_psns();
+        if strike == 3 {
+            // Everything, and the first once more.
+            assert_eq!(again, [&psns[..1], &psns[..]].concat());
+            continue;
+        }
+        assert_eq!(again, [psns[0], psns[0]]);
+        pause(&mut hand);
+        hand.ack(psns[0]);
+        assert_eq!(hand.out_psns(), psns[1..], "it has dropped the rest");
+        pause(&mut hand);
+        hand.ack(psns[4]);
+    }
+}
+
+/// An answer to a question after a late one says nothing of what the peer does with early
+/// packets.
+#[test]
+fn a_late_answer_teaches_nothing() {
+    let (mut hand, mem) = acquainted();
+    write(&mut hand, &mem, 3);
+    let psns = hand.out_psns();
+    late(&mut hand);
+    assert_eq!(hand.out_psns(), [psns[0], psns[2]]);
+    hand.ack(psns[2]);
+    write(&mut hand, &mem, 5);
+    let psns = hand.out_psns();
+    nak(&mut hand, psns[1]);
+    assert_eq!(hand.out_psns(), [psns[1]], "once, as of an unknown peer");
+}
+
+/// If everything was being sent again already, it goes on from what is missing.
+#[test]
+fn going_back_goes_on_from_what_is_missing() {
+    let (mut hand, mem) = acquainted();
+    write(&mut hand, &mem, 6);
+    let psns = hand.out_psns();
+    while hand.stat(Stat::Timeouts) == 0 {
+        hand.timeout();
+        if hand.stat(Stat::Timeouts) == 0 {
+            hand.out();
+        }
+    }
+    hand.node.port.room = 2;
+    assert_eq!(hand.out_psns(), psns[..2]);
+    hand.node.port.room = usize::MAX;
+    nak(&mut hand, psns[2]);
+    assert_eq!(hand.out_psns(), psns[2..]);
+}
+
+/// A packet that is missing alone says nothing of the peer, so nothing waits for that.
+#[test]
+fn a_packet_alone_is_repeated_with_what_follows() {
+    let (mut hand, mem) = acquainted();
+    write(&mut hand, &mem, 1);
+    let psn = hand.out_one().psn();
+    nak(&mut hand, psn);
+    write(&mut hand, &mem, 600);
+    let out = hand.out_psns();
+    assert_eq!(out[..2], [psn, psn + 1]);
+    // A loss: three quarters of the window.
+    assert_eq!(out.len(), 192);
+}
+
+/// One loss to a peer that may keep what comes early is no reason to send less.
+#[test]
+fn one_missing_packet_leaves_the_window_open() {
+    for known in [false, true] {
+        let (mut hand, mem) = if known { with_holder() } else { acquainted() };
+        write(&mut hand, &mem, 600);
+        let psns = hand.out_psns();
+        assert_eq!(psns.len(), 256);
+        nak(&mut hand, psns[10]);
+        hand.out();
+        pause(&mut hand);
+        hand.ack(psns[255]);
+        assert_eq!(hand.out_psns().last(), Some(&(psns[255] + 256)));
+    }
+}
+
+/// The first question is the newest packet; the oldest, if it is known to be missing, if the
+/// newest is no question, or if there was no answer.
+#[test]
+fn a_holder_is_asked_by_the_newest_packet_at_first() {
+    let (mut hand, mem) = with_holder();
+    write(&mut hand, &mem, 5);
+    let psns = hand.out_psns();
+    late(&mut hand);
+    assert_eq!(hand.out_psns(), psns[4..]);
+    late(&mut hand);
+    assert_eq!(hand.out_psns(), psns[..1]);
+
+    let (mut hand, mem) = with_holder();
+    write(&mut hand, &mem, 5);
+    let psns = hand.out_psns();
+    nak(&mut hand, psns[1]);
+    hand.out();
+    late(&mut hand);
+    assert_eq!(hand.out_psns(), [psns[1]]);
+
+    let (mut hand, mem) = with_holder();
+    write(&mut hand, &mem, 1);
+    hand.post(2, SendOp::Read(mem.remote(0)), &[mem.sge(0, MTU)]);
+    let psns = hand.out_psns();
+    late(&mut hand);
+    assert_eq!(hand.out_psns(), psns[..1]);
+}
+
+/// A question that was all there was to answer leaves no suspicion.
+#[test]
+fn a_packet_alone_that_is_late_leaves_no_suspicion() {
+    let (mut hand, mem) = with_holder();
+    write(&mut hand, &mem, 1);
+    let psn = hand.out_one().psn();
+    late(&mut hand);
+    assert_eq!(hand.out_psns(), [psn]);
+    hand.ack(psn);
+    write(&mut hand, &mem, 2);
+    hand.out();
+    late(&mut hand);
+    assert_eq!(hand.out_psns(), [psn + 2]);
+}
+
+/// While the receiver is not ready, no answer is late.
+#[test]
+fn nobody_asks_a_receiver_that_is_not_ready() {
+    let (mut hand, mem) = acquainted();
+    hand.post(1, SendOp::Send, &[mem.sge(0, 8)]);
+    let psn = hand.out_one().psn();
+    let timer = RnrTimer::from_code(20).expect("10.24 ms");
+    hand.answer(psn, Syndrome::RnrNak(timer));
+    let mut again = Vec::new();
+    while again.is_empty() {
+        hand.timeout();
+        assert_eq!(hand.stat(Stat::LateAnswers), 0);
+        again = hand.out_psns();
+    }
+    assert_eq!(again, [psn]);
+}
