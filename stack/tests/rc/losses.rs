@@ -25,6 +25,8 @@ enum Peer {
     Discards { known: bool },
     /// The requester has room for two early responses.
     LittleRoom,
+    /// It has room for none.
+    NoRoom,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,6 +83,7 @@ fn ends(peer: Peer) -> Pair {
         Peer::Holds { .. } => {}
         Peer::Discards { .. } => pair.nodes[B].nic.keep_early(0),
         Peer::LittleRoom => pair.nodes[A].nic.keep_early(2),
+        Peer::NoRoom => pair.nodes[A].nic.keep_early(0),
     }
     let (local, remote) = (pair.mem(A, 8 * MTU), pair.mem(B, 8 * MTU));
     for n in 0..20 {
@@ -383,6 +386,10 @@ fn more_losses_among_responses_cost_little() {
         (
             Peer::LittleRoom,
             [[0, 8596, 20208, 48200], [0, 3466, 8498, 15074]],
+        ),
+        (
+            Peer::NoRoom,
+            [[0, 8501, 23417, 38602], [0, 3279, 9059, 11950]],
         ),
     ];
     assert_costs_of_more(Talk::Fetches, B, &bounds);

@@ -3,7 +3,7 @@
 
 use crate::sim::{Hand, Mem, Setup};
 use roce_stack::{Duration, SendOp, Stat};
-use roce_wire::{NakCode, RnrTimer, Syndrome};
+use roce_wire::{Credits, NakCode, RnrTimer, Syndrome};
 
 const MTU: usize = 1024;
 
@@ -110,6 +110,24 @@ fn a_part_of_a_run_is_no_strike() {
     assert!(hand.out().is_empty());
 }
 
+/// What was not sent yet of what is to be repeated still is when the first of it is
+/// acknowledged.
+#[test]
+fn a_run_goes_on_after_its_first_packet_is_acknowledged() {
+    let (mut hand, mem) = with_holder();
+    write(&mut hand, &mem, 20);
+    let psn = hand.out_psns()[0];
+    nak(&mut hand, psn);
+    hand.out();
+    nak(&mut hand, psn + 1);
+    hand.node.port.room = 2;
+    assert_eq!(hand.out_psns(), [psn + 1, psn + 1]);
+    hand.node.port.room = usize::MAX;
+    pause(&mut hand);
+    hand.ack(psn + 1);
+    assert_eq!(hand.out_psns(), [psn + 2]);
+}
+
 /// Three times in a row a peer that kept what came early has not: then it is taken for one
 /// that doesn't.
 #[test]
@@ -148,6 +166,48 @@ fn a_late_answer_teaches_nothing() {
     let psns = hand.out_psns();
     nak(&mut hand, psns[1]);
     assert_eq!(hand.out_psns(), [psns[1]], "once, as of an unknown peer");
+}
+
+/// A packet that is the oldest and the newest is one question, not two.
+#[test]
+fn a_packet_alone_asks_once() {
+    let (mut hand, mem) = acquainted();
+    write(&mut hand, &mem, 1);
+    let psn = hand.out_one().psn();
+    late(&mut hand);
+    assert_eq!(hand.out_psns(), [psn]);
+}
+
+/// A packet that finds out whether there is a receive stays alone if it is repeated.
+// shows: 9.7.7.2.5-probe
+#[test]
+fn a_repeated_probe_is_still_one() {
+    let (mut hand, mem) = acquainted();
+    hand.post(1, SendOp::Send, &[mem.sge(0, 8)]);
+    let psn = hand.out_one().psn();
+    hand.answer(psn, Syndrome::Ack(Credits::from_count(0)));
+    hand.post(2, SendOp::Send, &[mem.sge(0, 4 * MTU)]);
+    assert_eq!(hand.out_psns(), [psn + 1]);
+    late(&mut hand);
+    assert_eq!(hand.out_psns(), [psn + 1]);
+}
+
+/// A receiver that was not ready is so when it tells of a receive, not when it says that it
+/// has none.
+// shows: 9.7.7.2-no-deadlock
+#[test]
+fn no_credit_is_no_readiness() {
+    let (mut hand, mem) = acquainted();
+    hand.post(1, SendOp::Send, &[mem.sge(0, 8)]);
+    hand.post(2, SendOp::Send, &[mem.sge(0, 8)]);
+    let psns = hand.out_psns();
+    hand.ack(psns[0]);
+    let timer = RnrTimer::from_code(20).expect("10.24 ms");
+    hand.answer(psns[1], Syndrome::RnrNak(timer));
+    hand.answer(psns[0], Syndrome::Ack(Credits::from_count(0)));
+    assert!(hand.out().is_empty());
+    hand.answer(psns[0], Syndrome::Ack(Credits::from_count(1)));
+    assert_eq!(hand.out_psns(), psns[1..]);
 }
 
 /// If everything was being sent again already, it goes on from what is missing.
