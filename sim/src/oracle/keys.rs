@@ -56,13 +56,15 @@ impl Flow {
         self.keys.dropped
     }
 
-    /// Whether requests that may not have been executed use the key.
+    /// Whether requests use the key that have neither completed nor been executed.
     fn uses(&self, key: u32) -> bool {
-        self.open_uses(key).next().is_some()
+        self.open_uses(key).any(|id| id >= self.next)
     }
 
+    /// The requests that use the key and may not have been executed. Those that were
+    /// given up are among them, even if their QP is gone: their packets are not.
     fn open_uses(&self, key: u32) -> impl Iterator<Item = usize> {
-        let from = self.executed.max(self.next);
+        let from = self.executed;
         (from..self.sends.len()).filter(move |id| self.sends[*id].key == Some(key))
     }
 

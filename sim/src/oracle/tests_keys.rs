@@ -204,6 +204,36 @@ fn bytes_that_come_through_a_key_that_is_gone() {
 }
 
 #[test]
+fn what_was_given_up_may_still_arrive_and_find_its_key_gone() {
+    let given_up = |f: &mut Fixture, destroyed: bool| match destroyed {
+        true => f.oracle.destroyed(0, 0).expect("right"),
+        false => f.wrote(0, WcStatus::RetryExceeded).expect("a cause"),
+    };
+    for destroyed in [true, false] {
+        let mut f = fixture();
+        f.oracle.pair(0).causes.lossy = true;
+        f.bound(KEY, None);
+        f.write(KEY);
+        given_up(&mut f, destroyed);
+        assert!(!f.oracle.may_be_broken(0, 1));
+        // The peer's QP refuses it, or executed it before.
+        f.invalidate(KEY);
+        assert!(f.oracle.may_be_broken(0, 1));
+    }
+    // But no byte comes through the key any more.
+    for destroyed in [true, false] {
+        let mut f = fixture();
+        f.oracle.pair(0).causes.lossy = true;
+        f.bound(KEY, None);
+        f.write(KEY);
+        given_up(&mut f, destroyed);
+        f.invalidated(KEY);
+        f.lands(1);
+        objects(f.rest(), "byte 32");
+    }
+}
+
+#[test]
 fn bytes_that_came_before_the_key_went_may_be_acknowledged_after() {
     let mut f = fixture();
     f.bound(KEY, None);
