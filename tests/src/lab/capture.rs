@@ -1,7 +1,7 @@
 //! Captures of both sides of the link, by tcpdump.
 
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
 use std::net::UdpSocket;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
@@ -80,9 +80,11 @@ impl<'lab> Capture<'lab> {
         let marker = format!("roce-lab: end of capture {}", self.number);
         self.wait_for_marker(&marker, &files.outside)?;
 
-        interrupt(&mut self.outside.0)?;
+        let outside_report = interrupt(&mut self.outside.0)?;
         self.guest.signal(libc::SIGINT)?;
-        self.guest.wait(TIMEOUT)?.success()?;
+        let guest_report = self.guest.wait(TIMEOUT)?.success()?.stderr_text();
+        assert_whole("outside", &outside_report)?;
+        assert_whole("in the guest", &guest_report)?;
         let guest = self.lab.guest_read_file(&guest_file(self.number))?;
         let outside =
             fs::read(&files.outside).map_err(|e| LabError::io("read", &files.outside, &e))?;
@@ -135,19 +137,13 @@ fn guest_file(number: u32) -> String {
 
 /// Whole packets, written as they come; a buffer of 64 MiB, as the traffic may
 /// be faster than this process.
+///
+/// Not `--immediate-mode`: with it, each packet takes a slot for the largest one, and
+/// the buffer is full after 500 packets. Without it, what came is handed over each
+/// second at the latest.
 fn tcpdump_arguments(interface: &str, file: &str) -> Vec<String> {
     [
-        "-n",
-        "-U",
-        "--immediate-mode",
-        "-B",
-        "65536",
-        "-Z",
-        "root",
-        "-i",
-        interface,
-        "-w",
-        file,
+        "-n", "-U", "-B", "65536", "-Z", "root", "-i", interface, "-w", file,
     ]
     .map(str::to_owned)
     .to_vec()
@@ -176,18 +172,40 @@ fn start_outside(lab: &Lab, file: &Path) -> Result<Outside, LabError> {
     Ok(outside)
 }
 
-fn interrupt(child: &mut Child) -> Result<(), LabError> {
+/// Ends tcpdump. Returns its report.
+fn interrupt(child: &mut Child) -> Result<String, LabError> {
     let pid = libc::pid_t::try_from(child.id()).unwrap_or_default();
     // SAFETY: kill takes plain numbers; the child has not been waited for, so that
     // the number is still its own.
     unsafe { libc::kill(pid, libc::SIGINT) };
-    let status = child
-        .wait()
-        .map_err(|e| LabError::new(format!("tcpdump: {e}")))?;
+    let failed = |e| LabError::new(format!("tcpdump: {e}"));
+    let mut report = String::new();
+    if let Some(mut stderr) = child.stderr.take() {
+        stderr.read_to_string(&mut report).map_err(failed)?;
+    }
+    let status = child.wait().map_err(failed)?;
     if status.success() {
-        return Ok(());
+        return Ok(report);
     }
     Err(LabError::new(format!("tcpdump ended with {status}")))
+}
+
+/// An error if tcpdump says that the kernel dropped packets for want of room: what
+/// looks at such a capture would find traffic wanting that was there.
+fn assert_whole(place: &str, report: &str) -> Result<(), LabError> {
+    let dropped = report
+        .lines()
+        .find_map(|line| line.split_once(" packets dropped by kernel"))
+        .map(|(count, _)| count.trim());
+    match dropped {
+        Some("0") => Ok(()),
+        Some(count) => Err(LabError::new(format!(
+            "the capture {place} lost {count} packets: its buffer was full"
+        ))),
+        None => Err(LabError::new(format!(
+            "the capture {place} does not say what it lost: {report:?}"
+        ))),
+    }
 }
 
 /// The capture without the packets that contain `marker`: the lab's own, and the

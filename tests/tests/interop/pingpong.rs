@@ -240,7 +240,13 @@ fn play_all(link_mtu: u32, path_mtu: u32, gid: GidIndex) {
         .iter()
         .sum();
     for file in [&files.outside, &files.guest] {
-        assert!(assert_decode_agrees(file) >= least * 4 * CAPTURED_ROUNDS);
+        let packets = assert_decode_agrees(file);
+        let expected = least * 4 * CAPTURED_ROUNDS;
+        assert!(
+            packets >= expected,
+            "{}: {packets} packets, at least {expected} were sent",
+            file.display()
+        );
     }
 }
 
