@@ -141,7 +141,7 @@ impl Requester {
             }
             return Ok(());
         }
-        if self.is_repeating(cx, at) {
+        if self.is_repeating(cx) {
             return Ok(());
         }
         if !self.retry.try_again(cx.now) {

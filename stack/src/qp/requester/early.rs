@@ -42,7 +42,8 @@ struct Asked {
     end: Seq,
     /// One past what had been sent by then.
     max: Seq,
-    witness: Option<Seq>,
+    /// What showed that they are missing.
+    witness: Seq,
 }
 
 /// What shows that a response is missing.
@@ -89,7 +90,7 @@ impl EarlyResponses {
         let Some(asked) = self.asked.filter(|asked| missing < asked.end) else {
             return true;
         };
-        let again = missing != asked.missing || asked.witness.is_none_or(|w| at <= w);
+        let again = missing != asked.missing || at <= asked.witness;
         at >= asked.max || from != Evidence::Ack && at < asked.end && again
     }
 }
@@ -123,20 +124,14 @@ impl Requester {
                 let open = self.fetches.first_open();
                 self.advance(cx, core, open.unwrap_or(reached).min(reached))?;
             }
-            match cx.early.first(&self.early.chain) {
-                Some(at) if at <= self.una => {}
-                _ => break,
+            // What is kept belongs to an open request, so `una` does not pass it otherwise.
+            if cx.early.first(&self.early.chain) != Some(self.una) {
+                break;
             }
             let Some(early) = cx.early.take(&mut self.early.chain) else {
                 break;
             };
-            let at = self.una.nearest(early.packet().bth.psn);
-            let result = if at < self.una {
-                cx.counters.drop(DropReason::DuplicateEarly);
-                Ok(())
-            } else {
-                self.place_response(cx, core, &early.packet(), at)
-            };
+            let result = self.place_response(cx, core, &early.packet(), self.una);
             cx.early.give_back(early);
             result?;
         }
@@ -180,7 +175,7 @@ impl Requester {
             missing,
             end: at.next(),
             max: self.max,
-            witness: Some(at),
+            witness: at,
         };
         if from == Evidence::Dropped && cx.early.first(&self.early.chain).is_none() {
             // Nothing of what follows is kept.
@@ -188,7 +183,6 @@ impl Requester {
             self.go_back(missing);
         } else {
             asked.end = self.ask_for_missing(cx);
-            asked.witness = Some(at).filter(|at| *at < asked.end && from != Evidence::Ack);
             self.window.on_repeat();
             self.clock.on_missing(cx.now, missing);
         }

@@ -27,13 +27,6 @@ struct Fetch {
 }
 
 impl Fetches {
-    pub(super) fn new(max: u8) -> Self {
-        Self {
-            open: VecDeque::new(),
-            max: usize::from(max),
-        }
-    }
-
     /// Changes how many may be open from now on.
     pub(super) fn set_max(&mut self, max: u8) {
         self.max = usize::from(max);
@@ -63,13 +56,11 @@ impl Fetches {
         }
     }
 
-    /// Whether a READ response at `at` may be the last of its burst: it must be if nothing
-    /// of the request follows.
+    /// Whether the READ response that is due, at `at`, may be the last of its burst: it must
+    /// be if nothing of the request follows.
     fn may_end(&self, at: Seq, ends: bool) -> bool {
-        let fetch = |fetch: &&Fetch| fetch.first <= at && at <= fetch.last;
         self.open
-            .iter()
-            .find(fetch)
+            .front()
             .is_some_and(|fetch| ends == (at == fetch.last) || ends && fetch.in_parts)
     }
 

@@ -152,7 +152,7 @@ impl Requester {
         let first = Seq::initial(config.sq_psn);
         self.reset();
         (self.una, self.nxt, self.max, self.assigned) = (first, first, first, first);
-        self.fetches = Fetches::new(config.max_rd_atomic);
+        self.fetches.set_max(config.max_rd_atomic);
         self.retry = Retry::new(config);
         self.recovery = Recovery::default();
         self.clock = Clock::new(config);

@@ -183,10 +183,11 @@ impl Requester {
         self.clock.on_missing(cx.now, at);
     }
 
-    /// Whether the peer misses what is on its way again.
-    pub(super) fn is_repeating(&self, cx: &Cx<'_>, at: Seq) -> bool {
+    /// Whether `una`, which the peer misses, is on its way again.
+    pub(super) fn is_repeating(&self, cx: &Cx<'_>) -> bool {
+        // A run ends behind `una`, or it is over.
         let run = self.recovery.run;
-        run.is_some_and(|run| run.first < at && at < run.end) || self.clock.is_stale(cx.now)
+        run.is_some_and(|run| run.first < self.una) || self.clock.is_stale(cx.now)
     }
 
     /// An acknowledgement through `at` has come. `before` is the run as it was before.
