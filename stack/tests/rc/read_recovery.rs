@@ -97,6 +97,32 @@ fn without_room_the_rest_is_asked_for_again() {
     read(&mut pair, 12);
 }
 
+/// Responses for which there is no room may come in any order, and each shows that one before
+/// it is missing. That this was lost once more is shown by one that comes no later in the order
+/// of PSNs than what showed it before; or by any, if it is another that is missing.
+// shows: 9.7.6.1-implied-nak
+#[test]
+fn a_response_without_room_shows_once_that_one_is_missing() {
+    let mut hand = Hand::new(Setup::default());
+    hand.node.nic.keep_early(1);
+    let mem = hand.mem(6 * MTU);
+    hand.post(1, SendOp::Read(mem.remote(0)), &[mem.sge(0, 6 * MTU)]);
+    let first = hand.out_one().psn();
+    let mut asked_after = |opcode, index| {
+        respond(&mut hand, opcode, first + index, &[0; MTU]);
+        hand.out_psns()
+    };
+    let middle = Opcode::RC_READ_RESPONSE_MIDDLE;
+    assert_eq!(asked_after(middle, 4), [first], "it is kept");
+    assert_eq!(asked_after(middle, 2), [first]);
+    assert_eq!(asked_after(middle, 3), [], "as before");
+    assert_eq!(asked_after(middle, 2), [first], "it has come again");
+    assert_eq!(asked_after(middle, 1), [first]);
+    assert_eq!(asked_after(middle, 2), [], "as before");
+    assert_eq!(asked_after(Opcode::RC_READ_RESPONSE_FIRST, 0), []);
+    assert_eq!(asked_after(middle, 3), [first + 1]);
+}
+
 fn respond(hand: &mut Hand, opcode: Opcode, psn: u32, payload: &[u8]) {
     let atomic_ack =
         (opcode == Opcode::RC_ATOMIC_ACKNOWLEDGE).then_some(AtomicAckEth { original: 9 });

@@ -2,7 +2,7 @@
 //! are, what ends them, and what a requester takes its peer for.
 
 use crate::sim::{Hand, Mem, Setup};
-use roce_stack::{Duration, SendOp, Stat};
+use roce_stack::{Duration, SendOp, Stat, WcStatus};
 use roce_wire::{Credits, NakCode, RnrTimer, Syndrome};
 
 const MTU: usize = 1024;
@@ -305,16 +305,56 @@ fn a_packet_alone_that_is_late_leaves_no_suspicion() {
 /// While the receiver is not ready, no answer is late.
 #[test]
 fn nobody_asks_a_receiver_that_is_not_ready() {
-    let (mut hand, mem) = acquainted();
-    hand.post(1, SendOp::Send, &[mem.sge(0, 8)]);
-    let psn = hand.out_one().psn();
-    let timer = RnrTimer::from_code(20).expect("10.24 ms");
-    hand.answer(psn, Syndrome::RnrNak(timer));
-    let mut again = Vec::new();
-    while again.is_empty() {
-        hand.timeout();
-        assert_eq!(hand.stat(Stat::LateAnswers), 0);
-        again = hand.out_psns();
+    for nak in [false, true] {
+        let (mut hand, mem) = acquainted();
+        hand.post(1, SendOp::Send, &[mem.sge(0, 8)]);
+        let psn = hand.out_one().psn();
+        let timer = RnrTimer::from_code(20).expect("10.24 ms");
+        hand.answer(psn, Syndrome::RnrNak(timer));
+        if nak {
+            // It was sent before, and has come late.
+            hand.nak(psn, NakCode::PsnSequenceError);
+        }
+        let mut again = hand.out_psns();
+        while again.is_empty() {
+            hand.timeout();
+            assert_eq!(hand.stat(Stat::LateAnswers), 0);
+            again = hand.out_psns();
+        }
+        assert_eq!(again, [psn]);
     }
-    assert_eq!(again, [psn]);
+}
+
+/// Memory that is gone when its packet would be repeated: of the oldest request, that is an
+/// error; a later one may have arrived, which its acknowledgement tells.
+// shows: 9.9.2-local-protection
+#[test]
+fn memory_that_is_gone_matters_for_the_oldest_request_only() {
+    for oldest in [true, false] {
+        let (mut hand, _) = acquainted();
+        let (first, second) = (hand.mem(8), hand.mem(8));
+        hand.post(1, SendOp::Send, &[first.sge(0, 8)]);
+        hand.post(2, SendOp::Send, &[second.sge(0, 8)]);
+        let psns = hand.out_psns();
+        let gone = if oldest { first.key } else { second.key };
+        assert!(hand.node.nic.deregister(gone));
+        // The oldest packet and the newest are to ask for the answer.
+        late(&mut hand);
+        let again = hand.out_psns();
+        if !oldest {
+            assert_eq!(again, psns[..1]);
+            hand.ack(psns[1]);
+        }
+        let done = hand.node.sent();
+        let outcomes: Vec<_> = done.iter().map(|c| (c.wr_id, c.status)).collect();
+        let expected = if oldest {
+            [
+                (1, WcStatus::LocalProtectionError),
+                (2, WcStatus::WorkRequestFlushed),
+            ]
+        } else {
+            [(1, WcStatus::Success), (2, WcStatus::Success)]
+        };
+        assert_eq!(outcomes, expected);
+    }
 }

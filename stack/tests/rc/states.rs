@@ -228,6 +228,41 @@ fn attributes_changed_in_sqd_take_effect() {
     assert_eq!(hand.state(), QpState::Err, "retry_cnt");
 }
 
+/// As many answers are kept for duplicates as was said last.
+// shows: 11.2.5.2-sqd-changes, 9.7.5.1.3-kept
+#[test]
+fn sqd_changes_how_many_answers_are_kept() {
+    for max in 1..=3 {
+        let mut hand = Hand::new(Setup {
+            dest_rd_atomic: 2,
+            ..Setup::default()
+        });
+        modify(&mut hand, QpState::Sqd);
+        let attributes = QpAttributes {
+            max_dest_rd_atomic: Some(max),
+            ..QpAttributes::default()
+        };
+        let (nic, qpn) = (&mut hand.node.nic, hand.node.qpn);
+        nic.modify_qp(hand.now, qpn, &attributes).expect("legal");
+        let mem = hand.mem(8);
+        let first = hand.psn;
+        let mut answered = [0; 3];
+        for _ in 0..2 {
+            hand.psn = first;
+            for count in &mut answered {
+                hand.request(Opcode::RC_FETCH_ADD, mem.atomic(0, 1), &[]);
+                *count += hand.out().len();
+            }
+        }
+        let expected = match max {
+            1 => [1, 1, 2],
+            2 => [1, 2, 2],
+            _ => [2, 2, 2],
+        };
+        assert_eq!(answered, expected, "{max} kept");
+    }
+}
+
 /// ERR flushes what is queued, in order, both queues.
 // shows: 10.3.1-err-flushes, 10.3.1-err-event, 11.6.2-flushed, 11.6.2-wr-id
 // trap: flush-once
