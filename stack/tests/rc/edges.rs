@@ -308,6 +308,14 @@ fn after_reset_a_requester_is_as_new() {
         hand.post(1, SendOp::Read(mem.remote(0)), &[mem.sge(0, 3 * MTU)]);
         hand.out_one().psn()
     };
+    // A READ is open.
+    read(&mut hand);
+    renew(&mut hand);
+    hand.post(2, SendOp::Send, &[mem.sge(0, 8)]);
+    let psn = hand.out_one().psn();
+    hand.ack(psn);
+    assert_eq!(hand.node.sent().len(), 1);
+    renew(&mut hand);
     // A response is missing.
     let psn = read(&mut hand);
     respond(&mut hand, Opcode::RC_READ_RESPONSE_LAST, psn + 2, &[1; MTU]);
@@ -322,13 +330,6 @@ fn after_reset_a_requester_is_as_new() {
         assert!(hand.out().is_empty(), "nothing is missing");
     }
     renew(&mut hand);
-    // A READ is open.
-    read(&mut hand);
-    renew(&mut hand);
-    hand.post(2, SendOp::Send, &[mem.sge(0, 8)]);
-    let psn = hand.out_one().psn();
-    hand.ack(psn);
-    assert_eq!(hand.node.sent().len(), 1);
     // Something is about to be repeated.
     hand.post(3, SendOp::Send, &[mem.sge(0, 8)]);
     hand.post(4, SendOp::Send, &[mem.sge(0, 8)]);
