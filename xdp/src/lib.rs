@@ -6,6 +6,7 @@
 //! - `double`: what tests put in the kernel's place.
 //! - `net`: what the kernel's stack does for a socket and nobody does for a frame:
 //!   routes, neighbours, addresses, and the headers from Ethernet to UDP.
+//! - `offer`: what an interface offers, asked without touching it.
 //! - `port`: the [`XdpPort`], which puts queues behind the `Port` trait of the stack.
 //! - `program`: the redirect program, which gives our frames to our sockets and all else to
 //!   the kernel.
@@ -17,6 +18,7 @@
 
 pub mod double;
 pub mod net;
+pub mod offer;
 pub mod port;
 pub mod program;
 pub mod queue;

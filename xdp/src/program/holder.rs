@@ -4,7 +4,8 @@ use std::fmt;
 use std::io;
 
 use super::attach::Mode;
-use crate::sys::{bpf, netlink};
+use crate::sys::bpf;
+use crate::sys::netlink::{self, LINK_HEADERS, find};
 
 /// Attributes of a link (`linux/if_link.h`).
 const IFLA_XDP: u16 = 43;
@@ -12,8 +13,6 @@ const IFLA_XDP_ATTACHED: u16 = 2;
 const IFLA_XDP_PROG_ID: u16 = 4;
 /// Values of `IFLA_XDP_ATTACHED`.
 const ATTACHED_GENERIC: u8 = 2;
-/// Header of a netlink message, then `struct ifinfomsg`.
-const HEADERS: usize = 16 + 16;
 
 /// The program that is attached to an interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,9 +39,9 @@ impl fmt::Display for Holder {
 ///
 /// # Errors
 /// If the kernel does not tell, for instance because there is no such interface.
-pub(super) fn holder(index: u32) -> io::Result<Option<Holder>> {
+pub(crate) fn holder(index: u32) -> io::Result<Option<Holder>> {
     let answer = netlink::link(index)?;
-    let Some((id, mode)) = answer.get(HEADERS..).and_then(program_of) else {
+    let Some((id, mode)) = answer.get(LINK_HEADERS..).and_then(program_of) else {
         return Ok(None);
     };
     let name = bpf::program_name(id).ok();
@@ -65,31 +64,10 @@ fn program_of(attributes: &[u8]) -> Option<(u32, Mode)> {
     (id != 0).then_some((id, mode))
 }
 
-/// The contents of the first attribute of this kind.
-fn find(mut attributes: &[u8], kind: u16) -> Option<&[u8]> {
-    loop {
-        let &[a, b, c, d] = attributes.first_chunk()?;
-        let len = usize::from(u16::from_ne_bytes([a, b]));
-        let contents = attributes.get(4..len)?;
-        // The upper two bits are flags.
-        if u16::from_ne_bytes([c, d]) & 0x3fff == kind {
-            return Some(contents);
-        }
-        attributes = attributes.get(len.next_multiple_of(4)..)?;
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{IFLA_XDP, Mode, find, program_of};
-
-    fn attribute(kind: u16, contents: &[u8]) -> Vec<u8> {
-        let mut bytes = (contents.len() as u16 + 4).to_ne_bytes().to_vec();
-        bytes.extend(kind.to_ne_bytes());
-        bytes.extend(contents);
-        bytes.resize(bytes.len().next_multiple_of(4), 0);
-        bytes
-    }
+    use super::{IFLA_XDP, Mode, program_of};
+    use crate::sys::netlink::attribute;
 
     #[test]
     fn a_program_is_found_among_other_attributes() {
@@ -115,21 +93,5 @@ mod tests {
             None,
             "none attached"
         );
-    }
-
-    #[test]
-    fn attributes_that_make_no_sense_end_the_search() {
-        assert_eq!(
-            find(&[0, 0, 3, 0, 1, 2, 3, 4], 3),
-            None,
-            "shorter than its header"
-        );
-        assert_eq!(find(&[3, 0, 3, 0], 3), None);
-        assert_eq!(
-            find(&[9, 0, 3, 0, 1, 2, 3, 4], 3),
-            None,
-            "longer than what is there"
-        );
-        assert_eq!(find(&[], 3), None);
     }
 }

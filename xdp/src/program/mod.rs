@@ -22,6 +22,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 pub use attach::{AttachMode, Attached, Mode};
 pub use holder::Holder;
+pub(crate) use holder::holder;
 pub use redirect::RedirectConfig;
 
 use crate::sys::bpf::{self, Map, MapKind};

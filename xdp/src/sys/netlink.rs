@@ -1,31 +1,97 @@
-//! One question to rtnetlink.
+//! One question to the kernel over netlink, and its answer.
 
 use std::io;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::ptr;
 
 use super::{checked, owned};
+
+/// `struct nlmsghdr`.
+const HEADER: usize = 16;
+/// The header, then `struct ifinfomsg`.
+pub(crate) const LINK_HEADERS: usize = HEADER + 16;
+/// The header, then `struct genlmsghdr`.
+pub(crate) const GENERIC_HEADERS: usize = HEADER + 4;
+
+/// What generic netlink's controller is called with, and asked for a family.
+const CONTROLLER: u16 = 16;
+const CTRL_CMD_GETFAMILY: u8 = 3;
+const CTRL_ATTR_FAMILY_ID: u16 = 1;
+const CTRL_ATTR_FAMILY_NAME: u16 = 2;
 
 /// What the kernel says of an interface: its whole answer (`RTM_NEWLINK`).
 ///
 /// # Errors
 /// If it does not tell, for instance because there is no such interface.
 pub(crate) fn link(index: u32) -> io::Result<Vec<u8>> {
-    // SAFETY: the call takes no pointers.
-    let result = unsafe {
-        libc::socket(
-            libc::AF_NETLINK,
-            libc::SOCK_RAW | libc::SOCK_CLOEXEC,
-            libc::NETLINK_ROUTE,
-        )
-    };
-    let socket = owned(result.into())?;
-    // `struct nlmsghdr` and `struct ifinfomsg`.
-    let mut question = [0; 32];
-    question[0..4].copy_from_slice(&32_u32.to_ne_bytes());
-    question[4..6].copy_from_slice(&libc::RTM_GETLINK.to_ne_bytes());
+    let mut request = [0; 16];
+    request[4..8].copy_from_slice(&index.to_ne_bytes());
+    let answer = ask(libc::NETLINK_ROUTE, libc::RTM_GETLINK, &request)?;
+    match kind_of(&answer) {
+        Some(libc::RTM_NEWLINK) => Ok(answer),
+        _ => Err(io::ErrorKind::InvalidData.into()),
+    }
+}
+
+/// The answer of a generic family's command, from its attributes on.
+///
+/// # Errors
+/// If this kernel has no such family, or refuses.
+pub(crate) fn generic(family: &str, command: u8, attributes: &[u8]) -> io::Result<Vec<u8>> {
+    let mut name = family.as_bytes().to_vec();
+    name.push(0);
+    let described = ask_generic(
+        CONTROLLER,
+        CTRL_CMD_GETFAMILY,
+        &attribute(CTRL_ATTR_FAMILY_NAME, &name),
+    )?;
+    let number = find(&described, CTRL_ATTR_FAMILY_ID).and_then(|id| id.first_chunk().copied());
+    let number = number.ok_or(io::ErrorKind::InvalidData)?;
+    ask_generic(u16::from_ne_bytes(number), command, attributes)
+}
+
+fn ask_generic(family: u16, command: u8, attributes: &[u8]) -> io::Result<Vec<u8>> {
+    let mut request = vec![command, 1, 0, 0];
+    request.extend(attributes);
+    let mut answer = ask(libc::NETLINK_GENERIC, family, &request)?;
+    if answer.len() < GENERIC_HEADERS {
+        return Err(io::ErrorKind::InvalidData.into());
+    }
+    Ok(answer.split_off(GENERIC_HEADERS))
+}
+
+/// An attribute as messages have it.
+pub(crate) fn attribute(kind: u16, contents: &[u8]) -> Vec<u8> {
+    let mut bytes = (contents.len() as u16 + 4).to_ne_bytes().to_vec();
+    bytes.extend(kind.to_ne_bytes());
+    bytes.extend(contents);
+    bytes.resize(bytes.len().next_multiple_of(4), 0);
+    bytes
+}
+
+/// The contents of the first attribute of this kind.
+pub(crate) fn find(mut attributes: &[u8], kind: u16) -> Option<&[u8]> {
+    loop {
+        let &[a, b, c, d] = attributes.first_chunk()?;
+        let len = usize::from(u16::from_ne_bytes([a, b]));
+        let contents = attributes.get(4..len)?;
+        // The upper two bits are flags.
+        if u16::from_ne_bytes([c, d]) & 0x3fff == kind {
+            return Some(contents);
+        }
+        attributes = attributes.get(len.next_multiple_of(4)..)?;
+    }
+}
+
+/// Asks, and gives the first message of the answer, header included.
+fn ask(protocol: libc::c_int, kind: u16, request: &[u8]) -> io::Result<Vec<u8>> {
+    let socket = socket(protocol)?;
+    let mut question = vec![0; HEADER];
+    question[4..6].copy_from_slice(&kind.to_ne_bytes());
     question[6..8].copy_from_slice(&(libc::NLM_F_REQUEST as u16).to_ne_bytes());
-    question[20..24].copy_from_slice(&index.to_ne_bytes());
+    question.extend(request);
+    let len = question.len() as u32;
+    question[0..4].copy_from_slice(&len.to_ne_bytes());
     // SAFETY: the pointer is to as many bytes as told. No address: to the kernel.
     let sent = unsafe {
         libc::send(
@@ -50,19 +116,56 @@ pub(crate) fn link(index: u32) -> io::Result<Vec<u8>> {
         )
     };
     answer.truncate(checked(got as libc::c_long)? as usize);
-    let kind = answer
-        .get(4..6)
-        .map(|kind| u16::from_ne_bytes([kind[0], kind[1]]));
-    match kind {
-        Some(libc::RTM_NEWLINK) => Ok(answer),
+    let length = answer
+        .first_chunk()
+        .map(|&length| u32::from_ne_bytes(length));
+    // Another message, such as an acknowledgement, may follow in the same datagram.
+    answer.truncate(length.unwrap_or_default() as usize);
+    match kind_of(&answer) {
         Some(kind) if kind == libc::NLMSG_ERROR as u16 => {
-            let code = answer
-                .get(16..20)
-                .and_then(|code| code.first_chunk().copied());
-            Err(io::Error::from_raw_os_error(-i32::from_ne_bytes(
-                code.unwrap_or_default(),
-            )))
+            let code = answer.get(16..20).and_then(|code| code.first_chunk());
+            let code = code.map_or(0, |&code| i32::from_ne_bytes(code));
+            Err(io::Error::from_raw_os_error(code.saturating_neg()))
         }
-        _ => Err(io::ErrorKind::InvalidData.into()),
+        Some(_) => Ok(answer),
+        None => Err(io::ErrorKind::InvalidData.into()),
+    }
+}
+
+fn socket(protocol: libc::c_int) -> io::Result<OwnedFd> {
+    // SAFETY: the call takes no pointers.
+    let result = unsafe {
+        libc::socket(
+            libc::AF_NETLINK,
+            libc::SOCK_RAW | libc::SOCK_CLOEXEC,
+            protocol,
+        )
+    };
+    owned(result.into())
+}
+
+fn kind_of(message: &[u8]) -> Option<u16> {
+    let kind = message.get(4..6)?;
+    Some(u16::from_ne_bytes([kind[0], kind[1]]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::find;
+
+    #[test]
+    fn attributes_that_make_no_sense_end_the_search() {
+        assert_eq!(
+            find(&[0, 0, 3, 0, 1, 2, 3, 4], 3),
+            None,
+            "shorter than its header"
+        );
+        assert_eq!(find(&[3, 0, 3, 0], 3), None);
+        assert_eq!(
+            find(&[9, 0, 3, 0, 1, 2, 3, 4], 3),
+            None,
+            "longer than what is there"
+        );
+        assert_eq!(find(&[], 3), None);
     }
 }
