@@ -150,3 +150,30 @@ fn a_second_port_says_who_holds_the_interface() {
     drop(first);
     assert!(second().is_ok(), "it can be opened again at once");
 }
+
+/// Sockets are writable while the link is down, and nothing leaves: who waited for them would
+/// spin.
+#[test]
+fn nobody_waits_to_write_while_the_link_is_down() {
+    let Some(pair) = Pair::new("nobody_waits_to_write_while_down", 1500, 1) else {
+        return;
+    };
+    let mut near = open(&pair.near, 1500, 1, AttachMode::Auto);
+    let mut far = open(&pair.far, 1500, 1, AttachMode::Auto);
+    cross(&pair, &mut near, &mut far, &[64]);
+    let waits = |port: &XdpPort| port.fds().any(|fd| fd.wants_write);
+    let expected = send(&mut near, &from_to(&pair.near, &pair.far, false), &[7; 64]);
+    pair.near.namespace.run("ip link set near down");
+    near.flush().expect("it passes");
+    assert!(near.queues()[0].has_queued() && waits(&near));
+    near.follow_network().expect("the interface is there");
+    assert!(near.queues()[0].has_queued() && !waits(&near));
+
+    pair.near.namespace.run("ip link set near up");
+    let mut received = VecDeque::new();
+    wait_for("what was left", || {
+        drive(&mut near, &mut far, &mut received);
+        (!received.is_empty()).then_some(())
+    });
+    assert_eq!(received, [expected]);
+}

@@ -1,11 +1,26 @@
 //! What a port is made from.
 
+use std::net::IpAddr;
+
 use crate::net::CoreConfig;
 use crate::program::{AttachMode, RedirectConfig};
 use crate::socket::SocketConfig;
 
 /// Ethernet's header and a tag, in bytes.
 const LINK_HEADERS: usize = 14 + 4;
+
+/// Headers of IPv6 and UDP, in bytes: the longest over which a packet is carried.
+const IPV6_HEADERS: usize = 40 + 8;
+/// Headers of IPv4 and UDP, in bytes.
+const IPV4_HEADERS: usize = 20 + 8;
+
+/// So many queues have as much memory each as one alone: 16 MiB.
+const QUEUES_WITH_ALL: u32 = 4;
+
+/// The longest transport packet in an IP packet of so many bytes.
+pub(super) fn max_packet_bytes(mtu: usize, ipv6: bool) -> usize {
+    mtu.saturating_sub(if ipv6 { IPV6_HEADERS } else { IPV4_HEADERS })
+}
 
 /// What an [`XdpPort`](crate::XdpPort) is made from.
 #[derive(Clone, Debug)]
@@ -29,6 +44,28 @@ impl XdpPortConfig {
             redirect: RedirectConfig::default(),
             net: CoreConfig::default(),
         }
+    }
+
+    /// Uses the interface's first `count` queues, at least one. The more there are, the
+    /// less memory each has, down to a sixteenth.
+    pub fn use_queues(&mut self, count: u32) {
+        let sockets = &mut self.sockets;
+        sockets.queues = (0..count.max(1)).collect();
+        let share = count.div_ceil(QUEUES_WITH_ALL).clamp(1, 16);
+        sockets.memory.rx_chunks = (sockets.memory.rx_chunks / share).max(1);
+        sockets.memory.tx_frames = (sockets.memory.tx_frames / share).max(1);
+    }
+
+    /// About how many bytes each queue holds before frames are dropped.
+    pub fn receive_buffer_bytes(&self) -> usize {
+        // One packet takes a chunk or more, mostly of 1024 bytes or more.
+        self.sockets.memory.rx_chunks as usize * 1024
+    }
+
+    /// The longest transport packet, from BTH to ICRC, on an interface that has these
+    /// addresses.
+    pub fn max_packet_bytes<'a>(&self, mut addresses: impl Iterator<Item = &'a IpAddr>) -> usize {
+        max_packet_bytes(self.longest_ip(), addresses.any(IpAddr::is_ipv6))
     }
 
     /// The longest IP packet that there is room for.

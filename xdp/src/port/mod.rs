@@ -27,11 +27,6 @@ use groups::Groups;
 use loopback::Loopback;
 use transmit::Reserved;
 
-/// Headers of IPv6 and UDP, in bytes: the longest over which a packet is carried.
-const IPV6_HEADERS: usize = 40 + 8;
-/// Headers of IPv4 and UDP, in bytes.
-const IPV4_HEADERS: usize = 20 + 8;
-
 /// A port over AF_XDP. See [`Port`] for the contract.
 ///
 /// It does for frames what the kernel does for sockets: it finds the next hop and its
@@ -118,17 +113,30 @@ impl XdpPort {
         counters::all(self)
     }
 
-    /// The descriptors to wait for, besides [`XdpPort::next_deadline`].
+    /// The descriptors to wait for, besides [`XdpPort::next_deadline`]: those of the queues,
+    /// then that of the news.
     pub fn fds(&self) -> impl Iterator<Item = PortFd<'_>> {
-        let of_queue = |queue| PortFd {
-            fd: SocketQueue::kernel(queue).as_fd(),
-            wants_write: SocketQueue::has_queued(queue),
-        };
         let news = PortFd {
-            fd: self.net.fd(),
+            fd: self.news_fd(),
             wants_write: false,
         };
-        self.queues.iter().map(of_queue).chain([news])
+        self.queue_fds().chain([news])
+    }
+
+    /// The queues' descriptors.
+    pub fn queue_fds(&self) -> impl Iterator<Item = PortFd<'_>> {
+        // While the link is down nothing leaves, though the sockets say that they are
+        // writable. That it is up again is among the news.
+        let is_up = self.net.link().is_some_and(|link| link.up);
+        self.queues.iter().map(move |queue| PortFd {
+            fd: queue.kernel().as_fd(),
+            wants_write: is_up && queue.has_queued(),
+        })
+    }
+
+    /// Readable when there is something for [`XdpPort::follow_network`].
+    pub fn news_fd(&self) -> BorrowedFd<'_> {
+        self.net.fd()
     }
 
     /// When [`XdpPort::follow_network`] is to be called at the latest: so long after now.
@@ -217,17 +225,14 @@ impl XdpPort {
 impl Port for XdpPort {
     fn capabilities(&self) -> PortCapabilities {
         let has_ipv6 = self.net.addresses().iter().any(|own| own.address.is_ipv6());
-        let headers = if has_ipv6 { IPV6_HEADERS } else { IPV4_HEADERS };
         let mtu = self
             .net
             .link()
             .map_or(0, |link| link.mtu)
             .min(self.config.longest_ip());
-        let memory = &self.config.sockets.memory;
         PortCapabilities {
-            max_packet_bytes: mtu.saturating_sub(headers),
-            // One packet takes a chunk or more, mostly of 1024 bytes or more.
-            receive_buffer_bytes: memory.rx_chunks as usize * 1024,
+            max_packet_bytes: config::max_packet_bytes(mtu, has_ipv6),
+            receive_buffer_bytes: self.config.receive_buffer_bytes(),
         }
     }
 

@@ -36,7 +36,7 @@ pub(super) fn open(config: XdpPortConfig) -> Result<XdpPort, PortError> {
         .attach(&sockets.interface, sockets.interface_index, config.attach)
         .map_err(program_error)?;
     let queues = socket::open(sockets).map_err(|error| PortError {
-        what: error.what,
+        what: format!("{}{}", error.what, error.hint()),
         source: error.source,
     })?;
     for queue in &queues {

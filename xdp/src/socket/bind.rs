@@ -26,16 +26,21 @@ pub struct OpenError {
 
 impl fmt::Display for OpenError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.what, self.source)?;
-        let hint = match self.source.raw_os_error() {
+        write!(f, "{}: {}{}", self.what, self.source, self.hint())
+    }
+}
+
+impl OpenError {
+    /// What is behind the operating system's error, if it is one of the usual ones.
+    pub fn hint(&self) -> &'static str {
+        match self.source.raw_os_error() {
             Some(libc::EPERM) => {
                 " (it takes CAP_NET_RAW, and CAP_BPF and CAP_NET_ADMIN for the program)"
             }
             Some(libc::EBUSY) => " (another AF_XDP socket holds the queue)",
             Some(libc::EAFNOSUPPORT) => " (this kernel has no AF_XDP)",
             _ => "",
-        };
-        f.write_str(hint)
+        }
     }
 }
 
