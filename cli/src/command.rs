@@ -4,11 +4,23 @@ use std::process::ExitCode;
 
 use crate::{decode, devices, perf, pingpong, sim};
 use clap::{Parser, Subcommand};
-use roce_verbs::{OpenError, environment_faults};
+use roce_verbs::{OpenError, environment_datapath, environment_faults};
+
+/// What changes how devices work, whatever the subcommand.
+const ENVIRONMENT: &str = "\
+Environment:
+  ROCE_DATAPATH=auto|udp|xdp          how packets travel [default: auto]: UDP sockets, or AF_XDP,
+                                      which takes privilege; auto takes AF_XDP where the
+                                      driver does zero-copy
+  ROCE_XDP_MODE=auto|native|generic   with AF_XDP: its program runs in the driver, or in the kernel
+  ROCE_XDP_QUEUES=N                   with AF_XDP: use the interface's first N queues [default: all]
+  ROCE_FAULTS=loss=1%,...             faults on purpose
+
+`roce devices -v` says what each device takes, and why.";
 
 /// RDMA over Converged Ethernet without RDMA hardware.
 #[derive(Debug, Parser)]
-#[command(name = "roce", version, arg_required_else_help = true)]
+#[command(name = "roce", version, arg_required_else_help = true, after_help = ENVIRONMENT)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -32,7 +44,7 @@ enum Command {
 pub fn main() -> ExitCode {
     // Wrong usage ends in here, with exit code 2.
     let command = Cli::parse().command;
-    if let Err(error) = announce_faults(&command) {
+    if let Err(error) = check_environment(&command) {
         eprintln!("roce: {error}");
         return ExitCode::from(2);
     }
@@ -63,11 +75,12 @@ pub fn main() -> ExitCode {
     })
 }
 
-/// Says that packets suffer faults, where they do: who measures and forgets that
-/// `ROCE_FAULTS` is set would look for the cause elsewhere.
-fn announce_faults(command: &Command) -> Result<(), OpenError> {
+/// Says what is wrong with the environment, and that packets suffer faults, where they do:
+/// who measures and forgets that `ROCE_FAULTS` is set would look for the cause elsewhere.
+fn check_environment(command: &Command) -> Result<(), OpenError> {
     match command {
         Command::Perf(_) | Command::Pingpong(_) | Command::Devices(_) => {
+            environment_datapath()?;
             if let Some(spec) = environment_faults()? {
                 eprintln!("roce: faults are on: {spec}");
             }

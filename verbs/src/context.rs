@@ -3,6 +3,7 @@
 use crate::announce::Announcements;
 use crate::channel::CompletionChannel;
 use crate::cq::CompletionQueue;
+use crate::datapath::{self, Datapath};
 use crate::device::Device;
 use crate::device_memory::DeviceMemory;
 use crate::driver;
@@ -17,7 +18,7 @@ use crate::xrc::XrcDomain;
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use parking_lot::{Mutex, MutexGuard};
 use roce_stack::fault::{FaultLayer, FaultSpec};
-use roce_stack::port::{Port, PortError};
+use roce_stack::port::PortError;
 use roce_stack::{BufferRange, Counters, Event, Instant, Nic, NicConfig};
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -36,6 +37,7 @@ pub struct Context {
 pub(crate) struct Inner {
     pub(crate) shared: Arc<Shared>,
     pub(crate) device: Device,
+    datapath: Datapath,
     driver: Option<JoinHandle<()>>,
 }
 
@@ -116,7 +118,8 @@ impl Context {
         getrandom::fill(&mut seed)
             .map_err(|error| std::io::Error::other(error.to_string()))
             .map_err(system("drawing a random seed for keys and QP numbers"))?;
-        let port = device.port();
+        let (port, not_taken) = datapath::open(device, options.datapath_options())?;
+        let datapath = port.describe(not_taken);
         let capabilities = port.capabilities();
         let nic = Nic::new(&NicConfig {
             seed,
@@ -145,6 +148,7 @@ impl Context {
         let inner = Inner {
             shared,
             device: device.clone(),
+            datapath,
             driver: Some(driver),
         };
         Ok(Self {
@@ -155,6 +159,11 @@ impl Context {
     /// The device.
     pub fn device(&self) -> &Device {
         &self.inner.device
+    }
+
+    /// How its packets get to the network and back, and why not otherwise.
+    pub fn datapath(&self) -> &Datapath {
+        &self.inner.datapath
     }
 
     /// The GID table as of now; it follows the interface's addresses.
@@ -236,7 +245,12 @@ impl Context {
     pub fn port_counters(&self) -> Vec<(&'static str, u64)> {
         let engine = self.inner.shared.lock();
         let faults = engine.faults.iter().flat_map(|f| f.counters().each());
-        engine.port.counters().each().chain(faults).collect()
+        engine
+            .port
+            .each_counter()
+            .into_iter()
+            .chain(faults)
+            .collect()
     }
 
     /// The faults that packets suffer here, if there are any, with their seed.

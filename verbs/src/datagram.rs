@@ -4,7 +4,7 @@ use crate::error::ConnectError;
 use crate::gid::Gid;
 use crate::pd::ProtectionDomain;
 use crate::qp::QueuePair;
-use roce_stack::port::{Port, TxMeta};
+use roce_stack::port::TxMeta;
 use roce_stack::{AddressHandle, MulticastError, QpAttributes, QpState};
 use roce_wire::QKey;
 use std::net::IpAddr;

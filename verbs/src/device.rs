@@ -1,13 +1,12 @@
 //! Devices: one for each network interface that has an address.
 
 use crate::context::Context;
+use crate::datapath::{self, Datapath, DatapathOptions};
 use crate::error::OpenError;
 use crate::gid::{self, GidEntry};
 use crate::interfaces::{Interface, interfaces};
 use crate::options::OpenOptions;
 use roce_stack::largest_path_mtu;
-use roce_stack::port::Port;
-use roce_udp::{UdpPort, UdpPortConfig};
 use roce_wire::PathMtu;
 use std::net::IpAddr;
 
@@ -17,23 +16,6 @@ pub struct Device {
     interface: Interface,
     /// Addresses that the caller added to the interface's own.
     extra: Vec<IpAddr>,
-}
-
-/// How a device's packets get to the network and back.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Datapath {
-    /// Its name: `udp`, sockets.
-    pub name: &'static str,
-    /// The largest packet, from BTH to ICRC, in bytes.
-    pub max_packet_bytes: usize,
-    /// Bytes that the kernel keeps for each address until the device takes them.
-    pub receive_buffer_bytes: usize,
-    /// Whether packets are handed to the kernel many at a time.
-    pub segmentation: bool,
-    /// Whether the kernel hands packets over many at a time.
-    pub coalescing: bool,
-    /// The datapaths that were not taken, and why.
-    pub not_taken: &'static [(&'static str, &'static str)],
 }
 
 /// All devices: the interfaces that are up and have an address, the loopback last.
@@ -139,35 +121,21 @@ impl Device {
         addresses
     }
 
-    /// How packets of this device travel, and why not otherwise.
-    pub fn datapath(&self) -> Datapath {
-        let port = self.port();
-        let offer = port.offer();
-        Datapath {
-            name: "udp",
-            max_packet_bytes: port.capabilities().max_packet_bytes,
-            receive_buffer_bytes: offer.receive_buffer_bytes,
-            segmentation: offer.segmentation,
-            coalescing: offer.coalescing,
-            not_taken: &[("xdp", "AF_XDP is not there yet in this version")],
-        }
-    }
-
-    /// A port of the interface, with no address activated.
-    pub(crate) fn port(&self) -> UdpPort {
-        UdpPort::new(UdpPortConfig::new(
-            self.interface.name.clone(),
-            self.interface.index,
-            self.interface.mtu,
-            self.addresses(),
-        ))
+    /// How packets of this device would travel if it were opened now, and why not
+    /// otherwise. The interface is not touched to find out; [`Context::datapath`] tells
+    /// what an open device takes.
+    ///
+    /// # Errors
+    /// If opening it would fail, as far as can be known beforehand.
+    pub fn datapath(&self, options: &DatapathOptions) -> Result<Datapath, OpenError> {
+        datapath::expect(self, options)
     }
 
     /// Opens it, as the environment asks for; see [`OpenOptions`] for other ways.
     ///
     /// # Errors
     /// If the operating system refuses a thread or a descriptor, or the environment
-    /// asks for something malformed.
+    /// asks for something malformed, or for a datapath that can't be had.
     pub fn open(&self) -> Result<Context, OpenError> {
         OpenOptions::from_env()?.open(self)
     }

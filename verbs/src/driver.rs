@@ -13,6 +13,7 @@
 //! costs no CPU. Between the two, it passes on what becomes of the interface.
 
 use crate::context::Shared;
+use crate::datapath::WakeUps;
 use crate::monitor::Monitor;
 use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::signal::SigSet;
@@ -65,7 +66,7 @@ fn run(shared: &Shared, mut monitor: Monitor) {
         }
         let busy = {
             let mut engine = shared.engine.lock();
-            engine.progress(shared.now()) | engine.has_pending_sends()
+            engine.progress(shared.now()) | engine.has_work()
         };
         if busy {
             last_busy = std::time::Instant::now();
@@ -90,38 +91,37 @@ fn stand_aside(shared: &Shared) {
 fn sleep(shared: &Shared, monitor: &Monitor) {
     // From here on, whoever posts or polls wakes this thread, once.
     shared.driver_sleeps.store(true, Ordering::SeqCst);
-    let (fds, timeout) = {
-        let engine = shared.engine.lock();
-        if engine.has_pending_sends() {
-            shared.driver_sleeps.store(false, Ordering::SeqCst);
-            return;
-        }
-        let now = shared.now();
-        let timeout = engine
-            .next_timeout()
-            .map(|at| at.saturating_duration_since(now));
-        let fds: Vec<_> = engine
-            .port
-            .fds()
-            .filter_map(|port_fd| {
-                let flags = if port_fd.wants_write {
-                    PollFlags::POLLIN | PollFlags::POLLOUT
-                } else {
-                    PollFlags::POLLIN
-                };
-                // A copy, so that the lock is not held while sleeping.
-                port_fd.fd.try_clone_to_owned().ok().map(|fd| (fd, flags))
-            })
-            .collect();
-        (fds, timeout)
+    let Some((wake_ups, timeout)) = what_to_wait_for(shared) else {
+        shared.driver_sleeps.store(false, Ordering::SeqCst);
+        return;
     };
-    let mut polled: Vec<PollFd<'_>> = fds
+    let mut polled: Vec<PollFd<'_>> = wake_ups
+        .packets
         .iter()
         .map(|(fd, flags)| PollFd::new(fd.as_fd(), *flags))
         .collect();
-    polled.push(PollFd::new(shared.wake.as_fd(), PollFlags::POLLIN));
-    polled.extend(monitor.fd().map(|fd| PollFd::new(fd, PollFlags::POLLIN)));
-    let _ = ppoll(&mut polled, timeout.map(TimeSpec::from_duration), None);
+    let others = [Some(shared.wake.as_fd()), monitor.fd()];
+    let news = wake_ups.news.as_ref().map(AsFd::as_fd);
+    let others = others.into_iter().chain([news]).flatten();
+    polled.extend(others.map(|fd| PollFd::new(fd, PollFlags::POLLIN)));
+    let woken = ppoll(&mut polled, timeout.map(TimeSpec::from_duration), None);
     shared.driver_sleeps.store(false, Ordering::SeqCst);
     shared.clear_wake();
+    // The descriptor of the news is the last.
+    let has_news = || polled.last().and_then(PollFd::any).unwrap_or(true);
+    if wake_ups.news.is_some() && (woken == Ok(0) || has_news()) {
+        shared.lock().follow_network();
+    }
+}
+
+/// Descriptors, and how long; nothing if there is something to do.
+fn what_to_wait_for(shared: &Shared) -> Option<(WakeUps, Option<Duration>)> {
+    let engine = shared.engine.lock();
+    if engine.has_work() {
+        return None;
+    }
+    let now = shared.now();
+    let timeout = engine.next_timeout(now);
+    let timeout = timeout.map(|at| at.saturating_duration_since(now));
+    Some((engine.port.wake_ups(), timeout))
 }

@@ -1,10 +1,10 @@
 //! The NIC and its port behind one lock, and what it takes to drive them.
 
 use crate::announce::Announcements;
+use crate::datapath::DevicePort;
 use roce_stack::fault::FaultLayer;
-use roce_stack::port::{Port, PortError, RxMeta, RxSink};
+use roce_stack::port::{PortError, RxMeta, RxSink};
 use roce_stack::{CqId, Event, Instant, Nic};
-use roce_udp::UdpPort;
 use roce_wire::Qpn;
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
@@ -15,7 +15,7 @@ const RECEIVE_BUDGET: usize = 64;
 /// What the lock of a context protects.
 pub(crate) struct Engine {
     pub(crate) nic: Nic,
-    pub(crate) port: UdpPort,
+    pub(crate) port: DevicePort,
     /// What packets suffer between the port and the NIC.
     pub(crate) faults: Option<FaultLayer>,
     /// Where the events of a CQ go.
@@ -54,7 +54,7 @@ impl RxSink for ToNic<'_> {
 impl Engine {
     pub(crate) fn new(
         nic: Nic,
-        port: UdpPort,
+        port: DevicePort,
         faults: Option<FaultLayer>,
         events: Arc<Announcements<Event>>,
     ) -> Self {
@@ -111,7 +111,7 @@ impl Engine {
         let now = self.at(now);
         let mut busy = false;
         if self.nic.wants_to_send() {
-            self.nic.transmit(now, &mut self.port);
+            self.nic.transmit(now, &mut *self.port);
             busy = true;
         }
         if (busy || self.port.queued() > 0)
@@ -125,7 +125,7 @@ impl Engine {
     /// Sends what was posted to one QP: answers go before acknowledgements.
     pub(crate) fn send_posted(&mut self, now: Instant, qpn: Qpn) {
         let now = self.at(now);
-        self.nic.transmit_posted(now, &mut self.port, qpn);
+        self.nic.transmit_posted(now, &mut *self.port, qpn);
         if self.port.queued() > 0
             && let Err(error) = self.port.flush()
         {
@@ -133,15 +133,25 @@ impl Engine {
         }
     }
 
-    /// Whether packets wait that could leave right now.
-    pub(crate) fn has_pending_sends(&self) -> bool {
-        self.nic.wants_to_send()
+    /// Whether packets wait that could leave right now, or that no descriptor tells of.
+    pub(crate) fn has_work(&self) -> bool {
+        self.nic.wants_to_send() || self.port.has_looped()
     }
 
     /// When something is due next, be it nothing but time that passes.
-    pub(crate) fn next_timeout(&self) -> Option<Instant> {
+    pub(crate) fn next_timeout(&self, now: Instant) -> Option<Instant> {
         let held_back = self.faults.as_ref().and_then(FaultLayer::next_release);
-        self.nic.next_timeout().into_iter().chain(held_back).min()
+        let network = self.port.next_deadline().map(|later| now + later);
+        let timeouts = self.nic.next_timeout().into_iter();
+        timeouts.chain(held_back).chain(network).min()
+    }
+
+    /// Takes in what has happened to the network below the port, if that is for the port
+    /// to know.
+    pub(crate) fn follow_network(&mut self) {
+        if let Err(error) = self.port.follow_network() {
+            self.failure = Some(error);
+        }
     }
 
     /// Passes events on to whom they concern.

@@ -30,6 +30,13 @@ pub enum OpenError {
         /// What is wrong with it.
         error: String,
     },
+    /// The datapath that was asked for can't be had.
+    Datapath {
+        /// The device.
+        device: String,
+        /// Why, and what would change that.
+        why: String,
+    },
     /// The operating system refused something.
     System {
         /// What was being done.
@@ -65,6 +72,11 @@ impl fmt::Display for OpenError {
                 value,
                 error,
             } => write!(f, "{variable} is {value:?}: {error}"),
+            Self::Datapath { device, why } => write!(
+                f,
+                "{device} can't use AF_XDP, and nothing else was asked for: {why}. \
+                 ROCE_DATAPATH=udp takes UDP sockets"
+            ),
             Self::System { what, source } => write!(f, "{what}: {source}"),
         }
     }

@@ -66,6 +66,7 @@ mod channel;
 mod context;
 mod cq;
 mod datagram;
+mod datapath;
 mod device;
 mod device_memory;
 mod driver;
@@ -90,7 +91,11 @@ pub use channel::CompletionChannel;
 pub use context::Context;
 pub use cq::CompletionQueue;
 pub use datagram::AddressOptions;
-pub use device::{Datapath, Device, devices};
+pub use datapath::{
+    Datapath, DatapathChoice, DatapathKind, DatapathOptions, NotTaken, XdpAttachment, XdpMode,
+    environment_datapath,
+};
+pub use device::{Device, devices};
 pub use device_memory::{DeviceMemory, MAX_DEVICE_MEMORY_BYTES};
 pub use error::{ConnectError, OpenError, RegionError};
 pub use events::AsyncEvents;

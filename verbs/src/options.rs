@@ -1,6 +1,7 @@
 //! How a device is opened.
 
 use crate::context::Context;
+use crate::datapath::{DatapathOptions, environment_datapath};
 use crate::device::Device;
 use crate::error::OpenError;
 use crate::faults::{draw_seed, environment_faults};
@@ -23,6 +24,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 #[derive(Clone, Debug, Default)]
 pub struct OpenOptions {
     faults: Option<FaultSpec>,
+    datapath: DatapathOptions,
 }
 
 impl OpenOptions {
@@ -31,13 +33,15 @@ impl OpenOptions {
         Self::default()
     }
 
-    /// What the environment asks for: `ROCE_FAULTS`.
+    /// What the environment asks for: `ROCE_FAULTS`, `ROCE_DATAPATH`, `ROCE_XDP_MODE`,
+    /// `ROCE_XDP_QUEUES`.
     ///
     /// # Errors
     /// If a variable's value is malformed.
     pub fn from_env() -> Result<Self, OpenError> {
         Ok(Self {
             faults: environment_faults()?,
+            datapath: environment_datapath()?,
         })
     }
 
@@ -47,10 +51,21 @@ impl OpenOptions {
         self
     }
 
+    /// How packets are to get to the network and back.
+    pub fn datapath(mut self, options: DatapathOptions) -> Self {
+        self.datapath = options;
+        self
+    }
+
+    pub(crate) fn datapath_options(&self) -> &DatapathOptions {
+        &self.datapath
+    }
+
     /// Opens the device.
     ///
     /// # Errors
-    /// If the operating system refuses a thread or a descriptor.
+    /// If the operating system refuses a thread or a descriptor, or the datapath asked
+    /// for can't be had.
     pub fn open(&self, device: &Device) -> Result<Context, OpenError> {
         Context::open(device, self)
     }

@@ -2,11 +2,16 @@
 //! iproute2.
 
 use nix::sched::{CloneFlags, unshare};
-use roce_verbs::{AsyncEvents, Context, Device, Event};
+use roce_verbs::{
+    AsyncEvents, Context, DatapathChoice, DatapathOptions, Device, Event, OpenOptions,
+};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Events are the same, whatever packets take.
+const DATAPATHS: [DatapathChoice; 2] = [DatapathChoice::Udp, DatapathChoice::Xdp];
 
 /// Runs `ip`, in the namespace of the calling thread.
 fn ip(arguments: &str) {
@@ -57,10 +62,15 @@ fn wait_for_link() {
     }
 }
 
-fn open() -> (Context, AsyncEvents) {
-    let context = Device::named("roce_near0")
-        .expect("the interface has an address")
-        .open()
+fn open(datapath: DatapathChoice) -> (Context, AsyncEvents) {
+    let options = DatapathOptions {
+        datapath,
+        ..DatapathOptions::default()
+    };
+    let device = Device::named("roce_near0").expect("the interface has an address");
+    let context = OpenOptions::new()
+        .datapath(options)
+        .open(&device)
         .expect("opened");
     let events = context.async_events();
     (context, events)
@@ -75,10 +85,14 @@ fn expect(events: &AsyncEvents, expected: Event) {
 // shows: 11.6.3-port-events
 #[test]
 fn the_link_comes_and_goes() {
+    DATAPATHS.into_iter().for_each(the_link_comes_and_goes_over);
+}
+
+fn the_link_comes_and_goes_over(datapath: DatapathChoice) {
     if !namespace() {
         return;
     }
-    let (context, events) = open();
+    let (context, events) = open(datapath);
     assert!(context.device().is_running());
     for _ in 0..3 {
         ip("link set far0 down");
@@ -96,10 +110,16 @@ fn the_link_comes_and_goes() {
 // trap: gid-changes
 #[test]
 fn the_gids_follow_the_addresses() {
+    DATAPATHS
+        .into_iter()
+        .for_each(the_gids_follow_the_addresses_over);
+}
+
+fn the_gids_follow_the_addresses_over(datapath: DatapathChoice) {
     if !namespace() {
         return;
     }
-    let (context, events) = open();
+    let (context, events) = open(datapath);
     assert_eq!(context.gids().len(), 1);
     ip("address add 10.99.0.2/24 dev near0");
     expect(&events, Event::GidChange);
@@ -120,10 +140,16 @@ fn the_gids_follow_the_addresses() {
 /// An application that drives the NIC itself hears of it all the same.
 #[test]
 fn a_polling_application_hears_of_it() {
+    DATAPATHS
+        .into_iter()
+        .for_each(a_polling_application_hears_of_it_over);
+}
+
+fn a_polling_application_hears_of_it_over(datapath: DatapathChoice) {
     if !namespace() {
         return;
     }
-    let (context, events) = open();
+    let (context, events) = open(datapath);
     let cq = context.create_cq(1);
     ip("link set far0 down");
     let end = Instant::now() + PATIENCE;

@@ -7,6 +7,7 @@ use std::fmt;
 use std::io::{self, Write};
 
 use report::Report;
+use roce_verbs::{OpenError, environment_datapath};
 
 /// Arguments of `roce devices`.
 #[derive(Clone, Debug, clap::Args)]
@@ -21,13 +22,21 @@ pub struct DevicesArgs {
     pub json: bool,
 }
 
-/// The list could not be printed.
+/// The list could not be made, or printed.
 #[derive(Debug)]
-pub struct DevicesError(io::Error);
+pub enum DevicesError {
+    /// The environment is malformed.
+    Environment(OpenError),
+    /// Stdout does not take it.
+    Print(io::Error),
+}
 
 impl fmt::Display for DevicesError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "can't print: {}", self.0)
+        match self {
+            Self::Environment(error) => error.fmt(f),
+            Self::Print(error) => write!(f, "can't print: {error}"),
+        }
     }
 }
 
@@ -36,9 +45,10 @@ impl std::error::Error for DevicesError {}
 /// Prints the devices.
 ///
 /// # Errors
-/// If stdout does not take them.
+/// If stdout does not take them, or the environment is malformed.
 pub fn run(args: &DevicesArgs) -> Result<(), DevicesError> {
-    let report = Report::of_this_machine();
+    let options = environment_datapath().map_err(DevicesError::Environment)?;
+    let report = Report::of_this_machine(&options);
     let mut out = io::stdout().lock();
     let printed = if args.json {
         serde_json::to_string_pretty(&report)
@@ -47,5 +57,5 @@ pub fn run(args: &DevicesArgs) -> Result<(), DevicesError> {
     } else {
         report.write(&mut out, args.verbose)
     };
-    printed.map_err(DevicesError)
+    printed.map_err(DevicesError::Print)
 }

@@ -3,7 +3,10 @@
 use std::io::{self, Write};
 
 use comfy_table::{CellAlignment, Table, presets};
-use roce_verbs::{Device, GidEntry, GidKind, Interface, devices, interfaces};
+use roce_verbs::{
+    Datapath, DatapathKind, DatapathOptions, Device, GidEntry, GidKind, Interface, OpenError,
+    XdpAttachment, devices, interfaces,
+};
 use serde::Serialize;
 
 /// The devices, and the interfaces that are none.
@@ -21,20 +24,36 @@ struct Entry {
     link_mtu: usize,
     /// The largest path MTU whose packets fit in the link's.
     active_path_mtu: usize,
+    /// `udp` or `xdp`: what the device takes if it is opened now. `none`, if opening it fails.
     datapath: &'static str,
+    /// Why opening it fails.
+    error: Option<String>,
     /// The largest transport packet in bytes, from BTH to ICRC.
-    max_packet_bytes: usize,
-    receive_buffer_bytes: usize,
-    segmentation: bool,
-    coalescing: bool,
+    max_packet_bytes: Option<usize>,
+    receive_buffer_bytes: Option<usize>,
+    /// Of UDP sockets.
+    segmentation: Option<bool>,
+    coalescing: Option<bool>,
+    xdp: Option<Xdp>,
     datapaths_not_taken: Vec<NotTaken>,
     gids: Vec<GidRow>,
+}
+
+/// What there is to say of AF_XDP alone.
+#[derive(Debug, Serialize)]
+struct Xdp {
+    /// `native`, `generic`, or `unknown` until the device is opened.
+    attachment: &'static str,
+    why_not_native: Option<String>,
+    /// Unknown until the device is opened, if it is not said.
+    zero_copy: Option<bool>,
+    queues: usize,
 }
 
 #[derive(Debug, Serialize)]
 struct NotTaken {
     datapath: &'static str,
-    reason: &'static str,
+    reason: String,
 }
 
 #[derive(Debug, Serialize)]
@@ -53,9 +72,10 @@ struct NoDevice {
 
 impl Report {
     /// What this machine has now, in this network namespace.
-    pub(super) fn of_this_machine() -> Self {
+    pub(super) fn of_this_machine(options: &DatapathOptions) -> Self {
+        let entry = |device: &Device| Entry::new(device, device.datapath(options));
         Self {
-            devices: devices().iter().map(Entry::from).collect(),
+            devices: devices().iter().map(entry).collect(),
             no_devices: interfaces().iter().filter_map(NoDevice::of).collect(),
         }
     }
@@ -127,61 +147,127 @@ impl Entry {
     }
 
     fn explain(&self, out: &mut impl Write) -> io::Result<()> {
-        let yes_no = |offered: bool, name: &str| {
-            if offered {
-                "yes".to_owned()
-            } else {
-                format!("no, the kernel lacks {name}: packets go one by one")
-            }
+        let what = match (self.datapath, &self.error) {
+            (_, Some(error)) => format!("none: {error}"),
+            ("xdp", None) => "xdp: AF_XDP".to_owned(),
+            (name, None) => format!("{name}: sockets, which need no privilege"),
         };
-        writeln!(
-            out,
-            "\n{}\n  datapath        {}: sockets, which need no privilege",
-            self.name, self.datapath
-        )?;
+        writeln!(out, "\n{}\n  datapath        {what}", self.name)?;
         for NotTaken { datapath, reason } in &self.datapaths_not_taken {
             writeln!(out, "  not {datapath:<11} {reason}")?;
         }
-        let kib = self.receive_buffer_bytes >> 10;
-        writeln!(
-            out,
-            "  receive buffer  {kib} KiB for each address, as the kernel gives it \
-             (net.core.rmem_max)"
-        )?;
-        let segmentation = yes_no(self.segmentation, "UDP_SEGMENT");
-        writeln!(out, "  segmentation    {segmentation}")?;
-        let coalescing = yes_no(self.coalescing, "UDP_GRO");
-        writeln!(out, "  coalescing      {coalescing}")?;
-        writeln!(
-            out,
-            "  largest packet  {} bytes, from BTH to ICRC",
-            self.max_packet_bytes
-        )
+        if let Some(xdp) = &self.xdp {
+            xdp.explain(out)?;
+        }
+        if let Some(bytes) = self.receive_buffer_bytes {
+            let whose = match self.xdp {
+                Some(_) => "queue",
+                None => "address, as the kernel gives it (net.core.rmem_max)",
+            };
+            writeln!(
+                out,
+                "  receive buffer  {} KiB for each {whose}",
+                bytes >> 10
+            )?;
+        }
+        let offloads = [
+            ("segmentation", self.segmentation, "UDP_SEGMENT"),
+            ("coalescing", self.coalescing, "UDP_GRO"),
+        ];
+        for (what, offered, name) in offloads {
+            match offered {
+                Some(true) => writeln!(out, "  {what:<14}  yes")?,
+                Some(false) => writeln!(
+                    out,
+                    "  {what:<14}  no, the kernel lacks {name}: packets go one by one"
+                )?,
+                None => {}
+            }
+        }
+        match self.max_packet_bytes {
+            Some(bytes) => writeln!(out, "  largest packet  {bytes} bytes, from BTH to ICRC"),
+            None => Ok(()),
+        }
     }
-}
 
-impl From<&Device> for Entry {
-    fn from(device: &Device) -> Self {
+    fn new(device: &Device, datapath: Result<Datapath, OpenError>) -> Self {
         let interface = device.interface();
-        let datapath = device.datapath();
-        let not_taken = datapath.not_taken.iter();
-        Self {
+        let entry = Self {
             name: device.name(),
             interface: interface.name.clone(),
             // Those that are down are no devices.
             state: "active",
             link_mtu: interface.mtu,
             active_path_mtu: device.active_mtu().bytes(),
-            datapath: datapath.name,
-            max_packet_bytes: datapath.max_packet_bytes,
-            receive_buffer_bytes: datapath.receive_buffer_bytes,
-            segmentation: datapath.segmentation,
-            coalescing: datapath.coalescing,
-            datapaths_not_taken: not_taken
-                .map(|&(datapath, reason)| NotTaken { datapath, reason })
-                .collect(),
+            datapath: "none",
+            error: None,
+            max_packet_bytes: None,
+            receive_buffer_bytes: None,
+            segmentation: None,
+            coalescing: None,
+            xdp: None,
+            datapaths_not_taken: Vec::new(),
             gids: device.gids().iter().map(GidRow::from).collect(),
+        };
+        match datapath {
+            Ok(datapath) => entry.taking(datapath),
+            Err(error) => Self {
+                error: Some(error.to_string()),
+                ..entry
+            },
         }
+    }
+
+    fn taking(mut self, datapath: Datapath) -> Self {
+        self.datapath = datapath.name();
+        self.max_packet_bytes = Some(datapath.max_packet_bytes);
+        self.receive_buffer_bytes = Some(datapath.receive_buffer_bytes);
+        match datapath.kind {
+            DatapathKind::Udp {
+                segmentation,
+                coalescing,
+            } => {
+                self.segmentation = Some(segmentation);
+                self.coalescing = Some(coalescing);
+            }
+            DatapathKind::Xdp {
+                attachment,
+                why_not_native,
+                zero_copy,
+                queues,
+            } => {
+                self.xdp = Some(Xdp {
+                    attachment: attachment.map_or("unknown", XdpAttachment::name),
+                    why_not_native,
+                    zero_copy,
+                    queues,
+                });
+            }
+        }
+        let not_taken = datapath.not_taken.into_iter();
+        self.datapaths_not_taken = not_taken
+            .map(|roce_verbs::NotTaken { datapath, reason }| NotTaken { datapath, reason })
+            .collect();
+        self
+    }
+}
+
+impl Xdp {
+    fn explain(&self, out: &mut impl Write) -> io::Result<()> {
+        let attached = match (self.attachment, &self.why_not_native) {
+            ("native", _) => "native, in the driver".to_owned(),
+            ("generic", None) => "generic, in the kernel".to_owned(),
+            ("generic", Some(why)) => format!("generic, in the kernel (not native: {why})"),
+            _ => "in the driver if it can, else in the kernel: opening it tells".to_owned(),
+        };
+        writeln!(out, "  attachment      {attached}")?;
+        let memory = match self.zero_copy {
+            Some(true) => "zero-copy",
+            Some(false) => "copy: the driver does no zero-copy",
+            None => "zero-copy if the driver can: opening it tells",
+        };
+        writeln!(out, "  memory          {memory}")?;
+        writeln!(out, "  queues          {}", self.queues)
     }
 }
 

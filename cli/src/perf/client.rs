@@ -131,6 +131,7 @@ impl Client {
             local: self.local.to_string(),
             remote: self.peer_address(),
             path_mtu: self.end.agree(&self.peer)?.bytes(),
+            datapath: self.end.context.datapath().name(),
             depth: args.depth,
             seed: self.first_seed,
             rows,

@@ -12,6 +12,8 @@ pub(super) struct Report {
     pub(super) local: String,
     pub(super) remote: String,
     pub(super) path_mtu: usize,
+    /// How packets of this end travel: `udp` or `xdp`.
+    pub(super) datapath: &'static str,
     pub(super) depth: usize,
     /// What `--seed` takes to send the same patterns again.
     pub(super) seed: u64,
@@ -72,8 +74,12 @@ pub(super) fn print(args: &PerfArgs, report: &Report) {
         return;
     }
     println!(
-        "{} -> {}, RC over UDP sockets, path MTU {}, {} messages outstanding",
-        report.local, report.remote, report.path_mtu, report.depth
+        "{} -> {}, RC over {}, path MTU {}, {} messages outstanding",
+        report.local,
+        report.remote,
+        datapath(report.datapath),
+        report.path_mtu,
+        report.depth
     );
     println!("{}", table(&report.rows));
     println!(
@@ -81,6 +87,13 @@ pub(super) fn print(args: &PerfArgs, report: &Report) {
          (--seed {})",
         report.retransmitted, report.timeouts, report.dropped, report.seed
     );
+}
+
+fn datapath(name: &str) -> &str {
+    match name {
+        "xdp" => "AF_XDP",
+        _ => "UDP sockets",
+    }
 }
 
 fn table(rows: &[Row]) -> Table {

@@ -8,13 +8,15 @@ fn entry(name: &str, gids: &[&str]) -> Entry {
         link_mtu: 1500,
         active_path_mtu: 1024,
         datapath: "udp",
-        max_packet_bytes: 1452,
-        receive_buffer_bytes: 212_992,
-        segmentation: true,
-        coalescing: false,
+        error: None,
+        max_packet_bytes: Some(1452),
+        receive_buffer_bytes: Some(212_992),
+        segmentation: Some(true),
+        coalescing: Some(false),
+        xdp: None,
         datapaths_not_taken: vec![NotTaken {
             datapath: "xdp",
-            reason: "not today",
+            reason: "not today".to_owned(),
         }],
         gids: (0..)
             .zip(gids)

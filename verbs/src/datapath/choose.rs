@@ -1,0 +1,247 @@
+//! Which datapath a device takes.
+//!
+//! What speaks against AF_XDP is asked without touching the interface, as far as that
+//! tells: to attach a program has many a driver reset its queues.
+
+use super::{
+    DatapathChoice, DatapathKind, DatapathOptions, DevicePort, NotTaken, UDP, XDP, XdpAttachment,
+    XdpMode,
+};
+use crate::datapath::Datapath;
+use crate::device::Device;
+use crate::error::OpenError;
+use roce_stack::port::PortError;
+use roce_udp::{UdpPort, UdpPortConfig};
+use roce_xdp::offer::{self, DriverOffer, Offer};
+use roce_xdp::program::AttachMode;
+use roce_xdp::socket::ZeroCopy;
+use roce_xdp::{XdpPort, XdpPortConfig};
+use std::io;
+use std::num::NonZeroU32;
+
+/// Why sockets are not taken where AF_XDP is, if nobody asked.
+const ZERO_COPY_IS_FASTER: &str =
+    "AF_XDP with zero-copy is faster; ROCE_DATAPATH=udp takes sockets";
+/// Why AF_XDP is not taken where the kernel copies.
+const COPYING_IS_SLOWER: &str = "without zero-copy, AF_XDP is slower than sockets, for which the kernel \
+                                 cuts up and joins many packets at a time; ROCE_DATAPATH=xdp takes it";
+
+/// What speaks for and against AF_XDP on an interface.
+#[derive(Debug)]
+struct Facts {
+    loopback: bool,
+    offer: io::Result<Offer>,
+    permission: Result<(), PortError>,
+}
+
+/// Opens the port of a device. With it comes why it is no other.
+pub(crate) fn open(
+    device: &Device,
+    options: &DatapathOptions,
+) -> Result<(DevicePort, Vec<NotTaken>), OpenError> {
+    let reason = match options.datapath {
+        DatapathChoice::Udp => asked_for_sockets(),
+        DatapathChoice::Xdp => {
+            return match Facts::of(device).against(options) {
+                Some(reason) => Err(refused(device, reason)),
+                None => open_xdp(device, options)
+                    .map(|port| (port, vec![not_taken(UDP, asked_for_xdp())]))
+                    .map_err(|error| refused(device, explain(&error))),
+            };
+        }
+        DatapathChoice::Auto => match Facts::of(device).against_auto(options) {
+            Some(reason) => reason,
+            None => match open_xdp(device, options) {
+                Ok(port) => return Ok((port, vec![not_taken(UDP, ZERO_COPY_IS_FASTER.into())])),
+                Err(error) => explain(&error),
+            },
+        },
+    };
+    Ok((open_udp(device), vec![not_taken(XDP, reason)]))
+}
+
+/// What [`open`] would take, as far as that can be known without touching the interface.
+pub(crate) fn expect(device: &Device, options: &DatapathOptions) -> Result<Datapath, OpenError> {
+    let udp = |reason| open_udp(device).describe(vec![not_taken(XDP, reason)]);
+    if options.datapath == DatapathChoice::Udp {
+        return Ok(udp(asked_for_sockets()));
+    }
+    let facts = Facts::of(device);
+    let taken = match options.datapath {
+        DatapathChoice::Xdp => match facts.against(options).or_else(|| facts.held()) {
+            Some(reason) => return Err(refused(device, reason)),
+            None => asked_for_xdp(),
+        },
+        _ => match facts.against_auto(options) {
+            Some(reason) => return Ok(udp(reason)),
+            None => ZERO_COPY_IS_FASTER.to_owned(),
+        },
+    };
+    let driver = facts.offer.as_ref().ok().and_then(|offer| offer.driver);
+    let config = xdp_config(device, options, facts.queues(options));
+    Ok(Datapath {
+        kind: expected_kind(driver, &config),
+        max_packet_bytes: config.max_packet_bytes(device.interface().addresses.iter()),
+        receive_buffer_bytes: config.receive_buffer_bytes(),
+        not_taken: vec![not_taken(UDP, taken)],
+    })
+}
+
+fn expected_kind(driver: Option<DriverOffer>, config: &XdpPortConfig) -> DatapathKind {
+    let native = match config.attach {
+        AttachMode::Generic => Some(false),
+        AttachMode::Native => Some(true),
+        AttachMode::Auto => driver.map(|driver| driver.native),
+    };
+    let zero_copy = match native {
+        Some(false) => Some(false),
+        _ => driver.map(|driver| driver.zero_copy),
+    };
+    DatapathKind::Xdp {
+        attachment: native.map(|native| {
+            if native {
+                XdpAttachment::Native
+            } else {
+                XdpAttachment::Generic
+            }
+        }),
+        why_not_native: (config.attach == AttachMode::Auto && native == Some(false))
+            .then(|| "the driver can't".to_owned()),
+        zero_copy,
+        queues: config.sockets.queues.len(),
+    }
+}
+
+impl Facts {
+    fn of(device: &Device) -> Self {
+        Self {
+            loopback: device.is_loopback(),
+            offer: offer::of_interface(device.interface().index),
+            permission: offer::permission(),
+        }
+    }
+
+    /// Why AF_XDP is impossible.
+    fn against(&self, options: &DatapathOptions) -> Option<String> {
+        if self.loopback {
+            return Some("what stays on this machine passes no interface's queues".to_owned());
+        }
+        let offer = match &self.offer {
+            Err(error) => {
+                return Some(format!(
+                    "the kernel does not tell of the interface: {error}"
+                ));
+            }
+            Ok(offer) => offer,
+        };
+        if !offer.ethernet {
+            return Some("the interface is no Ethernet".to_owned());
+        }
+        if let Some(wanted) = options.xdp_queues.map(NonZeroU32::get)
+            && wanted > offer.queues
+        {
+            let there = offer.queues;
+            return Some(format!(
+                "ROCE_XDP_QUEUES asks for {wanted} queues, the interface has {there}"
+            ));
+        }
+        self.permission.as_ref().err().map(explain)
+    }
+
+    /// Why AF_XDP is not taken unless it is asked for.
+    fn against_auto(&self, options: &DatapathOptions) -> Option<String> {
+        if let Some(impossible) = self.against(options).or_else(|| self.held()) {
+            return Some(impossible);
+        }
+        let driver = self.offer.as_ref().ok().and_then(|offer| offer.driver);
+        let copies = driver.is_some_and(|driver| !driver.native || !driver.zero_copy);
+        // A kernel that does not tell is asked by trying.
+        (copies || options.xdp_mode == XdpMode::Generic).then(|| COPYING_IS_SLOWER.to_owned())
+    }
+
+    /// Somebody else's program is attached, or one of another process like this one.
+    fn held(&self) -> Option<String> {
+        let holder = self.offer.as_ref().ok()?.holder.as_ref()?;
+        Some(format!(
+            "{holder} is attached to the interface: end the process that holds it, or detach it \
+             (`ip link set dev INTERFACE xdp off`)"
+        ))
+    }
+
+    /// How many queues are to be used.
+    fn queues(&self, options: &DatapathOptions) -> u32 {
+        let there = self.offer.as_ref().map_or(1, |offer| offer.queues);
+        options.xdp_queues.map_or(there, NonZeroU32::get)
+    }
+}
+
+fn open_udp(device: &Device) -> DevicePort {
+    let interface = device.interface();
+    let config = UdpPortConfig::new(
+        interface.name.clone(),
+        interface.index,
+        interface.mtu,
+        device.addresses(),
+    );
+    DevicePort::Udp(Box::new(UdpPort::new(config)))
+}
+
+fn open_xdp(device: &Device, options: &DatapathOptions) -> Result<DevicePort, PortError> {
+    let queues = match options.xdp_queues {
+        Some(queues) => queues.get(),
+        None => offer::of_interface(device.interface().index).map_or(1, |offer| offer.queues),
+    };
+    let port = XdpPort::open(xdp_config(device, options, queues))?;
+    Ok(DevicePort::Xdp(Box::new(port)))
+}
+
+fn xdp_config(device: &Device, options: &DatapathOptions, queues: u32) -> XdpPortConfig {
+    let interface = device.interface();
+    let mut config = XdpPortConfig::new(&interface.name, interface.index, interface.mtu);
+    config.use_queues(queues);
+    config.attach = match options.xdp_mode {
+        XdpMode::Auto => AttachMode::Auto,
+        XdpMode::Native => AttachMode::Native,
+        XdpMode::Generic => AttachMode::Generic,
+    };
+    if options.datapath == DatapathChoice::Auto {
+        // Anything slower is not worth it.
+        config.attach = AttachMode::Native;
+        config.sockets.zero_copy = ZeroCopy::Require;
+    }
+    config
+}
+
+/// A port's error, with what to do about it.
+fn explain(error: &PortError) -> String {
+    match error.source.raw_os_error() {
+        Some(libc::EPERM | libc::EACCES) => format!(
+            "{error}: be root, or give the program these rights \
+             (`setcap cap_net_raw,cap_net_admin,cap_bpf+ep PROGRAM`)"
+        ),
+        Some(libc::EAFNOSUPPORT) => format!("{error}: this kernel is without AF_XDP"),
+        _ => error.to_string(),
+    }
+}
+
+fn refused(device: &Device, why: String) -> OpenError {
+    OpenError::Datapath {
+        device: device.name(),
+        why,
+    }
+}
+
+fn not_taken(datapath: &'static str, reason: String) -> NotTaken {
+    NotTaken { datapath, reason }
+}
+
+fn asked_for_sockets() -> String {
+    "sockets were asked for (ROCE_DATAPATH=udp)".to_owned()
+}
+
+fn asked_for_xdp() -> String {
+    "AF_XDP was asked for (ROCE_DATAPATH=xdp)".to_owned()
+}
+
+#[cfg(test)]
+mod tests;

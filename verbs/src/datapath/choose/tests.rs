@@ -1,0 +1,120 @@
+use super::*;
+
+fn facts(driver: Option<DriverOffer>) -> Facts {
+    Facts {
+        loopback: false,
+        offer: Ok(Offer {
+            ethernet: true,
+            queues: 2,
+            driver,
+            holder: None,
+        }),
+        permission: Ok(()),
+    }
+}
+
+const ZERO_COPY: DriverOffer = DriverOffer {
+    native: true,
+    zero_copy: true,
+};
+
+fn change(change: impl FnOnce(&mut Offer)) -> Facts {
+    let mut facts = facts(Some(ZERO_COPY));
+    change(facts.offer.as_mut().expect("there is one"));
+    facts
+}
+
+#[test]
+fn auto_takes_xdp_with_zero_copy_and_where_only_trying_tells() {
+    let options = DatapathOptions::default();
+    assert_eq!(facts(Some(ZERO_COPY)).against_auto(&options), None);
+    assert_eq!(facts(None).against_auto(&options), None);
+}
+
+/// What speaks against AF_XDP under `auto`.
+#[track_caller]
+fn assert_not_taken(facts: &Facts, options: DatapathOptions, why: &str) {
+    let said = facts.against_auto(&options).expect("not taken");
+    assert!(said.contains(why), "{said}");
+}
+
+#[test]
+fn auto_leaves_xdp_where_it_is_slower_or_impossible() {
+    let options = DatapathOptions::default();
+    let copying = DriverOffer {
+        zero_copy: false,
+        ..ZERO_COPY
+    };
+    assert_not_taken(&facts(Some(copying)), options, "without zero-copy");
+    let generic = DatapathOptions {
+        xdp_mode: XdpMode::Generic,
+        ..options
+    };
+    assert_not_taken(&facts(Some(ZERO_COPY)), generic, "without zero-copy");
+    let loopback = Facts {
+        loopback: true,
+        ..facts(Some(ZERO_COPY))
+    };
+    assert_not_taken(&loopback, options, "stays on this machine");
+    let forbidden = Facts {
+        permission: Err(PortError {
+            what: "making an AF_XDP socket".to_owned(),
+            source: io::Error::from_raw_os_error(libc::EPERM),
+        }),
+        ..facts(Some(ZERO_COPY))
+    };
+    assert_not_taken(&forbidden, options, "setcap");
+    let tunnel = change(|offer| offer.ethernet = false);
+    assert_not_taken(&tunnel, options, "no Ethernet");
+    let held = change(|offer| {
+        offer.holder = Some(roce_xdp::program::Holder {
+            id: 7,
+            name: Some("other".to_owned()),
+            mode: roce_xdp::program::Mode::Native,
+        });
+    });
+    assert_not_taken(&held, options, "program 7 (other)");
+}
+
+#[test]
+fn no_more_queues_are_taken_than_there_are() {
+    let asks = |queues| DatapathOptions {
+        datapath: DatapathChoice::Xdp,
+        xdp_queues: NonZeroU32::new(queues),
+        ..DatapathOptions::default()
+    };
+    let facts = facts(None);
+    assert_eq!(facts.against(&asks(2)), None);
+    assert_eq!(facts.queues(&asks(1)), 1);
+    assert_eq!(facts.queues(&DatapathOptions::default()), 2);
+    let said = facts.against(&asks(3)).expect("too many");
+    assert!(said.contains("3 queues, the interface has 2"), "{said}");
+}
+
+#[test]
+fn what_is_expected_follows_the_driver_and_the_mode() {
+    let kind = |driver, attach| {
+        let mut config = XdpPortConfig::new("eth0", 2, 1500);
+        config.attach = attach;
+        match expected_kind(driver, &config) {
+            DatapathKind::Xdp {
+                attachment,
+                zero_copy,
+                ..
+            } => (attachment, zero_copy),
+            DatapathKind::Udp { .. } => panic!("that is no AF_XDP"),
+        }
+    };
+    let native = Some(XdpAttachment::Native);
+    let generic = Some(XdpAttachment::Generic);
+    let with = Some(ZERO_COPY);
+    let without = Some(DriverOffer {
+        native: false,
+        zero_copy: false,
+    });
+    assert_eq!(kind(with, AttachMode::Auto), (native, Some(true)));
+    assert_eq!(kind(with, AttachMode::Generic), (generic, Some(false)));
+    assert_eq!(kind(without, AttachMode::Auto), (generic, Some(false)));
+    assert_eq!(kind(None, AttachMode::Auto), (None, None));
+    assert_eq!(kind(None, AttachMode::Native), (native, None));
+}

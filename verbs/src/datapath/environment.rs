@@ -1,0 +1,109 @@
+//! The datapath that the environment asks for.
+
+use super::DatapathOptions;
+use crate::error::OpenError;
+use std::num::NonZeroU32;
+use std::str::FromStr;
+
+/// What `ROCE_DATAPATH`, `ROCE_XDP_MODE` and `ROCE_XDP_QUEUES` ask for.
+///
+/// # Errors
+/// If a value is malformed: the error names the variable, and what it may be.
+pub fn environment_datapath() -> Result<DatapathOptions, OpenError> {
+    from(|variable| {
+        let value = std::env::var_os(variable)?;
+        Some(value.to_string_lossy().into_owned())
+    })
+}
+
+/// Reads the variables by `look`.
+fn from(look: impl Fn(&'static str) -> Option<String>) -> Result<DatapathOptions, OpenError> {
+    let queues = |text: &str| {
+        let count = text.parse().ok().filter(|count: &NonZeroU32| {
+            // More than any interface has.
+            count.get() <= 1024
+        });
+        count.ok_or_else(|| "it must be a number of queues, 1 to 1024".to_owned())
+    };
+    Ok(DatapathOptions {
+        datapath: read(&look, "ROCE_DATAPATH", FromStr::from_str)?.unwrap_or_default(),
+        xdp_mode: read(&look, "ROCE_XDP_MODE", FromStr::from_str)?.unwrap_or_default(),
+        xdp_queues: read(&look, "ROCE_XDP_QUEUES", queues)?,
+    })
+}
+
+fn read<T>(
+    look: impl Fn(&'static str) -> Option<String>,
+    variable: &'static str,
+    parse: impl Fn(&str) -> Result<T, String>,
+) -> Result<Option<T>, OpenError> {
+    let Some(value) = look(variable) else {
+        return Ok(None);
+    };
+    match parse(&value) {
+        Ok(parsed) => Ok(Some(parsed)),
+        Err(error) => Err(OpenError::Environment {
+            variable,
+            value,
+            error,
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{DatapathChoice, XdpMode};
+    use super::*;
+
+    fn with(set: &[(&str, &str)]) -> Result<DatapathOptions, String> {
+        let look = |variable: &'static str| {
+            let found = set.iter().find(|(name, _)| *name == variable);
+            found.map(|(_, value)| (*value).to_owned())
+        };
+        from(look).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn nothing_said_is_auto() {
+        assert_eq!(with(&[]), Ok(DatapathOptions::default()));
+        assert_eq!(DatapathOptions::default().datapath, DatapathChoice::Auto);
+    }
+
+    #[test]
+    fn what_is_said_is_taken() {
+        for (text, datapath) in [
+            ("auto", DatapathChoice::Auto),
+            ("udp", DatapathChoice::Udp),
+            ("xdp", DatapathChoice::Xdp),
+        ] {
+            let read = with(&[("ROCE_DATAPATH", text)]).map(|options| options.datapath);
+            assert_eq!(read, Ok(datapath));
+        }
+        for (text, mode) in [
+            ("auto", XdpMode::Auto),
+            ("native", XdpMode::Native),
+            ("generic", XdpMode::Generic),
+        ] {
+            let read = with(&[("ROCE_XDP_MODE", text)]).map(|options| options.xdp_mode);
+            assert_eq!(read, Ok(mode));
+        }
+        let read = with(&[("ROCE_XDP_QUEUES", "2")]).map(|options| options.xdp_queues);
+        assert_eq!(read, Ok(NonZeroU32::new(2)));
+    }
+
+    #[test]
+    fn a_wrong_value_is_told_with_the_right_ones() {
+        for (variable, value, said) in [
+            ("ROCE_DATAPATH", "dpdk", "auto, udp or xdp"),
+            ("ROCE_DATAPATH", "", "auto, udp or xdp"),
+            ("ROCE_XDP_MODE", "fast", "auto, native or generic"),
+            ("ROCE_XDP_QUEUES", "0", "1 to 1024"),
+            ("ROCE_XDP_QUEUES", "all", "1 to 1024"),
+            ("ROCE_XDP_QUEUES", "1025", "1 to 1024"),
+        ] {
+            let error = with(&[(variable, value)]).expect_err("it is wrong");
+            let named = error.contains(variable) && error.contains(&format!("{value:?}"));
+            assert!(named && error.contains(said), "{error}");
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! How a device's packets get to the network and back.
+
+mod choose;
+mod environment;
+mod port;
+
+pub(crate) use choose::{expect, open};
+pub use environment::environment_datapath;
+pub(crate) use port::{DevicePort, WakeUps};
+
+use std::num::NonZeroU32;
+use std::str::FromStr;
+
+/// Which datapath a device is to take.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DatapathChoice {
+    /// AF_XDP where the driver reads and writes frames in our memory (zero-copy) and
+    /// this process may use it; UDP sockets everywhere else. In copy mode sockets are
+    /// faster: the kernel cuts up and joins many packets at a time for them.
+    #[default]
+    Auto,
+    /// UDP sockets, which need no privilege.
+    Udp,
+    /// AF_XDP, in whatever mode the interface allows, or an error.
+    Xdp,
+}
+
+/// Where the program runs that takes our frames out of an interface's others.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum XdpMode {
+    /// In the driver, if it can; else in the kernel.
+    #[default]
+    Auto,
+    /// In the driver, or an error.
+    Native,
+    /// In the kernel, with any driver.
+    Generic,
+}
+
+/// How the datapath of a device is chosen: `ROCE_DATAPATH`, `ROCE_XDP_MODE` and
+/// `ROCE_XDP_QUEUES`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DatapathOptions {
+    /// Which is to be taken.
+    pub datapath: DatapathChoice,
+    /// With AF_XDP, where its program is to run.
+    pub xdp_mode: XdpMode,
+    /// With AF_XDP, how many of the interface's queues are used, from number 0 on; all of
+    /// them, if not said. What arrives at others is lost: steer RoCE away from them first
+    /// (`ethtool --set-channels`, `--set-rxfh-indir` or `--config-ntuple`).
+    pub xdp_queues: Option<NonZeroU32>,
+}
+
+/// How a device's packets get to the network and back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Datapath {
+    /// What it is.
+    pub kind: DatapathKind,
+    /// The largest packet, from BTH to ICRC, in bytes.
+    pub max_packet_bytes: usize,
+    /// Bytes that wait for the device until it takes them: of each address with sockets,
+    /// of each queue with AF_XDP.
+    pub receive_buffer_bytes: usize,
+    /// The datapaths that were not taken, and why.
+    pub not_taken: Vec<NotTaken>,
+}
+
+/// A datapath, and what is to know of it alone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DatapathKind {
+    /// UDP sockets.
+    Udp {
+        /// Whether packets are handed to the kernel many at a time.
+        segmentation: bool,
+        /// Whether the kernel hands packets over many at a time.
+        coalescing: bool,
+    },
+    /// AF_XDP.
+    Xdp {
+        /// Where its program runs; nothing while only opening the device would tell.
+        attachment: Option<XdpAttachment>,
+        /// Why it does not run in the driver, if that was tried.
+        why_not_native: Option<String>,
+        /// Whether the driver reads and writes frames in our memory; else the kernel copies.
+        /// Nothing while only opening the device would tell.
+        zero_copy: Option<bool>,
+        /// Queues in use.
+        queues: usize,
+    },
+}
+
+/// Where AF_XDP's program runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum XdpAttachment {
+    /// In the driver.
+    Native,
+    /// In the kernel.
+    Generic,
+}
+
+/// A datapath that was not taken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NotTaken {
+    /// Its name: `udp` or `xdp`.
+    pub datapath: &'static str,
+    /// Why, and what would change that.
+    pub reason: String,
+}
+
+impl Datapath {
+    /// Its name: `udp` or `xdp`.
+    pub fn name(&self) -> &'static str {
+        match self.kind {
+            DatapathKind::Udp { .. } => UDP,
+            DatapathKind::Xdp { .. } => XDP,
+        }
+    }
+}
+
+impl XdpAttachment {
+    /// Its name: `native` or `generic`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Native => "native",
+            Self::Generic => "generic",
+        }
+    }
+}
+
+const UDP: &str = "udp";
+const XDP: &str = "xdp";
+
+/// The value whose name `text` is.
+fn named<T: Copy>(text: &str, values: [(&str, T); 3]) -> Result<T, String> {
+    let found = values.iter().find(|(name, _)| *name == text);
+    let [(a, _), (b, _), (c, _)] = values;
+    found
+        .map(|&(_, value)| value)
+        .ok_or_else(|| format!("it must be {a}, {b} or {c}"))
+}
+
+impl FromStr for DatapathChoice {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        named(
+            text,
+            [("auto", Self::Auto), (UDP, Self::Udp), (XDP, Self::Xdp)],
+        )
+    }
+}
+
+impl FromStr for XdpMode {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let [native, generic] = [XdpAttachment::Native, XdpAttachment::Generic].map(|a| a.name());
+        named(
+            text,
+            [
+                ("auto", Self::Auto),
+                (native, Self::Native),
+                (generic, Self::Generic),
+            ],
+        )
+    }
+}

@@ -1,0 +1,158 @@
+//! The ports that a device can have, behind one small interface.
+
+use super::{Datapath, DatapathKind, NotTaken, XdpAttachment};
+use nix::poll::PollFlags;
+use roce_stack::port::{Port, PortError};
+use roce_udp::UdpPort;
+use roce_xdp::XdpPort;
+use std::net::IpAddr;
+use std::ops::{Deref, DerefMut};
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+
+/// The port of an open device. It dereferences to the [`Port`] that the stack drives:
+/// which of them it is, is asked once for each call into the stack, not for each packet.
+pub(crate) enum DevicePort {
+    Udp(Box<UdpPort>),
+    Xdp(Box<XdpPort>),
+}
+
+/// What a thread that sleeps waits for.
+pub(crate) struct WakeUps {
+    /// Descriptors, copied, so that the port is not borrowed while sleeping.
+    pub(crate) packets: Vec<(OwnedFd, PollFlags)>,
+    /// Readable when [`DevicePort::follow_network`] has something to do.
+    pub(crate) news: Option<OwnedFd>,
+}
+
+impl Deref for DevicePort {
+    type Target = dyn Port;
+
+    fn deref(&self) -> &Self::Target {
+        match self {
+            Self::Udp(port) => &**port,
+            Self::Xdp(port) => &**port,
+        }
+    }
+}
+
+impl DerefMut for DevicePort {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        match self {
+            Self::Udp(port) => &mut **port,
+            Self::Xdp(port) => &mut **port,
+        }
+    }
+}
+
+impl DevicePort {
+    /// Packets that were committed and that the kernel has not taken, or not sent, yet.
+    pub(crate) fn queued(&self) -> usize {
+        match self {
+            Self::Udp(port) => port.queued(),
+            Self::Xdp(port) => port.queued(),
+        }
+    }
+
+    /// Whether packets wait to be received that no descriptor tells of.
+    pub(crate) fn has_looped(&self) -> bool {
+        match self {
+            Self::Udp(_) => false,
+            Self::Xdp(port) => port.has_looped(),
+        }
+    }
+
+    /// How long from now [`DevicePort::follow_network`] can wait, if not for ever.
+    pub(crate) fn next_deadline(&self) -> Option<Duration> {
+        match self {
+            Self::Udp(_) => None,
+            Self::Xdp(port) => port.next_deadline(),
+        }
+    }
+
+    /// Takes in what has happened to routes and neighbours: the kernel does that for
+    /// sockets.
+    ///
+    /// # Errors
+    /// If the interface is gone for good.
+    pub(crate) fn follow_network(&mut self) -> Result<(), PortError> {
+        match self {
+            Self::Udp(_) => Ok(()),
+            Self::Xdp(port) => port.follow_network(),
+        }
+    }
+
+    /// What to wait for when there is nothing to do.
+    pub(crate) fn wake_ups(&self) -> WakeUps {
+        let copy = |fd: std::os::fd::BorrowedFd<'_>, wants_write| {
+            let flags = if wants_write {
+                PollFlags::POLLIN | PollFlags::POLLOUT
+            } else {
+                PollFlags::POLLIN
+            };
+            fd.try_clone_to_owned().ok().map(|fd| (fd, flags))
+        };
+        match self {
+            Self::Udp(port) => WakeUps {
+                packets: port
+                    .fds()
+                    .filter_map(|of| copy(of.fd, of.wants_write))
+                    .collect(),
+                news: None,
+            },
+            Self::Xdp(port) => WakeUps {
+                packets: port
+                    .queue_fds()
+                    .filter_map(|of| copy(of.fd, of.wants_write))
+                    .collect(),
+                news: port.news_fd().try_clone_to_owned().ok(),
+            },
+        }
+    }
+
+    /// The interface's addresses as they are now.
+    pub(crate) fn set_addresses(&mut self, addresses: Vec<IpAddr>) {
+        match self {
+            Self::Udp(port) => port.set_addresses(addresses),
+            // It is told by the kernel itself.
+            Self::Xdp(_) => {}
+        }
+    }
+
+    /// What it has counted so far, by name.
+    pub(crate) fn each_counter(&self) -> Vec<(&'static str, u64)> {
+        match self {
+            Self::Udp(port) => port.counters().each().collect(),
+            Self::Xdp(port) => port.each_counter(),
+        }
+    }
+
+    /// What it is, and why no other was taken.
+    pub(crate) fn describe(&self, not_taken: Vec<NotTaken>) -> Datapath {
+        let capabilities = self.capabilities();
+        let kind = match self {
+            Self::Udp(port) => {
+                let offer = port.offer();
+                DatapathKind::Udp {
+                    segmentation: offer.segmentation,
+                    coalescing: offer.coalescing,
+                }
+            }
+            Self::Xdp(port) => DatapathKind::Xdp {
+                attachment: Some(match port.attached().mode() {
+                    roce_xdp::program::Mode::Native => XdpAttachment::Native,
+                    roce_xdp::program::Mode::Generic => XdpAttachment::Generic,
+                }),
+                why_not_native: port.attached().why_not_native().map(ToString::to_string),
+                zero_copy: Some(port.queues().iter().all(|q| q.kernel().is_zero_copy())),
+                queues: port.queues().len(),
+            },
+        };
+        Datapath {
+            kind,
+            max_packet_bytes: capabilities.max_packet_bytes,
+            receive_buffer_bytes: capabilities.receive_buffer_bytes,
+            not_taken,
+        }
+    }
+}
