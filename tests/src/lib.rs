@@ -3,10 +3,13 @@
 //! [`lab::Lab`] boots Debian's kernel with `rdma_rxe` under QEMU, connected by a
 //! tap device to a network namespace of its own, runs commands on both sides,
 //! captures both sides, drops packets on purpose, and cleans up after itself.
+//!
+//! [`veth::Pair`] is two namespaces and a cable between them, without a guest.
 
 pub mod decode;
 pub mod ends;
 pub mod lab;
 pub mod peer;
 pub mod programs;
+pub mod veth;
 pub mod wire;

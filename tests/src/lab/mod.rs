@@ -41,13 +41,13 @@ mod guest;
 mod initramfs;
 mod kernel;
 mod machine;
-mod namespace;
+pub(crate) mod namespace;
 mod network;
 mod oops;
 mod owner;
 mod qemu;
 mod second;
-mod shared;
+pub(crate) mod shared;
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -22,7 +22,7 @@ type Job = Box<dyn FnOnce() + Send>;
 
 /// The namespace and the thread that keeps it.
 #[derive(Debug)]
-pub(super) struct Namespace {
+pub(crate) struct Namespace {
     jobs: Mutex<mpsc::Sender<Job>>,
     handle: Arc<File>,
     identity: String,
@@ -31,7 +31,7 @@ pub(super) struct Namespace {
 
 impl Namespace {
     /// Makes an empty namespace for the lab `owner`.
-    pub(super) fn create(owner: &str) -> Result<Self, LabError> {
+    pub(crate) fn create(owner: &str) -> Result<Self, LabError> {
         let (jobs, inbox) = mpsc::channel::<Job>();
         let (reply, created) = mpsc::sync_channel(1);
         thread::Builder::new()
@@ -60,12 +60,21 @@ impl Namespace {
         })
     }
 
-    pub(super) fn identity(&self) -> &str {
+    pub(crate) fn identity(&self) -> &str {
         &self.identity
     }
 
+    /// A name of the namespace in the file system, good as long as this lives.
+    pub(crate) fn path(&self) -> String {
+        format!(
+            "/proc/{}/fd/{}",
+            std::process::id(),
+            self.handle.as_raw_fd()
+        )
+    }
+
     /// A command that runs inside, and dies with the thread that spawns it.
-    pub(super) fn command(&self, program: impl AsRef<OsStr>) -> Command {
+    pub(crate) fn command(&self, program: impl AsRef<OsStr>) -> Command {
         let program = program.as_ref();
         let found = program.to_str().and_then(machine::find);
         let mut command = Command::new(found.as_deref().map_or(program, |file| file.as_os_str()));
@@ -85,7 +94,7 @@ impl Namespace {
 
     /// Starts `command`, one of [`Self::command`], so that it lives until it ends,
     /// is killed, or this namespace is dropped.
-    pub(super) fn spawn(&self, mut command: Command) -> io::Result<Child> {
+    pub(crate) fn spawn(&self, mut command: Command) -> io::Result<Child> {
         let (reply, spawned) = mpsc::sync_channel(1);
         let job: Job = Box::new(move || {
             // The receiver waits below.
@@ -98,7 +107,7 @@ impl Namespace {
 
     /// Runs a program inside to its end, with `input` on its stdin; returns its
     /// stdout.
-    pub(super) fn run(&self, argv: &[&str], input: &str) -> Result<String, LabError> {
+    pub(crate) fn run(&self, argv: &[&str], input: &str) -> Result<String, LabError> {
         let said = argv.join(" ");
         let failed = |e: io::Error| LabError::new(format!("cannot run `{said}`: {e}"));
         let mut child = self
@@ -129,7 +138,7 @@ impl Namespace {
     }
 
     /// Runs `work` on a new thread inside.
-    pub(super) fn enter<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T, LabError> {
+    pub(crate) fn enter<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T, LabError> {
         let result = thread::scope(|scope| {
             scope
                 .spawn(|| {

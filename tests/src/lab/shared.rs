@@ -7,7 +7,7 @@ use std::ops::Deref;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
-use super::{Lab, LabConfig};
+use super::{Lab, LabConfig, LabError};
 
 /// No more labs than this, however many processors there are: each takes a gigabyte.
 const MOST_LABS: usize = 4;
@@ -156,22 +156,33 @@ pub(super) fn boot_or_skip(config: &LabConfig) -> Option<Lab> {
 
 /// Boots a lab, or says why this machine is excused. Panics if it is not.
 fn try_boot(config: &LabConfig) -> Result<Lab, String> {
+    excuse(|| Lab::boot(config))
+}
+
+/// Makes what tests need, or says why this machine is excused, as `ROCE_LAB` has it.
+/// Panics if it is not.
+pub(crate) fn excuse<T>(make: impl FnOnce() -> Result<T, LabError>) -> Result<T, String> {
     let required = match env::var("ROCE_LAB").as_deref() {
         Ok("off") => return Err("ROCE_LAB=off".to_owned()),
         Ok("require") => true,
         Ok("" | "auto") | Err(_) => false,
         Ok(other) => panic!("ROCE_LAB={other}: require, auto or off are understood"),
     };
-    match Lab::boot(config) {
-        Ok(lab) => Ok(lab),
+    match make() {
+        Ok(made) => Ok(made),
         Err(error) if error.is_poor_machine() && !required => Err(error.to_string()),
         Err(error) => panic!("lab: {error}"),
     }
 }
 
 fn say_skipped(reason: &str) {
+    say_needs("the interop lab", reason);
+}
+
+/// Says loudly that a test does not run.
+pub(crate) fn say_needs(what: &str, reason: &str) {
     let test = thread::current().name().unwrap_or("a test").to_owned();
-    say(&format!("SKIPPED: {test} needs the interop lab: {reason}"));
+    say(&format!("SKIPPED: {test} needs {what}: {reason}"));
 }
 
 /// Writes a line to the real stderr, past the test harness, which would hide it.

@@ -1,0 +1,150 @@
+//! Two network namespaces and a cable between them: a veth pair.
+
+use std::ffi::OsStr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use crate::lab::LabError;
+use crate::lab::namespace::Namespace;
+use crate::lab::shared::{excuse, say_needs};
+
+/// How long a link may take to come up.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// One end of the cable, in a namespace of its own.
+#[derive(Debug)]
+pub struct End {
+    namespace: Namespace,
+    /// The interface.
+    pub interface: &'static str,
+    /// Its IPv4 address, with a prefix of 24 bits.
+    pub ip4: Ipv4Addr,
+    /// Its IPv6 address, with a prefix of 64 bits.
+    pub ip6: Ipv6Addr,
+}
+
+/// A cable with `near` at the one end and `far` at the other. It goes away with the last
+/// process in its namespaces.
+#[derive(Debug)]
+pub struct Pair {
+    /// One end.
+    pub near: End,
+    /// The other.
+    pub far: End,
+}
+
+impl Pair {
+    /// A pair with this MTU in bytes and so many queues at each end. `None`, after a line on
+    /// stderr that says why, on a machine where that can't be had.
+    ///
+    /// # Panics
+    /// If it can't be had and the environment variable `ROCE_LAB` is `require`.
+    pub fn new_or_skip(mtu: u32, queues: u32) -> Option<Self> {
+        excuse(|| Self::new(mtu, queues))
+            .map_err(|reason| say_needs("a veth pair", &reason))
+            .ok()
+    }
+
+    fn new(mtu: u32, queues: u32) -> Result<Self, LabError> {
+        // Named like a lab of this process, whose children are known by it.
+        let owner = format!("{}.veth", std::process::id());
+        let end = |interface, host| {
+            Ok::<_, LabError>(End {
+                namespace: Namespace::create(&owner)?,
+                interface,
+                ip4: Ipv4Addr::new(10, 91, 0, host),
+                ip6: Ipv6Addr::new(0xfd91, 0, 0, 0, 0, 0, 0, host.into()),
+            })
+        };
+        let pair = Self {
+            near: end("near", 1)?,
+            far: end("far", 2)?,
+        };
+        let size = format!("mtu {mtu} numtxqueues {queues} numrxqueues {queues}");
+        pair.near.ip(&format!(
+            "link add near {size} type veth peer name far {size}"
+        ))?;
+        let there = pair.far.namespace.path();
+        pair.near.ip(&format!("link set far netns {there}"))?;
+        for end in [&pair.near, &pair.far] {
+            end.configure()?;
+        }
+        for end in [&pair.near, &pair.far] {
+            end.wait_until_up()?;
+        }
+        Ok(pair)
+    }
+}
+
+impl End {
+    fn configure(&self) -> Result<(), LabError> {
+        let Self {
+            interface,
+            ip4,
+            ip6,
+            ..
+        } = self;
+        self.ip("link set lo up")?;
+        self.ip(&format!("link set {interface} addrgenmode none"))?;
+        self.ip(&format!("address add {ip4}/24 dev {interface}"))?;
+        self.ip(&format!("address add {ip6}/64 dev {interface} nodad"))?;
+        let host = ip4.octets()[3];
+        // The kernel asks for IPv6 neighbours from it.
+        self.ip(&format!(
+            "address add fe80::{host}/64 dev {interface} nodad"
+        ))?;
+        self.ip(&format!("link set {interface} up"))
+    }
+
+    /// Once it is up, the kernel takes a while to notice, and drops packets as long.
+    fn wait_until_up(&self) -> Result<(), LabError> {
+        let end = Instant::now() + PATIENCE;
+        loop {
+            let shown = ["ip", "-o", "link", "show", self.interface];
+            let shown = self.namespace.run(&shown, "")?;
+            if shown.contains("state UP") && !shown.contains("qdisc noop ") {
+                return Ok(());
+            }
+            if Instant::now() > end {
+                return Err(LabError::new(format!(
+                    "no link after {PATIENCE:?}: {shown}"
+                )));
+            }
+            std::thread::yield_now();
+        }
+    }
+
+    /// Runs ip(8) inside; words are separated by spaces.
+    ///
+    /// # Errors
+    /// If it fails.
+    pub fn ip(&self, arguments: &str) -> Result<(), LabError> {
+        let words: Vec<&str> = ["ip"].into_iter().chain(arguments.split(' ')).collect();
+        self.namespace.run(&words, "").map(drop)
+    }
+
+    /// A program to be run inside. It is killed when the thread that spawns it ends.
+    pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
+        self.namespace.command(program)
+    }
+
+    /// Runs `work` on a new thread inside and returns its result.
+    ///
+    /// # Panics
+    /// With what `work` panicked with.
+    pub fn enter<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
+        self.namespace
+            .enter(work)
+            .expect("a namespace that was made can be entered")
+    }
+
+    /// Its address of one family.
+    pub fn address(&self, ipv6: bool) -> IpAddr {
+        if ipv6 {
+            self.ip6.into()
+        } else {
+            self.ip4.into()
+        }
+    }
+}

@@ -1,0 +1,183 @@
+//! Which datapath is taken, and what is said of it.
+
+use std::process::Command;
+
+use roce_tests::programs;
+use roce_tests::veth::{End, Pair};
+use roce_verbs::{DatapathChoice, DatapathOptions, Device, OpenError, OpenOptions, XdpMode};
+use serde_json::Value;
+
+fn device(end: &End) -> Device {
+    Device::named(&format!("roce_{}", end.interface)).expect("it has addresses")
+}
+
+fn options(datapath: DatapathChoice) -> DatapathOptions {
+    DatapathOptions {
+        datapath,
+        ..DatapathOptions::default()
+    }
+}
+
+fn open(end: &End, options: DatapathOptions) -> Result<roce_verbs::Context, OpenError> {
+    end.enter(|| OpenOptions::new().datapath(options).open(&device(end)))
+}
+
+fn output(mut command: Command) -> (bool, String) {
+    let output = command.output().expect("it starts");
+    let said = [output.stdout, output.stderr].concat();
+    (
+        output.status.success(),
+        String::from_utf8_lossy(&said).into_owned(),
+    )
+}
+
+/// veth copies, so sockets carry more.
+#[test]
+fn auto_takes_sockets_where_the_driver_copies() {
+    let Some(pair) = Pair::new_or_skip(1500, 1) else {
+        return;
+    };
+    let context = open(&pair.near, options(DatapathChoice::Auto)).expect("sockets");
+    let datapath = context.datapath();
+    assert_eq!(datapath.name(), "udp");
+    let [xdp] = &datapath.not_taken[..] else {
+        panic!("one datapath was not taken: {datapath:?}");
+    };
+    assert_eq!(xdp.datapath, "xdp");
+    assert!(xdp.reason.contains("zero-copy"), "{xdp:?}");
+    let expected = pair
+        .near
+        .enter(|| device(&pair.near).datapath(&DatapathOptions::default()));
+    assert_eq!(&expected.expect("sockets"), datapath);
+}
+
+/// What is said beforehand is what is taken then.
+#[test]
+fn what_is_expected_is_what_is_taken() {
+    let Some(pair) = Pair::new_or_skip(9000, 2) else {
+        return;
+    };
+    for mode in [XdpMode::Auto, XdpMode::Native, XdpMode::Generic] {
+        for queues in [None, Some(1), Some(2)] {
+            let options = DatapathOptions {
+                xdp_mode: mode,
+                xdp_queues: queues.and_then(std::num::NonZeroU32::new),
+                ..options(DatapathChoice::Xdp)
+            };
+            let expected = pair.near.enter(|| device(&pair.near).datapath(&options));
+            let context = open(&pair.near, options).expect("AF_XDP");
+            assert_eq!(&expected.expect("AF_XDP"), context.datapath());
+        }
+    }
+}
+
+#[test]
+fn an_interface_that_is_held_is_told_with_its_holder() {
+    let Some(pair) = Pair::new_or_skip(1500, 1) else {
+        return;
+    };
+    let holder = open(&pair.near, options(DatapathChoice::Xdp)).expect("AF_XDP");
+    let error = open(&pair.near, options(DatapathChoice::Xdp)).expect_err("it is held");
+    let said = error.to_string();
+    assert!(said.contains("roce_redirect"), "{said}");
+    assert!(said.contains("ROCE_DATAPATH=udp"), "{said}");
+    let expected = pair
+        .near
+        .enter(|| device(&pair.near).datapath(&options(DatapathChoice::Xdp)));
+    let said = expected.expect_err("it is held").to_string();
+    assert!(said.contains("roce_redirect"), "{said}");
+    // Whoever does not insist gets sockets, and hears why.
+    let other = open(&pair.near, options(DatapathChoice::Auto)).expect("sockets");
+    let reason = &other.datapath().not_taken[0].reason;
+    assert!(reason.contains("roce_redirect"), "{reason}");
+    drop(holder);
+    open(&pair.near, options(DatapathChoice::Xdp)).expect("it is free again");
+}
+
+#[test]
+fn the_command_says_what_is_taken_and_why() {
+    let Some(pair) = Pair::new_or_skip(1500, 2) else {
+        return;
+    };
+    let devices = |variables: &[(&str, &str)], option| {
+        let mut command = pair.near.command(programs::roce());
+        command
+            .args(["devices", option])
+            .envs(variables.iter().copied());
+        output(command)
+    };
+    let (well, said) = devices(&[], "-v");
+    assert!(
+        well && said.contains("not xdp         without zero-copy"),
+        "{said}"
+    );
+    let xdp = [("ROCE_DATAPATH", "xdp"), ("ROCE_XDP_MODE", "generic")];
+    let (well, said) = devices(&xdp, "-v");
+    for line in [
+        "  datapath        xdp: AF_XDP",
+        "  not udp         AF_XDP was asked for",
+        "  attachment      generic, in the kernel",
+        "  memory          copy",
+        "  queues          2",
+        "  datapath        none: roce_lo can't use AF_XDP",
+    ] {
+        assert!(well && said.contains(line), "no {line:?} in {said}");
+    }
+    let (well, said) = devices(&xdp, "--json");
+    let report: Value = serde_json::from_str(&said).expect("JSON");
+    let near = &report["devices"][0];
+    assert!(well && near["name"] == "roce_near", "{report}");
+    assert_eq!(near["datapath"], "xdp");
+    assert_eq!(near["xdp"]["attachment"], "generic");
+    assert_eq!(near["xdp"]["zero_copy"], false);
+    assert_eq!(near["xdp"]["queues"], 2);
+    assert_eq!(near["datapaths_not_taken"][0]["datapath"], "udp");
+    let (well, said) = devices(&[("ROCE_DATAPATH", "xdp"), ("ROCE_XDP_QUEUES", "3")], "-v");
+    assert!(
+        well && said.contains("asks for 3 queues, the interface has 2"),
+        "{said}"
+    );
+}
+
+#[test]
+fn without_privilege_the_rights_that_are_missing_are_named() {
+    let Some(pair) = Pair::new_or_skip(1500, 1) else {
+        return;
+    };
+    let run = |datapath: &str| {
+        let mut command = pair.near.command("setpriv");
+        command.args(["--inh-caps=-all", "--bounding-set=-all"]);
+        command.arg(programs::roce()).args(["devices", "-v"]);
+        command.env("ROCE_DATAPATH", datapath);
+        output(command)
+    };
+    let (well, said) = run("xdp");
+    let none = "datapath        none: roce_near can't use AF_XDP";
+    assert!(
+        well && said.contains(none) && said.contains("setcap"),
+        "{said}"
+    );
+    let (well, said) = run("auto");
+    assert!(
+        well && said.contains("not xdp         making an AF_XDP socket"),
+        "{said}"
+    );
+}
+
+#[test]
+fn a_wrong_value_is_told_with_the_right_ones() {
+    for (variable, right) in [
+        ("ROCE_DATAPATH", "auto, udp or xdp"),
+        ("ROCE_XDP_MODE", "auto, native or generic"),
+        ("ROCE_XDP_QUEUES", "1 to 1024"),
+    ] {
+        for subcommand in ["devices", "perf"] {
+            let mut command = Command::new(programs::roce());
+            command.arg(subcommand).env(variable, "wrong");
+            let output = command.output().expect("it starts");
+            let said = String::from_utf8_lossy(&output.stderr);
+            assert_eq!(output.status.code(), Some(2), "{said}");
+            assert!(said.contains(variable) && said.contains(right), "{said}");
+        }
+    }
+}

@@ -1,0 +1,208 @@
+//! What a device does over AF_XDP when nobody but its background thread drives it.
+
+use std::net::IpAddr;
+use std::time::{Duration, Instant};
+
+use roce_tests::veth::{End, Pair};
+use roce_verbs::{
+    Access, CompletionQueue, ConnectOptions, Context, DatapathChoice, DatapathOptions, Device,
+    Endpoint, MemoryRegion, OpenOptions, QpOptions, QueuePair, SendOp, SendRequest, WcStatus,
+};
+
+const PATIENCE: Duration = Duration::from_secs(30);
+const LEN: usize = 100_000;
+
+/// A QP of a device over AF_XDP.
+struct Side {
+    context: Context,
+    cq: CompletionQueue,
+    qp: QueuePair,
+    region: MemoryRegion,
+    gid_index: u8,
+}
+
+fn open(end: &End) -> Context {
+    let options = DatapathOptions {
+        datapath: DatapathChoice::Xdp,
+        ..DatapathOptions::default()
+    };
+    end.enter(|| {
+        let device = Device::with_address(end.ip4.into()).expect("its own");
+        OpenOptions::new().datapath(options).open(&device)
+    })
+    .expect("AF_XDP")
+}
+
+fn side(end: &End, context: &Context) -> Side {
+    let gids = end.enter(|| context.gids());
+    let found = gids
+        .iter()
+        .find(|entry| entry.gid.ip() == IpAddr::from(end.ip4));
+    let pd = context.alloc_pd();
+    let cq = context.create_cq(16);
+    Side {
+        qp: pd.create_qp(&cq, &cq, &QpOptions::default()),
+        region: pd.allocate(LEN, Access::all()).expect("memory"),
+        cq,
+        context: context.clone(),
+        gid_index: found.expect("the address has a GID").index,
+    }
+}
+
+impl Side {
+    fn endpoint(&self, end: &End) -> Endpoint {
+        end.enter(|| self.qp.endpoint(self.gid_index))
+            .expect("a GID")
+    }
+
+    fn connect(&self, end: &End, remote: &Endpoint, options: &ConnectOptions) {
+        end.enter(|| self.qp.connect(self.gid_index, remote, options))
+            .expect("connected");
+    }
+
+    fn post(&self, op: SendOp) {
+        let sge = self.region.slice(0, LEN).expect("in range");
+        self.qp
+            .post_send(&SendRequest::new(1, op, &[sge]))
+            .expect("posted");
+    }
+
+    fn bytes(&self) -> Vec<u8> {
+        let mut bytes = vec![0; LEN];
+        self.region.read(0, &mut bytes).expect("in range");
+        bytes
+    }
+
+    fn counter(&self, name: &str) -> u64 {
+        let all = self.context.port_counters();
+        let found = all.iter().find(|(known, _)| *known == name);
+        found.unwrap_or_else(|| panic!("no {name} in {all:?}")).1
+    }
+}
+
+fn pattern() -> Vec<u8> {
+    (0..LEN).map(|i| (i * 7 + i / 251) as u8).collect()
+}
+
+fn wait_for(what: &str, mut look: impl FnMut() -> bool) {
+    let end = Instant::now() + PATIENCE;
+    while !look() {
+        assert!(Instant::now() < end, "{what}: not after {PATIENCE:?}");
+        std::thread::yield_now();
+    }
+}
+
+/// The rings moved the frames: the port's own counters, those of its queues and those of
+/// the sockets say so, and there is no UDP socket that could have.
+#[test]
+fn the_rings_carry_the_traffic_and_no_socket_does() {
+    let Some(pair) = Pair::new_or_skip(1500, 1) else {
+        return;
+    };
+    let [near, far] = [&pair.near, &pair.far].map(|end| side(end, &open(end)));
+    let options = ConnectOptions::default();
+    near.connect(&pair.near, &far.endpoint(&pair.far), &options);
+    far.connect(&pair.far, &near.endpoint(&pair.near), &options);
+    near.region.write(0, &pattern()).expect("in range");
+    near.post(SendOp::Write(far.region.remote(0)));
+    let done = near.cq.poll_for(PATIENCE).expect("no overrun");
+    assert_eq!(done.expect("completed").status, WcStatus::Success);
+    assert_eq!(far.bytes(), pattern());
+
+    // What the largest packets of path MTU 1024 need.
+    let packets = LEN.div_ceil(1024) as u64;
+    assert!(near.counter("tx_packets") >= packets);
+    assert!(near.counter("tx_frames") >= packets);
+    assert!(far.counter("rx_frames") >= packets);
+    assert!(far.counter("rx_packets") >= packets);
+    wait_for("the kernel says that they were sent", || {
+        near.context.drive();
+        near.counter("tx_completed") >= packets
+    });
+    for end in [&pair.near, &pair.far] {
+        for table in ["udp", "udp6"] {
+            let path = format!("/proc/thread-self/net/{table}");
+            let sockets = end
+                .enter(|| std::fs::read_to_string(&path))
+                .expect("procfs");
+            // Port 4791.
+            assert!(!sockets.contains(":12B7"), "{sockets}");
+        }
+    }
+}
+
+/// A target of WRITE and READ whose application never calls.
+#[test]
+fn a_passive_target_is_driven_by_the_background_thread() {
+    let Some(pair) = Pair::new_or_skip(9000, 2) else {
+        return;
+    };
+    let [near, far] = [&pair.near, &pair.far].map(|end| side(end, &open(end)));
+    let options = ConnectOptions::default();
+    near.connect(&pair.near, &far.endpoint(&pair.far), &options);
+    far.connect(&pair.far, &near.endpoint(&pair.near), &options);
+    far.region.write(0, &pattern()).expect("in range");
+    for _ in 0..5 {
+        // Longer than the thread lingers: it has gone to sleep.
+        std::thread::park_timeout(Duration::from_millis(5));
+        near.region.write(0, &[0; LEN]).expect("in range");
+        near.post(SendOp::Read(far.region.remote(0)));
+        let done = near.cq.poll_for(PATIENCE).expect("no overrun");
+        assert_eq!(done.expect("completed").status, WcStatus::Success);
+        assert_eq!(near.bytes(), pattern());
+    }
+}
+
+/// Packets between two QPs of one device pass no queue, and wake no descriptor.
+#[test]
+fn what_a_device_sends_to_itself_arrives() {
+    let Some(pair) = Pair::new_or_skip(1500, 1) else {
+        return;
+    };
+    let context = open(&pair.near);
+    let [one, other] = [(), ()].map(|()| side(&pair.near, &context));
+    let options = ConnectOptions {
+        // No timer helps.
+        timeout: 0,
+        ..ConnectOptions::default()
+    };
+    one.connect(&pair.near, &other.endpoint(&pair.near), &options);
+    other.connect(&pair.near, &one.endpoint(&pair.near), &options);
+    one.region.write(0, &pattern()).expect("in range");
+    for _ in 0..20 {
+        other.region.write(0, &[0; LEN]).expect("in range");
+        one.post(SendOp::Write(other.region.remote(0)));
+        // Nobody polls: what is left to do is the background thread's.
+        wait_for("the bytes", || other.bytes() == pattern());
+        let done = one.cq.poll_for(PATIENCE).expect("no overrun");
+        assert_eq!(done.expect("completed").status, WcStatus::Success);
+    }
+    assert!(one.counter("tx_looped") >= LEN.div_ceil(1024) as u64);
+    assert_eq!(one.counter("tx_frames"), 0);
+}
+
+/// A neighbour that does not answer: what waits for it is dropped in time, though no timer
+/// of a QP, no word of the kernel and no call of the application wakes the background thread.
+#[test]
+fn the_ports_deadlines_wake_the_background_thread() {
+    let Some(pair) = Pair::new_or_skip(1500, 1) else {
+        return;
+    };
+    // It would give up after three questions, in three seconds, and say so.
+    let questions = "/proc/sys/net/ipv4/neigh/near/mcast_solicit";
+    pair.near
+        .enter(|| std::fs::write(questions, "1000"))
+        .expect("root may");
+    let near = side(&pair.near, &open(&pair.near));
+    let mut nobody = side(&pair.far, &open(&pair.far)).endpoint(&pair.far);
+    nobody.gid = IpAddr::from([10, 91, 0, 99]).into();
+    let options = ConnectOptions {
+        timeout: 0,
+        ..ConnectOptions::default()
+    };
+    near.connect(&pair.near, &nobody, &options);
+    near.post(SendOp::Write(near.region.remote(0)));
+    wait_for("the packets are dropped", || {
+        near.counter("wait_too_late") > 0
+    });
+}

@@ -1,0 +1,5 @@
+//! Devices over AF_XDP, between two namespaces that a veth pair joins. Needs root.
+
+mod chosen;
+mod driven;
+mod perf;
