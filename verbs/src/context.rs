@@ -10,7 +10,7 @@ use crate::driver;
 use crate::engine::Engine;
 use crate::error::{ConnectError, OpenError};
 use crate::events::{AsyncEvents, MAX_EVENTS};
-use crate::gid::{self, GidEntry};
+use crate::gid::{Gid, GidEntry, GidTable};
 use crate::monitor::Monitor;
 use crate::options::OpenOptions;
 use crate::pd::ProtectionDomain;
@@ -38,7 +38,18 @@ pub(crate) struct Inner {
     pub(crate) shared: Arc<Shared>,
     pub(crate) device: Device,
     datapath: Datapath,
+    gids: Mutex<GidTable>,
     driver: Option<JoinHandle<()>>,
+}
+
+impl Inner {
+    /// The GID table as of now, and the addresses that it was made from.
+    fn gids_now(&self) -> (MutexGuard<'_, GidTable>, Vec<IpAddr>) {
+        let mut table = self.gids.lock();
+        let addresses = self.device.addresses();
+        table.follow(&addresses);
+        (table, addresses)
+    }
 }
 
 /// What the background thread sees of it.
@@ -149,6 +160,7 @@ impl Context {
             shared,
             device: device.clone(),
             datapath,
+            gids: Mutex::new(GidTable::new(&device.addresses())),
             driver: Some(driver),
         };
         Ok(Self {
@@ -166,9 +178,10 @@ impl Context {
         &self.inner.datapath
     }
 
-    /// The GID table as of now; it follows the interface's addresses.
+    /// The GID table as of now; it follows the interface's addresses. An entry keeps
+    /// its index as long as it is there.
     pub fn gids(&self) -> Vec<GidEntry> {
-        gid::table(&self.inner.device.addresses())
+        self.inner.gids_now().0.entries()
     }
 
     /// Memory of the device: `len` zero bytes, at most
@@ -269,17 +282,22 @@ impl Context {
             .map(PortError::to_string)
     }
 
+    /// The GID at an index, and the addresses that the interface has.
+    pub(crate) fn gid_at(&self, index: u8) -> Result<(Gid, Vec<IpAddr>), ConnectError> {
+        let (table, addresses) = self.inner.gids_now();
+        match table.get(index) {
+            Some(gid) => Ok((gid, addresses)),
+            None => Err(ConnectError::UnknownGid {
+                index,
+                known: table.entries().iter().map(|entry| entry.index).collect(),
+            }),
+        }
+    }
+
     /// Makes the address behind a GID index usable and returns it.
     pub(crate) fn activate(&self, index: u8) -> Result<IpAddr, ConnectError> {
-        let addresses = self.inner.device.addresses();
-        let table = gid::table(&addresses);
-        let entry = table
-            .get(usize::from(index))
-            .ok_or(ConnectError::UnknownGid {
-                index,
-                entries: table.len(),
-            })?;
-        let address = entry.gid.ip();
+        let (gid, addresses) = self.gid_at(index)?;
+        let address = gid.ip();
         let mut engine = self.inner.shared.lock();
         engine.port.set_addresses(addresses);
         engine.port.activate(address)?;

@@ -3,7 +3,7 @@
 use crate::context::Context;
 use crate::datapath::{self, Datapath, DatapathOptions};
 use crate::error::OpenError;
-use crate::gid::{self, GidEntry};
+use crate::gid::{GidEntry, GidTable};
 use crate::interfaces::{Interface, interfaces};
 use crate::options::OpenOptions;
 use roce_stack::largest_path_mtu;
@@ -97,9 +97,10 @@ impl Device {
         largest_path_mtu(self.interface.mtu.saturating_sub(48))
     }
 
-    /// Its GID table as of now.
+    /// Its GID table as it is when the device is opened now. That of an open device
+    /// keeps its indices, see [`Context::gids`].
     pub fn gids(&self) -> Vec<GidEntry> {
-        gid::table(&self.addresses())
+        GidTable::new(&self.addresses()).entries()
     }
 
     /// Whether the interface is up now and has a link.

@@ -98,8 +98,8 @@ pub enum ConnectError {
     UnknownGid {
         /// The index asked for.
         index: u8,
-        /// How many entries there are.
-        entries: usize,
+        /// The indices that there are.
+        known: Vec<u8>,
     },
     /// An attribute was refused.
     Modify(ModifyError),
@@ -114,17 +114,18 @@ pub enum ConnectError {
 impl fmt::Display for ConnectError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::UnknownGid { index, entries: 0 } => {
+            Self::UnknownGid { index, known } if known.is_empty() => {
                 write!(
                     f,
                     "GID index {index}: the interface has no address, so the table is empty"
                 )
             }
-            Self::UnknownGid { index, entries } => {
+            Self::UnknownGid { index, known } => {
+                let known: Vec<String> = known.iter().map(u8::to_string).collect();
                 write!(
                     f,
-                    "GID index {index}: the table has entries 0 to {}",
-                    entries - 1
+                    "GID index {index}: the table has entries {}",
+                    known.join(", ")
                 )
             }
             Self::Modify(error) => error.fmt(f),

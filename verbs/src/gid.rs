@@ -91,21 +91,65 @@ impl FromStr for Gid {
     }
 }
 
-/// The GID table for an interface's addresses: link-local first, then IPv4, then
-/// other IPv6, as the kernel's RoCE devices have it.
-// rule: A17.3.1-gid-table
-pub(crate) fn table(addresses: &[IpAddr]) -> Vec<GidEntry> {
-    let mut gids: Vec<Gid> = addresses.iter().copied().map(Gid::from).collect();
-    gids.sort_by_key(|gid| match gid.kind() {
-        GidKind::LinkLocal => 0,
-        GidKind::Ipv4 => 1,
-        GidKind::Ipv6 => 2,
-    });
-    gids.dedup();
-    (0..=u8::MAX)
-        .zip(gids)
-        .map(|(index, gid)| GidEntry { index, gid })
-        .collect()
+/// The GID table of an open device. An entry keeps its index as long as the interface
+/// has its address, whatever comes and goes beside it: programs read an index once.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct GidTable {
+    /// By index. `None` is free.
+    slots: Vec<Option<Gid>>,
+}
+
+impl GidTable {
+    /// The table for an interface's addresses: link-local first, then IPv4, then
+    /// other IPv6, as the kernel's RoCE devices have it.
+    // rule: A17.3.1-gid-table
+    pub(crate) fn new(addresses: &[IpAddr]) -> Self {
+        let mut table = Self::default();
+        table.follow(addresses);
+        table
+    }
+
+    /// Takes over which addresses the interface has now. A new one gets the first
+    /// free index; one for which there is none is left out.
+    pub(crate) fn follow(&mut self, addresses: &[IpAddr]) {
+        let mut gids: Vec<Gid> = addresses.iter().copied().map(Gid::from).collect();
+        gids.sort_by_key(|gid| match gid.kind() {
+            GidKind::LinkLocal => 0,
+            GidKind::Ipv4 => 1,
+            GidKind::Ipv6 => 2,
+        });
+        for slot in &mut self.slots {
+            *slot = slot.filter(|gid| gids.contains(gid));
+        }
+        for gid in gids {
+            if self.slots.contains(&Some(gid)) {
+                continue;
+            }
+            if let Some(free) = self.slots.iter_mut().find(|slot| slot.is_none()) {
+                *free = Some(gid);
+            } else if self.slots.len() <= usize::from(u8::MAX) {
+                self.slots.push(Some(gid));
+            }
+        }
+    }
+
+    /// What it holds, by index.
+    pub(crate) fn entries(&self) -> Vec<GidEntry> {
+        (0..=u8::MAX)
+            .zip(&self.slots)
+            .filter_map(|(index, gid)| {
+                Some(GidEntry {
+                    index,
+                    gid: (*gid)?,
+                })
+            })
+            .collect()
+    }
+
+    /// The GID at an index.
+    pub(crate) fn get(&self, index: u8) -> Option<Gid> {
+        *self.slots.get(usize::from(index))?
+    }
 }
 
 #[cfg(test)]
@@ -117,11 +161,44 @@ mod tests {
     #[test]
     fn the_table_begins_with_link_local() {
         let addresses = ["2001:db8::1", "10.0.0.1", "fe80::1"].map(|a| a.parse().expect("valid"));
-        let gids: Vec<String> = table(&addresses)
+        let gids: Vec<String> = GidTable::new(&addresses)
+            .entries()
             .iter()
             .map(|e| e.gid.to_string())
             .collect();
         assert_eq!(gids, ["fe80::1", "::ffff:10.0.0.1", "2001:db8::1"]);
+    }
+
+    // trap: gid-table
+    #[test]
+    fn an_entry_keeps_its_index() {
+        let [link_local, one, two] =
+            ["fe80::1", "10.0.0.1", "10.0.0.2"].map(|a| a.parse().expect("valid"));
+        let mut table = GidTable::new(&[one]);
+        let indices = |table: &GidTable| -> Vec<_> {
+            let entries = table.entries();
+            entries.iter().map(|e| (e.index, e.gid.ip())).collect()
+        };
+        // The link-local address of an interface comes a second after its link.
+        table.follow(&[link_local, one]);
+        assert_eq!(indices(&table), [(0, one), (1, link_local)]);
+        table.follow(&[link_local]);
+        assert_eq!(indices(&table), [(1, link_local)]);
+        assert_eq!(table.get(0), None);
+        table.follow(&[link_local, two]);
+        assert_eq!(indices(&table), [(0, two), (1, link_local)]);
+        assert_eq!(table.get(2), None);
+    }
+
+    #[test]
+    fn no_entry_is_there_twice_and_the_table_ends() {
+        let one: IpAddr = "10.0.0.1".parse().expect("valid");
+        assert_eq!(GidTable::new(&[one, one]).entries().len(), 1);
+        let many: Vec<IpAddr> = (0..300_u32).map(|n| IpAddr::V4(n.into())).collect();
+        let mut table = GidTable::new(&many);
+        assert_eq!(table.entries().len(), 256);
+        table.follow(&many[100..]);
+        assert_eq!(table.entries().len(), 200);
     }
 
     // shows: A17.3.1-gid-ipv4

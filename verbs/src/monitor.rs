@@ -123,7 +123,7 @@ fn drain(socket: &OwnedFd) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::gid;
+    use crate::gid::GidTable;
 
     fn status(running: bool, addresses: &[&str]) -> Status {
         let addresses: Vec<_> = addresses
@@ -132,7 +132,7 @@ mod tests {
             .collect();
         Status {
             running,
-            gids: gid::table(&addresses),
+            gids: GidTable::new(&addresses).entries(),
         }
     }
 

@@ -5,6 +5,7 @@ use nix::sched::{CloneFlags, unshare};
 use roce_verbs::{
     AsyncEvents, Context, DatapathChoice, DatapathOptions, Device, Event, OpenOptions,
 };
+use std::net::IpAddr;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -121,14 +122,20 @@ fn the_gids_follow_the_addresses_over(datapath: DatapathChoice) {
     }
     let (context, events) = open(datapath);
     assert_eq!(context.gids().len(), 1);
-    ip("address add 10.99.0.2/24 dev near0");
+    ip("address add 10.99.2.2/24 dev near0");
     expect(&events, Event::GidChange);
     assert_eq!(context.gids().len(), 2);
     // What happens to other interfaces is no event.
     ip("address add 10.99.1.1/24 dev far0");
-    ip("address del 10.99.0.2/24 dev near0");
+    let [first, second] = ["10.99.0.1", "10.99.2.2"].map(|a| a.parse().expect("valid"));
+    let table = || -> Vec<(u8, IpAddr)> {
+        let gids = context.gids();
+        gids.iter().map(|e| (e.index, e.gid.ip())).collect()
+    };
+    assert_eq!(table(), [(0, first), (1, second)]);
+    ip("address del 10.99.0.1/24 dev near0");
     expect(&events, Event::GidChange);
-    assert_eq!(context.gids().len(), 1);
+    assert_eq!(table(), [(1, second)], "it keeps its index");
     ip("link delete near0");
     // In whichever order the kernel takes them away.
     let mut gone = [(); 2].map(|()| events.wait(PATIENCE).expect("waited"));

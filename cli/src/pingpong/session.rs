@@ -28,6 +28,8 @@ const POLLS: u32 = 32;
 /// One end.
 pub(super) struct Session<'a> {
     plan: &'a Plan,
+    /// Where the GID is in the table of the open device.
+    gid_index: u8,
     context: Context,
     pd: ProtectionDomain,
     channel: Option<CompletionChannel>,
@@ -64,6 +66,10 @@ impl<'a> Session<'a> {
     /// posted.
     pub(super) fn open(plan: &'a Plan) -> Result<Self, PingpongError> {
         let context = plan.device.open()?;
+        // An address that came in between may have taken the index.
+        let found = context.gids().into_iter().find(|e| e.gid == plan.gid.gid);
+        let lost = || PingpongError::new(format!("{} has lost its GID", plan.device.name()));
+        let gid_index = found.ok_or_else(lost)?.index;
         let pd = context.alloc_pd();
         let channel = match plan.events {
             true => Some(context.create_channel()?),
@@ -108,6 +114,7 @@ impl<'a> Session<'a> {
         };
         let mut session = Self {
             plan,
+            gid_index,
             context,
             pd,
             channel,
@@ -128,7 +135,7 @@ impl<'a> Session<'a> {
 
     /// Where our QP is.
     pub(super) fn endpoint(&self) -> Result<Endpoint, PingpongError> {
-        Ok(self.qp.endpoint(self.plan.gid.index)?)
+        Ok(self.qp.endpoint(self.gid_index)?)
     }
 
     /// Connects the QP to the peer's.
@@ -149,7 +156,7 @@ impl<'a> Session<'a> {
         }
         self.peer = theirs.to_string();
         if plan.kind == QpKind::Ud {
-            let index = plan.gid.index;
+            let index = self.gid_index;
             self.qp.start_datagram(index)?;
             let options = AddressOptions::default();
             let ah = self.pd.create_ah(index, remote.gid, &options)?;
@@ -168,7 +175,7 @@ impl<'a> Session<'a> {
             ..ConnectOptions::default()
         };
         let remote = Endpoint::from(*remote);
-        self.qp.to_rtr(plan.gid.index, &remote, &options)?;
+        self.qp.to_rtr(self.gid_index, &remote, &options)?;
         self.qp.to_rts(&options)?;
         Ok(())
     }

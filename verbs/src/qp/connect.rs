@@ -12,15 +12,8 @@ impl QueuePair {
     /// # Errors
     /// If the table has no such entry.
     pub fn endpoint(&self, gid_index: u8) -> Result<Endpoint, ConnectError> {
-        let table = self.pd.context.gids();
-        let entry = table
-            .get(usize::from(gid_index))
-            .ok_or(ConnectError::UnknownGid {
-                index: gid_index,
-                entries: table.len(),
-            })?;
         Ok(Endpoint {
-            gid: entry.gid,
+            gid: self.pd.context.gid_at(gid_index)?.0,
             qpn: self.qpn,
             psn: self.psn,
         })
