@@ -3,6 +3,7 @@
 #![warn(missing_docs)]
 
 pub mod fabric;
+pub mod flames;
 pub mod packet;
 pub mod page;
 pub mod peers;

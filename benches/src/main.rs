@@ -2,7 +2,7 @@
 
 use clap::Parser;
 use indicatif::{ProgressBar, ProgressStyle};
-use roce_benches::page::{machine, write_figures};
+use roce_benches::page::{machine, write_between};
 use roce_benches::report::{Comparison, Goal, markdown};
 use roce_benches::veth::VethPair;
 use roce_benches::{packet, peers, roce};
@@ -47,7 +47,7 @@ fn run(args: &Args) -> Result<(), String> {
     let page = markdown(&measure(args)?, &machine());
     println!("{page}");
     match &args.write {
-        Some(path) => write_figures(path, &page),
+        Some(path) => write_between(path, "figures", &page),
         None => Ok(()),
     }
 }

@@ -1,22 +1,21 @@
-//! Pages whose figures a benchmark writes: those between two marker lines.
+//! Pages parts of which a benchmark writes: those between two marker lines.
 
 use std::path::Path;
 
-const BEGIN: &str = "<!-- figures: begin -->\n";
-const END: &str = "<!-- figures: end -->\n";
-
-/// Replaces the figures of the page at `path`.
+/// Replaces what is between the lines `<!-- KIND: begin -->` and `<!-- KIND: end -->`
+/// of the page at `path`.
 ///
 /// # Errors
 /// If the file can't be read or written, or has no marker lines.
-pub fn write_figures(path: &Path, figures: &str) -> Result<(), String> {
+pub fn write_between(path: &Path, kind: &str, text: &str) -> Result<(), String> {
+    let [begin, end] = ["begin", "end"].map(|side| format!("<!-- {kind}: {side} -->\n"));
     let name = path.display();
     let old = std::fs::read_to_string(path).map_err(|e| format!("reading {name}: {e}"))?;
     let parts = old
-        .split_once(BEGIN)
-        .and_then(|(head, rest)| Some((head, rest.split_once(END)?.1)));
-    let (head, tail) = parts.ok_or_else(|| format!("{name} has no lines {BEGIN:?} and {END:?}"))?;
-    std::fs::write(path, format!("{head}{BEGIN}{figures}{END}{tail}"))
+        .split_once(&begin)
+        .and_then(|(head, rest)| Some((head, rest.split_once(&end)?.1)));
+    let (head, tail) = parts.ok_or_else(|| format!("{name} has no lines {begin:?} and {end:?}"))?;
+    std::fs::write(path, format!("{head}{begin}{text}{end}{tail}"))
         .map_err(|e| format!("writing {name}: {e}"))
 }
 

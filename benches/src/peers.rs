@@ -2,16 +2,34 @@
 
 use crate::veth::{ADDRESSES, VethPair};
 use std::io::{BufRead, BufReader};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 
 /// A server's process, which ends with this value.
 #[derive(Debug)]
-pub struct Server(Child);
+pub struct Server {
+    child: Child,
+    /// Read no further, but open: what the server still says must find a reader.
+    output: Option<BufReader<ChildStdout>>,
+}
+
+impl Server {
+    /// Waits until it ends by itself.
+    ///
+    /// # Errors
+    /// If it fails.
+    pub fn wait(mut self) -> Result<(), String> {
+        match self.child.wait() {
+            Ok(status) if status.success() => Ok(()),
+            Ok(status) => Err(format!("a server ended with {status}")),
+            Err(e) => Err(format!("waiting for a server: {e}")),
+        }
+    }
+}
 
 impl Drop for Server {
     fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }
 
@@ -25,9 +43,9 @@ pub fn serve(mut command: Command, ready: &str) -> Result<Server, String> {
         .stderr(Stdio::null())
         .spawn()
         .map_err(|e| format!("starting {command:?}: {e}"))?;
-    let stdout = child.stdout.take();
-    let server = Server(child);
-    let lines = BufReader::new(stdout.ok_or("no output")?).lines();
+    let output = child.stdout.take().map(BufReader::new);
+    let mut server = Server { child, output };
+    let lines = server.output.as_mut().ok_or("no output")?.lines();
     for line in lines.map_while(Result::ok) {
         if line.contains(ready) {
             return Ok(server);

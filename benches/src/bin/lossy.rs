@@ -4,7 +4,7 @@
 use clap::Parser;
 use indicatif::{ProgressBar, ProgressStyle};
 use roce_benches::median;
-use roce_benches::page::{machine, write_figures};
+use roce_benches::page::{machine, write_between};
 use roce_tests::ends::{End, Options, Ours, connect};
 use roce_tests::lab::{Direction, GUEST_IP4, Lab, LabConfig, SecondGuest};
 use roce_verbs::{RemoteAddr, SendOp, SendRequest, Stat, WcStatus};
@@ -115,7 +115,7 @@ fn run(args: &Args) -> Result<(), Error> {
     let page = markdown(&rows, args.loss);
     println!("{page}");
     if let Some(path) = &args.write {
-        write_figures(path, &page)?;
+        write_between(path, "figures", &page)?;
     }
     Ok(())
 }
