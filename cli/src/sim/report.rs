@@ -96,6 +96,7 @@ impl Report {
             packets,
             retransmitted,
             dropped_by_nics,
+            overruns,
             virtual_seconds,
             ..
         } = &self.summary;
@@ -117,6 +118,7 @@ impl Report {
                 ("dropped by switches", packets.dropped),
                 ("dropped by slow hosts", packets.overrun),
                 ("dropped by NICs", *dropped_by_nics),
+                ("completion queues overrun", *overruns),
                 ("marked", packets.marked),
                 ("pause frames", packets.pauses),
                 ("seconds of virtual time", *virtual_seconds as u64),

@@ -18,6 +18,7 @@
 
 mod area;
 mod arrive;
+mod cqs;
 mod flow;
 mod judge;
 mod keys;
@@ -30,11 +31,14 @@ mod words;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]
+mod tests_cqs;
+#[cfg(test)]
 mod tests_keys;
 #[cfg(test)]
 mod tests_pool;
 
 pub use area::{Area, Bytes};
+pub use cqs::CqUser;
 pub use keys::KeyState;
 pub use pair::{Causes, Ends};
 pub use request::{Effect, PostedRecv, PostedSend};

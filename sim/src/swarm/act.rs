@@ -66,6 +66,9 @@ impl Run<'_> {
                 Some(pool) => self.set_limit(pool, limit),
                 None => Ok(()),
             },
+            Act::ResizeCq(pair, side, room) if self.runs(pair, side) => {
+                self.resize_cqs(pair, side, room)
+            }
             Act::Pause(host, lasts) if !self.paused[host] => {
                 self.paused[host] = true;
                 self.fabric.set_paused(HostId(host), true);
@@ -115,7 +118,7 @@ impl Run<'_> {
         }
     }
 
-    fn pump_host(&mut self, host: HostId) -> Verdict {
+    pub(super) fn pump_host(&mut self, host: HostId) -> Verdict {
         for pair in 0..self.pairs.len() {
             for side in [0, 1] {
                 if self.runs(pair, side) && self.end(pair, side).host == host {
@@ -162,6 +165,10 @@ impl Run<'_> {
         }
         // What has completed until now counts; nothing may complete any more.
         self.poll(pair, side)?;
+        if !self.end(pair, side).alive {
+            // Its CQ turned out to have overrun.
+            return Ok(());
+        }
         let (host, qpn) = (self.end(pair, side).host, self.end(pair, side).qpn);
         if !self.fabric.nic(host).destroy_qp(qpn) {
             return violated(format!("pair {pair} side {side}: the QP is not there"));
@@ -205,8 +212,9 @@ impl Run<'_> {
                     continue;
                 }
                 self.poll(pair, side)?;
-                self.end_mut(pair, side).alive = false;
-                self.oracle.destroyed(pair, side)?;
+                if core::mem::replace(&mut self.end_mut(pair, side).alive, false) {
+                    self.oracle.destroyed(pair, side)?;
+                }
             }
         }
         for pair in 0..self.pairs.len() {
@@ -221,6 +229,8 @@ impl Run<'_> {
             }
         }
         self.forget_windows(host);
+        self.forget_cqs(host);
+        self.host_cqs[host.0] = None;
         self.close_pools(host)?;
         self.fabric.restart(host);
         let nic = self.fabric.nic(host);

@@ -1,7 +1,10 @@
 //! From a seed to a plan.
 
 use super::draw_more::draw_more;
-use super::plan::{Act, Fault, FaultPlan, Kind, Mischief, Op, PairPlan, Plan, SrqPlan, Wrong};
+use super::draw_most::draw_most;
+use super::plan::{
+    Act, CqPlan, Fault, FaultPlan, Kind, Mischief, Op, PairPlan, Plan, SrqPlan, Wrong,
+};
 use crate::connect::ConnectSpec;
 use crate::dice::Dice;
 use crate::fabric::{EcnSpec, HostSpec, Ip, LinkSpec, PfcSpec, SwitchSpec};
@@ -15,13 +18,25 @@ const HORIZON_NS: u64 = 3_000_000;
 impl Plan {
     /// The plan of a seed.
     pub fn draw(seed: u64) -> Self {
-        let mut plan = Self::draw_less(seed);
-        draw_more(&mut plan);
+        Self::draw_layers(seed, Self::LAYERS)
+    }
+
+    /// How often something was added to what is drawn.
+    pub const LAYERS: usize = 2;
+
+    /// The plan of a seed as it was before later layers were drawn on top.
+    pub fn draw_layers(seed: u64, layers: usize) -> Self {
+        let mut plan = Self::draw_first(seed);
+        if layers >= 1 {
+            draw_more(&mut plan);
+        }
+        if layers >= 2 {
+            draw_most(&mut plan);
+        }
         plan
     }
 
-    /// The plan without what is drawn with dice of its own.
-    pub fn draw_less(seed: u64) -> Self {
+    fn draw_first(seed: u64) -> Self {
         let mut dice = Dice::new(seed);
         let lossless = dice.one_in(5);
         let ip = dice.pick(&[Ip::V4, Ip::V4, Ip::V6, Ip::V4Hidden]);
@@ -35,6 +50,8 @@ impl Plan {
             lossless,
             srqs: (0..count).map(|_| srq(&mut dice)).collect(),
             xrc_srqs: Vec::new(),
+            cqs: Vec::new(),
+            xrc_cq: CqPlan::default(),
             pairs: Vec::new(),
             faults: Vec::new(),
             mischief: Vec::new(),
@@ -311,6 +328,8 @@ pub(super) fn pair(dice: &mut Dice, common: &Common<'_>, largest_mtu: PathMtu) -
         max_inline: dice.pick(&[0, 64, 512]),
         signal_all: dice.one_in(3),
         one_cq: dice.one_in(2),
+        cqs: [CqPlan::default(); 2],
+        in_host_cq: [false; 2],
         recvs_ahead: dice.pick(&[1, 4, 64]).min(depth),
         recv_gap_ns: dice.pick(&[0, 0, 0, 30_000]),
         start_ns: dice.pick(&[0, 0, 100_000]),

@@ -7,7 +7,7 @@ use crate::connect::kind_of;
 use crate::fabric::HostId;
 use crate::oracle::Violation;
 use roce_stack::{
-    CompletionQueue, CqId, Destination, Instant, Nic, PdId, QpInit, QueueLimits, Srqn, XrcdId,
+    CompletionQueue, Destination, Instant, Nic, PdId, QpInit, QueueLimits, Srqn, XrcdId,
 };
 use roce_wire::Qpn;
 use std::sync::Arc;
@@ -27,6 +27,8 @@ pub(super) struct End {
     pub(super) to: Option<Destination>,
     /// That is a queue it shares.
     pub(super) shared: bool,
+    /// Its requests complete in its host's CQ.
+    pub(super) in_host_cq: bool,
     /// In SQD, of its own will.
     pub(super) draining: bool,
     pub(super) next_op: usize,
@@ -70,15 +72,8 @@ impl End {
         host: HostId,
         (plan, side): (&PairPlan, usize),
         from: From,
+        [send_cq, recv_cq]: [Arc<CompletionQueue>; 2],
     ) -> Result<Self, Violation> {
-        // Requests to a failed QP complete as soon as they are posted.
-        let ops: usize = plan.ops.iter().map(Vec::len).sum();
-        let room = 2 * plan.depth + 2 * ops + 128;
-        let send_cq = Arc::new(CompletionQueue::new(CqId(0), room));
-        let recv_cq = match plan.one_cq {
-            true => Arc::clone(&send_cq),
-            false => Arc::new(CompletionQueue::new(CqId(1), room)),
-        };
         let limits = QueueLimits {
             depth: plan.depth,
             max_sge: plan.max_sge,
@@ -108,6 +103,7 @@ impl End {
             pool: None,
             to: None,
             shared: matches!(from, From::Srq(_)),
+            in_host_cq: false,
             draining: false,
             next_op: 0,
             next_recv: 0,

@@ -1,11 +1,10 @@
 //! What hosts have to tell: completions and events.
 
-use super::outcome::label;
 use super::pools::PoolState;
 use super::run::{PairState, Run};
 use crate::fabric::HostId;
-use crate::oracle::{Verdict, Violation, violated};
-use roce_stack::{Completion, Event, QpKind, WcOpcode, WcStatus};
+use crate::oracle::{Verdict, violated};
+use roce_stack::{Event, WcOpcode};
 use roce_wire::Qpn;
 
 impl Run<'_> {
@@ -17,8 +16,14 @@ impl Run<'_> {
         for pair in 0..self.pairs.len() {
             for side in [0, 1] {
                 let here = |state: &PairState| state.ends[side].host == host;
-                if self.pairs[pair].as_ref().is_some_and(here) && self.poll(pair, side)? {
-                    self.pump(pair, side)?;
+                if self.pairs[pair].as_ref().is_some_and(here)
+                    && !self.puts_off(pair, side)
+                    && self.poll(pair, side)?
+                {
+                    match self.end(pair, side).in_host_cq {
+                        true => self.pump_host(host)?,
+                        false => self.pump(pair, side)?,
+                    }
                 }
             }
         }
@@ -31,52 +36,6 @@ impl Run<'_> {
             self.event(host, event)?;
         }
         Ok(())
-    }
-
-    /// Takes an end's completions. Returns whether there were any.
-    pub(super) fn poll(&mut self, pair: usize, side: usize) -> Result<bool, Violation> {
-        let kind = self.plan.pairs[pair].connect.kind;
-        if kind.is_xrc() && side == 1 {
-            return self.poll_srqs(self.end(pair, side).host);
-        }
-        let end = self.end(pair, side);
-        if end.send_cq.is_empty() && end.recv_cq.is_empty() {
-            return Ok(false);
-        }
-        let mut taken = core::mem::take(&mut self.taken);
-        let end = self.end(pair, side);
-        for cq in [&end.send_cq, &end.recv_cq] {
-            loop {
-                match cq.poll() {
-                    Ok(Some(done)) => taken.push(done),
-                    Ok(None) => break,
-                    Err(error) => return violated(format!("pair {pair} side {side}: {error}")),
-                }
-            }
-        }
-        // What failed in one queue is why requests in the other were flushed.
-        let flushed = |status| matches!(status, WcStatus::Success | WcStatus::WorkRequestFlushed);
-        let breaks = |done: &Completion| match kind {
-            // An error of a send leaves receiving as it is.
-            QpKind::Uc | QpKind::Ud => is_receive(done.opcode) && !flushed(done.status),
-            _ => !flushed(done.status),
-        };
-        if taken.iter().any(breaks) {
-            self.oracle.broke(pair, side);
-        }
-        for done in taken.drain(..) {
-            if done.qpn != self.end(pair, side).qpn {
-                return violated(format!("a completion of another QP: {done:?}"));
-            }
-            let name = label(done.status);
-            *self.outcome.completions.entry(name).or_default() += 1;
-            self.oracle.completed(pair, side, &done)?;
-            if let (Some(pool), true) = (self.end(pair, side).pool, is_receive(done.opcode)) {
-                self.place_is_free(pool, done.wr_id);
-            }
-        }
-        self.taken = taken;
-        Ok(true)
     }
 
     /// Takes the completions of all ends of a host.
@@ -112,6 +71,9 @@ impl Run<'_> {
                 };
                 // Its completions came before.
                 self.poll(pair, side)?;
+                if let Event::QpFatal(_, why) = event {
+                    self.check_fatal(pair, side, why)?;
+                }
                 if self.oracle.may_be_broken(pair, side) {
                     return Ok(());
                 }
@@ -121,6 +83,7 @@ impl Run<'_> {
                 let Some((pair, side)) = find(qpn) else {
                     return Ok(());
                 };
+                self.poll(pair, side)?;
                 if !self.end(pair, side).draining {
                     return violated(format!("pair {pair} side {side} drained unasked"));
                 }
@@ -146,6 +109,7 @@ impl Run<'_> {
                     None => violated(format!("host {}: {event:?}", host.0)),
                 }
             }
+            Event::CqError(id) => self.cq_error(host, id),
             Event::CqNotify(_) => Ok(()),
             other => violated(format!("host {}: {other:?}", host.0)),
         }

@@ -6,8 +6,10 @@
 //! does not need to fail.
 
 mod act;
+mod cqs;
 mod draw;
 mod draw_more;
+mod draw_most;
 mod end;
 mod look;
 mod memory;
@@ -27,7 +29,7 @@ mod tests;
 
 pub use outcome::{Outcome, Summary};
 pub use plan::{
-    Act, Fault, FaultPlan, Kind, Mischief, Op, PairPlan, Plan, SrqPlan, WindowPlan, Wrong,
+    Act, CqPlan, Fault, FaultPlan, Kind, Mischief, Op, PairPlan, Plan, SrqPlan, WindowPlan, Wrong,
 };
 pub use run::{run, run_printing};
 pub use shrink::{Shrunk, shrink};

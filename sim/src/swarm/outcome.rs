@@ -25,6 +25,8 @@ pub struct Outcome {
     pub retransmitted: u64,
     /// Packets that NICs dropped.
     pub dropped_by_nics: u64,
+    /// CQs that overran.
+    pub overruns: u64,
     /// How much time passed in the run, in ns.
     pub virtual_ns: u64,
 }
@@ -48,6 +50,8 @@ pub struct Summary {
     pub retransmitted: u64,
     /// Packets that NICs dropped.
     pub dropped_by_nics: u64,
+    /// CQs that overran.
+    pub overruns: u64,
     /// How much time passed in the runs, in seconds.
     pub virtual_seconds: f64,
 }
@@ -65,6 +69,7 @@ impl Summary {
         self.packets.add(&outcome.packets);
         self.retransmitted += outcome.retransmitted;
         self.dropped_by_nics += outcome.dropped_by_nics;
+        self.overruns += outcome.overruns;
         self.virtual_seconds += outcome.virtual_ns as f64 / 1e9;
     }
 }

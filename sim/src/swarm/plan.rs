@@ -24,6 +24,10 @@ pub struct Plan {
     pub srqs: Vec<SrqPlan>,
     /// The two XRC shared receive queues of each host, if there are any.
     pub xrc_srqs: Vec<[SrqPlan; 2]>,
+    /// The CQ of each host that some of its QPs share.
+    pub cqs: Vec<Option<CqPlan>>,
+    /// The CQ of each host for what XRC targets receive.
+    pub xrc_cq: CqPlan,
     /// Connections.
     pub pairs: Vec<PairPlan>,
     /// What goes wrong on cables, and when.
@@ -45,6 +49,15 @@ pub struct SrqPlan {
     pub limit: usize,
 }
 
+/// A completion queue.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CqPlan {
+    /// How many entries it has; `None` if there are enough for everything.
+    pub room: Option<usize>,
+    /// How long completions wait until the application takes them, in ns.
+    pub lazy_ns: u64,
+}
+
 /// A connection between two hosts, and what both ends do with it.
 #[derive(Clone, Debug)]
 pub struct PairPlan {
@@ -64,6 +77,10 @@ pub struct PairPlan {
     pub signal_all: bool,
     /// Sends and receives complete in one queue.
     pub one_cq: bool,
+    /// The queues of each end,
+    pub cqs: [CqPlan; 2],
+    /// or it uses that of its host.
+    pub in_host_cq: [bool; 2],
     /// Receives that are kept posted.
     pub recvs_ahead: usize,
     /// How long an end waits before it posts the next receive, in ns.
@@ -260,6 +277,8 @@ pub enum Act {
     Resize(usize, usize),
     /// Asks for an event when a host's shared receive queue has fewer receives.
     Limit(usize, usize),
+    /// Gives the CQs of a QP so many entries.
+    ResizeCq(usize, usize, usize),
     /// Stops a host for so many ns.
     Pause(usize, u64),
     /// Restarts a host: all its QPs and regions are gone.

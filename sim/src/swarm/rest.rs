@@ -33,6 +33,7 @@ impl Run<'_> {
         self.oracle.at_rest(|pair, side| queued[pair][side])?;
         self.pools_at_rest()?;
         self.last_wqes_known()?;
+        self.cqs_at_rest()?;
         let under_way = self.fabric.under_way();
         if under_way != (0, 0) {
             return violated(format!(

@@ -1,5 +1,6 @@
 //! Carries out a plan, and asks the oracle about everything that comes of it.
 
+use super::cqs::CqState;
 use super::end::{End, FlowMemory};
 use super::memory::Region;
 use super::outcome::Outcome;
@@ -8,7 +9,7 @@ use super::pools::PoolState;
 use super::xrc::Domain;
 use crate::fabric::{CableId, Fabric, FabricBuilder, HostId, Step, SwitchId};
 use crate::oracle::{Oracle, Verdict, Violation, Words, violated};
-use roce_stack::{Completion, Duration, Instant, PdId};
+use roce_stack::{Completion, CompletionQueue, Duration, Instant, PdId};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
@@ -33,6 +34,8 @@ pub(super) enum Token {
     Start(usize),
     /// A pool wants receives.
     Refill(usize),
+    /// Completions of a CQ are taken.
+    Take(usize),
 }
 
 impl Token {
@@ -44,6 +47,7 @@ impl Token {
             Self::Undo(number) => (3, number),
             Self::Start(number) => (4, number),
             Self::Refill(number) => (5, number),
+            Self::Take(number) => (6, number),
         };
         kind << 32 | number as u64
     }
@@ -56,7 +60,8 @@ impl Token {
             2 => Self::Mischief(number),
             3 => Self::Undo(number),
             4 => Self::Start(number),
-            _ => Self::Refill(number),
+            5 => Self::Refill(number),
+            _ => Self::Take(number),
         }
     }
 }
@@ -86,6 +91,10 @@ pub(super) struct Run<'a> {
     pub(super) words: Vec<HostState>,
     pub(super) paused: Vec<bool>,
     pub(super) pools: Vec<PoolState>,
+    /// All that were ever made, by their numbers.
+    pub(super) cqs: Vec<CqState>,
+    /// The CQ of each host that some of its ends share.
+    pub(super) host_cqs: Vec<Option<Arc<CompletionQueue>>>,
     /// The pool of each host's shared receive queue.
     pub(super) srqs: Vec<Option<usize>>,
     /// The XRC domain of each host.
@@ -166,6 +175,8 @@ impl<'a> Run<'a> {
             words: Vec::new(),
             paused: vec![false; hosts.len()],
             pools: Vec::new(),
+            cqs: Vec::new(),
+            host_cqs: Vec::new(),
             srqs: Vec::new(),
             domains: Vec::new(),
             touched: Vec::new(),
@@ -185,6 +196,7 @@ impl<'a> Run<'a> {
             run.srqs.push(srq);
             let domain = run.make_domain(host)?;
             run.domains.push(domain);
+            run.host_cqs.push(None);
         }
         run.pairs.resize_with(plan.pairs.len(), || None);
         Ok(run)
@@ -250,6 +262,7 @@ impl<'a> Run<'a> {
             Token::Undo(number) => self.undo(number),
             Token::Start(number) => self.start(number),
             Token::Refill(number) => self.refill_called(number),
+            Token::Take(number) => self.take_called(number),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Takes away from a plan that fails what it does not need to fail.
 
-use super::plan::{Fault, Plan};
+use super::plan::{CqPlan, Fault, Plan};
 use super::run::run;
 use crate::oracle::Violation;
 use roce_stack::fault::{Chance, FaultSpec};
@@ -52,7 +52,13 @@ fn size(plan: &Plan) -> usize {
         .flat_map(|pair| &pair.windows)
         .map(Vec::len)
         .sum();
-    windows + ops + kinds + plan.faults.len() + plan.mischief.len() + plan.switches.len()
+    cqs(plan)
+        + windows
+        + ops
+        + kinds
+        + plan.faults.len()
+        + plan.mischief.len()
+        + plan.switches.len()
 }
 
 fn kinds_of_fault(fault: &Fault) -> usize {
@@ -97,6 +103,7 @@ impl Shrunk {
                 });
             }
         }
+        attempt(&enlarge_cqs);
         cut(&mut attempt, before.mischief.len(), |plan| {
             Some(&mut plan.mischief)
         });
@@ -130,6 +137,25 @@ fn forget_work(pair: &mut super::plan::PairPlan) -> bool {
     let some = pair.ops.iter().any(|ops| !ops.is_empty());
     pair.ops = [Vec::new(), Vec::new()];
     some
+}
+
+/// Gives all CQs room enough, and lets nobody share one.
+fn enlarge_cqs(plan: &mut Plan) -> bool {
+    let some = cqs(plan) > 0;
+    plan.cqs.clear();
+    plan.xrc_cq = CqPlan::default();
+    for pair in &mut plan.pairs {
+        pair.cqs = [CqPlan::default(); 2];
+        pair.in_host_cq = [false; 2];
+    }
+    some
+}
+
+/// CQs that are not like all others.
+fn cqs(plan: &Plan) -> usize {
+    let own = plan.pairs.iter().flat_map(|pair| &pair.cqs);
+    let all = own.chain(plan.cqs.iter().flatten()).chain([&plan.xrc_cq]);
+    all.filter(|cq| **cq != CqPlan::default()).count()
 }
 
 type Attempt<'a> = dyn FnMut(&dyn Fn(&mut Plan) -> bool) -> bool + 'a;

@@ -10,7 +10,8 @@ use crate::fabric::HostId;
 use crate::oracle::{Causes, Ends, FlowAreas, Verdict, Violation};
 use roce_stack::fault::{Chance, FaultSpec};
 use roce_stack::port::TxMeta;
-use roce_stack::{Destination, QpKind};
+use roce_stack::{CompletionQueue, Destination, QpKind};
+use std::sync::Arc;
 
 impl Run<'_> {
     /// Connects a pair.
@@ -65,13 +66,22 @@ impl Run<'_> {
         let domain = self.domains[host.0]
             .as_ref()
             .filter(|_| kind.is_xrc() && side == 1);
+        let domain_cq = domain.map(|domain| Arc::clone(&domain.cq));
         let domain = domain.map(|domain| (domain.id, domain.pools[0]));
         let from = match (srq, domain) {
             (Some(srq), _) => From::Srq(srq),
             (_, Some((id, _))) => From::Domain(id),
             _ => From::Own,
         };
-        let mut end = End::new(self.fabric.nic(host), pd, host, (plan, side), from)?;
+        let asks = plan.in_host_cq[side] && domain.is_none();
+        let host_cq = asks.then(|| self.host_cq(host)).flatten();
+        let in_host_cq = host_cq.is_some();
+        let cqs = match domain_cq.or(host_cq) {
+            Some(cq) => [Arc::clone(&cq), cq],
+            None => self.make_cqs(host, plan, side),
+        };
+        let mut end = End::new(self.fabric.nic(host), pd, host, (plan, side), from, cqs)?;
+        end.in_host_cq = in_host_cq;
         end.pool = match kind {
             _ if domain.is_some() => domain.map(|(_, pool)| pool),
             _ if shared.is_some() => shared,
@@ -94,6 +104,24 @@ impl Run<'_> {
             _ => None,
         };
         Ok(end)
+    }
+
+    /// The CQs of an end of its own.
+    fn make_cqs(
+        &mut self,
+        host: HostId,
+        plan: &PairPlan,
+        side: usize,
+    ) -> [Arc<CompletionQueue>; 2] {
+        // Requests to a failed QP complete as soon as they are posted.
+        let ops: usize = plan.ops.iter().map(Vec::len).sum();
+        let enough = 2 * plan.depth + 2 * ops + 128;
+        let send_cq = self.make_cq(host, plan.cqs[side], enough);
+        let recv_cq = match plan.one_cq {
+            true => Arc::clone(&send_cq),
+            false => self.make_cq(host, plan.cqs[side], enough),
+        };
+        [send_cq, recv_cq]
     }
 
     /// Where datagrams from one end to the other go.

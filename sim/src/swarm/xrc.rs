@@ -8,7 +8,7 @@ use super::run::Run;
 use crate::fabric::HostId;
 use crate::oracle::{Verdict, Violation, violated};
 use roce_stack::{
-    Completion, CompletionQueue, CqId, QpKind, QueueLimits, SrqInit, Srqn, WcStatus, XrcdId,
+    Completion, CompletionQueue, QpKind, QueueLimits, SrqInit, Srqn, WcStatus, XrcdId,
 };
 use roce_wire::Qpn;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ pub(super) struct Domain {
     /// The pools of its SRQs.
     pub(super) pools: [usize; 2],
     /// Where the receives of all of them complete, so that their order is known.
-    cq: Arc<CompletionQueue>,
+    pub(super) cq: Arc<CompletionQueue>,
 }
 
 /// Where the number of a receive says to which of the domain's SRQs it was posted.
@@ -39,7 +39,7 @@ impl Run<'_> {
         let id = self.fabric.nic(host).create_xrcd();
         let messages = flows.iter().map(|pair| pair.ops[0].len()).sum::<usize>();
         let room = 2 * (messages + 128 + flows.len());
-        let cq = Arc::new(CompletionQueue::new(CqId(2), room));
+        let cq = self.make_cq(host, plan.xrc_cq, room);
         let mut pools = [0; 2];
         for (number, srq) in srqs.iter().enumerate() {
             let init = SrqInit {
@@ -94,16 +94,14 @@ impl Run<'_> {
         let Some(Domain { cq, pools, .. }) = self.domains[host.0].clone() else {
             return Ok(false);
         };
-        let mut any = false;
-        while let Some(done) = cq
-            .poll()
-            .map_err(|error| Violation(format!("XRC of host {}: {error}", host.0)))?
-        {
-            any = true;
+        let mut taken = Vec::new();
+        self.take_all(&cq, &mut taken)?;
+        for done in &taken {
             let pool = pools[(done.wr_id >> WHICH) as usize % 2];
-            self.xrc_received(host, pool, &done)?;
+            self.xrc_received(host, pool, done)?;
         }
-        Ok(any)
+        self.give_up(cq.id())?;
+        Ok(!taken.is_empty())
     }
 
     fn xrc_received(&mut self, host: HostId, pool: usize, done: &Completion) -> Verdict {

@@ -1,0 +1,53 @@
+//! What the oracle is told about CQs.
+
+use super::{Oracle, Verdict, violated};
+use std::collections::BTreeSet;
+
+/// A QP that uses a CQ.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CqUser {
+    /// Its pair.
+    pub pair: usize,
+    /// Its side.
+    pub side: usize,
+    /// Its sends complete there.
+    pub sends: bool,
+    /// Its receives complete there.
+    pub receives: bool,
+}
+
+impl Oracle {
+    /// A CQ with so many entries overran. These QPs use it; what it held was not told
+    /// yet.
+    ///
+    /// # Errors
+    /// If all requests that have not completed would have fitted.
+    pub fn overran(&mut self, room: usize, users: &[CqUser]) -> Verdict {
+        let mut requests = 0;
+        let mut pools = BTreeSet::new();
+        for user in users {
+            let CqUser { pair, side, .. } = *user;
+            if user.sends {
+                requests += self.outstanding_sends(pair, side);
+            }
+            if user.receives {
+                let ends = self.pair(pair).ends;
+                match ends.pools[side] {
+                    Some(_) => pools.extend(ends.pools_of(side)),
+                    None => requests += self.outstanding_recvs(pair, side),
+                }
+            }
+            // Some completions are lost, and its QP fails at the first of them.
+            self.broke(pair, side);
+        }
+        let pooled = pools.iter().map(|pool| self.outstanding_of_pool(*pool));
+        let most = requests + pooled.sum::<usize>();
+        if most <= room {
+            return violated(format!(
+                "a CQ of {room} entries overran, but {most} requests at most have completed: \
+                 {users:?}"
+            ));
+        }
+        Ok(())
+    }
+}

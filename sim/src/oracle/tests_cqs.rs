@@ -1,0 +1,72 @@
+//! What the oracle must object to where CQs are small.
+
+use super::tests::objects;
+use super::*;
+use roce_stack::Buffer;
+use std::sync::Arc;
+
+fn area() -> Area {
+    Area::new(Arc::new(Buffer::new(64).expect("a buffer")))
+}
+
+fn areas() -> FlowAreas {
+    FlowAreas {
+        out: area(),
+        target: area(),
+        inbox: area(),
+    }
+}
+
+/// Two receives are posted to side 0, and three for a pool that side 1 takes from.
+fn oracle() -> Oracle {
+    let mut oracle = Oracle::new();
+    oracle.made_pool(7, area(), true);
+    let ends = Ends {
+        pools: [None, Some(7)],
+        ..Ends::default()
+    };
+    oracle.connected(0, ends, Causes::default(), [areas(), areas()]);
+    let recv = PostedRecv { at: 0, len: 4 };
+    for _ in 0..2 {
+        oracle.posted_recv(0, 0, recv);
+    }
+    for wr_id in 0..3 {
+        oracle.posted_to_pool(7, wr_id, recv);
+    }
+    oracle
+}
+
+fn user(side: usize, sends: bool, receives: bool) -> CqUser {
+    CqUser {
+        pair: 0,
+        side,
+        sends,
+        receives,
+    }
+}
+
+#[test]
+fn a_queue_overruns_if_more_could_complete_than_it_holds() {
+    for (room, users) in [
+        (1, &[user(0, true, true)][..]),
+        (2, &[user(1, false, true)]),
+        (4, &[user(0, false, true), user(1, true, true)]),
+    ] {
+        let mut oracle = oracle();
+        oracle.overran(room, users).expect("it may");
+        for user in users {
+            assert!(oracle.may_be_broken(0, user.side), "{users:?}");
+        }
+        let mut oracle = self::oracle();
+        objects(oracle.overran(room + 1, users), "overran, but");
+    }
+}
+
+#[test]
+fn a_queue_that_overruns_with_completions_of_another() {
+    // Receives complete elsewhere.
+    objects(
+        oracle().overran(1, &[user(0, true, false)]),
+        "overran, but 0",
+    );
+}

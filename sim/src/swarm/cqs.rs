@@ -1,0 +1,312 @@
+//! Completion queues: small ones, those of many QPs, and applications that let
+//! completions wait.
+
+use super::look::is_receive;
+use super::outcome::label;
+use super::plan::CqPlan;
+use super::run::{PairState, Run, Token};
+use crate::fabric::HostId;
+use crate::oracle::{CqUser, Verdict, Violation, violated};
+use roce_stack::{
+    Completion, CompletionQueue, CqId, Duration, QpFatalCause, QpKind, QpState, WcStatus,
+};
+use std::sync::Arc;
+
+/// A CQ; its [`CqId`] is its place in the list of all.
+#[derive(Debug)]
+pub(super) struct CqState {
+    host: HostId,
+    pub(super) cq: Arc<CompletionQueue>,
+    /// The fewest entries that it has had since it was empty.
+    room: usize,
+    /// How long completions wait to be taken.
+    lazy: Duration,
+    /// Its host will take them, at a time to come.
+    called: bool,
+    /// It has overrun.
+    failed: bool,
+    /// And the NIC has said so.
+    told: bool,
+}
+
+impl Run<'_> {
+    /// A new CQ; with room for `enough` unless the plan says otherwise.
+    pub(super) fn make_cq(
+        &mut self,
+        host: HostId,
+        plan: CqPlan,
+        enough: usize,
+    ) -> Arc<CompletionQueue> {
+        let room = plan.room.unwrap_or(enough);
+        let cq = Arc::new(CompletionQueue::new(CqId(self.cqs.len() as u64), room));
+        self.cqs.push(CqState {
+            host,
+            cq: Arc::clone(&cq),
+            room,
+            lazy: Duration::from_nanos(plan.lazy_ns),
+            called: false,
+            failed: false,
+            told: false,
+        });
+        cq
+    }
+
+    /// The CQ that some ends of a host share, if there is one: a new one if the last has
+    /// overrun.
+    pub(super) fn host_cq(&mut self, host: HostId) -> Option<Arc<CompletionQueue>> {
+        let plan = self.plan.cqs.get(host.0).copied().flatten()?;
+        let known = self.host_cqs[host.0].clone();
+        let usable = known.filter(|cq| !self.cq_state(cq.id()).failed);
+        let cq = usable.unwrap_or_else(|| self.make_cq(host, plan, 0));
+        self.host_cqs[host.0] = Some(Arc::clone(&cq));
+        Some(cq)
+    }
+
+    fn cq_state(&mut self, id: CqId) -> &mut CqState {
+        &mut self.cqs[id.0 as usize]
+    }
+
+    /// Whether the application of an end leaves its completions for later.
+    pub(super) fn puts_off(&mut self, pair: usize, side: usize) -> bool {
+        let end = self.end(pair, side);
+        if end.send_cq.is_empty() && end.recv_cq.is_empty() {
+            return false;
+        }
+        let id = end.send_cq.id();
+        let later = self.fabric.now() + self.cq_state(id).lazy;
+        let state = self.cq_state(id);
+        if state.lazy.is_zero() {
+            return false;
+        }
+        if !core::mem::replace(&mut state.called, true) {
+            let token = Token::Take(id.0 as usize).encode();
+            self.fabric.call_at(later, token);
+        }
+        true
+    }
+
+    /// The time has come to take the completions of a CQ.
+    pub(super) fn take_called(&mut self, number: usize) -> Verdict {
+        let state = &mut self.cqs[number];
+        state.called = false;
+        let (host, id) = (state.host, state.cq.id());
+        if self.paused[host.0] {
+            return Ok(());
+        }
+        for (pair, side) in self.ends_at(id) {
+            self.poll(pair, side)?;
+        }
+        // Places for receives are free now, and room for sends.
+        self.touched.push(host);
+        self.pump_host(host)?;
+        self.fabric.drive(host);
+        Ok(())
+    }
+
+    /// The living ends some of whose requests complete there.
+    fn ends_at(&self, id: CqId) -> Vec<(usize, usize)> {
+        let all = (0..self.pairs.len()).flat_map(|pair| [(pair, 0), (pair, 1)]);
+        let here = |state: &PairState, side: usize| {
+            let end = &state.ends[side];
+            end.alive && (end.send_cq.id() == id || end.recv_cq.id() == id)
+        };
+        all.filter(|(pair, side)| {
+            let state = self.pairs[*pair].as_ref();
+            state.is_some_and(|state| here(state, *side))
+        })
+        .collect()
+    }
+
+    /// Takes an end's completions, and those of others in the same CQ. Returns whether
+    /// there were any.
+    pub(super) fn poll(&mut self, pair: usize, side: usize) -> Result<bool, Violation> {
+        let end = self.end(pair, side);
+        if end.send_cq.is_empty() && end.recv_cq.is_empty() {
+            return Ok(false);
+        }
+        if self.plan.pairs[pair].connect.kind.is_xrc() && side == 1 {
+            return self.poll_srqs(end.host);
+        }
+        let cqs = [Arc::clone(&end.send_cq), Arc::clone(&end.recv_cq)];
+        let mut taken = core::mem::take(&mut self.taken);
+        for cq in &cqs {
+            self.take_all(cq, &mut taken)?;
+        }
+        // What failed in one queue is why requests in the other were flushed.
+        for done in &taken {
+            let (pair, side) = self.whose((pair, side), done)?;
+            if self.breaks(pair, done) {
+                self.oracle.broke(pair, side);
+            }
+        }
+        for done in taken.drain(..) {
+            let (pair, side) = self.whose((pair, side), &done)?;
+            let name = label(done.status);
+            *self.outcome.completions.entry(name).or_default() += 1;
+            self.oracle.completed(pair, side, &done)?;
+            if let (Some(pool), true) = (self.end(pair, side).pool, is_receive(done.opcode)) {
+                self.place_is_free(pool, done.wr_id);
+            }
+        }
+        self.taken = taken;
+        for cq in &cqs {
+            self.give_up(cq.id())?;
+        }
+        Ok(true)
+    }
+
+    /// Takes what a CQ holds. If it has overrun, the oracle hears of it first.
+    pub(super) fn take_all(
+        &mut self,
+        cq: &CompletionQueue,
+        taken: &mut Vec<Completion>,
+    ) -> Verdict {
+        loop {
+            match cq.poll() {
+                Ok(Some(done)) => taken.push(done),
+                Ok(None) => break,
+                Err(_) => {
+                    self.overran(cq.id())?;
+                    break;
+                }
+            }
+        }
+        let state = self.cq_state(cq.id());
+        state.room = state.cq.capacity();
+        Ok(())
+    }
+
+    /// Whose completion it is, of who uses the CQ of this end.
+    fn whose(
+        &self,
+        (pair, side): (usize, usize),
+        done: &Completion,
+    ) -> Result<(usize, usize), Violation> {
+        let end = self.end(pair, side);
+        if done.qpn == end.qpn {
+            return Ok((pair, side));
+        }
+        let cq = end.send_cq.id();
+        let other = self.end_of(end.host, done.qpn);
+        let other = other.filter(|(pair, side)| self.end(*pair, *side).send_cq.id() == cq);
+        other.ok_or_else(|| Violation(format!("a completion of another QP: {done:?}")))
+    }
+
+    /// Whether the QP of the pair can't work after such a completion.
+    fn breaks(&self, pair: usize, done: &Completion) -> bool {
+        let kind = self.plan.pairs[pair].connect.kind;
+        let fails = !matches!(
+            done.status,
+            WcStatus::Success | WcStatus::WorkRequestFlushed
+        );
+        // An error of a send leaves receiving as it is.
+        let survives = matches!(kind, QpKind::Uc | QpKind::Ud) && !is_receive(done.opcode);
+        fails && !survives
+    }
+
+    /// A CQ was found to have overrun: what it held has just been taken, but the oracle
+    /// has not been told yet.
+    fn overran(&mut self, id: CqId) -> Verdict {
+        let state = self.cq_state(id);
+        let (host, room) = (state.host, state.room);
+        if core::mem::replace(&mut state.failed, true) {
+            return Ok(());
+        }
+        self.outcome.overruns += 1;
+        let ends = self.ends_at(id);
+        let mut failed = false;
+        let mut users = Vec::new();
+        for (pair, side) in ends {
+            let end = self.end(pair, side);
+            users.push(CqUser {
+                pair,
+                side,
+                sends: end.send_cq.id() == id,
+                receives: end.recv_cq.id() == id,
+            });
+            let qpn = end.qpn;
+            let state = self.fabric.nic(host).query_qp(qpn).map(|known| known.0);
+            failed |= matches!(state, Some(QpState::Err | QpState::Sqe));
+        }
+        if !failed {
+            return violated(format!(
+                "CQ {id:?} overran, but no QP has failed: {users:?}"
+            ));
+        }
+        self.oracle.overran(room, &users)
+    }
+
+    /// Destroys the QPs of a CQ that has overrun: nobody knows what they did.
+    pub(super) fn give_up(&mut self, id: CqId) -> Verdict {
+        if !self.cq_state(id).failed {
+            return Ok(());
+        }
+        for (pair, side) in self.ends_at(id) {
+            self.destroy(pair, side)?;
+        }
+        Ok(())
+    }
+
+    /// The NIC told that a CQ has overrun.
+    pub(super) fn cq_error(&mut self, host: HostId, id: CqId) -> Verdict {
+        for (pair, side) in self.ends_at(id) {
+            if self.end(pair, side).alive {
+                self.poll(pair, side)?;
+            }
+        }
+        let state = self.cq_state(id);
+        let twice = core::mem::replace(&mut state.told, true);
+        if twice || !state.failed || state.host != host {
+            return violated(format!("host {}: error of {id:?}, twice or none", host.0));
+        }
+        Ok(())
+    }
+
+    /// The NIC told that a QP has failed, and why: if for an overrun, there was one.
+    pub(super) fn check_fatal(&self, pair: usize, side: usize, why: QpFatalCause) -> Verdict {
+        // Who uses a CQ that has overrun was destroyed.
+        match why {
+            QpFatalCause::CqOverrun if self.end(pair, side).alive => {
+                violated(format!("pair {pair} side {side}: none of its CQs overran"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// A host restarts: nobody will say anything of its CQs any more.
+    pub(super) fn forget_cqs(&mut self, host: HostId) {
+        for state in self.cqs.iter_mut().filter(|state| state.host == host) {
+            state.told = true;
+        }
+    }
+
+    /// Every CQ that has overrun was told of.
+    pub(super) fn cqs_at_rest(&self) -> Verdict {
+        match self.cqs.iter().find(|state| state.failed && !state.told) {
+            Some(state) => violated(format!("{:?} overran, but nobody was told", state.cq.id())),
+            None => Ok(()),
+        }
+    }
+
+    /// Gives the CQs of an end another size, which they refuse if they hold more.
+    pub(super) fn resize_cqs(&mut self, pair: usize, side: usize, room: usize) -> Verdict {
+        let end = self.end(pair, side);
+        for cq in [Arc::clone(&end.send_cq), Arc::clone(&end.recv_cq)] {
+            let before = cq.capacity();
+            match cq.resize(room) {
+                Ok(()) if cq.capacity() == room => {
+                    let state = self.cq_state(cq.id());
+                    state.room = state.room.min(room);
+                }
+                Err(error)
+                    if (room + 1..=before).contains(&error.held) && cq.capacity() == before => {}
+                other => {
+                    return violated(format!(
+                        "pair {pair} side {side}: a CQ of {before} entries to {room}: {other:?}"
+                    ));
+                }
+            }
+        }
+        Ok(())
+    }
+}
