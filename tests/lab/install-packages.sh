@@ -12,5 +12,5 @@ apt-get update
 # Inside (the guest sees this machine's files): Soft-RoCE's user-space programs.
 apt-get install --yes --no-install-recommends \
     qemu-system-x86 busybox-static kmod xz-utils \
-    iproute2 nftables ethtool tcpdump tshark \
+    iproute2 nftables ethtool tcpdump tshark iperf3 bpftool \
     rdma-core ibverbs-utils ibverbs-providers perftest python3 python3-pyverbs

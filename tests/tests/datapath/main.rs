@@ -2,4 +2,5 @@
 
 mod chosen;
 mod driven;
+mod others;
 mod perf;
