@@ -11,13 +11,15 @@
 //!   buffers, each valid for the length of the call to the sink only.
 //! - [`Port::reserve`] lends room for one packet. The caller fills all of
 //!   [`TxSlot::bytes`] and calls [`Port::commit`]. A reservation that is not
-//!   committed is forgotten at the next `reserve`, and nothing of it is sent.
+//!   committed is forgotten at the next `reserve`, and nothing of it is sent; for the same
+//!   destination and length that lends room with the same fields of the headers again.
 //! - Committed packets leave at [`Port::flush`] at the latest, in order for each
 //!   destination. What the network does not take at once stays queued inside the
 //!   port for the next `flush`; the queue has a fixed bound, and when it is full
 //!   `reserve` answers [`ReserveError::Full`].
 //! - Nothing is allocated per packet.
 
+use crate::fault::Suffered;
 use std::net::IpAddr;
 
 /// The fields of the IPv4 header that a port may or may not see and that the ICRC
@@ -119,6 +121,15 @@ pub trait RxSink {
     /// One packet: what is known of its IP header, and its bytes from BTH to ICRC
     /// (unchecked: any bytes at all, of any length).
     fn packet(&mut self, meta: &RxMeta, transport: &[u8]);
+
+    /// One packet that faults on purpose struck, as it is after them; also one that
+    /// they lost, which must not be taken for received. Only those who tell of faults
+    /// have to know more than [`RxSink::packet`].
+    fn struck(&mut self, meta: &RxMeta, transport: &[u8], suffered: &Suffered) {
+        if suffered.lost.is_none() {
+            self.packet(meta, transport);
+        }
+    }
 }
 
 impl<F: FnMut(&RxMeta, &[u8])> RxSink for F {

@@ -1,7 +1,7 @@
 //! Faults between a real port and the NIC.
 
-use super::FaultSpec;
 use super::model::{Copies, Copy, FaultModel};
+use super::{FaultSpec, Loss, Suffered};
 use crate::port::{RxMeta, RxSink};
 use crate::time::Instant;
 use core::cmp::Reverse;
@@ -38,6 +38,9 @@ struct Held {
 struct Slot {
     meta: RxMeta,
     bytes: Vec<u8>,
+    came: Instant,
+    flip: Option<usize>,
+    copy: bool,
 }
 
 /// What the layer did.
@@ -103,20 +106,28 @@ impl FaultLayer {
         self.held.len()
     }
 
-    /// Takes a packet; what arrives at once goes to `sink`.
+    /// Takes a packet; what arrives at once goes to `sink`, and so does what is lost, as
+    /// such.
     pub fn receive(&mut self, now: Instant, meta: &RxMeta, bytes: &[u8], sink: &mut dyn RxSink) {
         self.release(now, sink);
         self.counters.received += 1;
         let Copies { first, second } = self.model.decide(now, bytes.len());
         self.counters.lost += u64::from(first.is_none());
         self.counters.duplicated += u64::from(second.is_some());
-        for copy in [first, second].into_iter().flatten() {
+        if first.is_none() {
+            sink.struck(meta, bytes, &lost(Loss::Chance));
+        }
+        for (copy, is_second) in [(first, false), (second, true)] {
+            let Some(copy) = copy else { continue };
             self.counters.reordered += u64::from(copy.held_back);
             self.counters.corrupted += u64::from(copy.flip.is_some());
             if copy.at <= now && copy.flip.is_none() {
-                sink.packet(meta, bytes);
+                pass(is_second, meta, bytes, sink);
+            } else if self.held.len() >= MAX_HELD {
+                self.counters.overflowed += 1;
+                sink.struck(meta, bytes, &lost(Loss::Overflow));
             } else {
-                self.hold(copy, meta, bytes);
+                self.hold(now, copy, is_second, meta, bytes);
             }
         }
         // Damaged packets pass through a buffer, too.
@@ -131,7 +142,13 @@ impl FaultLayer {
             }
             self.held.pop();
             let slot = &self.slots[held.slot];
-            sink.packet(&slot.meta, &slot.bytes);
+            let suffered = Suffered {
+                lost: None,
+                held: now.saturating_duration_since(slot.came),
+                flip: slot.flip,
+                copy: slot.copy,
+            };
+            sink.struck(&slot.meta, &slot.bytes, &suffered);
             self.free.push(held.slot);
         }
     }
@@ -141,20 +158,22 @@ impl FaultLayer {
         self.held.peek().map(|Reverse(held)| held.at)
     }
 
-    fn hold(&mut self, copy: Copy, meta: &RxMeta, bytes: &[u8]) {
-        if self.held.len() >= MAX_HELD {
-            self.counters.overflowed += 1;
-            return;
-        }
+    fn hold(&mut self, now: Instant, copy: Copy, is_second: bool, meta: &RxMeta, bytes: &[u8]) {
         let slot = self.free.pop().unwrap_or_else(|| {
             self.slots.push(Slot {
                 meta: *meta,
                 bytes: Vec::new(),
+                came: now,
+                flip: None,
+                copy: false,
             });
             self.slots.len() - 1
         });
         let buffer = &mut self.slots[slot];
         buffer.meta = *meta;
+        buffer.came = now;
+        buffer.flip = copy.flip;
+        buffer.copy = is_second;
         buffer.bytes.clear();
         buffer.bytes.extend_from_slice(bytes);
         copy.damage(&mut buffer.bytes);
@@ -164,5 +183,25 @@ impl FaultLayer {
             number: self.count,
             slot,
         }));
+    }
+}
+
+/// Passes on a packet that arrives at once and whole.
+fn pass(is_second: bool, meta: &RxMeta, bytes: &[u8], sink: &mut dyn RxSink) {
+    if is_second {
+        let suffered = Suffered {
+            copy: true,
+            ..Suffered::default()
+        };
+        sink.struck(meta, bytes, &suffered);
+    } else {
+        sink.packet(meta, bytes);
+    }
+}
+
+fn lost(why: Loss) -> Suffered {
+    Suffered {
+        lost: Some(why),
+        ..Suffered::default()
     }
 }

@@ -17,6 +17,7 @@ mod chance;
 mod layer;
 mod model;
 mod parse;
+mod suffered;
 #[cfg(test)]
 mod tests;
 
@@ -24,6 +25,7 @@ pub use chance::Chance;
 pub use layer::{FaultCounters, FaultLayer};
 pub use model::{Copies, Copy, FaultModel};
 pub use parse::FaultSpecError;
+pub use suffered::{Loss, Suffered};
 
 use crate::time::Duration;
 

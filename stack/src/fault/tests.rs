@@ -1,6 +1,6 @@
 use super::*;
-use crate::port::{IpCovered, RxMeta};
-use crate::time::Instant;
+use crate::port::{IpCovered, RxMeta, RxSink};
+use crate::time::{Duration, Instant};
 use std::net::{IpAddr, Ipv4Addr};
 
 fn meta() -> RxMeta {
@@ -128,6 +128,73 @@ fn what_is_held_back_is_bounded() {
     assert_eq!(arrived.len(), 4096);
     assert_eq!(layer.counters().overflowed, 5000 - 4096);
     assert_eq!(layer.held(), 0);
+}
+
+/// Notes what each packet suffered.
+#[derive(Default)]
+struct Told {
+    whole: usize,
+    struck: Vec<Suffered>,
+}
+
+impl RxSink for Told {
+    fn packet(&mut self, _: &RxMeta, _: &[u8]) {
+        self.whole += 1;
+    }
+
+    fn struck(&mut self, _: &RxMeta, _: &[u8], suffered: &Suffered) {
+        self.struck.push(*suffered);
+    }
+}
+
+#[test]
+fn who_asks_is_told_what_each_packet_suffered() {
+    let mut told = Told::default();
+    let mut layer = FaultLayer::new(
+        spec("loss=20%,dup=20%,corrupt=20%,reorder=20%:5ms,delay=1us"),
+        4,
+    );
+    let at = |us: u64| Instant::from_nanos(us * 1000);
+    // A few more than fit.
+    for us in 0..6000 {
+        layer.receive(at(us), &meta(), &[0; 40], &mut told);
+    }
+    layer.release(at(20_000), &mut told);
+    let counters = layer.counters();
+    let count = |rule: fn(&Suffered) -> bool| told.struck.iter().filter(|s| rule(s)).count() as u64;
+    assert_eq!(count(|s| s.lost == Some(Loss::Chance)), counters.lost);
+    assert_eq!(count(|s| s.copy), counters.duplicated);
+    assert_eq!(count(|s| s.flip.is_some()), counters.corrupted);
+    let held = |s: &Suffered| s.held >= Duration::from_micros(1);
+    assert_eq!(count(held), 6000 - counters.lost + counters.duplicated);
+    assert!(counters.lost > 0 && counters.duplicated > 0 && counters.corrupted > 0);
+    assert_eq!(told.whole, 0, "all were delayed");
+    assert_eq!(counters.overflowed, 0);
+}
+
+#[test]
+fn what_had_no_room_is_told_as_lost_and_what_passes_untouched_is_not_told() {
+    let mut told = Told::default();
+    let mut layer = FaultLayer::new(spec("delay=1s"), 1);
+    for _ in 0..4100 {
+        layer.receive(Instant::ZERO, &meta(), &[0; 40], &mut told);
+    }
+    assert_eq!(told.struck, [lost(Loss::Overflow); 4]);
+    let mut told = Told::default();
+    let mut doubles = FaultLayer::new(spec("dup=100%"), 1);
+    doubles.receive(Instant::ZERO, &meta(), &[0; 40], &mut told);
+    let copy = Suffered {
+        copy: true,
+        ..Suffered::default()
+    };
+    assert_eq!((told.whole, told.struck), (1, vec![copy]));
+}
+
+fn lost(why: Loss) -> Suffered {
+    Suffered {
+        lost: Some(why),
+        ..Suffered::default()
+    }
 }
 
 #[test]
