@@ -1,0 +1,65 @@
+//! Why there is no capture.
+
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+
+/// A capture file was not made.
+#[derive(Debug)]
+pub enum CreateError {
+    /// The name is empty.
+    Empty,
+    /// The name has a % with something else behind it than p or %.
+    Percent {
+        /// What is behind it; nothing at the name's end.
+        found: Option<char>,
+    },
+    /// So many files of this name are there already.
+    Taken {
+        /// The last name that was tried.
+        path: PathBuf,
+    },
+    /// The operating system refused.
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// Its error.
+        source: io::Error,
+    },
+}
+
+impl fmt::Display for CreateError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const RIGHT: &str = "%p is the number of the process, %% is a %";
+        match self {
+            Self::Empty => f.write_str("an empty name: name the file to write the capture to"),
+            Self::Percent { found: Some(found) } => {
+                write!(f, "%{found} stands for nothing: {RIGHT}")
+            }
+            Self::Percent { found: None } => {
+                write!(f, "a % at the end stands for nothing: {RIGHT}")
+            }
+            Self::Taken { path } => write!(
+                f,
+                "all names up to {} are taken: remove old captures, or put %p in the name for the \
+                 number of the process",
+                path.display()
+            ),
+            Self::Io { path, source } if source.kind() == io::ErrorKind::NotFound => write!(
+                f,
+                "cannot write {}: there is no such folder ({source})",
+                path.display()
+            ),
+            Self::Io { path, source } => write!(f, "cannot write {}: {source}", path.display()),
+        }
+    }
+}
+
+impl std::error::Error for CreateError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Io { source, .. } => Some(source),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,257 @@
+//! Packets to blocks of pcapng, and those to the file.
+
+use crate::CreateError;
+use crate::file::Output;
+use pcap_file::pcapng::blocks::enhanced_packet::{EnhancedPacketBlock, EnhancedPacketOption};
+use pcap_file::pcapng::blocks::interface_description::{
+    InterfaceDescriptionBlock, InterfaceDescriptionOption,
+};
+use pcap_file::pcapng::blocks::section_header::{SectionHeaderBlock, SectionHeaderOption};
+use pcap_file::pcapng::{PcapNgBlock, PcapNgWriter};
+use pcap_file::{DataLink, Endianness, PcapError};
+use std::borrow::Cow;
+use std::io;
+use std::path::PathBuf;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// So many bytes are kept at most before they are written, one packet more or less.
+const BUFFER_BYTES: usize = 128 << 10;
+
+/// The longest packet that is kept, in bytes: the largest snapshot length of libpcap.
+const SNAP_BYTES: usize = 256 << 10;
+
+/// The longest comment, in bytes: an option's length has 16 bits.
+const COMMENT_BYTES: usize = 4096;
+
+/// What a packet's bytes begin with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LinkType {
+    /// An Ethernet header.
+    Ethernet,
+    /// An IPv4 or IPv6 header.
+    RawIp,
+    /// Another, by its number (a LINKTYPE of tcpdump.org).
+    Other(u16),
+}
+
+/// An interface of which packets are captured.
+#[derive(Clone, Copy, Debug)]
+pub struct Interface<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// What it is, for readers.
+    pub description: &'a str,
+    /// What its packets begin with.
+    pub link_type: LinkType,
+}
+
+/// An interface of one capture.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InterfaceId(u32);
+
+/// Which way a packet went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// It came in.
+    Received,
+    /// It went out.
+    Sent,
+}
+
+/// A packet to be captured.
+#[derive(Clone, Copy, Debug)]
+pub struct Packet<'a> {
+    /// Its interface, of this very capture.
+    pub interface: InterfaceId,
+    /// When it was seen; written in nanoseconds.
+    pub time: SystemTime,
+    /// Which way it went.
+    pub direction: Direction,
+    /// Its bytes, as the link type has it.
+    pub bytes: &'a [u8],
+    /// How many bytes it had on the wire: those, or more.
+    pub wire_len: usize,
+    /// What befell it, in words.
+    pub comments: &'a [String],
+}
+
+/// A capture being written.
+pub(crate) struct Writer {
+    /// Blocks that are not in the file yet.
+    blocks: PcapNgWriter<Vec<u8>>,
+    interfaces: u32,
+    /// Packets among them.
+    pending: u64,
+    /// Packets in the file.
+    written: u64,
+    path: PathBuf,
+    /// Where to, or why not any more.
+    output: Result<Output, String>,
+}
+
+impl std::fmt::Debug for Writer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Writer")
+            .field("interfaces", &self.interfaces)
+            .field("written", &self.written)
+            .field("output", &self.output)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Writer {
+    /// Begins a section. Its header is written at once: a file of which nothing can be
+    /// written is better known now.
+    pub(crate) fn new(mut output: Output, path: PathBuf) -> Result<Self, CreateError> {
+        let header = SectionHeaderBlock {
+            endianness: Endianness::Little,
+            options: vec![
+                SectionHeaderOption::Hardware(std::env::consts::ARCH.into()),
+                SectionHeaderOption::OS(operating_system().into()),
+                SectionHeaderOption::UserApplication(application().into()),
+            ],
+            ..SectionHeaderBlock::default()
+        };
+        let result = PcapNgWriter::with_section_header(Vec::new(), header)
+            .map_err(into_io)
+            .and_then(|mut blocks| {
+                output.write(blocks.get_ref())?;
+                blocks.get_mut().clear();
+                Ok(blocks)
+            });
+        match result {
+            Ok(blocks) => Ok(Self {
+                blocks,
+                interfaces: 0,
+                pending: 0,
+                written: 0,
+                path,
+                output: Ok(output),
+            }),
+            Err(source) => Err(CreateError::Io { path, source }),
+        }
+    }
+
+    pub(crate) fn add_interface(&mut self, interface: &Interface<'_>) -> InterfaceId {
+        let id = InterfaceId(self.interfaces);
+        self.interfaces += 1;
+        let block = InterfaceDescriptionBlock {
+            linktype: match interface.link_type {
+                LinkType::Ethernet => DataLink::ETHERNET,
+                LinkType::RawIp => DataLink::RAW,
+                LinkType::Other(number) => u32::from(number).into(),
+            },
+            snaplen: SNAP_BYTES as u32,
+            options: vec![
+                InterfaceDescriptionOption::IfName(interface.name.into()),
+                InterfaceDescriptionOption::IfDescription(interface.description.into()),
+                // Powers of ten: nanoseconds.
+                InterfaceDescriptionOption::IfTsResol(9),
+            ],
+        };
+        self.add(block);
+        self.flush();
+        id
+    }
+
+    pub(crate) fn packet(&mut self, packet: &Packet<'_>) {
+        if self.output.is_err() {
+            return;
+        }
+        // Bits 0 and 1 of epb_flags: inbound, outbound.
+        let flags = match packet.direction {
+            Direction::Received => 1,
+            Direction::Sent => 2,
+        };
+        let mut options = vec![EnhancedPacketOption::Flags(flags)];
+        let comments = packet.comments.iter().map(|text| shortened(text));
+        options.extend(comments.map(|text| EnhancedPacketOption::Comment(text.into())));
+        let kept = &packet.bytes[..packet.bytes.len().min(SNAP_BYTES)];
+        let wire_len = packet.wire_len.max(packet.bytes.len());
+        let since = packet.time.duration_since(UNIX_EPOCH).unwrap_or_default();
+        self.add(EnhancedPacketBlock {
+            interface_id: packet.interface.0,
+            timestamp: since,
+            original_len: u32::try_from(wire_len).unwrap_or(u32::MAX),
+            data: Cow::Borrowed(kept),
+            options,
+        });
+        self.pending += 1;
+        if self.blocks.get_ref().len() >= BUFFER_BYTES {
+            self.flush();
+        }
+    }
+
+    fn add<'a>(&mut self, block: impl PcapNgBlock<'a>) {
+        let whole = self.blocks.get_ref().len();
+        if let Err(error) = self.blocks.write_pcapng_block(block) {
+            // Memory takes everything; what is left is a block that can't be, such as one
+            // of another capture's interface.
+            self.blocks.get_mut().truncate(whole);
+            self.end(&into_io(error));
+        }
+    }
+
+    pub(crate) fn flush(&mut self) {
+        let blocks = self.blocks.get_mut();
+        if blocks.is_empty() {
+            return;
+        }
+        let result = match &mut self.output {
+            Ok(output) => output.write(blocks),
+            Err(_) => Ok(()),
+        };
+        blocks.clear();
+        match result {
+            Ok(()) => self.written += self.pending,
+            Err(error) => self.end(&error),
+        }
+        self.pending = 0;
+    }
+
+    /// Ends the capture, says so once, and gives back its memory.
+    fn end(&mut self, error: &io::Error) {
+        if self.output.is_ok() {
+            let (path, packets) = (self.path.display(), self.written);
+            let message = format!("the capture {path} ends after {packets} packets: {error}");
+            eprintln!("roce: {message}");
+            self.output = Err(message);
+        }
+        *self.blocks.get_mut() = Vec::new();
+    }
+
+    pub(crate) fn written_packets(&self) -> u64 {
+        self.written
+    }
+
+    pub(crate) fn failure(&self) -> Option<String> {
+        self.output.as_ref().err().cloned()
+    }
+}
+
+fn into_io(error: PcapError) -> io::Error {
+    match error {
+        PcapError::IoError(error) => error,
+        other => io::Error::other(other.to_string()),
+    }
+}
+
+/// As much of a text as fits in an option.
+fn shortened(text: &str) -> &str {
+    &text[..text.floor_char_boundary(COMMENT_BYTES)]
+}
+
+fn operating_system() -> String {
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    format!("Linux {}", release.trim()).trim_end().to_owned()
+}
+
+/// The program that writes, and in which process.
+fn application() -> String {
+    let program = std::env::current_exe().ok();
+    let name = program.as_deref().and_then(|path| path.file_name());
+    let name = name.unwrap_or_default().to_string_lossy();
+    let process = std::process::id();
+    let version = env!("CARGO_PKG_VERSION");
+    format!("roce {version} ({name}, process {process})")
+}
