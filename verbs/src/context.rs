@@ -144,7 +144,8 @@ impl Context {
             .map_err(std::io::Error::from)
             .map_err(system("making an eventfd"))?;
         let events = Announcements::new(MAX_EVENTS).map_err(system("making an eventfd"))?;
-        let engine = Engine::new(nic, port, options.fault_layer()?, Arc::new(events));
+        let mut engine = Engine::new(nic, port, options.fault_layer()?, Arc::new(events));
+        engine.capture = options.port_capture(device);
         let shared = Arc::new(Shared {
             engine: Mutex::new(engine),
             wake,

@@ -1,8 +1,9 @@
 //! The NIC and its port behind one lock, and what it takes to drive them.
 
 use crate::announce::Announcements;
+use crate::capture::PortCapture;
 use crate::datapath::DevicePort;
-use roce_stack::fault::FaultLayer;
+use roce_stack::fault::{FaultLayer, Suffered};
 use roce_stack::port::{PortError, RxMeta, RxSink};
 use roce_stack::{CqId, Event, Instant, Nic};
 use roce_wire::Qpn;
@@ -18,6 +19,8 @@ pub(crate) struct Engine {
     pub(crate) port: DevicePort,
     /// What packets suffer between the port and the NIC.
     pub(crate) faults: Option<FaultLayer>,
+    /// Who is told of each packet.
+    pub(crate) capture: Option<Box<PortCapture>>,
     /// Where the events of a CQ go.
     pub(crate) channels: HashMap<CqId, Weak<Announcements<CqId>>>,
     pub(crate) events: Arc<Announcements<Event>>,
@@ -30,6 +33,7 @@ pub(crate) struct Engine {
 struct ToNic<'a> {
     nic: &'a mut Nic,
     now: Instant,
+    capture: Option<&'a mut PortCapture>,
 }
 
 /// Hands packets from the port to the NIC, by way of faults.
@@ -47,7 +51,19 @@ impl RxSink for ToNicFaulty<'_> {
 
 impl RxSink for ToNic<'_> {
     fn packet(&mut self, meta: &RxMeta, transport: &[u8]) {
-        self.nic.receive(self.now, meta, transport);
+        match &mut self.capture {
+            None => self.nic.receive(self.now, meta, transport),
+            Some(_) => self.struck(meta, transport, &Suffered::default()),
+        }
+    }
+
+    fn struck(&mut self, meta: &RxMeta, transport: &[u8], suffered: &Suffered) {
+        let Self { nic, now, capture } = self;
+        match capture {
+            Some(capture) => capture.receive(nic, *now, meta, transport, suffered),
+            None if suffered.lost.is_none() => nic.receive(*now, meta, transport),
+            None => {}
+        }
     }
 }
 
@@ -62,6 +78,7 @@ impl Engine {
             nic,
             port,
             faults,
+            capture: None,
             channels: HashMap::new(),
             events,
             failure: None,
@@ -85,6 +102,7 @@ impl Engine {
         let mut sink = ToNic {
             nic: &mut self.nic,
             now,
+            capture: self.capture.as_deref_mut(),
         };
         let received = match &mut self.faults {
             None => self.port.receive(RECEIVE_BUDGET, &mut sink),
@@ -102,6 +120,7 @@ impl Engine {
             self.nic.handle_timeouts(now);
             busy = true;
         }
+        self.flush_capture();
         self.deliver_events();
         busy
     }
@@ -111,7 +130,10 @@ impl Engine {
         let now = self.at(now);
         let mut busy = false;
         if self.nic.wants_to_send() {
-            self.nic.transmit(now, &mut *self.port);
+            match &mut self.capture {
+                None => self.nic.transmit(now, &mut *self.port),
+                Some(capture) => self.nic.transmit(now, &mut capture.tap(&mut *self.port)),
+            }
             busy = true;
         }
         if (busy || self.port.queued() > 0)
@@ -119,17 +141,32 @@ impl Engine {
         {
             self.failure = Some(error);
         }
+        self.flush_capture();
         busy
     }
 
     /// Sends what was posted to one QP: answers go before acknowledgements.
     pub(crate) fn send_posted(&mut self, now: Instant, qpn: Qpn) {
         let now = self.at(now);
-        self.nic.transmit_posted(now, &mut *self.port, qpn);
+        match &mut self.capture {
+            None => self.nic.transmit_posted(now, &mut *self.port, qpn),
+            Some(capture) => {
+                let mut port = capture.tap(&mut *self.port);
+                self.nic.transmit_posted(now, &mut port, qpn);
+            }
+        }
         if self.port.queued() > 0
             && let Err(error) = self.port.flush()
         {
             self.failure = Some(error);
+        }
+        self.flush_capture();
+    }
+
+    /// What was captured is in the file after each turn, whatever becomes of the process.
+    fn flush_capture(&self) {
+        if let Some(capture) = &self.capture {
+            capture.flush();
         }
     }
 

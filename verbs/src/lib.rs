@@ -62,6 +62,7 @@
 #![deny(unsafe_code)]
 
 mod announce;
+mod capture;
 mod channel;
 mod context;
 mod cq;
@@ -87,6 +88,7 @@ mod srq;
 mod window;
 mod xrc;
 
+pub use capture::environment_capture;
 pub use channel::CompletionChannel;
 pub use context::Context;
 pub use cq::CompletionQueue;
@@ -108,6 +110,7 @@ pub use process_memory::ProcessMemory;
 pub use qp::{ConnectOptions, Endpoint, QpOptions, QueuePair, RecvRequest, SendRequest};
 pub use region::MemoryRegion;
 pub use registration::Registration;
+pub use roce_capture::{Capture, CreateError};
 pub use roce_stack::fault::{Burst, Chance, FaultSpec, FaultSpecError, ReorderBy};
 pub use roce_stack::{
     Access, Buffer, BufferRange, Completion, Counters, CqId, CqOverrun, CqResizeError,

@@ -1,10 +1,12 @@
 //! How a device is opened.
 
+use crate::capture::{PortCapture, environment_capture};
 use crate::context::Context;
 use crate::datapath::{DatapathOptions, environment_datapath};
 use crate::device::Device;
 use crate::error::OpenError;
 use crate::faults::{draw_seed, environment_faults};
+use roce_capture::Capture;
 use roce_stack::fault::{FaultLayer, FaultSpec};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -13,10 +15,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 ///
 /// ```no_run
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// use roce_verbs::{Device, OpenOptions};
+/// use roce_verbs::{Capture, Device, OpenOptions};
 ///
 /// let context = OpenOptions::new()
 ///     .faults("loss=1%,seed=7".parse()?)
+///     .capture(Capture::create("run-%p.pcapng")?)
 ///     .open(&Device::named("roce_eth0")?)?;
 /// # Ok(())
 /// # }
@@ -25,6 +28,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub struct OpenOptions {
     faults: Option<FaultSpec>,
     datapath: DatapathOptions,
+    capture: Option<Capture>,
 }
 
 impl OpenOptions {
@@ -33,15 +37,16 @@ impl OpenOptions {
         Self::default()
     }
 
-    /// What the environment asks for: `ROCE_FAULTS`, `ROCE_DATAPATH`, `ROCE_XDP_MODE`,
-    /// `ROCE_XDP_QUEUES`.
+    /// What the environment asks for: `ROCE_FAULTS`, `ROCE_PCAP`, `ROCE_DATAPATH`,
+    /// `ROCE_XDP_MODE`, `ROCE_XDP_QUEUES`.
     ///
     /// # Errors
-    /// If a variable's value is malformed.
+    /// If a variable's value is malformed, or the capture's file can't be made.
     pub fn from_env() -> Result<Self, OpenError> {
         Ok(Self {
             faults: environment_faults()?,
             datapath: environment_datapath()?,
+            capture: environment_capture()?,
         })
     }
 
@@ -61,6 +66,13 @@ impl OpenOptions {
         &self.datapath
     }
 
+    /// Captures what the device sends and receives, each packet with what became of it.
+    /// Several devices may share a capture.
+    pub fn capture(mut self, capture: Capture) -> Self {
+        self.capture = Some(capture);
+        self
+    }
+
     /// Opens the device.
     ///
     /// # Errors
@@ -68,6 +80,12 @@ impl OpenOptions {
     /// for can't be had.
     pub fn open(&self, device: &Device) -> Result<Context, OpenError> {
         Context::open(device, self)
+    }
+
+    /// The part of the capture that is one more context's, if there is to be one.
+    pub(crate) fn port_capture(&self, device: &Device) -> Option<Box<PortCapture>> {
+        let capture = self.capture.as_ref()?;
+        Some(Box::new(PortCapture::new(capture, device)))
     }
 
     /// The layer of faults for one more context, if there are to be any. Contexts of

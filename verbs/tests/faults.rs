@@ -1,79 +1,20 @@
 //! Data comes right through real sockets, whatever packets suffer on the way.
 
-use roce_verbs::{
-    Access, CompletionQueue, ConnectOptions, Context, Device, MemoryRegion, OpenOptions, QpOptions,
-    QueuePair, SendOp, SendRequest, Stat, WcStatus,
-};
-use std::net::{IpAddr, Ipv4Addr};
-use std::time::Duration;
+mod support;
 
-const PATIENCE: Duration = Duration::from_secs(60);
-const LEN: usize = 200_000;
+use roce_verbs::{OpenOptions, SendOp, Stat};
+use support::{End, LEN};
 
-struct End {
-    at: IpAddr,
-    context: Context,
-    cq: CompletionQueue,
-    qp: QueuePair,
-    region: MemoryRegion,
+fn bytes(end: &End) -> Vec<u8> {
+    let mut out = vec![0; LEN];
+    end.region.read(0, &mut out).expect("in range");
+    out
 }
 
-impl End {
-    /// At an address of the loopback network that no other test has.
-    fn open(last: u8, options: &OpenOptions) -> Self {
-        let [_, _, high, low] = std::process::id().to_be_bytes();
-        let at = IpAddr::V4(Ipv4Addr::new(127, 64 | (high & 63), low, last));
-        let device = Device::with_address(at).expect("loopback");
-        let context = options.open(&device).expect("opened");
-        let pd = context.alloc_pd();
-        let cq = context.create_cq(16);
-        let qp = pd.create_qp(&cq, &cq, &QpOptions::default());
-        let region = pd.allocate(LEN, Access::all()).expect("allocated");
-        Self {
-            at,
-            context,
-            cq,
-            qp,
-            region,
-        }
-    }
-
-    fn connect(&self, peer: &End) {
-        let index = |end: &End| {
-            let gids = end.context.gids();
-            let entry = gids.iter().find(|entry| entry.gid.ip() == end.at);
-            entry.expect("the address has a GID").index
-        };
-        let remote = peer.qp.endpoint(index(peer)).expect("endpoint");
-        let options = ConnectOptions {
-            timeout: 10,
-            ..ConnectOptions::default()
-        };
-        self.qp
-            .connect(index(self), &remote, &options)
-            .expect("connected");
-    }
-
-    fn run(&self, op: SendOp) {
-        let sge = self.region.slice(0, LEN).expect("in range");
-        self.qp
-            .post_send(&SendRequest::new(1, op, &[sge]))
-            .expect("posted");
-        let done = self.cq.poll_for(PATIENCE).expect("no overrun");
-        assert_eq!(done.expect("completed").status, WcStatus::Success);
-    }
-
-    fn bytes(&self) -> Vec<u8> {
-        let mut out = vec![0; LEN];
-        self.region.read(0, &mut out).expect("in range");
-        out
-    }
-
-    fn counted(&self, name: &str) -> u64 {
-        let counters = self.context.port_counters();
-        let counter = counters.into_iter().find(|(label, _)| *label == name);
-        counter.expect("a counter of this name").1
-    }
+fn counted(end: &End, name: &str) -> u64 {
+    let counters = end.context.port_counters();
+    let counter = counters.into_iter().find(|(label, _)| *label == name);
+    counter.expect("a counter of this name").1
 }
 
 fn pattern(seed: u8) -> Vec<u8> {
@@ -92,11 +33,11 @@ fn moves_data_through(faults: &str, last: u8, counters: &[&str]) {
     loop {
         a.region.write(0, &pattern(round)).expect("in range");
         a.run(SendOp::Write(b.region.remote(0)));
-        assert!(b.bytes() == pattern(round), "WRITE, {faults}");
+        assert!(bytes(&b) == pattern(round), "WRITE, {faults}");
         a.region.write(0, &pattern(!round)).expect("in range");
         a.run(SendOp::Read(b.region.remote(0)));
-        assert!(a.bytes() == pattern(round), "READ, {faults}");
-        let struck = |name: &&str| a.counted(name) + b.counted(name) >= 3;
+        assert!(bytes(&a) == pattern(round), "READ, {faults}");
+        let struck = |name: &&str| counted(&a, name) + counted(&b, name) >= 3;
         if round >= 4 && counters.iter().all(struck) {
             break;
         }

@@ -1,0 +1,99 @@
+//! What a context's port sends and receives, told to a capture file.
+//!
+//! ```text
+//! nic.transmit ─► Tap ─► port            written when it is committed
+//! port ─► faults ─► NIC                  written when the NIC has had it, with what became of it
+//! ```
+//!
+//! A port hands over only what lies between BTH and ICRC; the headers in front are
+//! made again, with what the ICRC covers as it was on the wire.
+
+mod comments;
+mod environment;
+mod frame;
+mod tap;
+#[cfg(test)]
+mod tests;
+
+pub use environment::environment_capture;
+
+use crate::device::Device;
+use comments::Comments;
+use frame::Frame;
+use roce_capture::{Capture, Direction, Interface, InterfaceId, LinkType, Packet};
+use roce_stack::fault::Suffered;
+use roce_stack::port::{Port, RxMeta};
+use roce_stack::{Instant, Nic};
+use std::time::SystemTime;
+use tap::{Reservation, Tap};
+
+/// A port's part of a capture.
+#[derive(Debug)]
+pub(crate) struct PortCapture {
+    capture: Capture,
+    interface: InterfaceId,
+    /// Used again for each packet.
+    frame: Frame,
+    comments: Comments,
+    /// Where a packet is put together that is to be sent.
+    room: Vec<u8>,
+    reservation: Option<Reservation>,
+}
+
+impl PortCapture {
+    /// The capture of what `device`'s port sends and receives from now on.
+    pub(crate) fn new(capture: &Capture, device: &Device) -> Self {
+        let interface = capture.add_interface(&Interface {
+            name: &device.interface().name,
+            description: &format!("RoCE device {}", device.name()),
+            link_type: LinkType::RawIp,
+        });
+        Self {
+            capture: capture.clone(),
+            interface,
+            frame: Frame::default(),
+            comments: Comments::default(),
+            room: Vec::new(),
+            reservation: None,
+        }
+    }
+
+    /// The port, whose every packet is captured.
+    pub(crate) fn tap<'a>(&'a mut self, port: &'a mut dyn Port) -> Tap<'a> {
+        Tap::new(self, port)
+    }
+
+    /// Gives a packet to the NIC, unless it was lost before, and captures it with what
+    /// became of it.
+    pub(crate) fn receive(
+        &mut self,
+        nic: &mut Nic,
+        now: Instant,
+        meta: &RxMeta,
+        transport: &[u8],
+        suffered: &Suffered,
+    ) {
+        let time = SystemTime::now();
+        self.comments.clear();
+        self.comments.suffered(suffered);
+        if suffered.lost.is_none() {
+            let before = nic.counters().clone();
+            nic.receive(now, meta, transport);
+            self.comments.received(&before, nic.counters());
+        }
+        let bytes = self.frame.received(meta, transport);
+        self.capture.packet(&Packet {
+            interface: self.interface,
+            time,
+            direction: Direction::Received,
+            bytes,
+            wire_len: bytes.len(),
+            comments: self.comments.get(),
+        });
+    }
+
+    /// Makes sure that what was captured is in the file, whatever happens next.
+    pub(crate) fn flush(&self) {
+        self.capture.flush();
+    }
+}

@@ -1,0 +1,76 @@
+//! What befell a packet, in words.
+
+use roce_stack::fault::{Loss, Suffered};
+use roce_stack::{Counters, DropReason, Stat};
+
+/// Counters of a single packet that tell what became of it, beside the drops.
+const TELLING: [(Stat, &str); 2] = [
+    (Stat::EarlyKept, "came early: kept until its turn"),
+    (Stat::DuplicateRequests, "a request that came before"),
+];
+
+/// The comments on one packet.
+#[derive(Debug, Default)]
+pub(super) struct Comments(Vec<String>);
+
+impl Comments {
+    pub(super) fn clear(&mut self) {
+        self.0.clear();
+    }
+
+    pub(super) fn get(&self) -> &[String] {
+        &self.0
+    }
+
+    /// What faults on purpose did to it.
+    pub(super) fn suffered(&mut self, suffered: &Suffered) {
+        let Suffered {
+            lost,
+            held,
+            flip,
+            copy,
+        } = *suffered;
+        match lost {
+            Some(Loss::Chance) => self.fault("lost", "fault_lost"),
+            Some(Loss::Overflow) => self.fault(
+                "lost, as too many packets were held back",
+                "fault_overflowed",
+            ),
+            None => {}
+        }
+        if copy {
+            self.fault("the second of two", "fault_duplicated");
+        }
+        if !held.is_zero() {
+            let us = held.as_nanos() as f64 / 1e3;
+            self.0.push(format!("fault: held back for {us} us"));
+        }
+        if let Some(bit) = flip {
+            self.fault(
+                &format!("bit {} of byte {} flipped", bit % 8, bit / 8),
+                "fault_corrupted",
+            );
+        }
+    }
+
+    fn fault(&mut self, what: &str, counter: &str) {
+        self.0.push(format!("fault: {what} ({counter})"));
+    }
+
+    /// What the NIC has made of it, from its counters before and after.
+    pub(super) fn received(&mut self, before: &Counters, after: &Counters) {
+        for &reason in DropReason::ALL {
+            // Several of one packet are those of a multicast.
+            for _ in before.drops(reason)..after.drops(reason) {
+                let label = reason.label();
+                let words = label.replace('_', " ");
+                self.0.push(format!("dropped: {words} (drop_{label})"));
+            }
+        }
+        for (stat, words) in TELLING {
+            if after.stat(stat) > before.stat(stat) {
+                self.0.push(format!("{words} ({})", stat.label()));
+            }
+        }
+    }
+}

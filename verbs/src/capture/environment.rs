@@ -1,0 +1,35 @@
+//! The capture that the environment asks for.
+
+use crate::error::OpenError;
+use roce_capture::Capture;
+use std::sync::OnceLock;
+
+/// The variable that asks for a capture.
+const VARIABLE: &str = "ROCE_PCAP";
+
+/// The capture that `ROCE_PCAP` asks for, if it does: one for the process, made when
+/// this is called for the first time. Its name may differ from the variable's value,
+/// see [`Capture::create`]; [`Capture::path`] tells it.
+///
+/// # Errors
+/// If the file can't be made.
+pub fn environment_capture() -> Result<Option<Capture>, OpenError> {
+    static CAPTURE: OnceLock<Result<Option<Capture>, (String, String)>> = OnceLock::new();
+    let create = || match std::env::var_os(VARIABLE) {
+        None => Ok(None),
+        Some(name) => {
+            let wrong = |error: roce_capture::CreateError| {
+                (name.to_string_lossy().into_owned(), error.to_string())
+            };
+            Capture::create(&name).map(Some).map_err(wrong)
+        }
+    };
+    CAPTURE
+        .get_or_init(create)
+        .clone()
+        .map_err(|(value, error)| OpenError::Environment {
+            variable: VARIABLE,
+            value,
+            error,
+        })
+}

@@ -1,0 +1,142 @@
+//! Whole IP packets, put together again from what a port tells of them.
+
+use roce_stack::port::{IpCovered, RxMeta, TxMeta};
+use roce_wire::{FrameRepr, NetworkHeader, UDP_PORT, UdpHeader, icrc};
+use std::net::IpAddr;
+
+/// The time to live that is written where the port does not know it.
+const UNKNOWN_TTL: u8 = 64;
+
+const DONT_FRAGMENT: u16 = 0x4000;
+
+/// The longest transport packet in an IPv4 packet, header included, and in an IPv6
+/// packet.
+const LONGEST: usize = 65_535 - 20 - 8;
+
+/// Room for an IP packet.
+#[derive(Debug, Default)]
+pub(super) struct Frame(Vec<u8>);
+
+/// What is known of the headers.
+struct Headers {
+    src: IpAddr,
+    dst: IpAddr,
+    src_port: u16,
+    traffic_class: u8,
+    hop_limit: u8,
+    ip: IpCovered,
+}
+
+impl Frame {
+    /// A packet as it was received.
+    pub(super) fn received(&mut self, meta: &RxMeta, transport: &[u8]) -> &[u8] {
+        self.build(
+            &Headers {
+                src: meta.src,
+                dst: meta.dst,
+                src_port: meta.src_port,
+                traffic_class: meta.traffic_class,
+                hop_limit: UNKNOWN_TTL,
+                ip: meta.ip,
+            },
+            transport,
+        )
+    }
+
+    /// A packet as it is sent.
+    pub(super) fn sent(
+        &mut self,
+        to: &TxMeta,
+        src_port: u16,
+        ip: IpCovered,
+        transport: &[u8],
+    ) -> &[u8] {
+        self.build(
+            &Headers {
+                src: to.src,
+                dst: to.dst,
+                src_port,
+                traffic_class: to.traffic_class,
+                hop_limit: match to.hop_limit {
+                    0 => UNKNOWN_TTL,
+                    limit => limit,
+                },
+                ip,
+            },
+            transport,
+        )
+    }
+
+    fn build(&mut self, headers: &Headers, transport: &[u8]) -> &[u8] {
+        self.0.clear();
+        // No port hands out longer ones: they would not fit in a datagram.
+        let transport = &transport[..transport.len().min(LONGEST)];
+        let Some(network) = headers.network(transport) else {
+            return &self.0;
+        };
+        let mut repr = FrameRepr {
+            link: None,
+            network,
+            udp: Some(UdpHeader {
+                src_port: headers.src_port,
+                dst_port: UDP_PORT,
+                // None, which IPv4 allows: what it was is not known.
+                checksum: 0,
+            }),
+        };
+        if headers.src.is_ipv6()
+            && let Some(udp) = &mut repr.udp
+        {
+            let udp_header = *udp;
+            repr.udp = Some(UdpHeader {
+                checksum: repr.udp_checksum(transport).unwrap_or(0),
+                ..udp_header
+            });
+        }
+        self.0.resize(repr.buffer_len(transport.len()), 0);
+        repr.emit(&mut self.0, transport);
+        &self.0
+    }
+}
+
+impl Headers {
+    /// The IP header; nothing for a port that contradicts itself about the family.
+    fn network(&self, transport: &[u8]) -> Option<NetworkHeader<'static>> {
+        match (self.src, self.dst) {
+            (IpAddr::V4(src), IpAddr::V4(dst)) => {
+                let (src, dst) = (src.octets(), dst.octets());
+                let (id, flags_fragment) = match self.ip {
+                    IpCovered::V4 { id, flags_fragment } => (id, flags_fragment),
+                    _ => hidden(src, dst, self.src_port, transport),
+                };
+                Some(NetworkHeader::V4 {
+                    src,
+                    dst,
+                    tos: self.traffic_class,
+                    ttl: self.hop_limit,
+                    id,
+                    flags_fragment,
+                    options: &[],
+                })
+            }
+            (IpAddr::V6(src), IpAddr::V6(dst)) => Some(NetworkHeader::V6 {
+                src: src.octets(),
+                dst: dst.octets(),
+                traffic_class: self.traffic_class,
+                flow_label: 0,
+                hop_limit: self.hop_limit,
+            }),
+            _ => None,
+        }
+    }
+}
+
+/// Identification and flags that a socket has hidden. An ICRC that is right gives them
+/// away; one that is wrong is wrong with any.
+fn hidden(src: [u8; 4], dst: [u8; 4], src_port: u16, transport: &[u8]) -> (u16, u16) {
+    match icrc::verify_hidden_v4(src, dst, src_port, UDP_PORT, transport) {
+        Ok(found) if found.dont_fragment => (found.id, DONT_FRAGMENT),
+        Ok(found) => (found.id, 0),
+        Err(_) => (0, DONT_FRAGMENT),
+    }
+}

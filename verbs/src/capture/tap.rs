@@ -1,0 +1,114 @@
+//! A port that captures what is sent through it.
+
+use super::PortCapture;
+use roce_capture::{Direction, Packet};
+use roce_stack::port::{
+    IpCovered, Port, PortCapabilities, PortError, ReserveError, RxSink, TxMeta, TxSlot,
+};
+use std::net::IpAddr;
+use std::time::SystemTime;
+
+/// A packet that is being put together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Reservation {
+    to: TxMeta,
+    len: usize,
+    src_port: u16,
+    ip: IpCovered,
+}
+
+/// See the module. It lends room of its own, as what the port lends is gone when the
+/// packet is committed.
+pub(crate) struct Tap<'a> {
+    capture: &'a mut PortCapture,
+    port: &'a mut dyn Port,
+}
+
+impl<'a> Tap<'a> {
+    pub(super) fn new(capture: &'a mut PortCapture, port: &'a mut dyn Port) -> Self {
+        capture.reservation = None;
+        Self { capture, port }
+    }
+
+    /// Moves the packet to the port. Returns whether it is there.
+    fn hand_on(&mut self, packet: &Reservation) -> bool {
+        // By the port's contract the same as was lent before.
+        match self.port.reserve(&packet.to, packet.len) {
+            Ok(slot) if slot.src_port == packet.src_port && slot.ip == packet.ip => {
+                slot.bytes.copy_from_slice(&self.capture.room);
+                self.port.commit();
+                true
+            }
+            // A port that breaks it loses a packet, as networks do.
+            _ => false,
+        }
+    }
+}
+
+impl Port for Tap<'_> {
+    fn capabilities(&self) -> PortCapabilities {
+        self.port.capabilities()
+    }
+
+    fn activate(&mut self, address: IpAddr) -> Result<(), PortError> {
+        self.port.activate(address)
+    }
+
+    fn join(&mut self, group: IpAddr) -> Result<(), PortError> {
+        self.port.join(group)
+    }
+
+    fn leave(&mut self, group: IpAddr) {
+        self.port.leave(group);
+    }
+
+    fn receive(&mut self, budget: usize, sink: &mut dyn RxSink) -> Result<usize, PortError> {
+        self.port.receive(budget, sink)
+    }
+
+    fn reserve(&mut self, to: &TxMeta, len: usize) -> Result<TxSlot<'_>, ReserveError> {
+        self.capture.reservation = None;
+        let TxSlot { src_port, ip, .. } = self.port.reserve(to, len)?;
+        self.capture.reservation = Some(Reservation {
+            to: *to,
+            len,
+            src_port,
+            ip,
+        });
+        self.capture.room.resize(len, 0);
+        Ok(TxSlot {
+            bytes: &mut self.capture.room,
+            src_port,
+            ip,
+        })
+    }
+
+    fn commit(&mut self) {
+        let Some(packet) = self.capture.reservation.take() else {
+            return;
+        };
+        if !self.hand_on(&packet) {
+            return;
+        }
+        let PortCapture {
+            capture,
+            interface,
+            frame,
+            room,
+            ..
+        } = &mut *self.capture;
+        let bytes = frame.sent(&packet.to, packet.src_port, packet.ip, room);
+        capture.packet(&Packet {
+            interface: *interface,
+            time: SystemTime::now(),
+            direction: Direction::Sent,
+            bytes,
+            wire_len: bytes.len(),
+            comments: &[],
+        });
+    }
+
+    fn flush(&mut self) -> Result<bool, PortError> {
+        self.port.flush()
+    }
+}

@@ -1,0 +1,312 @@
+use super::frame::Frame;
+use super::*;
+use roce_stack::NicConfig;
+use roce_stack::fault::Loss;
+use roce_stack::port::{
+    IpCovered, PortCapabilities, PortError, ReserveError, RxSink, TxMeta, TxSlot,
+};
+use roce_wire::icrc::{self, IpHeader};
+use roce_wire::{Bth, ExtHeaders, IcrcVerdict, NetworkHeader, Opcode, PacketRepr, Psn, Qpn};
+use std::net::IpAddr;
+use std::time::Duration;
+
+const PORT: u16 = 0xc123;
+
+fn v4(last: u8) -> IpAddr {
+    [10, 0, 0, last].into()
+}
+
+fn v6(last: u16) -> IpAddr {
+    [0xfe80, 0, 0, 0, 0, 0, 0, last].into()
+}
+
+fn octets4(address: IpAddr) -> [u8; 4] {
+    match address {
+        IpAddr::V4(address) => address.octets(),
+        IpAddr::V6(_) => panic!("{address} is IPv6"),
+    }
+}
+
+/// A packet whose ICRC is right for the addresses and, over IPv4, these fields.
+fn transport(src: IpAddr, dst: IpAddr, id: u16, flags_fragment: u16) -> Vec<u8> {
+    let repr = PacketRepr {
+        bth: Bth::new(Opcode::RC_SEND_ONLY, Qpn::new(0x12).unwrap(), Psn::new(7)),
+        ext: ExtHeaders::NONE,
+    };
+    let mut bytes = vec![0; repr.buffer_len(100)];
+    repr.emit_headers(&mut bytes, 100);
+    let ip = match (src, dst) {
+        (IpAddr::V6(src), IpAddr::V6(dst)) => IpHeader::V6 {
+            src: src.octets(),
+            dst: dst.octets(),
+        },
+        _ => IpHeader::V4 {
+            src: octets4(src),
+            dst: octets4(dst),
+            id,
+            flags_fragment,
+        },
+    };
+    icrc::seal(&ip, PORT, roce_wire::UDP_PORT, &mut bytes);
+    bytes
+}
+
+fn received(src: IpAddr, dst: IpAddr, ip: IpCovered) -> RxMeta {
+    RxMeta {
+        src,
+        dst,
+        src_port: PORT,
+        traffic_class: 0x6a,
+        ip,
+    }
+}
+
+fn parse(bytes: &[u8]) -> roce_wire::Frame<'_> {
+    let ethertype = if bytes[0] >> 4 == 6 { 0x86dd } else { 0x0800 };
+    roce_wire::Frame::parse_l3_on(ethertype, bytes, roce_wire::UDP_PORT).expect("an IP packet")
+}
+
+#[test]
+fn what_a_socket_hides_is_found_out_so_that_the_icrc_is_right() {
+    let (src, dst) = (v4(1), v4(2));
+    for (id, flags) in [(0, 0x4000), (1, 0x4000), (0xbeef, 0x4000), (77, 0)] {
+        let packet = transport(src, dst, id, flags);
+        let mut frame = Frame::default();
+        let bytes = frame.received(&received(src, dst, IpCovered::V4Hidden), &packet);
+        let parsed = parse(bytes);
+        assert_eq!(parsed.icrc_verdict(), IcrcVerdict::Valid, "{id:#x}");
+        assert_eq!(parsed.transport, packet);
+        assert_eq!(parsed.udp.map(|udp| udp.src_port), Some(PORT));
+        let NetworkHeader::V4 {
+            src: from,
+            tos,
+            id: found,
+            flags_fragment,
+            ..
+        } = parsed.network
+        else {
+            panic!("{:?}", parsed.network)
+        };
+        assert_eq!((from, tos), (octets4(src), 0x6a));
+        assert_eq!((found, flags_fragment), (id, flags));
+    }
+}
+
+#[test]
+fn what_a_port_has_seen_is_kept_be_the_icrc_right_or_not() {
+    let (src, dst) = (v4(1), v4(2));
+    let ip = IpCovered::V4 {
+        id: 5,
+        flags_fragment: 0x4000,
+    };
+    for (id, verdict_is_valid) in [(5, true), (6, false)] {
+        let packet = transport(src, dst, id, 0x4000);
+        let mut frame = Frame::default();
+        let parsed_frame = frame.received(&received(src, dst, ip), &packet).to_vec();
+        let verdict = parse(&parsed_frame).icrc_verdict();
+        assert_eq!(verdict == IcrcVerdict::Valid, verdict_is_valid);
+    }
+}
+
+#[test]
+fn ipv6_has_a_udp_checksum_that_is_right() {
+    let (src, dst) = (v6(1), v6(2));
+    let packet = transport(src, dst, 0, 0);
+    let mut frame = Frame::default();
+    let to = TxMeta {
+        src,
+        dst,
+        traffic_class: 2,
+        hop_limit: 9,
+    };
+    let bytes = frame.sent(&to, PORT, IpCovered::V6, &packet);
+    let parsed = parse(bytes);
+    assert_eq!(parsed.icrc_verdict(), IcrcVerdict::Valid);
+    assert!(matches!(
+        parsed.network,
+        NetworkHeader::V6 {
+            hop_limit: 9,
+            traffic_class: 2,
+            ..
+        }
+    ));
+    let sum = parsed.repr().udp_checksum(&packet);
+    assert_eq!(parsed.udp.map(|udp| udp.checksum), sum);
+    assert_ne!(sum, Some(0));
+}
+
+#[test]
+fn packets_of_any_length_are_captured() {
+    let mut frame = Frame::default();
+    for len in [0, 1, 65_507, 70_000] {
+        for (src, dst) in [(v4(1), v4(2)), (v6(1), v6(2))] {
+            frame.received(&received(src, dst, IpCovered::V4Hidden), &vec![0; len]);
+        }
+    }
+    // A port that contradicts itself leaves nothing to write.
+    let odd = received(v4(1), v6(2), IpCovered::V6);
+    assert_eq!(frame.received(&odd, &[0; 20]), []);
+}
+
+/// A capture, and its comments and packets as the file has them.
+fn port_capture(dir: &std::path::Path) -> PortCapture {
+    let capture = Capture::create(dir.join("a.pcapng")).expect("made");
+    let device = Device::with_address([127, 0, 0, 1].into()).expect("the loopback");
+    PortCapture::new(&capture, &device)
+}
+
+fn nic() -> Nic {
+    Nic::new(&NicConfig {
+        seed: [1; 32],
+        max_packet_bytes: 4200,
+        window_bytes: 1 << 20,
+    })
+}
+
+#[test]
+fn each_fate_has_its_words() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let mut capture = port_capture(dir.path());
+    let mut nic = nic();
+    let (src, dst) = (v4(1), v4(2));
+    let meta = received(src, dst, IpCovered::V4Hidden);
+    let good = transport(src, dst, 0, 0x4000);
+    let mut bad = good.clone();
+    bad[30] ^= 1;
+    let whole = Suffered::default();
+    let late = Suffered {
+        held: Duration::from_nanos(81_421),
+        flip: Some(85),
+        copy: true,
+        ..whole
+    };
+    let lost = |why| Suffered {
+        lost: Some(why),
+        ..whole
+    };
+    for (packet, suffered, said) in [
+        (&good, whole, &["dropped: unknown qp (drop_unknown_qp)"][..]),
+        (&bad, whole, &["dropped: bad icrc (drop_bad_icrc)"]),
+        (&good, lost(Loss::Chance), &["fault: lost (fault_lost)"]),
+        (
+            &good,
+            lost(Loss::Overflow),
+            &["fault: lost, as too many packets were held back (fault_overflowed)"],
+        ),
+        (
+            &good,
+            late,
+            &[
+                "fault: the second of two (fault_duplicated)",
+                "fault: held back for 81.421 us",
+                "fault: bit 5 of byte 10 flipped (fault_corrupted)",
+                "dropped: unknown qp (drop_unknown_qp)",
+            ],
+        ),
+    ] {
+        capture.receive(&mut nic, Instant::ZERO, &meta, packet, &suffered);
+        assert_eq!(capture.comments.get(), said);
+    }
+    // What was lost did not get there.
+    assert_eq!(nic.counters().total_drops(), 3);
+    capture.flush();
+    assert_eq!(capture.capture.packets(), 5);
+}
+
+/// A port that numbers its packets, as AF_XDP's does, and keeps what was committed.
+#[derive(Default)]
+struct Kept {
+    room: Vec<u8>,
+    reserved: bool,
+    sent: Vec<Vec<u8>>,
+    full: bool,
+}
+
+impl Port for Kept {
+    fn capabilities(&self) -> PortCapabilities {
+        PortCapabilities {
+            max_packet_bytes: 4200,
+            receive_buffer_bytes: 1 << 20,
+        }
+    }
+
+    fn activate(&mut self, _: IpAddr) -> Result<(), PortError> {
+        Ok(())
+    }
+
+    fn receive(&mut self, _: usize, _: &mut dyn RxSink) -> Result<usize, PortError> {
+        Ok(0)
+    }
+
+    fn reserve(&mut self, _: &TxMeta, len: usize) -> Result<TxSlot<'_>, ReserveError> {
+        if self.full {
+            return Err(ReserveError::Full);
+        }
+        self.reserved = true;
+        self.room = vec![0xee; len];
+        Ok(TxSlot {
+            bytes: &mut self.room,
+            src_port: PORT,
+            ip: IpCovered::V4 {
+                id: self.sent.len() as u16,
+                flags_fragment: 0x4000,
+            },
+        })
+    }
+
+    fn commit(&mut self) {
+        assert!(std::mem::take(&mut self.reserved), "nothing was lent");
+        self.sent.push(std::mem::take(&mut self.room));
+    }
+
+    fn flush(&mut self) -> Result<bool, PortError> {
+        Ok(true)
+    }
+}
+
+#[test]
+fn a_tapped_port_sends_what_it_would_without_and_the_capture_has_it() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let mut capture = port_capture(dir.path());
+    let mut port = Kept::default();
+    let to = TxMeta {
+        src: v4(1),
+        dst: v4(2),
+        traffic_class: 0,
+        hop_limit: 0,
+    };
+    let mut tap = capture.tap(&mut port);
+    // A commit without a reservation is none, nor is one that was forgotten.
+    tap.commit();
+    assert!(tap.reserve(&to, 9).is_ok());
+    for id in 0..3 {
+        let packet = transport(to.src, to.dst, id, 0x4000);
+        let slot = tap.reserve(&to, packet.len()).expect("room");
+        assert_eq!(slot.src_port, PORT);
+        slot.bytes.copy_from_slice(&packet);
+        tap.commit();
+    }
+    port.full = true;
+    assert!(matches!(
+        capture.tap(&mut port).reserve(&to, 9),
+        Err(ReserveError::Full)
+    ));
+    let expected: Vec<_> = (0..3)
+        .map(|id| transport(to.src, to.dst, id, 0x4000))
+        .collect();
+    assert_eq!(port.sent, expected);
+    capture.flush();
+    assert_eq!(capture.capture.packets(), 3);
+    let last = capture.frame.sent(
+        &to,
+        PORT,
+        IpCovered::V4 {
+            id: 2,
+            flags_fragment: 0x4000,
+        },
+        &expected[2],
+    );
+    assert_eq!(parse(last).icrc_verdict(), IcrcVerdict::Valid);
+    let file = std::fs::read(capture.capture.path()).expect("the file");
+    assert!(file.windows(last.len()).any(|window| window == last));
+}

@@ -1,0 +1,174 @@
+//! A capture has every packet that the ports counted, each with what became of it.
+
+mod support;
+
+use pcap_file::pcapng::blocks::enhanced_packet::EnhancedPacketOption;
+use pcap_file::pcapng::{Block, PcapNgReader};
+use roce_verbs::{Capture, Context, DropReason, OpenOptions, SendOp, Stat};
+use roce_wire::{Frame, IcrcVerdict, UDP_PORT};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::{Duration, Instant};
+use support::End;
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A packet of the file.
+#[derive(Debug)]
+struct Record {
+    interface: u32,
+    received: bool,
+    comments: Vec<String>,
+    frame: Vec<u8>,
+}
+
+impl Record {
+    fn says(&self, what: &str) -> bool {
+        self.comments.iter().any(|comment| comment.contains(what))
+    }
+}
+
+fn records(path: &Path) -> Vec<Record> {
+    let mut reader = PcapNgReader::new(std::fs::File::open(path).expect("there")).expect("pcapng");
+    let mut records = Vec::new();
+    while let Some(block) = reader.next_block() {
+        let Block::EnhancedPacket(packet) = block.expect("whole") else {
+            continue;
+        };
+        let received = packet.options.contains(&EnhancedPacketOption::Flags(1));
+        let comments = packet.options.iter().filter_map(|option| match option {
+            EnhancedPacketOption::Comment(text) => Some(text.to_string()),
+            _ => None,
+        });
+        records.push(Record {
+            interface: packet.interface_id,
+            received,
+            comments: comments.collect(),
+            frame: packet.data.to_vec(),
+        });
+    }
+    records
+}
+
+/// What one context counts of what a capture tells.
+type Counted = BTreeMap<String, u64>;
+
+fn counted(context: &Context) -> Counted {
+    let of_port: BTreeMap<_, _> = context.port_counters().into_iter().collect();
+    let fault = |name: &str| of_port.get(name).copied().unwrap_or(0);
+    let mut counted = Counted::new();
+    counted.insert("sent".into(), of_port["tx_packets"]);
+    let twice = fault("fault_duplicated");
+    counted.insert("received".into(), of_port["rx_packets"] + twice);
+    for name in ["fault_lost", "fault_duplicated", "fault_corrupted"] {
+        counted.insert(name.into(), fault(name));
+    }
+    let counters = context.counters();
+    for &reason in DropReason::ALL {
+        let name = format!("drop_{}", reason.label());
+        counted.insert(name, counters.drops(reason));
+    }
+    for stat in [Stat::EarlyKept, Stat::DuplicateRequests] {
+        counted.insert(stat.label().into(), counters.stat(stat));
+    }
+    counted
+}
+
+/// The same, from the file.
+fn captured(records: &[Record], interface: u32, names: &Counted) -> Counted {
+    let own = || {
+        records
+            .iter()
+            .filter(move |record| record.interface == interface)
+    };
+    let count = |name: &String| {
+        let found = match name.as_str() {
+            "sent" => own().filter(|record| !record.received).count(),
+            "received" => own().filter(|record| record.received).count(),
+            name => own()
+                .filter(|record| record.says(&format!("({name})")))
+                .count(),
+        };
+        (name.clone(), found as u64)
+    };
+    names.keys().map(count).collect()
+}
+
+/// Moves data and gives what was counted and captured; both ends share the file.
+fn run(base: u8, faults: &str) -> (Vec<Counted>, Vec<Record>) {
+    let dir = tempfile::tempdir().expect("a folder");
+    let capture = Capture::create(dir.path().join("both.pcapng")).expect("made");
+    let mut options = OpenOptions::new().capture(capture.clone());
+    if !faults.is_empty() {
+        options = options.faults(faults.parse().expect("well-formed"));
+    }
+    let (a, b) = (End::open(base, &options), End::open(base + 1, &options));
+    a.connect(&b);
+    b.connect(&a);
+    for _ in 0..5 {
+        a.run(SendOp::Write(b.region.remote(0)));
+        a.run(SendOp::Read(b.region.remote(0)));
+    }
+    // What is late still comes: until all that was sent has arrived, and a look at the file
+    // falls between two looks at the counters that are the same.
+    let give_up = Instant::now() + PATIENCE;
+    loop {
+        let before: Vec<_> = [&a, &b].map(|end| counted(&end.context)).into();
+        let found = records(capture.path());
+        let after: Vec<_> = [&a, &b].map(|end| counted(&end.context)).into();
+        let arrived = |to: usize| before[to]["received"] - before[to]["fault_duplicated"];
+        let is_all = (0..2).all(|to| arrived(to) == before[1 - to]["sent"]);
+        if before == after && is_all || Instant::now() > give_up {
+            return (before, found);
+        }
+    }
+}
+
+fn check(counted: &[Counted], records: &[Record]) {
+    for (interface, counted) in (0..).zip(counted) {
+        assert_eq!(captured(records, interface, counted), *counted);
+    }
+    for record in records {
+        let frame = Frame::parse_l3_on(0x0800, &record.frame, UDP_PORT).expect("RoCE");
+        let is_valid = frame.icrc_verdict() == IcrcVerdict::Valid;
+        // A few bits are outside of what the ICRC covers, or hidden by a socket; what the
+        // NIC found is what the capture shows.
+        assert!(is_valid || record.says("fault_corrupted"), "{record:?}");
+        let is_dropped = record.says("drop_bad_icrc") || record.says("drop_malformed");
+        assert!(is_valid || is_dropped, "{record:?}");
+        assert!(!is_valid || !record.says("drop_bad_icrc"), "{record:?}");
+    }
+}
+
+#[test]
+fn every_packet_is_there_with_the_icrc_that_it_had() {
+    let (counted, records) = run(61, "");
+    check(&counted, &records);
+    assert!(counted[0]["sent"] > 200, "{counted:?}");
+    // What one sends is what the other receives, to the last byte.
+    let frames = |interface, received| {
+        let wanted = move |r: &&Record| r.interface == interface && r.received == received;
+        let mut frames: Vec<_> = records.iter().filter(wanted).map(|r| &r.frame).collect();
+        frames.sort();
+        frames
+    };
+    assert_eq!(frames(0, false), frames(1, true));
+    assert_eq!(frames(1, false), frames(0, true));
+}
+
+#[test]
+fn every_fault_and_every_drop_is_told_of() {
+    let faults = "loss=2%,dup=2%,corrupt=2%,reorder=2%:300us,seed=11";
+    let (counted, records) = run(63, faults);
+    check(&counted, &records);
+    for name in [
+        "fault_lost",
+        "fault_duplicated",
+        "fault_corrupted",
+        "drop_bad_icrc",
+    ] {
+        let all: u64 = counted.iter().map(|counted| counted[name]).sum();
+        assert!(all > 0, "{name}: {counted:?}");
+    }
+    assert!(records.iter().any(|record| record.says("held back for")));
+}

@@ -1,0 +1,67 @@
+//! One end of a connection over the loopback interface.
+
+use roce_verbs::{
+    Access, CompletionQueue, ConnectOptions, Context, Device, MemoryRegion, OpenOptions, QpOptions,
+    QueuePair, SendOp, SendRequest, WcStatus,
+};
+use std::net::{IpAddr, Ipv4Addr};
+use std::time::Duration;
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Bytes of an end's region, and of each message.
+pub(crate) const LEN: usize = 200_000;
+
+pub(crate) struct End {
+    at: IpAddr,
+    pub(crate) context: Context,
+    cq: CompletionQueue,
+    qp: QueuePair,
+    pub(crate) region: MemoryRegion,
+}
+
+impl End {
+    /// At an address of the loopback network that no other test has.
+    pub(crate) fn open(last: u8, options: &OpenOptions) -> Self {
+        let [_, _, high, low] = std::process::id().to_be_bytes();
+        let at = IpAddr::V4(Ipv4Addr::new(127, 64 | (high & 63), low, last));
+        let device = Device::with_address(at).expect("loopback");
+        let context = options.open(&device).expect("opened");
+        let pd = context.alloc_pd();
+        let cq = context.create_cq(16);
+        let qp = pd.create_qp(&cq, &cq, &QpOptions::default());
+        let region = pd.allocate(LEN, Access::all()).expect("allocated");
+        Self {
+            at,
+            context,
+            cq,
+            qp,
+            region,
+        }
+    }
+
+    pub(crate) fn connect(&self, peer: &End) {
+        let index = |end: &End| {
+            let gids = end.context.gids();
+            let entry = gids.iter().find(|entry| entry.gid.ip() == end.at);
+            entry.expect("the address has a GID").index
+        };
+        let remote = peer.qp.endpoint(index(peer)).expect("endpoint");
+        let options = ConnectOptions {
+            timeout: 10,
+            ..ConnectOptions::default()
+        };
+        self.qp
+            .connect(index(self), &remote, &options)
+            .expect("connected");
+    }
+
+    pub(crate) fn run(&self, op: SendOp) {
+        let sge = self.region.slice(0, LEN).expect("in range");
+        self.qp
+            .post_send(&SendRequest::new(1, op, &[sge]))
+            .expect("posted");
+        let done = self.cq.poll_for(PATIENCE).expect("no overrun");
+        assert_eq!(done.expect("completed").status, WcStatus::Success);
+    }
+}
