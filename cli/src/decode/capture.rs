@@ -7,6 +7,7 @@
 
 use std::io::Read;
 
+mod comments;
 mod error;
 mod pcap;
 mod pcapng;
@@ -16,6 +17,7 @@ mod time;
 #[cfg(test)]
 mod tests;
 
+pub(super) use comments::Comments;
 pub use error::CaptureError;
 pub(super) use time::{Seconds, Timestamp};
 
@@ -41,6 +43,8 @@ pub(super) struct Record<'a> {
     pub(super) wire_len: u32,
     /// What was kept of them.
     pub(super) data: &'a [u8],
+    /// What the file says of it in words.
+    pub(super) comments: Comments<'a>,
 }
 
 /// A capture file that is being read.

@@ -9,7 +9,7 @@ use std::net::IpAddr;
 use roce_wire::{Bth, ExtHeaders, Syndrome};
 use serde::Serialize;
 
-use super::capture::Timestamp;
+use super::capture::Record;
 use super::flow::NakKind;
 use super::packet::{Icrc, Other, RocePacket};
 use super::text;
@@ -49,6 +49,8 @@ pub(super) struct JsonPacket {
     icrc: JsonIcrc,
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    comments: Vec<String>,
 }
 
 #[derive(Debug, Serialize)]
@@ -162,15 +164,18 @@ pub(super) struct JsonOther {
     number: u64,
     time: Option<String>,
     reason: String,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    comments: Vec<String>,
 }
 
 impl JsonOther {
-    pub(super) fn new(number: u64, time: Option<Timestamp>, other: &Other) -> Self {
+    pub(super) fn new(number: u64, record: &Record<'_>, other: &Other) -> Self {
         Self {
             r#type: "other",
             number,
-            time: time.map(|time| time.to_string()),
+            time: record.time.map(|time| time.to_string()),
             reason: text::describe(other),
+            comments: record.comments.texts(),
         }
     }
 }
@@ -202,6 +207,7 @@ impl From<&RocePacket> for JsonPacket {
             payload_len: packet.payload_len,
             icrc: packet.icrc.into(),
             error: packet.error.map(|error| error.to_string()),
+            comments: packet.comments.clone(),
         }
     }
 }

@@ -47,7 +47,8 @@ use totals::Totals;
     after_help = "Columns: time in seconds since the first packet; FLAGS are \
     S solicited event, M migration, A acknowledge request, F FECN, B BECN; P is the pad \
     count; LEN the payload in bytes without padding; ICRC is ok, BAD, cut (packet not \
-    captured as a whole) or none (no room for one).\n\n\
+    captured as a whole) or none (no room for one); what the file says of a packet is \
+    behind a #.\n\n\
     With --json each line is an object whose \"type\" is packet, other (with --other) or, \
     on the last line, summary; docs/decode.md describes them.\n\n\
     At most 65536 flows are told apart; packets of others are in the totals only.\n\n\
@@ -256,10 +257,10 @@ impl<'a, W: Write> Session<'a, W> {
         match (self.args.other, self.args.json) {
             (false, _) => Ok(()),
             (true, true) => {
-                let value = JsonOther::new(number, record.time, other);
+                let value = JsonOther::new(number, record, other);
                 json::write_line(&value, &mut self.out)
             }
-            (true, false) => self.lines.other(number, record.time, other, &mut self.out),
+            (true, false) => self.lines.other(number, record, other, &mut self.out),
         }
     }
 

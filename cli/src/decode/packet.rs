@@ -41,6 +41,8 @@ pub(super) struct RocePacket {
     pub(super) icrc: Icrc,
     /// Why the packet breaks the rules of its opcode.
     pub(super) error: Option<ParseError>,
+    /// What the file says of it.
+    pub(super) comments: Vec<String>,
 }
 
 /// Addresses and marks in front of a transport packet.
@@ -216,6 +218,7 @@ impl RocePacket {
             payload_len: 0,
             icrc: Icrc::Cut,
             error: None,
+            comments: record.comments.texts(),
         }
     }
 

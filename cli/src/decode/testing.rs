@@ -267,12 +267,30 @@ impl Blocks {
 
     /// An enhanced packet block.
     pub(super) fn packet(self, interface: u32, ticks: u64, packet: &[u8]) -> Vec<u8> {
+        self.commented(interface, ticks, packet, &[])
+    }
+
+    /// One with options, as code and value.
+    pub(super) fn commented(
+        self,
+        interface: u32,
+        ticks: u64,
+        packet: &[u8],
+        options: &[(u16, &[u8])],
+    ) -> Vec<u8> {
         let mut body = self.0.u32(interface).to_vec();
         body.extend(self.0.u32((ticks >> 32) as u32));
         body.extend(self.0.u32(ticks as u32));
         body.extend(self.0.u32(packet.len() as u32));
         body.extend(self.0.u32(packet.len() as u32));
         body.extend(packet);
+        body.resize(body.len().next_multiple_of(4), 0);
+        for (code, value) in options {
+            body.extend(self.0.u16(*code));
+            body.extend(self.0.u16(value.len() as u16));
+            body.extend(*value);
+            body.resize(body.len().next_multiple_of(4), 0);
+        }
         self.block(6, &body)
     }
 }

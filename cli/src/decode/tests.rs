@@ -11,6 +11,7 @@ use super::testing::{
 };
 use super::{DecodeArgs, decode};
 
+mod comments;
 mod hostile;
 mod links;
 mod segments;

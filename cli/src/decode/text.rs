@@ -5,7 +5,7 @@ use std::io::{self, Write};
 
 use roce_wire::{Credits, ExtHeaders, Syndrome};
 
-use super::capture::{Seconds, Timestamp};
+use super::capture::{Record, Seconds, Timestamp};
 use super::flow::NakKind;
 use super::packet::{Envelope, Icrc, Other, RocePacket};
 
@@ -76,12 +76,13 @@ impl Lines {
     pub(super) fn other(
         &mut self,
         number: u64,
-        time: Option<Timestamp>,
+        record: &Record<'_>,
         other: &Other,
         out: &mut impl Write,
     ) -> io::Result<()> {
-        self.begin(number, time, "-", out)?;
+        self.begin(number, record.time, "-", out)?;
         push!(self.line, "  not RoCE: {}", describe(other));
+        comments(&record.comments.texts(), &mut self.line);
         self.end(out)
     }
 
@@ -199,6 +200,21 @@ fn details(packet: &RocePacket, line: &mut String) {
     }
     if let Some(error) = &packet.error {
         push!(line, "  malformed: {error}");
+    }
+    comments(&packet.comments, line);
+}
+
+/// What the file says in words, so that it cannot be taken for more lines, nor tell a
+/// terminal what to do.
+fn comments(texts: &[String], line: &mut String) {
+    for text in texts {
+        push!(line, "  # ");
+        for character in text.chars() {
+            match character.is_control() {
+                true => push!(line, "{}", character.escape_default()),
+                false => line.push(character),
+            }
+        }
     }
 }
 

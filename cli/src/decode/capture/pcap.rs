@@ -4,7 +4,7 @@ use std::io::Read;
 
 use super::error::CaptureError;
 use super::source::Source;
-use super::{Endian, MAX_RECORD, Record, Timestamp, take};
+use super::{Comments, Endian, MAX_RECORD, Record, Timestamp, take};
 use crate::decode::link;
 
 /// What the magic number says.
@@ -93,6 +93,7 @@ impl Header {
             link_type: self.link_type,
             wire_len,
             data: buffer,
+            comments: Comments::NONE,
         }))
     }
 }

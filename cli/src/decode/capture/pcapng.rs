@@ -6,7 +6,7 @@ use std::io::Read;
 use super::error::CaptureError;
 use super::source::Source;
 use super::time::Resolution;
-use super::{Endian, MAX_BLOCK, MAX_RECORD, Record, Timestamp, take};
+use super::{Comments, Endian, MAX_BLOCK, MAX_RECORD, Record, Timestamp, take};
 
 /// The first bytes of a file: the type of a section header block, which is the same
 /// in both byte orders.
@@ -160,6 +160,9 @@ impl Section {
                 format!("at most {}", (body.len() - packet.at).min(MAX_RECORD)),
             ));
         };
+        // Simple packets end with padding, which holds no option.
+        let options = body.get(packet.at + captured.next_multiple_of(4)..);
+        let options = options.unwrap_or_default();
         let time = packet
             .ticks
             .map(|ticks| Timestamp::new(interface.offset_sec, interface.resolution.to_ns(ticks)));
@@ -168,6 +171,7 @@ impl Section {
             link_type: interface.link_type,
             wire_len: packet.wire_len,
             data,
+            comments: Comments::new(options, self.endian),
         })
     }
 

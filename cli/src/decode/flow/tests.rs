@@ -2,7 +2,7 @@ use roce_wire::{Credits, ExtHeaders, NakCode, Opcode, PacketRepr, Psn, RnrTimer,
 
 use super::sequence::{Arrival, Requests, Responses};
 use super::{Flow, FlowTable, Message, NakKind};
-use crate::decode::capture::{Record, Timestamp};
+use crate::decode::capture::{Comments, Record, Timestamp};
 use crate::decode::packet::Decoder;
 use crate::decode::testing::{Sender, packet, request, response};
 
@@ -16,6 +16,7 @@ fn table_of(limit: usize, frames: &[Vec<u8>]) -> FlowTable {
             link_type: 1,
             wire_len: frame.len() as u32,
             data: frame,
+            comments: Comments::NONE,
         };
         let other = decoder.decode::<()>(&record, 1, |packet| {
             table.add(packet, false);
