@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use crate::{decode, devices, perf, pingpong, sim};
 use clap::{Parser, Subcommand};
-use roce_verbs::{OpenError, environment_datapath, environment_faults};
+use roce_verbs::{OpenError, environment_capture, environment_datapath, environment_faults};
 
 /// What changes how devices work, whatever the subcommand.
 const ENVIRONMENT: &str = "\
@@ -15,6 +15,8 @@ Environment:
   ROCE_XDP_MODE=auto|native|generic   with AF_XDP: its program runs in the driver, or in the kernel
   ROCE_XDP_QUEUES=N                   with AF_XDP: use the interface's first N queues [default: all]
   ROCE_FAULTS=loss=1%,...             faults on purpose
+  ROCE_PCAP=run-%p.pcapng             packets are captured, each with what became of it;
+                                      %p is the number of the process
 
 `roce devices -v` says what each device takes, and why.";
 
@@ -75,17 +77,23 @@ pub fn main() -> ExitCode {
     })
 }
 
-/// Says what is wrong with the environment, and that packets suffer faults, where they do:
-/// who measures and forgets that `ROCE_FAULTS` is set would look for the cause elsewhere.
+/// Says what is wrong with the environment, and that packets suffer faults or are captured,
+/// where they are: who measures and forgets that a variable is set would look for the cause
+/// elsewhere.
 fn check_environment(command: &Command) -> Result<(), OpenError> {
-    match command {
-        Command::Perf(_) | Command::Pingpong(_) | Command::Devices(_) => {
-            environment_datapath()?;
-            if let Some(spec) = environment_faults()? {
-                eprintln!("roce: faults are on: {spec}");
-            }
-            Ok(())
+    let (has_devices, opens_them) = match command {
+        Command::Perf(_) | Command::Pingpong(_) => (true, true),
+        Command::Devices(_) => (true, false),
+        Command::Decode(_) | Command::Sim(_) => (false, false),
+    };
+    if has_devices {
+        environment_datapath()?;
+        if let Some(spec) = environment_faults()? {
+            eprintln!("roce: faults are on: {spec}");
         }
-        Command::Decode(_) | Command::Sim(_) => Ok(()),
     }
+    if opens_them && let Some(capture) = environment_capture()? {
+        eprintln!("roce: capturing to {}", capture.path().display());
+    }
+    Ok(())
 }
