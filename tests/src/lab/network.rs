@@ -89,6 +89,9 @@ pub(super) fn create_link(namespace: &Namespace, mtu: u32) -> Result<(), LabErro
             ("disable_ipv6", "1"),
         ],
     )?;
+    // Only the interface that has an address answers for it. Else the bridge, which is of the
+    // same namespace, would too, and what the guest sends would come in there: past AF_XDP.
+    set_option(namespace, "ipv4/conf/all/arp_ignore", "1")?;
     // One segment is all that may pass at once: the kernel cuts batches up at the
     // interface. The emulated guest is slow to fetch its packets: let them wait,
     // not get lost.
@@ -138,12 +141,14 @@ pub(super) fn set_host_mtu(namespace: &Namespace, mtu: u32) -> Result<(), LabErr
 
 /// Sets IPv6 options of a device of the namespace, or of those to come.
 fn set_ipv6(namespace: &Namespace, device: &str, options: &[(&str, &str)]) -> Result<(), LabError> {
-    namespace.enter(|| {
-        for (name, value) in options {
-            let path = format!("/proc/sys/net/ipv6/conf/{device}/{name}");
-            let path = Path::new(&path);
-            fs::write(path, value).map_err(|e| LabError::io("write", path, &e))?;
-        }
-        Ok(())
-    })?
+    options.iter().try_for_each(|(name, value)| {
+        set_option(namespace, &format!("ipv6/conf/{device}/{name}"), value)
+    })
+}
+
+/// Sets an option of the namespace's network.
+fn set_option(namespace: &Namespace, name: &str, value: &str) -> Result<(), LabError> {
+    let path = format!("/proc/sys/net/{name}");
+    let path = Path::new(&path);
+    namespace.enter(|| fs::write(path, value).map_err(|e| LabError::io("write", path, &e)))?
 }
