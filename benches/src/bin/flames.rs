@@ -12,13 +12,17 @@ use std::process::ExitCode;
 /// Flame graphs of both ends of 64 KiB WRITEs over a veth pair with MTU 9000
 ///
 /// Needs root (it makes two network namespaces), iproute2 and perf. Prints a table of
-/// what each end was busy with; with --write it replaces flames-sender.svg and
-/// flames-receiver.svg in that folder, and the profile in its benchmarks.md.
+/// what each end was busy with; with --write it replaces flames-udp-sender.svg and
+/// flames-udp-receiver.svg in that folder, and the profile in its benchmarks.md.
 #[derive(Debug, Parser)]
 struct Args {
     /// Seconds of the transfer
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=600))]
     seconds: u32,
+
+    /// What both ends send and receive by
+    #[arg(long, value_name = "NAME", default_value = "udp", value_parser = ["udp", "xdp"])]
+    datapath: String,
 
     /// The folder to write into
     #[arg(long, value_name = "FOLDER")]
@@ -41,7 +45,7 @@ fn run(args: &Args) -> Result<(), String> {
     let pair = VethPair::new(9000)?;
     let folder = roce.with_file_name("profiles");
     std::fs::create_dir_all(&folder).map_err(|e| format!("making {}: {e}", folder.display()))?;
-    let profiles = record::write(&pair, &roce, &folder, 65536, args.seconds)?;
+    let profiles = record::write(&pair, &roce, &folder, &args.datapath, 65536, args.seconds)?;
     let text = text(&profiles);
     println!("{text}");
     let Some(folder) = &args.write else {
@@ -51,14 +55,19 @@ fn run(args: &Args) -> Result<(), String> {
         ("sender", &profiles.sender),
         ("receiver", &profiles.receiver),
     ] {
-        let title = format!("64 KiB WRITEs over veth, MTU 9000, UDP sockets: the {end}");
+        let by = match args.datapath.as_str() {
+            "xdp" => "AF_XDP",
+            _ => "UDP sockets",
+        };
+        let title = format!("64 KiB WRITEs over veth, MTU 9000, {by}: the {end}");
         write(
             folder,
-            &format!("flames-{end}.svg"),
+            &format!("flames-{}-{end}.svg", args.datapath),
             &flame_graph(stacks, &title),
         )?;
     }
-    write_between(&folder.join("benchmarks.md"), "profile", &text)
+    let kind = format!("profile {}", args.datapath);
+    write_between(&folder.join("benchmarks.md"), &kind, &text)
 }
 
 fn text(profiles: &Profiles) -> String {

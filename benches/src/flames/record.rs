@@ -40,8 +40,8 @@ pub fn build() -> Result<PathBuf, String> {
     Ok(target.join("release").join("roce"))
 }
 
-/// Profiles WRITEs of `size` bytes from host 1 to host 0. What perf writes goes into
-/// `folder`.
+/// Profiles WRITEs of `size` bytes from host 1 to host 0, by a datapath as
+/// `ROCE_DATAPATH` names it. What perf writes goes into `folder`.
 ///
 /// # Errors
 /// If a side or perf fails.
@@ -49,14 +49,17 @@ pub fn write(
     pair: &VethPair,
     roce: &Path,
     folder: &Path,
+    datapath: &str,
     size: usize,
     seconds: u32,
 ) -> Result<Profiles, String> {
     let [sender, receiver] = ["sender", "receiver"].map(|end| folder.join(format!("{end}.perf")));
     let mut server = perf(pair, 0, &receiver, roce);
+    server.env("ROCE_DATAPATH", datapath);
     server.args(["--once", "--server", ADDRESSES[0]]);
     let server = serve(server, "listening")?;
     let mut client = perf(pair, 1, &sender, roce);
+    client.env("ROCE_DATAPATH", datapath);
     client.args([ADDRESSES[0], "--op", "write", "--json"]);
     client.args(["--iterations", "100", "--size", &size.to_string()]);
     client.args(["--duration", &(1000 * seconds).to_string()]);
