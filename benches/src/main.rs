@@ -58,7 +58,7 @@ fn measure(args: &Args) -> Result<Vec<Comparison>, String> {
         Some(path) => path.clone(),
         None => roce::build()?,
     };
-    let bare_port = roce::build_bare()?;
+    let bare_port = roce::build_example("roce-udp", "raw_ceiling")?;
     let pair = VethPair::new(9000)?;
     let ms = u64::from(args.seconds) * 1000;
     let mut bandwidth = Vec::new();
@@ -76,9 +76,9 @@ fn measure(args: &Args) -> Result<Vec<Comparison>, String> {
     };
     for _ in 0..args.runs {
         step("iperf3");
-        let tcp = peers::iperf3_tcp(&pair, args.seconds)?;
+        let tcp = peers::iperf3_tcp(&pair, args.seconds)?.bits_per_second;
         step("roce perf");
-        let ours = roce::write(&pair, &roce, 65536, ms)?;
+        let ours = roce::write(&pair, &roce, "udp", 65536, ms)?;
         bandwidth.push((ours.bits_per_second / 1e9, tcp / 1e9));
         step("bare port");
         let bare = roce::bare_port(&pair, &bare_port)?;
@@ -86,7 +86,7 @@ fn measure(args: &Args) -> Result<Vec<Comparison>, String> {
         step("sockperf");
         let udp = peers::sockperf_udp(&pair, args.seconds)?;
         step("roce perf");
-        let ours = roce::write(&pair, &roce, 8, 200)?;
+        let ours = roce::write(&pair, &roce, "udp", 8, 200)?;
         latency.push((ours.latency_us, udp));
         step("packets");
         let costs = packet::measure(4096)?;

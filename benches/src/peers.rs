@@ -1,6 +1,7 @@
 //! The programs that we compare ourselves with.
 
 use crate::veth::{ADDRESSES, VethPair};
+use nix::sys::resource::{UsageWho, getrusage};
 use std::io::{BufRead, BufReader};
 use std::process::{Child, ChildStdout, Command, Stdio};
 
@@ -72,21 +73,50 @@ pub fn output(mut command: Command) -> Result<String, String> {
     ))
 }
 
-/// iperf3 over TCP, one connection: bits per second.
+/// Processor time that this process's children have taken which have ended and were
+/// waited for, the kernel's on their behalf included: seconds.
+pub fn cpu_seconds() -> f64 {
+    getrusage(UsageWho::RUSAGE_CHILDREN).map_or(f64::NAN, |usage| {
+        [usage.user_time(), usage.system_time()]
+            .map(|time| time.tv_sec() as f64 + time.tv_usec() as f64 / 1e6)
+            .iter()
+            .sum()
+    })
+}
+
+/// What TCP does.
+#[derive(Clone, Copy, Debug)]
+pub struct Tcp {
+    /// Bits per second of payload.
+    pub bits_per_second: f64,
+    /// Processor time of both ends for each gigabyte of payload: seconds.
+    pub cpu_seconds_per_gigabyte: f64,
+}
+
+/// iperf3 over TCP, one connection.
 ///
 /// # Errors
 /// If it is not installed or fails.
-pub fn iperf3_tcp(pair: &VethPair, seconds: u32) -> Result<f64, String> {
+pub fn iperf3_tcp(pair: &VethPair, seconds: u32) -> Result<Tcp, String> {
+    let before = cpu_seconds();
     let mut server = pair.command(0, "iperf3");
     server.args(["-s", "-1", "--forceflush"]);
-    let _server = serve(server, "Server listening")?;
+    let server = serve(server, "Server listening")?;
     let mut client = pair.command(1, "iperf3");
     client.args(["-c", ADDRESSES[0], "-J", "-t", &seconds.to_string()]);
     let json: serde_json::Value =
         serde_json::from_str(&output(client)?).map_err(|e| format!("iperf3: {e}"))?;
-    json["end"]["sum_received"]["bits_per_second"]
-        .as_f64()
-        .ok_or_else(|| "iperf3 gave no rate".to_owned())
+    server.wait()?;
+    let received = &json["end"]["sum_received"];
+    let figure = |name| {
+        received[name]
+            .as_f64()
+            .ok_or_else(|| format!("iperf3 gave no {name}"))
+    };
+    Ok(Tcp {
+        bits_per_second: figure("bits_per_second")?,
+        cpu_seconds_per_gigabyte: (cpu_seconds() - before) / (figure("bytes")? / 1e9),
+    })
 }
 
 /// sockperf over UDP, spinning on both sides, its smallest message: the median of

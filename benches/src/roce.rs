@@ -1,6 +1,6 @@
 //! `roce perf` between two namespaces.
 
-use crate::peers::{output, serve};
+use crate::peers::{cpu_seconds, output, serve};
 use crate::veth::{ADDRESSES, VethPair};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -12,6 +12,9 @@ pub struct Figures {
     pub bits_per_second: f64,
     /// The median of half the round trip, in microseconds.
     pub latency_us: f64,
+    /// Processor time of both ends, the kernel's on their behalf included, for each
+    /// gigabyte of payload: seconds.
+    pub cpu_seconds_per_gigabyte: f64,
 }
 
 /// Builds the `roce` command with optimisation; where it is.
@@ -26,17 +29,18 @@ pub fn build() -> Result<PathBuf, String> {
     Ok(own.with_file_name("roce"))
 }
 
-/// Builds the example that moves packets through a bare UDP port; where it is.
+/// Builds an example, such as the one that moves packets through a bare UDP port; where
+/// it is.
 ///
 /// # Errors
 /// If cargo fails.
-pub fn build_bare() -> Result<PathBuf, String> {
+pub fn build_example(package: &str, name: &str) -> Result<PathBuf, String> {
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    cargo.args(["build", "--release", "--quiet", "-p", "roce-udp"]);
-    cargo.args(["--example", "raw_ceiling"]);
+    cargo.args(["build", "--release", "--quiet", "-p", package]);
+    cargo.args(["--example", name]);
     output(cargo)?;
     let own = std::env::current_exe().map_err(|e| e.to_string())?;
-    Ok(own.with_file_name("examples").join("raw_ceiling"))
+    Ok(own.with_file_name("examples").join(name))
 }
 
 /// What the UDP port carries from host 1 to host 0 with no protocol on it: bits per
@@ -62,18 +66,28 @@ pub fn bare_port(pair: &VethPair, example: &Path) -> Result<f64, String> {
         .ok_or_else(|| format!("raw_ceiling gave no rate:\n{text}"))
 }
 
-/// WRITEs of `size` bytes from host 1 to host 0.
+/// WRITEs of `size` bytes from host 1 to host 0, by a datapath as `ROCE_DATAPATH` names
+/// it.
 ///
 /// # Errors
 /// If a side fails.
-pub fn write(pair: &VethPair, roce: &Path, size: usize, ms: u64) -> Result<Figures, String> {
+pub fn write(
+    pair: &VethPair,
+    roce: &Path,
+    datapath: &str,
+    size: usize,
+    ms: u64,
+) -> Result<Figures, String> {
     let roce = roce.to_string_lossy();
+    let before = cpu_seconds();
     let mut server = pair.command(0, &roce);
     server.args(["perf", "--once", "--server", ADDRESSES[0]]);
-    let _server = serve(server, "listening")?;
+    server.env("ROCE_DATAPATH", datapath);
+    let server = serve(server, "listening")?;
     // Large messages are there for their bandwidth, small ones for their latency.
     let iterations = if size > 4096 { "100" } else { "100000" };
     let mut client = pair.command(1, &roce);
+    client.env("ROCE_DATAPATH", datapath);
     client.args([
         "perf",
         ADDRESSES[0],
@@ -86,15 +100,51 @@ pub fn write(pair: &VethPair, roce: &Path, size: usize, ms: u64) -> Result<Figur
     client.args(["--size", &size.to_string(), "--duration", &ms.to_string()]);
     let json: serde_json::Value =
         serde_json::from_str(&output(client)?).map_err(|e| format!("roce perf: {e}"))?;
+    server.wait()?;
     let row = &json["rows"][0];
-    match (
-        row["bits_per_second"].as_f64(),
-        row["latency_p50_us"].as_f64(),
-    ) {
-        (Some(bits_per_second), Some(latency_us)) => Ok(Figures {
-            bits_per_second,
-            latency_us,
-        }),
-        _ => Err("roce perf gave no figures".to_owned()),
-    }
+    let figure = |name| {
+        row[name]
+            .as_f64()
+            .ok_or_else(|| format!("roce perf gave no {name}"))
+    };
+    let gigabytes = figure("bits_per_second")? * figure("seconds")? / 8e9;
+    Ok(Figures {
+        bits_per_second: figure("bits_per_second")?,
+        latency_us: figure("latency_p50_us")?,
+        cpu_seconds_per_gigabyte: (cpu_seconds() - before) / gigabytes,
+    })
+}
+
+/// What the rings of AF_XDP carry with nothing on them.
+#[derive(Clone, Copy, Debug)]
+pub struct RawRings {
+    /// Half the round trip of a small frame, in microseconds.
+    pub half_round_trip_us: f64,
+    /// Frames as large as those of a WRITE that arrive each second.
+    pub received_per_second: f64,
+}
+
+/// Frames from host 1 to host 0 through bare rings.
+///
+/// # Errors
+/// If a side fails.
+pub fn raw_rings(pair: &VethPair, example: &Path) -> Result<RawRings, String> {
+    let example = example.to_string_lossy();
+    let mut server = pair.command(0, &example);
+    server.args(["serve", "veth0", ADDRESSES[0]]);
+    let server = serve(server, "listening")?;
+    let mut client = pair.command(1, &example);
+    client.args(["veth0", ADDRESSES[1], ADDRESSES[0], &pair.mac(0)?]);
+    let json: serde_json::Value =
+        serde_json::from_str(&output(client)?).map_err(|e| format!("raw_rings: {e}"))?;
+    server.wait()?;
+    let figure = |name| {
+        json[name]
+            .as_f64()
+            .ok_or_else(|| format!("raw_rings gave no {name}"))
+    };
+    Ok(RawRings {
+        half_round_trip_us: figure("half_round_trip_us")?,
+        received_per_second: figure("received_per_second")?,
+    })
 }

@@ -1,5 +1,6 @@
 //! Two network namespaces with a veth pair between them.
 
+use crate::peers::output;
 use std::process::{Command, Stdio};
 
 /// Two hosts on one machine. They are gone when this value is.
@@ -42,6 +43,19 @@ impl VethPair {
             ip(&["-n", name, "link", "set", "veth0", "up"])?;
         }
         Ok(pair)
+    }
+
+    /// The MAC address of a host's interface.
+    ///
+    /// # Errors
+    /// If `ip` can't tell.
+    pub fn mac(&self, host: usize) -> Result<String, String> {
+        let mut command = self.command(host, "ip");
+        command.args(["-json", "link", "show", "veth0"]);
+        let json: serde_json::Value =
+            serde_json::from_str(&output(command)?).map_err(|e| format!("ip: {e}"))?;
+        let mac = json[0]["address"].as_str();
+        Ok(mac.ok_or("ip gave no MAC address")?.to_owned())
     }
 
     /// A command that runs on host 0 or 1.
