@@ -9,19 +9,30 @@
 //!
 //! For example, as root:
 //! `echo 'g ibv_devinfo' | cargo run -p roce-tests --example lab_shell`
+//!
+//! With the argument `zero-copy` it has the newer kernel.
 
+use std::env;
 use std::error::Error;
 use std::io::{self, BufRead, Write};
 use std::time::{Duration, Instant};
 
-use roce_tests::lab::{GuestChild, Lab, LabConfig};
+use roce_tests::lab::{Flavour, GuestChild, Lab, LabConfig};
 
 /// How long a command may take.
 const TIMEOUT: Duration = Duration::from_secs(600);
 
 fn main() -> Result<(), Box<dyn Error>> {
     let started = Instant::now();
-    let lab = Lab::boot(&LabConfig::default())?;
+    let flavour = match env::args().nth(1).as_deref() {
+        None => Flavour::SoftRoce,
+        Some("zero-copy") => Flavour::ZeroCopy,
+        Some(other) => return Err(format!("{other}: only zero-copy is understood").into()),
+    };
+    let lab = Lab::boot(&LabConfig {
+        flavour,
+        ..LabConfig::default()
+    })?;
     println!("booted in {:.1?}", started.elapsed());
     let mut background = Vec::new();
     for line in io::stdin().lock().lines() {

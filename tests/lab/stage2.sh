@@ -1,16 +1,18 @@
 #!/bin/sh
 # Second stage of the lab's guest, in its final root: network, rxe0, agent.
-# The kernel's command line carries lab.ip4=ADDRESS/PREFIX and lab.mtu=BYTES.
+# The kernel's command line carries lab.ip4=ADDRESS/PREFIX, lab.mtu=BYTES and
+# lab.flavour=soft-roce or zero-copy.
 export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root
 fail() { echo "LAB-INIT: $*" > /dev/console; sleep 1; echo o > /proc/sysrq-trigger; sleep 60; }
 for word in $(cat /proc/cmdline); do
     case $word in
         lab.ip4=*) ip4=${word#lab.ip4=} ;;
         lab.mtu=*) mtu=${word#lab.mtu=} ;;
+        lab.flavour=*) flavour=${word#lab.flavour=} ;;
     esac
 done
 ulimit -l unlimited
-hostname rxe-guest 2> /dev/null
+hostname "$flavour-guest" 2> /dev/null
 # No duplicate address detection: an address is usable, and a GID, at once.
 # No router solicitations: captures hold what tests cause.
 for scope in default eth0; do
@@ -21,7 +23,15 @@ ip link set lo up
 ip link set eth0 mtu "$mtu" || fail "cannot set the MTU of eth0 to $mtu"
 ip address add "$ip4" dev eth0
 ip link set eth0 up || fail "cannot bring eth0 up"
-rdma link add rxe0 type rxe netdev eth0 || fail "cannot add rxe0"
+case $flavour in
+    soft-roce)
+        rdma link add rxe0 type rxe netdev eth0 || fail "cannot add rxe0"
+        ;;
+    zero-copy)
+        # The other pair of queues is for what an XDP program sends.
+        ethtool -L eth0 combined 1 || fail "cannot set the number of queues of eth0"
+        ;;
+esac
 
 for name in /sys/class/virtio-ports/*/name; do
     if [ "$(cat "$name")" = roce.agent ]; then

@@ -7,46 +7,32 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::LabError;
 use super::kernel::{self, Kernel};
 use super::machine;
-
-/// Modules that the guest loads, each with what it depends on.
-const MODULES: &[&str] = &[
-    "virtio_pci",
-    "virtio_console",
-    "virtio_net",
-    "9p",
-    "9pnet_virtio",
-    "overlay",
-    // Without an implementation of crc32, rxe answers "failed to add eth0". Not the
-    // one for pclmulqdq, which the emulator computes bit by bit: tables are twice as
-    // fast for a large message as a whole.
-    "crc32_generic",
-    "ib_uverbs",
-    "rdma_ucm",
-    "rdma_rxe",
-];
+use super::{Flavour, LabError};
 
 const INIT: &str = include_str!("../../lab/init.sh");
 const STAGE2: &str = include_str!("../../lab/stage2.sh");
 const AGENT: &str = include_str!("../../lab/agent.py");
 
 /// The archive's path. It is made anew only if something in it has changed.
-pub(super) fn build(cache: &Path, kernel: &Kernel) -> Result<PathBuf, LabError> {
-    let _lock = kernel::lock(cache)?;
+pub(super) fn build(cache: &Path, kernel: &Kernel, flavour: Flavour) -> Result<PathBuf, LabError> {
+    let folder = flavour.folder(cache);
+    let _lock = kernel::lock(&folder)?;
+    let modules = flavour.modules();
     let mut hasher = DefaultHasher::new();
-    (MODULES, INIT, STAGE2, AGENT, &kernel.version).hash(&mut hasher);
-    let path = cache.join(format!("initramfs-{:016x}", hasher.finish()));
+    (&modules, INIT, STAGE2, AGENT, &kernel.version).hash(&mut hasher);
+    let path = folder.join(format!("initramfs-{:016x}", hasher.finish()));
     if !path.exists() {
         let partial = path.with_extension("partial");
-        fs::write(&partial, archive(kernel)?).map_err(|e| LabError::io("write", &partial, &e))?;
+        fs::write(&partial, archive(kernel, &modules)?)
+            .map_err(|e| LabError::io("write", &partial, &e))?;
         fs::rename(&partial, &path).map_err(|e| LabError::io("create", &path, &e))?;
     }
     Ok(path)
 }
 
-fn archive(kernel: &Kernel) -> Result<Vec<u8>, LabError> {
+fn archive(kernel: &Kernel, modules: &[&str]) -> Result<Vec<u8>, LabError> {
     let busybox = machine::find("busybox")
         .ok_or_else(|| LabError::poor_machine("busybox is not installed"))?;
     let mut cpio = Cpio::default();
@@ -56,7 +42,7 @@ fn archive(kernel: &Kernel) -> Result<Vec<u8>, LabError> {
     let program = fs::read(&busybox).map_err(|e| LabError::io("read", &busybox, &e))?;
     cpio.file("bin/busybox", &program);
     let mut order = String::new();
-    for file in kernel.modules_for(MODULES)? {
+    for file in kernel.modules_for(modules)? {
         let name = file.file_stem().unwrap_or_default().to_string_lossy();
         let name = format!("{}.ko", name.trim_end_matches(".ko"));
         cpio.file(&format!("modules/{name}"), &read_module(&file)?);

@@ -4,11 +4,14 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::LabError;
-use super::machine;
+use super::packages::{Suite, run, tool};
+use super::{Flavour, LabError};
 
 /// The package that always depends on Debian's newest kernel of the release.
 const META_PACKAGE: &str = "linux-image-amd64";
+
+/// How the names of the packages begin that newer kernels are in, instead of one.
+const PARTS: &[&str] = &["linux-base-", "linux-binary-", "linux-modules-"];
 
 /// An unpacked kernel package.
 #[derive(Clone, Debug)]
@@ -31,6 +34,10 @@ impl Kernel {
             .next()
             .ok_or_else(|| LabError::new(format!("no kernel in {}", modules.display())))?;
         let image = root.join("boot").join(format!("vmlinuz-{version}"));
+        // Newer packages have it beside the modules.
+        let image = Some(image)
+            .filter(|image| image.is_file())
+            .unwrap_or_else(|| modules.join(&version).join("vmlinuz"));
         Ok(Self {
             version,
             image,
@@ -61,19 +68,26 @@ impl Kernel {
 
 /// The kernel in the cache; downloads it if there is none yet. Processes that ask
 /// at the same time wait for the first.
-pub(super) fn obtain(cache: &Path) -> Result<Kernel, LabError> {
-    let _lock = lock(cache)?;
-    let root = cache.join("kernel");
+pub(super) fn obtain(cache: &Path, flavour: Flavour) -> Result<Kernel, LabError> {
+    let folder = flavour.folder(cache);
+    fs::create_dir_all(&folder).map_err(|e| LabError::io("create", &folder, &e))?;
+    let _lock = lock(&folder)?;
+    let root = folder.join("kernel");
     if !root.is_dir() {
-        let partial = cache.join("kernel.partial");
-        if partial.exists() {
-            fs::remove_dir_all(&partial).map_err(|e| LabError::io("remove", &partial, &e))?;
-        }
+        let partial = folder.join("kernel.partial");
+        remove(&partial)?;
         fs::create_dir(&partial).map_err(|e| LabError::io("create", &partial, &e))?;
-        download(&partial)?;
+        download(&partial, flavour)?;
         fs::rename(&partial, &root).map_err(|e| LabError::io("create", &root, &e))?;
     }
     Kernel::find(&root)
+}
+
+fn remove(folder: &Path) -> Result<(), LabError> {
+    if folder.exists() {
+        fs::remove_dir_all(folder).map_err(|e| LabError::io("remove", folder, &e))?;
+    }
+    Ok(())
 }
 
 /// Held while something of the cache is made.
@@ -84,8 +98,8 @@ pub(super) fn lock(cache: &Path) -> Result<File, LabError> {
     Ok(file)
 }
 
-/// Downloads and unpacks the kernel package into `folder`.
-fn download(folder: &Path) -> Result<(), LabError> {
+/// Downloads and unpacks the kernel's packages into `folder`.
+fn download(folder: &Path, flavour: Flavour) -> Result<(), LabError> {
     let poor = |e: LabError| {
         let what = format!(
             "no kernel for the guest: {e} (is this Debian, is there a network, \
@@ -93,22 +107,23 @@ fn download(folder: &Path) -> Result<(), LabError> {
         );
         LabError::poor_machine(what)
     };
-    let package = kernel_package().map_err(poor)?;
-    eprintln!("lab: downloading {package} for the guest, once");
-    run(Command::new(tool("apt-get")?)
-        .args(["-q", "download", &package])
-        .current_dir(folder))
-    .map_err(poor)?;
-    let archive = fs::read_dir(folder)
-        .map_err(|e| LabError::io("list", folder, &e))?
-        .filter_map(|entry| Some(entry.ok()?.path()))
-        .find(|path| path.extension().is_some_and(|e| e == "deb"))
-        .ok_or_else(|| poor(LabError::new(format!("apt-get left no file of {package}"))))?;
-    run(Command::new(tool("dpkg")?)
-        .arg("-x")
-        .arg(&archive)
-        .arg(folder))?;
-    fs::remove_file(&archive).map_err(|e| LabError::io("remove", &archive, &e))?;
+    let apt = folder.join("apt");
+    let suite = flavour
+        .suite()
+        .map_or_else(|| Ok(Suite::own()), |name| Suite::named(name, &apt))
+        .map_err(poor)?;
+    let packages = kernel_packages(&suite).map_err(poor)?;
+    eprintln!(
+        "lab: downloading {} for the guest, once",
+        packages.join(", ")
+    );
+    suite.unpack(&packages, folder).map_err(poor)?;
+    remove(&apt)?;
+    // Where depmod looks.
+    let (merged, plain) = (folder.join("usr/lib"), folder.join("lib"));
+    if !plain.exists() {
+        fs::rename(&merged, &plain).map_err(|e| LabError::io("rename", &merged, &e))?;
+    }
     let version = Kernel::find(folder)?.version;
     run(Command::new(tool("depmod")?)
         .arg("-b")
@@ -117,34 +132,16 @@ fn download(folder: &Path) -> Result<(), LabError> {
     .map(drop)
 }
 
-/// Name of the package that the meta package depends on today.
-fn kernel_package() -> Result<String, LabError> {
-    let text = run(Command::new(tool("apt-cache")?).args(["depends", META_PACKAGE]))?;
-    text.lines()
-        .filter_map(|line| line.trim().strip_prefix("Depends: "))
+/// Names of the packages that hold the kernel that the meta package depends on today.
+fn kernel_packages(suite: &Suite) -> Result<Vec<String>, LabError> {
+    let image = suite
+        .depends(META_PACKAGE)?
+        .into_iter()
         .find(|name| name.starts_with("linux-image-"))
-        .map(str::to_owned)
-        .ok_or_else(|| LabError::new(format!("apt knows no kernel behind {META_PACKAGE}")))
-}
-
-/// A program by its full path: root's folders are not in every PATH.
-fn tool(name: &str) -> Result<PathBuf, LabError> {
-    machine::find(name).ok_or_else(|| LabError::poor_machine(format!("{name} is not installed")))
-}
-
-/// Runs a command to its end and returns its stdout.
-fn run(command: &mut Command) -> Result<String, LabError> {
-    let program = command.get_program().to_string_lossy().into_owned();
-    let output = command
-        .output()
-        .map_err(|e| LabError::new(format!("cannot run {program}: {e}")))?;
-    if !output.status.success() {
-        let errors = String::from_utf8_lossy(&output.stderr);
-        return Err(LabError::new(format!(
-            "{program}: {}: {}",
-            output.status,
-            errors.trim()
-        )));
-    }
-    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+        .ok_or_else(|| LabError::new(format!("apt knows no kernel behind {META_PACKAGE}")))?;
+    let version = image.trim_start_matches("linux-image-");
+    let is_part = |name: &str| PARTS.iter().any(|part| name == format!("{part}{version}"));
+    let mut parts = suite.depends(&image)?;
+    parts.retain(|name| is_part(name));
+    Ok(if parts.is_empty() { vec![image] } else { parts })
 }

@@ -3,7 +3,7 @@
 use std::env;
 use std::path::{Path, PathBuf};
 
-use super::LabError;
+use super::{Flavour, LabError};
 
 /// Programs that the lab calls, outside and, as they are shared, in the guest.
 const PROGRAMS: &[&str] = &[
@@ -21,8 +21,11 @@ const PROGRAMS: &[&str] = &[
     "ibv_devinfo",
 ];
 
+/// What a guest with zero-copy needs besides.
+const ZERO_COPY_PROGRAMS: &[&str] = &["ethtool"];
+
 /// Fails, saying everything that is missing, if the lab cannot run here.
-pub(super) fn check() -> Result<(), LabError> {
+pub(super) fn check(flavour: Flavour) -> Result<(), LabError> {
     let mut missing = Vec::new();
     if env::consts::ARCH != "x86_64" {
         missing.push(format!(
@@ -37,8 +40,13 @@ pub(super) fn check() -> Result<(), LabError> {
     if !Path::new("/dev/net/tun").exists() {
         missing.push("no /dev/net/tun".to_owned());
     }
+    let more = match flavour {
+        Flavour::SoftRoce => &[],
+        Flavour::ZeroCopy => ZERO_COPY_PROGRAMS,
+    };
     let absent: Vec<_> = PROGRAMS
         .iter()
+        .chain(more)
         .copied()
         .filter(|name| find(name).is_none())
         .collect();

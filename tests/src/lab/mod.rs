@@ -1,4 +1,5 @@
-//! A Linux guest with Soft-RoCE, in a network namespace of its own.
+//! A Linux guest, with Soft-RoCE or with AF_XDP zero-copy ([`Flavour`]), in a network
+//! namespace of its own.
 //!
 //! ```text
 //!   this process                         network namespace           guest (QEMU)
@@ -9,7 +10,7 @@
 //!
 //! The guest runs Debian's unmodified kernel over this machine's own files (read
 //! only, with a writable layer in memory), so every program installed here runs
-//! there too. The command channel does not use the network: captures hold nothing
+//! there too, and so do programs built here ([`Lab::guest_path`]). The command channel does not use the network: captures hold nothing
 //! but what a test caused.
 //!
 //! ```no_run
@@ -37,6 +38,7 @@ mod cache;
 mod capture;
 mod error;
 mod faults;
+mod flavour;
 mod guest;
 mod initramfs;
 mod kernel;
@@ -45,6 +47,7 @@ pub(crate) mod namespace;
 mod network;
 mod oops;
 mod owner;
+mod packages;
 mod qemu;
 mod second;
 pub(crate) mod shared;
@@ -59,6 +62,7 @@ use std::time::Duration;
 pub use capture::{Capture, CaptureFiles};
 pub use error::LabError;
 pub use faults::{Counters, Direction, Drops, LossCounters};
+pub use flavour::Flavour;
 pub use guest::{GuestChild, GuestCommand, GuestOutput, GuestStatus};
 pub use network::{
     GUEST_INTERFACE, GUEST_IP4, GUEST_LL6, GUEST_RDMA_DEVICE, HOST_INTERFACE, HOST_IP4, HOST_LL6,
@@ -75,6 +79,8 @@ use qemu::Qemu;
 /// What can be chosen before a lab boots.
 #[derive(Clone, Debug)]
 pub struct LabConfig {
+    /// Which kernel the guest has, and what for.
+    pub flavour: Flavour,
     /// MTU in bytes of both ends of the link, 1280 to 9000. 1500 gives a RoCE
     /// path MTU of 1024, 9000 one of 4096. [`Lab::set_mtu`] changes it later.
     pub mtu: u32,
@@ -89,6 +95,7 @@ pub struct LabConfig {
 impl Default for LabConfig {
     fn default() -> Self {
         Self {
+            flavour: Flavour::default(),
             mtu: 1500,
             memory_mib: 1024,
             cpus: 2,
@@ -109,28 +116,30 @@ pub struct Lab {
     agent: Arc<Agent>,
     qemu: Qemu,
     namespace: Arc<Namespace>,
+    flavour: Flavour,
     mtu: AtomicU32,
     run: RunDir,
 }
 
 impl Lab {
     /// Boots a guest: about ten seconds under software emulation, and a download
-    /// of some 70 MB before the first one.
+    /// of some 70 MB before the first one, 140 MB for [`Flavour::ZeroCopy`].
     ///
     /// # Errors
     /// [`LabError`] says what the machine lacks ([`LabError::is_poor_machine`]), or
     /// what went wrong, with the end of the guest's console.
     pub fn boot(config: &LabConfig) -> Result<Self, LabError> {
         network::check_mtu(config.mtu)?;
-        machine::check()?;
+        let flavour = config.flavour;
+        machine::check(flavour)?;
         let cache = cache::directory()?;
         owner::sweep(&cache);
-        let kernel = kernel::obtain(&cache)?;
-        let initramfs = initramfs::build(&cache, &kernel)?;
+        let kernel = kernel::obtain(&cache, flavour)?;
+        let initramfs = initramfs::build(&cache, &kernel, flavour)?;
 
         let run = RunDir::create(&cache)?;
         let namespace = Arc::new(Namespace::create(run.owner())?);
-        network::create_link(&namespace, config.mtu)?;
+        network::create_link(&namespace, config.mtu, flavour.queue_pairs())?;
         let (qemu, channel) = Qemu::start(
             &namespace,
             config,
@@ -144,6 +153,7 @@ impl Lab {
             agent,
             qemu,
             namespace,
+            flavour,
             mtu: AtomicU32::new(config.mtu),
             run,
         };
@@ -209,6 +219,18 @@ impl Lab {
     pub fn guest_read_file(&self, path: &str) -> Result<Vec<u8>, LabError> {
         let output = self.guest(["cat", path]).output(Duration::from_secs(60))?;
         Ok(output.success()?.stdout)
+    }
+
+    /// Where the guest sees a file or folder of this machine, given by its full path:
+    /// nearly everything is where it is here, but the guest has a `/tmp` of its own.
+    /// Read only.
+    pub fn guest_path(&self, path: &Path) -> String {
+        format!("/run/roce-lab/host{}", path.display())
+    }
+
+    /// Which kernel the guest has.
+    pub fn flavour(&self) -> Flavour {
+        self.flavour
     }
 
     /// A program to be run on this machine but in the lab's namespace, next to the
@@ -330,8 +352,11 @@ impl Lab {
         Ok(())
     }
 
-    /// Waits until rxe0 is active and has both of its GIDs.
+    /// Waits until rxe0, if the guest has it, is active and has both of its GIDs.
     fn wait_for_gids(&self) -> Result<(), LabError> {
+        if self.flavour != Flavour::SoftRoce {
+            return Ok(());
+        }
         let port = format!("/sys/class/infiniband/{GUEST_RDMA_DEVICE}/ports/1");
         let script = format!(
             "until grep -q ACTIVE {port}/state && grep -q ^fe80 {port}/gids/0 \

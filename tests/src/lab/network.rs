@@ -75,8 +75,14 @@ pub(super) fn check_mtu(mtu: u32) -> Result<(), LabError> {
     )))
 }
 
-/// Makes the outside's interface, up and with its addresses, and the cable.
-pub(super) fn create_link(namespace: &Namespace, mtu: u32) -> Result<(), LabError> {
+/// Makes the outside's interface, up and with its addresses, and the cable to a guest
+/// with so many pairs of queues.
+pub(super) fn create_link(
+    namespace: &Namespace,
+    mtu: u32,
+    queue_pairs: u32,
+) -> Result<(), LabError> {
+    let multi_queue = if queue_pairs > 1 { " multi_queue" } else { "" };
     // Before the devices exist, so that they inherit them. No duplicate address
     // detection: addresses are usable at once. No router solicitations: captures
     // hold what tests cause. And the cable speaks no IPv6 of its own.
@@ -100,7 +106,7 @@ pub(super) fn create_link(namespace: &Namespace, mtu: u32) -> Result<(), LabErro
          link add {BRIDGE} type bridge stp_state 0 forward_delay 0 mcast_snooping 0\n\
          link add {HOST_INTERFACE} address {HOST_MAC} gso_max_segs 1 type veth \
             peer name {HOST_SIDE}\n\
-         tuntap add dev {GUEST_SIDE} mode tap\n\
+         tuntap add dev {GUEST_SIDE} mode tap{multi_queue}\n\
          link set {GUEST_SIDE} txqueuelen 4096\n\
          link set {HOST_SIDE} master {BRIDGE}\n\
          link set {GUEST_SIDE} master {BRIDGE}\n\

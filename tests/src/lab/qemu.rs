@@ -88,6 +88,7 @@ fn arguments(
     place: Place,
 ) -> Vec<String> {
     let Place { tap, mac, ip4 } = place;
+    let (queues, device) = queue_options(config.flavour.queue_pairs());
     // KVM is not always what it says (some clouds' hangs a stock kernel), and
     // emulation is fast enough: KVM is for who asks for it.
     let accelerator = std::env::var("ROCE_LAB_ACCEL").unwrap_or_else(|_| "tcg".to_owned());
@@ -98,8 +99,9 @@ fn arguments(
     };
     let append = format!(
         "console=ttyS0 loglevel=5 panic=-1 mitigations=off audit=0 \
-         lab.ip4={ip4}/24 lab.mtu={}",
-        config.mtu
+         lab.ip4={ip4}/24 lab.mtu={} lab.flavour={}",
+        config.mtu,
+        config.flavour.name(),
     );
     // A comma in a value is written twice.
     let path = |path: &Path| path.display().to_string().replace(',', ",,");
@@ -134,11 +136,11 @@ fn arguments(
         // they would be on a wire.
         (
             "-netdev",
-            format!("tap,id=link,ifname={tap},script=no,downscript=no,vnet_hdr=off"),
+            format!("tap,id=link,ifname={tap},script=no,downscript=no,vnet_hdr=off{queues}"),
         ),
         (
             "-device",
-            format!("virtio-net-pci,netdev=link,mac={mac},host_mtu={MAX_MTU},romfile="),
+            format!("virtio-net-pci,netdev=link,mac={mac},host_mtu={MAX_MTU},romfile={device}"),
         ),
     ];
     ["-nodefaults", "-no-user-config", "-no-reboot"]
@@ -150,4 +152,16 @@ fn arguments(
                 .flat_map(|(option, value)| [option.to_owned(), value]),
         )
         .collect()
+}
+
+/// What several pairs of queues add to the options of the tap device and of the guest's.
+fn queue_options(pairs: u32) -> (String, String) {
+    if pairs == 1 {
+        return Default::default();
+    }
+    // Two vectors for each pair, one for the configuration, one to spare. The driver
+    // gives AF_XDP its own memory only if it maps memory itself: iommu_platform.
+    let vectors = 2 * pairs + 2;
+    let device = format!(",mq=on,vectors={vectors},disable-legacy=on,iommu_platform=on");
+    (format!(",queues={pairs}"), device)
 }

@@ -7,9 +7,11 @@ use std::time::Duration;
 use super::agent::Agent;
 use super::guest::{GuestCommand, GuestOutput};
 use super::qemu::Qemu;
-use super::{GUEST_RDMA_DEVICE, Lab, LabConfig, LabError, cache, initramfs, kernel, network};
+use super::{
+    Flavour, GUEST_RDMA_DEVICE, Lab, LabConfig, LabError, cache, initramfs, kernel, network,
+};
 
-/// A second guest, at [`SECOND_IP4`](super::SECOND_IP4), like the first in all else.
+/// A second guest, at [`SECOND_IP4`](super::SECOND_IP4), always with Soft-RoCE, like the first in all else.
 /// It is powered off when dropped, and lives no longer than its lab.
 #[derive(Debug)]
 pub struct SecondGuest<'a> {
@@ -25,11 +27,12 @@ impl Lab {
     /// As for [`Lab::boot`].
     pub fn boot_second(&self, config: &LabConfig) -> Result<SecondGuest<'_>, LabError> {
         let cache = cache::directory()?;
-        let kernel = kernel::obtain(&cache)?;
-        let initramfs = initramfs::build(&cache, &kernel)?;
+        let kernel = kernel::obtain(&cache, Flavour::SoftRoce)?;
+        let initramfs = initramfs::build(&cache, &kernel, Flavour::SoftRoce)?;
         let folder = self.run.path().join("second");
         fs::create_dir_all(&folder).map_err(|e| LabError::io("create", &folder, &e))?;
         let config = LabConfig {
+            flavour: Flavour::SoftRoce,
             mtu: self.mtu(),
             ..config.clone()
         };
