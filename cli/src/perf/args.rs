@@ -113,7 +113,7 @@ pub struct PerfArgs {
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
 
-    /// Print one JSON object instead of a table
+    /// Print one JSON object instead of a table; with --server, one line of it for each client
     #[arg(long)]
     pub json: bool,
 

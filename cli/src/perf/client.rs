@@ -2,6 +2,7 @@
 
 use super::args::{Op, PerfArgs};
 use super::bandwidth::{self, Measured, Until};
+use super::carrier::Carrier;
 use super::control::{Control, Hello, Kind, Phase, Reply, Request, VERSION};
 use super::end::{End, PATIENCE};
 use super::report::{Report, Row};
@@ -131,7 +132,7 @@ impl Client {
             local: self.local.to_string(),
             remote: self.peer_address(),
             path_mtu: self.end.agree(&self.peer)?.bytes(),
-            datapath: self.end.context.datapath().name(),
+            carrier: Carrier::of(&self.end.context),
             depth: args.depth,
             seed: self.first_seed,
             rows,

@@ -7,6 +7,7 @@
 
 mod args;
 mod bandwidth;
+mod carrier;
 mod client;
 mod control;
 mod end;

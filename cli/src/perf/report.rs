@@ -2,6 +2,7 @@
 
 use super::args::{Op, PerfArgs};
 use super::bandwidth::Measured;
+use super::carrier::Carrier;
 use super::latency::Latencies;
 use comfy_table::{CellAlignment, Table, presets};
 use serde::Serialize;
@@ -12,8 +13,9 @@ pub(super) struct Report {
     pub(super) local: String,
     pub(super) remote: String,
     pub(super) path_mtu: usize,
-    /// How packets of this end travel: `udp` or `xdp`.
-    pub(super) datapath: &'static str,
+    /// What carried the packets of this end.
+    #[serde(flatten)]
+    pub(super) carrier: Carrier,
     pub(super) depth: usize,
     /// What `--seed` takes to send the same patterns again.
     pub(super) seed: u64,
@@ -75,11 +77,7 @@ pub(super) fn print(args: &PerfArgs, report: &Report) {
     }
     println!(
         "{} -> {}, RC over {}, path MTU {}, {} messages outstanding",
-        report.local,
-        report.remote,
-        datapath(report.datapath),
-        report.path_mtu,
-        report.depth
+        report.local, report.remote, report.carrier, report.path_mtu, report.depth
     );
     println!("{}", table(&report.rows));
     println!(
@@ -89,10 +87,25 @@ pub(super) fn print(args: &PerfArgs, report: &Report) {
     );
 }
 
-fn datapath(name: &str) -> &str {
-    match name {
-        "xdp" => "AF_XDP",
-        _ => "UDP sockets",
+/// One client that a server has served.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Served {
+    /// Its address and port.
+    pub(super) client: String,
+    /// What carried the packets of this end.
+    #[serde(flatten)]
+    pub(super) carrier: Carrier,
+}
+
+/// Prints a line about a client, as the arguments ask for.
+pub(super) fn print_served(args: &PerfArgs, served: &Served) {
+    if !args.json {
+        println!("served {} over {}", served.client, served.carrier);
+        return;
+    }
+    match serde_json::to_string(served) {
+        Ok(text) => println!("{text}"),
+        Err(error) => eprintln!("roce perf: {error}"),
     }
 }
 

@@ -1,8 +1,10 @@
 //! The server: does what the client asks for, one client at a time.
 
 use super::args::{MAX_SIZE, Op, PerfArgs};
+use super::carrier::Carrier;
 use super::control::{Control, Hello, Kind, PeerQp, Phase, Reply, Request, VERSION};
 use super::end::{End, PATIENCE};
+use super::report::{self, Served};
 use super::{PerfError, bandwidth, latency, pattern};
 use std::io::Write;
 use std::net::{IpAddr, TcpListener, TcpStream};
@@ -35,16 +37,23 @@ pub(super) fn run(args: &PerfArgs) -> Result<(), PerfError> {
             .accept()
             .map_err(|e| PerfError::Device(format!("accepting a client: {e}")))?;
         match serve(args, address, stream) {
-            Ok(()) if args.once => return Ok(()),
-            Ok(()) => println!("served {client}"),
+            // Who starts a server for one client reads no more than the first line.
+            Ok(_) if args.once && !args.json => {}
+            Ok(carrier) => {
+                let client = client.to_string();
+                report::print_served(args, &Served { client, carrier });
+            }
             Err(error) if args.once => return Err(error),
             Err(error) => eprintln!("roce perf: client {client}: {error}"),
+        }
+        if args.once {
+            return Ok(());
         }
     }
 }
 
-/// Serves one client to the end.
-fn serve(args: &PerfArgs, address: IpAddr, stream: TcpStream) -> Result<(), PerfError> {
+/// Serves one client to the end; gives what carried the packets.
+fn serve(args: &PerfArgs, address: IpAddr, stream: TcpStream) -> Result<Carrier, PerfError> {
     let mut control = Control::new(stream, 6 * PATIENCE)?;
     let peer: Hello = control.expect()?;
     if peer.version != VERSION {
@@ -75,7 +84,7 @@ fn serve(args: &PerfArgs, address: IpAddr, stream: TcpStream) -> Result<(), Perf
             return Err(error);
         }
     }
-    Ok(())
+    Ok(Carrier::of(&end.context))
 }
 
 /// Whether the messages of the phase fit in the buffer.

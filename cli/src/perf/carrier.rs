@@ -1,0 +1,43 @@
+//! What carried the packets of an end: datapath, memory, and the port's own counts.
+
+use roce_verbs::{Context, DatapathKind};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// What carried the packets of an end.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Carrier {
+    /// `udp` or `xdp`.
+    datapath: &'static str,
+    /// With AF_XDP, whether the driver read and wrote frames in our memory, as the
+    /// sockets themselves answer.
+    zero_copy: Option<bool>,
+    /// What the port has counted: with AF_XDP its rings' and the kernel's counts, too.
+    port_counters: BTreeMap<&'static str, u64>,
+}
+
+impl Carrier {
+    /// What carries a device's packets, with the counts of now.
+    pub(super) fn of(context: &Context) -> Self {
+        let datapath = context.datapath();
+        Self {
+            datapath: datapath.name(),
+            zero_copy: match datapath.kind {
+                DatapathKind::Xdp { zero_copy, .. } => zero_copy,
+                DatapathKind::Udp { .. } => None,
+            },
+            port_counters: context.port_counters().into_iter().collect(),
+        }
+    }
+}
+
+impl fmt::Display for Carrier {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match (self.datapath, self.zero_copy) {
+            ("xdp", Some(true)) => "AF_XDP with zero-copy",
+            ("xdp", _) => "AF_XDP",
+            _ => "UDP sockets",
+        })
+    }
+}
