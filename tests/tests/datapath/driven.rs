@@ -5,23 +5,24 @@ use std::time::{Duration, Instant};
 
 use roce_tests::veth::{End, Pair};
 use roce_verbs::{
-    Access, CompletionQueue, ConnectOptions, Context, DatapathChoice, DatapathOptions, Device,
-    Endpoint, MemoryRegion, OpenOptions, QpOptions, QueuePair, SendOp, SendRequest, WcStatus,
+    Access, CompletionQueue, ConnectError, ConnectOptions, Context, DatapathChoice,
+    DatapathOptions, Device, Endpoint, MemoryRegion, OpenOptions, QpOptions, QueuePair, SendOp,
+    SendRequest, WcStatus,
 };
 
 const PATIENCE: Duration = Duration::from_secs(30);
 const LEN: usize = 100_000;
 
 /// A QP of a device over AF_XDP.
-struct Side {
+pub(super) struct Side {
     context: Context,
-    cq: CompletionQueue,
+    pub(super) cq: CompletionQueue,
     qp: QueuePair,
-    region: MemoryRegion,
+    pub(super) region: MemoryRegion,
     gid_index: u8,
 }
 
-fn open(end: &End) -> Context {
+pub(super) fn open(end: &End) -> Context {
     let options = DatapathOptions {
         datapath: DatapathChoice::Xdp,
         ..DatapathOptions::default()
@@ -34,40 +35,57 @@ fn open(end: &End) -> Context {
 }
 
 fn side(end: &End, context: &Context) -> Side {
+    try_side(end, context).expect("the address has a GID")
+}
+
+/// None if the interface does not have its address at the moment.
+pub(super) fn try_side(end: &End, context: &Context) -> Option<Side> {
     let gids = end.enter(|| context.gids());
     let found = gids
         .iter()
         .find(|entry| entry.gid.ip() == IpAddr::from(end.ip4));
+    let gid_index = found?.index;
     let pd = context.alloc_pd();
     let cq = context.create_cq(16);
-    Side {
+    Some(Side {
         qp: pd.create_qp(&cq, &cq, &QpOptions::default()),
         region: pd.allocate(LEN, Access::all()).expect("memory"),
         cq,
         context: context.clone(),
-        gid_index: found.expect("the address has a GID").index,
-    }
+        gid_index,
+    })
 }
 
 impl Side {
     fn endpoint(&self, end: &End) -> Endpoint {
-        end.enter(|| self.qp.endpoint(self.gid_index))
-            .expect("a GID")
+        self.try_endpoint(end).expect("a GID")
     }
 
     fn connect(&self, end: &End, remote: &Endpoint, options: &ConnectOptions) {
-        end.enter(|| self.qp.connect(self.gid_index, remote, options))
-            .expect("connected");
+        self.try_connect(end, remote, options).expect("connected");
     }
 
-    fn post(&self, op: SendOp) {
+    pub(super) fn try_endpoint(&self, end: &End) -> Result<Endpoint, ConnectError> {
+        end.enter(|| self.qp.endpoint(self.gid_index))
+    }
+
+    pub(super) fn try_connect(
+        &self,
+        end: &End,
+        remote: &Endpoint,
+        options: &ConnectOptions,
+    ) -> Result<(), ConnectError> {
+        end.enter(|| self.qp.connect(self.gid_index, remote, options))
+    }
+
+    pub(super) fn post(&self, op: SendOp) {
         let sge = self.region.slice(0, LEN).expect("in range");
         self.qp
             .post_send(&SendRequest::new(1, op, &[sge]))
             .expect("posted");
     }
 
-    fn bytes(&self) -> Vec<u8> {
+    pub(super) fn bytes(&self) -> Vec<u8> {
         let mut bytes = vec![0; LEN];
         self.region.read(0, &mut bytes).expect("in range");
         bytes
@@ -80,7 +98,7 @@ impl Side {
     }
 }
 
-fn pattern() -> Vec<u8> {
+pub(super) fn pattern() -> Vec<u8> {
     (0..LEN).map(|i| (i * 7 + i / 251) as u8).collect()
 }
 

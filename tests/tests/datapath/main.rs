@@ -4,3 +4,4 @@ mod chosen;
 mod driven;
 mod others;
 mod perf;
+mod soak;

@@ -2,6 +2,7 @@
 
 use super::XdpPort;
 use crate::net::WaitDrop;
+use crate::umem::Owner;
 
 /// What a port has done and dropped so far, its queues' and the network's counters not
 /// included.
@@ -47,7 +48,8 @@ impl XdpCounters {
     }
 }
 
-/// Every counter of a port, those of several queues added up.
+/// Every counter of a port, those of several queues added up, and who has how many chunks
+/// of the memory for frames right now.
 pub(super) fn all(port: &XdpPort) -> Vec<(&'static str, u64)> {
     let mut all: Vec<(&'static str, u64)> = port.counters.each().into();
     let mut add = |name, value| match all.iter_mut().find(|(known, _)| *known == name) {
@@ -57,6 +59,9 @@ pub(super) fn all(port: &XdpPort) -> Vec<(&'static str, u64)> {
     for queue in &port.queues {
         for (name, value) in queue.counters().each() {
             add(name, value);
+        }
+        for owner in Owner::ALL {
+            add(owner.name(), queue.chunks().of(owner).into());
         }
         // A kernel that does not tell counts nothing.
         for (name, value) in queue.kernel().statistics().unwrap_or_default().each() {

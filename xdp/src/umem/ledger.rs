@@ -28,6 +28,17 @@ impl Owner {
         Self::Writing,
         Self::Tx,
     ];
+
+    /// What the number of its chunks is called in tables.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Free => "chunks_free",
+            Self::Fill => "chunks_fill",
+            Self::Received => "chunks_received",
+            Self::Writing => "chunks_writing",
+            Self::Tx => "chunks_tx",
+        }
+    }
 }
 
 /// How many chunks each has.
