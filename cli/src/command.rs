@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use crate::{decode, devices, perf, pingpong, sim};
+use crate::{decode, devices, dump, perf, pingpong, sim};
 use clap::{Parser, Subcommand};
 use roce_verbs::{OpenError, environment_capture, environment_datapath, environment_faults};
 
@@ -38,6 +38,8 @@ enum Command {
     Devices(devices::DevicesArgs),
     /// Print the RoCE packets of a capture file, and a summary of each flow
     Decode(decode::DecodeArgs),
+    /// Capture the RoCE packets that pass an interface, or print them
+    Dump(dump::DumpArgs),
     /// Run swarms of simulated fabrics against a model of what verbs promise
     Sim(sim::SimArgs),
 }
@@ -69,6 +71,13 @@ pub fn main() -> ExitCode {
             .map(|()| ExitCode::SUCCESS)
             .map_err(|e| e.to_string()),
         Command::Decode(args) => decode::run(&args).map_err(|e| e.to_string()),
+        Command::Dump(args) => match dump::run(&args) {
+            Ok(code) => Ok(code),
+            Err(error) => {
+                eprintln!("roce dump: {error}");
+                Ok(ExitCode::from(error.exit_code()))
+            }
+        },
         Command::Sim(args) => sim::run_command(&args).map_err(|e| e.to_string()),
     };
     result.unwrap_or_else(|error| {
@@ -84,7 +93,7 @@ fn check_environment(command: &Command) -> Result<(), OpenError> {
     let (has_devices, opens_them) = match command {
         Command::Perf(_) | Command::Pingpong(_) => (true, true),
         Command::Devices(_) => (true, false),
-        Command::Decode(_) | Command::Sim(_) => (false, false),
+        Command::Decode(_) | Command::Dump(_) | Command::Sim(_) => (false, false),
     };
     if has_devices {
         environment_datapath()?;

@@ -4,6 +4,7 @@
 mod command;
 pub mod decode;
 pub mod devices;
+pub mod dump;
 pub mod perf;
 pub mod pingpong;
 pub mod sim;

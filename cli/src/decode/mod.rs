@@ -20,8 +20,10 @@ mod flow;
 mod gso;
 mod json;
 mod link;
+mod live;
 mod packet;
 mod progress;
+mod split;
 mod summary;
 mod text;
 mod totals;
@@ -32,6 +34,8 @@ mod testing;
 mod tests;
 
 pub use capture::CaptureError;
+pub(crate) use live::Live;
+pub(crate) use split::Splitter;
 
 use capture::{Capture, Record};
 use flow::{FlowTable, MAX_FLOWS};
@@ -94,7 +98,7 @@ pub struct DecodeArgs {
 }
 
 /// A queue pair number as users write it.
-fn parse_qpn(text: &str) -> Result<u32, String> {
+pub(crate) fn parse_qpn(text: &str) -> Result<u32, String> {
     let (digits, radix) = match text.strip_prefix("0x").or(text.strip_prefix("0X")) {
         Some(hex) => (hex, 16),
         None => (text, 10),

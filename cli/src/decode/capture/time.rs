@@ -19,7 +19,6 @@ impl Timestamp {
     }
 
     /// The time so many nanoseconds after 1970-01-01 00:00 UTC.
-    #[cfg(test)]
     pub(in crate::decode) fn from_ns(ns: i128) -> Self {
         Self { ns }
     }

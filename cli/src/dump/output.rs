@@ -1,0 +1,105 @@
+//! Where packets go: to a file, or as lines to standard output.
+
+use super::DumpError;
+use super::socket::Passed;
+use crate::decode::{DecodeArgs, Live};
+use roce_capture::{Capture, Direction, Interface, InterfaceId, LinkType, Packet};
+use std::io::{self, BufWriter};
+use std::path::Path;
+use std::time::UNIX_EPOCH;
+
+/// See the module.
+pub(super) enum Output<'a> {
+    File(Capture, InterfaceId),
+    Lines(Box<Live<'a, BufWriter<io::StdoutLock<'static>>>>),
+}
+
+impl<'a> Output<'a> {
+    pub(super) fn file(
+        path: &Path,
+        interface: &str,
+        link_type: LinkType,
+    ) -> Result<Self, DumpError> {
+        let capture = match path.as_os_str() == "-" {
+            true if io::IsTerminal::is_terminal(&io::stdout()) => return Err(DumpError::Terminal),
+            true => Capture::replace("/dev/stdout")?,
+            false => Capture::replace(path)?,
+        };
+        let id = capture.add_interface(&Interface {
+            name: interface,
+            description: "RoCE packets that passed the interface",
+            link_type,
+        });
+        Ok(Self::File(capture, id))
+    }
+
+    pub(super) fn lines(args: &'a DecodeArgs) -> Self {
+        let out = BufWriter::new(io::stdout().lock());
+        Self::Lines(Box::new(Live::new(args, out)))
+    }
+
+    /// One packet, as it is on the wire; `bytes` of the one that `passed`.
+    pub(super) fn packet(
+        &mut self,
+        link_type: u16,
+        passed: &Passed<'_>,
+        bytes: &[u8],
+    ) -> io::Result<()> {
+        match self {
+            Self::File(capture, interface) => {
+                let is_part = bytes.len() != passed.bytes.len();
+                capture.packet(&Packet {
+                    interface: *interface,
+                    time: passed.time,
+                    direction: match passed.sent {
+                        true => Direction::Sent,
+                        false => Direction::Received,
+                    },
+                    bytes,
+                    wire_len: if is_part {
+                        bytes.len()
+                    } else {
+                        passed.wire_len
+                    },
+                    comments: &[],
+                });
+                Ok(())
+            }
+            Self::Lines(lines) => {
+                let since = passed.time.duration_since(UNIX_EPOCH).unwrap_or_default();
+                let ns = i128::try_from(since.as_nanos()).unwrap_or(i128::MAX);
+                lines.packet(ns, link_type, bytes)
+            }
+        }
+    }
+
+    /// Brings all of it to where it goes.
+    pub(super) fn flush(&mut self) -> Result<(), DumpError> {
+        match self {
+            Self::File(capture, _) => {
+                capture.flush();
+                match capture.failure() {
+                    Some(_) => Err(DumpError::Write),
+                    None => Ok(()),
+                }
+            }
+            Self::Lines(lines) => lines.flush().map_err(written),
+        }
+    }
+
+    /// The end: a summary, where lines were printed.
+    pub(super) fn finish(&mut self) -> Result<(), DumpError> {
+        self.flush()?;
+        match self {
+            Self::File(..) => Ok(()),
+            Self::Lines(lines) => lines.finish().map_err(written),
+        }
+    }
+}
+
+pub(super) fn written(source: io::Error) -> DumpError {
+    DumpError::System {
+        what: "writing to standard output".to_owned(),
+        source,
+    }
+}

@@ -1,0 +1,299 @@
+//! A packet socket: frames of one interface as they pass it, with the kernel's time.
+
+use super::filter;
+use roce_capture::LinkType;
+use socket2::{Domain, SockFilter, Socket, Type};
+use std::io;
+use std::mem::{size_of, zeroed};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// Bytes that the kernel is asked to keep until they are fetched.
+const KERNEL_BYTES: libc::c_int = 32 << 20;
+
+/// Room for one packet: more than any has.
+const ROOM: usize = 256 << 10;
+
+/// Bytes of a VLAN tag, which the kernel takes off and hands over beside the frame.
+const TAG: usize = 4;
+
+/// Room for control messages: a time, and what the kernel says of the packet.
+const CONTROL_BYTES: usize = 256;
+
+#[repr(C, align(8))]
+struct Control([u8; CONTROL_BYTES]);
+
+/// A packet that passed the interface.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Passed<'a> {
+    pub(super) bytes: &'a [u8],
+    /// Bytes that it had, be they there or not.
+    pub(super) wire_len: usize,
+    pub(super) time: SystemTime,
+    /// This machine sent it.
+    pub(super) sent: bool,
+}
+
+/// What packets of an interface begin with, by its hardware type (ARPHRD).
+fn link_type(hardware: u16) -> Option<LinkType> {
+    match hardware {
+        libc::ARPHRD_ETHER | libc::ARPHRD_LOOPBACK => Some(LinkType::Ethernet),
+        libc::ARPHRD_NONE
+        | libc::ARPHRD_TUNNEL
+        | libc::ARPHRD_TUNNEL6
+        | libc::ARPHRD_SIT
+        | libc::ARPHRD_IPGRE => Some(LinkType::RawIp),
+        _ => None,
+    }
+}
+
+/// See the module.
+pub(super) struct PacketSocket {
+    socket: Socket,
+    buffer: Box<[u8]>,
+    link_type: LinkType,
+    /// Whatever is sent through the loopback interface comes in again.
+    loopback: bool,
+}
+
+impl PacketSocket {
+    /// Begins to take RoCE packets of the interface with this index. The inner error is
+    /// the hardware type, if its packets can't be told apart.
+    ///
+    /// # Errors
+    /// The kernel's; `PermissionDenied` without CAP_NET_RAW.
+    pub(super) fn open(index: u32) -> io::Result<Result<Self, u16>> {
+        // Without a protocol nothing arrives before the filter is there.
+        let socket = Socket::new(Domain::PACKET, Type::RAW, None)?;
+        socket.set_nonblocking(true)?;
+        bind(&socket, index, 0)?;
+        let hardware = hardware_type(&socket)?;
+        let Some(link_type) = link_type(hardware) else {
+            return Ok(Err(hardware));
+        };
+        let program = match link_type {
+            LinkType::RawIp => filter::raw_ip(),
+            _ => filter::ethernet(),
+        };
+        let program = program
+            .iter()
+            .map(|step| SockFilter::new(step.code, step.jt, step.jf, step.k));
+        socket.attach_filter(&program.collect::<Vec<_>>())?;
+        set(&socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1)?;
+        set(&socket, libc::SOL_PACKET, libc::PACKET_AUXDATA, 1)?;
+        // More than the system's limit takes privilege of its own; what there is will do.
+        if set(
+            &socket,
+            libc::SOL_SOCKET,
+            libc::SO_RCVBUFFORCE,
+            KERNEL_BYTES,
+        )
+        .is_err()
+        {
+            let _ = set(&socket, libc::SOL_SOCKET, libc::SO_RCVBUF, KERNEL_BYTES);
+        }
+        bind(&socket, index, libc::ETH_P_ALL as u16)?;
+        Ok(Ok(Self {
+            socket,
+            buffer: vec![0; TAG + ROOM].into_boxed_slice(),
+            link_type,
+            loopback: hardware == libc::ARPHRD_LOOPBACK,
+        }))
+    }
+
+    pub(super) fn link_type(&self) -> LinkType {
+        self.link_type
+    }
+
+    /// The descriptor to wait for.
+    pub(super) fn fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+
+    /// The next packet, if one waits. The inner `None` is one that is seen once more.
+    ///
+    /// # Errors
+    /// The kernel's: `ENETDOWN` when the interface goes down.
+    pub(super) fn receive(&mut self) -> io::Result<Option<Option<Passed<'_>>>> {
+        let mut control = Control([0; CONTROL_BYTES]);
+        // SAFETY: C structs of integers and pointers: zero is a valid value for each.
+        let (mut from, mut message) =
+            unsafe { (zeroed::<libc::sockaddr_ll>(), zeroed::<libc::msghdr>()) };
+        let mut vector = libc::iovec {
+            iov_base: self.buffer[TAG..].as_mut_ptr().cast(),
+            iov_len: ROOM,
+        };
+        message.msg_name = (&raw mut from).cast();
+        message.msg_namelen = size_of::<libc::sockaddr_ll>() as u32;
+        message.msg_iov = &raw mut vector;
+        message.msg_iovlen = 1;
+        message.msg_control = (&raw mut control.0).cast();
+        message.msg_controllen = CONTROL_BYTES as _;
+        // SAFETY: every pointer in the message is to a local or to the buffer, which is not
+        // otherwise borrowed, with its length beside it.
+        let len = unsafe {
+            libc::recvmsg(
+                self.socket.as_raw_fd(),
+                &raw mut message,
+                libc::MSG_DONTWAIT | libc::MSG_TRUNC,
+            )
+        };
+        let Ok(wire_len) = usize::try_from(len) else {
+            let error = io::Error::last_os_error();
+            return match error.kind() {
+                io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => Ok(None),
+                _ => Err(error),
+            };
+        };
+        let sent = from.sll_pkttype == libc::PACKET_OUTGOING;
+        if sent && self.loopback {
+            return Ok(Some(None));
+        }
+        let beside = Beside::read(&message);
+        let len = wire_len.min(ROOM);
+        let (start, added) = match beside.tag.filter(|_| len >= 12) {
+            Some(tag) => {
+                // The addresses move to the front, the tag goes behind them.
+                self.buffer.copy_within(TAG..TAG + 12, 0);
+                self.buffer[12..16].copy_from_slice(&tag);
+                (0, TAG)
+            }
+            None => (TAG, 0),
+        };
+        Ok(Some(Some(Passed {
+            bytes: &self.buffer[start..TAG + len],
+            wire_len: wire_len + added,
+            time: beside.time.unwrap_or_else(SystemTime::now),
+            sent,
+        })))
+    }
+
+    /// Packets that the kernel had no room for, since the last call.
+    pub(super) fn lost(&self) -> u64 {
+        let mut statistics = libc::tpacket_stats {
+            tp_packets: 0,
+            tp_drops: 0,
+        };
+        let mut len = size_of::<libc::tpacket_stats>() as libc::socklen_t;
+        // SAFETY: the pointer is to a local of the length given beside it.
+        unsafe {
+            libc::getsockopt(
+                self.socket.as_raw_fd(),
+                libc::SOL_PACKET,
+                libc::PACKET_STATISTICS,
+                (&raw mut statistics).cast(),
+                &raw mut len,
+            )
+        };
+        statistics.tp_drops.into()
+    }
+}
+
+/// What the kernel hands over beside a packet.
+#[derive(Default)]
+struct Beside {
+    time: Option<SystemTime>,
+    /// A VLAN tag, as it would stand in the frame.
+    tag: Option<[u8; TAG]>,
+}
+
+impl Beside {
+    fn read(message: &libc::msghdr) -> Self {
+        let mut found = Self::default();
+        // SAFETY: the message was filled by the kernel, its control buffer still exists, and
+        // these walk through it within its length.
+        let mut next = unsafe { libc::CMSG_FIRSTHDR(message) };
+        while !next.is_null() {
+            // SAFETY: not null, thus a header within the buffer, which is aligned for it.
+            let header = unsafe { *next };
+            // SAFETY: as above; data is read unaligned, and only of a kind whose length the
+            // header confirms.
+            let data = unsafe { libc::CMSG_DATA(next) };
+            let has = |size: usize| {
+                // SAFETY: it only computes.
+                header.cmsg_len as usize >= unsafe { libc::CMSG_LEN(size as u32) } as usize
+            };
+            match (header.cmsg_level, header.cmsg_type) {
+                (libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS) if has(size_of::<libc::timespec>()) => {
+                    // SAFETY: see above.
+                    let time = unsafe { data.cast::<libc::timespec>().read_unaligned() };
+                    let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
+                    let ns = u32::try_from(time.tv_nsec).unwrap_or(0);
+                    found.time = Some(UNIX_EPOCH + Duration::new(seconds, ns));
+                }
+                (libc::SOL_PACKET, libc::PACKET_AUXDATA)
+                    if has(size_of::<libc::tpacket_auxdata>()) =>
+                {
+                    // SAFETY: see above.
+                    let aux = unsafe { data.cast::<libc::tpacket_auxdata>().read_unaligned() };
+                    if aux.tp_status & libc::TP_STATUS_VLAN_VALID != 0 {
+                        let kind = match aux.tp_status & libc::TP_STATUS_VLAN_TPID_VALID {
+                            0 => 0x8100,
+                            _ => aux.tp_vlan_tpid,
+                        };
+                        let ([a, b], [c, d]) = (kind.to_be_bytes(), aux.tp_vlan_tci.to_be_bytes());
+                        found.tag = Some([a, b, c, d]);
+                    }
+                }
+                _ => {}
+            }
+            // SAFETY: as above.
+            next = unsafe { libc::CMSG_NXTHDR(message, next) };
+        }
+        found
+    }
+}
+
+fn bind(socket: &Socket, index: u32, protocol: u16) -> io::Result<()> {
+    // SAFETY: a C struct of integers: zero is a valid value.
+    let mut address = unsafe { zeroed::<libc::sockaddr_ll>() };
+    address.sll_family = libc::AF_PACKET as u16;
+    address.sll_protocol = protocol.to_be();
+    address.sll_ifindex = libc::c_int::try_from(index).unwrap_or(-1);
+    // SAFETY: the pointer is to a local of the length given beside it.
+    let result = unsafe {
+        libc::bind(
+            socket.as_raw_fd(),
+            (&raw const address).cast(),
+            size_of::<libc::sockaddr_ll>() as libc::socklen_t,
+        )
+    };
+    check(result)
+}
+
+/// What the interface is that the socket is bound to.
+fn hardware_type(socket: &Socket) -> io::Result<u16> {
+    // SAFETY: a C struct of integers: zero is a valid value.
+    let mut address = unsafe { zeroed::<libc::sockaddr_ll>() };
+    let mut len = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
+    // SAFETY: the pointer is to a local of the length given beside it.
+    let result =
+        unsafe { libc::getsockname(socket.as_raw_fd(), (&raw mut address).cast(), &raw mut len) };
+    check(result).map(|()| address.sll_hatype)
+}
+
+fn set(
+    socket: &Socket,
+    level: libc::c_int,
+    option: libc::c_int,
+    value: libc::c_int,
+) -> io::Result<()> {
+    // SAFETY: the pointer is to a local of the length given beside it.
+    let result = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            level,
+            option,
+            (&raw const value).cast(),
+            size_of::<libc::c_int>() as libc::socklen_t,
+        )
+    };
+    check(result)
+}
+
+fn check(result: libc::c_int) -> io::Result<()> {
+    match result {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
