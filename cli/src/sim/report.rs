@@ -97,6 +97,7 @@ impl Report {
             retransmitted,
             dropped_by_nics,
             overruns,
+            numbers_again,
             virtual_seconds,
             ..
         } = &self.summary;
@@ -119,6 +120,7 @@ impl Report {
                 ("dropped by slow hosts", packets.overrun),
                 ("dropped by NICs", *dropped_by_nics),
                 ("completion queues overrun", *overruns),
+                ("QP numbers used again", *numbers_again),
                 ("marked", packets.marked),
                 ("pause frames", packets.pauses),
                 ("seconds of virtual time", *virtual_seconds as u64),

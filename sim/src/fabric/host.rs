@@ -103,9 +103,10 @@ impl Host {
         }
     }
 
-    /// A new NIC, which knows nothing of what was.
-    pub(super) fn restart(&mut self, max_packet_bytes: usize) {
-        self.restarts += 1;
+    /// A new NIC, which knows nothing of what was; `alike` if it draws the numbers that
+    /// the last one drew.
+    pub(super) fn restart(&mut self, max_packet_bytes: usize, alike: bool) {
+        self.restarts += u64::from(!alike);
         self.nic = nic(&self.spec, self.restarts, max_packet_bytes);
         self.wake = None;
     }

@@ -192,12 +192,23 @@ impl Fabric {
 
     /// Restarts a host: it has a new NIC, and what waited for it is gone.
     pub fn restart(&mut self, id: HostId) {
+        self.begin_anew(id, false);
+    }
+
+    /// Restarts a host whose new NIC draws the same numbers and keys again, in the same
+    /// order, as one would whose randomness is bad.
+    pub fn restart_alike(&mut self, id: HostId) {
+        self.begin_anew(id, true);
+    }
+
+    fn begin_anew(&mut self, id: HostId, alike: bool) {
         let host = &mut self.hosts[id.0];
         for packet in host.ring.drain(..) {
             self.pool.give_back(packet);
         }
         let egress = host.egress.map(|egress| &self.egresses[egress.0]);
-        host.restart(egress.map_or(0, |egress| egress.spec.max_packet_bytes));
+        let max_packet_bytes = egress.map_or(0, |egress| egress.spec.max_packet_bytes);
+        host.restart(max_packet_bytes, alike);
     }
 
     /// Goes on to the next event that is not after `until`; `None` if there is none:

@@ -76,7 +76,8 @@ impl Run<'_> {
                 self.fabric.call_at(end, Token::Undo(number).encode());
                 Ok(())
             }
-            Act::Restart(host) if !self.paused[host] => self.restart(HostId(host)),
+            Act::Restart(host) if !self.paused[host] => self.restart(HostId(host), false),
+            Act::RestartAlike(host) if !self.paused[host] => self.restart(HostId(host), true),
             // There is nobody to do it.
             _ => Ok(()),
         }
@@ -205,7 +206,7 @@ impl Run<'_> {
     }
 
     /// A host restarts: everything of its applications is gone.
-    fn restart(&mut self, host: HostId) -> Verdict {
+    fn restart(&mut self, host: HostId, alike: bool) -> Verdict {
         for pair in 0..self.pairs.len() {
             for side in [0, 1] {
                 if !self.runs(pair, side) || self.end(pair, side).host != host {
@@ -232,7 +233,10 @@ impl Run<'_> {
         self.forget_cqs(host);
         self.host_cqs[host.0] = None;
         self.close_pools(host)?;
-        self.fabric.restart(host);
+        match alike {
+            true => self.fabric.restart_alike(host),
+            false => self.fabric.restart(host),
+        }
         let nic = self.fabric.nic(host);
         let pd = nic.alloc_pd();
         let buffer = Arc::clone(&self.words[host.0].region.buffer);

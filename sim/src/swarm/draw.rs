@@ -1,5 +1,6 @@
 //! From a seed to a plan.
 
+use super::draw_lives::draw_lives;
 use super::draw_more::draw_more;
 use super::draw_most::draw_most;
 use super::plan::{
@@ -22,7 +23,7 @@ impl Plan {
     }
 
     /// How often something was added to what is drawn.
-    pub const LAYERS: usize = 2;
+    pub const LAYERS: usize = 3;
 
     /// The plan of a seed as it was before later layers were drawn on top.
     pub fn draw_layers(seed: u64, layers: usize) -> Self {
@@ -32,6 +33,9 @@ impl Plan {
         }
         if layers >= 2 {
             draw_most(&mut plan);
+        }
+        if layers >= 3 {
+            draw_lives(&mut plan);
         }
         plan
     }
@@ -334,6 +338,7 @@ pub(super) fn pair(dice: &mut Dice, common: &Common<'_>, largest_mtu: PathMtu) -
         recv_gap_ns: dice.pick(&[0, 0, 0, 30_000]),
         start_ns: dice.pick(&[0, 0, 100_000]),
         target_bytes,
+        follows: None,
         windows: [Vec::new(), Vec::new()],
         ops,
     }

@@ -8,6 +8,7 @@
 mod act;
 mod cqs;
 mod draw;
+mod draw_lives;
 mod draw_more;
 mod draw_most;
 mod end;

@@ -27,6 +27,8 @@ pub struct Outcome {
     pub dropped_by_nics: u64,
     /// CQs that overran.
     pub overruns: u64,
+    /// QPs with the number of one before a restart.
+    pub numbers_again: u64,
     /// How much time passed in the run, in ns.
     pub virtual_ns: u64,
 }
@@ -52,6 +54,8 @@ pub struct Summary {
     pub dropped_by_nics: u64,
     /// CQs that overran.
     pub overruns: u64,
+    /// QPs with the number of one before a restart.
+    pub numbers_again: u64,
     /// How much time passed in the runs, in seconds.
     pub virtual_seconds: f64,
 }
@@ -70,6 +74,7 @@ impl Summary {
         self.retransmitted += outcome.retransmitted;
         self.dropped_by_nics += outcome.dropped_by_nics;
         self.overruns += outcome.overruns;
+        self.numbers_again += outcome.numbers_again;
         self.virtual_seconds += outcome.virtual_ns as f64 / 1e9;
     }
 }

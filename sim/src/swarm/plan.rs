@@ -89,6 +89,9 @@ pub struct PairPlan {
     pub start_ns: u64,
     /// The size of the memory that the peer may WRITE and READ.
     pub target_bytes: usize,
+    /// It takes the place of that pair after one of the hosts was restarted: its regions
+    /// have the same addresses, and its QPs may have the same numbers.
+    pub follows: Option<usize>,
     /// The memory windows of the target of each end, which the other end binds.
     pub windows: [Vec<WindowPlan>; 2],
     /// What each end does, in order.
@@ -283,4 +286,6 @@ pub enum Act {
     Pause(usize, u64),
     /// Restarts a host: all its QPs and regions are gone.
     Restart(usize),
+    /// The same, and the new NIC gives the numbers and keys again that the last one gave.
+    RestartAlike(usize),
 }

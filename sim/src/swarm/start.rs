@@ -47,6 +47,10 @@ impl Run<'_> {
         };
         self.oracle
             .connected(number, known, self.causes(plan), areas);
+        if let Some(Some(before)) = plan.follows.map(|pair| self.pairs[pair].as_ref()) {
+            let again = |side: &usize| before.ends[*side].qpn == ends[*side].qpn;
+            self.outcome.numbers_again += [0, 1].iter().filter(|side| again(side)).count() as u64;
+        }
         self.pairs[number] = Some(PairState { ends, memory });
         for pool in known.pools.into_iter().chain([known.more]).flatten() {
             self.refill(pool)?;
@@ -171,7 +175,7 @@ impl Run<'_> {
         let mut region = |of: usize, which: usize, len: usize| {
             let host = HostId(plan.hosts[of]);
             let pd = self.words[host.0].pd;
-            let name = 6 * number + 3 * side + which;
+            let name = 6 * plan.follows.unwrap_or(number) + 3 * side + which;
             Region::new(self.fabric.nic(host), pd, name, len)
         };
         Ok(FlowMemory {

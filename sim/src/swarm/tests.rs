@@ -46,6 +46,7 @@ fn a_swarm_of_seeds_finds_nothing() {
         packets.pauses,
         summary.retransmitted,
         summary.overruns,
+        summary.numbers_again,
     ] {
         assert!(struck > 0, "{summary:?}");
     }
@@ -84,7 +85,7 @@ fn every_operation_and_every_mischief_is_drawn() {
     }
     assert_eq!(
         (kinds.len(), wrongs.len(), acts.len()),
-        (Kind::REMOTE.len() + Kind::LOCAL.len(), 8, 12)
+        (Kind::REMOTE.len() + Kind::LOCAL.len(), 8, 13)
     );
     assert_eq!(ends.len(), 7, "{ends:?}");
 }

@@ -1,0 +1,76 @@
+//! Hosts that live twice, drawn on top of all else: a host restarts, its new NIC gives
+//! the same QP numbers and keys as the last one, and a connection is made again that
+//! still has packets on their way.
+
+use super::plan::{Act, Mischief, PairPlan, Plan};
+use crate::dice::Dice;
+use roce_stack::QpKind;
+
+/// Adds to a plan that [`super::draw_most`] has added to.
+pub(super) fn draw_lives(plan: &mut Plan) {
+    let mut dice = Dice::new(plan.seed ^ 0x6c69_7665);
+    // Without loss, hosts are there all the time.
+    if plan.lossless || !dice.one_in(5) {
+        return;
+    }
+    let host = dice.index(plan.hosts.len());
+    let Some(first) = first_pair(plan, host) else {
+        return;
+    };
+    let before = &plan.pairs[first];
+    let lives = match dice.below(3) {
+        0 => dice.below(5_000),
+        1 => dice.below(50_000),
+        _ => dice.below(1_000_000),
+    };
+    let at_ns = before.start_ns + lives;
+    // Else another one would have the numbers, and maybe the PSNs.
+    let later = |pair: &PairPlan| pair.hosts.contains(&host) && pair.start_ns > at_ns;
+    if plan.pairs.iter().any(later) {
+        return;
+    }
+    let mut again = before.clone();
+    again.follows = Some(first);
+    again.start_ns = at_ns + dice.pick(&[1, 1, 500, 20_000]);
+    move_psns(&mut dice, &mut again);
+    if dice.one_in(2) {
+        // One end of the second life has something else to do.
+        again.ops[dice.index(2)].truncate(1);
+    }
+    plan.pairs.push(again);
+    let what = Act::RestartAlike(host);
+    plan.mischief.push(Mischief { at_ns, what });
+}
+
+/// The connection whose QP is the first that the host makes, if that is one of RC: what
+/// UC and UD take, nothing protects from packets of a life before but another Q_Key.
+fn first_pair(plan: &Plan, host: usize) -> Option<usize> {
+    let here = |number: &usize| plan.pairs[*number].hosts.contains(&host);
+    let first = (0..plan.pairs.len())
+        .filter(here)
+        .min_by_key(|number| plan.pairs[*number].start_ns)?;
+    let pair = &plan.pairs[first];
+    // A shared queue has a number, too, and is not made again.
+    let shares = |pair: &PairPlan| {
+        let side = usize::from(pair.hosts[1] == host);
+        let there = pair.hosts.contains(&host);
+        there && (pair.shared[side] || pair.connect.kind.is_xrc() && side == 1)
+    };
+    let fits = pair.connect.kind == QpKind::Rc && !plan.pairs.iter().any(shares);
+    fits.then_some(first)
+}
+
+/// A connection that is made again begins at PSNs far from those before, or any packet
+/// of the old one might be the next: behind them or ahead of them, by up to a quarter of
+/// all there are.
+fn move_psns(dice: &mut Dice, pair: &mut PairPlan) {
+    let far = (1 << 20) + dice.below(3 << 20) as u32;
+    let by = if dice.one_in(2) {
+        far
+    } else {
+        0x100_0000 - far
+    };
+    for psn in &mut pair.connect.psn {
+        *psn = (*psn + by) & 0xff_ffff;
+    }
+}
