@@ -28,7 +28,7 @@ case $flavour in
         rdma link add rxe0 type rxe netdev eth0 || fail "cannot add rxe0"
         ;;
     zero-copy)
-        # The other pair of queues is for what an XDP program sends.
+        # All packets come to queue 0; the other pair is free for an XDP program.
         ethtool -L eth0 combined 1 || fail "cannot set the number of queues of eth0"
         ;;
 esac

@@ -9,9 +9,8 @@ pub enum Flavour {
     #[default]
     SoftRoce,
     /// A newer kernel, whose virtio_net has AF_XDP with zero-copy. The guest's
-    /// interface is made as that needs it: two pairs of queues, one of them in use, so
-    /// that the other is free for the program, and a device that respects the
-    /// kernel's mapping of memory. There is no Soft-RoCE: UDP port 4791 is free.
+    /// interface is made as that needs it: two pairs of queues, of which the first is in
+    /// use, and a device that respects the kernel's mapping of memory. There is no Soft-RoCE: UDP port 4791 is free.
     ZeroCopy,
 }
 
@@ -61,6 +60,16 @@ impl Flavour {
         match self {
             Self::SoftRoce => 1,
             Self::ZeroCopy => 2,
+        }
+    }
+
+    /// What else its kernel is told.
+    pub(super) fn kernel_options(self) -> &'static str {
+        match self {
+            Self::SoftRoce => "",
+            // On a busy machine the emulated timer may stand still for as long as the
+            // kernel takes to find that it does not work.
+            Self::ZeroCopy => " no_timer_check",
         }
     }
 

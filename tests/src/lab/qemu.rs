@@ -99,9 +99,10 @@ fn arguments(
     };
     let append = format!(
         "console=ttyS0 loglevel=5 panic=-1 mitigations=off audit=0 \
-         lab.ip4={ip4}/24 lab.mtu={} lab.flavour={}",
+         lab.ip4={ip4}/24 lab.mtu={} lab.flavour={}{}",
         config.mtu,
         config.flavour.name(),
+        config.flavour.kernel_options(),
     );
     // A comma in a value is written twice.
     let path = |path: &Path| path.display().to_string().replace(',', ",,");
