@@ -256,3 +256,16 @@ fn path_mtu_2048_goes_by_the_rings_with_zero_copy() {
     assert_went_by_the_rings(&server, sent, received);
     lab.check_kernel().unwrap();
 }
+
+/// The same driver, with the program in the kernel: that is given copies.
+#[test]
+fn a_program_in_the_kernel_means_copies() {
+    let Some(lab) = boot() else { return };
+    let environment = [("ROCE_DATAPATH", "xdp"), ("ROCE_XDP_MODE", "generic")];
+    let (_, server) = serve_in_guest(&lab, &environment);
+    assert_eq!(server["datapath"], "xdp", "{server}");
+    assert_eq!(server["zero_copy"], false, "{server}");
+    let (_, received) = moved_by_driver(&lab);
+    assert_eq!(received, 0, "the driver ran a program");
+    lab.check_kernel().unwrap();
+}

@@ -9,11 +9,22 @@ use super::clock::Clock;
 use super::{XdpPort, program_error};
 use crate::net::{Changes, Net, Waiting};
 use crate::port::{XdpCounters, XdpPortConfig};
-use crate::program::Program;
-use crate::socket;
+use crate::program::{Mode, Program};
+use crate::socket::{self, SocketConfig, ZeroCopy};
 
 /// The longest frame that can be made of pieces.
 const LONGEST_FRAME: usize = 1 << 16;
+
+/// What the sockets are made from, with the program attached like this. A program in the
+/// kernel is given copies. If the driver received into our memory all the same, each frame
+/// would be copied twice, and the socket would call that zero-copy.
+fn suited(sockets: &SocketConfig, mode: Mode) -> SocketConfig {
+    let mut sockets = sockets.clone();
+    if mode == Mode::Generic && sockets.zero_copy == ZeroCopy::Auto {
+        sockets.zero_copy = ZeroCopy::Off;
+    }
+    sockets
+}
 
 pub(super) fn open(config: XdpPortConfig) -> Result<XdpPort, PortError> {
     let sockets = &config.sockets;
@@ -35,7 +46,7 @@ pub(super) fn open(config: XdpPortConfig) -> Result<XdpPort, PortError> {
     let attached = program
         .attach(&sockets.interface, sockets.interface_index, config.attach)
         .map_err(program_error)?;
-    let queues = socket::open(sockets).map_err(|error| PortError {
+    let queues = socket::open(&suited(sockets, attached.mode())).map_err(|error| PortError {
         what: format!("{}{}", error.what, error.hint()),
         source: error.source,
     })?;
@@ -63,4 +74,25 @@ pub(super) fn open(config: XdpPortConfig) -> Result<XdpPort, PortError> {
         counters: XdpCounters::default(),
         config,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::suited;
+    use crate::program::Mode;
+    use crate::socket::{SocketConfig, ZeroCopy};
+
+    #[test]
+    fn a_program_in_the_kernel_gets_copies_unless_told_otherwise() {
+        let of = |mode, zero_copy| {
+            let sockets = SocketConfig {
+                zero_copy,
+                ..SocketConfig::new("eth0", 2, 1500)
+            };
+            suited(&sockets, mode).zero_copy
+        };
+        assert_eq!(of(Mode::Generic, ZeroCopy::Auto), ZeroCopy::Off);
+        assert_eq!(of(Mode::Generic, ZeroCopy::Require), ZeroCopy::Require);
+        assert_eq!(of(Mode::Native, ZeroCopy::Auto), ZeroCopy::Auto);
+    }
 }
