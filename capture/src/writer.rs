@@ -10,7 +10,7 @@ use pcap_file::pcapng::blocks::section_header::{SectionHeaderBlock, SectionHeade
 use pcap_file::pcapng::{PcapNgBlock, PcapNgWriter};
 use pcap_file::{DataLink, Endianness, PcapError};
 use std::borrow::Cow;
-use std::io;
+use std::io::{self, Write as _};
 use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -214,7 +214,9 @@ impl Writer {
         if self.output.is_ok() {
             let (path, packets) = (self.path.display(), self.written);
             let message = format!("the capture {path} ends after {packets} packets: {error}");
-            eprintln!("roce: {message}");
+            // In one piece: another process may write to the same stderr.
+            let line = format!("roce: {message}\n");
+            let _ = io::stderr().write_all(line.as_bytes());
             self.output = Err(message);
         }
         *self.blocks.get_mut() = Vec::new();

@@ -1,5 +1,6 @@
 //! The command line: which subcommand, and what becomes of its errors.
 
+use crate::say::say;
 use std::process::ExitCode;
 
 use crate::{decode, devices, dump, perf, pingpong, sim};
@@ -49,21 +50,21 @@ pub fn main() -> ExitCode {
     // Wrong usage ends in here, with exit code 2.
     let command = Cli::parse().command;
     if let Err(error) = check_environment(&command) {
-        eprintln!("roce: {error}");
+        say("roce", &error);
         return ExitCode::from(2);
     }
     let result = match command {
         Command::Perf(args) => match perf::run(&args) {
             Ok(code) => Ok(code),
             Err(error) => {
-                eprintln!("roce perf: {error}");
+                say("roce perf", &error);
                 Ok(ExitCode::from(error.exit_code()))
             }
         },
         Command::Pingpong(args) => match pingpong::run(&args) {
             Ok(()) => Ok(ExitCode::SUCCESS),
             Err(error) => {
-                eprintln!("roce pingpong: {error}");
+                say("roce pingpong", &error);
                 Ok(ExitCode::from(error.exit_code()))
             }
         },
@@ -74,14 +75,14 @@ pub fn main() -> ExitCode {
         Command::Dump(args) => match dump::run(&args) {
             Ok(code) => Ok(code),
             Err(error) => {
-                eprintln!("roce dump: {error}");
+                say("roce dump", &error);
                 Ok(ExitCode::from(error.exit_code()))
             }
         },
         Command::Sim(args) => sim::run_command(&args).map_err(|e| e.to_string()),
     };
     result.unwrap_or_else(|error| {
-        eprintln!("roce: {error}");
+        say("roce", &error);
         ExitCode::from(1)
     })
 }
@@ -98,11 +99,14 @@ fn check_environment(command: &Command) -> Result<(), OpenError> {
     if has_devices {
         environment_datapath()?;
         if let Some(spec) = environment_faults()? {
-            eprintln!("roce: faults are on: {spec}");
+            say("roce", format_args!("faults are on: {spec}"));
         }
     }
     if opens_them && let Some(capture) = environment_capture()? {
-        eprintln!("roce: capturing to {}", capture.path().display());
+        say(
+            "roce",
+            format_args!("capturing to {}", capture.path().display()),
+        );
     }
     Ok(())
 }

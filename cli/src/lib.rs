@@ -7,6 +7,7 @@ pub mod devices;
 pub mod dump;
 pub mod perf;
 pub mod pingpong;
+mod say;
 pub mod sim;
 
 pub use command::main;

@@ -9,6 +9,7 @@
 //! Memory is bounded whatever is in the file, and no file makes it panic: see
 //! [`decode`].
 
+use crate::say::say;
 use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, LineWriter, Read, Write};
 use std::ops::ControlFlow;
@@ -146,7 +147,7 @@ pub fn run(args: &DecodeArgs) -> io::Result<ExitCode> {
     match result {
         Ok(None) => Ok(ExitCode::SUCCESS),
         Ok(Some(broken)) => {
-            eprintln!("roce decode: {name}: {broken}");
+            say("roce decode", format_args!("{name}: {broken}"));
             Ok(ExitCode::from(1))
         }
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(ExitCode::SUCCESS),

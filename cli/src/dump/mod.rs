@@ -13,6 +13,7 @@ mod socket;
 pub use error::DumpError;
 
 use crate::decode::{DecodeArgs, Splitter, parse_qpn};
+use crate::say::say;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
@@ -128,7 +129,10 @@ pub fn run(args: &DumpArgs) -> Result<ExitCode, DumpError> {
         limit: args.count.unwrap_or(u64::MAX),
         end: None,
     };
-    eprintln!("roce dump: listening on {name}, Ctrl-C ends it");
+    say(
+        "roce dump",
+        format_args!("listening on {name}, Ctrl-C ends it"),
+    );
     let deadline = args
         .seconds
         .and_then(|seconds| Instant::now().checked_add(Duration::from_secs(seconds)));
@@ -142,7 +146,10 @@ pub fn run(args: &DumpArgs) -> Result<ExitCode, DumpError> {
         result => result?,
     }
     let (count, lost) = (dump.count, dump.socket.lost());
-    eprintln!("roce dump: {count} packets, {lost} lost because the kernel had no room for them");
+    say(
+        "roce dump",
+        format_args!("{count} packets, {lost} lost because the kernel had no room for them"),
+    );
     Ok(ExitCode::SUCCESS)
 }
 

@@ -4,6 +4,7 @@ use super::args::{Op, PerfArgs};
 use super::bandwidth::Measured;
 use super::carrier::Carrier;
 use super::latency::Latencies;
+use crate::say::say;
 use comfy_table::{CellAlignment, Table, presets};
 use serde::Serialize;
 
@@ -71,7 +72,7 @@ pub(super) fn print(args: &PerfArgs, report: &Report) {
     if args.json {
         match serde_json::to_string_pretty(report) {
             Ok(text) => println!("{text}"),
-            Err(error) => eprintln!("roce perf: {error}"),
+            Err(error) => say("roce perf", &error),
         }
         return;
     }
@@ -105,7 +106,7 @@ pub(super) fn print_served(args: &PerfArgs, served: &Served) {
     }
     match serde_json::to_string(served) {
         Ok(text) => println!("{text}"),
-        Err(error) => eprintln!("roce perf: {error}"),
+        Err(error) => say("roce perf", &error),
     }
 }
 

@@ -6,6 +6,7 @@ use super::control::{Control, Hello, Kind, PeerQp, Phase, Reply, Request, VERSIO
 use super::end::{End, PATIENCE};
 use super::report::{self, Served};
 use super::{PerfError, bandwidth, latency, pattern};
+use crate::say::say;
 use std::io::Write;
 use std::net::{IpAddr, TcpListener, TcpStream};
 use std::sync::atomic::Ordering;
@@ -44,7 +45,7 @@ pub(super) fn run(args: &PerfArgs) -> Result<(), PerfError> {
                 report::print_served(args, &Served { client, carrier });
             }
             Err(error) if args.once => return Err(error),
-            Err(error) => eprintln!("roce perf: client {client}: {error}"),
+            Err(error) => say("roce perf", format_args!("client {client}: {error}")),
         }
         if args.once {
             return Ok(());
