@@ -10,7 +10,8 @@ pub enum Flavour {
     SoftRoce,
     /// A newer kernel, whose virtio_net has AF_XDP with zero-copy. The guest's
     /// interface is made as that needs it: two pairs of queues, of which the first is in
-    /// use, and a device that respects the kernel's mapping of memory. There is no Soft-RoCE: UDP port 4791 is free.
+    /// use, and a device that respects the kernel's mapping of memory. There is no
+    /// Soft-RoCE: UDP port 4791 is free.
     ZeroCopy,
 }
 

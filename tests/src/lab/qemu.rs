@@ -10,6 +10,7 @@ use std::process::Child;
 
 use super::LabConfig;
 use super::LabError;
+use super::flavour::Flavour;
 use super::kernel::Kernel;
 use super::namespace::Namespace;
 use super::network::{MAX_MTU, Place};
@@ -93,7 +94,13 @@ fn arguments(
     // emulation is fast enough: KVM is for who asks for it.
     let accelerator = std::env::var("ROCE_LAB_ACCEL").unwrap_or_else(|_| "tcg".to_owned());
     let accelerator = if accelerator == "tcg" {
-        "tcg,thread=multi".to_owned()
+        // The newer kernel patches itself a lot while it boots, and with a thread for each
+        // processor the emulator now and then runs into what another one is patching.
+        let threads = match config.flavour {
+            Flavour::SoftRoce => "multi",
+            Flavour::ZeroCopy => "single",
+        };
+        format!("tcg,thread={threads}")
     } else {
         accelerator
     };
