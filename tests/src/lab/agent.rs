@@ -17,6 +17,9 @@ use super::guest::GuestStatus;
 use super::qemu::{CONSOLE_LOG, QEMU_LOG};
 use super::{LabError, oops};
 
+/// What is said when the guest has ended by itself.
+pub(super) const GUEST_IS_GONE: &str = "the guest is gone";
+
 /// Longest frame body in either direction, in bytes.
 const MAX_BODY: usize = 65536;
 /// How long the guest may leave the channel full before it counts as dead.
@@ -232,7 +235,7 @@ impl Agent {
         let reason = loop {
             match read_frame(&mut channel) {
                 Ok((kind, id, body)) => self.on_frame(kind, id, &body),
-                Err(error) => break format!("the guest is gone ({error})"),
+                Err(error) => break format!("{GUEST_IS_GONE} ({error})"),
             }
         };
         self.state().dead = Some(reason);
