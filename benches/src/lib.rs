@@ -2,6 +2,7 @@
 //! run: machines differ and drift, ratios less so.
 #![warn(missing_docs)]
 
+pub mod command;
 pub mod fabric;
 pub mod flames;
 pub mod packet;

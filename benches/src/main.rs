@@ -1,7 +1,7 @@
 //! Runs the benchmarks and prints their table.
 
 use clap::Parser;
-use indicatif::{ProgressBar, ProgressStyle};
+use roce_benches::command::{finish, progress, step};
 use roce_benches::page::{machine, write_between};
 use roce_benches::report::{Comparison, Goal, markdown};
 use roce_benches::veth::VethPair;
@@ -33,14 +33,7 @@ struct Args {
 }
 
 fn main() -> ExitCode {
-    let args = Args::parse();
-    match run(&args) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("roce-benches: {error}");
-            ExitCode::FAILURE
-        }
-    }
+    finish("roce-benches", run(&Args::parse()))
 }
 
 fn run(args: &Args) -> Result<(), String> {
@@ -66,14 +59,8 @@ fn measure(args: &Args) -> Result<Vec<Comparison>, String> {
     let mut latency = Vec::new();
     let mut checked = Vec::new();
     let mut hidden = Vec::new();
-    let progress = ProgressBar::new(u64::from(args.runs) * 6);
-    if let Ok(style) = ProgressStyle::with_template("{msg:<14} {wide_bar} {pos}/{len} {eta}") {
-        progress.set_style(style);
-    }
-    let step = |what: &'static str| {
-        progress.set_message(what);
-        progress.inc(1);
-    };
+    let bar = progress(args.runs * 6);
+    let step = |what: &'static str| step(&bar, what);
     for _ in 0..args.runs {
         step("iperf3");
         let tcp = peers::iperf3_tcp(&pair, args.seconds)?.bits_per_second;
@@ -93,7 +80,7 @@ fn measure(args: &Args) -> Result<Vec<Comparison>, String> {
         checked.push((costs.checked_ns, costs.bare_ns));
         hidden.push((costs.hidden_ns, costs.bare_ns));
     }
-    progress.finish_and_clear();
+    bar.finish_and_clear();
     Ok(vec![
         Comparison {
             what: "64 KiB WRITEs over veth, MTU 9000",

@@ -1,5 +1,6 @@
 //! `roce dump` in a network namespace of its own, beside what the devices say themselves.
 
+use nix::sched::{CloneFlags, unshare};
 use pnet_datalink::{Channel, NetworkInterface};
 use roce_wire::icrc;
 use roce_wire::{
@@ -7,41 +8,63 @@ use roce_wire::{
     UdpHeader, VlanTag,
 };
 use serde_json::Value;
-use std::io::Write;
+use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 const ROCE: &str = env!("CARGO_BIN_EXE_roce");
 
-/// Runs a shell script in a folder and a network namespace of its own, whose loopback
-/// interface is up. `$ROCE` is the command, `$TEST` this program. Nothing if that is not
-/// possible here.
-fn in_a_namespace(test: &str, dir: &Path, script: &str) -> Option<Output> {
-    let namespace = |script: &str| {
-        let script = format!("set -e\nip link set lo up\n{script}");
-        Command::new("unshare")
-            .args(["--net", "sh", "-c", &script])
-            .current_dir(dir)
-            .env("ROCE", ROCE)
-            .env(
-                "TEST",
-                std::env::current_exe().expect("a running program has a path"),
-            )
-            .output()
+/// Moves the calling test into a network namespace of its own, whose loopback interface is
+/// up. False, after a line that says why, if that is not possible here.
+fn enter_namespace(test: &str) -> bool {
+    let is_up = || {
+        let up = Command::new("ip")
+            .args(["link", "set", "lo", "up"])
+            .status();
+        up.is_ok_and(|status| status.success())
     };
-    if !namespace("").is_ok_and(|output| output.status.success()) {
-        let why = "a namespace needs root, util-linux and iproute2";
-        assert!(
-            std::env::var_os("ROCE_LAB").is_none_or(|value| value != "require"),
-            "ROCE_LAB=require, but {why}"
-        );
-        // Not by a macro: the test harness would swallow that.
-        let _ = writeln!(std::io::stderr(), "\n*** SKIPPED: {test}: {why} ***");
-        return None;
+    // Of this thread alone, and of what it starts.
+    if unshare(CloneFlags::CLONE_NEWNET).is_ok() && is_up() {
+        return true;
     }
-    let output = namespace(script).expect("unshare starts");
-    assert!(output.status.success(), "{output:?}");
-    Some(output)
+    let why = "a namespace needs root and iproute2";
+    assert!(
+        std::env::var_os("ROCE_LAB").is_none_or(|value| value != "require"),
+        "ROCE_LAB=require, but {why}"
+    );
+    // Not by a macro: the test harness would swallow that.
+    let _ = writeln!(std::io::stderr(), "\n*** SKIPPED: {test}: {why} ***");
+    false
+}
+
+/// Runs a shell script in a folder; `$ROCE` is the command. When it says `now`, `work` is
+/// done, and it gets a line to read. Returns all that it says.
+fn run(dir: &Path, script: &str, work: impl FnOnce()) -> String {
+    let mut child = Command::new("sh")
+        .args(["-e", "-c", script])
+        .current_dir(dir)
+        .env("ROCE", ROCE)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("a shell");
+    let mut stdin = child.stdin.take().expect("piped");
+    let mut work = Some(work);
+    let mut said = String::new();
+    for line in BufReader::new(child.stdout.take().expect("piped")).lines() {
+        let line = line.expect("text");
+        if line == "now"
+            && let Some(work) = work.take()
+        {
+            work();
+            writeln!(stdin).expect("it reads");
+        }
+        said += &line;
+        said.push('\n');
+    }
+    let status = child.wait().expect("ended");
+    assert!(status.success(), "{status}: {said}");
+    said
 }
 
 fn json(text: &str) -> Vec<Value> {
@@ -111,11 +134,10 @@ cat <&3
 cat <&4
 "#
     );
-    let name = "a_dump_has_what_the_devices_have_sent";
-    let Some(output) = in_a_namespace(name, dir.path(), &script) else {
+    if !enter_namespace("a_dump_has_what_the_devices_have_sent") {
         return;
-    };
-    let said = String::from_utf8_lossy(&output.stdout);
+    }
+    let said = run(dir.path(), &script, || {});
     assert_eq!(
         said.matches("listening on lo, Ctrl-C ends it").count(),
         2,
@@ -204,9 +226,7 @@ fn tag(tpid: u16, vid: u16) -> Option<VlanTag> {
     })
 }
 
-/// Sends frames through the loopback interface, for the test below.
-#[test]
-#[ignore = "run by another test, in a namespace of its own"]
+/// Sends frames through the loopback interface.
 fn inject_frames() {
     let lo: NetworkInterface = pnet_datalink::interfaces()
         .into_iter()
@@ -244,18 +264,17 @@ fn vlans_and_roce_v1_are_seen_and_other_traffic_is_not() {
     let dir = tempfile::tempdir().unwrap();
     let script = format!(
         r#"{SCRIPT}
-begin all -i lo -w all.pcapng --count 4
+begin all -i lo -w all.pcapng --count 4 --seconds 30
 exec 3<all.said; read -r line <&3
-"$TEST" --ignored --exact inject_frames >/dev/null
+echo now; read -r line
 wait $all
 cat <&3
 "#
     );
-    let name = "vlans_and_roce_v1_are_seen_and_other_traffic_is_not";
-    let Some(output) = in_a_namespace(name, dir.path(), &script) else {
+    if !enter_namespace("vlans_and_roce_v1_are_seen_and_other_traffic_is_not") {
         return;
-    };
-    let said = String::from_utf8_lossy(&output.stdout);
+    }
+    let said = run(dir.path(), &script, inject_frames);
     assert!(said.contains("4 packets, 0 lost"), "{said}");
     let (packets, _) = decode(&dir.path().join("all.pcapng"));
     let vlans: Vec<_> = packets.iter().map(|p| p["vlans"].to_string()).collect();
@@ -270,11 +289,10 @@ cat <&3
 fn it_ends_by_itself_when_time_is_over() {
     let dir = tempfile::tempdir().unwrap();
     let script = r#""$ROCE" dump -i lo --seconds 1 --summary"#;
-    let name = "it_ends_by_itself_when_time_is_over";
-    let Some(output) = in_a_namespace(name, dir.path(), script) else {
+    if !enter_namespace("it_ends_by_itself_when_time_is_over") {
         return;
-    };
-    let text = String::from_utf8_lossy(&output.stdout);
+    }
+    let text = run(dir.path(), script, || {});
     assert!(text.starts_with("0 packets"), "{text}");
 }
 

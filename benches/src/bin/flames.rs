@@ -1,6 +1,7 @@
 //! Profiles both ends of a transfer, and writes flame graphs and a table.
 
 use clap::Parser;
+use roce_benches::command::finish;
 use roce_benches::flames::kinds::table;
 use roce_benches::flames::record::{self, Profiles};
 use roce_benches::flames::svg::flame_graph;
@@ -30,14 +31,7 @@ struct Args {
 }
 
 fn main() -> ExitCode {
-    let args = Args::parse();
-    match run(&args) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("flames: {error}");
-            ExitCode::FAILURE
-        }
-    }
+    finish("flames", run(&Args::parse()))
 }
 
 fn run(args: &Args) -> Result<(), String> {

@@ -2,7 +2,7 @@
 //! Soft-RoCE's own.
 
 use clap::Parser;
-use indicatif::{ProgressBar, ProgressStyle};
+use roce_benches::command::{finish, progress, step};
 use roce_benches::median;
 use roce_benches::page::{machine, write_between};
 use roce_tests::ends::{End, Options, Ours, connect};
@@ -60,13 +60,7 @@ struct Figures {
 }
 
 fn main() -> ExitCode {
-    match run(&Args::parse()) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("lossy: {error}");
-            ExitCode::FAILURE
-        }
-    }
+    finish("lossy", run(&Args::parse()))
 }
 
 fn run(args: &Args) -> Result<(), Error> {
@@ -74,10 +68,7 @@ fn run(args: &Args) -> Result<(), Error> {
         return Err("this machine can't run the lab; the line above says why".into());
     };
     let second = lab.boot_second(&LabConfig::default())?;
-    let progress = ProgressBar::new(u64::from(args.runs) * 8);
-    if let Ok(style) = ProgressStyle::with_template("{msg:<24} {wide_bar} {pos}/{len} {eta}") {
-        progress.set_style(style);
-    }
+    let bar = progress(args.runs * 8);
     let mut rows = Vec::new();
     for op in [Op::Write, Op::Read] {
         let mut ours = Figures::default();
@@ -92,11 +83,10 @@ fn run(args: &Args) -> Result<(), Error> {
                 for direction in [Direction::ToGuest, Direction::ToHost] {
                     lab.set_netem(direction, &netem)?;
                 }
-                progress.set_message(format!("{op:?}, {loss} %, ours"));
+                step(&bar, format!("{op:?}, {loss} %, ours"));
                 let figure = measure_ours(&lab, op, Duration::from_secs(args.seconds));
                 ours.of(loss).push(figure);
-                progress.inc(1);
-                progress.set_message(format!("{op:?}, {loss} %, rxe"));
+                step(&bar, format!("{op:?}, {loss} %, rxe"));
                 let mut figure = measure_rxe(&lab, &second, op, args.seconds)?;
                 for _ in 1..ATTEMPTS {
                     if figure.is_some() {
@@ -105,13 +95,12 @@ fn run(args: &Args) -> Result<(), Error> {
                     figure = measure_rxe(&lab, &second, op, args.seconds)?;
                 }
                 theirs.of(loss).push(figure);
-                progress.inc(1);
             }
         }
         rows.push((op, "this stack to rxe", ours));
         rows.push((op, "rxe to rxe", theirs));
     }
-    progress.finish_and_clear();
+    bar.finish_and_clear();
     let page = markdown(&rows, args.loss);
     println!("{page}");
     if let Some(path) = &args.write {

@@ -1,6 +1,7 @@
 //! Measures what loss costs, in simulation, and writes the page about it.
 
 use clap::Parser;
+use roce_benches::command::finish;
 use roce_benches::recovery::figures::{self, Figures};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -25,14 +26,7 @@ struct Args {
 }
 
 fn main() -> ExitCode {
-    let args = Args::parse();
-    match run(&args) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("recovery: {error}");
-            ExitCode::FAILURE
-        }
-    }
+    finish("recovery", run(&Args::parse()))
 }
 
 fn run(args: &Args) -> Result<(), String> {

@@ -1,6 +1,7 @@
 //! Measures many QPs: memory of each, and throughput of all.
 
 use clap::Parser;
+use roce_benches::command::finish;
 use roce_benches::scale::{Many, figures};
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 use std::alloc::System;
@@ -33,13 +34,7 @@ struct Args {
 const QPS: usize = 10_000;
 
 fn main() -> ExitCode {
-    match run(&Args::parse()) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("scale: {error}");
-            ExitCode::FAILURE
-        }
-    }
+    finish("scale", run(&Args::parse()))
 }
 
 fn run(args: &Args) -> Result<(), String> {

@@ -1,7 +1,7 @@
 //! Measures AF_XDP beside its own bare rings, UDP sockets and TCP.
 
 use clap::Parser;
-use indicatif::{ProgressBar, ProgressStyle};
+use roce_benches::command::{finish, progress, step};
 use roce_benches::page::{machine, write_between};
 use roce_benches::report::{Comparison, Goal, markdown};
 use roce_benches::veth::VethPair;
@@ -32,14 +32,7 @@ struct Args {
 const PAYLOAD: f64 = 4096.0;
 
 fn main() -> ExitCode {
-    let args = Args::parse();
-    match run(&args) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("xdp: {error}");
-            ExitCode::FAILURE
-        }
-    }
+    finish("xdp", run(&Args::parse()))
 }
 
 fn run(args: &Args) -> Result<(), String> {
@@ -76,14 +69,8 @@ fn measure(args: &Args) -> Result<Vec<Comparison>, String> {
     let rings = roce::build_example("roce-xdp", "raw_rings")?;
     let pair = VethPair::new(9000)?;
     let ms = u64::from(args.seconds) * 1000;
-    let progress = ProgressBar::new(u64::from(args.runs) * 7);
-    if let Ok(style) = ProgressStyle::with_template("{msg:<14} {wide_bar} {pos}/{len} {eta}") {
-        progress.set_style(style);
-    }
-    let step = |what: &'static str| {
-        progress.set_message(what);
-        progress.inc(1);
-    };
+    let bar = progress(args.runs * 7);
+    let step = |what: &'static str| step(&bar, what);
     let mut runs = Vec::new();
     for _ in 0..args.runs {
         runs.push(Run {
@@ -117,7 +104,7 @@ fn measure(args: &Args) -> Result<Vec<Comparison>, String> {
             },
         });
     }
-    progress.finish_and_clear();
+    bar.finish_and_clear();
     Ok(comparisons(&runs))
 }
 

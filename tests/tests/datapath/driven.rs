@@ -102,6 +102,15 @@ pub(super) fn pattern() -> Vec<u8> {
     (0..LEN).map(|i| (i * 7 + i / 251) as u8).collect()
 }
 
+/// A side at either end, connected to each other.
+fn connected(pair: &Pair) -> [Side; 2] {
+    let [near, far] = [&pair.near, &pair.far].map(|end| side(end, &open(end)));
+    let options = ConnectOptions::default();
+    near.connect(&pair.near, &far.endpoint(&pair.far), &options);
+    far.connect(&pair.far, &near.endpoint(&pair.near), &options);
+    [near, far]
+}
+
 fn wait_for(what: &str, mut look: impl FnMut() -> bool) {
     let end = Instant::now() + PATIENCE;
     while !look() {
@@ -117,10 +126,7 @@ fn the_rings_carry_the_traffic_and_no_socket_does() {
     let Some(pair) = Pair::new_or_skip(1500, 1) else {
         return;
     };
-    let [near, far] = [&pair.near, &pair.far].map(|end| side(end, &open(end)));
-    let options = ConnectOptions::default();
-    near.connect(&pair.near, &far.endpoint(&pair.far), &options);
-    far.connect(&pair.far, &near.endpoint(&pair.near), &options);
+    let [near, far] = connected(&pair);
     near.region.write(0, &pattern()).expect("in range");
     near.post(SendOp::Write(far.region.remote(0)));
     let done = near.cq.poll_for(PATIENCE).expect("no overrun");
@@ -155,10 +161,7 @@ fn a_passive_target_is_driven_by_the_background_thread() {
     let Some(pair) = Pair::new_or_skip(9000, 2) else {
         return;
     };
-    let [near, far] = [&pair.near, &pair.far].map(|end| side(end, &open(end)));
-    let options = ConnectOptions::default();
-    near.connect(&pair.near, &far.endpoint(&pair.far), &options);
-    far.connect(&pair.far, &near.endpoint(&pair.near), &options);
+    let [near, far] = connected(&pair);
     far.region.write(0, &pattern()).expect("in range");
     for _ in 0..5 {
         // Longer than the thread lingers: it has gone to sleep.
