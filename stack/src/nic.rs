@@ -246,9 +246,9 @@ impl Nic {
         result.unwrap_or(Err(ModifyError::UnknownQp(qpn)))
     }
 
-    /// State and attributes of a QP; `None` if there is no such QP.
+    /// State and attributes of a QP, PSNs as they are now; `None` if there is no such QP.
     // rule: 11.2.5.3-query
-    pub fn query_qp(&self, qpn: Qpn) -> Option<(QpState, &QpConfig)> {
+    pub fn query_qp(&self, qpn: Qpn) -> Option<(QpState, QpConfig)> {
         self.qps.get(qpn).map(|qp| (qp.state(), qp.config()))
     }
 

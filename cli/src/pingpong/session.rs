@@ -279,7 +279,7 @@ impl<'a> Session<'a> {
             self.peer,
             self.progress(),
             completion.status.explain(),
-            self.drops()
+            self.counters()
         )))
     }
 
@@ -308,10 +308,10 @@ impl<'a> Session<'a> {
                     self.plan.patience,
                     self.progress(),
                     match self.plan.kind {
-                        QpKind::Rc => "",
-                        _ => " Or a message was lost: this service does not send again.",
+                        QpKind::Rc => self.psns(),
+                        _ => " Or a message was lost: this service does not send again.".into(),
                     },
-                    self.drops()
+                    self.counters()
                 )));
             }
         }
@@ -358,18 +358,28 @@ impl<'a> Session<'a> {
         )
     }
 
-    /// What was dropped on arrival, if anything: often the reason for a silence.
-    fn drops(&self) -> String {
+    /// Where the QP stands: to be compared with what the peer says of its own.
+    fn psns(&self) -> String {
+        let (_, config) = self.qp.query();
+        format!(
+            " Our QP expects PSN {:#08x} and sends {:#08x} next.",
+            config.rq_psn.get(),
+            config.sq_psn.get()
+        )
+    }
+
+    /// What the device counted: after a silence or a failure, often the reason.
+    fn counters(&self) -> String {
         let counters = self.context.counters();
-        let drops: Vec<String> = counters
+        let counted: Vec<String> = counters
             .iter()
-            .filter(|(name, count)| name.starts_with("drop_") && *count > 0)
+            .filter(|(_, count)| *count > 0)
             .map(|(name, count)| format!("{name} {count}"))
             .collect();
-        if drops.is_empty() {
-            return String::new();
+        match counted.is_empty() {
+            true => " (no packet was sent or received)".to_owned(),
+            false => format!(" (counted here: {})", counted.join(", ")),
         }
-        format!(" (packets dropped here: {})", drops.join(", "))
     }
 }
 

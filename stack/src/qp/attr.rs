@@ -161,13 +161,13 @@ pub struct QpConfig {
     pub path: Option<TxMeta>,
     /// See [`QpAttributes::path_mtu`].
     pub path_mtu: PathMtu,
-    /// See [`QpAttributes::rq_psn`].
+    /// The PSN that is expected next from the peer; before RTR see [`QpAttributes::rq_psn`].
     pub rq_psn: Psn,
     /// See [`QpAttributes::max_dest_rd_atomic`].
     pub max_dest_rd_atomic: u8,
     /// See [`QpAttributes::min_rnr_timer`].
     pub min_rnr_timer: RnrTimer,
-    /// See [`QpAttributes::sq_psn`].
+    /// The PSN of the next new packet that is sent; before RTS see [`QpAttributes::sq_psn`].
     pub sq_psn: Psn,
     /// See [`QpAttributes::timeout`].
     pub timeout: u8,

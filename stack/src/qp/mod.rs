@@ -207,8 +207,11 @@ impl Qp {
         self.core.kind
     }
 
-    pub(crate) fn config(&self) -> &QpConfig {
-        &self.core.config
+    /// The attributes, with the PSNs that have been reached.
+    pub(crate) fn config(&self) -> QpConfig {
+        let mut config = self.core.config.clone();
+        self.service.tell_psns(self.core.state, &mut config);
+        config
     }
 
     /// The SRQ that it takes receives from.

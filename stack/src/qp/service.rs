@@ -1,6 +1,6 @@
 //! The two halves of a QP, as its transport service has them.
 
-use super::attr::QpConfig;
+use super::attr::{QpConfig, QpState};
 use super::queue::Source;
 use super::requester::Requester;
 use super::responder::Responder;
@@ -84,6 +84,26 @@ impl Service {
             Self::Uc { sender, .. } => sender.start(config.sq_psn),
             Self::Ud { sender, .. } => sender.start(config.sq_psn),
         }
+    }
+
+    /// Writes down which PSNs have been reached, of those that the state has given meaning.
+    pub(super) fn tell_psns(&self, state: QpState, config: &mut QpConfig) {
+        if matches!(state, QpState::Reset | QpState::Init) {
+            return;
+        }
+        let has_sent = state != QpState::Rtr;
+        let (sent, expected) = match self {
+            Self::Rc {
+                requester,
+                responder,
+            } => (requester.next_psn(), Some(responder.expected_psn())),
+            Self::Uc { sender, receiver } => (sender.next_psn(), Some(receiver.expected_psn())),
+            Self::Ud { sender, .. } => (sender.next_psn(), None),
+        };
+        if has_sent {
+            config.sq_psn = sent;
+        }
+        config.rq_psn = expected.unwrap_or(config.rq_psn);
     }
 
     /// Takes over attributes that were changed in SQD.

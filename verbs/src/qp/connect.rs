@@ -38,9 +38,7 @@ impl QueuePair {
     pub fn query(&self) -> (QpState, QpConfig) {
         let engine = self.pd.context.inner.shared.lock();
         let found = engine.nic.query_qp(self.qpn);
-        found.map_or((QpState::Reset, QpConfig::default()), |(state, c)| {
-            (state, c.clone())
-        })
+        found.unwrap_or((QpState::Reset, QpConfig::default()))
     }
 
     /// RESET to INIT: receives can be posted from now on.

@@ -181,6 +181,11 @@ impl Requester {
         self.drain_pending = false;
     }
 
+    /// The PSN of the next packet that is not sent again.
+    pub(crate) fn next_psn(&self) -> Psn {
+        self.max.wire()
+    }
+
     /// How many packets, or responses, the peer may have under way.
     pub(crate) fn in_flight(&self) -> u64 {
         self.max - self.una

@@ -86,6 +86,11 @@ impl Responder {
         }
     }
 
+    /// The PSN that must come next.
+    pub(crate) fn expected_psn(&self) -> Psn {
+        self.epsn.wire()
+    }
+
     /// Init to RTR. Receives that were posted in Init stay.
     pub(crate) fn start(&mut self, config: &QpConfig) {
         self.abandon();

@@ -57,6 +57,11 @@ impl Receiver {
         }
     }
 
+    /// The PSN that the next packet should have.
+    pub(crate) fn expected_psn(&self) -> Psn {
+        self.epsn
+    }
+
     /// Init to RTR. Receives that were posted in Init stay.
     pub(crate) fn start(&mut self, psn: Psn) {
         self.epsn = psn;

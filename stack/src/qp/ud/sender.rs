@@ -25,6 +25,11 @@ impl Sender {
         }
     }
 
+    /// The PSN of the next packet.
+    pub(crate) fn next_psn(&self) -> Psn {
+        self.psn
+    }
+
     /// RTR to RTS.
     pub(crate) fn start(&mut self, psn: Psn) {
         self.sq.reset();

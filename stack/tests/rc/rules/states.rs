@@ -4,7 +4,7 @@ use crate::sim::node::Node;
 use crate::sim::{Hand, PEER_QPN, Setup, to_state};
 use roce_stack::port::TxMeta;
 use roce_stack::{Event, ModifyError, QpAttributes, QpInit, QpState, QueueLimits, SendOp};
-use roce_wire::Qpn;
+use roce_wire::{ExtHeaders, NakCode, Opcode, Qpn};
 use std::collections::HashSet;
 use std::sync::Arc;
 
@@ -190,4 +190,33 @@ fn drained_is_told_after_the_last_answer() {
         assert_eq!(hand.node.events.len(), expected);
     }
     assert_eq!(hand.node.events, [drained]);
+}
+
+/// A query tells the PSNs that were reached, not those that the QP began with.
+// shows: 11.2.5.3-query
+#[test]
+fn a_query_tells_the_present_psns() {
+    let mut hand = Hand::new(Setup::default());
+    let query = |hand: &Hand| {
+        let (_, config) = hand.node.nic.query_qp(hand.node.qpn).expect("a QP");
+        (config.sq_psn.get(), config.rq_psn.get())
+    };
+    let (sends, expects) = query(&hand);
+    let mem = hand.mem(4096);
+    hand.post(1, SendOp::Send, &[mem.sge(0, 2048)]);
+    let packets = hand.out_psns().len() as u32;
+    assert!(packets > 1);
+    assert_eq!(query(&hand), (sends + packets, expects));
+    // What is sent again is not new.
+    hand.nak(sends, NakCode::PsnSequenceError);
+    assert_eq!(hand.out_psns().first(), Some(&sends));
+    assert_eq!(query(&hand), (sends + packets, expects));
+
+    hand.post_recv(2, &[mem.sge(0, 2048)]);
+    hand.deliver(
+        hand.bth(Opcode::RC_SEND_ONLY, expects),
+        ExtHeaders::NONE,
+        b"data",
+    );
+    assert_eq!(query(&hand), (sends + packets, expects + 1));
 }

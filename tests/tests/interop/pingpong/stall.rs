@@ -1,0 +1,118 @@
+//! Soft-RoCE can stop in the middle of a message, for good.
+//!
+//! Its requester compares its next PSN with the last acknowledged one, and the packets that
+//! are under way with a limit. If there are too many, it notes that it waits, and whoever takes
+//! acknowledgements wakes it then (rxe_req.c: `wait_psn`, `need_req_skb`). Nothing holds the two
+//! together: if the last acknowledgement comes in between, nobody is woken, and as nothing is
+//! outstanding, no timer runs either. It takes a guest whose processors are taken away at the
+//! wrong moment.
+//!
+//! It shows without doubt: the PSN that it sends next is the one that we expect next, so that
+//! all that it sent has arrived; and this PSN is in the middle of a message.
+
+use std::time::Duration;
+
+use roce_tests::lab::{GUEST_RDMA_DEVICE, Lab};
+use serde_json::Value;
+
+/// What begins the line of the guest's queue pairs.
+const QPS: &str = "queue pairs: ";
+
+/// How the guest is, for those who look for a reason: its QPs, what its device counted, and
+/// where its programs wait.
+pub(super) fn describe(lab: &Lab) -> String {
+    let look = format!(
+        "echo \"{QPS}$(rdma -j resource show qp)\"; \
+         cd /sys/class/infiniband/{GUEST_RDMA_DEVICE}/ports/1/hw_counters && grep . *; \
+         ip neigh; for p in $(pidof ibv_rc_pingpong); do cat /proc/$p/wchan /proc/$p/stack; done"
+    );
+    let said = lab
+        .guest(["sh", "-c", &look])
+        .output(Duration::from_secs(30));
+    match said {
+        Ok(output) => output.stdout_text() + &output.stderr_text(),
+        Err(error) => format!("the guest does not answer: {error}"),
+    }
+}
+
+/// Whether Soft-RoCE has stopped in the middle of a message of so many packets, by what ours
+/// printed and [`describe`] told.
+pub(super) fn is_theirs(failure: &str, packets: usize) -> bool {
+    stand(failure).is_some_and(|stand| stand.is_stalled(packets as u32))
+}
+
+/// The PSNs of what the guest sends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Stand {
+    /// The first.
+    first: u32,
+    /// What we expect next.
+    expected: u32,
+    /// What it sends next.
+    next: u32,
+}
+
+impl Stand {
+    fn is_stalled(self, packets: u32) -> bool {
+        let come = self.expected.wrapping_sub(self.first) & 0xff_ffff;
+        self.next == self.expected && !come.is_multiple_of(packets)
+    }
+}
+
+/// Takes the PSNs out of what was printed.
+fn stand(failure: &str) -> Option<Stand> {
+    let remote = failure.split("remote address:").nth(1)?;
+    let qpn = hex_after(remote, "QPN 0x")?;
+    let qps = failure.lines().find_map(|line| line.strip_prefix(QPS))?;
+    let qps: Value = serde_json::from_str(qps).ok()?;
+    let qp = qps.as_array()?.iter().find(|qp| qp["lqpn"] == qpn)?;
+    Some(Stand {
+        first: hex_after(remote, "PSN 0x")?,
+        expected: hex_after(failure, "expects PSN 0x")?,
+        next: u32::try_from(qp["sq-psn"].as_u64()?).ok()?,
+    })
+}
+
+fn hex_after(text: &str, label: &str) -> Option<u32> {
+    let (_, rest) = text.split_once(label)?;
+    u32::from_str_radix(rest.get(..6)?, 16).ok()
+}
+
+/// What ours and the guest print, made up: a message of 256 packets of which 130 came.
+const STALLED: &str = r#"ours: "exit status: 1:   local address:  LID 0x0000, QPN 0xb7da78, PSN 0xe0db7c, GID fe80::1
+  remote address: LID 0x0000, QPN 0x00003d, PSN 0xffff00, GID fe80::2
+roce pingpong: nothing from fe80::2 for 60s. Our QP expects PSN 0x000082 and sends 0xe0dc7c next."
+theirs: Err(..)
+queue pairs: [{"ifname":"rxe0","lqpn":1,"type":"GSI","sq-psn":0},{"ifname":"rxe0","lqpn":61,"type":"RC","sq-psn":130}]
+"#;
+
+#[test]
+fn a_stall_is_told_from_what_is_printed() {
+    let told = stand(STALLED).expect("PSNs");
+    assert!(is_theirs(STALLED, 256), "{told:?}");
+    // At the end of a message it may just have nothing to send.
+    assert!(!is_theirs(STALLED, 193));
+    // What is under way comes again.
+    let under_way = STALLED.replace("\"sq-psn\":130", "\"sq-psn\":131");
+    assert!(!is_theirs(&under_way, 256));
+    assert!(!is_theirs("nothing of this", 256));
+}
+
+/// The guest tells its PSNs in the form that is looked for.
+#[test]
+fn the_guest_tells_its_psns() {
+    let Some(lab) = Lab::get_or_skip() else {
+        return;
+    };
+    let mut server = lab
+        .guest(["stdbuf", "-o0", "ibv_rc_pingpong", "-g", "1"])
+        .spawn()
+        .expect("it starts");
+    let address = server
+        .wait_for_line("local address:", Duration::from_secs(60))
+        .expect("its address");
+    let theirs = address.replace("local", "remote");
+    let failure = format!("{theirs}\nexpects PSN 0x000001\n{}", describe(&lab));
+    let stand = stand(&failure).unwrap_or_else(|| panic!("no PSNs in {failure}"));
+    assert_eq!(stand.first, hex_after(&theirs, "PSN 0x").expect("a PSN"));
+}
