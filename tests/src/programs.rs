@@ -3,7 +3,9 @@
 use std::env;
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 
 /// The `roce` command: the one that the environment variable `ROCE_UNDER_TEST` names,
@@ -13,23 +15,63 @@ use std::thread;
 /// If it was not built: cargo does so for integration tests, not for `--lib` alone.
 pub fn roce() -> &'static Path {
     static ROCE: OnceLock<PathBuf> = OnceLock::new();
-    ROCE.get_or_init(|| {
-        if let Some(path) = env::var_os("ROCE_UNDER_TEST") {
-            return path.into();
-        }
-        // target/<profile>/deps/<test>, and examples one level higher up.
-        let test = env::current_exe().expect("a running program has a path");
-        let built = test.ancestors().map(|dir| dir.join("roce-under-test"));
-        built
-            .into_iter()
-            .find(|path| path.is_file())
-            .unwrap_or_else(|| {
-                panic!(
-                    "no roce-under-test above {}: run cargo build -p roce-tests --bins",
-                    test.display()
-                )
-            })
+    ROCE.get_or_init(|| match env::var_os("ROCE_UNDER_TEST") {
+        Some(path) => path.into(),
+        None => built("roce-under-test"),
     })
+}
+
+/// A program of this package, of the same build as the test that asks for it.
+///
+/// # Panics
+/// If it was not built: cargo does so for integration tests, not for `--lib` alone.
+pub fn built(name: &str) -> PathBuf {
+    // target/<profile>/deps/<test>, and examples one level higher up.
+    let test = env::current_exe().expect("a running program has a path");
+    let found = test.ancestors().map(|dir| dir.join(name));
+    found
+        .into_iter()
+        .find(|path| path.is_file())
+        .unwrap_or_else(|| {
+            panic!(
+                "no {name} above {}: run cargo build -p roce-tests --bins",
+                test.display()
+            )
+        })
+}
+
+/// Compiles a C program of this project with the system's compiler and libibverbs. Nothing if
+/// the machine lacks them; then it says on stderr that the test that asks is skipped.
+///
+/// # Panics
+/// If it does not compile, or the machine lacks what that takes and the environment variable
+/// `ROCE_LAB` is `require`.
+pub fn compiled_or_skip(source: &str) -> Option<PathBuf> {
+    const HEADER: &str = "/usr/include/infiniband/verbs.h";
+    if !is_there_or_skip("cc", is_installed("cc"))
+        || !is_there_or_skip("libibverbs-dev", Path::new(HEADER).is_file())
+    {
+        return None;
+    }
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let name = Path::new(source).file_stem().unwrap_or_default();
+    // One for each caller: a file that runs can't be written.
+    static CALLS: AtomicU32 = AtomicU32::new(0);
+    let call = CALLS.fetch_add(1, Ordering::Relaxed);
+    let program = built("roce-under-test").with_file_name(format!(
+        "{}-{}-{call}",
+        name.to_string_lossy(),
+        std::process::id()
+    ));
+    let status = Command::new("cc")
+        .args(["-Wall", "-Wextra", "-Werror", "-O1", "-o"])
+        .arg(&program)
+        .arg(root.join(source))
+        .arg("-libverbs")
+        .status()
+        .expect("the compiler starts");
+    assert!(status.success(), "{source} does not compile: {status}");
+    Some(program)
 }
 
 /// Whether a program of somebody else's is installed. If not, says on stderr that the
@@ -38,8 +80,16 @@ pub fn roce() -> &'static Path {
 /// # Panics
 /// If it is not, and the environment variable `ROCE_LAB` is `require`.
 pub fn is_installed_or_skip(program: &str) -> bool {
+    is_there_or_skip(program, is_installed(program))
+}
+
+fn is_installed(program: &str) -> bool {
     let path = env::var_os("PATH").unwrap_or_default();
-    if env::split_paths(&path).any(|dir| dir.join(program).is_file()) {
+    env::split_paths(&path).any(|dir| dir.join(program).is_file())
+}
+
+fn is_there_or_skip(program: &str, is_there: bool) -> bool {
+    if is_there {
         return true;
     }
     assert!(

@@ -10,3 +10,4 @@ mod ops;
 mod pingpong;
 mod rxe_peer;
 mod srq;
+mod textbook;
