@@ -18,7 +18,7 @@ use roce_tests::programs;
 const TIMEOUT: Duration = Duration::from_secs(300);
 
 /// Longest time in which our side sees no sign of life.
-const PATIENCE_SECONDS: &str = "60";
+const PATIENCE_SECONDS: &str = "30";
 
 const SIZES: [usize; 3] = [1, 4096, 1 << 20];
 
