@@ -3,7 +3,7 @@
 use crate::say::say;
 use std::process::ExitCode;
 
-use crate::{decode, devices, dump, perf, pingpong, sim};
+use crate::{decode, devices, dump, environment, perf, pingpong, run, sim};
 use clap::{Parser, Subcommand};
 use roce_verbs::{OpenError, environment_capture, environment_datapath, environment_faults};
 
@@ -18,6 +18,7 @@ Environment:
   ROCE_FAULTS=loss=1%,...             faults on purpose
   ROCE_PCAP=run-%p.pcapng             packets are captured, each with what became of it;
                                       %p is the number of the process
+  ROCE_DEVICES=eth0,...               only these devices [default: all]
 
 `roce devices -v` says what each device takes, and why.";
 
@@ -31,6 +32,13 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Start an RDMA program on this stack, in the place of libibverbs and RDMA hardware
+    Run(run::RunArgs),
+    /// Print the environment in which programs run on this stack
+    Env(environment::EnvArgs),
+    /// Only for `roce run`: tries whether a user namespace can be had
+    #[command(hide = true)]
+    ProbeNamespace,
     /// Measure bandwidth, message rate and latency of every operation
     Perf(perf::PerfArgs),
     /// Send a message back and forth, with itself or with ibv_rc_pingpong
@@ -54,6 +62,19 @@ pub fn main() -> ExitCode {
         return ExitCode::from(2);
     }
     let result = match command {
+        Command::Run(args) => {
+            let Err(error) = run::run(&args);
+            say("roce run", &error);
+            Ok(ExitCode::from(error.exit_code()))
+        }
+        Command::ProbeNamespace => Ok(run::probe()),
+        Command::Env(args) => match environment::run(&args) {
+            Ok(()) => Ok(ExitCode::SUCCESS),
+            Err(error) => {
+                say("roce env", &error);
+                Ok(ExitCode::from(error.exit_code()))
+            }
+        },
         Command::Perf(args) => match perf::run(&args) {
             Ok(code) => Ok(code),
             Err(error) => {
@@ -94,6 +115,8 @@ fn check_environment(command: &Command) -> Result<(), OpenError> {
     let (has_devices, opens_them) = match command {
         Command::Perf(_) | Command::Pingpong(_) => (true, true),
         Command::Devices(_) => (true, false),
+        // They check it themselves: their options override it.
+        Command::Run(_) | Command::Env(_) | Command::ProbeNamespace => (false, false),
         Command::Decode(_) | Command::Dump(_) | Command::Sim(_) => (false, false),
     };
     if has_devices {

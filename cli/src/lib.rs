@@ -5,8 +5,10 @@ mod command;
 pub mod decode;
 pub mod devices;
 pub mod dump;
+pub mod environment;
 pub mod perf;
 pub mod pingpong;
+pub mod run;
 mod say;
 pub mod sim;
 

@@ -18,8 +18,22 @@ pub struct Device {
     extra: Vec<IpAddr>,
 }
 
-/// All devices: the interfaces that are up and have an address, the loopback last.
+/// The variable that says which devices there are.
+const VARIABLE: &str = "ROCE_DEVICES";
+
+/// The devices of this process: those that `ROCE_DEVICES` names, separated by commas, or
+/// all. In the order of [`all_devices`].
 pub fn devices() -> Vec<Device> {
+    let mut devices = all_devices();
+    if let Some(names) = std::env::var_os(VARIABLE) {
+        devices.retain(|device| device.is_among(&names.to_string_lossy()));
+    }
+    devices
+}
+
+/// All devices, whatever the environment says: the interfaces that are up and have an
+/// address, the loopback last.
+pub fn all_devices() -> Vec<Device> {
     let mut found: Vec<Device> = interfaces()
         .into_iter()
         .filter(|interface| interface.up && !interface.addresses.is_empty())
@@ -78,6 +92,12 @@ impl Device {
     /// Its name: `roce_` and the interface's.
     pub fn name(&self) -> String {
         format!("roce_{}", self.interface.name)
+    }
+
+    /// Whether it is one of these: names of devices or of interfaces, separated by commas.
+    pub fn is_among(&self, names: &str) -> bool {
+        let is_named = |name| name == self.name() || name == self.interface.name;
+        names.split(',').any(is_named)
     }
 
     /// The interface.

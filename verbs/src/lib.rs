@@ -97,7 +97,7 @@ pub use datapath::{
     Datapath, DatapathChoice, DatapathKind, DatapathOptions, NotTaken, XdpAttachment, XdpMode,
     environment_datapath,
 };
-pub use device::{Device, devices};
+pub use device::{Device, all_devices, devices};
 pub use device_memory::{DeviceMemory, MAX_DEVICE_MEMORY_BYTES};
 pub use error::{ConnectError, OpenError, RegionError};
 pub use events::AsyncEvents;

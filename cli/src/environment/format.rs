@@ -1,0 +1,206 @@
+//! Variables in the languages that set them.
+
+use super::Format;
+use crate::run::{RunError, prepend};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::env;
+use std::ffi::OsString;
+use std::fmt::Write as _;
+use std::path::PathBuf;
+
+/// What there is to print.
+pub(super) struct Environment {
+    pub(super) variables: Vec<Variable>,
+    pub(super) library: PathBuf,
+    pub(super) devices: Vec<String>,
+}
+
+/// A variable to set.
+pub(super) struct Variable {
+    name: &'static str,
+    value: OsString,
+    /// What it holds before is kept, behind the value and a colon.
+    in_front: bool,
+}
+
+#[derive(Serialize)]
+struct Json<'a> {
+    variables: BTreeMap<&'static str, String>,
+    library: String,
+    devices: &'a [String],
+}
+
+impl Variable {
+    pub(super) fn new(name: &'static str, value: OsString) -> Self {
+        Self {
+            name,
+            value,
+            in_front: false,
+        }
+    }
+
+    pub(super) fn in_front(name: &'static str, value: OsString) -> Self {
+        Self {
+            name,
+            value,
+            in_front: true,
+        }
+    }
+
+    /// The value, which must be text without ends of lines: every language has some that
+    /// it can't say.
+    fn text(&self) -> Result<&str, RunError> {
+        let text = self.value.to_str();
+        let text = text.filter(|text| !text.contains(['\n', '\r', '\0']));
+        text.ok_or_else(|| {
+            RunError::Usage(format!(
+                "{} would be {:?}, which can't be printed as a variable: use names of one line",
+                self.name, self.value
+            ))
+        })
+    }
+
+    /// The value with what this process's environment holds behind it.
+    fn whole(&self) -> Result<String, RunError> {
+        let before = env::var_os(self.name).filter(|_| self.in_front);
+        let folder = PathBuf::from(self.text()?);
+        Ok(match before {
+            None => self.text()?.to_owned(),
+            before => prepend(&folder, before.as_deref())
+                .to_string_lossy()
+                .into_owned(),
+        })
+    }
+}
+
+impl Environment {
+    /// The text to print.
+    ///
+    /// # Errors
+    /// If a value can't be said in the language.
+    pub(super) fn text(&self, format: Format) -> Result<String, RunError> {
+        if format == Format::Json {
+            return self.json();
+        }
+        let mut text = String::new();
+        for variable in &self.variables {
+            let Variable { name, in_front, .. } = variable;
+            let value = variable.text()?;
+            let line = match (format, in_front) {
+                // What it holds when the shell reads this, not now.
+                (Format::Shell, true) => {
+                    format!("export {name}={}\"${{{name}:+:${name}}}\"", shell(value))
+                }
+                (Format::Shell, false) => format!("export {name}={}", shell(value)),
+                // Of the image that is built, not of this machine.
+                (Format::Dockerfile, true) => {
+                    format!("ENV {name}=\"{}${{{name}:+:${name}}}\"", docker(value))
+                }
+                (Format::Dockerfile, false) => format!("ENV {name}=\"{}\"", docker(value)),
+                _ => format!("{name}={}", variable.whole()?),
+            };
+            // Writing to a string does not fail.
+            let _ = writeln!(text, "{line}");
+        }
+        Ok(text)
+    }
+
+    fn json(&self) -> Result<String, RunError> {
+        let mut variables = BTreeMap::new();
+        for variable in &self.variables {
+            variables.insert(variable.name, variable.whole()?);
+        }
+        let json = Json {
+            variables,
+            library: self.library.to_string_lossy().into_owned(),
+            devices: &self.devices,
+        };
+        let text = serde_json::to_string_pretty(&json);
+        text.map(|text| text + "\n")
+            .map_err(|error| RunError::system("can't print", error))
+    }
+}
+
+/// Quoted for a POSIX shell.
+fn shell(value: &str) -> String {
+    format!("'{}'", value.replace('\'', r"'\''"))
+}
+
+/// Between the double quotes of a Dockerfile.
+fn docker(value: &str) -> String {
+    let mut quoted = String::new();
+    for sign in value.chars() {
+        if matches!(sign, '"' | '\\' | '$') {
+            quoted.push('\\');
+        }
+        quoted.push(sign);
+    }
+    quoted
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn environment(value: &str) -> Environment {
+        Environment {
+            variables: vec![
+                Variable::in_front("ROCE_TEST_UNSET_PATH", "/a b/lib".into()),
+                Variable::new("ROCE_FAULTS", value.into()),
+            ],
+            library: "/a b/lib/libibverbs.so.1".into(),
+            devices: vec!["roce_lo".into()],
+        }
+    }
+
+    #[test]
+    fn a_shell_reads_what_was_meant() {
+        let text = environment("it's $HOME `x`")
+            .text(Format::Shell)
+            .expect("text");
+        let script =
+            format!("ROCE_TEST_UNSET_PATH=/y\n{text}\necho \"$ROCE_TEST_UNSET_PATH|$ROCE_FAULTS\"");
+        let output = std::process::Command::new("sh")
+            .args(["-c", &script])
+            .output()
+            .expect("a shell");
+        let said = String::from_utf8(output.stdout).expect("text");
+        assert_eq!(said, "/a b/lib:/y|it's $HOME `x`\n");
+    }
+
+    #[test]
+    fn other_languages_have_their_own_signs() {
+        let environment = environment("a\"$b\\c");
+        let docker = environment.text(Format::Dockerfile).expect("text");
+        assert_eq!(
+            docker,
+            "ENV ROCE_TEST_UNSET_PATH=\"/a b/lib${ROCE_TEST_UNSET_PATH:+:$ROCE_TEST_UNSET_PATH}\"\n\
+             ENV ROCE_FAULTS=\"a\\\"\\$b\\\\c\"\n"
+        );
+        let github = environment.text(Format::Github).expect("text");
+        assert_eq!(
+            github,
+            "ROCE_TEST_UNSET_PATH=/a b/lib\nROCE_FAULTS=a\"$b\\c\n"
+        );
+        let json: serde_json::Value =
+            serde_json::from_str(&environment.text(Format::Json).expect("text")).expect("JSON");
+        assert_eq!(json["variables"]["ROCE_FAULTS"], "a\"$b\\c");
+        assert_eq!(json["devices"][0], "roce_lo");
+    }
+
+    #[test]
+    fn what_no_language_can_say_is_refused() {
+        for value in ["a\nexport EVIL=1", "a\r", "a\0b"] {
+            for format in [
+                Format::Shell,
+                Format::Json,
+                Format::Dockerfile,
+                Format::Github,
+            ] {
+                let error = environment(value).text(format).expect_err("refused");
+                assert!(error.to_string().contains("ROCE_FAULTS"), "{error}");
+            }
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! `roce env`: what `roce run` does, for those who start programs in other ways.
+
+mod format;
+mod written;
+
+use crate::run::{Library, RunError, Settings, can_be_searched};
+use clap::{Args, ValueEnum};
+use std::io::{self, Write};
+use std::path::PathBuf;
+
+use format::{Environment, Variable};
+
+/// The language of what is printed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// Commands for a POSIX shell.
+    #[default]
+    Shell,
+    /// One object.
+    Json,
+    /// ENV instructions.
+    Dockerfile,
+    /// Lines for $GITHUB_ENV.
+    Github,
+}
+
+/// Print the environment in which programs run on this stack
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "\
+Examples:
+  eval \"$(roce env)\"                         this shell and what it starts
+  eval \"$(roce env --write /tmp/rdma)\"       also without an installed library: makes its links
+  roce env --format github >> $GITHUB_ENV    all further steps of a job
+  roce env --format dockerfile               lines for a Dockerfile
+  roce env --json                            the same for machines
+
+Programs then load the library, but see no devices in /sys/class/infiniband: only `roce run`
+can put them there. --write FOLDER makes the same files in FOLDER/sys and FOLDER/dev, to be
+mounted or shown in other ways; SYSFS_PATH says to libraries that ask it where they are.")]
+pub struct EnvArgs {
+    /// What is chosen for the program
+    #[command(flatten)]
+    pub settings: Settings,
+
+    /// Make links to the library, and the files that describe its devices, in this folder: a new
+    /// or empty one, or one that this command has made before
+    #[arg(long, value_name = "FOLDER")]
+    pub write: Option<PathBuf>,
+
+    /// What to print
+    #[arg(long, value_name = "LANGUAGE", default_value = "shell")]
+    pub format: Format,
+
+    /// The same as --format json
+    #[arg(long, conflicts_with = "format")]
+    pub json: bool,
+}
+
+/// Prints the environment.
+///
+/// # Errors
+/// If the library is not there, an argument is wrong, or something can't be written.
+pub fn run(args: &EnvArgs) -> Result<(), RunError> {
+    let environment = environment(args)?;
+    let format = if args.json { Format::Json } else { args.format };
+    let text = environment.text(format)?;
+    io::stdout()
+        .write_all(text.as_bytes())
+        .map_err(|error| RunError::system("can't print", error))
+}
+
+fn environment(args: &EnvArgs) -> Result<Environment, RunError> {
+    let chosen = args.settings.variables()?;
+    let library = Library::find(args.settings.library.as_deref())?;
+    let devices = args.settings.devices();
+    let (links, sysfs) = match &args.write {
+        Some(folder) => {
+            let folder = written::write(folder, &library, &devices)?;
+            (folder.join("lib"), Some(folder.join("sys")))
+        }
+        None => match library.folder() {
+            Some(folder) => (folder.to_owned(), None),
+            None => {
+                let library = library.path().to_owned();
+                return Err(RunError::NoLinks { library });
+            }
+        },
+    };
+    if !can_be_searched(&links) {
+        return Err(RunError::Usage(format!(
+            "the loader can't search {}: it takes colons, semicolons and $ for its own signs; use \
+             a folder without",
+            links.display()
+        )));
+    }
+    let mut variables = vec![Variable::in_front(
+        "LD_LIBRARY_PATH",
+        links.into_os_string(),
+    )];
+    variables.extend(sysfs.map(|folder| Variable::new("SYSFS_PATH", folder.into_os_string())));
+    variables.extend(
+        chosen
+            .into_iter()
+            .map(|(name, value)| Variable::new(name, value)),
+    );
+    Ok(Environment {
+        variables,
+        library: library.path().to_owned(),
+        devices: devices.iter().map(roce_verbs::Device::name).collect(),
+    })
+}

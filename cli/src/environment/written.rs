@@ -1,0 +1,73 @@
+//! The folder that `roce env --write` makes: links to the library, and the files that
+//! `roce run` would show in `/sys` and `/dev`.
+
+use crate::run::{Library, MadeUp, RunError};
+use roce_verbs::Device;
+use std::fs;
+use std::io;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+
+/// Says that a folder was made by this command, so that it may be made anew.
+const MARK: &str = ".made-by-roce-env";
+
+/// What the folder holds.
+const PARTS: [&str; 3] = ["lib", "sys", "dev"];
+
+/// Writes it, and returns its absolute path.
+///
+/// # Errors
+/// If it holds something else, or can't be written.
+pub(super) fn write(
+    folder: &Path,
+    library: &Library,
+    devices: &[Device],
+) -> Result<PathBuf, RunError> {
+    let failed = |error| RunError::system(format!("write to {}", folder.display()), error);
+    fs::create_dir_all(folder).map_err(failed)?;
+    let folder = folder.canonicalize().map_err(failed)?;
+    let is_ours = folder.join(MARK).is_file();
+    let mut entries = fs::read_dir(&folder).map_err(failed)?;
+    if !is_ours && entries.next().is_some() {
+        return Err(RunError::Usage(format!(
+            "{} holds something else: name a new folder, or an empty one",
+            folder.display()
+        )));
+    }
+    write_parts(&folder, library, &MadeUp::of(devices)).map_err(failed)?;
+    Ok(folder)
+}
+
+fn write_parts(folder: &Path, library: &Library, made_up: &MadeUp) -> io::Result<()> {
+    fs::write(folder.join(MARK), "Made anew by `roce env --write`.\n")?;
+    for part in PARTS {
+        let part = folder.join(part);
+        match fs::remove_dir_all(&part) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => fs::create_dir(&part)?,
+        }
+    }
+    library.link_into(&folder.join("lib"))?;
+    made_up.dev.write(&folder.join("dev"))?;
+    let sys = folder.join("sys");
+    made_up.class.write(&sys.join("class"))?;
+    // The rest of /sys, so that it can be taken for a whole one.
+    link_others(Path::new("/sys"), &sys, &["class"])?;
+    let class = sys.join("class");
+    link_others(Path::new("/sys/class"), &class, &MadeUp::CLASSES)
+}
+
+/// Links in `to` to all that `from` has, but for some; none if `from` is not there.
+fn link_others(from: &Path, to: &Path, but: &[&str]) -> io::Result<()> {
+    let Ok(entries) = fs::read_dir(from) else {
+        return Ok(());
+    };
+    for entry in entries {
+        let entry = entry?;
+        let name = entry.file_name();
+        if !but.iter().any(|but| name == *but) {
+            symlink(entry.path(), to.join(name))?;
+        }
+    }
+    Ok(())
+}

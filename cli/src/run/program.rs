@@ -1,0 +1,204 @@
+//! The program to start: where it is, and what would keep the library away from it.
+
+use super::error::RunError;
+use std::env;
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::io::{self, Read, Seek, SeekFrom};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+/// Where a shell would find a program. Folders of PATH that can't be looked into are passed over.
+///
+/// # Errors
+/// If it is not there, or may not be executed.
+pub(crate) fn find(program: &OsStr) -> Result<PathBuf, RunError> {
+    let not_found = || RunError::NotFound {
+        program: program.to_owned(),
+    };
+    if program.is_empty() {
+        return Err(not_found());
+    }
+    let mut denied = None;
+    let named = program.as_bytes().contains(&b'/');
+    for path in places(program) {
+        match executable(&path) {
+            Ok(()) => return Ok(path),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(_) if !named && fs::metadata(&path).is_err() => {}
+            Err(source) => denied = denied.or(Some((path, source))),
+        }
+    }
+    Err(match denied {
+        None => not_found(),
+        Some((program, source)) => RunError::NotStarted { program, source },
+    })
+}
+
+fn places(program: &OsStr) -> Vec<PathBuf> {
+    if program.as_bytes().contains(&b'/') {
+        return vec![program.into()];
+    }
+    let path = env::var_os("PATH").unwrap_or_else(|| "/usr/local/bin:/usr/bin:/bin".into());
+    env::split_paths(&path)
+        // An empty entry is the current folder.
+        .map(|folder| match folder.as_os_str().is_empty() {
+            true => Path::new(".").join(program),
+            false => folder.join(program),
+        })
+        .collect()
+}
+
+/// Whether a file can be executed by somebody, as far as its mode says.
+fn executable(path: &Path) -> io::Result<()> {
+    let found = match fs::metadata(path) {
+        // A name below a file is not there, either.
+        Err(e) if e.kind() == io::ErrorKind::NotADirectory => {
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        found => found?,
+    };
+    if found.is_dir() {
+        return Err(io::ErrorKind::IsADirectory.into());
+    }
+    if found.permissions().mode() & 0o111 == 0 {
+        return Err(io::ErrorKind::PermissionDenied.into());
+    }
+    Ok(())
+}
+
+/// What would keep the library away from a program, as far as its file tells.
+///
+/// `ignores_setuid` says that the program will run where the bit has no effect.
+pub(crate) fn obstacle(path: &Path, ignores_setuid: bool) -> Option<String> {
+    let path_text = path.display();
+    if let Ok(found) = fs::metadata(path)
+        && !ignores_setuid
+        && changes_identity(&found)
+    {
+        return Some(format!(
+            "{path_text} runs as somebody else (setuid or setgid): the loader ignores \
+             LD_LIBRARY_PATH for it, so it finds the system's libibverbs"
+        ));
+    }
+    // What can't be read may still be executed.
+    let image = File::open(path).and_then(|mut file| Image::read(&mut file));
+    match image.ok()?? {
+        Image { native: false, .. } => Some(format!(
+            "{path_text} is for another processor or word size than this library: it finds the \
+             system's libibverbs"
+        )),
+        Image {
+            interpreter: None, ..
+        } => Some(format!(
+            "{path_text} is linked statically: no library can take another's place in it"
+        )),
+        Image {
+            interpreter: Some(loader),
+            ..
+        } if contains(&loader, b"ld-musl") => Some(format!(
+            "{path_text} is built for musl, this library for glibc: it will not load"
+        )),
+        _ => None,
+    }
+}
+
+fn changes_identity(found: &fs::Metadata) -> bool {
+    let mode = found.permissions().mode();
+    let (uid, gid) = (nix::unistd::getuid(), nix::unistd::getgid());
+    (mode & 0o4000 != 0 && found.uid() != uid.as_raw())
+        || (mode & 0o2010 == 0o2010 && found.gid() != gid.as_raw())
+}
+
+fn contains(text: &[u8], part: &[u8]) -> bool {
+    text.windows(part.len()).any(|window| window == part)
+}
+
+/// What an executable file in ELF says of how it is loaded.
+#[derive(Debug, PartialEq, Eq)]
+struct Image {
+    /// For this processor.
+    native: bool,
+    /// The loader that it asks for; a static program asks for none.
+    interpreter: Option<Vec<u8>>,
+}
+
+/// The program header that names the loader.
+const PT_INTERP: u32 = 3;
+/// The size of the ELF header, and of a program header, of 64-bit programs.
+const HEADER_BYTES: usize = 64;
+const SEGMENT_BYTES: usize = 56;
+/// More headers or a longer name than any loader takes.
+const MAX_SEGMENTS: u16 = 1024;
+const MAX_NAME_BYTES: u64 = 4096;
+
+impl Image {
+    /// Reads the headers; `None` if it is no program in ELF (a script, say) or makes no sense.
+    fn read(file: &mut (impl Read + Seek)) -> io::Result<Option<Self>> {
+        let mut header = [0; HEADER_BYTES];
+        if file.read_exact(&mut header).is_err() || !header.starts_with(b"\x7fELF") {
+            return Ok(None);
+        }
+        // 64 bits, and the order of bytes that this processor has.
+        let order = if cfg!(target_endian = "little") { 1 } else { 2 };
+        let machine = u16::from_ne_bytes([header[18], header[19]]);
+        if header[4] != 2 || header[5] != order || machine != MACHINE {
+            return Ok(Some(Self {
+                native: false,
+                interpreter: None,
+            }));
+        }
+        let table = word(&header, 32);
+        let entry_bytes = u16::from_ne_bytes([header[54], header[55]]);
+        let count = u16::from_ne_bytes([header[56], header[57]]);
+        if usize::from(entry_bytes) != SEGMENT_BYTES || count > MAX_SEGMENTS {
+            return Ok(None);
+        }
+        file.seek(SeekFrom::Start(table))?;
+        let mut table = vec![0; usize::from(count) * SEGMENT_BYTES];
+        file.read_exact(&mut table)?;
+        let named = table
+            .chunks_exact(SEGMENT_BYTES)
+            .find(|segment| segment[..4] == PT_INTERP.to_ne_bytes());
+        let interpreter = match named {
+            None => None,
+            Some(segment) if word(segment, 32) > MAX_NAME_BYTES => return Ok(None),
+            Some(segment) => {
+                file.seek(SeekFrom::Start(word(segment, 8)))?;
+                let mut name = Vec::new();
+                file.take(word(segment, 32)).read_to_end(&mut name)?;
+                Some(name)
+            }
+        };
+        Ok(Some(Self {
+            native: true,
+            interpreter,
+        }))
+    }
+}
+
+/// ELF's number of this processor; 0 is none.
+const MACHINE: u16 = if cfg!(target_arch = "x86_64") {
+    62
+} else if cfg!(target_arch = "aarch64") {
+    183
+} else if cfg!(target_arch = "riscv64") {
+    243
+} else if cfg!(target_arch = "powerpc64") {
+    21
+} else if cfg!(target_arch = "s390x") {
+    22
+} else {
+    0
+};
+
+/// The 8 bytes at an offset that is within bounds.
+fn word(bytes: &[u8], at: usize) -> u64 {
+    let mut word = [0; 8];
+    word.copy_from_slice(&bytes[at..at + 8]);
+    u64::from_ne_bytes(word)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,129 @@
+//! What `roce run` and `roce env` let one choose, and the environment that says it to the
+//! stack.
+
+use super::error::RunError;
+use clap::{Args, ValueEnum};
+use roce_verbs::{Device, FaultSpec, all_devices, environment_datapath};
+use std::env;
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+/// How packets travel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum DatapathName {
+    /// AF_XDP where the driver does zero-copy, UDP sockets otherwise.
+    Auto,
+    /// UDP sockets.
+    Udp,
+    /// AF_XDP or nothing.
+    Xdp,
+}
+
+impl DatapathName {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Udp => "udp",
+            Self::Xdp => "xdp",
+        }
+    }
+}
+
+/// What both commands take.
+#[derive(Args, Clone, Debug, Default)]
+pub struct Settings {
+    /// The library to load, or the folder that it lies in [default: ROCE_LIBRARY_DIR, or beside
+    /// this command, or ../lib/roce of it]
+    #[arg(long, value_name = "PATH")]
+    pub library: Option<PathBuf>,
+
+    /// How packets travel (ROCE_DATAPATH)
+    #[arg(long, value_name = "HOW")]
+    pub datapath: Option<DatapathName>,
+
+    /// Faults on purpose, such as loss=1%,seed=7 (ROCE_FAULTS)
+    #[arg(long, value_name = "SPEC")]
+    pub faults: Option<String>,
+
+    /// Capture packets; %p in the name is the number of the process (ROCE_PCAP)
+    #[arg(long, value_name = "FILE")]
+    pub pcap: Option<PathBuf>,
+
+    /// The devices that the program sees, by their names or their interfaces', separated by
+    /// commas [default: all] (ROCE_DEVICES)
+    #[arg(long, value_name = "NAMES")]
+    pub devices: Option<String>,
+}
+
+impl Settings {
+    /// The variables that say to the stack what was chosen. What the environment says stays,
+    /// and is checked.
+    ///
+    /// # Errors
+    /// If a value is malformed, or a device does not exist.
+    pub(crate) fn variables(&self) -> Result<Vec<(&'static str, OsString)>, RunError> {
+        environment_datapath().map_err(|error| RunError::Usage(error.to_string()))?;
+        let mut variables = Vec::new();
+        if let Some(datapath) = self.datapath {
+            variables.push(("ROCE_DATAPATH", datapath.name().into()));
+        }
+        if let Some(faults) = self.faults()? {
+            variables.push(("ROCE_FAULTS", faults.into()));
+        }
+        if let Some(file) = &self.pcap {
+            variables.push(("ROCE_PCAP", file.into()));
+        }
+        if let Some(names) = self.device_names() {
+            check_devices(&names)?;
+            variables.push(("ROCE_DEVICES", names.into()));
+        }
+        Ok(variables)
+    }
+
+    /// The faults that the program will meet.
+    ///
+    /// # Errors
+    /// If they are malformed.
+    pub(crate) fn faults(&self) -> Result<Option<String>, RunError> {
+        let said = self.faults.clone().map(|text| ("--faults", text));
+        let Some((whose, text)) = said.or_else(|| Some(("ROCE_FAULTS", variable("ROCE_FAULTS")?)))
+        else {
+            return Ok(None);
+        };
+        match text.parse::<FaultSpec>() {
+            Ok(_) => Ok(Some(text)),
+            Err(error) => Err(RunError::Usage(format!("{whose} is {text:?}: {error}"))),
+        }
+    }
+
+    /// The devices that the program will see.
+    pub(crate) fn devices(&self) -> Vec<Device> {
+        let mut devices = all_devices();
+        if let Some(names) = self.device_names() {
+            devices.retain(|device| device.is_among(&names));
+        }
+        devices
+    }
+
+    fn device_names(&self) -> Option<String> {
+        self.devices.clone().or_else(|| variable("ROCE_DEVICES"))
+    }
+}
+
+fn variable(name: &str) -> Option<String> {
+    Some(env::var_os(name)?.to_string_lossy().into_owned())
+}
+
+fn check_devices(names: &str) -> Result<(), RunError> {
+    let all = all_devices();
+    for name in names.split(',') {
+        if !all.iter().any(|device| device.is_among(name)) {
+            let known: Vec<_> = all.iter().map(Device::name).collect();
+            return Err(RunError::Usage(format!(
+                "no device is named {name:?}, of {names:?}; there are: {}",
+                known.join(", ")
+            )));
+        }
+    }
+    Ok(())
+}

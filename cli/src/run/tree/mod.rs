@@ -1,0 +1,122 @@
+//! The files of sysfs that RDMA programs read behind their library's back, as a value.
+//!
+//! Names and formats are those that the kernel gives to a device of its own software RNIC:
+//! programs know them, and take a device without them for broken.
+
+mod device;
+mod facts;
+mod write;
+
+pub(crate) use facts::Facts;
+
+use roce_verbs::Device;
+use std::path::{Path, PathBuf};
+
+/// What the kernel calls the version of its verbs interface.
+const VERBS_ABI: &str = "6\n";
+
+/// Files, links and folders below one root.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Tree {
+    entries: Vec<(PathBuf, Node)>,
+}
+
+/// What there is at a path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Node {
+    /// A folder that may stay empty.
+    Folder,
+    /// A file that holds this text.
+    File(String),
+    /// A symbolic link.
+    Link(PathBuf),
+}
+
+/// What is made up: one tree for `/sys/class`, one for `/dev`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct MadeUp {
+    /// Below `/sys/class`.
+    pub(crate) class: Tree,
+    /// Below `/dev`.
+    pub(crate) dev: Tree,
+}
+
+impl MadeUp {
+    /// The folders that `class` has in `/sys/class`: the kernel's own are hidden, as a program
+    /// sees either the devices of this stack or those of the kernel, never both.
+    pub(crate) const CLASSES: [&'static str; 5] = [
+        "infiniband",
+        "infiniband_cm",
+        "infiniband_mad",
+        "infiniband_srp",
+        "infiniband_verbs",
+    ];
+
+    /// The folder that `dev` has in `/dev`.
+    pub(crate) const DEV: &'static str = "infiniband";
+
+    /// What there is to see of these devices now.
+    pub(crate) fn of(devices: &[Device]) -> Self {
+        let facts: Vec<Facts> = devices.iter().map(Facts::of).collect();
+        Self::new(&facts)
+    }
+
+    fn new(devices: &[Facts]) -> Self {
+        let (mut class, mut dev) = (Tree::default(), Tree::default());
+        class.folder("infiniband");
+        class.file("infiniband_verbs/abi_version", VERBS_ABI);
+        dev.folder("infiniband");
+        // What is written there fails: a program that goes around the library must not take
+        // its commands for obeyed.
+        dev.link("infiniband/rdma_cm", "/dev/full");
+        for facts in devices {
+            device::add(&mut class, facts);
+            uverbs(&mut class, facts);
+            dev.link(format!("infiniband/uverbs{}", facts.index), "/dev/full");
+        }
+        Self { class, dev }
+    }
+}
+
+/// What says which device of `/dev` belongs to which of `/sys/class/infiniband`.
+fn uverbs(class: &mut Tree, facts: &Facts) {
+    let number = facts.index;
+    let at = |name: &str| format!("infiniband_verbs/uverbs{number}/{name}");
+    class.file(at("abi_version"), "1\n");
+    class.file(at("ibdev"), format!("{}\n", facts.name));
+    // The number that the kernel gives to the first, and those after it.
+    let minor = u64::from(number) + 192;
+    class.file(at("dev"), format!("231:{minor}\n"));
+    class.file(
+        at("uevent"),
+        format!("MAJOR=231\nMINOR={minor}\nDEVNAME=infiniband/uverbs{number}\nDEVMODE=0666\n"),
+    );
+    class.link(
+        at("device"),
+        format!("../../infiniband/{}/device", facts.name),
+    );
+}
+
+impl Tree {
+    fn folder(&mut self, path: impl Into<PathBuf>) {
+        self.entries.push((path.into(), Node::Folder));
+    }
+
+    fn file(&mut self, path: impl Into<PathBuf>, text: impl Into<String>) {
+        self.entries.push((path.into(), Node::File(text.into())));
+    }
+
+    fn link(&mut self, path: impl Into<PathBuf>, target: impl AsRef<Path>) {
+        let target = target.as_ref().to_owned();
+        self.entries.push((path.into(), Node::Link(target)));
+    }
+
+    #[cfg(test)]
+    fn at(&self, path: &str) -> Option<&Node> {
+        let found = self.entries.iter().find(|(at, _)| at == Path::new(path));
+        found.map(|(_, node)| node)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,122 @@
+//! What is said when a program can't be started, or may not find what it looks for.
+
+use super::*;
+
+/// The exit code, and what is said.
+fn failure(command: &mut Command) -> (Option<i32>, String) {
+    let output = command.output().expect("it starts");
+    (output.status.code(), text(&output.stderr))
+}
+
+#[test]
+fn a_program_that_is_not_there_is_not_started() {
+    let library = Library::new();
+    let script = library.folder.join("script");
+    fs::write(&script, "#!/nonexistent/interpreter\n").expect("written");
+    let try_it =
+        |program: &OsStr| failure(library.run(Who::Myself).arg("-q").arg("--").arg(program));
+    for (program, code) in [
+        ("no-such-program-anywhere", 127),
+        ("", 127),
+        ("/nonexistent", 127),
+        ("/", 126),
+        ("/etc/passwd", 126),
+    ] {
+        let (ended, told) = try_it(OsStr::new(program));
+        assert_eq!(ended, Some(code), "{program:?}: {told}");
+    }
+    assert_eq!(try_it(script.as_os_str()).0, Some(126));
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).expect("allowed");
+    let (ended, told) = try_it(script.as_os_str());
+    assert_eq!(ended, Some(126), "{told}");
+    assert!(told.contains("No such file"), "{told}");
+}
+
+#[test]
+fn wrong_usage_is_told_with_what_is_right() {
+    let library = Library::new();
+    for (options, part) in [
+        (&["--devices", "lo,nonsense", "true"][..], "there are: "),
+        (&["--devices", "", "true"], "there are: "),
+        (&["--faults", "loss=lots", "true"], "0% to 100%"),
+        (&["--pcap", "", "true"], "a value is required"),
+        (&["--datapath", "dpdk", "true"], "auto, udp, xdp"),
+        (&["--namespace", "maybe", "true"], "auto, require, none"),
+        (&[], "PROGRAM"),
+    ] {
+        let (code, told) = failure(library.run(Who::Myself).args(options));
+        assert_eq!(code, Some(2), "{options:?}: {told}");
+        assert!(told.contains(part), "{options:?}: {told}");
+    }
+    for (variable, part) in [
+        ("ROCE_DATAPATH", "auto, udp or xdp"),
+        ("ROCE_FAULTS", "nonsense"),
+        ("ROCE_DEVICES", "there are: "),
+    ] {
+        let (code, told) = failure(
+            library
+                .run(Who::Myself)
+                .arg("true")
+                .env(variable, "nonsense"),
+        );
+        assert_eq!(code, Some(2), "{variable}: {told}");
+        assert!(told.contains(part), "{variable}: {told}");
+    }
+}
+
+#[test]
+fn a_library_that_is_not_there_is_told_with_how_to_build_it() {
+    let empty = tempfile::tempdir().expect("a folder");
+    let run = || Who::Myself.command(ROCE);
+    let named = failure(
+        run()
+            .arg("run")
+            .arg("--library")
+            .arg(empty.path())
+            .arg("true"),
+    );
+    let variable = failure(
+        run()
+            .args(["run", "true"])
+            .env("ROCE_LIBRARY_DIR", empty.path()),
+    );
+    for (code, told) in [named, variable] {
+        assert_eq!(code, Some(125), "{told}");
+        let folder = empty.path().display().to_string();
+        assert!(
+            told.contains("cargo build --release -p roce-verbs-shim"),
+            "{told}"
+        );
+        assert!(told.contains(&folder), "{told}");
+    }
+    fs::write(empty.path().join("libibverbs.so.1"), "another").expect("written");
+    let (code, told) = failure(
+        run()
+            .arg("run")
+            .arg("--library")
+            .arg(empty.path())
+            .arg("true"),
+    );
+    assert_eq!(code, Some(125), "{told}");
+    assert!(told.contains("is not this stack's library"), "{told}");
+}
+
+#[test]
+fn a_program_out_of_reach_of_the_library_is_told() {
+    let library = Library::new();
+    let program = library.folder.join("static");
+    // The header of a program for a processor of 32 bits, whatever this one is.
+    let mut header = vec![0; 64];
+    header[..6].copy_from_slice(b"\x7fELF\x01\x01");
+    fs::write(&program, header).expect("written");
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).expect("allowed");
+    let folder = tempfile::tempdir().expect("a folder");
+    fs::write(folder.path().join("libibverbs.so.1"), "ROCE_DATAPATH").expect("written");
+    let try_it = |quiet: &[&str]| {
+        let mut command = Who::Myself.command(ROCE);
+        command.args(["run", "--namespace", "none", "--library"]);
+        failure(command.arg(folder.path()).args(quiet).arg(&program))
+    };
+    assert!(try_it(&[]).1.contains("another processor or word size"));
+    assert!(!try_it(&["--quiet"]).1.contains("another processor"));
+}

@@ -1,0 +1,135 @@
+//! `roce run` and `roce env`, as root and as an ordinary user, with a library that only looks
+//! like one: what a program loads is tried in `verbs-shim`.
+
+mod commands;
+mod environment;
+mod namespace;
+mod process;
+
+use std::ffi::OsStr;
+use std::fs;
+use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use tempfile::TempDir;
+
+/// The command under test.
+const ROCE: &str = env!("CARGO_BIN_EXE_roce");
+
+/// Somebody without privilege.
+const NOBODY: &str = "65534";
+
+/// A folder, with a space in its name, that holds what passes for the library.
+struct Library {
+    _root: TempDir,
+    folder: PathBuf,
+}
+
+impl Library {
+    fn new() -> Self {
+        let root = tempfile::tempdir().expect("a folder");
+        let folder = root.path().join("a b");
+        fs::create_dir(&folder).expect("made");
+        // Others look into it, too.
+        for path in [root.path(), &folder] {
+            fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("allowed");
+        }
+        fs::write(folder.join("libroce_verbs_shim.so"), "ROCE_DATAPATH").expect("written");
+        Self {
+            _root: root,
+            folder,
+        }
+    }
+
+    /// `roce run` with this library.
+    fn run(&self, who: Who) -> Command {
+        let mut command = who.command(ROCE);
+        command.arg("run").arg("--library").arg(&self.folder);
+        command
+    }
+
+    /// `roce run` of a shell script that takes no notice of the library, which would not load.
+    fn shell(&self, who: Who, options: &[&str], script: &str) -> Output {
+        let mut command = self.run(who);
+        command.args(options).args(["--", "sh", "-c", script]);
+        command.output().expect("it starts")
+    }
+}
+
+/// Who runs the command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Who {
+    /// Whoever runs the tests.
+    Myself,
+    /// An ordinary user; the tests are run by root.
+    Nobody,
+}
+
+impl Who {
+    /// A command of this user.
+    fn command(self, program: impl AsRef<OsStr>) -> Command {
+        let mut command = match self {
+            Self::Myself => Command::new(program),
+            Self::Nobody => {
+                let mut command = Command::new("setpriv");
+                command.args(["--reuid", NOBODY, "--regid", NOBODY, "--clear-groups"]);
+                command.arg(program);
+                command
+            }
+        };
+        for variable in ["LD_LIBRARY_PATH", "LD_PRELOAD", "ROCE_DEVICES"] {
+            command.env_remove(variable);
+        }
+        command.current_dir("/");
+        command
+    }
+
+    /// All for whom a namespace can be had here; for the others it is said, once for each
+    /// test, that they are left out.
+    fn with_namespaces(test: &str) -> Vec<Self> {
+        let may = |who: &Self| {
+            let output = who.command(ROCE).arg("probe-namespace").output();
+            let why = match output {
+                Ok(output) if output.status.success() => return true,
+                Ok(output) => text(&output.stderr),
+                Err(error) => error.to_string(),
+            };
+            skip(test, &format!("{who:?}: {}", why.trim()));
+            false
+        };
+        Self::all().into_iter().filter(may).collect()
+    }
+
+    fn all() -> Vec<Self> {
+        match nix::unistd::geteuid().is_root() {
+            true => vec![Self::Myself, Self::Nobody],
+            false => vec![Self::Myself],
+        }
+    }
+}
+
+/// Says loudly that something was not tried, or fails where everything must be.
+fn skip(test: &str, why: &str) {
+    assert!(
+        std::env::var_os("ROCE_LAB").is_none_or(|value| value != "require"),
+        "ROCE_LAB=require, but {why}"
+    );
+    // Not by a macro: the test harness would swallow that.
+    let _ = writeln!(std::io::stderr(), "\n*** SKIPPED: {test}: {why} ***");
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// What a command printed, if it did what it should.
+fn said(output: &Output) -> String {
+    assert!(output.status.success(), "{output:?}");
+    text(&output.stdout)
+}
+
+/// Whether a path ends as a test expects, for messages.
+fn exists(path: impl AsRef<Path>) -> bool {
+    fs::symlink_metadata(path).is_ok()
+}

@@ -1,0 +1,173 @@
+//! What a program sees of the file system.
+
+use super::*;
+use serde_json::Value;
+
+/// The devices of this machine, as the command lists them.
+fn devices() -> Vec<Value> {
+    let output = Command::new(ROCE).args(["devices", "--json"]).output();
+    let report: Value = serde_json::from_str(&said(&output.expect("it starts"))).expect("JSON");
+    report["devices"].as_array().expect("a list").clone()
+}
+
+#[test]
+fn a_program_sees_its_devices() {
+    let library = Library::new();
+    for who in Who::with_namespaces("a_program_sees_its_devices") {
+        let script = "cd /sys/class/infiniband && for d in *; do
+            echo $d $(cat $d/node_type $d/ports/1/link_layer $d/ports/1/gid_attrs/types/0)
+            cat $d/ports/1/gid_attrs/ndevs/0 /sys/class/net/${d#roce_}/mtu
+            ls $d/device/net
+        done; cat /sys/class/infiniband_verbs/uverbs*/ibdev; ls /dev/infiniband";
+        let shown = said(&library.shell(who, &["--namespace", "require"], script));
+        let known = devices();
+        for device in &known {
+            let name = device["name"].as_str().expect("a name");
+            let interface = device["interface"].as_str().expect("a name");
+            let mtu = &device["link_mtu"];
+            let part = format!("{name} 1: CA Ethernet RoCE v2\n{interface}\n{mtu}\n{interface}\n");
+            assert!(shown.contains(&part), "{who:?}: no {part:?} in {shown:?}");
+        }
+        let index = fs::read_to_string("/sys/class/net/lo/ifindex").expect("there");
+        assert!(shown.contains(&format!("uverbs{index}")), "{shown}");
+    }
+}
+
+#[test]
+fn gids_are_those_of_the_devices() {
+    let library = Library::new();
+    let last = devices().pop().expect("there is the loopback");
+    let index = last["gids"].as_array().expect("a list").len() - 1;
+    let gid = last["gids"][index]["gid"].as_str().expect("a GID");
+    let gid: std::net::Ipv6Addr = gid.parse().expect("an address");
+    let groups: Vec<String> = gid.segments().iter().map(|g| format!("{g:04x}")).collect();
+    let name = last["name"].as_str().expect("a name");
+    for who in Who::with_namespaces("gids_are_those_of_the_devices") {
+        let script = format!("cat /sys/class/infiniband/{name}/ports/1/gids/{index}");
+        let shown = said(&library.shell(who, &[], &script));
+        assert_eq!(shown.trim(), groups.join(":"), "{who:?}");
+    }
+}
+
+#[test]
+fn the_rest_of_the_system_is_as_it_was() {
+    let library = Library::new();
+    let script = "ls /sys /sys/devices /sys/class/net /dev /dev/pts; \
+        stat -c '%n %F %t:%T' /dev/* /sys/class/* | grep -v infiniband | grep -v class/roce; \
+        id -u; id -g; cat /sys/class/net/lo/ifindex; echo x > /dev/null; \
+        head -c 4 /dev/zero | wc -c; pwd";
+    for who in Who::with_namespaces("the_rest_of_the_system_is_as_it_was") {
+        let outside = who.command("sh").args(["-c", script]).output();
+        let outside = said(&outside.expect("it starts"));
+        let inside = said(&library.shell(who, &[], script));
+        let without = |text: &str| -> Vec<String> {
+            let lines = text.lines().filter(|line| *line != "infiniband");
+            lines.map(str::to_owned).collect()
+        };
+        assert_eq!(without(&inside), without(&outside), "{who:?}");
+    }
+}
+
+#[test]
+fn nobody_else_sees_it_and_nothing_is_left() {
+    let library = Library::new();
+    let real = exists("/sys/class/infiniband");
+    for who in Who::with_namespaces("nobody_else_sees_it_and_nothing_is_left") {
+        let mut command = library.run(who);
+        command.args(["--", "sh", "-c", "echo ready; read line"]);
+        command.stdin(std::process::Stdio::piped());
+        command.stdout(std::process::Stdio::piped());
+        let mut child = command.spawn().expect("it starts");
+        let mut ready = [0; 6];
+        let mut stdout = child.stdout.take().expect("piped");
+        std::io::Read::read_exact(&mut stdout, &mut ready).expect("it is ready");
+        // While the program runs, and after it was killed.
+        assert_eq!(exists("/sys/class/infiniband"), real);
+        assert!(!exists("/sys/class/roce"));
+        let seen = format!("/proc/{}/root/sys/class/roce/lib", child.id());
+        assert!(exists(&seen), "{who:?}: {seen}");
+        child.kill().expect("it runs");
+        child.wait().expect("it ends");
+        let mounts = fs::read_to_string("/proc/self/mountinfo").expect("there");
+        assert!(!mounts.contains("- tmpfs roce "), "{mounts}");
+        let left: Vec<_> = fs::read_dir(&library.folder).expect("there").collect();
+        assert_eq!(left.len(), 1, "{left:?}");
+    }
+}
+
+#[test]
+fn what_is_made_up_can_not_be_changed() {
+    let library = Library::new();
+    for who in Who::with_namespaces("what_is_made_up_can_not_be_changed") {
+        let script = "touch /sys/class/infiniband/x || touch /dev/x || rm -rf /sys/class/roce";
+        let output = library.shell(who, &[], script);
+        assert!(!output.status.success(), "{who:?}: {output:?}");
+        assert!(text(&output.stderr).contains("Read-only"), "{output:?}");
+    }
+}
+
+#[test]
+fn only_the_devices_that_were_asked_for_are_there() {
+    let library = Library::new();
+    for who in Who::with_namespaces("only_the_devices_that_were_asked_for_are_there") {
+        let script = "ls /sys/class/infiniband; echo $ROCE_DEVICES";
+        for name in ["lo", "roce_lo"] {
+            let shown = said(&library.shell(who, &["--devices", name], script));
+            assert_eq!(shown, format!("roce_lo\n{name}\n"), "{who:?}");
+        }
+    }
+}
+
+#[test]
+fn one_runs_in_another() {
+    let library = Library::new();
+    for who in Who::with_namespaces("one_runs_in_another") {
+        let script = format!(
+            "'{ROCE}' run --library '{}' --namespace require -- sh -c \
+             'ls /sys/class/infiniband/roce_lo/node_type; echo $LD_LIBRARY_PATH'",
+            library.folder.display()
+        );
+        let shown = said(&library.shell(who, &["--namespace", "require"], &script));
+        assert_eq!(
+            shown, "/sys/class/infiniband/roce_lo/node_type\n/sys/class/roce/lib\n",
+            "{who:?}"
+        );
+    }
+}
+
+/// Where user namespaces are forbidden, as in most containers.
+#[test]
+fn without_a_namespace_it_runs_and_says_so() {
+    let test = "without_a_namespace_it_runs_and_says_so";
+    if !Who::with_namespaces(test).contains(&Who::Myself) {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("libibverbs.so.1");
+    fs::write(&path, "ROCE_DATAPATH").expect("written");
+    // A user namespace of its own, whose limit can be set; then nothing is allowed in it.
+    let with = |options: &str| {
+        let script = format!(
+            "echo 0 > /proc/sys/user/max_user_namespaces && exec setpriv --bounding-set=-all \
+             --inh-caps=-all '{ROCE}' run --library '{}' {options} -- sh -c 'echo $LD_LIBRARY_PATH'",
+            path.display()
+        );
+        let mut command = Who::Myself.command("unshare");
+        command
+            .args(["--user", "--map-root-user", "sh", "-c", &script])
+            .output()
+            .expect("it starts")
+    };
+    let auto = with("");
+    assert_eq!(said(&auto).trim(), folder.path().display().to_string());
+    let told = text(&auto.stderr);
+    assert!(told.contains("does not see its devices in /sys"), "{told}");
+    assert!(told.contains("max_user_namespaces"), "{told}");
+    let required = with("--namespace require");
+    assert_eq!(required.status.code(), Some(125), "{required:?}");
+    for quiet in ["--namespace none", "--quiet"] {
+        let output = with(quiet);
+        assert_eq!(said(&output), said(&auto), "{quiet}");
+        assert_eq!(text(&output.stderr), "", "{quiet}");
+    }
+}
