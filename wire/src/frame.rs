@@ -118,8 +118,8 @@ pub enum NetworkHeader<'a> {
 }
 
 impl NetworkHeader<'_> {
-    /// What the ICRC covers of the header; nothing for a GRH and for IPv4 with
-    /// options, which [`IpHeader`] cannot say.
+    /// What the ICRC covers of the header; nothing for IPv4 with options, and for a GRH
+    /// that names another header than a BTH, which [`IpHeader`] cannot say.
     pub fn ip_header(&self) -> Option<IpHeader> {
         match *self {
             NetworkHeader::V4 {
@@ -136,6 +136,12 @@ impl NetworkHeader<'_> {
                 flags_fragment,
             }),
             NetworkHeader::V6 { src, dst, .. } => Some(IpHeader::V6 { src, dst }),
+            NetworkHeader::Grh(Grh {
+                sgid,
+                dgid,
+                next_header: Grh::NEXT_HEADER_BTH,
+                ..
+            }) => Some(IpHeader::Grh { sgid, dgid }),
             NetworkHeader::V4 { .. } | NetworkHeader::Grh(_) => None,
         }
     }

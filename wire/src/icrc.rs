@@ -27,7 +27,8 @@ mod gf2;
 
 use gf2::{image, register};
 
-/// What the ICRC covers of an IP header besides lengths and constants.
+/// What the ICRC covers of an IP header, or of the GRH in its place, besides lengths and
+/// constants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum IpHeader {
     /// IPv4 without options.
@@ -48,6 +49,13 @@ pub enum IpHeader {
         src: [u8; 16],
         /// Destination address.
         dst: [u8; 16],
+    },
+    /// RoCE v1's GRH, after which there is no UDP header: the ports don't count.
+    Grh {
+        /// Source GID.
+        sgid: [u8; 16],
+        /// Destination GID.
+        dgid: [u8; 16],
     },
 }
 
@@ -85,7 +93,7 @@ pub struct HiddenV4 {
     pub dont_fragment: bool,
 }
 
-/// The ICRC of a RoCEv2 packet whose bytes from the BTH to the padding are
+/// The ICRC of a packet whose bytes from the BTH to the padding are
 /// `transport_without_icrc`.
 #[inline]
 // rule: A17.3.3-cover
@@ -126,6 +134,9 @@ pub fn compute(ip: &IpHeader, src_port: u16, dst_port: u16, transport_without_ic
             let after = !continue_crc(!before, &addresses);
             register ^= V6_CONSTANTS ^ image(after.to_le_bytes(), 12);
         }
+        IpHeader::Grh { sgid, dgid } => {
+            return compute_v1(sgid, dgid, transport_without_icrc);
+        }
     }
     match transport_without_icrc.split_first_chunk::<4>() {
         Some((&front, rest)) => finish(!(register ^ image(front, 4)), rest),
@@ -134,8 +145,24 @@ pub fn compute(ip: &IpHeader, src_port: u16, dst_port: u16, transport_without_ic
     }
 }
 
+/// The ICRC of a RoCE v1 packet from one GID to another. Not where packets of v2 pass.
+#[inline(never)]
+fn compute_v1(sgid: [u8; 16], dgid: [u8; 16], transport_without_icrc: &[u8]) -> u32 {
+    let grh = Grh {
+        traffic_class: 0,
+        flow_label: 0,
+        payload_len: (transport_without_icrc.len() + ICRC_LEN) as u16,
+        next_header: Grh::NEXT_HEADER_BTH,
+        hop_limit: 0,
+        sgid,
+        dgid,
+    };
+    compute_grh(&grh.to_bytes(), transport_without_icrc)
+}
+
 /// The ICRC of a RoCE v1 packet: that of the GRH as it is on the wire and the bytes
 /// from the BTH to the padding.
+// rule: A16-icrc
 pub fn compute_grh(grh: &[u8; Grh::LEN], transport_without_icrc: &[u8]) -> u32 {
     let mut head = *grh;
     mask_v6(&mut head);

@@ -28,7 +28,7 @@ impl Gso {
     /// first segment, and thus all others, have an ICRC of their own.
     pub(super) fn segment_len(&mut self, frame: &Frame<'_>) -> Option<usize> {
         let transport = frame.transport;
-        frame.network.ip_header()?;
+        frame.udp.and(frame.network.ip_header())?;
         Bth::parse(transport).ok()?;
         let longest = LONGEST.min(transport.len() - 1);
         let last = Some(self.last).filter(|len| (SHORTEST..=longest).contains(len));
@@ -86,7 +86,7 @@ fn with_id(ip: IpHeader, index: usize) -> IpHeader {
             id: id.wrapping_add(index as u16),
             flags_fragment,
         },
-        v6 => v6,
+        other => other,
     }
 }
 
