@@ -151,6 +151,7 @@ impl World {
             dst: address(PEER),
             traffic_class: 0,
             hop_limit: 64,
+            version: roce_stack::port::RoceVersion::V2,
         };
         let ah = host.nic.create_ah(pd, path).expect("a handle");
         let to = ah.to(PEER_QPN, QKEY);

@@ -39,6 +39,7 @@ pub(crate) fn rtr(kind: QpKind, host: u8, peer: Peer) -> QpAttributes {
             dst: address(peer.host),
             traffic_class: 0,
             hop_limit: 64,
+            version: roce_stack::port::RoceVersion::V2,
         }),
         path_mtu: Some(MTU),
         rq_psn: Some(peer.psn),

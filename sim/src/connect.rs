@@ -70,6 +70,7 @@ pub fn connect(
             dst: fabric.address(peer),
             traffic_class: spec.traffic_class,
             hop_limit: 64,
+            version: roce_stack::port::RoceVersion::V2,
         };
         let now = fabric.now();
         for step in spec.steps(side, path, dest_qpn) {

@@ -30,6 +30,9 @@ counters! {
         UnknownQp = "unknown_qp",
         /// The packet's IP addresses are not those of the QP's path.
         WrongPeer = "wrong_peer",
+        /// From the peer, but of another version of RoCE than the QP's path: the two ends
+        /// have chosen GID indices of different kinds.
+        WrongVersion = "wrong_version",
         /// The partition key is not the QP's.
         WrongPKey = "wrong_pkey",
         /// The opcode belongs to another transport service than the QP's.

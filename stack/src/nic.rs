@@ -7,7 +7,7 @@ use crate::address::{AddressError, AddressHandle};
 use crate::counters::{Counters, DropReason, Stat};
 use crate::event::Event;
 use crate::memory::{Access, Buffer, MemoryTable, PdId, RegisterError};
-use crate::port::{IpCovered, Port, RxMeta, TxMeta};
+use crate::port::{self, IpCovered, Port, RxMeta, TxMeta};
 use crate::qp::early::{DEFAULT_PACKETS, EarlyPool};
 use crate::qp::{
     Cx, ModifyError, PortLimits, Qp, QpAttributes, QpConfig, QpInit, QpState, Receives, Turn,
@@ -571,6 +571,14 @@ fn icrc_is_right(meta: &RxMeta, transport: &[u8]) -> bool {
                 dst: dst.octets(),
                 id,
                 flags_fragment,
+            };
+            icrc::verify(&ip, meta.src_port, UDP_PORT, transport).is_ok()
+        }
+        // rule: A16-icrc
+        (src, dst, IpCovered::Grh) => {
+            let ip = IpHeader::Grh {
+                sgid: port::gid(src),
+                dgid: port::gid(dst),
             };
             icrc::verify(&ip, meta.src_port, UDP_PORT, transport).is_ok()
         }

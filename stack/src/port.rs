@@ -1,9 +1,9 @@
 //! What the stack needs from a network: the [`Port`] trait.
 //!
-//! A port carries RoCEv2 *transport packets*: the bytes from the BTH to the ICRC,
-//! both included, which is the payload of the UDP datagram. Whatever lies below
-//! (Ethernet, IP, UDP) is the port's business; it tells the stack the few fields
-//! of it that the ICRC covers.
+//! A port carries *transport packets*: the bytes from the BTH to the ICRC, both
+//! included, which is the payload of RoCEv2's UDP datagram, and of RoCE v1's GRH.
+//! Whatever lies below (Ethernet, IP, UDP) is the port's business; it tells the stack
+//! the few fields of it that the ICRC covers.
 //!
 //! # Contract
 //!
@@ -20,7 +20,36 @@
 //! - Nothing is allocated per packet.
 
 use crate::fault::Suffered;
+use std::fmt;
 use std::net::IpAddr;
+
+/// What lies between the Ethernet header and the BTH.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum RoceVersion {
+    /// A GRH: RoCE, which does not pass routers (IBTA 1.7, Annex A16).
+    V1,
+    /// IP and UDP: RoCEv2 (IBTA 1.7, Annex A17).
+    #[default]
+    V2,
+}
+
+/// The name by which the Linux kernel knows it in its GID tables.
+impl fmt::Display for RoceVersion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::V1 => "IB/RoCE v1",
+            Self::V2 => "RoCE v2",
+        })
+    }
+}
+
+/// An address as a GID: an IPv4 one in its IPv6-mapped form (RoCEv2 Annex A17.3.1).
+pub(crate) fn gid(address: IpAddr) -> [u8; 16] {
+    match address {
+        IpAddr::V4(v4) => v4.to_ipv6_mapped().octets(),
+        IpAddr::V6(v6) => v6.octets(),
+    }
+}
 
 /// The fields of the IPv4 header that a port may or may not see and that the ICRC
 /// covers (RoCEv2 Annex A17.3.3).
@@ -38,6 +67,9 @@ pub enum IpCovered {
     },
     /// IPv4 through a socket that hides both fields.
     V4Hidden,
+    /// RoCE v1's GRH, of whichever family the addresses in it are: nothing of it beyond
+    /// them and the length is covered.
+    Grh,
 }
 
 /// What a port says of a received packet besides its transport bytes.
@@ -48,13 +80,25 @@ pub struct RxMeta {
     /// The IP destination address: one of the port's own.
     pub dst: IpAddr,
     /// The UDP source port. (The destination port is 4791, or the port would not
-    /// have handed the packet out.)
+    /// have handed the packet out.) RoCE v1 has none.
     pub src_port: u16,
     /// The type of service (IPv4) or traffic class (IPv6): DSCP in the upper six
     /// bits, ECN in the lower two.
     pub traffic_class: u8,
     /// The other covered fields of the IP header.
     pub ip: IpCovered,
+}
+
+impl RxMeta {
+    /// Which version of RoCE carried the packet.
+    // rule: A16-stack
+    #[inline]
+    pub fn version(&self) -> RoceVersion {
+        match self.ip {
+            IpCovered::Grh => RoceVersion::V1,
+            IpCovered::V4 { .. } | IpCovered::V4Hidden | IpCovered::V6 => RoceVersion::V2,
+        }
+    }
 }
 
 /// Where a packet goes and how.
@@ -69,6 +113,9 @@ pub struct TxMeta {
     pub traffic_class: u8,
     /// Time to live or hop limit; 0 means the port's default.
     pub hop_limit: u8,
+    /// Which version of RoCE carries the packet: one that the port
+    /// [`carries`](Port::carries).
+    pub version: RoceVersion,
 }
 
 /// Room for one packet, lent by [`Port::reserve`].
@@ -104,8 +151,8 @@ pub struct PortError {
     pub source: std::io::Error,
 }
 
-impl std::fmt::Display for PortError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Display for PortError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.what, self.source)
     }
 }
@@ -154,6 +201,22 @@ pub struct PortCapabilities {
 pub trait Port {
     /// What this port can do.
     fn capabilities(&self) -> PortCapabilities;
+
+    /// Whether the port carries packets of this version of RoCE. Every port carries
+    /// RoCEv2.
+    fn carries(&self, version: RoceVersion) -> bool {
+        version == RoceVersion::V2
+    }
+
+    /// Whether anything at all can be sent along this path, as far as that is known. RoCEv2
+    /// leaves it to the network, which may change; RoCE v1 does not pass routers, so some
+    /// destinations are beyond it. To be asked once, when a path is chosen.
+    ///
+    /// # Errors
+    /// Why nothing can be sent, and what would change that.
+    fn check(&mut self, _path: &TxMeta) -> Result<(), PortError> {
+        Ok(())
+    }
 
     /// Makes `address` usable as a source and starts to receive what is sent to
     /// it. Activating an address twice does nothing.

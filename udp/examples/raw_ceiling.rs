@@ -82,6 +82,7 @@ fn to(src: IpAddr, dst: IpAddr) -> TxMeta {
         dst,
         traffic_class: 2,
         hop_limit: 0,
+        version: roce_stack::port::RoceVersion::V2,
     }
 }
 

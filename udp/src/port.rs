@@ -253,8 +253,9 @@ impl Port for UdpPort {
     fn reserve(&mut self, to: &TxMeta, len: usize) -> Result<TxSlot<'_>, ReserveError> {
         self.forget();
         let ipv6 = to.src.is_ipv6();
-        let sendable =
-            (1..=self.config.max_packet_bytes(ipv6)).contains(&len) && to.dst.is_ipv6() == ipv6;
+        let sendable = (1..=self.config.max_packet_bytes(ipv6)).contains(&len)
+            && to.dst.is_ipv6() == ipv6
+            && self.carries(to.version);
         let Some(index) = self.socket_of(to.src).filter(|_| sendable) else {
             self.counters.tx_unsendable += 1;
             return Err(ReserveError::Unsendable);

@@ -244,6 +244,7 @@ fn datagrams_of_several_destinations_and_classes_leave_in_one_flush() {
         let to = TxMeta {
             traffic_class: (number % 4) as u8,
             hop_limit: (number % 7) as u8,
+            version: roce_stack::port::RoceVersion::V2,
             ..to(near, dst)
         };
         send(&mut from, &to, &packet(number, 100));

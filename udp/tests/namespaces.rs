@@ -128,6 +128,7 @@ fn link_local_addresses_work_and_share_the_port_with_ipv4() {
         let to = TxMeta {
             traffic_class: 3,
             hop_limit: 5,
+            version: roce_stack::port::RoceVersion::V2,
             ..to(src, dst)
         };
         for number in 0..20 {

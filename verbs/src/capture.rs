@@ -6,7 +6,10 @@
 //! ```
 //!
 //! A port hands over only what lies between BTH and ICRC; the headers in front are
-//! made again, with what the ICRC covers as it was on the wire.
+//! made again, with what the ICRC covers as it was on the wire. RoCE v1 has no IP header
+//! to begin with, so its packets are of an interface of their own in the file, and begin
+//! with the pseudo-header of Linux (LINKTYPE_LINUX_SLL), which names their EtherType and
+//! no Ethernet addresses.
 
 mod comments;
 mod environment;
@@ -22,7 +25,7 @@ use comments::Comments;
 use frame::Frame;
 use roce_capture::{Capture, Direction, Interface, InterfaceId, LinkType, Packet};
 use roce_stack::fault::Suffered;
-use roce_stack::port::{Port, RxMeta};
+use roce_stack::port::{Port, RoceVersion, RxMeta};
 use roce_stack::{Instant, Nic};
 use std::time::SystemTime;
 use tap::{Reservation, Tap};
@@ -31,7 +34,11 @@ use tap::{Reservation, Tap};
 #[derive(Debug)]
 pub(crate) struct PortCapture {
     capture: Capture,
+    name: String,
+    description: String,
     interface: InterfaceId,
+    /// That of RoCE v1, once there was a packet of it.
+    interface_v1: Option<InterfaceId>,
     /// Used again for each packet.
     frame: Frame,
     comments: Comments,
@@ -43,14 +50,19 @@ pub(crate) struct PortCapture {
 impl PortCapture {
     /// The capture of what `device`'s port sends and receives from now on.
     pub(crate) fn new(capture: &Capture, device: &Device) -> Self {
+        let name = device.interface().name.clone();
+        let description = format!("RoCE device {}", device.name());
         let interface = capture.add_interface(&Interface {
-            name: &device.interface().name,
-            description: &format!("RoCE device {}", device.name()),
+            name: &name,
+            description: &description,
             link_type: LinkType::RawIp,
         });
         Self {
             capture: capture.clone(),
+            name,
+            description,
             interface,
+            interface_v1: None,
             frame: Frame::default(),
             comments: Comments::default(),
             room: Vec::new(),
@@ -81,15 +93,30 @@ impl PortCapture {
             nic.receive(now, meta, transport);
             self.comments.received(&before, nic.counters());
         }
+        let interface = self.interface_of(meta.version());
         let bytes = self.frame.received(meta, transport);
         self.capture.packet(&Packet {
-            interface: self.interface,
+            interface,
             time,
             direction: Direction::Received,
             bytes,
             wire_len: bytes.len(),
             comments: self.comments.get(),
         });
+    }
+
+    /// The interface that packets of this version are of.
+    fn interface_of(&mut self, version: RoceVersion) -> InterfaceId {
+        match version {
+            RoceVersion::V2 => self.interface,
+            RoceVersion::V1 => *self.interface_v1.get_or_insert_with(|| {
+                self.capture.add_interface(&Interface {
+                    name: &self.name,
+                    description: &format!("{}, RoCE v1", self.description),
+                    link_type: LinkType::Other(frame::LINUX_COOKED),
+                })
+            }),
+        }
     }
 
     /// Makes sure that what was captured is in the file, whatever happens next.

@@ -18,7 +18,7 @@ use crate::xrc::XrcDomain;
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use parking_lot::{Mutex, MutexGuard};
 use roce_stack::fault::{FaultLayer, FaultSpec};
-use roce_stack::port::PortError;
+use roce_stack::port::{PortError, RoceVersion, TxMeta};
 use roce_stack::{BufferRange, Counters, Event, Instant, Nic, NicConfig};
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -161,7 +161,10 @@ impl Context {
             shared,
             device: device.clone(),
             datapath,
-            gids: Mutex::new(GidTable::new(&device.addresses())),
+            gids: Mutex::new(GidTable::new(
+                &device.addresses(),
+                options.datapath_options().roce_v1,
+            )),
             driver: Some(driver),
         };
         Ok(Self {
@@ -283,11 +286,15 @@ impl Context {
             .map(PortError::to_string)
     }
 
-    /// The GID at an index, and the addresses that the interface has.
-    pub(crate) fn gid_at(&self, index: u8) -> Result<(Gid, Vec<IpAddr>), ConnectError> {
+    /// The GID at an index and what carries its packets, and the addresses that the
+    /// interface has.
+    pub(crate) fn gid_at(
+        &self,
+        index: u8,
+    ) -> Result<(Gid, RoceVersion, Vec<IpAddr>), ConnectError> {
         let (table, addresses) = self.inner.gids_now();
         match table.get(index) {
-            Some(gid) => Ok((gid, addresses)),
+            Some((gid, version)) => Ok((gid, version, addresses)),
             None => Err(ConnectError::UnknownGid {
                 index,
                 known: table.entries().iter().map(|entry| entry.index).collect(),
@@ -295,17 +302,47 @@ impl Context {
         }
     }
 
-    /// Makes the address behind a GID index usable and returns it.
-    pub(crate) fn activate(&self, index: u8) -> Result<IpAddr, ConnectError> {
-        let (gid, addresses) = self.gid_at(index)?;
+    /// Makes the address behind a GID index usable and returns it, with what carries its
+    /// packets.
+    pub(crate) fn activate(&self, index: u8) -> Result<(IpAddr, RoceVersion), ConnectError> {
+        let (gid, version, addresses) = self.gid_at(index)?;
         let address = gid.ip();
         let mut engine = self.inner.shared.lock();
+        if !engine.port.carries(version) {
+            return Err(ConnectError::NotCarried { index, version });
+        }
         engine.port.set_addresses(addresses);
         engine.port.activate(address)?;
         drop(engine);
         // The background thread has one more socket to watch.
         self.inner.shared.wake_driver();
-        Ok(address)
+        Ok((address, version))
+    }
+
+    /// The path from the GID at an index to a remote one, made usable: the index decides
+    /// the version of RoCE. Time to live or hop limit 0 takes the usual one.
+    ///
+    /// # Errors
+    /// If the table has no such entry, its address can't be used, this datapath does not
+    /// carry its version of RoCE, or the other GID can't be reached by it.
+    // rule: A16-gid-types
+    pub fn path(
+        &self,
+        index: u8,
+        remote: Gid,
+        traffic_class: u8,
+        hop_limit: u8,
+    ) -> Result<TxMeta, ConnectError> {
+        let (src, version) = self.activate(index)?;
+        let path = TxMeta {
+            src,
+            dst: remote.ip(),
+            traffic_class,
+            hop_limit,
+            version,
+        };
+        self.inner.shared.lock().port.check(&path)?;
+        Ok(path)
     }
 }
 

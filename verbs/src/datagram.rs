@@ -4,7 +4,6 @@ use crate::error::ConnectError;
 use crate::gid::Gid;
 use crate::pd::ProtectionDomain;
 use crate::qp::QueuePair;
-use roce_stack::port::TxMeta;
 use roce_stack::{AddressHandle, MulticastError, QpAttributes, QpState};
 use roce_wire::QKey;
 use std::net::IpAddr;
@@ -35,21 +34,21 @@ impl ProtectionDomain {
     /// form). QPs of this domain send datagrams along it.
     ///
     /// # Errors
-    /// If the table has no such entry, its address can't be used, or the two are of
-    /// different families.
+    /// As those of [`Context::path`](crate::Context::path), or if the two are of different
+    /// families.
     pub fn create_ah(
         &self,
         gid_index: u8,
         remote: Gid,
         options: &AddressOptions,
     ) -> Result<AddressHandle, ConnectError> {
-        let src = self.context.activate(gid_index)?;
-        let path = TxMeta {
-            src,
-            dst: remote.ip(),
-            traffic_class: options.traffic_class,
-            hop_limit: options.hop_limit,
-        };
+        let AddressOptions {
+            traffic_class,
+            hop_limit,
+        } = *options;
+        let path = self
+            .context
+            .path(gid_index, remote, traffic_class, hop_limit)?;
         let engine = self.context.inner.shared.lock();
         Ok(engine.nic.create_ah(self.id, path)?)
     }

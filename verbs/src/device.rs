@@ -117,10 +117,16 @@ impl Device {
         largest_path_mtu(self.interface.mtu.saturating_sub(48))
     }
 
-    /// Its GID table as it is when the device is opened now. That of an open device
-    /// keeps its indices, see [`Context::gids`].
+    /// Its GID table as it is when the device is opened now, without RoCE v1. That of an
+    /// open device keeps its indices, see [`Context::gids`].
     pub fn gids(&self) -> Vec<GidEntry> {
-        GidTable::new(&self.addresses()).entries()
+        self.gids_with(&DatapathOptions::default())
+    }
+
+    /// Its GID table as it is when the device is opened now with these options: with
+    /// entries of RoCE v1 if that is asked for.
+    pub fn gids_with(&self, options: &DatapathOptions) -> Vec<GidEntry> {
+        GidTable::new(&self.addresses(), options.roce_v1).entries()
     }
 
     /// Whether the interface is up now and has a link.

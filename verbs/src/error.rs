@@ -1,6 +1,6 @@
 //! What can go wrong, each with what to do about it.
 
-use roce_stack::port::PortError;
+use roce_stack::port::{PortError, RoceVersion};
 use roce_stack::{AddressError, BufferRange, ModifyError, MulticastError, RegisterError};
 use std::fmt;
 
@@ -101,6 +101,13 @@ pub enum ConnectError {
         /// The indices that there are.
         known: Vec<u8>,
     },
+    /// The GID index is one of a version of RoCE that this datapath does not carry.
+    NotCarried {
+        /// The index asked for.
+        index: u8,
+        /// The version of its entry.
+        version: RoceVersion,
+    },
     /// An attribute was refused.
     Modify(ModifyError),
     /// The address can't be used.
@@ -128,6 +135,11 @@ impl fmt::Display for ConnectError {
                     known.join(", ")
                 )
             }
+            Self::NotCarried { index, version } => write!(
+                f,
+                "GID index {index} is one of {version}, which UDP sockets can't carry: it takes \
+                 AF_XDP (ROCE_DATAPATH=xdp), or an index of RoCE v2"
+            ),
             Self::Modify(error) => error.fmt(f),
             Self::Port(error) => error.fmt(f),
             Self::Address(error) => error.fmt(f),

@@ -3,6 +3,7 @@
 
 use core::fmt;
 use core::str::FromStr;
+use roce_stack::port::RoceVersion;
 use std::net::{IpAddr, Ipv6Addr};
 
 /// A GID: an IPv6 address, or an IPv4 address in its IPv6-mapped form.
@@ -27,6 +28,8 @@ pub struct GidEntry {
     pub index: u8,
     /// The GID.
     pub gid: Gid,
+    /// What carries the packets of those who choose this entry.
+    pub version: RoceVersion,
 }
 
 impl Gid {
@@ -96,15 +99,24 @@ impl FromStr for Gid {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct GidTable {
     /// By index. `None` is free.
-    slots: Vec<Option<Gid>>,
+    slots: Vec<Option<(Gid, RoceVersion)>>,
+    /// What there is an entry for of each GID.
+    versions: &'static [RoceVersion],
 }
+
+/// The versions of a device, in the order of their entries.
+const VERSIONS: [RoceVersion; 2] = [RoceVersion::V1, RoceVersion::V2];
 
 impl GidTable {
     /// The table for an interface's addresses: link-local first, then IPv4, then
-    /// other IPv6, as the kernel's RoCE devices have it.
-    // rule: A17.3.1-gid-table
-    pub(crate) fn new(addresses: &[IpAddr]) -> Self {
-        let mut table = Self::default();
+    /// other IPv6, as the kernel's RoCE devices have it. With RoCE v1, each of them has an
+    /// entry for that before the one for RoCEv2, as with the kernel's.
+    // rule: A17.3.1-gid-table, A16-gid-types
+    pub(crate) fn new(addresses: &[IpAddr], roce_v1: bool) -> Self {
+        let mut table = Self {
+            slots: Vec::new(),
+            versions: if roce_v1 { &VERSIONS } else { &VERSIONS[1..] },
+        };
         table.follow(addresses);
         table
     }
@@ -119,16 +131,20 @@ impl GidTable {
             GidKind::Ipv6 => 2,
         });
         for slot in &mut self.slots {
-            *slot = slot.filter(|gid| gids.contains(gid));
+            *slot = slot.filter(|(gid, _)| gids.contains(gid));
         }
-        for gid in gids {
-            if self.slots.contains(&Some(gid)) {
+        let versions = self.versions.iter().copied();
+        for entry in gids
+            .into_iter()
+            .flat_map(|gid| versions.clone().map(move |version| (gid, version)))
+        {
+            if self.slots.contains(&Some(entry)) {
                 continue;
             }
             if let Some(free) = self.slots.iter_mut().find(|slot| slot.is_none()) {
-                *free = Some(gid);
+                *free = Some(entry);
             } else if self.slots.len() <= usize::from(u8::MAX) {
-                self.slots.push(Some(gid));
+                self.slots.push(Some(entry));
             }
         }
     }
@@ -137,17 +153,19 @@ impl GidTable {
     pub(crate) fn entries(&self) -> Vec<GidEntry> {
         (0..=u8::MAX)
             .zip(&self.slots)
-            .filter_map(|(index, gid)| {
+            .filter_map(|(index, slot)| {
+                let (gid, version) = (*slot)?;
                 Some(GidEntry {
                     index,
-                    gid: (*gid)?,
+                    gid,
+                    version,
                 })
             })
             .collect()
     }
 
-    /// The GID at an index.
-    pub(crate) fn get(&self, index: u8) -> Option<Gid> {
+    /// The GID at an index, and what carries its packets.
+    pub(crate) fn get(&self, index: u8) -> Option<(Gid, RoceVersion)> {
         *self.slots.get(usize::from(index))?
     }
 }
@@ -161,7 +179,7 @@ mod tests {
     #[test]
     fn the_table_begins_with_link_local() {
         let addresses = ["2001:db8::1", "10.0.0.1", "fe80::1"].map(|a| a.parse().expect("valid"));
-        let gids: Vec<String> = GidTable::new(&addresses)
+        let gids: Vec<String> = GidTable::new(&addresses, false)
             .entries()
             .iter()
             .map(|e| e.gid.to_string())
@@ -174,7 +192,7 @@ mod tests {
     fn an_entry_keeps_its_index() {
         let [link_local, one, two] =
             ["fe80::1", "10.0.0.1", "10.0.0.2"].map(|a| a.parse().expect("valid"));
-        let mut table = GidTable::new(&[one]);
+        let mut table = GidTable::new(&[one], false);
         let indices = |table: &GidTable| -> Vec<_> {
             let entries = table.entries();
             entries.iter().map(|e| (e.index, e.gid.ip())).collect()
@@ -190,12 +208,43 @@ mod tests {
         assert_eq!(table.get(2), None);
     }
 
+    /// As `ibv_devinfo -v` shows it of devices that have both.
+    // shows: A16-gid-types
+    #[test]
+    fn roce_v1_has_entries_beside_those_of_v2() {
+        let [link_local, one, two] =
+            ["fe80::1", "10.0.0.1", "10.0.0.2"].map(|a| a.parse().expect("valid"));
+        let mut table = GidTable::new(&[one, link_local], true);
+        let shown = |table: &GidTable| -> Vec<String> {
+            let entries = table.entries();
+            let show = |e: &GidEntry| format!("{} {} {}", e.index, e.gid, e.version);
+            entries.iter().map(show).collect()
+        };
+        let both = [
+            "0 fe80::1 IB/RoCE v1",
+            "1 fe80::1 RoCE v2",
+            "2 ::ffff:10.0.0.1 IB/RoCE v1",
+            "3 ::ffff:10.0.0.1 RoCE v2",
+        ];
+        assert_eq!(shown(&table), both);
+        table.follow(&[link_local, two]);
+        assert_eq!(
+            shown(&table)[2..],
+            ["2 ::ffff:10.0.0.2 IB/RoCE v1", "3 ::ffff:10.0.0.2 RoCE v2",]
+        );
+        assert_eq!(table.get(2), Some((two.into(), RoceVersion::V1)));
+        table.follow(&[two]);
+        assert_eq!(table.get(1), None);
+        let without = GidTable::new(&[one, link_local], false).entries();
+        assert!(without.iter().all(|entry| entry.version == RoceVersion::V2));
+    }
+
     #[test]
     fn no_entry_is_there_twice_and_the_table_ends() {
         let one: IpAddr = "10.0.0.1".parse().expect("valid");
-        assert_eq!(GidTable::new(&[one, one]).entries().len(), 1);
+        assert_eq!(GidTable::new(&[one, one], false).entries().len(), 1);
         let many: Vec<IpAddr> = (0..300_u32).map(|n| IpAddr::V4(n.into())).collect();
-        let mut table = GidTable::new(&many);
+        let mut table = GidTable::new(&many, false);
         assert_eq!(table.entries().len(), 256);
         table.follow(&many[100..]);
         assert_eq!(table.entries().len(), 200);

@@ -118,7 +118,7 @@ pub use roce_stack::{
     ModifyError, Notify, PostError, QpAttributes, QpConfig, QpFatalCause, QpKind, QpState,
     RegisterError, RemoteAddr, Reregister, ReregisterError, SendFlags, SendOp, Sge, SrqAttributes,
     SrqError, SrqStatus, Srqn, Stat, WcOpcode, WcStatus, WindowType, largest_path_mtu,
-    port::TxMeta,
+    port::{RoceVersion, TxMeta},
 };
 pub use roce_stack::{AddressError, AddressHandle, Destination, MulticastError, Source};
 pub use roce_wire::{FlushPlacement, FlushSelectivity, PKey, PathMtu, Psn, QKey, Qpn, RnrTimer};

@@ -132,7 +132,7 @@ mod tests {
             .collect();
         Status {
             running,
-            gids: GidTable::new(&addresses).entries(),
+            gids: GidTable::new(&addresses, false).entries(),
         }
     }
 

@@ -38,7 +38,7 @@ impl OpenOptions {
     }
 
     /// What the environment asks for: `ROCE_FAULTS`, `ROCE_PCAP`, `ROCE_DATAPATH`,
-    /// `ROCE_XDP_MODE`, `ROCE_XDP_QUEUES`.
+    /// `ROCE_XDP_MODE`, `ROCE_XDP_QUEUES`, `ROCE_V1`.
     ///
     /// # Errors
     /// If a variable's value is malformed, or the capture's file can't be made.
@@ -56,7 +56,7 @@ impl OpenOptions {
         self
     }
 
-    /// How packets are to get to the network and back.
+    /// How packets are to get to the network and back, and whether there is RoCE v1, too.
     pub fn datapath(mut self, options: DatapathOptions) -> Self {
         self.datapath = options;
         self

@@ -174,6 +174,7 @@ fn messages_cross(test: &str, attach: AttachMode, queues: u32) {
             dst: address(to),
             traffic_class: 2,
             hop_limit: 0,
+            version: roce_stack::port::RoceVersion::V2,
         };
         near.connect(path(&pair.near, &pair.far), path_mtu, far.qpn);
         far.connect(path(&pair.far, &pair.near), path_mtu, near.qpn);

@@ -86,6 +86,7 @@ pub fn run(run: &Run) -> Result<Outcome, String> {
             dst: fabric.ends[1 - side].address,
             traffic_class: 0,
             hop_limit: 64,
+            version: roce_stack::port::RoceVersion::V2,
         };
         for step in connect(path, qpns[1 - side]) {
             fabric.ends[side]

@@ -100,6 +100,7 @@ impl Many {
                 dst: address(1 - side),
                 traffic_class: 0,
                 hop_limit: 64,
+                version: roce_stack::port::RoceVersion::V2,
             };
             for index in 0..qps {
                 for step in connect(path, many.qpns[1 - side][index]) {

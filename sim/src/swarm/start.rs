@@ -135,6 +135,7 @@ impl Run<'_> {
             dst: self.fabric.address(to.host),
             traffic_class: 2,
             hop_limit: 64,
+            version: roce_stack::port::RoceVersion::V2,
         };
         let pd = self.words[from.host.0].pd;
         let ah = self.fabric.nic(from.host).create_ah(pd, path);

@@ -2,7 +2,7 @@
 
 use crate::counters::Stat;
 use crate::memory::AccessError;
-use crate::port::{IpCovered, Port, ReserveError, TxMeta, TxSlot};
+use crate::port::{self, IpCovered, Port, ReserveError, TxMeta, TxSlot};
 use crate::qp::Cx;
 use roce_wire::icrc::{self, IpHeader};
 use roce_wire::{PacketRepr, UDP_PORT};
@@ -58,6 +58,12 @@ fn ip_header(path: &TxMeta, covered: IpCovered) -> IpHeader {
     let (id, flags_fragment) = match covered {
         IpCovered::V4 { id, flags_fragment } => (id, flags_fragment),
         IpCovered::V6 | IpCovered::V4Hidden => (0, 0x4000),
+        IpCovered::Grh => {
+            return IpHeader::Grh {
+                sgid: port::gid(path.src),
+                dgid: port::gid(path.dst),
+            };
+        }
     };
     match (path.src, path.dst) {
         (IpAddr::V4(src), IpAddr::V4(dst)) => IpHeader::V4 {
@@ -67,15 +73,8 @@ fn ip_header(path: &TxMeta, covered: IpCovered) -> IpHeader {
             flags_fragment,
         },
         (src, dst) => IpHeader::V6 {
-            src: v6(src),
-            dst: v6(dst),
+            src: port::gid(src),
+            dst: port::gid(dst),
         },
-    }
-}
-
-fn v6(address: IpAddr) -> [u8; 16] {
-    match address {
-        IpAddr::V4(v4) => v4.to_ipv6_mapped().octets(),
-        IpAddr::V6(v6) => v6.octets(),
     }
 }

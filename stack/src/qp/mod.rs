@@ -375,6 +375,10 @@ impl Qp {
             if path.dst != meta.src || path.src != meta.dst {
                 return Err(DropReason::WrongPeer);
             }
+            // rule: A16-versions-apart
+            if path.version != meta.version() {
+                return Err(DropReason::WrongVersion);
+            }
         }
         // rule: 9.6.1-pkey
         if !self.core.config.pkey.matches(packet.bth.pkey) {

@@ -55,6 +55,24 @@ fn packets_from_others_than_the_peer_are_dropped() {
     }
 }
 
+/// The peer's other kind of GID: a QP speaks one version of RoCE, and the other one is
+/// counted by a name of its own.
+// shows: A16-versions-apart
+#[test]
+fn packets_of_the_other_version_are_dropped() {
+    for (ours, theirs) in [(Ip::Grh, Ip::V4), (Ip::V4, Ip::Grh)] {
+        let of = |ip| Setup {
+            ip,
+            ..Setup::default()
+        };
+        let (mut hand, mem, bth, ext) = target(of(ours));
+        let meta = Hand::new(of(theirs)).meta();
+        assert_ne!(meta.version(), hand.meta().version());
+        hand.deliver_from(meta, bth, ext, &[1; 8]);
+        assert_dropped(hand, &mem, DropReason::WrongVersion);
+    }
+}
+
 /// Nor are acknowledgements of others believed.
 // shows: 9.6.1-source
 #[test]

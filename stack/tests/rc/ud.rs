@@ -30,6 +30,7 @@ fn destination(node: &Node, dst: IpAddr, qpn: Qpn, qkey: QKey) -> Destination {
         dst,
         traffic_class: 0x48,
         hop_limit: 9,
+        version: node.port.ip().version(),
     };
     let ah = node.nic.create_ah(node.pd, path).expect("a handle");
     ah.to(qpn, qkey)

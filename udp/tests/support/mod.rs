@@ -52,6 +52,7 @@ pub(crate) fn to(src: IpAddr, dst: IpAddr) -> TxMeta {
         dst,
         traffic_class: 2,
         hop_limit: 0,
+        version: roce_stack::port::RoceVersion::V2,
     }
 }
 

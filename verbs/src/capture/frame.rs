@@ -1,7 +1,8 @@
-//! Whole IP packets, put together again from what a port tells of them.
+//! Whole packets from the IP header, or RoCE v1's GRH, on, put together again from what a port tells of them.
 
+use crate::gid::Gid;
 use roce_stack::port::{IpCovered, RxMeta, TxMeta};
-use roce_wire::{FrameRepr, NetworkHeader, UDP_PORT, UdpHeader, icrc};
+use roce_wire::{ETHERTYPE_ROCE_V1, FrameRepr, Grh, NetworkHeader, UDP_PORT, UdpHeader, icrc};
 use std::net::IpAddr;
 
 /// The time to live that is written where the port does not know it.
@@ -13,7 +14,19 @@ const DONT_FRAGMENT: u16 = 0x4000;
 /// packet.
 const LONGEST: usize = 65_535 - 20 - 8;
 
-/// Room for an IP packet.
+/// LINKTYPE_LINUX_SLL, of packets of RoCE v1.
+pub(super) const LINUX_COOKED: u16 = 113;
+
+/// Its header: which way, of Ethernet, an address of no bytes and room for it, EtherType.
+const fn cooked(direction: u8) -> [u8; 16] {
+    let [high, low] = ETHERTYPE_ROCE_V1.to_be_bytes();
+    [0, direction, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, high, low]
+}
+
+const TO_US: u8 = 0;
+const FROM_US: u8 = 4;
+
+/// Room for a packet.
 #[derive(Debug, Default)]
 pub(super) struct Frame(Vec<u8>);
 
@@ -25,6 +38,8 @@ struct Headers {
     traffic_class: u8,
     hop_limit: u8,
     ip: IpCovered,
+    /// What Linux calls the way that it went.
+    direction: u8,
 }
 
 impl Frame {
@@ -38,6 +53,7 @@ impl Frame {
                 traffic_class: meta.traffic_class,
                 hop_limit: UNKNOWN_TTL,
                 ip: meta.ip,
+                direction: TO_US,
             },
             transport,
         )
@@ -62,6 +78,7 @@ impl Frame {
                     limit => limit,
                 },
                 ip,
+                direction: FROM_US,
             },
             transport,
         )
@@ -84,7 +101,11 @@ impl Frame {
                 checksum: 0,
             }),
         };
-        if headers.src.is_ipv6()
+        let mut at = 0;
+        if headers.ip == IpCovered::Grh {
+            self.0.extend(cooked(headers.direction));
+            at = self.0.len();
+        } else if headers.src.is_ipv6()
             && let Some(udp) = &mut repr.udp
         {
             let udp_header = *udp;
@@ -93,16 +114,25 @@ impl Frame {
                 ..udp_header
             });
         }
-        self.0.resize(repr.buffer_len(transport.len()), 0);
-        repr.emit(&mut self.0, transport);
+        self.0.resize(at + repr.buffer_len(transport.len()), 0);
+        repr.emit(&mut self.0[at..], transport);
         &self.0
     }
 }
 
 impl Headers {
-    /// The IP header; nothing for a port that contradicts itself about the family.
+    /// The IP header, or the GRH; nothing for a port that contradicts itself about the family.
     fn network(&self, transport: &[u8]) -> Option<NetworkHeader<'static>> {
         match (self.src, self.dst) {
+            (src, dst) if self.ip == IpCovered::Grh => Some(NetworkHeader::Grh(Grh {
+                traffic_class: self.traffic_class,
+                flow_label: 0,
+                payload_len: 0,
+                next_header: Grh::NEXT_HEADER_BTH,
+                hop_limit: self.hop_limit,
+                sgid: Gid::from(src).0,
+                dgid: Gid::from(dst).0,
+            })),
             (IpAddr::V4(src), IpAddr::V4(dst)) => {
                 let (src, dst) = (src.octets(), dst.octets());
                 let (id, flags_fragment) = match self.ip {

@@ -3,7 +3,7 @@
 use super::PortCapture;
 use roce_capture::{Direction, Packet};
 use roce_stack::port::{
-    IpCovered, Port, PortCapabilities, PortError, ReserveError, RxSink, TxMeta, TxSlot,
+    IpCovered, Port, PortCapabilities, PortError, ReserveError, RoceVersion, RxSink, TxMeta, TxSlot,
 };
 use std::net::IpAddr;
 use std::time::SystemTime;
@@ -50,6 +50,14 @@ impl Port for Tap<'_> {
         self.port.capabilities()
     }
 
+    fn carries(&self, version: RoceVersion) -> bool {
+        self.port.carries(version)
+    }
+
+    fn check(&mut self, path: &TxMeta) -> Result<(), PortError> {
+        self.port.check(path)
+    }
+
     fn activate(&mut self, address: IpAddr) -> Result<(), PortError> {
         self.port.activate(address)
     }
@@ -90,16 +98,16 @@ impl Port for Tap<'_> {
         if !self.hand_on(&packet) {
             return;
         }
+        let interface = self.capture.interface_of(packet.to.version);
         let PortCapture {
             capture,
-            interface,
             frame,
             room,
             ..
         } = &mut *self.capture;
         let bytes = frame.sent(&packet.to, packet.src_port, packet.ip, room);
         capture.packet(&Packet {
-            interface: *interface,
+            interface,
             time: SystemTime::now(),
             direction: Direction::Sent,
             bytes,

@@ -118,6 +118,7 @@ fn ipv6_has_a_udp_checksum_that_is_right() {
         dst,
         traffic_class: 2,
         hop_limit: 9,
+        version: roce_stack::port::RoceVersion::V2,
     };
     let bytes = frame.sent(&to, PORT, IpCovered::V6, &packet);
     let parsed = parse(bytes);
@@ -133,6 +134,39 @@ fn ipv6_has_a_udp_checksum_that_is_right() {
     let sum = parsed.repr().udp_checksum(&packet);
     assert_eq!(parsed.udp.map(|udp| udp.checksum), sum);
     assert_ne!(sum, Some(0));
+}
+
+/// RoCE v1 as it was: EtherType, GRH with the traffic class and the hop limit, ICRC.
+#[test]
+fn roce_v1_has_its_grh_and_no_made_up_ethernet_addresses() {
+    for (src, dst) in [(v4(1), v4(2)), (v6(1), v6(2))] {
+        let [sgid, dgid] = [src, dst].map(|address| crate::Gid::from(address).0);
+        let mut packet = transport(src, dst, 0, 0);
+        icrc::seal(&IpHeader::Grh { sgid, dgid }, 0, 0, &mut packet);
+        let to = TxMeta {
+            src,
+            dst,
+            traffic_class: 0x6a,
+            hop_limit: 9,
+            version: RoceVersion::V1,
+        };
+        let mut frame = Frame::default();
+        let sent = frame.sent(&to, 0, IpCovered::Grh, &packet).to_vec();
+        let got = frame.received(&received(src, dst, IpCovered::Grh), &packet);
+        for (bytes, direction, hop_limit) in [(&sent[..], 4, 9), (got, 0, 64)] {
+            let (cooked, rest) = bytes.split_at(16);
+            assert_eq!(cooked[..4], [0, direction, 0, 1]);
+            assert_eq!(cooked[4..14], [0; 10]);
+            assert_eq!(cooked[14..], [0x89, 0x15]);
+            let parsed = roce_wire::Frame::parse_l3(0x8915, rest).expect("a frame");
+            assert_eq!(parsed.icrc_verdict(), IcrcVerdict::Valid);
+            let NetworkHeader::Grh(grh) = parsed.network else {
+                panic!("{:?}", parsed.network)
+            };
+            assert_eq!((grh.sgid, grh.dgid), (sgid, dgid));
+            assert_eq!((grh.traffic_class, grh.hop_limit), (0x6a, hop_limit));
+        }
+    }
 }
 
 #[test]
@@ -274,6 +308,7 @@ fn a_tapped_port_sends_what_it_would_without_and_the_capture_has_it() {
         dst: v4(2),
         traffic_class: 0,
         hop_limit: 0,
+        version: roce_stack::port::RoceVersion::V2,
     };
     let mut tap = capture.tap(&mut port);
     // A commit without a reservation is none, nor is one that was forgotten.

@@ -22,6 +22,8 @@ use std::num::NonZeroU32;
 /// Why sockets are not taken where AF_XDP is, if nobody asked.
 const ZERO_COPY_IS_FASTER: &str =
     "AF_XDP with zero-copy is faster; ROCE_DATAPATH=udp takes sockets";
+/// Why sockets are not taken where RoCE v1 is asked for.
+const SOCKETS_ARE_ROCE_V2: &str = "RoCE v1 was asked for (ROCE_V1=1), which sockets can't carry";
 /// Why AF_XDP is not taken where the kernel copies.
 const COPYING_IS_SLOWER: &str = "without zero-copy, AF_XDP is slower than sockets, for which the kernel \
                                  cuts up and joins many packets at a time; ROCE_DATAPATH=xdp takes it";
@@ -52,7 +54,7 @@ pub(crate) fn open(
         DatapathChoice::Auto => match Facts::of(device).against_auto(options) {
             Some(reason) => reason,
             None => match open_xdp(device, options) {
-                Ok(port) => return Ok((port, vec![not_taken(UDP, ZERO_COPY_IS_FASTER.into())])),
+                Ok(port) => return Ok((port, vec![not_taken(UDP, why_not_sockets(options))])),
                 Err(error) => explain(&error),
             },
         },
@@ -74,7 +76,7 @@ pub(crate) fn expect(device: &Device, options: &DatapathOptions) -> Result<Datap
         },
         _ => match facts.against_auto(options) {
             Some(reason) => return Ok(udp(reason)),
-            None => ZERO_COPY_IS_FASTER.to_owned(),
+            None => why_not_sockets(options),
         },
     };
     let driver = facts.offer.as_ref().ok().and_then(|offer| offer.driver);
@@ -153,6 +155,9 @@ impl Facts {
         if let Some(impossible) = self.against(options).or_else(|| self.held()) {
             return Some(impossible);
         }
+        if options.roce_v1 {
+            return None;
+        }
         let driver = self.offer.as_ref().ok().and_then(|offer| offer.driver);
         let copies = driver.is_some_and(|driver| !driver.native || !driver.zero_copy);
         // A kernel that does not tell is asked by trying.
@@ -204,7 +209,8 @@ fn xdp_config(device: &Device, options: &DatapathOptions, queues: u32) -> XdpPor
         XdpMode::Native => AttachMode::Native,
         XdpMode::Generic => AttachMode::Generic,
     };
-    if options.datapath == DatapathChoice::Auto {
+    config.redirect.roce_v1 = options.roce_v1;
+    if options.datapath == DatapathChoice::Auto && !options.roce_v1 {
         // Anything slower is not worth it.
         config.attach = AttachMode::Native;
         config.sockets.zero_copy = ZeroCopy::Require;
@@ -233,6 +239,16 @@ fn refused(device: &Device, why: String) -> OpenError {
 
 fn not_taken(datapath: &'static str, reason: String) -> NotTaken {
     NotTaken { datapath, reason }
+}
+
+/// Why AF_XDP is taken though nobody asked for it by name.
+fn why_not_sockets(options: &DatapathOptions) -> String {
+    let reason = if options.roce_v1 {
+        SOCKETS_ARE_ROCE_V2
+    } else {
+        ZERO_COPY_IS_FASTER
+    };
+    reason.to_owned()
 }
 
 fn asked_for_sockets() -> String {

@@ -5,7 +5,7 @@ use crate::error::OpenError;
 use std::num::NonZeroU32;
 use std::str::FromStr;
 
-/// What `ROCE_DATAPATH`, `ROCE_XDP_MODE` and `ROCE_XDP_QUEUES` ask for.
+/// What `ROCE_DATAPATH`, `ROCE_XDP_MODE`, `ROCE_XDP_QUEUES` and `ROCE_V1` ask for.
 ///
 /// # Errors
 /// If a value is malformed: the error names the variable, and what it may be.
@@ -25,10 +25,16 @@ fn from(look: impl Fn(&'static str) -> Option<String>) -> Result<DatapathOptions
         });
         count.ok_or_else(|| "it must be a number of queues, 1 to 1024".to_owned())
     };
+    let yes_or_no = |text: &str| match text {
+        "0" => Ok(false),
+        "1" => Ok(true),
+        _ => Err("it must be 0 or 1".to_owned()),
+    };
     Ok(DatapathOptions {
         datapath: read(&look, "ROCE_DATAPATH", FromStr::from_str)?.unwrap_or_default(),
         xdp_mode: read(&look, "ROCE_XDP_MODE", FromStr::from_str)?.unwrap_or_default(),
         xdp_queues: read(&look, "ROCE_XDP_QUEUES", queues)?,
+        roce_v1: read(&look, "ROCE_V1", yes_or_no)?.unwrap_or_default(),
     })
 }
 
@@ -89,6 +95,10 @@ mod tests {
         }
         let read = with(&[("ROCE_XDP_QUEUES", "2")]).map(|options| options.xdp_queues);
         assert_eq!(read, Ok(NonZeroU32::new(2)));
+        for (text, asked) in [("0", false), ("1", true)] {
+            let read = with(&[("ROCE_V1", text)]).map(|options| options.roce_v1);
+            assert_eq!(read, Ok(asked));
+        }
     }
 
     #[test]
@@ -100,6 +110,7 @@ mod tests {
             ("ROCE_XDP_QUEUES", "0", "1 to 1024"),
             ("ROCE_XDP_QUEUES", "all", "1 to 1024"),
             ("ROCE_XDP_QUEUES", "1025", "1 to 1024"),
+            ("ROCE_V1", "yes", "0 or 1"),
         ] {
             let error = with(&[(variable, value)]).expect_err("it is wrong");
             let named = error.contains(variable) && error.contains(&format!("{value:?}"));

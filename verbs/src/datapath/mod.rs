@@ -37,8 +37,8 @@ pub enum XdpMode {
     Generic,
 }
 
-/// How the datapath of a device is chosen: `ROCE_DATAPATH`, `ROCE_XDP_MODE` and
-/// `ROCE_XDP_QUEUES`.
+/// How the datapath of a device is chosen: `ROCE_DATAPATH`, `ROCE_XDP_MODE`,
+/// `ROCE_XDP_QUEUES` and `ROCE_V1`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DatapathOptions {
     /// Which is to be taken.
@@ -49,6 +49,9 @@ pub struct DatapathOptions {
     /// them, if not said. What arrives at others is lost: steer RoCE away from them first
     /// (`ethtool --set-channels`, `--set-rxfh-indir` or `--config-ntuple`).
     pub xdp_queues: Option<NonZeroU32>,
+    /// Whether there is RoCE v1, too: the GID table has an entry for it beside each one for
+    /// RoCEv2, and AF_XDP is taken wherever it can be had, as sockets can't carry it.
+    pub roce_v1: bool,
 }
 
 /// How a device's packets get to the network and back.

@@ -2,7 +2,6 @@
 
 use super::{ConnectOptions, Endpoint, QueuePair};
 use crate::error::ConnectError;
-use roce_stack::port::TxMeta;
 use roce_stack::{Access, ModifyError, QpAttributes, QpConfig, QpKind, QpState};
 
 impl QueuePair {
@@ -57,8 +56,8 @@ impl QueuePair {
     /// INIT to RTR: the peer's requests are served from now on.
     ///
     /// # Errors
-    /// If the QP is in another state, a value is out of range, or the address of the
-    /// GID can't be used.
+    /// If the QP is in another state, a value is out of range, or for what
+    /// [`Context::path`](crate::Context::path) has errors.
     pub fn to_rtr(
         &self,
         gid_index: u8,
@@ -66,16 +65,13 @@ impl QueuePair {
         options: &ConnectOptions,
     ) -> Result<(), ConnectError> {
         let device = self.pd.context.device();
-        let src = self.pd.context.activate(gid_index)?;
+        let context = &self.pd.context;
+        let (class, limit) = (options.traffic_class, options.hop_limit);
+        let path = context.path(gid_index, remote.gid, class, limit)?;
         self.modify(&QpAttributes {
             state: Some(QpState::Rtr),
             dest_qpn: Some(remote.qpn),
-            path: Some(TxMeta {
-                src,
-                dst: remote.gid.ip(),
-                traffic_class: options.traffic_class,
-                hop_limit: options.hop_limit,
-            }),
+            path: Some(path),
             path_mtu: Some(options.path_mtu.unwrap_or_else(|| device.active_mtu())),
             rq_psn: Some(remote.psn),
             max_dest_rd_atomic: self.if_responder(options.max_dest_rd_atomic),

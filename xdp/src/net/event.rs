@@ -2,15 +2,19 @@
 
 use std::net::IpAddr;
 
+use roce_stack::port::RoceVersion;
+
 use super::facts::{Link, Mac, OwnAddress};
 
-/// Two ends of a path.
+/// Two ends of a path, and what carries packets between them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct PathKey {
     /// The source: an address of the interface.
     pub src: IpAddr,
     /// The destination, of the same family.
     pub dst: IpAddr,
+    /// The version of RoCE: v1 does not pass routers.
+    pub version: RoceVersion,
 }
 
 /// What the kernel knows of a neighbour's address (RFC 4861, 7.3.2, and Linux's own

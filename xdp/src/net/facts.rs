@@ -1,6 +1,6 @@
 //! What is known of the interface: its link and its addresses.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 
 use roce_wire::VlanTag;
 
@@ -103,6 +103,17 @@ impl Tagging {
         let tci = tag.tci & 0x1fff;
         Some((VlanTag { tci, ..tag }, priority))
     }
+}
+
+/// The Ethernet address that a link-local address was made from (RFC 4291, appendix A), if
+/// it was made from one.
+pub(super) fn mac_in(address: Ipv6Addr) -> Option<Mac> {
+    let [.., a, b, c, 0xff, 0xfe, d, e, f] = address.octets() else {
+        return None;
+    };
+    address
+        .is_unicast_link_local()
+        .then_some([a ^ 2, b, c, d, e, f])
 }
 
 /// The Ethernet address of a multicast group (RFC 1112, 6.4; RFC 2464, 7).

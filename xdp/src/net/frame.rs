@@ -1,6 +1,6 @@
 //! Received frames.
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use roce_stack::port::{IpCovered, RxMeta};
 use roce_wire::{Frame, Layer, Link as FrameLink, NetworkHeader, ParseError, Reason, VlanTag};
@@ -23,6 +23,8 @@ pub(super) struct Station<'a> {
     pub(super) addresses: &'a [IpAddr],
     /// The multicast groups that were joined.
     pub(super) groups: &'a [IpAddr],
+    /// Whether frames of RoCE v1 are taken.
+    pub(super) roce_v1: bool,
 }
 
 /// A RoCE packet in a frame.
@@ -40,8 +42,8 @@ impl Station<'_> {
     /// frame check sequence.
     pub(super) fn parse<'f>(&self, bytes: &'f [u8]) -> Result<Received<'f>, RxDrop> {
         let frame = Frame::parse_ethernet(bytes).map_err(|error| reason_of(&error))?;
-        let (Some(link), Some(udp)) = (frame.link, frame.udp) else {
-            return Err(RxDrop::RoceV1);
+        let Some(link) = frame.link else {
+            return Err(RxDrop::Truncated);
         };
         self.check_vlan(&link)?;
         let (src, dst, traffic_class, ip) = match frame.network {
@@ -71,6 +73,13 @@ impl Station<'_> {
                 traffic_class,
                 ..
             } => (src.into(), dst.into(), traffic_class, IpCovered::V6),
+            // rule: A16-grh
+            NetworkHeader::Grh(grh) if self.roce_v1 => (
+                address_of(grh.sgid),
+                address_of(grh.dgid),
+                grh.traffic_class,
+                IpCovered::Grh,
+            ),
             NetworkHeader::Grh(_) => return Err(RxDrop::RoceV1),
         };
         self.check_addresses(&link, src, dst)?;
@@ -78,7 +87,7 @@ impl Station<'_> {
             meta: RxMeta {
                 src,
                 dst,
-                src_port: udp.src_port,
+                src_port: frame.udp.map_or(0, |udp| udp.src_port),
                 traffic_class,
                 ip,
             },
@@ -122,6 +131,11 @@ impl Station<'_> {
     }
 }
 
+/// The address that a GID is.
+fn address_of(gid: [u8; 16]) -> IpAddr {
+    Ipv6Addr::from(gid).to_canonical()
+}
+
 /// The reason to drop what does not parse.
 fn reason_of(error: &ParseError) -> RxDrop {
     match (error.layer, error.field, error.reason) {
@@ -132,7 +146,7 @@ fn reason_of(error: &ParseError) -> RxDrop {
         (Layer::Ipv6, _, _) => RxDrop::Ipv6Header,
         (Layer::Udp, _, Reason::Unsupported { .. }) => RxDrop::UdpPort,
         (Layer::Udp, _, _) => RxDrop::UdpLength,
-        (Layer::Grh, _, _) => RxDrop::RoceV1,
+        (Layer::Grh, _, _) => RxDrop::Grh,
         _ => RxDrop::Truncated,
     }
 }

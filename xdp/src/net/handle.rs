@@ -97,7 +97,7 @@ impl Net {
         self.netlink.fd()
     }
 
-    /// The header of packets from one address to another. For a path in use this is a
+    /// The header of packets on this path. For a path in use this is a
     /// look into a table; a new one is asked for at once.
     ///
     /// If the header says that it waits for a next hop, the frame is complete but for
@@ -108,8 +108,7 @@ impl Net {
     /// Why nothing can be sent there; counted. [`Refusal::may_pass`] tells whether that
     /// may change by itself.
     #[inline]
-    pub fn header_for(&mut self, src: IpAddr, dst: IpAddr) -> Result<Header<'_>, Refusal> {
-        let key = PathKey { src, dst };
+    pub fn header_for(&mut self, key: PathKey) -> Result<Header<'_>, Refusal> {
         let mut found = self.core.find(key);
         for _ in 0..QUESTIONS {
             if !self.core.has_requests() {

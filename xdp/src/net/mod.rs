@@ -2,7 +2,7 @@
 //! neighbours, addresses, and the headers from Ethernet to UDP.
 //!
 //! ```text
-//!              header_for(src, dst)           poll, fd, next_deadline
+//!              header_for(path)               poll, fd, next_deadline
 //!                      │                                │
 //!   ┌ Net ─────────────▼────────────────────────────────▼─────────────┐
 //!   │ Core: link, addresses, paths ──requests──► Netlink ──► kernel   │

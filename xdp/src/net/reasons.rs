@@ -48,6 +48,9 @@ reasons! {
         Local = "tx_local",
         /// No route leads there over this interface.
         NoRoute = "tx_no_route",
+        /// The route leads by way of a gateway, and the path is one of RoCE v1, which passes
+        /// none.
+        OffLink = "tx_off_link",
         /// The route, or a rule, forbids it.
         Prohibited = "tx_prohibited",
         /// The kernel has not answered yet where the route leads.
@@ -84,8 +87,10 @@ reasons! {
         OtherVlan = "rx_other_vlan",
         /// It is no IP packet.
         EtherType = "rx_ethertype",
-        /// It is a RoCE v1 packet.
+        /// It is a RoCE v1 packet, and those were not asked for.
         RoceV1 = "rx_roce_v1",
+        /// The GRH's version, next header or length is wrong.
+        Grh = "rx_grh",
         /// The IPv4 header's version or lengths are wrong.
         Ipv4Header = "rx_ipv4_header",
         /// The IPv4 header's checksum is wrong.

@@ -1,7 +1,7 @@
 //! Headers that are ready but for what changes from packet to packet.
 
-use roce_stack::port::IpCovered;
-use roce_wire::{FrameRepr, Link as FrameLink, NetworkHeader, UDP_PORT, UdpHeader, VlanTag};
+use roce_stack::port::{IpCovered, RoceVersion};
+use roce_wire::{FrameRepr, Grh, Link as FrameLink, NetworkHeader, UDP_PORT, UdpHeader, VlanTag};
 
 use super::event::PathKey;
 use super::facts::{Mac, Priority};
@@ -20,14 +20,27 @@ const DONT_FRAGMENT: u16 = 0x4000;
 /// The hop limit of packets that ask for none.
 pub const DEFAULT_HOP_LIMIT: u8 = 64;
 
-/// The Ethernet, IP and UDP headers of all packets from one address to another.
+/// What lies between Ethernet and BTH.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Network {
+    /// IPv4 and UDP.
+    V4,
+    /// IPv6 and UDP.
+    V6,
+    /// RoCE v1's GRH.
+    Grh,
+}
+
+/// The headers of all packets from one address to another: Ethernet, then IP and UDP, or
+/// RoCE v1's GRH.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Template {
     bytes: [u8; MAX_HEADER_LEN],
     header_len: usize,
-    /// Where the IP header starts.
+    /// Where the IP header, or the GRH, starts, and where it ends.
     ip_at: usize,
-    ipv6: bool,
+    ip_end: usize,
+    network: Network,
     /// The largest transport packet.
     max_transport: usize,
     /// The sum of the IPv4 header's 16-bit words, without those that change.
@@ -62,15 +75,19 @@ impl Template {
         tag: Option<(VlanTag, Priority)>,
         mtu: usize,
     ) -> Option<Template> {
-        let network = network(path)?;
-        let ipv6 = matches!(network, NetworkHeader::V6 { .. });
+        let header = network(path)?;
+        let (network, ip_len, udp_len) = match header {
+            NetworkHeader::V4 { .. } => (Network::V4, V4_LEN, UDP_LEN),
+            NetworkHeader::V6 { .. } => (Network::V6, V6_LEN, UDP_LEN),
+            NetworkHeader::Grh(_) => (Network::Grh, Grh::LEN, 0),
+        };
         let repr = FrameRepr {
             link: Some(FrameLink {
                 dst,
                 src,
                 vlans: [tag.map(|(tag, _)| tag), None],
             }),
-            network,
+            network: header,
             udp: Some(UdpHeader {
                 src_port: UDP_PORT,
                 dst_port: UDP_PORT,
@@ -80,16 +97,17 @@ impl Template {
         };
         let mut bytes = [0; MAX_HEADER_LEN];
         let header_len = repr.emit_headers(&mut bytes, 0);
-        let ip_len = if ipv6 { V6_LEN } else { V4_LEN };
-        let ip_at = header_len - UDP_LEN - ip_len;
+        let ip_end = header_len - udp_len;
+        let ip_at = ip_end - ip_len;
         let longest_ip = mtu.min(usize::from(u16::MAX));
         Some(Template {
-            sum: constant_sum(&bytes[ip_at..ip_at + ip_len]),
+            sum: constant_sum(&bytes[ip_at..ip_end]),
             bytes,
             header_len,
             ip_at,
-            ipv6,
-            max_transport: longest_ip.saturating_sub(ip_len + UDP_LEN),
+            ip_end,
+            network,
+            max_transport: longest_ip.saturating_sub(ip_len + udp_len),
             priority: tag.map(|(_, priority)| priority),
         })
     }
@@ -106,12 +124,13 @@ impl Template {
 
     /// What of the IP header the ICRC of a packet with this identification covers.
     pub fn covered(&self, id: u16) -> IpCovered {
-        if self.ipv6 {
-            return IpCovered::V6;
-        }
-        IpCovered::V4 {
-            id,
-            flags_fragment: DONT_FRAGMENT,
+        match self.network {
+            Network::V4 => IpCovered::V4 {
+                id,
+                flags_fragment: DONT_FRAGMENT,
+            },
+            Network::V6 => IpCovered::V6,
+            Network::Grh => IpCovered::Grh,
         }
     }
 
@@ -135,33 +154,43 @@ impl Template {
         if let Some(priority) = self.priority {
             frame[ETHERNET_LEN] |= priority.of(fields.traffic_class) << 5;
         }
-        let (ip, udp) = frame[self.ip_at..].split_at_mut(self.header_len - UDP_LEN - self.ip_at);
+        let (ip, udp) = frame.split_at_mut(self.ip_end);
+        let ip = &mut ip[self.ip_at..];
         // It fits: `max_transport` is that much below 2^16.
-        let udp_len = (fields.transport_len + UDP_LEN) as u16;
-        udp[0..2].copy_from_slice(&fields.src_port.to_be_bytes());
-        udp[4..6].copy_from_slice(&udp_len.to_be_bytes());
+        let mut len = fields.transport_len as u16;
+        if self.network != Network::Grh {
+            len += UDP_LEN as u16;
+            udp[0..2].copy_from_slice(&fields.src_port.to_be_bytes());
+            udp[4..6].copy_from_slice(&len.to_be_bytes());
+        }
         let hop_limit = match fields.hop_limit {
             0 => DEFAULT_HOP_LIMIT,
             hop_limit => hop_limit,
         };
-        if self.ipv6 {
-            ip[0] |= fields.traffic_class >> 4;
-            ip[1] |= fields.traffic_class << 4;
-            ip[4..6].copy_from_slice(&udp_len.to_be_bytes());
-            ip[7] = hop_limit;
-        } else {
-            let total_len = udp_len + V4_LEN as u16;
-            ip[1] = fields.traffic_class;
-            ip[2..4].copy_from_slice(&total_len.to_be_bytes());
-            ip[4..6].copy_from_slice(&fields.id.to_be_bytes());
-            ip[8] = hop_limit;
-            let sum = self.sum
-                + u32::from(fields.traffic_class)
-                + u32::from(total_len)
-                + u32::from(fields.id)
-                + (u32::from(hop_limit) << 8);
-            ip[10..12].copy_from_slice(&(!fold(sum)).to_be_bytes());
+        match self.network {
+            Network::V4 => self.write_v4(ip, fields, len + V4_LEN as u16, hop_limit),
+            // A GRH has IPv6's layout.
+            Network::V6 | Network::Grh => {
+                ip[0] |= fields.traffic_class >> 4;
+                ip[1] |= fields.traffic_class << 4;
+                ip[4..6].copy_from_slice(&len.to_be_bytes());
+                ip[7] = hop_limit;
+            }
         }
+    }
+
+    /// What changes in an IPv4 header, and the checksum.
+    fn write_v4(&self, ip: &mut [u8], fields: &PacketFields, total_len: u16, hop_limit: u8) {
+        ip[1] = fields.traffic_class;
+        ip[2..4].copy_from_slice(&total_len.to_be_bytes());
+        ip[4..6].copy_from_slice(&fields.id.to_be_bytes());
+        ip[8] = hop_limit;
+        let sum = self.sum
+            + u32::from(fields.traffic_class)
+            + u32::from(total_len)
+            + u32::from(fields.id)
+            + (u32::from(hop_limit) << 8);
+        ip[10..12].copy_from_slice(&(!fold(sum)).to_be_bytes());
     }
 
     /// Puts another destination address into headers that were written before.
@@ -183,10 +212,21 @@ impl Template {
     }
 }
 
-/// The IP header with what does not change.
+/// The IP header, or the GRH, with what does not change.
 fn network(path: PathKey) -> Option<NetworkHeader<'static>> {
     use std::net::IpAddr::{V4, V6};
     match (path.src, path.dst) {
+        (src, dst) if path.version == RoceVersion::V1 => (src.is_ipv4() == dst.is_ipv4())
+            // rule: A16-grh
+            .then_some(NetworkHeader::Grh(Grh {
+                traffic_class: 0,
+                flow_label: 0,
+                payload_len: 0,
+                next_header: Grh::NEXT_HEADER_BTH,
+                hop_limit: 0,
+                sgid: gid_of(src),
+                dgid: gid_of(dst),
+            })),
         (V4(src), V4(dst)) => Some(NetworkHeader::V4 {
             src: src.octets(),
             dst: dst.octets(),
@@ -204,6 +244,14 @@ fn network(path: PathKey) -> Option<NetworkHeader<'static>> {
             hop_limit: 0,
         }),
         _ => None,
+    }
+}
+
+/// An address as a GID: an IPv4 one mapped into IPv6.
+fn gid_of(address: std::net::IpAddr) -> [u8; 16] {
+    match address {
+        std::net::IpAddr::V4(address) => address.to_ipv6_mapped().octets(),
+        std::net::IpAddr::V6(address) => address.octets(),
     }
 }
 

@@ -13,13 +13,19 @@ const LINK_HEADERS: usize = 14 + 4;
 const IPV6_HEADERS: usize = 40 + 8;
 /// Headers of IPv4 and UDP, in bytes.
 const IPV4_HEADERS: usize = 20 + 8;
+/// RoCE v1's GRH, in bytes.
+const GRH: usize = 40;
 
 /// So many queues have as much memory each as one alone: 16 MiB.
 const QUEUES_WITH_ALL: u32 = 4;
 
-/// The longest transport packet in an IP packet of so many bytes.
-pub(super) fn max_packet_bytes(mtu: usize, ipv6: bool) -> usize {
-    mtu.saturating_sub(if ipv6 { IPV6_HEADERS } else { IPV4_HEADERS })
+/// The longest transport packet in any packet of so many bytes.
+pub(super) fn max_packet_bytes(mtu: usize, ipv6: bool, roce_v1: bool) -> usize {
+    mtu.saturating_sub(match (ipv6, roce_v1) {
+        (true, _) => IPV6_HEADERS,
+        (false, true) => GRH,
+        (false, false) => IPV4_HEADERS,
+    })
 }
 
 /// What an [`XdpPort`](crate::XdpPort) is made from.
@@ -29,9 +35,10 @@ pub struct XdpPortConfig {
     pub sockets: SocketConfig,
     /// How the redirect program is to be attached.
     pub attach: AttachMode,
-    /// What the program takes for ours.
+    /// What the program takes for ours, and the port carries.
     pub redirect: RedirectConfig,
-    /// Tags, and how many paths are remembered.
+    /// Tags, and how many paths are remembered. That RoCE v1 is taken follows from
+    /// `redirect`.
     pub net: CoreConfig,
 }
 
@@ -65,7 +72,8 @@ impl XdpPortConfig {
     /// The longest transport packet, from BTH to ICRC, on an interface that has these
     /// addresses.
     pub fn max_packet_bytes<'a>(&self, mut addresses: impl Iterator<Item = &'a IpAddr>) -> usize {
-        max_packet_bytes(self.longest_ip(), addresses.any(IpAddr::is_ipv6))
+        let ipv6 = addresses.any(IpAddr::is_ipv6);
+        max_packet_bytes(self.longest_ip(), ipv6, self.redirect.roce_v1)
     }
 
     /// The longest IP packet that there is room for.

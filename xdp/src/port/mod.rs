@@ -13,19 +13,21 @@ use std::io;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 
-use roce_stack::port::{Port, PortCapabilities, PortError, ReserveError, RxSink, TxMeta, TxSlot};
+use roce_stack::port::{
+    Port, PortCapabilities, PortError, ReserveError, RoceVersion, RxSink, TxMeta, TxSlot,
+};
 
 pub use config::XdpPortConfig;
 pub use counters::XdpCounters;
 
-use crate::net::{Changes, Net, Waiting};
+use crate::net::{Changes, Net, Refusal, Waiting};
 use crate::program::{Attached, Program};
 use crate::queue::{Held, QueueError};
 use crate::socket::SocketQueue;
 use clock::Clock;
 use groups::Groups;
 use loopback::Loopback;
-use transmit::Reserved;
+use transmit::{Reserved, path_of};
 
 /// A port over AF_XDP. See [`Port`] for the contract.
 ///
@@ -231,8 +233,26 @@ impl Port for XdpPort {
             .map_or(0, |link| link.mtu)
             .min(self.config.longest_ip());
         PortCapabilities {
-            max_packet_bytes: config::max_packet_bytes(mtu, has_ipv6),
+            max_packet_bytes: config::max_packet_bytes(mtu, has_ipv6, self.config.redirect.roce_v1),
             receive_buffer_bytes: self.config.receive_buffer_bytes(),
+        }
+    }
+
+    fn carries(&self, version: RoceVersion) -> bool {
+        version == RoceVersion::V2 || self.config.redirect.roce_v1
+    }
+
+    fn check(&mut self, path: &TxMeta) -> Result<(), PortError> {
+        if path.version == RoceVersion::V2 {
+            return Ok(());
+        }
+        match self.net.header_for(path_of(path)) {
+            Err(Refusal::OffLink) => {
+                Err(self.unreachable(path, "the way there leads by a gateway"))
+            }
+            Err(Refusal::NoRoute) => Err(self.unreachable(path, "no route leads there")),
+            // The stack refuses, or the neighbour may yet answer.
+            Ok(_) | Err(_) => Ok(()),
         }
     }
 
@@ -304,6 +324,17 @@ impl Port for XdpPort {
 }
 
 impl XdpPort {
+    fn unreachable(&self, path: &TxMeta, why: &str) -> PortError {
+        PortError {
+            what: format!(
+                "RoCE v1 from {} to {} over {}: {why}, and RoCE v1 passes no router. Choose a GID \
+                 index of RoCE v2, or an address on the same link",
+                path.src, path.dst, self.config.sockets.interface
+            ),
+            source: io::Error::from_raw_os_error(libc::EHOSTUNREACH),
+        }
+    }
+
     fn foreign(&self, address: IpAddr) -> PortError {
         let own: Vec<String> = self
             .net

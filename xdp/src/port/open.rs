@@ -7,7 +7,7 @@ use roce_stack::port::PortError;
 
 use super::clock::Clock;
 use super::{XdpPort, program_error};
-use crate::net::{Changes, Net, Waiting};
+use crate::net::{Changes, CoreConfig, Net, Waiting};
 use crate::port::{XdpCounters, XdpPortConfig};
 use crate::program::{Mode, Program};
 use crate::socket::{self, SocketConfig, ZeroCopy};
@@ -35,7 +35,11 @@ pub(super) fn open(config: XdpPortConfig) -> Result<XdpPort, PortError> {
         });
     }
     let clock = Clock::new();
-    let net = Net::open(sockets.interface_index, config.net, clock.now())?;
+    let network = CoreConfig {
+        roce_v1: config.redirect.roce_v1,
+        ..config.net
+    };
+    let net = Net::open(sockets.interface_index, network, clock.now())?;
     let entries = sockets
         .queues
         .iter()

@@ -3,11 +3,13 @@
 use std::net::IpAddr;
 
 use roce_stack::Instant;
-use roce_stack::port::{IpCovered, PortError, ReserveError, RxMeta, TxMeta, TxSlot};
+use roce_stack::port::{
+    IpCovered, Port, PortError, ReserveError, RoceVersion, RxMeta, TxMeta, TxSlot,
+};
 use roce_wire::UDP_PORT;
 
 use super::XdpPort;
-use crate::net::{Outcome, PacketFields, Refusal, Template};
+use crate::net::{Outcome, PacketFields, PathKey, Refusal, Template};
 use crate::queue::NoRoom;
 
 /// The packet for which room was lent last.
@@ -34,11 +36,11 @@ impl XdpPort {
     /// Lends room for a packet.
     pub(super) fn lend(&mut self, to: &TxMeta, len: usize) -> Result<TxSlot<'_>, ReserveError> {
         self.reserved = Reserved::Nothing;
-        if !self.active.contains(&to.src) {
+        if !self.active.contains(&to.src) || !self.carries(to.version) {
             return Err(self.unsendable());
         }
         let id = self.next_id;
-        let header = match self.net.header_for(to.src, to.dst) {
+        let header = match self.net.header_for(path_of(to)) {
             Ok(header) if (1..=header.template.max_transport()).contains(&len) => header,
             Err(Refusal::Local) => return self.lend_looped(to, len, id),
             Ok(_) | Err(_) => return Err(self.unsendable()),
@@ -61,7 +63,7 @@ impl XdpPort {
             transport_len: len,
             traffic_class: to.traffic_class,
             hop_limit: to.hop_limit,
-            src_port: UDP_PORT,
+            src_port: src_port(to.version),
             id,
         };
         template.write(frame, &fields);
@@ -75,7 +77,7 @@ impl XdpPort {
         };
         Ok(TxSlot {
             bytes: &mut frame[header_len..],
-            src_port: UDP_PORT,
+            src_port: fields.src_port,
             ip,
         })
     }
@@ -95,18 +97,19 @@ impl XdpPort {
             self.counters.tx_queue_full += 1;
             return Err(ReserveError::Full);
         }
-        let ip = match to.dst {
-            IpAddr::V4(_) => IpCovered::V4 {
+        let ip = match (to.version, to.dst) {
+            (RoceVersion::V1, _) => IpCovered::Grh,
+            (RoceVersion::V2, IpAddr::V4(_)) => IpCovered::V4 {
                 id,
                 flags_fragment: 0x4000,
             },
-            IpAddr::V6(_) => IpCovered::V6,
+            (RoceVersion::V2, IpAddr::V6(_)) => IpCovered::V6,
         };
         let meta = looped(to, ip);
         self.reserved = Reserved::Looped { meta, len };
         Ok(TxSlot {
             bytes: self.loopback.reserve(len),
-            src_port: UDP_PORT,
+            src_port: src_port(to.version),
             ip,
         })
     }
@@ -193,7 +196,6 @@ impl XdpPort {
     }
 
     fn flush_all(&mut self) -> Result<(), PortError> {
-        use roce_stack::port::Port;
         self.flush().map(drop)
     }
 
@@ -203,12 +205,29 @@ impl XdpPort {
     }
 }
 
+/// The UDP source port; RoCE v1 has none.
+fn src_port(version: RoceVersion) -> u16 {
+    match version {
+        RoceVersion::V1 => 0,
+        RoceVersion::V2 => UDP_PORT,
+    }
+}
+
+/// The path that a packet takes.
+pub(super) fn path_of(to: &TxMeta) -> PathKey {
+    PathKey {
+        src: to.src,
+        dst: to.dst,
+        version: to.version,
+    }
+}
+
 /// What is told of a packet that comes back without having left.
 fn looped(to: &TxMeta, ip: IpCovered) -> RxMeta {
     RxMeta {
         src: to.src,
         dst: to.dst,
-        src_port: UDP_PORT,
+        src_port: src_port(to.version),
         traffic_class: to.traffic_class,
         ip,
     }

@@ -90,8 +90,7 @@ pub(super) fn assemble(
     in_ipv6(&mut asm, ways);
     asm.place(v1);
     if config.roce_v1 {
-        needs(&mut asm, IPV6, pass);
-        key_from_ipv6(&mut asm);
+        in_grh(&mut asm, pass);
     }
 
     asm.place(look_up);
@@ -150,6 +149,17 @@ fn in_ipv6(asm: &mut Assembler, ways: Ways) {
     asm.jump_if(NotEqual, R4, field(roce_wire::UDP_PORT), pass);
     key_from_ipv6(asm);
     asm.jump(look_up);
+}
+
+/// A GRH has IPv6's layout, and the transport follows at once.
+fn in_grh(asm: &mut Assembler, pass: Label) {
+    needs(asm, IPV6, pass);
+    asm.load(Byte, R4, R3, 0);
+    asm.and(R4, 0xf0);
+    asm.jump_if(NotEqual, R4, 0x60, pass);
+    asm.load(Byte, R4, R3, 6);
+    asm.jump_if(NotEqual, R4, roce_wire::Grh::NEXT_HEADER_BTH.into(), pass);
+    key_from_ipv6(asm);
 }
 
 /// The destination, which lies at the same place in a GRH.

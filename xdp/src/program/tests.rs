@@ -297,12 +297,26 @@ fn roce_v1_is_ours_if_asked_for() {
         is(&program, &to_us.bytes, Verdict::Redirect, "v1");
         is(&program, &to_us.with(39, 0), Verdict::Pass, "v1 to another");
         // A GID that is an IPv4 address.
+        for (at, value) in [(0, 0x45), (0, 0x70), (6, 17), (6, 0)] {
+            let other = to_us.with(at, value);
+            is(&program, &other, Verdict::Pass, "another version or header");
+        }
         let mapped = Frame::new(tags, 0x8915, &grh("::ffff:10.1.2.3"));
         is(
             &program,
             &mapped.bytes,
             Verdict::Redirect,
             "v1 to an IPv4 GID",
+        );
+    }
+    // Without a tag of ours, or behind two.
+    for tags in [&[0x88a8][..], &[0x8100, 0x8100]] {
+        let other = Frame::new(tags, 0x8915, &grh(OURS_V6));
+        is(
+            &program,
+            &other.bytes,
+            Verdict::Pass,
+            "tags that are not ours",
         );
     }
     for frame in ours() {

@@ -8,7 +8,7 @@ use pnet_datalink::{Channel, Config, DataLinkReceiver, DataLinkSender};
 use roce_stack::port::IpCovered;
 use roce_xdp::net::{Net, PacketFields, RxDrop};
 
-use super::lab::{FAR_MAC, Lab, ip};
+use super::lab::{FAR_MAC, Lab, ip, path};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -69,7 +69,7 @@ fn accept_no_checksum(socket: &UdpSocket) {
 
 /// A frame around `transport`.
 fn frame(net: &mut Net, src: &str, dst: &str, transport: &[u8]) -> Vec<u8> {
-    let header = net.header_for(ip(src), ip(dst)).expect("a way there");
+    let header = net.header_for(path(src, dst)).expect("a way there");
     assert_eq!(header.waits_for, None);
     let mut frame = vec![0; header.template.header_len()];
     let fields = PacketFields {
@@ -95,7 +95,7 @@ fn the_kernel_takes_our_frames() {
         let far = far_socket(&lab, ip(dst));
         lab.until_sent_to(&mut net, src, dst, FAR_MAC);
         let longest = net
-            .header_for(ip(src), ip(dst))
+            .header_for(path(src, dst))
             .expect("a way there")
             .template
             .max_transport();

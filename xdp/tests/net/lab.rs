@@ -10,8 +10,9 @@ use std::time::{Duration as Patience, Instant as Clock};
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sched::{CloneFlags, setns, unshare};
+use roce_stack::port::RoceVersion;
 use roce_stack::{Duration, Instant};
-use roce_xdp::net::{Changes, CoreConfig, Mac, Net, Refusal};
+use roce_xdp::net::{Changes, CoreConfig, Mac, Net, PathKey, Refusal};
 
 /// How long a test waits for what must happen before it fails.
 const PATIENCE: Patience = Patience::from_secs(30);
@@ -233,9 +234,18 @@ pub(crate) fn ip(text: &str) -> IpAddr {
     text.parse().expect("an address")
 }
 
+/// From one address to another by RoCEv2.
+pub(crate) fn path(src: &str, dst: &str) -> PathKey {
+    PathKey {
+        src: ip(src),
+        dst: ip(dst),
+        version: RoceVersion::V2,
+    }
+}
+
 /// Where packets from one address to another are sent now.
 pub(crate) fn lead(net: &mut Net, src: &str, dst: &str) -> Result<Lead, Refusal> {
-    let header = net.header_for(ip(src), ip(dst))?;
+    let header = net.header_for(path(src, dst))?;
     Ok(match header.waits_for {
         Some(hop) => Lead::WaitsFor(hop),
         None => Lead::To(header.template.dst()),
@@ -244,6 +254,6 @@ pub(crate) fn lead(net: &mut Net, src: &str, dst: &str) -> Result<Lead, Refusal>
 
 /// The largest transport packet on a path.
 pub(crate) fn longest(net: &mut Net, src: &str, dst: &str) -> usize {
-    let header = net.header_for(ip(src), ip(dst)).expect("a way there");
+    let header = net.header_for(path(src, dst)).expect("a way there");
     header.template.max_transport()
 }

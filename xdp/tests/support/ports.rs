@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::net::IpAddr;
 
-use roce_stack::port::{IpCovered, Port, ReserveError, RxMeta, TxMeta};
+use roce_stack::port::{IpCovered, Port, ReserveError, RoceVersion, RxMeta, TxMeta};
 use roce_udp::{UdpPort, UdpPortConfig};
 use roce_xdp::program::AttachMode;
 use roce_xdp::umem::Owner;
@@ -62,6 +62,7 @@ pub(crate) fn from_to(from: &End, to: &End, ipv6: bool) -> TxMeta {
         dst: address(to),
         traffic_class: 0x6a,
         hop_limit: 0,
+        version: RoceVersion::V2,
     }
 }
 
@@ -99,8 +100,22 @@ pub(crate) fn drive(near: &mut dyn Port, far: &mut dyn Port, into: &mut VecDeque
 
 /// Packets of these lengths cross, in order, as they were promised.
 pub(crate) fn cross(pair: &Pair, near: &mut dyn Port, far: &mut dyn Port, lens: &[usize]) {
+    cross_by(RoceVersion::V2, pair, near, far, lens);
+}
+
+/// The same by this version of RoCE.
+pub(crate) fn cross_by(
+    version: RoceVersion,
+    pair: &Pair,
+    near: &mut dyn Port,
+    far: &mut dyn Port,
+    lens: &[usize],
+) {
     for round in 0..20 {
-        let to = from_to(&pair.near, &pair.far, round % 2 == 1);
+        let to = TxMeta {
+            version,
+            ..from_to(&pair.near, &pair.far, round % 2 == 1)
+        };
         let packet = |(number, &len)| bytes(round * 100 + number, len);
         let sent: Vec<Received> = lens
             .iter()

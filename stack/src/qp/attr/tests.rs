@@ -18,6 +18,7 @@ fn rtr() -> QpAttributes {
             dst: IpAddr::V4(Ipv4Addr::LOCALHOST),
             traffic_class: 0,
             hop_limit: 64,
+            version: Default::default(),
         }),
         path_mtu: Some(PathMtu::Mtu1024),
         rq_psn: Some(Psn::new(1)),

@@ -1,8 +1,8 @@
 //! What stands in the 40 bytes in front of a received datagram (IBTA 1.7, 11.4.1.2;
 //! RoCEv2 Annex A17.4.5.1): the IPv6 header, or, in the last 20 bytes, the IPv4
-//! header.
+//! header; of RoCE v1, the GRH.
 
-use crate::port::{IpCovered, RxMeta};
+use crate::port::{IpCovered, RxMeta, gid};
 use roce_wire::Grh;
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -20,6 +20,17 @@ const PROTOCOL_UDP: u8 = 17;
 pub(super) fn network_header(meta: &RxMeta, transport_len: usize) -> [u8; Grh::LEN] {
     let udp_len = UDP_LEN + transport_len;
     match (meta.src, meta.dst) {
+        // rule: A16-ud-grh
+        (src, dst) if meta.ip == IpCovered::Grh => Grh {
+            traffic_class: meta.traffic_class,
+            flow_label: 0,
+            payload_len: saturate(transport_len),
+            next_header: Grh::NEXT_HEADER_BTH,
+            hop_limit: 0,
+            sgid: gid(src),
+            dgid: gid(dst),
+        }
+        .to_bytes(),
         (IpAddr::V4(src), IpAddr::V4(dst)) => {
             let mut area = [0; Grh::LEN];
             area[Grh::LEN - IPV4_LEN..].copy_from_slice(&ipv4_header(meta, src, dst, udp_len));
@@ -31,8 +42,8 @@ pub(super) fn network_header(meta: &RxMeta, transport_len: usize) -> [u8; Grh::L
             payload_len: saturate(udp_len),
             next_header: PROTOCOL_UDP,
             hop_limit: 0,
-            sgid: octets(src),
-            dgid: octets(dst),
+            sgid: gid(src),
+            dgid: gid(dst),
         }
         .to_bytes(),
     }
@@ -43,7 +54,7 @@ pub(super) fn network_header(meta: &RxMeta, transport_len: usize) -> [u8; Grh::L
 fn ipv4_header(meta: &RxMeta, src: Ipv4Addr, dst: Ipv4Addr, udp_len: usize) -> [u8; IPV4_LEN] {
     let (id, flags_fragment) = match meta.ip {
         IpCovered::V4 { id, flags_fragment } => (id, flags_fragment),
-        IpCovered::V4Hidden | IpCovered::V6 => (0, 0x4000),
+        IpCovered::V4Hidden | IpCovered::V6 | IpCovered::Grh => (0, 0x4000),
     };
     let mut header = [0; IPV4_LEN];
     header[0] = 0x45;
@@ -76,13 +87,6 @@ fn checksum(bytes: &[u8]) -> u16 {
 
 fn saturate(len: usize) -> u16 {
     u16::try_from(len).unwrap_or(u16::MAX)
-}
-
-fn octets(address: IpAddr) -> [u8; 16] {
-    match address {
-        IpAddr::V4(v4) => v4.to_ipv6_mapped().octets(),
-        IpAddr::V6(v6) => v6.octets(),
-    }
 }
 
 #[cfg(test)]
@@ -132,5 +136,42 @@ mod tests {
         assert_eq!((grh.traffic_class, grh.payload_len), (2, 108));
         assert_eq!(grh.next_header, 17);
         assert_eq!((grh.sgid[15], grh.dgid[15]), (1, 9));
+    }
+
+    /// Programs tell RoCE v1 by version 6 and the next header (libibverbs does).
+    // shows: A16-ud-grh
+    #[test]
+    fn the_grh_of_roce_v1_names_a_bth_whatever_the_family() {
+        let mapped = Ipv4Addr::new(10, 0, 0, 1).to_ipv6_mapped().octets();
+        for (src, sgid) in [
+            ("10.0.0.1", mapped),
+            (
+                "fe80::1",
+                "fe80::1"
+                    .parse::<std::net::Ipv6Addr>()
+                    .expect("valid")
+                    .octets(),
+            ),
+        ] {
+            let src: IpAddr = src.parse().expect("valid");
+            let meta = RxMeta {
+                src,
+                dst: src,
+                src_port: 0,
+                traffic_class: 0x6a,
+                ip: IpCovered::Grh,
+            };
+            let grh = Grh::parse(&network_header(&meta, 100)).expect("a header");
+            let expected = Grh {
+                traffic_class: 0x6a,
+                flow_label: 0,
+                payload_len: 100,
+                next_header: 0x1b,
+                hop_limit: 0,
+                sgid,
+                dgid: sgid,
+            };
+            assert_eq!(grh, expected);
+        }
     }
 }

@@ -116,7 +116,7 @@ impl Victim {
     fn new(seed: u64, dice: &mut Dice) -> Self {
         let setup = Setup {
             seed,
-            ip: dice.pick(&Ip::ALL),
+            ip: dice.pick(&Ip::ROCE_V2),
             mtu: dice.pick(&[PathMtu::Mtu256, PathMtu::Mtu512]),
             psn: [dice.wild32() & 0xff_ffff, dice.wild32() & 0xff_ffff],
             queue: QueueLimits {

@@ -121,6 +121,7 @@ fn every_range_is_kept() {
         dst: setup.ip.address(2),
         traffic_class: 0,
         hop_limit: 64,
+        version: setup.ip.version(),
     };
     let rtr = QpAttributes {
         max_dest_rd_atomic: Some(129),

@@ -69,6 +69,7 @@ impl Hand {
             dst: self.setup.ip.address(2),
             traffic_class: 0,
             hop_limit: 64,
+            version: self.setup.ip.version(),
         };
         let steps = [
             (QpState::Reset, self.setup.init()),
@@ -130,6 +131,7 @@ impl Hand {
                 },
                 Ip::V4Hidden => IpCovered::V4Hidden,
                 Ip::V6 => IpCovered::V6,
+                Ip::Grh => IpCovered::Grh,
             },
         }
     }
@@ -253,8 +255,14 @@ fn ip_header(meta: &RxMeta) -> IpHeader {
     let (id, flags_fragment) = match meta.ip {
         IpCovered::V4 { id, flags_fragment } => (id, flags_fragment),
         // Any will do: the receiver can't see them.
-        IpCovered::V4Hidden | IpCovered::V6 => (0x1234, 0x4000),
+        IpCovered::V4Hidden | IpCovered::V6 | IpCovered::Grh => (0x1234, 0x4000),
     };
+    if let (IpAddr::V4(src), IpAddr::V4(dst), IpCovered::Grh) = (meta.src, meta.dst, meta.ip) {
+        return IpHeader::Grh {
+            sgid: src.to_ipv6_mapped().octets(),
+            dgid: dst.to_ipv6_mapped().octets(),
+        };
+    }
     match (meta.src, meta.dst) {
         (IpAddr::V4(src), IpAddr::V4(dst)) => IpHeader::V4 {
             src: src.octets(),

@@ -200,6 +200,7 @@ impl Pair {
             dst: self.nodes[1 - side].address,
             traffic_class: 0,
             hop_limit: 64,
+            version: self.setup.ip.version(),
         }
     }
 

@@ -1,26 +1,41 @@
 //! A port in memory: what the NIC commits waits in a list until the wire takes it.
 
 use roce_stack::port::{
-    IpCovered, Port, PortCapabilities, PortError, ReserveError, RxMeta, RxSink, TxMeta, TxSlot,
+    IpCovered, Port, PortCapabilities, PortError, ReserveError, RoceVersion, RxMeta, RxSink,
+    TxMeta, TxSlot,
 };
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Which IP header packets have, and how much of it the receiving port sees.
+/// Which header packets have in front of the BTH, and how much of it the receiving port
+/// sees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ip {
     V4,
     /// As through a socket: the identification counts up unseen.
     V4Hidden,
     V6,
+    /// RoCE v1's GRH, with IPv4 addresses.
+    Grh,
 }
 
 impl Ip {
-    pub(crate) const ALL: [Ip; 3] = [Ip::V4, Ip::V4Hidden, Ip::V6];
+    pub(crate) const ALL: [Ip; 4] = [Ip::V4, Ip::V4Hidden, Ip::V6, Ip::Grh];
+
+    /// Those of RoCEv2. What is drawn from seeds is drawn among these: there are seeds
+    /// that once found something.
+    pub(crate) const ROCE_V2: [Ip; 3] = [Ip::V4, Ip::V4Hidden, Ip::V6];
+
+    pub(crate) fn version(self) -> RoceVersion {
+        match self {
+            Ip::V4 | Ip::V4Hidden | Ip::V6 => RoceVersion::V2,
+            Ip::Grh => RoceVersion::V1,
+        }
+    }
 
     /// The address of host `n`.
     pub(crate) fn address(self, n: u8) -> IpAddr {
         match self {
-            Ip::V4 | Ip::V4Hidden => Ipv4Addr::new(10, 0, 0, n).into(),
+            Ip::V4 | Ip::V4Hidden | Ip::Grh => Ipv4Addr::new(10, 0, 0, n).into(),
             Ip::V6 => Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, n.into()).into(),
         }
     }
@@ -64,14 +79,20 @@ impl SimPort {
     }
 
     fn next_covered(&mut self) -> IpCovered {
-        if self.ip == Ip::V6 {
-            return IpCovered::V6;
+        match self.ip {
+            Ip::V6 => return IpCovered::V6,
+            Ip::Grh => return IpCovered::Grh,
+            Ip::V4 | Ip::V4Hidden => {}
         }
         self.next_id = self.next_id.wrapping_add(1);
         IpCovered::V4 {
             id: self.next_id,
             flags_fragment: 0x4000,
         }
+    }
+
+    pub(crate) fn ip(&self) -> Ip {
+        self.ip
     }
 
     /// What the receiving port says of a packet that this one sent.
@@ -118,6 +139,7 @@ impl Port for SimPort {
             "a packet of {len} bytes, the port takes {}",
             self.max_packet_bytes
         );
+        assert_eq!(to.version, self.ip.version());
         let ip = self.next_covered();
         self.reserved = Some((*to, ip));
         // Arbitrary contents, as the contract says: whoever forgets to write a byte

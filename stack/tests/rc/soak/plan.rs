@@ -62,7 +62,7 @@ pub(super) struct Plan {
 impl Plan {
     pub(super) fn draw(seed: u64, dice: &mut Dice) -> Self {
         let mtu = dice.pick(&PathMtu::ALL);
-        let ip = dice.pick(&Ip::ALL);
+        let ip = dice.pick(&Ip::ROCE_V2);
         let rd_atomic = dice.pick(&[1, 2, 4, 16]);
         let psn = |dice: &mut Dice| match dice.below(3) {
             0 => 0xff_fff0 + dice.below(16) as u32,
@@ -101,7 +101,7 @@ impl Plan {
             // flipped bit in some 30,000 goes unnoticed.
             corrupt: match ip {
                 Ip::V4Hidden => 0,
-                Ip::V4 | Ip::V6 => dice.pick(&[0, 0, 100, 300]),
+                Ip::V4 | Ip::V6 | Ip::Grh => dice.pick(&[0, 0, 100, 300]),
             },
         };
         // A wire may be good in one direction.

@@ -29,7 +29,7 @@ fn attack(seed: u64) {
     let mut dice = Dice(ChaCha20Rng::seed_from_u64(seed));
     let mut hand = Hand::new(Setup {
         seed,
-        ip: dice.pick(&Ip::ALL),
+        ip: dice.pick(&Ip::ROCE_V2),
         mtu: PathMtu::Mtu256,
         ..setup()
     });

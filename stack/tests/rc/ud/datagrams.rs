@@ -14,6 +14,7 @@ use std::net::Ipv4Addr;
 /// Every length up to the port's path MTU (4096 fit in its packets), both ways, with
 /// the header in front and the sender's number in the completion.
 // shows: 9.8.3-single-packet, 9.8.3-completes-when-sent, 9.8.3-grh-space, 9.8.3-source-told
+// shows: A16-stack, A16-ud-grh
 #[test]
 fn datagrams_arrive_with_their_headers() {
     for ip in Ip::ALL {
@@ -61,6 +62,15 @@ fn assert_header(ip: Ip, area: &[u8], from: usize, len: usize) {
         assert_eq!((grh.sgid[15], grh.dgid[15]), (host, 3 - host));
         assert_eq!(usize::from(grh.payload_len), 8 + transport);
         assert_eq!(grh.traffic_class, 0x48);
+        return;
+    }
+    if ip == Ip::Grh {
+        let grh = Grh::parse(area).expect("a GRH");
+        assert_eq!(grh.sgid[10..], [0xff, 0xff, 10, 0, 0, host]);
+        assert_eq!(grh.dgid[10..], [0xff, 0xff, 10, 0, 0, 3 - host]);
+        assert_eq!(usize::from(grh.payload_len), transport);
+        let marks = (grh.traffic_class, grh.next_header);
+        assert_eq!(marks, (0x48, Grh::NEXT_HEADER_BTH));
         return;
     }
     assert_eq!(area[..20], [0; 20]);
@@ -187,6 +197,7 @@ fn address_handles_are_checked() {
         dst: Ipv4Addr::UNSPECIFIED.into(),
         traffic_class: 0,
         hop_limit: 0,
+        version: roce_stack::port::RoceVersion::V2,
     };
     let (nic, pd) = (&hand.node.nic, hand.node.pd);
     let refused = Err(AddressError::Unspecified { dst: path.dst });

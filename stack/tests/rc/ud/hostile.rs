@@ -28,7 +28,7 @@ fn attack(seed: u64) {
     let mut dice = Dice(ChaCha20Rng::seed_from_u64(seed));
     let mut hand = Hand::new(Setup {
         seed,
-        ip: dice.pick(&Ip::ALL),
+        ip: dice.pick(&Ip::ROCE_V2),
         ..setup()
     });
     let inbox = hand.mem(2048);
@@ -37,7 +37,7 @@ fn attack(seed: u64) {
     let opcodes: Vec<Opcode> = (0..=u8::MAX).filter_map(Opcode::from_byte).collect();
     let group = match hand.setup.ip {
         Ip::V6 => "ff12::1".parse().expect("valid"),
-        Ip::V4 | Ip::V4Hidden => "239.0.0.1".parse().expect("valid"),
+        Ip::V4 | Ip::V4Hidden | Ip::Grh => "239.0.0.1".parse().expect("valid"),
     };
     let qpn = hand.node.qpn;
     hand.node

@@ -8,7 +8,7 @@ use std::net::IpAddr;
 
 fn group(ip: Ip) -> IpAddr {
     match ip {
-        Ip::V4 | Ip::V4Hidden => "239.1.2.3".parse().expect("valid"),
+        Ip::V4 | Ip::V4Hidden | Ip::Grh => "239.1.2.3".parse().expect("valid"),
         Ip::V6 => "ff12::1234".parse().expect("valid"),
     }
 }
@@ -35,6 +35,7 @@ fn another(hand: &mut Hand) -> Qpn {
         dst: node.address,
         traffic_class: 0,
         hop_limit: 0,
+        version: hand.setup.ip.version(),
     };
     let setup = hand.setup;
     for step in [setup.init(), setup.rtr(path, qpn, 0), setup.rts(0)] {

@@ -181,6 +181,7 @@ impl Target {
             dst: setup.ip.address(2),
             traffic_class: 0,
             hop_limit: 64,
+            version: setup.ip.version(),
         };
         for step in [
             setup.init(),

@@ -31,6 +31,26 @@ fn auto_takes_xdp_with_zero_copy_and_where_only_trying_tells() {
     assert_eq!(facts(None).against_auto(&options), None);
 }
 
+/// Slower than sockets, but sockets can't do it.
+#[test]
+fn auto_takes_xdp_for_roce_v1_whatever_the_driver_does() {
+    let options = DatapathOptions {
+        roce_v1: true,
+        ..DatapathOptions::default()
+    };
+    let copying = DriverOffer {
+        native: false,
+        zero_copy: false,
+    };
+    assert_eq!(facts(Some(copying)).against_auto(&options), None);
+    assert!(why_not_sockets(&options).contains("ROCE_V1"));
+    let loopback = Facts {
+        loopback: true,
+        ..facts(None)
+    };
+    assert_not_taken(&loopback, options, "stays on this machine");
+}
+
 /// What speaks against AF_XDP under `auto`.
 #[track_caller]
 fn assert_not_taken(facts: &Facts, options: DatapathOptions, why: &str) {

@@ -1,8 +1,9 @@
 //! News: what they change.
 
 use super::super::event::Route;
-use super::super::facts::group_mac;
+use super::super::facts::{group_mac, mac_in};
 use super::*;
+use roce_stack::port::RoceVersion;
 
 impl Core {
     /// Takes news in. Changes that concern others are told by [`Core::take_changes`].
@@ -111,6 +112,10 @@ impl Core {
             return Verdict::Refused(Refusal::LinkDown);
         };
         let (hop, route_mtu) = match route {
+            // rule: A16-next-hop
+            Route::Unicast {
+                gateway: Some(_), ..
+            } if key.version == RoceVersion::V1 => return Verdict::Refused(Refusal::OffLink),
             Route::Unicast { gateway, mtu } => (Some(gateway.unwrap_or(key.dst)), mtu),
             Route::Multicast => (None, None),
             Route::Broadcast => return Verdict::Refused(Refusal::Destination),
@@ -121,11 +126,39 @@ impl Core {
         // A group's address needs no finding out, whatever the route says.
         let hop = hop.filter(|_| !key.dst.is_multicast());
         let mtu = route_mtu.map_or(link.mtu, |mtu| mtu.min(link.mtu));
-        let tag = self.config.tagging.tag(link);
         let resolution = match hop {
             None => Resolution::Known(group_mac(key.dst)),
             Some(hop) => self.hops.want(hop),
         };
+        self.open(key, hop, resolution, mtu)
+    }
+
+    /// RoCE v1 asks nobody where a link-local address is that has an Ethernet address in it:
+    /// there. Linux does the same.
+    pub(super) fn without_route(&self, key: PathKey) -> Option<Verdict> {
+        let IpAddr::V6(dst) = key.dst else {
+            return None;
+        };
+        let mac = mac_in(dst).filter(|_| key.version == RoceVersion::V1)?;
+        if self.addresses.contains(&key.dst) {
+            return Some(Verdict::Refused(Refusal::Local));
+        }
+        let mtu = self.link.as_ref()?.mtu;
+        Some(self.open(key, None, Resolution::Known(mac), mtu))
+    }
+
+    /// A path that leads to `hop`, or to where everybody knows.
+    fn open(
+        &self,
+        key: PathKey,
+        hop: Option<IpAddr>,
+        resolution: Resolution,
+        mtu: usize,
+    ) -> Verdict {
+        let Some(link) = &self.link else {
+            return Verdict::Refused(Refusal::LinkDown);
+        };
+        let tag = self.config.tagging.tag(link);
         let (dst, resolved) = match resolution {
             Resolution::Known(mac) => (mac, true),
             Resolution::Pending | Resolution::Failed => ([0; 6], false),

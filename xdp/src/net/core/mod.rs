@@ -33,6 +33,8 @@ pub struct CoreConfig {
     /// How many paths (pairs of source and destination) are remembered. A path that
     /// was forgotten costs a question to the kernel when it is used again.
     pub max_paths: usize,
+    /// Whether frames of RoCE v1 are taken.
+    pub roce_v1: bool,
 }
 
 impl Default for CoreConfig {
@@ -40,6 +42,7 @@ impl Default for CoreConfig {
         CoreConfig {
             tagging: Tagging::None,
             max_paths: 4096,
+            roce_v1: false,
         }
     }
 }
@@ -192,10 +195,10 @@ impl Core {
     fn lookup(&mut self, at: usize) -> Result<PathIndex, Refusal> {
         let key = self.paths.at(at).key;
         let verdict = match self.judge(key) {
-            Ok(()) => {
+            Ok(()) => self.without_route(key).unwrap_or_else(|| {
                 self.request(Request::Route(key));
                 Verdict::Pending
-            }
+            }),
             Err(reason) => Verdict::Refused(reason),
         };
         let generation = self.generation;
@@ -206,7 +209,7 @@ impl Core {
     }
 
     /// What is wrong with a path whatever the routes.
-    fn judge(&self, PathKey { src, dst }: PathKey) -> Result<(), Refusal> {
+    fn judge(&self, PathKey { src, dst, .. }: PathKey) -> Result<(), Refusal> {
         if self.gone {
             return Err(Refusal::InterfaceGone);
         }
@@ -246,6 +249,7 @@ impl Core {
                 .map(|(tag, _)| tag),
             addresses: &self.addresses,
             groups: &self.groups,
+            roce_v1: self.config.roce_v1,
         };
         let parsed = station.parse(frame);
         if let Err(reason) = parsed {

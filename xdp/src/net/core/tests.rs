@@ -1,8 +1,11 @@
+use roce_stack::port::RoceVersion;
 use roce_wire::VlanTag;
 
 use super::super::event::Route;
 use super::super::facts::{Mac, Priority, VlanDevice};
 use super::*;
+
+mod v1;
 
 const OWN_MAC: Mac = [2, 0, 0, 0, 0, 1];
 const MAC: Mac = [2, 0, 0, 0, 0, 2];
@@ -17,6 +20,7 @@ fn key(src: &str, dst: &str) -> PathKey {
     PathKey {
         src: ip(src),
         dst: ip(dst),
+        version: RoceVersion::V2,
     }
 }
 
@@ -247,8 +251,8 @@ fn a_tick_asks_for_a_bounded_number_of_neighbours() {
     let mut core = core();
     for number in 0..150_u8 {
         let path = PathKey {
-            src: ip("10.0.0.1"),
             dst: IpAddr::from([10, 0, 1, number]),
+            ..key("10.0.0.1", "10.0.0.2")
         };
         answer(&mut core, path, ON_LINK);
         leads_to(&mut core, path).unwrap_err();
@@ -449,8 +453,8 @@ fn paths_and_next_hops_are_bounded() {
         ..CoreConfig::default()
     });
     let path = |number: u32| PathKey {
-        src: ip("10.0.0.1"),
         dst: IpAddr::from((0x0a01_0000 + number).to_be_bytes()),
+        ..key("10.0.0.1", "10.0.0.2")
     };
     let used = path(0);
     for number in 1..1000 {

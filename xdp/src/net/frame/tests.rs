@@ -1,3 +1,5 @@
+use roce_stack::port::RoceVersion;
+
 use super::super::event::PathKey;
 use super::super::facts::Priority;
 use super::super::template::{PacketFields, Template};
@@ -26,6 +28,20 @@ fn parse(frame: &[u8], vlan: Option<VlanTag>) -> Result<Received<'_>, RxDrop> {
         vlan,
         addresses: &addresses,
         groups: &groups,
+        roce_v1: false,
+    };
+    station.parse(frame)
+}
+
+/// Parses as a station that takes RoCE v1, too.
+fn parse_v1(frame: &[u8]) -> Result<Received<'_>, RxDrop> {
+    let (addresses, groups) = (addresses(), groups());
+    let station = Station {
+        mac: OWN,
+        vlan: None,
+        addresses: &addresses,
+        groups: &groups,
+        roce_v1: true,
     };
     station.parse(frame)
 }
@@ -36,7 +52,24 @@ fn frame_between(src: &str, dst: &str, to: Mac, tag: Option<VlanTag>) -> Vec<u8>
     let path = PathKey {
         src: src.parse().unwrap(),
         dst: dst.parse().unwrap(),
+        version: RoceVersion::V2,
     };
+    frame_on(path, to, tag)
+}
+
+/// Both families' frames of RoCE v1.
+fn v1() -> [(Vec<u8>, &'static str); 2] {
+    [("10.90.0.2", "10.90.0.1"), ("fe80::2", "fe80::1")].map(|(src, dst)| {
+        let path = PathKey {
+            src: src.parse().unwrap(),
+            dst: dst.parse().unwrap(),
+            version: RoceVersion::V1,
+        };
+        (frame_on(path, OWN, None), src)
+    })
+}
+
+fn frame_on(path: PathKey, to: Mac, tag: Option<VlanTag>) -> Vec<u8> {
     let tag = tag.map(|tag| (tag, Priority::Fixed(3)));
     let template = Template::new(path, PEER, to, tag, 1500).unwrap();
     let mut frame = vec![0; template.header_len()];
@@ -106,6 +139,41 @@ fn headers_become_meta_and_padding_is_cut_off() {
     }
 }
 
+/// The GRH tells who sent the packet, and how long it is. Taken only if asked for.
+// shows: A16-grh, A16-stack
+#[test]
+fn a_grh_becomes_meta_if_roce_v1_is_asked_for() {
+    for (mut frame, src) in v1() {
+        assert_eq!(parse(&frame, None), Err(RxDrop::RoceV1));
+        frame.extend([0x5a; 7]);
+        let received = parse_v1(&frame).unwrap();
+        assert_eq!(received.transport, TRANSPORT);
+        assert_eq!(received.meta.src, src.parse::<IpAddr>().unwrap());
+        assert!(addresses().contains(&received.meta.dst));
+        let RxMeta {
+            src_port,
+            traffic_class,
+            ip,
+            ..
+        } = received.meta;
+        assert_eq!((src_port, traffic_class, ip), (0, 0x6a, IpCovered::Grh));
+    }
+    // Version, next header, length; another station's address, and GID.
+    let cases: [(RxDrop, Change); 5] = [
+        (RxDrop::Grh, |frame| frame[14] = 0x46),
+        (RxDrop::Grh, |frame| frame[20] = 17),
+        (RxDrop::Grh, |frame| frame[18] = 1),
+        (RxDrop::OtherMac, |frame| frame[5] = 9),
+        (RxDrop::OtherAddress, |frame| frame[53] = 9),
+    ];
+    for (number, (reason, change)) in cases.into_iter().enumerate() {
+        for (mut frame, _) in v1() {
+            change(&mut frame);
+            assert_eq!(parse_v1(&frame), Err(reason), "case {number}");
+        }
+    }
+}
+
 /// What is done to a frame.
 type Change = fn(&mut Vec<u8>);
 
@@ -113,7 +181,7 @@ type Change = fn(&mut Vec<u8>);
 fn every_field_that_is_wrong_has_its_reason() {
     let cases: [(RxDrop, Change); 13] = [
         (RxDrop::EtherType, |frame| frame[13] = 0x06),
-        (RxDrop::RoceV1, |frame| {
+        (RxDrop::Grh, |frame| {
             frame[12..14].copy_from_slice(&[0x89, 0x15])
         }),
         (RxDrop::OtherMac, |frame| frame[5] = 9),

@@ -29,7 +29,7 @@ pub(super) fn addresses() -> RouteNetlinkMessage {
 
 /// Asks where a RoCE packet of a socket that is bound to the interface would go. The
 /// kernel does what its rules say of source, protocol and destination port.
-pub(super) fn route(index: u32, PathKey { src, dst }: PathKey) -> RouteNetlinkMessage {
+pub(super) fn route(index: u32, PathKey { src, dst, .. }: PathKey) -> RouteNetlinkMessage {
     let bits = if dst.is_ipv6() { 128 } else { 32 };
     let mut message = RouteMessage::default();
     message.header.address_family = family(dst);

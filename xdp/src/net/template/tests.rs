@@ -11,14 +11,18 @@ fn path(src: &str, dst: &str) -> PathKey {
     PathKey {
         src: src.parse().unwrap(),
         dst: dst.parse().unwrap(),
+        version: RoceVersion::V2,
     }
 }
 
-fn paths() -> [PathKey; 2] {
-    [
+/// Over IPv4, IPv6, and both families' GRHs of RoCE v1.
+fn paths() -> [PathKey; 4] {
+    let [v4, v6] = [
         path("10.90.0.1", "10.90.0.2"),
         path("fe80::1", "2001:db8::2"),
-    ]
+    ];
+    let version = RoceVersion::V1;
+    [v4, v6, PathKey { version, ..v4 }, PathKey { version, ..v6 }]
 }
 
 fn tag(priority: Priority) -> (VlanTag, Priority) {
@@ -34,7 +38,7 @@ fn frame(template: &Template, fields: &PacketFields) -> Vec<u8> {
 
 /// Every field that changes comes out as it went in, by way of the parser of the wire
 /// crate, and the checksum is right for all of them.
-// shows: A17.3.2-length, A17.3.2-checksum, A17.3.2-dont-fragment
+// shows: A17.3.2-length, A17.3.2-checksum, A17.3.2-dont-fragment, A16-grh
 #[test]
 fn headers_say_what_they_were_given() {
     let fields = [
@@ -103,19 +107,27 @@ fn check(bytes: &[u8], path: PathKey, tagging: Option<(VlanTag, Priority)>, fiel
             assert_eq!(flow_label, 0);
             (src.into(), dst.into(), traffic_class, hop_limit)
         }
-        NetworkHeader::Grh(_) => panic!("no IP header"),
+        NetworkHeader::Grh(grh) => {
+            assert_eq!(path.version, RoceVersion::V1);
+            assert_eq!((grh.flow_label, grh.next_header), (0, 0x1b));
+            assert_eq!(usize::from(grh.payload_len), fields.transport_len);
+            let [src, dst] = [grh.sgid, grh.dgid].map(|gid| IpAddr::from(gid).to_canonical());
+            (src, dst, grh.traffic_class, grh.hop_limit)
+        }
     };
     assert_eq!((src, dst), (path.src, path.dst));
     assert_eq!((class, limit), (fields.traffic_class, hops));
-    let udp = parsed.udp.unwrap();
-    assert_eq!((udp.src_port, udp.dst_port), (fields.src_port, 4791));
-    assert_eq!(udp.checksum, 0);
+    let udp = parsed
+        .udp
+        .map(|udp| (udp.src_port, udp.dst_port, udp.checksum));
+    let expected = (path.version == RoceVersion::V2).then_some((fields.src_port, 4791, 0));
+    assert_eq!(udp, expected);
     assert_eq!(parsed.transport.len(), fields.transport_len);
 }
 
 #[test]
 fn the_largest_packet_fits_the_mtu() {
-    for (path, headers) in paths().into_iter().zip([28, 48]) {
+    for (path, headers) in paths().into_iter().zip([28, 48, 40, 40]) {
         for (mtu, longest) in [
             (1500, 1500),
             (9000, 9000),
@@ -178,13 +190,17 @@ fn a_moved_neighbour_changes_the_first_six_bytes_alone() {
 #[test]
 fn families_do_not_mix() {
     for mixed in [path("10.0.0.1", "::1"), path("::1", "10.0.0.1")] {
-        assert_eq!(Template::new(mixed, NEAR, FAR, None, 1500), None);
+        for version in [RoceVersion::V1, RoceVersion::V2] {
+            let mixed = PathKey { version, ..mixed };
+            assert_eq!(Template::new(mixed, NEAR, FAR, None, 1500), None);
+        }
     }
 }
 
 #[test]
 fn what_the_icrc_covers_is_what_is_written() {
-    let [v4, v6] = paths().map(|path| Template::new(path, NEAR, FAR, None, 1500).unwrap());
+    let templates = paths().map(|path| Template::new(path, NEAR, FAR, None, 1500).unwrap());
+    let [v4, v6, grhs @ ..] = templates;
     let flags_fragment = 0x4000;
     assert_eq!(
         v4.covered(7),
@@ -194,4 +210,7 @@ fn what_the_icrc_covers_is_what_is_written() {
         }
     );
     assert_eq!(v6.covered(7), IpCovered::V6);
+    for grh in grhs {
+        assert_eq!(grh.covered(7), IpCovered::Grh);
+    }
 }

@@ -1,0 +1,63 @@
+//! RoCE v1 asked for where nothing but sockets can be had: the loopback.
+
+use roce_verbs::{
+    AddressOptions, ConnectError, ConnectOptions, Context, DatapathChoice, DatapathOptions, Device,
+    OpenOptions, QKey, QpKind, QpOptions, RoceVersion,
+};
+
+fn open(datapath: DatapathChoice, roce_v1: bool) -> Context {
+    let device = Device::with_address([127, 0, 0, 1].into()).expect("the loopback");
+    let options = DatapathOptions {
+        datapath,
+        roce_v1,
+        ..DatapathOptions::default()
+    };
+    let context = OpenOptions::new().datapath(options).open(&device);
+    let context = context.expect("sockets");
+    assert_eq!(context.gids(), device.gids_with(&options));
+    context
+}
+
+fn versions(context: &Context) -> Vec<RoceVersion> {
+    context.gids().iter().map(|entry| entry.version).collect()
+}
+
+// shows: A16-gid-types
+#[test]
+fn it_is_off_unless_asked_for() {
+    let versions = versions(&open(DatapathChoice::Udp, false));
+    assert!(!versions.is_empty());
+    assert!(versions.iter().all(|&of| of == RoceVersion::V2));
+}
+
+/// The indices are those that AF_XDP would have; who takes one of RoCE v1 hears why that
+/// can't be, and what would do.
+// shows: A16-gid-types
+#[test]
+fn over_sockets_its_indices_are_refused_by_name() {
+    for datapath in [DatapathChoice::Udp, DatapathChoice::Auto] {
+        let context = open(datapath, true);
+        assert_eq!(versions(&context)[..2], [RoceVersion::V1, RoceVersion::V2]);
+        let pd = context.alloc_pd();
+        let cq = context.create_cq(4);
+        let qp = || pd.create_qp(&cq, &cq, &QpOptions::default());
+        let endpoint = qp().endpoint(0).expect("a GID");
+        let options = ConnectOptions::default();
+        let refused = qp().connect(0, &endpoint, &options);
+        let datagrams = QpOptions {
+            kind: QpKind::Ud,
+            ..QpOptions::default()
+        };
+        let ud = pd.create_qp(&cq, &cq, &datagrams);
+        let handle = pd.create_ah(0, endpoint.gid, &AddressOptions::default());
+        for refused in [refused, ud.activate(0, QKey(1)), handle.map(drop)] {
+            let error = refused.expect_err("sockets can't carry it");
+            assert!(matches!(error, ConnectError::NotCarried { index: 0, .. }));
+            let said = error.to_string();
+            let why = ["RoCE v1", "UDP sockets", "AF_XDP", "ROCE_DATAPATH=xdp"];
+            assert!(why.iter().all(|word| said.contains(word)), "{said}");
+        }
+        // Beside it, RoCEv2 works.
+        qp().connect(1, &endpoint, &options).expect("RoCEv2");
+    }
+}

@@ -1,0 +1,90 @@
+//! Paths of RoCE v1.
+
+use super::*;
+
+fn v1(src: &str, dst: &str) -> PathKey {
+    PathKey {
+        version: RoceVersion::V1,
+        ..key(src, dst)
+    }
+}
+
+/// What lies behind a gateway is beyond RoCE v1, though RoCEv2 goes there.
+// shows: A16-next-hop
+#[test]
+fn no_router_is_passed() {
+    let mut core = core();
+    let [far, far_v2] = [v1, key].map(|path| path("10.0.0.1", "192.0.2.1"));
+    answer(&mut core, far, via("10.0.0.254"));
+    assert_eq!(core.find(far), Err(Refusal::OffLink));
+    assert_eq!(core.counters().refused(Refusal::OffLink), 1);
+    answer(&mut core, far_v2, via("10.0.0.254"));
+    assert_eq!(leads_to(&mut core, far_v2), Err(ip("10.0.0.254")));
+    // Nor is it asked for a neighbour that nobody needs.
+    assert_eq!(requests(&mut core), [Request::Neighbour(ip("10.0.0.254"))]);
+}
+
+/// On the link, neighbours are found as for RoCEv2; the header is another one.
+// shows: A16-next-hop
+#[test]
+fn neighbours_are_found_by_arp_and_neighbour_discovery() {
+    for (src, dst) in [("10.0.0.1", "10.0.0.2"), ("fe80::1", "2001:db8::2")] {
+        let mut core = core();
+        let path = v1(src, dst);
+        answer(&mut core, path, ON_LINK);
+        assert_eq!(leads_to(&mut core, path), Err(ip(dst)));
+        core.handle(neighbour(dst, MAC, NeighbourState::Valid));
+        assert_eq!(leads_to(&mut core, path), Ok(MAC));
+        let found = core.find(path).unwrap();
+        let header = core.header(found).unwrap();
+        assert_eq!(header.template.max_transport(), 1500 - 40);
+    }
+}
+
+/// A link-local GID that was made from an Ethernet address says itself where it is: the
+/// kernel is asked for nothing. Others are neighbours like any.
+// shows: A16-next-hop
+#[test]
+fn an_ethernet_address_in_the_gid_is_where_it_is() {
+    let mut core = core();
+    let inside = "fe80::ff:fe00:2";
+    assert_eq!(leads_to(&mut core, v1("fe80::1", inside)), Ok(MAC));
+    assert_eq!(requests(&mut core), []);
+    // RoCEv2 asks.
+    answer(&mut core, key("fe80::1", inside), ON_LINK);
+    let made_up = v1("fe80::1", "fe80::1234");
+    requests(&mut core);
+    answer(&mut core, made_up, ON_LINK);
+    assert_eq!(leads_to(&mut core, made_up), Err(ip("fe80::1234")));
+    // The same bits in an address of another kind say nothing.
+    requests(&mut core);
+    answer(&mut core, v1("fe80::1", "2001:db8::ff:fe00:2"), ON_LINK);
+}
+
+#[test]
+fn what_is_to_ourselves_is_local() {
+    let mut core = core();
+    core.handle(Event::Addresses(vec![own("fe80::ff:fe00:1", true)]));
+    let path = v1("fe80::ff:fe00:1", "fe80::ff:fe00:1");
+    assert_eq!(core.find(path), Err(Refusal::Local));
+}
+
+/// The new Ethernet address of the link is in the frames from then on.
+#[test]
+fn a_path_without_a_route_follows_the_link() {
+    let mut core = core();
+    let path = v1("fe80::1", "fe80::ff:fe00:2");
+    assert_eq!(leads_to(&mut core, path), Ok(MAC));
+    core.handle(Event::Link(Link {
+        mtu: 4200,
+        ..link()
+    }));
+    let found = core.find(path).unwrap();
+    let header = core.header(found).unwrap();
+    assert_eq!(header.template.max_transport(), 4200 - 40);
+    core.handle(Event::Link(Link {
+        up: false,
+        ..link()
+    }));
+    assert_eq!(core.find(path), Err(Refusal::LinkDown));
+}
