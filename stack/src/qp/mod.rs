@@ -308,7 +308,11 @@ impl Qp {
             QpState::Rts | QpState::Sqd => self.service.post_send(&self.core, wr, source),
             QpState::Err | QpState::Sqe => {
                 self.service.check_send(&self.core, wr, source)?;
-                self.flush_one(cx, wr.wr_id, wr.op.completion_opcode());
+                let flushed = self.flush_one(cx, wr.wr_id, wr.op.completion_opcode());
+                // In the error state the CQ's own event tells of an overrun.
+                if let (QpState::Sqe, Err(overrun)) = (self.core.state, flushed) {
+                    self.fail(cx, Some(overrun));
+                }
                 Ok(())
             }
             // rule: 10.3.1-init-receives
@@ -328,7 +332,8 @@ impl Qp {
             QpState::Reset => Err(PostError::InvalidState(QpState::Reset)),
             QpState::Err => {
                 self.service.check_recv(wr)?;
-                self.flush_one(cx, wr.wr_id, WcOpcode::Recv);
+                // The CQ's own event tells of an overrun.
+                let _ = self.flush_one(cx, wr.wr_id, WcOpcode::Recv);
                 Ok(())
             }
             _ => self.service.post_recv(wr),
@@ -514,11 +519,16 @@ impl Qp {
         if matches!(fault, Some(Fault::Send(_))) && self.core.kind.survives_send_errors() {
             // rule: 9.8.2-sqe, 9.8.3-sqe
             self.core.state = QpState::Sqe;
-            return self.flush_sends(cx, status);
+            return match self.flush_sends(cx, status) {
+                Ok(()) => {}
+                // No QP survives that.
+                Err(overrun) => self.fail(cx, Some(overrun)),
+            };
         }
         let from = core::mem::replace(&mut self.core.state, QpState::Err);
         self.release(cx);
-        self.flush_sends(cx, status);
+        // A full CQ takes no more completions; it is known to have overrun by then.
+        let _ = self.flush_sends(cx, status);
         // rule: 10.3.1-err-flushes
         while self
             .service
@@ -534,22 +544,23 @@ impl Qp {
         }
     }
 
-    /// Completes the oldest send with `status` and those behind it as flushed.
-    fn flush_sends(&mut self, cx: &mut Cx<'_>, mut status: WcStatus) {
-        // A full CQ takes no more completions; it is known to have overrun by then.
-        while self
-            .service
-            .complete_send(cx, &self.core, status)
-            .is_ok_and(|any| any)
-        {
-            // rule: 10.3.1-err-once
-            status = WcStatus::WorkRequestFlushed;
-        }
+    /// Completes the oldest send with `status` and those behind it as flushed, as many as
+    /// the CQ takes.
+    fn flush_sends(&mut self, cx: &mut Cx<'_>, mut status: WcStatus) -> Result<(), Fault> {
+        let flushed = loop {
+            match self.service.complete_send(cx, &self.core, status) {
+                // rule: 10.3.1-err-once
+                Ok(true) => status = WcStatus::WorkRequestFlushed,
+                Ok(false) => break Ok(()),
+                Err(overrun) => break Err(overrun),
+            }
+        };
         self.service.stop_sending();
+        flushed
     }
 
     // rule: 10.3.1-err-posting
-    fn flush_one(&mut self, cx: &mut Cx<'_>, wr_id: u64, opcode: WcOpcode) {
+    fn flush_one(&mut self, cx: &mut Cx<'_>, wr_id: u64, opcode: WcOpcode) -> Result<(), Fault> {
         let completion = Completion {
             wr_id,
             status: WcStatus::WorkRequestFlushed,
@@ -564,8 +575,7 @@ impl Qp {
             WcOpcode::Recv | WcOpcode::RecvRdmaWithImm => &self.core.recv_cq,
             _ => &self.core.send_cq,
         };
-        // The QP has failed already; the CQ's own event tells of an overrun.
-        let _ = cx.complete(cq, completion, false);
+        cx.complete(cq, completion, false)
     }
 }
 

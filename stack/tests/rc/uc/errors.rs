@@ -172,6 +172,38 @@ fn a_send_error_stops_sending_only() {
     pair.assert_received(B, &[7]);
 }
 
+/// A send error for which the CQ has no room, while the rest is flushed or when more is
+/// posted, fails the QP as a whole.
+// shows: 10.10.2-cq-overrun
+#[test]
+fn no_qp_survives_an_overrun() {
+    let bad = Sge {
+        addr: 8,
+        length: 64,
+        lkey: 1,
+    };
+    for (before, after) in [(3, 0), (2, 1)] {
+        let mut pair = Pair::new(Setup {
+            cq_entries: 2,
+            ..setup()
+        });
+        for wr_id in 0..before {
+            pair.post(A, wr_id, SendOp::Send, &[bad]);
+        }
+        pair.post_recv(A, 9, &[]);
+        pair.run();
+        for wr_id in 0..after {
+            assert_eq!(pair.state(A), QpState::Sqe);
+            pair.post(A, wr_id, SendOp::Send, &[bad]);
+            pair.nodes[A].take_events();
+        }
+        assert_eq!(pair.state(A), QpState::Err);
+        let event = Event::QpFatal(pair.nodes[A].qpn, QpFatalCause::CqOverrun);
+        assert!(pair.nodes[A].events.contains(&event));
+        pair.assert_received_as(A, &[(9, WcStatus::WorkRequestFlushed)]);
+    }
+}
+
 /// SQD waits for the message that was begun, and for no other.
 #[test]
 fn draining_ends_with_the_message_that_was_begun() {
