@@ -4,7 +4,7 @@ use crate::say::say;
 use std::process::ExitCode;
 
 use crate::{decode, devices, dump, environment, perf, pingpong, run, sim};
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 use roce_verbs::{OpenError, environment_capture, environment_datapath, environment_faults};
 
 /// What changes how devices work, whatever the subcommand.
@@ -36,9 +36,6 @@ enum Command {
     Run(run::RunArgs),
     /// Print the environment in which programs run on this stack
     Env(environment::EnvArgs),
-    /// Only for `roce run`: tries whether a user namespace can be had
-    #[command(hide = true)]
-    ProbeNamespace,
     /// Measure bandwidth, message rate and latency of every operation
     Perf(perf::PerfArgs),
     /// Send a message back and forth, with itself or with ibv_rc_pingpong
@@ -53,8 +50,17 @@ enum Command {
     Sim(sim::SimArgs),
 }
 
+/// The command line, for those who make documents of it.
+pub fn command_line() -> clap::Command {
+    Cli::command()
+}
+
 /// The `roce` command, from this process's arguments to its exit code.
 pub fn main() -> ExitCode {
+    // Only for `roce run`, so nobody is told of it.
+    if std::env::args_os().skip(1).eq([run::PROBE]) {
+        return run::probe();
+    }
     // Wrong usage ends in here, with exit code 2.
     let command = Cli::parse().command;
     if let Err(error) = check_environment(&command) {
@@ -67,7 +73,6 @@ pub fn main() -> ExitCode {
             say("roce run", &error);
             Ok(ExitCode::from(error.exit_code()))
         }
-        Command::ProbeNamespace => Ok(run::probe()),
         Command::Env(args) => match environment::run(&args) {
             Ok(()) => Ok(ExitCode::SUCCESS),
             Err(error) => {
@@ -116,7 +121,7 @@ fn check_environment(command: &Command) -> Result<(), OpenError> {
         Command::Perf(_) | Command::Pingpong(_) => (true, true),
         Command::Devices(_) => (true, false),
         // They check it themselves: their options override it.
-        Command::Run(_) | Command::Env(_) | Command::ProbeNamespace => (false, false),
+        Command::Run(_) | Command::Env(_) => (false, false),
         Command::Decode(_) | Command::Dump(_) | Command::Sim(_) => (false, false),
     };
     if has_devices {

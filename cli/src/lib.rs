@@ -12,4 +12,4 @@ pub mod run;
 mod say;
 pub mod sim;
 
-pub use command::main;
+pub use command::{command_line, main};

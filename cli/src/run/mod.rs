@@ -29,6 +29,9 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, ExitCode};
 
+/// The only argument of a process that shall [`probe`].
+pub(crate) const PROBE: &str = "probe-namespace";
+
 /// Whether the program gets a mount namespace of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Namespace {

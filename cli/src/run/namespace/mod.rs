@@ -108,7 +108,7 @@ pub(crate) fn enter_as_user(
 fn probe() -> Result<(), NamespaceError> {
     let failed = |error| NamespaceError::new("a private /sys", error);
     let output = Command::new("/proc/self/exe")
-        .args(["probe-namespace"])
+        .arg(super::PROBE)
         .stdin(Stdio::null())
         .output()
         .map_err(failed)?;

@@ -1,0 +1,101 @@
+//! What a package holds, below its prefix.
+
+use crate::build::Built;
+use crate::documents;
+use flate2::{Compression, GzBuilder};
+use std::io::{self, Write};
+
+/// A file or a link.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Content {
+    /// The path below `/usr`, or whatever the prefix is.
+    pub(crate) path: String,
+    pub(crate) body: Body,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Body {
+    /// A file to read.
+    File(Vec<u8>),
+    /// A file to execute.
+    Program(Vec<u8>),
+    /// A symbolic link.
+    Link(&'static str),
+}
+
+/// Where `roce run` looks for the library, from where the command is.
+const LIBRARY: &str = "lib/roce/libibverbs.so.1";
+
+/// A symbol of the connection manager: a library that has it serves as librdmacm, too.
+const CM_SYMBOL: &[u8] = b"rdma_create_event_channel\0";
+
+/// All of it, in the order of paths.
+///
+/// # Errors
+/// If something can't be compressed.
+pub(crate) fn all(built: &Built) -> io::Result<Vec<Content>> {
+    let mut all = vec![
+        content("bin/roce", Body::Program(built.command.clone())),
+        content(LIBRARY, Body::File(built.library.clone())),
+        content("lib/roce/libibverbs.so", Body::Link("libibverbs.so.1")),
+    ];
+    if memchr::memmem::find(&built.library, CM_SYMBOL).is_some() {
+        for name in ["librdmacm.so.1", "librdmacm.so"] {
+            all.push(content(
+                format!("lib/roce/{name}"),
+                Body::Link("libibverbs.so.1"),
+            ));
+        }
+    }
+    for (name, page) in documents::man_pages()? {
+        let page = compress(&page)?;
+        all.push(content(
+            format!("share/man/man1/{name}.1.gz"),
+            Body::File(page),
+        ));
+    }
+    for (path, script) in documents::completions() {
+        all.push(content(path, Body::File(script)));
+    }
+    let doc = |name: &str| format!("share/doc/roce/{name}");
+    for (name, text) in [
+        ("README.md", include_str!("../../README.md")),
+        ("run.md", include_str!("../../docs/run.md")),
+        ("LICENSE-MIT", include_str!("../../LICENSE-MIT")),
+        ("LICENSE-APACHE", include_str!("../../LICENSE-APACHE")),
+        ("copyright", COPYRIGHT),
+    ] {
+        all.push(content(doc(name), Body::File(text.into())));
+    }
+    let changes = compress(include_bytes!("../../CHANGELOG.md"))?;
+    all.push(content(doc("changelog.gz"), Body::File(changes)));
+    all.sort_by(|a, b| a.path.cmp(&b.path));
+    Ok(all)
+}
+
+/// What Debian's packages say of their licence.
+const COPYRIGHT: &str = "\
+Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/
+Upstream-Name: roce
+
+Files: *
+Copyright: the authors of roce
+License: MIT or Apache-2.0
+ The texts are in LICENSE-MIT and LICENSE-APACHE beside this file.
+";
+
+fn content(path: impl Into<String>, body: Body) -> Content {
+    Content {
+        path: path.into(),
+        body,
+    }
+}
+
+/// In gzip, without a time.
+pub(crate) fn compress(bytes: &[u8]) -> io::Result<Vec<u8>> {
+    let mut writer = GzBuilder::new()
+        .mtime(0)
+        .write(Vec::new(), Compression::best());
+    writer.write_all(bytes)?;
+    writer.finish()
+}

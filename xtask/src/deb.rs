@@ -1,0 +1,118 @@
+//! Debian packages: an archive of ar with two of tar, deb(5).
+
+use crate::contents::{Body, Content, compress};
+use crate::tarball;
+use std::io;
+
+/// What its control file says.
+pub(crate) struct Package<'a> {
+    pub(crate) version: &'a str,
+    pub(crate) architecture: &'static str,
+    /// The libc that it needs, or a newer one.
+    pub(crate) libc: (u32, u32),
+}
+
+/// Debian's name of an architecture.
+///
+/// # Errors
+/// If it is not known here.
+pub(crate) fn architecture(rust: &str) -> Result<&'static str, String> {
+    match rust {
+        "x86_64" => Ok("amd64"),
+        "aarch64" => Ok("arm64"),
+        "riscv64" => Ok("riscv64"),
+        "powerpc64" => Ok("ppc64el"),
+        "s390x" => Ok("s390x"),
+        other => Err(format!(
+            "Debian's name of {other} is not known here: add it"
+        )),
+    }
+}
+
+/// The newest version of libc that the contents ask for symbols of.
+pub(crate) fn newest_libc(contents: &[Content]) -> (u32, u32) {
+    const VERSION: &[u8] = b"GLIBC_";
+    let mut newest = (2, 17);
+    for Content { body, .. } in contents {
+        let (Body::File(bytes) | Body::Program(bytes)) = body else {
+            continue;
+        };
+        if !bytes.starts_with(b"\x7fELF") {
+            continue;
+        }
+        for at in memchr::memmem::find_iter(bytes, VERSION) {
+            if let Some(version) = version(&bytes[at + VERSION.len()..]) {
+                newest = newest.max(version);
+            }
+        }
+    }
+    newest
+}
+
+/// Two numbers with a dot between them, at the beginning of a text that ends with a zero.
+fn version(bytes: &[u8]) -> Option<(u32, u32)> {
+    let end = bytes.iter().take(16).position(|byte| *byte == 0)?;
+    let text = std::str::from_utf8(&bytes[..end]).ok()?;
+    let mut numbers = text.split('.').map(str::parse);
+    Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
+}
+
+impl Package<'_> {
+    pub(crate) fn file_name(&self) -> String {
+        format!("roce_{}_{}.deb", self.version, self.architecture)
+    }
+
+    /// The package.
+    ///
+    /// # Errors
+    /// If a path is longer than tar can say.
+    pub(crate) fn pack(&self, contents: &[Content]) -> io::Result<Vec<u8>> {
+        let control = [Content {
+            path: "control".to_owned(),
+            body: Body::File(self.control(contents).into()),
+        }];
+        let control = compress(&tarball::archive(&control, "")?)?;
+        let data = compress(&tarball::archive(contents, "usr/")?)?;
+        let mut builder = ar::Builder::new(Vec::new());
+        for (name, bytes) in [
+            ("debian-binary", b"2.0\n".as_slice()),
+            ("control.tar.gz", &control),
+            ("data.tar.gz", &data),
+        ] {
+            let mut header = ar::Header::new(name.into(), bytes.len() as u64);
+            header.set_mode(0o100_644);
+            builder.append(&header, bytes)?;
+        }
+        builder.into_inner()
+    }
+
+    fn control(&self, contents: &[Content]) -> String {
+        let bytes: usize = contents.iter().map(|content| size(&content.body)).sum();
+        let (major, minor) = self.libc;
+        format!(
+            "Package: roce\n\
+             Version: {}\n\
+             Architecture: {}\n\
+             Maintainer: the authors of roce <roce@invalid>\n\
+             Installed-Size: {}\n\
+             Depends: libc6 (>= {major}.{minor}), libgcc-s1\n\
+             Suggests: ibverbs-utils, perftest\n\
+             Section: net\n\
+             Priority: optional\n\
+             Description: RDMA without RDMA hardware\n \
+             RoCEv2 in userspace, on any network card: `roce run PROGRAM` starts RDMA\n \
+             programs on it, without a kernel module and without root. It does not\n \
+             replace the system's libibverbs, and gets along with it.\n",
+            self.version,
+            self.architecture,
+            bytes.div_ceil(1024)
+        )
+    }
+}
+
+fn size(body: &Body) -> usize {
+    match body {
+        Body::File(bytes) | Body::Program(bytes) => bytes.len(),
+        Body::Link(_) => 0,
+    }
+}

@@ -1,0 +1,66 @@
+//! `cargo xtask dist`: a tarball and a Debian package of the command and the library.
+//!
+//! Both hold the same files. They are made without any tool of a distribution, and are the
+//! same bytes whenever they are made of the same files.
+
+mod build;
+mod contents;
+mod deb;
+mod documents;
+mod tarball;
+#[cfg(test)]
+mod tests;
+
+use clap::{Parser, Subcommand};
+use std::error::Error;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// What there is to do for the project beside building and testing.
+#[derive(Parser)]
+#[command(name = "cargo xtask")]
+struct Arguments {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Subcommand)]
+enum Task {
+    /// Build a tarball and a .deb of the command and the library
+    Dist {
+        /// Where to put them
+        #[arg(long, default_value = "target/dist", value_name = "FOLDER")]
+        out: PathBuf,
+    },
+}
+
+fn main() -> ExitCode {
+    let Task::Dist { out } = Arguments::parse().task;
+    match dist(&out) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("cargo xtask dist: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn dist(out: &Path) -> Result<(), Box<dyn Error>> {
+    let built = build::build()?;
+    let contents = contents::all(&built)?;
+    fs::create_dir_all(out)?;
+    let version = env!("CARGO_PKG_VERSION");
+    let tarball = out.join(format!("roce-{version}-{}.tar.gz", std::env::consts::ARCH));
+    fs::write(&tarball, tarball::pack(&contents, version)?)?;
+    println!("{}", tarball.display());
+    let package = deb::Package {
+        version,
+        architecture: deb::architecture(std::env::consts::ARCH)?,
+        libc: deb::newest_libc(&contents),
+    };
+    let deb = out.join(package.file_name());
+    fs::write(&deb, package.pack(&contents)?)?;
+    println!("{}", deb.display());
+    Ok(())
+}
