@@ -3,7 +3,7 @@
 mod format;
 mod written;
 
-use crate::run::{Library, RunError, Settings, can_be_searched};
+use crate::run::{Library, MadeUp, RunError, Settings, can_be_searched};
 use clap::{Args, ValueEnum};
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -75,7 +75,8 @@ fn environment(args: &EnvArgs) -> Result<Environment, RunError> {
     let devices = args.settings.devices();
     let (links, sysfs) = match &args.write {
         Some(folder) => {
-            let folder = written::write(folder, &library, &devices)?;
+            let made_up = MadeUp::of(&devices, &args.settings.datapath()?);
+            let folder = written::write(folder, &library, &made_up)?;
             (folder.join("lib"), Some(folder.join("sys")))
         }
         None => match library.folder() {

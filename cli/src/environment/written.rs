@@ -2,7 +2,6 @@
 //! `roce run` would show in `/sys` and `/dev`.
 
 use crate::run::{Library, MadeUp, RunError};
-use roce_verbs::Device;
 use std::fs;
 use std::io;
 use std::os::unix::fs::symlink;
@@ -21,7 +20,7 @@ const PARTS: [&str; 3] = ["lib", "sys", "dev"];
 pub(super) fn write(
     folder: &Path,
     library: &Library,
-    devices: &[Device],
+    made_up: &MadeUp,
 ) -> Result<PathBuf, RunError> {
     let failed = |error| RunError::system(format!("write to {}", folder.display()), error);
     fs::create_dir_all(folder).map_err(failed)?;
@@ -34,7 +33,7 @@ pub(super) fn write(
             folder.display()
         )));
     }
-    write_parts(&folder, library, &MadeUp::of(devices)).map_err(failed)?;
+    write_parts(&folder, library, made_up).map_err(failed)?;
     Ok(folder)
 }
 

@@ -148,7 +148,7 @@ fn enter(
     if args.namespace == Namespace::None {
         return Ok(None);
     }
-    let why = match namespace::enter(&MadeUp::of(&devices), library) {
+    let why = match namespace::enter(&MadeUp::of(&devices, &args.settings.datapath()?), library) {
         Ok(entered) => {
             if let Some(why) = &entered.no_dev {
                 notice(&format!("the program does not see /dev/infiniband: {why}"));
@@ -212,7 +212,7 @@ fn has_capabilities() -> bool {
 /// Tries a user namespace and says why there is none: a process that has entered one can't go
 /// back, so [`run`] has another one try first.
 pub(crate) fn probe() -> ExitCode {
-    match namespace::enter_as_user(&MadeUp::of(&[]), None) {
+    match namespace::enter_as_user(&MadeUp::none(), None) {
         Ok(_) => ExitCode::SUCCESS,
         Err(error) => {
             say("roce", &error);

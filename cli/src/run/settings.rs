@@ -3,7 +3,7 @@
 
 use super::error::RunError;
 use clap::{Args, ValueEnum};
-use roce_verbs::{Device, FaultSpec, all_devices, environment_datapath};
+use roce_verbs::{DatapathOptions, Device, FaultSpec, all_devices, environment_datapath};
 use std::env;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -62,7 +62,7 @@ impl Settings {
     /// # Errors
     /// If a value is malformed, or a device does not exist.
     pub(crate) fn variables(&self) -> Result<Vec<(&'static str, OsString)>, RunError> {
-        environment_datapath().map_err(|error| RunError::Usage(error.to_string()))?;
+        self.datapath()?;
         let mut variables = Vec::new();
         if let Some(datapath) = self.datapath {
             variables.push(("ROCE_DATAPATH", datapath.name().into()));
@@ -78,6 +78,15 @@ impl Settings {
             variables.push(("ROCE_DEVICES", names.into()));
         }
         Ok(variables)
+    }
+
+    /// How the program will open its devices, as far as it can be said beforehand: what the
+    /// option `--datapath` says changes nothing that is seen of them.
+    ///
+    /// # Errors
+    /// If the environment is malformed.
+    pub(crate) fn datapath(&self) -> Result<DatapathOptions, RunError> {
+        environment_datapath().map_err(|error| RunError::Usage(error.to_string()))
     }
 
     /// The faults that the program will meet.

@@ -2,7 +2,7 @@
 
 use super::Tree;
 use super::facts::{Facts, processor_mask};
-use roce_verbs::Gid;
+use roce_verbs::{Gid, GidEntry};
 
 /// How many entries a GID table has, as the devices report it.
 const GID_TABLE_LEN: usize = 256;
@@ -129,9 +129,18 @@ fn add_port(class: &mut Tree, facts: &Facts) {
 fn add_gids(class: &mut Tree, facts: &Facts) {
     let at = |name: &str| format!("infiniband/{}/ports/1/{name}", facts.name);
     let mut table = [Gid([0; 16]); GID_TABLE_LEN];
-    for &(index, gid) in &facts.gids {
+    for &GidEntry {
+        index,
+        gid,
+        version,
+    } in &facts.gids
+    {
         table[usize::from(index)] = gid;
-        class.file(at(&format!("gid_attrs/types/{index}")), "RoCE v2\n");
+        // Its name is the one that the kernel has for it.
+        class.file(
+            at(&format!("gid_attrs/types/{index}")),
+            format!("{version}\n"),
+        );
         class.file(
             at(&format!("gid_attrs/ndevs/{index}")),
             format!("{}\n", facts.interface),

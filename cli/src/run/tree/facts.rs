@@ -1,6 +1,6 @@
 //! What is known of a device and its interface.
 
-use roce_verbs::{Device, Gid};
+use roce_verbs::{DatapathOptions, Device, GidEntry};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -17,8 +17,8 @@ pub(crate) struct Facts {
     pub(crate) mac: [u8; 6],
     /// Whether the interface is up and has a link.
     pub(crate) running: bool,
-    /// The GID table: index and GID.
-    pub(crate) gids: Vec<(u8, Gid)>,
+    /// The GID table.
+    pub(crate) gids: Vec<GidEntry>,
     /// The interface in sysfs, with all links followed.
     pub(crate) net: PathBuf,
     /// The hardware below the interface, with all links followed, if there is some.
@@ -28,13 +28,12 @@ pub(crate) struct Facts {
 }
 
 impl Facts {
-    /// Of a device of this machine, as it is now.
-    pub(crate) fn of(device: &Device) -> Self {
+    /// Of a device of this machine, as it is when a program opens it now with these options.
+    pub(crate) fn of(device: &Device, options: &DatapathOptions) -> Self {
         let interface = &device.interface().name;
         let folder = Path::new("/sys/class/net").join(interface);
         let mac = fs::read_to_string(folder.join("address")).ok();
         let mac = mac.and_then(|text| parse_mac(text.trim()));
-        let gids = device.gids();
         let processors = fs::read_to_string("/sys/devices/system/cpu/online");
         Self {
             name: device.name(),
@@ -42,7 +41,7 @@ impl Facts {
             index: device.interface().index,
             mac: mac.unwrap_or_default(),
             running: device.is_running(),
-            gids: gids.iter().map(|entry| (entry.index, entry.gid)).collect(),
+            gids: device.gids_with(options),
             hardware: folder.join("device").canonicalize().ok(),
             net: folder.canonicalize().unwrap_or(folder),
             processors: processors.unwrap_or_default().trim().to_owned(),

@@ -9,7 +9,7 @@ mod write;
 
 pub(crate) use facts::Facts;
 
-use roce_verbs::Device;
+use roce_verbs::{DatapathOptions, Device};
 use std::path::{Path, PathBuf};
 
 /// What the kernel calls the version of its verbs interface.
@@ -55,10 +55,16 @@ impl MadeUp {
     /// The folder that `dev` has in `/dev`.
     pub(crate) const DEV: &'static str = "infiniband";
 
-    /// What there is to see of these devices now.
-    pub(crate) fn of(devices: &[Device]) -> Self {
-        let facts: Vec<Facts> = devices.iter().map(Facts::of).collect();
-        Self::new(&facts)
+    /// What there is to see of these devices now, for programs that open them with these
+    /// options.
+    pub(crate) fn of(devices: &[Device], options: &DatapathOptions) -> Self {
+        let facts = devices.iter().map(|device| Facts::of(device, options));
+        Self::new(&facts.collect::<Vec<_>>())
+    }
+
+    /// What there is to see without a device.
+    pub(crate) fn none() -> Self {
+        Self::new(&[])
     }
 
     fn new(devices: &[Facts]) -> Self {

@@ -1,9 +1,18 @@
 //! The made-up files, beside what the kernel's software RNIC shows.
 
 use super::*;
+use roce_verbs::{GidEntry, RoceVersion};
 use std::fs;
 
-/// A device as the lab's guest has one.
+fn entry(index: u8, gid: &str, version: RoceVersion) -> GidEntry {
+    GidEntry {
+        index,
+        gid: gid.parse().expect("a GID"),
+        version,
+    }
+}
+
+/// A device as the lab's guest has one, and an entry of RoCE v1.
 fn facts(hardware: Option<&str>) -> Facts {
     Facts {
         name: "roce_eth0".into(),
@@ -12,8 +21,9 @@ fn facts(hardware: Option<&str>) -> Facts {
         mac: [0x52, 0x54, 0x00, 0x4d, 0x00, 0x02],
         running: true,
         gids: vec![
-            (0, "fe80::5054:ff:fe4d:2".parse().expect("a GID")),
-            (1, "10.77.0.2".parse().expect("a GID")),
+            entry(0, "fe80::5054:ff:fe4d:2", RoceVersion::V2),
+            entry(1, "10.77.0.2", RoceVersion::V2),
+            entry(3, "10.77.0.3", RoceVersion::V1),
         ],
         net: "/sys/devices/virtual/net/eth0".into(),
         hardware: hardware.map(PathBuf::from),
@@ -59,6 +69,7 @@ fn the_files_are_as_the_kernel_has_them() {
         ),
         ("ports/1/gid_attrs/ndevs/0", "eth0\n"),
         ("ports/1/gid_attrs/types/1", "RoCE v2\n"),
+        ("ports/1/gid_attrs/types/3", "IB/RoCE v1\n"),
         ("ports/1/hw_counters/sent_pkts", "0\n"),
     ] {
         let path = format!("infiniband/roce_eth0/{path}");
