@@ -27,6 +27,11 @@ impl Srqn {
         self.0
     }
 
+    /// The number in the low 24 bits, as a peer told it.
+    pub const fn from_bits(bits: u32) -> Self {
+        Self(bits & 0xff_ffff)
+    }
+
     /// As the XRC header carries it.
     pub(crate) const fn wire(self) -> Qpn {
         Qpn::from_bits(self.0)

@@ -14,4 +14,4 @@ apt-get install --yes --no-install-recommends \
     qemu-system-x86 busybox-static kmod xz-utils \
     iproute2 nftables ethtool tcpdump tshark iperf3 bpftool \
     rdma-core ibverbs-utils ibverbs-providers perftest python3 python3-pyverbs \
-    gcc libc6-dev libibverbs-dev
+    gcc libc6-dev binutils libibverbs-dev

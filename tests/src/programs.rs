@@ -92,15 +92,20 @@ fn is_there_or_skip(program: &str, is_there: bool) -> bool {
     if is_there {
         return true;
     }
+    say_skipped(&format!("{program}, which is not installed"));
+    false
+}
+
+/// Says on stderr that the test that asks is skipped, since it needs `what`.
+///
+/// # Panics
+/// If the environment variable `ROCE_LAB` is `require`.
+pub fn say_skipped(what: &str) {
     assert!(
         env::var_os("ROCE_LAB").is_none_or(|value| value != "require"),
-        "{program} is not installed, and ROCE_LAB=require"
+        "this needs {what}, and ROCE_LAB=require"
     );
     let test = thread::current().name().unwrap_or("a test").to_owned();
     // To the real stderr, past the test harness, which would hide it.
-    let _ = writeln!(
-        std::io::stderr(),
-        "SKIPPED: {test} needs {program}, which is not installed"
-    );
-    false
+    let _ = writeln!(std::io::stderr(), "SKIPPED: {test} needs {what}");
 }

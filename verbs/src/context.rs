@@ -253,6 +253,13 @@ impl Context {
         self.inner.shared.drive()
     }
 
+    /// Says that the calling thread will not drive the NIC for a while: the background
+    /// thread does from now on, without waiting to see whether the application calls
+    /// again. For programs that wait on descriptors themselves.
+    pub fn hand_over(&self) {
+        self.inner.shared.hand_over();
+    }
+
     /// What the NIC has counted so far.
     pub fn counters(&self) -> Counters {
         self.inner.shared.lock().nic.counters().clone()
@@ -299,6 +306,26 @@ impl Context {
                 index,
                 known: table.entries().iter().map(|entry| entry.index).collect(),
             }),
+        }
+    }
+
+    /// Makes the addresses of all GIDs usable: a UD QP that is not bound to one of them
+    /// takes what is sent to any. Returns how many are.
+    ///
+    /// # Errors
+    /// If none can be used, the reason of the last.
+    pub fn activate_all(&self) -> Result<usize, ConnectError> {
+        let mut last = None;
+        let mut usable = 0;
+        for entry in self.gids() {
+            match self.activate(entry.index) {
+                Ok(_) => usable += 1,
+                Err(error) => last = Some(error),
+            }
+        }
+        match last {
+            Some(error) if usable == 0 => Err(error),
+            _ => Ok(usable),
         }
     }
 

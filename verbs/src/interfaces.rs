@@ -9,6 +9,8 @@ pub struct Interface {
     pub name: String,
     /// Its index.
     pub index: u32,
+    /// Its hardware address; zeros if it has none, as the loopback.
+    pub mac: [u8; 6],
     /// Its MTU in bytes.
     pub mtu: usize,
     /// Whether it is up.
@@ -30,6 +32,7 @@ pub fn interfaces() -> Vec<Interface> {
                 running: found.is_up() && found.is_running(),
                 addresses: found.ips.iter().map(|network| network.ip()).collect(),
                 index: found.index,
+                mac: found.mac.unwrap_or_default().octets(),
                 name: found.name,
                 mtu,
             })

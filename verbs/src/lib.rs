@@ -107,18 +107,19 @@ pub use interfaces::{Interface, interfaces};
 pub use options::OpenOptions;
 pub use pd::ProtectionDomain;
 pub use process_memory::ProcessMemory;
-pub use qp::{ConnectOptions, Endpoint, QpOptions, QueuePair, RecvRequest, SendRequest};
+pub use qp::{ConnectOptions, Endpoint, QpOptions, QueuePair, RecvRequest, SendBatch, SendRequest};
 pub use region::MemoryRegion;
 pub use registration::Registration;
 pub use roce_capture::{Capture, CreateError};
 pub use roce_stack::fault::{Burst, Chance, FaultSpec, FaultSpecError, ReorderBy};
 pub use roce_stack::{
     Access, Buffer, BufferRange, Completion, Counters, CqId, CqOverrun, CqResizeError,
-    DeregisterError, DropReason, Event, FaultSafe, Flush, MAX_INLINE_BYTES, Memory, MemoryFault,
-    ModifyError, Notify, PostError, QpAttributes, QpConfig, QpFatalCause, QpKind, QpState,
-    RegisterError, RemoteAddr, Reregister, ReregisterError, SendFlags, SendOp, Sge, SrqAttributes,
-    SrqError, SrqStatus, Srqn, Stat, WcOpcode, WcStatus, WindowType, largest_path_mtu,
-    port::{RoceVersion, TxMeta},
+    DeregisterError, DropReason, Event, FaultSafe, Flush, MAX_INLINE_BYTES, MAX_MESSAGE_BYTES,
+    MAX_QUEUE_DEPTH, MAX_RD_ATOMIC, MAX_SGE, Memory, MemoryFault, ModifyError, Notify, PostError,
+    QpAttributes, QpConfig, QpFatalCause, QpKind, QpState, RegisterError, RemoteAddr, Reregister,
+    ReregisterError, SendFlags, SendOp, Sge, SrqAttributes, SrqError, SrqStatus, Srqn, Stat,
+    WcOpcode, WcStatus, WindowType, largest_path_mtu,
+    port::{PortError, RoceVersion, TxMeta},
 };
 pub use roce_stack::{AddressError, AddressHandle, Destination, MulticastError, Source};
 pub use roce_wire::{FlushPlacement, FlushSelectivity, PKey, PathMtu, Psn, QKey, Qpn, RnrTimer};

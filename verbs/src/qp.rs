@@ -5,7 +5,7 @@ mod options;
 mod post;
 
 pub use options::{ConnectOptions, Endpoint, QpOptions};
-pub use post::{RecvRequest, SendRequest};
+pub use post::{RecvRequest, SendBatch, SendRequest};
 
 use crate::context::Context;
 use crate::cq::CompletionQueue;

@@ -40,6 +40,14 @@ pub struct WindowView {
 }
 
 impl WindowView {
+    const NOTHING: Self = Self {
+        lkey: 0,
+        addr: 0,
+        len: 0,
+        access: Access::empty(),
+        zero_based: false,
+    };
+
     /// The same, but peers call the first byte 0. (Type 2 only.)
     #[must_use]
     pub fn zero_based(self) -> Self {
@@ -115,6 +123,19 @@ impl MemoryWindow {
         })
     }
 
+    /// New low 8 bits for the key of a window of type 1, to bind it with; `None` for one
+    /// of type 2, whose low bits the caller counts.
+    pub fn next_key(&self) -> Option<u8> {
+        let mut engine = self.pd.context.inner.shared.lock();
+        let one = self.kind == WindowType::Type1;
+        one.then(|| engine.nic.next_window_key(self.id)).flatten()
+    }
+
+    /// The operation that unbinds a window of type 1 and gives it another key.
+    pub fn unbind(&self, key: u8) -> SendOp {
+        self.bind(key, &WindowView::NOTHING)
+    }
+
     /// The operation that sets a window of type 2 free.
     pub fn invalidate(&self, key: u8) -> SendOp {
         SendOp::LocalInv(self.rkey(key))
@@ -150,13 +171,6 @@ impl QueuePair {
         window: &MemoryWindow,
         view: Option<&WindowView>,
     ) -> Result<u8, PostError> {
-        let none = WindowView {
-            lkey: 0,
-            addr: 0,
-            len: 0,
-            access: Access::empty(),
-            zero_based: false,
-        };
         let ours = Arc::ptr_eq(&window.pd.context.inner, &self.context().inner);
         let key = ours.then(|| {
             let mut engine = window.pd.context.inner.shared.lock();
@@ -164,7 +178,7 @@ impl QueuePair {
         });
         // Another device's window fails as an unknown one does.
         let key = key.flatten().unwrap_or_default();
-        let op = window.bind(key, view.unwrap_or(&none));
+        let op = window.bind(key, view.unwrap_or(&WindowView::NOTHING));
         self.post_send(&SendRequest::new(wr_id, op, &[]))?;
         Ok(key)
     }

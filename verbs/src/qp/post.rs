@@ -1,7 +1,8 @@
 //! Work requests, and their way into a QP's queues.
 
 use super::QueuePair;
-use roce_stack::{PostError, RecvWr, SendFlags, SendOp, SendWr, Sge, Srqn};
+use roce_stack::{Instant, Nic, PostError, RecvWr, SendFlags, SendOp, SendWr, Sge, Srqn};
+use roce_wire::Qpn;
 
 /// A send request.
 #[derive(Clone, Copy, Debug)]
@@ -46,6 +47,43 @@ pub struct RecvRequest<'a> {
     pub sges: &'a [Sge],
 }
 
+/// Requests that are posted together, see [`QueuePair::post_batch`].
+#[derive(Debug)]
+pub struct SendBatch<'a> {
+    nic: &'a mut Nic,
+    now: Instant,
+    qpn: Qpn,
+}
+
+impl SendBatch<'_> {
+    /// As [`QueuePair::post_send`].
+    ///
+    /// # Errors
+    /// See [`PostError`]; this request was not posted then.
+    pub fn send(&mut self, request: &SendRequest<'_>) -> Result<(), PostError> {
+        let Self { nic, now, qpn } = self;
+        nic.post_send(*now, *qpn, &request.as_wr())
+    }
+
+    /// As [`QueuePair::post_inline`].
+    ///
+    /// # Errors
+    /// See [`PostError`]; this request was not posted then.
+    pub fn inline(&mut self, request: &SendRequest<'_>, data: &[u8]) -> Result<(), PostError> {
+        let Self { nic, now, qpn } = self;
+        nic.post_inline(*now, *qpn, &request.as_wr(), data)
+    }
+
+    /// As [`QueuePair::post_send_to_srq`].
+    ///
+    /// # Errors
+    /// See [`PostError`]; this request was not posted then.
+    pub fn send_to_srq(&mut self, request: &SendRequest<'_>, srq: Srqn) -> Result<(), PostError> {
+        let Self { nic, now, qpn } = self;
+        nic.post_send_to_srq(*now, *qpn, &request.as_wr(), srq)
+    }
+}
+
 impl QueuePair {
     /// Posts a send request, and sends it.
     ///
@@ -62,17 +100,27 @@ impl QueuePair {
     /// The first request that was refused, by its index; those before it were
     /// posted.
     pub fn post_sends(&self, requests: &[SendRequest<'_>]) -> Result<(), (usize, PostError)> {
+        self.post_batch(|batch| {
+            let mut requests = requests.iter().enumerate();
+            requests.try_for_each(|(index, request)| {
+                batch.send(request).map_err(|error| (index, error))
+            })
+        })
+    }
+
+    /// Posts what `post` hands to the batch, of any kind, and then sends it together.
+    /// No other thread posts in between. `post` must not use the device otherwise: its
+    /// lock is held.
+    pub fn post_batch<R>(&self, post: impl FnOnce(&mut SendBatch<'_>) -> R) -> R {
         let shared = &self.pd.context.inner.shared;
         let now = shared.note_call();
         let mut engine = shared.lock();
         let now = engine.at(now);
-        let result = requests
-            .iter()
-            .enumerate()
-            .try_for_each(|(index, request)| {
-                let posted = engine.nic.post_send(now, self.qpn, &request.as_wr());
-                posted.map_err(|error| (index, error))
-            });
+        let result = post(&mut SendBatch {
+            nic: &mut engine.nic,
+            now,
+            qpn: self.qpn,
+        });
         engine.send_posted(now, self.qpn);
         engine.deliver_events();
         result

@@ -58,6 +58,7 @@ fn a_device_has_a_row_for_each_gid() {
 fn verbose_says_how_and_why() {
     let down = Interface {
         name: "eth1".to_owned(),
+        mac: [0; 6],
         index: 7,
         mtu: 1500,
         up: false,
@@ -87,6 +88,7 @@ fn verbose_says_how_and_why() {
 fn an_interface_without_address_is_no_device_and_one_with_is() {
     let mut interface = Interface {
         name: "eth1".to_owned(),
+        mac: [0; 6],
         index: 7,
         mtu: 1500,
         up: true,

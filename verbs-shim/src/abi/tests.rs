@@ -1,0 +1,109 @@
+//! Every structure and constant, compared with what the C compiler makes of the
+//! installed `infiniband/verbs.h`. Needs `cc` and libibverbs-dev.
+
+use super::{Constant, Layout, Since, constants, layouts};
+use roce_tests::programs::{is_installed_or_skip, say_skipped};
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::path::Path;
+use std::process::Command;
+
+/// What ends a structure since rdma-core 56, and is not in an older header.
+const NEW_FIELDS: [(&str, &str); 1] = [("ibv_port_attr", "active_speed_ex")];
+
+/// A program that prints `name value` for each of them.
+fn program(constants: &[&Constant], newest: bool) -> String {
+    let mut lines = String::new();
+    let mut say = |name: &str, value: String| {
+        writeln!(
+            lines,
+            "printf(\"{name} %lu\\n\", (unsigned long)({value}));"
+        )
+        .expect("a string");
+    };
+    for constant in constants {
+        say(constant.name, constant.name.to_owned());
+    }
+    for Layout { name, fields, .. } in layouts() {
+        let is_new = |field: &str| NEW_FIELDS.contains(&(name, field));
+        if newest || !fields.iter().any(|(field, _)| is_new(field)) {
+            say(name, format!("sizeof(struct {name})"));
+        }
+        for (field, _) in fields.iter().filter(|(field, _)| newest || !is_new(field)) {
+            say(
+                &format!("{name}.{field}"),
+                format!("offsetof(struct {name}, {field})"),
+            );
+        }
+    }
+    format!(
+        "#include <infiniband/verbs.h>\n#include <stddef.h>\n#include <stdio.h>\n\
+         int main(void) {{\n{lines}return 0;\n}}\n"
+    )
+}
+
+/// What the program prints; nothing if it does not compile.
+fn ask_c(folder: &Path, program: &str) -> Option<BTreeMap<String, u64>> {
+    let (source, binary) = (folder.join("layout.c"), folder.join("layout"));
+    std::fs::write(&source, program).expect("a writable folder");
+    let compiled = Command::new("cc")
+        .arg(&source)
+        .arg("-o")
+        .arg(&binary)
+        .output()
+        .expect("cc runs");
+    if !compiled.status.success() {
+        eprintln!("{}", String::from_utf8_lossy(&compiled.stderr));
+        return None;
+    }
+    let said = Command::new(&binary).output().expect("it was just built");
+    let said = String::from_utf8(said.stdout).expect("text");
+    let parsed = said.lines().map(|line| {
+        let (name, value) = line.split_once(' ').expect("two words");
+        (name.to_owned(), value.parse().expect("a number"))
+    });
+    Some(parsed.collect())
+}
+
+fn ours() -> BTreeMap<String, u64> {
+    let all = [Since::V44, Since::V56].map(constants).concat();
+    let mut ours: BTreeMap<_, _> = all
+        .iter()
+        .map(|constant| (constant.name.to_owned(), constant.value))
+        .collect();
+    for Layout { name, size, fields } in layouts() {
+        ours.insert((*name).to_owned(), *size as u64);
+        for (field, offset) in *fields {
+            ours.insert(format!("{name}.{field}"), *offset as u64);
+        }
+    }
+    ours
+}
+
+#[test]
+fn structures_and_constants_are_those_of_c() {
+    if !is_installed_or_skip("cc") {
+        return;
+    }
+    if !Path::new("/usr/include/infiniband/verbs.h").is_file() {
+        return say_skipped("infiniband/verbs.h, which libibverbs-dev has");
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let old: Vec<&Constant> = constants(Since::V44).iter().collect();
+    let new = old
+        .iter()
+        .copied()
+        .chain(constants(Since::V56))
+        .collect::<Vec<_>>();
+    let theirs = ask_c(folder.path(), &program(&new, true))
+        .or_else(|| ask_c(folder.path(), &program(&old, false)))
+        .expect("a header of rdma-core 44 or newer");
+    assert!(theirs.len() > 400, "only {} were compared", theirs.len());
+    let ours = ours();
+    let differ: Vec<String> = theirs
+        .iter()
+        .filter(|(name, value)| ours.get(*name) != Some(value))
+        .map(|(name, value)| format!("{name} is {value}, not {:?}", ours.get(name)))
+        .collect();
+    assert!(differ.is_empty(), "{differ:#?}");
+}

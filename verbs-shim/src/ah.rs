@@ -1,0 +1,152 @@
+//! Address handles.
+
+use crate::abi::{IbvAh, IbvAhAttr, IbvGlobalRoute, IbvWc, WC_GRH};
+use crate::context::Context;
+use crate::convert::{c_gid, gid};
+use crate::errors::OrErrno;
+use crate::guard;
+use crate::pd::Pd;
+use crate::pointer::{CPart, Handle, In, Object, Out};
+use crate::usage::Use;
+use nix::errno::Errno;
+use roce_verbs::{AddressHandle, AddressOptions, Gid};
+use std::ffi::c_int;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// An address handle.
+#[repr(C)]
+pub(crate) struct Ah {
+    _c: CPart<IbvAh>,
+    pub(crate) handle: AddressHandle,
+    _pd: Use,
+}
+
+// SAFETY: `_c` is the first field.
+unsafe impl Object for Ah {
+    type C = IbvAh;
+}
+
+/// Of the traffic class, DSCP is the program's; the lower two bits are the NIC's, whose
+/// packets are ECN-capable: switches may mark instead of drop.
+pub(crate) fn address_options(route: &IbvGlobalRoute) -> AddressOptions {
+    AddressOptions {
+        traffic_class: route.traffic_class & !3 | 2,
+        hop_limit: route.hop_limit,
+    }
+}
+
+/// # Errors
+/// `EINVAL` unless a path is that of a RoCE device: by GID, through its only port.
+pub(crate) fn check_path(attr: &IbvAhAttr) -> Result<(), Errno> {
+    Context::check_port(attr.port_num.into())?;
+    if attr.is_global == 0 {
+        return Err(Errno::EINVAL);
+    }
+    Ok(())
+}
+
+/// `ibv_create_ah`.
+pub(crate) extern "C" fn create_ah(pd: Handle<Pd>, attr: In<IbvAhAttr>) -> *mut IbvAh {
+    guard::pointer(|| create(pd, attr.get()?))
+}
+
+fn create(pd: Handle<Pd>, attr: &IbvAhAttr) -> Result<*mut IbvAh, Errno> {
+    let domain = pd.get()?;
+    check_path(attr)?;
+    let IbvGlobalRoute {
+        sgid_index, dgid, ..
+    } = attr.grh;
+    let options = address_options(&attr.grh);
+    let handle = domain.pd.create_ah(sgid_index, gid(dgid), &options);
+    Ok(Handle::give(Ah {
+        _c: CPart::new(IbvAh {
+            context: domain.context(),
+            pd,
+            handle: 0,
+        }),
+        handle: handle.or_errno()?,
+        _pd: domain.users.add(),
+    }))
+}
+
+/// `ibv_destroy_ah`.
+pub(crate) extern "C" fn destroy_ah(ah: Handle<Ah>) -> c_int {
+    guard::errno(|| ah.take().map(drop))
+}
+
+/// What a received datagram begins with: `struct ibv_grh`, or an IPv4 header at its end.
+type NetworkHeader = [u8; 40];
+
+/// Source and destination of a datagram, with its traffic class.
+fn addresses(header: &NetworkHeader) -> Option<(IpAddr, IpAddr, u8)> {
+    let ip6 = |at: usize| {
+        let octets: [u8; 16] = header.get(at..at + 16)?.try_into().ok()?;
+        Some(IpAddr::V6(Ipv6Addr::from(octets)))
+    };
+    let ip4 = |at: usize| {
+        let octets: [u8; 4] = header.get(at..at + 4)?.try_into().ok()?;
+        Some(IpAddr::V4(Ipv4Addr::from(octets)))
+    };
+    match (header[0] >> 4, header[20]) {
+        (6, _) => Some((ip6(8)?, ip6(24)?, header[0] << 4 | header[1] >> 4)),
+        (_, 0x45) => Some((ip4(32)?, ip4(36)?, header[21])),
+        _ => None,
+    }
+}
+
+fn answer_to(
+    context: &Context,
+    port: u8,
+    wc: &IbvWc,
+    header: In<NetworkHeader>,
+) -> Result<IbvAhAttr, Errno> {
+    Context::check_port(port.into())?;
+    if wc.wc_flags & WC_GRH == 0 {
+        return Err(Errno::EINVAL);
+    }
+    let (from, to, traffic_class) = addresses(header.get()?).ok_or(Errno::EINVAL)?;
+    let gids = context.state.roce.gids();
+    let ours = gids.iter().find(|entry| entry.gid == Gid::from(to));
+    // What came to a group is answered from the first address of its family.
+    let family = |entry: &&roce_verbs::GidEntry| entry.gid.ip().is_ipv4() == to.is_ipv4();
+    let ours = ours.or_else(|| gids.iter().find(family));
+    Ok(IbvAhAttr {
+        grh: IbvGlobalRoute {
+            dgid: c_gid(from.into()),
+            flow_label: 0,
+            sgid_index: ours.ok_or(Errno::ENOENT)?.index,
+            hop_limit: 0xff,
+            traffic_class,
+        },
+        dlid: 0,
+        sl: wc.sl,
+        src_path_bits: 0,
+        static_rate: 0,
+        is_global: 1,
+        port_num: port,
+    })
+}
+
+/// `ibv_init_ah_from_wc`.
+pub(crate) extern "C" fn init_ah_from_wc(
+    context: Handle<Context>,
+    port: u8,
+    wc: In<IbvWc>,
+    header: In<NetworkHeader>,
+    attr: Out<IbvAhAttr>,
+) -> c_int {
+    guard::errno(|| attr.put(answer_to(context.get()?, port, wc.get()?, header)?))
+}
+
+/// `ibv_create_ah_from_wc`.
+pub(crate) extern "C" fn create_ah_from_wc(
+    pd: Handle<Pd>,
+    wc: In<IbvWc>,
+    header: In<NetworkHeader>,
+    port: u8,
+) -> *mut IbvAh {
+    guard::pointer(|| {
+        let context = pd.get()?.context();
+        create(pd, &answer_to(context.get()?, port, wc.get()?, header)?)
+    })
+}

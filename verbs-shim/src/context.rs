@@ -1,0 +1,188 @@
+//! Contexts: open devices.
+
+use crate::abi::{ABI_IS_EXTENDED, IbvContext, IbvContextOps, VerbsContext};
+use crate::device::Device;
+use crate::errors::OrErrno;
+use crate::events::Registry;
+use crate::pointer::{CPart, Handle, Object};
+use crate::{cq, guard, mw, qp, query, srq, xrc};
+use nix::errno::Errno;
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use roce_verbs::AsyncEvents;
+use std::ffi::c_int;
+use std::os::fd::{AsFd, AsRawFd};
+use std::ptr::null;
+use std::sync::Arc;
+
+/// An open device.
+#[repr(C)]
+pub(crate) struct Context {
+    c: CPart<VerbsContext>,
+    pub(crate) state: Arc<State>,
+}
+
+// SAFETY: `c` is the first field, and `context` the last field of what C has there.
+unsafe impl Object for Context {
+    type C = IbvContext;
+    const OFFSET: usize = std::mem::offset_of!(VerbsContext, context);
+}
+
+/// What the objects of a context share with it.
+pub(crate) struct State {
+    pub(crate) roce: roce_verbs::Context,
+    pub(crate) device: Handle<Device>,
+    pub(crate) events: AsyncEvents,
+    /// The objects that events are about.
+    pub(crate) objects: Registry,
+}
+
+// SAFETY: a device may be used by any thread, and is never freed.
+unsafe impl Send for State {}
+// SAFETY: as above.
+unsafe impl Sync for State {}
+
+/// A descriptor blocks unless the program wants it otherwise, as the man pages have it.
+/// Whether it does is asked by [`blocks`] alone.
+pub(crate) fn make_blocking(fd: &impl AsFd) -> Result<(), Errno> {
+    let flags = OFlag::from_bits_retain(fcntl(fd, FcntlArg::F_GETFL)?);
+    fcntl(fd, FcntlArg::F_SETFL(flags - OFlag::O_NONBLOCK)).map(drop)
+}
+
+/// Whether the program wants to wait for what is read from a descriptor.
+pub(crate) fn blocks(fd: &impl AsFd) -> Result<bool, Errno> {
+    let flags = OFlag::from_bits_retain(fcntl(fd, FcntlArg::F_GETFL)?);
+    Ok(!flags.contains(OFlag::O_NONBLOCK))
+}
+
+/// `ibv_open_device`.
+pub(crate) extern "C" fn open_device(device: Handle<Device>) -> *mut IbvContext {
+    guard::pointer(|| {
+        let name = &device.get()?.name;
+        let found = roce_verbs::Device::named(name).or_errno()?;
+        let roce = found.open().or_errno()?;
+        let events = roce.async_events();
+        make_blocking(&events)?;
+        let async_fd = events.as_fd().as_raw_fd();
+        let state = Arc::new(State {
+            roce,
+            device,
+            events,
+            objects: Registry::default(),
+        });
+        let c = CPart::new(verbs_context(device, async_fd));
+        Ok(Handle::give(Context { c, state }))
+    })
+}
+
+/// `ibv_close_device`. Objects that were not destroyed go with it, as they do when the
+/// kernel closes a device.
+pub(crate) extern "C" fn close_device(context: Handle<Context>) -> c_int {
+    guard::errno(|| {
+        let context = context.take()?;
+        context.state.objects.close();
+        Ok(())
+    })
+}
+
+impl Context {
+    /// # Errors
+    /// `EINVAL` for any port but the only one.
+    pub(crate) fn check_port(port: u32) -> Result<(), Errno> {
+        if port == 1 {
+            Ok(())
+        } else {
+            Err(Errno::EINVAL)
+        }
+    }
+}
+
+fn verbs_context(device: Handle<Device>, async_fd: c_int) -> VerbsContext {
+    VerbsContext {
+        query_port: query::query_port,
+        advise_mr: null(),
+        alloc_null_mr: null(),
+        read_counters: null(),
+        attach_counters_point_flow: null(),
+        create_counters: null(),
+        destroy_counters: null(),
+        reg_dm_mr: null(),
+        alloc_dm: null(),
+        free_dm: null(),
+        modify_flow_action_esp: null(),
+        destroy_flow_action: null(),
+        create_flow_action_esp: null(),
+        modify_qp_rate_limit: null(),
+        alloc_parent_domain: null(),
+        dealloc_td: null(),
+        alloc_td: null(),
+        modify_cq: null(),
+        post_srq_ops: null(),
+        destroy_rwq_ind_table: null(),
+        create_rwq_ind_table: null(),
+        destroy_wq: null(),
+        modify_wq: null(),
+        create_wq: null(),
+        query_rt_values: null(),
+        create_cq_ex: null(),
+        private: null(),
+        query_device_ex: query::query_device_ex,
+        ibv_destroy_flow: null(),
+        placeholder2: null(),
+        ibv_create_flow: null(),
+        placeholder1: null(),
+        open_qp: null(),
+        create_qp_ex: qp::create_qp_ex,
+        get_srq_num: srq::get_srq_num,
+        create_srq_ex: srq::create_srq_ex,
+        open_xrcd: xrc::open_xrcd,
+        close_xrcd: xrc::close_xrcd,
+        _placeholder3: 0,
+        sz: size_of::<VerbsContext>(),
+        context: IbvContext {
+            device,
+            ops: ops(),
+            cmd_fd: -1,
+            async_fd,
+            num_comp_vectors: 1,
+            mutex: libc::PTHREAD_MUTEX_INITIALIZER,
+            abi_compat: ABI_IS_EXTENDED,
+        },
+    }
+}
+
+fn ops() -> IbvContextOps {
+    IbvContextOps {
+        _compat_query_device: null(),
+        _compat_query_port: null(),
+        _compat_alloc_pd: null(),
+        _compat_dealloc_pd: null(),
+        _compat_reg_mr: null(),
+        _compat_rereg_mr: null(),
+        _compat_dereg_mr: null(),
+        alloc_mw: mw::alloc_mw,
+        bind_mw: mw::bind_mw,
+        dealloc_mw: mw::dealloc_mw,
+        _compat_create_cq: null(),
+        poll_cq: cq::poll_cq,
+        req_notify_cq: cq::req_notify_cq,
+        _compat_cq_event: null(),
+        _compat_resize_cq: null(),
+        _compat_destroy_cq: null(),
+        _compat_create_srq: null(),
+        _compat_modify_srq: null(),
+        _compat_query_srq: null(),
+        _compat_destroy_srq: null(),
+        post_srq_recv: srq::post_srq_recv,
+        _compat_create_qp: null(),
+        _compat_query_qp: null(),
+        _compat_modify_qp: null(),
+        _compat_destroy_qp: null(),
+        post_send: qp::post_send,
+        post_recv: qp::post_recv,
+        _compat_create_ah: null(),
+        _compat_destroy_ah: null(),
+        _compat_attach_mcast: null(),
+        _compat_detach_mcast: null(),
+        _compat_async_event: null(),
+    }
+}

@@ -1,0 +1,138 @@
+//! Numbers of C as values of the stack, and back.
+
+use crate::abi::*;
+use nix::errno::Errno;
+use roce_verbs::{Access, Gid, QpKind, QpState, SendFlags, WcOpcode, WcStatus};
+
+/// What a region, window or QP is to allow.
+///
+/// # Errors
+/// `EINVAL` for bits that mean nothing, `EOPNOTSUPP` for persistence, which no memory
+/// here has.
+pub(crate) fn access(flags: u32) -> Result<Access, Errno> {
+    let known = [
+        (ACCESS_LOCAL_WRITE, Access::LOCAL_WRITE),
+        (ACCESS_REMOTE_WRITE, Access::REMOTE_WRITE),
+        (ACCESS_REMOTE_READ, Access::REMOTE_READ),
+        (ACCESS_REMOTE_ATOMIC, Access::REMOTE_ATOMIC),
+        (ACCESS_MW_BIND, Access::MW_BIND),
+        (ACCESS_FLUSH_GLOBAL, Access::FLUSH_GLOBAL),
+    ];
+    if flags & ACCESS_FLUSH_PERSISTENT != 0 {
+        return Err(Errno::EOPNOTSUPP);
+    }
+    let all = known.iter().fold(0, |all, (bit, _)| all | bit);
+    if flags & !all != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let given = known.iter().filter(|(bit, _)| flags & bit != 0);
+    Ok(given.map(|(_, right)| *right).collect())
+}
+
+pub(crate) fn qp_kind(qp_type: u32) -> Result<QpKind, Errno> {
+    match qp_type {
+        QPT_RC => Ok(QpKind::Rc),
+        QPT_UC => Ok(QpKind::Uc),
+        QPT_UD => Ok(QpKind::Ud),
+        QPT_XRC_SEND => Ok(QpKind::XrcInitiator),
+        QPT_XRC_RECV => Ok(QpKind::XrcTarget),
+        _ => Err(Errno::EOPNOTSUPP),
+    }
+}
+
+pub(crate) fn qp_state(state: u32) -> Result<QpState, Errno> {
+    Ok(match state {
+        QPS_RESET => QpState::Reset,
+        QPS_INIT => QpState::Init,
+        QPS_RTR => QpState::Rtr,
+        QPS_RTS => QpState::Rts,
+        QPS_SQD => QpState::Sqd,
+        QPS_SQE => QpState::Sqe,
+        QPS_ERR => QpState::Err,
+        _ => return Err(Errno::EINVAL),
+    })
+}
+
+pub(crate) fn c_qp_state(state: QpState) -> u32 {
+    match state {
+        QpState::Reset => QPS_RESET,
+        QpState::Init => QPS_INIT,
+        QpState::Rtr => QPS_RTR,
+        QpState::Rts => QPS_RTS,
+        QpState::Sqd => QPS_SQD,
+        QpState::Sqe => QPS_SQE,
+        QpState::Err => QPS_ERR,
+    }
+}
+
+pub(crate) fn send_flags(flags: u32) -> Result<SendFlags, Errno> {
+    let known = [
+        (SEND_FENCE, SendFlags::FENCE),
+        (SEND_SIGNALED, SendFlags::SIGNALED),
+        (SEND_SOLICITED, SendFlags::SOLICITED),
+        (SEND_INLINE, SendFlags::INLINE),
+    ];
+    let all = known.iter().fold(0, |all, (bit, _)| all | bit);
+    if flags & !all != 0 {
+        // A checksum of IP, for raw packets.
+        return Err(Errno::EOPNOTSUPP);
+    }
+    let given = known.iter().filter(|(bit, _)| flags & bit != 0);
+    Ok(given.map(|(_, flag)| *flag).collect())
+}
+
+pub(crate) fn c_status(status: WcStatus) -> u32 {
+    match status {
+        WcStatus::Success => WC_SUCCESS,
+        WcStatus::LocalLengthError => WC_LOC_LEN_ERR,
+        WcStatus::LocalQpOperationError => WC_LOC_QP_OP_ERR,
+        WcStatus::LocalProtectionError => WC_LOC_PROT_ERR,
+        WcStatus::LocalAccessError => WC_LOC_ACCESS_ERR,
+        WcStatus::WorkRequestFlushed => WC_WR_FLUSH_ERR,
+        WcStatus::MemoryWindowBindError => WC_MW_BIND_ERR,
+        WcStatus::BadResponse => WC_BAD_RESP_ERR,
+        WcStatus::RemoteInvalidRequest => WC_REM_INV_REQ_ERR,
+        WcStatus::RemoteAccessError => WC_REM_ACCESS_ERR,
+        WcStatus::RemoteOperationError => WC_REM_OP_ERR,
+        WcStatus::RetryExceeded => WC_RETRY_EXC_ERR,
+        WcStatus::RnrRetryExceeded => WC_RNR_RETRY_EXC_ERR,
+    }
+}
+
+pub(crate) fn c_opcode(opcode: WcOpcode) -> u32 {
+    match opcode {
+        WcOpcode::Send => WC_SEND,
+        WcOpcode::RdmaWrite => WC_RDMA_WRITE,
+        WcOpcode::RdmaRead => WC_RDMA_READ,
+        WcOpcode::CompareSwap => WC_COMP_SWAP,
+        WcOpcode::FetchAdd => WC_FETCH_ADD,
+        WcOpcode::Flush => WC_FLUSH,
+        WcOpcode::AtomicWrite => WC_ATOMIC_WRITE,
+        WcOpcode::BindMw => WC_BIND_MW,
+        WcOpcode::LocalInv => WC_LOCAL_INV,
+        WcOpcode::Recv => WC_RECV,
+        WcOpcode::RecvRdmaWithImm => WC_RECV_RDMA_WITH_IMM,
+    }
+}
+
+/// A GID as C has it: two numbers, in the order of the network.
+pub(crate) fn c_gid(gid: Gid) -> [u64; 2] {
+    let (upper, lower) = gid.0.split_at(8);
+    [upper, lower].map(|half| u64::from_ne_bytes(half.try_into().unwrap_or_default()))
+}
+
+pub(crate) fn gid(halves: [u64; 2]) -> Gid {
+    let mut bytes = [0; 16];
+    for (to, from) in bytes.chunks_exact_mut(8).zip(halves) {
+        to.copy_from_slice(&from.to_ne_bytes());
+    }
+    Gid(bytes)
+}
+
+/// A number for a field of C's type `int`.
+pub(crate) fn int<T>(value: T) -> std::ffi::c_int
+where
+    std::ffi::c_int: TryFrom<T>,
+{
+    value.try_into().unwrap_or(std::ffi::c_int::MAX)
+}

@@ -1,0 +1,226 @@
+//! Completion queues.
+
+use crate::abi::*;
+use crate::channel::Channel;
+use crate::context::{Context, State};
+use crate::convert::{c_opcode, c_status, int};
+use crate::errors::OrErrno;
+use crate::events::Unacknowledged;
+use crate::guard;
+use crate::pointer::{CPart, Handle, Object, Out};
+use crate::usage::{Use, Users};
+use nix::errno::Errno;
+use roce_verbs::{Completion, CompletionQueue, Notify};
+use std::ffi::{c_int, c_void};
+use std::sync::Arc;
+
+/// The most completions that a queue can hold.
+pub(crate) const MAX_CQE: usize = 1 << 20;
+
+/// A completion queue.
+#[repr(C)]
+pub(crate) struct Cq {
+    c: CPart<IbvCq>,
+    pub(crate) queue: CompletionQueue,
+    state: Arc<State>,
+    /// Announcements that the program has still to acknowledge.
+    pub(crate) announced: Arc<Unacknowledged>,
+    /// The same for the queue's errors.
+    pub(crate) errors: Arc<Unacknowledged>,
+    pub(crate) users: Users,
+    _channel: Option<Use>,
+}
+
+// SAFETY: `c` is the first field.
+unsafe impl Object for Cq {
+    type C = IbvCq;
+}
+
+impl Cq {
+    pub(crate) fn c_part(&self) -> IbvCq {
+        self.c.get()
+    }
+
+    /// # Errors
+    /// `EINVAL` if it belongs to another context.
+    pub(crate) fn check_of(&self, state: &Arc<State>) -> Result<(), Errno> {
+        if Arc::ptr_eq(&self.state, state) {
+            Ok(())
+        } else {
+            Err(Errno::EINVAL)
+        }
+    }
+}
+
+fn capacity(cqe: c_int) -> Result<usize, Errno> {
+    match usize::try_from(cqe) {
+        Ok(cqe @ 1..=MAX_CQE) => Ok(cqe),
+        _ => Err(Errno::EINVAL),
+    }
+}
+
+/// `ibv_create_cq`.
+pub(crate) extern "C" fn create_cq(
+    context: Handle<Context>,
+    cqe: c_int,
+    cq_context: *mut c_void,
+    channel: Handle<Channel>,
+    comp_vector: c_int,
+) -> *mut IbvCq {
+    guard::pointer(|| {
+        let state = Arc::clone(&context.get()?.state);
+        let capacity = capacity(cqe)?;
+        if comp_vector != 0 {
+            return Err(Errno::EINVAL);
+        }
+        let queue = match channel.opt() {
+            Some(channel) => state
+                .roce
+                .create_cq_with_channel(capacity, &channel.channel),
+            None => state.roce.create_cq(capacity),
+        };
+        let id = queue.id();
+        let (announced, errors) = (Arc::default(), Arc::default());
+        let cq = Handle::give(Cq {
+            c: CPart::new(IbvCq {
+                context,
+                channel,
+                cq_context,
+                handle: 0,
+                cqe,
+                mutex: libc::PTHREAD_MUTEX_INITIALIZER,
+                cond: libc::PTHREAD_COND_INITIALIZER,
+                comp_events_completed: 0,
+                async_events_completed: 0,
+            }),
+            queue,
+            state: Arc::clone(&state),
+            announced: Arc::clone(&announced),
+            errors: Arc::clone(&errors),
+            users: Users::default(),
+            _channel: channel.opt().map(|channel| channel.users.add()),
+        });
+        state.objects.channels.insert(id, cq, &announced);
+        state.objects.cqs.insert(id, cq, &errors);
+        Ok(cq)
+    })
+}
+
+/// `ibv_resize_cq`.
+pub(crate) extern "C" fn resize_cq(cq: Handle<Cq>, cqe: c_int) -> c_int {
+    guard::errno(|| {
+        let cq = cq.get()?;
+        cq.queue.resize(capacity(cqe)?).or_errno()?;
+        cq.c.set(|c| c.cqe = cqe);
+        Ok(())
+    })
+}
+
+/// `ibv_destroy_cq`. Waits until the queue's events are acknowledged.
+pub(crate) extern "C" fn destroy_cq(cq: Handle<Cq>) -> c_int {
+    guard::errno(|| {
+        let found = cq.get()?;
+        found.users.check_none()?;
+        let id = found.queue.id();
+        found.state.objects.channels.remove(&id);
+        found.state.objects.cqs.remove(&id);
+        cq.take().map(drop)
+    })
+}
+
+/// `ibv_poll_cq`: how many completions there were, or a negative number if the queue
+/// overran.
+pub(crate) extern "C" fn poll_cq(cq: Handle<Cq>, entries: c_int, wc: Out<IbvWc>) -> c_int {
+    guard::value(-1, || {
+        let cq = cq.get()?;
+        let entries = usize::try_from(entries).map_err(|_| Errno::EINVAL)?;
+        let mut found = 0;
+        while found < entries {
+            match cq.queue.poll() {
+                Ok(Some(completion)) => wc.put_at(found, c_completion(&completion))?,
+                Ok(None) => break,
+                // What was taken is told first.
+                Err(_) if found > 0 => break,
+                Err(_) => return Err(Errno::EOVERFLOW),
+            }
+            found += 1;
+        }
+        Ok(int(found))
+    })
+}
+
+/// `ibv_req_notify_cq`.
+pub(crate) extern "C" fn req_notify_cq(cq: Handle<Cq>, solicited_only: c_int) -> c_int {
+    guard::errno(|| {
+        cq.get()?.queue.request_notify(match solicited_only {
+            0 => Notify::Next,
+            _ => Notify::Solicited,
+        });
+        Ok(())
+    })
+}
+
+/// A completion as C has it.
+pub(crate) fn c_completion(completion: &Completion) -> IbvWc {
+    let Completion {
+        wr_id,
+        status,
+        opcode,
+        byte_len,
+        qpn,
+        imm,
+        invalidated_rkey,
+        source,
+    } = completion;
+    let (with, imm_data) = match (imm, invalidated_rkey) {
+        (Some(imm), _) => (WC_WITH_IMM, imm.to_be()),
+        (None, Some(rkey)) => (WC_WITH_INV, *rkey),
+        (None, None) => (0, 0),
+    };
+    let grh = source.is_some_and(|source| source.grh);
+    IbvWc {
+        wr_id: *wr_id,
+        status: c_status(*status),
+        opcode: c_opcode(*opcode),
+        vendor_err: 0,
+        byte_len: *byte_len,
+        imm_data,
+        qp_num: qpn.get(),
+        src_qp: source.map_or(0, |source| source.qpn.get()),
+        wc_flags: with | if grh { WC_GRH } else { 0 },
+        pkey_index: source.map_or(0, |source| source.pkey_index),
+        slid: 0,
+        sl: 0,
+        dlid_path_bits: 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use roce_verbs::{Qpn, WcOpcode, WcStatus};
+
+    #[test]
+    fn immediate_data_stays_in_the_order_of_the_network() {
+        let completion = Completion {
+            wr_id: 1,
+            status: WcStatus::Success,
+            opcode: WcOpcode::Recv,
+            byte_len: 3,
+            qpn: Qpn::from_bits(0x1234),
+            imm: Some(0x0102_0304),
+            invalidated_rkey: None,
+            source: None,
+        };
+        let wc = c_completion(&completion);
+        assert_eq!(wc.imm_data.to_ne_bytes(), [1, 2, 3, 4]);
+        assert_eq!((wc.wc_flags, wc.opcode), (WC_WITH_IMM, WC_RECV));
+        let key = Completion {
+            imm: None,
+            invalidated_rkey: Some(0x0102_0304),
+            ..completion
+        };
+        let wc = c_completion(&key);
+        assert_eq!((wc.wc_flags, wc.imm_data), (WC_WITH_INV, 0x0102_0304));
+    }
+}

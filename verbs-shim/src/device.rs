@@ -1,0 +1,142 @@
+//! The list of devices.
+
+use crate::abi::{IbvDevice, NODE_CA, TRANSPORT_IB};
+use crate::convert::int;
+use crate::guard;
+use crate::pointer::{CPart, Handle, Object, Out, Text};
+use nix::errno::Errno;
+use parking_lot::Mutex;
+use roce_verbs::devices;
+use std::ffi::{c_char, c_int, c_void};
+
+/// A device. It is never freed: programs keep devices beyond the list that they found
+/// them in, and compare them by address.
+#[repr(C)]
+pub(crate) struct Device {
+    c: CPart<IbvDevice>,
+    /// Here the libraries of hardware vendors look whether a device is theirs.
+    _driver: CPart<*const c_void>,
+    /// Its name.
+    pub(crate) name: String,
+    index: u32,
+    guid: u64,
+}
+
+// SAFETY: `c` is the first field.
+unsafe impl Object for Device {
+    type C = IbvDevice;
+}
+
+/// All devices that were ever listed.
+static KNOWN: Mutex<Vec<&'static Device>> = Mutex::new(Vec::new());
+
+/// A name as C has it. What does not fit is cut off.
+fn c_text<const N: usize>(text: &str) -> [c_char; N] {
+    let mut to = [0; N];
+    for (to, from) in to.iter_mut().zip(text.bytes().take(N - 1)) {
+        *to = c_char::from_ne_bytes([from]);
+    }
+    to
+}
+
+/// EUI-64 of the hardware address, or of the interface's index if there is none.
+fn guid(interface: &roce_verbs::Interface) -> u64 {
+    let mut mac = interface.mac;
+    if mac == [0; 6] {
+        let [.., a, b] = interface.index.to_be_bytes();
+        mac = [2, 0, 0, 0, a, b];
+    }
+    let [a, b, c, d, e, f] = mac;
+    u64::from_be_bytes([a ^ 2, b, c, 0xff, 0xfe, d, e, f])
+}
+
+impl Device {
+    fn new(device: &roce_verbs::Device) -> Self {
+        let name = device.name();
+        let index = device.interface().index;
+        let uverbs = format!("uverbs{index}");
+        Self {
+            c: CPart::new(IbvDevice {
+                _ops: [std::ptr::null(); 2],
+                node_type: int(NODE_CA),
+                transport_type: int(TRANSPORT_IB),
+                name: c_text(&name),
+                dev_name: c_text(&uverbs),
+                dev_path: c_text(&format!("/sys/class/infiniband_verbs/{uverbs}")),
+                ibdev_path: c_text(&format!("/sys/class/infiniband/{name}")),
+            }),
+            _driver: CPart::new(std::ptr::null()),
+            index,
+            guid: guid(device.interface()),
+            name,
+        }
+    }
+
+    /// The same device as listed before, if it was.
+    fn known(device: &roce_verbs::Device) -> &'static Self {
+        let mut known = KNOWN.lock();
+        let (name, index) = (device.name(), device.interface().index);
+        let before = known.iter().find(|d| d.index == index && d.name == name);
+        if let Some(found) = before {
+            return found;
+        }
+        let new: &'static Self = Box::leak(Box::new(Self::new(device)));
+        known.push(new);
+        new
+    }
+
+    /// Its GUID, as a number.
+    pub(crate) fn guid(&self) -> u64 {
+        self.guid
+    }
+
+    /// The index of its interface.
+    pub(crate) fn index(&self) -> u32 {
+        self.index
+    }
+}
+
+/// `ibv_get_device_list`: an array that ends with NULL.
+pub(crate) extern "C" fn get_device_list(count: Out<c_int>) -> *mut Handle<Device> {
+    guard::pointer(|| {
+        count.put_if_wanted(0);
+        let found: Vec<&Device> = devices().iter().map(Device::known).collect();
+        // SAFETY: calloc may be called at any time; C frees the array by `free`.
+        let array = unsafe { libc::calloc(found.len() + 1, size_of::<*const ()>()) };
+        let list = Out::<Handle<Device>>::allocated(array.cast());
+        if array.is_null() {
+            return Err(Errno::ENOMEM);
+        }
+        for (index, device) in found.iter().enumerate() {
+            list.put_at(index, Handle::of(*device))?;
+        }
+        count.put_if_wanted(int(found.len()));
+        Ok(array.cast())
+    })
+}
+
+/// `ibv_free_device_list`.
+pub(crate) extern "C" fn free_device_list(list: *mut c_void) {
+    // SAFETY: the caller has it from `get_device_list`, which allocated it, or it is
+    // NULL, which is nothing to free.
+    unsafe { libc::free(list) };
+}
+
+/// `ibv_get_device_name`.
+pub(crate) extern "C" fn get_device_name(device: Handle<Device>) -> Text {
+    guard::pointer(|| {
+        let part = device.get()?.c.as_ptr();
+        // SAFETY: the device is there for ever.
+        Ok(unsafe { &raw mut (*part).name }.cast::<c_char>())
+    })
+}
+
+/// `ibv_get_device_guid`, in the order of the network.
+pub(crate) extern "C" fn get_device_guid(device: Handle<Device>) -> u64 {
+    guard::value(0, || Ok(device.get()?.guid().to_be()))
+}
+
+/// `ibv_get_device_index`.
+pub(crate) extern "C" fn get_device_index(device: Handle<Device>) -> c_int {
+    guard::value(-1, || Ok(int(device.get()?.index())))
+}

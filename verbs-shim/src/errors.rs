@@ -1,0 +1,147 @@
+//! The number that C gets for each error.
+
+use nix::errno::Errno;
+use roce_verbs::{
+    ConnectError, CqResizeError, DeregisterError, ModifyError, MulticastError, OpenError,
+    PortError, PostError, RegionError, RegisterError, ReregisterError, SrqError,
+};
+use std::fmt::Display;
+use std::io;
+
+/// Makes a number of an error; the words go to stderr if `ROCE_LOG` is set, since the
+/// number says little.
+pub(crate) trait OrErrno<T> {
+    fn or_errno(self) -> Result<T, Errno>;
+}
+
+impl<T, E: ToErrno + Display> OrErrno<T> for Result<T, E> {
+    fn or_errno(self) -> Result<T, Errno> {
+        self.map_err(|error| {
+            let errno = error.to_errno();
+            explain(&error, errno);
+            errno
+        })
+    }
+}
+
+fn explain(error: &dyn Display, errno: Errno) {
+    if std::env::var_os("ROCE_LOG").is_some_and(|value| !value.is_empty()) {
+        eprintln!("roce: {error} ({errno:?})");
+    }
+}
+
+pub(crate) trait ToErrno {
+    fn to_errno(&self) -> Errno;
+}
+
+fn of_io(error: &io::Error) -> Errno {
+    match error.raw_os_error() {
+        Some(number) => Errno::from_raw(number),
+        None if error.kind() == io::ErrorKind::Unsupported => Errno::EOPNOTSUPP,
+        None => Errno::EIO,
+    }
+}
+
+impl ToErrno for io::Error {
+    fn to_errno(&self) -> Errno {
+        of_io(self)
+    }
+}
+
+impl ToErrno for PortError {
+    fn to_errno(&self) -> Errno {
+        of_io(&self.source)
+    }
+}
+
+impl ToErrno for OpenError {
+    fn to_errno(&self) -> Errno {
+        match self {
+            Self::UnknownDevice { .. } | Self::UnknownAddress { .. } => Errno::ENODEV,
+            Self::Environment { .. } => Errno::EINVAL,
+            Self::Datapath { .. } => Errno::EOPNOTSUPP,
+            Self::System { source, .. } => of_io(source),
+        }
+    }
+}
+
+impl ToErrno for ModifyError {
+    fn to_errno(&self) -> Errno {
+        Errno::EINVAL
+    }
+}
+
+impl ToErrno for MulticastError {
+    fn to_errno(&self) -> Errno {
+        Errno::EINVAL
+    }
+}
+
+impl ToErrno for ConnectError {
+    fn to_errno(&self) -> Errno {
+        match self {
+            Self::Port(error) => error.to_errno(),
+            Self::NotCarried { .. } => Errno::EOPNOTSUPP,
+            Self::UnknownGid { .. } | Self::Modify(_) | Self::Address(_) | Self::Multicast(_) => {
+                Errno::EINVAL
+            }
+        }
+    }
+}
+
+impl ToErrno for PostError {
+    fn to_errno(&self) -> Errno {
+        match self {
+            Self::QueueFull { .. } => Errno::ENOMEM,
+            _ => Errno::EINVAL,
+        }
+    }
+}
+
+impl ToErrno for RegisterError {
+    fn to_errno(&self) -> Errno {
+        match self {
+            Self::NoAtomics => Errno::EOPNOTSUPP,
+            _ => Errno::EINVAL,
+        }
+    }
+}
+
+impl ToErrno for RegionError {
+    fn to_errno(&self) -> Errno {
+        match self {
+            Self::Register(error) => error.to_errno(),
+            Self::Range(_) => Errno::EINVAL,
+        }
+    }
+}
+
+impl ToErrno for ReregisterError {
+    fn to_errno(&self) -> Errno {
+        match self {
+            Self::Register(error) => error.to_errno(),
+            _ => Errno::EBUSY,
+        }
+    }
+}
+
+impl ToErrno for DeregisterError {
+    fn to_errno(&self) -> Errno {
+        Errno::EBUSY
+    }
+}
+
+impl ToErrno for SrqError {
+    fn to_errno(&self) -> Errno {
+        match self {
+            Self::InUse { .. } | Self::DomainInUse { .. } => Errno::EBUSY,
+            _ => Errno::EINVAL,
+        }
+    }
+}
+
+impl ToErrno for CqResizeError {
+    fn to_errno(&self) -> Errno {
+        Errno::EINVAL
+    }
+}

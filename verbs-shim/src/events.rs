@@ -1,0 +1,230 @@
+//! Asynchronous events, and the count of those that a program has still to acknowledge.
+
+use crate::abi::*;
+use crate::context::{Context, blocks};
+use crate::cq::Cq;
+use crate::guard;
+use crate::mr::Region;
+use crate::pointer::{Handle, Object, Out};
+use crate::qp::Qp;
+use crate::srq::Srq;
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use parking_lot::{Condvar, Mutex};
+use roce_verbs::{CqId, Event, Qpn, Srqn};
+use std::collections::HashMap;
+use std::ffi::{c_int, c_void};
+use std::hash::Hash;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+
+/// Events of one object that were handed out and not acknowledged yet. An object is not
+/// destroyed while there are any.
+#[derive(Debug, Default)]
+pub(crate) struct Unacknowledged {
+    count: Mutex<u64>,
+    fewer: Condvar,
+}
+
+impl Unacknowledged {
+    fn one_more(&self) {
+        *self.count.lock() += 1;
+    }
+
+    /// The program has done with so many. What it acknowledges beyond that does nothing.
+    pub(crate) fn acknowledge(&self, events: u64) {
+        let mut count = self.count.lock();
+        *count = count.saturating_sub(events);
+        self.fewer.notify_all();
+    }
+
+    /// Waits until there are none.
+    pub(crate) fn wait_for_all(&self) {
+        let mut count = self.count.lock();
+        self.fewer.wait_while(&mut count, |count| *count > 0);
+    }
+}
+
+/// The objects of one kind that events may be about.
+pub(crate) struct Table<K> {
+    entries: Mutex<HashMap<K, Entry>>,
+}
+
+struct Entry {
+    /// The address that C knows it by.
+    object: usize,
+    unacknowledged: Arc<Unacknowledged>,
+}
+
+impl<K> Default for Table<K> {
+    fn default() -> Self {
+        Self {
+            entries: Mutex::default(),
+        }
+    }
+}
+
+impl<K: Eq + Hash> Table<K> {
+    /// From now on, events of the object are told.
+    pub(crate) fn insert<T>(&self, key: K, object: *mut T, unacknowledged: &Arc<Unacknowledged>) {
+        let entry = Entry {
+            object: object as usize,
+            unacknowledged: Arc::clone(unacknowledged),
+        };
+        self.entries.lock().insert(key, entry);
+    }
+
+    /// Tells no more events of an object, and waits until those that were told are
+    /// acknowledged.
+    pub(crate) fn remove(&self, key: &K) {
+        let entry = self.entries.lock().remove(key);
+        if let Some(entry) = entry {
+            entry.unacknowledged.wait_for_all();
+        }
+    }
+
+    /// The object that an event is about, with one more event to be acknowledged;
+    /// `None` if it is gone.
+    pub(crate) fn tell(&self, key: &K) -> Option<*mut c_void> {
+        let entries = self.entries.lock();
+        let entry = entries.get(key)?;
+        entry.unacknowledged.one_more();
+        Some(entry.object as *mut c_void)
+    }
+}
+
+/// What of a context must be found again.
+#[derive(Default)]
+pub(crate) struct Registry {
+    pub(crate) qps: Table<Qpn>,
+    pub(crate) cqs: Table<CqId>,
+    /// Events of a CQ's completions, apart from those of its errors.
+    pub(crate) channels: Table<CqId>,
+    pub(crate) srqs: Table<Srqn>,
+    pub(crate) regions: Mutex<Vec<Arc<Region>>>,
+}
+
+impl Registry {
+    /// The context goes: no memory of the program is accessed any more.
+    pub(crate) fn close(&self) {
+        for region in self.regions.lock().drain(..) {
+            region.close();
+        }
+    }
+}
+
+/// Waits until a descriptor is readable, or a signal was handled.
+///
+/// # Errors
+/// `EAGAIN` if the program does not want to wait, `EINTR` after a signal.
+pub(crate) fn wait_readable(
+    context: &roce_verbs::Context,
+    descriptor: &impl AsFd,
+) -> Result<(), Errno> {
+    if !blocks(descriptor)? {
+        return Err(Errno::EAGAIN);
+    }
+    context.hand_over();
+    let mut fds = [PollFd::new(descriptor.as_fd(), PollFlags::POLLIN)];
+    poll(&mut fds, PollTimeout::NONE).map(drop)
+}
+
+/// `ibv_get_async_event`.
+pub(crate) extern "C" fn get_async_event(
+    context: Handle<Context>,
+    event: Out<IbvAsyncEvent>,
+) -> c_int {
+    guard::minus_one(|| {
+        let state = &context.get()?.state;
+        loop {
+            match state.events.poll() {
+                Some(found) => {
+                    if let Some(told) = c_event(&state.objects, found) {
+                        return event.put(told);
+                    }
+                }
+                None => wait_readable(&state.roce, &state.events)?,
+            }
+        }
+    })
+}
+
+/// An event as C has it; nothing if what it is about is gone.
+fn c_event(objects: &Registry, event: Event) -> Option<IbvAsyncEvent> {
+    let of_qp = |qpn| objects.qps.tell(&qpn);
+    let port = || Some(std::ptr::without_provenance_mut(1));
+    let (element, event_type) = match event {
+        Event::CqNotify(_) => return None,
+        Event::CqError(id) => (objects.cqs.tell(&id), EVENT_CQ_ERR),
+        Event::QpRequestError(qpn) => (of_qp(qpn), EVENT_QP_REQ_ERR),
+        Event::QpAccessError(qpn) => (of_qp(qpn), EVENT_QP_ACCESS_ERR),
+        Event::QpFatal(qpn, _) => (of_qp(qpn), EVENT_QP_FATAL),
+        Event::CommEstablished(qpn) => (of_qp(qpn), EVENT_COMM_EST),
+        Event::SqDrained(qpn) => (of_qp(qpn), EVENT_SQ_DRAINED),
+        Event::LastWqeReached(qpn) => (of_qp(qpn), EVENT_QP_LAST_WQE_REACHED),
+        Event::SrqLimit(srqn) => (objects.srqs.tell(&srqn), EVENT_SRQ_LIMIT_REACHED),
+        Event::PortActive => (port(), EVENT_PORT_ACTIVE),
+        Event::PortError => (port(), EVENT_PORT_ERR),
+        Event::GidChange => (port(), EVENT_GID_CHANGE),
+    };
+    Some(IbvAsyncEvent {
+        element: element?,
+        event_type,
+    })
+}
+
+/// `ibv_ack_async_event`.
+pub(crate) extern "C" fn ack_async_event(event: Out<IbvAsyncEvent>) {
+    guard::nothing(|| {
+        let IbvAsyncEvent {
+            element,
+            event_type,
+        } = *event.get()?;
+        let unacknowledged = match event_type {
+            EVENT_CQ_ERR => &object::<Cq>(element).get()?.errors,
+            EVENT_QP_FATAL
+            | EVENT_QP_REQ_ERR
+            | EVENT_QP_ACCESS_ERR
+            | EVENT_COMM_EST
+            | EVENT_SQ_DRAINED
+            | EVENT_PATH_MIG
+            | EVENT_PATH_MIG_ERR
+            | EVENT_QP_LAST_WQE_REACHED => &object::<Qp>(element).get()?.unacknowledged,
+            EVENT_SRQ_ERR | EVENT_SRQ_LIMIT_REACHED => {
+                &object::<Srq>(element).get()?.unacknowledged
+            }
+            // Of the port: nothing waits for those.
+            _ => return Ok(()),
+        };
+        unacknowledged.acknowledge(1);
+        Ok(())
+    });
+}
+
+/// The object that an event names, as its type says.
+fn object<T: Object>(element: *mut c_void) -> Handle<T> {
+    Handle::named(element.cast())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_object_waits_for_its_events_to_be_acknowledged() {
+        let table = Table::<u32>::default();
+        let unacknowledged = Arc::new(Unacknowledged::default());
+        let mut object = 0_u8;
+        table.insert(7, &raw mut object, &unacknowledged);
+        assert_eq!(table.tell(&8), None);
+        assert_eq!(table.tell(&7), Some((&raw mut object).cast()));
+        assert!(table.tell(&7).is_some());
+        std::thread::scope(|scope| {
+            let removal = scope.spawn(|| table.remove(&7));
+            unacknowledged.acknowledge(1);
+            assert!(!removal.is_finished());
+            unacknowledged.acknowledge(1);
+        });
+        assert_eq!(table.tell(&7), None);
+    }
+}

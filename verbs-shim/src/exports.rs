@@ -1,0 +1,285 @@
+//! The symbols: which function each is, in which version.
+
+use crate::{
+    ah, channel, context, cq, device, events, mr, multicast, pd, private, qp, query, rates, srq,
+    strings, sysfs, unsupported,
+};
+#[cfg(not(test))]
+use std::arch::global_asm;
+
+#[cfg(all(target_arch = "x86_64", not(test)))]
+macro_rules! jump {
+    () => {
+        "jmp {function}"
+    };
+}
+
+#[cfg(all(target_arch = "aarch64", not(test)))]
+macro_rules! jump {
+    () => {
+        "b {function}"
+    };
+}
+
+/// Rust knows no versions of symbols, so each symbol is a label in assembler, in the form
+/// that linkers take for one: `name@@VERSION`, or `name@VERSION` for an old one.
+#[cfg(not(test))]
+macro_rules! export {
+    ($list:ident: $($function:path: $($symbol:literal)*;)*) => {$($(
+        global_asm!(
+            concat!(".globl \"", $symbol, "\""),
+            concat!(".type \"", $symbol, "\", @function"),
+            concat!("\"", $symbol, "\":"),
+            jump!(),
+            concat!(".size \"", $symbol, "\", . - \"", $symbol, "\""),
+            function = sym $function,
+        );
+    )*)*};
+}
+
+/// A test program is linked without versions: there, it is a list.
+#[cfg(test)]
+macro_rules! export {
+    ($list:ident: $($function:path: $($symbol:literal)*;)*) => {
+        const $list: &[(&[&str], *const ())] = &[
+            $((&[$($symbol),*], $function as *const ()),)*
+        ];
+    };
+}
+
+// What programs call.
+export! { CURRENT:
+    ah::create_ah: "ibv_create_ah@@IBVERBS_1.1";
+    ah::create_ah_from_wc: "ibv_create_ah_from_wc@@IBVERBS_1.1";
+    ah::destroy_ah: "ibv_destroy_ah@@IBVERBS_1.1";
+    ah::init_ah_from_wc: "ibv_init_ah_from_wc@@IBVERBS_1.1";
+    channel::ack_cq_events: "ibv_ack_cq_events@@IBVERBS_1.1";
+    channel::create_comp_channel: "ibv_create_comp_channel@@IBVERBS_1.0";
+    channel::destroy_comp_channel: "ibv_destroy_comp_channel@@IBVERBS_1.0";
+    channel::get_cq_event: "ibv_get_cq_event@@IBVERBS_1.1";
+    context::close_device: "ibv_close_device@@IBVERBS_1.1";
+    context::open_device: "ibv_open_device@@IBVERBS_1.1";
+    cq::create_cq: "ibv_create_cq@@IBVERBS_1.1";
+    cq::destroy_cq: "ibv_destroy_cq@@IBVERBS_1.1";
+    cq::resize_cq: "ibv_resize_cq@@IBVERBS_1.1";
+    device::free_device_list: "ibv_free_device_list@@IBVERBS_1.1";
+    device::get_device_guid: "ibv_get_device_guid@@IBVERBS_1.1";
+    device::get_device_index: "ibv_get_device_index@@IBVERBS_1.9";
+    device::get_device_list: "ibv_get_device_list@@IBVERBS_1.1";
+    device::get_device_name: "ibv_get_device_name@@IBVERBS_1.1";
+    events::ack_async_event: "ibv_ack_async_event@@IBVERBS_1.1";
+    events::get_async_event: "ibv_get_async_event@@IBVERBS_1.1";
+    mr::dereg_mr: "ibv_dereg_mr@@IBVERBS_1.1";
+    mr::reg_mr: "ibv_reg_mr@@IBVERBS_1.1";
+    mr::reg_mr_iova: "ibv_reg_mr_iova@@IBVERBS_1.7";
+    mr::reg_mr_iova2: "ibv_reg_mr_iova2@@IBVERBS_1.8";
+    mr::rereg_mr: "ibv_rereg_mr@@IBVERBS_1.1";
+    multicast::attach_mcast: "ibv_attach_mcast@@IBVERBS_1.1";
+    multicast::detach_mcast: "ibv_detach_mcast@@IBVERBS_1.1";
+    pd::alloc_pd: "ibv_alloc_pd@@IBVERBS_1.1";
+    pd::dealloc_pd: "ibv_dealloc_pd@@IBVERBS_1.1";
+    private::fork_init:
+        "ibv_dofork_range@@IBVERBS_1.1"
+        "ibv_dontfork_range@@IBVERBS_1.1"
+        "ibv_fork_init@@IBVERBS_1.1"
+        ;
+    private::is_fork_initialized: "ibv_is_fork_initialized@@IBVERBS_1.13";
+    private::register_driver: "verbs_register_driver_34@@IBVERBS_PRIVATE_34";
+    qp::create_qp: "ibv_create_qp@@IBVERBS_1.1";
+    qp::destroy_qp: "ibv_destroy_qp@@IBVERBS_1.1";
+    qp::modify_qp: "ibv_modify_qp@@IBVERBS_1.1";
+    qp::query_qp: "ibv_query_qp@@IBVERBS_1.1";
+    qp::query_qp_data_in_order: "ibv_query_qp_data_in_order@@IBVERBS_1.14";
+    query::get_pkey_index: "ibv_get_pkey_index@@IBVERBS_1.5";
+    query::query_device: "ibv_query_device@@IBVERBS_1.1";
+    query::query_gid: "ibv_query_gid@@IBVERBS_1.1";
+    query::query_gid_ex: "_ibv_query_gid_ex@@IBVERBS_1.11";
+    query::query_gid_table: "_ibv_query_gid_table@@IBVERBS_1.11";
+    query::query_gid_type: "ibv_query_gid_type@@IBVERBS_PRIVATE_34";
+    query::query_pkey: "ibv_query_pkey@@IBVERBS_1.1";
+    query::query_port_short: "ibv_query_port@@IBVERBS_1.1";
+    rates::mbps_to_rate: "mbps_to_ibv_rate@@IBVERBS_1.1";
+    rates::mult_to_rate: "mult_to_ibv_rate@@IBVERBS_1.0";
+    rates::rate_to_mbps: "ibv_rate_to_mbps@@IBVERBS_1.1";
+    rates::rate_to_mult: "ibv_rate_to_mult@@IBVERBS_1.0";
+    srq::create_srq: "ibv_create_srq@@IBVERBS_1.1";
+    srq::destroy_srq: "ibv_destroy_srq@@IBVERBS_1.1";
+    srq::modify_srq: "ibv_modify_srq@@IBVERBS_1.1";
+    srq::query_srq: "ibv_query_srq@@IBVERBS_1.1";
+    strings::event_type_str: "ibv_event_type_str@@IBVERBS_1.1";
+    strings::node_type_str: "ibv_node_type_str@@IBVERBS_1.1";
+    strings::port_state_str: "ibv_port_state_str@@IBVERBS_1.1";
+    strings::wc_status_str: "ibv_wc_status_str@@IBVERBS_1.1";
+    strings::wr_opcode_str: "ibv_wr_opcode_str@@IBVERBS_PRIVATE_34";
+    sysfs::get_sysfs_path: "ibv_get_sysfs_path@@IBVERBS_1.0";
+    sysfs::read_sysfs_file: "ibv_read_sysfs_file@@IBVERBS_1.0";
+}
+
+// What this library does not do.
+export! { UNSUPPORTED:
+    unsupported::errno:
+        "ibv_query_ece@@IBVERBS_1.10"
+        "ibv_register_driver@@IBVERBS_1.1"
+        "ibv_resolve_eth_l2_from_gid@@IBVERBS_1.1"
+        "ibv_set_ece@@IBVERBS_1.10"
+        ;
+    unsupported::null:
+        "ibv_copy_ah_attr_from_kern@@IBVERBS_1.1"
+        "ibv_copy_path_rec_from_kern@@IBVERBS_1.0"
+        "ibv_copy_path_rec_to_kern@@IBVERBS_1.0"
+        "ibv_copy_qp_attr_from_kern@@IBVERBS_1.0"
+        "ibv_import_device@@IBVERBS_1.10"
+        "ibv_import_dm@@IBVERBS_1.13"
+        "ibv_import_mr@@IBVERBS_1.10"
+        "ibv_import_pd@@IBVERBS_1.10"
+        "ibv_qp_to_qp_ex@@IBVERBS_1.6"
+        "ibv_reg_dmabuf_mr@@IBVERBS_1.12"
+        "ibv_unimport_dm@@IBVERBS_1.13"
+        "ibv_unimport_mr@@IBVERBS_1.10"
+        "ibv_unimport_pd@@IBVERBS_1.10"
+        ;
+}
+
+// Of 2006, for objects that are laid out otherwise: no program has been linked to these
+// for many years.
+export! { OLD:
+    unsupported::errno:
+        "ibv_attach_mcast@IBVERBS_1.0"
+        "ibv_close_device@IBVERBS_1.0"
+        "ibv_dealloc_pd@IBVERBS_1.0"
+        "ibv_dereg_mr@IBVERBS_1.0"
+        "ibv_destroy_ah@IBVERBS_1.0"
+        "ibv_destroy_cq@IBVERBS_1.0"
+        "ibv_destroy_qp@IBVERBS_1.0"
+        "ibv_destroy_srq@IBVERBS_1.0"
+        "ibv_detach_mcast@IBVERBS_1.0"
+        "ibv_modify_qp@IBVERBS_1.0"
+        "ibv_modify_srq@IBVERBS_1.0"
+        "ibv_query_device@IBVERBS_1.0"
+        "ibv_query_port@IBVERBS_1.0"
+        "ibv_query_qp@IBVERBS_1.0"
+        "ibv_query_srq@IBVERBS_1.0"
+        "ibv_resize_cq@IBVERBS_1.0"
+        ;
+    unsupported::minus_one:
+        "ibv_get_async_event@IBVERBS_1.0"
+        "ibv_get_cq_event@IBVERBS_1.0"
+        "ibv_query_gid@IBVERBS_1.0"
+        "ibv_query_pkey@IBVERBS_1.0"
+        ;
+    unsupported::null:
+        "ibv_ack_async_event@IBVERBS_1.0"
+        "ibv_ack_cq_events@IBVERBS_1.0"
+        "ibv_alloc_pd@IBVERBS_1.0"
+        "ibv_create_ah@IBVERBS_1.0"
+        "ibv_create_cq@IBVERBS_1.0"
+        "ibv_create_qp@IBVERBS_1.0"
+        "ibv_create_srq@IBVERBS_1.0"
+        "ibv_free_device_list@IBVERBS_1.0"
+        "ibv_get_device_guid@IBVERBS_1.0"
+        "ibv_get_device_list@IBVERBS_1.0"
+        "ibv_get_device_name@IBVERBS_1.0"
+        "ibv_open_device@IBVERBS_1.0"
+        "ibv_reg_mr@IBVERBS_1.0"
+        ;
+}
+
+// What drivers call.
+export! { DRIVERS:
+    unsupported::errno:
+        "execute_ioctl@@IBVERBS_PRIVATE_34"
+        "ibv_cmd_advise_mr@@IBVERBS_PRIVATE_34"
+        "ibv_cmd_alloc_dm@@IBVERBS_PRIVATE_34"
+        "ibv_cmd_alloc_mw@@IBVERBS_PRIVATE_34"
+        "ibv_cmd_alloc_pd@@IBVERBS_PRIVATE_34"
+        "ibv_cmd_attach_mcast@@IBVERBS_PRIVATE_34"
+        "ibv_cmd_close_xrcd@@IBVERBS_PRIVATE_34"
+        "ibv_cmd_create_ah@@IBVERBS_PRIVATE_34"
+        "ibv_cmd_create_counters@@IBVERBS_PRIVATE_34"
+        "ibv_cmd_create_cq@@IBVERBS_PRIVATE_34"
+        "ibv_cmd_create_cq_ex2@@IBVERBS_PRIVATE_34"
+        "ibv_cmd_create_cq_ex@@IBVERBS_PRIVATE_34"
+        "ibv_cmd_create_flow_action_esp@@IBVERBS_PRIVATE_34"
+        "ibv_cmd_create_qp@@IBVERBS_PRIVATE_34"
+        "ibv_cmd_create_qp_ex2@@IBVERBS_PRIVATE_34"
+        "ibv_cmd_create_qp_ex@@IBVERBS_PRIVATE_34"
+        "ibv_cmd_create_rwq_ind_table@@IBVERBS_PRIVATE_34"
+        "ibv_cmd_create_srq@@IBVERBS_PRIVATE_34"
+        "ibv_cmd_create_srq_ex@@IBVERBS_PRIVATE_34"
+        "ibv_cmd_create_wq@@IBVERBS_PRIVATE_34"
+        "ibv_cmd_dealloc_mw@@IBVERBS_PRIVATE_34"
+        "ibv_cmd_dealloc_pd@@IBVERBS_PRIVATE_34"
+        "ibv_cmd_dereg_mr@@IBVERBS_PRIVATE_34"
+        "ibv_cmd_destroy_ah@@IBVERBS_PRIVATE_34"
+        "ibv_cmd_destroy_counters@@IBVERBS_PRIVATE_34"
+        "ibv_cmd_destroy_cq@@IBVERBS_PRIVATE_34"
+        "ibv_cmd_destroy_flow@@IBVERBS_PRIVATE_34"
+        "ibv_cmd_destroy_flow_action@@IBVERBS_PRIVATE_34"
+        "ibv_cmd_destroy_qp@@IBVERBS_PRIVATE_34"
+        "ibv_cmd_destroy_rwq_ind_table@@IBVERBS_PRIVATE_34"
+        "ibv_cmd_destroy_srq@@IBVERBS_PRIVATE_34"
+        "ibv_cmd_destroy_wq@@IBVERBS_PRIVATE_34"
+        "ibv_cmd_detach_mcast@@IBVERBS_PRIVATE_34"
+        "ibv_cmd_free_dm@@IBVERBS_PRIVATE_34"
+        "ibv_cmd_get_context@@IBVERBS_PRIVATE_34"
+        "ibv_cmd_modify_cq@@IBVERBS_PRIVATE_34"
+        "ibv_cmd_modify_flow_action_esp@@IBVERBS_PRIVATE_34"
+        "ibv_cmd_modify_qp@@IBVERBS_PRIVATE_34"
+        "ibv_cmd_modify_qp_ex@@IBVERBS_PRIVATE_34"
+        "ibv_cmd_modify_srq@@IBVERBS_PRIVATE_34"
+        "ibv_cmd_modify_wq@@IBVERBS_PRIVATE_34"
+        "ibv_cmd_open_qp@@IBVERBS_PRIVATE_34"
+        "ibv_cmd_open_xrcd@@IBVERBS_PRIVATE_34"
+        "ibv_cmd_poll_cq@@IBVERBS_PRIVATE_34"
+        "ibv_cmd_post_recv@@IBVERBS_PRIVATE_34"
+        "ibv_cmd_post_send@@IBVERBS_PRIVATE_34"
+        "ibv_cmd_post_srq_recv@@IBVERBS_PRIVATE_34"
+        "ibv_cmd_query_context@@IBVERBS_PRIVATE_34"
+        "ibv_cmd_query_device@@IBVERBS_PRIVATE_34"
+        "ibv_cmd_query_device_any@@IBVERBS_PRIVATE_34"
+        "ibv_cmd_query_mr@@IBVERBS_PRIVATE_34"
+        "ibv_cmd_query_port@@IBVERBS_PRIVATE_34"
+        "ibv_cmd_query_qp@@IBVERBS_PRIVATE_34"
+        "ibv_cmd_query_srq@@IBVERBS_PRIVATE_34"
+        "ibv_cmd_read_counters@@IBVERBS_PRIVATE_34"
+        "ibv_cmd_reg_dm_mr@@IBVERBS_PRIVATE_34"
+        "ibv_cmd_reg_dmabuf_mr@@IBVERBS_PRIVATE_34"
+        "ibv_cmd_reg_mr@@IBVERBS_PRIVATE_34"
+        "ibv_cmd_req_notify_cq@@IBVERBS_PRIVATE_34"
+        "ibv_cmd_rereg_mr@@IBVERBS_PRIVATE_34"
+        "ibv_cmd_resize_cq@@IBVERBS_PRIVATE_34"
+        "verbs_allow_disassociate_destroy@@IBVERBS_PRIVATE_34"
+        ;
+    unsupported::minus_one: "ibv_read_ibdev_sysfs_file@@IBVERBS_PRIVATE_34";
+    unsupported::null:
+        "__ioctl_final_num_attrs@@IBVERBS_PRIVATE_34"
+        "__verbs_log@@IBVERBS_PRIVATE_34"
+        "_verbs_init_and_alloc_context@@IBVERBS_PRIVATE_34"
+        "ibv_cmd_create_flow@@IBVERBS_PRIVATE_34"
+        "verbs_init_cq@@IBVERBS_PRIVATE_34"
+        "verbs_open_device@@IBVERBS_PRIVATE_34"
+        "verbs_set_ops@@IBVERBS_PRIVATE_34"
+        "verbs_uninit_context@@IBVERBS_PRIVATE_34"
+        ;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_symbol_is_one_function() {
+        let wanted = include_str!("../symbols.txt");
+        let wanted = wanted.lines().filter(|line| !line.starts_with('#'));
+        let lists = [CURRENT, UNSUPPORTED, OLD, DRIVERS].into_iter().flatten();
+        let mut defined: Vec<&str> = Vec::new();
+        for (symbols, function) in lists {
+            assert!(!function.is_null(), "{symbols:?}");
+            defined.extend(*symbols);
+        }
+        defined.sort_unstable();
+        let mut wanted: Vec<&str> = wanted.collect();
+        wanted.sort_unstable();
+        assert_eq!(defined, wanted);
+    }
+}

@@ -1,0 +1,66 @@
+//! The one way from C into this library and back: panics end here, and results become
+//! what the man pages promise.
+
+use nix::errno::Errno;
+use std::ffi::c_int;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// What a function came to. A panic is a bug of ours: the call fails, the process lives.
+fn run<T>(work: impl FnOnce() -> Result<T, Errno>) -> Result<T, Errno> {
+    // What a panic leaves half done stays behind locks that know no poison; nothing
+    // else outlives the call.
+    let result = catch_unwind(AssertUnwindSafe(work)).unwrap_or(Err(Errno::EIO));
+    if let Err(errno) = result {
+        errno.set();
+    }
+    result
+}
+
+/// For functions that return 0 or the number of an error.
+pub(crate) fn errno(work: impl FnOnce() -> Result<(), Errno>) -> c_int {
+    match run(work) {
+        Ok(()) => 0,
+        Err(errno) => errno as c_int,
+    }
+}
+
+/// For functions that return 0, or -1 with the error in `errno`.
+pub(crate) fn minus_one(work: impl FnOnce() -> Result<(), Errno>) -> c_int {
+    run(work).map_or(-1, |()| 0)
+}
+
+/// For functions that return an object, or NULL with the error in `errno`.
+pub(crate) fn pointer<T>(work: impl FnOnce() -> Result<*mut T, Errno>) -> *mut T {
+    run(work).unwrap_or(std::ptr::null_mut())
+}
+
+/// For functions that return a value, or `otherwise` with the error in `errno`.
+pub(crate) fn value<T>(otherwise: T, work: impl FnOnce() -> Result<T, Errno>) -> T {
+    run(work).unwrap_or(otherwise)
+}
+
+/// For functions that return nothing.
+pub(crate) fn nothing(work: impl FnOnce() -> Result<(), Errno>) {
+    // `errno` is all that there is to tell it with.
+    let _ = run(work);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_is_an_error_of_the_call() {
+        assert_eq!(errno(|| panic!("on purpose")), Errno::EIO as c_int);
+        assert_eq!(Errno::last(), Errno::EIO);
+        assert_eq!(minus_one(|| panic!("on purpose")), -1);
+        assert!(pointer::<u8>(|| panic!("on purpose")).is_null());
+    }
+
+    #[test]
+    fn errors_are_told_both_ways() {
+        assert_eq!(errno(|| Err(Errno::EBUSY)), Errno::EBUSY as c_int);
+        assert_eq!(Errno::last(), Errno::EBUSY);
+        assert_eq!(errno(|| Ok(())), 0);
+    }
+}

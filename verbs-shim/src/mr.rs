@@ -1,0 +1,287 @@
+//! Memory regions.
+
+use crate::abi::*;
+use crate::context::State;
+use crate::convert::access;
+use crate::errors::OrErrno;
+use crate::guard;
+use crate::pd::Pd;
+use crate::pointer::{CPart, Handle, Object};
+use crate::usage::Use;
+use nix::errno::Errno;
+use parking_lot::Mutex;
+use roce_verbs::{Access, Memory, ProcessMemory, Registration};
+use std::ffi::{c_int, c_void};
+use std::sync::Arc;
+
+/// A memory region.
+#[repr(C)]
+pub(crate) struct Mr {
+    c: CPart<IbvMr>,
+    pub(crate) region: Arc<Region>,
+    state: Arc<State>,
+    pd: Mutex<Use>,
+}
+
+// SAFETY: `c` is the first field.
+unsafe impl Object for Mr {
+    type C = IbvMr;
+}
+
+/// A registration that its context can end, too.
+pub(crate) struct Region(Mutex<Option<Registration>>);
+
+impl Region {
+    /// Ends it, whether windows are bound to it or not.
+    pub(crate) fn close(&self) {
+        self.0.lock().take();
+    }
+
+    /// # Errors
+    /// `EBUSY` while windows are bound to it.
+    fn deregister(&self) -> Result<(), Errno> {
+        let mut held = self.0.lock();
+        let Some(registration) = held.take() else {
+            return Ok(());
+        };
+        match registration.deregister() {
+            Ok(()) => Ok(()),
+            Err((registration, error)) => {
+                *held = Some(registration);
+                Err(error).or_errno()
+            }
+        }
+    }
+
+    /// Does something with the registration, unless another thread is at it right now:
+    /// nothing is waited for, so that this may be called with the device locked.
+    ///
+    /// # Errors
+    /// `EINVAL` if the context was closed, `EBUSY` if the region is being changed.
+    pub(crate) fn look<R>(
+        &self,
+        work: impl FnOnce(&Registration) -> Result<R, Errno>,
+    ) -> Result<R, Errno> {
+        let held = self.0.try_lock().ok_or(Errno::EBUSY)?;
+        work(held.as_ref().ok_or(Errno::EINVAL)?)
+    }
+
+    /// Does something with the registration.
+    ///
+    /// # Errors
+    /// `EINVAL` if the context was closed.
+    fn with<R>(
+        &self,
+        work: impl FnOnce(&mut Registration) -> Result<R, Errno>,
+    ) -> Result<R, Errno> {
+        work(self.0.lock().as_mut().ok_or(Errno::EINVAL)?)
+    }
+}
+
+/// The kernel looks at memory when it is registered, and a region of what is not there
+/// fails: so here, where an access would kill the process otherwise. As with a NIC, the
+/// pages are there from now on.
+fn check_mapped(addr: usize, len: usize, access: Access) -> Result<(), Errno> {
+    let page = nix::unistd::sysconf(nix::unistd::SysconfVar::PAGE_SIZE)?;
+    let page = page
+        .and_then(|size| usize::try_from(size).ok())
+        .unwrap_or(4096);
+    let from = addr & !(page - 1);
+    let to = addr.checked_add(len).ok_or(Errno::EINVAL)?;
+    let advice = if access.contains(Access::LOCAL_WRITE) {
+        libc::MADV_POPULATE_WRITE
+    } else {
+        libc::MADV_POPULATE_READ
+    };
+    // SAFETY: of whatever is mapped there, this changes nothing but that it is present.
+    let done = unsafe { libc::madvise(from as *mut c_void, to - from, advice) };
+    match Errno::result(done) {
+        Ok(_) => Ok(()),
+        // An older kernel, or memory of a device: taken at the caller's word.
+        Err(Errno::EINVAL) => Ok(()),
+        Err(Errno::ENOMEM) => Err(Errno::EFAULT),
+        Err(errno) => Err(errno),
+    }
+}
+
+/// What C calls the memory, with what it is to allow.
+struct Wanted {
+    addr: *mut c_void,
+    length: usize,
+    flags: u32,
+}
+
+impl Wanted {
+    fn access(&self) -> Result<Access, Errno> {
+        let about_mapping =
+            ACCESS_ON_DEMAND | ACCESS_HUGETLB | ACCESS_ZERO_BASED | ACCESS_OPTIONAL_RANGE;
+        access(self.flags & !about_mapping)
+    }
+
+    fn memory(&self, access: Access) -> Result<Memory, Errno> {
+        let Self {
+            addr,
+            length,
+            flags,
+        } = *self;
+        if flags & ACCESS_ON_DEMAND == 0 {
+            if length == 0 {
+                return Err(Errno::EINVAL);
+            }
+            check_mapped(addr as usize, length, access)?;
+            // SAFETY: C registers memory that it keeps as long as the region; it has no
+            // Rust references.
+            return Ok(unsafe { Memory::foreign(addr.cast(), length as u64) });
+        }
+        let accessor = ProcessMemory::of_this_process().or_errno()?;
+        if addr.is_null() && length == usize::MAX {
+            // SAFETY: as above.
+            return Ok(unsafe { Memory::whole_address_space(accessor) });
+        }
+        // SAFETY: as above.
+        Ok(unsafe { Memory::on_demand(addr as u64, length as u64, accessor) })
+    }
+}
+
+fn register(pd: Handle<Pd>, wanted: &Wanted, iova: u64) -> Result<*mut IbvMr, Errno> {
+    let domain = pd.get()?;
+    let access = wanted.access()?;
+    let iova = if wanted.flags & ACCESS_ZERO_BASED == 0 {
+        iova
+    } else {
+        0
+    };
+    let registered = domain
+        .pd
+        .register_memory(wanted.memory(access)?, Some(iova), access);
+    give(pd, wanted.addr, wanted.length, registered.or_errno()?)
+}
+
+/// Makes a registration one of C's.
+pub(crate) fn give(
+    pd: Handle<Pd>,
+    addr: *mut c_void,
+    length: usize,
+    registration: Registration,
+) -> Result<*mut IbvMr, Errno> {
+    let domain = pd.get()?;
+    let (lkey, rkey) = (registration.lkey(), registration.rkey());
+    let region = Arc::new(Region(Mutex::new(Some(registration))));
+    let state = Arc::clone(&domain.state);
+    state.objects.regions.lock().push(Arc::clone(&region));
+    Ok(Handle::give(Mr {
+        c: CPart::new(IbvMr {
+            context: domain.context(),
+            pd,
+            addr,
+            length,
+            handle: 0,
+            lkey,
+            rkey,
+        }),
+        region,
+        state,
+        pd: Mutex::new(domain.users.add()),
+    }))
+}
+
+/// `ibv_reg_mr`.
+pub(crate) extern "C" fn reg_mr(
+    pd: Handle<Pd>,
+    addr: *mut c_void,
+    length: usize,
+    flags: c_int,
+) -> *mut IbvMr {
+    reg_mr_iova2(pd, addr, length, addr as u64, flags.cast_unsigned())
+}
+
+/// `ibv_reg_mr_iova`.
+pub(crate) extern "C" fn reg_mr_iova(
+    pd: Handle<Pd>,
+    addr: *mut c_void,
+    length: usize,
+    iova: u64,
+    flags: c_int,
+) -> *mut IbvMr {
+    reg_mr_iova2(pd, addr, length, iova, flags.cast_unsigned())
+}
+
+/// `ibv_reg_mr_iova2`.
+pub(crate) extern "C" fn reg_mr_iova2(
+    pd: Handle<Pd>,
+    addr: *mut c_void,
+    length: usize,
+    iova: u64,
+    flags: u32,
+) -> *mut IbvMr {
+    guard::pointer(|| {
+        let wanted = Wanted {
+            addr,
+            length,
+            flags,
+        };
+        register(pd, &wanted, iova)
+    })
+}
+
+/// The region is as it was (`IBV_REREG_MR_ERR_INPUT`).
+const REREG_INPUT: c_int = -1;
+
+/// `ibv_rereg_mr`.
+pub(crate) extern "C" fn rereg_mr(
+    mr: Handle<Mr>,
+    change: c_int,
+    pd: Handle<Pd>,
+    addr: *mut c_void,
+    length: usize,
+    flags: c_int,
+) -> c_int {
+    guard::value(REREG_INPUT, || {
+        let mr = mr.get()?;
+        let change = change.cast_unsigned();
+        let all = REREG_MR_CHANGE_TRANSLATION | REREG_MR_CHANGE_PD | REREG_MR_CHANGE_ACCESS;
+        if change == 0 || change & !all != 0 {
+            return Err(Errno::EINVAL);
+        }
+        let asked = |bit| change & bit != 0;
+        let wanted = Wanted {
+            addr,
+            length,
+            flags: flags.cast_unsigned(),
+        };
+        let access = asked(REREG_MR_CHANGE_ACCESS)
+            .then(|| wanted.access())
+            .transpose()?;
+        // What the region may do already, its memory must be fit for, too.
+        let memory = asked(REREG_MR_CHANGE_TRANSLATION)
+            .then(|| wanted.memory(access.unwrap_or(Access::LOCAL_WRITE)))
+            .transpose()?;
+        let domain = asked(REREG_MR_CHANGE_PD).then(|| pd.get()).transpose()?;
+        let moves = memory.is_some();
+        mr.region.with(|registration| {
+            let memory = memory.map(|memory| (memory, None));
+            let domain = domain.map(|domain| &domain.pd);
+            registration.reregister(domain, access, memory).or_errno()
+        })?;
+        if let Some(domain) = domain {
+            *mr.pd.lock() = domain.users.add();
+            mr.c.set(|c| c.pd = pd);
+        }
+        if moves {
+            mr.c.set(|c| (c.addr, c.length) = (addr, length));
+        }
+        Ok(0)
+    })
+}
+
+/// `ibv_dereg_mr`.
+pub(crate) extern "C" fn dereg_mr(mr: Handle<Mr>) -> c_int {
+    guard::errno(|| {
+        let found = mr.get()?;
+        found.region.deregister()?;
+        let mut regions = found.state.objects.regions.lock();
+        regions.retain(|region| !Arc::ptr_eq(region, &found.region));
+        drop(regions);
+        mr.take().map(drop)
+    })
+}

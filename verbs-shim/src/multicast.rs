@@ -1,0 +1,23 @@
+//! Multicast groups.
+
+use crate::errors::OrErrno;
+use crate::guard;
+use crate::pointer::{Handle, In};
+use crate::qp::Qp;
+use std::ffi::c_int;
+
+/// `ibv_attach_mcast`.
+pub(crate) extern "C" fn attach_mcast(qp: Handle<Qp>, group: In<[u8; 16]>, _lid: u16) -> c_int {
+    guard::errno(|| {
+        let group = roce_verbs::Gid(*group.get()?);
+        qp.get()?.qp.attach_multicast(group).or_errno()
+    })
+}
+
+/// `ibv_detach_mcast`.
+pub(crate) extern "C" fn detach_mcast(qp: Handle<Qp>, group: In<[u8; 16]>, _lid: u16) -> c_int {
+    guard::errno(|| {
+        let group = roce_verbs::Gid(*group.get()?);
+        qp.get()?.qp.detach_multicast(group).or_errno()
+    })
+}

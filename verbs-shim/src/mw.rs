@@ -1,0 +1,97 @@
+//! Memory windows.
+
+use crate::abi::*;
+use crate::convert::{access, send_flags};
+use crate::errors::OrErrno;
+use crate::guard;
+use crate::pd::Pd;
+use crate::pointer::{CPart, Handle, Object, Out};
+use crate::qp::Qp;
+use crate::usage::Use;
+use nix::errno::Errno;
+use roce_verbs::{MemoryWindow, SendOp, SendRequest, WindowType};
+use std::ffi::c_int;
+
+/// A memory window.
+#[repr(C)]
+pub(crate) struct Mw {
+    c: CPart<IbvMw>,
+    window: MemoryWindow,
+    _pd: Use,
+}
+
+// SAFETY: `c` is the first field.
+unsafe impl Object for Mw {
+    type C = IbvMw;
+}
+
+/// The low 8 bits of a key, which whoever binds the window chooses.
+fn low_bits(rkey: u32) -> u8 {
+    let [.., low] = rkey.to_be_bytes();
+    low
+}
+
+impl Mw {
+    /// The operation that binds it, to `rkey`.
+    pub(crate) fn bind(&self, rkey: u32, info: &IbvMwBindInfo) -> Result<SendOp, Errno> {
+        let zero_based = info.mw_access_flags & ACCESS_ZERO_BASED != 0;
+        let access = access(info.mw_access_flags & !ACCESS_ZERO_BASED)?;
+        let view = info.mr.get()?.region.look(|registration| {
+            let offset = info.addr.wrapping_sub(registration.addr());
+            registration.window(offset, info.length, access).or_errno()
+        })?;
+        let view = if zero_based { view.zero_based() } else { view };
+        Ok(self.window.bind(low_bits(rkey), &view))
+    }
+}
+
+/// `ibv_alloc_mw`.
+pub(crate) extern "C" fn alloc_mw(pd: Handle<Pd>, kind: u32) -> *mut IbvMw {
+    guard::pointer(|| {
+        let domain = pd.get()?;
+        let window_type = match kind {
+            MW_TYPE_1 => WindowType::Type1,
+            MW_TYPE_2 => WindowType::Type2,
+            _ => return Err(Errno::EINVAL),
+        };
+        let window = domain.pd.alloc_window(window_type).or_errno()?;
+        Ok(Handle::give(Mw {
+            c: CPart::new(IbvMw {
+                context: domain.context(),
+                pd,
+                rkey: window.rkey(0),
+                handle: 0,
+                kind,
+            }),
+            window,
+            _pd: domain.users.add(),
+        }))
+    })
+}
+
+/// `ibv_bind_mw`, of a window of type 1.
+pub(crate) extern "C" fn bind_mw(qp: Handle<Qp>, mw: Handle<Mw>, bind: Out<IbvMwBind>) -> c_int {
+    guard::errno(|| {
+        let (qp, mw, bind) = (&qp.get()?.qp, mw.get()?, bind.get()?);
+        let key = mw.window.next_key().ok_or(Errno::EINVAL)?;
+        let op = if bind.bind_info.length == 0 {
+            mw.window.unbind(key)
+        } else {
+            mw.bind(key.into(), &bind.bind_info)?
+        };
+        let request = SendRequest {
+            wr_id: bind.wr_id,
+            op,
+            sges: &[],
+            flags: send_flags(bind.send_flags)?,
+        };
+        qp.post_send(&request).or_errno()?;
+        mw.c.set(|c| c.rkey = mw.window.rkey(key));
+        Ok(())
+    })
+}
+
+/// `ibv_dealloc_mw`.
+pub(crate) extern "C" fn dealloc_mw(mw: Handle<Mw>) -> c_int {
+    guard::errno(|| mw.take().map(drop))
+}

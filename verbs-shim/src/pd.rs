@@ -1,0 +1,51 @@
+//! Protection domains.
+
+use crate::abi::IbvPd;
+use crate::context::{Context, State};
+use crate::guard;
+use crate::pointer::{CPart, Handle, Object};
+use crate::usage::Users;
+use roce_verbs::ProtectionDomain;
+use std::ffi::c_int;
+use std::sync::Arc;
+
+/// A protection domain.
+#[repr(C)]
+pub(crate) struct Pd {
+    c: CPart<IbvPd>,
+    pub(crate) pd: ProtectionDomain,
+    pub(crate) state: Arc<State>,
+    pub(crate) users: Users,
+}
+
+// SAFETY: `c` is the first field.
+unsafe impl Object for Pd {
+    type C = IbvPd;
+}
+
+impl Pd {
+    pub(crate) fn context(&self) -> Handle<Context> {
+        self.c.get().context
+    }
+}
+
+/// `ibv_alloc_pd`.
+pub(crate) extern "C" fn alloc_pd(context: Handle<Context>) -> *mut IbvPd {
+    guard::pointer(|| {
+        let state = Arc::clone(&context.get()?.state);
+        Ok(Handle::give(Pd {
+            c: CPart::new(IbvPd { context, handle: 0 }),
+            pd: state.roce.alloc_pd(),
+            state,
+            users: Users::default(),
+        }))
+    })
+}
+
+/// `ibv_dealloc_pd`.
+pub(crate) extern "C" fn dealloc_pd(pd: Handle<Pd>) -> c_int {
+    guard::errno(|| {
+        pd.get()?.users.check_none()?;
+        pd.take().map(drop)
+    })
+}

@@ -1,0 +1,236 @@
+//! Pointers that cross the border to C.
+//!
+//! They are made by C alone: their types stand in signatures and structures in place of
+//! C's pointers. What the man pages ask of a caller (that a pointer is NULL or points to
+//! what it says, for as long as the call lasts) is what every access here relies on;
+//! that it is not NULL, and aligned, is checked.
+
+use nix::errno::Errno;
+use std::cell::UnsafeCell;
+
+/// What C has a handle of: `C` is the part that C sees, `OFFSET` where it lies in the
+/// object. Any thread may use any object.
+///
+/// # Safety
+/// `OFFSET` must be that of a field of type [`CPart<C>`](CPart), or of the last field of
+/// one.
+pub(crate) unsafe trait Object: Sized + Send + Sync {
+    /// What C sees.
+    type C;
+    /// Where it lies.
+    const OFFSET: usize = 0;
+}
+
+/// The part of an object that C may read and write at any time: it is never borrowed.
+#[repr(transparent)]
+pub(crate) struct CPart<C>(UnsafeCell<C>);
+
+// SAFETY: it is accessed through raw pointers only, as C does; the man pages say what
+// several threads may do to an object at once.
+unsafe impl<C> Send for CPart<C> {}
+// SAFETY: as above.
+unsafe impl<C> Sync for CPart<C> {}
+
+impl<C> CPart<C> {
+    pub(crate) fn new(c: C) -> Self {
+        Self(UnsafeCell::new(c))
+    }
+
+    pub(crate) fn as_ptr(&self) -> *mut C {
+        self.0.get()
+    }
+
+    /// A copy of it as it is now.
+    pub(crate) fn get(&self) -> C
+    where
+        C: Copy,
+    {
+        // SAFETY: the object is there, and so is its part.
+        unsafe { self.0.get().read() }
+    }
+
+    /// Changes it.
+    pub(crate) fn set(&self, change: impl FnOnce(&mut C)) {
+        // SAFETY: the object is there; what programs may write themselves, they don't
+        // write while a call is changing it.
+        change(unsafe { &mut *self.0.get() });
+    }
+}
+
+/// A pointer to an object that this library made.
+#[repr(transparent)]
+pub(crate) struct Handle<T: Object>(*mut T::C);
+
+impl<T: Object> Clone for Handle<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T: Object> Copy for Handle<T> {}
+
+impl<T: Object> Handle<T> {
+    pub(crate) const NULL: Self = Self(std::ptr::null_mut());
+
+    /// The handle of an object.
+    pub(crate) fn of(object: &T) -> Self {
+        let base = std::ptr::from_ref(object).cast_mut().cast::<u8>();
+        Self(base.wrapping_add(T::OFFSET).cast())
+    }
+
+    /// An object by the address that C knows it by.
+    pub(crate) fn named(part: *mut T::C) -> Self {
+        Self(part)
+    }
+
+    /// Makes an object one of C's, until [`Handle::take`].
+    pub(crate) fn give(object: T) -> *mut T::C {
+        let base = Box::into_raw(Box::new(object)).cast::<u8>();
+        base.wrapping_add(T::OFFSET).cast()
+    }
+
+    fn base(self) -> *mut T {
+        self.0.cast::<u8>().wrapping_sub(T::OFFSET).cast()
+    }
+
+    pub(crate) fn as_ptr(self) -> *mut T::C {
+        self.0
+    }
+
+    /// The object.
+    pub(crate) fn get<'a>(self) -> Result<&'a T, Errno> {
+        self.opt().ok_or(Errno::EINVAL)
+    }
+
+    /// The object, if the pointer is not NULL.
+    pub(crate) fn opt<'a>(self) -> Option<&'a T> {
+        if self.0.is_null() || !self.base().is_aligned() {
+            return None;
+        }
+        // SAFETY: C has it from `give`, and promises not to have destroyed the object;
+        // objects are shared by reference only.
+        Some(unsafe { &*self.base() })
+    }
+
+    /// Takes the object back from C, which uses it no more.
+    pub(crate) fn take(self) -> Result<Box<T>, Errno> {
+        self.get()?;
+        // SAFETY: C has it from `give`, which made it of a box, and destroys an object
+        // once.
+        Ok(unsafe { Box::from_raw(self.base()) })
+    }
+}
+
+/// A pointer to something of the caller's that is read.
+#[repr(transparent)]
+pub(crate) struct In<T>(*const T);
+
+impl<T> Clone for In<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for In<T> {}
+
+impl<T> In<T> {
+    /// Memory of the program, by the address that it gave as a number.
+    pub(crate) fn at(addr: u64) -> Self {
+        Self(addr as *const T)
+    }
+
+    pub(crate) fn is_null(self) -> bool {
+        self.0.is_null()
+    }
+
+    pub(crate) fn as_ptr(self) -> *const T {
+        self.0
+    }
+
+    pub(crate) fn get<'a>(self) -> Result<&'a T, Errno> {
+        self.slice(1)?.first().ok_or(Errno::EINVAL)
+    }
+
+    /// As many as the caller says that there are.
+    pub(crate) fn slice<'a>(self, len: usize) -> Result<&'a [T], Errno> {
+        if len == 0 {
+            return Ok(&[]);
+        }
+        if self.0.is_null() || !self.0.is_aligned() || len > isize::MAX as usize / size_of::<T>() {
+            return Err(Errno::EINVAL);
+        }
+        // SAFETY: the caller's promise. Of plain C data, every value is valid.
+        Ok(unsafe { std::slice::from_raw_parts(self.0, len) })
+    }
+}
+
+/// A pointer to something of the caller's that is written.
+#[repr(transparent)]
+pub(crate) struct Out<T>(*mut T);
+
+impl<T> Clone for Out<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for Out<T> {}
+
+impl<T> Out<T> {
+    /// So many bytes behind another one: what the caller's array has there.
+    pub(crate) fn at(base: Self, offset: usize) -> Self {
+        Self(base.0.cast::<u8>().wrapping_add(offset).cast())
+    }
+
+    /// Memory that was just allocated for C.
+    pub(crate) fn allocated(memory: *mut T) -> Self {
+        Self(memory)
+    }
+
+    pub(crate) fn put(self, value: T) -> Result<(), Errno> {
+        self.put_at(0, value)
+    }
+
+    /// One of several.
+    pub(crate) fn put_at(self, index: usize, value: T) -> Result<(), Errno> {
+        if self.0.is_null() || !self.0.is_aligned() {
+            return Err(Errno::EINVAL);
+        }
+        // SAFETY: the caller's promise.
+        unsafe { self.0.add(index).write(value) };
+        Ok(())
+    }
+
+    /// As [`Out::put`], if the caller wants it.
+    pub(crate) fn put_if_wanted(self, value: T) {
+        let _ = self.put(value);
+    }
+
+    /// The first `len` bytes of a value, for a caller whose structure may be shorter, or
+    /// longer: then the rest is zero.
+    pub(crate) fn put_prefix(self, value: &T, len: usize) -> Result<(), Errno> {
+        if self.0.is_null() {
+            return Err(Errno::EINVAL);
+        }
+        let known = len.min(size_of::<T>());
+        // SAFETY: the caller says that there is room for `len` bytes.
+        unsafe {
+            let bytes = self.0.cast::<u8>();
+            std::ptr::copy_nonoverlapping(std::ptr::from_ref(value).cast(), bytes, known);
+            bytes.add(known).write_bytes(0, len - known);
+        }
+        Ok(())
+    }
+
+    /// What is there, to be read and changed in the course of one call.
+    pub(crate) fn get<'a>(self) -> Result<&'a mut T, Errno> {
+        if self.0.is_null() || !self.0.is_aligned() {
+            return Err(Errno::EINVAL);
+        }
+        // SAFETY: the caller's promise; it uses it again after the call.
+        Ok(unsafe { &mut *self.0 })
+    }
+}
+
+/// A string that C may keep.
+pub(crate) type Text = *const std::ffi::c_char;

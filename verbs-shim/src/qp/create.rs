@@ -1,0 +1,212 @@
+//! Making and destroying QPs.
+
+use super::Qp;
+use crate::abi::*;
+use crate::context::{Context, State};
+use crate::convert::qp_kind;
+use crate::cq::Cq;
+use crate::errors::OrErrno;
+use crate::guard;
+use crate::pd::Pd;
+use crate::pointer::{CPart, Handle, Out};
+use crate::srq::Srq;
+use crate::usage::Use;
+use crate::xrc::Xrcd;
+use nix::errno::Errno;
+use parking_lot::Mutex;
+use roce_verbs::{MAX_INLINE_BYTES, MAX_QUEUE_DEPTH, MAX_SGE, QpKind, QpOptions, QueuePair};
+use std::ffi::{c_int, c_void};
+use std::sync::Arc;
+
+/// What a QP is to be made of.
+struct Wanted {
+    context: Handle<Context>,
+    qp_context: *mut c_void,
+    pd: Handle<Pd>,
+    xrcd: Handle<Xrcd>,
+    send_cq: Handle<Cq>,
+    recv_cq: Handle<Cq>,
+    srq: Handle<Srq>,
+    cap: IbvQpCap,
+    qp_type: u32,
+    signal_all: bool,
+}
+
+/// `ibv_create_qp`.
+pub(crate) extern "C" fn create_qp(pd: Handle<Pd>, attr: Out<IbvQpInitAttr>) -> *mut IbvQp {
+    guard::pointer(|| {
+        let attr = attr.get()?;
+        let wanted = Wanted {
+            context: pd.get()?.context(),
+            qp_context: attr.qp_context,
+            pd,
+            xrcd: Handle::NULL,
+            send_cq: attr.send_cq,
+            recv_cq: attr.recv_cq,
+            srq: attr.srq,
+            cap: attr.cap,
+            qp_type: attr.qp_type,
+            signal_all: attr.sq_sig_all != 0,
+        };
+        let (qp, cap) = wanted.create()?;
+        attr.cap = cap;
+        Ok(qp)
+    })
+}
+
+/// `ibv_create_qp_ex`.
+pub(crate) extern "C" fn create_qp_ex(
+    context: Handle<Context>,
+    attr: Out<IbvQpInitAttrEx>,
+) -> *mut IbvQp {
+    guard::pointer(|| {
+        context.get()?;
+        let attr = attr.get()?;
+        let known = QP_INIT_ATTR_PD | QP_INIT_ATTR_XRCD | QP_INIT_ATTR_CREATE_FLAGS;
+        let has = |bit| attr.comp_mask & bit != 0;
+        if attr.comp_mask & !known != 0 || has(QP_INIT_ATTR_CREATE_FLAGS) && attr.create_flags != 0
+        {
+            return Err(Errno::EOPNOTSUPP);
+        }
+        let wanted = Wanted {
+            context,
+            qp_context: attr.qp_context,
+            pd: if has(QP_INIT_ATTR_PD) {
+                attr.pd
+            } else {
+                Handle::NULL
+            },
+            xrcd: if has(QP_INIT_ATTR_XRCD) {
+                attr.xrcd
+            } else {
+                Handle::NULL
+            },
+            send_cq: attr.send_cq,
+            recv_cq: attr.recv_cq,
+            srq: attr.srq,
+            cap: attr.cap,
+            qp_type: attr.qp_type,
+            signal_all: attr.sq_sig_all != 0,
+        };
+        let (qp, cap) = wanted.create()?;
+        attr.cap = cap;
+        Ok(qp)
+    })
+}
+
+impl Wanted {
+    fn create(self) -> Result<(*mut IbvQp, IbvQpCap), Errno> {
+        let kind = qp_kind(self.qp_type)?;
+        let cap = self.granted(kind)?;
+        let state = Arc::clone(&self.context.get()?.state);
+        let (qp, uses) = match kind {
+            QpKind::XrcTarget => {
+                let xrcd = self.xrcd.get()?;
+                (
+                    xrcd.domain.create_target().or_errno()?,
+                    vec![xrcd.users.add()],
+                )
+            }
+            _ => self.make(kind, &cap, &state)?,
+        };
+        let (qpn, number) = (qp.qpn(), qp.qpn().get());
+        let unacknowledged = Arc::default();
+        let signal_all = self.signal_all;
+        let made = Handle::give(Qp {
+            c: CPart::new(self.c_part(number)),
+            qp,
+            kind,
+            cap,
+            signal_all,
+            attr: Mutex::new(IbvQpAttr::unset()),
+            state: Arc::clone(&state),
+            unacknowledged: Arc::clone(&unacknowledged),
+            _uses: uses,
+        });
+        state.objects.qps.insert(qpn, made, &unacknowledged);
+        Ok((made, cap))
+    }
+
+    /// Any QP but an XRC target.
+    fn make(
+        &self,
+        kind: QpKind,
+        cap: &IbvQpCap,
+        state: &Arc<State>,
+    ) -> Result<(QueuePair, Vec<Use>), Errno> {
+        let domain = self.pd.get()?;
+        let send = self.send_cq.get()?;
+        // An XRC initiator receives nothing.
+        let recv = match kind {
+            QpKind::XrcInitiator => send,
+            _ => self.recv_cq.get()?,
+        };
+        send.check_of(state)?;
+        recv.check_of(state)?;
+        let options = QpOptions {
+            kind,
+            send_depth: cap.max_send_wr as usize,
+            recv_depth: cap.max_recv_wr as usize,
+            max_send_sge: cap.max_send_sge as usize,
+            max_recv_sge: cap.max_recv_sge as usize,
+            max_inline: cap.max_inline_data as usize,
+            signal_all: self.signal_all,
+        };
+        let mut uses = vec![domain.users.add(), send.users.add(), recv.users.add()];
+        let (send, recv) = (&send.queue, &recv.queue);
+        let qp = match self.srq.opt() {
+            Some(srq) => {
+                uses.push(srq.users.add());
+                let made = domain.pd.create_qp_with_srq(send, recv, &srq.srq, &options);
+                made.or_errno()?
+            }
+            None => domain.pd.create_qp(send, recv, &options),
+        };
+        Ok((qp, uses))
+    }
+
+    /// What the queues hold: what was asked for.
+    fn granted(&self, kind: QpKind) -> Result<IbvQpCap, Errno> {
+        let mut cap = self.cap;
+        if self.srq.opt().is_some() || kind.is_xrc() {
+            (cap.max_recv_wr, cap.max_recv_sge) = (0, 0);
+        }
+        if kind == QpKind::XrcTarget {
+            (cap.max_send_wr, cap.max_send_sge, cap.max_inline_data) = (0, 0, 0);
+        }
+        let fits = |asked: u32, max: usize| asked as usize <= max;
+        let fit = fits(cap.max_send_wr, MAX_QUEUE_DEPTH)
+            && fits(cap.max_recv_wr, MAX_QUEUE_DEPTH)
+            && fits(cap.max_send_sge, MAX_SGE)
+            && fits(cap.max_recv_sge, MAX_SGE)
+            && fits(cap.max_inline_data, MAX_INLINE_BYTES);
+        if fit { Ok(cap) } else { Err(Errno::EINVAL) }
+    }
+
+    fn c_part(&self, number: u32) -> IbvQp {
+        IbvQp {
+            context: self.context,
+            qp_context: self.qp_context,
+            pd: self.pd,
+            send_cq: self.send_cq,
+            recv_cq: self.recv_cq,
+            srq: self.srq,
+            handle: number,
+            qp_num: number,
+            state: QPS_RESET,
+            qp_type: self.qp_type,
+            mutex: libc::PTHREAD_MUTEX_INITIALIZER,
+            cond: libc::PTHREAD_COND_INITIALIZER,
+            events_completed: 0,
+        }
+    }
+}
+
+/// `ibv_destroy_qp`. Waits until the QP's events are acknowledged.
+pub(crate) extern "C" fn destroy_qp(qp: Handle<Qp>) -> c_int {
+    guard::errno(|| {
+        let found = qp.get()?;
+        found.state.objects.qps.remove(&found.qp.qpn());
+        qp.take().map(drop)
+    })
+}

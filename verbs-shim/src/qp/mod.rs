@@ -1,0 +1,42 @@
+//! Queue pairs.
+
+mod create;
+mod modify;
+mod post;
+mod query;
+
+pub(crate) use create::{create_qp, create_qp_ex, destroy_qp};
+pub(crate) use modify::modify_qp;
+pub(crate) use post::{each_recv, post_recv, post_send};
+pub(crate) use query::{query_qp, query_qp_data_in_order};
+
+use crate::abi::{IbvQp, IbvQpAttr, IbvQpCap};
+use crate::context::State;
+use crate::events::Unacknowledged;
+use crate::pointer::{CPart, Object};
+use crate::usage::Use;
+use parking_lot::Mutex;
+use roce_verbs::{QpKind, QueuePair};
+use std::sync::Arc;
+
+/// A queue pair.
+#[repr(C)]
+pub(crate) struct Qp {
+    c: CPart<IbvQp>,
+    pub(crate) qp: QueuePair,
+    kind: QpKind,
+    cap: IbvQpCap,
+    signal_all: bool,
+    /// The attributes that the program has set, as it did.
+    attr: Mutex<IbvQpAttr>,
+    state: Arc<State>,
+    /// Events that the program has still to acknowledge.
+    pub(crate) unacknowledged: Arc<Unacknowledged>,
+    /// Domain, queues and SRQ.
+    _uses: Vec<Use>,
+}
+
+// SAFETY: `c` is the first field.
+unsafe impl Object for Qp {
+    type C = IbvQp;
+}

@@ -1,0 +1,136 @@
+//! `ibv_modify_qp`.
+
+use super::Qp;
+use crate::abi::*;
+use crate::ah::{address_options, check_path};
+use crate::context::Context;
+use crate::convert::{access, c_qp_state, gid, qp_state};
+use crate::errors::OrErrno;
+use crate::guard;
+use crate::pointer::{Handle, In};
+use nix::errno::Errno;
+use roce_verbs::{
+    Access, AddressOptions, PathMtu, Psn, QKey, QpAttributes, QpKind, QpState, Qpn, RnrTimer,
+};
+use std::ffi::c_int;
+
+/// `ibv_modify_qp`.
+pub(crate) extern "C" fn modify_qp(qp: Handle<Qp>, attr: In<IbvQpAttr>, mask: c_int) -> c_int {
+    guard::errno(|| qp.get()?.modify(attr.get()?, mask.cast_unsigned()))
+}
+
+/// What this device has not: a second path, a rate limit, queues that change their size.
+const UNSUPPORTED: u32 = QP_ALT_PATH | QP_CAP | QP_RATE_LIMIT;
+
+impl Qp {
+    fn modify(&self, attr: &IbvQpAttr, mask: u32) -> Result<(), Errno> {
+        if mask & UNSUPPORTED != 0 {
+            return Err(Errno::EOPNOTSUPP);
+        }
+        let attributes = self.attributes(attr, mask)?;
+        if self.kind == QpKind::Ud && attributes.state == Some(QpState::Rtr) {
+            // It takes what is sent to any address of the device.
+            self.state.roce.activate_all().or_errno()?;
+        }
+        self.qp.modify(&attributes).or_errno()?;
+        remember(&mut self.attr.lock(), attr, mask);
+        self.tell_state();
+        Ok(())
+    }
+
+    /// Where programs look for the state.
+    pub(super) fn tell_state(&self) -> QpState {
+        let (state, _) = self.qp.query();
+        self.c.set(|c| c.state = c_qp_state(state));
+        state
+    }
+
+    fn attributes(&self, attr: &IbvQpAttr, mask: u32) -> Result<QpAttributes, Errno> {
+        let has = |bit| mask & bit != 0;
+        if has(QP_CUR_STATE) && qp_state(attr.cur_qp_state)? != self.qp.query().0 {
+            return Err(Errno::EINVAL);
+        }
+        if has(QP_PORT) {
+            Context::check_port(attr.port_num.into())?;
+        }
+        if has(QP_PKEY_INDEX) && attr.pkey_index != 0 {
+            return Err(Errno::EINVAL);
+        }
+        let valid = |value: Option<_>| value.ok_or(Errno::EINVAL);
+        Ok(QpAttributes {
+            state: given(has(QP_STATE), || qp_state(attr.qp_state))?,
+            access: given(has(QP_ACCESS_FLAGS), || remote_access(attr.qp_access_flags))?,
+            qkey: has(QP_QKEY).then_some(QKey(attr.qkey)),
+            pkey: None,
+            dest_qpn: given(has(QP_DEST_QPN), || {
+                Qpn::new(attr.dest_qp_num).ok_or(Errno::EINVAL)
+            })?,
+            path: given(has(QP_AV), || self.path(&attr.ah_attr))?,
+            path_mtu: given(has(QP_PATH_MTU), || {
+                let code = u8::try_from(attr.path_mtu).ok();
+                code.and_then(PathMtu::from_code).ok_or(Errno::EINVAL)
+            })?,
+            rq_psn: has(QP_RQ_PSN).then(|| Psn::new(attr.rq_psn)),
+            max_dest_rd_atomic: has(QP_MAX_DEST_RD_ATOMIC).then_some(attr.max_dest_rd_atomic),
+            min_rnr_timer: given(has(QP_MIN_RNR_TIMER), || {
+                valid(RnrTimer::from_code(attr.min_rnr_timer))
+            })?,
+            sq_psn: has(QP_SQ_PSN).then(|| Psn::new(attr.sq_psn)),
+            timeout: has(QP_TIMEOUT).then_some(attr.timeout),
+            retry_cnt: has(QP_RETRY_CNT).then_some(attr.retry_cnt),
+            rnr_retry: has(QP_RNR_RETRY).then_some(attr.rnr_retry),
+            max_rd_atomic: has(QP_MAX_QP_RD_ATOMIC).then_some(attr.max_rd_atomic),
+        })
+    }
+
+    fn path(&self, attr: &IbvAhAttr) -> Result<roce_verbs::TxMeta, Errno> {
+        check_path(attr)?;
+        let route = &attr.grh;
+        let AddressOptions {
+            traffic_class,
+            hop_limit,
+        } = address_options(route);
+        let (from, to) = (route.sgid_index, gid(route.dgid));
+        let path = self.state.roce.path(from, to, traffic_class, hop_limit);
+        path.or_errno()
+    }
+}
+
+/// A value, if it is given.
+fn given<T>(is_given: bool, value: impl FnOnce() -> Result<T, Errno>) -> Result<Option<T>, Errno> {
+    is_given.then(value).transpose()
+}
+
+/// Of a QP, only what peers may do is asked.
+fn remote_access(flags: u32) -> Result<Access, Errno> {
+    let local = ACCESS_LOCAL_WRITE | ACCESS_MW_BIND | ACCESS_OPTIONAL_RANGE;
+    access(flags & !local)
+}
+
+/// Takes over what `mask` names.
+fn remember(known: &mut IbvQpAttr, attr: &IbvQpAttr, mask: u32) {
+    macro_rules! take {
+        ($($bit:ident: $($field:ident),*;)*) => {
+            $(if mask & $bit != 0 { $(known.$field = attr.$field;)* })*
+        };
+    }
+    take! {
+        QP_EN_SQD_ASYNC_NOTIFY: en_sqd_async_notify;
+        QP_ACCESS_FLAGS: qp_access_flags;
+        QP_PKEY_INDEX: pkey_index;
+        QP_PORT: port_num;
+        QP_QKEY: qkey;
+        QP_AV: ah_attr;
+        QP_PATH_MTU: path_mtu;
+        QP_TIMEOUT: timeout;
+        QP_RETRY_CNT: retry_cnt;
+        QP_RNR_RETRY: rnr_retry;
+        QP_RQ_PSN: rq_psn;
+        QP_MAX_QP_RD_ATOMIC: max_rd_atomic;
+        QP_MIN_RNR_TIMER: min_rnr_timer;
+        QP_SQ_PSN: sq_psn;
+        QP_MAX_DEST_RD_ATOMIC: max_dest_rd_atomic;
+        QP_PATH_MIG_STATE: path_mig_state;
+        QP_DEST_QPN: dest_qp_num;
+    }
+}

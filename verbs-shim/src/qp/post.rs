@@ -1,0 +1,217 @@
+//! Posting work requests.
+
+use super::Qp;
+use crate::abi::*;
+use crate::convert::send_flags;
+use crate::errors::ToErrno;
+use crate::guard;
+use crate::pointer::{Handle, In, Out};
+use nix::errno::Errno;
+use roce_verbs::{
+    MAX_INLINE_BYTES, MAX_SGE, QKey, QpKind, Qpn, RecvRequest, RemoteAddr, SendBatch, SendFlags,
+    SendOp, SendRequest, Sge, Srqn,
+};
+use std::ffi::c_int;
+
+/// `ibv_post_send`.
+pub(crate) extern "C" fn post_send(
+    qp: Handle<Qp>,
+    first: In<IbvSendWr>,
+    bad: Out<In<IbvSendWr>>,
+) -> c_int {
+    guard::errno(|| {
+        let qp = qp.get()?;
+        qp.qp.post_batch(|batch| {
+            let mut next = first;
+            while !next.is_null() {
+                let wr = next.get()?;
+                if let Err(errno) = post_one(qp, batch, wr) {
+                    bad.put_if_wanted(next);
+                    return Err(errno);
+                }
+                next = wr.next;
+            }
+            Ok(())
+        })
+    })
+}
+
+/// `ibv_post_recv`.
+pub(crate) extern "C" fn post_recv(
+    qp: Handle<Qp>,
+    first: In<IbvRecvWr>,
+    bad: Out<In<IbvRecvWr>>,
+) -> c_int {
+    guard::errno(|| {
+        let qp = &qp.get()?.qp;
+        each_recv(first, bad, |request| {
+            qp.post_recv(request).map_err(|error| error.to_errno())
+        })
+    })
+}
+
+/// `ibv_post_srq_recv`, by what posts one of them.
+pub(crate) fn each_recv(
+    first: In<IbvRecvWr>,
+    bad: Out<In<IbvRecvWr>>,
+    mut post: impl FnMut(&RecvRequest<'_>) -> Result<(), Errno>,
+) -> Result<(), Errno> {
+    let mut next = first;
+    while !next.is_null() {
+        let wr = next.get()?;
+        let posted = elements(wr.sg_list, wr.num_sge).and_then(|sges| {
+            post(&RecvRequest {
+                wr_id: wr.wr_id,
+                sges: sges.as_slice(),
+            })
+        });
+        if let Err(errno) = posted {
+            bad.put_if_wanted(next);
+            return Err(errno);
+        }
+        next = wr.next;
+    }
+    Ok(())
+}
+
+/// Scatter/gather elements of one request.
+struct Elements {
+    all: [Sge; MAX_SGE],
+    len: usize,
+}
+
+impl Elements {
+    fn as_slice(&self) -> &[Sge] {
+        self.all.get(..self.len).unwrap_or_default()
+    }
+}
+
+fn elements(list: In<IbvSge>, len: c_int) -> Result<Elements, Errno> {
+    let len = usize::try_from(len).map_err(|_| Errno::EINVAL)?;
+    if len > MAX_SGE {
+        return Err(Errno::EINVAL);
+    }
+    let mut all = [Sge::default(); MAX_SGE];
+    for (to, from) in all.iter_mut().zip(list.slice(len)?) {
+        *to = Sge {
+            addr: from.addr,
+            length: from.length,
+            lkey: from.lkey,
+        };
+    }
+    Ok(Elements { all, len })
+}
+
+fn post_one(qp: &Qp, batch: &mut SendBatch<'_>, wr: &IbvSendWr) -> Result<(), Errno> {
+    let flags = send_flags(wr.send_flags)?;
+    let op = operation(qp.kind, wr)?;
+    let sges = match op {
+        // These have no local memory, whatever the list says.
+        SendOp::BindMw(_) | SendOp::LocalInv(_) => elements(wr.sg_list, 0)?,
+        _ => elements(wr.sg_list, wr.num_sge)?,
+    };
+    let request = SendRequest {
+        wr_id: wr.wr_id,
+        op,
+        sges: sges.as_slice(),
+        flags,
+    };
+    let posted = if qp.kind == QpKind::XrcInitiator {
+        batch.send_to_srq(&request, Srqn::from_bits(wr.qp_type))
+    } else if flags.contains(SendFlags::INLINE) {
+        let mut buffer = [0; MAX_INLINE_BYTES];
+        let data = gather(&mut buffer, request.sges)?;
+        batch.inline(&request, data)
+    } else {
+        batch.send(&request)
+    };
+    posted.map_err(|error| error.to_errno())
+}
+
+/// Copies inline data, which needs no region.
+fn gather<'a>(buffer: &'a mut [u8; MAX_INLINE_BYTES], sges: &[Sge]) -> Result<&'a [u8], Errno> {
+    let mut len = 0;
+    for sge in sges {
+        let part = buffer.get_mut(len..).unwrap_or_default();
+        let bytes = In::<u8>::at(sge.addr).slice(sge.length as usize)?;
+        let part = part.get_mut(..bytes.len()).ok_or(Errno::ENOMEM)?;
+        part.copy_from_slice(bytes);
+        len += bytes.len();
+    }
+    buffer.get(..len).ok_or(Errno::EINVAL)
+}
+
+fn operation(kind: QpKind, wr: &IbvSendWr) -> Result<SendOp, Errno> {
+    let rdma = || {
+        let Rdma { remote_addr, rkey } = wr.rdma();
+        RemoteAddr {
+            addr: remote_addr,
+            rkey,
+        }
+    };
+    let imm = u32::from_be(wr.imm_data);
+    if kind == QpKind::Ud {
+        return datagram(wr, imm);
+    }
+    Ok(match wr.opcode {
+        WR_SEND => SendOp::Send,
+        WR_SEND_WITH_IMM => SendOp::SendImm(imm),
+        WR_SEND_WITH_INV => SendOp::SendInvalidate(wr.imm_data),
+        WR_RDMA_WRITE => SendOp::Write(rdma()),
+        WR_RDMA_WRITE_WITH_IMM => SendOp::WriteImm(rdma(), imm),
+        WR_RDMA_READ => SendOp::Read(rdma()),
+        WR_ATOMIC_CMP_AND_SWP | WR_ATOMIC_FETCH_AND_ADD => atomic(wr),
+        WR_ATOMIC_WRITE => SendOp::AtomicWrite(rdma()),
+        WR_LOCAL_INV => SendOp::LocalInv(wr.imm_data),
+        WR_BIND_MW => {
+            let Bind {
+                mw,
+                rkey,
+                bind_info,
+            } = wr.bind_mw;
+            mw.get()?.bind(rkey, &bind_info)?
+        }
+        // Of raw packets, and of drivers.
+        _ => return Err(Errno::EOPNOTSUPP),
+    })
+}
+
+fn atomic(wr: &IbvSendWr) -> SendOp {
+    let Atomic {
+        remote_addr,
+        compare_add,
+        swap,
+        rkey,
+    } = wr.atomic();
+    let remote = RemoteAddr {
+        addr: remote_addr,
+        rkey,
+    };
+    if wr.opcode == WR_ATOMIC_CMP_AND_SWP {
+        SendOp::CompareSwap {
+            remote,
+            compare: compare_add,
+            swap,
+        }
+    } else {
+        SendOp::FetchAdd {
+            remote,
+            add: compare_add,
+        }
+    }
+}
+
+fn datagram(wr: &IbvSendWr, imm: u32) -> Result<SendOp, Errno> {
+    let Datagram {
+        ah,
+        remote_qpn,
+        remote_qkey,
+    } = wr.datagram();
+    let qpn = Qpn::new(remote_qpn).ok_or(Errno::EINVAL)?;
+    let to = ah.get()?.handle.to(qpn, QKey(remote_qkey));
+    match wr.opcode {
+        WR_SEND => Ok(SendOp::SendTo(to)),
+        WR_SEND_WITH_IMM => Ok(SendOp::SendImmTo(to, imm)),
+        _ => Err(Errno::EOPNOTSUPP),
+    }
+}

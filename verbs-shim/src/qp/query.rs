@@ -1,0 +1,43 @@
+//! `ibv_query_qp`.
+
+use super::Qp;
+use crate::abi::*;
+use crate::convert::c_qp_state;
+use crate::guard;
+use crate::pointer::{Handle, Out};
+use std::ffi::c_int;
+
+/// `ibv_query_qp`. All attributes are told, whichever are asked for.
+pub(crate) extern "C" fn query_qp(
+    qp: Handle<Qp>,
+    attr: Out<IbvQpAttr>,
+    _mask: c_int,
+    init: Out<IbvQpInitAttr>,
+) -> c_int {
+    guard::errno(|| {
+        let qp = qp.get()?;
+        let state = c_qp_state(qp.tell_state());
+        let set = *qp.attr.lock();
+        attr.put(IbvQpAttr {
+            qp_state: state,
+            cur_qp_state: state,
+            cap: qp.cap,
+            ..set
+        })?;
+        let c = qp.c.get();
+        init.put(IbvQpInitAttr {
+            qp_context: c.qp_context,
+            send_cq: c.send_cq,
+            recv_cq: c.recv_cq,
+            srq: c.srq,
+            cap: qp.cap,
+            qp_type: c.qp_type,
+            sq_sig_all: qp.signal_all.into(),
+        })
+    })
+}
+
+/// `ibv_query_qp_data_in_order`: no promise is made.
+pub(crate) extern "C" fn query_qp_data_in_order(_qp: Handle<Qp>, _op: u32, _flags: u32) -> c_int {
+    0
+}

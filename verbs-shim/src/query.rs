@@ -1,0 +1,341 @@
+//! What a device and its port are, and its tables of GIDs and partition keys.
+
+use crate::abi::*;
+use crate::context::Context;
+use crate::convert::{c_gid, int};
+use crate::cq::MAX_CQE;
+use crate::guard;
+use crate::pointer::{Handle, In, Out};
+use nix::errno::Errno;
+use roce_verbs::{
+    MAX_MESSAGE_BYTES, MAX_QUEUE_DEPTH, MAX_RD_ATOMIC, MAX_SGE, PathMtu, RoceVersion,
+};
+use std::ffi::{c_char, c_int};
+
+/// As many GIDs as an index of 8 bits can name.
+const GID_TABLE_LEN: u32 = 256;
+
+/// The default partition, whose full member everybody is.
+const DEFAULT_PKEY: u16 = 0xffff;
+
+/// Objects of one kind: memory is what limits them.
+const MANY: c_int = 1 << 20;
+
+fn version() -> [c_char; 64] {
+    let mut text = [0; 64];
+    let version = env!("CARGO_PKG_VERSION").bytes();
+    for (to, from) in text.iter_mut().zip(version) {
+        *to = c_char::from_ne_bytes([from]);
+    }
+    text
+}
+
+fn device_attr(context: &Context) -> Result<IbvDeviceAttr, Errno> {
+    let guid = context.state.device.get()?.guid().to_be();
+    let depth = int(MAX_QUEUE_DEPTH);
+    let sges = int(MAX_SGE);
+    let fetches = int(MAX_RD_ATOMIC);
+    Ok(IbvDeviceAttr {
+        fw_ver: version(),
+        node_guid: guid,
+        sys_image_guid: guid,
+        max_mr_size: u64::MAX,
+        page_size_cap: 0xffff_f000,
+        vendor_id: 0,
+        vendor_part_id: 0,
+        hw_ver: 0,
+        max_qp: MANY,
+        max_qp_wr: depth,
+        device_cap_flags: DEVICE_CURR_QP_STATE_MOD
+            | DEVICE_PORT_ACTIVE_EVENT
+            | DEVICE_SYS_IMAGE_GUID
+            | DEVICE_RC_RNR_NAK_GEN
+            | DEVICE_SRQ_RESIZE
+            | DEVICE_MEM_WINDOW
+            | DEVICE_XRC
+            | DEVICE_MEM_WINDOW_TYPE_2B,
+        max_sge: sges,
+        max_sge_rd: sges,
+        max_cq: MANY,
+        max_cqe: int(MAX_CQE),
+        max_mr: MANY,
+        max_pd: MANY,
+        max_qp_rd_atom: fetches,
+        max_ee_rd_atom: 0,
+        max_res_rd_atom: MANY,
+        max_qp_init_rd_atom: fetches,
+        max_ee_init_rd_atom: 0,
+        atomic_cap: ATOMIC_HCA,
+        max_ee: 0,
+        max_rdd: 0,
+        max_mw: MANY,
+        max_raw_ipv6_qp: 0,
+        max_raw_ethy_qp: 0,
+        max_mcast_grp: MANY,
+        max_mcast_qp_attach: MANY,
+        max_total_mcast_qp_attach: MANY,
+        max_ah: MANY,
+        max_fmr: 0,
+        max_map_per_fmr: 0,
+        max_srq: MANY,
+        max_srq_wr: depth,
+        max_srq_sge: sges,
+        max_pkeys: 1,
+        local_ca_ack_delay: 15,
+        phys_port_cnt: 1,
+    })
+}
+
+/// `ibv_query_device`.
+pub(crate) extern "C" fn query_device(context: Handle<Context>, attr: Out<IbvDeviceAttr>) -> c_int {
+    guard::errno(|| attr.put(device_attr(context.get()?)?))
+}
+
+/// `ibv_query_device_ex`, of a structure that is `size` bytes for the caller.
+pub(crate) extern "C" fn query_device_ex(
+    context: Handle<Context>,
+    input: In<u32>,
+    attr: Out<IbvDeviceAttrEx>,
+    size: usize,
+) -> c_int {
+    guard::errno(|| {
+        if !input.is_null() && *input.get()? != 0 || size < size_of::<IbvDeviceAttr>() {
+            return Err(Errno::EINVAL);
+        }
+        let orig_attr = device_attr(context.get()?)?;
+        // With a receive queue, peers' accesses and an SRQ; atomics need memory that stays.
+        let odp = ODP_SUPPORT_SEND | ODP_SUPPORT_RECV | ODP_SUPPORT_SRQ_RECV;
+        let rc_odp = odp | ODP_SUPPORT_WRITE | ODP_SUPPORT_READ;
+        let known = IbvDeviceAttrEx {
+            device_cap_flags_ex: orig_attr.device_cap_flags.into(),
+            orig_attr,
+            comp_mask: 0,
+            odp_caps: IbvOdpCaps {
+                general_caps: (ODP_SUPPORT | ODP_SUPPORT_IMPLICIT).into(),
+                rc_odp_caps: rc_odp,
+                uc_odp_caps: ODP_SUPPORT_SEND | ODP_SUPPORT_RECV | ODP_SUPPORT_WRITE,
+                ud_odp_caps: odp,
+            },
+            completion_timestamp_mask: 0,
+            hca_core_clock: 0,
+            max_tso: 0,
+            tso_supported_qpts: 0,
+            rss_caps: [0; 4],
+            max_wq_type_rq: 0,
+            packet_pacing_caps: [0; 3],
+            raw_packet_caps: 0,
+            tm_caps: [0; 5],
+            cq_mod_caps: [0; 2],
+            max_dm_size: 0,
+            pci_atomic_caps: [0; 3],
+            xrc_odp_caps: rc_odp,
+            phys_port_cnt_ex: 1,
+        };
+        attr.put_prefix(&known, size)
+    })
+}
+
+fn c_mtu(mtu: PathMtu) -> u32 {
+    mtu.code().into()
+}
+
+/// Width and speed, as the codes that mean 100 Gb/s: 4 lanes of 25 Gb/s. A NIC of
+/// software has no speed of its own.
+const WIDTH_4X: u8 = 2;
+const SPEED_EDR: u8 = 32;
+
+/// `LinkUp` and `Disabled` of IBTA 1.7, 14.2.5.6.
+const PHYS_LINK_UP: u8 = 5;
+const PHYS_DISABLED: u8 = 3;
+
+fn port_attr(context: &Context) -> Result<IbvPortAttr, Errno> {
+    let device = context.state.roce.device();
+    let (state, phys_state) = if device.is_running() {
+        (PORT_ACTIVE, PHYS_LINK_UP)
+    } else {
+        (PORT_DOWN, PHYS_DISABLED)
+    };
+    Ok(IbvPortAttr {
+        state,
+        max_mtu: MTU_4096,
+        active_mtu: c_mtu(device.active_mtu()),
+        gid_tbl_len: int(GID_TABLE_LEN),
+        port_cap_flags: PORT_IP_BASED_GIDS,
+        max_msg_sz: u32::try_from(MAX_MESSAGE_BYTES).unwrap_or(u32::MAX),
+        bad_pkey_cntr: 0,
+        qkey_viol_cntr: 0,
+        pkey_tbl_len: 1,
+        lid: 0,
+        sm_lid: 0,
+        lmc: 0,
+        max_vl_num: 1,
+        sm_sl: 0,
+        subnet_timeout: 0,
+        init_type_reply: 0,
+        active_width: WIDTH_4X,
+        active_speed: SPEED_EDR,
+        phys_state,
+        link_layer: u8::try_from(LINK_LAYER_ETHERNET).unwrap_or_default(),
+        flags: 0,
+        port_cap_flags2: 0,
+        active_speed_ex: 0,
+    })
+}
+
+/// `ibv_query_port`, of a structure that is `size` bytes for the caller.
+pub(crate) extern "C" fn query_port(
+    context: Handle<Context>,
+    port: u8,
+    attr: Out<IbvPortAttr>,
+    size: usize,
+) -> c_int {
+    guard::errno(|| {
+        Context::check_port(port.into())?;
+        attr.put_prefix(&port_attr(context.get()?)?, size)
+    })
+}
+
+/// The function `ibv_query_port`, of programs whose structure ends before `link_layer`.
+pub(crate) extern "C" fn query_port_short(
+    context: Handle<Context>,
+    port: u8,
+    attr: Out<IbvPortAttr>,
+) -> c_int {
+    let size = std::mem::offset_of!(IbvPortAttr, link_layer);
+    query_port(context, port, attr, size)
+}
+
+/// The entry of the table of GIDs, `None` if it is empty.
+fn gid_entry(
+    context: &Context,
+    port: u32,
+    index: u32,
+) -> Result<Option<roce_verbs::GidEntry>, Errno> {
+    Context::check_port(port)?;
+    if index >= GID_TABLE_LEN {
+        return Err(Errno::EINVAL);
+    }
+    let gids = context.state.roce.gids();
+    Ok(gids
+        .into_iter()
+        .find(|entry| u32::from(entry.index) == index))
+}
+
+/// `ibv_query_gid`: zeros for an entry that is empty.
+pub(crate) extern "C" fn query_gid(
+    context: Handle<Context>,
+    port: u8,
+    index: c_int,
+    gid: Out<[u8; 16]>,
+) -> c_int {
+    guard::minus_one(|| {
+        let index = u32::try_from(index).map_err(|_| Errno::EINVAL)?;
+        let entry = gid_entry(context.get()?, port.into(), index)?;
+        gid.put(entry.map_or([0; 16], |entry| entry.gid.0))
+    })
+}
+
+fn c_entry(context: &Context, entry: &roce_verbs::GidEntry) -> Result<IbvGidEntry, Errno> {
+    Ok(IbvGidEntry {
+        gid: c_gid(entry.gid),
+        gid_index: entry.index.into(),
+        port_num: 1,
+        gid_type: match entry.version {
+            RoceVersion::V1 => GID_TYPE_ROCE_V1,
+            RoceVersion::V2 => GID_TYPE_ROCE_V2,
+        },
+        ndev_ifindex: context.state.device.get()?.index(),
+    })
+}
+
+/// `ibv_query_gid_ex`.
+pub(crate) extern "C" fn query_gid_ex(
+    context: Handle<Context>,
+    port: u32,
+    index: u32,
+    to: Out<IbvGidEntry>,
+    flags: u32,
+    size: usize,
+) -> c_int {
+    guard::errno(|| {
+        let context = context.get()?;
+        if flags != 0 {
+            return Err(Errno::EOPNOTSUPP);
+        }
+        let entry = gid_entry(context, port, index)?.ok_or(Errno::ENODATA)?;
+        to.put_prefix(&c_entry(context, &entry)?, size)
+    })
+}
+
+/// `ibv_query_gid_table`: how many entries there were, or the error's number, negative.
+pub(crate) extern "C" fn query_gid_table(
+    context: Handle<Context>,
+    to: Out<IbvGidEntry>,
+    max: usize,
+    flags: u32,
+    size: usize,
+) -> isize {
+    let found = guard::value(None, || {
+        let context = context.get()?;
+        if flags != 0 {
+            return Err(Errno::EOPNOTSUPP);
+        }
+        let gids = context.state.roce.gids();
+        if gids.len() > max || size < size_of::<IbvGidEntry>() {
+            return Err(Errno::EINVAL);
+        }
+        for (index, entry) in gids.iter().enumerate() {
+            let to = Out::at(to, index * size);
+            to.put_prefix(&c_entry(context, entry)?, size)?;
+        }
+        Ok(isize::try_from(gids.len()).ok())
+    });
+    found.unwrap_or(-(Errno::last() as isize))
+}
+
+/// `ibv_query_gid_type`, which is rdma-core's own.
+pub(crate) extern "C" fn query_gid_type(
+    context: Handle<Context>,
+    port: u8,
+    index: u32,
+    kind: Out<u32>,
+) -> c_int {
+    guard::minus_one(|| {
+        let entry = gid_entry(context.get()?, port.into(), index)?;
+        let version = entry.map_or(RoceVersion::V2, |entry| entry.version);
+        kind.put(match version {
+            RoceVersion::V1 => GID_TYPE_SYSFS_IB_ROCE_V1,
+            RoceVersion::V2 => GID_TYPE_SYSFS_ROCE_V2,
+        })
+    })
+}
+
+/// `ibv_query_pkey`, in the order of the network.
+pub(crate) extern "C" fn query_pkey(
+    context: Handle<Context>,
+    port: u8,
+    index: c_int,
+    pkey: Out<u16>,
+) -> c_int {
+    guard::minus_one(|| {
+        context.get()?;
+        Context::check_port(port.into())?;
+        if index != 0 {
+            return Err(Errno::EINVAL);
+        }
+        pkey.put(DEFAULT_PKEY.to_be())
+    })
+}
+
+/// `ibv_get_pkey_index`.
+pub(crate) extern "C" fn get_pkey_index(context: Handle<Context>, port: u8, pkey: u16) -> c_int {
+    guard::minus_one(|| {
+        context.get()?;
+        Context::check_port(port.into())?;
+        if u16::from_be(pkey) == DEFAULT_PKEY {
+            Ok(())
+        } else {
+            Err(Errno::EINVAL)
+        }
+    })
+}

@@ -1,0 +1,179 @@
+//! Shared receive queues.
+
+use crate::abi::*;
+use crate::context::{Context, State};
+use crate::errors::{OrErrno, ToErrno};
+use crate::events::Unacknowledged;
+use crate::guard;
+use crate::pd::Pd;
+use crate::pointer::{CPart, Handle, In, Object, Out};
+use crate::qp::each_recv;
+use crate::usage::{Use, Users};
+use nix::errno::Errno;
+use roce_verbs::{SharedReceiveQueue, SrqAttributes, SrqOptions};
+use std::ffi::{c_int, c_void};
+use std::sync::Arc;
+
+/// A shared receive queue.
+#[repr(C)]
+pub(crate) struct Srq {
+    _c: CPart<IbvSrq>,
+    pub(crate) srq: SharedReceiveQueue,
+    state: Arc<State>,
+    /// Events that the program has still to acknowledge.
+    pub(crate) unacknowledged: Arc<Unacknowledged>,
+    pub(crate) users: Users,
+    _uses: Vec<Use>,
+}
+
+// SAFETY: `_c` is the first field.
+unsafe impl Object for Srq {
+    type C = IbvSrq;
+}
+
+fn options(attr: &IbvSrqAttr) -> SrqOptions {
+    SrqOptions {
+        depth: attr.max_wr as usize,
+        max_sge: attr.max_sge as usize,
+    }
+}
+
+fn give(
+    pd: Handle<Pd>,
+    srq_context: *mut c_void,
+    srq: SharedReceiveQueue,
+    uses: Vec<Use>,
+) -> Result<*mut IbvSrq, Errno> {
+    let domain = pd.get()?;
+    let number = srq.number();
+    let state = Arc::clone(&domain.state);
+    let unacknowledged = Arc::default();
+    let made = Handle::give(Srq {
+        _c: CPart::new(IbvSrq {
+            context: domain.context(),
+            srq_context,
+            pd,
+            handle: number.get(),
+            mutex: libc::PTHREAD_MUTEX_INITIALIZER,
+            cond: libc::PTHREAD_COND_INITIALIZER,
+            events_completed: 0,
+        }),
+        srq,
+        state: Arc::clone(&state),
+        unacknowledged: Arc::clone(&unacknowledged),
+        users: Users::default(),
+        _uses: uses,
+    });
+    state.objects.srqs.insert(number, made, &unacknowledged);
+    Ok(made)
+}
+
+/// `ibv_create_srq`.
+pub(crate) extern "C" fn create_srq(pd: Handle<Pd>, attr: In<IbvSrqInitAttr>) -> *mut IbvSrq {
+    guard::pointer(|| {
+        let IbvSrqInitAttr { srq_context, attr } = attr.get()?;
+        let domain = pd.get()?;
+        let srq = domain.pd.create_srq(&options(attr)).or_errno()?;
+        give(pd, *srq_context, srq, vec![domain.users.add()])
+    })
+}
+
+/// `ibv_create_srq_ex`.
+pub(crate) extern "C" fn create_srq_ex(
+    context: Handle<Context>,
+    attr: Out<IbvSrqInitAttrEx>,
+) -> *mut IbvSrq {
+    guard::pointer(|| {
+        let state = &context.get()?.state;
+        let attr = attr.get()?;
+        let has = |bit| attr.comp_mask & bit != 0;
+        let kind = if has(SRQ_INIT_ATTR_TYPE) {
+            attr.srq_type
+        } else {
+            SRQT_BASIC
+        };
+        let known = SRQ_INIT_ATTR_TYPE | SRQ_INIT_ATTR_PD | SRQ_INIT_ATTR_XRCD | SRQ_INIT_ATTR_CQ;
+        if attr.comp_mask & !known != 0 {
+            return Err(Errno::EOPNOTSUPP);
+        }
+        if !has(SRQ_INIT_ATTR_PD) {
+            return Err(Errno::EINVAL);
+        }
+        let domain = attr.pd.get()?;
+        let mut uses = vec![domain.users.add()];
+        let srq = match kind {
+            SRQT_BASIC => domain.pd.create_srq(&options(&attr.attr)).or_errno()?,
+            SRQT_XRC if has(SRQ_INIT_ATTR_XRCD) && has(SRQ_INIT_ATTR_CQ) => {
+                let (xrcd, cq) = (attr.xrcd.get()?, attr.cq.get()?);
+                cq.check_of(state)?;
+                uses.extend([xrcd.users.add(), cq.users.add()]);
+                let options = options(&attr.attr);
+                let made = xrcd.domain.create_srq(&domain.pd, &cq.queue, &options);
+                made.or_errno()?
+            }
+            SRQT_XRC => return Err(Errno::EINVAL),
+            // Tag matching.
+            _ => return Err(Errno::EOPNOTSUPP),
+        };
+        give(attr.pd, attr.srq_context, srq, uses)
+    })
+}
+
+/// `ibv_modify_srq`.
+pub(crate) extern "C" fn modify_srq(srq: Handle<Srq>, attr: In<IbvSrqAttr>, mask: c_int) -> c_int {
+    guard::errno(|| {
+        let attr = attr.get()?;
+        let mask = mask.cast_unsigned();
+        if mask & !(SRQ_MAX_WR | SRQ_LIMIT) != 0 {
+            return Err(Errno::EINVAL);
+        }
+        let given = |bit, value: u32| (mask & bit != 0).then_some(value as usize);
+        let changes = SrqAttributes {
+            depth: given(SRQ_MAX_WR, attr.max_wr),
+            limit: given(SRQ_LIMIT, attr.srq_limit),
+        };
+        srq.get()?.srq.modify(&changes).or_errno()
+    })
+}
+
+/// `ibv_query_srq`.
+pub(crate) extern "C" fn query_srq(srq: Handle<Srq>, attr: Out<IbvSrqAttr>) -> c_int {
+    guard::errno(|| {
+        let status = srq.get()?.srq.query().or_errno()?;
+        let number = |value| u32::try_from(value).unwrap_or(u32::MAX);
+        attr.put(IbvSrqAttr {
+            max_wr: number(status.size.depth),
+            max_sge: number(status.size.max_sge),
+            srq_limit: number(status.limit),
+        })
+    })
+}
+
+/// `ibv_get_srq_num`.
+pub(crate) extern "C" fn get_srq_num(srq: Handle<Srq>, number: Out<u32>) -> c_int {
+    guard::errno(|| number.put(srq.get()?.srq.number().get()))
+}
+
+/// `ibv_destroy_srq`. Waits until the queue's events are acknowledged.
+pub(crate) extern "C" fn destroy_srq(srq: Handle<Srq>) -> c_int {
+    guard::errno(|| {
+        let found = srq.get()?;
+        found.users.check_none()?;
+        found.state.objects.srqs.remove(&found.srq.number());
+        srq.take().map(drop)
+    })
+}
+
+/// `ibv_post_srq_recv`.
+pub(crate) extern "C" fn post_srq_recv(
+    srq: Handle<Srq>,
+    first: In<IbvRecvWr>,
+    bad: Out<In<IbvRecvWr>>,
+) -> c_int {
+    guard::errno(|| {
+        let srq = &srq.get()?.srq;
+        each_recv(first, bad, |request| {
+            srq.post_recv(request).map_err(|error| error.to_errno())
+        })
+    })
+}

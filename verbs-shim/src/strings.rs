@@ -1,0 +1,139 @@
+//! Names for numbers.
+
+use crate::pointer::Text;
+use std::ffi::{CStr, c_int};
+
+fn name(names: &[&'static CStr], number: c_int, first: c_int) -> Text {
+    let index = usize::try_from(number.wrapping_sub(first)).ok();
+    let found = index.and_then(|index| names.get(index));
+    found.copied().unwrap_or(c"unknown").as_ptr()
+}
+
+/// `ibv_node_type_str`.
+pub(crate) extern "C" fn node_type_str(node_type: c_int) -> Text {
+    let names = [
+        c"InfiniBand channel adapter",
+        c"InfiniBand switch",
+        c"InfiniBand router",
+        c"iWARP NIC",
+        c"usNIC",
+        c"usNIC UDP",
+        c"unspecified",
+    ];
+    name(&names, node_type, 1)
+}
+
+/// `ibv_port_state_str`.
+pub(crate) extern "C" fn port_state_str(state: c_int) -> Text {
+    let names = [
+        c"no state change (NOP)",
+        c"down",
+        c"init",
+        c"armed",
+        c"active",
+        c"active defer",
+    ];
+    name(&names, state, 0)
+}
+
+/// `ibv_event_type_str`.
+pub(crate) extern "C" fn event_type_str(event: c_int) -> Text {
+    let names = [
+        c"CQ error",
+        c"QP fatal error",
+        c"QP: invalid request of the peer",
+        c"QP: access of the peer denied",
+        c"communication established",
+        c"send queue drained",
+        c"path migrated",
+        c"path migration failed",
+        c"device fatal error",
+        c"port active",
+        c"port error",
+        c"LID change",
+        c"P_Key change",
+        c"SM change",
+        c"SRQ error",
+        c"SRQ limit reached",
+        c"last WQE reached",
+        c"client reregistration",
+        c"GID table change",
+        c"WQ fatal error",
+    ];
+    name(&names, event, 0)
+}
+
+/// `ibv_wc_status_str`.
+pub(crate) extern "C" fn wc_status_str(status: c_int) -> Text {
+    let names = [
+        c"success",
+        c"local length error",
+        c"local QP operation error",
+        c"local EE context operation error",
+        c"local protection error",
+        c"work request flushed",
+        c"memory window bind error",
+        c"bad response",
+        c"local access error",
+        c"remote invalid request",
+        c"remote access error",
+        c"remote operation error",
+        c"transport retries exceeded",
+        c"RNR retries exceeded",
+        c"local RDD violation",
+        c"remote invalid RD request",
+        c"operation aborted by the peer",
+        c"invalid EE context number",
+        c"invalid EE context state",
+        c"fatal error",
+        c"response timed out",
+        c"general error",
+        c"tag matching error",
+        c"tag matching rendezvous incomplete",
+    ];
+    name(&names, status, 0)
+}
+
+/// `ibv_wr_opcode_str`, which is rdma-core's own.
+pub(crate) extern "C" fn wr_opcode_str(opcode: c_int) -> Text {
+    let names = [
+        c"RDMA write",
+        c"RDMA write with immediate",
+        c"send",
+        c"send with immediate",
+        c"RDMA read",
+        c"atomic compare and swap",
+        c"atomic fetch and add",
+        c"local invalidate",
+        c"bind memory window",
+        c"send with invalidate",
+        c"TSO",
+        c"driver 1",
+        c"unknown",
+        c"unknown",
+        c"flush",
+        c"atomic write",
+    ];
+    name(&names, opcode, 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(text: Text) -> &'static str {
+        // SAFETY: they are all literals.
+        unsafe { CStr::from_ptr(text) }.to_str().expect("ASCII")
+    }
+
+    #[test]
+    fn numbers_beyond_the_names_are_unknown() {
+        assert_eq!(text(port_state_str(4)), "active");
+        assert_eq!(text(node_type_str(1)), "InfiniBand channel adapter");
+        assert_eq!(text(node_type_str(-1)), "unknown");
+        assert_eq!(text(node_type_str(c_int::MIN)), "unknown");
+        assert_eq!(text(wc_status_str(24)), "unknown");
+        assert_eq!(text(event_type_str(18)), "GID table change");
+        assert_eq!(text(wr_opcode_str(15)), "atomic write");
+    }
+}

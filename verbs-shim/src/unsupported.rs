@@ -1,0 +1,20 @@
+//! What this library does not do: each function fails, and says so.
+
+use crate::guard;
+use nix::errno::Errno;
+use std::ffi::{c_int, c_void};
+
+/// For functions that return the number of an error.
+pub(crate) extern "C" fn errno() -> c_int {
+    guard::errno(|| Err(Errno::EOPNOTSUPP))
+}
+
+/// For functions that return -1, and those that return nothing.
+pub(crate) extern "C" fn minus_one() -> c_int {
+    guard::minus_one(|| Err(Errno::EOPNOTSUPP))
+}
+
+/// For functions that return an object, a number that may be 0, or nothing.
+pub(crate) extern "C" fn null() -> *mut c_void {
+    guard::pointer(|| Err(Errno::EOPNOTSUPP))
+}

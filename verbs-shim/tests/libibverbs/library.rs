@@ -1,0 +1,26 @@
+//! The library that was built together with the tests, and a folder in which programs
+//! find it by the name that they look for.
+
+use std::os::unix::fs::symlink;
+use std::path::PathBuf;
+
+use tempfile::TempDir;
+
+/// The library as cargo built it: beside the program of this test.
+pub(crate) fn built() -> PathBuf {
+    let test = std::env::current_exe().expect("a running program has a path");
+    let built = test.with_file_name("libroce_verbs_shim.so");
+    assert!(
+        built.is_file(),
+        "no {}: cargo builds it with the tests of its package",
+        built.display()
+    );
+    built
+}
+
+/// A folder for `LD_LIBRARY_PATH`.
+pub(crate) fn folder() -> TempDir {
+    let folder = tempfile::tempdir().expect("a folder");
+    symlink(built(), folder.path().join("libibverbs.so.1")).expect("a link");
+    folder
+}

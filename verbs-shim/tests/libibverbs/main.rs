@@ -1,0 +1,6 @@
+//! `libibverbs.so.1` as programs meet it: its symbols, C programs that were written for
+//! these tests, and unchanged programs of others.
+
+mod library;
+mod programs;
+mod symbols;
