@@ -1,10 +1,11 @@
-//! `roce run` and `roce env`, as root and as an ordinary user, with a library that only looks
-//! like one: what a program loads is tried in `verbs-shim`.
+//! `roce run` and `roce env`, as root and as an ordinary user: mostly with a library that only
+//! looks like one, and unchanged programs of others with the one that they load.
 
 mod commands;
 mod environment;
 mod namespace;
 mod process;
+mod programs;
 
 use std::ffi::OsStr;
 use std::fs;
@@ -40,6 +41,13 @@ impl Library {
             _root: root,
             folder,
         }
+    }
+
+    /// The same library under the name that programs ask for.
+    fn installed(&self) -> PathBuf {
+        let path = self.folder.join("libibverbs.so.1");
+        fs::write(&path, "ROCE_DATAPATH").expect("written");
+        path
     }
 
     /// `roce run` with this library.

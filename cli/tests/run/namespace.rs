@@ -171,3 +171,59 @@ fn without_a_namespace_it_runs_and_says_so() {
         assert_eq!(text(&output.stderr), "", "{quiet}");
     }
 }
+
+/// Not even the loopback is up in a new network namespace.
+#[test]
+fn that_there_is_no_device_is_told() {
+    let test = "that_there_is_no_device_is_told";
+    if !Who::with_namespaces(test).contains(&Who::Myself) {
+        return;
+    }
+    let library = Library::new();
+    let output = Who::Myself
+        .command("unshare")
+        .args([
+            "--user",
+            "--map-root-user",
+            "--net",
+            ROCE,
+            "run",
+            "--library",
+        ])
+        .arg(&library.folder)
+        .args(["ls", "/sys/class/infiniband"])
+        .output()
+        .expect("it starts");
+    assert_eq!(said(&output), "");
+    let told = text(&output.stderr);
+    assert!(told.contains("will find no device"), "{told}");
+}
+
+/// Those of an ordinary process that had some.
+#[test]
+fn capabilities_that_are_lost_are_told() {
+    let test = "capabilities_that_are_lost_are_told";
+    if !Who::with_namespaces(test).contains(&Who::Nobody) {
+        return skip(test, "only root can give capabilities away");
+    }
+    let library = Library::new();
+    let run = |namespace: &str| {
+        let mut command = Who::Myself.command("setpriv");
+        command.args(["--reuid", NOBODY, "--regid", NOBODY, "--clear-groups"]);
+        command.args([
+            "--inh-caps",
+            "+net_raw",
+            "--ambient-caps",
+            "+net_raw",
+            ROCE,
+            "run",
+        ]);
+        command.args(["--namespace", namespace, "--library"]);
+        command.arg(library.installed()).arg("true");
+        let output = command.output().expect("it starts");
+        assert!(output.status.success(), "{output:?}");
+        text(&output.stderr)
+    };
+    assert!(run("auto").contains("capabilities of this process count for nothing"));
+    assert_eq!(run("none"), "");
+}
