@@ -95,6 +95,26 @@ fn nobody_else_sees_it_and_nothing_is_left() {
     }
 }
 
+/// As most distributions have it: mounts are shared with all namespaces that are made.
+#[test]
+fn shared_mounts_are_not_touched() {
+    let test = "shared_mounts_are_not_touched";
+    if !Who::with_namespaces(test).contains(&Who::Myself) {
+        return;
+    }
+    let library = Library::new();
+    let script = "\"$0\" run --library \"$1\" --namespace require \
+        ls /sys/class/roce; echo after; ls /sys/class/roce";
+    let output = Who::Myself
+        .command("unshare")
+        .args(["--user", "--map-root-user", "--mount"])
+        .args(["--propagation", "shared", "sh", "-c", script, ROCE])
+        .arg(&library.folder)
+        .output()
+        .expect("it starts");
+    assert_eq!(text(&output.stdout), "lib\nafter\n", "{output:?}");
+}
+
 #[test]
 fn what_is_made_up_can_not_be_changed() {
     let library = Library::new();

@@ -40,6 +40,8 @@ fn the_program_is_this_process() {
         BufReader::new(stdout).read_line(&mut line).expect("read");
         let own = std::process::id();
         assert_eq!(line, format!("{} {own}\n", child.id()), "{who:?}");
+        let cmdline = fs::read(format!("/proc/{}/cmdline", child.id())).expect("it runs");
+        assert!(cmdline.starts_with(b"sh\0-c\0"), "{}", text(&cmdline));
         let id = i32::try_from(child.id()).expect("a number");
         kill(Pid::from_raw(id), Signal::SIGTERM).expect("it runs");
         let status = child.wait().expect("it ends");
