@@ -25,6 +25,7 @@ pub mod fault;
 mod hash;
 mod memory;
 mod nic;
+mod part;
 pub mod port;
 mod qp;
 mod seq;
@@ -43,6 +44,7 @@ pub use memory::{
     WindowId, WindowType,
 };
 pub use nic::{MulticastError, Nic, NicConfig, Usage};
+pub use part::QpnPart;
 pub use qp::{
     MAX_INLINE_BYTES, MAX_QUEUE_DEPTH, MAX_RD_ATOMIC, ModifyError, QpAttributes, QpConfig,
     QpFatalCause, QpInit, QpKind, QpState, QueueLimits, largest_path_mtu,

@@ -7,6 +7,7 @@ use crate::address::{AddressError, AddressHandle};
 use crate::counters::{Counters, DropReason, Stat};
 use crate::event::Event;
 use crate::memory::{Access, Buffer, MemoryTable, PdId, RegisterError};
+use crate::part::QpnPart;
 use crate::port::{self, IpCovered, Port, RxMeta, TxMeta};
 use crate::qp::early::{DEFAULT_PACKETS, EarlyPool};
 use crate::qp::{
@@ -80,6 +81,8 @@ pub struct Nic {
     shares: Shares,
     /// The QP that the newest packet was for.
     newest: Qpn,
+    /// Where the numbers of QPs are drawn from, if not from all that there are.
+    part: Option<QpnPart>,
 }
 
 impl Nic {
@@ -102,7 +105,14 @@ impl Nic {
             early: EarlyPool::new(DEFAULT_PACKETS),
             shares: Shares::new(config.window_bytes),
             newest: Qpn::MULTICAST,
+            part: None,
         }
+    }
+
+    /// From now on QPs get numbers of this part only, so that other NICs can have other
+    /// parts behind the same address. At most [`QpnPart::MAX_QPS`] QPs can exist then.
+    pub fn draw_qpns_from(&mut self, part: QpnPart) {
+        self.part = Some(part);
     }
 
     /// Sets how many requests that came before their turn are kept at most, of all QPs
@@ -163,14 +173,20 @@ impl Nic {
     }
 
     /// A new QP in state RESET, with a number that nobody can guess.
+    ///
+    /// # Panics
+    /// If all numbers are taken: some 2^24, or [`QpnPart::MAX_QPS`] of a part.
     pub fn create_qp(&mut self, init: QpInit) -> Qpn {
         let receives = Receives::own(init.kind.receive_limits(init.recv));
         self.insert_qp(init, receives)
     }
 
     fn insert_qp(&mut self, init: QpInit, receives: Receives) -> Qpn {
+        let most = self.part.map_or((1 << 24) - 1024, |_| QpnPart::MAX_QPS);
+        assert!(self.qps.len() < most, "there are numbers for {most} QPs");
         let qpn = loop {
-            let bits = self.rng.next_u32() & 0xff_ffff;
+            let drawn = self.rng.next_u32();
+            let bits = self.part.map_or(drawn & 0xff_ffff, |part| part.pick(drawn));
             // 0 and 1 are the management QPs, 0xffffff is multicast's.
             if bits > 1 && bits != 0xff_ffff && !self.qps.contains(Qpn::from_bits(bits)) {
                 // rule: 11.2.5.1-qpn-unique

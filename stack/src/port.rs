@@ -20,6 +20,7 @@
 //! - Nothing is allocated per packet.
 
 use crate::fault::Suffered;
+use roce_wire::Qpn;
 use std::fmt;
 use std::net::IpAddr;
 
@@ -254,6 +255,20 @@ pub trait Port {
     /// # Errors
     /// See [`ReserveError`].
     fn reserve(&mut self, to: &TxMeta, len: usize) -> Result<TxSlot<'_>, ReserveError>;
+
+    /// Like [`Port::reserve`], for a packet to the QP `to_qp`. A port that joins packets
+    /// joins none that different processes may be to get.
+    ///
+    /// # Errors
+    /// See [`ReserveError`].
+    fn reserve_for(
+        &mut self,
+        to: &TxMeta,
+        _to_qp: Qpn,
+        len: usize,
+    ) -> Result<TxSlot<'_>, ReserveError> {
+        self.reserve(to, len)
+    }
 
     /// Queues the packet that was reserved last.
     fn commit(&mut self);

@@ -2,6 +2,8 @@
 
 use std::net::IpAddr;
 
+use roce_stack::QpnPart;
+
 /// The interface that a [`UdpPort`](crate::UdpPort) stands for, and the sizes of
 /// its buffers.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,6 +26,10 @@ pub struct UdpPortConfig {
     pub queue_bytes: usize,
     /// Whether to join packets into segmented datagrams, where the kernel can.
     pub segmentation: bool,
+    /// The part of the QPNs that the port's packets are for, if it shares UDP port 4791 of
+    /// its addresses with others, each with a part of its own
+    /// ([`PartClaim`](crate::PartClaim)). Without one it has the addresses for itself.
+    pub part: Option<QpnPart>,
 }
 
 impl UdpPortConfig {
@@ -43,6 +49,7 @@ impl UdpPortConfig {
             send_buffer_bytes: 4 << 20,
             queue_bytes: 1 << 20,
             segmentation: true,
+            part: None,
         }
     }
 

@@ -107,6 +107,9 @@ pub struct UdpCounters {
     pub rx_truncated: u64,
     /// Datagrams dropped because the kernel told no source address.
     pub rx_no_source: u64,
+    /// Packets dropped because they are for QPs of other processes, and came in one bundle
+    /// with some for ours.
+    pub rx_foreign: u64,
     /// Errors of receiving that were passed over.
     pub rx_errors: u64,
     tx_dropped: [u64; TxDrop::ALL.len()],
@@ -141,6 +144,7 @@ impl UdpCounters {
             ("rx_bundles", self.rx_bundles),
             ("rx_truncated", self.rx_truncated),
             ("rx_no_source", self.rx_no_source),
+            ("rx_foreign", self.rx_foreign),
             ("rx_errors", self.rx_errors),
         ];
         let dropped = self.tx_dropped;

@@ -20,6 +20,7 @@
 //!
 //! - `queue`: packets waiting to leave, joined into datagrams (no system calls).
 //! - `socket`: one socket, its options, sending its queue and receiving.
+//! - `share`: several processes behind one address.
 //! - `port`: the [`UdpPort`], which puts sockets behind the `Port` trait.
 //! - `sys`: the system calls; all the unsafe code of the crate.
 
@@ -27,12 +28,14 @@ mod config;
 mod counters;
 mod port;
 mod queue;
+mod share;
 mod socket;
 mod sys;
 
 pub use config::{SocketOffer, UdpPortConfig};
 pub use counters::{TxDrop, UdpCounters};
 pub use port::{PortFd, UdpPort};
+pub use share::PartClaim;
 
 /// The UDP port of RoCEv2, source and destination of all that a [`UdpPort`] sends
 /// (RoCEv2 Annex A17.3.2 for the destination; the source is free).

@@ -4,7 +4,9 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd};
 
+use roce_stack::QpnPart;
 use roce_stack::port::{Port, PortCapabilities, PortError, ReserveError, RxSink, TxMeta, TxSlot};
+use roce_wire::Qpn;
 
 use crate::ROCE_UDP_PORT;
 use crate::config::{SocketOffer, UdpPortConfig};
@@ -251,6 +253,16 @@ impl Port for UdpPort {
     }
 
     fn reserve(&mut self, to: &TxMeta, len: usize) -> Result<TxSlot<'_>, ReserveError> {
+        // Whose it is, is not known: taken for the first process's.
+        self.reserve_for(to, Qpn::QP0, len)
+    }
+
+    fn reserve_for(
+        &mut self,
+        to: &TxMeta,
+        to_qp: Qpn,
+        len: usize,
+    ) -> Result<TxSlot<'_>, ReserveError> {
         self.forget();
         let ipv6 = to.src.is_ipv6();
         let sendable = (1..=self.config.max_packet_bytes(ipv6)).contains(&len)
@@ -262,7 +274,7 @@ impl Port for UdpPort {
         };
         self.reserved = index;
         let queue = &mut self.sockets[index].queue;
-        match queue.reserve(to, len, max_datagram(ipv6)) {
+        match queue.reserve(to, QpnPart::of(to_qp), len, max_datagram(ipv6)) {
             Some((bytes, ip)) => Ok(TxSlot {
                 bytes,
                 src_port: ROCE_UDP_PORT,

@@ -8,6 +8,7 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
+use roce_stack::QpnPart;
 use roce_stack::port::{IpCovered, TxMeta};
 
 #[cfg(test)]
@@ -39,6 +40,9 @@ pub(crate) struct Datagram {
     pub(crate) cut: usize,
     /// Another packet may still join.
     open: bool,
+    /// Where the packets' QPs are: the receiver may have a process for each part, and
+    /// steers a datagram by its first packet.
+    part: QpnPart,
 }
 
 impl Datagram {
@@ -46,8 +50,9 @@ impl Datagram {
         self.start..self.start + self.len
     }
 
-    fn takes(&self, to: &TxMeta, len: usize, max_datagram: usize) -> bool {
+    fn takes(&self, to: &TxMeta, part: QpnPart, len: usize, max_datagram: usize) -> bool {
         self.open
+            && self.part == part
             && len <= self.segment
             && self.segments < MAX_SEGMENTS
             && self.len + len <= max_datagram
@@ -59,6 +64,7 @@ impl Datagram {
 #[derive(Clone, Copy, Debug)]
 struct Reservation {
     to: TxMeta,
+    part: QpnPart,
     start: usize,
     len: usize,
     joins: bool,
@@ -99,23 +105,25 @@ impl TxQueue {
         self.datagrams.is_empty()
     }
 
-    /// Room for a packet of `len` bytes, and the IPv4 identification or its lack.
+    /// Room for a packet of `len` bytes to a QP in `part`, and the IPv4 identification or its lack.
     /// `max_datagram` bounds the bytes of a datagram. `None` if there is no room.
     ///
     /// Nothing changes until [`Self::commit`], so a reservation can be forgotten.
     pub(crate) fn reserve(
         &mut self,
         to: &TxMeta,
+        part: QpnPart,
         len: usize,
         max_datagram: usize,
     ) -> Option<(&mut [u8], IpCovered)> {
         self.reserved = None;
-        let (start, index) = match self.join(to, len, max_datagram) {
+        let (start, index) = match self.join(to, part, len, max_datagram) {
             Some(place) => place,
             None => (self.place(len)?, 0),
         };
         self.reserved = Some(Reservation {
             to: *to,
+            part,
             start,
             len,
             joins: index > 0,
@@ -151,6 +159,7 @@ impl TxQueue {
                 segments: 1,
                 cut: 0,
                 open: true,
+                part: packet.part,
             }),
         }
     }
@@ -190,9 +199,15 @@ impl TxQueue {
     }
 
     /// The place and index of a packet that joins the newest datagram.
-    fn join(&self, to: &TxMeta, len: usize, max_datagram: usize) -> Option<(usize, u16)> {
+    fn join(
+        &self,
+        to: &TxMeta,
+        part: QpnPart,
+        len: usize,
+        max_datagram: usize,
+    ) -> Option<(usize, u16)> {
         let last = self.datagrams.back()?;
-        if !self.segmentation || !last.takes(to, len, max_datagram) {
+        if !self.segmentation || !last.takes(to, part, len, max_datagram) {
             return None;
         }
         let start = last.start + last.len;

@@ -20,6 +20,7 @@ use parking_lot::{Mutex, MutexGuard};
 use roce_stack::fault::{FaultLayer, FaultSpec};
 use roce_stack::port::{PortError, RoceVersion, TxMeta};
 use roce_stack::{BufferRange, Counters, Event, Instant, Nic, NicConfig};
+use roce_udp::PartClaim;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -64,6 +65,8 @@ pub(crate) struct Shared {
     /// When an application thread last drove the NIC: nanoseconds since `origin`,
     /// plus one; 0 for never, or when it said that it will wait now.
     last_call: AtomicU64,
+    /// What QP numbers are ours; others may have them once the engine's port is closed.
+    _claim: PartClaim,
 }
 
 impl Shared {
@@ -129,16 +132,19 @@ impl Context {
         getrandom::fill(&mut seed)
             .map_err(|error| std::io::Error::other(error.to_string()))
             .map_err(system("drawing a random seed for keys and QP numbers"))?;
-        let (port, not_taken) = datapath::open(device, options.datapath_options())?;
+        let claim = PartClaim::take(device.interface().index)
+            .map_err(system("taking a part of the QP numbers"))?;
+        let (port, not_taken) = datapath::open(device, options.datapath_options(), claim.part())?;
         let datapath = port.describe(not_taken);
         let capabilities = port.capabilities();
-        let nic = Nic::new(&NicConfig {
+        let mut nic = Nic::new(&NicConfig {
             seed,
             max_packet_bytes: capabilities.max_packet_bytes,
             // The peer is taken to hold as much as we do; half of it leaves room for
             // what the kernel charges beyond the payload.
             window_bytes: capabilities.receive_buffer_bytes / 2,
         });
+        nic.draw_qpns_from(claim.part());
         let flags = EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_CLOEXEC;
         let wake = EventFd::from_value_and_flags(0, flags)
             .map_err(std::io::Error::from)
@@ -154,6 +160,7 @@ impl Context {
             next_cq: AtomicU64::new(1),
             origin: Clock::now(),
             last_call: AtomicU64::new(0),
+            _claim: claim,
         });
         let driver = driver::spawn(Arc::clone(&shared), Monitor::new(device), &device.name())
             .map_err(system("starting the background thread"))?;

@@ -1,9 +1,12 @@
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv6Addr};
 
+use roce_wire::Qpn;
+
 use super::*;
 
 const MAX: usize = 65_507;
+const PART: QpnPart = QpnPart::of(Qpn::QP0);
 
 fn to(last: u8) -> TxMeta {
     TxMeta {
@@ -21,7 +24,7 @@ fn queue() -> TxQueue {
 
 /// Queues a packet and returns its identification.
 fn push(queue: &mut TxQueue, to: &TxMeta, len: usize) -> u16 {
-    let (bytes, ip) = queue.reserve(to, len, MAX).expect("room");
+    let (bytes, ip) = queue.reserve(to, PART, len, MAX).expect("room");
     assert_eq!(bytes.len(), len);
     let IpCovered::V4 { id, flags_fragment } = ip else {
         panic!("an IPv4 packet has an identification, got {ip:?}");
@@ -113,7 +116,7 @@ fn ipv6_has_no_identification() {
         ..to(1)
     };
     for _ in 0..2 {
-        let (_, ip) = queue.reserve(&to, 50, MAX).expect("room");
+        let (_, ip) = queue.reserve(&to, PART, 50, MAX).expect("room");
         assert_eq!(ip, IpCovered::V6);
         queue.commit();
     }
@@ -125,17 +128,17 @@ fn a_reservation_that_is_not_committed_leaves_nothing() {
     let mut queue = queue();
     push(&mut queue, &to(2), 500);
     // Would have closed the datagram, then begun another.
-    queue.reserve(&to(2), 10, MAX).expect("room");
-    queue.reserve(&to(3), 500, MAX).expect("room");
+    queue.reserve(&to(2), PART, 10, MAX).expect("room");
+    queue.reserve(&to(3), PART, 500, MAX).expect("room");
     assert_eq!(push(&mut queue, &to(2), 500), 1);
     queue.commit();
-    queue.reserve(&to(2), 500, MAX).expect("room");
+    queue.reserve(&to(2), PART, 500, MAX).expect("room");
     queue.forget();
     queue.commit();
     assert_eq!(segments(&queue), [(2, 1000)]);
     // A failed reservation forgets the one before.
-    queue.reserve(&to(2), 500, MAX).expect("room");
-    assert!(queue.reserve(&to(2), 1 << 20, MAX).is_none());
+    queue.reserve(&to(2), PART, 500, MAX).expect("room");
+    assert!(queue.reserve(&to(2), PART, 1 << 20, MAX).is_none());
     queue.commit();
     assert_eq!(queue.packets(), 2);
 }
@@ -146,7 +149,7 @@ fn full_of_datagrams_but_not_of_packets() {
     for last in 1..=3 {
         push(&mut queue, &to(last), 100);
     }
-    assert!(queue.reserve(&to(4), 100, MAX).is_none());
+    assert!(queue.reserve(&to(4), PART, 100, MAX).is_none());
     assert_eq!(
         push(&mut queue, &to(3), 100),
         1,
@@ -208,7 +211,7 @@ fn the_ring_never_mixes_bytes() {
             };
             if random.below(3) > 0 {
                 let to = to(1 + (random.below(8) / 7) as u8);
-                match queue.reserve(&to, len, 5000) {
+                match queue.reserve(&to, PART, len, 5000) {
                     Some((bytes, IpCovered::V4 { id, .. })) => {
                         bytes.fill((step % 251) as u8);
                         if random.below(10) > 0 {

@@ -11,8 +11,9 @@ use std::os::fd::{AsFd, BorrowedFd};
 use socket2::Socket;
 
 use crate::queue::TxQueue;
+use crate::share::Member;
 
-pub(crate) use open::{max_datagram, open, probe};
+pub(crate) use open::{bind, max_datagram, new_socket, open, probe};
 pub(crate) use transmit::Flushed;
 
 /// A socket and what waits to leave through it.
@@ -20,6 +21,8 @@ pub(crate) struct PortSocket {
     pub(crate) address: IpAddr,
     pub(crate) queue: TxQueue,
     socket: Socket,
+    /// The place among the processes that share the address's port, if it is shared.
+    member: Option<Member>,
     /// The interface's index: the scope of link-local addresses.
     scope: u32,
     /// The traffic class that the socket gives what is sent without one.

@@ -12,6 +12,7 @@ use super::{PortSocket, group};
 use crate::ROCE_UDP_PORT;
 use crate::config::{SocketOffer, UdpPortConfig, header_bytes};
 use crate::queue::TxQueue;
+use crate::share;
 use crate::sys::address::socket_address;
 use crate::sys::{options, receive::BUNDLE_BYTES};
 
@@ -28,14 +29,24 @@ pub(crate) fn open(config: &UdpPortConfig, address: IpAddr) -> Result<PortSocket
         let what = format!("{what} for {address} of {}", config.interface);
         move |source| PortError { what, source }
     };
-    let socket = new_socket(address).map_err(fail("opening a UDP socket"))?;
-    if address.is_multicast() {
-        // Several processes may be in a group, and each gets a copy.
-        socket
-            .set_reuse_address(true)
-            .map_err(fail("sharing a UDP socket's address"))?;
-    }
-    bind(&socket, config, address)?;
+    let (socket, member) = match config.part {
+        Some(part) if !address.is_multicast() => {
+            let (socket, member) = share::join(config, address, part)?;
+            forget_class(&socket, address).map_err(fail("resetting a UDP socket"))?;
+            (socket, Some(member))
+        }
+        _ => {
+            let socket = new_socket(address).map_err(fail("opening a UDP socket"))?;
+            if address.is_multicast() {
+                // Several processes may be in a group, and each gets a copy.
+                socket
+                    .set_reuse_address(true)
+                    .map_err(fail("sharing a UDP socket's address"))?;
+            }
+            bind(&socket, config, address)?;
+            (socket, None)
+        }
+    };
     if address.is_multicast() {
         group::join(&socket, config, address)?;
     } else {
@@ -54,6 +65,7 @@ pub(crate) fn open(config: &UdpPortConfig, address: IpAddr) -> Result<PortSocket
             config.segmentation && can_segment,
         ),
         socket,
+        member,
         scope: config.interface_index,
         own_class: 0,
         lone_class: 0,
@@ -86,7 +98,7 @@ pub(crate) fn probe(config: &UdpPortConfig) -> SocketOffer {
     probe().unwrap_or(LEAST)
 }
 
-fn new_socket(address: IpAddr) -> io::Result<Socket> {
+pub(crate) fn new_socket(address: IpAddr) -> io::Result<Socket> {
     let domain = if address.is_ipv6() {
         Domain::IPV6
     } else {
@@ -100,7 +112,15 @@ fn new_socket(address: IpAddr) -> io::Result<Socket> {
     Ok(socket)
 }
 
-fn bind(socket: &Socket, config: &UdpPortConfig, address: IpAddr) -> Result<(), PortError> {
+/// Binds to port 4791 of `address`.
+///
+/// # Errors
+/// If that can't be; the text says why, and what to do.
+pub(crate) fn bind(
+    socket: &Socket,
+    config: &UdpPortConfig,
+    address: IpAddr,
+) -> Result<(), PortError> {
     let to = socket_address(address, ROCE_UDP_PORT, config.interface_index);
     let interface = &config.interface;
     socket.bind(&to.into()).map_err(|source| {
@@ -121,6 +141,14 @@ fn bind(socket: &Socket, config: &UdpPortConfig, address: IpAddr) -> Result<(), 
             source,
         }
     })
+}
+
+/// A socket that was another process's may have a traffic class of its own.
+fn forget_class(socket: &Socket, address: IpAddr) -> io::Result<()> {
+    match address {
+        IpAddr::V4(_) => socket.set_tos_v4(0),
+        IpAddr::V6(_) => socket.set_tclass_v6(0),
+    }
 }
 
 /// The options without which packets would be wrong.

@@ -2,10 +2,12 @@
 
 use std::io::{self, ErrorKind};
 
+use roce_stack::QpnPart;
 use roce_stack::port::{IpCovered, RxMeta, RxSink};
 
 use super::PortSocket;
 use crate::counters::UdpCounters;
+use crate::share::Member;
 use crate::sys::receive::{Bundle, RECEIVE_BATCH, ReceiveRing};
 
 /// Bundles of more bytes than this, on average, are not asked for in greater
@@ -133,11 +135,47 @@ impl PortSocket {
         }
         let packets = bundle.bytes.chunks(segment);
         let count = packets.len();
-        for packet in packets {
-            sink.packet(&meta, packet);
+        match &self.member {
+            // The kernel has looked at the first packet.
+            Some(member) if count > 1 => {
+                let foreign = hand_out_own(member, packets, &meta, sink);
+                counters.rx_foreign += foreign as u64;
+                count - foreign
+            }
+            _ => {
+                for packet in packets {
+                    sink.packet(&meta, packet);
+                }
+                count
+            }
         }
-        count
     }
+}
+
+/// Hands out those packets of a bundle that are for this process; says how many are not.
+/// The kernel joins what has the same addresses and ports, whatever it is for; our kind of
+/// sender keeps apart what is for different processes, and others may not.
+fn hand_out_own<'a>(
+    member: &Member,
+    packets: impl Iterator<Item = &'a [u8]>,
+    meta: &RxMeta,
+    sink: &mut dyn RxSink,
+) -> usize {
+    let mut foreign = 0;
+    let mut others_miss_some = false;
+    for packet in packets {
+        match QpnPart::of_packet(packet) {
+            Some(part) if part != member.part() => {
+                foreign += 1;
+                others_miss_some |= member.knows(part);
+            }
+            _ => sink.packet(meta, packet),
+        }
+    }
+    if others_miss_some {
+        member.stop_coalescing();
+    }
+    foreign
 }
 
 /// Whether an error means that the socket is unusable, and not that something

@@ -61,3 +61,63 @@ pub(crate) fn interface_exists(fd: BorrowedFd<'_>, index: u32) -> bool {
     let result = unsafe { libc::ioctl(fd.as_raw_fd(), libc::SIOCGIFNAME as _, &raw mut request) };
     result == 0
 }
+
+/// Attaches a classic BPF program by an option that takes one.
+pub(crate) fn attach_program(
+    fd: BorrowedFd<'_>,
+    option: c_int,
+    program: &[libc::sock_filter],
+) -> io::Result<()> {
+    let program = libc::sock_fprog {
+        len: u16::try_from(program.len()).map_err(io::Error::other)?,
+        // The kernel only reads it.
+        filter: program.as_ptr().cast_mut(),
+    };
+    // SAFETY: the pointer is to a `sock_fprog` that points to as many instructions as it
+    // says; both live through the call, which copies them, and its size is given.
+    let result = unsafe {
+        libc::setsockopt(
+            fd.as_raw_fd(),
+            libc::SOL_SOCKET,
+            option,
+            (&raw const program).cast(),
+            size_of::<libc::sock_fprog>() as libc::socklen_t,
+        )
+    };
+    if result == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}
+
+/// Throws away what waits in a socket, without reading it.
+pub(crate) fn discard_waiting(fd: BorrowedFd<'_>) {
+    // No socket's buffer holds as many packets.
+    for _ in 0..1 << 20 {
+        // SAFETY: nothing is written to a buffer of no bytes.
+        let result = unsafe {
+            libc::recv(
+                fd.as_raw_fd(),
+                std::ptr::null_mut(),
+                0,
+                libc::MSG_DONTWAIT | libc::MSG_TRUNC,
+            )
+        };
+        if result < 0 && io::Error::last_os_error().kind() == io::ErrorKind::WouldBlock {
+            return;
+        }
+    }
+}
+
+/// The number by which `/proc` names an open file.
+pub(crate) fn inode_of(fd: BorrowedFd<'_>) -> io::Result<u64> {
+    // SAFETY: a C struct of integers: zero is valid.
+    let mut status: libc::stat = unsafe { zeroed() };
+    // SAFETY: the call writes a `stat` to where the pointer is, and `status` is one.
+    if unsafe { libc::fstat(fd.as_raw_fd(), &raw mut status) } == 0 {
+        Ok(status.st_ino)
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}

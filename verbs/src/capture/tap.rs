@@ -5,6 +5,7 @@ use roce_capture::{Direction, Packet};
 use roce_stack::port::{
     IpCovered, Port, PortCapabilities, PortError, ReserveError, RoceVersion, RxSink, TxMeta, TxSlot,
 };
+use roce_wire::Qpn;
 use std::net::IpAddr;
 use std::time::SystemTime;
 
@@ -12,6 +13,8 @@ use std::time::SystemTime;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Reservation {
     to: TxMeta,
+    /// The destination QP, if the sender told.
+    to_qp: Option<Qpn>,
     len: usize,
     src_port: u16,
     ip: IpCovered,
@@ -30,10 +33,33 @@ impl<'a> Tap<'a> {
         Self { capture, port }
     }
 
+    fn lend(
+        &mut self,
+        to: &TxMeta,
+        to_qp: Option<Qpn>,
+        len: usize,
+    ) -> Result<TxSlot<'_>, ReserveError> {
+        self.capture.reservation = None;
+        let TxSlot { src_port, ip, .. } = ask(self.port, to, to_qp, len)?;
+        self.capture.reservation = Some(Reservation {
+            to: *to,
+            to_qp,
+            len,
+            src_port,
+            ip,
+        });
+        self.capture.room.resize(len, 0);
+        Ok(TxSlot {
+            bytes: &mut self.capture.room,
+            src_port,
+            ip,
+        })
+    }
+
     /// Moves the packet to the port. Returns whether it is there.
     fn hand_on(&mut self, packet: &Reservation) -> bool {
         // By the port's contract the same as was lent before.
-        match self.port.reserve(&packet.to, packet.len) {
+        match ask(self.port, &packet.to, packet.to_qp, packet.len) {
             Ok(slot) if slot.src_port == packet.src_port && slot.ip == packet.ip => {
                 slot.bytes.copy_from_slice(&self.capture.room);
                 self.port.commit();
@@ -42,6 +68,19 @@ impl<'a> Tap<'a> {
             // A port that breaks it loses a packet, as networks do.
             _ => false,
         }
+    }
+}
+
+/// Asks the port for room, for whom it is to be if that is known.
+fn ask<'a>(
+    port: &'a mut dyn Port,
+    to: &TxMeta,
+    to_qp: Option<Qpn>,
+    len: usize,
+) -> Result<TxSlot<'a>, ReserveError> {
+    match to_qp {
+        Some(qpn) => port.reserve_for(to, qpn, len),
+        None => port.reserve(to, len),
     }
 }
 
@@ -75,20 +114,16 @@ impl Port for Tap<'_> {
     }
 
     fn reserve(&mut self, to: &TxMeta, len: usize) -> Result<TxSlot<'_>, ReserveError> {
-        self.capture.reservation = None;
-        let TxSlot { src_port, ip, .. } = self.port.reserve(to, len)?;
-        self.capture.reservation = Some(Reservation {
-            to: *to,
-            len,
-            src_port,
-            ip,
-        });
-        self.capture.room.resize(len, 0);
-        Ok(TxSlot {
-            bytes: &mut self.capture.room,
-            src_port,
-            ip,
-        })
+        self.lend(to, None, len)
+    }
+
+    fn reserve_for(
+        &mut self,
+        to: &TxMeta,
+        to_qp: Qpn,
+        len: usize,
+    ) -> Result<TxSlot<'_>, ReserveError> {
+        self.lend(to, Some(to_qp), len)
     }
 
     fn commit(&mut self) {

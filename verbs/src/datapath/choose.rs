@@ -10,6 +10,7 @@ use super::{
 use crate::datapath::Datapath;
 use crate::device::Device;
 use crate::error::OpenError;
+use roce_stack::QpnPart;
 use roce_stack::port::PortError;
 use roce_udp::{UdpPort, UdpPortConfig};
 use roce_xdp::offer::{self, DriverOffer, Offer};
@@ -36,10 +37,12 @@ struct Facts {
     permission: Result<(), PortError>,
 }
 
-/// Opens the port of a device. With it comes why it is no other.
+/// Opens the port of a device, for QPs whose numbers lie in `part`. With it comes why it is
+/// no other.
 pub(crate) fn open(
     device: &Device,
     options: &DatapathOptions,
+    part: QpnPart,
 ) -> Result<(DevicePort, Vec<NotTaken>), OpenError> {
     let reason = match options.datapath {
         DatapathChoice::Udp => asked_for_sockets(),
@@ -59,12 +62,12 @@ pub(crate) fn open(
             },
         },
     };
-    Ok((open_udp(device), vec![not_taken(XDP, reason)]))
+    Ok((open_udp(device, Some(part)), vec![not_taken(XDP, reason)]))
 }
 
 /// What [`open`] would take, as far as that can be known without touching the interface.
 pub(crate) fn expect(device: &Device, options: &DatapathOptions) -> Result<Datapath, OpenError> {
-    let udp = |reason| open_udp(device).describe(vec![not_taken(XDP, reason)]);
+    let udp = |reason| open_udp(device, None).describe(vec![not_taken(XDP, reason)]);
     if options.datapath == DatapathChoice::Udp {
         return Ok(udp(asked_for_sockets()));
     }
@@ -180,14 +183,15 @@ impl Facts {
     }
 }
 
-fn open_udp(device: &Device) -> DevicePort {
+fn open_udp(device: &Device, part: Option<QpnPart>) -> DevicePort {
     let interface = device.interface();
-    let config = UdpPortConfig::new(
+    let mut config = UdpPortConfig::new(
         interface.name.clone(),
         interface.index,
         interface.mtu,
         device.addresses(),
     );
+    config.part = part;
     DevicePort::Udp(Box::new(UdpPort::new(config)))
 }
 

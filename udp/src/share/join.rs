@@ -1,0 +1,367 @@
+//! Becoming a member of a group.
+//!
+//! One process at a time changes the group of an address: the one that has the lock's name.
+//! It asks the members that are there for the sockets, and adds what is missing up to its
+//! own. It may add only if it holds all that there are: else one is still open that a
+//! process which is about to end has, and the new one would not get its place.
+
+use std::io::{self, ErrorKind};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::time::{Duration, Instant};
+
+use roce_stack::QpnPart;
+use roce_stack::port::PortError;
+use socket2::Socket;
+
+use super::keeper::{Held, Keeper, Peer};
+use super::member::{self, Member};
+use super::message::{self, Kind};
+use super::names::{self, Place};
+use super::{group, sockets};
+use crate::ROCE_UDP_PORT;
+use crate::config::UdpPortConfig;
+use crate::socket::bind;
+
+/// How long a member may take to answer, before another is asked.
+const ANSWER: Duration = Duration::from_millis(200);
+/// How long to wait for those who are about to leave, or to answer.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// The same where nobody is there who could answer.
+const PATIENCE_ALONE: Duration = Duration::from_millis(500);
+/// Rounds at least, however long the machine took for one.
+const ROUNDS: u32 = 5;
+/// The kernel does not tell when a socket of another process is closed.
+const PAUSE: Duration = Duration::from_millis(5);
+
+/// Takes the place of `part` in the group of `address`. Comes with the socket to use.
+///
+/// # Errors
+/// If others have the port who don't share it with this process; the text says who, and
+/// what to do.
+pub(crate) fn join(
+    config: &UdpPortConfig,
+    address: std::net::IpAddr,
+    part: QpnPart,
+) -> Result<(Socket, Member), PortError> {
+    let joining = Joining {
+        config,
+        place: Place::new(address, config.interface_index),
+        part,
+    };
+    let _lock = joining.lock()?;
+    let listener = joining.own_name()?;
+    let (sockets, peers) = joining.gather()?;
+    joining
+        .settle(listener, sockets, peers)
+        .map_err(|source| joining.error("taking a place among those who share it", source))
+}
+
+struct Joining<'a> {
+    config: &'a UdpPortConfig,
+    place: Place,
+    part: QpnPart,
+}
+
+/// A member that was there before.
+struct Other {
+    part: QpnPart,
+    stream: UnixStream,
+}
+
+/// Why the group's sockets can't be had now.
+enum Obstacle {
+    /// Nobody is there who shares it, and yet the port is taken.
+    Taken(PortError),
+    /// A process does not answer.
+    Silent(i32),
+    /// Sockets are there that nobody has handed over.
+    Unknown,
+    /// It will not change.
+    Final(PortError),
+}
+
+impl From<io::Error> for Obstacle {
+    fn from(source: io::Error) -> Self {
+        Self::Final(PortError {
+            what: format!("making the sockets that share UDP port {ROCE_UDP_PORT}"),
+            source,
+        })
+    }
+}
+
+impl From<PortError> for Obstacle {
+    fn from(error: PortError) -> Self {
+        match error.source.kind() {
+            ErrorKind::AddrInUse => Self::Taken(error),
+            _ => Self::Final(error),
+        }
+    }
+}
+
+impl Joining<'_> {
+    /// Waits until nobody else changes the group.
+    fn lock(&self) -> Result<UnixListener, PortError> {
+        let name = self.place.lock();
+        let failed = |source| self.error("waiting for others who begin to share it", source);
+        let start = Instant::now();
+        let mut rounds = 0;
+        loop {
+            match names::listen(&name) {
+                Ok(lock) => return Ok(lock),
+                Err(error) if error.kind() != ErrorKind::AddrInUse => return Err(failed(error)),
+                Err(_) => {}
+            }
+            let holder = match names::connect(&name) {
+                Ok(stream) => {
+                    // Nothing is ever said: it ends when the other one is done.
+                    stream.set_read_timeout(Some(ANSWER)).map_err(failed)?;
+                    let _ = message::receive(&stream);
+                    message::who(&stream).map_or(0, |(pid, _)| pid)
+                }
+                // It was done just now, or is not quite there.
+                Err(_) => {
+                    std::thread::sleep(PAUSE);
+                    0
+                }
+            };
+            rounds += 1;
+            if rounds > ROUNDS && start.elapsed() > 2 * PATIENCE {
+                let source = io::Error::from(ErrorKind::TimedOut);
+                let what = format!(
+                    "process {holder} began to share it and does not come to an end: continue \
+                     or stop that process"
+                );
+                return Err(self.error(&what, source));
+            }
+        }
+    }
+
+    /// Takes the name of the place.
+    fn own_name(&self) -> Result<UnixListener, PortError> {
+        let name = self.place.member(self.part);
+        let start = Instant::now();
+        let mut rounds = 0;
+        loop {
+            match names::listen(&name) {
+                Ok(listener) => return Ok(listener),
+                // One who had the place is about to end, or somebody cleans up after it.
+                Err(error)
+                    if error.kind() == ErrorKind::AddrInUse
+                        && (rounds < ROUNDS || start.elapsed() < PATIENCE) =>
+                {
+                    rounds += 1;
+                    std::thread::sleep(PAUSE);
+                }
+                Err(source) => {
+                    let what = format!(
+                        "part {} of the QPNs is taken there, by a process that has the address \
+                         on another interface",
+                        self.part.number()
+                    );
+                    return Err(self.error(&what, source));
+                }
+            }
+        }
+    }
+
+    /// All sockets from the first to the own one, and the other members.
+    fn gather(&self) -> Result<(Vec<OwnedFd>, Vec<Other>), PortError> {
+        let start = Instant::now();
+        let mut rounds = 0;
+        loop {
+            let others = self.others()?;
+            let obstacle = match self.sockets(&others) {
+                Ok((sockets, added)) => {
+                    introduce(&others, self.part, if added { &sockets } else { &[] });
+                    return Ok((sockets, others));
+                }
+                Err(Obstacle::Final(error)) => return Err(error),
+                Err(obstacle) => obstacle,
+            };
+            rounds += 1;
+            let patience = match obstacle {
+                Obstacle::Taken(_) => PATIENCE_ALONE,
+                _ => PATIENCE,
+            };
+            if rounds > ROUNDS && start.elapsed() > patience {
+                return Err(self.give_up(obstacle));
+            }
+            std::thread::sleep(PAUSE);
+        }
+    }
+
+    /// The members that are there.
+    fn others(&self) -> Result<Vec<Other>, PortError> {
+        let mut others = Vec::new();
+        for part in (0..QpnPart::COUNT).filter_map(QpnPart::new) {
+            if part == self.part {
+                continue;
+            }
+            let Ok(stream) = names::connect(&self.place.member(part)) else {
+                continue;
+            };
+            let failed = |source| self.error("asking who shares it", source);
+            let (pid, uid) = message::who(&stream).map_err(failed)?;
+            if uid != message::own_uid() {
+                return Err(self.another_user(pid, uid));
+            }
+            stream.set_read_timeout(Some(ANSWER)).map_err(failed)?;
+            others.push(Other { part, stream });
+        }
+        Ok(others)
+    }
+
+    /// The sockets from the first to the own one, and whether some of them are new.
+    fn sockets(&self, others: &[Other]) -> Result<(Vec<OwnedFd>, bool), Obstacle> {
+        let needed = usize::from(self.part.number()) + 1;
+        let address = self.place.address;
+        let bind = |socket: &Socket| bind(socket, self.config, address);
+        let mut silent = None;
+        let mut held = Vec::new();
+        // The last one most likely has all.
+        for other in others.iter().rev() {
+            match ask(other, self.part) {
+                Ok(more) if more.len() > held.len() => held = more,
+                Ok(_) => {}
+                Err(_) => silent = message::who(&other.stream).ok().map(|(pid, _)| pid),
+            }
+            if held.len() >= needed || !held.is_empty() && group::is_whole(&held, address)? {
+                break;
+            }
+        }
+        if held.len() >= needed {
+            return Ok((held, false));
+        }
+        if let Some(pid) = silent
+            && (held.is_empty() || !group::is_whole(&held, address)?)
+        {
+            return Err(Obstacle::Silent(pid));
+        }
+        let is_new = held.is_empty();
+        if is_new {
+            held.push(group::first::<Obstacle>(address, |socket| {
+                Ok(bind(socket)?)
+            })?);
+        } else if !group::is_whole(&held, address)? {
+            return Err(Obstacle::Unknown);
+        }
+        if needed == 1 {
+            group::be_alone(&held[0])?;
+            return Ok((held, true));
+        }
+        if !is_new {
+            let is_used = others.iter().any(|other| other.part.number() == 0);
+            group::stop_being_alone(&held[0], is_used)?;
+        }
+        while held.len() < needed {
+            held.push(group::next::<Obstacle>(address, |socket| {
+                Ok(bind(socket)?)
+            })?);
+            // Who looked just as the table changed may have overlooked one: it would be
+            // the second to come after it that gets a wrong place.
+            if !group::is_whole(&held, address)? {
+                return Err(Obstacle::Unknown);
+            }
+        }
+        Ok((held, true))
+    }
+
+    /// Opens the own socket, and speaks for the group from now on.
+    fn settle(
+        &self,
+        listener: UnixListener,
+        sockets: Vec<OwnedFd>,
+        others: Vec<Other>,
+    ) -> io::Result<(Socket, Member)> {
+        let own = sockets[usize::from(self.part.number())].try_clone()?;
+        let own = Socket::from(own);
+        if sockets.len() > 1 {
+            group::open_up(own.as_fd(), self.part)?;
+        }
+        let peers = others.into_iter().map(|other| Peer {
+            stream: other.stream,
+            part: Some(other.part),
+        });
+        let held: Held = member::shared(sockets);
+        let keeper = Keeper::start(
+            self.place,
+            self.part,
+            listener,
+            peers.collect(),
+            Held::clone(&held),
+        )?;
+        let member = Member::new(self.part, own.try_clone()?, held, keeper);
+        Ok((own, member))
+    }
+
+    fn give_up(&self, obstacle: Obstacle) -> PortError {
+        match obstacle {
+            Obstacle::Final(error) => error,
+            Obstacle::Taken(error) => {
+                let users = sockets::bound_to(self.place.address).unwrap_or_default();
+                match users.iter().find(|socket| socket.uid != message::own_uid()) {
+                    None => error,
+                    Some(other) => PortError {
+                        what: format!("{} (it is one of user {})", error.what, other.uid),
+                        source: error.source,
+                    },
+                }
+            }
+            Obstacle::Silent(pid) => self.error(
+                &format!(
+                    "process {pid} has it, would share it, and does not answer: continue or stop \
+                     that process (is it in a debugger?), or use another address"
+                ),
+                ErrorKind::TimedOut.into(),
+            ),
+            Obstacle::Unknown => self.error(
+                &format!(
+                    "others have it beside the processes that share it. See who with \
+                     `ss -ulnp sport = :{ROCE_UDP_PORT}`, and stop them"
+                ),
+                ErrorKind::AddrInUse.into(),
+            ),
+        }
+    }
+
+    fn another_user(&self, pid: i32, uid: u32) -> PortError {
+        let what = format!(
+            "process {pid} of user {uid} has it, and the system lets only processes of one user \
+             share a port, this one's is user {}: use another address of {}, or run both as one \
+             user",
+            message::own_uid(),
+            self.config.interface
+        );
+        self.error(&what, ErrorKind::AddrInUse.into())
+    }
+
+    fn error(&self, what: &str, source: io::Error) -> PortError {
+        PortError {
+            what: format!(
+                "sharing UDP port {ROCE_UDP_PORT} of {}: {what}",
+                self.place.address
+            ),
+            source,
+        }
+    }
+}
+
+/// Asks a member for the sockets.
+fn ask(other: &Other, part: QpnPart) -> io::Result<Vec<OwnedFd>> {
+    message::send(&other.stream, Kind::Ask, part, &[])?;
+    match message::receive(&other.stream)? {
+        Some(answer) => Ok(answer.sockets),
+        None => Err(ErrorKind::ConnectionReset.into()),
+    }
+}
+
+/// Tells everybody who is new, and of the sockets if there are more now.
+fn introduce(others: &[Other], part: QpnPart, sockets: &[OwnedFd]) {
+    for other in others {
+        // Who is not told can't help those who come later; another can.
+        if message::send(&other.stream, Kind::Here, part, sockets).is_err() {
+            let _ = message::send(&other.stream, Kind::Here, part, &[]);
+        }
+    }
+}

@@ -1,0 +1,206 @@
+//! The thread that speaks for a member of a group.
+//!
+//! It hands the group's sockets to those who ask, takes those that newcomers add, and
+//! notices when another member is gone: then it closes the socket of that one to all
+//! packets, as it may hold the only descriptor, and empties it.
+
+use std::io::{self, ErrorKind};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::eventfd::{EfdFlags, EventFd};
+use nix::sys::signal::{SigSet, SigmaskHow};
+use roce_stack::QpnPart;
+
+use super::group;
+use super::message::{self, Kind};
+use super::names::{self, Place};
+
+/// A member that is gone loses its descriptors one by one. How often its name is tried.
+const CLEANING_TRIES: u32 = 500;
+const CLEANING_EVERY_MS: u8 = 10;
+
+/// A group's sockets, from the first on.
+pub(super) type Held = Arc<Mutex<Vec<OwnedFd>>>;
+
+/// The sockets, whatever happened to another thread that had them.
+pub(super) fn lock(held: &Mutex<Vec<OwnedFd>>) -> MutexGuard<'_, Vec<OwnedFd>> {
+    held.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A connection to another member.
+#[derive(Debug)]
+pub(super) struct Peer {
+    pub(super) stream: UnixStream,
+    /// Which one it is, once it has said so.
+    pub(super) part: Option<QpnPart>,
+}
+
+/// The thread; it ends with this value.
+#[derive(Debug)]
+pub(super) struct Keeper {
+    stop: Arc<EventFd>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Keeper {
+    /// Starts it. Who is at `listener` is answered from now on.
+    pub(super) fn start(
+        place: Place,
+        part: QpnPart,
+        listener: UnixListener,
+        peers: Vec<Peer>,
+        held: Held,
+    ) -> io::Result<Self> {
+        listener.set_nonblocking(true)?;
+        for peer in &peers {
+            peer.stream.set_nonblocking(true)?;
+        }
+        let flags = EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_CLOEXEC;
+        let stop = Arc::new(EventFd::from_value_and_flags(0, flags)?);
+        let work = Work {
+            place,
+            part,
+            listener,
+            peers,
+            held,
+            gone: Vec::new(),
+        };
+        let until = Arc::clone(&stop);
+        // Threads inherit the mask: none of the application's signals may land here.
+        let before = SigSet::all().thread_swap_mask(SigmaskHow::SIG_SETMASK)?;
+        let thread = std::thread::Builder::new()
+            .name("roce-share".to_owned())
+            .spawn(move || work.run(&until));
+        before.thread_set_mask()?;
+        Ok(Self {
+            stop,
+            thread: Some(thread?),
+        })
+    }
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        let _ = self.stop.write(1);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+struct Work {
+    place: Place,
+    part: QpnPart,
+    listener: UnixListener,
+    peers: Vec<Peer>,
+    held: Held,
+    /// Members that are gone, and how often to try yet to clean up after them.
+    gone: Vec<(QpnPart, u32)>,
+}
+
+impl Work {
+    fn run(mut self, stop: &EventFd) {
+        while let Some(ready) = self.wait(stop) {
+            self.clean_up();
+            if ready.newcomer {
+                self.accept();
+            }
+            // From the last on, as some are taken out.
+            for &index in ready.peers.iter().rev() {
+                self.hear(index);
+            }
+        }
+    }
+
+    /// Waits until there is something to do; nothing if it is time to end.
+    fn wait(&self, stop: &EventFd) -> Option<Ready> {
+        let fds = [stop.as_fd(), self.listener.as_fd()];
+        let streams = self.peers.iter().map(|peer| peer.stream.as_fd());
+        let mut polled: Vec<PollFd<'_>> = fds
+            .into_iter()
+            .chain(streams)
+            .map(|fd| PollFd::new(fd, PollFlags::POLLIN))
+            .collect();
+        let timeout = if self.gone.is_empty() {
+            PollTimeout::NONE
+        } else {
+            PollTimeout::from(CLEANING_EVERY_MS)
+        };
+        // Interrupted means that nothing is ready.
+        let _ = poll(&mut polled, timeout);
+        let is_ready = |fd: &PollFd<'_>| fd.any().unwrap_or(false);
+        if is_ready(&polled[0]) {
+            return None;
+        }
+        let peers = polled[2..].iter().enumerate();
+        Some(Ready {
+            newcomer: is_ready(&polled[1]),
+            peers: peers
+                .filter_map(|(index, fd)| is_ready(fd).then_some(index))
+                .collect(),
+        })
+    }
+
+    fn accept(&mut self) {
+        while let Ok((stream, _)) = self.listener.accept() {
+            if message::is_ours(&stream) && stream.set_nonblocking(true).is_ok() {
+                self.peers.push(Peer { stream, part: None });
+            }
+        }
+    }
+
+    /// Takes what a peer says.
+    fn hear(&mut self, index: usize) {
+        let peer = &mut self.peers[index];
+        match message::receive(&peer.stream) {
+            Ok(Some(said)) => {
+                peer.part = Some(said.part);
+                let mut held = lock(&self.held);
+                match said.kind {
+                    Kind::Ask => {
+                        // Who gets no answer asks another.
+                        let _ = message::send(&peer.stream, Kind::Here, self.part, &held);
+                    }
+                    Kind::Here if said.sockets.len() > held.len() => *held = said.sockets,
+                    Kind::Here => {}
+                }
+            }
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+            Ok(None) | Err(_) => {
+                let peer = self.peers.swap_remove(index);
+                self.gone
+                    .extend(peer.part.map(|part| (part, CLEANING_TRIES)));
+            }
+        }
+    }
+
+    /// Closes and empties the sockets of those who are gone. Whoever has the name of a
+    /// member has its socket, so it is taken meanwhile: nobody can become that member.
+    fn clean_up(&mut self) {
+        let (place, held) = (self.place, lock(&self.held));
+        self.gone.retain_mut(|(part, tries)| {
+            let Some(socket) = held.get(usize::from(part.number())) else {
+                return false;
+            };
+            *tries -= 1;
+            match names::hold(&place.member(*part)) {
+                Ok(_name) => {
+                    // It fails only without memory; then the socket fills up, and stays so.
+                    let _ = group::close_down(socket.as_fd());
+                    false
+                }
+                Err(_) => *tries > 0,
+            }
+        });
+    }
+}
+
+struct Ready {
+    newcomer: bool,
+    /// Indices, ascending.
+    peers: Vec<usize>,
+}

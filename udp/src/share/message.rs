@@ -1,0 +1,114 @@
+//! What members of a group say to each other.
+
+use std::io::{self, ErrorKind, IoSlice, IoSliceMut};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::net::UnixStream;
+
+use nix::sys::socket::{
+    ControlMessage, ControlMessageOwned, MsgFlags, getsockopt, recvmsg, sendmsg, sockopt,
+};
+use roce_stack::QpnPart;
+
+/// What is said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(super) enum Kind {
+    /// The sender asks for the group's sockets.
+    Ask = 1,
+    /// The sender is a member; these are the group's sockets, from the first on, if any
+    /// come with it.
+    Here = 2,
+}
+
+/// A message, with whose it is and the sockets that came with it.
+#[derive(Debug)]
+pub(super) struct Message {
+    pub(super) kind: Kind,
+    pub(super) part: QpnPart,
+    pub(super) sockets: Vec<OwnedFd>,
+}
+
+/// Says something, with sockets. Never waits.
+pub(super) fn send(
+    to: &UnixStream,
+    kind: Kind,
+    part: QpnPart,
+    sockets: &[OwnedFd],
+) -> io::Result<()> {
+    let bytes = [kind as u8, part.number()];
+    let descriptors: Vec<RawFd> = sockets.iter().map(AsRawFd::as_raw_fd).collect();
+    let rights = [ControlMessage::ScmRights(&descriptors)];
+    let rights = if descriptors.is_empty() {
+        &[]
+    } else {
+        &rights[..]
+    };
+    let flags = MsgFlags::MSG_NOSIGNAL | MsgFlags::MSG_DONTWAIT;
+    let sent = sendmsg::<()>(to.as_raw_fd(), &[IoSlice::new(&bytes)], rights, flags, None)?;
+    if sent == bytes.len() {
+        Ok(())
+    } else {
+        Err(ErrorKind::WriteZero.into())
+    }
+}
+
+/// The next message, for which it waits as long as the socket is set to; nothing if the
+/// other end is gone.
+pub(super) fn receive(from: &UnixStream) -> io::Result<Option<Message>> {
+    let mut bytes = [0; 2];
+    let mut vectors = [IoSliceMut::new(&mut bytes)];
+    let mut room = nix::cmsg_space!([RawFd; QpnPart::COUNT as usize]);
+    let flags = MsgFlags::MSG_CMSG_CLOEXEC;
+    let received = recvmsg::<()>(from.as_raw_fd(), &mut vectors, Some(&mut room), flags)?;
+    let mut sockets = Vec::new();
+    for control in received.cmsgs()? {
+        if let ControlMessageOwned::ScmRights(descriptors) = control {
+            // SAFETY: the kernel has just made them for this process, and nobody else
+            // knows of them.
+            sockets.extend(
+                descriptors
+                    .iter()
+                    .map(|&fd| unsafe { OwnedFd::from_raw_fd(fd) }),
+            );
+        }
+    }
+    let (count, flags) = (received.bytes, received.flags);
+    if flags.contains(MsgFlags::MSG_CTRUNC) {
+        return Err(io::Error::other(
+            "this process may not open so many files (`ulimit -n`)",
+        ));
+    }
+    if count == 0 {
+        return Ok(None);
+    }
+    let kind = match bytes[0] {
+        1 => Some(Kind::Ask),
+        2 => Some(Kind::Here),
+        _ => None,
+    };
+    match (kind, QpnPart::new(bytes[1])) {
+        (Some(kind), Some(part)) if count == bytes.len() => Ok(Some(Message {
+            kind,
+            part,
+            sockets,
+        })),
+        _ => Err(ErrorKind::InvalidData.into()),
+    }
+}
+
+/// Process and user at the other end.
+pub(super) fn who(stream: &UnixStream) -> io::Result<(i32, u32)> {
+    let peer = getsockopt(stream, sockopt::PeerCredentials)?;
+    Ok((peer.pid(), peer.uid()))
+}
+
+/// Whether the other end is a process of this user.
+pub(super) fn is_ours(stream: &UnixStream) -> bool {
+    who(stream).is_ok_and(|(_, uid)| uid == own_uid())
+}
+
+/// The user that the kernel takes for the owner of this process's sockets.
+pub(super) fn own_uid() -> u32 {
+    // SAFETY: it only returns a number.
+    unsafe { libc::geteuid() }
+}

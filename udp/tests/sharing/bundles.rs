@@ -1,0 +1,83 @@
+//! What the kernel hands over in one piece, and what leaves in one piece.
+
+use super::*;
+use roce_wire::Qpn;
+
+/// Sends the packets as one datagram that the kernel is to cut up.
+fn send_in_one(from: &UdpSocket, packets: &[[u8; 20]]) {
+    let size: libc::c_int = 20;
+    // SAFETY: the pointer is to an `int` that lives through the call, and its size is given.
+    let result = unsafe {
+        libc::setsockopt(
+            std::os::fd::AsRawFd::as_raw_fd(from),
+            libc::SOL_UDP,
+            libc::UDP_SEGMENT,
+            (&raw const size).cast(),
+            size_of::<libc::c_int>() as libc::socklen_t,
+        )
+    };
+    assert_eq!(result, 0, "the kernel has UDP_SEGMENT");
+    from.send(packets.as_flattened()).expect("sent");
+}
+
+#[test]
+fn a_mixed_bundle_ends_the_joining() {
+    let address = fresh_address();
+    let (mut first, mut second) = (open(address, 0), open(address, 1));
+    let from = sender(address);
+    let mixed = [packet(0, 1), packet(1, 2), packet(0, 3), packet(1, 4)];
+    // The first mixed bundle that the first member gets, once it has heard of the second,
+    // is the last one. Then the kernel takes bundles apart, and the filter sees each packet.
+    let mut foreign = 0;
+    until("bundles are taken apart", || {
+        let before = *first.counters();
+        send_in_one(&from, &mixed);
+        assert_eq!(waiting(&mut first), [(0, 1), (0, 3)]);
+        assert_eq!(waiting(&mut second), []);
+        let now = *first.counters();
+        foreign = now.rx_foreign;
+        now.rx_bundles == before.rx_bundles + 2
+    });
+    assert!(foreign >= 2, "{foreign}");
+    send_in_one(&from, &[packet(1, 5), packet(0, 6), packet(1, 7)]);
+    assert_eq!(waiting(&mut second), [(1, 5), (1, 7)]);
+    let counters = *second.counters();
+    assert_eq!((counters.rx_foreign, counters.rx_bundles), (0, 2));
+}
+
+#[test]
+fn bundles_with_what_is_for_nobody_go_on() {
+    let address = fresh_address();
+    let mut port = open(address, 0);
+    let from = sender(address);
+    for round in 1..4 {
+        send_in_one(&from, &[packet(0, 1), packet(50, 2), packet(0, 3)]);
+        assert_eq!(waiting(&mut port), [(0, 1), (0, 3)]);
+        let counters = *port.counters();
+        assert_eq!((counters.rx_foreign, counters.rx_bundles), (round, round));
+    }
+}
+
+#[test]
+fn what_is_for_different_processes_leaves_apart() {
+    let (near, far) = (fresh_address(), fresh_address());
+    let mut from = open(near, 0);
+    let mut ports: Vec<_> = [0, 1].map(|part| (part, open(far, part))).into();
+    let to = support::to(near, far);
+    let order = [0, 0, 1, 1, 0, 1, 0, 0, 0, 1];
+    for (number, &part) in order.iter().enumerate() {
+        let bytes = packet(part, number as u8);
+        let qpn = Qpn::from_bits(u32::from_be_bytes([0, bytes[5], bytes[6], bytes[7]]));
+        let slot = from.reserve_for(&to, qpn, bytes.len()).expect("room");
+        slot.bytes.copy_from_slice(&bytes);
+        from.commit();
+    }
+    assert!(from.flush().expect("sent"));
+    assert_eq!(from.counters().tx_datagrams, 6);
+    for (part, port) in &mut ports {
+        let own = order.iter().enumerate().filter(|(_, to)| *to == part);
+        let expected: Vec<_> = own.map(|(number, to)| (*to, number as u8)).collect();
+        assert_eq!(waiting(port), expected, "part {part}");
+        assert_eq!(port.counters().rx_foreign, 0);
+    }
+}

@@ -1,0 +1,147 @@
+//! Several ports share UDP port 4791 of one address: in one process, and in several of
+//! which some are killed.
+
+mod bundles;
+mod places;
+mod processes;
+#[path = "../support/mod.rs"]
+mod support;
+
+use std::fs;
+use std::net::{IpAddr, Ipv4Addr, UdpSocket};
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::time::{Duration, Instant};
+
+use roce_stack::QpnPart;
+use roce_stack::port::{Port, PortError, RxMeta};
+use roce_udp::{UdpPort, UdpPortConfig};
+
+/// How long a test waits for what must happen before it fails.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// An address of the loopback network that no other test uses.
+fn fresh_address() -> IpAddr {
+    static NEXT: AtomicU8 = AtomicU8::new(1);
+    let [_, _, high, low] = std::process::id().to_be_bytes();
+    let last = NEXT.fetch_add(1, Ordering::Relaxed);
+    IpAddr::V4(Ipv4Addr::new(127, 64 | (high & 63), low, last))
+}
+
+fn part(number: u8) -> QpnPart {
+    QpnPart::new(number).expect("a part of this number")
+}
+
+fn config(address: IpAddr, number: u8) -> UdpPortConfig {
+    UdpPortConfig {
+        part: Some(part(number)),
+        ..support::loopback_config(address)
+    }
+}
+
+fn try_open(address: IpAddr, number: u8) -> Result<UdpPort, PortError> {
+    let mut port = UdpPort::new(config(address, number));
+    port.activate(address)?;
+    Ok(port)
+}
+
+fn open(address: IpAddr, number: u8) -> UdpPort {
+    try_open(address, number).unwrap_or_else(|error| panic!("part {number}: {error}"))
+}
+
+/// A packet to a QP of the part, with a number.
+fn packet(to: u8, number: u8) -> [u8; 20] {
+    let mut bytes = [0; 20];
+    bytes[5] = to << QpnPart::SHIFT;
+    bytes[7] = 99;
+    bytes[8] = number;
+    bytes
+}
+
+/// Somebody who sends whatever to an address.
+fn sender(address: IpAddr) -> UdpSocket {
+    let socket = UdpSocket::bind((address, 0)).expect("a port");
+    socket.connect((address, 4791)).expect("an address");
+    socket
+}
+
+/// Parts and numbers of the packets that wait at the port.
+fn waiting(port: &mut UdpPort) -> Vec<(u8, u8)> {
+    let mut got = Vec::new();
+    let mut sink = |_: &RxMeta, bytes: &[u8]| got.push((bytes[5] >> QpnPart::SHIFT, bytes[8]));
+    while port.receive(1000, &mut sink).expect("a port that works") > 0 {}
+    got
+}
+
+/// Each of `ports`, with its part, gets what is for it, and nothing else; what is for
+/// `nobody` gets nowhere.
+fn assert_steering(address: IpAddr, ports: &mut [(u8, UdpPort)], nobody: &[u8]) {
+    let from = sender(address);
+    for number in 0..3 {
+        for &to in ports.iter().map(|(part, _)| part).chain(nobody) {
+            from.send(&packet(to, number)).expect("sent");
+        }
+    }
+    for (part, port) in ports {
+        let expected: Vec<_> = (0..3).map(|number| (*part, number)).collect();
+        assert_eq!(waiting(port), expected, "part {part}");
+    }
+}
+
+/// Inodes, and bytes that wait, of the sockets that are bound to the address.
+fn bound(address: IpAddr) -> Vec<(String, String)> {
+    // The table is read in pieces, and other tests change it meanwhile.
+    let mut last = bound_now(address);
+    loop {
+        let again = bound_now(address);
+        if again == last {
+            return again;
+        }
+        last = again;
+    }
+}
+
+fn bound_now(address: IpAddr) -> Vec<(String, String)> {
+    let IpAddr::V4(v4) = address else {
+        panic!("an IPv4 address");
+    };
+    let local = format!("{:08X}:12B7", u32::from_ne_bytes(v4.octets()));
+    let table = fs::read_to_string("/proc/thread-self/net/udp").expect("a table");
+    let fields = |line: &str| -> Vec<String> {
+        line.split_ascii_whitespace()
+            .map(ToOwned::to_owned)
+            .collect()
+    };
+    let lines = table.lines().map(fields);
+    lines
+        .filter(|fields| fields.get(1) == Some(&local))
+        .map(|fields| {
+            let queued = fields[4].split(':').nth(1).expect("two numbers");
+            (fields[9].clone(), queued.to_owned())
+        })
+        .collect()
+}
+
+/// Names of Unix sockets that have the address in them.
+fn names(address: IpAddr) -> Vec<String> {
+    let table = fs::read_to_string("/proc/thread-self/net/unix").expect("a table");
+    let of_it = format!("/{address}%");
+    let lines = table.lines().filter(|line| line.contains(&of_it));
+    lines.map(ToOwned::to_owned).collect()
+}
+
+/// Nothing tells that the address was shared. Another test may be starting a process,
+/// which has a copy of all descriptors for a moment.
+fn assert_nothing_left(address: IpAddr) {
+    until("all is gone", || {
+        bound(address).is_empty() && names(address).is_empty()
+    });
+}
+
+/// Waits until it is so.
+fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !is_so() {
+        assert!(start.elapsed() < PATIENCE, "{what}: not after {PATIENCE:?}");
+        std::thread::yield_now();
+    }
+}

@@ -1,0 +1,178 @@
+//! Ports in other processes, some of which are killed or stopped.
+
+use super::*;
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+
+use nix::sys::signal::{Signal, kill};
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use nix::unistd::Pid;
+
+const ROLE: &str = "ROCE_TEST_SHARING";
+
+/// A process that has a port of an address; it is killed with this value.
+struct Other {
+    child: Child,
+    said: String,
+}
+
+impl Other {
+    fn start(address: IpAddr, part: u8, uid: Option<u32>) -> Self {
+        let mut command = Command::new(std::env::current_exe().expect("a path"));
+        command
+            .args(["--exact", "processes::is_the_other_process", "--nocapture"])
+            .env(ROLE, format!("{address} {part}"))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped());
+        if let Some(uid) = uid {
+            command.uid(uid).gid(uid);
+        }
+        let mut child = command.spawn().expect("started");
+        let said = child.stdout.take().expect("piped");
+        let mut lines = BufReader::new(said).lines().map_while(Result::ok);
+        let said = lines
+            .find_map(|line| Some(line.split_once("PORT: ")?.1.to_owned()))
+            .expect("it says whether it has the port");
+        Self { child, said }
+    }
+
+    fn with_port(address: IpAddr, part: u8) -> Self {
+        let other = Self::start(address, part, None);
+        assert_eq!(other.said, "open");
+        other
+    }
+
+    fn signal(&self, signal: Signal) {
+        let pid = Pid::from_raw(self.child.id().cast_signed());
+        kill(pid, signal).expect("a process of ours");
+        if signal == Signal::SIGSTOP {
+            // All its threads.
+            let stopped = waitpid(pid, Some(WaitPidFlag::WUNTRACED)).expect("a child");
+            assert!(matches!(stopped, WaitStatus::Stopped(..)), "{stopped:?}");
+        }
+    }
+}
+
+impl Drop for Other {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Has a port until it is killed, if the environment says so; nothing as a test.
+#[test]
+fn is_the_other_process() {
+    let Ok(role) = std::env::var(ROLE) else {
+        return;
+    };
+    let (address, number) = role.split_once(' ').expect("address and part");
+    let address = address.parse().expect("an address");
+    let opened = try_open(address, number.parse().expect("a number"));
+    let said = match &opened {
+        Ok(_) => "open".to_owned(),
+        Err(error) => error.to_string(),
+    };
+    println!("PORT: {said}");
+    std::io::stdout().flush().expect("said");
+    // Ends at the latest when the test ends.
+    let _ = std::io::stdin().read_line(&mut String::new());
+}
+
+#[test]
+fn who_is_killed_disturbs_nobody() {
+    let address = fresh_address();
+    let killed = [0, 3, 4].map(|part| Other::with_port(address, part));
+    let mut ports: Vec<_> = [1, 2, 5].map(|part| (part, open(address, part))).into();
+    let survivor = Other::with_port(address, 6);
+    assert_eq!(bound(address).len(), 7);
+    // What waits for one who dies is thrown away.
+    let from = sender(address);
+    for number in 0..20 {
+        from.send(&packet(3, number)).expect("sent");
+    }
+    drop(killed);
+    assert_steering(address, &mut ports, &[0, 3, 4, 8]);
+    until("what nobody reads is thrown away", || {
+        bound(address)
+            .iter()
+            .all(|(_, queued)| queued == "00000000")
+    });
+    // What comes for the dead stays nowhere.
+    assert_steering(address, &mut ports, &[0, 3, 4]);
+    assert!(
+        bound(address)
+            .iter()
+            .all(|(_, queued)| queued == "00000000")
+    );
+    // Their places can be had again, by the very sockets.
+    let before = bound(address);
+    ports.push((3, open(address, 3)));
+    assert_eq!(bound(address), before);
+    assert_steering(address, &mut ports, &[0, 4]);
+    // What the last one added the others hold, too.
+    drop(survivor);
+    assert_eq!(bound(address), before);
+    ports.push((6, open(address, 6)));
+    assert_steering(address, &mut ports, &[0, 4]);
+    drop(ports);
+    assert_nothing_left(address);
+}
+
+#[test]
+fn nothing_is_left_when_all_are_killed() {
+    let address = fresh_address();
+    let all = [2, 0, 1].map(|part| Other::with_port(address, part));
+    assert_eq!(
+        (bound(address).len(), names(address).is_empty()),
+        (3, false)
+    );
+    drop(all);
+    until("all is gone", || {
+        bound(address).is_empty() && names(address).is_empty()
+    });
+    let mut ports = [(1, open(address, 1))];
+    assert_steering(address, &mut ports, &[0, 2]);
+}
+
+#[test]
+fn a_stopped_process_is_named_and_harms_nobody_else() {
+    let address = fresh_address();
+    let stopped = Other::with_port(address, 0);
+    stopped.signal(Signal::SIGSTOP);
+    let error = try_open(address, 1)
+        .err()
+        .expect("nobody answers")
+        .to_string();
+    let process = format!("process {}", stopped.child.id());
+    for part in ["4791", &process, "does not answer", "debugger"] {
+        assert!(error.contains(part), "{part:?} is missing: {error}");
+    }
+    stopped.signal(Signal::SIGCONT);
+    let mut ports = vec![(1, open(address, 1))];
+    // As long as one answers, others may stop.
+    stopped.signal(Signal::SIGSTOP);
+    ports.push((2, open(address, 2)));
+    assert_steering(address, &mut ports, &[3]);
+}
+
+#[test]
+fn another_user_is_told_who_has_it() {
+    // SAFETY: it only returns a number.
+    if unsafe { libc::geteuid() } != 0 {
+        support::skip("another_user_is_told_who_has_it", "it takes root");
+        return;
+    }
+    let address = fresh_address();
+    let _root = open(address, 0);
+    let other = Other::start(address, 1, Some(12_345));
+    let process = format!("process {} of user 0", std::process::id());
+    for part in ["4791", &process, "12345", "another address"] {
+        assert!(
+            other.said.contains(part),
+            "{part:?} is missing: {}",
+            other.said
+        );
+    }
+}

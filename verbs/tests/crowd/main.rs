@@ -1,0 +1,84 @@
+//! Many processes on one address: each has QPs to others, some are killed and others come
+//! in their place, and every byte that arrives is looked at.
+//!
+//! Five processes for two seconds, unless the environment says otherwise:
+//!
+//! ```sh
+//! ROCE_CROWD=processes=20,qps=8,seconds=300,seed=1 cargo test -p roce-verbs --test crowd
+//! ```
+
+mod parent;
+mod player;
+
+use std::str::FromStr;
+
+/// Tells a process that it is a player, and at which address.
+const ROLE: &str = "ROCE_TEST_CROWD_AT";
+/// What comes from a player begins so; the rest is the test harness's.
+const MARK: &str = "CROWD ";
+
+/// What is played.
+#[derive(Clone, Copy, Debug)]
+struct Plan {
+    processes: usize,
+    /// Of each process.
+    qps: usize,
+    seconds: u64,
+    seed: u64,
+}
+
+impl FromStr for Plan {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mut plan = Self {
+            processes: 5,
+            qps: 3,
+            seconds: 2,
+            seed: 4791,
+        };
+        for word in text.split(',').filter(|word| !word.is_empty()) {
+            let wrong = || format!("{word:?}: not processes=, qps=, seconds= or seed= a number");
+            let (name, value) = word.split_once('=').ok_or_else(wrong)?;
+            let value: u64 = value.parse().map_err(|_| wrong())?;
+            match name {
+                "processes" => plan.processes = value as usize,
+                "qps" => plan.qps = value as usize,
+                "seconds" => plan.seconds = value,
+                "seed" => plan.seed = value,
+                _ => return Err(wrong()),
+            }
+        }
+        Ok(plan)
+    }
+}
+
+/// Numbers from a seed.
+struct Draw(u64);
+
+impl Draw {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    fn below(&mut self, bound: usize) -> usize {
+        (self.next() % bound as u64) as usize
+    }
+}
+
+/// Plays, if the environment says so; nothing as a test.
+#[test]
+fn is_a_player() {
+    if let Ok(role) = std::env::var(ROLE) {
+        player::play(&role);
+    }
+}
+
+#[test]
+fn processes_on_one_address_come_and_go() {
+    let plan = std::env::var("ROCE_CROWD").unwrap_or_default();
+    parent::run(&plan.parse().expect("a plan"));
+}

@@ -1,0 +1,291 @@
+//! One of the processes: does as it is told on its standard input.
+//!
+//! It has QPs in slots. Each sends message after message to the QP that it is connected to,
+//! and takes what that one sends. What is in a message follows from the connection's number,
+//! from whose it is, and from how many there were before.
+
+use super::{Draw, MARK};
+use roce_verbs::{
+    Access, Completion, CompletionChannel, CompletionQueue, ConnectOptions, Context, Device,
+    Endpoint, MemoryRegion, Notify, ProtectionDomain, Psn, QpOptions, Qpn, QueuePair, RecvRequest,
+    SendOp, SendRequest, WcStatus,
+};
+use std::io::{BufRead, Write};
+use std::net::IpAddr;
+use std::sync::mpsc::{Receiver, TryRecvError, channel};
+use std::time::Duration;
+
+/// Bytes of a message at most.
+const LONGEST: usize = 12_000;
+/// Receives that are posted at a time.
+const RECEIVES: usize = 4;
+
+struct Player {
+    at: IpAddr,
+    context: Context,
+    pd: ProtectionDomain,
+    channel: CompletionChannel,
+    cq: CompletionQueue,
+    slots: Vec<Slot>,
+}
+
+struct Slot {
+    /// How often it got a new QP.
+    generation: u64,
+    qp: QueuePair,
+    /// Room for a message to send, and for those that are received.
+    region: MemoryRegion,
+    talk: Option<Talk>,
+}
+
+/// What is said over a connection.
+struct Talk {
+    number: u64,
+    /// Which of the two ends this is: 0 or 1.
+    side: u64,
+    sent: u64,
+    received: u64,
+}
+
+impl Talk {
+    /// Message `count` of an end.
+    fn message(&self, side: u64, count: u64) -> Vec<u8> {
+        let mut draw = Draw(self.number << 33 | side << 32 | count);
+        let len = match draw.below(3) {
+            0 => 1 + draw.below(64),
+            1 => 4096,
+            _ => 1 + draw.below(LONGEST),
+        };
+        let mut bytes: Vec<u8> = (0..len.div_ceil(8))
+            .flat_map(|_| draw.next().to_le_bytes())
+            .collect();
+        bytes.truncate(len);
+        bytes
+    }
+}
+
+/// Plays: `role` is an address and a number of QPs.
+pub(super) fn play(role: &str) {
+    let (at, qps) = role.split_once(' ').expect("address and QPs");
+    let commands = commands();
+    let mut player = Player::new(at.parse().expect("an address"));
+    for slot in 0..qps.parse().expect("a number") {
+        player.slots.push(Slot::new(&player.pd, &player.cq));
+        player.show(slot);
+    }
+    loop {
+        match commands.try_recv() {
+            Ok(command) => player.obey(&command),
+            Err(TryRecvError::Disconnected) => return,
+            Err(TryRecvError::Empty) => player.go_on(),
+        }
+    }
+}
+
+/// The lines of the standard input.
+fn commands() -> Receiver<String> {
+    let (to, from) = channel();
+    std::thread::spawn(move || {
+        for line in std::io::stdin().lock().lines().map_while(Result::ok) {
+            if to.send(line).is_err() {
+                return;
+            }
+        }
+    });
+    from
+}
+
+fn say(what: &str) {
+    let mut out = std::io::stdout().lock();
+    // One that is not heard any more is about to be killed.
+    let _ = writeln!(out, "\n{MARK}{what}");
+    let _ = out.flush();
+}
+
+impl Player {
+    fn new(at: IpAddr) -> Self {
+        let device = Device::with_address(at).expect("loopback");
+        let context = device.open().expect("opened");
+        let channel = context.create_channel().expect("a channel");
+        Self {
+            at,
+            pd: context.alloc_pd(),
+            cq: context.create_cq_with_channel(4096, &channel),
+            context,
+            channel,
+            slots: Vec::new(),
+        }
+    }
+
+    fn gid_index(&self) -> u8 {
+        let gids = self.context.gids();
+        let own = gids.iter().find(|entry| entry.gid.ip() == self.at);
+        own.expect("the address has a GID").index
+    }
+
+    /// Tells which QP is in the slot.
+    fn show(&self, slot: usize) {
+        let own = self.slots[slot].qp.endpoint(self.gid_index());
+        let own = own.expect("there is such a GID");
+        say(&format!("qp {slot} {} {}", own.qpn.get(), own.psn.get()));
+    }
+
+    fn obey(&mut self, command: &str) {
+        let words: Vec<&str> = command.split(' ').collect();
+        let number = |index: usize| words[index].parse::<u64>().expect("a number");
+        match words[0] {
+            "connect" => {
+                let peer = Endpoint {
+                    gid: self.at.into(),
+                    qpn: Qpn::from_bits(number(4) as u32),
+                    psn: Psn::new(number(5) as u32),
+                };
+                self.connect(number(1) as usize, (number(2), number(3)), &peer);
+            }
+            "reset" => {
+                let slot = number(1) as usize;
+                let mut fresh = Slot::new(&self.pd, &self.cq);
+                fresh.generation = self.slots[slot].generation + 1;
+                self.slots[slot] = fresh;
+                self.show(slot);
+            }
+            "report" => {
+                let talks = self.slots.iter().map(|slot| slot.talk.as_ref());
+                let seen: Vec<String> = talks
+                    .map(|talk| talk.map_or(0, |talk| talk.received).to_string())
+                    .collect();
+                say(&format!("seen {}", seen.join(" ")));
+            }
+            other => panic!("an unknown command: {other:?}"),
+        }
+    }
+
+    fn connect(&mut self, slot: usize, (talk, side): (u64, u64), peer: &Endpoint) {
+        let index = self.gid_index();
+        let own = &mut self.slots[slot];
+        let options = ConnectOptions {
+            // A process may wait long for a busy machine, and is not dead then.
+            timeout: 18,
+            ..ConnectOptions::default()
+        };
+        own.qp.connect(index, peer, &options).expect("connected");
+        own.talk = Some(Talk {
+            number: talk,
+            side,
+            sent: 0,
+            received: 0,
+        });
+        for place in 0..RECEIVES {
+            own.post_receive(slot, place);
+        }
+        own.send(slot);
+    }
+
+    /// Takes what has completed; waits a moment if there is nothing.
+    fn go_on(&mut self) {
+        let mut any = false;
+        for _ in 0..64 {
+            let Some(completion) = self.cq.poll().expect("no overrun") else {
+                break;
+            };
+            any = true;
+            self.take(&completion);
+        }
+        if any {
+            return;
+        }
+        self.cq.request_notify(Notify::Next);
+        match self.cq.poll().expect("no overrun") {
+            Some(completion) => self.take(&completion),
+            None => {
+                let _ = self.channel.wait(Duration::from_millis(3)).expect("waited");
+            }
+        }
+    }
+
+    fn take(&mut self, completion: &Completion) {
+        let (generation, slot, place) = unpack(completion.wr_id);
+        let own = &mut self.slots[slot];
+        if own.generation != generation {
+            return;
+        }
+        if completion.status != WcStatus::Success {
+            if own.talk.take().is_some() {
+                say(&format!("failed {slot} {:?}", completion.status));
+            }
+            return;
+        }
+        if place == 0 {
+            own.send(slot);
+        } else {
+            own.check(slot, place - 1, completion.byte_len as usize);
+            own.post_receive(slot, place - 1);
+        }
+    }
+}
+
+impl Slot {
+    fn new(pd: &ProtectionDomain, cq: &CompletionQueue) -> Self {
+        let len = (1 + RECEIVES) * LONGEST;
+        Self {
+            generation: 0,
+            qp: pd.create_qp(cq, cq, &QpOptions::default()),
+            region: pd.allocate(len, Access::LOCAL_WRITE).expect("allocated"),
+            talk: None,
+        }
+    }
+
+    fn send(&mut self, slot: usize) {
+        let Some(talk) = &mut self.talk else {
+            return;
+        };
+        let bytes = talk.message(talk.side, talk.sent);
+        talk.sent += 1;
+        self.region.write(0, &bytes).expect("in range");
+        let sge = self.region.slice(0, bytes.len()).expect("in range");
+        let (wr_id, sges) = (pack(self.generation, slot, 0), &[sge]);
+        self.qp
+            .post_send(&SendRequest::new(wr_id, SendOp::Send, sges))
+            .expect("posted");
+    }
+
+    fn post_receive(&self, slot: usize, place: usize) {
+        let at = (1 + place) * LONGEST;
+        let sge = self.region.slice(at, LONGEST).expect("in range");
+        let wr_id = pack(self.generation, slot, place + 1);
+        let sges = &[sge];
+        self.qp
+            .post_recv(&RecvRequest { wr_id, sges })
+            .expect("posted");
+    }
+
+    /// Looks at every byte of what has come.
+    fn check(&mut self, slot: usize, place: usize, len: usize) {
+        let Some(talk) = &mut self.talk else {
+            return;
+        };
+        let expected = talk.message(1 - talk.side, talk.received);
+        let mut got = vec![0; len];
+        self.region
+            .read((1 + place) * LONGEST, &mut got)
+            .expect("in range");
+        if got != expected {
+            say(&format!(
+                "wrong: slot {slot}, talk {}, message {}: {len} bytes, not the {} expected ones",
+                talk.number,
+                talk.received,
+                expected.len()
+            ));
+        }
+        talk.received += 1;
+    }
+}
+
+fn pack(generation: u64, slot: usize, place: usize) -> u64 {
+    generation << 32 | (slot as u64) << 8 | place as u64
+}
+
+fn unpack(wr_id: u64) -> (u64, usize, usize) {
+    let (slot, place) = (wr_id >> 8 & 0xff_ffff, wr_id & 0xff);
+    (wr_id >> 32, slot as usize, place as usize)
+}
