@@ -5,6 +5,13 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
+/// What puts the library beside this command, in the folder of its profile.
+const BUILD: &str = if cfg!(debug_assertions) {
+    "cargo build -p roce-verbs-shim"
+} else {
+    "cargo build --release -p roce-verbs-shim"
+};
+
 /// `roce run` or `roce env` could not do what was asked for.
 #[derive(Debug)]
 pub enum RunError {
@@ -78,15 +85,14 @@ impl fmt::Display for RunError {
                 write!(
                     f,
                     "the library that takes libibverbs' place is not there (looked for {}): build \
-                     it beside this command with `cargo build --release -p roce-verbs-shim`, or \
-                     say where it is with --library or ROCE_LIBRARY_DIR",
+                     it beside this command with `{BUILD}`, or say where it is with --library or \
+                     ROCE_LIBRARY_DIR",
                     looked.join(", ")
                 )
             }
             Self::OtherLibrary { library } => write!(
                 f,
-                "{} is not this stack's library: name the one that `cargo build --release -p \
-                 roce-verbs-shim` makes, or its folder",
+                "{} is not this stack's library: name the one that `{BUILD}` makes, or its folder",
                 library.display()
             ),
             Self::NoLinks { library } => write!(

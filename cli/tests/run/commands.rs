@@ -83,10 +83,7 @@ fn a_library_that_is_not_there_is_told_with_how_to_build_it() {
     for (code, told) in [named, variable] {
         assert_eq!(code, Some(125), "{told}");
         let folder = empty.path().display().to_string();
-        assert!(
-            told.contains("cargo build --release -p roce-verbs-shim"),
-            "{told}"
-        );
+        assert!(told.contains("-p roce-verbs-shim"), "{told}");
         assert!(told.contains(&folder), "{told}");
     }
     fs::write(empty.path().join("libibverbs.so.1"), "another").expect("written");
