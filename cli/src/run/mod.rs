@@ -68,7 +68,7 @@ pub struct RunArgs {
     #[command(flatten)]
     pub settings: Settings,
 
-    /// Whether the program sees made-up files in /sys/class/infiniband and /dev/infiniband
+    /// Whether the program sees made-up files in /sys/class/infiniband
     #[arg(long, value_name = "WHEN", default_value = "auto")]
     pub namespace: Namespace,
 
@@ -151,7 +151,9 @@ fn enter(
     let why = match namespace::enter(&MadeUp::of(&devices, &args.settings.datapath()?), library) {
         Ok(entered) => {
             if let Some(why) = &entered.no_dev {
-                notice(&format!("the program does not see /dev/infiniband: {why}"));
+                notice(&format!(
+                    "the program sees the system's /dev/infiniband: {why}"
+                ));
             }
             return Ok(Some(entered));
         }

@@ -18,7 +18,7 @@ fn a_program_sees_its_devices() {
             echo $d $(cat $d/node_type $d/ports/1/link_layer $d/ports/1/gid_attrs/types/0)
             cat $d/ports/1/gid_attrs/ndevs/0 /sys/class/net/${d#roce_}/mtu
             ls $d/device/net
-        done; cat /sys/class/infiniband_verbs/uverbs*/ibdev; ls /dev/infiniband";
+        done; cd ../infiniband_verbs; for u in uverbs*; do echo $u; done";
         let shown = said(&library.shell(who, &["--namespace", "require"], script));
         let known = devices();
         for device in &known {
@@ -119,7 +119,7 @@ fn shared_mounts_are_not_touched() {
 fn what_is_made_up_can_not_be_changed() {
     let library = Library::new();
     for who in Who::with_namespaces("what_is_made_up_can_not_be_changed") {
-        let script = "touch /sys/class/infiniband/x || touch /dev/x || rm -rf /sys/class/roce";
+        let script = "touch /sys/class/infiniband/x || rm -rf /sys/class/roce";
         let output = library.shell(who, &[], script);
         assert!(!output.status.success(), "{who:?}: {output:?}");
         assert!(text(&output.stderr).contains("Read-only"), "{output:?}");
@@ -246,4 +246,45 @@ fn capabilities_that_are_lost_are_told() {
     };
     assert!(run("auto").contains("capabilities of this process count for nothing"));
     assert_eq!(run("none"), "");
+}
+
+/// `mpirun`, `ssh` and shells make them.
+#[test]
+fn pseudoterminals_can_be_made() {
+    let library = Library::new();
+    for who in Who::with_namespaces("pseudoterminals_can_be_made") {
+        // Opening it makes one.
+        let shown = said(&library.shell(who, &[], "exec 3<> /dev/ptmx && echo made"));
+        assert_eq!(shown, "made\n", "{who:?}");
+    }
+}
+
+/// A machine with RDMA hardware, as far as `/dev` tells.
+#[test]
+fn device_files_of_hardware_are_hidden() {
+    let test = "device_files_of_hardware_are_hidden";
+    if !Who::with_namespaces(test).contains(&Who::Myself) {
+        return;
+    }
+    let library = Library::new();
+    let script = "mount -t tmpfs dev /dev && mkdir /dev/infiniband && : > /dev/infiniband/issm0 && \
+        \"$0\" run --library \"$1\" --namespace require --devices lo ls /dev/infiniband; \
+        ls /dev/infiniband";
+    let output = Who::Myself
+        .command("unshare")
+        .args([
+            "--user",
+            "--map-root-user",
+            "--mount",
+            "sh",
+            "-c",
+            script,
+            ROCE,
+        ])
+        .arg(&library.folder)
+        .output()
+        .expect("it starts");
+    let index = fs::read_to_string("/sys/class/net/lo/ifindex").expect("there");
+    let expected = format!("rdma_cm\nuverbs{}\nissm0\n", index.trim());
+    assert_eq!(text(&output.stdout), expected, "{output:?}");
 }

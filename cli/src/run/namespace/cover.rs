@@ -25,17 +25,7 @@ impl Cover {
         let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
         let below = open(folder, flags, Mode::empty())?;
         let entries: Vec<fs::DirEntry> = fs::read_dir(folder)?.collect::<io::Result<_>>()?;
-        mount(
-            Some("roce"),
-            folder,
-            Some("tmpfs"),
-            MsFlags::MS_NOSUID | MsFlags::MS_NODEV,
-            Some(SIZE),
-        )?;
-        let cover = Self {
-            folder: folder.to_owned(),
-            kept: false,
-        };
+        let cover = Self::hiding(folder)?;
         for entry in entries {
             let name = entry.file_name();
             if !hidden.iter().any(|hidden| name == *hidden) {
@@ -46,6 +36,21 @@ impl Cover {
             }
         }
         Ok(cover)
+    }
+
+    /// Covers `folder` with an empty one.
+    pub(super) fn hiding(folder: &Path) -> io::Result<Self> {
+        mount(
+            Some("roce"),
+            folder,
+            Some("tmpfs"),
+            MsFlags::MS_NOSUID | MsFlags::MS_NODEV,
+            Some(SIZE),
+        )?;
+        Ok(Self {
+            folder: folder.to_owned(),
+            kept: false,
+        })
     }
 
     /// Lets `write` add entries; after that, nobody can.

@@ -1,4 +1,4 @@
-//! A private view of `/sys/class` and `/dev`, for this process and what it starts.
+//! A private view of `/sys/class` and `/dev/infiniband`, for this process and what it starts.
 //!
 //! The made-up files lie in memory, in a mount namespace of this process: nobody else sees
 //! them, and the kernel takes them away with the last process that does, whatever ends it.
@@ -60,7 +60,8 @@ pub(crate) struct Entered {
     pub(crate) privilege: Privilege,
     /// The folder with links to the library.
     pub(crate) links: PathBuf,
-    /// Why `/dev/infiniband` is not shown, if it isn't: few programs miss it.
+    /// Why `/dev/infiniband` still is the system's, if it has one and it is: few programs
+    /// look into it.
     pub(crate) no_dev: Option<NamespaceError>,
 }
 
@@ -87,8 +88,8 @@ pub(crate) fn enter(made_up: &MadeUp, library: &Library) -> Result<Entered, Name
     })
 }
 
-/// Enters a user namespace, in which mounts are allowed. Returns why `/dev` is not shown, if
-/// it isn't.
+/// Enters a user namespace, in which mounts are allowed. Returns why `/dev/infiniband` still is
+/// the system's, if it is.
 ///
 /// # Errors
 /// If it can't be had. The process may have lost what it was allowed to before.
@@ -153,8 +154,15 @@ fn show_class(made_up: &MadeUp, library: Option<&Library>) -> Result<(), Namespa
     class.fill(fill).map_err(failed)
 }
 
+/// Hides the system's `/dev/infiniband`, if there is one. Where there is none, none can be made:
+/// a cover over all of `/dev` would be needed, and the kernel opens no pseudoterminals by a
+/// `/dev/ptmx` that is a bind mount.
 fn show_dev(made_up: &MadeUp) -> Result<(), NamespaceError> {
-    let failed = |error| NamespaceError::new("a folder in memory over /dev", error);
-    let dev = Cover::over(Path::new("/dev"), &[MadeUp::DEV]).map_err(failed)?;
+    let folder = Path::new("/dev/infiniband");
+    if !folder.is_dir() {
+        return Ok(());
+    }
+    let failed = |error| NamespaceError::new("a folder in memory over /dev/infiniband", error);
+    let dev = Cover::hiding(folder).map_err(failed)?;
     dev.fill(|root| made_up.dev.write(root)).map_err(failed)
 }

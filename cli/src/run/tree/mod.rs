@@ -32,12 +32,12 @@ pub(crate) enum Node {
     Link(PathBuf),
 }
 
-/// What is made up: one tree for `/sys/class`, one for `/dev`.
+/// What is made up: one tree for `/sys/class`, one for `/dev/infiniband`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct MadeUp {
     /// Below `/sys/class`.
     pub(crate) class: Tree,
-    /// Below `/dev`.
+    /// Below `/dev/infiniband`.
     pub(crate) dev: Tree,
 }
 
@@ -51,9 +51,6 @@ impl MadeUp {
         "infiniband_srp",
         "infiniband_verbs",
     ];
-
-    /// The folder that `dev` has in `/dev`.
-    pub(crate) const DEV: &'static str = "infiniband";
 
     /// What there is to see of these devices now, for programs that open them with these
     /// options.
@@ -71,14 +68,13 @@ impl MadeUp {
         let (mut class, mut dev) = (Tree::default(), Tree::default());
         class.folder("infiniband");
         class.file("infiniband_verbs/abi_version", VERBS_ABI);
-        dev.folder("infiniband");
         // What is written there fails: a program that goes around the library must not take
         // its commands for obeyed.
-        dev.link("infiniband/rdma_cm", "/dev/full");
+        dev.link("rdma_cm", "/dev/full");
         for facts in devices {
             device::add(&mut class, facts);
             uverbs(&mut class, facts);
-            dev.link(format!("infiniband/uverbs{}", facts.index), "/dev/full");
+            dev.link(format!("uverbs{}", facts.index), "/dev/full");
         }
         Self { class, dev }
     }
