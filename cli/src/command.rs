@@ -15,6 +15,9 @@ Environment:
                                       driver does zero-copy
   ROCE_XDP_MODE=auto|native|generic   with AF_XDP: its program runs in the driver, or in the kernel
   ROCE_XDP_QUEUES=N                   with AF_XDP: use the interface's first N queues [default: all]
+  ROCE_XDP_CHECKSUM=none|auto|software
+                                      with AF_XDP over IPv6: who fills in UDP checksums
+                                      [default: none]
   ROCE_FAULTS=loss=1%,...             faults on purpose
   ROCE_PCAP=run-%p.pcapng             packets are captured, each with what became of it;
                                       %p is the number of the process

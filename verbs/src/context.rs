@@ -3,7 +3,7 @@
 use crate::announce::Announcements;
 use crate::channel::CompletionChannel;
 use crate::cq::CompletionQueue;
-use crate::datapath::{self, Datapath};
+use crate::datapath::{self, Datapath, XdpQueue};
 use crate::device::Device;
 use crate::device_memory::DeviceMemory;
 use crate::driver;
@@ -282,6 +282,12 @@ impl Context {
             .into_iter()
             .chain(faults)
             .collect()
+    }
+
+    /// The queues that AF_XDP uses, each with what it has counted so far; none with UDP
+    /// sockets.
+    pub fn xdp_queues(&self) -> Vec<XdpQueue> {
+        self.inner.shared.lock().port.xdp_queues()
     }
 
     /// The faults that packets suffer here, if there are any, with their seed.

@@ -94,8 +94,8 @@ pub use context::Context;
 pub use cq::CompletionQueue;
 pub use datagram::AddressOptions;
 pub use datapath::{
-    Datapath, DatapathChoice, DatapathKind, DatapathOptions, NotTaken, XdpAttachment, XdpMode,
-    environment_datapath,
+    Datapath, DatapathChoice, DatapathKind, DatapathOptions, NotTaken, TxFeatures, XdpAttachment,
+    XdpChecksum, XdpMode, XdpQueue, environment_datapath,
 };
 pub use device::{Device, all_devices, devices};
 pub use device_memory::{DeviceMemory, MAX_DEVICE_MEMORY_BYTES};

@@ -38,7 +38,7 @@ impl OpenOptions {
     }
 
     /// What the environment asks for: `ROCE_FAULTS`, `ROCE_PCAP`, `ROCE_DATAPATH`,
-    /// `ROCE_XDP_MODE`, `ROCE_XDP_QUEUES`, `ROCE_V1`.
+    /// `ROCE_XDP_MODE`, `ROCE_XDP_QUEUES`, `ROCE_XDP_CHECKSUM`, `ROCE_V1`.
     ///
     /// # Errors
     /// If a variable's value is malformed, or the capture's file can't be made.

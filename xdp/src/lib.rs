@@ -30,4 +30,4 @@ mod sys;
 #[cfg(test)]
 mod testing;
 
-pub use port::{XdpPort, XdpPortConfig};
+pub use port::{Ipv6Checksum, XdpPort, XdpPortConfig};

@@ -8,6 +8,7 @@ use roce_stack::port::PortError;
 use crate::program::{Holder, Program, RedirectConfig, holder};
 use crate::sys::netlink::{self, LINK_HEADERS, attribute, find};
 use crate::sys::xsk;
+use crate::umem::{ROOM_FOR_HEADERS, RX_PIECE_BYTES};
 
 /// Of `struct ifinfomsg`: the link's type, of which 1 is Ethernet.
 const LINK_TYPE: usize = 16 + 2;
@@ -21,9 +22,14 @@ mod netdev {
     pub(super) const DEV_GET: u8 = 1;
     pub(super) const IFINDEX: u16 = 1;
     pub(super) const XDP_FEATURES: u16 = 3;
+    pub(super) const ZERO_COPY_PIECES: u16 = 4;
+    pub(super) const XSK_FEATURES: u16 = 6;
     /// The program runs in the driver, which can redirect to sockets.
     pub(super) const NATIVE: u64 = 1 | 2;
     pub(super) const ZERO_COPY: u64 = 8;
+    /// What it does for frames in our memory that it sends. From Linux 6.8 on.
+    pub(super) const TX_TIMESTAMP: u64 = 1;
+    pub(super) const TX_CHECKSUM: u64 = 2;
 }
 
 /// Family `ethtool` (`linux/ethtool_netlink.h`): how many queues are in use.
@@ -58,6 +64,29 @@ pub struct DriverOffer {
     pub native: bool,
     /// It can read and write frames in our memory.
     pub zero_copy: bool,
+    /// Most pieces that a frame in our memory may come in; 1 on kernels before 6.6.
+    pub zero_copy_pieces: u32,
+    /// It fills in the UDP checksum of frames in our memory, if asked to.
+    pub tx_checksum: bool,
+    /// It tells when a frame in our memory has left.
+    pub tx_timestamp: bool,
+}
+
+/// Where a frame comes in several pieces, the kernel keeps 320 bytes behind each for its
+/// own use, and a driver is given what is left in units of 128.
+const BYTES_OF_SEVERAL: usize = (RX_PIECE_BYTES - 320) / 128 * 128;
+
+impl DriverOffer {
+    /// The largest link MTU, in bytes, whose frames it can read and write in our memory.
+    /// Linux 7.2 refuses zero-copy above it; before, longer frames were lost.
+    pub fn zero_copy_mtu(&self) -> usize {
+        let several = (self.zero_copy_pieces as usize).saturating_mul(BYTES_OF_SEVERAL);
+        match self.zero_copy {
+            true if self.zero_copy_pieces > 1 => several.max(RX_PIECE_BYTES) - ROOM_FOR_HEADERS,
+            true => RX_PIECE_BYTES - ROOM_FOR_HEADERS,
+            false => 0,
+        }
+    }
 }
 
 /// What the interface of this index offers, in the network namespace of the calling thread.
@@ -105,18 +134,27 @@ fn channels(index: u32) -> Option<u32> {
     (queues > 0).then_some(queues)
 }
 
-fn driver(index: u32) -> Option<DriverOffer> {
+pub(crate) fn driver(index: u32) -> Option<DriverOffer> {
     let request = attribute(netdev::IFINDEX, &index.to_ne_bytes());
     let answer = netlink::generic(netdev::FAMILY, netdev::DEV_GET, &request).ok()?;
-    let features = find(&answer, netdev::XDP_FEATURES)?.first_chunk().copied();
-    Some(driver_of(u64::from_ne_bytes(features?)))
+    driver_of(&answer)
 }
 
-fn driver_of(features: u64) -> DriverOffer {
-    DriverOffer {
+/// What the attributes of a device say.
+fn driver_of(attributes: &[u8]) -> Option<DriverOffer> {
+    let flags = |kind| {
+        let value = find(attributes, kind)?.first_chunk().copied()?;
+        Some(u64::from_ne_bytes(value))
+    };
+    let features = flags(netdev::XDP_FEATURES)?;
+    let offloads = flags(netdev::XSK_FEATURES).unwrap_or_default();
+    Some(DriverOffer {
         native: features & netdev::NATIVE == netdev::NATIVE,
         zero_copy: features & netdev::ZERO_COPY != 0,
-    }
+        zero_copy_pieces: number(attributes, netdev::ZERO_COPY_PIECES).unwrap_or(1),
+        tx_checksum: offloads & netdev::TX_CHECKSUM != 0,
+        tx_timestamp: offloads & netdev::TX_TIMESTAMP != 0,
+    })
 }
 
 fn number(attributes: &[u8], kind: u16) -> Option<u32> {
@@ -128,13 +166,69 @@ fn number(attributes: &[u8], kind: u16) -> Option<u32> {
 mod tests {
     use super::*;
 
+    const NOTHING: DriverOffer = DriverOffer {
+        native: false,
+        zero_copy: false,
+        zero_copy_pieces: 1,
+        tx_checksum: false,
+        tx_timestamp: false,
+    };
+
+    fn features(flags: u64) -> Vec<u8> {
+        attribute(netdev::XDP_FEATURES, &flags.to_ne_bytes())
+    }
+
     #[test]
     fn a_driver_that_cannot_redirect_is_no_native_one() {
-        let of = |native, zero_copy| DriverOffer { native, zero_copy };
-        assert_eq!(driver_of(0), of(false, false));
-        assert_eq!(driver_of(1), of(false, false));
-        assert_eq!(driver_of(0x2b), of(true, true));
-        assert_eq!(driver_of(0x23), of(true, false));
+        let of = |native, zero_copy| {
+            Some(DriverOffer {
+                native,
+                zero_copy,
+                ..NOTHING
+            })
+        };
+        assert_eq!(driver_of(&features(0)), of(false, false));
+        assert_eq!(driver_of(&features(1)), of(false, false));
+        assert_eq!(driver_of(&features(0x2b)), of(true, true));
+        assert_eq!(driver_of(&features(0x23)), of(true, false));
+        assert_eq!(driver_of(&[]), None);
+    }
+
+    #[test]
+    fn what_a_driver_does_for_sent_frames_is_read() {
+        let of = |offloads: u64| {
+            let mut attributes = features(0x2b);
+            attributes.extend(attribute(netdev::ZERO_COPY_PIECES, &8_u32.to_ne_bytes()));
+            attributes.extend(attribute(netdev::XSK_FEATURES, &offloads.to_ne_bytes()));
+            driver_of(&attributes).map(|driver| (driver.tx_timestamp, driver.tx_checksum))
+        };
+        assert_eq!(of(0), Some((false, false)));
+        assert_eq!(of(1), Some((true, false)));
+        assert_eq!(of(2), Some((false, true)));
+        assert_eq!(of(7), Some((true, true)));
+        // Cut short.
+        let mut attributes = features(0x2b);
+        attributes.extend(attribute(netdev::XSK_FEATURES, &[2, 0, 0, 0]));
+        let driver = driver_of(&attributes).expect("its features are there");
+        assert!(!driver.tx_checksum);
+    }
+
+    /// Those of Linux 7.2: an MTU above is answered by EINVAL when the socket is bound.
+    #[test]
+    fn zero_copy_has_a_largest_mtu() {
+        let of = |zero_copy, zero_copy_pieces| {
+            let driver = DriverOffer {
+                zero_copy,
+                zero_copy_pieces,
+                ..NOTHING
+            };
+            driver.zero_copy_mtu()
+        };
+        assert_eq!(of(false, 8), 0);
+        assert_eq!(of(true, 0), 3814);
+        assert_eq!(of(true, 1), 3814);
+        assert_eq!(of(true, 2), 2 * 3456 - 26);
+        assert_eq!(of(true, 8), 8 * 3456 - 26);
     }
 
     /// Every machine has a loopback interface, with index 1.

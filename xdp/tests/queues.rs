@@ -123,14 +123,27 @@ fn frames_cross_with_preferred_busy_polling() {
     );
 }
 
-#[test]
-fn two_queues_share_their_memory() {
+/// What crosses by two queues at once, the memory of both registered once or for each.
+fn two_queues(test: &str, share_memory: bool) {
     let mtu = 4300;
-    let Some(pair) = Pair::new("two_queues_share_their_memory", mtu, 2) else {
+    let Some(pair) = Pair::new(test, mtu, 2) else {
         return;
     };
-    let mut near = open(&pair.near, mtu, 2, AttachMode::Auto);
-    let mut far = open(&pair.far, mtu, 2, AttachMode::Auto);
+    let open = |end| {
+        let config = SocketConfig {
+            share_memory,
+            ..config(end, mtu, 2)
+        };
+        open_with(end, &config, AttachMode::Auto)
+    };
+    let (mut near, mut far) = (open(&pair.near), open(&pair.far));
+    let shares = |queue: &SocketQueue| queue.kernel().shares_memory();
+    for queues in [&near.queues, &far.queues] {
+        assert_eq!(
+            [shares(&queues[0]), shares(&queues[1])],
+            [false, share_memory]
+        );
+    }
     let memory = config(&pair.near, mtu, 2).memory;
     for number in 0..200 {
         for queue in 0..2 {
@@ -155,6 +168,16 @@ fn two_queues_share_their_memory() {
             (200, number as u32)
         );
     }
+}
+
+#[test]
+fn two_queues_share_their_memory() {
+    two_queues("two_queues_share_their_memory", true);
+}
+
+#[test]
+fn two_queues_have_their_memory_to_themselves() {
+    two_queues("two_queues_have_their_memory_to_themselves", false);
 }
 
 #[test]

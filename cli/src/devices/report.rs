@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use comfy_table::{CellAlignment, Table, presets};
 use roce_verbs::{
     Datapath, DatapathKind, DatapathOptions, Device, GidEntry, GidKind, Interface, OpenError,
-    XdpAttachment, devices, interfaces,
+    TxFeatures, XdpAttachment, devices, interfaces,
 };
 use serde::Serialize;
 
@@ -47,7 +47,11 @@ struct Xdp {
     why_not_native: Option<String>,
     /// Unknown until the device is opened, if it is not said.
     zero_copy: Option<bool>,
+    why_copied: Option<String>,
     queues: usize,
+    /// What the driver offers to do to frames in our memory that it sends. Unknown if the
+    /// kernel does not tell.
+    tx_features: Option<Vec<&'static str>>,
 }
 
 #[derive(Debug, Serialize)]
@@ -234,13 +238,17 @@ impl Entry {
                 attachment,
                 why_not_native,
                 zero_copy,
+                why_copied,
                 queues,
+                tx_features,
             } => {
                 self.xdp = Some(Xdp {
                     attachment: attachment.map_or("unknown", XdpAttachment::name),
                     why_not_native,
                     zero_copy,
+                    why_copied,
                     queues,
+                    tx_features: tx_features.map(names_of),
                 });
             }
         }
@@ -261,14 +269,30 @@ impl Xdp {
             _ => "in the driver if it can, else in the kernel: opening it tells".to_owned(),
         };
         writeln!(out, "  attachment      {attached}")?;
-        let memory = match self.zero_copy {
-            Some(true) => "zero-copy",
-            Some(false) => "copy: the driver does no zero-copy",
-            None => "zero-copy if the driver can: opening it tells",
+        let memory = match (self.zero_copy, &self.why_copied) {
+            (Some(true), _) => "zero-copy".to_owned(),
+            (Some(false), Some(why)) => format!("copy: {why}"),
+            (Some(false), None) => "copy".to_owned(),
+            (None, _) => "zero-copy if the driver can: opening it tells".to_owned(),
         };
         writeln!(out, "  memory          {memory}")?;
-        writeln!(out, "  queues          {}", self.queues)
+        writeln!(out, "  queues          {}", self.queues)?;
+        let features = match self.tx_features.as_deref() {
+            None => "unknown: the kernel does not tell".to_owned(),
+            Some([]) => "none".to_owned(),
+            Some(some) => some.join(", "),
+        };
+        writeln!(out, "  sent frames     the driver's offers: {features}")
     }
+}
+
+fn names_of(features: TxFeatures) -> Vec<&'static str> {
+    let all = [
+        ("checksum", features.checksum),
+        ("timestamp", features.timestamp),
+    ];
+    let offered = all.into_iter().filter(|(_, offered)| *offered);
+    offered.map(|(name, _)| name).collect()
 }
 
 impl From<&GidEntry> for GidRow {

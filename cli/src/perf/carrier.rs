@@ -1,6 +1,6 @@
 //! What carried the packets of an end: datapath, memory, and the port's own counts.
 
-use roce_verbs::{Context, DatapathKind};
+use roce_verbs::{Context, DatapathKind, XdpQueue};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -15,6 +15,28 @@ pub(super) struct Carrier {
     zero_copy: Option<bool>,
     /// What the port has counted: with AF_XDP its rings' and the kernel's counts, too.
     port_counters: BTreeMap<&'static str, u64>,
+    /// With AF_XDP, the same of each queue.
+    xdp_queues: Vec<Queue>,
+}
+
+/// A queue that AF_XDP uses.
+#[derive(Clone, Debug, Serialize)]
+struct Queue {
+    number: u32,
+    zero_copy: bool,
+    shares_memory: bool,
+    counters: BTreeMap<&'static str, u64>,
+}
+
+impl From<XdpQueue> for Queue {
+    fn from(queue: XdpQueue) -> Self {
+        Self {
+            number: queue.number,
+            zero_copy: queue.zero_copy,
+            shares_memory: queue.shares_memory,
+            counters: queue.counters.into_iter().collect(),
+        }
+    }
 }
 
 impl Carrier {
@@ -28,6 +50,7 @@ impl Carrier {
                 DatapathKind::Udp { .. } => None,
             },
             port_counters: context.port_counters().into_iter().collect(),
+            xdp_queues: context.xdp_queues().into_iter().map(Queue::from).collect(),
         }
     }
 }

@@ -4,8 +4,8 @@
 //! tells: to attach a program has many a driver reset its queues.
 
 use super::{
-    DatapathChoice, DatapathKind, DatapathOptions, DevicePort, NotTaken, UDP, XDP, XdpAttachment,
-    XdpMode,
+    DatapathChoice, DatapathKind, DatapathOptions, DevicePort, NotTaken, TxFeatures, UDP, XDP,
+    XdpAttachment, XdpChecksum, XdpMode,
 };
 use crate::datapath::Datapath;
 use crate::device::Device;
@@ -16,7 +16,7 @@ use roce_udp::{UdpPort, UdpPortConfig};
 use roce_xdp::offer::{self, DriverOffer, Offer};
 use roce_xdp::program::AttachMode;
 use roce_xdp::socket::ZeroCopy;
-use roce_xdp::{XdpPort, XdpPortConfig};
+use roce_xdp::{Ipv6Checksum, XdpPort, XdpPortConfig};
 use std::io;
 use std::num::NonZeroU32;
 
@@ -35,6 +35,8 @@ struct Facts {
     loopback: bool,
     offer: io::Result<Offer>,
     permission: Result<(), PortError>,
+    /// Of the link, in bytes.
+    mtu: usize,
 }
 
 /// Opens the port of a device, for QPs whose numbers lie in `part`. With it comes why it is
@@ -85,23 +87,20 @@ pub(crate) fn expect(device: &Device, options: &DatapathOptions) -> Result<Datap
     let driver = facts.offer.as_ref().ok().and_then(|offer| offer.driver);
     let config = xdp_config(device, options, facts.queues(options));
     Ok(Datapath {
-        kind: expected_kind(driver, &config),
+        kind: expected_kind(driver, &config, facts.mtu),
         max_packet_bytes: config.max_packet_bytes(device.interface().addresses.iter()),
         receive_buffer_bytes: config.receive_buffer_bytes(),
         not_taken: vec![not_taken(UDP, taken)],
     })
 }
 
-fn expected_kind(driver: Option<DriverOffer>, config: &XdpPortConfig) -> DatapathKind {
+fn expected_kind(driver: Option<DriverOffer>, config: &XdpPortConfig, mtu: usize) -> DatapathKind {
     let native = match config.attach {
         AttachMode::Generic => Some(false),
         AttachMode::Native => Some(true),
         AttachMode::Auto => driver.map(|driver| driver.native),
     };
-    let zero_copy = match native {
-        Some(false) => Some(false),
-        _ => driver.map(|driver| driver.zero_copy),
-    };
+    let why_copied = why_copied(driver, native != Some(false), mtu);
     DatapathKind::Xdp {
         attachment: native.map(|native| {
             if native {
@@ -112,8 +111,37 @@ fn expected_kind(driver: Option<DriverOffer>, config: &XdpPortConfig) -> Datapat
         }),
         why_not_native: (config.attach == AttachMode::Auto && native == Some(false))
             .then(|| "the driver can't".to_owned()),
-        zero_copy,
+        zero_copy: match (&why_copied, driver) {
+            (Some(_), _) => Some(false),
+            (None, Some(_)) => Some(true),
+            (None, None) => None,
+        },
+        why_copied,
         queues: config.sockets.queues.len(),
+        tx_features: driver.map(tx_features),
+    }
+}
+
+/// Why frames are copied with this driver, the program in it or not, on a link with this
+/// MTU in bytes; nothing as long as nothing is known against zero-copy.
+pub(super) fn why_copied(driver: Option<DriverOffer>, native: bool, mtu: usize) -> Option<String> {
+    if !native {
+        return Some("its program runs in the kernel".to_owned());
+    }
+    let driver = driver?;
+    if !driver.zero_copy {
+        return Some("the driver does no zero-copy".to_owned());
+    }
+    let most = driver.zero_copy_mtu();
+    (mtu > most).then(|| {
+        format!("the driver does zero-copy up to a link MTU of {most} bytes, this is {mtu}")
+    })
+}
+
+pub(super) fn tx_features(driver: DriverOffer) -> TxFeatures {
+    TxFeatures {
+        checksum: driver.tx_checksum,
+        timestamp: driver.tx_timestamp,
     }
 }
 
@@ -123,6 +151,7 @@ impl Facts {
             loopback: device.is_loopback(),
             offer: offer::of_interface(device.interface().index),
             permission: offer::permission(),
+            mtu: device.interface().mtu,
         }
     }
 
@@ -162,9 +191,11 @@ impl Facts {
             return None;
         }
         let driver = self.offer.as_ref().ok().and_then(|offer| offer.driver);
-        let copies = driver.is_some_and(|driver| !driver.native || !driver.zero_copy);
         // A kernel that does not tell is asked by trying.
-        (copies || options.xdp_mode == XdpMode::Generic).then(|| COPYING_IS_SLOWER.to_owned())
+        let native = driver.is_none_or(|driver| driver.native);
+        let native = native && options.xdp_mode != XdpMode::Generic;
+        let why = why_copied(driver, native, self.mtu)?;
+        Some(format!("{why}; {COPYING_IS_SLOWER}"))
     }
 
     /// Somebody else's program is attached, or one of another process like this one.
@@ -212,6 +243,11 @@ fn xdp_config(device: &Device, options: &DatapathOptions, queues: u32) -> XdpPor
         XdpMode::Auto => AttachMode::Auto,
         XdpMode::Native => AttachMode::Native,
         XdpMode::Generic => AttachMode::Generic,
+    };
+    config.ipv6_checksum = match options.xdp_checksum {
+        XdpChecksum::None => Ipv6Checksum::None,
+        XdpChecksum::Auto => Ipv6Checksum::Auto,
+        XdpChecksum::Software => Ipv6Checksum::Software,
     };
     config.redirect.roce_v1 = options.roce_v1;
     if options.datapath == DatapathChoice::Auto && !options.roce_v1 {

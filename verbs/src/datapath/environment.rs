@@ -5,7 +5,8 @@ use crate::error::OpenError;
 use std::num::NonZeroU32;
 use std::str::FromStr;
 
-/// What `ROCE_DATAPATH`, `ROCE_XDP_MODE`, `ROCE_XDP_QUEUES` and `ROCE_V1` ask for.
+/// What `ROCE_DATAPATH`, `ROCE_XDP_MODE`, `ROCE_XDP_QUEUES`, `ROCE_XDP_CHECKSUM` and `ROCE_V1`
+/// ask for.
 ///
 /// # Errors
 /// If a value is malformed: the error names the variable, and what it may be.
@@ -35,6 +36,7 @@ fn from(look: impl Fn(&'static str) -> Option<String>) -> Result<DatapathOptions
         xdp_mode: read(&look, "ROCE_XDP_MODE", FromStr::from_str)?.unwrap_or_default(),
         xdp_queues: read(&look, "ROCE_XDP_QUEUES", queues)?,
         roce_v1: read(&look, "ROCE_V1", yes_or_no)?.unwrap_or_default(),
+        xdp_checksum: read(&look, "ROCE_XDP_CHECKSUM", FromStr::from_str)?.unwrap_or_default(),
     })
 }
 
@@ -58,7 +60,7 @@ fn read<T>(
 
 #[cfg(test)]
 mod tests {
-    use super::super::{DatapathChoice, XdpMode};
+    use super::super::{DatapathChoice, XdpChecksum, XdpMode};
     use super::*;
 
     fn with(set: &[(&str, &str)]) -> Result<DatapathOptions, String> {
@@ -93,6 +95,14 @@ mod tests {
             let read = with(&[("ROCE_XDP_MODE", text)]).map(|options| options.xdp_mode);
             assert_eq!(read, Ok(mode));
         }
+        for (text, checksum) in [
+            ("none", XdpChecksum::None),
+            ("auto", XdpChecksum::Auto),
+            ("software", XdpChecksum::Software),
+        ] {
+            let read = with(&[("ROCE_XDP_CHECKSUM", text)]).map(|options| options.xdp_checksum);
+            assert_eq!(read, Ok(checksum));
+        }
         let read = with(&[("ROCE_XDP_QUEUES", "2")]).map(|options| options.xdp_queues);
         assert_eq!(read, Ok(NonZeroU32::new(2)));
         for (text, asked) in [("0", false), ("1", true)] {
@@ -107,6 +117,7 @@ mod tests {
             ("ROCE_DATAPATH", "dpdk", "auto, udp or xdp"),
             ("ROCE_DATAPATH", "", "auto, udp or xdp"),
             ("ROCE_XDP_MODE", "fast", "auto, native or generic"),
+            ("ROCE_XDP_CHECKSUM", "yes", "none, auto or software"),
             ("ROCE_XDP_QUEUES", "0", "1 to 1024"),
             ("ROCE_XDP_QUEUES", "all", "1 to 1024"),
             ("ROCE_XDP_QUEUES", "1025", "1 to 1024"),

@@ -37,8 +37,22 @@ pub enum XdpMode {
     Generic,
 }
 
+/// With AF_XDP, who fills in the UDP checksum of packets over IPv6. RoCE needs none, the
+/// ICRC covers more; some firewalls drop what comes without. Over IPv4 none is sent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum XdpChecksum {
+    /// Nobody: it is 0, as RoCE NICs have it.
+    #[default]
+    None,
+    /// The driver, if it offers that, or the kernel where that copies frames; else this
+    /// process.
+    Auto,
+    /// This process.
+    Software,
+}
+
 /// How the datapath of a device is chosen: `ROCE_DATAPATH`, `ROCE_XDP_MODE`,
-/// `ROCE_XDP_QUEUES` and `ROCE_V1`.
+/// `ROCE_XDP_QUEUES`, `ROCE_XDP_CHECKSUM` and `ROCE_V1`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DatapathOptions {
     /// Which is to be taken.
@@ -52,6 +66,8 @@ pub struct DatapathOptions {
     /// Whether there is RoCE v1, too: the GID table has an entry for it beside each one for
     /// RoCEv2, and AF_XDP is taken wherever it can be had, as sockets can't carry it.
     pub roce_v1: bool,
+    /// With AF_XDP, who fills in the UDP checksum of packets over IPv6.
+    pub xdp_checksum: XdpChecksum,
 }
 
 /// How a device's packets get to the network and back.
@@ -87,9 +103,37 @@ pub enum DatapathKind {
         /// Whether the driver reads and writes frames in our memory; else the kernel copies.
         /// Nothing while only opening the device would tell.
         zero_copy: Option<bool>,
+        /// Why the kernel copies, if it does.
+        why_copied: Option<String>,
         /// Queues in use.
         queues: usize,
+        /// What the driver offers to do to frames in our memory that it sends; nothing if the
+        /// kernel does not tell.
+        tx_features: Option<TxFeatures>,
     },
+}
+
+/// What a driver offers to do to frames in our memory that it sends (AF_XDP TX metadata, from
+/// Linux 6.8 on).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TxFeatures {
+    /// To fill in their UDP checksum: see [`XdpChecksum`].
+    pub checksum: bool,
+    /// To tell when they have left. Nothing here asks for it.
+    pub timestamp: bool,
+}
+
+/// A queue that AF_XDP uses.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct XdpQueue {
+    /// Its number, from 0.
+    pub number: u32,
+    /// Whether the driver reads and writes its frames in our memory, as its socket answers.
+    pub zero_copy: bool,
+    /// Whether its memory is registered together with that of the first queue.
+    pub shares_memory: bool,
+    /// What it and its socket have counted, by name.
+    pub counters: Vec<(&'static str, u64)>,
 }
 
 /// Where AF_XDP's program runs.
@@ -149,6 +193,21 @@ impl FromStr for DatapathChoice {
         named(
             text,
             [("auto", Self::Auto), (UDP, Self::Udp), (XDP, Self::Xdp)],
+        )
+    }
+}
+
+impl FromStr for XdpChecksum {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        named(
+            text,
+            [
+                ("none", Self::None),
+                ("auto", Self::Auto),
+                ("software", Self::Software),
+            ],
         )
     }
 }

@@ -1,6 +1,7 @@
 //! The ports that a device can have, behind one small interface.
 
-use super::{Datapath, DatapathKind, NotTaken, XdpAttachment};
+use super::choose::{tx_features, why_copied};
+use super::{Datapath, DatapathKind, NotTaken, XdpAttachment, XdpQueue};
 use nix::poll::PollFlags;
 use roce_stack::port::{Port, PortError};
 use roce_udp::UdpPort;
@@ -127,6 +128,21 @@ impl DevicePort {
         }
     }
 
+    /// The queues that it uses, if it is AF_XDP.
+    pub(crate) fn xdp_queues(&self) -> Vec<XdpQueue> {
+        let Self::Xdp(port) = self else {
+            return Vec::new();
+        };
+        let each = port.queues().iter().zip(port.each_counter_by_queue());
+        each.map(|(queue, counters)| XdpQueue {
+            number: queue.kernel().queue(),
+            zero_copy: queue.kernel().is_zero_copy(),
+            shares_memory: queue.kernel().shares_memory(),
+            counters,
+        })
+        .collect()
+    }
+
     /// What it is, and why no other was taken.
     pub(crate) fn describe(&self, not_taken: Vec<NotTaken>) -> Datapath {
         let capabilities = self.capabilities();
@@ -144,8 +160,15 @@ impl DevicePort {
                     roce_xdp::program::Mode::Generic => XdpAttachment::Generic,
                 }),
                 why_not_native: port.attached().why_not_native().map(ToString::to_string),
-                zero_copy: Some(port.queues().iter().all(|q| q.kernel().is_zero_copy())),
+                zero_copy: Some(is_zero_copy(port)),
+                why_copied: (!is_zero_copy(port)).then(|| {
+                    let native = port.attached().mode() == roce_xdp::program::Mode::Native;
+                    let mtu = port.net().link().map_or(0, |link| link.mtu);
+                    why_copied(port.driver(), native, mtu)
+                        .unwrap_or_else(|| "the driver refused zero-copy".to_owned())
+                }),
                 queues: port.queues().len(),
+                tx_features: port.driver().map(tx_features),
             },
         };
         Datapath {
@@ -155,4 +178,11 @@ impl DevicePort {
             not_taken,
         }
     }
+}
+
+/// Whether the driver reads and writes the frames of all queues in our memory.
+fn is_zero_copy(port: &XdpPort) -> bool {
+    port.queues()
+        .iter()
+        .all(|queue| queue.kernel().is_zero_copy())
 }

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use super::{KernelSide, queue};
-use crate::queue::{Frame, QueueConfig};
+use crate::queue::{ChecksumAt, Frame, QueueConfig};
 use crate::ring::{Descriptor, RingMemory};
 use crate::umem::{CHUNK_BYTES, Owner};
 
@@ -11,6 +11,14 @@ const CONFIG: QueueConfig = QueueConfig {
     rx_chunks: 8,
     tx_frames: 4,
     max_frame_bytes: 8192,
+    tx_metadata: false,
+};
+
+/// With something in front of each frame, which is of one piece then.
+const WITH_METADATA: QueueConfig = QueueConfig {
+    max_frame_bytes: 4000,
+    tx_metadata: true,
+    ..CONFIG
 };
 
 /// Bytes, one after the other; zeroes behind the end.
@@ -44,7 +52,12 @@ impl Script<'_> {
 /// chunks of its own, or loses or doubles a chunk.
 pub fn lie(script: &[u8]) {
     let mut script = Script(script);
-    let (mut queue, mut kernel) = queue(&CONFIG, None).expect("sound rings to begin with");
+    let config = if script.byte() & 1 == 0 {
+        CONFIG
+    } else {
+        WITH_METADATA
+    };
+    let (mut queue, mut kernel) = queue(&config, None).expect("sound rings to begin with");
     let mut held = Vec::new();
     while !script.0.is_empty() {
         // Errors are of corrupt rings, which stay so unless a counter is put right again.
@@ -54,7 +67,11 @@ pub fn lie(script: &[u8]) {
             }
             1 => {
                 let len = script.number() as usize;
-                if let Ok(bytes) = queue.reserve(len) {
+                let checksum = (script.byte() & 1 != 0).then(|| ChecksumAt {
+                    start: script.number() as u16,
+                    offset: script.byte().into(),
+                });
+                if let Ok(bytes) = queue.reserve_with(len, checksum) {
                     assert_eq!(bytes.len(), len);
                     bytes.fill(1);
                 }
@@ -79,9 +96,9 @@ pub fn lie(script: &[u8]) {
             _ => kernel_acts(&mut script, &mut kernel),
         }
         let counts = queue.chunks();
-        assert_eq!(counts.total(), CONFIG.chunks());
-        assert!(counts.of(Owner::Received) <= CONFIG.rx_chunks);
-        assert!(queue.unsent() <= CONFIG.tx_frames as usize);
+        assert_eq!(counts.total(), config.chunks());
+        assert!(counts.of(Owner::Received) <= config.rx_chunks);
+        assert!(queue.unsent() <= config.tx_frames as usize);
     }
 }
 

@@ -44,10 +44,11 @@
 //! # Layout
 //!
 //! - `core`: the state machine, without I/O; `facts` and `event` are what it is told.
-//! - `template`: headers to be sent. `frame`: frames received. `waiting`: frames held.
+//! - `template`: headers to be sent. `checksum`: theirs. `frame`: frames received. `waiting`: frames held.
 //! - `netlink`: requests and events as the kernel's messages. `handle`: [`Net`].
 //! - `reasons`: why something is not sent or not taken, and counters.
 
+mod checksum;
 mod core;
 mod event;
 mod facts;

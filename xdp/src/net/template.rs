@@ -3,13 +3,21 @@
 use roce_stack::port::{IpCovered, RoceVersion};
 use roce_wire::{FrameRepr, Grh, Link as FrameLink, NetworkHeader, UDP_PORT, UdpHeader, VlanTag};
 
+use super::checksum;
 use super::event::PathKey;
 use super::facts::{Mac, Priority};
+use crate::queue::ChecksumAt;
 
 const ETHERNET_LEN: usize = 14;
 const V4_LEN: usize = 20;
 const V6_LEN: usize = 40;
 const UDP_LEN: usize = 8;
+/// Where the addresses of an IPv6 header begin.
+const V6_ADDRESSES_AT: usize = 8;
+/// Where the checksum of a UDP header is.
+const UDP_CHECKSUM_AT: u16 = 6;
+/// The protocol's number, as the pseudo header has it.
+const PROTOCOL_UDP: u64 = 17;
 
 /// The longest header: Ethernet, a tag, IPv6, UDP.
 pub const MAX_HEADER_LEN: usize = ETHERNET_LEN + VlanTag::LEN + V6_LEN + UDP_LEN;
@@ -43,8 +51,9 @@ pub struct Template {
     network: Network,
     /// The largest transport packet.
     max_transport: usize,
-    /// The sum of the IPv4 header's 16-bit words, without those that change.
-    sum: u32,
+    /// Over IPv4, the sum of the header's 16-bit words without those that change; over IPv6,
+    /// that of the pseudo header without the length (RFC 8200, 8.1). A GRH has none.
+    sum: u64,
     /// Where the tag's priority comes from, if there is a tag.
     priority: Option<Priority>,
 }
@@ -101,7 +110,7 @@ impl Template {
         let ip_at = ip_end - ip_len;
         let longest_ip = mtu.min(usize::from(u16::MAX));
         Some(Template {
-            sum: constant_sum(&bytes[ip_at..ip_end]),
+            sum: constant_sum(&bytes[ip_at..ip_end], network),
             bytes,
             header_len,
             ip_at,
@@ -179,6 +188,37 @@ impl Template {
         }
     }
 
+    /// Where the UDP checksum of a packet over IPv6 belongs. Over IPv4 there is none.
+    pub fn udp_checksum(&self) -> Option<ChecksumAt> {
+        (self.network == Network::V6).then_some(ChecksumAt {
+            start: (self.header_len - UDP_LEN) as u16,
+            offset: UDP_CHECKSUM_AT,
+        })
+    }
+
+    /// Puts into the place of the UDP checksum what a packet over IPv6 has of it outside
+    /// of itself: the sum of the pseudo header.
+    ///
+    /// # Panics
+    /// If `frame` is shorter than the header.
+    pub fn begin_checksum(&self, frame: &mut [u8], transport_len: usize) {
+        let sum = checksum::fold(self.sum + (transport_len + UDP_LEN) as u64);
+        let at = self.header_len - UDP_LEN + usize::from(UDP_CHECKSUM_AT);
+        frame[at..at + 2].copy_from_slice(&sum.to_be_bytes());
+    }
+
+    /// Completes the checksum of a whole frame that [`Template::begin_checksum`] has begun.
+    pub fn end_checksum(frame: &mut [u8], at: ChecksumAt) {
+        let Some(covered) = frame.get_mut(usize::from(at.start)..) else {
+            return;
+        };
+        let sum = checksum::of_udp(checksum::sum(covered));
+        let at = usize::from(at.offset);
+        if let Some(place) = covered.get_mut(at..at + 2) {
+            place.copy_from_slice(&sum.to_be_bytes());
+        }
+    }
+
     /// What changes in an IPv4 header, and the checksum.
     fn write_v4(&self, ip: &mut [u8], fields: &PacketFields, total_len: u16, hop_limit: u8) {
         ip[1] = fields.traffic_class;
@@ -186,11 +226,11 @@ impl Template {
         ip[4..6].copy_from_slice(&fields.id.to_be_bytes());
         ip[8] = hop_limit;
         let sum = self.sum
-            + u32::from(fields.traffic_class)
-            + u32::from(total_len)
-            + u32::from(fields.id)
-            + (u32::from(hop_limit) << 8);
-        ip[10..12].copy_from_slice(&(!fold(sum)).to_be_bytes());
+            + u64::from(fields.traffic_class)
+            + u64::from(total_len)
+            + u64::from(fields.id)
+            + (u64::from(hop_limit) << 8);
+        ip[10..12].copy_from_slice(&(!checksum::fold(sum)).to_be_bytes());
     }
 
     /// Puts another destination address into headers that were written before.
@@ -255,31 +295,22 @@ fn gid_of(address: std::net::IpAddr) -> [u8; 16] {
     }
 }
 
-/// The sum of the 16-bit words of an IPv4 header, but for the total length and the
-/// checksum.
-fn constant_sum(header: &[u8]) -> u32 {
-    words(header)
-        .enumerate()
-        .filter(|(at, _)| ![1, 5].contains(at))
-        .map(|(_, word)| word)
-        .sum()
-}
-
-/// The bytes as 16-bit words.
-fn words(bytes: &[u8]) -> impl Iterator<Item = u32> {
-    let (pairs, _) = bytes.as_chunks::<2>();
-    pairs.iter().map(|&pair| u16::from_be_bytes(pair).into())
-}
-
-/// The ones' complement sum in 16 bits (RFC 1071).
-fn fold(sum: u32) -> u16 {
-    let sum = (sum & 0xffff) + (sum >> 16);
-    (sum + (sum >> 16)) as u16
+/// The sum of what is the same in all packets: see [`Template`].
+fn constant_sum(ip: &[u8], network: Network) -> u64 {
+    let sum = match network {
+        // Without the total length and the checksum.
+        Network::V4 => {
+            checksum::sum(&ip[..2]) + checksum::sum(&ip[4..10]) + checksum::sum(&ip[12..])
+        }
+        Network::V6 => checksum::sum(&ip[V6_ADDRESSES_AT..]) + PROTOCOL_UDP,
+        Network::Grh => 0,
+    };
+    checksum::fold(sum).into()
 }
 
 /// Whether the checksum of an IPv4 header is right.
 pub(super) fn checksum_holds(header: &[u8]) -> bool {
-    fold(words(header).sum()) == 0xffff
+    checksum::fold(checksum::sum(header)) == 0xffff
 }
 
 #[cfg(test)]

@@ -28,6 +28,19 @@ pub(super) fn max_packet_bytes(mtu: usize, ipv6: bool, roce_v1: bool) -> usize {
     })
 }
 
+/// Who fills in the UDP checksum of packets over IPv6. RoCE has none (Annex A17.3.2, with
+/// RFC 6936), but a firewall on the way may want one. Over IPv4 none is sent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Ipv6Checksum {
+    /// Nobody: it is 0.
+    #[default]
+    None,
+    /// The driver, or the kernel where that copies; we where neither can.
+    Auto,
+    /// We.
+    Software,
+}
+
 /// What an [`XdpPort`](crate::XdpPort) is made from.
 #[derive(Clone, Debug)]
 pub struct XdpPortConfig {
@@ -40,6 +53,8 @@ pub struct XdpPortConfig {
     /// Tags, and how many paths are remembered. That RoCE v1 is taken follows from
     /// `redirect`.
     pub net: CoreConfig,
+    /// Who fills in the UDP checksum of packets over IPv6.
+    pub ipv6_checksum: Ipv6Checksum,
 }
 
 impl XdpPortConfig {
@@ -50,6 +65,7 @@ impl XdpPortConfig {
             attach: AttachMode::default(),
             redirect: RedirectConfig::default(),
             net: CoreConfig::default(),
+            ipv6_checksum: Ipv6Checksum::default(),
         }
     }
 

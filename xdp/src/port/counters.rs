@@ -2,6 +2,7 @@
 
 use super::XdpPort;
 use crate::net::WaitDrop;
+use crate::socket::SocketQueue;
 use crate::umem::Owner;
 
 /// What a port has done and dropped so far, its queues' and the network's counters not
@@ -24,6 +25,8 @@ pub struct XdpCounters {
     pub tx_unsendable: u64,
     /// Packets that wait, or waited, for their neighbour's address.
     pub tx_waited: u64,
+    /// Packets whose UDP checksum was computed here.
+    pub tx_checksums_here: u64,
     /// Packets to this very port.
     pub tx_looped: u64,
     /// Packets to this very port that were dropped because too many waited.
@@ -32,7 +35,7 @@ pub struct XdpCounters {
 
 impl XdpCounters {
     /// Every counter with its name, for tables.
-    pub fn each(&self) -> [(&'static str, u64); 10] {
+    pub fn each(&self) -> [(&'static str, u64); 11] {
         [
             ("rx_packets", self.rx_packets),
             ("rx_bytes", self.rx_bytes),
@@ -42,10 +45,21 @@ impl XdpCounters {
             ("tx_queue_full", self.tx_queue_full),
             ("tx_unsendable", self.tx_unsendable),
             ("tx_waited", self.tx_waited),
+            ("tx_checksums_here", self.tx_checksums_here),
             ("tx_looped", self.tx_looped),
             ("tx_loop_full", self.tx_loop_full),
         ]
     }
+}
+
+/// Every counter of a queue and of its socket, and who has how many of its chunks right now.
+pub(super) fn of_queue(queue: &SocketQueue) -> impl Iterator<Item = (&'static str, u64)> {
+    let chunks = queue.chunks();
+    let chunks = Owner::ALL.map(|owner| (owner.name(), chunks.of(owner).into()));
+    // A kernel that does not tell counts nothing.
+    let kernel = queue.kernel().statistics().unwrap_or_default();
+    let own = queue.counters().each();
+    own.chain(chunks).chain(kernel.each())
 }
 
 /// Every counter of a port, those of several queues added up, and who has how many chunks
@@ -57,14 +71,7 @@ pub(super) fn all(port: &XdpPort) -> Vec<(&'static str, u64)> {
         None => all.push((name, value)),
     };
     for queue in &port.queues {
-        for (name, value) in queue.counters().each() {
-            add(name, value);
-        }
-        for owner in Owner::ALL {
-            add(owner.name(), queue.chunks().of(owner).into());
-        }
-        // A kernel that does not tell counts nothing.
-        for (name, value) in queue.kernel().statistics().unwrap_or_default().each() {
+        for (name, value) in of_queue(queue) {
             add(name, value);
         }
     }

@@ -17,10 +17,11 @@ use roce_stack::port::{
     Port, PortCapabilities, PortError, ReserveError, RoceVersion, RxSink, TxMeta, TxSlot,
 };
 
-pub use config::XdpPortConfig;
+pub use config::{Ipv6Checksum, XdpPortConfig};
 pub use counters::XdpCounters;
 
 use crate::net::{Changes, Net, Refusal, Waiting};
+use crate::offer::DriverOffer;
 use crate::program::{Attached, Program};
 use crate::queue::{Held, QueueError};
 use crate::socket::SocketQueue;
@@ -44,6 +45,7 @@ pub struct XdpPort {
     queues: Vec<SocketQueue>,
     program: Program,
     attached: Attached,
+    driver: Option<DriverOffer>,
     /// Addresses that were activated.
     active: Vec<IpAddr>,
     groups: Groups,
@@ -113,6 +115,17 @@ impl XdpPort {
     /// Every counter with its name, those of the queues added up.
     pub fn each_counter(&self) -> Vec<(&'static str, u64)> {
         counters::all(self)
+    }
+
+    /// Every counter of each queue, with its name; the order is that of [`XdpPort::queues`].
+    pub fn each_counter_by_queue(&self) -> impl Iterator<Item = Vec<(&'static str, u64)>> {
+        let count = |queue| counters::of_queue(queue).collect();
+        self.queues.iter().map(count)
+    }
+
+    /// What the driver could do when the port was opened; kernels before 6.3 don't tell.
+    pub fn driver(&self) -> Option<DriverOffer> {
+        self.driver
     }
 
     /// The descriptors to wait for, besides [`XdpPort::next_deadline`]: those of the queues,

@@ -8,7 +8,8 @@ use roce_stack::port::PortError;
 use super::clock::Clock;
 use super::{XdpPort, program_error};
 use crate::net::{Changes, CoreConfig, Net, Waiting};
-use crate::port::{XdpCounters, XdpPortConfig};
+use crate::offer;
+use crate::port::{Ipv6Checksum, XdpCounters, XdpPortConfig};
 use crate::program::{Mode, Program};
 use crate::socket::{self, SocketConfig, ZeroCopy};
 
@@ -18,8 +19,9 @@ const LONGEST_FRAME: usize = 1 << 16;
 /// What the sockets are made from, with the program attached like this. A program in the
 /// kernel is given copies. If the driver received into our memory all the same, each frame
 /// would be copied twice, and the socket would call that zero-copy.
-fn suited(sockets: &SocketConfig, mode: Mode) -> SocketConfig {
+fn suited(sockets: &SocketConfig, mode: Mode, checksum: Ipv6Checksum) -> SocketConfig {
     let mut sockets = sockets.clone();
+    sockets.memory.tx_metadata = checksum == Ipv6Checksum::Auto;
     if mode == Mode::Generic && sockets.zero_copy == ZeroCopy::Auto {
         sockets.zero_copy = ZeroCopy::Off;
     }
@@ -50,7 +52,8 @@ pub(super) fn open(config: XdpPortConfig) -> Result<XdpPort, PortError> {
     let attached = program
         .attach(&sockets.interface, sockets.interface_index, config.attach)
         .map_err(program_error)?;
-    let queues = socket::open(&suited(sockets, attached.mode())).map_err(|error| PortError {
+    let sockets = suited(sockets, attached.mode(), config.ipv6_checksum);
+    let queues = socket::open(&sockets).map_err(|error| PortError {
         what: format!("{}{}", error.what, error.hint()),
         source: error.source,
     })?;
@@ -65,6 +68,7 @@ pub(super) fn open(config: XdpPortConfig) -> Result<XdpPort, PortError> {
         queues,
         program,
         attached,
+        driver: offer::driver(sockets.interface_index),
         active: Vec::new(),
         groups: Default::default(),
         loopback: Default::default(),
@@ -83,6 +87,7 @@ pub(super) fn open(config: XdpPortConfig) -> Result<XdpPort, PortError> {
 #[cfg(test)]
 mod tests {
     use super::suited;
+    use crate::port::Ipv6Checksum;
     use crate::program::Mode;
     use crate::socket::{SocketConfig, ZeroCopy};
 
@@ -93,7 +98,7 @@ mod tests {
                 zero_copy,
                 ..SocketConfig::new("eth0", 2, 1500)
             };
-            suited(&sockets, mode).zero_copy
+            suited(&sockets, mode, Ipv6Checksum::None).zero_copy
         };
         assert_eq!(of(Mode::Generic, ZeroCopy::Auto), ZeroCopy::Off);
         assert_eq!(of(Mode::Generic, ZeroCopy::Require), ZeroCopy::Require);

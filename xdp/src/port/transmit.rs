@@ -8,9 +8,9 @@ use roce_stack::port::{
 };
 use roce_wire::UDP_PORT;
 
-use super::XdpPort;
+use super::{Ipv6Checksum, XdpPort};
 use crate::net::{Outcome, PacketFields, PathKey, Refusal, Template};
-use crate::queue::NoRoom;
+use crate::queue::{ChecksumAt, NoRoom};
 
 /// The packet for which room was lent last.
 #[derive(Clone, Copy, Debug, Default)]
@@ -26,6 +26,8 @@ pub(super) enum Reserved {
         waits_for: Option<IpAddr>,
         /// It is to a group that was joined here, too.
         copy: Option<RxMeta>,
+        /// The checksum that we compute when all is written.
+        checksum: Option<ChecksumAt>,
         len: usize,
     },
     /// One to this very port.
@@ -48,7 +50,16 @@ impl XdpPort {
         let template = header.template;
         let (header_len, ip) = (template.header_len(), template.covered(id));
         let queue = queue_of(to.dst, self.queues.len());
-        let frame = match self.queues[queue].reserve(header_len + len) {
+        let checksum = match self.config.ipv6_checksum {
+            Ipv6Checksum::None => None,
+            _ => template.udp_checksum(),
+        };
+        let offloads = self.queues[queue].kernel().offloads_checksums();
+        let (theirs, ours) = (
+            checksum.filter(|_| offloads),
+            checksum.filter(|_| !offloads),
+        );
+        let frame = match self.queues[queue].reserve_with(header_len + len, theirs) {
             Ok(frame) => frame,
             Err(NoRoom::Full) => {
                 self.counters.tx_queue_full += 1;
@@ -67,12 +78,16 @@ impl XdpPort {
             id,
         };
         template.write(frame, &fields);
+        if checksum.is_some() {
+            template.begin_checksum(frame, len);
+        }
         let is_member = self.groups.contains(to.dst);
         self.reserved = Reserved::Frame {
             queue,
             header_len,
             waits_for: header.waits_for,
             copy: is_member.then(|| looped(to, ip)),
+            checksum: ours,
             len,
         };
         Ok(TxSlot {
@@ -131,9 +146,11 @@ impl XdpPort {
                 header_len,
                 waits_for,
                 copy,
+                checksum,
                 len,
             } => {
                 self.copy_to_ourselves(queue, header_len, copy);
+                self.end_checksum(queue, checksum);
                 match waits_for {
                     Some(hop) => self.hold(queue, hop),
                     // A corrupt ring shows again at the next `flush`.
@@ -157,6 +174,15 @@ impl XdpPort {
             self.counters.tx_looped += 1;
         } else {
             self.counters.tx_loop_full += 1;
+        }
+    }
+
+    /// Computes the checksum of the frame that is written.
+    fn end_checksum(&mut self, queue: usize, checksum: Option<ChecksumAt>) {
+        let Some(at) = checksum else { return };
+        if let Some(frame) = self.queues[queue].reserved() {
+            Template::end_checksum(frame, at);
+            self.counters.tx_checksums_here += 1;
         }
     }
 

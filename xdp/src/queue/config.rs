@@ -1,5 +1,6 @@
 //! How much memory a queue has.
 
+use super::TxMetadata;
 use crate::umem::CHUNK_BYTES;
 
 /// How much memory a queue has and what for.
@@ -11,6 +12,9 @@ pub struct QueueConfig {
     pub tx_frames: u32,
     /// The longest frame to be sent, Ethernet header included, in bytes.
     pub max_frame_bytes: usize,
+    /// Whether what is sent is to have room for [`TxMetadata`](super::TxMetadata). See
+    /// [`QueueConfig::has_metadata`].
+    pub tx_metadata: bool,
 }
 
 impl QueueConfig {
@@ -20,10 +24,27 @@ impl QueueConfig {
             rx_chunks: 2048,
             tx_frames: 2048,
             max_frame_bytes,
+            tx_metadata: false,
         };
         Self {
             tx_frames: (2048 / sized.chunks_per_frame()).max(64),
             ..sized
+        }
+    }
+
+    /// Whether there is room for metadata. The kernel wants it in front of every piece in
+    /// the piece's own chunk; our pieces lie beside each other, so only frames of one piece
+    /// can have any.
+    pub fn has_metadata(&self) -> bool {
+        self.tx_metadata && self.max_frame_bytes + TxMetadata::LEN <= CHUNK_BYTES
+    }
+
+    /// Bytes of the first chunk in front of a frame to be sent.
+    pub(crate) fn tx_headroom(&self) -> usize {
+        if self.has_metadata() {
+            TxMetadata::LEN
+        } else {
+            0
         }
     }
 

@@ -68,6 +68,8 @@ pub struct QueueCounters {
     /// Frames dropped because the ring was full though there was room for a frame: the
     /// kernel said it had sent frames that it had not taken.
     pub tx_ring_full: u64,
+    /// Frames whose checksum the driver, or the kernel, was asked for.
+    pub tx_checksums: u64,
     /// Completions of chunks that the kernel was not sending.
     pub tx_bad_completions: u64,
     rx_dropped: [u64; RxDrop::ALL.len()],
@@ -101,6 +103,7 @@ impl QueueCounters {
             ("tx_wakeups", self.tx_wakeups),
             ("tx_full", self.tx_full),
             ("tx_ring_full", self.tx_ring_full),
+            ("tx_checksums", self.tx_checksums),
             ("tx_bad_completions", self.tx_bad_completions),
         ];
         let dropped = self.rx_dropped;

@@ -17,6 +17,7 @@ mod config;
 mod counters;
 mod error;
 mod frame;
+mod metadata;
 mod receive;
 mod transmit;
 
@@ -26,6 +27,7 @@ pub use config::QueueConfig;
 pub use counters::{QueueCounters, RxDrop};
 pub use error::{QueueError, RingName};
 pub use frame::{Frame, MAX_PIECES};
+pub use metadata::{ChecksumAt, TxMetadata};
 pub use transmit::{Held, NoRoom};
 
 use crate::ring::{Consumer, Corrupt, Descriptor, Producer, RingMemory};

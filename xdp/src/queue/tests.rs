@@ -1,5 +1,6 @@
 //! A queue against a kernel of the tests' own.
 
+mod metadata;
 mod receive;
 mod transmit;
 
@@ -14,6 +15,7 @@ const CONFIG: QueueConfig = QueueConfig {
     rx_chunks: 32,
     tx_frames: 4,
     max_frame_bytes: 5000,
+    tx_metadata: false,
 };
 const MORE: u32 = Descriptor::CONTINUED;
 

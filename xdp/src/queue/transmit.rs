@@ -2,7 +2,7 @@
 
 use super::config::QueueConfig;
 use super::error::{QueueError, RingName};
-use super::{Kernel, Queue};
+use super::{ChecksumAt, Kernel, Queue, TxMetadata};
 use crate::ring::Descriptor;
 use crate::umem::{CHUNK_BYTES, Owner};
 
@@ -13,12 +13,14 @@ pub(super) struct Transmitting {
     first_chunk: u32,
     chunks_per_frame: u32,
     max_frame_bytes: usize,
+    /// Bytes in front of each frame.
+    headroom: usize,
     /// Places that nothing is in.
     free: Vec<u32>,
     /// How many chunks of each place the kernel still has.
     unsent: Box<[u8]>,
-    /// The place and length of the frame that is being written.
-    reserved: Option<(u32, usize)>,
+    /// The frame that is being written.
+    reserved: Option<Held>,
     /// The last `flush` left something.
     blocked: bool,
 }
@@ -29,6 +31,7 @@ impl Transmitting {
             first_chunk: config.rx_chunks,
             chunks_per_frame: config.chunks_per_frame(),
             max_frame_bytes: config.max_frame_bytes,
+            headroom: config.tx_headroom(),
             free: (0..config.tx_frames).rev().collect(),
             unsent: vec![0; config.tx_frames as usize].into(),
             reserved: None,
@@ -48,6 +51,8 @@ impl Transmitting {
 pub struct Held {
     place: u32,
     len: usize,
+    /// Its metadata says what is to be done to it.
+    has_metadata: bool,
 }
 
 /// Why there is no room for a frame.
@@ -66,7 +71,25 @@ impl<K: Kernel> Queue<K> {
     /// # Errors
     /// See [`NoRoom`].
     pub fn reserve(&mut self, len: usize) -> Result<&mut [u8], NoRoom> {
+        self.reserve_with(len, None)
+    }
+
+    /// As [`Queue::reserve`], for a frame whose checksum the driver, or the kernel, is to
+    /// fill in.
+    ///
+    /// # Errors
+    /// As [`Queue::reserve`]; [`NoRoom::Length`], too, if there is no room for metadata
+    /// ([`QueueConfig::has_metadata`]), or the checksum is not in the frame.
+    pub fn reserve_with(
+        &mut self,
+        len: usize,
+        checksum: Option<ChecksumAt>,
+    ) -> Result<&mut [u8], NoRoom> {
         self.forget();
+        let headroom = self.transmitting.headroom;
+        if checksum.is_some_and(|checksum| headroom == 0 || !checksum.is_in(len)) {
+            return Err(NoRoom::Length);
+        }
         if !(1..=self.transmitting.max_frame_bytes).contains(&len) {
             return Err(NoRoom::Length);
         }
@@ -82,16 +105,27 @@ impl<K: Kernel> Queue<K> {
         for chunk in chunks(first, len) {
             self.ledger.pass(chunk, Owner::Writing);
         }
-        self.transmitting.reserved = Some((place, len));
+        self.transmitting.reserved = Some(Held {
+            place,
+            len,
+            has_metadata: checksum.is_some(),
+        });
         let address = self.ledger.address(first);
-        self.share.bytes_mut(address, len).ok_or(NoRoom::Length)
+        let room = self.share.bytes_mut(address, headroom + len);
+        let (metadata, frame) = room.ok_or(NoRoom::Length)?.split_at_mut(headroom);
+        if let (Some(checksum), Some(metadata)) = (checksum, metadata.first_chunk_mut()) {
+            *metadata = TxMetadata { checksum }.to_bytes();
+        }
+        Ok(frame)
     }
 
     /// The frame that is being written, if there is one.
     pub fn reserved(&mut self) -> Option<&mut [u8]> {
-        let (place, len) = self.transmitting.reserved?;
-        let address = self.ledger.address(self.transmitting.chunk(place));
-        self.share.bytes_mut(address, len)
+        let transmitting = &self.transmitting;
+        let &Held { place, len, .. } = transmitting.reserved.as_ref()?;
+        let address = self.ledger.address(transmitting.chunk(place));
+        self.share
+            .bytes_mut(address + transmitting.headroom as u64, len)
     }
 
     /// Queues the frame that is being written, if there is one. It leaves at
@@ -100,7 +134,12 @@ impl<K: Kernel> Queue<K> {
     /// # Errors
     /// If the queue is of no use any more.
     pub fn commit(&mut self) -> Result<(), QueueError> {
-        let Some((place, len)) = self.transmitting.reserved else {
+        let Some(&Held {
+            place,
+            len,
+            has_metadata,
+        }) = self.transmitting.reserved.as_ref()
+        else {
             return Ok(());
         };
         let first = self.transmitting.chunk(place);
@@ -113,27 +152,34 @@ impl<K: Kernel> Queue<K> {
         }
         self.transmitting.reserved = None;
         self.transmitting.unsent[place as usize] = pieces as u8;
+        // Frames with something in front are of one piece.
+        let headroom = self.transmitting.headroom as u64;
+        let metadata = if has_metadata {
+            Descriptor::METADATA
+        } else {
+            0
+        };
         let mut left = len;
         for chunk in chunks(first, len) {
             let piece = left.min(CHUNK_BYTES);
             left -= piece;
             let descriptor = Descriptor {
-                address: self.ledger.address(chunk),
+                address: self.ledger.address(chunk) + headroom,
                 len: piece as u32,
-                options: if left > 0 { Descriptor::CONTINUED } else { 0 },
+                options: metadata | if left > 0 { Descriptor::CONTINUED } else { 0 },
             };
             self.tx.push(descriptor).map_err(corrupt(RingName::Tx))?;
             self.ledger.pass(chunk, Owner::Tx);
         }
         self.counters.tx_frames += 1;
         self.counters.tx_bytes += len as u64;
+        self.counters.tx_checksums += u64::from(has_metadata);
         Ok(())
     }
 
     /// Keeps the frame that is being written, if there is one, for later.
     pub fn hold(&mut self) -> Option<Held> {
-        let (place, len) = self.transmitting.reserved.take()?;
-        Some(Held { place, len })
+        self.transmitting.reserved.take()
     }
 
     /// Queues a frame that was held, after `change` has written what it lacked.
@@ -146,7 +192,7 @@ impl<K: Kernel> Queue<K> {
         change: impl FnOnce(&mut [u8]),
     ) -> Result<(), QueueError> {
         self.forget();
-        self.transmitting.reserved = Some((held.place, held.len));
+        self.transmitting.reserved = Some(held);
         if let Some(frame) = self.reserved() {
             change(frame);
         }
@@ -156,8 +202,7 @@ impl<K: Kernel> Queue<K> {
     /// Drops a frame that was held.
     pub fn drop_held(&mut self, held: Held) {
         self.forget();
-        self.transmitting.reserved = Some((held.place, held.len));
-        self.forget();
+        self.give_back(held.place, held.len);
     }
 
     /// Sends what is committed, as far as the kernel takes it. Never blocks. Returns whether
@@ -230,9 +275,13 @@ impl<K: Kernel> Queue<K> {
 
     /// Forgets the frame that is being written, if there is one.
     fn forget(&mut self) {
-        let Some((place, len)) = self.transmitting.reserved.take() else {
-            return;
-        };
+        if let Some(Held { place, len, .. }) = self.transmitting.reserved.take() {
+            self.give_back(place, len);
+        }
+    }
+
+    /// The room of a frame that will not be sent is free.
+    fn give_back(&mut self, place: u32, len: usize) {
         for chunk in chunks(self.transmitting.chunk(place), len) {
             self.ledger.pass(chunk, Owner::Free);
         }

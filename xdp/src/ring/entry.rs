@@ -7,13 +7,16 @@ pub struct Descriptor {
     pub address: u64,
     /// Length of the piece in bytes.
     pub len: u32,
-    /// Flags; see [`Descriptor::CONTINUED`].
+    /// Flags; see [`Descriptor::CONTINUED`] and [`Descriptor::METADATA`].
     pub options: u32,
 }
 
 impl Descriptor {
     /// Another piece of the same frame follows (`XDP_PKT_CONTD`).
     pub const CONTINUED: u32 = libc::XDP_PKT_CONTD;
+
+    /// What the frame's metadata says is to be done (`XDP_TX_METADATA`).
+    pub const METADATA: u32 = libc::XDP_TX_METADATA;
 
     /// Whether another piece of the same frame follows.
     pub fn is_continued(&self) -> bool {

@@ -3,11 +3,14 @@
 use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::config::{BusyPoll, SocketConfig, ZeroCopy};
 use super::{SocketQueue, SocketRings, XdpSocket};
-use crate::queue::{Queue, QueueConfig, Rings};
+use crate::offer;
+use crate::queue::{Queue, QueueConfig, Rings, TxMetadata};
+use crate::sys::memory::Mapping;
 use crate::sys::ring::SharedRing;
 use crate::sys::xsk;
 use crate::umem::{CHUNK_BYTES, Share};
@@ -51,7 +54,7 @@ impl std::error::Error for OpenError {
 }
 
 /// Makes the socket of one queue. The first of an interface registers the memory, the
-/// others share it with the socket `first`.
+/// others share it with the socket `first`, or register it again where that can't be.
 pub(super) fn open_queue(
     config: &SocketConfig,
     queue: u32,
@@ -63,8 +66,10 @@ pub(super) fn open_queue(
         move |source| OpenError { what, source }
     };
     let fd = xsk::socket().map_err(failed("making a socket"))?;
+    let memory = Arc::clone(share.memory());
     if first.is_none() {
-        register(fd.as_fd(), &share).map_err(failed("registering memory for frames"))?;
+        let headroom = config.memory.tx_headroom();
+        register(fd.as_fd(), &memory, headroom).map_err(failed("registering memory for frames"))?;
     }
     let rings = rings(fd.as_fd(), config).map_err(failed("making the rings"))?;
     allow_to_send(fd.as_fd(), &config.memory);
@@ -75,30 +80,72 @@ pub(super) fn open_queue(
         fd,
         queue,
         zero_copy: false,
+        shares_memory: false,
+        offloads_checksums: false,
         polls: config.busy_poll.is_some(),
     };
     // Filled before it is bound, as some drivers want it.
     let mut new = Queue::new(socket, rings, share, &config.memory)
         .map_err(|error| failed("taking the rings into use")(io::Error::other(error)))?;
+    let socket = new.kernel();
     let bound = match first {
-        Some(first) => bind_patiently(config, new.kernel(), libc::XDP_SHARED_UMEM, Some(first)),
-        None => bind_first(config, new.kernel()),
+        Some(first) => shared_or_own(
+            || bind_patiently(config, socket, libc::XDP_SHARED_UMEM, Some(first)),
+            || {
+                register(socket.as_fd(), &memory, config.memory.tx_headroom())?;
+                bind_first(config, socket)
+            },
+        ),
+        None => bind_first(config, socket).map(|()| false),
     };
-    bound.map_err(failed("binding the socket"))?;
-    let zero_copy = is_zero_copy(&new.kernel().fd).map_err(failed("asking for the mode"))?;
-    new.kernel_mut().zero_copy = zero_copy;
+    let shares_memory = bound.map_err(failed("binding the socket"))?;
+    let zero_copy = is_zero_copy(&socket.fd).map_err(failed("asking for the mode"))?;
+    // Where the kernel copies, it sees to the checksum itself if the driver can't.
+    let driver_does = || offer::driver(config.interface_index).is_some_and(|of| of.tx_checksum);
+    let has_metadata = config.memory.has_metadata();
+    let socket = new.kernel_mut();
+    socket.zero_copy = zero_copy;
+    socket.shares_memory = shares_memory;
+    socket.offloads_checksums = has_metadata && (!zero_copy || driver_does());
     Ok(new)
 }
 
-fn register(fd: BorrowedFd<'_>, share: &Share) -> io::Result<()> {
-    let memory = share.memory();
+/// Binds a socket to the memory that another one has registered, or else to what it
+/// registers itself: kernels before 5.10 share it among sockets of one queue only, and a
+/// driver may refuse one queue what it has given to another. Returns whether it is shared.
+fn shared_or_own(
+    shared: impl FnOnce() -> io::Result<()>,
+    own: impl FnOnce() -> io::Result<()>,
+) -> io::Result<bool> {
+    match shared() {
+        Ok(()) => Ok(true),
+        // Memory of its own frees no queue.
+        Err(error) if error.raw_os_error() == Some(libc::EBUSY) => Err(error),
+        Err(_) => own().map(|()| false),
+    }
+}
+
+/// Whether the kernel knows of metadata: Linux 6.8, and what was released for it since.
+pub(super) fn kernel_has_metadata() -> bool {
+    let try_it = || {
+        let memory = Mapping::new(CHUNK_BYTES)?;
+        register(xsk::socket()?.as_fd(), &memory, TxMetadata::LEN)
+    };
+    try_it().is_ok()
+}
+
+/// Registers memory, with so many bytes in front of each frame to be sent.
+fn register(fd: BorrowedFd<'_>, memory: &Mapping, tx_headroom: usize) -> io::Result<()> {
     let registration = libc::xdp_umem_reg {
         addr: memory.start().as_ptr() as u64,
         len: memory.len() as u64,
         chunk_size: CHUNK_BYTES as u32,
         headroom: 0,
-        flags: 0,
-        tx_metadata_len: 0,
+        flags: match tx_headroom {
+            0 => 0,
+            _ => libc::XDP_UMEM_TX_METADATA_LEN,
+        },
+        tx_metadata_len: tx_headroom as u32,
     };
     // SAFETY: every queue over this memory has a share of it, which keeps it mapped, and
     // holds its own socket; the ledger knows which chunks the kernel has.
@@ -210,4 +257,66 @@ fn is_zero_copy(fd: &OwnedFd) -> io::Result<bool> {
     let (options, _) =
         xsk::option::<libc::xdp_options>(fd.as_fd(), libc::SOL_XDP, libc::XDP_OPTIONS)?;
     Ok(options.flags & libc::XDP_OPTIONS_ZEROCOPY != 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{open_queue, shared_or_own};
+    use crate::queue::QueueConfig;
+    use crate::socket::SocketConfig;
+    use crate::testing::is_root;
+    use crate::umem::Umem;
+    use std::io;
+    use std::net::UdpSocket;
+    use std::os::fd::AsRawFd;
+
+    fn answer(code: Option<i32>) -> io::Result<()> {
+        code.map_or(Ok(()), |code| Err(io::Error::from_raw_os_error(code)))
+    }
+
+    /// What comes of it if sharing, and then memory of its own, is answered like this.
+    fn of(shared: Option<i32>, own: Option<i32>) -> Result<bool, Option<i32>> {
+        shared_or_own(|| answer(shared), || answer(own)).map_err(|error| error.raw_os_error())
+    }
+
+    #[test]
+    fn memory_that_cannot_be_shared_is_registered_again() {
+        assert_eq!(of(None, Some(libc::EIO)), Ok(true));
+        for refused in [libc::EINVAL, libc::EOPNOTSUPP] {
+            assert_eq!(of(Some(refused), None), Ok(false));
+            assert_eq!(
+                of(Some(refused), Some(libc::ENOMEM)),
+                Err(Some(libc::ENOMEM))
+            );
+        }
+        assert_eq!(of(Some(libc::EBUSY), None), Err(Some(libc::EBUSY)));
+    }
+
+    /// Binds to the loopback interface of a namespace of its own; its index is 1.
+    #[test]
+    fn a_queue_that_may_not_share_has_its_memory_all_the_same() {
+        if !is_root("a_queue_that_may_not_share_has_its_memory_all_the_same") {
+            return;
+        }
+        let open = || {
+            nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNET).expect("root may");
+            let config = SocketConfig {
+                memory: QueueConfig {
+                    rx_chunks: 8,
+                    tx_frames: 8,
+                    max_frame_bytes: 1514,
+                    tx_metadata: false,
+                },
+                ..SocketConfig::new("lo", 1, 1500)
+            };
+            let umem = Umem::new(config.memory.chunks()).expect("memory");
+            let share = umem.cut(&[config.memory.chunks()]).expect("all").remove(0);
+            // Nobody can share with that.
+            let other = UdpSocket::bind("[::]:0").expect("a free port");
+            let queue = open_queue(&config, 0, share, Some(other.as_raw_fd()));
+            queue.map(|queue| queue.kernel().shares_memory())
+        };
+        let shares = std::thread::spawn(open).join().expect("it runs");
+        assert!(!shares.expect("a queue"));
+    }
 }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::queue::QueueConfig;
+use crate::umem::{ROOM_FOR_HEADERS, RX_PIECE_BYTES};
 
 /// Whether the driver is to read and write frames in our memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -44,6 +45,9 @@ pub struct SocketConfig {
     /// frame be longer than [`RX_PIECE_BYTES`](crate::umem::RX_PIECE_BYTES): without, the
     /// kernel drops such frames in silence.
     pub multi_buffer: bool,
+    /// Whether the first queue's memory is shared by the others. Otherwise each registers
+    /// all of it for itself, which takes more of the kernel's.
+    pub share_memory: bool,
     /// Busy-polling, if wanted.
     pub busy_poll: Option<BusyPoll>,
     /// How long to go on if a queue is still held by a socket that was closed a moment ago.
@@ -61,7 +65,8 @@ impl SocketConfig {
             queues: vec![0],
             memory: QueueConfig::for_frames(max_frame_bytes),
             zero_copy: ZeroCopy::Auto,
-            multi_buffer: max_frame_bytes > crate::umem::RX_PIECE_BYTES,
+            multi_buffer: mtu + ROOM_FOR_HEADERS > RX_PIECE_BYTES,
+            share_memory: true,
             busy_poll: None,
             patience: Duration::from_secs(3),
         }

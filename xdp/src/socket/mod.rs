@@ -1,7 +1,8 @@
 //! AF_XDP sockets: one for each queue of an interface.
 //!
-//! The first socket of an interface registers the UMEM; those of other queues share it. Each
-//! has four rings of its own. [`open`] makes sockets, rings and queues for as many
+//! The first socket of an interface registers the UMEM; those of other queues share it, or
+//! register it again where the kernel can't share it among queues. Each has four rings of its
+//! own. [`open`] makes sockets, rings and queues for as many
 //! queues as asked for; frames arrive once each socket is in the map of the redirect
 //! program ([`crate::program`]).
 
@@ -29,6 +30,8 @@ pub struct XdpSocket {
     /// Number of the interface's queue, from 0.
     queue: u32,
     zero_copy: bool,
+    shares_memory: bool,
+    offloads_checksums: bool,
     polls: bool,
 }
 
@@ -46,6 +49,17 @@ impl XdpSocket {
     /// Whether the driver reads and writes frames in our memory (`XDP_OPTIONS`).
     pub fn is_zero_copy(&self) -> bool {
         self.zero_copy
+    }
+
+    /// Whether its memory is registered by the interface's first socket, and not by itself.
+    pub fn shares_memory(&self) -> bool {
+        self.shares_memory
+    }
+
+    /// Whether the checksum of a frame can be left to the driver, or to the kernel where
+    /// that copies ([`Queue::reserve_with`]).
+    pub fn offloads_checksums(&self) -> bool {
+        self.offloads_checksums
     }
 
     /// What the kernel has counted (`XDP_STATISTICS`).
@@ -108,6 +122,7 @@ fn passing(result: io::Result<()>) -> io::Result<()> {
 /// # Errors
 /// See [`OpenError`].
 pub fn open(config: &SocketConfig) -> Result<Vec<SocketQueue>, OpenError> {
+    let config = &with_what_the_kernel_knows(config);
     let chunks = config.memory.chunks();
     let count = config.queues.len() as u32;
     let umem = Umem::new(chunks.saturating_mul(count)).map_err(|source| OpenError {
@@ -122,12 +137,20 @@ pub fn open(config: &SocketConfig) -> Result<Vec<SocketQueue>, OpenError> {
         })?;
     let mut queues: Vec<SocketQueue> = Vec::with_capacity(shares.len());
     for (&queue, share) in config.queues.iter().zip(shares) {
-        let first = queues
-            .first()
-            .map(|first| first.kernel().as_fd().as_raw_fd());
+        let first = queues.first().filter(|_| config.share_memory);
+        let first = first.map(|first| first.kernel().as_fd().as_raw_fd());
         queues.push(bind::open_queue(config, queue, share, first)?);
     }
     Ok(queues)
+}
+
+/// Without metadata where the kernel has none, or the driver would not look at it.
+fn with_what_the_kernel_knows(config: &SocketConfig) -> SocketConfig {
+    let mut config = config.clone();
+    if config.memory.has_metadata() {
+        config.memory.tx_metadata = bind::kernel_has_metadata();
+    }
+    config
 }
 
 #[cfg(test)]

@@ -23,6 +23,10 @@ pub const CHUNK_BYTES: usize = 4096;
 /// Most bytes of a received frame in one chunk: the kernel keeps 256 in front.
 pub const RX_PIECE_BYTES: usize = 3840;
 
+/// What the kernel leaves room for around an IP packet: Ethernet, two VLAN tags and the
+/// frame check sequence, in bytes.
+pub(crate) const ROOM_FOR_HEADERS: usize = 14 + 2 * 4 + 4;
+
 /// Memory for frames, before it is cut into shares.
 #[derive(Debug)]
 pub struct Umem {

@@ -26,6 +26,7 @@ pub(crate) fn config(end: &End, mtu: usize, count: u32) -> SocketConfig {
             rx_chunks: 256,
             tx_frames: 64,
             max_frame_bytes: mtu + 14,
+            tx_metadata: false,
         },
         ..SocketConfig::new(end.interface, end.index, mtu)
     }

@@ -10,12 +10,16 @@ fn facts(driver: Option<DriverOffer>) -> Facts {
             holder: None,
         }),
         permission: Ok(()),
+        mtu: 1500,
     }
 }
 
 const ZERO_COPY: DriverOffer = DriverOffer {
     native: true,
     zero_copy: true,
+    zero_copy_pieces: 1,
+    tx_checksum: false,
+    tx_timestamp: true,
 };
 
 fn change(change: impl FnOnce(&mut Offer)) -> Facts {
@@ -41,6 +45,7 @@ fn auto_takes_xdp_for_roce_v1_whatever_the_driver_does() {
     let copying = DriverOffer {
         native: false,
         zero_copy: false,
+        ..ZERO_COPY
     };
     assert_eq!(facts(Some(copying)).against_auto(&options), None);
     assert!(why_not_sockets(&options).contains("ROCE_V1"));
@@ -71,6 +76,15 @@ fn auto_leaves_xdp_where_it_is_slower_or_impossible() {
         ..options
     };
     assert_not_taken(&facts(Some(ZERO_COPY)), generic, "without zero-copy");
+    let long = Facts {
+        mtu: 3815,
+        ..facts(Some(ZERO_COPY))
+    };
+    assert_not_taken(
+        &long,
+        options,
+        "up to a link MTU of 3814 bytes, this is 3815",
+    );
     let loopback = Facts {
         loopback: true,
         ..facts(Some(ZERO_COPY))
@@ -116,12 +130,16 @@ fn what_is_expected_follows_the_driver_and_the_mode() {
     let kind = |driver, attach| {
         let mut config = XdpPortConfig::new("eth0", 2, 1500);
         config.attach = attach;
-        match expected_kind(driver, &config) {
+        match expected_kind(driver, &config, 1500) {
             DatapathKind::Xdp {
                 attachment,
                 zero_copy,
+                why_copied,
                 ..
-            } => (attachment, zero_copy),
+            } => {
+                assert_eq!(why_copied.is_some(), zero_copy == Some(false));
+                (attachment, zero_copy)
+            }
             DatapathKind::Udp { .. } => panic!("that is no AF_XDP"),
         }
     };
@@ -131,10 +149,38 @@ fn what_is_expected_follows_the_driver_and_the_mode() {
     let without = Some(DriverOffer {
         native: false,
         zero_copy: false,
+        ..ZERO_COPY
     });
     assert_eq!(kind(with, AttachMode::Auto), (native, Some(true)));
     assert_eq!(kind(with, AttachMode::Generic), (generic, Some(false)));
     assert_eq!(kind(without, AttachMode::Auto), (generic, Some(false)));
     assert_eq!(kind(None, AttachMode::Auto), (None, None));
     assert_eq!(kind(None, AttachMode::Native), (native, None));
+}
+
+#[test]
+fn zero_copy_is_expected_up_to_what_the_driver_takes() {
+    let many = DriverOffer {
+        zero_copy_pieces: 8,
+        ..ZERO_COPY
+    };
+    let config = XdpPortConfig::new("eth0", 2, 1500);
+    let zero_copy = |driver, mtu| match expected_kind(Some(driver), &config, mtu) {
+        DatapathKind::Xdp {
+            zero_copy,
+            tx_features,
+            ..
+        } => {
+            let features = TxFeatures {
+                checksum: false,
+                timestamp: true,
+            };
+            assert_eq!(tx_features, Some(features));
+            zero_copy
+        }
+        DatapathKind::Udp { .. } => panic!("that is no AF_XDP"),
+    };
+    assert_eq!(zero_copy(ZERO_COPY, 3814), Some(true));
+    assert_eq!(zero_copy(ZERO_COPY, 3815), Some(false));
+    assert_eq!(zero_copy(many, 9000), Some(true));
 }

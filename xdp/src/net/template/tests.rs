@@ -214,3 +214,87 @@ fn what_the_icrc_covers_is_what_is_written() {
         assert_eq!(grh.covered(7), IpCovered::Grh);
     }
 }
+
+/// The checksum of UDP over IPv6 by the definition (RFC 8200, 8.1): the sum over pseudo
+/// header and packet, the checksum itself included.
+fn plain_sum(ip: &[u8]) -> u16 {
+    let udp = &ip[40..];
+    let pseudo = [
+        &ip[8..40],
+        &(udp.len() as u32).to_be_bytes(),
+        &[0, 0, 0, 17],
+    ]
+    .concat();
+    let odd = [udp, &[0; 1]].concat();
+    let packet = if udp.len().is_multiple_of(2) {
+        udp
+    } else {
+        &odd
+    };
+    let words = pseudo.chunks(2).chain(packet.chunks(2));
+    words.fold(0, |sum: u16, word| {
+        let (sum, carry) = sum.overflowing_add(u16::from_be_bytes([word[0], word[1]]));
+        sum + u16::from(carry)
+    })
+}
+
+// shows: A17.3.2-checksum
+#[test]
+fn a_checksum_over_ipv6_is_right_wherever_it_is_computed() {
+    let [over4, over6, v1_over4, v1_over6] = paths();
+    for tagging in [None, Some(tag(Priority::FromDscp))] {
+        for path in [over4, v1_over4, v1_over6] {
+            let none = Template::new(path, NEAR, FAR, tagging, 9000).unwrap();
+            assert_eq!(none.udp_checksum(), None);
+        }
+        let template = Template::new(over6, NEAR, FAR, tagging, 9000).unwrap();
+        let at = template.udp_checksum().expect("over IPv6");
+        assert_eq!(usize::from(at.start), template.header_len() - 8);
+        for transport_len in [1, 16, 17, 1039, 4112, 8952] {
+            let fields = PacketFields {
+                transport_len,
+                traffic_class: 0x69,
+                hop_limit: 3,
+                src_port: 4791,
+                id: 0,
+            };
+            let mut bytes = frame(&template, &fields);
+            let place = usize::from(at.start + at.offset);
+            assert_eq!(bytes[place..place + 2], [0, 0], "none unless asked for");
+            template.begin_checksum(&mut bytes, transport_len);
+            let begun = bytes.clone();
+            Template::end_checksum(&mut bytes, at);
+            let ip = template.header_len() - 48;
+            assert_eq!(plain_sum(&bytes[ip..]), 0xffff, "{transport_len}");
+            assert_ne!(bytes[place..place + 2], [0, 0]);
+            // What a device does: the sum from `start` on, complemented, to `start + offset`.
+            let sum = checksum::fold(checksum::sum(&begun[usize::from(at.start)..]));
+            assert_eq!(bytes[place..place + 2], (!sum).to_be_bytes());
+        }
+    }
+}
+
+/// A sum of 0 would mean that there is none (RFC 768).
+#[test]
+fn a_checksum_over_ipv6_is_never_zero() {
+    let [_, over6, ..] = paths();
+    let template = Template::new(over6, NEAR, FAR, None, 9000).unwrap();
+    let at = template.udp_checksum().expect("over IPv6");
+    let fields = PacketFields {
+        transport_len: 16,
+        traffic_class: 0,
+        hop_limit: 0,
+        src_port: 4791,
+        id: 0,
+    };
+    let mut bytes = frame(&template, &fields);
+    template.begin_checksum(&mut bytes, 16);
+    let last = bytes.len() - 2;
+    bytes[last..].fill(0);
+    // What is missing to a sum of all ones.
+    let missing = !checksum::fold(checksum::sum(&bytes[usize::from(at.start)..]));
+    bytes[last..].copy_from_slice(&missing.to_be_bytes());
+    Template::end_checksum(&mut bytes, at);
+    let place = usize::from(at.start + at.offset);
+    assert_eq!(bytes[place..place + 2], [0xff, 0xff]);
+}

@@ -1,0 +1,69 @@
+//! The Internet checksum (RFC 1071).
+
+/// The ones' complement sum of 16-bit words, not folded, of bytes that an even number of
+/// others stands before. Of an odd number, a zero is taken to follow the last.
+pub(super) fn sum(bytes: &[u8]) -> u64 {
+    // Sums of 32-bit words fold to those of 16-bit ones; 2^32 of them fit.
+    let (words, rest) = bytes.as_chunks::<4>();
+    let sum: u64 = words
+        .iter()
+        .map(|&word| u64::from(u32::from_be_bytes(word)))
+        .sum();
+    let mut last = [0; 4];
+    last[..rest.len()].copy_from_slice(rest);
+    sum + u64::from(u32::from_be_bytes(last))
+}
+
+/// A sum in 16 bits.
+pub(super) fn fold(mut sum: u64) -> u16 {
+    while sum > 0xffff {
+        sum = (sum & 0xffff) + (sum >> 16);
+    }
+    sum as u16
+}
+
+/// The checksum of a UDP packet with this sum, which is never 0: that means that there is none.
+pub(super) fn of_udp(sum: u64) -> u16 {
+    match !fold(sum) {
+        0 => 0xffff,
+        checksum => checksum,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// By the definition: word for word, with the carry added at once.
+    fn plain(bytes: &[u8]) -> u16 {
+        bytes.chunks(2).fold(0_u16, |sum, word| {
+            let word = u16::from_be_bytes([word[0], word.get(1).copied().unwrap_or_default()]);
+            let (sum, carry) = sum.overflowing_add(word);
+            sum + u16::from(carry)
+        })
+    }
+
+    #[test]
+    fn sums_are_those_of_the_definition() {
+        // RFC 1071, 3.
+        let bytes = [0x00, 0x01, 0xf2, 0x03, 0xf4, 0xf5, 0xf6, 0xf7];
+        assert_eq!(fold(sum(&bytes)), 0xddf2);
+        let bytes: Vec<u8> = (0..4200_u32).map(|i| ((i * i) >> 3) as u8 | 0x81).collect();
+        for len in (0..40).chain(4090..4200) {
+            assert_eq!(
+                fold(sum(&bytes[..len])),
+                plain(&bytes[..len]),
+                "{len} bytes"
+            );
+        }
+        assert_eq!(fold(sum(&[0xff; 65535])), plain(&[0xff; 65535]));
+    }
+
+    #[test]
+    fn no_checksum_is_zero() {
+        assert_eq!(of_udp(0xffff), 0xffff);
+        assert_eq!(of_udp(0x1_fffe), 0xffff);
+        assert_eq!(of_udp(0), 0xffff);
+        assert_eq!(of_udp(0xfffe), 1);
+    }
+}

@@ -1,0 +1,140 @@
+//! UDP checksums of packets over IPv6, on veth pairs: an ordinary socket, which takes no
+//! packet without a right one, says whether they are. These tests take root.
+
+mod support;
+
+use std::net::{Ipv6Addr, UdpSocket};
+
+use roce_stack::port::Port;
+use roce_wire::UDP_PORT;
+use roce_xdp::program::AttachMode;
+use roce_xdp::{Ipv6Checksum, XdpPort};
+use support::netns::{End, Pair};
+use support::ports::{config, from_to, no_chunk_is_lost, open_with, send};
+use support::{PATIENCE, bytes, wait_for};
+
+/// Odd and even, short and as long as the link allows.
+const LENS: [usize; 5] = [16, 17, 272, 1039, 1452];
+
+fn open(end: &End, mtu: usize, queues: u32, ipv6_checksum: Ipv6Checksum) -> XdpPort {
+    let mut config = config(end, mtu, queues, AttachMode::Auto);
+    config.ipv6_checksum = ipv6_checksum;
+    open_with(end, config)
+}
+
+/// A socket of the kernel's at one end, to which RoCE packets are datagrams like others.
+fn listen(end: &End) -> UdpSocket {
+    let bind = || UdpSocket::bind((Ipv6Addr::from(end.v6), UDP_PORT)).expect("a free port");
+    let socket = end.namespace.inside(bind);
+    socket.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    socket
+}
+
+fn counter(port: &XdpPort, name: &str) -> u64 {
+    let all = port.each_counter();
+    let found = all.iter().find(|(known, _)| *known == name);
+    found.unwrap_or_else(|| panic!("no {name} in {all:?}")).1
+}
+
+/// Sends packets of all lengths, and sees them arrive as datagrams.
+fn all_lengths(pair: &Pair, port: &mut XdpPort, socket: &UdpSocket) {
+    let to = from_to(&pair.near, &pair.far, true);
+    for len in LENS {
+        let packet = bytes(len, len);
+        send(port, &to, &packet);
+        // The first waits for its neighbour.
+        no_chunk_is_lost(port);
+        let mut got = [0; 2000];
+        let got_len = socket
+            .recv(&mut got)
+            .expect("a packet with a right checksum");
+        assert!(got[..got_len] == packet);
+    }
+}
+
+/// What a socket of `far` is sent with and without checksums; `offload` says whether the
+/// interface computes them for the kernel, or pretends to, as a veth does.
+fn checksums_are_right(test: &str, offload: &str, queues: u32) {
+    let Some(pair) = Pair::new(test, 1500, queues) else {
+        return;
+    };
+    pair.near
+        .namespace
+        .run(&format!("ethtool -K near tx {offload}"));
+    let socket = listen(&pair.far);
+    let sent = LENS.len() as u64;
+    for (who, theirs, ours) in [
+        (Ipv6Checksum::Auto, sent, 0),
+        (Ipv6Checksum::Software, 0, sent),
+    ] {
+        let mut port = open(&pair.near, 1500, queues, who);
+        all_lengths(&pair, &mut port, &socket);
+        let counted = ["tx_checksums", "tx_checksums_here"].map(|name| counter(&port, name));
+        assert_eq!(counted, [theirs, ours], "{who:?}");
+        assert_eq!(counter(&port, "kernel_tx_invalid_descs"), 0);
+        // Over IPv4 there is none.
+        send(
+            &mut port,
+            &from_to(&pair.near, &pair.far, false),
+            &bytes(1, 100),
+        );
+        no_chunk_is_lost(&mut port);
+        let counted = ["tx_checksums", "tx_checksums_here"].map(|name| counter(&port, name));
+        assert_eq!(counted, [theirs, ours], "{who:?}");
+    }
+}
+
+// shows: A17.3.2-checksum
+#[test]
+fn the_kernel_computes_checksums_for_us() {
+    checksums_are_right("the_kernel_computes_checksums_for_us", "off", 2);
+}
+
+#[test]
+fn an_interface_that_computes_checksums_is_left_to_it() {
+    checksums_are_right("an_interface_that_computes_checksums", "on", 1);
+}
+
+/// Else the tests above would show nothing.
+#[test]
+fn a_packet_without_checksum_is_none_for_an_ordinary_socket() {
+    let Some(pair) = Pair::new("a_packet_without_checksum", 1500, 1) else {
+        return;
+    };
+    let socket = listen(&pair.far);
+    let to = from_to(&pair.near, &pair.far, true);
+    let mut without = open(&pair.near, 1500, 1, Ipv6Checksum::None);
+    send(&mut without, &to, &bytes(1, 100));
+    no_chunk_is_lost(&mut without);
+    let refused = || {
+        let counters = pair.far.namespace.run("cat /proc/net/snmp6");
+        let line = counters
+            .lines()
+            .find(|line| line.starts_with("Udp6InCsumErrors"));
+        line.and_then(|line| line.split_whitespace().last()?.parse::<u64>().ok())
+    };
+    wait_for("the packet is refused", || (refused()? == 1).then_some(()));
+    socket.set_nonblocking(true).expect("a socket");
+    assert!(socket.recv(&mut [0; 2000]).is_err());
+}
+
+/// Frames of several pieces have no room for what asks the kernel.
+#[test]
+fn checksums_of_long_packets_are_ours() {
+    let mtu = 4300;
+    let Some(pair) = Pair::new("checksums_of_long_packets_are_ours", mtu, 1) else {
+        return;
+    };
+    let socket = listen(&pair.far);
+    let mut port = open(&pair.near, mtu, 1, Ipv6Checksum::Auto);
+    let packet = bytes(7, 4112);
+    send(&mut port, &from_to(&pair.near, &pair.far, true), &packet);
+    no_chunk_is_lost(&mut port);
+    let mut got = [0; 5000];
+    let len = socket
+        .recv(&mut got)
+        .expect("a packet with a right checksum");
+    assert!(got[..len] == packet);
+    assert_eq!(counter(&port, "tx_checksums_here"), 1);
+    port.flush().expect("a port that works");
+}
