@@ -124,8 +124,12 @@ counters! {
         UnfinishedMessages = "unfinished_messages",
         /// Packets received with the ECN mark "congestion experienced".
         EcnMarked = "ecn_marked",
-        /// Congestion notification packets received.
+        /// Congestion notification packets received from peers.
         CnpsReceived = "cnps_received",
+        /// Congestion notification packets sent.
+        CnpsSent = "cnps_sent",
+        /// Marked packets for which none was sent, since one had just been.
+        CnpsSuppressed = "cnps_suppressed",
         /// Packets that the port could not send at all.
         Unsendable = "unsendable",
     }

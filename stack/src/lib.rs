@@ -18,6 +18,7 @@
 #![warn(missing_docs)]
 
 mod address;
+mod congestion;
 mod counters;
 mod cq;
 mod event;
@@ -35,6 +36,7 @@ mod time;
 mod wr;
 
 pub use address::{AddressError, AddressHandle, Destination};
+pub use congestion::NotificationPoint;
 pub use counters::{Counters, DropReason, Stat};
 pub use cq::{CompletionQueue, CqId, CqOverrun, CqResizeError, Notify};
 pub use event::Event;

@@ -4,6 +4,7 @@
 mod memory;
 
 use crate::address::{AddressError, AddressHandle};
+use crate::congestion::{Congestion, NotificationPoint};
 use crate::counters::{Counters, DropReason, Stat};
 use crate::event::Event;
 use crate::memory::{Access, Buffer, MemoryTable, PdId, RegisterError};
@@ -28,6 +29,7 @@ use std::sync::Arc;
 
 mod foresight;
 mod multicast;
+mod notices;
 mod shared;
 mod table;
 mod usage;
@@ -75,6 +77,9 @@ pub struct Nic {
     counters: Counters,
     events: VecDeque<Event>,
     ready: VecDeque<Handle>,
+    congestion: Congestion,
+    /// Those that owe their peers CNPs.
+    notices: VecDeque<Handle>,
     /// At most one live entry for each QP: the one whose time the table notes.
     timers: BinaryHeap<Reverse<(Instant, Handle)>>,
     early: EarlyPool,
@@ -101,6 +106,8 @@ impl Nic {
             counters: Counters::default(),
             events: VecDeque::new(),
             ready: VecDeque::new(),
+            congestion: Congestion::default(),
+            notices: VecDeque::new(),
             timers: BinaryHeap::new(),
             early: EarlyPool::new(DEFAULT_PACKETS),
             shares: Shares::new(config.window_bytes),
@@ -340,12 +347,11 @@ impl Nic {
             cx.counters.count(Stat::RxPackets);
             cx.counters.add(Stat::RxBytes, packet.payload.len() as u64);
             // rule: A17.9.2-ce-seen
-            if meta.traffic_class & 3 == 3 {
+            if meta.is_marked() {
                 cx.counters.count(Stat::EcnMarked);
             }
             if packet.bth.opcode.operation() == Operation::Cnp {
-                // rule: A17.9.3-cnp-taken
-                cx.counters.count(Stat::CnpsReceived);
+                qp.receive_cnp(cx, meta, packet);
             } else {
                 qp.receive(cx, meta, packet);
             }
@@ -359,6 +365,9 @@ impl Nic {
     /// Sends what there is to send, as far as the port has room, a fair share of
     /// each QP at a time.
     pub fn transmit(&mut self, now: Instant, port: &mut dyn Port) {
+        if !self.transmit_notices(now, port) {
+            return;
+        }
         // Each QP gets one turn; who has more waits for the next call.
         for _ in 0..self.ready.len() {
             let Some(handle) = self.ready.pop_front() else {
@@ -389,6 +398,9 @@ impl Nic {
         let Some(&handle) = self.ready.front().filter(|first| first.qpn == qpn) else {
             return self.transmit(now, port);
         };
+        if !self.transmit_notices(now, port) {
+            return;
+        }
         let send = |qp: &mut Qp, cx: &mut Cx<'_>| qp.transmit_requests(cx, port, QUANTUM);
         self.take_turn(now, handle, send);
     }
@@ -416,7 +428,7 @@ impl Nic {
 
     /// Whether [`Nic::transmit`] has something to do.
     pub fn wants_to_send(&self) -> bool {
-        !self.ready.is_empty()
+        !self.ready.is_empty() || !self.notices.is_empty()
     }
 
     /// When [`Nic::handle_timeouts`] should be called; it may be early, never late.
@@ -489,6 +501,8 @@ impl Nic {
             events,
             early,
             shares,
+            congestion,
+            notices,
             ..
         } = self;
         let slot = qps.at_mut(handle)?;
@@ -502,9 +516,14 @@ impl Nic {
             early,
             room: shares.room(&qp.stake),
             starved: false,
+            congestion,
+            owes_notice: false,
         };
         let result = f(qp, &mut cx);
         let starved = cx.starved;
+        if cx.owes_notice {
+            notices.push_back(handle);
+        }
         let in_flight = qp.in_flight();
         shares.settle(&mut qp.stake, in_flight);
         if starved {

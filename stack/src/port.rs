@@ -100,6 +100,12 @@ impl RxMeta {
             IpCovered::V4 { .. } | IpCovered::V4Hidden | IpCovered::V6 => RoceVersion::V2,
         }
     }
+
+    /// Whether a switch on the way marked the packet as having met congestion (RFC 3168).
+    /// RoCEv1 has no such marks, and no answer to them.
+    pub(crate) fn is_marked(&self) -> bool {
+        self.version() == RoceVersion::V2 && self.traffic_class & 3 == 3
+    }
 }
 
 /// Where a packet goes and how.

@@ -8,6 +8,7 @@
 
 mod arrivals;
 mod attr;
+mod congestion;
 pub(crate) mod early;
 mod emit;
 mod kind;
@@ -31,6 +32,8 @@ pub(crate) use queue::WorkQueue;
 pub use queue::{MAX_INLINE_BYTES, MAX_QUEUE_DEPTH, QueueLimits};
 pub(crate) use receives::{Receives, RecvWqe};
 
+use crate::congestion::Congestion;
+use crate::congestion::notification::Notifier;
 use crate::counters::{Counters, DropReason};
 use crate::cq::{CompletionQueue, Pushed};
 use crate::event::Event;
@@ -59,6 +62,9 @@ pub(crate) struct Cx<'a> {
     pub(crate) room: u64,
     /// The QP would have sent more than that.
     pub(crate) starved: bool,
+    pub(crate) congestion: &'a Congestion,
+    /// The QP owes its peer a CNP that it did not owe before.
+    pub(crate) owes_notice: bool,
 }
 
 impl Cx<'_> {
@@ -161,6 +167,7 @@ pub(crate) struct Qp {
     established: bool,
     /// Its part in what may be in flight to its peer.
     pub(crate) stake: Stake,
+    notifier: Notifier,
 }
 
 /// What the two halves share.
@@ -196,6 +203,7 @@ impl Qp {
             },
             established: false,
             stake: Stake::default(),
+            notifier: Notifier::default(),
         }
     }
 
@@ -346,6 +354,9 @@ impl Qp {
             cx.counters.drop(reason);
             return;
         }
+        if meta.is_marked() {
+            self.note_mark(cx);
+        }
         if self.core.state == QpState::Rtr && !self.established && self.core.kind.is_connected() {
             self.established = true;
             // rule: 11.6.3-comm-est
@@ -370,6 +381,25 @@ impl Qp {
         if !self.core.kind.takes(opcode) {
             return Err(DropReason::WrongDirection);
         }
+        self.admit_peer(meta, packet)?;
+        // rule: 9.6.1-state
+        let takes = match self.core.state {
+            // rule: 10.3.1-sqd-receives
+            QpState::Rts | QpState::Sqd | QpState::Sqe => true,
+            // rule: 10.3.1-rtr-receives
+            QpState::Rtr => opcode.is_request(),
+            // rule: 10.3.1-err-silent
+            QpState::Reset | QpState::Init | QpState::Err => false,
+        };
+        if takes {
+            Ok(())
+        } else {
+            Err(DropReason::WrongState)
+        }
+    }
+
+    /// Whether the packet comes from the peer, and is for the same partition.
+    fn admit_peer(&self, meta: &RxMeta, packet: &Packet<'_>) -> Result<(), DropReason> {
         if self.core.kind.is_connected() {
             let Some(path) = &self.core.config.path else {
                 return Err(DropReason::WrongState);
@@ -389,20 +419,7 @@ impl Qp {
         if !self.core.config.pkey.matches(packet.bth.pkey) {
             return Err(DropReason::WrongPKey);
         }
-        // rule: 9.6.1-state
-        let takes = match self.core.state {
-            // rule: 10.3.1-sqd-receives
-            QpState::Rts | QpState::Sqd | QpState::Sqe => true,
-            // rule: 10.3.1-rtr-receives
-            QpState::Rtr => opcode.is_request(),
-            // rule: 10.3.1-err-silent
-            QpState::Reset | QpState::Init | QpState::Err => false,
-        };
-        if takes {
-            Ok(())
-        } else {
-            Err(DropReason::WrongState)
-        }
+        Ok(())
     }
 
     // rule: 9.9.3-nak-leaves
@@ -494,6 +511,7 @@ impl Qp {
     fn reset(&mut self, cx: &mut Cx<'_>) {
         self.release(cx);
         self.service.reset();
+        self.notifier = Notifier::default();
         // rule: 10.3.1-reset-attributes
         self.core.config = QpConfig::default();
     }

@@ -2,7 +2,7 @@
 //! 9.6; RoCEv2 Annex A17.3).
 
 use crate::sim::hand::{frame, seal};
-use crate::sim::{Hand, Ip, Mem, PEER_QPN, Setup};
+use crate::sim::{Hand, Ip, Mem, PEER_QPN, Setup, to_state};
 use roce_stack::port::{IpCovered, RxMeta};
 use roce_stack::{DropReason, QpState, SendOp, Stat};
 use roce_wire::{Bth, ExtHeaders, Opcode, PKey, Psn, Qpn};
@@ -284,6 +284,28 @@ fn cnps_are_counted() {
     assert_eq!(hand.node.nic.counters().total_drops(), 0);
     hand.request(Opcode::RC_WRITE_ONLY, mem.reth(0, 8), &[1; 8]);
     assert_eq!(mem.read(0, 8), [1; 8]);
+}
+
+/// As for every packet: from the peer alone, for the partition, in a state that speaks.
+// shows: 9.6.1-source
+#[test]
+fn cnps_of_strangers_are_dropped() {
+    let (mut hand, ..) = target(Setup::default());
+    let cnp = hand.bth(Opcode::CNP, 0);
+    let mut meta = hand.meta();
+    meta.src = hand.setup.ip.address(3);
+    hand.deliver_from(meta, cnp, ExtHeaders::NONE, &[]);
+    assert_eq!(hand.drops(DropReason::WrongPeer), 1);
+    let mut other = cnp;
+    other.pkey = PKey(0x8123);
+    hand.deliver(other, ExtHeaders::NONE, &[]);
+    assert_eq!(hand.drops(DropReason::WrongPKey), 1);
+    let (nic, qpn) = (&mut hand.node.nic, hand.node.qpn);
+    nic.modify_qp(hand.now, qpn, &to_state(QpState::Err))
+        .expect("legal");
+    hand.deliver(cnp, ExtHeaders::NONE, &[]);
+    assert_eq!(hand.drops(DropReason::WrongState), 1);
+    assert_eq!(hand.stat(Stat::CnpsReceived), 0);
 }
 
 /// Keys, QP numbers and PSNs can't be guessed: they differ from seed to seed and

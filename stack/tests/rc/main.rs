@@ -5,6 +5,7 @@
 
 mod acks;
 mod answers;
+mod congestion;
 mod cq;
 mod credits;
 mod crowd;

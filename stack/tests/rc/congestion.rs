@@ -1,0 +1,3 @@
+//! Congestion: marks and what they lead to (RoCEv2 Annex A17.9).
+
+mod notification;

@@ -1,0 +1,143 @@
+//! Who receives marked packets tells their sender, and not too often.
+
+use crate::sim::{Hand, Ip, Mem, PEER_QPN, Setup};
+use roce_stack::{Duration, NotificationPoint, QpKind, Stat};
+use roce_wire::{ExtHeaders, Opcode, Packet};
+
+/// A WRITE of 8 bytes from the peer, with this traffic class.
+fn write(hand: &mut Hand, mem: &Mem, traffic_class: u8) {
+    let opcode = match hand.setup.kind {
+        QpKind::Uc => Opcode::UC_WRITE_ONLY,
+        _ => Opcode::RC_WRITE_ONLY,
+    };
+    let bth = hand.bth(opcode, hand.psn);
+    hand.psn += 1;
+    let mut meta = hand.meta();
+    meta.traffic_class = traffic_class;
+    hand.deliver_from(meta, bth, mem.reth(0, 8), &[1; 8]);
+}
+
+fn cnps(hand: &mut Hand) -> usize {
+    let out = hand.out();
+    out.iter().filter(|p| p.opcode() == Opcode::CNP).count()
+}
+
+/// It goes first, in a class of its own, where no switch marks it, and counts for nothing.
+// shows: A17.9.2-cnp-sent, A17.9.3-cnp-reserved
+#[test]
+fn a_mark_is_answered_before_anything_else() {
+    for (kind, packets) in [(QpKind::Rc, 2), (QpKind::Uc, 1)] {
+        for ip in Ip::ROCE_V2 {
+            let mut hand = Hand::new(Setup {
+                kind,
+                ip,
+                ..Setup::default()
+            });
+            let mem = hand.mem(8);
+            write(&mut hand, &mem, 0x03);
+            assert_eq!(mem.read(0, 8), [1; 8], "{kind:?}: it was taken");
+            assert!(hand.node.nic.wants_to_send());
+            hand.node.nic.transmit(hand.now, &mut hand.node.port);
+            let out = &hand.node.port.out;
+            assert_eq!(out.len(), packets, "{kind:?}, {ip:?}");
+            let packet = Packet::parse(&out[0].bytes).expect("well-formed");
+            assert_eq!(packet.bth.opcode, Opcode::CNP);
+            assert_eq!(packet.bth.dest_qpn, PEER_QPN);
+            assert_eq!(packet.bth.psn.get(), 0);
+            assert!(packet.bth.becn && !packet.bth.fecn && !packet.bth.ack_req);
+            assert_eq!(out[0].bytes[12..28], [0; 16]);
+            assert_eq!(out[0].meta.traffic_class, 48 << 2);
+            assert_eq!(hand.stat(Stat::CnpsSent), 1);
+        }
+    }
+}
+
+// shows: A17.9.2-cnp-sent
+#[test]
+fn one_in_50_microseconds_is_enough() {
+    let mut hand = Hand::new(Setup::default());
+    let mem = hand.mem(8);
+    let mut sent = 0;
+    for (after_us, expected) in [(0, 1), (0, 0), (1, 0), (48, 0), (1, 1), (49, 0), (1, 1)] {
+        hand.now = hand.now + Duration::from_micros(after_us);
+        write(&mut hand, &mem, 0x03);
+        assert_eq!(cnps(&mut hand), expected);
+        sent += expected as u64;
+    }
+    assert_eq!(hand.stat(Stat::CnpsSent), sent);
+    assert_eq!(hand.stat(Stat::CnpsSuppressed), 7 - sent);
+    // Two before the first has left count as one.
+    hand.now = hand.now + Duration::from_micros(50);
+    write(&mut hand, &mem, 0x03);
+    write(&mut hand, &mem, 0x03);
+    assert_eq!(cnps(&mut hand), 1);
+}
+
+/// What it was set to holds from the next mark on.
+#[test]
+fn how_often_and_in_which_class_can_be_set() {
+    let mut hand = Hand::new(Setup::default());
+    hand.node.nic.set_notification_point(NotificationPoint {
+        cnp_dscp: 46,
+        min_time_between_cnps: Duration::from_micros(4),
+    });
+    let mem = hand.mem(8);
+    for expected in [1, 0, 1, 0] {
+        write(&mut hand, &mem, 0x03);
+        hand.node.nic.transmit(hand.now, &mut hand.node.port);
+        for frame in &hand.node.port.out {
+            let packet = Packet::parse(&frame.bytes).expect("well-formed");
+            let is_cnp = packet.bth.opcode == Opcode::CNP;
+            assert_eq!(frame.meta.traffic_class == 46 << 2, is_cnp);
+        }
+        assert_eq!(cnps(&mut hand), expected);
+        hand.now = hand.now + Duration::from_micros(2);
+    }
+}
+
+/// RoCEv1 has no CNPs, whatever the bits in its header say.
+#[test]
+fn no_mark_is_answered_over_roce_v1() {
+    let mut hand = Hand::new(Setup {
+        ip: Ip::Grh,
+        ..Setup::default()
+    });
+    let mem = hand.mem(8);
+    write(&mut hand, &mem, 0x03);
+    assert_eq!(mem.read(0, 8), [1; 8]);
+    assert_eq!(cnps(&mut hand), 0);
+}
+
+/// A full port delays it; it is not forgotten, and nothing overtakes it.
+#[test]
+fn a_full_port_delays_it() {
+    let mut hand = Hand::new(Setup::default());
+    let mem = hand.mem(8);
+    hand.node.port.room = 0;
+    write(&mut hand, &mem, 0x03);
+    hand.node.nic.transmit(hand.now, &mut hand.node.port);
+    assert_eq!(hand.node.port.out.len(), 0);
+    assert!(hand.node.nic.wants_to_send());
+    hand.node.port.room = 1;
+    assert_eq!(hand.out_one().opcode(), Opcode::CNP);
+}
+
+/// Strangers get none, no unmarked packet does, and no CNP begets another.
+#[test]
+fn only_marked_packets_of_the_peer_are_answered() {
+    let mut hand = Hand::new(Setup::default());
+    let mem = hand.mem(8);
+    for traffic_class in [0, 1, 2] {
+        write(&mut hand, &mem, traffic_class);
+    }
+    let mut meta = hand.meta();
+    meta.traffic_class = 3;
+    let cnp = hand.bth(Opcode::CNP, 0);
+    hand.deliver_from(meta, cnp, ExtHeaders::NONE, &[]);
+    meta.src = hand.setup.ip.address(3);
+    let bth = hand.bth(Opcode::RC_WRITE_ONLY, hand.psn);
+    hand.deliver_from(meta, bth, mem.reth(0, 8), &[1; 8]);
+    assert_eq!(cnps(&mut hand), 0);
+    assert_eq!(hand.stat(Stat::CnpsSent), 0);
+    assert_eq!(hand.stat(Stat::EcnMarked), 2);
+}
