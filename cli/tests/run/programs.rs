@@ -2,17 +2,18 @@
 
 use super::*;
 
-/// Two addresses of the loopback, in a network of one's own, and a process at each.
+/// Two addresses of the loopback, in a network of one's own, and two processes at the GIDs of
+/// these indices.
 const PINGPONG: &str = "
     set -e
     ip link set lo up
     ip address add 10.9.9.1/32 dev lo
     ip address add 10.9.9.2/32 dev lo
     run() { \"$ROCE\" run --library \"$LIBRARY\" --namespace require -- \"$@\"; }
-    run timeout 60 ibv_rc_pingpong -d roce_lo -g 1 -n 100 & server=$!
+    run timeout 60 ibv_rc_pingpong -d roce_lo -g \"$1\" -n 100 & server=$!
     # Until it listens, at port 18515.
     until grep -q ':4853 ' /proc/net/tcp /proc/net/tcp6; do kill -0 $server; done
-    run timeout 60 ibv_rc_pingpong -d roce_lo -g 2 -n 100 127.0.0.1
+    run timeout 60 ibv_rc_pingpong -d roce_lo -g \"$2\" -n 100 127.0.0.1
     wait $server";
 
 /// The library: beside the program of this test.
@@ -103,14 +104,20 @@ fn two_programs_talk_to_each_other() {
         return;
     }
     for who in Who::with_namespaces(test) {
-        let output = who
-            .command("unshare")
-            .args(["--user", "--map-root-user", "--net", "sh", "-c", PINGPONG])
-            .env("ROCE", ROCE)
-            .env("LIBRARY", library())
-            .output()
-            .expect("it starts");
-        let told = said(&output);
-        assert_eq!(told.matches("100 iters in").count(), 2, "{who:?}: {told}");
+        // At an address each, and both at one.
+        for gids in [["1", "2"], ["1", "1"]] {
+            let output = who
+                .command("unshare")
+                .args(["--user", "--map-root-user", "--net"])
+                .args(["sh", "-c", PINGPONG, "sh"])
+                .args(gids)
+                .env("ROCE", ROCE)
+                .env("LIBRARY", library())
+                .output()
+                .expect("it starts");
+            let told = said(&output);
+            let ended = told.matches("100 iters in").count();
+            assert_eq!(ended, 2, "{who:?} {gids:?}: {told}");
+        }
     }
 }
