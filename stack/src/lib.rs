@@ -36,7 +36,7 @@ mod time;
 mod wr;
 
 pub use address::{AddressError, AddressHandle, Destination};
-pub use congestion::NotificationPoint;
+pub use congestion::{CongestionControl, DcqcnParameters, NotificationPoint};
 pub use counters::{Counters, DropReason, Stat};
 pub use cq::{CompletionQueue, CqId, CqOverrun, CqResizeError, Notify};
 pub use event::Event;

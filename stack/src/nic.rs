@@ -4,7 +4,7 @@
 mod memory;
 
 use crate::address::{AddressError, AddressHandle};
-use crate::congestion::{Congestion, NotificationPoint};
+use crate::congestion::{Congestion, CongestionControl, NotificationPoint};
 use crate::counters::{Counters, DropReason, Stat};
 use crate::event::Event;
 use crate::memory::{Access, Buffer, MemoryTable, PdId, RegisterError};

@@ -7,6 +7,8 @@ use roce_stack::{
 use roce_wire::Qpn;
 use std::sync::Arc;
 
+mod congestion;
+
 const LEN: usize = 100_000;
 const IOVA: u64 = 0x10_0000;
 

@@ -1,6 +1,6 @@
-//! Congestion notification packets: they leave before anything else.
+//! What the NIC does about congestion: CNPs leave before anything else.
 
-use super::{Nic, NotificationPoint};
+use super::{CongestionControl, Nic, NotificationPoint};
 use crate::port::Port;
 use crate::qp::Turn;
 use crate::time::Instant;
@@ -9,6 +9,12 @@ impl Nic {
     /// Sets how marked packets are answered from now on.
     pub fn set_notification_point(&mut self, point: NotificationPoint) {
         self.congestion.notification = point;
+    }
+
+    /// Sets how CNPs are answered from now on; at first by DCQCN with the paper's parameters.
+    /// Rates that were lowered before stay so if it goes on to be DCQCN.
+    pub fn set_congestion_control(&mut self, control: CongestionControl) {
+        self.congestion.control = control;
     }
 
     /// Sends what CNPs are owed. Returns whether there was room for all of them.

@@ -33,6 +33,7 @@ pub use queue::{MAX_INLINE_BYTES, MAX_QUEUE_DEPTH, QueueLimits};
 pub(crate) use receives::{Receives, RecvWqe};
 
 use crate::congestion::Congestion;
+use crate::congestion::limiter::Limiter;
 use crate::congestion::notification::Notifier;
 use crate::counters::{Counters, DropReason};
 use crate::cq::{CompletionQueue, Pushed};
@@ -168,6 +169,8 @@ pub(crate) struct Qp {
     /// Its part in what may be in flight to its peer.
     pub(crate) stake: Stake,
     notifier: Notifier,
+    /// Its rate, while congestion limits it.
+    limiter: Option<Box<Limiter>>,
 }
 
 /// What the two halves share.
@@ -204,6 +207,7 @@ impl Qp {
             established: false,
             stake: Stake::default(),
             notifier: Notifier::default(),
+            limiter: None,
         }
     }
 
@@ -426,18 +430,29 @@ impl Qp {
     /// Sends at most about `budget` packets: the requester's first, so that what the
     /// application waits for is not behind acknowledgements.
     pub(crate) fn transmit(&mut self, cx: &mut Cx<'_>, port: &mut dyn Port, budget: usize) -> Turn {
+        if self.answers_go_first() {
+            return match self.answer(cx, port, budget) {
+                Turn::Idle => self.transmit_requests(cx, port, budget),
+                other => other,
+            };
+        }
         let turn = self.transmit_requests(cx, port, budget);
         if turn == Turn::PortFull {
             return turn;
         }
-        match self.service.transmit_replies(cx, port, &self.core, budget) {
-            Ok(Turn::Idle) => turn,
-            Ok(other) => other,
-            Err(fault) => {
+        match self.answer(cx, port, budget) {
+            Turn::Idle => turn,
+            other => other,
+        }
+    }
+
+    /// The responder's part of that alone.
+    fn answer(&mut self, cx: &mut Cx<'_>, port: &mut dyn Port, budget: usize) -> Turn {
+        self.transmit_replies(cx, port, budget)
+            .unwrap_or_else(|fault| {
                 self.fail(cx, Some(fault));
                 Turn::More
-            }
-        }
+            })
     }
 
     /// Its turn to send comes soon.
@@ -456,8 +471,7 @@ impl Qp {
             return Turn::Idle;
         }
         let turn = self
-            .service
-            .transmit_requests(cx, port, &self.core, budget)
+            .transmit_work(cx, port, budget)
             .unwrap_or_else(|fault| {
                 self.fail(cx, Some(fault));
                 Turn::Idle
@@ -468,18 +482,27 @@ impl Qp {
 
     /// Whether it may have something to send.
     pub(crate) fn wants_to_send(&self) -> bool {
-        self.service.has_replies()
+        let pauses = self.pause().is_some();
+        (self.service.has_replies() && !(pauses && self.service.owes_data()))
             || (matches!(self.core.state, QpState::Rts | QpState::Sqd)
+                && !pauses
                 && self.service.has_requests(&self.core))
     }
 
     /// When [`Qp::handle_timeout`] should be called next.
     pub(crate) fn deadline(&self) -> Option<Instant> {
-        self.service.deadline()
+        // Who may not send can't do anything about what is late.
+        self.pause().or_else(|| self.service.deadline())
     }
 
     /// Does what is due.
     pub(crate) fn handle_timeout(&mut self, cx: &mut Cx<'_>) {
+        if self.pause().is_some() {
+            if self.still_pauses(cx) {
+                return;
+            }
+            self.service.excuse(cx.now);
+        }
         if matches!(self.core.state, QpState::Rts | QpState::Sqd)
             && let Err(fault) = self.service.handle_timeout(cx, &self.core)
         {
@@ -512,6 +535,7 @@ impl Qp {
         self.release(cx);
         self.service.reset();
         self.notifier = Notifier::default();
+        self.limiter = None;
         // rule: 10.3.1-reset-attributes
         self.core.config = QpConfig::default();
     }

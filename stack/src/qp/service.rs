@@ -295,11 +295,26 @@ impl Service {
         }
     }
 
+    /// Whether the next answer that the peer is owed carries data.
+    pub(super) fn owes_data(&self) -> bool {
+        match self {
+            Self::Rc { responder, .. } => responder.owes_data(),
+            Self::Uc { .. } | Self::Ud { .. } => false,
+        }
+    }
+
     /// When something is due.
     pub(super) fn deadline(&self) -> Option<Instant> {
         match self {
             Self::Rc { requester, .. } => requester.deadline(),
             Self::Uc { .. } | Self::Ud { .. } => None,
+        }
+    }
+
+    /// Nothing could be sent up to now: no answer is late.
+    pub(super) fn excuse(&mut self, now: Instant) {
+        if let Self::Rc { requester, .. } = self {
+            requester.excuse(now);
         }
     }
 

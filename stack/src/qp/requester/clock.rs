@@ -144,6 +144,13 @@ impl Clock {
         self.doublings <= 1
     }
 
+    /// An answer that should have come by now gets its time anew.
+    pub(super) fn excuse(&mut self, now: Instant) {
+        if self.deadline.is_some_and(|at| at <= now) {
+            self.wait(now);
+        }
+    }
+
     pub(super) fn stop(&mut self) {
         self.deadline = None;
         self.repeated = None;

@@ -131,6 +131,15 @@ impl Retry {
 }
 
 impl Requester {
+    /// Nothing could be sent up to now. What should have come by now is not late: time
+    /// runs anew for it.
+    pub(crate) fn excuse(&mut self, now: Instant) {
+        if self.retry.ack_deadline.is_some_and(|at| at <= now) {
+            self.retry.restart(now);
+        }
+        self.clock.excuse(now);
+    }
+
     /// Does what is due at `cx.now`.
     pub(crate) fn handle_timeout(&mut self, cx: &mut Cx<'_>, _core: &Core) -> Result<(), Fault> {
         if self

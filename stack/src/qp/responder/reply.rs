@@ -23,6 +23,12 @@ impl Responder {
         !self.replies.is_empty()
     }
 
+    /// Whether the next of it carries data.
+    pub(crate) fn owes_data(&self) -> bool {
+        let front = self.replies.queue.front();
+        front.is_some_and(|owed| matches!(owed.reply, Reply::Read { .. }))
+    }
+
     /// Sends up to `budget` packets of what the peer is owed.
     pub(crate) fn transmit(
         &mut self,
