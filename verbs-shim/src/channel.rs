@@ -69,7 +69,7 @@ pub(crate) extern "C" fn get_cq_event(
                     if let Some(found) = state.objects.channels.tell(&id) {
                         let found = Handle::<Cq>::named(found.cast());
                         cq_context.put(found.get()?.c_part().cq_context)?;
-                        return cq.put(found.as_ptr());
+                        return cq.put(found.as_ptr().cast());
                     }
                 }
                 None => wait_readable(&state.roce, channel)?,

@@ -5,7 +5,7 @@ use crate::device::Device;
 use crate::errors::OrErrno;
 use crate::events::Registry;
 use crate::pointer::{CPart, Handle, Object};
-use crate::{cq, guard, mw, qp, query, srq, xrc};
+use crate::{cq, dm, domain, guard, mr, mw, qp, query, srq, xrc};
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use roce_verbs::AsyncEvents;
@@ -34,6 +34,8 @@ pub(crate) struct State {
     pub(crate) events: AsyncEvents,
     /// The objects that events are about.
     pub(crate) objects: Registry,
+    /// XRC domains that files stand for.
+    pub(crate) xrc_files: xrc::Files,
 }
 
 // SAFETY: a device may be used by any thread, and is never freed.
@@ -68,6 +70,7 @@ pub(crate) extern "C" fn open_device(device: Handle<Device>) -> *mut IbvContext 
             device,
             events,
             objects: Registry::default(),
+            xrc_files: xrc::Files::default(),
         });
         let c = CPart::new(verbs_context(device, async_fd));
         Ok(Handle::give(Context { c, state }))
@@ -100,21 +103,21 @@ fn verbs_context(device: Handle<Device>, async_fd: c_int) -> VerbsContext {
     VerbsContext {
         query_port: query::query_port,
         advise_mr: null(),
-        alloc_null_mr: null(),
+        alloc_null_mr: mr::alloc_null_mr,
         read_counters: null(),
         attach_counters_point_flow: null(),
         create_counters: null(),
         destroy_counters: null(),
-        reg_dm_mr: null(),
-        alloc_dm: null(),
-        free_dm: null(),
+        reg_dm_mr: dm::reg_dm_mr,
+        alloc_dm: dm::alloc_dm,
+        free_dm: dm::free_dm,
         modify_flow_action_esp: null(),
         destroy_flow_action: null(),
         create_flow_action_esp: null(),
         modify_qp_rate_limit: null(),
-        alloc_parent_domain: null(),
-        dealloc_td: null(),
-        alloc_td: null(),
+        alloc_parent_domain: domain::alloc_parent_domain,
+        dealloc_td: domain::dealloc_td,
+        alloc_td: domain::alloc_td,
         modify_cq: null(),
         post_srq_ops: null(),
         destroy_rwq_ind_table: null(),
@@ -123,7 +126,7 @@ fn verbs_context(device: Handle<Device>, async_fd: c_int) -> VerbsContext {
         modify_wq: null(),
         create_wq: null(),
         query_rt_values: null(),
-        create_cq_ex: null(),
+        create_cq_ex: cq::create_cq_ex,
         private: null(),
         query_device_ex: query::query_device_ex,
         ibv_destroy_flow: null(),

@@ -2,8 +2,8 @@
 
 use nix::errno::Errno;
 use roce_verbs::{
-    ConnectError, CqResizeError, DeregisterError, ModifyError, MulticastError, OpenError,
-    PortError, PostError, RegionError, RegisterError, ReregisterError, SrqError,
+    BufferRange, ConnectError, CqResizeError, DeregisterError, ModifyError, MulticastError,
+    OpenError, PortError, PostError, RegionError, RegisterError, ReregisterError, SrqError,
 };
 use std::fmt::Display;
 use std::io;
@@ -120,7 +120,8 @@ impl ToErrno for ReregisterError {
     fn to_errno(&self) -> Errno {
         match self {
             Self::Register(error) => error.to_errno(),
-            _ => Errno::EBUSY,
+            Self::WindowsBound { .. } => Errno::EBUSY,
+            Self::UnknownKey => Errno::EINVAL,
         }
     }
 }
@@ -137,6 +138,12 @@ impl ToErrno for SrqError {
             Self::InUse { .. } | Self::DomainInUse { .. } => Errno::EBUSY,
             _ => Errno::EINVAL,
         }
+    }
+}
+
+impl ToErrno for BufferRange {
+    fn to_errno(&self) -> Errno {
+        Errno::EINVAL
     }
 }
 

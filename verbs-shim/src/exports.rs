@@ -88,6 +88,7 @@ export! { CURRENT:
     qp::create_qp: "ibv_create_qp@@IBVERBS_1.1";
     qp::destroy_qp: "ibv_destroy_qp@@IBVERBS_1.1";
     qp::modify_qp: "ibv_modify_qp@@IBVERBS_1.1";
+    qp::qp_to_qp_ex: "ibv_qp_to_qp_ex@@IBVERBS_1.6";
     qp::query_qp: "ibv_query_qp@@IBVERBS_1.1";
     qp::query_qp_data_in_order: "ibv_query_qp_data_in_order@@IBVERBS_1.14";
     query::get_pkey_index: "ibv_get_pkey_index@@IBVERBS_1.5";
@@ -132,7 +133,6 @@ export! { UNSUPPORTED:
         "ibv_import_dm@@IBVERBS_1.13"
         "ibv_import_mr@@IBVERBS_1.10"
         "ibv_import_pd@@IBVERBS_1.10"
-        "ibv_qp_to_qp_ex@@IBVERBS_1.6"
         "ibv_reg_dmabuf_mr@@IBVERBS_1.12"
         "ibv_unimport_dm@@IBVERBS_1.13"
         "ibv_unimport_mr@@IBVERBS_1.10"

@@ -4,10 +4,10 @@ use crate::abi::*;
 use crate::context::State;
 use crate::convert::access;
 use crate::errors::OrErrno;
-use crate::guard;
 use crate::pd::Pd;
 use crate::pointer::{CPart, Handle, Object};
 use crate::usage::Use;
+use crate::{guard, mappings};
 use nix::errno::Errno;
 use parking_lot::Mutex;
 use roce_verbs::{Access, Memory, ProcessMemory, Registration};
@@ -21,6 +21,8 @@ pub(crate) struct Mr {
     pub(crate) region: Arc<Region>,
     state: Arc<State>,
     pd: Mutex<Use>,
+    /// Device memory that it shows.
+    _memory: Option<Use>,
 }
 
 // SAFETY: `c` is the first field.
@@ -97,8 +99,8 @@ fn check_mapped(addr: usize, len: usize, access: Access) -> Result<(), Errno> {
     let done = unsafe { libc::madvise(from as *mut c_void, to - from, advice) };
     match Errno::result(done) {
         Ok(_) => Ok(()),
-        // An older kernel, or memory of a device: taken at the caller's word.
-        Err(Errno::EINVAL) => Ok(()),
+        // An older kernel, memory of a device, or memory that may not be used so.
+        Err(Errno::EINVAL) => mappings::check(from, to, access),
         Err(Errno::ENOMEM) => Err(Errno::EFAULT),
         Err(errno) => Err(errno),
     }
@@ -154,7 +156,7 @@ fn register(pd: Handle<Pd>, wanted: &Wanted, iova: u64) -> Result<*mut IbvMr, Er
     let registered = domain
         .pd
         .register_memory(wanted.memory(access)?, Some(iova), access);
-    give(pd, wanted.addr, wanted.length, registered.or_errno()?)
+    give(pd, wanted.addr, wanted.length, registered.or_errno()?, None)
 }
 
 /// Makes a registration one of C's.
@@ -163,6 +165,7 @@ pub(crate) fn give(
     addr: *mut c_void,
     length: usize,
     registration: Registration,
+    memory: Option<Use>,
 ) -> Result<*mut IbvMr, Errno> {
     let domain = pd.get()?;
     let (lkey, rkey) = (registration.lkey(), registration.rkey());
@@ -182,7 +185,23 @@ pub(crate) fn give(
         region,
         state,
         pd: Mutex::new(domain.users.add()),
+        _memory: memory,
     }))
+}
+
+/// `ibv_alloc_null_mr`: it begins at address 0 and never ends.
+pub(crate) extern "C" fn alloc_null_mr(pd: Handle<Pd>) -> *mut IbvMr {
+    guard::pointer(|| {
+        let domain = &pd.get()?.pd;
+        let region = domain.register_memory(Memory::null(), None, Access::LOCAL_WRITE);
+        give(
+            pd,
+            std::ptr::null_mut(),
+            usize::MAX,
+            region.or_errno()?,
+            None,
+        )
+    })
 }
 
 /// `ibv_reg_mr`.

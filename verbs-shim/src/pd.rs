@@ -4,7 +4,7 @@ use crate::abi::IbvPd;
 use crate::context::{Context, State};
 use crate::guard;
 use crate::pointer::{CPart, Handle, Object};
-use crate::usage::Users;
+use crate::usage::{Use, Users};
 use roce_verbs::ProtectionDomain;
 use std::ffi::c_int;
 use std::sync::Arc;
@@ -16,6 +16,8 @@ pub(crate) struct Pd {
     pub(crate) pd: ProtectionDomain,
     pub(crate) state: Arc<State>,
     pub(crate) users: Users,
+    /// Of a parent domain: what it stands for.
+    _uses: Vec<Use>,
 }
 
 // SAFETY: `c` is the first field.
@@ -32,13 +34,24 @@ impl Pd {
 /// `ibv_alloc_pd`.
 pub(crate) extern "C" fn alloc_pd(context: Handle<Context>) -> *mut IbvPd {
     guard::pointer(|| {
-        let state = Arc::clone(&context.get()?.state);
-        Ok(Handle::give(Pd {
-            c: CPart::new(IbvPd { context, handle: 0 }),
-            pd: state.roce.alloc_pd(),
-            state,
-            users: Users::default(),
-        }))
+        let state = &context.get()?.state;
+        Ok(give(context, state.roce.alloc_pd(), state, Vec::new()))
+    })
+}
+
+/// Makes a domain one of C's.
+pub(crate) fn give(
+    context: Handle<Context>,
+    pd: ProtectionDomain,
+    state: &Arc<State>,
+    uses: Vec<Use>,
+) -> *mut IbvPd {
+    Handle::give(Pd {
+        c: CPart::new(IbvPd { context, handle: 0 }),
+        pd,
+        state: Arc::clone(state),
+        users: Users::default(),
+        _uses: uses,
     })
 }
 

@@ -222,6 +222,18 @@ impl<T> Out<T> {
         Ok(())
     }
 
+    /// Room for as many as the caller says.
+    pub(crate) fn slice<'a>(self, len: usize) -> Result<&'a mut [T], Errno> {
+        if len == 0 {
+            return Ok(&mut []);
+        }
+        if self.0.is_null() || !self.0.is_aligned() || len > isize::MAX as usize / size_of::<T>() {
+            return Err(Errno::EINVAL);
+        }
+        // SAFETY: the caller's promise; it uses it again after the call.
+        Ok(unsafe { std::slice::from_raw_parts_mut(self.0, len) })
+    }
+
     /// What is there, to be read and changed in the course of one call.
     pub(crate) fn get<'a>(self) -> Result<&'a mut T, Errno> {
         if self.0.is_null() || !self.0.is_aligned() {

@@ -18,6 +18,9 @@ const GID_TABLE_LEN: u32 = 256;
 /// The default partition, whose full member everybody is.
 const DEFAULT_PKEY: u16 = 0xffff;
 
+/// No organisation makes this device: programs take 0 for a driver that does not know.
+const NO_VENDOR: u32 = 0x00ff_ffff;
+
 /// Objects of one kind: memory is what limits them.
 const MANY: c_int = 1 << 20;
 
@@ -41,7 +44,7 @@ fn device_attr(context: &Context) -> Result<IbvDeviceAttr, Errno> {
         sys_image_guid: guid,
         max_mr_size: u64::MAX,
         page_size_cap: 0xffff_f000,
-        vendor_id: 0,
+        vendor_id: NO_VENDOR,
         vendor_part_id: 0,
         hw_ver: 0,
         max_qp: MANY,
@@ -126,7 +129,7 @@ pub(crate) extern "C" fn query_device_ex(
             raw_packet_caps: 0,
             tm_caps: [0; 5],
             cq_mod_caps: [0; 2],
-            max_dm_size: 0,
+            max_dm_size: roce_verbs::MAX_DEVICE_MEMORY_BYTES as u64,
             pci_atomic_caps: [0; 3],
             xrc_odp_caps: rc_odp,
             phys_port_cnt_ex: 1,

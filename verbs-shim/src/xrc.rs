@@ -6,8 +6,11 @@ use crate::guard;
 use crate::pointer::{CPart, Handle, In, Object};
 use crate::usage::Users;
 use nix::errno::Errno;
+use parking_lot::Mutex;
 use roce_verbs::XrcDomain;
+use std::collections::HashMap;
 use std::ffi::c_int;
+use std::os::fd::BorrowedFd;
 
 /// An XRC domain.
 #[repr(C)]
@@ -22,25 +25,60 @@ unsafe impl Object for Xrcd {
     type C = IbvXrcd;
 }
 
-/// `ibv_open_xrcd`. A domain is this process's alone: one that others share, by the
-/// inode of a file, is not supported.
+/// The domains of a context that files stand for, by device and inode. They last as long
+/// as the context: other processes, for which the file would be, can't have them.
+#[derive(Default)]
+pub(crate) struct Files(Mutex<HashMap<(u64, u64), XrcDomain>>);
+
+impl Files {
+    fn open(
+        &self,
+        context: &roce_verbs::Context,
+        fd: c_int,
+        oflags: c_int,
+    ) -> Result<XrcDomain, Errno> {
+        if fd < 0 {
+            return Err(Errno::EBADF);
+        }
+        // SAFETY: the program's descriptor, open for the call.
+        let file = nix::sys::stat::fstat(unsafe { BorrowedFd::borrow_raw(fd) })?;
+        let mut files = self.0.lock();
+        match files.get(&(file.st_dev, file.st_ino)) {
+            Some(_) if oflags & libc::O_EXCL != 0 => Err(Errno::EINVAL),
+            Some(domain) => Ok(domain.clone()),
+            None if oflags & libc::O_CREAT == 0 => Err(Errno::EAGAIN),
+            None => {
+                let domain = context.create_xrcd();
+                files.insert((file.st_dev, file.st_ino), domain.clone());
+                Ok(domain)
+            }
+        }
+    }
+}
+
+/// `ibv_open_xrcd`.
 pub(crate) extern "C" fn open_xrcd(
     context: Handle<Context>,
     attr: In<IbvXrcdInitAttr>,
 ) -> *mut IbvXrcd {
     guard::pointer(|| {
         let state = &context.get()?.state;
-        let attr = attr.get()?;
-        let needed = XRCD_INIT_ATTR_FD | XRCD_INIT_ATTR_OFLAGS;
-        if attr.comp_mask != needed {
+        let IbvXrcdInitAttr {
+            comp_mask,
+            fd,
+            oflags,
+        } = *attr.get()?;
+        if comp_mask != XRCD_INIT_ATTR_FD | XRCD_INIT_ATTR_OFLAGS {
             return Err(Errno::EINVAL);
         }
-        if attr.fd != -1 {
-            return Err(Errno::EOPNOTSUPP);
-        }
+        let domain = match fd {
+            -1 if oflags & libc::O_CREAT == 0 => return Err(Errno::EINVAL),
+            -1 => state.roce.create_xrcd(),
+            _ => state.xrc_files.open(&state.roce, fd, oflags)?,
+        };
         Ok(Handle::give(Xrcd {
             _c: CPart::new(IbvXrcd { context }),
-            domain: state.roce.create_xrcd(),
+            domain,
             users: Users::default(),
         }))
     })

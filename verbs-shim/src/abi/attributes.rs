@@ -3,6 +3,7 @@
 use super::layout::c_structs;
 use crate::channel::Channel;
 use crate::cq::Cq;
+use crate::domain::Td;
 use crate::pd::Pd;
 use crate::pointer::Handle;
 use crate::srq::Srq;
@@ -237,6 +238,21 @@ c_structs! {
         comp_mask: u32,
         flags: u32,
         parent_domain: Handle<Pd>,
+    }
+
+    "ibv_alloc_dm_attr" => IbvAllocDmAttr {
+        length: usize,
+        log_align_req: u32,
+        comp_mask: u32,
+    }
+
+    "ibv_parent_domain_init_attr" => IbvParentDomainInitAttr {
+        pd: Handle<Pd>,
+        td: Handle<Td>,
+        comp_mask: u32,
+        alloc: *const c_void,
+        free: *const c_void,
+        pd_context: *mut c_void,
     }
 
     "ibv_async_event" => IbvAsyncEvent {

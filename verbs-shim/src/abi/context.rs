@@ -2,12 +2,15 @@
 
 use super::layout::c_structs;
 use crate::abi::{
-    IbvDeviceAttrEx, IbvMw, IbvMwBind, IbvPortAttr, IbvQp, IbvQpInitAttrEx, IbvRecvWr, IbvSendWr,
-    IbvSrq, IbvSrqInitAttrEx, IbvWc, IbvXrcd, IbvXrcdInitAttr,
+    IbvAllocDmAttr, IbvCqEx, IbvCqInitAttrEx, IbvDeviceAttrEx, IbvDm, IbvMr, IbvMw, IbvMwBind,
+    IbvParentDomainInitAttr, IbvPd, IbvPortAttr, IbvQp, IbvQpInitAttrEx, IbvRecvWr, IbvSendWr,
+    IbvSrq, IbvSrqInitAttrEx, IbvTd, IbvWc, IbvXrcd, IbvXrcdInitAttr,
 };
 use crate::context::Context;
 use crate::cq::Cq;
 use crate::device::Device;
+use crate::dm::Dm;
+use crate::domain::Td;
 use crate::mw::Mw;
 use crate::pd::Pd;
 use crate::pointer::{Handle, In, Out};
@@ -80,21 +83,21 @@ c_structs! {
     "verbs_context" => VerbsContext {
         query_port: extern "C" fn(Handle<Context>, u8, Out<IbvPortAttr>, usize) -> c_int,
         advise_mr: Absent,
-        alloc_null_mr: Absent,
+        alloc_null_mr: extern "C" fn(Handle<Pd>) -> *mut IbvMr,
         read_counters: Absent,
         attach_counters_point_flow: Absent,
         create_counters: Absent,
         destroy_counters: Absent,
-        reg_dm_mr: Absent,
-        alloc_dm: Absent,
-        free_dm: Absent,
+        reg_dm_mr: extern "C" fn(Handle<Pd>, Handle<Dm>, u64, usize, u32) -> *mut IbvMr,
+        alloc_dm: extern "C" fn(Handle<Context>, In<IbvAllocDmAttr>) -> *mut IbvDm,
+        free_dm: extern "C" fn(Handle<Dm>) -> c_int,
         modify_flow_action_esp: Absent,
         destroy_flow_action: Absent,
         create_flow_action_esp: Absent,
         modify_qp_rate_limit: Absent,
-        alloc_parent_domain: Absent,
-        dealloc_td: Absent,
-        alloc_td: Absent,
+        alloc_parent_domain: extern "C" fn(Handle<Context>, In<IbvParentDomainInitAttr>) -> *mut IbvPd,
+        dealloc_td: extern "C" fn(Handle<Td>) -> c_int,
+        alloc_td: extern "C" fn(Handle<Context>, In<u32>) -> *mut IbvTd,
         modify_cq: Absent,
         post_srq_ops: Absent,
         destroy_rwq_ind_table: Absent,
@@ -103,7 +106,7 @@ c_structs! {
         modify_wq: Absent,
         create_wq: Absent,
         query_rt_values: Absent,
-        create_cq_ex: Absent,
+        create_cq_ex: extern "C" fn(Handle<Context>, In<IbvCqInitAttrEx>) -> *mut IbvCqEx,
         private as "priv": Absent,
         query_device_ex:
             extern "C" fn(Handle<Context>, In<u32>, Out<IbvDeviceAttrEx>, usize) -> c_int,

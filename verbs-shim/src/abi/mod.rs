@@ -5,6 +5,7 @@
 mod attributes;
 mod constants;
 mod context;
+mod extended;
 mod layout;
 mod objects;
 #[cfg(test)]
@@ -15,6 +16,7 @@ pub(crate) use attributes::*;
 pub use constants::constants;
 pub(crate) use constants::*;
 pub(crate) use context::*;
+pub(crate) use extended::*;
 pub use layout::{Constant, Layout, Since};
 pub(crate) use objects::*;
 pub(crate) use work::*;
@@ -24,6 +26,7 @@ pub fn layouts() -> impl Iterator<Item = &'static Layout> {
     [
         attributes::LAYOUTS,
         context::LAYOUTS,
+        extended::LAYOUTS,
         objects::LAYOUTS,
         work::LAYOUTS,
     ]

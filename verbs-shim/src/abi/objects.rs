@@ -4,8 +4,9 @@ use super::layout::c_structs;
 use crate::channel::Channel;
 use crate::context::Context;
 use crate::cq::Cq;
+use crate::dm::Dm;
 use crate::pd::Pd;
-use crate::pointer::Handle;
+use crate::pointer::{Handle, In, Out};
 use crate::srq::Srq;
 use libc::{pthread_cond_t, pthread_mutex_t};
 use std::ffi::{c_int, c_void};
@@ -50,8 +51,8 @@ c_structs! {
 
     "ibv_dm" => IbvDm {
         context: Handle<Context>,
-        memcpy_to_dm: *const c_void,
-        memcpy_from_dm: *const c_void,
+        memcpy_to_dm: extern "C" fn(Handle<Dm>, u64, In<u8>, usize) -> c_int,
+        memcpy_from_dm: extern "C" fn(Out<u8>, Handle<Dm>, u64, usize) -> c_int,
         comp_mask: u32,
         handle: u32,
     }

@@ -9,7 +9,10 @@ use std::path::Path;
 use std::process::Command;
 
 /// What ends a structure since rdma-core 56, and is not in an older header.
-const NEW_FIELDS: [(&str, &str); 1] = [("ibv_port_attr", "active_speed_ex")];
+const NEW_FIELDS: [(&str, &str); 2] = [
+    ("ibv_port_attr", "active_speed_ex"),
+    ("ibv_qp_ex", "wr_flush"),
+];
 
 /// A program that prints `name value` for each of them.
 fn program(constants: &[&Constant], newest: bool) -> String {

@@ -1,6 +1,6 @@
 //! Making and destroying QPs.
 
-use super::Qp;
+use super::{Qp, wr};
 use crate::abi::*;
 use crate::context::{Context, State};
 use crate::convert::qp_kind;
@@ -30,6 +30,7 @@ struct Wanted {
     cap: IbvQpCap,
     qp_type: u32,
     signal_all: bool,
+    extended: bool,
 }
 
 /// `ibv_create_qp`.
@@ -47,6 +48,7 @@ pub(crate) extern "C" fn create_qp(pd: Handle<Pd>, attr: Out<IbvQpInitAttr>) -> 
             cap: attr.cap,
             qp_type: attr.qp_type,
             signal_all: attr.sq_sig_all != 0,
+            extended: false,
         };
         let (qp, cap) = wanted.create()?;
         attr.cap = cap;
@@ -62,9 +64,15 @@ pub(crate) extern "C" fn create_qp_ex(
     guard::pointer(|| {
         context.get()?;
         let attr = attr.get()?;
-        let known = QP_INIT_ATTR_PD | QP_INIT_ATTR_XRCD | QP_INIT_ATTR_CREATE_FLAGS;
+        let known = QP_INIT_ATTR_PD
+            | QP_INIT_ATTR_XRCD
+            | QP_INIT_ATTR_CREATE_FLAGS
+            | QP_INIT_ATTR_SEND_OPS_FLAGS;
         let has = |bit| attr.comp_mask & bit != 0;
-        if attr.comp_mask & !known != 0 || has(QP_INIT_ATTR_CREATE_FLAGS) && attr.create_flags != 0
+        let extended = has(QP_INIT_ATTR_SEND_OPS_FLAGS);
+        if attr.comp_mask & !known != 0
+            || has(QP_INIT_ATTR_CREATE_FLAGS) && attr.create_flags != 0
+            || extended && attr.send_ops_flags & TSO != 0
         {
             return Err(Errno::EOPNOTSUPP);
         }
@@ -87,12 +95,16 @@ pub(crate) extern "C" fn create_qp_ex(
             cap: attr.cap,
             qp_type: attr.qp_type,
             signal_all: attr.sq_sig_all != 0,
+            extended,
         };
         let (qp, cap) = wanted.create()?;
         attr.cap = cap;
         Ok(qp)
     })
 }
+
+/// The operation that is for raw packets.
+const TSO: u64 = QP_EX_WITH_TSO as u64;
 
 impl Wanted {
     fn create(self) -> Result<(*mut IbvQp, IbvQpCap), Errno> {
@@ -111,9 +123,9 @@ impl Wanted {
         };
         let (qpn, number) = (qp.qpn(), qp.qpn().get());
         let unacknowledged = Arc::default();
-        let signal_all = self.signal_all;
+        let (signal_all, extended) = (self.signal_all, self.extended);
         let made = Handle::give(Qp {
-            c: CPart::new(self.c_part(number)),
+            c: CPart::new(wr::c_part(self.c_part(number))),
             qp,
             kind,
             cap,
@@ -121,10 +133,13 @@ impl Wanted {
             attr: Mutex::new(IbvQpAttr::unset()),
             state: Arc::clone(&state),
             unacknowledged: Arc::clone(&unacknowledged),
+            extended,
+            builder: wr::Builder::new(),
             _uses: uses,
         });
         state.objects.qps.insert(qpn, made, &unacknowledged);
-        Ok((made, cap))
+        // What C sees of it begins with a QP that is not extended.
+        Ok((made.cast(), cap))
     }
 
     /// Any QP but an XRC target.

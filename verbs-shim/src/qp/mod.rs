@@ -4,13 +4,15 @@ mod create;
 mod modify;
 mod post;
 mod query;
+mod wr;
 
 pub(crate) use create::{create_qp, create_qp_ex, destroy_qp};
 pub(crate) use modify::modify_qp;
 pub(crate) use post::{each_recv, post_recv, post_send};
 pub(crate) use query::{query_qp, query_qp_data_in_order};
+pub(crate) use wr::qp_to_qp_ex;
 
-use crate::abi::{IbvQp, IbvQpAttr, IbvQpCap};
+use crate::abi::{IbvQpAttr, IbvQpCap, IbvQpEx};
 use crate::context::State;
 use crate::events::Unacknowledged;
 use crate::pointer::{CPart, Object};
@@ -22,7 +24,7 @@ use std::sync::Arc;
 /// A queue pair.
 #[repr(C)]
 pub(crate) struct Qp {
-    c: CPart<IbvQp>,
+    c: CPart<IbvQpEx>,
     pub(crate) qp: QueuePair,
     kind: QpKind,
     cap: IbvQpCap,
@@ -32,11 +34,14 @@ pub(crate) struct Qp {
     state: Arc<State>,
     /// Events that the program has still to acknowledge.
     pub(crate) unacknowledged: Arc<Unacknowledged>,
+    /// Whether the program may post by `ibv_wr_*`, and what it puts together so.
+    extended: bool,
+    builder: wr::Builder,
     /// Domain, queues and SRQ.
     _uses: Vec<Use>,
 }
 
 // SAFETY: `c` is the first field.
 unsafe impl Object for Qp {
-    type C = IbvQp;
+    type C = IbvQpEx;
 }

@@ -41,7 +41,7 @@ impl Qp {
     /// Where programs look for the state.
     pub(super) fn tell_state(&self) -> QpState {
         let (state, _) = self.qp.query();
-        self.c.set(|c| c.state = c_qp_state(state));
+        self.c.set(|c| c.qp_base.state = c_qp_state(state));
         state
     }
 
@@ -57,6 +57,10 @@ impl Qp {
             return Err(Errno::EINVAL);
         }
         let valid = |value: Option<_>| value.ok_or(Errno::EINVAL);
+        // Programs say of either end of an XRC connection what only the other one has, and
+        // NICs let them.
+        let answers = self.kind != QpKind::XrcInitiator;
+        let asks = self.kind != QpKind::XrcTarget;
         Ok(QpAttributes {
             state: given(has(QP_STATE), || qp_state(attr.qp_state))?,
             access: given(has(QP_ACCESS_FLAGS), || remote_access(attr.qp_access_flags))?,
@@ -71,15 +75,16 @@ impl Qp {
                 code.and_then(PathMtu::from_code).ok_or(Errno::EINVAL)
             })?,
             rq_psn: has(QP_RQ_PSN).then(|| Psn::new(attr.rq_psn)),
-            max_dest_rd_atomic: has(QP_MAX_DEST_RD_ATOMIC).then_some(attr.max_dest_rd_atomic),
-            min_rnr_timer: given(has(QP_MIN_RNR_TIMER), || {
+            max_dest_rd_atomic: (answers && has(QP_MAX_DEST_RD_ATOMIC))
+                .then_some(attr.max_dest_rd_atomic),
+            min_rnr_timer: given(answers && has(QP_MIN_RNR_TIMER), || {
                 valid(RnrTimer::from_code(attr.min_rnr_timer))
             })?,
             sq_psn: has(QP_SQ_PSN).then(|| Psn::new(attr.sq_psn)),
             timeout: has(QP_TIMEOUT).then_some(attr.timeout),
-            retry_cnt: has(QP_RETRY_CNT).then_some(attr.retry_cnt),
-            rnr_retry: has(QP_RNR_RETRY).then_some(attr.rnr_retry),
-            max_rd_atomic: has(QP_MAX_QP_RD_ATOMIC).then_some(attr.max_rd_atomic),
+            retry_cnt: (asks && has(QP_RETRY_CNT)).then_some(attr.retry_cnt),
+            rnr_retry: (asks && has(QP_RNR_RETRY)).then_some(attr.rnr_retry),
+            max_rd_atomic: (asks && has(QP_MAX_QP_RD_ATOMIC)).then_some(attr.max_rd_atomic),
         })
     }
 

@@ -93,11 +93,7 @@ fn elements(list: In<IbvSge>, len: c_int) -> Result<Elements, Errno> {
     }
     let mut all = [Sge::default(); MAX_SGE];
     for (to, from) in all.iter_mut().zip(list.slice(len)?) {
-        *to = Sge {
-            addr: from.addr,
-            length: from.length,
-            lkey: from.lkey,
-        };
+        *to = from.into();
     }
     Ok(Elements { all, len })
 }

@@ -24,7 +24,7 @@ pub(crate) extern "C" fn query_qp(
             cap: qp.cap,
             ..set
         })?;
-        let c = qp.c.get();
+        let c = qp.c.get().qp_base;
         init.put(IbvQpInitAttr {
             qp_context: c.qp_context,
             send_cq: c.send_cq,

@@ -1,6 +1,7 @@
 //! `libibverbs.so.1` as programs meet it: its symbols, C programs that were written for
 //! these tests, and unchanged programs of others.
 
+mod c;
 mod library;
 mod programs;
 mod symbols;

@@ -1,5 +1,7 @@
 //! Completion queues.
 
+mod poll;
+
 use crate::abi::*;
 use crate::channel::Channel;
 use crate::context::{Context, State};
@@ -7,7 +9,7 @@ use crate::convert::{c_opcode, c_status, int};
 use crate::errors::OrErrno;
 use crate::events::Unacknowledged;
 use crate::guard;
-use crate::pointer::{CPart, Handle, Object, Out};
+use crate::pointer::{CPart, Handle, In, Object, Out};
 use crate::usage::{Use, Users};
 use nix::errno::Errno;
 use roce_verbs::{Completion, CompletionQueue, Notify};
@@ -20,7 +22,7 @@ pub(crate) const MAX_CQE: usize = 1 << 20;
 /// A completion queue.
 #[repr(C)]
 pub(crate) struct Cq {
-    c: CPart<IbvCq>,
+    c: CPart<IbvCqEx>,
     pub(crate) queue: CompletionQueue,
     state: Arc<State>,
     /// Announcements that the program has still to acknowledge.
@@ -29,16 +31,17 @@ pub(crate) struct Cq {
     pub(crate) errors: Arc<Unacknowledged>,
     pub(crate) users: Users,
     _channel: Option<Use>,
+    poll: poll::Poll,
 }
 
 // SAFETY: `c` is the first field.
 unsafe impl Object for Cq {
-    type C = IbvCq;
+    type C = IbvCqEx;
 }
 
 impl Cq {
     pub(crate) fn c_part(&self) -> IbvCq {
-        self.c.get()
+        self.c.get().base
     }
 
     /// # Errors
@@ -59,6 +62,15 @@ fn capacity(cqe: c_int) -> Result<usize, Errno> {
     }
 }
 
+/// What a queue is to be.
+struct Wanted {
+    context: Handle<Context>,
+    cqe: c_int,
+    cq_context: *mut c_void,
+    channel: Handle<Channel>,
+    single_threaded: bool,
+}
+
 /// `ibv_create_cq`.
 pub(crate) extern "C" fn create_cq(
     context: Handle<Context>,
@@ -68,11 +80,68 @@ pub(crate) extern "C" fn create_cq(
     comp_vector: c_int,
 ) -> *mut IbvCq {
     guard::pointer(|| {
-        let state = Arc::clone(&context.get()?.state);
-        let capacity = capacity(cqe)?;
         if comp_vector != 0 {
             return Err(Errno::EINVAL);
         }
+        let wanted = Wanted {
+            context,
+            cqe,
+            cq_context,
+            channel,
+            single_threaded: false,
+        };
+        // What C sees of it begins with a CQ that is not extended.
+        Ok(wanted.create()?.cast())
+    })
+}
+
+/// What a completion can tell here.
+const READABLE: u64 = (WC_EX_WITH_BYTE_LEN
+    | WC_EX_WITH_IMM
+    | WC_EX_WITH_QP_NUM
+    | WC_EX_WITH_SRC_QP
+    | WC_EX_WITH_SLID
+    | WC_EX_WITH_SL
+    | WC_EX_WITH_DLID_PATH_BITS) as u64;
+
+/// `ibv_create_cq_ex`.
+pub(crate) extern "C" fn create_cq_ex(
+    context: Handle<Context>,
+    attr: In<IbvCqInitAttrEx>,
+) -> *mut IbvCqEx {
+    guard::pointer(|| {
+        let attr = attr.get()?;
+        if attr.comp_vector != 0 {
+            return Err(Errno::EINVAL);
+        }
+        let known = CQ_INIT_ATTR_MASK_FLAGS | CQ_INIT_ATTR_MASK_PD;
+        let flags = if attr.comp_mask & CQ_INIT_ATTR_MASK_FLAGS != 0 {
+            attr.flags
+        } else {
+            0
+        };
+        let no_flags = flags & !CREATE_CQ_ATTR_SINGLE_THREADED == 0;
+        if attr.comp_mask & !known != 0 || !no_flags || attr.wc_flags & !READABLE != 0 {
+            return Err(Errno::EOPNOTSUPP);
+        }
+        Wanted {
+            context,
+            cqe: c_int::try_from(attr.cqe).map_err(|_| Errno::EINVAL)?,
+            cq_context: attr.cq_context,
+            channel: attr.channel,
+            single_threaded: flags != 0,
+        }
+        .create()
+    })
+}
+
+impl Wanted {
+    fn create(self) -> Result<*mut IbvCqEx, Errno> {
+        let Self {
+            context, channel, ..
+        } = self;
+        let state = Arc::clone(&context.get()?.state);
+        let capacity = capacity(self.cqe)?;
         let queue = match channel.opt() {
             Some(channel) => state
                 .roce
@@ -82,28 +151,33 @@ pub(crate) extern "C" fn create_cq(
         let id = queue.id();
         let (announced, errors) = (Arc::default(), Arc::default());
         let cq = Handle::give(Cq {
-            c: CPart::new(IbvCq {
-                context,
-                channel,
-                cq_context,
-                handle: 0,
-                cqe,
-                mutex: libc::PTHREAD_MUTEX_INITIALIZER,
-                cond: libc::PTHREAD_COND_INITIALIZER,
-                comp_events_completed: 0,
-                async_events_completed: 0,
-            }),
+            c: CPart::new(poll::c_part(self.c_part())),
             queue,
             state: Arc::clone(&state),
             announced: Arc::clone(&announced),
             errors: Arc::clone(&errors),
             users: Users::default(),
             _channel: channel.opt().map(|channel| channel.users.add()),
+            poll: poll::Poll::new(self.single_threaded),
         });
         state.objects.channels.insert(id, cq, &announced);
         state.objects.cqs.insert(id, cq, &errors);
         Ok(cq)
-    })
+    }
+
+    fn c_part(&self) -> IbvCq {
+        IbvCq {
+            context: self.context,
+            channel: self.channel,
+            cq_context: self.cq_context,
+            handle: 0,
+            cqe: self.cqe,
+            mutex: libc::PTHREAD_MUTEX_INITIALIZER,
+            cond: libc::PTHREAD_COND_INITIALIZER,
+            comp_events_completed: 0,
+            async_events_completed: 0,
+        }
+    }
 }
 
 /// `ibv_resize_cq`.
@@ -111,7 +185,7 @@ pub(crate) extern "C" fn resize_cq(cq: Handle<Cq>, cqe: c_int) -> c_int {
     guard::errno(|| {
         let cq = cq.get()?;
         cq.queue.resize(capacity(cqe)?).or_errno()?;
-        cq.c.set(|c| c.cqe = cqe);
+        cq.c.set(|c| c.base.cqe = cqe);
         Ok(())
     })
 }

@@ -1,0 +1,159 @@
+//! Polling as extended CQs do it: one completion at a time, of which the program reads
+//! what it wants.
+
+use super::{Cq, c_completion};
+use crate::abi::{IbvCqEx, IbvWc, WC_SUCCESS};
+use crate::guard;
+use crate::pointer::{Handle, In};
+use nix::errno::Errno;
+use parking_lot::lock_api::RawMutex as _;
+use parking_lot::{Mutex, RawMutex};
+use std::ffi::c_int;
+
+/// Where the poll of an extended CQ is.
+pub(crate) struct Poll {
+    /// Held from `ibv_start_poll` to `ibv_end_poll`, unless the program promised to use
+    /// the CQ from one thread at a time.
+    turn: Option<RawMutex>,
+    /// The completion that is read.
+    current: Mutex<IbvWc>,
+}
+
+impl Poll {
+    pub(super) fn new(single_threaded: bool) -> Self {
+        Self {
+            turn: (!single_threaded).then_some(RawMutex::INIT),
+            current: Mutex::new(IbvWc::NONE),
+        }
+    }
+
+    fn begin(&self) {
+        if let Some(turn) = &self.turn {
+            turn.lock();
+        }
+    }
+
+    fn end(&self) {
+        if let Some(turn) = &self.turn
+            && turn.is_locked()
+        {
+            // SAFETY: it is held, by the thread that began to poll, which is the one
+            // that ends it.
+            unsafe { turn.unlock() };
+        }
+    }
+}
+
+impl Cq {
+    /// Makes the next completion the one that is read.
+    fn advance(&self) -> Result<(), Errno> {
+        match self.queue.poll() {
+            Ok(Some(completion)) => {
+                let wc = c_completion(&completion);
+                *self.poll.current.lock() = wc;
+                self.c.set(|c| (c.status, c.wr_id) = (wc.status, wc.wr_id));
+                Ok(())
+            }
+            Ok(None) => Err(Errno::ENOENT),
+            Err(_) => Err(Errno::EOVERFLOW),
+        }
+    }
+}
+
+/// `ibv_start_poll`: `ENOENT` if there is no completion.
+extern "C" fn start_poll(cq: Handle<Cq>, attr: In<u32>) -> c_int {
+    guard::errno(|| {
+        let cq = cq.get()?;
+        if !attr.is_null() && *attr.get()? != 0 {
+            return Err(Errno::EINVAL);
+        }
+        cq.poll.begin();
+        // Without a completion, the program does not end what it began.
+        cq.advance().inspect_err(|_| cq.poll.end())
+    })
+}
+
+/// `ibv_next_poll`.
+extern "C" fn next_poll(cq: Handle<Cq>) -> c_int {
+    guard::errno(|| cq.get()?.advance())
+}
+
+/// `ibv_end_poll`.
+extern "C" fn end_poll(cq: Handle<Cq>) {
+    guard::nothing(|| {
+        cq.get()?.poll.end();
+        Ok(())
+    });
+}
+
+fn read<T: Default>(cq: Handle<Cq>, what: impl FnOnce(&IbvWc) -> T) -> T {
+    guard::value(T::default(), || Ok(what(&cq.get()?.poll.current.lock())))
+}
+
+extern "C" fn read_opcode(cq: Handle<Cq>) -> u32 {
+    read(cq, |wc| wc.opcode)
+}
+
+extern "C" fn read_vendor_err(cq: Handle<Cq>) -> u32 {
+    read(cq, |wc| wc.vendor_err)
+}
+
+extern "C" fn read_byte_len(cq: Handle<Cq>) -> u32 {
+    read(cq, |wc| wc.byte_len)
+}
+
+extern "C" fn read_imm_data(cq: Handle<Cq>) -> u32 {
+    read(cq, |wc| wc.imm_data)
+}
+
+extern "C" fn read_qp_num(cq: Handle<Cq>) -> u32 {
+    read(cq, |wc| wc.qp_num)
+}
+
+extern "C" fn read_src_qp(cq: Handle<Cq>) -> u32 {
+    read(cq, |wc| wc.src_qp)
+}
+
+extern "C" fn read_wc_flags(cq: Handle<Cq>) -> u32 {
+    read(cq, |wc| wc.wc_flags)
+}
+
+extern "C" fn read_slid(cq: Handle<Cq>) -> u32 {
+    read(cq, |wc| wc.slid.into())
+}
+
+extern "C" fn read_sl(cq: Handle<Cq>) -> u8 {
+    read(cq, |wc| wc.sl)
+}
+
+extern "C" fn read_dlid_path_bits(cq: Handle<Cq>) -> u8 {
+    read(cq, |wc| wc.dlid_path_bits)
+}
+
+/// What C sees of a CQ, with these functions.
+pub(super) fn c_part(base: crate::abi::IbvCq) -> IbvCqEx {
+    IbvCqEx {
+        base,
+        comp_mask: 0,
+        status: WC_SUCCESS,
+        wr_id: 0,
+        start_poll,
+        next_poll,
+        end_poll,
+        read_opcode,
+        read_vendor_err,
+        read_byte_len,
+        read_imm_data,
+        read_qp_num,
+        read_src_qp,
+        read_wc_flags,
+        read_slid,
+        read_sl,
+        read_dlid_path_bits,
+        read_completion_ts: std::ptr::null(),
+        read_cvlan: std::ptr::null(),
+        read_flow_tag: std::ptr::null(),
+        read_tm_info: std::ptr::null(),
+        read_completion_wallclock_ns: std::ptr::null(),
+    }
+}

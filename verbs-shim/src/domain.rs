@@ -1,0 +1,67 @@
+//! Thread domains, and protection domains that stand for another one.
+
+use crate::abi::{IbvParentDomainInitAttr, IbvPd, IbvTd};
+use crate::context::Context;
+use crate::guard;
+use crate::pd;
+use crate::pointer::{CPart, Handle, In, Object};
+use crate::usage::Users;
+use nix::errno::Errno;
+use std::ffi::c_int;
+
+/// A thread domain: a program's word that it uses what is in it from one thread at a
+/// time. Nothing is made faster by that here.
+#[repr(C)]
+pub(crate) struct Td {
+    _c: CPart<IbvTd>,
+    pub(crate) users: Users,
+}
+
+// SAFETY: `_c` is the first field.
+unsafe impl Object for Td {
+    type C = IbvTd;
+}
+
+/// `ibv_alloc_td`.
+pub(crate) extern "C" fn alloc_td(context: Handle<Context>, attr: In<u32>) -> *mut IbvTd {
+    guard::pointer(|| {
+        context.get()?;
+        if *attr.get()? != 0 {
+            return Err(Errno::EINVAL);
+        }
+        Ok(Handle::give(Td {
+            _c: CPart::new(IbvTd { context }),
+            users: Users::default(),
+        }))
+    })
+}
+
+/// `ibv_dealloc_td`.
+pub(crate) extern "C" fn dealloc_td(td: Handle<Td>) -> c_int {
+    guard::errno(|| {
+        td.get()?.users.check_none()?;
+        td.take().map(drop)
+    })
+}
+
+/// What a program may say of a parent domain: functions that allocate what a NIC keeps in
+/// memory, of which this one keeps nothing there.
+const KNOWN: u32 = 3;
+
+/// `ibv_alloc_parent_domain`.
+pub(crate) extern "C" fn alloc_parent_domain(
+    context: Handle<Context>,
+    attr: In<IbvParentDomainInitAttr>,
+) -> *mut IbvPd {
+    guard::pointer(|| {
+        let state = &context.get()?.state;
+        let attr = attr.get()?;
+        if attr.comp_mask & !KNOWN != 0 {
+            return Err(Errno::EINVAL);
+        }
+        let parent = attr.pd.get()?;
+        let uses = std::iter::once(&parent.users).chain(attr.td.opt().map(|td| &td.users));
+        let uses = uses.map(Users::add).collect();
+        Ok(pd::give(context, parent.pd.clone(), state, uses))
+    })
+}

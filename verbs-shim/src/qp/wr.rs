@@ -1,0 +1,344 @@
+//! The extended way to post: requests are put together by calls, and posted as a whole.
+
+use super::Qp;
+use crate::abi::{IbvDataBuf, IbvMwBindInfo, IbvQp, IbvQpEx, IbvSge};
+use crate::ah::Ah;
+use crate::convert::send_flags;
+use crate::errors::ToErrno;
+use crate::guard;
+use crate::mw::Mw;
+use crate::pointer::{Handle, In};
+use nix::errno::Errno;
+use parking_lot::lock_api::RawMutex as _;
+use parking_lot::{Mutex, RawMutex};
+use roce_verbs::{
+    Flush, FlushPlacement, FlushSelectivity, QKey, Qpn, RemoteAddr, SendBatch, SendFlags, SendOp,
+    SendRequest, Sge, Srqn,
+};
+use std::ffi::c_int;
+
+/// What is being put together.
+pub(crate) struct Builder {
+    /// Held from `ibv_wr_start` to `ibv_wr_complete` or `ibv_wr_abort`.
+    turn: RawMutex,
+    requests: Mutex<Requests>,
+}
+
+#[derive(Default)]
+struct Requests {
+    all: Vec<Request>,
+    /// The first thing that went wrong.
+    error: Option<Errno>,
+}
+
+/// A request as far as it is known.
+struct Request {
+    wr_id: u64,
+    flags: SendFlags,
+    op: SendOp,
+    sges: Vec<Sge>,
+    inline: Option<Vec<u8>>,
+    srq: Option<Srqn>,
+}
+
+impl Builder {
+    pub(super) fn new() -> Self {
+        Self {
+            turn: RawMutex::INIT,
+            requests: Mutex::default(),
+        }
+    }
+
+    /// Ends what `ibv_wr_start` began.
+    fn end(&self) -> Requests {
+        let requests = std::mem::take(&mut *self.requests.lock());
+        if self.turn.is_locked() {
+            // SAFETY: it is held, by the thread that began, which is the one that ends.
+            unsafe { self.turn.unlock() };
+        }
+        requests
+    }
+}
+
+impl Request {
+    fn post(&self, batch: &mut SendBatch<'_>) -> Result<(), Errno> {
+        let request = SendRequest {
+            wr_id: self.wr_id,
+            op: self.op,
+            sges: &self.sges,
+            flags: self.flags,
+        };
+        let posted = match (&self.inline, self.srq) {
+            (None, Some(srq)) => batch.send_to_srq(&request, srq),
+            // The stack takes inline data of memory that a key names.
+            (Some(_), Some(_)) => return Err(Errno::EOPNOTSUPP),
+            (Some(data), None) => batch.inline(&request, data),
+            (None, None) => batch.send(&request),
+        };
+        posted.map_err(|error| error.to_errno())
+    }
+}
+
+impl Qp {
+    /// Begins a request, with the id and flags that the program has put in its QP.
+    fn begin(&self, op: Result<SendOp, Errno>) -> Result<(), Errno> {
+        let c = self.c.get();
+        let mut requests = self.builder.requests.lock();
+        let made = op.and_then(|op| Ok((op, send_flags(c.wr_flags)?)));
+        match made {
+            Ok((op, flags)) => requests.all.push(Request {
+                wr_id: c.wr_id,
+                // Whether data is inline, what sets it says.
+                flags: flags - SendFlags::INLINE,
+                op,
+                sges: Vec::new(),
+                inline: None,
+                srq: None,
+            }),
+            Err(errno) => requests.fail(errno),
+        }
+        Ok(())
+    }
+
+    /// Says more of the request that was begun last.
+    fn amend(&self, change: impl FnOnce(&mut Request) -> Result<(), Errno>) -> Result<(), Errno> {
+        let mut requests = self.builder.requests.lock();
+        if requests.error.is_some() {
+            return Ok(());
+        }
+        let amended = requests.all.last_mut().ok_or(Errno::EINVAL);
+        if let Err(errno) = amended.and_then(change) {
+            requests.fail(errno);
+        }
+        Ok(())
+    }
+
+    /// Posts all of them, or none: the program gets one answer for all.
+    fn post_all(&self, requests: &Requests) -> Result<(), Errno> {
+        if let Some(errno) = requests.error {
+            return Err(errno);
+        }
+        let (waiting, _) = self.qp.queued();
+        if waiting + requests.all.len() > self.cap.max_send_wr as usize {
+            return Err(Errno::ENOMEM);
+        }
+        self.qp.post_batch(|batch| {
+            let mut all = requests.all.iter();
+            all.try_for_each(|request| request.post(batch))
+        })
+    }
+}
+
+impl Requests {
+    fn fail(&mut self, errno: Errno) {
+        self.error.get_or_insert(errno);
+    }
+}
+
+fn begin(qp: Handle<Qp>, op: impl FnOnce() -> Result<SendOp, Errno>) {
+    guard::nothing(|| qp.get()?.begin(op()));
+}
+
+fn amend(qp: Handle<Qp>, change: impl FnOnce(&mut Request) -> Result<(), Errno>) {
+    guard::nothing(|| qp.get()?.amend(change));
+}
+
+extern "C" fn start(qp: Handle<Qp>) {
+    guard::nothing(|| {
+        qp.get()?.builder.turn.lock();
+        Ok(())
+    });
+}
+
+extern "C" fn complete(qp: Handle<Qp>) -> c_int {
+    guard::errno(|| {
+        let qp = qp.get()?;
+        let requests = qp.builder.end();
+        qp.post_all(&requests)
+    })
+}
+
+extern "C" fn abort(qp: Handle<Qp>) {
+    guard::nothing(|| {
+        drop(qp.get()?.builder.end());
+        Ok(())
+    });
+}
+
+extern "C" fn atomic_cmp_swp(qp: Handle<Qp>, rkey: u32, addr: u64, compare: u64, swap: u64) {
+    let remote = RemoteAddr { addr, rkey };
+    begin(qp, || {
+        Ok(SendOp::CompareSwap {
+            remote,
+            compare,
+            swap,
+        })
+    });
+}
+
+extern "C" fn atomic_fetch_add(qp: Handle<Qp>, rkey: u32, addr: u64, add: u64) {
+    let remote = RemoteAddr { addr, rkey };
+    begin(qp, || Ok(SendOp::FetchAdd { remote, add }));
+}
+
+extern "C" fn atomic_write(qp: Handle<Qp>, rkey: u32, addr: u64, data: In<[u8; 8]>) {
+    begin(qp, || Ok(SendOp::AtomicWrite(RemoteAddr { addr, rkey })));
+    amend(qp, |request| {
+        request.inline = Some(data.get()?.to_vec());
+        Ok(())
+    });
+}
+
+extern "C" fn bind_mw(qp: Handle<Qp>, mw: Handle<Mw>, rkey: u32, info: In<IbvMwBindInfo>) {
+    begin(qp, || mw.get()?.bind(rkey, info.get()?));
+}
+
+extern "C" fn local_inv(qp: Handle<Qp>, rkey: u32) {
+    begin(qp, || Ok(SendOp::LocalInv(rkey)));
+}
+
+extern "C" fn rdma_read(qp: Handle<Qp>, rkey: u32, addr: u64) {
+    begin(qp, || Ok(SendOp::Read(RemoteAddr { addr, rkey })));
+}
+
+extern "C" fn rdma_write(qp: Handle<Qp>, rkey: u32, addr: u64) {
+    begin(qp, || Ok(SendOp::Write(RemoteAddr { addr, rkey })));
+}
+
+extern "C" fn rdma_write_imm(qp: Handle<Qp>, rkey: u32, addr: u64, imm: u32) {
+    let remote = RemoteAddr { addr, rkey };
+    begin(qp, || Ok(SendOp::WriteImm(remote, u32::from_be(imm))));
+}
+
+extern "C" fn send(qp: Handle<Qp>) {
+    begin(qp, || Ok(SendOp::Send));
+}
+
+extern "C" fn send_imm(qp: Handle<Qp>, imm: u32) {
+    begin(qp, || Ok(SendOp::SendImm(u32::from_be(imm))));
+}
+
+extern "C" fn send_inv(qp: Handle<Qp>, rkey: u32) {
+    begin(qp, || Ok(SendOp::SendInvalidate(rkey)));
+}
+
+extern "C" fn flush(qp: Handle<Qp>, rkey: u32, addr: u64, len: usize, placement: u8, level: u8) {
+    begin(qp, || {
+        Ok(SendOp::Flush(Flush {
+            remote: RemoteAddr { addr, rkey },
+            len: u32::try_from(len).map_err(|_| Errno::EINVAL)?,
+            placement: FlushPlacement::from_bits(placement),
+            selectivity: FlushSelectivity::from_bits(level),
+        }))
+    });
+}
+
+extern "C" fn set_ud_addr(qp: Handle<Qp>, ah: Handle<Ah>, qpn: u32, qkey: u32) {
+    amend(qp, |request| {
+        let qpn = Qpn::new(qpn).ok_or(Errno::EINVAL)?;
+        let to = ah.get()?.handle.to(qpn, QKey(qkey));
+        request.op = match request.op {
+            SendOp::Send => SendOp::SendTo(to),
+            SendOp::SendImm(imm) => SendOp::SendImmTo(to, imm),
+            _ => return Err(Errno::EINVAL),
+        };
+        Ok(())
+    });
+}
+
+extern "C" fn set_xrc_srqn(qp: Handle<Qp>, number: u32) {
+    amend(qp, |request| {
+        request.srq = Some(Srqn::from_bits(number));
+        Ok(())
+    });
+}
+
+/// Inline data, however many parts it has.
+fn set_inline(qp: Handle<Qp>, parts: impl Iterator<Item = (In<u8>, usize)>) {
+    let max = guard::value(0, || Ok(qp.get()?.cap.max_inline_data as usize));
+    amend(qp, |request| {
+        let mut data = Vec::new();
+        for (addr, len) in parts {
+            if len > max - data.len() {
+                return Err(Errno::EINVAL);
+            }
+            data.extend_from_slice(addr.slice(len)?);
+        }
+        request.inline = Some(data);
+        Ok(())
+    });
+}
+
+extern "C" fn set_inline_data(qp: Handle<Qp>, addr: In<u8>, len: usize) {
+    set_inline(qp, std::iter::once((addr, len)));
+}
+
+extern "C" fn set_inline_data_list(qp: Handle<Qp>, count: usize, list: In<IbvDataBuf>) {
+    let Ok(list) = list.slice(count) else {
+        return amend(qp, |_| Err(Errno::EINVAL));
+    };
+    set_inline(qp, list.iter().map(|part| (part.addr, part.length)));
+}
+
+fn set_sges(qp: Handle<Qp>, sges: &[IbvSge]) {
+    amend(qp, |request| {
+        request.sges = sges.iter().map(Sge::from).collect();
+        Ok(())
+    });
+}
+
+extern "C" fn set_sge(qp: Handle<Qp>, lkey: u32, addr: u64, length: u32) {
+    let sge = IbvSge { addr, length, lkey };
+    set_sges(qp, &[sge]);
+}
+
+extern "C" fn set_sge_list(qp: Handle<Qp>, count: usize, list: In<IbvSge>) {
+    match list.slice(count) {
+        Ok(sges) => set_sges(qp, sges),
+        Err(errno) => amend(qp, |_| Err(errno)),
+    }
+}
+
+/// `ibv_qp_to_qp_ex`: NULL for a QP that was not made for it.
+pub(crate) extern "C" fn qp_to_qp_ex(qp: Handle<Qp>) -> *mut IbvQpEx {
+    guard::pointer(|| {
+        let qp = qp.get()?;
+        if qp.extended {
+            Ok(qp.c.as_ptr())
+        } else {
+            Err(Errno::EOPNOTSUPP)
+        }
+    })
+}
+
+/// What C sees of a QP, with these functions.
+pub(super) fn c_part(qp_base: IbvQp) -> IbvQpEx {
+    IbvQpEx {
+        qp_base,
+        comp_mask: 0,
+        wr_id: 0,
+        wr_flags: 0,
+        wr_atomic_cmp_swp: atomic_cmp_swp,
+        wr_atomic_fetch_add: atomic_fetch_add,
+        wr_bind_mw: bind_mw,
+        wr_local_inv: local_inv,
+        wr_rdma_read: rdma_read,
+        wr_rdma_write: rdma_write,
+        wr_rdma_write_imm: rdma_write_imm,
+        wr_send: send,
+        wr_send_imm: send_imm,
+        wr_send_inv: send_inv,
+        wr_send_tso: std::ptr::null(),
+        wr_set_ud_addr: set_ud_addr,
+        wr_set_xrc_srqn: set_xrc_srqn,
+        wr_set_inline_data: set_inline_data,
+        wr_set_inline_data_list: set_inline_data_list,
+        wr_set_sge: set_sge,
+        wr_set_sge_list: set_sge_list,
+        wr_start: start,
+        wr_complete: complete,
+        wr_abort: abort,
+        wr_atomic_write: atomic_write,
+        wr_flush: flush,
+    }
+}
