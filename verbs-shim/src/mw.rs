@@ -35,7 +35,9 @@ impl Mw {
     /// The operation that binds it, to `rkey`.
     pub(crate) fn bind(&self, rkey: u32, info: &IbvMwBindInfo) -> Result<SendOp, Errno> {
         let zero_based = info.mw_access_flags & ACCESS_ZERO_BASED != 0;
-        let access = access(info.mw_access_flags & !ACCESS_ZERO_BASED)?;
+        // Local rights are the region's; programs name them of the window, too.
+        let beside = ACCESS_ZERO_BASED | ACCESS_LOCAL_WRITE;
+        let access = access(info.mw_access_flags & !beside)?;
         let view = info.mr.get()?.region.look(|registration| {
             let offset = info.addr.wrapping_sub(registration.addr());
             registration.window(offset, info.length, access).or_errno()
