@@ -9,6 +9,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::eventfd::{EfdFlags, EventFd};
@@ -22,6 +23,9 @@ use super::names::{self, Place};
 /// A member that is gone loses its descriptors one by one. How often its name is tried.
 const CLEANING_TRIES: u32 = 500;
 const CLEANING_EVERY_MS: u8 = 10;
+
+/// How long to leave newcomers waiting who can't be let in.
+const FULL: Duration = Duration::from_millis(20);
 
 /// A group's sockets, from the first on.
 pub(super) type Held = Arc<Mutex<Vec<OwnedFd>>>;
@@ -146,9 +150,16 @@ impl Work {
     }
 
     fn accept(&mut self) {
-        while let Ok((stream, _)) = self.listener.accept() {
-            if message::is_ours(&stream) && stream.set_nonblocking(true).is_ok() {
-                self.peers.push(Peer { stream, part: None });
+        loop {
+            match self.listener.accept() {
+                Ok((stream, _)) => {
+                    if message::is_ours(&stream) && stream.set_nonblocking(true).is_ok() {
+                        self.peers.push(Peer { stream, part: None });
+                    }
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
+                // Too many files are open, and the newcomer stays at the door.
+                Err(_) => return std::thread::sleep(FULL),
             }
         }
     }

@@ -51,14 +51,14 @@ pub(crate) fn open(
         DatapathChoice::Xdp => {
             return match Facts::of(device).against(options) {
                 Some(reason) => Err(refused(device, reason)),
-                None => open_xdp(device, options)
+                None => open_xdp(device, options, part)
                     .map(|port| (port, vec![not_taken(UDP, asked_for_xdp())]))
                     .map_err(|error| refused(device, explain(&error))),
             };
         }
         DatapathChoice::Auto => match Facts::of(device).against_auto(options) {
             Some(reason) => reason,
-            None => match open_xdp(device, options) {
+            None => match open_xdp(device, options, part) {
                 Ok(port) => return Ok((port, vec![not_taken(UDP, why_not_sockets(options))])),
                 Err(error) => explain(&error),
             },
@@ -226,12 +226,18 @@ fn open_udp(device: &Device, part: Option<QpnPart>) -> DevicePort {
     DevicePort::Udp(Box::new(UdpPort::new(config)))
 }
 
-fn open_xdp(device: &Device, options: &DatapathOptions) -> Result<DevicePort, PortError> {
+fn open_xdp(
+    device: &Device,
+    options: &DatapathOptions,
+    part: QpnPart,
+) -> Result<DevicePort, PortError> {
     let queues = match options.xdp_queues {
         Some(queues) => queues.get(),
         None => offer::of_interface(device.interface().index).map_or(1, |offer| offer.queues),
     };
-    let port = XdpPort::open(xdp_config(device, options, queues))?;
+    let mut config = xdp_config(device, options, queues);
+    config.redirect.part = Some(part);
+    let port = XdpPort::open(config)?;
     Ok(DevicePort::Xdp(Box::new(port)))
 }
 

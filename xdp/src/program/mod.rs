@@ -7,7 +7,8 @@
 //! A frame is ours if it is an IPv4 or IPv6 packet with or without one 802.1Q tag, whole
 //! and without options or extension headers, to UDP port 4791 of one of the addresses that
 //! were given to [`Program::add_address`]; or, if asked for, a RoCE v1 frame to one of
-//! them. It goes to the socket of the queue that it arrived at; if there is none, to the
+//! them; and if it is for a QP in our part of the QPNs, where we have only a part
+//! ([`RedirectConfig::part`]). It goes to the socket of the queue that it arrived at; if there is none, to the
 //! kernel, too.
 
 mod asm;

@@ -2,6 +2,8 @@
 
 use std::os::fd::BorrowedFd;
 
+use roce_stack::QpnPart;
+
 use super::asm::Reg::{R0, R1, R2, R3, R4, R6, R7, R8, R10};
 use super::asm::Size::{Byte, Double, Half, Word};
 use super::asm::When::{Above, AnyBit, Equal, NotEqual};
@@ -14,6 +16,10 @@ pub struct RedirectConfig {
     /// RoCE v1, which has an EtherType of its own and a GRH in the place of IPv6's header
     /// (InfiniBand Architecture Specification, Annex A16).
     pub roce_v1: bool,
+    /// Whose destination QPNs are ours; all, if not said. What is for other QPNs goes to the
+    /// kernel, which may have it for other processes behind the same address. Multicast packets
+    /// are ours all the same.
+    pub part: Option<QpnPart>,
 }
 
 /// Offsets in `struct xdp_md`.
@@ -43,6 +49,12 @@ const fn field(value: u16) -> i32 {
     value.to_be() as i32
 }
 
+const BTH: i16 = 12;
+/// Where the first byte of the destination QPN is in the BTH.
+const QPN: i16 = 5;
+/// The first byte of the QPN of multicast packets; no process has its part.
+const MULTICAST: i32 = 0xff;
+
 /// Where a part of the program goes on.
 #[derive(Clone, Copy)]
 struct Ways {
@@ -50,8 +62,8 @@ struct Ways {
     look_up: Label,
 }
 
-/// Writes the program. R6 is the context, R3 where the network header begins, R8 where
-/// the frame ends.
+/// Writes the program. R6 is the context, R3 where the network header begins, and later the
+/// transport's, R8 where the frame ends.
 pub(super) fn assemble(
     sockets: BorrowedFd<'_>,
     addresses: BorrowedFd<'_>,
@@ -94,6 +106,9 @@ pub(super) fn assemble(
     }
 
     asm.place(look_up);
+    if let Some(part) = config.part {
+        is_for(&mut asm, part, pass);
+    }
     asm.map(R1, addresses);
     asm.copy(R2, R10);
     asm.add(R2, KEY.into());
@@ -106,6 +121,20 @@ pub(super) fn assemble(
     asm.call(helper::REDIRECT_MAP);
     asm.exit();
     asm.finish()
+}
+
+/// Goes to `otherwise` unless the packet whose BTH R3 points to is for a QP in `part`, or
+/// for a multicast group.
+fn is_for(asm: &mut Assembler, part: QpnPart, otherwise: Label) {
+    let ours = asm.label();
+    needs(asm, BTH, otherwise);
+    asm.load(Byte, R4, R3, QPN);
+    asm.jump_if(Equal, R4, MULTICAST, ours);
+    // Without the bits below the part's number.
+    asm.and(R4, 0xff << QpnPart::SHIFT & 0xff);
+    let number = i32::from(part.number()) << QpnPart::SHIFT;
+    asm.jump_if(NotEqual, R4, number, otherwise);
+    asm.place(ours);
 }
 
 /// Goes to `otherwise` unless so many bytes follow R3.
@@ -133,6 +162,7 @@ fn in_ipv4(asm: &mut Assembler, ways: Ways) {
     asm.store_value(Word, R10, KEY + 8, 0x0000_ffff_u32.to_be() as i32);
     asm.load(Word, R4, R3, 16);
     asm.store(Word, R10, KEY + 12, R4);
+    asm.add(R3, (IPV4 + UDP).into());
     asm.jump(look_up);
 }
 
@@ -148,6 +178,7 @@ fn in_ipv6(asm: &mut Assembler, ways: Ways) {
     asm.load(Half, R4, R3, IPV6 + 2);
     asm.jump_if(NotEqual, R4, field(roce_wire::UDP_PORT), pass);
     key_from_ipv6(asm);
+    asm.add(R3, (IPV6 + UDP).into());
     asm.jump(look_up);
 }
 
@@ -160,6 +191,7 @@ fn in_grh(asm: &mut Assembler, pass: Label) {
     asm.load(Byte, R4, R3, 6);
     asm.jump_if(NotEqual, R4, roce_wire::Grh::NEXT_HEADER_BTH.into(), pass);
     key_from_ipv6(asm);
+    asm.add(R3, IPV6.into());
 }
 
 /// The destination, which lies at the same place in a GRH.

@@ -3,6 +3,8 @@
 use std::net::IpAddr;
 use std::os::fd::AsFd;
 
+use roce_stack::QpnPart;
+
 use super::{Program, RedirectConfig, Verdict};
 use crate::sys::xsk;
 use crate::testing::is_root;
@@ -18,10 +20,15 @@ fn address(text: &str) -> IpAddr {
 
 /// A program with our two addresses, and a socket at queue 0.
 fn program(test: &str, roce_v1: bool) -> Option<Program> {
-    if !is_root(test) {
-        return None;
-    }
-    let program = Program::load(2, &RedirectConfig { roce_v1 }).expect("the kernel takes it");
+    let config = RedirectConfig {
+        roce_v1,
+        part: None,
+    };
+    is_root(test).then(|| loaded(&config))
+}
+
+fn loaded(config: &RedirectConfig) -> Program {
+    let program = Program::load(2, config).expect("the kernel takes it");
     for ours in [OURS_V4, OURS_V6] {
         program.add_address(address(ours)).expect("room");
     }
@@ -29,7 +36,16 @@ fn program(test: &str, roce_v1: bool) -> Option<Program> {
     program.set_socket(0, socket.as_fd()).expect("a socket");
     // The map's entry ends with its socket.
     std::mem::forget(socket);
-    Some(program)
+    program
+}
+
+/// Bytes of the headers before the transport's.
+fn headers(frame: &Frame) -> usize {
+    match frame.bytes[frame.network - 2..frame.network] {
+        [0x08, _] => 28,
+        [0x86, _] => 48,
+        _ => 40,
+    }
 }
 
 /// A frame, and where its parts are.
@@ -271,11 +287,7 @@ fn frames_that_are_cut_are_the_kernels() {
     let v1 = Frame::new(&[], 0x8915, &grh(OURS_V6));
     for frame in ours().into_iter().chain([v1]) {
         // The last byte that must be there is the UDP header's, or the GRH's.
-        let whole = match frame.bytes[frame.network - 2..frame.network] {
-            [0x08, _] => 28,
-            [0x86, _] => 48,
-            _ => 40,
-        };
+        let whole = headers(&frame);
         for len in SHORTEST..=frame.bytes.len() {
             let expected = if len < frame.network + whole {
                 Verdict::Pass
@@ -321,6 +333,32 @@ fn roce_v1_is_ours_if_asked_for() {
     }
     for frame in ours() {
         is(&program, &frame.bytes, Verdict::Redirect, "ours");
+    }
+}
+
+#[test]
+fn what_is_for_other_processes_qps_is_the_kernels() {
+    if !is_root("what_is_for_other_processes_qps_is_the_kernels") {
+        return;
+    }
+    let program = loaded(&RedirectConfig {
+        roce_v1: true,
+        part: QpnPart::new(42),
+    });
+    let v1 = Frame::new(&[], 0x8915, &grh(OURS_V6));
+    for frame in ours().into_iter().chain([v1]) {
+        let (pass, redirect) = (Verdict::Pass, Verdict::Redirect);
+        let bth = headers(&frame);
+        let byte = |first| frame.with(bth + 5, first);
+        for first in [0, 1, 42, 83, 86, 0xab, 0xfe] {
+            is(&program, &byte(first), pass, "another part");
+        }
+        for first in [84, 85, 0xff] {
+            is(&program, &byte(first), redirect, "our part, or multicast");
+            let end = frame.network + bth + 12;
+            is(&program, &byte(first)[..end], redirect, "a BTH alone");
+            is(&program, &byte(first)[..end - 1], pass, "a BTH that is cut");
+        }
     }
 }
 
