@@ -18,6 +18,7 @@ Environment:
   ROCE_XDP_CHECKSUM=none|auto|software
                                       with AF_XDP over IPv6: who fills in UDP checksums
                                       [default: none]
+  ROCE_V1=1                           with AF_XDP: RoCE v1, too; auto takes AF_XDP then
   ROCE_FAULTS=loss=1%,...             faults on purpose
   ROCE_PCAP=run-%p.pcapng             packets are captured, each with what became of it;
                                       %p is the number of the process

@@ -36,6 +36,8 @@ struct Entry {
     coalescing: Option<bool>,
     xdp: Option<Xdp>,
     datapaths_not_taken: Vec<NotTaken>,
+    /// `yes`, or why there is no RoCE v1.
+    roce_v1: &'static str,
     gids: Vec<GidRow>,
 }
 
@@ -65,6 +67,8 @@ struct GidRow {
     index: u8,
     gid: String,
     kind: &'static str,
+    /// As the Linux kernel writes it.
+    version: String,
 }
 
 /// An interface without a device.
@@ -77,7 +81,14 @@ struct NoDevice {
 impl Report {
     /// What this machine has now, in this network namespace.
     pub(super) fn of_this_machine(options: &DatapathOptions) -> Self {
-        let entry = |device: &Device| Entry::new(device, device.datapath(options));
+        let entry = |device: &Device| {
+            let gids = device.gids_with(options);
+            let entry = Entry::new(device, device.datapath(options), &gids);
+            Entry {
+                roce_v1: roce_v1(options.roce_v1, entry.datapath),
+                ..entry
+            }
+        };
         Self {
             devices: devices().iter().map(entry).collect(),
             no_devices: interfaces().iter().filter_map(NoDevice::of).collect(),
@@ -116,6 +127,7 @@ impl Report {
             "INDEX",
             "GID",
             "KIND",
+            "VERSION",
         ]);
         for number in [3, 4, 6] {
             if let Some(column) = table.column_mut(number) {
@@ -144,7 +156,12 @@ impl Entry {
             self.datapath.to_owned(),
         ];
         for gid in &self.gids {
-            let which = [gid.index.to_string(), gid.gid.clone(), gid.kind.to_owned()];
+            let which = [
+                gid.index.to_string(),
+                gid.gid.clone(),
+                gid.kind.to_owned(),
+                gid.version.clone(),
+            ];
             table.add_row(whose.iter().chain(&which));
             whose = Default::default();
         }
@@ -163,6 +180,7 @@ impl Entry {
         if let Some(xdp) = &self.xdp {
             xdp.explain(out)?;
         }
+        writeln!(out, "  RoCE v1         {}", self.roce_v1)?;
         if let Some(bytes) = self.receive_buffer_bytes {
             let whose = match self.xdp {
                 Some(_) => "queue",
@@ -194,7 +212,7 @@ impl Entry {
         }
     }
 
-    fn new(device: &Device, datapath: Result<Datapath, OpenError>) -> Self {
+    fn new(device: &Device, datapath: Result<Datapath, OpenError>, gids: &[GidEntry]) -> Self {
         let interface = device.interface();
         let entry = Self {
             name: device.name(),
@@ -211,7 +229,8 @@ impl Entry {
             coalescing: None,
             xdp: None,
             datapaths_not_taken: Vec::new(),
-            gids: device.gids().iter().map(GidRow::from).collect(),
+            roce_v1: "no",
+            gids: gids.iter().map(GidRow::from).collect(),
         };
         match datapath {
             Ok(datapath) => entry.taking(datapath),
@@ -260,6 +279,15 @@ impl Entry {
     }
 }
 
+/// Whether there is RoCE v1, and if not, why.
+fn roce_v1(asked_for: bool, datapath: &str) -> &'static str {
+    match (asked_for, datapath) {
+        (false, _) => "no: ROCE_V1=1 asks for it, and it takes AF_XDP",
+        (true, "xdp") => "yes",
+        (true, _) => "no: sockets can't carry it, so GID indices of it are refused",
+    }
+}
+
 impl Xdp {
     fn explain(&self, out: &mut impl Write) -> io::Result<()> {
         let attached = match (self.attachment, &self.why_not_native) {
@@ -305,6 +333,7 @@ impl From<&GidEntry> for GidRow {
                 GidKind::Ipv4 => "IPv4",
                 GidKind::Ipv6 => "IPv6",
             },
+            version: entry.version.to_string(),
         }
     }
 }

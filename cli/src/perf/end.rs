@@ -5,7 +5,7 @@ use super::control::{Hello, PeerQp, VERSION};
 use super::{PerfError, pattern};
 use roce_verbs::{
     Access, Completion, CompletionQueue, ConnectOptions, Context, Device, MemoryRegion, PathMtu,
-    ProtectionDomain, QpOptions, QueuePair, RecvRequest, RemoteAddr, WcStatus,
+    ProtectionDomain, QpOptions, QueuePair, RecvRequest, RemoteAddr, RoceVersion, WcStatus,
 };
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
@@ -37,7 +37,7 @@ impl End {
         let found = context
             .gids()
             .into_iter()
-            .find(|entry| entry.gid.ip() == address);
+            .find(|entry| entry.gid.ip() == address && entry.version == RoceVersion::V2);
         let gid_index = match (args.gid_index, found) {
             (Some(index), _) => index,
             (None, Some(entry)) => entry.index,

@@ -4,7 +4,9 @@
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::time::Duration;
 
-use roce_verbs::{Device, GidEntry, GidKind, PathMtu, QpKind, devices};
+use roce_verbs::{
+    Device, GidEntry, GidKind, PathMtu, QpKind, RoceVersion, devices, environment_datapath,
+};
 
 use super::{PingpongArgs, PingpongError};
 
@@ -133,9 +135,16 @@ fn choose_device(args: &PingpongArgs, host: Option<&Host>) -> Result<Device, Pin
 }
 
 fn choose_gid(args: &PingpongArgs, device: &Device) -> Result<GidEntry, PingpongError> {
-    let table = device.gids();
+    let options =
+        environment_datapath().map_err(|error| PingpongError::usage(error.to_string()))?;
+    let table = device.gids_with(&options);
+    // RoCE v1 for those who ask for its index.
+    let usual = || {
+        let of_v2 = |entry: &&GidEntry| entry.version == RoceVersion::V2;
+        table.iter().filter(of_v2)
+    };
     if let Some(address) = args.address {
-        let found = table.into_iter().find(|entry| entry.gid.ip() == address);
+        let found = usual().find(|entry| entry.gid.ip() == address).copied();
         return found.ok_or_else(|| {
             PingpongError::new(format!("{} has lost address {address}", device.name()))
         });
@@ -145,7 +154,7 @@ fn choose_gid(args: &PingpongArgs, device: &Device) -> Result<GidEntry, Pingpong
         return found.copied().ok_or_else(|| {
             let known: Vec<String> = table
                 .iter()
-                .map(|entry| format!("{} ({})", entry.index, entry.gid))
+                .map(|entry| format!("{} ({}, {})", entry.index, entry.gid, entry.version))
                 .collect();
             PingpongError::usage(format!(
                 "-g {index}: the GID table of {} has no such index; there are: {}",
@@ -154,10 +163,9 @@ fn choose_gid(args: &PingpongArgs, device: &Device) -> Result<GidEntry, Pingpong
             ))
         });
     }
-    table
-        .iter()
+    usual()
         .find(|entry| entry.gid.kind() == GidKind::Ipv4)
-        .or(table.first())
+        .or(usual().next())
         .copied()
         .ok_or_else(|| PingpongError::new(format!("{} has no address, so no GID", device.name())))
 }

@@ -67,7 +67,10 @@ impl<'a> Session<'a> {
     pub(super) fn open(plan: &'a Plan) -> Result<Self, PingpongError> {
         let context = plan.device.open()?;
         // An address that came in between may have taken the index.
-        let found = context.gids().into_iter().find(|e| e.gid == plan.gid.gid);
+        let found = context
+            .gids()
+            .into_iter()
+            .find(|e| (e.gid, e.version) == (plan.gid.gid, plan.gid.version));
         let lost = || PingpongError::new(format!("{} has lost its GID", plan.device.name()));
         let gid_index = found.ok_or_else(lost)?.index;
         let pd = context.alloc_pd();

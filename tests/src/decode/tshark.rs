@@ -74,8 +74,14 @@ const COLUMNS: &[Column] = &[
     Column("ieth", "infiniband.ieth", Bytes),
     Column("icrc", "infiniband.invariant.crc", Swapped),
     Column(PADDED, "data.len", Number),
+    // RoCE v1.
+    Column("src", "infiniband.grh.sgid", Text),
+    Column("dst", "infiniband.grh.dgid", Text),
+    Column(GRH_CLASS, "infiniband.grh.tclass", Number),
+    Column("ttl", "infiniband.grh.hoplmt", Number),
 ];
 
+const GRH_CLASS: &str = "traffic_class";
 const CONGESTION: &str = "congestion";
 const VA: &str = "va";
 const RKEY: &str = "rkey";
@@ -139,6 +145,10 @@ pub(super) fn parse(line: &str) -> Fields {
     if let Some(bits) = number(fields.remove(CONGESTION)) {
         fields.insert("fecn", (bits >> 7 & 1).to_string());
         fields.insert("becn", (bits >> 6 & 1).to_string());
+    }
+    if let Some(class) = number(fields.remove(GRH_CLASS)) {
+        fields.insert("dscp", (class >> 2).to_string());
+        fields.insert("ecn", (class & 3).to_string());
     }
     let is_atomic = fields.contains_key("atomic_eth.compare");
     for (name, atomic, reth) in [

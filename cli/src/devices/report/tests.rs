@@ -18,12 +18,14 @@ fn entry(name: &str, gids: &[&str]) -> Entry {
             datapath: "xdp",
             reason: "not today".to_owned(),
         }],
+        roce_v1: "yes",
         gids: (0..)
             .zip(gids)
             .map(|(index, gid)| GidRow {
                 index,
                 gid: (*gid).to_owned(),
                 kind: "IPv4",
+                version: "RoCE v2".to_owned(),
             })
             .collect(),
     }
@@ -48,10 +50,10 @@ fn a_device_has_a_row_for_each_gid() {
         .iter()
         .map(|line| line.split_whitespace().map(str::to_owned).collect())
         .collect();
-    let device = "roce_eth0 eth0 active 1500 1024 udp 0 fe80::1 IPv4";
+    let device = "roce_eth0 eth0 active 1500 1024 udp 0 fe80::1 IPv4 RoCE v2";
     assert_eq!(rows.len(), 3);
     assert_eq!(rows[1].join(" "), device);
-    assert_eq!(rows[2].join(" "), "1 ::ffff:10.0.0.1 IPv4");
+    assert_eq!(rows[2].join(" "), "1 ::ffff:10.0.0.1 IPv4 RoCE v2");
 }
 
 #[test]
@@ -74,6 +76,7 @@ fn verbose_says_how_and_why() {
         "roce_eth0",
         "  datapath        udp: sockets, which need no privilege",
         "  not xdp         not today",
+        "  RoCE v1         yes",
         "  receive buffer  208 KiB for each address, as the kernel gives it (net.core.rmem_max)",
         "  segmentation    yes",
         "  coalescing      no, the kernel lacks UDP_GRO: packets go one by one",
