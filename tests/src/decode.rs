@@ -182,6 +182,8 @@ fn our_fields(packet: &Value) -> Fields {
         .into_iter()
         .filter_map(|(name, pointer)| {
             let text = match packet.pointer(pointer)? {
+                // RoCE v1 has no ports.
+                Value::Null => return None,
                 Value::Bool(flag) => u8::from(*flag).to_string(),
                 Value::String(text) => match text.strip_prefix("0x") {
                     Some(hex) => u64::from_str_radix(hex, 16).ok()?.to_string(),

@@ -170,6 +170,7 @@ fn a_wrong_value_is_told_with_the_right_ones() {
         ("ROCE_DATAPATH", "auto, udp or xdp"),
         ("ROCE_XDP_MODE", "auto, native or generic"),
         ("ROCE_XDP_QUEUES", "1 to 1024"),
+        ("ROCE_V1", "0 or 1"),
     ] {
         for subcommand in ["devices", "perf"] {
             let mut command = Command::new(programs::roce());

@@ -6,16 +6,16 @@ use std::time::{Duration, Instant};
 use roce_tests::veth::{End, Pair};
 use roce_verbs::{
     Access, CompletionQueue, ConnectError, ConnectOptions, Context, DatapathChoice,
-    DatapathOptions, Device, Endpoint, MemoryRegion, OpenOptions, QpOptions, QueuePair, SendOp,
-    SendRequest, WcStatus,
+    DatapathOptions, Device, Endpoint, MemoryRegion, OpenOptions, QpOptions, QueuePair,
+    RoceVersion, SendOp, SendRequest, WcStatus,
 };
 
-const PATIENCE: Duration = Duration::from_secs(30);
+pub(super) const PATIENCE: Duration = Duration::from_secs(30);
 const LEN: usize = 100_000;
 
 /// A QP of a device over AF_XDP.
 pub(super) struct Side {
-    context: Context,
+    pub(super) context: Context,
     pub(super) cq: CompletionQueue,
     qp: QueuePair,
     pub(super) region: MemoryRegion,
@@ -23,8 +23,14 @@ pub(super) struct Side {
 }
 
 pub(super) fn open(end: &End) -> Context {
+    open_with(end, false)
+}
+
+/// With RoCE v1 beside RoCEv2, or without.
+pub(super) fn open_with(end: &End, roce_v1: bool) -> Context {
     let options = DatapathOptions {
         datapath: DatapathChoice::Xdp,
+        roce_v1,
         ..DatapathOptions::default()
     };
     end.enter(|| {
@@ -40,10 +46,15 @@ fn side(end: &End, context: &Context) -> Side {
 
 /// None if the interface does not have its address at the moment.
 pub(super) fn try_side(end: &End, context: &Context) -> Option<Side> {
+    side_of(end, context, RoceVersion::V2)
+}
+
+/// The same by this version of RoCE.
+pub(super) fn side_of(end: &End, context: &Context, version: RoceVersion) -> Option<Side> {
     let gids = end.enter(|| context.gids());
     let found = gids
         .iter()
-        .find(|entry| entry.gid.ip() == IpAddr::from(end.ip4));
+        .find(|entry| entry.gid.ip() == IpAddr::from(end.ip4) && entry.version == version);
     let gid_index = found?.index;
     let pd = context.alloc_pd();
     let cq = context.create_cq(16);
@@ -57,11 +68,11 @@ pub(super) fn try_side(end: &End, context: &Context) -> Option<Side> {
 }
 
 impl Side {
-    fn endpoint(&self, end: &End) -> Endpoint {
+    pub(super) fn endpoint(&self, end: &End) -> Endpoint {
         self.try_endpoint(end).expect("a GID")
     }
 
-    fn connect(&self, end: &End, remote: &Endpoint, options: &ConnectOptions) {
+    pub(super) fn connect(&self, end: &End, remote: &Endpoint, options: &ConnectOptions) {
         self.try_connect(end, remote, options).expect("connected");
     }
 

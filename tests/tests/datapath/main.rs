@@ -5,3 +5,4 @@ mod driven;
 mod others;
 mod perf;
 mod soak;
+mod v1;

@@ -9,17 +9,19 @@ use roce_tests::veth::Pair;
 use serde_json::Value;
 
 /// The client, or the server, of one run.
-struct Setting<'a> {
-    pair: &'a Pair,
-    ipv6: bool,
-    path_mtu: u32,
+pub(super) struct Setting<'a> {
+    pub(super) pair: &'a Pair,
+    pub(super) ipv6: bool,
+    pub(super) path_mtu: u32,
     /// The environment of either side.
-    server: &'a [(&'a str, &'a str)],
-    client: &'a [(&'a str, &'a str)],
+    pub(super) server: &'a [(&'a str, &'a str)],
+    pub(super) client: &'a [(&'a str, &'a str)],
+    /// Options of both.
+    pub(super) options: &'a [&'a str],
 }
 
 /// The server's process, which ends with this value.
-struct Server(Child);
+pub(super) struct Server(pub(super) Child);
 
 impl Drop for Server {
     fn drop(&mut self) {
@@ -33,7 +35,8 @@ impl Setting<'_> {
     fn command(&self, mut command: Command, environment: &[(&str, &str)]) -> Command {
         command
             .arg("perf")
-            .args(["--mtu", &self.path_mtu.to_string()]);
+            .args(["--mtu", &self.path_mtu.to_string()])
+            .args(self.options);
         command.envs(environment.iter().copied());
         command
     }
@@ -56,7 +59,7 @@ impl Setting<'_> {
     }
 
     /// Runs both sides with few rounds; returns the client's report.
-    fn run(&self) -> Value {
+    pub(super) fn run(&self) -> Value {
         let (mut server, port) = self.serve();
         let near = &self.pair.near;
         let mut command = self.command(near.command(programs::roce()), self.client);
@@ -78,7 +81,7 @@ impl Setting<'_> {
     }
 }
 
-const XDP: (&str, &str) = ("ROCE_DATAPATH", "xdp");
+pub(super) const XDP: (&str, &str) = ("ROCE_DATAPATH", "xdp");
 
 /// Every path MTU over both families, in one mode and with so many queues.
 fn every_path(queues: u32, mode: &str) {
@@ -95,6 +98,7 @@ fn every_path(queues: u32, mode: &str) {
                 path_mtu,
                 server: &environment,
                 client: &environment,
+                options: &[],
             };
             assert_eq!(setting.run()["datapath"], "xdp");
         }
@@ -136,6 +140,7 @@ fn at_link_mtu_1500_also_with_sockets_at_the_other_end() {
                 path_mtu: 1024,
                 server,
                 client,
+                options: &[],
             };
             assert_eq!(setting.run()["datapath"], client[0].1);
         }
