@@ -1,10 +1,13 @@
 //! Any bytes, taken for an Ethernet frame, for an IP packet, and for what follows a
-//! Linux cooked header of each EtherType.
+//! Linux cooked header of each EtherType; and as they arrive at a port over AF_XDP.
 
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use roce_wire::{Frame, IcrcVerdict, ParseError, icrc};
+use roce_stack::Instant;
+use roce_wire::{Frame, IcrcVerdict, NetworkHeader, ParseError, icrc};
+use roce_xdp::net::{Core, CoreConfig, Event, Link, OwnAddress};
+use std::net::{IpAddr, Ipv6Addr};
 
 /// What the bytes are taken for.
 #[derive(Clone, Copy)]
@@ -30,7 +33,54 @@ fuzz_target!(|data: &[u8]| {
     for ethertype in [0x0800, 0x86dd, 0x8915, 0x8100] {
         check(Start::EtherType(ethertype), data);
     }
+    arrive(data);
 });
+
+/// A port to whose address the frame is, if it parses, hands out what the parser found, or
+/// has a reason not to.
+fn arrive(data: &[u8]) {
+    let parsed = Frame::parse_ethernet(data);
+    let own = parsed.ok().map(|frame| match frame.network {
+        NetworkHeader::V4 { dst, .. } => IpAddr::from(dst),
+        NetworkHeader::V6 { dst, .. } => dst.into(),
+        NetworkHeader::Grh(grh) => Ipv6Addr::from(grh.dgid).to_canonical(),
+    });
+    let mac = data.first_chunk().copied().unwrap_or_default();
+    for roce_v1 in [false, true] {
+        let config = CoreConfig {
+            roce_v1,
+            ..CoreConfig::default()
+        };
+        let mut port = Core::new(config, Instant::ZERO);
+        port.handle(Event::Link(Link {
+            index: 1,
+            name: String::new(),
+            ethernet: true,
+            mac,
+            mtu: 9000,
+            up: true,
+            vlan: None,
+        }));
+        port.handle(Event::Addresses(
+            own.map(|address| OwnAddress {
+                address,
+                prefix_len: 0,
+                usable: true,
+            })
+            .into_iter()
+            .collect(),
+        ));
+        let Ok(received) = port.parse(data) else {
+            continue;
+        };
+        let frame = parsed.expect("what is handed out parses");
+        assert_eq!(received.transport, frame.transport);
+        assert_eq!(Some(received.meta.dst), own);
+        let is_v1 = matches!(frame.network, NetworkHeader::Grh(_));
+        assert_eq!(received.meta.ip == roce_stack::port::IpCovered::Grh, is_v1);
+        assert!(roce_v1 || !is_v1);
+    }
+}
 
 /// A frame that parses is emitted as one that parses to the same; the two ways to check
 /// an ICRC agree. An error can be printed.
