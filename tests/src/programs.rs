@@ -44,7 +44,7 @@ pub fn built(name: &str) -> PathBuf {
 /// the machine lacks them; then it says on stderr that the test that asks is skipped.
 ///
 /// # Panics
-/// If it does not compile, or the machine lacks what that takes and the environment variable
+/// If it does not compile beside the program of the test, or the machine lacks what that takes and the environment variable
 /// `ROCE_LAB` is `require`.
 pub fn compiled_or_skip(source: &str) -> Option<PathBuf> {
     const HEADER: &str = "/usr/include/infiniband/verbs.h";
@@ -58,7 +58,8 @@ pub fn compiled_or_skip(source: &str) -> Option<PathBuf> {
     // One for each caller: a file that runs can't be written.
     static CALLS: AtomicU32 = AtomicU32::new(0);
     let call = CALLS.fetch_add(1, Ordering::Relaxed);
-    let program = built("roce-under-test").with_file_name(format!(
+    let test = env::current_exe().expect("a running program has a path");
+    let program = test.with_file_name(format!(
         "{}-{}-{call}",
         name.to_string_lossy(),
         std::process::id()
