@@ -7,6 +7,7 @@ use roce_stack::port::{
     IpCovered, Port, PortCapabilities, PortError, ReserveError, RxMeta, RxSink, TxMeta, TxSlot,
 };
 use roce_stack::{Duration, Instant, Nic, NicConfig};
+use roce_wire::Qpn;
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -102,7 +103,12 @@ impl Port for WirePort {
         Ok(0)
     }
 
-    fn reserve(&mut self, to: &TxMeta, len: usize) -> Result<TxSlot<'_>, ReserveError> {
+    fn reserve(
+        &mut self,
+        to: &TxMeta,
+        _to_qp: Qpn,
+        len: usize,
+    ) -> Result<TxSlot<'_>, ReserveError> {
         if self.is_full() {
             return Err(ReserveError::Full);
         }

@@ -104,7 +104,12 @@ impl Port for MemPort {
         Ok(0)
     }
 
-    fn reserve(&mut self, to: &TxMeta, len: usize) -> Result<TxSlot<'_>, ReserveError> {
+    fn reserve(
+        &mut self,
+        to: &TxMeta,
+        _to_qp: Qpn,
+        len: usize,
+    ) -> Result<TxSlot<'_>, ReserveError> {
         assert!(len <= MAX_PACKET, "a packet of {len} bytes");
         self.reserved = Some(*to);
         self.slot.clear();

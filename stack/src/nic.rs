@@ -9,32 +9,33 @@ use crate::counters::{Counters, DropReason, Stat};
 use crate::event::Event;
 use crate::memory::{Access, Buffer, MemoryTable, PdId, RegisterError};
 use crate::part::QpnPart;
-use crate::port::{self, IpCovered, Port, RxMeta, TxMeta};
+use crate::port::{Port, RxMeta, TxMeta};
 use crate::qp::early::{DEFAULT_PACKETS, EarlyPool};
 use crate::qp::{
     Cx, ModifyError, PortLimits, Qp, QpAttributes, QpConfig, QpInit, QpState, Receives, Turn,
 };
-use crate::share::{ShareId, Shares};
+use crate::share::Shares;
 use crate::srq::SrqTable;
 use crate::time::Instant;
 use crate::wr::{PostError, RecvWr, SendWr};
 use core::cmp::Reverse;
 use rand_chacha::ChaCha20Rng;
 use rand_core::{Rng, SeedableRng};
-use roce_wire::icrc::{self, IpHeader};
-use roce_wire::{Operation, Packet, Psn, Qpn, UDP_PORT};
+use roce_wire::{Operation, Packet, Psn, Qpn};
 use std::collections::{BinaryHeap, VecDeque};
-use std::net::IpAddr;
 use std::sync::Arc;
 
 mod foresight;
+mod intact;
 mod multicast;
 mod notices;
+mod schedule;
 mod shared;
 mod table;
 mod usage;
 mod xrc;
 
+use intact::icrc_is_right;
 pub use multicast::MulticastError;
 pub(crate) use table::Handle;
 use table::{NEVER, Slot, Table};
@@ -462,169 +463,5 @@ impl Nic {
     /// What has been counted so far.
     pub fn counters(&self) -> &Counters {
         &self.counters
-    }
-
-    /// Lets something happen to a QP, then sees to its timer and its turn to send.
-    fn with_qp<R>(
-        &mut self,
-        now: Instant,
-        qpn: Qpn,
-        f: impl FnOnce(&mut Qp, &mut Cx<'_>) -> R,
-    ) -> Option<R> {
-        self.with_handle(now, self.qps.find(qpn)?, f)
-    }
-
-    fn with_handle<R>(
-        &mut self,
-        now: Instant,
-        handle: Handle,
-        f: impl FnOnce(&mut Qp, &mut Cx<'_>) -> R,
-    ) -> Option<R> {
-        let result = self.with_qp_unscheduled(now, handle, f)?;
-        if self.qps.at_mut(handle)?.qp.wants_to_send() {
-            self.schedule(handle, false);
-        }
-        Some(result)
-    }
-
-    fn with_qp_unscheduled<R>(
-        &mut self,
-        now: Instant,
-        handle: Handle,
-        f: impl FnOnce(&mut Qp, &mut Cx<'_>) -> R,
-    ) -> Option<R> {
-        let Self {
-            qps,
-            srqs,
-            memory,
-            counters,
-            events,
-            early,
-            shares,
-            congestion,
-            notices,
-            ..
-        } = self;
-        let slot = qps.at_mut(handle)?;
-        let qp = &mut slot.qp;
-        let mut cx = Cx {
-            now,
-            srqs,
-            memory,
-            counters,
-            events,
-            early,
-            room: shares.room(&qp.stake),
-            starved: false,
-            congestion,
-            owes_notice: false,
-        };
-        let result = f(qp, &mut cx);
-        let starved = cx.starved;
-        if cx.owes_notice {
-            notices.push_back(handle);
-        }
-        let in_flight = qp.in_flight();
-        shares.settle(&mut qp.stake, in_flight);
-        if starved {
-            shares.wait(&mut qp.stake, handle);
-        }
-        let share = qp.stake.share();
-        slot.deadline = qp.deadline().unwrap_or(NEVER);
-        self.set_timer(handle);
-        if let Some(share) = share {
-            self.call(share);
-        }
-        Some(result)
-    }
-
-    /// Sees to it that the QP is looked at when something is due, if not before.
-    fn set_timer(&mut self, handle: Handle) {
-        let Some(slot) = self.qps.at_mut(handle) else {
-            return;
-        };
-        if slot.deadline < slot.timer {
-            slot.timer = slot.deadline;
-            self.timers.push(Reverse((slot.timer, handle)));
-            self.forget_overtaken_timers();
-        }
-    }
-
-    /// Gives a turn to who waits for room in a share, if there is some.
-    fn call(&mut self, share: ShareId) {
-        let Some(handle) = self.shares.call(share) else {
-            return;
-        };
-        if let Some(second) = self.shares.second(share) {
-            self.qps.bring_near(second);
-        }
-        if let Some(slot) = self.qps.at_mut(handle) {
-            slot.qp.stake.is_called();
-            self.shares.keep(&mut slot.qp.stake);
-        }
-        self.schedule(handle, false);
-    }
-
-    /// Keeps the timers bounded: an entry that was overtaken by an earlier one would
-    /// stay until its time, which may be hours.
-    fn forget_overtaken_timers(&mut self) {
-        let Self { qps, timers, .. } = self;
-        if timers.len() > 2 * qps.len() + 64 {
-            timers.retain(|Reverse((at, handle))| {
-                qps.at(*handle).is_some_and(|slot| slot.timer == *at)
-            });
-        }
-    }
-
-    fn schedule(&mut self, handle: Handle, in_front: bool) {
-        let Some(slot) = self.qps.at_mut(handle) else {
-            return;
-        };
-        if slot.scheduled {
-            return;
-        }
-        slot.scheduled = true;
-        if in_front {
-            self.ready.push_front(handle);
-        } else {
-            self.ready.push_back(handle);
-        }
-    }
-}
-
-// rule: A17.3.2-source-port
-/// Checks the ICRC, as far as the port saw what it covers (RoCEv2 Annex A17.3.3).
-fn icrc_is_right(meta: &RxMeta, transport: &[u8]) -> bool {
-    match (meta.src, meta.dst, meta.ip) {
-        (IpAddr::V4(src), IpAddr::V4(dst), IpCovered::V4Hidden) => {
-            let (src, dst) = (src.octets(), dst.octets());
-            icrc::verify_hidden_v4(src, dst, meta.src_port, UDP_PORT, transport).is_ok()
-        }
-        (IpAddr::V4(src), IpAddr::V4(dst), IpCovered::V4 { id, flags_fragment }) => {
-            let ip = IpHeader::V4 {
-                src: src.octets(),
-                dst: dst.octets(),
-                id,
-                flags_fragment,
-            };
-            icrc::verify(&ip, meta.src_port, UDP_PORT, transport).is_ok()
-        }
-        // rule: A16-icrc
-        (src, dst, IpCovered::Grh) => {
-            let ip = IpHeader::Grh {
-                sgid: port::gid(src),
-                dgid: port::gid(dst),
-            };
-            icrc::verify(&ip, meta.src_port, UDP_PORT, transport).is_ok()
-        }
-        (IpAddr::V6(src), IpAddr::V6(dst), _) => {
-            let ip = IpHeader::V6 {
-                src: src.octets(),
-                dst: dst.octets(),
-            };
-            icrc::verify(&ip, meta.src_port, UDP_PORT, transport).is_ok()
-        }
-        // A port that contradicts itself about the family.
-        _ => false,
     }
 }

@@ -256,25 +256,12 @@ pub trait Port {
     /// Fails if the interface is gone for good.
     fn receive(&mut self, budget: usize, sink: &mut dyn RxSink) -> Result<usize, PortError>;
 
-    /// Lends room for a packet of exactly `len` bytes (BTH to ICRC).
+    /// Lends room for a packet of exactly `len` bytes (BTH to ICRC) to the QP `to_qp`. A
+    /// port that joins packets joins none that different processes may be to get.
     ///
     /// # Errors
     /// See [`ReserveError`].
-    fn reserve(&mut self, to: &TxMeta, len: usize) -> Result<TxSlot<'_>, ReserveError>;
-
-    /// Like [`Port::reserve`], for a packet to the QP `to_qp`. A port that joins packets
-    /// joins none that different processes may be to get.
-    ///
-    /// # Errors
-    /// See [`ReserveError`].
-    fn reserve_for(
-        &mut self,
-        to: &TxMeta,
-        _to_qp: Qpn,
-        len: usize,
-    ) -> Result<TxSlot<'_>, ReserveError> {
-        self.reserve(to, len)
-    }
+    fn reserve(&mut self, to: &TxMeta, to_qp: Qpn, len: usize) -> Result<TxSlot<'_>, ReserveError>;
 
     /// Queues the packet that was reserved last.
     fn commit(&mut self);

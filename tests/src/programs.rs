@@ -40,17 +40,24 @@ pub fn built(name: &str) -> PathBuf {
         })
 }
 
+/// Whether C programs that use libibverbs can be compiled here. If not, says on stderr that
+/// the test that asks is skipped and why.
+///
+/// # Panics
+/// If not, and the environment variable `ROCE_LAB` is `require`.
+pub fn compiles_verbs_or_skip() -> bool {
+    const HEADER: &str = "/usr/include/infiniband/verbs.h";
+    is_installed_or_skip("cc") && is_there_or_skip("libibverbs-dev", Path::new(HEADER).is_file())
+}
+
 /// Compiles a C program of this project with the system's compiler and libibverbs. Nothing if
 /// the machine lacks them; then it says on stderr that the test that asks is skipped.
 ///
 /// # Panics
-/// If it does not compile beside the program of the test, or the machine lacks what that takes and the environment variable
-/// `ROCE_LAB` is `require`.
+/// If it does not compile beside the program of the test, or the machine lacks what that
+/// takes and the environment variable `ROCE_LAB` is `require`.
 pub fn compiled_or_skip(source: &str) -> Option<PathBuf> {
-    const HEADER: &str = "/usr/include/infiniband/verbs.h";
-    if !is_there_or_skip("cc", is_installed("cc"))
-        || !is_there_or_skip("libibverbs-dev", Path::new(HEADER).is_file())
-    {
+    if !compiles_verbs_or_skip() {
         return None;
     }
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");

@@ -11,6 +11,7 @@
 //! one-way throughput of large ones. The far end acknowledges what it has seen, so
 //! that the sender keeps no more in flight than the receive buffer holds.
 
+use roce_wire::Qpn;
 use std::io::Write;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
@@ -87,7 +88,7 @@ fn to(src: IpAddr, dst: IpAddr) -> TxMeta {
 }
 
 fn queue(port: &mut UdpPort, to: &TxMeta, kind: u8, number: u64, len: usize) -> bool {
-    let Ok(slot) = port.reserve(to, len) else {
+    let Ok(slot) = port.reserve(to, Qpn::QP0, len) else {
         return false;
     };
     slot.bytes[0] = kind;

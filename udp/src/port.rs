@@ -252,17 +252,7 @@ impl Port for UdpPort {
         Ok(packets)
     }
 
-    fn reserve(&mut self, to: &TxMeta, len: usize) -> Result<TxSlot<'_>, ReserveError> {
-        // Whose it is, is not known: taken for the first process's.
-        self.reserve_for(to, Qpn::QP0, len)
-    }
-
-    fn reserve_for(
-        &mut self,
-        to: &TxMeta,
-        to_qp: Qpn,
-        len: usize,
-    ) -> Result<TxSlot<'_>, ReserveError> {
+    fn reserve(&mut self, to: &TxMeta, to_qp: Qpn, len: usize) -> Result<TxSlot<'_>, ReserveError> {
         self.forget();
         let ipv6 = to.src.is_ipv6();
         let sendable = (1..=self.config.max_packet_bytes(ipv6)).contains(&len)

@@ -3,6 +3,7 @@
 
 mod support;
 
+use roce_wire::Qpn;
 use std::net::{IpAddr, Ipv6Addr, UdpSocket};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -278,12 +279,12 @@ fn a_full_queue_says_so_and_loses_nothing() {
     let mut into = open(far);
     for round in 1..=3 {
         let mut queued = 0;
-        while from.reserve(&to(near, far), 4112).is_ok() {
+        while from.reserve(&to(near, far), Qpn::QP0, 4112).is_ok() {
             send(&mut from, &to(near, far), &packet(queued, 4112));
             queued += 1;
         }
         assert!(queued > 25, "128 KiB hold 31 packets, not {queued}");
-        let full = from.reserve(&to(near, far), 4112).map(|_| ());
+        let full = from.reserve(&to(near, far), Qpn::QP0, 4112).map(|_| ());
         assert_eq!(full, Err(ReserveError::Full));
         assert_eq!(from.counters().tx_queue_full, 2 * round);
         assert_eq!(from.queued(), queued);
@@ -314,11 +315,11 @@ fn what_can_never_be_sent_is_refused_and_counted() {
         (to(V6, V6), 100),
     ];
     for (to, len) in attempts {
-        let refused = port.reserve(&to, len).map(|_| ());
+        let refused = port.reserve(&to, Qpn::QP0, len).map(|_| ());
         assert_eq!(refused, Err(ReserveError::Unsendable), "{len} bytes {to:?}");
     }
     assert_eq!(port.counters().tx_unsendable, attempts.len() as u64);
-    assert!(port.reserve(&to(near, far), 1472).is_ok());
+    assert!(port.reserve(&to(near, far), Qpn::QP0, 1472).is_ok());
 }
 
 #[test]
@@ -406,7 +407,7 @@ fn activating_twice_is_nothing_and_addresses_can_go() {
     port.set_addresses(vec![near]);
     assert_eq!(port.counters().dropped(TxDrop::AddressGone), 1);
     assert_eq!((port.fds().len(), port.queued()), (1, 1));
-    assert!(port.reserve(&to(far, near), 4).is_err());
+    assert!(port.reserve(&to(far, near), Qpn::QP0, 4).is_err());
     assert!(port.activate(far).is_err());
     // Its UDP port is free again.
     let mut other = open(far);

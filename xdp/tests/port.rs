@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use std::net::IpAddr;
 
 use roce_stack::port::{Port, ReserveError, RxMeta, TxMeta};
-use roce_wire::VlanTag;
+use roce_wire::{Qpn, VlanTag};
 use roce_xdp::net::{Priority, RxDrop, Tagging};
 use roce_xdp::program::AttachMode;
 use support::netns::Pair;
@@ -226,13 +226,13 @@ fn what_cannot_be_sent_is_counted() {
     ];
     for (number, (to, len)) in bad.into_iter().enumerate() {
         assert_eq!(
-            port.reserve(&to, len).err(),
+            port.reserve(&to, Qpn::QP0, len).err(),
             Some(ReserveError::Unsendable),
             "{to:?} {len}"
         );
         assert_eq!(port.counters().tx_unsendable, number as u64 + 1);
     }
-    assert!(port.reserve(&good, 1500 - 28).is_ok());
+    assert!(port.reserve(&good, Qpn::QP0, 1500 - 28).is_ok());
     assert_eq!(port.capabilities().max_packet_bytes, 1500 - 48);
     let error = port
         .activate(IpAddr::from([192, 0, 2, 7]))

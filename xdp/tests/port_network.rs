@@ -3,6 +3,7 @@
 
 mod support;
 
+use roce_wire::Qpn;
 use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::os::fd::AsRawFd;
@@ -113,7 +114,7 @@ fn addresses_come_and_go() {
         ..from_to(&pair.far, &pair.near, false)
     };
     assert_eq!(
-        far.reserve(&from_new, 100).err(),
+        far.reserve(&from_new, Qpn::QP0, 100).err(),
         Some(ReserveError::Unsendable)
     );
 }

@@ -8,7 +8,7 @@ use std::net::IpAddr;
 
 use pnet_datalink::{Channel, Config, DataLinkReceiver, DataLinkSender};
 use roce_stack::port::{IpCovered, Port, ReserveError, RoceVersion, RxMeta, TxMeta};
-use roce_wire::{FrameRepr, Grh, Link, NetworkHeader, VlanTag};
+use roce_wire::{FrameRepr, Grh, Link, NetworkHeader, Qpn, VlanTag};
 use roce_xdp::XdpPort;
 use roce_xdp::net::{Priority, RxDrop, Tagging};
 use roce_xdp::program::AttachMode;
@@ -221,7 +221,7 @@ fn without_being_asked_for_there_is_none() {
     let mut near = open_v1(&pair.near, 1500, AttachMode::Auto, Tagging::None);
     let mut far = open(&pair.far, 1500, 1, AttachMode::Auto);
     assert!(near.carries(RoceVersion::V1) && !far.carries(RoceVersion::V1));
-    let refused = far.reserve(&v1(&pair.far, &pair.near, false), 100);
+    let refused = far.reserve(&v1(&pair.far, &pair.near, false), Qpn::QP0, 100);
     assert_eq!(refused.err(), Some(ReserveError::Unsendable));
     send(&mut near, &v1(&pair.near, &pair.far, false), &bytes(1, 100));
     // What follows it arrives alone.
@@ -260,14 +260,14 @@ fn what_is_behind_a_router_is_refused_by_name() {
         said.contains("gateway") && said.contains("192.0.2.1"),
         "{said}"
     );
-    let refused = near.reserve(&to, 100).err();
+    let refused = near.reserve(&to, Qpn::QP0, 100).err();
     assert_eq!(refused, Some(ReserveError::Unsendable));
     let by_v2 = TxMeta {
         version: RoceVersion::V2,
         ..to
     };
     near.check(&by_v2).expect("routers are no business of it");
-    assert!(near.reserve(&by_v2, 100).is_ok());
+    assert!(near.reserve(&by_v2, Qpn::QP0, 100).is_ok());
 }
 
 #[test]

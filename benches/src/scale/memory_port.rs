@@ -4,6 +4,7 @@
 use roce_stack::port::{
     IpCovered, Port, PortCapabilities, PortError, ReserveError, RxMeta, RxSink, TxMeta, TxSlot,
 };
+use roce_wire::Qpn;
 use std::collections::VecDeque;
 use std::net::IpAddr;
 
@@ -68,7 +69,12 @@ impl Port for MemoryPort {
         Ok(0)
     }
 
-    fn reserve(&mut self, to: &TxMeta, len: usize) -> Result<TxSlot<'_>, ReserveError> {
+    fn reserve(
+        &mut self,
+        to: &TxMeta,
+        _to_qp: Qpn,
+        len: usize,
+    ) -> Result<TxSlot<'_>, ReserveError> {
         self.slot = self.spare.pop().unwrap_or_default();
         self.slot.resize(len, 0);
         self.to = Some(*to);

@@ -6,6 +6,7 @@ use roce_stack::port::{
     IpCovered, Port, PortCapabilities, PortError, ReserveError, RxMeta, RxSink, TxMeta, TxSlot,
 };
 use roce_stack::{Duration, Instant, Nic, NicConfig};
+use roce_wire::Qpn;
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -185,7 +186,12 @@ impl Port for HostPort<'_, '_> {
         Ok(0)
     }
 
-    fn reserve(&mut self, to: &TxMeta, len: usize) -> Result<TxSlot<'_>, ReserveError> {
+    fn reserve(
+        &mut self,
+        to: &TxMeta,
+        _to_qp: Qpn,
+        len: usize,
+    ) -> Result<TxSlot<'_>, ReserveError> {
         self.forget();
         if len > self.egress.spec.max_packet_bytes {
             return Err(ReserveError::Unsendable);

@@ -29,7 +29,7 @@ pub(crate) fn emit(
     payload_len: usize,
     fill: impl FnOnce(&Cx<'_>, &mut [u8]) -> Result<(), AccessError>,
 ) -> Result<(), EmitError> {
-    let slot = match port.reserve_for(path, repr.bth.dest_qpn, repr.buffer_len(payload_len)) {
+    let slot = match port.reserve(path, repr.bth.dest_qpn, repr.buffer_len(payload_len)) {
         Ok(slot) => slot,
         Err(ReserveError::Full) => return Err(EmitError::Full),
         Err(ReserveError::Unsendable) => {

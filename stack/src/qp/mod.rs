@@ -11,8 +11,10 @@ mod attr;
 mod congestion;
 pub(crate) mod early;
 mod emit;
+mod failure;
 mod kind;
 mod local;
+mod post;
 mod queue;
 mod receives;
 mod requester;
@@ -26,8 +28,9 @@ mod window;
 mod xrc;
 
 pub use attr::{MAX_RD_ATOMIC, ModifyError, QpAttributes, QpConfig, QpState, largest_path_mtu};
+pub(crate) use failure::Fault;
+pub use failure::QpFatalCause;
 pub use kind::QpKind;
-use queue::Source;
 pub(crate) use queue::WorkQueue;
 pub use queue::{MAX_INLINE_BYTES, MAX_QUEUE_DEPTH, QueueLimits};
 pub(crate) use receives::{Receives, RecvWqe};
@@ -43,7 +46,7 @@ use crate::port::{Port, RxMeta};
 use crate::share::Stake;
 use crate::srq::{SrqTable, Srqn};
 use crate::time::Instant;
-use crate::wr::{Completion, PostError, RecvWr, SendFlags, SendWr, WcOpcode, WcStatus};
+use crate::wr::Completion;
 use early::EarlyPool;
 use roce_wire::{Packet, Qpn};
 use service::Service;
@@ -89,39 +92,6 @@ impl Cx<'_> {
                 }
                 Err(Fault::CqOverrun)
             }
-        }
-    }
-}
-
-/// Why a QP fails.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Fault {
-    /// The oldest send request fails with this status.
-    Send(WcStatus),
-    /// The responder failed at a request, after telling the peer and the receive
-    /// queue what there was to tell.
-    Responder,
-    /// The same: the request was invalid.
-    InvalidRequest,
-    /// The same: the peer was denied access.
-    AccessViolation,
-    /// A completion found no room.
-    CqOverrun,
-}
-
-impl Fault {
-    /// What the QP's owner hears of it.
-    fn event(self, qpn: Qpn) -> Event {
-        match self {
-            // rule: 10.3.1-err-event
-            Self::Send(status) => Event::QpFatal(qpn, QpFatalCause::Send(status)),
-            // rule: 11.6.3-qp-fatal
-            Self::Responder => Event::QpFatal(qpn, QpFatalCause::Responder),
-            Self::CqOverrun => Event::QpFatal(qpn, QpFatalCause::CqOverrun),
-            // rule: 11.6.3-invalid-request
-            Self::InvalidRequest => Event::QpRequestError(qpn),
-            // rule: 11.6.3-access-violation
-            Self::AccessViolation => Event::QpAccessError(qpn),
         }
     }
 }
@@ -269,87 +239,6 @@ impl Qp {
             _ => {}
         }
         Ok(())
-    }
-
-    /// Adds a request to the send queue, whose bytes come from its elements.
-    pub(crate) fn post_send(&mut self, cx: &mut Cx<'_>, wr: &SendWr<'_>) -> Result<(), PostError> {
-        if !wr.flags.contains(SendFlags::INLINE) {
-            return self.post_from(cx, wr, Source::Memory(wr.sges));
-        }
-        let bytes = sgl::total_len(wr.sges);
-        let mut room = [0; MAX_INLINE_BYTES];
-        let data = usize::try_from(bytes)
-            .ok()
-            .and_then(|len| room.get_mut(..len))
-            .ok_or(PostError::InlineTooLong {
-                bytes,
-                max: MAX_INLINE_BYTES,
-            })?;
-        sgl::gather(cx.memory, self.core.pd, wr.sges, 0, data).map_err(PostError::InlineMemory)?;
-        self.post_inline(cx, wr, data)
-    }
-
-    /// Adds a request to the send queue, whose bytes are these.
-    pub(crate) fn post_inline(
-        &mut self,
-        cx: &mut Cx<'_>,
-        wr: &SendWr<'_>,
-        data: &[u8],
-    ) -> Result<(), PostError> {
-        if !wr.op.sends_bytes() {
-            return Err(PostError::NotInline(wr.op.completion_opcode()));
-        }
-        self.post_from(cx, wr, Source::Inline(data))
-    }
-
-    fn post_from(
-        &mut self,
-        cx: &mut Cx<'_>,
-        wr: &SendWr<'_>,
-        source: Source<'_>,
-    ) -> Result<(), PostError> {
-        let kind = self.core.kind;
-        if !kind.can_do(&wr.op) {
-            return Err(PostError::WrongService { kind });
-        }
-        if kind == QpKind::XrcInitiator && self.core.peer_srq.is_none() && !wr.op.is_local() {
-            return Err(PostError::NoSrqNamed);
-        }
-        match self.core.state {
-            // rule: 10.3.1-sqd-posting
-            QpState::Rts | QpState::Sqd => self.service.post_send(&self.core, wr, source),
-            QpState::Err | QpState::Sqe => {
-                self.service.check_send(&self.core, wr, source)?;
-                let flushed = self.flush_one(cx, wr.wr_id, wr.op.completion_opcode());
-                // In the error state the CQ's own event tells of an overrun.
-                if let (QpState::Sqe, Err(overrun)) = (self.core.state, flushed) {
-                    self.fail(cx, Some(overrun));
-                }
-                Ok(())
-            }
-            // rule: 10.3.1-init-receives
-            state => Err(PostError::InvalidState(state)),
-        }
-    }
-
-    /// Adds a request to the receive queue.
-    pub(crate) fn post_recv(&mut self, cx: &mut Cx<'_>, wr: &RecvWr<'_>) -> Result<(), PostError> {
-        let kind = self.core.kind;
-        // rule: A14-no-recv-queue
-        if kind.is_xrc() {
-            return Err(PostError::NoReceiveQueue { kind });
-        }
-        match self.core.state {
-            // rule: 10.3.1-reset-no-posting
-            QpState::Reset => Err(PostError::InvalidState(QpState::Reset)),
-            QpState::Err => {
-                self.service.check_recv(wr)?;
-                // The CQ's own event tells of an overrun.
-                let _ = self.flush_one(cx, wr.wr_id, WcOpcode::Recv);
-                Ok(())
-            }
-            _ => self.service.post_recv(wr),
-        }
     }
 
     /// Takes a packet whose ICRC has been verified.
@@ -547,90 +436,6 @@ impl Qp {
             cx.events.push_back(Event::SqDrained(self.core.qpn));
         }
     }
-
-    // rule: 9.9.2-error-state
-    /// Moves the QP to the error state: the request at fault completes with its
-    /// status, everything behind it as flushed, in order (IBTA 1.7, 10.3.1.5). An
-    /// error in the send queue of an unreliable service leaves receiving as it is
-    /// (IBTA 1.7, 10.3.1.6).
-    fn fail(&mut self, cx: &mut Cx<'_>, fault: Option<Fault>) {
-        let status = match fault {
-            Some(Fault::Send(status)) => status,
-            _ => WcStatus::WorkRequestFlushed,
-        };
-        if matches!(fault, Some(Fault::Send(_))) && self.core.kind.survives_send_errors() {
-            // rule: 9.8.2-sqe, 9.8.3-sqe
-            self.core.state = QpState::Sqe;
-            return match self.flush_sends(cx, status) {
-                Ok(()) => {}
-                // No QP survives that.
-                Err(overrun) => self.fail(cx, Some(overrun)),
-            };
-        }
-        let from = core::mem::replace(&mut self.core.state, QpState::Err);
-        self.release(cx);
-        // A full CQ takes no more completions; it is known to have overrun by then.
-        let _ = self.flush_sends(cx, status);
-        // rule: 10.3.1-err-flushes
-        while self
-            .service
-            .flush_receive(cx, &self.core)
-            .is_ok_and(|any| any)
-        {}
-        self.service.abandon();
-        cx.events
-            .extend(fault.map(|fault| fault.event(self.core.qpn)));
-        if from != QpState::Err && self.srq().is_some() {
-            // rule: 10.2.9-srq-last-wqe
-            cx.events.push_back(Event::LastWqeReached(self.core.qpn));
-        }
-    }
-
-    /// Completes the oldest send with `status` and those behind it as flushed, as many as
-    /// the CQ takes.
-    fn flush_sends(&mut self, cx: &mut Cx<'_>, mut status: WcStatus) -> Result<(), Fault> {
-        let flushed = loop {
-            match self.service.complete_send(cx, &self.core, status) {
-                // rule: 10.3.1-err-once
-                Ok(true) => status = WcStatus::WorkRequestFlushed,
-                Ok(false) => break Ok(()),
-                Err(overrun) => break Err(overrun),
-            }
-        };
-        self.service.stop_sending();
-        flushed
-    }
-
-    // rule: 10.3.1-err-posting
-    fn flush_one(&mut self, cx: &mut Cx<'_>, wr_id: u64, opcode: WcOpcode) -> Result<(), Fault> {
-        let completion = Completion {
-            wr_id,
-            status: WcStatus::WorkRequestFlushed,
-            opcode,
-            byte_len: 0,
-            qpn: self.core.qpn,
-            imm: None,
-            invalidated_rkey: None,
-            source: None,
-        };
-        let cq = match opcode {
-            WcOpcode::Recv | WcOpcode::RecvRdmaWithImm => &self.core.recv_cq,
-            _ => &self.core.send_cq,
-        };
-        cx.complete(cq, completion, false)
-    }
-}
-
-/// Why a QP failed, for its owner.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum QpFatalCause {
-    /// A send request failed with this status.
-    Send(WcStatus),
-    /// A request of the peer failed for a reason that lies here: the memory of the
-    /// receive that it took.
-    Responder,
-    /// A completion queue overran.
-    CqOverrun,
 }
 
 /// What the port allows.

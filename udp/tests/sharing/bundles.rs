@@ -68,7 +68,7 @@ fn what_is_for_different_processes_leaves_apart() {
     for (number, &part) in order.iter().enumerate() {
         let bytes = packet(part, number as u8);
         let qpn = Qpn::from_bits(u32::from_be_bytes([0, bytes[5], bytes[6], bytes[7]]));
-        let slot = from.reserve_for(&to, qpn, bytes.len()).expect("room");
+        let slot = from.reserve(&to, qpn, bytes.len()).expect("room");
         slot.bytes.copy_from_slice(&bytes);
         from.commit();
     }

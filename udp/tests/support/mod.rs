@@ -3,6 +3,7 @@
 
 pub(crate) mod netns;
 
+use roce_wire::Qpn;
 use std::io::Write;
 use std::net::IpAddr;
 use std::os::fd::AsRawFd;
@@ -58,7 +59,9 @@ pub(crate) fn to(src: IpAddr, dst: IpAddr) -> TxMeta {
 
 /// Queues `bytes` and returns the covered fields that were promised.
 pub(crate) fn send(port: &mut UdpPort, to: &TxMeta, bytes: &[u8]) -> IpCovered {
-    let slot = port.reserve(to, bytes.len()).expect("room for the packet");
+    let slot = port
+        .reserve(to, Qpn::QP0, bytes.len())
+        .expect("room for the packet");
     assert_eq!(slot.src_port, 4791);
     slot.bytes.copy_from_slice(bytes);
     let ip = slot.ip;

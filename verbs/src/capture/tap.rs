@@ -14,7 +14,7 @@ use std::time::SystemTime;
 pub(super) struct Reservation {
     to: TxMeta,
     /// The destination QP, if the sender told.
-    to_qp: Option<Qpn>,
+    to_qp: Qpn,
     len: usize,
     src_port: u16,
     ip: IpCovered,
@@ -33,33 +33,10 @@ impl<'a> Tap<'a> {
         Self { capture, port }
     }
 
-    fn lend(
-        &mut self,
-        to: &TxMeta,
-        to_qp: Option<Qpn>,
-        len: usize,
-    ) -> Result<TxSlot<'_>, ReserveError> {
-        self.capture.reservation = None;
-        let TxSlot { src_port, ip, .. } = ask(self.port, to, to_qp, len)?;
-        self.capture.reservation = Some(Reservation {
-            to: *to,
-            to_qp,
-            len,
-            src_port,
-            ip,
-        });
-        self.capture.room.resize(len, 0);
-        Ok(TxSlot {
-            bytes: &mut self.capture.room,
-            src_port,
-            ip,
-        })
-    }
-
     /// Moves the packet to the port. Returns whether it is there.
     fn hand_on(&mut self, packet: &Reservation) -> bool {
         // By the port's contract the same as was lent before.
-        match ask(self.port, &packet.to, packet.to_qp, packet.len) {
+        match self.port.reserve(&packet.to, packet.to_qp, packet.len) {
             Ok(slot) if slot.src_port == packet.src_port && slot.ip == packet.ip => {
                 slot.bytes.copy_from_slice(&self.capture.room);
                 self.port.commit();
@@ -68,19 +45,6 @@ impl<'a> Tap<'a> {
             // A port that breaks it loses a packet, as networks do.
             _ => false,
         }
-    }
-}
-
-/// Asks the port for room, for whom it is to be if that is known.
-fn ask<'a>(
-    port: &'a mut dyn Port,
-    to: &TxMeta,
-    to_qp: Option<Qpn>,
-    len: usize,
-) -> Result<TxSlot<'a>, ReserveError> {
-    match to_qp {
-        Some(qpn) => port.reserve_for(to, qpn, len),
-        None => port.reserve(to, len),
     }
 }
 
@@ -113,17 +77,22 @@ impl Port for Tap<'_> {
         self.port.receive(budget, sink)
     }
 
-    fn reserve(&mut self, to: &TxMeta, len: usize) -> Result<TxSlot<'_>, ReserveError> {
-        self.lend(to, None, len)
-    }
-
-    fn reserve_for(
-        &mut self,
-        to: &TxMeta,
-        to_qp: Qpn,
-        len: usize,
-    ) -> Result<TxSlot<'_>, ReserveError> {
-        self.lend(to, Some(to_qp), len)
+    fn reserve(&mut self, to: &TxMeta, to_qp: Qpn, len: usize) -> Result<TxSlot<'_>, ReserveError> {
+        self.capture.reservation = None;
+        let TxSlot { src_port, ip, .. } = self.port.reserve(to, to_qp, len)?;
+        self.capture.reservation = Some(Reservation {
+            to: *to,
+            to_qp,
+            len,
+            src_port,
+            ip,
+        });
+        self.capture.room.resize(len, 0);
+        Ok(TxSlot {
+            bytes: &mut self.capture.room,
+            src_port,
+            ip,
+        })
     }
 
     fn commit(&mut self) {

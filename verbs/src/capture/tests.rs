@@ -272,7 +272,7 @@ impl Port for Kept {
         Ok(0)
     }
 
-    fn reserve(&mut self, _: &TxMeta, len: usize) -> Result<TxSlot<'_>, ReserveError> {
+    fn reserve(&mut self, _: &TxMeta, _: Qpn, len: usize) -> Result<TxSlot<'_>, ReserveError> {
         if self.full {
             return Err(ReserveError::Full);
         }
@@ -313,17 +313,17 @@ fn a_tapped_port_sends_what_it_would_without_and_the_capture_has_it() {
     let mut tap = capture.tap(&mut port);
     // A commit without a reservation is none, nor is one that was forgotten.
     tap.commit();
-    assert!(tap.reserve(&to, 9).is_ok());
+    assert!(tap.reserve(&to, Qpn::QP0, 9).is_ok());
     for id in 0..3 {
         let packet = transport(to.src, to.dst, id, 0x4000);
-        let slot = tap.reserve(&to, packet.len()).expect("room");
+        let slot = tap.reserve(&to, Qpn::QP0, packet.len()).expect("room");
         assert_eq!(slot.src_port, PORT);
         slot.bytes.copy_from_slice(&packet);
         tap.commit();
     }
     port.full = true;
     assert!(matches!(
-        capture.tap(&mut port).reserve(&to, 9),
+        capture.tap(&mut port).reserve(&to, Qpn::QP0, 9),
         Err(ReserveError::Full)
     ));
     let expected: Vec<_> = (0..3)

@@ -9,6 +9,7 @@ mod open;
 mod receive;
 mod transmit;
 
+use roce_wire::Qpn;
 use std::io;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -316,7 +317,12 @@ impl Port for XdpPort {
         Ok(looped + self.receive_frames(budget - looped, sink)?)
     }
 
-    fn reserve(&mut self, to: &TxMeta, len: usize) -> Result<TxSlot<'_>, ReserveError> {
+    fn reserve(
+        &mut self,
+        to: &TxMeta,
+        _to_qp: Qpn,
+        len: usize,
+    ) -> Result<TxSlot<'_>, ReserveError> {
         self.lend(to, len)
     }
 

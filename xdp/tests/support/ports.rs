@@ -1,5 +1,6 @@
 //! Ports at the ends of a veth pair.
 
+use roce_wire::Qpn;
 use std::collections::VecDeque;
 use std::net::IpAddr;
 
@@ -68,7 +69,7 @@ pub(crate) fn from_to(from: &End, to: &End, ipv6: bool) -> TxMeta {
 
 /// Queues a packet and returns what the other side is to see.
 pub(crate) fn send(port: &mut dyn Port, to: &TxMeta, packet: &[u8]) -> Received {
-    wait_for("room", || match port.reserve(to, packet.len()) {
+    wait_for("room", || match port.reserve(to, Qpn::QP0, packet.len()) {
         Ok(slot) => {
             slot.bytes.copy_from_slice(packet);
             let meta = RxMeta {

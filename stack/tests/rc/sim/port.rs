@@ -4,6 +4,7 @@ use roce_stack::port::{
     IpCovered, Port, PortCapabilities, PortError, ReserveError, RoceVersion, RxMeta, RxSink,
     TxMeta, TxSlot,
 };
+use roce_wire::Qpn;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Which header packets have in front of the BTH, and how much of it the receiving port
@@ -127,7 +128,12 @@ impl Port for SimPort {
         Ok(0)
     }
 
-    fn reserve(&mut self, to: &TxMeta, len: usize) -> Result<TxSlot<'_>, ReserveError> {
+    fn reserve(
+        &mut self,
+        to: &TxMeta,
+        _to_qp: Qpn,
+        len: usize,
+    ) -> Result<TxSlot<'_>, ReserveError> {
         if self.out.len() >= self.room {
             return Err(ReserveError::Full);
         }

@@ -1,0 +1,138 @@
+//! Something happens to a QP; then its timer is set, and its turn to send comes.
+
+use super::table::NEVER;
+use super::{Handle, Nic};
+use crate::qp::{Cx, Qp};
+use crate::share::ShareId;
+use crate::time::Instant;
+use core::cmp::Reverse;
+use roce_wire::Qpn;
+
+impl Nic {
+    /// Lets something happen to a QP, then sees to its timer and its turn to send.
+    pub(super) fn with_qp<R>(
+        &mut self,
+        now: Instant,
+        qpn: Qpn,
+        f: impl FnOnce(&mut Qp, &mut Cx<'_>) -> R,
+    ) -> Option<R> {
+        self.with_handle(now, self.qps.find(qpn)?, f)
+    }
+
+    pub(super) fn with_handle<R>(
+        &mut self,
+        now: Instant,
+        handle: Handle,
+        f: impl FnOnce(&mut Qp, &mut Cx<'_>) -> R,
+    ) -> Option<R> {
+        let result = self.with_qp_unscheduled(now, handle, f)?;
+        if self.qps.at_mut(handle)?.qp.wants_to_send() {
+            self.schedule(handle, false);
+        }
+        Some(result)
+    }
+
+    pub(super) fn with_qp_unscheduled<R>(
+        &mut self,
+        now: Instant,
+        handle: Handle,
+        f: impl FnOnce(&mut Qp, &mut Cx<'_>) -> R,
+    ) -> Option<R> {
+        let Self {
+            qps,
+            srqs,
+            memory,
+            counters,
+            events,
+            early,
+            shares,
+            congestion,
+            notices,
+            ..
+        } = self;
+        let slot = qps.at_mut(handle)?;
+        let qp = &mut slot.qp;
+        let mut cx = Cx {
+            now,
+            srqs,
+            memory,
+            counters,
+            events,
+            early,
+            room: shares.room(&qp.stake),
+            starved: false,
+            congestion,
+            owes_notice: false,
+        };
+        let result = f(qp, &mut cx);
+        let starved = cx.starved;
+        if cx.owes_notice {
+            notices.push_back(handle);
+        }
+        let in_flight = qp.in_flight();
+        shares.settle(&mut qp.stake, in_flight);
+        if starved {
+            shares.wait(&mut qp.stake, handle);
+        }
+        let share = qp.stake.share();
+        slot.deadline = qp.deadline().unwrap_or(NEVER);
+        self.set_timer(handle);
+        if let Some(share) = share {
+            self.call(share);
+        }
+        Some(result)
+    }
+
+    /// Sees to it that the QP is looked at when something is due, if not before.
+    pub(super) fn set_timer(&mut self, handle: Handle) {
+        let Some(slot) = self.qps.at_mut(handle) else {
+            return;
+        };
+        if slot.deadline < slot.timer {
+            slot.timer = slot.deadline;
+            self.timers.push(Reverse((slot.timer, handle)));
+            self.forget_overtaken_timers();
+        }
+    }
+
+    /// Gives a turn to who waits for room in a share, if there is some.
+    pub(super) fn call(&mut self, share: ShareId) {
+        let Some(handle) = self.shares.call(share) else {
+            return;
+        };
+        if let Some(second) = self.shares.second(share) {
+            self.qps.bring_near(second);
+        }
+        if let Some(slot) = self.qps.at_mut(handle) {
+            slot.qp.stake.is_called();
+            self.shares.keep(&mut slot.qp.stake);
+        }
+        self.schedule(handle, false);
+    }
+
+    /// Keeps the timers bounded: an entry that was overtaken by an earlier one would
+    /// stay until its time, which may be hours.
+    fn forget_overtaken_timers(&mut self) {
+        let Self { qps, timers, .. } = self;
+        if timers.len() > 2 * qps.len() + 64 {
+            timers.retain(|Reverse((at, handle))| {
+                qps.at(*handle).is_some_and(|slot| slot.timer == *at)
+            });
+        }
+    }
+
+    pub(super) fn schedule(&mut self, handle: Handle, in_front: bool) {
+        let Some(slot) = self.qps.at_mut(handle) else {
+            return;
+        };
+        if slot.scheduled {
+            return;
+        }
+        slot.scheduled = true;
+        if in_front {
+            self.ready.push_front(handle);
+        } else {
+            self.ready.push_back(handle);
+        }
+    }
+}
