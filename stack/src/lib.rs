@@ -36,7 +36,9 @@ mod time;
 mod wr;
 
 pub use address::{AddressError, AddressHandle, Destination};
-pub use congestion::{CongestionControl, DcqcnParameters, NotificationPoint};
+pub use congestion::{
+    CongestionControl, DcqcnParameters, DelayParameters, NotificationPoint, QpCongestion,
+};
 pub use counters::{Counters, DropReason, Stat};
 pub use cq::{CompletionQueue, CqId, CqOverrun, CqResizeError, Notify};
 pub use event::Event;

@@ -8,6 +8,7 @@
 //! is overtaken by those who need not wait.
 
 use crate::nic::Handle;
+use crate::time::{Duration, Instant};
 use std::collections::{BTreeMap, VecDeque};
 use std::net::IpAddr;
 
@@ -17,6 +18,9 @@ const LEAST: u64 = 64 << 10;
 /// Nobody is called for less room than this part of all: for a packet or two, a turn
 /// costs more than it brings.
 const WORTH_A_CALL: u64 = 16;
+
+/// For so long a CNP tells others what the way to the peer bears.
+const CNP_COUNTS: Duration = Duration::from_millis(10);
 
 /// A QP's part in a share.
 #[derive(Debug, Default)]
@@ -49,6 +53,8 @@ struct Share {
     /// What is kept for QPs, all together.
     kept: u64,
     waiting: VecDeque<Handle>,
+    /// When a CNP last came, and the rate in bits a second of the QP that got it.
+    slowed: Option<(Instant, f64)>,
 }
 
 impl Shares {
@@ -106,6 +112,7 @@ impl Shares {
         share.qps -= 1;
         if share.qps == 0 {
             debug_assert!(share.waiting.is_empty() && share.in_flight + share.kept == 0);
+            share.slowed = None;
             self.by_peer.remove(&peer);
             self.unused.push(index);
         }
@@ -135,6 +142,22 @@ impl Shares {
         {
             share.kept -= core::mem::take(&mut stake.kept);
         }
+    }
+
+    /// A CNP has come, and has brought the QP down to `rate`, in bits a second.
+    pub(crate) fn note_rate(&mut self, now: Instant, stake: &Stake, rate: f64) {
+        if let Some((index, _)) = stake.share
+            && let Some(share) = self.shares.get_mut(index)
+        {
+            share.slowed = Some((now, rate));
+        }
+    }
+
+    /// The rate of a QP to the same peer that has just got a CNP, in bits a second.
+    pub(crate) fn neighbour_rate(&self, now: Instant, stake: &Stake) -> Option<f64> {
+        let (index, _) = stake.share?;
+        let (at, rate) = self.shares.get(index)?.slowed?;
+        (now.saturating_duration_since(at) < CNP_COUNTS).then_some(rate)
     }
 
     /// Takes note of what a QP has in flight now.

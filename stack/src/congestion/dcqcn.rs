@@ -7,14 +7,19 @@
 //! before the cut (fast recovery), which then grows by a little (additive increase) and, once
 //! timer and counter have both had many turns, by more (hyper increase).
 
+use super::law::{Law, after};
 use super::parameters::DcqcnParameters;
 use crate::time::Instant;
 
 /// Below this alpha is as good as nothing; its timer rests.
 const LEAST_ALPHA: f64 = 1e-6;
 
-/// The state of one sender. It begins with a first CNP.
-#[derive(Debug)]
+/// How many increases a look ahead takes in.
+const LOOK_AHEAD: u32 = 64;
+
+/// The state of one sender. It begins with a first CNP, or with a start that is not at full
+/// rate.
+#[derive(Clone, Debug)]
 pub(crate) struct Dcqcn {
     alpha: f64,
     /// Bits a second.
@@ -57,83 +62,33 @@ impl Dcqcn {
         new
     }
 
-    /// The rate at which it may send, in bits a second.
-    pub(crate) fn rate(&self) -> f64 {
-        self.current
-    }
-
-    /// Whether it may send at full rate again, as good as.
-    pub(crate) fn is_over(&self, p: &DcqcnParameters) -> bool {
-        self.current >= p.max_rate() * (1.0 - 1.0 / 1024.0)
-    }
-
-    /// A CNP has come. All timers that are due must have had their turn.
-    pub(crate) fn on_cnp(&mut self, now: Instant, p: &DcqcnParameters) {
-        self.cnp_seen = !p.alpha_with_cnp;
-        if self.alpha_due.is_none() || p.alpha_with_cnp {
-            self.alpha_due = Some(now + p.dce_tcp_rtt);
-        }
-        if now < self.spared_until {
-            return;
-        }
-        self.spared_until = now + p.rate_reduce_monitor_period;
-        let by_time = p.clamp_tgt_rate_after_time_inc && self.time_turns > 0;
-        if p.clamp_tgt_rate || self.byte_turns > 0 || by_time {
-            self.target = self.current;
-        }
-        let factor = (1.0 - self.alpha * p.alpha_share()).max(p.min_factor());
-        self.current = (self.current * factor).max(p.min_rate());
-        if p.alpha_with_cnp {
-            self.alpha = self.aged(p) + (1.0 - p.alpha_weight());
-        }
-        (self.bytes, self.byte_turns, self.time_turns) = (0, 0, 0);
-        self.increase_due = now + p.rpg_time_reset;
-    }
-
-    /// So many bytes have been sent.
-    pub(crate) fn on_sent(&mut self, bytes: u64, p: &DcqcnParameters) {
-        if p.rpg_byte_reset == 0 {
-            return;
-        }
-        self.bytes += bytes;
-        while self.bytes >= p.rpg_byte_reset {
-            self.bytes -= p.rpg_byte_reset;
-            self.byte_turns = self.byte_turns.saturating_add(1);
-            self.increase(p);
+    /// A sender begins that should not be faster than so many bits a second: others to the
+    /// same peer just got CNPs, or so it was set. With `knows`, that is what the network
+    /// bears; if not, it comes up to full rate as after a cut.
+    pub(crate) fn starting(now: Instant, rate: f64, knows: bool, p: &DcqcnParameters) -> Self {
+        let rate = rate.clamp(p.min_rate(), p.max_rate());
+        Self {
+            alpha: p.initial_alpha(),
+            current: rate,
+            target: if knows { rate } else { p.max_rate() },
+            bytes: 0,
+            byte_turns: 0,
+            time_turns: 0,
+            cnp_seen: false,
+            alpha_due: Some(now + p.alpha_period()),
+            increase_due: now + p.increase_period(),
+            spared_until: now,
         }
     }
 
-    /// When [`Dcqcn::on_timer`] should be called next.
-    pub(crate) fn next_timer(&self) -> Instant {
-        let alpha = self.alpha_due.unwrap_or(self.increase_due);
-        alpha.min(self.increase_due)
+    /// How congested it takes the path for, from 0 to 1.
+    pub(crate) fn alpha(&self) -> f64 {
+        self.alpha
     }
 
-    /// When the rate rises next, if only by time.
-    pub(crate) fn next_increase(&self) -> Instant {
-        self.increase_due
-    }
-
-    /// Does what is due at `at`, which [`Dcqcn::next_timer`] gave.
-    pub(crate) fn on_timer(&mut self, at: Instant, p: &DcqcnParameters) {
-        if self.alpha_due == Some(at) {
-            let rise = if core::mem::take(&mut self.cnp_seen) {
-                1.0 - p.alpha_weight()
-            } else {
-                0.0
-            };
-            self.alpha = self.aged(p) + rise;
-            self.alpha_due = Some(at + p.dce_tcp_rtt);
-            if self.alpha < LEAST_ALPHA {
-                self.alpha = 0.0;
-                self.alpha_due = None;
-            }
-        }
-        if self.increase_due == at {
-            self.time_turns = self.time_turns.saturating_add(1);
-            self.increase_due = at + p.rpg_time_reset;
-            self.increase(p);
-        }
+    /// The rate that the next increases lead towards, in bits a second.
+    pub(crate) fn target(&self) -> f64 {
+        self.target
     }
 
     fn aged(&self, p: &DcqcnParameters) -> f64 {
@@ -149,6 +104,101 @@ impl Dcqcn {
         }
         self.target = self.target.min(p.max_rate());
         self.current = f64::midpoint(self.current, self.target);
+    }
+
+    /// The timer's turn to increase.
+    fn increase_by_time(&mut self, p: &DcqcnParameters) {
+        self.time_turns = self.time_turns.saturating_add(1);
+        self.increase_due = self.increase_due + p.increase_period();
+        self.increase(p);
+    }
+}
+
+impl Law for Dcqcn {
+    type Parameters = DcqcnParameters;
+
+    fn rate(&self, _p: &DcqcnParameters) -> Option<f64> {
+        Some(self.current)
+    }
+
+    /// Whether it may send at full rate again, as good as.
+    fn is_over(&self, p: &DcqcnParameters) -> bool {
+        self.current >= p.max_rate() * (1.0 - 1.0 / 1024.0)
+    }
+
+    fn on_cnp(&mut self, now: Instant, p: &DcqcnParameters) {
+        self.cnp_seen = !p.alpha_with_cnp;
+        if self.alpha_due.is_none() || p.alpha_with_cnp {
+            self.alpha_due = Some(now + p.alpha_period());
+        }
+        if now < self.spared_until {
+            return;
+        }
+        self.spared_until = now + p.rate_reduce_monitor_period;
+        let by_time = p.clamp_tgt_rate_after_time_inc && self.time_turns > 0;
+        if p.clamp_tgt_rate || self.byte_turns > 0 || by_time {
+            self.target = self.current;
+        }
+        let factor = (1.0 - self.alpha * p.alpha_share()).max(p.min_factor());
+        self.current = (self.current * factor).max(p.min_rate());
+        if p.alpha_with_cnp {
+            self.alpha = self.aged(p) + (1.0 - p.alpha_weight());
+        }
+        (self.bytes, self.byte_turns, self.time_turns) = (0, 0, 0);
+        self.increase_due = now + p.increase_period();
+    }
+
+    fn on_sent(&mut self, bytes: u64, p: &DcqcnParameters) {
+        if p.rpg_byte_reset == 0 {
+            return;
+        }
+        self.bytes += bytes;
+        while self.bytes >= p.rpg_byte_reset {
+            self.bytes -= p.rpg_byte_reset;
+            self.byte_turns = self.byte_turns.saturating_add(1);
+            self.increase(p);
+        }
+    }
+
+    fn next_timer(&self) -> Option<Instant> {
+        let alpha = self.alpha_due.unwrap_or(self.increase_due);
+        Some(alpha.min(self.increase_due))
+    }
+
+    fn on_timer(&mut self, at: Instant, p: &DcqcnParameters) {
+        if self.alpha_due == Some(at) {
+            let rise = if core::mem::take(&mut self.cnp_seen) {
+                1.0 - p.alpha_weight()
+            } else {
+                0.0
+            };
+            self.alpha = self.aged(p) + rise;
+            self.alpha_due = Some(at + p.alpha_period());
+            if self.alpha < LEAST_ALPHA {
+                self.alpha = 0.0;
+                self.alpha_due = None;
+            }
+        }
+        if self.increase_due == at {
+            self.increase_by_time(p);
+        }
+    }
+
+    /// Takes in the increases by the timer until then, so that a slow sender needs not be
+    /// woken for each of them.
+    fn when_allowed(&self, now: Instant, mut bits: f64, p: &DcqcnParameters) -> Instant {
+        let (mut ahead, mut at) = (self.clone(), now);
+        for _ in 0..LOOK_AHEAD {
+            let allowed = after(at, bits / ahead.current);
+            let due = ahead.increase_due;
+            if allowed <= due || ahead.is_over(p) {
+                return allowed;
+            }
+            bits -= due.saturating_duration_since(at).as_secs_f64() * ahead.current;
+            at = at.max(due);
+            ahead.increase_by_time(p);
+        }
+        at
     }
 }
 

@@ -1,30 +1,27 @@
-//! Congestion control by ECN marks, as in DCQCN (Zhu et al., SIGCOMM 2015; RoCEv2 Annex
-//! A17.9). A switch whose queue grows marks packets; their receiver, the
-//! [`notification`] point, tells their sender with congestion notification packets (CNPs).
-//! The sender, the reaction point, lowers its rate and raises it again ([`dcqcn`]), and
-//! keeps to it ([`limiter`]).
+//! Congestion control: what a sender does so as not to fill the queues of the network.
+//!
+//! With DCQCN (Zhu et al., SIGCOMM 2015; RoCEv2 Annex A17.9), a switch whose queue grows
+//! marks packets; their receiver, the [`notification`] point, tells their sender with
+//! congestion notification packets (CNPs). The sender, the reaction point, lowers its rate
+//! and raises it again ([`dcqcn`]), and keeps to it ([`limiter`]). Where no switch marks,
+//! round trips tell as much ([`delay`]). What both have in common is a [`law`].
 
 mod dcqcn;
+mod delay;
+mod law;
 pub(crate) mod limiter;
 pub(crate) mod notification;
 mod parameters;
+mod status;
 
+pub(crate) use law::Acked;
 pub use notification::NotificationPoint;
-pub use parameters::{CongestionControl, DcqcnParameters};
+pub use parameters::{CongestionControl, DcqcnParameters, DelayParameters};
+pub use status::QpCongestion;
 
 /// What a NIC does about congestion.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Congestion {
     pub(crate) notification: NotificationPoint,
     pub(crate) control: CongestionControl,
-}
-
-impl Congestion {
-    /// What DCQCN was told, if it rules.
-    pub(crate) fn dcqcn(&self) -> Option<&DcqcnParameters> {
-        match &self.control {
-            CongestionControl::None => None,
-            CongestionControl::Dcqcn(parameters) => Some(parameters),
-        }
-    }
 }

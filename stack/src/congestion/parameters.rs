@@ -1,14 +1,32 @@
-//! What DCQCN can be told, under the names that NVIDIA's adapters have for it.
+//! What the algorithms can be told; DCQCN under the names that NVIDIA's adapters have for it.
 
 use crate::time::Duration;
 
-/// How senders answer congestion notification packets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The shortest time between turns of a timer.
+const LEAST_PERIOD: Duration = Duration::from_micros(1);
+
+/// How senders keep from filling the queues of a network.
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub enum CongestionControl {
-    /// Not at all; they are counted.
+    /// Not at all. Congestion notification packets are counted.
     None,
-    /// By a rate that DCQCN rules.
+    /// By a rate that follows congestion notification packets, as in DCQCN.
     Dcqcn(DcqcnParameters),
+    /// By a window that follows round trips, as in Swift, for networks that don't mark.
+    /// Rules requests of RC and XRC, and what READs ask for; UC, which has no
+    /// acknowledgements, is not limited. Congestion notification packets are counted.
+    Delay(DelayParameters),
+}
+
+impl CongestionControl {
+    /// Its name: `dcqcn`, `delay` or `none`.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Dcqcn(_) => "dcqcn",
+            Self::Delay(_) => "delay",
+        }
+    }
 }
 
 impl Default for CongestionControl {
@@ -28,7 +46,7 @@ impl Default for CongestionControl {
 pub struct DcqcnParameters {
     /// The weight of the old alpha at an update, in 1/1024: the paper's `1 - g`.
     pub dce_tcp_g: u16,
-    /// The time between updates of alpha: the paper's timer of 55 us. Not zero.
+    /// The time between updates of alpha: the paper's timer of 55 us. At least 1 us.
     pub dce_tcp_rtt: Duration,
     /// Alpha at a sender's first CNP, in 1/1024.
     pub initial_alpha_value: u16,
@@ -48,7 +66,7 @@ pub struct DcqcnParameters {
     pub clamp_tgt_rate: bool,
     /// Whether an increase by the timer counts for that, too.
     pub clamp_tgt_rate_after_time_inc: bool,
-    /// The time between increases: the paper's T. Not zero.
+    /// The time between increases: the paper's T. At least 1 us.
     pub rpg_time_reset: Duration,
     /// The bytes between increases: the paper's B. 0 for none by bytes.
     pub rpg_byte_reset: u64,
@@ -62,6 +80,10 @@ pub struct DcqcnParameters {
     pub rpg_min_rate: u32,
     /// The full rate, at which a sender is not limited any more.
     pub rpg_max_rate: u32,
+    /// The rate at which a QP begins, until it comes up to full rate as after a cut; 0 for
+    /// full rate. Whatever it is, a QP begins no faster than another one to the same peer
+    /// that got a CNP within 10 ms. (Neither the paper's nor NVIDIA's.)
+    pub start_rate: u32,
 }
 
 impl DcqcnParameters {
@@ -85,6 +107,7 @@ impl DcqcnParameters {
         rpg_hai_rate: 400,
         rpg_min_rate: 40,
         rpg_max_rate: 40_000,
+        start_rate: 0,
     };
 
     /// As ConnectX adapters have them by default. Those know their link's rate; here it is
@@ -107,6 +130,7 @@ impl DcqcnParameters {
         rpg_hai_rate: 50,
         rpg_min_rate: 1,
         rpg_max_rate: 40_000,
+        start_rate: 0,
     };
 
     pub(super) fn alpha_weight(&self) -> f64 {
@@ -131,6 +155,19 @@ impl DcqcnParameters {
         (rate > 0.0).then(|| rate.clamp(self.min_rate(), self.max_rate()))
     }
 
+    pub(super) fn start(&self) -> Option<f64> {
+        (self.start_rate > 0).then(|| mbps(self.start_rate))
+    }
+
+    /// Timers that never rest would leave no time for anything else.
+    pub(super) fn alpha_period(&self) -> Duration {
+        self.dce_tcp_rtt.max(LEAST_PERIOD)
+    }
+
+    pub(super) fn increase_period(&self) -> Duration {
+        self.rpg_time_reset.max(LEAST_PERIOD)
+    }
+
     pub(super) fn additive_increase(&self) -> f64 {
         mbps(self.rpg_ai_rate)
     }
@@ -152,4 +189,84 @@ impl DcqcnParameters {
 /// In bits a second.
 fn mbps(rate: u32) -> f64 {
     f64::from(rate) * 1e6
+}
+
+/// The parameters of [`CongestionControl::Delay`], under the names of the paper on Swift
+/// (Kumar et al., SIGCOMM 2020) where it has one. Windows are in packets of the path MTU.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct DelayParameters {
+    /// The round trip that a flow with a large window aims at; zero for the shortest that
+    /// the connection has seen and `queue_target`.
+    pub base_target: Duration,
+    /// How much longer than the shortest a round trip may be, if `base_target` is zero.
+    pub queue_target: Duration,
+    /// By how much the target of the smallest flows is longer: fs_range.
+    pub fs_range: Duration,
+    /// The window at and below which it is longer by all of that: fs_min_cwnd.
+    pub fs_min_window: f64,
+    /// The window at and above which it is not longer: fs_max_cwnd.
+    pub fs_max_window: f64,
+    /// By how many packets a window grows in a round trip: ai.
+    pub additive_increase: f64,
+    /// What part of a round trip's excess, relative to the round trip, a cut takes: beta.
+    pub beta: f64,
+    /// The most of the window that a cut takes: max_mdf.
+    pub max_decrease: f64,
+    /// The smallest window: min_cwnd.
+    pub min_window: f64,
+    /// The largest: max_cwnd.
+    pub max_window: f64,
+    /// The window at the start, which doubles until a round trip is too long.
+    pub initial_window: u32,
+    /// After so many timeouts in a row the window is the smallest: RETX_RESET_THRESHOLD.
+    pub timeouts_to_reset: u32,
+    /// The lowest rate of a window of less than a packet, in Mbit/s.
+    pub min_rate: u32,
+}
+
+impl DelayParameters {
+    /// Ours: the paper says what the parameters are for, and leaves their values to the
+    /// network. A queue of 30 us at 10 Gbit/s is 37 KB. The start is that of TCP (RFC 6928).
+    pub const DEFAULT: Self = Self {
+        base_target: Duration::ZERO,
+        queue_target: Duration::from_micros(30),
+        fs_range: Duration::from_micros(50),
+        fs_min_window: 0.1,
+        fs_max_window: 100.0,
+        additive_increase: 1.0,
+        beta: 0.8,
+        max_decrease: 0.5,
+        min_window: 0.01,
+        max_window: 4096.0,
+        initial_window: 10,
+        timeouts_to_reset: 3,
+        min_rate: 1,
+    };
+
+    /// By how much the target is longer for a flow with such a window, so that many small
+    /// flows find room in the queue and come to equal shares: `fs_range` at most, falling
+    /// with the root of the window.
+    pub(super) fn flow_scaling(&self, window: f64) -> Duration {
+        let root = |window: f64| 1.0 / window.max(1e-3).sqrt();
+        let (most, least) = (root(self.fs_min_window), root(self.fs_max_window));
+        let span = (most - least).max(1e-9);
+        let part = ((root(window) - least) / span).clamp(0.0, 1.0);
+        self.fs_range.mul_f64(part)
+    }
+
+    pub(super) fn clamp(&self, window: f64) -> f64 {
+        let least = self.min_window.max(1e-3);
+        window.clamp(least, self.max_window.max(1.0).max(least))
+    }
+
+    /// Never nothing: no delay stops a sender.
+    pub(super) fn min_rate(&self) -> f64 {
+        mbps(self.min_rate.max(1))
+    }
+}
+
+impl Default for DelayParameters {
+    fn default() -> Self {
+        Self::DEFAULT
+    }
 }

@@ -1,9 +1,11 @@
 //! What the NIC does about congestion: CNPs leave before anything else.
 
 use super::{CongestionControl, Nic, NotificationPoint};
+use crate::congestion::QpCongestion;
 use crate::port::Port;
-use crate::qp::Turn;
+use crate::qp::{Qp, Turn};
 use crate::time::Instant;
+use roce_wire::Qpn;
 
 impl Nic {
     /// Sets how marked packets are answered from now on.
@@ -11,10 +13,30 @@ impl Nic {
         self.congestion.notification = point;
     }
 
-    /// Sets how CNPs are answered from now on; at first by DCQCN with the paper's parameters.
-    /// Rates that were lowered before stay so if it goes on to be DCQCN.
+    /// How marked packets are answered.
+    pub fn notification_point(&self) -> NotificationPoint {
+        self.congestion.notification
+    }
+
+    /// Sets how senders keep from filling the network's queues; at first by DCQCN with the
+    /// paper's parameters. If it stays the same algorithm, QPs keep the rates that they
+    /// have; if not, all of them begin anew.
     pub fn set_congestion_control(&mut self, control: CongestionControl) {
+        if self.congestion.control.name() != control.name() {
+            self.qps.iter_mut().for_each(Qp::forget_congestion);
+        }
         self.congestion.control = control;
+    }
+
+    /// How senders keep from filling the network's queues.
+    pub fn congestion_control(&self) -> CongestionControl {
+        self.congestion.control
+    }
+
+    /// What congestion control has made of a QP, as of `now`; `None` if there is no such QP.
+    pub fn qp_congestion(&self, now: Instant, qpn: Qpn) -> Option<QpCongestion> {
+        let qp = self.qps.get(qpn)?;
+        Some(qp.congestion(now, &self.congestion.control))
     }
 
     /// Sends what CNPs are owed. Returns whether there was room for all of them.

@@ -62,12 +62,17 @@ impl Nic {
             room: shares.room(&qp.stake),
             starved: false,
             congestion,
+            shares,
             owes_notice: false,
+            slowed_to: None,
         };
         let result = f(qp, &mut cx);
-        let starved = cx.starved;
+        let (starved, slowed_to) = (cx.starved, cx.slowed_to);
         if cx.owes_notice {
             notices.push_back(handle);
+        }
+        if let Some(rate) = slowed_to {
+            shares.note_rate(now, &qp.stake, rate);
         }
         let in_flight = qp.in_flight();
         shares.settle(&mut qp.stake, in_flight);

@@ -119,6 +119,11 @@ impl Table {
         self.slots.iter().flatten().map(|slot| &*slot.qp)
     }
 
+    /// All QPs, in no order.
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Qp> {
+        self.slots.iter_mut().flatten().map(|slot| &mut *slot.qp)
+    }
+
     /// Something will happen to the QP soon.
     #[inline]
     pub(super) fn bring_near(&self, handle: Handle) {

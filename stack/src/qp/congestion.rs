@@ -3,6 +3,7 @@
 use super::emit::{EmitError, emit};
 use super::{Cx, Fault, Qp, QpState, Turn};
 use crate::congestion::limiter::Limiter;
+use crate::congestion::{CongestionControl, QpCongestion};
 use crate::counters::{DropReason, Stat};
 use crate::port::{Port, RxMeta, TxMeta};
 use crate::time::Instant;
@@ -12,6 +13,15 @@ use roce_wire::{Bth, ExtHeaders, Opcode, Packet, PacketRepr, Psn};
 /// frame check sequence.
 const OVERHEAD: usize = 62;
 
+/// What a QP has met of congestion.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct CongestionCounts {
+    marked: u64,
+    sent: u64,
+    suppressed: u64,
+    received: u64,
+}
+
 impl Qp {
     /// Takes a CNP whose ICRC has been verified.
     // rule: A17.9.3-cnp-taken
@@ -19,6 +29,7 @@ impl Qp {
         match self.admit_cnp(meta, packet) {
             Ok(()) => {
                 cx.counters.count(Stat::CnpsReceived);
+                self.noted.received += 1;
                 self.slow_down(cx);
             }
             Err(reason) => cx.counters.drop(reason),
@@ -27,15 +38,83 @@ impl Qp {
 
     // rule: A17.9.2-rate
     fn slow_down(&mut self, cx: &mut Cx<'_>) {
-        let Some(parameters) = cx.congestion.dcqcn() else {
+        // It has no peer, so it has nobody to be slower for.
+        if !self.core.kind.is_connected() {
+            return;
+        }
+        let control = &cx.congestion.control;
+        match &mut self.limiter {
+            Some(limiter) => limiter.on_cnp(cx.now, control),
+            None => self.limiter = Limiter::after_cnp(cx.now, control).map(Box::new),
+        }
+        if let Some(limiter) = &self.limiter {
+            self.begun = true;
+            cx.slowed_to = limiter.rate(control);
+        }
+    }
+
+    /// It sends data for the first time.
+    #[cold]
+    fn begin(&mut self, cx: &mut Cx<'_>) {
+        self.begun = true;
+        if self.limiter.is_some() || !self.core.kind.is_connected() {
+            return;
+        }
+        // What has come of packets before is nothing to begin with.
+        let acknowledged = self.service.take_news().is_some();
+        let limiter = Limiter::at_start(
+            cx.now,
+            &cx.congestion.control,
+            self.core.config.mtu() + OVERHEAD,
+            acknowledged,
+            cx.shares.neighbour_rate(cx.now, &self.stake),
+        );
+        if let Some(limiter) = limiter {
+            self.service.limit_window(limiter.window());
+            self.limiter = Some(Box::new(limiter));
+        }
+    }
+
+    /// Tells congestion control what has become of packets.
+    #[cold]
+    pub(super) fn heed_news(&mut self, cx: &mut Cx<'_>) {
+        let Some((limiter, news)) = self.limiter.as_mut().zip(self.service.take_news()) else {
             return;
         };
-        match &mut self.limiter {
-            Some(limiter) => limiter.on_cnp(cx.now, parameters),
-            // It has no peer, so it has nobody to be slower for.
-            None if !self.core.kind.is_connected() => {}
-            None => self.limiter = Some(Box::new(Limiter::new(cx.now, parameters))),
+        let control = &cx.congestion.control;
+        if news.acked.packets > 0 {
+            limiter.on_acked(cx.now, &news.acked, control);
         }
+        if news.lost || news.timed_out {
+            limiter.on_loss(cx.now, news.timed_out, control);
+        }
+        self.service.limit_window(limiter.window());
+    }
+
+    /// From now on it is limited no more than one that begins.
+    pub(crate) fn forget_congestion(&mut self) {
+        self.limiter = None;
+        self.begun = false;
+        self.service.limit_window(None);
+    }
+
+    /// What has become of it, as of `now`.
+    pub(crate) fn congestion(&self, now: Instant, control: &CongestionControl) -> QpCongestion {
+        let (smoothed_rtt, min_rtt) = self.service.round_trips();
+        let mut told = QpCongestion {
+            smoothed_rtt,
+            min_rtt,
+            ecn_marked: self.noted.marked,
+            cnps_sent: self.noted.sent,
+            cnps_suppressed: self.noted.suppressed,
+            cnps_received: self.noted.received,
+            ..QpCongestion::default()
+        };
+        if let Some(limiter) = &self.limiter {
+            let law = limiter.law_at(now, control);
+            told.tell(&law, control, self.core.config.mtu());
+        }
+        told
     }
 
     /// Until when it may not send data, if congestion limits it.
@@ -45,12 +124,8 @@ impl Qp {
 
     /// Whether it may not send data now either.
     pub(super) fn still_pauses(&mut self, cx: &Cx<'_>) -> bool {
-        let Some(limiter) = &mut self.limiter else {
-            return false;
-        };
-        match cx.congestion.dcqcn() {
-            Some(parameters) => limiter.wake(cx.now, parameters),
-            None => self.limiter = None,
+        if let Some(limiter) = &mut self.limiter {
+            limiter.wake(cx.now, &cx.congestion.control);
         }
         self.pause().is_some()
     }
@@ -69,7 +144,7 @@ impl Qp {
         port: &mut dyn Port,
         budget: usize,
     ) -> Result<Turn, Fault> {
-        if self.limiter.is_some() && self.service.owes_data() {
+        if (self.limiter.is_some() || !self.begun) && self.service.owes_data() {
             return self.transmit_slowly(cx, port, budget, true);
         }
         self.service.transmit_replies(cx, port, &self.core, budget)
@@ -83,7 +158,7 @@ impl Qp {
         port: &mut dyn Port,
         budget: usize,
     ) -> Result<Turn, Fault> {
-        if self.limiter.is_some() {
+        if self.limiter.is_some() || !self.begun {
             return self.transmit_slowly(cx, port, budget, false);
         }
         let Self { service, core, .. } = self;
@@ -99,6 +174,9 @@ impl Qp {
         budget: usize,
         answers: bool,
     ) -> Result<Turn, Fault> {
+        if !self.begun {
+            self.begin(cx);
+        }
         let Some(budget) = self.allowance(cx, budget) else {
             return Ok(Turn::Idle);
         };
@@ -110,11 +188,11 @@ impl Qp {
             service.transmit_requests(cx, port, core, budget)?
         };
         let bytes = bytes_sent(cx) - before;
-        let Some((limiter, parameters)) = self.limiter.as_mut().zip(cx.congestion.dcqcn()) else {
+        let Some(limiter) = &mut self.limiter else {
             return Ok(turn);
         };
         if bytes > 0 {
-            limiter.on_sent(cx.now, bytes, parameters);
+            limiter.on_sent(cx.now, bytes, &cx.congestion.control);
             limiter.answered = answers;
         }
         // What remains is for after the pause.
@@ -125,13 +203,14 @@ impl Qp {
     /// How many packets may leave now, if any.
     fn allowance(&mut self, cx: &Cx<'_>, budget: usize) -> Option<usize> {
         let longest = self.core.config.mtu() + OVERHEAD;
-        if let Some((limiter, parameters)) = self.limiter.as_mut().zip(cx.congestion.dcqcn()) {
-            let packets = limiter.allowed(cx.now, longest, parameters);
-            if !limiter.is_over(parameters) {
+        if let Some(limiter) = &mut self.limiter {
+            let packets = limiter.allowed(cx.now, longest, &cx.congestion.control);
+            if !limiter.is_over(&cx.congestion.control) {
                 return (packets > 0).then(|| packets.min(budget));
             }
+            self.limiter = None;
+            self.service.limit_window(None);
         }
-        self.limiter = None;
         Some(budget)
     }
 
@@ -153,12 +232,14 @@ impl Qp {
 
     /// The peer's packet has met congestion.
     pub(super) fn note_mark(&mut self, cx: &mut Cx<'_>) {
+        self.noted.marked += 1;
         if !self.core.kind.is_connected() {
             return;
         }
         if self.notifier.on_marked(cx.now) {
             cx.owes_notice = true;
         } else {
+            self.noted.suppressed += 1;
             cx.counters.count(Stat::CnpsSuppressed);
         }
     }
@@ -190,6 +271,7 @@ impl Qp {
             return Turn::PortFull;
         }
         cx.counters.count(Stat::CnpsSent);
+        self.noted.sent += 1;
         self.notifier.on_sent(cx.now, &cx.congestion.notification);
         Turn::Idle
     }

@@ -43,10 +43,11 @@ use crate::cq::{CompletionQueue, Pushed};
 use crate::event::Event;
 use crate::memory::{MemoryTable, PdId};
 use crate::port::{Port, RxMeta};
-use crate::share::Stake;
+use crate::share::{Shares, Stake};
 use crate::srq::{SrqTable, Srqn};
 use crate::time::Instant;
 use crate::wr::Completion;
+use congestion::CongestionCounts;
 use early::EarlyPool;
 use roce_wire::{Packet, Qpn};
 use service::Service;
@@ -67,8 +68,11 @@ pub(crate) struct Cx<'a> {
     /// The QP would have sent more than that.
     pub(crate) starved: bool,
     pub(crate) congestion: &'a Congestion,
+    pub(crate) shares: &'a Shares,
     /// The QP owes its peer a CNP that it did not owe before.
     pub(crate) owes_notice: bool,
+    /// A CNP has brought the QP down to this rate, in bits a second.
+    pub(crate) slowed_to: Option<f64>,
 }
 
 impl Cx<'_> {
@@ -139,8 +143,11 @@ pub(crate) struct Qp {
     /// Its part in what may be in flight to its peer.
     pub(crate) stake: Stake,
     notifier: Notifier,
-    /// Its rate, while congestion limits it.
+    /// Its rate and window, while congestion control limits it.
     limiter: Option<Box<Limiter>>,
+    /// It has sent data, or got a CNP.
+    begun: bool,
+    noted: CongestionCounts,
 }
 
 /// What the two halves share.
@@ -178,6 +185,8 @@ impl Qp {
             stake: Stake::default(),
             notifier: Notifier::default(),
             limiter: None,
+            begun: false,
+            noted: CongestionCounts::default(),
         }
     }
 
@@ -256,6 +265,9 @@ impl Qp {
             cx.events.push_back(Event::CommEstablished(self.core.qpn));
         }
         let result = self.service.receive(cx, &self.core, meta, packet);
+        if self.limiter.is_some() {
+            self.heed_news(cx);
+        }
         self.note_drained(cx);
         if let Err(fault) = result {
             self.fail(cx, Some(fault));
@@ -397,6 +409,9 @@ impl Qp {
         {
             self.fail(cx, Some(fault));
         }
+        if self.limiter.is_some() {
+            self.heed_news(cx);
+        }
     }
 
     /// How many requests have not completed: sends, receives.
@@ -424,7 +439,8 @@ impl Qp {
         self.release(cx);
         self.service.reset();
         self.notifier = Notifier::default();
-        self.limiter = None;
+        self.forget_congestion();
+        self.noted = CongestionCounts::default();
         // rule: 10.3.1-reset-attributes
         self.core.config = QpConfig::default();
     }

@@ -2,12 +2,12 @@
 
 use super::attr::{QpConfig, QpState};
 use super::queue::Source;
-use super::requester::Requester;
+use super::requester::{News, Requester};
 use super::responder::Responder;
 use super::{Core, Cx, Fault, QpInit, QpKind, Receives, Turn, arrivals, uc, ud};
 use crate::port::{Port, RxMeta};
 use crate::srq::{Srqn, XrcdId};
-use crate::time::Instant;
+use crate::time::{Duration, Instant};
 use crate::wr::{PostError, RecvWr, SendWr, WcStatus};
 use roce_wire::Packet;
 
@@ -308,6 +308,29 @@ impl Service {
         match self {
             Self::Rc { requester, .. } => requester.deadline(),
             Self::Uc { .. } | Self::Ud { .. } => None,
+        }
+    }
+
+    /// What has become of packets since this was last asked, of a service that is told.
+    pub(super) fn take_news(&mut self) -> Option<News> {
+        match self {
+            Self::Rc { requester, .. } => Some(requester.take_news()),
+            Self::Uc { .. } | Self::Ud { .. } => None,
+        }
+    }
+
+    /// The usual round trip and the shortest.
+    pub(super) fn round_trips(&self) -> (Option<Duration>, Option<Duration>) {
+        match self {
+            Self::Rc { requester, .. } => requester.round_trips(),
+            Self::Uc { .. } | Self::Ud { .. } => (None, None),
+        }
+    }
+
+    /// Congestion control lets so many packets be in flight.
+    pub(super) fn limit_window(&mut self, packets: Option<u64>) {
+        if let Self::Rc { requester, .. } = self {
+            requester.limit_window(packets);
         }
     }
 

@@ -21,6 +21,10 @@ pub(crate) struct Window {
     recent: (u64, u64),
     /// What it was before a timeout.
     before_timeout: Option<u64>,
+    /// What congestion control allows.
+    allowed: u64,
+    /// Something was lost since somebody asked.
+    lost: bool,
 }
 
 /// The floor in bytes: half of the largest segmentation batch.
@@ -44,12 +48,24 @@ impl Window {
             limit,
             recent: (0, 0),
             before_timeout: None,
+            allowed: u64::MAX,
+            lost: false,
         }
+    }
+
+    /// Congestion control allows so many packets; any number if `None`.
+    pub(crate) fn allow(&mut self, packets: Option<u64>) {
+        self.allowed = packets.unwrap_or(u64::MAX);
+    }
+
+    /// Whether something was lost since this was last asked.
+    pub(crate) fn take_lost(&mut self) -> bool {
+        core::mem::take(&mut self.lost)
     }
 
     /// How many packets may be in flight.
     pub(crate) fn packets(&self) -> u64 {
-        self.packets
+        self.packets.min(self.allowed)
     }
 
     /// So many packets have been acknowledged.
@@ -75,6 +91,7 @@ impl Window {
 
     /// A packet was lost, as a NAK or a missing response tells.
     pub(crate) fn on_loss(&mut self) {
+        self.lost = true;
         self.packets = (self.packets * 3 / 4).max(self.floor);
         self.threshold = self.packets;
         self.acked = 0;
@@ -84,6 +101,7 @@ impl Window {
     /// one packet and not what is in flight, so the window shrinks only if much is lost,
     /// as it is when a buffer overflows: more than an eighth.
     pub(crate) fn on_repeat(&mut self) {
+        self.lost = true;
         self.recent.1 += 1;
         if self.recent.1 > self.packets / 8 + 8 {
             self.recent = (0, 0);

@@ -2,3 +2,4 @@
 
 mod notification;
 mod reaction;
+mod start;

@@ -1,7 +1,7 @@
 //! Two senders, one link, and a switch that marks.
 
 use super::*;
-use roce_stack::{CongestionControl, DcqcnParameters, Stat};
+use roce_stack::{CongestionControl, DcqcnParameters, DelayParameters, Stat};
 
 /// What came of it from 10 ms to 30 ms.
 #[derive(Debug)]
@@ -19,13 +19,14 @@ fn ms(n: u64) -> Instant {
 /// The first sends all the time, the second from 5 ms on. The switch holds less than what
 /// both may have in flight.
 fn share(control: CongestionControl) -> Outcome {
+    let marks = matches!(control, CongestionControl::Dcqcn(_));
     let ecn = EcnSpec {
         kmin_bytes: 20 << 10,
         kmax_bytes: 100 << 10,
         pmax_percent: 10,
     };
     let spec = SwitchSpec {
-        ecn: Some(ecn),
+        ecn: marks.then_some(ecn),
         pfc: None,
     };
     let (mut fabric, ends, _) = incast(spec, 300 << 10, 1);
@@ -76,6 +77,16 @@ fn two_flows_come_to_share_a_link() {
         assert!(a.min(b) * 2 > a.max(b), "{outcome:?}");
         assert!(outcome.cnps.iter().all(|&n| n > 0), "{outcome:?}");
     }
+}
+
+/// Without marks, round trips do as much: the two share, and the switch drops nothing.
+#[test]
+fn two_flows_that_look_at_round_trips_come_to_share_a_link() {
+    let outcome = share(CongestionControl::Delay(DelayParameters::DEFAULT));
+    let [a, b] = outcome.bytes;
+    assert!(a + b > 20_000_000, "{outcome:?}");
+    assert!(a.min(b) * 3 > a.max(b), "{outcome:?}");
+    assert_eq!(outcome.dropped, 0, "{outcome:?}");
 }
 
 /// What is the default spares the switch what it drops without congestion control.

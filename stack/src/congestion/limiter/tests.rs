@@ -1,24 +1,28 @@
 use super::*;
-use crate::congestion::DcqcnParameters;
+use crate::congestion::{DcqcnParameters, DelayParameters};
 
 /// A rate that stays as it is: timers that don't come, no bytes counted.
-fn steady(mbps: u32) -> DcqcnParameters {
-    DcqcnParameters {
+fn steady(mbps: u32) -> CongestionControl {
+    CongestionControl::Dcqcn(DcqcnParameters {
         rate_to_set_on_first_cnp: mbps,
         rpg_byte_reset: 0,
         rpg_time_reset: Duration::from_secs(1000),
         ..DcqcnParameters::PAPER
-    }
+    })
+}
+
+fn limited(now: Instant, control: &CongestionControl) -> Limiter {
+    Limiter::after_cnp(now, control).expect("limited")
 }
 
 const PACKET: usize = 4162;
 
 /// Sends as much as it may for a while. Returns the bytes, the longest burst and how
 /// often it had to be woken.
-fn send(p: &DcqcnParameters, time: Duration) -> (u64, u64, u64) {
+fn send(p: &CongestionControl, time: Duration) -> (u64, u64, u64) {
     let mut now = Instant::ZERO;
     let end = now + time;
-    let mut limiter = Limiter::new(now, p);
+    let mut limiter = limited(now, p);
     let (mut bytes, mut longest, mut pauses) = (0, 0, 0);
     while now < end {
         let packets = limiter.allowed(now, PACKET, p);
@@ -56,22 +60,97 @@ fn the_rate_is_kept_and_bursts_are_short() {
 #[test]
 fn a_long_rest_earns_one_burst() {
     let p = steady(1000);
-    let mut limiter = Limiter::new(Instant::ZERO, &p);
+    let mut limiter = limited(Instant::ZERO, &p);
     let later = Instant::from_nanos(1_000_000_000);
     assert_eq!(limiter.allowed(later, PACKET, &p), 65536 / PACKET);
 }
 
-/// A pause at the lowest rate ends no later than the rate rises.
+/// A pause takes in that the rate rises meanwhile: who is slow is not woken for each of
+/// its increases.
 #[test]
-fn a_pause_does_not_outlast_the_rate() {
-    let p = DcqcnParameters {
+fn a_pause_ends_when_the_rate_has_allowed_enough() {
+    let p = CongestionControl::Dcqcn(DcqcnParameters {
         rate_to_set_on_first_cnp: 1,
         ..DcqcnParameters::CONNECT_X
-    };
-    let mut limiter = Limiter::new(Instant::ZERO, &p);
+    });
+    let mut limiter = limited(Instant::ZERO, &p);
     limiter.on_sent(Instant::ZERO, PACKET as u64, &p);
     let until = limiter.waits().expect("no credit");
-    assert_eq!(until, Instant::ZERO + p.rpg_time_reset);
+    let flat = Duration::from_nanos(PACKET as u64 * 8000);
+    assert!(until < Instant::ZERO + flat / 4, "{until:?}");
+    assert!(
+        until > Instant::ZERO + Duration::from_micros(600),
+        "{until:?}"
+    );
+    limiter.wake(Instant::from_nanos(until.as_nanos() - 1000), &p);
+    assert!(limiter.waits().is_some(), "not yet");
     limiter.wake(until, &p);
-    assert!(limiter.waits().is_some_and(|next| next > until));
+    assert_eq!(limiter.waits(), None);
+}
+
+/// A cut bites at once: what was allowed before it has left, and what follows waits for
+/// the new rate.
+#[test]
+fn a_cut_counts_from_its_time_on() {
+    let p = CongestionControl::Dcqcn(DcqcnParameters {
+        rpg_byte_reset: 0,
+        rpg_time_reset: Duration::from_secs(1000),
+        ..DcqcnParameters::PAPER
+    });
+    let next_burst = |cut: bool| {
+        let mut limiter = limited(Instant::ZERO, &p);
+        limiter.on_sent(Instant::ZERO, 65536, &p);
+        let until = limiter.waits().expect("no credit");
+        if cut {
+            limiter.on_cnp(Instant::from_nanos(1), &p);
+        }
+        limiter.wake(until, &p);
+        limiter.allowed(until, PACKET, &p)
+    };
+    // Half of the rate pays for the burst before, and for no other.
+    assert_eq!([false, true].map(next_burst), [65536 / PACKET, 1]);
+}
+
+/// The algorithm's timers have their turns for who looks on, and the sender stays as it is.
+#[test]
+fn to_look_at_a_sender_changes_nothing() {
+    let p = CongestionControl::Dcqcn(DcqcnParameters::PAPER);
+    let limiter = limited(Instant::ZERO, &p);
+    let later = limiter.law_at(Instant::from_nanos(1_000_000), &p);
+    assert!(later.rate(&p) > limiter.rate(&p));
+    assert_eq!(limiter.rate(&p), Some(20e9));
+}
+
+/// Who begins does so no faster than a neighbour who was told to be slow, and than it was
+/// set; and what begins without either is not limited.
+#[test]
+fn the_start_is_no_faster_than_it_may_be() {
+    let start = |start_rate, neighbour| {
+        let p = CongestionControl::Dcqcn(DcqcnParameters {
+            start_rate,
+            ..DcqcnParameters::PAPER
+        });
+        let limiter = Limiter::at_start(Instant::ZERO, &p, PACKET, true, neighbour)?;
+        let later = limiter.law_at(Instant::from_nanos(60_000), &p);
+        limiter.rate(&p).zip(later.rate(&p))
+    };
+    assert_eq!(start(0, None), None);
+    // What a neighbour knows is not left at once; what is but set, is.
+    assert_eq!(start(0, Some(3e9)), Some((3e9, 3e9)));
+    assert_eq!(start(2000, None), Some((2e9, 21e9)));
+    assert_eq!(start(2000, Some(3e9)), Some((2e9, 21e9)));
+    assert_eq!(start(4000, Some(3e9)), Some((3e9, 3e9)));
+}
+
+/// A window without a rate knows no pause.
+#[test]
+fn a_window_alone_is_not_paced() {
+    let p = CongestionControl::Delay(DelayParameters::DEFAULT);
+    let start = |acked| Limiter::at_start(Instant::ZERO, &p, PACKET, acked, None);
+    assert!(start(false).is_none(), "nobody tells it of round trips");
+    let mut limiter = start(true).expect("limited");
+    assert_eq!(limiter.window(), Some(10));
+    assert_eq!(limiter.allowed(Instant::ZERO, PACKET, &p), usize::MAX);
+    limiter.on_sent(Instant::ZERO, 1 << 30, &p);
+    assert_eq!(limiter.waits(), None);
 }

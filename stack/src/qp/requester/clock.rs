@@ -5,6 +5,7 @@
 //! packets that were sent once only (what was repeated may be answered for either
 //! copy), and asks after what is late by that measure, as TCP does.
 
+use super::round_trip::RoundTrips;
 use crate::qp::attr::QpConfig;
 use crate::seq::Seq;
 use crate::time::{Duration, Instant};
@@ -34,6 +35,8 @@ pub(super) struct Clock {
     deadline: Option<Instant>,
     /// Without a local ACK timeout, the application wants to wait for ever.
     enabled: bool,
+    /// Round trips for others than this.
+    pub(super) trips: RoundTrips,
 }
 
 impl Clock {
@@ -59,6 +62,7 @@ impl Clock {
     /// Something was repeated: what comes back may answer either copy.
     pub(super) fn distrust(&mut self) {
         self.timed = None;
+        self.trips.distrust();
     }
 
     /// Everything before `una` is acknowledged.
@@ -69,6 +73,7 @@ impl Clock {
             self.timed = None;
             self.measured(now.saturating_duration_since(sent));
         }
+        self.trips.on_progress(now, una);
         self.doublings = 0;
         self.deadline = None;
         self.repeated = None;
@@ -104,6 +109,7 @@ impl Clock {
 
     /// The oldest packet is repeated: it gets its time, too.
     pub(super) fn on_repeated(&mut self, now: Instant) {
+        self.trips.distrust();
         self.wait(now);
     }
 
@@ -116,6 +122,7 @@ impl Clock {
             self.measured(now.saturating_duration_since(since));
         }
         self.timed = Some((at.next(), now));
+        self.trips.distrust();
         self.repeated = Some(now);
         self.wait(now);
     }
@@ -156,6 +163,7 @@ impl Clock {
         self.repeated = None;
         self.since = None;
         self.timed = None;
+        self.trips.distrust();
     }
 
     fn wait(&mut self, now: Instant) {

@@ -19,7 +19,7 @@
 //! [`ack`] takes acknowledgements, [`fetch`] takes READ and atomic responses,
 //! [`early`] keeps those that come before their turn and asks for what is missing,
 //! [`recovery`] sends again only what is missing, [`clock`] knows when an answer is late,
-//! [`retry`] waits and tries again, [`credit`] counts the peer's receives, [`local`]
+//! [`retry`] waits and tries again, [`round_trip`] measures, [`credit`] counts the peer's receives, [`local`]
 //! does what needs no packet.
 
 mod ack;
@@ -31,16 +31,18 @@ mod local;
 mod placement;
 mod recovery;
 mod retry;
+mod round_trip;
 mod transmit;
 
 use super::attr::QpConfig;
 use super::queue::{QueueLimits, Source, WorkQueue};
 use super::window::Window;
 use super::{Core, Cx, Fault, sgl};
+use crate::congestion::Acked;
 use crate::counters::{DropReason, Stat};
 use crate::seq::Seq;
 use crate::srq::Srqn;
-use crate::time::Instant;
+use crate::time::{Duration, Instant};
 use crate::wr::{Completion, MAX_MESSAGE_BYTES, PostError, SendFlags, SendOp, SendWr, WcStatus};
 use clock::Clock;
 use credit::Credit;
@@ -92,6 +94,16 @@ impl SendWqe {
     }
 }
 
+/// What has become of packets since somebody asked.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct News {
+    pub(crate) acked: Acked,
+    /// Some were lost.
+    pub(crate) lost: bool,
+    /// Nothing came back for a whole local ACK timeout.
+    pub(crate) timed_out: bool,
+}
+
 /// The sending half of a QP.
 #[derive(Debug)]
 pub(crate) struct Requester {
@@ -117,6 +129,7 @@ pub(crate) struct Requester {
     recovery: Recovery,
     clock: Clock,
     window: Window,
+    news: News,
     /// State SQD was entered and its end not told yet.
     drain_pending: bool,
 }
@@ -142,6 +155,7 @@ impl Requester {
             recovery: Recovery::default(),
             clock: Clock::default(),
             window: Window::new(0, 256),
+            news: News::default(),
             drain_pending: false,
         }
     }
@@ -157,6 +171,25 @@ impl Requester {
         self.recovery = Recovery::default();
         self.clock = Clock::new(config);
         self.window = Window::new(window_bytes, config.mtu());
+        self.news = News::default();
+    }
+
+    /// What has become of packets since this was last asked.
+    pub(crate) fn take_news(&mut self) -> News {
+        let mut news = core::mem::take(&mut self.news);
+        news.acked.round_trip = self.clock.trips.newest.take();
+        news.lost = self.window.take_lost();
+        news
+    }
+
+    /// The usual round trip and the shortest, if one was measured.
+    pub(crate) fn round_trips(&self) -> (Option<Duration>, Option<Duration>) {
+        (self.clock.trips.smoothed, self.clock.trips.shortest)
+    }
+
+    /// Congestion control lets so many packets be in flight; any number if `None`.
+    pub(crate) fn limit_window(&mut self, packets: Option<u64>) {
+        self.window.allow(packets);
     }
 
     /// Takes over attributes that were changed in SQD.
@@ -355,6 +388,9 @@ impl Requester {
         }
         let before = self.una;
         self.una = to;
+        let acked = &mut self.news.acked;
+        acked.packets += to - before;
+        acked.in_flight = acked.in_flight.max(self.max - before);
         self.fetches.retire(to);
         self.complete_finished(cx, core)?;
         if self.nxt < to {

@@ -171,6 +171,7 @@ impl Requester {
         }
         self.early.forget_asked();
         self.window.on_timeout();
+        self.news.timed_out = true;
         // rule: 9.7.6.1.3-timeout-resends
         self.go_back(self.una);
         self.recovery.timed_out = true;

@@ -357,8 +357,11 @@ impl Requester {
     pub(super) fn sent(&mut self, cx: &mut Cx<'_>, packets: u64, asked: bool, timed: bool) {
         if self.nxt < self.max {
             cx.counters.count(Stat::Retransmitted);
-        } else if timed {
-            self.clock.time(cx.now, self.nxt.next());
+        } else if asked {
+            self.clock.trips.note(cx.now, self.nxt.next());
+            if timed {
+                self.clock.time(cx.now, self.nxt.next());
+            }
         }
         self.unrequested = if asked { 0 } else { self.unrequested + packets };
         // rule: 9.7.3.1-psn-each

@@ -29,7 +29,7 @@ fn hand(kind: QpKind, control: CongestionControl) -> (Hand, Mem) {
     (hand, mem)
 }
 
-fn cnp(hand: &mut Hand) {
+pub(super) fn cnp(hand: &mut Hand) {
     let mut bth = hand.bth(Opcode::CNP, 0);
     bth.becn = true;
     hand.deliver(bth, ExtHeaders::NONE, &[]);
@@ -97,6 +97,9 @@ fn it_can_be_switched_off() {
     hand.post(2, SendOp::Send, &[mem.sge(0, 8192)]);
     assert_eq!(hand.out().len(), 8);
     assert_eq!(hand.stat(Stat::CnpsReceived), 2);
+    let told = hand.node.nic.qp_congestion(hand.now, hand.node.qpn);
+    let told = told.expect("a QP");
+    assert_eq!((told.rate, told.cnps_received), (None, 2));
 }
 
 /// Acknowledgements have no share in congestion: they leave at once.
