@@ -432,6 +432,20 @@ impl Nic {
         !self.ready.is_empty() || !self.notices.is_empty()
     }
 
+    /// Whether that is acknowledgements, and nothing else: they may wait a little for what
+    /// the application sends in answer, as acknowledgements coalesce (IBTA 1.7,
+    /// 9.7.5.1.2). With more than a few QPs waiting, no: nobody counts them all.
+    pub fn wants_only_to_acknowledge(&self) -> bool {
+        const FEW: usize = 8;
+        let acknowledges = |handle: &Handle| {
+            let slot = self.qps.at(*handle);
+            slot.is_none_or(|slot| slot.qp.wants_only_to_acknowledge())
+        };
+        self.notices.is_empty()
+            && (1..=FEW).contains(&self.ready.len())
+            && self.ready.iter().all(acknowledges)
+    }
+
     /// When [`Nic::handle_timeouts`] should be called; it may be early, never late.
     pub fn next_timeout(&self) -> Option<Instant> {
         self.timers.peek().map(|Reverse((at, _))| *at)

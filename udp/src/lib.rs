@@ -36,6 +36,7 @@ pub use config::{SocketOffer, UdpPortConfig};
 pub use counters::{TxDrop, UdpCounters};
 pub use port::{PortFd, UdpPort};
 pub use share::PartClaim;
+pub use sys::turns::prefer_short_turns;
 
 /// The UDP port of RoCEv2, source and destination of all that a [`UdpPort`] sends
 /// (RoCEv2 Annex A17.3.2 for the destination; the source is free).

@@ -65,6 +65,7 @@ pub(crate) struct Shared {
     /// When an application thread last drove the NIC: nanoseconds since `origin`,
     /// plus one; 0 for never, or when it said that it will wait now.
     last_call: AtomicU64,
+    calls: AtomicU64,
     /// What QP numbers are ours; others may have them once the engine's port is closed.
     _claim: PartClaim,
 }
@@ -75,6 +76,8 @@ impl Shared {
     pub(crate) fn note_call(&self) -> Instant {
         let now = self.now();
         self.last_call.store(now.as_nanos() + 1, Ordering::Relaxed);
+        // Not one atomic step: that would cost each call more than the count is worth.
+        self.calls.store(self.calls() + 1, Ordering::Relaxed);
         if self.driver_sleeps.load(Ordering::Relaxed)
             && self.driver_sleeps.swap(false, Ordering::SeqCst)
         {
@@ -87,6 +90,12 @@ impl Shared {
     pub(crate) fn hand_over(&self) {
         self.last_call.store(0, Ordering::Relaxed);
         self.wake_driver();
+    }
+
+    /// How often application threads have called so far, about: of calls at the same
+    /// time, some may not count.
+    pub(crate) fn calls(&self) -> u64 {
+        self.calls.load(Ordering::Relaxed)
     }
 
     pub(crate) fn application_called_within(&self, span: Duration) -> bool {
@@ -160,6 +169,7 @@ impl Context {
             next_cq: AtomicU64::new(1),
             origin: Clock::now(),
             last_call: AtomicU64::new(0),
+            calls: AtomicU64::new(0),
             _claim: claim,
         });
         let driver = driver::spawn(Arc::clone(&shared), Monitor::new(device), &device.name())

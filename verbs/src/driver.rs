@@ -3,18 +3,22 @@
 //! ```text
 //!            application calls                 nothing to do
 //!  ┌─────────┐ ◄──────────── ┌─────────┐ ─────────────────────► ┌────────┐
-//!  │ aside   │               │ driving │                        │ asleep │
+//!  │ beside  │               │ driving │                        │ asleep │
 //!  └─────────┘ ────────────► └─────────┘ ◄───────────────────── └────────┘
 //!            no call for a while             packet, timer, call
 //! ```
 //!
-//! Aside, it looks twice a millisecond whether the application still calls. Asleep,
-//! it waits in `ppoll` for the port's sockets and the next timer: an idle process
+//! Beside an application that calls, it takes what the application leaves ([`beside`]).
+//! Asleep, it waits in `ppoll` for the port's sockets and the next timer: an idle process
 //! costs no CPU. Between the two, it passes on what becomes of the interface.
+
+mod beside;
 
 use crate::context::Shared;
 use crate::datapath::WakeUps;
+use crate::engine::Engine;
 use crate::monitor::Monitor;
+use beside::Beside;
 use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::signal::SigSet;
 use nix::sys::time::TimeSpec;
@@ -57,11 +61,15 @@ pub(crate) fn spawn(
 }
 
 fn run(shared: &Shared, mut monitor: Monitor) {
+    // What it does takes microseconds, and an application that spins must not delay it by
+    // a whole turn of its own. Before Linux 6.12, that can't be asked for.
+    let _ = roce_udp::prefer_short_turns();
+    let mut beside = Beside::default();
     let mut last_busy = std::time::Instant::now();
     while !shared.stop.load(Ordering::Acquire) {
         monitor.look(|event| shared.lock().events.push(event));
         if shared.application_called_within(APPLICATION_DRIVES) {
-            stand_aside(shared);
+            beside.take_turn(shared);
             continue;
         }
         let busy = {
@@ -78,14 +86,6 @@ fn run(shared: &Shared, mut monitor: Monitor) {
     }
 }
 
-/// Leaves the NIC to the application for a moment.
-fn stand_aside(shared: &Shared) {
-    let mut wake = [PollFd::new(shared.wake.as_fd(), PollFlags::POLLIN)];
-    let timeout = TimeSpec::from_duration(APPLICATION_DRIVES);
-    let _ = ppoll(&mut wake, Some(timeout), None);
-    shared.clear_wake();
-}
-
 /// Sleeps until a packet comes, a timer is due, the interface changes, or an
 /// application thread calls.
 fn sleep(shared: &Shared, monitor: &Monitor) {
@@ -95,11 +95,7 @@ fn sleep(shared: &Shared, monitor: &Monitor) {
         shared.driver_sleeps.store(false, Ordering::SeqCst);
         return;
     };
-    let mut polled: Vec<PollFd<'_>> = wake_ups
-        .packets
-        .iter()
-        .map(|(fd, flags)| PollFd::new(fd.as_fd(), *flags))
-        .collect();
+    let mut polled = packets_of(&wake_ups);
     let others = [Some(shared.wake.as_fd()), monitor.fd()];
     let news = wake_ups.news.as_ref().map(AsFd::as_fd);
     let others = others.into_iter().chain([news]).flatten();
@@ -120,8 +116,20 @@ fn what_to_wait_for(shared: &Shared) -> Option<(WakeUps, Option<Duration>)> {
     if engine.has_work() {
         return None;
     }
+    Some(until_something_is_due(&engine, shared))
+}
+
+/// Descriptors, and how long.
+fn until_something_is_due(engine: &Engine, shared: &Shared) -> (WakeUps, Option<Duration>) {
     let now = shared.now();
     let timeout = engine.next_timeout(now);
     let timeout = timeout.map(|at| at.saturating_duration_since(now));
-    Some((engine.port.wake_ups(), timeout))
+    (engine.port.wake_ups(), timeout)
+}
+
+fn packets_of(wake_ups: &WakeUps) -> Vec<PollFd<'_>> {
+    let packets = wake_ups.packets.iter();
+    packets
+        .map(|(fd, flags)| PollFd::new(fd.as_fd(), *flags))
+        .collect()
 }

@@ -175,6 +175,11 @@ impl Engine {
         self.nic.wants_to_send() || self.port.has_looped()
     }
 
+    /// Whether all of that is acknowledgements, which may wait for the application's answer.
+    pub(crate) fn owes_only_acknowledgements(&self) -> bool {
+        self.nic.wants_only_to_acknowledge() && !self.port.has_looped()
+    }
+
     /// When something is due next, be it nothing but time that passes.
     pub(crate) fn next_timeout(&self, now: Instant) -> Option<Instant> {
         let held_back = self.faults.as_ref().and_then(FaultLayer::next_release);

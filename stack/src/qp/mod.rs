@@ -390,6 +390,11 @@ impl Qp {
                 && self.service.has_requests(&self.core))
     }
 
+    /// Whether that is an acknowledgement, and nothing else.
+    pub(crate) fn wants_only_to_acknowledge(&self) -> bool {
+        self.service.owes_only_ack() && !self.service.has_requests(&self.core)
+    }
+
     /// When [`Qp::handle_timeout`] should be called next.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         // Who may not send can't do anything about what is late.

@@ -303,6 +303,14 @@ impl Service {
         }
     }
 
+    /// Whether all that the peer is owed is an acknowledgement.
+    pub(super) fn owes_only_ack(&self) -> bool {
+        match self {
+            Self::Rc { responder, .. } => responder.owes_only_ack(),
+            Self::Uc { .. } | Self::Ud { .. } => false,
+        }
+    }
+
     /// When something is due.
     pub(super) fn deadline(&self) -> Option<Instant> {
         match self {

@@ -47,6 +47,47 @@ fn an_answer_goes_before_an_acknowledgement() {
     assert_eq!(sent, [Opcode::RC_SEND_ONLY, Opcode::RC_ACKNOWLEDGE]);
 }
 
+/// An acknowledgement may wait for what the application answers; a refusal, a READ's
+/// response and what was posted may not.
+#[test]
+fn only_acknowledgements_may_wait() {
+    let waits = |act: fn(&mut Hand)| {
+        let mut hand = Hand::new(Setup::default());
+        act(&mut hand);
+        assert!(hand.node.nic.wants_to_send());
+        hand.node.nic.wants_only_to_acknowledge()
+    };
+    assert!(
+        !Hand::new(Setup::default())
+            .node
+            .nic
+            .wants_only_to_acknowledge()
+    );
+    assert!(waits(|hand| {
+        let mem = hand.mem(64);
+        hand.request(Opcode::RC_WRITE_ONLY, mem.reth(0, 8), &[1; 8]);
+    }));
+    assert!(!waits(|hand| {
+        let (mem, psn) = (hand.mem(64), hand.psn + 1);
+        let bth = hand.bth(Opcode::RC_WRITE_ONLY, psn);
+        hand.deliver(bth, mem.reth(0, 8), &[1; 8]);
+    }));
+    assert!(!waits(|hand| {
+        let mem = hand.mem(64);
+        hand.request(Opcode::RC_READ_REQUEST, mem.reth(0, 8), &[]);
+    }));
+    assert!(!waits(|hand| {
+        let mem = hand.mem(64);
+        hand.request(Opcode::RC_WRITE_ONLY, mem.reth(0, 8), &[1; 8]);
+        hand.post(1, SendOp::Send, &[mem.sge(0, 8)]);
+    }));
+    let mut hand = Hand::new(Setup::default());
+    let mem = hand.mem(64);
+    hand.request(Opcode::RC_WRITE_ONLY, mem.reth(0, 8), &[1; 8]);
+    hand.out();
+    assert!(!hand.node.nic.wants_only_to_acknowledge(), "it has left");
+}
+
 /// Many QPs between the same two NICs, all at once over a bad wire: each gets its own.
 // shows: 11.4.2.1-shared
 #[test]

@@ -6,3 +6,4 @@ pub(crate) mod mtu;
 pub(crate) mod options;
 pub(crate) mod receive;
 pub(crate) mod send;
+pub(crate) mod turns;

@@ -29,6 +29,11 @@ impl Responder {
         front.is_some_and(|owed| matches!(owed.reply, Reply::Read { .. }))
     }
 
+    /// Whether all that it is owed is an acknowledgement.
+    pub(crate) fn owes_only_ack(&self) -> bool {
+        self.replies.ack && self.replies.queue.is_empty() && self.replies.nak.is_none()
+    }
+
     /// Sends up to `budget` packets of what the peer is owed.
     pub(crate) fn transmit(
         &mut self,

@@ -1,0 +1,132 @@
+//! The background thread beside an application that calls.
+//!
+//! An application that polls drives the NIC better than any other thread: each packet
+//! that woke this thread would only take the processor from it. An application that
+//! calls now and then, and between its calls watches its memory for what a peer writes
+//! there, drives nothing meanwhile. Which one it is shows in how often it calls while this
+//! thread waits. (When it last called says nothing: this thread may have taken its
+//! processor.) If it polled a few times in a row, the thread stays away until it does not.
+
+use super::{APPLICATION_DRIVES, packets_of, until_something_is_due};
+use crate::context::Shared;
+use nix::poll::{PollFd, PollFlags, ppoll};
+use nix::sys::time::TimeSpec;
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
+
+/// An application that polls calls again within this time, on average.
+const POLLS: Duration = Duration::from_micros(5);
+
+/// An acknowledgement waits so long for what the application sends in answer. Sent at
+/// once, it would wake a thread of the peer's; and the peer, who may poll until it has
+/// come, would go on to watch its memory, and not drive its NIC when the answer comes.
+const ANSWERS: Duration = Duration::from_micros(100);
+
+/// What came of the last times, beside an application that calls.
+#[derive(Debug, Default)]
+pub(super) struct Beside {
+    /// So many times in a row, the application polled.
+    polled: u8,
+}
+
+impl Beside {
+    /// Waits for something to do, no longer than half a millisecond, and does it unless
+    /// the application polls.
+    pub(super) fn take_turn(&mut self, shared: &Shared) {
+        let (began, calls) = (Instant::now(), shared.calls());
+        if self.stays_away() {
+            stay_away(shared);
+        } else {
+            wait_for_packets(shared);
+        }
+        let polls = is_polling(shared.calls().wrapping_sub(calls), began.elapsed());
+        self.note(polls);
+        if !polls {
+            // Who has the lock sees to all of it.
+            if let Some(mut engine) = shared.engine.try_lock() {
+                engine.progress(shared.now());
+            }
+        }
+    }
+
+    fn stays_away(&self) -> bool {
+        self.polled >= 4
+    }
+
+    fn note(&mut self, polls: bool) {
+        self.polled = if polls {
+            self.polled.saturating_add(1)
+        } else {
+            0
+        };
+    }
+}
+
+/// Whether so many calls in so long a time are those of an application that polls.
+fn is_polling(calls: u64, time: Duration) -> bool {
+    let calls = u32::try_from(calls).unwrap_or(u32::MAX);
+    calls > 1 && time < POLLS.saturating_mul(calls)
+}
+
+/// Leaves the NIC to the application for a moment.
+fn stay_away(shared: &Shared) {
+    wait(shared, Vec::new(), APPLICATION_DRIVES);
+}
+
+/// Waits for a packet, a timer or half a millisecond. The application's calls wake nobody.
+fn wait_for_packets(shared: &Shared) {
+    let (wake_ups, longest) = {
+        let engine = shared.engine.lock();
+        let longest = match (engine.has_work(), engine.owes_only_acknowledgements()) {
+            (false, _) => APPLICATION_DRIVES,
+            (true, true) => ANSWERS,
+            (true, false) => return,
+        };
+        let (wake_ups, timeout) = until_something_is_due(&engine, shared);
+        (wake_ups, timeout.map_or(longest, |left| left.min(longest)))
+    };
+    wait(shared, packets_of(&wake_ups), longest);
+}
+
+/// Waits for any of these, for whoever wakes this thread, or for so long.
+fn wait<'a>(shared: &'a Shared, mut polled: Vec<PollFd<'a>>, longest: Duration) {
+    polled.push(PollFd::new(shared.wake.as_fd(), PollFlags::POLLIN));
+    let _ = ppoll(&mut polled, Some(TimeSpec::from_duration(longest)), None);
+    if polled.last().and_then(PollFd::any).unwrap_or(true) {
+        shared.clear_wake();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Beside, is_polling};
+    use std::time::Duration;
+
+    #[test]
+    fn stays_away_from_an_application_that_polls_until_it_pauses() {
+        let mut beside = Beside::default();
+        (0..3).for_each(|_| beside.note(true));
+        assert!(!beside.stays_away(), "a few may be by chance");
+        beside.note(false);
+        (0..3).for_each(|_| beside.note(true));
+        assert!(!beside.stays_away(), "counted in a row");
+        (0..300).for_each(|_| beside.note(true));
+        assert!(beside.stays_away());
+        beside.note(false);
+        assert!(!beside.stays_away());
+    }
+
+    #[test]
+    fn polling_is_many_calls_in_a_short_time() {
+        let us = Duration::from_micros;
+        assert!(is_polling(500, us(500)));
+        assert!(is_polling(10, us(3)));
+        assert!(is_polling(u64::MAX, us(500)));
+        assert!(!is_polling(0, Duration::ZERO));
+        assert!(
+            !is_polling(1, Duration::ZERO),
+            "it posts, and then watches memory"
+        );
+        assert!(!is_polling(30, us(500)));
+    }
+}
