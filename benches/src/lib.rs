@@ -8,6 +8,7 @@ pub mod flames;
 pub mod packet;
 pub mod page;
 pub mod peers;
+pub mod perftest;
 pub mod recovery;
 pub mod report;
 pub mod roce;

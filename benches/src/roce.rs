@@ -78,26 +78,47 @@ pub fn write(
     size: usize,
     ms: u64,
 ) -> Result<Figures, String> {
+    // Large messages are there for their bandwidth, small ones for their latency.
+    let iterations = if size > 4096 { "100" } else { "100000" };
+    let (size, ms) = (size.to_string(), ms.to_string());
+    let options = [
+        "--size",
+        &size,
+        "--duration",
+        &ms,
+        "--iterations",
+        iterations,
+    ];
+    perf_write(pair, roce, datapath, &options)
+}
+
+/// The median of half the round trip of an 8-byte WRITE, over UDP sockets, that both
+/// sides wait for by looking at memory alone: microseconds.
+///
+/// # Errors
+/// If a side fails.
+pub fn watched_latency(pair: &VethPair, roce: &Path, rounds: u32) -> Result<f64, String> {
+    let rounds = rounds.to_string();
+    let options = ["--size", "8", "--watch-memory", "--iterations", &rounds];
+    perf_write(pair, roce, "udp", &options).map(|figures| figures.latency_us)
+}
+
+fn perf_write(
+    pair: &VethPair,
+    roce: &Path,
+    datapath: &str,
+    options: &[&str],
+) -> Result<Figures, String> {
     let roce = roce.to_string_lossy();
     let before = cpu_seconds();
     let mut server = pair.command(0, &roce);
     server.args(["perf", "--once", "--server", ADDRESSES[0]]);
     server.env("ROCE_DATAPATH", datapath);
     let server = serve(server, "listening")?;
-    // Large messages are there for their bandwidth, small ones for their latency.
-    let iterations = if size > 4096 { "100" } else { "100000" };
     let mut client = pair.command(1, &roce);
     client.env("ROCE_DATAPATH", datapath);
-    client.args([
-        "perf",
-        ADDRESSES[0],
-        "--op",
-        "write",
-        "--json",
-        "--iterations",
-        iterations,
-    ]);
-    client.args(["--size", &size.to_string(), "--duration", &ms.to_string()]);
+    client.args(["perf", ADDRESSES[0], "--op", "write", "--json"]);
+    client.args(options);
     let json: serde_json::Value =
         serde_json::from_str(&output(client)?).map_err(|e| format!("roce perf: {e}"))?;
     server.wait()?;

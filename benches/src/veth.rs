@@ -2,6 +2,7 @@
 
 use crate::peers::output;
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 /// Two hosts on one machine. They are gone when this value is.
 #[derive(Debug)]
@@ -42,7 +43,20 @@ impl VethPair {
             ip(&["-n", name, "link", "set", "lo", "up"])?;
             ip(&["-n", name, "link", "set", "veth0", "up"])?;
         }
+        (0..2).try_for_each(|host| pair.await_link(host))?;
         Ok(pair)
+    }
+
+    /// The kernel takes up to a second to say that a link is up; programs look.
+    fn await_link(&self, host: usize) -> Result<(), String> {
+        let end = Instant::now() + Duration::from_secs(5);
+        while self.link(host)?["operstate"].as_str() != Some("UP") {
+            if Instant::now() > end {
+                return Err(format!("veth0 of host {host} has not come up in 5 seconds"));
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        Ok(())
     }
 
     /// The MAC address of a host's interface.
@@ -50,12 +64,18 @@ impl VethPair {
     /// # Errors
     /// If `ip` can't tell.
     pub fn mac(&self, host: usize) -> Result<String, String> {
+        let link = self.link(host)?;
+        let mac = link["address"].as_str();
+        Ok(mac.ok_or("ip gave no MAC address")?.to_owned())
+    }
+
+    /// What `ip` says of a host's interface.
+    fn link(&self, host: usize) -> Result<serde_json::Value, String> {
         let mut command = self.command(host, "ip");
         command.args(["-json", "link", "show", "veth0"]);
-        let json: serde_json::Value =
+        let mut json: serde_json::Value =
             serde_json::from_str(&output(command)?).map_err(|e| format!("ip: {e}"))?;
-        let mac = json[0]["address"].as_str();
-        Ok(mac.ok_or("ip gave no MAC address")?.to_owned())
+        Ok(json[0].take())
     }
 
     /// A command that runs on host 0 or 1.

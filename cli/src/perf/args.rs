@@ -93,6 +93,11 @@ pub struct PerfArgs {
     #[arg(long, short = 'n', default_value_t = 2000, value_name = "N")]
     pub iterations: u32,
 
+    /// While latency of WRITE is measured, wait for the peer's bytes by looking at memory
+    /// alone, as ib_write_lat does, and leave it to the background thread to receive them
+    #[arg(long)]
+    pub watch_memory: bool,
+
     /// Messages kept outstanding while bandwidth is measured
     #[arg(long, default_value_t = 64, value_name = "N")]
     pub depth: usize,

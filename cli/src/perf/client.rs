@@ -158,6 +158,7 @@ impl Client {
             size,
             slots,
             iterations: args.iterations,
+            watch_memory: args.watch_memory,
             seed: 0,
         };
         let mut verified = 0;

@@ -13,7 +13,7 @@ use std::time::Duration;
 const MAX_LINE: u64 = 64 << 10;
 
 /// The version of what is said; both sides must have the same.
-pub(super) const VERSION: u32 = 1;
+pub(super) const VERSION: u32 = 2;
 
 /// What each side says first.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -68,6 +68,8 @@ pub(super) struct Phase {
     pub(super) slots: usize,
     /// Round trips, for latency.
     pub(super) iterations: u32,
+    /// Whether WRITEs are waited for by looking at memory alone.
+    pub(super) watch_memory: bool,
     pub(super) seed: u64,
 }
 

@@ -102,6 +102,9 @@ impl Echo<'_> {
             .qp
             .post_send(&SendRequest::new(u64::from(i), op, &[sge]))?;
         self.sends_open += 1;
+        if self.phase.watch_memory {
+            self.drain()?;
+        }
         Ok(())
     }
 
@@ -119,7 +122,8 @@ impl Echo<'_> {
         }
     }
 
-    /// Watches the last byte of the buffer, and drives the NIC meanwhile.
+    /// Watches the last byte of the buffer, and drives the NIC meanwhile unless it was
+    /// asked not to.
     fn watch(&mut self, mark: u8) -> Result<(), PerfError> {
         let last = self.phase.size - 1;
         let mut end = None;
@@ -128,7 +132,9 @@ impl Echo<'_> {
                 if self.end.region.load_u8(last)? == mark {
                     return Ok(());
                 }
-                if let Some(completion) = self.end.cq.poll()? {
+                if self.phase.watch_memory {
+                    std::hint::spin_loop();
+                } else if let Some(completion) = self.end.cq.poll()? {
                     self.note(check(completion)?);
                 }
             }

@@ -1,0 +1,136 @@
+//! Measures this stack and the kernel's Soft-RoCE in one and the same guest.
+
+use clap::Parser;
+use roce_benches::command::{finish, progress, step};
+use roce_benches::page::{machine, write_between};
+use roce_benches::report::{Comparison, Goal, markdown};
+use roce_benches::{perftest, roce};
+use roce_tests::lab::{GUEST_IP4, Lab, LabConfig};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// ib_write_bw and ib_write_lat on this stack and on Soft-RoCE, in one guest
+///
+/// Both ends of either run in the guest, over the loopback that it has. Needs root, QEMU
+/// and what the lab needs. The guest's processor is emulated, unless ROCE_LAB_ACCEL=kvm
+/// says otherwise: the figures are for comparison with each other, in one run, alone.
+#[derive(Debug, Parser)]
+struct Args {
+    /// How many times each is measured
+    #[arg(long, default_value_t = 5)]
+    runs: u32,
+
+    /// A page to write the figures into, between its two marker lines
+    #[arg(long, value_name = "FILE")]
+    write: Option<PathBuf>,
+}
+
+/// Nothing takes so long, also with an emulated processor.
+const TIMEOUT: Duration = Duration::from_secs(300);
+
+fn main() -> ExitCode {
+    finish("guest", run(&Args::parse()))
+}
+
+fn run(args: &Args) -> Result<(), String> {
+    let page = markdown(&measure(args)?, &machine());
+    println!("{page}");
+    match &args.write {
+        Some(path) => write_between(path, "figures guest", &page),
+        None => Ok(()),
+    }
+}
+
+/// Gigabits per second, and microseconds.
+struct Figures {
+    bandwidth: f64,
+    latency: f64,
+}
+
+/// Both in turn in each run, so that drift meets both alike.
+fn measure(args: &Args) -> Result<Vec<Comparison>, String> {
+    let roce = roce::build()?;
+    perftest::build_library()?;
+    let lab = Lab::boot(&LabConfig {
+        boot_timeout: TIMEOUT,
+        ..LabConfig::default()
+    })
+    .map_err(|e| e.to_string())?;
+    let bar = progress(args.runs * 2);
+    let mut runs = Vec::new();
+    for _ in 0..args.runs {
+        step(&bar, "Soft-RoCE");
+        let theirs = soft_roce(&lab)?;
+        // It holds UDP port 4791 as long as the module is there.
+        shell(&lab, "rdma link delete rxe0 && modprobe -r rdma_rxe")?;
+        step(&bar, "this stack");
+        let ours = this_stack(&lab, &roce)?;
+        shell(
+            &lab,
+            "modprobe rdma_rxe && rdma link add rxe0 type rxe netdev eth0",
+        )?;
+        runs.push((ours, theirs));
+    }
+    bar.finish_and_clear();
+    Ok(comparisons(&runs))
+}
+
+fn comparisons(runs: &[(Figures, Figures)]) -> Vec<Comparison> {
+    let row = |what, unit, figure: &dyn Fn(&Figures) -> f64| Comparison {
+        what,
+        with: "Soft-RoCE",
+        unit,
+        runs: runs.iter().map(|(a, b)| (figure(a), figure(b))).collect(),
+        goal: Goal::None,
+    };
+    vec![
+        row("64 KiB WRITEs, ib_write_bw", "Gb/s", &|f| f.bandwidth),
+        row(
+            "half round trip of an 8-byte WRITE, ib_write_lat",
+            "us",
+            &|f| f.latency,
+        ),
+    ]
+}
+
+fn soft_roce(lab: &Lab) -> Result<Figures, String> {
+    both(lab, "", "-d rxe0 -x 1", &GUEST_IP4.to_string())
+}
+
+fn this_stack(lab: &Lab, roce: &Path) -> Result<Figures, String> {
+    let roce = roce.canonicalize().map_err(|e| e.to_string())?;
+    let prefix = format!("{} run -q -- ", lab.guest_path(&roce));
+    both(lab, &prefix, "-d roce_lo -x 0", "127.0.0.1")
+}
+
+fn both(lab: &Lab, prefix: &str, device: &str, address: &str) -> Result<Figures, String> {
+    let figure = |program: &str, options: &str, column| {
+        let command = format!("stdbuf -oL {prefix}{program} -F {device} {options}");
+        let mut server = lab
+            .guest(["sh", "-c", &command])
+            .spawn()
+            .map_err(|e| e.to_string())?;
+        let waits = server.wait_for_line("Waiting for client", TIMEOUT);
+        waits.map_err(|e| e.to_string())?;
+        let text = shell(lab, &format!("{command} {address}"))?;
+        let ended = server.wait(TIMEOUT).and_then(|output| output.success());
+        ended.map_err(|e| e.to_string())?;
+        perftest::figure(program, &text, column)
+    };
+    Ok(Figures {
+        bandwidth: figure(
+            "ib_write_bw",
+            "-s 65536 -m 4096 -t 64 -Q 1 -n 3000 --report_gbits",
+            perftest::AVERAGE_BANDWIDTH,
+        )?,
+        latency: figure("ib_write_lat", "-s 8 -n 3000", perftest::TYPICAL_LATENCY)?,
+    })
+}
+
+/// What a shell command in the guest prints.
+fn shell(lab: &Lab, script: &str) -> Result<String, String> {
+    let output = lab.guest(["sh", "-c", script]).output(TIMEOUT);
+    let output = output.and_then(|output| output.success());
+    output.map(|o| o.stdout_text()).map_err(|e| e.to_string())
+}

@@ -1,0 +1,98 @@
+//! Debian's perftest, unmodified, on this stack's libibverbs.
+
+use crate::peers::{output, serve};
+use crate::veth::{ADDRESSES, VethPair};
+use std::path::Path;
+
+/// Builds `roce` and the library with optimisation; `roce run` finds the library beside
+/// itself.
+///
+/// # Errors
+/// If cargo fails.
+pub fn build_library() -> Result<(), String> {
+    let mut cargo =
+        std::process::Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    cargo.args(["build", "--release", "--quiet", "-p", "roce-verbs-shim"]);
+    output(cargo).map(drop)
+}
+
+/// The bandwidth that `ib_write_bw` reports for WRITEs of `size` bytes from host 1 to
+/// host 0, all of them signaled, `depth` outstanding: bits per second.
+///
+/// # Errors
+/// If a side fails.
+pub fn write_bandwidth(
+    pair: &VethPair,
+    roce: &Path,
+    size: usize,
+    depth: usize,
+    seconds: u32,
+) -> Result<f64, String> {
+    let (size, depth, seconds) = (size.to_string(), depth.to_string(), seconds.to_string());
+    let text = run(
+        pair,
+        roce,
+        "ib_write_bw",
+        &[
+            "-s",
+            &size,
+            "-t",
+            &depth,
+            "-Q",
+            "1",
+            "-D",
+            &seconds,
+            "--report_gbits",
+        ],
+    )?;
+    figure("ib_write_bw", &text, AVERAGE_BANDWIDTH).map(|gigabits| gigabits * 1e9)
+}
+
+/// The typical latency, which is the median, that `ib_write_lat` reports for 8 bytes:
+/// half of the round trip, in microseconds.
+///
+/// # Errors
+/// If a side fails.
+pub fn write_latency(pair: &VethPair, roce: &Path, iterations: u32) -> Result<f64, String> {
+    let iterations = iterations.to_string();
+    let text = run(pair, roce, "ib_write_lat", &["-s", "8", "-n", &iterations])?;
+    figure("ib_write_lat", &text, TYPICAL_LATENCY)
+}
+
+/// Runs both sides; what the client says.
+fn run(pair: &VethPair, roce: &Path, program: &str, options: &[&str]) -> Result<String, String> {
+    let command = |host: usize| {
+        // It would hold its output back when that goes into a pipe.
+        let mut command = pair.command(host, "stdbuf");
+        command.arg("-oL").arg(roce);
+        command.args(["run", "-q", "--", program, "-d", "roce_veth0", "-x", "1"]);
+        command.args(["-F", "-m", "4096"]).args(options);
+        command.env("ROCE_DATAPATH", "udp");
+        command
+    };
+    let server = serve(command(0), "Waiting for client")?;
+    let mut client = command(1);
+    client.arg(ADDRESSES[0]);
+    let text = output(client)?;
+    server.wait()?;
+    Ok(text)
+}
+
+/// Where bandwidth stands: bytes, iterations, peak, average, messages per second.
+pub const AVERAGE_BANDWIDTH: usize = 3;
+
+/// Where latency stands: bytes, iterations, least, most, typical, and more.
+pub const TYPICAL_LATENCY: usize = 4;
+
+/// A figure of what a program says of one size, by its column.
+///
+/// # Errors
+/// If there is none; what it says instead.
+pub fn figure(program: &str, text: &str, column: usize) -> Result<f64, String> {
+    let mut lines = text.lines().skip_while(|line| !line.contains("#bytes"));
+    let figures = lines.nth(1).unwrap_or_default();
+    let figure = figures.split_whitespace().nth(column);
+    figure
+        .and_then(|figure| figure.parse().ok())
+        .ok_or_else(|| format!("{program} gave no figures:\n{text}"))
+}
