@@ -3,6 +3,7 @@
 use crate::wr::Completion;
 use core::sync::atomic::{AtomicBool, AtomicU8, Ordering, fence};
 use crossbeam_queue::ArrayQueue;
+use roce_wire::Qpn;
 use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 
 /// Names a CQ in [`Event`](crate::Event)s; the caller chose it.
@@ -30,7 +31,8 @@ pub enum Notify {
 #[derive(Debug)]
 pub struct CompletionQueue {
     id: CqId,
-    /// Locked for writing while it is replaced by one of another size.
+    /// Locked for writing while it is replaced by one of another size, and while a QP's
+    /// completions are sorted out.
     ring: RwLock<ArrayQueue<Completion>>,
     overrun: AtomicBool,
     notify: AtomicU8,
@@ -141,6 +143,19 @@ impl CompletionQueue {
         }
         *ring = other;
         Ok(())
+    }
+
+    /// Drops what waits of one QP; the rest stays, in order.
+    pub(crate) fn forget(&self, qpn: Qpn) {
+        if self.is_empty() {
+            return;
+        }
+        let ring = self.ring.write().unwrap_or_else(PoisonError::into_inner);
+        for _ in 0..ring.len() {
+            let kept = ring.pop().filter(|completion| completion.qpn != qpn);
+            let pushed = kept.map(|completion| ring.push(completion));
+            debug_assert!(!matches!(pushed, Some(Err(_))), "one was taken");
+        }
     }
 
     fn ring(&self) -> RwLockReadGuard<'_, ArrayQueue<Completion>> {

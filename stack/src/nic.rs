@@ -206,14 +206,15 @@ impl Nic {
     }
 
     /// Removes a QP. Packets for it are dropped from now on; its requests never
-    /// complete. Returns whether there was one.
+    /// complete, and its completions that wait in CQs are dropped. Returns whether there
+    /// was one.
     // rule: 11.2.5.4-destroy
     pub fn destroy_qp(&mut self, qpn: Qpn) -> bool {
         let Some(handle) = self.qps.find(qpn) else {
             return false;
         };
         // No time passes for a QP that goes.
-        self.with_qp_unscheduled(Instant::ZERO, handle, |qp, cx| qp.release(cx));
+        self.with_qp_unscheduled(Instant::ZERO, handle, Qp::forget);
         let Some(mut qp) = self.qps.remove(qpn) else {
             return false;
         };

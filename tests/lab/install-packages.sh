@@ -9,9 +9,15 @@ fi
 export DEBIAN_FRONTEND=noninteractive
 apt-get update
 # Outside: the emulator, the guest's first shell, the network and its captures.
+# rdma-core's tests are in its documentation, for python3-pyverbs.
 # Inside (the guest sees this machine's files): Soft-RoCE's user-space programs.
 apt-get install --yes --no-install-recommends \
     qemu-system-x86 busybox-static kmod xz-utils \
     iproute2 nftables ethtool tcpdump tshark iperf3 bpftool \
     rdma-core ibverbs-utils ibverbs-providers perftest python3 python3-pyverbs \
     gcc libc6-dev binutils libibverbs-dev
+# Images of containers leave documentation out (dpkg's path-exclude), and with it those tests.
+if ! test -e /usr/share/doc/rdma-core/tests/run_tests.py; then
+    apt-get install --yes --no-install-recommends --reinstall \
+        -o Dpkg::Options::='--path-include=/usr/share/doc/rdma-core/*' rdma-core
+fi

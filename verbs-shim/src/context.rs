@@ -5,12 +5,13 @@ use crate::device::Device;
 use crate::errors::OrErrno;
 use crate::events::Registry;
 use crate::pointer::{CPart, Handle, Object};
-use crate::{cq, dm, domain, guard, mr, mw, qp, query, srq, xrc};
+use crate::usage::{Use, Users};
+use crate::{cq, dm, domain, guard, import, mr, mw, prefetch, qp, query, srq, xrc};
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use roce_verbs::AsyncEvents;
 use std::ffi::c_int;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::ptr::null;
 use std::sync::Arc;
 
@@ -19,6 +20,10 @@ use std::sync::Arc;
 pub(crate) struct Context {
     c: CPart<VerbsContext>,
     pub(crate) state: Arc<State>,
+    /// Counts it as one that is open.
+    opened: Use,
+    /// What it can be imported by.
+    _command: OwnedFd,
 }
 
 // SAFETY: `c` is the first field, and `context` the last field of what C has there.
@@ -36,6 +41,8 @@ pub(crate) struct State {
     pub(crate) objects: Registry,
     /// XRC domains that files stand for.
     pub(crate) xrc_files: xrc::Files,
+    /// The contexts that stand for it: the one that was opened, and those that were imported.
+    contexts: Users,
 }
 
 // SAFETY: a device may be used by any thread, and is never freed.
@@ -64,30 +71,47 @@ pub(crate) extern "C" fn open_device(device: Handle<Device>) -> *mut IbvContext 
         let roce = found.open().or_errno()?;
         let events = roce.async_events();
         make_blocking(&events)?;
-        let async_fd = events.as_fd().as_raw_fd();
+        let command = import::descriptor()?;
         let state = Arc::new(State {
             roce,
             device,
             events,
             objects: Registry::default(),
             xrc_files: xrc::Files::default(),
+            contexts: Users::default(),
         });
-        let c = CPart::new(verbs_context(device, async_fd));
-        Ok(Handle::give(Context { c, state }))
+        import::announce(&command, &state)?;
+        Ok(Context::give(state, command))
     })
 }
 
-/// `ibv_close_device`. Objects that were not destroyed go with it, as they do when the
-/// kernel closes a device.
+/// `ibv_close_device`. Objects that were not destroyed go with the last context that stands
+/// for them, as they do when the kernel closes a device.
 pub(crate) extern "C" fn close_device(context: Handle<Context>) -> c_int {
     guard::errno(|| {
-        let context = context.take()?;
-        context.state.objects.close();
+        let Context { state, opened, .. } = *context.take()?;
+        drop(opened);
+        if state.contexts.check_none().is_ok() {
+            import::withdraw(&state);
+            state.objects.close();
+        }
         Ok(())
     })
 }
 
 impl Context {
+    /// A context for C.
+    pub(crate) fn give(state: Arc<State>, command: OwnedFd) -> *mut IbvContext {
+        let descriptors = [command.as_fd(), state.events.as_fd()];
+        let descriptors = descriptors.map(|fd| fd.as_raw_fd());
+        Handle::give(Self {
+            c: CPart::new(verbs_context(state.device, descriptors)),
+            opened: state.contexts.add(),
+            _command: command,
+            state,
+        })
+    }
+
     /// # Errors
     /// `EINVAL` for any port but the only one.
     pub(crate) fn check_port(port: u32) -> Result<(), Errno> {
@@ -99,10 +123,10 @@ impl Context {
     }
 }
 
-fn verbs_context(device: Handle<Device>, async_fd: c_int) -> VerbsContext {
+fn verbs_context(device: Handle<Device>, [cmd_fd, async_fd]: [c_int; 2]) -> VerbsContext {
     VerbsContext {
         query_port: query::query_port,
-        advise_mr: null(),
+        advise_mr: prefetch::advise_mr,
         alloc_null_mr: mr::alloc_null_mr,
         read_counters: null(),
         attach_counters_point_flow: null(),
@@ -144,7 +168,7 @@ fn verbs_context(device: Handle<Device>, async_fd: c_int) -> VerbsContext {
         context: IbvContext {
             device,
             ops: ops(),
-            cmd_fd: -1,
+            cmd_fd,
             async_fd,
             num_comp_vectors: 1,
             mutex: libc::PTHREAD_MUTEX_INITIALIZER,

@@ -1,9 +1,10 @@
 //! Memory of the device.
 
 use crate::abi::{IbvAllocDmAttr, IbvDm, IbvMr};
-use crate::context::Context;
+use crate::context::{Context, State};
 use crate::convert::access;
 use crate::errors::OrErrno;
+use crate::mr::Shown;
 use crate::pd::Pd;
 use crate::pointer::{CPart, Handle, In, Object, Out};
 use crate::usage::Users;
@@ -11,14 +12,22 @@ use crate::{abi, guard, mr};
 use nix::errno::Errno;
 use roce_verbs::DeviceMemory;
 use std::ffi::c_int;
+use std::sync::Arc;
 
-/// Memory of the device.
+/// Memory of the device: what C has one pointer to, or several.
 #[repr(C)]
 pub(crate) struct Dm {
     _c: CPart<IbvDm>,
+    shared: Arc<Shared>,
+    state: Arc<State>,
+}
+
+/// What all of C's pointers to such memory have in common.
+pub(crate) struct Shared {
     memory: DeviceMemory,
     /// Its regions.
     users: Users,
+    handle: u32,
 }
 
 // SAFETY: `_c` is the first field.
@@ -26,8 +35,39 @@ unsafe impl Object for Dm {
     type C = IbvDm;
 }
 
+impl Dm {
+    fn give(context: Handle<Context>, shared: Arc<Shared>, state: &Arc<State>) -> *mut IbvDm {
+        Handle::give(Self {
+            _c: CPart::new(IbvDm {
+                context,
+                memcpy_to_dm,
+                memcpy_from_dm,
+                comp_mask: 0,
+                handle: shared.handle,
+            }),
+            shared,
+            state: Arc::clone(state),
+        })
+    }
+}
+
 fn size(number: u64) -> Result<usize, Errno> {
     usize::try_from(number).map_err(|_| Errno::EINVAL)
+}
+
+/// Devices copy words of 4 bytes, so programs do not ask for less; one that does learns it
+/// here.
+const WORD: usize = 4;
+
+/// # Errors
+/// `EINVAL` for what does not consist of words.
+fn words(offset: u64, len: usize) -> Result<usize, Errno> {
+    let offset = size(offset)?;
+    if offset.is_multiple_of(WORD) && len.is_multiple_of(WORD) {
+        Ok(offset)
+    } else {
+        Err(Errno::EINVAL)
+    }
 }
 
 /// The memory is aligned to pages.
@@ -45,39 +85,56 @@ pub(crate) extern "C" fn alloc_dm(
             return Err(Errno::EINVAL);
         }
         let memory = state.roce.alloc_device_memory(attr.length);
-        Ok(Handle::give(Dm {
-            _c: CPart::new(IbvDm {
-                context,
-                memcpy_to_dm,
-                memcpy_from_dm,
-                comp_mask: 0,
-                handle: 0,
-            }),
-            memory: memory.map_err(|_| Errno::ENOMEM)?,
+        let memory = memory.map_err(|_| Errno::ENOMEM)?;
+        let shared = state.objects.device_memory.insert(|handle| Shared {
+            memory,
             users: Users::default(),
-        }))
+            handle,
+        });
+        Ok(Dm::give(context, shared, state))
     })
 }
 
 /// `ibv_free_dm`.
 pub(crate) extern "C" fn free_dm(dm: Handle<Dm>) -> c_int {
     guard::errno(|| {
-        dm.get()?.users.check_none()?;
+        let found = dm.get()?;
+        found.shared.users.check_none()?;
+        let known = &found.state.objects.device_memory;
+        known.remove(found.shared.handle);
         dm.take().map(drop)
     })
 }
 
+/// `ibv_import_dm`: memory of this context, or of the one that it was imported from.
+pub(crate) extern "C" fn import_dm(context: Handle<Context>, handle: u32) -> *mut IbvDm {
+    guard::pointer(|| {
+        let state = &context.get()?.state;
+        let found = state.objects.device_memory.find(handle);
+        Ok(Dm::give(context, found.ok_or(Errno::ENOENT)?, state))
+    })
+}
+
+/// `ibv_unimport_dm`: the memory lives on.
+pub(crate) extern "C" fn unimport_dm(dm: Handle<Dm>) {
+    guard::nothing(|| dm.take().map(drop));
+}
+
 extern "C" fn memcpy_to_dm(dm: Handle<Dm>, offset: u64, from: In<u8>, len: usize) -> c_int {
     guard::errno(|| {
-        let memory = &dm.get()?.memory;
-        memory.copy_to(size(offset)?, from.slice(len)?).or_errno()
+        let memory = &dm.get()?.shared.memory;
+        memory
+            .copy_to(words(offset, len)?, from.slice(len)?)
+            .or_errno()
     })
 }
 
 extern "C" fn memcpy_from_dm(to: Out<u8>, dm: Handle<Dm>, offset: u64, len: usize) -> c_int {
     guard::errno(|| {
-        let memory = &dm.get()?.memory;
-        memory.copy_from(size(offset)?, to.slice(len)?).or_errno()
+        let memory = &dm.get()?.shared.memory;
+        memory
+            .copy_from(words(offset, len)?, to.slice(len)?)
+            .or_errno()
     })
 }
 
@@ -95,10 +152,11 @@ pub(crate) extern "C" fn reg_dm_mr(
             return Err(Errno::EINVAL);
         }
         let access = access(flags & !(abi::ACCESS_ZERO_BASED | abi::ACCESS_OPTIONAL_RANGE))?;
-        let region = dm
-            .memory
-            .register(&domain.pd, size(offset)?, length, access);
-        let user = Some(dm.users.add());
-        mr::give(pd, std::ptr::null_mut(), length, region.or_errno()?, user)
+        let Shared { memory, users, .. } = &*dm.shared;
+        let region = memory.register(&domain.pd, size(offset)?, length, access);
+        let shown = Shown::Device {
+            _memory: users.add(),
+        };
+        mr::give(pd, std::ptr::null_mut(), length, region.or_errno()?, shown)
     })
 }

@@ -2,8 +2,9 @@
 
 use nix::errno::Errno;
 use roce_verbs::{
-    BufferRange, ConnectError, CqResizeError, DeregisterError, ModifyError, MulticastError,
-    OpenError, PortError, PostError, RegionError, RegisterError, ReregisterError, SrqError,
+    AccessError, BufferRange, ConnectError, CqResizeError, DeregisterError, ModifyError,
+    MulticastError, OpenError, PortError, PostError, RegionError, RegisterError, ReregisterError,
+    SrqError,
 };
 use std::fmt::Display;
 use std::io;
@@ -98,12 +99,20 @@ impl ToErrno for PostError {
     }
 }
 
-impl ToErrno for RegisterError {
+impl ToErrno for AccessError {
     fn to_errno(&self) -> Errno {
         match self {
-            Self::NoAtomics => Errno::EOPNOTSUPP,
-            _ => Errno::EINVAL,
+            Self::BadKey => Errno::ENOENT,
+            Self::WrongPd | Self::WrongQp | Self::Denied => Errno::EPERM,
+            Self::WindowsBound => Errno::EBUSY,
+            Self::OutOfBounds | Self::Fault => Errno::EFAULT,
         }
+    }
+}
+
+impl ToErrno for RegisterError {
+    fn to_errno(&self) -> Errno {
+        Errno::EINVAL
     }
 }
 

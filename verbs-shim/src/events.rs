@@ -3,8 +3,11 @@
 use crate::abi::*;
 use crate::context::{Context, blocks};
 use crate::cq::Cq;
+use crate::dm::Shared;
 use crate::guard;
+use crate::handles::Handles;
 use crate::mr::Region;
+use crate::pd::Domain;
 use crate::pointer::{Handle, Object, Out};
 use crate::qp::Qp;
 use crate::srq::Srq;
@@ -101,15 +104,19 @@ pub(crate) struct Registry {
     /// Events of a CQ's completions, apart from those of its errors.
     pub(crate) channels: Table<CqId>,
     pub(crate) srqs: Table<Srqn>,
-    pub(crate) regions: Mutex<Vec<Arc<Region>>>,
+    pub(crate) regions: Handles<Region>,
+    pub(crate) domains: Handles<Domain>,
+    pub(crate) device_memory: Handles<Shared>,
 }
 
 impl Registry {
     /// The context goes: no memory of the program is accessed any more.
     pub(crate) fn close(&self) {
-        for region in self.regions.lock().drain(..) {
+        for region in self.regions.drain() {
             region.close();
         }
+        self.domains.drain();
+        self.device_memory.drain();
     }
 }
 

@@ -1,8 +1,8 @@
 //! The symbols: which function each is, in which version.
 
 use crate::{
-    ah, channel, context, cq, device, events, mr, multicast, pd, private, qp, query, rates, srq,
-    strings, sysfs, unsupported,
+    ah, channel, context, cq, device, dm, dmabuf, events, import, mr, multicast, pd, private, qp,
+    query, rates, srq, strings, sysfs, unsupported,
 };
 #[cfg(not(test))]
 use std::arch::global_asm;
@@ -67,17 +67,25 @@ export! { CURRENT:
     device::get_device_index: "ibv_get_device_index@@IBVERBS_1.9";
     device::get_device_list: "ibv_get_device_list@@IBVERBS_1.1";
     device::get_device_name: "ibv_get_device_name@@IBVERBS_1.1";
+    dm::import_dm: "ibv_import_dm@@IBVERBS_1.13";
+    dm::unimport_dm: "ibv_unimport_dm@@IBVERBS_1.13";
+    dmabuf::reg_dmabuf_mr: "ibv_reg_dmabuf_mr@@IBVERBS_1.12";
     events::ack_async_event: "ibv_ack_async_event@@IBVERBS_1.1";
     events::get_async_event: "ibv_get_async_event@@IBVERBS_1.1";
+    import::import_device: "ibv_import_device@@IBVERBS_1.10";
     mr::dereg_mr: "ibv_dereg_mr@@IBVERBS_1.1";
+    mr::import_mr: "ibv_import_mr@@IBVERBS_1.10";
     mr::reg_mr: "ibv_reg_mr@@IBVERBS_1.1";
     mr::reg_mr_iova: "ibv_reg_mr_iova@@IBVERBS_1.7";
     mr::reg_mr_iova2: "ibv_reg_mr_iova2@@IBVERBS_1.8";
     mr::rereg_mr: "ibv_rereg_mr@@IBVERBS_1.1";
+    mr::unimport_mr: "ibv_unimport_mr@@IBVERBS_1.10";
     multicast::attach_mcast: "ibv_attach_mcast@@IBVERBS_1.1";
     multicast::detach_mcast: "ibv_detach_mcast@@IBVERBS_1.1";
     pd::alloc_pd: "ibv_alloc_pd@@IBVERBS_1.1";
     pd::dealloc_pd: "ibv_dealloc_pd@@IBVERBS_1.1";
+    pd::import_pd: "ibv_import_pd@@IBVERBS_1.10";
+    pd::unimport_pd: "ibv_unimport_pd@@IBVERBS_1.10";
     private::fork_init:
         "ibv_dofork_range@@IBVERBS_1.1"
         "ibv_dontfork_range@@IBVERBS_1.1"
@@ -129,14 +137,6 @@ export! { UNSUPPORTED:
         "ibv_copy_path_rec_from_kern@@IBVERBS_1.0"
         "ibv_copy_path_rec_to_kern@@IBVERBS_1.0"
         "ibv_copy_qp_attr_from_kern@@IBVERBS_1.0"
-        "ibv_import_device@@IBVERBS_1.10"
-        "ibv_import_dm@@IBVERBS_1.13"
-        "ibv_import_mr@@IBVERBS_1.10"
-        "ibv_import_pd@@IBVERBS_1.10"
-        "ibv_reg_dmabuf_mr@@IBVERBS_1.12"
-        "ibv_unimport_dm@@IBVERBS_1.13"
-        "ibv_unimport_mr@@IBVERBS_1.10"
-        "ibv_unimport_pd@@IBVERBS_1.10"
         ;
 }
 

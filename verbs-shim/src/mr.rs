@@ -3,6 +3,7 @@
 use crate::abi::*;
 use crate::context::State;
 use crate::convert::access;
+use crate::dmabuf::Mapping;
 use crate::errors::OrErrno;
 use crate::pd::Pd;
 use crate::pointer::{CPart, Handle, Object};
@@ -14,15 +15,12 @@ use roce_verbs::{Access, Memory, ProcessMemory, Registration};
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 
-/// A memory region.
+/// A memory region: what C has one pointer to, or several.
 #[repr(C)]
 pub(crate) struct Mr {
     c: CPart<IbvMr>,
     pub(crate) region: Arc<Region>,
     state: Arc<State>,
-    pd: Mutex<Use>,
-    /// Device memory that it shows.
-    _memory: Option<Use>,
 }
 
 // SAFETY: `c` is the first field.
@@ -31,25 +29,55 @@ unsafe impl Object for Mr {
 }
 
 /// A registration that its context can end, too.
-pub(crate) struct Region(Mutex<Option<Registration>>);
+pub(crate) struct Region {
+    held: Mutex<Option<Held>>,
+    handle: u32,
+}
+
+/// What there is of a region until it is deregistered.
+struct Held {
+    // Dropped first: what it shows is there as long as the NIC may use it.
+    registration: Registration,
+    _shown: Shown,
+    pd: Use,
+}
+
+/// What a region shows that is not the program's own.
+pub(crate) enum Shown {
+    /// Nothing.
+    Nothing,
+    /// Memory of the device.
+    Device { _memory: Use },
+    /// A dma-buf.
+    DmaBuf { _mapping: Mapping },
+}
 
 impl Region {
     /// Ends it, whether windows are bound to it or not.
     pub(crate) fn close(&self) {
-        self.0.lock().take();
+        self.held.lock().take();
     }
 
     /// # Errors
     /// `EBUSY` while windows are bound to it.
     fn deregister(&self) -> Result<(), Errno> {
-        let mut held = self.0.lock();
-        let Some(registration) = held.take() else {
+        let mut held = self.held.lock();
+        let Some(Held {
+            registration,
+            _shown,
+            pd,
+        }) = held.take()
+        else {
             return Ok(());
         };
         match registration.deregister() {
             Ok(()) => Ok(()),
             Err((registration, error)) => {
-                *held = Some(registration);
+                *held = Some(Held {
+                    registration,
+                    _shown,
+                    pd,
+                });
                 Err(error).or_errno()
             }
         }
@@ -64,30 +92,32 @@ impl Region {
         &self,
         work: impl FnOnce(&Registration) -> Result<R, Errno>,
     ) -> Result<R, Errno> {
-        let held = self.0.try_lock().ok_or(Errno::EBUSY)?;
-        work(held.as_ref().ok_or(Errno::EINVAL)?)
+        let held = self.held.try_lock().ok_or(Errno::EBUSY)?;
+        work(&held.as_ref().ok_or(Errno::EINVAL)?.registration)
     }
 
-    /// Does something with the registration.
+    /// Does something with what there is of it.
     ///
     /// # Errors
     /// `EINVAL` if the context was closed.
-    fn with<R>(
-        &self,
-        work: impl FnOnce(&mut Registration) -> Result<R, Errno>,
-    ) -> Result<R, Errno> {
-        work(self.0.lock().as_mut().ok_or(Errno::EINVAL)?)
+    fn with<R>(&self, work: impl FnOnce(&mut Held) -> Result<R, Errno>) -> Result<R, Errno> {
+        work(self.held.lock().as_mut().ok_or(Errno::EINVAL)?)
     }
+}
+
+/// Bytes in a page.
+pub(crate) fn page_size() -> Result<usize, Errno> {
+    let page = nix::unistd::sysconf(nix::unistd::SysconfVar::PAGE_SIZE)?;
+    Ok(page
+        .and_then(|size| usize::try_from(size).ok())
+        .unwrap_or(4096))
 }
 
 /// The kernel looks at memory when it is registered, and a region of what is not there
 /// fails: so here, where an access would kill the process otherwise. As with a NIC, the
 /// pages are there from now on.
-fn check_mapped(addr: usize, len: usize, access: Access) -> Result<(), Errno> {
-    let page = nix::unistd::sysconf(nix::unistd::SysconfVar::PAGE_SIZE)?;
-    let page = page
-        .and_then(|size| usize::try_from(size).ok())
-        .unwrap_or(4096);
+pub(crate) fn check_mapped(addr: usize, len: usize, access: Access) -> Result<(), Errno> {
+    let page = page_size()?;
     let from = addr & !(page - 1);
     let to = addr.checked_add(len).ok_or(Errno::EINVAL)?;
     let advice = if access.contains(Access::LOCAL_WRITE) {
@@ -156,7 +186,8 @@ fn register(pd: Handle<Pd>, wanted: &Wanted, iova: u64) -> Result<*mut IbvMr, Er
     let registered = domain
         .pd
         .register_memory(wanted.memory(access)?, Some(iova), access);
-    give(pd, wanted.addr, wanted.length, registered.or_errno()?, None)
+    let registered = registered.or_errno()?;
+    give(pd, wanted.addr, wanted.length, registered, Shown::Nothing)
 }
 
 /// Makes a registration one of C's.
@@ -165,28 +196,43 @@ pub(crate) fn give(
     addr: *mut c_void,
     length: usize,
     registration: Registration,
-    memory: Option<Use>,
+    shown: Shown,
 ) -> Result<*mut IbvMr, Errno> {
     let domain = pd.get()?;
-    let (lkey, rkey) = (registration.lkey(), registration.rkey());
-    let region = Arc::new(Region(Mutex::new(Some(registration))));
-    let state = Arc::clone(&domain.state);
-    state.objects.regions.lock().push(Arc::clone(&region));
-    Ok(Handle::give(Mr {
+    let keys = (registration.lkey(), registration.rkey());
+    let held = Held {
+        registration,
+        _shown: shown,
+        pd: domain.users.add(),
+    };
+    let region = domain.state.objects.regions.insert(|handle| Region {
+        held: Mutex::new(Some(held)),
+        handle,
+    });
+    Ok(point_to(pd, domain, (addr, length), keys, region))
+}
+
+/// A pointer to a region for C.
+fn point_to(
+    pd: Handle<Pd>,
+    domain: &Pd,
+    (addr, length): (*mut c_void, usize),
+    (lkey, rkey): (u32, u32),
+    region: Arc<Region>,
+) -> *mut IbvMr {
+    Handle::give(Mr {
         c: CPart::new(IbvMr {
             context: domain.context(),
             pd,
             addr,
             length,
-            handle: 0,
+            handle: region.handle,
             lkey,
             rkey,
         }),
         region,
-        state,
-        pd: Mutex::new(domain.users.add()),
-        _memory: memory,
-    }))
+        state: Arc::clone(&domain.state),
+    })
 }
 
 /// `ibv_alloc_null_mr`: it begins at address 0 and never ends.
@@ -194,13 +240,8 @@ pub(crate) extern "C" fn alloc_null_mr(pd: Handle<Pd>) -> *mut IbvMr {
     guard::pointer(|| {
         let domain = &pd.get()?.pd;
         let region = domain.register_memory(Memory::null(), None, Access::LOCAL_WRITE);
-        give(
-            pd,
-            std::ptr::null_mut(),
-            usize::MAX,
-            region.or_errno()?,
-            None,
-        )
+        let (region, addr) = (region.or_errno()?, std::ptr::null_mut());
+        give(pd, addr, usize::MAX, region, Shown::Nothing)
     })
 }
 
@@ -277,13 +318,17 @@ pub(crate) extern "C" fn rereg_mr(
             .transpose()?;
         let domain = asked(REREG_MR_CHANGE_PD).then(|| pd.get()).transpose()?;
         let moves = memory.is_some();
-        mr.region.with(|registration| {
+        mr.region.with(|held| {
             let memory = memory.map(|memory| (memory, None));
-            let domain = domain.map(|domain| &domain.pd);
-            registration.reregister(domain, access, memory).or_errno()
+            let to = domain.map(|domain| &domain.pd);
+            let done = held.registration.reregister(to, access, memory);
+            done.or_errno()?;
+            if let Some(domain) = domain {
+                held.pd = domain.users.add();
+            }
+            Ok(())
         })?;
-        if let Some(domain) = domain {
-            *mr.pd.lock() = domain.users.add();
+        if domain.is_some() {
             mr.c.set(|c| c.pd = pd);
         }
         if moves {
@@ -298,9 +343,27 @@ pub(crate) extern "C" fn dereg_mr(mr: Handle<Mr>) -> c_int {
     guard::errno(|| {
         let found = mr.get()?;
         found.region.deregister()?;
-        let mut regions = found.state.objects.regions.lock();
-        regions.retain(|region| !Arc::ptr_eq(region, &found.region));
-        drop(regions);
+        found.state.objects.regions.remove(found.region.handle);
         mr.take().map(drop)
     })
+}
+
+/// `ibv_import_mr`: as the man page has it, its address is NULL.
+pub(crate) extern "C" fn import_mr(pd: Handle<Pd>, handle: u32) -> *mut IbvMr {
+    guard::pointer(|| {
+        let domain = pd.get()?;
+        let found = domain.state.objects.regions.find(handle);
+        let region = found.ok_or(Errno::ENOENT)?;
+        let (len, lkey, rkey) = region.look(|known| {
+            let len = usize::try_from(known.len()).map_err(|_| Errno::EINVAL)?;
+            Ok((len, known.lkey(), known.rkey()))
+        })?;
+        let place = (std::ptr::null_mut(), len);
+        Ok(point_to(pd, domain, place, (lkey, rkey), region))
+    })
+}
+
+/// `ibv_unimport_mr`: the region lives on.
+pub(crate) extern "C" fn unimport_mr(mr: Handle<Mr>) {
+    guard::nothing(|| mr.take().map(drop));
 }

@@ -5,17 +5,25 @@ use crate::context::{Context, State};
 use crate::guard;
 use crate::pointer::{CPart, Handle, Object};
 use crate::usage::{Use, Users};
+use nix::errno::Errno;
 use roce_verbs::ProtectionDomain;
 use std::ffi::c_int;
+use std::ops::Deref;
 use std::sync::Arc;
 
-/// A protection domain.
+/// A protection domain: what C has one pointer to, or several.
 #[repr(C)]
 pub(crate) struct Pd {
     c: CPart<IbvPd>,
+    domain: Arc<Domain>,
+}
+
+/// What all of C's pointers to a domain have in common.
+pub(crate) struct Domain {
     pub(crate) pd: ProtectionDomain,
     pub(crate) state: Arc<State>,
     pub(crate) users: Users,
+    handle: u32,
     /// Of a parent domain: what it stands for.
     _uses: Vec<Use>,
 }
@@ -25,9 +33,25 @@ unsafe impl Object for Pd {
     type C = IbvPd;
 }
 
+impl Deref for Pd {
+    type Target = Domain;
+
+    fn deref(&self) -> &Domain {
+        &self.domain
+    }
+}
+
 impl Pd {
     pub(crate) fn context(&self) -> Handle<Context> {
         self.c.get().context
+    }
+
+    fn give(context: Handle<Context>, domain: Arc<Domain>) -> *mut IbvPd {
+        let handle = domain.handle;
+        Handle::give(Self {
+            c: CPart::new(IbvPd { context, handle }),
+            domain,
+        })
     }
 }
 
@@ -46,19 +70,36 @@ pub(crate) fn give(
     state: &Arc<State>,
     uses: Vec<Use>,
 ) -> *mut IbvPd {
-    Handle::give(Pd {
-        c: CPart::new(IbvPd { context, handle: 0 }),
+    let domain = state.objects.domains.insert(|handle| Domain {
         pd,
         state: Arc::clone(state),
         users: Users::default(),
+        handle,
         _uses: uses,
-    })
+    });
+    Pd::give(context, domain)
 }
 
 /// `ibv_dealloc_pd`.
 pub(crate) extern "C" fn dealloc_pd(pd: Handle<Pd>) -> c_int {
     guard::errno(|| {
-        pd.get()?.users.check_none()?;
+        let found = pd.get()?;
+        found.users.check_none()?;
+        found.state.objects.domains.remove(found.handle);
         pd.take().map(drop)
     })
+}
+
+/// `ibv_import_pd`: a domain of this context, or of the one that it was imported from.
+pub(crate) extern "C" fn import_pd(context: Handle<Context>, handle: u32) -> *mut IbvPd {
+    guard::pointer(|| {
+        let domains = &context.get()?.state.objects.domains;
+        let found = domains.find(handle).ok_or(Errno::ENOENT)?;
+        Ok(Pd::give(context, found))
+    })
+}
+
+/// `ibv_unimport_pd`: the domain lives on.
+pub(crate) extern "C" fn unimport_pd(pd: Handle<Pd>) {
+    guard::nothing(|| pd.take().map(drop));
 }

@@ -106,9 +106,9 @@ pub(crate) extern "C" fn query_device_ex(
             return Err(Errno::EINVAL);
         }
         let orig_attr = device_attr(context.get()?)?;
-        // With a receive queue, peers' accesses and an SRQ; atomics need memory that stays.
+        // With a receive queue, peers' accesses and an SRQ.
         let odp = ODP_SUPPORT_SEND | ODP_SUPPORT_RECV | ODP_SUPPORT_SRQ_RECV;
-        let rc_odp = odp | ODP_SUPPORT_WRITE | ODP_SUPPORT_READ;
+        let rc_odp = odp | ODP_SUPPORT_WRITE | ODP_SUPPORT_READ | ODP_SUPPORT_ATOMIC;
         let known = IbvDeviceAttrEx {
             device_cap_flags_ex: orig_attr.device_cap_flags.into(),
             orig_attr,

@@ -113,7 +113,7 @@ pub use registration::Registration;
 pub use roce_capture::{Capture, CreateError};
 pub use roce_stack::fault::{Burst, Chance, FaultSpec, FaultSpecError, ReorderBy};
 pub use roce_stack::{
-    Access, Buffer, BufferRange, Completion, Counters, CqId, CqOverrun, CqResizeError,
+    Access, AccessError, Buffer, BufferRange, Completion, Counters, CqId, CqOverrun, CqResizeError,
     DeregisterError, DropReason, Event, FaultSafe, Flush, MAX_INLINE_BYTES, MAX_MESSAGE_BYTES,
     MAX_QUEUE_DEPTH, MAX_RD_ATOMIC, MAX_SGE, Memory, MemoryFault, ModifyError, Notify, PostError,
     QpAttributes, QpConfig, QpFatalCause, QpKind, QpState, RegisterError, RemoteAddr, Reregister,

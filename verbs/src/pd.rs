@@ -8,7 +8,7 @@ use crate::region::MemoryRegion;
 use crate::registration::Registration;
 use crate::srq::{SharedReceiveQueue, SrqOptions};
 use crate::window::MemoryWindow;
-use roce_stack::{Access, Buffer, Memory, PdId, SrqError, WindowType};
+use roce_stack::{Access, AccessError, Buffer, Memory, PdId, Sge, SrqError, WindowType};
 use std::sync::Arc;
 
 /// What ties QPs to the memory that they may use. Cheap to clone.
@@ -64,6 +64,21 @@ impl ProtectionDomain {
         access: Access,
     ) -> Result<Registration, RegionError> {
         Registration::new(self.clone(), memory, iova, access)
+    }
+
+    /// Where the bytes of a request's element are in this process, if perhaps nothing is
+    /// mapped there: of an on-demand region, whose pages can be fetched ahead. `None` if
+    /// the region is of another kind.
+    ///
+    /// # Errors
+    /// If requests of this domain may not use the element so.
+    pub fn on_demand_address(
+        &self,
+        element: &Sge,
+        rights: Access,
+    ) -> Result<Option<u64>, AccessError> {
+        let engine = self.context.inner.shared.lock();
+        engine.nic.on_demand_address(self.id, element, rights)
     }
 
     /// A memory window, which shows nothing yet.

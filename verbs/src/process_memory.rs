@@ -3,6 +3,7 @@
 use nix::errno::Errno;
 use nix::sys::uio::{RemoteIoVec, process_vm_readv, process_vm_writev};
 use nix::unistd::Pid;
+use parking_lot::Mutex;
 use roce_stack::{FaultSafe, MemoryFault};
 use std::io::{self, IoSlice, IoSliceMut};
 use std::sync::Arc;
@@ -13,6 +14,9 @@ use std::sync::Arc;
 ///
 /// [`Memory::on_demand`]: crate::Memory::on_demand
 /// [`Memory::whole_address_space`]: crate::Memory::whole_address_space
+///
+/// Atomics are two copies, one after the other for all contexts of this process. Neither
+/// the application's atomics nor other processes that have the same memory wait for them.
 #[derive(Debug)]
 pub struct ProcessMemory {
     pid: Pid,
@@ -38,6 +42,9 @@ impl ProcessMemory {
     }
 }
 
+/// Held from one copy of an atomic to the other.
+static ATOMICS: Mutex<()> = Mutex::new(());
+
 /// A copy that ends early met a hole.
 fn complete(copied: Result<usize, Errno>, len: usize) -> io::Result<()> {
     if copied? == len {
@@ -59,5 +66,15 @@ impl FaultSafe for ProcessMemory {
         let to = [RemoteIoVec { base, len }];
         let copied = process_vm_writev(self.pid, &[IoSlice::new(data)], &to);
         complete(copied, len).map_err(|_| MemoryFault)
+    }
+    fn update(&self, addr: u64, change: &dyn Fn(u64) -> Option<u64>) -> Result<u64, MemoryFault> {
+        let _turn = ATOMICS.lock();
+        let mut bytes = [0; 8];
+        self.read(addr, &mut bytes)?;
+        let found = u64::from_ne_bytes(bytes);
+        if let Some(word) = change(found) {
+            self.write(addr, &word.to_ne_bytes())?;
+        }
+        Ok(found)
     }
 }

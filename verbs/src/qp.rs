@@ -18,7 +18,7 @@ use roce_wire::{Psn, Qpn};
 use std::net::IpAddr;
 
 /// A queue pair. Destroyed when dropped; what was outstanding
-/// then never completes.
+/// then never completes, and what its completion queues still hold of it is dropped.
 #[derive(Debug)]
 pub struct QueuePair {
     pub(crate) pd: ProtectionDomain,

@@ -103,3 +103,26 @@ fn resizing_while_others_poll() {
     });
     assert!(cq.is_empty());
 }
+
+/// Rings wrap round; what stays is in order wherever in the ring it was.
+// shows: 10.3.1-reset-completions
+#[test]
+fn what_waits_of_one_qp_is_forgotten() {
+    let of = |wr_id, qpn| Completion {
+        qpn: Qpn::from_bits(qpn),
+        ..completion(wr_id)
+    };
+    let cq = CompletionQueue::new(CqId(1), 5);
+    for taken in 0..7 {
+        for (wr_id, qpn) in [(1, 2), (2, 3), (3, 2), (4, 4), (5, 3)] {
+            assert_eq!(cq.push(of(wr_id, qpn), false), Pushed::Quiet);
+        }
+        cq.forget(Qpn::from_bits(9));
+        cq.forget(Qpn::from_bits(3));
+        assert_eq!(take(&cq), [1, 3, 4]);
+        for wr_id in 0..taken {
+            cq.push(completion(wr_id), false);
+            cq.poll().expect("no overrun");
+        }
+    }
+}

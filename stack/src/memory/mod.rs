@@ -90,6 +90,22 @@ pub enum AccessError {
     Fault,
 }
 
+impl core::fmt::Display for AccessError {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str(match self {
+            Self::BadKey => "no region and no bound window has this key",
+            Self::WrongPd => "the region belongs to another protection domain",
+            Self::WrongQp => "the window was bound by another QP",
+            Self::Denied => "the region or window was not given this right",
+            Self::WindowsBound => "windows are bound to the region: invalidate them first",
+            Self::OutOfBounds => "the range reaches beyond the region or window",
+            Self::Fault => "nothing is mapped there, or it is protected",
+        })
+    }
+}
+
+impl std::error::Error for AccessError {}
+
 /// Why a region was not registered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RegisterError {
@@ -100,8 +116,6 @@ pub enum RegisterError {
     Wraps,
     /// The protection domain is not of this NIC.
     UnknownPd,
-    /// Peers can't do atomics on memory that may be unmapped at any time.
-    NoAtomics,
     /// A region without memory is for local use only.
     NullIsLocal,
 }
@@ -114,10 +128,6 @@ impl core::fmt::Display for RegisterError {
             }
             Self::Wraps => "address plus length exceeds the address space",
             Self::UnknownPd => "the protection domain does not belong to this device",
-            Self::NoAtomics => {
-                "REMOTE_ATOMIC is not possible on an on-demand region: take it out of the access \
-                 rights, or register memory that stays mapped"
-            }
             Self::NullIsLocal => "a null region can have no right but LOCAL_WRITE",
         })
     }

@@ -73,10 +73,6 @@ impl Region {
         }
         let beyond = match memory.backing {
             Backing::Mapped { .. } => isize::try_from(memory.len).is_err(),
-            Backing::OnDemand { .. } if access.contains(Access::REMOTE_ATOMIC) => {
-                // rule: 10.6-on-demand-atomics
-                return Err(RegisterError::NoAtomics);
-            }
             Backing::Null if !Access::LOCAL_WRITE.contains(access) => {
                 return Err(RegisterError::NullIsLocal);
             }

@@ -24,6 +24,14 @@ pub trait FaultSafe: Send + Sync + core::fmt::Debug {
     /// # Errors
     /// If not all of it can be written.
     fn write(&self, addr: u64, data: &[u8]) -> Result<(), MemoryFault>;
+
+    /// Replaces the word at `addr`, a multiple of 8, by what `change` makes of it, if it
+    /// makes anything; gives what was there. Of what is done by this call, through
+    /// whichever accessor of its kind, one comes after the other.
+    ///
+    /// # Errors
+    /// If the word can't be read or written.
+    fn update(&self, addr: u64, change: &dyn Fn(u64) -> Option<u64>) -> Result<u64, MemoryFault>;
 }
 
 /// What a region is to be made of: `len` bytes, which by themselves begin at `addr`.

@@ -56,6 +56,14 @@ impl<'t> Span<'t> {
         self.len
     }
 
+    /// Where the bytes are, if perhaps nothing is mapped there.
+    pub fn on_demand_address(&self) -> Option<u64> {
+        match self.place {
+            Place::OnDemand { addr, .. } => Some(addr),
+            Place::Mapped(_) | Place::Null => None,
+        }
+    }
+
     /// The first `len` bytes of the span, or all of it if it is shorter.
     #[must_use]
     pub fn prefix(self, len: usize) -> Self {
@@ -140,10 +148,26 @@ impl<'t> Span<'t> {
         Some(unsafe { AtomicU64::from_ptr(ptr) })
     }
 
+    /// The same for 8 aligned bytes that may be unmapped at any time: what is done to
+    /// them through this table, or another one with such an accessor, is done one after
+    /// the other (`IBV_ATOMIC_HCA`); the application's own atomics are not.
+    // rule: 10.6-on-demand-atomics
+    fn update(&self, change: &dyn Fn(u64) -> Option<u64>) -> Option<u64> {
+        match self.place {
+            Place::OnDemand { accessor, addr } if self.len == 8 && addr % 8 == 0 => {
+                accessor.update(addr, change).ok()
+            }
+            _ => None,
+        }
+    }
+
     /// Atomically replaces the 8 bytes with `swap` if they equal `compare`; gives
-    /// what was there. `None` if the span is not 8 aligned bytes.
+    /// what was there. `None` if the span is not 8 aligned bytes, or there is no memory.
     // rule: 9.4.5-compare-swap
     pub fn compare_swap(&self, compare: u64, swap: u64) -> Option<u64> {
+        if let Place::OnDemand { .. } = self.place {
+            return self.update(&|found| (found == compare).then_some(swap));
+        }
         let cell = self.as_atomic()?;
         let done = cell.compare_exchange(compare, swap, Ordering::AcqRel, Ordering::Acquire);
         Some(done.unwrap_or_else(|found| found))
@@ -156,9 +180,12 @@ impl<'t> Span<'t> {
     }
 
     /// Atomically adds to the 8 bytes; gives what was there. `None` if the span is
-    /// not 8 aligned bytes.
+    /// not 8 aligned bytes, or there is no memory.
     // rule: 9.4.5-fetch-add
     pub fn fetch_add(&self, add: u64) -> Option<u64> {
+        if let Place::OnDemand { .. } = self.place {
+            return self.update(&|found| Some(found.wrapping_add(add)));
+        }
         Some(self.as_atomic()?.fetch_add(add, Ordering::AcqRel))
     }
 }

@@ -2,9 +2,10 @@
 
 use super::Nic;
 use crate::memory::{
-    Access, DeregisterError, Memory, PdId, RegisterError, Reregister, ReregisterError, WindowId,
-    WindowType,
+    Access, AccessError, DeregisterError, Memory, PdId, RegisterError, Reregister, ReregisterError,
+    WindowId, WindowType,
 };
+use crate::wr::Sge;
 
 impl Nic {
     /// Registers memory of any kind; see [`MemoryTable::register_memory`].
@@ -32,6 +33,22 @@ impl Nic {
     /// See [`ReregisterError`]; the region is as it was.
     pub fn reregister(&mut self, key: u32, change: Reregister) -> Result<(), ReregisterError> {
         self.memory.reregister(key, change)
+    }
+
+    /// Where the bytes of a request's element are in this process, if perhaps nothing is
+    /// mapped there; `None` if they are in a region that is not on demand.
+    ///
+    /// # Errors
+    /// If requests of `pd` may not use the element so.
+    pub fn on_demand_address(
+        &self,
+        pd: PdId,
+        element: &Sge,
+        rights: Access,
+    ) -> Result<Option<u64>, AccessError> {
+        let Sge { addr, length, lkey } = *element;
+        let span = self.memory.local(pd, lkey, addr, length.into(), rights)?;
+        Ok(span.on_demand_address())
     }
 
     /// Forgets a region, but not while windows are bound to it.

@@ -439,9 +439,20 @@ impl Qp {
         self.service.release(cx);
     }
 
+    /// It begins anew, or goes: of what it completed, nothing is told any more, since
+    /// programs free what their requests stood for. An XRC target's receives completed to
+    /// the CQs of SRQs, where they stay.
+    // rule: 10.3.1-reset-completions
+    pub(crate) fn forget(&mut self, cx: &mut Cx<'_>) {
+        self.release(cx);
+        for cq in [&self.core.send_cq, &self.core.recv_cq] {
+            cq.forget(self.core.qpn);
+        }
+    }
+
     // rule: 10.3.1-reset-clears
     fn reset(&mut self, cx: &mut Cx<'_>) {
-        self.release(cx);
+        self.forget(cx);
         self.service.reset();
         self.notifier = Notifier::default();
         self.forget_congestion();

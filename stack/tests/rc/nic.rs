@@ -1,7 +1,7 @@
 //! What the NIC does for all its QPs: turns, timers, and how long it remembers.
 
-use crate::sim::{A, B, Hand, Pair, Setup, pattern};
-use roce_stack::{QpInit, SendOp, Stat, WcStatus};
+use crate::sim::{A, B, Hand, Pair, Setup, pattern, to_state};
+use roce_stack::{QpInit, QpState, SendOp, Stat, WcStatus};
 use roce_wire::{ExtHeaders, Opcode, Qpn, RnrTimer, Syndrome};
 
 /// Timers that were overtaken don't pile up, however long they still have to run:
@@ -169,6 +169,44 @@ fn qps_to_one_peer_share_a_window() {
     assert_eq!(sent(&mut pair), window as u64, "no room");
     assert!(pair.nodes[A].nic.destroy_qp(first));
     assert_eq!(sent(&mut pair), window as u64 + 1000);
+}
+
+/// What a QP completed and nobody has taken goes with RESET, and with the QP; what others
+/// completed to the same CQs stays.
+// shows: 10.3.1-reset-completions
+#[test]
+fn a_reset_takes_untaken_completions_along() {
+    for destroyed in [false, true] {
+        let mut pair = Pair::new(Setup::default());
+        let from = pair.mem(A, 64);
+        let to = pair.mem(B, 64);
+        let first = [A, B].map(|side| pair.nodes[side].qpn);
+        let exchange = |pair: &mut Pair, id| {
+            pair.post_recv(B, id, &[to.sge(0, 8)]);
+            pair.post(A, id, SendOp::Send, &[from.sge(0, 8)]);
+            pair.run();
+        };
+        exchange(&mut pair, 1);
+        for side in [A, B] {
+            another_qp(&mut pair, side);
+        }
+        for side in [A, B] {
+            pair.connect(side);
+        }
+        exchange(&mut pair, 2);
+        for (side, qpn) in [A, B].into_iter().zip(first) {
+            let now = pair.now;
+            let nic = &mut pair.nodes[side].nic;
+            match destroyed {
+                true => assert!(nic.destroy_qp(qpn)),
+                false => nic
+                    .modify_qp(now, qpn, &to_state(QpState::Reset))
+                    .expect("from any state"),
+            }
+        }
+        pair.assert_sent(A, &[2]);
+        pair.assert_received(B, &[2]);
+    }
 }
 
 /// One seed and one sequence of calls give the same run, packet for packet.

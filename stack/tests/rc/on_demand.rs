@@ -6,8 +6,8 @@ use roce_stack::WcStatus::{
     LocalProtectionError, RemoteAccessError, RemoteOperationError, Success,
 };
 use roce_stack::{
-    Access, FaultSafe, Memory, MemoryFault, RegisterError, RemoteAddr, SendOp, Sge, WcStatus,
-    WindowBind, WindowType,
+    Access, FaultSafe, Memory, MemoryFault, RemoteAddr, SendOp, Sge, WcStatus, WindowBind,
+    WindowType,
 };
 use std::sync::{Arc, Mutex};
 
@@ -70,10 +70,24 @@ impl FaultSafe for Pages {
             Ok(())
         }
     }
+
+    fn update(&self, addr: u64, change: &dyn Fn(u64) -> Option<u64>) -> Result<u64, MemoryFault> {
+        let mut word = [0; 8];
+        self.read(addr, &mut word)?;
+        let found = u64::from_ne_bytes(word);
+        if let Some(word) = change(found) {
+            self.write(addr, &word.to_ne_bytes())?;
+        }
+        Ok(found)
+    }
 }
 
 fn rights() -> Access {
-    Access::LOCAL_WRITE | Access::REMOTE_READ | Access::REMOTE_WRITE | Access::MW_BIND
+    Access::LOCAL_WRITE
+        | Access::REMOTE_READ
+        | Access::REMOTE_WRITE
+        | Access::REMOTE_ATOMIC
+        | Access::MW_BIND
 }
 
 /// Registers the pages at one side; explicitly, or as part of everything.
@@ -253,17 +267,91 @@ fn windows_cut_everything_down_to_size() {
     }
 }
 
-/// Nothing can make an atomic of two system calls.
+/// A comparison that fails writes nothing, not even what was there.
 // shows: 10.6-on-demand-atomics
 #[test]
-fn on_demand_regions_have_no_atomics() {
-    let mut pair = Pair::new(Setup::default());
-    let node = &mut pair.nodes[B];
-    // SAFETY: the accessor touches no memory but its own.
-    let memory = unsafe { Memory::on_demand(BASE, 8, Pages::new(1)) };
-    let access = Access::LOCAL_WRITE | Access::REMOTE_ATOMIC;
-    let refused = node.nic.register_memory(node.pd, memory, None, access);
-    assert_eq!(refused, Err(RegisterError::NoAtomics));
+fn on_demand_regions_have_atomics() {
+    for implicit in [false, true] {
+        let mut pair = Pair::new(Setup::default());
+        let local = pair.mem(A, 8);
+        let pages = Pages::new(2);
+        let rkey = register(&mut pair, B, &pages, implicit);
+        let mut perform = |pages: &Arc<Pages>, op| {
+            pair.post(A, 1, op, &[local.sge(0, 8)]);
+            pair.run();
+            pair.assert_sent(A, &[1]);
+            let found = u64::from_ne_bytes(local.read(0, 8).try_into().expect("8 bytes"));
+            let bytes = pages.bytes.lock().expect("no panic");
+            let now = u64::from_ne_bytes(bytes[16..24].try_into().expect("8 bytes"));
+            (found, now)
+        };
+        let target = remote(rkey, 16);
+        let add = SendOp::FetchAdd {
+            remote: target,
+            add: 7,
+        };
+        assert_eq!(perform(&pages, add), (0, 7));
+        let swap = |compare, swap| SendOp::CompareSwap {
+            remote: target,
+            compare,
+            swap,
+        };
+        assert_eq!(perform(&pages, swap(7, 1)), (7, 1));
+        assert_eq!(perform(&pages, swap(7, 2)), (1, 1));
+        let add = u64::MAX;
+        assert_eq!(
+            perform(
+                &pages,
+                SendOp::FetchAdd {
+                    remote: target,
+                    add
+                }
+            ),
+            (1, 0)
+        );
+    }
+}
+
+/// An atomic that meets a hole is denied, as is one of a word that is not aligned in
+/// memory, whatever peers call it.
+// shows: 10.6-on-demand-atomics
+#[test]
+fn an_atomic_needs_a_word_that_is_there() {
+    for (hole, askew) in [(true, 0), (false, 4)] {
+        let mut pair = Pair::new(Setup::default());
+        let local = pair.mem(A, 8);
+        let pages = Pages::new(1);
+        if hole {
+            pages.unmap(0);
+        }
+        let node = &mut pair.nodes[B];
+        let at = BASE + askew;
+        // SAFETY: the accessor touches no memory but its own.
+        let memory = unsafe { Memory::on_demand(at, 64, pages.clone()) };
+        let key = node
+            .nic
+            .register_memory(node.pd, memory, Some(BASE), rights());
+        let target = remote(key.expect("registered"), 0);
+        pair.post(
+            A,
+            1,
+            SendOp::FetchAdd {
+                remote: target,
+                add: 7,
+            },
+            &[local.sge(0, 8)],
+        );
+        pair.run();
+        pair.assert_sent_as(A, &[(1, RemoteAccessError)]);
+        assert!(
+            pages
+                .bytes
+                .lock()
+                .expect("no panic")
+                .iter()
+                .all(|b| *b == 0)
+        );
+    }
 }
 
 /// Addresses at the very end of the address space wrap nowhere.

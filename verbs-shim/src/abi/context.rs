@@ -4,7 +4,7 @@ use super::layout::c_structs;
 use crate::abi::{
     IbvAllocDmAttr, IbvCqEx, IbvCqInitAttrEx, IbvDeviceAttrEx, IbvDm, IbvMr, IbvMw, IbvMwBind,
     IbvParentDomainInitAttr, IbvPd, IbvPortAttr, IbvQp, IbvQpInitAttrEx, IbvRecvWr, IbvSendWr,
-    IbvSrq, IbvSrqInitAttrEx, IbvTd, IbvWc, IbvXrcd, IbvXrcdInitAttr,
+    IbvSge, IbvSrq, IbvSrqInitAttrEx, IbvTd, IbvWc, IbvXrcd, IbvXrcdInitAttr,
 };
 use crate::context::Context;
 use crate::cq::Cq;
@@ -82,7 +82,7 @@ c_structs! {
     // An entry that is NULL is answered with EOPNOTSUPP by `verbs.h` itself.
     "verbs_context" => VerbsContext {
         query_port: extern "C" fn(Handle<Context>, u8, Out<IbvPortAttr>, usize) -> c_int,
-        advise_mr: Absent,
+        advise_mr: extern "C" fn(Handle<Pd>, u32, u32, In<IbvSge>, u32) -> c_int,
         alloc_null_mr: extern "C" fn(Handle<Pd>) -> *mut IbvMr,
         read_counters: Absent,
         attach_counters_point_flow: Absent,

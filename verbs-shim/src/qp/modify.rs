@@ -106,9 +106,9 @@ fn given<T>(is_given: bool, value: impl FnOnce() -> Result<T, Errno>) -> Result<
     is_given.then(value).transpose()
 }
 
-/// Of a QP, only what peers may do is asked.
+/// Of a QP, only what peers may do is asked; programs pass the flags of their regions.
 fn remote_access(flags: u32) -> Result<Access, Errno> {
-    let local = ACCESS_LOCAL_WRITE | ACCESS_MW_BIND | ACCESS_OPTIONAL_RANGE;
+    let local = ACCESS_LOCAL_WRITE | ACCESS_MW_BIND | ACCESS_ON_DEMAND | ACCESS_OPTIONAL_RANGE;
     access(flags & !local)
 }
 

@@ -1,5 +1,5 @@
-//! A program in C that knows what the man pages promise: see `contract.c`. It is linked to
-//! rdma-core's library, as programs are that users have.
+//! Programs in C that know what the man pages promise: see `contract.c`, and `shared.c`. They
+//! are linked to rdma-core's library, as programs are that users have.
 
 use roce_tests::programs::compiled_or_skip;
 use roce_tests::veth::Pair;
@@ -8,10 +8,20 @@ use crate::library;
 
 #[test]
 fn the_man_pages_are_kept() {
+    succeeds("contract.c");
+}
+
+#[test]
+fn memory_and_objects_are_shared() {
+    succeeds("shared.c");
+}
+
+/// Runs a program that says nothing, and ends well, if all is right.
+fn succeeds(source: &str) {
     let Some(pair) = Pair::new_or_skip(1500, 1) else {
         return;
     };
-    let Some(program) = compiled_or_skip("verbs-shim/tests/libibverbs/contract.c") else {
+    let Some(program) = compiled_or_skip(&format!("verbs-shim/tests/libibverbs/{source}")) else {
         return;
     };
     let library = library::folder();

@@ -368,11 +368,8 @@ static void what_is_not_there_says_so(void)
 	CHECK(FAILS(ibv_create_counters(context, &counters), EOPNOTSUPP));
 	CHECK(FAILS(ibv_create_qp_ex(context, &tso), EOPNOTSUPP));
 	CHECK(FAILS(ibv_create_cq_ex(context, &timed), EOPNOTSUPP));
-	CHECK(FAILS(ibv_reg_dmabuf_mr(pd, 0, SIZE, 0, 0, 0), EOPNOTSUPP));
-	CHECK(FAILS(ibv_import_device(0), EOPNOTSUPP));
 	CHECK(ibv_query_rt_values_ex(context, &values) == EOPNOTSUPP);
 	CHECK(ibv_query_ece(from, &ece) == EOPNOTSUPP);
-	CHECK(ibv_advise_mr(pd, IBV_ADVISE_MR_ADVICE_PREFETCH, 0, NULL, 0) == EOPNOTSUPP);
 }
 
 int main(void)

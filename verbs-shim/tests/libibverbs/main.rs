@@ -4,4 +4,5 @@
 mod c;
 mod library;
 mod programs;
+mod pyverbs;
 mod symbols;

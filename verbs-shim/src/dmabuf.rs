@@ -1,0 +1,104 @@
+//! Regions of dma-bufs: memory of another device, or of nobody, behind a descriptor.
+
+use crate::abi::{ACCESS_OPTIONAL_RANGE, IbvMr};
+use crate::convert::access;
+use crate::errors::OrErrno;
+use crate::guard;
+use crate::mr::{self, Shown};
+use crate::pd::Pd;
+use crate::pointer::Handle;
+use nix::errno::Errno;
+use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
+use nix::sys::stat::fstat;
+use roce_verbs::{Access, Memory};
+use std::ffi::{c_int, c_void};
+use std::num::NonZeroUsize;
+use std::os::fd::BorrowedFd;
+use std::ptr::NonNull;
+
+/// A part of a descriptor's memory, mapped into this process.
+#[derive(Debug)]
+pub(crate) struct Mapping {
+    start: NonNull<c_void>,
+    len: usize,
+}
+
+// SAFETY: a note of addresses, which belong to this value alone.
+unsafe impl Send for Mapping {}
+// SAFETY: as above; nothing is done with them through a shared reference.
+unsafe impl Sync for Mapping {}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: it was mapped by `of`, and the region that showed it is gone. There is
+        // nothing to do about an error.
+        let _ = unsafe { munmap(self.start, self.len) };
+    }
+}
+
+impl Mapping {
+    /// Maps `len` bytes from `offset` on, and gives the address of the first.
+    ///
+    /// # Errors
+    /// `EINVAL` if they reach beyond the end; what mmap says if the exporter lets no
+    /// processor access its memory.
+    fn of(
+        fd: BorrowedFd<'_>,
+        offset: u64,
+        len: usize,
+        writes: bool,
+    ) -> Result<(Self, *mut u8), Errno> {
+        let size = u64::try_from(fstat(fd)?.st_size).unwrap_or(0);
+        let end = offset.checked_add(len as u64).ok_or(Errno::EINVAL)?;
+        if len == 0 || end > size {
+            return Err(Errno::EINVAL);
+        }
+        let lead = offset % mr::page_size()? as u64;
+        let invalid = |_| Errno::EINVAL;
+        let from = i64::try_from(offset - lead).map_err(invalid)?;
+        let whole = usize::try_from(end - (offset - lead)).map_err(invalid)?;
+        let mut rights = ProtFlags::PROT_READ;
+        rights.set(ProtFlags::PROT_WRITE, writes);
+        let length = NonZeroUsize::new(whole).ok_or(Errno::EINVAL)?;
+        // SAFETY: a new mapping, at an address that nobody uses.
+        let start = unsafe { mmap(None, length, rights, MapFlags::MAP_SHARED, fd, from) }?;
+        let first = start.as_ptr().cast::<u8>().wrapping_add(whole - len);
+        Ok((Self { start, len: whole }, first))
+    }
+}
+
+/// `ibv_reg_dmabuf_mr`. A descriptor need not be that of a dma-buf, as long as it can be
+/// mapped like one.
+pub(crate) extern "C" fn reg_dmabuf_mr(
+    pd: Handle<Pd>,
+    offset: u64,
+    length: usize,
+    iova: u64,
+    fd: c_int,
+    flags: c_int,
+) -> *mut IbvMr {
+    guard::pointer(|| {
+        let domain = pd.get()?;
+        let access = access(flags.cast_unsigned() & !ACCESS_OPTIONAL_RANGE)?;
+        // As the kernel has it: a page of the buffer is a page of the region.
+        let page = mr::page_size()? as u64;
+        if fd < 0 {
+            return Err(Errno::EBADF);
+        }
+        if offset % page != iova % page {
+            return Err(Errno::EINVAL);
+        }
+        // SAFETY: if it is not open, the system says so; the program keeps it open for as
+        // long as the call lasts.
+        let fd = unsafe { BorrowedFd::borrow_raw(fd) };
+        let writes = access.contains(Access::LOCAL_WRITE);
+        let (mapping, first) = Mapping::of(fd, offset, length, writes)?;
+        // SAFETY: mapped until the region is gone, and never borrowed.
+        let memory = unsafe { Memory::foreign(first, length as u64) };
+        let region = domain.pd.register_memory(memory, Some(iova), access);
+        // As rdma-core has it: the program knows no address, but the offset.
+        let addr = offset as *mut c_void;
+        let shown = Shown::DmaBuf { _mapping: mapping };
+        mr::give(pd, addr, length, region.or_errno()?, shown)
+    })
+}

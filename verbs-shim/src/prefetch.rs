@@ -1,0 +1,71 @@
+//! `ibv_advise_mr`: pages of on-demand regions are fetched before they are needed.
+
+use crate::abi::*;
+use crate::errors::OrErrno;
+use crate::guard;
+use crate::mr::check_mapped;
+use crate::pd::Pd;
+use crate::pointer::{Handle, In};
+use nix::errno::Errno;
+use roce_verbs::{Access, Sge};
+use std::ffi::c_int;
+
+/// What a program advises.
+#[derive(Clone, Copy)]
+enum Advice {
+    /// To fetch pages that will be accessed, with these rights.
+    Fetch(Access),
+    /// To take note of pages that are there. This device has no page tables of its own, so
+    /// there is nothing to note.
+    Note,
+}
+
+/// `ibv_advise_mr`. What is asked for is checked first, all of it. It is done before the
+/// call returns, but what fails then is told only if the program wants to wait for it
+/// (`IBV_ADVISE_MR_FLAG_FLUSH`): otherwise, advice is advice.
+pub(crate) extern "C" fn advise_mr(
+    pd: Handle<Pd>,
+    advice: u32,
+    flags: u32,
+    list: In<IbvSge>,
+    count: u32,
+) -> c_int {
+    guard::errno(|| {
+        let domain = pd.get()?;
+        let advice = match advice {
+            ADVISE_MR_ADVICE_PREFETCH => Advice::Fetch(Access::empty()),
+            ADVISE_MR_ADVICE_PREFETCH_WRITE => Advice::Fetch(Access::LOCAL_WRITE),
+            ADVISE_MR_ADVICE_PREFETCH_NO_FAULT => Advice::Note,
+            _ => return Err(Errno::EOPNOTSUPP),
+        };
+        if count == 0 || flags & !ADVISE_MR_FLAG_FLUSH != 0 {
+            return Err(Errno::EINVAL);
+        }
+        let rights = match advice {
+            Advice::Fetch(rights) => rights,
+            Advice::Note => Access::empty(),
+        };
+        let elements = list.slice(count as usize)?.iter();
+        let places: Result<Vec<_>, Errno> = elements
+            .map(|&IbvSge { addr, length, lkey }| {
+                let element = Sge { addr, length, lkey };
+                let place = domain.pd.on_demand_address(&element, rights).or_errno()?;
+                // It must be one of those that have pages to be fetched.
+                let place = usize::try_from(place.ok_or(Errno::EINVAL)?);
+                Ok((place.map_err(|_| Errno::EFAULT)?, length as usize))
+            })
+            .collect();
+        let places = places?;
+        if let Advice::Fetch(rights) = advice {
+            let mut fetched = places
+                .into_iter()
+                .filter(|(_, len)| *len > 0)
+                .map(|(addr, len)| check_mapped(addr, len, rights));
+            let done = fetched.try_for_each(|done| done);
+            if flags & ADVISE_MR_FLAG_FLUSH != 0 {
+                return done;
+            }
+        }
+        Ok(())
+    })
+}

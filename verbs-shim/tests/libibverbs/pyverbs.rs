@@ -1,0 +1,149 @@
+//! rdma-core's own tests, unchanged, by way of its Python bindings: those of release 44, as
+//! Debian 12 has them. Left out are those for the devices of one vendor.
+//!
+//! None may fail. Those in `pyverbs/ok.txt` must pass, and the others must be skipped for the
+//! reason that `docs/pyverbs.md` has, with ours.
+
+mod huge_pages;
+mod lists;
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use roce_tests::programs::{compiles_verbs_or_skip, say_skipped};
+
+use crate::library;
+use huge_pages::HugePages;
+
+/// Debian's Python, for which Debian's bindings are built.
+const PYTHON: &str = "/usr/bin/python3";
+
+/// Where Debian puts the tests.
+const INSTALLED: &str = "/usr/share/doc/rdma-core/tests";
+
+/// How long all of them may take. They take a few seconds; one that waits for a completion
+/// gives up after 15.
+const PATIENCE: Duration = Duration::from_secs(300);
+
+/// A file of this test.
+fn here(name: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/libibverbs/pyverbs");
+    folder.join(name)
+}
+
+/// What became of a test.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Outcome {
+    Ok,
+    Skipped(String),
+    Failed(String),
+}
+
+fn is_there_or_skip() -> bool {
+    let version = Command::new("dpkg-query")
+        .args(["-W", "-f", "${Version}", "rdma-core"])
+        .output();
+    let is_44 = version.is_ok_and(|version| version.stdout.starts_with(b"44."));
+    let bindings = Path::new("/usr/lib/python3/dist-packages/pyverbs").is_dir();
+    let there = is_44 && bindings && Path::new(INSTALLED).join("run_tests.py").is_file();
+    if !there {
+        say_skipped("Debian 12's rdma-core, with its documentation, and python3-pyverbs");
+    }
+    there
+}
+
+/// Unpacks the tests, but for those of vendors. What they share, some of the others load.
+fn unpack(to: &Path) {
+    fs::create_dir(to).expect("a new folder");
+    for entry in fs::read_dir(INSTALLED).expect("checked before") {
+        let from = entry.expect("it is listed").path();
+        let name = from.file_name().unwrap_or_default().to_string_lossy();
+        let vendors = ["test_mlx5", "test_efa", "test_cuda"];
+        if from.is_file() && !vendors.iter().any(|vendor| name.starts_with(vendor)) {
+            fs::copy(&from, to.join(&*name)).expect("a copy");
+        }
+    }
+    let unpacked = Command::new("gunzip").arg("-r").arg(to).status();
+    assert!(unpacked.expect("gunzip runs").success());
+}
+
+/// A library that gives pyverbs dma-bufs.
+fn buffers_or_skip(folder: &Path) -> Option<PathBuf> {
+    if !compiles_verbs_or_skip() {
+        return None;
+    }
+    let source = here("dmabuf.c");
+    let library = folder.join("dmabuf.so");
+    let compiled = Command::new("cc")
+        .args(["-shared", "-fPIC", "-Wall", "-Wextra", "-Werror", "-o"])
+        .args([&library, &source])
+        .status();
+    assert!(compiled.expect("cc runs").success());
+    Some(library)
+}
+
+/// Runs the tests. Returns what became of each, and what they printed.
+fn run(folder: &Path, buffers: &Path) -> (BTreeMap<String, Outcome>, String) {
+    let tests = folder.join("tests");
+    unpack(&tests);
+    let (notes, said) = (folder.join("notes"), folder.join("said"));
+    let library = library::folder();
+    let said_to = File::create(&said).expect("a new file");
+    let mut child = Command::new(PYTHON)
+        .arg(here("run.py"))
+        .args([tests.as_os_str(), "roce_lo".as_ref(), notes.as_os_str()])
+        .current_dir(folder)
+        .env("LD_LIBRARY_PATH", library.path())
+        .env("LD_PRELOAD", buffers)
+        .env("PYTHONDONTWRITEBYTECODE", "1")
+        .stdout(said_to.try_clone().expect("a descriptor"))
+        .stderr(said_to)
+        .spawn()
+        .expect("Python is installed");
+    let end = Instant::now() + PATIENCE;
+    while child.try_wait().expect("a child").is_none() {
+        if Instant::now() > end {
+            let _ = child.kill();
+            let _ = child.wait();
+            let said = fs::read_to_string(&said).unwrap_or_default();
+            panic!("the tests do not end: {said}");
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let said = fs::read_to_string(said).expect("it was written");
+    let notes = fs::read_to_string(notes).expect("it was written");
+    (notes.lines().map(lists::outcome).collect(), said)
+}
+
+#[test]
+fn rdma_cores_own_tests_pass() {
+    if !is_there_or_skip() {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let Some(buffers) = buffers_or_skip(folder.path()) else {
+        return;
+    };
+    let pages = HugePages::reserve_or_skip();
+    let (found, said) = run(folder.path(), &buffers);
+    let failed: Vec<_> = found
+        .iter()
+        .filter_map(|(name, outcome)| match outcome {
+            Outcome::Failed(trace) => Some(format!("{name}: {trace}")),
+            Outcome::Ok | Outcome::Skipped(_) => None,
+        })
+        .collect();
+    assert!(failed.is_empty(), "{}", failed.join("\n"));
+    let mut expected = lists::expected();
+    if pages.is_none() {
+        lists::without_huge_pages(&mut expected);
+    }
+    if !nix::unistd::geteuid().is_root() {
+        lists::without_root(&mut expected, &found);
+    }
+    let differ = lists::differences(&expected, &found);
+    assert!(differ.is_empty(), "{}\n{said}", differ.join("\n"));
+}

@@ -1,0 +1,127 @@
+//! What is to become of each test.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use super::{Outcome, here};
+
+/// What the tests that take huge pages say if there are none.
+const NO_HUGE_PAGES: &str = "There are no huge pages of size 2M allocated";
+
+/// A line of the notes that `run.py` takes.
+pub(super) fn outcome(line: &str) -> (String, Outcome) {
+    let mut words = line.splitn(3, '\t');
+    let mut word = || words.next().expect("three words");
+    let name = word().strip_prefix("tests.").expect("their module");
+    let (outcome, reason) = (word(), word().replace("\\n", "\n"));
+    let outcome = match outcome {
+        "ok" => Outcome::Ok,
+        "skipped" => Outcome::Skipped(reason),
+        _ => Outcome::Failed(reason),
+    };
+    (name.to_owned(), outcome)
+}
+
+/// What is to become of each: those of `ok.txt` pass, and those in the tables of
+/// `docs/pyverbs.md`, whose first column is the test, are skipped for the reason in the
+/// second.
+pub(super) fn expected() -> BTreeMap<String, Outcome> {
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/pyverbs.md");
+    let docs = fs::read_to_string(docs).expect("docs/pyverbs.md");
+    let skipped = docs.lines().filter_map(skipped);
+    let ok = fs::read_to_string(here("ok.txt")).expect("ok.txt");
+    let mut expected: BTreeMap<_, _> = skipped.collect();
+    for name in ok.lines() {
+        let before = expected.insert(name.to_owned(), Outcome::Ok);
+        assert_eq!(before, None, "{name} is skipped, by docs/pyverbs.md");
+    }
+    assert!(expected.len() >= 170, "only {}", expected.len());
+    expected
+}
+
+/// A row such as ``| `module.Class.test` | `what it says` | why |``.
+fn skipped(row: &str) -> Option<(String, Outcome)> {
+    let mut columns = row.split('|').map(str::trim).skip(1);
+    let mut code = || columns.next()?.strip_prefix('`')?.strip_suffix('`');
+    let (name, reason) = (code()?, code()?);
+    let why = columns.next()?;
+    assert!(!why.is_empty(), "{name}: why?");
+    Some((name.to_owned(), Outcome::Skipped(reason.to_owned())))
+}
+
+/// On a machine that gives no huge pages, the tests that take some are skipped.
+pub(super) fn without_huge_pages(expected: &mut BTreeMap<String, Outcome>) {
+    for (_, outcome) in expected
+        .iter_mut()
+        .filter(|(name, _)| name.contains("huge"))
+    {
+        *outcome = Outcome::Skipped(NO_HUGE_PAGES.to_owned());
+    }
+}
+
+/// The tests of raw packets ask for root first, and skip for want of it.
+pub(super) fn without_root(
+    expected: &mut BTreeMap<String, Outcome>,
+    found: &BTreeMap<String, Outcome>,
+) {
+    for (name, outcome) in expected {
+        if let (Outcome::Skipped(wanted), Some(Outcome::Skipped(came))) = (outcome, found.get(name))
+            && came.contains("by root on Ethernet link layer")
+        {
+            wanted.clone_from(came);
+        }
+    }
+}
+
+/// A line for each test that was expected and did not come, or came otherwise.
+pub(super) fn differences(
+    expected: &BTreeMap<String, Outcome>,
+    found: &BTreeMap<String, Outcome>,
+) -> Vec<String> {
+    let names = expected.keys().chain(found.keys());
+    let mut differ: Vec<String> = names
+        .filter(|name| expected.get(*name) != found.get(*name))
+        .map(|name| {
+            let [wanted, came] = [expected, found].map(|of| of.get(name));
+            format!("{name}: expected {wanted:?}, came {came:?}")
+        })
+        .collect();
+    differ.sort_unstable();
+    differ.dedup();
+    differ
+}
+
+#[test]
+fn rows_of_tables_are_read() {
+    let row = "| `a.B.test_c` | `Device x doesn't` | since it does not |";
+    let read = Outcome::Skipped("Device x doesn't".to_owned());
+    assert_eq!(skipped(row), Some(("a.B.test_c".to_owned(), read)));
+    assert_eq!(skipped("| test | it says | why |"), None);
+    assert_eq!(skipped("|---|---|---|"), None);
+}
+
+#[test]
+fn each_difference_is_told() {
+    let of = |outcomes: &[(&str, Outcome)]| -> BTreeMap<String, Outcome> {
+        let named = outcomes.iter().cloned();
+        named.map(|(name, o)| (name.to_owned(), o)).collect()
+    };
+    let skip = |reason: &str| Outcome::Skipped(reason.to_owned());
+    let expected = of(&[
+        ("alike", Outcome::Ok),
+        ("gone", Outcome::Ok),
+        ("skipped", Outcome::Ok),
+        ("otherwise", skip("this")),
+    ]);
+    let found = of(&[
+        ("alike", Outcome::Ok),
+        ("new", Outcome::Ok),
+        ("skipped", skip("that")),
+        ("otherwise", skip("that")),
+    ]);
+    let told = differences(&expected, &found);
+    let names: Vec<_> = told.iter().filter_map(|t| t.split(':').next()).collect();
+    assert_eq!(names, ["gone", "new", "otherwise", "skipped"]);
+    assert!(differences(&found, &found).is_empty());
+}
