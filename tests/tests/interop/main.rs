@@ -8,6 +8,7 @@ mod lab_self;
 mod loss;
 mod ops;
 mod pingpong;
+mod programs;
 mod rxe_peer;
 mod srq;
 mod textbook;

@@ -2,7 +2,7 @@
 //! play 1,000 rounds in both roles, and check what they get. So do the ones of UC and
 //! UD, more briefly.
 
-mod stall;
+pub(crate) mod stall;
 
 use std::io::{BufRead, BufReader, Read};
 use std::mem;
@@ -134,7 +134,10 @@ impl Game {
             .expect("it listens");
         let ours = Ours::start(lab, self, Some(GUEST_IP4.to_string())).finish();
         // While theirs still runs.
-        let guest = ours.as_ref().err().map(|_| stall::describe(lab));
+        let guest = ours
+            .as_ref()
+            .err()
+            .map(|_| stall::describe(lab, &self.service.program()));
         let theirs = theirs.wait(patience(&ours));
         both(ours, theirs, guest)
     }
@@ -149,7 +152,10 @@ impl Game {
             .spawn()
             .expect("it starts");
         let ours = ours.finish();
-        let guest = ours.as_ref().err().map(|_| stall::describe(lab));
+        let guest = ours
+            .as_ref()
+            .err()
+            .map(|_| stall::describe(lab, &self.service.program()));
         let theirs = theirs.wait(patience(&ours));
         both(ours, theirs, guest)
     }

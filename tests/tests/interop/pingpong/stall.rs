@@ -16,15 +16,15 @@ use roce_tests::lab::{GUEST_RDMA_DEVICE, Lab};
 use serde_json::Value;
 
 /// What begins the line of the guest's queue pairs.
-const QPS: &str = "queue pairs: ";
+pub(crate) const QPS: &str = "queue pairs: ";
 
 /// How the guest is, for those who look for a reason: its QPs, what its device counted, and
-/// where its programs wait.
-pub(super) fn describe(lab: &Lab) -> String {
+/// where the processes of `program` wait.
+pub(crate) fn describe(lab: &Lab, program: &str) -> String {
     let look = format!(
         "echo \"{QPS}$(rdma -j resource show qp)\"; \
          cd /sys/class/infiniband/{GUEST_RDMA_DEVICE}/ports/1/hw_counters && grep . *; \
-         ip neigh; for p in $(pidof ibv_rc_pingpong); do cat /proc/$p/wchan /proc/$p/stack; done"
+         ip neigh; for p in $(pidof {program}); do cat /proc/$p/wchan /proc/$p/stack; done"
     );
     let said = lab
         .guest(["sh", "-c", &look])
@@ -109,7 +109,10 @@ fn the_guest_tells_its_psns() {
         .wait_for_line("local address:", Duration::from_secs(60))
         .expect("its address");
     let theirs = address.replace("local", "remote");
-    let failure = format!("{theirs}\nexpects PSN 0x000001\n{}", describe(&lab));
+    let failure = format!(
+        "{theirs}\nexpects PSN 0x000001\n{}",
+        describe(&lab, "ibv_rc_pingpong")
+    );
     let stand = stand(&failure).unwrap_or_else(|| panic!("no PSNs in {failure}"));
     assert_eq!(stand.first, hex_after(&theirs, "PSN 0x").expect("a PSN"));
 }

@@ -1,0 +1,97 @@
+//! Programs as Debian builds them, rdma-core's pingpongs and perftest: on our library outside and
+//! on rxe in the guest, each as the other's server and as its client.
+//!
+//! What is required is what Soft-RoCE supports itself, from rxe to rxe. That is tried, not
+//! assumed: `ROCE_COMBINATIONS=all` tries every combination of program and arguments in the guest
+//! first, requires those that work there to work between us and rxe in both roles, and requires
+//! the list, combinations.txt, to say what was found. Without it, few of the list are run.
+
+mod combinations;
+mod ours;
+mod run;
+mod stall;
+
+use std::fs;
+use std::time::{Duration, Instant};
+
+use roce_tests::lab::Lab;
+use roce_tests::programs::is_installed_or_skip;
+
+use combinations::{Chosen, line, listed};
+use run::{Run, Server};
+
+/// Longest time for a run.
+const PATIENCE: Duration = Duration::from_secs(150);
+
+/// The TCP port at which all of the programs exchange their addresses.
+const PORT: u16 = 18515;
+
+#[test]
+fn pingpongs_in_both_roles() {
+    in_both_roles("ibv_", "ibv_rc_pingpong");
+}
+
+/// Runs what is chosen of a family of programs, of which `program` is one.
+fn in_both_roles(family: &str, program: &str) {
+    if !is_installed_or_skip(program) {
+        return;
+    }
+    let Some(lab) = Lab::get_or_skip() else {
+        return;
+    };
+    let library = ours::library();
+    let chosen = Chosen::from_environment();
+    let mut found = String::new();
+    let mut failures = Vec::new();
+    for combination in chosen.of(family) {
+        let run = Run {
+            lab: &lab,
+            library: library.path(),
+            combination: &combination,
+        };
+        if matches!(chosen, Chosen::Tried(_)) {
+            let alone = timed("rxe to rxe", &combination, || run.rxe_alone());
+            if listed(&combination) != Some(alone.is_ok()) {
+                failures.push(format!("{combination}: the list does not say so"));
+            }
+            found += &line(&combination, &alone);
+            keep(&lab, family, &found);
+            if alone.is_err() {
+                continue;
+            }
+        }
+        for server in [Server::Theirs, Server::Ours] {
+            let who = format!("server {server:?}");
+            if timed(&who, &combination, || run.with_us(server)).is_err() {
+                failures.push(format!("{combination}, {who}"));
+            }
+        }
+    }
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
+
+/// Keeps what was found, for the list.
+fn keep(lab: &Lab, family: &str, found: &str) {
+    let folder = lab.keep_directory("programs").expect("a folder");
+    fs::write(folder.join(format!("{family}.txt")), found).expect("written");
+}
+
+/// Says what came of a run and how long it took, for those who wait for it.
+fn timed<T>(
+    who: &str,
+    combination: &str,
+    run: impl FnOnce() -> Result<T, String>,
+) -> Result<T, String> {
+    let start = Instant::now();
+    let said = run();
+    let seconds = start.elapsed().as_secs_f64();
+    println!("{seconds:5.1} s: {who}: {combination}: {}", verdict(&said));
+    said
+}
+
+fn verdict<T>(said: &Result<T, String>) -> &str {
+    match said {
+        Ok(_) => "well",
+        Err(failure) => failure,
+    }
+}

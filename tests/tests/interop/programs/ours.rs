@@ -1,0 +1,110 @@
+//! A program on our library, in the lab's namespace.
+
+use std::fs;
+use std::io::Read;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::process::{Child, Stdio};
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use roce_tests::lab::{HOST_INTERFACE, Lab};
+use roce_tests::programs;
+use tempfile::TempDir;
+
+use super::{PATIENCE, PORT};
+
+/// How often it is looked whether a program listens.
+const INTERVAL: Duration = Duration::from_millis(2);
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// A folder for `LD_LIBRARY_PATH`, with the library that was built together with this test.
+pub(super) fn library() -> TempDir {
+    let folder = tempfile::tempdir().expect("a folder");
+    let library = programs::built("libroce_verbs_shim.so");
+    symlink(library, folder.path().join("libibverbs.so.1")).expect("a link");
+    folder
+}
+
+/// The program, killed when dropped.
+pub(super) struct Ours {
+    child: Child,
+    /// What it printed, when it has closed both of its outputs.
+    said: mpsc::Receiver<String>,
+}
+
+impl Ours {
+    /// Starts it. Its packets go to the file `capture`.
+    pub(super) fn start(lab: &Lab, library: &Path, arguments: &[String], capture: &Path) -> Self {
+        let (program, arguments) = arguments.split_first().expect("a program");
+        let mut child = lab
+            .host_command(program)
+            .args(["-d", &format!("roce_{HOST_INTERFACE}")])
+            .args(arguments)
+            .env("LD_LIBRARY_PATH", library)
+            .env("ROCE_LOG", "1")
+            .env("ROCE_PCAP", capture)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("it starts");
+        let mut out = child.stdout.take().expect("piped");
+        let mut err = child.stderr.take().expect("piped");
+        let (sender, said) = mpsc::channel();
+        thread::spawn(move || {
+            let mut bytes = Vec::new();
+            // What can't be read is not there; the exit code tells all that matters. Neither
+            // program writes more to stderr than a pipe holds.
+            let _ = out.read_to_end(&mut bytes);
+            let _ = err.read_to_end(&mut bytes);
+            let _ = sender.send(String::from_utf8_lossy(&bytes).into_owned());
+        });
+        Self { child, said }
+    }
+
+    /// Waits until it listens. If it ends before, it never will.
+    pub(super) fn wait_until_it_listens(&mut self) {
+        let end = Instant::now() + PATIENCE;
+        let wanted = format!(":{PORT:04X}");
+        // Those of its namespace.
+        let tables = ["tcp", "tcp6"].map(|table| format!("/proc/{}/net/{table}", self.child.id()));
+        // The second column is the address, the fourth the state, of which 0A is LISTEN.
+        let listens = |line: &str| {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            words.get(1).is_some_and(|local| local.ends_with(&wanted))
+                && words.get(3) == Some(&"0A")
+        };
+        while self.child.try_wait().expect("a child").is_none() {
+            let text: String = tables.iter().flat_map(fs::read_to_string).collect();
+            if text.lines().any(listens) {
+                return;
+            }
+            assert!(Instant::now() < end, "it does not listen at port {PORT}");
+            thread::sleep(INTERVAL);
+        }
+    }
+
+    /// All that it printed, as an error if it failed or has not ended in time.
+    pub(super) fn finish(&mut self) -> Result<String, String> {
+        // Second by second: while this process is held up, nobody's time runs out.
+        let said = (0..PATIENCE.as_secs()).find_map(|_| self.said.recv_timeout(SECOND).ok());
+        let Some(said) = said else {
+            return Err(format!("it has not ended in {PATIENCE:?}"));
+        };
+        let status = self.child.wait().expect("a child");
+        match status.success() {
+            true => Ok(said),
+            false => Err(format!("{said}\n{status}")),
+        }
+    }
+}
+
+impl Drop for Ours {
+    fn drop(&mut self) {
+        // Both do nothing if it has ended.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

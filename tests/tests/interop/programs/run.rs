@@ -1,0 +1,257 @@
+//! A program as a server and as its client: both in the guest, or one outside.
+
+use std::net::Ipv4Addr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use roce_tests::lab::{GUEST_IP4, GUEST_RDMA_DEVICE, GuestChild, HOST_IP4, Lab};
+
+use super::ours::Ours;
+use super::{PATIENCE, PORT, stall};
+use crate::pingpong::stall::describe;
+
+/// How often a run is repeated in which Soft-RoCE has stopped.
+const REPETITIONS: usize = 2;
+
+/// Who the server is. The client is the other one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Server {
+    Ours,
+    Theirs,
+}
+
+/// One combination.
+pub(super) struct Run<'a> {
+    pub(super) lab: &'a Lab,
+    pub(super) library: &'a Path,
+    pub(super) combination: &'a str,
+}
+
+impl Run<'_> {
+    /// From rxe to rxe, in the guest: what the client printed, or why there is no result.
+    pub(super) fn rxe_alone(&self) -> Result<String, String> {
+        let mut said = self.rxe_alone_once();
+        for _ in 0..REPETITIONS {
+            // Who refuses does so for good; who has waited in vain may have been unlucky.
+            match &said {
+                Err(failure) if failure.contains("has not ended") => {}
+                _ => break,
+            }
+            said = self.rxe_alone_once();
+        }
+        said
+    }
+
+    fn rxe_alone_once(&self) -> Result<String, String> {
+        let server = self.listening_in_guest()?;
+        let client = end_of(self.in_guest(Some(GUEST_IP4)), PATIENCE);
+        let server = end_of(server, patience(&client));
+        both(server, client).and_then(|[_, client]| self.result(client))
+    }
+
+    /// Between us and rxe: what the client printed, or what became of both.
+    pub(super) fn with_us(&self, server: Server) -> Result<String, String> {
+        let mut said = self.with_us_once(server);
+        for _ in 0..REPETITIONS {
+            let Err(failure) = &said else { break };
+            if !failure.is_theirs {
+                break;
+            }
+            println!(
+                "Soft-RoCE has stopped in the middle of a message; once more: {}",
+                failure.told
+            );
+            said = self.with_us_once(server);
+        }
+        said.map_err(|failure| failure.told)
+    }
+
+    fn with_us_once(&self, server: Server) -> Result<String, Failure> {
+        let capture = self.capture(server);
+        let start = |host| Ours::start(self.lab, self.library, &self.arguments(host), &capture);
+        let plain = |told| Failure {
+            told,
+            is_theirs: false,
+        };
+        let (mut ours, theirs) = match server {
+            Server::Ours => {
+                let mut ours = start(None);
+                ours.wait_until_it_listens();
+                (ours, self.in_guest(Some(HOST_IP4)))
+            }
+            Server::Theirs => {
+                let theirs = self.listening_in_guest().map_err(plain)?;
+                (start(Some(GUEST_IP4)), theirs)
+            }
+        };
+        let said = ours.finish();
+        // While theirs still runs.
+        let guest = said
+            .as_ref()
+            .err()
+            .map(|_| describe(self.lab, self.program()));
+        let theirs = end_of(theirs, patience(&said));
+        drop(ours);
+        let ended = match server {
+            Server::Ours => both(said, theirs),
+            Server::Theirs => both(theirs, said),
+        };
+        match ended.and_then(|[_, client]| self.result(client)) {
+            Ok(client) => {
+                // If it stays, it goes with the lab.
+                let _ = std::fs::remove_file(&capture);
+                Ok(client)
+            }
+            Err(told) => {
+                let guest = guest.unwrap_or_default();
+                Err(Failure {
+                    is_theirs: stall::is_theirs(&capture, &guest),
+                    told: format!("{told}\n{guest}\n{}", self.keep(&capture)),
+                })
+            }
+        }
+    }
+
+    fn program(&self) -> &str {
+        self.combination.split(' ').next().unwrap_or_default()
+    }
+
+    /// The program and its arguments but for the device.
+    fn arguments(&self, host: Option<Ipv4Addr>) -> Vec<String> {
+        let words = self.combination.split(' ').map(str::to_owned);
+        words.chain(host.map(|host| host.to_string())).collect()
+    }
+
+    fn in_guest(&self, host: Option<Ipv4Addr>) -> GuestChild {
+        // It says first who it is.
+        self.lab
+            .guest(["sh", "-c", "echo $$; exec \"$@\"", "sh"])
+            .args(&self.arguments(host))
+            .args(&["-d".to_owned(), GUEST_RDMA_DEVICE.to_owned()])
+            .spawn()
+            .expect("it starts")
+    }
+
+    /// The server in the guest, when it listens, or else what it printed when it ended.
+    fn listening_in_guest(&self) -> Result<GuestChild, String> {
+        let mut server = self.in_guest(None);
+        let id = server.read_line(PATIENCE).expect("its number");
+        // 0A is LISTEN.
+        let listens = format!(
+            "until grep -q ':{PORT:04X} 0*:0000 0A' /proc/net/tcp /proc/net/tcp6; \
+             do [ -d /proc/{id} ] || exit 1; sleep 0.02; done"
+        );
+        let looked = self.lab.guest(["sh", "-c", &listens]).output(PATIENCE);
+        match looked.and_then(|output| output.success()) {
+            Ok(_) => Ok(server),
+            Err(_) => Err(end_of(server, SHORTLY).unwrap_or_else(|failure| failure)),
+        }
+    }
+
+    /// Checks that the client tells of a result.
+    fn result(&self, client: String) -> Result<String, String> {
+        match tells_of_a_result(self.combination, &client) {
+            true => Ok(client),
+            false => Err(format!("{client}\nno result")),
+        }
+    }
+
+    /// Where our packets are captured.
+    fn capture(&self, server: Server) -> PathBuf {
+        let name = format!("{} server {server:?}.pcapng", self.combination);
+        self.lab.directory().join(name.replace(' ', "_"))
+    }
+
+    /// Keeps a capture for those who look for a reason, and says where.
+    fn keep(&self, capture: &Path) -> String {
+        let folder = self.lab.keep_directory("programs").expect("a folder");
+        let kept = folder.join(capture.file_name().unwrap_or_default());
+        match std::fs::rename(capture, &kept) {
+            Ok(()) => format!("our packets: {}", kept.display()),
+            Err(error) => format!("no capture: {error}"),
+        }
+    }
+}
+
+/// Why there is no result.
+struct Failure {
+    told: String,
+    /// Whether Soft-RoCE has provably stopped.
+    is_theirs: bool,
+}
+
+/// For one that has nobody to talk to any more.
+const SHORTLY: Duration = Duration::from_secs(2);
+
+/// How long the other one may take once this one has ended.
+fn patience(said: &Result<String, String>) -> Duration {
+    match said {
+        Ok(_) => PATIENCE,
+        Err(_) => SHORTLY,
+    }
+}
+
+/// All that a program in the guest printed, as an error if it failed or has not ended in time.
+fn end_of(program: GuestChild, patience: Duration) -> Result<String, String> {
+    let output = program
+        .wait(patience)
+        .map_err(|error| format!("it has not ended: {error}"))?;
+    let said = output.stdout_text() + &output.stderr_text();
+    match output.success() {
+        Ok(_) => Ok(said),
+        Err(_) => Err(said),
+    }
+}
+
+/// What both printed, or what became of each: of the one that knows why at last.
+fn both(
+    server: Result<String, String>,
+    client: Result<String, String>,
+) -> Result<[String; 2], String> {
+    match (server, client) {
+        (Ok(server), Ok(client)) => Ok([server, client]),
+        (Err(server), Ok(client)) => Err(format!("client, well: {client}\nserver: {server}")),
+        (Ok(server), Err(client)) => Err(format!("server, well: {server}\nclient: {client}")),
+        (Err(server), Err(client)) => Err(format!("server: {server}\nclient: {client}")),
+    }
+}
+
+/// Whether a program that has ended well has done what it was told.
+fn tells_of_a_result(combination: &str, said: &str) -> bool {
+    let words: Vec<&str> = combination.split(' ').collect();
+    if words[0].ends_with("pingpong") {
+        // The original ends well even if data were wrong.
+        let counted = said.contains(" iters in ") || said.contains("success");
+        return counted && !said.contains("invalid data");
+    }
+    // A line for each size: the size, how many messages, how fast, and more.
+    let is_result = |line: &&str| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        words.len() > 4 && words.iter().all(|word| word.parse::<f64>().is_ok())
+    };
+    let results = said.lines().filter(is_result).count();
+    match words.contains(&"-a") {
+        true => results > 1,
+        false => results == 1,
+    }
+}
+
+#[test]
+fn a_result_is_told_from_what_is_printed() {
+    let line = " 65536      100              49.34              25.46  \t\t   0.000407\n";
+    let heading =
+        " #bytes     #iterations    BW peak[MB/sec]    BW average[MB/sec]   MsgRate[Mpps]\n";
+    let one = format!("{heading}{line}");
+    assert!(tells_of_a_result("ib_send_bw -x 1", &one));
+    assert!(!tells_of_a_result("ib_send_bw -x 1", heading));
+    assert!(!tells_of_a_result("ib_send_bw -x 1 -a", &one));
+    assert!(tells_of_a_result(
+        "ib_send_bw -x 1 -a",
+        &format!("{one}{line}")
+    ));
+    let rounds = "100 iters in 0.02 seconds = 8242.00 usec/iter\n";
+    assert!(tells_of_a_result("ibv_rc_pingpong -c", rounds));
+    let wrong = format!("invalid data in page 0\n{rounds}");
+    assert!(!tells_of_a_result("ibv_rc_pingpong -c", &wrong));
+    assert!(!tells_of_a_result("ibv_rc_pingpong -c", "local address"));
+}

@@ -1,0 +1,135 @@
+//! Whether Soft-RoCE has stopped in the middle of a message (see [`crate::pingpong::stall`]), for
+//! programs that don't tell which PSN they expect: shown by what the guest says of its QPs, and
+//! by the capture of what came from it and what we answered.
+
+use std::path::Path;
+
+use roce_tests::decode::decode;
+use serde_json::Value;
+
+use crate::pingpong::stall::QPS;
+
+/// Whether a QP in the guest has stopped, by our capture and what
+/// [`describe`](crate::pingpong::stall::describe) told.
+pub(super) fn is_theirs(capture: &Path, guest: &str) -> bool {
+    let qps = guest.lines().find_map(|line| line.strip_prefix(QPS));
+    let qps = qps.and_then(|qps| serde_json::from_str::<Value>(qps).ok());
+    let Some(Value::Array(qps)) = qps else {
+        return false;
+    };
+    // A program that has not come to open its device has captured nothing.
+    if qps.is_empty() || !capture.is_file() {
+        return false;
+    }
+    let packets = decode(capture);
+    qps.iter().any(|qp| has_stopped(qp, &packets))
+}
+
+/// Whether the PSN that a QP sends next follows the last one that came from it, and that one was
+/// in the middle of a message, and we have acknowledged whatever it asked us to.
+fn has_stopped(qp: &Value, packets: &[Value]) -> bool {
+    let number = |name| qp[name].as_u64();
+    let (Some(theirs), Some(ours), Some(next)) = (number("lqpn"), number("rqpn"), number("sq-psn"))
+    else {
+        return false;
+    };
+    let to = |qpn: u64| {
+        packets.iter().filter(move |packet| {
+            // What was dropped has a comment that says so.
+            packet["dest_qpn"] == qpn && packet["comments"].is_null()
+        })
+    };
+    let psn = |packet: &Value| packet["psn"].as_u64().unwrap_or_default();
+    let requests = || to(ours).filter(|packet| is_request(opcode(packet)));
+    let Some(last) = requests().max_by_key(|packet| behind(next, psn(packet)).map(|n| !n)) else {
+        return false;
+    };
+    if behind(next, psn(last)) != Some(1) || !is_followed(opcode(last)) {
+        return false;
+    }
+    let asked = requests().filter(|packet| packet["ack_req"] == true);
+    let asked = asked.filter_map(|packet| behind(next, psn(packet))).min();
+    let answers = to(theirs).filter(|packet| is_answer(packet));
+    let answered = answers.filter_map(|packet| behind(next, psn(packet))).min();
+    match (asked, answered) {
+        (None, _) => true,
+        (Some(asked), Some(answered)) => answered <= asked,
+        (Some(_), None) => false,
+    }
+}
+
+fn opcode(packet: &Value) -> u64 {
+    packet["opcode"].as_u64().unwrap_or(u64::MAX)
+}
+
+/// How far a PSN is behind another one. Nothing if it is not (IBTA 1.7, 9.7.2).
+fn behind(next: u64, psn: u64) -> Option<u64> {
+    let distance = next.wrapping_sub(psn) & 0xff_ffff;
+    (1..1 << 23).contains(&distance).then_some(distance)
+}
+
+/// Requests of RC and UC (IBTA 1.7, 9.2.1, table 38).
+fn is_request(opcode: u64) -> bool {
+    matches!(opcode, 0x00..=0x0c | 0x13..=0x2b)
+}
+
+/// First and middle packets of SEND and WRITE.
+fn is_followed(opcode: u64) -> bool {
+    matches!(opcode & 0x1f, 0x00 | 0x01 | 0x06 | 0x07)
+}
+
+/// What acknowledges: responses, but for NAKs.
+fn is_answer(packet: &Value) -> bool {
+    match opcode(packet) {
+        0x0d..=0x10 | 0x12 => true,
+        // The upper three bits of an ACK's syndrome are 0 (IBTA 1.7, 9.3.5.2, table 46).
+        0x11 => packet["aeth"]["syndrome"]
+            .as_u64()
+            .is_some_and(|s| s & 0xe0 == 0),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn qp(next: u32) -> Value {
+        json!({ "lqpn": 23, "rqpn": 4_796_728, "sq-psn": next })
+    }
+
+    fn request(opcode: u8, psn: u32, ack_req: bool) -> Value {
+        json!({ "dest_qpn": 4_796_728, "opcode": opcode, "psn": psn, "ack_req": ack_req })
+    }
+
+    fn ack(psn: u32) -> Value {
+        json!({ "dest_qpn": 23, "opcode": 0x11, "psn": psn, "aeth": { "syndrome": 31 } })
+    }
+
+    #[test]
+    fn one_that_is_silent_in_the_middle_has_stopped() {
+        // The PSNs wrap: a first packet, and two of the middle.
+        let come = [
+            request(0, 0xff_fffe, false),
+            request(1, 0xff_ffff, true),
+            request(1, 0, false),
+        ];
+        let answered = [&come[..], &[ack(0xff_ffff)]].concat();
+        assert!(has_stopped(&qp(1), &answered));
+        // What is under way comes again.
+        assert!(!has_stopped(&qp(2), &answered));
+        // It waits for us.
+        assert!(!has_stopped(&qp(1), &come));
+        let early = [&come[..], &[ack(0xff_fffe)]].concat();
+        assert!(!has_stopped(&qp(1), &early));
+        // At the end of a message it may have nothing to send.
+        let ended = [&answered[..], &[request(2, 1, false)]].concat();
+        assert!(!has_stopped(&qp(2), &ended));
+        // Of what we have dropped we know.
+        let mut dropped = answered.clone();
+        dropped[2]["comments"] = json!(["dropped: out of sequence"]);
+        assert!(!has_stopped(&qp(1), &dropped));
+        assert!(!has_stopped(&qp(1), &[]));
+    }
+}
