@@ -1,5 +1,6 @@
 //! A network of NICs in virtual time, and what to do with one.
 //!
+//! - [`congestion`]: what flows get of links that they share.
 //! - [`fabric`]: hosts, links and switches, stepped from event to event. One seed
 //!   gives the same run again, bit for bit.
 //! - [`oracle`]: what the verbs promise, as a model that knows nothing of how the
@@ -11,6 +12,7 @@
 #![warn(missing_docs)]
 #![forbid(unsafe_code)]
 
+pub mod congestion;
 pub mod connect;
 pub mod dice;
 pub mod fabric;

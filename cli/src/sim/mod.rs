@@ -1,5 +1,7 @@
-//! `roce sim`: swarms of simulated fabrics, an oracle watching.
+//! `roce sim`: swarms of simulated fabrics, an oracle watching; and experiments with
+//! congestion control.
 
+pub mod dcqcn;
 mod report;
 
 use indicatif::{ProgressBar, ProgressStyle};
@@ -18,7 +20,12 @@ pub const COMMIT: &str = env!("ROCE_COMMIT");
 
 /// Arguments of `roce sim`.
 #[derive(Clone, Debug, clap::Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub struct SimArgs {
+    /// Something else than a swarm
+    #[command(subcommand)]
+    pub experiment: Option<Experiment>,
+
     /// How many seeds to run, one fabric for each
     #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..))]
     pub seeds: u64,
@@ -44,13 +51,28 @@ pub struct SimArgs {
     pub json: bool,
 }
 
-/// The summary could not be printed.
+/// What runs instead of a swarm.
+#[derive(Clone, Debug, clap::Subcommand)]
+pub enum Experiment {
+    /// Let flows share links, with congestion control and without
+    Dcqcn(dcqcn::DcqcnArgs),
+}
+
+/// Why there is no result.
 #[derive(Debug)]
-pub struct SimError(io::Error);
+pub enum SimError {
+    /// The summary could not be printed.
+    Print(io::Error),
+    /// The experiments failed.
+    Dcqcn(dcqcn::DcqcnError),
+}
 
 impl fmt::Display for SimError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "can't print: {}", self.0)
+        match self {
+            Self::Print(error) => write!(f, "can't print: {error}"),
+            Self::Dcqcn(error) => error.fmt(f),
+        }
     }
 }
 
@@ -65,15 +87,18 @@ const SHRINK_RUNS: usize = 1000;
 /// Runs seeds; the exit code is 1 if any of them failed.
 ///
 /// # Errors
-/// If stdout does not take the summary.
+/// If stdout does not take the summary, or an experiment fails.
 pub fn run_command(args: &SimArgs) -> Result<ExitCode, SimError> {
+    if let Some(Experiment::Dcqcn(args)) = &args.experiment {
+        return dcqcn::run_command(args).map_err(SimError::Dcqcn);
+    }
     // A panic of the stack is reported with its seed like any other finding.
     std::panic::set_hook(Box::new(|_| {}));
     let report = match args.seed {
         Some(seed) => one(seed, args.trace),
         None => many(args),
     };
-    report.print(args.json).map_err(SimError)?;
+    report.print(args.json).map_err(SimError::Print)?;
     Ok(match report.summary.violations {
         0 => ExitCode::SUCCESS,
         _ => ExitCode::from(1),

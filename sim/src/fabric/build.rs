@@ -44,6 +44,18 @@ impl FabricBuilder {
         CableId(self.cables.len() - 1)
     }
 
+    /// What a link is like at one end: a host may have a smaller queue.
+    fn as_seen_from(&self, from: NodeId, spec: LinkSpec) -> LinkSpec {
+        let port_bytes = match from {
+            NodeId::Host(HostId(number)) => self.hosts[number].port_bytes,
+            NodeId::Switch(_) => None,
+        };
+        LinkSpec {
+            queue_bytes: port_bytes.unwrap_or(spec.queue_bytes),
+            ..spec
+        }
+    }
+
     /// The fabric, all of whose chance comes from `seed`.
     pub fn build(&self, seed: u64) -> Fabric {
         let mut dice = Dice::new(seed);
@@ -51,7 +63,8 @@ impl FabricBuilder {
         for (a, b, spec) in &self.cables {
             for (from, to) in [(*a, *b), (*b, *a)] {
                 let id = EgressId(egresses.len());
-                egresses.push(Egress::new(id, from, to, *spec, dice.number()));
+                let spec = self.as_seen_from(from, *spec);
+                egresses.push(Egress::new(id, from, to, spec, dice.number()));
             }
         }
         let host = |(number, spec): (usize, &HostSpec)| {

@@ -59,6 +59,9 @@ pub struct HostSpec {
     pub poll_every: Duration,
     /// Packets that wait for a host that does not look.
     pub ring_packets: usize,
+    /// Bytes that its port takes from the NIC ahead of the link; as much as the link's
+    /// queue holds unless given. What is in there is beyond congestion control.
+    pub port_bytes: Option<usize>,
 }
 
 impl Default for HostSpec {
@@ -69,6 +72,7 @@ impl Default for HostSpec {
             window_bytes: 256 << 10,
             poll_every: Duration::ZERO,
             ring_packets: 4096,
+            port_bytes: None,
         }
     }
 }
@@ -196,7 +200,7 @@ impl Port for HostPort<'_, '_> {
         if len > self.egress.spec.max_packet_bytes {
             return Err(ReserveError::Unsendable);
         }
-        if !self.egress.has_room(len) {
+        if !self.egress.has_room(len, to.traffic_class) {
             self.full = true;
             self.egress.refuse(self.around.events);
             return Err(ReserveError::Full);

@@ -1,6 +1,7 @@
 //! One direction of a cable: a queue, a rate, a delay, and faults.
 
 use super::events::{Events, Turn, What};
+use super::meter::Meter;
 use super::pool::Pool;
 use super::trace::{Fate, Trace};
 use super::{Counters, EgressId, NodeId, PacketId};
@@ -19,6 +20,16 @@ pub struct LinkSpec {
     pub max_packet_bytes: usize,
     /// Bytes that wait at each end to be sent.
     pub queue_bytes: usize,
+    /// Packets of this DSCP have a queue of their own, which goes first and which pause
+    /// frames don't stop: the class that operators have for CNPs.
+    pub urgent_dscp: Option<u8>,
+}
+
+impl LinkSpec {
+    /// Whether packets of this traffic class go before all others.
+    pub(super) fn is_urgent(&self, traffic_class: u8) -> bool {
+        self.urgent_dscp == Some(traffic_class >> 2)
+    }
 }
 
 impl Default for LinkSpec {
@@ -28,13 +39,14 @@ impl Default for LinkSpec {
             delay: Duration::from_micros(1),
             max_packet_bytes: 4200,
             queue_bytes: 256 << 10,
+            urgent_dscp: None,
         }
     }
 }
 
 /// Ethernet, IP and UDP headers, preamble and gap: what a packet costs on the wire
 /// besides its own bytes.
-const OVERHEAD_BYTES: u64 = 66;
+pub const OVERHEAD_BYTES: u64 = 66;
 
 /// One direction of a cable, seen from who sends.
 #[derive(Debug)]
@@ -56,6 +68,10 @@ pub(super) struct Egress {
     awaited: bool,
     queue: VecDeque<PacketId>,
     pub(super) queued_bytes: usize,
+    /// What goes first; not counted in `queued_bytes`.
+    urgent: VecDeque<PacketId>,
+    pub(super) urgent_bytes: usize,
+    pub(super) meter: Meter,
 }
 
 /// What a link touches besides itself.
@@ -82,17 +98,25 @@ impl Egress {
             awaited: false,
             queue: VecDeque::new(),
             queued_bytes: 0,
+            urgent: VecDeque::new(),
+            urgent_bytes: 0,
+            meter: Meter::default(),
         }
     }
 
     /// Whether a packet of `len` bytes may wait here.
-    pub(super) fn has_room(&self, len: usize) -> bool {
-        self.queued_bytes + len <= self.spec.queue_bytes
+    pub(super) fn has_room(&self, len: usize, traffic_class: u8) -> bool {
+        let waiting = if self.spec.is_urgent(traffic_class) {
+            self.urgent_bytes
+        } else {
+            self.queued_bytes
+        };
+        waiting + len <= self.spec.queue_bytes
     }
 
     /// Whether nothing waits and nothing is being sent.
     pub(super) fn is_idle(&self, events: &Events) -> bool {
-        self.queue.is_empty() && !self.is_sending(events)
+        !self.has_waiting() && !self.is_sending(events)
     }
 
     fn is_sending(&self, events: &Events) -> bool {
@@ -101,8 +125,42 @@ impl Egress {
 
     /// Takes a packet that [`Egress::has_room`] for; [`Egress::start`] is due.
     pub(super) fn push(&mut self, around: &mut Around<'_>, packet: PacketId) {
-        self.queued_bytes += around.pool.get(packet).len();
-        self.queue.push_back(packet);
+        let waiting = around.pool.get(packet);
+        let len = waiting.len();
+        if self.spec.is_urgent(waiting.meta.traffic_class) {
+            self.urgent_bytes += len;
+            self.urgent.push_back(packet);
+        } else {
+            self.queued_bytes += len;
+            self.queue.push_back(packet);
+            self.meter.note_queued(self.queued_bytes);
+        }
+    }
+
+    fn has_waiting(&self) -> bool {
+        !self.queue.is_empty() || !self.urgent.is_empty()
+    }
+
+    /// The packet that goes next, and its length.
+    fn next_packet(&mut self, pool: &Pool) -> Option<(PacketId, usize)> {
+        if let Some(packet) = self.urgent.pop_front() {
+            let len = pool.get(packet).len();
+            self.urgent_bytes -= len;
+            return Some((packet, len));
+        }
+        if self.paused {
+            return None;
+        }
+        let packet = self.queue.pop_front()?;
+        let len = pool.get(packet).len();
+        self.queued_bytes -= len;
+        Some((packet, len))
+    }
+
+    /// A pause frame has come, or one that ends the pause.
+    pub(super) fn set_paused(&mut self, now: Instant, paused: bool) {
+        self.paused = paused;
+        self.meter.note_paused(now, paused);
     }
 
     /// A host found no room: it has its turn when something has been sent.
@@ -122,25 +180,23 @@ impl Egress {
     /// may count it as gone.
     pub(super) fn start(&mut self, around: &mut Around<'_>) -> Option<(EgressId, usize)> {
         if self.is_sending(around.events) {
-            if !self.queue.is_empty() {
+            if self.has_waiting() {
                 self.await_sent(around.events);
             }
             return None;
         }
-        if self.paused {
-            return None;
-        }
-        let packet = self.queue.pop_front()?;
-        let len = around.pool.get(packet).len();
-        let from = around.pool.get_mut(packet).from.take();
-        self.queued_bytes -= len;
+        let (packet, len) = self.next_packet(around.pool)?;
+        let sending = around.pool.get_mut(packet);
+        let from = sending.from.take();
+        self.meter
+            .note_sent(sending.meta.src, len, self.queued_bytes);
         let sent = around.now + self.time_of(len);
         self.free = around.events.reserve(sent);
         self.awaited = false;
         let lost = !self.carry(around, sent + self.spec.delay, packet);
         // Otherwise the next event of this packet is that it arrives. That of one that
         // is lost is that it was sent: time must not stop before.
-        if lost || self.refused || !self.queue.is_empty() {
+        if lost || self.refused || self.has_waiting() {
             self.await_sent(around.events);
         }
         from.map(|from| (from, len))

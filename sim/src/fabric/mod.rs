@@ -16,6 +16,7 @@ mod counters;
 mod events;
 mod host;
 mod link;
+mod meter;
 mod names;
 mod pool;
 mod switch;
@@ -27,9 +28,10 @@ mod tests;
 pub use build::FabricBuilder;
 pub use counters::Counters;
 pub use host::{HostSpec, Ip};
-pub use link::{LinkSpec, one_way};
+pub use link::{LinkSpec, OVERHEAD_BYTES, one_way};
+pub use meter::Meter;
 pub use names::{CableId, HostId, NodeId, SwitchId};
-pub use switch::{EcnSpec, PfcSpec, SwitchSpec};
+pub use switch::{BufferSpec, EcnSpec, PfcSpec, SwitchSpec};
 
 use events::{Events, What};
 use host::Host;
@@ -238,7 +240,8 @@ impl Fabric {
                 }
             }
             What::Pause(link, pause) => {
-                self.egresses[link.0].paused = pause;
+                let now = self.now;
+                self.egresses[link.0].set_paused(now, pause);
                 self.start(link);
                 Step::Inside
             }
@@ -249,11 +252,21 @@ impl Fabric {
     /// What is still under way: packets, and bytes in switches. Nothing once no event is
     /// left.
     pub fn under_way(&self) -> (usize, usize) {
-        let queued: usize = self.egresses.iter().map(|egress| egress.queued_bytes).sum();
+        let queued = |egress: &Egress| egress.queued_bytes + egress.urgent_bytes;
+        let queued: usize = self.egresses.iter().map(queued).sum();
         let waiting: usize = self.switches.iter().map(Switch::waiting).sum();
         let busy = |egress: &&Egress| !egress.is_idle(&self.events);
         let busy = self.egresses.iter().filter(busy).count();
         (self.pool.in_use() + busy, queued + waiting)
+    }
+
+    /// What one direction of a cable has seen: what `from` sends on it. `None` if the
+    /// cable does not begin there.
+    pub fn meter(&mut self, cable: CableId, from: impl Into<NodeId>) -> Option<&mut Meter> {
+        let from = from.into();
+        let ends = self.egresses.get_mut(2 * cable.0..2 * cable.0 + 2)?;
+        let egress = ends.iter_mut().find(|egress| egress.from == from)?;
+        Some(&mut egress.meter)
     }
 
     /// How many events are to come.
@@ -297,29 +310,32 @@ impl Fabric {
     }
 
     fn arrive_at_switch(&mut self, link: EgressId, id: SwitchId, packet: PacketId) {
-        let (len, dst) = {
-            let arrived = self.pool.get(packet);
-            (arrived.len(), arrived.meta.dst)
-        };
-        let to = self.host_at(dst);
+        let arrived = self.pool.get(packet);
+        let (len, meta) = (arrived.len(), arrived.meta);
+        let to = self.host_at(meta.dst);
         let switch = &mut self.switches[id.0];
         let way = to.and_then(|to| switch.routes[to.0]);
         let fits = |way: &EgressId| {
             let egress = &self.egresses[way.0];
-            egress.has_room(len) && len <= egress.spec.max_packet_bytes
+            egress.has_room(len, meta.traffic_class) && len <= egress.spec.max_packet_bytes
         };
-        let Some(way) = way.filter(fits) else {
+        let Some(way) = way.filter(fits).filter(|_| switch.has_room(len)) else {
             self.counters.dropped += 1;
+            if let Some(way) = way {
+                self.egresses[way.0].meter.dropped += 1;
+            }
             return self.drop_packet(link, packet);
         };
         let waiting = self.pool.get_mut(packet);
-        waiting.from = Some(link);
+        let urgent = self.egresses[way.0].spec.is_urgent(meta.traffic_class);
+        waiting.from = (!urgent).then_some(link);
         let capable = matches!(waiting.meta.traffic_class & 3, 1 | 2);
         if capable && switch.marks(self.egresses[way.0].queued_bytes) {
             waiting.meta.traffic_class |= 3;
             self.counters.marked += 1;
+            self.egresses[way.0].meter.marked += 1;
         }
-        if switch.note_waiting(link, len) {
+        if !urgent && switch.note_waiting(link, len) {
             self.pause(link, true);
         }
         at_link!(self, way, around, egress, egress.push(around, packet));
@@ -335,10 +351,11 @@ impl Fabric {
     /// Begins to send what waits at a link, and tells the switch behind it.
     fn start(&mut self, link: EgressId) {
         let gone = at_link!(self, link, around, egress, egress.start(around));
-        if let (Some((from, len)), NodeId::Switch(id)) = (gone, self.egresses[link.0].from)
-            && self.switches[id.0].note_gone(from, len)
-        {
-            self.pause(from, false);
+        if let (Some((from, len)), NodeId::Switch(id)) = (gone, self.egresses[link.0].from) {
+            self.switches[id.0].note_gone(from, len);
+            while let Some(resumed) = self.switches[id.0].resume() {
+                self.pause(resumed, false);
+            }
         }
     }
 

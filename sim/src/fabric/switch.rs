@@ -11,6 +11,22 @@ pub struct SwitchSpec {
     pub ecn: Option<EcnSpec>,
     /// Priority flow control: stops who sends before packets must be dropped.
     pub pfc: Option<PfcSpec>,
+    /// Memory that all ports share, with flow control whose threshold follows from it.
+    pub buffer: Option<BufferSpec>,
+}
+
+/// Memory that all ports of a switch share. A link is paused when more bytes that came by
+/// it wait than are still free, as the DCQCN paper sets up its switches (section 4, with
+/// beta = 8 for eight priorities, of which one is used).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BufferSpec {
+    /// For all packets that wait. Without room for it, a packet is dropped.
+    pub bytes: usize,
+    /// Of those: for what is still under way when a pause frame has been sent, of all
+    /// links together. Not counted as free.
+    pub headroom_bytes: usize,
+    /// A paused link goes on at so many bytes below the threshold.
+    pub hysteresis_bytes: usize,
 }
 
 /// Marks with a chance that grows with the queue.
@@ -41,6 +57,10 @@ pub(super) struct Switch {
     dice: Dice,
     /// Of each link that leads here: bytes that wait, and whether it is paused.
     ingress: BTreeMap<EgressId, (usize, bool)>,
+    /// How many of them are paused.
+    paused: usize,
+    /// The sum of those bytes.
+    held: usize,
 }
 
 impl Switch {
@@ -50,6 +70,8 @@ impl Switch {
             routes: vec![None; hosts],
             dice,
             ingress: BTreeMap::new(),
+            paused: 0,
+            held: 0,
         }
     }
 
@@ -69,32 +91,84 @@ impl Switch {
         self.dice.below(100 * range) < above * u64::from(ecn.pmax_percent)
     }
 
+    /// Whether the memory that all ports share takes a packet.
+    pub(super) fn has_room(&self, len: usize) -> bool {
+        self.spec
+            .buffer
+            .is_none_or(|buffer| self.held + len <= buffer.bytes)
+    }
+
     /// A packet that came by `link` waits here. Whether the link must be paused.
     pub(super) fn note_waiting(&mut self, link: EgressId, len: usize) -> bool {
-        let Some(pfc) = self.spec.pfc else {
+        if !self.counts() {
             return false;
-        };
+        }
+        self.held += len;
+        let pause_above = self.pause_above();
         let (bytes, paused) = self.ingress.entry(link).or_default();
         *bytes += len;
-        let pause = !*paused && *bytes > pfc.pause_bytes;
+        let pause = !*paused && *bytes > pause_above;
         *paused |= pause;
+        self.paused += usize::from(pause);
         pause
     }
 
-    /// It has left. Whether the link may go on.
-    pub(super) fn note_gone(&mut self, link: EgressId, len: usize) -> bool {
-        let Some(pfc) = self.spec.pfc else {
-            return false;
-        };
-        let (bytes, paused) = self.ingress.entry(link).or_default();
+    /// It has left. [`Switch::resume`] is due.
+    pub(super) fn note_gone(&mut self, link: EgressId, len: usize) {
+        if !self.counts() {
+            return;
+        }
+        self.held = self.held.saturating_sub(len);
+        let (bytes, _) = self.ingress.entry(link).or_default();
         *bytes = bytes.saturating_sub(len);
-        let resume = *paused && *bytes < pfc.resume_bytes;
-        *paused &= !resume;
-        resume
+    }
+
+    /// A link that may go on, if there is one: it counts as told.
+    pub(super) fn resume(&mut self) -> Option<EgressId> {
+        if self.paused == 0 {
+            return None;
+        }
+        let below = self.resume_below();
+        let waits = |(_, (bytes, paused)): &(&EgressId, &mut (usize, bool))| {
+            // With nothing left here it would never be looked at again.
+            *paused && (*bytes < below || *bytes == 0)
+        };
+        let (link, (_, paused)) = self.ingress.iter_mut().find(waits)?;
+        *paused = false;
+        self.paused -= 1;
+        Some(*link)
+    }
+
+    fn counts(&self) -> bool {
+        self.spec.pfc.is_some() || self.spec.buffer.is_some()
+    }
+
+    /// More bytes of one link than this, and it is paused.
+    fn pause_above(&self) -> usize {
+        let fixed = self.spec.pfc.map_or(usize::MAX, |pfc| pfc.pause_bytes);
+        let free = self.spec.buffer.map_or(usize::MAX, |buffer| {
+            let shared = buffer.bytes.saturating_sub(buffer.headroom_bytes);
+            shared.saturating_sub(self.held)
+        });
+        fixed.min(free)
+    }
+
+    /// Fewer than this, and it may go on.
+    fn resume_below(&self) -> usize {
+        let fixed = self.spec.pfc.map_or(usize::MAX, |pfc| pfc.resume_bytes);
+        let free = self.spec.buffer.map_or(usize::MAX, |buffer| {
+            let shared = buffer.bytes.saturating_sub(buffer.headroom_bytes);
+            let free = shared.saturating_sub(self.held);
+            free.saturating_sub(buffer.hysteresis_bytes)
+        });
+        fixed.min(free)
     }
 
     /// Bytes that wait, as counted for the links that they came by.
     pub(super) fn waiting(&self) -> usize {
-        self.ingress.values().map(|(bytes, _)| bytes).sum()
+        self.held
     }
 }
+
+#[cfg(test)]
+mod tests;

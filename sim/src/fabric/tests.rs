@@ -189,8 +189,8 @@ fn pause_frames_spare_the_queue() {
         resume_bytes: 8 << 10,
     };
     let spec = SwitchSpec {
-        ecn: None,
         pfc: Some(pfc),
+        ..SwitchSpec::default()
     };
     let (mut fabric, ends, _) = incast(spec, 40 << 10, 1);
     send_all(&mut fabric, &ends);
@@ -210,7 +210,7 @@ fn a_queue_that_grows_is_marked() {
     };
     let spec = SwitchSpec {
         ecn: Some(ecn),
-        pfc: None,
+        ..SwitchSpec::default()
     };
     let (mut fabric, ends, _) = incast(spec, 1 << 20, 1);
     send_all(&mut fabric, &ends);
@@ -342,8 +342,8 @@ fn a_host_that_found_no_room_goes_on_after_a_pause() {
         })
     });
     let switch = builder.switch(SwitchSpec {
-        ecn: None,
         pfc: Some(pfc),
+        ..SwitchSpec::default()
     });
     // One packet may wait at the host, many at the switch, whose link is slow.
     let fast = LinkSpec {

@@ -163,6 +163,7 @@ fn host(dice: &mut Dice, ip: Ip, lossless: bool) -> HostSpec {
             true => usize::MAX,
             false => dice.pick(&[8, 256, 4096]),
         },
+        port_bytes: None,
     }
 }
 
@@ -175,6 +176,7 @@ fn link(dice: &mut Dice, lossless: bool) -> LinkSpec {
             true => 1 << 30,
             false => dice.pick(&[9_000, 32 << 10, 256 << 10]),
         },
+        urgent_dscp: None,
     }
 }
 
@@ -191,6 +193,7 @@ fn switch(dice: &mut Dice, queue_bytes: usize) -> SwitchSpec {
     SwitchSpec {
         ecn: dice.one_in(2).then_some(ecn),
         pfc: dice.one_in(3).then_some(pfc),
+        buffer: None,
     }
 }
 

@@ -27,7 +27,7 @@ fn share(control: CongestionControl) -> Outcome {
     };
     let spec = SwitchSpec {
         ecn: marks.then_some(ecn),
-        pfc: None,
+        ..SwitchSpec::default()
     };
     let (mut fabric, ends, _) = incast(spec, 300 << 10, 1);
     for host in 0..3 {

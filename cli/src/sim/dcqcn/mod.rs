@@ -1,0 +1,184 @@
+//! `roce sim dcqcn`: what congestion control makes of networks in virtual time.
+
+mod page;
+mod plot;
+mod report;
+
+use indicatif::{ProgressBar, ProgressStyle};
+use report::Report;
+use roce_sim::congestion::{Algorithm, Loss, Outcome, RunError, Scenario, catalogue, run};
+use std::fmt;
+use std::io;
+use std::num::NonZero;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
+
+const EXAMPLES: &str = "Examples:
+  roce sim dcqcn                           all experiments: a minute or two
+  roce sim dcqcn --scenario incast-16      one, with each algorithm and network
+  roce sim dcqcn --scenario incast-2 --algorithm dcqcn --network pfc --json
+  roce sim dcqcn --write docs              plots, data and tables of docs/congestion.md";
+
+/// Arguments of `roce sim dcqcn`.
+#[derive(Clone, Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct DcqcnArgs {
+    /// Run this experiment only; may be given more than once
+    #[arg(long, value_name = "NAME", value_parser = scenario_name)]
+    pub scenario: Vec<String>,
+
+    /// Let senders do this only; may be given more than once
+    #[arg(long, value_name = "NAME", value_parser = algorithm)]
+    pub algorithm: Vec<Algorithm>,
+
+    /// Only with flow control (pfc), or only with short queues that drop (drop)
+    #[arg(long, value_name = "KIND", value_parser = loss)]
+    pub network: Option<Loss>,
+
+    /// Where all chance comes from
+    #[arg(long, value_name = "X", default_value_t = 1)]
+    pub seed: u64,
+
+    /// How many runs at a time; as many as there are processors unless given
+    #[arg(long, value_name = "J")]
+    pub jobs: Option<NonZero<usize>>,
+
+    /// Name the experiments
+    #[arg(long)]
+    pub list: bool,
+
+    /// Print what came of them as JSON
+    #[arg(long)]
+    pub json: bool,
+
+    /// Write DIR/congestion/*.svg and *.csv, and the tables of DIR/congestion.md
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["scenario", "algorithm", "network", "list"])]
+    pub write: Option<PathBuf>,
+}
+
+/// Why the experiments came to no end.
+#[derive(Debug)]
+pub enum DcqcnError {
+    /// A run failed.
+    Run(RunError),
+    /// A plot could not be drawn.
+    Plot(String),
+    /// Files or stdout could not be written.
+    Io(String, io::Error),
+}
+
+impl fmt::Display for DcqcnError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Run(error) => write!(f, "an experiment failed: {error}"),
+            Self::Plot(error) => write!(f, "can't draw: {error}"),
+            Self::Io(what, error) => write!(f, "can't write {what}: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for DcqcnError {}
+
+/// Runs experiments.
+///
+/// # Errors
+/// If a run fails, or its results can't be written.
+pub fn run_command(args: &DcqcnArgs) -> Result<ExitCode, DcqcnError> {
+    let stdout = |error| DcqcnError::Io("to stdout".into(), error);
+    if args.list {
+        report::list(&catalogue(args.seed)).map_err(stdout)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let begin = Instant::now();
+    let outcomes = all(&scenarios(args), args)?;
+    let report = Report::new(outcomes, args.seed, begin.elapsed());
+    if let Some(dir) = &args.write {
+        page::write(dir, &report)?;
+    }
+    report.print(args.json).map_err(stdout)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn scenarios(args: &DcqcnArgs) -> Vec<Scenario> {
+    let mut chosen = Vec::new();
+    for scenario in catalogue(args.seed) {
+        if !args.scenario.is_empty() && !args.scenario.iter().any(|name| name == scenario.name) {
+            continue;
+        }
+        for loss in Loss::ALL {
+            for algorithm in Algorithm::ALL {
+                let asked = args.algorithm.is_empty() || args.algorithm.contains(&algorithm);
+                if asked && args.network.is_none_or(|only| only == loss) {
+                    chosen.push(scenario.with(algorithm, loss));
+                }
+            }
+        }
+    }
+    chosen
+}
+
+/// Runs them all, some at a time; outcomes are in order.
+fn all(scenarios: &[Scenario], args: &DcqcnArgs) -> Result<Vec<Outcome>, DcqcnError> {
+    let jobs = args.jobs.map_or_else(
+        || std::thread::available_parallelism().map_or(1, NonZero::get),
+        NonZero::get,
+    );
+    let microseconds = |time: core::time::Duration| time.as_micros() as u64;
+    let length = scenarios
+        .iter()
+        .map(|scenario| microseconds(scenario.duration));
+    let bar = ProgressBar::new(length.sum());
+    if let Ok(style) =
+        ProgressStyle::with_template("{elapsed} [{wide_bar}] {percent} %, {eta} left")
+    {
+        bar.set_style(style);
+    }
+    let next = AtomicUsize::new(0);
+    let results = Mutex::new(vec![None; scenarios.len()]);
+    std::thread::scope(|scope| {
+        for _ in 0..jobs.min(scenarios.len()) {
+            scope.spawn(|| {
+                while let Some((number, scenario)) = take(&next, scenarios) {
+                    let mut told = |time| bar.inc(microseconds(time));
+                    let result = run(scenario, args.seed, &mut told);
+                    let mut results = results.lock().unwrap_or_else(|e| e.into_inner());
+                    results[number] = Some(result);
+                }
+            });
+        }
+    });
+    bar.finish_and_clear();
+    let results = results.into_inner().unwrap_or_else(|e| e.into_inner());
+    let outcomes: Result<_, _> = results.into_iter().flatten().collect();
+    outcomes.map_err(DcqcnError::Run)
+}
+
+fn take<'a>(next: &AtomicUsize, scenarios: &'a [Scenario]) -> Option<(usize, &'a Scenario)> {
+    let number = next.fetch_add(1, Ordering::Relaxed);
+    Some((number, scenarios.get(number)?))
+}
+
+fn scenario_name(name: &str) -> Result<String, String> {
+    let names: Vec<&str> = catalogue(0).iter().map(|scenario| scenario.name).collect();
+    if names.contains(&name) {
+        Ok(name.to_owned())
+    } else {
+        Err(format!("there are {}", names.join(", ")))
+    }
+}
+
+fn algorithm(name: &str) -> Result<Algorithm, String> {
+    let named = Algorithm::ALL.into_iter().find(|one| one.name() == name);
+    named.ok_or_else(|| {
+        let names = Algorithm::ALL.map(Algorithm::name);
+        format!("there are {}", names.join(", "))
+    })
+}
+
+fn loss(name: &str) -> Result<Loss, String> {
+    let named = Loss::ALL.into_iter().find(|one| one.name() == name);
+    named.ok_or_else(|| "there are pfc and drop".to_owned())
+}

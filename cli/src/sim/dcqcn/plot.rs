@@ -1,0 +1,233 @@
+//! Curves, as SVG and as CSV.
+
+use plotters::coord::Shift;
+use plotters::prelude::*;
+use roce_sim::congestion::{Completion, Outcome};
+use std::error::Error;
+use std::fmt::Write;
+
+type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
+
+type Points = Vec<(f64, f64)>;
+
+/// How the axes of a chart are called, and how far they reach.
+struct Axes<'a> {
+    caption: &'a str,
+    x: (&'a str, f64),
+    y: (&'a str, f64),
+}
+
+/// What each flow got, and below it what waited, over time.
+///
+/// # Errors
+/// If it can't be drawn.
+pub(super) fn curves(outcome: &Outcome, bits_per_sec: f64) -> Result<String, String> {
+    let mut svg = String::new();
+    {
+        let area = SVGBackend::with_string(&mut svg, (760, 520)).into_drawing_area();
+        draw_curves(outcome, bits_per_sec, &area).map_err(|e| e.to_string())?;
+    }
+    Ok(svg)
+}
+
+fn draw_curves(
+    outcome: &Outcome,
+    bits_per_sec: f64,
+    area: &Area<'_>,
+) -> Result<(), Box<dyn Error>> {
+    area.fill(&WHITE)?;
+    let (above, below) = area.split_vertically(280);
+    let caption = format!("{}, {}", outcome.scenario, outcome.algorithm.name());
+    let flows = outcome.rows.first().map_or(0, |row| row.rates.len());
+    let rates = (0..flows).map(|flow| {
+        let points: Points = outcome.rows.iter().map(|r| (r.ms, r.rates[flow])).collect();
+        (format!("flow {}", flow + 1), points)
+    });
+    let axes = Axes {
+        caption: &caption,
+        x: ("ms", outcome.milliseconds),
+        y: ("Gb/s at the receiver", bits_per_sec / 1e9 * 1.1),
+    };
+    chart(&above, &axes, &rates.collect::<Vec<_>>(), flows <= 4)?;
+    let links = outcome.rows.first().map_or(0, |row| row.queue.len());
+    let mut queues = Vec::new();
+    for link in 0..links {
+        let name = |what: &str| match links {
+            1 => what.to_owned(),
+            _ => format!("{what}, link {}", link + 1),
+        };
+        let kb = |bytes: usize| bytes as f64 / 1e3;
+        let peak: Points = outcome
+            .rows
+            .iter()
+            .map(|r| (r.ms, kb(r.peak[link])))
+            .collect();
+        let now: Points = outcome
+            .rows
+            .iter()
+            .map(|r| (r.ms, kb(r.queue[link])))
+            .collect();
+        queues.push((name("most"), peak));
+        queues.push((name("now"), now));
+    }
+    // The very begin, when nobody has been told of anything yet, would hide the rest.
+    let late = |points: &Points| {
+        let later = points
+            .iter()
+            .filter(|point| point.0 > outcome.milliseconds / 20.0);
+        later.fold(0.0, |top: f64, point| top.max(point.1))
+    };
+    let top = queues
+        .iter()
+        .map(|(_, points)| late(points))
+        .fold(0.0, f64::max);
+    let top = (top * 1.2).max(100.0);
+    for (_, points) in &mut queues {
+        for point in points {
+            point.1 = point.1.min(top);
+        }
+    }
+    let axes = Axes {
+        caption: "",
+        x: ("ms", outcome.milliseconds),
+        y: ("queue, KB", top),
+    };
+    chart(&below, &axes, &queues, true)?;
+    area.present()?;
+    Ok(())
+}
+
+/// The shares of flows that took no longer than some multiple of what they would have
+/// taken alone, one line for each outcome.
+///
+/// # Errors
+/// If it can't be drawn.
+pub(super) fn slowdowns(outcomes: &[&Outcome]) -> Result<String, String> {
+    let mut svg = String::new();
+    {
+        let area = SVGBackend::with_string(&mut svg, (760, 360)).into_drawing_area();
+        draw_slowdowns(outcomes, &area).map_err(|e| e.to_string())?;
+    }
+    Ok(svg)
+}
+
+fn draw_slowdowns(outcomes: &[&Outcome], area: &Area<'_>) -> Result<(), Box<dyn Error>> {
+    area.fill(&WHITE)?;
+    let lines: Vec<(String, Points)> = outcomes
+        .iter()
+        .map(|outcome| {
+            let name = format!("{}, {}", outcome.algorithm.name(), outcome.loss.name());
+            let points = quantiles(outcome).into_iter();
+            let points = points.map(|(percent, slowdown, _)| (slowdown.log10(), percent));
+            (name, points.collect())
+        })
+        .collect();
+    let axes = Axes {
+        caption: outcomes.first().map_or("", |outcome| outcome.scenario),
+        x: ("powers of ten of the slowdown", 4.0),
+        y: ("percent of flows", 100.0),
+    };
+    chart(area, &axes, &lines, true)?;
+    area.present()?;
+    Ok(())
+}
+
+fn chart(
+    area: &Area<'_>,
+    axes: &Axes<'_>,
+    lines: &[(String, Points)],
+    named: bool,
+) -> Result<(), Box<dyn Error>> {
+    let mut chart = ChartBuilder::on(area)
+        .margin(10)
+        .x_label_area_size(34)
+        .y_label_area_size(56)
+        .caption(axes.caption, ("sans-serif", 16))
+        .build_cartesian_2d(0.0..axes.x.1, 0.0..axes.y.1)?;
+    chart
+        .configure_mesh()
+        .light_line_style(WHITE)
+        .x_desc(axes.x.0)
+        .y_desc(axes.y.0)
+        .draw()?;
+    let count = lines.len().max(1);
+    for (number, (name, points)) in lines.iter().enumerate() {
+        let colour = HSLColor(number as f64 / count as f64 * 0.85, 0.8, 0.42);
+        let series = chart.draw_series(LineSeries::new(points.iter().copied(), colour))?;
+        if named {
+            let key = move |(x, y)| PathElement::new([(x, y), (x + 16, y)], colour);
+            series.label(name.as_str()).legend(key);
+        }
+    }
+    if named {
+        chart
+            .configure_series_labels()
+            .background_style(WHITE.mix(0.8))
+            .position(SeriesLabelPosition::LowerRight)
+            .draw()?;
+    }
+    Ok(())
+}
+
+/// The data of [`curves`].
+pub(super) fn curves_csv(outcome: &Outcome) -> String {
+    let mut csv = String::from("ms");
+    if let Some(row) = outcome.rows.first() {
+        for flow in 1..=row.rates.len() {
+            let _ = write!(csv, ",flow{flow}_gbit_per_sec");
+        }
+        for link in 1..=row.queue.len() {
+            let _ = write!(csv, ",queue{link}_bytes,queue{link}_most_bytes");
+        }
+    }
+    csv.push_str(",pauses\n");
+    for row in &outcome.rows {
+        let _ = write!(csv, "{:.2}", row.ms);
+        for rate in &row.rates {
+            let _ = write!(csv, ",{rate:.2}");
+        }
+        for (queue, peak) in row.queue.iter().zip(&row.peak) {
+            let _ = write!(csv, ",{queue},{peak}");
+        }
+        let _ = writeln!(csv, ",{}", row.pauses);
+    }
+    csv
+}
+
+/// The data of [`slowdowns`].
+pub(super) fn slowdowns_csv(outcomes: &[&Outcome]) -> String {
+    let mut csv = String::from("algorithm,network,percent,slowdown,milliseconds\n");
+    for outcome in outcomes {
+        let [algorithm, network] = [outcome.algorithm.name(), outcome.loss.name()];
+        for (percent, slowdown, ms) in quantiles(outcome) {
+            let _ = writeln!(
+                csv,
+                "{algorithm},{network},{percent:.1},{slowdown:.3},{ms:.4}"
+            );
+        }
+    }
+    csv
+}
+
+/// So many percent of flows had no larger a slowdown, and so many no longer a time.
+fn quantiles(outcome: &Outcome) -> Vec<(f64, f64, f64)> {
+    let each: &[Completion] = outcome.times.as_ref().map_or(&[], |times| &times.each);
+    let mut slowdowns: Vec<f64> = each.iter().map(|c| c.milliseconds / c.alone_ms).collect();
+    let mut times: Vec<f64> = each.iter().map(|c| c.milliseconds).collect();
+    slowdowns.sort_by(f64::total_cmp);
+    times.sort_by(f64::total_cmp);
+    let flows = outcome.times.as_ref().map_or(0, |times| times.flows);
+    let step = flows.div_ceil(150).max(1);
+    let last = slowdowns.len().wrapping_sub(1);
+    let some = |n: &usize| n.is_multiple_of(step) || *n == last;
+    (0..slowdowns.len())
+        .filter(some)
+        .map(|n| {
+            (
+                (n + 1) as f64 * 100.0 / flows as f64,
+                slowdowns[n],
+                times[n],
+            )
+        })
+        .collect()
+}

@@ -1,0 +1,178 @@
+//! Flows: WRITEs from one host to another, each flow on a QP of its own.
+
+use super::run::RunError;
+use super::scenario::FlowPlan;
+use crate::connect::{ConnectSpec, connect};
+use crate::fabric::{Fabric, HostId};
+use roce_stack::{
+    Access, Buffer, CompletionQueue, CqId, Memory, PdId, QpInit, QpKind, QueueLimits, RemoteAddr,
+    SendFlags, SendOp, SendWr, Sge,
+};
+use roce_stack::{Instant, WcStatus};
+use roce_wire::{PathMtu, Qpn};
+use std::sync::Arc;
+
+/// Bytes of a request.
+pub(super) const MESSAGE: u32 = 64 << 10;
+
+/// Requests that a flow has posted at a time: as much as may be in flight.
+const POSTED: usize = 16;
+
+/// Payload bytes of a packet; the testbed of the DCQCN paper had 1500 on the link.
+pub(super) const MTU: PathMtu = PathMtu::Mtu1024;
+
+/// The same address in each run.
+const IOVA: u64 = 0x10_0000;
+
+/// A host's memory, and where its completions come.
+#[derive(Debug)]
+pub(super) struct Side {
+    host: HostId,
+    pd: PdId,
+    key: u32,
+    pub(super) cq: Arc<CompletionQueue>,
+}
+
+impl Side {
+    pub(super) fn new(fabric: &mut Fabric, host: HostId, flows: usize) -> Result<Self, RunError> {
+        let nic = fabric.nic(host);
+        let pd = nic.alloc_pd();
+        let buffer = Buffer::new(MESSAGE as usize).map_err(RunError::new)?;
+        let memory = Memory::buffer(Arc::new(buffer));
+        let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE;
+        let key = nic
+            .register_memory(pd, memory, Some(IOVA), access)
+            .map_err(RunError::new)?;
+        let cq = Arc::new(CompletionQueue::new(CqId(0), (flows + 1) * 2 * POSTED));
+        Ok(Self { host, pd, key, cq })
+    }
+
+    fn create_qp(&self, fabric: &mut Fabric) -> Qpn {
+        let limits = QueueLimits {
+            depth: POSTED,
+            max_sge: 1,
+        };
+        fabric.nic(self.host).create_qp(QpInit {
+            kind: QpKind::Rc,
+            pd: self.pd,
+            send_cq: Arc::clone(&self.cq),
+            recv_cq: Arc::clone(&self.cq),
+            send: limits,
+            recv: limits,
+            max_inline: 0,
+            signal_all: false,
+        })
+    }
+}
+
+/// A flow and how far it is.
+#[derive(Debug)]
+pub(super) struct Flow {
+    pub(super) plan: FlowPlan,
+    qpns: Option<[Qpn; 2]>,
+    posted: u64,
+    /// Payload that its requests have brought.
+    pub(super) done: u64,
+    pub(super) finished: Option<Instant>,
+}
+
+impl Flow {
+    pub(super) fn new(plan: FlowPlan) -> Self {
+        Self {
+            plan,
+            qpns: None,
+            posted: 0,
+            done: 0,
+            finished: None,
+        }
+    }
+
+    /// Connects it, and begins.
+    pub(super) fn start(
+        &mut self,
+        number: usize,
+        fabric: &mut Fabric,
+        sides: &[Side],
+    ) -> Result<(), RunError> {
+        let [from, to] = [&sides[self.plan.from], &sides[self.plan.to]];
+        let qpns = [from.create_qp(fabric), to.create_qp(fabric)];
+        let spec = ConnectSpec {
+            path_mtu: MTU,
+            timeout: 14,
+            ..ConnectSpec::default()
+        };
+        let ends = [(from.host, qpns[0]), (to.host, qpns[1])];
+        connect(fabric, ends, &spec).map_err(RunError::new)?;
+        self.qpns = Some(qpns);
+        for _ in 0..POSTED {
+            self.post(number, fabric, sides)?;
+        }
+        fabric.drive(from.host);
+        Ok(())
+    }
+
+    /// Ends it, whatever is under way.
+    pub(super) fn stop(&mut self, fabric: &mut Fabric, sides: &[Side]) {
+        if let Some([from, to]) = self.qpns.take() {
+            for (host, qpn) in [(self.plan.from, from), (self.plan.to, to)] {
+                fabric.nic(sides[host].host).destroy_qp(qpn);
+                fabric.drive(sides[host].host);
+            }
+        }
+    }
+
+    /// One of its requests is done; the next is posted.
+    pub(super) fn completed(
+        &mut self,
+        number: usize,
+        (status, bytes): (WcStatus, u64),
+        fabric: &mut Fabric,
+        sides: &[Side],
+    ) -> Result<(), RunError> {
+        if status != WcStatus::Success {
+            return Err(RunError::new(format!("flow {number}: {status:?}")));
+        }
+        self.done += bytes;
+        if self.plan.bytes.is_some_and(|all| self.done >= all) {
+            self.finished = Some(fabric.now());
+            self.stop(fabric, sides);
+            return Ok(());
+        }
+        self.post(number, fabric, sides)
+    }
+
+    fn post(&mut self, number: usize, fabric: &mut Fabric, sides: &[Side]) -> Result<(), RunError> {
+        let left = self.plan.bytes.map(|all| all - self.posted);
+        let length = left.map_or(u64::from(MESSAGE), |left| left.min(MESSAGE.into()));
+        let Some([qpn, _]) = self.qpns.filter(|_| length > 0) else {
+            return Ok(());
+        };
+        let [from, to] = [&sides[self.plan.from], &sides[self.plan.to]];
+        let sge = Sge {
+            addr: IOVA,
+            length: length as u32,
+            lkey: from.key,
+        };
+        let wr = SendWr {
+            wr_id: (number as u64) << 32 | length,
+            op: SendOp::Write(RemoteAddr {
+                addr: IOVA,
+                rkey: to.key,
+            }),
+            sges: &[sge],
+            flags: SendFlags::SIGNALED,
+        };
+        let now = fabric.now();
+        fabric
+            .nic(from.host)
+            .post_send(now, qpn, &wr)
+            .map_err(RunError::new)?;
+        self.posted += length;
+        Ok(())
+    }
+}
+
+/// The flow of a request, and its bytes.
+pub(super) fn of_request(wr_id: u64) -> (usize, u64) {
+    ((wr_id >> 32) as usize, wr_id & 0xffff_ffff)
+}

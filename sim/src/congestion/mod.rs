@@ -1,0 +1,27 @@
+//! Experiments with congestion control: the stack as it is on every host, switches that
+//! mark and pause, and what flows get of the links.
+//!
+//! - [`Scenario`]: a network, flows, and for how long; [`catalogue`] has those of
+//!   `docs/congestion.md`.
+//! - [`run`]: lets one happen, in virtual time, from a seed.
+//! - [`Outcome`]: what flows got, how long queues were, and curves of both.
+
+mod catalogue;
+mod flow;
+mod metrics;
+mod mix;
+mod network;
+mod outcome;
+mod run;
+mod scenario;
+
+#[cfg(test)]
+mod tests;
+
+pub use catalogue::{catalogue, incast, ns3_parameters};
+pub use metrics::{jain, percentile};
+pub use mix::{WEB_SEARCH, all_to_all, web_search};
+pub use network::{Loss, Topology};
+pub use outcome::{Completion, Outcome, Phase, Row, Times};
+pub use run::{RunError, run};
+pub use scenario::{Algorithm, FlowPlan, Scenario};

@@ -1,0 +1,115 @@
+//! What an experiment is made of.
+
+use super::network::{Loss, Topology};
+use crate::fabric::EcnSpec;
+use roce_stack::{CongestionControl, DcqcnParameters, DelayParameters, Duration};
+use serde::Serialize;
+
+/// What senders do about congestion.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Algorithm {
+    /// DCQCN, with the parameters of the scenario.
+    Dcqcn,
+    /// By round trips.
+    Delay,
+    /// Nothing: the switch's flow control, or loss, is all that slows them.
+    None,
+}
+
+impl Algorithm {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Dcqcn, Self::Delay, Self::None];
+
+    /// Its name in tables and arguments.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Dcqcn => "dcqcn",
+            Self::Delay => "delay",
+            Self::None => "none",
+        }
+    }
+
+    pub(super) fn control(self, dcqcn: DcqcnParameters) -> CongestionControl {
+        match self {
+            Self::Dcqcn => CongestionControl::Dcqcn(dcqcn),
+            Self::Delay => CongestionControl::Delay(DelayParameters::DEFAULT),
+            Self::None => CongestionControl::None,
+        }
+    }
+}
+
+/// Data from one host to another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FlowPlan {
+    /// The number of the host that sends.
+    pub from: usize,
+    /// The number of the host that receives.
+    pub to: usize,
+    /// When it begins.
+    pub start: Duration,
+    /// When it ends, all at once; `None` if it lasts until the end of the experiment or of
+    /// its bytes.
+    pub stop: Option<Duration>,
+    /// How much there is to send; `None` for no end of it.
+    pub bytes: Option<u64>,
+}
+
+impl FlowPlan {
+    /// Has always something to send.
+    pub const fn endless(from: usize, to: usize) -> Self {
+        Self {
+            from,
+            to,
+            start: Duration::ZERO,
+            stop: None,
+            bytes: None,
+        }
+    }
+}
+
+/// An experiment.
+#[derive(Clone, Debug)]
+pub struct Scenario {
+    /// Its name, for arguments and files.
+    pub name: &'static str,
+    /// One line about it.
+    pub about: &'static str,
+    /// Hosts, switches and cables.
+    pub topology: Topology,
+    /// Bits per second of every cable.
+    pub bits_per_sec: u64,
+    /// From one end of a cable to the other.
+    pub delay: Duration,
+    /// How switches mark.
+    pub ecn: EcnSpec,
+    /// What switches do when they run full.
+    pub loss: Loss,
+    /// What senders do.
+    pub algorithm: Algorithm,
+    /// The parameters of DCQCN.
+    pub dcqcn: DcqcnParameters,
+    /// Who sends what.
+    pub flows: Vec<FlowPlan>,
+    /// When it is over. Flows of a mix may take longer.
+    pub duration: Duration,
+    /// Between two points of the curves.
+    pub every: Duration,
+}
+
+impl Scenario {
+    /// The same with another algorithm.
+    #[must_use]
+    pub fn with(&self, algorithm: Algorithm, loss: Loss) -> Self {
+        Self {
+            algorithm,
+            loss,
+            ..self.clone()
+        }
+    }
+
+    /// Whether all flows end by themselves, so that their completion times count.
+    pub fn is_mix(&self) -> bool {
+        self.flows.iter().all(|flow| flow.bytes.is_some())
+    }
+}

@@ -1,0 +1,120 @@
+use super::*;
+use roce_stack::Duration;
+
+/// Short enough for every test run.
+fn short(senders: usize, ms: u64, loss: Loss) -> Scenario {
+    Scenario {
+        duration: Duration::from_millis(ms),
+        loss,
+        ..incast("test", "a test", senders)
+    }
+}
+
+fn outcome(scenario: &Scenario, seed: u64) -> Outcome {
+    run(scenario, seed, &mut |_| ()).expect("no request fails")
+}
+
+#[test]
+fn two_senders_share_a_link_and_fill_it() {
+    let outcome = outcome(&short(2, 40, Loss::Pfc), 1);
+    assert!(outcome.jain() >= Some(0.95), "{outcome:?}");
+    assert!(outcome.utilisation() >= Some(0.95), "{outcome:?}");
+    assert!(outcome.queue_max_late < 200_000, "{outcome:?}");
+    assert_eq!((outcome.dropped, outcome.retransmitted), (0, 0));
+    assert_eq!(outcome.pauses[1], 0);
+}
+
+#[test]
+fn one_seed_gives_one_outcome_and_another_seed_another() {
+    let scenario = short(3, 2, Loss::Drop);
+    let first = outcome(&scenario, 1);
+    assert_eq!(first.fingerprint, outcome(&scenario, 1).fingerprint);
+    assert_ne!(first.fingerprint, outcome(&scenario, 2).fingerprint);
+}
+
+#[test]
+fn shares_are_judged_as_by_hand() {
+    assert_eq!(jain(&[1.0, 1.0, 1.0]), Some(1.0));
+    assert_eq!(jain(&[1.0, 0.0]), Some(0.5));
+    assert_eq!(jain(&[3.0, 1.0]), Some(0.8));
+    assert_eq!(jain(&[]), None);
+    assert_eq!(jain(&[0.0]), None);
+    let mut values = [5, 1, 4, 2, 3];
+    assert_eq!(percentile(&mut values, 50.0), Some(3));
+    assert_eq!(percentile(&mut values, 99.0), Some(5));
+    assert_eq!(percentile(&mut values, 0.0), Some(1));
+    assert_eq!(percentile::<u32>(&mut [], 50.0), None);
+}
+
+/// Far more than the links take, and nobody slows down: flow control alone must not lose
+/// anything, nor stop anyone for ever.
+#[test]
+fn flow_control_alone_loses_nothing_and_comes_to_an_end() {
+    let hosts = 9;
+    let flows = (0..hosts - 1)
+        .map(|from| FlowPlan {
+            bytes: Some(2 << 20),
+            ..FlowPlan::endless(from, hosts - 1)
+        })
+        .collect();
+    let scenario = Scenario {
+        flows,
+        ..short(hosts - 1, 4, Loss::Pfc).with(Algorithm::None, Loss::Pfc)
+    };
+    let outcome = outcome(&scenario, 1);
+    let times = outcome.times.as_ref().expect("a mix");
+    assert_eq!((times.flows, times.unfinished), (8, 0));
+    assert_eq!(outcome.dropped, 0);
+    assert!(outcome.pauses[0] > 0, "{outcome:?}");
+    assert!(outcome.queue_max < 12_000_000);
+}
+
+/// Every size is drawn as often as the table says.
+#[test]
+fn web_searches_have_the_sizes_of_the_table() {
+    let second = Duration::from_secs(1);
+    let flows = web_search(4, 40_000_000_000, 0.5, second, 1);
+    let all = flows.len() as f64;
+    for (size, share) in WEB_SEARCH {
+        let few = flows
+            .iter()
+            .filter(|f| f.bytes <= Some(size as u64))
+            .count() as f64;
+        assert!((few / all - share).abs() < 0.02, "{size}: {}", few / all);
+    }
+    let bytes: u64 = flows.iter().filter_map(|flow| flow.bytes).sum();
+    // Half of four links.
+    assert!((bytes as f64 / 10e9 - 1.0).abs() < 0.1, "{bytes}");
+    assert!(
+        flows
+            .iter()
+            .all(|flow| flow.from != flow.to && flow.start < second)
+    );
+    let sent = |host| flows.iter().filter(|flow| flow.from == host).count() as f64;
+    assert!((0..4).all(|host| (sent(host) / all - 0.25).abs() < 0.03));
+}
+
+#[test]
+fn all_send_to_all() {
+    let flows = all_to_all(5, 100, Duration::from_micros(1), 1);
+    let mut pairs: Vec<(usize, usize)> = flows.iter().map(|f| (f.from, f.to)).collect();
+    pairs.sort_unstable();
+    pairs.dedup();
+    assert_eq!(pairs.len(), 20);
+    assert!(pairs.iter().all(|(from, to)| from != to));
+}
+
+/// The flow that crosses two bottlenecks is not starved by those that cross one.
+#[test]
+fn two_bottlenecks_starve_nobody() {
+    let all = catalogue(1);
+    let lot = all.iter().find(|s| s.name == "parking-lot").expect("there");
+    let scenario = Scenario {
+        duration: Duration::from_millis(20),
+        ..lot.clone()
+    };
+    let outcome = outcome(&scenario, 1);
+    let goodput = &outcome.phases[0].goodput;
+    assert!(goodput.iter().all(|(_, rate)| *rate > 8.0), "{outcome:?}");
+    assert_eq!(outcome.dropped, 0);
+}

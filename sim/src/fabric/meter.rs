@@ -1,0 +1,69 @@
+//! What one direction of a cable has seen, for whoever measures.
+
+use super::host::Ip;
+use super::link::OVERHEAD_BYTES;
+use roce_stack::{Duration, Instant};
+use std::net::IpAddr;
+
+/// What one direction of a cable has seen so far. Bytes on the wire count headers of all
+/// layers, the preamble and the gap ([`OVERHEAD_BYTES`]); bytes in queues do not.
+#[derive(Clone, Debug, Default)]
+pub struct Meter {
+    /// Bytes on the wire.
+    pub wire_bytes: u64,
+    /// Those by the number of the host that sent them.
+    pub wire_bytes_of: Vec<u64>,
+    /// Bytes that waited after the last packet had joined or left. Packets of the urgent
+    /// class are not among them.
+    pub queue_bytes: usize,
+    /// The most that waited since [`Meter::take_peak`].
+    peak_bytes: usize,
+    /// Packets that found no room.
+    pub dropped: u64,
+    /// Packets that were marked.
+    pub marked: u64,
+    /// Pause frames that stopped it.
+    pub pauses: u64,
+    paused_for: Duration,
+    paused_since: Option<Instant>,
+}
+
+impl Meter {
+    /// The most bytes that waited since this was asked last.
+    pub fn take_peak(&mut self) -> usize {
+        std::mem::replace(&mut self.peak_bytes, self.queue_bytes)
+    }
+
+    /// For how long it was stopped by pause frames, up to `now`.
+    pub fn paused_for(&self, now: Instant) -> Duration {
+        let since = self
+            .paused_since
+            .map(|at| now.saturating_duration_since(at));
+        self.paused_for + since.unwrap_or_default()
+    }
+
+    pub(super) fn note_queued(&mut self, bytes: usize) {
+        self.queue_bytes = bytes;
+        self.peak_bytes = self.peak_bytes.max(bytes);
+    }
+
+    pub(super) fn note_sent(&mut self, src: IpAddr, len: usize, queue_bytes: usize) {
+        let bytes = len as u64 + OVERHEAD_BYTES;
+        self.queue_bytes = queue_bytes;
+        self.wire_bytes += bytes;
+        let host = Ip::index(src).unwrap_or(0);
+        if self.wire_bytes_of.len() <= host {
+            self.wire_bytes_of.resize(host + 1, 0);
+        }
+        self.wire_bytes_of[host] += bytes;
+    }
+
+    pub(super) fn note_paused(&mut self, now: Instant, paused: bool) {
+        if paused {
+            self.pauses += 1;
+            self.paused_since.get_or_insert(now);
+        } else if let Some(since) = self.paused_since.take() {
+            self.paused_for += now.saturating_duration_since(since);
+        }
+    }
+}
