@@ -60,3 +60,46 @@ fn nonsense_is_refused() {
         assert_eq!(sim(args).status.code(), Some(2), "{args:?}");
     }
 }
+
+#[test]
+fn an_experiment_is_the_same_twice_and_says_what_was_measured() {
+    let args = ["dcqcn", "--scenario", "all-to-all", "--algorithm", "dcqcn"];
+    let one = json(&[&args[..], &["--network", "pfc", "--seed", "3"]].concat());
+    let outcome = &one["outcomes"][0];
+    assert_eq!(outcome["scenario"], "all-to-all");
+    assert_eq!(outcome["dropped"], 0);
+    assert_eq!(outcome["times"]["flows"], 240);
+    assert_eq!(outcome["times"]["unfinished"], 0);
+    let again = json(
+        &[
+            &args[..],
+            &["--network", "pfc", "--seed", "3", "--jobs", "1"],
+        ]
+        .concat(),
+    );
+    assert_eq!(outcome, &again["outcomes"][0]);
+}
+
+#[test]
+fn experiments_are_named_and_others_refused() {
+    let output = sim(&["dcqcn", "--list"]);
+    let text = String::from_utf8_lossy(&output.stdout);
+    for name in [
+        "incast-16",
+        "come-and-go",
+        "parking-lot",
+        "ns3-two-flows",
+        "web-search",
+    ] {
+        assert!(text.contains(name), "{text}");
+    }
+    for args in [
+        &["dcqcn", "--scenario", "nonsense"][..],
+        &["dcqcn", "--algorithm", "nonsense"],
+        &["dcqcn", "--network", "nonsense"],
+        &["dcqcn", "--write", "docs", "--scenario", "incast-2"],
+        &["--seeds", "3", "dcqcn"],
+    ] {
+        assert_eq!(sim(args).status.code(), Some(2), "{args:?}");
+    }
+}

@@ -51,7 +51,7 @@ fn send(hand: &mut Hand, packets: usize) -> (Duration, usize) {
     }
 }
 
-/// What is posted, and what a READ asks for, leave at the rate, in bursts of about 50 us.
+/// What is posted, and what a READ asks for, leave at the rate, in bursts of about 10 us.
 // shows: A17.9.2-rate
 #[test]
 fn a_cnp_lowers_the_rate() {
