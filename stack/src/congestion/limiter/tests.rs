@@ -97,9 +97,11 @@ fn a_cut_counts_from_its_time_on() {
         rpg_time_reset: Duration::from_secs(1000),
         ..DcqcnParameters::PAPER
     });
+    // 10 us at half of 40 Gbit/s.
+    const BURST: usize = 25_000;
     let next_burst = |cut: bool| {
         let mut limiter = limited(Instant::ZERO, &p);
-        limiter.on_sent(Instant::ZERO, 65536, &p);
+        limiter.on_sent(Instant::ZERO, BURST as u64, &p);
         let until = limiter.waits().expect("no credit");
         if cut {
             limiter.on_cnp(Instant::from_nanos(1), &p);
@@ -108,7 +110,7 @@ fn a_cut_counts_from_its_time_on() {
         limiter.allowed(until, PACKET, &p)
     };
     // Half of the rate pays for the burst before, and for no other.
-    assert_eq!([false, true].map(next_burst), [65536 / PACKET, 1]);
+    assert_eq!([false, true].map(next_burst), [BURST / PACKET, 1]);
 }
 
 /// The algorithm's timers have their turns for who looks on, and the sender stays as it is.
