@@ -25,7 +25,7 @@ impl<T, E: ToErrno + Display> OrErrno<T> for Result<T, E> {
     }
 }
 
-fn explain(error: &dyn Display, errno: Errno) {
+pub(crate) fn explain(error: &dyn Display, errno: Errno) {
     if std::env::var_os("ROCE_LOG").is_some_and(|value| !value.is_empty()) {
         eprintln!("roce: {error} ({errno:?})");
     }

@@ -31,6 +31,7 @@ mod mappings;
 mod mr;
 mod multicast;
 mod mw;
+mod part;
 mod pd;
 mod pointer;
 mod prefetch;

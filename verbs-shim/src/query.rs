@@ -5,6 +5,7 @@ use crate::context::Context;
 use crate::convert::{c_gid, int};
 use crate::cq::MAX_CQE;
 use crate::guard;
+use crate::part;
 use crate::pointer::{Handle, In, Out};
 use nix::errno::Errno;
 use roce_verbs::{
@@ -45,7 +46,7 @@ fn device_attr(context: &Context) -> Result<IbvDeviceAttr, Errno> {
         max_mr_size: u64::MAX,
         page_size_cap: 0xffff_f000,
         vendor_id: NO_VENDOR,
-        vendor_part_id: 0,
+        vendor_part_id: part::vendor_part_id()?,
         hw_ver: 0,
         max_qp: MANY,
         max_qp_wr: depth,

@@ -1,0 +1,86 @@
+//! Programs of rdma-core and perftest, as Debian builds them: nothing in them knows of
+//! this library.
+
+mod asyncwatch;
+mod perftest;
+mod pingpongs;
+mod place;
+mod process;
+
+use std::fs;
+use std::process::Command;
+
+use roce_tests::programs::{compiled_or_skip, is_installed_or_skip};
+use roce_tests::veth::Pair;
+
+use self::place::Place;
+use crate::library;
+
+/// What a program prints that must succeed.
+fn output_of(mut command: Command) -> String {
+    let output = command.output().expect("it is installed");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{command:?}: {text}{errors}");
+    text
+}
+
+#[test]
+fn ibv_devices_lists_each_interface() {
+    if !is_installed_or_skip("ibv_devices") {
+        return;
+    }
+    let library = library::folder();
+    let mut command = Command::new("ibv_devices");
+    command.env("LD_LIBRARY_PATH", library.path());
+    let listed = output_of(command);
+    assert!(listed.contains("roce_lo"), "{listed}");
+}
+
+#[test]
+fn ibv_devinfo_tells_all_about_a_device() {
+    if !is_installed_or_skip("ibv_devinfo") {
+        return;
+    }
+    let library = library::folder();
+    let mut command = Command::new("ibv_devinfo");
+    command.args(["-v", "-d", "roce_lo"]);
+    command.env("LD_LIBRARY_PATH", library.path());
+    let told = output_of(command);
+    let expected = [
+        "PORT_ACTIVE (4)",
+        "Ethernet",
+        "4096 (5)",
+        "::ffff:127.0.0.1, RoCE v2",
+        "MEM_WINDOW_TYPE_2B",
+        "ODP_SUPPORT_IMPLICIT",
+    ];
+    for words in expected {
+        assert!(told.contains(words), "no {words:?} in {told}");
+    }
+}
+
+fn pair_for(program: &str) -> Option<Pair> {
+    match is_installed_or_skip(program) {
+        true => Pair::new_or_skip(1500, 1),
+        false => None,
+    }
+}
+
+/// The textbook program in C, on both ports.
+#[test]
+fn the_textbook_program() {
+    let Some(pair) = Pair::new_or_skip(1500, 1) else {
+        return;
+    };
+    let Some(program) = compiled_or_skip("examples/c/textbook.c") else {
+        return;
+    };
+    for datapath in ["udp", "xdp"] {
+        let words = format!("{} DEVICE GID", program.display());
+        let told = Place::cable(&pair, datapath).run(&words, 18516);
+        assert_eq!(told, "ok\n");
+    }
+    // If it stays, it is overwritten some day.
+    let _ = fs::remove_file(&program);
+}

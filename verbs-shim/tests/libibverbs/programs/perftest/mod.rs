@@ -1,0 +1,86 @@
+//! perftest's programs, with the options that they have.
+//!
+//! `ROCE_PERFTEST=all cargo test -p roce-verbs-shim perftest` runs every combination, for
+//! about half an hour. Without it, there is a choice of them that takes a minute.
+
+mod data;
+mod matrix;
+mod refusals;
+mod run;
+
+use self::run::Run;
+use super::pair_for;
+use super::place::Place;
+
+/// Whether everything is asked for.
+fn all_are_asked_for() -> bool {
+    std::env::var_os("ROCE_PERFTEST").is_some_and(|value| value == "all")
+}
+
+/// Runs all of `runs`, and says on stderr how many they were, if they were many.
+fn check(place: &Place<'_>, runs: &[Run]) {
+    for run in runs {
+        run.check(place);
+    }
+    eprintln!("{} runs of perftest at {}", runs.len(), place.name());
+}
+
+#[test]
+fn perftest_between_namespaces() {
+    let Some(pair) = pair_for("ib_write_bw") else {
+        return;
+    };
+    let place = Place::cable(&pair, "udp");
+    if all_are_asked_for() {
+        return check(&place, &matrix::every_combination());
+    }
+    let mut runs = matrix::none_and_most();
+    runs.retain(|run| run.choices.is_empty());
+    check(&place, &runs);
+}
+
+#[test]
+fn perftest_on_one_host() {
+    let Some(pair) = pair_for("ib_write_bw") else {
+        return;
+    };
+    let place = Place::loopback(&pair.near);
+    if all_are_asked_for() {
+        return check(&place, &matrix::every_combination());
+    }
+    check(&place, &matrix::each_option());
+}
+
+#[test]
+fn perftest_over_af_xdp() {
+    let Some(pair) = pair_for("ib_write_bw") else {
+        return;
+    };
+    let mut runs = matrix::none_and_most();
+    if !all_are_asked_for() {
+        runs.retain(|run| run.service == "RC" && run.choices.is_empty());
+    }
+    check(&Place::cable(&pair, "xdp"), &runs);
+}
+
+/// Each size takes a fifth of a second of processor time, in which the program measures
+/// the processor's clock.
+#[test]
+fn perftest_of_all_sizes() {
+    let Some(pair) = pair_for("ib_write_bw") else {
+        return;
+    };
+    let (cable, host) = (Place::cable(&pair, "udp"), Place::loopback(&pair.near));
+    if all_are_asked_for() {
+        check(&cable, &matrix::every_size());
+        return check(&host, &matrix::every_size());
+    }
+    let runs = matrix::every_size_plainly();
+    let of = |programs: [&str; 2], service| {
+        let mut runs = runs.clone();
+        runs.retain(|run| programs.contains(&run.program) && run.service == service);
+        runs
+    };
+    check(&cable, &of(["ib_write_bw", "ib_read_bw"], "RC"));
+    check(&cable, &of(["ib_send_bw", "ib_send_lat"], "UD"));
+}

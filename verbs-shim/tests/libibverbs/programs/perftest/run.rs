@@ -1,0 +1,154 @@
+//! One run of one of perftest's programs, and what it has to print.
+
+use crate::programs::place::{Place, Words};
+
+/// The TCP port at which perftest's servers listen.
+pub(super) const PORT: u16 = 18515;
+
+/// Messages of a QP: a run has to work, not to measure.
+const MESSAGES: u64 = 20;
+
+/// The same at each size, of which the largest is 8 MiB. It takes no less.
+const MESSAGES_OF_EACH_SIZE: u64 = 5;
+
+/// perftest sends inline only if it finds the device's number in a list of its own. This is
+/// one that it also takes for a device with the extended API, `ibv_wr_*`.
+const KNOWN_PART: (&str, &str) = ("ROCE_VENDOR_PART_ID", "4119");
+
+/// An option of a program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Choice {
+    /// `-q 16`: 16 QPs.
+    ManyQps,
+    /// `-b`: both ends send.
+    Bidirectional,
+    /// `-I 64`: data up to this size is in the request, put together by calls of the
+    /// extended API.
+    Inline,
+    /// The same with requests as structures.
+    InlineByStructures,
+    /// `-e`: sleeps on a channel.
+    Events,
+    /// `--use-srq`: a shared receive queue.
+    Srq,
+    /// `-A CMP_AND_SWAP`, where FETCH_AND_ADD is the default.
+    CompareAndSwap,
+}
+
+/// A run.
+#[derive(Clone, Debug)]
+pub(super) struct Run {
+    pub(super) program: &'static str,
+    /// RC, UC, UD or XRC.
+    pub(super) service: &'static str,
+    pub(super) choices: Vec<Choice>,
+    /// `-a`.
+    pub(super) all_sizes: bool,
+}
+
+impl Run {
+    pub(super) fn has(&self, choice: Choice) -> bool {
+        self.choices.contains(&choice)
+    }
+
+    fn is_inline(&self) -> bool {
+        self.has(Choice::Inline) || self.has(Choice::InlineByStructures)
+    }
+
+    pub(super) fn words(&self) -> Words {
+        let messages = match self.all_sizes {
+            true => MESSAGES_OF_EACH_SIZE,
+            false => MESSAGES,
+        };
+        let mut words = format!(
+            "{} -c {} -n {messages} -d DEVICE -x GID -F",
+            self.program, self.service
+        );
+        for choice in &self.choices {
+            words += match choice {
+                Choice::ManyQps => " -q 16",
+                Choice::Bidirectional => " -b",
+                Choice::Inline => " -I 64",
+                Choice::InlineByStructures => " -I 64 --use_old_post_send",
+                Choice::Events => " -e",
+                Choice::Srq => " --use-srq",
+                Choice::CompareAndSwap => " -A CMP_AND_SWAP",
+            };
+        }
+        if self.all_sizes {
+            words += " -a";
+        } else if self.is_inline() {
+            // What is larger is not sent inline.
+            words += " -s 64";
+        }
+        Words {
+            words,
+            variables: self.is_inline().then_some(KNOWN_PART).into_iter().collect(),
+            ..Words::default()
+        }
+    }
+
+    /// The sizes of messages that a table of results has, in bytes, where a packet holds
+    /// `mtu` bytes.
+    fn sizes(&self, mtu: u64) -> Vec<u64> {
+        let largest = match self.service {
+            "UD" => mtu,
+            _ => 1 << 23,
+        };
+        let size = if self.all_sizes {
+            let sizes = (1..=23).map(|power| 1 << power);
+            return sizes.take_while(|size| *size <= largest).collect();
+        } else if self.is_inline() {
+            64
+        } else if self.program.starts_with("ib_atomic") {
+            8
+        } else if self.program.ends_with("_lat") {
+            2
+        } else {
+            1 << 16
+        };
+        vec![size.min(largest)]
+    }
+
+    /// Runs it, and looks whether the client's table has a line for each size, all
+    /// messages were counted, and what was asked for was done.
+    pub(super) fn check(&self, place: &Place<'_>) {
+        let words = self.words();
+        let told = place.run_words(&words, PORT);
+        let qps = if self.has(Choice::ManyQps) { 16 } else { 1 };
+        let messages = match self.all_sizes {
+            true => MESSAGES_OF_EACH_SIZE,
+            false => MESSAGES,
+        };
+        let expected: Vec<_> = self
+            .sizes(place.mtu)
+            .into_iter()
+            .map(|size| (size, messages * qps))
+            .collect();
+        assert_eq!(table(&told), expected, "{words:?}: {told}");
+        for line in self.lines() {
+            assert!(told.contains(line), "no {line:?}: {words:?}: {told}");
+        }
+    }
+
+    /// What it says of itself.
+    fn lines(&self) -> impl Iterator<Item = &'static str> {
+        let inline = self.is_inline().then_some("Max inline data : 64[B]");
+        let by_calls = self.has(Choice::Inline).then_some("ibv_wr* API     : ON");
+        let events = self.has(Choice::Events).then_some("Test with events");
+        let srq = self.has(Choice::Srq).then_some("Using SRQ      : ON");
+        [inline, by_calls, events, srq].into_iter().flatten()
+    }
+}
+
+/// Size and number of messages of each line of the table of results.
+fn table(told: &str) -> Vec<(u64, u64)> {
+    let row = |line: &str| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let [size, messages, _, _, _, ..] = words.as_slice() else {
+            return None;
+        };
+        Some((size.parse().ok()?, messages.parse().ok()?))
+    };
+    told.lines().filter_map(row).collect()
+}

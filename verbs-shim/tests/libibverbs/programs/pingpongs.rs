@@ -1,0 +1,49 @@
+//! rdma-core's pingpongs.
+
+use super::pair_for;
+use super::place::Place;
+
+/// Each runs with every service that it is for, polling and sleeping on a channel (`-e`).
+fn pingpongs(place: &Place<'_>) {
+    let runs = [
+        // Each of 1,000 messages; `-c` compares the bytes.
+        ("ibv_rc_pingpong -c", "1000 iters"),
+        ("ibv_rc_pingpong -c -e", "1000 iters"),
+        ("ibv_rc_pingpong -c -o", "1000 iters"),
+        ("ibv_uc_pingpong -c", "1000 iters"),
+        ("ibv_uc_pingpong -e", "1000 iters"),
+        ("ibv_ud_pingpong -c -s 1000", "1000 iters"),
+        ("ibv_ud_pingpong -e -s 1000", "1000 iters"),
+        ("ibv_srq_pingpong -c", "1000 iters"),
+        ("ibv_srq_pingpong -e", "1000 iters"),
+        // Requests put together by calls; one connection for several receivers.
+        ("ibv_rc_pingpong -c -N", "1000 iters"),
+        ("ibv_xsrq_pingpong", "success"),
+        ("ibv_xsrq_pingpong -e", "success"),
+    ];
+    for (words, expected) in runs {
+        let told = place.run(&format!("{words} -d DEVICE -g GID"), 18515);
+        assert!(told.contains(expected), "{words}: {told}");
+    }
+}
+
+#[test]
+fn pingpongs_of_every_service() {
+    if let Some(pair) = pair_for("ibv_rc_pingpong") {
+        pingpongs(&Place::cable(&pair, "udp"));
+    }
+}
+
+#[test]
+fn pingpongs_of_every_service_over_af_xdp() {
+    if let Some(pair) = pair_for("ibv_rc_pingpong") {
+        pingpongs(&Place::cable(&pair, "xdp"));
+    }
+}
+
+#[test]
+fn pingpongs_of_every_service_on_one_host() {
+    if let Some(pair) = pair_for("ibv_rc_pingpong") {
+        pingpongs(&Place::loopback(&pair.near));
+    }
+}

@@ -1,0 +1,118 @@
+//! Where two programs run that are each other's peers.
+
+use std::process::Command;
+
+use roce_tests::veth::{End, Pair};
+use tempfile::TempDir;
+
+use super::process::Process;
+use crate::library;
+
+/// Where a server and its client run, and what carries their packets.
+pub(crate) struct Place<'a> {
+    server: &'a End,
+    client: &'a End,
+    /// The server's address, as the client is told it.
+    host: String,
+    /// Device and index of the GID of that address, of the server and of the client.
+    devices: [(String, u8); 2],
+    /// What `ROCE_DATAPATH` says.
+    datapath: &'static str,
+    /// Bytes of payload in a packet.
+    pub(crate) mtu: u64,
+    library: TempDir,
+}
+
+/// Words to run, at a [`Place`]. In them, `DEVICE` and `GID` stand for what they are at each
+/// end.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Words {
+    pub(crate) words: String,
+    /// More words for the server alone, and for the client alone.
+    pub(crate) own: [String; 2],
+    /// Variables of the environment.
+    pub(crate) variables: Vec<(&'static str, &'static str)>,
+}
+
+impl<'a> Place<'a> {
+    /// The two ends of a cable of MTU 1500. Before the GID of the IPv4 address is the
+    /// link-local one.
+    pub(crate) fn cable(pair: &'a Pair, datapath: &'static str) -> Self {
+        let device = |end: &End| (format!("roce_{}", end.interface), 1);
+        Self {
+            server: &pair.far,
+            client: &pair.near,
+            host: pair.far.ip4.to_string(),
+            devices: [device(&pair.far), device(&pair.near)],
+            datapath,
+            mtu: 1024,
+            library: library::folder(),
+        }
+    }
+
+    /// One host, and one address for both. There is no AF_XDP: what stays on a host passes
+    /// no interface's queues.
+    pub(crate) fn loopback(end: &'a End) -> Self {
+        Self {
+            server: end,
+            client: end,
+            host: "127.0.0.1".to_owned(),
+            devices: [(); 2].map(|()| ("roce_lo".to_owned(), 0)),
+            datapath: "udp",
+            mtu: 4096,
+            library: library::folder(),
+        }
+    }
+
+    /// The server's device, and how packets travel.
+    pub(crate) fn name(&self) -> String {
+        format!("{} over {}", self.devices[0].0, self.datapath)
+    }
+
+    /// Runs `words` as a server that listens at this TCP port, and as its client. Returns
+    /// what the client printed.
+    pub(crate) fn run(&self, words: &str, port: u16) -> String {
+        let words = Words {
+            words: words.to_owned(),
+            ..Words::default()
+        };
+        self.run_words(&words, port)
+    }
+
+    /// As [`Place::run`].
+    pub(crate) fn run_words(&self, words: &Words, port: u16) -> String {
+        let mut server = Process::spawn(self.command(words, 0));
+        server.wait_until_it_listens(port);
+        let mut client = self.command(words, 1);
+        client.arg(&self.host);
+        let told = Process::spawn(client).finish(&format!("client of {words:?}"));
+        server.finish(&format!("server of {words:?}"));
+        told
+    }
+
+    /// The program that is the server (0) or the client (1).
+    fn command(&self, words: &Words, role: usize) -> Command {
+        let (device, gid) = &self.devices[role];
+        let text = format!("{} {}", words.words, words.own[role])
+            .replace("DEVICE", device)
+            .replace("GID", &gid.to_string());
+        let mut text = text.split_whitespace();
+        let end = [self.server, self.client][role];
+        let mut command = end.command(text.next().unwrap_or_default());
+        command
+            .args(text)
+            .envs(words.variables.iter().copied())
+            .env("LD_LIBRARY_PATH", self.library.path())
+            .env("ROCE_DATAPATH", self.datapath);
+        command
+    }
+
+    /// A program that runs at the client's end alone.
+    pub(crate) fn alone(&self, words: &str) -> Process {
+        let words = Words {
+            words: words.to_owned(),
+            ..Words::default()
+        };
+        Process::spawn(self.command(&words, 1))
+    }
+}

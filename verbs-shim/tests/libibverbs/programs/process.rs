@@ -1,0 +1,113 @@
+//! A program that runs beside the test, and what it prints.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How long a program may take that ends within seconds on an idle machine.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// A process, killed with this value.
+pub(crate) struct Process {
+    child: Child,
+    /// What it prints, to stdout and stderr.
+    lines: Receiver<String>,
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Process {
+    pub(crate) fn spawn(mut command: Command) -> Self {
+        let (reader, writer) = std::io::pipe().expect("a pipe");
+        command.stdout(writer.try_clone().expect("a descriptor"));
+        command.stderr(writer);
+        let child = command.spawn().expect("it is installed");
+        // With the command goes this end of the pipe: what is read ends with the process.
+        drop(command);
+        let (sender, lines) = mpsc::channel();
+        thread::spawn(move || {
+            for line in BufReader::new(reader).split(b'\n').map_while(Result::ok) {
+                let line = String::from_utf8_lossy(&line).into_owned();
+                if sender.send(line).is_err() {
+                    break;
+                }
+            }
+        });
+        Self { child, lines }
+    }
+
+    /// Waits until it listens at a TCP port of its namespace.
+    pub(crate) fn wait_until_it_listens(&mut self, port: u16) {
+        let end = Instant::now() + PATIENCE;
+        let wanted = format!(":{port:04X} ");
+        let id = self.child.id();
+        loop {
+            let tables = ["tcp", "tcp6"].map(|table| format!("/proc/{id}/net/{table}"));
+            let text: String = tables.iter().flat_map(fs::read_to_string).collect();
+            // The fourth column is the state, of which 0A is LISTEN.
+            let listens = |line: &str| {
+                let words: Vec<&str> = line.split_whitespace().collect();
+                let local = words
+                    .get(1)
+                    .is_some_and(|a| format!("{a} ").ends_with(&wanted));
+                local && words.get(3) == Some(&"0A")
+            };
+            if text.lines().any(listens) {
+                return;
+            }
+            if let Some(status) = self.child.try_wait().expect("a child") {
+                let text: Vec<String> = self.lines.iter().collect();
+                panic!("the server ended: {status}: {}", text.join("\n"));
+            }
+            assert!(Instant::now() < end, "it does not listen at port {port}");
+            thread::yield_now();
+        }
+    }
+
+    /// Waits until it prints a line with these words. Lines before that are passed over.
+    pub(crate) fn wait_for_line(&self, words: &str) {
+        let end = Instant::now() + PATIENCE;
+        let mut before = String::new();
+        loop {
+            match self.lines.recv_timeout(left(end)) {
+                Ok(line) if line.contains(words) => return,
+                Ok(line) => before += &(line + "\n"),
+                Err(error) => panic!("no {words:?} ({error}) after: {before}"),
+            }
+        }
+    }
+
+    /// What it prints, when it has ended well.
+    pub(crate) fn finish(self, what: &str) -> String {
+        let (status, text) = self.end(what);
+        assert!(status == Some(0), "{what}: {status:?}: {text}");
+        text
+    }
+
+    /// Waits until it ends; its exit code, unless a signal ended it, and what it printed.
+    pub(crate) fn end(mut self, what: &str) -> (Option<i32>, String) {
+        let end = Instant::now() + PATIENCE;
+        let mut text = String::new();
+        loop {
+            match self.lines.recv_timeout(left(end)) {
+                Ok(line) => text += &(line + "\n"),
+                Err(RecvTimeoutError::Disconnected) => break,
+                Err(RecvTimeoutError::Timeout) => panic!("{what} does not end: {text}"),
+            }
+        }
+        let status = self.child.wait().expect("a child");
+        (status.code(), text)
+    }
+}
+
+fn left(end: Instant) -> Duration {
+    end.saturating_duration_since(Instant::now())
+}
