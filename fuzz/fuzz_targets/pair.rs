@@ -324,7 +324,7 @@ impl End {
     fn new(number: u8, kind: QpKind) -> Self {
         let mut host = Host::new(number);
         let init = host.qp_init(kind);
-        let qpn = host.nic.create_qp(init);
+        let qpn = host.nic.create_qp(init).expect("a QP");
         let pd = host.pd;
         let source = host.mem(pd, SLOT * SLOTS, Access::REMOTE_READ);
         source

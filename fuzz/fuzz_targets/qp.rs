@@ -176,7 +176,7 @@ impl World {
                 let qpn = match (kind, srq) {
                     (QpKind::XrcTarget, _) => host.nic.create_xrc_target(domain).expect("a QP"),
                     (_, Some(srq)) => host.nic.create_qp_with_srq(init, srq).expect("a QP"),
-                    (_, None) => host.nic.create_qp(init),
+                    (_, None) => host.nic.create_qp(init).expect("a QP"),
                 };
                 host.bring_to(now, qpn, kind, peer(), state);
                 Known {

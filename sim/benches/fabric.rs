@@ -186,16 +186,18 @@ impl End {
             depth: DEPTH,
             max_sge: 1,
         };
-        let qpn = nic.create_qp(QpInit {
-            kind: QpKind::Rc,
-            pd,
-            send_cq: Arc::clone(&cq),
-            recv_cq: Arc::clone(&cq),
-            send: limits,
-            recv: limits,
-            max_inline: 0,
-            signal_all: true,
-        });
+        let qpn = nic
+            .create_qp(QpInit {
+                kind: QpKind::Rc,
+                pd,
+                send_cq: Arc::clone(&cq),
+                recv_cq: Arc::clone(&cq),
+                send: limits,
+                recv: limits,
+                max_inline: 0,
+                signal_all: true,
+            })
+            .expect("a QP");
         let buffer = Memory::buffer(Arc::new(Buffer::new(REGION_BYTES).expect("a buffer")));
         let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE;
         let key = nic

@@ -11,9 +11,7 @@ use crate::memory::{Access, Buffer, MemoryTable, PdId, RegisterError};
 use crate::part::QpnPart;
 use crate::port::{Port, RxMeta, TxMeta};
 use crate::qp::early::{DEFAULT_PACKETS, EarlyPool};
-use crate::qp::{
-    Cx, ModifyError, PortLimits, Qp, QpAttributes, QpConfig, QpInit, QpState, Receives, Turn,
-};
+use crate::qp::{Cx, ModifyError, PortLimits, Qp, QpAttributes, QpConfig, QpState, Turn};
 use crate::share::Shares;
 use crate::srq::SrqTable;
 use crate::time::Instant;
@@ -25,6 +23,7 @@ use roce_wire::{Operation, Packet, Psn, Qpn};
 use std::collections::{BinaryHeap, VecDeque};
 use std::sync::Arc;
 
+mod create;
 mod foresight;
 mod intact;
 mod multicast;
@@ -35,6 +34,7 @@ mod table;
 mod usage;
 mod xrc;
 
+pub use create::CreateQpError;
 use intact::icrc_is_right;
 pub use multicast::MulticastError;
 pub(crate) use table::Handle;
@@ -178,31 +178,6 @@ impl Nic {
     // rule: 10.6.4-deregister
     pub fn deregister(&mut self, key: u32) -> bool {
         self.memory.deregister(key)
-    }
-
-    /// A new QP in state RESET, with a number that nobody can guess.
-    ///
-    /// # Panics
-    /// If all numbers are taken: some 2^24, or [`QpnPart::MAX_QPS`] of a part.
-    pub fn create_qp(&mut self, init: QpInit) -> Qpn {
-        let receives = Receives::own(init.kind.receive_limits(init.recv));
-        self.insert_qp(init, receives)
-    }
-
-    fn insert_qp(&mut self, init: QpInit, receives: Receives) -> Qpn {
-        let most = self.part.map_or((1 << 24) - 1024, |_| QpnPart::MAX_QPS);
-        assert!(self.qps.len() < most, "there are numbers for {most} QPs");
-        let qpn = loop {
-            let drawn = self.rng.next_u32();
-            let bits = self.part.map_or(drawn & 0xff_ffff, |part| part.pick(drawn));
-            // 0 and 1 are the management QPs, 0xffffff is multicast's.
-            if bits > 1 && bits != 0xff_ffff && !self.qps.contains(Qpn::from_bits(bits)) {
-                // rule: 11.2.5.1-qpn-unique
-                break Qpn::from_bits(bits);
-            }
-        };
-        self.qps.insert(qpn, Qp::new(qpn, init, receives));
-        qpn
     }
 
     /// Removes a QP. Packets for it are dropped from now on; its requests never

@@ -2,9 +2,9 @@
 
 use nix::errno::Errno;
 use roce_verbs::{
-    AccessError, BufferRange, ConnectError, CqResizeError, DeregisterError, ModifyError,
-    MulticastError, OpenError, PortError, PostError, RegionError, RegisterError, ReregisterError,
-    SrqError,
+    AccessError, BufferRange, ConnectError, CqResizeError, CreateQpError, DeregisterError,
+    ModifyError, MulticastError, OpenError, PortError, PostError, RegionError, RegisterError,
+    ReregisterError, SrqError,
 };
 use std::fmt::Display;
 use std::io;
@@ -156,8 +156,30 @@ impl ToErrno for BufferRange {
     }
 }
 
+impl ToErrno for CreateQpError {
+    fn to_errno(&self) -> Errno {
+        match self {
+            Self::QpnsUsedUp { .. } => Errno::ENOMEM,
+            Self::Srq(error) => error.to_errno(),
+        }
+    }
+}
+
 impl ToErrno for CqResizeError {
     fn to_errno(&self) -> Errno {
         Errno::EINVAL
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_a_number_for_a_qp_there_is_no_memory() {
+        let used_up = CreateQpError::QpnsUsedUp { most: 130_048 };
+        assert_eq!(Err::<(), _>(used_up).or_errno(), Err(Errno::ENOMEM));
+        let full = PostError::QueueFull { depth: 1 };
+        assert_eq!(full.to_errno(), Errno::ENOMEM);
     }
 }

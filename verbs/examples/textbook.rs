@@ -70,7 +70,7 @@ impl End {
         let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ;
         let memory = pd.allocate(BYTES, access)?;
         let cq = context.create_cq(16);
-        let qp = pd.create_qp(&cq, &cq, &QpOptions::default());
+        let qp = pd.create_qp(&cq, &cq, &QpOptions::default()).expect("a QP");
         qp.to_init(access - Access::LOCAL_WRITE)?;
         Ok(Self {
             memory,

@@ -15,7 +15,7 @@
 //! let pd = context.alloc_pd();
 //! let region = pd.allocate(4096, Access::LOCAL_WRITE | Access::REMOTE_WRITE)?;
 //! let cq = context.create_cq(64);
-//! let qp = pd.create_qp(&cq, &cq, &QpOptions::default());
+//! let qp = pd.create_qp(&cq, &cq, &QpOptions::default())?;
 //!
 //! let local = qp.endpoint(0)?;          // to be sent to the peer by other means
 //! let remote = exchange(local);
@@ -40,7 +40,7 @@
 //! # fn tell(context: &Context, pd: &ProtectionDomain, cq: &CompletionQueue, region: &MemoryRegion,
 //! #     peer: Endpoint) -> Result<(), Box<dyn std::error::Error>> {
 //! let options = QpOptions { kind: QpKind::Ud, ..QpOptions::default() };
-//! let qp = pd.create_qp(cq, cq, &options);
+//! let qp = pd.create_qp(cq, cq, &options)?;
 //! let qkey = QKey(0x1111_1111);
 //! qp.activate(0, qkey)?;
 //! qp.attach_multicast("239.1.2.3".parse()?)?;
@@ -114,11 +114,11 @@ pub use roce_capture::{Capture, CreateError};
 pub use roce_stack::fault::{Burst, Chance, FaultSpec, FaultSpecError, ReorderBy};
 pub use roce_stack::{
     Access, AccessError, Buffer, BufferRange, Completion, Counters, CqId, CqOverrun, CqResizeError,
-    DeregisterError, DropReason, Event, FaultSafe, Flush, MAX_INLINE_BYTES, MAX_MESSAGE_BYTES,
-    MAX_QUEUE_DEPTH, MAX_RD_ATOMIC, MAX_SGE, Memory, MemoryFault, ModifyError, Notify, PostError,
-    QpAttributes, QpConfig, QpFatalCause, QpKind, QpState, RegisterError, RemoteAddr, Reregister,
-    ReregisterError, SendFlags, SendOp, Sge, SrqAttributes, SrqError, SrqStatus, Srqn, Stat,
-    WcOpcode, WcStatus, WindowType, largest_path_mtu,
+    CreateQpError, DeregisterError, DropReason, Event, FaultSafe, Flush, MAX_INLINE_BYTES,
+    MAX_MESSAGE_BYTES, MAX_QUEUE_DEPTH, MAX_RD_ATOMIC, MAX_SGE, Memory, MemoryFault, ModifyError,
+    Notify, PostError, QpAttributes, QpConfig, QpFatalCause, QpKind, QpState, RegisterError,
+    RemoteAddr, Reregister, ReregisterError, SendFlags, SendOp, Sge, SrqAttributes, SrqError,
+    SrqStatus, Srqn, Stat, WcOpcode, WcStatus, WindowType, largest_path_mtu,
     port::{PortError, RoceVersion, TxMeta},
 };
 pub use roce_stack::{AddressError, AddressHandle, Destination, MulticastError, Source};

@@ -8,7 +8,9 @@ use crate::region::MemoryRegion;
 use crate::registration::Registration;
 use crate::srq::{SharedReceiveQueue, SrqOptions};
 use crate::window::MemoryWindow;
-use roce_stack::{Access, AccessError, Buffer, Memory, PdId, Sge, SrqError, WindowType};
+use roce_stack::{
+    Access, AccessError, Buffer, CreateQpError, Memory, PdId, Sge, SrqError, WindowType,
+};
 use std::sync::Arc;
 
 /// What ties QPs to the memory that they may use. Cheap to clone.
@@ -101,24 +103,27 @@ impl ProtectionDomain {
     /// receives don't matter.
     ///
     /// # Errors
-    /// If the SRQ is another device's.
+    /// If the SRQ is another device's, or all QP numbers are taken.
     pub fn create_qp_with_srq(
         &self,
         send_cq: &CompletionQueue,
         recv_cq: &CompletionQueue,
         srq: &SharedReceiveQueue,
         options: &QpOptions,
-    ) -> Result<QueuePair, SrqError> {
+    ) -> Result<QueuePair, CreateQpError> {
         QueuePair::with_srq(self.clone(), send_cq, recv_cq, srq, options)
     }
 
     /// A QP in state RESET.
+    ///
+    /// # Errors
+    /// If all QP numbers are taken: an open device has 130,048.
     pub fn create_qp(
         &self,
         send_cq: &CompletionQueue,
         recv_cq: &CompletionQueue,
         options: &QpOptions,
-    ) -> QueuePair {
+    ) -> Result<QueuePair, CreateQpError> {
         QueuePair::new(self.clone(), send_cq, recv_cq, options)
     }
 }

@@ -13,7 +13,7 @@ use crate::pd::ProtectionDomain;
 use crate::srq::SharedReceiveQueue;
 use crate::xrc::XrcDomain;
 use parking_lot::Mutex;
-use roce_stack::{QpKind, SrqError};
+use roce_stack::{CreateQpError, QpKind, SrqError};
 use roce_wire::{Psn, Qpn};
 use std::net::IpAddr;
 
@@ -41,13 +41,13 @@ impl QueuePair {
         send_cq: &CompletionQueue,
         recv_cq: &CompletionQueue,
         options: &QpOptions,
-    ) -> Self {
+    ) -> Result<Self, CreateQpError> {
         let init = options.init(&pd, send_cq, recv_cq);
         let (qpn, psn) = {
             let mut engine = pd.context.inner.shared.lock();
-            (engine.nic.create_qp(init), engine.nic.random_psn())
+            (engine.nic.create_qp(init)?, engine.nic.random_psn())
         };
-        Self {
+        Ok(Self {
             pd,
             kind: options.kind,
             qpn,
@@ -57,7 +57,7 @@ impl QueuePair {
             _recv_cq: recv_cq.clone(),
             _srq: None,
             _xrcd: None,
-        }
+        })
     }
 
     pub(crate) fn with_srq(
@@ -66,9 +66,9 @@ impl QueuePair {
         recv_cq: &CompletionQueue,
         srq: &SharedReceiveQueue,
         options: &QpOptions,
-    ) -> Result<Self, SrqError> {
+    ) -> Result<Self, CreateQpError> {
         if !srq.is_of(&pd.context) {
-            return Err(SrqError::Unknown(srq.number()));
+            return Err(SrqError::Unknown(srq.number()).into());
         }
         let init = options.init(&pd, send_cq, recv_cq);
         let (qpn, psn) = {
@@ -89,7 +89,7 @@ impl QueuePair {
         })
     }
 
-    pub(crate) fn xrc_target(domain: &XrcDomain) -> Result<Self, SrqError> {
+    pub(crate) fn xrc_target(domain: &XrcDomain) -> Result<Self, CreateQpError> {
         let context = domain.context();
         let (qpn, psn) = {
             let mut engine = context.inner.shared.lock();

@@ -5,7 +5,7 @@ use crate::cq::CompletionQueue;
 use crate::pd::ProtectionDomain;
 use crate::qp::QueuePair;
 use crate::srq::{SharedReceiveQueue, SrqOptions};
-use roce_stack::{SrqError, XrcdId};
+use roce_stack::{CreateQpError, SrqError, XrcdId};
 use std::sync::Arc;
 
 /// What ties XRC targets to the shared receive queues that their peers may name. Cheap
@@ -67,8 +67,8 @@ impl XrcDomain {
     /// A QP in state RESET that receives for all SRQs of this domain.
     ///
     /// # Errors
-    /// None while the domain lives; see [`SrqError`].
-    pub fn create_target(&self) -> Result<QueuePair, SrqError> {
+    /// If all QP numbers are taken: an open device has 130,048.
+    pub fn create_target(&self) -> Result<QueuePair, CreateQpError> {
         QueuePair::xrc_target(self)
     }
 }

@@ -49,7 +49,7 @@ fn open_with(len: usize, options: &QpOptions) -> End {
         .expect("opened");
     let pd = context.alloc_pd();
     let cq = context.create_cq(256);
-    let qp = pd.create_qp(&cq, &cq, options);
+    let qp = pd.create_qp(&cq, &cq, options).expect("a QP");
     let region = pd.allocate(len, ALL).expect("allocated");
     End {
         at: address,
@@ -308,8 +308,12 @@ fn a_channel_wakes_who_waits() {
     let (a, b) = pair(4096, &ConnectOptions::default());
     let channel = b.context.create_channel().expect("channel");
     let cq = b.context.create_cq_with_channel(16, &channel);
-    let qp = b.pd.create_qp(&cq, &cq, &QpOptions::default());
-    let a_qp = a.pd.create_qp(&a.cq, &a.cq, &QpOptions::default());
+    let qp =
+        b.pd.create_qp(&cq, &cq, &QpOptions::default())
+            .expect("a QP");
+    let a_qp =
+        a.pd.create_qp(&a.cq, &a.cq, &QpOptions::default())
+            .expect("a QP");
     let (index_a, index_b) = (gid_index(&a.context, a.at), gid_index(&b.context, b.at));
     let from_a = a_qp.endpoint(index_a).expect("endpoint");
     let from_b = qp.endpoint(index_b).expect("endpoint");

@@ -42,7 +42,7 @@ fn open() -> End {
     let gid_index = entry.expect("the address has a GID").index;
     let pd = context.alloc_pd();
     let cq = context.create_cq(64);
-    let qp = pd.create_qp(&cq, &cq, &QpOptions::default());
+    let qp = pd.create_qp(&cq, &cq, &QpOptions::default()).expect("a QP");
     End {
         context,
         pd,

@@ -40,7 +40,7 @@ fn over_sockets_its_indices_are_refused_by_name() {
         assert_eq!(versions(&context)[..2], [RoceVersion::V1, RoceVersion::V2]);
         let pd = context.alloc_pd();
         let cq = context.create_cq(4);
-        let qp = || pd.create_qp(&cq, &cq, &QpOptions::default());
+        let qp = || pd.create_qp(&cq, &cq, &QpOptions::default()).expect("a QP");
         let endpoint = qp().endpoint(0).expect("a GID");
         let options = ConnectOptions::default();
         let refused = qp().connect(0, &endpoint, &options);
@@ -48,7 +48,7 @@ fn over_sockets_its_indices_are_refused_by_name() {
             kind: QpKind::Ud,
             ..QpOptions::default()
         };
-        let ud = pd.create_qp(&cq, &cq, &datagrams);
+        let ud = pd.create_qp(&cq, &cq, &datagrams).expect("a QP");
         let handle = pd.create_ah(0, endpoint.gid, &AddressOptions::default());
         for refused in [refused, ud.activate(0, QKey(1)), handle.map(drop)] {
             let error = refused.expect_err("sockets can't carry it");

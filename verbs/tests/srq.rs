@@ -44,7 +44,9 @@ fn open() -> End {
 
 impl End {
     fn qp(&self, options: &QpOptions) -> QueuePair {
-        self.pd.create_qp(&self.cq, &self.cq, options)
+        self.pd
+            .create_qp(&self.cq, &self.cq, options)
+            .expect("a QP")
     }
 
     fn qp_on(&self, srq: &SharedReceiveQueue, options: &QpOptions) -> QueuePair {
@@ -159,7 +161,7 @@ fn a_qp_keeps_its_srq() {
     let number = srq.number();
     let elsewhere =
         b.pd.create_qp_with_srq(&b.cq, &b.cq, &srq, &QpOptions::default());
-    assert_eq!(elsewhere.map(|_| ()), Err(SrqError::Unknown(number)));
+    assert_eq!(elsewhere.map(|_| ()), Err(SrqError::Unknown(number).into()));
     assert_eq!(srq.query().expect("it lives").qps, 1);
     drop(srq);
     drop(qp);
@@ -179,7 +181,9 @@ fn a_cq_is_resized_in_use() {
     connect(&a, &ours, &b, &theirs);
     let channel = a.context.create_channel().expect("a channel");
     let cq = a.context.create_cq_with_channel(4, &channel);
-    let qp = a.pd.create_qp(&cq, &cq, &QpOptions::default());
+    let qp =
+        a.pd.create_qp(&cq, &cq, &QpOptions::default())
+            .expect("a QP");
     // Requests to a QP that has failed complete at once.
     qp.to_init(Access::empty()).expect("legal");
     qp.modify(&roce_verbs::QpAttributes {

@@ -52,14 +52,16 @@ fn one_connection_serves_many_receivers() {
     let ((a, a_gid), (b, b_gid)) = (open(), open());
     let (pd, cq) = (a.alloc_pd(), a.create_cq(64));
     let kind = QpKind::XrcInitiator;
-    let initiator = pd.create_qp(
-        &cq,
-        &cq,
-        &QpOptions {
-            kind,
-            ..QpOptions::default()
-        },
-    );
+    let initiator = pd
+        .create_qp(
+            &cq,
+            &cq,
+            &QpOptions {
+                kind,
+                ..QpOptions::default()
+            },
+        )
+        .expect("a QP");
     let local = pd.allocate(LEN, Access::LOCAL_WRITE).expect("memory");
     let domain = b.create_xrcd();
     let target = domain.create_target().expect("a target");

@@ -50,16 +50,18 @@ impl Host {
             depth: 16,
             max_sge: 1,
         };
-        let qpn = nic.create_qp(QpInit {
-            kind: QpKind::Rc,
-            pd,
-            send_cq: Arc::clone(&cq),
-            recv_cq: Arc::clone(&cq),
-            send: limits,
-            recv: limits,
-            signal_all: true,
-            max_inline: 0,
-        });
+        let qpn = nic
+            .create_qp(QpInit {
+                kind: QpKind::Rc,
+                pd,
+                send_cq: Arc::clone(&cq),
+                recv_cq: Arc::clone(&cq),
+                send: limits,
+                recv: limits,
+                signal_all: true,
+                max_inline: 0,
+            })
+            .expect("a QP");
         Self {
             nic,
             port,

@@ -69,16 +69,20 @@ pub fn run(run: &Run) -> Result<Outcome, String> {
             depth: DEPTH,
             max_sge: 1,
         };
-        qpns.push(end.nic.create_qp(QpInit {
-            kind: QpKind::Rc,
-            pd,
-            send_cq: Arc::clone(&cq),
-            recv_cq: Arc::clone(&cq),
-            send: queue,
-            recv: queue,
-            max_inline: 0,
-            signal_all: true,
-        }));
+        qpns.push(
+            end.nic
+                .create_qp(QpInit {
+                    kind: QpKind::Rc,
+                    pd,
+                    send_cq: Arc::clone(&cq),
+                    recv_cq: Arc::clone(&cq),
+                    send: queue,
+                    recv: queue,
+                    max_inline: 0,
+                    signal_all: true,
+                })
+                .expect("a QP"),
+        );
     }
     for side in [0, 1] {
         let path = TxMeta {

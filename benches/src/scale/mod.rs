@@ -91,6 +91,7 @@ impl Many {
                         max_inline: 0,
                         signal_all: true,
                     })
+                    .expect("a QP")
                 })
                 .collect();
         }

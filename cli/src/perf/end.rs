@@ -4,8 +4,9 @@ use super::args::PerfArgs;
 use super::control::{Hello, PeerQp, VERSION};
 use super::{PerfError, pattern};
 use roce_verbs::{
-    Access, Completion, CompletionQueue, ConnectOptions, Context, Device, MemoryRegion, PathMtu,
-    ProtectionDomain, QpOptions, QueuePair, RecvRequest, RemoteAddr, RoceVersion, WcStatus,
+    Access, Completion, CompletionQueue, ConnectOptions, Context, CreateQpError, Device,
+    MemoryRegion, PathMtu, ProtectionDomain, QpOptions, QueuePair, RecvRequest, RemoteAddr,
+    RoceVersion, WcStatus,
 };
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
@@ -49,7 +50,7 @@ impl End {
         };
         let pd = context.alloc_pd();
         let cq = context.create_cq(4 * depth);
-        let qp = create_qp(&pd, &cq, depth);
+        let qp = create_qp(&pd, &cq, depth)?;
         let region = pd.allocate(buffer_len, Access::all())?;
         let active = context.device().active_mtu();
         let wanted = args.mtu.and_then(PathMtu::from_bytes);
@@ -83,7 +84,7 @@ impl End {
 
     /// A new QP for the next phase; nothing is left of the one before.
     pub(super) fn renew(&mut self) -> Result<PeerQp, PerfError> {
-        self.qp = create_qp(&self.pd, &self.cq, self.depth);
+        self.qp = create_qp(&self.pd, &self.cq, self.depth)?;
         while self.cq.poll()?.is_some() {}
         let endpoint = self.qp.endpoint(self.gid_index)?;
         Ok(PeerQp {
@@ -146,7 +147,11 @@ impl End {
     }
 }
 
-fn create_qp(pd: &ProtectionDomain, cq: &CompletionQueue, depth: usize) -> QueuePair {
+fn create_qp(
+    pd: &ProtectionDomain,
+    cq: &CompletionQueue,
+    depth: usize,
+) -> Result<QueuePair, CreateQpError> {
     let options = QpOptions {
         send_depth: depth,
         // Twice as many as messages outstanding: the next must not find none while

@@ -91,7 +91,7 @@ impl<'a> Session<'a> {
             max_recv_sge: 1,
             ..QpOptions::default()
         };
-        let qp = pd.create_qp(&cq, &cq, &options);
+        let qp = pd.create_qp(&cq, &cq, &options)?;
         let header = match plan.kind {
             QpKind::Ud => {
                 qp.init_datagram(QKEY)?;

@@ -47,12 +47,12 @@ impl Side {
         Ok(Self { host, pd, key, cq })
     }
 
-    fn create_qp(&self, fabric: &mut Fabric) -> Qpn {
+    fn create_qp(&self, fabric: &mut Fabric) -> Result<Qpn, RunError> {
         let limits = QueueLimits {
             depth: POSTED,
             max_sge: 1,
         };
-        fabric.nic(self.host).create_qp(QpInit {
+        let made = fabric.nic(self.host).create_qp(QpInit {
             kind: QpKind::Rc,
             pd: self.pd,
             send_cq: Arc::clone(&self.cq),
@@ -61,7 +61,8 @@ impl Side {
             recv: limits,
             max_inline: 0,
             signal_all: false,
-        })
+        });
+        made.map_err(RunError::new)
     }
 }
 
@@ -95,7 +96,7 @@ impl Flow {
         sides: &[Side],
     ) -> Result<(), RunError> {
         let [from, to] = [&sides[self.plan.from], &sides[self.plan.to]];
-        let qpns = [from.create_qp(fabric), to.create_qp(fabric)];
+        let qpns = [from.create_qp(fabric)?, to.create_qp(fabric)?];
         let spec = ConnectSpec {
             path_mtu: MTU,
             timeout: 14,

@@ -33,7 +33,7 @@ impl End {
             depth: 16,
             max_sge: 1,
         };
-        let qpn = nic.create_qp(init(kind, pd, &cq, limits));
+        let qpn = nic.create_qp(init(kind, pd, &cq, limits)).expect("a QP");
         let buffer = Arc::new(Buffer::new(LEN).expect("a buffer"));
         let all = Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ;
         // By an address that is the same in each run, as the buffer's own is not.

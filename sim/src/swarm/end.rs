@@ -91,7 +91,7 @@ impl End {
         let qpn = match from {
             From::Srq(srq) => nic.create_qp_with_srq(init, srq),
             From::Domain(domain) => nic.create_xrc_target(domain),
-            From::Own => Ok(nic.create_qp(init)),
+            From::Own => nic.create_qp(init),
         };
         let qpn = qpn.map_err(|error| Violation(format!("making a QP: {error}")))?;
         Ok(Self {

@@ -1,6 +1,6 @@
 //! What QPs share: shared receive queues.
 
-use super::Nic;
+use super::{CreateQpError, Nic};
 use crate::qp::{QpInit, Receives};
 use crate::srq::{SrqAttributes, SrqError, SrqInit, SrqStatus, Srqn};
 use crate::wr::{PostError, RecvWr};
@@ -61,10 +61,11 @@ impl Nic {
     /// not matter.
     ///
     /// # Errors
-    /// If there is no such SRQ, or one of the two is of XRC.
+    /// If there is no such SRQ, one of the two is of XRC, or all numbers are taken.
     // rule: 10.2.9-srq
-    pub fn create_qp_with_srq(&mut self, init: QpInit, srqn: Srqn) -> Result<Qpn, SrqError> {
+    pub fn create_qp_with_srq(&mut self, init: QpInit, srqn: Srqn) -> Result<Qpn, CreateQpError> {
+        let qpn = self.free_qpn()?;
         let (pd, max_sge) = self.srqs.attach(srqn, init.kind)?;
-        Ok(self.insert_qp(init, Receives::shared(srqn, pd, max_sge)))
+        Ok(self.insert_qp(qpn, init, Receives::shared(srqn, pd, max_sge)))
     }
 }

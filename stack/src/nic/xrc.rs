@@ -1,6 +1,6 @@
 //! XRC (IBTA 1.7, annex A14): domains, their SRQs, and targets.
 
-use super::Nic;
+use super::{CreateQpError, Nic};
 use crate::cq::{CompletionQueue, CqId};
 use crate::memory::PdId;
 use crate::qp::{QpInit, QpKind, QueueLimits, Receives};
@@ -44,8 +44,9 @@ impl Nic {
     /// a protection domain: each request names the SRQ of the domain that it is for.
     ///
     /// # Errors
-    /// If there is no such domain.
-    pub fn create_xrc_target(&mut self, domain: XrcdId) -> Result<Qpn, SrqError> {
+    /// If there is no such domain, or all numbers are taken.
+    pub fn create_xrc_target(&mut self, domain: XrcdId) -> Result<Qpn, CreateQpError> {
+        let qpn = self.free_qpn()?;
         self.srqs.join(domain)?;
         let nothing = QueueLimits {
             depth: 0,
@@ -63,7 +64,7 @@ impl Nic {
             max_inline: 0,
             signal_all: false,
         };
-        Ok(self.insert_qp(init, Receives::xrc(domain)))
+        Ok(self.insert_qp(qpn, init, Receives::xrc(domain)))
     }
 
     /// Posts a send request of an XRC initiator for an SRQ of the peer.

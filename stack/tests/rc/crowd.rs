@@ -67,16 +67,19 @@ impl Crowd {
 fn connected(pair: &mut Pair) -> Qpn {
     let setup = pair.setup;
     for node in &mut pair.nodes {
-        node.qpn = node.nic.create_qp(QpInit {
-            kind: QpKind::Rc,
-            pd: node.pd,
-            send_cq: node.send_cq.clone(),
-            recv_cq: node.recv_cq.clone(),
-            send: setup.queue,
-            recv: setup.queue,
-            max_inline: 0,
-            signal_all: true,
-        });
+        node.qpn = node
+            .nic
+            .create_qp(QpInit {
+                kind: QpKind::Rc,
+                pd: node.pd,
+                send_cq: node.send_cq.clone(),
+                recv_cq: node.recv_cq.clone(),
+                send: setup.queue,
+                recv: setup.queue,
+                max_inline: 0,
+                signal_all: true,
+            })
+            .expect("a QP");
     }
     for side in [A, B] {
         pair.connect(side);

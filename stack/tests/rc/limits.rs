@@ -254,16 +254,20 @@ fn qps_take_turns() {
         ..Setup::default()
     });
     let mem = hand.mem(1 << 20);
-    let other = hand.node.nic.create_qp(roce_stack::QpInit {
-        kind: roce_stack::QpKind::Rc,
-        pd: hand.node.pd,
-        send_cq: hand.node.send_cq.clone(),
-        recv_cq: hand.node.recv_cq.clone(),
-        send: hand.setup.queue,
-        recv: hand.setup.queue,
-        max_inline: 0,
-        signal_all: true,
-    });
+    let other = hand
+        .node
+        .nic
+        .create_qp(roce_stack::QpInit {
+            kind: roce_stack::QpKind::Rc,
+            pd: hand.node.pd,
+            send_cq: hand.node.send_cq.clone(),
+            recv_cq: hand.node.recv_cq.clone(),
+            send: hand.setup.queue,
+            recv: hand.setup.queue,
+            max_inline: 0,
+            signal_all: true,
+        })
+        .expect("a QP");
     let first = hand.node.qpn;
     hand.post(1, SendOp::Write(mem.remote(0)), &[mem.sge(0, 1 << 20)]);
     hand.node.qpn = other;

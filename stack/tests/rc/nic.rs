@@ -1,7 +1,9 @@
 //! What the NIC does for all its QPs: turns, timers, and how long it remembers.
 
 use crate::sim::{A, B, Hand, Pair, Setup, pattern, to_state};
-use roce_stack::{QpInit, QpState, SendOp, Stat, WcStatus};
+use roce_stack::{
+    CreateQpError, QpInit, QpKind, QpState, QpnPart, QueueLimits, SendOp, SrqInit, Stat, WcStatus,
+};
 use roce_wire::{ExtHeaders, Opcode, Qpn, RnrTimer, Syndrome};
 
 /// Timers that were overtaken don't pile up, however long they still have to run:
@@ -242,16 +244,19 @@ fn a_seed_reproduces_a_run() {
 fn another_qp(pair: &mut Pair, side: usize) {
     let setup = pair.setup;
     let node = &mut pair.nodes[side];
-    node.qpn = node.nic.create_qp(QpInit {
-        kind: roce_stack::QpKind::Rc,
-        pd: node.pd,
-        send_cq: node.send_cq.clone(),
-        recv_cq: node.recv_cq.clone(),
-        send: setup.queue,
-        recv: setup.queue,
-        max_inline: 0,
-        signal_all: true,
-    });
+    node.qpn = node
+        .nic
+        .create_qp(QpInit {
+            kind: QpKind::Rc,
+            pd: node.pd,
+            send_cq: node.send_cq.clone(),
+            recv_cq: node.recv_cq.clone(),
+            send: setup.queue,
+            recv: setup.queue,
+            max_inline: 0,
+            signal_all: true,
+        })
+        .expect("a QP");
 }
 
 /// What a QP holds is told: posted receives as well as sends, until they complete.
@@ -271,4 +276,45 @@ fn usage_counts_requests_that_have_not_completed() {
     hand.ack(hand.setup.psn[0]);
     let usage = hand.node.nic.usage();
     assert_eq!((usage.sends, usage.receives), (1, 2));
+}
+
+/// A part of the numbers can be used up; then there is an error, and nothing is left behind.
+#[test]
+fn when_all_numbers_are_taken_there_is_no_further_qp() {
+    let mut hand = Hand::new(Setup::default());
+    let nothing = QueueLimits {
+        depth: 1,
+        max_sge: 1,
+    };
+    let node = &mut hand.node;
+    let init = QpInit {
+        kind: QpKind::Rc,
+        pd: node.pd,
+        send_cq: node.send_cq.clone(),
+        recv_cq: node.recv_cq.clone(),
+        send: nothing,
+        recv: nothing,
+        max_inline: 0,
+        signal_all: true,
+    };
+    let srq = node.nic.create_srq(&SrqInit {
+        pd: node.pd,
+        size: nothing,
+    });
+    let srq = srq.expect("an SRQ");
+    let domain = node.nic.create_xrcd();
+    node.nic
+        .draw_qpns_from(QpnPart::new(0).expect("there is one"));
+    let most = QpnPart::MAX_QPS;
+    let made = std::iter::from_fn(|| node.nic.create_qp(init.clone()).ok());
+    assert_eq!(made.count(), most - 1, "there was one before");
+    let used_up = CreateQpError::QpnsUsedUp { most };
+    assert!(used_up.to_string().contains("130048"));
+    assert_eq!(node.nic.create_qp(init.clone()), Err(used_up));
+    assert_eq!(node.nic.create_qp_with_srq(init.clone(), srq), Err(used_up));
+    assert_eq!(node.nic.query_srq(srq).map(|status| status.qps), Some(0));
+    assert_eq!(node.nic.create_xrc_target(domain), Err(used_up));
+    assert_eq!(node.nic.destroy_xrcd(domain), Ok(()));
+    assert!(node.nic.destroy_qp(node.qpn));
+    node.qpn = node.nic.create_qp(init).expect("one is free again");
 }

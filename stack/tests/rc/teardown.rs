@@ -232,16 +232,20 @@ fn a_failure_of_one_qp_does_not_touch_another() {
     let mut hand = Hand::new(Setup::default());
     let mem = hand.node.mem_with(64, Access::all());
     let (cq_a, cq_b) = (hand.node.send_cq.clone(), hand.node.recv_cq.clone());
-    let other = hand.node.nic.create_qp(roce_stack::QpInit {
-        kind: roce_stack::QpKind::Rc,
-        pd: hand.node.pd,
-        send_cq: cq_a,
-        recv_cq: cq_b,
-        send: hand.setup.queue,
-        recv: hand.setup.queue,
-        max_inline: 0,
-        signal_all: true,
-    });
+    let other = hand
+        .node
+        .nic
+        .create_qp(roce_stack::QpInit {
+            kind: roce_stack::QpKind::Rc,
+            pd: hand.node.pd,
+            send_cq: cq_a,
+            recv_cq: cq_b,
+            send: hand.setup.queue,
+            recv: hand.setup.queue,
+            max_inline: 0,
+            signal_all: true,
+        })
+        .expect("a QP");
     let first = hand.node.qpn;
     hand.node.qpn = other;
     hand.advance_to(QpState::Rts);

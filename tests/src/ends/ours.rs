@@ -57,7 +57,7 @@ impl Ours {
                 max_recv_sge: SGES,
                 ..QpOptions::default()
             };
-            let qp = pd.create_qp(&cq, &cq, &limits);
+            let qp = pd.create_qp(&cq, &cq, &limits).expect("a QP");
             let region = pd
                 .allocate(options.length as usize, options.our_region)
                 .expect("memory is registered");

@@ -59,7 +59,7 @@ pub(super) fn side_of(end: &End, context: &Context, version: RoceVersion) -> Opt
     let pd = context.alloc_pd();
     let cq = context.create_cq(16);
     Some(Side {
-        qp: pd.create_qp(&cq, &cq, &QpOptions::default()),
+        qp: pd.create_qp(&cq, &cq, &QpOptions::default()).expect("a QP"),
         region: pd.allocate(LEN, Access::all()).expect("memory"),
         cq,
         context: context.clone(),

@@ -176,7 +176,7 @@ impl Wanted {
                 let made = domain.pd.create_qp_with_srq(send, recv, &srq.srq, &options);
                 made.or_errno()?
             }
-            None => domain.pd.create_qp(send, recv, &options),
+            None => domain.pd.create_qp(send, recv, &options).or_errno()?,
         };
         Ok((qp, uses))
     }

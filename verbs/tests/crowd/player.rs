@@ -229,7 +229,7 @@ impl Slot {
         let len = (1 + RECEIVES) * LONGEST;
         Self {
             generation: 0,
-            qp: pd.create_qp(cq, cq, &QpOptions::default()),
+            qp: pd.create_qp(cq, cq, &QpOptions::default()).expect("a QP"),
             region: pd.allocate(len, Access::LOCAL_WRITE).expect("allocated"),
             talk: None,
         }

@@ -29,7 +29,7 @@ impl End {
         let context = options.open(&device).expect("opened");
         let pd = context.alloc_pd();
         let cq = context.create_cq(16);
-        let qp = pd.create_qp(&cq, &cq, &QpOptions::default());
+        let qp = pd.create_qp(&cq, &cq, &QpOptions::default()).expect("a QP");
         let region = pd.allocate(LEN, Access::all()).expect("allocated");
         Self {
             at,

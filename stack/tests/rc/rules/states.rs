@@ -166,7 +166,7 @@ fn no_two_qps_have_one_number() {
             max_inline: 0,
             signal_all: true,
         };
-        let qpn = node.nic.create_qp(init);
+        let qpn = node.nic.create_qp(init).expect("a QP");
         assert!(seen.insert(qpn), "{qpn} came twice");
         assert!(node.nic.query_qp(qpn).is_some());
     }

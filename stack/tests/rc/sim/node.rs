@@ -139,16 +139,18 @@ impl Node {
         let pd = nic.alloc_pd();
         let send_cq = Arc::new(CompletionQueue::new(CqId(1), setup.cq_entries));
         let recv_cq = Arc::new(CompletionQueue::new(CqId(2), setup.cq_entries));
-        let qpn = nic.create_qp(QpInit {
-            kind: setup.kind,
-            pd,
-            send_cq: Arc::clone(&send_cq),
-            recv_cq: Arc::clone(&recv_cq),
-            send: setup.queue,
-            recv: setup.queue,
-            max_inline: setup.max_inline,
-            signal_all: setup.signal_all,
-        });
+        let qpn = nic
+            .create_qp(QpInit {
+                kind: setup.kind,
+                pd,
+                send_cq: Arc::clone(&send_cq),
+                recv_cq: Arc::clone(&recv_cq),
+                send: setup.queue,
+                recv: setup.queue,
+                max_inline: setup.max_inline,
+                signal_all: setup.signal_all,
+            })
+            .expect("a QP");
         Self {
             nic,
             port: SimPort::new(setup.ip, setup.max_packet_bytes),

@@ -60,7 +60,7 @@ fn an_unknown_srq_is_named() {
     assert_eq!(nic.destroy_srq(srq), Err(unknown));
     let attributes = SrqAttributes::default();
     assert_eq!(nic.modify_srq(srq, &attributes), Err(unknown));
-    assert_eq!(nic.create_qp_with_srq(qp_init, srq), Err(unknown));
+    assert_eq!(nic.create_qp_with_srq(qp_init, srq), Err(unknown.into()));
     let wr = RecvWr {
         wr_id: 1,
         sges: &[],

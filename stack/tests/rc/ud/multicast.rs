@@ -20,16 +20,19 @@ fn another(hand: &mut Hand) -> Qpn {
         depth: 4,
         max_sge: 1,
     };
-    let qpn = node.nic.create_qp(QpInit {
-        kind: QpKind::Ud,
-        pd: node.pd,
-        send_cq: node.send_cq.clone(),
-        recv_cq: node.recv_cq.clone(),
-        send: size,
-        recv: size,
-        max_inline: 0,
-        signal_all: false,
-    });
+    let qpn = node
+        .nic
+        .create_qp(QpInit {
+            kind: QpKind::Ud,
+            pd: node.pd,
+            send_cq: node.send_cq.clone(),
+            recv_cq: node.recv_cq.clone(),
+            send: size,
+            recv: size,
+            max_inline: 0,
+            signal_all: false,
+        })
+        .expect("a QP");
     let path = roce_stack::port::TxMeta {
         src: node.address,
         dst: node.address,

@@ -181,22 +181,25 @@ fn a_window_of_type_2_is_of_one_qp() {
         // Another pair of QPs between the same NICs, at B in the same domain.
         for side in [A, B] {
             let node = &mut pair.nodes[side];
-            node.qpn = node.nic.create_qp(QpInit {
-                kind: QpKind::Rc,
-                pd: node.pd,
-                send_cq: Arc::clone(&node.send_cq),
-                recv_cq: Arc::clone(&node.recv_cq),
-                send: QueueLimits {
-                    depth: 4,
-                    max_sge: 1,
-                },
-                recv: QueueLimits {
-                    depth: 4,
-                    max_sge: 1,
-                },
-                max_inline: 0,
-                signal_all: true,
-            });
+            node.qpn = node
+                .nic
+                .create_qp(QpInit {
+                    kind: QpKind::Rc,
+                    pd: node.pd,
+                    send_cq: Arc::clone(&node.send_cq),
+                    recv_cq: Arc::clone(&node.recv_cq),
+                    send: QueueLimits {
+                        depth: 4,
+                        max_sge: 1,
+                    },
+                    recv: QueueLimits {
+                        depth: 4,
+                        max_sge: 1,
+                    },
+                    max_inline: 0,
+                    signal_all: true,
+                })
+                .expect("a QP");
         }
         for side in [A, B] {
             pair.connect(side);

@@ -215,7 +215,7 @@ fn each_kind_takes_its_attributes() {
         node.qpn = match side {
             A => {
                 let init = super::initiator(node.pd, &node.send_cq, setup.queue);
-                node.nic.create_qp(init)
+                node.nic.create_qp(init).expect("a QP")
             }
             _ => {
                 let domain = node.nic.create_xrcd();

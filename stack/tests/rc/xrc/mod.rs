@@ -112,7 +112,10 @@ impl Ends {
     fn new(setup: Setup) -> Self {
         let mut pair = Pair::unconnected(setup);
         let a = &mut pair.nodes[A];
-        a.qpn = a.nic.create_qp(initiator(a.pd, &a.send_cq, setup.queue));
+        a.qpn = a
+            .nic
+            .create_qp(initiator(a.pd, &a.send_cq, setup.queue))
+            .expect("a QP");
         let b = &mut pair.nodes[B];
         let domain = b.nic.create_xrcd();
         b.qpn = b.nic.create_xrc_target(domain).expect("a target");

@@ -178,7 +178,7 @@ fn a_domain_in_use_stays() {
         init.kind = kind;
         let srq = ends.srqs[0].number;
         let error = nic.create_qp_with_srq(init.clone(), srq);
-        assert_eq!(error, Err(WrongKind { srq, kind }));
+        assert_eq!(error, Err(WrongKind { srq, kind }.into()));
         assert_eq!(nic.query_srq(srq).map(|status| status.qps), Some(0));
     }
     for (left, srq) in [(2, &ends.srqs[0]), (1, &ends.srqs[1])] {
@@ -189,7 +189,7 @@ fn a_domain_in_use_stays() {
     assert_eq!(nic.destroy_xrcd(domain), Ok(()));
     let unknown = UnknownDomain(domain);
     assert_eq!(nic.destroy_xrcd(domain), Err(unknown));
-    assert_eq!(nic.create_xrc_target(domain), Err(unknown));
+    assert_eq!(nic.create_xrc_target(domain), Err(unknown.into()));
     for error in [
         unknown.to_string(),
         DomainInUse { domain, users: 3 }.to_string(),

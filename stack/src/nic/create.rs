@@ -1,0 +1,75 @@
+//! Making QPs, as long as there are numbers for them.
+
+use super::Nic;
+use crate::part::QpnPart;
+use crate::qp::{Qp, QpInit, Receives};
+use crate::srq::SrqError;
+use core::fmt;
+use rand_core::Rng;
+use roce_wire::Qpn;
+
+/// Why there is no new QP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CreateQpError {
+    /// All numbers are taken.
+    QpnsUsedUp {
+        /// How many QPs there are, and no more can be.
+        most: usize,
+    },
+    /// It can't take its receives from there.
+    Srq(SrqError),
+}
+
+impl From<SrqError> for CreateQpError {
+    fn from(error: SrqError) -> Self {
+        Self::Srq(error)
+    }
+}
+
+impl fmt::Display for CreateQpError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::QpnsUsedUp { most } => write!(
+                f,
+                "there are numbers for {most} QPs, and as many QPs: destroy one first"
+            ),
+            Self::Srq(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for CreateQpError {}
+
+impl Nic {
+    /// A new QP in state RESET, with a number that nobody can guess.
+    ///
+    /// # Errors
+    /// If all numbers are taken: some 2^24, or [`QpnPart::MAX_QPS`] of a part.
+    pub fn create_qp(&mut self, init: QpInit) -> Result<Qpn, CreateQpError> {
+        let receives = Receives::own(init.kind.receive_limits(init.recv));
+        let qpn = self.free_qpn()?;
+        Ok(self.insert_qp(qpn, init, receives))
+    }
+
+    /// A number that no QP has.
+    pub(super) fn free_qpn(&mut self) -> Result<Qpn, CreateQpError> {
+        let most = self.part.map_or((1 << 24) - 1024, |_| QpnPart::MAX_QPS);
+        if self.qps.len() >= most {
+            return Err(CreateQpError::QpnsUsedUp { most });
+        }
+        loop {
+            let drawn = self.rng.next_u32();
+            let bits = self.part.map_or(drawn & 0xff_ffff, |part| part.pick(drawn));
+            // 0 and 1 are the management QPs, 0xffffff is multicast's.
+            if bits > 1 && bits != 0xff_ffff && !self.qps.contains(Qpn::from_bits(bits)) {
+                // rule: 11.2.5.1-qpn-unique
+                return Ok(Qpn::from_bits(bits));
+            }
+        }
+    }
+
+    pub(super) fn insert_qp(&mut self, qpn: Qpn, init: QpInit, receives: Receives) -> Qpn {
+        self.qps.insert(qpn, Qp::new(qpn, init, receives));
+        qpn
+    }
+}
