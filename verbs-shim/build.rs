@@ -18,6 +18,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let map = PathBuf::from(env::var("OUT_DIR")?).join("versions.map");
     fs::write(&map, nodes)?;
     println!("cargo::rustc-cdylib-link-arg=-Wl,-soname,libibverbs.so.1");
+    // Its threads run in it, and forks call it: `dlclose` leaves it where it is.
+    println!("cargo::rustc-cdylib-link-arg=-Wl,-z,nodelete");
     println!(
         "cargo::rustc-cdylib-link-arg=-Wl,--version-script={}",
         map.display()

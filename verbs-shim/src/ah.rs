@@ -1,7 +1,7 @@
 //! Address handles.
 
 use crate::abi::{IbvAh, IbvAhAttr, IbvGlobalRoute, IbvWc, WC_GRH};
-use crate::context::Context;
+use crate::context::{Context, State};
 use crate::convert::{c_gid, gid};
 use crate::errors::OrErrno;
 use crate::guard;
@@ -12,12 +12,14 @@ use nix::errno::Errno;
 use roce_verbs::{AddressHandle, AddressOptions, Gid};
 use std::ffi::c_int;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
 
 /// An address handle.
 #[repr(C)]
 pub(crate) struct Ah {
     _c: CPart<IbvAh>,
     pub(crate) handle: AddressHandle,
+    pub(crate) state: Arc<State>,
     _pd: Use,
 }
 
@@ -65,6 +67,7 @@ fn create(pd: Handle<Pd>, attr: &IbvAhAttr) -> Result<*mut IbvAh, Errno> {
             handle: 0,
         }),
         handle: handle.or_errno()?,
+        state: Arc::clone(&domain.state),
         _pd: domain.users.add(),
     }))
 }

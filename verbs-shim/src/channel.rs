@@ -18,7 +18,7 @@ use std::sync::Arc;
 pub(crate) struct Channel {
     c: CPart<IbvCompChannel>,
     pub(crate) channel: CompletionChannel,
-    state: Arc<State>,
+    pub(crate) state: Arc<State>,
     pub(crate) users: Users,
 }
 

@@ -6,7 +6,7 @@ use crate::errors::OrErrno;
 use crate::events::Registry;
 use crate::pointer::{CPart, Handle, Object};
 use crate::usage::{Use, Users};
-use crate::{cq, dm, domain, guard, import, mr, mw, prefetch, qp, query, srq, xrc};
+use crate::{cq, dm, domain, fork, guard, import, mr, mw, prefetch, qp, query, srq, xrc};
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use roce_verbs::AsyncEvents;
@@ -45,6 +45,19 @@ pub(crate) struct State {
     contexts: Users,
 }
 
+impl State {
+    /// # Errors
+    /// `EINVAL` if an object of this context is to be used with one of another: they name
+    /// what they have by numbers that mean something else there.
+    pub(crate) fn check_same(&self, other: &Self) -> Result<(), Errno> {
+        if std::ptr::eq(self, other) {
+            Ok(())
+        } else {
+            Err(Errno::EINVAL)
+        }
+    }
+}
+
 // SAFETY: a device may be used by any thread, and is never freed.
 unsafe impl Send for State {}
 // SAFETY: as above.
@@ -66,6 +79,7 @@ pub(crate) fn blocks(fd: &impl AsFd) -> Result<bool, Errno> {
 /// `ibv_open_device`.
 pub(crate) extern "C" fn open_device(device: Handle<Device>) -> *mut IbvContext {
     guard::pointer(|| {
+        fork::watch()?;
         let name = &device.get()?.name;
         let found = roce_verbs::Device::named(name).or_errno()?;
         let roce = found.open().or_errno()?;

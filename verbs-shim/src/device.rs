@@ -25,6 +25,7 @@ pub(crate) struct Device {
 // SAFETY: `c` is the first field.
 unsafe impl Object for Device {
     type C = IbvDevice;
+    const OUTLIVES_FORK: bool = true;
 }
 
 /// All devices that were ever listed.

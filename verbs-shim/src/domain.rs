@@ -13,11 +13,11 @@ use std::ffi::c_int;
 /// time. Nothing is made faster by that here.
 #[repr(C)]
 pub(crate) struct Td {
-    _c: CPart<IbvTd>,
+    c: CPart<IbvTd>,
     pub(crate) users: Users,
 }
 
-// SAFETY: `_c` is the first field.
+// SAFETY: `c` is the first field.
 unsafe impl Object for Td {
     type C = IbvTd;
 }
@@ -30,7 +30,7 @@ pub(crate) extern "C" fn alloc_td(context: Handle<Context>, attr: In<u32>) -> *m
             return Err(Errno::EINVAL);
         }
         Ok(Handle::give(Td {
-            _c: CPart::new(IbvTd { context }),
+            c: CPart::new(IbvTd { context }),
             users: Users::default(),
         }))
     })
@@ -59,8 +59,12 @@ pub(crate) extern "C" fn alloc_parent_domain(
         if attr.comp_mask & !KNOWN != 0 {
             return Err(Errno::EINVAL);
         }
-        let parent = attr.pd.get()?;
-        let uses = std::iter::once(&parent.users).chain(attr.td.opt().map(|td| &td.users));
+        let (parent, td) = (attr.pd.get()?, attr.td.opt()?);
+        parent.state.check_same(state)?;
+        if let Some(td) = td {
+            td.c.get().context.get()?.state.check_same(state)?;
+        }
+        let uses = std::iter::once(&parent.users).chain(td.map(|td| &td.users));
         let uses = uses.map(Users::add).collect();
         Ok(pd::give(context, parent.pd.clone(), state, uses))
     })

@@ -24,6 +24,7 @@ mod domain;
 mod errors;
 mod events;
 mod exports;
+mod fork;
 mod guard;
 mod handles;
 mod import;

@@ -5,20 +5,31 @@
 //! what it says, for as long as the call lasts) is what every access here relies on;
 //! that it is not NULL, and aligned, is checked.
 
+use crate::fork;
 use nix::errno::Errno;
 use std::cell::UnsafeCell;
 
 /// What C has a handle of: `C` is the part that C sees, `OFFSET` where it lies in the
-/// object. Any thread may use any object.
+/// object. Any thread may use any object; of other processes, a child has what outlives a
+/// fork.
 ///
 /// # Safety
 /// `OFFSET` must be that of a field of type [`CPart<C>`](CPart), or of the last field of
-/// one.
+/// one. What outlives a fork must not be of a [`Handle::give`], all else must.
 pub(crate) unsafe trait Object: Sized + Send + Sync {
     /// What C sees.
     type C;
     /// Where it lies.
     const OFFSET: usize = 0;
+    /// Whether a child may use its parent's.
+    const OUTLIVES_FORK: bool = false;
+}
+
+/// An object that is C's, and whose process made it.
+#[repr(C)]
+struct Given<T> {
+    born: u32,
+    object: T,
 }
 
 /// The part of an object that C may read and write at any time: it is never borrowed.
@@ -85,8 +96,17 @@ impl<T: Object> Handle<T> {
 
     /// Makes an object one of C's, until [`Handle::take`].
     pub(crate) fn give(object: T) -> *mut T::C {
-        let base = Box::into_raw(Box::new(object)).cast::<u8>();
-        base.wrapping_add(T::OFFSET).cast()
+        let born = fork::generation();
+        let base = Box::into_raw(Box::new(Given { born, object })).cast::<u8>();
+        base.wrapping_add(Self::HEADER + T::OFFSET).cast()
+    }
+
+    /// Bytes before the object.
+    const HEADER: usize = std::mem::offset_of!(Given<T>, object);
+
+    /// What `give` made.
+    fn given(self) -> *mut Given<T> {
+        self.base().cast::<u8>().wrapping_sub(Self::HEADER).cast()
     }
 
     fn base(self) -> *mut T {
@@ -98,26 +118,42 @@ impl<T: Object> Handle<T> {
     }
 
     /// The object.
+    ///
+    /// # Errors
+    /// `EINVAL` if there is none, `ENODEV` if its device is the parent's.
     pub(crate) fn get<'a>(self) -> Result<&'a T, Errno> {
-        self.opt().ok_or(Errno::EINVAL)
+        self.opt()?.ok_or(Errno::EINVAL)
     }
 
     /// The object, if the pointer is not NULL.
-    pub(crate) fn opt<'a>(self) -> Option<&'a T> {
-        if self.0.is_null() || !self.base().is_aligned() {
-            return None;
+    ///
+    /// # Errors
+    /// `EINVAL` if it points to none, `ENODEV` if its device is the parent's.
+    pub(crate) fn opt<'a>(self) -> Result<Option<&'a T>, Errno> {
+        if self.0.is_null() {
+            return Ok(None);
         }
-        // SAFETY: C has it from `give`, and promises not to have destroyed the object;
-        // objects are shared by reference only.
-        Some(unsafe { &*self.base() })
+        if !self.base().is_aligned() {
+            return Err(Errno::EINVAL);
+        }
+        if !T::OUTLIVES_FORK {
+            // SAFETY: C has it from `give`, and promises not to have destroyed the object.
+            let born = unsafe { (*self.given()).born };
+            if born != fork::generation() {
+                return Err(Errno::ENODEV);
+            }
+        }
+        // SAFETY: as above, or it is one that stays; objects are shared by reference only.
+        Ok(Some(unsafe { &*self.base() }))
     }
 
     /// Takes the object back from C, which uses it no more.
-    pub(crate) fn take(self) -> Result<Box<T>, Errno> {
+    pub(crate) fn take(self) -> Result<T, Errno> {
         self.get()?;
         // SAFETY: C has it from `give`, which made it of a box, and destroys an object
         // once.
-        Ok(unsafe { Box::from_raw(self.base()) })
+        let given = unsafe { Box::from_raw(self.given()) };
+        Ok(given.object)
     }
 }
 

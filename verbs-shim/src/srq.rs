@@ -100,12 +100,14 @@ pub(crate) extern "C" fn create_srq_ex(
             return Err(Errno::EINVAL);
         }
         let domain = attr.pd.get()?;
+        domain.state.check_same(state)?;
         let mut uses = vec![domain.users.add()];
         let srq = match kind {
             SRQT_BASIC => domain.pd.create_srq(&options(&attr.attr)).or_errno()?,
             SRQT_XRC if has(SRQ_INIT_ATTR_XRCD) && has(SRQ_INIT_ATTR_CQ) => {
                 let (xrcd, cq) = (attr.xrcd.get()?, attr.cq.get()?);
-                cq.check_of(state)?;
+                cq.state.check_same(state)?;
+                xrcd.state.check_same(state)?;
                 uses.extend([xrcd.users.add(), cq.users.add()]);
                 let options = options(&attr.attr);
                 let made = xrcd.domain.create_srq(&domain.pd, &cq.queue, &options);

@@ -1,7 +1,7 @@
 //! XRC domains.
 
 use crate::abi::{IbvXrcd, IbvXrcdInitAttr, XRCD_INIT_ATTR_FD, XRCD_INIT_ATTR_OFLAGS};
-use crate::context::Context;
+use crate::context::{Context, State};
 use crate::guard;
 use crate::pointer::{CPart, Handle, In, Object};
 use crate::usage::Users;
@@ -11,12 +11,14 @@ use roce_verbs::XrcDomain;
 use std::collections::HashMap;
 use std::ffi::c_int;
 use std::os::fd::BorrowedFd;
+use std::sync::Arc;
 
 /// An XRC domain.
 #[repr(C)]
 pub(crate) struct Xrcd {
     _c: CPart<IbvXrcd>,
     pub(crate) domain: XrcDomain,
+    pub(crate) state: Arc<State>,
     pub(crate) users: Users,
 }
 
@@ -79,6 +81,7 @@ pub(crate) extern "C" fn open_xrcd(
         Ok(Handle::give(Xrcd {
             _c: CPart::new(IbvXrcd { context }),
             domain,
+            state: Arc::clone(state),
             users: Users::default(),
         }))
     })

@@ -24,7 +24,7 @@ pub(crate) const MAX_CQE: usize = 1 << 20;
 pub(crate) struct Cq {
     c: CPart<IbvCqEx>,
     pub(crate) queue: CompletionQueue,
-    state: Arc<State>,
+    pub(crate) state: Arc<State>,
     /// Announcements that the program has still to acknowledge.
     pub(crate) announced: Arc<Unacknowledged>,
     /// The same for the queue's errors.
@@ -42,16 +42,6 @@ unsafe impl Object for Cq {
 impl Cq {
     pub(crate) fn c_part(&self) -> IbvCq {
         self.c.get().base
-    }
-
-    /// # Errors
-    /// `EINVAL` if it belongs to another context.
-    pub(crate) fn check_of(&self, state: &Arc<State>) -> Result<(), Errno> {
-        if Arc::ptr_eq(&self.state, state) {
-            Ok(())
-        } else {
-            Err(Errno::EINVAL)
-        }
     }
 }
 
@@ -142,10 +132,13 @@ impl Wanted {
         } = self;
         let state = Arc::clone(&context.get()?.state);
         let capacity = capacity(self.cqe)?;
-        let queue = match channel.opt() {
-            Some(channel) => state
-                .roce
-                .create_cq_with_channel(capacity, &channel.channel),
+        let channel = channel.opt()?;
+        let queue = match channel {
+            Some(channel) => {
+                channel.state.check_same(&state)?;
+                let channel = &channel.channel;
+                state.roce.create_cq_with_channel(capacity, channel)
+            }
             None => state.roce.create_cq(capacity),
         };
         let id = queue.id();
@@ -157,7 +150,7 @@ impl Wanted {
             announced: Arc::clone(&announced),
             errors: Arc::clone(&errors),
             users: Users::default(),
-            _channel: channel.opt().map(|channel| channel.users.add()),
+            _channel: channel.map(|channel| channel.users.add()),
             poll: poll::Poll::new(self.single_threaded),
         });
         state.objects.channels.insert(id, cq, &announced);

@@ -114,6 +114,7 @@ impl Wanted {
         let (qp, uses) = match kind {
             QpKind::XrcTarget => {
                 let xrcd = self.xrcd.get()?;
+                xrcd.state.check_same(&state)?;
                 (
                     xrcd.domain.create_target().or_errno()?,
                     vec![xrcd.users.add()],
@@ -156,8 +157,9 @@ impl Wanted {
             QpKind::XrcInitiator => send,
             _ => self.recv_cq.get()?,
         };
-        send.check_of(state)?;
-        recv.check_of(state)?;
+        for of in [&domain.state, &send.state, &recv.state] {
+            of.check_same(state)?;
+        }
         let options = QpOptions {
             kind,
             send_depth: cap.max_send_wr as usize,
@@ -170,7 +172,7 @@ impl Wanted {
         };
         let mut uses = vec![domain.users.add(), send.users.add(), recv.users.add()];
         let (send, recv) = (&send.queue, &recv.queue);
-        let qp = match self.srq.opt() {
+        let qp = match self.srq.opt()? {
             Some(srq) => {
                 uses.push(srq.users.add());
                 let made = domain.pd.create_qp_with_srq(send, recv, &srq.srq, &options);
@@ -184,7 +186,7 @@ impl Wanted {
     /// What the queues hold: what was asked for.
     fn granted(&self, kind: QpKind) -> Result<IbvQpCap, Errno> {
         let mut cap = self.cap;
-        if self.srq.opt().is_some() || kind.is_xrc() {
+        if self.srq.opt()?.is_some() || kind.is_xrc() {
             (cap.max_recv_wr, cap.max_recv_sge) = (0, 0);
         }
         if kind == QpKind::XrcTarget {

@@ -13,12 +13,14 @@ pub(crate) use query::{query_qp, query_qp_data_in_order};
 pub(crate) use wr::qp_to_qp_ex;
 
 use crate::abi::{IbvQpAttr, IbvQpCap, IbvQpEx};
+use crate::ah::Ah;
 use crate::context::State;
 use crate::events::Unacknowledged;
-use crate::pointer::{CPart, Object};
+use crate::pointer::{CPart, Handle, Object};
 use crate::usage::Use;
+use nix::errno::Errno;
 use parking_lot::Mutex;
-use roce_verbs::{QpKind, QueuePair};
+use roce_verbs::{Destination, QKey, QpKind, Qpn, QueuePair};
 use std::sync::Arc;
 
 /// A queue pair.
@@ -44,4 +46,13 @@ pub(crate) struct Qp {
 // SAFETY: `c` is the first field.
 unsafe impl Object for Qp {
     type C = IbvQpEx;
+}
+
+impl Qp {
+    /// Where a datagram goes, along a path of this device.
+    fn destination(&self, ah: Handle<Ah>, qpn: Qpn, qkey: QKey) -> Result<Destination, Errno> {
+        let ah = ah.get()?;
+        ah.state.check_same(&self.state)?;
+        Ok(ah.handle.to(qpn, qkey))
+    }
 }

@@ -100,7 +100,7 @@ fn elements(list: In<IbvSge>, len: c_int) -> Result<Elements, Errno> {
 
 fn post_one(qp: &Qp, batch: &mut SendBatch<'_>, wr: &IbvSendWr) -> Result<(), Errno> {
     let flags = send_flags(wr.send_flags)?;
-    let op = operation(qp.kind, wr)?;
+    let op = operation(qp, wr)?;
     let sges = match op {
         // These have no local memory, whatever the list says.
         SendOp::BindMw(_) | SendOp::LocalInv(_) => elements(wr.sg_list, 0)?,
@@ -137,7 +137,7 @@ fn gather<'a>(buffer: &'a mut [u8; MAX_INLINE_BYTES], sges: &[Sge]) -> Result<&'
     buffer.get(..len).ok_or(Errno::EINVAL)
 }
 
-fn operation(kind: QpKind, wr: &IbvSendWr) -> Result<SendOp, Errno> {
+fn operation(qp: &Qp, wr: &IbvSendWr) -> Result<SendOp, Errno> {
     let rdma = || {
         let Rdma { remote_addr, rkey } = wr.rdma();
         RemoteAddr {
@@ -146,8 +146,8 @@ fn operation(kind: QpKind, wr: &IbvSendWr) -> Result<SendOp, Errno> {
         }
     };
     let imm = u32::from_be(wr.imm_data);
-    if kind == QpKind::Ud {
-        return datagram(wr, imm);
+    if qp.kind == QpKind::Ud {
+        return datagram(qp, wr, imm);
     }
     Ok(match wr.opcode {
         WR_SEND => SendOp::Send,
@@ -197,14 +197,14 @@ fn atomic(wr: &IbvSendWr) -> SendOp {
     }
 }
 
-fn datagram(wr: &IbvSendWr, imm: u32) -> Result<SendOp, Errno> {
+fn datagram(qp: &Qp, wr: &IbvSendWr, imm: u32) -> Result<SendOp, Errno> {
     let Datagram {
         ah,
         remote_qpn,
         remote_qkey,
     } = wr.datagram();
     let qpn = Qpn::new(remote_qpn).ok_or(Errno::EINVAL)?;
-    let to = ah.get()?.handle.to(qpn, QKey(remote_qkey));
+    let to = qp.destination(ah, qpn, QKey(remote_qkey))?;
     match wr.opcode {
         WR_SEND => Ok(SendOp::SendTo(to)),
         WR_SEND_WITH_IMM => Ok(SendOp::SendImmTo(to, imm)),

@@ -236,7 +236,7 @@ extern "C" fn flush(qp: Handle<Qp>, rkey: u32, addr: u64, len: usize, placement:
 extern "C" fn set_ud_addr(qp: Handle<Qp>, ah: Handle<Ah>, qpn: u32, qkey: u32) {
     amend(qp, |request| {
         let qpn = Qpn::new(qpn).ok_or(Errno::EINVAL)?;
-        let to = ah.get()?.handle.to(qpn, QKey(qkey));
+        let to = qp.get()?.destination(ah, qpn, QKey(qkey))?;
         request.op = match request.op {
             SendOp::Send => SendOp::SendTo(to),
             SendOp::SendImm(imm) => SendOp::SendImmTo(to, imm),

@@ -3,6 +3,7 @@
 
 mod c;
 mod library;
+mod process;
 mod programs;
 mod pyverbs;
 mod symbols;

@@ -1,0 +1,59 @@
+/* Loads the library whose path is given, uses it, and lets go of it, with a device open and
+ * without. What runs in it must not be taken away. */
+
+#include "ends.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <unistd.h>
+
+#define FUNCTION(name) ((__typeof__(&name))symbol(library, #name))
+
+static void *symbol(void *library, const char *name)
+{
+	void *found = dlsym(library, name);
+
+	CHECK(found);
+	return found;
+}
+
+/* Opens a device, which starts a thread, and returns it. */
+static void *use(void *library)
+{
+	struct ibv_device **list = FUNCTION(ibv_get_device_list)(NULL);
+	struct ibv_context *context;
+	struct ibv_pd *pd;
+
+	CHECK(list && *list);
+	context = FUNCTION(ibv_open_device)(*list);
+	CHECK(context);
+	FUNCTION(ibv_free_device_list)(list);
+	pd = FUNCTION(ibv_alloc_pd)(context);
+	CHECK(pd && !FUNCTION(ibv_dealloc_pd)(pd));
+	return context;
+}
+
+int main(int argc, char **argv)
+{
+	CHECK(argc == 2);
+	alarm(60);
+	for (int i = 0; i < 20; i++) {
+		void *library = dlopen(argv[1], RTLD_NOW | RTLD_LOCAL);
+		pthread_t user;
+		void *context;
+
+		if (!library)
+			printf("%s\n", dlerror());
+		CHECK(library);
+		/* Of a thread that has ended, nothing keeps the library. */
+		CHECK(!pthread_create(&user, NULL, use, library));
+		CHECK(!pthread_join(user, &context));
+		/* Every other time it is left open: its thread goes on. */
+		if (i % 2)
+			CHECK(!FUNCTION(ibv_close_device)(context));
+		CHECK(!dlclose(library));
+	}
+	/* The thread of an open device wakes now and then. */
+	usleep(20000);
+	return 0;
+}

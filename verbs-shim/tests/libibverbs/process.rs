@@ -1,0 +1,66 @@
+//! What a program may do to its process beside the library: fork, load it and let it go,
+//! call it from many threads.
+
+use std::path::Path;
+use std::process::Command;
+
+use roce_tests::programs::compiled_or_skip;
+
+use crate::library;
+
+/// Runs a program of these tests in an environment; it says which promise was not kept.
+fn run(source: &str, set_up: impl FnOnce(&mut Command)) {
+    let source = format!("verbs-shim/tests/libibverbs/{source}");
+    let Some(program) = compiled_or_skip(&source) else {
+        return;
+    };
+    let mut command = Command::new(&program);
+    set_up(&mut command);
+    let run = command.output().expect("it was just built");
+    // If it stays, it is overwritten some day.
+    let _ = std::fs::remove_file(&program);
+    let told = String::from_utf8_lossy(&run.stdout);
+    let errors = String::from_utf8_lossy(&run.stderr);
+    assert!(run.status.success(), "{}: {told}{errors}", run.status);
+}
+
+fn run_with(folder: &Path) -> impl FnOnce(&mut Command) {
+    move |command| {
+        command.env("LD_LIBRARY_PATH", folder);
+    }
+}
+
+#[test]
+fn a_child_that_does_not_exec_has_errors_and_its_parent_no_harm() {
+    let library = library::folder();
+    run("fork.c", run_with(library.path()));
+}
+
+#[test]
+fn objects_of_two_contexts_do_not_mix() {
+    let library = library::folder();
+    run("contexts.c", run_with(library.path()));
+}
+
+#[test]
+fn threads_share_all_objects() {
+    let library = library::folder();
+    run("threads.c", run_with(library.path()));
+}
+
+/// The program names the library itself; what it is linked to is not looked for.
+#[test]
+fn a_library_that_is_let_go_of_stays() {
+    run("loading.c", |command| {
+        command.arg(library::built());
+        command.env("LD_LIBRARY_PATH", "");
+    });
+}
+
+/// It takes the place of the system's, whose name it has.
+#[test]
+fn a_library_that_is_loaded_first_is_the_one() {
+    run("threads.c", |command| {
+        command.env("LD_PRELOAD", library::built());
+    });
+}
