@@ -1,7 +1,8 @@
 //! Compiles the part of the target `c_api` that is written in C, as users' programs are:
 //! with the system's `infiniband/verbs.h`.
 
-const SOURCES: [&str; 8] = [
+const SOURCES: [&str; 9] = [
+    "beside.c",
     "build.c",
     "memory.c",
     "modify.c",

@@ -4,8 +4,11 @@
 #ifndef FUZZ_H
 #define FUZZ_H
 
+#define _GNU_SOURCE
+
 #include <errno.h>
 #include <infiniband/verbs.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -37,6 +40,9 @@ int said(int result);
 int minus_one(int result);
 void *made(void *object);
 
+/* The number of all requests of the second thread. */
+#define OF_THREAD (1ULL << 63)
+
 /* The script. */
 void script_is(const uint8_t *bytes, size_t len);
 int script_ended(void);
@@ -66,8 +72,8 @@ struct world {
 	struct ibv_async_event events[8];
 	size_t unacknowledged;
 	/* Requests are numbered from 1. */
-	uint64_t requests;
-	uint8_t completed[1 << 13];
+	_Atomic uint64_t requests;
+	_Atomic uint8_t completed[1 << 13];
 };
 
 extern struct world world;
@@ -110,9 +116,15 @@ void make_mr(void);
 void other_memory(void);
 void destroy_mr(struct ibv_mr *mr);
 
+/* The second thread. What makes or destroys objects is done alone. */
+void begin_thread(void);
+void end_thread(void);
+void alone(void (*operation)(void));
+
 void make_object(void);
 void destroy_object(void);
-void begin_world(void);
+/* 1 if a second thread is wanted. */
+int begin_world(void);
 void end_world(void);
 
 void make_cq(void);

@@ -279,7 +279,7 @@ static void begin_queues(int shared)
 }
 
 /* A NIC with two connected QPs of a kind that the script chooses. */
-void begin_world(void)
+int begin_world(void)
 {
 	struct ibv_device *device = world.device;
 	static const enum ibv_qp_type TYPES[] = { IBV_QPT_RC, IBV_QPT_UC, IBV_QPT_UD,
@@ -303,6 +303,7 @@ void begin_world(void)
 	CHECK(world.mrs[0]);
 	begin_queues(shared ? (int)type : 0);
 	begin_qps(type, how);
+	return how >> 6 == 3;
 }
 
 void end_world(void)

@@ -1,6 +1,5 @@
 /* The script, and what each of its operations does. */
 
-#define _GNU_SOURCE
 #include "fuzz.h"
 
 #include <dirent.h>
@@ -131,11 +130,13 @@ static size_t descriptors(void)
 }
 
 static void (*const OPERATIONS[])(void) = {
-	post_sends, post_sends,	   post_sends,	   post_receives, post_receives, poll_queues,
-	use_cq,	    use_srq,	   use_events,	   put_together,  put_together,	 bind_any,
-	modify_any, modify_any,	   connect_any,	   use_qp,	  any_qp,	 make_object,
-	make_mr,    destroy_object, other_memory, query_any,	  unsupported_any, poll_queues,
+	post_sends, post_sends,	  post_sends, post_receives, post_receives, poll_queues,
+	use_cq,	    use_srq,	  use_events, put_together,  put_together,  bind_any,
+	modify_any, modify_any,	  connect_any, use_qp,	     query_any,	    unsupported_any,
+	/* These make and destroy. */
+	any_qp,	    make_object,  make_mr,    destroy_object, other_memory,  poll_queues,
 };
+enum { MAKERS_FROM = 18 };
 
 /* So many at most: an input ends. */
 enum { OPERATIONS_AT_MOST = 200 };
@@ -143,13 +144,23 @@ enum { OPERATIONS_AT_MOST = 200 };
 void c_api_run(const uint8_t *bytes, size_t len)
 {
 	size_t before = descriptors();
+	int threads;
 
 	script_is(bytes, len);
-	begin_world();
+	threads = begin_world();
+	if (threads)
+		begin_thread();
 	for (int i = 0; i < OPERATIONS_AT_MOST && !script_ended(); i++) {
-		OPERATIONS[byte() % COUNT(OPERATIONS)]();
+		size_t which = byte() % COUNT(OPERATIONS);
+
+		if (threads && which >= MAKERS_FROM)
+			alone(OPERATIONS[which]);
+		else
+			OPERATIONS[which]();
 		check_unregistered();
 	}
+	if (threads)
+		end_thread();
 	end_world();
 	check_unregistered();
 	CHECK(descriptors() == before);
