@@ -1,6 +1,9 @@
 //! Compiles the part of the target `c_api` that is written in C, as users' programs are:
 //! with the system's `infiniband/verbs.h`.
 
+use std::path::PathBuf;
+use std::{env, error};
+
 const SOURCES: [&str; 9] = [
     "beside.c",
     "build.c",
@@ -13,12 +16,17 @@ const SOURCES: [&str; 9] = [
     "run.c",
 ];
 
-fn main() {
+fn main() -> Result<(), Box<dyn error::Error>> {
     println!("cargo::rerun-if-changed=c_api");
     cc::Build::new()
         .files(SOURCES.map(|name| format!("c_api/{name}")))
         .opt_level(1)
         .extra_warnings(true)
         .warnings_into_errors(true)
+        .cargo_metadata(false)
         .compile("c_api");
+    // For this target alone; no other one needs the library under test.
+    let library = PathBuf::from(env::var("OUT_DIR")?).join("libc_api.a");
+    println!("cargo::rustc-link-arg-bin=c_api={}", library.display());
+    Ok(())
 }
