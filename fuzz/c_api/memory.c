@@ -4,6 +4,7 @@
 
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 uint8_t *arena;
 static uint8_t *read_only, *hole, *unregistered;
@@ -261,6 +262,31 @@ static void use_dm(void)
 	}
 }
 
+/* Memory behind a descriptor, which is closed before the region is destroyed. */
+static void register_descriptor(void)
+{
+	void **slot = ROOM(mrs);
+	struct ibv_pd *pd = PICK(pds);
+	uint64_t offset = rarely(4) ? any_length() : byte(), length = any_length();
+	int fd = memfd_create("fuzz", 0);
+
+	CHECK(fd >= 0 && !ftruncate(fd, 2 * PAGE));
+	if (slot)
+		*slot = MADE(ibv_reg_dmabuf_mr(pd, offset, length, any_address(),
+					       rarely(16) ? -1 : fd, any_access()));
+	close(fd);
+}
+
+static void advise(void)
+{
+	struct ibv_pd *pd = LIVE(pds);
+	struct ibv_sge list[2] = { any_sge(), any_sge() };
+	uint32_t flags = rarely(8) ? four() : byte() % 2;
+
+	if (pd)
+		SAID(ibv_advise_mr(pd, byte() % 4, flags, rarely(8) ? NULL : list, byte() % 3));
+}
+
 void destroy_mr(struct ibv_mr *mr)
 {
 	int result = TOLD(ibv_dereg_mr(mr));
@@ -272,12 +298,18 @@ void destroy_mr(struct ibv_mr *mr)
 
 void other_memory(void)
 {
-	switch (byte() % 3) {
+	switch (byte() % 5) {
 	case 0:
 		change_mr();
 		break;
 	case 1:
 		use_dm();
+		break;
+	case 2:
+		register_descriptor();
+		break;
+	case 3:
+		advise();
 		break;
 	default:
 		destroy_mr(PICK(mrs));

@@ -4,6 +4,7 @@
 
 #include <fcntl.h>
 #include <string.h>
+#include <unistd.h>
 
 static void do_not_wait(int fd)
 {
@@ -141,11 +142,45 @@ static void make_ah(void)
 		*slot = MADE(ibv_create_ah_from_wc(pd, &wc, &header, byte() % 3));
 }
 
+/* A second context of the same device, or a second handle of an object. */
+static void import(void)
+{
+	struct ibv_context *context = LIVE(contexts);
+	struct ibv_pd *pd = LIVE(pds);
+	void **slot = ROOM(contexts), *object;
+	uint32_t number = byte() % 8;
+
+	switch (byte() % 4) {
+	case 0:
+		if (slot) {
+			int fd = number ? dup(context->cmd_fd) : -1;
+
+			*slot = MADE(ibv_import_device(fd));
+			CHECK(*slot || !number);
+		}
+		break;
+	case 1:
+		object = MADE(ibv_import_pd(PICK(contexts), number));
+		if (object)
+			ibv_unimport_pd(object);
+		break;
+	case 2:
+		object = pd ? MADE(ibv_import_mr(pd, number)) : NULL;
+		if (object)
+			ibv_unimport_mr(object);
+		break;
+	default:
+		object = MADE(ibv_import_dm(context, number));
+		if (object)
+			ibv_unimport_dm(object);
+	}
+}
+
 void make_object(void)
 {
 	static void (*const MAKERS[])(void) = { make_context, make_channel, make_domain,
 						make_mr,      make_dm_or_mw, make_xrcd,
-						make_ah,      make_cq,	     make_srq };
+						make_ah,      make_cq,	     make_srq,	  import };
 
 	MAKERS[byte() % COUNT(MAKERS)]();
 }

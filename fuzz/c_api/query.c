@@ -103,24 +103,16 @@ void unsupported_any(void)
 {
 	struct ibv_context *context = LIVE(contexts);
 	struct ibv_qp *qp = LIVE(qps);
-	struct ibv_pd *pd = LIVE(pds);
 	struct ibv_wq_init_attr wq = { .max_wr = four() };
 	struct ibv_flow_attr flow = { .priority = two() };
 	struct ibv_counters_init_attr counters = { .comp_mask = four() };
 	struct ibv_ece ece = { .vendor_id = four() };
 	struct ibv_qp_rate_limit_attr limit = { .rate_limit = four() };
-	struct ibv_sge sge = any_sge();
 
 	CHECK(!ibv_create_wq(context, &wq) && !ibv_create_counters(context, &counters));
-	CHECK(!ibv_import_device((int)four()) && !ibv_import_pd(context, four()));
 	if (qp) {
 		CHECK(!ibv_create_flow(qp, &flow));
 		CHECK(ibv_query_ece(qp, &ece) && ibv_set_ece(qp, &ece));
 		CHECK(ibv_modify_qp_rate_limit(qp, &limit));
-	}
-	if (pd) {
-		CHECK(ibv_advise_mr(pd, byte() % 4, four(), &sge, byte() % 2));
-		CHECK(!ibv_reg_dmabuf_mr(pd, any_length(), any_length(), eight(), (int)four(),
-					 any_access()));
 	}
 }

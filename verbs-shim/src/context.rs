@@ -103,7 +103,7 @@ pub(crate) extern "C" fn open_device(device: Handle<Device>) -> *mut IbvContext 
 /// for them, as they do when the kernel closes a device.
 pub(crate) extern "C" fn close_device(context: Handle<Context>) -> c_int {
     guard::errno(|| {
-        let Context { state, opened, .. } = *context.take()?;
+        let Context { state, opened, .. } = context.take()?;
         drop(opened);
         if state.contexts.check_none().is_ok() {
             import::withdraw(&state);

@@ -6,7 +6,7 @@
 
 use crate::abi::IbvContext;
 use crate::context::{Context, State};
-use crate::guard;
+use crate::{fork, guard};
 use nix::errno::Errno;
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::stat::fstat;
@@ -23,8 +23,11 @@ fn identity(fd: impl AsFd) -> Result<Identity, Errno> {
     Ok((told.st_dev, told.st_ino))
 }
 
-/// The open contexts that can be imported.
-static OPEN: Mutex<Vec<(Identity, Weak<State>)>> = Mutex::new(Vec::new());
+/// The open contexts that can be imported, and the processes that opened them.
+static OPEN: Mutex<Vec<(Identity, Process, Weak<State>)>> = Mutex::new(Vec::new());
+
+/// A number of [`fork::generation`].
+type Process = u32;
 
 /// The descriptor that stands for a context (`cmd_fd`): an empty file without a name, which
 /// no other one is taken for.
@@ -35,15 +38,15 @@ pub(crate) fn descriptor() -> Result<OwnedFd, Errno> {
 /// From now on, the context can be imported by its descriptor.
 pub(crate) fn announce(fd: &OwnedFd, state: &Arc<State>) -> Result<(), Errno> {
     let mut open = OPEN.lock();
-    open.retain(|(_, state)| state.strong_count() > 0);
-    open.push((identity(fd)?, Arc::downgrade(state)));
+    open.retain(|(.., state)| state.strong_count() > 0);
+    open.push((identity(fd)?, fork::generation(), Arc::downgrade(state)));
     Ok(())
 }
 
 /// The context was closed: it is imported no more.
 pub(crate) fn withdraw(state: &Arc<State>) {
     let closed = Arc::downgrade(state);
-    OPEN.lock().retain(|(_, state)| !state.ptr_eq(&closed));
+    OPEN.lock().retain(|(.., state)| !state.ptr_eq(&closed));
 }
 
 /// `ibv_import_device`: takes over a duplicate of the descriptor of an open context of this
@@ -54,10 +57,13 @@ pub(crate) extern "C" fn import_device(cmd_fd: c_int) -> *mut IbvContext {
             return Err(Errno::EBADF);
         }
         // SAFETY: if it is not open, the system says so.
-        let wanted = identity(unsafe { BorrowedFd::borrow_raw(cmd_fd) })?;
+        let identity = identity(unsafe { BorrowedFd::borrow_raw(cmd_fd) })?;
+        let wanted = (identity, fork::generation());
         let open = OPEN.lock();
-        let known = open.iter().find(|(identity, _)| *identity == wanted);
-        let state = known.and_then(|(_, state)| state.upgrade());
+        let known = open
+            .iter()
+            .find(|(identity, process, _)| (*identity, *process) == wanted);
+        let state = known.and_then(|(.., state)| state.upgrade());
         // Not one of ours, or one of another process.
         let state = state.ok_or(Errno::EOPNOTSUPP)?;
         // SAFETY: open, as was just seen; the program gives it away with this call.

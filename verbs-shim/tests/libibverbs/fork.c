@@ -24,6 +24,7 @@ static void try_what_is_the_parents(struct ends *ends)
 	CHECK(ibv_destroy_qp(ends->qps[0]) == ENODEV && ibv_dereg_mr(ends->mr) == ENODEV);
 	CHECK(ibv_destroy_cq(ends->cq) == ENODEV && ibv_dealloc_pd(ends->pd) == ENODEV);
 	CHECK(ibv_close_device(ends->context) == ENODEV);
+	CHECK(!ibv_import_device(ends->context->cmd_fd) && errno == EOPNOTSUPP);
 }
 
 static void child(struct ends *parents)
