@@ -5,7 +5,10 @@ use std::process::ExitCode;
 
 use crate::{decode, devices, dump, environment, perf, pingpong, run, sim};
 use clap::{CommandFactory, Parser, Subcommand};
-use roce_verbs::{OpenError, environment_capture, environment_datapath, environment_faults};
+use roce_verbs::{
+    OpenError, environment_capture, environment_congestion, environment_datapath,
+    environment_faults,
+};
 
 /// What changes how devices work, whatever the subcommand.
 const ENVIRONMENT: &str = "\
@@ -20,6 +23,9 @@ Environment:
                                       [default: none]
   ROCE_V1=1                           with AF_XDP: RoCE v1, too; auto takes AF_XDP then
   ROCE_FAULTS=loss=1%,...             faults on purpose
+  ROCE_CC=dcqcn|delay|none[,paper|connectx][,NAME=VALUE...]|@FILE
+                                      congestion control [default: dcqcn,paper], by the names
+                                      that NVIDIA's adapters have for its parameters
   ROCE_PCAP=run-%p.pcapng             packets are captured, each with what became of it;
                                       %p is the number of the process
   ROCE_DEVICES=eth0,...               only these devices [default: all]
@@ -130,6 +136,7 @@ fn check_environment(command: &Command) -> Result<(), OpenError> {
     };
     if has_devices {
         environment_datapath()?;
+        environment_congestion()?;
         if let Some(spec) = environment_faults()? {
             say("roce", format_args!("faults are on: {spec}"));
         }

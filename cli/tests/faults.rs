@@ -1,4 +1,4 @@
-//! What the command says of `ROCE_FAULTS`.
+//! What the command says of `ROCE_FAULTS` and of `ROCE_CC`.
 
 use std::process::{Command, Output};
 
@@ -34,6 +34,21 @@ fn a_bad_value_is_named_with_what_would_be_right() {
         stderr(&output),
         "roce: ROCE_FAULTS is \"loss=1%,delay=soon\": \"delay=soon\" should be a time or a range \
          of times that does not fall, such as 50us or 50us..2ms\n"
+    );
+}
+
+#[test]
+fn wrong_congestion_control_is_named_with_what_would_be_right() {
+    let output = Command::new(env!("CARGO_BIN_EXE_roce"))
+        .arg("devices")
+        .env("ROCE_CC", "dcqcn,connectx,rpg_gd=9")
+        .output()
+        .expect("the command runs");
+    assert_eq!(output.status.code(), Some(2));
+    assert_eq!(
+        stderr(&output),
+        "roce: ROCE_CC is \"dcqcn,connectx,rpg_gd=9\": \"rpg_gd=9\" should be 10, for all of \
+         alpha, or 11, for half of it\n"
     );
 }
 

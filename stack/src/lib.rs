@@ -37,7 +37,8 @@ mod wr;
 
 pub use address::{AddressError, AddressHandle, Destination};
 pub use congestion::{
-    CongestionControl, DcqcnParameters, DelayParameters, NotificationPoint, QpCongestion,
+    CongestionControl, CongestionSettings, CongestionSettingsError, DcqcnParameters,
+    DelayParameters, NotificationPoint, QpCongestion,
 };
 pub use counters::{Counters, DropReason, Stat};
 pub use cq::{CompletionQueue, CqId, CqOverrun, CqResizeError, Notify};

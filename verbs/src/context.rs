@@ -154,6 +154,7 @@ impl Context {
             window_bytes: capabilities.receive_buffer_bytes / 2,
         });
         nic.draw_qpns_from(claim.part());
+        nic.set_congestion(options.congestion_settings());
         let flags = EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_CLOEXEC;
         let wake = EventFd::from_value_and_flags(0, flags)
             .map_err(std::io::Error::from)

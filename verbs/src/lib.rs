@@ -64,6 +64,7 @@
 mod announce;
 mod capture;
 mod channel;
+mod congestion;
 mod context;
 mod cq;
 mod datagram;
@@ -90,6 +91,7 @@ mod xrc;
 
 pub use capture::environment_capture;
 pub use channel::CompletionChannel;
+pub use congestion::environment_congestion;
 pub use context::Context;
 pub use cq::CompletionQueue;
 pub use datagram::AddressOptions;
@@ -122,6 +124,10 @@ pub use roce_stack::{
     port::{PortError, RoceVersion, TxMeta},
 };
 pub use roce_stack::{AddressError, AddressHandle, Destination, MulticastError, Source};
+pub use roce_stack::{
+    CongestionControl, CongestionSettings, CongestionSettingsError, DcqcnParameters,
+    DelayParameters, NotificationPoint, QpCongestion,
+};
 pub use roce_wire::{FlushPlacement, FlushSelectivity, PKey, PathMtu, Psn, QKey, Qpn, RnrTimer};
 pub use srq::{SharedReceiveQueue, SrqOptions};
 pub use window::{MemoryWindow, WindowView};

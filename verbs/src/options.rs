@@ -1,12 +1,14 @@
 //! How a device is opened.
 
 use crate::capture::{PortCapture, environment_capture};
+use crate::congestion::environment_congestion;
 use crate::context::Context;
 use crate::datapath::{DatapathOptions, environment_datapath};
 use crate::device::Device;
 use crate::error::OpenError;
 use crate::faults::{draw_seed, environment_faults};
 use roce_capture::Capture;
+use roce_stack::CongestionSettings;
 use roce_stack::fault::{FaultLayer, FaultSpec};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -29,6 +31,7 @@ pub struct OpenOptions {
     faults: Option<FaultSpec>,
     datapath: DatapathOptions,
     capture: Option<Capture>,
+    congestion: CongestionSettings,
 }
 
 impl OpenOptions {
@@ -38,7 +41,7 @@ impl OpenOptions {
     }
 
     /// What the environment asks for: `ROCE_FAULTS`, `ROCE_PCAP`, `ROCE_DATAPATH`,
-    /// `ROCE_XDP_MODE`, `ROCE_XDP_QUEUES`, `ROCE_XDP_CHECKSUM`, `ROCE_V1`.
+    /// `ROCE_XDP_MODE`, `ROCE_XDP_QUEUES`, `ROCE_XDP_CHECKSUM`, `ROCE_V1`, `ROCE_CC`.
     ///
     /// # Errors
     /// If a variable's value is malformed, or the capture's file can't be made.
@@ -47,6 +50,7 @@ impl OpenOptions {
             faults: environment_faults()?,
             datapath: environment_datapath()?,
             capture: environment_capture()?,
+            congestion: environment_congestion()?.unwrap_or_default(),
         })
     }
 
@@ -71,6 +75,17 @@ impl OpenOptions {
     pub fn capture(mut self, capture: Capture) -> Self {
         self.capture = Some(capture);
         self
+    }
+
+    /// How the device is to control congestion: by DCQCN with the paper's parameters, if
+    /// nothing else is said.
+    pub fn congestion(mut self, settings: CongestionSettings) -> Self {
+        self.congestion = settings;
+        self
+    }
+
+    pub(crate) fn congestion_settings(&self) -> &CongestionSettings {
+        &self.congestion
     }
 
     /// Opens the device.

@@ -3,7 +3,9 @@
 
 use super::error::RunError;
 use clap::{Args, ValueEnum};
-use roce_verbs::{DatapathOptions, Device, FaultSpec, all_devices, environment_datapath};
+use roce_verbs::{
+    DatapathOptions, Device, FaultSpec, all_devices, environment_congestion, environment_datapath,
+};
 use std::env;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -63,6 +65,7 @@ impl Settings {
     /// If a value is malformed, or a device does not exist.
     pub(crate) fn variables(&self) -> Result<Vec<(&'static str, OsString)>, RunError> {
         self.datapath()?;
+        environment_congestion().map_err(|error| RunError::Usage(error.to_string()))?;
         let mut variables = Vec::new();
         if let Some(datapath) = self.datapath {
             variables.push(("ROCE_DATAPATH", datapath.name().into()));

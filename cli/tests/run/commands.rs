@@ -51,6 +51,7 @@ fn wrong_usage_is_told_with_what_is_right() {
     for (variable, part) in [
         ("ROCE_DATAPATH", "auto, udp or xdp"),
         ("ROCE_FAULTS", "nonsense"),
+        ("ROCE_CC", "dcqcn, delay or none"),
         ("ROCE_DEVICES", "there are: "),
     ] {
         let (code, told) = failure(

@@ -12,11 +12,13 @@ mod law;
 pub(crate) mod limiter;
 pub(crate) mod notification;
 mod parameters;
+mod settings;
 mod status;
 
 pub(crate) use law::Acked;
 pub use notification::NotificationPoint;
 pub use parameters::{CongestionControl, DcqcnParameters, DelayParameters};
+pub use settings::{CongestionSettings, CongestionSettingsError};
 pub use status::QpCongestion;
 
 /// What a NIC does about congestion.

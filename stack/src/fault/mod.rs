@@ -25,6 +25,7 @@ pub use chance::Chance;
 pub use layer::{FaultCounters, FaultLayer};
 pub use model::{Copies, Copy, FaultModel};
 pub use parse::FaultSpecError;
+pub(crate) use parse::{Written, time as parse_time};
 pub use suffered::{Loss, Suffered};
 
 use crate::time::Duration;

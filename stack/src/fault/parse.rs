@@ -117,7 +117,8 @@ const UNITS: [(&str, u64); 4] = [
     ("s", 1_000_000_000),
 ];
 
-fn time(text: &str) -> Option<Duration> {
+/// A time with its unit, of at most an hour.
+pub(crate) fn time(text: &str) -> Option<Duration> {
     let (number, unit) = UNITS
         .iter()
         .find_map(|(name, ns)| Some((text.strip_suffix(name)?, *ns)))?;
@@ -127,7 +128,7 @@ fn time(text: &str) -> Option<Duration> {
 }
 
 /// A time as it is written: in the largest unit that gives a whole number.
-struct Written(Duration);
+pub(crate) struct Written(pub(crate) Duration);
 
 impl fmt::Display for Written {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -1,7 +1,7 @@
 //! What the NIC does about congestion: CNPs leave before anything else.
 
 use super::{CongestionControl, Nic, NotificationPoint};
-use crate::congestion::QpCongestion;
+use crate::congestion::{CongestionSettings, QpCongestion};
 use crate::port::Port;
 use crate::qp::{Qp, Turn};
 use crate::time::Instant;
@@ -26,6 +26,20 @@ impl Nic {
             self.qps.iter_mut().for_each(Qp::forget_congestion);
         }
         self.congestion.control = control;
+    }
+
+    /// Sets both.
+    pub fn set_congestion(&mut self, settings: &CongestionSettings) {
+        self.set_notification_point(settings.notification);
+        self.set_congestion_control(settings.control);
+    }
+
+    /// Both.
+    pub fn congestion(&self) -> CongestionSettings {
+        CongestionSettings {
+            control: self.congestion.control,
+            notification: self.congestion.notification,
+        }
     }
 
     /// How senders keep from filling the network's queues.

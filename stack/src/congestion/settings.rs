@@ -1,0 +1,207 @@
+//! Everything that a device can be told about congestion, and its text form.
+
+mod names;
+mod value;
+
+use super::{CongestionControl, DcqcnParameters, DelayParameters, NotificationPoint};
+use core::fmt;
+use core::str::FromStr;
+use names::{DCQCN, DELAY, NOTIFICATION, Name, find};
+use value::Slot;
+
+/// What a device does about congestion: as a sender, and as a receiver of marked packets.
+///
+/// As text: `dcqcn`, `delay` or `none`, then parameters, separated by commas or on lines of
+/// their own: `dcqcn,connectx,rpg_ai_rate=50,min_time_between_cnps=20us`. With `dcqcn` there
+/// are two sets of parameters, `paper` (the default) and `connectx`. Names are those of the
+/// fields of [`DcqcnParameters`], [`DelayParameters`] and [`NotificationPoint`], in letters
+/// of either case. Also taken are the names that Linux's driver of ConnectX adapters has for
+/// them (`rp_ai_rate`), those of their firmware (`RPG_AI_RATE_P1`), and those of the papers
+/// (`R_AI`, `T`, `B`, `F`, `g=1/256`). Rates are in Mbit/s; a time without a unit is in
+/// microseconds. What follows a `#` up to the end of its line is no part of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct CongestionSettings {
+    /// How senders keep from filling the network's queues.
+    pub control: CongestionControl,
+    /// How marked packets are answered.
+    pub notification: NotificationPoint,
+}
+
+/// What is wrong with the text of [`CongestionSettings`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CongestionSettingsError {
+    /// The part that can't be understood.
+    pub given: String,
+    /// What would be right there.
+    pub valid: String,
+}
+
+impl fmt::Display for CongestionSettingsError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} should be {}", self.given, self.valid)
+    }
+}
+
+impl std::error::Error for CongestionSettingsError {}
+
+impl FromStr for CongestionSettings {
+    type Err = CongestionSettingsError;
+
+    fn from_str(text: &str) -> Result<Self, CongestionSettingsError> {
+        let lines = text
+            .lines()
+            .map(|line| line.split('#').next().unwrap_or(""));
+        let parts = lines.flat_map(|line| line.split(',')).map(str::trim);
+        let mut parts = parts.filter(|part| !part.is_empty()).peekable();
+        let mut settings = Self::default();
+        let algorithm = parts.peek().copied().unwrap_or("");
+        settings.control = match bare(algorithm).as_str() {
+            "dcqcn" => CongestionControl::Dcqcn(DcqcnParameters::PAPER),
+            "delay" => CongestionControl::Delay(DelayParameters::DEFAULT),
+            "none" => CongestionControl::None,
+            _ => {
+                return Err(wrong(
+                    algorithm,
+                    "dcqcn, delay or none, and parameters after it",
+                ));
+            }
+        };
+        parts.next();
+        if let CongestionControl::Dcqcn(parameters) = &mut settings.control {
+            let set = parts.peek().map(|part| bare(part));
+            match set.as_deref() {
+                Some("paper") => drop(parts.next()),
+                Some("connectx") => {
+                    *parameters = DcqcnParameters::CONNECT_X;
+                    parts.next();
+                }
+                _ => {}
+            }
+        }
+        let mut seen = Vec::new();
+        for part in parts {
+            let name = settings.set(part)?;
+            if seen.contains(&name) {
+                return Err(wrong(part, "there once: its value was said before"));
+            }
+            seen.push(name);
+        }
+        Ok(settings)
+    }
+}
+
+impl CongestionSettings {
+    /// Takes `name=value`. Returns the name as it is written here.
+    fn set(&mut self, part: &str) -> Result<&'static str, CongestionSettingsError> {
+        let Some((name, value)) = part.split_once('=') else {
+            return Err(wrong(part, self.valid_names()));
+        };
+        let (name, value) = (name.trim(), value.trim());
+        let slot = find(NOTIFICATION, name).map(|known| {
+            let slot = (known.slot)(&mut self.notification);
+            (known.name, slot)
+        });
+        let slot = slot.or_else(|| match &mut self.control {
+            CongestionControl::None => None,
+            CongestionControl::Dcqcn(p) => {
+                find(DCQCN, name).map(|known| (known.name, (known.slot)(p)))
+            }
+            CongestionControl::Delay(p) => {
+                find(DELAY, name).map(|known| (known.name, (known.slot)(p)))
+            }
+        });
+        let Some((known, slot)) = slot else {
+            return Err(wrong(part, self.valid_names()));
+        };
+        slot.set(value).map_err(|valid| wrong(part, valid))?;
+        Ok(known)
+    }
+
+    /// What there is to set.
+    fn valid_names(&self) -> String {
+        let own = match self.control {
+            CongestionControl::None => Vec::new(),
+            CongestionControl::Dcqcn(_) => DCQCN.iter().map(|known| known.name).collect(),
+            CongestionControl::Delay(_) => DELAY.iter().map(|known| known.name).collect(),
+        };
+        let all = own
+            .into_iter()
+            .chain(NOTIFICATION.iter().map(|known| known.name));
+        let names: Vec<&str> = all.collect();
+        let sets = match self.control {
+            CongestionControl::Dcqcn(_) => "; a set of parameters, paper or connectx, comes first",
+            _ => "",
+        };
+        let algorithm = self.control.name();
+        format!(
+            "NAME=VALUE, with {algorithm} one of {}{sets}",
+            names.join(", ")
+        )
+    }
+}
+
+impl fmt::Display for CongestionSettings {
+    /// The algorithm, and what is not as it is by default.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.control.name())?;
+        match &self.control {
+            CongestionControl::None => {}
+            CongestionControl::Dcqcn(p) => {
+                let all = |base: DcqcnParameters| differences(DCQCN, p, &base);
+                let (paper, adapter) =
+                    (all(DcqcnParameters::PAPER), all(DcqcnParameters::CONNECT_X));
+                if adapter.len() < paper.len() {
+                    f.write_str(",connectx")?;
+                }
+                let fewer = if adapter.len() < paper.len() {
+                    adapter
+                } else {
+                    paper
+                };
+                f.write_str(&fewer.concat())?;
+            }
+            CongestionControl::Delay(p) => {
+                f.write_str(&differences(DELAY, p, &DelayParameters::DEFAULT).concat())?;
+            }
+        }
+        let default = NotificationPoint::default();
+        f.write_str(&differences(NOTIFICATION, &self.notification, &default).concat())
+    }
+}
+
+/// `,name=value` of all that is not as in `base`.
+fn differences<P: Clone>(names: &[Name<P>], given: &P, base: &P) -> Vec<String> {
+    let (mut given, mut base) = (given.clone(), base.clone());
+    let mut all = Vec::new();
+    for name in names {
+        let value = (name.slot)(&mut given).to_string();
+        // What has two ways to be said is written in one.
+        if matches!((name.slot)(&mut given), Slot::TakenOf1024(_)) {
+            continue;
+        }
+        if value != (name.slot)(&mut base).to_string() {
+            all.push(format!(",{}={value}", name.name));
+        }
+    }
+    all
+}
+
+/// A word without what it may be called: `algorithm=delay` is `delay`.
+fn bare(part: &str) -> String {
+    let word = part.split_once('=').filter(|(name, _)| {
+        let name = name.trim().to_ascii_lowercase();
+        name == "algorithm" || name == "parameters"
+    });
+    let word = word.map_or(part, |(_, word)| word).trim();
+    word.to_ascii_lowercase()
+}
+
+fn wrong(part: &str, valid: impl Into<String>) -> CongestionSettingsError {
+    CongestionSettingsError {
+        given: part.to_owned(),
+        valid: valid.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests;
