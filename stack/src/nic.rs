@@ -16,11 +16,10 @@ use crate::share::Shares;
 use crate::srq::SrqTable;
 use crate::time::Instant;
 use crate::wr::{PostError, RecvWr, SendWr};
-use core::cmp::Reverse;
 use rand_chacha::ChaCha20Rng;
 use rand_core::{Rng, SeedableRng};
 use roce_wire::{Operation, Packet, Psn, Qpn};
-use std::collections::{BinaryHeap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 mod create;
@@ -32,6 +31,7 @@ mod schedule;
 mod shared;
 mod table;
 mod usage;
+mod wheel;
 mod xrc;
 
 pub use create::CreateQpError;
@@ -40,6 +40,7 @@ pub use multicast::MulticastError;
 pub(crate) use table::Handle;
 use table::{NEVER, Slot, Table};
 pub use usage::Usage;
+use wheel::Wheel;
 
 /// What a NIC is made with.
 #[derive(Clone, Debug)]
@@ -81,8 +82,8 @@ pub struct Nic {
     congestion: Congestion,
     /// Those that owe their peers CNPs.
     notices: VecDeque<Handle>,
-    /// At most one live entry for each QP: the one whose time the table notes.
-    timers: BinaryHeap<Reverse<(Instant, Handle)>>,
+    /// A timer for each QP, by its slot in the table.
+    timers: Wheel,
     early: EarlyPool,
     shares: Shares,
     /// The QP that the newest packet was for.
@@ -109,7 +110,7 @@ impl Nic {
             ready: VecDeque::new(),
             congestion: Congestion::default(),
             notices: VecDeque::new(),
-            timers: BinaryHeap::new(),
+            timers: Wheel::default(),
             early: EarlyPool::new(DEFAULT_PACKETS),
             shares: Shares::new(config.window_bytes),
             newest: Qpn::MULTICAST,
@@ -193,6 +194,7 @@ impl Nic {
         let Some(mut qp) = self.qps.remove(qpn) else {
             return false;
         };
+        self.timers.set(handle.slot(), NEVER);
         if let Some(left) = self.shares.join(&mut qp.stake, handle, None) {
             self.call(left);
         }
@@ -424,20 +426,16 @@ impl Nic {
 
     /// When [`Nic::handle_timeouts`] should be called; it may be early, never late.
     pub fn next_timeout(&self) -> Option<Instant> {
-        self.timers.peek().map(|Reverse((at, _))| *at)
+        self.timers.next()
     }
 
     /// Does what is due.
     pub fn handle_timeouts(&mut self, now: Instant) {
-        while let Some(&Reverse((at, handle))) = self.timers.peek() {
-            if at > now {
-                return;
-            }
-            self.timers.pop();
-            let live = self.qps.at_mut(handle).filter(|slot| slot.timer == at);
-            let Some(slot) = live else { continue };
-            slot.timer = NEVER;
-            if slot.deadline <= now {
+        while let Some(timer) = self.timers.take_due(now) {
+            let Some((handle, deadline)) = self.qps.timed(timer) else {
+                continue;
+            };
+            if deadline <= now {
                 self.with_handle(now, handle, Qp::handle_timeout);
             } else {
                 self.set_timer(handle);

@@ -5,7 +5,6 @@ use super::{Handle, Nic};
 use crate::qp::{Cx, Qp};
 use crate::share::ShareId;
 use crate::time::Instant;
-use core::cmp::Reverse;
 use roce_wire::Qpn;
 
 impl Nic {
@@ -93,10 +92,9 @@ impl Nic {
         let Some(slot) = self.qps.at_mut(handle) else {
             return;
         };
-        if slot.deadline < slot.timer {
-            slot.timer = slot.deadline;
-            self.timers.push(Reverse((slot.timer, handle)));
-            self.forget_overtaken_timers();
+        // One that is due before is moved when its time has come, if it has to be.
+        if slot.deadline < self.timers.at(handle.slot()) {
+            self.timers.set(handle.slot(), slot.deadline);
         }
     }
 
@@ -113,17 +111,6 @@ impl Nic {
             self.shares.keep(&mut slot.qp.stake);
         }
         self.schedule(handle, false);
-    }
-
-    /// Keeps the timers bounded: an entry that was overtaken by an earlier one would
-    /// stay until its time, which may be hours.
-    fn forget_overtaken_timers(&mut self) {
-        let Self { qps, timers, .. } = self;
-        if timers.len() > 2 * qps.len() + 64 {
-            timers.retain(|Reverse((at, handle))| {
-                qps.at(*handle).is_some_and(|slot| slot.timer == *at)
-            });
-        }
     }
 
     pub(super) fn schedule(&mut self, handle: Handle, in_front: bool) {

@@ -18,6 +18,13 @@ pub(crate) struct Handle {
     pub(crate) qpn: Qpn,
 }
 
+impl Handle {
+    /// Where the QP is.
+    pub(super) fn slot(self) -> u32 {
+        self.slot
+    }
+}
+
 #[cfg(test)]
 impl Handle {
     /// For tests of what keeps handles.
@@ -35,8 +42,6 @@ pub(super) struct Slot {
     qpn: Qpn,
     /// It is in the list of those that want to send.
     pub(super) scheduled: bool,
-    /// The time of its entry among the timers.
-    pub(super) timer: Instant,
     /// When something is due, as the QP said last.
     pub(super) deadline: Instant,
     pub(super) qp: Box<Qp>,
@@ -64,7 +69,6 @@ impl Table {
         let slot = Some(Slot {
             qpn,
             scheduled: false,
-            timer: NEVER,
             deadline: NEVER,
             qp: Box::new(qp),
         });
@@ -94,6 +98,13 @@ impl Table {
     pub(super) fn find(&self, qpn: Qpn) -> Option<Handle> {
         let slot = *self.by_qpn.get(&qpn.get())?;
         Some(Handle { slot, qpn })
+    }
+
+    /// The QP in a slot, and when something is due.
+    pub(super) fn timed(&self, slot: u32) -> Option<(Handle, Instant)> {
+        let found = self.slots.get(slot as usize)?.as_ref()?;
+        let qpn = found.qpn;
+        Some((Handle { slot, qpn }, found.deadline))
     }
 
     #[inline]

@@ -9,7 +9,7 @@ pub struct Usage {
     pub qps: usize,
     /// Registered regions.
     pub regions: usize,
-    /// Timers that run or were overtaken.
+    /// Timers that run.
     pub timers: usize,
     /// Requests of all QPs that have not completed: sends.
     pub sends: usize,

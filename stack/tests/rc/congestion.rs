@@ -1,5 +1,8 @@
 //! Congestion: marks and what they lead to (RoCEv2 Annex A17.9).
 
+mod hostile;
+mod many;
 mod notification;
+mod pacer;
 mod reaction;
 mod start;

@@ -258,3 +258,16 @@ fn a_failure_of_one_qp_does_not_touch_another() {
     assert_eq!(mem.read(0, 8), [6; 8]);
     assert_eq!(hand.out().len(), 2, "the other's NAK, this one's ACK");
 }
+
+/// The timer of a QP goes with it, and is not mistaken for that of another in its place.
+#[test]
+fn a_timer_goes_with_its_qp() {
+    let mut hand = Hand::new(Setup::default());
+    let mem = hand.mem(64);
+    hand.post(1, SendOp::Send, &[mem.sge(0, 64)]);
+    hand.out();
+    assert_eq!(hand.node.nic.usage().timers, 1);
+    assert!(hand.node.nic.destroy_qp(hand.node.qpn));
+    assert_eq!(hand.node.nic.usage().timers, 0);
+    assert_eq!(hand.node.nic.next_timeout(), None);
+}

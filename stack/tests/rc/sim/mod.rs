@@ -9,8 +9,8 @@ pub(crate) mod pair;
 pub(crate) mod port;
 
 pub(crate) use dice::{Dice, env};
-pub(crate) use hand::{Hand, Out, PEER_QPN};
+pub(crate) use hand::{Hand, Out, PEER_QPN, frame};
 pub(crate) use link::{Fate, Faults, Sent};
-pub(crate) use node::{Mem, pattern};
+pub(crate) use node::{Mem, Node, pattern};
 pub(crate) use pair::{A, B, Pair, QKEY, Setup, to_state};
-pub(crate) use port::Ip;
+pub(crate) use port::{Frame, Ip, SRC_PORT};
