@@ -22,6 +22,9 @@ pub(crate) struct Dm {
     state: Arc<State>,
 }
 
+/// No table has this number.
+const UNKNOWN: u32 = 0;
+
 /// What all of C's pointers to such memory have in common.
 pub(crate) struct Shared {
     memory: DeviceMemory,
@@ -73,24 +76,30 @@ fn words(offset: u64, len: usize) -> Result<usize, Errno> {
 /// The memory is aligned to pages.
 const MAX_LOG_ALIGN: u32 = 12;
 
-/// `ibv_alloc_dm`.
+/// `ibv_alloc_dm`. A child of the process that opened the device gets memory, too: its own,
+/// as all that it writes to is.
 pub(crate) extern "C" fn alloc_dm(
     context: Handle<Context>,
     attr: In<IbvAllocDmAttr>,
 ) -> *mut IbvDm {
     guard::pointer(|| {
-        let state = &context.get()?.state;
+        let state = &context.get_of_any_process()?.state;
         let attr = attr.get()?;
         if attr.comp_mask != 0 || attr.log_align_req > MAX_LOG_ALIGN || attr.length == 0 {
             return Err(Errno::EINVAL);
         }
         let memory = state.roce.alloc_device_memory(attr.length);
         let memory = memory.map_err(|_| Errno::ENOMEM)?;
-        let shared = state.objects.device_memory.insert(|handle| Shared {
+        let share = |handle| Shared {
             memory,
             users: Users::default(),
             handle,
-        });
+        };
+        let shared = match context.get() {
+            Ok(_) => state.objects.device_memory.insert(share),
+            // Another thread may have been at the table when the process forked.
+            Err(_) => Arc::new(share(UNKNOWN)),
+        };
         Ok(Dm::give(context, shared, state))
     })
 }
@@ -100,8 +109,10 @@ pub(crate) extern "C" fn free_dm(dm: Handle<Dm>) -> c_int {
     guard::errno(|| {
         let found = dm.get()?;
         found.shared.users.check_none()?;
-        let known = &found.state.objects.device_memory;
-        known.remove(found.shared.handle);
+        if found.shared.handle != UNKNOWN {
+            let known = &found.state.objects.device_memory;
+            known.remove(found.shared.handle);
+        }
         dm.take().map(drop)
     })
 }

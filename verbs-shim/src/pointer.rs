@@ -147,6 +147,18 @@ impl<T: Object> Handle<T> {
         Ok(Some(unsafe { &*self.base() }))
     }
 
+    /// The object, be it the parent's, for what needs neither its NIC nor a lock.
+    ///
+    /// # Errors
+    /// `EINVAL` if there is none.
+    pub(crate) fn get_of_any_process<'a>(self) -> Result<&'a T, Errno> {
+        if self.0.is_null() || !self.base().is_aligned() {
+            return Err(Errno::EINVAL);
+        }
+        // SAFETY: as above.
+        Ok(unsafe { &*self.base() })
+    }
+
     /// Takes the object back from C, which uses it no more.
     pub(crate) fn take(self) -> Result<T, Errno> {
         self.get()?;

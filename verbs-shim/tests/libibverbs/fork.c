@@ -27,12 +27,27 @@ static void try_what_is_the_parents(struct ends *ends)
 	CHECK(!ibv_import_device(ends->context->cmd_fd) && errno == EOPNOTSUPP);
 }
 
+/* Memory of the device is a process's own. */
+static void try_device_memory(struct ends *ends)
+{
+	struct ibv_alloc_dm_attr attr = { .length = 64 };
+	struct ibv_dm *dm = ibv_alloc_dm(ends->context, &attr);
+	char text[4] = "abc";
+
+	CHECK(dm && !ibv_memcpy_to_dm(dm, 60, text, 4));
+	memset(text, 0, 4);
+	CHECK(!ibv_memcpy_from_dm(text, dm, 60, 4) && !strcmp(text, "abc"));
+	CHECK(!ibv_reg_dm_mr(ends->pd, dm, 0, 64, IBV_ACCESS_ZERO_BASED) && errno == ENODEV);
+	CHECK(!ibv_free_dm(dm));
+}
+
 static void child(struct ends *parents)
 {
 	struct ends *ends;
 
 	for (int i = 0; i < ROUNDS; i++)
 		try_what_is_the_parents(parents);
+	try_device_memory(parents);
 	ends = make_ends();
 	for (int i = 0; i < ROUNDS; i++)
 		exchange(ends, (unsigned char)i);
