@@ -1,6 +1,7 @@
 //! `roce perf` as a user runs it.
 
-use std::process::{Command, Output};
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Output, Stdio};
 
 fn roce(args: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_roce"))
@@ -53,6 +54,45 @@ fn two_processes_move_data_with_every_operation() {
         assert!(row["verified_bytes"].as_u64() >= Some(least), "{row}");
     }
     assert_eq!(json["seed"], 5);
+}
+
+/// Server and client share UDP port 4791.
+#[test]
+fn both_ends_may_be_at_one_address() {
+    // Nobody else's: made from the number of this process.
+    let [_, _, high, low] = std::process::id().to_be_bytes();
+    let address = format!("127.{}.{low}.77", 64 | (high & 63));
+    let mut server = Command::new(env!("CARGO_BIN_EXE_roce"))
+        .args(["perf", "--once", "--port", "0", "--server", &address])
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the command starts");
+    let mut line = String::new();
+    BufReader::new(server.stdout.take().expect("piped"))
+        .read_line(&mut line)
+        .expect("a line");
+    let port = line.trim().rsplit(' ').next().expect("a port");
+    let short = [
+        "--size",
+        "64,65536",
+        "--duration",
+        "20",
+        "--iterations",
+        "50",
+    ];
+    let ends = [
+        "perf", "--json", &address, "--bind", &address, "--port", port,
+    ];
+    let output = roce(&[&ends[..], &short].concat());
+    let ended = server.kill().and_then(|()| server.wait());
+    assert!(output.status.success(), "{}", stderr(&output));
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let rows = json["rows"].as_array().expect("rows");
+    assert!(rows.len() >= 8, "{json}");
+    for row in rows {
+        assert!(row["verified_bytes"].as_u64() > Some(0), "{row}");
+    }
+    ended.expect("it was ours");
 }
 
 #[test]

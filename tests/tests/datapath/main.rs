@@ -4,5 +4,6 @@ mod chosen;
 mod driven;
 mod others;
 mod perf;
+mod sharing;
 mod soak;
 mod v1;
