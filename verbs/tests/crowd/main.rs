@@ -9,6 +9,7 @@
 
 mod parent;
 mod player;
+mod traces;
 
 use std::str::FromStr;
 

@@ -1,8 +1,8 @@
 //! Who starts the processes, tells whom to connect to, kills some, and looks at what comes
 //! of it.
 
+use super::traces::{Traces, assert_keeps_nothing};
 use super::{Draw, MARK, Plan, ROLE};
-use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::net::Ipv4Addr;
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -36,6 +36,7 @@ struct Slot {
 struct Parent {
     plan: Plan,
     address: Ipv4Addr,
+    traces: Traces,
     draw: Draw,
     players: Vec<Option<Player>>,
     said: Receiver<(Name, String)>,
@@ -50,6 +51,7 @@ pub(super) fn run(plan: &Plan) {
     let mut parent = Parent {
         plan: *plan,
         address: Ipv4Addr::new(127, 64 | (high & 63), low, 201),
+        traces: Traces::new(),
         draw: Draw(plan.seed),
         players: Vec::new(),
         said,
@@ -70,6 +72,8 @@ impl Parent {
         let name = self.players.len();
         let mut child = Command::new(std::env::current_exe().expect("a path"))
             .args(["--exact", "is_a_player", "--nocapture"])
+            .current_dir(self.traces.folder())
+            .env("TMPDIR", self.traces.folder())
             .env(ROLE, format!("{} {}", self.address, self.plan.qps))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -158,6 +162,9 @@ impl Parent {
 
     /// All end in order, and nothing is left.
     fn end(mut self) {
+        for player in self.players.iter().flatten() {
+            assert_keeps_nothing(player.child.id());
+        }
         for player in self.players.iter_mut().flatten() {
             player.to = None;
         }
@@ -165,19 +172,7 @@ impl Parent {
             let status = player.child.wait().expect("a process of ours");
             assert!(status.success(), "{status}; {:?}", self.plan);
         }
-        let local = format!("{:08X}:12B7", u32::from_ne_bytes(self.address.octets()));
-        let name = format!("/{}%", self.address);
-        for (table, what) in [("udp", local), ("unix", name)] {
-            let text = fs::read_to_string(format!("/proc/thread-self/net/{table}"));
-            let text = text.expect("a table");
-            let left: Vec<&str> = text.lines().filter(|line| line.contains(&what)).collect();
-            assert_eq!(
-                left,
-                Vec::<&str>::new(),
-                "left over in {table}; {:?}",
-                self.plan
-            );
-        }
+        self.traces.assert_none(self.address);
         let said = format!(
             "crowd: {} processes in all, {} killed, {} connections; {:?}",
             self.players.len(),

@@ -1,0 +1,90 @@
+//! What processes could leave behind: files, shared memory, sockets.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::net::Ipv4Addr;
+use std::path::Path;
+
+use tempfile::TempDir;
+
+/// Where programs share memory by name.
+const SHARED_MEMORY: &str = "/dev/shm";
+
+/// What there was before.
+pub(super) struct Traces {
+    /// The working folder of all players, and where they would put what is temporary.
+    folder: TempDir,
+    shared: BTreeSet<String>,
+}
+
+impl Traces {
+    pub(super) fn new() -> Self {
+        Self {
+            folder: tempfile::tempdir().expect("a folder"),
+            shared: ours_in(Path::new(SHARED_MEMORY)),
+        }
+    }
+
+    pub(super) fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// All players are gone: so is all that was theirs.
+    pub(super) fn assert_none(&self, address: Ipv4Addr) {
+        let local = format!("{:08X}:12B7", u32::from_ne_bytes(address.octets()));
+        let name = format!("/{address}%");
+        for (table, what) in [("udp", local), ("unix", name)] {
+            let text = fs::read_to_string(format!("/proc/thread-self/net/{table}"));
+            let text = text.expect("a table");
+            let left: Vec<&str> = text.lines().filter(|line| line.contains(&what)).collect();
+            assert_eq!(left, Vec::<&str>::new(), "left over in {table}");
+        }
+        let files: Vec<_> = fs::read_dir(self.folder()).expect("a folder").collect();
+        assert!(files.is_empty(), "left over: {files:?}");
+        let shared = ours_in(Path::new(SHARED_MEMORY));
+        assert_eq!(shared, self.shared, "left over in {SHARED_MEMORY}");
+    }
+}
+
+/// Names that could be this stack's: others on this machine have theirs.
+fn ours_in(folder: &Path) -> BTreeSet<String> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
+    names.filter(|name| name.contains("roce")).collect()
+}
+
+/// A process that lives has nothing that could outlive it: no file, and no memory that it
+/// shares.
+pub(super) fn assert_keeps_nothing(pid: u32) {
+    let maps = fs::read_to_string(format!("/proc/{pid}/maps")).expect("it lives");
+    let ours = open_here();
+    let rights = |line: &str| line.split(' ').nth(1).map(str::to_owned);
+    let shared = maps
+        .lines()
+        .filter(|line| rights(line).is_some_and(|rights| rights.ends_with('s')));
+    assert_eq!(shared.collect::<Vec<_>>(), Vec::<&str>::new());
+    let open = fs::read_dir(format!("/proc/{pid}/fd")).expect("it lives");
+    for entry in open.map(|entry| entry.expect("an entry")) {
+        // It may be closed by now.
+        let Ok(target) = fs::read_link(entry.path()) else {
+            continue;
+        };
+        let target = target.to_string_lossy();
+        let passes = ["socket:", "anon_inode:", "pipe:"].map(|kind| target.starts_with(kind));
+        // What whoever started the test has open is not the stack's.
+        let inherited = || ours.contains(&*target);
+        assert!(passes.contains(&true) || inherited(), "{target} is open");
+    }
+}
+
+/// What the parent itself has open.
+fn open_here() -> BTreeSet<String> {
+    let open = fs::read_dir("/proc/self/fd")
+        .into_iter()
+        .flatten()
+        .flatten();
+    let targets = open.filter_map(|entry| fs::read_link(entry.path()).ok());
+    targets
+        .map(|target| target.to_string_lossy().into_owned())
+        .collect()
+}
