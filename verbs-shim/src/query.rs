@@ -106,7 +106,8 @@ pub(crate) extern "C" fn query_device_ex(
         if !input.is_null() && *input.get()? != 0 || size < size_of::<IbvDeviceAttr>() {
             return Err(Errno::EINVAL);
         }
-        let orig_attr = device_attr(context.get()?)?;
+        // A child asks before it takes memory of the device, and no NIC is asked.
+        let orig_attr = device_attr(context.get_of_any_process()?)?;
         // With a receive queue, peers' accesses and an SRQ.
         let odp = ODP_SUPPORT_SEND | ODP_SUPPORT_RECV | ODP_SUPPORT_SRQ_RECV;
         let rc_odp = odp | ODP_SUPPORT_WRITE | ODP_SUPPORT_READ | ODP_SUPPORT_ATOMIC;
