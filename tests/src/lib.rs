@@ -6,6 +6,7 @@
 //!
 //! [`veth::Pair`] is two namespaces and a cable between them, without a guest.
 
+pub mod bottleneck;
 pub mod decode;
 pub mod ends;
 pub mod lab;

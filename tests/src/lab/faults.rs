@@ -118,6 +118,32 @@ pub(super) fn set_loss(
     namespace.run(&["nft", "-f", "-"], &script).map(drop)
 }
 
+/// Each RoCE packet of one direction arrives marked, or again as it was sent.
+pub(super) fn set_marks(
+    namespace: &Namespace,
+    direction: Direction,
+    marks: bool,
+) -> Result<(), LabError> {
+    let (chain, device) = direction.chain();
+    let rules = if marks {
+        "udp dport 4791 ip ecn set ce\nudp dport 4791 ip6 ecn set ce\n"
+    } else {
+        ""
+    };
+    let table = format!("netdev {TABLE}_{chain}_marks");
+    let script = format!(
+        "table {table}\n\
+         delete table {table}\n\
+         table {table} {{\n\
+           chain {chain} {{\n\
+             type filter hook ingress device \"{device}\" priority 1; policy accept;\n\
+             {rules}\
+           }}\n\
+         }}\n"
+    );
+    namespace.run(&["nft", "-f", "-"], &script).map(drop)
+}
+
 pub(super) fn counters(namespace: &Namespace) -> Result<LossCounters, LabError> {
     let text = namespace.run(&["nft", "-j", "list", "counters"], "")?;
     let listing: Value = serde_json::from_str(&text)

@@ -282,6 +282,12 @@ impl Lab {
         faults::set_loss(&self.namespace, direction, drops)
     }
 
+    /// From now on marks RoCE packets going in `direction` as a congested switch does
+    /// ("congestion experienced", RFC 3168), or no longer.
+    pub fn set_marks(&self, direction: Direction, marks: bool) -> Result<(), LabError> {
+        faults::set_marks(&self.namespace, direction, marks)
+    }
+
     /// RoCE packets seen and dropped since each direction's last
     /// [`set_loss`](Self::set_loss).
     pub fn loss_counters(&self) -> Result<LossCounters, LabError> {

@@ -2,6 +2,7 @@
 
 mod chosen;
 mod driven;
+mod marks;
 mod others;
 mod perf;
 mod sharing;

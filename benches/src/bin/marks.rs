@@ -1,0 +1,165 @@
+//! Measures two flows through a slow port that marks, with DCQCN and without.
+
+use clap::Parser;
+use roce_benches::command::{finish, progress, step};
+use roce_benches::page::{machine, write_between};
+use roce_benches::peers::serve;
+use roce_benches::report::{Comparison, Goal, markdown};
+use roce_benches::roce;
+use roce_tests::bottleneck::{Bottleneck, Host, SlowPort};
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
+
+/// Two flows through a slow port that marks, with DCQCN and without, as ratios
+///
+/// Needs root (it makes four network namespaces), iproute2 and tc. Prints Markdown; with
+/// --write it replaces the figures in docs/congestion.md.
+#[derive(Debug, Parser)]
+struct Args {
+    /// How many times each is measured
+    #[arg(long, default_value_t = 5)]
+    runs: u32,
+
+    /// Milliseconds of each measurement
+    #[arg(long, default_value_t = 2000)]
+    ms: u64,
+
+    /// A page to write the figures into, between its two marker lines
+    #[arg(long, value_name = "FILE")]
+    write: Option<PathBuf>,
+}
+
+/// The port: room for six packets of path MTU 4096, marks when it holds three.
+const PORT: SlowPort = SlowPort {
+    rate: 1_000_000_000,
+    queue: 24_000,
+    mtu: 4200,
+    marks_above: Some(10_000),
+};
+
+/// The paper's parameters for a link of this rate.
+const DCQCN: &str = "dcqcn,paper,rpg_max_rate=1000,rpg_min_rate=10,rpg_ai_rate=10,\
+                     rpg_hai_rate=20,rpg_time_reset=100us";
+
+fn main() -> ExitCode {
+    finish("marks", run(&Args::parse()))
+}
+
+fn run(args: &Args) -> Result<(), String> {
+    let page = markdown(&measure(args)?, &machine());
+    println!("{page}");
+    match &args.write {
+        Some(path) => write_between(path, "figures marks", &page),
+        None => Ok(()),
+    }
+}
+
+/// What the two flows carried, in bits per second: with DCQCN, and without.
+type Run = [[f64; 2]; 2];
+
+fn measure(args: &Args) -> Result<Vec<Comparison>, String> {
+    let roce = roce::build()?;
+    let bar = progress(args.runs * 4);
+    let mut runs = [Vec::new(), Vec::new()];
+    for _ in 0..args.runs {
+        for (datapath, runs) in ["udp", "xdp"].into_iter().zip(&mut runs) {
+            let with = |control| {
+                step(&bar, format!("{datapath}, {}", control_name(control)));
+                flows(&roce, datapath, control, args.ms)
+            };
+            let run: Run = [with(DCQCN)?, with("none")?];
+            runs.push(run);
+        }
+    }
+    bar.finish_and_clear();
+    let [udp, xdp] = &runs;
+    Ok([
+        comparisons(udp, ["two flows over UDP sockets", "of them, the slower"]),
+        comparisons(xdp, ["two flows over AF_XDP", "of them, the slower"]),
+    ]
+    .concat())
+}
+
+fn control_name(control: &str) -> &str {
+    control.split(',').next().unwrap_or(control)
+}
+
+fn comparisons(runs: &[Run], what: [&'static str; 2]) -> Vec<Comparison> {
+    let row = |what, with, goal, pair: &dyn Fn(&Run) -> (f64, f64)| Comparison {
+        what,
+        with,
+        unit: "Mb/s",
+        runs: runs.iter().map(pair).collect(),
+        goal,
+    };
+    let sum = |flows: &[f64; 2]| (flows[0] + flows[1]) / 1e6;
+    vec![
+        row(what[0], "without DCQCN", Goal::AtLeast(2.0), &|run| {
+            (sum(&run[0]), sum(&run[1]))
+        }),
+        row(what[1], "the faster", Goal::AtLeast(0.8), &|run| {
+            let [one, other] = run[0];
+            (one.min(other) / 1e6, one.max(other) / 1e6)
+        }),
+    ]
+}
+
+/// What two senders carry to one receiver at the same time: bits per second of each.
+fn flows(roce: &Path, datapath: &str, control: &str, ms: u64) -> Result<[f64; 2], String> {
+    let fabric = Bottleneck::new_or_skip(&PORT).ok_or("the switch can't be had here")?;
+    let far = Host::Far.address();
+    let perf = |host, datapath: &str, arguments: &[&str]| {
+        let mut command = fabric.command(host, roce);
+        command.arg("perf").args(arguments).stdin(Stdio::null());
+        command
+            .env("ROCE_DATAPATH", datapath)
+            .env("ROCE_CC", control);
+        command
+    };
+    let ms = ms.to_string();
+    let mut servers = Vec::new();
+    let mut clients = Vec::new();
+    // One process can have an interface for AF_XDP; the other shares its address.
+    let receivers = [datapath, "udp"];
+    for ((host, port), datapath) in [(Host::Near, "18521"), (Host::Other, "18522")]
+        .into_iter()
+        .zip(receivers)
+    {
+        let server = ["--once", "--port", port, "--server", far];
+        servers.push(serve(perf(Host::Far, datapath, &server), "listening")?);
+        let client = ["--port", port, "--op", "write", "--size", "65536", "--json"];
+        let client = [&client[..], &["-n", "10", "--duration", &ms, far]].concat();
+        clients.push((host, client));
+    }
+    let running: Vec<_> = clients
+        .iter()
+        .map(|(host, client)| spawn(perf(*host, datapath, client)))
+        .collect::<Result<_, _>>()?;
+    let mut rates = Vec::new();
+    for client in running {
+        rates.push(rate(client)?);
+    }
+    servers.into_iter().try_for_each(|server| server.wait())?;
+    let marked = fabric.marked();
+    // Without a mark there was nothing to react to.
+    match (marked, rates.as_slice()) {
+        (0, _) if control != "none" => Err("the port marked nothing".into()),
+        (_, &[one, other]) => Ok([one, other]),
+        _ => Err("not two flows".into()),
+    }
+}
+
+fn spawn(mut command: Command) -> Result<std::process::Child, String> {
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let child = command.spawn();
+    child.map_err(|e| format!("starting {command:?}: {e}"))
+}
+
+fn rate(client: std::process::Child) -> Result<f64, String> {
+    let done = client.wait_with_output().map_err(|e| e.to_string())?;
+    let said = String::from_utf8_lossy(&done.stderr);
+    let json: serde_json::Value =
+        serde_json::from_slice(&done.stdout).map_err(|e| format!("roce perf: {e}: {said}"))?;
+    let rate = json["rows"][0]["bits_per_second"].as_f64();
+    rate.ok_or_else(|| format!("roce perf gave no rate: {said}"))
+}

@@ -1,0 +1,191 @@
+//! Two senders and a receiver at a switch whose port to the receiver is slow.
+//!
+//! ```text
+//!   near  10.94.0.1 ──┐            token bucket filter,
+//!                     ├── bridge ── marks, drops ────────── far 10.94.0.3
+//!   other 10.94.0.2 ──┘
+//! ```
+
+mod marker;
+
+pub use marker::{Marker, Marking};
+
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use crate::lab::LabError;
+use crate::lab::namespace::Namespace;
+use crate::lab::shared::{excuse, say_needs};
+
+/// How long a link may take to come up.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// What the slow port is like.
+#[derive(Clone, Copy, Debug)]
+pub struct SlowPort {
+    /// Bits per second.
+    pub rate: u64,
+    /// The queue, beyond which it drops: bytes.
+    pub queue: u32,
+    /// The link MTU of all: bytes.
+    pub mtu: u32,
+    /// When it marks, if it does: its own queue is longer than so many bytes.
+    pub marks_above: Option<u32>,
+}
+
+/// Three hosts and the switch. They go away with the last process in their namespaces.
+#[derive(Debug)]
+pub struct Bottleneck {
+    switch: Namespace,
+    hosts: [Namespace; 3],
+    marker: Option<Marker>,
+}
+
+/// Who sends and who receives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Host {
+    /// One of the senders.
+    Near,
+    /// The other sender.
+    Other,
+    /// The receiver, behind the slow port.
+    Far,
+}
+
+impl Host {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Near, Self::Other, Self::Far];
+
+    /// Its address.
+    pub fn address(self) -> &'static str {
+        ["10.94.0.1", "10.94.0.2", "10.94.0.3"][self as usize]
+    }
+}
+
+impl Bottleneck {
+    /// One like this. `None`, after a line on stderr that says why, on a machine where that
+    /// can't be had.
+    ///
+    /// # Panics
+    /// If it can't be had and the environment variable `ROCE_LAB` is `require`.
+    pub fn new_or_skip(port: &SlowPort) -> Option<Self> {
+        excuse(|| Self::new(port))
+            .map_err(|reason| say_needs("a switch with a slow port", &reason))
+            .ok()
+    }
+
+    fn new(port: &SlowPort) -> Result<Self, LabError> {
+        // Named like a lab of this process, whose children are known by it.
+        let owner = format!("{}.bottleneck", std::process::id());
+        let namespace = || Namespace::create(&owner);
+        let mut bottleneck = Self {
+            switch: namespace()?,
+            hosts: [namespace()?, namespace()?, namespace()?],
+            marker: None,
+        };
+        let switch = &bottleneck.switch;
+        ip(
+            switch,
+            "link add bridge0 type bridge stp_state 0 forward_delay 0 mcast_snooping 0",
+        )?;
+        ip(switch, "link set bridge0 up")?;
+        for host in Host::ALL {
+            bottleneck.plug_in(host, port.mtu)?;
+        }
+        bottleneck.slow_down(port)?;
+        for host in Host::ALL {
+            bottleneck.wait_until_up(host)?;
+        }
+        let marking = port.marks_above.map(|above| {
+            let nanoseconds = |bytes: u32| u64::from(bytes) * 8_000_000_000 / port.rate;
+            Marking {
+                // A queue that is a little slower than the real one grows, and marks, before
+                // that does, whose clock is coarse.
+                rate: port.rate / 100 * 98,
+                above: nanoseconds(above) as u32,
+                longest: nanoseconds(port.queue) as u32,
+            }
+        });
+        if let Some(marking) = marking {
+            let switch = &bottleneck.switch;
+            let marker = switch.enter(|| Marker::attach("port2", &marking))?;
+            let marker = marker.map_err(|e| LabError::new(format!("no marks: {e}")))?;
+            bottleneck.marker = Some(marker);
+        }
+        Ok(bottleneck)
+    }
+
+    fn plug_in(&self, host: Host, mtu: u32) -> Result<(), LabError> {
+        let (n, namespace) = (host as usize, &self.hosts[host as usize]);
+        // Packets are segmented before the switch, as on a real wire.
+        ip(
+            namespace,
+            &format!(
+                "link add wire mtu {mtu} gso_max_segs 1 type veth peer name port{n} mtu {mtu}"
+            ),
+        )?;
+        let there = self.switch.path();
+        ip(namespace, &format!("link set port{n} netns {there}"))?;
+        ip(&self.switch, &format!("link set port{n} master bridge0 up"))?;
+        ip(namespace, "link set lo up")?;
+        ip(namespace, "link set wire addrgenmode none")?;
+        ip(
+            namespace,
+            &format!("address add {}/24 dev wire", host.address()),
+        )?;
+        ip(namespace, "link set wire up")
+    }
+
+    fn slow_down(&self, port: &SlowPort) -> Result<(), LabError> {
+        let SlowPort {
+            rate, queue, mtu, ..
+        } = port;
+        // A bucket of a few packets: enough for the rate, too little for bursts.
+        let burst = 5 * mtu;
+        let command =
+            format!("tc qdisc add dev port2 root tbf rate {rate}bit burst {burst} limit {queue}");
+        let words: Vec<&str> = command.split(' ').collect();
+        self.switch.run(&words, "").map(drop)
+    }
+
+    /// Once it is up, the kernel takes a while to notice, and drops packets as long.
+    fn wait_until_up(&self, host: Host) -> Result<(), LabError> {
+        let end = Instant::now() + PATIENCE;
+        loop {
+            let shown = ["ip", "-o", "link", "show", "wire"];
+            let shown = self.hosts[host as usize].run(&shown, "")?;
+            if shown.contains("state UP") && !shown.contains("qdisc noop ") {
+                return Ok(());
+            }
+            if Instant::now() > end {
+                let what = format!("no link after {PATIENCE:?}: {shown}");
+                return Err(LabError::new(what));
+            }
+            std::thread::yield_now();
+        }
+    }
+
+    /// A program to be run at a host. It is killed when the thread that spawns it ends.
+    pub fn command(&self, host: Host, program: impl AsRef<std::ffi::OsStr>) -> Command {
+        self.hosts[host as usize].command(program)
+    }
+
+    /// A program to be run at the switch, on whose `port2` all to the receiver passes.
+    pub fn at_the_switch(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
+        self.switch.command(program)
+    }
+
+    /// How many packets were marked.
+    ///
+    /// # Panics
+    /// If the kernel does not tell.
+    pub fn marked(&self) -> u64 {
+        let marker = self.marker.as_ref();
+        marker.map_or(0, |marker| marker.marked().expect("a map that can be read"))
+    }
+}
+
+fn ip(namespace: &Namespace, arguments: &str) -> Result<(), LabError> {
+    let words: Vec<&str> = ["ip"].into_iter().chain(arguments.split(' ')).collect();
+    namespace.run(&words, "").map(drop)
+}
