@@ -29,6 +29,7 @@ mod multicast;
 mod notices;
 mod schedule;
 mod shared;
+mod status;
 mod table;
 mod usage;
 mod wheel;
@@ -37,6 +38,7 @@ mod xrc;
 pub use create::CreateQpError;
 use intact::icrc_is_right;
 pub use multicast::MulticastError;
+pub use status::{QpStatus, QpTraffic};
 pub(crate) use table::Handle;
 use table::{NEVER, Slot, Table};
 pub use usage::Usage;
@@ -325,6 +327,7 @@ impl Nic {
         let known = self.with_qp(now, qpn, |qp, cx| {
             cx.counters.count(Stat::RxPackets);
             cx.counters.add(Stat::RxBytes, packet.payload.len() as u64);
+            qp.traffic.note_received(packet.payload.len());
             // rule: A17.9.2-ce-seen
             if meta.is_marked() {
                 cx.counters.count(Stat::EcnMarked);

@@ -14,6 +14,7 @@ use crate::gid::{Gid, GidEntry, GidTable};
 use crate::monitor::Monitor;
 use crate::options::OpenOptions;
 use crate::pd::ProtectionDomain;
+use crate::watch::{self, Opened, Registration};
 use crate::xrc::XrcDomain;
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use parking_lot::{Mutex, MutexGuard};
@@ -21,7 +22,7 @@ use roce_stack::fault::{FaultLayer, FaultSpec};
 use roce_stack::port::{PortError, RoceVersion, TxMeta};
 use roce_stack::{BufferRange, Counters, Event, Instant, Nic, NicConfig};
 use roce_udp::PartClaim;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
@@ -41,6 +42,8 @@ pub(crate) struct Inner {
     datapath: Datapath,
     gids: Mutex<GidTable>,
     driver: Option<JoinHandle<()>>,
+    /// Whoever watches the process is told of the device.
+    watched: Option<Registration>,
 }
 
 impl Inner {
@@ -175,7 +178,14 @@ impl Context {
         });
         let driver = driver::spawn(Arc::clone(&shared), Monitor::new(device), &device.name())
             .map_err(system("starting the background thread"))?;
+        let opened = Opened {
+            device: device.name(),
+            interface: device.interface().name.clone(),
+            datapath: datapath.name(),
+            shared: Arc::clone(&shared),
+        };
         let inner = Inner {
+            watched: watch::register(opened, options.metrics_address()),
             shared,
             device: device.clone(),
             datapath,
@@ -285,14 +295,13 @@ impl Context {
 
     /// What the port has counted so far, by name; with faults, what they did, too.
     pub fn port_counters(&self) -> Vec<(&'static str, u64)> {
-        let engine = self.inner.shared.lock();
-        let faults = engine.faults.iter().flat_map(|f| f.counters().each());
-        engine
-            .port
-            .each_counter()
-            .into_iter()
-            .chain(faults)
-            .collect()
+        self.inner.shared.lock().each_port_counter()
+    }
+
+    /// Where this process's metrics are to be had, if that was asked for
+    /// ([`OpenOptions::metrics`]) and the address was free.
+    pub fn metrics_address(&self) -> Option<SocketAddr> {
+        self.inner.watched.as_ref()?.metrics()
     }
 
     /// The queues that AF_XDP uses, each with what it has counted so far; none with UDP
@@ -404,6 +413,8 @@ impl Drop for Inner {
         if let Some(driver) = self.driver.take() {
             let _ = driver.join();
         }
+        // Before the device itself goes: nobody must find it half gone.
+        self.watched = None;
     }
 }
 

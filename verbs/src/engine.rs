@@ -209,6 +209,12 @@ impl Engine {
         }
     }
 
+    /// What the port has counted so far, by name; with faults, what they did, too.
+    pub(crate) fn each_port_counter(&self) -> Vec<(&'static str, u64)> {
+        let faults = self.faults.iter().flat_map(|f| f.counters().each());
+        self.port.each_counter().into_iter().chain(faults).collect()
+    }
+
     /// The channel that gets the events of a CQ.
     pub(crate) fn set_channel(&mut self, id: CqId, channel: &Arc<Announcements<CqId>>) {
         self.channels.insert(id, Arc::downgrade(channel));

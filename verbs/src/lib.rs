@@ -86,6 +86,7 @@ mod qp;
 mod region;
 mod registration;
 mod srq;
+mod watch;
 mod window;
 mod xrc;
 
@@ -118,9 +119,9 @@ pub use roce_stack::{
     Access, AccessError, Buffer, BufferRange, Completion, Counters, CqId, CqOverrun, CqResizeError,
     CreateQpError, DeregisterError, DropReason, Event, FaultSafe, Flush, MAX_INLINE_BYTES,
     MAX_MESSAGE_BYTES, MAX_QUEUE_DEPTH, MAX_RD_ATOMIC, MAX_SGE, Memory, MemoryFault, ModifyError,
-    Notify, PostError, QpAttributes, QpConfig, QpFatalCause, QpKind, QpState, RegisterError,
-    RemoteAddr, Reregister, ReregisterError, SendFlags, SendOp, Sge, SrqAttributes, SrqError,
-    SrqStatus, Srqn, Stat, WcOpcode, WcStatus, WindowType, largest_path_mtu,
+    Notify, PostError, QpAttributes, QpConfig, QpFatalCause, QpKind, QpState, QpStatus, QpTraffic,
+    RegisterError, RemoteAddr, Reregister, ReregisterError, SendFlags, SendOp, Sge, SrqAttributes,
+    SrqError, SrqStatus, Srqn, Stat, WcOpcode, WcStatus, WindowType, largest_path_mtu,
     port::{PortError, RoceVersion, TxMeta},
 };
 pub use roce_stack::{AddressError, AddressHandle, Destination, MulticastError, Source};
@@ -130,5 +131,8 @@ pub use roce_stack::{
 };
 pub use roce_wire::{FlushPlacement, FlushSelectivity, PKey, PathMtu, Psn, QKey, Qpn, RnrTimer};
 pub use srq::{SharedReceiveQueue, SrqOptions};
+pub use watch::{
+    DeviceSnapshot, Processes, QpSnapshot, Snapshot, environment_metrics, watch_processes,
+};
 pub use window::{MemoryWindow, WindowView};
 pub use xrc::XrcDomain;

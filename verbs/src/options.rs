@@ -7,9 +7,11 @@ use crate::datapath::{DatapathOptions, environment_datapath};
 use crate::device::Device;
 use crate::error::OpenError;
 use crate::faults::{draw_seed, environment_faults};
+use crate::watch::environment_metrics;
 use roce_capture::Capture;
 use roce_stack::CongestionSettings;
 use roce_stack::fault::{FaultLayer, FaultSpec};
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// How to open a [`Device`]. [`Device::open`] takes what [`OpenOptions::from_env`]
@@ -32,6 +34,7 @@ pub struct OpenOptions {
     datapath: DatapathOptions,
     capture: Option<Capture>,
     congestion: CongestionSettings,
+    metrics: Option<SocketAddr>,
 }
 
 impl OpenOptions {
@@ -41,7 +44,8 @@ impl OpenOptions {
     }
 
     /// What the environment asks for: `ROCE_FAULTS`, `ROCE_PCAP`, `ROCE_DATAPATH`,
-    /// `ROCE_XDP_MODE`, `ROCE_XDP_QUEUES`, `ROCE_XDP_CHECKSUM`, `ROCE_V1`, `ROCE_CC`.
+    /// `ROCE_XDP_MODE`, `ROCE_XDP_QUEUES`, `ROCE_XDP_CHECKSUM`, `ROCE_V1`, `ROCE_CC`,
+    /// `ROCE_METRICS`.
     ///
     /// # Errors
     /// If a variable's value is malformed, or the capture's file can't be made.
@@ -51,6 +55,7 @@ impl OpenOptions {
             datapath: environment_datapath()?,
             capture: environment_capture()?,
             congestion: environment_congestion()?.unwrap_or_default(),
+            metrics: environment_metrics()?,
         })
     }
 
@@ -86,6 +91,18 @@ impl OpenOptions {
 
     pub(crate) fn congestion_settings(&self) -> &CongestionSettings {
         &self.congestion
+    }
+
+    /// Gives metrics of all the process's devices at an address, in Prometheus text format
+    /// over HTTP, until the last one is closed. If the address is taken, that is said on
+    /// stderr, and the device works all the same.
+    pub fn metrics(mut self, at: SocketAddr) -> Self {
+        self.metrics = Some(at);
+        self
+    }
+
+    pub(crate) fn metrics_address(&self) -> Option<SocketAddr> {
+        self.metrics
     }
 
     /// Opens the device.

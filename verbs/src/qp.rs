@@ -13,7 +13,7 @@ use crate::pd::ProtectionDomain;
 use crate::srq::SharedReceiveQueue;
 use crate::xrc::XrcDomain;
 use parking_lot::Mutex;
-use roce_stack::{CreateQpError, QpKind, SrqError};
+use roce_stack::{CreateQpError, QpKind, QpStatus, SrqError};
 use roce_wire::{Psn, Qpn};
 use std::net::IpAddr;
 
@@ -123,6 +123,15 @@ impl QueuePair {
 
     pub(crate) fn context(&self) -> &Context {
         &self.pd.context
+    }
+
+    /// What it is and does now: its rate, its round trips, and what it has counted. There
+    /// is always something to tell: the NIC has it as long as this value lives.
+    pub fn status(&self) -> Option<QpStatus> {
+        let shared = &self.pd.context.inner.shared;
+        let mut engine = shared.lock();
+        let now = engine.at(shared.now());
+        engine.nic.qp_status(now, self.qpn)
     }
 
     /// How many requests have not completed: sends, receives.

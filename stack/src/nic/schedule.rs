@@ -1,5 +1,6 @@
 //! Something happens to a QP; then its timer is set, and its turn to send comes.
 
+use super::status::Sums;
 use super::table::NEVER;
 use super::{Handle, Nic};
 use crate::qp::{Cx, Qp};
@@ -51,6 +52,7 @@ impl Nic {
         } = self;
         let slot = qps.at_mut(handle)?;
         let qp = &mut slot.qp;
+        let sums = Sums::of(counters);
         let mut cx = Cx {
             now,
             srqs,
@@ -67,6 +69,7 @@ impl Nic {
         };
         let result = f(qp, &mut cx);
         let (starved, slowed_to) = (cx.starved, cx.slowed_to);
+        qp.traffic.note_sent(&sums, cx.counters);
         if cx.owes_notice {
             notices.push_back(handle);
         }

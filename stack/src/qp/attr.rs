@@ -28,6 +28,22 @@ pub enum QpState {
     Err,
 }
 
+impl QpState {
+    /// Its name in the specification, abbreviated as programs do: `RESET`, `INIT`, `RTR`,
+    /// `RTS`, `SQD`, `SQE` or `ERR`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Reset => "RESET",
+            Self::Init => "INIT",
+            Self::Rtr => "RTR",
+            Self::Rts => "RTS",
+            Self::Sqd => "SQD",
+            Self::Sqe => "SQE",
+            Self::Err => "ERR",
+        }
+    }
+}
+
 /// Attributes for [`Nic::modify_qp`](crate::Nic::modify_qp): set those that the
 /// transition needs. A field that is `None` stays as it is.
 #[derive(Clone, Debug, Default)]

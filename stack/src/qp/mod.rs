@@ -42,6 +42,7 @@ use crate::counters::{Counters, DropReason};
 use crate::cq::{CompletionQueue, Pushed};
 use crate::event::Event;
 use crate::memory::{MemoryTable, PdId};
+use crate::nic::QpTraffic;
 use crate::port::{Port, RxMeta};
 use crate::share::{Shares, Stake};
 use crate::srq::{SrqTable, Srqn};
@@ -148,6 +149,8 @@ pub(crate) struct Qp {
     /// It has sent data, or got a CNP.
     begun: bool,
     noted: CongestionCounts,
+    /// What it has sent and received, which the NIC counts.
+    pub(crate) traffic: QpTraffic,
 }
 
 /// What the two halves share.
@@ -187,7 +190,12 @@ impl Qp {
             limiter: None,
             begun: false,
             noted: CongestionCounts::default(),
+            traffic: QpTraffic::default(),
         }
+    }
+
+    pub(crate) fn qpn(&self) -> Qpn {
+        self.core.qpn
     }
 
     pub(crate) fn state(&self) -> QpState {

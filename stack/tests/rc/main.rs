@@ -37,6 +37,7 @@ mod softroce;
 mod srq;
 mod states;
 mod teardown;
+mod traffic;
 mod uc;
 mod ud;
 mod waiting;

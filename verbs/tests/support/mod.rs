@@ -16,7 +16,7 @@ pub(crate) struct End {
     at: IpAddr,
     pub(crate) context: Context,
     cq: CompletionQueue,
-    qp: QueuePair,
+    pub(crate) qp: QueuePair,
     pub(crate) region: MemoryRegion,
 }
 

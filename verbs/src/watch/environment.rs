@@ -1,0 +1,79 @@
+//! Where the environment wants metrics to be.
+
+use crate::error::OpenError;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+/// The variable that asks for metrics.
+const VARIABLE: &str = "ROCE_METRICS";
+
+/// The address at which `ROCE_METRICS` wants this process to give its metrics in
+/// Prometheus text format, if it does: `9100` is port 9100 of the loopback, other
+/// addresses are to be said, as in `10.0.0.1:9100` or `[::1]:9100`. Port 0 is one that is
+/// free.
+///
+/// # Errors
+/// If the value is malformed.
+pub fn environment_metrics() -> Result<Option<SocketAddr>, OpenError> {
+    let Some(value) = std::env::var_os(VARIABLE) else {
+        return Ok(None);
+    };
+    let value = value.to_string_lossy().into_owned();
+    match parse(&value) {
+        Ok(address) => Ok(Some(address)),
+        Err(error) => Err(OpenError::Environment {
+            variable: VARIABLE,
+            value,
+            error,
+        }),
+    }
+}
+
+fn parse(text: &str) -> Result<SocketAddr, String> {
+    if let Ok(port) = text.parse() {
+        return Ok(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port));
+    }
+    text.parse().map_err(|_| {
+        "it must be a port of the loopback (9100), or an address and a port (10.0.0.1:9100, \
+         [::1]:9100)"
+            .to_owned()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_port_alone_is_one_of_the_loopback() {
+        for (text, address) in [
+            ("9100", "127.0.0.1:9100"),
+            ("0", "127.0.0.1:0"),
+            ("127.0.0.1:9100", "127.0.0.1:9100"),
+            ("[::1]:9100", "[::1]:9100"),
+            ("0.0.0.0:80", "0.0.0.0:80"),
+        ] {
+            let expected = address.parse::<SocketAddr>().expect("an address");
+            assert_eq!(parse(text), Ok(expected), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_wrong_value_is_told_with_right_ones() {
+        for text in [
+            "",
+            "yes",
+            "65536",
+            "-1",
+            "localhost:9100",
+            "::1:9100",
+            "127.0.0.1",
+            ":9100",
+        ] {
+            let error = parse(text).expect_err("it is wrong");
+            assert!(
+                error.contains("9100") && error.contains("[::1]"),
+                "{text}: {error}"
+            );
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! The names by which processes are found: abstract Unix sockets, which are gone with
+//! their process and leave nothing in the file system.
+
+use std::fs;
+use std::io;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixListener};
+
+/// All names begin so. Who changes what is said over them, changes this.
+const PREFIX: &str = "roce-watch-1/";
+
+/// The Unix sockets of the calling thread's network namespace.
+const TABLE: &str = "/proc/thread-self/net/unix";
+
+/// The longest name that is looked at, in bytes.
+const LONGEST: usize = 64;
+
+/// Takes a name for this process. Its number is not enough: processes in several PID
+/// namespaces may share a network namespace, so chance adds to it.
+pub(super) fn listen() -> io::Result<(UnixListener, String)> {
+    let chance = getrandom::u64().map_err(|error| io::Error::other(error.to_string()))?;
+    let name = format!("{PREFIX}{}/{chance:016x}", std::process::id());
+    let listener = UnixListener::bind_addr(&SocketAddr::from_abstract_name(&name)?)?;
+    listener.set_nonblocking(true)?;
+    Ok((listener, name))
+}
+
+/// The names that somebody listens at now.
+pub(super) fn all() -> io::Result<Vec<String>> {
+    let table = fs::read(TABLE)
+        .map_err(|error| io::Error::new(error.kind(), format!("reading {TABLE}: {error}")))?;
+    Ok(parse(&String::from_utf8_lossy(&table)))
+}
+
+/// The names in the kernel's table. A connection that was accepted has its listener's
+/// name, too; only the flag of the listener tells them apart.
+fn parse(table: &str) -> Vec<String> {
+    let mut names: Vec<String> = table.lines().filter_map(listener).collect();
+    names.sort_unstable();
+    names.dedup();
+    names
+}
+
+/// `Num: RefCount Protocol Flags Type St Inode @name`, of a stream that listens.
+fn listener(line: &str) -> Option<String> {
+    const LISTENS: u32 = 1 << 16;
+    const STREAM: &str = "0001";
+    let mut fields = line.split_ascii_whitespace();
+    let flags = u32::from_str_radix(fields.nth(3)?, 16).ok()?;
+    if flags & LISTENS == 0 || fields.next()? != STREAM {
+        return None;
+    }
+    // Names with a space in them are others'.
+    let name = fields.nth(2)?.strip_prefix('@')?;
+    let is_ours = |byte: u8| byte.is_ascii_hexdigit() || byte == b'/';
+    let rest = name.strip_prefix(PREFIX)?;
+    (name.len() <= LONGEST && rest.bytes().all(is_ours)).then(|| name.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KERNELS: &str = "\
+Num       RefCount Protocol Flags    Type St Inode Path
+0000000000000000: 00000002 00000000 00010000 0001 01 2589204 @roce-watch-1/17/00ff
+0000000000000000: 00000003 00000000 00000000 0001 03 2589205 @roce-watch-1/17/00ff
+0000000000000000: 00000002 00000000 00010000 0001 01 2589206 @roce-watch-1/4/a1
+0000000000000000: 00000002 00000000 00010000 0005 01 2589207 @roce-watch-1/5/a1
+0000000000000000: 00000002 00000000 00010000 0001 01 2589208 /run/roce-watch-1/6/a1
+0000000000000000: 00000002 00000000 00010000 0001 01 2589209 @roce-watch-2/7/a1
+0000000000000000: 00000002 00000000 00010000 0001 01 2589210 @roce-watch-1/8/\u{1b}[2J
+0000000000000000: 00000002 00000000 00000000 0002 01 2589211
+0000000000000000: 00000002 00000000 0001zz00 0001 01 2589212 @roce-watch-1/9/a1
+0000000000000000: 000000";
+
+    /// Listeners only, ours only, and nothing that a terminal would obey.
+    #[test]
+    fn the_kernels_table_is_read() {
+        assert_eq!(
+            parse(KERNELS),
+            ["roce-watch-1/17/00ff", "roce-watch-1/4/a1"]
+        );
+        assert_eq!(parse(""), [""; 0]);
+    }
+
+    #[test]
+    fn a_listener_is_found_until_it_is_closed() {
+        let (listener, name) = listen().expect("a name");
+        assert!(all().expect("the table").contains(&name));
+        drop(listener);
+        assert!(!all().expect("the table").contains(&name));
+    }
+
+    #[test]
+    fn two_of_one_process_have_two_names() {
+        let (one, two) = (listen().expect("a name"), listen().expect("a name"));
+        assert_ne!(one.1, two.1);
+    }
+}

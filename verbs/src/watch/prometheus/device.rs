@@ -1,0 +1,156 @@
+//! Metrics of devices.
+
+use super::{DeviceSnapshot, Kind, Labels, Text};
+use crate::{DropReason, QpState, Stat};
+use std::collections::BTreeSet;
+
+pub(super) fn write(text: &mut Text, devices: &[DeviceSnapshot]) {
+    let info = devices.iter().map(|device| {
+        let labels = Labels::of(device)
+            .with("interface", &device.interface)
+            .with("datapath", &device.datapath)
+            .with("congestion_control", &device.congestion_control);
+        (labels, 1.0)
+    });
+    text.metric(Kind::Gauge, "roce_device_info", "An open device.", info);
+    let failed = devices
+        .iter()
+        .map(|device| (Labels::of(device), f64::from(device.failure.is_some())));
+    let help = "Whether the port works no more.";
+    text.metric(Kind::Gauge, "roce_device_failed", help, failed);
+    write_queue_pairs(text, devices);
+    for stat in Stat::ALL {
+        let (name, help) = name_of(*stat);
+        let samples = devices.iter().filter_map(|device| {
+            let count = *device.counters.get(stat.label())?;
+            Some((Labels::of(device), count as f64))
+        });
+        text.metric(Kind::Counter, name, help, samples);
+    }
+    let drops = devices.iter().flat_map(|device| {
+        DropReason::ALL.iter().filter_map(|reason| {
+            let count = *device.drops.get(reason.label())?;
+            let labels = Labels::of(device).with("reason", reason.label());
+            Some((labels, count as f64))
+        })
+    });
+    let help = "Packets that were received and dropped, by reason.";
+    text.metric(Kind::Counter, "roce_dropped_packets_total", help, drops);
+    write_port(text, devices);
+}
+
+fn write_queue_pairs(text: &mut Text, devices: &[DeviceSnapshot]) {
+    const STATES: [QpState; 7] = [
+        QpState::Reset,
+        QpState::Init,
+        QpState::Rtr,
+        QpState::Rts,
+        QpState::Sqd,
+        QpState::Sqe,
+        QpState::Err,
+    ];
+    let samples = devices.iter().flat_map(|device| {
+        STATES.into_iter().map(move |state| {
+            let in_it = device.qps.iter().filter(|qp| qp.state == state.name());
+            let labels = Labels::of(device).with("state", state.name());
+            (labels, in_it.count() as f64)
+        })
+    });
+    let help = "Queue pairs that are told of below, by state.";
+    text.metric(Kind::Gauge, "roce_queue_pairs", help, samples);
+    let left_out = devices
+        .iter()
+        .map(|device| (Labels::of(device), device.qps_left_out as f64));
+    let help = "Queue pairs beyond those that are told of.";
+    text.metric(Kind::Gauge, "roce_queue_pairs_left_out", help, left_out);
+}
+
+/// What ports count differs by datapath, and there is no more to say of it than its name.
+fn write_port(text: &mut Text, devices: &[DeviceSnapshot]) {
+    let names: BTreeSet<&String> = devices
+        .iter()
+        .flat_map(|device| device.port.keys())
+        .collect();
+    for name in names {
+        let samples = devices.iter().filter_map(|device| {
+            let count = *device.port.get(name)?;
+            Some((Labels::of(device), count as f64))
+        });
+        let help = format!("The port's counter {name}.");
+        let metric = format!("roce_port_{name}_total");
+        text.metric(Kind::Counter, &metric, &help, samples);
+    }
+}
+
+/// The metric of a counter, and what it counts.
+fn name_of(stat: Stat) -> (&'static str, &'static str) {
+    match stat {
+        Stat::RxPackets => (
+            "roce_received_packets_total",
+            "Packets received for a queue pair with the right ICRC.",
+        ),
+        Stat::RxBytes => ("roce_received_bytes_total", "Their payload."),
+        Stat::TxPackets => ("roce_sent_packets_total", "Packets sent."),
+        Stat::TxBytes => ("roce_sent_bytes_total", "Their payload."),
+        Stat::Retransmitted => ("roce_retransmitted_packets_total", "Packets sent again."),
+        Stat::Timeouts => ("roce_ack_timeouts_total", "Local ACK timeouts."),
+        Stat::SpuriousTimeouts => (
+            "roce_spurious_ack_timeouts_total",
+            "Local ACK timeouts although everything had arrived.",
+        ),
+        Stat::LateAnswers => (
+            "roce_late_answers_total",
+            "Answers that were late by the measured round trip, and asked for again.",
+        ),
+        Stat::AcksReceived => ("roce_acks_received_total", "Acknowledgements received."),
+        Stat::AcksSent => ("roce_acks_sent_total", "Acknowledgements sent."),
+        Stat::EarlyKept => (
+            "roce_early_packets_kept_total",
+            "Packets ahead of the expected PSN that were kept until their turn.",
+        ),
+        Stat::SequenceNaksReceived => (
+            "roce_sequence_naks_received_total",
+            "NAKs for a PSN sequence error received.",
+        ),
+        Stat::SequenceNaksSent => (
+            "roce_sequence_naks_sent_total",
+            "NAKs for a PSN sequence error sent.",
+        ),
+        Stat::RnrNaksReceived => ("roce_rnr_naks_received_total", "RNR NAKs received."),
+        Stat::RnrNaksSent => ("roce_rnr_naks_sent_total", "RNR NAKs sent."),
+        Stat::ImpliedNaks => (
+            "roce_implied_naks_total",
+            "Responses found missing by what came after them.",
+        ),
+        Stat::FatalNaksReceived => ("roce_fatal_naks_received_total", "Other NAKs received."),
+        Stat::FatalNaksSent => ("roce_fatal_naks_sent_total", "Other NAKs sent."),
+        Stat::DuplicateRequests => (
+            "roce_duplicate_requests_total",
+            "Duplicate requests received.",
+        ),
+        Stat::UnfinishedMessages => (
+            "roce_unfinished_messages_total",
+            "Messages of which a part came and the rest did not.",
+        ),
+        Stat::EcnMarked => (
+            "roce_ecn_marked_packets_total",
+            "Packets received with the mark for congestion experienced.",
+        ),
+        Stat::CnpsReceived => (
+            "roce_cnps_received_total",
+            "Congestion notification packets received.",
+        ),
+        Stat::CnpsSent => (
+            "roce_cnps_sent_total",
+            "Congestion notification packets sent.",
+        ),
+        Stat::CnpsSuppressed => (
+            "roce_cnps_suppressed_total",
+            "Marked packets for which no notification was sent, since one had just been.",
+        ),
+        Stat::Unsendable => (
+            "roce_unsendable_packets_total",
+            "Packets that the port could not send at all.",
+        ),
+    }
+}

@@ -1,0 +1,114 @@
+//! Metrics of queue pairs.
+
+use super::super::snapshot::QpSnapshot;
+use super::{DeviceSnapshot, Kind, Labels, Text};
+
+const BITS: f64 = 8.0;
+
+/// A metric, and its value, if a QP has one.
+struct Metric {
+    kind: Kind,
+    name: &'static str,
+    help: &'static str,
+    value: fn(&QpSnapshot) -> Option<f64>,
+}
+
+const fn counter(
+    name: &'static str,
+    help: &'static str,
+    value: fn(&QpSnapshot) -> Option<f64>,
+) -> Metric {
+    Metric {
+        kind: Kind::Counter,
+        name,
+        help,
+        value,
+    }
+}
+
+const fn gauge(
+    name: &'static str,
+    help: &'static str,
+    value: fn(&QpSnapshot) -> Option<f64>,
+) -> Metric {
+    Metric {
+        kind: Kind::Gauge,
+        name,
+        help,
+        value,
+    }
+}
+
+#[rustfmt::skip]
+const METRICS: &[Metric] = &[
+    counter("roce_qp_sent_packets_total", "Packets sent.",
+        |qp| Some(qp.tx_packets as f64)),
+    counter("roce_qp_sent_bytes_total", "Their payload.",
+        |qp| Some(qp.tx_bytes as f64)),
+    counter("roce_qp_received_packets_total", "Packets received with the right ICRC.",
+        |qp| Some(qp.rx_packets as f64)),
+    counter("roce_qp_received_bytes_total", "Their payload.",
+        |qp| Some(qp.rx_bytes as f64)),
+    counter("roce_qp_retransmitted_packets_total", "Packets sent again.",
+        |qp| Some(qp.retransmitted as f64)),
+    counter("roce_qp_ecn_marked_packets_total", "Packets that came with the mark for congestion experienced.",
+        |qp| Some(qp.ecn_marked as f64)),
+    counter("roce_qp_cnps_received_total", "Congestion notification packets received.",
+        |qp| Some(qp.cnps_received as f64)),
+    counter("roce_qp_cnps_sent_total", "Congestion notification packets sent.",
+        |qp| Some(qp.cnps_sent as f64)),
+    counter("roce_qp_cnps_suppressed_total", "Marked packets for which no notification was sent.",
+        |qp| Some(qp.cnps_suppressed as f64)),
+    gauge("roce_qp_rate_limit_bytes_per_second", "The rate that it keeps to, while it is limited.",
+        |qp| qp.rate_bits_per_second.map(|rate| rate / BITS)),
+    gauge("roce_qp_target_rate_bytes_per_second", "The rate that it rises towards, while it is limited.",
+        |qp| qp.target_rate_bits_per_second.map(|rate| rate / BITS)),
+    gauge("roce_qp_alpha_ratio", "How congested DCQCN takes its path for, from 0 to 1.",
+        |qp| qp.alpha),
+    gauge("roce_qp_window_bytes", "What it may have in flight by congestion control.",
+        |qp| qp.window_bytes.map(|bytes| bytes as f64)),
+    gauge("roce_qp_in_flight_bytes", "What its peer has not acknowledged yet.",
+        |qp| Some(qp.in_flight_bytes as f64)),
+    gauge("roce_qp_round_trip_seconds", "The usual round trip.",
+        |qp| qp.rtt_seconds),
+    gauge("roce_qp_shortest_round_trip_seconds", "The shortest round trip.",
+        |qp| qp.min_rtt_seconds),
+    gauge("roce_qp_target_round_trip_seconds", "The round trip that it aims at.",
+        |qp| qp.target_rtt_seconds),
+    gauge("roce_qp_send_requests", "Send requests that have not completed.",
+        |qp| Some(qp.sends_queued as f64)),
+    gauge("roce_qp_receive_requests", "Receive requests of its own that have not completed.",
+        |qp| Some(qp.receives_queued as f64)),
+];
+
+pub(super) fn write(text: &mut Text, devices: &[DeviceSnapshot]) {
+    let all = || devices.iter().flat_map(of);
+    let info = all().map(|(device, qp)| {
+        let peer = qp.peer.clone().unwrap_or_default();
+        let peer_qpn = qp.peer_qpn.map(number).unwrap_or_default();
+        let labels = labels(device, qp)
+            .with("service", &qp.service)
+            .with("state", &qp.state)
+            .with("peer", peer)
+            .with("peer_qpn", peer_qpn);
+        (labels, 1.0)
+    });
+    text.metric(Kind::Gauge, "roce_qp_info", "A queue pair.", info);
+    for metric in METRICS {
+        let samples =
+            all().filter_map(|(device, qp)| Some((labels(device, qp), (metric.value)(qp)?)));
+        text.metric(metric.kind, metric.name, metric.help, samples);
+    }
+}
+
+fn of(device: &DeviceSnapshot) -> impl Iterator<Item = (&DeviceSnapshot, &QpSnapshot)> {
+    device.qps.iter().map(move |qp| (device, qp))
+}
+
+fn labels<'a>(device: &'a DeviceSnapshot, qp: &QpSnapshot) -> Labels<'a> {
+    Labels::of(device).with("qpn", number(qp.qpn))
+}
+
+fn number(qpn: u32) -> String {
+    format!("{qpn:#08x}")
+}

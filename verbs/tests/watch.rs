@@ -1,0 +1,179 @@
+//! What a process tells of its devices to whoever asks: over its Unix socket, and over HTTP.
+
+mod support;
+
+use roce_verbs::{OpenOptions, SendOp, Snapshot, watch_processes};
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+use support::End;
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What this process tells, once that is `enough`.
+fn told(enough: impl Fn(&Snapshot) -> bool) -> Snapshot {
+    let until = Instant::now() + PATIENCE;
+    loop {
+        // Somebody else's process may be stopped, and never answer.
+        let found = watch_processes(Duration::from_secs(1)).expect("the list of sockets");
+        let own = |snapshot: &Snapshot| snapshot.pid == std::process::id() && enough(snapshot);
+        if let Some(own) = found.snapshots.into_iter().find(own) {
+            return own;
+        }
+        assert!(Instant::now() < until, "this process is not found");
+    }
+}
+
+/// An end of a process that gives metrics, and where.
+fn end_with_metrics(last: u8) -> (End, SocketAddr) {
+    let free = SocketAddr::from(([127, 0, 0, 1], 0));
+    let end = End::open(last, &OpenOptions::new().metrics(free));
+    let at = end.context.metrics_address().expect("an address");
+    assert_ne!(at.port(), 0);
+    (end, at)
+}
+
+fn get(at: SocketAddr, request: &str) -> String {
+    let mut stream = TcpStream::connect(at).expect("connected");
+    stream.set_read_timeout(Some(PATIENCE)).expect("set");
+    stream.write_all(request.as_bytes()).expect("sent");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("an answer");
+    answer
+}
+
+/// What is told of two QPs is what they did; nothing is told of them once they are gone.
+#[test]
+fn devices_and_qps_are_told_of() {
+    let options = OpenOptions::new();
+    let (a, b) = (End::open(91, &options), End::open(92, &options));
+    let stays = End::open(90, &options);
+    a.connect(&b);
+    b.connect(&a);
+    a.run(SendOp::Write(b.region.remote(0)));
+    let traffic = a.qp.status().expect("a QP").traffic;
+    assert!(traffic.tx_bytes >= support::LEN as u64, "{traffic:?}");
+    let number = a.qp.qpn().get();
+    let enough = |own: &Snapshot| {
+        let mut qps = own.devices.iter().flat_map(|device| &device.qps);
+        qps.any(|qp| qp.qpn == number && qp.tx_packets == traffic.tx_packets)
+    };
+    let own = told(enough);
+    let (device, qp) = own
+        .devices
+        .iter()
+        .flat_map(|device| device.qps.iter().map(move |qp| (device, qp)))
+        .find(|(_, qp)| qp.qpn == number)
+        .expect("the QP");
+    assert_eq!(
+        (device.interface.as_str(), device.datapath.as_str()),
+        ("lo", "udp")
+    );
+    assert_eq!(device.counters["tx_bytes"], traffic.tx_bytes);
+    assert_eq!(device.drops["bad_icrc"], 0);
+    assert!(device.port["tx_packets"] >= qp.tx_packets);
+    assert_eq!((qp.state.as_str(), qp.service.as_str()), ("RTS", "RC"));
+    assert_eq!(qp.peer_qpn, Some(b.qp.qpn().get()));
+    assert!(qp.rtt_seconds.is_some_and(|rtt| rtt > 0.0), "{qp:?}");
+    assert!(!own.command.is_empty());
+    drop((a, b));
+    let gone = |own: &Snapshot| {
+        let mut qps = own.devices.iter().flat_map(|device| &device.qps);
+        qps.all(|qp| qp.qpn != number)
+    };
+    told(gone);
+    drop(stays);
+}
+
+/// Who says nothing, and who says more and more, is cut off; others are answered meanwhile.
+#[test]
+fn hostile_connections_stop_nobody() {
+    let (end, at) = end_with_metrics(93);
+    let request = "GET /metrics HTTP/1.0\r\n\r\n";
+    assert!(get(at, request).starts_with("HTTP/1.0 200 OK\r\n"));
+    // More than there is room for: some that say nothing, one that never ends.
+    let silent: Vec<_> = (0..20)
+        .map(|_| TcpStream::connect(at).expect("connected"))
+        .collect();
+    let mut endless = TcpStream::connect(at).expect("connected");
+    let sent = endless.write_all(&[b'a'; 64 << 10]);
+    assert!(
+        sent.is_ok() || sent.is_err(),
+        "the kernel may take it or not"
+    );
+    // `roce top` has its own room.
+    told(|_| true);
+    // The silent ones go in their turn, and this gets its own.
+    let answer = get(at, request);
+    assert!(
+        answer.contains("\r\nContent-Type: text/plain; version=0.0.4"),
+        "{answer}"
+    );
+    assert!(
+        answer.contains("\nroce_device_info{device=\"roce_lo\""),
+        "{answer}"
+    );
+    let mut rest = Vec::new();
+    endless.set_read_timeout(Some(PATIENCE)).expect("set");
+    match endless.read_to_end(&mut rest) {
+        Ok(_) => assert!(rest.is_empty() || rest.starts_with(b"HTTP/1.0 431 ")),
+        Err(error) => assert_eq!(error.kind(), ErrorKind::ConnectionReset),
+    }
+    drop((silent, end));
+}
+
+#[test]
+fn what_is_no_request_for_metrics_is_answered_so() {
+    let (_end, at) = end_with_metrics(94);
+    for (request, status) in [
+        ("GET /secrets HTTP/1.0\r\n\r\n", "404 Not Found"),
+        ("DELETE /metrics HTTP/1.1\r\n\r\n", "405 Method Not Allowed"),
+        ("hello\r\n\r\n", "400 Bad Request"),
+    ] {
+        let answer = get(at, request);
+        assert!(
+            answer.starts_with(&format!("HTTP/1.0 {status}\r\n")),
+            "{answer}"
+        );
+    }
+    let head = get(at, "HEAD / HTTP/1.0\r\n\r\n");
+    assert!(
+        head.starts_with("HTTP/1.0 200 OK\r\n") && head.ends_with("\r\n\r\n"),
+        "{head}"
+    );
+    let mut half = TcpStream::connect(at).expect("connected");
+    half.write_all(b"GET /metrics").expect("sent");
+    half.shutdown(Shutdown::Write).expect("shut down");
+    let mut answer = String::new();
+    half.read_to_string(&mut answer).expect("an answer");
+    assert!(answer.starts_with("HTTP/1.0 400 "), "{answer}");
+}
+
+/// A port that is taken is no reason not to work.
+#[test]
+fn a_device_opens_without_its_metrics() {
+    let taken = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let at = taken.local_addr().expect("an address");
+    let end = End::open(95, &OpenOptions::new().metrics(at));
+    assert!(end.context.failure().is_none());
+    assert_eq!(end.context.metrics_address(), None);
+    told(|_| true);
+}
+
+/// One who connects and does not read stops nobody, either.
+#[test]
+fn a_watcher_who_does_not_read_stops_no_other() {
+    let _end = End::open(96, &OpenOptions::new());
+    let table = std::fs::read_to_string("/proc/thread-self/net/unix").expect("the table");
+    let own = format!("@roce-watch-1/{}/", std::process::id());
+    let name = table.split_whitespace().find(|word| word.starts_with(&own));
+    let name = name.expect("this process's").trim_start_matches('@');
+    let address = std::os::unix::net::SocketAddr::from_abstract_name(name).expect("a name");
+    let lazy: Vec<_> = (0..4)
+        .map(|_| UnixStream::connect_addr(&address).expect("connected"))
+        .collect();
+    told(|_| true);
+    drop(lazy);
+}
