@@ -3,11 +3,11 @@
 use crate::say::say;
 use std::process::ExitCode;
 
-use crate::{decode, devices, dump, environment, perf, pingpong, run, sim};
+use crate::{decode, devices, dump, environment, perf, pingpong, run, sim, top};
 use clap::{CommandFactory, Parser, Subcommand};
 use roce_verbs::{
     OpenError, environment_capture, environment_congestion, environment_datapath,
-    environment_faults,
+    environment_faults, environment_metrics,
 };
 
 /// What changes how devices work, whatever the subcommand.
@@ -28,6 +28,8 @@ Environment:
                                       that NVIDIA's adapters have for its parameters
   ROCE_PCAP=run-%p.pcapng             packets are captured, each with what became of it;
                                       %p is the number of the process
+  ROCE_METRICS=9100                   metrics for Prometheus, over HTTP at this port of the
+                                      loopback, or at ADDRESS:PORT
   ROCE_DEVICES=eth0,...               only these devices [default: all]
 
 `roce devices -v` says what each device takes, and why.";
@@ -58,6 +60,8 @@ enum Command {
     Dump(dump::DumpArgs),
     /// Run swarms of simulated fabrics against a model of what verbs promise
     Sim(sim::SimArgs),
+    /// Show what processes do with their devices, live: rates, retransmissions, drops
+    Top(top::TopArgs),
 }
 
 /// The command line, for those who make documents of it.
@@ -115,6 +119,13 @@ pub fn main() -> ExitCode {
                 Ok(ExitCode::from(error.exit_code()))
             }
         },
+        Command::Top(args) => match top::run(&args) {
+            Ok(()) => Ok(ExitCode::SUCCESS),
+            Err(error) => {
+                say("roce top", &error);
+                Ok(ExitCode::from(1))
+            }
+        },
         Command::Sim(args) => sim::run_command(&args).map_err(|e| e.to_string()),
     };
     result.unwrap_or_else(|error| {
@@ -132,7 +143,7 @@ fn check_environment(command: &Command) -> Result<(), OpenError> {
         Command::Devices(_) => (true, false),
         // They check it themselves: their options override it.
         Command::Run(_) | Command::Env(_) => (false, false),
-        Command::Decode(_) | Command::Dump(_) | Command::Sim(_) => (false, false),
+        Command::Decode(_) | Command::Dump(_) | Command::Sim(_) | Command::Top(_) => (false, false),
     };
     if has_devices {
         environment_datapath()?;
@@ -140,6 +151,9 @@ fn check_environment(command: &Command) -> Result<(), OpenError> {
         if let Some(spec) = environment_faults()? {
             say("roce", format_args!("faults are on: {spec}"));
         }
+    }
+    if opens_them {
+        environment_metrics()?;
     }
     if opens_them && let Some(capture) = environment_capture()? {
         say(

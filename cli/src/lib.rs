@@ -11,5 +11,6 @@ pub mod pingpong;
 pub mod run;
 mod say;
 pub mod sim;
+pub mod top;
 
 pub use command::{command_line, main};

@@ -1,0 +1,167 @@
+//! `roce top`: what the processes of this machine do with their devices, live.
+
+mod format;
+mod rates;
+mod screen;
+mod svg;
+mod terminal;
+mod view;
+
+use rates::{Rates, between};
+use roce_verbs::{Processes, watch_processes};
+use std::fmt;
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+use terminal::{Happened, Terminal};
+use view::{COLUMNS, ROWS, View, draw, most_skipped};
+
+/// Arguments of `roce top`.
+#[derive(Clone, Debug, clap::Args)]
+pub struct TopArgs {
+    /// Print one table and end: no terminal is needed
+    #[arg(long)]
+    pub once: bool,
+
+    /// Print a line of JSON in each interval, or one with --once
+    #[arg(long)]
+    pub json: bool,
+
+    /// Seconds between two looks, from 0.1 to 3600
+    #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = seconds)]
+    pub interval: Duration,
+
+    /// Draw what a terminal of 80x24 would show, as SVG, and end
+    #[arg(long, value_name = "FILE", hide = true)]
+    pub svg: Option<PathBuf>,
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let wrong = || "it must be a number of seconds from 0.1 to 3600".to_owned();
+    let seconds: f64 = text.parse().map_err(|_| wrong())?;
+    if (0.1..=3600.0).contains(&seconds) {
+        Ok(Duration::from_secs_f64(seconds))
+    } else {
+        Err(wrong())
+    }
+}
+
+/// How long processes may take to answer.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Nothing could be shown.
+#[derive(Debug)]
+pub struct TopError {
+    what: String,
+    source: io::Error,
+}
+
+impl fmt::Display for TopError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.what, self.source)
+    }
+}
+
+impl std::error::Error for TopError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.source)
+    }
+}
+
+fn failed(what: impl Into<String>) -> impl FnOnce(io::Error) -> TopError {
+    move |source| TopError {
+        what: what.into(),
+        source,
+    }
+}
+
+/// Shows it.
+///
+/// # Errors
+/// If the list of processes can't be had, or nothing can be printed.
+pub fn run(args: &TopArgs) -> Result<(), TopError> {
+    if args.json || args.once || args.svg.is_some() {
+        return print(args);
+    }
+    let terminal = Terminal::open().map_err(failed("can't show it"))?;
+    live(args, terminal)
+}
+
+fn look() -> Result<Processes, TopError> {
+    watch_processes(PATIENCE).map_err(failed("can't find processes"))
+}
+
+/// Without a terminal: on stdout, or to a file.
+fn print(args: &TopArgs) -> Result<(), TopError> {
+    let mut before = look()?;
+    let mut next = Instant::now();
+    loop {
+        next += args.interval;
+        std::thread::sleep(next.saturating_duration_since(Instant::now()));
+        let now = look()?;
+        let rates = between(&before, &now);
+        write_once(args, &rates)?;
+        if args.once || args.svg.is_some() {
+            return Ok(());
+        }
+        before = now;
+    }
+}
+
+fn write_once(args: &TopArgs, rates: &Rates) -> Result<(), TopError> {
+    let mut view = View {
+        columns: COLUMNS,
+        rows: None,
+        skip: 0,
+        interval: args.interval.as_secs_f64(),
+        live: false,
+    };
+    if let Some(file) = &args.svg {
+        (view.rows, view.live) = (Some(ROWS), true);
+        let picture = svg::draw(&draw(rates, &view), ROWS);
+        let what = format!("can't write {}", file.display());
+        return std::fs::write(file, picture).map_err(failed(what));
+    }
+    let text = if args.json {
+        let json = serde_json::to_string(rates).map_err(io::Error::from);
+        json.map_err(failed("can't print"))? + "\n"
+    } else {
+        draw(rates, &view).text()
+    };
+    let mut out = io::stdout().lock();
+    let printed = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    printed.map_err(failed("can't print"))
+}
+
+/// On a terminal, until somebody ends it.
+fn live(args: &TopArgs, mut terminal: Terminal) -> Result<(), TopError> {
+    let mut before = look()?;
+    let mut rates = between(&before, &before);
+    let mut skip: usize = 0;
+    let mut next = Instant::now() + args.interval;
+    loop {
+        let (columns, rows) = terminal.size();
+        skip = skip.min(most_skipped(&rates, rows));
+        let view = View {
+            columns,
+            rows: Some(rows),
+            skip,
+            interval: args.interval.as_secs_f64(),
+            live: true,
+        };
+        let shown = terminal.show(&draw(&rates, &view).ansi(rows));
+        shown.map_err(failed("can't show it"))?;
+        match terminal.wait(next).map_err(failed("can't read keys"))? {
+            Happened::Quit => return Ok(()),
+            Happened::Resized => {}
+            Happened::Scroll(lines) => skip = skip.saturating_add_signed(lines),
+            Happened::Time => {
+                let now = look()?;
+                rates = between(&before, &now);
+                before = now;
+                // What took too long is not made up for.
+                next = (next + args.interval).max(Instant::now());
+            }
+        }
+    }
+}

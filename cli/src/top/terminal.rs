@@ -1,0 +1,182 @@
+//! The terminal: keys come as they are pressed, and when this value goes, whatever the
+//! reason, all is as it was.
+
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::signal::{SigSet, SigmaskHow, Signal};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use nix::sys::termios::{SetArg, Termios, cfmakeraw, tcgetattr, tcsetattr};
+use std::io::{self, IsTerminal, Read, Stdin, Write, stdin, stdout};
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
+
+/// The other screen, without a cursor, that does not wrap; and back.
+const ENTER: &str = "\x1b[?1049h\x1b[?25l\x1b[?7l\x1b[2J";
+const LEAVE: &str = "\x1b[?7h\x1b[?25h\x1b[?1049l";
+
+/// What happened while it was waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Happened {
+    /// The time is over.
+    Time,
+    /// The terminal has another size.
+    Resized,
+    /// Scroll by so many lines.
+    Scroll(isize),
+    /// To be ended.
+    Quit,
+}
+
+pub(crate) struct Terminal {
+    keys: Stdin,
+    before: Termios,
+    /// Those that end a program come here, so that it ends tidily.
+    signals: SignalFd,
+    mask: SigSet,
+}
+
+impl Terminal {
+    /// # Errors
+    /// If there is none, or it can't be set.
+    pub(crate) fn open() -> io::Result<Self> {
+        if !stdin().is_terminal() || !stdout().is_terminal() {
+            return Err(io::Error::other(
+                "stdin and stdout must be a terminal; --once and --json need none",
+            ));
+        }
+        let mut wanted = SigSet::empty();
+        for signal in [
+            Signal::SIGINT,
+            Signal::SIGTERM,
+            Signal::SIGHUP,
+            Signal::SIGWINCH,
+        ] {
+            wanted.add(signal);
+        }
+        let mask = wanted.thread_swap_mask(SigmaskHow::SIG_BLOCK)?;
+        let signals =
+            SignalFd::with_flags(&wanted, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)?;
+        let keys = stdin();
+        let before = tcgetattr(&keys)?;
+        let mut raw = before.clone();
+        cfmakeraw(&mut raw);
+        tcsetattr(&keys, SetArg::TCSAFLUSH, &raw)?;
+        // From here on, dropping it sets things right.
+        let terminal = Self {
+            keys,
+            before,
+            signals,
+            mask,
+        };
+        write(ENTER)?;
+        Ok(terminal)
+    }
+
+    /// Columns and rows.
+    pub(crate) fn size(&self) -> (usize, usize) {
+        let size = terminal_size::terminal_size_of(self.keys.as_fd());
+        let (terminal_size::Width(columns), terminal_size::Height(rows)) =
+            size.unwrap_or((terminal_size::Width(80), terminal_size::Height(24)));
+        (usize::from(columns), usize::from(rows))
+    }
+
+    /// Shows a screen.
+    ///
+    /// # Errors
+    /// If the terminal is gone.
+    pub(crate) fn show(&self, ansi: &str) -> io::Result<()> {
+        write(ansi)
+    }
+
+    /// Waits for something to happen, no longer than `until`.
+    ///
+    /// # Errors
+    /// If the terminal is gone.
+    pub(crate) fn wait(&mut self, until: Instant) -> io::Result<Happened> {
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Ok(Happened::Time);
+            }
+            let (keys, signals) = self.wait_once(left)?;
+            if signals && let Some(signal) = self.signals.read_signal()? {
+                let is_resize = signal.ssi_signo == Signal::SIGWINCH as u32;
+                return Ok(if is_resize {
+                    Happened::Resized
+                } else {
+                    Happened::Quit
+                });
+            }
+            if keys {
+                let mut pressed = [0; 64];
+                let count = self.keys.lock().read(&mut pressed)?;
+                if let Some(happened) = meaning(&pressed[..count]) {
+                    return Ok(happened);
+                }
+            }
+        }
+    }
+
+    /// Whether keys were pressed, and whether signals came.
+    fn wait_once(&self, left: Duration) -> io::Result<(bool, bool)> {
+        let mut polled = [
+            PollFd::new(self.keys.as_fd(), PollFlags::POLLIN),
+            PollFd::new(self.signals.as_fd(), PollFlags::POLLIN),
+        ];
+        let timeout = PollTimeout::try_from(left.as_millis() + 1).unwrap_or(PollTimeout::MAX);
+        match poll(&mut polled, timeout) {
+            Ok(_) | Err(nix::errno::Errno::EINTR) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+        Ok(polled
+            .each_ref()
+            .map(|one| one.any().unwrap_or(false))
+            .into())
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        // There is nobody left to be told of an error.
+        let _ = write(LEAVE);
+        let _ = tcsetattr(&self.keys, SetArg::TCSAFLUSH, &self.before);
+        let _ = self.mask.thread_set_mask();
+    }
+}
+
+fn write(text: &str) -> io::Result<()> {
+    let mut out = stdout().lock();
+    out.write_all(text.as_bytes())?;
+    out.flush()
+}
+
+/// What keys mean; none is the end of the terminal.
+fn meaning(pressed: &[u8]) -> Option<Happened> {
+    const PAGE: isize = 10;
+    match pressed {
+        // Escape alone, and control with C and D, as other programs have it.
+        [] | [b'q' | b'Q' | 0x1b | 3 | 4, ..] if pressed.len() < 2 => Some(Happened::Quit),
+        b"\x1b[A" | b"\x1bOA" | b"k" => Some(Happened::Scroll(-1)),
+        b"\x1b[B" | b"\x1bOB" | b"j" => Some(Happened::Scroll(1)),
+        b"\x1b[5~" => Some(Happened::Scroll(-PAGE)),
+        b"\x1b[6~" | b" " => Some(Happened::Scroll(PAGE)),
+        _ if pressed.contains(&b'q') || pressed.contains(&3) => Some(Happened::Quit),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_mean_what_they_do_elsewhere() {
+        for quits in [&b"q"[..], b"Q", b"\x1b", b"\x03", b"\x04", b"", b"jq"] {
+            assert_eq!(meaning(quits), Some(Happened::Quit), "{quits:?}");
+        }
+        assert_eq!(meaning(b"\x1b[A"), Some(Happened::Scroll(-1)));
+        assert_eq!(meaning(b"j"), Some(Happened::Scroll(1)));
+        assert_eq!(meaning(b"\x1b[6~"), Some(Happened::Scroll(10)));
+        assert_eq!(meaning(b"x"), None);
+        assert_eq!(meaning(b"\x1b[C"), None);
+    }
+}

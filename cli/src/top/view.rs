@@ -1,0 +1,268 @@
+//! What is to be seen, on a screen of any size from 80 columns on; made for 80x24.
+//!
+//! ```text
+//! title
+//! devices, at most six if there are many QPs
+//!
+//! QPs: what room there is
+//!
+//! drops by reason, at most five
+//! ```
+
+use super::format::{plain, short, time};
+use super::rates::{DeviceRates, Drops, Place, QpRates, Rates};
+use super::screen::{Line, Screen, Style};
+use std::collections::BTreeMap;
+
+/// The least terminal that all of it fits on.
+pub(crate) const COLUMNS: usize = 80;
+pub(crate) const ROWS: usize = 24;
+
+/// Rows of devices and of drops that leave room for QPs, with their headings.
+const DEVICES: usize = 6;
+const DROPS: usize = 5;
+
+/// What is to be seen of it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct View {
+    pub(crate) columns: usize,
+    /// As many as there are lines, if nothing is said.
+    pub(crate) rows: Option<usize>,
+    /// QPs that are scrolled past.
+    pub(crate) skip: usize,
+    /// Seconds between two looks.
+    pub(crate) interval: f64,
+    /// Whether somebody sits before it.
+    pub(crate) live: bool,
+}
+
+/// Draws it.
+pub(crate) fn draw(rates: &Rates, view: &View) -> Screen {
+    let mut screen = Screen::new(view.columns);
+    screen.push(title(rates, view));
+    if rates.devices.is_empty() {
+        nobody(&mut screen, rates);
+        return screen;
+    }
+    let numbers = number_devices(rates);
+    let (devices, qps, drops) = rooms(rates, view.rows);
+    draw_devices(&mut screen, rates, &numbers, devices);
+    screen.push(Line::default());
+    draw_qps(&mut screen, rates, &numbers, view.skip, qps);
+    if drops > 0 {
+        screen.push(Line::default());
+        draw_drops(&mut screen, rates, &numbers, drops);
+    }
+    screen
+}
+
+fn title(rates: &Rates, view: &View) -> Line {
+    let qps: u64 = rates.devices.iter().map(|device| device.qps).sum();
+    let mut text = format!(
+        "roce top  {} processes  {} devices  {qps} QPs  every {} s",
+        rates.processes,
+        rates.devices.len(),
+        view.interval
+    );
+    if rates.forbidden > 0 {
+        text += &format!("  {} of others", rates.forbidden);
+    }
+    if rates.silent > 0 {
+        text += &format!("  {} silent", rates.silent);
+    }
+    if view.live {
+        text += "  q: quit";
+    }
+    Line::new(Style::Title, text)
+}
+
+fn nobody(screen: &mut Screen, rates: &Rates) {
+    screen.push(Line::default());
+    let text = "No process of yours has a device open in this network namespace.";
+    screen.push(Line::new(Style::Plain, text));
+    if rates.forbidden > 0 {
+        let text = format!(
+            "{} of other users have: root may look at them.",
+            rates.forbidden
+        );
+        screen.push(Line::new(Style::Plain, text));
+    }
+}
+
+/// Each device has a number by which QPs and drops name it. It does not change with who is
+/// the busiest.
+fn number_devices(rates: &Rates) -> BTreeMap<&Place, usize> {
+    let mut places: Vec<_> = rates.devices.iter().map(|device| &device.place).collect();
+    places.sort();
+    places.into_iter().zip(1..).collect()
+}
+
+/// Rows for devices, QPs and drops, without their headings.
+fn rooms(rates: &Rates, rows: Option<usize>) -> (usize, usize, usize) {
+    let (devices, qps, drops) = (rates.devices.len(), rates.qps.len(), rates.drops.len());
+    let Some(rows) = rows else {
+        return (devices, qps, drops);
+    };
+    // The title, two headings, a line between.
+    let left = rows.saturating_sub(4);
+    // Four rows, at least, are for devices and QPs.
+    let drops = drops.min(DROPS.max(left / 5));
+    let drops = drops.min(left.saturating_sub(2 + 4));
+    let left = left.saturating_sub(if drops > 0 { drops + 2 } else { 0 });
+    // What QPs don't need is the devices'.
+    let most = DEVICES.max(left / 3).max(left.saturating_sub(qps));
+    let devices = devices.min(most).min(left);
+    (devices, left - devices, drops)
+}
+
+/// How many QPs can be scrolled past, on a terminal of so many rows.
+pub(crate) fn most_skipped(rates: &Rates, rows: usize) -> usize {
+    let (_, room, _) = rooms(rates, Some(rows));
+    rates.qps.len().saturating_sub(room.max(1))
+}
+
+fn draw_devices(
+    screen: &mut Screen,
+    rates: &Rates,
+    numbers: &BTreeMap<&Place, usize>,
+    room: usize,
+) {
+    let wide = 9 + spare(screen.columns);
+    screen.push(Line::new(
+        Style::Head,
+        format!(
+            " #     PID COMMAND   {:<wide$} VIA   QPS TX b/s TX p/s RX b/s RX p/s  RETX  DROP",
+            "DEVICE"
+        ),
+    ));
+    for device in fitting(&rates.devices, 0, room) {
+        screen.push(device_line(device, numbers, wide));
+    }
+}
+
+/// The elements that fit. The title says how many there are.
+fn fitting<T>(all: &[T], skip: usize, room: usize) -> &[T] {
+    let skip = skip.min(all.len().saturating_sub(room.max(1)));
+    let end = all.len().min(skip + room);
+    &all[skip..end]
+}
+
+fn device_line(device: &DeviceRates, numbers: &BTreeMap<&Place, usize>, wide: usize) -> Line {
+    let flow = &device.flow;
+    let mut line = Line::new(
+        Style::Plain,
+        format!(
+            "{:>2} {:>7} {:<9} {:<wide$} {:<3} {:>5} {:>6} {:>6} {:>6} {:>6} ",
+            numbers.get(&device.place).copied().unwrap_or(0),
+            device.place.pid,
+            plain(&device.command, 9),
+            plain(&device.place.device, wide),
+            plain(&device.datapath, 3),
+            short(device.qps as f64),
+            short(flow.tx_bits_per_second),
+            short(flow.tx_packets_per_second),
+            short(flow.rx_bits_per_second),
+            short(flow.rx_packets_per_second),
+        ),
+    );
+    push_bad(&mut line, flow.retransmitted_per_second, 5);
+    line.push(Style::Plain, " ");
+    push_bad(&mut line, device.dropped_per_second, 5);
+    if let Some(failure) = &device.failure {
+        line.push(Style::Bad, format!(" {}", plain(failure, 200)));
+    }
+    line
+}
+
+/// A number that had better be 0.
+fn push_bad(line: &mut Line, value: f64, columns: usize) {
+    let text = short(value);
+    let style = if text == "0" { Style::Dim } else { Style::Bad };
+    line.push(style, format!("{text:>columns$}"));
+}
+
+fn draw_qps(
+    screen: &mut Screen,
+    rates: &Rates,
+    numbers: &BTreeMap<&Place, usize>,
+    skip: usize,
+    room: usize,
+) {
+    let peer = 15 + spare(screen.columns);
+    screen.push(Line::new(
+        Style::Head,
+        format!(
+            " #    QPN SV STATE {:<peer$} TX b/s RX b/s LIMIT ALPHA    RTT  RETX  CNPS",
+            "PEER"
+        ),
+    ));
+    for qp in fitting(&rates.qps, skip, room) {
+        screen.push(qp_line(qp, numbers, peer));
+    }
+}
+
+/// What is wider than it must be goes to names and addresses.
+fn spare(columns: usize) -> usize {
+    columns.saturating_sub(COLUMNS).min(24)
+}
+
+fn qp_line(qp: &QpRates, numbers: &BTreeMap<&Place, usize>, peer: usize) -> Line {
+    let now = &qp.now;
+    let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
+    let mut line = Line::new(
+        Style::Plain,
+        format!(
+            "{:>2} {:06x} {:<2} {:<5} {:<peer$} {:>6} {:>6} {:>5} {:>5} {:>6} ",
+            numbers.get(&qp.place).copied().unwrap_or(0),
+            now.qpn,
+            service(&now.service),
+            plain(&now.state, 5),
+            plain(now.peer.as_deref().unwrap_or("-"), peer),
+            short(qp.flow.tx_bits_per_second),
+            short(qp.flow.rx_bits_per_second),
+            or_dash(now.rate_bits_per_second.map(short)),
+            or_dash(now.alpha.map(|alpha| format!("{alpha:.3}"))),
+            or_dash(now.rtt_seconds.map(time)),
+        ),
+    );
+    push_bad(&mut line, qp.flow.retransmitted_per_second, 5);
+    line.push(Style::Plain, " ");
+    push_bad(&mut line, qp.cnps_received_per_second, 5);
+    line
+}
+
+fn service(name: &str) -> &'static str {
+    match name {
+        "RC" => "RC",
+        "UC" => "UC",
+        "UD" => "UD",
+        "XRC initiator" => "XI",
+        "XRC target" => "XT",
+        _ => "?",
+    }
+}
+
+fn draw_drops(screen: &mut Screen, rates: &Rates, numbers: &BTreeMap<&Place, usize>, room: usize) {
+    screen.push(Line::new(
+        Style::Head,
+        format!(
+            " # {:<24} {:>7} {:>8}",
+            "DROPPED BECAUSE", "DROP/s", "IN ALL"
+        ),
+    ));
+    for drops in fitting(&rates.drops, 0, room) {
+        screen.push(drops_line(drops, numbers));
+    }
+}
+
+fn drops_line(drops: &Drops, numbers: &BTreeMap<&Place, usize>) -> Line {
+    let number = numbers.get(&drops.place).copied().unwrap_or(0);
+    let reason = plain(&drops.reason, 24);
+    let mut line = Line::new(Style::Plain, format!("{number:>2} {reason:<24} "));
+    push_bad(&mut line, drops.per_second, 7);
+    line.push(Style::Plain, format!(" {:>8}", short(drops.packets as f64)));
+    line
+}
+
+#[cfg(test)]
+mod tests;
