@@ -9,6 +9,7 @@
 
 use super::{APPLICATION_DRIVES, packets_of, until_something_is_due};
 use crate::context::Shared;
+use crate::engine::Engine;
 use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::time::TimeSpec;
 use std::os::fd::AsFd;
@@ -45,6 +46,9 @@ impl Beside {
             // Who has the lock sees to all of it.
             if let Some(mut engine) = shared.engine.try_lock() {
                 engine.progress(shared.now());
+                if !may_wait_for_an_answer(&engine) {
+                    engine.send(shared.now());
+                }
             }
         }
     }
@@ -73,11 +77,17 @@ fn stay_away(shared: &Shared) {
     wait(shared, Vec::new(), APPLICATION_DRIVES);
 }
 
+/// Whether what is to be sent is acknowledgements, and the application watches memory. One
+/// that waits for events expects its peer's acknowledgement before the peer's answer.
+fn may_wait_for_an_answer(engine: &Engine) -> bool {
+    engine.channels.is_empty() && engine.owes_only_acknowledgements()
+}
+
 /// Waits for a packet, a timer or half a millisecond. The application's calls wake nobody.
 fn wait_for_packets(shared: &Shared) {
     let (wake_ups, longest) = {
         let engine = shared.engine.lock();
-        let longest = match (engine.has_work(), engine.owes_only_acknowledgements()) {
+        let longest = match (engine.has_work(), may_wait_for_an_answer(&engine)) {
             (false, _) => APPLICATION_DRIVES,
             (true, true) => ANSWERS,
             (true, false) => return,
