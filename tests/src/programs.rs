@@ -54,7 +54,7 @@ pub fn compiles_verbs_or_skip() -> bool {
 /// the machine lacks them; then it says on stderr that the test that asks is skipped.
 ///
 /// # Panics
-/// If it does not compile beside the program of the test, or the machine lacks what that
+/// If it does not compile into the folder for temporary files, or the machine lacks what that
 /// takes and the environment variable `ROCE_LAB` is `require`.
 pub fn compiled_or_skip(source: &str) -> Option<PathBuf> {
     if !compiles_verbs_or_skip() {
@@ -65,9 +65,9 @@ pub fn compiled_or_skip(source: &str) -> Option<PathBuf> {
     // One for each caller: a file that runs can't be written.
     static CALLS: AtomicU32 = AtomicU32::new(0);
     let call = CALLS.fetch_add(1, Ordering::Relaxed);
-    let test = env::current_exe().expect("a running program has a path");
-    let program = test.with_file_name(format!(
-        "{}-{}-{call}",
+    // Not beside the test, where who runs it may not be allowed to write.
+    let program = env::temp_dir().join(format!(
+        "roce-{}-{}-{call}",
         name.to_string_lossy(),
         std::process::id()
     ));
