@@ -1,9 +1,8 @@
 //! Runs the benchmarks and prints their table.
 
 use clap::Parser;
-use roce_benches::command::{finish, progress, step};
-use roce_benches::page::{machine, write_between};
-use roce_benches::report::{Comparison, Goal, markdown};
+use roce_benches::command::{Comparing, finish, progress, step};
+use roce_benches::report::{Comparison, Goal};
 use roce_benches::veth::VethPair;
 use roce_benches::{packet, peers, roce};
 use std::path::PathBuf;
@@ -15,9 +14,8 @@ use std::process::ExitCode;
 /// Markdown; with --write it replaces the figures in docs/benchmarks.md.
 #[derive(Debug, Parser)]
 struct Args {
-    /// How many times each is measured
-    #[arg(long, default_value_t = 7)]
-    runs: u32,
+    #[command(flatten)]
+    comparing: Comparing,
 
     /// Seconds of each measurement
     #[arg(long, default_value_t = 3)]
@@ -26,10 +24,6 @@ struct Args {
     /// The `roce` command to measure, instead of building it
     #[arg(long, value_name = "FILE")]
     roce: Option<PathBuf>,
-
-    /// A page to write the figures into, between its two marker lines
-    #[arg(long, value_name = "FILE")]
-    write: Option<PathBuf>,
 }
 
 fn main() -> ExitCode {
@@ -37,12 +31,7 @@ fn main() -> ExitCode {
 }
 
 fn run(args: &Args) -> Result<(), String> {
-    let page = markdown(&measure(args)?, &machine());
-    println!("{page}");
-    match &args.write {
-        Some(path) => write_between(path, "figures", &page),
-        None => Ok(()),
-    }
+    args.comparing.tell("figures", &measure(args)?)
 }
 
 /// Everything is measured once in each run, so that drift meets all alike.
@@ -59,9 +48,9 @@ fn measure(args: &Args) -> Result<Vec<Comparison>, String> {
     let mut latency = Vec::new();
     let mut checked = Vec::new();
     let mut hidden = Vec::new();
-    let bar = progress(args.runs * 6);
+    let bar = progress(args.comparing.runs * 6);
     let step = |what: &'static str| step(&bar, what);
-    for _ in 0..args.runs {
+    for _ in 0..args.comparing.runs {
         step("iperf3");
         let tcp = peers::iperf3_tcp(&pair, args.seconds)?.bits_per_second;
         step("roce perf");

@@ -54,7 +54,7 @@ pub use qp::{
     MAX_INLINE_BYTES, MAX_QUEUE_DEPTH, MAX_RD_ATOMIC, ModifyError, QpAttributes, QpConfig,
     QpFatalCause, QpInit, QpKind, QpState, QueueLimits, largest_path_mtu,
 };
-pub use srq::{SrqAttributes, SrqError, SrqInit, SrqStatus, Srqn, XrcdId};
+pub use srq::{MAX_SRQS, SrqAttributes, SrqError, SrqInit, SrqStatus, Srqn, XrcdId};
 pub use time::{Duration, Instant};
 pub use wr::{
     Completion, Flush, MAX_MESSAGE_BYTES, MAX_SGE, PostError, RecvWr, RemoteAddr, SendFlags,

@@ -44,6 +44,9 @@ impl fmt::Display for Srqn {
     }
 }
 
+/// How many SRQs a NIC has room for.
+pub const MAX_SRQS: usize = 1 << 16;
+
 /// What an SRQ is made with.
 #[derive(Clone, Copy, Debug)]
 pub struct SrqInit {
@@ -88,6 +91,11 @@ pub enum SrqError {
         srq: Srqn,
         /// How many.
         qps: usize,
+    },
+    /// The NIC has as many as it has room for.
+    TooMany {
+        /// How many.
+        most: usize,
     },
     /// A depth of 0 or beyond what a queue can have.
     BadDepth(usize),
@@ -138,6 +146,11 @@ impl fmt::Display for SrqError {
             Self::BadDepth(depth) => write!(
                 f,
                 "a shared receive queue of {depth} entries: 1 to {MAX_QUEUE_DEPTH} are possible"
+            ),
+            Self::TooMany { most } => write!(
+                f,
+                "there are {most} shared receive queues, as many as a device can have: destroy \
+                 one that is not needed"
             ),
             Self::BadMaxSge(max) => write!(
                 f,
@@ -205,6 +218,10 @@ pub(crate) struct SrqTable {
 impl SrqTable {
     pub(crate) fn contains(&self, number: u32) -> bool {
         self.srqs.contains_key(&number)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.srqs.len()
     }
 
     /// Adds an SRQ with a number that is free.

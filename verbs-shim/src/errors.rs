@@ -145,6 +145,7 @@ impl ToErrno for SrqError {
     fn to_errno(&self) -> Errno {
         match self {
             Self::InUse { .. } | Self::DomainInUse { .. } => Errno::EBUSY,
+            Self::TooMany { .. } => Errno::ENOMEM,
             _ => Errno::EINVAL,
         }
     }

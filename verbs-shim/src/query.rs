@@ -9,7 +9,8 @@ use crate::part;
 use crate::pointer::{Handle, In, Out};
 use nix::errno::Errno;
 use roce_verbs::{
-    MAX_MESSAGE_BYTES, MAX_QUEUE_DEPTH, MAX_RD_ATOMIC, MAX_SGE, PathMtu, RoceVersion,
+    MAX_MESSAGE_BYTES, MAX_QUEUE_DEPTH, MAX_RD_ATOMIC, MAX_SGE, MAX_SRQS, PathMtu, QpnPart,
+    RoceVersion,
 };
 use std::ffi::{c_char, c_int};
 
@@ -48,7 +49,7 @@ fn device_attr(context: &Context) -> Result<IbvDeviceAttr, Errno> {
         vendor_id: NO_VENDOR,
         vendor_part_id: part::vendor_part_id()?,
         hw_ver: 0,
-        max_qp: MANY,
+        max_qp: int(QpnPart::MAX_QPS),
         max_qp_wr: depth,
         device_cap_flags: DEVICE_CURR_QP_STATE_MOD
             | DEVICE_PORT_ACTIVE_EVENT
@@ -81,7 +82,7 @@ fn device_attr(context: &Context) -> Result<IbvDeviceAttr, Errno> {
         max_ah: MANY,
         max_fmr: 0,
         max_map_per_fmr: 0,
-        max_srq: MANY,
+        max_srq: int(MAX_SRQS),
         max_srq_wr: depth,
         max_srq_sge: sges,
         max_pkeys: 1,
@@ -286,7 +287,9 @@ pub(crate) extern "C" fn query_gid_table(
             return Err(Errno::EOPNOTSUPP);
         }
         let gids = context.state.roce.gids();
-        if gids.len() > max || size < size_of::<IbvGidEntry>() {
+        // The kernel's interface has no room for larger ones.
+        let sizes = size_of::<IbvGidEntry>()..=usize::from(u16::MAX);
+        if gids.len() > max || !sizes.contains(&size) {
             return Err(Errno::EINVAL);
         }
         for (index, entry) in gids.iter().enumerate() {

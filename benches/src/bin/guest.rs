@@ -1,12 +1,11 @@
 //! Measures this stack and the kernel's Soft-RoCE in one and the same guest.
 
 use clap::Parser;
-use roce_benches::command::{finish, progress, step};
-use roce_benches::page::{machine, write_between};
-use roce_benches::report::{Comparison, Goal, markdown};
+use roce_benches::command::{Comparing, finish, progress, step};
+use roce_benches::report::{Comparison, Goal};
 use roce_benches::{perftest, roce};
 use roce_tests::lab::{GUEST_IP4, Lab, LabConfig};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -17,13 +16,8 @@ use std::time::Duration;
 /// says otherwise: the figures are for comparison with each other, in one run, alone.
 #[derive(Debug, Parser)]
 struct Args {
-    /// How many times each is measured
-    #[arg(long, default_value_t = 5)]
-    runs: u32,
-
-    /// A page to write the figures into, between its two marker lines
-    #[arg(long, value_name = "FILE")]
-    write: Option<PathBuf>,
+    #[command(flatten)]
+    comparing: Comparing,
 }
 
 /// Nothing takes so long, also with an emulated processor.
@@ -34,12 +28,7 @@ fn main() -> ExitCode {
 }
 
 fn run(args: &Args) -> Result<(), String> {
-    let page = markdown(&measure(args)?, &machine());
-    println!("{page}");
-    match &args.write {
-        Some(path) => write_between(path, "figures guest", &page),
-        None => Ok(()),
-    }
+    args.comparing.tell("figures guest", &measure(args)?)
 }
 
 /// Gigabits per second, and microseconds.
@@ -57,9 +46,9 @@ fn measure(args: &Args) -> Result<Vec<Comparison>, String> {
         ..LabConfig::default()
     })
     .map_err(|e| e.to_string())?;
-    let bar = progress(args.runs * 2);
+    let bar = progress(args.comparing.runs * 2);
     let mut runs = Vec::new();
-    for _ in 0..args.runs {
+    for _ in 0..args.comparing.runs {
         step(&bar, "Soft-RoCE");
         let theirs = soft_roce(&lab)?;
         // It holds UDP port 4791 as long as the module is there.

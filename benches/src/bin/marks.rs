@@ -1,13 +1,12 @@
 //! Measures two flows through a slow port that marks, with DCQCN and without.
 
 use clap::Parser;
-use roce_benches::command::{finish, progress, step};
-use roce_benches::page::{machine, write_between};
+use roce_benches::command::{Comparing, finish, progress, step};
 use roce_benches::peers::serve;
-use roce_benches::report::{Comparison, Goal, markdown};
+use roce_benches::report::{Comparison, Goal};
 use roce_benches::roce;
 use roce_tests::bottleneck::{Bottleneck, Host, SlowPort};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 
 /// Two flows through a slow port that marks, with DCQCN and without, as ratios
@@ -16,17 +15,12 @@ use std::process::{Command, ExitCode, Stdio};
 /// --write it replaces the figures in docs/congestion.md.
 #[derive(Debug, Parser)]
 struct Args {
-    /// How many times each is measured
-    #[arg(long, default_value_t = 5)]
-    runs: u32,
+    #[command(flatten)]
+    comparing: Comparing,
 
     /// Milliseconds of each measurement
     #[arg(long, default_value_t = 2000)]
     ms: u64,
-
-    /// A page to write the figures into, between its two marker lines
-    #[arg(long, value_name = "FILE")]
-    write: Option<PathBuf>,
 }
 
 /// The port: room for six packets of path MTU 4096, marks when it holds three.
@@ -46,12 +40,7 @@ fn main() -> ExitCode {
 }
 
 fn run(args: &Args) -> Result<(), String> {
-    let page = markdown(&measure(args)?, &machine());
-    println!("{page}");
-    match &args.write {
-        Some(path) => write_between(path, "figures marks", &page),
-        None => Ok(()),
-    }
+    args.comparing.tell("figures marks", &measure(args)?)
 }
 
 /// What the two flows carried, in bits per second: with DCQCN, and without.
@@ -59,9 +48,9 @@ type Run = [[f64; 2]; 2];
 
 fn measure(args: &Args) -> Result<Vec<Comparison>, String> {
     let roce = roce::build()?;
-    let bar = progress(args.runs * 4);
+    let bar = progress(args.comparing.runs * 4);
     let mut runs = [Vec::new(), Vec::new()];
-    for _ in 0..args.runs {
+    for _ in 0..args.comparing.runs {
         for (datapath, runs) in ["udp", "xdp"].into_iter().zip(&mut runs) {
             let with = |control| {
                 step(&bar, format!("{datapath}, {}", control_name(control)));

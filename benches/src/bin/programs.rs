@@ -1,12 +1,10 @@
 //! Measures unmodified programs on this stack's libibverbs beside `roce perf`.
 
 use clap::Parser;
-use roce_benches::command::{finish, progress, step};
-use roce_benches::page::{machine, write_between};
-use roce_benches::report::{Comparison, Goal, markdown};
+use roce_benches::command::{Comparing, finish, progress, step};
+use roce_benches::report::{Comparison, Goal};
 use roce_benches::veth::VethPair;
 use roce_benches::{peers, perftest, roce};
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// ib_write_bw and ib_write_lat beside roce perf, as ratios taken in one run
@@ -15,17 +13,12 @@ use std::process::ExitCode;
 /// Markdown; with --write it replaces the figures in docs/benchmarks.md.
 #[derive(Debug, Parser)]
 struct Args {
-    /// How many times each is measured
-    #[arg(long, default_value_t = 7)]
-    runs: u32,
+    #[command(flatten)]
+    comparing: Comparing,
 
     /// Seconds of each measurement
     #[arg(long, default_value_t = 3)]
     seconds: u32,
-
-    /// A page to write the figures into, between its two marker lines
-    #[arg(long, value_name = "FILE")]
-    write: Option<PathBuf>,
 }
 
 /// Messages outstanding, and their bytes.
@@ -40,12 +33,7 @@ fn main() -> ExitCode {
 }
 
 fn run(args: &Args) -> Result<(), String> {
-    let page = markdown(&measure(args)?, &machine());
-    println!("{page}");
-    match &args.write {
-        Some(path) => write_between(path, "figures programs", &page),
-        None => Ok(()),
-    }
+    args.comparing.tell("figures programs", &measure(args)?)
 }
 
 /// One run of everything.
@@ -64,10 +52,10 @@ fn measure(args: &Args) -> Result<Vec<Comparison>, String> {
     perftest::build_library()?;
     let pair = VethPair::new(9000)?;
     let ms = u64::from(args.seconds) * 1000;
-    let bar = progress(args.runs * 6);
+    let bar = progress(args.comparing.runs * 6);
     let step = |what: &'static str| step(&bar, what);
     let mut runs = Vec::new();
-    for _ in 0..args.runs {
+    for _ in 0..args.comparing.runs {
         runs.push(Run {
             program: {
                 step("ib_write_bw");

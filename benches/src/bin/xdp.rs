@@ -1,12 +1,10 @@
 //! Measures AF_XDP beside its own bare rings, UDP sockets and TCP.
 
 use clap::Parser;
-use roce_benches::command::{finish, progress, step};
-use roce_benches::page::{machine, write_between};
-use roce_benches::report::{Comparison, Goal, markdown};
+use roce_benches::command::{Comparing, finish, progress, step};
+use roce_benches::report::{Comparison, Goal};
 use roce_benches::veth::VethPair;
 use roce_benches::{peers, roce};
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// AF_XDP beside its own bare rings, UDP sockets and TCP, as ratios taken in one run
@@ -15,17 +13,12 @@ use std::process::ExitCode;
 /// Markdown; with --write it replaces the figures in docs/benchmarks.md.
 #[derive(Debug, Parser)]
 struct Args {
-    /// How many times each is measured
-    #[arg(long, default_value_t = 7)]
-    runs: u32,
+    #[command(flatten)]
+    comparing: Comparing,
 
     /// Seconds of each measurement
     #[arg(long, default_value_t = 3)]
     seconds: u32,
-
-    /// A page to write the figures into, between its two marker lines
-    #[arg(long, value_name = "FILE")]
-    write: Option<PathBuf>,
 }
 
 /// Bytes of payload in a packet of path MTU 4096.
@@ -36,12 +29,7 @@ fn main() -> ExitCode {
 }
 
 fn run(args: &Args) -> Result<(), String> {
-    let page = markdown(&measure(args)?, &machine());
-    println!("{page}");
-    match &args.write {
-        Some(path) => write_between(path, "figures xdp", &page),
-        None => Ok(()),
-    }
+    args.comparing.tell("figures xdp", &measure(args)?)
 }
 
 /// One run of everything.
@@ -69,10 +57,10 @@ fn measure(args: &Args) -> Result<Vec<Comparison>, String> {
     let rings = roce::build_example("roce-xdp", "raw_rings")?;
     let pair = VethPair::new(9000)?;
     let ms = u64::from(args.seconds) * 1000;
-    let bar = progress(args.runs * 7);
+    let bar = progress(args.comparing.runs * 7);
     let step = |what: &'static str| step(&bar, what);
     let mut runs = Vec::new();
-    for _ in 0..args.runs {
+    for _ in 0..args.comparing.runs {
         runs.push(Run {
             raw: {
                 step("bare rings");

@@ -2,7 +2,7 @@
 
 use super::{CreateQpError, Nic};
 use crate::qp::{QpInit, Receives};
-use crate::srq::{SrqAttributes, SrqError, SrqInit, SrqStatus, Srqn};
+use crate::srq::{MAX_SRQS, SrqAttributes, SrqError, SrqInit, SrqStatus, Srqn};
 use crate::wr::{PostError, RecvWr};
 use rand_core::Rng;
 use roce_wire::Qpn;
@@ -13,16 +13,20 @@ impl Nic {
     /// # Errors
     /// See [`SrqError`].
     pub fn create_srq(&mut self, init: &SrqInit) -> Result<Srqn, SrqError> {
-        let srqn = self.free_srqn();
+        let srqn = self.free_srqn()?;
         self.srqs.create(srqn, init)?;
         Ok(srqn)
     }
 
-    pub(super) fn free_srqn(&mut self) -> Srqn {
+    /// A number that no SRQ has.
+    pub(super) fn free_srqn(&mut self) -> Result<Srqn, SrqError> {
+        if self.srqs.len() >= MAX_SRQS {
+            return Err(SrqError::TooMany { most: MAX_SRQS });
+        }
         loop {
             let bits = self.rng.next_u32() & 0xff_ffff;
             if bits != 0 && !self.srqs.contains(bits) {
-                return Srqn(bits);
+                return Ok(Srqn(bits));
             }
         }
     }

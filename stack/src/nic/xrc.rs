@@ -35,7 +35,7 @@ impl Nic {
         domain: XrcdId,
         cq: Arc<CompletionQueue>,
     ) -> Result<Srqn, SrqError> {
-        let srqn = self.free_srqn();
+        let srqn = self.free_srqn()?;
         self.srqs.create_xrc(srqn, init, domain, cq)?;
         Ok(srqn)
     }

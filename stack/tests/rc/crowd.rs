@@ -1,7 +1,7 @@
 //! Many QPs between the same two hosts, more than their shared window has room for.
 
 use crate::sim::{A, B, Hand, Mem, Pair, Setup};
-use roce_stack::{QpInit, QpKind, SendFlags, SendOp, SendWr, Stat, WcStatus};
+use roce_stack::{QpKind, SendFlags, SendOp, SendWr, Stat, WcStatus};
 use roce_wire::{PathMtu, Qpn};
 use std::collections::HashMap;
 
@@ -65,21 +65,9 @@ impl Crowd {
 }
 
 fn connected(pair: &mut Pair) -> Qpn {
-    let setup = pair.setup;
+    let queue = pair.setup.queue;
     for node in &mut pair.nodes {
-        node.qpn = node
-            .nic
-            .create_qp(QpInit {
-                kind: QpKind::Rc,
-                pd: node.pd,
-                send_cq: node.send_cq.clone(),
-                recv_cq: node.recv_cq.clone(),
-                send: setup.queue,
-                recv: setup.queue,
-                max_inline: 0,
-                signal_all: true,
-            })
-            .expect("a QP");
+        node.qpn = node.another_qp(QpKind::Rc, queue);
     }
     for side in [A, B] {
         pair.connect(side);

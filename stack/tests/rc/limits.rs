@@ -2,7 +2,7 @@
 
 use crate::sim::{A, B, Hand, Pair, Setup, pattern};
 use roce_stack::{
-    MAX_MESSAGE_BYTES, PostError, QpState, QueueLimits, SendFlags, SendOp, SendWr, Sge,
+    MAX_MESSAGE_BYTES, PostError, QpKind, QpState, QueueLimits, SendFlags, SendOp, SendWr, Sge,
 };
 use roce_wire::{NakCode, Opcode, Operation, PathMtu, Syndrome};
 
@@ -254,20 +254,7 @@ fn qps_take_turns() {
         ..Setup::default()
     });
     let mem = hand.mem(1 << 20);
-    let other = hand
-        .node
-        .nic
-        .create_qp(roce_stack::QpInit {
-            kind: roce_stack::QpKind::Rc,
-            pd: hand.node.pd,
-            send_cq: hand.node.send_cq.clone(),
-            recv_cq: hand.node.recv_cq.clone(),
-            send: hand.setup.queue,
-            recv: hand.setup.queue,
-            max_inline: 0,
-            signal_all: true,
-        })
-        .expect("a QP");
+    let other = hand.node.another_qp(QpKind::Rc, hand.setup.queue);
     let first = hand.node.qpn;
     hand.post(1, SendOp::Write(mem.remote(0)), &[mem.sge(0, 1 << 20)]);
     hand.node.qpn = other;

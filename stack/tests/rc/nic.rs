@@ -2,7 +2,7 @@
 
 use crate::sim::{A, B, Hand, Pair, Setup, pattern, to_state};
 use roce_stack::{
-    CreateQpError, QpInit, QpKind, QpState, QpnPart, QueueLimits, SendOp, SrqInit, Stat, WcStatus,
+    CreateQpError, QpKind, QpState, QpnPart, QueueLimits, SendOp, SrqInit, Stat, WcStatus,
 };
 use roce_wire::{ExtHeaders, Opcode, Qpn, RnrTimer, Syndrome};
 
@@ -242,21 +242,9 @@ fn a_seed_reproduces_a_run() {
 }
 
 fn another_qp(pair: &mut Pair, side: usize) {
-    let setup = pair.setup;
+    let queue = pair.setup.queue;
     let node = &mut pair.nodes[side];
-    node.qpn = node
-        .nic
-        .create_qp(QpInit {
-            kind: QpKind::Rc,
-            pd: node.pd,
-            send_cq: node.send_cq.clone(),
-            recv_cq: node.recv_cq.clone(),
-            send: setup.queue,
-            recv: setup.queue,
-            max_inline: 0,
-            signal_all: true,
-        })
-        .expect("a QP");
+    node.qpn = node.another_qp(QpKind::Rc, queue);
 }
 
 /// What a QP holds is told: posted receives as well as sends, until they complete.
@@ -287,16 +275,7 @@ fn when_all_numbers_are_taken_there_is_no_further_qp() {
         max_sge: 1,
     };
     let node = &mut hand.node;
-    let init = QpInit {
-        kind: QpKind::Rc,
-        pd: node.pd,
-        send_cq: node.send_cq.clone(),
-        recv_cq: node.recv_cq.clone(),
-        send: nothing,
-        recv: nothing,
-        max_inline: 0,
-        signal_all: true,
-    };
+    let init = node.init(QpKind::Rc, nothing);
     let srq = node.nic.create_srq(&SrqInit {
         pd: node.pd,
         size: nothing,

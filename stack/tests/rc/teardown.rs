@@ -2,7 +2,7 @@
 //! afterwards, nothing hangs, whoever waits learns of it.
 
 use crate::sim::{A, B, Hand, Pair, Setup, pattern, to_state};
-use roce_stack::{Access, DropReason, QpState, SendOp, WcStatus};
+use roce_stack::{Access, DropReason, QpKind, QpState, SendOp, WcStatus};
 use roce_wire::{ExtHeaders, Ieth, NakCode, Opcode, PathMtu, Syndrome};
 
 /// A region deregistered while a WRITE into it is under way: the rest is refused.
@@ -231,21 +231,7 @@ fn an_invalidated_region_is_still_its_owners() {
 fn a_failure_of_one_qp_does_not_touch_another() {
     let mut hand = Hand::new(Setup::default());
     let mem = hand.node.mem_with(64, Access::all());
-    let (cq_a, cq_b) = (hand.node.send_cq.clone(), hand.node.recv_cq.clone());
-    let other = hand
-        .node
-        .nic
-        .create_qp(roce_stack::QpInit {
-            kind: roce_stack::QpKind::Rc,
-            pd: hand.node.pd,
-            send_cq: cq_a,
-            recv_cq: cq_b,
-            send: hand.setup.queue,
-            recv: hand.setup.queue,
-            max_inline: 0,
-            signal_all: true,
-        })
-        .expect("a QP");
+    let other = hand.node.another_qp(QpKind::Rc, hand.setup.queue);
     let first = hand.node.qpn;
     hand.node.qpn = other;
     hand.advance_to(QpState::Rts);

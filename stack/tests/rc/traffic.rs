@@ -1,29 +1,14 @@
 //! What is told of a QP: its traffic, and which QPs there are.
 
-use crate::sim::{Hand, Node, Setup};
-use roce_stack::{QpInit, QpKind, QpState, QpTraffic, SendOp, Stat};
-use roce_wire::{ExtHeaders, Opcode, Qpn};
-
-/// One more QP of a node.
-fn another_qp(node: &mut Node, setup: &Setup) -> Qpn {
-    let init = QpInit {
-        kind: QpKind::Rc,
-        pd: node.pd,
-        send_cq: node.send_cq.clone(),
-        recv_cq: node.recv_cq.clone(),
-        send: setup.queue,
-        recv: setup.queue,
-        max_inline: 0,
-        signal_all: true,
-    };
-    node.nic.create_qp(init).expect("a QP")
-}
+use crate::sim::{Hand, Setup};
+use roce_stack::{QpKind, QpState, QpTraffic, SendOp, Stat};
+use roce_wire::{ExtHeaders, Opcode};
 
 /// What a QP sends, sends again and receives counts for it and no other.
 #[test]
 fn traffic_counts_for_the_qp_whose_it_is() {
     let mut hand = Hand::new(Setup::default());
-    let other = another_qp(&mut hand.node, &hand.setup);
+    let other = hand.node.another_qp(QpKind::Rc, hand.setup.queue);
     let mem = hand.mem(3000);
     hand.post(1, SendOp::Send, &[mem.sge(0, 3000)]);
     assert_eq!(hand.out().len(), 3);
@@ -54,7 +39,7 @@ fn traffic_counts_for_the_qp_whose_it_is() {
 fn every_qp_is_listed_once() {
     let mut hand = Hand::new(Setup::default());
     let first = hand.node.qpn;
-    let second = another_qp(&mut hand.node, &hand.setup);
+    let second = hand.node.another_qp(QpKind::Rc, hand.setup.queue);
     let nic = &mut hand.node.nic;
     let mut listed = nic.qpns();
     listed.sort_by_key(|qpn| *qpn == second);

@@ -327,6 +327,7 @@ static void mistakes_are_errors(void)
 	struct ibv_device_attr_ex device;
 	struct ibv_query_device_ex_input input = { .comp_mask = 1 };
 	struct ibv_qp_attr change = { .alt_timeout = 1 };
+	struct ibv_gid_entry entries[256];
 	union ibv_gid gid;
 	char *hole = mmap(NULL, SIZE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
@@ -345,6 +346,10 @@ static void mistakes_are_errors(void)
 	CHECK(!ibv_query_device_ex(context, NULL, &device) && device.phys_port_cnt_ex == 1);
 	CHECK(ibv_query_gid(context, 2, 0, &gid) == -1);
 	CHECK(ibv_query_gid(context, 1, 256, &gid) == -1);
+	CHECK(_ibv_query_gid_table(context, entries, 256, 0, SIZE_MAX / 2) == -EINVAL);
+	CHECK(_ibv_query_gid_table(context, entries, 256, 0, sizeof(*entries) - 1) == -EINVAL);
+	CHECK(_ibv_query_gid_table(context, entries, 0, 0, sizeof(*entries)) == -EINVAL);
+	CHECK(_ibv_query_gid_table(context, entries, 256, 0, sizeof(*entries)) > 0);
 	CHECK(ibv_modify_qp(from, &change, IBV_QP_ALT_PATH) == EOPNOTSUPP);
 }
 

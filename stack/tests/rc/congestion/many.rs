@@ -7,7 +7,6 @@ use roce_stack::{
     SendWr,
 };
 use roce_wire::{Bth, ExtHeaders, Opcode, Psn, Qpn};
-use std::sync::Arc;
 
 pub(super) struct Many {
     pub(super) node: Node,
@@ -52,17 +51,11 @@ impl Many {
 
     fn add(&mut self, host: u8) {
         let Self { node, setup, .. } = self;
-        let qpn = node.nic.create_qp(QpInit {
-            kind: setup.kind,
-            pd: node.pd,
-            send_cq: Arc::clone(&node.send_cq),
-            recv_cq: Arc::clone(&node.recv_cq),
-            send: setup.queue,
-            recv: setup.queue,
-            max_inline: 0,
+        let init = QpInit {
             signal_all: false,
-        });
-        let qpn = qpn.expect("there are numbers");
+            ..node.init(setup.kind, setup.queue)
+        };
+        let qpn = node.nic.create_qp(init).expect("there are numbers");
         let path = TxMeta {
             src: setup.ip.address(1),
             dst: setup.ip.address(host),

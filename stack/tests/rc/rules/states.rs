@@ -3,10 +3,9 @@
 use crate::sim::node::Node;
 use crate::sim::{Hand, PEER_QPN, Setup, to_state};
 use roce_stack::port::TxMeta;
-use roce_stack::{Event, ModifyError, QpAttributes, QpInit, QpState, QueueLimits, SendOp};
+use roce_stack::{Event, ModifyError, QpAttributes, QpState, QueueLimits, SendOp};
 use roce_wire::{ExtHeaders, NakCode, Opcode, Qpn};
 use std::collections::HashSet;
-use std::sync::Arc;
 
 fn modify(hand: &mut Hand, attributes: &QpAttributes) -> Result<(), ModifyError> {
     let (nic, qpn) = (&mut hand.node.nic, hand.node.qpn);
@@ -156,17 +155,7 @@ fn no_two_qps_have_one_number() {
     };
     let mut seen = HashSet::from([node.qpn]);
     for _ in 0..QPS {
-        let init = QpInit {
-            kind: Setup::default().kind,
-            pd: node.pd,
-            send_cq: Arc::clone(&node.send_cq),
-            recv_cq: Arc::clone(&node.recv_cq),
-            send: none,
-            recv: none,
-            max_inline: 0,
-            signal_all: true,
-        };
-        let qpn = node.nic.create_qp(init).expect("a QP");
+        let qpn = node.another_qp(Setup::default().kind, none);
         assert!(seen.insert(qpn), "{qpn} came twice");
         assert!(node.nic.query_qp(qpn).is_some());
     }

@@ -127,6 +127,26 @@ pub(crate) struct NodeSetup {
 }
 
 impl Node {
+    /// What a further QP of this node is made with: nothing inline, each request signalled.
+    pub(crate) fn init(&self, kind: QpKind, queue: QueueLimits) -> QpInit {
+        QpInit {
+            kind,
+            pd: self.pd,
+            send_cq: Arc::clone(&self.send_cq),
+            recv_cq: Arc::clone(&self.recv_cq),
+            send: queue,
+            recv: queue,
+            max_inline: 0,
+            signal_all: true,
+        }
+    }
+
+    /// A further QP of this node, in state RESET.
+    pub(crate) fn another_qp(&mut self, kind: QpKind, queue: QueueLimits) -> Qpn {
+        let init = self.init(kind, queue);
+        self.nic.create_qp(init).expect("a QP")
+    }
+
     /// A NIC with one QP, in state RESET.
     pub(crate) fn new(setup: &NodeSetup) -> Self {
         let mut seed = [setup.host; 32];

@@ -108,14 +108,5 @@ fn create(hand: &mut Hand, srq: Srqn) -> Qpn {
 }
 
 fn init(hand: &Hand) -> QpInit {
-    QpInit {
-        kind: hand.setup.kind,
-        pd: hand.node.pd,
-        send_cq: hand.node.send_cq.clone(),
-        recv_cq: hand.node.recv_cq.clone(),
-        send: hand.setup.queue,
-        recv: hand.setup.queue,
-        max_inline: 0,
-        signal_all: true,
-    }
+    hand.node.init(hand.setup.kind, hand.setup.queue)
 }

@@ -2,7 +2,9 @@
 
 use super::{Many, create, init, size};
 use crate::sim::{Hand, Setup};
-use roce_stack::{PostError, QueueLimits, RecvWr, SrqAttributes, SrqError, SrqInit, SrqStatus};
+use roce_stack::{
+    MAX_SRQS, PostError, QueueLimits, RecvWr, SrqAttributes, SrqError, SrqInit, SrqStatus,
+};
 
 /// An SRQ says how it was made; sizes out of range are refused.
 #[test]
@@ -26,6 +28,24 @@ fn an_srq_is_made_as_asked_or_not_at_all() {
     assert_eq!(make(0, 1), Err(SrqError::BadDepth(0)));
     assert_eq!(make(65_537, 1), Err(SrqError::BadDepth(65_537)));
     assert_eq!(make(1, 33), Err(SrqError::BadMaxSge(33)));
+}
+
+/// There is room for so many; one that goes leaves its room to another.
+#[test]
+fn when_there_are_too_many_there_is_no_further_srq() {
+    let mut hand = Hand::in_reset(Setup::default());
+    let init = SrqInit {
+        pd: hand.node.pd,
+        size: size(1),
+    };
+    let nic = &mut hand.node.nic;
+    let made: Vec<_> = std::iter::from_fn(|| nic.create_srq(&init).ok()).collect();
+    assert_eq!(made.len(), MAX_SRQS);
+    let too_many = SrqError::TooMany { most: MAX_SRQS };
+    assert_eq!(nic.create_srq(&init), Err(too_many));
+    assert!(too_many.to_string().contains("65536"));
+    nic.destroy_srq(made[0]).expect("not in use");
+    nic.create_srq(&init).expect("there is room again");
 }
 
 /// An SRQ stays as long as QPs use it.

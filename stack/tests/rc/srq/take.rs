@@ -2,7 +2,7 @@
 
 use super::{Many, create, init, size};
 use crate::sim::{A, B, Faults, Hand, Pair, Setup, pattern};
-use roce_stack::{PostError, QpState, RecvWr, SendOp, SrqInit, Stat, WcOpcode, WcStatus};
+use roce_stack::{PostError, QpKind, QpState, RecvWr, SendOp, SrqInit, Stat, WcOpcode, WcStatus};
 use roce_wire::{Credits, ExtHeaders, ImmDt, Opcode, Syndrome};
 
 /// The receives go, in the order in which they were posted, to the messages of all
@@ -200,16 +200,7 @@ fn a_bad_wire_changes_nothing() {
         let init = SrqInit { pd, size: size(64) };
         let srq = pair.nodes[B].nic.create_srq(&init).expect("an SRQ");
         let node = &mut pair.nodes[B];
-        let qp_init = roce_stack::QpInit {
-            kind: roce_stack::QpKind::Rc,
-            pd,
-            send_cq: node.send_cq.clone(),
-            recv_cq: node.recv_cq.clone(),
-            send: pair.setup.queue,
-            recv: pair.setup.queue,
-            max_inline: 0,
-            signal_all: true,
-        };
+        let qp_init = node.init(QpKind::Rc, pair.setup.queue);
         node.qpn = node.nic.create_qp_with_srq(qp_init, srq).expect("a QP");
         for side in [A, B] {
             pair.connect(side);

@@ -20,19 +20,11 @@ fn another(hand: &mut Hand) -> Qpn {
         depth: 4,
         max_sge: 1,
     };
-    let qpn = node
-        .nic
-        .create_qp(QpInit {
-            kind: QpKind::Ud,
-            pd: node.pd,
-            send_cq: node.send_cq.clone(),
-            recv_cq: node.recv_cq.clone(),
-            send: size,
-            recv: size,
-            max_inline: 0,
-            signal_all: false,
-        })
-        .expect("a QP");
+    let init = QpInit {
+        signal_all: false,
+        ..node.init(QpKind::Ud, size)
+    };
+    let qpn = node.nic.create_qp(init).expect("a QP");
     let path = roce_stack::port::TxMeta {
         src: node.address,
         dst: node.address,

@@ -5,10 +5,9 @@ use crate::errors::remote_operations;
 use crate::sim::{A, B, Pair, Setup, pattern};
 use roce_stack::WcStatus::{RemoteAccessError, Success};
 use roce_stack::{
-    Access, DeregisterError, QpInit, QpKind, QpState, QueueLimits, RemoteAddr, SendOp, WcOpcode,
-    WcStatus, WindowType,
+    Access, DeregisterError, QpKind, QpState, QueueLimits, RemoteAddr, SendOp, WcOpcode, WcStatus,
+    WindowType,
 };
-use std::sync::Arc;
 
 /// What A's operation on `remote` comes to; of several packets if it is a WRITE or READ.
 fn attempt(pair: &mut Pair, op: SendOp, len: usize) -> WcStatus {
@@ -179,27 +178,13 @@ fn a_window_of_type_2_is_of_one_qp() {
         pair.post(B, 9, SendOp::BindMw(bind), &[]);
         pair.run();
         // Another pair of QPs between the same NICs, at B in the same domain.
+        let size = QueueLimits {
+            depth: 4,
+            max_sge: 1,
+        };
         for side in [A, B] {
             let node = &mut pair.nodes[side];
-            node.qpn = node
-                .nic
-                .create_qp(QpInit {
-                    kind: QpKind::Rc,
-                    pd: node.pd,
-                    send_cq: Arc::clone(&node.send_cq),
-                    recv_cq: Arc::clone(&node.recv_cq),
-                    send: QueueLimits {
-                        depth: 4,
-                        max_sge: 1,
-                    },
-                    recv: QueueLimits {
-                        depth: 4,
-                        max_sge: 1,
-                    },
-                    max_inline: 0,
-                    signal_all: true,
-                })
-                .expect("a QP");
+            node.qpn = node.another_qp(QpKind::Rc, size);
         }
         for side in [A, B] {
             pair.connect(side);
