@@ -72,6 +72,8 @@ counters! {
         ReceiveTooSmall = "receive_too_small",
         /// Remote key, rights or bounds did not admit the WRITE. (UC.)
         AccessDenied = "access_denied",
+        /// A management datagram for which QP1 had no room: others wait to be taken. (QP1.)
+        MadsFull = "mads_full",
         /// An operation that this stack does not do yet.
         Unsupported = "unsupported",
     }

@@ -48,7 +48,10 @@ pub use memory::{
     MemoryFault, MemoryTable, PdId, RegisterError, Reregister, ReregisterError, Span, WindowBind,
     WindowId, WindowType,
 };
-pub use nic::{CreateQpError, MulticastError, Nic, NicConfig, QpStatus, QpTraffic, Usage};
+pub use nic::{
+    CreateQpError, MAD_BYTES, MadError, MulticastError, Nic, NicConfig, QpStatus, QpTraffic,
+    ReceivedMad, Usage,
+};
 pub use part::QpnPart;
 pub use qp::{
     MAX_INLINE_BYTES, MAX_QUEUE_DEPTH, MAX_RD_ATOMIC, ModifyError, QpAttributes, QpConfig,

@@ -25,6 +25,7 @@ use std::sync::Arc;
 mod create;
 mod foresight;
 mod intact;
+mod management;
 mod multicast;
 mod notices;
 mod schedule;
@@ -37,6 +38,7 @@ mod xrc;
 
 pub use create::CreateQpError;
 use intact::icrc_is_right;
+pub use management::{MAD_BYTES, MadError, ReceivedMad};
 pub use multicast::MulticastError;
 pub use status::{QpStatus, QpTraffic};
 pub(crate) use table::Handle;
@@ -82,6 +84,8 @@ pub struct Nic {
     events: VecDeque<Event>,
     ready: VecDeque<Handle>,
     congestion: Congestion,
+    /// QP1, if it is open.
+    management: Option<Box<management::GeneralServices>>,
     /// Those that owe their peers CNPs.
     notices: VecDeque<Handle>,
     /// A timer for each QP, by its slot in the table.
@@ -111,6 +115,7 @@ impl Nic {
             events: VecDeque::new(),
             ready: VecDeque::new(),
             congestion: Congestion::default(),
+            management: None,
             notices: VecDeque::new(),
             timers: Wheel::default(),
             early: EarlyPool::new(DEFAULT_PACKETS),
@@ -339,15 +344,14 @@ impl Nic {
             }
         });
         if known.is_none() {
-            // rule: 9.6.1-unknown-qp
-            self.counters.drop(DropReason::UnknownQp);
+            self.receive_for_nobody(qpn, meta, packet);
         }
     }
 
     /// Sends what there is to send, as far as the port has room, a fair share of
     /// each QP at a time.
     pub fn transmit(&mut self, now: Instant, port: &mut dyn Port) {
-        if !self.transmit_notices(now, port) {
+        if !self.transmit_notices(now, port) || !self.transmit_mads(port) {
             return;
         }
         // Each QP gets one turn; who has more waits for the next call.
@@ -410,7 +414,7 @@ impl Nic {
 
     /// Whether [`Nic::transmit`] has something to do.
     pub fn wants_to_send(&self) -> bool {
-        !self.ready.is_empty() || !self.notices.is_empty()
+        !self.ready.is_empty() || !self.notices.is_empty() || self.has_mads_to_send()
     }
 
     /// Whether that is acknowledgements, and nothing else: they may wait a little for what
@@ -423,6 +427,7 @@ impl Nic {
             slot.is_none_or(|slot| slot.qp.wants_only_to_acknowledge())
         };
         self.notices.is_empty()
+            && !self.has_mads_to_send()
             && (1..=FEW).contains(&self.ready.len())
             && self.ready.iter().all(acknowledges)
     }

@@ -16,6 +16,9 @@ impl QpnPart {
     /// Bits of a QPN below its part's number.
     const LOW_BITS: u32 = 16 + Self::SHIFT;
 
+    /// The part that has the numbers of the management QPs.
+    pub const FIRST: Self = Self(0);
+
     /// Part `number`, if there is one.
     pub fn new(number: u8) -> Option<Self> {
         (number < Self::COUNT).then_some(Self(number))

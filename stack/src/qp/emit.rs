@@ -1,6 +1,6 @@
 //! Writes one packet into a slot of the port.
 
-use crate::counters::Stat;
+use crate::counters::{Counters, Stat};
 use crate::memory::AccessError;
 use crate::port::{self, IpCovered, Port, ReserveError, TxMeta, TxSlot};
 use crate::qp::Cx;
@@ -21,6 +21,7 @@ pub(crate) enum EmitError {
 ///
 /// A packet that the port can never send counts as sent and lost: retries and their
 /// limits then apply to it as to any other loss.
+#[inline]
 pub(crate) fn emit(
     cx: &mut Cx<'_>,
     port: &mut dyn Port,
@@ -29,13 +30,25 @@ pub(crate) fn emit(
     payload_len: usize,
     fill: impl FnOnce(&Cx<'_>, &mut [u8]) -> Result<(), AccessError>,
 ) -> Result<(), EmitError> {
+    let sent = write_packet(port, path, repr, payload_len, |out| fill(cx, out))?;
+    count_packet(cx.counters, sent, payload_len);
+    Ok(())
+}
+
+/// The same without a QP, and nothing is counted yet. Returns whether the packet was sent,
+/// or lost because the port can never send it.
+#[inline]
+pub(crate) fn write_packet(
+    port: &mut dyn Port,
+    path: &TxMeta,
+    repr: &PacketRepr,
+    payload_len: usize,
+    fill: impl FnOnce(&mut [u8]) -> Result<(), AccessError>,
+) -> Result<bool, EmitError> {
     let slot = match port.reserve(path, repr.bth.dest_qpn, repr.buffer_len(payload_len)) {
         Ok(slot) => slot,
         Err(ReserveError::Full) => return Err(EmitError::Full),
-        Err(ReserveError::Unsendable) => {
-            cx.counters.count(Stat::Unsendable);
-            return Ok(());
-        }
+        Err(ReserveError::Unsendable) => return Ok(false),
     };
     let TxSlot {
         bytes,
@@ -43,13 +56,22 @@ pub(crate) fn emit(
         ip,
     } = slot;
     let at = repr.emit_headers(bytes, payload_len);
-    fill(cx, &mut bytes[at..at + payload_len]).map_err(EmitError::Access)?;
+    fill(&mut bytes[at..at + payload_len]).map_err(EmitError::Access)?;
     // rule: A17.3.3-sent
     icrc::seal(&ip_header(path, ip), src_port, UDP_PORT, bytes);
     port.commit();
-    cx.counters.count(Stat::TxPackets);
-    cx.counters.add(Stat::TxBytes, payload_len as u64);
-    Ok(())
+    Ok(true)
+}
+
+/// Counts what [`write_packet`] did.
+#[inline]
+pub(crate) fn count_packet(counters: &mut Counters, sent: bool, payload_len: usize) {
+    if sent {
+        counters.count(Stat::TxPackets);
+        counters.add(Stat::TxBytes, payload_len as u64);
+    } else {
+        counters.count(Stat::Unsendable);
+    }
 }
 
 /// What the ICRC covers of the IP header that the packet will carry.

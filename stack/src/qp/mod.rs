@@ -10,7 +10,7 @@ mod arrivals;
 mod attr;
 mod congestion;
 pub(crate) mod early;
-mod emit;
+pub(crate) mod emit;
 mod failure;
 mod kind;
 mod local;

@@ -20,6 +20,7 @@ mod inline;
 mod limits;
 mod local_errors;
 mod losses;
+mod management;
 mod nic;
 mod on_demand;
 mod operations;

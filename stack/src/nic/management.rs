@@ -1,0 +1,228 @@
+//! The general services QP, QP1: management datagrams come in and go out by it (IBTA 1.7,
+//! 3.9.3 and 13.5.1). It has no work queues: what arrives waits in an inbox of bounded
+//! length until somebody takes it, and what is sent is copied.
+//!
+//! Whatever comes here is never answered by the NIC itself. Nobody's QP fails of it.
+
+use super::Nic;
+use crate::counters::{DropReason, Stat};
+use crate::port::{Port, RxMeta, TxMeta};
+use crate::qp::emit::{count_packet, write_packet};
+use core::fmt;
+use roce_wire::{
+    Bth, Deth, ExtHeaders, Opcode, Operation, PKey, Packet, PacketRepr, Psn, QKey, Qpn, Transport,
+};
+use std::collections::VecDeque;
+
+/// Bytes of a management datagram (IBTA 1.7, 13.4.2).
+pub const MAD_BYTES: usize = 256;
+
+/// Datagrams that wait at most, in either direction: 64 KiB.
+const MOST_WAITING: usize = 256;
+
+/// A management datagram that came in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReceivedMad {
+    /// The path back to who sent it, as an answer takes it.
+    pub path: TxMeta,
+    /// The QP that it came from; 1, if that is another general services QP.
+    pub src_qpn: Qpn,
+    /// The datagram: any bytes at all.
+    pub mad: [u8; MAD_BYTES],
+}
+
+/// A management datagram that is to be sent.
+#[derive(Debug)]
+struct Outgoing {
+    path: TxMeta,
+    mad: [u8; MAD_BYTES],
+}
+
+/// QP1, once it is open.
+#[derive(Debug)]
+pub(super) struct GeneralServices {
+    inbox: VecDeque<ReceivedMad>,
+    outbox: VecDeque<Outgoing>,
+    psn: Psn,
+}
+
+/// Why a management datagram is not sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MadError {
+    /// Nobody has opened general services.
+    NotOpen,
+    /// Too many wait already.
+    Full {
+        /// How many can.
+        most: usize,
+    },
+}
+
+impl fmt::Display for MadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotOpen => f.write_str("QP1 is closed: open general services first"),
+            Self::Full { most } => write!(
+                f,
+                "{most} management datagrams wait to be sent, and no more can"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for MadError {}
+
+impl Nic {
+    /// Opens QP1: management datagrams are taken from now on. Opening it twice does nothing.
+    pub fn open_general_services(&mut self) {
+        if self.management.is_none() {
+            let psn = self.random_psn();
+            self.management = Some(Box::new(GeneralServices {
+                inbox: VecDeque::new(),
+                outbox: VecDeque::new(),
+                psn,
+            }));
+        }
+    }
+
+    /// Closes QP1: what waits there, in either direction, is forgotten, and what comes from
+    /// now on is dropped.
+    pub fn close_general_services(&mut self) {
+        self.management = None;
+    }
+
+    /// Whether management datagrams wait to be taken.
+    #[inline]
+    pub fn has_mads(&self) -> bool {
+        self.management
+            .as_ref()
+            .is_some_and(|services| !services.inbox.is_empty())
+    }
+
+    /// Takes the next management datagram.
+    pub fn poll_mad(&mut self) -> Option<ReceivedMad> {
+        self.management.as_mut()?.inbox.pop_front()
+    }
+
+    /// Sends a management datagram to QP1 at the end of the path, with the next
+    /// [`Nic::transmit`]. Nothing tells whether it arrives.
+    ///
+    /// # Errors
+    /// See [`MadError`].
+    pub fn send_mad(&mut self, path: TxMeta, mad: &[u8; MAD_BYTES]) -> Result<(), MadError> {
+        let services = self.management.as_mut().ok_or(MadError::NotOpen)?;
+        if services.outbox.len() == MOST_WAITING {
+            return Err(MadError::Full { most: MOST_WAITING });
+        }
+        services.outbox.push_back(Outgoing { path, mad: *mad });
+        Ok(())
+    }
+
+    /// Takes a well-formed packet to a number that no QP has.
+    // rule: 13.5.1-taken
+    #[cold]
+    pub(super) fn receive_for_nobody(&mut self, qpn: Qpn, meta: &RxMeta, packet: &Packet<'_>) {
+        let taken = match &mut self.management {
+            Some(services) if qpn == Qpn::QP1 => {
+                self.counters.count(Stat::RxPackets);
+                self.counters
+                    .add(Stat::RxBytes, packet.payload.len() as u64);
+                services.receive(meta, packet)
+            }
+            // rule: 9.6.1-unknown-qp
+            _ => Err(DropReason::UnknownQp),
+        };
+        if let Err(reason) = taken {
+            self.counters.drop(reason);
+        }
+    }
+
+    /// Whether management datagrams wait to be sent.
+    #[inline]
+    pub(super) fn has_mads_to_send(&self) -> bool {
+        self.management
+            .as_ref()
+            .is_some_and(|services| !services.outbox.is_empty())
+    }
+
+    /// Sends them. Returns whether there was room for all.
+    pub(super) fn transmit_mads(&mut self, port: &mut dyn Port) -> bool {
+        let Some(services) = &mut self.management else {
+            return true;
+        };
+        while let Some(outgoing) = services.outbox.front() {
+            let repr = headers(services.psn);
+            let Outgoing { path, mad } = outgoing;
+            let written = write_packet(port, path, &repr, MAD_BYTES, |out| {
+                out.copy_from_slice(mad);
+                Ok(())
+            });
+            let Ok(sent) = written else {
+                // The copy can't fail: the port is full.
+                return false;
+            };
+            count_packet(&mut self.counters, sent, MAD_BYTES);
+            services.psn = services.psn.next();
+            services.outbox.pop_front();
+        }
+        true
+    }
+}
+
+impl GeneralServices {
+    // rule: 13.5.1-silent
+    fn receive(&mut self, meta: &RxMeta, packet: &Packet<'_>) -> Result<(), DropReason> {
+        let opcode = packet.bth.opcode;
+        if opcode.transport() != Transport::Ud || opcode.operation() != Operation::Send {
+            return Err(DropReason::WrongTransport);
+        }
+        // rule: 13.5.1-partition
+        if !PKey::DEFAULT.matches(packet.bth.pkey) {
+            return Err(DropReason::WrongPKey);
+        }
+        // Every UD opcode has the header.
+        let deth = packet.ext.deth.ok_or(DropReason::Malformed)?;
+        // rule: 13.5.1-key
+        if deth.qkey != QKey::QP1 {
+            return Err(DropReason::WrongQKey);
+        }
+        // rule: 13.4.2-length
+        let mad = <[u8; MAD_BYTES]>::try_from(packet.payload).map_err(|_| DropReason::BadLength)?;
+        // rule: 13.5.1-bounded
+        if self.inbox.len() == MOST_WAITING {
+            return Err(DropReason::MadsFull);
+        }
+        self.inbox.push_back(ReceivedMad {
+            path: way_back(meta),
+            src_qpn: deth.src_qpn,
+            mad,
+        });
+        Ok(())
+    }
+}
+
+/// The path to where a packet came from. The congestion marks on it were not for the answer.
+fn way_back(meta: &RxMeta) -> TxMeta {
+    TxMeta {
+        src: meta.dst,
+        dst: meta.src,
+        traffic_class: meta.traffic_class & !3,
+        hop_limit: 0,
+        version: meta.version(),
+    }
+}
+
+/// What a management datagram is sent with: to QP1 from QP1, in the default partition.
+// rule: 13.5.1-sent
+fn headers(psn: Psn) -> PacketRepr {
+    PacketRepr {
+        bth: Bth::new(Opcode::UD_SEND_ONLY, Qpn::QP1, psn),
+        ext: ExtHeaders {
+            deth: Some(Deth {
+                qkey: QKey::QP1,
+                src_qpn: Qpn::QP1,
+            }),
+            ..ExtHeaders::NONE
+        },
+    }
+}
