@@ -11,6 +11,7 @@ use roce_wire::Qpn;
 use crate::ROCE_UDP_PORT;
 use crate::config::{SocketOffer, UdpPortConfig};
 use crate::counters::{TxDrop, UdpCounters};
+use crate::share::Services;
 use crate::socket::{Flushed, PortSocket, max_datagram, open, probe};
 use crate::sys::options::interface_exists;
 use crate::sys::receive::ReceiveRing;
@@ -48,6 +49,7 @@ pub struct UdpPort {
     headers: SendHeaders,
     counters: UdpCounters,
     offer: SocketOffer,
+    services: Services,
 }
 
 /// A file descriptor to wait for.
@@ -73,6 +75,7 @@ impl UdpPort {
             ring: ReceiveRing::new(),
             headers: SendHeaders::new(),
             counters: UdpCounters::default(),
+            services: Services::default(),
         }
     }
 
@@ -122,6 +125,58 @@ impl UdpPort {
             stays
         });
         self.config.addresses = addresses;
+    }
+
+    /// From now on this process takes management datagrams (to QP1) at the activated addresses,
+    /// now and later: those that answer to an ID of its own part, and those that are for
+    /// nobody, if it is the first to take them. Does nothing if it was called before.
+    ///
+    /// # Errors
+    /// If the kernel refuses.
+    pub fn open_general_services(&mut self) -> io::Result<()> {
+        self.services.open = true;
+        self.announce()
+    }
+
+    /// Ends that, and all services with it.
+    pub fn close_general_services(&mut self) {
+        self.services = Services::default();
+        // What fails leaves a name behind until the process ends; it takes nothing for it.
+        let _ = self.announce();
+    }
+
+    /// From now on this process takes requests for a service, by the lower half of its ID, at
+    /// one address, or at all activated ones, now and later. Who
+    /// [claims](crate::ServiceClaim) the service first can be sure to be the only one.
+    ///
+    /// # Errors
+    /// If the kernel refuses; then it takes none.
+    pub fn serve(&mut self, local: Option<IpAddr>, service: u32) -> io::Result<()> {
+        self.services.add(local, service);
+        let announced = self.announce();
+        if announced.is_err() {
+            self.stop_serving(local, service);
+        }
+        announced
+    }
+
+    /// Ends that.
+    pub fn stop_serving(&mut self, local: Option<IpAddr>, service: u32) {
+        self.services.remove(local, service);
+        // What fails leaves a name behind until the process ends: requests come here still.
+        let _ = self.announce();
+    }
+
+    /// Says at all addresses what this process takes.
+    fn announce(&mut self) -> io::Result<()> {
+        let Self {
+            sockets, services, ..
+        } = self;
+        let mut result = Ok(());
+        for socket in sockets {
+            result = result.and(socket.announce(services));
+        }
+        result
     }
 
     /// Whether the interface still exists. Sockets alone notice its end only when
@@ -200,7 +255,16 @@ impl Port for UdpPort {
         if !self.config.addresses.contains(&address) {
             return Err(foreign(&self.config, address));
         }
-        self.sockets.push(open(&self.config, address)?);
+        let mut socket = open(&self.config, address)?;
+        if self.services.open {
+            socket
+                .announce(&self.services)
+                .map_err(|source| PortError {
+                    what: format!("steering management datagrams to {address} to this process"),
+                    source,
+                })?;
+        }
+        self.sockets.push(socket);
         Ok(())
     }
 
@@ -264,7 +328,7 @@ impl Port for UdpPort {
         };
         self.reserved = index;
         let queue = &mut self.sockets[index].queue;
-        match queue.reserve(to, QpnPart::of(to_qp), len, max_datagram(ipv6)) {
+        match queue.reserve(to, joinable(to_qp), len, max_datagram(ipv6)) {
             Some((bytes, ip)) => Ok(TxSlot {
                 bytes,
                 src_port: ROCE_UDP_PORT,
@@ -298,6 +362,12 @@ impl Port for UdpPort {
         }
         Ok(empty)
     }
+}
+
+/// Packets for one part may leave in one piece. Which process gets a management datagram, its
+/// sender can't tell.
+fn joinable(to_qp: Qpn) -> Option<QpnPart> {
+    (to_qp != Qpn::QP1).then(|| QpnPart::of(to_qp))
 }
 
 fn foreign(config: &UdpPortConfig, address: IpAddr) -> PortError {

@@ -41,8 +41,8 @@ pub(crate) struct Datagram {
     /// Another packet may still join.
     open: bool,
     /// Where the packets' QPs are: the receiver may have a process for each part, and
-    /// steers a datagram by its first packet.
-    part: QpnPart,
+    /// steers a datagram by its first packet. With none, nothing joins it.
+    part: Option<QpnPart>,
 }
 
 impl Datagram {
@@ -50,8 +50,9 @@ impl Datagram {
         self.start..self.start + self.len
     }
 
-    fn takes(&self, to: &TxMeta, part: QpnPart, len: usize, max_datagram: usize) -> bool {
+    fn takes(&self, to: &TxMeta, part: Option<QpnPart>, len: usize, max_datagram: usize) -> bool {
         self.open
+            && part.is_some()
             && self.part == part
             && len <= self.segment
             && self.segments < MAX_SEGMENTS
@@ -64,7 +65,7 @@ impl Datagram {
 #[derive(Clone, Copy, Debug)]
 struct Reservation {
     to: TxMeta,
-    part: QpnPart,
+    part: Option<QpnPart>,
     start: usize,
     len: usize,
     joins: bool,
@@ -105,14 +106,15 @@ impl TxQueue {
         self.datagrams.is_empty()
     }
 
-    /// Room for a packet of `len` bytes to a QP in `part`, and the IPv4 identification or its lack.
+    /// Room for a packet of `len` bytes to a QP in `part`, or with none for one that leaves
+    /// alone, and the IPv4 identification or its lack.
     /// `max_datagram` bounds the bytes of a datagram. `None` if there is no room.
     ///
     /// Nothing changes until [`Self::commit`], so a reservation can be forgotten.
     pub(crate) fn reserve(
         &mut self,
         to: &TxMeta,
-        part: QpnPart,
+        part: Option<QpnPart>,
         len: usize,
         max_datagram: usize,
     ) -> Option<(&mut [u8], IpCovered)> {
@@ -202,7 +204,7 @@ impl TxQueue {
     fn join(
         &self,
         to: &TxMeta,
-        part: QpnPart,
+        part: Option<QpnPart>,
         len: usize,
         max_datagram: usize,
     ) -> Option<(usize, u16)> {

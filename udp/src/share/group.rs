@@ -8,6 +8,7 @@ use roce_stack::QpnPart;
 use roce_wire::Qpn;
 use socket2::{SockRef, Socket};
 
+use super::table::Table;
 use super::{sockets, steer};
 use crate::socket::new_socket;
 use crate::sys::options;
@@ -28,7 +29,7 @@ pub(super) fn first<E: From<io::Error>>(
     second.set_reuse_port(true)?;
     steer::nothing(second.as_fd())?;
     bind(&second)?;
-    steer::by_part(socket.as_fd())?;
+    steer::by_table(socket.as_fd(), &Table::default())?;
     Ok(socket.into())
 }
 

@@ -291,7 +291,7 @@ impl Joining<'_> {
             peers.collect(),
             Held::clone(&held),
         )?;
-        let member = Member::new(self.part, own.try_clone()?, held, keeper);
+        let member = Member::new(self.place, self.part, own.try_clone()?, held, keeper);
         Ok((own, member))
     }
 

@@ -19,6 +19,7 @@ use roce_stack::QpnPart;
 use super::group;
 use super::message::{self, Kind};
 use super::names::{self, Place};
+use super::table::{self, Table};
 
 /// A member that is gone loses its descriptors one by one. How often its name is tried.
 const CLEANING_TRIES: u32 = 500;
@@ -102,8 +103,8 @@ struct Work {
     listener: UnixListener,
     peers: Vec<Peer>,
     held: Held,
-    /// Members that are gone, and how often to try yet to clean up after them.
-    gone: Vec<(QpnPart, u32)>,
+    /// Members that are gone, and what is to be cleaned up after them.
+    gone: Vec<Gone>,
 }
 
 impl Work {
@@ -183,31 +184,62 @@ impl Work {
             Err(error) if error.kind() == ErrorKind::WouldBlock => {}
             Ok(None) | Err(_) => {
                 let peer = self.peers.swap_remove(index);
-                self.gone
-                    .extend(peer.part.map(|part| (part, CLEANING_TRIES)));
+                self.gone.extend(peer.part.map(Gone::new));
             }
         }
     }
 
-    /// Closes and empties the sockets of those who are gone. Whoever has the name of a
-    /// member has its socket, so it is taken meanwhile: nobody can become that member.
+    /// Closes and empties the sockets of those who are gone, and steers to others what they
+    /// took.
     fn clean_up(&mut self) {
         let (place, held) = (self.place, lock(&self.held));
-        self.gone.retain_mut(|(part, tries)| {
-            let Some(socket) = held.get(usize::from(part.number())) else {
+        self.gone.retain_mut(|gone| {
+            let Some(socket) = held.get(usize::from(gone.part.number())) else {
                 return false;
             };
-            *tries -= 1;
-            match names::hold(&place.member(*part)) {
-                Ok(_name) => {
-                    // It fails only without memory; then the socket fills up, and stays so.
-                    let _ = group::close_down(socket.as_fd());
-                    false
-                }
-                Err(_) => *tries > 0,
-            }
+            gone.tries -= 1;
+            gone.is_closed = gone.is_closed || close_after(&place, gone.part, socket);
+            let is_done = gone.is_closed && steer_past(&place, gone.part, socket);
+            !is_done && gone.tries > 0
         });
     }
+}
+
+/// A member that is gone.
+struct Gone {
+    part: QpnPart,
+    /// How often to try yet to clean up after it.
+    tries: u32,
+    /// Its socket takes nothing any more.
+    is_closed: bool,
+}
+
+impl Gone {
+    fn new(part: QpnPart) -> Self {
+        Self {
+            part,
+            tries: CLEANING_TRIES,
+            is_closed: false,
+        }
+    }
+}
+
+/// Closes a socket whose owner is gone. Whoever has the name of a member has its socket, so
+/// it is taken meanwhile: nobody can become that member.
+fn close_after(place: &Place, part: QpnPart, socket: &OwnedFd) -> bool {
+    let Ok(_name) = names::hold(&place.member(part)) else {
+        return false;
+    };
+    // It fails only without memory; then the socket fills up, and stays so.
+    let _ = group::close_down(socket.as_fd());
+    true
+}
+
+/// Steers anew, once nothing is announced for the part any more. (If somebody has taken the
+/// part meanwhile, it announces for itself.)
+fn steer_past(place: &Place, part: QpnPart, socket: &OwnedFd) -> bool {
+    let is_forgotten = Table::read(place).is_ok_and(|table| !table.knows(part));
+    is_forgotten && table::follow(place, socket.as_fd()).is_ok()
 }
 
 struct Ready {

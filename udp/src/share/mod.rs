@@ -23,10 +23,14 @@
 //! - a part of an interface belongs to whoever has bound its name ([`PartClaim`]);
 //! - a place in the group of an address belongs to whoever listens at its name, and hands
 //!   the group's sockets to those who come later (`keeper`);
-//! - who changes a group has bound a name that is its lock (`join`).
+//! - who changes a group has bound a name that is its lock (`join`);
+//! - who takes management datagrams, and requests for which services, has bound names that
+//!   say so, from which the program in the kernel is made (`table`).
 //!
-//! `docs/adr/0013-one-port-many-processes.md` has the reasons, and what was measured.
+//! `docs/adr/0013-one-port-many-processes.md` has the reasons, and what was measured;
+//! `docs/adr/0015-management-datagrams.md` those of QP1.
 
+mod addressee;
 mod claim;
 mod group;
 mod join;
@@ -34,9 +38,13 @@ mod keeper;
 mod member;
 mod message;
 mod names;
+mod services;
 mod sockets;
 mod steer;
+mod table;
 
 pub use claim::PartClaim;
 pub(crate) use join::join;
-pub(crate) use member::Member;
+pub(crate) use member::{Gets, Member};
+pub use services::ServiceClaim;
+pub(crate) use services::Services;

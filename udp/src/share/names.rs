@@ -1,6 +1,6 @@
 //! The names by which processes find each other.
 
-use std::io;
+use std::io::{self, ErrorKind};
 use std::net::{IpAddr, Ipv6Addr};
 use std::os::fd::OwnedFd;
 use std::os::linux::net::SocketAddrExt;
@@ -10,7 +10,7 @@ use roce_stack::QpnPart;
 use socket2::{Domain, SockAddr, Socket, Type};
 
 /// All names begin so. Who changes what they mean, or what is said over them, changes this.
-const PREFIX: &str = "roce-share-1";
+pub(super) const PREFIX: &str = "roce-share-1";
 
 /// A part of an interface's QPNs.
 pub(super) fn part_of_interface(index: u32, part: QpnPart) -> String {
@@ -40,11 +40,53 @@ impl Place {
         format!("{PREFIX}/{address}%{scope}/part/{}", part.number())
     }
 
+    /// What the names of those with an agent for management datagrams begin with.
+    pub(super) fn agents(&self) -> String {
+        let Self { address, scope } = self;
+        format!("{PREFIX}/{address}%{scope}/agent/")
+    }
+
+    /// The name of the agent in `part`.
+    pub(super) fn agent(&self, part: QpnPart) -> String {
+        format!("{}{}", self.agents(), part.number())
+    }
+
+    /// What the names of those begin with who take requests for services.
+    pub(super) fn services(&self) -> String {
+        let Self { address, scope } = self;
+        format!("{PREFIX}/{address}%{scope}/service/")
+    }
+
+    /// The name of whoever in `part` takes requests for a service.
+    pub(super) fn server(&self, service: u32, part: QpnPart) -> String {
+        format!("{}{service:08x}/{}", self.services(), part.number())
+    }
+
+    /// The name of whoever has a service, whether or not it takes requests.
+    pub(super) fn claim(&self, service: u32) -> String {
+        let Self { address, scope } = self;
+        format!("{PREFIX}/{address}%{scope}{}", claim_of(service))
+    }
+
     /// The name of whoever changes the group.
     pub(super) fn lock(&self) -> String {
         let Self { address, scope } = self;
         format!("{PREFIX}/{address}%{scope}/lock")
     }
+}
+
+/// The name of whoever has a service at all addresses.
+pub(super) fn claim_everywhere(service: u32) -> String {
+    format!("{PREFIX}/everywhere{}", claim_of(service))
+}
+
+/// Whether a name is that of somebody who has the service.
+pub(super) fn is_claim(name: &str, service: u32) -> bool {
+    name.starts_with(PREFIX) && name.ends_with(&claim_of(service))
+}
+
+fn claim_of(service: u32) -> String {
+    format!("/claim/{service:08x}")
 }
 
 /// Takes the name, so that others can connect to it.
@@ -57,6 +99,28 @@ pub(super) fn hold(name: &str) -> io::Result<OwnedFd> {
     let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
     socket.bind(&SockAddr::unix(format!("\0{name}"))?)?;
     Ok(socket.into())
+}
+
+/// Takes the name, so that [`is_in_sight`] tells; nobody ever answers.
+pub(super) fn hold_in_sight(name: &str) -> io::Result<OwnedFd> {
+    let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+    socket.bind(&SockAddr::unix(format!("\0{name}"))?)?;
+    socket.listen(0)?;
+    Ok(socket.into())
+}
+
+/// Whether somebody has taken the name by [`hold_in_sight`]. That takes as long however many
+/// names there are.
+pub(super) fn is_in_sight(name: &str) -> io::Result<bool> {
+    let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+    socket.set_nonblocking(true)?;
+    match socket.connect(&SockAddr::unix(format!("\0{name}"))?) {
+        Ok(()) => Ok(true),
+        // Others have looked before, and wait for ever.
+        Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(true),
+        Err(error) if error.kind() == ErrorKind::ConnectionRefused => Ok(false),
+        Err(error) => Err(error),
+    }
 }
 
 /// Connects to whoever listens at the name.

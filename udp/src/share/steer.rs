@@ -4,47 +4,127 @@ use std::io;
 use std::os::fd::BorrowedFd;
 
 use libc::{
-    BPF_ABS, BPF_ALU, BPF_B, BPF_JEQ, BPF_JMP, BPF_K, BPF_LD, BPF_RET, BPF_RSH, sock_filter,
+    BPF_ABS, BPF_ALU, BPF_AND, BPF_B, BPF_H, BPF_JEQ, BPF_JMP, BPF_K, BPF_LD, BPF_RET, BPF_RSH,
+    BPF_W, sock_filter,
 };
 use roce_stack::QpnPart;
+use roce_wire::Qpn;
 
+use super::addressee::{
+    ATTRIBUTE, CLASS, COMMUNICATION, ID_SHIFT, QPN, REMOTE_ID, REQUEST_ID, SERVICE, attribute,
+};
+use super::table::Table;
 use crate::sys::options::attach_program;
 
-/// Where the first byte of the destination QPN is in the BTH.
-const QPN: u32 = 5;
 const UDP_HEADER: u32 = 8;
 /// `ret a`, which the libc crate lacks.
 const BPF_RET_A: u32 = BPF_RET | 0x10;
+/// Of the four bytes that end with a QPN.
+const QPN_BITS: u32 = 0x00ff_ffff;
+/// The first bits of a QPN are the number of its part.
+const QPN_SHIFT: u32 = 16 + QpnPart::SHIFT;
 
-/// Makes the group of this socket steer by the part of the destination QPN: the number of
-/// the part is the number of the socket. What is too short for a QPN goes to the first.
-pub(super) fn by_part(socket: BorrowedFd<'_>) -> io::Result<()> {
-    // It sees the UDP payload.
-    let program = [
-        step(BPF_LD | BPF_B | BPF_ABS, QPN),
-        step(BPF_ALU | BPF_RSH | BPF_K, QpnPart::SHIFT),
-        step(BPF_RET_A, 0),
-    ];
-    attach_program(socket, libc::SO_ATTACH_REUSEPORT_CBPF, &program)
+/// What a program gives back.
+#[derive(Clone, Copy)]
+enum Give {
+    /// What is in the accumulator.
+    Accumulated,
+    Number(u32),
 }
 
-/// Lets nothing into the socket but what is for QPs in `part`: what the group has no socket
-/// for goes anywhere. Of a bundle, only the first packet is looked at.
+/// Makes the group of this socket steer by the part of the destination QPN: the number of
+/// the part is the number of the socket. Management datagrams go to who is to get them by
+/// `table`. What is too short to tell goes to the first.
+pub(super) fn by_table(socket: BorrowedFd<'_>, table: &Table) -> io::Result<()> {
+    attach_program(socket, libc::SO_ATTACH_REUSEPORT_CBPF, &steering(table))
+}
+
+/// Lets nothing into the socket but what is for `part`, and management datagrams that do not
+/// say whom they are for: what the group has no socket for goes anywhere. Of a bundle, only
+/// the first packet is looked at.
 pub(super) fn only_part(socket: BorrowedFd<'_>, part: QpnPart) -> io::Result<()> {
-    // It sees the UDP header, too.
-    let program = [
-        step(BPF_LD | BPF_B | BPF_ABS, UDP_HEADER + QPN),
-        step(BPF_ALU | BPF_RSH | BPF_K, QpnPart::SHIFT),
-        jump_unless_equal(part.number().into(), 1),
-        step(BPF_RET | BPF_K, u32::MAX),
-        step(BPF_RET | BPF_K, 0),
-    ];
-    attach_program(socket, libc::SO_ATTACH_FILTER, &program)
+    attach_program(socket, libc::SO_ATTACH_FILTER, &filter(part))
 }
 
 /// Lets nothing into the socket.
 pub(super) fn nothing(socket: BorrowedFd<'_>) -> io::Result<()> {
-    attach_program(socket, libc::SO_ATTACH_FILTER, &[step(BPF_RET | BPF_K, 0)])
+    attach_program(socket, libc::SO_ATTACH_FILTER, &[give(Give::Number(0))])
+}
+
+/// It sees the UDP payload.
+fn steering(table: &Table) -> Vec<sock_filter> {
+    let others = [give(Give::Number(table.others().number().into()))];
+    let mut requests = Vec::with_capacity(2 * table.services.len() + 2);
+    requests.push(load(BPF_W, SERVICE, 0));
+    for (service, part) in &table.services {
+        requests.push(jump_unless_equal(*service, 1));
+        requests.push(give(Give::Number(part.number().into())));
+    }
+    requests.extend(others);
+    by_addressee(0, &[give(Give::Accumulated)], &others, &requests)
+}
+
+/// It sees the UDP header, too.
+fn filter(part: QpnPart) -> Vec<sock_filter> {
+    let everything = [give(Give::Number(u32::MAX))];
+    let own = [
+        jump_unless_equal(part.number().into(), 1),
+        give(Give::Number(u32::MAX)),
+        give(Give::Number(0)),
+    ];
+    by_addressee(UDP_HEADER, &own, &everything, &everything)
+}
+
+/// A program that ends with `own` where the number of a part is in the accumulator, with
+/// `requests` if the packet is a request for a service, and with `others` if it is another
+/// management datagram that says nothing of whom it is for; as
+/// [`Addressee::of`](super::addressee::Addressee::of) tells.
+fn by_addressee(
+    from: u32,
+    own: &[sock_filter],
+    others: &[sock_filter],
+    requests: &[sock_filter],
+) -> Vec<sock_filter> {
+    let part_of = |shift| step(BPF_ALU | BPF_RSH | BPF_K, shift);
+    let by = |load: sock_filter, shift| [&[load, part_of(shift)], own].concat();
+    let to_qp = [&[part_of(QPN_SHIFT)], own].concat();
+    let by_request_id = by(load(BPF_W, REQUEST_ID, from), ID_SHIFT);
+    let by_remote_id = by(load(BPF_W, REMOTE_ID, from), ID_SHIFT);
+    let mut program = vec![
+        // The QPN, and the byte before it.
+        load(BPF_W, QPN - 1, from),
+        step(BPF_ALU | BPF_AND | BPF_K, QPN_BITS),
+        jump_if_equal(Qpn::QP1.get(), to_qp.len()),
+    ];
+    program.extend(to_qp);
+    program.push(load(BPF_B, CLASS, from));
+    program.push(jump_if_equal(COMMUNICATION.into(), others.len()));
+    program.extend(others);
+    program.push(load(BPF_H, ATTRIBUTE, from));
+    // Requests may be many instructions, and a jump reaches 255: they are last.
+    let answers = 1 + by_request_id.len() + by_remote_id.len();
+    program.push(jump_if_equal(attribute::REQ.into(), answers + 1));
+    program.push(jump_if_equal(attribute::SIDR_REQ.into(), answers));
+    program.push(jump_if_equal(
+        attribute::SIDR_REP.into(),
+        by_remote_id.len(),
+    ));
+    program.extend(by_remote_id);
+    program.extend(by_request_id);
+    program.extend(requests);
+    program
+}
+
+fn load(size: u32, at: usize, from: u32) -> sock_filter {
+    // Offsets in headers.
+    step(BPF_LD | size | BPF_ABS, from + at as u32)
+}
+
+fn give(what: Give) -> sock_filter {
+    match what {
+        Give::Accumulated => step(BPF_RET_A, 0),
+        Give::Number(number) => step(BPF_RET | BPF_K, number),
+    }
 }
 
 fn step(code: u32, k: u32) -> sock_filter {
@@ -61,5 +141,145 @@ fn jump_unless_equal(k: u32, over: u8) -> sock_filter {
     sock_filter {
         jf: over,
         ..step(BPF_JMP | BPF_JEQ | BPF_K, k)
+    }
+}
+
+/// `over` is a handful.
+fn jump_if_equal(k: u32, over: usize) -> sock_filter {
+    sock_filter {
+        jt: over as u8,
+        ..step(BPF_JMP | BPF_JEQ | BPF_K, k)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::addressee::Addressee;
+    use super::*;
+
+    /// What the kernel makes of a program: a load beyond the end gives 0.
+    fn run(program: &[sock_filter], packet: &[u8]) -> u32 {
+        let (mut a, mut at) = (0_u32, 0);
+        loop {
+            let sock_filter { code, jt, jf, k } = program[at];
+            at += 1;
+            let word = |bytes: usize| {
+                let field = packet.get(k as usize..k as usize + bytes)?;
+                Some(
+                    field
+                        .iter()
+                        .fold(0, |sum, byte| sum << 8 | u32::from(*byte)),
+                )
+            };
+            let loaded = match u32::from(code) {
+                code if code == BPF_LD | BPF_W | BPF_ABS => word(4),
+                code if code == BPF_LD | BPF_H | BPF_ABS => word(2),
+                code if code == BPF_LD | BPF_B | BPF_ABS => word(1),
+                code if code == BPF_ALU | BPF_AND | BPF_K => Some(a & k),
+                code if code == BPF_ALU | BPF_RSH | BPF_K => Some(a >> k),
+                code if code == BPF_JMP | BPF_JEQ | BPF_K => {
+                    at += usize::from(if a == k { jt } else { jf });
+                    Some(a)
+                }
+                BPF_RET_A => return a,
+                code if code == BPF_RET | BPF_K => return k,
+                code => panic!("code {code:#x}"),
+            };
+            match loaded {
+                Some(loaded) => a = loaded,
+                None => return 0,
+            }
+        }
+    }
+
+    fn part(number: u8) -> QpnPart {
+        QpnPart::new(number).expect("a part")
+    }
+
+    fn table(services: u32) -> Table {
+        Table {
+            services: (0..services)
+                .map(|number| (0x0106_0000 + number, part(number as u8 % 100 + 1)))
+                .collect(),
+            agents: vec![part(7), part(9)],
+        }
+    }
+
+    /// Packets of all kinds, from a seed, most of them nearly right.
+    fn packets() -> impl Iterator<Item = Vec<u8>> {
+        let mut state = 5_u32;
+        let mut draw = move |below: u32| {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            (state >> 8) % below
+        };
+        (0..20_000).map(move |_| {
+            let mut bytes: Vec<u8> = (0..280).map(|_| draw(256) as u8).collect();
+            if draw(4) > 0 {
+                bytes[5..8].copy_from_slice(&[0, 0, 1]);
+            }
+            bytes[21] = [7, 7, 7, 3][draw(4) as usize];
+            bytes[36..38].copy_from_slice(&(0x10 + draw(11) as u16).to_be_bytes());
+            bytes[56..58].copy_from_slice(&[1, 6]);
+            bytes[58] = draw(5) as u8;
+            if draw(8) == 0 {
+                bytes.truncate(draw(280) as usize);
+            }
+            bytes
+        })
+    }
+
+    #[test]
+    fn the_kernel_steers_as_the_bytes_say() {
+        let table = table(1000);
+        let program = steering(&table);
+        let served = |packet: &[u8]| {
+            let service = packet.get(56..60)?;
+            let service = u32::from_be_bytes(service.try_into().ok()?);
+            let found = table.services.iter().find(|(of, _)| *of == service);
+            Some(found.map_or(table.others(), |(_, part)| *part))
+        };
+        let mut seen = [0; 3];
+        for packet in packets() {
+            let to = run(&program, &packet);
+            match Addressee::of(&packet) {
+                Addressee::Unknown => assert_eq!(to, 0),
+                // A request that is cut off before the service goes to the first, too.
+                Addressee::Server if packet[21] == 7 => {
+                    let part = served(&packet).map_or(0, |part| part.number().into());
+                    assert_eq!(to, part);
+                    seen[0] += 1;
+                }
+                Addressee::Server => {
+                    assert_eq!(to, 7);
+                    seen[1] += 1;
+                }
+                // What is cut off behind the byte that tells goes to the first.
+                Addressee::Part(_) if packet.len() < 8 => assert_eq!(to, 0),
+                Addressee::Part(part) => {
+                    assert_eq!(to, part.number().into());
+                    seen[2] += 1;
+                }
+            }
+        }
+        assert!(seen.iter().all(|count| *count > 500), "{seen:?}");
+    }
+
+    #[test]
+    fn a_filter_lets_in_what_its_part_may_get() {
+        let program = filter(part(0x55));
+        for mut packet in packets() {
+            if packet.len() < 60 {
+                continue;
+            }
+            // Most are for others.
+            packet[48] = packet[48] & 1 | 0x54 << 1 | packet[48] & 2;
+            let lets_in = run(&program, &[&[0; 8], &packet[..]].concat()) > 0;
+            let expected = match Addressee::of(&packet) {
+                Addressee::Part(of) => of == part(0x55),
+                Addressee::Server => true,
+                Addressee::Unknown => false,
+            };
+            assert_eq!(lets_in, expected, "{packet:02x?}");
+        }
     }
 }

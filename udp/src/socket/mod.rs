@@ -5,13 +5,14 @@ mod open;
 mod receive;
 mod transmit;
 
+use std::io;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 
 use socket2::Socket;
 
 use crate::queue::TxQueue;
-use crate::share::Member;
+use crate::share::{Member, Services};
 
 pub(crate) use open::{bind, max_datagram, new_socket, open, probe};
 pub(crate) use transmit::Flushed;
@@ -36,6 +37,14 @@ pub(crate) struct PortSocket {
 }
 
 impl PortSocket {
+    /// Says which management datagrams are to come here, if others share the address.
+    pub(crate) fn announce(&mut self, services: &Services) -> io::Result<()> {
+        match &mut self.member {
+            Some(member) => member.announce(services),
+            None => Ok(()),
+        }
+    }
+
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }

@@ -2,12 +2,11 @@
 
 use std::io::{self, ErrorKind};
 
-use roce_stack::QpnPart;
 use roce_stack::port::{IpCovered, RxMeta, RxSink};
 
 use super::PortSocket;
 use crate::counters::UdpCounters;
-use crate::share::Member;
+use crate::share::{Gets, Member};
 use crate::sys::receive::{Bundle, RECEIVE_BATCH, ReceiveRing};
 
 /// Bundles of more bytes than this, on average, are not asked for in greater
@@ -163,13 +162,13 @@ fn hand_out_own<'a>(
 ) -> usize {
     let mut foreign = 0;
     let mut others_miss_some = false;
-    for packet in packets {
-        match QpnPart::of_packet(packet) {
-            Some(part) if part != member.part() => {
+    for (index, packet) in packets.enumerate() {
+        match member.gets(packet, index == 0) {
+            Gets::Yes => sink.packet(meta, packet),
+            gets => {
                 foreign += 1;
-                others_miss_some |= member.knows(part);
+                others_miss_some |= gets == Gets::AnotherMember;
             }
-            _ => sink.packet(meta, packet),
         }
     }
     if others_miss_some {

@@ -4,8 +4,8 @@ use super::*;
 use roce_wire::Qpn;
 
 /// Sends the packets as one datagram that the kernel is to cut up.
-fn send_in_one(from: &UdpSocket, packets: &[[u8; 20]]) {
-    let size: libc::c_int = 20;
+pub(super) fn send_in_one<const N: usize>(from: &UdpSocket, packets: &[[u8; N]]) {
+    let size = N as libc::c_int;
     // SAFETY: the pointer is to an `int` that lives through the call, and its size is given.
     let result = unsafe {
         libc::setsockopt(

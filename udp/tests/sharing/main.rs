@@ -2,6 +2,7 @@
 //! which some are killed.
 
 mod bundles;
+mod management;
 mod places;
 mod processes;
 #[path = "../support/mod.rs"]

@@ -8,21 +8,33 @@ use std::process::{Child, Command, Stdio};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
+use roce_udp::ServiceClaim;
 
 const ROLE: &str = "ROCE_TEST_SHARING";
 
 /// A process that has a port of an address; it is killed with this value.
-struct Other {
+pub(super) struct Other {
     child: Child,
     said: String,
 }
 
 impl Other {
+    /// One that takes management datagrams, and requests for a service that it claims.
+    pub(super) fn listening(address: IpAddr, part: u8, service: u32) -> Self {
+        let other = Self::start_as(format!("{address} {part} {service}"), None);
+        assert_eq!(other.said, "open");
+        other
+    }
+
     fn start(address: IpAddr, part: u8, uid: Option<u32>) -> Self {
+        Self::start_as(format!("{address} {part}"), uid)
+    }
+
+    fn start_as(role: String, uid: Option<u32>) -> Self {
         let mut command = Command::new(std::env::current_exe().expect("a path"));
         command
             .args(["--exact", "processes::is_the_other_process", "--nocapture"])
-            .env(ROLE, format!("{address} {part}"))
+            .env(ROLE, role)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped());
         if let Some(uid) = uid {
@@ -67,9 +79,20 @@ fn is_the_other_process() {
     let Ok(role) = std::env::var(ROLE) else {
         return;
     };
-    let (address, number) = role.split_once(' ').expect("address and part");
-    let address = address.parse().expect("an address");
-    let opened = try_open(address, number.parse().expect("a number"));
+    let mut role = role.split(' ');
+    let address = role.next().expect("an address").parse();
+    let address = address.expect("an address");
+    let number = role.next().expect("a part").parse();
+    let mut opened = try_open(address, number.expect("a part"));
+    let service = role
+        .next()
+        .map(|service| service.parse().expect("a service"));
+    let _claim = service.map(|service| {
+        let port = opened.as_mut().expect("a port");
+        port.open_general_services().expect("steered");
+        port.serve(None, service).expect("steered");
+        ServiceClaim::take(Some(address), 1, service).expect("free")
+    });
     let said = match &opened {
         Ok(_) => "open".to_owned(),
         Err(error) => error.to_string(),

@@ -3,6 +3,7 @@
 use std::os::fd::BorrowedFd;
 
 use roce_stack::QpnPart;
+use roce_wire::Qpn;
 
 use super::asm::Reg::{R0, R1, R2, R3, R4, R6, R7, R8, R10};
 use super::asm::Size::{Byte, Double, Half, Word};
@@ -18,7 +19,7 @@ pub struct RedirectConfig {
     pub roce_v1: bool,
     /// Whose destination QPNs are ours; all, if not said. What is for other QPNs goes to the
     /// kernel, which may have it for other processes behind the same address. Multicast packets
-    /// are ours all the same.
+    /// and those to QP1 are ours all the same.
     pub part: Option<QpnPart>,
 }
 
@@ -123,11 +124,14 @@ pub(super) fn assemble(
     asm.finish()
 }
 
-/// Goes to `otherwise` unless the packet whose BTH R3 points to is for a QP in `part`, or
-/// for a multicast group.
+/// Goes to `otherwise` unless the packet whose BTH R3 points to is for a QP in `part`, for
+/// QP1, or for a multicast group.
 fn is_for(asm: &mut Assembler, part: QpnPart, otherwise: Label) {
     let ours = asm.label();
     needs(asm, BTH, otherwise);
+    asm.load(Word, R4, R3, QPN - 1);
+    asm.and(R4, 0x00ff_ffff_u32.to_be() as i32);
+    asm.jump_if(Equal, R4, Qpn::QP1.get().to_be() as i32, ours);
     asm.load(Byte, R4, R3, QPN);
     asm.jump_if(Equal, R4, MULTICAST, ours);
     // Without the bits below the part's number.

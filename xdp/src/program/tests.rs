@@ -359,6 +359,20 @@ fn what_is_for_other_processes_qps_is_the_kernels() {
             is(&program, &byte(first)[..end], redirect, "a BTH alone");
             is(&program, &byte(first)[..end - 1], pass, "a BTH that is cut");
         }
+        for (qpn, verdict) in [(1, redirect), (0, pass), (0x101, pass), (0x1_0001, pass)] {
+            let mut to = frame.clone();
+            for (at, byte) in (bth + 5..).zip(&u32::to_be_bytes(qpn)[1..]) {
+                to.bytes = to.with(at, *byte);
+            }
+            // Flags of congestion, beside it.
+            let bytes = to.with(bth + 4, 0xff);
+            is(
+                &program,
+                &bytes,
+                verdict,
+                "of the numbers around it, QP1 alone",
+            );
+        }
     }
 }
 

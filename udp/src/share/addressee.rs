@@ -1,0 +1,124 @@
+//! Whom a packet is for, by its bytes: the same that the program in the kernel reads.
+
+use roce_stack::QpnPart;
+use roce_wire::Qpn;
+
+/// Where the first byte of the destination QPN is in the BTH.
+pub(super) const QPN: usize = 5;
+/// The management class, in the MAD header behind BTH and DETH.
+pub(super) const CLASS: usize = MAD + 1;
+/// The attribute: which message it is.
+pub(super) const ATTRIBUTE: usize = MAD + 16;
+/// The ID that answers to a datagram lookup carry.
+pub(super) const REQUEST_ID: usize = MESSAGE;
+/// The ID of the recipient that all other answers carry.
+pub(super) const REMOTE_ID: usize = MESSAGE + 4;
+/// The lower half of the service that requests carry.
+pub(super) const SERVICE: usize = MESSAGE + 12;
+/// The first bits of an ID are the part of who chose it.
+pub(super) const ID_SHIFT: u32 = 25;
+
+/// BTH and DETH.
+const MAD: usize = 12 + 8;
+/// The communication management message, behind the MAD header.
+const MESSAGE: usize = MAD + 24;
+
+/// Communication management's class (IBTA 1.7, 13.4.4).
+pub(super) const COMMUNICATION: u8 = 7;
+
+/// Messages of communication management that are told apart here (IBTA 1.7, 16.7.3).
+pub(super) mod attribute {
+    pub(in super::super) const REQ: u16 = 0x10;
+    pub(in super::super) const SIDR_REQ: u16 = 0x17;
+    pub(in super::super) const SIDR_REP: u16 = 0x18;
+}
+
+/// Whom a packet is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Addressee {
+    /// The process that has this part.
+    Part(QpnPart),
+    /// Whoever takes management datagrams of this kind.
+    Server,
+    /// Too short to tell.
+    Unknown,
+}
+
+impl Addressee {
+    /// Whom the packet with these bytes, from the BTH on, is for.
+    pub(super) fn of(transport: &[u8]) -> Self {
+        let Some(part) = QpnPart::of_packet(transport) else {
+            return Self::Unknown;
+        };
+        if !is_for_qp1(transport) {
+            return Self::Part(part);
+        }
+        match transport.get(CLASS) {
+            Some(&COMMUNICATION) => {}
+            Some(_) => return Self::Server,
+            None => return Self::Unknown,
+        }
+        let id_at = match field(transport, ATTRIBUTE).map(u16::from_be_bytes) {
+            Some(attribute::REQ | attribute::SIDR_REQ) => return Self::Server,
+            Some(attribute::SIDR_REP) => REQUEST_ID,
+            Some(_) => REMOTE_ID,
+            None => return Self::Unknown,
+        };
+        let id = field(transport, id_at).map(u32::from_be_bytes);
+        // Seven bits, and there are as many parts.
+        let part = id.and_then(|id| QpnPart::new((id >> ID_SHIFT) as u8));
+        part.map_or(Self::Unknown, Self::Part)
+    }
+}
+
+fn is_for_qp1(transport: &[u8]) -> bool {
+    field(transport, QPN) == Some([0, 0, Qpn::QP1.get() as u8])
+}
+
+fn field<const N: usize>(transport: &[u8], at: usize) -> Option<[u8; N]> {
+    transport.get(at..at + N)?.try_into().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn part(number: u8) -> QpnPart {
+        QpnPart::new(number).expect("a part")
+    }
+
+    /// A datagram to QP1 with a message, whose words are 0x0600_0000 (part 3) at the request
+    /// ID and 0x0a00_0000 (part 5) at the remote ID.
+    fn mad(class: u8, attribute: u16) -> Vec<u8> {
+        let mut bytes = vec![0; 12 + 8 + 256 + 4];
+        bytes[7] = 1;
+        bytes[21] = class;
+        bytes[36..38].copy_from_slice(&attribute.to_be_bytes());
+        (bytes[44], bytes[48]) = (6, 10);
+        bytes
+    }
+
+    #[test]
+    fn each_message_says_whom_it_is_for() {
+        for attribute in [0x10, 0x17] {
+            assert_eq!(Addressee::of(&mad(7, attribute)), Addressee::Server);
+        }
+        assert_eq!(Addressee::of(&mad(7, 0x18)), Addressee::Part(part(3)));
+        for attribute in [0x11, 0x12, 0x13, 0x14, 0x15, 0x16, 0x19, 0x1a] {
+            assert_eq!(Addressee::of(&mad(7, attribute)), Addressee::Part(part(5)));
+        }
+        assert_eq!(Addressee::of(&mad(3, 0x13)), Addressee::Server);
+    }
+
+    #[test]
+    fn other_packets_are_for_the_part_of_their_number() {
+        let mut bytes = mad(7, 0x13);
+        (bytes[5], bytes[7]) = (8, 1);
+        assert_eq!(Addressee::of(&bytes), Addressee::Part(part(4)));
+        (bytes[5], bytes[7]) = (0, 2);
+        assert_eq!(Addressee::of(&bytes), Addressee::Part(part(0)));
+        assert_eq!(Addressee::of(&bytes[..5]), Addressee::Unknown);
+        let cut = &mad(7, 0x13)[..50];
+        assert_eq!(Addressee::of(cut), Addressee::Unknown);
+    }
+}

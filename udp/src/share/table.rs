@@ -1,0 +1,161 @@
+//! Who takes which management datagrams at an address, as names tell.
+//!
+//! Answers to what an agent sent carry an ID that the agent chose, and whose first bits are
+//! its part. Requests carry a service; who takes those is in this table, and so is who takes
+//! what nobody serves: an agent that refuses it.
+
+use std::fs;
+use std::io;
+use std::os::fd::BorrowedFd;
+
+use roce_stack::QpnPart;
+
+use super::names::Place;
+use super::steer;
+
+/// How often to read again what changes all the time.
+const READS: u32 = 20;
+
+/// The table of one address.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Table {
+    /// Services, as the lower half of their IDs, and who takes requests for them; ascending.
+    pub(super) services: Vec<(u32, QpnPart)>,
+    /// All that have an agent; ascending.
+    pub(super) agents: Vec<QpnPart>,
+}
+
+impl Table {
+    /// What the names say now.
+    pub(super) fn read(place: &Place) -> io::Result<Self> {
+        Ok(Self::of(place, &names()?))
+    }
+
+    fn of(place: &Place, names: &[String]) -> Self {
+        let (agents, services) = (place.agents(), place.services());
+        let mut table = Self::default();
+        for name in names {
+            if let Some(part) = name.strip_prefix(&agents).and_then(part) {
+                table.agents.push(part);
+            } else if let Some((service, of)) = name
+                .strip_prefix(&services)
+                .and_then(|rest| rest.split_once('/'))
+                && let (Ok(service), Some(part)) = (u32::from_str_radix(service, 16), part(of))
+            {
+                table.services.push((service, part));
+            }
+        }
+        table.agents.sort_unstable();
+        table.services.sort_unstable();
+        // One port has one listener; if two say so, it is the first.
+        table.services.dedup_by_key(|(service, _)| *service);
+        table
+    }
+
+    /// Who takes what is for nobody: an agent, if there is one.
+    pub(super) fn others(&self) -> QpnPart {
+        self.agents.first().copied().unwrap_or(QpnPart::FIRST)
+    }
+
+    /// Whether anything is said of the part.
+    pub(super) fn knows(&self, part: QpnPart) -> bool {
+        self.agents.contains(&part) || self.services.iter().any(|(_, of)| *of == part)
+    }
+}
+
+/// Makes the group of this socket steer by what the names say. Several processes may do so at
+/// once: each changes its names first and looks again afterwards, so the last one to attach a
+/// program has seen all.
+pub(super) fn follow(place: &Place, socket: BorrowedFd<'_>) -> io::Result<()> {
+    let mut followed = None;
+    for _ in 0..READS {
+        let table = Table::read(place)?;
+        if followed.as_ref() == Some(&table) {
+            break;
+        }
+        steer::by_table(socket, &table)?;
+        followed = Some(table);
+    }
+    Ok(())
+}
+
+/// The names of all abstract Unix sockets in the calling thread's network namespace. The
+/// kernel gives its table in pieces, so it is read until it stays the same.
+pub(super) fn names() -> io::Result<Vec<String>> {
+    let mut last = read_names()?;
+    for _ in 0..READS {
+        let again = read_names()?;
+        if again == last {
+            break;
+        }
+        last = again;
+    }
+    Ok(last)
+}
+
+fn read_names() -> io::Result<Vec<String>> {
+    const TABLE: &str = "/proc/thread-self/net/unix";
+    let text = fs::read(TABLE)
+        .map_err(|error| io::Error::new(error.kind(), format!("reading {TABLE}: {error}")))?;
+    // Others choose their names as they like.
+    Ok(parse(&String::from_utf8_lossy(&text)))
+}
+
+/// The eighth field is the name, and begins with an `@` if it is an abstract one. Ours have
+/// no spaces.
+fn parse(text: &str) -> Vec<String> {
+    let name = |line: &str| {
+        let name = line.split_ascii_whitespace().nth(7)?;
+        let name = name.strip_prefix('@')?;
+        name.starts_with(super::names::PREFIX)
+            .then(|| name.to_owned())
+    };
+    let mut names: Vec<String> = text.lines().filter_map(name).collect();
+    names.sort_unstable();
+    names
+}
+
+fn part(text: &str) -> Option<QpnPart> {
+    QpnPart::new(text.parse().ok()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::IpAddr;
+
+    #[test]
+    fn the_kernels_table_is_read() {
+        let place = Place::new(IpAddr::from([10, 0, 0, 1]), 3);
+        let other = Place::new("fe80::1".parse().expect("an address"), 3);
+        let of = |number| QpnPart::new(number).expect("a part");
+        let names = [
+            place.agent(of(9)),
+            place.agent(of(2)),
+            place.server(0x0106_1234, of(9)),
+            place.server(0x0106_0001, of(2)),
+            place.server(0x0106_1234, of(3)),
+            place.member(of(4)),
+            place.lock(),
+            other.agent(of(1)),
+            other.server(0x0106_1111, of(1)),
+        ];
+        let mut text = "Num       RefCount Protocol Flags    Type St Inode Path\n\
+            0: 00000002 00000000 00010000 0001 01 1 /run/a socket\n\
+            0: 00000002 00000000 00000000 0001 01 2\n\
+            0: 00000002 00000000 00010000 0001 01 3 @else where\n"
+            .to_owned();
+        for name in &names {
+            text += &format!("0: 00000002 00000000 00010000 0001 01 4711 @{name}\n");
+        }
+        let table = Table::of(&place, &parse(&text));
+        let services = vec![(0x0106_0001, of(2)), (0x0106_1234, of(3))];
+        let agents = vec![of(2), of(9)];
+        assert_eq!(table, Table { services, agents });
+        assert_eq!(table.others(), of(2));
+        assert!(table.knows(of(3)) && table.knows(of(9)) && !table.knows(of(4)));
+        let table = Table::of(&other, &parse(&text));
+        assert_eq!(table.services, [(0x0106_1111, of(1))]);
+        assert_eq!(Table::default().others(), of(0));
+    }
+}

@@ -1,0 +1,263 @@
+//! Management datagrams: which process gets which.
+
+use super::processes::Other;
+use super::*;
+use roce_udp::ServiceClaim;
+use roce_wire::Qpn;
+use std::io::ErrorKind;
+
+const SERVICE: u32 = 0x0106_1c36;
+const REQ: u16 = 0x10;
+const REJ: u16 = 0x12;
+const REP: u16 = 0x13;
+const DREQ: u16 = 0x15;
+const SIDR_REQ: u16 = 0x17;
+const SIDR_REP: u16 = 0x18;
+
+/// A datagram to QP1, with a number.
+fn mad(attribute: u16, number: u8) -> [u8; 280] {
+    let mut bytes = [0; 280];
+    (bytes[7], bytes[8]) = (1, number);
+    bytes[21] = 7;
+    bytes[36..38].copy_from_slice(&attribute.to_be_bytes());
+    bytes
+}
+
+/// A request for a service. Its own ID has nothing to do with who gets it.
+fn request(attribute: u16, service: u32, number: u8) -> [u8; 280] {
+    let mut bytes = mad(attribute, number);
+    bytes[44] = 0x33 << 1;
+    bytes[56..60].copy_from_slice(&service.to_be_bytes());
+    bytes
+}
+
+/// An answer to an ID that was chosen in `part`.
+fn answer(attribute: u16, part: u8, number: u8) -> [u8; 280] {
+    let mut bytes = mad(attribute, number);
+    let id_at = if attribute == SIDR_REP { 44 } else { 48 };
+    bytes[id_at..id_at + 4].copy_from_slice(&(u32::from(part) << 25 | 0x0155_5555).to_be_bytes());
+    bytes
+}
+
+/// A port that takes management datagrams.
+fn open_agent(address: IpAddr, part: u8) -> UdpPort {
+    let mut port = open(address, part);
+    port.open_general_services().expect("steered");
+    port
+}
+
+/// The numbers of what waits.
+fn numbers(port: &mut UdpPort) -> Vec<u8> {
+    waiting(port).iter().map(|(_, number)| *number).collect()
+}
+
+fn assert_claimed(claim: std::io::Result<ServiceClaim>) {
+    let error = claim.expect_err("somebody has it");
+    assert_eq!(error.kind(), ErrorKind::AddrInUse, "{error}");
+}
+
+#[test]
+fn requests_reach_the_listener_and_answers_who_asked() {
+    for address in [fresh_address(), "::1".parse().expect("an address")] {
+        // Others use ::1, with other parts.
+        let parts = [20, 21, 22];
+        let mut ports = parts.map(|part| open_agent(address, part));
+        ports[2].serve(None, SERVICE).expect("steered");
+        ports[1].serve(Some(address), SERVICE + 1).expect("steered");
+        let elsewhere = IpAddr::from([10, 9, 8, 7]);
+        ports[1].serve(Some(elsewhere), SERVICE + 2).expect("said");
+        let from = sender(address);
+        let send = |bytes: &[u8]| {
+            from.send(bytes).expect("sent");
+        };
+        send(&request(REQ, SERVICE, 1));
+        send(&request(SIDR_REQ, SERVICE, 2));
+        send(&request(REQ, SERVICE + 1, 3));
+        // Nobody serves these: the first agent refuses them.
+        send(&request(REQ, SERVICE + 2, 4));
+        send(&request(REQ, SERVICE ^ 0x0017_0000, 5));
+        send(&mad(0x1e, 6)[..0]);
+        for (number, part) in (10..).zip(parts) {
+            for (step, attribute) in (0..).zip([REJ, REP, DREQ, SIDR_REP]) {
+                send(&answer(attribute, part, number + 10 * step));
+            }
+        }
+        // A part that is nobody's.
+        send(&answer(REP, 99, 7));
+        // Packets to QPs go their way.
+        for part in parts {
+            send(&packet(part, 60 + part));
+        }
+        assert_eq!(numbers(&mut ports[0]), [4, 5, 10, 20, 30, 40, 80]);
+        assert_eq!(numbers(&mut ports[1]), [3, 11, 21, 31, 41, 81]);
+        assert_eq!(numbers(&mut ports[2]), [1, 2, 12, 22, 32, 42, 82]);
+
+        ports[2].stop_serving(None, SERVICE);
+        send(&request(REQ, SERVICE, 1));
+        assert_eq!(numbers(&mut ports[0]), [1]);
+        ports[0].close_general_services();
+        send(&request(REQ, SERVICE, 2));
+        assert_eq!(numbers(&mut ports[1]), [2]);
+    }
+}
+
+/// Also where nobody shared the address yet, and the newcomer takes no datagrams.
+#[test]
+fn a_lone_listener_stays_one_when_another_joins() {
+    let address = fresh_address();
+    let mut first = open_agent(address, 3);
+    first.serve(None, SERVICE).expect("steered");
+    let from = sender(address);
+    from.send(&request(REQ, SERVICE, 1)).expect("sent");
+    assert_eq!(numbers(&mut first), [1]);
+    let mut second = open(address, 1);
+    for (number, service) in [(2, SERVICE), (3, SERVICE + 1)] {
+        from.send(&request(REQ, service, number)).expect("sent");
+    }
+    assert_eq!(numbers(&mut first), [2, 3]);
+    assert_eq!(waiting(&mut second), []);
+    // An address that comes later is served, too.
+    let later = fresh_address();
+    let mut addresses = first.config().addresses.clone();
+    addresses.push(later);
+    first.set_addresses(addresses);
+    first.activate(later).expect("free");
+    let mut other = open_agent(later, 0);
+    let from = sender(later);
+    from.send(&request(REQ, SERVICE, 4)).expect("sent");
+    from.send(&request(REQ, SERVICE + 1, 5)).expect("sent");
+    assert_eq!(numbers(&mut first), [4]);
+    assert_eq!(numbers(&mut other), [5]);
+    drop((first, second, other));
+    assert_nothing_left(address);
+    assert_nothing_left(later);
+}
+
+#[test]
+fn a_killed_listeners_port_is_free_and_others_refuse_for_it() {
+    let address = fresh_address();
+    let service = own_service(4);
+    let killed = Other::listening(address, 0, service);
+    let mut port = open_agent(address, 1);
+    assert_claimed(ServiceClaim::take(Some(address), 1, service));
+    assert_claimed(ServiceClaim::take(None, 1, service));
+    let from = sender(address);
+    from.send(&request(REQ, service, 1)).expect("sent");
+    from.send(&request(REQ, service + 1, 2)).expect("sent");
+    assert_eq!(numbers(&mut port), [], "the other one is the first agent");
+    drop(killed);
+    let claim = claim(Some(address), service);
+    until("requests are steered past the dead", || {
+        from.send(&request(REQ, service, 3)).expect("sent");
+        from.send(&request(REQ, service + 1, 4)).expect("sent");
+        let got = numbers(&mut port);
+        got.contains(&3) && got.contains(&4)
+    });
+    port.serve(None, service).expect("steered");
+    from.send(&request(REQ, service, 5)).expect("sent");
+    assert_eq!(numbers(&mut port), [5]);
+    drop((port, claim));
+    assert_nothing_left(address);
+}
+
+/// A service that other tests, of other processes too, most likely do not claim: who claims
+/// one everywhere meets everybody.
+fn own_service(number: u32) -> u32 {
+    0x0106_0000 | (std::process::id() * 16 + number) & 0xffff
+}
+
+/// Claims what is free, or will be: another test may be starting a process, which has a copy
+/// of all descriptors for a moment.
+fn claim(address: Option<IpAddr>, service: u32) -> ServiceClaim {
+    let mut claimed = None;
+    until("it can be claimed", || {
+        claimed = ServiceClaim::take(address, 1, service).ok();
+        claimed.is_some()
+    });
+    claimed.expect("just now")
+}
+
+#[test]
+fn a_service_is_one_processes() {
+    let (here, there) = (fresh_address(), fresh_address());
+    let take = |address, service| ServiceClaim::take(address, 1, service);
+    let service = own_service(1);
+    let first = take(Some(here), service).expect("free");
+    assert_claimed(take(Some(here), service));
+    assert_claimed(take(None, service));
+    let second = take(Some(there), service).expect("free at the other address");
+    let third = take(Some(here), own_service(2)).expect("another service");
+    drop(first);
+    assert_claimed(take(None, service));
+    drop(second);
+    let everywhere = claim(None, service);
+    for _ in 0..10 {
+        assert_claimed(take(Some(here), service));
+        assert_claimed(take(None, service));
+    }
+    drop((everywhere, third));
+    drop(claim(Some(here), service));
+}
+
+/// Many at once: each service is had by one, whoever it is, or by nobody.
+#[test]
+fn who_claims_at_once_never_shares() {
+    let address = fresh_address();
+    let service = own_service(3);
+    for _ in 0..20 {
+        let claims: Vec<_> = std::thread::scope(|scope| {
+            let claim = |address| move || ServiceClaim::take(address, 1, service).ok();
+            let threads = [Some(address), None, Some(address), None].map(claim);
+            let threads: Vec<_> = threads.map(|claim| scope.spawn(claim)).into();
+            let ended = threads.into_iter().map(|thread| thread.join());
+            ended.map(|claim| claim.expect("no panic")).collect()
+        });
+        assert!(claims.iter().flatten().count() <= 1);
+    }
+    drop(claim(None, service));
+}
+
+/// A sender can't tell whom management datagrams are for, so each leaves by itself.
+#[test]
+fn management_datagrams_leave_apart() {
+    let (near, far) = (fresh_address(), fresh_address());
+    let mut from = open(near, 0);
+    let mut ports = [0, 1].map(|part| open_agent(far, part));
+    ports[1].serve(None, SERVICE).expect("steered");
+    let to = support::to(near, far);
+    for number in 0..6 {
+        let bytes = request(REQ, SERVICE + u32::from(number % 2), number);
+        let slot = from.reserve(&to, Qpn::QP1, bytes.len()).expect("room");
+        slot.bytes.copy_from_slice(&bytes);
+        from.commit();
+    }
+    assert!(from.flush().expect("sent"));
+    assert_eq!(from.counters().tx_datagrams, 6);
+    assert_eq!(numbers(&mut ports[0]), [1, 3, 5]);
+    assert_eq!(numbers(&mut ports[1]), [0, 2, 4]);
+}
+
+/// What others join is taken apart by us: a request behind the first one may be for anybody,
+/// and must not be refused in the name of another process.
+#[test]
+fn requests_inside_of_bundles_come_to_nobody_and_end_the_joining() {
+    let address = fresh_address();
+    let mut ports = [0, 1].map(|part| open_agent(address, part));
+    ports[1].serve(None, SERVICE).expect("steered");
+    let from = sender(address);
+    let bundle = [
+        answer(REP, 0, 1),
+        request(REQ, SERVICE, 2),
+        answer(REP, 0, 3),
+        answer(REP, 1, 4),
+    ];
+    bundles::send_in_one(&from, &bundle);
+    assert_eq!(numbers(&mut ports[0]), [1, 3]);
+    assert_eq!(ports[0].counters().rx_foreign, 2);
+    // Now the kernel takes them apart.
+    let before = ports[0].counters().rx_bundles;
+    bundles::send_in_one(&from, &bundle);
+    waiting(&mut ports[0]);
+    let after = ports[0].counters();
+    assert!(after.rx_bundles > before + 1 && after.rx_foreign == 2);
+}
