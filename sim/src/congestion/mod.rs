@@ -8,6 +8,7 @@
 
 mod catalogue;
 mod flow;
+mod measure;
 mod metrics;
 mod mix;
 mod network;

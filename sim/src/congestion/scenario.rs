@@ -29,14 +29,6 @@ impl Algorithm {
             Self::None => "none",
         }
     }
-
-    pub(super) fn control(self, dcqcn: DcqcnParameters) -> CongestionControl {
-        match self {
-            Self::Dcqcn => CongestionControl::Dcqcn(dcqcn),
-            Self::Delay => CongestionControl::Delay(DelayParameters::DEFAULT),
-            Self::None => CongestionControl::None,
-        }
-    }
 }
 
 /// Data from one host to another.
@@ -89,6 +81,8 @@ pub struct Scenario {
     pub algorithm: Algorithm,
     /// The parameters of DCQCN.
     pub dcqcn: DcqcnParameters,
+    /// The parameters of the algorithm by round trips.
+    pub round_trips: DelayParameters,
     /// Who sends what.
     pub flows: Vec<FlowPlan>,
     /// When it is over. Flows of a mix may take longer.
@@ -105,6 +99,14 @@ impl Scenario {
             algorithm,
             loss,
             ..self.clone()
+        }
+    }
+
+    pub(super) fn control(&self) -> CongestionControl {
+        match self.algorithm {
+            Algorithm::Dcqcn => CongestionControl::Dcqcn(self.dcqcn),
+            Algorithm::Delay => CongestionControl::Delay(self.round_trips),
+            Algorithm::None => CongestionControl::None,
         }
     }
 

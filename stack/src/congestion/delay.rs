@@ -5,13 +5,126 @@
 //! 2020, section 3), with its scaling of the target by the flow's window.
 //!
 //! Ours is what the target is measured from, unless it is said: the shortest round trip that
-//! the connection has seen, since nobody can say beforehand what a host in software takes.
-//! And ours is the start: from a small window, which doubles in each round trip until one is
+//! the connection has seen of late, since nobody can say beforehand what a host in software
+//! takes. Who comes late sees no round trip without the queue of those who were there; it
+//! aims at more than they do, and they make room, until the queue is its own. So each sender
+//! rests now and then, as BBR does: it has a few packets in flight for two round trips, and
+//! sees what is left of the queue. Who sees the queue fall rests with it, and from then on
+//! they do at the same time. And ours is the start: from a small window, which doubles in each round trip until one is
 //! longer than the target.
 
 use super::law::{Acked, Law};
 use super::parameters::DelayParameters;
 use crate::time::{Duration, Instant};
+
+/// What a sender has in flight while it probes: enough for the peer to answer at once.
+const REST_WINDOW: u64 = 4;
+
+/// The first probe is after so many round trips. Each later one takes twice as long to come,
+/// up to what is set.
+const FIRST_REST: u32 = 8;
+
+/// The shortest round trip of late.
+#[derive(Clone, Debug)]
+struct Base {
+    shortest: Duration,
+    /// The shortest since then.
+    fresh: Duration,
+    since: Instant,
+}
+
+impl Default for Base {
+    fn default() -> Self {
+        Self {
+            shortest: Duration::MAX,
+            fresh: Duration::MAX,
+            since: Instant::ZERO,
+        }
+    }
+}
+
+impl Base {
+    /// What is older than `memory` is forgotten, at the latest when it is twice as old: the
+    /// path may have become a longer one.
+    fn measured(&mut self, now: Instant, round_trip: Duration, memory: Duration) {
+        if now.saturating_duration_since(self.since) >= memory {
+            self.shortest = self.fresh;
+            self.fresh = Duration::MAX;
+            self.since = now;
+        }
+        self.fresh = self.fresh.min(round_trip);
+        self.shortest = self.shortest.min(round_trip);
+    }
+}
+
+/// When a sender rests, to see the round trip of an empty network.
+#[derive(Clone, Debug, Default)]
+struct Rests {
+    /// The end of the one under way.
+    until: Option<Instant>,
+    /// When the last began; `None` before the first is planned.
+    last: Option<Instant>,
+    /// How many round trips there are between the last and the next.
+    gap: u32,
+    /// When it last heard of a round trip.
+    heard: Option<Instant>,
+    /// When the queue was last seen to stand.
+    stood: Option<Instant>,
+}
+
+impl Rests {
+    /// Whether it rests after this turn. It takes a round trip for its packets to leave the
+    /// queue, and one to see that.
+    fn turn(&mut self, now: Instant, trip: &Trip, most: u32) -> bool {
+        let heard = self.heard.replace(now).unwrap_or(now);
+        if self.until.is_some_and(|until| now < until) {
+            return true;
+        }
+        self.until = None;
+        let Some(last) = self.last else {
+            (self.last, self.gap) = (Some(now), FIRST_REST.min(most).max(1));
+            return false;
+        };
+        let soon = trip.smoothed * self.gap.div_ceil(4);
+        if trip.in_flight <= REST_WINDOW || now.saturating_duration_since(heard) >= soon {
+            // It had nothing to send: that was a rest.
+            self.last = Some(now);
+            return false;
+        }
+        let since = now.saturating_duration_since(last);
+        let with_others = self.falls(now, trip) && since >= soon;
+        if with_others || since >= trip.smoothed * self.gap {
+            self.last = Some(now);
+            self.until = Some(now + trip.smoothed * 2);
+            self.gap = self.gap.saturating_mul(2).min(most);
+        }
+        self.until.is_some()
+    }
+
+    /// Whether the queue has just stood and now is half empty: somebody rests.
+    fn falls(&mut self, now: Instant, trip: &Trip) -> bool {
+        let queue = trip.newest.saturating_sub(trip.base);
+        if queue >= trip.queue / 4 * 3 {
+            self.stood = Some(now);
+        }
+        let just = |stood: Instant| now.saturating_duration_since(stood) <= trip.smoothed * 2;
+        queue < trip.queue / 2 && self.stood.is_some_and(just)
+    }
+}
+
+/// What a round trip says of the queue.
+struct Trip {
+    /// So many packets were in flight at its end.
+    in_flight: u64,
+    newest: Duration,
+    /// All so far, each new one weighed with an eighth. Flows that share a queue see the
+    /// same.
+    smoothed: Duration,
+    /// The round trip without a queue.
+    base: Duration,
+    /// The queue that the sender aims at.
+    queue: Duration,
+}
 
 /// The state of one sender.
 #[derive(Clone, Debug)]
@@ -24,9 +137,11 @@ pub(crate) struct Delay {
     starts: bool,
     /// Packets acknowledged since a round trip was told of.
     acked: u64,
-    /// The newest round trip, and the shortest.
     newest: Duration,
-    shortest: Duration,
+    /// Each new one weighed with an eighth; of the first ones, none.
+    smoothed: Duration,
+    base: Base,
+    rests: Rests,
     /// No cut before this.
     spared_until: Instant,
     /// Timeouts since something was acknowledged.
@@ -42,7 +157,9 @@ impl Delay {
             starts: true,
             acked: 0,
             newest: Duration::ZERO,
-            shortest: Duration::MAX,
+            smoothed: Duration::ZERO,
+            base: Base::default(),
+            rests: Rests::default(),
             spared_until: Instant::ZERO,
             timeouts: 0,
         }
@@ -51,7 +168,7 @@ impl Delay {
     /// The round trip that it aims at.
     pub(crate) fn target(&self, p: &DelayParameters) -> Duration {
         let base = if p.base_target.is_zero() {
-            self.shortest.saturating_add(p.queue_target)
+            self.base.shortest.saturating_add(p.queue_target)
         } else {
             p.base_target
         };
@@ -60,7 +177,23 @@ impl Delay {
 
     /// Whether a round trip was told of.
     pub(crate) fn has_measured(&self) -> bool {
-        self.shortest < Duration::MAX
+        self.base.shortest < Duration::MAX
+    }
+
+    /// Whether it rests, so that its own packets leave the queue and it sees the round trip
+    /// without them.
+    fn rests(&mut self, now: Instant, in_flight: u64, p: &DelayParameters) -> bool {
+        if self.starts || !p.base_target.is_zero() {
+            return false;
+        }
+        let trip = Trip {
+            in_flight,
+            newest: self.newest,
+            smoothed: self.smoothed,
+            base: self.base.shortest,
+            queue: self.target(p).saturating_sub(self.base.shortest),
+        };
+        self.rests.turn(now, &trip, p.rest_interval)
     }
 
     fn grow(&mut self, acked: f64, p: &DelayParameters) {
@@ -94,8 +227,15 @@ impl Law for Delay {
             return;
         };
         self.newest = delay;
-        self.shortest = self.shortest.min(delay);
+        self.smoothed = match self.has_measured() {
+            true => (self.smoothed * 7 + delay) / 8,
+            false => delay,
+        };
+        self.base.measured(now, delay, p.base_memory);
         let packets = core::mem::take(&mut self.acked) as f64;
+        if self.rests(now, acked.in_flight, p) {
+            return;
+        }
         let target = self.target(p);
         if delay >= target {
             let excess = (delay - target).as_secs_f64() / delay.as_secs_f64().max(1e-9);
@@ -128,7 +268,11 @@ impl Law for Delay {
     }
 
     fn window(&self) -> Option<u64> {
-        Some((self.window as u64).max(1))
+        let window = (self.window as u64).max(1);
+        Some(match self.rests.until {
+            Some(_) => window.min(REST_WINDOW),
+            None => window,
+        })
     }
 }
 

@@ -200,6 +200,12 @@ pub struct DelayParameters {
     pub base_target: Duration,
     /// How much longer than the shortest a round trip may be, if `base_target` is zero.
     pub queue_target: Duration,
+    /// How many round trips pass at most until a sender rests for two, to see the shortest
+    /// without its own queue. If `base_target` says one, it does not rest.
+    pub rest_interval: u32,
+    /// A shortest round trip that was seen longer ago does not count, at the latest when it
+    /// is twice as old.
+    pub base_memory: Duration,
     /// By how much the target of the smallest flows is longer: fs_range.
     pub fs_range: Duration,
     /// The window at and below which it is longer by all of that: fs_min_cwnd.
@@ -226,13 +232,18 @@ pub struct DelayParameters {
 
 impl DelayParameters {
     /// Ours: the paper says what the parameters are for, and leaves their values to the
-    /// network. A queue of 30 us at 10 Gbit/s is 37 KB. The start is that of TCP (RFC 6928).
+    /// network. A queue of 30 us at 10 Gbit/s is 37 KB. Scaling reaches up to a window of
+    /// 1 MB at path MTU 1024, which a flow of 40 Gbit/s has: shortest round trips that are a
+    /// microsecond or two apart would otherwise part the shares of large flows. The start is
+    /// that of TCP (RFC 6928).
     pub const DEFAULT: Self = Self {
         base_target: Duration::ZERO,
         queue_target: Duration::from_micros(30),
-        fs_range: Duration::from_micros(50),
+        rest_interval: 256,
+        base_memory: Duration::from_secs(5),
+        fs_range: Duration::from_micros(100),
         fs_min_window: 0.1,
-        fs_max_window: 100.0,
+        fs_max_window: 1000.0,
         additive_increase: 1.0,
         beta: 0.8,
         max_decrease: 0.5,

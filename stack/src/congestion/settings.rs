@@ -7,7 +7,6 @@ use super::{CongestionControl, DcqcnParameters, DelayParameters, NotificationPoi
 use core::fmt;
 use core::str::FromStr;
 use names::{DCQCN, DELAY, NOTIFICATION, Name, find};
-use value::Slot;
 
 /// What a device does about congestion: as a sender, and as a receiver of marked packets.
 ///
@@ -78,20 +77,21 @@ impl FromStr for CongestionSettings {
                 _ => {}
             }
         }
-        let mut seen = Vec::new();
+        let mut seen: Vec<(&str, &str)> = Vec::new();
         for part in parts {
             let name = settings.set(part)?;
-            if seen.contains(&name) {
-                return Err(wrong(part, "there once: its value was said before"));
+            if let Some((_, before)) = seen.iter().find(|(other, _)| *other == name) {
+                let valid = format!("left out: {before:?} says the same parameter's value");
+                return Err(wrong(part, valid));
             }
-            seen.push(name);
+            seen.push((name, part));
         }
         Ok(settings)
     }
 }
 
 impl CongestionSettings {
-    /// Takes `name=value`. Returns the name as it is written here.
+    /// Takes `name=value`. Returns the parameter's name, in whatever form it was said.
     fn set(&mut self, part: &str) -> Result<&'static str, CongestionSettingsError> {
         let Some((name, value)) = part.split_once('=') else {
             return Err(wrong(part, self.valid_names()));
@@ -99,15 +99,15 @@ impl CongestionSettings {
         let (name, value) = (name.trim(), value.trim());
         let slot = find(NOTIFICATION, name).map(|known| {
             let slot = (known.slot)(&mut self.notification);
-            (known.name, slot)
+            (known.parameter(), slot)
         });
         let slot = slot.or_else(|| match &mut self.control {
             CongestionControl::None => None,
             CongestionControl::Dcqcn(p) => {
-                find(DCQCN, name).map(|known| (known.name, (known.slot)(p)))
+                find(DCQCN, name).map(|known| (known.parameter(), (known.slot)(p)))
             }
             CongestionControl::Delay(p) => {
-                find(DELAY, name).map(|known| (known.name, (known.slot)(p)))
+                find(DELAY, name).map(|known| (known.parameter(), (known.slot)(p)))
             }
         });
         let Some((known, slot)) = slot else {
@@ -174,11 +174,11 @@ fn differences<P: Clone>(names: &[Name<P>], given: &P, base: &P) -> Vec<String> 
     let (mut given, mut base) = (given.clone(), base.clone());
     let mut all = Vec::new();
     for name in names {
-        let value = (name.slot)(&mut given).to_string();
-        // What has two ways to be said is written in one.
-        if matches!((name.slot)(&mut given), Slot::TakenOf1024(_)) {
+        // What has two forms is written in one.
+        if name.same_as.is_some() {
             continue;
         }
+        let value = (name.slot)(&mut given).to_string();
         if value != (name.slot)(&mut base).to_string() {
             all.push(format!(",{}={value}", name.name));
         }

@@ -9,6 +9,8 @@ pub(super) struct Name<P> {
     pub(super) name: &'static str,
     /// Other names, that no rule makes of it.
     also: &'static [&'static str],
+    /// The name of the same parameter in another form.
+    pub(super) same_as: Option<&'static str>,
     pub(super) slot: fn(&mut P) -> Slot<'_>,
 }
 
@@ -17,7 +19,33 @@ const fn name<P>(
     also: &'static [&'static str],
     slot: fn(&mut P) -> Slot<'_>,
 ) -> Name<P> {
-    Name { name, also, slot }
+    Name {
+        name,
+        also,
+        same_as: None,
+        slot,
+    }
+}
+
+/// The same parameter as another, said in another form.
+const fn form<P>(
+    name: &'static str,
+    same_as: &'static str,
+    slot: fn(&mut P) -> Slot<'_>,
+) -> Name<P> {
+    Name {
+        name,
+        also: &[],
+        same_as: Some(same_as),
+        slot,
+    }
+}
+
+impl<P> Name<P> {
+    /// What it is called wherever it is written.
+    pub(super) fn parameter(&self) -> &'static str {
+        self.same_as.unwrap_or(self.name)
+    }
 }
 
 /// The parameter of that name, in letters of either case. What the firmware of adapters
@@ -40,7 +68,7 @@ const MICROSECOND: Duration = Duration::from_micros(1);
 /// Of the reaction point.
 pub(super) const DCQCN: &[Name<DcqcnParameters>] = &[
     name("dce_tcp_g", &[], |p| Slot::Of1024(&mut p.dce_tcp_g)),
-    name("g", &[], |p| Slot::TakenOf1024(&mut p.dce_tcp_g)),
+    form("g", "dce_tcp_g", |p| Slot::TakenOf1024(&mut p.dce_tcp_g)),
     name("dce_tcp_rtt", &["alpha_timer"], |p| {
         Slot::Time(&mut p.dce_tcp_rtt, MICROSECOND)
     }),
@@ -89,6 +117,12 @@ pub(super) const DELAY: &[Name<DelayParameters>] = &[
     }),
     name("queue_target", &[], |p| {
         Slot::Time(&mut p.queue_target, Duration::ZERO)
+    }),
+    name("rest_interval", &[], |p| {
+        Slot::Count(&mut p.rest_interval, 1)
+    }),
+    name("base_memory", &[], |p| {
+        Slot::Time(&mut p.base_memory, Duration::ZERO)
     }),
     name("fs_range", &[], |p| {
         Slot::Time(&mut p.fs_range, Duration::ZERO)
