@@ -1,0 +1,136 @@
+//! What an application learns when a work request has ended.
+
+use roce_wire::Qpn;
+
+/// How a work request ended (IBTA 1.7, 11.6.2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum WcStatus {
+    /// As asked.
+    Success,
+    /// The receive buffer was too small, or a request's length illegal.
+    LocalLengthError,
+    /// The QP was not able to do it.
+    LocalQpOperationError,
+    /// A local key, address or right was wrong.
+    LocalProtectionError,
+    /// A receive for a WRITE with immediate of the peer: the WRITE was denied the
+    /// memory that it names here.
+    LocalAccessError,
+    /// The QP had failed before this request's turn came.
+    WorkRequestFlushed,
+    /// A memory window was not bound, or a key not invalidated: window, key, region,
+    /// bounds or rights were wrong. (IBTA: memory management operation error.)
+    MemoryWindowBindError,
+    /// The peer answered with something that fits no request.
+    BadResponse,
+    /// The peer called the request invalid.
+    RemoteInvalidRequest,
+    /// The peer denied access: remote key, address or right.
+    RemoteAccessError,
+    /// The peer failed to do it.
+    RemoteOperationError,
+    /// The peer did not answer: transport retries used up.
+    RetryExceeded,
+    /// The peer had no receive request posted for longer than we may wait.
+    RnrRetryExceeded,
+}
+
+impl WcStatus {
+    /// What it means and what to look at, in a phrase.
+    pub fn explain(self) -> &'static str {
+        match self {
+            Self::Success => "success",
+            Self::LocalLengthError => "local length error: the receive buffer is too small",
+            Self::LocalQpOperationError => "local QP operation error",
+            Self::LocalProtectionError => {
+                "local protection error: check lkey, address, length and rights of the local region"
+            }
+            Self::LocalAccessError => {
+                "local access error: the peer's WRITE with immediate was denied its memory"
+            }
+            Self::WorkRequestFlushed => "flushed: an earlier request had failed",
+            Self::MemoryWindowBindError => {
+                "memory window bind error: check that window, region and QP are of one \
+                 protection domain, the region has MW_BIND, a window of type 2 is not bound \
+                 already, and the key to invalidate may be"
+            }
+            Self::BadResponse => "the peer's response fits no request",
+            Self::RemoteInvalidRequest => {
+                "the peer refused the request: operation not enabled, too long for its receive \
+                 buffer, or malformed"
+            }
+            Self::RemoteAccessError => {
+                "the peer denied access: check rkey, remote address, length and remote rights"
+            }
+            Self::RemoteOperationError => "the peer failed to complete the request",
+            Self::RetryExceeded => "the peer does not answer: transport retries used up",
+            Self::RnrRetryExceeded => "the peer posted no receive request in time",
+        }
+    }
+}
+
+impl core::fmt::Display for WcStatus {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str(self.explain())
+    }
+}
+
+/// Which operation completed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum WcOpcode {
+    /// A SEND of any kind.
+    Send,
+    /// A WRITE, with immediate or without.
+    RdmaWrite,
+    /// A READ.
+    RdmaRead,
+    /// A compare-and-swap.
+    CompareSwap,
+    /// A fetch-and-add.
+    FetchAdd,
+    /// A FLUSH.
+    Flush,
+    /// An ATOMIC WRITE.
+    AtomicWrite,
+    /// A memory window was bound.
+    BindMw,
+    /// A key was invalidated.
+    LocalInv,
+    /// A SEND arrived.
+    Recv,
+    /// A WRITE with immediate arrived.
+    RecvRdmaWithImm,
+}
+
+/// The end of a work request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Completion {
+    /// As given with the work request.
+    pub wr_id: u64,
+    /// How it ended.
+    pub status: WcStatus,
+    /// What it was; meaningful for every status except that of flushed receives,
+    /// which say [`WcOpcode::Recv`].
+    pub opcode: WcOpcode,
+    /// Bytes received or fetched, by receives, READs and atomics; bytes sent by others.
+    pub byte_len: u32,
+    /// The local QP.
+    pub qpn: Qpn,
+    /// The immediate data that came along.
+    pub imm: Option<u32>,
+    /// The remote key that the peer's SEND invalidated.
+    pub invalidated_rkey: Option<u32>,
+    /// Where a datagram came from. (UD only.)
+    pub source: Option<Source>,
+}
+
+/// Where a received datagram came from (IBTA 1.7, 11.4.2.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Source {
+    /// The sender's QP.
+    pub qpn: Qpn,
+    /// The index of the packet's partition key in the port's table.
+    pub pkey_index: u16,
+    /// Whether the first 40 bytes of the buffer hold a network header: on RoCE always.
+    pub grh: bool,
+}

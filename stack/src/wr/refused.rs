@@ -1,0 +1,157 @@
+//! Why a work request was not accepted.
+
+use super::{MAX_MESSAGE_BYTES, WcOpcode};
+use crate::memory::AccessError;
+use crate::srq::Srqn;
+use roce_wire::Qpn;
+
+/// Why a work request was not accepted. Nothing of it happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PostError {
+    /// No QP has this number.
+    UnknownQp(Qpn),
+    /// The QP's state takes no such request: sends need RTS (SQD and ERR accept
+    /// them too), receives anything but RESET.
+    InvalidState(crate::qp::QpState),
+    /// The queue holds as many requests as it was made for.
+    QueueFull {
+        /// Its size.
+        depth: usize,
+    },
+    /// More scatter/gather elements than the queue was made for.
+    TooManySges {
+        /// How many came.
+        given: usize,
+        /// How many are allowed.
+        max: usize,
+    },
+    /// The message is longer than 2^31 bytes.
+    MessageTooLong {
+        /// The sum of the elements.
+        bytes: u64,
+    },
+    /// The local buffer of an atomic or ATOMIC WRITE must be 8 bytes in all.
+    AtomicLength {
+        /// The sum of the elements.
+        bytes: u64,
+    },
+    /// READ or atomic on a QP with `max_rd_atomic` 0.
+    NoReadsAllowed,
+    /// More inline data than the queue was made for.
+    InlineTooLong {
+        /// The sum of the elements.
+        bytes: u64,
+        /// How many are allowed.
+        max: usize,
+    },
+    /// An operation that sends no bytes of memory can't be inline.
+    NotInline(WcOpcode),
+    /// The memory of inline data may not be read.
+    InlineMemory(AccessError),
+    /// No SRQ has this number.
+    UnknownSrq(Srqn),
+    /// The QP takes its receives from an SRQ.
+    UsesSrq(Srqn),
+    /// A datagram is longer than the path MTU.
+    DatagramTooLong {
+        /// The sum of the elements.
+        bytes: u64,
+        /// The largest that the port carries.
+        mtu: usize,
+    },
+    /// The address handle belongs to another protection domain than the QP.
+    ForeignAddress,
+    /// QPs of this kind have no receive queue.
+    NoReceiveQueue {
+        /// The kind.
+        kind: crate::qp::QpKind,
+    },
+    /// A request of an XRC initiator must say which SRQ of the peer it is for.
+    NoSrqNamed,
+    /// The QP's transport service has no such operation.
+    WrongService {
+        /// The service.
+        kind: crate::qp::QpKind,
+    },
+}
+
+impl core::fmt::Display for PostError {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            Self::UnknownQp(qpn) => write!(f, "no QP has number {qpn}"),
+            Self::InvalidState(state) => write!(
+                f,
+                "the QP is in state {state:?}: sends need RTS, receives any state but RESET"
+            ),
+            Self::QueueFull { depth } => {
+                write!(
+                    f,
+                    "all {depth} entries of the queue are in use: poll completions first"
+                )
+            }
+            Self::TooManySges { given, max } => {
+                write!(
+                    f,
+                    "{given} scatter/gather elements given, the queue was made for {max}"
+                )
+            }
+            Self::MessageTooLong { bytes } => {
+                write!(
+                    f,
+                    "the message has {bytes} bytes, the limit is {MAX_MESSAGE_BYTES}"
+                )
+            }
+            Self::AtomicLength { bytes } => {
+                write!(
+                    f,
+                    "an atomic operation is about 8 bytes, the local buffer has {bytes}"
+                )
+            }
+            Self::InlineTooLong { bytes, max } => write!(
+                f,
+                "{bytes} bytes of inline data given, the queue was made for {max}: send them \
+                 from registered memory, or raise max_inline"
+            ),
+            Self::NotInline(opcode) => {
+                write!(f, "{opcode:?} can't be inline: only SEND and WRITE can")
+            }
+            Self::InlineMemory(error) => write!(
+                f,
+                "the memory of the inline data may not be read ({error:?}): check lkey, address \
+                 and length"
+            ),
+            Self::NoReadsAllowed => {
+                f.write_str("the QP has max_rd_atomic 0: set it in the transition to RTS")
+            }
+            Self::UnknownSrq(srq) => write!(f, "no shared receive queue has number {srq}"),
+            Self::NoReceiveQueue { kind } => write!(
+                f,
+                "an {kind} has no receive queue: targets take receives from the SRQs of their \
+                 domain, initiators take none"
+            ),
+            Self::NoSrqNamed => f.write_str(
+                "a request of an XRC initiator is for an SRQ of the peer: post it with the \
+                 SRQ's number",
+            ),
+            Self::UsesSrq(srq) => write!(
+                f,
+                "the QP takes its receives from shared receive queue {srq}: post them there"
+            ),
+            Self::WrongService { kind } => write!(
+                f,
+                "a {kind} QP does no such operation: UC has SEND and WRITE, UD has SEND to an \
+                 address handle, and only RC has the others"
+            ),
+            Self::DatagramTooLong { bytes, mtu } => write!(
+                f,
+                "the datagram has {bytes} bytes, but must fit in one packet: at most {mtu}"
+            ),
+            Self::ForeignAddress => f.write_str(
+                "the address handle belongs to another protection domain than the QP: make one \
+                 in the QP's",
+            ),
+        }
+    }
+}
+
+impl std::error::Error for PostError {}
