@@ -4,8 +4,10 @@
 //! that woke this thread would only take the processor from it. An application that
 //! calls now and then, and between its calls watches its memory for what a peer writes
 //! there, drives nothing meanwhile. Which one it is shows in how often it calls while this
-//! thread waits. (When it last called says nothing: this thread may have taken its
-//! processor.) If it polled a few times in a row, the thread stays away until it does not.
+//! thread waits, and in whether it is just in a call when this thread has waited: one that
+//! keeps a link busy calls seldom, but spends its time there. (When it last called says
+//! nothing: this thread may have taken its processor.) If it mostly drives, the thread
+//! stays away until it mostly does not.
 
 use super::{APPLICATION_DRIVES, packets_of, until_something_is_due};
 use crate::context::Shared;
@@ -23,11 +25,15 @@ const POLLS: Duration = Duration::from_micros(5);
 /// come, would go on to watch its memory, and not drive its NIC when the answer comes.
 const ANSWERS: Duration = Duration::from_micros(100);
 
+/// What was posted waits so long for the call that sends it: most of the time it is under
+/// way, and has the NIC.
+const SENDS: Duration = Duration::from_micros(100);
+
 /// What came of the last times, beside an application that calls.
 #[derive(Debug, Default)]
 pub(super) struct Beside {
-    /// So many times in a row, the application polled.
-    polled: u8,
+    /// How sure it is that the application drives: 0 to [`Beside::CERTAIN`].
+    drives: u8,
 }
 
 impl Beside {
@@ -35,14 +41,18 @@ impl Beside {
     /// the application polls.
     pub(super) fn take_turn(&mut self, shared: &Shared) {
         let (began, calls) = (Instant::now(), shared.calls());
-        if self.stays_away() {
-            stay_away(shared);
+        let woken = if self.stays_away() {
+            stay_away(shared)
         } else {
-            wait_for_packets(shared);
-        }
-        let polls = is_polling(shared.calls().wrapping_sub(calls), began.elapsed());
-        self.note(polls);
-        if !polls {
+            wait_for_packets(shared)
+        };
+        // Who is answered is in a call just then, whatever it does otherwise.
+        let in_call = shared.engine.is_locked();
+        let calls = shared.calls().wrapping_sub(calls);
+        if is_polling(calls, began.elapsed()) || in_call && !woken {
+            self.note(true);
+        } else if !in_call {
+            self.note(false);
             // Who has the lock sees to all of it.
             if let Some(mut engine) = shared.engine.try_lock() {
                 engine.progress(shared.now());
@@ -53,15 +63,21 @@ impl Beside {
         }
     }
 
+    /// More than this is not counted: an application may change its ways.
+    const CERTAIN: u8 = 8;
+
+    /// Four times in a row are enough.
     fn stays_away(&self) -> bool {
-        self.polled >= 4
+        self.drives >= 4
     }
 
-    fn note(&mut self, polls: bool) {
-        self.polled = if polls {
-            self.polled.saturating_add(1)
-        } else {
-            0
+    /// While it is not sure, one look at an application that does not drive is enough to
+    /// begin anew. Once it is, such a look may have fallen between two calls.
+    fn note(&mut self, drives: bool) {
+        self.drives = match (drives, self.stays_away()) {
+            (true, _) => Self::CERTAIN.min(self.drives + 1),
+            (false, true) => self.drives - 2,
+            (false, false) => 0,
         };
     }
 }
@@ -72,9 +88,9 @@ fn is_polling(calls: u64, time: Duration) -> bool {
     calls > 1 && time < POLLS.saturating_mul(calls)
 }
 
-/// Leaves the NIC to the application for a moment.
-fn stay_away(shared: &Shared) {
-    wait(shared, Vec::new(), APPLICATION_DRIVES);
+/// Leaves the NIC to the application for a moment. Returns whether it was woken before.
+fn stay_away(shared: &Shared) -> bool {
+    wait(shared, Vec::new(), APPLICATION_DRIVES)
 }
 
 /// Whether what is to be sent is acknowledgements, and the application watches memory. One
@@ -84,27 +100,33 @@ fn may_wait_for_an_answer(engine: &Engine) -> bool {
 }
 
 /// Waits for a packet, a timer or half a millisecond. The application's calls wake nobody.
-fn wait_for_packets(shared: &Shared) {
+/// Returns whether something came.
+fn wait_for_packets(shared: &Shared) -> bool {
     let (wake_ups, longest) = {
         let engine = shared.engine.lock();
         let longest = match (engine.has_work(), may_wait_for_an_answer(&engine)) {
             (false, _) => APPLICATION_DRIVES,
             (true, true) => ANSWERS,
-            (true, false) => return,
+            (true, false) => {
+                drop(engine);
+                return wait(shared, Vec::new(), SENDS);
+            }
         };
         let (wake_ups, timeout) = until_something_is_due(&engine, shared);
         (wake_ups, timeout.map_or(longest, |left| left.min(longest)))
     };
-    wait(shared, packets_of(&wake_ups), longest);
+    wait(shared, packets_of(&wake_ups), longest)
 }
 
-/// Waits for any of these, for whoever wakes this thread, or for so long.
-fn wait<'a>(shared: &'a Shared, mut polled: Vec<PollFd<'a>>, longest: Duration) {
+/// Waits for any of these, for whoever wakes this thread, or for so long. Returns whether
+/// any of it came.
+fn wait<'a>(shared: &'a Shared, mut polled: Vec<PollFd<'a>>, longest: Duration) -> bool {
     polled.push(PollFd::new(shared.wake.as_fd(), PollFlags::POLLIN));
-    let _ = ppoll(&mut polled, Some(TimeSpec::from_duration(longest)), None);
+    let woken = ppoll(&mut polled, Some(TimeSpec::from_duration(longest)), None);
     if polled.last().and_then(PollFd::any).unwrap_or(true) {
         shared.clear_wake();
     }
+    woken != Ok(0)
 }
 
 #[cfg(test)]
@@ -113,7 +135,7 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn stays_away_from_an_application_that_polls_until_it_pauses() {
+    fn stays_away_from_an_application_that_mostly_drives() {
         let mut beside = Beside::default();
         (0..3).for_each(|_| beside.note(true));
         assert!(!beside.stays_away(), "a few may be by chance");
@@ -121,9 +143,24 @@ mod tests {
         (0..3).for_each(|_| beside.note(true));
         assert!(!beside.stays_away(), "counted in a row");
         (0..300).for_each(|_| beside.note(true));
-        assert!(beside.stays_away());
-        beside.note(false);
+        for _ in 0..300 {
+            assert!(beside.stays_away(), "looks may fall between two calls");
+            (0..2).for_each(|_| beside.note(false));
+            (0..4).for_each(|_| beside.note(true));
+        }
+    }
+
+    #[test]
+    fn comes_back_to_an_application_that_drives_no_more() {
+        let mut beside = Beside::default();
+        (0..300).for_each(|_| beside.note(true));
+        (0..3).for_each(|_| beside.note(false));
         assert!(!beside.stays_away());
+        for _ in 0..300 {
+            (0..3).for_each(|_| beside.note(true));
+            beside.note(false);
+            assert!(!beside.stays_away(), "in doubt it does what there is to do");
+        }
     }
 
     #[test]
