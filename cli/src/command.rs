@@ -16,6 +16,8 @@ Environment:
   ROCE_DATAPATH=auto|udp|xdp          how packets travel [default: auto]: UDP sockets, or AF_XDP,
                                       which takes privilege; auto takes AF_XDP where the
                                       driver does zero-copy
+  ROCE_UDP_BUFFER_MIB=N               with UDP sockets: the receive buffer to ask of the kernel
+                                      [default: 4]
   ROCE_XDP_MODE=auto|native|generic   with AF_XDP: its program runs in the driver, or in the kernel
   ROCE_XDP_QUEUES=N                   with AF_XDP: use the interface's first N queues [default: all]
   ROCE_XDP_CHECKSUM=none|auto|software

@@ -77,6 +77,23 @@ fn json_has_all_of_it() {
     assert!(lo["receive_buffer_bytes"].as_u64() > Some(0));
 }
 
+#[test]
+fn the_environment_says_how_large_a_buffer_is_asked_for() {
+    let bytes = |mebibytes: Option<&str>| {
+        let output = Command::new(env!("CARGO_BIN_EXE_roce"))
+            .args(["devices", "--json"])
+            .env("ROCE_DEVICES", "lo")
+            .envs(mebibytes.map(|count| ("ROCE_UDP_BUFFER_MIB", count)))
+            .output()
+            .expect("roce starts");
+        let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        let bytes = report["devices"][0]["receive_buffer_bytes"].as_u64();
+        bytes.unwrap_or_else(|| panic!("no buffer in {report}"))
+    };
+    // The kernel may give less than either.
+    assert_eq!(bytes(Some("1")), bytes(None).min(1 << 20));
+}
+
 /// Each network namespace has the devices of its own interfaces: a container sees
 /// neither those of its host nor those of its neighbours.
 // trap: namespaces

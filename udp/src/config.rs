@@ -17,7 +17,7 @@ pub struct UdpPortConfig {
     /// The interface's addresses: those that can be activated.
     pub addresses: Vec<IpAddr>,
     /// Bytes of receive buffer to ask of the kernel for each address. It may give
-    /// less, see `net.core.rmem_max`.
+    /// less, see `net.core.rmem_max`. Usually [`UdpPortConfig::RECEIVE_BUFFER_BYTES`].
     pub receive_buffer_bytes: usize,
     /// Bytes of send buffer to ask of the kernel for each address.
     pub send_buffer_bytes: usize,
@@ -33,6 +33,9 @@ pub struct UdpPortConfig {
 }
 
 impl UdpPortConfig {
+    /// The usual receive buffer, in bytes.
+    pub const RECEIVE_BUFFER_BYTES: usize = 4 << 20;
+
     /// The usual configuration for an interface.
     pub fn new(
         interface: impl Into<String>,
@@ -45,7 +48,7 @@ impl UdpPortConfig {
             interface_index,
             mtu,
             addresses,
-            receive_buffer_bytes: 4 << 20,
+            receive_buffer_bytes: Self::RECEIVE_BUFFER_BYTES,
             send_buffer_bytes: 4 << 20,
             queue_bytes: 1 << 20,
             segmentation: true,

@@ -21,7 +21,7 @@ use parking_lot::{Mutex, MutexGuard};
 use roce_stack::fault::{FaultLayer, FaultSpec};
 use roce_stack::port::{PortError, RoceVersion, TxMeta};
 use roce_stack::{BufferRange, Counters, Event, Instant, Nic, NicConfig};
-use roce_udp::PartClaim;
+use roce_udp::{PartClaim, UdpPortConfig};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -149,12 +149,17 @@ impl Context {
         let (port, not_taken) = datapath::open(device, options.datapath_options(), claim.part())?;
         let datapath = port.describe(not_taken);
         let capabilities = port.capabilities();
+        let room = capabilities.receive_buffer_bytes;
         let mut nic = Nic::new(&NicConfig {
             seed,
             max_packet_bytes: capabilities.max_packet_bytes,
-            // The peer is taken to hold as much as we do; half of it leaves room for
-            // what the kernel charges beyond the payload.
-            window_bytes: capabilities.receive_buffer_bytes / 2,
+            // The peer is taken to hold as much as we do, but no more than is usual if
+            // we were given more on purpose; half of it leaves room for what the kernel
+            // charges beyond the payload.
+            window_bytes: match options.datapath_options().udp_receive_buffer_bytes {
+                Some(_) => room.min(UdpPortConfig::RECEIVE_BUFFER_BYTES) / 2,
+                None => room / 2,
+            },
         });
         nic.draw_qpns_from(claim.part());
         nic.set_congestion(options.congestion_settings());

@@ -44,8 +44,8 @@ impl OpenOptions {
     }
 
     /// What the environment asks for: `ROCE_FAULTS`, `ROCE_PCAP`, `ROCE_DATAPATH`,
-    /// `ROCE_XDP_MODE`, `ROCE_XDP_QUEUES`, `ROCE_XDP_CHECKSUM`, `ROCE_V1`, `ROCE_CC`,
-    /// `ROCE_METRICS`.
+    /// `ROCE_UDP_BUFFER_MIB`, `ROCE_XDP_MODE`, `ROCE_XDP_QUEUES`, `ROCE_XDP_CHECKSUM`,
+    /// `ROCE_V1`, `ROCE_CC`, `ROCE_METRICS`.
     ///
     /// # Errors
     /// If a variable's value is malformed, or the capture's file can't be made.

@@ -64,12 +64,15 @@ pub(crate) fn open(
             },
         },
     };
-    Ok((open_udp(device, Some(part)), vec![not_taken(XDP, reason)]))
+    Ok((
+        open_udp(device, options, Some(part)),
+        vec![not_taken(XDP, reason)],
+    ))
 }
 
 /// What [`open`] would take, as far as that can be known without touching the interface.
 pub(crate) fn expect(device: &Device, options: &DatapathOptions) -> Result<Datapath, OpenError> {
-    let udp = |reason| open_udp(device, None).describe(vec![not_taken(XDP, reason)]);
+    let udp = |reason| open_udp(device, options, None).describe(vec![not_taken(XDP, reason)]);
     if options.datapath == DatapathChoice::Udp {
         return Ok(udp(asked_for_sockets()));
     }
@@ -214,7 +217,7 @@ impl Facts {
     }
 }
 
-fn open_udp(device: &Device, part: Option<QpnPart>) -> DevicePort {
+fn open_udp(device: &Device, options: &DatapathOptions, part: Option<QpnPart>) -> DevicePort {
     let interface = device.interface();
     let mut config = UdpPortConfig::new(
         interface.name.clone(),
@@ -223,6 +226,9 @@ fn open_udp(device: &Device, part: Option<QpnPart>) -> DevicePort {
         device.addresses(),
     );
     config.part = part;
+    if let Some(bytes) = options.udp_receive_buffer_bytes {
+        config.receive_buffer_bytes = bytes;
+    }
     DevicePort::Udp(Box::new(UdpPort::new(config)))
 }
 

@@ -5,8 +5,8 @@ use crate::error::OpenError;
 use std::num::NonZeroU32;
 use std::str::FromStr;
 
-/// What `ROCE_DATAPATH`, `ROCE_XDP_MODE`, `ROCE_XDP_QUEUES`, `ROCE_XDP_CHECKSUM` and `ROCE_V1`
-/// ask for.
+/// What `ROCE_DATAPATH`, `ROCE_UDP_BUFFER_MIB`, `ROCE_XDP_MODE`, `ROCE_XDP_QUEUES`,
+/// `ROCE_XDP_CHECKSUM` and `ROCE_V1` ask for.
 ///
 /// # Errors
 /// If a value is malformed: the error names the variable, and what it may be.
@@ -26,6 +26,11 @@ fn from(look: impl Fn(&'static str) -> Option<String>) -> Result<DatapathOptions
         });
         count.ok_or_else(|| "it must be a number of queues, 1 to 1024".to_owned())
     };
+    let mebibytes = |text: &str| {
+        let count = text.parse().ok().filter(|count| (1..=1024).contains(count));
+        let bytes = count.map(|count: usize| count << 20);
+        bytes.ok_or_else(|| "it must be a number of MiB, 1 to 1024".to_owned())
+    };
     let yes_or_no = |text: &str| match text {
         "0" => Ok(false),
         "1" => Ok(true),
@@ -33,6 +38,7 @@ fn from(look: impl Fn(&'static str) -> Option<String>) -> Result<DatapathOptions
     };
     Ok(DatapathOptions {
         datapath: read(&look, "ROCE_DATAPATH", FromStr::from_str)?.unwrap_or_default(),
+        udp_receive_buffer_bytes: read(&look, "ROCE_UDP_BUFFER_MIB", mebibytes)?,
         xdp_mode: read(&look, "ROCE_XDP_MODE", FromStr::from_str)?.unwrap_or_default(),
         xdp_queues: read(&look, "ROCE_XDP_QUEUES", queues)?,
         roce_v1: read(&look, "ROCE_V1", yes_or_no)?.unwrap_or_default(),
@@ -103,6 +109,11 @@ mod tests {
             let read = with(&[("ROCE_XDP_CHECKSUM", text)]).map(|options| options.xdp_checksum);
             assert_eq!(read, Ok(checksum));
         }
+        for (text, bytes) in [("1", 1 << 20), ("1024", 1 << 30)] {
+            let read = with(&[("ROCE_UDP_BUFFER_MIB", text)]);
+            let read = read.map(|options| options.udp_receive_buffer_bytes);
+            assert_eq!(read, Ok(Some(bytes)));
+        }
         let read = with(&[("ROCE_XDP_QUEUES", "2")]).map(|options| options.xdp_queues);
         assert_eq!(read, Ok(NonZeroU32::new(2)));
         for (text, asked) in [("0", false), ("1", true)] {
@@ -121,6 +132,9 @@ mod tests {
             ("ROCE_XDP_QUEUES", "0", "1 to 1024"),
             ("ROCE_XDP_QUEUES", "all", "1 to 1024"),
             ("ROCE_XDP_QUEUES", "1025", "1 to 1024"),
+            ("ROCE_UDP_BUFFER_MIB", "0", "1 to 1024"),
+            ("ROCE_UDP_BUFFER_MIB", "64M", "1 to 1024"),
+            ("ROCE_UDP_BUFFER_MIB", "1025", "1 to 1024"),
             ("ROCE_V1", "yes", "0 or 1"),
         ] {
             let error = with(&[(variable, value)]).expect_err("it is wrong");

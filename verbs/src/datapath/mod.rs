@@ -51,12 +51,16 @@ pub enum XdpChecksum {
     Software,
 }
 
-/// How the datapath of a device is chosen: `ROCE_DATAPATH`, `ROCE_XDP_MODE`,
-/// `ROCE_XDP_QUEUES`, `ROCE_XDP_CHECKSUM` and `ROCE_V1`.
+/// How the datapath of a device is chosen: `ROCE_DATAPATH`, `ROCE_UDP_BUFFER_MIB`,
+/// `ROCE_XDP_MODE`, `ROCE_XDP_QUEUES`, `ROCE_XDP_CHECKSUM` and `ROCE_V1`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DatapathOptions {
     /// Which is to be taken.
     pub datapath: DatapathChoice,
+    /// With UDP sockets, bytes of receive buffer to ask of the kernel for each address, if
+    /// not as many as usual. It may give less, see `net.core.rmem_max`. UC and UD lose what
+    /// finds it full. RC has no more under way for it: the peer may have no more room.
+    pub udp_receive_buffer_bytes: Option<usize>,
     /// With AF_XDP, where its program is to run.
     pub xdp_mode: XdpMode,
     /// With AF_XDP, how many of the interface's queues are used, from number 0 on; all of

@@ -67,7 +67,13 @@ fn go_together(service: &str, choices: &[Choice]) -> bool {
     // With XRC every receive queue is shared, and it takes no option.
     let twice = choices.contains(&Srq) && service == "XRC";
     let both = choices.contains(&Inline) && choices.contains(&InlineByStructures);
-    !twice && !both
+    // perftest posts no more receives to a shared queue than one QP sends (`-n`), however
+    // many QPs there are. With UC and UD, what finds none is lost, and it waits for ever.
+    let starves =
+        choices.contains(&Srq) && choices.contains(&ManyQps) && ["UC", "UD"].contains(&service);
+    // This library has no inline data with XRC by calls of the extended API.
+    let missing = choices.contains(&Inline) && service == "XRC";
+    !twice && !both && !starves && !missing
 }
 
 /// Every subset of `choices` that a service can have.

@@ -15,6 +15,10 @@ const MESSAGES_OF_EACH_SIZE: u64 = 5;
 /// one that it also takes for a device with the extended API, `ibv_wr_*`.
 const KNOWN_PART: (&str, &str) = ("ROCE_VENDOR_PART_ID", "4119");
 
+/// Nothing is sent again with UC and UD, and a server waits for every SEND: all that is under
+/// way at once has to find room, 40 MiB in the worst case.
+const ROOM: (&str, &str) = ("ROCE_UDP_BUFFER_MIB", "64");
+
 /// An option of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Choice {
@@ -83,9 +87,15 @@ impl Run {
         }
         Words {
             words,
-            variables: self.is_inline().then_some(KNOWN_PART).into_iter().collect(),
+            variables: self.variables().collect(),
             ..Words::default()
         }
+    }
+
+    fn variables(&self) -> impl Iterator<Item = (&'static str, &'static str)> {
+        let unreliable = ["UC", "UD"].contains(&self.service);
+        let part = self.is_inline().then_some(KNOWN_PART);
+        part.into_iter().chain(unreliable.then_some(ROOM))
     }
 
     /// The sizes of messages that a table of results has, in bytes, where a packet holds
