@@ -173,6 +173,19 @@ impl CompletionQueue {
         fence(Ordering::SeqCst);
     }
 
+    /// Whether completions wait while an event for the next one is asked for. Then it is asked
+    /// for no longer: whoever calls this raises it. For those who would otherwise sleep with
+    /// completions left in the queue, which raise no event by themselves.
+    pub fn take_belated(&self) -> bool {
+        let (next, never) = (Notify::Next as u8, Notify::Never as u8);
+        // A completion that comes at the same time may raise an event of its own.
+        !self.is_empty()
+            && self
+                .notify
+                .compare_exchange(next, never, Ordering::AcqRel, Ordering::Relaxed)
+                .is_ok()
+    }
+
     /// Adds a completion.
     pub(crate) fn push(&self, completion: Completion, solicited: bool) -> Pushed {
         // rule: 10.8.7-solicited

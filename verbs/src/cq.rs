@@ -123,4 +123,16 @@ impl CompletionQueue {
     pub fn request_notify(&self, notify: Notify) {
         self.inner.queue.request_notify(notify);
     }
+    /// Whether nothing waits to be taken, as far as is known without driving the NIC.
+    pub fn is_empty(&self) -> bool {
+        self.inner.queue.is_empty()
+    }
+
+    /// Whether completions wait that were there before the last
+    /// [`Notify::Next`] was asked for, and that were not announced for that reason. If so,
+    /// that request is taken back: the caller announces them. Who would sleep on a channel with
+    /// completions left in a queue is spared from sleeping for ever.
+    pub fn take_belated(&self) -> bool {
+        self.inner.queue.take_belated()
+    }
 }

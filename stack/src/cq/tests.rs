@@ -58,6 +58,25 @@ fn a_request_for_an_event_outlives_resizing() {
     assert_eq!(cq.push(completion(1), false), Pushed::Notify);
 }
 
+/// The request is the same one: it raises one event, late or not.
+#[test]
+fn a_request_is_taken_late_where_completions_are_left() {
+    let cq = CompletionQueue::new(CqId(1), 4);
+    cq.push(completion(1), false);
+    assert!(!cq.take_belated(), "nobody asked");
+    cq.request_notify(Notify::Solicited);
+    assert!(!cq.take_belated(), "for those alone that are solicited");
+    cq.request_notify(Notify::Next);
+    assert!(cq.take_belated());
+    assert!(!cq.take_belated(), "once");
+    assert_eq!(cq.push(completion(2), true), Pushed::Quiet);
+    cq.request_notify(Notify::Next);
+    assert_eq!(take(&cq), [1, 2]);
+    assert!(!cq.take_belated(), "nothing is left");
+    assert_eq!(cq.push(completion(3), false), Pushed::Notify);
+    assert!(!cq.take_belated(), "it was raised in time");
+}
+
 #[test]
 fn an_overrun_is_for_good() {
     let cq = CompletionQueue::new(CqId(1), 1);

@@ -3,7 +3,7 @@
 mod poll;
 
 use crate::abi::*;
-use crate::channel::Channel;
+use crate::channel::{Belated, Channel};
 use crate::context::{Context, State};
 use crate::convert::{c_opcode, c_status, int};
 use crate::errors::OrErrno;
@@ -31,6 +31,7 @@ pub(crate) struct Cq {
     pub(crate) errors: Arc<Unacknowledged>,
     pub(crate) users: Users,
     _channel: Option<Use>,
+    belated: Option<Arc<Belated>>,
     poll: poll::Poll,
 }
 
@@ -151,6 +152,7 @@ impl Wanted {
             errors: Arc::clone(&errors),
             users: Users::default(),
             _channel: channel.map(|channel| channel.users.add()),
+            belated: channel.map(|channel| Arc::clone(&channel.belated)),
             poll: poll::Poll::new(self.single_threaded),
         });
         state.objects.channels.insert(id, cq, &announced);
@@ -219,10 +221,14 @@ pub(crate) extern "C" fn poll_cq(cq: Handle<Cq>, entries: c_int, wc: Out<IbvWc>)
 /// `ibv_req_notify_cq`.
 pub(crate) extern "C" fn req_notify_cq(cq: Handle<Cq>, solicited_only: c_int) -> c_int {
     guard::errno(|| {
-        cq.get()?.queue.request_notify(match solicited_only {
+        let Cq { queue, belated, .. } = cq.get()?;
+        queue.request_notify(match solicited_only {
             0 => Notify::Next,
             _ => Notify::Solicited,
         });
+        if let Some(belated) = belated {
+            belated.asked(queue);
+        }
         Ok(())
     })
 }

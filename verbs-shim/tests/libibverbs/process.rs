@@ -43,6 +43,12 @@ fn objects_of_two_contexts_do_not_mix() {
 }
 
 #[test]
+fn a_program_does_not_wait_for_completions_that_it_has() {
+    let library = library::folder();
+    run("events.c", run_with(library.path()));
+}
+
+#[test]
 fn threads_share_all_objects() {
     let library = library::folder();
     run("threads.c", run_with(library.path()));
