@@ -8,6 +8,9 @@ mod matrix;
 mod refusals;
 mod run;
 
+use std::panic::{self, AssertUnwindSafe};
+use std::time::Instant;
+
 use self::run::Run;
 use super::pair_for;
 use super::place::Place;
@@ -17,12 +20,23 @@ fn all_are_asked_for() -> bool {
     std::env::var_os("ROCE_PERFTEST").is_some_and(|value| value == "all")
 }
 
-/// Runs all of `runs`, and says on stderr how many they were, if they were many.
+/// Runs all of `runs`, whatever becomes of some of them, and says on stderr how many they were,
+/// if they were many.
 fn check(place: &Place<'_>, runs: &[Run]) {
+    let is_well = |run: &Run| panic::catch_unwind(AssertUnwindSafe(|| run.check(place))).is_ok();
+    let mut failed = Vec::new();
     for run in runs {
-        run.check(place);
+        let start = Instant::now();
+        if !is_well(run) {
+            failed.push(run.words().words);
+        }
+        if all_are_asked_for() {
+            let seconds = start.elapsed().as_secs_f64();
+            eprintln!("{seconds:5.1} s {}: {}", place.name(), run.words().words);
+        }
     }
     eprintln!("{} runs of perftest at {}", runs.len(), place.name());
+    assert!(failed.is_empty(), "failed:\n{}", failed.join("\n"));
 }
 
 #[test]
