@@ -42,6 +42,10 @@ pub enum Layer {
     Feth,
     /// The 16 reserved bytes of a congestion notification packet.
     Cnp,
+    /// The header of a management datagram.
+    Mad,
+    /// A message of communication management.
+    Cm,
     /// The payload.
     Payload,
     /// The invariant CRC.
@@ -69,6 +73,8 @@ impl Layer {
             Layer::Ieth => "IETH",
             Layer::Feth => "FETH",
             Layer::Cnp => "CNP",
+            Layer::Mad => "MAD",
+            Layer::Cm => "CM",
             Layer::Payload => "payload",
             Layer::Icrc => "ICRC",
         }

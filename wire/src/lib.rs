@@ -20,6 +20,7 @@
 //!   layer; [`FrameRepr`] is the way back.
 //! - [`Opcode::info`] says for each opcode which headers follow the BTH and what
 //!   payload is legal.
+//! - [`cm`] has the management datagrams that make and end connections.
 //!
 //! # Promises
 //!
@@ -42,6 +43,7 @@ extern crate std;
 mod aeth;
 mod atomic;
 mod bth;
+pub mod cm;
 mod datagram;
 mod error;
 mod flush;
@@ -51,6 +53,7 @@ mod header;
 pub mod icrc;
 mod ids;
 mod immediate;
+mod mad;
 mod mtu;
 mod opcode;
 mod packet;
@@ -76,6 +79,7 @@ pub use frame::{
 pub use grh::Grh;
 pub use ids::{PKey, QKey, Qpn};
 pub use immediate::{Ieth, ImmDt};
+pub use mad::{MAD_LEN, MadHeader};
 pub use mtu::PathMtu;
 pub use opcode::{
     Headers, Opcode, OpcodeInfo, Operation, PayloadRule, Position, Suffix, Transport,

@@ -1,0 +1,38 @@
+//! Communication management: how two ends make a connection and end it, and how they
+//! find the QP of a datagram service (IBTA 1.7, 12, and Annex A11).
+//!
+//! Nothing in this crate does I/O, reads a clock, starts a thread or draws randomness
+//! that it was not handed: an [`Agent`] takes `(now, path, MAD)` and calls of its owner,
+//! and gives MADs, [`Event`]s and its next deadline. One seed and one sequence of calls
+//! give the same run, bit for bit.
+//!
+//! ```text
+//!  connect, accept, disconnect … ──► ┌─── Agent ───┐ ──► poll_event
+//!        receive (a MAD from QP1) ──►│ connections │ ──► poll_transmit (a MAD for QP1)
+//!                 handle_timeouts ──►└─────────────┘ ──► next_timeout
+//! ```
+//!
+//! An agent knows no queue pairs. Its owner creates them, tells their numbers and first
+//! PSNs, and takes them from state to state with what the peer says.
+#![warn(missing_docs)]
+#![forbid(unsafe_code)]
+
+mod agent;
+mod error;
+mod event;
+mod ids;
+mod request;
+
+pub use agent::Agent;
+pub use error::CmError;
+pub use event::Event;
+pub use ids::{ConnectionId, ListenerId, Path};
+pub use request::{
+    Acceptance, Config, ConnectRequest, DatagramAcceptance, DatagramAsked, DatagramRequest, Reply,
+    Request,
+};
+pub use roce_stack::{Duration, Instant, QpnPart};
+pub use roce_wire::cm::{
+    IpService, PortSpace, RejectReason, ServiceId, ServiceType, SidrStatus, gid_of, ip_of,
+};
+pub use roce_wire::{MAD_LEN, PKey, PathMtu, Psn, QKey, Qpn};

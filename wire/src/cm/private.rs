@@ -1,0 +1,37 @@
+//! Private data: bytes of the two consumers, which management only carries.
+
+/// At most `N` bytes of private data.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PrivateData<'a, const N: usize>(&'a [u8]);
+
+impl<'a, const N: usize> PrivateData<'a, N> {
+    /// The most bytes that the message carries.
+    pub const MAX: usize = N;
+
+    /// Nothing: zeros on the wire.
+    pub const NONE: Self = Self(&[]);
+
+    /// These bytes, unless there are more than `N`.
+    pub const fn new(bytes: &'a [u8]) -> Option<Self> {
+        if bytes.len() > N {
+            None
+        } else {
+            Some(Self(bytes))
+        }
+    }
+
+    /// The bytes. Of a message that came they are always `N`.
+    pub const fn bytes(self) -> &'a [u8] {
+        self.0
+    }
+
+    /// Everything from `at` on.
+    pub(super) fn read(data: &'a super::Data, at: usize) -> Self {
+        Self(data[at..].first_chunk::<N>().map_or(&[], |all| all))
+    }
+
+    /// Writes them at `at`.
+    pub(super) fn write(self, data: &mut super::Data, at: usize) {
+        data[at..at + self.0.len()].copy_from_slice(self.0);
+    }
+}
