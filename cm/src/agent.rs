@@ -1,21 +1,72 @@
-//! The agent.
+//! The agent: its contract, and who does what.
+
+mod active;
+mod listeners;
+mod lookup;
+mod passive;
+mod refuse;
+mod release;
+mod state;
+mod table;
+mod timing;
 
 use crate::{
-    Acceptance, CmError, Config, ConnectRequest, ConnectionId, DatagramAcceptance, DatagramRequest,
-    Event, Instant, ListenerId, MAD_LEN, Path, RejectReason, ServiceId,
+    Acceptance, CmError, Config, ConnectRequest, ConnectionId, Counters, DatagramAcceptance,
+    DatagramRequest, Duration, Event, Instant, ListenerId, MAD_LEN, Path, Qpn, RejectReason,
+    ServiceId,
 };
+use listeners::Listeners;
+use rand_chacha::ChaCha20Rng;
+use rand_core::{Rng, SeedableRng};
+use roce_wire::cm::{CmMad, CmMessage};
+use state::{Connection, State};
+use std::collections::VecDeque;
 use std::net::IpAddr;
+use table::Table;
+
+/// The most connections and lookups that an agent has at a time, ended ones that wait for late
+/// packets among them.
+pub(crate) const MAX_CONNECTIONS: usize = 1 << 16;
+/// The most requests of strangers that wait for their owners.
+pub(crate) const MAX_UNANSWERED: usize = 1024;
+/// The most that are over and kept in case that the question comes again. Without that,
+/// strangers who are refused could fill the memory.
+const MAX_OVER: usize = 4096;
+/// The most MADs that wait to be sent: others are lost, as on any network.
+const MAX_OUTBOX: usize = 4096;
+/// Bits of a communication ID below the number of the part.
+const ID_BITS: u32 = 25;
 
 /// Communication management of one port: all connections that its owner makes or takes.
+///
+/// Call what you like, then [`poll_transmit`](Self::poll_transmit) and
+/// [`poll_event`](Self::poll_event) until they give nothing more, and
+/// [`handle_timeouts`](Self::handle_timeouts) when [`next_timeout`](Self::next_timeout) has
+/// come. Time must not go back. What comes from the network can't make an agent panic, nor
+/// hold more than a bounded amount of memory.
 #[derive(Debug)]
 pub struct Agent {
     config: Config,
+    rng: ChaCha20Rng,
+    listeners: Listeners,
+    table: Table,
+    outbox: VecDeque<(Path, [u8; MAD_LEN])>,
+    events: VecDeque<Event>,
+    counters: Counters,
 }
 
 impl Agent {
     /// An agent without connections.
     pub fn new(config: Config) -> Self {
-        Self { config }
+        Self {
+            config,
+            rng: ChaCha20Rng::from_seed(config.seed),
+            listeners: Listeners::default(),
+            table: Table::default(),
+            outbox: VecDeque::new(),
+            events: VecDeque::new(),
+            counters: Counters::default(),
+        }
     }
 
     /// Takes requests for `service`, sent to `local`, or to any address if there is none (a
@@ -31,19 +82,21 @@ impl Agent {
         local: Option<IpAddr>,
         backlog: usize,
     ) -> Result<ListenerId, CmError> {
-        let _ = (service, local, backlog);
-        Ok(ListenerId(0))
+        self.listeners.add(service, local, backlog)
     }
 
     /// Takes no more requests for this listener, and rejects those that it did not answer.
     pub fn stop_listening(&mut self, now: Instant, listener: ListenerId) {
-        let _ = (now, listener);
+        for id in self.table.of_listener(listener) {
+            self.disown(now, id);
+        }
+        self.listeners.remove(listener);
     }
 
     /// The owner has taken notice of a request, and will answer it sooner or later: it does not
     /// count against the backlog any more.
     pub fn taken(&mut self, connection: ConnectionId) {
-        let _ = connection;
+        self.leave_backlog(connection);
     }
 
     /// Active side: asks for a connection (REQ). The answer is [`Event::Replied`],
@@ -58,8 +111,7 @@ impl Agent {
         path: Path,
         request: &ConnectRequest,
     ) -> Result<ConnectionId, CmError> {
-        let _ = (now, path, request);
-        Ok(ConnectionId(u32::from(self.config.part.number()) << 25 | 1))
+        self.send_req(now, path, request)
     }
 
     /// Asks for the QP of a datagram service (SIDR_REQ). The answer is
@@ -73,8 +125,7 @@ impl Agent {
         path: Path,
         request: &DatagramRequest,
     ) -> Result<ConnectionId, CmError> {
-        let _ = (now, path, request);
-        Ok(ConnectionId(u32::from(self.config.part.number()) << 25 | 1))
+        self.send_sidr_req(now, path, request)
     }
 
     /// Active side, after [`Event::Replied`]: the QP is ready to send (RTU). The connection is
@@ -82,14 +133,8 @@ impl Agent {
     ///
     /// # Errors
     /// The connection is not known or not in that state; more than 224 bytes of private data.
-    pub fn ready(
-        &mut self,
-        now: Instant,
-        connection: ConnectionId,
-        private: &[u8],
-    ) -> Result<(), CmError> {
-        let _ = (now, connection, private);
-        Ok(())
+    pub fn ready(&mut self, connection: ConnectionId, private: &[u8]) -> Result<(), CmError> {
+        self.send_rtu(connection, private)
     }
 
     /// Passive side, after [`Event::Requested`]: accepts (REP). The QP must be ready to
@@ -104,8 +149,7 @@ impl Agent {
         connection: ConnectionId,
         acceptance: &Acceptance,
     ) -> Result<(), CmError> {
-        let _ = (now, connection, acceptance);
-        Ok(())
+        self.send_rep(now, connection, acceptance)
     }
 
     /// Passive side, after [`Event::DatagramRequested`]: tells the QP (SIDR_REP). This is the
@@ -119,8 +163,7 @@ impl Agent {
         connection: ConnectionId,
         acceptance: &DatagramAcceptance,
     ) -> Result<(), CmError> {
-        let _ = (now, connection, acceptance);
-        Ok(())
+        self.tell_qp(now, connection, acceptance)
     }
 
     /// Refuses what [`Event::Requested`], [`Event::DatagramRequested`] or [`Event::Replied`]
@@ -137,15 +180,17 @@ impl Agent {
         reason: RejectReason,
         private: &[u8],
     ) -> Result<(), CmError> {
-        let _ = (now, connection, reason, private);
-        Ok(())
+        self.refuse_asked(now, connection, reason, private)
     }
 
     /// Passive side, after [`Agent::accept`]: the peer's first data came before its RTU (in
     /// verbs, the asynchronous event "communication established"). Gives
     /// [`Event::Established`], unless there was one.
-    pub fn established(&mut self, now: Instant, connection: ConnectionId) {
-        let _ = (now, connection);
+    pub fn established(&mut self, _now: Instant, connection: ConnectionId) {
+        let sent = self.table.get(connection).map(|c| &c.state);
+        if let Some(State::RepSent(_)) = sent {
+            self.establish(connection, &[]);
+        }
     }
 
     /// Ends an established connection: DREQ, after which [`Event::Disconnected`] comes; or, after
@@ -161,39 +206,149 @@ impl Agent {
         connection: ConnectionId,
         private: &[u8],
     ) -> Result<(), CmError> {
-        let _ = (now, connection, private);
-        Ok(())
+        self.end(now, connection, private)
     }
 
     /// The owner wants to hear no more of the connection or lookup, whatever its state. The peer
     /// is told what it has to know (REJ, DREQ, DREP), and no event about it follows.
     pub fn forget(&mut self, now: Instant, connection: ConnectionId) {
-        let _ = (now, connection);
+        self.disown(now, connection);
     }
 
     /// Takes a MAD that came to QP1, whatever it is.
     pub fn receive(&mut self, now: Instant, path: Path, mad: &[u8]) {
-        let _ = (now, path, mad);
+        // rule: 13.4.2-dropped
+        let Ok(mad) = CmMad::parse(mad) else {
+            self.counters.unknown += 1;
+            return;
+        };
+        let transaction = mad.transaction;
+        match &mad.message {
+            CmMessage::Req(m) => self.on_req(now, path, transaction, m),
+            CmMessage::Mra(m) => self.on_mra(now, path, m),
+            CmMessage::Rej(m) => self.on_rej(now, path, m),
+            CmMessage::Rep(m) => self.on_rep(path, transaction, m),
+            CmMessage::Rtu(m) => self.on_rtu(path, m),
+            CmMessage::Dreq(m) => self.on_dreq(now, path, transaction, m),
+            CmMessage::Drep(m) => self.on_drep(now, path, m),
+            CmMessage::SidrReq(m) => self.on_sidr_req(path, transaction, m),
+            CmMessage::SidrRep(m) => self.on_sidr_rep(path, m),
+        }
     }
 
     /// Does what is due: call it when [`Agent::next_timeout`] has come.
     pub fn handle_timeouts(&mut self, now: Instant) {
-        let _ = now;
+        while let Some(id) = self.table.due(now) {
+            self.expire(now, id);
+        }
     }
 
     /// When something is due next.
     pub fn next_timeout(&self) -> Option<Instant> {
-        None
+        self.table.next_deadline()
     }
 
     /// The next MAD to send from QP1, with the way that it takes. Ask after each call until there
     /// is none.
     pub fn poll_transmit(&mut self) -> Option<(Path, [u8; MAD_LEN])> {
-        None
+        self.outbox.pop_front()
     }
 
     /// The next event. Ask after each call until there is none.
     pub fn poll_event(&mut self) -> Option<Event> {
-        None
+        self.events.pop_front()
+    }
+
+    /// What was counted since the agent was made.
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// How many connections and lookups it keeps, ended ones among them.
+    pub fn connections(&self) -> usize {
+        self.table.len()
+    }
+}
+
+impl Agent {
+    fn known(&self, id: ConnectionId) -> Result<&Connection, CmError> {
+        self.table.get(id).ok_or(CmError::UnknownConnection)
+    }
+
+    /// A connection with an ID that is free, which is not in the table yet.
+    fn new_connection(&mut self, path: Path, peer_takes: Duration) -> Result<Connection, CmError> {
+        if path.local.is_ipv4() != path.remote.is_ipv4() {
+            return Err(CmError::TwoFamilies);
+        }
+        if self.table.len() >= MAX_CONNECTIONS {
+            let limit = MAX_CONNECTIONS;
+            return Err(CmError::TooManyConnections { limit });
+        }
+        Ok(Connection {
+            id: self.free_id(),
+            path,
+            remote_id: None,
+            transaction: self.rng.next_u64(),
+            local_qpn: Qpn::QP0,
+            remote_qpn: None,
+            service: ServiceId(0),
+            lookup: false,
+            owned: true,
+            waits_for: None,
+            peer_takes,
+            retries: self.config.max_retries,
+            state: State::Over(None),
+            deadline: None,
+        })
+    }
+
+    /// An ID of the part. Few are taken, so one of the first draws is free.
+    // rule: 12.9.3-random-id
+    fn free_id(&mut self) -> ConnectionId {
+        let part = u32::from(self.config.part.number()) << ID_BITS;
+        loop {
+            let id = ConnectionId(part | self.rng.next_u32() >> (32 - ID_BITS));
+            if id.get() != 0 && self.table.get(id).is_none() {
+                return id;
+            }
+        }
+    }
+
+    /// The request counts against no backlog any more.
+    fn leave_backlog(&mut self, id: ConnectionId) {
+        let waited = self.table.get_mut(id).and_then(|c| c.waits_for.take());
+        if let Some(listener) = waited {
+            self.listeners.give_place(listener);
+        }
+    }
+
+    /// An event, if the owner wants to hear of the connection.
+    fn tell(&mut self, id: ConnectionId, event: Event) {
+        if self.table.get(id).is_some_and(|c| c.owned) {
+            self.events.push_back(event);
+        }
+    }
+
+    /// Answers what came again as before.
+    fn answer_again(&mut self, path: Path, mad: [u8; MAD_LEN]) {
+        self.counters.duplicates += 1;
+        self.send(path, mad);
+    }
+
+    /// Sends a message of no connection.
+    fn send_message(&mut self, path: Path, transaction: u64, message: CmMessage<'_>) {
+        let mad = CmMad {
+            transaction,
+            message,
+        };
+        self.send(path, mad.to_bytes());
+    }
+
+    fn send(&mut self, path: Path, mad: [u8; MAD_LEN]) {
+        if self.outbox.len() >= MAX_OUTBOX {
+            self.counters.outbox_full += 1;
+            return;
+        }
+        self.outbox.push_back((path, mad));
     }
 }

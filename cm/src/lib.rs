@@ -18,12 +18,14 @@
 #![forbid(unsafe_code)]
 
 mod agent;
+mod counters;
 mod error;
 mod event;
 mod ids;
 mod request;
 
 pub use agent::Agent;
+pub use counters::Counters;
 pub use error::CmError;
 pub use event::Event;
 pub use ids::{ConnectionId, ListenerId, Path};

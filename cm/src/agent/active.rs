@@ -1,0 +1,251 @@
+//! The side that asks for a connection.
+
+use super::Agent;
+use super::state::{Connection, State};
+use crate::{
+    CmError, ConnectRequest, ConnectionId, Event, Instant, IpService, Path, RejectReason, Reply,
+    ServiceId, gid_of,
+};
+use roce_wire::cm::{CmMessage, Mra, Mraed, PathRecord, PrivateData, Rej, Rejected, Rep, Req, Rtu};
+
+impl Agent {
+    pub(super) fn send_req(
+        &mut self,
+        now: Instant,
+        path: Path,
+        request: &ConnectRequest,
+    ) -> Result<ConnectionId, CmError> {
+        check_numbers(request)?;
+        let private = asked(path, request.service, request.source_port, &request.private);
+        let private = fit(&private, private.len() - request.private.len())?;
+        let peer_takes = self.peer_takes(self.config.response_timeout);
+        let connection = Connection {
+            local_qpn: request.qpn,
+            service: request.service,
+            ..self.new_connection(path, peer_takes)?
+        };
+        let req = Req {
+            local_id: connection.id.get(),
+            service: request.service,
+            ca_guid: self.config.ca_guid,
+            qkey: crate::QKey(0),
+            qpn: request.qpn,
+            responder_resources: request.responder_resources,
+            initiator_depth: request.initiator_depth,
+            remote_response_timeout: self.config.response_timeout,
+            service_type: request.service_type,
+            flow_control: request.flow_control,
+            psn: request.psn,
+            local_response_timeout: self.config.response_timeout,
+            retry_count: request.retry_count,
+            pkey: request.pkey,
+            path_mtu: request.path_mtu,
+            rnr_retry_count: request.rnr_retry_count,
+            max_cm_retries: self.config.max_retries,
+            srq: request.srq,
+            path: path_record(path, request),
+            private,
+        };
+        let mad = connection.mad(CmMessage::Req(req));
+        let id = connection.id;
+        self.table.insert(connection);
+        self.send_repeated(now, id, mad, State::ReqSent);
+        Ok(id)
+    }
+
+    pub(super) fn send_rtu(&mut self, id: ConnectionId, private: &[u8]) -> Result<(), CmError> {
+        let private = fit(private, 0)?;
+        let connection = self.known(id)?;
+        let State::RepReceived = connection.state else {
+            return Err(wrong_state(connection, "waits for its owner to be ready"));
+        };
+        let (local_id, remote_id) = connection.ids();
+        let rtu = connection.mad(CmMessage::Rtu(Rtu {
+            local_id,
+            remote_id,
+            private,
+        }));
+        let path = connection.path;
+        self.send(path, *rtu);
+        self.table.change(id, State::Established(Some(rtu)), None);
+        Ok(())
+    }
+
+    pub(super) fn on_rep(&mut self, path: Path, transaction: u64, rep: &Rep<'_>) {
+        let Some(connection) = self.table.get(ConnectionId(rep.remote_id)) else {
+            // rule: 12.9.6-unknown-rep
+            return self.reject_rep(
+                path,
+                transaction,
+                rep,
+                RejectReason::INVALID_COMMUNICATION_ID,
+            );
+        };
+        let id = connection.id;
+        if connection.path != path {
+            self.counters.unexpected += 1;
+            return;
+        }
+        if let State::ReqSent(_) = connection.state {
+            return self.on_first_rep(id, path, transaction, rep);
+        }
+        if connection.remote_id != Some(rep.local_id) {
+            self.counters.unexpected += 1;
+            return;
+        }
+        match &connection.state {
+            // rule: 12.9.6-repeated-rep
+            State::RepReceived => {
+                let mra = self.mra(connection, Mraed::Rep);
+                self.answer_again(path, mra);
+            }
+            State::Established(Some(answer)) | State::Over(Some(answer)) => {
+                let answer = **answer;
+                self.answer_again(path, answer);
+            }
+            _ => self.counters.unexpected += 1,
+        }
+    }
+
+    fn on_first_rep(&mut self, id: ConnectionId, path: Path, transaction: u64, rep: &Rep<'_>) {
+        // rule: 12.9.8.3-stale-rep
+        let other = self.table.find_qpn(path.remote, rep.qpn);
+        if other.is_some() {
+            let reason = RejectReason::STALE_CONNECTION;
+            self.reject_rep(path, transaction, rep, reason);
+            self.tell(
+                id,
+                Event::Rejected {
+                    connection: id,
+                    reason,
+                    private: Vec::new(),
+                },
+            );
+            self.table.remove(id);
+            return;
+        }
+        self.table.learn(id, rep.local_id, rep.qpn);
+        self.table.change(id, State::RepReceived, None);
+        let reply = Reply {
+            ca_guid: rep.ca_guid,
+            qpn: rep.qpn,
+            psn: rep.psn,
+            responder_resources: rep.responder_resources,
+            initiator_depth: rep.initiator_depth,
+            target_ack_delay: rep.target_ack_delay,
+            flow_control: rep.flow_control,
+            rnr_retry_count: rep.rnr_retry_count,
+            srq: rep.srq,
+            private: rep.private.bytes().to_vec(),
+        };
+        self.tell(
+            id,
+            Event::Replied {
+                connection: id,
+                reply,
+            },
+        );
+    }
+
+    /// Refuses a REP of which no state is kept.
+    fn reject_rep(&mut self, path: Path, transaction: u64, rep: &Rep<'_>, reason: RejectReason) {
+        self.counters.unexpected += 1;
+        let rej = Rej {
+            local_id: rep.remote_id,
+            remote_id: rep.local_id,
+            rejected: Rejected::Rep,
+            reason,
+            info: PrivateData::NONE,
+            private: PrivateData::NONE,
+        };
+        self.send_message(path, transaction, CmMessage::Rej(rej));
+    }
+
+    pub(super) fn on_mra(&mut self, now: Instant, path: Path, mra: &Mra<'_>) {
+        let Some(connection) = self.table.get(ConnectionId(mra.remote_id)) else {
+            self.counters.unexpected += 1;
+            return;
+        };
+        let is_meant = match connection.state {
+            // What the peer calls it is not known before its REP.
+            State::ReqSent(_) => mra.mraed == Mraed::Req && connection.path == path,
+            State::RepSent(_) => mra.mraed == Mraed::Rep && connection.is_with(path, mra.local_id),
+            _ => false,
+        };
+        if is_meant {
+            // rule: 12.6.6-waits
+            let deadline = now + self.service_takes(mra.service_timeout);
+            self.table.postpone(connection.id, Some(deadline));
+        } else {
+            self.counters.unexpected += 1;
+        }
+    }
+}
+
+/// The private data of a request: with that of Annex A11, if the service asks for it.
+// rule: A11-header-in-front
+pub(super) fn asked(path: Path, service: ServiceId, source_port: u16, private: &[u8]) -> Vec<u8> {
+    let header = service.port().map(|_| IpService {
+        source_port,
+        source: path.local,
+        destination: path.remote,
+    });
+    let header = header.map_or(Vec::new(), |header| header.to_bytes().to_vec());
+    [&header, private].concat()
+}
+
+/// The bytes as private data, `reserved` of which are not the owner's.
+pub(super) fn fit<const N: usize>(
+    bytes: &[u8],
+    reserved: usize,
+) -> Result<PrivateData<'_, N>, CmError> {
+    PrivateData::new(bytes).ok_or(CmError::PrivateDataTooLong {
+        given: bytes.len() - reserved,
+        limit: N - reserved,
+    })
+}
+
+/// A number that an owner gave, unless its field is too small.
+pub(super) fn at_most(field: &'static str, given: u32, limit: u32) -> Result<(), CmError> {
+    if given <= limit {
+        return Ok(());
+    }
+    Err(CmError::TooLarge {
+        field,
+        given,
+        limit,
+    })
+}
+
+/// The error for a connection that is not in the state `expected`.
+pub(super) fn wrong_state(connection: &Connection, expected: &'static str) -> CmError {
+    CmError::WrongState {
+        state: connection.state.name(),
+        expected,
+    }
+}
+
+fn check_numbers(request: &ConnectRequest) -> Result<(), CmError> {
+    at_most("retry count", request.retry_count.into(), 7)?;
+    at_most("RNR retry count", request.rnr_retry_count.into(), 7)?;
+    at_most("ACK timeout", request.ack_timeout.into(), 31)?;
+    at_most("flow label", request.flow_label, 0xf_ffff)
+}
+
+/// The path as a REQ of RoCE has it: GIDs, no LIDs, routed.
+// rule: A17.3.1-req-path
+fn path_record(path: Path, request: &ConnectRequest) -> PathRecord {
+    PathRecord {
+        local_lid: PathRecord::PERMISSIVE_LID,
+        remote_lid: PathRecord::PERMISSIVE_LID,
+        local_gid: gid_of(path.local),
+        remote_gid: gid_of(path.remote),
+        flow_label: request.flow_label,
+        packet_rate: 0,
+        traffic_class: request.traffic_class,
+        hop_limit: request.hop_limit,
+        service_level: 0,
+        subnet_local: request.hop_limit <= 1,
+        ack_timeout: request.ack_timeout,
+    }
+}

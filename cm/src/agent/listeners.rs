@@ -1,0 +1,74 @@
+//! Who listens.
+
+use crate::{CmError, ListenerId, ServiceId};
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+/// All that listen.
+#[derive(Debug, Default)]
+pub(super) struct Listeners {
+    by_service: BTreeMap<(ServiceId, Option<IpAddr>), ListenerId>,
+    by_id: BTreeMap<ListenerId, Listener>,
+    last: u32,
+}
+
+#[derive(Debug)]
+struct Listener {
+    service: ServiceId,
+    local: Option<IpAddr>,
+    /// How many more requests may wait for the owner.
+    places: usize,
+}
+
+impl Listeners {
+    pub(super) fn add(
+        &mut self,
+        service: ServiceId,
+        local: Option<IpAddr>,
+        backlog: usize,
+    ) -> Result<ListenerId, CmError> {
+        if self.by_service.contains_key(&(service, local)) {
+            return Err(CmError::ServiceInUse { service });
+        }
+        self.last += 1;
+        let id = ListenerId(self.last);
+        self.by_service.insert((service, local), id);
+        let listener = Listener {
+            service,
+            local,
+            places: backlog,
+        };
+        self.by_id.insert(id, listener);
+        Ok(id)
+    }
+
+    pub(super) fn remove(&mut self, id: ListenerId) {
+        if let Some(listener) = self.by_id.remove(&id) {
+            self.by_service.remove(&(listener.service, listener.local));
+        }
+    }
+
+    /// Whom a request is for that was sent to `local`.
+    pub(super) fn find(&self, service: ServiceId, local: IpAddr) -> Option<ListenerId> {
+        let of = |local| self.by_service.get(&(service, local)).copied();
+        of(Some(local)).or_else(|| of(None))
+    }
+
+    /// One more request waits for the owner, unless too many do.
+    pub(super) fn take_place(&mut self, id: ListenerId) -> bool {
+        match self.by_id.get_mut(&id) {
+            Some(listener) if listener.places > 0 => {
+                listener.places -= 1;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// One fewer does.
+    pub(super) fn give_place(&mut self, id: ListenerId) {
+        if let Some(listener) = self.by_id.get_mut(&id) {
+            listener.places += 1;
+        }
+    }
+}

@@ -1,0 +1,210 @@
+//! Lookups of datagram services (SIDR).
+
+use super::Agent;
+use super::active::{asked, fit, wrong_state};
+use super::passive::split;
+use super::state::{Connection, State};
+use super::table::Peer;
+use crate::{
+    CmError, ConnectionId, DatagramAcceptance, DatagramAsked, DatagramRequest, Event, Instant,
+    Path, QKey, Qpn, RejectReason, SidrStatus,
+};
+use roce_wire::cm::{CmMessage, PrivateData, SidrRep, SidrReq};
+
+impl Agent {
+    pub(super) fn send_sidr_req(
+        &mut self,
+        now: Instant,
+        path: Path,
+        request: &DatagramRequest,
+    ) -> Result<ConnectionId, CmError> {
+        let private = asked(path, request.service, request.source_port, &request.private);
+        let private = fit(&private, private.len() - request.private.len())?;
+        let peer_takes = self.peer_takes(self.config.response_timeout);
+        let connection = Connection {
+            service: request.service,
+            lookup: true,
+            ..self.new_connection(path, peer_takes)?
+        };
+        let id = connection.id;
+        let mad = connection.mad(CmMessage::SidrReq(SidrReq {
+            request_id: id.get(),
+            pkey: request.pkey,
+            service: request.service,
+            private,
+        }));
+        self.table.insert(connection);
+        self.send_repeated(now, id, mad, State::LookupSent);
+        Ok(id)
+    }
+
+    pub(super) fn on_sidr_req(&mut self, path: Path, transaction: u64, req: &SidrReq<'_>) {
+        let peer = Peer {
+            address: path.remote,
+            lookup: true,
+            id: req.request_id,
+        };
+        if let Some(known) = self.table.find(peer) {
+            let answer = match &known.state {
+                // rule: 12.11-repeated
+                State::Over(Some(answer)) if known.path == path => Some(**answer),
+                _ => None,
+            };
+            return match answer {
+                Some(answer) => self.answer_again(path, answer),
+                None => self.counters.duplicates += 1,
+            };
+        }
+        let is_for_connections = |(space, _): (crate::PortSpace, u16)| {
+            !space.is_datagram() && space != crate::PortSpace::Ib
+        };
+        // rule: 12.11-no-listener
+        let listener = self.listeners.find(req.service, path.local);
+        let listener = listener.filter(|_| !req.service.port().is_some_and(is_for_connections));
+        let Some(listener) = listener else {
+            let status = SidrStatus::SERVICE_ID_NOT_SUPPORTED;
+            return self.refuse_sidr_req(path, transaction, req, status);
+        };
+        let Some((ip, private)) = split(req.service, req.private.bytes()) else {
+            let status = SidrStatus::VERSION_NOT_SUPPORTED;
+            return self.refuse_sidr_req(path, transaction, req, status);
+        };
+        if !self.has_room(listener) {
+            return;
+        }
+        let takes = self.peer_takes(0);
+        let Ok(connection) = self.new_connection(path, takes) else {
+            self.listeners.give_place(listener);
+            return;
+        };
+        let id = connection.id;
+        self.table.insert(Connection {
+            remote_id: Some(req.request_id),
+            transaction,
+            lookup: true,
+            waits_for: Some(listener),
+            service: req.service,
+            state: State::LookupReceived,
+            ..connection
+        });
+        self.events.push_back(Event::DatagramRequested {
+            connection: id,
+            listener,
+            path,
+            request: DatagramAsked {
+                service: req.service,
+                ip,
+                pkey: req.pkey,
+                private: private.to_vec(),
+            },
+        });
+    }
+
+    pub(super) fn tell_qp(
+        &mut self,
+        now: Instant,
+        id: ConnectionId,
+        acceptance: &DatagramAcceptance,
+    ) -> Result<(), CmError> {
+        let private = fit(&acceptance.private, 0)?;
+        let told = (acceptance.qpn, acceptance.qkey);
+        self.answer_lookup(now, id, SidrStatus::VALID, told, private)
+    }
+
+    pub(super) fn refuse_lookup(
+        &mut self,
+        now: Instant,
+        id: ConnectionId,
+        reason: RejectReason,
+        private: &[u8],
+    ) -> Result<(), CmError> {
+        let status = match reason {
+            RejectReason::NO_QP => SidrStatus::NO_QP,
+            RejectReason::INVALID_SERVICE_ID => SidrStatus::SERVICE_ID_NOT_SUPPORTED,
+            _ => SidrStatus::REJECTED,
+        };
+        self.answer_lookup(now, id, status, NOBODY, fit(private, 0)?)
+    }
+
+    /// Its owner went away without an answer.
+    pub(super) fn drop_lookup(&mut self, now: Instant, id: ConnectionId) {
+        // It is in the state that this asks for, and without private data nothing is too long.
+        let answered = self.answer_lookup(now, id, SidrStatus::REJECTED, NOBODY, PrivateData::NONE);
+        debug_assert_eq!(answered, Ok(()));
+    }
+
+    fn answer_lookup(
+        &mut self,
+        now: Instant,
+        id: ConnectionId,
+        status: SidrStatus,
+        (qpn, qkey): (Qpn, QKey),
+        private: PrivateData<'_, 136>,
+    ) -> Result<(), CmError> {
+        let connection = self.known(id)?;
+        let State::LookupReceived = connection.state else {
+            return Err(wrong_state(connection, "waits for a QP to be told"));
+        };
+        let path = connection.path;
+        let rep = connection.mad(CmMessage::SidrRep(SidrRep {
+            request_id: connection.remote_id.unwrap_or(0),
+            status,
+            qpn,
+            service: connection.service,
+            qkey,
+            private,
+        }));
+        self.send(path, *rep);
+        self.over(now, id, Some(rep));
+        Ok(())
+    }
+
+    fn refuse_sidr_req(
+        &mut self,
+        path: Path,
+        transaction: u64,
+        req: &SidrReq<'_>,
+        status: SidrStatus,
+    ) {
+        let rep = SidrRep {
+            request_id: req.request_id,
+            status,
+            qpn: Qpn::QP0,
+            service: req.service,
+            qkey: QKey(0),
+            private: PrivateData::NONE,
+        };
+        self.send_message(path, transaction, CmMessage::SidrRep(rep));
+    }
+
+    pub(super) fn on_sidr_rep(&mut self, path: Path, rep: &SidrRep<'_>) {
+        let id = ConnectionId(rep.request_id);
+        match self.table.get(id) {
+            Some(c) if c.path == path && matches!(c.state, State::LookupSent(_)) => {}
+            _ => {
+                self.counters.unexpected += 1;
+                return;
+            }
+        }
+        let private = rep.private.bytes().to_vec();
+        let event = if rep.status == SidrStatus::VALID {
+            Event::DatagramReplied {
+                connection: id,
+                qpn: rep.qpn,
+                qkey: rep.qkey,
+                private,
+            }
+        } else {
+            Event::DatagramRejected {
+                connection: id,
+                status: rep.status,
+                private,
+            }
+        };
+        self.tell(id, event);
+        self.table.remove(id);
+    }
+}
+
+/// The QP and key of an answer that names none.
+const NOBODY: (Qpn, QKey) = (Qpn::QP0, QKey(0));

@@ -1,0 +1,254 @@
+//! The side that is asked for a connection.
+
+use super::active::{at_most, fit, wrong_state};
+use super::state::{Connection, Mad, State};
+use super::table::Peer;
+use super::{Agent, MAX_CONNECTIONS, MAX_UNANSWERED};
+use crate::{
+    Acceptance, CmError, ConnectionId, Event, Instant, IpService, ListenerId, Path, QKey,
+    RejectReason, Request, ServiceId, ip_of,
+};
+use roce_wire::MAD_LEN;
+use roce_wire::cm::{CmMessage, Mra, Mraed, PrivateData, Rej, Rejected, Rep, Req, Rtu};
+
+/// What an MRA asks for: 17 s until its message comes again, and with it the next MRA.
+const SERVICE_TIMEOUT: u8 = 22;
+
+impl Agent {
+    pub(super) fn on_req(&mut self, now: Instant, path: Path, transaction: u64, req: &Req<'_>) {
+        let peer = Peer {
+            address: path.remote,
+            lookup: false,
+            id: req.local_id,
+        };
+        if let Some(connection) = self.table.find(peer) {
+            let id = connection.id;
+            return self.on_req_again(id, path, transaction, req);
+        }
+        // rule: 12.9.8.3-stale-req
+        if let Some(stale) = self.table.find_qpn(path.remote, req.qpn) {
+            let id = stale.id;
+            self.reject_req(path, transaction, req, RejectReason::STALE_CONNECTION);
+            return self.end_stale(now, id);
+        }
+        let (ip, private) = match self.is_acceptable(path, req) {
+            Ok(taken) => taken,
+            Err(reason) => return self.reject_req(path, transaction, req, reason),
+        };
+        // rule: 12.9.5-no-listener
+        let Some(listener) = self.listeners.find(req.service, path.local) else {
+            let reason = RejectReason::INVALID_SERVICE_ID;
+            return self.reject_req(path, transaction, req, reason);
+        };
+        if !self.has_room(listener) {
+            return;
+        }
+        let peer_takes = self.peer_takes(req.local_response_timeout);
+        let Ok(connection) = self.new_connection(path, peer_takes) else {
+            self.listeners.give_place(listener);
+            return;
+        };
+        let id = connection.id;
+        self.table.insert(Connection {
+            remote_id: Some(req.local_id),
+            transaction,
+            remote_qpn: Some(req.qpn),
+            waits_for: Some(listener),
+            service: req.service,
+            retries: req.max_cm_retries,
+            state: State::ReqReceived,
+            ..connection
+        });
+        self.events.push_back(Event::Requested {
+            connection: id,
+            listener,
+            path,
+            request: request(req, ip, private),
+        });
+    }
+
+    /// What of a REQ's private data is whose; or why it is refused.
+    fn is_acceptable<'a>(
+        &self,
+        path: Path,
+        req: &Req<'a>,
+    ) -> Result<(Option<IpService>, &'a [u8]), RejectReason> {
+        // The connection's packets would take another way than this one: who sent it can't
+        // have meant that, unless it is to turn our packets against somebody else.
+        // rule: 12.6.7.2-invalid-gid
+        let claimed = (ip_of(req.path.remote_gid), ip_of(req.path.local_gid));
+        if claimed != (path.local, path.remote) {
+            return Err(RejectReason::INVALID_GID);
+        }
+        // rule: A11-no-datagram-req
+        if req
+            .service
+            .port()
+            .is_some_and(|(space, _)| space.is_datagram())
+        {
+            return Err(RejectReason::INVALID_TRANSPORT_SERVICE_TYPE);
+        }
+        split(req.service, req.private.bytes()).ok_or(RejectReason::UNSUPPORTED)
+    }
+
+    /// Whether one more request may wait for this listener's owner.
+    pub(super) fn has_room(&mut self, listener: ListenerId) -> bool {
+        if self.table.unanswered() >= MAX_UNANSWERED || self.table.len() >= MAX_CONNECTIONS {
+            self.counters.too_many += 1;
+            return false;
+        }
+        let has_room = self.listeners.take_place(listener);
+        self.counters.backlog_full += u64::from(!has_room);
+        has_room
+    }
+
+    /// A REQ under a communication ID that the peer has used.
+    fn on_req_again(&mut self, id: ConnectionId, path: Path, transaction: u64, req: &Req<'_>) {
+        let Some(connection) = self.table.get(id) else {
+            return;
+        };
+        let is_same = connection.path == path && connection.transaction == transaction;
+        let answer = match &connection.state {
+            // rule: 12.6.6-sent
+            State::ReqReceived if is_same => self.mra(connection, Mraed::Req),
+            // rule: 12.9.5-repeated-req
+            State::RepSent(rep) if is_same => *rep.mad,
+            State::Over(Some(answer)) if is_same => **answer,
+            // The RTU, or the DREQ, is under way or has come; the REQ was so for long.
+            State::Established(_) | State::DreqSent(_) if is_same => {
+                self.counters.duplicates += 1;
+                return;
+            }
+            // rule: 12.9.8.3-same-id
+            _ => return self.reject_req(path, transaction, req, RejectReason::STALE_CONNECTION),
+        };
+        self.answer_again(path, answer);
+    }
+
+    /// Refuses a REQ of which no state is kept.
+    fn reject_req(&mut self, path: Path, transaction: u64, req: &Req<'_>, reason: RejectReason) {
+        let rej = Rej {
+            local_id: 0,
+            remote_id: req.local_id,
+            rejected: Rejected::Req,
+            reason,
+            info: PrivateData::NONE,
+            private: PrivateData::NONE,
+        };
+        self.send_message(path, transaction, CmMessage::Rej(rej));
+    }
+
+    /// The answer to a message that came again while its owner thinks.
+    pub(super) fn mra(&self, connection: &Connection, mraed: Mraed) -> [u8; MAD_LEN] {
+        let (local_id, remote_id) = connection.ids();
+        *connection.mad(CmMessage::Mra(Mra {
+            local_id,
+            remote_id,
+            mraed,
+            service_timeout: SERVICE_TIMEOUT,
+            private: PrivateData::NONE,
+        }))
+    }
+
+    pub(super) fn send_rep(
+        &mut self,
+        now: Instant,
+        id: ConnectionId,
+        acceptance: &Acceptance,
+    ) -> Result<(), CmError> {
+        let connection = self.known(id)?;
+        let State::ReqReceived = connection.state else {
+            return Err(wrong_state(connection, "waits to be accepted"));
+        };
+        let rep = self.rep(connection, acceptance)?;
+        if let Some(connection) = self.table.get_mut(id) {
+            connection.local_qpn = acceptance.qpn;
+        }
+        self.leave_backlog(id);
+        self.send_repeated(now, id, rep, State::RepSent);
+        Ok(())
+    }
+
+    fn rep(&self, connection: &Connection, acceptance: &Acceptance) -> Result<Mad, CmError> {
+        at_most("RNR retry count", acceptance.rnr_retry_count.into(), 7)?;
+        at_most("target ACK delay", acceptance.target_ack_delay.into(), 31)?;
+        let (local_id, remote_id) = connection.ids();
+        Ok(connection.mad(CmMessage::Rep(Rep {
+            local_id,
+            remote_id,
+            qkey: QKey(0),
+            qpn: acceptance.qpn,
+            psn: acceptance.psn,
+            responder_resources: acceptance.responder_resources,
+            initiator_depth: acceptance.initiator_depth,
+            target_ack_delay: acceptance.target_ack_delay,
+            failover: FAILOVER_NOT_SUPPORTED,
+            flow_control: acceptance.flow_control,
+            rnr_retry_count: acceptance.rnr_retry_count,
+            srq: acceptance.srq,
+            ca_guid: self.config.ca_guid,
+            private: fit(&acceptance.private, 0)?,
+        })))
+    }
+
+    pub(super) fn on_rtu(&mut self, path: Path, rtu: &Rtu<'_>) {
+        let id = ConnectionId(rtu.remote_id);
+        match self.table.get(id) {
+            Some(c) if c.is_with(path, rtu.local_id) && matches!(c.state, State::RepSent(_)) => {
+                self.establish(id, rtu.private.bytes());
+            }
+            Some(c) if c.is_with(path, rtu.local_id) => self.counters.duplicates += 1,
+            _ => self.counters.unexpected += 1,
+        }
+    }
+
+    /// The peer has shown that it is ready.
+    pub(super) fn establish(&mut self, id: ConnectionId, private: &[u8]) {
+        self.table.change(id, State::Established(None), None);
+        self.tell(
+            id,
+            Event::Established {
+                connection: id,
+                private: private.to_vec(),
+            },
+        );
+    }
+}
+
+/// "Failover port rejected, failover not supported" (IBTA 1.7, 12.6.8).
+const FAILOVER_NOT_SUPPORTED: u8 = 1;
+
+/// The private data of Annex A11, if the service has any, and what is behind it. Nothing if it
+/// can't be read.
+pub(super) fn split(service: ServiceId, private: &[u8]) -> Option<(Option<IpService>, &[u8])> {
+    if service.port().is_none() {
+        return Some((None, private));
+    }
+    let ip = IpService::parse(private).ok()?;
+    Some((Some(ip), &private[IpService::LEN..]))
+}
+
+/// What the owner is told of a REQ.
+fn request(req: &Req<'_>, ip: Option<IpService>, private: &[u8]) -> Request {
+    Request {
+        service: req.service,
+        ip,
+        service_type: req.service_type,
+        ca_guid: req.ca_guid,
+        qpn: req.qpn,
+        psn: req.psn,
+        responder_resources: req.responder_resources,
+        initiator_depth: req.initiator_depth,
+        retry_count: req.retry_count,
+        rnr_retry_count: req.rnr_retry_count,
+        flow_control: req.flow_control,
+        srq: req.srq,
+        pkey: req.pkey,
+        path_mtu: req.path_mtu,
+        traffic_class: req.path.traffic_class,
+        hop_limit: req.path.hop_limit,
+        flow_label: req.path.flow_label,
+        ack_timeout: req.path.ack_timeout,
+        private: private.to_vec(),
+    }
+}

@@ -1,0 +1,134 @@
+//! Refusals, sent and received.
+
+use super::active::{fit, wrong_state};
+use super::state::{Connection, Mad, State};
+use super::table::Peer;
+use super::{Agent, MAX_OVER};
+use crate::{CmError, ConnectionId, Event, Instant, Path, RejectReason};
+use roce_wire::cm::{CmMessage, PrivateData, Rej, Rejected};
+
+impl Agent {
+    /// The owner refuses.
+    pub(super) fn refuse_asked(
+        &mut self,
+        now: Instant,
+        id: ConnectionId,
+        reason: RejectReason,
+        private: &[u8],
+    ) -> Result<(), CmError> {
+        let connection = self.known(id)?;
+        match connection.state {
+            State::ReqReceived | State::RepReceived => {
+                let private = fit(private, 0)?;
+                self.refuse(now, id, reason, private);
+                Ok(())
+            }
+            State::LookupReceived => self.refuse_lookup(now, id, reason, private),
+            _ => Err(wrong_state(connection, "waits for its owner")),
+        }
+    }
+
+    /// Says REJ, and is done with the connection.
+    pub(super) fn refuse(
+        &mut self,
+        now: Instant,
+        id: ConnectionId,
+        reason: RejectReason,
+        private: PrivateData<'_, 148>,
+    ) {
+        let Some(connection) = self.table.get(id) else {
+            return;
+        };
+        let path = connection.path;
+        let (local_id, remote_id) = connection.ids();
+        let was_first = matches!(connection.state, State::ReqSent(_));
+        let guid = self.config.ca_guid.to_be_bytes();
+        let rej = connection.mad(CmMessage::Rej(Rej {
+            local_id,
+            remote_id,
+            rejected: match connection.state {
+                State::ReqReceived => Rejected::Req,
+                State::RepReceived => Rejected::Rep,
+                _ => Rejected::NoMessage,
+            },
+            reason,
+            // The peer's communication ID may not be known, which is what the GUID is for.
+            // rule: 12.6.7.2-timeout-info
+            info: match reason {
+                RejectReason::TIMEOUT => PrivateData::new(&guid).unwrap_or_default(),
+                _ => PrivateData::NONE,
+            },
+            private,
+        }));
+        self.send(path, *rej);
+        if was_first {
+            self.table.remove(id);
+        } else {
+            self.over(now, id, Some(rej));
+        }
+    }
+
+    /// Ends it without time wait: no packet of its QPs can be under way, or nobody cares. The
+    /// answer is kept for a while.
+    pub(super) fn over(&mut self, now: Instant, id: ConnectionId, answer: Option<Mad>) {
+        self.leave_backlog(id);
+        if self.table.over() >= MAX_OVER {
+            self.table.remove(id);
+            return;
+        }
+        self.table.forget_qpn(id);
+        let deadline = now + self.answers_kept();
+        self.table.change(id, State::Over(answer), Some(deadline));
+    }
+
+    pub(super) fn on_rej(&mut self, now: Instant, path: Path, rej: &Rej<'_>) {
+        let Some(connection) = self.rejected(path, rej) else {
+            self.counters.unexpected += 1;
+            return;
+        };
+        let id = connection.id;
+        let rejected = Event::Rejected {
+            connection: id,
+            reason: rej.reason,
+            private: rej.private.bytes().to_vec(),
+        };
+        match connection.state {
+            State::ReqSent(_) => {
+                self.tell(id, rejected);
+                self.table.remove(id);
+            }
+            State::ReqReceived | State::RepSent(_) | State::RepReceived => {
+                self.tell(id, rejected);
+                self.over(now, id, None);
+            }
+            // The peer never saw the RTU, and gave up.
+            // rule: 12.9.7-rejected-late
+            State::Established(_) | State::DreqSent(_) => {
+                self.disconnected(now, id, Vec::new(), None);
+            }
+            _ => self.counters.unexpected += 1,
+        }
+    }
+
+    /// The connection that a REJ is about.
+    fn rejected(&self, path: Path, rej: &Rej<'_>) -> Option<&Connection> {
+        // Who gave up waiting for the first answer does not know the ID.
+        // rule: 12.6.7-unknown-remote-id
+        if rej.remote_id == 0 {
+            let peer = Peer {
+                address: path.remote,
+                lookup: false,
+                id: rej.local_id,
+            };
+            let connection = self.table.find(peer)?;
+            let gave_up = rej.reason == RejectReason::TIMEOUT && connection.path == path;
+            return gave_up.then_some(connection);
+        }
+        let connection = self.table.get(ConnectionId(rej.remote_id))?;
+        let is_meant = match connection.state {
+            State::ReqSent(_) => connection.path == path,
+            _ => connection.is_with(path, rej.local_id),
+        };
+        is_meant.then_some(connection)
+    }
+}

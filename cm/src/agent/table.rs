@@ -1,0 +1,162 @@
+//! All connections and lookups, found by each thing that messages name them by.
+
+use super::state::{Connection, State};
+use crate::{ConnectionId, Instant, Qpn};
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+
+/// What a peer calls a connection or lookup.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Peer {
+    pub(super) address: IpAddr,
+    pub(super) lookup: bool,
+    pub(super) id: u32,
+}
+
+/// All connections and lookups. Trees, not hash tables: who chooses the keys can't make them
+/// slow, and nothing depends on chance.
+#[derive(Debug, Default)]
+pub(super) struct Table {
+    connections: BTreeMap<ConnectionId, Connection>,
+    by_peer: BTreeMap<Peer, ConnectionId>,
+    by_qpn: BTreeMap<(IpAddr, Qpn), ConnectionId>,
+    timers: BTreeSet<(Instant, ConnectionId)>,
+    unanswered: usize,
+    over: usize,
+}
+
+impl Table {
+    pub(super) fn len(&self) -> usize {
+        self.connections.len()
+    }
+
+    /// How many strangers' requests their owners have not answered.
+    pub(super) fn unanswered(&self) -> usize {
+        self.unanswered
+    }
+
+    /// How many are over and kept for their answers.
+    pub(super) fn over(&self) -> usize {
+        self.over
+    }
+
+    pub(super) fn get(&self, id: ConnectionId) -> Option<&Connection> {
+        self.connections.get(&id)
+    }
+
+    pub(super) fn get_mut(&mut self, id: ConnectionId) -> Option<&mut Connection> {
+        self.connections.get_mut(&id)
+    }
+
+    pub(super) fn find(&self, peer: Peer) -> Option<&Connection> {
+        self.get(*self.by_peer.get(&peer)?)
+    }
+
+    pub(super) fn find_qpn(&self, address: IpAddr, qpn: Qpn) -> Option<&Connection> {
+        self.get(*self.by_qpn.get(&(address, qpn))?)
+    }
+
+    pub(super) fn of_listener(&self, listener: crate::ListenerId) -> Vec<ConnectionId> {
+        let waits = |c: &&Connection| c.waits_for == Some(listener);
+        self.connections
+            .values()
+            .filter(waits)
+            .map(|c| c.id)
+            .collect()
+    }
+
+    pub(super) fn insert(&mut self, connection: Connection) {
+        let id = connection.id;
+        let peer = connection.peer();
+        let qpn = connection
+            .remote_qpn
+            .map(|qpn| (connection.path.remote, qpn));
+        self.unanswered += usize::from(connection.state.is_unanswered());
+        self.timers.extend(connection.deadline.map(|at| (at, id)));
+        self.connections.insert(id, connection);
+        self.by_peer.extend(peer.map(|peer| (peer, id)));
+        self.by_qpn.extend(qpn.map(|qpn| (qpn, id)));
+    }
+
+    pub(super) fn remove(&mut self, id: ConnectionId) {
+        self.forget_qpn(id);
+        let Some(connection) = self.connections.remove(&id) else {
+            return;
+        };
+        if let Some(at) = connection.deadline {
+            self.timers.remove(&(at, id));
+        }
+        self.unanswered -= usize::from(connection.state.is_unanswered());
+        self.over -= usize::from(matches!(connection.state, State::Over(_)));
+        if let Some(peer) = connection.peer() {
+            self.by_peer.remove(&peer);
+        }
+    }
+
+    /// Puts it into another state, which ends or repeats its message at `deadline`.
+    pub(super) fn change(&mut self, id: ConnectionId, state: State, deadline: Option<Instant>) {
+        let Some(connection) = self.connections.get_mut(&id) else {
+            return;
+        };
+        self.unanswered -= usize::from(connection.state.is_unanswered());
+        self.unanswered += usize::from(state.is_unanswered());
+        self.over -= usize::from(matches!(connection.state, State::Over(_)));
+        self.over += usize::from(matches!(state, State::Over(_)));
+        connection.state = state;
+        self.postpone(id, deadline);
+    }
+
+    /// Gives it another deadline.
+    pub(super) fn postpone(&mut self, id: ConnectionId, deadline: Option<Instant>) {
+        let Some(connection) = self.connections.get_mut(&id) else {
+            return;
+        };
+        if let Some(before) = core::mem::replace(&mut connection.deadline, deadline) {
+            self.timers.remove(&(before, id));
+        }
+        self.timers.extend(deadline.map(|at| (at, id)));
+    }
+
+    /// Notes what the peer calls it and which QP it has there.
+    pub(super) fn learn(&mut self, id: ConnectionId, remote_id: u32, qpn: Qpn) {
+        let Some(connection) = self.connections.get_mut(&id) else {
+            return;
+        };
+        connection.remote_id = Some(remote_id);
+        connection.remote_qpn = Some(qpn);
+        let address = connection.path.remote;
+        let peer = connection.peer();
+        self.by_qpn.insert((address, qpn), id);
+        self.by_peer.extend(peer.map(|peer| (peer, id)));
+    }
+
+    /// The peer's QP may be of another connection from now on.
+    pub(super) fn forget_qpn(&mut self, id: ConnectionId) {
+        let Some(connection) = self.connections.get_mut(&id) else {
+            return;
+        };
+        if let Some(qpn) = connection.remote_qpn.take() {
+            self.by_qpn.remove(&(connection.path.remote, qpn));
+        }
+    }
+
+    pub(super) fn next_deadline(&self) -> Option<Instant> {
+        self.timers.first().map(|&(at, _)| at)
+    }
+
+    /// One whose deadline has come.
+    pub(super) fn due(&self, now: Instant) -> Option<ConnectionId> {
+        let &(at, id) = self.timers.first()?;
+        (at <= now).then_some(id)
+    }
+}
+
+impl Connection {
+    fn peer(&self) -> Option<Peer> {
+        Some(Peer {
+            address: self.path.remote,
+            lookup: self.lookup,
+            id: self.remote_id?,
+        })
+    }
+}

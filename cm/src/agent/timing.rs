@@ -1,0 +1,107 @@
+//! How long things take, and what is done when they take too long.
+
+use super::Agent;
+use super::state::{Mad, Repeated, State};
+use crate::{ConnectionId, Duration, Event, Instant, RejectReason};
+use roce_wire::cm::PrivateData;
+
+/// The longest time that a peer's exponent gets us to wait for one answer: 17 s.
+const LONGEST_ANSWER: u8 = 22;
+/// The longest that one MRA gets us to wait: 275 s. Linux asks for a quarter of that.
+const LONGEST_SERVICE: u8 = 26;
+/// How long answers are kept in case that the question comes again, beside repetitions of the
+/// peers' own: 8.6 s. Linux asks again after 4.3 s.
+const ANSWERS_KEPT: u8 = 21;
+
+/// 4.096 µs × 2^`exponent` (IBTA 1.7, 12.6.5).
+// rule: 12.6.5-timeout-encoding
+fn encoded(exponent: u8) -> Duration {
+    Duration::from_nanos(4096 << exponent.min(31))
+}
+
+impl Agent {
+    /// Until an answer to something just sent must be here, if the peer says that it takes so
+    /// long: its time, and that of two packets.
+    // rule: 12.9.8-wait
+    pub(super) fn peer_takes(&self, exponent: u8) -> Duration {
+        encoded(exponent.min(LONGEST_ANSWER)) + 2 * encoded(self.config.packet_lifetime)
+    }
+
+    /// The same, when an MRA said how long it takes.
+    pub(super) fn service_takes(&self, exponent: u8) -> Duration {
+        encoded(exponent.min(LONGEST_SERVICE)) + 2 * encoded(self.config.packet_lifetime)
+    }
+
+    /// How long answers are kept.
+    pub(super) fn answers_kept(&self) -> Duration {
+        encoded(ANSWERS_KEPT) + 2 * encoded(self.config.packet_lifetime)
+    }
+
+    /// How long an ended connection waits for what is under way.
+    // rule: 12.9.8.4-time-wait
+    pub(super) fn time_wait(&self) -> Duration {
+        2 * encoded(self.config.packet_lifetime)
+    }
+
+    /// Sends what has to be answered, and enters the state that `wrap` makes, which waits for it.
+    pub(super) fn send_repeated(
+        &mut self,
+        now: Instant,
+        id: ConnectionId,
+        mad: Mad,
+        wrap: fn(Repeated) -> State,
+    ) {
+        let Some(connection) = self.table.get(id) else {
+            return;
+        };
+        let (path, left) = (connection.path, connection.retries);
+        let deadline = now + connection.peer_takes;
+        self.send(path, *mad);
+        let state = wrap(Repeated { mad, left });
+        self.table.change(id, state, Some(deadline));
+    }
+
+    /// What a connection does whose deadline has come.
+    pub(super) fn expire(&mut self, now: Instant, id: ConnectionId) {
+        let Some(connection) = self.table.get_mut(id) else {
+            return;
+        };
+        let (path, takes) = (connection.path, connection.peer_takes);
+        match &mut connection.state {
+            // rule: 12.9.8-repeat
+            State::ReqSent(again)
+            | State::RepSent(again)
+            | State::DreqSent(again)
+            | State::LookupSent(again)
+                if again.left > 0 =>
+            {
+                again.left -= 1;
+                let mad = *again.mad;
+                self.counters.repeated += 1;
+                self.table.postpone(id, Some(now + takes));
+                self.send(path, mad);
+            }
+            // rule: 12.9.8-give-up
+            State::ReqSent(_) | State::RepSent(_) => {
+                self.tell(id, Event::Unreachable { connection: id });
+                self.refuse(now, id, RejectReason::TIMEOUT, PrivateData::NONE);
+            }
+            State::LookupSent(_) => {
+                self.tell(id, Event::Unreachable { connection: id });
+                self.table.remove(id);
+            }
+            State::DreqSent(_) => self.disconnected(now, id, Vec::new(), None),
+            State::TimeWait(_) => {
+                self.tell(id, Event::TimeWaitOver { connection: id });
+                self.table.remove(id);
+            }
+            State::Over(_) => self.table.remove(id),
+            // These wait for the owner, for as long as that takes.
+            State::ReqReceived
+            | State::RepReceived
+            | State::Established(_)
+            | State::DreqReceived
+            | State::LookupReceived => self.table.postpone(id, None),
+        }
+    }
+}
