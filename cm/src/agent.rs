@@ -133,7 +133,12 @@ impl Agent {
     ///
     /// # Errors
     /// The connection is not known or not in that state; more than 224 bytes of private data.
-    pub fn ready(&mut self, connection: ConnectionId, private: &[u8]) -> Result<(), CmError> {
+    pub fn ready(
+        &mut self,
+        _now: Instant,
+        connection: ConnectionId,
+        private: &[u8],
+    ) -> Result<(), CmError> {
         self.send_rtu(connection, private)
     }
 

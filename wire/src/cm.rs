@@ -174,3 +174,6 @@ fn put_ids(data: &mut Data, local_id: u32, remote_id: u32) {
     put(data, 0, local_id.to_be_bytes());
     put(data, 4, remote_id.to_be_bytes());
 }
+
+#[cfg(test)]
+mod tests;

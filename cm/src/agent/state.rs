@@ -90,6 +90,11 @@ impl State {
     pub(super) const fn is_unanswered(&self) -> bool {
         matches!(self, State::ReqReceived | State::LookupReceived)
     }
+
+    /// Whether it is kept for its answer only.
+    pub(super) const fn is_over(&self) -> bool {
+        matches!(self, State::Over(_))
+    }
 }
 
 impl Connection {

@@ -72,6 +72,7 @@ impl Table {
             .remote_qpn
             .map(|qpn| (connection.path.remote, qpn));
         self.unanswered += usize::from(connection.state.is_unanswered());
+        self.over += usize::from(connection.state.is_over());
         self.timers.extend(connection.deadline.map(|at| (at, id)));
         self.connections.insert(id, connection);
         self.by_peer.extend(peer.map(|peer| (peer, id)));
@@ -87,7 +88,7 @@ impl Table {
             self.timers.remove(&(at, id));
         }
         self.unanswered -= usize::from(connection.state.is_unanswered());
-        self.over -= usize::from(matches!(connection.state, State::Over(_)));
+        self.over -= usize::from(connection.state.is_over());
         if let Some(peer) = connection.peer() {
             self.by_peer.remove(&peer);
         }
@@ -100,8 +101,8 @@ impl Table {
         };
         self.unanswered -= usize::from(connection.state.is_unanswered());
         self.unanswered += usize::from(state.is_unanswered());
-        self.over -= usize::from(matches!(connection.state, State::Over(_)));
-        self.over += usize::from(matches!(state, State::Over(_)));
+        self.over -= usize::from(connection.state.is_over());
+        self.over += usize::from(state.is_over());
         connection.state = state;
         self.postpone(id, deadline);
     }

@@ -1,0 +1,335 @@
+//! Connections are made, though messages are lost and come twice.
+
+use crate::world::{
+    Host, LONG, SERVICE, acceptance, assert_wrong_state, at, connect_request, kinds, padded,
+};
+use roce_cm::{
+    CmError, Event, IpService, PathMtu, Psn, QKey, Qpn, QpnPart, RejectReason, ServiceType, gid_of,
+};
+use roce_wire::cm::{CmMessage, Mraed};
+
+// shows: 12.9.5-req-rep-rtu, A11-header-in-front, A17.3.1-req-path
+#[test]
+fn each_side_learns_what_the_other_says() {
+    let (mut client, mut server, listener) = Host::pair();
+    let path = client.path_to(&server);
+    let active = client.agent.connect(at(0), path, &connect_request());
+    let active = active.expect("it fits");
+    let req = client.hand(at(0), &mut server, "REQ");
+    let CmMessage::Req(on_wire) = req.message() else {
+        panic!("{req:?}");
+    };
+    assert_eq!(on_wire.local_id, active.get());
+    assert_eq!(on_wire.path.local_gid, gid_of(client.address));
+    assert_eq!(on_wire.path.remote_gid, gid_of(server.address));
+    assert_eq!(
+        (on_wire.path.local_lid, on_wire.path.remote_lid),
+        (0xffff, 0xffff)
+    );
+    assert!(!on_wire.path.subnet_local);
+    assert_eq!(on_wire.qkey, QKey(0));
+
+    let Event::Requested {
+        connection: passive,
+        listener: of,
+        path: came,
+        request,
+    } = server.event()
+    else {
+        panic!("a request came");
+    };
+    assert_eq!((of, came), (listener, server.path_to(&client)));
+    assert_eq!(request.service, SERVICE);
+    let ip = IpService {
+        source_port: 40_000,
+        source: client.address,
+        destination: server.address,
+    };
+    assert_eq!(request.ip, Some(ip));
+    assert_eq!(
+        (request.qpn, request.psn),
+        (Qpn::from_bits(0x11), Psn::new(0x12))
+    );
+    assert_eq!(
+        (request.responder_resources, request.initiator_depth),
+        (3, 4)
+    );
+    assert_eq!((request.retry_count, request.rnr_retry_count), (5, 6));
+    assert_eq!((request.flow_control, request.srq), (true, true));
+    assert_eq!(request.service_type, ServiceType::Rc);
+    assert_eq!(
+        (request.path_mtu, request.ack_timeout),
+        (PathMtu::Mtu1024, 17)
+    );
+    assert_eq!((request.traffic_class, request.hop_limit), (0x68, 64));
+    assert_eq!((request.flow_label, request.ca_guid), (0x12345, 1));
+    assert_eq!(request.private, padded(b"please", 56));
+
+    let accepted = server.agent.accept(at(1), passive, &acceptance());
+    accepted.expect("it waits");
+    let rep = server.hand(at(2), &mut client, "REP");
+    assert_eq!(rep.parsed().transaction, req.parsed().transaction);
+    let Event::Replied { connection, reply } = client.event() else {
+        panic!("a reply came");
+    };
+    assert_eq!(connection, active);
+    assert_eq!(
+        (reply.qpn, reply.psn),
+        (Qpn::from_bits(0x21), Psn::new(0x22))
+    );
+    assert_eq!((reply.responder_resources, reply.initiator_depth), (4, 3));
+    assert_eq!((reply.target_ack_delay, reply.rnr_retry_count), (15, 7));
+    assert_eq!(
+        (reply.flow_control, reply.srq, reply.ca_guid),
+        (true, false, 2)
+    );
+    assert_eq!(reply.private, padded(b"yes", 196));
+
+    client.agent.ready(at(3), active, b"go").expect("it waits");
+    client.hand(at(4), &mut server, "RTU");
+    let established = Event::Established {
+        connection: passive,
+        private: padded(b"go", 224),
+    };
+    assert_eq!(server.event(), established);
+    assert_eq!(
+        (client.agent.next_timeout(), server.agent.next_timeout()),
+        (None, None)
+    );
+}
+
+// shows: 12.9.3-random-id
+#[test]
+fn communication_ids_are_of_the_agents_part() {
+    let (mut client, server, _) = Host::pair();
+    let path = client.path_to(&server);
+    let ids: Vec<_> = (0..100)
+        .map(|_| client.agent.connect(at(0), path, &connect_request()))
+        .map(|id| id.expect("it fits").get())
+        .collect();
+    let part = QpnPart::new(1).map(|part| u32::from(part.number()));
+    assert!(ids.iter().all(|id| Some(id >> 25) == part), "{ids:x?}");
+    assert!(
+        ids.windows(2)
+            .any(|pair| pair[1] != pair[0].wrapping_add(1))
+    );
+}
+
+// shows: 12.9.8-repeat, 12.9.8-wait, 12.9.8-give-up, 12.6.5-timeout-encoding
+#[test]
+fn a_request_is_repeated_and_then_given_up() {
+    let (mut client, server, _) = Host::pair();
+    let path = client.path_to(&server);
+    let id = client.agent.connect(at(0), path, &connect_request());
+    let id = id.expect("it fits");
+    // 4.096 µs × (2^18 + 2 × 2^16).
+    let wait = 4096 * ((1 << 18) + (2 << 16));
+    assert_eq!(
+        client.agent.next_timeout().map(|t| t.as_nanos()),
+        Some(wait)
+    );
+    let sent = client.wait_until(at(0) + LONG);
+    assert_eq!(kinds(&sent[..16]), ["REQ"; 16]);
+    assert!(sent[1..16].iter().all(|again| again.mad == sent[0].mad));
+    assert_eq!(client.event(), Event::Unreachable { connection: id });
+    // The peer, should it have waited for its owner all the time, learns of it.
+    let CmMessage::Rej(rej) = sent[16].message() else {
+        panic!("{sent:?}");
+    };
+    assert_eq!((rej.local_id, rej.remote_id), (id.get(), 0));
+    assert_eq!(rej.reason, RejectReason::TIMEOUT);
+    assert_eq!((sent.len(), client.agent.connections()), (17, 0));
+}
+
+// shows: 12.9.5-repeated-req
+#[test]
+fn a_lost_reply_is_sent_again_when_the_request_is() {
+    let (mut client, mut server, _) = Host::pair();
+    let path = client.path_to(&server);
+    let active = client.agent.connect(at(0), path, &connect_request());
+    let req = client.hand(at(0), &mut server, "REQ");
+    let passive = server.event().connection();
+    server
+        .agent
+        .accept(at(0), passive, &acceptance())
+        .expect("it waits");
+    let lost = server.sent();
+    server.take(at(100), &req);
+    let again = server.sent();
+    assert_eq!(again[0].mad, lost[0].mad);
+    client.take_all(at(100), &again);
+    assert_eq!(client.event().connection(), active.expect("it fits"));
+    assert_eq!(server.events(), []);
+}
+
+// shows: 12.9.8-repeat, 12.9.6-repeated-rep
+#[test]
+fn a_lost_rtu_is_sent_again_when_the_reply_is() {
+    let (mut client, mut server, _) = Host::pair();
+    let (active, passive) = client.ask(at(0), &mut server);
+    server
+        .agent
+        .accept(at(0), passive, &acceptance())
+        .expect("it waits");
+    server.hand(at(0), &mut client, "REP");
+    client.event();
+    client.agent.ready(at(0), active, b"go").expect("it waits");
+    let lost = client.sent();
+    let again = server.wait_until(at(1700));
+    assert_eq!(kinds(&again), ["REP"]);
+    client.take_all(at(1700), &again);
+    let rtu = client.hand(at(1700), &mut server, "RTU");
+    assert_eq!(rtu.mad, lost[0].mad);
+    assert!(matches!(server.event(), Event::Established { .. }));
+    // One more does nothing.
+    server.take(at(1701), &rtu);
+    assert_eq!((server.events(), server.sent().len()), (vec![], 0));
+    assert_eq!(client.events(), []);
+}
+
+// shows: 12.6.6-sent, 12.6.6-waits
+#[test]
+fn owners_may_take_their_time() {
+    let (mut client, mut server, _) = Host::pair();
+    let path = client.path_to(&server);
+    let active = client.agent.connect(at(0), path, &connect_request());
+    let active = active.expect("it fits");
+    client.hand(at(0), &mut server, "REQ");
+    let passive = server.event().connection();
+    let again = client.wait_until(at(1700));
+    server.take_all(at(1700), &again);
+    let mra = server.hand(at(1700), &mut client, "MRA");
+    assert!(matches!(mra.message(), CmMessage::Mra(mra) if mra.mraed == Mraed::Req));
+    // 17 s, not 1.6.
+    assert_eq!(client.wait_until(at(1700 + 17_000)).len(), 0);
+    assert_eq!(client.wait_until(at(1700 + 18_000)).len(), 1);
+
+    server
+        .agent
+        .accept(at(20_000), passive, &acceptance())
+        .expect("it waits");
+    let rep = server.hand(at(20_000), &mut client, "REP");
+    client.event();
+    client.take(at(20_001), &rep);
+    let mra = client.hand(at(20_001), &mut server, "MRA");
+    assert!(matches!(mra.message(), CmMessage::Mra(mra) if mra.mraed == Mraed::Rep));
+    assert_eq!(server.wait_until(at(20_001 + 17_000)).len(), 0);
+    assert_eq!(server.wait_until(at(20_001 + 18_000)).len(), 1);
+    client
+        .agent
+        .ready(at(40_000), active, &[])
+        .expect("it waits");
+    client.hand(at(40_000), &mut server, "RTU");
+    assert!(matches!(server.event(), Event::Established { .. }));
+}
+
+// shows: 12.9.7-data-before-rtu
+#[test]
+fn data_shows_that_the_peer_is_ready() {
+    let (mut client, mut server, _) = Host::pair();
+    let (active, passive) = client.ask(at(0), &mut server);
+    server.agent.established(at(0), passive);
+    assert_eq!(server.events(), [], "it has not been accepted");
+    server
+        .agent
+        .accept(at(0), passive, &acceptance())
+        .expect("it waits");
+    server.agent.established(at(1), passive);
+    let established = Event::Established {
+        connection: passive,
+        private: Vec::new(),
+    };
+    assert_eq!(server.event(), established);
+    assert_eq!(server.agent.next_timeout(), None);
+    server.agent.established(at(1), passive);
+    server.hand(at(2), &mut client, "REP");
+    client.event();
+    client.agent.ready(at(2), active, &[]).expect("it waits");
+    client.hand(at(2), &mut server, "RTU");
+    assert_eq!(server.events(), []);
+}
+
+#[test]
+fn an_agent_connects_with_itself() {
+    let mut host = Host::new(1);
+    host.agent.listen(SERVICE, None, 1).expect("nobody listens");
+    let path = host.path_to(&host);
+    let active = host.agent.connect(at(0), path, &connect_request());
+    let active = active.expect("it fits");
+    let turn = |host: &mut Host| {
+        let sent = host.sent();
+        host.take_all(at(0), &sent);
+        kinds(&sent)
+    };
+    assert_eq!(turn(&mut host), ["REQ"]);
+    let passive = host.event().connection();
+    host.agent
+        .accept(at(0), passive, &acceptance())
+        .expect("it waits");
+    assert_eq!(turn(&mut host), ["REP"]);
+    assert_eq!(host.event().connection(), active);
+    host.agent.ready(at(0), active, &[]).expect("it waits");
+    assert_eq!(turn(&mut host), ["RTU"]);
+    assert_eq!(host.event().connection(), passive);
+    host.agent
+        .disconnect(at(0), active, &[])
+        .expect("it is established");
+    assert_eq!(turn(&mut host), ["DREQ"]);
+    assert!(
+        matches!(host.event(), Event::DisconnectRequested { connection, .. } if connection == passive)
+    );
+    host.agent
+        .disconnect(at(0), passive, &[])
+        .expect("it was asked");
+    assert_eq!(turn(&mut host), ["DREP"]);
+    assert!(matches!(host.event(), Event::Disconnected { connection, .. } if connection == active));
+    host.wait_until(at(0) + LONG);
+    assert_eq!(host.agent.connections(), 0);
+}
+
+#[test]
+fn what_owners_ask_for_must_fit_and_be_in_turn() {
+    let (mut client, mut server, _) = Host::pair();
+    let path = client.path_to(&server);
+    let mut request = connect_request();
+    request.private = vec![0; 57];
+    let refused = client.agent.connect(at(0), path, &request);
+    let (given, limit) = (57, 56);
+    assert_eq!(refused, Err(CmError::PrivateDataTooLong { given, limit }));
+    let mut request = connect_request();
+    request.retry_count = 8;
+    let refused = client.agent.connect(at(0), path, &request);
+    assert!(matches!(
+        refused,
+        Err(CmError::TooLarge {
+            given: 8,
+            limit: 7,
+            ..
+        })
+    ));
+    let mut two = path;
+    two.remote = "::1".parse().expect("an address");
+    let refused = client.agent.connect(at(0), two, &connect_request());
+    assert_eq!(refused, Err(CmError::TwoFamilies));
+    assert_eq!(client.agent.connections(), 0);
+
+    let (active, passive) = client.ask(at(0), &mut server);
+    assert_wrong_state(client.agent.ready(at(0), active, &[]));
+    assert_wrong_state(client.agent.accept(at(0), active, &acceptance()));
+    assert_wrong_state(client.agent.disconnect(at(0), active, &[]));
+    assert_wrong_state(server.agent.ready(at(0), passive, &[]));
+    let mut long = acceptance();
+    long.private = vec![0; 197];
+    let refused = server.agent.accept(at(0), passive, &long);
+    let (given, limit) = (197, 196);
+    assert_eq!(refused, Err(CmError::PrivateDataTooLong { given, limit }));
+    server
+        .agent
+        .accept(at(0), passive, &acceptance())
+        .expect("it still waits");
+    assert_wrong_state(server.agent.accept(at(0), passive, &acceptance()));
+    server.agent.forget(at(0), passive);
+    client.agent.forget(at(0), active);
+    let refused = client.agent.ready(at(0), active, &[]);
+    assert_eq!(refused, Err(CmError::UnknownConnection));
+}

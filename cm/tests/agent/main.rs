@@ -1,0 +1,10 @@
+//! Two agents, or one and whoever writes its MADs, in virtual time.
+
+mod establish;
+mod hostile;
+mod lookup;
+mod lossy;
+mod refuse;
+mod release;
+mod stale;
+mod world;

@@ -1,0 +1,235 @@
+//! Hosts with an agent each, and what is sent between them.
+
+use roce_cm::{
+    Acceptance, Agent, CmError, Config, ConnectRequest, ConnectionId, DatagramRequest, Duration,
+    Event, Instant, ListenerId, MAD_LEN, PKey, Path, PathMtu, PortSpace, Psn, Qpn, QpnPart,
+    ServiceId, ServiceType,
+};
+use roce_wire::cm::{CmMad, CmMessage};
+use std::net::IpAddr;
+
+/// Where servers listen.
+pub(crate) const SERVICE: ServiceId = ServiceId::ip(PortSpace::Tcp, 7174);
+/// Where those of datagrams do.
+pub(crate) const DATAGRAMS: ServiceId = ServiceId::ip(PortSpace::Udp, 7174);
+
+/// Longer than any time wait, and than answers are kept.
+pub(crate) const LONG: Duration = Duration::from_secs(60);
+
+/// The instant so many milliseconds after the origin.
+pub(crate) fn at(ms: u64) -> Instant {
+    Instant::ZERO + Duration::from_millis(ms)
+}
+
+/// A MAD with its way, as its sender sees it.
+#[derive(Clone, Debug)]
+pub(crate) struct Sent {
+    pub(crate) path: Path,
+    pub(crate) mad: [u8; MAD_LEN],
+}
+
+impl Sent {
+    pub(crate) fn parsed(&self) -> CmMad<'_> {
+        CmMad::parse(&self.mad).expect("agents send what can be read")
+    }
+
+    pub(crate) fn message(&self) -> CmMessage<'_> {
+        self.parsed().message
+    }
+
+    /// What kind of message it is.
+    pub(crate) fn kind(&self) -> &'static str {
+        match self.message() {
+            CmMessage::Req(_) => "REQ",
+            CmMessage::Mra(_) => "MRA",
+            CmMessage::Rej(_) => "REJ",
+            CmMessage::Rep(_) => "REP",
+            CmMessage::Rtu(_) => "RTU",
+            CmMessage::Dreq(_) => "DREQ",
+            CmMessage::Drep(_) => "DREP",
+            CmMessage::SidrReq(_) => "SIDR_REQ",
+            CmMessage::SidrRep(_) => "SIDR_REP",
+        }
+    }
+}
+
+/// What kinds of messages these are.
+pub(crate) fn kinds(sent: &[Sent]) -> Vec<&'static str> {
+    sent.iter().map(Sent::kind).collect()
+}
+
+/// A host, with the agent of its one process.
+pub(crate) struct Host {
+    pub(crate) agent: Agent,
+    pub(crate) address: IpAddr,
+}
+
+impl Host {
+    pub(crate) fn new(number: u8) -> Self {
+        let part = QpnPart::new(number).expect("a part");
+        let mut config = Config::new([number; 32], part, u64::from(number));
+        config.max_retries = 15;
+        Self {
+            agent: Agent::new(config),
+            address: IpAddr::from([10, 0, 0, number]),
+        }
+    }
+
+    /// A client and a server that listens for connections.
+    pub(crate) fn pair() -> (Self, Self, ListenerId) {
+        let mut server = Self::new(2);
+        let listener = server.agent.listen(SERVICE, None, 10);
+        (Self::new(1), server, listener.expect("nobody listens"))
+    }
+
+    pub(crate) fn path_to(&self, other: &Self) -> Path {
+        Path {
+            local: self.address,
+            remote: other.address,
+        }
+    }
+
+    /// Everything that it wants to send now.
+    pub(crate) fn sent(&mut self) -> Vec<Sent> {
+        let next = || self.agent.poll_transmit();
+        std::iter::from_fn(next)
+            .map(|(path, mad)| Sent { path, mad })
+            .collect()
+    }
+
+    pub(crate) fn events(&mut self) -> Vec<Event> {
+        std::iter::from_fn(|| self.agent.poll_event()).collect()
+    }
+
+    /// The only event that there is.
+    #[track_caller]
+    pub(crate) fn event(&mut self) -> Event {
+        let mut events = self.events();
+        assert_eq!(events.len(), 1, "{events:?}");
+        events.remove(0)
+    }
+
+    pub(crate) fn take(&mut self, now: Instant, sent: &Sent) {
+        let path = Path {
+            local: sent.path.remote,
+            remote: sent.path.local,
+        };
+        assert_eq!(path.local, self.address, "it is for this host");
+        self.agent.receive(now, path, &sent.mad);
+    }
+
+    pub(crate) fn take_all(&mut self, now: Instant, sent: &[Sent]) {
+        for sent in sent {
+            self.take(now, sent);
+        }
+    }
+
+    /// Sends the only message that `self` wants to send to `other`.
+    #[track_caller]
+    pub(crate) fn hand(&mut self, now: Instant, other: &mut Self, kind: &str) -> Sent {
+        let sent = self.sent();
+        assert_eq!(kinds(&sent), [kind]);
+        other.take(now, &sent[0]);
+        sent[0].clone()
+    }
+
+    /// Asks the server for a connection, and gives both ends' names of it, when the REQ has
+    /// come.
+    #[track_caller]
+    pub(crate) fn ask(&mut self, now: Instant, server: &mut Self) -> (ConnectionId, ConnectionId) {
+        let path = self.path_to(server);
+        let active = self.agent.connect(now, path, &connect_request());
+        self.hand(now, server, "REQ");
+        let passive = server.event().connection();
+        (active.expect("it fits"), passive)
+    }
+
+    /// Makes a connection, with all messages, and gives both ends' names of it.
+    #[track_caller]
+    pub(crate) fn join(&mut self, now: Instant, server: &mut Self) -> (ConnectionId, ConnectionId) {
+        let (active, passive) = self.ask(now, server);
+        server
+            .agent
+            .accept(now, passive, &acceptance())
+            .expect("it waits");
+        server.hand(now, self, "REP");
+        self.event();
+        self.agent.ready(now, active, &[]).expect("it waits");
+        self.hand(now, server, "RTU");
+        server.event();
+        (active, passive)
+    }
+
+    /// Lets time pass to `now`, step by step, and gives what is sent meanwhile.
+    pub(crate) fn wait_until(&mut self, now: Instant) -> Vec<Sent> {
+        let mut sent = self.sent();
+        while let Some(due) = self.agent.next_timeout().filter(|&due| due <= now) {
+            self.agent.handle_timeouts(due);
+            sent.extend(self.sent());
+        }
+        sent
+    }
+}
+
+/// A request with a number of its own in each field.
+pub(crate) fn connect_request() -> ConnectRequest {
+    ConnectRequest {
+        service: SERVICE,
+        source_port: 40_000,
+        service_type: ServiceType::Rc,
+        qpn: Qpn::from_bits(0x11),
+        psn: Psn::new(0x12),
+        responder_resources: 3,
+        initiator_depth: 4,
+        retry_count: 5,
+        rnr_retry_count: 6,
+        flow_control: true,
+        srq: true,
+        pkey: PKey::DEFAULT,
+        path_mtu: PathMtu::Mtu1024,
+        traffic_class: 0x68,
+        hop_limit: 64,
+        flow_label: 0x12345,
+        ack_timeout: 17,
+        private: b"please".to_vec(),
+    }
+}
+
+pub(crate) fn acceptance() -> Acceptance {
+    Acceptance {
+        qpn: Qpn::from_bits(0x21),
+        psn: Psn::new(0x22),
+        responder_resources: 4,
+        initiator_depth: 3,
+        target_ack_delay: 15,
+        flow_control: true,
+        rnr_retry_count: 7,
+        srq: false,
+        private: b"yes".to_vec(),
+    }
+}
+
+pub(crate) fn datagram_request() -> DatagramRequest {
+    DatagramRequest {
+        service: DATAGRAMS,
+        source_port: 40_000,
+        pkey: PKey::DEFAULT,
+        private: b"where".to_vec(),
+    }
+}
+
+/// The bytes, with zeros behind them up to `len`.
+pub(crate) fn padded(bytes: &[u8], len: usize) -> Vec<u8> {
+    let mut padded = bytes.to_vec();
+    padded.resize(len, 0);
+    padded
+}
+
+/// That a call was refused since the connection is in another state.
+#[track_caller]
+pub(crate) fn assert_wrong_state<T: std::fmt::Debug>(result: Result<T, CmError>) {
+    assert!(
+        matches!(result, Err(CmError::WrongState { .. })),
+        "{result:?}"
+    );
+}
