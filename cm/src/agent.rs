@@ -105,6 +105,7 @@ impl Agent {
     /// # Errors
     /// Private data or a number does not fit, the path is of two families, or there are too
     /// many connections.
+    // rule: 12.9-req-rep-rtu
     pub fn connect(
         &mut self,
         now: Instant,
@@ -193,6 +194,7 @@ impl Agent {
     /// [`Event::Established`], unless there was one.
     pub fn established(&mut self, _now: Instant, connection: ConnectionId) {
         let sent = self.table.get(connection).map(|c| &c.state);
+        // rule: 12.9-data-before-rtu
         if let Some(State::RepSent(_)) = sent {
             self.establish(connection, &[]);
         }
@@ -308,7 +310,7 @@ impl Agent {
     }
 
     /// An ID of the part. Few are taken, so one of the first draws is free.
-    // rule: 12.9.3-random-id
+    // rule: 12.9-random-id
     fn free_id(&mut self) -> ConnectionId {
         let part = u32::from(self.config.part.number()) << ID_BITS;
         loop {

@@ -15,7 +15,7 @@ pub(crate) fn conformance(report: &Report) -> String {
     out.push_str("# Which rules the stack follows\n\n");
     out.push_str(
         "Each rule is in our words; sections are those of the InfiniBand Architecture \
-         Specification, volume 1, release 1.7 (A14, A16, A17 and A19 are its annexes), as \
+         Specification, volume 1, release 1.7 (A11, A14, A16, A17 and A19 are its annexes), as \
          exact as we are sure of. Code cites a rule with `// rule: ID`, and a test that \
          fails when the rule is broken with `// shows: ID`; a test of this crate finds rules \
          without code, rules without tests, and citations of rules that don't exist.\n\n",

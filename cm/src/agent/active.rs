@@ -73,7 +73,7 @@ impl Agent {
 
     pub(super) fn on_rep(&mut self, path: Path, transaction: u64, rep: &Rep<'_>) {
         let Some(connection) = self.table.get(ConnectionId(rep.remote_id)) else {
-            // rule: 12.9.6-unknown-rep
+            // rule: 12.9-unknown-rep
             return self.reject_rep(
                 path,
                 transaction,
@@ -94,7 +94,7 @@ impl Agent {
             return;
         }
         match &connection.state {
-            // rule: 12.9.6-repeated-rep
+            // rule: 12.9-repeated-rep
             State::RepReceived => {
                 let mra = self.mra(connection, Mraed::Rep);
                 self.answer_again(path, mra);
@@ -108,7 +108,7 @@ impl Agent {
     }
 
     fn on_first_rep(&mut self, id: ConnectionId, path: Path, transaction: u64, rep: &Rep<'_>) {
-        // rule: 12.9.8.3-stale-rep
+        // rule: 12.9-stale-rep
         let other = self.table.find_qpn(path.remote, rep.qpn);
         if other.is_some() {
             let reason = RejectReason::STALE_CONNECTION;

@@ -100,6 +100,7 @@ impl Agent {
         });
     }
 
+    // rule: 12.11-lookup
     pub(super) fn tell_qp(
         &mut self,
         now: Instant,
@@ -118,6 +119,7 @@ impl Agent {
         reason: RejectReason,
         private: &[u8],
     ) -> Result<(), CmError> {
+        // rule: 12.11-refused
         let status = match reason {
             RejectReason::NO_QP => SidrStatus::NO_QP,
             RejectReason::INVALID_SERVICE_ID => SidrStatus::SERVICE_ID_NOT_SUPPORTED,

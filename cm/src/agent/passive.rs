@@ -25,7 +25,7 @@ impl Agent {
             let id = connection.id;
             return self.on_req_again(id, path, transaction, req);
         }
-        // rule: 12.9.8.3-stale-req
+        // rule: 12.9-stale-req
         if let Some(stale) = self.table.find_qpn(path.remote, req.qpn) {
             let id = stale.id;
             self.reject_req(path, transaction, req, RejectReason::STALE_CONNECTION);
@@ -35,7 +35,7 @@ impl Agent {
             Ok(taken) => taken,
             Err(reason) => return self.reject_req(path, transaction, req, reason),
         };
-        // rule: 12.9.5-no-listener
+        // rule: 12.9-no-listener
         let Some(listener) = self.listeners.find(req.service, path.local) else {
             let reason = RejectReason::INVALID_SERVICE_ID;
             return self.reject_req(path, transaction, req, reason);
@@ -111,7 +111,7 @@ impl Agent {
         let answer = match &connection.state {
             // rule: 12.6.6-sent
             State::ReqReceived if is_same => self.mra(connection, Mraed::Req),
-            // rule: 12.9.5-repeated-req
+            // rule: 12.9-repeated-req
             State::RepSent(rep) if is_same => *rep.mad,
             State::Over(Some(answer)) if is_same => **answer,
             // The RTU, or the DREQ, is under way or has come; the REQ was so for long.
@@ -119,7 +119,7 @@ impl Agent {
                 self.counters.duplicates += 1;
                 return;
             }
-            // rule: 12.9.8.3-same-id
+            // rule: 12.9-same-id
             _ => return self.reject_req(path, transaction, req, RejectReason::STALE_CONNECTION),
         };
         self.answer_again(path, answer);

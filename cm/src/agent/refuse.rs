@@ -18,6 +18,7 @@ impl Agent {
     ) -> Result<(), CmError> {
         let connection = self.known(id)?;
         match connection.state {
+            // rule: 12.9-consumer-reject, 12.9-active-reject
             State::ReqReceived | State::RepReceived => {
                 let private = fit(private, 0)?;
                 self.refuse(now, id, reason, private);
@@ -102,7 +103,7 @@ impl Agent {
                 self.over(now, id, None);
             }
             // The peer never saw the RTU, and gave up.
-            // rule: 12.9.7-rejected-late
+            // rule: 12.9-rejected-late
             State::Established(_) | State::DreqSent(_) => {
                 self.disconnected(now, id, Vec::new(), None);
             }

@@ -30,7 +30,7 @@ impl Agent {
         }
     }
 
-    // rule: 12.9.7-dreq
+    // rule: 12.9-dreq
     fn send_dreq(&mut self, now: Instant, id: ConnectionId, private: PrivateData<'_, 220>) {
         let transaction = self.rng.next_u64();
         let Some(connection) = self.table.get_mut(id) else {
@@ -63,7 +63,7 @@ impl Agent {
         self.wait_for_late_packets(now, id, Some(drep));
     }
 
-    // rule: 12.9.7-time-wait
+    // rule: 12.9-time-wait
     fn wait_for_late_packets(&mut self, now: Instant, id: ConnectionId, drep: Option<Mad>) {
         let deadline = now + self.time_wait();
         self.table.change(id, State::TimeWait(drep), Some(deadline));
@@ -101,7 +101,7 @@ impl Agent {
             State::RepSent(_) => {
                 connection.transaction = transaction;
                 // Who ends a connection has had it: only the RTU was lost.
-                // rule: 12.9.7-dreq-before-rtu
+                // rule: 12.9-dreq-before-rtu
                 self.establish(id, &[]);
                 self.on_first_dreq(now, id, dreq);
             }
@@ -110,7 +110,7 @@ impl Agent {
                 self.on_first_dreq(now, id, dreq);
             }
             // Both ends at once.
-            // rule: 12.9.7-crossing
+            // rule: 12.9-crossing
             State::DreqSent(_) => {
                 connection.transaction = transaction;
                 self.tell(
@@ -122,7 +122,7 @@ impl Agent {
                 );
                 self.send_drep(now, id, PrivateData::NONE);
             }
-            // rule: 12.9.7-repeated-dreq
+            // rule: 12.9-repeated-dreq
             State::TimeWait(Some(drep)) => {
                 let drep = **drep;
                 self.answer_again(path, drep);
@@ -147,7 +147,7 @@ impl Agent {
     }
 
     /// Agrees to end what is not there (any more): the peer needs the answer to be done.
-    // rule: 12.9.7-unknown-dreq
+    // rule: 12.9-unknown-dreq
     fn answer_unknown(&mut self, path: Path, transaction: u64, dreq: &Dreq<'_>) {
         self.counters.unexpected += 1;
         let drep = Drep {
@@ -169,7 +169,7 @@ impl Agent {
     }
 
     /// The peer's QP is of a new connection: the old one can't be any more.
-    // rule: 12.9.8.3-stale-ended
+    // rule: 12.9-stale-ended
     pub(super) fn end_stale(&mut self, now: Instant, id: ConnectionId) {
         if let Some(State::Established(_)) = self.table.get(id).map(|c| &c.state) {
             self.send_dreq(now, id, PrivateData::NONE);

@@ -117,6 +117,7 @@ impl Connection {
 
     /// Whether a message that came this way, with what its sender calls the connection, can be
     /// of the peer.
+    // rule: 12.9-peer-only
     pub(super) fn is_with(&self, path: Path, remote_id: u32) -> bool {
         self.path == path && self.remote_id == Some(remote_id)
     }

@@ -1,1 +1,206 @@
+//! What comes from the network can neither break an agent nor fill its memory.
 
+use crate::world::{Host, LONG, SERVICE, Sent, acceptance, at, connect_request};
+use rand_chacha::ChaCha8Rng;
+use rand_core::{Rng, SeedableRng};
+use roce_cm::{Event, Path, Qpn, RejectReason};
+use roce_wire::cm::{CmMad, CmMessage};
+use std::net::IpAddr;
+
+// shows: 13.4.2-dropped
+#[test]
+fn what_is_not_of_communication_management_is_dropped_quietly() {
+    let (_, mut server, _) = Host::pair();
+    let path = Path {
+        local: server.address,
+        remote: IpAddr::from([10, 0, 0, 1]),
+    };
+    let mut good = [0; 256];
+    good[..4].copy_from_slice(&[1, 7, 2, 3]);
+    good[17] = 0x15;
+    let mut came = 0;
+    // Subnet management, performance, vendors' (which hardware probes round trips with); other
+    // versions; Get and GetResp; attributes that are not there, and those of alternate paths.
+    for (at_byte, value) in [
+        (1, 0x01),
+        (1, 0x81),
+        (1, 0x04),
+        (1, 0x09),
+        (1, 0x30),
+        (0, 2),
+        (2, 1),
+        (3, 0x01),
+        (3, 0x81),
+        (17, 0x01),
+        (17, 0x19),
+        (17, 0x1a),
+        (16, 0x01),
+    ] {
+        let mut mad = good;
+        mad[at_byte] = value;
+        server.agent.receive(at(0), path, &mad);
+        came += 1;
+    }
+    for len in [0, 1, 23, 24, 255] {
+        server.agent.receive(at(0), path, &good[..len]);
+        came += 1;
+    }
+    assert_eq!(server.agent.counters().unknown, came);
+    assert_eq!((server.sent().len(), server.events()), (0, vec![]));
+    server.agent.receive(at(0), path, &good);
+    assert_eq!(server.sent().len(), 1, "a DREQ is answered");
+}
+
+/// REQs of one connection each, under IDs and with QPs of their own.
+fn flood(server: &Host, n: u32) -> Vec<Sent> {
+    let mut client = Host::new(1);
+    let path = client.path_to(server);
+    client
+        .agent
+        .connect(at(0), path, &connect_request())
+        .expect("it fits");
+    let sent = client.sent();
+    let mad = sent[0].parsed();
+    let CmMessage::Req(req) = mad.message else {
+        panic!("{sent:?}");
+    };
+    let one = |i| {
+        let mut req = req;
+        req.local_id = i;
+        req.qpn = Qpn::from_bits(i);
+        let message = CmMessage::Req(req);
+        let mad = CmMad { message, ..mad }.to_bytes();
+        Sent { path, mad }
+    };
+    (1..=n).map(one).collect()
+}
+
+#[test]
+fn a_flood_of_requests_holds_a_bounded_number_of_them() {
+    let mut server = Host::new(2);
+    let backlog = usize::MAX;
+    let listener = server
+        .agent
+        .listen(SERVICE, None, backlog)
+        .expect("nobody listens");
+    let requests = flood(&server, 3000);
+    server.take_all(at(0), &requests);
+    assert_eq!(server.agent.connections(), 1024);
+    assert_eq!(server.events().len(), 1024);
+    assert_eq!(server.agent.counters().too_many, 3000 - 1024);
+    // Nobody took notice; when the listener is gone, they are refused, and forgotten in time.
+    server.agent.stop_listening(at(0), listener);
+    server.wait_until(at(0) + LONG);
+    assert_eq!(server.agent.connections(), 0);
+}
+
+#[test]
+fn refused_requests_are_not_kept_without_bound() {
+    let mut server = Host::new(2);
+    server
+        .agent
+        .listen(SERVICE, None, 1)
+        .expect("nobody listens");
+    for request in flood(&server, 6000) {
+        server.take(at(0), &request);
+        let id = server.event().connection();
+        let reason = RejectReason::CONSUMER;
+        server
+            .agent
+            .reject(at(0), id, reason, &[])
+            .expect("it waits");
+        server.sent();
+    }
+    assert_eq!(server.agent.connections(), 4096);
+    server.wait_until(at(0) + LONG);
+    assert_eq!(server.agent.connections(), 0);
+}
+
+#[test]
+fn answers_that_are_not_fetched_are_lost_in_the_end() {
+    let mut server = Host::new(2);
+    for request in flood(&server, 5000) {
+        server.take(at(0), &request);
+    }
+    assert_eq!(server.agent.counters().outbox_full, 5000 - 4096);
+    assert_eq!(server.sent().len(), 4096);
+}
+
+/// A stranger who knows no communication ID, or has another address, ends nothing.
+// shows: 12.9-peer-only
+#[test]
+fn only_the_peer_has_a_say() {
+    let (mut client, mut server, _) = Host::pair();
+    let (active, _) = client.join(at(0), &mut server);
+    client
+        .agent
+        .disconnect(at(0), active, &[])
+        .expect("it is established");
+    let dreq = client.sent().remove(0);
+    let mut elsewhere = dreq.clone();
+    elsewhere.path.local = IpAddr::from([10, 0, 0, 9]);
+    server.take(at(0), &elsewhere);
+    for (at_byte, what) in [(24, "its own ID"), (28, "our ID")] {
+        let mut guessed = dreq.clone();
+        guessed.mad[at_byte] ^= 1;
+        server.take(at(0), &guessed);
+        assert_eq!(server.events(), [], "{what}");
+    }
+    server.take(at(0), &dreq);
+    assert!(matches!(server.event(), Event::DisconnectRequested { .. }));
+}
+
+/// Whatever comes, with bytes changed in real messages: no panic, nothing left at the end.
+#[test]
+fn damaged_messages_break_nothing() {
+    for seed in 0..100 {
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        let (mut client, mut server, _) = Host::pair();
+        let path = client.path_to(&server);
+        let mut ids = Vec::new();
+        for round in 0..20_u64 {
+            let now = at(round * 50);
+            ids.extend(client.agent.connect(now, path, &connect_request()));
+            for _ in 0..4 {
+                for sent in client.sent() {
+                    server.take(now, &damaged(&sent, &mut rng));
+                    server.take(now, &sent);
+                }
+                for event in server.events() {
+                    let id = event.connection();
+                    let _ = server.agent.accept(now, id, &acceptance());
+                    let _ = server.agent.disconnect(now, id, &[]);
+                }
+                for sent in server.sent() {
+                    client.take(now, &damaged(&sent, &mut rng));
+                    client.take(now, &sent);
+                }
+                for event in client.events() {
+                    let _ = client.agent.ready(now, event.connection(), &[]);
+                    let _ = client.agent.disconnect(now, event.connection(), &[]);
+                    ids.push(event.connection());
+                }
+            }
+        }
+        for id in ids {
+            client.agent.forget(at(1000), id);
+        }
+        for sent in client.sent() {
+            server.take(at(1000), &sent);
+        }
+        for event in server.events() {
+            server.agent.forget(at(1000), event.connection());
+        }
+        client.wait_until(at(1000) + 10 * LONG);
+        assert_eq!(client.agent.connections(), 0, "seed {seed}");
+    }
+}
+
+fn damaged(sent: &Sent, rng: &mut ChaCha8Rng) -> Sent {
+    let mut damaged = sent.clone();
+    for _ in 0..=rng.next_u32() % 3 {
+        let at = rng.next_u32() as usize % 120;
+        damaged.mad[at] = rng.next_u32() as u8;
+    }
+    damaged
+}

@@ -1,1 +1,171 @@
+//! Lookups of datagram services.
 
+use crate::world::{DATAGRAMS, Host, LONG, SERVICE, at, datagram_request, kinds, padded};
+use roce_cm::{CmError, DatagramAcceptance, Event, IpService, QKey, Qpn, RejectReason, SidrStatus};
+use roce_wire::cm::{CmMad, CmMessage};
+
+fn pair() -> (Host, Host) {
+    let mut server = Host::new(2);
+    server
+        .agent
+        .listen(DATAGRAMS, None, 4)
+        .expect("nobody listens");
+    (Host::new(1), server)
+}
+
+fn acceptance() -> DatagramAcceptance {
+    DatagramAcceptance {
+        qpn: Qpn::from_bits(0x21),
+        qkey: QKey(0x0123_4567),
+        private: b"here".to_vec(),
+    }
+}
+
+// shows: 12.11-lookup, 12.11-repeated, A11-header-in-front
+#[test]
+fn a_service_tells_its_queue_pair() {
+    let (mut client, mut server) = pair();
+    let path = client.path_to(&server);
+    let id = client
+        .agent
+        .resolve_datagram(at(0), path, &datagram_request());
+    let id = id.expect("it fits");
+    let req = client.hand(at(0), &mut server, "SIDR_REQ");
+    let Event::DatagramRequested {
+        connection,
+        request,
+        ..
+    } = server.event()
+    else {
+        panic!("a request came");
+    };
+    let ip = IpService {
+        source_port: 40_000,
+        source: client.address,
+        destination: server.address,
+    };
+    assert_eq!((request.service, request.ip), (DATAGRAMS, Some(ip)));
+    assert_eq!(request.private, padded(b"where", 180));
+    server.take(at(1), &req);
+    assert_eq!((server.events(), server.sent().len()), (vec![], 0));
+    let told = server
+        .agent
+        .accept_datagram(at(2), connection, &acceptance());
+    told.expect("it waits");
+    let lost = server.sent();
+    // What was lost is sent again.
+    let again = client.wait_until(at(1700));
+    server.take_all(at(1700), &again);
+    let rep = server.hand(at(1700), &mut client, "SIDR_REP");
+    assert_eq!(rep.mad, lost[0].mad);
+    let replied = Event::DatagramReplied {
+        connection: id,
+        qpn: Qpn::from_bits(0x21),
+        qkey: QKey(0x0123_4567),
+        private: padded(b"here", 136),
+    };
+    assert_eq!(client.event(), replied);
+    client.take(at(1701), &rep);
+    for host in [&mut client, &mut server] {
+        host.wait_until(at(0) + LONG);
+        assert_eq!((host.events(), host.agent.connections()), (vec![], 0));
+    }
+}
+
+/// What the client hears when the server's owner does this to its request, or nobody hears it.
+fn status(of: impl FnOnce(&mut Host, &mut Host)) -> SidrStatus {
+    let (mut client, mut server) = pair();
+    let path = client.path_to(&server);
+    client
+        .agent
+        .resolve_datagram(at(0), path, &datagram_request())
+        .expect("it fits");
+    of(&mut client, &mut server);
+    server.hand(at(0), &mut client, "SIDR_REP");
+    assert_eq!(client.agent.connections(), 0);
+    match client.event() {
+        Event::DatagramRejected { status, .. } => status,
+        other => panic!("{other:?}"),
+    }
+}
+
+// shows: 12.11-no-listener, 12.11-refused
+#[test]
+fn lookups_are_refused() {
+    let rejected_with = |reason| {
+        status(move |client, server| {
+            client.hand(at(0), server, "SIDR_REQ");
+            let id = server.event().connection();
+            server
+                .agent
+                .reject(at(0), id, reason, &[])
+                .expect("it waits");
+        })
+    };
+    assert_eq!(rejected_with(RejectReason::CONSUMER), SidrStatus::REJECTED);
+    assert_eq!(rejected_with(RejectReason::NO_QP), SidrStatus::NO_QP);
+    let forgotten = status(|client, server| {
+        client.hand(at(0), server, "SIDR_REQ");
+        let id = server.event().connection();
+        server.agent.forget(at(0), id);
+    });
+    assert_eq!(forgotten, SidrStatus::REJECTED);
+    let changed = |change: fn(&mut roce_wire::cm::SidrReq<'_>)| {
+        status(move |client, server| {
+            server
+                .agent
+                .listen(SERVICE, None, 4)
+                .expect("nobody listens");
+            let mut sent = client.sent();
+            let mad = sent[0].parsed();
+            let CmMessage::SidrReq(mut req) = mad.message else {
+                panic!("{sent:?}");
+            };
+            change(&mut req);
+            let message = CmMessage::SidrReq(req);
+            let bytes = CmMad { message, ..mad }.to_bytes();
+            sent[0].mad = bytes;
+            server.take_all(at(0), &sent);
+            assert_eq!((server.events(), server.agent.connections()), (vec![], 0));
+        })
+    };
+    let nobody = changed(|req| req.service = roce_cm::ServiceId(7));
+    assert_eq!(nobody, SidrStatus::SERVICE_ID_NOT_SUPPORTED);
+    let connections = changed(|req| req.service = SERVICE);
+    assert_eq!(connections, SidrStatus::SERVICE_ID_NOT_SUPPORTED);
+    let version =
+        changed(|req| req.private = roce_wire::cm::PrivateData::new(&[1]).expect("it fits"));
+    assert_eq!(version, SidrStatus::VERSION_NOT_SUPPORTED);
+}
+
+// shows: 12.9-repeat
+#[test]
+fn a_lookup_that_nobody_answers_ends() {
+    let (mut client, server) = pair();
+    let path = client.path_to(&server);
+    let id = client
+        .agent
+        .resolve_datagram(at(0), path, &datagram_request());
+    let connection = id.expect("it fits");
+    let sent = client.wait_until(at(0) + LONG);
+    assert_eq!(kinds(&sent), ["SIDR_REQ"; 16]);
+    assert_eq!(client.event(), Event::Unreachable { connection });
+    assert_eq!(client.agent.connections(), 0);
+
+    let forgotten = client
+        .agent
+        .resolve_datagram(at(0), path, &datagram_request());
+    client.agent.forget(at(0), forgotten.expect("it fits"));
+    assert_eq!(client.agent.connections(), 0);
+}
+
+#[test]
+fn private_data_must_fit() {
+    let (mut client, server) = pair();
+    let path = client.path_to(&server);
+    let mut request = datagram_request();
+    request.private = vec![0; 181];
+    let refused = client.agent.resolve_datagram(at(0), path, &request);
+    let (given, limit) = (181, 180);
+    assert_eq!(refused, Err(CmError::PrivateDataTooLong { given, limit }));
+}

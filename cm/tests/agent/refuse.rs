@@ -1,1 +1,289 @@
+//! Requests are refused, for each of the reasons that there are.
 
+use crate::world::{Host, LONG, SERVICE, Sent, acceptance, at, connect_request, kinds, padded};
+use roce_cm::{CmError, Event, PortSpace, RejectReason, ServiceId};
+use roce_wire::cm::{CmMad, CmMessage, PrivateData, Rej, Rejected, Req};
+use std::net::Ipv6Addr;
+
+/// The REJ that this is.
+#[track_caller]
+fn rej(sent: &Sent) -> Rej<'_> {
+    match sent.message() {
+        CmMessage::Rej(rej) => rej,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// A REQ to the server that was changed on its way, and the reason of the REJ that answers it.
+fn reason_for(change: impl Fn(&mut Req<'_>)) -> Option<RejectReason> {
+    let (mut client, mut server, _) = Host::pair();
+    let path = client.path_to(&server);
+    let id = client.agent.connect(at(0), path, &connect_request());
+    let mut sent = client.sent();
+    let mad = sent[0].parsed();
+    let CmMessage::Req(mut req) = mad.message else {
+        panic!("it asks for a connection");
+    };
+    change(&mut req);
+    let message = CmMessage::Req(req);
+    let changed = CmMad { message, ..mad }.to_bytes();
+    sent[0].mad = changed;
+    server.take(at(0), &sent[0]);
+    let answer = server.sent();
+    client.take_all(at(0), &answer);
+    let refused = answer.first().map(|answer| rej(answer).reason);
+    if let Some(reason) = refused {
+        assert_eq!((server.agent.connections(), server.events()), (0, vec![]));
+        assert_eq!(client.agent.connections(), 0);
+        let connection = id.expect("it fits");
+        let private = vec![0; 148];
+        let rejected = Event::Rejected {
+            connection,
+            reason,
+            private,
+        };
+        assert_eq!(client.event(), rejected);
+    }
+    refused
+}
+
+// shows: 12.9-no-listener, 12.6.7.2-invalid-gid, A11-no-datagram-req
+#[test]
+fn what_nobody_can_want_is_refused_at_once() {
+    assert_eq!(reason_for(|_| ()), None);
+    let elsewhere = reason_for(|req| req.service = ServiceId::ip(PortSpace::Tcp, 7175));
+    assert_eq!(elsewhere, Some(RejectReason::INVALID_SERVICE_ID));
+    let unknown = reason_for(|req| req.service = ServiceId(7));
+    assert_eq!(unknown, Some(RejectReason::INVALID_SERVICE_ID));
+    let datagram = reason_for(|req| req.service = ServiceId::ip(PortSpace::Udp, 7174));
+    assert_eq!(datagram, Some(RejectReason::INVALID_TRANSPORT_SERVICE_TYPE));
+    let spoofed = reason_for(|req| req.path.local_gid = Ipv6Addr::LOCALHOST);
+    assert_eq!(spoofed, Some(RejectReason::INVALID_GID));
+    let foreign = reason_for(|req| req.path.remote_gid = Ipv6Addr::LOCALHOST);
+    assert_eq!(foreign, Some(RejectReason::INVALID_GID));
+    let version = reason_for(|req| req.private = PrivateData::new(&[1; 92]).expect("it fits"));
+    assert_eq!(version, Some(RejectReason::UNSUPPORTED));
+}
+
+// shows: 12.9-consumer-reject
+#[test]
+fn an_owner_refuses_and_says_why() {
+    let (mut client, mut server, _) = Host::pair();
+    let path = client.path_to(&server);
+    let active = client.agent.connect(at(0), path, &connect_request());
+    let req = client.hand(at(0), &mut server, "REQ");
+    let passive = server.event().connection();
+    let reason = RejectReason::CONSUMER;
+    server
+        .agent
+        .reject(at(0), passive, reason, b"no")
+        .expect("it waits");
+    let lost = server.sent();
+    assert_eq!(rej(&lost[0]).rejected, Rejected::Req);
+    // The REJ was lost: the same question has the same answer, and the owner hears nothing.
+    server.take(at(1), &req);
+    let again = server.hand(at(1), &mut client, "REJ");
+    assert_eq!(again.mad, lost[0].mad);
+    let rejected = Event::Rejected {
+        connection: active.expect("it fits"),
+        reason,
+        private: padded(b"no", 148),
+    };
+    assert_eq!(client.event(), rejected);
+    assert_eq!(client.agent.connections(), 0);
+    server.wait_until(at(0) + LONG);
+    assert_eq!((server.agent.connections(), server.events()), (0, vec![]));
+}
+
+// shows: 12.9-active-reject
+#[test]
+fn the_active_side_refuses_a_reply() {
+    let (mut client, mut server, _) = Host::pair();
+    let (active, passive) = client.ask(at(0), &mut server);
+    server
+        .agent
+        .accept(at(0), passive, &acceptance())
+        .expect("it waits");
+    let rep = server.hand(at(0), &mut client, "REP");
+    client.event();
+    let reason = RejectReason::CONSUMER;
+    client
+        .agent
+        .reject(at(0), active, reason, b"why")
+        .expect("it waits");
+    let lost = client.sent();
+    assert_eq!(rej(&lost[0]).rejected, Rejected::Rep);
+    client.take(at(1), &rep);
+    client.hand(at(1), &mut server, "REJ");
+    let rejected = Event::Rejected {
+        connection: passive,
+        reason,
+        private: padded(b"why", 148),
+    };
+    assert_eq!(server.event(), rejected);
+    for host in [&mut client, &mut server] {
+        host.wait_until(at(0) + LONG);
+        assert_eq!((host.agent.connections(), host.events()), (0, vec![]));
+    }
+}
+
+// shows: 12.9-rejected-late, 12.9-give-up, 12.6.7.2-timeout-info, 12.6.7-unknown-remote-id
+#[test]
+fn who_gives_up_says_so() {
+    // The client, before it has heard anything.
+    let (mut client, mut server, _) = Host::pair();
+    let (active, passive) = client.ask(at(0), &mut server);
+    client.agent.forget(at(0), active);
+    let sent = client.hand(at(0), &mut server, "REJ");
+    assert_eq!(rej(&sent).info.bytes(), 1_u64.to_be_bytes());
+    let reason = RejectReason::TIMEOUT;
+    let event = server.event();
+    assert!(
+        matches!(event, Event::Rejected { connection, reason: r, .. } if (connection, r) == (passive, reason))
+    );
+    assert_eq!(client.agent.connections(), 0);
+
+    // The server, which waits for the RTU.
+    let (mut client, mut server, _) = Host::pair();
+    let (active, passive) = client.ask(at(0), &mut server);
+    server
+        .agent
+        .accept(at(0), passive, &acceptance())
+        .expect("it waits");
+    let rep = server.hand(at(0), &mut client, "REP");
+    client.event();
+    client.agent.ready(at(0), active, &[]).expect("it waits");
+    client.sent();
+    let sent = server.wait_until(at(0) + LONG);
+    assert_eq!(kinds(&sent[..15]), ["REP"; 15]);
+    assert!(sent.iter().take(15).all(|again| again.mad == rep.mad));
+    let unreachable = Event::Unreachable {
+        connection: passive,
+    };
+    assert_eq!(server.event(), unreachable);
+    assert_eq!(rej(&sent[15]).reason, RejectReason::TIMEOUT);
+    // The client took it for established.
+    client.take(at(0), &sent[15]);
+    assert!(
+        matches!(client.event(), Event::Disconnected { connection, .. } if connection == active)
+    );
+}
+
+// shows: 12.9-unknown-rep
+#[test]
+fn a_reply_to_what_is_not_asked_is_refused() {
+    let (mut client, mut server, _) = Host::pair();
+    let (active, passive) = client.ask(at(0), &mut server);
+    client.agent.forget(at(0), active);
+    client.sent();
+    server
+        .agent
+        .accept(at(0), passive, &acceptance())
+        .expect("it waits");
+    server.hand(at(0), &mut client, "REP");
+    let sent = client.hand(at(0), &mut server, "REJ");
+    assert_eq!(rej(&sent).reason, RejectReason::INVALID_COMMUNICATION_ID);
+    assert!(matches!(server.event(), Event::Rejected { .. }));
+    assert_eq!(client.agent.connections(), 0);
+}
+
+#[test]
+fn a_backlog_is_bounded_until_the_owner_takes_notice() {
+    let mut server = Host::new(2);
+    server
+        .agent
+        .listen(SERVICE, None, 2)
+        .expect("nobody listens");
+    let mut client = Host::new(1);
+    let path = client.path_to(&server);
+    let mut ask = |server: &mut Host| {
+        let mut request = connect_request();
+        request.qpn = roce_cm::Qpn::from_bits(100 + client.agent.connections() as u32);
+        client
+            .agent
+            .connect(at(0), path, &request)
+            .expect("it fits");
+        let sent = client.sent();
+        server.take_all(at(0), &sent);
+        server.events()
+    };
+    let first = ask(&mut server)[0].connection();
+    assert_eq!(ask(&mut server).len(), 1);
+    assert_eq!(ask(&mut server), []);
+    assert_eq!(server.agent.counters().backlog_full, 1);
+    assert_eq!(server.sent().len(), 0, "the peer asks again by itself");
+    server.agent.taken(first);
+    server.agent.taken(first);
+    assert_eq!(ask(&mut server).len(), 1);
+    assert_eq!(ask(&mut server), []);
+    let reason = RejectReason::NO_RESOURCES;
+    server
+        .agent
+        .reject(at(0), first, reason, &[])
+        .expect("it waits");
+    assert_eq!(ask(&mut server), [], "it had left the backlog");
+}
+
+#[test]
+fn who_stops_to_listen_refuses_what_it_has_not_taken_notice_of() {
+    let (mut client, mut server, listener) = Host::pair();
+    let path = client.path_to(&server);
+    let (_, taken) = client.ask(at(0), &mut server);
+    server.agent.taken(taken);
+    let mut request = connect_request();
+    request.qpn = roce_cm::Qpn::from_bits(0x99);
+    let refused = client
+        .agent
+        .connect(at(0), path, &request)
+        .expect("it fits");
+    client.hand(at(0), &mut server, "REQ");
+    server.agent.stop_listening(at(0), listener);
+    assert_eq!(server.events(), [], "nobody is there to hear of the second");
+    server.hand(at(0), &mut client, "REJ");
+    assert_eq!(client.event().connection(), refused);
+    server
+        .agent
+        .accept(at(0), taken, &acceptance())
+        .expect("it waits");
+    assert_eq!(
+        reason_of_next(&mut client, &mut server),
+        RejectReason::INVALID_SERVICE_ID
+    );
+}
+
+fn reason_of_next(client: &mut Host, server: &mut Host) -> RejectReason {
+    server.sent();
+    let path = client.path_to(server);
+    let mut request = connect_request();
+    request.qpn = roce_cm::Qpn::from_bits(0x98);
+    client
+        .agent
+        .connect(at(0), path, &request)
+        .expect("it fits");
+    client.hand(at(0), server, "REQ");
+    rej(&server.sent()[0]).reason
+}
+
+#[test]
+fn a_listener_with_an_address_takes_precedence() {
+    let (mut client, mut server, any) = Host::pair();
+    let local = Some(server.address);
+    let own = server
+        .agent
+        .listen(SERVICE, local, 1)
+        .expect("only any address is taken");
+    let service = SERVICE;
+    let twice = Err(CmError::ServiceInUse { service });
+    assert_eq!(server.agent.listen(SERVICE, local, 1), twice);
+    assert_eq!(server.agent.listen(SERVICE, None, 1), twice);
+    let path = client.path_to(&server);
+    client
+        .agent
+        .connect(at(0), path, &connect_request())
+        .expect("it fits");
+    client.hand(at(0), &mut server, "REQ");
+    assert!(matches!(server.event(), Event::Requested { listener, .. } if listener == own));
+    server.agent.stop_listening(at(0), own);
+    server.agent.stop_listening(at(0), any);
+    assert!(server.agent.listen(SERVICE, None, 1).is_ok());
+}

@@ -1,1 +1,241 @@
+//! Connections end, whoever asks for it.
 
+use crate::world::{Host, LONG, acceptance, assert_wrong_state, at, kinds, padded};
+use roce_cm::{CmError, Event, Qpn, RejectReason};
+use roce_wire::cm::{CmMad, CmMessage};
+
+// shows: 12.9-dreq, 12.9-time-wait, 12.9-time-wait-length
+#[test]
+fn both_sides_agree_on_the_end() {
+    for active_ends in [true, false] {
+        let (mut client, mut server, _) = Host::pair();
+        let (active, passive) = client.join(at(0), &mut server);
+        let (mut first, mut second) = ((client, active), (server, passive));
+        if !active_ends {
+            core::mem::swap(&mut first, &mut second);
+        }
+        let ((ending, id), (ended, other_id)) = (&mut first, &mut second);
+        ending
+            .agent
+            .disconnect(at(10), *id, b"bye")
+            .expect("it is established");
+        assert_wrong_state(ending.agent.disconnect(at(10), *id, b"bye"));
+        ending.hand(at(10), ended, "DREQ");
+        let requested = Event::DisconnectRequested {
+            connection: *other_id,
+            private: padded(b"bye", 220),
+        };
+        assert_eq!(ended.event(), requested);
+        ended
+            .agent
+            .disconnect(at(11), *other_id, b"well")
+            .expect("it was asked");
+        ended.hand(at(11), ending, "DREP");
+        let disconnected = Event::Disconnected {
+            connection: *id,
+            private: padded(b"well", 224),
+        };
+        assert_eq!(ending.event(), disconnected);
+        // Twice 4.096 µs × 2^16.
+        for (host, id) in [(ending, *id), (ended, *other_id)] {
+            host.wait_until(at(500));
+            assert_eq!(host.events(), []);
+            host.wait_until(at(600));
+            assert_eq!(host.event(), Event::TimeWaitOver { connection: id });
+            assert_eq!(host.agent.connections(), 0);
+            let gone = host.agent.disconnect(at(600), id, &[]);
+            assert_eq!(gone, Err(CmError::UnknownConnection));
+        }
+    }
+}
+
+// shows: 12.9-repeated-dreq, 12.9-repeat
+#[test]
+fn a_lost_drep_is_sent_again_when_the_dreq_is() {
+    let (mut client, mut server, _) = Host::pair();
+    let (active, passive) = client.join(at(0), &mut server);
+    client
+        .agent
+        .disconnect(at(0), active, &[])
+        .expect("it is established");
+    let dreq = client.hand(at(0), &mut server, "DREQ");
+    server.event();
+    server.take(at(1), &dreq);
+    assert_eq!(server.events(), [], "the owner knows already");
+    server
+        .agent
+        .disconnect(at(2), passive, b"well")
+        .expect("it was asked");
+    let lost = server.sent();
+    server.take(at(3), &dreq);
+    assert_eq!(server.sent()[0].mad, lost[0].mad);
+    // When the time wait is over, an agent agrees to what it knows nothing of.
+    server.wait_until(at(1600));
+    assert_eq!(server.agent.connections(), 0);
+    let again = client.wait_until(at(1700));
+    assert_eq!(kinds(&again), ["DREQ"]);
+    server.take_all(at(1700), &again);
+    server.hand(at(1700), &mut client, "DREP");
+    assert!(matches!(client.event(), Event::Disconnected { .. }));
+}
+
+// shows: 12.9-unknown-dreq
+#[test]
+fn an_end_is_agreed_to_by_who_knows_of_no_connection() {
+    let (mut client, mut server, _) = Host::pair();
+    let (active, _) = client.join(at(0), &mut server);
+    client
+        .agent
+        .disconnect(at(0), active, &[])
+        .expect("it is established");
+    let mut restarted = Host::new(2);
+    let dreq = client.hand(at(0), &mut restarted, "DREQ");
+    let drep = restarted.hand(at(0), &mut client, "DREP");
+    assert_eq!(drep.parsed().transaction, dreq.parsed().transaction);
+    assert!(matches!(client.event(), Event::Disconnected { .. }));
+    assert_eq!(restarted.agent.connections(), 0);
+}
+
+// shows: 12.9-crossing
+#[test]
+fn both_may_end_it_at_once() {
+    let (mut client, mut server, _) = Host::pair();
+    let (active, passive) = client.join(at(0), &mut server);
+    client
+        .agent
+        .disconnect(at(0), active, &[])
+        .expect("it is established");
+    server
+        .agent
+        .disconnect(at(0), passive, &[])
+        .expect("it is established");
+    let (from_client, from_server) = (client.sent(), server.sent());
+    client.take_all(at(1), &from_server);
+    server.take_all(at(1), &from_client);
+    for (host, id) in [(&mut client, active), (&mut server, passive)] {
+        let event = host.event();
+        assert!(matches!(event, Event::Disconnected { connection, .. } if connection == id));
+        assert_eq!(kinds(&host.sent()), ["DREP"]);
+        host.wait_until(at(0) + LONG);
+        assert_eq!(host.event(), Event::TimeWaitOver { connection: id });
+        assert_eq!(host.agent.connections(), 0);
+    }
+}
+
+// shows: 12.9-repeat
+#[test]
+fn a_peer_that_is_gone_does_not_keep_the_connection() {
+    let (mut client, mut server, _) = Host::pair();
+    let (active, _) = client.join(at(0), &mut server);
+    client
+        .agent
+        .disconnect(at(0), active, &[])
+        .expect("it is established");
+    let sent = client.wait_until(at(0) + LONG);
+    assert_eq!(kinds(&sent), ["DREQ"; 16]);
+    let disconnected = Event::Disconnected {
+        connection: active,
+        private: Vec::new(),
+    };
+    let over = Event::TimeWaitOver { connection: active };
+    assert_eq!(client.events(), [disconnected, over]);
+    assert_eq!(client.agent.connections(), 0);
+}
+
+// shows: 12.9-dreq-before-rtu
+#[test]
+fn who_ends_a_connection_has_had_it() {
+    let (mut client, mut server, _) = Host::pair();
+    let (active, passive) = client.ask(at(0), &mut server);
+    server
+        .agent
+        .accept(at(0), passive, &acceptance())
+        .expect("it waits");
+    server.hand(at(0), &mut client, "REP");
+    client.event();
+    client.agent.ready(at(0), active, &[]).expect("it waits");
+    client.sent();
+    client
+        .agent
+        .disconnect(at(0), active, &[])
+        .expect("it is established");
+    client.hand(at(0), &mut server, "DREQ");
+    let events = server.events();
+    assert!(
+        matches!(
+            events[..],
+            [Event::Established { .. }, Event::DisconnectRequested { .. }]
+        ),
+        "{events:?}"
+    );
+    assert_eq!(server.agent.next_timeout(), None);
+}
+
+// shows: 12.6.10-remote-qpn
+#[test]
+fn a_dreq_must_name_the_queue_pair() {
+    let (mut client, mut server, _) = Host::pair();
+    let (active, _) = client.join(at(0), &mut server);
+    client
+        .agent
+        .disconnect(at(0), active, &[])
+        .expect("it is established");
+    let mut sent = client.sent();
+    let mad = sent[0].parsed();
+    let CmMessage::Dreq(mut dreq) = mad.message else {
+        panic!("{sent:?}");
+    };
+    let right = dreq.remote_qpn;
+    assert_eq!(right, acceptance().qpn);
+    dreq.remote_qpn = Qpn::from_bits(right.get() + 1);
+    let message = CmMessage::Dreq(dreq);
+    let wrong = CmMad { message, ..mad }.to_bytes();
+    sent[0].mad = wrong;
+    server.take(at(0), &sent[0]);
+    assert_eq!((server.events(), server.sent().len()), (vec![], 0));
+}
+
+#[test]
+fn what_is_forgotten_ends_in_each_state() {
+    // Established.
+    let (mut client, mut server, _) = Host::pair();
+    let (active, passive) = client.join(at(0), &mut server);
+    client.agent.forget(at(0), active);
+    client.hand(at(0), &mut server, "DREQ");
+    server.event();
+    // Asked to end it.
+    server.agent.forget(at(0), passive);
+    server.hand(at(0), &mut client, "DREP");
+    // Established, and then ended by the other side.
+    let (mut client2, mut server2, _) = Host::pair();
+    let (active, passive) = client2.join(at(0), &mut server2);
+    server2
+        .agent
+        .disconnect(at(0), passive, &[])
+        .expect("it is established");
+    client2.agent.forget(at(0), active);
+    let crossing = client2.sent();
+    server2.hand(at(0), &mut client2, "DREQ");
+    server2.take_all(at(0), &crossing);
+    server2.agent.forget(at(0), passive);
+    // Accepted.
+    let (mut client3, mut server3, _) = Host::pair();
+    let (_, passive) = client3.ask(at(0), &mut server3);
+    server3
+        .agent
+        .accept(at(0), passive, &acceptance())
+        .expect("it waits");
+    server3.hand(at(0), &mut client3, "REP");
+    server3.agent.forget(at(0), passive);
+    client3.event();
+    server3.hand(at(0), &mut client3, "REJ");
+    let event = client3.event();
+    assert!(
+        matches!(event, Event::Rejected { reason, .. } if reason == RejectReason::CONSUMER),
+        "{event:?}"
+    );
+    for mut host in [client, server, client2, server2, client3, server3] {
+        host.wait_until(at(0) + LONG);
+        assert_eq!((host.events(), host.agent.connections()), (vec![], 0));
+    }
+}

@@ -1,5 +1,5 @@
 //! Every message: its bytes, both ways. The bytes are written by hand, field by field, from
-//! the tables of the specification; `tests/tests/cm_tshark.rs` shows tshark what is sent.
+//! the tables of the specification.
 
 use core::net::{IpAddr, Ipv6Addr};
 use std::vec;
