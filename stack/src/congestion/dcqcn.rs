@@ -187,6 +187,10 @@ impl Law for Dcqcn {
     /// Takes in the increases by the timer until then, so that a slow sender needs not be
     /// woken for each of them.
     fn when_allowed(&self, now: Instant, mut bits: f64, p: &DcqcnParameters) -> Instant {
+        let soon = after(now, bits / self.current);
+        if soon <= self.increase_due {
+            return soon;
+        }
         let (mut ahead, mut at) = (self.clone(), now);
         for _ in 0..LOOK_AHEAD {
             let allowed = after(at, bits / ahead.current);

@@ -169,6 +169,10 @@ impl Limiter {
 
     /// Lets time pass: timers have their turns, and credit comes in at the rate.
     fn advance(&mut self, now: Instant, control: &CongestionControl) {
+        // Whatever is due now has had its turn.
+        if self.updated == now {
+            return;
+        }
         while let Some(at) = self.law.next_timer().filter(|at| *at <= now) {
             if self.law.is_over(control) {
                 break;

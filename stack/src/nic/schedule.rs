@@ -83,6 +83,7 @@ impl Nic {
         }
         let share = qp.stake.share();
         slot.deadline = qp.deadline().unwrap_or(NEVER);
+        slot.pauses = qp.pause().is_some();
         self.set_timer(handle);
         if let Some(share) = share {
             self.call(share);

@@ -44,6 +44,8 @@ pub(super) struct Slot {
     pub(super) scheduled: bool,
     /// When something is due, as the QP said last.
     pub(super) deadline: Instant,
+    /// What is due then is the end of a pause: its turn to send.
+    pub(super) pauses: bool,
     pub(super) qp: Box<Qp>,
 }
 
@@ -70,6 +72,7 @@ impl Table {
             qpn,
             scheduled: false,
             deadline: NEVER,
+            pauses: false,
             qp: Box::new(qp),
         });
         let index = match self.free.pop() {
@@ -100,11 +103,11 @@ impl Table {
         Some(Handle { slot, qpn })
     }
 
-    /// The QP in a slot, and when something is due.
-    pub(super) fn timed(&self, slot: u32) -> Option<(Handle, Instant)> {
+    /// The QP in a slot.
+    pub(super) fn timed(&self, slot: u32) -> Option<(Handle, &Slot)> {
         let found = self.slots.get(slot as usize)?.as_ref()?;
         let qpn = found.qpn;
-        Some((Handle { slot, qpn }, found.deadline))
+        Some((Handle { slot, qpn }, found))
     }
 
     #[inline]

@@ -115,7 +115,10 @@ impl Wheel {
             }
             self.time = self.time.max(start);
             let first = self.slots[level][slot];
-            if level == 0 {
+            let timer = self.timers[first as usize];
+            // The only one of the first slot is the earliest of all.
+            let alone = timer.next == first && timer.at.as_nanos() <= now;
+            if level == 0 || alone {
                 self.unlink(first);
                 self.timers[first as usize].at = NEVER;
                 return Some(first);

@@ -118,16 +118,23 @@ impl Qp {
     }
 
     /// Until when it may not send data, if congestion limits it.
-    pub(super) fn pause(&self) -> Option<Instant> {
+    pub(crate) fn pause(&self) -> Option<Instant> {
         self.limiter.as_ref()?.waits()
     }
 
-    /// Whether it may not send data now either.
-    pub(super) fn still_pauses(&mut self, cx: &Cx<'_>) -> bool {
-        if let Some(limiter) = &mut self.limiter {
+    /// Looks whether its pause is over, if it pauses.
+    #[inline]
+    pub(super) fn end_pause(&mut self, cx: &Cx<'_>) {
+        let Some(limiter) = &mut self.limiter else {
+            return;
+        };
+        if limiter.waits().is_some() {
             limiter.wake(cx.now, &cx.congestion.control);
+            if limiter.waits().is_none() {
+                // While it paused, no answer was late.
+                self.service.excuse(cx.now);
+            }
         }
-        self.pause().is_some()
     }
 
     /// Whether it is the turn of answers with data: requests had the last burst. If they
@@ -166,7 +173,6 @@ impl Qp {
     }
 
     /// Lets a half send as much as the limit allows.
-    #[cold]
     fn transmit_slowly(
         &mut self,
         cx: &mut Cx<'_>,

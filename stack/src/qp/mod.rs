@@ -41,7 +41,7 @@ use crate::congestion::notification::Notifier;
 use crate::counters::{Counters, DropReason};
 use crate::cq::{CompletionQueue, Pushed};
 use crate::event::Event;
-use crate::memory::{MemoryTable, PdId};
+use crate::memory::{MemoryTable, PdId, prefetch};
 use crate::nic::QpTraffic;
 use crate::port::{Port, RxMeta};
 use crate::share::{Shares, Stake};
@@ -339,6 +339,7 @@ impl Qp {
     /// Sends at most about `budget` packets: the requester's first, so that what the
     /// application waits for is not behind acknowledgements.
     pub(crate) fn transmit(&mut self, cx: &mut Cx<'_>, port: &mut dyn Port, budget: usize) -> Turn {
+        self.end_pause(cx);
         if self.answers_go_first() {
             return match self.answer(cx, port, budget) {
                 Turn::Idle => self.transmit_requests(cx, port, budget),
@@ -366,6 +367,9 @@ impl Qp {
 
     /// Its turn to send comes soon.
     pub(crate) fn foresee_turn(&self) {
+        if let Some(limiter) = &self.limiter {
+            prefetch(&**limiter);
+        }
         self.service.foresee_turn();
     }
 
@@ -376,6 +380,7 @@ impl Qp {
         port: &mut dyn Port,
         budget: usize,
     ) -> Turn {
+        self.end_pause(cx);
         if !matches!(self.core.state, QpState::Rts | QpState::Sqd) {
             return Turn::Idle;
         }
@@ -412,10 +417,7 @@ impl Qp {
     /// Does what is due.
     pub(crate) fn handle_timeout(&mut self, cx: &mut Cx<'_>) {
         if self.pause().is_some() {
-            if self.still_pauses(cx) {
-                return;
-            }
-            self.service.excuse(cx.now);
+            return;
         }
         if matches!(self.core.state, QpState::Rts | QpState::Sqd)
             && let Err(fault) = self.service.handle_timeout(cx, &self.core)

@@ -134,6 +134,10 @@ impl Many {
         self.now = end;
     }
 
+    pub(super) fn destroy(&mut self, index: usize) {
+        assert!(self.node.nic.destroy_qp(self.qps[index].0));
+    }
+
     pub(super) fn told(&self, index: usize) -> QpCongestion {
         let told = self.node.nic.qp_congestion(self.now, self.qps[index].0);
         told.expect("a QP")

@@ -1,0 +1,45 @@
+//! Measures the pacer: how well QPs keep to their rates, and what that costs.
+
+use clap::Parser;
+use roce_benches::command::finish;
+use roce_benches::pacer::figures;
+use roce_benches::page::{machine, write_between};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Rates and costs of up to 10,000 paced QPs
+///
+/// Prints Markdown; with --write it replaces the figures in congestion.md of that folder, and
+/// congestion/pacer.svg.
+#[derive(Debug, Parser)]
+struct Args {
+    /// Packets of each measurement
+    #[arg(long, default_value_t = 300_000)]
+    packets: u64,
+
+    /// How often each is measured
+    #[arg(long, default_value_t = 5)]
+    rounds: usize,
+
+    /// The folder to write into
+    #[arg(long, value_name = "FOLDER")]
+    write: Option<PathBuf>,
+}
+
+fn main() -> ExitCode {
+    finish("pacer", run(&Args::parse()))
+}
+
+fn run(args: &Args) -> Result<(), String> {
+    let worst = figures::worst(figures::QPS[figures::QPS.len() - 1])?;
+    let all = figures::costs(args.packets, args.rounds)?;
+    let page = figures::page(&all, worst, &machine());
+    println!("{page}");
+    let Some(folder) = &args.write else {
+        return Ok(());
+    };
+    write_between(&folder.join("congestion.md"), "figures pacer", &page)?;
+    let plot = folder.join("congestion/pacer.svg");
+    std::fs::write(&plot, figures::plot(&all)?)
+        .map_err(|e| format!("writing {}: {e}", plot.display()))
+}
