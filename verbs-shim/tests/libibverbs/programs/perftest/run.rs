@@ -59,11 +59,24 @@ impl Run {
         self.has(Choice::Inline) || self.has(Choice::InlineByStructures)
     }
 
-    pub(super) fn words(&self) -> Words {
-        let messages = match self.all_sizes {
+    /// How many a QP sends. perftest posts as many receives to a shared queue, shared out to the
+    /// QPs and rounded down; with XRC, it has a QP for each direction. Where that gives
+    /// none, it waits for ever.
+    fn messages(&self) -> u64 {
+        let usual = match self.all_sizes {
             true => MESSAGES_OF_EACH_SIZE,
             false => MESSAGES,
         };
+        let qps = if self.has(Choice::ManyQps) { 16 } else { 1 };
+        let directions = 1 + u64::from(self.has(Choice::Bidirectional));
+        match self.service {
+            "XRC" => usual.max(qps * directions),
+            _ => usual,
+        }
+    }
+
+    pub(super) fn words(&self) -> Words {
+        let messages = self.messages();
         let mut words = format!(
             "{} -c {} -n {messages} -d DEVICE -x GID -F",
             self.program, self.service
@@ -126,10 +139,7 @@ impl Run {
         let words = self.words();
         let told = place.run_words(&words, PORT);
         let qps = if self.has(Choice::ManyQps) { 16 } else { 1 };
-        let messages = match self.all_sizes {
-            true => MESSAGES_OF_EACH_SIZE,
-            false => MESSAGES,
-        };
+        let messages = self.messages();
         let expected: Vec<_> = self
             .sizes(place.mtu)
             .into_iter()
