@@ -1,5 +1,5 @@
 //! Every message: its bytes, both ways. The bytes are written by hand, field by field, from
-//! the tables of the specification.
+//! the tables of the specification; tshark reads what is sent in `tests/tests/decode_tshark/cm.rs`.
 
 use core::net::{IpAddr, Ipv6Addr};
 use std::vec;

@@ -1,6 +1,8 @@
 //! `roce decode` and tshark agree, field by field, on a packet of each opcode in each
 //! kind of frame. The lab's captures are compared where they are made.
 
+mod cm;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 
