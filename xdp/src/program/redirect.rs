@@ -19,7 +19,7 @@ pub struct RedirectConfig {
     pub roce_v1: bool,
     /// Whose destination QPNs are ours; all, if not said. What is for other QPNs goes to the
     /// kernel, which may have it for other processes behind the same address. Multicast packets
-    /// and those to QP1 are ours all the same.
+    /// are ours all the same, and so is what comes to QP1, but for answers to what others asked.
     pub part: Option<QpnPart>,
 }
 
@@ -55,6 +55,19 @@ const BTH: i16 = 12;
 const QPN: i16 = 5;
 /// The first byte of the QPN of multicast packets; no process has its part.
 const MULTICAST: i32 = 0xff;
+
+/// Of management datagrams: offsets behind BTH, DETH and, for IDs, the MAD header; and what
+/// is there (IBTA 1.7, 13.4.3 and 16.7.3).
+mod mad {
+    pub(super) const CLASS: i16 = 21;
+    pub(super) const COMMUNICATION: i32 = 7;
+    pub(super) const ATTRIBUTE: i16 = 36;
+    pub(super) const REQ: u16 = 0x10;
+    pub(super) const SIDR_REQ: u16 = 0x17;
+    pub(super) const SIDR_REP: u16 = 0x18;
+    pub(super) const REQUEST_ID: i16 = 44;
+    pub(super) const REMOTE_ID: i16 = 48;
+}
 
 /// Where a part of the program goes on.
 #[derive(Clone, Copy)]
@@ -125,20 +138,43 @@ pub(super) fn assemble(
 }
 
 /// Goes to `otherwise` unless the packet whose BTH R3 points to is for a QP in `part`, for
-/// QP1, or for a multicast group.
+/// QP1 as far as it does not answer to somebody in another part, or for a multicast group.
 fn is_for(asm: &mut Assembler, part: QpnPart, otherwise: Label) {
-    let ours = asm.label();
+    let (ours, to_qp, compare) = (asm.label(), asm.label(), asm.label());
     needs(asm, BTH, otherwise);
     asm.load(Word, R4, R3, QPN - 1);
     asm.and(R4, 0x00ff_ffff_u32.to_be() as i32);
-    asm.jump_if(Equal, R4, Qpn::QP1.get().to_be() as i32, ours);
+    asm.jump_if(NotEqual, R4, Qpn::QP1.get().to_be() as i32, to_qp);
+    whose_answer(asm, ours);
+    asm.jump(compare);
+
+    asm.place(to_qp);
     asm.load(Byte, R4, R3, QPN);
     asm.jump_if(Equal, R4, MULTICAST, ours);
+    asm.place(compare);
     // Without the bits below the part's number.
     asm.and(R4, 0xff << QpnPart::SHIFT & 0xff);
     let number = i32::from(part.number()) << QpnPart::SHIFT;
     asm.jump_if(NotEqual, R4, number, otherwise);
     asm.place(ours);
+}
+
+/// Loads the first byte of the ID that a management datagram answers to: it was chosen like
+/// the first byte of a QPN. Goes to `ours` if it is no answer.
+fn whose_answer(asm: &mut Assembler, ours: Label) {
+    let (lookup, end) = (asm.label(), asm.label());
+    needs(asm, mad::REMOTE_ID + 1, ours);
+    asm.load(Byte, R4, R3, mad::CLASS);
+    asm.jump_if(NotEqual, R4, mad::COMMUNICATION, ours);
+    asm.load(Half, R4, R3, mad::ATTRIBUTE);
+    asm.jump_if(Equal, R4, field(mad::REQ), ours);
+    asm.jump_if(Equal, R4, field(mad::SIDR_REQ), ours);
+    asm.jump_if(Equal, R4, field(mad::SIDR_REP), lookup);
+    asm.load(Byte, R4, R3, mad::REMOTE_ID);
+    asm.jump(end);
+    asm.place(lookup);
+    asm.load(Byte, R4, R3, mad::REQUEST_ID);
+    asm.place(end);
 }
 
 /// Goes to `otherwise` unless so many bytes follow R3.

@@ -377,6 +377,48 @@ fn what_is_for_other_processes_qps_is_the_kernels() {
 }
 
 #[test]
+fn answers_to_other_processes_are_the_kernels() {
+    if !is_root("answers_to_other_processes_are_the_kernels") {
+        return;
+    }
+    let program = loaded(&RedirectConfig {
+        roce_v1: true,
+        part: QpnPart::new(42),
+    });
+    let v1 = Frame::new(&[], 0x8915, &grh(OURS_V6));
+    for frame in ours().into_iter().chain([v1]) {
+        let bth = frame.network + headers(&frame);
+        let mad = |class, attribute: u16, request_id, remote_id| {
+            let mut bytes = frame.bytes.clone();
+            bytes.resize(bth + 60, 0);
+            bytes[bth + 5..bth + 8].copy_from_slice(&[0, 0, 1]);
+            bytes[bth + 21] = class;
+            bytes[bth + 36..bth + 38].copy_from_slice(&attribute.to_be_bytes());
+            (bytes[bth + 44], bytes[bth + 48]) = (request_id, remote_id);
+            bytes
+        };
+        let (pass, redirect) = (Verdict::Pass, Verdict::Redirect);
+        for own in [84, 85] {
+            is(&program, &mad(7, 0x13, 0, own), redirect, "to our request");
+            is(&program, &mad(7, 0x18, own, 0), redirect, "to our lookup");
+            is(
+                &program,
+                &mad(7, 0x13, own, 0),
+                pass,
+                "to another's request",
+            );
+            is(&program, &mad(7, 0x18, 0, own), pass, "to another's lookup");
+        }
+        for request in [0x10, 0x17] {
+            is(&program, &mad(7, request, 0, 0), redirect, "a request");
+        }
+        is(&program, &mad(3, 0x13, 0, 0), redirect, "another class");
+        let cut = &mad(7, 0x13, 0, 0)[..bth + 48];
+        is(&program, cut, redirect, "an answer that is cut");
+    }
+}
+
+#[test]
 fn without_a_socket_all_is_the_kernels() {
     if !is_root("without_a_socket_all_is_the_kernels") {
         return;
