@@ -40,17 +40,6 @@ fn c_text<const N: usize>(text: &str) -> [c_char; N] {
     to
 }
 
-/// EUI-64 of the hardware address, or of the interface's index if there is none.
-fn guid(interface: &roce_verbs::Interface) -> u64 {
-    let mut mac = interface.mac;
-    if mac == [0; 6] {
-        let [.., a, b] = interface.index.to_be_bytes();
-        mac = [2, 0, 0, 0, a, b];
-    }
-    let [a, b, c, d, e, f] = mac;
-    u64::from_be_bytes([a ^ 2, b, c, 0xff, 0xfe, d, e, f])
-}
-
 impl Device {
     fn new(device: &roce_verbs::Device) -> Self {
         let name = device.name();
@@ -68,7 +57,7 @@ impl Device {
             }),
             _driver: CPart::new(std::ptr::null()),
             index,
-            guid: guid(device.interface()),
+            guid: device.guid(),
             name,
         }
     }

@@ -83,6 +83,7 @@ impl ToErrno for ConnectError {
         match self {
             Self::Port(error) => error.to_errno(),
             Self::NotCarried { .. } => Errno::EOPNOTSUPP,
+            Self::UnknownAddress { .. } => Errno::EADDRNOTAVAIL,
             Self::UnknownGid { .. } | Self::Modify(_) | Self::Address(_) | Self::Multicast(_) => {
                 Errno::EINVAL
             }

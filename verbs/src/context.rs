@@ -2,6 +2,7 @@
 
 use crate::announce::Announcements;
 use crate::channel::CompletionChannel;
+use crate::cm;
 use crate::cq::CompletionQueue;
 use crate::datapath::{self, Datapath, XdpQueue};
 use crate::device::Device;
@@ -20,7 +21,7 @@ use nix::sys::eventfd::{EfdFlags, EventFd};
 use parking_lot::{Mutex, MutexGuard};
 use roce_stack::fault::{FaultLayer, FaultSpec};
 use roce_stack::port::{PortError, RoceVersion, TxMeta};
-use roce_stack::{BufferRange, Counters, Event, Instant, Nic, NicConfig};
+use roce_stack::{BufferRange, Counters, Event, Instant, Nic, NicConfig, QpnPart};
 use roce_udp::{PartClaim, UdpPortConfig};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -41,6 +42,8 @@ pub(crate) struct Inner {
     pub(crate) device: Device,
     datapath: Datapath,
     gids: Mutex<GidTable>,
+    /// The connection manager, while somebody has it.
+    pub(crate) connections: cm::Slot,
     driver: Option<JoinHandle<()>>,
     /// Whoever watches the process is told of the device.
     watched: Option<Registration>,
@@ -70,7 +73,7 @@ pub(crate) struct Shared {
     last_call: AtomicU64,
     calls: AtomicU64,
     /// What QP numbers are ours; others may have them once the engine's port is closed.
-    _claim: PartClaim,
+    claim: PartClaim,
 }
 
 impl Shared {
@@ -111,6 +114,11 @@ impl Shared {
     pub(crate) fn now(&self) -> Instant {
         let ns = self.origin.elapsed().as_nanos();
         Instant::from_nanos(u64::try_from(ns).unwrap_or(u64::MAX))
+    }
+
+    /// Which numbers are this context's.
+    pub(crate) fn part(&self) -> QpnPart {
+        self.claim.part()
     }
 
     pub(crate) fn wake_driver(&self) {
@@ -179,7 +187,7 @@ impl Context {
             origin: Clock::now(),
             last_call: AtomicU64::new(0),
             calls: AtomicU64::new(0),
-            _claim: claim,
+            claim,
         });
         let driver = driver::spawn(Arc::clone(&shared), Monitor::new(device), &device.name())
             .map_err(system("starting the background thread"))?;
@@ -198,6 +206,7 @@ impl Context {
                 &device.addresses(),
                 options.datapath_options().roce_v1,
             )),
+            connections: cm::Slot::default(),
             driver: Some(driver),
         };
         Ok(Self {

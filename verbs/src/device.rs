@@ -117,6 +117,18 @@ impl Device {
         largest_path_mtu(self.interface.mtu.saturating_sub(48))
     }
 
+    /// Its GUID: the EUI-64 of the hardware address, or of the interface's index if there
+    /// is none.
+    pub fn guid(&self) -> u64 {
+        let mut mac = self.interface.mac;
+        if mac == [0; 6] {
+            let [.., a, b] = self.interface.index.to_be_bytes();
+            mac = [2, 0, 0, 0, a, b];
+        }
+        let [a, b, c, d, e, f] = mac;
+        u64::from_be_bytes([a ^ 2, b, c, 0xff, 0xfe, d, e, f])
+    }
+
     /// Its GID table as it is when the device is opened now, without RoCE v1. That of an
     /// open device keeps its indices, see [`Context::gids`].
     pub fn gids(&self) -> Vec<GidEntry> {

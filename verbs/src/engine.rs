@@ -2,6 +2,7 @@
 
 use crate::announce::Announcements;
 use crate::capture::PortCapture;
+use crate::cm::Bell;
 use crate::datapath::DevicePort;
 use roce_stack::fault::{FaultLayer, Suffered};
 use roce_stack::port::{PortError, RxMeta, RxSink};
@@ -24,6 +25,8 @@ pub(crate) struct Engine {
     /// Where the events of a CQ go.
     pub(crate) channels: HashMap<CqId, Weak<Announcements<CqId>>>,
     pub(crate) events: Arc<Announcements<Event>>,
+    /// Who takes management datagrams.
+    pub(crate) bell: Option<Arc<Bell>>,
     /// The port's failure, if it failed for good.
     pub(crate) failure: Option<PortError>,
     latest: Instant,
@@ -81,6 +84,7 @@ impl Engine {
             capture: None,
             channels: HashMap::new(),
             events,
+            bell: None,
             failure: None,
             latest: Instant::ZERO,
         }
@@ -198,6 +202,11 @@ impl Engine {
 
     /// Passes events on to whom they concern.
     pub(crate) fn deliver_events(&mut self) {
+        if self.nic.has_mads()
+            && let Some(bell) = &self.bell
+        {
+            bell.ring();
+        }
         while let Some(event) = self.nic.poll_event() {
             if let Event::CqNotify(id) = event {
                 if let Some(channel) = self.channels.get(&id).and_then(Weak::upgrade) {

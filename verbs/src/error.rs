@@ -101,6 +101,13 @@ pub enum ConnectError {
         /// The indices that there are.
         known: Vec<u8>,
     },
+    /// The device does not have the address.
+    UnknownAddress {
+        /// The address asked for.
+        address: std::net::IpAddr,
+        /// Those that it has.
+        known: Vec<std::net::IpAddr>,
+    },
     /// The GID index is one of a version of RoCE that this datapath does not carry.
     NotCarried {
         /// The index asked for.
@@ -132,6 +139,14 @@ impl fmt::Display for ConnectError {
                 write!(
                     f,
                     "GID index {index}: the table has entries {}",
+                    known.join(", ")
+                )
+            }
+            Self::UnknownAddress { address, known } => {
+                let known: Vec<String> = known.iter().map(ToString::to_string).collect();
+                write!(
+                    f,
+                    "{address} is no address of the device, which has: {}",
                     known.join(", ")
                 )
             }

@@ -64,6 +64,7 @@
 mod announce;
 mod capture;
 mod channel;
+mod cm;
 mod congestion;
 mod context;
 mod cq;
@@ -92,6 +93,7 @@ mod xrc;
 
 pub use capture::environment_capture;
 pub use channel::CompletionChannel;
+pub use cm::{ConnectionManager, EventSink, ListenError, PortClaim};
 pub use congestion::environment_congestion;
 pub use context::Context;
 pub use cq::CompletionQueue;
@@ -114,6 +116,7 @@ pub use qp::{ConnectOptions, Endpoint, QpOptions, QueuePair, RecvRequest, SendBa
 pub use region::MemoryRegion;
 pub use registration::Registration;
 pub use roce_capture::{Capture, CreateError};
+pub use roce_cm;
 pub use roce_stack::fault::{Burst, Chance, FaultSpec, FaultSpecError, ReorderBy};
 pub use roce_stack::{
     Access, AccessError, Buffer, BufferRange, Completion, Counters, CqId, CqOverrun, CqResizeError,

@@ -6,6 +6,7 @@ use nix::poll::PollFlags;
 use roce_stack::port::{Port, PortError};
 use roce_udp::UdpPort;
 use roce_xdp::XdpPort;
+use std::io;
 use std::net::IpAddr;
 use std::ops::{Deref, DerefMut};
 use std::os::fd::OwnedFd;
@@ -108,6 +109,46 @@ impl DevicePort {
                     .collect(),
                 news: port.news_fd().try_clone_to_owned().ok(),
             },
+        }
+    }
+
+    /// Management datagrams to this process's addresses come here, as far as they say that
+    /// they are for this process, or nobody else takes them.
+    ///
+    /// # Errors
+    /// If the system does not steer them.
+    pub(crate) fn open_general_services(&mut self) -> io::Result<()> {
+        match self {
+            Self::Udp(port) => port.open_general_services(),
+            // It takes all of its interface's.
+            Self::Xdp(_) => Ok(()),
+        }
+    }
+
+    /// Ends that, and all services.
+    pub(crate) fn close_general_services(&mut self) {
+        match self {
+            Self::Udp(port) => port.close_general_services(),
+            Self::Xdp(_) => {}
+        }
+    }
+
+    /// Requests for a service come here, too, at one address or at all.
+    ///
+    /// # Errors
+    /// If the system does not steer them.
+    pub(crate) fn serve(&mut self, local: Option<IpAddr>, service: u32) -> io::Result<()> {
+        match self {
+            Self::Udp(port) => port.serve(local, service),
+            Self::Xdp(_) => Ok(()),
+        }
+    }
+
+    /// Ends that.
+    pub(crate) fn stop_serving(&mut self, local: Option<IpAddr>, service: u32) {
+        match self {
+            Self::Udp(port) => port.stop_serving(local, service),
+            Self::Xdp(_) => {}
         }
     }
 

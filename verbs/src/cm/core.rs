@@ -1,0 +1,206 @@
+//! The agent, and its way to QP1.
+
+use super::claim::service_word;
+use super::{Bell, EventSink};
+use crate::context::{Context, Shared};
+use crate::error::OpenError;
+use parking_lot::Mutex;
+use roce_cm::{Agent, Config, Event, Instant, Path, ServiceId};
+use roce_stack::port::{RoceVersion, TxMeta};
+use std::collections::HashSet;
+use std::io;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+/// Peers at a time of whom it is known that they speak RoCE v1.
+const MOST_V1: usize = 4096;
+
+/// What the manager and its thread share.
+pub(super) struct Core {
+    state: Mutex<State>,
+    bell: Arc<Bell>,
+    sink: Mutex<Option<Arc<EventSink>>>,
+    shared: Arc<Shared>,
+}
+
+struct State {
+    agent: Agent,
+    /// Paths on which the last datagram came by RoCE v1: answers go the same way.
+    v1: HashSet<Path>,
+}
+
+impl Core {
+    /// Opens QP1 of the device.
+    pub(super) fn open(context: &Context) -> Result<Self, OpenError> {
+        let system = |what| move |source| OpenError::System { what, source };
+        let mut seed = [0; 32];
+        getrandom::fill(&mut seed)
+            .map_err(|error| io::Error::other(error.to_string()))
+            .map_err(system("drawing a random seed for communication IDs"))?;
+        let shared = Arc::clone(&context.inner.shared);
+        let config = Config::new(seed, shared.part(), context.device().guid());
+        let bell = Arc::new(Bell::default());
+        {
+            let mut engine = shared.lock();
+            if engine.bell.is_some() {
+                // Another manager is just ending.
+                engine.nic.close_general_services();
+                engine.port.close_general_services();
+            }
+            engine
+                .port
+                .open_general_services()
+                .map_err(system("steering management datagrams to this process"))?;
+            engine.nic.open_general_services();
+            engine.bell = Some(Arc::clone(&bell));
+        }
+        Ok(Self {
+            state: Mutex::new(State {
+                agent: Agent::new(config),
+                v1: HashSet::new(),
+            }),
+            bell,
+            sink: Mutex::new(None),
+            shared,
+        })
+    }
+
+    /// Ends the thread, and closes QP1 unless another manager has taken over.
+    pub(super) fn close(&self) {
+        self.bell.stop();
+        let mut engine = self.shared.lock();
+        if engine
+            .bell
+            .as_ref()
+            .is_some_and(|bell| Arc::ptr_eq(bell, &self.bell))
+        {
+            engine.bell = None;
+            engine.nic.close_general_services();
+            engine.port.close_general_services();
+        }
+    }
+
+    pub(super) fn set_sink(&self, sink: EventSink) {
+        *self.sink.lock() = Some(Arc::new(sink));
+        self.bell.has_sink();
+    }
+
+    pub(super) fn bell(&self) -> &Bell {
+        &self.bell
+    }
+
+    pub(super) fn now(&self) -> Instant {
+        self.shared.now()
+    }
+
+    /// See [`super::ConnectionManager::with`].
+    pub(super) fn with<R>(&self, f: impl FnOnce(&mut Agent, Instant) -> R) -> R {
+        let mut state = self.state.lock();
+        let now = self.now();
+        let result = f(&mut state.agent, now);
+        self.settle(&mut state, now);
+        result
+    }
+
+    /// Hands the agent what has come, and lets it do what is due.
+    pub(super) fn work(&self) {
+        let mut state = self.state.lock();
+        let mut came = Vec::new();
+        {
+            let mut engine = self.shared.lock();
+            while let Some(mad) = engine.nic.poll_mad() {
+                came.push(mad);
+            }
+        }
+        let now = self.now();
+        for mad in &came {
+            let path = Path {
+                local: mad.path.src,
+                remote: mad.path.dst,
+            };
+            state.note_version(path, mad.path.version);
+            state.agent.receive(now, path, &mad.mad);
+        }
+        state.agent.handle_timeouts(now);
+        self.settle(&mut state, now);
+    }
+
+    /// Tells the sink.
+    pub(super) fn tell(&self, event: Event) {
+        let sink = self.sink.lock().clone();
+        if let Some(sink) = sink {
+            sink(event);
+        }
+    }
+
+    /// After each call of the agent: sends what it wants sent, and takes its events.
+    fn settle(&self, state: &mut State, now: Instant) {
+        let events = std::iter::from_fn(|| state.agent.poll_event()).collect();
+        self.send(state, now);
+        self.bell.settle(events, state.agent.next_timeout());
+    }
+
+    fn send(&self, state: &mut State, now: Instant) {
+        let Some(mut next) = state.agent.poll_transmit() else {
+            return;
+        };
+        let mut engine = self.shared.lock();
+        loop {
+            let (path, mad) = next;
+            // What finds no room is lost like any other datagram: the agent sends it again.
+            let _ = engine.nic.send_mad(state.way(path), &mad);
+            match state.agent.poll_transmit() {
+                Some(more) => next = more,
+                None => break,
+            }
+        }
+        engine.send(now);
+        let is_left = engine.has_work() || engine.port.queued() > 0;
+        drop(engine);
+        if is_left {
+            self.shared.wake_driver();
+        }
+    }
+
+    /// From now on requests for the service come to this process.
+    pub(super) fn serve(&self, local: Option<IpAddr>, service: ServiceId) -> io::Result<()> {
+        let mut engine = self.shared.lock();
+        engine.port.serve(local, service_word(service))
+    }
+
+    pub(super) fn stop_serving(&self, local: Option<IpAddr>, service: ServiceId) {
+        let mut engine = self.shared.lock();
+        engine.port.stop_serving(local, service_word(service));
+    }
+}
+
+impl State {
+    fn note_version(&mut self, path: Path, version: RoceVersion) {
+        match version {
+            RoceVersion::V2 if self.v1.is_empty() => {}
+            RoceVersion::V2 => {
+                self.v1.remove(&path);
+            }
+            RoceVersion::V1 if self.v1.len() < MOST_V1 => {
+                self.v1.insert(path);
+            }
+            RoceVersion::V1 => {}
+        }
+    }
+
+    // rule: A16-gid-types
+    fn way(&self, path: Path) -> TxMeta {
+        let version = if self.v1.contains(&path) {
+            RoceVersion::V1
+        } else {
+            RoceVersion::V2
+        };
+        TxMeta {
+            src: path.local,
+            dst: path.remote,
+            traffic_class: 0,
+            hop_limit: 0,
+            version,
+        }
+    }
+}

@@ -1,0 +1,201 @@
+//! Communication management of an open device: what drives a [`roce_cm::Agent`].
+//!
+//! ```text
+//!  application ──with──► Agent ──MADs──► Nic: QP1 ──► port
+//!                          ▲                │
+//!      sink ◄──events── thread ◄───bell─────┘
+//! ```
+//!
+//! The thread sleeps until management datagrams have come, something is due, or there are
+//! events. Events reach the sink from this thread only, and no lock is held meanwhile, so the
+//! sink may call whatever it likes.
+//!
+//! Locks are taken in this order: the agent, the engine, the bell.
+
+mod bell;
+mod claim;
+mod core;
+mod error;
+mod thread;
+
+pub(crate) use bell::Bell;
+pub use claim::PortClaim;
+pub use error::ListenError;
+
+use self::core::Core;
+use crate::context::Context;
+use crate::error::{ConnectError, OpenError};
+use parking_lot::Mutex;
+use roce_cm::{Agent, Event, Instant, ListenerId, PortSpace, ServiceId};
+use roce_stack::port::RoceVersion;
+use std::collections::HashMap;
+use std::io;
+use std::net::IpAddr;
+use std::sync::{Arc, Weak};
+use std::thread::JoinHandle;
+
+/// What is done with events.
+pub type EventSink = Box<dyn Fn(Event) + Send + Sync>;
+
+/// Makes connections with peers, by management datagrams on QP1 (IBTA 1.7, 12, and Annex
+/// A11); [`Context::connection_manager`] gives it.
+///
+/// All that concerns connections is asked of its [`Agent`], by [`ConnectionManager::with`].
+/// It knows no QPs: its user makes them, and takes them from state to state.
+///
+/// It keeps the device open. When it is dropped, its thread has ended, unless that is the
+/// thread that drops it: do not drop it while holding a lock that the sink waits for. What is
+/// left of connections then is forgotten, and peers are not told: call
+/// [`Agent::forget`] first.
+pub struct ConnectionManager {
+    core: Arc<Core>,
+    context: Context,
+    thread: Option<JoinHandle<()>>,
+    listeners: Mutex<HashMap<ListenerId, (Option<IpAddr>, ServiceId)>>,
+}
+
+impl Context {
+    /// The connection manager of the device, which starts at the first call and ends when the
+    /// last reference to it is dropped. From then on the device takes management datagrams.
+    ///
+    /// # Errors
+    /// If the operating system gives no randomness or no thread.
+    pub fn connection_manager(&self) -> Result<Arc<ConnectionManager>, OpenError> {
+        let mut slot = self.inner.connections.lock();
+        if let Some(manager) = slot.upgrade() {
+            return Ok(manager);
+        }
+        let manager = Arc::new(ConnectionManager::start(self)?);
+        *slot = Arc::downgrade(&manager);
+        Ok(manager)
+    }
+}
+
+/// Where a context keeps it.
+pub(crate) type Slot = Mutex<Weak<ConnectionManager>>;
+
+impl ConnectionManager {
+    fn start(context: &Context) -> Result<Self, OpenError> {
+        let core = Arc::new(Core::open(context)?);
+        let thread = thread::spawn(Arc::clone(&core)).map_err(|source| OpenError::System {
+            what: "starting the connection manager's thread",
+            source,
+        })?;
+        Ok(Self {
+            core,
+            context: context.clone(),
+            thread: Some(thread),
+            listeners: Mutex::default(),
+        })
+    }
+
+    /// The open device.
+    pub fn context(&self) -> &Context {
+        &self.context
+    }
+
+    /// From now on events go to `sink`, those that waited for one first. It is called by one
+    /// thread, an event at a time, in their order, and with no lock held: it may call
+    /// [`ConnectionManager::with`]. It should not keep this manager alive.
+    pub fn set_sink(&self, sink: EventSink) {
+        self.core.set_sink(sink);
+    }
+
+    /// Asks the agent for something, and sends what it wants sent then. `f` is given the time
+    /// that the agent's calls take, and should not wait for anything; the agent is locked.
+    pub fn with<R>(&self, f: impl FnOnce(&mut Agent, Instant) -> R) -> R {
+        self.core.with(f)
+    }
+
+    /// Makes an address of the device usable: management datagrams to it are taken, and it can
+    /// be the local end of a path.
+    ///
+    /// # Errors
+    /// If the device has no such address, or it can't be used.
+    pub fn activate(&self, local: IpAddr) -> Result<(), ConnectError> {
+        let entries = self.context.gids();
+        let of_it = entries.iter().filter(|entry| entry.gid.ip() == local);
+        // By RoCEv2, if it has a GID of that.
+        let best = of_it.min_by_key(|entry| entry.version != RoceVersion::V2);
+        let Some(entry) = best else {
+            return Err(ConnectError::UnknownAddress {
+                address: local,
+                known: entries.iter().map(|entry| entry.gid.ip()).collect(),
+            });
+        };
+        self.context.activate(entry.index).map(drop)
+    }
+
+    /// Claims a port at an address of the device, or at all addresses of the host if none is
+    /// named; see [`PortClaim::take`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn claim_port(
+        &self,
+        space: PortSpace,
+        local: Option<IpAddr>,
+        port: u16,
+    ) -> io::Result<PortClaim> {
+        PortClaim::take(space, local, self.context.device().interface().index, port)
+    }
+
+    /// Takes requests for a port that was claimed, at the claim's address, or at all addresses
+    /// of the device: those are made usable. Requests that reach the host for this port come to
+    /// this process from now on, whoever else shares the address.
+    ///
+    /// Listen for one claim once at each device. `backlog` is as of [`Agent::listen`].
+    ///
+    /// # Errors
+    /// If the agent refuses, no address can be used, or the system does not steer requests to
+    /// this process.
+    pub fn listen(&self, claim: &PortClaim, backlog: usize) -> Result<ListenerId, ListenError> {
+        match claim.local() {
+            Some(local) => self.activate(local)?,
+            None => {
+                self.context.activate_all()?;
+            }
+        }
+        let service = claim.service();
+        let listener = self.with(|agent, _| agent.listen(service, claim.local(), backlog))?;
+        self.listeners
+            .lock()
+            .insert(listener, (claim.local(), service));
+        if let Err(error) = self.core.serve(claim.local(), service) {
+            self.stop_listening(listener);
+            return Err(ListenError::Steering(error));
+        }
+        Ok(listener)
+    }
+
+    /// Ends what [`ConnectionManager::listen`] began; requests that were not answered are
+    /// rejected. Does nothing if it was ended before. The port stays claimed.
+    pub fn stop_listening(&self, listener: ListenerId) {
+        let Some((local, service)) = self.listeners.lock().remove(&listener) else {
+            return;
+        };
+        self.with(|agent, now| agent.stop_listening(now, listener));
+        self.core.stop_serving(local, service);
+    }
+}
+
+impl Drop for ConnectionManager {
+    fn drop(&mut self) {
+        self.core.close();
+        let Some(thread) = self.thread.take() else {
+            return;
+        };
+        // The sink may have had the last reference.
+        if thread.thread().id() != std::thread::current().id() {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl std::fmt::Debug for ConnectionManager {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ConnectionManager")
+            .field("device", &self.context.device().name())
+            .finish_non_exhaustive()
+    }
+}

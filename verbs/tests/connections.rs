@@ -1,0 +1,466 @@
+//! Connections that the connection manager makes, over loopback: between contexts at two
+//! addresses, at one, and between processes.
+
+use roce_verbs::roce_cm::{
+    Acceptance, ConnectRequest, ConnectionId, Event, ListenerId, PKey, Path, PortSpace,
+    RejectReason, Request, ServiceId, ServiceType,
+};
+use roce_verbs::{
+    Access, CompletionQueue, ConnectOptions, ConnectionManager, Context, Device, Endpoint,
+    ListenError, MemoryRegion, OpenOptions, PathMtu, PortClaim, QpAttributes, QpOptions, QpState,
+    QueuePair, RecvRequest, SendOp, SendRequest, WcStatus,
+};
+use std::io::{BufRead, BufReader, ErrorKind};
+use std::net::{IpAddr, Ipv4Addr};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
+
+const PATIENCE: Duration = Duration::from_secs(60);
+const LEN: usize = 4096;
+const ROLE: &str = "ROCE_TEST_LISTENER";
+
+/// An address of the loopback network that no other test has.
+fn address(last: u8) -> IpAddr {
+    let [_, _, high, low] = std::process::id().to_be_bytes();
+    IpAddr::V4(Ipv4Addr::new(127, 64 | (high & 63), low, last))
+}
+
+/// One end: a QP, and who connects it.
+struct Side {
+    at: IpAddr,
+    context: Context,
+    manager: Arc<ConnectionManager>,
+    events: Receiver<Event>,
+    cq: CompletionQueue,
+    qp: QueuePair,
+    region: MemoryRegion,
+}
+
+impl Side {
+    fn open(at: IpAddr) -> Self {
+        let device = Device::with_address(at).expect("loopback");
+        let context = OpenOptions::new().open(&device).expect("opened");
+        let manager = context.connection_manager().expect("started");
+        let (tell, events) = channel();
+        manager.set_sink(Box::new(move |event| {
+            // Nobody may listen any more.
+            let _ = tell.send(event);
+        }));
+        manager.activate(at).expect("an address of the device");
+        let pd = context.alloc_pd();
+        let cq = context.create_cq(16);
+        let qp = pd.create_qp(&cq, &cq, &QpOptions::default()).expect("a QP");
+        let region = pd.allocate(LEN, Access::all()).expect("allocated");
+        Self {
+            at,
+            context,
+            manager,
+            events,
+            cq,
+            qp,
+            region,
+        }
+    }
+
+    fn listen(&self, port: u16) -> (PortClaim, ListenerId) {
+        let claim = self.manager.claim_port(PortSpace::Tcp, Some(self.at), port);
+        let claim = claim.expect("free");
+        let listener = self.manager.listen(&claim, 8).expect("nobody else listens");
+        (claim, listener)
+    }
+
+    #[track_caller]
+    fn event(&self) -> Event {
+        self.events.recv_timeout(PATIENCE).expect("an event")
+    }
+
+    fn gid_index(&self) -> u8 {
+        let gids = self.context.gids();
+        let entry = gids.iter().find(|entry| entry.gid.ip() == self.at);
+        entry.expect("the address has a GID").index
+    }
+
+    fn own(&self) -> Endpoint {
+        self.qp.endpoint(self.gid_index()).expect("an endpoint")
+    }
+
+    /// To RTS, from wherever it is, with a receive.
+    fn ready_qp(&self, remote: &Endpoint) {
+        let options = ConnectOptions {
+            timeout: 14,
+            path_mtu: Some(PathMtu::Mtu1024),
+            ..ConnectOptions::default()
+        };
+        let reset = QpAttributes {
+            state: Some(QpState::Reset),
+            ..QpAttributes::default()
+        };
+        self.qp.modify(&reset).expect("RESET");
+        self.qp.to_init(options.access).expect("INIT");
+        let sge = self.region.all().expect("in range");
+        self.qp
+            .post_recv(&RecvRequest {
+                wr_id: 2,
+                sges: &[sge],
+            })
+            .expect("posted");
+        let index = self.gid_index();
+        self.qp.to_rtr(index, remote, &options).expect("RTR");
+        self.qp.to_rts(&options).expect("RTS");
+    }
+
+    /// Asks for a connection.
+    fn connect(&self, to: IpAddr, service: ServiceId) -> ConnectionId {
+        let own = self.own();
+        let request = ConnectRequest {
+            service,
+            source_port: 1234,
+            service_type: ServiceType::Rc,
+            qpn: own.qpn,
+            psn: own.psn,
+            responder_resources: 1,
+            initiator_depth: 1,
+            retry_count: 7,
+            rnr_retry_count: 7,
+            flow_control: true,
+            srq: false,
+            pkey: PKey::DEFAULT,
+            path_mtu: PathMtu::Mtu1024,
+            traffic_class: 0,
+            hop_limit: 64,
+            flow_label: 0,
+            ack_timeout: 14,
+            private: b"who are you?".to_vec(),
+        };
+        let path = Path {
+            local: self.at,
+            remote: to,
+        };
+        let asked = self
+            .manager
+            .with(|agent, now| agent.connect(now, path, &request));
+        asked.expect("a good request")
+    }
+
+    /// Takes the request that has come.
+    fn accept(&self) -> (ConnectionId, Request) {
+        let Event::Requested {
+            connection,
+            path,
+            request,
+            ..
+        } = self.event()
+        else {
+            panic!("a request was expected");
+        };
+        assert_eq!(path.local, self.at);
+        self.ready_qp(&Endpoint {
+            gid: path.remote.into(),
+            qpn: request.qpn,
+            psn: request.psn,
+        });
+        let own = self.own();
+        let acceptance = Acceptance {
+            qpn: own.qpn,
+            psn: own.psn,
+            responder_resources: 1,
+            initiator_depth: 1,
+            target_ack_delay: 0,
+            flow_control: true,
+            rnr_retry_count: 7,
+            srq: false,
+            private: b"a friend".to_vec(),
+        };
+        let accepted = self
+            .manager
+            .with(|agent, now| agent.accept(now, connection, &acceptance));
+        accepted.expect("it waits for an answer");
+        (connection, request)
+    }
+
+    /// The answer has come: establishes the connection.
+    fn establish(&self, to: IpAddr, connection: ConnectionId) {
+        let event = self.event();
+        let Event::Replied {
+            connection: of,
+            reply,
+        } = event
+        else {
+            panic!("a reply was expected, not {event:?}");
+        };
+        assert_eq!(of, connection);
+        assert_eq!(&reply.private[..8], b"a friend");
+        self.ready_qp(&Endpoint {
+            gid: to.into(),
+            qpn: reply.qpn,
+            psn: reply.psn,
+        });
+        let ready = self
+            .manager
+            .with(|agent, now| agent.ready(now, connection, &[]));
+        ready.expect("it was accepted");
+    }
+
+    fn send(&self, text: &[u8]) {
+        self.region.write(0, text).expect("in range");
+        let sges = [self.region.slice(0, text.len()).expect("in range")];
+        let request = SendRequest::new(1, SendOp::Send, &sges);
+        self.qp.post_send(&request).expect("posted");
+        self.completes(1);
+    }
+
+    fn receives(&self, text: &[u8]) {
+        self.completes(2);
+        let mut got = vec![0; text.len()];
+        self.region.read(0, &mut got).expect("in range");
+        assert_eq!(got, text);
+    }
+
+    fn completes(&self, wr_id: u64) {
+        let done = self.cq.poll_for(PATIENCE).expect("no overrun");
+        let done = done.expect("completed");
+        assert_eq!((done.wr_id, done.status), (wr_id, WcStatus::Success));
+    }
+
+    fn disconnect(&self, connection: ConnectionId) {
+        let done = self
+            .manager
+            .with(|agent, now| agent.disconnect(now, connection, &[]));
+        done.expect("it is established");
+    }
+}
+
+/// The whole life of a connection.
+fn connect_send_disconnect(active: &Side, passive: &Side) {
+    let (claim, listener) = passive.listen(0);
+    let connection = active.connect(passive.at, claim.service());
+    let (accepted, request) = passive.accept();
+    assert_eq!(&request.private[..12], b"who are you?");
+    let from = request.ip.expect("Annex A11's header");
+    assert_eq!(from.source_port, 1234);
+    active.establish(passive.at, connection);
+    let event = passive.event();
+    assert!(matches!(event, Event::Established { .. }), "{event:?}");
+    active.send(b"hello");
+    passive.receives(b"hello");
+
+    active.disconnect(connection);
+    let event = passive.event();
+    let asked =
+        matches!(event, Event::DisconnectRequested { connection, .. } if connection == accepted);
+    assert!(asked, "{event:?}");
+    passive.disconnect(accepted);
+    let event = active.event();
+    assert!(matches!(event, Event::Disconnected { .. }), "{event:?}");
+    for (side, of) in [(active, connection), (passive, accepted)] {
+        assert_eq!(side.event(), Event::TimeWaitOver { connection: of });
+        assert_eq!(side.context.counters().total_drops(), 0);
+    }
+    passive.manager.stop_listening(listener);
+}
+
+#[test]
+fn two_addresses() {
+    connect_send_disconnect(&Side::open(address(1)), &Side::open(address(2)));
+}
+
+/// Both, and a third who has nothing to do with it, share an address.
+#[test]
+fn one_address() {
+    let [active, other, passive] = [(); 3].map(|()| Side::open(address(3)));
+    let _taken = other.listen(0);
+    connect_send_disconnect(&active, &passive);
+    connect_send_disconnect(&passive, &active);
+    assert!(other.events.try_recv().is_err());
+}
+
+/// Wherever the request arrives, somebody refuses it at once.
+#[test]
+fn who_does_not_listen_refuses() {
+    let sides = [(); 2].map(|()| Side::open(address(4)));
+    let (claim, listener) = sides[1].listen(0);
+    sides[1].manager.stop_listening(listener);
+    for side in &sides {
+        let connection = side.connect(side.at, claim.service());
+        let Event::Rejected {
+            connection: of,
+            reason,
+            ..
+        } = side.event()
+        else {
+            panic!("a refusal was expected");
+        };
+        assert_eq!((of, reason), (connection, RejectReason::INVALID_SERVICE_ID));
+    }
+}
+
+#[test]
+fn a_port_has_one_listener() {
+    let [first, second] = [(); 2].map(|()| Side::open(address(5)));
+    let (claim, listener) = first.listen(0);
+    let port = claim.port();
+    let taken = |local| {
+        let claim = second.manager.claim_port(PortSpace::Tcp, local, port);
+        claim.expect_err("taken").kind()
+    };
+    assert_eq!(taken(Some(address(5))), ErrorKind::AddrInUse);
+    assert_eq!(taken(None), ErrorKind::AddrInUse);
+    // Another space has ports of its own.
+    let udp = second.manager.claim_port(PortSpace::Udp, None, port);
+    assert_eq!(udp.expect("free").port(), port);
+    let again = first.manager.listen(&claim, 1);
+    assert!(matches!(again, Err(ListenError::Agent(_))), "{again:?}");
+    first.manager.stop_listening(listener);
+    first.manager.stop_listening(listener);
+    let again = first.manager.listen(&claim, 1).expect("free again");
+    assert_ne!(again, listener);
+    let foreign = IpAddr::from([192, 0, 2, 1]);
+    let foreign = first.manager.claim_port(PortSpace::Tcp, Some(foreign), 0);
+    let refused = first.manager.listen(&foreign.expect("free"), 1);
+    assert!(
+        matches!(refused, Err(ListenError::Address(_))),
+        "{refused:?}"
+    );
+}
+
+/// The manager ends while events wait, in the hands of its own sink, and beside its thread;
+/// the context makes another one.
+#[test]
+fn a_manager_ends_whoever_drops_it() {
+    let at = address(6);
+    let side = Side::open(at);
+    let Side {
+        context, manager, ..
+    } = side;
+    let again = context.connection_manager().expect("the same");
+    assert!(Arc::ptr_eq(&manager, &again));
+    let last = Arc::new(slot::Slot::new(Some(again)));
+    let (tell, told) = channel();
+    let of_sink = Arc::clone(&last);
+    manager.set_sink(Box::new(move |_| {
+        drop(of_sink.take());
+        let _ = tell.send(());
+    }));
+    let request = roce_verbs::roce_cm::DatagramRequest {
+        service: ServiceId::ip(PortSpace::Udp, 1),
+        source_port: 1,
+        pkey: PKey::DEFAULT,
+        private: Vec::new(),
+    };
+    let path = Path {
+        local: at,
+        remote: at,
+    };
+    let asked = manager.with(|agent, now| agent.resolve_datagram(now, path, &request));
+    asked.expect("a good request");
+    drop(manager);
+    // Nobody serves the port, and we tell ourselves so.
+    told.recv_timeout(PATIENCE).expect("an event");
+    assert!(last.take().is_none());
+
+    let manager = context.connection_manager().expect("a new one");
+    let asked = manager.with(|agent, now| agent.resolve_datagram(now, path, &request));
+    asked.expect("a good request");
+    drop((manager, context));
+}
+
+/// Something to be taken by one thread of two.
+mod slot {
+    use std::sync::Mutex;
+
+    pub(super) struct Slot<T>(Mutex<Option<T>>);
+
+    impl<T> Slot<T> {
+        pub(super) fn new(value: Option<T>) -> Self {
+            Self(Mutex::new(value))
+        }
+
+        pub(super) fn take(&self) -> Option<T> {
+            self.0.lock().expect("no panic").take()
+        }
+    }
+}
+
+/// A process that listens; it is killed with this value.
+struct Listener {
+    child: Child,
+    said: std::io::Lines<BufReader<std::process::ChildStdout>>,
+}
+
+impl Listener {
+    fn start(at: IpAddr) -> Self {
+        let mut child = Command::new(std::env::current_exe().expect("a path"))
+            .args(["--exact", "is_a_listener", "--nocapture"])
+            .env(ROLE, at.to_string())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("started");
+        let said = BufReader::new(child.stdout.take().expect("piped")).lines();
+        Self { child, said }
+    }
+
+    fn says(&mut self, what: &str) -> String {
+        let mut lines = self.said.by_ref().map_while(Result::ok);
+        let found = lines.find_map(|line| Some(line.split_once(what)?.1.to_owned()));
+        found.expect("it says so before it ends")
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Listens until its connection has ended, if the environment says so; nothing as a test.
+#[test]
+fn is_a_listener() {
+    let Ok(at) = std::env::var(ROLE) else {
+        return;
+    };
+    let side = Side::open(at.parse().expect("an address"));
+    let (claim, _) = side.listen(0);
+    println!("PORT: {}", claim.port());
+    let (connection, _) = side.accept();
+    side.receives(b"to another process");
+    let event = side.event();
+    assert!(matches!(event, Event::Established { .. }), "{event:?}");
+    let event = side.event();
+    assert!(
+        matches!(event, Event::DisconnectRequested { .. }),
+        "{event:?}"
+    );
+    side.disconnect(connection);
+    assert_eq!(side.event(), Event::TimeWaitOver { connection });
+    println!("ENDED: well");
+}
+
+/// Two processes listen, and both share the address with this one. One is killed.
+#[test]
+fn processes_that_share_an_address() {
+    let at = address(7);
+    let mut listeners = [(); 3].map(|()| Listener::start(at));
+    let ports = [0, 1, 2].map(|index| {
+        let listener: &mut Listener = &mut listeners[index];
+        listener.says("PORT: ").parse().expect("a port")
+    });
+    let service = |port| ServiceId::ip(PortSpace::Tcp, port);
+    let [killed, mut first, mut second] = listeners;
+    drop(killed);
+    for (listener, port) in [(&mut second, ports[2]), (&mut first, ports[1])] {
+        let active = Side::open(at);
+        let connection = active.connect(at, service(port));
+        active.establish(at, connection);
+        active.send(b"to another process");
+        active.disconnect(connection);
+        let event = active.event();
+        assert!(matches!(event, Event::Disconnected { .. }), "{event:?}");
+        assert_eq!(listener.says("ENDED: "), "well");
+    }
+    let side = Side::open(at);
+    let claim = side.manager.claim_port(PortSpace::Tcp, Some(at), ports[0]);
+    assert_eq!(claim.expect("free again").port(), ports[0]);
+}
