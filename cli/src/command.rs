@@ -7,7 +7,7 @@ use crate::{decode, devices, dump, environment, perf, pingpong, run, sim, top};
 use clap::{CommandFactory, Parser, Subcommand};
 use roce_verbs::{
     OpenError, environment_capture, environment_congestion, environment_datapath,
-    environment_faults, environment_metrics,
+    environment_faults, environment_metrics, environment_priorities,
 };
 
 /// What changes how devices work, whatever the subcommand.
@@ -23,11 +23,14 @@ Environment:
   ROCE_XDP_CHECKSUM=none|auto|software
                                       with AF_XDP over IPv6: who fills in UDP checksums
                                       [default: none]
+  ROCE_XDP_PRIORITY_TAG=1             with AF_XDP: frames carry a tag that says their priority
   ROCE_V1=1                           with AF_XDP: RoCE v1, too; auto takes AF_XDP then
   ROCE_FAULTS=loss=1%,...             faults on purpose
   ROCE_CC=dcqcn|delay|none[,paper|connectx][,NAME=VALUE...]|@FILE
                                       congestion control [default: dcqcn,paper], by the names
                                       that NVIDIA's adapters have for its parameters
+  ROCE_QOS=NAME=VALUE,...|@FILE       traffic classes and priorities: default_roce_tos=104,
+                                      traffic_class=104, sl2dscp=3:26, dscp-prio=26:3
   ROCE_PCAP=run-%p.pcapng             packets are captured, each with what became of it;
                                       %p is the number of the process
   ROCE_METRICS=9100                   metrics for Prometheus, over HTTP at this port of the
@@ -150,6 +153,7 @@ fn check_environment(command: &Command) -> Result<(), OpenError> {
     if has_devices {
         environment_datapath()?;
         environment_congestion()?;
+        environment_priorities()?;
         if let Some(spec) = environment_faults()? {
             say("roce", format_args!("faults are on: {spec}"));
         }

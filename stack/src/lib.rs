@@ -28,6 +28,7 @@ mod memory;
 mod nic;
 mod part;
 pub mod port;
+mod priority;
 mod qp;
 mod seq;
 mod share;
@@ -53,6 +54,7 @@ pub use nic::{
     ReceivedMad, Usage,
 };
 pub use part::QpnPart;
+pub use priority::PriorityMap;
 pub use qp::{
     MAX_INLINE_BYTES, MAX_QUEUE_DEPTH, MAX_RD_ATOMIC, ModifyError, QpAttributes, QpConfig,
     QpFatalCause, QpInit, QpKind, QpState, QueueLimits, largest_path_mtu,

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use roce_stack::QpnPart;
+use roce_stack::{PriorityMap, QpnPart};
 
 /// The interface that a [`UdpPort`](crate::UdpPort) stands for, and the sizes of
 /// its buffers.
@@ -30,6 +30,10 @@ pub struct UdpPortConfig {
     /// its addresses with others, each with a part of its own
     /// ([`PartClaim`](crate::PartClaim)). Without one it has the addresses for itself.
     pub part: Option<QpnPart>,
+    /// The priority that the kernel is to give packets (`SO_PRIORITY`), by which it picks
+    /// their queue and, on a VLAN's device, the priority in their tag. Without one it makes
+    /// of the traffic class what it makes of any.
+    pub priorities: Option<PriorityMap>,
 }
 
 impl UdpPortConfig {
@@ -53,6 +57,7 @@ impl UdpPortConfig {
             queue_bytes: 1 << 20,
             segmentation: true,
             part: None,
+            priorities: None,
         }
     }
 

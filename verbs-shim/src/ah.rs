@@ -30,10 +30,11 @@ unsafe impl Object for Ah {
 
 /// Of the traffic class, DSCP is the program's; the lower two bits are the NIC's, whose
 /// packets are ECN-capable: switches may mark instead of drop.
-pub(crate) fn address_options(route: &IbvGlobalRoute) -> AddressOptions {
+pub(crate) fn address_options(attr: &IbvAhAttr) -> AddressOptions {
     AddressOptions {
-        traffic_class: route.traffic_class & !3 | 2,
-        hop_limit: route.hop_limit,
+        traffic_class: attr.grh.traffic_class & !3 | 2,
+        service_level: attr.sl,
+        hop_limit: attr.grh.hop_limit,
     }
 }
 
@@ -58,7 +59,7 @@ fn create(pd: Handle<Pd>, attr: &IbvAhAttr) -> Result<*mut IbvAh, Errno> {
     let IbvGlobalRoute {
         sgid_index, dgid, ..
     } = attr.grh;
-    let options = address_options(&attr.grh);
+    let options = address_options(attr);
     let handle = domain.pd.create_ah(sgid_index, gid(dgid), &options);
     Ok(Handle::give(Ah {
         _c: CPart::new(IbvAh {

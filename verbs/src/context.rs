@@ -4,6 +4,7 @@ use crate::announce::Announcements;
 use crate::channel::CompletionChannel;
 use crate::cm;
 use crate::cq::CompletionQueue;
+use crate::datagram::AddressOptions;
 use crate::datapath::{self, Datapath, XdpQueue};
 use crate::device::Device;
 use crate::device_memory::DeviceMemory;
@@ -15,6 +16,7 @@ use crate::gid::{Gid, GidEntry, GidTable};
 use crate::monitor::Monitor;
 use crate::options::OpenOptions;
 use crate::pd::ProtectionDomain;
+use crate::priorities::PrioritySettings;
 use crate::watch::{self, Opened, Registration};
 use crate::xrc::XrcDomain;
 use nix::sys::eventfd::{EfdFlags, EventFd};
@@ -41,6 +43,7 @@ pub(crate) struct Inner {
     pub(crate) shared: Arc<Shared>,
     pub(crate) device: Device,
     datapath: Datapath,
+    pub(crate) priorities: PrioritySettings,
     gids: Mutex<GidTable>,
     /// The connection manager, while somebody has it.
     pub(crate) connections: cm::Slot,
@@ -154,7 +157,10 @@ impl Context {
             .map_err(system("drawing a random seed for keys and QP numbers"))?;
         let claim = PartClaim::take(device.interface().index)
             .map_err(system("taking a part of the QP numbers"))?;
-        let (port, not_taken) = datapath::open(device, options.datapath_options(), claim.part())?;
+        let priorities = *options.priority_settings();
+        let map = priorities.priorities;
+        let (port, not_taken) =
+            datapath::open(device, options.datapath_options(), map, claim.part())?;
         let datapath = port.describe(not_taken);
         let capabilities = port.capabilities();
         let room = capabilities.receive_buffer_bytes;
@@ -202,6 +208,7 @@ impl Context {
             shared,
             device: device.clone(),
             datapath,
+            priorities,
             gids: Mutex::new(GidTable::new(
                 &device.addresses(),
                 options.datapath_options().roce_v1,
@@ -394,12 +401,13 @@ impl Context {
     }
 
     /// The path from the GID at an index to a remote one, made usable: the index decides
-    /// the version of RoCE. Time to live or hop limit 0 takes the usual one.
+    /// the version of RoCE. Time to live or hop limit 0 takes the usual one. The traffic
+    /// class is what the device's [settings](PrioritySettings::traffic_class) make of the
+    /// given one, with service level 0.
     ///
     /// # Errors
     /// If the table has no such entry, its address can't be used, this datapath does not
     /// carry its version of RoCE, or the other GID can't be reached by it.
-    // rule: A16-gid-types
     pub fn path(
         &self,
         index: u8,
@@ -407,12 +415,32 @@ impl Context {
         traffic_class: u8,
         hop_limit: u8,
     ) -> Result<TxMeta, ConnectError> {
+        let options = AddressOptions {
+            traffic_class,
+            hop_limit,
+            ..AddressOptions::default()
+        };
+        self.path_with(index, remote, &options)
+    }
+
+    /// As [`Context::path`], with a service level.
+    ///
+    /// # Errors
+    /// As there.
+    // rule: A16-gid-types
+    pub fn path_with(
+        &self,
+        index: u8,
+        remote: Gid,
+        options: &AddressOptions,
+    ) -> Result<TxMeta, ConnectError> {
         let (src, version) = self.activate(index)?;
+        let (level, class) = (options.service_level, options.traffic_class);
         let path = TxMeta {
             src,
             dst: remote.ip(),
-            traffic_class,
-            hop_limit,
+            traffic_class: self.inner.priorities.traffic_class(level, class),
+            hop_limit: options.hop_limit,
             version,
         };
         self.inner.shared.lock().port.check(&path)?;

@@ -11,8 +11,12 @@ use std::net::IpAddr;
 /// Everything about a path that has a usual value.
 #[derive(Clone, Copy, Debug)]
 pub struct AddressOptions {
-    /// DSCP in the upper six bits, ECN in the lower two.
+    /// DSCP in the upper six bits, ECN in the lower two. The device's settings
+    /// ([`PrioritySettings`](crate::PrioritySettings)) may say another DSCP.
     pub traffic_class: u8,
+    /// The service level, 0 to 15, from which the device's settings make the DSCP if none is
+    /// said here.
+    pub service_level: u8,
     /// Time to live, or hop limit; 0 takes the usual one, which is 1 for multicast
     /// groups.
     pub hop_limit: u8,
@@ -23,6 +27,7 @@ impl Default for AddressOptions {
         Self {
             // ECN-capable: switches may mark instead of drop.
             traffic_class: 2,
+            service_level: 0,
             hop_limit: 64,
         }
     }
@@ -42,13 +47,7 @@ impl ProtectionDomain {
         remote: Gid,
         options: &AddressOptions,
     ) -> Result<AddressHandle, ConnectError> {
-        let AddressOptions {
-            traffic_class,
-            hop_limit,
-        } = *options;
-        let path = self
-            .context
-            .path(gid_index, remote, traffic_class, hop_limit)?;
+        let path = self.context.path_with(gid_index, remote, options)?;
         let engine = self.context.inner.shared.lock();
         Ok(engine.nic.create_ah(self.id, path)?)
     }

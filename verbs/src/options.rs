@@ -7,6 +7,7 @@ use crate::datapath::{DatapathOptions, environment_datapath};
 use crate::device::Device;
 use crate::error::OpenError;
 use crate::faults::{draw_seed, environment_faults};
+use crate::priorities::{PrioritySettings, environment_priorities};
 use crate::watch::environment_metrics;
 use roce_capture::Capture;
 use roce_stack::CongestionSettings;
@@ -34,6 +35,7 @@ pub struct OpenOptions {
     datapath: DatapathOptions,
     capture: Option<Capture>,
     congestion: CongestionSettings,
+    priorities: PrioritySettings,
     metrics: Option<SocketAddr>,
 }
 
@@ -45,7 +47,7 @@ impl OpenOptions {
 
     /// What the environment asks for: `ROCE_FAULTS`, `ROCE_PCAP`, `ROCE_DATAPATH`,
     /// `ROCE_UDP_BUFFER_MIB`, `ROCE_XDP_MODE`, `ROCE_XDP_QUEUES`, `ROCE_XDP_CHECKSUM`,
-    /// `ROCE_V1`, `ROCE_CC`, `ROCE_METRICS`.
+    /// `ROCE_XDP_PRIORITY_TAG`, `ROCE_V1`, `ROCE_CC`, `ROCE_QOS`, `ROCE_METRICS`.
     ///
     /// # Errors
     /// If a variable's value is malformed, or the capture's file can't be made.
@@ -55,6 +57,7 @@ impl OpenOptions {
             datapath: environment_datapath()?,
             capture: environment_capture()?,
             congestion: environment_congestion()?.unwrap_or_default(),
+            priorities: environment_priorities()?.unwrap_or_default(),
             metrics: environment_metrics()?,
         })
     }
@@ -91,6 +94,16 @@ impl OpenOptions {
 
     pub(crate) fn congestion_settings(&self) -> &CongestionSettings {
         &self.congestion
+    }
+
+    /// Which traffic classes and priorities the device's packets are to have.
+    pub fn priorities(mut self, settings: PrioritySettings) -> Self {
+        self.priorities = settings;
+        self
+    }
+
+    pub(crate) fn priority_settings(&self) -> &PrioritySettings {
+        &self.priorities
     }
 
     /// Gives metrics of all the process's devices at an address, in Prometheus text format

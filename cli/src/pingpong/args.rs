@@ -49,8 +49,7 @@ pub struct PingpongArgs {
     #[arg(short = 'n', long, default_value = "1000", value_parser = in_range::<1, 0xffff_ffff>)]
     pub iters: u64,
 
-    /// Service level: the priority in a VLAN tag, so without effect on a link
-    /// without VLANs
+    /// Service level, for which ROCE_QOS may say a DSCP (sl2dscp)
     #[arg(short = 'l', long, default_value = "0", value_parser = in_range::<0, 15>)]
     pub sl: u64,
 

@@ -39,6 +39,7 @@ pub(super) struct Plan {
     pub(super) mtu: PathMtu,
     pub(super) rx_depth: usize,
     pub(super) iters: u64,
+    pub(super) service_level: u8,
     pub(super) events: bool,
     pub(super) check: bool,
     /// How long the server waits for a client; `None` is for ever.
@@ -73,6 +74,8 @@ impl Plan {
 
             mtu,
             rx_depth: args.rx_depth,
+            // At most 15.
+            service_level: u8::try_from(args.sl).unwrap_or_default(),
             iters: args.iters,
             events: args.events,
             check: args.check,

@@ -161,7 +161,10 @@ impl<'a> Session<'a> {
         if plan.kind == QpKind::Ud {
             let index = self.gid_index;
             self.qp.start_datagram(index)?;
-            let options = AddressOptions::default();
+            let options = AddressOptions {
+                service_level: plan.service_level,
+                ..AddressOptions::default()
+            };
             let ah = self.pd.create_ah(index, remote.gid, &options)?;
             self.destination = Some(ah.to(remote.qpn, QKEY));
             return Ok(());
@@ -169,6 +172,7 @@ impl<'a> Session<'a> {
         let options = ConnectOptions {
             access: Access::empty(),
             path_mtu: Some(plan.mtu),
+            service_level: plan.service_level,
             max_rd_atomic: 1,
             max_dest_rd_atomic: 1,
             min_rnr_timer: RnrTimer::from_code(12).unwrap_or_default(),

@@ -5,6 +5,7 @@ use super::error::RunError;
 use clap::{Args, ValueEnum};
 use roce_verbs::{
     DatapathOptions, Device, FaultSpec, all_devices, environment_congestion, environment_datapath,
+    environment_priorities,
 };
 use std::env;
 use std::ffi::OsString;
@@ -66,6 +67,7 @@ impl Settings {
     pub(crate) fn variables(&self) -> Result<Vec<(&'static str, OsString)>, RunError> {
         self.datapath()?;
         environment_congestion().map_err(|error| RunError::Usage(error.to_string()))?;
+        environment_priorities().map_err(|error| RunError::Usage(error.to_string()))?;
         let mut variables = Vec::new();
         if let Some(datapath) = self.datapath {
             variables.push(("ROCE_DATAPATH", datapath.name().into()));

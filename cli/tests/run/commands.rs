@@ -52,6 +52,7 @@ fn wrong_usage_is_told_with_what_is_right() {
         ("ROCE_DATAPATH", "auto, udp or xdp"),
         ("ROCE_FAULTS", "nonsense"),
         ("ROCE_CC", "dcqcn, delay or none"),
+        ("ROCE_QOS", "default_roce_tos, traffic_class"),
         ("ROCE_DEVICES", "there are: "),
     ] {
         let (code, told) = failure(

@@ -5,6 +5,7 @@ mod driven;
 mod marks;
 mod others;
 mod perf;
+mod priorities;
 mod sharing;
 mod soak;
 mod v1;

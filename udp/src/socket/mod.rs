@@ -2,6 +2,7 @@
 
 mod group;
 mod open;
+mod priority;
 mod receive;
 mod transmit;
 
@@ -9,6 +10,7 @@ use std::io;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 
+use roce_stack::PriorityMap;
 use socket2::Socket;
 
 use crate::queue::TxQueue;
@@ -30,6 +32,10 @@ pub(crate) struct PortSocket {
     own_class: u8,
     /// The traffic class of the last datagram that left alone.
     lone_class: u8,
+    /// The priorities that the kernel is to give packets, if it is to.
+    priorities: Option<PriorityMap>,
+    /// The socket's own priority is that of its class.
+    has_priority: bool,
     /// How many bundles to ask for at the next receive.
     burst: usize,
     /// Receives in a row that found nothing.

@@ -8,7 +8,7 @@ use std::os::fd::AsFd;
 use roce_stack::port::PortError;
 use socket2::{Domain, Protocol, Socket, Type};
 
-use super::{PortSocket, group};
+use super::{PortSocket, group, priority};
 use crate::ROCE_UDP_PORT;
 use crate::config::{SocketOffer, UdpPortConfig, header_bytes};
 use crate::queue::TxQueue;
@@ -52,6 +52,11 @@ pub(crate) fn open(config: &UdpPortConfig, address: IpAddr) -> Result<PortSocket
     } else {
         group::send_through(&socket, config, address);
     }
+    if let Some(map) = &config.priorities {
+        priority::require(&socket, map).map_err(fail(
+            "SO_PRIORITY 7, which a DSCP was given, takes CAP_NET_ADMIN (0 to 6 take none),",
+        ))?;
+    }
     require_options(&socket, address).map_err(fail(
         "setting the options that RoCEv2 needs (no fragmentation, traffic class) on a UDP socket",
     ))?;
@@ -69,6 +74,8 @@ pub(crate) fn open(config: &UdpPortConfig, address: IpAddr) -> Result<PortSocket
         scope: config.interface_index,
         own_class: 0,
         lone_class: 0,
+        priorities: config.priorities,
+        has_priority: false,
         burst: 1,
         empty_polls: 0,
     })
@@ -143,12 +150,10 @@ pub(crate) fn bind(
     })
 }
 
-/// A socket that was another process's may have a traffic class of its own.
+/// A socket that was another process's may have a traffic class and a priority of its own.
 fn forget_class(socket: &Socket, address: IpAddr) -> io::Result<()> {
-    match address {
-        IpAddr::V4(_) => socket.set_tos_v4(0),
-        IpAddr::V6(_) => socket.set_tclass_v6(0),
-    }
+    priority::set_class(socket, address, 0)?;
+    priority::set(socket, 0)
 }
 
 /// The options without which packets would be wrong.

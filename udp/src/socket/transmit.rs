@@ -2,9 +2,7 @@
 
 use std::io::{self, ErrorKind};
 
-use socket2::SockRef;
-
-use super::PortSocket;
+use super::{PortSocket, priority};
 use crate::ROCE_UDP_PORT;
 use crate::counters::{TxDrop, UdpCounters};
 use crate::queue::Datagram;
@@ -62,6 +60,7 @@ impl PortSocket {
 
     /// One system call. Returns how many datagrams the kernel took.
     fn send_some(&mut self, headers: &mut SendHeaders) -> io::Result<usize> {
+        let only = self.settle_priority();
         if let Some(lone) = self.lone() {
             self.settle_class(lone.to.traffic_class);
             if lone.to.traffic_class == self.own_class
@@ -73,12 +72,15 @@ impl PortSocket {
             }
         }
         let scope = self.scope;
-        let outgoing = self.queue.iter().map(|(datagram, bytes)| Outgoing {
+        let now = |datagram: &Datagram| only.is_none_or(|only| datagram.to.traffic_class == only);
+        let queued = self.queue.iter().take_while(|(datagram, _)| now(datagram));
+        let outgoing = queued.map(|(datagram, bytes)| Outgoing {
             bytes,
             dst: datagram.to.dst,
             port: ROCE_UDP_PORT,
             scope,
-            traffic_class: datagram.to.traffic_class,
+            // A message that says its class gets the priority that the kernel makes of it.
+            traffic_class: only.is_none().then_some(datagram.to.traffic_class),
             hop_limit: datagram.to.hop_limit,
             segment: (datagram.segments > 1)
                 .then(|| u16::try_from(datagram.segment).ok())
@@ -99,16 +101,11 @@ impl PortSocket {
     /// Makes `class` the socket's own when it comes a second time in a row: a
     /// packet of the socket's own class needs no control message.
     fn settle_class(&mut self, class: u8) {
-        if class != self.own_class && class == self.lone_class {
-            let socket = SockRef::from(&self.socket);
-            let set = if self.address.is_ipv4() {
-                socket.set_tos_v4(class.into())
-            } else {
-                socket.set_tclass_v6(class.into())
-            };
-            if set.is_ok() {
-                self.own_class = class;
-            }
+        if class != self.own_class
+            && class == self.lone_class
+            && priority::set_class(&self.socket, self.address, class).is_ok()
+        {
+            self.own_class = class;
         }
         self.lone_class = class;
     }

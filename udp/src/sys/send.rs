@@ -26,7 +26,8 @@ pub(crate) struct Outgoing<'a> {
     pub(crate) port: u16,
     /// The interface, for link-local destinations.
     pub(crate) scope: u32,
-    pub(crate) traffic_class: u8,
+    /// `None` is the socket's own.
+    pub(crate) traffic_class: Option<u8>,
     /// 0 is the system's default.
     pub(crate) hop_limit: u8,
     /// The kernel is to cut `bytes` into packets of so many bytes.
@@ -73,7 +74,9 @@ impl Control {
             IpAddr::V4(_) => (libc::IPPROTO_IP, libc::IP_TOS, libc::IP_TTL),
             IpAddr::V6(_) => (libc::IPPROTO_IPV6, libc::IPV6_TCLASS, libc::IPV6_HOPLIMIT),
         };
-        self.push::<c_int>(level, class, datagram.traffic_class.into());
+        if let Some(traffic_class) = datagram.traffic_class {
+            self.push::<c_int>(level, class, traffic_class.into());
+        }
         if datagram.hop_limit != 0 {
             self.push::<c_int>(level, hops, datagram.hop_limit.into());
         }

@@ -9,9 +9,7 @@ use crate::errors::OrErrno;
 use crate::guard;
 use crate::pointer::{Handle, In};
 use nix::errno::Errno;
-use roce_verbs::{
-    Access, AddressOptions, PathMtu, Psn, QKey, QpAttributes, QpKind, QpState, Qpn, RnrTimer,
-};
+use roce_verbs::{Access, PathMtu, Psn, QKey, QpAttributes, QpKind, QpState, Qpn, RnrTimer};
 use std::ffi::c_int;
 
 /// `ibv_modify_qp`.
@@ -91,12 +89,8 @@ impl Qp {
     fn path(&self, attr: &IbvAhAttr) -> Result<roce_verbs::TxMeta, Errno> {
         check_path(attr)?;
         let route = &attr.grh;
-        let AddressOptions {
-            traffic_class,
-            hop_limit,
-        } = address_options(route);
         let (from, to) = (route.sgid_index, gid(route.dgid));
-        let path = self.state.roce.path(from, to, traffic_class, hop_limit);
+        let path = self.state.roce.path_with(from, to, &address_options(attr));
         path.or_errno()
     }
 }

@@ -10,9 +10,11 @@ use super::{
 use crate::datapath::Datapath;
 use crate::device::Device;
 use crate::error::OpenError;
-use roce_stack::QpnPart;
 use roce_stack::port::PortError;
+use roce_stack::{PriorityMap, QpnPart};
 use roce_udp::{UdpPort, UdpPortConfig};
+use roce_wire::VlanTag;
+use roce_xdp::net::{Priority, Tagging};
 use roce_xdp::offer::{self, DriverOffer, Offer};
 use roce_xdp::program::AttachMode;
 use roce_xdp::socket::ZeroCopy;
@@ -29,6 +31,12 @@ const SOCKETS_ARE_ROCE_V2: &str = "RoCE v1 was asked for (ROCE_V1=1), which sock
 const COPYING_IS_SLOWER: &str = "without zero-copy, AF_XDP is slower than sockets, for which the kernel \
                                  cuts up and joins many packets at a time; ROCE_DATAPATH=xdp takes it";
 
+/// A tag of no VLAN, for the priority that it says.
+const PRIORITY_TAG: VlanTag = VlanTag {
+    tpid: 0x8100,
+    tci: 0,
+};
+
 /// What speaks for and against AF_XDP on an interface.
 #[derive(Debug)]
 struct Facts {
@@ -39,11 +47,12 @@ struct Facts {
     mtu: usize,
 }
 
-/// Opens the port of a device, for QPs whose numbers lie in `part`. With it comes why it is
-/// no other.
+/// Opens the port of a device, for QPs whose numbers lie in `part`, and packets that have
+/// these priorities, if any. With it comes why it is no other.
 pub(crate) fn open(
     device: &Device,
     options: &DatapathOptions,
+    priorities: Option<PriorityMap>,
     part: QpnPart,
 ) -> Result<(DevicePort, Vec<NotTaken>), OpenError> {
     let reason = match options.datapath {
@@ -51,28 +60,29 @@ pub(crate) fn open(
         DatapathChoice::Xdp => {
             return match Facts::of(device).against(options) {
                 Some(reason) => Err(refused(device, reason)),
-                None => open_xdp(device, options, part)
+                None => open_xdp(device, options, priorities, part)
                     .map(|port| (port, vec![not_taken(UDP, asked_for_xdp())]))
                     .map_err(|error| refused(device, explain(&error))),
             };
         }
         DatapathChoice::Auto => match Facts::of(device).against_auto(options) {
             Some(reason) => reason,
-            None => match open_xdp(device, options, part) {
+            None => match open_xdp(device, options, priorities, part) {
                 Ok(port) => return Ok((port, vec![not_taken(UDP, why_not_sockets(options))])),
                 Err(error) => explain(&error),
             },
         },
     };
-    Ok((
-        open_udp(device, options, Some(part)),
-        vec![not_taken(XDP, reason)],
-    ))
+    let port = open_udp(device, options, priorities, Some(part));
+    Ok((port, vec![not_taken(XDP, reason)]))
 }
 
 /// What [`open`] would take, as far as that can be known without touching the interface.
 pub(crate) fn expect(device: &Device, options: &DatapathOptions) -> Result<Datapath, OpenError> {
-    let udp = |reason| open_udp(device, options, None).describe(vec![not_taken(XDP, reason)]);
+    let udp = |reason| {
+        let port = open_udp(device, options, None, None);
+        port.describe(vec![not_taken(XDP, reason)])
+    };
     if options.datapath == DatapathChoice::Udp {
         return Ok(udp(asked_for_sockets()));
     }
@@ -217,7 +227,12 @@ impl Facts {
     }
 }
 
-fn open_udp(device: &Device, options: &DatapathOptions, part: Option<QpnPart>) -> DevicePort {
+fn open_udp(
+    device: &Device,
+    options: &DatapathOptions,
+    priorities: Option<PriorityMap>,
+    part: Option<QpnPart>,
+) -> DevicePort {
     let interface = device.interface();
     let mut config = UdpPortConfig::new(
         interface.name.clone(),
@@ -229,12 +244,14 @@ fn open_udp(device: &Device, options: &DatapathOptions, part: Option<QpnPart>) -
     if let Some(bytes) = options.udp_receive_buffer_bytes {
         config.receive_buffer_bytes = bytes;
     }
+    config.priorities = priorities;
     DevicePort::Udp(Box::new(UdpPort::new(config)))
 }
 
 fn open_xdp(
     device: &Device,
     options: &DatapathOptions,
+    priorities: Option<PriorityMap>,
     part: QpnPart,
 ) -> Result<DevicePort, PortError> {
     let queues = match options.xdp_queues {
@@ -243,6 +260,10 @@ fn open_xdp(
     };
     let mut config = xdp_config(device, options, queues);
     config.redirect.part = Some(part);
+    if options.xdp_priority_tag {
+        let map = Priority::Map(priorities.unwrap_or_default());
+        config.net.tagging = Tagging::Fixed(PRIORITY_TAG, map);
+    }
     let port = XdpPort::open(config)?;
     Ok(DevicePort::Xdp(Box::new(port)))
 }

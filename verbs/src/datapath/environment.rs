@@ -6,7 +6,7 @@ use std::num::NonZeroU32;
 use std::str::FromStr;
 
 /// What `ROCE_DATAPATH`, `ROCE_UDP_BUFFER_MIB`, `ROCE_XDP_MODE`, `ROCE_XDP_QUEUES`,
-/// `ROCE_XDP_CHECKSUM` and `ROCE_V1` ask for.
+/// `ROCE_XDP_CHECKSUM`, `ROCE_XDP_PRIORITY_TAG` and `ROCE_V1` ask for.
 ///
 /// # Errors
 /// If a value is malformed: the error names the variable, and what it may be.
@@ -42,6 +42,7 @@ fn from(look: impl Fn(&'static str) -> Option<String>) -> Result<DatapathOptions
         xdp_mode: read(&look, "ROCE_XDP_MODE", FromStr::from_str)?.unwrap_or_default(),
         xdp_queues: read(&look, "ROCE_XDP_QUEUES", queues)?,
         roce_v1: read(&look, "ROCE_V1", yes_or_no)?.unwrap_or_default(),
+        xdp_priority_tag: read(&look, "ROCE_XDP_PRIORITY_TAG", yes_or_no)?.unwrap_or_default(),
         xdp_checksum: read(&look, "ROCE_XDP_CHECKSUM", FromStr::from_str)?.unwrap_or_default(),
     })
 }
@@ -119,6 +120,8 @@ mod tests {
         for (text, asked) in [("0", false), ("1", true)] {
             let read = with(&[("ROCE_V1", text)]).map(|options| options.roce_v1);
             assert_eq!(read, Ok(asked));
+            let read = with(&[("ROCE_XDP_PRIORITY_TAG", text)]);
+            assert_eq!(read.map(|options| options.xdp_priority_tag), Ok(asked));
         }
     }
 
@@ -136,6 +139,7 @@ mod tests {
             ("ROCE_UDP_BUFFER_MIB", "64M", "1 to 1024"),
             ("ROCE_UDP_BUFFER_MIB", "1025", "1 to 1024"),
             ("ROCE_V1", "yes", "0 or 1"),
+            ("ROCE_XDP_PRIORITY_TAG", "5", "0 or 1"),
         ] {
             let error = with(&[(variable, value)]).expect_err("it is wrong");
             let named = error.contains(variable) && error.contains(&format!("{value:?}"));

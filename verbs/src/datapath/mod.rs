@@ -52,7 +52,8 @@ pub enum XdpChecksum {
 }
 
 /// How the datapath of a device is chosen: `ROCE_DATAPATH`, `ROCE_UDP_BUFFER_MIB`,
-/// `ROCE_XDP_MODE`, `ROCE_XDP_QUEUES`, `ROCE_XDP_CHECKSUM` and `ROCE_V1`.
+/// `ROCE_XDP_MODE`, `ROCE_XDP_QUEUES`, `ROCE_XDP_CHECKSUM`, `ROCE_XDP_PRIORITY_TAG` and
+/// `ROCE_V1`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DatapathOptions {
     /// Which is to be taken.
@@ -72,6 +73,10 @@ pub struct DatapathOptions {
     pub roce_v1: bool,
     /// With AF_XDP, who fills in the UDP checksum of packets over IPv6.
     pub xdp_checksum: XdpChecksum,
+    /// With AF_XDP, whether frames carry an 802.1Q tag of VLAN 0 that says their priority.
+    /// For switches that go by it, and not by the DSCP. Sockets can't: the kernel tags what
+    /// leaves by a VLAN's device.
+    pub xdp_priority_tag: bool,
 }
 
 /// How a device's packets get to the network and back.

@@ -1,6 +1,7 @@
 //! A QP's attributes and states, and the way to a peer.
 
 use super::{ConnectOptions, Endpoint, QueuePair};
+use crate::datagram::AddressOptions;
 use crate::error::ConnectError;
 use roce_stack::{Access, ModifyError, QpAttributes, QpConfig, QpKind, QpState};
 
@@ -66,8 +67,12 @@ impl QueuePair {
     ) -> Result<(), ConnectError> {
         let device = self.pd.context.device();
         let context = &self.pd.context;
-        let (class, limit) = (options.traffic_class, options.hop_limit);
-        let path = context.path(gid_index, remote.gid, class, limit)?;
+        let address = AddressOptions {
+            traffic_class: options.traffic_class,
+            service_level: options.service_level,
+            hop_limit: options.hop_limit,
+        };
+        let path = context.path_with(gid_index, remote.gid, &address)?;
         self.modify(&QpAttributes {
             state: Some(QpState::Rtr),
             dest_qpn: Some(remote.qpn),

@@ -97,8 +97,12 @@ pub struct ConnectOptions {
     pub retry_cnt: u8,
     /// Retries when the peer has no receive posted, at most 7; 7 is for ever.
     pub rnr_retry: u8,
-    /// DSCP in the upper six bits, ECN in the lower two.
+    /// DSCP in the upper six bits, ECN in the lower two. The device's settings
+    /// ([`PrioritySettings`](crate::PrioritySettings)) may say another DSCP.
     pub traffic_class: u8,
+    /// The service level, 0 to 15, from which the device's settings make the DSCP if none is
+    /// said here.
+    pub service_level: u8,
     /// Time to live, or hop limit; 0 takes the usual one.
     pub hop_limit: u8,
 }
@@ -119,6 +123,7 @@ impl Default for ConnectOptions {
             rnr_retry: 7,
             // ECN-capable: switches may mark instead of drop.
             traffic_class: 2,
+            service_level: 0,
             hop_limit: 64,
         }
     }

@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, Ipv6Addr};
 
+use roce_stack::PriorityMap;
 use roce_wire::VlanTag;
 
 use super::reasons::Refusal;
@@ -60,7 +61,8 @@ pub enum Tagging {
     /// The tag of the VLAN's device, for frames that pass by the device and leave
     /// through the interface below.
     Device(Priority),
-    /// This tag, whose own priority is not looked at.
+    /// This tag, whose own priority is not looked at. One of VLAN 0 is of no VLAN, and there
+    /// for the priority alone (IEEE 802.1Q, 6.9).
     Fixed(VlanTag, Priority),
 }
 
@@ -71,6 +73,8 @@ pub enum Priority {
     Fixed(u8),
     /// The upper three bits of the DSCP, as switches map them unless told otherwise.
     FromDscp,
+    /// As the map says of the DSCP.
+    Map(PriorityMap),
 }
 
 impl Priority {
@@ -79,6 +83,7 @@ impl Priority {
         match self {
             Priority::Fixed(priority) => priority & 7,
             Priority::FromDscp => traffic_class >> 5,
+            Priority::Map(map) => map.of(traffic_class),
         }
     }
 }

@@ -98,7 +98,8 @@ impl Station<'_> {
     /// A frame must be of our VLAN; without one it may carry a tag for its priority
     /// alone (IEEE 802.1Q, 6.9).
     fn check_vlan(&self, link: &FrameLink) -> Result<(), RxDrop> {
-        let right = match (link.vlans, self.vlan) {
+        let own = self.vlan.filter(|own| own.vid() != 0);
+        let right = match (link.vlans, own) {
             ([None, _], None) => true,
             ([Some(found), None], None) => found.vid() == 0,
             ([Some(found), None], Some(own)) => found.tpid == own.tpid && found.vid() == own.vid(),

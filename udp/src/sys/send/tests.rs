@@ -34,7 +34,7 @@ fn outgoing(dst: IpAddr) -> Outgoing<'static> {
         dst,
         port: 4791,
         scope: 0,
-        traffic_class: 0xba,
+        traffic_class: Some(0xba),
         hop_limit: 0,
         segment: None,
     }

@@ -276,8 +276,12 @@ fn frames_of_another_vlan_are_dropped() {
     assert_eq!(verdict(&tagged(6), Some(TAG)), Err(RxDrop::OtherVlan));
     assert_eq!(verdict(&v4(), Some(TAG)), Err(RxDrop::OtherVlan));
     assert_eq!(verdict(&tagged(5), None), Err(RxDrop::OtherVlan));
-    // A tag for its priority alone.
+    // A tag for its priority alone; ours may be one, too, which asks for none of others.
     assert_eq!(verdict(&tagged(0), None), taken);
+    let priority = Some(VlanTag { tci: 0, ..TAG });
+    assert_eq!(verdict(&tagged(3 << 13), priority), taken);
+    assert_eq!(verdict(&v4(), priority), taken);
+    assert_eq!(verdict(&tagged(5), priority), Err(RxDrop::OtherVlan));
     let mut twice = tagged(5);
     twice.splice(12..12, [0x81, 0, 0, 5]);
     assert_eq!(verdict(&twice, Some(TAG)), Err(RxDrop::OtherVlan));

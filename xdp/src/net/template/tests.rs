@@ -1,5 +1,6 @@
 use std::net::IpAddr;
 
+use roce_stack::PriorityMap;
 use roce_wire::{Frame, NetworkHeader};
 
 use super::*;
@@ -47,10 +48,13 @@ fn headers_say_what_they_were_given() {
         (4112, 0x69, 0, 4791, 0x1234),
         (1452, 0x02, 64, 1, 1),
     ];
+    let mut map = PriorityMap::default();
+    map.set(0x69 >> 2, 7);
     for path in paths() {
         for tagging in [
             None,
             Some(tag(Priority::FromDscp)),
+            Some(tag(Priority::Map(map))),
             Some(tag(Priority::Fixed(3))),
         ] {
             let template = Template::new(path, NEAR, FAR, tagging, 9000).unwrap();

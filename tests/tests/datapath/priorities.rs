@@ -1,0 +1,162 @@
+//! Which DSCP and which priority packets leave with, as the kernel's packet filter and tshark
+//! see it.
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::Stdio;
+
+use roce_tests::programs::{self, is_installed_or_skip};
+use roce_tests::veth::{End, Pair};
+
+use super::perf::{Server, Setting, XDP};
+
+/// What the kernel sends of RoCE has to be so; it counts what is, and what is not.
+fn expect(end: &End, rules: &str) {
+    let script = format!(
+        "table inet roce {{\n\
+           counter right {{ }}\n\
+           counter wrong {{ }}\n\
+           chain out {{\n\
+             type filter hook output priority 0; policy accept;\n\
+             udp dport 4791 jump roce\n\
+           }}\n\
+           chain roce {{\n\
+             {rules}\n\
+             counter name wrong\n\
+           }}\n\
+         }}\n"
+    );
+    let mut command = end.command("nft");
+    let mut nft = command
+        .args(["-f", "-"])
+        .stdin(Stdio::piped())
+        .spawn()
+        .expect("nft starts");
+    let mut input = nft.stdin.take().expect("piped");
+    input.write_all(script.as_bytes()).expect("nft reads");
+    drop(input);
+    assert!(nft.wait().expect("nft ends").success(), "{script}");
+}
+
+/// How many packets were right, and how many not.
+fn counted(end: &End) -> [u64; 2] {
+    let mut command = end.command("nft");
+    let output = command.args(["-j", "list", "counters"]).output();
+    let text = output.expect("nft starts").stdout;
+    let listing: serde_json::Value = serde_json::from_slice(&text).expect("JSON");
+    let entries = listing["nftables"].as_array().expect("a list");
+    ["right", "wrong"].map(|name| {
+        let counter = entries.iter().map(|entry| &entry["counter"]);
+        let mut counter = counter.filter(|counter| counter["name"] == name);
+        let counter = counter.next().expect("it was made");
+        counter["packets"].as_u64().expect("a number")
+    })
+}
+
+#[track_caller]
+fn assert_all_right(end: &End) {
+    let [right, wrong] = counted(end);
+    assert!(
+        right > 20 && wrong == 0,
+        "{right} were right, {wrong} wrong"
+    );
+}
+
+/// Who asks for no class gets the default one, and its packets the priority of the DSCP, not
+/// the one that the kernel makes of a class; over IPv6, too, of which it makes none.
+#[test]
+fn sockets_send_with_class_and_priority() {
+    if !is_installed_or_skip("nft") {
+        return;
+    }
+    let Some(pair) = Pair::new_or_skip(1500, 1) else {
+        return;
+    };
+    expect(
+        &pair.near,
+        "ip dscp 26 meta priority 0:5 counter name right accept\n\
+         ip6 dscp 26 meta priority 0:5 counter name right accept",
+    );
+    let qos = [("ROCE_QOS", "default_roce_tos=104,dscp-prio=26:5")];
+    for ipv6 in [false, true] {
+        let setting = Setting {
+            pair: &pair,
+            ipv6,
+            path_mtu: 1024,
+            server: &[],
+            client: &qos,
+            options: &[],
+        };
+        assert_eq!(setting.run()["datapath"], "udp");
+    }
+    assert_all_right(&pair.near);
+}
+
+/// A service level has the DSCP that was said, of RC and of UD.
+#[test]
+fn service_levels_have_dscps() {
+    if !is_installed_or_skip("nft") {
+        return;
+    }
+    let Some(pair) = Pair::new_or_skip(1500, 1) else {
+        return;
+    };
+    expect(&pair.near, "ip dscp 46 counter name right accept");
+    for service in ["rc", "ud"] {
+        let with = |end: &End| {
+            let mut command = end.command(programs::roce());
+            command.args(["pingpong", "--type", service, "-n", "20", "-l", "3"]);
+            command.args(["-d", &format!("roce_{}", end.interface)]);
+            command.env("ROCE_QOS", "sl2dscp=3:46");
+            command
+        };
+        let mut server = with(&pair.far);
+        let mut server = Server(server.stdout(Stdio::piped()).spawn().expect("roce starts"));
+        let mut said = BufReader::new(server.0.stdout.take().expect("piped"));
+        said.read_line(&mut String::new()).expect("it listens");
+        let output = with(&pair.near).arg(pair.far.ip4.to_string()).output();
+        let output = output.expect("roce starts");
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{service}: {told}");
+        assert!(server.0.wait().expect("it ended").success());
+    }
+    assert_all_right(&pair.near);
+}
+
+/// With AF_XDP, frames can carry a tag of no VLAN with the priority. The other end's kernel
+/// takes them, and answers without tags.
+#[test]
+fn af_xdp_tags_frames_with_their_priority() {
+    if !is_installed_or_skip("tshark") {
+        return;
+    }
+    let Some(pair) = Pair::new_or_skip(1500, 1) else {
+        return;
+    };
+    let mut watch = pair.far.command("tshark");
+    watch.args(["-l", "-n", "-i", pair.far.interface, "-c", "100"]);
+    watch.args(["-a", "duration:60", "-Y"]);
+    watch.arg(format!("infiniband && ip.src == {}", pair.near.ip4));
+    watch.args(["-T", "fields", "-e", "vlan.id", "-e", "vlan.priority"]);
+    watch.args(["-e", "ip.dsfield.dscp", "-e", "ip.dsfield.ecn"]);
+    let watch = watch.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+    let mut watch = Server(watch.expect("tshark starts"));
+    let said = BufReader::new(watch.0.stderr.take().expect("piped"));
+    let mut said = said.lines().map_while(Result::ok);
+    assert!(said.any(|line| line.contains("Capturing")));
+    let setting = Setting {
+        pair: &pair,
+        ipv6: false,
+        path_mtu: 1024,
+        server: &[("ROCE_DATAPATH", "udp")],
+        client: &[
+            XDP,
+            ("ROCE_XDP_PRIORITY_TAG", "1"),
+            ("ROCE_QOS", "traffic_class=104,dscp-prio=26:5"),
+        ],
+        options: &[],
+    };
+    assert_eq!(setting.run()["datapath"], "xdp");
+    let seen = std::io::read_to_string(watch.0.stdout.take().expect("piped")).expect("text");
+    assert!(seen.lines().count() > 20, "{seen}");
+    assert!(seen.lines().all(|line| line == "0\t5\t26\t2"), "{seen}");
+}

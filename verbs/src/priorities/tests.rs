@@ -1,0 +1,85 @@
+use super::*;
+
+fn settings(text: &str) -> PrioritySettings {
+    text.parse().unwrap_or_else(|e| panic!("{text}: {e}"))
+}
+
+/// DSCP 26, in a traffic class.
+const AF31: u8 = 26 << 2;
+
+#[test]
+fn nothing_said_changes_nothing() {
+    let none = settings("");
+    assert_eq!(none, PrioritySettings::default());
+    for class in 0..=255 {
+        assert_eq!(none.traffic_class(class & 15, class), class);
+    }
+    assert_eq!(none.priorities, None);
+}
+
+/// Who asks for a class has it, then the service level decides, then what is said for all
+/// others; and what is forced is for all. ECN is left alone.
+#[test]
+fn classes_come_from_who_is_nearest() {
+    let all = settings("default_roce_tos=106, sl2dscp=3:46\nsl2dscp = 4:0 # best effort");
+    assert_eq!(all.traffic_class(0, 2), AF31 | 2);
+    assert_eq!(all.traffic_class(0, 0), AF31);
+    assert_eq!(all.traffic_class(3, 2), 46 << 2 | 2);
+    assert_eq!(all.traffic_class(4, 2), 2);
+    assert_eq!(all.traffic_class(3, 8 << 2 | 2), 8 << 2 | 2);
+    assert_eq!(all.traffic_class(200, 1), AF31 | 1, "no such level");
+    let forced = settings("traffic_class=104,sl2dscp=3:46");
+    assert_eq!(forced.traffic_class(3, 8 << 2 | 2), AF31 | 2);
+    assert_eq!(forced.traffic_class(0, 1), AF31 | 1);
+}
+
+#[test]
+fn priorities_follow_from_dscps() {
+    let default = settings("trust=dscp").priorities.expect("trusted");
+    assert_eq!(default, PriorityMap::default());
+    assert_eq!((default.of(AF31), default.of(48 << 2)), (3, 6));
+    let map = settings("dscp-prio=26:5,DSCP2PRIO=0:1").priorities;
+    let map = map.expect("implied");
+    assert_eq!((map.of(AF31 | 3), map.of(2), map.of(48 << 2)), (5, 1, 6));
+    assert_eq!(map.changed().collect::<Vec<_>>(), [(0, 1), (26, 5)]);
+}
+
+#[test]
+fn a_wrong_value_is_told_with_the_right_ones() {
+    for (text, given, said) in [
+        ("dscp", "dscp", "NAME=VALUE"),
+        ("pfc=3", "pfc=3", "default_roce_tos, traffic_class"),
+        ("trust=dscp,trust=pcp", "trust=pcp", "sl2dscp"),
+        ("traffic_class=256", "traffic_class=256", "0 to 255"),
+        ("default_roce_tos=AF31", "default_roce_tos=AF31", "0 to 255"),
+        (
+            "cma_roce_tos=1,default_roce_tos=1",
+            "default_roce_tos=1",
+            "once",
+        ),
+        ("sl2dscp=16:1", "sl2dscp=16:1", "0 to 15"),
+        ("sl2dscp=3:64", "sl2dscp=3:64", "0 to 63"),
+        ("sl2dscp=3:1,sl2dscp=3:2", "sl2dscp=3:2", "once"),
+        ("dscp-prio=26:8", "dscp-prio=26:8", "0 to 7"),
+        ("dscp-prio=26", "dscp-prio=26", "26:3"),
+    ] {
+        let error = text.parse::<PrioritySettings>().expect_err("wrong");
+        assert_eq!(error.given, given);
+        assert!(error.to_string().contains(said), "{error}");
+    }
+}
+
+#[test]
+fn what_a_file_says_is_as_good() {
+    let name = format!("roce-qos-{}", std::process::id());
+    let path = std::env::temp_dir().join(name);
+    let at = format!("@{}", path.display());
+    let missing = read(&at).expect_err("no such file");
+    assert!(missing.contains("No such file"), "{missing}");
+    std::fs::write(&path, "trust=dscp\ntraffic_class=104\n").expect("written");
+    assert_eq!(read(&at), Ok(settings("traffic_class=104,trust=dscp")));
+    std::fs::write(&path, "trust=me").expect("written");
+    let error = read(&at).expect_err("malformed");
+    assert!(error.starts_with("in "), "{error}");
+    std::fs::remove_file(&path).expect("removed");
+}
