@@ -50,8 +50,21 @@ pub fn compiles_verbs_or_skip() -> bool {
     is_installed_or_skip("cc") && is_there_or_skip("libibverbs-dev", Path::new(HEADER).is_file())
 }
 
-/// Compiles a C program of this project with the system's compiler and libibverbs. Nothing if
-/// the machine lacks them; then it says on stderr that the test that asks is skipped.
+/// What librdmacm-dev brings along.
+const RDMACM_HEADER: &str = "/usr/include/rdma/rdma_cma.h";
+
+/// As [`compiles_verbs_or_skip`], for programs that use librdmacm.
+///
+/// # Panics
+/// If not, and the environment variable `ROCE_LAB` is `require`.
+pub fn compiles_rdmacm_or_skip() -> bool {
+    let there = Path::new(RDMACM_HEADER).is_file();
+    compiles_verbs_or_skip() && is_there_or_skip("librdmacm-dev", there)
+}
+
+/// Compiles a C program of this project with the system's compiler and libibverbs, and
+/// librdmacm if the machine has its header. Nothing if the machine lacks them; then it says on
+/// stderr that the test that asks is skipped.
 ///
 /// # Panics
 /// If it does not compile into the folder for temporary files, or the machine lacks what that
@@ -75,11 +88,20 @@ pub fn compiled_or_skip(source: &str) -> Option<PathBuf> {
         .args(["-Wall", "-Wextra", "-Werror", "-O1", "-o"])
         .arg(&program)
         .arg(root.join(source))
-        .arg("-libverbs")
+        .args(libraries())
         .status()
         .expect("the compiler starts");
     assert!(status.success(), "{source} does not compile: {status}");
     Some(program)
+}
+
+/// What C programs are linked to. Those that do not use a library do not need it.
+fn libraries() -> Vec<&'static str> {
+    let mut libraries = vec!["-libverbs"];
+    if Path::new(RDMACM_HEADER).is_file() {
+        libraries.extend(["-Wl,--as-needed", "-lrdmacm"]);
+    }
+    libraries
 }
 
 /// Whether a program of somebody else's is installed. If not, says on stderr that the

@@ -63,7 +63,7 @@ impl Device {
     }
 
     /// The same device as listed before, if it was.
-    fn known(device: &roce_verbs::Device) -> &'static Self {
+    pub(crate) fn known(device: &roce_verbs::Device) -> &'static Self {
         let mut known = KNOWN.lock();
         let (name, index) = (device.name(), device.interface().index);
         let before = known.iter().find(|d| d.index == index && d.name == name);

@@ -1,10 +1,11 @@
 //! The number that C gets for each error.
 
 use nix::errno::Errno;
+use roce_verbs::roce_cm::CmError;
 use roce_verbs::{
     AccessError, BufferRange, ConnectError, CqResizeError, CreateQpError, DeregisterError,
-    ModifyError, MulticastError, OpenError, PortError, PostError, RegionError, RegisterError,
-    ReregisterError, SrqError,
+    ListenError, ModifyError, MulticastError, OpenError, PortError, PostError, RegionError,
+    RegisterError, ReregisterError, SrqError,
 };
 use std::fmt::Display;
 use std::io;
@@ -170,6 +171,26 @@ impl ToErrno for CreateQpError {
 impl ToErrno for CqResizeError {
     fn to_errno(&self) -> Errno {
         Errno::EINVAL
+    }
+}
+
+impl ToErrno for CmError {
+    fn to_errno(&self) -> Errno {
+        match self {
+            Self::ServiceInUse { .. } => Errno::EADDRINUSE,
+            Self::TooManyConnections { .. } => Errno::ENOMEM,
+            _ => Errno::EINVAL,
+        }
+    }
+}
+
+impl ToErrno for ListenError {
+    fn to_errno(&self) -> Errno {
+        match self {
+            Self::Address(error) => error.to_errno(),
+            Self::Agent(error) => error.to_errno(),
+            Self::Steering(error) => of_io(error),
+        }
     }
 }
 

@@ -30,7 +30,8 @@ pub(crate) struct Unacknowledged {
 }
 
 impl Unacknowledged {
-    fn one_more(&self) {
+    /// One more was handed out.
+    pub(crate) fn one_more(&self) {
         *self.count.lock() += 1;
     }
 

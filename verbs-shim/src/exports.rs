@@ -1,5 +1,9 @@
 //! The symbols: which function each is, in which version.
 
+use crate::rdmacm::{
+    accept, addrinfo, attributes, channel as cm_channel, connect, device as cm_device, endpoint,
+    event, id, multicast as cm_multicast, option, qp as cm_qp, resolve, srq as cm_srq,
+};
 use crate::{
     ah, channel, context, cq, device, dm, dmabuf, events, import, mr, multicast, pd, private, qp,
     query, rates, srq, strings, sysfs, unsupported,
@@ -122,6 +126,89 @@ export! { CURRENT:
     strings::wr_opcode_str: "ibv_wr_opcode_str@@IBVERBS_PRIVATE_34";
     sysfs::get_sysfs_path: "ibv_get_sysfs_path@@IBVERBS_1.0";
     sysfs::read_sysfs_file: "ibv_read_sysfs_file@@IBVERBS_1.0";
+}
+
+// What programs call of the connection manager.
+export! { CM:
+    accept::accept: "rdma_accept@@RDMACM_1.0";
+    event::ack_cm_event: "rdma_ack_cm_event@@RDMACM_1.0";
+    resolve::bind_addr: "rdma_bind_addr@@RDMACM_1.0";
+    connect::connect: "rdma_connect@@RDMACM_1.0";
+    endpoint::create_ep: "rdma_create_ep@@RDMACM_1.0";
+    cm_channel::create_event_channel: "rdma_create_event_channel@@RDMACM_1.0";
+    id::create_id: "rdma_create_id@@RDMACM_1.0";
+    cm_qp::create_qp: "rdma_create_qp@@RDMACM_1.0";
+    cm_qp::create_qp_ex: "rdma_create_qp_ex@@RDMACM_1.0";
+    cm_srq::create_srq: "rdma_create_srq@@RDMACM_1.0";
+    cm_srq::create_srq_ex: "rdma_create_srq_ex@@RDMACM_1.0";
+    endpoint::destroy_ep: "rdma_destroy_ep@@RDMACM_1.0";
+    cm_channel::destroy_event_channel: "rdma_destroy_event_channel@@RDMACM_1.0";
+    accept::destroy_id: "rdma_destroy_id@@RDMACM_1.0";
+    cm_qp::destroy_qp: "rdma_destroy_qp@@RDMACM_1.0";
+    cm_srq::destroy_srq: "rdma_destroy_srq@@RDMACM_1.0";
+    accept::disconnect: "rdma_disconnect@@RDMACM_1.0";
+    connect::establish: "rdma_establish@@RDMACM_1.2";
+    strings::cm_event_str: "rdma_event_str@@RDMACM_1.0";
+    cm_device::free_devices: "rdma_free_devices@@RDMACM_1.0";
+    addrinfo::freeaddrinfo: "rdma_freeaddrinfo@@RDMACM_1.0";
+    event::get_cm_event: "rdma_get_cm_event@@RDMACM_1.0";
+    cm_device::get_devices: "rdma_get_devices@@RDMACM_1.0";
+    id::get_dst_port: "rdma_get_dst_port@@RDMACM_1.0";
+    accept::get_request: "rdma_get_request@@RDMACM_1.0";
+    id::get_src_port: "rdma_get_src_port@@RDMACM_1.0";
+    addrinfo::getaddrinfo: "rdma_getaddrinfo@@RDMACM_1.0";
+    attributes::init_qp_attr: "rdma_init_qp_attr@@RDMACM_1.2";
+    cm_multicast::join_multicast: "rdma_join_multicast@@RDMACM_1.0";
+    cm_multicast::join_multicast_ex: "rdma_join_multicast_ex@@RDMACM_1.1";
+    cm_multicast::leave_multicast: "rdma_leave_multicast@@RDMACM_1.0";
+    accept::listen: "rdma_listen@@RDMACM_1.0";
+    id::migrate_id: "rdma_migrate_id@@RDMACM_1.0";
+    accept::notify: "rdma_notify@@RDMACM_1.0";
+    accept::reject: "rdma_reject@@RDMACM_1.0";
+    resolve::resolve_addr: "rdma_resolve_addr@@RDMACM_1.0";
+    resolve::resolve_route: "rdma_resolve_route@@RDMACM_1.0";
+    option::set_option: "rdma_set_option@@RDMACM_1.0";
+}
+
+// What it does not do.
+export! { CM_UNSUPPORTED:
+    unsupported::minus_one_wide:
+        "raccept@@RDMACM_1.0"
+        "rbind@@RDMACM_1.0"
+        "rclose@@RDMACM_1.0"
+        "rconnect@@RDMACM_1.0"
+        "rdma_get_remote_ece@@RDMACM_1.3"
+        "rdma_query_addrinfo@@RDMACM_1.4"
+        "rdma_reject_ece@@RDMACM_1.3"
+        "rdma_resolve_addrinfo@@RDMACM_1.4"
+        "rdma_set_local_ece@@RDMACM_1.3"
+        "rdma_write_cm_event@@RDMACM_1.4"
+        "repoll_create1@@RDMACM_1.5"
+        "repoll_ctl@@RDMACM_1.5"
+        "rfcntl@@RDMACM_1.0"
+        "rgetpeername@@RDMACM_1.0"
+        "rgetsockname@@RDMACM_1.0"
+        "rgetsockopt@@RDMACM_1.0"
+        "riomap@@RDMACM_1.0"
+        "riounmap@@RDMACM_1.0"
+        "riowrite@@RDMACM_1.0"
+        "rlisten@@RDMACM_1.0"
+        "rpoll@@RDMACM_1.0"
+        "rread@@RDMACM_1.0"
+        "rreadv@@RDMACM_1.0"
+        "rrecv@@RDMACM_1.0"
+        "rrecvfrom@@RDMACM_1.0"
+        "rrecvmsg@@RDMACM_1.0"
+        "rselect@@RDMACM_1.0"
+        "rsend@@RDMACM_1.0"
+        "rsendmsg@@RDMACM_1.0"
+        "rsendto@@RDMACM_1.0"
+        "rsetsockopt@@RDMACM_1.0"
+        "rshutdown@@RDMACM_1.0"
+        "rsocket@@RDMACM_1.0"
+        "rwrite@@RDMACM_1.0"
+        "rwritev@@RDMACM_1.0"
+        ;
 }
 
 // What this library does not do.
@@ -271,7 +358,9 @@ mod tests {
     fn each_symbol_is_one_function() {
         let wanted = include_str!("../symbols.txt");
         let wanted = wanted.lines().filter(|line| !line.starts_with('#'));
-        let lists = [CURRENT, UNSUPPORTED, OLD, DRIVERS].into_iter().flatten();
+        let lists = [CURRENT, CM, CM_UNSUPPORTED, UNSUPPORTED, OLD, DRIVERS]
+            .into_iter()
+            .flatten();
         let mut defined: Vec<&str> = Vec::new();
         for (symbols, function) in lists {
             assert!(!function.is_null(), "{symbols:?}");

@@ -1,6 +1,7 @@
-//! `libibverbs.so.1`: the C ABI of verbs on this stack.
+//! `libibverbs.so.1` and `librdmacm.so.1`: the C ABI of verbs, and of the connection manager,
+//! on this stack.
 //!
-//! Programs that were linked to libibverbs load this library in its place, unchanged.
+//! Programs that were linked to one of them, or both, load this library in its place, unchanged.
 //! It translates: every function makes Rust of what C gives it, calls
 //! [`roce_verbs`], and makes C of what comes back. What can't be done returns
 //! `EOPNOTSUPP`, never success.
@@ -40,6 +41,7 @@ mod private;
 mod qp;
 mod query;
 mod rates;
+mod rdmacm;
 mod srq;
 mod strings;
 mod sysfs;

@@ -225,6 +225,10 @@ impl<T> Clone for Out<T> {
 impl<T> Copy for Out<T> {}
 
 impl<T> Out<T> {
+    pub(crate) fn is_null(self) -> bool {
+        self.0.is_null()
+    }
+
     /// So many bytes behind another one: what the caller's array has there.
     pub(crate) fn at(base: Self, offset: usize) -> Self {
         Self(base.0.cast::<u8>().wrapping_add(offset).cast())

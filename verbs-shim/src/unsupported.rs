@@ -14,6 +14,11 @@ pub(crate) extern "C" fn minus_one() -> c_int {
     guard::minus_one(|| Err(Errno::EOPNOTSUPP))
 }
 
+/// As [`minus_one`], also for those that return a length.
+pub(crate) extern "C" fn minus_one_wide() -> isize {
+    guard::value(-1, || Err(Errno::EOPNOTSUPP))
+}
+
 /// For functions that return an object, a number that may be 0, or nothing.
 pub(crate) extern "C" fn null() -> *mut c_void {
     guard::pointer(|| Err(Errno::EOPNOTSUPP))

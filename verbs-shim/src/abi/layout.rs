@@ -62,13 +62,16 @@ macro_rules! c_name {
     };
 }
 
-/// Defines constants of C, whose names there begin with `IBV_`.
+/// Defines constants of C, whose names there begin with `IBV_` or what is said.
 macro_rules! c_constants {
     ($list:ident: $($name:ident = $value:expr,)*) => {
+        $crate::abi::layout::c_constants! { "IBV_" $list: $($name = $value,)* }
+    };
+    ($prefix:literal $list:ident: $($name:ident = $value:expr,)*) => {
         $(pub(crate) const $name: u32 = $value;)*
 
         pub(super) const $list: &[$crate::abi::Constant] = &[$($crate::abi::Constant {
-            name: concat!("IBV_", stringify!($name)),
+            name: concat!($prefix, stringify!($name)),
             value: $name as u64,
         },)*];
     };

@@ -1,8 +1,9 @@
-//! The structures of `verbs.h`, as of rdma-core 56: their layout is the ABI. Pointers in
+//! The structures of `verbs.h` and `rdma_cma.h`, as of rdma-core 56: their layout is the ABI. Pointers in
 //! them have the types of `pointer`. A test compares each of them with what a C
 //! compiler makes of the installed header.
 
 mod attributes;
+mod cm;
 mod constants;
 mod context;
 mod extended;
@@ -13,6 +14,8 @@ mod tests;
 mod work;
 
 pub(crate) use attributes::*;
+pub use cm::cm;
+pub(crate) use cm::*;
 pub use constants::constants;
 pub(crate) use constants::*;
 pub(crate) use context::*;

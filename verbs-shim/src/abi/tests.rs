@@ -1,8 +1,9 @@
 //! Every structure and constant, compared with what the C compiler makes of the
-//! installed `infiniband/verbs.h`. Needs `cc` and libibverbs-dev.
+//! installed `infiniband/verbs.h` and `rdma/rdma_cma.h`. Needs `cc`, libibverbs-dev and
+//! librdmacm-dev.
 
-use super::{Constant, Layout, Since, constants, layouts};
-use roce_tests::programs::compiles_verbs_or_skip;
+use super::{Constant, Layout, Since, cm, constants, layouts};
+use roce_tests::programs::{compiles_rdmacm_or_skip, compiles_verbs_or_skip};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::Path;
@@ -39,8 +40,13 @@ fn program(constants: &[&Constant], newest: bool) -> String {
             );
         }
     }
+    printing("infiniband/verbs.h", &lines)
+}
+
+/// A program with these lines, which takes a header.
+fn printing(header: &str, lines: &str) -> String {
     format!(
-        "#include <infiniband/verbs.h>\n#include <stddef.h>\n#include <stdio.h>\n\
+        "#include <{header}>\n#include <stddef.h>\n#include <stdio.h>\n\
          int main(void) {{\n{lines}return 0;\n}}\n"
     )
 }
@@ -103,6 +109,45 @@ fn structures_and_constants_are_those_of_c() {
     let differ: Vec<String> = theirs
         .iter()
         .filter(|(name, value)| ours.get(*name) != Some(value))
+        .map(|(name, value)| format!("{name} is {value}, not {:?}", ours.get(name)))
+        .collect();
+    assert!(differ.is_empty(), "{differ:#?}");
+}
+
+#[test]
+fn those_of_the_connection_manager_are_too() {
+    if !compiles_rdmacm_or_skip() {
+        return;
+    }
+    let (layouts, constants) = cm();
+    let mut ours = BTreeMap::new();
+    for constant in constants {
+        ours.insert(constant.name.to_owned(), (constant.value, None));
+    }
+    for Layout { name, size, fields } in layouts {
+        let sizeof = format!("sizeof(struct {name})");
+        ours.insert((*name).to_owned(), (*size as u64, Some(sizeof)));
+        for (field, offset) in *fields {
+            let offsetof = format!("offsetof(struct {name}, {field})");
+            ours.insert(format!("{name}.{field}"), (*offset as u64, Some(offsetof)));
+        }
+    }
+    let mut lines = String::new();
+    for (name, (_, expression)) in &ours {
+        let expression = expression.as_ref().unwrap_or(name);
+        writeln!(
+            lines,
+            "printf(\"{name} %lu\\n\", (unsigned long)({expression}));"
+        )
+        .expect("text");
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let program = printing("rdma/rdma_cma.h", &lines);
+    let theirs = ask_c(folder.path(), &program).expect("a header of rdma-core 44 or newer");
+    assert_eq!(theirs.len(), ours.len());
+    let differ: Vec<String> = theirs
+        .iter()
+        .filter(|(name, value)| ours.get(*name).is_none_or(|(ours, _)| ours != *value))
         .map(|(name, value)| format!("{name} is {value}, not {:?}", ours.get(name)))
         .collect();
     assert!(differ.is_empty(), "{differ:#?}");

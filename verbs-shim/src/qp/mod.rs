@@ -49,6 +49,21 @@ unsafe impl Object for Qp {
 }
 
 impl Qp {
+    /// Its number.
+    pub(crate) fn number(&self) -> u32 {
+        self.qp.qpn().get()
+    }
+
+    /// Whether it takes its receives from a queue that it shares.
+    pub(crate) fn has_srq(&self) -> bool {
+        !self.c.get().qp_base.srq.as_ptr().is_null()
+    }
+
+    /// Whether what it sends is acknowledged, if it has a peer.
+    pub(crate) fn is_reliable(&self) -> bool {
+        self.kind != QpKind::Uc
+    }
+
     /// Where a datagram goes, along a path of this device.
     fn destination(&self, ah: Handle<Ah>, qpn: Qpn, qkey: QKey) -> Result<Destination, Errno> {
         let ah = ah.get()?;

@@ -1,0 +1,220 @@
+//! What the connection manager tells: into the queue of the channel that it is for.
+//!
+//! This runs in any thread, and takes no lock of an ID's.
+
+use super::device::CmDevice;
+use super::event::{Pending, Says};
+use super::id::{Id, New, State};
+use super::path;
+use super::peer::Peer;
+use crate::abi::*;
+use nix::errno::Errno;
+use roce_verbs::roce_cm::{
+    ConnectionId, DatagramAsked, Event, IpService, ListenerId, Path, RejectReason, Request,
+};
+use std::ffi::c_int;
+use std::net::{IpAddr, SocketAddr, SocketAddrV6};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// An event of a device's connection manager.
+pub(super) fn arrived(device: &Arc<CmDevice>, event: Event) {
+    match event {
+        Event::Requested {
+            connection,
+            listener,
+            path,
+            request,
+        } => {
+            let asked = Asked::connection(connection, listener, path, request);
+            asked.arrived(device);
+        }
+        Event::DatagramRequested {
+            connection,
+            listener,
+            path,
+            request,
+        } => {
+            let asked = Asked::datagram(connection, listener, path, request);
+            asked.arrived(device);
+        }
+        other => {
+            // One that was destroyed meanwhile wants to know nothing.
+            if let Some(id) = device.connections.find(&other.connection())
+                && let Some(pending) = of_connection(device, &id, other)
+            {
+                id.tell(pending);
+            }
+        }
+    }
+}
+
+/// Somebody asks for a connection, or for a datagram service.
+struct Asked {
+    connection: ConnectionId,
+    listener: ListenerId,
+    path: Path,
+    ip: Option<IpService>,
+    peer: Peer,
+    says: Says,
+    private: Vec<u8>,
+}
+
+impl Asked {
+    fn connection(
+        connection: ConnectionId,
+        listener: ListenerId,
+        path: Path,
+        request: Request,
+    ) -> Self {
+        Self {
+            connection,
+            listener,
+            path,
+            ip: request.ip,
+            peer: Peer::of_request(&request),
+            says: Says::Connection((&request).into()),
+            private: request.private,
+        }
+    }
+
+    fn datagram(
+        connection: ConnectionId,
+        listener: ListenerId,
+        path: Path,
+        request: DatagramAsked,
+    ) -> Self {
+        Self {
+            connection,
+            listener,
+            path,
+            ip: request.ip,
+            peer: Peer::default(),
+            says: Says::Nothing,
+            private: request.private,
+        }
+    }
+
+    /// Makes the ID of the connection. Who listens learns of it.
+    fn arrived(self, device: &Arc<CmDevice>) {
+        let connection = self.connection;
+        let listener = device.listeners.find(&self.listener);
+        let told = listener.map(|listener| self.tell(device, &listener));
+        if !matches!(told, Some(Ok(()))) {
+            let reason = RejectReason::NO_RESOURCES;
+            // What the peer hears then, is all that can be done.
+            let _ = device
+                .manager
+                .with(|agent, now| agent.reject(now, connection, reason, &[]));
+        }
+    }
+
+    fn tell(self, device: &Arc<CmDevice>, listener: &Arc<Id>) -> Result<(), Errno> {
+        let of_listener = listener.c.get();
+        if !listener.hears(self.path.local) {
+            return Err(Errno::EAFNOSUPPORT);
+        }
+        let child = Id::new(New {
+            channel: listener.channel(),
+            sync: false,
+            context: of_listener.context,
+            space: listener.space,
+            qp_type: of_listener.qp_type,
+        })?;
+        {
+            let mut inner = child.inner.lock();
+            inner.state = State::Requested;
+            inner.device = Some(Arc::clone(device));
+            let port = u16::from_be_bytes(of_listener.port());
+            inner.local = Some(device.scoped(self.path.local, port)?);
+            let port = self.ip.map_or(0, |ip| ip.source_port);
+            inner.remote = Some(device.scoped(self.path.remote, port)?);
+            inner.connection = Some(self.connection);
+            inner.peer = self.peer;
+            inner.options.traffic_class = self.peer.traffic_class;
+            path::set(&child, &mut inner)?;
+        }
+        device.connections.insert(self.connection, &child);
+        listener.tell(Pending {
+            child: Some(child),
+            says: self.says,
+            private: self.private,
+            ..Pending::plain(listener, CM_EVENT_CONNECT_REQUEST, 0)
+        });
+        Ok(())
+    }
+}
+
+impl Id {
+    /// Whether it listens at an address, if it listens at all: those of IPv4, or of IPv6,
+    /// or of both.
+    fn hears(&self, address: IpAddr) -> bool {
+        let [family, ..] = self.c.get().route.addr.src_storage[0].to_ne_bytes();
+        let one_family = self.one_family.load(Ordering::Relaxed);
+        match address {
+            IpAddr::V4(_) => !one_family || i32::from(family) == libc::AF_INET,
+            IpAddr::V6(_) => i32::from(family) == libc::AF_INET6,
+        }
+    }
+}
+
+impl RdmaCmId {
+    /// The local port, in the order of the network: at the same place in both families.
+    fn port(&self) -> [u8; 2] {
+        let [_, _, a, b, ..] = self.route.addr.src_storage[0].to_ne_bytes();
+        [a, b]
+    }
+}
+
+impl CmDevice {
+    /// An address with its port; one that is of a link only, with the interface.
+    fn scoped(&self, address: IpAddr, port: u16) -> Result<SocketAddr, Errno> {
+        Ok(match address {
+            IpAddr::V6(ip) if ip.is_unicast_link_local() => {
+                let index = self.roce()?.device().interface().index;
+                SocketAddrV6::new(ip, port, 0, index).into()
+            }
+            _ => SocketAddr::new(address, port),
+        })
+    }
+}
+
+/// What becomes of a connection.
+fn of_connection(device: &CmDevice, id: &Arc<Id>, event: Event) -> Option<Pending> {
+    let with = |event, status: c_int, private| Pending {
+        private,
+        ..Pending::plain(id, event, status)
+    };
+    Some(match event {
+        Event::Requested { .. } | Event::DatagramRequested { .. } => return None,
+        Event::Replied { reply, .. } => Pending {
+            says: Says::Connection((&reply).into()),
+            peer: Some(Peer::of_reply(&reply)),
+            ..with(CM_EVENT_CONNECT_RESPONSE, 0, reply.private)
+        },
+        Event::DatagramReplied {
+            qpn, qkey, private, ..
+        } => Pending {
+            says: Says::Found(qpn.get(), qkey.0),
+            ..with(CM_EVENT_ESTABLISHED, 0, private)
+        },
+        Event::Established { private, .. } => with(CM_EVENT_ESTABLISHED, 0, private),
+        Event::Rejected {
+            reason, private, ..
+        } => with(CM_EVENT_REJECTED, reason.0.into(), private),
+        Event::DatagramRejected {
+            status, private, ..
+        } => with(CM_EVENT_UNREACHABLE, status.0.into(), private),
+        Event::Unreachable { .. } => {
+            let timed_out = -(Errno::ETIMEDOUT as c_int);
+            with(CM_EVENT_UNREACHABLE, timed_out, Vec::new())
+        }
+        Event::DisconnectRequested { private, .. } | Event::Disconnected { private, .. } => {
+            with(CM_EVENT_DISCONNECTED, 0, private)
+        }
+        Event::TimeWaitOver { connection } => {
+            device.connections.remove(&connection);
+            with(CM_EVENT_TIMEWAIT_EXIT, 0, Vec::new())
+        }
+    })
+}

@@ -1,0 +1,137 @@
+//! What a QP is to be told, for each state that it goes to.
+
+use super::id::{Id, Inner, State, find};
+use super::path;
+use crate::abi::*;
+use crate::guard;
+use crate::pointer::Out;
+use crate::qp::Qp;
+use nix::errno::Errno;
+use std::ffi::c_int;
+
+/// How long a peer waits after an RNR NAK: 0.64 ms.
+const RNR_TIMER: u8 = 12;
+
+/// Attributes, and which of them are set.
+pub(super) type Attributes = (IbvQpAttr, u32);
+
+/// What only QPs have whose packets are acknowledged.
+const OF_RELIABLE: u32 = QP_MAX_DEST_RD_ATOMIC
+    | QP_MIN_RNR_TIMER
+    | QP_TIMEOUT
+    | QP_RETRY_CNT
+    | QP_RNR_RETRY
+    | QP_MAX_QP_RD_ATOMIC;
+
+/// # Errors
+/// `EINVAL` for a state that QPs do not go to on their way to their peer, or if it takes what
+/// is not known yet.
+pub(super) fn of(id: &Id, inner: &Inner, state: u32) -> Result<Attributes, Errno> {
+    inner.device()?;
+    let reliable = id.c.get().qp.opt()?.is_none_or(Qp::is_reliable);
+    let (mut attr, mut mask) = match (state, id.is_datagram) {
+        (QPS_INIT, true) => init_datagram(),
+        (QPS_INIT, false) => init(inner),
+        (QPS_RTR, true) => (IbvQpAttr::unset(), 0),
+        (QPS_RTR, false) => rtr(inner)?,
+        (QPS_RTS, true) => rts_datagram(inner),
+        (QPS_RTS, false) => rts(inner),
+        _ => return Err(Errno::EINVAL),
+    };
+    attr.qp_state = state;
+    if !reliable {
+        mask &= !OF_RELIABLE;
+    }
+    Ok((attr, mask | QP_STATE))
+}
+
+fn init_datagram() -> Attributes {
+    let attr = IbvQpAttr {
+        qkey: UDP_QKEY,
+        port_num: 1,
+        ..IbvQpAttr::unset()
+    };
+    (attr, QP_PKEY_INDEX | QP_PORT | QP_QKEY)
+}
+
+fn rts_datagram(inner: &Inner) -> Attributes {
+    let attr = IbvQpAttr {
+        sq_psn: inner.psn,
+        ..IbvQpAttr::unset()
+    };
+    (attr, QP_SQ_PSN)
+}
+
+fn init(inner: &Inner) -> Attributes {
+    let attr = IbvQpAttr {
+        port_num: 1,
+        qp_access_flags: access(inner),
+        ..IbvQpAttr::unset()
+    };
+    (attr, QP_PKEY_INDEX | QP_PORT | QP_ACCESS_FLAGS)
+}
+
+/// What the peer may do. That it may read shows in how many READs it may send.
+fn access(inner: &Inner) -> u32 {
+    let write = ACCESS_REMOTE_WRITE;
+    if inner.peer.responder_resources == 0 {
+        write
+    } else {
+        write | ACCESS_REMOTE_READ | ACCESS_REMOTE_ATOMIC
+    }
+}
+
+fn rtr(inner: &Inner) -> Result<Attributes, Errno> {
+    inner.check(&[
+        State::Requested,
+        State::Connecting,
+        State::Replied,
+        State::Connected,
+    ])?;
+    let peer = inner.peer;
+    if peer.qpn == 0 {
+        // It has not answered yet.
+        return Err(Errno::EINVAL);
+    }
+    let attr = IbvQpAttr {
+        ah_attr: path::to_peer(inner)?,
+        path_mtu: peer.mtu,
+        dest_qp_num: peer.qpn,
+        rq_psn: peer.psn,
+        max_dest_rd_atomic: peer.responder_resources,
+        min_rnr_timer: RNR_TIMER,
+        qp_access_flags: access(inner),
+        ..IbvQpAttr::unset()
+    };
+    let mask = QP_AV | QP_PATH_MTU | QP_DEST_QPN | QP_RQ_PSN | QP_ACCESS_FLAGS;
+    Ok((attr, mask | QP_MAX_DEST_RD_ATOMIC | QP_MIN_RNR_TIMER))
+}
+
+fn rts(inner: &Inner) -> Attributes {
+    let peer = inner.peer;
+    let attr = IbvQpAttr {
+        sq_psn: inner.psn,
+        timeout: inner.options.ack_timeout.unwrap_or(peer.ack_timeout),
+        retry_cnt: peer.retry_count,
+        rnr_retry: peer.rnr_retry_count,
+        max_rd_atomic: peer.initiator_depth,
+        ..IbvQpAttr::unset()
+    };
+    let mask = QP_SQ_PSN | QP_TIMEOUT | QP_RETRY_CNT | QP_RNR_RETRY;
+    (attr, mask | QP_MAX_QP_RD_ATOMIC)
+}
+
+/// `rdma_init_qp_attr`: for programs that see to their QPs themselves.
+pub(crate) extern "C" fn init_qp_attr(
+    id: *mut RdmaCmId,
+    attr: Out<IbvQpAttr>,
+    mask: Out<c_int>,
+) -> c_int {
+    guard::minus_one(|| {
+        let id = find(id)?;
+        let state = attr.get()?.qp_state;
+        let (found, bits) = of(&id, &id.inner.lock(), state)?;
+        mask.put(bits.cast_signed())?;
+        attr.put(found)
+    })
+}

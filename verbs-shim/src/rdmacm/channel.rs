@@ -1,0 +1,126 @@
+//! Event channels: a queue with a descriptor that is readable while there is something in it.
+
+use super::event::Pending;
+use super::id::Id;
+use super::table::table;
+use crate::abi::RdmaEventChannel;
+use crate::context::blocks;
+use crate::guard;
+use crate::pointer::CPart;
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::eventfd::{EfdFlags, EventFd};
+use parking_lot::Mutex;
+use std::collections::VecDeque;
+use std::os::fd::{AsFd, AsRawFd};
+use std::sync::Arc;
+
+/// An event channel.
+#[repr(C)]
+pub(super) struct Channel {
+    c: CPart<RdmaEventChannel>,
+    fd: EventFd,
+    queue: Mutex<VecDeque<Pending>>,
+}
+
+impl Channel {
+    /// # Errors
+    /// If the operating system has no descriptor left.
+    pub(super) fn new() -> Result<Arc<Self>, Errno> {
+        let fd = EventFd::from_value_and_flags(0, EfdFlags::EFD_CLOEXEC)?;
+        Ok(Arc::new(Self {
+            c: CPart::new(RdmaEventChannel {
+                fd: fd.as_fd().as_raw_fd(),
+            }),
+            fd,
+            queue: Mutex::default(),
+        }))
+    }
+
+    /// What C sees of it.
+    pub(super) fn as_ptr(&self) -> *mut RdmaEventChannel {
+        self.c.as_ptr()
+    }
+
+    /// One more event. Whoever waits wakes.
+    pub(super) fn push(&self, event: Pending) {
+        let mut queue = self.queue.lock();
+        if queue.is_empty() {
+            // The counter is 0 while there is nothing: this does not block.
+            let _ = self.fd.write(1);
+        }
+        queue.push_back(event);
+    }
+
+    /// The next event, if there is one.
+    pub(super) fn poll(&self) -> Option<Pending> {
+        let mut queue = self.queue.lock();
+        let next = queue.pop_front()?;
+        self.settle(&queue, true);
+        // Counted before the ID can be destroyed.
+        next.about.unacknowledged.one_more();
+        Some(next)
+    }
+
+    /// Whether there is nothing in it now.
+    pub(super) fn is_empty(&self) -> bool {
+        self.queue.lock().is_empty()
+    }
+
+    /// Takes all events of an ID out of it.
+    pub(super) fn withdraw(&self, id: &Id) -> Vec<Pending> {
+        let mut queue = self.queue.lock();
+        let mut taken = Vec::new();
+        for event in std::mem::take(&mut *queue) {
+            if std::ptr::eq(&*event.about, id) {
+                taken.push(event);
+            } else {
+                queue.push_back(event);
+            }
+        }
+        self.settle(&queue, !taken.is_empty());
+        taken
+    }
+
+    /// The descriptor is readable no more once the last event was taken.
+    fn settle(&self, queue: &VecDeque<Pending>, took_some: bool) {
+        if took_some && queue.is_empty() {
+            // It is 1, since there was something: this does not block.
+            let _ = self.fd.read();
+        }
+    }
+
+    /// Waits for the next event, if the program wants to wait. `before_waiting` is called
+    /// before each wait.
+    ///
+    /// # Errors
+    /// `EAGAIN` if it does not want to, `EINTR` after a signal.
+    pub(super) fn wait(&self, before_waiting: impl Fn()) -> Result<Pending, Errno> {
+        loop {
+            if let Some(next) = self.poll() {
+                return Ok(next);
+            }
+            if !blocks(&self.fd)? {
+                return Err(Errno::EAGAIN);
+            }
+            before_waiting();
+            let mut fds = [PollFd::new(self.fd.as_fd(), PollFlags::POLLIN)];
+            poll(&mut fds, PollTimeout::NONE)?;
+        }
+    }
+}
+
+/// `rdma_create_event_channel`.
+pub(crate) extern "C" fn create_event_channel() -> *mut RdmaEventChannel {
+    guard::pointer(|| {
+        let channel = Channel::new()?;
+        let part = channel.as_ptr();
+        table()?.channels.add(channel);
+        Ok(part)
+    })
+}
+
+/// `rdma_destroy_event_channel`. What IDs still use it, keep its descriptor open.
+pub(crate) extern "C" fn destroy_event_channel(channel: *mut RdmaEventChannel) {
+    guard::nothing(|| table()?.channels.remove(channel).map(drop));
+}

@@ -1,0 +1,228 @@
+//! Devices as IDs use them: opened when the first one does, and open from then on, as
+//! programs expect of the contexts that they are given.
+
+use super::arrival;
+use super::id::Id;
+use crate::abi::IbvContext;
+use crate::context::{self, Context};
+use crate::device::Device;
+use crate::errors::OrErrno;
+use crate::pd::{self, Pd};
+use crate::pointer::Handle;
+use nix::errno::Errno;
+use parking_lot::Mutex;
+use roce_verbs::roce_cm::{ConnectionId, ListenerId};
+use roce_verbs::{ConnectionManager, Gid, RoceVersion};
+use std::collections::HashMap;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Weak};
+
+/// An open device.
+pub(super) struct CmDevice {
+    device: Handle<Device>,
+    context: Handle<Context>,
+    /// For IDs whose program does not say which.
+    pd: Handle<Pd>,
+    pub(super) manager: Arc<ConnectionManager>,
+    pub(super) connections: Owners<ConnectionId>,
+    pub(super) listeners: Owners<ListenerId>,
+}
+
+// SAFETY: context and domain are used by any thread, as C does, and stay for ever.
+unsafe impl Send for CmDevice {}
+// SAFETY: as above.
+unsafe impl Sync for CmDevice {}
+
+/// Whose the connections or listeners of a device are.
+pub(super) struct Owners<K>(Mutex<HashMap<K, Weak<Id>>>);
+
+impl<K> Default for Owners<K> {
+    fn default() -> Self {
+        Self(Mutex::default())
+    }
+}
+
+impl<K: Eq + std::hash::Hash> Owners<K> {
+    pub(super) fn insert(&self, key: K, owner: &Arc<Id>) {
+        self.0.lock().insert(key, Arc::downgrade(owner));
+    }
+
+    /// As [`Owners::insert`], for what is about to be made: who asks for it meanwhile, waits.
+    pub(super) fn insert_with<E>(
+        &self,
+        owner: &Arc<Id>,
+        make: impl FnOnce() -> Result<K, E>,
+    ) -> Result<K, E>
+    where
+        K: Copy,
+    {
+        let mut owners = self.0.lock();
+        let key = make()?;
+        owners.insert(key, Arc::downgrade(owner));
+        Ok(key)
+    }
+
+    pub(super) fn find(&self, key: &K) -> Option<Arc<Id>> {
+        self.0.lock().get(key)?.upgrade()
+    }
+
+    pub(super) fn remove(&self, key: &K) {
+        self.0.lock().remove(key);
+    }
+}
+
+impl CmDevice {
+    fn open(device: Handle<Device>) -> Result<Arc<Self>, Errno> {
+        let context = made(context::open_device(device))?;
+        let context = Handle::<Context>::named(context);
+        let opened = || {
+            let pd = Handle::<Pd>::named(made(pd::alloc_pd(context))?);
+            let manager = context.get()?.state.roce.connection_manager().or_errno()?;
+            Ok((pd, manager))
+        };
+        let (pd, manager) = opened().inspect_err(|_| {
+            context::close_device(context);
+        })?;
+        let opened = Arc::new(Self {
+            device,
+            context,
+            pd,
+            manager,
+            connections: Owners::default(),
+            listeners: Owners::default(),
+        });
+        let weak = Arc::downgrade(&opened);
+        opened.manager.set_sink(Box::new(move |event| {
+            if let Some(device) = weak.upgrade() {
+                arrival::arrived(&device, event);
+            }
+        }));
+        Ok(opened)
+    }
+
+    /// What C has of it, and of its domain.
+    pub(super) fn handles(&self) -> (Handle<Context>, Handle<Pd>) {
+        (self.context, self.pd)
+    }
+
+    /// The context.
+    ///
+    /// # Errors
+    /// `ENODEV` in a child.
+    pub(super) fn roce(&self) -> Result<&roce_verbs::Context, Errno> {
+        Ok(&self.context.get()?.state.roce)
+    }
+
+    /// The index of an address in the table of GIDs: for RoCE v2, if it has both.
+    ///
+    /// # Errors
+    /// `EADDRNOTAVAIL` if the interface does not have it any more.
+    pub(super) fn gid_index(&self, address: IpAddr) -> Result<u8, Errno> {
+        let gids = self.roce()?.gids();
+        let ours = || gids.iter().filter(|entry| entry.gid == Gid::from(address));
+        let v2 = ours().find(|entry| entry.version == RoceVersion::V2);
+        let found = v2.or_else(|| ours().next());
+        found.map(|entry| entry.index).ok_or(Errno::EADDRNOTAVAIL)
+    }
+}
+
+/// An object that a function for C has made.
+pub(super) fn made<T>(object: *mut T) -> Result<*mut T, Errno> {
+    if object.is_null() {
+        Err(Errno::last())
+    } else {
+        Ok(object)
+    }
+}
+
+/// What a function for C has done.
+pub(super) fn done(code: std::ffi::c_int) -> Result<(), Errno> {
+    if code == 0 {
+        Ok(())
+    } else {
+        Err(Errno::from_raw(code))
+    }
+}
+
+/// The devices that are open.
+#[derive(Default)]
+pub(super) struct Devices(Mutex<Vec<Arc<CmDevice>>>);
+
+impl Devices {
+    /// The device whose interface has an address. Of an address that several have, such as
+    /// one of a link, the scope says which.
+    ///
+    /// # Errors
+    /// `ENODEV` if there is none, or why it can't be opened.
+    pub(super) fn with_address(&self, address: SocketAddr) -> Result<Arc<CmDevice>, Errno> {
+        let scope = match address {
+            SocketAddr::V6(address) => address.scope_id(),
+            SocketAddr::V4(_) => 0,
+        };
+        let all = roce_verbs::devices();
+        let found = all.iter().find(|device| {
+            let interface = device.interface();
+            let is_its = interface.addresses.contains(&address.ip());
+            is_its && (scope == 0 || interface.index == scope)
+        });
+        self.opened(found.ok_or(Errno::ENODEV)?)
+    }
+
+    /// All devices. One that can't be opened is left out.
+    pub(super) fn all(&self) -> Vec<Arc<CmDevice>> {
+        let all = roce_verbs::devices();
+        let opened = all.iter().map(|device| self.opened(device));
+        opened.filter_map(Result::ok).collect()
+    }
+
+    fn opened(&self, device: &roce_verbs::Device) -> Result<Arc<CmDevice>, Errno> {
+        let device = Handle::of(Device::known(device));
+        let mut open = self.0.lock();
+        let before = open
+            .iter()
+            .find(|known| known.device.as_ptr() == device.as_ptr());
+        if let Some(found) = before {
+            return Ok(Arc::clone(found));
+        }
+        let new = CmDevice::open(device)?;
+        open.push(Arc::clone(&new));
+        Ok(new)
+    }
+
+    /// The program is about to wait: packets are the background threads' from now on.
+    pub(super) fn hand_over(&self) {
+        let open: Vec<_> = self.0.lock().iter().map(Arc::clone).collect();
+        for device in open {
+            if let Ok(roce) = device.roce() {
+                roce.hand_over();
+            }
+        }
+    }
+}
+
+/// `rdma_get_devices`: contexts, in an array that ends with NULL.
+pub(crate) extern "C" fn get_devices(
+    count: crate::pointer::Out<std::ffi::c_int>,
+) -> *mut *mut IbvContext {
+    crate::guard::pointer(|| {
+        count.put_if_wanted(0);
+        let found = super::table::table()?.devices.all();
+        // SAFETY: calloc may be called at any time; `free_devices` frees it.
+        let array = unsafe { libc::calloc(found.len() + 1, size_of::<*const ()>()) };
+        if array.is_null() {
+            return Err(Errno::ENOMEM);
+        }
+        let list = crate::pointer::Out::<*mut IbvContext>::allocated(array.cast());
+        for (index, device) in found.iter().enumerate() {
+            list.put_at(index, device.context.as_ptr())?;
+        }
+        count.put_if_wanted(crate::convert::int(found.len()));
+        Ok(array.cast())
+    })
+}
+
+/// `rdma_free_devices`. The contexts stay open.
+pub(crate) extern "C" fn free_devices(list: *mut *mut IbvContext) {
+    // SAFETY: the caller has it from `get_devices`, which allocated it, or it is NULL.
+    unsafe { libc::free(list.cast()) };
+}

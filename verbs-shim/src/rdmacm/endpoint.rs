@@ -1,0 +1,130 @@
+//! Endpoints: IDs with address, route and QP made in one call.
+
+use super::channel::Channel;
+use super::id::{self, Endpoint, Id, find};
+use super::{accept, qp, resolve, table};
+use crate::abi::*;
+use crate::guard;
+use crate::pd::Pd;
+use crate::pointer::{Handle, In, Out};
+use nix::errno::Errno;
+use std::ffi::c_int;
+use std::ptr;
+use std::sync::Arc;
+
+/// How long addresses and routes may take: nothing here waits for anything.
+const TIMEOUT_MS: c_int = 2000;
+
+/// `rdma_create_ep`: one that listens later, or one that has a route, and a QP if that is
+/// asked for.
+pub(crate) extern "C" fn create_ep(
+    id: Out<*mut RdmaCmId>,
+    info: In<RdmaAddrinfo>,
+    pd: Handle<Pd>,
+    attr: Out<IbvQpInitAttr>,
+) -> c_int {
+    guard::minus_one(|| {
+        id.get()?;
+        let info = info.get()?;
+        let (space, kind) = (info.ai_port_space, info.ai_qp_type);
+        let qp_type = match kind {
+            0 if space.cast_unsigned() == PS_UDP => QPT_UD,
+            0 => QPT_RC,
+            kind => kind.cast_unsigned(),
+        };
+        let new = id::create(
+            ptr::null_mut(),
+            ptr::null_mut(),
+            space.cast_unsigned(),
+            qp_type,
+        )?;
+        let part = new.as_ptr();
+        prepare(part, info, pd, attr, qp_type).inspect_err(|_| {
+            destroy_ep(part);
+        })?;
+        id.put(part)
+    })
+}
+
+/// A call that says how it went by -1 and `errno`.
+fn called(code: c_int) -> Result<(), Errno> {
+    if code == 0 {
+        Ok(())
+    } else {
+        Err(Errno::last())
+    }
+}
+
+fn prepare(
+    part: *mut RdmaCmId,
+    info: &RdmaAddrinfo,
+    pd: Handle<Pd>,
+    attr: Out<IbvQpInitAttr>,
+    qp_type: u32,
+) -> Result<(), Errno> {
+    let id = find(part)?;
+    let is_given = !attr.is_null();
+    if info.ai_flags & rai::PASSIVE != 0 {
+        called(resolve::bind_addr(part, info.ai_src_addr))?;
+        if !pd.as_ptr().is_null() {
+            id.c.set(|c| c.pd = pd);
+        }
+        if is_given {
+            let mut attr = *attr.get()?;
+            attr.qp_type = qp_type;
+            id.inner.lock().endpoint = Some(Endpoint(attr));
+        }
+        return Ok(());
+    }
+    called(resolve::resolve_addr(
+        part,
+        info.ai_src_addr,
+        info.ai_dst_addr,
+        TIMEOUT_MS,
+    ))?;
+    called(resolve::resolve_route(part, TIMEOUT_MS))?;
+    if is_given {
+        let attr = attr.get()?;
+        attr.qp_type = qp_type;
+        qp::create(&id, pd, attr)?;
+    }
+    let private = info.ai_connect.slice(info.ai_connect_len)?;
+    id.inner.lock().private = private.to_vec();
+    Ok(())
+}
+
+/// A connection that was asked of an endpoint gets a channel of its own, and a QP as the
+/// endpoint was made with.
+///
+/// # Errors
+/// Those of `rdma_create_qp`; the connection is gone then.
+pub(super) fn take_over(listener: &Id, request: &Arc<Id>) -> Result<(), Errno> {
+    let own = Channel::new()?;
+    table::table()?.channels.add(Arc::clone(&own));
+    id::migrate(request, own, true)?;
+    let attr = listener.inner.lock().endpoint;
+    let Some(Endpoint(mut attr)) = attr else {
+        return Ok(());
+    };
+    let pd = listener.c.get().pd;
+    let same = pd
+        .opt()?
+        .is_some_and(|pd| pd.context().as_ptr() == request.c.get().verbs.as_ptr());
+    let pd = if same { pd } else { Handle::NULL };
+    qp::create(request, pd, &mut attr).inspect_err(|_| {
+        destroy_ep(request.as_ptr());
+    })
+}
+
+/// `rdma_destroy_ep`.
+pub(crate) extern "C" fn destroy_ep(id: *mut RdmaCmId) {
+    guard::nothing(|| {
+        let found = find(id)?;
+        // It may have neither.
+        let _ = qp::destroy(&found);
+        if !found.c.get().srq.as_ptr().is_null() {
+            super::srq::destroy_srq(id);
+        }
+        accept::destroy(id)
+    });
+}

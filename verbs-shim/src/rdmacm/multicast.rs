@@ -1,0 +1,130 @@
+//! Multicast groups of IDs.
+
+use super::event::{Datagram, Pending, Says, complete};
+use super::id::{Group, Id, Inner, State, find};
+use super::{path, sockaddr};
+use crate::abi::*;
+use crate::errors::OrErrno;
+use crate::guard;
+use crate::pointer::In;
+use nix::errno::Errno;
+use roce_verbs::Gid;
+use std::ffi::{c_int, c_void};
+use std::net::IpAddr;
+
+/// The number of whatever QPs belong to a group.
+const MULTICAST_QPN: u32 = 0xff_ffff;
+
+/// Datagrams to groups stay on the link.
+const HOP_LIMIT: u8 = 1;
+
+/// `rdma_join_multicast`.
+pub(crate) extern "C" fn join_multicast(
+    id: *mut RdmaCmId,
+    address: In<u8>,
+    context: *mut c_void,
+) -> c_int {
+    guard::minus_one(|| join(id, address, true, context as usize))
+}
+
+/// `rdma_join_multicast_ex`.
+pub(crate) extern "C" fn join_multicast_ex(
+    id: *mut RdmaCmId,
+    attr: In<RdmaJoinMcAttrEx>,
+    context: *mut c_void,
+) -> c_int {
+    guard::minus_one(|| {
+        let attr = attr.get()?;
+        let known = CM_JOIN_MC_ATTR_ADDRESS | CM_JOIN_MC_ATTR_JOIN_FLAGS;
+        if attr.comp_mask != known {
+            return Err(Errno::EINVAL);
+        }
+        let receives = match attr.join_flags {
+            MC_JOIN_FLAG_FULLMEMBER => true,
+            MC_JOIN_FLAG_SENDONLY_FULLMEMBER => false,
+            _ => return Err(Errno::EINVAL),
+        };
+        join(id, attr.addr, receives, context as usize)
+    })
+}
+
+/// The address of a group.
+fn group(address: In<u8>) -> Result<IpAddr, Errno> {
+    let group = sockaddr::canonical(sockaddr::read(address)?).ip();
+    if group.is_multicast() {
+        Ok(group)
+    } else {
+        Err(Errno::EINVAL)
+    }
+}
+
+/// Who only sends, is no member as far as the network knows.
+fn join(id: *mut RdmaCmId, address: In<u8>, receives: bool, context: usize) -> Result<(), Errno> {
+    let id = find(id)?;
+    let address = group(address)?;
+    let event = {
+        let mut inner = id.inner.lock();
+        inner.check(&[State::Bound, State::Resolved, State::Routed])?;
+        if !id.is_datagram {
+            return Err(Errno::EINVAL);
+        }
+        if inner.groups.iter().any(|group| group.address == address) {
+            return Err(Errno::EADDRINUSE);
+        }
+        let says = path_to(&inner, address).map(|path| {
+            Says::Datagram(Datagram {
+                path,
+                qpn: MULTICAST_QPN,
+                qkey: UDP_QKEY,
+                context,
+            })
+        })?;
+        let joined = enter(&id, &mut inner, address, receives);
+        let (good, bad) = (CM_EVENT_MULTICAST_JOIN, CM_EVENT_MULTICAST_ERROR);
+        Pending {
+            says,
+            ..Pending::of(&id, joined, good, bad)
+        }
+    };
+    id.tell(event);
+    complete(&id)
+}
+
+fn path_to(inner: &Inner, group: IpAddr) -> Result<IbvAhAttr, Errno> {
+    let local = inner.local.ok_or(Errno::EINVAL)?.ip();
+    let class = inner.options.traffic_class;
+    path::handle(inner.device()?, local, Gid::from(group), class, HOP_LIMIT)
+}
+
+/// The QP, if there is one, gets what is sent to the group.
+fn enter(id: &Id, inner: &mut Inner, address: IpAddr, receives: bool) -> Result<(), Errno> {
+    let gid = Gid::from(address);
+    let qp = id.c.get().qp.opt()?.filter(|_| receives);
+    if let Some(qp) = qp {
+        qp.qp.attach_multicast(gid).or_errno()?;
+    }
+    inner.groups.push(Group {
+        address,
+        gid,
+        attached: qp.is_some(),
+    });
+    Ok(())
+}
+
+/// `rdma_leave_multicast`.
+pub(crate) extern "C" fn leave_multicast(id: *mut RdmaCmId, address: In<u8>) -> c_int {
+    guard::minus_one(|| {
+        let id = find(id)?;
+        let address = group(address)?;
+        let mut inner = id.inner.lock();
+        let found = inner
+            .groups
+            .iter()
+            .position(|group| group.address == address);
+        let group = inner.groups.remove(found.ok_or(Errno::EADDRNOTAVAIL)?);
+        match id.c.get().qp.opt()? {
+            Some(qp) if group.attached => qp.qp.detach_multicast(group.gid).or_errno(),
+            _ => Ok(()),
+        }
+    })
+}

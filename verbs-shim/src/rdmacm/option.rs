@@ -1,0 +1,53 @@
+//! `rdma_set_option`.
+
+use super::id::{State, find};
+use crate::abi::*;
+use crate::guard;
+use crate::pointer::In;
+use nix::errno::Errno;
+use std::ffi::c_int;
+use std::sync::atomic::Ordering;
+
+/// The largest ACK timeout.
+const MAX_TIMEOUT: u8 = 31;
+
+/// `rdma_set_option`.
+pub(crate) extern "C" fn set_option(
+    id: *mut RdmaCmId,
+    level: c_int,
+    name: c_int,
+    value: In<u8>,
+    len: usize,
+) -> c_int {
+    guard::minus_one(|| {
+        let id = find(id)?;
+        if level != crate::convert::int(OPTION_ID) {
+            return Err(Errno::EOPNOTSUPP);
+        }
+        let bytes = |wanted: usize| {
+            if len == wanted {
+                value.slice(wanted)
+            } else {
+                Err(Errno::EINVAL)
+            }
+        };
+        let byte = || Ok::<u8, Errno>(bytes(1)?.first().copied().unwrap_or_default());
+        let flag = || Ok::<bool, Errno>(bytes(size_of::<c_int>())?.iter().any(|byte| *byte != 0));
+        let mut inner = id.inner.lock();
+        match name.cast_unsigned() {
+            OPTION_ID_TOS => inner.options.traffic_class = byte()?,
+            OPTION_ID_AFONLY => {
+                inner.check(&[State::Idle])?;
+                id.one_family.store(flag()?, Ordering::Relaxed);
+            }
+            // Of a port that is in use nobody gets a share, with or without it.
+            OPTION_ID_REUSEADDR => drop(flag()?),
+            OPTION_ID_ACK_TIMEOUT => {
+                inner.options.ack_timeout = Some(byte()?).filter(|code| *code <= MAX_TIMEOUT);
+                inner.options.ack_timeout.ok_or(Errno::EINVAL)?;
+            }
+            _ => return Err(Errno::EOPNOTSUPP),
+        }
+        Ok(())
+    })
+}

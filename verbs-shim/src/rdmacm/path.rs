@@ -1,0 +1,106 @@
+//! The path of an ID: as its QP takes it, and as C reads it.
+
+use super::device::CmDevice;
+use super::id::{Id, Inner};
+use crate::abi::{IbvAhAttr, IbvGlobalRoute, SaPathRec};
+use crate::convert::c_gid;
+use nix::errno::Errno;
+use roce_verbs::Gid;
+use std::net::IpAddr;
+
+/// Routers that a packet may pass.
+pub(super) const HOP_LIMIT: u8 = 64;
+
+/// The only partition.
+const PKEY: u16 = 0xffff;
+
+/// How long a packet may be under way, as peers are told: 4.096 µs × 2^this.
+const LIFETIME: u8 = 16;
+
+/// "Exactly", of a value in a path record.
+const EXACTLY: u8 = 2;
+
+/// What an address handle is made of.
+///
+/// # Errors
+/// `EADDRNOTAVAIL` if the interface has lost its address.
+pub(super) fn handle(
+    device: &CmDevice,
+    from: IpAddr,
+    to: Gid,
+    traffic_class: u8,
+    hop_limit: u8,
+) -> Result<IbvAhAttr, Errno> {
+    Ok(IbvAhAttr {
+        grh: IbvGlobalRoute {
+            dgid: c_gid(to),
+            flow_label: 0,
+            sgid_index: device.gid_index(from)?,
+            hop_limit,
+            traffic_class,
+        },
+        dlid: 0,
+        sl: 0,
+        src_path_bits: 0,
+        static_rate: 0,
+        is_global: 1,
+        port_num: 1,
+    })
+}
+
+/// The way to the peer.
+///
+/// # Errors
+/// `EINVAL` if it is not known.
+pub(super) fn to_peer(inner: &Inner) -> Result<IbvAhAttr, Errno> {
+    let (local, remote) = inner.ends()?;
+    handle(
+        inner.device()?,
+        local.ip(),
+        remote.ip().into(),
+        inner.options.traffic_class,
+        HOP_LIMIT,
+    )
+}
+
+/// The code of the largest path MTU that the interface carries.
+pub(super) fn mtu(inner: &Inner) -> Result<roce_verbs::PathMtu, Errno> {
+    Ok(inner.device()?.roce()?.device().active_mtu())
+}
+
+/// Shows C the whole route.
+///
+/// # Errors
+/// `EINVAL` if it is not known.
+pub(super) fn set(id: &Id, inner: &mut Inner) -> Result<(), Errno> {
+    let (local, remote) = inner.ends()?;
+    let record = SaPathRec {
+        dgid: c_gid(remote.ip().into()),
+        sgid: c_gid(local.ip().into()),
+        dlid: 0,
+        slid: 0,
+        raw_traffic: 0,
+        flow_label: 0,
+        hop_limit: HOP_LIMIT,
+        traffic_class: inner.options.traffic_class,
+        reversible: 1,
+        numb_path: 1,
+        pkey: PKEY.to_be(),
+        sl: 0,
+        mtu_selector: EXACTLY,
+        mtu: mtu(inner)?.code(),
+        rate_selector: EXACTLY,
+        rate: 0,
+        packet_life_time_selector: EXACTLY,
+        packet_life_time: LIFETIME,
+        preference: 0,
+    };
+    id.show(inner);
+    let record = inner.path.insert(Box::new(record));
+    let part = std::ptr::from_mut(&mut **record);
+    id.c.set(|c| {
+        c.route.path_rec = part;
+        c.route.num_paths = 1;
+    });
+    Ok(())
+}

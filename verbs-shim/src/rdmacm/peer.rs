@@ -1,0 +1,91 @@
+//! What a connection's ends agree on, as this end's QP takes it.
+
+use super::event::Connection;
+use roce_verbs::roce_cm::{Reply, Request};
+
+/// The peer, and what was agreed on with it. The depths are this end's.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Peer {
+    pub(super) qpn: u32,
+    /// The first PSN that it sends.
+    pub(super) psn: u32,
+    /// The code of the path MTU.
+    pub(super) mtu: u32,
+    /// READs and atomics that this end takes at a time.
+    pub(super) responder_resources: u8,
+    /// READs and atomics that this end sends at a time.
+    pub(super) initiator_depth: u8,
+    pub(super) retry_count: u8,
+    pub(super) rnr_retry_count: u8,
+    pub(super) ack_timeout: u8,
+    pub(super) traffic_class: u8,
+}
+
+impl Peer {
+    /// Of who asks for a connection.
+    pub(super) fn of_request(request: &Request) -> Self {
+        Self {
+            qpn: request.qpn.get(),
+            psn: request.psn.get(),
+            mtu: request.path_mtu.code().into(),
+            responder_resources: request.initiator_depth,
+            initiator_depth: request.responder_resources,
+            retry_count: request.retry_count,
+            rnr_retry_count: request.rnr_retry_count,
+            ack_timeout: request.ack_timeout,
+            traffic_class: request.traffic_class,
+        }
+    }
+
+    /// With what the answer to this end's request says.
+    pub(super) fn answered(self, reply: &Self) -> Self {
+        Self {
+            qpn: reply.qpn,
+            psn: reply.psn,
+            responder_resources: reply.responder_resources,
+            initiator_depth: reply.initiator_depth,
+            rnr_retry_count: reply.rnr_retry_count,
+            ..self
+        }
+    }
+
+    /// Of who answers.
+    pub(super) fn of_reply(reply: &Reply) -> Self {
+        Self {
+            qpn: reply.qpn.get(),
+            psn: reply.psn.get(),
+            responder_resources: reply.initiator_depth,
+            initiator_depth: reply.responder_resources,
+            rnr_retry_count: reply.rnr_retry_count,
+            ..Self::default()
+        }
+    }
+}
+
+impl From<&Request> for Connection {
+    fn from(request: &Request) -> Self {
+        Self {
+            responder_resources: request.initiator_depth,
+            initiator_depth: request.responder_resources,
+            flow_control: request.flow_control,
+            retry_count: request.retry_count,
+            rnr_retry_count: request.rnr_retry_count,
+            srq: request.srq,
+            qpn: request.qpn.get(),
+        }
+    }
+}
+
+impl From<&Reply> for Connection {
+    fn from(reply: &Reply) -> Self {
+        Self {
+            responder_resources: reply.initiator_depth,
+            initiator_depth: reply.responder_resources,
+            flow_control: reply.flow_control,
+            retry_count: 0,
+            rnr_retry_count: reply.rnr_retry_count,
+            srq: reply.srq,
+            qpn: reply.qpn.get(),
+        }
+    }
+}

@@ -1,0 +1,231 @@
+//! QPs of IDs, with the completion queues that the program does not bring along.
+
+use super::attributes;
+use super::device::{done, made};
+use super::id::{Id, Inner, find};
+use crate::abi::*;
+use crate::channel::{self, Channel};
+use crate::context::Context;
+use crate::cq::{self, Cq};
+use crate::guard;
+use crate::pd::Pd;
+use crate::pointer::{Handle, In, Out};
+use crate::qp::{self, Qp};
+use nix::errno::Errno;
+use std::ffi::{c_int, c_void};
+
+/// A completion queue with the channel that it announces completions by.
+type Queue = (Handle<Channel>, Handle<Cq>);
+
+/// Bytes of inline data that a QP has at least: programs count on as many as every NIC gives
+/// that has room for a scatter/gather element, without asking.
+const LEAST_INLINE: u32 = 16;
+
+/// The queues that were made for a QP: for sending, for receiving.
+#[derive(Default)]
+struct New([Option<Queue>; 2]);
+
+/// `rdma_create_qp`.
+pub(crate) extern "C" fn create_qp(
+    id: *mut RdmaCmId,
+    pd: Handle<Pd>,
+    attr: Out<IbvQpInitAttr>,
+) -> c_int {
+    guard::minus_one(|| create(&*find(id)?, pd, attr.get()?))
+}
+
+/// As `rdma_create_qp`.
+///
+/// # Errors
+/// `EINVAL` if the ID has a QP, or no device yet; and those of `ibv_create_qp`.
+pub(super) fn create(id: &Id, pd: Handle<Pd>, attr: &mut IbvQpInitAttr) -> Result<(), Errno> {
+    let mut inner = id.inner.lock();
+    let c = id.c.get();
+    let pd = if pd.as_ptr().is_null() { c.pd } else { pd };
+    check(&inner, &c, pd)?;
+    let mut wanted = *attr;
+    if wanted.srq.as_ptr().is_null() {
+        wanted.srq = c.srq;
+    }
+    wanted.cap.max_inline_data = wanted.cap.max_inline_data.max(LEAST_INLINE);
+    let depths = [wanted.cap.max_send_wr, wanted.cap.max_recv_wr];
+    let new = New::make(id, [&mut wanted.send_cq, &mut wanted.recv_cq], depths)?;
+    let part = Out::allocated(&raw mut wanted);
+    let qp = made(qp::create_qp(pd, part));
+    finish(id, &mut inner, pd, qp, &new)?;
+    *attr = wanted;
+    Ok(())
+}
+
+/// `rdma_create_qp_ex`.
+pub(crate) extern "C" fn create_qp_ex(id: *mut RdmaCmId, attr: Out<IbvQpInitAttrEx>) -> c_int {
+    guard::minus_one(|| {
+        let id = find(id)?;
+        let attr = attr.get()?;
+        let mut inner = id.inner.lock();
+        let c = id.c.get();
+        let mut wanted = *attr;
+        if wanted.comp_mask & QP_INIT_ATTR_PD == 0 {
+            wanted.comp_mask |= QP_INIT_ATTR_PD;
+            wanted.pd = c.pd;
+        }
+        if wanted.srq.as_ptr().is_null() {
+            wanted.srq = c.srq;
+        }
+        check(&inner, &c, wanted.pd)?;
+        let depths = [wanted.cap.max_send_wr, wanted.cap.max_recv_wr];
+        let new = New::make(&id, [&mut wanted.send_cq, &mut wanted.recv_cq], depths)?;
+        let part = Out::allocated(&raw mut wanted);
+        let qp = made(qp::create_qp_ex(c.verbs, part));
+        finish(&id, &mut inner, wanted.pd, qp, &new)?;
+        *attr = wanted;
+        Ok(())
+    })
+}
+
+/// An ID has one QP, on its device.
+fn check(inner: &Inner, c: &RdmaCmId, pd: Handle<Pd>) -> Result<(), Errno> {
+    inner.device()?;
+    if !c.qp.as_ptr().is_null() || pd.get()?.context().as_ptr() != c.verbs.as_ptr() {
+        return Err(Errno::EINVAL);
+    }
+    Ok(())
+}
+
+impl New {
+    /// The queues that the program does not give are made.
+    fn make(id: &Id, given: [&mut Handle<Cq>; 2], depths: [u32; 2]) -> Result<Self, Errno> {
+        let (context, owner) = (id.c.get().verbs, id.as_ptr().cast());
+        let mut new = Self::default();
+        for ((new, given), depth) in new.0.iter_mut().zip(given).zip(depths) {
+            if given.as_ptr().is_null() {
+                // The first one, if the second can't be made, is small and goes with the
+                // context.
+                let queue = queue(context, depth, owner)?;
+                *given = queue.1;
+                *new = Some(queue);
+            }
+        }
+        Ok(new)
+    }
+
+    fn destroy(&self) {
+        for (channel, queue) in self.0.iter().flatten() {
+            cq::destroy_cq(*queue);
+            channel::destroy_comp_channel(*channel);
+        }
+    }
+}
+
+fn queue(context: Handle<Context>, depth: u32, owner: *mut c_void) -> Result<Queue, Errno> {
+    let channel = Handle::named(made(channel::create_comp_channel(context))?);
+    let depth = c_int::try_from(depth).map_err(|_| Errno::EINVAL)?.max(1);
+    match made(cq::create_cq(context, depth, owner, channel, 0)) {
+        Ok(queue) => Ok((channel, Handle::named(queue.cast()))),
+        Err(errno) => {
+            channel::destroy_comp_channel(channel);
+            Err(errno)
+        }
+    }
+}
+
+/// Takes the new QP as far as it can go, and shows it in the ID.
+fn finish(
+    id: &Id,
+    inner: &mut Inner,
+    pd: Handle<Pd>,
+    qp: Result<*mut IbvQp, Errno>,
+    new: &New,
+) -> Result<(), Errno> {
+    let qp = qp.map(|qp| Handle::<Qp>::named(qp.cast()));
+    let started = qp.and_then(|qp| {
+        start(id, inner, qp).inspect_err(|_| {
+            qp::destroy_qp(qp);
+        })?;
+        Ok(qp)
+    });
+    let qp = started.inspect_err(|_| new.destroy())?;
+    id.c.set(|c| {
+        (c.qp, c.pd) = (qp, pd);
+        if let Some((channel, queue)) = new.0[0] {
+            (c.send_cq_channel, c.send_cq) = (channel, queue);
+        }
+        if let Some((channel, queue)) = new.0[1] {
+            (c.recv_cq_channel, c.recv_cq) = (channel, queue);
+        }
+    });
+    inner.own_cqs = [new.0[0].is_some(), new.0[1].is_some()];
+    Ok(())
+}
+
+/// One for datagrams can send at once, others wait for their peer.
+fn start(id: &Id, inner: &Inner, qp: Handle<Qp>) -> Result<(), Errno> {
+    modify(qp, attributes::of(id, inner, QPS_INIT)?)?;
+    if id.is_datagram {
+        modify(qp, attributes::of(id, inner, QPS_RTR)?)?;
+        modify(qp, attributes::of(id, inner, QPS_RTS)?)?;
+    }
+    Ok(())
+}
+
+fn modify(qp: Handle<Qp>, (attr, mask): attributes::Attributes) -> Result<(), Errno> {
+    let part = In::at(&raw const attr as u64);
+    done(qp::modify_qp(qp, part, mask.cast_signed()))
+}
+
+/// The ID's QP becomes ready to send to its peer.
+///
+/// # Errors
+/// `EINVAL` if there is none, or it is in another state than `rdma_create_qp` left it in.
+pub(super) fn to_rts(id: &Id, inner: &Inner) -> Result<(), Errno> {
+    let qp = id.c.get().qp;
+    modify(qp, attributes::of(id, inner, QPS_RTR)?)?;
+    modify(qp, attributes::of(id, inner, QPS_RTS)?)
+}
+
+/// What the ID's QP has posted comes back, if it has one.
+pub(super) fn to_error(id: &Id) -> Result<(), Errno> {
+    let qp = id.c.get().qp;
+    if qp.as_ptr().is_null() {
+        return Ok(());
+    }
+    let attr = IbvQpAttr {
+        qp_state: QPS_ERR,
+        ..IbvQpAttr::unset()
+    };
+    modify(qp, (attr, QP_STATE))
+}
+
+/// `rdma_destroy_qp`.
+pub(crate) extern "C" fn destroy_qp(id: *mut RdmaCmId) {
+    guard::nothing(|| destroy(&*find(id)?));
+}
+
+/// As `rdma_destroy_qp`.
+///
+/// # Errors
+/// `EINVAL` if there is none.
+pub(super) fn destroy(id: &Id) -> Result<(), Errno> {
+    let mut inner = id.inner.lock();
+    let c = id.c.get();
+    c.qp.get()?;
+    done(qp::destroy_qp(c.qp))?;
+    inner.groups.clear();
+    let own = std::mem::take(&mut inner.own_cqs);
+    let queues = [
+        (c.send_cq_channel, c.send_cq),
+        (c.recv_cq_channel, c.recv_cq),
+    ];
+    let [send, recv] = [0, 1].map(|which| own[which].then_some(queues[which]));
+    New([send, recv]).destroy();
+    id.c.set(|c| {
+        c.qp = Handle::NULL;
+        if send.is_some() {
+            (c.send_cq_channel, c.send_cq) = (Handle::NULL, Handle::NULL);
+        }
+        if recv.is_some() {
+            (c.recv_cq_channel, c.recv_cq) = (Handle::NULL, Handle::NULL);
+        }
+    });
+    Ok(())
+}

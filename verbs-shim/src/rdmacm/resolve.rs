@@ -1,0 +1,161 @@
+//! Addresses of IDs: their own, and those of their peers.
+
+use super::device::CmDevice;
+use super::event::{Pending, complete};
+use super::id::{Id, Inner, State, find};
+use super::table::table;
+use super::{path, sockaddr};
+use crate::abi::*;
+use crate::errors::OrErrno;
+use crate::guard;
+use crate::pointer::In;
+use nix::errno::Errno;
+use roce_verbs::PortClaim;
+use std::ffi::c_int;
+use std::net::SocketAddr;
+
+/// `rdma_bind_addr`.
+pub(crate) extern "C" fn bind_addr(id: *mut RdmaCmId, address: In<u8>) -> c_int {
+    guard::minus_one(|| {
+        let id = find(id)?;
+        let address = sockaddr::read(address)?;
+        let mut inner = id.inner.lock();
+        inner.check(&[State::Idle])?;
+        bind(&id, &mut inner, address)
+    })
+}
+
+/// Gives an ID its own address and port. Which device an ID without an address of its own
+/// goes by, shows when its peer is known.
+///
+/// # Errors
+/// `ENODEV` if no device has the address, `EADDRINUSE`.
+pub(super) fn bind(id: &Id, inner: &mut Inner, address: SocketAddr) -> Result<(), Errno> {
+    let address = sockaddr::canonical(address);
+    let claim = if address.ip().is_unspecified() {
+        PortClaim::take(id.space, None, 0, address.port()).or_errno()?
+    } else {
+        let device = table()?.devices.with_address(address)?;
+        let claim = claim(id, &device, address)?;
+        inner.device = Some(device);
+        claim
+    };
+    inner.local = Some(with_port(address, claim.port()));
+    inner.claim = Some(claim);
+    inner.state = State::Bound;
+    id.show(inner);
+    Ok(())
+}
+
+/// A port at an address of a device, which is made usable.
+fn claim(id: &Id, device: &CmDevice, local: SocketAddr) -> Result<PortClaim, Errno> {
+    let manager = &device.manager;
+    manager.activate(local.ip()).or_errno()?;
+    let claim = manager.claim_port(id.space, Some(local.ip()), local.port());
+    claim.or_errno()
+}
+
+fn with_port(mut address: SocketAddr, port: u16) -> SocketAddr {
+    address.set_port(port);
+    address
+}
+
+/// `rdma_resolve_addr`. What it takes is known at once, or never: the timeout is not needed.
+pub(crate) extern "C" fn resolve_addr(
+    id: *mut RdmaCmId,
+    source: In<u8>,
+    destination: In<u8>,
+    _timeout_ms: c_int,
+) -> c_int {
+    guard::minus_one(|| {
+        let id = find(id)?;
+        let source = sockaddr::read_if_given(source)?;
+        let destination = sockaddr::canonical(sockaddr::read(destination)?);
+        let result = {
+            let mut inner = id.inner.lock();
+            inner.check(&[State::Idle, State::Bound])?;
+            resolve(&id, &mut inner, source, destination)
+        };
+        id.tell(Pending::of(
+            &id,
+            result,
+            CM_EVENT_ADDR_RESOLVED,
+            CM_EVENT_ADDR_ERROR,
+        ));
+        complete(&id)
+    })
+}
+
+fn resolve(
+    id: &Id,
+    inner: &mut Inner,
+    source: Option<SocketAddr>,
+    destination: SocketAddr,
+) -> Result<(), Errno> {
+    if inner.state == State::Idle
+        && let Some(source) = source
+    {
+        bind(id, inner, source)?;
+    }
+    let bound = inner.local;
+    let address = bound.map(|local| local.ip());
+    let address = match address.filter(|address| !address.is_unspecified()) {
+        Some(address) => address,
+        None => sockaddr::source_for(destination)?,
+    };
+    if address.is_ipv4() != destination.is_ipv4() {
+        return Err(Errno::EINVAL);
+    }
+    let mut local = SocketAddr::new(address, bound.map_or(0, |local| local.port()));
+    if let (SocketAddr::V6(local), SocketAddr::V6(to)) = (&mut local, destination)
+        && local.ip().is_unicast_link_local()
+    {
+        local.set_scope_id(to.scope_id());
+    }
+    go_by(id, inner, local)?;
+    // Nobody is at "any": it is this host.
+    let remote = if destination.ip().is_unspecified() {
+        SocketAddr::new(address, destination.port())
+    } else {
+        destination
+    };
+    inner.remote = Some(remote);
+    inner.state = State::Resolved;
+    id.show(inner);
+    Ok(())
+}
+
+/// Chooses the device that has an address. A port that was claimed before is kept.
+fn go_by(id: &Id, inner: &mut Inner, local: SocketAddr) -> Result<(), Errno> {
+    let device = table()?.devices.with_address(local)?;
+    let port = match &inner.claim {
+        Some(claimed) => {
+            device.manager.activate(local.ip()).or_errno()?;
+            claimed.port()
+        }
+        None => {
+            let new = claim(id, &device, local)?;
+            let port = new.port();
+            inner.claim = Some(new);
+            port
+        }
+    };
+    inner.local = Some(with_port(local, port));
+    inner.device = Some(device);
+    Ok(())
+}
+
+/// `rdma_resolve_route`.
+pub(crate) extern "C" fn resolve_route(id: *mut RdmaCmId, _timeout_ms: c_int) -> c_int {
+    guard::minus_one(|| {
+        let id = find(id)?;
+        {
+            let mut inner = id.inner.lock();
+            inner.check(&[State::Resolved])?;
+            path::set(&id, &mut inner)?;
+            inner.state = State::Routed;
+        }
+        id.tell(Pending::plain(&id, CM_EVENT_ROUTE_RESOLVED, 0));
+        complete(&id)
+    })
+}

@@ -1,0 +1,147 @@
+//! Addresses as C has them: `struct sockaddr_in` and `struct sockaddr_in6`.
+
+use crate::abi::Storage;
+use crate::pointer::In;
+use nix::errno::Errno;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6, UdpSocket};
+
+/// Bytes of `struct sockaddr_in` and `struct sockaddr_in6`.
+const LEN: [usize; 2] = [16, 28];
+
+/// The address that a program gave.
+///
+/// # Errors
+/// `EINVAL` if there is none, `EAFNOSUPPORT` if it is neither IPv4 nor IPv6.
+pub(super) fn read(address: In<u8>) -> Result<SocketAddr, Errno> {
+    let family = word(address.slice(2)?, 0);
+    match i32::from(u16::from_ne_bytes(family)) {
+        libc::AF_INET => {
+            let bytes = address.slice(LEN[0])?;
+            let ip = Ipv4Addr::from(word::<4>(bytes, 4));
+            Ok((ip, u16::from_be_bytes(word(bytes, 2))).into())
+        }
+        libc::AF_INET6 => {
+            let bytes = address.slice(LEN[1])?;
+            let ip = Ipv6Addr::from(word::<16>(bytes, 8));
+            let port = u16::from_be_bytes(word(bytes, 2));
+            let scope = u32::from_ne_bytes(word(bytes, 24));
+            Ok(SocketAddrV6::new(ip, port, 0, scope).into())
+        }
+        _ => Err(Errno::EAFNOSUPPORT),
+    }
+}
+
+/// As [`read`], if the program gave one.
+pub(super) fn read_if_given(address: In<u8>) -> Result<Option<SocketAddr>, Errno> {
+    if address.is_null() {
+        return Ok(None);
+    }
+    read(address).map(Some)
+}
+
+/// Some of the bytes; `from` and `N` are within them.
+fn word<const N: usize>(bytes: &[u8], from: usize) -> [u8; N] {
+    let found = bytes
+        .get(from..from + N)
+        .and_then(|part| part.try_into().ok());
+    found.unwrap_or([0; N])
+}
+
+/// An address for C.
+pub(super) fn storage(address: SocketAddr) -> Storage {
+    let mut bytes = [0; size_of::<Storage>()];
+    let mut put = |at: usize, part: &[u8]| bytes[at..at + part.len()].copy_from_slice(part);
+    put(2, &address.port().to_be_bytes());
+    match address {
+        SocketAddr::V4(address) => {
+            put(0, &family(libc::AF_INET));
+            put(4, &address.ip().octets());
+        }
+        SocketAddr::V6(address) => {
+            put(0, &family(libc::AF_INET6));
+            put(8, &address.ip().octets());
+            put(24, &address.scope_id().to_ne_bytes());
+        }
+    }
+    let mut storage = Storage::default();
+    for (to, from) in storage.iter_mut().zip(bytes.chunks_exact(8)) {
+        *to = u64::from_ne_bytes(word(from, 0));
+    }
+    storage
+}
+
+fn family(family: i32) -> [u8; 2] {
+    u16::try_from(family).unwrap_or_default().to_ne_bytes()
+}
+
+/// Its length in C.
+pub(super) fn len(address: SocketAddr) -> u32 {
+    if address.is_ipv4() { 16 } else { 28 }
+}
+
+/// An IPv4 address in IPv6's form is one of IPv4.
+pub(super) fn canonical(address: SocketAddr) -> SocketAddr {
+    match address.ip().to_canonical() {
+        IpAddr::V4(ip) => SocketAddr::new(ip.into(), address.port()),
+        IpAddr::V6(_) => address,
+    }
+}
+
+/// From which address the host reaches another one: what its routes say.
+///
+/// # Errors
+/// What the kernel says if there is no route.
+pub(super) fn source_for(remote: SocketAddr) -> Result<IpAddr, Errno> {
+    let any: IpAddr = match remote {
+        SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    };
+    let mut to = remote;
+    to.set_port(ROCE_PORT);
+    // Nothing is sent: the kernel chooses the address when a UDP socket is connected.
+    let asked = UdpSocket::bind((any, 0)).and_then(|socket| {
+        socket.connect(to)?;
+        socket.local_addr()
+    });
+    let of_system = |error: std::io::Error| error.raw_os_error().map(Errno::from_raw);
+    asked
+        .map(|local| local.ip())
+        .map_err(|error| of_system(error).unwrap_or(Errno::EIO))
+}
+
+/// The UDP port of RoCEv2.
+const ROCE_PORT: u16 = 4791;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_come_back_as_they_went() {
+        for text in ["10.1.2.3:7471", "[fe80::1%3]:9", "[2001:db8::7]:0"] {
+            let address: SocketAddr = text.parse().expect("an address");
+            let there = storage(address);
+            assert_eq!(read(In::at(there.as_ptr() as u64)), Ok(address));
+        }
+    }
+
+    #[test]
+    fn other_families_are_refused() {
+        let mut there = Storage::default();
+        assert_eq!(read(In::at(0)), Err(Errno::EINVAL));
+        assert_eq!(read_if_given(In::at(0)), Ok(None));
+        for family in [0_u64, 1, 27, 0xffff] {
+            there[0] = family.to_le();
+            assert_eq!(
+                read(In::at(there.as_ptr() as u64)),
+                Err(Errno::EAFNOSUPPORT)
+            );
+        }
+    }
+
+    #[test]
+    fn loopback_is_reached_from_loopback() {
+        let there = "127.0.0.1:1".parse().expect("an address");
+        assert_eq!(source_for(there), Ok(Ipv4Addr::LOCALHOST.into()));
+    }
+}

@@ -1,0 +1,118 @@
+//! What programs have of the connection manager, by the addresses that they know it by. What
+//! is not in a table is no object: it was destroyed, or is another process's.
+
+use super::channel::Channel;
+use super::device::Devices;
+use super::event::Told;
+use super::id::Id;
+use crate::fork;
+use nix::errno::Errno;
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::ptr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+/// Objects of one kind. C has the address of each, where its part of it lies.
+pub(super) struct Known<T>(Mutex<HashMap<usize, Arc<T>>>);
+
+impl<T> Default for Known<T> {
+    fn default() -> Self {
+        Self(Mutex::default())
+    }
+}
+
+impl<T> Known<T> {
+    /// C may have it from now on.
+    pub(super) fn add(&self, object: Arc<T>) {
+        let address = Arc::as_ptr(&object) as usize;
+        self.0.lock().insert(address, object);
+    }
+
+    /// # Errors
+    /// `EINVAL` if there is none at an address.
+    pub(super) fn find<C>(&self, part: *const C) -> Result<Arc<T>, Errno> {
+        let objects = self.0.lock();
+        objects
+            .get(&(part as usize))
+            .map(Arc::clone)
+            .ok_or(Errno::EINVAL)
+    }
+
+    /// C has it no more.
+    ///
+    /// # Errors
+    /// `EINVAL` if there was none: of several calls for the same, one finds it.
+    pub(super) fn remove<C>(&self, part: *const C) -> Result<Arc<T>, Errno> {
+        self.0.lock().remove(&(part as usize)).ok_or(Errno::EINVAL)
+    }
+}
+
+/// All objects of a process.
+pub(super) struct Table {
+    generation: u32,
+    pub(super) ids: Known<Id>,
+    pub(super) channels: Known<Channel>,
+    pub(super) events: Known<Told>,
+    pub(super) devices: Devices,
+}
+
+static CURRENT: AtomicPtr<Table> = AtomicPtr::new(ptr::null_mut());
+
+/// The table of this process. A child that is forked gets a new one: what its parent has is
+/// nothing to it, and a lock that a thread of the parent had at that moment stays locked.
+///
+/// # Errors
+/// `ENOMEM`.
+pub(super) fn table() -> Result<&'static Table, Errno> {
+    fork::watch()?;
+    let generation = fork::generation();
+    loop {
+        let current = CURRENT.load(Ordering::Acquire);
+        // SAFETY: it is null, or was made by a box below, and stays for ever.
+        if let Some(table) = unsafe { current.as_ref() }
+            && table.generation == generation
+        {
+            return Ok(table);
+        }
+        let new = Box::into_raw(Box::new(Table {
+            generation,
+            ids: Known::default(),
+            channels: Known::default(),
+            events: Known::default(),
+            devices: Devices::default(),
+        }));
+        let order = (Ordering::AcqRel, Ordering::Acquire);
+        if CURRENT
+            .compare_exchange(current, new, order.0, order.1)
+            .is_err()
+        {
+            // SAFETY: nobody else has it.
+            drop(unsafe { Box::from_raw(new) });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_removed_is_not_found() {
+        let known = Known::default();
+        let object = Arc::new(7_u32);
+        let address = Arc::as_ptr(&object);
+        assert_eq!(known.find(address), Err(Errno::EINVAL));
+        known.add(object);
+        assert_eq!(known.find(address).as_deref(), Ok(&7));
+        assert_eq!(known.remove(address).as_deref(), Ok(&7));
+        assert_eq!(known.remove(address), Err(Errno::EINVAL));
+        assert_eq!(known.find(ptr::null::<u32>()), Err(Errno::EINVAL));
+    }
+
+    #[test]
+    fn a_process_has_one_table() {
+        let [one, other] = [table(), table()].map(|table| table.expect("memory"));
+        assert!(ptr::eq(one, other));
+    }
+}
