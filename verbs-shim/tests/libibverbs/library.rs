@@ -1,5 +1,5 @@
 //! The library that was built together with the tests, and a folder in which programs
-//! find it by the name that they look for.
+//! find it by the names that they look for.
 
 use std::os::unix::fs::symlink;
 use std::path::PathBuf;
@@ -21,6 +21,8 @@ pub(crate) fn built() -> PathBuf {
 /// A folder for `LD_LIBRARY_PATH`.
 pub(crate) fn folder() -> TempDir {
     let folder = tempfile::tempdir().expect("a folder");
-    symlink(built(), folder.path().join("libibverbs.so.1")).expect("a link");
+    for name in ["libibverbs.so.1", "librdmacm.so.1"] {
+        symlink(built(), folder.path().join(name)).expect("a link");
+    }
     folder
 }

@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use roce_tests::programs::compiled_or_skip;
+use roce_tests::programs::{compiled_or_skip, compiles_rdmacm_or_skip};
 
 use crate::library;
 
@@ -69,4 +69,22 @@ fn a_library_that_is_loaded_first_is_the_one() {
     run("threads.c", |command| {
         command.env("LD_PRELOAD", library::built());
     });
+}
+
+#[test]
+fn connections_are_made_as_the_man_pages_of_the_connection_manager_say() {
+    let library = library::folder();
+    run_with_cm("cm.c", library.path());
+}
+
+#[test]
+fn the_connection_manager_refuses_what_it_is_not_for() {
+    let library = library::folder();
+    run_with_cm("cm_refused.c", library.path());
+}
+
+fn run_with_cm(source: &str, folder: &Path) {
+    if compiles_rdmacm_or_skip() {
+        run(source, run_with(folder));
+    }
 }

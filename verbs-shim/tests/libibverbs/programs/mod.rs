@@ -2,6 +2,7 @@
 //! this library.
 
 mod asyncwatch;
+mod cm;
 mod perftest;
 mod pingpongs;
 mod place;

@@ -24,7 +24,7 @@ pub(crate) struct Place<'a> {
 }
 
 /// Words to run, at a [`Place`]. In them, `DEVICE` and `GID` stand for what they are at each
-/// end.
+/// end, and `HOST` for the server's address.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Words {
     pub(crate) words: String,
@@ -90,12 +90,24 @@ impl<'a> Place<'a> {
         told
     }
 
+    /// As [`Place::run_words`], for programs that listen for a service of the connection
+    /// manager.
+    pub(crate) fn run_served(&self, words: &Words, service: u32) -> String {
+        let mut server = Process::spawn(self.command(words, 0));
+        server.wait_until_it_serves(service);
+        let client = Process::spawn(self.command(words, 1));
+        let told = client.finish(&format!("client of {words:?}"));
+        server.finish(&format!("server of {words:?}"));
+        told
+    }
+
     /// The program that is the server (0) or the client (1).
     fn command(&self, words: &Words, role: usize) -> Command {
         let (device, gid) = &self.devices[role];
         let text = format!("{} {}", words.words, words.own[role])
             .replace("DEVICE", device)
-            .replace("GID", &gid.to_string());
+            .replace("GID", &gid.to_string())
+            .replace("HOST", &self.host);
         let mut text = text.split_whitespace();
         let end = [self.server, self.client][role];
         let mut command = end.command(text.next().unwrap_or_default());

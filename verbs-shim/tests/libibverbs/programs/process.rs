@@ -46,28 +46,42 @@ impl Process {
 
     /// Waits until it listens at a TCP port of its namespace.
     pub(crate) fn wait_until_it_listens(&mut self, port: u16) {
-        let end = Instant::now() + PATIENCE;
         let wanted = format!(":{port:04X} ");
         let id = self.child.id();
-        loop {
-            let tables = ["tcp", "tcp6"].map(|table| format!("/proc/{id}/net/{table}"));
+        let tables = ["tcp", "tcp6"].map(|table| format!("/proc/{id}/net/{table}"));
+        // The fourth column is the state, of which 0A is LISTEN.
+        let listens = |line: &str| {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            let local = words
+                .get(1)
+                .is_some_and(|a| format!("{a} ").ends_with(&wanted));
+            local && words.get(3) == Some(&"0A")
+        };
+        self.wait_until(&format!("it does not listen at port {port}"), || {
             let text: String = tables.iter().flat_map(fs::read_to_string).collect();
-            // The fourth column is the state, of which 0A is LISTEN.
-            let listens = |line: &str| {
-                let words: Vec<&str> = line.split_whitespace().collect();
-                let local = words
-                    .get(1)
-                    .is_some_and(|a| format!("{a} ").ends_with(&wanted));
-                local && words.get(3) == Some(&"0A")
-            };
-            if text.lines().any(listens) {
-                return;
-            }
+            text.lines().any(listens)
+        });
+    }
+
+    /// Waits until it, or another process of its namespace, takes requests for a service of
+    /// the connection manager.
+    pub(crate) fn wait_until_it_serves(&mut self, service: u32) {
+        let names = format!("/proc/{}/net/unix", self.child.id());
+        let wanted = format!("/service/{service:08x}/");
+        self.wait_until(&format!("it does not serve {service:#x}"), || {
+            fs::read_to_string(&names).is_ok_and(|text| text.contains(&wanted))
+        });
+    }
+
+    /// Waits until something is so, unless the process ends before.
+    fn wait_until(&mut self, otherwise: &str, is_so: impl Fn() -> bool) {
+        let end = Instant::now() + PATIENCE;
+        while !is_so() {
             if let Some(status) = self.child.try_wait().expect("a child") {
                 let text: Vec<String> = self.lines.iter().collect();
                 panic!("the server ended: {status}: {}", text.join("\n"));
             }
-            assert!(Instant::now() < end, "it does not listen at port {port}");
+            assert!(Instant::now() < end, "{otherwise}");
             thread::yield_now();
         }
     }

@@ -1,0 +1,90 @@
+//! Programs that find their peers by address and port: those of rdmacm-utils.
+
+use super::pair_for;
+use super::place::{Place, Words};
+
+/// The spaces of ports.
+const TCP: u32 = 0x0106;
+const UDP: u32 = 0x0111;
+
+/// A program and its peer.
+struct Run {
+    /// What both are started with, and what follows for the server and for the client.
+    words: &'static str,
+    own: [&'static str; 2],
+    /// Where the server listens: the space, and the port.
+    space: u32,
+    port: u32,
+    /// What the client prints in the end.
+    expected: &'static str,
+}
+
+const RUNS: [Run; 5] = [
+    // Messages, READs and WRITEs, each compared.
+    Run {
+        words: "rping -v -V -C 10 -S 1000 -a HOST",
+        own: ["-s", "-c"],
+        space: TCP,
+        port: 7174,
+        expected: "ping data: rdma-ping-9",
+    },
+    Run {
+        words: "ucmatose -c 3 -C 5 -S 500",
+        own: ["-b HOST", "-s HOST"],
+        space: TCP,
+        port: 7471,
+        expected: "return status 0",
+    },
+    Run {
+        words: "udaddy -c 3 -C 5 -S 500",
+        own: ["-b HOST", "-s HOST"],
+        space: UDP,
+        port: 7174,
+        expected: "return status 0",
+    },
+    Run {
+        words: "",
+        own: ["rdma_server", "rdma_client -s HOST"],
+        space: TCP,
+        port: 7471,
+        expected: "rdma_client: end 0",
+    },
+    Run {
+        words: "",
+        own: ["rdma_xserver -c r", "rdma_xclient -c r -s HOST"],
+        space: TCP,
+        port: 7471,
+        expected: "rdma_xclient: end 0",
+    },
+];
+
+#[test]
+fn programs_connect_by_address_and_port() {
+    let Some(pair) = pair_for("rping") else {
+        return;
+    };
+    let place = Place::loopback(&pair.near);
+    for run in RUNS {
+        let words = Words {
+            words: run.words.to_owned(),
+            own: run.own.map(str::to_owned),
+            ..Words::default()
+        };
+        let told = place.run_served(&words, run.space << 16 | run.port);
+        assert!(told.contains(run.expected), "{words:?}: {told}");
+    }
+}
+
+#[test]
+fn programs_send_to_multicast_groups() {
+    if let Some(pair) = pair_for("mckey") {
+        let place = Place::loopback(&pair.near);
+        let receiver = place.alone("stdbuf -oL mckey -m 230.1.2.3 -b HOST -C 10");
+        receiver.wait_for_line("receiving data transfers");
+        let sender = place.alone("mckey -m 230.1.2.3 -b HOST -s -C 10");
+        for end in [sender, receiver] {
+            let told = end.finish("mckey");
+            assert!(told.contains("return status 0"), "{told}");
+        }
+    }
+}
