@@ -3,6 +3,7 @@
 //! One program, so that its tests share their guests: booting them takes longer than
 //! most tests do. `cargo test -p roce-tests --test interop ops::` runs some of them.
 
+mod cm;
 mod congestion;
 mod errors;
 mod lab_self;
