@@ -48,7 +48,7 @@ pub struct ConnectRequest {
     pub service_type: ServiceType,
     /// The own QP.
     pub qpn: Qpn,
-    /// The first PSN that it will send.
+    /// The PSN that the peer begins to send with, which the own QP expects (`rq_psn`).
     pub psn: Psn,
     /// READs and atomics that it takes at a time.
     pub responder_resources: u8,
@@ -92,7 +92,7 @@ pub struct Request {
     pub ca_guid: u64,
     /// The peer's QP.
     pub qpn: Qpn,
-    /// The first PSN that it will send.
+    /// The PSN that the own QP begins to send with (`sq_psn`): the peer expects it.
     pub psn: Psn,
     /// READs and atomics that the peer takes at a time.
     pub responder_resources: u8,
@@ -127,7 +127,7 @@ pub struct Request {
 pub struct Acceptance {
     /// The own QP.
     pub qpn: Qpn,
-    /// The first PSN that it will send.
+    /// The PSN that the peer begins to send with, which the own QP expects (`rq_psn`).
     pub psn: Psn,
     /// READs and atomics that it takes at a time.
     pub responder_resources: u8,
@@ -152,7 +152,7 @@ pub struct Reply {
     pub ca_guid: u64,
     /// The peer's QP.
     pub qpn: Qpn,
-    /// The first PSN that it will send.
+    /// The PSN that the own QP begins to send with (`sq_psn`): the peer expects it.
     pub psn: Psn,
     /// READs and atomics that the peer takes at a time.
     pub responder_resources: u8,

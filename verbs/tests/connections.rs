@@ -107,8 +107,22 @@ impl Side {
             })
             .expect("posted");
         let index = self.gid_index();
-        self.qp.to_rtr(index, remote, &options).expect("RTR");
-        self.qp.to_rts(&options).expect("RTS");
+        // Each side has chosen the PSN that its peer begins with.
+        let expected = Endpoint {
+            psn: self.own().psn,
+            ..*remote
+        };
+        self.qp.to_rtr(index, &expected, &options).expect("RTR");
+        let rts = QpAttributes {
+            state: Some(QpState::Rts),
+            sq_psn: Some(remote.psn),
+            timeout: Some(options.timeout),
+            retry_cnt: Some(options.retry_cnt),
+            rnr_retry: Some(options.rnr_retry),
+            max_rd_atomic: Some(options.max_rd_atomic),
+            ..QpAttributes::default()
+        };
+        self.qp.modify(&rts).expect("RTS");
     }
 
     /// Asks for a connection.

@@ -35,6 +35,7 @@ fn arguments(host: std::net::Ipv4Addr, role: &str) -> Vec<String> {
     words.map(str::to_owned).to_vec()
 }
 
+// shows: 12.6.5-starting-psn, 12.9-req-rep-rtu, 12.9-dreq
 #[test]
 fn our_client_connects_with_the_kernels_server() {
     if !is_installed_or_skip("rping") {
@@ -57,6 +58,7 @@ fn our_client_connects_with_the_kernels_server() {
     check(&ours, &theirs.stdout_text());
 }
 
+// shows: 12.6.5-starting-psn, 12.9-req-rep-rtu, 12.9-dreq
 #[test]
 fn the_kernels_client_connects_with_our_server() {
     if !is_installed_or_skip("rping") {

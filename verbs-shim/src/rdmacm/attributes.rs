@@ -97,7 +97,9 @@ fn rtr(inner: &Inner) -> Result<Attributes, Errno> {
         ah_attr: path::to_peer(inner)?,
         path_mtu: peer.mtu,
         dest_qp_num: peer.qpn,
-        rq_psn: peer.psn,
+        // Each side chose with which PSN its peer begins.
+        // rule: 12.6.5-starting-psn
+        rq_psn: inner.psn,
         max_dest_rd_atomic: peer.responder_resources,
         min_rnr_timer: RNR_TIMER,
         qp_access_flags: access(inner),
@@ -110,7 +112,7 @@ fn rtr(inner: &Inner) -> Result<Attributes, Errno> {
 fn rts(inner: &Inner) -> Attributes {
     let peer = inner.peer;
     let attr = IbvQpAttr {
-        sq_psn: inner.psn,
+        sq_psn: peer.psn,
         timeout: inner.options.ack_timeout.unwrap_or(peer.ack_timeout),
         retry_cnt: peer.retry_count,
         rnr_retry: peer.rnr_retry_count,

@@ -30,7 +30,7 @@ pub struct Req<'a> {
     pub service_type: ServiceType,
     /// Whether the sender gives credits.
     pub flow_control: bool,
-    /// The first PSN that the sender will send.
+    /// The PSN that the recipient begins to send with: the one that the sender expects.
     pub psn: Psn,
     /// How long the sender may take to answer the REP, 5 bits.
     pub local_response_timeout: u8,
@@ -252,7 +252,7 @@ pub struct Rep<'a> {
     pub qkey: QKey,
     /// The sender's QP.
     pub qpn: Qpn,
-    /// The first PSN that the sender will send.
+    /// The PSN that the recipient begins to send with: the one that the sender expects.
     pub psn: Psn,
     /// READs and atomics that the sender takes at a time.
     pub responder_resources: u8,
