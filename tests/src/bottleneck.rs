@@ -29,8 +29,30 @@ pub struct SlowPort {
     pub queue: u32,
     /// The link MTU of all: bytes.
     pub mtu: u32,
-    /// When it marks, if it does: its own queue is longer than so many bytes.
-    pub marks_above: Option<u32>,
+    /// When it marks, if it does.
+    pub marks: Option<Red>,
+}
+
+/// Random early detection: marks with a chance that grows with the queue.
+#[derive(Clone, Copy, Debug)]
+pub struct Red {
+    /// Up to so many bytes, none is marked.
+    pub kmin: u32,
+    /// From so many bytes on, all are.
+    pub kmax: u32,
+    /// The chance just below `kmax`, in percent.
+    pub pmax: u8,
+}
+
+impl Red {
+    /// Marks everything above so many bytes, and nothing below.
+    pub const fn above(bytes: u32) -> Self {
+        Self {
+            kmin: bytes,
+            kmax: bytes,
+            pmax: 100,
+        }
+    }
 }
 
 /// Three hosts and the switch. They go away with the last process in their namespaces.
@@ -96,13 +118,15 @@ impl Bottleneck {
         for host in Host::ALL {
             bottleneck.wait_until_up(host)?;
         }
-        let marking = port.marks_above.map(|above| {
+        let marking = port.marks.map(|red| {
             let nanoseconds = |bytes: u32| u64::from(bytes) * 8_000_000_000 / port.rate;
             Marking {
                 // A queue that is a little slower than the real one grows, and marks, before
                 // that does, whose clock is coarse.
                 rate: port.rate / 100 * 98,
-                above: nanoseconds(above) as u32,
+                none_up_to: nanoseconds(red.kmin) as u32,
+                all_from: nanoseconds(red.kmax) as u32,
+                percent: red.pmax,
                 longest: nanoseconds(port.queue) as u32,
             }
         });
@@ -173,6 +197,20 @@ impl Bottleneck {
     /// A program to be run at the switch, on whose `port2` all to the receiver passes.
     pub fn at_the_switch(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
         self.switch.command(program)
+    }
+
+    /// How many packets the slow port has dropped.
+    ///
+    /// # Panics
+    /// If tc does not tell.
+    pub fn dropped(&self) -> u64 {
+        let words = ["tc", "-s", "qdisc", "show", "dev", "port2"];
+        let said = self.switch.run(&words, "").expect("tc");
+        let number = said
+            .split_once("dropped ")
+            .and_then(|(_, rest)| rest.split_once(','))
+            .and_then(|(number, _)| number.parse().ok());
+        number.unwrap_or_else(|| panic!("no number of drops: {said}"))
     }
 
     /// How many packets were marked.

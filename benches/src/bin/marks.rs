@@ -5,7 +5,7 @@ use roce_benches::command::{Comparing, finish, progress, step};
 use roce_benches::peers::serve;
 use roce_benches::report::{Comparison, Goal};
 use roce_benches::roce;
-use roce_tests::bottleneck::{Bottleneck, Host, SlowPort};
+use roce_tests::bottleneck::{Bottleneck, Host, Red, SlowPort};
 use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 
@@ -23,17 +23,22 @@ struct Args {
     ms: u64,
 }
 
-/// The port: room for six packets of path MTU 4096, marks when it holds three.
+/// The port: room for six packets of path MTU 4096. It marks as DCQCN wants it: none while
+/// one packet waits, and so many just before it is full that a flow with half of the rate is
+/// as likely told in 55 us as with the paper's switches.
 const PORT: SlowPort = SlowPort {
     rate: 1_000_000_000,
     queue: 24_000,
     mtu: 4200,
-    marks_above: Some(10_000),
+    marks: Some(Red {
+        kmin: 4_200,
+        kmax: 24_000,
+        pmax: 50,
+    }),
 };
 
-/// The paper's parameters for a link of this rate.
-const DCQCN: &str = "dcqcn,paper,rpg_max_rate=1000,rpg_min_rate=10,rpg_ai_rate=10,\
-                     rpg_hai_rate=20,rpg_time_reset=100us";
+/// The paper's parameters; rates are the same parts of the link's as there of 40 Gbit/s.
+const DCQCN: &str = "dcqcn,paper,rpg_max_rate=1000,rpg_min_rate=1,rpg_ai_rate=1,rpg_hai_rate=10";
 
 fn main() -> ExitCode {
     finish("marks", run(&Args::parse()))
@@ -43,8 +48,15 @@ fn run(args: &Args) -> Result<(), String> {
     args.comparing.tell("figures marks", &measure(args)?)
 }
 
-/// What the two flows carried, in bits per second: with DCQCN, and without.
-type Run = [[f64; 2]; 2];
+/// What the two flows carried, in bits per second, and how many packets the port dropped.
+#[derive(Clone, Copy)]
+struct Carried {
+    rates: [f64; 2],
+    dropped: u64,
+}
+
+/// With DCQCN, and without.
+type Run = [Carried; 2];
 
 fn measure(args: &Args) -> Result<Vec<Comparison>, String> {
     let roce = roce::build()?;
@@ -63,8 +75,8 @@ fn measure(args: &Args) -> Result<Vec<Comparison>, String> {
     bar.finish_and_clear();
     let [udp, xdp] = &runs;
     Ok([
-        comparisons(udp, ["two flows over UDP sockets", "of them, the slower"]),
-        comparisons(xdp, ["two flows over AF_XDP", "of them, the slower"]),
+        comparisons(udp, "two flows over UDP sockets"),
+        comparisons(xdp, "two flows over AF_XDP"),
     ]
     .concat())
 }
@@ -73,28 +85,43 @@ fn control_name(control: &str) -> &str {
     control.split(',').next().unwrap_or(control)
 }
 
-fn comparisons(runs: &[Run], what: [&'static str; 2]) -> Vec<Comparison> {
-    let row = |what, with, goal, pair: &dyn Fn(&Run) -> (f64, f64)| Comparison {
+fn comparisons(runs: &[Run], what: &'static str) -> Vec<Comparison> {
+    let row = |what, with, unit, goal, pair: &dyn Fn(&Run) -> (f64, f64)| Comparison {
         what,
         with,
-        unit: "Mb/s",
+        unit,
         runs: runs.iter().map(pair).collect(),
         goal,
     };
-    let sum = |flows: &[f64; 2]| (flows[0] + flows[1]) / 1e6;
+    let sum = |run: &Carried| (run.rates[0] + run.rates[1]) / 1e6;
+    let dropped = |run: &Carried| run.dropped as f64;
+    let without = "without DCQCN";
     vec![
-        row(what[0], "without DCQCN", Goal::AtLeast(2.0), &|run| {
+        row(what, without, "Mb/s", Goal::AtLeast(2.0), &|run| {
             (sum(&run[0]), sum(&run[1]))
         }),
-        row(what[1], "the faster", Goal::AtLeast(0.8), &|run| {
-            let [one, other] = run[0];
-            (one.min(other) / 1e6, one.max(other) / 1e6)
-        }),
+        row(
+            "of them, the slower",
+            "the faster",
+            "Mb/s",
+            Goal::AtLeast(0.8),
+            &|run| {
+                let [one, other] = run[0].rates;
+                (one.min(other) / 1e6, one.max(other) / 1e6)
+            },
+        ),
+        row(
+            "dropped by the port",
+            without,
+            "packets",
+            Goal::None,
+            &|run| (dropped(&run[0]), dropped(&run[1])),
+        ),
     ]
 }
 
-/// What two senders carry to one receiver at the same time: bits per second of each.
-fn flows(roce: &Path, datapath: &str, control: &str, ms: u64) -> Result<[f64; 2], String> {
+/// What two senders carry to one receiver at the same time.
+fn flows(roce: &Path, datapath: &str, control: &str, ms: u64) -> Result<Carried, String> {
     let fabric = Bottleneck::new_or_skip(&PORT).ok_or("the switch can't be had here")?;
     let far = Host::Far.address();
     let perf = |host, datapath: &str, arguments: &[&str]| {
@@ -133,7 +160,10 @@ fn flows(roce: &Path, datapath: &str, control: &str, ms: u64) -> Result<[f64; 2]
     // Without a mark there was nothing to react to.
     match (marked, rates.as_slice()) {
         (0, _) if control != "none" => Err("the port marked nothing".into()),
-        (_, &[one, other]) => Ok([one, other]),
+        (_, &[one, other]) => Ok(Carried {
+            rates: [one, other],
+            dropped: fabric.dropped(),
+        }),
         _ => Err("not two flows".into()),
     }
 }

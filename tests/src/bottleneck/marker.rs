@@ -1,10 +1,10 @@
 //! A switch's congestion point, as a BPF program at the egress of an interface.
 //!
 //! It keeps one number: when the packets that have passed would all have left a link of
-//! a given rate. What is between now and then is the queue of that link. A packet of
-//! RoCE that finds a longer one than allowed, and says that its ends understand marks, is
-//! marked: "congestion experienced" (RFC 3168, 5). The real queue behind it, of a token
-//! bucket filter, may drop; this one only marks.
+//! a given rate. What is between now and then is the queue of that link. A packet of RoCE
+//! whose ends understand marks is marked, "congestion experienced" (RFC 3168, 5), with a
+//! chance that grows with that queue, as random early detection has it. The real queue
+//! behind it, of a token bucket filter, may drop; this one only marks.
 
 use std::ffi::CString;
 use std::io;
@@ -15,10 +15,22 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 pub struct Marking {
     /// Bits per second.
     pub rate: u64,
-    /// Packets that would wait for longer are marked: nanoseconds.
-    pub above: u32,
+    /// Up to this wait, no packet is marked: nanoseconds.
+    pub none_up_to: u32,
+    /// From this wait on, all are: nanoseconds.
+    pub all_from: u32,
+    /// The chance just below that, in percent.
+    pub percent: u8,
     /// The queue grows no longer than this, as one that drops: nanoseconds.
     pub longest: u32,
+}
+
+impl Marking {
+    /// By how much the chance grows with each nanosecond, in 2^-32.
+    fn chance_per_nanosecond(&self) -> u64 {
+        let range = self.all_from.saturating_sub(self.none_up_to).max(1);
+        (u64::from(self.percent) << 32) / 100 / u64::from(range)
+    }
 }
 
 /// The program, attached. It detaches when this value goes.
@@ -38,6 +50,7 @@ const PROG_SCHED_CLS: u32 = 3;
 const TCX_EGRESS: u32 = 47;
 const HELPER_MAP_LOOKUP: i32 = 1;
 const HELPER_KTIME: i32 = 5;
+const HELPER_RANDOM: i32 = 7;
 const HELPER_STORE_BYTES: i32 = 9;
 const HELPER_IP_CHECKSUM: i32 = 10;
 
@@ -164,6 +177,7 @@ const COPY: u8 = 0xbf;
 const SET: u8 = 0xb7;
 const ADD: u8 = 0x07;
 const ADD_REG: u8 = 0x0f;
+const SUB: u8 = 0x17;
 const SUB_REG: u8 = 0x1f;
 const MUL: u8 = 0x27;
 const RIGHT: u8 = 0x77;
@@ -181,6 +195,7 @@ const IF_EQUAL: u8 = 0x15;
 const IF_NOT_EQUAL: u8 = 0x55;
 const IF_ABOVE: u8 = 0x25;
 const IF_ABOVE_REG: u8 = 0x2d;
+const IF_NOT_BELOW: u8 = 0x35;
 const IF_NOT_BELOW_REG: u8 = 0x3d;
 const IF_NOT_ABOVE: u8 = 0xb5;
 const CALL: u8 = 0x85;
@@ -241,12 +256,20 @@ fn instructions(marking: &Marking, state: i32) -> Vec<u64> {
     c.put(RIGHT, 2, 0, 0, 10);
     c.put(ADD_REG, 9, 2, 0, 0);
     c.put(STORE64, 8, 9, 0, 0);
-    c.leave_if(IF_NOT_ABOVE, 1, 0, value(marking.above.into()));
+    c.leave_if(IF_NOT_ABOVE, 1, 0, value(marking.none_up_to.into()));
     // Neither without ECN, nor marked already.
     c.put(COPY, 2, 7, 0, 0);
     c.put(AND, 2, 0, 0, 3);
     c.leave_if(IF_EQUAL, 2, 0, 0);
     c.leave_if(IF_EQUAL, 2, 0, 3);
+    // By chance, if the wait is not too long for that: a random number of 32 bits is below
+    // so much for each nanosecond. r9: the wait.
+    c.put(COPY, 9, 1, 0, 0);
+    c.put(IF_NOT_BELOW, 9, 0, 4, value(marking.all_from.into()));
+    c.put(CALL, 0, 0, 0, HELPER_RANDOM);
+    c.put(SUB, 9, 0, 0, value(marking.none_up_to.into()));
+    c.put(MUL, 9, 0, 0, value(marking.chance_per_nanosecond()));
+    c.leave_if(IF_NOT_BELOW_REG, 0, 9, 0);
     c.put(LOAD64, 2, 8, 8, 0);
     c.put(ADD, 2, 0, 0, 1);
     c.put(STORE64, 8, 2, 8, 0);

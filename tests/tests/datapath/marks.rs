@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 
-use roce_tests::bottleneck::{Bottleneck, Host, SlowPort};
+use roce_tests::bottleneck::{Bottleneck, Host, Red, SlowPort};
 use roce_tests::programs::{self, is_installed_or_skip};
 use serde_json::Value;
 
@@ -14,7 +14,7 @@ const PORT: SlowPort = SlowPort {
     rate: 400_000_000,
     queue: 40_000,
     mtu: 4200,
-    marks_above: Some(8_000),
+    marks: Some(Red::above(8_000)),
 };
 
 /// A process, killed with this value.

@@ -3,7 +3,7 @@
 use super::DcqcnError;
 use super::plot::{curves, curves_csv, slowdowns, slowdowns_csv};
 use super::report::{COLUMNS, Report, cells};
-use roce_sim::congestion::{Algorithm, Loss, Outcome, catalogue};
+use roce_sim::congestion::{Algorithm, Loss, Outcome, catalogue, jain};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::fs;
@@ -15,6 +15,9 @@ const END: &str = "<!-- simulation: end -->\n";
 
 /// What is drawn with every algorithm, not with DCQCN alone.
 const COMPARED: &str = "incast-8";
+
+/// Where the second of three flows has two bottlenecks, the others one each.
+const LOT: &str = "parking-lot";
 
 /// Writes plots and their data to `dir/congestion`, and tables to `dir/congestion.md`.
 ///
@@ -46,6 +49,9 @@ pub(super) fn write(dir: &Path, report: &Report) -> Result<(), DcqcnError> {
             save(&folder, &name, &svg, &curves_csv(outcome))?;
             show(&mut page, &name);
             phases(&mut page, outcome);
+            if outcome.scenario == LOT {
+                fair_shares(&mut page, outcome);
+            }
         }
     }
     replace(&dir.join("congestion.md"), &page)
@@ -134,6 +140,38 @@ fn phases(page: &mut String, outcome: &Outcome) {
             rates.join(", "),
             phase.jain,
             used.join(", "),
+        );
+    }
+    page.push('\n');
+}
+
+/// What would be fair in the parking lot, of as much as the links carried. By max-min all get
+/// half of a link. By proportional fairness, where the sum of the rates' logarithms is the
+/// most, who has two bottlenecks gets a third of a link, and the others two thirds.
+fn fair_shares(page: &mut String, outcome: &Outcome) {
+    let Some(phase) = outcome.phases.first() else {
+        return;
+    };
+    let rates: Vec<f64> = phase.goodput.iter().map(|(_, rate)| *rate).collect();
+    let [one, both, other] = rates[..] else {
+        return;
+    };
+    let link = f64::midpoint(one + both, other + both);
+    page.push_str("| | of flows 1 and 3, Gb/s | of flow 2 | Jain | all |\n|---|---|---|---|---|\n");
+    for (name, shares) in [
+        ("here", [one, both, other]),
+        ("max-min", [link / 2.0; 3]),
+        (
+            "proportional",
+            [link * 2.0 / 3.0, link / 3.0, link * 2.0 / 3.0],
+        ),
+    ] {
+        let [one, both, other] = shares;
+        let index = jain(&shares).unwrap_or(f64::NAN);
+        let _ = writeln!(
+            page,
+            "| {name} | {one:.1}, {other:.1} | {both:.1} | {index:.3} | {:.1} |",
+            one + both + other,
         );
     }
     page.push('\n');
