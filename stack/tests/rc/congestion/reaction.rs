@@ -182,6 +182,11 @@ fn a_pause_costs_no_retry() {
     }
     assert_eq!(again, [first]);
     assert_eq!(hand.state(), QpState::Rts);
+    // Nothing comes back. When the pause after the last packet ends, the time to answer begins.
+    send(&mut hand, 3);
+    hand.timeout();
+    assert!(hand.out().is_empty());
+    assert!(hand.node.nic.next_timeout() > Some(hand.now));
     assert_eq!(hand.stat(Stat::Timeouts), 0);
 }
 
