@@ -17,9 +17,9 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::sync::Arc;
 
 /// CQs that had completions when the program asked for an event of the next one. Those raise none
-/// (IBTA 1.7, 10.8.7): the program takes them before it waits. perftest 4.5 takes 16, and waits
-/// for ever for an event if no other completion comes (mended in its 23.07). A program that is
-/// about to do so has its event instead; one that does not block is told that there is none.
+/// (IBTA 1.7, 10.8.7): the program takes them before it waits. perftest 4.5 takes some of them, and
+/// waits for ever for an event if no other completion comes (mended in its 23.07). A program that
+/// is about to do so has its event instead; one that does not block is told that there is none.
 #[derive(Debug, Default)]
 pub(crate) struct Belated {
     cqs: Mutex<BTreeSet<CqId>>,
