@@ -104,8 +104,10 @@ fn arguments(
     } else {
         accelerator
     };
+    // While it boots, the kernel looks whether the timer ticks, and panics if it does not for as
+    // long as the emulator is kept waiting for a processor: no_timer_check.
     let append = format!(
-        "console=ttyS0 loglevel=5 panic=-1 mitigations=off audit=0 \
+        "console=ttyS0 loglevel=5 panic=-1 mitigations=off audit=0 no_timer_check \
          lab.ip4={ip4}/24 lab.mtu={} lab.flavour={}{}",
         config.mtu,
         config.flavour.name(),

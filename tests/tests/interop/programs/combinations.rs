@@ -1,27 +1,27 @@
 //! Which programs are tried with which arguments, and which of them Soft-RoCE supports.
 
-/// Those that Soft-RoCE was tried with, and whether they worked from rxe to rxe. Made by
-/// `ROCE_COMBINATIONS=all`, which says where it has put its findings.
+/// What was found of some of them: whether they worked from rxe to rxe. Lines of what
+/// `ROCE_COMBINATIONS=all` writes to the lab's folder `kept/programs`.
 const LIST: &str = include_str!("combinations.txt");
 
 /// What stands before a combination that works, and before one that does not.
 const WORKS: &str = "works ";
 const FAILS: &str = "fails ";
 
-/// Those that are run each time. Between them there is every program, every service, each
-/// option, and each role of each.
-const FEW: [&str; 4] = [
+/// Those that are run each time.
+const FEW: [&str; 5] = [
     "ibv_rc_pingpong -g 1 -n 100 -c -e",
     "ibv_uc_pingpong -g 1 -n 100 -c",
     "ibv_ud_pingpong -g 1 -n 100 -s 1000 -e",
     "ibv_srq_pingpong -g 1 -n 200 -c",
+    "ib_write_bw -x 1 -n 20 -s 16384",
 ];
 
 /// Which are run: those of the environment variable `ROCE_COMBINATIONS`, `all` or those that
 /// contain its words, or else few.
 #[derive(Clone, Debug)]
 pub(super) enum Chosen {
-    /// Few of those that the list says to work.
+    /// Few. Those that are not in the list are tried from rxe to rxe first.
     Few,
     /// Those that contain these words. Each is tried from rxe to rxe first.
     Tried(String),
@@ -81,6 +81,22 @@ fn listing() -> impl Iterator<Item = (&'static str, bool)> {
 
 /// All that are tried.
 fn all() -> Vec<String> {
+    let mut all = pingpongs();
+    for operation in ["write", "read", "send", "atomic"] {
+        for service in ["RC", "UC", "UD", "XRC"] {
+            if applies(operation, service) {
+                all.extend(bandwidth(operation, service));
+                all.extend(latency(operation, service));
+            } else {
+                // Refused, whatever the options are.
+                all.push(format!("ib_{operation}_bw -c {service} -x 1 -n 20"));
+            }
+        }
+    }
+    all
+}
+
+fn pingpongs() -> Vec<String> {
     let options = [
         ("rc", "-n 100", &["-c", "-c -e", "-c -o", "-c -N", "-t"][..]),
         ("uc", "-n 100", &["-c", "-c -e"]),
@@ -100,13 +116,90 @@ fn all() -> Vec<String> {
     all
 }
 
-/// The list is of what is tried, and those that are run each time are said to work.
+/// Whether the service has the operation (IBTA 1.7, 9.2.1, table 38), and Soft-RoCE the service.
+fn applies(operation: &str, service: &str) -> bool {
+    match service {
+        "RC" => true,
+        "UC" => matches!(operation, "write" | "send"),
+        "UD" => operation == "send",
+        _ => false,
+    }
+}
+
+fn bandwidth(operation: &str, service: &str) -> Vec<String> {
+    let with = |gid: u8, options: &str| {
+        let size = match options.contains("-s ") {
+            true => "",
+            false => size(operation, service),
+        };
+        let combination = format!(
+            "ib_{operation}_bw{} -x {gid} -n 20{size} {options}",
+            option(service)
+        );
+        combination.trim_end().to_owned()
+    };
+    let mut all = vec![with(1, ""), with(0, "")];
+    let options = ["-q 16", "-b", "-e", "-b -e -q 16", "-I 64 -s 64"];
+    all.extend(options.map(|options| with(1, options)));
+    if operation == "send" {
+        let options = ["", " -b -e", " -b -e -q 16"];
+        all.extend(options.map(|options| with(1, &format!("--use-srq -r 64{options}"))));
+    }
+    all.push(format!("ib_{operation}_bw{} -x 1 -n 5 -a", option(service)));
+    all
+}
+
+fn latency(operation: &str, service: &str) -> Vec<String> {
+    let base = format!("ib_{operation}_lat{} -x 1 -n", option(service));
+    let mut all = ["100", "100 -e", "100 -I 64 -s 64", "5 -a"]
+        .map(|options| format!("{base} {options}"))
+        .to_vec();
+    if operation == "send" {
+        let options = ["", " -e"];
+        all.extend(options.map(|options| format!("{base} 100 --use-srq -r 64{options}")));
+    }
+    all
+}
+
+fn option(service: &str) -> String {
+    match service {
+        "RC" => String::new(),
+        other => format!(" -c {other}"),
+    }
+}
+
+/// Messages of several packets where there may be some.
+fn size(operation: &str, service: &str) -> &'static str {
+    match (operation, service) {
+        ("atomic", _) => "",
+        (_, "UD") => " -s 1024",
+        _ => " -s 16384",
+    }
+}
+
+/// The list is of what is tried, and it does not say of any that is run each time that it fails.
 #[test]
-fn every_combination_is_in_the_list() {
-    let listed: Vec<&str> = listing().map(|(words, _)| words).collect();
-    assert_eq!(all(), listed);
-    let works = |combination: &&str| self::listed(combination) == Some(true);
-    assert!(FEW.iter().all(works), "not all work: {FEW:?}");
+fn the_list_is_of_what_is_tried() {
+    let all = all();
+    for (combination, _) in listing() {
+        assert!(
+            all.iter().any(|tried| tried == combination),
+            "{combination}"
+        );
+    }
+    for combination in FEW {
+        assert!(
+            all.iter().any(|tried| tried == combination),
+            "{combination}"
+        );
+        assert_ne!(listed(combination), Some(false), "{combination}");
+    }
+    // Nothing is left to find of the pingpongs.
+    assert!(
+        pingpongs()
+            .iter()
+            .all(|combination| listed(combination).is_some())
+    );
 }
 
 #[test]
