@@ -63,21 +63,23 @@ impl Beside {
         }
     }
 
+    /// So many times in a row are enough.
+    const SURE: u8 = 4;
     /// More than this is not counted: an application may change its ways.
     const CERTAIN: u8 = 8;
 
-    /// Four times in a row are enough.
     fn stays_away(&self) -> bool {
-        self.drives >= 4
+        self.drives >= Self::SURE
     }
 
     /// While it is not sure, one look at an application that does not drive is enough to
     /// begin anew. Once it is, such a look may have fallen between two calls.
     fn note(&mut self, drives: bool) {
-        self.drives = match (drives, self.stays_away()) {
-            (true, _) => Self::CERTAIN.min(self.drives + 1),
-            (false, true) => self.drives - 2,
-            (false, false) => 0,
+        self.drives = if drives {
+            Self::CERTAIN.min(self.drives + 1)
+        } else {
+            let doubted = self.drives.saturating_sub(2);
+            if doubted < Self::SURE { 0 } else { doubted }
         };
     }
 }
