@@ -80,7 +80,8 @@ fn programs_send_to_multicast_groups() {
     if let Some(pair) = pair_for("mckey") {
         let place = Place::loopback(&pair.near);
         let receiver = place.alone("stdbuf -oL mckey -m 230.1.2.3 -b HOST -C 10");
-        receiver.wait_for_line("receiving data transfers");
+        // Both pause then, for switches to learn of the group.
+        receiver.wait_for_line("joined dgid");
         let sender = place.alone("mckey -m 230.1.2.3 -b HOST -s -C 10");
         for end in [sender, receiver] {
             let told = end.finish("mckey");
