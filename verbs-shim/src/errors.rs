@@ -40,6 +40,7 @@ fn of_io(error: &io::Error) -> Errno {
     match error.raw_os_error() {
         Some(number) => Errno::from_raw(number),
         None if error.kind() == io::ErrorKind::Unsupported => Errno::EOPNOTSUPP,
+        None if error.kind() == io::ErrorKind::AddrInUse => Errno::EADDRINUSE,
         None => Errno::EIO,
     }
 }
@@ -199,10 +200,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn without_a_number_for_a_qp_there_is_no_memory() {
+    fn what_is_used_up_or_taken_says_so() {
         let used_up = CreateQpError::QpnsUsedUp { most: 130_048 };
         assert_eq!(Err::<(), _>(used_up).or_errno(), Err(Errno::ENOMEM));
         let full = PostError::QueueFull { depth: 1 };
         assert_eq!(full.to_errno(), Errno::ENOMEM);
+        let taken = io::Error::from(io::ErrorKind::AddrInUse);
+        assert_eq!(taken.to_errno(), Errno::EADDRINUSE);
     }
 }

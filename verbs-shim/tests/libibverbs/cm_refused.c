@@ -22,6 +22,14 @@ static struct sockaddr *loopback(uint16_t port)
 	return (struct sockaddr *)&address;
 }
 
+static struct sockaddr *any(__be16 port)
+{
+	static struct sockaddr_in address;
+
+	address = (struct sockaddr_in){ .sin_family = AF_INET, .sin_port = port };
+	return (struct sockaddr *)&address;
+}
+
 static struct rdma_cm_id *new_id(enum rdma_port_space space)
 {
 	struct rdma_cm_id *id = NULL;
@@ -120,6 +128,8 @@ static void in_the_wrong_state(void)
 	CHECK(!rdma_bind_addr(id, loopback(0)) && rdma_get_src_port(id));
 	CHECK(SAYS(EINVAL, rdma_bind_addr(id, loopback(0))));
 	CHECK(SAYS(EADDRINUSE, rdma_bind_addr(other, loopback(ntohs(rdma_get_src_port(id))))));
+	/* Who has it at all addresses, has it at this one, too. */
+	CHECK(SAYS(EADDRINUSE, rdma_bind_addr(other, any(rdma_get_src_port(id)))));
 	CHECK(!rdma_listen(id, 1) && SAYS(EINVAL, rdma_listen(id, 1)));
 	CHECK(SAYS(EINVAL, rdma_resolve_addr(id, NULL, loopback(1), 1)));
 	CHECK(SAYS(EINVAL, rdma_get_request(id, &other)));
