@@ -1,6 +1,7 @@
 //! Congestion control: what the environment asks for, and what becomes of QPs.
 
 use crate::context::Context;
+use crate::environment;
 use crate::error::OpenError;
 use crate::qp::QueuePair;
 use roce_stack::{CongestionSettings, QpCongestion};
@@ -14,34 +15,7 @@ const VARIABLE: &str = "ROCE_CC";
 /// # Errors
 /// If the value, or what the file says, is malformed, or the file can't be read.
 pub fn environment_congestion() -> Result<Option<CongestionSettings>, OpenError> {
-    let Some(value) = std::env::var_os(VARIABLE) else {
-        return Ok(None);
-    };
-    let text = value.to_string_lossy();
-    read(&text)
-        .map(Some)
-        .map_err(|error| OpenError::Environment {
-            variable: VARIABLE,
-            value: text.into_owned(),
-            error,
-        })
-}
-
-fn read(text: &str) -> Result<CongestionSettings, String> {
-    match text.strip_prefix('@') {
-        None => text.parse().map_err(in_words),
-        Some(file) => {
-            let text = std::fs::read_to_string(file)
-                .map_err(|error| format!("reading {file:?}: {error}"))?;
-            text.parse()
-                .map_err(in_words)
-                .map_err(|error| format!("in {file:?}, {error}"))
-        }
-    }
-}
-
-fn in_words(error: roce_stack::CongestionSettingsError) -> String {
-    error.to_string()
+    environment::variable(VARIABLE, environment::text_or_file)
 }
 
 impl Context {
@@ -72,6 +46,7 @@ impl QueuePair {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::environment::text_or_file;
     use roce_stack::CongestionControl;
 
     #[test]
@@ -80,16 +55,16 @@ mod tests {
         let path = std::env::temp_dir().join(name);
         let at = format!("@{}", path.display());
         assert!(
-            read(&at)
+            text_or_file::<CongestionSettings>(&at)
                 .expect_err("no such file")
                 .contains("No such file")
         );
         std::fs::write(&path, "none # as it was\ncnp_dscp=46\n").expect("written");
-        let settings = read(&at).expect("well-formed");
+        let settings: CongestionSettings = text_or_file(&at).expect("well-formed");
         assert_eq!(settings.control, CongestionControl::None);
         assert_eq!(settings.notification.cnp_dscp, 46);
         std::fs::write(&path, "dcqcn\nrpg_ai_rate=fast\n").expect("written");
-        let error = read(&at).expect_err("malformed");
+        let error = text_or_file::<CongestionSettings>(&at).expect_err("malformed");
         assert!(
             error.contains("\"rpg_ai_rate=fast\" should be a rate in Mbit/s"),
             "{error}"

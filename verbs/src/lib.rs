@@ -74,6 +74,7 @@ mod device;
 mod device_memory;
 mod driver;
 mod engine;
+mod environment;
 mod error;
 mod events;
 mod faults;

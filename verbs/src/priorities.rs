@@ -1,6 +1,7 @@
 //! Traffic classes and priorities: what the environment asks for, and what becomes of packets.
 
 use crate::context::Context;
+use crate::environment;
 use crate::error::OpenError;
 use roce_stack::PriorityMap;
 use std::fmt;
@@ -158,32 +159,7 @@ impl FromStr for PrioritySettings {
 /// # Errors
 /// If the value, or what the file says, is malformed, or the file can't be read.
 pub fn environment_priorities() -> Result<Option<PrioritySettings>, OpenError> {
-    let Some(value) = std::env::var_os(VARIABLE) else {
-        return Ok(None);
-    };
-    let text = value.to_string_lossy();
-    read(&text)
-        .map(Some)
-        .map_err(|error| OpenError::Environment {
-            variable: VARIABLE,
-            value: text.into_owned(),
-            error,
-        })
-}
-
-fn read(text: &str) -> Result<PrioritySettings, String> {
-    let Some(file) = text.strip_prefix('@') else {
-        return text.parse().map_err(in_words);
-    };
-    let text =
-        std::fs::read_to_string(file).map_err(|error| format!("reading {file:?}: {error}"))?;
-    text.parse()
-        .map_err(in_words)
-        .map_err(|error| format!("in {file:?}, {error}"))
-}
-
-fn in_words(error: PrioritySettingsError) -> String {
-    error.to_string()
+    environment::variable(VARIABLE, environment::text_or_file)
 }
 
 impl Context {

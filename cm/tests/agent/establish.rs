@@ -85,7 +85,7 @@ fn each_side_learns_what_the_other_says() {
     );
     assert_eq!(reply.private, padded(b"yes", 196));
 
-    client.agent.ready(at(3), active, b"go").expect("it waits");
+    client.ready(at(3), active, b"go");
     client.hand(at(4), &mut server, "RTU");
     let established = Event::Established {
         connection: passive,
@@ -149,10 +149,7 @@ fn a_lost_reply_is_sent_again_when_the_request_is() {
     let active = client.agent.connect(at(0), path, &connect_request());
     let req = client.hand(at(0), &mut server, "REQ");
     let passive = server.event().connection();
-    server
-        .agent
-        .accept(at(0), passive, &acceptance())
-        .expect("it waits");
+    server.accept(at(0), passive);
     let lost = server.sent();
     server.take(at(100), &req);
     let again = server.sent();
@@ -167,13 +164,10 @@ fn a_lost_reply_is_sent_again_when_the_request_is() {
 fn a_lost_rtu_is_sent_again_when_the_reply_is() {
     let (mut client, mut server, _) = Host::pair();
     let (active, passive) = client.ask(at(0), &mut server);
-    server
-        .agent
-        .accept(at(0), passive, &acceptance())
-        .expect("it waits");
+    server.accept(at(0), passive);
     server.hand(at(0), &mut client, "REP");
     client.event();
-    client.agent.ready(at(0), active, b"go").expect("it waits");
+    client.ready(at(0), active, b"go");
     let lost = client.sent();
     let again = server.wait_until(at(1700));
     assert_eq!(kinds(&again), ["REP"]);
@@ -204,10 +198,7 @@ fn owners_may_take_their_time() {
     assert_eq!(client.wait_until(at(1700 + 17_000)).len(), 0);
     assert_eq!(client.wait_until(at(1700 + 18_000)).len(), 1);
 
-    server
-        .agent
-        .accept(at(20_000), passive, &acceptance())
-        .expect("it waits");
+    server.accept(at(20_000), passive);
     let rep = server.hand(at(20_000), &mut client, "REP");
     client.event();
     client.take(at(20_001), &rep);
@@ -215,10 +206,7 @@ fn owners_may_take_their_time() {
     assert!(matches!(mra.message(), CmMessage::Mra(mra) if mra.mraed == Mraed::Rep));
     assert_eq!(server.wait_until(at(20_001 + 17_000)).len(), 0);
     assert_eq!(server.wait_until(at(20_001 + 18_000)).len(), 1);
-    client
-        .agent
-        .ready(at(40_000), active, &[])
-        .expect("it waits");
+    client.ready(at(40_000), active, &[]);
     client.hand(at(40_000), &mut server, "RTU");
     assert!(matches!(server.event(), Event::Established { .. }));
 }
@@ -230,10 +218,7 @@ fn data_shows_that_the_peer_is_ready() {
     let (active, passive) = client.ask(at(0), &mut server);
     server.agent.established(at(0), passive);
     assert_eq!(server.events(), [], "it has not been accepted");
-    server
-        .agent
-        .accept(at(0), passive, &acceptance())
-        .expect("it waits");
+    server.accept(at(0), passive);
     server.agent.established(at(1), passive);
     let established = Event::Established {
         connection: passive,
@@ -244,7 +229,7 @@ fn data_shows_that_the_peer_is_ready() {
     server.agent.established(at(1), passive);
     server.hand(at(2), &mut client, "REP");
     client.event();
-    client.agent.ready(at(2), active, &[]).expect("it waits");
+    client.ready(at(2), active, &[]);
     client.hand(at(2), &mut server, "RTU");
     assert_eq!(server.events(), []);
 }
@@ -263,24 +248,18 @@ fn an_agent_connects_with_itself() {
     };
     assert_eq!(turn(&mut host), ["REQ"]);
     let passive = host.event().connection();
-    host.agent
-        .accept(at(0), passive, &acceptance())
-        .expect("it waits");
+    host.accept(at(0), passive);
     assert_eq!(turn(&mut host), ["REP"]);
     assert_eq!(host.event().connection(), active);
-    host.agent.ready(at(0), active, &[]).expect("it waits");
+    host.ready(at(0), active, &[]);
     assert_eq!(turn(&mut host), ["RTU"]);
     assert_eq!(host.event().connection(), passive);
-    host.agent
-        .disconnect(at(0), active, &[])
-        .expect("it is established");
+    host.disconnect(at(0), active, &[]);
     assert_eq!(turn(&mut host), ["DREQ"]);
     assert!(
         matches!(host.event(), Event::DisconnectRequested { connection, .. } if connection == passive)
     );
-    host.agent
-        .disconnect(at(0), passive, &[])
-        .expect("it was asked");
+    host.disconnect(at(0), passive, &[]);
     assert_eq!(turn(&mut host), ["DREP"]);
     assert!(matches!(host.event(), Event::Disconnected { connection, .. } if connection == active));
     host.wait_until(at(0) + LONG);
@@ -323,10 +302,7 @@ fn what_owners_ask_for_must_fit_and_be_in_turn() {
     let refused = server.agent.accept(at(0), passive, &long);
     let (given, limit) = (197, 196);
     assert_eq!(refused, Err(CmError::PrivateDataTooLong { given, limit }));
-    server
-        .agent
-        .accept(at(0), passive, &acceptance())
-        .expect("it still waits");
+    server.accept(at(0), passive);
     assert_wrong_state(server.agent.accept(at(0), passive, &acceptance()));
     server.agent.forget(at(0), passive);
     client.agent.forget(at(0), active);

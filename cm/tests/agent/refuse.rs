@@ -1,6 +1,6 @@
 //! Requests are refused, for each of the reasons that there are.
 
-use crate::world::{Host, LONG, SERVICE, Sent, acceptance, at, connect_request, kinds, padded};
+use crate::world::{Host, LONG, SERVICE, Sent, at, connect_request, kinds, padded};
 use roce_cm::{CmError, Event, PortSpace, RejectReason, ServiceId};
 use roce_wire::cm::{CmMad, CmMessage, PrivateData, Rej, Rejected, Req};
 use std::net::Ipv6Addr;
@@ -100,10 +100,7 @@ fn an_owner_refuses_and_says_why() {
 fn the_active_side_refuses_a_reply() {
     let (mut client, mut server, _) = Host::pair();
     let (active, passive) = client.ask(at(0), &mut server);
-    server
-        .agent
-        .accept(at(0), passive, &acceptance())
-        .expect("it waits");
+    server.accept(at(0), passive);
     let rep = server.hand(at(0), &mut client, "REP");
     client.event();
     let reason = RejectReason::CONSUMER;
@@ -146,13 +143,10 @@ fn who_gives_up_says_so() {
     // The server, which waits for the RTU.
     let (mut client, mut server, _) = Host::pair();
     let (active, passive) = client.ask(at(0), &mut server);
-    server
-        .agent
-        .accept(at(0), passive, &acceptance())
-        .expect("it waits");
+    server.accept(at(0), passive);
     let rep = server.hand(at(0), &mut client, "REP");
     client.event();
-    client.agent.ready(at(0), active, &[]).expect("it waits");
+    client.ready(at(0), active, &[]);
     client.sent();
     let sent = server.wait_until(at(0) + LONG);
     assert_eq!(kinds(&sent[..15]), ["REP"; 15]);
@@ -176,10 +170,7 @@ fn a_reply_to_what_is_not_asked_is_refused() {
     let (active, passive) = client.ask(at(0), &mut server);
     client.agent.forget(at(0), active);
     client.sent();
-    server
-        .agent
-        .accept(at(0), passive, &acceptance())
-        .expect("it waits");
+    server.accept(at(0), passive);
     server.hand(at(0), &mut client, "REP");
     let sent = client.hand(at(0), &mut server, "REJ");
     assert_eq!(rej(&sent).reason, RejectReason::INVALID_COMMUNICATION_ID);
@@ -241,10 +232,7 @@ fn who_stops_to_listen_refuses_what_it_has_not_taken_notice_of() {
     assert_eq!(server.events(), [], "nobody is there to hear of the second");
     server.hand(at(0), &mut client, "REJ");
     assert_eq!(client.event().connection(), refused);
-    server
-        .agent
-        .accept(at(0), taken, &acceptance())
-        .expect("it waits");
+    server.accept(at(0), taken);
     assert_eq!(
         reason_of_next(&mut client, &mut server),
         RejectReason::INVALID_SERVICE_ID

@@ -15,10 +15,7 @@ fn both_sides_agree_on_the_end() {
             core::mem::swap(&mut first, &mut second);
         }
         let ((ending, id), (ended, other_id)) = (&mut first, &mut second);
-        ending
-            .agent
-            .disconnect(at(10), *id, b"bye")
-            .expect("it is established");
+        ending.disconnect(at(10), *id, b"bye");
         assert_wrong_state(ending.agent.disconnect(at(10), *id, b"bye"));
         ending.hand(at(10), ended, "DREQ");
         let requested = Event::DisconnectRequested {
@@ -26,10 +23,7 @@ fn both_sides_agree_on_the_end() {
             private: padded(b"bye", 220),
         };
         assert_eq!(ended.event(), requested);
-        ended
-            .agent
-            .disconnect(at(11), *other_id, b"well")
-            .expect("it was asked");
+        ended.disconnect(at(11), *other_id, b"well");
         ended.hand(at(11), ending, "DREP");
         let disconnected = Event::Disconnected {
             connection: *id,
@@ -54,18 +48,12 @@ fn both_sides_agree_on_the_end() {
 fn a_lost_drep_is_sent_again_when_the_dreq_is() {
     let (mut client, mut server, _) = Host::pair();
     let (active, passive) = client.join(at(0), &mut server);
-    client
-        .agent
-        .disconnect(at(0), active, &[])
-        .expect("it is established");
+    client.disconnect(at(0), active, &[]);
     let dreq = client.hand(at(0), &mut server, "DREQ");
     server.event();
     server.take(at(1), &dreq);
     assert_eq!(server.events(), [], "the owner knows already");
-    server
-        .agent
-        .disconnect(at(2), passive, b"well")
-        .expect("it was asked");
+    server.disconnect(at(2), passive, b"well");
     let lost = server.sent();
     server.take(at(3), &dreq);
     assert_eq!(server.sent()[0].mad, lost[0].mad);
@@ -84,10 +72,7 @@ fn a_lost_drep_is_sent_again_when_the_dreq_is() {
 fn an_end_is_agreed_to_by_who_knows_of_no_connection() {
     let (mut client, mut server, _) = Host::pair();
     let (active, _) = client.join(at(0), &mut server);
-    client
-        .agent
-        .disconnect(at(0), active, &[])
-        .expect("it is established");
+    client.disconnect(at(0), active, &[]);
     let mut restarted = Host::new(2);
     let dreq = client.hand(at(0), &mut restarted, "DREQ");
     let drep = restarted.hand(at(0), &mut client, "DREP");
@@ -101,14 +86,8 @@ fn an_end_is_agreed_to_by_who_knows_of_no_connection() {
 fn both_may_end_it_at_once() {
     let (mut client, mut server, _) = Host::pair();
     let (active, passive) = client.join(at(0), &mut server);
-    client
-        .agent
-        .disconnect(at(0), active, &[])
-        .expect("it is established");
-    server
-        .agent
-        .disconnect(at(0), passive, &[])
-        .expect("it is established");
+    client.disconnect(at(0), active, &[]);
+    server.disconnect(at(0), passive, &[]);
     let (from_client, from_server) = (client.sent(), server.sent());
     client.take_all(at(1), &from_server);
     server.take_all(at(1), &from_client);
@@ -127,10 +106,7 @@ fn both_may_end_it_at_once() {
 fn a_peer_that_is_gone_does_not_keep_the_connection() {
     let (mut client, mut server, _) = Host::pair();
     let (active, _) = client.join(at(0), &mut server);
-    client
-        .agent
-        .disconnect(at(0), active, &[])
-        .expect("it is established");
+    client.disconnect(at(0), active, &[]);
     let sent = client.wait_until(at(0) + LONG);
     assert_eq!(kinds(&sent), ["DREQ"; 16]);
     let disconnected = Event::Disconnected {
@@ -147,18 +123,12 @@ fn a_peer_that_is_gone_does_not_keep_the_connection() {
 fn who_ends_a_connection_has_had_it() {
     let (mut client, mut server, _) = Host::pair();
     let (active, passive) = client.ask(at(0), &mut server);
-    server
-        .agent
-        .accept(at(0), passive, &acceptance())
-        .expect("it waits");
+    server.accept(at(0), passive);
     server.hand(at(0), &mut client, "REP");
     client.event();
-    client.agent.ready(at(0), active, &[]).expect("it waits");
+    client.ready(at(0), active, &[]);
     client.sent();
-    client
-        .agent
-        .disconnect(at(0), active, &[])
-        .expect("it is established");
+    client.disconnect(at(0), active, &[]);
     client.hand(at(0), &mut server, "DREQ");
     let events = server.events();
     assert!(
@@ -176,10 +146,7 @@ fn who_ends_a_connection_has_had_it() {
 fn a_dreq_must_name_the_queue_pair() {
     let (mut client, mut server, _) = Host::pair();
     let (active, _) = client.join(at(0), &mut server);
-    client
-        .agent
-        .disconnect(at(0), active, &[])
-        .expect("it is established");
+    client.disconnect(at(0), active, &[]);
     let mut sent = client.sent();
     let mad = sent[0].parsed();
     let CmMessage::Dreq(mut dreq) = mad.message else {
@@ -209,10 +176,7 @@ fn what_is_forgotten_ends_in_each_state() {
     // Established, and then ended by the other side.
     let (mut client2, mut server2, _) = Host::pair();
     let (active, passive) = client2.join(at(0), &mut server2);
-    server2
-        .agent
-        .disconnect(at(0), passive, &[])
-        .expect("it is established");
+    server2.disconnect(at(0), passive, &[]);
     client2.agent.forget(at(0), active);
     let crossing = client2.sent();
     server2.hand(at(0), &mut client2, "DREQ");
@@ -221,10 +185,7 @@ fn what_is_forgotten_ends_in_each_state() {
     // Accepted.
     let (mut client3, mut server3, _) = Host::pair();
     let (_, passive) = client3.ask(at(0), &mut server3);
-    server3
-        .agent
-        .accept(at(0), passive, &acceptance())
-        .expect("it waits");
+    server3.accept(at(0), passive);
     server3.hand(at(0), &mut client3, "REP");
     server3.agent.forget(at(0), passive);
     client3.event();

@@ -1,6 +1,6 @@
 //! Connections that one side knows and the other has lost.
 
-use crate::world::{Host, SERVICE, acceptance, at, connect_request, kinds};
+use crate::world::{Host, SERVICE, at, connect_request, kinds};
 use roce_cm::{Event, Qpn, RejectReason};
 use roce_wire::cm::{CmMad, CmMessage};
 
@@ -104,10 +104,7 @@ fn a_reply_with_a_queue_pair_that_is_in_use_is_refused() {
         .expect("it fits");
     client.hand(at(1), &mut restarted, "REQ");
     let passive = restarted.event().connection();
-    restarted
-        .agent
-        .accept(at(1), passive, &acceptance())
-        .expect("it waits");
+    restarted.accept(at(1), passive);
     restarted.hand(at(1), &mut client, "REP");
     client.hand(at(1), &mut restarted, "REJ");
     let stale = RejectReason::STALE_CONNECTION;

@@ -148,16 +148,34 @@ impl Host {
     #[track_caller]
     pub(crate) fn join(&mut self, now: Instant, server: &mut Self) -> (ConnectionId, ConnectionId) {
         let (active, passive) = self.ask(now, server);
-        server
-            .agent
-            .accept(now, passive, &acceptance())
-            .expect("it waits");
+        server.accept(now, passive);
         server.hand(now, self, "REP");
         self.event();
-        self.agent.ready(now, active, &[]).expect("it waits");
+        self.ready(now, active, &[]);
         self.hand(now, server, "RTU");
         server.event();
         (active, passive)
+    }
+
+    /// Accepts who asked.
+    #[track_caller]
+    pub(crate) fn accept(&mut self, now: Instant, id: ConnectionId) {
+        let accepted = self.agent.accept(now, id, &acceptance());
+        accepted.expect("it waits");
+    }
+
+    /// Says that its QP is ready, when the other end has accepted.
+    #[track_caller]
+    pub(crate) fn ready(&mut self, now: Instant, id: ConnectionId, private: &[u8]) {
+        let ready = self.agent.ready(now, id, private);
+        ready.expect("it waits");
+    }
+
+    /// Ends a connection, or agrees to the end.
+    #[track_caller]
+    pub(crate) fn disconnect(&mut self, now: Instant, id: ConnectionId, private: &[u8]) {
+        let ended = self.agent.disconnect(now, id, private);
+        ended.expect("it is there");
     }
 
     /// Lets time pass to `now`, step by step, and gives what is sent meanwhile.

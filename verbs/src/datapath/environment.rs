@@ -1,6 +1,7 @@
 //! The datapath that the environment asks for.
 
 use super::DatapathOptions;
+use crate::environment;
 use crate::error::OpenError;
 use std::num::NonZeroU32;
 use std::str::FromStr;
@@ -52,17 +53,7 @@ fn read<T>(
     variable: &'static str,
     parse: impl Fn(&str) -> Result<T, String>,
 ) -> Result<Option<T>, OpenError> {
-    let Some(value) = look(variable) else {
-        return Ok(None);
-    };
-    match parse(&value) {
-        Ok(parsed) => Ok(Some(parsed)),
-        Err(error) => Err(OpenError::Environment {
-            variable,
-            value,
-            error,
-        }),
-    }
+    environment::understood(variable, look(variable), parse)
 }
 
 #[cfg(test)]

@@ -1,4 +1,5 @@
 use super::*;
+use crate::environment::text_or_file;
 
 fn settings(text: &str) -> PrioritySettings {
     text.parse().unwrap_or_else(|e| panic!("{text}: {e}"))
@@ -74,12 +75,15 @@ fn what_a_file_says_is_as_good() {
     let name = format!("roce-qos-{}", std::process::id());
     let path = std::env::temp_dir().join(name);
     let at = format!("@{}", path.display());
-    let missing = read(&at).expect_err("no such file");
+    let missing = text_or_file::<PrioritySettings>(&at).expect_err("no such file");
     assert!(missing.contains("No such file"), "{missing}");
     std::fs::write(&path, "trust=dscp\ntraffic_class=104\n").expect("written");
-    assert_eq!(read(&at), Ok(settings("traffic_class=104,trust=dscp")));
+    assert_eq!(
+        text_or_file(&at),
+        Ok(settings("traffic_class=104,trust=dscp"))
+    );
     std::fs::write(&path, "trust=me").expect("written");
-    let error = read(&at).expect_err("malformed");
+    let error = text_or_file::<PrioritySettings>(&at).expect_err("malformed");
     assert!(error.starts_with("in "), "{error}");
     std::fs::remove_file(&path).expect("removed");
 }

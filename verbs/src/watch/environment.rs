@@ -1,5 +1,6 @@
 //! Where the environment wants metrics to be.
 
+use crate::environment;
 use crate::error::OpenError;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
@@ -14,18 +15,7 @@ const VARIABLE: &str = "ROCE_METRICS";
 /// # Errors
 /// If the value is malformed.
 pub fn environment_metrics() -> Result<Option<SocketAddr>, OpenError> {
-    let Some(value) = std::env::var_os(VARIABLE) else {
-        return Ok(None);
-    };
-    let value = value.to_string_lossy().into_owned();
-    match parse(&value) {
-        Ok(address) => Ok(Some(address)),
-        Err(error) => Err(OpenError::Environment {
-            variable: VARIABLE,
-            value,
-            error,
-        }),
-    }
+    environment::variable(VARIABLE, parse)
 }
 
 fn parse(text: &str) -> Result<SocketAddr, String> {

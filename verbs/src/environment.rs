@@ -1,0 +1,51 @@
+//! Settings that the environment gives.
+
+use crate::error::OpenError;
+use std::fmt::Display;
+use std::str::FromStr;
+
+/// What a variable asks for, as `parse` understands it, if it is set.
+pub(crate) fn variable<T>(
+    variable: &'static str,
+    parse: impl FnOnce(&str) -> Result<T, String>,
+) -> Result<Option<T>, OpenError> {
+    let value = std::env::var_os(variable);
+    understood(
+        variable,
+        value.map(|value| value.to_string_lossy().into_owned()),
+        parse,
+    )
+}
+
+/// What a variable with this value asks for.
+pub(crate) fn understood<T>(
+    variable: &'static str,
+    value: Option<String>,
+    parse: impl FnOnce(&str) -> Result<T, String>,
+) -> Result<Option<T>, OpenError> {
+    let Some(value) = value else {
+        return Ok(None);
+    };
+    match parse(&value) {
+        Ok(parsed) => Ok(Some(parsed)),
+        Err(error) => Err(OpenError::Environment {
+            variable,
+            value,
+            error,
+        }),
+    }
+}
+
+/// What a text says, or with `@FILE` what the file says.
+pub(crate) fn text_or_file<T>(text: &str) -> Result<T, String>
+where
+    T: FromStr<Err: Display>,
+{
+    let Some(file) = text.strip_prefix('@') else {
+        return text.parse().map_err(|error: T::Err| error.to_string());
+    };
+    let text =
+        std::fs::read_to_string(file).map_err(|error| format!("reading {file:?}: {error}"))?;
+    text.parse()
+        .map_err(|error: T::Err| format!("in {file:?}, {error}"))
+}
