@@ -135,6 +135,7 @@ fn accept_connection(
     let qpn = usable(wanted.qpn)?;
     inner.peer.responder_resources = wanted.responder_resources;
     inner.peer.initiator_depth = wanted.initiator_depth;
+    inner.rnr_retries_of_peer = Some(wanted.rnr_retry_count);
     if !id.c.get().qp.as_ptr().is_null() {
         qp::to_rts(id, inner)?;
     }

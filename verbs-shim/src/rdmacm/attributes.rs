@@ -9,8 +9,16 @@ use crate::qp::Qp;
 use nix::errno::Errno;
 use std::ffi::c_int;
 
-/// How long a peer waits after an RNR NAK: 0.64 ms.
-const RNR_TIMER: u8 = 12;
+/// How long a peer waits after an RNR NAK that it takes any number of: 0.64 ms.
+const SHORT_RNR_TIMER: u8 = 12;
+
+/// How long one waits that gives up after a few: 655.36 ms, as Linux has it for all. What a
+/// program asks for was chosen with that: five times 0.64 ms is less than a busy machine takes
+/// to come back to who is about to post a receive.
+const LONG_RNR_TIMER: u8 = 0;
+
+/// The count of repetitions that stands for any number of them.
+const FOR_EVER: u8 = 7;
 
 /// Attributes, and which of them are set.
 pub(super) type Attributes = (IbvQpAttr, u32);
@@ -101,12 +109,20 @@ fn rtr(inner: &Inner) -> Result<Attributes, Errno> {
         // rule: 12.6.5-starting-psn
         rq_psn: inner.psn,
         max_dest_rd_atomic: peer.responder_resources,
-        min_rnr_timer: RNR_TIMER,
+        min_rnr_timer: rnr_timer(inner.rnr_retries_of_peer),
         qp_access_flags: access(inner),
         ..IbvQpAttr::unset()
     };
     let mask = QP_AV | QP_PATH_MTU | QP_DEST_QPN | QP_RQ_PSN | QP_ACCESS_FLAGS;
     Ok((attr, mask | QP_MAX_DEST_RD_ATOMIC | QP_MIN_RNR_TIMER))
+}
+
+/// For a peer that was asked to repeat so often, or was not asked yet.
+fn rnr_timer(retries: Option<u8>) -> u8 {
+    match retries {
+        Some(FOR_EVER) => SHORT_RNR_TIMER,
+        _ => LONG_RNR_TIMER,
+    }
 }
 
 fn rts(inner: &Inner) -> Attributes {

@@ -145,6 +145,7 @@ fn ask(id: &Arc<Id>, inner: &mut Inner, wanted: Wanted) -> Result<(), Errno> {
             traffic_class: request.traffic_class,
             ..Peer::default()
         };
+        inner.rnr_retries_of_peer = Some(request.rnr_retry_count);
         device.manager.with(|agent, now| {
             let connection = agent.connect(now, path, &request)?;
             device.connections.insert(connection, id);

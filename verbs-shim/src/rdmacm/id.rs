@@ -73,6 +73,8 @@ pub(super) struct Inner {
     pub(super) listeners: Vec<(Arc<CmDevice>, ListenerId)>,
     pub(super) connection: Option<ConnectionId>,
     pub(super) peer: Peer,
+    /// How often the peer repeats after RNR NAKs, once this end has asked it to.
+    pub(super) rnr_retries_of_peer: Option<u8>,
     /// The first PSN that it sends.
     pub(super) psn: u32,
     pub(super) options: Options,
@@ -160,6 +162,7 @@ impl Id {
                 listeners: Vec::new(),
                 connection: None,
                 peer: Peer::default(),
+                rnr_retries_of_peer: None,
                 psn: random_psn()?,
                 options: Options::default(),
                 path: None,

@@ -156,8 +156,10 @@ static void connections(void)
 	passes(RDMA_CM_EVENT_ESTABLISHED, there);
 	CHECK(!ibv_query_qp(here->qp, &attr, IBV_QP_TIMEOUT, &init) && attr.timeout == 20);
 	CHECK(attr.max_rd_atomic == 3 && attr.max_dest_rd_atomic == 1 && attr.rnr_retry == 4);
+	CHECK(attr.min_rnr_timer == 0);
 	CHECK(!ibv_query_qp(there->qp, &attr, IBV_QP_TIMEOUT, &init) && attr.timeout == 20);
 	CHECK(attr.max_rd_atomic == 1 && attr.max_dest_rd_atomic == 3 && attr.rnr_retry == 6);
+	CHECK(attr.min_rnr_timer == 0);
 	exchange_over(here, there);
 	exchange_over(there, here);
 	CHECK(!rdma_disconnect(there));
@@ -314,6 +316,7 @@ static void endpoints(void)
 	struct rdma_addrinfo hints = { .ai_flags = RAI_PASSIVE, .ai_port_space = RDMA_PS_TCP };
 	struct rdma_addrinfo *info;
 	struct rdma_cm_id *of, *id;
+	struct ibv_qp_attr attr;
 	pthread_t thread;
 	char port[8];
 
@@ -337,6 +340,9 @@ static void endpoints(void)
 		CHECK(errno == ECONNREFUSED);
 		rdma_destroy_ep(id);
 	} while (1);
+	/* Without parameters, the peer repeats for ever, and soon. */
+	CHECK(!ibv_query_qp(id->qp, &attr, IBV_QP_MIN_RNR_TIMER, &init));
+	CHECK(attr.min_rnr_timer == 12);
 	CHECK(!rdma_disconnect(id) && !pthread_join(thread, NULL));
 	rdma_destroy_ep(id);
 	rdma_freeaddrinfo(info);
