@@ -1,6 +1,7 @@
 //! The agent: its contract, and who does what.
 
 mod active;
+mod held;
 mod listeners;
 mod lookup;
 mod passive;
@@ -15,6 +16,7 @@ use crate::{
     DatagramRequest, Duration, Event, Instant, ListenerId, MAD_LEN, Path, Qpn, RejectReason,
     ServiceId,
 };
+use held::Held;
 use listeners::Listeners;
 use rand_chacha::ChaCha20Rng;
 use rand_core::{Rng, SeedableRng};
@@ -50,6 +52,7 @@ pub struct Agent {
     rng: ChaCha20Rng,
     listeners: Listeners,
     table: Table,
+    held: Held,
     outbox: VecDeque<(Path, [u8; MAD_LEN])>,
     events: VecDeque<Event>,
     counters: Counters,
@@ -63,6 +66,7 @@ impl Agent {
             rng: ChaCha20Rng::from_seed(config.seed),
             listeners: Listeners::default(),
             table: Table::default(),
+            held: Held::default(),
             outbox: VecDeque::new(),
             events: VecDeque::new(),
             counters: Counters::default(),
@@ -72,17 +76,21 @@ impl Agent {
     /// Takes requests for `service`, sent to `local`, or to any address if there is none (a
     /// listener with the address takes precedence). At most `backlog` requests at a time wait
     /// for their owner to take notice ([`Agent::taken`], [`Agent::accept`],
-    /// [`Agent::reject`]); further ones are dropped, and the peers ask again.
+    /// [`Agent::reject`]); further ones are dropped, and the peers ask again. What has come for
+    /// it within the last second comes now.
     ///
     /// # Errors
     /// Somebody listens to the same service at the same address.
     pub fn listen(
         &mut self,
+        now: Instant,
         service: ServiceId,
         local: Option<IpAddr>,
         backlog: usize,
     ) -> Result<ListenerId, CmError> {
-        self.listeners.add(service, local, backlog)
+        let listener = self.listeners.add(service, local, backlog)?;
+        self.release_held(now, service, local);
+        Ok(listener)
     }
 
     /// Takes no more requests for this listener, and rejects those that it did not answer.
@@ -238,7 +246,7 @@ impl Agent {
             CmMessage::Rtu(m) => self.on_rtu(path, m),
             CmMessage::Dreq(m) => self.on_dreq(now, path, transaction, m),
             CmMessage::Drep(m) => self.on_drep(now, path, m),
-            CmMessage::SidrReq(m) => self.on_sidr_req(path, transaction, m),
+            CmMessage::SidrReq(m) => self.on_sidr_req(now, path, transaction, m),
             CmMessage::SidrRep(m) => self.on_sidr_rep(path, m),
         }
     }
@@ -248,11 +256,26 @@ impl Agent {
         while let Some(id) = self.table.due(now) {
             self.expire(now, id);
         }
+        self.refuse_held_in_vain(now);
+    }
+
+    /// Services that requests have waited for long enough, with the addresses that they were
+    /// sent to: [`Agent::handle_timeouts`] refuses them, unless somebody else at that address
+    /// has the service by now, and [`Agent::leave_to_others`] is called before.
+    pub fn held_in_vain(&self, now: Instant) -> Vec<(IpAddr, ServiceId)> {
+        self.waited_for(now)
+    }
+
+    /// Requests for this service that were sent to this address are not refused, but dropped:
+    /// they come again, to whom they are for.
+    pub fn leave_to_others(&mut self, local: IpAddr, service: ServiceId) {
+        self.drop_held(local, service);
     }
 
     /// When something is due next.
     pub fn next_timeout(&self) -> Option<Instant> {
-        self.table.next_deadline()
+        let deadlines = [self.table.next_deadline(), self.held.next_deadline()];
+        deadlines.into_iter().flatten().min()
     }
 
     /// The next MAD to send from QP1, with the way that it takes. Ask after each call until there
@@ -274,6 +297,11 @@ impl Agent {
     /// How many connections and lookups it keeps, ended ones among them.
     pub fn connections(&self) -> usize {
         self.table.len()
+    }
+
+    /// How many requests wait for somebody to listen.
+    pub fn held(&self) -> usize {
+        self.held.len()
     }
 }
 

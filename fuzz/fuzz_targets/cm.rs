@@ -124,7 +124,7 @@ impl World {
             let part = QpnPart::new(number).expect("a part");
             let mut agent = Agent::new(Config::new([number; 32], part, number.into()));
             for number in [0, 4, 6] {
-                let listener = agent.listen(service(number), None, 4);
+                let listener = agent.listen(Instant::ZERO, service(number), None, 4);
                 listener.expect("nobody listens");
             }
             Host {

@@ -15,7 +15,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 const LEN: usize = 4096;
@@ -64,9 +64,13 @@ impl Side {
         }
     }
 
-    fn listen(&self, port: u16) -> (PortClaim, ListenerId) {
+    fn claim(&self, port: u16) -> PortClaim {
         let claim = self.manager.claim_port(PortSpace::Tcp, Some(self.at), port);
-        let claim = claim.expect("free");
+        claim.expect("free")
+    }
+
+    fn listen(&self, port: u16) -> (PortClaim, ListenerId) {
+        let claim = self.claim(port);
         let listener = self.manager.listen(&claim, 8).expect("nobody else listens");
         (claim, listener)
     }
@@ -290,7 +294,39 @@ fn one_address() {
     assert!(other.events.try_recv().is_err());
 }
 
-/// Wherever the request arrives, somebody refuses it at once.
+/// Of two processes at an address, the first one gets what nobody serves, and keeps it for a
+/// while. If it is the one that listens then, it has the request; else the request comes again.
+#[test]
+fn a_request_waits_for_its_server() {
+    for server_is_first in [true, false] {
+        let mut sides = [(); 2].map(|()| Side::open(address(8)));
+        // The first part at an address gets what nobody serves, and parts are upper bits.
+        sides.sort_by_key(|side| side.own().qpn.get());
+        let holds = |side: &Side| side.manager.with(|agent, _| agent.held()) == 1;
+        let [first, second] = &sides;
+        let (server, client) = match server_is_first {
+            true => (first, second),
+            false => (second, first),
+        };
+        let claim = server.claim(0);
+        let connection = client.connect(client.at, claim.service());
+        let end = Instant::now() + PATIENCE;
+        while !holds(first) {
+            assert!(Instant::now() < end, "the request does not come");
+            std::thread::yield_now();
+        }
+        server
+            .manager
+            .listen(&claim, 8)
+            .expect("nobody else listens");
+        let (_, request) = server.accept();
+        assert_eq!(request.qpn, client.own().qpn);
+        client.establish(client.at, connection);
+        assert!(matches!(server.event(), Event::Established { .. }));
+    }
+}
+
+/// Wherever the request arrives, somebody refuses it.
 #[test]
 fn who_does_not_listen_refuses() {
     let sides = [(); 2].map(|()| Side::open(address(4)));

@@ -38,7 +38,13 @@ impl Agent {
         Ok(id)
     }
 
-    pub(super) fn on_sidr_req(&mut self, path: Path, transaction: u64, req: &SidrReq<'_>) {
+    pub(super) fn on_sidr_req(
+        &mut self,
+        now: Instant,
+        path: Path,
+        transaction: u64,
+        req: &SidrReq<'_>,
+    ) {
         let peer = Peer {
             address: path.remote,
             lookup: true,
@@ -59,15 +65,16 @@ impl Agent {
             !space.is_datagram() && space != crate::PortSpace::Ib
         };
         // rule: 12.11-no-listener
-        let listener = self.listeners.find(req.service, path.local);
-        let listener = listener.filter(|_| !req.service.port().is_some_and(is_for_connections));
-        let Some(listener) = listener else {
+        if req.service.port().is_some_and(is_for_connections) {
             let status = SidrStatus::SERVICE_ID_NOT_SUPPORTED;
             return self.refuse_sidr_req(path, transaction, req, status);
-        };
+        }
         let Some((ip, private)) = split(req.service, req.private.bytes()) else {
             let status = SidrStatus::VERSION_NOT_SUPPORTED;
             return self.refuse_sidr_req(path, transaction, req, status);
+        };
+        let Some(listener) = self.listeners.find(req.service, path.local) else {
+            return self.hold(now, path, transaction, CmMessage::SidrReq(*req));
         };
         if !self.has_room(listener) {
             return;
@@ -161,7 +168,7 @@ impl Agent {
         Ok(())
     }
 
-    fn refuse_sidr_req(
+    pub(super) fn refuse_sidr_req(
         &mut self,
         path: Path,
         transaction: u64,

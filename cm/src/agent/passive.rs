@@ -37,8 +37,7 @@ impl Agent {
         };
         // rule: 12.9-no-listener
         let Some(listener) = self.listeners.find(req.service, path.local) else {
-            let reason = RejectReason::INVALID_SERVICE_ID;
-            return self.reject_req(path, transaction, req, reason);
+            return self.hold(now, path, transaction, CmMessage::Req(*req));
         };
         if !self.has_room(listener) {
             return;
@@ -126,7 +125,13 @@ impl Agent {
     }
 
     /// Refuses a REQ of which no state is kept.
-    fn reject_req(&mut self, path: Path, transaction: u64, req: &Req<'_>, reason: RejectReason) {
+    pub(super) fn reject_req(
+        &mut self,
+        path: Path,
+        transaction: u64,
+        req: &Req<'_>,
+        reason: RejectReason,
+    ) {
         let rej = Rej {
             local_id: 0,
             remote_id: req.local_id,

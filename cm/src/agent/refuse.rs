@@ -1,6 +1,7 @@
 //! Refusals, sent and received.
 
 use super::active::{fit, wrong_state};
+use super::held::Asker;
 use super::state::{Connection, Mad, State};
 use super::table::Peer;
 use super::{Agent, MAX_OVER};
@@ -84,7 +85,9 @@ impl Agent {
 
     pub(super) fn on_rej(&mut self, now: Instant, path: Path, rej: &Rej<'_>) {
         let Some(connection) = self.rejected(path, rej) else {
-            self.counters.unexpected += 1;
+            if !self.gave_up(path, rej) {
+                self.counters.unexpected += 1;
+            }
             return;
         };
         let id = connection.id;
@@ -109,6 +112,17 @@ impl Agent {
             }
             _ => self.counters.unexpected += 1,
         }
+    }
+
+    /// Whether it is about a request that waits for somebody to listen: it waits no more.
+    fn gave_up(&mut self, path: Path, rej: &Rej<'_>) -> bool {
+        let is_for_request = rej.remote_id == 0 && rej.reason == RejectReason::TIMEOUT;
+        is_for_request
+            && self.let_go(Asker {
+                path,
+                lookup: false,
+                id: rej.local_id,
+            })
     }
 
     /// The connection that a REJ is about.

@@ -2,6 +2,7 @@
 
 use super::Agent;
 use super::active::{fit, wrong_state};
+use super::held::Asker;
 use super::state::{Mad, State};
 use crate::{CmError, ConnectionId, Event, Instant, Path, RejectReason};
 use rand_core::Rng;
@@ -149,6 +150,12 @@ impl Agent {
     /// Agrees to end what is not there (any more): the peer needs the answer to be done.
     // rule: 12.9-unknown-dreq
     fn answer_unknown(&mut self, path: Path, transaction: u64, dreq: &Dreq<'_>) {
+        // Who ends what it asks for wants no answer to that any more.
+        self.let_go(Asker {
+            path,
+            lookup: false,
+            id: dreq.local_id,
+        });
         self.counters.unexpected += 1;
         let drep = Drep {
             local_id: dreq.remote_id,

@@ -15,7 +15,7 @@ const ANSWERS_KEPT: u8 = 23;
 
 /// 4.096 µs × 2^`exponent` (IBTA 1.7, 12.6.5).
 // rule: 12.6.5-timeout-encoding
-fn encoded(exponent: u8) -> Duration {
+pub(super) fn encoded(exponent: u8) -> Duration {
     Duration::from_nanos(4096 << exponent.min(31))
 }
 

@@ -237,7 +237,9 @@ fn data_shows_that_the_peer_is_ready() {
 #[test]
 fn an_agent_connects_with_itself() {
     let mut host = Host::new(1);
-    host.agent.listen(SERVICE, None, 1).expect("nobody listens");
+    host.agent
+        .listen(at(0), SERVICE, None, 1)
+        .expect("nobody listens");
     let path = host.path_to(&host);
     let active = host.agent.connect(at(0), path, &connect_request());
     let active = active.expect("it fits");

@@ -81,7 +81,7 @@ fn a_flood_of_requests_holds_a_bounded_number_of_them() {
     let backlog = usize::MAX;
     let listener = server
         .agent
-        .listen(SERVICE, None, backlog)
+        .listen(at(0), SERVICE, None, backlog)
         .expect("nobody listens");
     let requests = flood(&server, 3000);
     server.take_all(at(0), &requests);
@@ -99,7 +99,7 @@ fn refused_requests_are_not_kept_without_bound() {
     let mut server = Host::new(2);
     server
         .agent
-        .listen(SERVICE, None, 1)
+        .listen(at(0), SERVICE, None, 1)
         .expect("nobody listens");
     for request in flood(&server, 6000) {
         server.take(at(0), &request);
@@ -122,6 +122,7 @@ fn answers_that_are_not_fetched_are_lost_in_the_end() {
     for request in flood(&server, 5000) {
         server.take(at(0), &request);
     }
+    server.agent.handle_timeouts(at(1000));
     assert_eq!(server.agent.counters().outbox_full, 5000 - 4096);
     assert_eq!(server.sent().len(), 4096);
 }

@@ -8,7 +8,7 @@ fn pair() -> (Host, Host) {
     let mut server = Host::new(2);
     server
         .agent
-        .listen(DATAGRAMS, None, 4)
+        .listen(at(0), DATAGRAMS, None, 4)
         .expect("nobody listens");
     (Host::new(1), server)
 }
@@ -81,7 +81,9 @@ fn status(of: impl FnOnce(&mut Host, &mut Host)) -> SidrStatus {
         .resolve_datagram(at(0), path, &datagram_request())
         .expect("it fits");
     of(&mut client, &mut server);
-    server.hand(at(0), &mut client, "SIDR_REP");
+    // For a service that nobody has, it waits so long for somebody.
+    server.agent.handle_timeouts(at(1000));
+    server.hand(at(1000), &mut client, "SIDR_REP");
     assert_eq!(client.agent.connections(), 0);
     match client.event() {
         Event::DatagramRejected { status, .. } => status,
@@ -114,7 +116,7 @@ fn lookups_are_refused() {
         status(move |client, server| {
             server
                 .agent
-                .listen(SERVICE, None, 4)
+                .listen(at(0), SERVICE, None, 4)
                 .expect("nobody listens");
             let mut sent = client.sent();
             let mad = sent[0].parsed();

@@ -79,7 +79,9 @@ impl World {
         let mut hosts = [Host::new(1), Host::new(2)];
         for host in &mut hosts {
             for service in [SERVICE, DATAGRAMS] {
-                host.agent.listen(service, None, 4).expect("nobody listens");
+                host.agent
+                    .listen(at(0), service, None, 4)
+                    .expect("nobody listens");
             }
         }
         let mut world = Self {

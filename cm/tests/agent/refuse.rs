@@ -1,7 +1,7 @@
 //! Requests are refused, for each of the reasons that there are.
 
 use crate::world::{Host, LONG, SERVICE, Sent, at, connect_request, kinds, padded};
-use roce_cm::{CmError, Event, PortSpace, RejectReason, ServiceId};
+use roce_cm::{CmError, Event, Instant, PortSpace, RejectReason, ServiceId};
 use roce_wire::cm::{CmMad, CmMessage, PrivateData, Rej, Rejected, Req};
 use std::net::Ipv6Addr;
 
@@ -14,8 +14,14 @@ fn rej(sent: &Sent) -> Rej<'_> {
     }
 }
 
-/// A REQ to the server that was changed on its way, and the reason of the REJ that answers it.
+/// A REQ to the server that was changed on its way, and the reason of the REJ that answers it
+/// at once.
 fn reason_for(change: impl Fn(&mut Req<'_>)) -> Option<RejectReason> {
+    reason_until(at(0), change)
+}
+
+/// The same for a REJ until then.
+fn reason_until(until: Instant, change: impl Fn(&mut Req<'_>)) -> Option<RejectReason> {
     let (mut client, mut server, _) = Host::pair();
     let path = client.path_to(&server);
     let id = client.agent.connect(at(0), path, &connect_request());
@@ -29,8 +35,8 @@ fn reason_for(change: impl Fn(&mut Req<'_>)) -> Option<RejectReason> {
     let changed = CmMad { message, ..mad }.to_bytes();
     sent[0].mad = changed;
     server.take(at(0), &sent[0]);
-    let answer = server.sent();
-    client.take_all(at(0), &answer);
+    let answer = server.wait_until(until);
+    client.take_all(until, &answer);
     let refused = answer.first().map(|answer| rej(answer).reason);
     if let Some(reason) = refused {
         assert_eq!((server.agent.connections(), server.events()), (0, vec![]));
@@ -49,12 +55,13 @@ fn reason_for(change: impl Fn(&mut Req<'_>)) -> Option<RejectReason> {
 
 // shows: 12.9-no-listener, 12.6.7.2-invalid-gid, A11-no-datagram-req
 #[test]
-fn what_nobody_can_want_is_refused_at_once() {
+fn what_nobody_wants_is_refused() {
     assert_eq!(reason_for(|_| ()), None);
-    let elsewhere = reason_for(|req| req.service = ServiceId::ip(PortSpace::Tcp, 7175));
-    assert_eq!(elsewhere, Some(RejectReason::INVALID_SERVICE_ID));
-    let unknown = reason_for(|req| req.service = ServiceId(7));
-    assert_eq!(unknown, Some(RejectReason::INVALID_SERVICE_ID));
+    for nobodys in [ServiceId::ip(PortSpace::Tcp, 7175), ServiceId(7)] {
+        let until = |ms| reason_until(at(ms), |req| req.service = nobodys);
+        assert_eq!(until(999), None, "somebody may be about to listen");
+        assert_eq!(until(1000), Some(RejectReason::INVALID_SERVICE_ID));
+    }
     let datagram = reason_for(|req| req.service = ServiceId::ip(PortSpace::Udp, 7174));
     assert_eq!(datagram, Some(RejectReason::INVALID_TRANSPORT_SERVICE_TYPE));
     let spoofed = reason_for(|req| req.path.local_gid = Ipv6Addr::LOCALHOST);
@@ -183,7 +190,7 @@ fn a_backlog_is_bounded_until_the_owner_takes_notice() {
     let mut server = Host::new(2);
     server
         .agent
-        .listen(SERVICE, None, 2)
+        .listen(at(0), SERVICE, None, 2)
         .expect("nobody listens");
     let mut client = Host::new(1);
     let path = client.path_to(&server);
@@ -249,7 +256,7 @@ fn reason_of_next(client: &mut Host, server: &mut Host) -> RejectReason {
         .connect(at(0), path, &request)
         .expect("it fits");
     client.hand(at(0), server, "REQ");
-    rej(&server.sent()[0]).reason
+    rej(&server.wait_until(at(1000))[0]).reason
 }
 
 #[test]
@@ -258,12 +265,12 @@ fn a_listener_with_an_address_takes_precedence() {
     let local = Some(server.address);
     let own = server
         .agent
-        .listen(SERVICE, local, 1)
+        .listen(at(0), SERVICE, local, 1)
         .expect("only any address is taken");
     let service = SERVICE;
     let twice = Err(CmError::ServiceInUse { service });
-    assert_eq!(server.agent.listen(SERVICE, local, 1), twice);
-    assert_eq!(server.agent.listen(SERVICE, None, 1), twice);
+    assert_eq!(server.agent.listen(at(0), SERVICE, local, 1), twice);
+    assert_eq!(server.agent.listen(at(0), SERVICE, None, 1), twice);
     let path = client.path_to(&server);
     client
         .agent
@@ -273,5 +280,5 @@ fn a_listener_with_an_address_takes_precedence() {
     assert!(matches!(server.event(), Event::Requested { listener, .. } if listener == own));
     server.agent.stop_listening(at(0), own);
     server.agent.stop_listening(at(0), any);
-    assert!(server.agent.listen(SERVICE, None, 1).is_ok());
+    assert!(server.agent.listen(at(0), SERVICE, None, 1).is_ok());
 }

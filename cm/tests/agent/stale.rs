@@ -93,7 +93,7 @@ fn a_reply_with_a_queue_pair_that_is_in_use_is_refused() {
     let mut restarted = Host::new(2);
     restarted
         .agent
-        .listen(SERVICE, None, 1)
+        .listen(at(0), SERVICE, None, 1)
         .expect("nobody listens");
     let path = client.path_to(&restarted);
     let mut request = connect_request();

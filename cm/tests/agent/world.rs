@@ -78,7 +78,7 @@ impl Host {
     /// A client and a server that listens for connections.
     pub(crate) fn pair() -> (Self, Self, ListenerId) {
         let mut server = Self::new(2);
-        let listener = server.agent.listen(SERVICE, None, 10);
+        let listener = server.agent.listen(at(0), SERVICE, None, 10);
         (Self::new(1), server, listener.expect("nobody listens"))
     }
 

@@ -46,5 +46,5 @@ mod table;
 pub use claim::PartClaim;
 pub(crate) use join::join;
 pub(crate) use member::{Gets, Member};
-pub use services::ServiceClaim;
 pub(crate) use services::Services;
+pub use services::{ServiceClaim, is_served};

@@ -47,6 +47,15 @@ impl ServiceClaim {
     }
 }
 
+/// Whether some process, this one or another, takes requests for a service, by the lower half
+/// of its ID, that are sent to an address (see [`UdpPort::serve`](crate::UdpPort::serve)). The
+/// interface's index matters only for link-local addresses. If the kernel's table of names
+/// can't be read, nobody does.
+pub fn is_served(address: IpAddr, interface_index: u32, service: u32) -> bool {
+    let table = table::Table::read(&Place::new(address, interface_index));
+    table.is_ok_and(|table| table.services.iter().any(|(served, _)| *served == service))
+}
+
 /// What this process says that it takes at an address, by names.
 #[derive(Debug, Default)]
 pub(super) struct Announced {

@@ -121,8 +121,19 @@ impl Core {
             state.note_version(path, mad.path.version);
             state.agent.receive(now, path, &mad.mad);
         }
+        for (local, service) in state.agent.held_in_vain(now) {
+            if self.has_another_server(local, service) {
+                state.agent.leave_to_others(local, service);
+            }
+        }
         state.agent.handle_timeouts(now);
         self.settle(&mut state, now);
+    }
+
+    /// Whether another process takes requests for the service by now.
+    fn has_another_server(&self, local: IpAddr, service: ServiceId) -> bool {
+        let interface = self.shared.lock().port.steers_services();
+        interface.is_some_and(|index| roce_udp::is_served(local, index, service_word(service)))
     }
 
     /// Tells the sink.

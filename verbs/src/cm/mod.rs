@@ -157,7 +157,8 @@ impl ConnectionManager {
             }
         }
         let service = claim.service();
-        let listener = self.with(|agent, _| agent.listen(service, claim.local(), backlog))?;
+        let listener =
+            self.with(|agent, now| agent.listen(now, service, claim.local(), backlog))?;
         self.listeners
             .lock()
             .insert(listener, (claim.local(), service));

@@ -152,6 +152,15 @@ impl DevicePort {
         }
     }
 
+    /// The interface's index, if requests for services reach the process that takes them.
+    pub(crate) fn steers_services(&self) -> Option<u32> {
+        match self {
+            Self::Udp(port) => Some(port.config().interface_index),
+            // All requests come to this process.
+            Self::Xdp(_) => None,
+        }
+    }
+
     /// The interface's addresses as they are now.
     pub(crate) fn set_addresses(&mut self, addresses: Vec<IpAddr>) {
         match self {

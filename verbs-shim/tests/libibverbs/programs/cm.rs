@@ -4,7 +4,7 @@ use super::pair_for;
 use super::place::{Place, Words};
 
 /// The spaces of ports.
-const TCP: u32 = 0x0106;
+pub(super) const TCP: u32 = 0x0106;
 const UDP: u32 = 0x0111;
 
 /// A program and its peer.

@@ -3,6 +3,7 @@
 //! `ROCE_PERFTEST=all cargo test -p roce-verbs-shim perftest` runs every combination, for
 //! about half an hour. Without it, there is a choice of them that takes a minute.
 
+mod by_address;
 mod data;
 mod matrix;
 mod refusals;

@@ -162,7 +162,7 @@ impl Run {
 }
 
 /// Size and number of messages of each line of the table of results.
-fn table(told: &str) -> Vec<(u64, u64)> {
+pub(super) fn table(told: &str) -> Vec<(u64, u64)> {
     let row = |line: &str| {
         let words: Vec<&str> = line.split_whitespace().collect();
         let [size, messages, _, _, _, ..] = words.as_slice() else {

@@ -1,0 +1,169 @@
+//! Requests for services that nobody has, and that somebody may be about to have.
+//!
+//! Servers that take one connection, stop to listen and listen again have a client between
+//! that does not know of it, and which takes a refusal for the end. So requests wait a
+//! little: who begins to listen meanwhile gets them. A bounded number waits; beyond it, the
+//! oldest are refused before their time.
+
+use super::Agent;
+use super::timing::encoded;
+use crate::{Duration, Instant, MAD_LEN, Path, RejectReason, ServiceId, SidrStatus};
+use roce_wire::cm::{CmMad, CmMessage};
+use std::collections::VecDeque;
+use std::net::IpAddr;
+
+/// How long a request waits for somebody to listen: less than an agent of this kind waits for
+/// its answer.
+const HELD_FOR: Duration = Duration::from_secs(1);
+/// The most requests that wait.
+const MAX_HELD: usize = 256;
+/// The most that wait of one peer.
+const MAX_HELD_OF_PEER: usize = 64;
+
+/// What the peer calls the connection or lookup that it asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Asker {
+    pub(super) path: Path,
+    pub(super) lookup: bool,
+    pub(super) id: u32,
+}
+
+/// A request that waits.
+#[derive(Debug)]
+struct Waiting {
+    asker: Asker,
+    service: ServiceId,
+    mad: Box<[u8; MAD_LEN]>,
+    deadline: Instant,
+}
+
+/// All that wait, the oldest first.
+#[derive(Debug, Default)]
+pub(super) struct Held(VecDeque<Waiting>);
+
+impl Held {
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    pub(super) fn next_deadline(&self) -> Option<Instant> {
+        self.0.iter().map(|waiting| waiting.deadline).min()
+    }
+
+    /// Takes all of which this is so.
+    fn take(&mut self, is_wanted: impl Fn(&Waiting) -> bool) -> Vec<Waiting> {
+        let all = std::mem::take(&mut self.0);
+        let (taken, left): (Vec<_>, Vec<_>) = all.into_iter().partition(is_wanted);
+        self.0 = left.into();
+        taken
+    }
+
+    /// The one that gives way to another one of this peer, if one has to.
+    fn give_way(&mut self, peer: IpAddr) -> Option<Waiting> {
+        let of_peer = |waiting: &&Waiting| waiting.asker.path.remote == peer;
+        if self.0.iter().filter(of_peer).count() >= MAX_HELD_OF_PEER {
+            let oldest = self.0.iter().position(|waiting| of_peer(&waiting));
+            return oldest.and_then(|oldest| self.0.remove(oldest));
+        }
+        if self.0.len() >= MAX_HELD {
+            return self.0.pop_front();
+        }
+        None
+    }
+}
+
+impl Agent {
+    /// A request for a service that nobody has. One that comes again is the same one.
+    pub(super) fn hold(
+        &mut self,
+        now: Instant,
+        path: Path,
+        transaction: u64,
+        request: CmMessage<'_>,
+    ) {
+        let (lookup, id, service, takes) = match &request {
+            // Its sender waits for an answer for so long, and for the packets' ways.
+            CmMessage::Req(req) => {
+                let takes = encoded(req.remote_response_timeout);
+                (false, req.local_id, req.service, takes.min(HELD_FOR))
+            }
+            CmMessage::SidrReq(req) => (true, req.request_id, req.service, HELD_FOR),
+            _ => return,
+        };
+        let asker = Asker { path, lookup, id };
+        if self.held.0.iter().any(|waiting| waiting.asker == asker) {
+            self.counters.duplicates += 1;
+            return;
+        }
+        if let Some(oldest) = self.held.give_way(path.remote) {
+            self.refuse_held(&oldest);
+        }
+        let mad = CmMad {
+            transaction,
+            message: request,
+        };
+        self.held.0.push_back(Waiting {
+            asker,
+            service,
+            mad: Box::new(mad.to_bytes()),
+            deadline: now + takes,
+        });
+    }
+
+    /// Somebody listens: what waited for that comes now.
+    pub(super) fn release_held(&mut self, now: Instant, service: ServiceId, local: Option<IpAddr>) {
+        let is_for = |waiting: &Waiting| {
+            let to = waiting.asker.path.local;
+            waiting.service == service && local.is_none_or(|local| local == to)
+        };
+        for waiting in self.held.take(is_for) {
+            self.receive(now, waiting.asker.path, &waiting.mad[..]);
+        }
+    }
+
+    /// Who asked has given up, or has ended what it takes for a connection.
+    pub(super) fn let_go(&mut self, asker: Asker) -> bool {
+        !self.held.take(|waiting| waiting.asker == asker).is_empty()
+    }
+
+    /// Services that requests have waited for long enough, and the addresses that they were
+    /// sent to.
+    pub(super) fn waited_for(&self, now: Instant) -> Vec<(IpAddr, ServiceId)> {
+        let due = self.held.0.iter().filter(|w| w.deadline <= now);
+        let mut services: Vec<_> = due.map(|w| (w.asker.path.local, w.service)).collect();
+        services.sort_unstable();
+        services.dedup();
+        services
+    }
+
+    pub(super) fn drop_held(&mut self, local: IpAddr, service: ServiceId) {
+        self.held
+            .take(|w| (w.asker.path.local, w.service) == (local, service));
+    }
+
+    /// Nobody listens: refuses what has waited long enough.
+    pub(super) fn refuse_held_in_vain(&mut self, now: Instant) {
+        for waiting in self.held.take(|waiting| waiting.deadline <= now) {
+            self.refuse_held(&waiting);
+        }
+    }
+
+    fn refuse_held(&mut self, waiting: &Waiting) {
+        let path = waiting.asker.path;
+        // It was written here, and can be read.
+        let Ok(mad) = CmMad::parse(&waiting.mad[..]) else {
+            return;
+        };
+        match &mad.message {
+            CmMessage::Req(req) => {
+                let reason = RejectReason::INVALID_SERVICE_ID;
+                self.reject_req(path, mad.transaction, req, reason);
+            }
+            CmMessage::SidrReq(req) => {
+                let status = SidrStatus::SERVICE_ID_NOT_SUPPORTED;
+                self.refuse_sidr_req(path, mad.transaction, req, status);
+            }
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,39 @@
+//! perftest's programs with `-R`: they find their peers by address and port.
+//!
+//! They connect twice. Their servers do not listen in between, and their clients ask at once.
+
+use super::super::cm::TCP;
+use super::super::pair_for;
+use super::super::place::{Place, Words};
+use super::run::{PORT, table};
+
+/// What is run, and the size and number of the messages that its table has then.
+type Run = (&'static str, u64, u64);
+
+fn check(place: &Place<'_>, runs: &[Run]) {
+    for &(words, size, messages) in runs {
+        let words = Words {
+            words: format!("{words} -R -n 20 -F -d DEVICE -x GID"),
+            own: ["", "HOST"].map(str::to_owned),
+            ..Words::default()
+        };
+        let told = place.run_served(&words, TCP << 16 | u32::from(PORT));
+        assert!(told.contains("rdma_cm QPs\t : ON"), "{words:?}: {told}");
+        assert_eq!(table(&told), [(size, messages)], "{words:?}: {told}");
+    }
+}
+
+#[test]
+fn perftest_finds_its_peer_by_address_and_port() {
+    let Some(pair) = pair_for("ib_write_bw") else {
+        return;
+    };
+    let between = [("ib_write_bw", 1 << 16, 20), ("ib_send_lat", 2, 20)];
+    check(&Place::cable(&pair, "udp"), &between);
+    let on_one_host = [
+        ("ib_read_bw -q 16", 1 << 16, 320),
+        ("ib_send_bw -c UD", 4096, 20),
+        ("ib_write_lat", 2, 20),
+    ];
+    check(&Place::loopback(&pair.near), &on_one_host);
+}
