@@ -1,5 +1,6 @@
 //! Completion queues.
 
+use crate::time::Instant;
 use crate::wr::Completion;
 use core::sync::atomic::{AtomicBool, AtomicU8, Ordering, fence};
 use crossbeam_queue::ArrayQueue;
@@ -33,10 +34,13 @@ pub struct CompletionQueue {
     id: CqId,
     /// Locked for writing while it is replaced by one of another size, and while a QP's
     /// completions are sorted out.
-    ring: RwLock<ArrayQueue<Completion>>,
+    ring: RwLock<ArrayQueue<Stamped>>,
     overrun: AtomicBool,
     notify: AtomicU8,
 }
+
+/// A completion, and when it came about, by the clock of whoever drives the NIC.
+type Stamped = (Completion, Instant);
 
 /// The CQ overran: completions are lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,11 +110,21 @@ impl CompletionQueue {
     /// # Errors
     /// [`CqOverrun`] if the queue overran and what it still held has been taken.
     pub fn poll(&self) -> Result<Option<Completion>, CqOverrun> {
+        let taken = self.poll_stamped()?;
+        Ok(taken.map(|(completion, _)| completion))
+    }
+
+    /// Takes the oldest completion, with the time at which the NIC was driven when it came
+    /// about.
+    ///
+    /// # Errors
+    /// As for [`CompletionQueue::poll`].
+    pub fn poll_stamped(&self) -> Result<Option<(Completion, Instant)>, CqOverrun> {
         // The lock is released before anything else is asked.
         // rule: 11.4.2.1-fifo
         let popped = self.ring().pop();
         match popped {
-            Some(completion) => Ok(Some(completion)),
+            Some(stamped) => Ok(Some(stamped)),
             None if self.overrun.load(Ordering::Acquire) => Err(CqOverrun {
                 capacity: self.capacity(),
             }),
@@ -152,13 +166,13 @@ impl CompletionQueue {
         }
         let ring = self.ring.write().unwrap_or_else(PoisonError::into_inner);
         for _ in 0..ring.len() {
-            let kept = ring.pop().filter(|completion| completion.qpn != qpn);
-            let pushed = kept.map(|completion| ring.push(completion));
+            let kept = ring.pop().filter(|(completion, _)| completion.qpn != qpn);
+            let pushed = kept.map(|stamped| ring.push(stamped));
             debug_assert!(!matches!(pushed, Some(Err(_))), "one was taken");
         }
     }
 
-    fn ring(&self) -> RwLockReadGuard<'_, ArrayQueue<Completion>> {
+    fn ring(&self) -> RwLockReadGuard<'_, ArrayQueue<Stamped>> {
         self.ring.read().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -187,11 +201,11 @@ impl CompletionQueue {
     }
 
     /// Adds a completion.
-    pub(crate) fn push(&self, completion: Completion, solicited: bool) -> Pushed {
+    pub(crate) fn push(&self, completion: Completion, now: Instant, solicited: bool) -> Pushed {
         // rule: 10.8.7-solicited
         let wakes = solicited || completion.status != crate::WcStatus::Success;
         // rule: 10.10.2-cq-overrun
-        let pushed = self.ring().push(completion);
+        let pushed = self.ring().push((completion, now));
         if pushed.is_err() {
             let first = !self.overrun.swap(true, Ordering::AcqRel);
             return Pushed::Overrun { first };

@@ -163,7 +163,7 @@ fn verbs_context(device: Handle<Device>, [cmd_fd, async_fd]: [c_int; 2]) -> Verb
         destroy_wq: null(),
         modify_wq: null(),
         create_wq: null(),
-        query_rt_values: null(),
+        query_rt_values: query::query_rt_values,
         create_cq_ex: cq::create_cq_ex,
         private: null(),
         query_device_ex: query::query_device_ex,

@@ -122,8 +122,8 @@ pub(crate) extern "C" fn query_device_ex(
                 uc_odp_caps: ODP_SUPPORT_SEND | ODP_SUPPORT_RECV | ODP_SUPPORT_WRITE,
                 ud_odp_caps: odp,
             },
-            completion_timestamp_mask: 0,
-            hca_core_clock: 0,
+            completion_timestamp_mask: u64::MAX,
+            hca_core_clock: CLOCK_KHZ,
             max_tso: 0,
             tso_supported_qpts: 0,
             rss_caps: [0; 4],
@@ -138,6 +138,32 @@ pub(crate) extern "C" fn query_device_ex(
             phys_port_cnt_ex: 1,
         };
         attr.put_prefix(&known, size)
+    })
+}
+
+/// The device's clock counts nanoseconds.
+const CLOCK_KHZ: u64 = 1_000_000;
+
+/// `ibv_query_rt_values_ex`. As drivers have it, all of the raw clock is in `tv_nsec`: it
+/// counts ticks of the clock, which are nanoseconds here.
+pub(crate) extern "C" fn query_rt_values(
+    context: Handle<Context>,
+    values: Out<IbvValuesEx>,
+) -> c_int {
+    guard::errno(|| {
+        let roce = &context.get()?.state.roce;
+        let values = values.get()?;
+        if values.comp_mask & !VALUES_MASK_RAW_CLOCK != 0 {
+            return Err(Errno::EOPNOTSUPP);
+        }
+        if values.comp_mask & VALUES_MASK_RAW_CLOCK != 0 {
+            let ticks = i64::try_from(roce.clock_ns()).map_err(|_| Errno::EOVERFLOW)?;
+            values.raw_clock = libc::timespec {
+                tv_sec: 0,
+                tv_nsec: ticks,
+            };
+        }
+        Ok(())
     })
 }
 

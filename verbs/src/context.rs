@@ -2,6 +2,7 @@
 
 use crate::announce::Announcements;
 use crate::channel::CompletionChannel;
+use crate::clock::DeviceClock;
 use crate::cm;
 use crate::cq::CompletionQueue;
 use crate::datagram::AddressOptions;
@@ -29,7 +30,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant as Clock};
+use std::time::Duration;
 
 /// An open device. Cheap to clone; the device is closed when the last clone and all
 /// objects made from it are gone.
@@ -70,9 +71,9 @@ pub(crate) struct Shared {
     pub(crate) driver_sleeps: AtomicBool,
     pub(crate) stop: AtomicBool,
     next_cq: AtomicU64,
-    origin: Clock,
-    /// When an application thread last drove the NIC: nanoseconds since `origin`,
-    /// plus one; 0 for never, or when it said that it will wait now.
+    pub(crate) clock: DeviceClock,
+    /// When an application thread last drove the NIC: nanoseconds as the stack counts
+    /// them, plus one; 0 for never, or when it said that it will wait now.
     last_call: AtomicU64,
     calls: AtomicU64,
     /// What QP numbers are ours; others may have them once the engine's port is closed.
@@ -115,8 +116,7 @@ impl Shared {
 
     /// The time as the stack counts it.
     pub(crate) fn now(&self) -> Instant {
-        let ns = self.origin.elapsed().as_nanos();
-        Instant::from_nanos(u64::try_from(ns).unwrap_or(u64::MAX))
+        self.clock.now()
     }
 
     /// Which numbers are this context's.
@@ -190,7 +190,7 @@ impl Context {
             driver_sleeps: AtomicBool::new(false),
             stop: AtomicBool::new(false),
             next_cq: AtomicU64::new(1),
-            origin: Clock::now(),
+            clock: DeviceClock::start().map_err(system("reading the clock"))?,
             last_call: AtomicU64::new(0),
             calls: AtomicU64::new(0),
             claim,

@@ -81,11 +81,27 @@ impl CompletionQueue {
     /// # Errors
     /// If the queue overran.
     pub fn poll(&self) -> Result<Option<Completion>, CqOverrun> {
-        if let Some(completion) = self.inner.queue.poll()? {
-            return Ok(Some(completion));
+        let taken = self.poll_stamped()?;
+        Ok(taken.map(|(completion, _)| completion))
+    }
+
+    /// The same, with the time at which the request completed, by
+    /// [`Context::clock_ns`]: that of the turn in which the NIC saw to it.
+    ///
+    /// # Errors
+    /// If the queue overran.
+    pub fn poll_timed(&self) -> Result<Option<(Completion, u64)>, CqOverrun> {
+        let taken = self.poll_stamped()?;
+        let clock = &self.inner.context.inner.shared.clock;
+        Ok(taken.map(|(completion, at)| (completion, clock.ns(at))))
+    }
+
+    fn poll_stamped(&self) -> Result<Option<(Completion, roce_stack::Instant)>, CqOverrun> {
+        if let Some(taken) = self.inner.queue.poll_stamped()? {
+            return Ok(Some(taken));
         }
         self.inner.context.inner.shared.drive();
-        self.inner.queue.poll()
+        self.inner.queue.poll_stamped()
     }
 
     /// Polls until a completion is there, spinning.

@@ -64,6 +64,7 @@
 mod announce;
 mod capture;
 mod channel;
+mod clock;
 mod cm;
 mod congestion;
 mod context;

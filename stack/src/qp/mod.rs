@@ -84,7 +84,7 @@ impl Cx<'_> {
         completion: Completion,
         solicited: bool,
     ) -> Result<(), Fault> {
-        match cq.push(completion, solicited) {
+        match cq.push(completion, self.now, solicited) {
             Pushed::Quiet => Ok(()),
             Pushed::Notify => {
                 self.events.push_back(Event::CqNotify(cq.id()));

@@ -82,6 +82,11 @@ c_structs! {
         phys_port_cnt_ex: u32,
     }
 
+    "ibv_values_ex" => IbvValuesEx {
+        comp_mask: u32,
+        raw_clock: libc::timespec,
+    }
+
     "ibv_port_attr" => IbvPortAttr {
         state: u32,
         max_mtu: u32,

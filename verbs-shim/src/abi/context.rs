@@ -4,7 +4,7 @@ use super::layout::c_structs;
 use crate::abi::{
     IbvAllocDmAttr, IbvCqEx, IbvCqInitAttrEx, IbvDeviceAttrEx, IbvDm, IbvMr, IbvMw, IbvMwBind,
     IbvParentDomainInitAttr, IbvPd, IbvPortAttr, IbvQp, IbvQpInitAttrEx, IbvRecvWr, IbvSendWr,
-    IbvSge, IbvSrq, IbvSrqInitAttrEx, IbvTd, IbvWc, IbvXrcd, IbvXrcdInitAttr,
+    IbvSge, IbvSrq, IbvSrqInitAttrEx, IbvTd, IbvValuesEx, IbvWc, IbvXrcd, IbvXrcdInitAttr,
 };
 use crate::context::Context;
 use crate::cq::Cq;
@@ -105,7 +105,7 @@ c_structs! {
         destroy_wq: Absent,
         modify_wq: Absent,
         create_wq: Absent,
-        query_rt_values: Absent,
+        query_rt_values: extern "C" fn(Handle<Context>, Out<IbvValuesEx>) -> c_int,
         create_cq_ex: extern "C" fn(Handle<Context>, In<IbvCqInitAttrEx>) -> *mut IbvCqEx,
         private as "priv": Absent,
         query_device_ex:

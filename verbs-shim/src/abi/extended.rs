@@ -29,12 +29,12 @@ c_structs! {
         read_slid: extern "C" fn(Handle<Cq>) -> u32,
         read_sl: extern "C" fn(Handle<Cq>) -> u8,
         read_dlid_path_bits: extern "C" fn(Handle<Cq>) -> u8,
+        read_completion_ts: extern "C" fn(Handle<Cq>) -> u64,
         // What no CQ here was made to tell.
-        read_completion_ts: *const c_void,
         read_cvlan: *const c_void,
         read_flow_tag: *const c_void,
         read_tm_info: *const c_void,
-        read_completion_wallclock_ns: *const c_void,
+        read_completion_wallclock_ns: extern "C" fn(Handle<Cq>) -> u64,
     }
 
     "ibv_qp_ex" => IbvQpEx {

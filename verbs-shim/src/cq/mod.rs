@@ -93,7 +93,9 @@ const READABLE: u64 = (WC_EX_WITH_BYTE_LEN
     | WC_EX_WITH_SRC_QP
     | WC_EX_WITH_SLID
     | WC_EX_WITH_SL
-    | WC_EX_WITH_DLID_PATH_BITS) as u64;
+    | WC_EX_WITH_DLID_PATH_BITS
+    | WC_EX_WITH_COMPLETION_TIMESTAMP
+    | WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK) as u64;
 
 /// `ibv_create_cq_ex`.
 pub(crate) extern "C" fn create_cq_ex(

@@ -6,9 +6,11 @@ use crate::abi::{IbvCqEx, IbvWc, WC_SUCCESS};
 use crate::guard;
 use crate::pointer::{Handle, In};
 use nix::errno::Errno;
+use nix::time::ClockId;
 use parking_lot::lock_api::RawMutex as _;
 use parking_lot::{Mutex, RawMutex};
 use std::ffi::c_int;
+use std::time::Duration;
 
 /// Where the poll of an extended CQ is.
 pub(crate) struct Poll {
@@ -16,14 +18,24 @@ pub(crate) struct Poll {
     /// the CQ from one thread at a time.
     turn: Option<RawMutex>,
     /// The completion that is read.
-    current: Mutex<IbvWc>,
+    current: Mutex<Current>,
+}
+
+#[derive(Clone, Copy)]
+struct Current {
+    wc: IbvWc,
+    /// When it came about, by the device's clock.
+    at_ns: u64,
 }
 
 impl Poll {
     pub(super) fn new(single_threaded: bool) -> Self {
         Self {
             turn: (!single_threaded).then_some(RawMutex::INIT),
-            current: Mutex::new(IbvWc::NONE),
+            current: Mutex::new(Current {
+                wc: IbvWc::NONE,
+                at_ns: 0,
+            }),
         }
     }
 
@@ -47,10 +59,10 @@ impl Poll {
 impl Cq {
     /// Makes the next completion the one that is read.
     fn advance(&self) -> Result<(), Errno> {
-        match self.queue.poll() {
-            Ok(Some(completion)) => {
+        match self.queue.poll_timed() {
+            Ok(Some((completion, at_ns))) => {
                 let wc = c_completion(&completion);
-                *self.poll.current.lock() = wc;
+                *self.poll.current.lock() = Current { wc, at_ns };
                 self.c.set(|c| (c.status, c.wr_id) = (wc.status, wc.wr_id));
                 Ok(())
             }
@@ -87,7 +99,23 @@ extern "C" fn end_poll(cq: Handle<Cq>) {
 }
 
 fn read<T: Default>(cq: Handle<Cq>, what: impl FnOnce(&IbvWc) -> T) -> T {
-    guard::value(T::default(), || Ok(what(&cq.get()?.poll.current.lock())))
+    guard::value(T::default(), || Ok(what(&cq.get()?.poll.current.lock().wc)))
+}
+
+extern "C" fn read_completion_ts(cq: Handle<Cq>) -> u64 {
+    guard::value(0, || Ok(cq.get()?.poll.current.lock().at_ns))
+}
+
+/// By the wall clock as it is set now.
+extern "C" fn read_completion_wallclock_ns(cq: Handle<Cq>) -> u64 {
+    guard::value(0, || {
+        let at_ns = cq.get()?.poll.current.lock().at_ns;
+        let [wall, device] = [ClockId::CLOCK_REALTIME, ClockId::CLOCK_MONOTONIC].map(|clock| {
+            let now = Duration::from(clock.now()?);
+            u64::try_from(now.as_nanos()).map_err(|_| Errno::EOVERFLOW)
+        });
+        Ok(wall?.saturating_sub(device?.saturating_sub(at_ns)))
+    })
 }
 
 extern "C" fn read_opcode(cq: Handle<Cq>) -> u32 {
@@ -150,10 +178,10 @@ pub(super) fn c_part(base: crate::abi::IbvCq) -> IbvCqEx {
         read_slid,
         read_sl,
         read_dlid_path_bits,
-        read_completion_ts: std::ptr::null(),
+        read_completion_ts,
         read_cvlan: std::ptr::null(),
         read_flow_tag: std::ptr::null(),
         read_tm_info: std::ptr::null(),
-        read_completion_wallclock_ns: std::ptr::null(),
+        read_completion_wallclock_ns,
     }
 }

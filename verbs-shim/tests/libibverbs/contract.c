@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <time.h>
 
 static int broken;
 
@@ -131,6 +132,9 @@ static struct ibv_wc wait_for_receive(void)
 	return wc;
 }
 
+/* When the last send completed, by the device's clock and by the wall's. */
+static uint64_t completed_at, completed_at_wallclock;
+
 /* The next completion of a send, whose id it returns. */
 static uint64_t sent(enum ibv_wc_opcode opcode)
 {
@@ -144,6 +148,8 @@ static uint64_t sent(enum ibv_wc_opcode opcode)
 	CHECK(ibv_wc_read_opcode(cq_ex) == opcode);
 	CHECK(ibv_wc_read_qp_num(cq_ex) == from->qp_num);
 	wr_id = cq_ex->wr_id;
+	completed_at = ibv_wc_read_completion_ts(cq_ex);
+	completed_at_wallclock = ibv_wc_read_completion_wallclock_ns(cq_ex);
 	CHECK(ibv_next_poll(cq_ex) == ENOENT);
 	ibv_end_poll(cq_ex);
 	return wr_id;
@@ -151,7 +157,11 @@ static uint64_t sent(enum ibv_wc_opcode opcode)
 
 static void make_all(void)
 {
-	struct ibv_cq_init_attr_ex attr = { .cqe = 16, .wc_flags = IBV_WC_STANDARD_FLAGS };
+	struct ibv_cq_init_attr_ex attr = {
+		.cqe = 16,
+		.wc_flags = IBV_WC_STANDARD_FLAGS | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP |
+			    IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK,
+	};
 
 	pd = ibv_alloc_pd(context);
 	CHECK(pd && pd->context == context);
@@ -169,6 +179,46 @@ static void make_all(void)
 	to = make_qp();
 	connect_to(from, to);
 	connect_to(to, from);
+}
+
+static uint64_t device_clock(void)
+{
+	struct ibv_values_ex values = { .comp_mask = IBV_VALUES_MASK_RAW_CLOCK };
+
+	CHECK(!ibv_query_rt_values_ex(context, &values));
+	CHECK(values.comp_mask == IBV_VALUES_MASK_RAW_CLOCK && !values.raw_clock.tv_sec);
+	return values.raw_clock.tv_nsec;
+}
+
+static uint64_t wall_clock(void)
+{
+	struct timespec now;
+
+	CHECK(!clock_gettime(CLOCK_REALTIME, &now));
+	return now.tv_sec * 1000000000ull + now.tv_nsec;
+}
+
+/* Completions are told with their time: after what came before them, by either clock. */
+static void completions_have_times(void)
+{
+	const uint64_t second = 1000000000;
+	struct ibv_sge sge = { (uintptr_t)memory, 5, mr->lkey };
+	struct ibv_send_wr write = {
+		.wr_id = 3, .sg_list = &sge, .num_sge = 1,
+		.opcode = IBV_WR_RDMA_WRITE, .send_flags = IBV_SEND_SIGNALED,
+		.wr.rdma = { .remote_addr = (uintptr_t)memory + 64, .rkey = mr->rkey },
+	}, *bad;
+	struct ibv_device_attr_ex device;
+	uint64_t before = device_clock(), wall_before = wall_clock(), wall;
+
+	CHECK(!ibv_query_device_ex(context, NULL, &device));
+	CHECK(device.hca_core_clock == 1000000 && device.completion_timestamp_mask == UINT64_MAX);
+	CHECK(!ibv_post_send(from, &write, &bad) && sent(IBV_WC_RDMA_WRITE) == 3);
+	wall = wall_clock();
+	CHECK(before <= completed_at && completed_at <= device_clock());
+	/* Who sets the clock meanwhile sets it by less than that. */
+	CHECK(wall_before < completed_at_wallclock + second);
+	CHECK(completed_at_wallclock < wall + second);
 }
 
 static void completions_are_announced(void)
@@ -358,21 +408,19 @@ static void what_is_not_there_says_so(void)
 	struct ibv_wq_init_attr wq = {};
 	struct ibv_flow_attr flow = {};
 	struct ibv_counters_init_attr counters = {};
-	struct ibv_values_ex values = {};
+	struct ibv_values_ex values = { .comp_mask = IBV_VALUES_MASK_RESERVED };
 	struct ibv_ece ece = {};
 	struct ibv_qp_init_attr_ex tso = {
 		.qp_type = IBV_QPT_RC, .pd = pd,
 		.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_MAX_TSO_HEADER,
 	};
-	struct ibv_cq_init_attr_ex timed = {
-		.cqe = 1, .wc_flags = IBV_WC_EX_WITH_COMPLETION_TIMESTAMP,
-	};
+	struct ibv_cq_init_attr_ex tagged = { .cqe = 1, .wc_flags = IBV_WC_EX_WITH_FLOW_TAG };
 
 	CHECK(FAILS(ibv_create_wq(context, &wq), EOPNOTSUPP));
 	CHECK(FAILS(ibv_create_flow(from, &flow), EOPNOTSUPP));
 	CHECK(FAILS(ibv_create_counters(context, &counters), EOPNOTSUPP));
 	CHECK(FAILS(ibv_create_qp_ex(context, &tso), EOPNOTSUPP));
-	CHECK(FAILS(ibv_create_cq_ex(context, &timed), EOPNOTSUPP));
+	CHECK(FAILS(ibv_create_cq_ex(context, &tagged), EOPNOTSUPP));
 	CHECK(ibv_query_rt_values_ex(context, &values) == EOPNOTSUPP);
 	CHECK(ibv_query_ece(from, &ece) == EOPNOTSUPP);
 }
@@ -392,6 +440,7 @@ int main(void)
 	if (broken)
 		return 1;
 	completions_are_announced();
+	completions_have_times();
 	requests_are_put_together();
 	events_are_told_and_acknowledged();
 	what_is_in_use_is_busy();
