@@ -124,15 +124,14 @@ impl Qp {
 
     /// Looks whether its pause is over, if it pauses.
     #[inline]
-    pub(super) fn end_pause(&mut self, cx: &Cx<'_>) {
+    pub(super) fn end_pause(&mut self, cx: &mut Cx<'_>) {
         let Some(limiter) = &mut self.limiter else {
             return;
         };
         if limiter.waits().is_some() {
             limiter.wake(cx.now, &cx.congestion.control);
             if limiter.waits().is_none() {
-                // While it paused, no answer was late.
-                self.service.excuse(cx.now);
+                self.service.after_pause(cx);
             }
         }
     }

@@ -342,10 +342,10 @@ impl Service {
         }
     }
 
-    /// Nothing could be sent up to now: no answer is late.
-    pub(super) fn excuse(&mut self, now: Instant) {
+    /// It may send again, which it could not up to now.
+    pub(super) fn after_pause(&mut self, cx: &mut Cx<'_>) {
         if let Self::Rc { requester, .. } = self {
-            requester.excuse(now);
+            requester.after_pause(cx);
         }
     }
 

@@ -27,6 +27,8 @@ pub(super) struct Clock {
     /// The packet that is being timed: one past its PSN, and when it was sent.
     timed: Option<(Seq, Instant)>,
     doublings: u32,
+    /// What is waited for was excused, since its sender paused.
+    excused: bool,
     /// When the first packet was sent that has been waited for ever since.
     since: Option<Instant>,
     /// When the oldest packet was sent again because the peer missed it.
@@ -75,6 +77,7 @@ impl Clock {
         }
         self.trips.on_progress(now, una);
         self.doublings = 0;
+        self.excused = false;
         self.deadline = None;
         self.repeated = None;
         if !outstanding {
@@ -151,11 +154,16 @@ impl Clock {
         self.doublings <= 1
     }
 
-    /// An answer that should have come by now gets its time anew.
-    pub(super) fn excuse(&mut self, now: Instant) {
-        if self.deadline.is_some_and(|at| at <= now) {
+    /// An answer that should have come by now gets its time anew; if it is not to something
+    /// that still waits to be sent, once until there is progress. Gives whether it does.
+    pub(super) fn excuse(&mut self, now: Instant, waits: bool) -> bool {
+        let late = self.deadline.is_some_and(|at| at <= now);
+        if late && (waits || !self.excused) {
+            self.excused |= !waits;
             self.wait(now);
+            return true;
         }
+        false
     }
 
     pub(super) fn stop(&mut self) {
@@ -273,6 +281,23 @@ mod tests {
         clock.on_missing(at(1000), seq + 1);
         assert!(clock.is_stale(at(1074)));
         assert!(!clock.is_stale(at(1075)));
+    }
+
+    /// One that pauses after each packet finds answers late at the end of a pause.
+    #[test]
+    fn an_answer_is_excused_once_unless_what_it_answers_waits() {
+        let seq = Seq::initial(Psn::new(0));
+        let mut clock = clock();
+        clock.time(at(0), seq + 1);
+        clock.on_progress(at(100), seq + 1, true);
+        assert!(!clock.excuse(at(399), false), "it is not late");
+        assert!(clock.excuse(at(400), true));
+        assert!(clock.excuse(at(700), false), "the first time");
+        assert!(clock.excuse(at(1000), true));
+        assert!(!clock.excuse(at(1300), false));
+        assert!(clock.expired(at(1300)));
+        clock.on_progress(at(1400), seq + 2, true);
+        assert!(clock.excuse(at(1700), false), "there was progress");
     }
 
     #[test]

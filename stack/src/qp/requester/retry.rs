@@ -132,12 +132,16 @@ impl Retry {
 
 impl Requester {
     /// Nothing could be sent up to now. What should have come by now is not late: time
-    /// runs anew for it.
-    pub(crate) fn excuse(&mut self, now: Instant) {
-        if self.retry.ack_deadline.is_some_and(|at| at <= now) {
-            self.retry.restart(now);
+    /// runs anew for it. For answers to what has left, it does so once: who always pauses
+    /// would never ask after them.
+    pub(crate) fn after_pause(&mut self, cx: &mut Cx<'_>) {
+        if self.retry.ack_deadline.is_some_and(|at| at <= cx.now) {
+            self.retry.restart(cx.now);
         }
-        self.clock.excuse(now);
+        let waits = self.recovery.due().is_some() || self.nxt < self.max;
+        if !self.clock.excuse(cx.now, waits) && self.clock.expired(cx.now) {
+            self.ask_again(cx);
+        }
     }
 
     /// Does what is due at `cx.now`.

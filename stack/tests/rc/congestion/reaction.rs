@@ -182,11 +182,37 @@ fn a_pause_costs_no_retry() {
     }
     assert_eq!(again, [first]);
     assert_eq!(hand.state(), QpState::Rts);
-    // Nothing comes back. When the pause after the last packet ends, the time to answer begins.
-    send(&mut hand, 3);
-    hand.timeout();
-    assert!(hand.out().is_empty());
-    assert!(hand.node.nic.next_timeout() > Some(hand.now));
+    // Nothing comes back. It asks after that at the end of pauses.
+    while hand.stat(Stat::LateAnswers) < 3 {
+        hand.timeout();
+        hand.out();
+    }
+    assert_eq!(hand.state(), QpState::Rts);
+    assert_eq!(hand.stat(Stat::Timeouts), 0);
+}
+
+/// Who pauses after each packet asks after a late answer all the same, and not only when
+/// there is nothing more to send.
+#[test]
+fn pauses_do_not_hide_what_is_late() {
+    let mut hand = Hand::new(Setup::default());
+    hand.node.nic.set_congestion_control(fixed(1000));
+    let mem = hand.mem(PACKETS * 1024);
+    cnp(&mut hand);
+    hand.post(1, SendOp::Send, &[mem.sge(0, PACKETS * 1024)]);
+    let mut sent = 0;
+    while sent == 0 {
+        sent += hand.out().len();
+        hand.timeout();
+    }
+    // The round trip is known from here on.
+    hand.now = hand.now + Duration::from_micros(5);
+    hand.ack(hand.setup.psn[0]);
+    while hand.stat(Stat::LateAnswers) == 0 {
+        sent += hand.out().len();
+        hand.timeout();
+        assert!(sent < PACKETS / 2, "it never asked");
+    }
     assert_eq!(hand.stat(Stat::Timeouts), 0);
 }
 
