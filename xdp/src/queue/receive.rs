@@ -13,6 +13,8 @@ use crate::umem::{Owner, stays_in_chunk};
 pub(super) struct Receiving {
     /// Chunks that wait to go into the fill ring.
     free: Vec<u32>,
+    /// So many of them wait no longer.
+    kept: usize,
     pieces: [Piece; MAX_PIECES],
     count: usize,
     /// A piece of the frame is missing: the rest of it is of no use.
@@ -20,9 +22,13 @@ pub(super) struct Receiving {
 }
 
 impl Receiving {
+    /// No more chunks than this, and than an eighth of all, wait for others.
+    const KEPT: u32 = 32;
+
     pub(super) fn new(config: &QueueConfig) -> Self {
         Self {
             free: (0..config.rx_chunks).rev().collect(),
+            kept: Self::KEPT.min(config.rx_chunks / 8).max(1) as usize,
             pieces: [Piece::default(); MAX_PIECES],
             count: 0,
             broken: false,
@@ -31,9 +37,11 @@ impl Receiving {
 }
 
 impl<K: Kernel> Queue<K> {
-    /// Hands up to `budget` frames to `sink`, and gives their chunks back to the kernel.
-    /// Returns how many frames were taken from the ring, those that were dropped included;
-    /// 0 if none waits. Never blocks.
+    /// Hands up to `budget` frames to `sink`. Returns how many were taken from the ring, those
+    /// that were dropped included; 0 if none waits. Never blocks.
+    ///
+    /// Their chunks go back to the kernel a few dozen at a time, or when no frame waits: to
+    /// write where the kernel read last takes longer than to look at a short frame.
     ///
     /// # Errors
     /// If the queue is of no use any more.
@@ -44,12 +52,14 @@ impl<K: Kernel> Queue<K> {
     ) -> Result<usize, QueueError> {
         let taken = self.take(budget, sink);
         self.rx.release();
-        let (taken, any) = taken?;
-        if any {
+        let taken = taken?;
+        let kept = self.receiving.free.len();
+        let refills = kept >= self.receiving.kept || taken == 0 && kept > 0;
+        if refills {
             self.refill()?;
         }
         let polls = taken == 0 && self.kernel.polls();
-        if polls || self.fill.needs_wakeup() {
+        if polls || self.wants_to_fill(refills) {
             self.counters.rx_wakeups += 1;
             let ring = RingName::Fill;
             self.kernel
@@ -59,21 +69,31 @@ impl<K: Kernel> Queue<K> {
         Ok(taken)
     }
 
-    /// Takes frames from the ring. Returns how many, and whether there were any pieces.
+    /// Whether the kernel wants to be told that there are chunks. Only who has just given it
+    /// some could miss its wish.
+    fn wants_to_fill(&self, gave: bool) -> bool {
+        if gave {
+            self.fill.needs_wakeup()
+        } else {
+            self.fill.has_asked_for_wakeup()
+        }
+    }
+
+    /// Takes frames from the ring. Returns how many.
     fn take(
         &mut self,
         budget: usize,
         sink: &mut dyn FnMut(Frame<'_>),
-    ) -> Result<(usize, bool), QueueError> {
+    ) -> Result<usize, QueueError> {
         let mut frames = 0;
         // Bounded also if no frame ever ends.
-        for piece in 0..budget.saturating_mul(MAX_PIECES) {
+        for _ in 0..budget.saturating_mul(MAX_PIECES) {
             let popped = self.rx.pop().map_err(|corrupt| QueueError::Corrupt {
                 ring: RingName::Rx,
                 corrupt,
             })?;
             let Some(descriptor) = popped else {
-                return Ok((frames, piece > 0));
+                break;
             };
             self.add_piece(descriptor);
             if !descriptor.is_continued() {
@@ -84,7 +104,7 @@ impl<K: Kernel> Queue<K> {
                 break;
             }
         }
-        Ok((frames, true))
+        Ok(frames)
     }
 
     /// Takes a chunk back from the kernel, as a piece of the frame that is coming.

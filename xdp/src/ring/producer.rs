@@ -93,6 +93,12 @@ impl<M: RingMemory> Producer<M> {
     /// the flag. Without a full fence between, both could miss each other.
     pub fn needs_wakeup(&self) -> bool {
         M::Word::full_fence();
+        self.has_asked_for_wakeup()
+    }
+
+    /// The same for who has submitted nothing since [`Producer::needs_wakeup`] said no: a
+    /// flag that was set since then is seen at the next look, if not at this one.
+    pub fn has_asked_for_wakeup(&self) -> bool {
         self.memory.flags().load(Ordering::Relaxed) & libc::XDP_RING_NEED_WAKEUP != 0
     }
 

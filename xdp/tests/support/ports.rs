@@ -158,7 +158,13 @@ pub(crate) fn no_chunk_is_lost(port: &mut XdpPort) {
         (port.queued() == 0).then_some(())
     });
     for queue in port.queues() {
-        assert_eq!(queue.chunks().of(Owner::Fill), memory.rx_chunks);
-        assert_eq!(queue.chunks().of(Owner::Free), memory.tx_chunks());
+        let [fill, free] = [Owner::Fill, Owner::Free].map(|owner| queue.chunks().of(owner));
+        assert_eq!(fill + free, memory.chunks());
+        // A few may wait for others to go back with.
+        assert!(
+            fill + 32 >= memory.rx_chunks,
+            "{fill} of {}",
+            memory.rx_chunks
+        );
     }
 }

@@ -131,8 +131,10 @@ pub(crate) fn nothing_is_lost(queue: &mut SocketQueue, config: &QueueConfig) {
         (queue.unsent() == 0).then_some(())
     });
     let chunks = queue.chunks();
-    assert_eq!(chunks.of(Owner::Fill), config.rx_chunks, "{chunks:?}");
-    assert_eq!(chunks.of(Owner::Free), config.tx_chunks(), "{chunks:?}");
+    let [fill, free] = [Owner::Fill, Owner::Free].map(|owner| chunks.of(owner));
+    assert_eq!(fill + free, config.chunks(), "{chunks:?}");
+    // A few may wait for others to go back with.
+    assert!(fill + 32 >= config.rx_chunks, "{chunks:?}");
     let counters = queue.counters();
     assert_eq!(
         (counters.dropped_in_all(), counters.tx_bad_completions),

@@ -30,6 +30,46 @@ fn frames_of_one_piece_and_of_several_arrive_and_their_chunks_go_back() {
     assert_eq!(counters.rx_bytes, 50 * (60 + 4182 + 7681));
 }
 
+/// An eighth of the 32 chunks may wait for others, or for an idle moment.
+#[test]
+fn chunks_go_back_a_few_at_a_time_or_when_no_frame_waits() {
+    let (mut queue, mut kernel) = pair();
+    let mut receive_one = || {
+        let chunk = kernel.take_fill().expect("a chunk");
+        kernel.deliver(chunk + 256, 60, 0);
+        assert_eq!(queue.receive(1, &mut |_| {}).expect("sound rings"), 1);
+        queue.chunks().of(Owner::Fill)
+    };
+    assert_eq!([(); 5].map(|()| receive_one()), [31, 30, 29, 32, 31]);
+    assert_eq!(queue.receive(1, &mut |_| {}).expect("sound rings"), 0);
+    assert_eq!(queue.chunks().of(Owner::Fill), 32);
+    let seen = std::iter::from_fn(|| kernel.take_fill()).count();
+    assert_eq!(seen, 32, "they are not only written down");
+}
+
+#[test]
+fn a_kernel_that_asks_for_it_is_woken_whether_it_gets_chunks_or_not() {
+    let (mut queue, mut kernel) = pair();
+    kernel.want_wakeup(true);
+    for wakeups in 1..=2 {
+        assert_eq!(queue.receive(1, &mut |_| {}).expect("sound rings"), 0);
+        assert_eq!(queue.counters().rx_wakeups, wakeups);
+    }
+    let chunk = kernel.take_fill().expect("a chunk");
+    kernel.deliver(chunk + 256, 60, 0);
+    assert_eq!(receive(&mut queue), [[60]]);
+    assert_eq!(
+        queue.counters().rx_wakeups,
+        4,
+        "with the frame, and with its chunk"
+    );
+    kernel.want_wakeup(false);
+    let chunk = kernel.take_fill().expect("a chunk");
+    kernel.deliver(chunk + 256, 60, 0);
+    assert_eq!(receive(&mut queue), [[60]]);
+    assert_eq!(queue.counters().rx_wakeups, 4);
+}
+
 #[test]
 fn a_frame_whose_end_has_not_come_waits() {
     let (mut queue, mut kernel) = pair();
