@@ -149,8 +149,13 @@ impl Engine {
         busy
     }
 
-    /// Sends what was posted to one QP: answers go before acknowledgements.
+    /// Sends what was posted to one QP: answers go before acknowledgements, which follow
+    /// by the same call if that costs no other.
     pub(crate) fn send_posted(&mut self, now: Instant, qpn: Qpn) {
+        if self.port.sends_all_by_one_call() {
+            self.send(now);
+            return;
+        }
         let now = self.at(now);
         match &mut self.capture {
             None => self.nic.transmit_posted(now, &mut *self.port, qpn),

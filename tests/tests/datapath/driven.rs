@@ -185,6 +185,39 @@ fn a_passive_target_is_driven_by_the_background_thread() {
     }
 }
 
+/// An answer and the acknowledgement of what it answers leave by one system call.
+#[test]
+fn an_answer_takes_its_acknowledgement_along() {
+    const ROUNDS: u64 = 500;
+    let Some(pair) = Pair::new_or_skip(1500, 1) else {
+        return;
+    };
+    let sides = connected(&pair);
+    for round in 1..=ROUNDS {
+        for [from, to] in [[0, 1], [1, 0]] {
+            let ([from, to], mark) = ([from, to].map(|i: usize| &sides[i]), round as u8);
+            from.region.write(0, &[mark]).expect("in range");
+            let sge = from.region.slice(0, 1).expect("in range");
+            let op = SendOp::Write(to.region.remote(8));
+            from.qp
+                .post_send(&SendRequest::new(round, op, &[sge]))
+                .expect("posted");
+            // It polls once before each look, as programs do.
+            wait_for("the other's byte", || {
+                let polled = to.cq.poll().expect("no overrun");
+                assert!(polled.is_none_or(|done| done.status == WcStatus::Success));
+                to.region.load_u8(8).expect("in range") == mark
+            });
+        }
+    }
+    for side in &sides {
+        let (frames, calls) = (side.counter("tx_frames"), side.counter("tx_wakeups"));
+        assert!(frames >= 2 * ROUNDS - 1, "{frames} frames");
+        // One for two, unless the background thread was faster now and then.
+        assert!(4 * calls < 3 * frames, "{calls} calls for {frames} frames");
+    }
+}
+
 /// Packets between two QPs of one device pass no queue, and wake no descriptor.
 #[test]
 fn what_a_device_sends_to_itself_arrives() {

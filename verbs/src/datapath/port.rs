@@ -56,6 +56,16 @@ impl DevicePort {
         }
     }
 
+    /// Whether packets of different lengths, and to different QPs, leave by one system call,
+    /// in order, each as soon as its turn comes: what is queued behind another packet does
+    /// not delay that, and costs less than it would later.
+    pub(crate) fn sends_all_by_one_call(&self) -> bool {
+        match self {
+            Self::Udp(_) => false,
+            Self::Xdp(_) => true,
+        }
+    }
+
     /// Whether packets wait to be received that no descriptor tells of.
     pub(crate) fn has_looped(&self) -> bool {
         match self {
