@@ -6,8 +6,9 @@ use roce_benches::peers::serve;
 use roce_benches::report::{Comparison, Goal};
 use roce_benches::roce;
 use roce_tests::bottleneck::{Bottleneck, Host, Red, SlowPort};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
-use std::process::{Command, ExitCode, Stdio};
+use std::process::{Child, ChildStderr, Command, ExitCode, Stdio};
 
 /// Two flows through a slow port that marks, with DCQCN and without, as ratios
 ///
@@ -126,7 +127,7 @@ fn flows(roce: &Path, datapath: &str, control: &str, ms: u64) -> Result<Carried,
     let far = Host::Far.address();
     let perf = |host, datapath: &str, arguments: &[&str]| {
         let mut command = fabric.command(host, roce);
-        command.arg("perf").args(arguments).stdin(Stdio::null());
+        command.arg("perf").args(arguments);
         command
             .env("ROCE_DATAPATH", datapath)
             .env("ROCE_CC", control);
@@ -144,16 +145,24 @@ fn flows(roce: &Path, datapath: &str, control: &str, ms: u64) -> Result<Carried,
         let server = ["--once", "--port", port, "--server", far];
         servers.push(serve(perf(Host::Far, datapath, &server), "listening")?);
         let client = ["--port", port, "--op", "write", "--size", "65536", "--json"];
-        let client = [&client[..], &["-n", "10", "--duration", &ms, far]].concat();
+        let more = ["-n", "10", "--duration", &ms, "--in-step", far];
+        let client = [&client[..], &more].concat();
         clients.push((host, client));
     }
-    let running: Vec<_> = clients
+    let mut running = clients
         .iter()
-        .map(|(host, client)| spawn(perf(*host, datapath, client)))
-        .collect::<Result<_, _>>()?;
+        .map(|(host, client)| Client::spawn(perf(*host, datapath, client)))
+        .collect::<Result<Vec<_>, _>>()?;
+    // What is not measured is out of the way of what is: checks before, latencies after.
+    for at in ["ready", "measured"] {
+        running
+            .iter_mut()
+            .try_for_each(|client| client.wait_until(at))?;
+        running.iter_mut().try_for_each(Client::go_on)?;
+    }
     let mut rates = Vec::new();
     for client in running {
-        rates.push(rate(client)?);
+        rates.push(client.rate()?);
     }
     servers.into_iter().try_for_each(|server| server.wait())?;
     let marked = fabric.marked();
@@ -168,17 +177,50 @@ fn flows(roce: &Path, datapath: &str, control: &str, ms: u64) -> Result<Carried,
     }
 }
 
-fn spawn(mut command: Command) -> Result<std::process::Child, String> {
-    command.stdout(Stdio::piped()).stderr(Stdio::piped());
-    let child = command.spawn();
-    child.map_err(|e| format!("starting {command:?}: {e}"))
+/// A sender, which begins and ends its measurement together with the other.
+struct Client {
+    child: Child,
+    said: BufReader<ChildStderr>,
 }
 
-fn rate(client: std::process::Child) -> Result<f64, String> {
-    let done = client.wait_with_output().map_err(|e| e.to_string())?;
-    let said = String::from_utf8_lossy(&done.stderr);
-    let json: serde_json::Value =
-        serde_json::from_slice(&done.stdout).map_err(|e| format!("roce perf: {e}: {said}"))?;
-    let rate = json["rows"][0]["bits_per_second"].as_f64();
-    rate.ok_or_else(|| format!("roce perf gave no rate: {said}"))
+impl Client {
+    fn spawn(mut command: Command) -> Result<Self, String> {
+        command.stdin(Stdio::piped());
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let child = command.spawn();
+        let mut child = child.map_err(|e| format!("starting {command:?}: {e}"))?;
+        let said = child.stderr.take().ok_or("no stderr")?;
+        let said = BufReader::new(said);
+        Ok(Self { child, said })
+    }
+
+    /// Waits until it says that it has come so far.
+    fn wait_until(&mut self, at: &str) -> Result<(), String> {
+        let mut all = String::new();
+        for line in self.said.by_ref().lines().map_while(Result::ok) {
+            if line == at {
+                return Ok(());
+            }
+            all += &line;
+        }
+        Err(format!("roce perf never was {at}: {all}"))
+    }
+
+    fn go_on(&mut self) -> Result<(), String> {
+        let input = self.child.stdin.as_mut().ok_or("no stdin")?;
+        writeln!(input).map_err(|e| format!("roce perf does not listen: {e}"))
+    }
+
+    /// What it carried: bits per second.
+    fn rate(mut self) -> Result<f64, String> {
+        let mut said = String::new();
+        let done = self.child.wait_with_output().map_err(|e| e.to_string())?;
+        self.said
+            .read_to_string(&mut said)
+            .map_err(|e| e.to_string())?;
+        let json: serde_json::Value =
+            serde_json::from_slice(&done.stdout).map_err(|e| format!("roce perf: {e}: {said}"))?;
+        let rate = json["rows"][0]["bits_per_second"].as_f64();
+        rate.ok_or_else(|| format!("roce perf gave no rate: {said}"))
+    }
 }

@@ -125,6 +125,11 @@ pub struct PerfArgs {
     /// Serve one client, then end
     #[arg(long, hide = true)]
     pub once: bool,
+
+    /// Say `ready` on stderr before each bandwidth measurement and `measured` after it, and
+    /// go on with the next line of stdin: for who measures several clients at once
+    #[arg(long, hide = true)]
+    pub in_step: bool,
 }
 
 impl PerfArgs {

@@ -76,6 +76,7 @@ struct Client {
     local: IpAddr,
     first_seed: u64,
     seed: u64,
+    in_step: bool,
 }
 
 impl Client {
@@ -103,6 +104,7 @@ impl Client {
             local,
             first_seed: seed,
             seed,
+            in_step: args.in_step,
         })
     }
 
@@ -199,7 +201,14 @@ impl Client {
             _ => pattern::clear(&self.end.region, phase.slots, phase.size)?,
         }
         self.prepare(phase)?;
+        let in_step = self.in_step && matches!(until, Until::Elapsed(_));
+        if in_step {
+            wait_for_others("ready")?;
+        }
         let measured = bandwidth::client(&self.end, phase, self.peer.remote(), until)?;
+        if in_step {
+            wait_for_others("measured")?;
+        }
         let there = self.finish(phase, measured.messages)?;
         if phase.op != Op::Read {
             return Ok((measured, there));
@@ -238,6 +247,15 @@ impl Client {
             .wrapping_mul(0x5851_f42d_4c95_7f2d)
             .wrapping_add(1);
         self.seed
+    }
+}
+
+/// Says what it has come to, and goes on when it is told to.
+fn wait_for_others(at: &str) -> Result<(), PerfError> {
+    eprintln!("{at}");
+    match std::io::stdin().lines().next() {
+        Some(Ok(_)) => Ok(()),
+        _ => Err(PerfError::Usage("nobody says when to go on".into())),
     }
 }
 
