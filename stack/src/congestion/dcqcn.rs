@@ -121,9 +121,12 @@ impl Law for Dcqcn {
         Some(self.current)
     }
 
-    /// Whether it may send at full rate again, as good as.
+    /// Whether it has come to full rate again, as good as, and no CNP came for so long that
+    /// alpha has gone. Up to then it keeps to the full rate, as an adapter does whose link is
+    /// no faster: a port in software may be, and a burst of a whole window at its speed
+    /// would begin the same anew.
     fn is_over(&self, p: &DcqcnParameters) -> bool {
-        self.current >= p.max_rate() * (1.0 - 1.0 / 1024.0)
+        self.alpha_due.is_none() && self.current >= p.max_rate() * (1.0 - 1.0 / 1024.0)
     }
 
     fn on_cnp(&mut self, now: Instant, p: &DcqcnParameters) {
