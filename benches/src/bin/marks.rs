@@ -38,8 +38,10 @@ const PORT: SlowPort = SlowPort {
     }),
 };
 
-/// The paper's parameters; rates are the same parts of the link's as there of 40 Gbit/s.
-const DCQCN: &str = "dcqcn,paper,rpg_max_rate=1000,rpg_min_rate=1,rpg_ai_rate=1,rpg_hai_rate=10";
+/// The paper's parameters; rates are the same parts of the link's as there of 40 Gbit/s, and
+/// a sender begins at that of the link, as an adapter does.
+const DCQCN: &str = "dcqcn,paper,rpg_max_rate=1000,rpg_min_rate=1,rpg_ai_rate=1,rpg_hai_rate=10,\
+                     start_rate=1000";
 
 fn main() -> ExitCode {
     finish("marks", run(&Args::parse()))

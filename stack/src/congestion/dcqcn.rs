@@ -91,6 +91,11 @@ impl Dcqcn {
         self.target
     }
 
+    /// Whether it may send at full rate, as good as.
+    pub(crate) fn is_at_full_rate(&self, p: &DcqcnParameters) -> bool {
+        self.current >= p.max_rate() * (1.0 - 1.0 / 1024.0)
+    }
+
     fn aged(&self, p: &DcqcnParameters) -> f64 {
         self.alpha * p.alpha_weight()
     }
@@ -121,12 +126,13 @@ impl Law for Dcqcn {
         Some(self.current)
     }
 
-    /// Whether it has come to full rate again, as good as, and no CNP came for so long that
-    /// alpha has gone. Up to then it keeps to the full rate, as an adapter does whose link is
-    /// no faster: a port in software may be, and a burst of a whole window at its speed
-    /// would begin the same anew.
+    /// Whether it has come to full rate again, and no CNP came for so long that alpha has gone.
+    /// Up to then it keeps to the full rate, as an adapter does whose link is no faster: a
+    /// port in software may be, and a burst of a whole window at its speed would begin
+    /// the same anew.
     fn is_over(&self, p: &DcqcnParameters) -> bool {
-        self.alpha_due.is_none() && self.current >= p.max_rate() * (1.0 - 1.0 / 1024.0)
+        let calm = self.alpha_due.is_none() || p.alpha_weight() >= 1.0;
+        calm && self.is_at_full_rate(p)
     }
 
     fn on_cnp(&mut self, now: Instant, p: &DcqcnParameters) {

@@ -80,8 +80,10 @@ impl Limiter {
     pub(crate) fn on_cnp(&mut self, now: Instant, control: &CongestionControl) {
         self.advance(now, control);
         match (&mut self.law, control) {
-            (Sender::Dcqcn(law), CongestionControl::Dcqcn(p)) if law.is_over(p) => {
+            (Sender::Dcqcn(law), CongestionControl::Dcqcn(p)) if law.is_at_full_rate(p) => {
                 *law = Dcqcn::new(now, p);
+                // What the full rate had earned, it earned of no congestion.
+                self.credit = self.credit.min(0.0);
             }
             (law, _) => law.on_cnp(now, control),
         }

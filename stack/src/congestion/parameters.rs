@@ -78,10 +78,11 @@ pub struct DcqcnParameters {
     pub rpg_hai_rate: u32,
     /// The lowest rate.
     pub rpg_min_rate: u32,
-    /// The full rate, at which a sender is not limited any more.
+    /// The full rate, beyond which no sender comes that is limited. It is not any more once
+    /// it has been there for so long that alpha has gone.
     pub rpg_max_rate: u32,
     /// The rate at which a QP begins, until it comes up to full rate as after a cut; 0 for
-    /// full rate. Whatever it is, a QP begins no faster than another one to the same peer
+    /// no limit. At `rpg_max_rate` it begins like an adapter whose link has that rate. Whatever it is, a QP begins no faster than another one to the same peer
     /// that got a CNP within 10 ms. (Neither the paper's nor NVIDIA's.)
     pub start_rate: u32,
 }

@@ -144,6 +144,26 @@ fn the_start_is_no_faster_than_it_may_be() {
     assert_eq!(start(4000, Some(3e9)), Some((3e9, 3e9)));
 }
 
+/// Full rate, come back to or begun at, is a limit as long as alpha says that the path was
+/// congested: a fifth of a second, with the paper's parameters.
+#[test]
+fn full_rate_is_kept_until_alpha_has_gone() {
+    let p = CongestionControl::Dcqcn(DcqcnParameters {
+        rpg_max_rate: 1000,
+        start_rate: 1000,
+        ..DcqcnParameters::PAPER
+    });
+    let begun = Limiter::at_start(Instant::ZERO, &p, PACKET, true, None);
+    for mut limiter in [limited(Instant::ZERO, &p), begun.expect("limited")] {
+        for (ms, over) in [(20, false), (180, false), (220, true)] {
+            let now = Instant::from_nanos(ms * 1_000_000);
+            limiter.allowed(now, PACKET, &p);
+            assert!(limiter.rate(&p) >= Some(999e6), "{ms} ms");
+            assert_eq!(limiter.is_over(&p), over, "{ms} ms");
+        }
+    }
+}
+
 /// A window without a rate knows no pause.
 #[test]
 fn a_window_alone_is_not_paced() {
