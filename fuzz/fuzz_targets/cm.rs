@@ -76,6 +76,14 @@ enum Step {
     Wait {
         ms: u16,
     },
+    Listen {
+        host: bool,
+        service: u8,
+    },
+    LeaveToOthers {
+        host: bool,
+        service: u8,
+    },
 }
 
 #[derive(Arbitrary, Debug)]
@@ -184,6 +192,16 @@ impl World {
                     host.agent.handle_timeouts(self.now);
                 }
             }
+            Step::Listen { host, service } => {
+                let host = &mut self.hosts[usize::from(host)];
+                // Somebody may listen already.
+                let _ = host.agent.listen(now, self::service(service), None, 4);
+            }
+            Step::LeaveToOthers { host, service } => {
+                let host = &mut self.hosts[usize::from(host)];
+                let local = host.address;
+                host.agent.leave_to_others(local, self::service(service));
+            }
             Step::Accept { host, which, .. }
             | Step::Tell { host, which }
             | Step::Ready { host, which }
@@ -265,7 +283,7 @@ impl World {
                 while host.agent.poll_transmit().is_some() {}
             }
             assert_eq!(host.agent.poll_event(), None);
-            assert_eq!(host.agent.connections(), 0);
+            assert_eq!((host.agent.connections(), host.agent.held()), (0, 0));
         }
     }
 }

@@ -82,7 +82,7 @@ impl AllInOne {
                 lines.insert(file.as_str(), embedded.lines);
                 self.left_over.extend(embedded.left_over);
             }
-            let Err(failure) = check(&self.copy, "-p roce-wire -p roce-stack")? else {
+            let Err(failure) = check(&self.copy, "-p roce-wire -p roce-stack -p roce-cm")? else {
                 return Ok(());
             };
             let blamed = failure.places.iter().filter_map(|(file, line)| {

@@ -7,15 +7,24 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 /// The tests that see to most.
-pub(crate) const NEAR: &[&str] = &["-p roce-wire --lib", "-p roce-stack --tests"];
+pub(crate) const NEAR: &[&str] = &[
+    "-p roce-wire --lib",
+    "-p roce-stack --tests",
+    "-p roce-cm --tests",
+];
 
 /// Those that see to the rest. All of it is deterministic: tests over real sockets can
 /// fail for other reasons than a bug.
 pub(crate) const WIDE: &str = "-p roce-sim --tests";
 
-/// Which of `NEAR` is the first that can see `edit`: the codec does not depend on the stack.
+/// Which of `NEAR` is the first that can see `edit`: the codec does not depend on the stack, nor
+/// that on communication management.
 pub(crate) fn first_near(edit: &Edit) -> usize {
-    usize::from(!edit.file.starts_with("wire/"))
+    match edit.file.split('/').next() {
+        Some("wire") => 0,
+        Some("cm") => 2,
+        _ => 1,
+    }
 }
 
 /// A test program.

@@ -64,6 +64,7 @@ fn a_request_waits_for_its_listener() {
         listener.expect("nobody listens");
     }
     assert_eq!((server.agent.held(), server.events()), (1, vec![]));
+    assert_eq!(server.agent.next_timeout(), Some(at(1000)));
     let listener = server.agent.listen(at(999), SERVICE, None, 1);
     let listener = listener.expect("nobody listens");
     let event = server.event();

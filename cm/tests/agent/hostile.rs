@@ -148,6 +148,81 @@ fn only_the_peer_has_a_say() {
     assert!(matches!(server.event(), Event::DisconnectRequested { .. }));
 }
 
+/// The same message from another address.
+fn elsewhere(sent: &Sent) -> Sent {
+    let mut sent = sent.clone();
+    sent.path.local = IpAddr::from([10, 0, 0, 9]);
+    sent
+}
+
+/// The same message from who guesses what its sender calls the connection.
+fn guessed(sent: &Sent) -> Sent {
+    let mut sent = sent.clone();
+    sent.mad[24] ^= 1;
+    sent
+}
+
+/// Nor does a stranger delay, accept, establish or refuse anything.
+// shows: 12.9-peer-only
+#[test]
+fn only_the_peer_makes_a_connection() {
+    let (mut client, mut server, _) = Host::pair();
+    let (active, passive) = client.ask(at(0), &mut server);
+    let again = client.wait_until(at(1700));
+    server.take(at(1700), &again[0]);
+    let mra = server.sent().remove(0);
+    let due = client.agent.next_timeout();
+    client.take(at(1700), &elsewhere(&mra));
+    assert_eq!(client.agent.next_timeout(), due);
+    client.take(at(1700), &mra);
+    assert!(client.agent.next_timeout() > due);
+
+    server.accept(at(1701), passive);
+    let rep = server.sent().remove(0);
+    client.take(at(1701), &elsewhere(&rep));
+    assert_eq!(client.events(), []);
+    client.take(at(1701), &rep);
+    client.event();
+    client.ready(at(1701), active, &[]);
+    let rtu = client.sent().remove(0);
+    for stranger in [elsewhere(&rtu), guessed(&rtu)] {
+        server.take(at(1702), &stranger);
+        assert_eq!(server.events(), []);
+    }
+    server.take(at(1702), &rtu);
+    assert!(matches!(server.event(), Event::Established { .. }));
+
+    let (mut client, mut server, _) = Host::pair();
+    let (active, passive) = client.ask(at(0), &mut server);
+    server.accept(at(0), passive);
+    server.hand(at(0), &mut client, "REP");
+    let rejected = client
+        .agent
+        .reject(at(0), active, RejectReason::CONSUMER, &[]);
+    rejected.expect("it waits");
+    let rej = client.sent().remove(0);
+    for stranger in [elsewhere(&rej), guessed(&rej)] {
+        server.take(at(1), &stranger);
+        assert_eq!(server.events(), []);
+    }
+    server.take(at(1), &rej);
+    assert!(matches!(server.event(), Event::Rejected { .. }));
+}
+
+/// 275 s, though the peer asks for two hours.
+#[test]
+fn one_mra_delays_by_minutes_at_most() {
+    let (mut client, mut server, _) = Host::pair();
+    client.ask(at(0), &mut server);
+    let again = client.wait_until(at(1700));
+    server.take(at(1700), &again[0]);
+    let mut mra = server.sent().remove(0);
+    mra.mad[24 + 9] = 31 << 3;
+    client.take(at(1700), &mra);
+    let due = client.agent.next_timeout().expect("it waits");
+    assert!(at(276_000) < due && due < at(278_000), "{due:?}");
+}
+
 /// Whatever comes, with bytes changed in real messages: no panic, nothing left at the end.
 #[test]
 fn damaged_messages_break_nothing() {

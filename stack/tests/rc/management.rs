@@ -114,6 +114,16 @@ fn the_wrong_partition() {
     assert!(hand.node.nic.has_mads());
 }
 
+#[test]
+fn the_wrong_number() {
+    for number in [Qpn::QP0, Qpn::from_bits(2)] {
+        let mut hand = open(Ip::V4);
+        let bth = Bth::new(Opcode::UD_SEND_ONLY, number, Psn::new(9));
+        hand.deliver(bth, deth(QKey::QP1), &mad(1));
+        assert_dropped(hand, DropReason::UnknownQp);
+    }
+}
+
 // shows: 13.4.2-length
 #[test]
 fn the_wrong_length() {
