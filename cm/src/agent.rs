@@ -14,7 +14,7 @@ mod timing;
 use crate::{
     Acceptance, CmError, Config, ConnectRequest, ConnectionId, Counters, DatagramAcceptance,
     DatagramRequest, Duration, Event, Instant, ListenerId, MAD_LEN, Path, Qpn, RejectReason,
-    ServiceId,
+    ServiceId, ServiceType,
 };
 use held::Held;
 use listeners::Listeners;
@@ -327,6 +327,7 @@ impl Agent {
             local_qpn: Qpn::QP0,
             remote_qpn: None,
             service: ServiceId(0),
+            service_type: ServiceType::Rc,
             lookup: false,
             owned: true,
             waits_for: None,

@@ -4,7 +4,7 @@ use super::Agent;
 use super::state::{Connection, State};
 use crate::{
     CmError, ConnectRequest, ConnectionId, Event, Instant, IpService, Path, RejectReason, Reply,
-    ServiceId, gid_of,
+    ServiceId, ServiceType, gid_of,
 };
 use roce_wire::cm::{CmMessage, Mra, Mraed, PathRecord, PrivateData, Rej, Rejected, Rep, Req, Rtu};
 
@@ -22,6 +22,7 @@ impl Agent {
         let connection = Connection {
             local_qpn: request.qpn,
             service: request.service,
+            service_type: request.service_type,
             ..self.new_connection(path, peer_takes)?
         };
         let req = Req {
@@ -108,8 +109,14 @@ impl Agent {
     }
 
     fn on_first_rep(&mut self, id: ConnectionId, path: Path, transaction: u64, rep: &Rep<'_>) {
+        let service_type = self.table.get(id).map(|c| c.service_type);
+        // rule: A14-rep-target
+        let qpn = match service_type {
+            Some(ServiceType::Xrc) => rep.eecn,
+            _ => rep.qpn,
+        };
         // rule: 12.9-stale-rep
-        let other = self.table.find_qpn(path.remote, rep.qpn);
+        let other = self.table.find_qpn(path.remote, qpn);
         if other.is_some() {
             let reason = RejectReason::STALE_CONNECTION;
             self.reject_rep(path, transaction, rep, reason);
@@ -124,11 +131,11 @@ impl Agent {
             self.table.remove(id);
             return;
         }
-        self.table.learn(id, rep.local_id, rep.qpn);
+        self.table.learn(id, rep.local_id, qpn);
         self.table.change(id, State::RepReceived, None);
         let reply = Reply {
             ca_guid: rep.ca_guid,
-            qpn: rep.qpn,
+            qpn,
             psn: rep.psn,
             responder_resources: rep.responder_resources,
             initiator_depth: rep.initiator_depth,

@@ -5,8 +5,8 @@ use super::state::{Connection, Mad, State};
 use super::table::Peer;
 use super::{Agent, MAX_CONNECTIONS, MAX_UNANSWERED};
 use crate::{
-    Acceptance, CmError, ConnectionId, Event, Instant, IpService, ListenerId, Path, QKey,
-    RejectReason, Request, ServiceId, ip_of,
+    Acceptance, CmError, ConnectionId, Event, Instant, IpService, ListenerId, Path, QKey, Qpn,
+    RejectReason, Request, ServiceId, ServiceType, ip_of,
 };
 use roce_wire::MAD_LEN;
 use roce_wire::cm::{CmMessage, Mra, Mraed, PrivateData, Rej, Rejected, Rep, Req, Rtu};
@@ -54,6 +54,7 @@ impl Agent {
             remote_qpn: Some(req.qpn),
             waits_for: Some(listener),
             service: req.service,
+            service_type: req.service_type,
             retries: req.max_cm_retries,
             state: State::ReqReceived,
             ..connection
@@ -178,11 +179,18 @@ impl Agent {
         at_most("RNR retry count", acceptance.rnr_retry_count.into(), 7)?;
         at_most("target ACK delay", acceptance.target_ack_delay.into(), 31)?;
         let (local_id, remote_id) = connection.ids();
+        // rule: A14-rep-target
+        let is_xrc = connection.service_type == ServiceType::Xrc;
+        let (qpn, eecn) = match is_xrc {
+            true => (Qpn::QP0, acceptance.qpn),
+            false => (acceptance.qpn, Qpn::QP0),
+        };
         Ok(connection.mad(CmMessage::Rep(Rep {
             local_id,
             remote_id,
             qkey: QKey(0),
-            qpn: acceptance.qpn,
+            qpn,
+            eecn,
             psn: acceptance.psn,
             responder_resources: acceptance.responder_resources,
             initiator_depth: acceptance.initiator_depth,
@@ -190,7 +198,7 @@ impl Agent {
             failover: FAILOVER_NOT_SUPPORTED,
             flow_control: acceptance.flow_control,
             rnr_retry_count: acceptance.rnr_retry_count,
-            srq: acceptance.srq,
+            srq: acceptance.srq || is_xrc,
             ca_guid: self.config.ca_guid,
             private: fit(&acceptance.private, 0)?,
         })))

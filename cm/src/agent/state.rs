@@ -1,6 +1,8 @@
 //! One connection, or one lookup, and what it waits for.
 
-use crate::{ConnectionId, Duration, Instant, ListenerId, MAD_LEN, Path, Qpn, ServiceId};
+use crate::{
+    ConnectionId, Duration, Instant, ListenerId, MAD_LEN, Path, Qpn, ServiceId, ServiceType,
+};
 use roce_wire::cm::{CmMad, CmMessage};
 
 /// A whole MAD, ready to be sent.
@@ -19,6 +21,7 @@ pub(super) struct Connection {
     pub(super) remote_qpn: Option<Qpn>,
     /// What was asked for.
     pub(super) service: ServiceId,
+    pub(super) service_type: ServiceType,
     /// Whether it is a lookup by SIDR.
     pub(super) lookup: bool,
     /// Whether its owner wants to hear of it.

@@ -311,3 +311,43 @@ fn what_owners_ask_for_must_fit_and_be_in_turn() {
     let refused = client.agent.ready(at(0), active, &[]);
     assert_eq!(refused, Err(CmError::UnknownConnection));
 }
+
+/// What a target is called comes where that of an end-to-end context was.
+// shows: A14-rep-target
+#[test]
+fn an_xrc_target_is_told() {
+    let (mut client, mut server, _) = Host::pair();
+    let mut request = connect_request();
+    request.service_type = ServiceType::Xrc;
+    let path = client.path_to(&server);
+    let asked = client.agent.connect(at(0), path, &request);
+    client.hand(at(0), &mut server, "REQ");
+    let Event::Requested {
+        connection,
+        request,
+        ..
+    } = server.event()
+    else {
+        panic!("a request came");
+    };
+    assert_eq!(request.service_type, ServiceType::Xrc);
+    server.accept(at(0), connection);
+    let rep = server.hand(at(0), &mut client, "REP");
+    let CmMessage::Rep(rep) = rep.message() else {
+        panic!("{rep:?}");
+    };
+    let target = acceptance().qpn;
+    assert_eq!((rep.qpn, rep.eecn, rep.srq), (Qpn::QP0, target, true));
+    let Event::Replied { reply, .. } = client.event() else {
+        panic!("a reply came");
+    };
+    assert_eq!(reply.qpn, target);
+    // The end is told by the same name.
+    let active = asked.expect("it fits");
+    client.ready(at(0), active, &[]);
+    client.hand(at(0), &mut server, "RTU");
+    server.event();
+    client.disconnect(at(0), active, &[]);
+    client.hand(at(0), &mut server, "DREQ");
+    assert!(matches!(server.event(), Event::DisconnectRequested { .. }));
+}

@@ -78,7 +78,24 @@ impl Nic {
         wr: &SendWr<'_>,
         srq: Srqn,
     ) -> Result<(), PostError> {
-        self.with_qp(now, qpn, |qp, cx| qp.post_send_to_srq(cx, wr, srq))
+        self.with_qp(now, qpn, |qp, cx| qp.post_send_to_srq(cx, wr, srq, None))
+            .unwrap_or(Err(PostError::UnknownQp(qpn)))
+    }
+
+    /// Posts a SEND or WRITE of `data` by an XRC initiator, as [`Nic::post_inline`] does.
+    ///
+    /// # Errors
+    /// See [`PostError`]; nothing was posted then.
+    pub fn post_inline_to_srq(
+        &mut self,
+        now: Instant,
+        qpn: Qpn,
+        wr: &SendWr<'_>,
+        srq: Srqn,
+        data: &[u8],
+    ) -> Result<(), PostError> {
+        let data = Some(data);
+        self.with_qp(now, qpn, |qp, cx| qp.post_send_to_srq(cx, wr, srq, data))
             .unwrap_or(Err(PostError::UnknownQp(qpn)))
     }
 }

@@ -10,19 +10,24 @@ impl Qp {
         self.service.domain()
     }
 
-    /// Adds a request for an SRQ of the peer to the send queue.
+    /// Adds a request for an SRQ of the peer to the send queue; if bytes are given, they are what
+    /// is sent.
     pub(crate) fn post_send_to_srq(
         &mut self,
         cx: &mut Cx<'_>,
         wr: &SendWr<'_>,
         srq: Srqn,
+        inline: Option<&[u8]>,
     ) -> Result<(), PostError> {
         let kind = self.core.kind;
         if kind != QpKind::XrcInitiator {
             return Err(PostError::WrongService { kind });
         }
         self.core.peer_srq = Some(srq);
-        let posted = self.post_send(cx, wr);
+        let posted = match inline {
+            Some(data) => self.post_inline(cx, wr, data),
+            None => self.post_send(cx, wr),
+        };
         self.core.peer_srq = None;
         posted
     }

@@ -273,6 +273,14 @@ c_structs! {
     }
 }
 
+impl IbvQpInitAttrEx {
+    /// Nothing is set.
+    pub(crate) fn unset() -> Self {
+        // SAFETY: numbers and pointers, which may all be zero: handles are pointers.
+        unsafe { std::mem::zeroed() }
+    }
+}
+
 impl IbvQpAttr {
     /// Nothing is set.
     pub(crate) fn unset() -> Self {

@@ -59,9 +59,9 @@ impl Qp {
         !self.c.get().qp_base.srq.as_ptr().is_null()
     }
 
-    /// Whether what it sends is acknowledged, if it has a peer.
-    pub(crate) fn is_reliable(&self) -> bool {
-        self.kind != QpKind::Uc
+    /// Its kind.
+    pub(crate) fn kind(&self) -> QpKind {
+        self.kind
     }
 
     /// Where a datagram goes, along a path of this device.

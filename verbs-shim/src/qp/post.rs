@@ -112,14 +112,19 @@ fn post_one(qp: &Qp, batch: &mut SendBatch<'_>, wr: &IbvSendWr) -> Result<(), Er
         sges: sges.as_slice(),
         flags,
     };
-    let posted = if qp.kind == QpKind::XrcInitiator {
-        batch.send_to_srq(&request, Srqn::from_bits(wr.qp_type))
-    } else if flags.contains(SendFlags::INLINE) {
+    let srq = (qp.kind == QpKind::XrcInitiator).then(|| Srqn::from_bits(wr.qp_type));
+    let posted = if flags.contains(SendFlags::INLINE) {
         let mut buffer = [0; MAX_INLINE_BYTES];
         let data = gather(&mut buffer, request.sges)?;
-        batch.inline(&request, data)
+        match srq {
+            Some(srq) => batch.inline_to_srq(&request, srq, data),
+            None => batch.inline(&request, data),
+        }
     } else {
-        batch.send(&request)
+        match srq {
+            Some(srq) => batch.send_to_srq(&request, srq),
+            None => batch.send(&request),
+        }
     };
     posted.map_err(|error| error.to_errno())
 }

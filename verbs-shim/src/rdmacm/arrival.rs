@@ -11,6 +11,7 @@ use crate::abi::*;
 use nix::errno::Errno;
 use roce_verbs::roce_cm::{
     ConnectionId, DatagramAsked, Event, IpService, ListenerId, Path, RejectReason, Request,
+    ServiceType,
 };
 use std::ffi::c_int;
 use std::net::{IpAddr, SocketAddr, SocketAddrV6};
@@ -55,6 +56,7 @@ struct Asked {
     listener: ListenerId,
     path: Path,
     ip: Option<IpService>,
+    is_xrc: bool,
     peer: Peer,
     says: Says,
     private: Vec<u8>,
@@ -72,6 +74,7 @@ impl Asked {
             listener,
             path,
             ip: request.ip,
+            is_xrc: request.service_type == ServiceType::Xrc,
             peer: Peer::of_request(&request),
             says: Says::Connection((&request).into()),
             private: request.private,
@@ -89,6 +92,7 @@ impl Asked {
             listener,
             path,
             ip: request.ip,
+            is_xrc: false,
             peer: Peer::default(),
             says: Says::Nothing,
             private: request.private,
@@ -101,7 +105,10 @@ impl Asked {
         let listener = device.listeners.find(&self.listener);
         let told = listener.map(|listener| self.tell(device, &listener));
         if !matches!(told, Some(Ok(()))) {
-            let reason = RejectReason::NO_RESOURCES;
+            let reason = match told {
+                Some(Err(Errno::EPROTOTYPE)) => RejectReason::INVALID_TRANSPORT_SERVICE_TYPE,
+                _ => RejectReason::NO_RESOURCES,
+            };
             // What the peer hears then, is all that can be done.
             let _ = device
                 .manager
@@ -113,6 +120,9 @@ impl Asked {
         let of_listener = listener.c.get();
         if !listener.hears(self.path.local) {
             return Err(Errno::EAFNOSUPPORT);
+        }
+        if self.is_xrc != (of_listener.qp_type == QPT_XRC_RECV) {
+            return Err(Errno::EPROTOTYPE);
         }
         let child = Id::new(New {
             channel: listener.channel(),

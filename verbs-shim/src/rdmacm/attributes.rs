@@ -1,12 +1,12 @@
 //! What a QP is to be told, for each state that it goes to.
 
 use super::id::{Id, Inner, State, find};
-use super::path;
+use super::{path, qp};
 use crate::abi::*;
 use crate::guard;
 use crate::pointer::Out;
-use crate::qp::Qp;
 use nix::errno::Errno;
+use roce_verbs::QpKind;
 use std::ffi::c_int;
 
 /// How long a peer waits after an RNR NAK that it takes any number of: 0.64 ms.
@@ -23,20 +23,18 @@ const FOR_EVER: u8 = 7;
 /// Attributes, and which of them are set.
 pub(super) type Attributes = (IbvQpAttr, u32);
 
-/// What only QPs have whose packets are acknowledged.
-const OF_RELIABLE: u32 = QP_MAX_DEST_RD_ATOMIC
-    | QP_MIN_RNR_TIMER
-    | QP_TIMEOUT
-    | QP_RETRY_CNT
-    | QP_RNR_RETRY
-    | QP_MAX_QP_RD_ATOMIC;
+/// What only QPs have whose requests are acknowledged.
+const OF_REQUESTER: u32 = QP_RETRY_CNT | QP_RNR_RETRY | QP_MAX_QP_RD_ATOMIC;
+
+/// What only QPs have that acknowledge requests.
+const OF_RESPONDER: u32 = QP_MAX_DEST_RD_ATOMIC | QP_MIN_RNR_TIMER;
 
 /// # Errors
 /// `EINVAL` for a state that QPs do not go to on their way to their peer, or if it takes what
 /// is not known yet.
 pub(super) fn of(id: &Id, inner: &Inner, state: u32) -> Result<Attributes, Errno> {
     inner.device()?;
-    let reliable = id.c.get().qp.opt()?.is_none_or(Qp::is_reliable);
+    let unused = unused(qp::kind(&id.c.get())?);
     let (mut attr, mut mask) = match (state, id.is_datagram) {
         (QPS_INIT, true) => init_datagram(),
         (QPS_INIT, false) => init(inner),
@@ -47,10 +45,18 @@ pub(super) fn of(id: &Id, inner: &Inner, state: u32) -> Result<Attributes, Errno
         _ => return Err(Errno::EINVAL),
     };
     attr.qp_state = state;
-    if !reliable {
-        mask &= !OF_RELIABLE;
-    }
+    mask &= !unused;
     Ok((attr, mask | QP_STATE))
+}
+
+/// What a kind of QPs has no use for, of all that is set here.
+fn unused(kind: QpKind) -> u32 {
+    match kind {
+        QpKind::Uc => OF_REQUESTER | OF_RESPONDER | QP_TIMEOUT,
+        QpKind::XrcInitiator => OF_RESPONDER,
+        QpKind::XrcTarget => OF_REQUESTER,
+        _ => 0,
+    }
 }
 
 fn init_datagram() -> Attributes {

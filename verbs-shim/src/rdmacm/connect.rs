@@ -8,13 +8,12 @@ use crate::abi::*;
 use crate::errors::OrErrno;
 use crate::guard;
 use crate::pointer::In;
-use crate::qp::Qp;
 use nix::errno::Errno;
 use roce_verbs::roce_cm::{
     CmError, ConnectRequest, ConnectionId, DatagramRequest, PKey, Path, RejectReason, ServiceId,
     ServiceType,
 };
-use roce_verbs::{MAX_RD_ATOMIC, Psn, Qpn};
+use roce_verbs::{MAX_RD_ATOMIC, Psn, QpKind, Qpn};
 use std::ffi::c_int;
 use std::sync::Arc;
 
@@ -71,14 +70,13 @@ impl Wanted {
             Some(_) => given.to_vec(),
             None => inner.private.clone(),
         };
-        let is_reliable = c.qp.opt()?.is_none_or(Qp::is_reliable);
         Ok(Self {
             qpn,
             srq,
-            service_type: if is_reliable {
-                ServiceType::Rc
-            } else {
-                ServiceType::Uc
+            service_type: match qp::kind(&c)? {
+                QpKind::Uc => ServiceType::Uc,
+                QpKind::XrcInitiator | QpKind::XrcTarget => ServiceType::Xrc,
+                _ => ServiceType::Rc,
             },
             responder_resources: depth(said.responder_resources, depths.0)?,
             initiator_depth: depth(said.initiator_depth, depths.1)?,

@@ -3,12 +3,13 @@
 
 use super::arrival;
 use super::id::Id;
-use crate::abi::IbvContext;
+use crate::abi::{IbvContext, IbvXrcdInitAttr, XRCD_INIT_ATTR_FD, XRCD_INIT_ATTR_OFLAGS};
 use crate::context::{self, Context};
 use crate::device::Device;
 use crate::errors::OrErrno;
 use crate::pd::{self, Pd};
-use crate::pointer::Handle;
+use crate::pointer::{Handle, In};
+use crate::xrc::{self, Xrcd};
 use nix::errno::Errno;
 use parking_lot::Mutex;
 use roce_verbs::roce_cm::{ConnectionId, ListenerId};
@@ -23,6 +24,8 @@ pub(super) struct CmDevice {
     context: Handle<Context>,
     /// For IDs whose program does not say which.
     pd: Handle<Pd>,
+    /// For XRC, once somebody needs it.
+    xrcd: Mutex<Handle<Xrcd>>,
     pub(super) manager: Arc<ConnectionManager>,
     pub(super) connections: Owners<ConnectionId>,
     pub(super) listeners: Owners<ListenerId>,
@@ -87,6 +90,7 @@ impl CmDevice {
             device,
             context,
             pd,
+            xrcd: Mutex::new(Handle::NULL),
             manager,
             connections: Owners::default(),
             listeners: Owners::default(),
@@ -103,6 +107,24 @@ impl CmDevice {
     /// What C has of it, and of its domain.
     pub(super) fn handles(&self) -> (Handle<Context>, Handle<Pd>) {
         (self.context, self.pd)
+    }
+
+    /// The XRC domain for IDs whose program does not say which. It stays open.
+    ///
+    /// # Errors
+    /// `ENODEV` in a child.
+    pub(super) fn xrcd(&self) -> Result<Handle<Xrcd>, Errno> {
+        let mut xrcd = self.xrcd.lock();
+        if xrcd.as_ptr().is_null() {
+            let attr = IbvXrcdInitAttr {
+                comp_mask: XRCD_INIT_ATTR_FD | XRCD_INIT_ATTR_OFLAGS,
+                fd: -1,
+                oflags: libc::O_CREAT,
+            };
+            let made = made(xrc::open_xrcd(self.context, In::at(&raw const attr as u64)))?;
+            *xrcd = Handle::named(made);
+        }
+        Ok(*xrcd)
     }
 
     /// The context.

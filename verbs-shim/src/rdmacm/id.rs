@@ -4,6 +4,7 @@ use super::channel::Channel;
 use super::device::CmDevice;
 use super::event::Pending;
 use super::peer::Peer;
+use super::qp::Queue;
 use super::sockaddr;
 use super::table::table;
 use crate::abi::*;
@@ -86,6 +87,8 @@ pub(super) struct Inner {
     pub(super) groups: Vec<Group>,
     /// Whether its completion queues are the library's: for sending, for receiving.
     pub(super) own_cqs: [bool; 2],
+    /// The completion queue of its SRQ for XRC, if that is the library's.
+    pub(super) queue_of_srq: Option<Owned>,
 }
 
 /// What a program has set.
@@ -101,6 +104,13 @@ pub(super) struct Endpoint(pub(super) IbvQpInitAttr);
 
 // SAFETY: its pointers are the program's, for calls of the program.
 unsafe impl Send for Endpoint {}
+
+/// A completion queue of the library's, with its channel.
+#[derive(Clone, Copy)]
+pub(super) struct Owned(pub(super) Queue);
+
+// SAFETY: objects of C, which any thread may use.
+unsafe impl Send for Owned {}
 
 /// A multicast group.
 pub(super) struct Group {
@@ -170,6 +180,7 @@ impl Id {
                 private: Vec::new(),
                 groups: Vec::new(),
                 own_cqs: [false; 2],
+                queue_of_srq: None,
             }),
         }))
     }

@@ -6,16 +6,18 @@ use super::id::{Id, Inner, find};
 use crate::abi::*;
 use crate::channel::{self, Channel};
 use crate::context::Context;
+use crate::convert::qp_kind;
 use crate::cq::{self, Cq};
 use crate::guard;
 use crate::pd::Pd;
 use crate::pointer::{Handle, In, Out};
 use crate::qp::{self, Qp};
 use nix::errno::Errno;
+use roce_verbs::QpKind;
 use std::ffi::{c_int, c_void};
 
 /// A completion queue with the channel that it announces completions by.
-type Queue = (Handle<Channel>, Handle<Cq>);
+pub(super) type Queue = (Handle<Channel>, Handle<Cq>);
 
 /// Bytes of inline data that a QP has at least: programs count on as many as every NIC gives
 /// that has room for a scatter/gather element, without asking.
@@ -48,13 +50,52 @@ pub(super) fn create(id: &Id, pd: Handle<Pd>, attr: &mut IbvQpInitAttr) -> Resul
         wanted.srq = c.srq;
     }
     wanted.cap.max_inline_data = wanted.cap.max_inline_data.max(LEAST_INLINE);
-    let depths = [wanted.cap.max_send_wr, wanted.cap.max_recv_wr];
+    let depths = depths(wanted.qp_type, &wanted.cap);
     let new = New::make(id, [&mut wanted.send_cq, &mut wanted.recv_cq], depths)?;
-    let part = Out::allocated(&raw mut wanted);
-    let qp = made(qp::create_qp(pd, part));
+    let qp = if wanted.qp_type == QPT_XRC_RECV {
+        create_target(&inner, &c, &mut wanted)
+    } else {
+        made(qp::create_qp(pd, Out::allocated(&raw mut wanted)))
+    };
     finish(id, &mut inner, pd, qp, &new)?;
     *attr = wanted;
     Ok(())
+}
+
+/// An XRC target, in the device's domain.
+fn create_target(
+    inner: &Inner,
+    c: &RdmaCmId,
+    wanted: &mut IbvQpInitAttr,
+) -> Result<*mut IbvQp, Errno> {
+    let mut extended = IbvQpInitAttrEx {
+        qp_context: wanted.qp_context,
+        cap: wanted.cap,
+        qp_type: QPT_XRC_RECV,
+        sq_sig_all: wanted.sq_sig_all,
+        comp_mask: QP_INIT_ATTR_XRCD,
+        xrcd: inner.device()?.xrcd()?,
+        ..IbvQpInitAttrEx::unset()
+    };
+    let qp = made(qp::create_qp_ex(c.verbs, Out::allocated(&raw mut extended)))?;
+    wanted.cap = extended.cap;
+    Ok(qp)
+}
+
+/// How many entries the completion queues need, where one is needed: for sending, for
+/// receiving.
+fn depths(qp_type: u32, cap: &IbvQpCap) -> [Option<u32>; 2] {
+    let sends = (qp_type != QPT_XRC_RECV).then_some(cap.max_send_wr);
+    let has_receives = !matches!(qp_type, QPT_XRC_SEND | QPT_XRC_RECV);
+    [sends, has_receives.then_some(cap.max_recv_wr)]
+}
+
+/// The kind of an ID's QP, or the kind that it is for.
+pub(super) fn kind(c: &RdmaCmId) -> Result<QpKind, Errno> {
+    match c.qp.opt()? {
+        Some(qp) => Ok(qp.kind()),
+        None => qp_kind(c.qp_type),
+    }
 }
 
 /// `rdma_create_qp_ex`.
@@ -72,8 +113,12 @@ pub(crate) extern "C" fn create_qp_ex(id: *mut RdmaCmId, attr: Out<IbvQpInitAttr
         if wanted.srq.as_ptr().is_null() {
             wanted.srq = c.srq;
         }
+        if wanted.qp_type == QPT_XRC_RECV && wanted.comp_mask & QP_INIT_ATTR_XRCD == 0 {
+            wanted.comp_mask |= QP_INIT_ATTR_XRCD;
+            wanted.xrcd = inner.device()?.xrcd()?;
+        }
         check(&inner, &c, wanted.pd)?;
-        let depths = [wanted.cap.max_send_wr, wanted.cap.max_recv_wr];
+        let depths = depths(wanted.qp_type, &wanted.cap);
         let new = New::make(&id, [&mut wanted.send_cq, &mut wanted.recv_cq], depths)?;
         let part = Out::allocated(&raw mut wanted);
         let qp = made(qp::create_qp_ex(c.verbs, part));
@@ -94,11 +139,13 @@ fn check(inner: &Inner, c: &RdmaCmId, pd: Handle<Pd>) -> Result<(), Errno> {
 
 impl New {
     /// The queues that the program does not give are made.
-    fn make(id: &Id, given: [&mut Handle<Cq>; 2], depths: [u32; 2]) -> Result<Self, Errno> {
+    fn make(id: &Id, given: [&mut Handle<Cq>; 2], depths: [Option<u32>; 2]) -> Result<Self, Errno> {
         let (context, owner) = (id.c.get().verbs, id.as_ptr().cast());
         let mut new = Self::default();
         for ((new, given), depth) in new.0.iter_mut().zip(given).zip(depths) {
-            if given.as_ptr().is_null() {
+            if given.as_ptr().is_null()
+                && let Some(depth) = depth
+            {
                 // The first one, if the second can't be made, is small and goes with the
                 // context.
                 let queue = queue(context, depth, owner)?;
@@ -111,13 +158,24 @@ impl New {
 
     fn destroy(&self) {
         for (channel, queue) in self.0.iter().flatten() {
-            cq::destroy_cq(*queue);
-            channel::destroy_comp_channel(*channel);
+            destroy_queue((*channel, *queue));
         }
     }
 }
 
-fn queue(context: Handle<Context>, depth: u32, owner: *mut c_void) -> Result<Queue, Errno> {
+/// As far as nobody uses it any more.
+pub(super) fn destroy_queue((channel, queue): Queue) {
+    cq::destroy_cq(queue);
+    channel::destroy_comp_channel(channel);
+}
+
+/// # Errors
+/// `EINVAL` for more entries than any has, or why there is no room.
+pub(super) fn queue(
+    context: Handle<Context>,
+    depth: u32,
+    owner: *mut c_void,
+) -> Result<Queue, Errno> {
     let channel = Handle::named(made(channel::create_comp_channel(context))?);
     let depth = c_int::try_from(depth).map_err(|_| Errno::EINVAL)?.max(1);
     match made(cq::create_cq(context, depth, owner, channel, 0)) {

@@ -82,6 +82,21 @@ impl SendBatch<'_> {
         let Self { nic, now, qpn } = self;
         nic.post_send_to_srq(*now, *qpn, &request.as_wr(), srq)
     }
+
+    /// Adds a SEND or WRITE of `data`, which is copied, to the receiver's shared receive queue
+    /// `srq`, as [`SendBatch::inline`] and [`SendBatch::send_to_srq`] do.
+    ///
+    /// # Errors
+    /// As theirs.
+    pub fn inline_to_srq(
+        &mut self,
+        request: &SendRequest<'_>,
+        srq: Srqn,
+        data: &[u8],
+    ) -> Result<(), PostError> {
+        let Self { nic, now, qpn } = self;
+        nic.post_inline_to_srq(*now, *qpn, &request.as_wr(), srq, data)
+    }
 }
 
 impl QueuePair {

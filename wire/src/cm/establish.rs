@@ -250,8 +250,11 @@ pub struct Rep<'a> {
     pub remote_id: u32,
     /// Of no use for the kinds of connection that are left.
     pub qkey: QKey,
-    /// The sender's QP.
+    /// The sender's QP, unless it is an XRC target.
     pub qpn: Qpn,
+    /// The sender's end-to-end context, of which only the place is left: with XRC, its target
+    /// QP (Annex A14).
+    pub eecn: Qpn,
     /// The PSN that the recipient begins to send with: the one that the sender expects.
     pub psn: Psn,
     /// READs and atomics that the sender takes at a time.
@@ -282,6 +285,7 @@ impl<'a> Rep<'a> {
             remote_id: be32(d, 4),
             qkey: QKey(be32(d, 8)),
             qpn: Qpn::from_bits(be24(d, 12)),
+            eecn: Qpn::from_bits(be24(d, 16)),
             psn: Psn::new(be24(d, 20)),
             responder_resources: d[24],
             initiator_depth: d[25],
@@ -299,6 +303,7 @@ impl<'a> Rep<'a> {
         put_ids(d, self.local_id, self.remote_id);
         put(d, 8, self.qkey.0.to_be_bytes());
         put24(d, 12, self.qpn.get());
+        put24(d, 16, self.eecn.get());
         put24(d, 20, self.psn.get());
         d[24] = self.responder_resources;
         d[25] = self.initiator_depth;

@@ -216,6 +216,7 @@ fn a_rep_is_where_the_specification_puts_it() {
         remote_id: REMOTE,
         qkey: QKey(0x3132_3334),
         qpn: Qpn::from_bits(0x41_4243),
+        eecn: Qpn::from_bits(0x61_6263),
         psn: Psn::new(0x51_5253),
         responder_resources: 4,
         initiator_depth: 5,
@@ -227,10 +228,11 @@ fn a_rep_is_where_the_specification_puts_it() {
         ca_guid: 0x2122_2324_2526_2728,
         private: private(&[0x77; 196]),
     };
-    let fields: [(usize, &[u8]); 7] = [
+    let fields: [(usize, &[u8]); 8] = [
         (0, &[1, 2, 3, 4, 0x11, 0x12, 0x13, 0x14]),
         (8, &[0x31, 0x32, 0x33, 0x34]),
         (12, &[0x41, 0x42, 0x43]),
+        (16, &[0x61, 0x62, 0x63]),
         (20, &[0x51, 0x52, 0x53]),
         (24, &[4, 5, 15 << 3 | 1 << 1 | 1, 6 << 5 | 1 << 4]),
         (28, &[0x21, 0x22, 0x23, 0x24, 0x25, 0x26, 0x27, 0x28]),

@@ -6,6 +6,7 @@ use super::place::{Place, Words};
 /// The spaces of ports.
 pub(super) const TCP: u32 = 0x0106;
 const UDP: u32 = 0x0111;
+const IB: u32 = 0x013f;
 
 /// A program and its peer.
 struct Run {
@@ -19,7 +20,7 @@ struct Run {
     expected: &'static str,
 }
 
-const RUNS: [Run; 5] = [
+const RUNS: [Run; 6] = [
     // Messages, READs and WRITEs, each compared.
     Run {
         words: "rping -v -V -C 10 -S 1000 -a HOST",
@@ -53,6 +54,13 @@ const RUNS: [Run; 5] = [
         words: "",
         own: ["rdma_xserver -c r", "rdma_xclient -c r -s HOST"],
         space: TCP,
+        port: 7471,
+        expected: "rdma_xclient: end 0",
+    },
+    Run {
+        words: "",
+        own: ["rdma_xserver -c x", "rdma_xclient -c x -s HOST"],
+        space: IB,
         port: 7471,
         expected: "rdma_xclient: end 0",
     },
