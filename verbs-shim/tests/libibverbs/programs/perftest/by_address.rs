@@ -33,7 +33,6 @@ fn perftest_finds_its_peer_by_address_and_port() {
     let on_one_host = [
         ("ib_read_bw -q 16", 1 << 16, 320),
         ("ib_send_bw -c UD", 4096, 20),
-        ("ib_write_lat", 2, 20),
     ];
     check(&Place::loopback(&pair.near), &on_one_host);
 }
