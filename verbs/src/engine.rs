@@ -14,6 +14,9 @@ use std::sync::{Arc, Weak};
 /// Packets taken from the port before anything else has its turn.
 const RECEIVE_BUDGET: usize = 64;
 
+/// An application that was found watching its memory counts as doing so for so many posts.
+const POSTS_OF_A_WATCHER: u16 = 256;
+
 /// What the lock of a context protects.
 pub(crate) struct Engine {
     pub(crate) nic: Nic,
@@ -30,6 +33,8 @@ pub(crate) struct Engine {
     /// The port's failure, if it failed for good.
     pub(crate) failure: Option<PortError>,
     latest: Instant,
+    /// For how many posts more the application counts as one that watches its memory.
+    watches: u16,
 }
 
 /// Hands packets from the port to the NIC.
@@ -87,6 +92,7 @@ impl Engine {
             bell: None,
             failure: None,
             latest: Instant::ZERO,
+            watches: 0,
         }
     }
 
@@ -149,10 +155,21 @@ impl Engine {
         busy
     }
 
-    /// Sends what was posted to one QP: answers go before acknowledgements, which follow
-    /// by the same call if that costs no other.
+    /// The application called nothing while a packet came: it watches its memory for what its
+    /// peer writes there. So may the peer, once its own request is acknowledged, and then an
+    /// answer is not seen before a thread has been woken for it. An answer that comes
+    /// together with that acknowledgement is.
+    pub(crate) fn note_watching(&mut self) {
+        self.watches = POSTS_OF_A_WATCHER;
+    }
+
+    /// Sends what was posted to one QP: answers go before acknowledgements. Those follow by
+    /// the same call if that costs no other, or if the application watches its memory; for one
+    /// that polls it is quicker to send an answer by itself.
     pub(crate) fn send_posted(&mut self, now: Instant, qpn: Qpn) {
-        if self.port.sends_all_by_one_call() {
+        let watches = self.watches > 0;
+        self.watches = self.watches.saturating_sub(1);
+        if watches || self.port.sends_all_by_one_call() {
             self.send(now);
             return;
         }

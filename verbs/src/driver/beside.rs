@@ -29,11 +29,27 @@ const ANSWERS: Duration = Duration::from_micros(100);
 /// way, and has the NIC.
 const SENDS: Duration = Duration::from_micros(100);
 
+/// So soon the thread looks again at an application that it has just left alone: it may
+/// watch its memory by now. Each time that it does not, it is left alone for twice as long,
+/// up to [`APPLICATION_DRIVES`].
+const SHORTEST_ABSENCE: Duration = Duration::from_micros(50);
+
 /// What came of the last times, beside an application that calls.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Beside {
     /// How sure it is that the application drives: 0 to [`Beside::CERTAIN`].
     drives: u8,
+    /// For how long it stays away next time.
+    absence: Duration,
+}
+
+impl Default for Beside {
+    fn default() -> Self {
+        Self {
+            drives: 0,
+            absence: SHORTEST_ABSENCE,
+        }
+    }
 }
 
 impl Beside {
@@ -42,7 +58,7 @@ impl Beside {
     pub(super) fn take_turn(&mut self, shared: &Shared) {
         let (began, calls) = (Instant::now(), shared.calls());
         let woken = if self.stays_away() {
-            stay_away(shared)
+            wait(shared, Vec::new(), self.absence)
         } else {
             wait_for_packets(shared)
         };
@@ -55,7 +71,9 @@ impl Beside {
             self.note(false);
             // Who has the lock sees to all of it.
             if let Some(mut engine) = shared.engine.try_lock() {
-                engine.progress(shared.now());
+                if engine.progress(shared.now()) && engine.channels.is_empty() {
+                    engine.note_watching();
+                }
                 if !may_wait_for_an_answer(&engine) {
                     engine.send(shared.now());
                 }
@@ -75,6 +93,11 @@ impl Beside {
     /// While it is not sure, one look at an application that does not drive is enough to
     /// begin anew. Once it is, such a look may have fallen between two calls.
     fn note(&mut self, drives: bool) {
+        if drives && self.stays_away() {
+            self.absence = APPLICATION_DRIVES.min(self.absence * 2);
+        } else if !drives {
+            self.absence = SHORTEST_ABSENCE;
+        }
         self.drives = if drives {
             Self::CERTAIN.min(self.drives + 1)
         } else {
@@ -88,11 +111,6 @@ impl Beside {
 fn is_polling(calls: u64, time: Duration) -> bool {
     let calls = u32::try_from(calls).unwrap_or(u32::MAX);
     calls > 1 && time < POLLS.saturating_mul(calls)
-}
-
-/// Leaves the NIC to the application for a moment. Returns whether it was woken before.
-fn stay_away(shared: &Shared) -> bool {
-    wait(shared, Vec::new(), APPLICATION_DRIVES)
 }
 
 /// Whether what is to be sent is acknowledgements, and the application watches memory. One
@@ -133,7 +151,7 @@ fn wait<'a>(shared: &'a Shared, mut polled: Vec<PollFd<'a>>, longest: Duration) 
 
 #[cfg(test)]
 mod tests {
-    use super::{Beside, is_polling};
+    use super::{APPLICATION_DRIVES, Beside, is_polling};
     use std::time::Duration;
 
     #[test]
@@ -163,6 +181,22 @@ mod tests {
             beside.note(false);
             assert!(!beside.stays_away(), "in doubt it does what there is to do");
         }
+    }
+
+    #[test]
+    fn looks_more_often_at_an_application_that_may_have_stopped_driving() {
+        let mut beside = Beside::default();
+        (0..4).for_each(|_| beside.note(true));
+        let first = beside.absence;
+        let mut last = first;
+        for _ in 0..20 {
+            beside.note(true);
+            assert!(last <= beside.absence && beside.absence <= last * 2);
+            last = beside.absence;
+        }
+        assert_eq!(last, APPLICATION_DRIVES);
+        beside.note(false);
+        assert!(beside.stays_away() && beside.absence == first);
     }
 
     #[test]

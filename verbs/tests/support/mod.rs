@@ -15,7 +15,7 @@ pub(crate) const LEN: usize = 200_000;
 pub(crate) struct End {
     at: IpAddr,
     pub(crate) context: Context,
-    cq: CompletionQueue,
+    pub(crate) cq: CompletionQueue,
     pub(crate) qp: QueuePair,
     pub(crate) region: MemoryRegion,
 }

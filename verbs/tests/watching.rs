@@ -1,0 +1,68 @@
+//! Programs that watch their memory for what a peer writes there, and call nothing meanwhile.
+
+mod support;
+
+use roce_verbs::{OpenOptions, SendOp, SendRequest, WcStatus};
+use std::time::{Duration, Instant};
+use support::End;
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The place of the byte that is watched; the first is sent.
+const WATCHED: usize = 8;
+
+fn say(from: &End, to: &End, mark: u8) {
+    from.region.write(0, &[mark]).expect("in range");
+    let sge = from.region.slice(0, 1).expect("in range");
+    let op = SendOp::Write(to.region.remote(WATCHED as u64));
+    let posted = from
+        .qp
+        .post_send(&SendRequest::new(mark.into(), op, &[sge]));
+    posted.expect("posted");
+    let until = Instant::now() + PATIENCE;
+    while to.region.load_u8(WATCHED).expect("in range") != mark {
+        assert!(Instant::now() < until, "the byte does not come");
+        std::hint::spin_loop();
+    }
+}
+
+/// Takes what has completed, as programs do now and then.
+fn take(end: &End) {
+    while let Some(done) = end.cq.poll().expect("no overrun") {
+        assert_eq!(done.status, WcStatus::Success);
+    }
+}
+
+/// How many packets left together with others.
+fn joined(end: &End) -> u64 {
+    let counters = end.context.port_counters();
+    let of = |name| counters.iter().find(|(n, _)| *n == name).expect(name).1;
+    of("tx_packets") - of("tx_datagrams")
+}
+
+/// Once the background thread has seen that the program watches its memory, answers take
+/// the acknowledgement of what they answer along. On a busy machine that thread is sometimes
+/// late, and sends acknowledgements by themselves: most of some hundred are enough.
+#[test]
+fn an_answer_and_an_acknowledgement_leave_in_one_piece() {
+    const ROUNDS: u8 = 100;
+    let options = OpenOptions::new();
+    let ends = [101, 102].map(|last| End::open(last, &options));
+    let [a, b] = &ends;
+    a.connect(b);
+    b.connect(a);
+    let until = Instant::now() + PATIENCE;
+    loop {
+        let before = ends.each_ref().map(joined);
+        for mark in 1..=ROUNDS {
+            say(a, b, mark);
+            say(b, a, mark);
+            ends.iter().for_each(take);
+        }
+        let mut after = ends.iter().map(joined).zip(before);
+        if after.all(|(after, before)| after - before > u64::from(ROUNDS) / 2) {
+            break;
+        }
+        assert!(Instant::now() < until, "most packets leave by themselves");
+    }
+}
