@@ -51,6 +51,8 @@ fn an_answer_and_an_acknowledgement_leave_in_one_piece() {
     let [a, b] = &ends;
     a.connect(b);
     b.connect(a);
+    // Up to here, the application polls.
+    a.run(SendOp::Write(b.region.remote(0)));
     let until = Instant::now() + PATIENCE;
     loop {
         let before = ends.each_ref().map(joined);
