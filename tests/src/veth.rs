@@ -1,8 +1,9 @@
-//! Two network namespaces and a cable between them: a veth pair.
+//! Two network namespaces, or one, and a cable between two interfaces: a veth pair.
 
 use std::ffi::OsStr;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::process::Command;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::lab::LabError;
@@ -12,10 +13,10 @@ use crate::lab::shared::{excuse, say_needs};
 /// How long a link may take to come up.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// One end of the cable, in a namespace of its own.
+/// One end of the cable, in a namespace of its own unless both are on one host.
 #[derive(Debug)]
 pub struct End {
-    namespace: Namespace,
+    namespace: Arc<Namespace>,
     /// The interface.
     pub interface: &'static str,
     /// Its IPv4 address, with a prefix of 24 bits.
@@ -41,25 +42,47 @@ impl Pair {
     /// # Panics
     /// If it can't be had and the environment variable `ROCE_LAB` is `require`.
     pub fn new_or_skip(mtu: u32, queues: u32) -> Option<Self> {
-        excuse(|| Self::new(mtu, queues))
+        Self::or_skip(|owner| {
+            let (near, far) = (Namespace::create(owner)?, Namespace::create(owner)?);
+            Self::between(near.into(), far.into(), mtu, queues)
+        })
+    }
+
+    /// As [`Pair::new_or_skip`], with both ends in one namespace: two interfaces of one host
+    /// that a cable joins outside of the kernel's stack.
+    ///
+    /// # Panics
+    /// As there.
+    pub fn on_one_host_or_skip(mtu: u32, queues: u32) -> Option<Self> {
+        Self::or_skip(|owner| {
+            let host = Arc::new(Namespace::create(owner)?);
+            Self::between(Arc::clone(&host), host, mtu, queues)
+        })
+    }
+
+    fn or_skip(new: impl FnOnce(&str) -> Result<Self, LabError>) -> Option<Self> {
+        // Named like a lab of this process, whose children are known by it.
+        let owner = format!("{}.veth", std::process::id());
+        excuse(|| new(&owner))
             .map_err(|reason| say_needs("a veth pair", &reason))
             .ok()
     }
 
-    fn new(mtu: u32, queues: u32) -> Result<Self, LabError> {
-        // Named like a lab of this process, whose children are known by it.
-        let owner = format!("{}.veth", std::process::id());
-        let end = |interface, host| {
-            Ok::<_, LabError>(End {
-                namespace: Namespace::create(&owner)?,
-                interface,
-                ip4: Ipv4Addr::new(10, 91, 0, host),
-                ip6: Ipv6Addr::new(0xfd91, 0, 0, 0, 0, 0, 0, host.into()),
-            })
+    fn between(
+        near: Arc<Namespace>,
+        far: Arc<Namespace>,
+        mtu: u32,
+        queues: u32,
+    ) -> Result<Self, LabError> {
+        let end = |namespace, interface, host| End {
+            namespace,
+            interface,
+            ip4: Ipv4Addr::new(10, 91, 0, host),
+            ip6: Ipv6Addr::new(0xfd91, 0, 0, 0, 0, 0, 0, host.into()),
         };
         let pair = Self {
-            near: end("near", 1)?,
-            far: end("far", 2)?,
+            near: end(near, "near", 1),
+            far: end(far, "far", 2),
         };
         let size = format!("mtu {mtu} numtxqueues {queues} numrxqueues {queues}");
         pair.near.ip(&format!(

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use roce_stack::port::RoceVersion;
 
-use super::facts::{Link, Mac, OwnAddress};
+use super::facts::{Link, Mac, OtherAddress, OwnAddress};
 
 /// Two ends of a path, and what carries packets between them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -48,7 +48,7 @@ pub enum Route {
     Multicast,
     /// Over the interface, to everybody.
     Broadcast,
-    /// To this machine itself.
+    /// To this machine itself: to this or another of its interfaces.
     Local,
     /// Nowhere, or over another interface.
     None,
@@ -69,6 +69,19 @@ pub enum Event {
     Address(OwnAddress),
     /// An address was removed.
     AddressGone(IpAddr),
+    /// All addresses of the host's other interfaces, as they are now.
+    Others(Vec<OtherAddress>),
+    /// Another interface has this address, perhaps since now.
+    OtherAddress(OtherAddress),
+    /// Another interface has this address no more.
+    OtherAddressGone(OtherAddress),
+    /// Another interface's link, as it is now: the answer to [`Request::OtherLink`], and news.
+    OtherLink {
+        /// The interface's index.
+        index: u32,
+        /// Its Ethernet address; nothing if it is no Ethernet, or gone.
+        mac: Option<Mac>,
+    },
     /// Some route or rule has changed.
     RoutesChanged,
     /// The answer to [`Request::Route`].
@@ -93,11 +106,14 @@ pub enum Event {
 pub enum Request {
     /// Ask for the link: [`Event::Link`] or [`Event::LinkGone`].
     Link,
-    /// Ask for all addresses: [`Event::Addresses`].
+    /// Ask for all addresses: [`Event::Addresses`] and [`Event::Others`].
     Addresses,
     /// Ask where a packet would be sent: [`Event::Route`].
     Route(PathKey),
     /// Ask what is known of this neighbour, and tell the kernel that it is in use unless
     /// its address is known and good: [`Event::Neighbour`] or [`Event::NeighbourGone`].
     Neighbour(IpAddr),
+    /// Ask for the Ethernet address of another interface of this host, of this index:
+    /// [`Event::OtherLink`].
+    OtherLink(u32),
 }

@@ -50,6 +50,33 @@ pub struct OwnAddress {
     pub usable: bool,
 }
 
+impl OwnAddress {
+    /// Whether the prefix says that `other` is on the link.
+    pub(super) fn is_beside(&self, other: IpAddr) -> bool {
+        let left = |bits: u32| bits.saturating_sub(self.prefix_len.into());
+        match (self.address, other) {
+            (IpAddr::V4(own), IpAddr::V4(other)) => {
+                let differ = own.to_bits() ^ other.to_bits();
+                differ.checked_shr(left(32)).unwrap_or(0) == 0
+            }
+            (IpAddr::V6(own), IpAddr::V6(other)) => {
+                let differ = own.to_bits() ^ other.to_bits();
+                differ.checked_shr(left(128)).unwrap_or(0) == 0
+            }
+            _ => false,
+        }
+    }
+}
+
+/// An address of another interface of this host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct OtherAddress {
+    /// The interface's index.
+    pub index: u32,
+    /// The address.
+    pub address: IpAddr,
+}
+
 /// Whether frames carry an 802.1Q tag.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Tagging {

@@ -15,8 +15,8 @@ use super::netlink::Netlink;
 use super::reasons::{NetCounters, Refusal, RxDrop};
 
 /// What a path may need of the kernel before its first header: the route, and the
-/// neighbour.
-const QUESTIONS: usize = 2;
+/// neighbour or, for another interface of this host, its address and the route again.
+const QUESTIONS: usize = 3;
 
 /// An interface's place in the network, followed by netlink. See the module's
 /// documentation.
@@ -154,6 +154,12 @@ impl Net {
     /// The interface's addresses as they are.
     pub fn addresses(&self) -> &[OwnAddress] {
         self.core.addresses()
+    }
+
+    /// Whether another interface of this host has this address. Addresses of a link alone
+    /// are not looked at: they say nothing without the link.
+    pub fn is_others(&self, address: IpAddr) -> bool {
+        self.core.is_others(address)
     }
 
     /// What was counted.

@@ -34,6 +34,10 @@
 //! ARP and neighbour discovery are the kernel's, too: it is told that a neighbour is in
 //! use (`NTF_USE`), and its table is followed. See docs/adr/0011-netlink.md.
 //!
+//! One thing is decided here: what is for another interface of the same host leaves by the
+//! link if the link's prefix has it. The kernel would keep it, and answers no ARP between
+//! its own interfaces; a cable or switch may join them all the same, and a frame gets there.
+//!
 //! # Bounds
 //!
 //! [`CoreConfig::max_paths`] paths are remembered and hardly more next hops; of frames
@@ -61,7 +65,7 @@ mod waiting;
 
 pub use core::{Changes, Core, CoreConfig, Header, PathIndex, Resolution};
 pub use event::{Event, NeighbourState, PathKey, Request, Route};
-pub use facts::{Link, Mac, OwnAddress, Priority, Tagging, VlanDevice};
+pub use facts::{Link, Mac, OtherAddress, OwnAddress, Priority, Tagging, VlanDevice};
 pub use frame::Received;
 pub use handle::Net;
 pub use reasons::{NetCounters, Refusal, RxDrop, WaitDrop};

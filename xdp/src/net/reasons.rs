@@ -44,7 +44,8 @@ reasons! {
         Families = "tx_families",
         /// The destination is unspecified, or a broadcast address.
         Destination = "tx_destination",
-        /// The destination is this machine: nothing of it goes over the link.
+        /// The destination is this machine, and no other interface of it that is on the
+        /// link: nothing of it goes over the link.
         Local = "tx_local",
         /// No route leads there over this interface.
         NoRoute = "tx_no_route",

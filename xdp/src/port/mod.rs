@@ -6,6 +6,7 @@ mod counters;
 mod groups;
 mod loopback;
 mod open;
+mod reach;
 mod receive;
 mod transmit;
 
@@ -21,7 +22,7 @@ use roce_stack::port::{
 pub use config::{Ipv6Checksum, XdpPortConfig};
 pub use counters::XdpCounters;
 
-use crate::net::{Changes, Net, Refusal, Waiting};
+use crate::net::{Changes, Net, Waiting};
 use crate::offer::DriverOffer;
 use crate::program::{Attached, Program};
 use crate::queue::{Held, QueueError};
@@ -29,7 +30,7 @@ use crate::socket::SocketQueue;
 use clock::Clock;
 use groups::Groups;
 use loopback::Loopback;
-use transmit::{Reserved, path_of};
+use transmit::Reserved;
 
 /// A port over AF_XDP. See [`Port`] for the contract.
 ///
@@ -257,17 +258,7 @@ impl Port for XdpPort {
     }
 
     fn check(&mut self, path: &TxMeta) -> Result<(), PortError> {
-        if path.version == RoceVersion::V2 {
-            return Ok(());
-        }
-        match self.net.header_for(path_of(path)) {
-            Err(Refusal::OffLink) => {
-                Err(self.unreachable(path, "the way there leads by a gateway"))
-            }
-            Err(Refusal::NoRoute) => Err(self.unreachable(path, "no route leads there")),
-            // The stack refuses, or the neighbour may yet answer.
-            Ok(_) | Err(_) => Ok(()),
-        }
+        self.check_path(path)
     }
 
     fn activate(&mut self, address: IpAddr) -> Result<(), PortError> {
@@ -343,17 +334,6 @@ impl Port for XdpPort {
 }
 
 impl XdpPort {
-    fn unreachable(&self, path: &TxMeta, why: &str) -> PortError {
-        PortError {
-            what: format!(
-                "RoCE v1 from {} to {} over {}: {why}, and RoCE v1 passes no router. Choose a GID \
-                 index of RoCE v2, or an address on the same link",
-                path.src, path.dst, self.config.sockets.interface
-            ),
-            source: io::Error::from_raw_os_error(libc::EHOSTUNREACH),
-        }
-    }
-
     fn foreign(&self, address: IpAddr) -> PortError {
         let own: Vec<String> = self
             .net

@@ -1,5 +1,8 @@
 //! rdma-core's pingpongs.
 
+use roce_tests::programs::is_installed_or_skip;
+use roce_tests::veth::Pair;
+
 use super::pair_for;
 use super::place::Place;
 
@@ -37,6 +40,16 @@ fn pingpongs_of_every_service() {
 #[test]
 fn pingpongs_of_every_service_over_af_xdp() {
     if let Some(pair) = pair_for("ibv_rc_pingpong") {
+        pingpongs(&Place::cable(&pair, "xdp"));
+    }
+}
+
+/// Two processes on one host with AF_XDP: each has an interface, and a cable joins the two.
+#[test]
+fn pingpongs_of_every_service_on_one_host_over_af_xdp() {
+    if is_installed_or_skip("ibv_rc_pingpong")
+        && let Some(pair) = Pair::on_one_host_or_skip(1500, 1)
+    {
         pingpongs(&Place::cable(&pair, "xdp"));
     }
 }

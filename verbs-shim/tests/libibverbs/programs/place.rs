@@ -50,8 +50,8 @@ impl<'a> Place<'a> {
         }
     }
 
-    /// One host, and one address for both. There is no AF_XDP: what stays on a host passes
-    /// no interface's queues.
+    /// One host, and one address for both. There is no AF_XDP: `lo` has one queue, and the
+    /// kernel gives that to one socket.
     pub(crate) fn loopback(end: &'a End) -> Self {
         Self {
             server: end,

@@ -1,7 +1,8 @@
 //! News: what they change.
 
 use super::super::event::Route;
-use super::super::facts::{group_mac, mac_in};
+use super::super::facts::{Mac, OtherAddress, group_mac, mac_in};
+use super::others::OtherLink;
 use super::*;
 use roce_stack::port::RoceVersion;
 
@@ -25,6 +26,18 @@ impl Core {
             Event::AddressGone(address) => {
                 self.own.retain(|own| own.address != address);
                 self.addresses_changed();
+            }
+            Event::Others(addresses) => {
+                if self.others.set_addresses(addresses) {
+                    self.judge_anew();
+                }
+            }
+            Event::OtherAddress(other) => self.follow_other(other, Others::add),
+            Event::OtherAddressGone(other) => self.follow_other(other, Others::remove),
+            Event::OtherLink { index, mac } => {
+                if self.others.learn(index, mac) {
+                    self.follow_other_link(index);
+                }
             }
             Event::RoutesChanged => self.judge_anew(),
             Event::Route(key, route) => self.follow_route(key, route),
@@ -75,9 +88,28 @@ impl Core {
         self.judge_anew();
     }
 
+    /// An address of another interface came or went. Most lead no path anywhere else.
+    fn follow_other(&mut self, other: OtherAddress, follow: fn(&mut Others, OtherAddress) -> bool) {
+        if follow(&mut self.others, other) {
+            let paths = self.paths.iter_mut();
+            paths
+                .filter(|path| path.key.dst == other.address)
+                .for_each(paths::Path::outdate);
+        }
+    }
+
+    fn follow_other_link(&mut self, index: u32) {
+        let others = &self.others;
+        let paths = self.paths.iter_mut();
+        paths
+            .filter(|path| others.interface_of(path.key.dst) == Some(index))
+            .for_each(paths::Path::outdate);
+    }
+
     /// News were lost: whatever is known may be wrong.
     fn start_over(&mut self) {
         self.counters.overruns += 1;
+        self.others.forget_links();
         self.judge_anew();
         self.request(Request::Link);
         self.request(Request::Addresses);
@@ -101,7 +133,11 @@ impl Core {
         {
             return;
         }
-        let verdict = self.verdict(key, route);
+        let beside = match route {
+            Route::Local | Route::Unicast { gateway: None, .. } => self.beside(key, route),
+            _ => None,
+        };
+        let verdict = beside.unwrap_or_else(|| self.verdict(key, route));
         if let Some(path) = self.paths.peek_mut(key) {
             path.verdict = verdict;
         }
@@ -131,6 +167,35 @@ impl Core {
             Some(hop) => self.hops.want(hop),
         };
         self.open(key, hop, resolution, mtu)
+    }
+
+    /// The path to an address of another interface of this host, if the link leads there: the
+    /// route or the prefix of the source says so. No ARP finds it, since the kernel takes what
+    /// has its own address as the source for forged. So its Ethernet address is asked for.
+    fn beside(&mut self, key: PathKey, route: Route) -> Option<Verdict> {
+        if self.addresses.contains(&key.dst) {
+            return None;
+        }
+        let index = self.others.interface_of(key.dst)?;
+        let has_it = |own: &OwnAddress| own.address == key.src && own.is_beside(key.dst);
+        let mtu = match route {
+            Route::Unicast { mtu, .. } => mtu,
+            _ if self.own.iter().any(has_it) => None,
+            _ => return None,
+        };
+        match self.others.want(index) {
+            OtherLink::Known(Some(mac)) => {
+                let link = self.link.as_ref()?.mtu;
+                let mtu = mtu.map_or(link, |mtu| mtu.min(link));
+                Some(self.open(key, None, Resolution::Known(mac), mtu))
+            }
+            OtherLink::Known(None) => Some(Verdict::Refused(Refusal::Local)),
+            OtherLink::Pending => {
+                // The path is judged anew with the answer.
+                self.request(Request::OtherLink(index));
+                Some(Verdict::Pending)
+            }
+        }
     }
 
     /// RoCE v1 asks nobody where a link-local address is that has an Ethernet address in it:
@@ -174,12 +239,7 @@ impl Core {
     }
 
     /// Takes news of a neighbour, which take effect with the next frame.
-    fn follow_neighbour(
-        &mut self,
-        address: IpAddr,
-        mac: Option<super::super::facts::Mac>,
-        state: NeighbourState,
-    ) {
+    fn follow_neighbour(&mut self, address: IpAddr, mac: Option<Mac>, state: NeighbourState) {
         if !self.hops.learn(address, mac, state) {
             return;
         }

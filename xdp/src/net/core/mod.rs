@@ -14,10 +14,12 @@ use paths::{Paths, Verdict};
 
 mod follow;
 mod hops;
+mod others;
 mod paths;
 
 use hops::Hops;
 pub use hops::Resolution;
+use others::Others;
 
 /// How often it is looked after neighbours in use.
 const TICK: Duration = Duration::from_secs(1);
@@ -88,6 +90,8 @@ pub struct Core {
     /// The addresses of `own` alone, to compare received frames with.
     addresses: Vec<IpAddr>,
     groups: Vec<IpAddr>,
+    /// The host's other interfaces.
+    others: Others,
     paths: Paths,
     hops: Hops,
     requests: VecDeque<Request>,
@@ -111,6 +115,7 @@ impl Core {
             own: Vec::new(),
             addresses: Vec::new(),
             groups: Vec::new(),
+            others: Others::default(),
             paths: Paths::new(config.max_paths),
             hops: Hops::default(),
             requests: VecDeque::from([Request::Link, Request::Addresses]),
@@ -221,6 +226,9 @@ impl Core {
         if dst.is_unspecified() || dst == IpAddr::from([255; 4]) {
             return Err(Refusal::Destination);
         }
+        if dst.is_loopback() {
+            return Err(Refusal::Local);
+        }
         self.config.tagging.check(link)?;
         match self.own.iter().find(|own| own.address == src) {
             None => Err(Refusal::SourceNotOurs),
@@ -285,6 +293,11 @@ impl Core {
         &self.own
     }
 
+    /// Whether another interface of this host has this address.
+    pub fn is_others(&self, address: IpAddr) -> bool {
+        self.others.interface_of(address).is_some()
+    }
+
     /// What was counted.
     pub fn counters(&self) -> &NetCounters {
         &self.counters
@@ -300,7 +313,7 @@ impl Core {
         match request {
             Request::Route(_) => self.counters.route_lookups += 1,
             Request::Neighbour(_) => self.counters.neighbour_requests += 1,
-            Request::Link | Request::Addresses => {}
+            Request::Link | Request::Addresses | Request::OtherLink(_) => {}
         }
         Some(request)
     }

@@ -14,7 +14,8 @@ pub(super) enum Verdict {
     Pending,
     /// Nothing can be sent on it.
     Refused(Refusal),
-    /// To the group or, if there is one, by this next hop.
+    /// To the group, to another interface of this host or, if there is one, by this next
+    /// hop.
     Open {
         template: Box<Template>,
         hop: Option<IpAddr>,
@@ -38,6 +39,12 @@ pub(super) struct Path {
 }
 
 impl Path {
+    /// It is judged anew when it is used next.
+    pub(super) fn outdate(&mut self) {
+        // The first that there is is 1.
+        self.generation = 0;
+    }
+
     /// The next hop, if packets go by one.
     pub(super) fn hop(&self) -> Option<IpAddr> {
         match self.verdict {

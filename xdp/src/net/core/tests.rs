@@ -5,6 +5,7 @@ use super::super::event::Route;
 use super::super::facts::{Mac, Priority, VlanDevice};
 use super::*;
 
+mod others;
 mod v1;
 
 const OWN_MAC: Mac = [2, 0, 0, 0, 0, 1];

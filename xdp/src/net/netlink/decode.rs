@@ -20,13 +20,22 @@ use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use roce_wire::VlanTag;
 
 use super::super::event::{Event, NeighbourState, Route};
-use super::super::facts::{Link, OwnAddress, VlanDevice};
+use super::super::facts::{Link, OtherAddress, OwnAddress, VlanDevice};
 
 /// What a message means to the interface of this index, if anything.
 pub(super) fn event(message: &RouteNetlinkMessage, index: u32) -> Option<Event> {
     match message {
+        RouteNetlinkMessage::NewLink(message) if message.header.index != index => {
+            other_link(message)
+        }
         RouteNetlinkMessage::NewLink(message) => link(message, index).map(Event::Link),
         RouteNetlinkMessage::DelLink(message) => is_link(message, index).then_some(Event::LinkGone),
+        RouteNetlinkMessage::NewAddress(message) if message.header.index != index => {
+            other_address(message, index).map(Event::OtherAddress)
+        }
+        RouteNetlinkMessage::DelAddress(message) if message.header.index != index => {
+            other_address(message, index).map(Event::OtherAddressGone)
+        }
         RouteNetlinkMessage::NewAddress(message) => address(message, index).map(Event::Address),
         RouteNetlinkMessage::DelAddress(message) => {
             address(message, index).map(|own| Event::AddressGone(own.address))
@@ -99,6 +108,25 @@ fn link(message: &LinkMessage, index: u32) -> Option<Link> {
     })
 }
 
+/// The Ethernet address of another interface, if a message tells of its link. One that is gone
+/// has lost its addresses before.
+pub(super) fn other_link(message: &LinkMessage) -> Option<Event> {
+    let index = message.header.index;
+    if !is_link(message, index) {
+        return None;
+    }
+    let ethernet = message.header.link_layer_type == LinkLayerType::Ether;
+    let mac = |attribute: &LinkAttribute| match attribute {
+        LinkAttribute::Address(bytes) => bytes.as_slice().try_into().ok(),
+        _ => None,
+    };
+    let mac = message.attributes.iter().find_map(mac);
+    Some(Event::OtherLink {
+        index,
+        mac: mac.filter(|_| ethernet),
+    })
+}
+
 /// The tag of a VLAN's device.
 fn vlan_tag(info: &LinkInfo) -> Option<VlanTag> {
     let LinkInfo::Data(InfoData::Vlan(infos)) = info else {
@@ -141,6 +169,16 @@ pub(super) fn address(message: &AddressMessage, index: u32) -> Option<OwnAddress
         address: local.or(prefix)?,
         prefix_len: message.header.prefix_len,
         usable: !waits && !flags.contains(AddressFlags::Dadfailed),
+    })
+}
+
+/// An address of another interface than ours.
+pub(super) fn other_address(message: &AddressMessage, index: u32) -> Option<OtherAddress> {
+    let other = message.header.index;
+    let own = address(message, other).filter(|_| other != index)?;
+    Some(OtherAddress {
+        index: other,
+        address: own.address,
     })
 }
 

@@ -81,6 +81,7 @@ impl Netlink {
                 Request::Addresses => self.addresses(core),
                 Request::Route(key) => self.route(core, key),
                 Request::Neighbour(address) => self.neighbour(core, address),
+                Request::OtherLink(other) => self.other_link(core, other),
             };
             if answer.is_err() {
                 // The core goes on without. What it lacks it asks for again when it is
@@ -110,14 +111,36 @@ impl Netlink {
 
     fn addresses(&mut self, core: &mut Core) -> io::Result<()> {
         let index = self.index;
-        let mut own = Vec::new();
+        let (mut own, mut others) = (Vec::new(), Vec::new());
         self.ask(core, Kind::Dump, encode::addresses(), |message| {
             if let RouteNetlinkMessage::NewAddress(message) = message {
                 own.extend(decode::address(message, index));
+                others.extend(decode::other_address(message, index));
             }
         })?;
         core.handle(Event::Addresses(own));
+        core.handle(Event::Others(others));
         Ok(())
+    }
+
+    /// The link of another interface, or that it is gone.
+    fn other_link(&mut self, core: &mut Core, other: u32) -> io::Result<()> {
+        let mut link = Event::OtherLink {
+            index: other,
+            mac: None,
+        };
+        let answer = self.ask(core, Kind::Get, encode::link(other), |message| {
+            if let RouteNetlinkMessage::NewLink(message) = message {
+                link = decode::other_link(message).unwrap_or(link.clone());
+            }
+        });
+        match answer {
+            Err(error) if error.raw_os_error() != Some(libc::ENODEV) => Err(error),
+            _ => {
+                core.handle(link);
+                Ok(())
+            }
+        }
     }
 
     fn route(&mut self, core: &mut Core, key: PathKey) -> io::Result<()> {

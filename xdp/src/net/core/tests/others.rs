@@ -1,0 +1,195 @@
+//! Paths to other interfaces of this host.
+
+use super::super::super::facts::OtherAddress;
+use super::*;
+
+const OTHER_MAC: Mac = [2, 0, 0, 0, 0, 9];
+
+fn other(index: u32, address: &str) -> OtherAddress {
+    OtherAddress {
+        index,
+        address: ip(address),
+    }
+}
+
+fn link_of(index: u32, mac: Option<Mac>) -> Event {
+    Event::OtherLink { index, mac }
+}
+
+/// A core that knows of these addresses of other interfaces.
+fn core_beside(others: &[OtherAddress]) -> Core {
+    let mut core = core();
+    core.handle(Event::Addresses(vec![
+        own("10.0.0.1", true),
+        OwnAddress {
+            prefix_len: 64,
+            ..own("fd00::1", true)
+        },
+        own("fe80::1", true),
+    ]));
+    core.handle(Event::Others(others.to_vec()));
+    core
+}
+
+/// Answers all that the path brings about, with this route and this interface's address.
+#[track_caller]
+fn answer_beside(core: &mut Core, path: PathKey, route: Route, index: u32, mac: Option<Mac>) {
+    answer(core, path, route);
+    assert_eq!(core.find(path), Err(Refusal::RoutePending));
+    assert_eq!(requests(core), [Request::OtherLink(index)]);
+    core.handle(link_of(index, mac));
+    answer(core, path, route);
+}
+
+/// Over IPv4 the kernel says that it is on the link, over IPv6 that it is here.
+#[test]
+fn what_the_link_leads_to_is_sent_to_the_other_interface() {
+    let ends = [
+        ("10.0.0.1", "10.0.0.2", ON_LINK),
+        ("10.0.0.1", "10.0.0.2", Route::Local),
+        ("fd00::1", "fd00::2", Route::Local),
+        // A route says that this is on the link.
+        ("10.0.0.1", "10.9.9.9", ON_LINK),
+    ];
+    for (src, dst, route) in ends {
+        for version in [RoceVersion::V1, RoceVersion::V2] {
+            let mut core = core_beside(&[other(8, dst), other(9, "10.0.0.7")]);
+            let path = PathKey {
+                version,
+                ..key(src, dst)
+            };
+            answer_beside(&mut core, path, route, 8, Some(OTHER_MAC));
+            assert_eq!(leads_to(&mut core, path), Ok(OTHER_MAC));
+            assert_eq!(requests(&mut core), [], "no neighbour is asked for");
+            // Nor later, when neighbours in use are looked after.
+            core.tick(START + TICK);
+            assert_eq!(requests(&mut core), []);
+        }
+    }
+}
+
+#[test]
+fn what_the_link_does_not_lead_to_is_refused_or_as_the_route_says() {
+    let cases = [
+        // Here, and out of every prefix, or of that of the source.
+        ("10.0.0.1", "10.0.1.2", Route::Local, Err(Refusal::Local)),
+        ("fd00::1", "fd01::2", Route::Local, Err(Refusal::Local)),
+        ("10.0.0.1", "10.0.0.2", Route::None, Err(Refusal::NoRoute)),
+        (
+            "10.0.0.1",
+            "10.0.0.2",
+            Route::Prohibited,
+            Err(Refusal::Prohibited),
+        ),
+        // A router may well bring it back by the other interface.
+        ("10.0.0.1", "10.0.0.2", via("10.0.0.254"), Ok("10.0.0.254")),
+        // Of a link alone: another interface that has it need not be on this one.
+        ("fe80::1", "fe80::2", ON_LINK, Ok("fe80::2")),
+    ];
+    for (src, dst, route, expected) in cases {
+        let mut core = core_beside(&[other(8, dst)]);
+        let path = key(src, dst);
+        answer(&mut core, path, route);
+        match expected {
+            Err(reason) => assert_eq!(core.find(path), Err(reason), "{path:?}"),
+            Ok(hop) => assert_eq!(leads_to(&mut core, path), Err(ip(hop)), "{path:?}"),
+        }
+        let asked = requests(&mut core);
+        assert!(!asked.contains(&Request::OtherLink(8)), "{asked:?}");
+    }
+    for loopback in ["127.0.0.1", "::1"] {
+        let src = if loopback == "::1" {
+            "fd00::1"
+        } else {
+            "10.0.0.1"
+        };
+        let mut core = core_beside(&[other(1, loopback)]);
+        assert_eq!(core.find(key(src, loopback)), Err(Refusal::Local));
+        assert_eq!(requests(&mut core), []);
+    }
+    // What is ours, too, comes back by itself.
+    let mut core = core_beside(&[other(8, "10.0.0.1")]);
+    let path = key("10.0.0.1", "10.0.0.1");
+    answer(&mut core, path, Route::Local);
+    assert_eq!(core.find(path), Err(Refusal::Local));
+    // No Ethernet: nothing can be sent to it.
+    let mut core = core_beside(&[other(1, "10.0.0.2")]);
+    let path = key("10.0.0.1", "10.0.0.2");
+    answer_beside(&mut core, path, ON_LINK, 1, None);
+    assert_eq!(core.find(path), Err(Refusal::Local));
+}
+
+#[test]
+fn other_interfaces_are_followed() {
+    let path = key("10.0.0.1", "10.0.0.2");
+    let elsewhere = key("10.0.0.1", "10.0.0.3");
+    let mut core = core_beside(&[other(8, "10.0.0.2"), other(8, "10.0.0.4")]);
+    answer_beside(&mut core, path, ON_LINK, 8, Some(OTHER_MAC));
+    answer(&mut core, elsewhere, ON_LINK);
+    leads_to(&mut core, elsewhere).unwrap_err();
+    requests(&mut core);
+    // Another address on its link.
+    core.handle(link_of(8, Some(OTHER_MAC)));
+    assert_eq!(leads_to(&mut core, path), Ok(OTHER_MAC), "nothing is new");
+    core.handle(link_of(8, Some(MOVED)));
+    answer(&mut core, path, ON_LINK);
+    assert_eq!(leads_to(&mut core, path), Ok(MOVED));
+    // The address moves to another interface, then to another host.
+    core.handle(Event::OtherAddressGone(other(8, "10.0.0.2")));
+    core.handle(Event::OtherAddress(other(9, "10.0.0.2")));
+    answer_beside(&mut core, path, ON_LINK, 9, Some(OTHER_MAC));
+    assert_eq!(leads_to(&mut core, path), Ok(OTHER_MAC));
+    core.handle(Event::OtherAddressGone(other(9, "10.0.0.2")));
+    answer(&mut core, path, ON_LINK);
+    assert_eq!(leads_to(&mut core, path), Err(path.dst));
+    assert_eq!(requests(&mut core), [Request::Neighbour(path.dst)]);
+    // And here.
+    core.handle(Event::OtherAddress(other(8, "10.0.0.2")));
+    answer(&mut core, path, ON_LINK);
+    assert_eq!(leads_to(&mut core, path), Ok(MOVED), "it was followed");
+    // What concerns others is not asked for again, nor are links that nobody needs followed.
+    core.handle(Event::OtherAddress(other(5, "10.0.0.5")));
+    core.handle(link_of(5, Some(MAC)));
+    for path in [path, elsewhere] {
+        assert!(core.find(path).is_ok());
+    }
+    assert_eq!(requests(&mut core), []);
+}
+
+#[test]
+fn lost_news_of_other_interfaces_are_made_up_for() {
+    let mut core = core_beside(&[other(8, "10.0.0.2")]);
+    let path = key("10.0.0.1", "10.0.0.2");
+    answer_beside(&mut core, path, ON_LINK, 8, Some(OTHER_MAC));
+    core.handle(Event::Overrun);
+    assert_eq!(requests(&mut core), [Request::Link, Request::Addresses]);
+    answer_beside(&mut core, path, ON_LINK, 8, Some(MOVED));
+    assert_eq!(leads_to(&mut core, path), Ok(MOVED));
+    core.handle(Event::Overrun);
+    requests(&mut core);
+    core.handle(Event::Others(vec![]));
+    answer(&mut core, path, ON_LINK);
+    assert_eq!(leads_to(&mut core, path), Err(path.dst));
+}
+
+#[test]
+fn prefixes() {
+    let with = |address: &str, prefix_len| OwnAddress {
+        prefix_len,
+        ..own(address, true)
+    };
+    let cases = [
+        ("10.0.0.1", 24, "10.0.0.255", "10.0.1.0"),
+        ("10.0.0.1", 32, "10.0.0.1", "10.0.0.0"),
+        ("fd00::1", 64, "fd00::ffff:0:0:1", "fd00:0:0:1::1"),
+        ("fd00::1", 128, "fd00::1", "fd00::"),
+    ];
+    for (own, bits, near, far) in cases {
+        assert!(with(own, bits).is_beside(ip(near)));
+        assert!(!with(own, bits).is_beside(ip(far)));
+    }
+    for all in ["10.0.0.1", "fd00::1"] {
+        assert_eq!(with(all, 0).is_beside(ip("192.0.2.1")), all != "fd00::1");
+    }
+    assert!(!with("10.0.0.1", 200).is_beside(ip("10.0.0.2")), "no such");
+}

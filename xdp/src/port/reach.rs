@@ -1,0 +1,53 @@
+//! What is beyond the reach of a port, said when a path is chosen.
+
+use std::io;
+
+use roce_stack::port::{PortError, RoceVersion, TxMeta};
+
+use super::XdpPort;
+use super::transmit::path_of;
+use crate::net::Refusal;
+
+impl XdpPort {
+    /// See [`Port::check`](roce_stack::port::Port::check).
+    pub(super) fn check_path(&mut self, path: &TxMeta) -> Result<(), PortError> {
+        let to_others = self.net.is_others(path.dst);
+        if path.version == RoceVersion::V2 && !to_others {
+            return Ok(());
+        }
+        match self.net.header_for(path_of(path)) {
+            Err(Refusal::Local | Refusal::NoRoute) if to_others => Err(self.beyond(path)),
+            Err(Refusal::OffLink) => {
+                Err(self.unreachable(path, "the way there leads by a gateway"))
+            }
+            Err(Refusal::NoRoute) => Err(self.unreachable(path, "no route leads there")),
+            // The stack refuses, or the neighbour may yet answer.
+            Ok(_) | Err(_) => Ok(()),
+        }
+    }
+
+    fn unreachable(&self, path: &TxMeta, why: &str) -> PortError {
+        PortError {
+            what: format!(
+                "RoCE v1 from {} to {} over {}: {why}, and RoCE v1 passes no router. Choose a GID \
+                 index of RoCE v2, or an address on the same link",
+                path.src, path.dst, self.config.sockets.interface
+            ),
+            source: io::Error::from_raw_os_error(libc::EHOSTUNREACH),
+        }
+    }
+
+    fn beyond(&self, path: &TxMeta) -> PortError {
+        let interface = &self.config.sockets.interface;
+        PortError {
+            what: format!(
+                "from {} to {} over {interface}, by AF_XDP: that is an address of another interface of \
+                 this host, and no prefix or route of {interface} says that a link leads there. Use UDP \
+                 sockets at both ends (ROCE_DATAPATH=udp), or addresses of one prefix on two interfaces \
+                 that a cable or switch joins",
+                path.src, path.dst
+            ),
+            source: io::Error::from_raw_os_error(libc::EHOSTUNREACH),
+        }
+    }
+}
