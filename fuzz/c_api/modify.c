@@ -242,10 +242,23 @@ static void spoil(struct ibv_qp_attr *attr)
 		break;
 	case 18:
 		attr->retry_cnt = (uint8_t)value;
+		attr->rate_limit = value;
 		break;
 	default:
 		attr->rnr_retry = (uint8_t)value;
 	}
+}
+
+static void limit_rate(struct ibv_qp *qp)
+{
+	struct ibv_qp_rate_limit_attr limit = {
+		.rate_limit = four(),
+		.max_burst_sz = byte() % 2 ? four() : 0,
+		.typical_pkt_sz = byte() % 2 ? byte() : 0,
+		.comp_mask = rarely(16),
+	};
+
+	TOLD(ibv_modify_qp_rate_limit(qp, &limit));
 }
 
 void modify_any(void)
@@ -266,6 +279,8 @@ void modify_any(void)
 	if (rarely(16))
 		mask = (int)four();
 	TOLD(ibv_modify_qp(qp, &attr, mask));
+	if (rarely(8))
+		limit_rate(qp);
 }
 
 static void query_qp(struct ibv_qp *qp)

@@ -107,12 +107,10 @@ void unsupported_any(void)
 	struct ibv_flow_attr flow = { .priority = two() };
 	struct ibv_counters_init_attr counters = { .comp_mask = four() };
 	struct ibv_ece ece = { .vendor_id = four() };
-	struct ibv_qp_rate_limit_attr limit = { .rate_limit = four() };
 
 	CHECK(!ibv_create_wq(context, &wq) && !ibv_create_counters(context, &counters));
 	if (qp) {
 		CHECK(!ibv_create_flow(qp, &flow));
 		CHECK(ibv_query_ece(qp, &ece) && ibv_set_ece(qp, &ece));
-		CHECK(ibv_modify_qp_rate_limit(qp, &limit));
 	}
 }

@@ -39,7 +39,7 @@ mod wr;
 pub use address::{AddressError, AddressHandle, Destination};
 pub use congestion::{
     CongestionControl, CongestionSettings, CongestionSettingsError, DcqcnParameters,
-    DelayParameters, NotificationPoint, QpCongestion,
+    DelayParameters, NotificationPoint, QpCongestion, RateLimit,
 };
 pub use counters::{Counters, DropReason, Stat};
 pub use cq::{CompletionQueue, CqId, CqOverrun, CqResizeError, Notify};

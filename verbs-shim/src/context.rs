@@ -152,7 +152,7 @@ fn verbs_context(device: Handle<Device>, [cmd_fd, async_fd]: [c_int; 2]) -> Verb
         modify_flow_action_esp: null(),
         destroy_flow_action: null(),
         create_flow_action_esp: null(),
-        modify_qp_rate_limit: null(),
+        modify_qp_rate_limit: qp::modify_qp_rate_limit,
         alloc_parent_domain: domain::alloc_parent_domain,
         dealloc_td: domain::dealloc_td,
         alloc_td: domain::alloc_td,

@@ -128,7 +128,9 @@ pub(crate) extern "C" fn query_device_ex(
             tso_supported_qpts: 0,
             rss_caps: [0; 4],
             max_wq_type_rq: 0,
-            packet_pacing_caps: [0; 3],
+            qp_rate_limit_min: 1,
+            qp_rate_limit_max: u32::MAX,
+            qp_rate_limit_qpts: EVERY_SERVICE,
             raw_packet_caps: 0,
             tm_caps: [0; 5],
             cq_mod_caps: [0; 2],
@@ -140,6 +142,10 @@ pub(crate) extern "C" fn query_device_ex(
         attr.put_prefix(&known, size)
     })
 }
+
+/// A bit for each transport service.
+const EVERY_SERVICE: u32 =
+    1 << QPT_RC | 1 << QPT_UC | 1 << QPT_UD | 1 << QPT_XRC_SEND | 1 << QPT_XRC_RECV;
 
 /// The device's clock counts nanoseconds.
 const CLOCK_KHZ: u64 = 1_000_000;

@@ -135,7 +135,7 @@ pub use roce_stack::{
 pub use roce_stack::{AddressError, AddressHandle, Destination, MulticastError, Source};
 pub use roce_stack::{
     CongestionControl, CongestionSettings, CongestionSettingsError, DcqcnParameters,
-    DelayParameters, NotificationPoint, QpCongestion,
+    DelayParameters, NotificationPoint, QpCongestion, RateLimit,
 };
 pub use roce_wire::{FlushPlacement, FlushSelectivity, PKey, PathMtu, Psn, QKey, Qpn, RnrTimer};
 pub use srq::{SharedReceiveQueue, SrqOptions};

@@ -4,7 +4,8 @@
 //! marks packets; their receiver, the [`notification`] point, tells their sender with
 //! congestion notification packets (CNPs). The sender, the reaction point, lowers its rate
 //! and raises it again ([`dcqcn`]), and keeps to it ([`limiter`]). Where no switch marks,
-//! round trips tell as much ([`delay`]). What both have in common is a [`law`].
+//! round trips tell as much ([`delay`]). What both have in common is a [`law`]. A program may
+//! allow a QP less than that ([`rate_limit`]).
 
 mod dcqcn;
 mod delay;
@@ -12,12 +13,14 @@ mod law;
 pub(crate) mod limiter;
 pub(crate) mod notification;
 mod parameters;
+mod rate_limit;
 mod settings;
 mod status;
 
 pub(crate) use law::Acked;
 pub use notification::NotificationPoint;
 pub use parameters::{CongestionControl, DcqcnParameters, DelayParameters};
+pub use rate_limit::RateLimit;
 pub use settings::{CongestionSettings, CongestionSettingsError};
 pub use status::QpCongestion;
 

@@ -8,7 +8,8 @@ use crate::time::Duration;
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct QpCongestion {
     /// The rate that it keeps to, in bits a second, with all that a packet takes of an
-    /// Ethernet but its preamble; `None` while it is not limited.
+    /// Ethernet but its preamble; `None` while it is not limited. The lower one of what
+    /// congestion control and its [`RateLimit`](crate::RateLimit) allow it.
     pub rate: Option<f64>,
     /// The rate that increases lead towards, in bits a second. (DCQCN, while it is limited.)
     pub target: Option<f64>,

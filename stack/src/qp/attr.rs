@@ -3,6 +3,7 @@
 mod rules;
 
 use super::kind::QpKind;
+use crate::congestion::RateLimit;
 use crate::memory::Access;
 use crate::port::TxMeta;
 use core::time::Duration;
@@ -79,6 +80,8 @@ pub struct QpAttributes {
     pub rnr_retry: Option<u8>,
     /// How many READs and atomics of ours may be outstanding. RTR to RTS.
     pub max_rd_atomic: Option<u8>,
+    /// The most that the QP may send. To RTS, in RTS and in SQD; no limit if never set.
+    pub rate_limit: Option<RateLimit>,
 }
 
 /// Why a QP was not modified; it is as it was.
@@ -193,6 +196,8 @@ pub struct QpConfig {
     pub rnr_retry: u8,
     /// See [`QpAttributes::max_rd_atomic`].
     pub max_rd_atomic: u8,
+    /// See [`QpAttributes::rate_limit`].
+    pub rate_limit: RateLimit,
 }
 
 impl Default for QpConfig {
@@ -212,6 +217,7 @@ impl Default for QpConfig {
             retry_cnt: 0,
             rnr_retry: 0,
             max_rd_atomic: 0,
+            rate_limit: RateLimit::NONE,
         }
     }
 }
@@ -253,6 +259,7 @@ impl QpConfig {
         set(&mut self.retry_cnt, attributes.retry_cnt.as_ref());
         set(&mut self.rnr_retry, attributes.rnr_retry.as_ref());
         set(&mut self.max_rd_atomic, attributes.max_rd_atomic.as_ref());
+        set(&mut self.rate_limit, attributes.rate_limit.as_ref());
     }
 }
 
@@ -291,7 +298,7 @@ impl QpAttributes {
         self.check_ranges(max_packet_bytes)
     }
 
-    fn given(&self) -> [(&'static str, bool); 14] {
+    fn given(&self) -> [(&'static str, bool); 15] {
         [
             ("access", self.access.is_some()),
             ("qkey", self.qkey.is_some()),
@@ -307,6 +314,7 @@ impl QpAttributes {
             ("retry_cnt", self.retry_cnt.is_some()),
             ("rnr_retry", self.rnr_retry.is_some()),
             ("max_rd_atomic", self.max_rd_atomic.is_some()),
+            ("rate_limit", self.rate_limit.is_some()),
         ]
     }
 
@@ -327,6 +335,9 @@ impl QpAttributes {
         at_most("max_dest_rd_atomic", self.max_dest_rd_atomic, MAX_RD_ATOMIC)?;
         if let Some(mtu) = self.path_mtu {
             check_path_mtu(mtu, max_packet_bytes)?;
+        }
+        if let Some(limit) = self.rate_limit {
+            check_rate_limit(limit)?;
         }
         match self.path {
             // rule: A17.3.1-one-family
@@ -365,6 +376,18 @@ fn check_path_mtu(mtu: PathMtu, max_packet_bytes: usize) -> Result<(), ModifyErr
              both ends, or raise the link's MTU",
             largest.bytes()
         ),
+    })
+}
+
+/// A burst is that of a rate.
+fn check_rate_limit(limit: RateLimit) -> Result<(), ModifyError> {
+    if limit.kilobits_per_second != 0 || limit.max_burst_bytes == 0 {
+        return Ok(());
+    }
+    Err(ModifyError::BadValue {
+        attribute: "rate_limit",
+        given: format!("none, in bursts of {} bytes", limit.max_burst_bytes),
+        valid: "a rate, or none without a burst".to_owned(),
     })
 }
 

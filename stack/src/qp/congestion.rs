@@ -2,7 +2,7 @@
 
 use super::emit::{EmitError, emit};
 use super::{Cx, Fault, Qp, QpState, Turn};
-use crate::congestion::limiter::Limiter;
+use crate::congestion::limiter::{Limiter, lower};
 use crate::congestion::{CongestionControl, QpCongestion};
 use crate::counters::{DropReason, Stat};
 use crate::port::{Port, RxMeta, TxMeta};
@@ -47,9 +47,9 @@ impl Qp {
             Some(limiter) => limiter.on_cnp(cx.now, control),
             None => self.limiter = Limiter::after_cnp(cx.now, control).map(Box::new),
         }
-        if let Some(limiter) = &self.limiter {
+        if let Some(limiter) = self.limiter.as_ref().filter(|limiter| limiter.is_ruled()) {
             self.begun = true;
-            cx.slowed_to = limiter.rate(control);
+            cx.slowed_to = limiter.law_rate(control);
         }
     }
 
@@ -57,21 +57,43 @@ impl Qp {
     #[cold]
     fn begin(&mut self, cx: &mut Cx<'_>) {
         self.begun = true;
-        if self.limiter.is_some() || !self.core.kind.is_connected() {
+        if !self.core.kind.is_connected() {
             return;
         }
         // What has come of packets before is nothing to begin with.
         let acknowledged = self.service.take_news().is_some();
-        let limiter = Limiter::at_start(
+        let control = &cx.congestion.control;
+        let ruled = Limiter::at_start(
             cx.now,
-            &cx.congestion.control,
+            control,
             self.core.config.mtu() + OVERHEAD,
             acknowledged,
             cx.shares.neighbour_rate(cx.now, &self.stake),
         );
-        if let Some(limiter) = limiter {
-            self.service.limit_window(limiter.window());
-            self.limiter = Some(Box::new(limiter));
+        let Some(ruled) = ruled else {
+            return;
+        };
+        self.service.limit_window(ruled.window());
+        match &mut self.limiter {
+            Some(limiter) => limiter.follow(cx.now, ruled, control),
+            None => self.limiter = Some(Box::new(ruled)),
+        }
+    }
+
+    /// Its program limits its rate, or does not any more.
+    pub(super) fn limit_rate(&mut self, cx: &mut Cx<'_>) {
+        let limit = self.core.config.rate_limit;
+        let longest = self.core.config.mtu() + OVERHEAD;
+        let control = &cx.congestion.control;
+        let Some(limiter) = &mut self.limiter else {
+            self.limiter = Limiter::limited(cx.now, limit, longest).map(Box::new);
+            return;
+        };
+        limiter.set_limit(cx.now, limit, longest, control);
+        let is_free = !limiter.is_ruled() && limit.rate().is_none();
+        self.end_pause(cx);
+        if is_free {
+            self.limiter = None;
         }
     }
 
@@ -93,7 +115,13 @@ impl Qp {
 
     /// From now on it is limited no more than one that begins.
     pub(crate) fn forget_congestion(&mut self) {
-        self.limiter = None;
+        if self
+            .limiter
+            .as_mut()
+            .is_some_and(|limiter| limiter.forget_law())
+        {
+            self.limiter = None;
+        }
         self.begun = false;
         self.service.limit_window(None);
     }
@@ -110,14 +138,18 @@ impl Qp {
             cnps_received: self.noted.received,
             ..QpCongestion::default()
         };
-        if let Some(limiter) = &self.limiter {
-            let law = limiter.law_at(now, control);
+        let law = self
+            .limiter
+            .as_ref()
+            .and_then(|limiter| limiter.law_at(now, control));
+        if let Some(law) = law {
             told.tell(&law, control, self.core.config.mtu());
         }
+        told.rate = lower(told.rate, self.core.config.rate_limit.rate());
         told
     }
 
-    /// Until when it may not send data, if congestion limits it.
+    /// Until when it may not send data, if something limits it.
     pub(crate) fn pause(&self) -> Option<Instant> {
         self.limiter.as_ref()?.waits()
     }
@@ -210,11 +242,14 @@ impl Qp {
         let longest = self.core.config.mtu() + OVERHEAD;
         if let Some(limiter) = &mut self.limiter {
             let packets = limiter.allowed(cx.now, longest, &cx.congestion.control);
-            if !limiter.is_over(&cx.congestion.control) {
+            let is_over = limiter.is_over(&cx.congestion.control);
+            if is_over {
+                self.service.limit_window(None);
+            }
+            if !is_over || !limiter.forget_law() {
                 return (packets > 0).then(|| packets.min(budget));
             }
             self.limiter = None;
-            self.service.limit_window(None);
         }
         Some(budget)
     }

@@ -144,7 +144,7 @@ pub(crate) struct Qp {
     /// Its part in what may be in flight to its peer.
     pub(crate) stake: Stake,
     notifier: Notifier,
-    /// Its rate and window, while congestion control limits it.
+    /// Its rate and window, while congestion control or its program limits it.
     limiter: Option<Box<Limiter>>,
     /// It has sent data, or got a CNP.
     begun: bool,
@@ -254,6 +254,9 @@ impl Qp {
                 self.note_drained(cx);
             }
             _ => {}
+        }
+        if attributes.rate_limit.is_some() {
+            self.limit_rate(cx);
         }
         Ok(())
     }
@@ -465,6 +468,7 @@ impl Qp {
         self.forget(cx);
         self.service.reset();
         self.notifier = Notifier::default();
+        self.limiter = None;
         self.forget_congestion();
         self.noted = CongestionCounts::default();
         // rule: 10.3.1-reset-attributes

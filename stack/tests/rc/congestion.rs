@@ -1,6 +1,7 @@
 //! Congestion: marks and what they lead to (RoCEv2 Annex A17.9).
 
 mod hostile;
+mod limit;
 mod many;
 mod notification;
 mod pacer;

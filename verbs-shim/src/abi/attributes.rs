@@ -72,7 +72,9 @@ c_structs! {
         tso_supported_qpts as "tso_caps.supported_qpts": u32,
         rss_caps: [u64; 4],
         max_wq_type_rq: u32,
-        packet_pacing_caps: [u32; 3],
+        qp_rate_limit_min as "packet_pacing_caps.qp_rate_limit_min": u32,
+        qp_rate_limit_max as "packet_pacing_caps.qp_rate_limit_max": u32,
+        qp_rate_limit_qpts as "packet_pacing_caps.supported_qpts": u32,
         raw_packet_caps: u32,
         tm_caps: [u32; 5],
         cq_mod_caps: [u16; 2],
@@ -232,6 +234,13 @@ c_structs! {
         alt_port_num: u8,
         alt_timeout: u8,
         rate_limit: u32,
+    }
+
+    "ibv_qp_rate_limit_attr" => IbvQpRateLimitAttr {
+        rate_limit: u32,
+        max_burst_sz: u32,
+        typical_pkt_sz: u16,
+        comp_mask: u32,
     }
 
     "ibv_cq_init_attr_ex" => IbvCqInitAttrEx {

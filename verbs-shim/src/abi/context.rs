@@ -3,8 +3,9 @@
 use super::layout::c_structs;
 use crate::abi::{
     IbvAllocDmAttr, IbvCqEx, IbvCqInitAttrEx, IbvDeviceAttrEx, IbvDm, IbvMr, IbvMw, IbvMwBind,
-    IbvParentDomainInitAttr, IbvPd, IbvPortAttr, IbvQp, IbvQpInitAttrEx, IbvRecvWr, IbvSendWr,
-    IbvSge, IbvSrq, IbvSrqInitAttrEx, IbvTd, IbvValuesEx, IbvWc, IbvXrcd, IbvXrcdInitAttr,
+    IbvParentDomainInitAttr, IbvPd, IbvPortAttr, IbvQp, IbvQpInitAttrEx, IbvQpRateLimitAttr,
+    IbvRecvWr, IbvSendWr, IbvSge, IbvSrq, IbvSrqInitAttrEx, IbvTd, IbvValuesEx, IbvWc, IbvXrcd,
+    IbvXrcdInitAttr,
 };
 use crate::context::Context;
 use crate::cq::Cq;
@@ -94,7 +95,7 @@ c_structs! {
         modify_flow_action_esp: Absent,
         destroy_flow_action: Absent,
         create_flow_action_esp: Absent,
-        modify_qp_rate_limit: Absent,
+        modify_qp_rate_limit: extern "C" fn(Handle<Qp>, In<IbvQpRateLimitAttr>) -> c_int,
         alloc_parent_domain: extern "C" fn(Handle<Context>, In<IbvParentDomainInitAttr>) -> *mut IbvPd,
         dealloc_td: extern "C" fn(Handle<Td>) -> c_int,
         alloc_td: extern "C" fn(Handle<Context>, In<u32>) -> *mut IbvTd,

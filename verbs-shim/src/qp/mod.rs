@@ -4,12 +4,14 @@ mod create;
 mod modify;
 mod post;
 mod query;
+mod rate_limit;
 mod wr;
 
 pub(crate) use create::{create_qp, create_qp_ex, destroy_qp};
 pub(crate) use modify::modify_qp;
 pub(crate) use post::{each_recv, post_recv, post_send};
 pub(crate) use query::{query_qp, query_qp_data_in_order};
+pub(crate) use rate_limit::modify_qp_rate_limit;
 pub(crate) use wr::qp_to_qp_ex;
 
 use crate::abi::{IbvQpAttr, IbvQpCap, IbvQpEx};

@@ -9,7 +9,9 @@ use crate::errors::OrErrno;
 use crate::guard;
 use crate::pointer::{Handle, In};
 use nix::errno::Errno;
-use roce_verbs::{Access, PathMtu, Psn, QKey, QpAttributes, QpKind, QpState, Qpn, RnrTimer};
+use roce_verbs::{
+    Access, PathMtu, Psn, QKey, QpAttributes, QpKind, QpState, Qpn, RateLimit, RnrTimer,
+};
 use std::ffi::c_int;
 
 /// `ibv_modify_qp`.
@@ -17,8 +19,8 @@ pub(crate) extern "C" fn modify_qp(qp: Handle<Qp>, attr: In<IbvQpAttr>, mask: c_
     guard::errno(|| qp.get()?.modify(attr.get()?, mask.cast_unsigned()))
 }
 
-/// What this device has not: a second path, a rate limit, queues that change their size.
-const UNSUPPORTED: u32 = QP_ALT_PATH | QP_CAP | QP_RATE_LIMIT;
+/// What this device has not: a second path, queues that change their size.
+const UNSUPPORTED: u32 = QP_ALT_PATH | QP_CAP;
 
 impl Qp {
     fn modify(&self, attr: &IbvQpAttr, mask: u32) -> Result<(), Errno> {
@@ -83,6 +85,7 @@ impl Qp {
             retry_cnt: (asks && has(QP_RETRY_CNT)).then_some(attr.retry_cnt),
             rnr_retry: (asks && has(QP_RNR_RETRY)).then_some(attr.rnr_retry),
             max_rd_atomic: (asks && has(QP_MAX_QP_RD_ATOMIC)).then_some(attr.max_rd_atomic),
+            rate_limit: has(QP_RATE_LIMIT).then(|| RateLimit::kilobits_per_second(attr.rate_limit)),
         })
     }
 

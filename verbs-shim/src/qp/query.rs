@@ -17,11 +17,13 @@ pub(crate) extern "C" fn query_qp(
     guard::errno(|| {
         let qp = qp.get()?;
         let state = c_qp_state(qp.tell_state());
+        let (_, config) = qp.qp.query();
         let set = *qp.attr.lock();
         attr.put(IbvQpAttr {
             qp_state: state,
             cur_qp_state: state,
             cap: qp.cap,
+            rate_limit: config.rate_limit.kilobits_per_second,
             ..set
         })?;
         let c = qp.c.get().qp_base;

@@ -371,6 +371,52 @@ static void memory_of_every_kind(void)
 	CHECK(region && !ibv_dereg_mr(region));
 }
 
+static uint32_t rate_limit(struct ibv_qp *qp)
+{
+	struct ibv_qp_init_attr init;
+	struct ibv_qp_attr attr;
+
+	CHECK(!ibv_query_qp(qp, &attr, IBV_QP_RATE_LIMIT, &init));
+	return attr.rate_limit;
+}
+
+/* A QP in RTS can be limited, and is told to be, until it is not any more. */
+static void rates_are_limited(void)
+{
+	struct ibv_qp_rate_limit_attr limit = { .rate_limit = 1000000, .max_burst_sz = 4096 };
+	struct ibv_qp_attr attr = { .rate_limit = 2000000 };
+	struct ibv_qp *idle = make_qp();
+	struct ibv_device_attr_ex device;
+
+	CHECK(!ibv_query_device_ex(context, NULL, &device));
+	CHECK(device.packet_pacing_caps.qp_rate_limit_min == 1);
+	CHECK(device.packet_pacing_caps.qp_rate_limit_max > 100000000);
+	CHECK(device.packet_pacing_caps.supported_qpts & 1 << IBV_QPT_RC);
+	CHECK(device.packet_pacing_caps.supported_qpts & 1 << IBV_QPT_UD);
+	CHECK(!(device.packet_pacing_caps.supported_qpts & 1 << IBV_QPT_RAW_PACKET));
+	CHECK(rate_limit(from) == 0);
+	CHECK(!ibv_modify_qp_rate_limit(from, &limit) && rate_limit(from) == 1000000);
+	CHECK(!ibv_modify_qp(from, &attr, IBV_QP_RATE_LIMIT) && rate_limit(from) == 2000000);
+	/* A burst with no room for a packet, of the path MTU and of what is said. */
+	limit.max_burst_sz = 1023;
+	CHECK(ibv_modify_qp_rate_limit(from, &limit) == EINVAL);
+	limit.typical_pkt_sz = 1024;
+	CHECK(ibv_modify_qp_rate_limit(from, &limit) == EINVAL);
+	limit.typical_pkt_sz = 1000;
+	CHECK(!ibv_modify_qp_rate_limit(from, &limit));
+	limit.comp_mask = 1;
+	CHECK(ibv_modify_qp_rate_limit(from, &limit) == EINVAL);
+	memset(&limit, 0, sizeof(limit));
+	limit.typical_pkt_sz = 64;
+	CHECK(ibv_modify_qp_rate_limit(from, &limit) == EINVAL);
+	CHECK(rate_limit(from) == 1000000);
+	limit.typical_pkt_sz = 0;
+	CHECK(!ibv_modify_qp_rate_limit(from, &limit) && rate_limit(from) == 0);
+	/* One that can't send has no rate. */
+	CHECK(ibv_modify_qp_rate_limit(idle, &limit) == EINVAL);
+	CHECK(!ibv_destroy_qp(idle));
+}
+
 static void mistakes_are_errors(void)
 {
 	struct ibv_qp_init_attr attr = { .qp_type = IBV_QPT_RAW_PACKET };
@@ -445,6 +491,7 @@ int main(void)
 	events_are_told_and_acknowledged();
 	what_is_in_use_is_busy();
 	memory_of_every_kind();
+	rates_are_limited();
 	mistakes_are_errors();
 	what_is_not_there_says_so();
 	CHECK(!ibv_destroy_qp(from) && !ibv_destroy_qp(to));

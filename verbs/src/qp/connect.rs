@@ -3,7 +3,7 @@
 use super::{ConnectOptions, Endpoint, QueuePair};
 use crate::datagram::AddressOptions;
 use crate::error::ConnectError;
-use roce_stack::{Access, ModifyError, QpAttributes, QpConfig, QpKind, QpState};
+use roce_stack::{Access, ModifyError, QpAttributes, QpConfig, QpKind, QpState, RateLimit};
 
 impl QueuePair {
     /// What the peer must know to connect to it, with the GID at `gid_index` of the
@@ -36,6 +36,19 @@ impl QueuePair {
         engine.deliver_events();
         engine.send(now);
         Ok(())
+    }
+
+    /// Limits the rate at which the QP sends, or not any more; it is in RTS or SQD. Units are
+    /// those of [`RateLimit`]. Congestion control may have it send more slowly than that.
+    ///
+    /// # Errors
+    /// If the QP is in another state, or the limit says a burst and no rate; see
+    /// [`ModifyError`].
+    pub fn set_rate_limit(&self, limit: RateLimit) -> Result<(), ModifyError> {
+        self.modify(&QpAttributes {
+            rate_limit: Some(limit),
+            ..QpAttributes::default()
+        })
     }
 
     /// State and attributes.

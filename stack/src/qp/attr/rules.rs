@@ -67,7 +67,7 @@ const fn names(kind: QpKind) -> Attributes {
                 "rnr_retry",
                 "max_rd_atomic",
             ],
-            running: &["access", "min_rnr_timer"],
+            running: &["access", "min_rnr_timer", "rate_limit"],
             drained: &[
                 "access",
                 "pkey",
@@ -78,6 +78,7 @@ const fn names(kind: QpKind) -> Attributes {
                 "retry_cnt",
                 "rnr_retry",
                 "max_rd_atomic",
+                "rate_limit",
             ],
         },
         // rule: 9.8.2-states
@@ -86,8 +87,8 @@ const fn names(kind: QpKind) -> Attributes {
             initial: &["access", "pkey"],
             rtr: &["dest_qpn", "path", "path_mtu", "rq_psn"],
             rts: &["sq_psn"],
-            running: &["access"],
-            drained: &["access", "pkey", "path"],
+            running: &["access", "rate_limit"],
+            drained: &["access", "pkey", "path", "rate_limit"],
         },
         // rule: 9.8.3-states
         QpKind::Ud => Attributes {
@@ -95,8 +96,8 @@ const fn names(kind: QpKind) -> Attributes {
             initial: &["pkey", "qkey"],
             rtr: &[],
             rts: &["sq_psn"],
-            running: &["qkey"],
-            drained: &["pkey", "qkey"],
+            running: &["qkey", "rate_limit"],
+            drained: &["pkey", "qkey", "rate_limit"],
         },
         QpKind::XrcInitiator => Attributes {
             init: (&["access"], &["pkey"]),
@@ -109,7 +110,7 @@ const fn names(kind: QpKind) -> Attributes {
                 "rnr_retry",
                 "max_rd_atomic",
             ],
-            running: &["access"],
+            running: &["access", "rate_limit"],
             drained: &[
                 "access",
                 "pkey",
@@ -118,6 +119,7 @@ const fn names(kind: QpKind) -> Attributes {
                 "retry_cnt",
                 "rnr_retry",
                 "max_rd_atomic",
+                "rate_limit",
             ],
         },
         QpKind::XrcTarget => Attributes {
@@ -132,7 +134,7 @@ const fn names(kind: QpKind) -> Attributes {
                 "min_rnr_timer",
             ],
             rts: &["sq_psn", "timeout"],
-            running: &["access", "min_rnr_timer"],
+            running: &["access", "min_rnr_timer", "rate_limit"],
             drained: &[
                 "access",
                 "pkey",
@@ -140,6 +142,7 @@ const fn names(kind: QpKind) -> Attributes {
                 "timeout",
                 "max_dest_rd_atomic",
                 "min_rnr_timer",
+                "rate_limit",
             ],
         },
     }

@@ -4,12 +4,12 @@ use crate::sim::{Hand, Mem, Setup, to_state};
 use roce_stack::{CongestionControl, DcqcnParameters, Duration, QpKind, QpState, SendOp, Stat};
 use roce_wire::{ExtHeaders, NakCode, Opcode};
 
-const PACKETS: usize = 100;
+pub(super) const PACKETS: usize = 100;
 /// Payload and what goes with it on an Ethernet.
-const BITS: u64 = (1024 + 62) * 8;
+pub(super) const BITS: u64 = (1024 + 62) * 8;
 
 /// A first CNP sets this rate; it doesn't rise while a test looks.
-fn fixed(mbps: u32) -> CongestionControl {
+pub(super) fn fixed(mbps: u32) -> CongestionControl {
     CongestionControl::Dcqcn(DcqcnParameters {
         rate_to_set_on_first_cnp: mbps,
         rpg_byte_reset: 0,
@@ -18,7 +18,7 @@ fn fixed(mbps: u32) -> CongestionControl {
     })
 }
 
-fn hand(kind: QpKind, control: CongestionControl) -> (Hand, Mem) {
+pub(super) fn hand(kind: QpKind, control: CongestionControl) -> (Hand, Mem) {
     let mut hand = Hand::new(Setup {
         kind,
         timeout: 0,
@@ -36,7 +36,7 @@ pub(super) fn cnp(hand: &mut Hand) {
 }
 
 /// How long it takes until so many packets have left, and the most that left at once.
-fn send(hand: &mut Hand, packets: usize) -> (Duration, usize) {
+pub(super) fn send(hand: &mut Hand, packets: usize) -> (Duration, usize) {
     let begun = hand.now;
     let (mut sent, mut most) = (0, 0);
     loop {

@@ -1,0 +1,305 @@
+//! Who is limited by its program sends no faster than that.
+
+use super::reaction::{BITS, PACKETS, cnp, fixed, hand, send};
+use crate::sim::{A, Hand, Mem, Pair, QKEY, Setup, to_state};
+use roce_stack::port::TxMeta;
+use roce_stack::{
+    CongestionControl, Duration, ModifyError, QpAttributes, QpKind, QpState, RateLimit, SendOp,
+    Stat,
+};
+use roce_wire::{Opcode, PathMtu, Qpn};
+
+fn to_limit(limit: RateLimit) -> QpAttributes {
+    QpAttributes {
+        rate_limit: Some(limit),
+        ..QpAttributes::default()
+    }
+}
+
+fn limit(hand: &mut Hand, limit: RateLimit) {
+    let (nic, qpn) = (&mut hand.node.nic, hand.node.qpn);
+    let done = nic.modify_qp(hand.now, qpn, &to_limit(limit));
+    done.expect("it is in RTS");
+}
+
+fn mbps(rate: u32) -> RateLimit {
+    RateLimit::kilobits_per_second(rate * 1000)
+}
+
+/// So many packets at that rate.
+fn at(mbps: u64, packets: usize) -> Duration {
+    Duration::from_nanos(packets as u64 * BITS * 1000 / mbps)
+}
+
+fn assert_about(took: Duration, expected: Duration) {
+    assert!(took > expected * 9 / 10, "{took:?} for {expected:?}");
+    assert!(took < expected * 11 / 10, "{took:?} for {expected:?}");
+}
+
+fn post_all(hand: &mut Hand, mem: &Mem) {
+    hand.post(1, SendOp::Send, &[mem.sge(0, PACKETS * 1024)]);
+}
+
+/// With and without congestion control, what is posted and what a READ asks for leave at the
+/// rate, in short bursts.
+#[test]
+fn a_program_limits_its_rate() {
+    let controls = [CongestionControl::None, fixed(1000)];
+    for (kind, reads) in [(QpKind::Rc, false), (QpKind::Rc, true), (QpKind::Uc, false)] {
+        for control in controls {
+            let (mut hand, mem) = hand(kind, control);
+            limit(&mut hand, mbps(100));
+            if reads {
+                let len = PACKETS as u32 * 1024;
+                hand.request(Opcode::RC_READ_REQUEST, mem.reth(0, len), &[]);
+            } else {
+                post_all(&mut hand, &mem);
+            }
+            let (took, most) = send(&mut hand, PACKETS);
+            assert_about(took, at(100, PACKETS));
+            assert_eq!(most, 1);
+        }
+    }
+}
+
+#[test]
+fn datagrams_are_limited_too() {
+    let mut hand = Hand::new(Setup {
+        kind: QpKind::Ud,
+        mtu: PathMtu::Mtu1024,
+        ..Setup::default()
+    });
+    hand.node
+        .nic
+        .set_congestion_control(CongestionControl::None);
+    let mem = hand.mem(1024);
+    let path = TxMeta {
+        src: hand.setup.ip.address(1),
+        dst: hand.setup.ip.address(2),
+        traffic_class: 0,
+        hop_limit: 64,
+        version: hand.setup.ip.version(),
+    };
+    let ah = hand.node.nic.create_ah(hand.node.pd, path).expect("a path");
+    limit(&mut hand, mbps(100));
+    for wr_id in 0..50 {
+        let there = ah.to(Qpn::from_bits(5), QKEY);
+        hand.post(wr_id, SendOp::SendTo(there), &[mem.sge(0, 1024)]);
+    }
+    assert_about(send(&mut hand, 50).0, at(100, 50));
+}
+
+/// The lower one of both rates counts, whichever came first.
+#[test]
+fn congestion_control_and_a_limit_go_together() {
+    for (limited_to, law_first) in [(200, true), (200, false), (2000, true), (2000, false)] {
+        let (mut hand, mem) = hand(QpKind::Rc, fixed(1000));
+        if law_first {
+            cnp(&mut hand);
+        }
+        limit(&mut hand, mbps(limited_to));
+        if !law_first {
+            cnp(&mut hand);
+        }
+        let lower = limited_to.min(1000);
+        let told = hand.node.nic.qp_congestion(hand.now, hand.node.qpn);
+        let told = told.expect("a QP");
+        assert_eq!(told.rate, Some(f64::from(lower) * 1e6));
+        assert!(told.target.is_some(), "it is ruled besides");
+        post_all(&mut hand, &mem);
+        assert_about(send(&mut hand, PACKETS).0, at(lower.into(), PACKETS));
+    }
+}
+
+/// What a program allows one QP says nothing of the path: another one to the same peer
+/// begins at what congestion control made of the first.
+#[test]
+fn neighbours_learn_of_congestion_only() {
+    let (mut hand, mem) = hand(QpKind::Rc, fixed(1000));
+    limit(&mut hand, mbps(1));
+    cnp(&mut hand);
+    let setup = Setup {
+        kind: QpKind::Rc,
+        timeout: 0,
+        ..Setup::default()
+    };
+    let second = hand.node.another_qp(setup.kind, setup.queue);
+    let path = TxMeta {
+        src: setup.ip.address(1),
+        dst: setup.ip.address(2),
+        traffic_class: 0,
+        hop_limit: 64,
+        version: setup.ip.version(),
+    };
+    for step in [
+        setup.init(),
+        setup.rtr(path, Qpn::from_bits(7), 0),
+        setup.rts(0),
+    ] {
+        let done = hand.node.nic.modify_qp(hand.now, second, &step);
+        done.expect("legal");
+    }
+    hand.node.qpn = second;
+    post_all(&mut hand, &mem);
+    hand.out();
+    let told = hand.node.nic.qp_congestion(hand.now, second);
+    assert_eq!(told.expect("a QP").rate, Some(1e9));
+}
+
+/// At 10 Gbit/s, 10 us are good for twelve packets, and a rest for sixty; the last packet of
+/// such a burst takes of what comes next. One that the program limits is no longer than
+/// that, unless it is a single packet.
+#[test]
+fn a_burst_is_as_long_as_it_may_be() {
+    const TWO: u32 = 2 * (1024 + 62);
+    for (max_burst_bytes, expected, rested) in [
+        (0, 12..=13, 61),
+        (TWO, 1..=2, 2),
+        (TWO - 1, 1..=1, 1),
+        (1, 1..=1, 1),
+    ] {
+        let (mut hand, mem) = hand(QpKind::Rc, CongestionControl::None);
+        let limited = RateLimit {
+            kilobits_per_second: 10_000_000,
+            max_burst_bytes,
+        };
+        limit(&mut hand, limited);
+        let (_, config) = hand.node.nic.query_qp(hand.node.qpn).expect("a QP");
+        assert_eq!(config.rate_limit, limited);
+        post_all(&mut hand, &mem);
+        let (took, most) = send(&mut hand, PACKETS);
+        assert!(took < at(10_000, PACKETS) * 11 / 10, "{took:?}");
+        assert!(expected.contains(&most), "{max_burst_bytes}: {most}");
+        hand.now = hand.now + Duration::from_secs(1);
+        hand.ack(hand.setup.psn[0] + PACKETS as u32 - 1);
+        hand.node.nic.handle_timeouts(hand.now);
+        post_all(&mut hand, &mem);
+        assert_eq!(hand.out().len(), rested, "{max_burst_bytes}");
+    }
+}
+
+/// A limit that is lifted or raised in the middle of a pause ends it.
+#[test]
+fn a_pause_ends_with_its_limit() {
+    for (then, all) in [(RateLimit::NONE, true), (mbps(1000), false)] {
+        let (mut hand, mem) = hand(QpKind::Rc, CongestionControl::None);
+        limit(&mut hand, RateLimit::kilobits_per_second(1));
+        post_all(&mut hand, &mem);
+        assert_eq!(send(&mut hand, 1).1, 1);
+        // A packet takes 8.7 s.
+        let next = hand.node.nic.next_timeout().expect("it pauses");
+        assert!(next > hand.now + Duration::from_secs(8), "{next:?}");
+        assert_eq!(hand.out().len(), 0);
+        limit(&mut hand, then);
+        let (took, most) = send(&mut hand, PACKETS - 1);
+        if all {
+            assert_eq!((took, most), (Duration::ZERO, PACKETS - 1));
+        } else {
+            assert_about(took, at(1000, PACKETS));
+        }
+    }
+}
+
+/// A lower limit holds at once, whatever the higher one had allowed.
+#[test]
+fn a_limit_is_lowered_in_mid_message() {
+    let (mut hand, mem) = hand(QpKind::Rc, CongestionControl::None);
+    limit(&mut hand, mbps(1000));
+    post_all(&mut hand, &mem);
+    assert_about(send(&mut hand, 50).0, at(1000, 50));
+    limit(&mut hand, mbps(10));
+    assert_about(send(&mut hand, 50).0, at(10, 50));
+}
+
+/// Another algorithm, or none, leaves the limit as it is; RESET takes it away.
+#[test]
+fn a_limit_lasts_until_reset() {
+    let (mut hand, mem) = hand(QpKind::Rc, fixed(1000));
+    limit(&mut hand, mbps(100));
+    cnp(&mut hand);
+    hand.node
+        .nic
+        .set_congestion_control(CongestionControl::None);
+    post_all(&mut hand, &mem);
+    assert_about(send(&mut hand, PACKETS).0, at(100, PACKETS));
+    let (nic, qpn) = (&mut hand.node.nic, hand.node.qpn);
+    let reset = nic.modify_qp(hand.now, qpn, &to_state(QpState::Reset));
+    reset.expect("legal");
+    hand.advance_to(QpState::Rts);
+    post_all(&mut hand, &mem);
+    assert_eq!(hand.out().len(), PACKETS);
+}
+
+/// Once full rate has been back for long enough, what congestion control ruled is limited by
+/// its program alone.
+#[test]
+fn a_limit_outlasts_congestion() {
+    let CongestionControl::Dcqcn(parameters) = fixed(1000) else {
+        unreachable!("that is what it is");
+    };
+    let soon_over = CongestionControl::Dcqcn(roce_stack::DcqcnParameters {
+        rpg_max_rate: 1000,
+        ..parameters
+    });
+    let (mut hand, mem) = hand(QpKind::Rc, soon_over);
+    limit(&mut hand, mbps(2000));
+    cnp(&mut hand);
+    hand.now = hand.now + Duration::from_secs(10);
+    post_all(&mut hand, &mem);
+    hand.out();
+    let told = hand.node.nic.qp_congestion(hand.now, hand.node.qpn);
+    let told = told.expect("a QP");
+    assert_eq!((told.rate, told.target), (Some(2e9), None));
+    send(&mut hand, 0);
+}
+
+/// Between two NICs, with a usual timeout: all arrives, and nothing is sent twice, though a
+/// message takes longer than the timeout.
+#[test]
+fn a_limited_connection_loses_no_time() {
+    let mut pair = Pair::new(Setup::default());
+    let mem = [0, 1].map(|side| pair.mem(side, PACKETS * 1024));
+    pair.modify(A, &to_limit(mbps(10)));
+    let begun = pair.now;
+    let there = mem[1].remote(0);
+    pair.post(A, 1, SendOp::Write(there), &[mem[0].sge(0, PACKETS * 1024)]);
+    pair.run();
+    pair.assert_sent(A, &[1]);
+    let took = pair.now.saturating_duration_since(begun);
+    assert_about(took, at(10, PACKETS));
+    let counters = pair.nodes[A].nic.counters();
+    assert_eq!(counters.stat(Stat::Retransmitted), 0);
+    assert_eq!(counters.stat(Stat::Timeouts), 0);
+}
+
+/// It is an attribute of who sends.
+#[test]
+fn a_limit_is_for_who_may_send() {
+    let mut hand = Hand::in_reset(Setup::default());
+    for state in [QpState::Reset, QpState::Init, QpState::Rtr] {
+        if state != QpState::Reset {
+            hand.advance_to(state);
+        }
+        let (nic, qpn) = (&mut hand.node.nic, hand.node.qpn);
+        let refused = nic.modify_qp(hand.now, qpn, &to_limit(mbps(1)));
+        assert!(refused.is_err(), "{state:?}");
+    }
+    let to_rts = QpAttributes {
+        rate_limit: Some(mbps(7)),
+        ..hand.setup.rts(hand.setup.psn[0])
+    };
+    let sqd = to_state(QpState::Sqd);
+    let burst_of_nothing = to_limit(RateLimit {
+        kilobits_per_second: 0,
+        max_burst_bytes: 4096,
+    });
+    let (nic, qpn) = (&mut hand.node.nic, hand.node.qpn);
+    for step in [to_rts, to_limit(mbps(8)), sqd, to_limit(mbps(9))] {
+        let done = nic.modify_qp(hand.now, qpn, &step);
+        done.expect("legal");
+    }
+    let refused = nic.modify_qp(hand.now, qpn, &burst_of_nothing);
+    assert!(matches!(refused, Err(ModifyError::BadValue { .. })));
+    let (_, config) = nic.query_qp(qpn).expect("a QP");
+    assert_eq!(config.rate_limit, mbps(9));
+}

@@ -1,0 +1,39 @@
+//! `ibv_modify_qp_rate_limit`.
+
+use super::Qp;
+use crate::abi::*;
+use crate::errors::OrErrno;
+use crate::guard;
+use crate::pointer::{Handle, In};
+use nix::errno::Errno;
+use roce_verbs::RateLimit;
+use std::ffi::c_int;
+
+/// `ibv_modify_qp_rate_limit`.
+pub(crate) extern "C" fn modify_qp_rate_limit(
+    qp: Handle<Qp>,
+    attr: In<IbvQpRateLimitAttr>,
+) -> c_int {
+    guard::errno(|| qp.get()?.limit_rate(attr.get()?))
+}
+
+impl Qp {
+    fn limit_rate(&self, attr: &IbvQpRateLimitAttr) -> Result<(), Errno> {
+        // The length of packets decides nothing here, as each is counted when it leaves; but
+        // a burst without room for one is a mistake.
+        let packet = match u32::from(attr.typical_pkt_sz) {
+            0 => u32::try_from(self.qp.query().1.path_mtu.bytes()).unwrap_or(u32::MAX),
+            bytes => bytes,
+        };
+        let no_rate = attr.rate_limit == 0 && attr.typical_pkt_sz != 0;
+        let short = attr.max_burst_sz != 0 && attr.max_burst_sz < packet;
+        if attr.comp_mask != 0 || no_rate || short {
+            return Err(Errno::EINVAL);
+        }
+        let limit = RateLimit {
+            kilobits_per_second: attr.rate_limit,
+            max_burst_bytes: attr.max_burst_sz,
+        };
+        self.qp.set_rate_limit(limit).or_errno()
+    }
+}
