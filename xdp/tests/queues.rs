@@ -9,12 +9,13 @@ use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::time::Duration;
 
 use roce_wire::UDP_PORT;
+use roce_xdp::offer;
 use roce_xdp::program::{AttachMode, Mode, Program, RedirectConfig};
-use roce_xdp::queue::QueueError;
+use roce_xdp::queue::{QueueConfig, QueueError};
 use roce_xdp::socket::{self, BusyPoll, SocketConfig, SocketQueue, ZeroCopy};
 use roce_xdp::umem::CHUNK_BYTES;
 use socket2::SockRef;
-use support::netns::Pair;
+use support::netns::{Namespace, Pair, may};
 use support::queues::{config, frame, nothing_is_lost, open, open_with, receive, send};
 use support::{PATIENCE, bytes, wait_for};
 
@@ -317,6 +318,43 @@ fn what_cannot_be_opened_says_why() {
     let held = open(&pair.near, 1500, 1, AttachMode::Auto);
     fails(&|_| {}, &["queue 0 of near", "another AF_XDP socket"]);
     drop(held);
+}
+
+/// Why two processes can't both have `lo`: the kernel gives a queue to one socket, unless others
+/// are over the same memory, and there is one queue.
+#[test]
+fn the_loopback_has_one_queue_for_one_socket() {
+    if !may("the_loopback_has_one_queue_for_one_socket") {
+        return;
+    }
+    // The first interface of every namespace.
+    const LO: u32 = 1;
+    let config = |queue, patience| SocketConfig {
+        queues: vec![queue],
+        memory: QueueConfig {
+            rx_chunks: 8,
+            tx_frames: 8,
+            max_frame_bytes: 1514,
+            tx_metadata: false,
+        },
+        patience,
+        ..SocketConfig::new("lo", LO, 1500)
+    };
+    let open = |queue, patience| {
+        let opened = socket::open(&config(queue, patience));
+        opened.map_err(|error| (error.source.raw_os_error(), error.to_string()))
+    };
+    Namespace::new().inside(|| {
+        assert_eq!(offer::of_interface(LO).expect("it is there").queues, 1);
+        let first = open(0, Duration::ZERO).expect("nobody has it");
+        let (code, said) = open(0, Duration::ZERO).expect_err("the first has it");
+        assert_eq!(code, Some(libc::EBUSY), "{said}");
+        assert!(said.contains("another AF_XDP socket holds the queue"));
+        let (code, said) = open(1, Duration::ZERO).expect_err("there is none");
+        assert_eq!(code, Some(libc::EINVAL), "{said}");
+        drop(first);
+        open(0, PATIENCE).expect("it is free again");
+    });
 }
 
 #[test]

@@ -1,8 +1,10 @@
-//! Devices over AF_XDP, between two namespaces that a veth pair joins. Needs root.
+//! Devices over AF_XDP, between two namespaces that a veth pair joins, and two interfaces of
+//! one. Needs root.
 
 mod chosen;
 mod driven;
 mod marks;
+mod one_host;
 mod others;
 mod perf;
 mod priorities;

@@ -31,6 +31,10 @@ const SOCKETS_ARE_ROCE_V2: &str = "RoCE v1 was asked for (ROCE_V1=1), which sock
 const COPYING_IS_SLOWER: &str = "without zero-copy, AF_XDP is slower than sockets, for which the kernel \
                                  cuts up and joins many packets at a time; ROCE_DATAPATH=xdp takes it";
 
+/// Why AF_XDP is not taken on the loopback.
+const ONE_QUEUE: &str = "what stays on this machine passes one queue, that of the loopback, and the kernel gives \
+                         a queue to one AF_XDP socket: two processes can't both have it";
+
 /// A tag of no VLAN, for the priority that it says.
 const PRIORITY_TAG: VlanTag = VlanTag {
     tpid: 0x8100,
@@ -171,7 +175,7 @@ impl Facts {
     /// Why AF_XDP is impossible.
     fn against(&self, options: &DatapathOptions) -> Option<String> {
         if self.loopback {
-            return Some("what stays on this machine passes no interface's queues".to_owned());
+            return Some(ONE_QUEUE.to_owned());
         }
         let offer = match &self.offer {
             Err(error) => {

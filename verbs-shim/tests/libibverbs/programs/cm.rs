@@ -1,5 +1,8 @@
 //! Programs that find their peers by address and port: those of rdmacm-utils.
 
+use roce_tests::programs::is_installed_or_skip;
+use roce_tests::veth::Pair;
+
 use super::pair_for;
 use super::place::{Place, Words};
 
@@ -83,17 +86,46 @@ fn programs_connect_by_address_and_port() {
     }
 }
 
+/// Two interfaces of one host that a cable joins, each with a process over AF_XDP. The client
+/// names its own address, too.
+#[test]
+fn programs_connect_by_address_and_port_on_one_host_over_af_xdp() {
+    if !is_installed_or_skip("rping") {
+        return;
+    }
+    let Some(pair) = Pair::on_one_host_or_skip(1500, 1) else {
+        return;
+    };
+    let place = Place::cable(&pair, "xdp");
+    let from = [" -I ", " -b ", " -b "].map(|option| format!("{option}{}", pair.near.ip4));
+    for (run, from) in RUNS.iter().zip(from) {
+        let [server, client] = run.own.map(str::to_owned);
+        let words = Words {
+            words: run.words.to_owned(),
+            own: [server, client + &from],
+            ..Words::default()
+        };
+        let told = place.run_served(&words, run.space << 16 | run.port);
+        assert!(told.contains(run.expected), "{words:?}: {told}");
+    }
+    multicast(&place, &pair.near.ip4.to_string());
+}
+
 #[test]
 fn programs_send_to_multicast_groups() {
     if let Some(pair) = pair_for("mckey") {
-        let place = Place::loopback(&pair.near);
-        let receiver = place.alone("stdbuf -oL mckey -m 230.1.2.3 -b HOST -C 10");
-        // Both pause then, for switches to learn of the group.
-        receiver.wait_for_line("joined dgid");
-        let sender = place.alone("mckey -m 230.1.2.3 -b HOST -s -C 10");
-        for end in [sender, receiver] {
-            let told = end.finish("mckey");
-            assert!(told.contains("return status 0"), "{told}");
-        }
+        multicast(&Place::loopback(&pair.near), "HOST");
+    }
+}
+
+/// From this address to a group that the place's host is in.
+fn multicast(place: &Place<'_>, from: &str) {
+    let receiver = place.alone("stdbuf -oL mckey -m 230.1.2.3 -b HOST -C 10");
+    // Both pause then, for switches to learn of the group.
+    receiver.wait_for_line("joined dgid");
+    let sender = place.alone(&format!("mckey -m 230.1.2.3 -b {from} -s -C 10"));
+    for end in [sender, receiver] {
+        let told = end.finish("mckey");
+        assert!(told.contains("return status 0"), "{told}");
     }
 }

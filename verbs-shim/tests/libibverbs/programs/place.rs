@@ -94,7 +94,10 @@ impl<'a> Place<'a> {
     /// manager.
     pub(crate) fn run_served(&self, words: &Words, service: u32) -> String {
         let mut server = Process::spawn(self.command(words, 0));
-        server.wait_until_it_serves(service);
+        match self.datapath {
+            "xdp" => server.wait_until_it_has(service),
+            _ => server.wait_until_it_serves(service),
+        }
         let client = Process::spawn(self.command(words, 1));
         let told = client.finish(&format!("client of {words:?}"));
         server.finish(&format!("server of {words:?}"));

@@ -66,10 +66,19 @@ impl Process {
     /// Waits until it, or another process of its namespace, takes requests for a service of
     /// the connection manager.
     pub(crate) fn wait_until_it_serves(&mut self, service: u32) {
+        self.wait_for_name(service, &format!("/service/{service:08x}/"));
+    }
+
+    /// Waits until it, or another process of its namespace, has a service of the connection
+    /// manager: over AF_XDP nobody tells others that it takes requests.
+    pub(crate) fn wait_until_it_has(&mut self, service: u32) {
+        self.wait_for_name(service, &format!("/claim/{service:08x}"));
+    }
+
+    fn wait_for_name(&mut self, service: u32, wanted: &str) {
         let names = format!("/proc/{}/net/unix", self.child.id());
-        let wanted = format!("/service/{service:08x}/");
         self.wait_until(&format!("it does not serve {service:#x}"), || {
-            fs::read_to_string(&names).is_ok_and(|text| text.contains(&wanted))
+            fs::read_to_string(&names).is_ok_and(|text| text.contains(wanted))
         });
     }
 
