@@ -2,7 +2,7 @@
 
 use crate::time::Instant;
 use crate::wr::Completion;
-use core::sync::atomic::{AtomicBool, AtomicU8, Ordering, fence};
+use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering, fence};
 use crossbeam_queue::ArrayQueue;
 use roce_wire::Qpn;
 use std::sync::{PoisonError, RwLock, RwLockReadGuard};
@@ -37,6 +37,8 @@ pub struct CompletionQueue {
     ring: RwLock<ArrayQueue<Stamped>>,
     overrun: AtomicBool,
     notify: AtomicU8,
+    /// Completions since the one that raised the last event, which counts; 0 before that.
+    since_event: AtomicU32,
 }
 
 /// A completion, and when it came about, by the clock of whoever drives the NIC.
@@ -92,6 +94,7 @@ impl CompletionQueue {
             ring: RwLock::new(ArrayQueue::new(capacity.max(1))),
             overrun: AtomicBool::new(false),
             notify: AtomicU8::new(Notify::Never as u8),
+            since_event: AtomicU32::new(0),
         }
     }
 
@@ -200,6 +203,12 @@ impl CompletionQueue {
                 .is_ok()
     }
 
+    /// How many completions have come since the one that raised the last event, that one
+    /// included; 0 if none has. For who moderates events.
+    pub fn completions_since_event(&self) -> u32 {
+        self.since_event.load(Ordering::Relaxed)
+    }
+
     /// Adds a completion.
     pub(crate) fn push(&self, completion: Completion, now: Instant, solicited: bool) -> Pushed {
         // rule: 10.8.7-solicited
@@ -222,7 +231,15 @@ impl CompletionQueue {
         if self.notify.load(Ordering::Acquire) >= least {
             // rule: 10.8.7-notify-once
             self.notify.store(Notify::Never as u8, Ordering::Release);
+            self.since_event.store(1, Ordering::Relaxed);
             return Pushed::Notify;
+        }
+        // Where no event was ever asked for, nothing is written that others read. Only the NIC
+        // writes it.
+        let since = self.completions_since_event();
+        if since != 0 {
+            self.since_event
+                .store(since.saturating_add(1), Ordering::Relaxed);
         }
         Pushed::Quiet
     }

@@ -156,7 +156,7 @@ fn verbs_context(device: Handle<Device>, [cmd_fd, async_fd]: [c_int; 2]) -> Verb
         alloc_parent_domain: domain::alloc_parent_domain,
         dealloc_td: domain::dealloc_td,
         alloc_td: domain::alloc_td,
-        modify_cq: null(),
+        modify_cq: cq::modify_cq,
         post_srq_ops: null(),
         destroy_rwq_ind_table: null(),
         create_rwq_ind_table: null(),

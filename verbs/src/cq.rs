@@ -23,12 +23,9 @@ struct CqInner {
 impl Drop for CqInner {
     fn drop(&mut self) {
         if self.channel.is_some() {
-            self.context
-                .inner
-                .shared
-                .lock()
-                .channels
-                .remove(&self.queue.id());
+            let mut engine = self.context.inner.shared.lock();
+            engine.channels.remove(&self.queue.id());
+            engine.moderation.forget(self.queue.id());
         }
     }
 }
@@ -139,6 +136,27 @@ impl CompletionQueue {
     pub fn request_notify(&self, notify: Notify) {
         self.inner.queue.request_notify(notify);
     }
+
+    /// Has announcements wait for more completions: one is made when `completions` have come
+    /// since the queue was armed, the one included that would have been announced, or when
+    /// `period` has passed since that one. With one or none, or no period, each is announced
+    /// at once. What waits by now is announced. Polling is as ever.
+    pub fn moderate(&self, completions: u32, period: Duration) {
+        let CqInner {
+            context,
+            queue,
+            channel,
+        } = &*self.inner;
+        if channel.is_some() {
+            let shared = &context.inner.shared;
+            let now = shared.note_call();
+            let mut engine = shared.lock();
+            engine.at(now);
+            engine.moderation.set(queue, completions, period);
+            engine.deliver_events();
+        }
+    }
+
     /// Whether nothing waits to be taken, as far as is known without driving the NIC.
     pub fn is_empty(&self) -> bool {
         self.inner.queue.is_empty()

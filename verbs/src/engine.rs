@@ -4,6 +4,7 @@ use crate::announce::Announcements;
 use crate::capture::PortCapture;
 use crate::cm::Bell;
 use crate::datapath::DevicePort;
+use crate::moderation::Moderation;
 use roce_stack::fault::{FaultLayer, Suffered};
 use roce_stack::port::{PortError, RxMeta, RxSink};
 use roce_stack::{CqId, Event, Instant, Nic};
@@ -27,6 +28,8 @@ pub(crate) struct Engine {
     pub(crate) capture: Option<Box<PortCapture>>,
     /// Where the events of a CQ go.
     pub(crate) channels: HashMap<CqId, Weak<Announcements<CqId>>>,
+    /// Which of them wait for more completions.
+    pub(crate) moderation: Moderation,
     pub(crate) events: Arc<Announcements<Event>>,
     /// Who takes management datagrams.
     pub(crate) bell: Option<Arc<Bell>>,
@@ -88,6 +91,7 @@ impl Engine {
             faults,
             capture: None,
             channels: HashMap::new(),
+            moderation: Moderation::default(),
             events,
             bell: None,
             failure: None,
@@ -211,7 +215,12 @@ impl Engine {
         let held_back = self.faults.as_ref().and_then(FaultLayer::next_release);
         let network = self.port.next_deadline().map(|later| now + later);
         let timeouts = self.nic.next_timeout().into_iter();
-        timeouts.chain(held_back).chain(network).min()
+        let announcements = self.moderation.next();
+        timeouts
+            .chain(held_back)
+            .chain(network)
+            .chain(announcements)
+            .min()
     }
 
     /// Takes in what has happened to the network below the port, if that is for the port
@@ -231,12 +240,22 @@ impl Engine {
         }
         while let Some(event) = self.nic.poll_event() {
             if let Event::CqNotify(id) = event {
-                if let Some(channel) = self.channels.get(&id).and_then(Weak::upgrade) {
-                    channel.push(id);
+                if !self.moderation.hold(self.latest, id) {
+                    self.announce(id);
                 }
                 continue;
             }
             self.events.push(event);
+        }
+        while let Some(id) = self.moderation.take_due(self.latest) {
+            self.announce(id);
+        }
+    }
+
+    /// Tells of completions of a CQ on its channel.
+    fn announce(&self, id: CqId) {
+        if let Some(channel) = self.channels.get(&id).and_then(Weak::upgrade) {
+            channel.push(id);
         }
     }
 

@@ -81,6 +81,7 @@ mod events;
 mod faults;
 mod gid;
 mod interfaces;
+mod moderation;
 mod monitor;
 mod options;
 mod pd;

@@ -163,3 +163,19 @@ fn completions_are_stamped() {
         .collect();
     assert_eq!(stamps, [(5, 5), (7, 7), (7, 7)]);
 }
+
+/// Counted from the one that raised an event; before the first of these, none is.
+#[test]
+fn completions_are_counted_from_an_event_on() {
+    let cq = CompletionQueue::new(CqId(1), 16);
+    let push = || cq.push(completion(0), Instant::ZERO, false);
+    push();
+    assert_eq!(cq.completions_since_event(), 0);
+    for _ in 0..2 {
+        cq.request_notify(Notify::Next);
+        assert_eq!((push(), cq.completions_since_event()), (Pushed::Notify, 1));
+        assert_eq!((push(), cq.completions_since_event()), (Pushed::Quiet, 2));
+        take(&cq);
+        assert_eq!((push(), cq.completions_since_event()), (Pushed::Quiet, 3));
+    }
+}

@@ -77,7 +77,8 @@ c_structs! {
         qp_rate_limit_qpts as "packet_pacing_caps.supported_qpts": u32,
         raw_packet_caps: u32,
         tm_caps: [u32; 5],
-        cq_mod_caps: [u16; 2],
+        max_cq_count as "cq_mod_caps.max_cq_count": u16,
+        max_cq_period as "cq_mod_caps.max_cq_period": u16,
         max_dm_size: u64,
         pci_atomic_caps: [u16; 3],
         xrc_odp_caps: u32,
@@ -241,6 +242,12 @@ c_structs! {
         max_burst_sz: u32,
         typical_pkt_sz: u16,
         comp_mask: u32,
+    }
+
+    "ibv_modify_cq_attr" => IbvModifyCqAttr {
+        attr_mask: u32,
+        cq_count as "moderate.cq_count": u16,
+        cq_period as "moderate.cq_period": u16,
     }
 
     "ibv_cq_init_attr_ex" => IbvCqInitAttrEx {

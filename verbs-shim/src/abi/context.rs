@@ -2,10 +2,10 @@
 
 use super::layout::c_structs;
 use crate::abi::{
-    IbvAllocDmAttr, IbvCqEx, IbvCqInitAttrEx, IbvDeviceAttrEx, IbvDm, IbvMr, IbvMw, IbvMwBind,
-    IbvParentDomainInitAttr, IbvPd, IbvPortAttr, IbvQp, IbvQpInitAttrEx, IbvQpRateLimitAttr,
-    IbvRecvWr, IbvSendWr, IbvSge, IbvSrq, IbvSrqInitAttrEx, IbvTd, IbvValuesEx, IbvWc, IbvXrcd,
-    IbvXrcdInitAttr,
+    IbvAllocDmAttr, IbvCqEx, IbvCqInitAttrEx, IbvDeviceAttrEx, IbvDm, IbvModifyCqAttr, IbvMr,
+    IbvMw, IbvMwBind, IbvParentDomainInitAttr, IbvPd, IbvPortAttr, IbvQp, IbvQpInitAttrEx,
+    IbvQpRateLimitAttr, IbvRecvWr, IbvSendWr, IbvSge, IbvSrq, IbvSrqInitAttrEx, IbvTd, IbvValuesEx,
+    IbvWc, IbvXrcd, IbvXrcdInitAttr,
 };
 use crate::context::Context;
 use crate::cq::Cq;
@@ -99,7 +99,7 @@ c_structs! {
         alloc_parent_domain: extern "C" fn(Handle<Context>, In<IbvParentDomainInitAttr>) -> *mut IbvPd,
         dealloc_td: extern "C" fn(Handle<Td>) -> c_int,
         alloc_td: extern "C" fn(Handle<Context>, In<u32>) -> *mut IbvTd,
-        modify_cq: Absent,
+        modify_cq: extern "C" fn(Handle<Cq>, In<IbvModifyCqAttr>) -> c_int,
         post_srq_ops: Absent,
         destroy_rwq_ind_table: Absent,
         create_rwq_ind_table: Absent,

@@ -1,6 +1,9 @@
 //! Completion queues.
 
+mod moderate;
 mod poll;
+
+pub(crate) use moderate::modify_cq;
 
 use crate::abi::*;
 use crate::channel::{Belated, Channel};

@@ -371,6 +371,30 @@ static void memory_of_every_kind(void)
 	CHECK(region && !ibv_dereg_mr(region));
 }
 
+/* An event that waits for more completions comes without them, if later. */
+static void events_are_moderated(void)
+{
+	struct ibv_modify_cq_attr attr = {
+		.attr_mask = IBV_CQ_ATTR_MODERATE, .moderate = { 8, 1000 },
+	};
+	struct ibv_send_wr send = { .opcode = IBV_WR_SEND, .send_flags = IBV_SEND_SIGNALED }, *bad;
+	struct ibv_device_attr_ex device;
+
+	CHECK(!ibv_query_device_ex(context, NULL, &device));
+	CHECK(device.cq_mod_caps.max_cq_count == 0xffff);
+	CHECK(device.cq_mod_caps.max_cq_period == 0xffff);
+	CHECK(!ibv_modify_cq(cq, &attr));
+	post_recv(8);
+	CHECK(!ibv_req_notify_cq(cq, 0));
+	CHECK(!ibv_post_send(from, &send, &bad) && sent(IBV_WC_SEND) == 0);
+	CHECK(readable(channel->fd, PATIENCE_MS));
+	CHECK(wait_for_receive().wr_id == 8);
+	attr.moderate.cq_period = 0;
+	CHECK(!ibv_modify_cq(cq, &attr));
+	attr.attr_mask = 2;
+	CHECK(ibv_modify_cq(cq, &attr) == EOPNOTSUPP);
+}
+
 static uint32_t rate_limit(struct ibv_qp *qp)
 {
 	struct ibv_qp_init_attr init;
@@ -492,6 +516,7 @@ int main(void)
 	what_is_in_use_is_busy();
 	memory_of_every_kind();
 	rates_are_limited();
+	events_are_moderated();
 	mistakes_are_errors();
 	what_is_not_there_says_so();
 	CHECK(!ibv_destroy_qp(from) && !ibv_destroy_qp(to));

@@ -1,7 +1,9 @@
 //! Two devices on loopback addresses of their own move data through real sockets.
 
+mod announcements;
+
 use roce_verbs::{
-    Access, AddressOptions, CompletionQueue, ConnectOptions, Context, Device, MemoryRegion, Notify,
+    Access, AddressOptions, CompletionQueue, ConnectOptions, Context, Device, MemoryRegion,
     ProtectionDomain, QKey, QpKind, QpOptions, Qpn, QueuePair, RecvRequest, SendOp, SendRequest,
     WcOpcode, WcStatus,
 };
@@ -300,43 +302,6 @@ fn a_passive_target_makes_no_call() {
             WcStatus::Success
         );
         assert_eq!(bytes(&a.region, 300_000), pattern(300_000, round));
-    }
-}
-
-#[test]
-fn a_channel_wakes_who_waits() {
-    let (a, b) = pair(4096, &ConnectOptions::default());
-    let channel = b.context.create_channel().expect("channel");
-    let cq = b.context.create_cq_with_channel(16, &channel);
-    let qp =
-        b.pd.create_qp(&cq, &cq, &QpOptions::default())
-            .expect("a QP");
-    let a_qp =
-        a.pd.create_qp(&a.cq, &a.cq, &QpOptions::default())
-            .expect("a QP");
-    let (index_a, index_b) = (gid_index(&a.context, a.at), gid_index(&b.context, b.at));
-    let from_a = a_qp.endpoint(index_a).expect("endpoint");
-    let from_b = qp.endpoint(index_b).expect("endpoint");
-    qp.connect(index_b, &from_a, &ConnectOptions::default())
-        .expect("connected");
-    a_qp.connect(index_a, &from_b, &ConnectOptions::default())
-        .expect("connected");
-    for i in 0..50 {
-        let sge = b.region.all().expect("small");
-        qp.post_recv(&RecvRequest {
-            wr_id: i,
-            sges: &[sge],
-        })
-        .expect("posted");
-        cq.request_notify(Notify::Next);
-        let sge = a.region.slice(0, 16).expect("in range");
-        a_qp.post_send(&SendRequest::new(i, SendOp::Send, &[sge]))
-            .expect("posted");
-        assert_eq!(channel.wait(PATIENCE).expect("waited"), Some(cq.id()));
-        let completion = cq.poll().expect("no overrun").expect("announced");
-        assert_eq!(completion.wr_id, i);
-        let sent = a.cq.poll_for(PATIENCE).expect("no overrun").expect("sent");
-        assert_eq!(sent.status, WcStatus::Success);
     }
 }
 

@@ -1,0 +1,25 @@
+//! `ibv_modify_cq`.
+
+use super::Cq;
+use crate::abi::{CQ_ATTR_MODERATE, IbvModifyCqAttr};
+use crate::guard;
+use crate::pointer::{Handle, In};
+use nix::errno::Errno;
+use std::ffi::c_int;
+use std::time::Duration;
+
+/// `ibv_modify_cq`: how many completions, and how many microseconds at most, until the event
+/// for the first of them is raised.
+pub(crate) extern "C" fn modify_cq(cq: Handle<Cq>, attr: In<IbvModifyCqAttr>) -> c_int {
+    guard::errno(|| {
+        let (cq, attr) = (cq.get()?, attr.get()?);
+        if attr.attr_mask & !CQ_ATTR_MODERATE != 0 {
+            return Err(Errno::EOPNOTSUPP);
+        }
+        if attr.attr_mask != 0 {
+            let period = Duration::from_micros(attr.cq_period.into());
+            cq.queue.moderate(attr.cq_count.into(), period);
+        }
+        Ok(())
+    })
+}

@@ -1,0 +1,119 @@
+//! Completions are announced on channels.
+
+use super::{End, PATIENCE, gid_index, pair};
+use roce_verbs::{
+    CompletionChannel, CompletionQueue, ConnectOptions, Notify, QpOptions, QueuePair, RecvRequest,
+    SendOp, SendRequest, WcStatus,
+};
+use std::time::Duration;
+
+/// Sends of `a` complete at `b` to a queue with a channel.
+struct Announced {
+    a: End,
+    b: End,
+    from: QueuePair,
+    to: QueuePair,
+    cq: CompletionQueue,
+    channel: CompletionChannel,
+}
+
+fn announced() -> Announced {
+    let (a, b) = pair(4096, &ConnectOptions::default());
+    let channel = b.context.create_channel().expect("channel");
+    let cq = b.context.create_cq_with_channel(16, &channel);
+    let qp =
+        b.pd.create_qp(&cq, &cq, &QpOptions::default())
+            .expect("a QP");
+    let a_qp =
+        a.pd.create_qp(&a.cq, &a.cq, &QpOptions::default())
+            .expect("a QP");
+    let (index_a, index_b) = (gid_index(&a.context, a.at), gid_index(&b.context, b.at));
+    let from_a = a_qp.endpoint(index_a).expect("endpoint");
+    let from_b = qp.endpoint(index_b).expect("endpoint");
+    qp.connect(index_b, &from_a, &ConnectOptions::default())
+        .expect("connected");
+    a_qp.connect(index_a, &from_b, &ConnectOptions::default())
+        .expect("connected");
+    Announced {
+        a,
+        b,
+        from: a_qp,
+        to: qp,
+        cq,
+        channel,
+    }
+}
+
+impl Announced {
+    fn send(&self, wr_id: u64) {
+        let sge = self.b.region.all().expect("small");
+        let sges = &[sge];
+        let posted = self.to.post_recv(&RecvRequest { wr_id, sges });
+        posted.expect("posted");
+        let sge = self.a.region.slice(0, 16).expect("in range");
+        let sges = &[sge];
+        let send = SendRequest::new(wr_id, SendOp::Send, sges);
+        self.from.post_send(&send).expect("posted");
+    }
+
+    /// The peer has acknowledged it, so its receive has completed.
+    fn sent(&self) {
+        let sent = self.a.cq.poll_for(PATIENCE).expect("no overrun");
+        assert_eq!(sent.expect("sent").status, WcStatus::Success);
+    }
+
+    fn take(&self, wr_id: u64) {
+        let completion = self.cq.poll().expect("no overrun").expect("announced");
+        assert_eq!(completion.wr_id, wr_id);
+    }
+
+    fn wait(&self) {
+        let announced = self.channel.wait(PATIENCE).expect("waited");
+        assert_eq!(announced, Some(self.cq.id()));
+    }
+}
+
+#[test]
+fn a_channel_wakes_who_waits() {
+    let ends = announced();
+    for i in 0..50 {
+        ends.cq.request_notify(Notify::Next);
+        ends.send(i);
+        ends.wait();
+        ends.take(i);
+        ends.sent();
+    }
+}
+
+/// Three completions have one announcement; if there are no three, it comes all the same, when
+/// its time has passed or nobody wants to wait for more.
+#[test]
+fn an_announcement_waits_for_more_completions() {
+    const NEVER: Duration = Duration::from_secs(1 << 20);
+    let ends = announced();
+    ends.cq.moderate(3, NEVER);
+    for round in 0..2 {
+        ends.cq.request_notify(Notify::Next);
+        for i in 0..3 {
+            assert_eq!(ends.channel.poll(), None, "{round}, {i}");
+            ends.send(i);
+            ends.sent();
+        }
+        ends.wait();
+        (0..3).for_each(|i| ends.take(i));
+    }
+    ends.cq.moderate(3, Duration::from_millis(1));
+    ends.cq.request_notify(Notify::Next);
+    ends.send(7);
+    ends.wait();
+    ends.take(7);
+    ends.sent();
+    ends.cq.moderate(3, NEVER);
+    ends.cq.request_notify(Notify::Next);
+    ends.send(8);
+    ends.sent();
+    assert_eq!(ends.channel.poll(), None);
+    ends.cq.moderate(0, NEVER);
+    assert_eq!(ends.channel.poll(), Some(ends.cq.id()));
+    ends.take(8);
+}
