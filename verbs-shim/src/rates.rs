@@ -1,5 +1,6 @@
 //! Static rates: codes, multiples of 2.5 Gb/s, and Mb/s.
 
+use nix::errno::Errno;
 use std::ffi::c_int;
 
 /// A rate. Some are no multiple.
@@ -47,6 +48,19 @@ fn find(is: impl Fn(&&Rate) -> bool) -> Option<&'static Rate> {
     RATES.iter().find(is)
 }
 
+/// The rate of a path, in units of 1,000 bits a second; 0 for any.
+///
+/// # Errors
+/// `EINVAL` for a code that stands for no rate.
+pub(crate) fn static_rate(code: u8) -> Result<u32, Errno> {
+    let code = c_int::from(code);
+    if code == FASTEST {
+        return Ok(0);
+    }
+    let rate = find(|rate| rate.code == code).ok_or(Errno::EINVAL)?;
+    Ok(rate.mbps.unsigned_abs() * 1000)
+}
+
 /// `ibv_rate_to_mult`.
 pub(crate) extern "C" fn rate_to_mult(code: c_int) -> c_int {
     find(|rate| rate.code == code)
@@ -83,5 +97,12 @@ mod tests {
         }
         assert_eq!(rate_to_mult(11), -1);
         assert_eq!(mbps_to_rate(1), FASTEST);
+    }
+
+    #[test]
+    fn paths_have_rates() {
+        let codes = [0, 2, 24, 1, 25].map(static_rate);
+        let none = Err(Errno::EINVAL);
+        assert_eq!(codes, [Ok(0), Ok(2_500_000), Ok(1_275_000_000), none, none]);
     }
 }

@@ -62,6 +62,9 @@ pub struct QpAttributes {
     /// Where the peer is: local and remote IP address, traffic class, hop limit.
     /// Init to RTR.
     pub path: Option<TxMeta>,
+    /// The most that the path takes, in units of 1,000 bits a second; 0, as if never set, for
+    /// any rate. Init to RTR, and in SQD. (IBTA 1.7, 9.11.)
+    pub static_rate: Option<u32>,
     /// Init to RTR.
     pub path_mtu: Option<PathMtu>,
     /// The first PSN expected from the peer. Init to RTR.
@@ -178,6 +181,8 @@ pub struct QpConfig {
     pub dest_qpn: Qpn,
     /// See [`QpAttributes::path`]; `None` before RTR.
     pub path: Option<TxMeta>,
+    /// See [`QpAttributes::static_rate`].
+    pub static_rate: u32,
     /// See [`QpAttributes::path_mtu`].
     pub path_mtu: PathMtu,
     /// The PSN that is expected next from the peer; before RTR see [`QpAttributes::rq_psn`].
@@ -208,6 +213,7 @@ impl Default for QpConfig {
             pkey: PKey(0xffff),
             dest_qpn: Qpn::from_bits(0),
             path: None,
+            static_rate: 0,
             path_mtu: PathMtu::Mtu256,
             rq_psn: Psn::new(0),
             max_dest_rd_atomic: 0,
@@ -230,6 +236,17 @@ impl QpConfig {
         (self.timeout != 0).then(|| Duration::from_nanos(4096 << u32::from(self.timeout.min(31))))
     }
 
+    /// What its program and its path limit it to: the lower rate.
+    // rule: 9.11-static-rate
+    pub(crate) fn limit(&self) -> RateLimit {
+        let rates = [self.rate_limit.kilobits_per_second, self.static_rate];
+        let lower = rates.into_iter().filter(|rate| *rate != 0).min();
+        RateLimit {
+            kilobits_per_second: lower.unwrap_or(0),
+            ..self.rate_limit
+        }
+    }
+
     /// The path MTU in bytes.
     pub(crate) fn mtu(&self) -> usize {
         self.path_mtu.bytes()
@@ -247,6 +264,7 @@ impl QpConfig {
         set(&mut self.pkey, attributes.pkey.as_ref());
         set(&mut self.dest_qpn, attributes.dest_qpn.as_ref());
         self.path = attributes.path.or(self.path);
+        set(&mut self.static_rate, attributes.static_rate.as_ref());
         set(&mut self.path_mtu, attributes.path_mtu.as_ref());
         set(&mut self.rq_psn, attributes.rq_psn.as_ref());
         set(
@@ -298,13 +316,14 @@ impl QpAttributes {
         self.check_ranges(max_packet_bytes)
     }
 
-    fn given(&self) -> [(&'static str, bool); 15] {
+    fn given(&self) -> [(&'static str, bool); 16] {
         [
             ("access", self.access.is_some()),
             ("qkey", self.qkey.is_some()),
             ("pkey", self.pkey.is_some()),
             ("dest_qpn", self.dest_qpn.is_some()),
             ("path", self.path.is_some()),
+            ("static_rate", self.static_rate.is_some()),
             ("path_mtu", self.path_mtu.is_some()),
             ("rq_psn", self.rq_psn.is_some()),
             ("max_dest_rd_atomic", self.max_dest_rd_atomic.is_some()),

@@ -80,9 +80,9 @@ impl Qp {
         }
     }
 
-    /// Its program limits its rate, or does not any more.
+    /// Its program or its path limits its rate, or does not any more.
     pub(super) fn limit_rate(&mut self, cx: &mut Cx<'_>) {
-        let limit = self.core.config.rate_limit;
+        let limit = self.core.config.limit();
         let longest = self.core.config.mtu() + OVERHEAD;
         let control = &cx.congestion.control;
         let Some(limiter) = &mut self.limiter else {
@@ -145,7 +145,7 @@ impl Qp {
         if let Some(law) = law {
             told.tell(&law, control, self.core.config.mtu());
         }
-        told.rate = lower(told.rate, self.core.config.rate_limit.rate());
+        told.rate = lower(told.rate, self.core.config.limit().rate());
         told
     }
 

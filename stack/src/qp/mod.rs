@@ -255,7 +255,7 @@ impl Qp {
             }
             _ => {}
         }
-        if attributes.rate_limit.is_some() {
+        if attributes.rate_limit.is_some() || attributes.static_rate.is_some() {
             self.limit_rate(cx);
         }
         Ok(())

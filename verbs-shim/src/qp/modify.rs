@@ -8,6 +8,7 @@ use crate::convert::{access, c_qp_state, gid, qp_state};
 use crate::errors::OrErrno;
 use crate::guard;
 use crate::pointer::{Handle, In};
+use crate::rates::static_rate;
 use nix::errno::Errno;
 use roce_verbs::{
     Access, PathMtu, Psn, QKey, QpAttributes, QpKind, QpState, Qpn, RateLimit, RnrTimer,
@@ -70,6 +71,7 @@ impl Qp {
                 Qpn::new(attr.dest_qp_num).ok_or(Errno::EINVAL)
             })?,
             path: given(has(QP_AV), || self.path(&attr.ah_attr))?,
+            static_rate: given(has(QP_AV), || static_rate(attr.ah_attr.static_rate))?,
             path_mtu: given(has(QP_PATH_MTU), || {
                 let code = u8::try_from(attr.path_mtu).ok();
                 code.and_then(PathMtu::from_code).ok_or(Errno::EINVAL)

@@ -410,6 +410,7 @@ static void rates_are_limited(void)
 	struct ibv_qp_rate_limit_attr limit = { .rate_limit = 1000000, .max_burst_sz = 4096 };
 	struct ibv_qp_attr attr = { .rate_limit = 2000000 };
 	struct ibv_qp *idle = make_qp();
+	struct ibv_qp_init_attr init;
 	struct ibv_device_attr_ex device;
 
 	CHECK(!ibv_query_device_ex(context, NULL, &device));
@@ -436,6 +437,16 @@ static void rates_are_limited(void)
 	CHECK(rate_limit(from) == 1000000);
 	limit.typical_pkt_sz = 0;
 	CHECK(!ibv_modify_qp_rate_limit(from, &limit) && rate_limit(from) == 0);
+	/* A path with a rate that nothing is called for. */
+	attr = (struct ibv_qp_attr){ .qp_state = IBV_QPS_SQD };
+	CHECK(!ibv_modify_qp(from, &attr, IBV_QP_STATE));
+	CHECK(!ibv_query_qp(from, &attr, IBV_QP_AV, &init) && !attr.ah_attr.static_rate);
+	attr.ah_attr.static_rate = 1;
+	CHECK(ibv_modify_qp(from, &attr, IBV_QP_AV) == EINVAL);
+	attr.ah_attr.static_rate = IBV_RATE_10_GBPS;
+	CHECK(!ibv_modify_qp(from, &attr, IBV_QP_AV) && rate_limit(from) == 0);
+	attr.qp_state = IBV_QPS_RTS;
+	CHECK(!ibv_modify_qp(from, &attr, IBV_QP_STATE));
 	/* One that can't send has no rate. */
 	CHECK(ibv_modify_qp_rate_limit(idle, &limit) == EINVAL);
 	CHECK(!ibv_destroy_qp(idle));

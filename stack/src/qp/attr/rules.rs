@@ -17,7 +17,7 @@ pub(super) fn rules(kind: QpKind, from: QpState, to: QpState) -> Option<(Names, 
         (Reset, Init) => names.init,
         (Init, Init) => (&[], names.initial),
         // rule: 11.2.5.2-rtr-needs
-        (Init, Rtr) => (names.rtr, names.initial),
+        (Init, Rtr) => (names.rtr, names.on_the_way),
         // rule: 11.2.5.2-rts-needs
         (Rtr, Rts) => (names.rts, names.running),
         (Rts | Sqd, Rts) => (&[], names.running),
@@ -35,8 +35,10 @@ pub(super) fn rules(kind: QpKind, from: QpState, to: QpState) -> Option<(Names, 
 struct Attributes {
     /// Reset to Init: needed, and taken besides.
     init: (Names, Names),
-    /// Taken in Init, and on the way to RTR.
+    /// Taken in Init.
     initial: Names,
+    /// Taken on the way to RTR.
+    on_the_way: Names,
     /// Needed by RTR.
     rtr: Names,
     /// Needed by RTS.
@@ -52,6 +54,7 @@ const fn names(kind: QpKind) -> Attributes {
         QpKind::Rc => Attributes {
             init: (&["access"], &["pkey"]),
             initial: &["access", "pkey"],
+            on_the_way: &["access", "pkey", "static_rate"],
             rtr: &[
                 "dest_qpn",
                 "path",
@@ -72,6 +75,7 @@ const fn names(kind: QpKind) -> Attributes {
                 "access",
                 "pkey",
                 "path",
+                "static_rate",
                 "max_dest_rd_atomic",
                 "min_rnr_timer",
                 "timeout",
@@ -85,15 +89,17 @@ const fn names(kind: QpKind) -> Attributes {
         QpKind::Uc => Attributes {
             init: (&["access"], &["pkey"]),
             initial: &["access", "pkey"],
+            on_the_way: &["access", "pkey", "static_rate"],
             rtr: &["dest_qpn", "path", "path_mtu", "rq_psn"],
             rts: &["sq_psn"],
             running: &["access", "rate_limit"],
-            drained: &["access", "pkey", "path", "rate_limit"],
+            drained: &["access", "pkey", "path", "static_rate", "rate_limit"],
         },
         // rule: 9.8.3-states
         QpKind::Ud => Attributes {
             init: (&["qkey"], &["pkey"]),
             initial: &["pkey", "qkey"],
+            on_the_way: &["pkey", "qkey"],
             rtr: &[],
             rts: &["sq_psn"],
             running: &["qkey", "rate_limit"],
@@ -102,6 +108,7 @@ const fn names(kind: QpKind) -> Attributes {
         QpKind::XrcInitiator => Attributes {
             init: (&["access"], &["pkey"]),
             initial: &["access", "pkey"],
+            on_the_way: &["access", "pkey", "static_rate"],
             rtr: &["dest_qpn", "path", "path_mtu", "rq_psn"],
             rts: &[
                 "sq_psn",
@@ -115,6 +122,7 @@ const fn names(kind: QpKind) -> Attributes {
                 "access",
                 "pkey",
                 "path",
+                "static_rate",
                 "timeout",
                 "retry_cnt",
                 "rnr_retry",
@@ -125,6 +133,7 @@ const fn names(kind: QpKind) -> Attributes {
         QpKind::XrcTarget => Attributes {
             init: (&["access"], &["pkey"]),
             initial: &["access", "pkey"],
+            on_the_way: &["access", "pkey", "static_rate"],
             rtr: &[
                 "dest_qpn",
                 "path",
@@ -139,6 +148,7 @@ const fn names(kind: QpKind) -> Attributes {
                 "access",
                 "pkey",
                 "path",
+                "static_rate",
                 "timeout",
                 "max_dest_rd_atomic",
                 "min_rnr_timer",

@@ -272,6 +272,40 @@ fn a_limited_connection_loses_no_time() {
     assert_eq!(counters.stat(Stat::Timeouts), 0);
 }
 
+/// A path has a rate, too, which is given with it.
+// shows: 9.11-static-rate
+#[test]
+fn a_path_has_a_rate() {
+    for (program, path, lower) in [(0, 100, 100), (50, 100, 50), (200, 100, 100), (50, 0, 50)] {
+        let mut hand = Hand::in_reset(Setup {
+            timeout: 0,
+            ..Setup::default()
+        });
+        hand.node
+            .nic
+            .set_congestion_control(CongestionControl::None);
+        hand.advance_to(QpState::Init);
+        let route = TxMeta {
+            src: hand.setup.ip.address(1),
+            dst: hand.setup.ip.address(2),
+            traffic_class: 0,
+            hop_limit: 64,
+            version: hand.setup.ip.version(),
+        };
+        let to_rtr = QpAttributes {
+            static_rate: Some(path * 1000),
+            ..hand.setup.rtr(route, Qpn::from_bits(5), hand.setup.psn[1])
+        };
+        let (nic, qpn) = (&mut hand.node.nic, hand.node.qpn);
+        nic.modify_qp(hand.now, qpn, &to_rtr).expect("legal");
+        hand.advance_to(QpState::Rts);
+        limit(&mut hand, mbps(program));
+        let mem = hand.mem(PACKETS * 1024);
+        post_all(&mut hand, &mem);
+        assert_about(send(&mut hand, PACKETS).0, at(lower, PACKETS));
+    }
+}
+
 /// It is an attribute of who sends.
 #[test]
 fn a_limit_is_for_who_may_send() {
