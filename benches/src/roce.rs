@@ -78,10 +78,25 @@ pub fn write(
     size: usize,
     ms: u64,
 ) -> Result<Figures, String> {
+    write_with(pair, roce, datapath, size, ms, &[])
+}
+
+/// The same with other options of `roce perf`.
+///
+/// # Errors
+/// If a side fails.
+pub fn write_with(
+    pair: &VethPair,
+    roce: &Path,
+    datapath: &str,
+    size: usize,
+    ms: u64,
+    others: &[&str],
+) -> Result<Figures, String> {
     // Large messages are there for their bandwidth, small ones for their latency.
     let iterations = if size > 4096 { "100" } else { "100000" };
     let (size, ms) = (size.to_string(), ms.to_string());
-    let options = [
+    let mut options = vec![
         "--size",
         &size,
         "--duration",
@@ -89,6 +104,7 @@ pub fn write(
         "--iterations",
         iterations,
     ];
+    options.extend(others);
     perf_write(pair, roce, datapath, &options)
 }
 

@@ -118,6 +118,27 @@ fn the_table_has_a_line_for_each_case() {
     }
 }
 
+/// All of them, and the bytes of each are compared.
+#[test]
+fn one_completion_may_tell_of_several_messages() {
+    for (every, depth) in [("3", "8"), ("8", "8"), ("64", "100")] {
+        let output = roce(&[
+            "perf",
+            "--size",
+            "8,5000",
+            "--duration",
+            "10",
+            "--iterations",
+            "100",
+            "--signal-every",
+            every,
+            "--depth",
+            depth,
+        ]);
+        assert!(output.status.success(), "{}", stderr(&output));
+    }
+}
+
 #[test]
 fn wrong_arguments_say_what_would_be_right() {
     for (args, right) in [
@@ -127,6 +148,11 @@ fn wrong_arguments_say_what_would_be_right() {
         ),
         (&["perf", "--size", "0"], "1 to"),
         (&["perf", "--depth", "0"], "1 to 1024"),
+        (&["perf", "--signal-every", "0"], "1 to 64"),
+        (
+            &["perf", "--signal-every", "9", "--depth", "8"],
+            "1 to 8, with --depth 8",
+        ),
         (&["perf", "--op", "frob"], "send"),
         (&["perf", "--server"], "address"),
         (&["perf", "--server", "nowhere"], "IP address"),

@@ -2,9 +2,11 @@
 
 mod support;
 
-use roce_verbs::{OpenOptions, SendOp, SendRequest, WcStatus};
+use roce_verbs::{
+    OpenOptions, PathMtu, QpAttributes, QpState, SendOp, SendRequest, WcOpcode, WcStatus,
+};
 use std::time::{Duration, Instant};
-use support::End;
+use support::{End, LEN};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -66,5 +68,47 @@ fn an_answer_and_an_acknowledgement_leave_in_one_piece() {
             break;
         }
         assert!(Instant::now() < until, "most packets leave by themselves");
+    }
+}
+
+/// A program may see what its peer wrote before the peer has been told that it arrived; if it
+/// resets its QP then, as a server does whose client has said the last word, the peer's
+/// WRITE has succeeded all the same. Here the QP has much to send itself just then.
+#[test]
+fn what_has_arrived_is_acknowledged_before_the_qp_is_reset() {
+    const LAST: usize = LEN - 1;
+    for mark in 1..=20 {
+        let ends = [111, 112].map(|last| End::open(last, &OpenOptions::new()));
+        let [a, b] = &ends;
+        a.connect_with(b, Some(PathMtu::Mtu256));
+        b.connect_with(a, Some(PathMtu::Mtu256));
+        b.region.write(LAST, &[0]).expect("in range");
+
+        a.region.write(0, &[mark]).expect("in range");
+        let sge = a.region.slice(0, 1).expect("in range");
+        let op = SendOp::Write(b.region.remote(LAST as u64));
+        let said = a.qp.post_send(&SendRequest::new(1, op, &[sge]));
+        said.expect("posted");
+
+        let sges = [b.region.slice(0, LEN / 2).expect("in range")];
+        let op = SendOp::Write(a.region.remote(0));
+        let requests = [SendRequest::new(2, op, &sges); 4];
+        b.qp.post_sends(&requests).expect("posted");
+        let until = Instant::now() + PATIENCE;
+        while b.region.load_u8(LAST).expect("in range") != mark {
+            assert!(Instant::now() < until, "the byte does not come");
+            b.context.drive();
+        }
+        let reset = QpAttributes {
+            state: Some(QpState::Reset),
+            ..QpAttributes::default()
+        };
+        b.qp.modify(&reset).expect("from any state");
+
+        let done = a.cq.poll_for(PATIENCE).expect("no overrun").expect("done");
+        assert_eq!(
+            (done.opcode, done.status),
+            (WcOpcode::RdmaWrite, WcStatus::Success)
+        );
     }
 }

@@ -32,14 +32,22 @@ fn run(args: &Args) -> Result<(), String> {
     args.comparing.tell("figures xdp", &measure(args)?)
 }
 
+/// So few WRITEs outstanding keep the link busy, and 512 KiB are in the cache.
+const FEW: &[&str] = &["--depth", "8"];
+
+/// One WRITE of so many asks for a completion.
+const SELECTIVE: &[&str] = &["--signal-every", "32"];
+
 /// One run of everything.
 struct Run {
     raw: roce::RawRings,
-    xdp: roce::Figures,
-    udp: roce::Figures,
-    tcp: peers::Tcp,
+    xdp_selective: f64,
+    xdp_few: roce::Figures,
     xdp_latency: f64,
-    udp_latency: f64,
+    xdp: roce::Figures,
+    udp_selective: f64,
+    udp_few: roce::Figures,
+    tcp: peers::Tcp,
     sockperf: f64,
 }
 
@@ -51,14 +59,23 @@ impl Run {
     }
 }
 
-/// Everything is measured once in each run, so that drift meets all alike.
+/// Everything is measured once in each run, so that drift meets all alike; what is compared
+/// with the bare rings comes right after them.
 fn measure(args: &Args) -> Result<Vec<Comparison>, String> {
     let roce = roce::build()?;
     let rings = roce::build_example("roce-xdp", "raw_rings")?;
     let pair = VethPair::new(9000)?;
     let ms = u64::from(args.seconds) * 1000;
-    let bar = progress(args.comparing.runs * 7);
+    let bar = progress(args.comparing.runs * 9);
     let step = |what: &'static str| step(&bar, what);
+    let large = |what, datapath, others: &[&str]| {
+        step(what);
+        roce::write_with(&pair, &roce, datapath, 65536, ms, others)
+    };
+    let small = |what, datapath, others: &[&str]| {
+        step(what);
+        roce::write_with(&pair, &roce, datapath, 8, 200, others).map(|figures| figures.latency_us)
+    };
     let mut runs = Vec::new();
     for _ in 0..args.comparing.runs {
         runs.push(Run {
@@ -66,25 +83,15 @@ fn measure(args: &Args) -> Result<Vec<Comparison>, String> {
                 step("bare rings");
                 roce::raw_rings(&pair, &rings)?
             },
-            xdp: {
-                step("AF_XDP");
-                roce::write(&pair, &roce, "xdp", 65536, ms)?
-            },
-            udp: {
-                step("UDP sockets");
-                roce::write(&pair, &roce, "udp", 65536, ms)?
-            },
+            xdp_selective: small("AF_XDP, few completions", "xdp", SELECTIVE)?,
+            xdp_few: large("AF_XDP, 8 outstanding", "xdp", FEW)?,
+            xdp_latency: small("AF_XDP", "xdp", &[])?,
+            xdp: large("AF_XDP, 64 outstanding", "xdp", &[])?,
+            udp_selective: small("UDP sockets, few completions", "udp", SELECTIVE)?,
+            udp_few: large("UDP sockets, 8 outstanding", "udp", FEW)?,
             tcp: {
                 step("iperf3");
                 peers::iperf3_tcp(&pair, args.seconds)?
-            },
-            xdp_latency: {
-                step("AF_XDP");
-                roce::write(&pair, &roce, "xdp", 8, 200)?.latency_us
-            },
-            udp_latency: {
-                step("UDP sockets");
-                roce::write(&pair, &roce, "udp", 8, 200)?.latency_us
             },
             sockperf: {
                 step("sockperf");
@@ -104,21 +111,29 @@ fn comparisons(runs: &[Run]) -> Vec<Comparison> {
         runs: runs.iter().map(pair).collect(),
         goal,
     };
-    let carried = |run: &Run| Run::packets(run.xdp.bits_per_second);
+    let carried = |run: &Run| Run::packets(run.xdp_few.bits_per_second);
+    let bare = |run: &Run| run.raw.received_per_second / 1e3;
     vec![
         row(
-            "packets of 64 KiB WRITEs over AF_XDP",
+            "packets of 64 KiB WRITEs over AF_XDP, 8 outstanding",
             "bare rings",
             "thousand/s",
             Goal::AtLeast(0.85),
-            &|run| (carried(run), run.raw.received_per_second / 1e3),
+            &|run| (carried(run), bare(run)),
         ),
         row(
-            "the same",
+            "64 outstanding (4 MiB)",
+            "bare rings",
+            "thousand/s",
+            Goal::None,
+            &|run| (Run::packets(run.xdp.bits_per_second), bare(run)),
+        ),
+        row(
+            "8 outstanding",
             "over UDP sockets",
             "thousand/s",
             Goal::None,
-            &|run| (carried(run), Run::packets(run.udp.bits_per_second)),
+            &|run| (carried(run), Run::packets(run.udp_few.bits_per_second)),
         ),
         row(
             "the same",
@@ -128,21 +143,32 @@ fn comparisons(runs: &[Run]) -> Vec<Comparison> {
             &|run| (carried(run), Run::packets(run.tcp.bits_per_second)),
         ),
         row(
-            "half round trip of an 8-byte WRITE over AF_XDP",
+            "half round trip of an 8-byte WRITE over AF_XDP, one of 32 with completion",
             "echo of bare rings",
             "us",
             Goal::AtMost(1.3),
+            &|run| (run.xdp_selective, run.raw.half_round_trip_us),
+        ),
+        row(
+            "each with completion",
+            "echo of bare rings",
+            "us",
+            Goal::None,
             &|run| (run.xdp_latency, run.raw.half_round_trip_us),
         ),
-        row("the same", "over UDP sockets", "us", Goal::None, &|run| {
-            (run.xdp_latency, run.udp_latency)
-        }),
+        row(
+            "one of 32 with completion",
+            "over UDP sockets",
+            "us",
+            Goal::None,
+            &|run| (run.xdp_selective, run.udp_selective),
+        ),
         row(
             "the same",
             "sockperf UDP, nonblocked",
             "us",
             Goal::None,
-            &|run| (run.xdp_latency, run.sockperf),
+            &|run| (run.xdp_selective, run.sockperf),
         ),
         row(
             "processor time of both ends, 64 KiB WRITEs over AF_XDP",
@@ -150,13 +176,13 @@ fn comparisons(runs: &[Run]) -> Vec<Comparison> {
             "s/GB",
             Goal::None,
             &|run| {
-                let [xdp, udp] = [&run.xdp, &run.udp].map(|f| f.cpu_seconds_per_gigabyte);
+                let [xdp, udp] = [&run.xdp_few, &run.udp_few].map(|f| f.cpu_seconds_per_gigabyte);
                 (xdp, udp)
             },
         ),
         row("the same", "iperf3 TCP", "s/GB", Goal::None, &|run| {
             (
-                run.xdp.cpu_seconds_per_gigabyte,
+                run.xdp_few.cpu_seconds_per_gigabyte,
                 run.tcp.cpu_seconds_per_gigabyte,
             )
         }),

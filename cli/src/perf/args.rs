@@ -98,6 +98,11 @@ pub struct PerfArgs {
     #[arg(long)]
     pub watch_memory: bool,
 
+    /// Ask for a completion of one request in N only. A small WRITE without one need not be
+    /// acknowledged by itself, which saves a packet
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    pub signal_every: u32,
+
     /// Messages kept outstanding while bandwidth is measured
     #[arg(long, default_value_t = 64, value_name = "N")]
     pub depth: usize,
@@ -168,6 +173,13 @@ impl PerfArgs {
         }
         if !(1..=1024).contains(&self.depth) {
             return usage(format!("--depth is {}, but must be 1 to 1024", self.depth));
+        }
+        let most = self.depth.min(super::bandwidth::BATCH);
+        if !(1..=most).contains(&(self.signal_every as usize)) {
+            return usage(format!(
+                "--signal-every is {}, but must be 1 to {most}, with --depth {}",
+                self.signal_every, self.depth
+            ));
         }
         if !(1..=600_000).contains(&self.duration) {
             return usage(format!(

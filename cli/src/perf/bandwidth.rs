@@ -20,7 +20,7 @@ pub(super) struct Measured {
 const LAST: u32 = 1;
 
 /// The most requests that are posted at a time.
-const BATCH: usize = 64;
+pub(super) const BATCH: usize = 64;
 
 /// When a client stops.
 #[derive(Clone, Copy, Debug)]
@@ -93,13 +93,17 @@ impl Run<'_> {
         let mut requests = Vec::with_capacity(count);
         for (i, sge) in sges.iter().take(count).enumerate() {
             let number = self.posted + i as u64;
-            let op = self.op(number, last == Some(number + 1));
+            let is_last = last == Some(number + 1);
+            let op = self.op(number, is_last);
             let sges = std::slice::from_ref(sge);
             requests.push(SendRequest {
                 wr_id: number,
                 op,
                 sges,
-                flags: SendFlags::SIGNALED,
+                flags: match is_last || self.signals(number) {
+                    true => SendFlags::SIGNALED,
+                    false => SendFlags::empty(),
+                },
             });
         }
         self.end
@@ -140,21 +144,33 @@ impl Run<'_> {
         }
     }
 
-    /// Takes completions: at least one, then all that are there.
+    /// Whether a request asks for a completion, though it may not be the last.
+    fn signals(&self, number: u64) -> bool {
+        // With fewer outstanding, there would be nothing to wait for.
+        let every = u64::from(self.phase.signal_every).min(self.phase.slots as u64);
+        (number + 1).is_multiple_of(every.max(1))
+    }
+
+    /// Takes completions: at least one, then all that are there. Each tells of those before it
+    /// that asked for none, too.
     fn reap(&mut self) -> Result<(), PerfError> {
         if self.posted == self.completed {
             return Ok(());
         }
         let mut completion = self.end.next()?;
         loop {
-            if completion.wr_id != self.completed {
+            let silent = (self.completed..completion.wr_id).find(|&number| self.signals(number));
+            if completion.wr_id < self.completed || silent.is_some() {
                 return Err(self.wrong(format!(
                     "request {} completed where {} was due",
-                    completion.wr_id, self.completed
+                    completion.wr_id,
+                    silent.unwrap_or(self.completed)
                 )));
             }
-            self.check_fetched()?;
-            self.completed += 1;
+            while self.completed <= completion.wr_id {
+                self.check_fetched()?;
+                self.completed += 1;
+            }
             if self.posted == self.completed {
                 return Ok(());
             }

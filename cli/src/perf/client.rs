@@ -161,6 +161,7 @@ impl Client {
             slots,
             iterations: args.iterations,
             watch_memory: args.watch_memory,
+            signal_every: args.signal_every,
             seed: 0,
         };
         let mut verified = 0;

@@ -13,7 +13,7 @@ use std::time::Duration;
 const MAX_LINE: u64 = 64 << 10;
 
 /// The version of what is said; both sides must have the same.
-pub(super) const VERSION: u32 = 2;
+pub(super) const VERSION: u32 = 3;
 
 /// What each side says first.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -70,6 +70,8 @@ pub(super) struct Phase {
     pub(super) iterations: u32,
     /// Whether WRITEs are waited for by looking at memory alone.
     pub(super) watch_memory: bool,
+    /// Of so many SENDs and WRITEs one asks for a completion.
+    pub(super) signal_every: u32,
     pub(super) seed: u64,
 }
 

@@ -159,7 +159,6 @@ fn create_qp(
         recv_depth: 2 * depth,
         max_send_sge: 1,
         max_recv_sge: 1,
-        signal_all: true,
         ..QpOptions::default()
     };
     pd.create_qp(cq, cq, &options)

@@ -5,7 +5,7 @@ use super::args::Op;
 use super::control::Phase;
 use super::end::{End, PATIENCE, check, stopped};
 use hdrhistogram::Histogram;
-use roce_verbs::{Completion, RemoteAddr, SendOp, SendRequest, WcOpcode};
+use roce_verbs::{Completion, RemoteAddr, SendFlags, SendOp, SendRequest, WcOpcode};
 use std::time::Instant;
 
 /// Latencies in nanoseconds, up to a minute.
@@ -20,14 +20,14 @@ pub(super) fn client(end: &End, phase: Phase, remote: RemoteAddr) -> Result<Late
         end,
         phase,
         remote,
-        sends_open: 0,
+        posted: 0,
+        completed: 0,
         received: 0,
     };
     if phase.op == Op::Send {
         end.post_recv(0, phase.size)?;
     }
-    // The first tenth warms caches up and is not counted.
-    let warm_up = (phase.iterations / 10).max(1);
+    let warm_up = warm_up(&phase);
     for i in 0..warm_up + phase.iterations {
         let start = Instant::now();
         match phase.op {
@@ -57,10 +57,11 @@ pub(super) fn serve(end: &End, phase: Phase, remote: RemoteAddr) -> Result<(), P
         end,
         phase,
         remote,
-        sends_open: 0,
+        posted: 0,
+        completed: 0,
         received: 0,
     };
-    let warm_up = (phase.iterations / 10).max(1);
+    let warm_up = warm_up(&phase);
     for i in 0..warm_up + phase.iterations {
         echo.hear(i)?;
         echo.say(i)?;
@@ -68,12 +69,19 @@ pub(super) fn serve(end: &End, phase: Phase, remote: RemoteAddr) -> Result<(), P
     echo.drain()
 }
 
+/// The first tenth warms caches up and is not counted.
+fn warm_up(phase: &Phase) -> u32 {
+    (phase.iterations / 10).max(1)
+}
+
 /// One side of a ping-pong.
 struct Echo<'a> {
     end: &'a End,
     phase: Phase,
     remote: RemoteAddr,
-    sends_open: usize,
+    /// How many messages were sent, and how many of them are known to have completed.
+    posted: u64,
+    completed: u64,
     received: u64,
 }
 
@@ -93,16 +101,23 @@ impl Echo<'_> {
             Op::Write => SendOp::Write(self.remote),
             _ => SendOp::Send,
         };
-        while self.sends_open >= self.end.depth {
+        while self.posted - self.completed >= self.end.depth as u64 {
             let completion = self.end.next()?;
             self.note(completion);
         }
         let sge = self.end.region.slice(from, size)?;
-        self.end
-            .qp
-            .post_send(&SendRequest::new(u64::from(i), op, &[sge]))?;
-        self.sends_open += 1;
-        if self.phase.watch_memory {
+        let is_last = i + 1 == warm_up(&self.phase) + self.phase.iterations;
+        let signals = is_last || (i + 1).is_multiple_of(self.phase.signal_every.max(1));
+        let flags = match signals {
+            true => SendFlags::SIGNALED,
+            false => SendFlags::empty(),
+        };
+        self.end.qp.post_send(&SendRequest {
+            flags,
+            ..SendRequest::new(u64::from(i), op, &[sge])
+        })?;
+        self.posted += 1;
+        if self.phase.watch_memory && signals {
             self.drain()?;
         }
         Ok(())
@@ -169,7 +184,7 @@ impl Echo<'_> {
 
     /// Waits until all that was sent has completed.
     fn drain(&mut self) -> Result<(), PerfError> {
-        while self.sends_open > 0 {
+        while self.completed < self.posted {
             let completion = self.end.next()?;
             self.note(completion);
         }
@@ -180,7 +195,7 @@ impl Echo<'_> {
         if completion.opcode == WcOpcode::Recv {
             self.received += 1;
         } else {
-            self.sends_open -= 1;
+            self.completed = completion.wr_id + 1;
         }
     }
 }

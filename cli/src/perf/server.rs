@@ -101,9 +101,10 @@ fn run_phase(
     own: PeerQp,
     control: &mut Control,
 ) -> Result<(), PerfError> {
-    if !fits(end, &phase) || phase.slots > end.depth {
+    let signals = (1..=end.depth).contains(&(phase.signal_every as usize));
+    if !fits(end, &phase) || phase.slots > end.depth || !signals {
         return Err(PerfError::Peer(format!(
-            "{phase:?} does not fit in the buffer"
+            "{phase:?} does not fit in the buffer or the queues"
         )));
     }
     match phase.op {

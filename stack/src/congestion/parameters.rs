@@ -82,8 +82,9 @@ pub struct DcqcnParameters {
     /// it has been there for so long that alpha has gone.
     pub rpg_max_rate: u32,
     /// The rate at which a QP begins, until it comes up to full rate as after a cut; 0 for
-    /// no limit. At `rpg_max_rate` it begins like an adapter whose link has that rate. Whatever it is, a QP begins no faster than another one to the same peer
-    /// that got a CNP within 10 ms. (Neither the paper's nor NVIDIA's.)
+    /// no limit. At `rpg_max_rate` it begins like an adapter whose link has that rate.
+    /// Whatever it is, a QP begins no faster than another one to the same peer that got a CNP
+    /// within 10 ms. (Neither the paper's nor NVIDIA's.)
     pub start_rate: u32,
 }
 

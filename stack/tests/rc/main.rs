@@ -35,6 +35,7 @@ mod sequences;
 mod sim;
 mod soak;
 mod softroce;
+mod spared;
 mod srq;
 mod states;
 mod teardown;

@@ -70,8 +70,7 @@ impl Request {
         };
         let posted = match (&self.inline, self.srq) {
             (None, Some(srq)) => batch.send_to_srq(&request, srq),
-            // The stack takes inline data of memory that a key names.
-            (Some(_), Some(_)) => return Err(Errno::EOPNOTSUPP),
+            (Some(data), Some(srq)) => batch.inline_to_srq(&request, srq, data),
             (Some(data), None) => batch.inline(&request, data),
             (None, None) => batch.send(&request),
         };

@@ -29,9 +29,7 @@ impl QueuePair {
         let mut engine = shared.lock();
         let now = engine.at(now);
         // What has arrived is acknowledged, whatever becomes of the QP.
-        if engine.owes_only_acknowledgements() {
-            engine.send(now);
-        }
+        engine.send(now);
         engine.nic.modify_qp(now, self.qpn, attributes)?;
         engine.deliver_events();
         engine.send(now);

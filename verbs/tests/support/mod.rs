@@ -1,8 +1,8 @@
 //! One end of a connection over the loopback interface.
 
 use roce_verbs::{
-    Access, CompletionQueue, ConnectOptions, Context, Device, MemoryRegion, OpenOptions, QpOptions,
-    QueuePair, SendOp, SendRequest, WcStatus,
+    Access, CompletionQueue, ConnectOptions, Context, Device, MemoryRegion, OpenOptions, PathMtu,
+    QpOptions, QueuePair, SendOp, SendRequest, WcStatus,
 };
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
@@ -41,6 +41,11 @@ impl End {
     }
 
     pub(crate) fn connect(&self, peer: &End) {
+        self.connect_with(peer, None);
+    }
+
+    /// The same, with a path MTU.
+    pub(crate) fn connect_with(&self, peer: &End, path_mtu: Option<PathMtu>) {
         let index = |end: &End| {
             let gids = end.context.gids();
             let entry = gids.iter().find(|entry| entry.gid.ip() == end.at);
@@ -50,6 +55,7 @@ impl End {
         // 67 ms, eight times: the machine may be busy with other tests.
         let options = ConnectOptions {
             timeout: 14,
+            path_mtu,
             ..ConnectOptions::default()
         };
         self.qp

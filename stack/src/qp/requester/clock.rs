@@ -17,6 +17,9 @@ const SLACK: Duration = Duration::from_micros(10);
 /// 2^5 times.
 const MAX_DOUBLINGS: u32 = 5;
 
+/// How many round trips a request may go unacknowledged whose completion nobody waits for.
+const PATIENCE: u32 = 16;
+
 /// Measures round trips and runs the timer for asking.
 #[derive(Debug, Default)]
 pub(super) struct Clock {
@@ -35,6 +38,10 @@ pub(super) struct Clock {
     repeated: Option<Instant>,
     /// When an answer will be late.
     deadline: Option<Instant>,
+    /// Nothing but what was spared is outstanding, so `deadline` is when to ask after that.
+    patient: bool,
+    /// One past the newest packet that was not spared, and when it was sent.
+    asked: Option<(Seq, Instant)>,
     /// Without a local ACK timeout, the application wants to wait for ever.
     enabled: bool,
     /// Round trips for others than this.
@@ -84,7 +91,10 @@ impl Clock {
             self.since = None;
         }
         if outstanding {
-            self.wait(now);
+            match self.asked {
+                Some((end, _)) if una >= end => self.wait_patiently(now),
+                _ => self.wait(now),
+            }
         }
     }
 
@@ -102,12 +112,42 @@ impl Clock {
         }
     }
 
-    /// Something was sent.
-    pub(super) fn on_sent(&mut self, now: Instant) {
+    /// A packet was sent; `end` is one past its PSN.
+    pub(super) fn on_sent(&mut self, now: Instant, end: Seq) {
         self.since = self.since.or(Some(now));
-        if self.deadline.is_none() {
+        self.asked = Some((end, now));
+        if self.deadline.is_none() || self.patient {
             self.wait(now);
         }
+    }
+
+    /// A packet was sent that was spared from asking for an acknowledgement.
+    pub(super) fn on_spared(&mut self, now: Instant) {
+        self.since = self.since.or(Some(now));
+        if self.deadline.is_none() || self.patient {
+            self.wait_patiently(now);
+        }
+    }
+
+    /// Whether a packet may be spared from asking: acknowledgements come as they should, and
+    /// one was asked for not long ago. `timeout` is the local ACK timeout; it is to be far off.
+    pub(super) fn spares(&self, now: Instant, timeout: Option<Duration>) -> bool {
+        let (Some(usual), Some((_, asked))) = (self.usual, self.asked) else {
+            return false;
+        };
+        let patience = usual * PATIENCE;
+        let far_off = timeout.is_some_and(|timeout| timeout > patience * 4);
+        far_off && self.doublings == 0 && now.saturating_duration_since(asked) < patience
+    }
+
+    /// Whether it is time to ask after what was spared. Stops the timer then.
+    pub(super) fn lost_patience(&mut self, now: Instant) -> bool {
+        let ended = self.patient && self.deadline.is_some_and(|deadline| deadline <= now);
+        if ended {
+            self.patient = false;
+            self.deadline = None;
+        }
+        ended
     }
 
     /// The oldest packet is repeated: it gets its time, too.
@@ -174,7 +214,16 @@ impl Clock {
         self.trips.distrust();
     }
 
+    fn wait_patiently(&mut self, now: Instant) {
+        self.patient = true;
+        self.deadline = self
+            .usual
+            .filter(|_| self.enabled)
+            .map(|usual| now + (usual + self.deviation) * PATIENCE + SLACK);
+    }
+
     fn wait(&mut self, now: Instant) {
+        self.patient = false;
         self.deadline = self
             .usual
             .filter(|_| self.enabled)
@@ -202,7 +251,7 @@ mod tests {
     fn an_answer_is_late_only_by_what_was_measured() {
         let seq = Seq::initial(Psn::new(0));
         let mut clock = clock();
-        clock.on_sent(at(0));
+        clock.on_sent(at(0), seq + 9);
         assert_eq!(clock.deadline(), None, "nothing was measured yet");
         clock.time(at(0), seq + 1);
         clock.on_progress(at(100), seq + 1, true);
@@ -261,9 +310,9 @@ mod tests {
         let seq = Seq::initial(Psn::new(0));
         for (outstanding, usual) in [(false, 50), (true, 150)] {
             let mut clock = clock();
-            clock.on_sent(at(0));
+            clock.on_sent(at(0), seq + 1);
             clock.on_progress(at(10), seq + 1, outstanding);
-            clock.on_sent(at(100));
+            clock.on_sent(at(100), seq + 2);
             clock.on_missing(at(150), seq + 1);
             assert_eq!(clock.usual, Some(Duration::from_micros(usual)));
         }

@@ -1,6 +1,7 @@
 //! FLUSH and ATOMIC WRITE (IBTA 1.7, Annex A19): one packet each, with an answer of its
 //! own, like a READ of no bytes.
 
+use super::transmit::Asks;
 use super::{Requester, SendWqe};
 use crate::port::Port;
 use crate::qp::emit::{EmitError, emit};
@@ -53,7 +54,7 @@ impl Requester {
         if new {
             self.fetches.push(self.nxt, self.nxt);
         }
-        self.sent(cx, 1, true, true);
+        self.sent(cx, 1, Asks::Yes, true);
         Ok(())
     }
 }

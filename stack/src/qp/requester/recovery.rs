@@ -221,6 +221,15 @@ impl Requester {
         }
     }
 
+    /// What is outstanding was spared from asking, and nothing has followed that asks: asks
+    /// by repeating the newest packet.
+    pub(super) fn ask_at_last(&mut self, cx: &mut Cx<'_>) {
+        if self.una < self.max && self.nxt == self.max {
+            self.clock.distrust();
+            self.begin_run(cx, self.max.prev(), Cause::Late, 0, None);
+        }
+    }
+
     /// The answer is late: asks once more.
     pub(super) fn ask_again(&mut self, cx: &mut Cx<'_>) {
         if self.una == self.max || self.retry.is_waiting_for_receiver() {

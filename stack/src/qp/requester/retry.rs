@@ -139,7 +139,9 @@ impl Requester {
             self.retry.restart(cx.now);
         }
         let waits = self.recovery.due().is_some() || self.nxt < self.max;
-        if !self.clock.excuse(cx.now, waits) && self.clock.expired(cx.now) {
+        if self.clock.lost_patience(cx.now) {
+            self.ask_at_last(cx);
+        } else if !self.clock.excuse(cx.now, waits) && self.clock.expired(cx.now) {
             self.ask_again(cx);
         }
     }
@@ -153,7 +155,9 @@ impl Requester {
         {
             self.retry.receiver_wait = None;
         }
-        if self.clock.expired(cx.now) {
+        if self.clock.lost_patience(cx.now) {
+            self.ask_at_last(cx);
+        } else if self.clock.expired(cx.now) {
             self.ask_again(cx);
         }
         if self

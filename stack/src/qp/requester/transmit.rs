@@ -9,6 +9,9 @@ use crate::seq::Seq;
 use crate::wr::{RemoteAddr, SendFlags, SendOp, WcStatus};
 use roce_wire::{AtomicEth, Bth, ExtHeaders, Ieth, ImmDt, Opcode, PacketRepr, Reth};
 
+/// Of so many requests in a row that nobody waits for, one asks for an acknowledgement.
+const MOST_SPARED: u64 = 16;
+
 /// Why a packet of a SEND or WRITE is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Why {
@@ -18,6 +21,16 @@ enum Why {
     Probe,
     /// Without what follows it; see [`super::recovery`].
     Again,
+}
+
+/// Whether a packet asks for an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Asks {
+    Yes,
+    /// One behind it will.
+    No,
+    /// Perhaps nothing follows; see [`Requester::spares`].
+    Spared,
 }
 
 /// What may be sent next.
@@ -221,7 +234,8 @@ impl Requester {
         bth.solicited =
             is_last && wqe.flags.contains(SendFlags::SOLICITED) && wqe.op.consumes_receive();
         // rule: 9.7.3-ask-at-end
-        bth.ack_req = is_last || why != Why::New || self.should_ask(self.nxt);
+        let spared = is_last && why == Why::New && self.spares(cx, core, wqe);
+        bth.ack_req = is_last && !spared || why != Why::New || self.should_ask(self.nxt);
         let ext = data_headers(wqe, is_first);
         let path = core.config.path.as_ref().ok_or(EmitError::Full)?;
         let source = self.sq.source(self.cursor);
@@ -232,7 +246,12 @@ impl Requester {
         if is_first && why != Why::Again {
             self.credit.note_begin(self.nxt, why == Why::Probe);
         }
-        self.sent(cx, 1, bth.ack_req, bth.ack_req);
+        let asks = match (bth.ack_req, spared) {
+            (true, _) => Asks::Yes,
+            (false, true) => Asks::Spared,
+            (false, false) => Asks::No,
+        };
+        self.sent(cx, 1, asks, bth.ack_req);
         Ok(())
     }
 
@@ -271,7 +290,7 @@ impl Requester {
         }
         // Responses behind others say nothing of the round trip.
         let alone = self.una == self.nxt;
-        self.sent(cx, packets, true, alone);
+        self.sent(cx, packets, Asks::Yes, alone);
         Ok(())
     }
 
@@ -312,7 +331,7 @@ impl Requester {
         if new {
             self.fetches.push(self.nxt, self.nxt);
         }
-        self.sent(cx, 1, true, true);
+        self.sent(cx, 1, Asks::Yes, true);
         Ok(())
     }
 
@@ -352,9 +371,26 @@ impl Requester {
         self.unrequested + 1 >= (window / 4).max(1) || last || self.last_of_turn
     }
 
+    /// Whether the only packet of `wqe` may go without asking for an acknowledgement: a small
+    /// WRITE of which nobody wants to know when it completes. The peer answers one in a few
+    /// of them, as long as they come in quick succession; what is left unanswered when they
+    /// cease is asked after by [`Requester::ask_at_last`]. So who answers a WRITE by a WRITE
+    /// sends one packet instead of two.
+    fn spares(&self, cx: &Cx<'_>, core: &Core, wqe: &SendWqe) -> bool {
+        let unwatched = matches!(wqe.op, SendOp::Write(_)) && wqe.packets == 1;
+        let few = MOST_SPARED.min(self.sq.limits().depth as u64 / 4);
+        unwatched
+            && !wqe.flags.contains(SendFlags::SIGNALED)
+            && self.nxt == self.max
+            && self.unrequested + 1 < few
+            && core.state == QpState::Rts
+            && self.clock.spares(cx.now, core.config.ack_timeout())
+    }
+
     /// Takes note that `packets` PSNs from `nxt` on have been sent; whether that asked
     /// for an answer, and whether the answer tells the round trip.
-    pub(super) fn sent(&mut self, cx: &mut Cx<'_>, packets: u64, asked: bool, timed: bool) {
+    pub(super) fn sent(&mut self, cx: &mut Cx<'_>, packets: u64, asks: Asks, timed: bool) {
+        let asked = asks == Asks::Yes;
         if self.nxt < self.max {
             cx.counters.count(Stat::Retransmitted);
         } else if asked {
@@ -376,7 +412,10 @@ impl Requester {
             self.cursor += 1;
         }
         self.retry.on_sent(cx.now);
-        self.clock.on_sent(cx.now);
+        match asks {
+            Asks::Spared => self.clock.on_spared(cx.now),
+            Asks::Yes | Asks::No => self.clock.on_sent(cx.now, self.max),
+        }
     }
 }
 

@@ -71,9 +71,7 @@ fn go_together(service: &str, choices: &[Choice]) -> bool {
     // many QPs there are. With UC and UD, what finds none is lost, and it waits for ever.
     let starves =
         choices.contains(&Srq) && choices.contains(&ManyQps) && ["UC", "UD"].contains(&service);
-    // This library has no inline data with XRC by calls of the extended API.
-    let missing = choices.contains(&Inline) && service == "XRC";
-    !twice && !both && !starves && !missing
+    !twice && !both && !starves
 }
 
 /// Every subset of `choices` that a service can have.
@@ -128,10 +126,12 @@ pub(super) fn none_and_most() -> Vec<Run> {
     runs(choose, false)
 }
 
-/// Every program with RC (which all have), with each of its options alone.
+/// Every program with RC (which all have), with each of its options alone; with XRC, whose
+/// inline data goes by other calls, that.
 pub(super) fn each_option() -> Vec<Run> {
     let choose = |service: &str, choices: &[Choice]| match service {
         "RC" => choices.iter().map(|choice| vec![*choice]).collect(),
+        "XRC" if choices.contains(&Inline) => vec![vec![Inline]],
         _ => Vec::new(),
     };
     runs(choose, false)

@@ -1,0 +1,223 @@
+//! Small WRITEs of which nobody wants to know when they complete: not each of them asks for
+//! an acknowledgement, but none stays without one.
+
+use crate::sim::{Hand, Mem, Out, Setup};
+use roce_stack::{Duration, QueueLimits, SendFlags, SendOp, Stat};
+use roce_wire::NakCode;
+
+const MTU: usize = 1024;
+/// Of so many in a row one asks.
+const ASKS: usize = 16;
+
+/// A requester whose round trip is known: 10 us. Its local ACK timeout is `timeout`, its send
+/// queue has room for `depth` requests.
+fn timed_with(timeout: u8, depth: usize) -> (Hand, Mem) {
+    let setup = Setup {
+        timeout,
+        queue: QueueLimits { depth, max_sge: 1 },
+        signal_all: false,
+        ..Setup::default()
+    };
+    let mut hand = Hand::new(setup);
+    let mem = hand.mem(2 * MTU);
+    for wr_id in 0..30 {
+        hand.post(wr_id, SendOp::Send, &[mem.sge(0, 8)]);
+        let psn = hand.out_one().psn();
+        pass(&mut hand, 10);
+        hand.ack(psn);
+    }
+    (hand, mem)
+}
+
+fn timed() -> (Hand, Mem) {
+    timed_with(10, 64)
+}
+
+/// Lets time pass, and what is due happen.
+fn pass(hand: &mut Hand, us: u64) {
+    hand.now = hand.now + Duration::from_micros(us);
+    hand.node.nic.handle_timeouts(hand.now);
+}
+
+/// Posts a request of `len` bytes and gives its last packet.
+fn send(hand: &mut Hand, mem: &Mem, op: SendOp, len: usize, flags: SendFlags) -> Out {
+    hand.post_with(1, op, &[mem.sge(0, len)], flags);
+    hand.out().pop().expect("a packet")
+}
+
+fn write(hand: &mut Hand, mem: &Mem) -> Out {
+    let op = SendOp::Write(mem.remote(0));
+    send(hand, mem, op, 8, SendFlags::empty())
+}
+
+fn queued(hand: &Hand) -> usize {
+    hand.node.nic.queued(hand.node.qpn).expect("a QP").0
+}
+
+// shows: 9.7.3-ask-at-end
+#[test]
+fn one_in_a_few_asks() {
+    let (mut hand, mem) = timed();
+    let mut asking = Vec::new();
+    for n in 1..=3 * ASKS {
+        let out = write(&mut hand, &mem);
+        pass(&mut hand, 2);
+        if out.bth.ack_req {
+            asking.push(n);
+            pass(&mut hand, 10);
+            hand.ack(out.psn());
+            assert_eq!(queued(&hand), 0, "an acknowledgement is of all before it");
+        }
+    }
+    assert_eq!(asking, [ASKS, 2 * ASKS, 3 * ASKS]);
+    assert_eq!(hand.stat(Stat::Retransmitted), 0);
+}
+
+/// A queue must not be full of requests that nobody has asked about.
+#[test]
+fn a_short_queue_asks_more_often() {
+    let (mut hand, mem) = timed_with(10, 8);
+    let asks: Vec<bool> = (0..4).map(|_| write(&mut hand, &mem).bth.ack_req).collect();
+    assert_eq!(asks, [false, true, false, true]);
+}
+
+#[test]
+fn what_somebody_waits_for_asks() {
+    let write = |mem: &Mem| SendOp::Write(mem.remote(0));
+    let imm = |mem: &Mem| SendOp::WriteImm(mem.remote(0), 7);
+    let send_op = |_: &Mem| SendOp::Send;
+    type Op = fn(&Mem) -> SendOp;
+    let cases: [(&str, Op, usize, SendFlags); 5] = [
+        ("a small WRITE", write, 8, SendFlags::empty()),
+        ("one with a completion", write, 8, SendFlags::SIGNALED),
+        ("one of two packets", write, MTU + 1, SendFlags::empty()),
+        ("one that the peer is told of", imm, 8, SendFlags::empty()),
+        ("a SEND", send_op, 8, SendFlags::empty()),
+    ];
+    for (index, (what, op, len, flags)) in cases.into_iter().enumerate() {
+        let (mut hand, mem) = timed();
+        let op = op(&mem);
+        let out = send(&mut hand, &mem, op, len, flags);
+        assert_eq!(out.bth.ack_req, index > 0, "{what}");
+    }
+}
+
+/// What comes now and then is answered each time: nothing would follow that asks.
+#[test]
+fn after_a_pause_one_asks() {
+    let (mut hand, mem) = timed();
+    pass(&mut hand, 140);
+    assert!(!write(&mut hand, &mem).bth.ack_req);
+    pass(&mut hand, 13);
+    assert!(write(&mut hand, &mem).bth.ack_req);
+    assert!(!write(&mut hand, &mem).bth.ack_req);
+}
+
+#[test]
+fn all_ask_while_the_round_trip_is_unknown_or_the_timeout_near() {
+    let mut hand = Hand::new(Setup {
+        signal_all: false,
+        ..Setup::default()
+    });
+    let mem = hand.mem(64);
+    assert!(write(&mut hand, &mem).bth.ack_req);
+    // 524 us, and 2 ms.
+    for (timeout, asks) in [(7, true), (9, false)] {
+        let (mut hand, mem) = timed_with(timeout, 64);
+        assert_eq!(write(&mut hand, &mem).bth.ack_req, asks, "{timeout}");
+    }
+}
+
+/// The newest is sent once more, and this time it asks.
+#[test]
+fn when_nothing_follows_it_is_asked_at_last() {
+    let (mut hand, mem) = timed();
+    let psns: Vec<u32> = (0..5).map(|_| write(&mut hand, &mem).psn()).collect();
+    pass(&mut hand, 150);
+    assert!(hand.out().is_empty(), "others may follow");
+    pass(&mut hand, 50);
+    let question = hand.out_one();
+    assert_eq!(question.psn(), psns[4]);
+    assert!(question.bth.ack_req);
+    pass(&mut hand, 10);
+    hand.ack(psns[4]);
+    assert_eq!(queued(&hand), 0);
+    assert_eq!(hand.stat(Stat::LateAnswers), 0, "nobody had asked");
+    assert_eq!(hand.stat(Stat::Timeouts), 0);
+    hand.now = hand.now + Duration::from_millis(100);
+    hand.node.nic.handle_timeouts(hand.now);
+    assert!(hand.out().is_empty(), "no timer is left");
+}
+
+/// Each that follows puts the question off.
+#[test]
+fn while_others_follow_nothing_is_sent_twice() {
+    let (mut hand, mem) = timed();
+    for _ in 0..10 {
+        write(&mut hand, &mem);
+        pass(&mut hand, 15);
+        assert!(hand.out().is_empty());
+    }
+}
+
+#[test]
+fn a_question_without_answer_is_late_as_any_other() {
+    let (mut hand, mem) = timed();
+    let psns: Vec<u32> = (0..3).map(|_| write(&mut hand, &mem).psn()).collect();
+    pass(&mut hand, 200);
+    assert_eq!(hand.out_psns(), [psns[2]]);
+    pass(&mut hand, 40);
+    assert_eq!(hand.stat(Stat::LateAnswers), 1);
+    assert_eq!(hand.out_psns(), [psns[0], psns[2]]);
+}
+
+/// One that asks is waited for as ever, whatever was spared before and behind it.
+#[test]
+fn an_answer_is_late_among_those_that_were_spared() {
+    for (before, behind) in [(3, 0), (0, 3), (2, 2)] {
+        let (mut hand, mem) = timed();
+        (0..before).for_each(|_| drop(write(&mut hand, &mem)));
+        hand.post(1, SendOp::Write(mem.remote(0)), &[mem.sge(0, 8)]);
+        hand.out_one();
+        (0..behind).for_each(|_| drop(write(&mut hand, &mem)));
+        pass(&mut hand, 15);
+        assert_eq!(hand.stat(Stat::LateAnswers), 0);
+        pass(&mut hand, 20);
+        assert_eq!(hand.stat(Stat::LateAnswers), 1, "{before} {behind}");
+    }
+}
+
+/// Once it is answered, those behind it have time again.
+#[test]
+fn an_answer_leaves_those_behind_it_spared() {
+    let (mut hand, mem) = timed();
+    let asked = send(
+        &mut hand,
+        &mem,
+        SendOp::Write(mem.remote(0)),
+        8,
+        SendFlags::SIGNALED,
+    );
+    write(&mut hand, &mem);
+    pass(&mut hand, 10);
+    hand.ack(asked.psn());
+    pass(&mut hand, 150);
+    assert!(hand.out().is_empty());
+    pass(&mut hand, 50);
+    assert!(hand.out_one().bth.ack_req);
+    assert_eq!(hand.stat(Stat::LateAnswers), 0);
+}
+
+/// The peer says what it misses, asked or not.
+#[test]
+fn what_was_lost_is_sent_again_and_asks() {
+    let (mut hand, mem) = timed();
+    let psns: Vec<u32> = (0..3).map(|_| write(&mut hand, &mem).psn()).collect();
+    hand.nak(psns[1], NakCode::PsnSequenceError);
+    let again = hand.out();
+    assert_eq!(again[0].psn(), psns[1]);
+    assert!(again.iter().all(|out| out.bth.ack_req));
+    pass(&mut hand, 10);
+    hand.ack(psns[2]);
+    assert_eq!(queued(&hand), 0);
+}
