@@ -88,12 +88,28 @@ impl Shared {
         self.last_call.store(now.as_nanos() + 1, Ordering::Relaxed);
         // Not one atomic step: that would cost each call more than the count is worth.
         self.calls.store(self.calls() + 1, Ordering::Relaxed);
+        self.wake_sleeping_driver();
+        now
+    }
+
+    /// For an application thread that posts: the time, and the engine.
+    pub(crate) fn lock_to_post(&self) -> (Instant, MutexGuard<'_, Engine>) {
+        let now = self.note_call();
+        let mut engine = self.engine.lock();
+        self.wake_sleeping_driver();
+        (engine.at(now), engine)
+    }
+
+    /// To be called with the engine locked, too: since the call was noted, this thread may have
+    /// lost its processor for so long that the background thread fell asleep. That says so
+    /// before it takes the lock to look for work. So either it sees what is posted now, or it
+    /// is seen here that it sleeps, perhaps until a packet comes that nothing sends.
+    fn wake_sleeping_driver(&self) {
         if self.driver_sleeps.load(Ordering::Relaxed)
             && self.driver_sleeps.swap(false, Ordering::SeqCst)
         {
             self.wake_driver();
         }
-        now
     }
 
     /// An application thread stops driving and waits: the background thread's turn.
@@ -137,9 +153,10 @@ impl Shared {
     /// happened.
     pub(crate) fn drive(&self) -> bool {
         let now = self.note_call();
-        self.engine
-            .try_lock()
-            .is_some_and(|mut engine| engine.progress(now))
+        self.engine.try_lock().is_some_and(|mut engine| {
+            self.wake_sleeping_driver();
+            engine.progress(now)
+        })
     }
 
     /// The engine, for a change that has to be made now.

@@ -25,9 +25,7 @@ impl QueuePair {
     /// See [`ModifyError`]; nothing was changed then.
     pub fn modify(&self, attributes: &QpAttributes) -> Result<(), ModifyError> {
         let shared = &self.pd.context.inner.shared;
-        let now = shared.note_call();
-        let mut engine = shared.lock();
-        let now = engine.at(now);
+        let (now, mut engine) = shared.lock_to_post();
         // What has arrived is acknowledged, whatever becomes of the QP.
         engine.send(now);
         engine.nic.modify_qp(now, self.qpn, attributes)?;

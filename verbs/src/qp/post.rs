@@ -128,9 +128,7 @@ impl QueuePair {
     /// lock is held.
     pub fn post_batch<R>(&self, post: impl FnOnce(&mut SendBatch<'_>) -> R) -> R {
         let shared = &self.pd.context.inner.shared;
-        let now = shared.note_call();
-        let mut engine = shared.lock();
-        let now = engine.at(now);
+        let (now, mut engine) = shared.lock_to_post();
         let result = post(&mut SendBatch {
             nic: &mut engine.nic,
             now,
@@ -148,9 +146,7 @@ impl QueuePair {
     /// See [`PostError`]; nothing was posted then.
     pub fn post_inline(&self, request: &SendRequest<'_>, data: &[u8]) -> Result<(), PostError> {
         let shared = &self.pd.context.inner.shared;
-        let now = shared.note_call();
-        let mut engine = shared.lock();
-        let now = engine.at(now);
+        let (now, mut engine) = shared.lock_to_post();
         let result = engine
             .nic
             .post_inline(now, self.qpn, &request.as_wr(), data);
@@ -165,9 +161,7 @@ impl QueuePair {
     /// See [`PostError`]; nothing was posted then.
     pub fn post_send_to_srq(&self, request: &SendRequest<'_>, srq: Srqn) -> Result<(), PostError> {
         let shared = &self.pd.context.inner.shared;
-        let now = shared.note_call();
-        let mut engine = shared.lock();
-        let now = engine.at(now);
+        let (now, mut engine) = shared.lock_to_post();
         let wr = request.as_wr();
         engine.nic.post_send_to_srq(now, self.qpn, &wr, srq)?;
         engine.send(now);
