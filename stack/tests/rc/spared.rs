@@ -221,3 +221,17 @@ fn what_was_lost_is_sent_again_and_asks() {
     hand.ack(psns[2]);
     assert_eq!(queued(&hand), 0);
 }
+
+/// A peer that keeps nothing of what comes early gets all of it again.
+#[test]
+fn what_is_sent_again_asks() {
+    let (mut hand, mem) = timed();
+    let psns: Vec<u32> = (0..5).map(|_| write(&mut hand, &mem).psn()).collect();
+    hand.nak(psns[1], NakCode::PsnSequenceError);
+    assert_eq!(hand.out_psns(), [psns[1]]);
+    pass(&mut hand, 10);
+    hand.ack(psns[1]);
+    let again = hand.out();
+    assert_eq!(again.iter().map(Out::psn).collect::<Vec<_>>(), psns[2..]);
+    assert!(again.iter().all(|out| out.bth.ack_req));
+}
