@@ -1,5 +1,6 @@
 //! Completion queues.
 
+use crate::qp::Room;
 use crate::time::Instant;
 use crate::wr::Completion;
 use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering, fence};
@@ -34,15 +35,21 @@ pub struct CompletionQueue {
     id: CqId,
     /// Locked for writing while it is replaced by one of another size, and while a QP's
     /// completions are sorted out.
-    ring: RwLock<ArrayQueue<Stamped>>,
+    ring: RwLock<ArrayQueue<Entry>>,
     overrun: AtomicBool,
     notify: AtomicU8,
     /// Completions since the one that raised the last event, which counts; 0 before that.
     since_event: AtomicU32,
 }
 
-/// A completion, and when it came about, by the clock of whoever drives the NIC.
-type Stamped = (Completion, Instant);
+#[derive(Debug)]
+struct Entry {
+    completion: Completion,
+    /// When it came about, by the clock of whoever drives the NIC.
+    at: Instant,
+    /// The room of its request, if its queue waits for that.
+    _room: Option<Room>,
+}
 
 /// The CQ overran: completions are lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -127,7 +134,7 @@ impl CompletionQueue {
         // rule: 11.4.2.1-fifo
         let popped = self.ring().pop();
         match popped {
-            Some(stamped) => Ok(Some(stamped)),
+            Some(entry) => Ok(Some((entry.completion, entry.at))),
             None if self.overrun.load(Ordering::Acquire) => Err(CqOverrun {
                 capacity: self.capacity(),
             }),
@@ -169,13 +176,13 @@ impl CompletionQueue {
         }
         let ring = self.ring.write().unwrap_or_else(PoisonError::into_inner);
         for _ in 0..ring.len() {
-            let kept = ring.pop().filter(|(completion, _)| completion.qpn != qpn);
-            let pushed = kept.map(|stamped| ring.push(stamped));
+            let kept = ring.pop().filter(|entry| entry.completion.qpn != qpn);
+            let pushed = kept.map(|entry| ring.push(entry));
             debug_assert!(!matches!(pushed, Some(Err(_))), "one was taken");
         }
     }
 
-    fn ring(&self) -> RwLockReadGuard<'_, ArrayQueue<Stamped>> {
+    fn ring(&self) -> RwLockReadGuard<'_, ArrayQueue<Entry>> {
         self.ring.read().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -210,11 +217,21 @@ impl CompletionQueue {
     }
 
     /// Adds a completion.
-    pub(crate) fn push(&self, completion: Completion, now: Instant, solicited: bool) -> Pushed {
+    pub(crate) fn push(
+        &self,
+        completion: Completion,
+        at: Instant,
+        solicited: bool,
+        room: Option<Room>,
+    ) -> Pushed {
         // rule: 10.8.7-solicited
         let wakes = solicited || completion.status != crate::WcStatus::Success;
         // rule: 10.10.2-cq-overrun
-        let pushed = self.ring().push((completion, now));
+        let pushed = self.ring().push(Entry {
+            completion,
+            at,
+            _room: room,
+        });
         if pushed.is_err() {
             let first = !self.overrun.swap(true, Ordering::AcqRel);
             return Pushed::Overrun { first };

@@ -369,6 +369,7 @@ impl Nic {
                 Some(Turn::More) => self.schedule(handle, false),
                 Some(Turn::PortFull) => {
                     self.schedule(handle, true);
+                    self.forget_pause(now, handle);
                     return;
                 }
                 Some(Turn::Idle) | None => {}

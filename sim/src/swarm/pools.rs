@@ -199,6 +199,10 @@ impl Run<'_> {
             }
             let wanted = state.ahead.min(state.depth);
             let (now, at, called) = (self.fabric.now(), state.refill_at, state.called);
+            // In a QP's own queue a receive has its place until its completion is taken.
+            if matches!(state.queue, Queue::Own(..)) && state.used.len() >= state.depth {
+                break;
+            }
             let posted = self.posted_in(pool);
             if posted >= wanted {
                 self.arm_again(pool, posted)?;

@@ -27,7 +27,7 @@ fn take(cq: &CompletionQueue) -> Vec<u64> {
 fn resizing_keeps_what_is_there() {
     let cq = CompletionQueue::new(CqId(1), 8);
     for wr_id in 0..6 {
-        cq.push(completion(wr_id), Instant::ZERO, false);
+        cq.push(completion(wr_id), Instant::ZERO, false, None);
     }
     let refused = CqResizeError {
         capacity: 5,
@@ -42,11 +42,11 @@ fn resizing_keeps_what_is_there() {
     assert_eq!(take(&cq), [0, 1, 2, 3, 4, 5]);
     assert_eq!(cq.resize(0), Ok(()), "0 is lifted to 1, as when it is made");
     assert_eq!(cq.capacity(), 1);
-    cq.push(completion(7), Instant::ZERO, false);
+    cq.push(completion(7), Instant::ZERO, false, None);
     assert_eq!(cq.resize(100), Ok(()));
     for wr_id in 8..107 {
         assert_eq!(
-            cq.push(completion(wr_id), Instant::ZERO, false),
+            cq.push(completion(wr_id), Instant::ZERO, false, None),
             Pushed::Quiet
         );
     }
@@ -58,33 +58,42 @@ fn a_request_for_an_event_outlives_resizing() {
     let cq = CompletionQueue::new(CqId(1), 2);
     cq.request_notify(Notify::Next);
     cq.resize(9).expect("empty");
-    assert_eq!(cq.push(completion(1), Instant::ZERO, false), Pushed::Notify);
+    assert_eq!(
+        cq.push(completion(1), Instant::ZERO, false, None),
+        Pushed::Notify
+    );
 }
 
 /// The request is the same one: it raises one event, late or not.
 #[test]
 fn a_request_is_taken_late_where_completions_are_left() {
     let cq = CompletionQueue::new(CqId(1), 4);
-    cq.push(completion(1), Instant::ZERO, false);
+    cq.push(completion(1), Instant::ZERO, false, None);
     assert!(!cq.take_belated(), "nobody asked");
     cq.request_notify(Notify::Solicited);
     assert!(!cq.take_belated(), "for those alone that are solicited");
     cq.request_notify(Notify::Next);
     assert!(cq.take_belated());
     assert!(!cq.take_belated(), "once");
-    assert_eq!(cq.push(completion(2), Instant::ZERO, true), Pushed::Quiet);
+    assert_eq!(
+        cq.push(completion(2), Instant::ZERO, true, None),
+        Pushed::Quiet
+    );
     cq.request_notify(Notify::Next);
     assert_eq!(take(&cq), [1, 2]);
     assert!(!cq.take_belated(), "nothing is left");
-    assert_eq!(cq.push(completion(3), Instant::ZERO, false), Pushed::Notify);
+    assert_eq!(
+        cq.push(completion(3), Instant::ZERO, false, None),
+        Pushed::Notify
+    );
     assert!(!cq.take_belated(), "it was raised in time");
 }
 
 #[test]
 fn an_overrun_is_for_good() {
     let cq = CompletionQueue::new(CqId(1), 1);
-    cq.push(completion(1), Instant::ZERO, false);
-    let overrun = cq.push(completion(2), Instant::ZERO, false);
+    cq.push(completion(1), Instant::ZERO, false, None);
+    let overrun = cq.push(completion(2), Instant::ZERO, false, None);
     assert_eq!(overrun, Pushed::Overrun { first: true });
     cq.resize(4).expect("larger");
     assert_eq!(cq.poll().expect("still there").map(|c| c.wr_id), Some(1));
@@ -116,7 +125,7 @@ fn resizing_while_others_poll() {
                 // Refused while too many are there: that is fine, too.
                 let _ = cq.resize(1 + rng.next_u32() as usize % 16);
             } else if cq.ring().len() < cq.capacity() {
-                cq.push(completion(next), Instant::ZERO, false);
+                cq.push(completion(next), Instant::ZERO, false, None);
                 next += 1;
             } else {
                 std::thread::yield_now();
@@ -137,13 +146,16 @@ fn what_waits_of_one_qp_is_forgotten() {
     let cq = CompletionQueue::new(CqId(1), 5);
     for taken in 0..7 {
         for (wr_id, qpn) in [(1, 2), (2, 3), (3, 2), (4, 4), (5, 3)] {
-            assert_eq!(cq.push(of(wr_id, qpn), Instant::ZERO, false), Pushed::Quiet);
+            assert_eq!(
+                cq.push(of(wr_id, qpn), Instant::ZERO, false, None),
+                Pushed::Quiet
+            );
         }
         cq.forget(Qpn::from_bits(9));
         cq.forget(Qpn::from_bits(3));
         assert_eq!(take(&cq), [1, 3, 4]);
         for wr_id in 0..taken {
-            cq.push(completion(wr_id), Instant::ZERO, false);
+            cq.push(completion(wr_id), Instant::ZERO, false, None);
             cq.poll().expect("no overrun");
         }
     }
@@ -154,7 +166,7 @@ fn what_waits_of_one_qp_is_forgotten() {
 fn completions_are_stamped() {
     let cq = CompletionQueue::new(CqId(1), 4);
     for at in [5, 7, 7] {
-        cq.push(completion(at), Instant::from_nanos(at), false);
+        cq.push(completion(at), Instant::from_nanos(at), false, None);
     }
     cq.resize(9).expect("larger");
     let taken = core::iter::from_fn(|| cq.poll_stamped().expect("no overrun"));
@@ -168,7 +180,7 @@ fn completions_are_stamped() {
 #[test]
 fn completions_are_counted_from_an_event_on() {
     let cq = CompletionQueue::new(CqId(1), 16);
-    let push = || cq.push(completion(0), Instant::ZERO, false);
+    let push = || cq.push(completion(0), Instant::ZERO, false, None);
     push();
     assert_eq!(cq.completions_since_event(), 0);
     for _ in 0..2 {

@@ -84,7 +84,9 @@ impl Nic {
         let share = qp.stake.share();
         slot.deadline = qp.deadline().unwrap_or(NEVER);
         slot.pauses = qp.pause().is_some();
-        self.set_timer(handle);
+        if !(slot.scheduled && slot.has_paused(now)) {
+            self.set_timer(handle);
+        }
         if let Some(share) = share {
             self.call(share);
         }
@@ -99,6 +101,17 @@ impl Nic {
         // One that is due before is moved when its time has come, if it has to be.
         if slot.deadline < self.timers.at(handle.slot()) {
             self.timers.set(handle.slot(), slot.deadline);
+        }
+    }
+
+    /// A QP whose pause is over, and whose turn comes when the port has room again: no timer
+    /// helps it, and one that is due would be due for ever.
+    pub(super) fn forget_pause(&mut self, now: Instant, handle: Handle) {
+        let Some(slot) = self.qps.at_mut(handle) else {
+            return;
+        };
+        if slot.has_paused(now) {
+            self.timers.set(handle.slot(), NEVER);
         }
     }
 

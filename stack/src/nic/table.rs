@@ -49,6 +49,13 @@ pub(super) struct Slot {
     pub(super) qp: Box<Qp>,
 }
 
+impl Slot {
+    /// Whether what was due is the end of a pause, which is over.
+    pub(super) fn has_paused(&self, now: Instant) -> bool {
+        self.pauses && self.deadline <= now
+    }
+}
+
 /// All QPs.
 #[derive(Debug, Default)]
 pub(super) struct Table {

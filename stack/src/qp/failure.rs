@@ -122,10 +122,11 @@ impl Qp {
             invalidated_rkey: None,
             source: None,
         };
-        let cq = match opcode {
-            WcOpcode::Recv | WcOpcode::RecvRdmaWithImm => &self.core.recv_cq,
-            _ => &self.core.send_cq,
+        let (sent, received) = self.service.rooms();
+        let (cq, room) = match opcode {
+            WcOpcode::Recv | WcOpcode::RecvRdmaWithImm => (&self.core.recv_cq, received),
+            _ => (&self.core.send_cq, Some(sent)),
         };
-        cx.complete(cq, completion, false)
+        cx.complete(cq, completion, false, room)
     }
 }

@@ -31,8 +31,8 @@ pub use attr::{MAX_RD_ATOMIC, ModifyError, QpAttributes, QpConfig, QpState, larg
 pub(crate) use failure::Fault;
 pub use failure::QpFatalCause;
 pub use kind::QpKind;
-pub(crate) use queue::WorkQueue;
 pub use queue::{MAX_INLINE_BYTES, MAX_QUEUE_DEPTH, QueueLimits};
+pub(crate) use queue::{Room, WorkQueue};
 pub(crate) use receives::{Receives, RecvWqe};
 
 use crate::congestion::Congestion;
@@ -83,8 +83,9 @@ impl Cx<'_> {
         cq: &CompletionQueue,
         completion: Completion,
         solicited: bool,
+        room: Option<Room>,
     ) -> Result<(), Fault> {
-        match cq.push(completion, self.now, solicited) {
+        match cq.push(completion, self.now, solicited, room) {
             Pushed::Quiet => Ok(()),
             Pushed::Notify => {
                 self.events.push_back(Event::CqNotify(cq.id()));

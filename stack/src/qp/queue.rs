@@ -3,6 +3,7 @@
 use crate::memory::prefetch;
 use crate::wr::{MAX_SGE, PostError, Sge};
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 /// How large a queue is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,7 +30,15 @@ pub(crate) struct WorkQueue<T> {
     max_inline: usize,
     limits: QueueLimits,
     next_slot: usize,
+    /// Each completion that waits to be taken has one of these; see [`Room`].
+    room: Room,
 }
+
+/// The room of a request in its queue, which is taken until its completion is: else a program
+/// that posts while there is room could post more than its CQ holds (IBTA 1.7, 11.4.2.1, freed
+/// resource count).
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Room(Arc<()>);
 
 /// Where the bytes of a request come from.
 #[derive(Clone, Copy, Debug)]
@@ -69,6 +78,7 @@ impl<T> WorkQueue<T> {
             max_inline,
             limits,
             next_slot: 0,
+            room: Room::default(),
         }
     }
 
@@ -92,6 +102,7 @@ impl<T> WorkQueue<T> {
             let pushed = other.push(entry.item, self.sges(index));
             debug_assert!(pushed.is_ok(), "as deep as there are requests");
         }
+        other.room = std::mem::take(&mut self.room);
         *self = other;
     }
 
@@ -105,7 +116,8 @@ impl<T> WorkQueue<T> {
             });
         }
         // rule: 11.2.5.1-depths
-        if self.entries.len() >= self.limits.depth {
+        // rule: 11.4.2.1-freed-when-taken
+        if self.entries.len() + self.completed() >= self.limits.depth {
             return Err(PostError::QueueFull {
                 depth: self.limits.depth,
             });
@@ -208,6 +220,16 @@ impl<T> WorkQueue<T> {
             Some(entry) => &self.sges[entry.slot * self.limits.max_sge..][..entry.sges],
             None => &[],
         }
+    }
+
+    /// The room of the request that completes now, for its completion.
+    pub(crate) fn room(&self) -> Room {
+        self.room.clone()
+    }
+
+    /// How many requests have completed whose completions wait to be taken.
+    fn completed(&self) -> usize {
+        Arc::strong_count(&self.room.0) - 1
     }
 
     pub(crate) fn len(&self) -> usize {

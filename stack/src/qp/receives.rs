@@ -1,6 +1,6 @@
 //! Where a QP's receives come from: a queue of its own, or one that it shares.
 
-use super::queue::{QueueLimits, WorkQueue};
+use super::queue::{QueueLimits, Room, WorkQueue};
 use super::{Core, Cx};
 use crate::cq::CompletionQueue;
 use crate::memory::PdId;
@@ -202,6 +202,12 @@ impl Receives {
     /// The elements of the oldest.
     pub(crate) fn sges(&self) -> &[Sge] {
         self.queue.sges(0)
+    }
+
+    /// The room of the receive that completes now. In an SRQ there is room again when a QP
+    /// takes a receive.
+    pub(crate) fn room(&self) -> Option<Room> {
+        (!self.are_shared()).then(|| self.queue.room())
     }
 
     /// Removes the oldest.

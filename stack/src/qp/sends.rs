@@ -1,7 +1,7 @@
 //! The send queue of services without acknowledgements: a request completes when its
 //! last packet has left (IBTA 1.7, 9.8.1).
 
-use super::queue::{QueueLimits, Source, WorkQueue};
+use super::queue::{QueueLimits, Room, Source, WorkQueue};
 use super::{Core, Cx, Fault};
 use crate::wr::{Completion, PostError, SendFlags, SendOp, SendWr, WcStatus};
 
@@ -34,6 +34,11 @@ impl SendQueue {
             begun: false,
             drain_pending: false,
         }
+    }
+
+    /// The room of a request that completes.
+    pub(crate) fn room(&self) -> Room {
+        self.queue.room()
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -123,7 +128,7 @@ impl SendQueue {
                 invalidated_rkey: None,
                 source: None,
             };
-            cx.complete(&core.send_cq, completion, false)?;
+            cx.complete(&core.send_cq, completion, false, Some(self.room()))?;
         }
         Ok(true)
     }

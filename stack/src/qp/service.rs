@@ -1,7 +1,7 @@
 //! The two halves of a QP, as its transport service has them.
 
 use super::attr::{QpConfig, QpState};
-use super::queue::Source;
+use super::queue::{Room, Source};
 use super::requester::{News, Requester};
 use super::responder::Responder;
 use super::{Core, Cx, Fault, QpInit, QpKind, Receives, Turn, arrivals, uc, ud};
@@ -218,6 +218,18 @@ impl Service {
             } => (requester.len(), responder.len()),
             Self::Uc { sender, receiver } => (sender.sq.len(), receiver.rq.len()),
             Self::Ud { sender, receiver } => (sender.sq.len(), receiver.rq.len()),
+        }
+    }
+
+    /// The room of a request that completes as soon as it is posted: a send, a receive.
+    pub(super) fn rooms(&self) -> (Room, Option<Room>) {
+        match self {
+            Self::Rc {
+                requester,
+                responder,
+            } => (requester.room(), responder.room()),
+            Self::Uc { sender, receiver } => (sender.sq.room(), receiver.rq.room()),
+            Self::Ud { sender, receiver } => (sender.sq.room(), receiver.rq.room()),
         }
     }
 

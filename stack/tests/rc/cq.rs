@@ -3,7 +3,8 @@
 
 use crate::sim::{A, B, Hand, Pair, Setup};
 use roce_stack::{
-    CqId, CqOverrun, Event, Notify, QpFatalCause, QpState, SendFlags, SendOp, WcStatus,
+    CqId, CqOverrun, Event, Notify, PostError, QpFatalCause, QpKind, QpState, QueueLimits, RecvWr,
+    SendFlags, SendOp, SendWr, WcStatus,
 };
 use roce_wire::{ExtHeaders, NakCode, Opcode};
 
@@ -145,4 +146,126 @@ fn the_solicited_bit_is_on_the_last_packet_of_what_consumes_a_receive() {
     hand.post_with(3, write, &[mem.sge(0, 2000)], flags);
     let bits: Vec<_> = hand.out().iter().map(|o| o.bth.solicited).collect();
     assert_eq!(bits, [false, false, true, false, false, true]);
+}
+
+const DEPTH: usize = 4;
+
+/// A NIC whose queues have room for four requests.
+fn short_queues(kind: QpKind) -> Hand {
+    let queue = QueueLimits {
+        depth: DEPTH,
+        max_sge: 1,
+    };
+    Hand::new(Setup {
+        kind,
+        queue,
+        signal_all: false,
+        ..Setup::default()
+    })
+}
+
+/// Posts SENDs of no bytes until there is no room: how many that were.
+fn fill(hand: &mut Hand, flags: SendFlags) -> usize {
+    let (op, sges) = (SendOp::Send, &[][..]);
+    let wr = SendWr {
+        wr_id: 0,
+        op,
+        sges,
+        flags,
+    };
+    let node = &mut hand.node;
+    let mut post = || node.nic.post_send(hand.now, node.qpn, &wr);
+    let posted = (0..2 * DEPTH).take_while(|_| post().is_ok()).count();
+    assert_eq!(post(), Err(PostError::QueueFull { depth: DEPTH }));
+    posted
+}
+
+fn fill_receives(hand: &mut Hand) -> usize {
+    let wr = RecvWr {
+        wr_id: 0,
+        sges: &[],
+    };
+    let node = &mut hand.node;
+    let mut post = || node.nic.post_recv(hand.now, node.qpn, &wr);
+    let posted = (0..2 * DEPTH).take_while(|_| post().is_ok()).count();
+    assert_eq!(post(), Err(PostError::QueueFull { depth: DEPTH }));
+    posted
+}
+
+/// Who posts as long as there is room can't make a CQ overrun that holds as much as the queues
+/// together.
+// shows: 11.4.2.1-freed-when-taken
+#[test]
+fn a_send_has_its_room_until_its_completion_is_taken() {
+    for kind in [QpKind::Rc, QpKind::Uc] {
+        let mut hand = short_queues(kind);
+        assert_eq!(fill(&mut hand, SendFlags::SIGNALED), DEPTH);
+        let psns = hand.out_psns();
+        if kind == QpKind::Rc {
+            hand.ack(psns[DEPTH - 1]);
+        }
+        assert_eq!(hand.node.nic.queued(hand.node.qpn), Some((0, 0)));
+        assert_eq!(fill(&mut hand, SendFlags::SIGNALED), 0, "{kind}");
+        for _ in 0..2 {
+            hand.node.send_cq.poll().expect("well").expect("one");
+        }
+        assert_eq!(fill(&mut hand, SendFlags::SIGNALED), 2, "{kind}");
+    }
+}
+
+/// One without completion has its room no longer than it takes to be done.
+// shows: 10.8.5-unsignaled-frees
+#[test]
+fn a_send_without_completion_has_its_room_until_it_is_done() {
+    let mut hand = short_queues(QpKind::Rc);
+    for _ in 0..3 {
+        assert_eq!(fill(&mut hand, SendFlags::empty()), DEPTH);
+        let psns = hand.out_psns();
+        hand.ack(psns[DEPTH - 1]);
+    }
+}
+
+// shows: 11.4.2.1-freed-when-taken
+#[test]
+fn a_receive_has_its_room_until_its_completion_is_taken() {
+    for kind in [QpKind::Rc, QpKind::Uc] {
+        let mut hand = short_queues(kind);
+        assert_eq!(fill_receives(&mut hand), DEPTH);
+        let opcode = match kind {
+            QpKind::Uc => Opcode::UC_SEND_ONLY,
+            _ => Opcode::RC_SEND_ONLY,
+        };
+        for _ in 0..3 {
+            hand.request(opcode, ExtHeaders::NONE, &[]);
+        }
+        assert_eq!(fill_receives(&mut hand), 0, "{kind}");
+        hand.node.recv_cq.poll().expect("well").expect("one");
+        assert_eq!(fill_receives(&mut hand), 1, "{kind}");
+    }
+}
+
+/// What is flushed when it is posted has room as well, and no more than that.
+// shows: 11.4.2.1-freed-when-taken
+#[test]
+fn what_is_flushed_at_once_has_room_until_it_is_taken() {
+    let mut hand = short_queues(QpKind::Rc);
+    hand.modify(QpState::Err);
+    assert_eq!(fill(&mut hand, SendFlags::empty()), DEPTH);
+    assert_eq!(fill_receives(&mut hand), DEPTH);
+    assert_eq!(hand.node.sent().len(), DEPTH);
+    assert_eq!(hand.node.received().len(), DEPTH);
+    assert_eq!(fill(&mut hand, SendFlags::empty()), DEPTH);
+    assert_eq!(fill_receives(&mut hand), DEPTH);
+}
+
+/// Completions of a QP that is reset are gone, and so is what they kept.
+#[test]
+fn a_reset_gives_all_room_back() {
+    let mut hand = short_queues(QpKind::Rc);
+    fill(&mut hand, SendFlags::SIGNALED);
+    let psns = hand.out_psns();
+    hand.ack(psns[DEPTH - 1]);
+    hand.modify(QpState::Reset);
+    hand.advance_to(QpState::Rts);
+    assert_eq!(fill(&mut hand, SendFlags::SIGNALED), DEPTH);
 }

@@ -84,6 +84,7 @@ fn requests_do_not_share_their_bytes() {
         assert_eq!(try_post(&mut pair, op, &[from.sge(0, len)], flags), Ok(()));
         if n % 3 == 0 || n % 50 == 49 {
             pair.run();
+            pair.nodes[A].sent();
         }
     }
     pair.run();

@@ -25,6 +25,7 @@ fn timed_with(timeout: u8, depth: usize) -> (Hand, Mem) {
         let psn = hand.out_one().psn();
         pass(&mut hand, 10);
         hand.ack(psn);
+        hand.node.sent();
     }
     (hand, mem)
 }

@@ -35,7 +35,7 @@ mod round_trip;
 mod transmit;
 
 use super::attr::QpConfig;
-use super::queue::{QueueLimits, Source, WorkQueue};
+use super::queue::{QueueLimits, Room, Source, WorkQueue};
 use super::window::Window;
 use super::{Core, Cx, Fault, sgl};
 use crate::congestion::Acked;
@@ -224,6 +224,11 @@ impl Requester {
         self.max - self.una
     }
 
+    /// The room of a request that completes.
+    pub(crate) fn room(&self) -> Room {
+        self.sq.room()
+    }
+
     /// How many requests have not completed.
     pub(crate) fn len(&self) -> usize {
         self.sq.len()
@@ -374,7 +379,7 @@ impl Requester {
                 invalidated_rkey: None,
                 source: None,
             };
-            cx.complete(&core.send_cq, completion, false)?;
+            cx.complete(&core.send_cq, completion, false, Some(self.room()))?;
         }
         Ok(true)
     }

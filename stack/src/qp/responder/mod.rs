@@ -26,7 +26,7 @@ mod request;
 use super::arrivals::{self, Arrival};
 use super::attr::QpConfig;
 use super::early::Chain;
-use super::{Core, Cx, Fault, Receives};
+use super::{Core, Cx, Fault, Receives, Room};
 use crate::seq::Seq;
 use crate::srq::{Srqn, XrcdId};
 use crate::wr::{PostError, RecvWr, WcStatus};
@@ -134,6 +134,11 @@ impl Responder {
     /// The XRC domain that SRQs are named in.
     pub(crate) fn domain(&self) -> Option<XrcdId> {
         self.rq.domain()
+    }
+
+    /// The room of a receive that completes.
+    pub(crate) fn room(&self) -> Option<Room> {
+        self.rq.room()
     }
 
     pub(crate) fn len(&self) -> usize {

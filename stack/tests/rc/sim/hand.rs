@@ -4,7 +4,9 @@ use super::node::{Mem, Node};
 use super::pair::Setup;
 use super::port::{Frame, Ip, SRC_PORT};
 use roce_stack::port::{IpCovered, RxMeta, TxMeta};
-use roce_stack::{DropReason, Instant, QpState, RecvWr, SendFlags, SendOp, SendWr, Sge, Stat};
+use roce_stack::{
+    DropReason, Instant, QpAttributes, QpState, RecvWr, SendFlags, SendOp, SendWr, Sge, Stat,
+};
 use roce_wire::icrc::{self, IpHeader};
 use roce_wire::{
     Aeth, Bth, ExtHeaders, NakCode, Opcode, Packet, PacketRepr, Psn, Qpn, Syndrome, UDP_PORT,
@@ -86,6 +88,16 @@ impl Hand {
             }
         }
         assert_eq!(self.state(), state);
+    }
+
+    /// Changes the QP's state and nothing else.
+    pub(crate) fn modify(&mut self, state: QpState) {
+        let step = QpAttributes {
+            state: Some(state),
+            ..QpAttributes::default()
+        };
+        let (nic, qpn) = (&mut self.node.nic, self.node.qpn);
+        nic.modify_qp(self.now, qpn, &step).expect("legal");
     }
 
     pub(crate) fn mem(&mut self, len: usize) -> Mem {
