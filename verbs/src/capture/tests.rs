@@ -1,3 +1,4 @@
+use super::comments::Comments;
 use super::frame::Frame;
 use super::*;
 use roce_stack::NicConfig;
@@ -245,6 +246,26 @@ fn each_fate_has_its_words() {
     assert_eq!(nic.counters().total_drops(), 3);
     capture.flush();
     assert_eq!(capture.capture.packets(), 5);
+}
+
+/// A packet may let many be dropped that came before it: one comment says how many. (tshark and
+/// `roce decode` show no more than some of a packet's comments.)
+#[test]
+fn drops_of_a_kind_are_counted_in_one_comment() {
+    let mut nic = nic();
+    let (src, dst) = (v4(1), v4(2));
+    let meta = received(src, dst, IpCovered::V4Hidden);
+    let packet = transport(src, dst, 0, 0x4000);
+    let before = nic.counters().clone();
+    for _ in 0..144 {
+        nic.receive(Instant::ZERO, &meta, &packet);
+    }
+    let mut comments = Comments::default();
+    comments.received(&before, nic.counters());
+    assert_eq!(
+        comments.get(),
+        ["dropped: unknown qp (drop_unknown_qp), 144 times"]
+    );
 }
 
 /// A port that numbers its packets, as AF_XDP's does, and keeps what was committed.
