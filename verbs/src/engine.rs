@@ -160,9 +160,9 @@ impl Engine {
     }
 
     /// The application called nothing while something came or was due: it seems to watch its
-    /// memory for what its peer writes there. So may the peer, once its own request is acknowledged, and then an
-    /// answer is not seen before a thread has been woken for it. An answer that comes
-    /// together with that acknowledgement is.
+    /// memory for what its peer writes there. So may the peer, once its own request is
+    /// acknowledged, and then an answer is not seen before a thread has been woken for it. An
+    /// answer that comes together with that acknowledgement is.
     pub(crate) fn note_watching(&mut self) {
         self.watches = POSTS_OF_A_WATCHER;
     }

@@ -124,13 +124,7 @@ fn neighbours_learn_of_congestion_only() {
         ..Setup::default()
     };
     let second = hand.node.another_qp(setup.kind, setup.queue);
-    let path = TxMeta {
-        src: setup.ip.address(1),
-        dst: setup.ip.address(2),
-        traffic_class: 0,
-        hop_limit: 64,
-        version: setup.ip.version(),
-    };
+    let path = setup.path();
     for step in [
         setup.init(),
         setup.rtr(path, Qpn::from_bits(7), 0),

@@ -2,7 +2,6 @@
 
 use crate::sim::node::Node;
 use crate::sim::{Hand, PEER_QPN, Setup, to_state};
-use roce_stack::port::TxMeta;
 use roce_stack::{Event, ModifyError, QpAttributes, QpState, QueueLimits, SendOp};
 use roce_wire::{ExtHeaders, NakCode, Opcode, Qpn};
 use std::collections::HashSet;
@@ -115,13 +114,7 @@ fn every_range_is_kept() {
     }
     let mut hand = Hand::in_reset(setup);
     hand.advance_to(QpState::Init);
-    let path = TxMeta {
-        src: setup.ip.address(1),
-        dst: setup.ip.address(2),
-        traffic_class: 0,
-        hop_limit: 64,
-        version: setup.ip.version(),
-    };
+    let path = setup.path();
     let rtr = QpAttributes {
         max_dest_rd_atomic: Some(129),
         ..setup.rtr(path, PEER_QPN, 1)

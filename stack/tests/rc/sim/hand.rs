@@ -3,7 +3,7 @@
 use super::node::{Mem, Node};
 use super::pair::Setup;
 use super::port::{Frame, Ip, SRC_PORT};
-use roce_stack::port::{IpCovered, RxMeta, TxMeta};
+use roce_stack::port::{IpCovered, RxMeta};
 use roce_stack::{
     DropReason, Instant, QpAttributes, QpState, RecvWr, SendFlags, SendOp, SendWr, Sge, Stat,
 };
@@ -66,13 +66,7 @@ impl Hand {
 
     /// Goes on through the states up to `state`, one of INIT, RTR, RTS.
     pub(crate) fn advance_to(&mut self, state: QpState) {
-        let path = TxMeta {
-            src: self.setup.ip.address(1),
-            dst: self.setup.ip.address(2),
-            traffic_class: 0,
-            hop_limit: 64,
-            version: self.setup.ip.version(),
-        };
+        let path = self.setup.path();
         let steps = [
             (QpState::Reset, self.setup.init()),
             (

@@ -78,6 +78,17 @@ impl Default for Setup {
 }
 
 impl Setup {
+    /// From the NIC under test to the peer that a test plays.
+    pub(crate) fn path(&self) -> TxMeta {
+        TxMeta {
+            src: self.ip.address(1),
+            dst: self.ip.address(2),
+            traffic_class: 0,
+            hop_limit: 64,
+            version: self.ip.version(),
+        }
+    }
+
     pub(crate) fn node(&self, host: u8) -> NodeSetup {
         NodeSetup {
             kind: self.kind,

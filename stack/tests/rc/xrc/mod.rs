@@ -179,13 +179,7 @@ impl Target {
     fn connect(&mut self) {
         let hand = &mut self.hand;
         let setup = hand.setup;
-        let path = roce_stack::port::TxMeta {
-            src: setup.ip.address(1),
-            dst: setup.ip.address(2),
-            traffic_class: 0,
-            hop_limit: 64,
-            version: setup.ip.version(),
-        };
+        let path = setup.path();
         for step in [
             setup.init(),
             setup.rtr(path, crate::sim::PEER_QPN, setup.psn[1]),
