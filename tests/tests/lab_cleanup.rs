@@ -55,6 +55,19 @@ impl Traces {
         found
     }
 
+    /// Waits until one of them runs this command.
+    fn assert_runs(&self, command: &str) {
+        let deadline = Instant::now() + TIMEOUT;
+        loop {
+            let lines: Vec<_> = self.alive().iter().map(|task| command_line(task)).collect();
+            if lines.iter().any(|line| line.contains(command)) {
+                return;
+            }
+            assert!(Instant::now() < deadline, "no {command} in {lines:?}");
+            thread::yield_now();
+        }
+    }
+
     /// Waits until the kernel has ended all that it has been told to.
     fn assert_gone(&self) {
         let deadline = Instant::now() + TIMEOUT;
@@ -77,17 +90,9 @@ fn a_dropped_lab_leaves_nothing() {
         .args(["-c", "sleep 4321 > /dev/null 2>&1 &"])
         .status();
     assert!(status.unwrap().success());
-    let pids: Vec<_> = traces.alive();
-    assert!(
-        pids.iter()
-            .any(|task| command_line(task).contains("qemu-system")),
-        "{pids:?}"
-    );
-    assert!(
-        pids.iter()
-            .any(|task| command_line(task).contains("sleep 4321")),
-        "{pids:?}"
-    );
+    // The shell's child may not be `sleep` yet when the shell has ended.
+    traces.assert_runs("qemu-system");
+    traces.assert_runs("sleep 4321");
     assert!(traces.directory.is_dir());
 
     drop(lab);
