@@ -99,7 +99,7 @@ impl Default for LabConfig {
             mtu: 1500,
             memory_mib: 1024,
             cpus: 2,
-            boot_timeout: Duration::from_secs(180),
+            boot_timeout: Duration::from_secs(120),
         }
     }
 }

@@ -7,7 +7,7 @@ use std::ops::Deref;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
-use super::agent::GUEST_IS_GONE;
+use super::agent::{BOOTING, GUEST_IS_GONE};
 use super::{Lab, LabConfig, LabError};
 
 /// How many times a guest is booted that dies on the way.
@@ -163,18 +163,23 @@ fn try_boot(config: &LabConfig) -> Result<Lab, String> {
     excuse(|| boot_again(|| Lab::boot(config)))
 }
 
-/// Boots again if the guest died while it booted: kernels patch their own code then, which
-/// an emulator with several threads gets wrong once in a while. That is said.
+/// Boots again if the guest died while it booted, or hung: kernels patch their own code then,
+/// which an emulator with several threads gets wrong once in a while. That is said.
 fn boot_again<T>(mut boot: impl FnMut() -> Result<T, LabError>) -> Result<T, LabError> {
     for _ in 1..BOOTS {
         match boot() {
-            Err(error) if error.to_string().contains(GUEST_IS_GONE) => {
+            Err(error) if has_died_or_hung(&error.to_string()) => {
                 say(&format!("lab: booting once more: {error}"));
             }
             done => return done,
         }
     }
     boot()
+}
+
+/// Whether a guest that boots went wrong by itself.
+fn has_died_or_hung(error: &str) -> bool {
+    error.contains(GUEST_IS_GONE) || error.contains(BOOTING)
 }
 
 /// Makes what tests need, or says why this machine is excused, as `ROCE_LAB` has it.
@@ -232,7 +237,7 @@ mod tests {
 
     #[test]
     fn a_guest_that_dies_while_it_boots_is_booted_again_a_few_times() {
-        let died = || LabError::new(GUEST_IS_GONE).context("waiting for the guest to boot");
+        let died = || LabError::new(GUEST_IS_GONE).context("waiting for the guest");
         let mut boots = 0;
         let mut boot = |alive_at| {
             boots = 0;
@@ -249,6 +254,10 @@ mod tests {
         assert_eq!(boot(1), (true, 1));
         assert_eq!(boot(3), (true, 3));
         assert_eq!(boot(4), (false, 3));
+        // As it was said of one that hung.
+        assert!(has_died_or_hung(
+            "waited 180s in vain for the guest to boot\n--- the end of the guest's console:"
+        ));
         // What is wrong for good is wrong at once.
         let mut tries = 0;
         let failed = boot_again::<()>(|| {
