@@ -87,12 +87,13 @@ pub const TYPICAL_LATENCY: usize = 4;
 /// A figure of what a program says of one size, by its column.
 ///
 /// # Errors
-/// If there is none; what it says instead.
+/// If there is none, or `inf`, as of a clock that stood still; what it says instead.
 pub fn figure(program: &str, text: &str, column: usize) -> Result<f64, String> {
     let mut lines = text.lines().skip_while(|line| !line.contains("#bytes"));
     let figures = lines.nth(1).unwrap_or_default();
     let figure = figures.split_whitespace().nth(column);
     figure
         .and_then(|figure| figure.parse().ok())
+        .filter(|figure: &f64| figure.is_finite())
         .ok_or_else(|| format!("{program} gave no figures:\n{text}"))
 }

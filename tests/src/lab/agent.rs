@@ -17,12 +17,6 @@ use super::guest::GuestStatus;
 use super::qemu::{CONSOLE_LOG, QEMU_LOG};
 use super::{LabError, oops};
 
-/// What is said when the guest has ended by itself.
-pub(super) const GUEST_IS_GONE: &str = "the guest is gone";
-
-/// What is waited for in vain if it hangs while it boots.
-pub(super) const BOOTING: &str = "the guest to boot";
-
 /// Longest frame body in either direction, in bytes.
 const MAX_BODY: usize = 65536;
 /// How long the guest may leave the channel full before it counts as dead.
@@ -82,7 +76,9 @@ impl Agent {
 
     /// Waits until the guest takes commands.
     pub(super) fn wait_ready(&self, timeout: Duration) -> Result<(), LabError> {
-        self.wait_for(timeout, BOOTING, |state| state.ready.then_some(()))
+        self.wait_for(timeout, "the guest to boot", |state| {
+            state.ready.then_some(())
+        })
     }
 
     /// Starts a command; waits until it runs, or says why it does not.
@@ -236,7 +232,7 @@ impl Agent {
         let reason = loop {
             match read_frame(&mut channel) {
                 Ok((kind, id, body)) => self.on_frame(kind, id, &body),
-                Err(error) => break format!("{GUEST_IS_GONE} ({error})"),
+                Err(error) => break format!("the guest is gone ({error})"),
             }
         };
         self.state().dead = Some(reason);

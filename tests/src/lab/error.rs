@@ -8,14 +8,22 @@ use std::path::Path;
 #[derive(Clone, Debug)]
 pub struct LabError {
     what: String,
-    poor_machine: bool,
+    kind: Kind,
+}
+
+/// What its reader can do about it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Failed,
+    PoorMachine,
+    NotBooted,
 }
 
 impl LabError {
     pub(crate) fn new(what: impl Into<String>) -> Self {
         Self {
             what: what.into(),
-            poor_machine: false,
+            kind: Kind::Failed,
         }
     }
 
@@ -23,7 +31,7 @@ impl LabError {
     pub(crate) fn poor_machine(what: impl Into<String>) -> Self {
         Self {
             what: what.into(),
-            poor_machine: true,
+            kind: Kind::PoorMachine,
         }
     }
 
@@ -39,10 +47,23 @@ impl LabError {
         }
     }
 
+    /// It went wrong while the guest booted: the guest died, or was waited for in vain.
+    pub(crate) fn while_booting(self) -> Self {
+        Self {
+            kind: Kind::NotBooted,
+            ..self
+        }
+    }
+
+    /// Whether the guest has not come up.
+    pub(crate) fn is_not_booted(&self) -> bool {
+        self.kind == Kind::NotBooted
+    }
+
     /// Whether the lab cannot run here at all (no root, no QEMU, no kernel to be
     /// had), as opposed to having failed.
     pub fn is_poor_machine(&self) -> bool {
-        self.poor_machine
+        self.kind == Kind::PoorMachine
     }
 }
 

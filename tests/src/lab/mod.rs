@@ -33,6 +33,7 @@
 //! are found by an environment variable and killed when the lab is dropped or, if
 //! this process was killed, by the next lab on the machine.
 
+mod again;
 mod agent;
 mod cache;
 mod capture;
@@ -71,6 +72,7 @@ pub use network::{
 pub use second::SecondGuest;
 pub use shared::SharedLab;
 
+use again::boot_again;
 use agent::Agent;
 use namespace::Namespace;
 use owner::RunDir;
@@ -123,12 +125,17 @@ pub struct Lab {
 
 impl Lab {
     /// Boots a guest: about ten seconds under software emulation, and a download
-    /// of some 70 MB before the first one, 140 MB for [`Flavour::ZeroCopy`].
+    /// of some 70 MB before the first one, 140 MB for [`Flavour::ZeroCopy`]. One that dies or
+    /// hangs on the way is booted again, a few times, and stderr says so.
     ///
     /// # Errors
     /// [`LabError`] says what the machine lacks ([`LabError::is_poor_machine`]), or
     /// what went wrong, with the end of the guest's console.
     pub fn boot(config: &LabConfig) -> Result<Self, LabError> {
+        boot_again(|| Self::boot_once(config))
+    }
+
+    fn boot_once(config: &LabConfig) -> Result<Self, LabError> {
         network::check_mtu(config.mtu)?;
         let flavour = config.flavour;
         machine::check(flavour)?;
@@ -157,8 +164,10 @@ impl Lab {
             mtu: AtomicU32::new(config.mtu),
             run,
         };
-        lab.agent.wait_ready(config.boot_timeout)?;
-        lab.wait_for_gids()?;
+        lab.agent
+            .wait_ready(config.boot_timeout)
+            .and_then(|()| lab.wait_for_gids())
+            .map_err(LabError::while_booting)?;
         Ok(lab)
     }
 

@@ -7,11 +7,7 @@ use std::ops::Deref;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
-use super::agent::{BOOTING, GUEST_IS_GONE};
 use super::{Lab, LabConfig, LabError};
-
-/// How many times a guest is booted that dies on the way.
-const BOOTS: u32 = 3;
 
 /// No more labs than this, however many processors there are: each takes a gigabyte.
 const MOST_LABS: usize = 4;
@@ -160,26 +156,7 @@ pub(super) fn boot_or_skip(config: &LabConfig) -> Option<Lab> {
 
 /// Boots a lab, or says why this machine is excused. Panics if it is not.
 fn try_boot(config: &LabConfig) -> Result<Lab, String> {
-    excuse(|| boot_again(|| Lab::boot(config)))
-}
-
-/// Boots again if the guest died while it booted, or hung: kernels patch their own code then,
-/// which an emulator with several threads gets wrong once in a while. That is said.
-fn boot_again<T>(mut boot: impl FnMut() -> Result<T, LabError>) -> Result<T, LabError> {
-    for _ in 1..BOOTS {
-        match boot() {
-            Err(error) if has_died_or_hung(&error.to_string()) => {
-                say(&format!("lab: booting once more: {error}"));
-            }
-            done => return done,
-        }
-    }
-    boot()
-}
-
-/// Whether a guest that boots went wrong by itself.
-fn has_died_or_hung(error: &str) -> bool {
-    error.contains(GUEST_IS_GONE) || error.contains(BOOTING)
+    excuse(|| Lab::boot(config))
 }
 
 /// Makes what tests need, or says why this machine is excused, as `ROCE_LAB` has it.
@@ -209,7 +186,7 @@ pub(crate) fn say_needs(what: &str, reason: &str) {
 }
 
 /// Writes a line to the real stderr, past the test harness, which would hide it.
-fn say(line: &str) {
+pub(super) fn say(line: &str) {
     // Where stderr is closed, nobody wants to know.
     let _ = writeln!(std::io::stderr(), "{line}");
 }
@@ -228,43 +205,5 @@ extern "C" fn shut_down() {
     // A test that still runs keeps its lab: the kernel kills it with this process.
     if let Ok(mut state) = LABS.state.try_lock() {
         drop(mem::take(&mut state.idle));
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_guest_that_dies_while_it_boots_is_booted_again_a_few_times() {
-        let died = || LabError::new(GUEST_IS_GONE).context("waiting for the guest");
-        let mut boots = 0;
-        let mut boot = |alive_at| {
-            boots = 0;
-            let booted = boot_again(|| {
-                boots += 1;
-                if boots == alive_at {
-                    Ok(())
-                } else {
-                    Err(died())
-                }
-            });
-            (booted.is_ok(), boots)
-        };
-        assert_eq!(boot(1), (true, 1));
-        assert_eq!(boot(3), (true, 3));
-        assert_eq!(boot(4), (false, 3));
-        // As it was said of one that hung.
-        assert!(has_died_or_hung(
-            "waited 180s in vain for the guest to boot\n--- the end of the guest's console:"
-        ));
-        // What is wrong for good is wrong at once.
-        let mut tries = 0;
-        let failed = boot_again::<()>(|| {
-            tries += 1;
-            Err(LabError::new("no kernel"))
-        });
-        assert!(failed.is_err());
-        assert_eq!(tries, 1);
     }
 }

@@ -1,0 +1,55 @@
+//! Guests that do not come up are booted again.
+
+use super::LabError;
+use super::shared::say;
+
+/// How many times a guest is booted that dies or hangs on the way.
+const BOOTS: u32 = 3;
+
+/// Boots again if the guest died while it booted, or hung: kernels patch their own code then,
+/// which an emulator with several threads gets wrong once in a while. That is said.
+pub(super) fn boot_again<T>(mut boot: impl FnMut() -> Result<T, LabError>) -> Result<T, LabError> {
+    for _ in 1..BOOTS {
+        match boot() {
+            Err(error) if error.is_not_booted() => {
+                say(&format!("lab: booting once more: {error}"));
+            }
+            done => return done,
+        }
+    }
+    boot()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_guest_that_does_not_come_up_is_booted_again_a_few_times() {
+        // Which boot succeeds, and what comes of it after how many.
+        for (alive_at, expected) in [(1, (true, 1)), (3, (true, 3)), (4, (false, 3))] {
+            let mut boots = 0;
+            let booted = boot_again(|| {
+                boots += 1;
+                match boots == alive_at {
+                    true => Ok(()),
+                    false => Err(LabError::new("the guest is gone").while_booting()),
+                }
+            });
+            assert_eq!((booted.is_ok(), boots), expected);
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_for_good_is_wrong_at_once() {
+        for error in [LabError::new("MTU 0"), LabError::poor_machine("no kernel")] {
+            let mut boots = 0;
+            let failed = boot_again::<()>(|| {
+                boots += 1;
+                Err(error.clone())
+            });
+            assert!(failed.is_err());
+            assert_eq!(boots, 1);
+        }
+    }
+}
