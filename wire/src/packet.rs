@@ -2,8 +2,8 @@
 
 use crate::error::saturate;
 use crate::{
-    Aeth, AtomicAckEth, AtomicEth, Bth, Deth, Feth, Headers, Ieth, ImmDt, Layer, ParseError,
-    PayloadRule, Reason, Reth, XrcEth,
+    Aeth, AtomicAckEth, AtomicEth, Bth, Deth, Feth, Headers, Ieth, ImmDt, Layer, Opcode,
+    ParseError, PayloadRule, Psn, Qpn, Reason, Reth, XrcEth,
 };
 
 /// Bytes of the invariant CRC at the end of every packet.
@@ -64,8 +64,28 @@ impl<'a> Packet<'a> {
     ///
     /// # Errors
     /// The first field that is wrong, from front to back.
-    #[inline(always)]
+    #[inline]
     pub fn parse(transport: &'a [u8]) -> Result<Packet<'a>, ParseError> {
+        let mut packet = Packet::BLANK;
+        packet.read(transport)?;
+        Ok(packet)
+    }
+
+    /// No packet yet, for [`Packet::read`].
+    pub const BLANK: Packet<'static> = Packet {
+        bth: Bth::new(Opcode::RC_SEND_ONLY, Qpn::MULTICAST, Psn::new(0)),
+        ext: ExtHeaders::NONE,
+        payload: &[],
+        icrc: 0,
+    };
+
+    /// Parses `transport` as [`Packet::parse`] does, into a packet that is there: all of
+    /// it is replaced.
+    ///
+    /// # Errors
+    /// As there; what the packet holds then is of no use.
+    #[inline(always)]
+    pub fn read(&mut self, transport: &'a [u8]) -> Result<(), ParseError> {
         let Some((bth, rest)) = transport.split_first_chunk() else {
             return Err(ParseError::truncated(Layer::Bth, transport.len(), Bth::LEN));
         };
@@ -89,16 +109,14 @@ impl<'a> Packet<'a> {
         // rule: 9.2.4-pad-removed
         let (payload, rest) = rest.split_at(len);
         let icrc = rest.last_chunk().copied().unwrap_or_default();
-        let mut packet = Packet {
-            bth,
-            ext: ExtHeaders::NONE,
-            payload,
-            icrc: u32::from_le_bytes(icrc),
-        };
+        self.bth = bth;
+        self.ext = ExtHeaders::NONE;
+        self.payload = payload;
+        self.icrc = u32::from_le_bytes(icrc);
         // Filled in place: copying headers that were just written, field by field,
         // would wait for every store before them, and those are of a payload.
-        packet.ext.fill(info.headers, ext);
-        Ok(packet)
+        self.ext.fill(info.headers, ext);
+        Ok(())
     }
 
     /// What emits this packet's headers again.
@@ -180,6 +198,24 @@ impl ExtHeaders {
     /// If `buf` is shorter than [`Headers::byte_len`] of `headers`.
     #[inline]
     pub fn emit(&self, headers: Headers, buf: &mut [u8]) -> usize {
+        // Those that the fast operations have, without looking for others.
+        match headers {
+            Headers::NONE => 0,
+            Headers::RETH => {
+                self.reth.unwrap_or_default().emit(buf);
+                Reth::LEN
+            }
+            Headers::AETH => {
+                self.aeth.unwrap_or_default().emit(buf);
+                Aeth::LEN
+            }
+            _ => self.emit_any(headers, buf),
+        }
+    }
+
+    /// Writes the headers of any set.
+    #[inline(never)]
+    fn emit_any(&self, headers: Headers, buf: &mut [u8]) -> usize {
         let mut at = 0;
         macro_rules! put {
             ($set:ident, $field:ident, $type:ident) => {
@@ -319,7 +355,9 @@ impl PacketRepr {
                 .ext
                 .emit(bth.opcode.info().headers, &mut buf[Bth::LEN..]);
         // rule: 9.2.4-pad-zero
-        buf[payload_at + payload_len..][..pad].fill(0);
+        if pad > 0 {
+            buf[payload_at + payload_len..][..pad].fill(0);
+        }
         payload_at
     }
 }

@@ -99,12 +99,16 @@ impl Credits {
 
     /// The largest code whose count is not above `count`.
     // rule: 9.7.7.2-credits-not-above
+    #[inline]
     pub const fn from_count(count: u32) -> Credits {
-        let mut code = 30;
-        while decode_credits(code) > count {
-            code -= 1;
+        const LARGEST: u32 = 30;
+        if count < 2 {
+            return Credits(count as u8);
         }
-        Credits(code)
+        // Each power of two has an even code, and half as much again the next one.
+        let power = count.ilog2();
+        let code = 2 * power + (count >> (power - 1) & 1);
+        Credits(if code < LARGEST { code } else { LARGEST } as u8)
     }
 }
 
