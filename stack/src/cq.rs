@@ -3,7 +3,7 @@
 use crate::qp::Room;
 use crate::time::Instant;
 use crate::wr::Completion;
-use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering, fence};
+use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicUsize, Ordering, fence};
 use crossbeam_queue::ArrayQueue;
 use roce_wire::Qpn;
 use std::sync::{PoisonError, RwLock, RwLockReadGuard};
@@ -36,6 +36,8 @@ pub struct CompletionQueue {
     /// Locked for writing while it is replaced by one of another size, and while a QP's
     /// completions are sorted out.
     ring: RwLock<ArrayQueue<Entry>>,
+    /// No fewer than the ring holds: so one that is empty is polled without its lock.
+    waiting: AtomicUsize,
     overrun: AtomicBool,
     notify: AtomicU8,
     /// Completions since the one that raised the last event, which counts; 0 before that.
@@ -99,6 +101,7 @@ impl CompletionQueue {
         Self {
             id,
             ring: RwLock::new(ArrayQueue::new(capacity.max(1))),
+            waiting: AtomicUsize::new(0),
             overrun: AtomicBool::new(false),
             notify: AtomicU8::new(Notify::Never as u8),
             since_event: AtomicU32::new(0),
@@ -130,16 +133,24 @@ impl CompletionQueue {
     /// # Errors
     /// As for [`CompletionQueue::poll`].
     pub fn poll_stamped(&self) -> Result<Option<(Completion, Instant)>, CqOverrun> {
-        // The lock is released before anything else is asked.
-        // rule: 11.4.2.1-fifo
-        let popped = self.ring().pop();
-        match popped {
+        match self.take() {
             Some(entry) => Ok(Some((entry.completion, entry.at))),
             None if self.overrun.load(Ordering::Acquire) => Err(CqOverrun {
                 capacity: self.capacity(),
             }),
             None => Ok(None),
         }
+    }
+
+    fn take(&self) -> Option<Entry> {
+        if self.waiting.load(Ordering::Acquire) == 0 {
+            return None;
+        }
+        // The lock is released before anything else is asked.
+        // rule: 11.4.2.1-fifo
+        let entry = self.ring().pop()?;
+        self.waiting.fetch_sub(1, Ordering::Release);
+        Some(entry)
     }
 
     /// Whether nothing waits to be taken.
@@ -177,6 +188,9 @@ impl CompletionQueue {
         let ring = self.ring.write().unwrap_or_else(PoisonError::into_inner);
         for _ in 0..ring.len() {
             let kept = ring.pop().filter(|entry| entry.completion.qpn != qpn);
+            if kept.is_none() {
+                self.waiting.fetch_sub(1, Ordering::Release);
+            }
             let pushed = kept.map(|entry| ring.push(entry));
             debug_assert!(!matches!(pushed, Some(Err(_))), "one was taken");
         }
@@ -226,6 +240,8 @@ impl CompletionQueue {
     ) -> Pushed {
         // rule: 10.8.7-solicited
         let wakes = solicited || completion.status != crate::WcStatus::Success;
+        // Before it is there: who counts fewer than there are finds one too few.
+        self.waiting.fetch_add(1, Ordering::Release);
         // rule: 10.10.2-cq-overrun
         let pushed = self.ring().push(Entry {
             completion,
@@ -233,6 +249,7 @@ impl CompletionQueue {
             _room: room,
         });
         if pushed.is_err() {
+            self.waiting.fetch_sub(1, Ordering::Release);
             let first = !self.overrun.swap(true, Ordering::AcqRel);
             return Pushed::Overrun { first };
         }

@@ -271,8 +271,7 @@ impl Nic {
     /// # Errors
     /// See [`PostError`]; nothing was posted then.
     pub fn post_send(&mut self, now: Instant, qpn: Qpn, wr: &SendWr<'_>) -> Result<(), PostError> {
-        self.with_qp(now, qpn, |qp, cx| qp.post_send(cx, wr))
-            .unwrap_or(Err(PostError::UnknownQp(qpn)))
+        self.post(now, qpn, wr, None)
     }
 
     /// Posts a SEND or WRITE of `data`, which is copied; the request's own elements are
@@ -287,8 +286,31 @@ impl Nic {
         wr: &SendWr<'_>,
         data: &[u8],
     ) -> Result<(), PostError> {
-        self.with_qp(now, qpn, |qp, cx| qp.post_inline(cx, wr, data))
-            .unwrap_or(Err(PostError::UnknownQp(qpn)))
+        self.post(now, qpn, wr, Some(data))
+    }
+
+    /// Posts a send request; if bytes are given, they are what is sent.
+    #[inline]
+    fn post(
+        &mut self,
+        now: Instant,
+        qpn: Qpn,
+        wr: &SendWr<'_>,
+        data: Option<&[u8]>,
+    ) -> Result<(), PostError> {
+        let unknown = PostError::UnknownQp(qpn);
+        let handle = self.qps.find(qpn).ok_or(unknown)?;
+        let qp = &mut self.qps.at_mut(handle).ok_or(unknown)?.qp;
+        if !qp.queues_sends() {
+            let posted = self.with_handle(now, handle, |qp, cx| qp.post_send(cx, wr, data));
+            return posted.unwrap_or(Err(unknown));
+        }
+        // It is queued, and nothing else happens to the QP.
+        qp.queue_send(&self.memory, wr, data)?;
+        if qp.wants_to_send() {
+            self.schedule(handle, false);
+        }
+        Ok(())
     }
 
     /// Posts a receive request.
@@ -307,11 +329,11 @@ impl Nic {
         // it is parsed, because the payload of the packet before is still on its way
         // to memory, and the CRC, unlike the parser, does not wait for that.
         let intact = icrc_is_right(meta, transport);
-        let packet = match Packet::parse(transport) {
-            Ok(packet) => packet,
-            // rule: 9.6.1-malformed
-            Err(_) => return self.counters.drop(DropReason::Malformed),
-        };
+        let mut packet = Packet::BLANK;
+        // rule: 9.6.1-malformed
+        if packet.read(transport).is_err() {
+            return self.counters.drop(DropReason::Malformed);
+        }
         // rule: 9.6.1-icrc
         if !intact {
             return self.counters.drop(DropReason::BadIcrc);
@@ -364,7 +386,11 @@ impl Nic {
                 continue;
             };
             slot.scheduled = false;
-            let send = |qp: &mut Qp, cx: &mut Cx<'_>| qp.transmit(cx, port, QUANTUM);
+            let alone = self.ready.is_empty();
+            let send = |qp: &mut Qp, cx: &mut Cx<'_>| {
+                cx.alone = alone;
+                qp.transmit(cx, port, QUANTUM)
+            };
             match self.take_turn(now, handle, send) {
                 Some(Turn::More) => self.schedule(handle, false),
                 Some(Turn::PortFull) => {
@@ -388,7 +414,10 @@ impl Nic {
         if !self.transmit_notices(now, port) {
             return;
         }
-        let send = |qp: &mut Qp, cx: &mut Cx<'_>| qp.transmit_requests(cx, port, QUANTUM);
+        let send = |qp: &mut Qp, cx: &mut Cx<'_>| {
+            cx.alone = true;
+            qp.transmit_requests(cx, port, QUANTUM)
+        };
         self.take_turn(now, handle, send);
     }
 
@@ -434,6 +463,7 @@ impl Nic {
     }
 
     /// When [`Nic::handle_timeouts`] should be called; it may be early, never late.
+    #[inline]
     pub fn next_timeout(&self) -> Option<Instant> {
         self.timers.next()
     }
@@ -458,6 +488,7 @@ impl Nic {
     }
 
     /// Takes the next event.
+    #[inline]
     pub fn poll_event(&mut self) -> Option<Event> {
         self.events.pop_front()
     }

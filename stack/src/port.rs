@@ -266,6 +266,13 @@ pub trait Port {
     /// Queues the packet that was reserved last.
     fn commit(&mut self);
 
+    /// Queues the packet that was reserved last, and no other follows for now: a port may
+    /// send what it has queued at once, so that the packet need not wait for what the caller
+    /// does before it calls [`Port::flush`], which it does all the same.
+    fn commit_last(&mut self) {
+        self.commit();
+    }
+
     /// Sends what is queued, as far as the network takes it. Never blocks.
     /// Returns whether nothing remains queued.
     ///

@@ -181,6 +181,12 @@ impl Shares {
         }
     }
 
+    /// Whether anybody waits for room in the share.
+    #[inline]
+    pub(crate) fn has_waiting(&self, share: ShareId) -> bool {
+        !self.shares[share.0].waiting.is_empty()
+    }
+
     /// Who should have a turn now that there may be room in the share: the one that has
     /// waited for longest. What it leaves is for the next, whom its turn leads to.
     /// [`Shares::keep`] should follow.

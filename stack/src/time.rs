@@ -24,24 +24,41 @@ impl Instant {
         self.0
     }
 
+    /// How many nanoseconds after `earlier` this is; 0 if it is not after.
+    #[inline]
+    pub(crate) const fn nanos_since(self, earlier: Self) -> u64 {
+        self.0.saturating_sub(earlier.0)
+    }
+
+    /// So many nanoseconds later.
+    #[inline]
+    pub(crate) const fn after_nanos(self, ns: u64) -> Self {
+        Self(self.0.saturating_add(ns))
+    }
+
     /// How long after `earlier` this is; zero if it is not after.
     pub fn saturating_duration_since(self, earlier: Self) -> Duration {
-        Duration::from_nanos(self.0.saturating_sub(earlier.0))
+        Duration::from_nanos(self.nanos_since(earlier))
     }
+}
+
+/// A duration in nanoseconds, for those who calculate with it for each packet: of a
+/// [`Duration`], seconds and the rest are calculated with apart.
+#[inline]
+pub(crate) fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
 impl Add<Duration> for Instant {
     type Output = Self;
     fn add(self, rhs: Duration) -> Self {
-        let ns = u64::try_from(rhs.as_nanos()).unwrap_or(u64::MAX);
-        Self(self.0.saturating_add(ns))
+        Self(self.0.saturating_add(nanos(rhs)))
     }
 }
 
 impl Sub<Duration> for Instant {
     type Output = Self;
     fn sub(self, rhs: Duration) -> Self {
-        let ns = u64::try_from(rhs.as_nanos()).unwrap_or(u64::MAX);
-        Self(self.0.saturating_sub(ns))
+        Self(self.0.saturating_sub(nanos(rhs)))
     }
 }

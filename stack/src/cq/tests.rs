@@ -191,3 +191,26 @@ fn completions_are_counted_from_an_event_on() {
         assert_eq!((push(), cq.completions_since_event()), (Pushed::Quiet, 3));
     }
 }
+
+/// One that is empty is told without a look into the ring: what is counted is what is there,
+/// whatever happens to it.
+#[test]
+fn what_waits_is_counted() {
+    let cq = CompletionQueue::new(CqId(1), 3);
+    let of = |wr_id, qpn| Completion {
+        qpn: Qpn::from_bits(qpn),
+        ..completion(wr_id)
+    };
+    let mut rng = ChaCha20Rng::seed_from_u64(11);
+    for wr_id in 0..4_000 {
+        let (what, qpn) = (rng.next_u32() % 16, rng.next_u32() % 4);
+        match what {
+            0 => cq.forget(Qpn::from_bits(qpn)),
+            1 => drop(cq.resize(1 + rng.next_u32() as usize % 8)),
+            2..8 => drop(cq.poll()),
+            _ => drop(cq.push(of(wr_id, qpn), Instant::ZERO, false, None)),
+        }
+        assert_eq!(cq.waiting.load(Ordering::Relaxed), cq.ring().len());
+    }
+    assert!(cq.overrun.load(Ordering::Relaxed), "that happened, too");
+}

@@ -8,12 +8,12 @@ use std::net::IpAddr;
 // rule: A17.3.2-source-port
 /// Checks the ICRC, as far as the port saw what it covers (RoCEv2 Annex A17.3.3).
 pub(super) fn icrc_is_right(meta: &RxMeta, transport: &[u8]) -> bool {
-    match (meta.src, meta.dst, meta.ip) {
+    match (&meta.src, &meta.dst, &meta.ip) {
         (IpAddr::V4(src), IpAddr::V4(dst), IpCovered::V4Hidden) => {
             let (src, dst) = (src.octets(), dst.octets());
             icrc::verify_hidden_v4(src, dst, meta.src_port, UDP_PORT, transport).is_ok()
         }
-        (IpAddr::V4(src), IpAddr::V4(dst), IpCovered::V4 { id, flags_fragment }) => {
+        (IpAddr::V4(src), IpAddr::V4(dst), &IpCovered::V4 { id, flags_fragment }) => {
             let ip = IpHeader::V4 {
                 src: src.octets(),
                 dst: dst.octets(),
@@ -25,8 +25,8 @@ pub(super) fn icrc_is_right(meta: &RxMeta, transport: &[u8]) -> bool {
         // rule: A16-icrc
         (src, dst, IpCovered::Grh) => {
             let ip = IpHeader::Grh {
-                sgid: port::gid(src),
-                dgid: port::gid(dst),
+                sgid: port::gid(*src),
+                dgid: port::gid(*dst),
             };
             icrc::verify(&ip, meta.src_port, UDP_PORT, transport).is_ok()
         }

@@ -153,7 +153,7 @@ impl Nic {
         while let Some(outgoing) = services.outbox.front() {
             let repr = headers(services.psn);
             let Outgoing { path, mad } = outgoing;
-            let written = write_packet(port, path, &repr, MAD_BYTES, |out| {
+            let written = write_packet(port, path, &repr, MAD_BYTES, false, |out| {
                 out.copy_from_slice(mad);
                 Ok(())
             });

@@ -66,6 +66,7 @@ impl Nic {
             shares,
             owes_notice: false,
             slowed_to: None,
+            alone: false,
         };
         let result = f(qp, &mut cx);
         let (starved, slowed_to) = (cx.starved, cx.slowed_to);
@@ -116,7 +117,15 @@ impl Nic {
     }
 
     /// Gives a turn to who waits for room in a share, if there is some.
+    #[inline]
     pub(super) fn call(&mut self, share: ShareId) {
+        if self.shares.has_waiting(share) {
+            self.call_waiting(share);
+        }
+    }
+
+    #[inline(never)]
+    fn call_waiting(&mut self, share: ShareId) {
         let Some(handle) = self.shares.call(share) else {
             return;
         };

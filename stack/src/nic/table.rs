@@ -8,6 +8,7 @@ use crate::hash::KeyMap;
 use crate::memory::prefetch;
 use crate::qp::Qp;
 use crate::time::Instant;
+use core::cell::Cell;
 use roce_wire::Qpn;
 
 /// Names a QP and says where it is. Once the QP is gone it names nothing, even if
@@ -62,6 +63,8 @@ pub(super) struct Table {
     by_qpn: KeyMap<u32>,
     slots: Vec<Option<Slot>>,
     free: Vec<u32>,
+    /// Where the QP was that was looked for last: mostly it is the next one, too.
+    recent: Cell<u32>,
 }
 
 impl Table {
@@ -106,7 +109,17 @@ impl Table {
     /// Where the QP is.
     #[inline]
     pub(super) fn find(&self, qpn: Qpn) -> Option<Handle> {
+        let slot = self.recent.get();
+        let recent = Handle { slot, qpn };
+        if self.at(recent).is_some() {
+            return Some(recent);
+        }
+        self.search(qpn)
+    }
+
+    fn search(&self, qpn: Qpn) -> Option<Handle> {
         let slot = *self.by_qpn.get(&qpn.get())?;
+        self.recent.set(slot);
         Some(Handle { slot, qpn })
     }
 

@@ -30,7 +30,21 @@ pub(crate) fn emit(
     payload_len: usize,
     fill: impl FnOnce(&Cx<'_>, &mut [u8]) -> Result<(), AccessError>,
 ) -> Result<(), EmitError> {
-    let sent = write_packet(port, path, repr, payload_len, |out| fill(cx, out))?;
+    emit_of(cx, port, path, repr, payload_len, false, fill)
+}
+
+/// The same; `is_last` if nothing at all follows for now.
+#[inline]
+pub(crate) fn emit_of(
+    cx: &mut Cx<'_>,
+    port: &mut dyn Port,
+    path: &TxMeta,
+    repr: &PacketRepr,
+    payload_len: usize,
+    is_last: bool,
+    fill: impl FnOnce(&Cx<'_>, &mut [u8]) -> Result<(), AccessError>,
+) -> Result<(), EmitError> {
+    let sent = write_packet(port, path, repr, payload_len, is_last, |out| fill(cx, out))?;
     count_packet(cx.counters, sent, payload_len);
     Ok(())
 }
@@ -43,6 +57,7 @@ pub(crate) fn write_packet(
     path: &TxMeta,
     repr: &PacketRepr,
     payload_len: usize,
+    is_last: bool,
     fill: impl FnOnce(&mut [u8]) -> Result<(), AccessError>,
 ) -> Result<bool, EmitError> {
     let slot = match port.reserve(path, repr.bth.dest_qpn, repr.buffer_len(payload_len)) {
@@ -59,7 +74,11 @@ pub(crate) fn write_packet(
     fill(&mut bytes[at..at + payload_len]).map_err(EmitError::Access)?;
     // rule: A17.3.3-sent
     icrc::seal(&ip_header(path, ip), src_port, UDP_PORT, bytes);
-    port.commit();
+    if is_last {
+        port.commit_last();
+    } else {
+        port.commit();
+    }
     Ok(true)
 }
 

@@ -74,6 +74,8 @@ pub(crate) struct Cx<'a> {
     pub(crate) owes_notice: bool,
     /// A CNP has brought the QP down to this rate, in bits a second.
     pub(crate) slowed_to: Option<f64>,
+    /// Nothing of others, nor of anything else, follows what the QP sends now.
+    pub(crate) alone: bool,
 }
 
 impl Cx<'_> {
@@ -344,6 +346,7 @@ impl Qp {
     /// application waits for is not behind acknowledgements.
     pub(crate) fn transmit(&mut self, cx: &mut Cx<'_>, port: &mut dyn Port, budget: usize) -> Turn {
         self.end_pause(cx);
+        cx.alone &= !self.service.has_replies();
         if self.answers_go_first() {
             return match self.answer(cx, port, budget) {
                 Turn::Idle => self.transmit_requests(cx, port, budget),

@@ -153,24 +153,40 @@ impl<T> WorkQueue<T> {
     /// Adds a request that [`WorkQueue::check_source`] admitted.
     pub(crate) fn push_from(&mut self, item: T, source: Source<'_>) -> Result<(), PostError> {
         self.check_source(source)?;
-        let slot = self.next_slot;
-        self.next_slot = (slot + 1) % self.limits.depth;
-        let (sges, inline): (&[Sge], &[u8]) = match source {
-            Source::Memory(sges) => (sges, &[]),
-            Source::Inline(data) => (&[], data),
-        };
-        self.sges[slot * self.limits.max_sge..][..sges.len()].copy_from_slice(sges);
-        self.inline[slot * self.max_inline..][..inline.len()].copy_from_slice(inline);
-        self.entries.push_back(Entry {
-            item,
-            slot,
-            sges: sges.len(),
-            inline: inline.len(),
-        });
+        self.push_checked(item, source);
         Ok(())
     }
 
+    /// The same, which [`WorkQueue::check_source`] has just admitted.
+    pub(crate) fn push_checked(&mut self, item: T, source: Source<'_>) {
+        let slot = self.next_slot;
+        let next = slot + 1;
+        self.next_slot = if next == self.limits.depth { 0 } else { next };
+        let (mut sges, mut inline) = (0, 0);
+        match source {
+            Source::Memory(elements) => {
+                sges = elements.len();
+                let room = &mut self.sges[slot * self.limits.max_sge..][..sges];
+                // One by one: there are few, mostly one.
+                for (place, element) in room.iter_mut().zip(elements) {
+                    *place = *element;
+                }
+            }
+            Source::Inline(data) => {
+                inline = data.len();
+                self.inline[slot * self.max_inline..][..inline].copy_from_slice(data);
+            }
+        }
+        self.entries.push_back(Entry {
+            item,
+            slot,
+            sges,
+            inline,
+        });
+    }
+
     /// Where the bytes of the request at `index` come from.
+    #[inline]
     pub(crate) fn source(&self, index: usize) -> Source<'_> {
         match self.entries.get(index) {
             Some(entry) if entry.inline > 0 => {

@@ -77,13 +77,31 @@ pub(crate) fn gather(
     offset: u64,
     out: &mut [u8],
 ) -> Result<(), AccessError> {
+    let end = offset.checked_add(out.len() as u64);
+    if let ([sge], Some(end)) = (sges, end)
+        && end <= u64::from(sge.length)
+        && !out.is_empty()
+    {
+        return read(memory, pd, sge.lkey, sge.addr.wrapping_add(offset), out);
+    }
     for piece in pieces(sges, offset, out.len()) {
-        let len = piece.range.len() as u64;
-        // rule: 10.2.3-pd-local
-        let span = memory.local(pd, piece.lkey, piece.addr, len, Access::empty())?;
-        span.read(&mut out[piece.range])?;
+        read(memory, pd, piece.lkey, piece.addr, &mut out[piece.range])?;
     }
     Ok(())
+}
+
+/// Fills `out` from one element, from `addr` on.
+#[inline]
+fn read(
+    memory: &MemoryTable,
+    pd: PdId,
+    lkey: u32,
+    addr: u64,
+    out: &mut [u8],
+) -> Result<(), AccessError> {
+    // rule: 10.2.3-pd-local
+    let span = memory.local(pd, lkey, addr, out.len() as u64, Access::empty())?;
+    span.read(out)
 }
 
 /// Writes `data` to the list from its byte `offset` on. Nothing is written if any

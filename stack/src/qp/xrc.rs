@@ -24,10 +24,7 @@ impl Qp {
             return Err(PostError::WrongService { kind });
         }
         self.core.peer_srq = Some(srq);
-        let posted = match inline {
-            Some(data) => self.post_inline(cx, wr, data),
-            None => self.post_send(cx, wr),
-        };
+        let posted = self.post_send(cx, wr, inline);
         self.core.peer_srq = None;
         posted
     }

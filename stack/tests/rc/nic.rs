@@ -2,7 +2,8 @@
 
 use crate::sim::{A, B, Hand, Pair, Setup, pattern, to_state};
 use roce_stack::{
-    CreateQpError, QpKind, QpState, QpnPart, QueueLimits, SendOp, SrqInit, Stat, WcStatus,
+    CreateQpError, PostError, QpKind, QpState, QpnPart, QueueLimits, SendFlags, SendOp, SendWr,
+    SrqInit, Stat, WcStatus,
 };
 use roce_wire::{ExtHeaders, Opcode, Qpn, RnrTimer, Syndrome};
 
@@ -47,6 +48,64 @@ fn an_answer_goes_before_an_acknowledgement() {
     assert_eq!(node.port.out.len(), 1);
     let sent: Vec<Opcode> = hand.out().iter().map(|out| out.opcode()).collect();
     assert_eq!(sent, [Opcode::RC_SEND_ONLY, Opcode::RC_ACKNOWLEDGE]);
+}
+
+/// Who sends at once what the port is told to be the last has nothing left to send then.
+#[test]
+fn a_port_is_told_of_the_last_packet_of_all() {
+    let mut hand = Hand::new(Setup::default());
+    let mem = hand.mem(8192);
+    let ends = |hand: &mut Hand| {
+        let packets = hand.out().len();
+        let ends = std::mem::take(&mut hand.node.port.ends);
+        (packets, ends)
+    };
+    let mut sent = 0;
+    // One, two at once, and one of several packets.
+    for lens in [&[8][..], &[8, 8], &[4000], &[4000, 0]] {
+        for &len in lens {
+            hand.post(1, SendOp::Send, &[mem.sge(0, len)]);
+        }
+        let (packets, ends) = ends(&mut hand);
+        sent += packets;
+        assert_eq!(ends, [sent], "{lens:?}");
+    }
+    // All of it again.
+    hand.timeout();
+    assert_eq!(ends(&mut hand), (sent, vec![2 * sent]));
+    // Nor is it the last if an acknowledgement follows.
+    let mut hand = Hand::new(Setup::default());
+    let mem = hand.mem(8);
+    hand.post_recv(1, &[mem.sge(0, 8)]);
+    hand.request(Opcode::RC_SEND_ONLY, ExtHeaders::NONE, &[1; 8]);
+    hand.post(2, SendOp::Send, &[mem.sge(0, 8)]);
+    assert_eq!(ends(&mut hand), (2, vec![]));
+}
+
+/// A QP in the place of one that has gone is not taken for it.
+#[test]
+fn the_place_of_a_qp_is_another_ones_later() {
+    let mut hand = Hand::new(Setup::default());
+    let mem = hand.mem(8);
+    let (old, now) = (hand.node.qpn, hand.now);
+    hand.post(1, SendOp::Send, &[mem.sge(0, 8)]);
+    let wr = |sges| SendWr {
+        wr_id: 2,
+        op: SendOp::Send,
+        sges,
+        flags: SendFlags::empty(),
+    };
+    let nic = &mut hand.node.nic;
+    assert!(nic.destroy_qp(old));
+    let gone = nic.post_send(now, old, &wr(&[]));
+    assert_eq!(gone, Err(PostError::UnknownQp(old)));
+    let new = hand.node.another_qp(QpKind::Rc, hand.setup.queue);
+    let nic = &mut hand.node.nic;
+    let gone = nic.post_send(now, old, &wr(&[]));
+    assert_eq!(gone, Err(PostError::UnknownQp(old)));
+    assert_eq!(nic.query_qp(old).map(|(state, _)| state), None);
+    let reset = nic.query_qp(new).map(|(state, _)| state);
+    assert_eq!(reset, Some(QpState::Reset));
 }
 
 /// An acknowledgement may wait for what the application answers; a refusal, a READ's

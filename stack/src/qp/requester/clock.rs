@@ -8,25 +8,30 @@
 use super::round_trip::RoundTrips;
 use crate::qp::attr::QpConfig;
 use crate::seq::Seq;
-use crate::time::{Duration, Instant};
+use crate::time::{Duration, Instant, nanos};
 
-/// What a host's own delays may add to a round trip without an answer being late.
-const SLACK: Duration = Duration::from_micros(10);
+/// What a host's own delays may add to a round trip without an answer being late, in
+/// nanoseconds.
+const SLACK: u64 = 10_000;
+
+/// A round trip counts as no longer than this, in nanoseconds: a day. So nothing that is made
+/// of it overflows.
+pub(super) const LONGEST: u64 = 86_400_000_000_000;
 
 /// Each question without answer waits twice as long as the one before, up to
 /// 2^5 times.
 const MAX_DOUBLINGS: u32 = 5;
 
 /// How many round trips a request may go unacknowledged whose completion nobody waits for.
-const PATIENCE: u32 = 16;
+const PATIENCE: u64 = 16;
 
 /// Measures round trips and runs the timer for asking.
 #[derive(Debug, Default)]
 pub(super) struct Clock {
-    /// The usual round trip; `None` until one was measured.
-    usual: Option<Duration>,
-    /// How much round trips differ.
-    deviation: Duration,
+    /// The usual round trip in nanoseconds; `None` until one was measured.
+    usual: Option<u64>,
+    /// How much round trips differ, in nanoseconds.
+    deviation: u64,
     /// The packet that is being timed: one past its PSN, and when it was sent.
     timed: Option<(Seq, Instant)>,
     doublings: u32,
@@ -80,7 +85,7 @@ impl Clock {
             && una >= end
         {
             self.timed = None;
-            self.measured(now.saturating_duration_since(sent));
+            self.measured(now.nanos_since(sent));
         }
         self.trips.on_progress(now, una);
         self.doublings = 0;
@@ -98,7 +103,8 @@ impl Clock {
         }
     }
 
-    fn measured(&mut self, round_trip: Duration) {
+    fn measured(&mut self, round_trip: u64) {
+        let round_trip = round_trip.min(LONGEST);
         match &mut self.usual {
             None => {
                 self.usual = Some(round_trip);
@@ -136,8 +142,8 @@ impl Clock {
             return false;
         };
         let patience = usual * PATIENCE;
-        let far_off = timeout.is_some_and(|timeout| timeout > patience * 4);
-        far_off && self.doublings == 0 && now.saturating_duration_since(asked) < patience
+        let far_off = timeout.is_some_and(|timeout| nanos(timeout) > patience * 4);
+        far_off && self.doublings == 0 && now.nanos_since(asked) < patience
     }
 
     /// Whether it is time to ask after what was spared. Stops the timer then.
@@ -162,7 +168,7 @@ impl Clock {
         if self.usual.is_none()
             && let Some(since) = self.since
         {
-            self.measured(now.saturating_duration_since(since));
+            self.measured(now.nanos_since(since));
         }
         self.timed = Some((at.next(), now));
         self.trips.distrust();
@@ -174,7 +180,7 @@ impl Clock {
     /// round trip: then what it says was said before that.
     pub(super) fn is_stale(&self, now: Instant) -> bool {
         match (self.repeated, self.usual) {
-            (Some(at), Some(usual)) => now.saturating_duration_since(at) < usual * 3 / 4,
+            (Some(at), Some(usual)) => now.nanos_since(at) < usual * 3 / 4,
             _ => false,
         }
     }
@@ -219,7 +225,7 @@ impl Clock {
         self.deadline = self
             .usual
             .filter(|_| self.enabled)
-            .map(|usual| now + (usual + self.deviation) * PATIENCE + SLACK);
+            .map(|usual| now.after_nanos((usual + self.deviation) * PATIENCE + SLACK));
     }
 
     fn wait(&mut self, now: Instant) {
@@ -227,7 +233,8 @@ impl Clock {
         self.deadline = self
             .usual
             .filter(|_| self.enabled)
-            .map(|usual| now + (usual + (self.deviation * 4).max(SLACK)) * (1 << self.doublings));
+            .map(|usual| (usual + (self.deviation * 4).max(SLACK)) << self.doublings)
+            .map(|late| now.after_nanos(late));
     }
 }
 
@@ -286,8 +293,8 @@ mod tests {
             clock.time(sent, seq + n);
             clock.on_progress(sent + Duration::from_micros(50), seq + n, false);
         }
-        assert_eq!(clock.usual, Some(Duration::from_micros(50)));
-        assert!(clock.deviation < Duration::from_nanos(10));
+        assert_eq!(clock.usual, Some(50_000));
+        assert!(clock.deviation < 10);
     }
 
     /// Weighed as TCP weighs them.
@@ -299,8 +306,8 @@ mod tests {
         clock.on_progress(at(100), seq + 1, false);
         clock.time(at(200), seq + 2);
         clock.on_progress(at(340), seq + 2, false);
-        assert_eq!(clock.usual, Some(Duration::from_micros(105)));
-        assert_eq!(clock.deviation, Duration::from_nanos(47_500));
+        assert_eq!(clock.usual, Some(105_000));
+        assert_eq!(clock.deviation, 47_500);
     }
 
     /// The first answer of all may be that something is missing: it answers the oldest
@@ -308,13 +315,13 @@ mod tests {
     #[test]
     fn a_first_answer_is_measured_from_the_oldest_packet_outstanding() {
         let seq = Seq::initial(Psn::new(0));
-        for (outstanding, usual) in [(false, 50), (true, 150)] {
+        for (outstanding, usual) in [(false, 50_000), (true, 150_000)] {
             let mut clock = clock();
             clock.on_sent(at(0), seq + 1);
             clock.on_progress(at(10), seq + 1, outstanding);
             clock.on_sent(at(100), seq + 2);
             clock.on_missing(at(150), seq + 1);
-            assert_eq!(clock.usual, Some(Duration::from_micros(usual)));
+            assert_eq!(clock.usual, Some(usual));
         }
     }
 

@@ -297,7 +297,7 @@ impl Requester {
             receives,
             srq: core.peer_srq,
         };
-        self.sq.push_from(wqe, source)?;
+        self.sq.push_checked(wqe, source);
         self.assigned = wqe.end();
         self.receives = receives;
         Ok(())
@@ -335,10 +335,10 @@ impl Requester {
 
     /// When something is due.
     pub(crate) fn deadline(&self) -> Option<Instant> {
-        [self.retry.deadline(), self.clock.deadline()]
-            .into_iter()
-            .flatten()
-            .min()
+        match (self.retry.deadline(), self.clock.deadline()) {
+            (Some(retry), Some(clock)) => Some(retry.min(clock)),
+            (retry, clock) => retry.or(clock),
+        }
     }
 
     /// State SQD begins: [`Requester::take_drained`] will tell when it is done.

@@ -6,8 +6,9 @@
 //! it was. Once anything is sent again, nothing noted counts any more: an answer could be
 //! to either copy, or have waited for what was missing (Karn's rule).
 
+use super::clock::LONGEST;
 use crate::seq::Seq;
-use crate::time::{Duration, Instant};
+use crate::time::{Duration, Instant, nanos};
 
 /// How many packets are noted at a time. A window has about four that ask.
 const NOTED: usize = 4;
@@ -58,8 +59,9 @@ impl RoundTrips {
 
     fn measured(&mut self, round_trip: Duration) {
         self.newest = Some(round_trip);
-        let smoothed = self.smoothed.unwrap_or(round_trip);
-        self.smoothed = Some((smoothed * 7 + round_trip) / 8);
+        let newest = nanos(round_trip).min(LONGEST);
+        let smoothed = self.smoothed.map_or(newest, nanos);
+        self.smoothed = Some(Duration::from_nanos((smoothed * 7 + newest) / 8));
         self.shortest = Some(self.shortest.unwrap_or(round_trip).min(round_trip));
     }
 }

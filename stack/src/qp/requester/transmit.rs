@@ -3,7 +3,7 @@
 use super::{Requester, SendWqe};
 use crate::counters::Stat;
 use crate::port::Port;
-use crate::qp::emit::{EmitError, emit};
+use crate::qp::emit::{EmitError, emit, emit_of};
 use crate::qp::{Core, Cx, Fault, QpState, Turn, sgl};
 use crate::seq::Seq;
 use crate::wr::{RemoteAddr, SendFlags, SendOp, WcStatus};
@@ -240,7 +240,9 @@ impl Requester {
         let path = core.config.path.as_ref().ok_or(EmitError::Full)?;
         let source = self.sq.source(self.cursor);
         let repr = PacketRepr { bth, ext };
-        emit(cx, port, path, &repr, payload, |cx, out| {
+        // Then it needn't wait for what is to be done after it was sent.
+        let ends = cx.alone && why == Why::New && is_last && self.cursor + 1 == self.sq.len();
+        emit_of(cx, port, path, &repr, payload, ends, |cx, out| {
             sgl::fetch(cx.memory, core.pd, source, offset, out)
         })?;
         if is_first && why != Why::Again {

@@ -35,7 +35,21 @@ impl Responder {
     }
 
     /// Sends up to `budget` packets of what the peer is owed.
+    #[inline]
     pub(crate) fn transmit(
+        &mut self,
+        cx: &mut Cx<'_>,
+        port: &mut dyn Port,
+        core: &Core,
+        budget: usize,
+    ) -> Result<Turn, Fault> {
+        if self.replies.is_empty() {
+            return Ok(Turn::Idle);
+        }
+        self.transmit_owed(cx, port, core, budget)
+    }
+
+    fn transmit_owed(
         &mut self,
         cx: &mut Cx<'_>,
         port: &mut dyn Port,

@@ -56,6 +56,9 @@ pub(crate) struct SimPort {
     slot: Vec<u8>,
     reserved: Option<(TxMeta, IpCovered)>,
     pub(crate) out: Vec<Frame>,
+    /// After how many packets it was told that none follows, each time.
+    pub(crate) ends: Vec<usize>,
+    committed: usize,
     /// How many packets `out` holds before the port is full.
     pub(crate) room: usize,
     /// Every packet is unsendable, as without a route.
@@ -73,6 +76,8 @@ impl SimPort {
             slot: Vec::new(),
             reserved: None,
             out: Vec::new(),
+            ends: Vec::new(),
+            committed: 0,
             room: usize::MAX,
             unsendable: false,
             max_packet_bytes,
@@ -162,10 +167,16 @@ impl Port for SimPort {
     fn commit(&mut self) {
         let (to, ip) = self.reserved.take().expect("a reservation to commit");
         let meta = self.seen(&to, ip);
+        self.committed += 1;
         self.out.push(Frame {
             meta,
             bytes: self.slot.clone(),
         });
+    }
+
+    fn commit_last(&mut self) {
+        self.commit();
+        self.ends.push(self.committed);
     }
 
     fn flush(&mut self) -> Result<bool, PortError> {
