@@ -2,6 +2,7 @@
 
 /// The ones' complement sum of 16-bit words, not folded, of bytes that an even number of
 /// others stands before. Of an odd number, a zero is taken to follow the last.
+#[inline]
 pub(super) fn sum(bytes: &[u8]) -> u64 {
     // Sums of 32-bit words fold to those of 16-bit ones; 2^32 of them fit.
     let (words, rest) = bytes.as_chunks::<4>();
@@ -15,6 +16,7 @@ pub(super) fn sum(bytes: &[u8]) -> u64 {
 }
 
 /// A sum in 16 bits.
+#[inline]
 pub(super) fn fold(mut sum: u64) -> u16 {
     while sum > 0xffff {
         sum = (sum & 0xffff) + (sum >> 16);

@@ -3,14 +3,19 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use roce_stack::port::{IpCovered, RxMeta};
-use roce_wire::{Frame, Layer, Link as FrameLink, NetworkHeader, ParseError, Reason, VlanTag};
+use roce_wire::{
+    Frame, Layer, Link as FrameLink, NetworkHeader, ParseError, Reason, UDP_PORT, VlanTag,
+};
 
 use super::facts::{Mac, group_mac};
 use super::reasons::RxDrop;
 use super::template::checksum_holds;
 
 const V4_LEN: usize = 20;
+const UDP_LEN: usize = 8;
 const ETHERNET_LEN: usize = 14;
+/// Of the flags and the fragment offset, all that says that a packet is but a part of one.
+const FRAGMENT: u16 = 0x3fff;
 
 /// Who a frame has to be to.
 #[derive(Clone, Copy, Debug)]
@@ -40,7 +45,64 @@ pub struct Received<'a> {
 impl Station<'_> {
     /// Takes a whole frame apart, from the Ethernet header to the end, without its
     /// frame check sequence.
+    #[inline]
     pub(super) fn parse<'f>(&self, bytes: &'f [u8]) -> Result<Received<'f>, RxDrop> {
+        match self.parse_usual(bytes) {
+            Some(received) => Ok(received),
+            None => self.parse_any(bytes),
+        }
+    }
+
+    /// Takes a frame apart that is as most are: untagged, to one of our addresses, IPv4
+    /// without options, and nothing wrong with it. Of any other this says nothing.
+    #[inline]
+    fn parse_usual<'f>(&self, bytes: &'f [u8]) -> Option<Received<'f>> {
+        const UDP_AT: usize = ETHERNET_LEN + V4_LEN;
+        const HEADERS_LEN: usize = UDP_AT + UDP_LEN;
+        let header = bytes.first_chunk::<HEADERS_LEN>()?;
+        let field = |at: usize| u16::from_be_bytes([header[at], header[at + 1]]);
+        let address = |at: usize| {
+            let octets = [header[at], header[at + 1], header[at + 2], header[at + 3]];
+            Ipv4Addr::from_octets(octets)
+        };
+        // EtherType, version and length of the header, protocol, destination port.
+        let kind = (field(12), header[14], header[23], field(UDP_AT + 2));
+        let (ip_len, udp_len) = (usize::from(field(16)), usize::from(field(UDP_AT + 4)));
+        let flags_fragment = field(20);
+        let ends = ETHERNET_LEN + ip_len;
+        let is_usual = kind == (0x0800, 0x45, 17, UDP_PORT)
+            && self.vlan.is_none()
+            && header[..6] == self.mac
+            && flags_fragment & FRAGMENT == 0
+            && ip_len == V4_LEN + udp_len
+            && (HEADERS_LEN..=bytes.len()).contains(&ends)
+            && checksum_holds(&header[ETHERNET_LEN..UDP_AT]);
+        let (src, dst) = (address(26), address(30));
+        let dst = IpAddr::V4(dst);
+        if !is_usual || !is_source(IpAddr::V4(src)) || dst.is_multicast() {
+            return None;
+        }
+        if !self.addresses.contains(&dst) {
+            return None;
+        }
+        Some(Received {
+            meta: RxMeta {
+                src: IpAddr::V4(src),
+                dst,
+                src_port: field(UDP_AT),
+                traffic_class: header[15],
+                ip: IpCovered::V4 {
+                    id: field(18),
+                    flags_fragment,
+                },
+            },
+            transport: bytes.get(HEADERS_LEN..ends)?,
+        })
+    }
+
+    /// Takes any frame apart.
+    #[inline(never)]
+    fn parse_any<'f>(&self, bytes: &'f [u8]) -> Result<Received<'f>, RxDrop> {
         let frame = Frame::parse_ethernet(bytes).map_err(|error| reason_of(&error))?;
         let Some(link) = frame.link else {
             return Err(RxDrop::Truncated);
@@ -113,8 +175,7 @@ impl Station<'_> {
     }
 
     fn check_addresses(&self, link: &FrameLink, src: IpAddr, dst: IpAddr) -> Result<(), RxDrop> {
-        let is_broadcast = src == IpAddr::V4(Ipv4Addr::BROADCAST);
-        if src.is_multicast() || src.is_unspecified() || src.is_loopback() || is_broadcast {
+        if !is_source(src) {
             return Err(RxDrop::BadSource);
         }
         let (known, mac) = if dst.is_multicast() {
@@ -130,6 +191,13 @@ impl Station<'_> {
         }
         Ok(())
     }
+}
+
+/// Whether packets can come from there.
+#[inline]
+fn is_source(src: IpAddr) -> bool {
+    let is_broadcast = src == IpAddr::V4(Ipv4Addr::BROADCAST);
+    !(src.is_multicast() || src.is_unspecified() || src.is_loopback() || is_broadcast)
 }
 
 /// The address that a GID is.

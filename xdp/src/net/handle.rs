@@ -7,7 +7,7 @@ use std::os::fd::BorrowedFd;
 use roce_stack::Instant;
 use roce_stack::port::PortError;
 
-use super::core::{Changes, Core, CoreConfig, Header, Resolution};
+use super::core::{Changes, Core, CoreConfig, Header, PathIndex, Resolution};
 use super::event::PathKey;
 use super::facts::{Link, OwnAddress};
 use super::frame::Received;
@@ -109,6 +109,16 @@ impl Net {
     /// may change by itself.
     #[inline]
     pub fn header_for(&mut self, key: PathKey) -> Result<Header<'_>, Refusal> {
+        let found = match self.core.find_ready(&key) {
+            Some(found) => found,
+            None => self.find(key)?,
+        };
+        self.core.header(found).ok_or(Refusal::RoutePending)
+    }
+
+    /// Finds a path, and asks the kernel for what is not known of it.
+    #[inline(never)]
+    fn find(&mut self, key: PathKey) -> Result<PathIndex, Refusal> {
         let mut found = self.core.find(key);
         for _ in 0..QUESTIONS {
             if !self.core.has_requests() {
@@ -117,8 +127,7 @@ impl Net {
             self.netlink.serve(&mut self.core);
             found = self.core.find(key);
         }
-        let header = self.core.header(found?);
-        header.ok_or(Refusal::RoutePending)
+        found
     }
 
     /// What is known of a next hop: for [`Waiting::release`](super::Waiting::release).

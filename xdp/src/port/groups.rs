@@ -13,6 +13,7 @@ use crate::socket::SocketConfig;
 pub(super) struct Groups(Vec<(IpAddr, Socket)>);
 
 impl Groups {
+    #[inline]
     pub(super) fn contains(&self, group: IpAddr) -> bool {
         self.0.iter().any(|(joined, _)| *joined == group)
     }

@@ -50,6 +50,9 @@ impl Loopback {
 
     /// Hands out up to `budget` packets.
     pub(super) fn receive(&mut self, budget: usize, sink: &mut dyn RxSink) -> usize {
+        if self.is_empty() {
+            return 0;
+        }
         // What is sent in answer meanwhile waits for the next call.
         let count = budget.min(self.waiting.len());
         for (meta, packet) in self.waiting.drain(..count) {

@@ -30,7 +30,7 @@ use crate::socket::SocketQueue;
 use clock::Clock;
 use groups::Groups;
 use loopback::Loopback;
-use transmit::Reserved;
+use transmit::{Reserved, Special};
 
 /// A port over AF_XDP. See [`Port`] for the contract.
 ///
@@ -55,6 +55,7 @@ pub struct XdpPort {
     /// Frames whose next hop's address is not known yet, with the queue they are in.
     waiting: Waiting<(usize, Held)>,
     reserved: Reserved,
+    special: Special,
     /// Identification of the next packet over IPv4.
     next_id: u16,
     /// The queue that is received from first.
@@ -319,6 +320,10 @@ impl Port for XdpPort {
 
     fn commit(&mut self) {
         self.commit_reserved();
+    }
+
+    fn commit_last(&mut self) {
+        self.commit_and_send();
     }
 
     fn flush(&mut self) -> Result<bool, PortError> {

@@ -74,6 +74,7 @@ pub(super) fn open(config: XdpPortConfig) -> Result<XdpPort, PortError> {
         loopback: Default::default(),
         waiting: Waiting::default(),
         reserved: Default::default(),
+        special: Default::default(),
         next_id: 0,
         turn: 0,
         assembly: vec![0; LONGEST_FRAME].into(),

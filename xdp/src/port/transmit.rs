@@ -19,19 +19,23 @@ pub(super) enum Reserved {
     #[default]
     Nothing,
     /// One that leaves by a queue.
-    Frame {
-        queue: usize,
-        header_len: usize,
-        /// The next hop whose Ethernet address is not known yet.
-        waits_for: Option<IpAddr>,
-        /// It is to a group that was joined here, too.
-        copy: Option<RxMeta>,
-        /// The checksum that we compute when all is written.
-        checksum: Option<ChecksumAt>,
-        len: usize,
-    },
-    /// One to this very port.
-    Looped { meta: RxMeta, len: usize },
+    Frame { queue: usize, len: usize },
+    /// One that leaves by a queue when what [`Special`] says has been done.
+    Special { queue: usize, len: usize },
+    /// One to this very port, of which [`Special::copy`] tells.
+    Looped { len: usize },
+}
+
+/// What is to be done to few packets only.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Special {
+    header_len: usize,
+    /// The next hop whose Ethernet address is not known yet.
+    waits_for: Option<IpAddr>,
+    /// It is to a group that was joined here, or to an address of ours.
+    copy: Option<RxMeta>,
+    /// The checksum that we compute when all is written.
+    checksum: Option<ChecksumAt>,
 }
 
 impl XdpPort {
@@ -82,13 +86,16 @@ impl XdpPort {
             template.begin_checksum(frame, len);
         }
         let is_member = self.groups.contains(to.dst);
-        self.reserved = Reserved::Frame {
-            queue,
-            header_len,
-            waits_for: header.waits_for,
-            copy: is_member.then(|| looped(to, ip)),
-            checksum: ours,
-            len,
+        self.reserved = if is_member || ours.is_some() || header.waits_for.is_some() {
+            self.special = Special {
+                header_len,
+                waits_for: header.waits_for,
+                copy: is_member.then(|| looped(to, ip)),
+                checksum: ours,
+            };
+            Reserved::Special { queue, len }
+        } else {
+            Reserved::Frame { queue, len }
         };
         Ok(TxSlot {
             bytes: &mut frame[header_len..],
@@ -120,8 +127,8 @@ impl XdpPort {
             },
             (RoceVersion::V2, IpAddr::V6(_)) => IpCovered::V6,
         };
-        let meta = looped(to, ip);
-        self.reserved = Reserved::Looped { meta, len };
+        self.special.copy = Some(looped(to, ip));
+        self.reserved = Reserved::Looped { len };
         Ok(TxSlot {
             bytes: self.loopback.reserve(len),
             src_port: src_port(to.version),
@@ -133,35 +140,62 @@ impl XdpPort {
     pub(super) fn commit_reserved(&mut self) {
         let len = match std::mem::take(&mut self.reserved) {
             Reserved::Nothing => return,
-            Reserved::Looped { meta, len } => {
-                if self.loopback.commit(meta) {
-                    self.counters.tx_looped += 1;
-                } else {
-                    self.counters.tx_loop_full += 1;
-                }
+            Reserved::Frame { queue, len } => {
+                // A corrupt ring shows again at the next `flush`.
+                drop(self.queues[queue].commit());
                 len
             }
-            Reserved::Frame {
-                queue,
-                header_len,
-                waits_for,
-                copy,
-                checksum,
-                len,
-            } => {
-                self.copy_to_ourselves(queue, header_len, copy);
-                self.end_checksum(queue, checksum);
-                match waits_for {
-                    Some(hop) => self.hold(queue, hop),
-                    // A corrupt ring shows again at the next `flush`.
-                    None => drop(self.queues[queue].commit()),
-                }
+            Reserved::Special { queue, len } => {
+                self.commit_special(queue);
+                len
+            }
+            Reserved::Looped { len } => {
+                self.commit_looped();
                 len
             }
         };
         self.next_id = self.next_id.wrapping_add(1);
         self.counters.tx_packets += 1;
         self.counters.tx_bytes += len as u64;
+    }
+
+    /// The same, and sends it at once, with what is queued before it.
+    pub(super) fn commit_and_send(&mut self) {
+        let queue = match self.reserved {
+            Reserved::Frame { queue, .. } => Some(queue),
+            _ => None,
+        };
+        self.commit_reserved();
+        if let Some(queue) = queue {
+            // What is wrong is so at the next `flush`, too, which tells.
+            drop(self.queues[queue].send());
+        }
+    }
+
+    fn commit_looped(&mut self) {
+        let Some(meta) = self.special.copy.take() else {
+            return;
+        };
+        if self.loopback.commit(meta) {
+            self.counters.tx_looped += 1;
+        } else {
+            self.counters.tx_loop_full += 1;
+        }
+    }
+
+    fn commit_special(&mut self, queue: usize) {
+        let Special {
+            header_len,
+            waits_for,
+            copy,
+            checksum,
+        } = self.special;
+        self.copy_to_ourselves(queue, header_len, copy);
+        self.end_checksum(queue, checksum);
+        match waits_for {
+            Some(hop) => self.hold(queue, hop),
+            None => drop(self.queues[queue].commit()),
+        }
     }
 
     /// What goes to a group that was joined here is received here, too.
@@ -261,6 +295,9 @@ fn looped(to: &TxMeta, ip: IpCovered) -> RxMeta {
 
 /// All packets to one destination leave by one queue, and so in order.
 fn queue_of(dst: IpAddr, queues: usize) -> usize {
+    if queues == 1 {
+        return 0;
+    }
     let sum: usize = match dst {
         IpAddr::V4(dst) => dst.octets().into_iter().map(usize::from).sum(),
         IpAddr::V6(dst) => dst.octets().into_iter().map(usize::from).sum(),

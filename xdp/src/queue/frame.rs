@@ -22,8 +22,12 @@ pub struct Frame<'a> {
 
 impl<'a> Frame<'a> {
     /// Its length in bytes.
+    #[inline]
     pub fn len(&self) -> usize {
-        self.pieces.iter().map(|piece| piece.len as usize).sum()
+        match self.pieces {
+            [piece] => piece.len as usize,
+            pieces => pieces.iter().map(|piece| piece.len as usize).sum(),
+        }
     }
 
     /// Whether it has no bytes.

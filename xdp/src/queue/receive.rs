@@ -110,6 +110,8 @@ impl<K: Kernel> Queue<K> {
     /// Takes a chunk back from the kernel, as a piece of the frame that is coming.
     fn add_piece(&mut self, descriptor: Descriptor) {
         let Descriptor { address, len, .. } = descriptor;
+        // The kernel, or the NIC, has just written it.
+        self.share.bring_near(address);
         let chunk = match self.ledger.take_back(address, Owner::Fill, Owner::Received) {
             Ok(chunk) => chunk,
             Err(fault) => return self.break_frame(fault.into()),

@@ -160,7 +160,7 @@ impl<K: Kernel> Queue<K> {
             0
         };
         let mut left = len;
-        for chunk in chunks(first, len) {
+        for chunk in first..first + pieces as u32 {
             let piece = left.min(CHUNK_BYTES);
             left -= piece;
             let descriptor = Descriptor {
@@ -211,6 +211,19 @@ impl<K: Kernel> Queue<K> {
     /// # Errors
     /// If the queue is of no use any more.
     pub fn flush(&mut self) -> Result<bool, QueueError> {
+        let untaken = self.send()?;
+        self.reap()?;
+        self.transmitting.blocked = untaken > 0 && self.tx.needs_wakeup();
+        Ok(!self.transmitting.blocked)
+    }
+
+    /// Sends what is committed, as far as the kernel takes it, and nothing else: the first
+    /// part of [`Queue::flush`], for a frame in a hurry. Returns how many pieces of frames the
+    /// kernel has not taken.
+    ///
+    /// # Errors
+    /// If the queue is of no use any more.
+    pub fn send(&mut self) -> Result<u32, QueueError> {
         self.tx.submit();
         let mut untaken = self.tx.untaken().map_err(corrupt(RingName::Tx))?;
         // Where the kernel copies, it takes a few dozen at each call.
@@ -226,9 +239,7 @@ impl<K: Kernel> Queue<K> {
                 break;
             }
         }
-        self.reap()?;
-        self.transmitting.blocked = untaken > 0 && self.tx.needs_wakeup();
-        Ok(!self.transmitting.blocked)
+        Ok(untaken)
     }
 
     /// Frames that were committed and that the kernel has not said to have sent, and those
@@ -274,6 +285,7 @@ impl<K: Kernel> Queue<K> {
     }
 
     /// Forgets the frame that is being written, if there is one.
+    #[inline]
     fn forget(&mut self) {
         if let Some(Held { place, len, .. }) = self.transmitting.reserved.take() {
             self.give_back(place, len);

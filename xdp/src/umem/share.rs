@@ -6,6 +6,9 @@ use std::sync::Arc;
 use super::CHUNK_BYTES;
 use crate::sys::memory::Mapping;
 
+/// The bytes that are brought near: all headers, and what a short packet carries.
+const LINES_BYTES: usize = 128;
+
 /// Chunks of a UMEM that belong to one queue. There are no two shares of the same
 /// chunk, so whoever has a share may read and write its chunks, as long as the kernel
 /// does not own them at the moment, which the [`Ledger`](super::Ledger) knows.
@@ -50,6 +53,14 @@ impl Share {
         // nobody else in this process has a reference to these bytes while `self` is
         // borrowed mutably.
         Some(unsafe { self.memory.bytes_mut(range) })
+    }
+
+    /// What begins at an address will be read soon, or nothing if that is not the share's.
+    #[inline]
+    pub fn bring_near(&self, address: u64) {
+        if self.range(address, LINES_BYTES).is_some() {
+            self.memory.bring_near(address as usize, LINES_BYTES);
+        }
     }
 
     pub(crate) fn memory(&self) -> &Arc<Mapping> {

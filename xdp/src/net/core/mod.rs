@@ -154,7 +154,22 @@ impl Core {
         found
     }
 
+    /// Where a path is by which a packet can be sent at once; nothing if
+    /// [`Core::find`] has to say why not, or something is to be done.
+    #[inline]
+    pub(super) fn find_ready(&mut self, key: &PathKey) -> Option<PathIndex> {
+        let generation = self.generation;
+        let (at, path) = self.paths.find_recent(key)?;
+        let is_ready = path.generation == generation && path.is_resolved();
+        if !is_ready || self.has_requests() {
+            return None;
+        }
+        self.busy = true;
+        Some(PathIndex(at))
+    }
+
     /// The header of a path.
+    #[inline]
     pub fn header(&self, path: PathIndex) -> Option<Header<'_>> {
         match &self.paths.at(path.0).verdict {
             Verdict::Open {

@@ -45,6 +45,19 @@ impl Path {
         self.generation = 0;
     }
 
+    /// Whether packets can be sent as the template is.
+    #[inline]
+    pub(super) fn is_resolved(&self) -> bool {
+        matches!(self.verdict, Verdict::Open { resolved: true, .. })
+    }
+
+    /// A packet goes by it.
+    #[inline]
+    fn note_use(&mut self) {
+        self.used = true;
+        self.spared = true;
+    }
+
     /// The next hop, if packets go by one.
     pub(super) fn hop(&self) -> Option<IpAddr> {
         match self.verdict {
@@ -88,10 +101,18 @@ impl Paths {
         if !self.paths.get(*slot).is_some_and(is_it) {
             *slot = *self.index.get(&key)?;
         }
-        let path = &mut self.paths[*slot];
-        path.used = true;
-        path.spared = true;
-        Some(*slot)
+        let at = *slot;
+        self.paths[at].note_use();
+        Some(at)
+    }
+
+    /// The same of a path that was found lately; nothing of others.
+    #[inline]
+    pub(super) fn find_recent(&mut self, key: &PathKey) -> Option<(usize, &Path)> {
+        let at = self.recent[recent_slot(key.dst)];
+        let path = self.paths.get_mut(at).filter(|path| path.key == *key)?;
+        path.note_use();
+        Some((at, path))
     }
 
     /// Adds a path that is not in the table, and returns where it is. Another one may

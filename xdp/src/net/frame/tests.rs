@@ -364,3 +364,46 @@ fn hostile_frames_do_no_harm() {
         "{taken} taken, {dropped} dropped"
     );
 }
+
+/// The short way takes the usual frame, and takes nothing that the long one would not take
+/// in the same way.
+#[test]
+fn the_short_way_is_no_other_way() {
+    let mut numbers = Numbers(8915);
+    let (addresses, groups) = (addresses(), groups());
+    let mut station = Station {
+        mac: OWN,
+        vlan: None,
+        addresses: &addresses,
+        groups: &groups,
+        roce_v1: false,
+    };
+    assert!(station.parse_usual(&v4()).is_some());
+    let (mut short, mut long) = (0, 0);
+    for _ in 0..60_000 {
+        let mut frame = v4();
+        frame.extend(std::iter::repeat_n(0x5a, numbers.below(3)));
+        for _ in 0..numbers.below(4) {
+            // A bit or a byte of the headers.
+            let at = numbers.below(42);
+            frame[at] = match numbers.below(2) {
+                0 => frame[at] ^ 1 << numbers.below(8),
+                _ => numbers.next() as u8,
+            };
+        }
+        if numbers.below(4) > 0 {
+            mend(&mut frame);
+        }
+        let cut = numbers.below(frame.len() * 8 + 1);
+        frame.truncate(cut);
+        station.vlan = (numbers.below(16) == 0).then_some(TAG);
+        match station.parse_usual(&frame) {
+            Some(received) => {
+                assert_eq!(station.parse_any(&frame), Ok(received), "{frame:02x?}");
+                short += 1;
+            }
+            None => long += usize::from(station.parse_any(&frame).is_ok()),
+        }
+    }
+    assert!(short > 10_000 && long > 10, "{short} short, {long} long");
+}

@@ -183,3 +183,37 @@ fn what_the_kernel_does_not_take_waits() {
         "{error}"
     );
 }
+
+/// A frame in a hurry leaves at once, with those before it; to flush costs no other call.
+#[test]
+fn what_is_sent_at_once_is_not_sent_again() {
+    let (mut queue, kernel) = queue(&CONFIG, Some(3)).expect("sound rings");
+    kernel.want_wakeup(true);
+    for _ in 0..2 {
+        queue.reserve(60).expect("room");
+        queue.commit().expect("sound rings");
+    }
+    assert_eq!(queue.send().expect("sound rings"), 0, "all were taken");
+    assert_eq!(queue.kernel().tx_wakes(), 1);
+    assert!(queue.flush().expect("sound rings"));
+    assert_eq!(queue.send().expect("sound rings"), 0);
+    assert_eq!(queue.kernel().tx_wakes(), 1);
+    queue.kernel().fail(libc::ENXIO);
+    queue.reserve(60).expect("room");
+    queue.commit().expect("sound rings");
+    let error = queue.send().expect_err("the interface is gone");
+    assert!(matches!(error, QueueError::Wake { .. }), "{error}");
+}
+
+/// What goes wrong then is told when all is flushed.
+#[test]
+fn what_is_not_taken_at_once_is_left_for_later() {
+    let (mut queue, kernel) = queue(&CONFIG, Some(0)).expect("sound rings");
+    kernel.want_wakeup(true);
+    queue.reserve(60).expect("room");
+    queue.commit().expect("sound rings");
+    assert_eq!(queue.send().expect("sound rings"), 1);
+    queue.kernel().fail(libc::ENXIO);
+    assert!(queue.send().is_err());
+    assert!(queue.flush().is_err(), "still");
+}
