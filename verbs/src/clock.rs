@@ -4,40 +4,35 @@ use crate::context::Context;
 use nix::time::ClockId;
 use roce_stack::Instant;
 use std::io;
-use std::time::{Duration, Instant as Clock};
 
-/// Counts nanoseconds for the stack, from the start of a context on, and knows what the
-/// machine's monotonic clock was then.
-pub(crate) struct DeviceClock {
-    origin: Clock,
-    origin_ns: u64,
-}
+/// Counts nanoseconds for the stack: those of the machine's monotonic clock.
+pub(crate) struct DeviceClock(());
 
 impl DeviceClock {
     /// # Errors
     /// If the machine has no such clock.
     pub(crate) fn start() -> io::Result<Self> {
-        let origin = Clock::now();
-        let monotonic = Duration::from(ClockId::CLOCK_MONOTONIC.now()?);
-        Ok(Self {
-            origin,
-            origin_ns: nanos(monotonic),
-        })
+        ClockId::CLOCK_MONOTONIC.now()?;
+        Ok(Self(()))
     }
 
     /// The time as the stack counts it.
+    #[inline]
     pub(crate) fn now(&self) -> Instant {
-        Instant::from_nanos(nanos(self.origin.elapsed()))
+        // It was there at the start.
+        let now = ClockId::CLOCK_MONOTONIC.now();
+        now.map_or(Instant::ZERO, |now| {
+            // The clock starts with the machine, or later: neither is negative.
+            let (seconds, ns) = (now.tv_sec() as u64, now.tv_nsec() as u64);
+            Instant::from_nanos(seconds.wrapping_mul(1_000_000_000).wrapping_add(ns))
+        })
     }
 
     /// That time by the machine's clock.
+    #[inline]
     pub(crate) fn ns(&self, at: Instant) -> u64 {
-        self.origin_ns.saturating_add(at.as_nanos())
+        at.as_nanos()
     }
-}
-
-fn nanos(span: Duration) -> u64 {
-    u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
 }
 
 impl Context {

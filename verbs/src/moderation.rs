@@ -64,7 +64,11 @@ impl Moderation {
     }
 
     /// Takes an announcement that waits no longer.
+    #[inline]
     pub(crate) fn take_due(&mut self, now: Instant) -> Option<CqId> {
+        if self.held.is_empty() {
+            return None;
+        }
         let Self { queues, held } = self;
         let due = held
             .iter()
