@@ -329,20 +329,28 @@ impl Nic {
         // it is parsed, because the payload of the packet before is still on its way
         // to memory, and the CRC, unlike the parser, does not wait for that.
         let intact = icrc_is_right(meta, transport);
-        let mut packet = Packet::BLANK;
+        let taken = Packet::parse_with(transport, |packet| {
+            // rule: 9.6.1-icrc
+            if intact {
+                self.receive_intact(now, meta, packet);
+            } else {
+                self.counters.drop(DropReason::BadIcrc);
+            }
+        });
         // rule: 9.6.1-malformed
-        if packet.read(transport).is_err() {
-            return self.counters.drop(DropReason::Malformed);
+        if taken.is_err() {
+            self.counters.drop(DropReason::Malformed);
         }
-        // rule: 9.6.1-icrc
-        if !intact {
-            return self.counters.drop(DropReason::BadIcrc);
-        }
+    }
+
+    /// Takes a well-formed packet.
+    #[inline]
+    fn receive_intact(&mut self, now: Instant, meta: &RxMeta, packet: &Packet<'_>) {
         let qpn = packet.bth.dest_qpn;
         // rule: 9.8.3-multicast-number
         match (meta.dst.is_multicast(), qpn == Qpn::MULTICAST) {
-            (false, false) => self.receive_for(now, qpn, meta, &packet),
-            (true, true) => self.receive_multicast(now, meta, &packet),
+            (false, false) => self.receive_for(now, qpn, meta, packet),
+            (true, true) => self.receive_multicast(now, meta, packet),
             // IBTA 1.7, 9.6.1.4: neither without the other.
             _ => self.counters.drop(DropReason::NoGroup),
         }

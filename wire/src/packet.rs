@@ -2,8 +2,8 @@
 
 use crate::error::saturate;
 use crate::{
-    Aeth, AtomicAckEth, AtomicEth, Bth, Deth, Feth, Headers, Ieth, ImmDt, Layer, Opcode,
-    ParseError, PayloadRule, Psn, Qpn, Reason, Reth, XrcEth,
+    Aeth, AtomicAckEth, AtomicEth, Bth, Deth, Feth, Headers, Ieth, ImmDt, Layer, ParseError,
+    PayloadRule, Reason, Reth, XrcEth,
 };
 
 /// Bytes of the invariant CRC at the end of every packet.
@@ -66,26 +66,19 @@ impl<'a> Packet<'a> {
     /// The first field that is wrong, from front to back.
     #[inline]
     pub fn parse(transport: &'a [u8]) -> Result<Packet<'a>, ParseError> {
-        let mut packet = Packet::BLANK;
-        packet.read(transport)?;
-        Ok(packet)
+        Packet::parse_with(transport, |packet| *packet)
     }
 
-    /// No packet yet, for [`Packet::read`].
-    pub const BLANK: Packet<'static> = Packet {
-        bth: Bth::new(Opcode::RC_SEND_ONLY, Qpn::MULTICAST, Psn::new(0)),
-        ext: ExtHeaders::NONE,
-        payload: &[],
-        icrc: 0,
-    };
-
-    /// Parses `transport` as [`Packet::parse`] does, into a packet that is there: all of
-    /// it is replaced.
+    /// Parses `transport` as [`Packet::parse`] does, and hands the packet to `take`: it is
+    /// made once, and never moved.
     ///
     /// # Errors
-    /// As there; what the packet holds then is of no use.
+    /// As there; nothing is handed on then.
     #[inline(always)]
-    pub fn read(&mut self, transport: &'a [u8]) -> Result<(), ParseError> {
+    pub fn parse_with<R>(
+        transport: &'a [u8],
+        take: impl FnOnce(&Packet<'a>) -> R,
+    ) -> Result<R, ParseError> {
         let Some((bth, rest)) = transport.split_first_chunk() else {
             return Err(ParseError::truncated(Layer::Bth, transport.len(), Bth::LEN));
         };
@@ -109,14 +102,16 @@ impl<'a> Packet<'a> {
         // rule: 9.2.4-pad-removed
         let (payload, rest) = rest.split_at(len);
         let icrc = rest.last_chunk().copied().unwrap_or_default();
-        self.bth = bth;
-        self.ext = ExtHeaders::NONE;
-        self.payload = payload;
-        self.icrc = u32::from_le_bytes(icrc);
+        let mut packet = Packet {
+            bth,
+            ext: ExtHeaders::NONE,
+            payload,
+            icrc: u32::from_le_bytes(icrc),
+        };
         // Filled in place: copying headers that were just written, field by field,
         // would wait for every store before them, and those are of a payload.
-        self.ext.fill(info.headers, ext);
-        Ok(())
+        packet.ext.fill(info.headers, ext);
+        Ok(take(&packet))
     }
 
     /// What emits this packet's headers again.

@@ -42,67 +42,62 @@ pub struct Received<'a> {
     pub transport: &'a [u8],
 }
 
+/// Takes a frame apart that is as most are: to this Ethernet address and one of these IP
+/// addresses, untagged, IPv4 without options, and nothing wrong with it. Of any other this says
+/// nothing, and leaves it to [`Station::parse`], as it does with sources and destinations that
+/// some rule is about.
+#[inline]
+pub(super) fn parse_usual<'f>(
+    mac: &Mac,
+    addresses: &[IpAddr],
+    bytes: &'f [u8],
+) -> Option<Received<'f>> {
+    const UDP_AT: usize = ETHERNET_LEN + V4_LEN;
+    const HEADERS_LEN: usize = UDP_AT + UDP_LEN;
+    /// Neither "this network" (0) nor loopback (127), and below multicast and broadcast.
+    const UNICAST: core::ops::Range<u8> = 1..224;
+    let header = bytes.first_chunk::<HEADERS_LEN>()?;
+    let field = |at: usize| u16::from_be_bytes([header[at], header[at + 1]]);
+    let address = |at: usize| {
+        let octets = [header[at], header[at + 1], header[at + 2], header[at + 3]];
+        let is_usual = UNICAST.contains(&octets[0]) && octets[0] != 127;
+        is_usual.then_some(IpAddr::V4(Ipv4Addr::from_octets(octets)))
+    };
+    // EtherType, version and length of the header, protocol, destination port.
+    let kind = (field(12), header[14], header[23], field(UDP_AT + 2));
+    let (ip_len, udp_len) = (usize::from(field(16)), usize::from(field(UDP_AT + 4)));
+    let flags_fragment = field(20);
+    let is_usual = kind == (0x0800, 0x45, 17, UDP_PORT)
+        && header[..6] == *mac
+        && flags_fragment & FRAGMENT == 0
+        && ip_len == V4_LEN + udp_len
+        && checksum_holds(&header[ETHERNET_LEN..UDP_AT]);
+    if !is_usual {
+        return None;
+    }
+    let (src, dst) = (address(26)?, address(30)?);
+    if !addresses.contains(&dst) {
+        return None;
+    }
+    Some(Received {
+        meta: RxMeta {
+            src,
+            dst,
+            src_port: field(UDP_AT),
+            traffic_class: header[15],
+            ip: IpCovered::V4 {
+                id: field(18),
+                flags_fragment,
+            },
+        },
+        transport: bytes.get(HEADERS_LEN..ETHERNET_LEN + ip_len)?,
+    })
+}
+
 impl Station<'_> {
     /// Takes a whole frame apart, from the Ethernet header to the end, without its
     /// frame check sequence.
-    #[inline]
     pub(super) fn parse<'f>(&self, bytes: &'f [u8]) -> Result<Received<'f>, RxDrop> {
-        match self.parse_usual(bytes) {
-            Some(received) => Ok(received),
-            None => self.parse_any(bytes),
-        }
-    }
-
-    /// Takes a frame apart that is as most are: untagged, to one of our addresses, IPv4
-    /// without options, and nothing wrong with it. Of any other this says nothing.
-    #[inline]
-    fn parse_usual<'f>(&self, bytes: &'f [u8]) -> Option<Received<'f>> {
-        const UDP_AT: usize = ETHERNET_LEN + V4_LEN;
-        const HEADERS_LEN: usize = UDP_AT + UDP_LEN;
-        let header = bytes.first_chunk::<HEADERS_LEN>()?;
-        let field = |at: usize| u16::from_be_bytes([header[at], header[at + 1]]);
-        let address = |at: usize| {
-            let octets = [header[at], header[at + 1], header[at + 2], header[at + 3]];
-            Ipv4Addr::from_octets(octets)
-        };
-        // EtherType, version and length of the header, protocol, destination port.
-        let kind = (field(12), header[14], header[23], field(UDP_AT + 2));
-        let (ip_len, udp_len) = (usize::from(field(16)), usize::from(field(UDP_AT + 4)));
-        let flags_fragment = field(20);
-        let ends = ETHERNET_LEN + ip_len;
-        let is_usual = kind == (0x0800, 0x45, 17, UDP_PORT)
-            && self.vlan.is_none()
-            && header[..6] == self.mac
-            && flags_fragment & FRAGMENT == 0
-            && ip_len == V4_LEN + udp_len
-            && (HEADERS_LEN..=bytes.len()).contains(&ends)
-            && checksum_holds(&header[ETHERNET_LEN..UDP_AT]);
-        let (src, dst) = (address(26), address(30));
-        let dst = IpAddr::V4(dst);
-        if !is_usual || !is_source(IpAddr::V4(src)) || dst.is_multicast() {
-            return None;
-        }
-        if !self.addresses.contains(&dst) {
-            return None;
-        }
-        Some(Received {
-            meta: RxMeta {
-                src: IpAddr::V4(src),
-                dst,
-                src_port: field(UDP_AT),
-                traffic_class: header[15],
-                ip: IpCovered::V4 {
-                    id: field(18),
-                    flags_fragment,
-                },
-            },
-            transport: bytes.get(HEADERS_LEN..ends)?,
-        })
-    }
-
-    /// Takes any frame apart.
-    #[inline(never)]
-    fn parse_any<'f>(&self, bytes: &'f [u8]) -> Result<Received<'f>, RxDrop> {
         let frame = Frame::parse_ethernet(bytes).map_err(|error| reason_of(&error))?;
         let Some(link) = frame.link else {
             return Err(RxDrop::Truncated);
@@ -175,7 +170,8 @@ impl Station<'_> {
     }
 
     fn check_addresses(&self, link: &FrameLink, src: IpAddr, dst: IpAddr) -> Result<(), RxDrop> {
-        if !is_source(src) {
+        let is_broadcast = src == IpAddr::V4(Ipv4Addr::BROADCAST);
+        if src.is_multicast() || src.is_unspecified() || src.is_loopback() || is_broadcast {
             return Err(RxDrop::BadSource);
         }
         let (known, mac) = if dst.is_multicast() {
@@ -191,13 +187,6 @@ impl Station<'_> {
         }
         Ok(())
     }
-}
-
-/// Whether packets can come from there.
-#[inline]
-fn is_source(src: IpAddr) -> bool {
-    let is_broadcast = src == IpAddr::V4(Ipv4Addr::BROADCAST);
-    !(src.is_multicast() || src.is_unspecified() || src.is_loopback() || is_broadcast)
 }
 
 /// The address that a GID is.

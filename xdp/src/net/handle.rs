@@ -140,6 +140,7 @@ impl Net {
     ///
     /// # Errors
     /// Why it is dropped; counted.
+    #[inline]
     pub fn parse<'f>(&mut self, frame: &'f [u8]) -> Result<Received<'f>, RxDrop> {
         self.core.parse(frame)
     }

@@ -7,7 +7,7 @@ use roce_stack::{Duration, Instant};
 
 use super::event::{Event, NeighbourState, PathKey, Request};
 use super::facts::{Link, OwnAddress, Tagging};
-use super::frame::{Received, Station};
+use super::frame::{Received, Station, parse_usual};
 use super::reasons::{NetCounters, Refusal, RxDrop};
 use super::template::Template;
 use paths::{Paths, Verdict};
@@ -263,7 +263,18 @@ impl Core {
     ///
     /// # Errors
     /// The reason of the drop.
+    #[inline]
     pub fn parse<'f>(&mut self, frame: &'f [u8]) -> Result<Received<'f>, RxDrop> {
+        if let (Some(link), Tagging::None) = (&self.link, self.config.tagging)
+            && let Some(received) = parse_usual(&link.mac, &self.addresses, frame)
+        {
+            return Ok(received);
+        }
+        self.parse_any(frame)
+    }
+
+    #[inline(never)]
+    fn parse_any<'f>(&mut self, frame: &'f [u8]) -> Result<Received<'f>, RxDrop> {
         let link = self.link.as_ref();
         let station = Station {
             mac: link.map_or([0; 6], |link| link.mac),
