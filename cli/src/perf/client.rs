@@ -186,6 +186,8 @@ impl Client {
             seed: self.next_seed(),
             ..phase
         };
+        // Nothing that is there may look like the first answer.
+        pattern::clear(&self.end.region, latency.slots, size)?;
         self.prepare(latency)?;
         let latencies = latency::client(&self.end, latency, self.peer.remote())?;
         self.finish(latency, u64::from(latency.iterations))?;
