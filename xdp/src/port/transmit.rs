@@ -159,7 +159,8 @@ impl XdpPort {
         self.counters.tx_bytes += len as u64;
     }
 
-    /// The same, and sends it at once, with what is queued before it.
+    /// The same, and sends it at once, with what its own queue has before it. One that is
+    /// special leaves with the others.
     pub(super) fn commit_and_send(&mut self) {
         let queue = match self.reserved {
             Reserved::Frame { queue, .. } => Some(queue),
@@ -189,7 +190,7 @@ impl XdpPort {
             waits_for,
             copy,
             checksum,
-        } = self.special;
+        } = std::mem::take(&mut self.special);
         self.copy_to_ourselves(queue, header_len, copy);
         self.end_checksum(queue, checksum);
         match waits_for {
