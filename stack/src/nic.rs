@@ -15,7 +15,6 @@ use crate::qp::{Cx, ModifyError, PortLimits, Qp, QpAttributes, QpConfig, QpState
 use crate::share::Shares;
 use crate::srq::SrqTable;
 use crate::time::Instant;
-use crate::wr::{PostError, RecvWr, SendWr};
 use rand_chacha::ChaCha20Rng;
 use rand_core::{Rng, SeedableRng};
 use roce_wire::{Operation, Packet, Psn, Qpn};
@@ -28,6 +27,7 @@ mod intact;
 mod management;
 mod multicast;
 mod notices;
+mod post;
 mod schedule;
 mod shared;
 mod status;
@@ -264,62 +264,6 @@ impl Nic {
     /// How many requests of the QP have not completed: sends, receives.
     pub fn queued(&self, qpn: Qpn) -> Option<(usize, usize)> {
         self.qps.get(qpn).map(Qp::queued)
-    }
-
-    /// Posts a send request.
-    ///
-    /// # Errors
-    /// See [`PostError`]; nothing was posted then.
-    pub fn post_send(&mut self, now: Instant, qpn: Qpn, wr: &SendWr<'_>) -> Result<(), PostError> {
-        self.post(now, qpn, wr, None)
-    }
-
-    /// Posts a SEND or WRITE of `data`, which is copied; the request's own elements are
-    /// not looked at.
-    ///
-    /// # Errors
-    /// See [`PostError`]; nothing was posted then.
-    pub fn post_inline(
-        &mut self,
-        now: Instant,
-        qpn: Qpn,
-        wr: &SendWr<'_>,
-        data: &[u8],
-    ) -> Result<(), PostError> {
-        self.post(now, qpn, wr, Some(data))
-    }
-
-    /// Posts a send request; if bytes are given, they are what is sent.
-    #[inline]
-    fn post(
-        &mut self,
-        now: Instant,
-        qpn: Qpn,
-        wr: &SendWr<'_>,
-        data: Option<&[u8]>,
-    ) -> Result<(), PostError> {
-        let unknown = PostError::UnknownQp(qpn);
-        let handle = self.qps.find(qpn).ok_or(unknown)?;
-        let qp = &mut self.qps.at_mut(handle).ok_or(unknown)?.qp;
-        if !qp.queues_sends() {
-            let posted = self.with_handle(now, handle, |qp, cx| qp.post_send(cx, wr, data));
-            return posted.unwrap_or(Err(unknown));
-        }
-        // It is queued, and nothing else happens to the QP.
-        qp.queue_send(&self.memory, wr, data)?;
-        if qp.wants_to_send() {
-            self.schedule(handle, false);
-        }
-        Ok(())
-    }
-
-    /// Posts a receive request.
-    ///
-    /// # Errors
-    /// See [`PostError`]; nothing was posted then.
-    pub fn post_recv(&mut self, now: Instant, qpn: Qpn, wr: &RecvWr<'_>) -> Result<(), PostError> {
-        self.with_qp(now, qpn, |qp, cx| qp.post_recv(cx, wr))
-            .unwrap_or(Err(PostError::UnknownQp(qpn)))
     }
 
     /// Takes a received packet: any bytes at all.
