@@ -108,34 +108,43 @@ pub(crate) fn bind(fd: BorrowedFd<'_>, address: &libc::sockaddr_xdp) -> io::Resu
 }
 
 /// Has the kernel look at the ring of frames to send.
+///
+/// By the bare system call: where a thread can be cancelled (`pthread_cancel`), the C library's
+/// function is a place at which it is, and whatever locks it holds stay locked. To arrange for
+/// that also costs more than entering the kernel does.
 pub(crate) fn wake_tx(fd: BorrowedFd<'_>) -> io::Result<()> {
-    // SAFETY: a null buffer of no bytes and no address.
+    let (buffer, address) = (ptr::null::<u8>(), ptr::null::<libc::sockaddr>());
+    // SAFETY: the arguments of `sendto`: a null buffer of no bytes and no address.
     let result = unsafe {
-        libc::sendto(
+        libc::syscall(
+            libc::SYS_sendto,
             fd.as_raw_fd(),
-            ptr::null(),
-            0,
+            buffer,
+            0_usize,
             libc::MSG_DONTWAIT,
-            ptr::null(),
-            0,
+            address,
+            0 as libc::socklen_t,
         )
     };
-    checked(result as libc::c_long).map(drop)
+    checked(result).map(drop)
 }
 
-/// Has the kernel look at the fill ring, and for frames that arrived.
+/// Has the kernel look at the fill ring, and for frames that arrived. By the bare system call,
+/// as [`wake_tx`].
 pub(crate) fn wake_rx(fd: BorrowedFd<'_>) -> io::Result<()> {
-    let (from, len) = (ptr::null_mut(), ptr::null_mut());
-    // SAFETY: a null buffer of no bytes, and no room for an address.
+    let (buffer, from) = (ptr::null_mut::<u8>(), ptr::null_mut::<libc::sockaddr>());
+    let len = ptr::null_mut::<libc::socklen_t>();
+    // SAFETY: the arguments of `recvfrom`: a null buffer of no bytes, and no room for an address.
     let result = unsafe {
-        libc::recvfrom(
+        libc::syscall(
+            libc::SYS_recvfrom,
             fd.as_raw_fd(),
-            ptr::null_mut(),
-            0,
+            buffer,
+            0_usize,
             libc::MSG_DONTWAIT,
             from,
             len,
         )
     };
-    checked(result as libc::c_long).map(drop)
+    checked(result).map(drop)
 }

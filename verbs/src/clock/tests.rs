@@ -1,0 +1,19 @@
+use super::*;
+
+/// By how much a clock that is right may differ: what one correction of the machine's clock, and
+/// a rate that has just been taken, can make in a window.
+const TOLERANCE_NS: u64 = 10_000;
+
+#[test]
+fn the_device_tells_the_machines_time() {
+    let clock = DeviceClock::start().unwrap();
+    for _ in 0..200_000 {
+        let before = monotonic_ns();
+        let now = clock.now().as_nanos();
+        let after = monotonic_ns();
+        assert!(
+            (before.saturating_sub(TOLERANCE_NS)..=after + TOLERANCE_NS).contains(&now),
+            "told {now} between {before} and {after}"
+        );
+    }
+}
