@@ -15,6 +15,7 @@ use crate::qp::{Cx, ModifyError, PortLimits, Qp, QpAttributes, QpConfig, QpState
 use crate::share::Shares;
 use crate::srq::SrqTable;
 use crate::time::Instant;
+use core::hint::cold_path;
 use rand_chacha::ChaCha20Rng;
 use rand_core::{Rng, SeedableRng};
 use roce_wire::{Operation, Packet, Psn, Qpn};
@@ -278,11 +279,13 @@ impl Nic {
             if intact {
                 self.receive_intact(now, meta, packet);
             } else {
+                cold_path();
                 self.counters.drop(DropReason::BadIcrc);
             }
         });
         // rule: 9.6.1-malformed
         if taken.is_err() {
+            cold_path();
             self.counters.drop(DropReason::Malformed);
         }
     }
@@ -294,9 +297,15 @@ impl Nic {
         // rule: 9.8.3-multicast-number
         match (meta.dst.is_multicast(), qpn == Qpn::MULTICAST) {
             (false, false) => self.receive_for(now, qpn, meta, packet),
-            (true, true) => self.receive_multicast(now, meta, packet),
+            (true, true) => {
+                cold_path();
+                self.receive_multicast(now, meta, packet);
+            }
             // IBTA 1.7, 9.6.1.4: neither without the other.
-            _ => self.counters.drop(DropReason::NoGroup),
+            _ => {
+                cold_path();
+                self.counters.drop(DropReason::NoGroup);
+            }
         }
     }
 
@@ -309,15 +318,18 @@ impl Nic {
             qp.traffic.note_received(packet.payload.len());
             // rule: A17.9.2-ce-seen
             if meta.is_marked() {
+                cold_path();
                 cx.counters.count(Stat::EcnMarked);
             }
             if packet.bth.opcode.operation() == Operation::Cnp {
+                cold_path();
                 qp.receive_cnp(cx, meta, packet);
             } else {
                 qp.receive(cx, meta, packet);
             }
         });
         if known.is_none() {
+            cold_path();
             self.receive_for_nobody(qpn, meta, packet);
         }
     }
@@ -346,6 +358,7 @@ impl Nic {
             match self.take_turn(now, handle, send) {
                 Some(Turn::More) => self.schedule(handle, false),
                 Some(Turn::PortFull) => {
+                    cold_path();
                     self.schedule(handle, true);
                     self.forget_pause(now, handle);
                     return;
@@ -384,6 +397,7 @@ impl Nic {
         let turn = self.with_qp_unscheduled(now, handle, send)?;
         let stake = &mut self.qps.at_mut(handle)?.qp.stake;
         if turn == Turn::PortFull {
+            cold_path();
             self.shares.keep(stake);
         } else {
             self.shares.release(stake);

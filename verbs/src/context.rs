@@ -26,6 +26,7 @@ use roce_stack::fault::{FaultLayer, FaultSpec};
 use roce_stack::port::{PortError, RoceVersion, TxMeta};
 use roce_stack::{BufferRange, Counters, Event, Instant, Nic, NicConfig, QpnPart};
 use roce_udp::{PartClaim, UdpPortConfig};
+use std::hint::cold_path;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -105,10 +106,11 @@ impl Shared {
     /// before it takes the lock to look for work. So either it sees what is posted now, or it
     /// is seen here that it sleeps, perhaps until a packet comes that nothing sends.
     fn wake_sleeping_driver(&self) {
-        if self.driver_sleeps.load(Ordering::Relaxed)
-            && self.driver_sleeps.swap(false, Ordering::SeqCst)
-        {
-            self.wake_driver();
+        if self.driver_sleeps.load(Ordering::Relaxed) {
+            cold_path();
+            if self.driver_sleeps.swap(false, Ordering::SeqCst) {
+                self.wake_driver();
+            }
         }
     }
 

@@ -10,6 +10,7 @@ use roce_stack::port::{PortError, RxMeta, RxSink};
 use roce_stack::{CqId, Event, Instant, Nic};
 use roce_wire::Qpn;
 use std::collections::HashMap;
+use std::hint::cold_path;
 use std::sync::{Arc, Weak};
 
 /// Packets taken from the port before anything else has its turn.
@@ -64,7 +65,10 @@ impl RxSink for ToNic<'_> {
     fn packet(&mut self, meta: &RxMeta, transport: &[u8]) {
         match &mut self.capture {
             None => self.nic.receive(self.now, meta, transport),
-            Some(_) => self.struck(meta, transport, &Suffered::default()),
+            Some(_) => {
+                cold_path();
+                self.struck(meta, transport, &Suffered::default());
+            }
         }
     }
 
@@ -121,6 +125,7 @@ impl Engine {
         let received = match &mut self.faults {
             None => self.port.receive(RECEIVE_BUDGET, &mut sink),
             Some(faults) => {
+                cold_path();
                 faults.release(now, &mut sink);
                 let mut sink = ToNicFaulty { faults, nic: sink };
                 self.port.receive(RECEIVE_BUDGET, &mut sink)
@@ -128,7 +133,10 @@ impl Engine {
         };
         match received {
             Ok(packets) => busy |= packets > 0,
-            Err(error) => self.failure = Some(error),
+            Err(error) => {
+                cold_path();
+                self.failure = Some(error);
+            }
         }
         if self.nic.next_timeout().is_some_and(|at| at <= now) {
             self.nic.handle_timeouts(now);
@@ -146,7 +154,10 @@ impl Engine {
         if self.nic.wants_to_send() {
             match &mut self.capture {
                 None => self.nic.transmit(now, &mut *self.port),
-                Some(capture) => self.nic.transmit(now, &mut capture.tap(&mut *self.port)),
+                Some(capture) => {
+                    cold_path();
+                    self.nic.transmit(now, &mut capture.tap(&mut *self.port));
+                }
             }
             busy = true;
         }
@@ -181,6 +192,7 @@ impl Engine {
         match &mut self.capture {
             None => self.nic.transmit_posted(now, &mut *self.port, qpn),
             Some(capture) => {
+                cold_path();
                 let mut port = capture.tap(&mut *self.port);
                 self.nic.transmit_posted(now, &mut port, qpn);
             }
@@ -196,6 +208,7 @@ impl Engine {
     /// What was captured is in the file after each turn, whatever becomes of the process.
     fn flush_capture(&self) {
         if let Some(capture) = &self.capture {
+            cold_path();
             capture.flush();
         }
     }
@@ -248,6 +261,7 @@ impl Engine {
             self.events.push(event);
         }
         while let Some(id) = self.moderation.take_due(self.latest) {
+            cold_path();
             self.announce(id);
         }
     }

@@ -18,6 +18,7 @@
 //! length of the transport bytes.
 
 use core::fmt;
+use core::hint::cold_path;
 
 use crc32fast::Hasher;
 
@@ -104,6 +105,7 @@ pub fn compute(ip: &IpHeader, src_port: u16, dst_port: u16, transport_without_ic
     let len = udp_len(transport_without_icrc);
     let mut register = image(src_port.to_be_bytes(), 12) ^ image(len.to_be_bytes(), 8);
     if dst_port != UDP_PORT {
+        cold_path();
         register ^= image((dst_port ^ UDP_PORT).to_be_bytes(), 10);
     }
     match *ip {
@@ -121,6 +123,7 @@ pub fn compute(ip: &IpHeader, src_port: u16, dst_port: u16, transport_without_ic
                 register ^= image(id.to_be_bytes(), 28);
             }
             if flags_fragment != DONT_FRAGMENT {
+                cold_path();
                 register ^= image((flags_fragment ^ DONT_FRAGMENT).to_be_bytes(), 26);
             }
         }
@@ -135,6 +138,7 @@ pub fn compute(ip: &IpHeader, src_port: u16, dst_port: u16, transport_without_ic
             register ^= V6_CONSTANTS ^ image(after.to_le_bytes(), 12);
         }
         IpHeader::Grh { sgid, dgid } => {
+            cold_path();
             return compute_v1(sgid, dgid, transport_without_icrc);
         }
     }

@@ -24,6 +24,7 @@ pub use window::{BindError, DeregisterError, WindowBind, WindowId, WindowType};
 
 use crate::hash::KeyMap;
 use bitflags::bitflags;
+use core::hint::cold_path;
 use rand_core::Rng;
 use region::Region;
 use roce_wire::Qpn;
@@ -276,6 +277,7 @@ impl MemoryTable {
         };
         // rule: 9.7.4.1-rkey-invalidated
         if region.invalidated {
+            cold_path();
             return Err(AccessError::BadKey);
         }
         region.check(pd, va, len, rights)

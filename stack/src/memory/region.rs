@@ -2,6 +2,7 @@
 
 use super::source::Backing;
 use super::{Access, AccessError, Memory, MemoryTable, PdId, RegisterError, Span};
+use core::hint::cold_path;
 use rand_core::Rng;
 
 /// A registered region.
@@ -106,16 +107,19 @@ impl Region {
     ) -> Result<Span<'_>, AccessError> {
         // rule: 9.7.4.1-rkey-pd
         if self.pd != pd {
+            cold_path();
             return Err(AccessError::WrongPd);
         }
         // rule: 9.7.4.1-rkey-rights
         if !self.access.contains(rights) {
+            cold_path();
             return Err(AccessError::Denied);
         }
         // rule: 10.6.2-iova
         let offset = va.checked_sub(self.iova).ok_or(AccessError::OutOfBounds)?;
         // rule: 9.7.4.1-rkey-bounds
         if offset > self.memory.len || len > self.memory.len - offset {
+            cold_path();
             return Err(AccessError::OutOfBounds);
         }
         let (Ok(start), Ok(len)) = (usize::try_from(offset), usize::try_from(len)) else {
@@ -127,9 +131,13 @@ impl Region {
             // checked to lie within them.
             Backing::Mapped { base, .. } => unsafe { Span::new(base.wrapping_add(start), len) },
             Backing::OnDemand { from, accessor } => {
+                cold_path();
                 Span::on_demand(&**accessor, from + offset, len)
             }
-            Backing::Null => Span::null(len),
+            Backing::Null => {
+                cold_path();
+                Span::null(len)
+            }
         })
     }
 }

@@ -6,6 +6,7 @@
 //! with a hardware RNIC.
 
 use super::{AccessError, FaultSafe};
+use core::hint::cold_path;
 use core::sync::atomic::{AtomicU64, Ordering, fence};
 
 /// A checked stretch of a registered region, valid as long as the table it came
@@ -86,11 +87,13 @@ impl<'t> Span<'t> {
             Place::Mapped(ptr) => ptr,
             // rule: 10.6-on-demand
             Place::OnDemand { accessor, addr } => {
+                cold_path();
                 let done = accessor.read(addr, &mut out[..len]);
                 return done.map_err(|_| AccessError::Fault);
             }
             // rule: 10.6-null
             Place::Null => {
+                cold_path();
                 out[..len].fill(0);
                 return Ok(());
             }
@@ -114,6 +117,7 @@ impl<'t> Span<'t> {
         let ptr = match self.place {
             Place::Mapped(ptr) => ptr,
             Place::OnDemand { accessor, addr } => {
+                cold_path();
                 let done = accessor.write(addr, &data[..len]);
                 return done.map_err(|_| AccessError::Fault);
             }

@@ -1,6 +1,7 @@
 //! Whether a packet is as it was sent.
 
 use crate::port::{self, IpCovered, RxMeta};
+use core::hint::cold_path;
 use roce_wire::UDP_PORT;
 use roce_wire::icrc::{self, IpHeader};
 use std::net::IpAddr;
@@ -24,6 +25,7 @@ pub(super) fn icrc_is_right(meta: &RxMeta, transport: &[u8]) -> bool {
         }
         // rule: A16-icrc
         (src, dst, IpCovered::Grh) => {
+            cold_path();
             let ip = IpHeader::Grh {
                 sgid: port::gid(*src),
                 dgid: port::gid(*dst),

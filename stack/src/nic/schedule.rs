@@ -6,6 +6,7 @@ use super::{Handle, Nic};
 use crate::qp::{Cx, Qp};
 use crate::share::ShareId;
 use crate::time::Instant;
+use core::hint::cold_path;
 use roce_wire::Qpn;
 
 impl Nic {
@@ -72,14 +73,17 @@ impl Nic {
         let (starved, slowed_to) = (cx.starved, cx.slowed_to);
         qp.traffic.note_sent(&sums, cx.counters);
         if cx.owes_notice {
+            cold_path();
             notices.push_back(handle);
         }
         if let Some(rate) = slowed_to {
+            cold_path();
             shares.note_rate(now, &qp.stake, rate);
         }
         let in_flight = qp.in_flight();
         shares.settle(&mut qp.stake, in_flight);
         if starved {
+            cold_path();
             shares.wait(&mut qp.stake, handle);
         }
         let share = qp.stake.share();
@@ -120,6 +124,7 @@ impl Nic {
     #[inline]
     pub(super) fn call(&mut self, share: ShareId) {
         if self.shares.has_waiting(share) {
+            cold_path();
             self.call_waiting(share);
         }
     }

@@ -7,6 +7,7 @@ use crate::congestion::{CongestionControl, QpCongestion};
 use crate::counters::{DropReason, Stat};
 use crate::port::{Port, RxMeta, TxMeta};
 use crate::time::Instant;
+use core::hint::cold_path;
 use roce_wire::{Bth, ExtHeaders, Opcode, Packet, PacketRepr, Psn};
 
 /// What a packet takes of a link besides its payload: from the Ethernet header to the
@@ -160,6 +161,7 @@ impl Qp {
         let Some(limiter) = &mut self.limiter else {
             return;
         };
+        cold_path();
         if limiter.waits().is_some() {
             limiter.wake(cx.now, &cx.congestion.control);
             if limiter.waits().is_none() {
@@ -183,6 +185,7 @@ impl Qp {
         budget: usize,
     ) -> Result<Turn, Fault> {
         if (self.limiter.is_some() || !self.begun) && self.service.owes_data() {
+            cold_path();
             return self.transmit_slowly(cx, port, budget, true);
         }
         self.service.transmit_replies(cx, port, &self.core, budget)
@@ -197,6 +200,7 @@ impl Qp {
         budget: usize,
     ) -> Result<Turn, Fault> {
         if self.limiter.is_some() || !self.begun {
+            cold_path();
             return self.transmit_slowly(cx, port, budget, false);
         }
         let Self { service, core, .. } = self;

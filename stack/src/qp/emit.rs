@@ -4,6 +4,7 @@ use crate::counters::{Counters, Stat};
 use crate::memory::AccessError;
 use crate::port::{self, IpCovered, Port, ReserveError, TxMeta, TxSlot};
 use crate::qp::Cx;
+use core::hint::cold_path;
 use roce_wire::icrc::{self, IpHeader};
 use roce_wire::{PacketRepr, UDP_PORT};
 use std::net::IpAddr;
@@ -62,8 +63,13 @@ pub(crate) fn write_packet(
 ) -> Result<bool, EmitError> {
     let slot = match port.reserve(path, repr.bth.dest_qpn, repr.buffer_len(payload_len)) {
         Ok(slot) => slot,
-        Err(ReserveError::Full) => return Err(EmitError::Full),
-        Err(ReserveError::Unsendable) => return Ok(false),
+        Err(refused) => {
+            cold_path();
+            return match refused {
+                ReserveError::Full => Err(EmitError::Full),
+                ReserveError::Unsendable => Ok(false),
+            };
+        }
     };
     let TxSlot {
         bytes,
@@ -100,6 +106,7 @@ fn ip_header(path: &TxMeta, covered: IpCovered) -> IpHeader {
         IpCovered::V4 { id, flags_fragment } => (id, flags_fragment),
         IpCovered::V6 | IpCovered::V4Hidden => (0, 0x4000),
         IpCovered::Grh => {
+            cold_path();
             return IpHeader::Grh {
                 sgid: port::gid(path.src),
                 dgid: port::gid(path.dst),

@@ -49,6 +49,7 @@ use crate::srq::{SrqTable, Srqn};
 use crate::time::Instant;
 use crate::wr::Completion;
 use congestion::CongestionCounts;
+use core::hint::cold_path;
 use early::EarlyPool;
 use roce_wire::{Packet, Qpn};
 use service::Service;
@@ -267,23 +268,28 @@ impl Qp {
     /// Takes a packet whose ICRC has been verified.
     pub(crate) fn receive(&mut self, cx: &mut Cx<'_>, meta: &RxMeta, packet: &Packet<'_>) {
         if let Err(reason) = self.admit(meta, packet) {
+            cold_path();
             cx.counters.drop(reason);
             return;
         }
         if meta.is_marked() {
+            cold_path();
             self.note_mark(cx);
         }
         if self.core.state == QpState::Rtr && !self.established && self.core.kind.is_connected() {
+            cold_path();
             self.established = true;
             // rule: 11.6.3-comm-est
             cx.events.push_back(Event::CommEstablished(self.core.qpn));
         }
         let result = self.service.receive(cx, &self.core, meta, packet);
         if self.limiter.is_some() {
+            cold_path();
             self.heed_news(cx);
         }
         self.note_drained(cx);
         if let Err(fault) = result {
+            cold_path();
             self.fail(cx, Some(fault));
         }
     }
@@ -295,9 +301,11 @@ impl Qp {
         let opcode = packet.bth.opcode;
         if opcode.transport() != self.core.kind.transport() {
             // rule: 9.6.1-service
+            cold_path();
             return Err(DropReason::WrongTransport);
         }
         if !self.core.kind.takes(opcode) {
+            cold_path();
             return Err(DropReason::WrongDirection);
         }
         self.admit_peer(meta, packet)?;
@@ -313,6 +321,7 @@ impl Qp {
         if takes {
             Ok(())
         } else {
+            cold_path();
             Err(DropReason::WrongState)
         }
     }
@@ -321,21 +330,25 @@ impl Qp {
     fn admit_peer(&self, meta: &RxMeta, packet: &Packet<'_>) -> Result<(), DropReason> {
         if self.core.kind.is_connected() {
             let Some(path) = &self.core.config.path else {
+                cold_path();
                 return Err(DropReason::WrongState);
             };
             // rule: 9.6.1-destination
             // ReDMArk (USENIX Security 2021): a QP speaks to its peer only.
             // rule: 9.6.1-source
             if path.dst != meta.src || path.src != meta.dst {
+                cold_path();
                 return Err(DropReason::WrongPeer);
             }
             // rule: A16-versions-apart
             if path.version != meta.version() {
+                cold_path();
                 return Err(DropReason::WrongVersion);
             }
         }
         // rule: 9.6.1-pkey
         if !self.core.config.pkey.matches(packet.bth.pkey) {
+            cold_path();
             return Err(DropReason::WrongPKey);
         }
         Ok(())
@@ -389,6 +402,7 @@ impl Qp {
     ) -> Turn {
         self.end_pause(cx);
         if !matches!(self.core.state, QpState::Rts | QpState::Sqd) {
+            cold_path();
             return Turn::Idle;
         }
         let turn = self
@@ -481,9 +495,12 @@ impl Qp {
 
     /// Tells when the send queue in state SQD has drained.
     fn note_drained(&mut self, cx: &mut Cx<'_>) {
-        if self.core.state == QpState::Sqd && self.service.take_drained() {
-            // rule: 11.6.3-sq-drained
-            cx.events.push_back(Event::SqDrained(self.core.qpn));
+        if self.core.state == QpState::Sqd {
+            cold_path();
+            if self.service.take_drained() {
+                // rule: 11.6.3-sq-drained
+                cx.events.push_back(Event::SqDrained(self.core.qpn));
+            }
         }
     }
 }

@@ -56,7 +56,7 @@ impl Ticker {
         let rate = self.rate.load(Ordering::Relaxed);
         fence(Ordering::Acquire);
         let is_whole = version & 1 == 0 && self.version.load(Ordering::Relaxed) == version;
-        (is_whole && since < WINDOW && rate != 0).then(|| ns + (since * rate >> 32))
+        (is_whole && since < WINDOW && rate != 0).then(|| ns + ((since * rate) >> 32))
     }
 
     /// Asks for the time, which is returned and told from now on.
@@ -105,12 +105,14 @@ impl Ticker {
     /// Has [`Ticker::at`] go on from here. The lock is held.
     fn tell(&self, answer: Answer, rate: u64) {
         let version = self.version.load(Ordering::Relaxed);
-        self.version.store(version.wrapping_add(1), Ordering::Relaxed);
+        self.version
+            .store(version.wrapping_add(1), Ordering::Relaxed);
         fence(Ordering::Release);
         self.ticks.store(answer.ticks, Ordering::Relaxed);
         self.ns.store(answer.ns, Ordering::Relaxed);
         self.rate.store(rate, Ordering::Relaxed);
-        self.version.store(version.wrapping_add(2), Ordering::Release);
+        self.version
+            .store(version.wrapping_add(2), Ordering::Release);
     }
 }
 

@@ -1,5 +1,6 @@
 //! Received frames.
 
+use std::hint::cold_path;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use roce_stack::port::{IpCovered, RxMeta};
@@ -73,10 +74,12 @@ pub(super) fn parse_usual<'f>(
         && ip_len == V4_LEN + udp_len
         && checksum_holds(&header[ETHERNET_LEN..UDP_AT]);
     if !is_usual {
+        cold_path();
         return None;
     }
     let (src, dst) = (address(26)?, address(30)?);
     if !addresses.contains(&dst) {
+        cold_path();
         return None;
     }
     Some(Received {

@@ -2,6 +2,7 @@
 
 use roce_stack::port::{IpCovered, RoceVersion};
 use roce_wire::{FrameRepr, Grh, Link as FrameLink, NetworkHeader, UDP_PORT, UdpHeader, VlanTag};
+use std::hint::cold_path;
 
 use super::checksum;
 use super::event::PathKey;
@@ -170,6 +171,7 @@ impl Template {
             frame.copy_from_slice(&self.bytes[..self.header_len]);
         }
         if let Some(priority) = self.priority {
+            cold_path();
             frame[ETHERNET_LEN] |= priority.of(fields.traffic_class) << 5;
         }
         let (ip, udp) = frame.split_at_mut(self.ip_end);

@@ -1,5 +1,6 @@
 //! Frames that leave.
 
+use std::hint::cold_path;
 use std::net::IpAddr;
 
 use roce_stack::Instant;
@@ -43,13 +44,20 @@ impl XdpPort {
     pub(super) fn lend(&mut self, to: &TxMeta, len: usize) -> Result<TxSlot<'_>, ReserveError> {
         self.reserved = Reserved::Nothing;
         if !self.active.contains(&to.src) || !self.carries(to.version) {
+            cold_path();
             return Err(self.unsendable());
         }
         let id = self.next_id;
         let header = match self.net.header_for(path_of(to)) {
             Ok(header) if (1..=header.template.max_transport()).contains(&len) => header,
-            Err(Refusal::Local) => return self.lend_looped(to, len, id),
-            Ok(_) | Err(_) => return Err(self.unsendable()),
+            Err(Refusal::Local) => {
+                cold_path();
+                return self.lend_looped(to, len, id);
+            }
+            Ok(_) | Err(_) => {
+                cold_path();
+                return Err(self.unsendable());
+            }
         };
         let template = header.template;
         let (header_len, ip) = (template.header_len(), template.covered(id));
@@ -66,10 +74,12 @@ impl XdpPort {
         let frame = match self.queues[queue].reserve_with(header_len + len, theirs) {
             Ok(frame) => frame,
             Err(NoRoom::Full) => {
+                cold_path();
                 self.counters.tx_queue_full += 1;
                 return Err(ReserveError::Full);
             }
             Err(NoRoom::Length) => {
+                cold_path();
                 self.counters.tx_unsendable += 1;
                 return Err(ReserveError::Unsendable);
             }
@@ -83,10 +93,12 @@ impl XdpPort {
         };
         template.write(frame, &fields);
         if checksum.is_some() {
+            cold_path();
             template.begin_checksum(frame, len);
         }
         let is_member = self.groups.contains(to.dst);
         self.reserved = if is_member || ours.is_some() || header.waits_for.is_some() {
+            cold_path();
             self.special = Special {
                 header_len,
                 waits_for: header.waits_for,
@@ -139,17 +151,22 @@ impl XdpPort {
     /// Queues the packet for which room was lent last, if there is one.
     pub(super) fn commit_reserved(&mut self) {
         let len = match std::mem::take(&mut self.reserved) {
-            Reserved::Nothing => return,
+            Reserved::Nothing => {
+                cold_path();
+                return;
+            }
             Reserved::Frame { queue, len } => {
                 // A corrupt ring shows again at the next `flush`.
                 drop(self.queues[queue].commit());
                 len
             }
             Reserved::Special { queue, len } => {
+                cold_path();
                 self.commit_special(queue);
                 len
             }
             Reserved::Looped { len } => {
+                cold_path();
                 self.commit_looped();
                 len
             }

@@ -7,6 +7,7 @@ use super::frame::{Frame, MAX_PIECES, Piece};
 use super::{Kernel, Queue};
 use crate::ring::Descriptor;
 use crate::umem::{Owner, stays_in_chunk};
+use std::hint::cold_path;
 
 /// The chunks that frames arrive in, and the frame of which not all pieces have come.
 #[derive(Debug)]
@@ -114,7 +115,10 @@ impl<K: Kernel> Queue<K> {
         self.share.bring_near(address);
         let chunk = match self.ledger.take_back(address, Owner::Fill, Owner::Received) {
             Ok(chunk) => chunk,
-            Err(fault) => return self.break_frame(fault.into()),
+            Err(fault) => {
+                cold_path();
+                return self.break_frame(fault.into());
+            }
         };
         let receiving = &mut self.receiving;
         let drop = if !stays_in_chunk(address, len) {
@@ -130,6 +134,7 @@ impl<K: Kernel> Queue<K> {
             receiving.count += 1;
             return;
         };
+        cold_path();
         self.recycle(chunk);
         self.break_frame(drop);
     }

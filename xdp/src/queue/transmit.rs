@@ -5,6 +5,7 @@ use super::error::{QueueError, RingName};
 use super::{ChecksumAt, Kernel, Queue, TxMetadata};
 use crate::ring::Descriptor;
 use crate::umem::{CHUNK_BYTES, Owner};
+use std::hint::cold_path;
 
 /// Room for frames to be sent: places of a few chunks that lie beside each other.
 #[derive(Debug)]
@@ -88,16 +89,20 @@ impl<K: Kernel> Queue<K> {
         self.forget();
         let headroom = self.transmitting.headroom;
         if checksum.is_some_and(|checksum| headroom == 0 || !checksum.is_in(len)) {
+            cold_path();
             return Err(NoRoom::Length);
         }
         if !(1..=self.transmitting.max_frame_bytes).contains(&len) {
+            cold_path();
             return Err(NoRoom::Length);
         }
         if self.transmitting.free.is_empty() {
+            cold_path();
             // What is wrong with the ring now is told by the next `flush`.
             let _ = self.reap();
         }
         let Some(place) = self.transmitting.free.pop() else {
+            cold_path();
             self.counters.tx_full += 1;
             return Err(NoRoom::Full);
         };
@@ -114,6 +119,7 @@ impl<K: Kernel> Queue<K> {
         let room = self.share.bytes_mut(address, headroom + len);
         let (metadata, frame) = room.ok_or(NoRoom::Length)?.split_at_mut(headroom);
         if let (Some(checksum), Some(metadata)) = (checksum, metadata.first_chunk_mut()) {
+            cold_path();
             *metadata = TxMetadata { checksum }.to_bytes();
         }
         Ok(frame)
@@ -146,6 +152,7 @@ impl<K: Kernel> Queue<K> {
         let pieces = chunks(first, len).len();
         let room = self.tx.room(pieces as u32).map_err(corrupt(RingName::Tx))?;
         if (room as usize) < pieces {
+            cold_path();
             self.counters.tx_ring_full += 1;
             self.forget();
             return Ok(());
@@ -265,7 +272,10 @@ impl<K: Kernel> Queue<K> {
             let Some(address) = popped else { break };
             match self.ledger.take_back(address, Owner::Tx, Owner::Free) {
                 Ok(chunk) => self.sent(chunk),
-                Err(_) => self.counters.tx_bad_completions += 1,
+                Err(_) => {
+                    cold_path();
+                    self.counters.tx_bad_completions += 1;
+                }
             }
         }
         self.completion.release();
@@ -288,6 +298,7 @@ impl<K: Kernel> Queue<K> {
     #[inline]
     fn forget(&mut self) {
         if let Some(Held { place, len, .. }) = self.transmitting.reserved.take() {
+            cold_path();
             self.give_back(place, len);
         }
     }

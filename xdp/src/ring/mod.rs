@@ -54,6 +54,7 @@ impl std::error::Error for Corrupt {}
 fn filled(producer: u32, consumer: u32, capacity: u32) -> Result<u32, Corrupt> {
     let filled = producer.wrapping_sub(consumer);
     if filled > capacity {
+        std::hint::cold_path();
         return Err(Corrupt {
             producer,
             consumer,

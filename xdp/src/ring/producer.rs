@@ -1,5 +1,6 @@
 //! The side of a ring that writes entries.
 
+use std::hint::cold_path;
 use std::sync::atomic::Ordering;
 
 use super::memory::{RingMemory, Word};
@@ -108,6 +109,7 @@ impl<M: RingMemory> Producer<M> {
         // What was submitted may have been taken since we looked last, and no more.
         let outstanding = self.submitted.wrapping_sub(self.consumer);
         if consumer.wrapping_sub(self.consumer) > outstanding {
+            cold_path();
             return Err(Corrupt {
                 producer: self.submitted,
                 consumer,

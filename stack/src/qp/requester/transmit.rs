@@ -7,6 +7,7 @@ use crate::qp::emit::{EmitError, emit, emit_of};
 use crate::qp::{Core, Cx, Fault, QpState, Turn, sgl};
 use crate::seq::Seq;
 use crate::wr::{RemoteAddr, SendFlags, SendOp, WcStatus};
+use core::hint::cold_path;
 use roce_wire::{AtomicEth, Bth, ExtHeaders, Ieth, ImmDt, Opcode, PacketRepr, Reth};
 
 /// Of so many requests in a row that nobody waits for, one asks for an acknowledgement.
@@ -58,6 +59,7 @@ impl Requester {
         for left in (0..budget).rev() {
             self.last_of_turn = left == 0;
             if let Some(at) = self.recovery.due() {
+                cold_path();
                 match self.send_again(cx, port, core, at) {
                     Ok(()) => continue,
                     Err(EmitError::Full) => return Ok(Turn::PortFull),
@@ -72,6 +74,7 @@ impl Requester {
                 return Ok(Turn::Idle);
             };
             if wqe.op.is_local() {
+                cold_path();
                 if !self.do_locally(cx, core, &wqe)? {
                     return Ok(Turn::Idle);
                 }
@@ -81,6 +84,7 @@ impl Requester {
                 Next::Nothing => return Ok(Turn::Idle),
                 // What is sent again is in flight already.
                 _ if self.nxt >= self.max && self.nxt >= self.shared_end => {
+                    cold_path();
                     cx.starved = true;
                     return Ok(Turn::Idle);
                 }
@@ -93,11 +97,17 @@ impl Requester {
             };
             match sent {
                 Ok(()) => {}
-                Err(EmitError::Full) => return Ok(Turn::PortFull),
+                Err(EmitError::Full) => {
+                    cold_path();
+                    return Ok(Turn::PortFull);
+                }
                 // rule: 9.9.2-local-first
                 // Requests before this one still complete first.
-                Err(EmitError::Access(_)) if self.cursor > 0 => return Ok(Turn::Idle),
                 Err(EmitError::Access(_)) => {
+                    cold_path();
+                    if self.cursor > 0 {
+                        return Ok(Turn::Idle);
+                    }
                     return Err(Fault::Send(WcStatus::LocalProtectionError));
                 }
             }
@@ -151,11 +161,13 @@ impl Requester {
     fn next(&self, core: &Core, wqe: &SendWqe) -> Next {
         let begins = self.nxt == wqe.first;
         if self.retry.is_waiting_for_receiver() || self.recovery.is_learning() {
+            cold_path();
             return Next::Nothing;
         }
         // SQD: what was begun goes on, nothing new is begun (IBTA 1.7, 10.3.1.4).
         // rule: 10.3.1-sqd-finishes
         if core.state == QpState::Sqd && begins && self.nxt >= self.max {
+            cold_path();
             return Next::Nothing;
         }
         // A fence waits for what comes before it. When it is sent again, READs and
@@ -164,6 +176,7 @@ impl Requester {
         let earlier = self.fetches.first_open().is_some_and(|at| at < self.nxt);
         // rule: 9.5-fence
         if begins && wqe.flags.contains(SendFlags::FENCE) && earlier {
+            cold_path();
             return Next::Nothing;
         }
         let window = self.window.packets();
@@ -394,6 +407,7 @@ impl Requester {
     pub(super) fn sent(&mut self, cx: &mut Cx<'_>, packets: u64, asks: Asks, timed: bool) {
         let asked = asks == Asks::Yes;
         if self.nxt < self.max {
+            cold_path();
             cx.counters.count(Stat::Retransmitted);
         } else if asked {
             self.clock.trips.note(cx.now, self.nxt.next());

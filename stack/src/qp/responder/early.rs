@@ -8,6 +8,7 @@ use crate::qp::early::Kept;
 use crate::qp::{Core, Cx, Fault};
 use crate::seq::Seq;
 use core::cmp::Ordering;
+use core::hint::cold_path;
 use roce_wire::Packet;
 
 impl Responder {
@@ -40,6 +41,7 @@ impl Responder {
     // rule: 9.7.4.1.1-early
     pub(super) fn catch_up(&mut self, cx: &mut Cx<'_>, core: &Core) -> Result<(), Fault> {
         while let Some(first) = cx.early.first(&self.early) {
+            cold_path();
             if self.not_ready {
                 self.release_early(cx);
                 return Ok(());

@@ -181,6 +181,7 @@ impl Responder {
 
     /// Refuses the request at `epsn` for good: the peer gets a NAK and the QP fails.
     // rule: 9.9.3-responder-fails
+    #[cold]
     fn refuse(&mut self, refusal: Refusal) -> Fault {
         self.replies.nak(self.epsn, refusal);
         match refusal {

@@ -4,6 +4,7 @@ use super::{Arrival, Refusal, Responder};
 use crate::memory::Access;
 use crate::qp::{Core, Cx, Fault, sgl};
 use crate::wr::{MAX_MESSAGE_BYTES, WcStatus};
+use core::hint::cold_path;
 use roce_wire::{Packet, Position};
 
 /// A message that is being received.
@@ -124,7 +125,10 @@ impl Responder {
     ) -> Result<(), Fault> {
         let (va, rkey, total, rest) = match self.write_target(packet) {
             Some(target) => target,
-            None => return Err(self.refuse(Refusal::InvalidRequest)),
+            None => {
+                cold_path();
+                return Err(self.refuse(Refusal::InvalidRequest));
+            }
         };
         let position = packet.bth.opcode.position();
         let len = packet.payload.len();
@@ -141,6 +145,7 @@ impl Responder {
         let legal = length_is_legal(position, len, core.config.mtu());
         // rule: 9.7.4.1-longest-write
         if !adds_up || !legal || !enabled || u64::from(total) > MAX_MESSAGE_BYTES {
+            cold_path();
             return Err(self.refuse(Refusal::InvalidRequest));
         }
         // rule: 9.7.4.1-no-receive-write
@@ -159,12 +164,16 @@ impl Responder {
                 rights,
             ) {
                 Ok(target) => Some(target),
-                Err(_) => return self.deny_write(cx, core, packet),
+                Err(_) => {
+                    cold_path();
+                    return self.deny_write(cx, core, packet);
+                }
             }
         } else {
             None
         };
         if !receiver_ready {
+            cold_path();
             self.not_ready();
             return Ok(());
         }
@@ -172,6 +181,7 @@ impl Responder {
             // rule: 9.4.3-write-immediate-memory
             && target.prefix(len).write(packet.payload).is_err()
         {
+            cold_path();
             return self.deny_write(cx, core, packet);
         }
         if !ends {
@@ -208,6 +218,7 @@ impl Responder {
     /// The WRITE may not go where it wants to. A receive that it would consume says so
     /// (IBTA 1.7, 11.6.2).
     // rule: 9.9.3-denied-immediate
+    #[cold]
     fn deny_write(
         &mut self,
         cx: &mut Cx<'_>,

@@ -5,6 +5,7 @@ use crate::counters::{DropReason, Stat};
 use crate::qp::{Core, Cx, Fault};
 use crate::seq::Seq;
 use core::cmp::Ordering;
+use core::hint::cold_path;
 use roce_wire::{Operation, Packet};
 
 impl Responder {
@@ -28,11 +29,13 @@ impl Responder {
             }
             // rule: 9.7.4.1.1-duplicate
             Ordering::Less => {
+                cold_path();
                 self.repeat(cx, core, packet, at);
                 Ok(())
             }
             // rule: 9.7.4.1.1-gap
             Ordering::Greater => {
+                cold_path();
                 self.receive_early(cx, at, packet);
                 Ok(())
             }
@@ -47,6 +50,7 @@ impl Responder {
         packet: &Packet<'_>,
     ) -> Result<(), Fault> {
         if !self.name_srq(cx, packet, self.inbound.is_some()) {
+            cold_path();
             return Err(self.refuse(Refusal::InvalidRequest));
         }
         match packet.bth.opcode.operation() {

@@ -1,6 +1,7 @@
 //! The state machine: what is known of the network, without any I/O.
 
 use std::collections::VecDeque;
+use std::hint::cold_path;
 use std::net::IpAddr;
 
 use roce_stack::{Duration, Instant};
@@ -162,6 +163,7 @@ impl Core {
         let (at, path) = self.paths.find_recent(key)?;
         let is_ready = path.generation == generation && path.is_resolved();
         if !is_ready || self.has_requests() {
+            cold_path();
             return None;
         }
         self.busy = true;
