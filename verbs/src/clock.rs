@@ -27,8 +27,7 @@ impl DeviceClock {
         Ok(Self { ticker })
     }
 
-    /// The time as the stack counts it. It can be some ten nanoseconds off, and so before what
-    /// was told last.
+    /// The time as the stack counts it. It can be a little off, and so before what was told last.
     #[inline]
     pub(crate) fn now(&self) -> Instant {
         let ns = match &self.ticker {
@@ -61,9 +60,15 @@ fn monotonic_ns() -> u64 {
 impl Context {
     /// The device's clock: nanoseconds of the machine's monotonic clock
     /// (`CLOCK_MONOTONIC`), in every context of every device. Completions tell it, too:
-    /// [`CompletionQueue::poll_timed`](crate::CompletionQueue::poll_timed).
+    /// [`CompletionQueue::poll_timed`](crate::CompletionQueue::poll_timed). Neither is before what
+    /// the context has told by the other. Between two looks at the machine's clock, a tenth of a
+    /// millisecond, a counter of the processor tells the time: by tens of nanoseconds off,
+    /// or microseconds while the machine's clock is being set.
     pub fn clock_ns(&self) -> u64 {
-        monotonic_ns()
+        let shared = &self.inner.shared;
+        let now = shared.now();
+        let at = shared.lock().at(now);
+        shared.clock.ns(at)
     }
 }
 

@@ -1,7 +1,8 @@
 //! The processor's own counter.
 
 /// Whether [`ticks`] counts at one rate, and alike on all processors: the kernel has looked into
-/// that for its own clock.
+/// that for its own clock. It goes on to look, and may change its mind; then what differs between
+/// two answers of the clock shows.
 #[cfg(target_arch = "x86_64")]
 pub(super) fn keeps_time() -> bool {
     const KERNELS: &str = "/sys/devices/system/clocksource/clocksource0/current_clocksource";

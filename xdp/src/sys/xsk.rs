@@ -110,8 +110,8 @@ pub(crate) fn bind(fd: BorrowedFd<'_>, address: &libc::sockaddr_xdp) -> io::Resu
 /// Has the kernel look at the ring of frames to send.
 ///
 /// By the bare system call: where a thread can be cancelled (`pthread_cancel`), the C library's
-/// function is a place at which it is, and whatever locks it holds stay locked. To arrange for
-/// that also costs more than entering the kernel does.
+/// function is a place at which it is, and our caller holds a lock. To arrange for that takes a hundred
+/// instructions besides.
 pub(crate) fn wake_tx(fd: BorrowedFd<'_>) -> io::Result<()> {
     let (buffer, address) = (ptr::null::<u8>(), ptr::null::<libc::sockaddr>());
     // SAFETY: the arguments of `sendto`: a null buffer of no bytes and no address.
