@@ -60,10 +60,10 @@ fn monotonic_ns() -> u64 {
 impl Context {
     /// The device's clock: nanoseconds of the machine's monotonic clock
     /// (`CLOCK_MONOTONIC`), in every context of every device. Completions tell it, too:
-    /// [`CompletionQueue::poll_timed`](crate::CompletionQueue::poll_timed). Neither is before what
-    /// the context has told by the other. Between two looks at the machine's clock, a tenth of a
-    /// millisecond, a counter of the processor tells the time: by tens of nanoseconds off,
-    /// or microseconds while the machine's clock is being set.
+    /// [`CompletionQueue::poll_timed`](crate::CompletionQueue::poll_timed). It never goes back, and
+    /// what completes after a look at it is not stamped before. Between two looks at the
+    /// machine's clock, a tenth of a millisecond, a counter of the processor tells the time: by
+    /// tens of nanoseconds off, or microseconds while the machine's clock is being set.
     pub fn clock_ns(&self) -> u64 {
         let shared = &self.inner.shared;
         let now = shared.now();
