@@ -7,6 +7,7 @@ const TOLERANCE_NS: u64 = 10_000;
 #[test]
 fn the_device_tells_the_machines_time() {
     let clock = DeviceClock::start().unwrap();
+    let mut by_counter = 0;
     for _ in 0..200_000 {
         let before = monotonic_ns();
         let now = clock.now().as_nanos();
@@ -15,5 +16,8 @@ fn the_device_tells_the_machines_time() {
             (before.saturating_sub(TOLERANCE_NS)..=after + TOLERANCE_NS).contains(&now),
             "told {now} between {before} and {after}"
         );
+        let ticker = clock.ticker.as_ref();
+        by_counter += u32::from(ticker.is_some_and(|t| t.at(counter::ticks()).is_some()));
     }
+    assert_eq!(by_counter > 0, counter::keeps_time());
 }

@@ -38,6 +38,11 @@ impl Machine {
     }
 }
 
+/// Asks when counter and clock show this.
+fn ask(ticker: &Ticker, ticks: u64, ns: u64) -> u64 {
+    ticker.ask(|| ticks, || ns)
+}
+
 /// A ticker that knows the rate.
 fn in_use(machine: &Machine) -> Ticker {
     let ticker = Ticker::default();
@@ -109,14 +114,13 @@ fn a_counter_that_goes_back_is_begun_with_anew() {
 #[test]
 fn a_counter_that_changes_its_rate_is_begun_with_anew() {
     let ticker = Ticker::default();
-    let ask = |ticks, ns| ticker.ask(|| ticks, || ns);
-    ask(0, 0);
-    ask(WINDOW, WINDOW);
+    ask(&ticker, 0, 0);
+    ask(&ticker, WINDOW, WINDOW);
     assert_eq!(ticker.at(WINDOW + 10), Some(WINDOW + 10));
     // The machine slept for as long as it had been awake, and its counter did not.
-    ask(PRECISE, PRECISE / 2);
+    ask(&ticker, PRECISE, PRECISE / 2);
     assert_eq!(ticker.at(PRECISE + 10), None);
-    ask(PRECISE + WINDOW, PRECISE / 2 + WINDOW);
+    ask(&ticker, PRECISE + WINDOW, PRECISE / 2 + WINDOW);
     let told = ticker.at(PRECISE + WINDOW + 10);
     assert_eq!(told, Some(PRECISE / 2 + WINDOW + 10));
 }
@@ -124,25 +128,23 @@ fn a_counter_that_changes_its_rate_is_begun_with_anew() {
 #[test]
 fn a_clock_that_is_set_to_another_rate_is_followed() {
     let ticker = Ticker::default();
-    let ask = |ticks, ns| ticker.ask(|| ticks, || ns);
-    ask(0, 0);
-    ask(WINDOW, WINDOW);
+    ask(&ticker, 0, 0);
+    ask(&ticker, WINDOW, WINDOW);
     // From now on it is a tenth faster.
     let (ticks, ns) = (2 * WINDOW, 2 * WINDOW + WINDOW / 10);
-    assert_eq!(ask(ticks, ns), ns);
+    assert_eq!(ask(&ticker, ticks, ns), ns);
     assert_eq!(ticker.at(ticks + 10), None);
     let (ticks, ns) = (ticks + WINDOW, ns + WINDOW + WINDOW / 10);
-    assert_eq!(ask(ticks, ns), ns);
+    assert_eq!(ask(&ticker, ticks, ns), ns);
     assert_eq!(ticker.at(ticks + 1000), Some(ns + 1099));
 }
 
 #[test]
 fn an_answer_that_was_a_little_late_changes_nothing() {
     let ticker = Ticker::default();
-    let ask = |ticks, ns| ticker.ask(|| ticks, || ns);
-    ask(0, 0);
-    ask(WINDOW, WINDOW);
-    ask(2 * WINDOW, 2 * WINDOW + TOLERATED_NS);
+    ask(&ticker, 0, 0);
+    ask(&ticker, WINDOW, WINDOW);
+    ask(&ticker, 2 * WINDOW, 2 * WINDOW + TOLERATED_NS);
     let told = ticker.at(2 * WINDOW + 10);
     assert_eq!(told, Some(2 * WINDOW + TOLERATED_NS + 10));
 }
