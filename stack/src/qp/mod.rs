@@ -6,6 +6,7 @@
 //! [`ud`] send and receive without acknowledgement. [`service`] tells the services apart. The NIC
 //! drives a QP with a context [`Cx`] of what lies outside of it.
 
+mod admit;
 mod arrivals;
 mod attr;
 mod congestion;
@@ -38,7 +39,7 @@ pub(crate) use receives::{Receives, RecvWqe};
 use crate::congestion::Congestion;
 use crate::congestion::limiter::Limiter;
 use crate::congestion::notification::Notifier;
-use crate::counters::{Counters, DropReason};
+use crate::counters::Counters;
 use crate::cq::{CompletionQueue, Pushed};
 use crate::event::Event;
 use crate::memory::{MemoryTable, PdId, prefetch};
@@ -292,66 +293,6 @@ impl Qp {
             cold_path();
             self.fail(cx, Some(fault));
         }
-    }
-
-    // rule: 9.2.3-migreq-taken
-    /// Whether the packet comes from the peer, and the state takes it.
-    // rule: 9.8.2-source
-    fn admit(&self, meta: &RxMeta, packet: &Packet<'_>) -> Result<(), DropReason> {
-        let opcode = packet.bth.opcode;
-        if opcode.transport() != self.core.kind.transport() {
-            // rule: 9.6.1-service
-            cold_path();
-            return Err(DropReason::WrongTransport);
-        }
-        if !self.core.kind.takes(opcode) {
-            cold_path();
-            return Err(DropReason::WrongDirection);
-        }
-        self.admit_peer(meta, packet)?;
-        // rule: 9.6.1-state
-        let takes = match self.core.state {
-            // rule: 10.3.1-sqd-receives
-            QpState::Rts | QpState::Sqd | QpState::Sqe => true,
-            // rule: 10.3.1-rtr-receives
-            QpState::Rtr => opcode.is_request(),
-            // rule: 10.3.1-err-silent
-            QpState::Reset | QpState::Init | QpState::Err => false,
-        };
-        if takes {
-            Ok(())
-        } else {
-            cold_path();
-            Err(DropReason::WrongState)
-        }
-    }
-
-    /// Whether the packet comes from the peer, and is for the same partition.
-    fn admit_peer(&self, meta: &RxMeta, packet: &Packet<'_>) -> Result<(), DropReason> {
-        if self.core.kind.is_connected() {
-            let Some(path) = &self.core.config.path else {
-                cold_path();
-                return Err(DropReason::WrongState);
-            };
-            // rule: 9.6.1-destination
-            // ReDMArk (USENIX Security 2021): a QP speaks to its peer only.
-            // rule: 9.6.1-source
-            if path.dst != meta.src || path.src != meta.dst {
-                cold_path();
-                return Err(DropReason::WrongPeer);
-            }
-            // rule: A16-versions-apart
-            if path.version != meta.version() {
-                cold_path();
-                return Err(DropReason::WrongVersion);
-            }
-        }
-        // rule: 9.6.1-pkey
-        if !self.core.config.pkey.matches(packet.bth.pkey) {
-            cold_path();
-            return Err(DropReason::WrongPKey);
-        }
-        Ok(())
     }
 
     // rule: 9.9.3-nak-leaves

@@ -1,0 +1,70 @@
+//! Which packets a QP takes: of its service, from its peer, in its partition and state (IBTA 1.7,
+//! 9.6.1).
+
+use super::{Qp, QpState};
+use crate::counters::DropReason;
+use crate::port::RxMeta;
+use core::hint::cold_path;
+use roce_wire::Packet;
+
+impl Qp {
+    // rule: 9.2.3-migreq-taken
+    /// Whether the packet comes from the peer, and the state takes it.
+    // rule: 9.8.2-source
+    pub(super) fn admit(&self, meta: &RxMeta, packet: &Packet<'_>) -> Result<(), DropReason> {
+        let opcode = packet.bth.opcode;
+        if opcode.transport() != self.core.kind.transport() {
+            // rule: 9.6.1-service
+            cold_path();
+            return Err(DropReason::WrongTransport);
+        }
+        if !self.core.kind.takes(opcode) {
+            cold_path();
+            return Err(DropReason::WrongDirection);
+        }
+        self.admit_peer(meta, packet)?;
+        // rule: 9.6.1-state
+        let takes = match self.core.state {
+            // rule: 10.3.1-sqd-receives
+            QpState::Rts | QpState::Sqd | QpState::Sqe => true,
+            // rule: 10.3.1-rtr-receives
+            QpState::Rtr => opcode.is_request(),
+            // rule: 10.3.1-err-silent
+            QpState::Reset | QpState::Init | QpState::Err => false,
+        };
+        if takes {
+            Ok(())
+        } else {
+            cold_path();
+            Err(DropReason::WrongState)
+        }
+    }
+
+    /// Whether the packet comes from the peer, and is for the same partition.
+    pub(super) fn admit_peer(&self, meta: &RxMeta, packet: &Packet<'_>) -> Result<(), DropReason> {
+        if self.core.kind.is_connected() {
+            let Some(path) = &self.core.config.path else {
+                cold_path();
+                return Err(DropReason::WrongState);
+            };
+            // rule: 9.6.1-destination
+            // ReDMArk (USENIX Security 2021): a QP speaks to its peer only.
+            // rule: 9.6.1-source
+            if path.dst != meta.src || path.src != meta.dst {
+                cold_path();
+                return Err(DropReason::WrongPeer);
+            }
+            // rule: A16-versions-apart
+            if path.version != meta.version() {
+                cold_path();
+                return Err(DropReason::WrongVersion);
+            }
+        }
+        // rule: 9.6.1-pkey
+        if !self.core.config.pkey.matches(packet.bth.pkey) {
+            cold_path();
+            return Err(DropReason::WrongPKey);
+        }
+        Ok(())
+    }
+}
