@@ -30,9 +30,13 @@ const ANSWERS: Duration = Duration::from_micros(100);
 const SENDS: Duration = Duration::from_micros(100);
 
 /// So soon the thread looks again at an application that it has just left alone: it may
-/// watch its memory by now. Each time that it does not, it is left alone for twice as long,
-/// up to [`APPLICATION_DRIVES`].
+/// watch its memory by now. Each time that it does not, it is left alone for twice as long.
 const SHORTEST_ABSENCE: Duration = Duration::from_micros(50);
+
+/// It is never left alone for longer: an application that has driven the NIC for at least
+/// so long, and goes to do something else without a word, lets its peers wait until then.
+/// Each look costs its processor some 25 us, timer, change of threads and cold caches together.
+const LONGEST_ABSENCE: Duration = Duration::from_millis(2);
 
 /// What came of the last times, beside an application that calls.
 #[derive(Debug)]
@@ -53,7 +57,7 @@ impl Default for Beside {
 }
 
 impl Beside {
-    /// Waits for something to do, no longer than half a millisecond, and does it unless
+    /// Waits for something to do, no longer than two milliseconds, and does it unless
     /// the application polls.
     pub(super) fn take_turn(&mut self, shared: &Shared) {
         let (began, calls) = (Instant::now(), shared.calls());
@@ -94,7 +98,7 @@ impl Beside {
     /// begin anew. Once it is, such a look may have fallen between two calls.
     fn note(&mut self, drives: bool) {
         if drives && self.stays_away() {
-            self.absence = APPLICATION_DRIVES.min(self.absence * 2);
+            self.absence = LONGEST_ABSENCE.min(self.absence * 2);
         } else if !drives {
             self.absence = SHORTEST_ABSENCE;
         }
@@ -151,7 +155,7 @@ fn wait<'a>(shared: &'a Shared, mut polled: Vec<PollFd<'a>>, longest: Duration) 
 
 #[cfg(test)]
 mod tests {
-    use super::{APPLICATION_DRIVES, Beside, is_polling};
+    use super::{Beside, LONGEST_ABSENCE, is_polling};
     use std::time::Duration;
 
     #[test]
@@ -194,7 +198,7 @@ mod tests {
             assert!(last <= beside.absence && beside.absence <= last * 2);
             last = beside.absence;
         }
-        assert_eq!(last, APPLICATION_DRIVES);
+        assert_eq!(last, LONGEST_ABSENCE);
         beside.note(false);
         assert!(beside.stays_away() && beside.absence == first);
     }
