@@ -5,7 +5,7 @@
 //! terms a CRC register that takes in n bytes of zeros is multiplied by x^(8n).
 
 /// The polynomial without its x^32.
-const POLYNOMIAL: u32 = 0xedb8_8320;
+pub(super) const POLYNOMIAL: u32 = 0xedb8_8320;
 
 /// x^0.
 const ONE: u32 = 1 << 31;
@@ -29,6 +29,17 @@ const fn times_x8(a: u32) -> u32 {
     let mut power = a;
     let mut i = 0;
     while i < 8 {
+        power = times_x(power);
+        i += 1;
+    }
+    power
+}
+
+/// x^n, step by step: for constants.
+#[cfg(all(target_arch = "x86_64", feature = "std"))]
+pub(super) const fn power(n: u32) -> u32 {
+    let (mut power, mut i) = (ONE, 0);
+    while i < n {
         power = times_x(power);
         i += 1;
     }

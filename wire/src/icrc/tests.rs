@@ -117,6 +117,21 @@ fn agrees_with_the_book_at_every_length() {
 }
 
 #[test]
+fn without_carry_less_multiplication_it_is_the_same() {
+    let mut numbers = Numbers(31);
+    for len in (0..600).chain([4096 + 28, 0xffff]) {
+        let ip = any_v4(&mut numbers);
+        let (src_port, dst_port) = (numbers.next() as u16, numbers.next() as u16);
+        let transport: Vec<u8> = (0..len).map(|_| numbers.next() as u8).collect();
+        assert_eq!(
+            by_images(&ip, src_port, dst_port, &transport),
+            compute(&ip, src_port, dst_port, &transport),
+            "{len} bytes, {ip:?}"
+        );
+    }
+}
+
+#[test]
 fn what_usually_is_in_the_header_is_no_special_case() {
     let transport = Numbers(31).bytes(100);
     for id in [0, 1, 0x8000] {

@@ -1,0 +1,157 @@
+//! The CRC register by carry-less multiplication, for headers that are in no memory and
+//! packets of one to some hundred bytes.
+//!
+//! A register is a remainder modulo the CRC's polynomial P. 16 bytes are carried over the
+//! next 16 by multiplying their two halves with x^160 and x^96 modulo P, which gives 128 bits
+//! of the same remainder to add there; at the end, two more steps and a division of 64 bits by
+//! 32 bits, after Barrett, bring it down to 32 bits. (V. Gopal and others, "Fast CRC
+//! Computation for Generic Polynomials Using PCLMULQDQ Instruction", 2009.) There is no table
+//! that would have to be in the cache.
+
+use core::arch::x86_64::{
+    __m128i, _mm_add_epi8, _mm_and_si128, _mm_clmulepi64_si128, _mm_cmpgt_epi8, _mm_extract_epi32,
+    _mm_set_epi64x, _mm_set1_epi8, _mm_setr_epi8, _mm_shuffle_epi8, _mm_srli_si128, _mm_xor_si128,
+};
+use core::hint::cold_path;
+use core::sync::atomic::{AtomicU8, Ordering};
+
+use super::gf2;
+
+/// So many bytes at a time.
+pub(super) const BLOCK: usize = 16;
+
+/// Byte 4 of the BTH.
+// rule: A17.3.3-masked-bth
+const MASKED_BTH: u128 = 0xff << 32;
+
+const UNKNOWN: u8 = 0;
+const MISSING: u8 = 1;
+const THERE: u8 = 2;
+
+/// Whether the CPU has the instructions: to be asked once.
+static SUPPORT: AtomicU8 = AtomicU8::new(UNKNOWN);
+
+/// The register, which starts from zero, after `first`, `second` (the lowest byte of each
+/// comes first) and `transport`, whose byte 4 counts as ones. `None` where the CPU can't do
+/// it, or `transport` has less than 16 bytes.
+#[inline(always)]
+pub(super) fn register(first: u128, second: u128, transport: &[u8]) -> Option<u32> {
+    if transport.len() < BLOCK || !is_supported() {
+        cold_path();
+        return None;
+    }
+    #[expect(unsafe_code, reason = "no other call needs more than every x86-64 has")]
+    // SAFETY: `is_supported` has found what it needs.
+    let register = unsafe { fold(first, second, transport) };
+    Some(register)
+}
+
+#[inline(always)]
+fn is_supported() -> bool {
+    match SUPPORT.load(Ordering::Relaxed) {
+        UNKNOWN => {
+            cold_path();
+            ask()
+        }
+        support => support == THERE,
+    }
+}
+
+#[cold]
+fn ask() -> bool {
+    let there = std::is_x86_feature_detected!("pclmulqdq")
+        && std::is_x86_feature_detected!("ssse3")
+        && std::is_x86_feature_detected!("sse4.1");
+    SUPPORT.store(if there { THERE } else { MISSING }, Ordering::Relaxed);
+    there
+}
+
+/// x^n modulo P, as the multiplication of reflected bits takes it: one place higher.
+const fn power(n: u32) -> i64 {
+    (gf2::power(n) as i64) << 1
+}
+
+/// By what the half that comes first is multiplied, and the other.
+const OVER_128: [i64; 2] = [power(128 + 32), power(128 - 32)];
+const OVER_32: i64 = power(64);
+const P: i64 = (gf2::POLYNOMIAL as i64) << 1 | 1;
+/// x^64 / P without its remainder, reflected.
+const X64_OVER_P: i64 = {
+    let p = (P as u64).reverse_bits() >> 31;
+    let (mut dividend, mut quotient, mut i) = (1_u128 << 64, 0_u64, 0);
+    while i <= 32 {
+        let shift = 32 - i;
+        if dividend >> (32 + shift) & 1 != 0 {
+            dividend ^= (p as u128) << shift;
+            quotient |= 1 << i;
+        }
+        i += 1;
+    }
+    quotient as i64
+};
+
+/// What `register` does; fewer than 16 bytes of `transport` are left alone.
+#[target_feature(enable = "pclmulqdq,ssse3,sse4.1")]
+fn fold(first: u128, second: u128, transport: &[u8]) -> u32 {
+    let mut x = carry(vector(first), vector(second));
+    let mut ones = MASKED_BTH;
+    let mut rest = transport;
+    while let Some((block, after)) = rest.split_first_chunk::<BLOCK>() {
+        x = carry(x, vector(u128::from_le_bytes(*block) | ones));
+        (ones, rest) = (0, after);
+    }
+    if !rest.is_empty()
+        && let Some(last) = transport.last_chunk::<BLOCK>()
+    {
+        x = carry_tail(x, rest.len(), vector(u128::from_le_bytes(*last)));
+    }
+    remainder(x)
+}
+
+#[inline]
+#[target_feature(enable = "sse2")]
+fn vector(bytes: u128) -> __m128i {
+    _mm_set_epi64x((bytes >> 64) as i64, bytes as i64)
+}
+
+/// What `x` adds to the 16 bytes after it, and those.
+#[inline]
+#[target_feature(enable = "pclmulqdq")]
+fn carry(x: __m128i, next: __m128i) -> __m128i {
+    let by = _mm_set_epi64x(OVER_128[1], OVER_128[0]);
+    let low = _mm_clmulepi64_si128(x, by, 0x00);
+    let high = _mm_clmulepi64_si128(x, by, 0x11);
+    _mm_xor_si128(_mm_xor_si128(low, high), next)
+}
+
+/// The same for the last 1 to 15 bytes, at the end of `last`: the first `len` bytes of `x`
+/// are carried over the other bytes of `x` and those.
+#[inline]
+#[target_feature(enable = "pclmulqdq,ssse3")]
+fn carry_tail(x: __m128i, len: usize, last: __m128i) -> __m128i {
+    let index = _mm_setr_epi8(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    // Where a byte comes from that is moved up by 16 - len; negative for those that become
+    // zero.
+    let up = _mm_add_epi8(index, _mm_set1_epi8(len as i8 - 16));
+    // The same for those that are moved down by len: a shuffle looks at the lowest four bits
+    // and the sign.
+    let down = _mm_xor_si128(up, _mm_set1_epi8(i8::MIN));
+    let is_tail = _mm_cmpgt_epi8(up, _mm_set1_epi8(-1));
+    let others = _mm_xor_si128(_mm_shuffle_epi8(x, down), _mm_and_si128(last, is_tail));
+    carry(_mm_shuffle_epi8(x, up), others)
+}
+
+/// 128 bits, brought down to 32.
+#[inline]
+#[target_feature(enable = "pclmulqdq,sse4.1")]
+fn remainder(x: __m128i) -> u32 {
+    let low_word = _mm_set_epi64x(0, 0xffff_ffff);
+    let by = _mm_set_epi64x(OVER_128[1], OVER_32);
+    let x = _mm_xor_si128(_mm_clmulepi64_si128(x, by, 0x10), _mm_srli_si128(x, 8));
+    let folded = _mm_clmulepi64_si128(_mm_and_si128(x, low_word), by, 0x00);
+    let x = _mm_xor_si128(folded, _mm_srli_si128(x, 4));
+    let by = _mm_set_epi64x(X64_OVER_P, P);
+    let quotient = _mm_clmulepi64_si128(_mm_and_si128(x, low_word), by, 0x10);
+    let multiple = _mm_clmulepi64_si128(_mm_and_si128(quotient, low_word), by, 0x00);
+    _mm_extract_epi32(_mm_xor_si128(multiple, x), 1) as u32
+}
