@@ -17,11 +17,12 @@ pub(super) fn sum(bytes: &[u8]) -> u64 {
 
 /// A sum in 16 bits.
 #[inline]
-pub(super) fn fold(mut sum: u64) -> u16 {
-    while sum > 0xffff {
-        sum = (sum & 0xffff) + (sum >> 16);
-    }
-    sum as u16
+pub(super) fn fold(sum: u64) -> u16 {
+    // At most 2^33 - 2, then 2^17 + 2^16 - 3, then 2^16, then 2^16 - 1: no question, no jump.
+    let sum = (sum & 0xffff_ffff) + (sum >> 32);
+    let sum = (sum & 0xffff) + (sum >> 16);
+    let sum = (sum & 0xffff) + (sum >> 16);
+    ((sum & 0xffff) + (sum >> 16)) as u16
 }
 
 /// The checksum of a UDP packet with this sum, which is never 0: that means that there is none.
@@ -59,6 +60,22 @@ mod tests {
             );
         }
         assert_eq!(fold(sum(&[0xff; 65535])), plain(&[0xff; 65535]));
+    }
+
+    #[test]
+    fn any_sum_folds() {
+        assert_eq!(fold(0), 0);
+        for sum in (0..64).flat_map(|bit| {
+            (0..40).map(move |off| (1_u64 << bit).wrapping_sub(20).wrapping_add(off))
+        }) {
+            // The remainder of the division by 2^16 - 1, but only of zero it is zero.
+            let expected = match sum % 0xffff {
+                0 if sum > 0 => 0xffff,
+                remainder => remainder as u16,
+            };
+            assert_eq!(fold(sum), expected, "{sum:#x}");
+        }
+        assert_eq!(fold(u64::MAX), 0xffff);
     }
 
     #[test]

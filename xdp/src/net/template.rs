@@ -53,6 +53,8 @@ pub struct Template {
     ip_at: usize,
     ip_end: usize,
     network: Network,
+    /// Whether it is Ethernet without a tag, IPv4 and UDP.
+    is_usual: bool,
     /// The largest transport packet.
     max_transport: usize,
     /// Over IPv4, the sum of the header's 16-bit words without those that change; over IPv6,
@@ -76,6 +78,16 @@ pub struct PacketFields {
     /// IPv4's identification. Packets that are never fragmented may all have the same
     /// (RFC 6864, 4.1).
     pub id: u16,
+}
+
+impl PacketFields {
+    #[inline(always)]
+    fn hop_limit(&self) -> u8 {
+        match self.hop_limit {
+            0 => DEFAULT_HOP_LIMIT,
+            hop_limit => hop_limit,
+        }
+    }
 }
 
 impl Template {
@@ -120,6 +132,7 @@ impl Template {
             ip_at,
             ip_end,
             network,
+            is_usual: network == Network::V4 && tag.is_none(),
             max_transport: longest_ip.saturating_sub(ip_len + udp_len),
             priority: tag.map(|(_, priority)| priority),
         })
@@ -163,13 +176,14 @@ impl Template {
             fields.transport_len,
             self.max_transport
         );
-        let frame = &mut frame[..self.header_len];
-        if let Ok(frame) = <&mut [u8; USUAL_LEN]>::try_from(&mut *frame) {
-            // Known when this is compiled, so that it is a few moves.
-            frame.copy_from_slice(&self.bytes[..USUAL_LEN]);
-        } else {
-            frame.copy_from_slice(&self.bytes[..self.header_len]);
+        if self.is_usual
+            && let Some(frame) = frame.first_chunk_mut::<USUAL_LEN>()
+        {
+            return self.write_usual(frame, fields);
         }
+        cold_path();
+        let frame = &mut frame[..self.header_len];
+        frame.copy_from_slice(&self.bytes[..self.header_len]);
         if let Some(priority) = self.priority {
             cold_path();
             frame[ETHERNET_LEN] |= priority.of(fields.traffic_class) << 5;
@@ -183,10 +197,7 @@ impl Template {
             udp[0..2].copy_from_slice(&fields.src_port.to_be_bytes());
             udp[4..6].copy_from_slice(&len.to_be_bytes());
         }
-        let hop_limit = match fields.hop_limit {
-            0 => DEFAULT_HOP_LIMIT,
-            hop_limit => hop_limit,
-        };
+        let hop_limit = fields.hop_limit();
         match self.network {
             Network::V4 => self.write_v4(ip, fields, len + V4_LEN as u16, hop_limit),
             // A GRH has IPv6's layout.
@@ -197,6 +208,27 @@ impl Template {
                 ip[7] = hop_limit;
             }
         }
+    }
+
+    /// The same for Ethernet without a tag, IPv4 and UDP: all places are known when this is
+    /// compiled.
+    #[inline(always)]
+    fn write_usual(&self, frame: &mut [u8; USUAL_LEN], fields: &PacketFields) {
+        const IP: usize = ETHERNET_LEN;
+        const UDP: usize = IP + V4_LEN;
+        // It fits: `max_transport` is that much below 2^16.
+        let udp_len = (fields.transport_len + UDP_LEN) as u16;
+        let total_len = udp_len + V4_LEN as u16;
+        let hop_limit = fields.hop_limit();
+        let checksum = self.v4_checksum(fields, total_len, hop_limit);
+        frame.copy_from_slice(&self.bytes[..USUAL_LEN]);
+        frame[IP + 1] = fields.traffic_class;
+        frame[IP + 2..IP + 4].copy_from_slice(&total_len.to_be_bytes());
+        frame[IP + 4..IP + 6].copy_from_slice(&fields.id.to_be_bytes());
+        frame[IP + 8] = hop_limit;
+        frame[IP + 10..IP + 12].copy_from_slice(&checksum.to_be_bytes());
+        frame[UDP..UDP + 2].copy_from_slice(&fields.src_port.to_be_bytes());
+        frame[UDP + 4..UDP + 6].copy_from_slice(&udp_len.to_be_bytes());
     }
 
     /// Where the UDP checksum of a packet over IPv6 belongs. Over IPv4 there is none.
@@ -237,12 +269,19 @@ impl Template {
         ip[2..4].copy_from_slice(&total_len.to_be_bytes());
         ip[4..6].copy_from_slice(&fields.id.to_be_bytes());
         ip[8] = hop_limit;
+        let checksum = self.v4_checksum(fields, total_len, hop_limit);
+        ip[10..12].copy_from_slice(&checksum.to_be_bytes());
+    }
+
+    /// The checksum of an IPv4 header.
+    #[inline(always)]
+    fn v4_checksum(&self, fields: &PacketFields, total_len: u16, hop_limit: u8) -> u16 {
         let sum = self.sum
             + u64::from(fields.traffic_class)
             + u64::from(total_len)
             + u64::from(fields.id)
             + (u64::from(hop_limit) << 8);
-        ip[10..12].copy_from_slice(&(!checksum::fold(sum)).to_be_bytes());
+        !checksum::fold(sum)
     }
 
     /// Puts another destination address into headers that were written before.
