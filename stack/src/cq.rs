@@ -132,7 +132,18 @@ impl CompletionQueue {
     ///
     /// # Errors
     /// As for [`CompletionQueue::poll`].
+    #[inline(always)]
     pub fn poll_stamped(&self) -> Result<Option<(Completion, Instant)>, CqOverrun> {
+        // So most polls end.
+        let is_empty = self.waiting.load(Ordering::Acquire) == 0;
+        if is_empty && !self.overrun.load(Ordering::Acquire) {
+            return Ok(None);
+        }
+        self.take_stamped()
+    }
+
+    #[inline(never)]
+    fn take_stamped(&self) -> Result<Option<(Completion, Instant)>, CqOverrun> {
         match self.take() {
             Some(entry) => Ok(Some((entry.completion, entry.at))),
             None if self.overrun.load(Ordering::Acquire) => Err(CqOverrun {

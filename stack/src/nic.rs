@@ -453,6 +453,12 @@ impl Nic {
         }
     }
 
+    /// Whether an event waits to be taken.
+    #[inline]
+    pub fn has_events(&self) -> bool {
+        !self.events.is_empty()
+    }
+
     /// Takes the next event.
     #[inline]
     pub fn poll_event(&mut self) -> Option<Event> {

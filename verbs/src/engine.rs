@@ -245,7 +245,16 @@ impl Engine {
     }
 
     /// Passes events on to whom they concern.
+    #[inline(always)]
     pub(crate) fn deliver_events(&mut self) {
+        if self.nic.has_events() || self.nic.has_mads() || self.moderation.holds_some() {
+            cold_path();
+            self.deliver_waiting_events();
+        }
+    }
+
+    #[inline(never)]
+    fn deliver_waiting_events(&mut self) {
         if self.nic.has_mads()
             && let Some(bell) = &self.bell
         {
@@ -261,7 +270,6 @@ impl Engine {
             self.events.push(event);
         }
         while let Some(id) = self.moderation.take_due(self.latest) {
-            cold_path();
             self.announce(id);
         }
     }

@@ -63,8 +63,13 @@ impl Moderation {
         self.held.iter().map(|(_, until)| *until).min()
     }
 
-    /// Takes an announcement that waits no longer.
+    /// Whether any announcement waits.
     #[inline]
+    pub(crate) fn holds_some(&self) -> bool {
+        !self.held.is_empty()
+    }
+
+    /// Takes an announcement that waits no longer.
     pub(crate) fn take_due(&mut self, now: Instant) -> Option<CqId> {
         if self.held.is_empty() {
             return None;

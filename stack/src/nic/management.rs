@@ -9,6 +9,7 @@ use crate::counters::{DropReason, Stat};
 use crate::port::{Port, RxMeta, TxMeta};
 use crate::qp::emit::{count_packet, write_packet};
 use core::fmt;
+use core::hint::cold_path;
 use roce_wire::{
     Bth, Deth, ExtHeaders, Opcode, Operation, PKey, Packet, PacketRepr, Psn, QKey, Qpn, Transport,
 };
@@ -150,6 +151,7 @@ impl Nic {
         let Some(services) = &mut self.management else {
             return true;
         };
+        cold_path();
         while let Some(outgoing) = services.outbox.front() {
             let repr = headers(services.psn);
             let Outgoing { path, mad } = outgoing;

@@ -5,6 +5,7 @@ use crate::congestion::{CongestionSettings, QpCongestion};
 use crate::port::Port;
 use crate::qp::{Qp, Turn};
 use crate::time::Instant;
+use core::hint::cold_path;
 use roce_wire::Qpn;
 
 impl Nic {
@@ -56,6 +57,7 @@ impl Nic {
     /// Sends what CNPs are owed. Returns whether there was room for all of them.
     pub(super) fn transmit_notices(&mut self, now: Instant, port: &mut dyn Port) -> bool {
         while let Some(handle) = self.notices.pop_front() {
+            cold_path();
             let turn = self.with_qp_unscheduled(now, handle, |qp, cx| qp.transmit_notice(cx, port));
             if turn == Some(Turn::PortFull) {
                 self.notices.push_front(handle);

@@ -9,6 +9,7 @@ use crate::memory::prefetch;
 use crate::qp::Qp;
 use crate::time::Instant;
 use core::cell::Cell;
+use core::hint::cold_path;
 use roce_wire::Qpn;
 
 /// Names a QP and says where it is. Once the QP is gone it names nothing, even if
@@ -114,6 +115,7 @@ impl Table {
         if self.at(recent).is_some() {
             return Some(recent);
         }
+        cold_path();
         self.search(qpn)
     }
 

@@ -10,6 +10,7 @@
 
 use super::table::NEVER;
 use crate::time::Instant;
+use core::hint::cold_path;
 
 /// Bits of a digit.
 const BITS: u32 = 6;
@@ -72,6 +73,7 @@ impl Wheel {
     pub(super) fn set(&mut self, timer: u32, at: Instant) {
         let index = timer as usize;
         if index >= self.timers.len() {
+            cold_path();
             let unset = Timer {
                 at: NEVER,
                 slot: 0,

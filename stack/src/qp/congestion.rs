@@ -152,7 +152,9 @@ impl Qp {
 
     /// Until when it may not send data, if something limits it.
     pub(crate) fn pause(&self) -> Option<Instant> {
-        self.limiter.as_ref()?.waits()
+        let limiter = self.limiter.as_ref()?;
+        cold_path();
+        limiter.waits()
     }
 
     /// Looks whether its pause is over, if it pauses.
@@ -173,8 +175,11 @@ impl Qp {
     /// Whether it is the turn of answers with data: requests had the last burst. If they
     /// always went first, they would leave nothing of a low rate.
     pub(super) fn answers_go_first(&self) -> bool {
-        let limiter = self.limiter.as_ref();
-        limiter.is_some_and(|limiter| !limiter.answered) && self.service.owes_data()
+        let Some(limiter) = &self.limiter else {
+            return false;
+        };
+        cold_path();
+        !limiter.answered && self.service.owes_data()
     }
 
     /// Sends what the peer is owed; data of it no faster than the QP may.

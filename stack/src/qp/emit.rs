@@ -101,6 +101,7 @@ pub(crate) fn count_packet(counters: &mut Counters, sent: bool, payload_len: usi
 
 /// What the ICRC covers of the IP header that the packet will carry.
 // rule: A17.3.1-version
+#[inline(always)]
 fn ip_header(path: &TxMeta, covered: IpCovered) -> IpHeader {
     let (id, flags_fragment) = match covered {
         IpCovered::V4 { id, flags_fragment } => (id, flags_fragment),

@@ -277,11 +277,13 @@ impl Qp {
             cold_path();
             self.note_mark(cx);
         }
-        if self.core.state == QpState::Rtr && !self.established && self.core.kind.is_connected() {
+        if self.core.state == QpState::Rtr {
             cold_path();
-            self.established = true;
-            // rule: 11.6.3-comm-est
-            cx.events.push_back(Event::CommEstablished(self.core.qpn));
+            if !self.established && self.core.kind.is_connected() {
+                self.established = true;
+                // rule: 11.6.3-comm-est
+                cx.events.push_back(Event::CommEstablished(self.core.qpn));
+            }
         }
         let result = self.service.receive(cx, &self.core, meta, packet);
         if self.limiter.is_some() {
@@ -321,6 +323,7 @@ impl Qp {
     fn answer(&mut self, cx: &mut Cx<'_>, port: &mut dyn Port, budget: usize) -> Turn {
         self.transmit_replies(cx, port, budget)
             .unwrap_or_else(|fault| {
+                cold_path();
                 self.fail(cx, Some(fault));
                 Turn::More
             })
@@ -349,6 +352,7 @@ impl Qp {
         let turn = self
             .transmit_work(cx, port, budget)
             .unwrap_or_else(|fault| {
+                cold_path();
                 self.fail(cx, Some(fault));
                 Turn::Idle
             });

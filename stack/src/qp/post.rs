@@ -4,6 +4,7 @@ use super::queue::Source;
 use super::{Cx, MAX_INLINE_BYTES, Qp, QpKind, QpState, sgl};
 use crate::memory::MemoryTable;
 use crate::wr::{PostError, RecvWr, SendFlags, SendWr, WcOpcode};
+use core::hint::cold_path;
 
 impl Qp {
     /// Whether a send request that is posted goes to the send queue, and nothing else happens.
@@ -101,9 +102,11 @@ impl Qp {
     fn check_service(&self, wr: &SendWr<'_>) -> Result<(), PostError> {
         let kind = self.core.kind;
         if !kind.can_do(&wr.op) {
+            cold_path();
             return Err(PostError::WrongService { kind });
         }
         if kind == QpKind::XrcInitiator && self.core.peer_srq.is_none() && !wr.op.is_local() {
+            cold_path();
             return Err(PostError::NoSrqNamed);
         }
         Ok(())

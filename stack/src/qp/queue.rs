@@ -2,6 +2,7 @@
 
 use crate::memory::prefetch;
 use crate::wr::{MAX_SGE, PostError, Sge};
+use core::hint::cold_path;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -110,6 +111,7 @@ impl<T> WorkQueue<T> {
     pub(crate) fn check_room(&self, sges: usize) -> Result<(), PostError> {
         // rule: 10.7.3-elements
         if sges > self.limits.max_sge {
+            cold_path();
             return Err(PostError::TooManySges {
                 given: sges,
                 max: self.limits.max_sge,
@@ -118,6 +120,7 @@ impl<T> WorkQueue<T> {
         // rule: 11.2.5.1-depths
         // rule: 11.4.2.1-freed-when-taken
         if self.entries.len() + self.completed() >= self.limits.depth {
+            cold_path();
             return Err(PostError::QueueFull {
                 depth: self.limits.depth,
             });
@@ -186,7 +189,7 @@ impl<T> WorkQueue<T> {
     }
 
     /// Where the bytes of the request at `index` come from.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn source(&self, index: usize) -> Source<'_> {
         match self.entries.get(index) {
             Some(entry) if entry.inline > 0 => {

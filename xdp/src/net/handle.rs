@@ -107,7 +107,7 @@ impl Net {
     /// # Errors
     /// Why nothing can be sent there; counted. [`Refusal::may_pass`] tells whether that
     /// may change by itself.
-    #[inline]
+    #[inline(always)]
     pub fn header_for(&mut self, key: PathKey) -> Result<Header<'_>, Refusal> {
         let found = match self.core.find_ready(&key) {
             Some(found) => found,

@@ -157,7 +157,9 @@ impl XdpPort {
             }
             Reserved::Frame { queue, len } => {
                 // A corrupt ring shows again at the next `flush`.
-                drop(self.queues[queue].commit());
+                if let Err(_corrupt) = self.queues[queue].commit() {
+                    cold_path();
+                }
                 len
             }
             Reserved::Special { queue, len } => {
@@ -186,7 +188,9 @@ impl XdpPort {
         self.commit_reserved();
         if let Some(queue) = queue {
             // What is wrong is so at the next `flush`, too, which tells.
-            drop(self.queues[queue].send());
+            if let Err(_told_later) = self.queues[queue].send() {
+                cold_path();
+            }
         }
     }
 

@@ -139,6 +139,7 @@ impl<K: Kernel> Queue<K> {
     ///
     /// # Errors
     /// If the queue is of no use any more.
+    #[inline(always)]
     pub fn commit(&mut self) -> Result<(), QueueError> {
         let Some(&Held {
             place,

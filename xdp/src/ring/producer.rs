@@ -50,6 +50,7 @@ impl<M: RingMemory> Producer<M> {
     pub fn room(&mut self, wanted: u32) -> Result<u32, Corrupt> {
         let mut filled = self.next.wrapping_sub(self.consumer);
         if self.capacity() - filled < wanted {
+            cold_path();
             filled = self.refresh()?;
         }
         Ok(self.capacity() - filled)
@@ -61,6 +62,7 @@ impl<M: RingMemory> Producer<M> {
     /// See [`Producer::room`]; `Ok(false)` if there is none.
     pub fn push(&mut self, entry: M::Entry) -> Result<bool, Corrupt> {
         if self.room(1)? == 0 {
+            cold_path();
             return Ok(false);
         }
         self.memory.write(self.next, entry);

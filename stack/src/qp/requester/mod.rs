@@ -45,6 +45,7 @@ use crate::srq::Srqn;
 use crate::time::{Duration, Instant};
 use crate::wr::{Completion, MAX_MESSAGE_BYTES, PostError, SendFlags, SendOp, SendWr, WcStatus};
 use clock::Clock;
+use core::hint::cold_path;
 use credit::Credit;
 use early::EarlyResponses;
 use fetch::Fetches;
@@ -399,6 +400,7 @@ impl Requester {
         self.fetches.retire(to);
         self.complete_finished(cx, core)?;
         if self.nxt < to {
+            cold_path();
             // rule: 10.8.6-own-memory-back
             // What was to be sent again has been received after all.
             if self.recovery.timed_out && !self.recovery.holds() {

@@ -173,11 +173,13 @@ impl Requester {
         // A fence waits for what comes before it. When it is sent again, READs and
         // atomics behind it, or it itself, may be open: those don't count.
         // rule: 9.5-fence-again
-        let earlier = self.fetches.first_open().is_some_and(|at| at < self.nxt);
+        let earlier = || self.fetches.first_open().is_some_and(|at| at < self.nxt);
         // rule: 9.5-fence
-        if begins && wqe.flags.contains(SendFlags::FENCE) && earlier {
+        if begins && wqe.flags.contains(SendFlags::FENCE) {
             cold_path();
-            return Next::Nothing;
+            if earlier() {
+                return Next::Nothing;
+            }
         }
         let window = self.window.packets();
         let in_flight = self.nxt - self.una;

@@ -32,14 +32,15 @@ impl Inbound {
 /// Whether the payload is as long as its place in the message demands
 /// (IBTA 1.7, 9.7.4.1.6).
 fn length_is_legal(position: Position, len: usize, mtu: usize) -> bool {
-    match position {
+    let shortest = match position {
         // rule: 9.7.4.1-length-full
-        Position::First | Position::Middle => len == mtu,
+        Position::First | Position::Middle => mtu,
         // rule: 9.7.4.1-length-last
-        Position::Last => (1..=mtu).contains(&len),
+        Position::Last => 1,
         // rule: 9.7.4.1-length-only
-        Position::Only => len <= mtu,
-    }
+        Position::Only => 0,
+    };
+    (shortest..=mtu).contains(&len)
 }
 
 impl Responder {

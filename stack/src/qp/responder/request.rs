@@ -89,7 +89,10 @@ impl Responder {
     /// annex A14). All packets of a message name the same.
     fn name_srq(&mut self, cx: &Cx<'_>, packet: &Packet<'_>, goes_on: bool) -> bool {
         match packet.ext.xrceth {
-            Some(xrceth) => self.rq.name(cx, xrceth.srqn.into(), goes_on),
+            Some(xrceth) => {
+                cold_path();
+                self.rq.name(cx, xrceth.srqn.into(), goes_on)
+            }
             None => true,
         }
     }

@@ -272,6 +272,7 @@ impl Core {
         {
             return Ok(received);
         }
+        cold_path();
         self.parse_any(frame)
     }
 
