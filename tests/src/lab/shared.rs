@@ -12,6 +12,10 @@ use super::{Lab, LabConfig, LabError};
 /// No more labs than this, however many processors there are: each takes a gigabyte.
 const MOST_LABS: usize = 4;
 
+/// Processors of each guest. With as many guests as processors, of two in a guest one often waits
+/// for the other, which is not run: tests take half as long again.
+const CPUS: u32 = 1;
+
 static LABS: Labs = Labs {
     state: Mutex::new(State {
         idle: Vec::new(),
@@ -135,7 +139,10 @@ fn boot_unless_unfit() -> Option<Lab> {
     let known = LABS.state().unfit.clone();
     let booted = match known {
         Some(reason) => Err(reason),
-        None => try_boot(&LabConfig::default()),
+        None => try_boot(&LabConfig {
+            cpus: CPUS,
+            ..LabConfig::default()
+        }),
     };
     match booted {
         Ok(lab) => {
