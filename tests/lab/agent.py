@@ -5,7 +5,8 @@ port) of frames: kind (1 byte), command id (u32), length (u32), both little
 endian, then so many bytes.
 
 From the host:
-  S  start: JSON {"argv": [...], "env": {...}, "cwd": "..."}
+  S  start: JSON {"argv": [...], "env": {...}, "cwd": "..."}, or {"module": "..."}
+     for main() of a module beside this one
   I  bytes for the command's stdin; an empty frame closes it
   K  JSON {"signal": n}: signal the command's whole process group
 From the guest:
@@ -17,6 +18,7 @@ From the guest:
 """
 
 import fcntl
+import importlib
 import json
 import os
 import selectors
@@ -24,9 +26,50 @@ import signal
 import struct
 import subprocess
 import sys
+import traceback
 
 HEADER = struct.Struct("<BII")
 CHUNK = 65536
+
+
+class Fork:
+    """A copy of this process that runs main() of a module, as far as Popen is used here.
+    The module and what it imports are loaded once: emulated, that takes seconds."""
+
+    def __init__(self, name):
+        module = importlib.import_module(name)
+        theirs_in, ours_in = os.pipe()
+        ours_out, theirs_out = os.pipe()
+        ours_err, theirs_err = os.pipe()
+        self.pid = os.fork()
+        if self.pid == 0:
+            self.run(module, (theirs_in, theirs_out, theirs_err))
+        # A group of its own before anybody can signal it.
+        os.setpgid(self.pid, self.pid)
+        for end in (theirs_in, theirs_out, theirs_err):
+            os.close(end)
+        self.stdin = open(ours_in, "wb", buffering=0)
+        self.stdout = open(ours_out, "rb", buffering=0)
+        self.stderr = open(ours_err, "rb", buffering=0)
+
+    @staticmethod
+    def run(module, files):
+        code = 1
+        try:
+            os.chdir("/tmp")
+            for number, file in enumerate(files):
+                os.dup2(file, number)
+            # Among them the ends of other commands' pipes.
+            os.closerange(3, os.sysconf("SC_OPEN_MAX"))
+            module.main()
+            code = 0
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(code)
+
+    def wait(self):
+        return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
 
 
 class Command:
@@ -34,18 +77,19 @@ class Command:
 
     def __init__(self, number, spec):
         self.number = number
-        env = dict(os.environ)
-        env.update(spec.get("env", {}))
-        self.process = subprocess.Popen(
-            spec["argv"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            bufsize=0,
-            env=env,
-            cwd=spec.get("cwd", "/tmp"),
-            start_new_session=True,
-        )
+        if "module" in spec:
+            self.process = Fork(spec["module"])
+        else:
+            self.process = subprocess.Popen(
+                spec["argv"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                bufsize=0,
+                env={**os.environ, **spec.get("env", {})},
+                cwd=spec.get("cwd", "/tmp"),
+                start_new_session=True,
+            )
         self.stdin = self.process.stdin
         self.pending = b""
         self.stdin_closing = False
@@ -118,7 +162,7 @@ class Agent:
     def start(self, number, spec):
         try:
             command = Command(number, spec)
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, ImportError) as error:
             self.send("F", number, str(error).encode())
             return
         self.commands[number] = command

@@ -1,4 +1,4 @@
-"""A Soft-RoCE peer for tests, driven over stdin and stdout.
+"""A Soft-RoCE peer for tests, driven over stdin and stdout. The agent forks for it.
 
 Each line of stdin is a JSON object {"cmd": NAME, ...}; each gets one line on
 stdout, {"ok": {...}} or {"error": "..."}. The process ends with its stdin.
@@ -10,7 +10,6 @@ returned. Commands and their fields are the methods `do_*` of Peer.
 import json
 import os
 import socket
-import sys
 import time
 
 import pyverbs.enums as e
@@ -328,7 +327,7 @@ class Peer:
         # Whatever else prints must not break the protocol.
         replies = os.fdopen(os.dup(1), "w", buffering=1)
         os.dup2(2, 1)
-        for line in sys.stdin:
+        for line in open(0, encoding="utf-8"):
             request = json.loads(line)
             try:
                 answer = {"ok": getattr(self, "do_" + request["cmd"])(request) or {}}
@@ -337,5 +336,5 @@ class Peer:
             replies.write(json.dumps(answer) + "\n")
 
 
-if __name__ == "__main__":
+def main():
     Peer().run()

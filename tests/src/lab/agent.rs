@@ -102,7 +102,7 @@ impl Agent {
         )?;
         started
             .map(|()| id)
-            .map_err(|reason| LabError::new(format!("cannot run {}: {reason}", spec["argv"])))
+            .map_err(|reason| LabError::new(format!("cannot run {spec}: {reason}")))
     }
 
     /// Sends bytes to a command's stdin.

@@ -15,6 +15,8 @@ use super::agent::{Agent, Progress};
 pub struct GuestCommand {
     agent: Arc<Agent>,
     argv: Vec<String>,
+    /// Whether `argv` is the name of a module of the agent's, not a program.
+    is_module: bool,
     env: Map<String, Value>,
     stdin: Vec<u8>,
 }
@@ -24,8 +26,16 @@ impl GuestCommand {
         Self {
             agent,
             argv,
+            is_module: false,
             env: Map::new(),
             stdin: Vec::new(),
+        }
+    }
+
+    pub(super) fn module(agent: Arc<Agent>, name: &str) -> Self {
+        Self {
+            is_module: true,
+            ..Self::new(agent, vec![name.to_owned()])
         }
     }
 
@@ -71,9 +81,11 @@ impl GuestCommand {
     /// Starts the command. What [`stdin`](Self::stdin) was given is sent to it, and
     /// its stdin stays open for more.
     pub fn spawn(self) -> Result<GuestChild, LabError> {
-        let id = self
-            .agent
-            .start(&json!({ "argv": self.argv, "env": self.env }))?;
+        let spec = match self.is_module {
+            true => json!({ "module": self.argv[0] }),
+            false => json!({ "argv": self.argv, "env": self.env }),
+        };
+        let id = self.agent.start(&spec)?;
         let child = GuestChild {
             agent: self.agent,
             id,

@@ -14,6 +14,7 @@ use super::{Flavour, LabError};
 const INIT: &str = include_str!("../../lab/init.sh");
 const STAGE2: &str = include_str!("../../lab/stage2.sh");
 const AGENT: &str = include_str!("../../lab/agent.py");
+const PEER: &str = include_str!("../../lab/peer.py");
 
 /// The archive's path. It is made anew only if something in it has changed.
 pub(super) fn build(cache: &Path, kernel: &Kernel, flavour: Flavour) -> Result<PathBuf, LabError> {
@@ -21,7 +22,7 @@ pub(super) fn build(cache: &Path, kernel: &Kernel, flavour: Flavour) -> Result<P
     let _lock = kernel::lock(&folder)?;
     let modules = flavour.modules();
     let mut hasher = DefaultHasher::new();
-    (&modules, INIT, STAGE2, AGENT, &kernel.version).hash(&mut hasher);
+    (&modules, INIT, STAGE2, AGENT, PEER, &kernel.version).hash(&mut hasher);
     let path = folder.join(format!("initramfs-{:016x}", hasher.finish()));
     if !path.exists() {
         let partial = path.with_extension("partial");
@@ -52,6 +53,7 @@ fn archive(kernel: &Kernel, modules: &[&str]) -> Result<Vec<u8>, LabError> {
     cpio.file("init", INIT.as_bytes());
     cpio.file("stage2.sh", STAGE2.as_bytes());
     cpio.file("agent.py", AGENT.as_bytes());
+    cpio.file("peer.py", PEER.as_bytes());
     Ok(cpio.finish())
 }
 

@@ -174,8 +174,8 @@ impl Lab {
     /// A lab of this process, for one test at a time, shared by all tests of the
     /// program: there are as many as processors, up to four, booted as they are asked
     /// for and shut down when the process exits. Each caller finds it as booted with
-    /// [`LabConfig::default`]: MTU 1500, no packet loss, no command left running in the
-    /// guest.
+    /// [`LabConfig::default`], but for one processor: MTU 1500, no packet loss, no command
+    /// left running in the guest.
     ///
     /// Returns `None`, after a line on stderr that says why, on a machine that
     /// cannot run it. The environment variable `ROCE_LAB` changes that: with
@@ -211,6 +211,11 @@ impl Lab {
         argv: impl IntoIterator<Item = S>,
     ) -> Result<GuestChild, LabError> {
         self.guest(argv).spawn()
+    }
+
+    /// Starts a Python module of the lab's own in the guest: the agent forks for it.
+    pub(crate) fn guest_module(&self, name: &str) -> Result<GuestChild, LabError> {
+        GuestCommand::module(Arc::clone(&self.agent), name).spawn()
     }
 
     /// Creates or replaces a file in the guest. What the guest writes stays in its

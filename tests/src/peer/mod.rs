@@ -43,9 +43,6 @@ pub use types::{
     SendWork, Sge, Window,
 };
 
-/// The program, put into the guest when a peer starts.
-const PROGRAM: &str = include_str!("../../lab/peer.py");
-const PATH: &str = "/run/roce-lab/peer.py";
 /// How long the guest may take for anything but waiting for completions.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -66,8 +63,7 @@ impl RxePeer {
             gid: Ipv6Addr,
             active_mtu: u32,
         }
-        lab.guest_write_file(PATH, PROGRAM.as_bytes())?;
-        let child = lab.guest_spawn(["/usr/bin/python3", "-E", "-u", PATH])?;
+        let child = lab.guest_module("peer")?;
         let mut peer = Self {
             child,
             gid: Ipv6Addr::UNSPECIFIED,
