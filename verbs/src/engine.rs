@@ -248,7 +248,6 @@ impl Engine {
     #[inline(always)]
     pub(crate) fn deliver_events(&mut self) {
         if self.nic.has_events() || self.nic.has_mads() || self.moderation.holds_some() {
-            cold_path();
             self.deliver_waiting_events();
         }
     }

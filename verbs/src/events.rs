@@ -15,7 +15,7 @@ pub(crate) const MAX_EVENTS: usize = 4096;
 /// and of the port. Its descriptor is readable while one waits.
 ///
 /// A context has one queue of events: each goes to whoever takes it first. Events of
-/// the port come from the interface, within about a millisecond:
+/// the port come from the interface, within some two milliseconds:
 /// [`Event::PortActive`] and [`Event::PortError`] as its link comes and goes,
 /// [`Event::GidChange`] as its addresses change.
 #[derive(Clone)]

@@ -125,6 +125,7 @@ fn compute_v4(ip: &IpHeader, src_port: u16, dst_port: u16, transport: &[u8]) -> 
     };
     let len = udp_len(transport);
     let be = |field: u16| u128::from(field.to_be());
+    // rule: A17.3.3-ones
     // A register that starts from ones, and meets ones, is zero after four bytes of the
     // eight. The other four, and the headers, are 32 bytes.
     let first =
@@ -134,6 +135,7 @@ fn compute_v4(ip: &IpHeader, src_port: u16, dst_port: u16, transport: &[u8]) -> 
         | be(src_port) << 64
         | be(dst_port) << 80
         | be(len) << 96
+        // rule: A17.3.3-masked-udp
         | 0xffff << 112;
     if transport.len() < MANY {
         clmul::register(first, second, transport).map(|register| !register)

@@ -1,7 +1,6 @@
 //! Knowing which QP comes next: its memory is brought near while there is other work.
 
 use super::Nic;
-use core::hint::cold_path;
 use roce_wire::Qpn;
 
 /// Where a packet says which QP it is for (IBTA 1.7, 9.2).
@@ -17,7 +16,6 @@ impl Nic {
         if qpn != core::mem::replace(&mut self.newest, qpn)
             && let Some(handle) = self.qps.find(qpn)
         {
-            cold_path();
             self.qps.bring_near(handle);
         }
     }

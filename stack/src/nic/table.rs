@@ -9,7 +9,6 @@ use crate::memory::prefetch;
 use crate::qp::Qp;
 use crate::time::Instant;
 use core::cell::Cell;
-use core::hint::cold_path;
 use roce_wire::Qpn;
 
 /// Names a QP and says where it is. Once the QP is gone it names nothing, even if
@@ -115,7 +114,6 @@ impl Table {
         if self.at(recent).is_some() {
             return Some(recent);
         }
-        cold_path();
         self.search(qpn)
     }
 

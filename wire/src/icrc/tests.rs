@@ -94,6 +94,11 @@ fn the_reference_is_the_well_known_crc() {
     assert_eq!(bit_by_bit(b"123456789"), 0xcbf4_3926);
 }
 
+type Way = fn(&IpHeader, u16, u16, &[u8]) -> u32;
+
+/// The way that this processor takes, and the one that is there for all.
+const WAYS: [Way; 2] = [compute, by_images];
+
 // shows: A17.3.3-cover, A17.3.3-ones, A17.3.3-masked-ipv4, A17.3.3-masked-ipv6
 // shows: A17.3.3-masked-udp, A16-icrc
 // trap: icrc-masks
@@ -106,28 +111,15 @@ fn agrees_with_the_book_at_every_length() {
         for ip in headers {
             let src_port = numbers.word() as u16;
             for dst_port in [4791, numbers.word() as u16] {
-                assert_eq!(
-                    compute(&ip, src_port, dst_port, &transport),
-                    by_the_book(&ip, src_port, dst_port, &transport),
-                    "{ip:?} {src_port} {dst_port} {len}"
-                );
+                for way in WAYS {
+                    assert_eq!(
+                        way(&ip, src_port, dst_port, &transport),
+                        by_the_book(&ip, src_port, dst_port, &transport),
+                        "{ip:?} {src_port} {dst_port} {len}"
+                    );
+                }
             }
         }
-    }
-}
-
-#[test]
-fn without_carry_less_multiplication_it_is_the_same() {
-    let mut numbers = Numbers(31);
-    for len in (0..600).chain([4096 + 28, 0xffff]) {
-        let ip = any_v4(&mut numbers);
-        let (src_port, dst_port) = (numbers.next() as u16, numbers.next() as u16);
-        let transport: Vec<u8> = (0..len).map(|_| numbers.next() as u8).collect();
-        assert_eq!(
-            by_images(&ip, src_port, dst_port, &transport),
-            compute(&ip, src_port, dst_port, &transport),
-            "{len} bytes, {ip:?}"
-        );
     }
 }
 
@@ -142,10 +134,12 @@ fn what_usually_is_in_the_header_is_no_special_case() {
                 id,
                 flags_fragment,
             };
-            assert_eq!(
-                compute(&ip, 69, 4791, &transport),
-                by_the_book(&ip, 69, 4791, &transport)
-            );
+            for way in WAYS {
+                assert_eq!(
+                    way(&ip, 69, 4791, &transport),
+                    by_the_book(&ip, 69, 4791, &transport)
+                );
+            }
         }
     }
 }
@@ -160,7 +154,9 @@ fn byte_4_of_the_bth_does_not_count() {
         let before = compute(&ip, 1, 4791, &transport);
         for value in 0..=255 {
             transport[4] = value;
-            assert_eq!(compute(&ip, 1, 4791, &transport), before);
+            for way in WAYS {
+                assert_eq!(way(&ip, 1, 4791, &transport), before);
+            }
         }
     }
 }

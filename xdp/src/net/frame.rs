@@ -60,10 +60,11 @@ pub(super) fn parse_usual<'f>(
     let header = bytes.first_chunk::<HEADERS_LEN>()?;
     // From the Ethernet type to the identification, from there to the middle of the source, to
     // the ports, and the UDP header: the fewer and larger the loads, the better.
-    let [kind, after, addresses_at, udp] = [12, 20, 26, 34].map(|at| word(header, at));
+    let (kind, after) = (word::<12, _>(header), word::<20, _>(header));
+    let (addresses_at, udp) = (word::<26, _>(header), word::<34, _>(header));
     let (ip_len, udp_len) = ((kind >> 16) as u16, (udp >> 16) as u16);
     let flags_fragment = (after >> 48) as u16;
-    let [a, b] = [14, 22].map(|at| word(header, at));
+    let (a, b) = (word::<14, _>(header), word::<22, _>(header));
     let [src, dst] = [(addresses_at >> 32) as u32, addresses_at as u32];
     let sum = halves(a) + halves(b) + u64::from(dst);
     // EtherType, version and length of the header; protocol; destination port.
@@ -104,11 +105,9 @@ pub(super) fn parse_usual<'f>(
 
 /// Eight bytes of a header, the first of them highest.
 #[inline(always)]
-fn word<const N: usize>(header: &[u8; N], at: usize) -> u64 {
-    header
-        .get(at..)
-        .and_then(<[u8]>::first_chunk)
-        .map_or(0, |bytes| u64::from_be_bytes(*bytes))
+fn word<const AT: usize, const LEN: usize>(header: &[u8; LEN]) -> u64 {
+    const { assert!(AT + 8 <= LEN) };
+    u64::from_be_bytes(core::array::from_fn(|i| header[AT + i]))
 }
 
 /// What such a word adds to a checksum.

@@ -220,13 +220,8 @@ impl Template {
         let udp_len = (fields.transport_len + UDP_LEN) as u16;
         let total_len = udp_len + V4_LEN as u16;
         let hop_limit = fields.hop_limit();
-        let checksum = self.v4_checksum(fields, total_len, hop_limit);
         frame.copy_from_slice(&self.bytes[..USUAL_LEN]);
-        frame[IP + 1] = fields.traffic_class;
-        frame[IP + 2..IP + 4].copy_from_slice(&total_len.to_be_bytes());
-        frame[IP + 4..IP + 6].copy_from_slice(&fields.id.to_be_bytes());
-        frame[IP + 8] = hop_limit;
-        frame[IP + 10..IP + 12].copy_from_slice(&checksum.to_be_bytes());
+        self.write_v4(&mut frame[IP..UDP], fields, total_len, hop_limit);
         frame[UDP..UDP + 2].copy_from_slice(&fields.src_port.to_be_bytes());
         frame[UDP + 4..UDP + 6].copy_from_slice(&udp_len.to_be_bytes());
     }
@@ -263,25 +258,18 @@ impl Template {
     }
 
     /// What changes in an IPv4 header, and the checksum.
-    #[inline]
+    #[inline(always)]
     fn write_v4(&self, ip: &mut [u8], fields: &PacketFields, total_len: u16, hop_limit: u8) {
         ip[1] = fields.traffic_class;
         ip[2..4].copy_from_slice(&total_len.to_be_bytes());
         ip[4..6].copy_from_slice(&fields.id.to_be_bytes());
         ip[8] = hop_limit;
-        let checksum = self.v4_checksum(fields, total_len, hop_limit);
-        ip[10..12].copy_from_slice(&checksum.to_be_bytes());
-    }
-
-    /// The checksum of an IPv4 header.
-    #[inline(always)]
-    fn v4_checksum(&self, fields: &PacketFields, total_len: u16, hop_limit: u8) -> u16 {
         let sum = self.sum
             + u64::from(fields.traffic_class)
             + u64::from(total_len)
             + u64::from(fields.id)
             + (u64::from(hop_limit) << 8);
-        !checksum::fold(sum)
+        ip[10..12].copy_from_slice(&(!checksum::fold(sum)).to_be_bytes());
     }
 
     /// Puts another destination address into headers that were written before.
