@@ -37,7 +37,10 @@ class Fork:
     The module and what it imports are loaded once: emulated, that takes seconds."""
 
     def __init__(self, name):
-        module = importlib.import_module(name)
+        try:
+            module = importlib.import_module(name)
+        except Exception as error:
+            raise ImportError(f"{name}: {error!r}") from error
         theirs_in, ours_in = os.pipe()
         ours_out, theirs_out = os.pipe()
         ours_err, theirs_err = os.pipe()
@@ -62,10 +65,12 @@ class Fork:
             # Among them the ends of other commands' pipes.
             os.closerange(3, os.sysconf("SC_OPEN_MAX"))
             module.main()
+            sys.stdout.flush()
             code = 0
         except BaseException:
             traceback.print_exc()
         finally:
+            sys.stderr.flush()
             os._exit(code)
 
     def wait(self):

@@ -174,8 +174,8 @@ impl Lab {
     /// A lab of this process, for one test at a time, shared by all tests of the
     /// program: there are as many as processors, up to four, booted as they are asked
     /// for and shut down when the process exits. Each caller finds it as booted with
-    /// [`LabConfig::default`], but for one processor: MTU 1500, no packet loss, no command
-    /// left running in the guest.
+    /// [`LabConfig::default`] (with one processor where there are few): MTU 1500, no packet
+    /// loss, no command left running in the guest.
     ///
     /// Returns `None`, after a line on stderr that says why, on a machine that
     /// cannot run it. The environment variable `ROCE_LAB` changes that: with

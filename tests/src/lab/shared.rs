@@ -3,6 +3,7 @@
 use std::env;
 use std::io::Write;
 use std::mem;
+use std::num::NonZero;
 use std::ops::Deref;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -11,10 +12,6 @@ use super::{Lab, LabConfig, LabError};
 
 /// No more labs than this, however many processors there are: each takes a gigabyte.
 const MOST_LABS: usize = 4;
-
-/// Processors of each guest. With as many guests as processors, of two in a guest one often waits
-/// for the other, which is not run: tests take half as long again.
-const CPUS: u32 = 1;
 
 static LABS: Labs = Labs {
     state: Mutex::new(State {
@@ -63,6 +60,13 @@ impl Labs {
 /// An emulated guest keeps one processor busy.
 fn most_at_once() -> usize {
     thread::available_parallelism().map_or(1, |cpus| cpus.get().min(MOST_LABS))
+}
+
+/// Processors of each guest. With as many guests as processors, of two in a guest one often waits
+/// for the other, which is not run: tests take half as long again.
+fn processors_of_each() -> u32 {
+    let all = thread::available_parallelism().map_or(1, NonZero::get);
+    if all > MOST_LABS { 2 } else { 1 }
 }
 
 /// The right to a lab, given back when dropped.
@@ -140,7 +144,7 @@ fn boot_unless_unfit() -> Option<Lab> {
     let booted = match known {
         Some(reason) => Err(reason),
         None => try_boot(&LabConfig {
-            cpus: CPUS,
+            cpus: processors_of_each(),
             ..LabConfig::default()
         }),
     };
