@@ -27,8 +27,10 @@ use crate::{Grh, ICRC_LEN, UDP_PORT};
 #[cfg(all(target_arch = "x86_64", feature = "std"))]
 mod clmul;
 mod gf2;
+mod unsealed;
 
 use gf2::{image, register};
+pub use unsealed::Unsealed;
 
 /// What the ICRC covers of an IP header, or of the GRH in its place, besides lengths and
 /// constants.
@@ -113,6 +115,24 @@ pub fn compute(ip: &IpHeader, src_port: u16, dst_port: u16, transport_without_ic
 #[cfg(all(target_arch = "x86_64", feature = "std"))]
 #[inline(always)]
 fn compute_v4(ip: &IpHeader, src_port: u16, dst_port: u16, transport: &[u8]) -> Option<u32> {
+    let (first, second) = headers_v4(ip, src_port, dst_port, transport)?;
+    if transport.len() < MANY {
+        clmul::register(first, second, transport).map(|register| !register)
+    } else {
+        of_many(first, second, transport)
+    }
+}
+
+/// What comes before the transport: four bytes of ones, and IPv4's and UDP's header as they
+/// count.
+#[cfg(all(target_arch = "x86_64", feature = "std"))]
+#[inline(always)]
+fn headers_v4(
+    ip: &IpHeader,
+    src_port: u16,
+    dst_port: u16,
+    transport: &[u8],
+) -> Option<(u128, u128)> {
     let &IpHeader::V4 {
         src,
         dst,
@@ -137,11 +157,7 @@ fn compute_v4(ip: &IpHeader, src_port: u16, dst_port: u16, transport: &[u8]) -> 
         | be(len) << 96
         // rule: A17.3.3-masked-udp
         | 0xffff << 112;
-    if transport.len() < MANY {
-        clmul::register(first, second, transport).map(|register| !register)
-    } else {
-        of_many(first, second, transport)
-    }
+    Some((first, second))
 }
 
 /// The same, with `crc32fast` for all but the beginning.

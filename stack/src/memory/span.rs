@@ -8,6 +8,7 @@
 use super::{AccessError, FaultSafe};
 use core::hint::cold_path;
 use core::sync::atomic::{AtomicU64, Ordering, fence};
+use roce_wire::icrc::Unsealed;
 
 /// A checked stretch of a registered region, valid as long as the table it came
 /// from is not changed.
@@ -103,6 +104,22 @@ impl<'t> Span<'t> {
         // port's buffer, borrowed uniquely.
         unsafe { core::ptr::copy_nonoverlapping(ptr, out.as_mut_ptr(), len) };
         Ok(())
+    }
+
+    /// Makes all of the span the payload of a packet, whose length must be the span's.
+    ///
+    /// # Errors
+    /// As [`Span::read`].
+    #[inline]
+    pub(crate) fn read_into(&self, packet: &mut Unsealed<'_>) -> Result<(), AccessError> {
+        match self.place {
+            Place::Mapped(ptr) if packet.payload_len() == self.len => {
+                // SAFETY: as in `read`.
+                unsafe { packet.copy_from(ptr) };
+                Ok(())
+            }
+            _ => self.read(packet.payload_mut()),
+        }
     }
 
     /// Copies `data` into the span, whose length must be the same. The last byte is

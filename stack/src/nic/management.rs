@@ -155,8 +155,8 @@ impl Nic {
         while let Some(outgoing) = services.outbox.front() {
             let repr = headers(services.psn);
             let Outgoing { path, mad } = outgoing;
-            let written = write_packet(port, path, &repr, MAD_BYTES, false, |out| {
-                out.copy_from_slice(mad);
+            let written = write_packet(port, path, &repr, MAD_BYTES, false, |packet| {
+                packet.payload_mut().copy_from_slice(mad);
                 Ok(())
             });
             let Ok(sent) = written else {

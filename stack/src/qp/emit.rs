@@ -5,7 +5,7 @@ use crate::memory::AccessError;
 use crate::port::{self, IpCovered, Port, ReserveError, TxMeta, TxSlot};
 use crate::qp::Cx;
 use core::hint::cold_path;
-use roce_wire::icrc::{self, IpHeader};
+use roce_wire::icrc::{IpHeader, Unsealed};
 use roce_wire::{PacketRepr, UDP_PORT};
 use std::net::IpAddr;
 
@@ -29,7 +29,7 @@ pub(crate) fn emit(
     path: &TxMeta,
     repr: &PacketRepr,
     payload_len: usize,
-    fill: impl FnOnce(&Cx<'_>, &mut [u8]) -> Result<(), AccessError>,
+    fill: impl FnOnce(&Cx<'_>, &mut Unsealed<'_>) -> Result<(), AccessError>,
 ) -> Result<(), EmitError> {
     emit_of(cx, port, path, repr, payload_len, false, fill)
 }
@@ -43,7 +43,7 @@ pub(crate) fn emit_of(
     repr: &PacketRepr,
     payload_len: usize,
     is_last: bool,
-    fill: impl FnOnce(&Cx<'_>, &mut [u8]) -> Result<(), AccessError>,
+    fill: impl FnOnce(&Cx<'_>, &mut Unsealed<'_>) -> Result<(), AccessError>,
 ) -> Result<(), EmitError> {
     let sent = write_packet(port, path, repr, payload_len, is_last, |out| fill(cx, out))?;
     count_packet(cx.counters, sent, payload_len);
@@ -59,7 +59,7 @@ pub(crate) fn write_packet(
     repr: &PacketRepr,
     payload_len: usize,
     is_last: bool,
-    fill: impl FnOnce(&mut [u8]) -> Result<(), AccessError>,
+    fill: impl FnOnce(&mut Unsealed<'_>) -> Result<(), AccessError>,
 ) -> Result<bool, EmitError> {
     let slot = match port.reserve(path, repr.bth.dest_qpn, repr.buffer_len(payload_len)) {
         Ok(slot) => slot,
@@ -77,9 +77,11 @@ pub(crate) fn write_packet(
         ip,
     } = slot;
     let at = repr.emit_headers(bytes, payload_len);
-    fill(&mut bytes[at..at + payload_len]).map_err(EmitError::Access)?;
+    let ip = ip_header(path, ip);
+    let mut packet = Unsealed::new(ip, src_port, UDP_PORT, bytes, at..at + payload_len);
+    fill(&mut packet).map_err(EmitError::Access)?;
     // rule: A17.3.3-sent
-    icrc::seal(&ip_header(path, ip), src_port, UDP_PORT, bytes);
+    packet.seal();
     if is_last {
         port.commit_last();
     } else {

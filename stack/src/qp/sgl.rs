@@ -1,8 +1,9 @@
 //! Scatter and gather: bytes between packets and lists of local memory.
 
 use super::queue::Source;
-use crate::memory::{Access, AccessError, MemoryTable, PdId};
+use crate::memory::{Access, AccessError, MemoryTable, PdId, Span};
 use crate::wr::Sge;
+use roce_wire::icrc::Unsealed;
 
 /// The bytes of all elements together.
 pub(crate) fn total_len(sges: &[Sge]) -> u64 {
@@ -17,21 +18,28 @@ pub(crate) fn source_len(source: Source<'_>) -> u64 {
     }
 }
 
-/// Fills `out` from byte `offset` of a request on.
+/// Fills `packet` from byte `offset` of a request on.
 pub(crate) fn fetch(
     memory: &MemoryTable,
     pd: PdId,
     source: Source<'_>,
     offset: u64,
-    out: &mut [u8],
+    packet: &mut Unsealed<'_>,
 ) -> Result<(), AccessError> {
+    let len = packet.payload_len();
     let data = match source {
-        Source::Memory(sges) => return gather(memory, pd, sges, offset, out),
         Source::Inline(data) => data,
+        Source::Memory(sges) => {
+            return match in_one(sges, offset, len) {
+                Some((lkey, addr)) => span(memory, pd, lkey, addr, len)?.read_into(packet),
+                None => gather(memory, pd, sges, offset, packet.payload_mut()),
+            };
+        }
     };
     let start = usize::try_from(offset).unwrap_or(usize::MAX);
-    let part = data.get(start..).and_then(|rest| rest.get(..out.len()));
-    out.copy_from_slice(part.ok_or(AccessError::OutOfBounds)?);
+    let part = data.get(start..).and_then(|rest| rest.get(..len));
+    let part = part.ok_or(AccessError::OutOfBounds)?;
+    packet.payload_mut().copy_from_slice(part);
     Ok(())
 }
 
@@ -77,31 +85,34 @@ pub(crate) fn gather(
     offset: u64,
     out: &mut [u8],
 ) -> Result<(), AccessError> {
-    let end = offset.checked_add(out.len() as u64);
-    if let ([sge], Some(end)) = (sges, end)
-        && end <= u64::from(sge.length)
-        && !out.is_empty()
-    {
-        return read(memory, pd, sge.lkey, sge.addr.wrapping_add(offset), out);
-    }
     for piece in pieces(sges, offset, out.len()) {
-        read(memory, pd, piece.lkey, piece.addr, &mut out[piece.range])?;
+        let out = &mut out[piece.range];
+        span(memory, pd, piece.lkey, piece.addr, out.len())?.read(out)?;
     }
     Ok(())
 }
 
-/// Fills `out` from one element, from `addr` on.
+/// Key and address of `len` bytes from byte `offset` of the list on, if there is but one
+/// element.
 #[inline]
-fn read(
-    memory: &MemoryTable,
+fn in_one(sges: &[Sge], offset: u64, len: usize) -> Option<(u32, u64)> {
+    let [sge] = sges else { return None };
+    let end = offset.checked_add(len as u64)?;
+    let fits = end <= u64::from(sge.length) && len > 0;
+    fits.then(|| (sge.lkey, sge.addr.wrapping_add(offset)))
+}
+
+/// Bytes of one element that are to be sent.
+#[inline]
+fn span<'t>(
+    memory: &'t MemoryTable,
     pd: PdId,
     lkey: u32,
     addr: u64,
-    out: &mut [u8],
-) -> Result<(), AccessError> {
+    len: usize,
+) -> Result<Span<'t>, AccessError> {
     // rule: 10.2.3-pd-local
-    let span = memory.local(pd, lkey, addr, out.len() as u64, Access::empty())?;
-    span.read(out)
+    memory.local(pd, lkey, addr, len as u64, Access::empty())
 }
 
 /// Writes `data` to the list from its byte `offset` on. Nothing is written if any

@@ -17,6 +17,10 @@ use core::sync::atomic::{AtomicU8, Ordering};
 
 use super::gf2;
 
+mod copying;
+
+pub(super) use copying::copy;
+
 /// So many bytes at a time.
 pub(super) const BLOCK: usize = 16;
 
@@ -27,8 +31,10 @@ const MASKED_BTH: u128 = 0xff << 32;
 const UNKNOWN: u8 = 0;
 const MISSING: u8 = 1;
 const THERE: u8 = 2;
+/// On 64 bytes at a time, too.
+const WIDE: u8 = 3;
 
-/// Whether the CPU has the instructions: to be asked once.
+/// Which instructions the CPU has: to be asked once.
 static SUPPORT: AtomicU8 = AtomicU8::new(UNKNOWN);
 
 /// The register, which starts from zero, after `first`, `second` (the lowest byte of each
@@ -36,34 +42,41 @@ static SUPPORT: AtomicU8 = AtomicU8::new(UNKNOWN);
 /// it, or `transport` has less than 16 bytes.
 #[inline(always)]
 pub(super) fn register(first: u128, second: u128, transport: &[u8]) -> Option<u32> {
-    if transport.len() < BLOCK || !is_supported() {
+    if transport.len() < BLOCK || support() < THERE {
         cold_path();
         return None;
     }
-    #[expect(unsafe_code, reason = "no other call needs more than every x86-64 has")]
-    // SAFETY: `is_supported` has found what it needs.
+    #[expect(unsafe_code, reason = "it needs more than every x86-64 has")]
+    // SAFETY: `support` has found what it needs.
     let register = unsafe { fold(first, second, transport) };
     Some(register)
 }
 
 #[inline(always)]
-fn is_supported() -> bool {
+fn support() -> u8 {
     match SUPPORT.load(Ordering::Relaxed) {
         UNKNOWN => {
             cold_path();
             ask()
         }
-        support => support == THERE,
+        support => support,
     }
 }
 
 #[cold]
-fn ask() -> bool {
+fn ask() -> u8 {
     let there = std::is_x86_feature_detected!("pclmulqdq")
         && std::is_x86_feature_detected!("ssse3")
         && std::is_x86_feature_detected!("sse4.1");
-    SUPPORT.store(if there { THERE } else { MISSING }, Ordering::Relaxed);
-    there
+    let wide =
+        std::is_x86_feature_detected!("avx512f") && std::is_x86_feature_detected!("vpclmulqdq");
+    let support = match (there, wide) {
+        (true, true) => WIDE,
+        (true, false) => THERE,
+        (false, _) => MISSING,
+    };
+    SUPPORT.store(support, Ordering::Relaxed);
+    support
 }
 
 /// x^n modulo P, as the multiplication of reflected bits takes it: one place higher.
@@ -71,8 +84,12 @@ const fn power(n: u32) -> i64 {
     (gf2::power(n) as i64) << 1
 }
 
-/// By what the half that comes first is multiplied, and the other.
-const OVER_128: [i64; 2] = [power(128 + 32), power(128 - 32)];
+/// By what the half that comes first is multiplied, and the other, to carry it so many bits on.
+const fn over(bits: u32) -> [i64; 2] {
+    [power(bits + 32), power(bits - 32)]
+}
+
+const OVER_128: [i64; 2] = over(128);
 const OVER_32: i64 = power(64);
 const P: i64 = (gf2::POLYNOMIAL as i64) << 1 | 1;
 /// x^64 / P without its remainder, reflected.
@@ -93,9 +110,16 @@ const X64_OVER_P: i64 = {
 /// What `register` does; fewer than 16 bytes of `transport` are left alone.
 #[target_feature(enable = "pclmulqdq,ssse3,sse4.1")]
 fn fold(first: u128, second: u128, transport: &[u8]) -> u32 {
-    let mut x = carry(vector(first), vector(second));
-    let mut ones = MASKED_BTH;
-    let mut rest = transport;
+    let x = carry(vector(first), vector(second));
+    remainder(fold_on(x, transport, 0))
+}
+
+/// Goes on with `x` over `transport` from byte `at` on.
+#[inline]
+#[target_feature(enable = "pclmulqdq,ssse3,sse4.1")]
+fn fold_on(mut x: __m128i, transport: &[u8], at: usize) -> __m128i {
+    let mut ones = if at == 0 { MASKED_BTH } else { 0 };
+    let mut rest = &transport[at..];
     while let Some((block, after)) = rest.split_first_chunk::<BLOCK>() {
         x = carry(x, vector(u128::from_le_bytes(*block) | ones));
         (ones, rest) = (0, after);
@@ -105,7 +129,7 @@ fn fold(first: u128, second: u128, transport: &[u8]) -> u32 {
     {
         x = carry_tail(x, rest.len(), vector(u128::from_le_bytes(*last)));
     }
-    remainder(x)
+    x
 }
 
 #[inline]

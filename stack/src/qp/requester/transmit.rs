@@ -257,8 +257,8 @@ impl Requester {
         let repr = PacketRepr { bth, ext };
         // Then it needn't wait for what is to be done after it was sent.
         let ends = cx.alone && why == Why::New && is_last && self.cursor + 1 == self.sq.len();
-        emit_of(cx, port, path, &repr, payload, ends, |cx, out| {
-            sgl::fetch(cx.memory, core.pd, source, offset, out)
+        emit_of(cx, port, path, &repr, payload, ends, |cx, packet| {
+            sgl::fetch(cx.memory, core.pd, source, offset, packet)
         })?;
         if is_first && why != Why::Again {
             self.credit.note_begin(self.nxt, why == Why::Probe);

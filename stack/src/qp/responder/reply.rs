@@ -13,6 +13,7 @@ use crate::port::Port;
 use crate::qp::emit::{EmitError, emit};
 use crate::qp::{Core, Cx, Fault, QpState, Turn};
 use crate::seq::Seq;
+use roce_wire::icrc::Unsealed;
 use roce_wire::{
     Aeth, AtomicAckEth, Bth, Credits, ExtHeaders, NakCode, Opcode, PacketRepr, Reth, Syndrome,
 };
@@ -150,16 +151,16 @@ impl Responder {
             ..ExtHeaders::default()
         };
         let va = reth.va.wrapping_add(offset.into());
-        self.send(cx, port, core, opcode, at, ext, payload, |cx, out| {
-            if out.is_empty() {
+        self.send(cx, port, core, opcode, at, ext, payload, |cx, packet| {
+            let len = packet.payload_len() as u64;
+            if len == 0 {
                 return Ok(());
             }
-            let len = out.len() as u64;
             let rights = Access::REMOTE_READ;
             cx.memory
                 .remote(pd, core.qpn, reth.rkey, va, len, rights)?
                 // rule: 9.5-read-sees-writes
-                .read(out)
+                .read_into(packet)
         })?;
         match self.replies.queue.front_mut().map(|owed| &mut owed.reply) {
             Some(Reply::Read { at, offset, .. }) if !ends => {
@@ -288,7 +289,7 @@ impl Responder {
         at: Seq,
         ext: ExtHeaders,
         payload: usize,
-        fill: impl FnOnce(&Cx<'_>, &mut [u8]) -> Result<(), crate::memory::AccessError>,
+        fill: impl FnOnce(&Cx<'_>, &mut Unsealed<'_>) -> Result<(), crate::memory::AccessError>,
     ) -> Result<(), EmitError> {
         let mut bth = Bth::new(core.kind.opcode(opcode), core.config.dest_qpn, at.wire());
         // rule: 9.7.3-pkey

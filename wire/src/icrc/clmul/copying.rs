@@ -1,0 +1,165 @@
+//! Copies a payload into its packet, and takes the sum on the way.
+//!
+//! 256 bytes at a time, in four registers of 64, each of which holds four sums of 128 bits: a
+//! sum is carried over 2048 bits then, and at the end all are carried over to the last.
+
+use core::arch::x86_64::{
+    __m128i, __m512i, _mm_set_epi64x, _mm512_broadcast_i32x4, _mm512_castsi512_si128,
+    _mm512_clmulepi64_epi128, _mm512_extracti32x4_epi32, _mm512_inserti32x4, _mm512_loadu_si512,
+    _mm512_storeu_si512, _mm512_ternarylogic_epi64,
+};
+use core::hint::cold_path;
+use core::ops::Range;
+
+use super::{BLOCK, WIDE, carry, fold_on, over, remainder, support, vector};
+
+/// So many bytes at a time.
+const VECTOR: usize = 64;
+
+/// From so many bytes on, both at once is faster than one after the other.
+const LEAST: usize = 512;
+
+/// Where the payload may begin: after a BTH.
+const FIRST: usize = 12;
+
+const OVER_512: [i64; 2] = over(512);
+const OVER_2048: [i64; 2] = over(2048);
+
+/// Copies the payload from `from` to the bytes `payload` of `transport`. Returns what
+/// [`register`](super::register) does of all of it then; `None`, and nothing was copied, where
+/// the CPU can't do it, or it would not be worth it, or this is no packet.
+///
+/// # Safety
+/// `payload.len()` bytes can be read at `from`, none of them of `transport`.
+#[inline(always)]
+#[expect(unsafe_code, reason = "others may write what is copied")]
+pub(in super::super) unsafe fn copy(
+    first: u128,
+    second: u128,
+    transport: &mut [u8],
+    payload: Range<usize>,
+    from: *const u8,
+) -> Option<u32> {
+    let is_within = payload.start >= FIRST && payload.end <= transport.len();
+    if payload.len() < LEAST || !is_within || support() < WIDE {
+        cold_path();
+        return None;
+    }
+    // SAFETY: `support` has found what it needs; the bytes of `transport` were found to be
+    // there, and those at `from` are by our own contract.
+    Some(unsafe { fold(first, second, transport, payload, from) })
+}
+
+/// What `copy` does.
+///
+/// # Safety
+/// `payload` is within `transport`, and from [`FIRST`] on; it is at least [`LEAST`] long, and
+/// so many bytes can be read at `from`, none of them of `transport`.
+#[target_feature(enable = "avx512f,vpclmulqdq,pclmulqdq,ssse3,sse4.1")]
+#[expect(unsafe_code, reason = "others may write what is copied")]
+unsafe fn fold(
+    first: u128,
+    second: u128,
+    transport: &mut [u8],
+    payload: Range<usize>,
+    from: *const u8,
+) -> u32 {
+    let to = transport[payload.start..].as_mut_ptr();
+    let len = payload.len();
+    // What is written after that is aligned, and what comes before is a block at least.
+    let mut head = to.align_offset(VECTOR) % VECTOR;
+    if head < BLOCK - FIRST {
+        head += VECTOR;
+    }
+    // SAFETY: a head is less than two vectors, and there are more bytes.
+    unsafe { to.copy_from_nonoverlapping(from, head) };
+    let x = carry(vector(first), vector(second));
+    let x = fold_on(x, &transport[..payload.start + head], 0);
+
+    // SAFETY: a head and four vectors are less than there is.
+    let [a, b, c, d] = unsafe { take_four(from, to, head) };
+    let with_front = carry(x, _mm512_castsi512_si128(a));
+    let mut sums = [_mm512_inserti32x4::<0>(a, with_front), b, c, d];
+    let mut at = head + 4 * VECTOR;
+    while at + 4 * VECTOR <= len {
+        // SAFETY: so many are there.
+        let next = unsafe { take_four(from, to, at) };
+        for (sum, next) in sums.iter_mut().zip(next) {
+            *sum = carry_wide(*sum, OVER_2048, next);
+        }
+        at += 4 * VECTOR;
+    }
+    let [a, b, c, d] = sums;
+    let ab = carry_wide(a, OVER_512, b);
+    let abc = carry_wide(ab, OVER_512, c);
+    let mut sum = carry_wide(abc, OVER_512, d);
+    while at + VECTOR <= len {
+        // SAFETY: so many are there.
+        let next = unsafe { take(from, to, at) };
+        sum = carry_wide(sum, OVER_512, next);
+        at += VECTOR;
+    }
+    // SAFETY: so many are left.
+    unsafe { to.add(at).copy_from_nonoverlapping(from.add(at), len - at) };
+    remainder(fold_on(narrow(sum), transport, payload.start + at))
+}
+
+/// Copies 64 bytes from byte `at` on, and gives them: they are read once.
+///
+/// # Safety
+/// They are there on both sides.
+#[inline]
+#[target_feature(enable = "avx512f")]
+#[expect(unsafe_code, reason = "others may write what is copied")]
+unsafe fn take(from: *const u8, to: *mut u8, at: usize) -> __m512i {
+    // SAFETY: our contract.
+    unsafe {
+        let bytes = _mm512_loadu_si512(from.add(at).cast());
+        _mm512_storeu_si512(to.add(at).cast(), bytes);
+        bytes
+    }
+}
+
+/// The same of 256 bytes.
+///
+/// # Safety
+/// As [`take`].
+#[inline]
+#[target_feature(enable = "avx512f")]
+#[expect(unsafe_code, reason = "as of `take`")]
+unsafe fn take_four(from: *const u8, to: *mut u8, at: usize) -> [__m512i; 4] {
+    // SAFETY: our contract.
+    unsafe {
+        [
+            take(from, to, at),
+            take(from, to, at + VECTOR),
+            take(from, to, at + 2 * VECTOR),
+            take(from, to, at + 3 * VECTOR),
+        ]
+    }
+}
+
+/// What each 16 bytes of `x` add to those so many bits on, and those.
+#[inline]
+#[target_feature(enable = "avx512f,vpclmulqdq")]
+fn carry_wide(x: __m512i, over: [i64; 2], next: __m512i) -> __m512i {
+    /// The sum of three.
+    const XOR: i32 = 0x96;
+    let by = _mm512_broadcast_i32x4(_mm_set_epi64x(over[1], over[0]));
+    let low = _mm512_clmulepi64_epi128(x, by, 0x00);
+    let high = _mm512_clmulepi64_epi128(x, by, 0x11);
+    _mm512_ternarylogic_epi64(low, high, next, XOR)
+}
+
+/// Four sums that follow each other, carried over to the last.
+#[inline]
+#[target_feature(enable = "avx512f,pclmulqdq")]
+fn narrow(x: __m512i) -> __m128i {
+    let [a, b, c, d] = [
+        _mm512_castsi512_si128(x),
+        _mm512_extracti32x4_epi32::<1>(x),
+        _mm512_extracti32x4_epi32::<2>(x),
+        _mm512_extracti32x4_epi32::<3>(x),
+    ];
+    carry(carry(carry(a, b), c), d)
+}

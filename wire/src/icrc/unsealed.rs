@@ -1,0 +1,121 @@
+//! A packet that gets its payload and its ICRC.
+
+use core::ops::Range;
+
+use super::{IpHeader, seal};
+use crate::ICRC_LEN;
+
+/// A packet of which all but payload and ICRC is written.
+///
+/// Who copies the payload from one place can have the ICRC computed on the way, which saves
+/// a pass over it.
+#[derive(Debug)]
+pub struct Unsealed<'a> {
+    ip: IpHeader,
+    src_port: u16,
+    dst_port: u16,
+    transport: &'a mut [u8],
+    payload: Range<usize>,
+    /// The ICRC, if it is known already.
+    icrc: Option<u32>,
+}
+
+impl<'a> Unsealed<'a> {
+    /// The packet whose bytes from the BTH to the ICRC are `transport`. Its payload is
+    /// `payload` of them.
+    ///
+    /// # Panics
+    /// If that is not within `transport`.
+    #[inline(always)]
+    pub fn new(
+        ip: IpHeader,
+        src_port: u16,
+        dst_port: u16,
+        transport: &'a mut [u8],
+        payload: Range<usize>,
+    ) -> Self {
+        assert!(
+            payload.start <= payload.end && payload.end <= transport.len(),
+            "a payload of {payload:?} in {} bytes",
+            transport.len()
+        );
+        Self {
+            ip,
+            src_port,
+            dst_port,
+            transport,
+            payload,
+            icrc: None,
+        }
+    }
+
+    /// Length of the payload in bytes.
+    #[inline(always)]
+    pub fn payload_len(&self) -> usize {
+        self.payload.len()
+    }
+
+    /// The payload, to be written.
+    #[inline(always)]
+    pub fn payload_mut(&mut self) -> &mut [u8] {
+        self.icrc = None;
+        &mut self.transport[self.payload.clone()]
+    }
+
+    /// Copies the whole payload from `from`, where others may write meanwhile: bytes are read
+    /// once, and the ICRC is that of what is in the packet.
+    ///
+    /// # Safety
+    /// [`Unsealed::payload_len`] bytes can be read at `from`, none of them of the packet.
+    #[inline(always)]
+    #[expect(
+        unsafe_code,
+        reason = "it copies memory that no reference may be made to"
+    )]
+    pub unsafe fn copy_from(&mut self, from: *const u8) {
+        self.icrc = None;
+        #[cfg(all(target_arch = "x86_64", feature = "std"))]
+        {
+            // SAFETY: our contract.
+            self.icrc = unsafe { self.copy_at_once(from) };
+            if self.icrc.is_some() {
+                return;
+            }
+        }
+        let payload = self.payload_mut();
+        // SAFETY: as above.
+        unsafe {
+            payload
+                .as_mut_ptr()
+                .copy_from_nonoverlapping(from, payload.len())
+        };
+    }
+
+    /// # Safety
+    /// As [`Unsealed::copy_from`].
+    #[cfg(all(target_arch = "x86_64", feature = "std"))]
+    #[inline(always)]
+    #[expect(unsafe_code, reason = "as of `copy_from`")]
+    unsafe fn copy_at_once(&mut self, from: *const u8) -> Option<u32> {
+        let covered = self.transport.len().checked_sub(ICRC_LEN)?;
+        let covered = self.transport.get_mut(..covered)?;
+        let (first, second) = super::headers_v4(&self.ip, self.src_port, self.dst_port, covered)?;
+        let payload = self.payload.clone();
+        // SAFETY: our contract; what does not fit is refused.
+        let register = unsafe { super::clmul::copy(first, second, covered, payload, from) };
+        register.map(|register| !register)
+    }
+
+    /// Writes the ICRC.
+    #[inline(always)]
+    pub fn seal(self) {
+        match (self.icrc, self.transport.last_chunk_mut::<ICRC_LEN>()) {
+            // rule: A17.3.3-order
+            (Some(icrc), Some(stored)) => *stored = icrc.to_le_bytes(),
+            _ => seal(&self.ip, self.src_port, self.dst_port, self.transport),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
