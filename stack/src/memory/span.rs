@@ -75,6 +75,25 @@ impl<'t> Span<'t> {
         }
     }
 
+    /// The first `len` bytes of the span, or all of it if it is shorter, and the rest.
+    pub(crate) fn split_at(self, len: usize) -> (Self, Self) {
+        let len = self.len.min(len);
+        let after = match self.place {
+            // SAFETY: `len` is within the span, by `new`'s contract within one mapping.
+            Place::Mapped(ptr) => Place::Mapped(unsafe { ptr.add(len) }),
+            Place::OnDemand { accessor, addr } => Place::OnDemand {
+                accessor,
+                addr: addr.wrapping_add(len as u64),
+            },
+            Place::Null => Place::Null,
+        };
+        let rest = Self {
+            place: after,
+            len: self.len - len,
+        };
+        (self.prefix(len), rest)
+    }
+
     /// Copies all of the span into `out`, whose length must be the span's; copies
     /// the shorter of both otherwise.
     ///
@@ -110,7 +129,7 @@ impl<'t> Span<'t> {
     ///
     /// # Errors
     /// As [`Span::read`].
-    #[inline]
+    #[inline(always)]
     pub(crate) fn read_into(&self, packet: &mut Unsealed<'_>) -> Result<(), AccessError> {
         match self.place {
             Place::Mapped(ptr) if packet.payload_len() == self.len => {

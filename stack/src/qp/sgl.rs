@@ -43,6 +43,23 @@ pub(crate) fn fetch(
     Ok(())
 }
 
+/// The `len` bytes from byte `offset` of a request on, if they are in one element, and may be
+/// sent.
+pub(crate) fn in_one_piece<'t>(
+    memory: &'t MemoryTable,
+    pd: PdId,
+    source: Source<'_>,
+    offset: u64,
+    len: u64,
+) -> Option<Span<'t>> {
+    let Source::Memory(sges) = source else {
+        return None;
+    };
+    let len = usize::try_from(len).ok()?;
+    let (lkey, addr) = in_one(sges, offset, len)?;
+    span(memory, pd, lkey, addr, len).ok()
+}
+
 /// A stretch of one element: where it lies, and which bytes of the packet it is.
 struct Piece {
     lkey: u32,

@@ -5,6 +5,10 @@ use core::ops::Range;
 use super::{IpHeader, seal};
 use crate::ICRC_LEN;
 
+/// From so many bytes on, to copy and sum up at once is faster than one after the other.
+#[cfg(all(target_arch = "x86_64", feature = "std"))]
+const LEAST_AT_ONCE: usize = 512;
+
 /// A packet of which all but payload and ICRC is written.
 ///
 /// Who copies the payload from one place can have the ICRC computed on the way, which saves
@@ -73,9 +77,8 @@ impl<'a> Unsealed<'a> {
         reason = "it copies memory that no reference may be made to"
     )]
     pub unsafe fn copy_from(&mut self, from: *const u8) {
-        self.icrc = None;
         #[cfg(all(target_arch = "x86_64", feature = "std"))]
-        {
+        if self.payload.len() >= LEAST_AT_ONCE {
             // SAFETY: our contract.
             self.icrc = unsafe { self.copy_at_once(from) };
             if self.icrc.is_some() {
@@ -94,7 +97,7 @@ impl<'a> Unsealed<'a> {
     /// # Safety
     /// As [`Unsealed::copy_from`].
     #[cfg(all(target_arch = "x86_64", feature = "std"))]
-    #[inline(always)]
+    #[inline(never)]
     #[expect(unsafe_code, reason = "as of `copy_from`")]
     unsafe fn copy_at_once(&mut self, from: *const u8) -> Option<u32> {
         let covered = self.transport.len().checked_sub(ICRC_LEN)?;
@@ -108,7 +111,7 @@ impl<'a> Unsealed<'a> {
 
     /// Writes the ICRC.
     #[inline(always)]
-    pub fn seal(self) {
+    pub fn seal(&mut self) {
         match (self.icrc, self.transport.last_chunk_mut::<ICRC_LEN>()) {
             // rule: A17.3.3-order
             (Some(icrc), Some(stored)) => *stored = icrc.to_le_bytes(),

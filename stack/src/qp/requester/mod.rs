@@ -15,7 +15,7 @@
 //! `first .. end` from the moment it is posted; a READ owns those of its responses
 //! (IBTA 1.7, 9.7.3.1).
 //!
-//! Each file beside this one is one thing a requester does: [`transmit`] sends,
+//! Each file beside this one is one thing a requester does: [`transmit`] sends, [`stretch`] what is in the middle of long messages,
 //! [`ack`] takes acknowledgements, [`fetch`] takes READ and atomic responses,
 //! [`early`] keeps those that come before their turn and asks for what is missing,
 //! [`recovery`] sends again only what is missing, [`clock`] knows when an answer is late,
@@ -32,6 +32,7 @@ mod placement;
 mod recovery;
 mod retry;
 mod round_trip;
+mod stretch;
 mod transmit;
 
 use super::attr::QpConfig;

@@ -56,7 +56,9 @@ impl Requester {
         budget: usize,
     ) -> Result<Turn, Fault> {
         self.shared_end = self.max + cx.room / core.config.mtu() as u64;
-        for left in (0..budget).rev() {
+        let mut left = budget;
+        while left > 0 {
+            left -= 1;
             self.last_of_turn = left == 0;
             if let Some(at) = self.recovery.due() {
                 cold_path();
@@ -90,7 +92,15 @@ impl Requester {
                 }
                 Next::Data { probe } => {
                     let why = if probe { Why::Probe } else { Why::New };
-                    self.send_data(cx, port, core, &wqe, why)
+                    let mut sent = self.send_data(cx, port, core, &wqe, why);
+                    if sent.is_ok() && wqe.packets > 2 && !probe {
+                        // The last of the turn asks for an acknowledgement.
+                        let most = left.saturating_sub(1);
+                        sent = self
+                            .send_middle(cx, port, core, &wqe, most as u64)
+                            .map(|more| left -= more as usize);
+                    }
+                    sent
                 }
                 Next::Read { last, new } => self.send_read(cx, port, core, &wqe, last, new),
                 Next::Atomic { new } => self.send_atomic(cx, port, core, &wqe, new),
@@ -250,7 +260,8 @@ impl Requester {
             is_last && wqe.flags.contains(SendFlags::SOLICITED) && wqe.op.consumes_receive();
         // rule: 9.7.3-ask-at-end
         let spared = is_last && why == Why::New && self.spares(cx, core, wqe);
-        bth.ack_req = is_last && !spared || why != Why::New || self.should_ask(self.nxt);
+        bth.ack_req =
+            is_last && !spared || why != Why::New || self.last_of_turn || self.quiet() == 0;
         let ext = data_headers(wqe, is_first);
         let path = core.config.path.as_ref().ok_or(EmitError::Full)?;
         let source = self.sq.source(self.cursor);
@@ -379,15 +390,6 @@ impl Requester {
         bth
     }
 
-    /// Whether a packet in mid-message should ask for an acknowledgement: often
-    /// enough that the window never closes without one under way, and before others
-    /// have their turn and may leave no room to go on.
-    fn should_ask(&self, at: Seq) -> bool {
-        let window = self.window.packets();
-        let last = at.next() - self.una >= window || at.next() >= self.shared_end;
-        self.unrequested + 1 >= (window / 4).max(1) || last || self.last_of_turn
-    }
-
     /// Whether the only packet of `wqe` may go without asking for an acknowledgement: a small
     /// WRITE of which nobody wants to know when it completes. The peer answers one in a few
     /// of them, as long as they come in quick succession; what is left unanswered when they
@@ -439,7 +441,7 @@ impl Requester {
 
 /// The opcode of a packet of a SEND or WRITE, by its place in the message.
 // rule: 9.7.3-segments
-fn data_opcode(op: &SendOp, is_first: bool, is_last: bool) -> Opcode {
+pub(super) fn data_opcode(op: &SendOp, is_first: bool, is_last: bool) -> Opcode {
     let send = matches!(
         op,
         SendOp::Send | SendOp::SendImm(_) | SendOp::SendInvalidate(_)

@@ -11,16 +11,16 @@ use core::arch::x86_64::{
 use core::hint::cold_path;
 use core::ops::Range;
 
-use super::{BLOCK, WIDE, carry, fold_on, over, remainder, support, vector};
+use super::{
+    BLOCK, MASKED_BTH, WIDE, carry, carry_tail, fold_on, over, remainder, support, vector,
+};
+use crate::Bth;
 
 /// So many bytes at a time.
 const VECTOR: usize = 64;
 
-/// From so many bytes on, both at once is faster than one after the other.
-const LEAST: usize = 512;
-
-/// Where the payload may begin: after a BTH.
-const FIRST: usize = 12;
+/// Fewer bytes are not worth it, and there must be four vectors.
+const LEAST: usize = 4 * VECTOR;
 
 const OVER_512: [i64; 2] = over(512);
 const OVER_2048: [i64; 2] = over(2048);
@@ -40,8 +40,9 @@ pub(in super::super) unsafe fn copy(
     payload: Range<usize>,
     from: *const u8,
 ) -> Option<u32> {
-    let is_within = payload.start >= FIRST && payload.end <= transport.len();
-    if payload.len() < LEAST || !is_within || support() < WIDE {
+    let is_packet = payload.start == Bth::LEN || payload.start >= BLOCK;
+    let is_within = payload.end <= transport.len();
+    if payload.len() < LEAST || !is_packet || !is_within || support() < WIDE {
         cold_path();
         return None;
     }
@@ -53,8 +54,8 @@ pub(in super::super) unsafe fn copy(
 /// What `copy` does.
 ///
 /// # Safety
-/// `payload` is within `transport`, and from [`FIRST`] on; it is at least [`LEAST`] long, and
-/// so many bytes can be read at `from`, none of them of `transport`.
+/// `payload` is within `transport` and at least [`LEAST`] long, and so many bytes can be read at
+/// `from`, none of them of `transport`.
 #[target_feature(enable = "avx512f,vpclmulqdq,pclmulqdq,ssse3,sse4.1")]
 #[expect(unsafe_code, reason = "others may write what is copied")]
 unsafe fn fold(
@@ -64,23 +65,20 @@ unsafe fn fold(
     payload: Range<usize>,
     from: *const u8,
 ) -> u32 {
-    let to = transport[payload.start..].as_mut_ptr();
-    let len = payload.len();
-    // What is written after that is aligned, and what comes before is a block at least.
-    let mut head = to.align_offset(VECTOR) % VECTOR;
-    if head < BLOCK - FIRST {
-        head += VECTOR;
-    }
-    // SAFETY: a head is less than two vectors, and there are more bytes.
-    unsafe { to.copy_from_nonoverlapping(from, head) };
+    let (front, rest) = transport.split_at_mut(payload.start);
+    let to = rest.as_mut_ptr();
     let x = carry(vector(first), vector(second));
-    let x = fold_on(x, &transport[..payload.start + head], 0);
+    let x = match <&[u8; Bth::LEN]>::try_from(&*front) {
+        Ok(bth) => after_bth(x, bth),
+        Err(_) => fold_on(x, front, 0),
+    };
 
-    // SAFETY: a head and four vectors are less than there is.
-    let [a, b, c, d] = unsafe { take_four(from, to, head) };
+    // What is written is not aligned: to begin at a line's start takes more than it brings.
+    // SAFETY: four vectors are less than there is.
+    let [a, b, c, d] = unsafe { take_four(from, to, 0) };
     let with_front = carry(x, _mm512_castsi512_si128(a));
     let mut sums = [_mm512_inserti32x4::<0>(a, with_front), b, c, d];
-    let mut at = head + 4 * VECTOR;
+    let (mut at, len) = (4 * VECTOR, payload.len());
     while at + 4 * VECTOR <= len {
         // SAFETY: so many are there.
         let next = unsafe { take_four(from, to, at) };
@@ -99,9 +97,21 @@ unsafe fn fold(
         sum = carry_wide(sum, OVER_512, next);
         at += VECTOR;
     }
-    // SAFETY: so many are left.
-    unsafe { to.add(at).copy_from_nonoverlapping(from.add(at), len - at) };
+    if at < len {
+        // SAFETY: so many are left.
+        unsafe { to.add(at).copy_from_nonoverlapping(from.add(at), len - at) };
+    }
     remainder(fold_on(narrow(sum), transport, payload.start + at))
+}
+
+/// `x` carried over a BTH, which is less than a block.
+#[inline]
+#[target_feature(enable = "pclmulqdq,ssse3")]
+fn after_bth(x: __m128i, bth: &[u8; Bth::LEN]) -> __m128i {
+    let mut last = [0; BLOCK];
+    last[BLOCK - Bth::LEN..].copy_from_slice(bth);
+    let masked = MASKED_BTH << (8 * (BLOCK - Bth::LEN));
+    carry_tail(x, Bth::LEN, vector(u128::from_le_bytes(last) | masked))
 }
 
 /// Copies 64 bytes from byte `at` on, and gives them: they are read once.

@@ -1,0 +1,79 @@
+//! The middle of a long message: packets that differ in nothing but PSN and payload.
+//!
+//! What [`transmit`](super::transmit) decides and looks up for each packet is the same for all
+//! of them up to the next that has to ask for an acknowledgement, as long as nothing arrives in
+//! between.
+
+use super::transmit::{Asks, data_opcode};
+use super::{Requester, SendWqe};
+use crate::port::Port;
+use crate::qp::emit::{EmitError, count_packet, write_packet};
+use crate::qp::{Core, Cx, sgl};
+use roce_wire::{ExtHeaders, PacketRepr};
+
+impl Requester {
+    /// Sends packets from `nxt` on, at most so many, that are in the middle of a SEND or WRITE, for
+    /// the first time, and need not ask for an acknowledgement; the one before `nxt` has just
+    /// been sent. Returns how many: none if the payload is not in one piece.
+    #[inline(never)]
+    pub(super) fn send_middle(
+        &mut self,
+        cx: &mut Cx<'_>,
+        port: &mut dyn Port,
+        core: &Core,
+        wqe: &SendWqe,
+        most: u64,
+    ) -> Result<u64, EmitError> {
+        let wanted = (wqe.last() - self.nxt).min(self.quiet()).min(most);
+        let begun = self.nxt > wqe.first && self.nxt >= self.max;
+        if wanted == 0 || !begun || wqe.srq.is_some() {
+            return Ok(0);
+        }
+        let path = core.config.path.as_ref().ok_or(EmitError::Full)?;
+        let mtu = core.config.mtu();
+        let len = wanted * mtu as u64;
+        let offset = (self.nxt - wqe.first) * mtu as u64;
+        let source = self.sq.source(self.cursor);
+        let Some(mut rest) = sgl::in_one_piece(cx.memory, core.pd, source, offset, len) else {
+            return Ok(0);
+        };
+        let mut repr = PacketRepr {
+            bth: self.bth(core, data_opcode(&wqe.op, false, false)),
+            ext: ExtHeaders::NONE,
+        };
+        let (mut sent, mut result) = (0, Ok(()));
+        while sent < wanted {
+            let (payload, after) = rest.split_at(mtu);
+            let written = write_packet(port, path, &repr, mtu, false, |packet| {
+                payload.read_into(packet)
+            });
+            match written {
+                Ok(written) => count_packet(cx.counters, written, mtu),
+                Err(error) => {
+                    result = Err(error);
+                    break;
+                }
+            }
+            // rule: 9.7.3.1-psn-each
+            repr.bth.psn = repr.bth.psn.next();
+            rest = after;
+            sent += 1;
+        }
+        if sent > 0 {
+            self.sent(cx, sent, Asks::No, false);
+        }
+        result.map(|()| sent)
+    }
+
+    /// How many packets in mid-message may go from `nxt` on without asking for an
+    /// acknowledgement: few enough that the window never closes without one under way, and
+    /// that one is when others have their turn, who may leave no room to go on.
+    #[inline]
+    pub(super) fn quiet(&self) -> u64 {
+        let window = self.window.packets();
+        let often = (window / 4).max(1).saturating_sub(self.unrequested + 1);
+        let closes = window.saturating_sub(self.nxt.next() - self.una);
+        let ends = self.shared_end - self.nxt.next();
+        often.min(closes).min(ends)
+    }
+}
