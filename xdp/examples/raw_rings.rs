@@ -35,8 +35,8 @@ const SMALL: usize = HEADERS + 12 + 16 + 8 + 4;
 const LARGE: usize = HEADERS + 12 + 4096 + 4;
 
 const WARM_UP: usize = 2_000;
-const ROUND_TRIPS: usize = 100_000;
-const FLOOD: Duration = Duration::from_secs(2);
+const ROUND_TRIPS: usize = 25_000;
+const FLOOD: Duration = Duration::from_millis(500);
 /// After so long without an answer a frame is taken for lost.
 const LOST: Duration = Duration::from_millis(20);
 

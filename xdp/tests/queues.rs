@@ -6,6 +6,7 @@ mod support;
 use std::collections::VecDeque;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
+use std::os::fd::{AsFd, AsRawFd};
 use std::time::Duration;
 
 use roce_wire::UDP_PORT;
@@ -122,6 +123,44 @@ fn frames_cross_with_preferred_busy_polling() {
         far.counters().rx_wakeups > 0,
         "nothing arrives unless it is asked for"
     );
+}
+
+/// Whether the kernel can be told how many pieces of frames one call sends
+/// (`XDP_MAX_TX_SKB_BUDGET`): asked by setting it to as many as the ring has.
+fn sends_as_many_as_told(queue: &SocketQueue, ring: u32) -> bool {
+    const MAX_TX_SKB_BUDGET: libc::c_int = 9;
+    let (fd, len) = (queue.kernel().as_fd(), size_of::<u32>() as libc::socklen_t);
+    let value = std::ptr::from_ref(&ring).cast();
+    // SAFETY: the pointer is to a value of the given size that lives through the call.
+    unsafe { libc::setsockopt(fd.as_raw_fd(), libc::SOL_XDP, MAX_TX_SKB_BUDGET, value, len) == 0 }
+}
+
+#[test]
+fn one_call_sends_a_full_ring_where_the_kernel_can() {
+    let (mtu, test) = (9000, "one_call_sends_a_full_ring_where_the_kernel_can");
+    let Some(pair) = Pair::new(test, mtu, 1) else {
+        return;
+    };
+    let mut near = open(&pair.near, mtu, 1, AttachMode::Auto);
+    let near = &mut near.queues[0];
+    let memory = config(&pair.near, mtu, 1).memory;
+    // Of two pieces each.
+    let frame = frame(&pair.near, &pair.far, false, 0, 4112);
+    for _ in 0..memory.tx_frames {
+        send(near, &frame);
+    }
+    let pieces = 2 * memory.tx_frames;
+    assert!(near.flush().expect("a queue that works"));
+    let calls = near.counters().tx_wakeups;
+    if sends_as_many_as_told(near, memory.tx_chunks().next_power_of_two()) {
+        assert_eq!(calls, 1, "for {pieces} pieces");
+    } else {
+        assert_eq!(calls, u64::from(pieces / 32), "for {pieces} pieces");
+    }
+    wait_for("the kernel to have sent all", || {
+        near.flush().expect("a queue that works");
+        (near.unsent() == 0).then_some(())
+    });
 }
 
 /// What crosses by two queues at once, the memory of both registered once or for each.
