@@ -17,6 +17,18 @@ pub struct Figures {
     pub cpu_seconds_per_gigabyte: f64,
 }
 
+impl Figures {
+    /// The mean of several; not a number of none.
+    pub fn mean(all: &[Self]) -> Self {
+        let mean = |of: fn(&Self) -> f64| all.iter().map(of).sum::<f64>() / all.len() as f64;
+        Self {
+            bits_per_second: mean(|figures| figures.bits_per_second),
+            latency_us: mean(|figures| figures.latency_us),
+            cpu_seconds_per_gigabyte: mean(|figures| figures.cpu_seconds_per_gigabyte),
+        }
+    }
+}
+
 /// Builds the `roce` command with optimisation; where it is.
 ///
 /// # Errors
@@ -78,7 +90,18 @@ pub fn write(
     size: usize,
     ms: u64,
 ) -> Result<Figures, String> {
-    write_with(pair, roce, datapath, size, ms, &[])
+    // Large messages are there for their bandwidth, small ones for their latency.
+    let iterations = if size > 4096 { 100 } else { 100_000 };
+    write_with(pair, roce, datapath, size, Amount { ms, iterations }, &[])
+}
+
+/// How much is measured.
+#[derive(Clone, Copy, Debug)]
+pub struct Amount {
+    /// For how long as many as possible are sent, in milliseconds.
+    pub ms: u64,
+    /// How many round trips are taken.
+    pub iterations: u32,
 }
 
 /// The same with other options of `roce perf`.
@@ -90,19 +113,21 @@ pub fn write_with(
     roce: &Path,
     datapath: &str,
     size: usize,
-    ms: u64,
+    amount: Amount,
     others: &[&str],
 ) -> Result<Figures, String> {
-    // Large messages are there for their bandwidth, small ones for their latency.
-    let iterations = if size > 4096 { "100" } else { "100000" };
-    let (size, ms) = (size.to_string(), ms.to_string());
+    let [size, ms, iterations] = [
+        size.to_string(),
+        amount.ms.to_string(),
+        amount.iterations.to_string(),
+    ];
     let mut options = vec![
         "--size",
         &size,
         "--duration",
         &ms,
         "--iterations",
-        iterations,
+        &iterations,
     ];
     options.extend(others);
     perf_write(pair, roce, datapath, &options)
@@ -159,6 +184,17 @@ pub struct RawRings {
     pub half_round_trip_us: f64,
     /// Frames as large as those of a WRITE that arrive each second.
     pub received_per_second: f64,
+}
+
+impl RawRings {
+    /// The mean of several; not a number of none.
+    pub fn mean(all: &[Self]) -> Self {
+        let mean = |of: fn(&Self) -> f64| all.iter().map(of).sum::<f64>() / all.len() as f64;
+        Self {
+            half_round_trip_us: mean(|rings| rings.half_round_trip_us),
+            received_per_second: mean(|rings| rings.received_per_second),
+        }
+    }
 }
 
 /// Frames from host 1 to host 0 through bare rings.

@@ -3,6 +3,7 @@
 use clap::Parser;
 use roce_benches::command::{Comparing, finish, progress, step};
 use roce_benches::report::{Comparison, Goal};
+use roce_benches::roce::{Amount, Figures, RawRings};
 use roce_benches::veth::VethPair;
 use roce_benches::{peers, roce};
 use std::process::ExitCode;
@@ -38,15 +39,19 @@ const FEW: &[&str] = &["--depth", "8"];
 /// One WRITE of so many asks for a completion.
 const SELECTIVE: &[&str] = &["--signal-every", "32"];
 
+/// The machine is faster or slower for seconds at a time. What has a goal is measured so many
+/// times in a run, a part of the time each, by turns with the bare rings, and the mean taken.
+const TURNS: u32 = 4;
+
 /// One run of everything.
 struct Run {
-    raw: roce::RawRings,
+    raw: RawRings,
     xdp_selective: f64,
-    xdp_few: roce::Figures,
+    xdp_few: Figures,
     xdp_latency: f64,
-    xdp: roce::Figures,
+    xdp: Figures,
     udp_selective: f64,
-    udp_few: roce::Figures,
+    udp_few: Figures,
     tcp: peers::Tcp,
     sockperf: f64,
 }
@@ -59,36 +64,48 @@ impl Run {
     }
 }
 
-/// Everything is measured once in each run, so that drift meets all alike; what is compared
-/// with the bare rings comes right after them.
+/// Everything is measured in each run, so that drift meets all alike; what is compared with the
+/// bare rings, by turns with them.
 fn measure(args: &Args) -> Result<Vec<Comparison>, String> {
     let roce = roce::build()?;
     let rings = roce::build_example("roce-xdp", "raw_rings")?;
     let pair = VethPair::new(9000)?;
     let ms = u64::from(args.seconds) * 1000;
-    let bar = progress(args.comparing.runs * 9);
+    let bar = progress(args.comparing.runs * (3 * TURNS + 6));
     let step = |what: &'static str| step(&bar, what);
-    let large = |what, datapath, others: &[&str]| {
+    let large = |what, datapath, parts: u32, others: &[&str]| {
         step(what);
-        roce::write_with(&pair, &roce, datapath, 65536, ms, others)
+        let amount = Amount {
+            ms: ms / u64::from(parts),
+            iterations: 100,
+        };
+        roce::write_with(&pair, &roce, datapath, 65536, amount, others)
     };
-    let small = |what, datapath, others: &[&str]| {
+    let small = |what, datapath, parts: u32, others: &[&str]| {
         step(what);
-        roce::write_with(&pair, &roce, datapath, 8, 200, others).map(|figures| figures.latency_us)
+        let amount = Amount {
+            ms: 200,
+            iterations: 100_000 / parts,
+        };
+        roce::write_with(&pair, &roce, datapath, 8, amount, others)
     };
     let mut runs = Vec::new();
     for _ in 0..args.comparing.runs {
+        let (mut raw, mut selective, mut few) = (Vec::new(), Vec::new(), Vec::new());
+        for _ in 0..TURNS {
+            step("bare rings");
+            raw.push(roce::raw_rings(&pair, &rings)?);
+            few.push(large("AF_XDP, 8 outstanding", "xdp", TURNS, FEW)?);
+            selective.push(small("AF_XDP, few completions", "xdp", TURNS, SELECTIVE)?);
+        }
         runs.push(Run {
-            raw: {
-                step("bare rings");
-                roce::raw_rings(&pair, &rings)?
-            },
-            xdp_selective: small("AF_XDP, few completions", "xdp", SELECTIVE)?,
-            xdp_few: large("AF_XDP, 8 outstanding", "xdp", FEW)?,
-            xdp_latency: small("AF_XDP", "xdp", &[])?,
-            xdp: large("AF_XDP, 64 outstanding", "xdp", &[])?,
-            udp_selective: small("UDP sockets, few completions", "udp", SELECTIVE)?,
-            udp_few: large("UDP sockets, 8 outstanding", "udp", FEW)?,
+            raw: RawRings::mean(&raw),
+            xdp_selective: Figures::mean(&selective).latency_us,
+            xdp_few: Figures::mean(&few),
+            xdp_latency: small("AF_XDP", "xdp", 1, &[])?.latency_us,
+            xdp: large("AF_XDP, 64 outstanding", "xdp", 1, &[])?,
+            udp_selective: small("UDP sockets, few completions", "udp", 1, SELECTIVE)?.latency_us,
+            udp_few: large("UDP sockets, 8 outstanding", "udp", 1, FEW)?,
             tcp: {
                 step("iperf3");
                 peers::iperf3_tcp(&pair, args.seconds)?

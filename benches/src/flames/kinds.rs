@@ -22,6 +22,12 @@ const KINDS: &[Kind] = &[
         below: &[],
     },
     Kind {
+        name: "copies to packets that take the ICRC along",
+        side: Some(Side::Program),
+        inside: &["icrc::clmul::copying"],
+        below: &[],
+    },
+    Kind {
         name: "ICRC",
         side: Some(Side::Program),
         inside: &["crc32fast", "icrc"],
@@ -149,6 +155,17 @@ mod tests {
             (
                 vec![main, ("memmove_avx", Side::Library)],
                 "copies between registered memory and packets",
+            ),
+            (
+                vec![
+                    main,
+                    ("roce_wire::icrc::clmul::copying::fold", Side::Program),
+                ],
+                "copies to packets that take the ICRC along",
+            ),
+            (
+                vec![main, ("roce_wire::icrc::clmul::fold", Side::Program)],
+                "ICRC",
             ),
             (
                 vec![main, send, ("_copy_from_iter", Side::Kernel)],
