@@ -20,13 +20,16 @@ pub struct Figures {
 impl Figures {
     /// The mean of several; not a number of none.
     pub fn mean(all: &[Self]) -> Self {
-        let mean = |of: fn(&Self) -> f64| all.iter().map(of).sum::<f64>() / all.len() as f64;
         Self {
-            bits_per_second: mean(|figures| figures.bits_per_second),
-            latency_us: mean(|figures| figures.latency_us),
-            cpu_seconds_per_gigabyte: mean(|figures| figures.cpu_seconds_per_gigabyte),
+            bits_per_second: mean(all, |figures| figures.bits_per_second),
+            latency_us: mean(all, |figures| figures.latency_us),
+            cpu_seconds_per_gigabyte: mean(all, |figures| figures.cpu_seconds_per_gigabyte),
         }
     }
+}
+
+fn mean<T>(all: &[T], of: fn(&T) -> f64) -> f64 {
+    all.iter().map(of).sum::<f64>() / all.len() as f64
 }
 
 /// Builds the `roce` command with optimisation; where it is.
@@ -189,10 +192,9 @@ pub struct RawRings {
 impl RawRings {
     /// The mean of several; not a number of none.
     pub fn mean(all: &[Self]) -> Self {
-        let mean = |of: fn(&Self) -> f64| all.iter().map(of).sum::<f64>() / all.len() as f64;
         Self {
-            half_round_trip_us: mean(|rings| rings.half_round_trip_us),
-            received_per_second: mean(|rings| rings.received_per_second),
+            half_round_trip_us: mean(all, |rings| rings.half_round_trip_us),
+            received_per_second: mean(all, |rings| rings.received_per_second),
         }
     }
 }

@@ -79,7 +79,7 @@ impl<'t> Span<'t> {
     pub(crate) fn split_at(self, len: usize) -> (Self, Self) {
         let len = self.len.min(len);
         let after = match self.place {
-            // SAFETY: `len` is within the span, by `new`'s contract within one mapping.
+            // SAFETY: `ptr` is good for at least `len` bytes by `new`'s contract.
             Place::Mapped(ptr) => Place::Mapped(unsafe { ptr.add(len) }),
             Place::OnDemand { accessor, addr } => Place::OnDemand {
                 accessor,
@@ -133,7 +133,8 @@ impl<'t> Span<'t> {
     pub(crate) fn read_into(&self, packet: &mut Unsealed<'_>) -> Result<(), AccessError> {
         match self.place {
             Place::Mapped(ptr) if packet.payload_len() == self.len => {
-                // SAFETY: as in `read`.
+                // SAFETY: `ptr` is good for `self.len` bytes by `new`'s contract. The packet is in
+                // a port's buffer, borrowed uniquely, which is no registered memory.
                 unsafe { packet.copy_from(ptr) };
                 Ok(())
             }

@@ -38,6 +38,7 @@ mod softroce;
 mod spared;
 mod srq;
 mod states;
+mod stretch;
 mod teardown;
 mod traffic;
 mod uc;

@@ -19,7 +19,7 @@ use super::gf2;
 
 mod copying;
 
-pub(super) use copying::copy;
+pub(super) use copying::{LEAST as LEAST_COPIED, copy};
 
 /// So many bytes at a time.
 pub(super) const BLOCK: usize = 16;

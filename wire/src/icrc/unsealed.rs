@@ -5,10 +5,6 @@ use core::ops::Range;
 use super::{IpHeader, seal};
 use crate::ICRC_LEN;
 
-/// From so many bytes on, to copy and sum up at once is faster than one after the other.
-#[cfg(all(target_arch = "x86_64", feature = "std"))]
-const LEAST_AT_ONCE: usize = 512;
-
 /// A packet of which all but payload and ICRC is written.
 ///
 /// Who copies the payload from one place can have the ICRC computed on the way, which saves
@@ -66,8 +62,8 @@ impl<'a> Unsealed<'a> {
         &mut self.transport[self.payload.clone()]
     }
 
-    /// Copies the whole payload from `from`, where others may write meanwhile: bytes are read
-    /// once, and the ICRC is that of what is in the packet.
+    /// Copies the whole payload from `from`, where others may write meanwhile: what they write is
+    /// in the packet or not, and the ICRC is that of what is.
     ///
     /// # Safety
     /// [`Unsealed::payload_len`] bytes can be read at `from`, none of them of the packet.
@@ -78,7 +74,7 @@ impl<'a> Unsealed<'a> {
     )]
     pub unsafe fn copy_from(&mut self, from: *const u8) {
         #[cfg(all(target_arch = "x86_64", feature = "std"))]
-        if self.payload.len() >= LEAST_AT_ONCE {
+        if self.payload.len() >= super::clmul::LEAST_COPIED {
             // SAFETY: our contract.
             self.icrc = unsafe { self.copy_at_once(from) };
             if self.icrc.is_some() {

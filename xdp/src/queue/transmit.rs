@@ -234,7 +234,7 @@ impl<K: Kernel> Queue<K> {
     pub fn send(&mut self) -> Result<u32, QueueError> {
         self.tx.submit();
         let mut untaken = self.tx.untaken().map_err(corrupt(RingName::Tx))?;
-        // Where the kernel copies, it takes a few dozen at each call.
+        // Where the kernel copies, a call may take a few dozen only.
         while untaken > 0 && self.tx.needs_wakeup() {
             self.counters.tx_wakeups += 1;
             let ring = RingName::Tx;

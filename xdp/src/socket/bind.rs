@@ -201,7 +201,7 @@ fn allow_to_send(fd: BorrowedFd<'_>, memory: &QueueConfig) {
 fn send_all_by_one_call(fd: BorrowedFd<'_>, memory: &QueueConfig) {
     /// `XDP_MAX_TX_SKB_BUDGET` of the kernel's `linux/if_xdp.h`.
     const MAX_TX_SKB_BUDGET: libc::c_int = 9;
-    // Older kernels have no such option: it takes more calls then.
+    // Older kernels have no such option, and smaller rings need none.
     let _ = xsk::set_option(fd, libc::SOL_XDP, MAX_TX_SKB_BUDGET, &tx_entries(memory));
 }
 

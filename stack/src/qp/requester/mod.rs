@@ -15,12 +15,12 @@
 //! `first .. end` from the moment it is posted; a READ owns those of its responses
 //! (IBTA 1.7, 9.7.3.1).
 //!
-//! Each file beside this one is one thing a requester does: [`transmit`] sends, [`stretch`] what is in the middle of long messages,
-//! [`ack`] takes acknowledgements, [`fetch`] takes READ and atomic responses,
-//! [`early`] keeps those that come before their turn and asks for what is missing,
-//! [`recovery`] sends again only what is missing, [`clock`] knows when an answer is late,
-//! [`retry`] waits and tries again, [`round_trip`] measures, [`credit`] counts the peer's receives, [`local`]
-//! does what needs no packet.
+//! Each file beside this one is one thing a requester does: [`transmit`] sends,
+//! [`stretch`] what is in the middle of long messages, [`ack`] takes acknowledgements,
+//! [`fetch`] takes READ and atomic responses, [`early`] keeps those that come before their
+//! turn and asks for what is missing, [`recovery`] sends again only what is missing,
+//! [`clock`] knows when an answer is late, [`retry`] waits and tries again, [`round_trip`]
+//! measures, [`credit`] counts the peer's receives, [`local`] does what needs no packet.
 
 mod ack;
 mod clock;

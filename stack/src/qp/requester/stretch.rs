@@ -25,8 +25,8 @@ impl Requester {
         most: u64,
     ) -> Result<u64, EmitError> {
         let wanted = (wqe.last() - self.nxt).min(self.quiet()).min(most);
-        let begun = self.nxt > wqe.first && self.nxt >= self.max;
-        if wanted == 0 || !begun || wqe.srq.is_some() {
+        let (begun, first_time) = (self.nxt > wqe.first, self.nxt >= self.max);
+        if wanted == 0 || !begun || !first_time || wqe.srq.is_some() {
             return Ok(0);
         }
         let path = core.config.path.as_ref().ok_or(EmitError::Full)?;

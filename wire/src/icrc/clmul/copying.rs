@@ -19,8 +19,9 @@ use crate::Bth;
 /// So many bytes at a time.
 const VECTOR: usize = 64;
 
-/// Fewer bytes are not worth it, and there must be four vectors.
-const LEAST: usize = 4 * VECTOR;
+/// From so many bytes on, to copy and sum up at once is faster than one after the other.
+pub(in super::super) const LEAST: usize = 512;
+const _: () = assert!(LEAST >= 4 * VECTOR);
 
 const OVER_512: [i64; 2] = over(512);
 const OVER_2048: [i64; 2] = over(2048);
@@ -74,7 +75,7 @@ unsafe fn fold(
     };
 
     // What is written is not aligned: to begin at a line's start takes more than it brings.
-    // SAFETY: four vectors are less than there is.
+    // SAFETY: four vectors are no more than there is.
     let [a, b, c, d] = unsafe { take_four(from, to, 0) };
     let with_front = carry(x, _mm512_castsi512_si128(a));
     let mut sums = [_mm512_inserti32x4::<0>(a, with_front), b, c, d];
@@ -114,7 +115,7 @@ fn after_bth(x: __m128i, bth: &[u8; Bth::LEN]) -> __m128i {
     carry_tail(x, Bth::LEN, vector(u128::from_le_bytes(last) | masked))
 }
 
-/// Copies 64 bytes from byte `at` on, and gives them: they are read once.
+/// Copies 64 bytes from byte `at` on, and gives what was copied.
 ///
 /// # Safety
 /// They are there on both sides.

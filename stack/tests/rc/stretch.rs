@@ -1,0 +1,95 @@
+//! The middle of long messages, which goes out with one look for all of it if the payload is in
+//! one element, and packet by packet if not: to the peer that is the same.
+
+use crate::sim::{Hand, Out, Setup};
+use roce_stack::{QpState, RemoteAddr, SendOp};
+use roce_wire::PathMtu;
+
+const PACKETS: usize = 40;
+const LEN: usize = PACKETS * 256 - 100;
+
+/// What comes of a message in elements of these lengths, through a port that is full after so
+/// many packets, each time. The peer acknowledges what asks for it.
+fn sent(op: fn(&Hand) -> SendOp, lens: &[usize], room: usize) -> Vec<Out> {
+    let mut hand = Hand::new(Setup {
+        mtu: PathMtu::Mtu256,
+        window_bytes: 16 * 256,
+        psn: [0xff_fff0, 7],
+        ..Setup::default()
+    });
+    let mem = hand.mem(LEN);
+    let bytes: Vec<u8> = (0..LEN).map(|at| (at * 7 / 3) as u8).collect();
+    mem.write(0, &bytes);
+    let mut at = 0;
+    let sges: Vec<_> = lens
+        .iter()
+        .map(|&len| {
+            at += len;
+            mem.sge(at - len, len)
+        })
+        .collect();
+    let op = op(&hand);
+    hand.post(1, op, &sges);
+    hand.node.port.room = room;
+    let mut all = Vec::new();
+    loop {
+        let out = hand.out();
+        if out.is_empty() {
+            break;
+        }
+        if let Some(asks) = out.iter().rfind(|out| out.bth.ack_req) {
+            hand.ack(asks.psn());
+        }
+        all.extend(out);
+    }
+    let payloads: Vec<u8> = all.iter().flat_map(|out| out.payload.clone()).collect();
+    assert!(payloads == bytes, "the message as it is in memory");
+    all
+}
+
+// shows: 9.7.3-segments, 9.7.3.1-psn-each
+#[test]
+fn the_middle_of_a_message_is_as_packet_by_packet() {
+    let write = |_: &Hand| {
+        SendOp::Write(RemoteAddr {
+            addr: 0x1000,
+            rkey: 5,
+        })
+    };
+    for op in [write, |_: &Hand| SendOp::Send] {
+        for room in (1..=PACKETS).chain([usize::MAX]) {
+            let at_once = sent(op, &[LEN], room);
+            let one_by_one = sent(op, &[1001, LEN - 1001], room);
+            assert_eq!(at_once.len(), PACKETS);
+            assert_eq!(
+                format!("{at_once:?}"),
+                format!("{one_by_one:?}"),
+                "room for {room}"
+            );
+        }
+    }
+}
+
+/// Memory that ends in the middle of a message: what is before the end goes out.
+#[test]
+fn memory_that_ends_in_mid_message_is_found_at_the_same_packet() {
+    for splits in [&[LEN + 300][..], &[1001, LEN + 300 - 1001]] {
+        let mut hand = Hand::new(Setup {
+            mtu: PathMtu::Mtu256,
+            ..Setup::default()
+        });
+        let mem = hand.mem(LEN);
+        let mut at = 0;
+        let sges: Vec<_> = splits
+            .iter()
+            .map(|&len| {
+                at += len;
+                mem.sge(at - len, len)
+            })
+            .collect();
+        hand.post(1, SendOp::Send, &sges);
+        let out = hand.out();
+        assert_eq!(out.len(), PACKETS - 1, "{splits:?}");
+        assert_eq!(hand.state(), QpState::Err, "{splits:?}");
+    }
+}
