@@ -17,7 +17,7 @@ use std::net::IpAddr;
 pub(crate) const PEER_QPN: Qpn = Qpn::from_bits(0x123_456);
 
 /// A packet that the NIC sent.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Out {
     pub(crate) bth: Bth,
     pub(crate) ext: ExtHeaders,
