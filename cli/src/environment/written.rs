@@ -47,7 +47,7 @@ fn write_parts(folder: &Path, library: &Library, made_up: &MadeUp) -> io::Result
         }
     }
     library.link_into(&folder.join("lib"))?;
-    made_up.dev.write(&folder.join("dev/infiniband"))?;
+    made_up.link_devices(&folder.join("dev/infiniband"))?;
     let sys = folder.join("sys");
     made_up.class.write(&sys.join("class"))?;
     // The rest of /sys, so that it can be taken for a whole one.

@@ -76,6 +76,10 @@ pub struct RunArgs {
     #[arg(long, short)]
     pub quiet: bool,
 
+    /// Say by which means the program sees its devices, and why not by a better one
+    #[arg(long, short, conflicts_with = "quiet")]
+    pub verbose: bool,
+
     /// The program, and its arguments
     #[arg(
         value_name = "PROGRAM",
@@ -150,9 +154,13 @@ fn enter(
     }
     let why = match namespace::enter(&MadeUp::of(&devices, &args.settings.datapath()?), library) {
         Ok(entered) => {
-            if let Some(why) = &entered.no_dev {
+            if args.verbose {
+                notice(&entered.to_string());
+            }
+            if let Err(why) = &entered.dev {
                 notice(&format!(
-                    "the program sees the system's /dev/infiniband: {why}"
+                    "the program sees no /dev/infiniband of this stack, so UCX will find no \
+                     device: {why}"
                 ));
             }
             return Ok(Some(entered));

@@ -53,7 +53,7 @@ fn gids_are_those_of_the_devices() {
 fn the_rest_of_the_system_is_as_it_was() {
     let library = Library::new();
     let script = "ls /sys /sys/devices /sys/class/net /dev /dev/pts; \
-        stat -c '%n %F %t:%T' /dev/* /sys/class/* | grep -v infiniband | grep -v class/roce; \
+        stat -L -c '%n %F %t:%T' /dev/* /sys/class/* | grep -v infiniband | grep -v class/roce; \
         id -u; id -g; cat /sys/class/net/lo/ifindex; echo x > /dev/null; \
         head -c 4 /dev/zero | wc -c; pwd";
     for who in Who::with_namespaces("the_rest_of_the_system_is_as_it_was") {
@@ -112,7 +112,7 @@ fn shared_mounts_are_not_touched() {
         .arg(&library.folder)
         .output()
         .expect("it starts");
-    assert_eq!(text(&output.stdout), "lib\nafter\n", "{output:?}");
+    assert_eq!(text(&output.stdout), "dev\nlib\nafter\n", "{output:?}");
 }
 
 #[test]
@@ -251,11 +251,77 @@ fn capabilities_that_are_lost_are_told() {
 /// `mpirun`, `ssh` and shells make them.
 #[test]
 fn pseudoterminals_can_be_made() {
+    let test = "pseudoterminals_can_be_made";
     let library = Library::new();
-    for who in Who::with_namespaces("pseudoterminals_can_be_made") {
-        // Opening it makes one.
-        let shown = said(&library.shell(who, &[], "exec 3<> /dev/ptmx && echo made"));
-        assert_eq!(shown, "made\n", "{who:?}");
+    for who in Who::with_namespaces(test) {
+        // `script` makes one, and `tty` names it.
+        let script =
+            "exec 3<> /dev/ptmx && script -qec 'test -c \"$(tty)\" && echo made' /dev/null";
+        let shown = said(&library.shell(who, &[], script));
+        assert_eq!(shown, "made\r\n", "{who:?}");
+    }
+}
+
+/// UCX takes an RDMA device only if its file in `/dev` opens for reading and writing.
+#[test]
+fn device_files_are_there_and_take_nothing() {
+    let library = Library::new();
+    let index = fs::read_to_string("/sys/class/net/lo/ifindex").expect("there");
+    let real = exists("/dev/infiniband");
+    for who in Who::with_namespaces("device_files_are_there_and_take_nothing") {
+        let script = format!(
+            "cd /dev/infiniband && ls && stat -c '%F %t:%T' uverbs{index} && \
+             cat /sys/class/infiniband_verbs/uverbs{index}/dev && \
+             exec 3<> uverbs{index} && ! echo command >&3",
+            index = index.trim()
+        );
+        let output = library.shell(who, &["--devices", "lo"], &script);
+        let expected = format!(
+            "rdma_cm\nuverbs{}\ncharacter special file 1:7\n1:7\n",
+            index.trim()
+        );
+        assert_eq!(said(&output), expected, "{who:?}");
+        let told = text(&output.stderr);
+        assert!(told.contains("echo: I/O error"), "{who:?}: {told}");
+        assert_eq!(exists("/dev/infiniband"), real, "the system's own");
+    }
+}
+
+/// Memory that processes share, and devices that are made while the program runs.
+#[test]
+fn what_is_mounted_in_dev_stays_and_root_can_make_devices() {
+    let test = "what_is_mounted_in_dev_stays_and_root_can_make_devices";
+    let library = Library::new();
+    for who in Who::with_namespaces(test) {
+        let name = format!("roce-test-{}-{who:?}", std::process::id());
+        let script = format!("echo shared > /dev/shm/{name}");
+        said(&library.shell(who, &[], &script));
+        let path = format!("/dev/shm/{name}");
+        assert_eq!(fs::read_to_string(&path).expect("it is shared"), "shared\n");
+        fs::remove_file(path).expect("it is there");
+    }
+    if !nix::unistd::geteuid().is_root() {
+        return skip(test, "only root makes devices");
+    }
+    let name = format!("/dev/roce-test-{}", std::process::id());
+    let script = format!("mknod {name} c 1 5 && head -c 3 {name} | wc -c");
+    let made = library.shell(Who::Myself, &[], &script);
+    assert_eq!(said(&made), "3\n");
+    assert!(!exists(name), "only the program sees it");
+}
+
+/// By which means the files are shown.
+#[test]
+fn the_way_that_was_taken_is_said() {
+    let library = Library::new();
+    for who in Who::with_namespaces("the_way_that_was_taken_is_said") {
+        let output = library.shell(who, &["--verbose"], "true");
+        let told = text(&output.stderr);
+        let way = match nix::unistd::geteuid().is_root() && who == Who::Myself {
+            true => "way 1 of 3, a mount namespace: ",
+            false => "way 2 of 3, a user and a mount namespace (not way 1, ",
+        };
+        assert!(told.contains(way), "{who:?}: {told}");
     }
 }
 
@@ -267,7 +333,8 @@ fn device_files_of_hardware_are_hidden() {
         return;
     }
     let library = Library::new();
-    let script = "mount -t tmpfs dev /dev && mkdir /dev/infiniband && : > /dev/infiniband/issm0 && \
+    let script = "cd /dev && mount -t tmpfs dev /dev && mkdir /dev/infiniband && \
+        : > /dev/infiniband/issm0 && : > /dev/full && mount -c --bind ./full /dev/full && \
         \"$0\" run --library \"$1\" --namespace require --devices lo ls /dev/infiniband; \
         ls /dev/infiniband";
     let output = Who::Myself

@@ -97,6 +97,22 @@ fn ibv_devinfo_works_with_and_without_a_namespace() {
     }
 }
 
+/// It looks for each device in `/dev/infiniband`.
+#[test]
+fn ucx_finds_its_transports() {
+    let test = "ucx_finds_its_transports";
+    if !installed(test, &["ucx_info"]) {
+        return;
+    }
+    for who in Who::with_namespaces(test) {
+        let told = output_of(who, "require", &["ucx_info", "-d"]);
+        for transport in ["rc_verbs", "ud_verbs"] {
+            let found = format!("Transport: {transport}\n#         Device: roce_lo:1");
+            assert!(told.contains(&found), "{who:?}: {told}");
+        }
+    }
+}
+
 #[test]
 fn two_programs_talk_to_each_other() {
     let test = "two_programs_talk_to_each_other";

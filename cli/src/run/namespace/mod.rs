@@ -1,10 +1,13 @@
-//! A private view of `/sys/class` and `/dev/infiniband`, for this process and what it starts.
+//! A private view of `/sys/class` and `/dev/infiniband`, for this process and its children.
 //!
 //! The made-up files lie in memory, in a mount namespace of this process: nobody else sees
 //! them, and the kernel takes them away with the last process that does, whatever ends it.
 
 mod cover;
+mod dev;
 mod ids;
+
+pub(crate) use dev::Dev;
 
 use super::library::Library;
 use super::tree::MadeUp;
@@ -13,9 +16,11 @@ use nix::errno::Errno;
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
 use nix::sys::stat::{Mode, umask};
+use std::ffi::OsString;
 use std::fmt;
 use std::fs;
 use std::io;
+use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -60,9 +65,27 @@ pub(crate) struct Entered {
     pub(crate) privilege: Privilege,
     /// The folder with links to the library.
     pub(crate) links: PathBuf,
-    /// Why `/dev/infiniband` still is the system's, if it has one and it is: few programs
-    /// look into it.
-    pub(crate) no_dev: Option<NamespaceError>,
+    /// How `/dev/infiniband` came to be, or why there is none but the system's.
+    pub(crate) dev: Result<Dev, NamespaceError>,
+    /// Why this process may make no mounts itself, if it needs a user namespace.
+    pub(crate) not_own: Option<NamespaceError>,
+}
+
+impl fmt::Display for Entered {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.not_own {
+            None => f.write_str("way 1 of 3, a mount namespace: ")?,
+            Some(why) => write!(
+                f,
+                "way 2 of 3, a user and a mount namespace (not way 1, a mount namespace alone: \
+                 {why}): "
+            )?,
+        }
+        match &self.dev {
+            Ok(dev) => write!(f, "/sys/class and {dev} show its devices"),
+            Err(_) => f.write_str("/sys/class shows its devices"),
+        }
+    }
 }
 
 /// Enters a namespace that shows `made_up`, and links to `library`. Everything else is left
@@ -71,38 +94,45 @@ pub(crate) struct Entered {
 /// # Errors
 /// If it can't be had. The process is then what it was before.
 pub(crate) fn enter(made_up: &MadeUp, library: &Library) -> Result<Entered, NamespaceError> {
-    let (privilege, no_dev) = match unshare(CloneFlags::CLONE_NEWNS) {
-        Ok(()) => (Privilege::Own, show(made_up, Some(library))?),
-        Err(Errno::EPERM) => {
-            // There is no way back from a user namespace, so another process tries first.
-            probe()?;
-            let no_dev = enter_as_user(made_up, Some(library))?;
-            (Privilege::UserNamespace, no_dev)
-        }
+    let not_own = match unshare(CloneFlags::CLONE_NEWNS) {
+        Ok(()) => None,
+        Err(error @ Errno::EPERM) => Some(NamespaceError::new("a mount namespace", error)),
         Err(error) => return Err(NamespaceError::new("a mount namespace", error)),
     };
+    let dev = match not_own {
+        None => show(made_up, Some(library), Privilege::Own)?,
+        Some(_) => {
+            // There is no way back from a user namespace, so another process tries first.
+            probe()?;
+            enter_as_user(made_up, Some(library))?
+        }
+    };
     Ok(Entered {
-        privilege,
+        privilege: match not_own {
+            None => Privilege::Own,
+            Some(_) => Privilege::UserNamespace,
+        },
         links: LINKS.into(),
-        no_dev,
+        dev,
+        not_own,
     })
 }
 
-/// Enters a user namespace, in which mounts are allowed. Returns why `/dev/infiniband` still is
-/// the system's, if it is.
+/// Enters a user namespace, in which mounts are allowed. Returns how `/dev/infiniband` came to
+/// be, or why there is none but the system's.
 ///
 /// # Errors
 /// If it can't be had. The process may have lost what it was allowed to before.
 pub(crate) fn enter_as_user(
     made_up: &MadeUp,
     library: Option<&Library>,
-) -> Result<Option<NamespaceError>, NamespaceError> {
+) -> Result<Result<Dev, NamespaceError>, NamespaceError> {
     let ids = ids::Ids::own();
     unshare(CloneFlags::CLONE_NEWUSER | CloneFlags::CLONE_NEWNS)
         .map_err(|error| NamespaceError::new("a user namespace", error))?;
     ids.map()
         .map_err(|error| NamespaceError::new("the user in a user namespace", error))?;
-    show(made_up, library)
+    show(made_up, library, Privilege::UserNamespace)
 }
 
 /// Whether [`enter_as_user`] works here, found out by another process.
@@ -125,7 +155,8 @@ fn probe() -> Result<(), NamespaceError> {
 fn show(
     made_up: &MadeUp,
     library: Option<&Library>,
-) -> Result<Option<NamespaceError>, NamespaceError> {
+    privilege: Privilege,
+) -> Result<Result<Dev, NamespaceError>, NamespaceError> {
     // What is mounted outside later is still seen, and nothing of this is seen outside.
     mount(
         None::<&Path>,
@@ -137,7 +168,7 @@ fn show(
     .map_err(|error| NamespaceError::new("make mounts private", error))?;
     // Whoever the program becomes can read the files.
     let before = umask(Mode::from_bits_truncate(0o022));
-    let shown = show_class(made_up, library).map(|()| show_dev(made_up).err());
+    let shown = show_class(made_up, library).map(|()| dev::show(made_up, privilege));
     umask(before);
     shown
 }
@@ -149,20 +180,27 @@ fn show_class(made_up: &MadeUp, library: Option<&Library>) -> Result<(), Namespa
     let fill = |root: &Path| {
         made_up.class.write(root)?;
         fs::create_dir_all(LINKS)?;
+        fs::create_dir_all(dev::KEPT)?;
         library.map_or(Ok(()), |library| library.link_into(Path::new(LINKS)))
     };
     class.fill(fill).map_err(failed)
 }
 
-/// Hides the system's `/dev/infiniband`, if there is one. Where there is none, none can be made:
-/// a cover over all of `/dev` would be needed, and the kernel opens no pseudoterminals by a
-/// `/dev/ptmx` that is a bind mount.
-fn show_dev(made_up: &MadeUp) -> Result<(), NamespaceError> {
-    let folder = Path::new("/dev/infiniband");
-    if !folder.is_dir() {
-        return Ok(());
+/// A path as the kernel's tables of mounts write it: `\040` is a space.
+fn unescape(text: &str) -> OsString {
+    let mut bytes = Vec::new();
+    let mut rest = text.as_bytes();
+    while let Some((&byte, after)) = rest.split_first() {
+        let digits = after
+            .get(..3)
+            .and_then(|digits| str::from_utf8(digits).ok());
+        let octal = digits.and_then(|digits| u8::from_str_radix(digits, 8).ok());
+        let (meant, left) = match octal {
+            Some(octal) if byte == b'\\' => (octal, &after[3..]),
+            _ => (byte, after),
+        };
+        bytes.push(meant);
+        rest = left;
     }
-    let failed = |error| NamespaceError::new("a folder in memory over /dev/infiniband", error);
-    let dev = Cover::hiding(folder).map_err(failed)?;
-    dev.fill(|root| made_up.dev.write(root)).map_err(failed)
+    OsString::from_vec(bytes)
 }

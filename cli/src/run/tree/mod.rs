@@ -10,6 +10,9 @@ mod write;
 pub(crate) use facts::Facts;
 
 use roce_verbs::{DatapathOptions, Device};
+use std::fs;
+use std::io;
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 /// What the kernel calls the version of its verbs interface.
@@ -32,13 +35,14 @@ pub(crate) enum Node {
     Link(PathBuf),
 }
 
-/// What is made up: one tree for `/sys/class`, one for `/dev/infiniband`.
+/// What is made up: a tree for `/sys/class`, and device files for `/dev/infiniband`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct MadeUp {
     /// Below `/sys/class`.
     pub(crate) class: Tree,
-    /// Below `/dev/infiniband`.
-    pub(crate) dev: Tree,
+    /// The names of the character devices in `/dev/infiniband`. Each is [`Self::DEVICE`] under
+    /// another name.
+    pub(crate) dev: Vec<String>,
 }
 
 impl MadeUp {
@@ -51,6 +55,12 @@ impl MadeUp {
         "infiniband_srp",
         "infiniband_verbs",
     ];
+
+    /// The device behind every name in `/dev/infiniband`. UCX takes an RDMA device only if its
+    /// `uverbsN` is a character device that opens for reading and writing. A write to this one
+    /// fails with `ENOSPC` and an ioctl with `ENOTTY`: a program that goes around the library
+    /// gets an error, not a success.
+    pub(crate) const DEVICE: &'static str = "/dev/full";
 
     /// What there is to see of these devices now, for programs that open them with these
     /// options.
@@ -65,18 +75,26 @@ impl MadeUp {
     }
 
     fn new(devices: &[Facts]) -> Self {
-        let (mut class, mut dev) = (Tree::default(), Tree::default());
+        let (mut class, mut dev) = (Tree::default(), vec!["rdma_cm".to_owned()]);
         class.folder("infiniband");
         class.file("infiniband_verbs/abi_version", VERBS_ABI);
-        // What is written there fails: a program that goes around the library must not take
-        // its commands for obeyed.
-        dev.link("rdma_cm", "/dev/full");
         for facts in devices {
             device::add(&mut class, facts);
             uverbs(&mut class, facts);
-            dev.link(format!("uverbs{}", facts.index), "/dev/full");
+            dev.push(format!("uverbs{}", facts.index));
         }
         Self { class, dev }
+    }
+
+    /// Makes the device files in `folder`, as links: that takes no privilege.
+    ///
+    /// # Errors
+    /// If one can't be made.
+    pub(crate) fn link_devices(&self, folder: &Path) -> io::Result<()> {
+        fs::create_dir_all(folder)?;
+        self.dev
+            .iter()
+            .try_for_each(|name| symlink(Self::DEVICE, folder.join(name)))
     }
 }
 
@@ -86,12 +104,12 @@ fn uverbs(class: &mut Tree, facts: &Facts) {
     let at = |name: &str| format!("infiniband_verbs/uverbs{number}/{name}");
     class.file(at("abi_version"), "1\n");
     class.file(at("ibdev"), format!("{}\n", facts.name));
-    // The number that the kernel gives to the first, and those after it.
-    let minor = u64::from(number) + 192;
-    class.file(at("dev"), format!("231:{minor}\n"));
+    // The number of `MadeUp::DEVICE`: rdma-core compares it with what `fstat` says of the
+    // file in /dev.
+    class.file(at("dev"), "1:7\n");
     class.file(
         at("uevent"),
-        format!("MAJOR=231\nMINOR={minor}\nDEVNAME=infiniband/uverbs{number}\nDEVMODE=0666\n"),
+        format!("MAJOR=1\nMINOR=7\nDEVNAME=infiniband/uverbs{number}\nDEVMODE=0666\n"),
     );
     class.link(
         at("device"),

@@ -1,0 +1,276 @@
+//! `/dev/infiniband`.
+//!
+//! Where the system has this folder, a folder in memory covers it. Where it has none, all of
+//! `/dev` is covered, by one of two means:
+//!
+//! - an overlay: `/dev` as it is, and a layer in memory that takes what is created. Device files
+//!   that the kernel or `nvidia-modprobe` makes later are seen. The kernel opens no device file
+//!   of an overlay that was mounted in a user namespace;
+//! - a folder in memory with each entry of `/dev` mounted into it: works in a user namespace.
+//!   Entries that come later are not seen.
+
+use super::cover::Cover;
+use super::{MadeUp, NamespaceError, Privilege};
+use nix::errno::Errno;
+use nix::fcntl::{OFlag, open};
+use nix::mount::{MntFlags, MsFlags, mount, umount2};
+use nix::sys::stat::Mode;
+use std::fmt;
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::{OpenOptionsExt, symlink};
+use std::path::{Path, PathBuf};
+
+const DEV: &str = "/dev";
+const INFINIBAND: &str = "/dev/infiniband";
+const PTMX: &str = "/dev/ptmx";
+
+/// Where all of the covered `/dev` stays visible.
+pub(super) const KEPT: &str = "/sys/class/roce/dev";
+
+/// How `/dev/infiniband` came to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Dev {
+    /// A folder in memory over the system's own.
+    Hidden,
+    /// An overlay over `/dev`.
+    Overlay,
+    /// A folder in memory over `/dev`, with every entry mounted into it.
+    Entries,
+}
+
+impl fmt::Display for Dev {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Hidden => "/dev/infiniband",
+            Self::Overlay => "/dev (an overlay over it)",
+            Self::Entries => "/dev (a folder in memory over it, with its entries)",
+        })
+    }
+}
+
+/// Shows `made_up` in `/dev/infiniband`.
+///
+/// # Errors
+/// If it can't be done. `/dev` is then as it was.
+pub(super) fn show(made_up: &MadeUp, privilege: Privilege) -> Result<Dev, NamespaceError> {
+    let fill = |root: &Path| make_devices(made_up, root);
+    let folder = Path::new(INFINIBAND);
+    if folder.is_dir() {
+        let hide = || Cover::hiding(folder)?.fill(fill);
+        let failed = |e| NamespaceError::new("a folder in memory over /dev/infiniband", e);
+        return hide().map(|()| Dev::Hidden).map_err(failed);
+    }
+    let why = match privilege {
+        Privilege::Own => match overlay(made_up) {
+            Ok(()) => return Ok(Dev::Overlay),
+            Err(error) => format!(" (no overlay over it: {error})"),
+        },
+        Privilege::UserNamespace => String::new(),
+    };
+    let what = format!("a folder in memory over /dev{why}");
+    let failed = |error| NamespaceError::new(what.clone(), error);
+    entries(made_up).map(|()| Dev::Entries).map_err(failed)
+}
+
+/// Makes the device files in `folder`: mounts of a device that is there, since a user namespace
+/// may make none.
+fn make_devices(made_up: &MadeUp, folder: &Path) -> io::Result<()> {
+    for name in &made_up.dev {
+        let at = folder.join(name);
+        File::create_new(&at)?;
+        bind(Path::new(MadeUp::DEVICE), &at)
+            .map_err(|error| context(error, format!("{} as {}", MadeUp::DEVICE, at.display())))?;
+    }
+    Ok(())
+}
+
+/// Covers `/dev` with an overlay.
+fn overlay(made_up: &MadeUp) -> io::Result<()> {
+    let before = works();
+    let below = handle()?;
+    let submounts = submounts()?;
+    // The upper layer. Nobody sees it: the overlay lies on it.
+    let memory = Mounts::default().tmpfs()?;
+    for name in ["upper", "work"] {
+        fs::create_dir(Path::new(DEV).join(name))?;
+    }
+    let options = format!(
+        "lowerdir={},upperdir=/dev/upper,workdir=/dev/work",
+        path_of(&below).display()
+    );
+    let mounts = memory.overlay(&options)?;
+    for submount in submounts {
+        bind(
+            &path_of(&below).join(&submount),
+            &Path::new(DEV).join(&submount),
+        )
+        .map_err(|error| context(error, format!("keep /dev/{}", submount.display())))?;
+    }
+    fs::create_dir(INFINIBAND)?;
+    make_devices(made_up, Path::new(INFINIBAND))?;
+    before.check()?;
+    mounts.keep();
+    Ok(())
+}
+
+/// Covers `/dev` with a folder in memory that has the same entries.
+fn entries(made_up: &MadeUp) -> io::Result<()> {
+    let before = works();
+    // A ptmx that is mounted alone makes no pseudoterminals: the kernel looks for the folder
+    // `pts` beside it. The one in `pts` does, but most systems let nobody open it; so does the
+    // one in the `/dev` that is kept.
+    let ptmx = match fs::symlink_metadata(PTMX) {
+        Ok(found) if found.is_symlink() => None,
+        Ok(_) if opens("/dev/pts/ptmx") => Some(PathBuf::from("pts/ptmx")),
+        Ok(_) => Some(Path::new(KEPT).join("ptmx")),
+        Err(_) => None,
+    };
+    let hidden = match ptmx {
+        Some(_) => &["infiniband", "ptmx"][..],
+        None => &["infiniband"],
+    };
+    bind(Path::new(DEV), Path::new(KEPT))?;
+    Cover::over(Path::new(DEV), hidden)?.fill(|root| {
+        if let Some(target) = &ptmx {
+            symlink(target, root.join("ptmx"))?;
+        }
+        let folder = root.join("infiniband");
+        fs::create_dir(&folder)?;
+        make_devices(made_up, &folder)?;
+        before.check()
+    })
+}
+
+/// What programs can do in `/dev`, as far as a cover may break it.
+struct Works {
+    null: bool,
+    ptmx: bool,
+}
+
+fn opens(path: &str) -> bool {
+    let mut options = OpenOptions::new();
+    let options = options.read(true).write(true);
+    options.custom_flags(libc::O_NOCTTY | libc::O_CLOEXEC);
+    options.open(path).is_ok()
+}
+
+fn works() -> Works {
+    Works {
+        null: opens("/dev/null"),
+        ptmx: opens(PTMX),
+    }
+}
+
+impl Works {
+    /// # Errors
+    /// If something worked and works no more.
+    fn check(&self) -> io::Result<()> {
+        let now = works();
+        if self.null && !now.null {
+            return Err(io::Error::other("/dev/null would not open in it"));
+        }
+        if self.ptmx && !now.ptmx {
+            return Err(io::Error::other("/dev/ptmx would not open in it"));
+        }
+        Ok(())
+    }
+}
+
+/// Mounts over `/dev`, undone when this is dropped before they are kept.
+#[derive(Default)]
+struct Mounts(usize);
+
+impl Mounts {
+    fn tmpfs(self) -> io::Result<Self> {
+        self.add("tmpfs", "mode=0755,size=64m")
+    }
+
+    fn overlay(self, options: &str) -> io::Result<Self> {
+        self.add("overlay", options)
+    }
+
+    fn add(mut self, kind: &str, options: &str) -> io::Result<Self> {
+        let flags = MsFlags::MS_NOSUID;
+        mount(Some("roce"), DEV, Some(kind), flags, Some(options))?;
+        self.0 += 1;
+        Ok(self)
+    }
+
+    fn keep(mut self) {
+        self.0 = 0;
+    }
+}
+
+impl Drop for Mounts {
+    fn drop(&mut self) {
+        for _ in 0..self.0 {
+            // Nothing can be done if this fails; the namespace is this process's own.
+            let _ = umount2(DEV, MntFlags::MNT_DETACH);
+        }
+    }
+}
+
+/// `/dev` as it is now, whatever is mounted over it later.
+fn handle() -> io::Result<OwnedFd> {
+    let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+    Ok(open(DEV, flags, Mode::empty())?)
+}
+
+fn path_of(handle: &OwnedFd) -> PathBuf {
+    Path::new("/proc/self/fd").join(handle.as_raw_fd().to_string())
+}
+
+/// What is mounted below `/dev`, as paths from there: only what is not below another mount.
+fn submounts() -> io::Result<Vec<PathBuf>> {
+    let table = fs::read_to_string("/proc/self/mountinfo")?;
+    Ok(topmost(&table))
+}
+
+fn topmost(table: &str) -> Vec<PathBuf> {
+    let mut found: Vec<PathBuf> = table
+        .lines()
+        .filter_map(|line| line.split(' ').nth(4))
+        .filter_map(|path| Path::new(path).strip_prefix(DEV).ok())
+        .filter(|path| !path.as_os_str().is_empty())
+        // The kernel writes spaces and the like as `\040`.
+        .map(|path| PathBuf::from(super::unescape(&path.to_string_lossy())))
+        .collect();
+    found.sort();
+    found.dedup_by(|next, before| next.starts_with(&*before));
+    found
+}
+
+/// Mounts `from`, with all that is mounted below it, at `at`.
+fn bind(from: &Path, at: &Path) -> Result<(), Errno> {
+    let flags = MsFlags::MS_BIND | MsFlags::MS_REC;
+    mount(Some(from), at, None::<&Path>, flags, None::<&Path>)
+}
+
+fn context(error: Errno, what: String) -> io::Error {
+    let error = io::Error::from(error);
+    io::Error::new(error.kind(), format!("{what}: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mounts_below_dev_are_kept_once() {
+        let table = "\
+20 1 0:5 / /dev rw - devtmpfs devtmpfs rw
+21 20 0:6 / /dev/shm rw - tmpfs tmpfs rw
+22 20 0:7 / /dev/pts rw - devpts devpts rw
+23 20 0:7 / /dev/pts rw - devpts devpts rw
+24 21 0:8 / /dev/shm/below rw - tmpfs tmpfs rw
+25 20 0:8 / /dev/shm2 rw - tmpfs tmpfs rw
+26 20 0:9 / /dev/a\\040b rw - tmpfs tmpfs rw
+27 1 0:9 / /devices rw - tmpfs tmpfs rw
+a line that makes no sense
+";
+        let expected = ["a b", "pts", "shm", "shm2"].map(PathBuf::from);
+        assert_eq!(topmost(table), expected);
+    }
+}
