@@ -21,7 +21,7 @@ pub struct Area {
 }
 
 /// An operation that may have been executed, wholly or partly, or not.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Open {
     pub(super) id: usize,
     pub(super) at: usize,
@@ -46,7 +46,7 @@ impl Open {
     }
 
     /// Whether it may have put `byte` at `at`.
-    fn explains(&self, at: usize, byte: u8) -> bool {
+    pub(super) fn explains(&self, at: usize, byte: u8) -> bool {
         self.range().contains(&at)
             && match &self.bytes {
                 Content::Known(bytes) => bytes[at - self.at] == byte,

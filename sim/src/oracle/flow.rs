@@ -1,6 +1,6 @@
 //! What one QP asks of its peer: requests in order, and how far each has got.
 
-use super::area::Content;
+use super::area::{Content, Open};
 use super::arrive::Arrivals;
 use super::keys::Keys;
 use super::request::{Effect, PostedRecv, PostedSend};
@@ -12,6 +12,8 @@ use std::collections::BTreeMap;
 #[derive(Debug, Default)]
 struct Reading {
     before: Vec<Vec<u8>>,
+    /// WRITEs whose key went meanwhile, as they were before that.
+    ended: Vec<Open>,
     /// The area was frozen meanwhile.
     unknown: bool,
 }
@@ -31,8 +33,11 @@ pub(crate) struct Flow {
     pub(super) consuming: Vec<usize>,
     /// Everything before it has completed, or is known to need no completion.
     pub(super) next: usize,
-    /// The peer has executed everything before it.
+    /// The peer has executed everything before it. It may still be answering READs, those
+    /// from `answered` on.
     pub(super) executed: usize,
+    /// All READs before it have been answered in full.
+    pub(super) answered: usize,
     /// Receives that have completed.
     pub(super) received: usize,
     pub(super) send_failed: bool,
@@ -56,6 +61,7 @@ impl Flow {
             consuming: Vec::new(),
             next: 0,
             executed: 0,
+            answered: 0,
             received: 0,
             send_failed: false,
             recv_failed: false,
@@ -170,6 +176,11 @@ impl Flow {
             if let Some(key) = self.sends[id].invalidates {
                 self.invalidated(key);
             }
+            // A request waits for the READs before it only if it is fenced (IBTA 1.7,
+            // 10.8.3.3).
+            if self.sends[id].fence {
+                self.answered = self.answered.max(id);
+            }
             self.executed += 1;
         }
         Ok(())
@@ -210,10 +221,23 @@ impl Flow {
         }
     }
 
+    /// WRITE `id` puts no more bytes at the target, because its key is gone. Its bytes may
+    /// have been overwritten by now, but READs may have seen them before. Returns whether
+    /// the WRITE may have been executed.
+    pub(super) fn end_write(&mut self, id: usize) -> bool {
+        let target = &mut self.areas.target;
+        for reading in self.reading.values_mut() {
+            let pieces = target.open().iter().filter(|open| open.id == id);
+            reading.ended.extend(pieces.cloned());
+        }
+        target.end(id)
+    }
+
     /// Request `id` has succeeded.
     pub(super) fn succeed(&mut self, id: usize) -> Result<Option<Fetched>, Violation> {
         if self.reliable {
             self.executed_through(id)?;
+            self.answered = self.answered.max(id + 1);
         }
         let send = &self.sends[id];
         // Without acknowledgements, nobody learns what the peer refuses.
@@ -270,15 +294,10 @@ impl Flow {
         for (offset, byte) in landed.into_iter().enumerate() {
             let at = range.start + offset;
             let then = reading.before.iter().any(|before| before[offset] == byte);
-            let by_later = |open: &super::area::Open| {
-                let Content::Known(bytes) = &open.bytes else {
-                    return false;
-                };
-                let inside = (open.at..open.at + bytes.len()).contains(&at);
-                open.id < fence && inside && bytes[at - open.at] == byte
-            };
+            let by_write = |open: &Open| open.id < fence && open.explains(at, byte);
             let now = target.image(at..at + 1) == [byte];
-            if !now && !then && !target.open().iter().any(by_later) {
+            let mut writes = target.open().iter().chain(&reading.ended);
+            if !now && !then && !writes.any(by_write) {
                 return violated(format!(
                     "READ {id} brought {byte:#04x} for byte {at}, which was never there"
                 ));

@@ -61,11 +61,17 @@ impl Flow {
         self.open_uses(key).any(|id| id >= self.next)
     }
 
-    /// The requests that use the key and may not have been executed. Those that were
-    /// given up are among them, even if their QP is gone: their packets are not.
+    /// The requests that use the key and may not have been executed, and the READs that may
+    /// not have been answered in full. This includes requests that were given up, even if
+    /// their QP is gone: their packets may still be in the network.
     fn open_uses(&self, key: u32) -> impl Iterator<Item = usize> {
-        let from = self.executed;
-        (from..self.sends.len()).filter(move |id| self.sends[*id].key == Some(key))
+        let from = self.executed.min(self.answered);
+        (from..self.sends.len()).filter(move |id| {
+            let send = &self.sends[*id];
+            let reads = matches!(send.effect, Effect::Read { .. });
+            let open = *id >= self.executed || reads && *id >= self.answered;
+            open && send.key == Some(key)
+        })
     }
 
     /// What the key of request `id`, just posted, makes of it.
@@ -108,7 +114,7 @@ impl Flow {
         let users: Vec<usize> = self.open_uses(key).collect();
         for id in users {
             let writes = matches!(self.sends[id].effect, Effect::Write { .. });
-            if writes && !self.sends[id].fails && !self.areas.target.end(id) {
+            if writes && !self.sends[id].fails && !self.end_write(id) {
                 self.sends[id].fails = true;
                 self.sends[id].statuses = &[WcStatus::RemoteAccessError];
             }

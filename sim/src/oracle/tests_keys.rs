@@ -13,6 +13,8 @@ const OTHER: u32 = 0x502;
 struct Fixture {
     oracle: Oracle,
     target: Arc<Buffer>,
+    /// Where READs of side 0 put what they bring.
+    out: Arc<Buffer>,
     posted: [u64; 2],
 }
 
@@ -22,29 +24,41 @@ fn buffer() -> Arc<Buffer> {
 
 fn fixture() -> Fixture {
     let mut oracle = Oracle::new();
-    let target = buffer();
-    let areas = |target: &Arc<Buffer>| FlowAreas {
-        out: Area::new(buffer()),
+    let (target, out) = (buffer(), buffer());
+    let areas = |target: &Arc<Buffer>, out: &Arc<Buffer>| FlowAreas {
+        out: Area::new(Arc::clone(out)),
         target: Area::new(Arc::clone(target)),
         inbox: Area::new(buffer()),
     };
-    let flows = [areas(&target), areas(&buffer())];
+    let flows = [areas(&target, &out), areas(&buffer(), &buffer())];
     oracle.connected(0, Ends::default(), Causes::default(), flows);
     Fixture {
         oracle,
         target,
+        out,
         posted: [0; 2],
     }
 }
 
 impl Fixture {
     fn post(&mut self, side: usize, effect: Effect, key: Option<u32>, opcode: WcOpcode) -> u64 {
+        self.post_fenced(side, effect, key, opcode, true)
+    }
+
+    fn post_fenced(
+        &mut self,
+        side: usize,
+        effect: Effect,
+        key: Option<u32>,
+        opcode: WcOpcode,
+        fence: bool,
+    ) -> u64 {
         let invalidates = key.filter(|_| opcode == WcOpcode::Send);
         let send = PostedSend {
             effect,
             lands_at: 0,
             signaled: true,
-            fence: true,
+            fence,
             key,
             invalidates,
             fails: false,
@@ -60,16 +74,50 @@ impl Fixture {
     }
 
     fn write(&mut self, key: u32) -> u64 {
+        self.write_value(key, 1, true)
+    }
+
+    fn write_value(&mut self, key: u32, value: u8, fence: bool) -> u64 {
         let effect = Effect::Write {
             at: 32,
-            bytes: vec![1; 16].into(),
+            bytes: vec![value; 16].into(),
             imm: None,
         };
-        self.post(0, effect, Some(key), WcOpcode::RdmaWrite)
+        self.post_fenced(0, effect, Some(key), WcOpcode::RdmaWrite, fence)
+    }
+
+    /// A READ of the bytes that the WRITEs go to.
+    fn read(&mut self, key: u32) -> u64 {
+        let effect = Effect::Read {
+            range: 32..48,
+            to: 0,
+        };
+        self.post(0, effect, Some(key), WcOpcode::RdmaRead)
+    }
+
+    /// A READ succeeds, with bytes of this value.
+    fn brought(&mut self, id: u64, value: u8) -> Verdict {
+        self.out.write(0, &[value; 16]).expect("in bounds");
+        self.ends(0, id, WcStatus::Success, WcOpcode::RdmaRead)
+    }
+
+    /// Side 0 sends a message, and its receive completes at side 1.
+    fn message(&mut self, fence: bool) {
+        let bytes = Vec::new().into();
+        let effect = Effect::Send { bytes, imm: None };
+        self.post_fenced(0, effect, None, WcOpcode::Send, fence);
+        self.oracle.posted_recv(0, 1, PostedRecv { at: 0, len: 0 });
+        self.ends(1, 0, WcStatus::Success, WcOpcode::Recv)
+            .expect("right");
+    }
+
+    /// Puts `len` bytes of this value at the target, as a WRITE does.
+    fn holds(&self, value: u8, len: usize) {
+        self.target.write(32, &vec![value; len]).expect("in bounds");
     }
 
     fn lands(&self, len: usize) {
-        self.target.write(32, &vec![1; len]).expect("in bounds");
+        self.holds(1, len);
     }
 
     fn bind(&mut self, key: Option<u32>, replaces: Option<u32>) -> u64 {
@@ -260,4 +308,112 @@ fn a_binding_or_an_invalidation_that_fails_without_cause() {
     let id = f.invalidate(KEY);
     f.ends(1, id, status, WcOpcode::LocalInv)
         .expect("the window was freed");
+}
+
+/// Seed 777442510. A WRITE is executed, a READ is answered with its bytes, a second WRITE
+/// overwrites them, and then the window of the first is freed. All of this happens before the
+/// first completion arrives. The READ is right: the responder executes requests in order
+/// (IBTA 1.7, 9.5), and freeing the window later does not undo what was executed.
+#[test]
+fn a_read_brings_bytes_of_a_write_that_was_overwritten_before_its_key_went() {
+    for by_owner in [true, false] {
+        let mut f = fixture();
+        f.bound(KEY, None);
+        f.bound(OTHER, None);
+        let first = f.write_value(KEY, 1, false);
+        let read = f.read(KEY);
+        let second = f.write_value(OTHER, 2, false);
+        f.holds(1, 16);
+        // The READ takes them, and the second WRITE begins.
+        f.holds(2, 8);
+        match by_owner {
+            true => f.invalidated(KEY),
+            false => f.oracle.window_freed(0, 0, Some(KEY)),
+        }
+        f.holds(2, 16);
+        f.wrote(first, WcStatus::Success).expect("right");
+        f.brought(read, 1).expect("they were there");
+        f.wrote(second, WcStatus::Success).expect("right");
+        f.rest().expect("right");
+    }
+}
+
+/// The same with a WRITE that was posted after the READ. The READ may see it, unless the
+/// WRITE is fenced.
+#[test]
+fn a_read_brings_bytes_of_a_later_write_unless_that_is_fenced() {
+    for fence in [false, true] {
+        let mut f = fixture();
+        f.bound(KEY, None);
+        f.bound(OTHER, None);
+        let read = f.read(KEY);
+        f.write_value(KEY, 1, fence);
+        f.write_value(OTHER, 2, false);
+        f.holds(1, 16);
+        f.holds(2, 16);
+        f.invalidated(KEY);
+        let verdict = f.brought(read, 1);
+        match fence {
+            true => objects(verdict, "never there"),
+            false => verdict.expect("they were there"),
+        }
+    }
+}
+
+/// A key that goes is no excuse for a value that no WRITE has put there.
+#[test]
+fn a_read_brings_what_was_never_there_while_a_key_goes() {
+    let mut f = fixture();
+    f.bound(KEY, None);
+    f.bound(OTHER, None);
+    f.write_value(KEY, 1, false);
+    let read = f.read(KEY);
+    f.write_value(OTHER, 2, false);
+    f.holds(1, 16);
+    f.holds(2, 8);
+    f.invalidated(KEY);
+    f.wrote(0, WcStatus::Success).expect("right");
+    objects(f.brought(read, 3), "never there");
+}
+
+/// Seed 777385560. While a READ is being answered, the SEND posted after it is executed and
+/// completes its receive. Then the owner invalidates the region's rights. Without a fence, a
+/// SEND does not wait for a READ posted before it (IBTA 1.7, 10.8.3.3). The responder is right
+/// to refuse the rest of the READ, and its QP is right to fail.
+#[test]
+fn a_message_behind_a_read_does_not_show_that_the_read_is_done() {
+    for status in [WcStatus::Success, WcStatus::RemoteAccessError] {
+        let mut f = fixture();
+        let read = f.read(KEY);
+        f.message(false);
+        assert!(f.oracle.key_in_use(0, 0, KEY));
+        f.invalidated(KEY);
+        assert!(f.oracle.may_be_broken(0, 1));
+        f.ends(0, read, status, WcOpcode::RdmaRead)
+            .expect("both may be");
+    }
+}
+
+/// With a fence it does, and then the QP that invalidates has no cause to fail.
+#[test]
+fn a_fenced_message_behind_a_read_shows_that_the_read_is_done() {
+    let mut f = fixture();
+    let read = f.read(KEY);
+    f.message(true);
+    f.invalidated(KEY);
+    assert!(!f.oracle.may_be_broken(0, 1));
+    let verdict = f.ends(0, read, WcStatus::RemoteAccessError, WcOpcode::RdmaRead);
+    objects(verdict, "has no cause");
+}
+
+/// The responder may still answer a READ after the requester has destroyed its QP.
+#[test]
+fn a_read_that_was_given_up_may_find_its_key_gone_after_a_message_behind_it() {
+    let mut f = fixture();
+    f.read(KEY);
+    f.message(false);
+    f.oracle.destroyed(0, 0).expect("right");
+    assert!(!f.oracle.may_be_broken(0, 1));
+    f.invalidate(KEY);
+    assert!(f.oracle.may_be_broken(0, 1));
 }
