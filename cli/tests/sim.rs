@@ -34,19 +34,38 @@ fn a_seed_is_the_same_run_alone_or_among_others_whatever_the_jobs() {
         let report = json(args);
         (report["packets"].clone(), report["completions"].clone())
     };
-    let one = counted(&["--seeds", "7", "--jobs", "1"]);
-    assert_eq!(one, counted(&["--seeds", "7", "--jobs", "3"]));
+    let one = counted(&["--seeds", "7", "--from", "0", "--jobs", "1"]);
+    assert_eq!(
+        one,
+        counted(&["--seeds", "7", "--from", "0", "--jobs", "3"])
+    );
     let alone = counted(&["--seed", "3"]);
     assert_eq!(alone, counted(&["--from", "3", "--seeds", "1"]));
 }
 
 #[test]
 fn the_table_ends_with_what_there_is_to_know() {
-    let output = sim(&["--seeds", "3"]);
+    let output = sim(&["--seeds", "3", "--from", "0"]);
     let text = String::from_utf8_lossy(&output.stdout);
     let last = text.lines().last().expect("a line");
     assert!(last.starts_with("3 seeds from 0 in "), "{text}");
     assert!(last.ends_with(": 0 violations"), "{text}");
+    assert!(output.stderr.is_empty(), "{output:?}");
+}
+
+#[test]
+fn the_first_seed_is_drawn_at_random_and_told() {
+    let from = || {
+        let output = sim(&["--seeds", "2", "--json"]);
+        assert!(output.status.success(), "{output:?}");
+        let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        let from = report["from"].as_u64().expect("a seed");
+        let told = String::from_utf8_lossy(&output.stderr);
+        let again = format!("again: roce sim --seeds 2 --from {from}\n");
+        assert!(told.ends_with(&again), "{told}");
+        from
+    };
+    assert_ne!(from(), from());
 }
 
 #[test]

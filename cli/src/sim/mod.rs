@@ -30,9 +30,9 @@ pub struct SimArgs {
     #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..))]
     pub seeds: u64,
 
-    /// The first seed
-    #[arg(long, value_name = "K", default_value_t = 0)]
-    pub from: u64,
+    /// The first seed; drawn at random and printed unless given
+    #[arg(long, value_name = "K")]
+    pub from: Option<u64>,
 
     /// How many runs at a time; as many as there are processors unless given
     #[arg(long, value_name = "J")]
@@ -61,6 +61,8 @@ pub enum Experiment {
 /// Why there is no result.
 #[derive(Debug)]
 pub enum SimError {
+    /// The first seed could not be drawn.
+    Draw(getrandom::Error),
     /// The summary could not be printed.
     Print(io::Error),
     /// The experiments failed.
@@ -70,6 +72,10 @@ pub enum SimError {
 impl fmt::Display for SimError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Draw(error) => write!(
+                f,
+                "can't draw the first seed at random: {error}; name one with --from"
+            ),
             Self::Print(error) => write!(f, "can't print: {error}"),
             Self::Dcqcn(error) => error.fmt(f),
         }
@@ -87,22 +93,36 @@ const SHRINK_RUNS: usize = 1000;
 /// Runs seeds; the exit code is 1 if any of them failed.
 ///
 /// # Errors
-/// If stdout does not take the summary, or an experiment fails.
+/// If the first seed can't be drawn, stdout does not take the summary, or an experiment fails.
 pub fn run_command(args: &SimArgs) -> Result<ExitCode, SimError> {
     if let Some(Experiment::Dcqcn(args)) = &args.experiment {
         return dcqcn::run_command(args).map_err(SimError::Dcqcn);
     }
+    let from = match (args.seed, args.from) {
+        (Some(_), _) => 0,
+        (None, Some(from)) => from,
+        (None, None) => draw_start(args.seeds)?,
+    };
     // A panic of the stack is reported with its seed like any other finding.
     std::panic::set_hook(Box::new(|_| {}));
     let report = match args.seed {
         Some(seed) => one(seed, args.trace),
-        None => many(args),
+        None => many(args, from),
     };
     report.print(args.json).map_err(SimError::Print)?;
     Ok(match report.summary.violations {
         0 => ExitCode::SUCCESS,
         _ => ExitCode::from(1),
     })
+}
+
+/// A first seed that nobody chose, told at once, so that a run that is interrupted can be
+/// repeated.
+fn draw_start(seeds: u64) -> Result<u64, SimError> {
+    // Room for those that follow.
+    let from = getrandom::u64().map_err(SimError::Draw)? >> 1;
+    eprintln!("seeds from {from}; again: roce sim --seeds {seeds} --from {from}");
+    Ok(from)
 }
 
 fn one(seed: u64, trace: bool) -> Report {
@@ -120,7 +140,7 @@ fn one(seed: u64, trace: bool) -> Report {
     Report::new(summary, seed, failed, begin.elapsed())
 }
 
-fn many(args: &SimArgs) -> Report {
+fn many(args: &SimArgs, from: u64) -> Report {
     let begin = Instant::now();
     let jobs = args.jobs.map_or_else(
         || std::thread::available_parallelism().map_or(1, NonZero::get),
@@ -142,7 +162,7 @@ fn many(args: &SimArgs) -> Report {
                     if number >= args.seeds {
                         return;
                     }
-                    let seed = args.from.wrapping_add(number);
+                    let seed = from.wrapping_add(number);
                     let outcome = run(&Plan::draw(seed));
                     let mut all = all.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
                     all.0.add(&outcome);
@@ -164,7 +184,7 @@ fn many(args: &SimArgs) -> Report {
     let mut failures: Vec<Failure> = cut.filter_map(|(seed, o)| failure(*seed, o)).collect();
     let named = failed.iter().skip(MAX_SHRUNK);
     failures.extend(named.filter_map(|(seed, o)| Failure::of(*seed, o)));
-    Report::new(summary, args.from, failures, elapsed)
+    Report::new(summary, from, failures, elapsed)
 }
 
 /// What a failing seed comes down to.

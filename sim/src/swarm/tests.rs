@@ -1,6 +1,7 @@
 use super::*;
 use roce_stack::fault::{Chance, FaultSpec};
 use std::collections::BTreeSet;
+use std::io::Write;
 
 /// Runs seeds; a failure names the seed, the plan that is left of it, and how to see
 /// it again.
@@ -50,6 +51,35 @@ fn a_swarm_of_seeds_finds_nothing() {
     ] {
         assert!(struck > 0, "{summary:?}");
     }
+}
+
+/// The first of the seeds that nobody chose: what `ROCE_SIM_FROM` says, or else a random
+/// number. CI derives it from the commit.
+fn drawn_start() -> u64 {
+    match std::env::var("ROCE_SIM_FROM") {
+        Ok(text) => match text.parse() {
+            Ok(start) => start,
+            Err(error) => {
+                panic!("ROCE_SIM_FROM={text:?} is not a seed, a number below 2^64: {error}")
+            }
+        },
+        // Room for those that follow.
+        Err(_) => getrandom::u64().expect("a random number") >> 1,
+    }
+}
+
+/// Each run of the tests covers new seeds, so that what no earlier seed has found comes up.
+#[test]
+fn seeds_that_nobody_chose_find_nothing() {
+    const COUNT: u64 = 500;
+    let from = drawn_start();
+    // Written past the test harness, which shows only what failing tests print.
+    let _ = writeln!(
+        std::io::stderr(),
+        "simulating {COUNT} seeds from {from}; again: roce sim --seeds {COUNT} --from {from}, or \
+         ROCE_SIM_FROM={from} cargo test -p roce-sim seeds_that_nobody_chose"
+    );
+    passes((0..COUNT).map(|number| from.wrapping_add(number)));
 }
 
 #[test]
