@@ -1,22 +1,13 @@
 //! `rdma_getaddrinfo`: names to addresses, by the resolver of the C library.
 
 use super::sockaddr;
-use crate::abi::{PS_IB, PS_TCP, PS_UDP, QPT_RC, QPT_UD, RdmaAddrinfo, Storage, rai};
+use crate::abi::{PS_IB, PS_TCP, PS_UDP, QPT_RC, QPT_UD, RdmaAddrinfo, rai};
 use crate::convert::int;
 use crate::guard;
 use crate::pointer::{In, Out, Text};
 use nix::errno::Errno;
-use std::ffi::{CString, c_int};
+use std::ffi::{CStr, CString, c_int, c_void};
 use std::net::SocketAddr;
-
-/// What a program gets, and what its pointers point to.
-#[repr(C)]
-struct Info {
-    c: RdmaAddrinfo,
-    src: Storage,
-    dst: Storage,
-    name: CString,
-}
 
 /// What the C library made of a name.
 struct Found {
@@ -54,7 +45,8 @@ pub(crate) extern "C" fn getaddrinfo(
                 }
             }
         };
-        result.put(Box::into_raw(Info::new(&wanted, found)?).cast())
+        let info = answer(&wanted, found)?;
+        result.put(info).inspect_err(|_| freeaddrinfo(info))
     });
     if failed == 0 { told } else { failed }
 }
@@ -95,57 +87,76 @@ fn resolve(node: Text, service: Text, wanted: &RdmaAddrinfo) -> Result<Found, c_
         CString::default()
     } else {
         // SAFETY: a text of the program.
-        unsafe { std::ffi::CStr::from_ptr(node) }.to_owned()
+        unsafe { CStr::from_ptr(node) }.to_owned()
     };
     Ok(Found { address, name })
 }
 
-impl Info {
-    /// What was found is the source for who listens, else the destination; hints say the
-    /// other one.
-    fn new(hints: &RdmaAddrinfo, found: Option<Found>) -> Result<Box<Self>, Errno> {
-        let mut src = sockaddr::read_if_given(given(hints.ai_src_addr, hints.ai_src_len))?;
-        let mut dst = sockaddr::read_if_given(given(hints.ai_dst_addr, hints.ai_dst_len))?;
-        let is_passive = hints.ai_flags & rai::PASSIVE != 0;
-        let mut name = CString::default();
-        if let Some(found) = found {
-            *(if is_passive { &mut src } else { &mut dst }) = Some(found.address);
-            name = found.name;
-        }
-        let family = dst.or(src).map(|address| match address {
-            SocketAddr::V4(_) => libc::AF_INET,
-            SocketAddr::V6(_) => libc::AF_INET6,
-        });
-        let (space, kind) = kinds(hints);
-        let mut info = Box::new(Self {
-            c: RdmaAddrinfo {
-                ai_flags: hints.ai_flags,
-                ai_family: family.unwrap_or(hints.ai_family),
-                ai_qp_type: kind,
-                ai_port_space: space,
-                ai_src_len: src.map_or(0, sockaddr::len),
-                ai_dst_len: dst.map_or(0, sockaddr::len),
-                ..RdmaAddrinfo::unset()
-            },
-            src: src.map_or_else(Storage::default, sockaddr::storage),
-            dst: dst.map_or_else(Storage::default, sockaddr::storage),
-            name,
-        });
-        let at = |there: bool, address: &Storage| {
-            In::at(if there { address.as_ptr() as u64 } else { 0 })
-        };
-        info.c.ai_src_addr = at(src.is_some(), &info.src);
-        info.c.ai_dst_addr = at(dst.is_some(), &info.dst);
-        if !info.name.is_empty() {
-            let name = info.name.as_ptr();
-            if is_passive {
-                info.c.ai_src_canonname = name;
-            } else {
-                info.c.ai_dst_canonname = name;
-            }
-        }
-        Ok(info)
+/// What was found is the source for a program that listens, else the destination; hints say
+/// the other one.
+fn answer(hints: &RdmaAddrinfo, found: Option<Found>) -> Result<*mut RdmaAddrinfo, Errno> {
+    let mut src = sockaddr::read_if_given(given(hints.ai_src_addr, hints.ai_src_len))?;
+    let mut dst = sockaddr::read_if_given(given(hints.ai_dst_addr, hints.ai_dst_len))?;
+    let is_passive = hints.ai_flags & rai::PASSIVE != 0;
+    let mut name = CString::default();
+    if let Some(found) = found {
+        *(if is_passive { &mut src } else { &mut dst }) = Some(found.address);
+        name = found.name;
     }
+    let family = dst.or(src).map(|address| match address {
+        SocketAddr::V4(_) => libc::AF_INET,
+        SocketAddr::V6(_) => libc::AF_INET6,
+    });
+    let (space, kind) = kinds(hints);
+    let info = RdmaAddrinfo {
+        ai_flags: hints.ai_flags,
+        ai_family: family.unwrap_or(hints.ai_family),
+        ai_qp_type: kind,
+        ai_port_space: space,
+        ..RdmaAddrinfo::unset()
+    };
+    let list = Out::<RdmaAddrinfo>::allocated(allocated(&[info])?.cast_mut());
+    let info = list.get()?;
+    fill(info, src, dst, &name, is_passive).inspect_err(|_| freeaddrinfo(info))?;
+    Ok(info)
+}
+
+fn fill(
+    info: &mut RdmaAddrinfo,
+    src: Option<SocketAddr>,
+    dst: Option<SocketAddr>,
+    name: &CStr,
+    is_passive: bool,
+) -> Result<(), Errno> {
+    if let Some(src) = src {
+        info.ai_src_addr = In::at(allocated(&sockaddr::storage(src))? as u64);
+        info.ai_src_len = sockaddr::len(src);
+    }
+    if let Some(dst) = dst {
+        info.ai_dst_addr = In::at(allocated(&sockaddr::storage(dst))? as u64);
+        info.ai_dst_len = sockaddr::len(dst);
+    }
+    if !name.is_empty() {
+        let name = allocated(name.to_bytes_with_nul())?.cast();
+        if is_passive {
+            info.ai_src_canonname = name;
+        } else {
+            info.ai_dst_canonname = name;
+        }
+    }
+    Ok(())
+}
+
+/// A copy in memory of `malloc`.
+fn allocated<T: Copy>(from: &[T]) -> Result<*const T, Errno> {
+    // SAFETY: malloc may be called at any time.
+    let memory = unsafe { libc::malloc(size_of_val(from)) }.cast::<T>();
+    if memory.is_null() {
+        return Err(Errno::ENOMEM);
+    }
+    // SAFETY: it has room for them, is aligned for anything, and nobody else knows of it.
+    unsafe { memory.copy_from_nonoverlapping(from.as_ptr(), from.len()) };
+    Ok(memory)
 }
 
 /// An address, if its length is not 0.
@@ -167,11 +178,26 @@ fn kinds(hints: &RdmaAddrinfo) -> (c_int, c_int) {
     }
 }
 
-/// `rdma_freeaddrinfo`.
+/// `rdma_freeaddrinfo`. A program may have changed the list: it may have appended entries, and
+/// put memory of its own into the fields. So each field is freed by itself, with `free`.
 pub(crate) extern "C" fn freeaddrinfo(info: *mut RdmaAddrinfo) {
-    if !info.is_null() {
-        // SAFETY: C has it from `getaddrinfo`, which made it of a box, of which it is the
-        // first field, and frees it once.
-        drop(unsafe { Box::from_raw(info.cast::<Info>()) });
+    let mut next = info;
+    // SAFETY: NULL, or an entry, of `getaddrinfo` or of the program. The program gives it up.
+    while let Some(info) = unsafe { next.as_ref() } {
+        let fields: [*const c_void; 7] = [
+            info.ai_src_addr.as_ptr().cast(),
+            info.ai_dst_addr.as_ptr().cast(),
+            info.ai_src_canonname.cast(),
+            info.ai_dst_canonname.cast(),
+            info.ai_connect.as_ptr().cast(),
+            info.ai_route.cast_const(),
+            std::ptr::from_ref(info).cast(),
+        ];
+        next = info.ai_next;
+        for field in fields {
+            // SAFETY: NULL, or memory of `malloc`: what `getaddrinfo` puts there is, and the
+            // man page asks the same of programs. The entry itself is the last.
+            unsafe { libc::free(field.cast_mut()) };
+        }
     }
 }

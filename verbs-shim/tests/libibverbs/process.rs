@@ -83,6 +83,13 @@ fn the_connection_manager_refuses_what_it_is_not_for() {
     run_with_cm("cm_refused.c", library.path());
 }
 
+/// libfabric does: `fi_info` died of it.
+#[test]
+fn lists_of_addresses_that_a_program_changed_can_be_freed() {
+    let library = library::folder();
+    run_with_cm("addrinfo.c", library.path());
+}
+
 fn run_with_cm(source: &str, folder: &Path) {
     if compiles_rdmacm_or_skip() {
         run(source, run_with(folder));
