@@ -12,9 +12,9 @@ mod table;
 mod timing;
 
 use crate::{
-    Acceptance, CmError, Config, ConnectRequest, ConnectionId, Counters, DatagramAcceptance,
-    DatagramRequest, Duration, Event, Instant, ListenerId, MAD_LEN, Path, Qpn, RejectReason,
-    ServiceId, ServiceType,
+    Acceptance, Addresses, CmError, Config, ConnectRequest, ConnectionId, Counters,
+    DatagramAcceptance, DatagramRequest, Duration, Event, Instant, ListenerId, MAD_LEN, Path, Qpn,
+    RejectReason, ServiceId, ServiceType,
 };
 use held::Held;
 use listeners::Listeners;
@@ -73,21 +73,22 @@ impl Agent {
         }
     }
 
-    /// Takes requests for `service`, sent to `local`, or to any address if there is none (a
-    /// listener with the address takes precedence). At most `backlog` requests at a time wait
+    /// Takes requests for `service` that are sent to `local`: one address, those of a family, or
+    /// all (also written as `None`). The listener with the fewest addresses takes precedence. At most `backlog` requests at a time wait
     /// for their owner to take notice ([`Agent::taken`], [`Agent::accept`],
     /// [`Agent::reject`]); further ones are dropped, and the peers ask again. What has come for
     /// it within the last second comes now.
     ///
     /// # Errors
-    /// Somebody listens to the same service at the same address.
+    /// Somebody listens to the same service at the same addresses.
     pub fn listen(
         &mut self,
         now: Instant,
         service: ServiceId,
-        local: Option<IpAddr>,
+        local: impl Into<Addresses>,
         backlog: usize,
     ) -> Result<ListenerId, CmError> {
+        let local = local.into();
         let listener = self.listeners.add(service, local, backlog)?;
         self.release_held(now, service, local);
         Ok(listener)

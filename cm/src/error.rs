@@ -23,7 +23,7 @@ pub enum CmError {
         /// Bytes that fit.
         limit: usize,
     },
-    /// Somebody of this agent listens to the same service at the same address.
+    /// Somebody of this agent listens to the same service at the same addresses.
     ServiceInUse {
         /// The service.
         service: ServiceId,

@@ -18,6 +18,7 @@
 #![warn(missing_docs)]
 
 mod address;
+mod addresses;
 mod congestion;
 mod counters;
 mod cq;
@@ -37,6 +38,7 @@ mod time;
 mod wr;
 
 pub use address::{AddressError, AddressHandle, Destination};
+pub use addresses::Addresses;
 pub use congestion::{
     CongestionControl, CongestionSettings, CongestionSettingsError, DcqcnParameters,
     DelayParameters, NotificationPoint, QpCongestion, RateLimit,

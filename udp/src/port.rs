@@ -4,8 +4,8 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd};
 
-use roce_stack::QpnPart;
 use roce_stack::port::{Port, PortCapabilities, PortError, ReserveError, RxSink, TxMeta, TxSlot};
+use roce_stack::{Addresses, QpnPart};
 use roce_wire::Qpn;
 
 use crate::ROCE_UDP_PORT;
@@ -145,13 +145,14 @@ impl UdpPort {
         let _ = self.announce();
     }
 
-    /// From now on this process takes requests for a service, by the lower half of its ID, at
-    /// one address, or at all activated ones, now and later. Who
-    /// [claims](crate::ServiceClaim) the service first can be sure to be the only one.
+    /// From now on this process takes requests for a service, by the lower half of its ID,
+    /// at those of the activated addresses, now and later, that `local` contains. A process that
+    /// [claims](crate::ServiceClaim) the service first is the only one that takes them.
     ///
     /// # Errors
     /// If the kernel refuses; then it takes none.
-    pub fn serve(&mut self, local: Option<IpAddr>, service: u32) -> io::Result<()> {
+    pub fn serve(&mut self, local: impl Into<Addresses>, service: u32) -> io::Result<()> {
+        let local = local.into();
         self.services.add(local, service);
         let announced = self.announce();
         if announced.is_err() {
@@ -161,7 +162,8 @@ impl UdpPort {
     }
 
     /// Ends that.
-    pub fn stop_serving(&mut self, local: Option<IpAddr>, service: u32) {
+    pub fn stop_serving(&mut self, local: impl Into<Addresses>, service: u32) {
+        let local = local.into();
         self.services.remove(local, service);
         // What fails leaves a name behind until the process ends: requests come here still.
         let _ = self.announce();

@@ -1,11 +1,11 @@
 //! The number that C gets for each error.
 
 use nix::errno::Errno;
-use roce_verbs::roce_cm::CmError;
+use roce_verbs::roce_cm::{Addresses, CmError};
 use roce_verbs::{
     AccessError, BufferRange, ConnectError, CqResizeError, CreateQpError, DeregisterError,
-    ListenError, ModifyError, MulticastError, OpenError, PortError, PostError, RegionError,
-    RegisterError, ReregisterError, SrqError,
+    ListenError, ModifyError, MulticastError, OpenError, PortClaimError, PortError, PostError,
+    RegionError, RegisterError, ReregisterError, SrqError,
 };
 use std::fmt::Display;
 use std::io;
@@ -185,6 +185,26 @@ impl ToErrno for CmError {
     }
 }
 
+/// As the kernel's connection manager has it: `EADDRINUSE` only between two claims at one
+/// address. A claim at a loopback address counts as one at all addresses.
+impl ToErrno for PortClaimError {
+    fn to_errno(&self) -> Errno {
+        match self {
+            Self::Taken(taken) => {
+                let is_one = |at: Addresses| at.one().is_some_and(|at| !at.is_loopback());
+                if is_one(taken.wanted) && is_one(taken.at) {
+                    Errno::EADDRINUSE
+                } else {
+                    Errno::EADDRNOTAVAIL
+                }
+            }
+            Self::System(error) => of_io(error),
+            // All dynamic ports are taken.
+            _ => Errno::EADDRNOTAVAIL,
+        }
+    }
+}
+
 impl ToErrno for ListenError {
     fn to_errno(&self) -> Errno {
         match self {
@@ -198,6 +218,30 @@ impl ToErrno for ListenError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use roce_verbs::PortTaken;
+    use roce_verbs::roce_cm::PortSpace;
+
+    #[test]
+    fn a_port_is_in_use_at_one_address_and_not_available_at_many() {
+        let one = Addresses::One([10, 0, 0, 1].into());
+        let loopback = Addresses::One([127, 0, 0, 1].into());
+        let errno = |wanted, at| {
+            PortClaimError::Taken(PortTaken {
+                space: PortSpace::Tcp,
+                port: 7471,
+                wanted,
+                at,
+                holder: None,
+            })
+            .to_errno()
+        };
+        assert_eq!(errno(one, one), Errno::EADDRINUSE);
+        for many in [Addresses::V4, Addresses::V6, Addresses::All, loopback] {
+            assert_eq!(errno(one, many), Errno::EADDRNOTAVAIL);
+            assert_eq!(errno(many, one), Errno::EADDRNOTAVAIL);
+            assert_eq!(errno(many, many), Errno::EADDRNOTAVAIL);
+        }
+    }
 
     #[test]
     fn what_is_used_up_or_taken_says_so() {

@@ -97,7 +97,7 @@ mod xrc;
 
 pub use capture::environment_capture;
 pub use channel::CompletionChannel;
-pub use cm::{ConnectionManager, EventSink, ListenError, PortClaim};
+pub use cm::{ConnectionManager, EventSink, ListenError, PortClaim, PortClaimError, PortTaken};
 pub use congestion::environment_congestion;
 pub use context::Context;
 pub use cq::CompletionQueue;

@@ -2,15 +2,15 @@
 //! addresses, at one, and between processes.
 
 use roce_verbs::roce_cm::{
-    Acceptance, ConnectRequest, ConnectionId, Event, ListenerId, PKey, Path, PortSpace,
+    Acceptance, Addresses, ConnectRequest, ConnectionId, Event, ListenerId, PKey, Path, PortSpace,
     RejectReason, Request, ServiceId, ServiceType,
 };
 use roce_verbs::{
     Access, CompletionQueue, ConnectOptions, ConnectionManager, Context, Device, Endpoint,
-    ListenError, MemoryRegion, OpenOptions, PathMtu, PortClaim, QpAttributes, QpOptions, QpState,
-    QueuePair, RecvRequest, SendOp, SendRequest, WcStatus,
+    ListenError, MemoryRegion, OpenOptions, PathMtu, PortClaim, PortClaimError, QpAttributes,
+    QpOptions, QpState, QueuePair, RecvRequest, SendOp, SendRequest, WcStatus,
 };
-use std::io::{BufRead, BufReader, ErrorKind};
+use std::io::{BufRead, BufReader};
 use std::net::{IpAddr, Ipv4Addr};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -351,12 +351,26 @@ fn a_port_has_one_listener() {
     let [first, second] = [(); 2].map(|()| Side::open(address(5)));
     let (claim, listener) = first.listen(0);
     let port = claim.port();
-    let taken = |local| {
-        let claim = second.manager.claim_port(PortSpace::Tcp, local, port);
-        claim.expect_err("taken").kind()
-    };
-    assert_eq!(taken(Some(address(5))), ErrorKind::AddrInUse);
-    assert_eq!(taken(None), ErrorKind::AddrInUse);
+    let one = Addresses::One(address(5));
+    for wanted in [one, Addresses::V4, Addresses::All] {
+        let claim = second.manager.claim_port(PortSpace::Tcp, wanted, port);
+        let error = claim.expect_err("taken");
+        let text = error.to_string();
+        let PortClaimError::Taken(taken) = error else {
+            panic!("{error}");
+        };
+        assert_eq!((taken.port, taken.wanted, taken.at), (port, wanted, one));
+        let holder = taken.holder.expect("a process of this user");
+        assert_eq!(holder.pid, std::process::id());
+        for word in [&port.to_string(), &address(5).to_string(), "this process"] {
+            assert!(text.contains(word), "{word}: {text}");
+        }
+    }
+    // No address of IPv6 is taken.
+    let v6 = second
+        .manager
+        .claim_port(PortSpace::Tcp, Addresses::V6, port);
+    assert_eq!(v6.expect("free").port(), port);
     // Another space has ports of its own.
     let udp = second.manager.claim_port(PortSpace::Udp, None, port);
     assert_eq!(udp.expect("free").port(), port);

@@ -7,7 +7,7 @@
 
 use super::Agent;
 use super::timing::encoded;
-use crate::{Duration, Instant, MAD_LEN, Path, RejectReason, ServiceId, SidrStatus};
+use crate::{Addresses, Duration, Instant, MAD_LEN, Path, RejectReason, ServiceId, SidrStatus};
 use roce_wire::cm::{CmMad, CmMessage};
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -111,10 +111,10 @@ impl Agent {
     }
 
     /// Somebody listens: what waited for that comes now.
-    pub(super) fn release_held(&mut self, now: Instant, service: ServiceId, local: Option<IpAddr>) {
+    pub(super) fn release_held(&mut self, now: Instant, service: ServiceId, local: Addresses) {
         let is_for = |waiting: &Waiting| {
             let to = waiting.asker.path.local;
-            waiting.service == service && local.is_none_or(|local| local == to)
+            waiting.service == service && local.contains(to)
         };
         for waiting in self.held.take(is_for) {
             self.receive(now, waiting.asker.path, &waiting.mad[..]);

@@ -1,13 +1,13 @@
 //! Who listens.
 
-use crate::{CmError, ListenerId, ServiceId};
+use crate::{Addresses, CmError, ListenerId, ServiceId};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 /// All that listen.
 #[derive(Debug, Default)]
 pub(super) struct Listeners {
-    by_service: BTreeMap<(ServiceId, Option<IpAddr>), ListenerId>,
+    by_service: BTreeMap<(ServiceId, Addresses), ListenerId>,
     by_id: BTreeMap<ListenerId, Listener>,
     last: u32,
 }
@@ -15,7 +15,7 @@ pub(super) struct Listeners {
 #[derive(Debug)]
 struct Listener {
     service: ServiceId,
-    local: Option<IpAddr>,
+    local: Addresses,
     /// How many more requests may wait for the owner.
     places: usize,
 }
@@ -24,7 +24,7 @@ impl Listeners {
     pub(super) fn add(
         &mut self,
         service: ServiceId,
-        local: Option<IpAddr>,
+        local: Addresses,
         backlog: usize,
     ) -> Result<ListenerId, CmError> {
         if self.by_service.contains_key(&(service, local)) {
@@ -51,7 +51,12 @@ impl Listeners {
     /// Whom a request is for that was sent to `local`.
     pub(super) fn find(&self, service: ServiceId, local: IpAddr) -> Option<ListenerId> {
         let of = |local| self.by_service.get(&(service, local)).copied();
-        of(Some(local)).or_else(|| of(None))
+        let family = match local {
+            IpAddr::V4(_) => Addresses::V4,
+            IpAddr::V6(_) => Addresses::V6,
+        };
+        let candidates = [Addresses::One(local), family, Addresses::All];
+        candidates.into_iter().find_map(of)
     }
 
     /// One more request waits for the owner, unless too many do.

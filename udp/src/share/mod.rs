@@ -33,18 +33,22 @@
 mod addressee;
 mod claim;
 mod group;
+mod holder;
 mod join;
 mod keeper;
 mod member;
 mod message;
 mod names;
+mod service_claim;
 mod services;
 mod sockets;
 mod steer;
 mod table;
 
 pub use claim::PartClaim;
+pub use holder::Holder;
 pub(crate) use join::join;
 pub(crate) use member::{Gets, Member};
+pub use service_claim::{ClaimError, ServiceClaim};
 pub(crate) use services::Services;
-pub use services::{ServiceClaim, is_served};
+pub use services::is_served;

@@ -6,11 +6,11 @@ use std::os::fd::OwnedFd;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 
-use roce_stack::QpnPart;
+use roce_stack::{Addresses, QpnPart};
 use socket2::{Domain, SockAddr, Socket, Type};
 
 /// All names begin so. Who changes what they mean, or what is said over them, changes this.
-pub(super) const PREFIX: &str = "roce-share-1";
+pub(super) const PREFIX: &str = "roce-share-2";
 
 /// A part of an interface's QPNs.
 pub(super) fn part_of_interface(index: u32, part: QpnPart) -> String {
@@ -62,12 +62,6 @@ impl Place {
         format!("{}{service:08x}/{}", self.services(), part.number())
     }
 
-    /// The name of whoever has a service, whether or not it takes requests.
-    pub(super) fn claim(&self, service: u32) -> String {
-        let Self { address, scope } = self;
-        format!("{PREFIX}/{address}%{scope}{}", claim_of(service))
-    }
-
     /// The name of whoever changes the group.
     pub(super) fn lock(&self) -> String {
         let Self { address, scope } = self;
@@ -75,18 +69,36 @@ impl Place {
     }
 }
 
-/// The name of whoever has a service at all addresses.
-pub(super) fn claim_everywhere(service: u32) -> String {
-    format!("{PREFIX}/everywhere{}", claim_of(service))
+/// What the names of claims at many addresses have in the address's place.
+const EVERYWHERE: [(Addresses, &str); 3] = [
+    (Addresses::All, "everywhere"),
+    (Addresses::V4, "everywhere-4"),
+    (Addresses::V6, "everywhere-6"),
+];
+
+/// The name of the process that has a service at these addresses, whether or not it takes
+/// requests. The interface's index matters only for a link-local address.
+pub(super) fn claim(addresses: Addresses, interface: u32, service: u32) -> String {
+    let many = EVERYWHERE.iter().find(|(at, _)| *at == addresses);
+    let at = match (many, addresses.one()) {
+        (None, Some(address)) => {
+            let Place { address, scope } = Place::new(address, interface);
+            format!("{address}%{scope}")
+        }
+        (many, _) => many.map_or_else(String::new, |(_, name)| (*name).to_owned()),
+    };
+    format!("{PREFIX}/{at}/claim/{service:08x}")
 }
 
-/// Whether a name is that of somebody who has the service.
-pub(super) fn is_claim(name: &str, service: u32) -> bool {
-    name.starts_with(PREFIX) && name.ends_with(&claim_of(service))
-}
-
-fn claim_of(service: u32) -> String {
-    format!("/claim/{service:08x}")
+/// The addresses at which a process has the service, if the name says so.
+pub(super) fn claimed(name: &str, service: u32) -> Option<Addresses> {
+    let at = name.strip_prefix(PREFIX)?.strip_prefix('/')?;
+    let at = at.strip_suffix(&format!("/claim/{service:08x}"))?;
+    if let Some((addresses, _)) = EVERYWHERE.iter().find(|(_, name)| *name == at) {
+        return Some(*addresses);
+    }
+    let (address, _scope) = at.split_once('%')?;
+    Some(Addresses::One(address.parse().ok()?))
 }
 
 /// Takes the name, so that others can connect to it.
@@ -126,4 +138,24 @@ pub(super) fn is_in_sight(name: &str) -> io::Result<bool> {
 /// Connects to whoever listens at the name.
 pub(super) fn connect(name: &str) -> io::Result<UnixStream> {
     UnixStream::connect_addr(&SocketAddr::from_abstract_name(name)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_claims_say_at_which_addresses() {
+        let v4 = Addresses::One(IpAddr::from([10, 0, 0, 1]));
+        let v6 = Addresses::One("fe80::1".parse().expect("an address"));
+        for addresses in [v4, v6, Addresses::V4, Addresses::V6, Addresses::All] {
+            let name = claim(addresses, 7, 0x0106_1234);
+            assert_eq!(claimed(&name, 0x0106_1234), Some(addresses), "{name}");
+            assert_eq!(claimed(&name, 0x0106_1235), None);
+        }
+        assert_eq!(
+            claimed("roce-share-2/elsewhere/claim/01061234", 0x0106_1234),
+            None
+        );
+    }
 }

@@ -2,50 +2,14 @@
 //! connection management.
 
 use std::collections::BTreeMap;
-use std::io::{self, ErrorKind};
+use std::io;
 use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 
-use roce_stack::QpnPart;
+use roce_stack::{Addresses, QpnPart};
 
 use super::names::{self, Place};
 use super::table;
-
-/// A service that nobody else in this network namespace has at the address, or at any, as
-/// long as this value lives. It ends with the process, however that ends.
-#[derive(Debug)]
-pub struct ServiceClaim {
-    _name: OwnedFd,
-}
-
-impl ServiceClaim {
-    /// Takes a service, by the lower half of its ID, at an address, or at all if none is
-    /// named. The interface's index matters only for link-local addresses.
-    ///
-    /// # Errors
-    /// `AddrInUse` if somebody has it at the address or at all; if none is named, at any.
-    pub fn take(address: Option<IpAddr>, interface_index: u32, service: u32) -> io::Result<Self> {
-        let everywhere = names::claim_everywhere(service);
-        // First the own name: of two who come at once, one at least sees the other.
-        let (name, is_taken) = match address {
-            None => {
-                let name = names::hold_in_sight(&everywhere)?;
-                let is_other = |name: &String| *name != everywhere;
-                let is_claim = |name: &String| names::is_claim(name, service) && is_other(name);
-                (name, table::names()?.iter().any(is_claim))
-            }
-            Some(address) => {
-                let place = Place::new(address, interface_index);
-                let name = names::hold(&place.claim(service))?;
-                (name, names::is_in_sight(&everywhere)?)
-            }
-        };
-        if is_taken {
-            return Err(ErrorKind::AddrInUse.into());
-        }
-        Ok(Self { _name: name })
-    }
-}
 
 /// Whether some process, this one or another, takes requests for a service, by the lower half
 /// of its ID, that are sent to an address (see [`UdpPort::serve`](crate::UdpPort::serve)). The
@@ -93,28 +57,27 @@ impl Announced {
 }
 
 /// What a port takes for its process: nothing of QP1's, or what no other process takes and
-/// these services, each at one address or at all.
+/// these services, each at some addresses.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Services {
     pub(crate) open: bool,
-    served: Vec<(Option<IpAddr>, u32)>,
+    served: Vec<(Addresses, u32)>,
 }
 
 impl Services {
-    pub(crate) fn add(&mut self, address: Option<IpAddr>, service: u32) {
-        if !self.served.contains(&(address, service)) {
-            self.served.push((address, service));
+    pub(crate) fn add(&mut self, addresses: Addresses, service: u32) {
+        if !self.served.contains(&(addresses, service)) {
+            self.served.push((addresses, service));
         }
     }
 
-    pub(crate) fn remove(&mut self, address: Option<IpAddr>, service: u32) {
-        self.served.retain(|served| *served != (address, service));
+    pub(crate) fn remove(&mut self, addresses: Addresses, service: u32) {
+        self.served.retain(|served| *served != (addresses, service));
     }
 
     /// Those at one address; `None` if nothing at all is taken there.
     pub(crate) fn at(&self, address: IpAddr) -> Option<Vec<u32>> {
-        let is_there = |local: Option<IpAddr>| local.is_none_or(|local| local == address);
-        let served = self.served.iter().filter(|(local, _)| is_there(*local));
+        let served = self.served.iter().filter(|(at, _)| at.contains(address));
         self.open
             .then(|| served.map(|(_, service)| *service).collect())
     }

@@ -2,9 +2,9 @@
 
 use super::processes::Other;
 use super::*;
-use roce_udp::ServiceClaim;
+use roce_stack::Addresses;
+use roce_udp::{ClaimError, ServiceClaim};
 use roce_wire::Qpn;
-use std::io::ErrorKind;
 
 const SERVICE: u32 = 0x0106_1c36;
 const REQ: u16 = 0x10;
@@ -51,9 +51,9 @@ fn numbers(port: &mut UdpPort) -> Vec<u8> {
     waiting(port).iter().map(|(_, number)| *number).collect()
 }
 
-fn assert_claimed(claim: std::io::Result<ServiceClaim>) {
+fn assert_claimed(claim: Result<ServiceClaim, ClaimError>) {
     let error = claim.expect_err("somebody has it");
-    assert_eq!(error.kind(), ErrorKind::AddrInUse, "{error}");
+    assert!(matches!(error, ClaimError::Taken { .. }), "{error}");
 }
 
 #[test]
@@ -197,6 +197,44 @@ fn a_service_is_one_processes() {
     }
     drop((everywhere, third));
     drop(claim(Some(here), service));
+}
+
+/// The same port of IPv4 and of IPv6 are two.
+#[test]
+fn a_service_can_be_one_families() {
+    let service = own_service(5);
+    let v6 = IpAddr::from(std::net::Ipv6Addr::LOCALHOST);
+    let v4 = fresh_address();
+    let take = |at| ServiceClaim::take(at, 1, service);
+    let [of_v4, of_v6] = [Addresses::V4, Addresses::V6].map(|at| take(at).expect("free"));
+    for at in [
+        Addresses::V4,
+        Addresses::V6,
+        Addresses::All,
+        v4.into(),
+        v6.into(),
+    ] {
+        assert_claimed(take(at));
+    }
+    let error = take(v4.into()).expect_err("taken").to_string();
+    let expected = format!(
+        "this process ({}) has it at {}",
+        std::process::id(),
+        Addresses::V4
+    );
+    assert_eq!(error, expected);
+    drop(of_v4);
+    until("it is free at addresses of IPv4", || {
+        take(v4.into()).is_ok()
+    });
+    let at_one = claim(Some(v4), service);
+    assert_claimed(take(Addresses::V4));
+    assert_claimed(take(Addresses::All));
+    drop(of_v6);
+    until("it is free at addresses of IPv6", || {
+        take(v6.into()).is_ok()
+    });
+    drop(at_one);
 }
 
 /// Many at once: each service is had by one, whoever it is, or by nobody.

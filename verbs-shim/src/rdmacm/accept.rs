@@ -46,11 +46,17 @@ pub(crate) extern "C" fn listen(id: *mut RdmaCmId, backlog: c_int) -> c_int {
     })
 }
 
-/// Listens by the device that has the ID's address, or by all that can be used.
+/// Listens by the device that has the ID's address, or by all that can be used. At a loopback
+/// address, the ID hears what is sent to that address only.
 fn serve(id: &Arc<Id>, inner: &mut Inner, backlog: usize) -> Result<(), Errno> {
     let devices = match &inner.device {
         Some(device) => vec![Arc::clone(device)],
-        None => table()?.devices.all(),
+        None => match inner.local {
+            Some(local) if local.ip().is_loopback() => {
+                vec![table()?.devices.with_address(local)?]
+            }
+            _ => table()?.devices.all(),
+        },
     };
     let claim = inner.claim.as_ref().ok_or(Errno::EINVAL)?;
     let mut failed = Errno::ENODEV;

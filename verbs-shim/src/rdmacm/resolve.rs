@@ -11,8 +11,10 @@ use crate::guard;
 use crate::pointer::In;
 use nix::errno::Errno;
 use roce_verbs::PortClaim;
+use roce_verbs::roce_cm::Addresses;
 use std::ffi::c_int;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::Ordering;
 
 /// `rdma_bind_addr`.
 pub(crate) extern "C" fn bind_addr(id: *mut RdmaCmId, address: In<u8>) -> c_int {
@@ -25,15 +27,17 @@ pub(crate) extern "C" fn bind_addr(id: *mut RdmaCmId, address: In<u8>) -> c_int 
     })
 }
 
-/// Gives an ID its own address and port. Which device an ID without an address of its own
-/// goes by, shows when its peer is known.
+/// Gives an ID its own address and port. An ID at "any" or at a loopback address has no device
+/// yet: the peer's address decides which one it takes, as with the kernel's connection manager.
+/// Programs look at that: an ID with a device stands for that device alone.
 ///
 /// # Errors
-/// `ENODEV` if no device has the address, `EADDRINUSE`.
+/// `ENODEV` if no device has the address; `EADDRINUSE` or `EADDRNOTAVAIL` if the port is taken.
 pub(super) fn bind(id: &Id, inner: &mut Inner, address: SocketAddr) -> Result<(), Errno> {
     let address = sockaddr::canonical(address);
-    let claim = if address.ip().is_unspecified() {
-        PortClaim::take(id.space, None, 0, address.port()).or_errno()?
+    let claim = if is_any(address.ip()) {
+        let addresses = id.addresses_of(address.ip());
+        PortClaim::take(id.space, addresses, 0, address.port()).or_errno()?
     } else {
         let device = table()?.devices.with_address(address)?;
         let claim = claim(id, &device, address)?;
@@ -47,11 +51,36 @@ pub(super) fn bind(id: &Id, inner: &mut Inner, address: SocketAddr) -> Result<()
     Ok(())
 }
 
+/// Whether an address says nothing of the device.
+fn is_any(address: IpAddr) -> bool {
+    address.is_unspecified() || address.is_loopback()
+}
+
+/// Whether an ID that was bound to this address goes from there to its peer, whatever the
+/// routes say.
+fn reaches(own: IpAddr, peer: IpAddr) -> bool {
+    let stays = peer.is_loopback() || peer.is_unspecified() || peer.is_multicast();
+    !own.is_unspecified() && (!own.is_loopback() || stays)
+}
+
+impl Id {
+    /// The addresses at which it claims its port. `::` stands for addresses of IPv4, too, unless
+    /// the program has set `RDMA_OPTION_ID_AFONLY`.
+    fn addresses_of(&self, address: IpAddr) -> Addresses {
+        match address {
+            _ if !address.is_unspecified() => Addresses::One(address),
+            IpAddr::V4(_) => Addresses::V4,
+            IpAddr::V6(_) if self.one_family.load(Ordering::Relaxed) => Addresses::V6,
+            IpAddr::V6(_) => Addresses::All,
+        }
+    }
+}
+
 /// A port at an address of a device, which is made usable.
 fn claim(id: &Id, device: &CmDevice, local: SocketAddr) -> Result<PortClaim, Errno> {
     let manager = &device.manager;
     manager.activate(local.ip()).or_errno()?;
-    let claim = manager.claim_port(id.space, Some(local.ip()), local.port());
+    let claim = manager.claim_port(id.space, local.ip(), local.port());
     claim.or_errno()
 }
 
@@ -99,7 +128,7 @@ fn resolve(
     }
     let bound = inner.local;
     let address = bound.map(|local| local.ip());
-    let address = match address.filter(|address| !address.is_unspecified()) {
+    let address = match address.filter(|own| reaches(*own, destination.ip())) {
         Some(address) => address,
         None => sockaddr::source_for(destination)?,
     };

@@ -48,7 +48,8 @@ static struct rdma_cm_id *listener(enum rdma_port_space space)
 
 	CHECK(!rdma_create_id(channel, &id, &context_of_listener, space));
 	CHECK(!rdma_bind_addr(id, loopback(0)) && !rdma_listen(id, 4));
-	CHECK(rdma_get_src_port(id) && id->verbs && id->pd && id->port_num == 1);
+	/* As at "any": an ID with a device would stand for that one alone. */
+	CHECK(rdma_get_src_port(id) && !id->verbs && !id->pd && !id->port_num);
 	return id;
 }
 
@@ -250,7 +251,12 @@ static void groups(void)
 	struct rdma_cm_event *event;
 	struct rdma_cm_id *id;
 
-	CHECK(!rdma_create_id(channel, &id, NULL, RDMA_PS_UDP) && !rdma_bind_addr(id, loopback(0)));
+	CHECK(!rdma_create_id(channel, &id, NULL, RDMA_PS_UDP) && !rdma_bind_addr(id, loopback(0)) && !id->verbs);
+	CHECK(rdma_join_multicast(id, address, NULL) && errno == EINVAL);
+	/* From the address that it is bound to, whatever the routes say of groups. */
+	CHECK(!rdma_resolve_addr(id, NULL, address, 1000));
+	passes(RDMA_CM_EVENT_ADDR_RESOLVED, id);
+	CHECK(id->verbs);
 	give_qp(id, IBV_QPT_UD);
 	CHECK(!rdma_join_multicast(id, address, &context_of_group));
 	event = next(RDMA_CM_EVENT_MULTICAST_JOIN);

@@ -1,15 +1,15 @@
 //! Ports that belong to somebody.
 
-use roce_cm::{PortSpace, ServiceId};
-use std::io::{self, ErrorKind};
-use std::net::IpAddr;
+use roce_cm::{Addresses, PortSpace, ServiceId};
+use roce_udp::ClaimError;
+use std::{fmt, io};
 
 /// A port of one of the spaces of Annex A11 that nobody else on the host has, as long as this
 /// value lives. It ends with the process, however that ends.
 #[derive(Debug)]
 pub struct PortClaim {
     space: PortSpace,
-    local: Option<IpAddr>,
+    local: Addresses,
     port: u16,
     _name: roce_udp::ServiceClaim,
 }
@@ -18,47 +18,56 @@ pub struct PortClaim {
 const DYNAMIC: std::ops::RangeInclusive<u16> = 49_152..=65_535;
 
 impl PortClaim {
-    /// Claims `port`, or with 0 one that is free, at an address, or at all addresses of the
-    /// network namespace if none is named. The index of the interface matters only for
-    /// link-local addresses.
+    /// Claims `port`, or with 0 one that is free, at one address of the network namespace, at
+    /// all of a family, or at all (also written as `None`). The index of the interface matters
+    /// only for a link-local address.
     ///
     /// # Errors
-    /// `AddrInUse`: somebody, in whatever process, has claimed the port at this address or at
-    /// all, or, if none is named, at any; or with port 0 all are taken. Otherwise what the
-    /// system says.
+    /// [`PortClaimError::Taken`] if another claim, of any process, has the port at one of these
+    /// addresses; with port 0, [`PortClaimError::AllTaken`] if that is so of each.
     pub fn take(
         space: PortSpace,
-        local: Option<IpAddr>,
+        local: impl Into<Addresses>,
         interface_index: u32,
         port: u16,
-    ) -> io::Result<Self> {
+    ) -> Result<Self, PortClaimError> {
+        let local = local.into();
         let take = |port| {
             let service = service_word(ServiceId::ip(space, port));
+            let name = roce_udp::ServiceClaim::take(local, interface_index, service);
+            let _name = name.map_err(|error| match error {
+                ClaimError::Taken { at, holder } => PortClaimError::Taken(PortTaken {
+                    space,
+                    port,
+                    wanted: local,
+                    at,
+                    holder,
+                }),
+                ClaimError::System(source) => PortClaimError::System(source),
+            })?;
             Ok(Self {
                 space,
                 local,
                 port,
-                _name: roce_udp::ServiceClaim::take(local, interface_index, service)?,
+                _name,
             })
         };
         if port != 0 {
             return take(port);
         }
         let mut bytes = [0; 2];
-        getrandom::fill(&mut bytes).map_err(|error| io::Error::other(error.to_string()))?;
+        getrandom::fill(&mut bytes)
+            .map_err(|error| PortClaimError::System(io::Error::other(error.to_string())))?;
         let count = DYNAMIC.end() - DYNAMIC.start();
         let first = u16::from_ne_bytes(bytes) % count;
         for step in 0..=count {
             let port = DYNAMIC.start() + (first + step) % (count + 1);
             match take(port) {
-                Err(error) if error.kind() == ErrorKind::AddrInUse => {}
+                Err(PortClaimError::Taken(_)) => {}
                 result => return result,
             }
         }
-        Err(io::Error::new(
-            ErrorKind::AddrInUse,
-            "all dynamic ports are claimed",
-        ))
+        Err(PortClaimError::AllTaken { space })
     }
 
     /// The space of ports.
@@ -66,8 +75,8 @@ impl PortClaim {
         self.space
     }
 
-    /// The address, if it is claimed at one.
-    pub fn local(&self) -> Option<IpAddr> {
+    /// The addresses that it is claimed at.
+    pub fn local(&self) -> Addresses {
         self.local
     }
 
@@ -81,6 +90,65 @@ impl PortClaim {
         ServiceId::ip(self.space, self.port)
     }
 }
+
+/// Why a port can't be claimed.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum PortClaimError {
+    /// Another claim has it.
+    Taken(PortTaken),
+    /// No port was named, and all dynamic ones (49152 to 65535) are claimed.
+    AllTaken {
+        /// The space of ports.
+        space: PortSpace,
+    },
+    /// The system refuses.
+    System(io::Error),
+}
+
+/// A port that another claim has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PortTaken {
+    /// The space of ports.
+    pub space: PortSpace,
+    /// The port.
+    pub port: u16,
+    /// The addresses at which it was to be claimed.
+    pub wanted: Addresses,
+    /// The addresses at which the other claim has it.
+    pub at: Addresses,
+    /// The process that has the other claim, if this one may know.
+    pub holder: Option<roce_udp::Holder>,
+}
+
+impl fmt::Display for PortClaimError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Taken(taken) => {
+                let PortTaken {
+                    space,
+                    port,
+                    wanted,
+                    at,
+                    holder,
+                } = taken;
+                let (at, holder) = (*at, holder.clone());
+                let held = ClaimError::Taken { at, holder };
+                write!(
+                    f,
+                    "port {port} of space {space:?} can't be had at {wanted}: {held}"
+                )
+            }
+            Self::AllTaken { space } => write!(
+                f,
+                "all dynamic ports of space {space:?} are claimed: name one below 49152"
+            ),
+            Self::System(error) => write!(f, "claiming a port: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for PortClaimError {}
 
 /// The bits of a service ID of Annex A11 in which two differ.
 pub(super) fn service_word(service: ServiceId) -> u32 {

@@ -5,7 +5,7 @@ use super::{Bell, EventSink};
 use crate::context::{Context, Shared};
 use crate::error::OpenError;
 use parking_lot::Mutex;
-use roce_cm::{Agent, Config, Event, Instant, Path, ServiceId};
+use roce_cm::{Addresses, Agent, Config, Event, Instant, Path, ServiceId};
 use roce_stack::port::{RoceVersion, TxMeta};
 use std::collections::HashSet;
 use std::io;
@@ -174,12 +174,12 @@ impl Core {
     }
 
     /// From now on requests for the service come to this process.
-    pub(super) fn serve(&self, local: Option<IpAddr>, service: ServiceId) -> io::Result<()> {
+    pub(super) fn serve(&self, local: Addresses, service: ServiceId) -> io::Result<()> {
         let mut engine = self.shared.lock();
         engine.port.serve(local, service_word(service))
     }
 
-    pub(super) fn stop_serving(&self, local: Option<IpAddr>, service: ServiceId) {
+    pub(super) fn stop_serving(&self, local: Addresses, service: ServiceId) {
         let mut engine = self.shared.lock();
         engine.port.stop_serving(local, service_word(service));
     }

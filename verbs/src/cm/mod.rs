@@ -19,17 +19,16 @@ mod error;
 mod thread;
 
 pub(crate) use bell::Bell;
-pub use claim::PortClaim;
+pub use claim::{PortClaim, PortClaimError, PortTaken};
 pub use error::ListenError;
 
 use self::core::Core;
 use crate::context::Context;
 use crate::error::{ConnectError, OpenError};
 use parking_lot::Mutex;
-use roce_cm::{Agent, Event, Instant, ListenerId, PortSpace, ServiceId};
+use roce_cm::{Addresses, Agent, Event, Instant, ListenerId, PortSpace, ServiceId};
 use roce_stack::port::RoceVersion;
 use std::collections::HashMap;
-use std::io;
 use std::net::IpAddr;
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
@@ -51,7 +50,7 @@ pub struct ConnectionManager {
     core: Arc<Core>,
     context: Context,
     thread: Option<JoinHandle<()>>,
-    listeners: Mutex<HashMap<ListenerId, (Option<IpAddr>, ServiceId)>>,
+    listeners: Mutex<HashMap<ListenerId, (Addresses, ServiceId)>>,
 }
 
 impl Context {
@@ -126,22 +125,22 @@ impl ConnectionManager {
         self.context.activate(entry.index).map(drop)
     }
 
-    /// Claims a port at an address of the device, or at all addresses of the host if none is
-    /// named; see [`PortClaim::take`].
+    /// Claims a port at an address of the device, or at those of a family or all of the host;
+    /// see [`PortClaim::take`].
     ///
     /// # Errors
     /// As there.
     pub fn claim_port(
         &self,
         space: PortSpace,
-        local: Option<IpAddr>,
+        local: impl Into<Addresses>,
         port: u16,
-    ) -> io::Result<PortClaim> {
+    ) -> Result<PortClaim, PortClaimError> {
         PortClaim::take(space, local, self.context.device().interface().index, port)
     }
 
-    /// Takes requests for a port that was claimed, at the claim's address, or at all addresses
-    /// of the device: those are made usable. Requests that reach the host for this port come to
+    /// Takes requests for a port that was claimed, at those addresses of the device that
+    /// the claim is for, which are made usable. Requests that reach the host for this port come to
     /// this process from now on, whoever else shares the address.
     ///
     /// Listen for one claim once at each device. `backlog` is as of [`Agent::listen`].
@@ -151,8 +150,8 @@ impl ConnectionManager {
     /// this process.
     pub fn listen(&self, claim: &PortClaim, backlog: usize) -> Result<ListenerId, ListenError> {
         match claim.local() {
-            Some(local) => self.activate(local)?,
-            None => {
+            Addresses::One(local) => self.activate(local)?,
+            _ => {
                 self.context.activate_all()?;
             }
         }

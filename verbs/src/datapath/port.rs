@@ -3,6 +3,7 @@
 use super::choose::{tx_features, why_copied};
 use super::{Datapath, DatapathKind, NotTaken, XdpAttachment, XdpQueue};
 use nix::poll::PollFlags;
+use roce_stack::Addresses;
 use roce_stack::port::{Port, PortError};
 use roce_udp::UdpPort;
 use roce_xdp::XdpPort;
@@ -143,11 +144,11 @@ impl DevicePort {
         }
     }
 
-    /// Requests for a service come here, too, at one address or at all.
+    /// Requests for a service come here, too, at these addresses.
     ///
     /// # Errors
     /// If the system does not steer them.
-    pub(crate) fn serve(&mut self, local: Option<IpAddr>, service: u32) -> io::Result<()> {
+    pub(crate) fn serve(&mut self, local: Addresses, service: u32) -> io::Result<()> {
         match self {
             Self::Udp(port) => port.serve(local, service),
             Self::Xdp(_) => Ok(()),
@@ -155,7 +156,7 @@ impl DevicePort {
     }
 
     /// Ends that.
-    pub(crate) fn stop_serving(&mut self, local: Option<IpAddr>, service: u32) {
+    pub(crate) fn stop_serving(&mut self, local: Addresses, service: u32) {
         match self {
             Self::Udp(port) => port.stop_serving(local, service),
             Self::Xdp(_) => {}

@@ -1,0 +1,84 @@
+//! The process that has a name.
+
+use std::fmt;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// A process, as it was when it was looked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Holder {
+    /// Its number.
+    pub pid: u32,
+    /// The name of its program, of at most 15 bytes; empty if it has ended since.
+    pub program: String,
+}
+
+impl Holder {
+    /// The process that has an abstract Unix socket of this name. None if it has ended, or
+    /// belongs to another user. It looks through the descriptors of all processes: this is for
+    /// messages.
+    pub(super) fn of(name: &str) -> Option<Self> {
+        let table = fs::read("/proc/thread-self/net/unix").ok()?;
+        let inode = inode(&String::from_utf8_lossy(&table), name)?;
+        let wanted = PathBuf::from(format!("socket:[{inode}]"));
+        let pids = fs::read_dir("/proc").ok()?.flatten().filter_map(|entry| {
+            let name = entry.file_name();
+            name.to_str()?.parse().ok()
+        });
+        let pid = pids.into_iter().find(|pid| has_open(*pid, &wanted))?;
+        let program = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+        let program = program.trim_end().to_owned();
+        Some(Self { pid, program })
+    }
+}
+
+/// The inode of a name, in the kernel's table of Unix sockets: the seventh field, before the
+/// name. A connection that waits to be accepted has the name, too, and inode 0.
+fn inode(table: &str, name: &str) -> Option<u64> {
+    table.lines().find_map(|line| {
+        let mut fields = line.split_ascii_whitespace().skip(6);
+        let inode = fields.next()?.parse().ok()?;
+        let is_it = fields.next()?.strip_prefix('@')? == name;
+        (is_it && inode != 0).then_some(inode)
+    })
+}
+
+fn has_open(pid: u32, wanted: &Path) -> bool {
+    let Ok(descriptors) = fs::read_dir(format!("/proc/{pid}/fd")) else {
+        return false;
+    };
+    let mut links = descriptors
+        .flatten()
+        .filter_map(|entry| fs::read_link(entry.path()).ok());
+    links.any(|link| link == wanted)
+}
+
+impl fmt::Display for Holder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { pid, program } = self;
+        if *pid == std::process::id() {
+            return write!(f, "this process ({pid})");
+        }
+        write!(f, "process {pid} ({program})")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::names;
+    use super::*;
+
+    #[test]
+    fn the_process_that_has_a_name_is_found() {
+        let name = format!("{}/holder/{}", names::PREFIX, std::process::id());
+        assert_eq!(Holder::of(&name), None);
+        let held = names::hold_in_sight(&name).expect("nobody else has it");
+        assert_eq!(names::is_in_sight(&name).ok(), Some(true));
+        let found = Holder::of(&name).expect("it is there");
+        assert_eq!(found.pid, std::process::id());
+        assert!(!found.program.is_empty());
+        let text = format!("this process ({})", std::process::id());
+        assert_eq!(found.to_string(), text);
+        drop(held);
+    }
+}

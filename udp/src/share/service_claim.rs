@@ -1,0 +1,129 @@
+//! Services that belong to one process.
+
+use std::fmt;
+use std::io::{self, ErrorKind};
+use std::net::IpAddr;
+use std::os::fd::OwnedFd;
+
+use roce_stack::Addresses;
+
+use super::holder::Holder;
+use super::{names, table};
+
+/// A service that no other claim in this network namespace has at any of these addresses, as
+/// long as this value lives. It ends with the process, however that ends.
+#[derive(Debug)]
+pub struct ServiceClaim {
+    _name: OwnedFd,
+}
+
+/// Why a service can't be claimed.
+#[derive(Debug)]
+pub enum ClaimError {
+    /// Another claim has it.
+    Taken {
+        /// The addresses at which the other claim has it.
+        at: Addresses,
+        /// The process that has the other claim, if this one may know.
+        holder: Option<Holder>,
+    },
+    /// The system refuses.
+    System(io::Error),
+}
+
+impl ServiceClaim {
+    /// Takes a service, by the lower half of its ID, at `addresses`. The interface's index
+    /// matters only for a link-local address.
+    ///
+    /// # Errors
+    /// [`ClaimError::Taken`] if another claim has the service at one of the addresses.
+    pub fn take(
+        addresses: impl Into<Addresses>,
+        interface_index: u32,
+        service: u32,
+    ) -> Result<Self, ClaimError> {
+        let addresses = addresses.into();
+        let name = names::claim(addresses, interface_index, service);
+        // First the own name: of two processes that come at once, one at least sees the other.
+        let held = match addresses {
+            Addresses::One(_) => names::hold(&name),
+            _ => names::hold_in_sight(&name),
+        };
+        let held = match held {
+            Ok(held) => held,
+            Err(error) if error.kind() == ErrorKind::AddrInUse => {
+                return Err(taken(addresses, &name));
+            }
+            Err(error) => return Err(error.into()),
+        };
+        let other = match addresses {
+            Addresses::One(address) => wider(address, service)?,
+            _ => overlapping(addresses, &name, service)?,
+        };
+        match other {
+            Some((at, name)) => Err(taken(at, &name)),
+            None => Ok(Self { _name: held }),
+        }
+    }
+}
+
+/// A claim at many addresses that this one is among.
+fn wider(address: IpAddr, service: u32) -> io::Result<Option<(Addresses, String)>> {
+    let family = match address {
+        IpAddr::V4(_) => Addresses::V4,
+        IpAddr::V6(_) => Addresses::V6,
+    };
+    for at in [Addresses::All, family] {
+        let name = names::claim(at, 0, service);
+        if names::is_in_sight(&name)? {
+            return Ok(Some((at, name)));
+        }
+    }
+    Ok(None)
+}
+
+/// Another claim than `own` at one of these addresses.
+fn overlapping(
+    addresses: Addresses,
+    own: &str,
+    service: u32,
+) -> io::Result<Option<(Addresses, String)>> {
+    let overlapping = |name: String| {
+        let at = names::claimed(&name, service)?;
+        (name != own && at.overlaps(addresses)).then_some((at, name))
+    };
+    Ok(table::names()?.into_iter().find_map(overlapping))
+}
+
+fn taken(at: Addresses, name: &str) -> ClaimError {
+    ClaimError::Taken {
+        at,
+        holder: Holder::of(name),
+    }
+}
+
+impl From<io::Error> for ClaimError {
+    fn from(error: io::Error) -> Self {
+        Self::System(error)
+    }
+}
+
+impl fmt::Display for ClaimError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Taken {
+                at,
+                holder: Some(holder),
+            } => write!(f, "{holder} has it at {at}"),
+            Self::Taken { at, holder: None } => write!(
+                f,
+                "a process that this one may not look into has it at {at}: as root, \
+                 `ss -xap | grep {}` says which",
+                names::PREFIX
+            ),
+            Self::System(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for ClaimError {}
