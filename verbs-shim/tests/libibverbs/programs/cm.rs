@@ -129,3 +129,16 @@ fn multicast(place: &Place<'_>, from: &str) {
         assert!(told.contains("return status 0"), "{told}");
     }
 }
+
+/// libfabric binds an ID to a loopback address, and keeps only the device that this ID has. It
+/// appends its own entries to the list of addresses before it frees that.
+#[test]
+fn libfabric_finds_the_device_of_each_interface_with_an_address() {
+    let Some(pair) = pair_for("fi_info") else {
+        return;
+    };
+    let place = Place::loopback(&pair.near);
+    let told = place.alone("fi_info -p verbs -t FI_EP_MSG").finish("fi_info");
+    let device = format!("domain: roce_{}\n", pair.near.interface);
+    assert!(told.contains(&device), "{told}");
+}
