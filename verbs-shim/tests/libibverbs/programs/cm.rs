@@ -138,7 +138,9 @@ fn libfabric_finds_the_device_of_each_interface_with_an_address() {
         return;
     };
     let place = Place::loopback(&pair.near);
-    let told = place.alone("fi_info -p verbs -t FI_EP_MSG").finish("fi_info");
+    let told = place
+        .alone("fi_info -p verbs -t FI_EP_MSG")
+        .finish("fi_info");
     let device = format!("domain: roce_{}\n", pair.near.interface);
     assert!(told.contains(&device), "{told}");
 }
