@@ -50,6 +50,11 @@ impl fmt::Display for CreateError {
                 "cannot write {}: there is no such folder ({source})",
                 path.display()
             ),
+            Self::Io { path, source } if source.kind() == io::ErrorKind::NotADirectory => write!(
+                f,
+                "cannot write {}: what it lies in is not a folder",
+                path.display()
+            ),
             Self::Io { path, source } => write!(f, "cannot write {}: {source}", path.display()),
         }
     }

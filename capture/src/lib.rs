@@ -70,6 +70,27 @@ impl Capture {
         Self::over(file, path)
     }
 
+    /// Whether [`Capture::create`] can understand `name`, and whether its folder is there. No
+    /// file is made.
+    ///
+    /// # Errors
+    /// See [`CreateError`].
+    pub fn check(name: impl AsRef<Path>) -> Result<(), CreateError> {
+        let path = name::expand(name.as_ref())?;
+        let folder = match path.parent() {
+            Some(folder) if !folder.as_os_str().is_empty() => folder,
+            _ => Path::new("."),
+        };
+        match std::fs::metadata(folder) {
+            Ok(found) if found.is_dir() => Ok(()),
+            Ok(_) => Err(CreateError::Io {
+                path,
+                source: std::io::ErrorKind::NotADirectory.into(),
+            }),
+            Err(source) => Err(CreateError::Io { path, source }),
+        }
+    }
+
     /// A file of exactly this name, in place of the one that there may be.
     ///
     /// # Errors

@@ -3,45 +3,12 @@
 use crate::say::say;
 use std::process::ExitCode;
 
-use crate::{decode, devices, dump, environment, perf, pingpong, run, sim, top};
+use crate::{decode, devices, dump, environment, perf, pingpong, run, sim, top, variables};
 use clap::{CommandFactory, Parser, Subcommand};
-use roce_verbs::{
-    OpenError, environment_capture, environment_congestion, environment_datapath,
-    environment_faults, environment_metrics, environment_priorities,
-};
-
-/// What changes how devices work, whatever the subcommand.
-const ENVIRONMENT: &str = "\
-Environment:
-  ROCE_DATAPATH=auto|udp|xdp          how packets travel [default: auto]: UDP sockets, or AF_XDP,
-                                      which takes privilege; auto takes AF_XDP where the
-                                      driver does zero-copy
-  ROCE_UDP_BUFFER_MIB=N               with UDP sockets: the receive buffer to ask of the kernel
-                                      [default: 4]
-  ROCE_XDP_MODE=auto|native|generic   with AF_XDP: its program runs in the driver, or in the kernel
-  ROCE_XDP_QUEUES=N                   with AF_XDP: use the interface's first N queues [default: all]
-  ROCE_XDP_CHECKSUM=none|auto|software
-                                      with AF_XDP over IPv6: who fills in UDP checksums
-                                      [default: none]
-  ROCE_XDP_PRIORITY_TAG=1             with AF_XDP: frames carry a tag that says their priority
-  ROCE_V1=1                           with AF_XDP: RoCE v1, too; auto takes AF_XDP then
-  ROCE_FAULTS=loss=1%,...             faults on purpose
-  ROCE_CC=dcqcn|delay|none[,paper|connectx][,NAME=VALUE...]|@FILE
-                                      congestion control [default: dcqcn,paper], by the names
-                                      that NVIDIA's adapters have for its parameters
-  ROCE_QOS=NAME=VALUE,...|@FILE       traffic classes and priorities: default_roce_tos=104,
-                                      traffic_class=104, sl2dscp=3:26, dscp-prio=26:3
-  ROCE_PCAP=run-%p.pcapng             packets are captured, each with what became of it;
-                                      %p is the number of the process
-  ROCE_METRICS=9100                   metrics for Prometheus, over HTTP at this port of the
-                                      loopback, or at ADDRESS:PORT
-  ROCE_DEVICES=eth0,...               only these devices [default: all]
-
-`roce devices -v` says what each device takes, and why.";
 
 /// RDMA over Converged Ethernet without RDMA hardware.
 #[derive(Debug, Parser)]
-#[command(name = "roce", version, arg_required_else_help = true, after_help = ENVIRONMENT)]
+#[command(name = "roce", version, arg_required_else_help = true, after_help = variables::help())]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -82,9 +49,8 @@ pub fn main() -> ExitCode {
     }
     // Wrong usage ends in here, with exit code 2.
     let command = Cli::parse().command;
-    if let Err(error) = check_environment(&command) {
-        say("roce", &error);
-        return ExitCode::from(2);
+    if let Err(code) = check_environment(&command) {
+        return code;
     }
     let result = match command {
         Command::Run(args) => {
@@ -139,33 +105,29 @@ pub fn main() -> ExitCode {
     })
 }
 
-/// Says what is wrong with the environment, and that packets suffer faults or are captured,
-/// where they are: who measures and forgets that a variable is set would look for the cause
-/// elsewhere.
-fn check_environment(command: &Command) -> Result<(), OpenError> {
-    let (has_devices, opens_them) = match command {
-        Command::Perf(_) | Command::Pingpong(_) => (true, true),
-        Command::Devices(_) => (true, false),
-        // They check it themselves: their options override it.
-        Command::Run(_) | Command::Env(_) => (false, false),
-        Command::Decode(_) | Command::Dump(_) | Command::Sim(_) | Command::Top(_) => (false, false),
+/// Checks the environment that the command, or the program that it starts, depends on.
+///
+/// # Errors
+/// The exit code, if something is wrong. It has been said on stderr.
+fn check_environment(command: &Command) -> Result<(), ExitCode> {
+    roce_verbs::warn_of_unknown_variables();
+    let checked = match command {
+        Command::Perf(_) | Command::Pingpong(_) => variables::check().and_then(|()| {
+            variables::announce_faults()?;
+            variables::announce_capture()
+        }),
+        Command::Devices(_) => variables::check().and_then(|()| variables::announce_faults()),
+        Command::Run(run::RunArgs { settings, .. })
+        | Command::Env(environment::EnvArgs { settings, .. }) => variables::check_with(settings),
+        Command::Decode(_)
+        | Command::Dump(_)
+        | Command::Sim(_)
+        | Command::Top(_) => Ok(()),
     };
-    if has_devices {
-        environment_datapath()?;
-        environment_congestion()?;
-        environment_priorities()?;
-        if let Some(spec) = environment_faults()? {
-            say("roce", format_args!("faults are on: {spec}"));
+    checked.map_err(|errors| {
+        for error in errors {
+            say("roce", error);
         }
-    }
-    if opens_them {
-        environment_metrics()?;
-    }
-    if opens_them && let Some(capture) = environment_capture()? {
-        say(
-            "roce",
-            format_args!("capturing to {}", capture.path().display()),
-        );
-    }
-    Ok(())
+        ExitCode::from(2)
+    })
 }

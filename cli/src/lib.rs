@@ -12,5 +12,6 @@ pub mod run;
 mod say;
 pub mod sim;
 pub mod top;
+mod variables;
 
 pub use command::{command_line, main};

@@ -80,6 +80,7 @@ pub(crate) fn blocks(fd: &impl AsFd) -> Result<bool, Errno> {
 pub(crate) extern "C" fn open_device(device: Handle<Device>) -> *mut IbvContext {
     guard::pointer(|| {
         fork::watch()?;
+        roce_verbs::report_environment();
         let name = &device.get()?.name;
         let found = roce_verbs::Device::named(name).or_errno()?;
         let roce = found.open().or_errno()?;

@@ -75,7 +75,9 @@ pub(crate) fn send_flags(flags: u32) -> Result<SendFlags, Errno> {
     let all = known.iter().fold(0, |all, (bit, _)| all | bit);
     if flags & !all != 0 {
         // A checksum of IP, for raw packets.
-        return Err(Errno::EOPNOTSUPP);
+        return Err(crate::log::refuse(Errno::EOPNOTSUPP, || {
+            format!("send_flags is {flags:#x}, of which only the bits {all:#x} are supported")
+        }));
     }
     let given = known.iter().filter(|(bit, _)| flags & bit != 0);
     Ok(given.map(|(_, flag)| *flag).collect())

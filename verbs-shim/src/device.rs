@@ -6,7 +6,7 @@ use crate::guard;
 use crate::pointer::{CPart, Handle, Object, Out, Text};
 use nix::errno::Errno;
 use parking_lot::Mutex;
-use roce_verbs::devices;
+use roce_verbs::{devices, report_environment};
 use std::ffi::{c_char, c_int, c_void};
 
 /// A device. It is never freed: programs keep devices beyond the list that they found
@@ -90,6 +90,7 @@ impl Device {
 pub(crate) extern "C" fn get_device_list(count: Out<c_int>) -> *mut Handle<Device> {
     guard::pointer(|| {
         count.put_if_wanted(0);
+        report_environment();
         let found: Vec<&Device> = devices().iter().map(Device::known).collect();
         // SAFETY: calloc may be called at any time; C frees the array by `free`.
         let array = unsafe { libc::calloc(found.len() + 1, size_of::<*const ()>()) };

@@ -1,5 +1,6 @@
 //! The number that C gets for each error.
 
+use crate::log;
 use nix::errno::Errno;
 use roce_verbs::roce_cm::{Addresses, CmError};
 use roce_verbs::{
@@ -10,25 +11,14 @@ use roce_verbs::{
 use std::fmt::Display;
 use std::io;
 
-/// Makes a number of an error; the words go to stderr if `ROCE_LOG` is set, since the
-/// number says little.
+/// Makes a number of an error. The words are kept for `ROCE_LOG`, since the number says little.
 pub(crate) trait OrErrno<T> {
     fn or_errno(self) -> Result<T, Errno>;
 }
 
 impl<T, E: ToErrno + Display> OrErrno<T> for Result<T, E> {
     fn or_errno(self) -> Result<T, Errno> {
-        self.map_err(|error| {
-            let errno = error.to_errno();
-            explain(&error, errno);
-            errno
-        })
-    }
-}
-
-pub(crate) fn explain(error: &dyn Display, errno: Errno) {
-    if std::env::var_os("ROCE_LOG").is_some_and(|value| !value.is_empty()) {
-        eprintln!("roce: {error} ({errno:?})");
+        self.map_err(|error| log::refuse(error.to_errno(), || error.to_string()))
     }
 }
 

@@ -1,15 +1,18 @@
 //! The one way from C into this library and back: panics end here, and results become
 //! what the man pages promise.
 
+use crate::log;
 use nix::errno::Errno;
 use std::ffi::c_int;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// What a function came to. A panic is a bug of ours: the call fails, the process lives.
-fn run<T>(work: impl FnOnce() -> Result<T, Errno>) -> Result<T, Errno> {
+fn run<T, W: FnOnce() -> Result<T, Errno>>(work: W) -> Result<T, Errno> {
     // What a panic leaves half done stays behind locks that know no poison; nothing
     // else outlives the call.
     let result = catch_unwind(AssertUnwindSafe(work)).unwrap_or(Err(Errno::EIO));
+    // The closure's name is that of the function that it is the body of.
+    log::ended(std::any::type_name::<W>(), result.as_ref().err().copied());
     if let Err(errno) = result {
         errno.set();
     }

@@ -29,6 +29,7 @@ mod fork;
 mod guard;
 mod handles;
 mod import;
+mod log;
 mod mappings;
 mod mr;
 mod multicast;

@@ -3,7 +3,7 @@
 //! Some programs treat a device by it: perftest has inline data and the extended API only
 //! with numbers that it knows.
 
-use crate::errors::explain;
+use crate::log;
 use nix::errno::Errno;
 use std::ffi::OsStr;
 
@@ -21,9 +21,9 @@ fn number(told: Option<&OsStr>) -> Result<u32, Errno> {
     };
     let number = told.to_str().and_then(|told| told.parse().ok());
     number.ok_or_else(|| {
-        let error = format!("{VARIABLE} is {told:?}; it takes a number of up to 32 bits");
-        explain(&error, Errno::EINVAL);
-        Errno::EINVAL
+        log::refuse(Errno::EINVAL, || {
+            format!("{VARIABLE} is {told:?}; it takes a number of up to 32 bits")
+        })
     })
 }
 

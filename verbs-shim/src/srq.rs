@@ -2,7 +2,7 @@
 
 use crate::abi::*;
 use crate::context::{Context, State};
-use crate::errors::{OrErrno, ToErrno};
+use crate::errors::OrErrno;
 use crate::events::Unacknowledged;
 use crate::guard;
 use crate::pd::Pd;
@@ -174,8 +174,6 @@ pub(crate) extern "C" fn post_srq_recv(
 ) -> c_int {
     guard::errno(|| {
         let srq = &srq.get()?.srq;
-        each_recv(first, bad, |request| {
-            srq.post_recv(request).map_err(|error| error.to_errno())
-        })
+        each_recv(first, bad, |request| srq.post_recv(request).or_errno())
     })
 }

@@ -18,6 +18,7 @@ mod tap;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use environment::check_capture_setting;
 pub use environment::environment_capture;
 
 use crate::device::Device;

@@ -2,6 +2,7 @@
 
 use crate::context::Context;
 use crate::datapath::{self, Datapath, DatapathOptions};
+use crate::environment;
 use crate::error::OpenError;
 use crate::gid::{GidEntry, GidTable};
 use crate::interfaces::{Interface, interfaces};
@@ -25,7 +26,7 @@ const VARIABLE: &str = "ROCE_DEVICES";
 /// all. In the order of [`all_devices`].
 pub fn devices() -> Vec<Device> {
     let mut devices = all_devices();
-    if let Some(names) = std::env::var_os(VARIABLE) {
+    if let Some(names) = environment::value(VARIABLE) {
         devices.retain(|device| device.is_among(&names.to_string_lossy()));
     }
     devices

@@ -1,5 +1,6 @@
 //! Faults that the environment asks for.
 
+use crate::environment;
 use crate::error::OpenError;
 use roce_stack::fault::FaultSpec;
 use std::sync::OnceLock;
@@ -14,7 +15,7 @@ const VARIABLE: &str = "ROCE_FAULTS";
 /// If the value is malformed.
 pub fn environment_faults() -> Result<Option<FaultSpec>, OpenError> {
     static FAULTS: OnceLock<Result<Option<FaultSpec>, (String, String)>> = OnceLock::new();
-    let read = || match std::env::var_os(VARIABLE) {
+    let read = || match environment::value(VARIABLE) {
         None => Ok(None),
         Some(value) => {
             let text = value.to_string_lossy();

@@ -108,6 +108,10 @@ pub use datapath::{
 };
 pub use device::{Device, all_devices, devices};
 pub use device_memory::{DeviceMemory, MAX_DEVICE_MEMORY_BYTES};
+pub use environment::{
+    ReadBy, UnknownVariable, VARIABLES, Variable, check_environment, report_environment,
+    unknown_variables, warn_of_unknown_variables,
+};
 pub use error::{ConnectError, OpenError, RegionError};
 pub use events::AsyncEvents;
 pub use faults::environment_faults;

@@ -5,6 +5,7 @@ use crate::congestion::environment_congestion;
 use crate::context::Context;
 use crate::datapath::{DatapathOptions, environment_datapath};
 use crate::device::Device;
+use crate::environment::warn_of_unknown_variables;
 use crate::error::OpenError;
 use crate::faults::{draw_seed, environment_faults};
 use crate::priorities::{PrioritySettings, environment_priorities};
@@ -47,11 +48,13 @@ impl OpenOptions {
 
     /// What the environment asks for: `ROCE_FAULTS`, `ROCE_PCAP`, `ROCE_DATAPATH`,
     /// `ROCE_UDP_BUFFER_MIB`, `ROCE_XDP_MODE`, `ROCE_XDP_QUEUES`, `ROCE_XDP_CHECKSUM`,
-    /// `ROCE_XDP_PRIORITY_TAG`, `ROCE_V1`, `ROCE_CC`, `ROCE_QOS`, `ROCE_METRICS`.
+    /// `ROCE_XDP_PRIORITY_TAG`, `ROCE_V1`, `ROCE_CC`, `ROCE_QOS`, `ROCE_METRICS`. A variable
+    /// whose name begins with `ROCE_` and that nothing reads is reported on stderr, once.
     ///
     /// # Errors
     /// If a variable's value is malformed, or the capture's file can't be made.
     pub fn from_env() -> Result<Self, OpenError> {
+        warn_of_unknown_variables();
         Ok(Self {
             faults: environment_faults()?,
             datapath: environment_datapath()?,

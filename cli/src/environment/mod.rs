@@ -5,6 +5,7 @@ mod written;
 
 use crate::run::{Library, MadeUp, RunError, Settings, can_be_searched};
 use clap::{Args, ValueEnum};
+use std::fs;
 use std::io::{self, Write};
 use std::path::PathBuf;
 
@@ -69,6 +70,28 @@ pub fn run(args: &EnvArgs) -> Result<(), RunError> {
         .map_err(|error| RunError::system("can't print", error))
 }
 
+/// The folder beside a library in a build tree that gets links with its right names.
+const LINKS: &str = "roce-links";
+
+/// Links to a library that lies in no folder under its right name, as in a build tree: in a folder
+/// beside it.
+fn links_beside(library: &Library) -> Result<PathBuf, RunError> {
+    let no_links = || RunError::NoLinks {
+        library: library.path().to_owned(),
+    };
+    let folder = library.path().parent().ok_or_else(no_links)?.join(LINKS);
+    match fs::create_dir(&folder) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(no_links()),
+        _ => {}
+    }
+    // Once more, if another process makes the same links at the same time.
+    library
+        .link_into(&folder)
+        .or_else(|_| library.link_into(&folder))
+        .map_err(|_| no_links())?;
+    Ok(folder)
+}
+
 fn environment(args: &EnvArgs) -> Result<Environment, RunError> {
     let chosen = args.settings.variables()?;
     let library = Library::find(args.settings.library.as_deref())?;
@@ -81,10 +104,7 @@ fn environment(args: &EnvArgs) -> Result<Environment, RunError> {
         }
         None => match library.folder() {
             Some(folder) => (folder.to_owned(), None),
-            None => {
-                let library = library.path().to_owned();
-                return Err(RunError::NoLinks { library });
-            }
+            None => (links_beside(&library)?, None),
         },
     };
     if !can_be_searched(&links) {

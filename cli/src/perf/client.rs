@@ -93,6 +93,15 @@ impl Client {
                 peer.version
             )));
         }
+        if let Some(asked) = args.mtu
+            && peer.path_mtu < asked
+        {
+            return Err(PerfError::Usage(format!(
+                "--mtu is {asked}, but the server's link, or its own --mtu, allows {}: use --mtu {} \
+                 or less, or raise the MTU of its interface",
+                peer.path_mtu, peer.path_mtu
+            )));
+        }
         let seed = match args.seed {
             Some(seed) => seed,
             None => draw_seed()?,

@@ -34,7 +34,12 @@ impl End {
         buffer_len: usize,
         depth: usize,
     ) -> Result<Self, PerfError> {
-        let context = Device::with_address(address)?.open()?;
+        let device = Device::with_address(address)?;
+        let path_mtu = path_mtu(args.mtu, &device)?;
+        let context = device.open()?;
+        if let Some(index) = args.gid_index {
+            check_gid_index(index, &context)?;
+        }
         let found = context
             .gids()
             .into_iter()
@@ -52,9 +57,6 @@ impl End {
         let cq = context.create_cq(4 * depth);
         let qp = create_qp(&pd, &cq, depth)?;
         let region = pd.allocate(buffer_len, Access::all())?;
-        let active = context.device().active_mtu();
-        let wanted = args.mtu.and_then(PathMtu::from_bytes);
-        let path_mtu = wanted.unwrap_or(active);
         Ok(Self {
             context,
             pd,
@@ -145,6 +147,40 @@ impl End {
             }
         }
     }
+}
+
+/// The path MTU that was asked for, or the largest that the link allows.
+fn path_mtu(asked: Option<usize>, device: &Device) -> Result<PathMtu, PerfError> {
+    let largest = device.active_mtu();
+    match asked.and_then(PathMtu::from_bytes) {
+        None => Ok(largest),
+        Some(mtu) if mtu <= largest => Ok(mtu),
+        Some(mtu) => {
+            let interface = device.interface();
+            Err(PerfError::Usage(format!(
+                "--mtu is {mtu}, but packets of that path MTU do not fit in the {} bytes that \
+                 interface {} carries (its MTU): use --mtu {largest} or less, or raise the MTU of \
+                 both interfaces",
+                interface.mtu, interface.name
+            )))
+        }
+    }
+}
+
+fn check_gid_index(index: u8, context: &Context) -> Result<(), PerfError> {
+    let table = context.gids();
+    if table.iter().any(|entry| entry.index == index) {
+        return Ok(());
+    }
+    let known: Vec<String> = table
+        .iter()
+        .map(|entry| format!("{} ({}, {})", entry.index, entry.gid, entry.version))
+        .collect();
+    Err(PerfError::Usage(format!(
+        "--gid-index is {index}, but the GID table of {} has no such index; there are: {}",
+        context.device().name(),
+        known.join(", ")
+    )))
 }
 
 fn create_qp(

@@ -7,8 +7,9 @@ use super::end::{End, PATIENCE};
 use super::report::{self, Served};
 use super::{PerfError, bandwidth, latency, pattern};
 use crate::say::say;
+use roce_verbs::Device;
 use std::io::Write;
-use std::net::{IpAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::Ordering;
 
 /// More than this of buffer is asked for by no client of ours.
@@ -16,13 +17,9 @@ const MAX_BUFFER: usize = 4 * MAX_SIZE;
 
 /// Serves clients; for ever, or one.
 pub(super) fn run(args: &PerfArgs) -> Result<(), PerfError> {
-    let text = args.address.as_deref().unwrap_or_default();
-    let address: IpAddr = text.parse().map_err(|_| {
-        PerfError::Usage(format!(
-            "{text:?} is no IP address: --server serves at an address"
-        ))
-    })?;
-    let listener = TcpListener::bind((address, args.port)).map_err(|e| {
+    let at = listen_at(args.address.as_deref().unwrap_or_default(), args.port)?;
+    let address = at.ip();
+    let listener = TcpListener::bind(at).map_err(|e| {
         PerfError::Device(format!(
             "listening on TCP port {} of {address}: {e}",
             args.port
@@ -51,6 +48,42 @@ pub(super) fn run(args: &PerfArgs) -> Result<(), PerfError> {
             return Ok(());
         }
     }
+}
+
+/// The address to serve at. A link-local one needs its interface, which is named behind a % or
+/// known from the device that has it.
+fn listen_at(text: &str, port: u16) -> Result<SocketAddr, PerfError> {
+    let wrong = |why: &str| {
+        PerfError::Usage(format!(
+            "{text:?} {why}: --server serves at an address of this machine, such as 10.0.0.1, \
+             2001:db8::1 or fe80::1%eth0"
+        ))
+    };
+    let (address, zone) = match text.split_once('%') {
+        Some((address, zone)) => (address, Some(zone)),
+        None => (text, None),
+    };
+    let address: IpAddr = address.parse().map_err(|_| wrong("is no IP address"))?;
+    let mut at = SocketAddr::new(address, port);
+    match (&mut at, zone) {
+        (SocketAddr::V4(_), Some(_)) => {
+            return Err(wrong("names an interface, which IPv4 has not"));
+        }
+        (SocketAddr::V6(at), Some(zone)) => {
+            let mut interfaces = roce_verbs::interfaces().into_iter();
+            let named = interfaces.find(|i| i.name == zone || zone.parse() == Ok(i.index));
+            let named = named.ok_or_else(|| wrong("names an interface that is not there"))?;
+            if !named.addresses.contains(&address) {
+                return Err(wrong("is no address of that interface"));
+            }
+            at.set_scope_id(named.index);
+        }
+        (SocketAddr::V6(at), None) if at.ip().is_unicast_link_local() => {
+            at.set_scope_id(Device::with_address(address)?.interface().index);
+        }
+        _ => {}
+    }
+    Ok(at)
 }
 
 /// Serves one client to the end; gives what carried the packets.
@@ -157,6 +190,38 @@ fn verify(end: &End, phase: &Phase, messages: u64) -> Result<u64, String> {
             } else {
                 Err(format!("the counter is {found} after {messages} atomics"))
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_may_name_their_interface() {
+        let at = |text| listen_at(text, 5).map_err(|error| error.exit_code());
+        assert_eq!(at("127.0.0.1"), Ok(([127, 0, 0, 1], 5).into()));
+        for wrong in [
+            "",
+            "localhost",
+            "127.0.0.1%lo",
+            "::1%nosuch",
+            "fe80::1%lo",
+            "%lo",
+            "::1%",
+        ] {
+            assert_eq!(at(wrong), Err(2), "{wrong}");
+        }
+        let lo = roce_verbs::interfaces()
+            .into_iter()
+            .find(|i| i.name == "lo");
+        // Not every machine has IPv6.
+        if lo.is_some_and(|lo| lo.addresses.contains(&std::net::Ipv6Addr::LOCALHOST.into())) {
+            assert_eq!(
+                at("::1%lo").map(|at| at.to_string()),
+                Ok("[::1%1]:5".to_owned())
+            );
         }
     }
 }

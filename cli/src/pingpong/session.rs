@@ -275,11 +275,16 @@ impl<'a> Session<'a> {
         } else {
             "a receive from"
         };
-        let advice = match completion.status {
-            WcStatus::RemoteInvalidRequest | WcStatus::LocalLengthError => {
-                ". Is -s the same on both ends?"
+        let advice = match (completion.status, self.plan.kind) {
+            (WcStatus::RemoteInvalidRequest | WcStatus::LocalLengthError, QpKind::Ud) => {
+                format!(". Is -s ({} here) the same on both ends?", self.plan.size)
             }
-            _ => "",
+            // Neither is told to the peer before data is.
+            (WcStatus::RemoteInvalidRequest | WcStatus::LocalLengthError, _) => format!(
+                ". Are -s ({} here) and -m ({} here) the same on both ends?",
+                self.plan.size, self.plan.mtu
+            ),
+            _ => String::new(),
         };
         Err(PingpongError::new(format!(
             "{what} {} failed{}: {}{advice}{}",

@@ -125,7 +125,9 @@ impl Settings {
 }
 
 fn variable(name: &str) -> Option<String> {
-    Some(env::var_os(name)?.to_string_lossy().into_owned())
+    // An empty value is as none.
+    let value = env::var_os(name).filter(|value| !value.is_empty())?;
+    Some(value.to_string_lossy().into_owned())
 }
 
 fn check_devices(names: &str) -> Result<(), RunError> {

@@ -40,6 +40,7 @@ fn wrong_usage_is_told_with_what_is_right() {
         (&["--devices", "", "true"], "there are: "),
         (&["--faults", "loss=lots", "true"], "0% to 100%"),
         (&["--pcap", "", "true"], "a value is required"),
+        (&["--pcap", "/nonexistent/a", "true"], "no such folder"),
         (&["--datapath", "dpdk", "true"], "auto, udp, xdp"),
         (&["--namespace", "maybe", "true"], "auto, require, none"),
         (&[], "PROGRAM"),
@@ -54,6 +55,9 @@ fn wrong_usage_is_told_with_what_is_right() {
         ("ROCE_CC", "dcqcn, delay or none"),
         ("ROCE_QOS", "default_roce_tos, traffic_class"),
         ("ROCE_DEVICES", "there are: "),
+        ("ROCE_METRICS", "a port of the loopback"),
+        ("ROCE_VENDOR_PART_ID", "a number"),
+        ("ROCE_XDP_QUEUES", "1 to 1024"),
     ] {
         let (code, told) = failure(
             library

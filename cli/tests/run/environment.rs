@@ -59,12 +59,6 @@ fn nothing_of_others_is_overwritten() {
 #[test]
 fn an_installed_library_needs_no_folder() {
     let library = Library::new();
-    let output = env(&library, &[]);
-    assert_eq!(output.status.code(), Some(125), "{output:?}");
-    assert!(
-        text(&output.stderr).contains("roce env --write"),
-        "{output:?}"
-    );
     fs::rename(
         library.folder.join("libroce_verbs_shim.so"),
         library.folder.join("libibverbs.so.1"),
@@ -82,4 +76,26 @@ fn an_installed_library_needs_no_folder() {
         lines,
         format!("LD_LIBRARY_PATH={folder}\nROCE_DATAPATH=udp\n")
     );
+}
+
+/// As in a build tree: the first example of `roce env --help` works there, too.
+#[test]
+fn a_library_under_another_name_gets_links_beside_it() {
+    let library = Library::new();
+    let folder = library.folder.to_str().expect("text");
+    let links = library.folder.join("roce-links");
+    fs::write(&links, "in the way").expect("written");
+    let output = env(&library, &[]);
+    assert_eq!(output.status.code(), Some(125), "{output:?}");
+    assert!(
+        text(&output.stderr).contains("roce env --write"),
+        "{output:?}"
+    );
+    fs::remove_file(&links).expect("removed");
+    for _ in 0..2 {
+        let lines = said(&env(&library, &["--format", "github"]));
+        assert_eq!(lines, format!("LD_LIBRARY_PATH={folder}/roce-links\n"));
+        let link = fs::read_link(links.join("libibverbs.so.1")).expect("a link");
+        assert_eq!(link, library.folder.join("libroce_verbs_shim.so"));
+    }
 }

@@ -3,8 +3,9 @@
 use super::Qp;
 use crate::abi::*;
 use crate::convert::send_flags;
-use crate::errors::ToErrno;
+use crate::errors::OrErrno;
 use crate::guard;
+use crate::log::refuse;
 use crate::pointer::{Handle, In, Out};
 use nix::errno::Errno;
 use roce_verbs::{
@@ -44,9 +45,7 @@ pub(crate) extern "C" fn post_recv(
 ) -> c_int {
     guard::errno(|| {
         let qp = &qp.get()?.qp;
-        each_recv(first, bad, |request| {
-            qp.post_recv(request).map_err(|error| error.to_errno())
-        })
+        each_recv(first, bad, |request| qp.post_recv(request).or_errno())
     })
 }
 
@@ -87,9 +86,15 @@ impl Elements {
 }
 
 fn elements(list: In<IbvSge>, len: c_int) -> Result<Elements, Errno> {
-    let len = usize::try_from(len).map_err(|_| Errno::EINVAL)?;
+    let given = len;
+    let wrong = || {
+        refuse(Errno::EINVAL, || {
+            format!("num_sge is {given}, and must be 0 to {MAX_SGE}")
+        })
+    };
+    let len = usize::try_from(len).map_err(|_| wrong())?;
     if len > MAX_SGE {
-        return Err(Errno::EINVAL);
+        return Err(wrong());
     }
     let mut all = [Sge::default(); MAX_SGE];
     for (to, from) in all.iter_mut().zip(list.slice(len)?) {
@@ -126,7 +131,7 @@ fn post_one(qp: &Qp, batch: &mut SendBatch<'_>, wr: &IbvSendWr) -> Result<(), Er
             None => batch.send(&request),
         }
     };
-    posted.map_err(|error| error.to_errno())
+    posted.or_errno()
 }
 
 /// Copies inline data, which needs no region.
@@ -135,7 +140,11 @@ fn gather<'a>(buffer: &'a mut [u8; MAX_INLINE_BYTES], sges: &[Sge]) -> Result<&'
     for sge in sges {
         let part = buffer.get_mut(len..).unwrap_or_default();
         let bytes = In::<u8>::at(sge.addr).slice(sge.length as usize)?;
-        let part = part.get_mut(..bytes.len()).ok_or(Errno::ENOMEM)?;
+        let part = part.get_mut(..bytes.len()).ok_or_else(|| {
+            refuse(Errno::ENOMEM, || {
+                format!("inline data is longer than {MAX_INLINE_BYTES} bytes")
+            })
+        })?;
         part.copy_from_slice(bytes);
         len += bytes.len();
     }
@@ -173,7 +182,11 @@ fn operation(qp: &Qp, wr: &IbvSendWr) -> Result<SendOp, Errno> {
             mw.get()?.bind(rkey, &bind_info)?
         }
         // Of raw packets, and of drivers.
-        _ => return Err(Errno::EOPNOTSUPP),
+        opcode => {
+            return Err(refuse(Errno::EOPNOTSUPP, || {
+                format!("opcode is {opcode}, which QPs of RC, UC and XRC do not have")
+            }));
+        }
     })
 }
 
@@ -208,11 +221,19 @@ fn datagram(qp: &Qp, wr: &IbvSendWr, imm: u32) -> Result<SendOp, Errno> {
         remote_qpn,
         remote_qkey,
     } = wr.datagram();
-    let qpn = Qpn::new(remote_qpn).ok_or(Errno::EINVAL)?;
+    let qpn = Qpn::new(remote_qpn).ok_or_else(|| {
+        refuse(Errno::EINVAL, || {
+            format!("remote_qpn is {remote_qpn:#x}, and has 24 bits at most")
+        })
+    })?;
     let to = qp.destination(ah, qpn, QKey(remote_qkey))?;
     match wr.opcode {
         WR_SEND => Ok(SendOp::SendTo(to)),
         WR_SEND_WITH_IMM => Ok(SendOp::SendImmTo(to, imm)),
-        _ => Err(Errno::EOPNOTSUPP),
+        opcode => Err(refuse(Errno::EOPNOTSUPP, || {
+            format!(
+                "opcode is {opcode}, and a UD QP sends with IBV_WR_SEND and IBV_WR_SEND_WITH_IMM"
+            )
+        })),
     }
 }

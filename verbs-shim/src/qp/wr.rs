@@ -4,7 +4,7 @@ use super::Qp;
 use crate::abi::{IbvDataBuf, IbvMwBindInfo, IbvQp, IbvQpEx, IbvSge};
 use crate::ah::Ah;
 use crate::convert::send_flags;
-use crate::errors::ToErrno;
+use crate::errors::OrErrno;
 use crate::guard;
 use crate::mw::Mw;
 use crate::pointer::{Handle, In};
@@ -74,7 +74,7 @@ impl Request {
             (Some(data), None) => batch.inline(&request, data),
             (None, None) => batch.send(&request),
         };
-        posted.map_err(|error| error.to_errno())
+        posted.or_errno()
     }
 }
 

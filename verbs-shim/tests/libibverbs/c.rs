@@ -16,21 +16,71 @@ fn memory_and_objects_are_shared() {
     succeeds("shared.c");
 }
 
-/// Runs a program that says nothing, and ends well, if all is right.
-fn succeeds(source: &str) {
-    let Some(pair) = Pair::new_or_skip(1500, 1) else {
+/// With `ROCE_LOG`, a call that is refused says which function, which error, and why; a program that
+/// fails all the time is not drowned in it.
+#[test]
+fn a_refused_call_says_why() {
+    let Some(told) = run("refused.c", &[("ROCE_LOG", "1")]) else {
         return;
     };
-    let Some(program) = compiled_or_skip(&format!("verbs-shim/tests/libibverbs/{source}")) else {
+    let lines: Vec<&str> = told.lines().collect();
+    for part in [
+        "roce: ibv_post_send: EINVAL: the QP is in state Reset",
+        "roce: ibv_post_send: EINVAL: num_sge is 99, and must be 0 to ",
+        "roce: ibv_post_recv: ENOMEM: ",
+    ] {
+        let found = lines.iter().any(|line| line.starts_with(part));
+        assert!(found, "{part}: {told}");
+    }
+    // Ten in a second, and no machine takes so long for 200,000 calls.
+    let full = lines
+        .iter()
+        .filter(|line| line.contains("ibv_post_recv"))
+        .count();
+    assert!((10..2000).contains(&full), "{full} lines: {told}");
+    // Without the variable there is nothing.
+    assert_eq!(run("refused.c", &[]).as_deref(), Some(""));
+}
+
+/// What is wrong with the environment is said when a program asks for devices, once.
+#[test]
+fn a_wrong_environment_is_reported() {
+    let variables = [("ROCE_FAULT", "loss=1%"), ("ROCE_DEVICES", "near,nosuch")];
+    let Some(told) = run("refused.c", &variables) else {
         return;
+    };
+    for part in [
+        "roce: warning: ROCE_FAULT is set, but nothing reads a variable of that name: did you mean \
+         ROCE_FAULTS?",
+        "no device is named \"nosuch\"; there are: ",
+    ] {
+        assert_eq!(told.matches(part).count(), 1, "{part}: {told}");
+    }
+}
+
+/// Runs a program that says nothing, and ends well, if all is right.
+fn succeeds(source: &str) {
+    run(source, &[]);
+}
+
+/// Runs a program that ends well, with these variables. Returns what it says on stderr, or nothing
+/// if it was skipped.
+fn run(source: &str, variables: &[(&str, &str)]) -> Option<String> {
+    let Some(pair) = Pair::new_or_skip(1500, 1) else {
+        return None;
+    };
+    let Some(program) = compiled_or_skip(&format!("verbs-shim/tests/libibverbs/{source}")) else {
+        return None;
     };
     let library = library::folder();
     let mut command = pair.near.command(&program);
     command.env("LD_LIBRARY_PATH", library.path());
+    command.envs(variables.iter().copied());
     let run = command.output().expect("it was just built");
     // If it stays, it is overwritten some day.
     let _ = std::fs::remove_file(&program);
     let told = String::from_utf8_lossy(&run.stdout);
     let errors = String::from_utf8_lossy(&run.stderr);
     assert!(run.status.success(), "{}: {told}{errors}", run.status);
+    Some(errors.into_owned())
 }

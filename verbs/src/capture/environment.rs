@@ -1,5 +1,6 @@
 //! The capture that the environment asks for.
 
+use crate::environment;
 use crate::error::OpenError;
 use roce_capture::Capture;
 use std::sync::OnceLock;
@@ -15,7 +16,7 @@ const VARIABLE: &str = "ROCE_PCAP";
 /// If the file can't be made.
 pub fn environment_capture() -> Result<Option<Capture>, OpenError> {
     static CAPTURE: OnceLock<Result<Option<Capture>, (String, String)>> = OnceLock::new();
-    let create = || match std::env::var_os(VARIABLE) {
+    let create = || match environment::value(VARIABLE) {
         None => Ok(None),
         Some(name) => {
             let wrong = |error: roce_capture::CreateError| {
@@ -32,4 +33,19 @@ pub fn environment_capture() -> Result<Option<Capture>, OpenError> {
             value,
             error,
         })
+}
+
+/// Whether `ROCE_PCAP` is well-formed and its folder is there. No file is made.
+///
+/// # Errors
+/// If it is not.
+pub(crate) fn check_capture_setting() -> Result<(), OpenError> {
+    let Some(name) = environment::value(VARIABLE) else {
+        return Ok(());
+    };
+    Capture::check(&name).map_err(|error| OpenError::Environment {
+        variable: VARIABLE,
+        value: name.to_string_lossy().into_owned(),
+        error: error.to_string(),
+    })
 }

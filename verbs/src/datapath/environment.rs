@@ -13,7 +13,7 @@ use std::str::FromStr;
 /// If a value is malformed: the error names the variable, and what it may be.
 pub fn environment_datapath() -> Result<DatapathOptions, OpenError> {
     from(|variable| {
-        let value = std::env::var_os(variable)?;
+        let value = environment::value(variable)?;
         Some(value.to_string_lossy().into_owned())
     })
 }

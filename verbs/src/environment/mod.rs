@@ -1,15 +1,30 @@
-//! Settings that the environment gives.
+//! Settings that the environment gives: which there are, what they say, and whether it is right.
+
+mod check;
+mod unknown;
+mod variables;
+
+pub use check::{check_environment, report_environment, warn_of_unknown_variables};
+pub use unknown::{UnknownVariable, unknown_variables};
+pub use variables::{ReadBy, VARIABLES, Variable};
 
 use crate::error::OpenError;
+use std::ffi::OsString;
 use std::fmt::Display;
 use std::str::FromStr;
+
+/// The value of a variable. An empty one is as none: shells and CI systems have no other way to
+/// take back what was set before.
+pub(crate) fn value(variable: &str) -> Option<OsString> {
+    std::env::var_os(variable).filter(|value| !value.is_empty())
+}
 
 /// What a variable asks for, as `parse` understands it, if it is set.
 pub(crate) fn variable<T>(
     variable: &'static str,
     parse: impl FnOnce(&str) -> Result<T, String>,
 ) -> Result<Option<T>, OpenError> {
-    let value = std::env::var_os(variable);
+    let value = value(variable);
     understood(
         variable,
         value.map(|value| value.to_string_lossy().into_owned()),

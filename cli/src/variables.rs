@@ -1,0 +1,114 @@
+//! The environment: what `--help` says of its variables, and whether they are right.
+
+use crate::run::Settings;
+use crate::say::say;
+use roce_verbs::{Capture, OpenError, ReadBy, VARIABLES, environment_capture, environment_faults};
+use std::fmt::Write as _;
+
+/// Columns of `--help`.
+const WIDTH: usize = 100;
+
+/// Where meanings begin.
+const INDENT: usize = 38;
+
+/// What is wrong, an error for each variable.
+type Wrong = Vec<String>;
+
+/// The variables that users set, for `roce --help`.
+pub(crate) fn help() -> String {
+    let mut text = String::from("Environment:\n");
+    for variable in VARIABLES {
+        if variable.read_by == ReadBy::Tests {
+            continue;
+        }
+        let name = format!("  {}={}", variable.name, variable.values);
+        let mut line = format!("{name:<INDENT$}");
+        if name.len() >= INDENT {
+            let _ = write!(text, "{name}\n");
+            line = " ".repeat(INDENT);
+        }
+        for word in variable.meaning.split(' ') {
+            if line.len() + word.len() > WIDTH {
+                let _ = writeln!(text, "{}", line.trim_end());
+                line = " ".repeat(INDENT);
+            }
+            line.push_str(word);
+            line.push(' ');
+        }
+        let _ = writeln!(text, "{}", line.trim_end());
+    }
+    text.push_str(
+        "\nAn empty value is as none. Other variables that begin with ROCE_ are warned about.\n\
+         `roce devices -v` says what each device takes, and why.",
+    );
+    text
+}
+
+fn texts(errors: &[OpenError]) -> Result<(), Wrong> {
+    match errors {
+        [] => Ok(()),
+        _ => Err(errors.iter().map(ToString::to_string).collect()),
+    }
+}
+
+/// Checks every variable.
+pub(crate) fn check() -> Result<(), Wrong> {
+    texts(&roce_verbs::check_environment(&[]))
+}
+
+/// Checks what a program that is started will get: the environment, as far as options of the
+/// command don't override it.
+pub(crate) fn check_with(settings: &Settings) -> Result<(), Wrong> {
+    let mut overridden = Vec::new();
+    if settings.faults.is_some() {
+        overridden.push("ROCE_FAULTS");
+    }
+    if settings.devices.is_some() {
+        overridden.push("ROCE_DEVICES");
+    }
+    if let Some(name) = &settings.pcap {
+        overridden.push("ROCE_PCAP");
+        let checked = Capture::check(name);
+        checked.map_err(|error| vec![format!("--pcap is {name:?}: {error}")])?;
+    }
+    texts(&roce_verbs::check_environment(&overridden))
+}
+
+/// Says that packets suffer faults, if they do: a user who measures and forgets that the variable
+/// is set would look for the cause elsewhere.
+pub(crate) fn announce_faults() -> Result<(), Wrong> {
+    match environment_faults() {
+        Ok(Some(spec)) => say("roce", format_args!("faults are on: {spec}")),
+        Ok(None) => {}
+        Err(error) => return Err(vec![error.to_string()]),
+    }
+    Ok(())
+}
+
+/// Begins the capture that the environment asks for, and says where it is.
+pub(crate) fn announce_capture() -> Result<(), Wrong> {
+    match environment_capture() {
+        Ok(Some(capture)) => {
+            let path = capture.path().display();
+            say("roce", format_args!("capturing to {path}"));
+        }
+        Ok(None) => {}
+        Err(error) => return Err(vec![error.to_string()]),
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn help_names_every_variable_that_users_set_and_is_not_wider_than_the_rest() {
+        let text = help();
+        for variable in VARIABLES {
+            let is_there = text.contains(&format!("  {}=", variable.name));
+            assert_eq!(is_there, variable.read_by != ReadBy::Tests, "{text}");
+        }
+        assert!(text.lines().all(|line| line.len() <= WIDTH), "{text}");
+    }
+}

@@ -1,0 +1,122 @@
+//! What `roce perf` and `roce pingpong` say of arguments that don't fit the machine, in a network
+//! namespace of their own.
+
+use std::io::Write;
+use std::process::{Command, Output};
+
+/// Runs a shell script whose `roce` is the command, with the loopback up, or says loudly that it
+/// can't.
+fn in_namespace(test: &str, script: &str) -> Option<Output> {
+    let possible = Command::new("unshare").args(["--net", "true"]).output();
+    if !possible.is_ok_and(|output| output.status.success()) {
+        assert!(
+            std::env::var_os("ROCE_LAB").is_none_or(|value| value != "require"),
+            "ROCE_LAB=require, but unshare --net does not work: be root, with util-linux"
+        );
+        let why = "unshare --net needs root and util-linux";
+        let _ = writeln!(std::io::stderr(), "\n*** SKIPPED: {test}: {why} ***");
+        return None;
+    }
+    let roce = env!("CARGO_BIN_EXE_roce");
+    let script = format!("set -e; ip link set lo up; roce() {{ '{roce}' \"$@\"; }}; {script}");
+    let output = Command::new("unshare")
+        .args(["--net", "sh", "-c", &script])
+        .output();
+    Some(output.expect("unshare starts"))
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[test]
+fn a_path_mtu_that_the_link_does_not_carry_is_wrong_usage() {
+    let test = "a_path_mtu_that_the_link_does_not_carry_is_wrong_usage";
+    let script = "ip link set lo mtu 1500; roce perf -m 4096 --op send --size 8";
+    let Some(output) = in_namespace(test, script) else {
+        return;
+    };
+    let said = stderr(&output);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(
+        said.contains("--mtu is 4096") && said.contains("--mtu 1024 or less"),
+        "{said}"
+    );
+}
+
+/// Before, the smaller one was taken without a word.
+#[test]
+fn a_path_mtu_that_the_server_does_not_take_is_wrong_usage() {
+    let test = "a_path_mtu_that_the_server_does_not_take_is_wrong_usage";
+    let script = "mkfifo \"$DIR/up\"; roce perf --server 127.0.0.1 --once -m 1024 >\"$DIR/up\" 2>&1 & \
+                  read line <\"$DIR/up\"; roce perf 127.0.0.1 -m 4096 --op send --size 8";
+    let folder = tempfile::tempdir().expect("a folder");
+    let script = format!("DIR='{}'; {script}", folder.path().display());
+    let Some(output) = in_namespace(test, &script) else {
+        return;
+    };
+    let said = stderr(&output);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(
+        said.contains("--mtu is 4096") && said.contains("allows 1024"),
+        "{said}"
+    );
+}
+
+#[test]
+fn a_gid_index_that_is_not_there_is_wrong_usage() {
+    let test = "a_gid_index_that_is_not_there_is_wrong_usage";
+    let Some(output) = in_namespace(test, "roce perf -g 77 --op send --size 8") else {
+        return;
+    };
+    let said = stderr(&output);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(
+        said.contains("--gid-index is 77") && said.contains("there are: 0 ("),
+        "{said}"
+    );
+}
+
+#[test]
+fn a_server_may_name_the_interface_of_a_link_local_address() {
+    let test = "a_server_may_name_the_interface_of_a_link_local_address";
+    let folder = tempfile::tempdir().expect("a folder");
+    let script = format!(
+        "ip link add v0 type veth peer name v1; ip address add fe80::5/64 dev v0 nodad; \
+         ip link set v0 up; ip link set v1 up; mkfifo '{0}/up'; \
+         for address in fe80::5%v0 fe80::5; do \
+           roce perf --server $address --once >'{0}/up' & read line <'{0}/up'; echo \"$line\"; \
+           roce perf fe80::5%v0 --op send --size 8 -n 10 --duration 5; wait; \
+         done",
+        folder.path().display()
+    );
+    let Some(output) = in_namespace(test, &script) else {
+        return;
+    };
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{text}{}", stderr(&output));
+    assert_eq!(
+        text.matches("listening on fe80::5 port").count(),
+        2,
+        "{text}"
+    );
+    assert_eq!(
+        text.matches("every byte compared was right").count(),
+        2,
+        "{text}"
+    );
+}
+
+/// Neither end is told the other's path MTU, so the first packet that is too long tells.
+#[test]
+fn pingpongs_of_different_path_mtus_ask_about_both_sizes() {
+    let test = "pingpongs_of_different_path_mtus_ask_about_both_sizes";
+    let script = "roce pingpong -m 4096 --address 127.0.0.1 -n 5 --timeout 60 >/dev/null 2>&1 & \
+                  roce pingpong -m 1024 --address 127.0.0.2 127.0.0.1 -n 5 --timeout 60";
+    let Some(output) = in_namespace(test, script) else {
+        return;
+    };
+    let said = stderr(&output);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("-s (4096 here) and -m (1024 here)"), "{said}");
+}

@@ -1,0 +1,182 @@
+//! What `ROCE_LOG` asks for: a line on stderr for each call that fails, with the function, the
+//! error, and which value was wrong. C sees no more of it than a number.
+
+use nix::errno::Errno;
+use parking_lot::Mutex;
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::io::Write as _;
+use std::sync::LazyLock;
+use std::time::{Duration, Instant};
+
+/// Lines about one function and one error in each [`PERIOD`]. A program that posts until the queue
+/// is full fails a million times a second.
+const LINES: u32 = 10;
+
+const PERIOD: Duration = Duration::from_secs(1);
+
+static ENABLED: LazyLock<bool> =
+    LazyLock::new(|| std::env::var_os("ROCE_LOG").is_some_and(|value| !value.is_empty()));
+
+/// What was said lately, by function and error.
+static SAID: Mutex<BTreeMap<(&'static str, i32), Lately>> = Mutex::new(BTreeMap::new());
+
+thread_local! {
+    /// Why the call that this thread is in will fail, as far as is known.
+    static REASON: RefCell<Option<String>> = const { RefCell::new(None) };
+}
+
+/// Lines about one function and one error.
+#[derive(Clone, Copy, Debug)]
+struct Lately {
+    since: Instant,
+    lines: u32,
+    /// Failures that no line told of.
+    held_back: u64,
+}
+
+impl Lately {
+    /// Whether there is to be a line about one more failure, and how many failures before it had
+    /// none.
+    fn count(&mut self, now: Instant) -> Option<u64> {
+        if now.saturating_duration_since(self.since) >= PERIOD {
+            (self.since, self.lines) = (now, 0);
+        }
+        if self.lines >= LINES {
+            self.held_back += 1;
+            return None;
+        }
+        self.lines += 1;
+        Some(std::mem::take(&mut self.held_back))
+    }
+}
+
+/// Keeps the reason for the failure that follows. Costs nothing unless `ROCE_LOG` is set.
+pub(crate) fn because(reason: impl FnOnce() -> String) {
+    if *ENABLED {
+        let reason = reason();
+        // A thread that ends has no place for it any more.
+        let _ = REASON.try_with(|kept| kept.replace(Some(reason)));
+    }
+}
+
+/// An error, with the reason for it.
+pub(crate) fn refuse(errno: Errno, reason: impl FnOnce() -> String) -> Errno {
+    because(reason);
+    errno
+}
+
+/// The end of a call: says why it failed, if it did. `path` is the path of the Rust function.
+pub(crate) fn ended(path: &'static str, failure: Option<Errno>) {
+    if !*ENABLED {
+        return;
+    }
+    let reason = REASON.try_with(RefCell::take).ok().flatten();
+    let errno = match failure {
+        // Nothing is wrong: there is nothing yet, or a signal came.
+        None | Some(Errno::EAGAIN | Errno::EINTR) => return,
+        Some(errno) => errno,
+    };
+    let now = Instant::now();
+    let held_back = {
+        let mut said = SAID.lock();
+        let lately = said.entry((path, errno as i32)).or_insert(Lately {
+            since: now,
+            lines: 0,
+            held_back: 0,
+        });
+        lately.count(now)
+    };
+    if let Some(held_back) = held_back {
+        let line = line(path, errno, reason.as_deref(), held_back);
+        // Nothing is left to report an error to.
+        let _ = std::io::stderr().write_all(line.as_bytes());
+    }
+}
+
+fn line(path: &str, errno: Errno, reason: Option<&str>, held_back: u64) -> String {
+    let name = c_name(path);
+    let mut line = format!(
+        "roce: {name}: {errno:?}: {}",
+        reason.unwrap_or(errno.desc())
+    );
+    if held_back > 0 {
+        line.push_str(&format!(" ({held_back} more failures like it had no line)"));
+    }
+    line.push('\n');
+    line
+}
+
+/// What C calls the function whose body is the closure at `path`: functions here have the names
+/// that C gives them, without its prefixes.
+fn c_name(path: &str) -> String {
+    let function = path.trim_end_matches("::{{closure}}");
+    let last = function.rsplit("::").next().unwrap_or(function);
+    let name = last.split('<').next().unwrap_or(last);
+    let prefix = match function {
+        path if path.contains("::rdmacm::") => "rdma_",
+        path if path.contains("::wr::") => "ibv_wr_",
+        _ => "ibv_",
+    };
+    format!("{prefix}{name}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn functions_have_the_names_that_c_gives_them() {
+        for (path, name) in [
+            (
+                "roce_verbs_shim::qp::post::post_send::{{closure}}",
+                "ibv_post_send",
+            ),
+            (
+                "x::rdmacm::resolve::bind_addr::{{closure}}",
+                "rdma_bind_addr",
+            ),
+            (
+                "x::qp::wr::complete::{{closure}}::{{closure}}",
+                "ibv_wr_complete",
+            ),
+            ("x::cq::poll::read<u64>::{{closure}}", "ibv_read"),
+            ("", "ibv_"),
+        ] {
+            assert_eq!(c_name(path), name);
+        }
+        fn name<F: FnOnce()>(_: F) -> &'static str {
+            std::any::type_name::<F>()
+        }
+        let own = c_name(name(|| {}));
+        assert_eq!(own, "ibv_functions_have_the_names_that_c_gives_them");
+    }
+
+    #[test]
+    fn lines_are_few_and_the_rest_is_counted() {
+        let start = Instant::now();
+        let mut lately = Lately {
+            since: start,
+            lines: 0,
+            held_back: 0,
+        };
+        let said = (0..1000).filter_map(|_| lately.count(start)).count();
+        assert_eq!(said, LINES as usize);
+        assert_eq!(lately.count(start + PERIOD), Some(1000 - u64::from(LINES)));
+        assert_eq!(lately.count(start + PERIOD), Some(0));
+    }
+
+    #[test]
+    fn a_line_has_the_function_the_error_and_the_reason() {
+        let path = "x::qp::post::post_send::{{closure}}";
+        assert_eq!(
+            line(path, Errno::EINVAL, Some("num_sge is 99"), 0),
+            "roce: ibv_post_send: EINVAL: num_sge is 99\n"
+        );
+        let line = line(path, Errno::EINVAL, None, 7);
+        assert_eq!(
+            line,
+            "roce: ibv_post_send: EINVAL: Invalid argument (7 more failures like it had no line)\n"
+        );
+    }
+}

@@ -1,0 +1,144 @@
+//! Variables that look like this project's and mean nothing: most likely a misspelling.
+
+use super::variables::VARIABLES;
+use std::fmt;
+
+/// What the names of all variables of this project begin with.
+const PREFIX: &str = "ROCE_";
+
+/// A variable of the environment that nothing reads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnknownVariable {
+    /// Its name.
+    pub name: String,
+    /// The variable that is probably meant.
+    pub nearest: Option<&'static str>,
+}
+
+impl fmt::Display for UnknownVariable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The name is anybody's: no control characters.
+        let name = self.name.escape_debug();
+        write!(
+            f,
+            "{name} is set, but nothing reads a variable of that name"
+        )?;
+        match self.nearest {
+            Some(nearest) => write!(f, ": did you mean {nearest}?"),
+            None => f.write_str("; `roce --help` lists those that there are"),
+        }
+    }
+}
+
+/// The variables that are set, begin with `ROCE_`, and that nothing reads.
+pub fn unknown_variables() -> Vec<UnknownVariable> {
+    unknown_among(std::env::vars_os().map(|(name, _)| name.to_string_lossy().into_owned()))
+}
+
+fn unknown_among(names: impl Iterator<Item = String>) -> Vec<UnknownVariable> {
+    let is_known = |name: &str| VARIABLES.iter().any(|variable| variable.name == name);
+    let mut unknown: Vec<_> = names
+        .filter(|name| name.starts_with(PREFIX) && !is_known(name))
+        .map(|name| UnknownVariable {
+            nearest: nearest(&name),
+            name,
+        })
+        .collect();
+    unknown.sort_by(|a, b| a.name.cmp(&b.name));
+    unknown
+}
+
+/// The name that takes the fewest changes, unless that is more than a third of its letters.
+fn nearest(name: &str) -> Option<&'static str> {
+    let rest = name.strip_prefix(PREFIX)?;
+    // No longer than any that could be near: the comparison takes time for each pair of letters.
+    let rest = rest.get(..64).unwrap_or(rest).to_ascii_uppercase();
+    VARIABLES
+        .iter()
+        .filter(|variable| !variable.values.is_empty())
+        .filter_map(|variable| {
+            let known = variable.name.strip_prefix(PREFIX)?;
+            let changes = changes(&rest, known);
+            let is_near = changes * 3 <= known.len().max(3) || known.starts_with(&rest);
+            is_near.then_some((changes, variable.name))
+        })
+        .min()
+        .map(|(_, name)| name)
+}
+
+/// How many letters have to be added, removed or replaced to make `b` of `a`.
+fn changes(a: &str, b: &str) -> usize {
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, letter) in a.bytes().enumerate() {
+        let mut diagonal = i;
+        let mut left = i + 1;
+        for (cell, other) in row.iter_mut().skip(1).zip(b.bytes()) {
+            let replaced = diagonal + usize::from(letter != other);
+            diagonal = *cell;
+            *cell = replaced.min(left + 1).min(diagonal + 1);
+            left = *cell;
+        }
+        if let Some(first) = row.first_mut() {
+            *first = i + 1;
+        }
+    }
+    row.last().copied().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn meant(name: &str) -> Option<Option<&'static str>> {
+        let found = unknown_among([name.to_owned()].into_iter());
+        found.first().map(|unknown| unknown.nearest)
+    }
+
+    #[test]
+    fn a_misspelt_name_is_told_with_the_right_one() {
+        for (wrong, right) in [
+            ("ROCE_FAULT", "ROCE_FAULTS"),
+            ("ROCE_DEVICE", "ROCE_DEVICES"),
+            ("ROCE_DATAPTH", "ROCE_DATAPATH"),
+            ("ROCE_PCAPS", "ROCE_PCAP"),
+            ("ROCE_CCC", "ROCE_CC"),
+            ("ROCE_METRIC", "ROCE_METRICS"),
+            ("ROCE_XDP_QUEUE", "ROCE_XDP_QUEUES"),
+            ("ROCE_UDP_BUFFER", "ROCE_UDP_BUFFER_MIB"),
+            ("ROCE_Faults", "ROCE_FAULTS"),
+        ] {
+            assert_eq!(meant(wrong), Some(Some(right)), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn what_is_like_nothing_is_told_without_a_guess() {
+        assert_eq!(meant("ROCE_WHATEVER_ELSE"), Some(None));
+        assert_eq!(meant(&format!("ROCE_{}", "X".repeat(100_000))), Some(None));
+        let text = unknown_among(["ROCE_\x1b[2J".to_owned()].into_iter())[0].to_string();
+        assert!(
+            !text.contains('\x1b') && text.contains("roce --help"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn known_names_and_those_of_others_are_none() {
+        for name in ["ROCE_PCAP", "ROCE_LAB", "ROCEFAULTS", "PATH", ""] {
+            assert_eq!(meant(name), None, "{name}");
+        }
+    }
+
+    #[test]
+    fn changes_are_counted() {
+        for (a, b, count) in [
+            ("", "", 0),
+            ("a", "", 1),
+            ("", "abc", 3),
+            ("kitten", "sitting", 3),
+            ("same", "same", 0),
+        ] {
+            assert_eq!(changes(a, b), count, "{a} {b}");
+        }
+    }
+}

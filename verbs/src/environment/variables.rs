@@ -1,0 +1,238 @@
+//! The environment variables that this project reads: one list for the library, the `roce`
+//! command, its `--help`, and docs/variables.md.
+
+/// What reads a variable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReadBy {
+    /// The library, when a program opens devices; so also `roce run`, `perf` and `pingpong`.
+    Library,
+    /// The `roce` command alone.
+    Command,
+    /// This project's own tests, benchmarks and tools.
+    Tests,
+}
+
+/// An environment variable.
+#[derive(Clone, Copy, Debug)]
+pub struct Variable {
+    /// Its name.
+    pub name: &'static str,
+    /// What it takes, as users write it: `auto|udp|xdp`. Empty for those of tests.
+    pub values: &'static str,
+    /// What it does, in one line.
+    pub meaning: &'static str,
+    /// What reads it.
+    pub read_by: ReadBy,
+}
+
+const fn library(name: &'static str, values: &'static str, meaning: &'static str) -> Variable {
+    Variable {
+        name,
+        values,
+        meaning,
+        read_by: ReadBy::Library,
+    }
+}
+
+const fn tests(name: &'static str) -> Variable {
+    Variable {
+        name,
+        values: "",
+        meaning: "",
+        read_by: ReadBy::Tests,
+    }
+}
+
+/// All of them. Those that users set come first, in the order in which `roce --help` shows them.
+/// An empty value counts as none.
+pub const VARIABLES: &[Variable] = &[
+    library(
+        "ROCE_DEVICES",
+        "eth0,...",
+        "only these devices, by their names or their interfaces' [default: all]",
+    ),
+    library(
+        "ROCE_DATAPATH",
+        "auto|udp|xdp",
+        "how packets travel [default: auto]: over UDP sockets, or AF_XDP, which takes privilege; \
+         auto takes AF_XDP where the driver does zero-copy",
+    ),
+    library(
+        "ROCE_UDP_BUFFER_MIB",
+        "N",
+        "with UDP sockets: the receive buffer to ask of the kernel [default: 4]",
+    ),
+    library(
+        "ROCE_XDP_MODE",
+        "auto|native|generic",
+        "with AF_XDP: its program runs in the driver, or in the kernel",
+    ),
+    library(
+        "ROCE_XDP_QUEUES",
+        "N",
+        "with AF_XDP: use the interface's first N queues [default: all]",
+    ),
+    library(
+        "ROCE_XDP_CHECKSUM",
+        "none|auto|software",
+        "with AF_XDP over IPv6: what fills in UDP checksums [default: none]",
+    ),
+    library(
+        "ROCE_XDP_PRIORITY_TAG",
+        "0|1",
+        "with AF_XDP: frames carry a tag with their priority [default: 0]",
+    ),
+    library(
+        "ROCE_V1",
+        "0|1",
+        "with AF_XDP: RoCE v1, too; auto takes AF_XDP then [default: 0]",
+    ),
+    library(
+        "ROCE_FAULTS",
+        "loss=1%,...",
+        "faults on purpose: packets that arrive are lost, delayed, reordered, duplicated, corrupted",
+    ),
+    library(
+        "ROCE_CC",
+        "dcqcn|delay|none[,paper|connectx][,NAME=VALUE...]|@FILE",
+        "congestion control [default: dcqcn,paper], by the names that NVIDIA's adapters have for \
+         its parameters",
+    ),
+    library(
+        "ROCE_QOS",
+        "NAME=VALUE,...|@FILE",
+        "traffic classes and priorities: default_roce_tos=104, traffic_class=104, sl2dscp=3:26, \
+         dscp-prio=26:3",
+    ),
+    library(
+        "ROCE_PCAP",
+        "run-%p.pcapng",
+        "packets are captured, each with what became of it; %p is the number of the process",
+    ),
+    library(
+        "ROCE_METRICS",
+        "9100",
+        "metrics for Prometheus, over HTTP at this port of the loopback, or at ADDRESS:PORT",
+    ),
+    library(
+        "ROCE_LOG",
+        "1",
+        "each call that fails says on stderr which function it was, the error, and which value was \
+         wrong",
+    ),
+    library(
+        "ROCE_VENDOR_PART_ID",
+        "N",
+        "the part number that devices report, for programs that treat a device by it [default: 0]",
+    ),
+    Variable {
+        name: "ROCE_LIBRARY_DIR",
+        values: "FOLDER",
+        meaning: "where `roce run` and `roce env` find the library [default: beside the command, or \
+                  ../lib/roce of it]",
+        read_by: ReadBy::Command,
+    },
+    tests("ROCE_CM_SEEDS"),
+    tests("ROCE_COMBINATIONS"),
+    tests("ROCE_COMMIT"),
+    tests("ROCE_CROWD"),
+    tests("ROCE_LAB"),
+    tests("ROCE_LAB_ACCEL"),
+    tests("ROCE_LAB_CACHE"),
+    tests("ROCE_LAB_RUN"),
+    tests("ROCE_LAB_VICTIM"),
+    tests("ROCE_MUTANT"),
+    tests("ROCE_PACER_QPS"),
+    tests("ROCE_PERFTEST"),
+    tests("ROCE_SEED"),
+    tests("ROCE_SEEDS"),
+    tests("ROCE_SOAK_SECONDS"),
+    tests("ROCE_SOAK_SEED"),
+    tests("ROCE_TEST_CROWD_AT"),
+    tests("ROCE_TEST_LISTENER"),
+    tests("ROCE_TEST_SHARING"),
+    tests("ROCE_TEST_UNSET_PATH"),
+    tests("ROCE_TRACE"),
+    tests("ROCE_UNDER_TEST"),
+    tests("ROCE_XDP_VICTIM"),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+    use std::fs;
+    use std::path::{Path, PathBuf};
+
+    fn root() -> PathBuf {
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+    }
+
+    /// The names in `text` that stand in quotes of their own, as code has them.
+    fn quoted(text: &str) -> impl Iterator<Item = &str> {
+        text.split('"').skip(1).filter(|part| {
+            let is_name = |b: u8| b.is_ascii_uppercase() || b.is_ascii_digit() || b == b'_';
+            part.strip_prefix("ROCE_")
+                .is_some_and(|rest| !rest.is_empty() && rest.bytes().all(is_name))
+        })
+    }
+
+    fn sources(folder: &Path, found: &mut BTreeSet<String>) {
+        for entry in fs::read_dir(folder).expect("a folder").flatten() {
+            let path = entry.path();
+            let name = entry.file_name();
+            if path.is_dir() {
+                let skipped = ["target", "shared", "corpus", "docs"];
+                let is_hidden = name.as_encoded_bytes().starts_with(b".");
+                if !is_hidden && !skipped.iter().any(|skip| name == *skip) {
+                    sources(&path, found);
+                }
+            } else if path.extension().is_some_and(|ext| ext == "rs")
+                // Its tests have many names that are wrong on purpose.
+                && !path.ends_with("environment/unknown.rs")
+            {
+                let text = fs::read_to_string(&path).expect("a source");
+                found.extend(quoted(&text).map(str::to_owned));
+            }
+        }
+    }
+
+    #[test]
+    fn every_variable_that_the_sources_name_is_listed_once() {
+        let mut found = BTreeSet::new();
+        sources(&root(), &mut found);
+        assert!(found.contains("ROCE_PCAP"), "{found:?}");
+        let listed: BTreeSet<_> = VARIABLES.iter().map(|v| v.name.to_owned()).collect();
+        assert_eq!(listed.len(), VARIABLES.len(), "a name is listed twice");
+        // As tests elsewhere misspell it on purpose.
+        let misspelt = "ROCE_FAULT";
+        let unlisted = found.difference(&listed);
+        let unlisted: Vec<_> = unlisted.filter(|name| *name != misspelt).collect();
+        assert!(
+            unlisted.is_empty(),
+            "add to verbs/src/environment/variables.rs: {unlisted:?}"
+        );
+        let stale: Vec<_> = listed.difference(&found).collect();
+        assert!(stale.is_empty(), "nothing reads {stale:?}");
+    }
+
+    /// docs/variables.md has a row for each variable that users set, in these words.
+    #[test]
+    fn the_documentation_has_the_same_list() {
+        let path = root().join("docs/variables.md");
+        let text = fs::read_to_string(path).expect("docs/variables.md");
+        let rows: Vec<&str> = text.lines().filter(|l| l.starts_with("| `ROCE_")).collect();
+        let expected: Vec<String> = VARIABLES
+            .iter()
+            .filter(|variable| variable.read_by != ReadBy::Tests)
+            .map(|v| {
+                let values = v.values.replace('|', "\\|");
+                format!("| `{}` | `{values}` | {} |", v.name, v.meaning)
+            })
+            .collect();
+        assert_eq!(
+            rows, expected,
+            "docs/variables.md should have exactly these rows"
+        );
+    }
+}
