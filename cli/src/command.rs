@@ -3,7 +3,7 @@
 use crate::say::say;
 use std::process::ExitCode;
 
-use crate::{decode, devices, dump, environment, perf, pingpong, run, sim, top, variables};
+use crate::{decode, devices, doctor, dump, environment, perf, pingpong, run, sim, top, variables};
 use clap::{CommandFactory, Parser, Subcommand};
 
 /// RDMA over Converged Ethernet without RDMA hardware.
@@ -26,6 +26,8 @@ enum Command {
     Pingpong(pingpong::PingpongArgs),
     /// Show the RoCE devices of this machine, and their GIDs
     Devices(devices::DevicesArgs),
+    /// Check what programs will find on this machine, and say what mends the rest
+    Doctor(doctor::DoctorArgs),
     /// Print the RoCE packets of a capture file, and a summary of each flow
     Decode(decode::DecodeArgs),
     /// Capture the RoCE packets that pass an interface, or print them
@@ -82,6 +84,7 @@ pub fn main() -> ExitCode {
         Command::Devices(args) => devices::run(&args)
             .map(|()| ExitCode::SUCCESS)
             .map_err(|e| e.to_string()),
+        Command::Doctor(args) => doctor::run(&args).map_err(|e| format!("can't print: {e}")),
         Command::Decode(args) => decode::run(&args).map_err(|e| e.to_string()),
         Command::Dump(args) => match dump::run(&args) {
             Ok(code) => Ok(code),
@@ -110,7 +113,9 @@ pub fn main() -> ExitCode {
 /// # Errors
 /// The exit code, if something is wrong. It has been said on stderr.
 fn check_environment(command: &Command) -> Result<(), ExitCode> {
-    roce_verbs::warn_of_unknown_variables();
+    if !matches!(command, Command::Doctor(_)) {
+        roce_verbs::warn_of_unknown_variables();
+    }
     let checked = match command {
         Command::Perf(_) | Command::Pingpong(_) => variables::check().and_then(|()| {
             variables::announce_faults()?;
@@ -119,7 +124,9 @@ fn check_environment(command: &Command) -> Result<(), ExitCode> {
         Command::Devices(_) => variables::check().and_then(|()| variables::announce_faults()),
         Command::Run(run::RunArgs { settings, .. })
         | Command::Env(environment::EnvArgs { settings, .. }) => variables::check_with(settings),
+        // The doctor has the environment among its findings.
         Command::Decode(_)
+        | Command::Doctor(_)
         | Command::Dump(_)
         | Command::Sim(_)
         | Command::Top(_) => Ok(()),

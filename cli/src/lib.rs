@@ -4,6 +4,7 @@
 mod command;
 pub mod decode;
 pub mod devices;
+pub mod doctor;
 pub mod dump;
 pub mod environment;
 pub mod perf;

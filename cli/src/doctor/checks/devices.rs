@@ -1,0 +1,73 @@
+//! This stack's devices, and the files by which programs find them.
+
+use super::Context;
+use crate::doctor::finding::Finding;
+
+/// Whether there are devices.
+pub(in crate::doctor) fn devices(context: &Context<'_>) -> Vec<Finding> {
+    const CHECK: &str = "devices";
+    let devices = &context.machine.devices;
+    vec![match devices.is_empty() {
+        false => Finding::ok(CHECK, devices.join(", ")),
+        true => Finding::failure(
+            CHECK,
+            "there are none: no interface is up and has an address",
+        )
+        .remedy("ip link set lo up"),
+    }]
+}
+
+/// Whether there are device nodes, which UCX asks for.
+pub(in crate::doctor) fn nodes(context: &Context<'_>) -> Vec<Finding> {
+    const CHECK: &str = "/dev/infiniband";
+    let nodes = context.machine.names("/dev/infiniband");
+    let has_nodes = nodes.iter().any(|name| name.starts_with("uverbs"));
+    if has_nodes {
+        return vec![Finding::ok(CHECK, nodes.join(", "))];
+    }
+    let what = match nodes.is_empty() {
+        true => "it is not there",
+        false => "it has no uverbs",
+    };
+    let what = match context.by_run {
+        true => format!("{what}: only what `roce run` starts finds device nodes, which UCX needs"),
+        false => format!("{what}: UCX finds no device, and so Open MPI and MPICH over UCX"),
+    };
+    vec![Finding::unless_by_run(context.by_run, CHECK, what).remedy("roce run PROGRAM")]
+}
+
+/// Whether programs see this stack's devices in sysfs.
+pub(in crate::doctor) fn sysfs(context: &Context<'_>) -> Vec<Finding> {
+    const CHECK: &str = "sysfs";
+    let machine = context.machine;
+    let shown = machine.names("/sys/class/infiniband");
+    let missing: Vec<&str> = machine
+        .devices
+        .iter()
+        .map(String::as_str)
+        .filter(|device| !shown.iter().any(|name| name == device))
+        .collect();
+    if missing.is_empty() {
+        let what = "/sys/class/infiniband has all devices of this stack";
+        return vec![Finding::ok(CHECK, what)];
+    }
+    if !context.by_run {
+        let what = format!(
+            "/sys/class/infiniband does not have {}: NCCL and perftest read properties of devices \
+             there, and UCX finds none",
+            missing.join(", ")
+        );
+        return vec![Finding::failure(CHECK, what).remedy("roce run PROGRAM")];
+    }
+    vec![match &machine.no_namespace {
+        None => Finding::ok(CHECK, "`roce run` shows its devices in a private /sys"),
+        Some(why) => Finding::warning(
+            CHECK,
+            format!("`roce run` can't give programs a /sys of their own: {why}"),
+        )
+        .remedy(
+            "sudo sysctl -w user.max_user_namespaces=15000; \
+             sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0",
+        ),
+    }]
+}

@@ -1,0 +1,166 @@
+//! What UCX, libfabric, Open MPI and NCCL make of what there is, by their own variables.
+
+use super::Context;
+use crate::doctor::finding::Finding;
+
+/// The elements of a list in a variable, with a `^` for "all but" in front of it taken off.
+struct List {
+    all_but: bool,
+    elements: Vec<String>,
+}
+
+impl List {
+    fn of(text: &str) -> Self {
+        let (all_but, list) = match text.strip_prefix('^') {
+            Some(list) => (true, list),
+            None => (false, text),
+        };
+        let elements = list.split([',', ';']).map(|part| part.trim().to_owned());
+        Self {
+            all_but,
+            elements: elements.filter(|part| !part.is_empty()).collect(),
+        }
+    }
+
+    /// Whether one of these is taken.
+    fn takes(&self, any_of: &[&str]) -> bool {
+        let named = self.elements.iter().any(|e| any_of.contains(&e.as_str()));
+        named != self.all_but
+    }
+}
+
+/// Says so if a variable names devices, and none that is there: `what` makes a device's name of an
+/// element.
+fn names_no_device(
+    context: &Context<'_>,
+    check: &str,
+    variable: &str,
+    what: impl Fn(&str, &str) -> bool,
+    right: &str,
+) -> Option<Finding> {
+    let value = context.machine.variable(variable)?;
+    let list = List::of(&value);
+    let devices = &context.machine.devices;
+    let is_there = |element: &String| devices.iter().any(|device| what(element, device));
+    if list.all_but || list.elements.iter().any(is_there) {
+        return None;
+    }
+    let what = format!(
+        "{variable} is {value:?}, which names none of the devices that are there: {}",
+        devices.join(", ")
+    );
+    Some(Finding::failure(check, what).remedy(format!("export {variable}={right}")))
+}
+
+/// UCX takes devices by its list of transports, and by their names.
+pub(in crate::doctor) fn ucx(context: &Context<'_>) -> Vec<Finding> {
+    const CHECK: &str = "UCX";
+    const VERBS: [&str; 8] = [
+        "all", "ib", "rc", "rc_v", "rc_verbs", "ud", "ud_v", "ud_verbs",
+    ];
+    if let Some(tls) = context.machine.variable("UCX_TLS")
+        && !List::of(&tls).takes(&VERBS)
+    {
+        let what =
+            format!("UCX_TLS is {tls:?}: that leaves out InfiniBand verbs, and so this stack");
+        let finding = Finding::failure(CHECK, what);
+        return vec![finding.remedy("export UCX_TLS=rc_verbs,ud_verbs,self,sm")];
+    }
+    let matches = |element: &str, device: &str| {
+        let name = element.split(':').next().unwrap_or_default();
+        element == "all" || name == device
+    };
+    names_no_device(context, CHECK, "UCX_NET_DEVICES", matches, "all").map_or_else(
+        || vec![takes(context, CHECK, "rc_verbs and ud_verbs of")],
+        |f| vec![f],
+    )
+}
+
+/// libfabric takes its verbs provider if nothing says otherwise.
+pub(in crate::doctor) fn libfabric(context: &Context<'_>) -> Vec<Finding> {
+    const CHECK: &str = "libfabric";
+    if let Some(provider) = context.machine.variable("FI_PROVIDER")
+        && !List::of(&provider).takes(&["verbs", "verbs;ofi_rxm", "verbs;ofi_rxd", "ofi_rxm"])
+    {
+        let what = format!("FI_PROVIDER is {provider:?}: that leaves out verbs, and so this stack");
+        return vec![Finding::failure(CHECK, what).remedy("export FI_PROVIDER=verbs")];
+    }
+    let matches = |element: &str, device: &str| element == device;
+    let right = context.machine.first_device().unwrap_or("roce_lo");
+    names_no_device(context, CHECK, "FI_VERBS_DEVICE_NAME", matches, right).map_or_else(
+        || vec![takes(context, CHECK, "the provider verbs with")],
+        |f| vec![f],
+    )
+}
+
+/// Open MPI takes UCX by itself only for devices that are named like NVIDIA's.
+pub(in crate::doctor) fn open_mpi(context: &Context<'_>) -> Vec<Finding> {
+    const CHECK: &str = "Open MPI";
+    let machine = context.machine;
+    let pml = machine.variable("OMPI_MCA_pml");
+    let all_devices = machine.variable("OMPI_MCA_opal_common_ucx_devices");
+    let takes_any = all_devices.is_some_and(|devices| devices == "any");
+    vec![match pml.as_deref().map(List::of) {
+        Some(list) if list.takes(&["ucx"]) || list.takes(&["cm"]) => {
+            takes(context, CHECK, "the pml that is asked for, and so")
+        }
+        Some(_) => Finding::failure(
+            CHECK,
+            format!(
+                "OMPI_MCA_pml is {:?}: messages between hosts go over TCP",
+                pml.unwrap_or_default()
+            ),
+        )
+        .remedy("export OMPI_MCA_pml=ucx"),
+        None if takes_any => takes(context, CHECK, "UCX for any device, and so"),
+        None => Finding::warning(
+            CHECK,
+            "by itself it prefers UCX only for devices named mlx5, and moves data over shared \
+             memory or TCP without a word",
+        )
+        .remedy("export OMPI_MCA_pml=ucx"),
+    }]
+}
+
+/// NCCL takes all devices, unless it is told to take none.
+pub(in crate::doctor) fn nccl(context: &Context<'_>) -> Vec<Finding> {
+    const CHECK: &str = "NCCL";
+    let machine = context.machine;
+    let is_on = |value: &String| value != "0";
+    if let Some(value) = machine.variable("NCCL_IB_DISABLE").filter(is_on) {
+        let what = format!("NCCL_IB_DISABLE is {value:?}: data goes over TCP");
+        return vec![Finding::failure(CHECK, what).remedy("export NCCL_IB_DISABLE=0")];
+    }
+    if let Some(net) = machine.variable("NCCL_NET").filter(|net| net != "IB") {
+        let what = format!("NCCL_NET is {net:?}: data does not go over verbs");
+        return vec![Finding::failure(CHECK, what).remedy("export NCCL_NET=IB")];
+    }
+    // Without a `=` in front, a name is the beginning of those that are meant.
+    let matches = |element: &str, device: &str| {
+        let exact = element.strip_prefix('=');
+        let name = exact
+            .unwrap_or(element)
+            .split(':')
+            .next()
+            .unwrap_or_default();
+        match exact {
+            Some(_) => device == name,
+            None => device.starts_with(name),
+        }
+    };
+    let right = machine.first_device().unwrap_or("roce_lo");
+    names_no_device(context, CHECK, "NCCL_IB_HCA", matches, right).map_or_else(
+        || vec![takes(context, CHECK, "its IB transport with")],
+        |f| vec![f],
+    )
+}
+
+/// It works, as far as this program sees.
+fn takes(context: &Context<'_>, check: &str, what: &str) -> Finding {
+    let devices = context.machine.devices.join(", ");
+    let how = match context.by_run {
+        true => ", under `roce run`",
+        false => "",
+    };
+    Finding::ok(check, format!("takes {what} {devices}{how}"))
+}

@@ -1,0 +1,83 @@
+//! Devices of the kernel that programs would take before those of this stack: on hosted machines
+//! there are often some that do not work.
+
+use super::Context;
+use crate::doctor::finding::Finding;
+
+const CHECK: &str = "hardware";
+
+/// The devices in sysfs that are not this stack's, each with what would keep it from working.
+pub(in crate::doctor) fn hardware(context: &Context<'_>) -> Vec<Finding> {
+    let machine = context.machine;
+    let names = machine.names("/sys/class/infiniband");
+    let foreign: Vec<&String> = names.iter().filter(|n| !n.starts_with("roce_")).collect();
+    if foreign.is_empty() {
+        let what = "no other RDMA device is in /sys/class/infiniband";
+        return vec![Finding::ok(CHECK, what)];
+    }
+    foreign
+        .into_iter()
+        .map(|name| device(context, name))
+        .collect()
+}
+
+fn device(context: &Context<'_>, name: &str) -> Finding {
+    let dead = [no_active_port(context, name), no_node(context, name)];
+    let dead: Vec<String> = dead.into_iter().flatten().collect();
+    if dead.is_empty() {
+        let what = match context.by_run {
+            true => format!("{name} works, and is not seen by what `roce run` starts"),
+            false => format!("{name} works beside this stack's devices"),
+        };
+        return Finding::ok(CHECK, what);
+    }
+    // Where `roce run` has no namespace, what it starts sees the device, too.
+    let is_hidden = context.by_run && context.machine.no_namespace.is_none();
+    let what = format!(
+        "{name} is in /sys/class/infiniband, but {}: UCX, libfabric and NCCL may take it and fail",
+        dead.join(" and ")
+    );
+    let ours = context.machine.first_device().unwrap_or("roce_lo");
+    Finding::unless_by_run(is_hidden, CHECK, what).remedy(match is_hidden {
+        true => "roce run PROGRAM".to_owned(),
+        false => format!(
+            "export UCX_NET_DEVICES={ours}:1 FI_VERBS_DEVICE_NAME={ours} NCCL_IB_HCA={ours}"
+        ),
+    })
+}
+
+/// Says so if no port of the device is active.
+fn no_active_port(context: &Context<'_>, name: &str) -> Option<String> {
+    let machine = context.machine;
+    let ports = format!("/sys/class/infiniband/{name}/ports");
+    let mut states = Vec::new();
+    for port in machine.names(&ports) {
+        let state = machine.text(format!("{ports}/{port}/state"));
+        // "4: ACTIVE"
+        let state = state.unwrap_or_default();
+        states.push(state.rsplit(' ').next().unwrap_or_default().to_owned());
+    }
+    if states.iter().any(|state| state == "ACTIVE") {
+        return None;
+    }
+    Some(match states.first() {
+        None => "has no port".to_owned(),
+        Some(state) => format!("its port is {state}"),
+    })
+}
+
+/// Says so if the device has no node that programs could open.
+fn no_node(context: &Context<'_>, name: &str) -> Option<String> {
+    let machine = context.machine;
+    let class = "/sys/class/infiniband_verbs";
+    let is_its = |uverbs: &String| {
+        let of = machine.text(format!("{class}/{uverbs}/ibdev"));
+        of.as_deref() == Some(name)
+    };
+    let Some(uverbs) = machine.names(class).into_iter().find(is_its) else {
+        return Some("has no uverbs (the module ib_uverbs is not loaded)".to_owned());
+    };
+    let node = format!("/dev/infiniband/{uverbs}");
+    let is_there = machine.at(&node).exists();
+    (!is_there).then(|| format!("{node} is not there"))
+}

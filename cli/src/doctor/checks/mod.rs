@@ -1,0 +1,56 @@
+//! The checks: one for each thing that a program depends on.
+
+mod devices;
+mod frameworks;
+mod hardware;
+mod library;
+mod limits;
+mod port;
+mod program;
+mod settings;
+
+use super::finding::Finding;
+use super::machine::Machine;
+
+pub(super) use program::{is_verbs, program};
+
+/// How programs are started in this environment.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Context<'a> {
+    pub(super) machine: &'a Machine,
+    /// Whether programs will be started by `roce run`, which mends much: not if the environment
+    /// leads to this stack's library by itself.
+    pub(super) by_run: bool,
+}
+
+impl<'a> Context<'a> {
+    pub(super) fn new(machine: &'a Machine) -> Self {
+        Self {
+            machine,
+            by_run: !library::is_in_place(machine),
+        }
+    }
+}
+
+/// Everything that does not depend on the program.
+pub(super) const ALL: &[fn(&Context<'_>) -> Vec<Finding>] = &[
+    settings::settings,
+    devices::devices,
+    library::library,
+    devices::nodes,
+    devices::sysfs,
+    hardware::hardware,
+    limits::memory,
+    limits::locked_memory,
+    limits::open_files,
+    limits::pipes,
+    limits::udp_buffer,
+    port::port,
+    frameworks::ucx,
+    frameworks::libfabric,
+    frameworks::open_mpi,
+    frameworks::nccl,
+];
+
+#[cfg(test)]
+mod tests;

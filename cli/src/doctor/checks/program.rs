@@ -1,0 +1,159 @@
+//! Which libibverbs and librdmacm a program would load: this stack's, or one that was brought
+//! along.
+
+use super::Context;
+use crate::doctor::elf::Image;
+use crate::doctor::finding::Finding;
+use crate::doctor::loader::{Loaded, Loader, Start, place};
+use crate::doctor::python;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+/// `e_machine` of this build.
+const OWN_MACHINE: u16 = if cfg!(target_arch = "aarch64") {
+    183
+} else {
+    62
+};
+
+/// What is to be said of a program, by name, by path, or of a folder with a Python environment.
+pub(in crate::doctor) fn program(context: &Context<'_>, program: &str) -> Vec<Finding> {
+    let shown = program.escape_debug().to_string();
+    let Some(path) = find(context, program) else {
+        let what = "there is no such program, nor a folder with a Python environment";
+        return vec![Finding::failure(&shown, what)];
+    };
+    let mut findings = Vec::new();
+    if path.is_file() {
+        findings.extend(linked(context, &shown, &path));
+    }
+    let packages = python::packages(context.machine, &path);
+    let copies = python::copies(&packages);
+    findings.extend(
+        copies
+            .iter()
+            .map(|copy| bundled(context, &shown, copy, None)),
+    );
+    if copies.is_empty() && !packages.is_empty() {
+        let folders: Vec<String> = packages.iter().map(|p| context.machine.shown(p)).collect();
+        let what = format!(
+            "no Python package brings a libibverbs ({})",
+            folders.join(", ")
+        );
+        findings.push(Finding::ok(&shown, what));
+    }
+    if findings.is_empty() {
+        let what = "neither a program nor a Python environment: nothing to look at";
+        findings.push(Finding::failure(&shown, what));
+    }
+    findings
+}
+
+/// A path, or where PATH leads.
+fn find(context: &Context<'_>, program: &str) -> Option<PathBuf> {
+    let machine = context.machine;
+    if program.contains('/') || program == "." {
+        return Some(place(machine, program)).filter(|path| path.exists());
+    }
+    let path = machine.variable("PATH")?;
+    let mut places = path
+        .split(':')
+        .map(|folder| place(machine, folder).join(program));
+    let executable = |path: &PathBuf| {
+        let found = path.metadata();
+        found.is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
+    };
+    places.find(executable).or_else(|| {
+        let folder = place(machine, program);
+        (!program.is_empty() && folder.is_dir()).then_some(folder)
+    })
+}
+
+/// What an executable file would load when it starts.
+fn linked(context: &Context<'_>, shown: &str, path: &Path) -> Vec<Finding> {
+    let machine = context.machine;
+    let Some(image) = Image::read(path) else {
+        return python::script_interpreter(machine, path)
+            // Not one that is a script itself, which could go on for ever.
+            .filter(|interpreter| Image::read(interpreter).is_some())
+            .map(|interpreter| linked(context, shown, &interpreter))
+            .unwrap_or_default();
+    };
+    let what = machine.shown(path);
+    if image.machine != OWN_MACHINE {
+        let what = format!("{what} is for another processor than this stack's library");
+        return vec![Finding::failure(shown, what)];
+    }
+    if !image.has_interpreter && image.needed.is_empty() {
+        let what =
+            format!("{what} is linked statically: no library can take another's place in it");
+        return vec![Finding::failure(shown, what)];
+    }
+    let start = if context.by_run {
+        Start::ByRun
+    } else {
+        Start::AsItIs
+    };
+    let tree = Loader::new(machine, start).tree(path);
+    let verbs: Vec<&Loaded> = tree
+        .iter()
+        .filter(|loaded| is_verbs(&loaded.name))
+        .collect();
+    let mut findings = Vec::new();
+    for loaded in &verbs {
+        findings.push(match &loaded.path {
+            None => Finding::failure(
+                shown,
+                format!("{} is not found, so {what} does not start", loaded.name),
+            )
+            .remedy(format!("roce run {shown}")),
+            Some(path) if machine.is_ours(path) => Finding::ok(
+                shown,
+                format!("{} is this stack's: {}", loaded.name, machine.shown(path)),
+            ),
+            Some(path) => bundled(context, shown, path, Some(&loaded.by)),
+        });
+    }
+    if verbs.is_empty() {
+        let what =
+            "names no libibverbs when it starts; what it loads while it runs is not seen here";
+        findings.push(Finding::ok(shown, what));
+    }
+    findings
+}
+
+/// A copy of the library that passes by this stack's.
+fn bundled(context: &Context<'_>, shown: &str, copy: &Path, by: Option<&Path>) -> Finding {
+    let machine = context.machine;
+    let by = by.map_or(String::new(), |by| format!(" (for {})", machine.shown(by)));
+    let is_plain = copy.file_name().is_some_and(|name| {
+        let name = name.to_string_lossy();
+        ["libibverbs.so.1", "librdmacm.so.1"]
+            .iter()
+            .any(|plain| name.starts_with(plain))
+    });
+    let kind = match is_plain {
+        true => "another copy",
+        false => "a renamed copy",
+    };
+    let what = format!(
+        "{kind} passes this stack by: {}{by}. It finds hardware only",
+        machine.shown(copy)
+    );
+    let ours = match &machine.library {
+        Ok(path) => machine.shown(path),
+        Err(_) => "libibverbs.so.1".to_owned(),
+    };
+    Finding::failure(shown, what).remedy(format!("LD_PRELOAD={ours} roce run {shown}"))
+}
+
+/// Whether a file is a libibverbs or librdmacm by its name, under whatever suffix.
+pub(in crate::doctor) fn is_verbs(name: &str) -> bool {
+    let rest = ["libibverbs", "librdmacm"]
+        .iter()
+        .find_map(|start| name.strip_prefix(start));
+    // `libibverbs-8f14e45f.so.1.14.39.0` is one, `libibverbs_helper.so` is not.
+    rest.is_some_and(|rest| {
+        rest.starts_with(".so") || rest.starts_with('-') && rest.contains(".so")
+    })
+}

@@ -1,0 +1,25 @@
+//! The variables of the environment that this stack reads.
+
+use super::Context;
+use crate::doctor::finding::Finding;
+use roce_verbs::{check_environment, unknown_variables};
+
+const CHECK: &str = "variables";
+
+/// What is wrong with them. They are those of this process: what reads them knows no other.
+pub(in crate::doctor) fn settings(_: &Context<'_>) -> Vec<Finding> {
+    let wrong = check_environment(&[]);
+    let mut findings: Vec<Finding> = wrong
+        .iter()
+        .map(|error| Finding::failure(CHECK, error.to_string()))
+        .collect();
+    for unknown in unknown_variables() {
+        let finding = Finding::warning(CHECK, unknown.to_string());
+        let name = &unknown.name;
+        findings.push(finding.remedy(format!("unset {name}")));
+    }
+    if findings.is_empty() {
+        findings.push(Finding::ok(CHECK, "those of this stack are right"));
+    }
+    findings
+}

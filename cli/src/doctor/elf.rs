@@ -1,0 +1,192 @@
+//! What an ELF file asks of the loader: the libraries that it needs, and where to look for them.
+//!
+//! Any file may be given: every offset and length is checked, and nothing is read beyond a bound.
+
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom};
+use std::path::Path;
+
+/// No table or string that is read is longer.
+const MAX_PART: u64 = 1 << 20;
+
+const PT_LOAD: u32 = 1;
+const PT_DYNAMIC: u32 = 2;
+const PT_INTERP: u32 = 3;
+const DT_NEEDED: u64 = 1;
+const DT_STRTAB: u64 = 5;
+const DT_STRSZ: u64 = 10;
+const DT_RPATH: u64 = 15;
+const DT_RUNPATH: u64 = 29;
+
+/// What a dynamically linked file says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Image {
+    /// The processor's number (`e_machine`).
+    pub(super) machine: u16,
+    /// The libraries that it needs.
+    pub(super) needed: Vec<String>,
+    /// Folders that are searched before LD_LIBRARY_PATH, unless there is a runpath.
+    pub(super) rpath: Vec<String>,
+    /// Folders that are searched after LD_LIBRARY_PATH.
+    pub(super) runpath: Vec<String>,
+    /// Whether it names a loader: an executable that does not is linked statically.
+    pub(super) has_interpreter: bool,
+}
+
+/// Part of a file, by the program header.
+#[derive(Clone, Copy)]
+struct Segment {
+    kind: u32,
+    offset: u64,
+    address: u64,
+    len: u64,
+}
+
+impl Image {
+    /// Reads a file. `None` if it is not a 64-bit little-endian ELF file, or is broken.
+    pub(super) fn read(path: &Path) -> Option<Self> {
+        // A pipe or a device would not end.
+        if !std::fs::metadata(path).ok()?.is_file() {
+            return None;
+        }
+        Self::parse(&mut File::open(path).ok()?).ok()?
+    }
+
+    fn parse(file: &mut (impl Read + Seek)) -> io::Result<Option<Self>> {
+        let head = part(file, 0, 64)?;
+        // The magic number, 64 bits, little-endian.
+        if head.get(..6) != Some(b"\x7fELF\x02\x01") {
+            return Ok(None);
+        }
+        let mut image = Self {
+            machine: number(&head, 18, 2) as u16,
+            ..Self::default()
+        };
+        let size = number(&head, 54, 2).max(56);
+        let table = part(file, number(&head, 32, 8), size * number(&head, 56, 2))?;
+        let segments: Vec<Segment> = table
+            .chunks_exact(size as usize)
+            .map(|entry| Segment {
+                kind: number(entry, 0, 4) as u32,
+                offset: number(entry, 8, 8),
+                address: number(entry, 16, 8),
+                len: number(entry, 32, 8),
+            })
+            .collect();
+        image.has_interpreter = segments.iter().any(|segment| segment.kind == PT_INTERP);
+        if let Some(dynamic) = segments.iter().find(|segment| segment.kind == PT_DYNAMIC) {
+            let entries = part(file, dynamic.offset, dynamic.len)?;
+            image.read_dynamic(file, &entries, &segments)?;
+        }
+        Ok(Some(image))
+    }
+
+    fn read_dynamic(
+        &mut self,
+        file: &mut (impl Read + Seek),
+        entries: &[u8],
+        segments: &[Segment],
+    ) -> io::Result<()> {
+        let entries: Vec<(u64, u64)> = entries
+            .chunks_exact(16)
+            .map(|entry| (number(entry, 0, 8), number(entry, 8, 8)))
+            .take_while(|(tag, _)| *tag != 0)
+            .collect();
+        let value = |wanted| {
+            let found = entries.iter().find(|(tag, _)| *tag == wanted);
+            found.map_or(0, |(_, value)| *value)
+        };
+        let address = value(DT_STRTAB);
+        let is_there =
+            |s: &&Segment| s.kind == PT_LOAD && address >= s.address && address - s.address < s.len;
+        let Some(segment) = segments.iter().find(is_there) else {
+            return Ok(());
+        };
+        let at = segment.offset.saturating_add(address - segment.address);
+        let strings = part(file, at, value(DT_STRSZ))?;
+        let string = |at: u64| {
+            let rest = strings.get(usize::try_from(at).unwrap_or(usize::MAX)..);
+            let text = rest.unwrap_or_default().split(|byte| *byte == 0).next();
+            String::from_utf8_lossy(text.unwrap_or_default()).into_owned()
+        };
+        let folders = |at| string(at).split(':').map(str::to_owned).collect();
+        for (tag, value) in entries {
+            match tag {
+                DT_NEEDED => self.needed.push(string(value)),
+                DT_RPATH => self.rpath = folders(value),
+                DT_RUNPATH => self.runpath = folders(value),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Bytes of a file; fewer if it ends before.
+fn part(file: &mut (impl Read + Seek), at: u64, len: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    file.seek(SeekFrom::Start(at))?;
+    file.take(len.min(MAX_PART)).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// A little-endian number of `len` bytes; 0 if it is not there.
+fn number(bytes: &[u8], at: usize, len: usize) -> u64 {
+    let part = bytes.get(at..at + len).unwrap_or_default();
+    part.iter()
+        .rev()
+        .fold(0, |n, byte| n << 8 | u64::from(*byte))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::doctor::testing::elf;
+    use std::io::Cursor;
+
+    fn parsed(bytes: &[u8]) -> Option<Image> {
+        Image::parse(&mut Cursor::new(bytes)).expect("memory can be read")
+    }
+
+    #[test]
+    fn a_file_says_what_it_needs() {
+        let bytes = elf(
+            &["libibverbs.so.1", "libc.so.6"],
+            Some("/a:$ORIGIN/../b"),
+            None,
+        );
+        let image = parsed(&bytes).expect("an image");
+        assert_eq!(image.needed, ["libibverbs.so.1", "libc.so.6"]);
+        assert_eq!(image.rpath, ["/a", "$ORIGIN/../b"]);
+        assert!(image.runpath.is_empty() && image.has_interpreter);
+        let image = parsed(&elf(&[], None, Some("/c"))).expect("an image");
+        assert_eq!(image.runpath, ["/c"]);
+    }
+
+    #[test]
+    fn the_tests_own_program_is_understood() {
+        let own = std::env::current_exe().expect("a path");
+        let image = Image::read(&own).expect("an image");
+        assert!(
+            image.needed.iter().any(|name| name == "libc.so.6"),
+            "{image:?}"
+        );
+        assert!(Image::read(Path::new("/dev/zero")).is_none());
+    }
+
+    #[test]
+    fn no_file_is_too_broken() {
+        let good = elf(&["libibverbs.so.1"], Some("/a"), Some("/b"));
+        for len in 0..good.len() {
+            let _ = parsed(&good[..len]);
+        }
+        for at in 0..good.len() {
+            for value in [0, 1, 0x7f, 0xff] {
+                let mut bad = good.clone();
+                bad[at] = value;
+                let _ = parsed(&bad);
+            }
+        }
+        assert_eq!(parsed(b"#!/bin/sh\n"), None);
+    }
+}

@@ -1,0 +1,289 @@
+//! What the dynamic loader would load for a program (ld.so(8)), and where it would find it.
+
+use super::elf::Image;
+use super::machine::Machine;
+use std::collections::{BTreeMap, VecDeque};
+use std::path::{Path, PathBuf};
+
+/// Files that are looked at for one program.
+const MAX_FILES: usize = 2000;
+
+/// How deep /etc/ld.so.conf may include others.
+const MAX_INCLUDES: usize = 8;
+
+/// Folders that are searched last.
+const DEFAULT: [&str; 4] = ["/lib64", "/usr/lib64", "/lib", "/usr/lib"];
+
+/// How the program is started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Start {
+    /// As it is, in this environment.
+    AsItIs,
+    /// By `roce run`, which puts this stack's library in front of LD_LIBRARY_PATH.
+    ByRun,
+}
+
+/// A library that the loader would load.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Loaded {
+    /// The name by which it is asked for.
+    pub(super) name: String,
+    /// The file; nothing if it is not found.
+    pub(super) path: Option<PathBuf>,
+    /// What asks for it.
+    pub(super) by: PathBuf,
+}
+
+/// Finds libraries as the loader does.
+#[derive(Debug)]
+pub(super) struct Loader<'a> {
+    machine: &'a Machine,
+    start: Start,
+    /// Those of LD_LIBRARY_PATH.
+    search: Vec<PathBuf>,
+    /// Those of /etc/ld.so.conf, and the default ones.
+    system: Vec<PathBuf>,
+}
+
+impl<'a> Loader<'a> {
+    pub(super) fn new(machine: &'a Machine, start: Start) -> Self {
+        let search = machine.variable("LD_LIBRARY_PATH").unwrap_or_default();
+        let separator = |sign| sign == ':' || sign == ';';
+        let search = search.split(separator).filter(|part| !part.is_empty());
+        let mut system = Vec::new();
+        configured(machine, "/etc/ld.so.conf", 0, &mut system);
+        system.extend(DEFAULT.map(|folder| machine.at(folder)));
+        Self {
+            machine,
+            start,
+            search: search.map(|folder| place(machine, folder)).collect(),
+            system,
+        }
+    }
+
+    /// What a program loads when it starts, in the order in which the loader loads it, with what
+    /// LD_PRELOAD names.
+    pub(super) fn tree(&self, program: &Path) -> Vec<Loaded> {
+        let mut found: BTreeMap<String, Loaded> = BTreeMap::new();
+        let mut order = Vec::new();
+        // A file, and the rpaths of what has led to it.
+        let mut queue = VecDeque::new();
+        let preload = self.machine.variable("LD_PRELOAD").unwrap_or_default();
+        let is_separator = |sign: char| sign == ':' || sign.is_whitespace();
+        let preloaded = preload.split(is_separator).filter(|name| !name.is_empty());
+        for name in preloaded {
+            let path = self.named(name).or_else(|| self.resolve(name, &[], &[]));
+            let by = PathBuf::from("LD_PRELOAD");
+            let inner = name.rsplit('/').next().unwrap_or(name).to_owned();
+            order.push(inner.clone());
+            queue.extend(path.clone().map(|path| (path, Vec::new())));
+            let name = inner.clone();
+            found.insert(inner, Loaded { name, path, by });
+        }
+        queue.push_back((program.to_owned(), Vec::new()));
+        while let Some((file, inherited)) = queue.pop_front() {
+            let Some(image) = Image::read(&file) else {
+                continue;
+            };
+            let origin = file.canonicalize().unwrap_or_else(|_| file.clone());
+            let expand = |folders: &[String]| -> Vec<PathBuf> {
+                let of = |folder: &String| self.expand(folder, &origin);
+                folders.iter().flat_map(of).collect()
+            };
+            let runpath = expand(&image.runpath);
+            let mut rpath = Vec::new();
+            if image.runpath.is_empty() {
+                rpath = expand(&image.rpath);
+                rpath.extend(inherited);
+            }
+            for name in image.needed {
+                if found.contains_key(&name) || found.len() >= MAX_FILES {
+                    continue;
+                }
+                let path = self
+                    .named(&name)
+                    .or_else(|| self.resolve(&name, &rpath, &runpath));
+                queue.extend(path.clone().map(|path| (path, rpath.clone())));
+                order.push(name.clone());
+                let by = file.clone();
+                found.insert(name.clone(), Loaded { name, path, by });
+            }
+        }
+        order.iter().filter_map(|name| found.remove(name)).collect()
+    }
+
+    /// What a program gets that asks for `name` while it runs, and has no search path of its own.
+    pub(super) fn opened(&self, name: &str) -> Option<PathBuf> {
+        self.resolve(name, &[], &[])
+    }
+
+    /// A name that is a path.
+    fn named(&self, name: &str) -> Option<PathBuf> {
+        let path = name.contains('/').then(|| place(self.machine, name))?;
+        path.is_file().then_some(path)
+    }
+
+    fn resolve(&self, name: &str, rpath: &[PathBuf], runpath: &[PathBuf]) -> Option<PathBuf> {
+        let in_one_of = |folders: &[PathBuf]| {
+            let mut places = folders.iter().map(|folder| folder.join(name));
+            places.find(|path| path.is_file())
+        };
+        in_one_of(rpath)
+            .or_else(|| self.by_run(name))
+            .or_else(|| in_one_of(&self.search))
+            .or_else(|| in_one_of(runpath))
+            .or_else(|| in_one_of(&self.system))
+    }
+
+    /// This stack's library, if `roce run` would put it there.
+    fn by_run(&self, name: &str) -> Option<PathBuf> {
+        const NAMES: [&str; 4] = [
+            "libibverbs.so.1",
+            "libibverbs.so",
+            "librdmacm.so.1",
+            "librdmacm.so",
+        ];
+        let offered = self.start == Start::ByRun && NAMES.contains(&name);
+        self.machine.library.clone().ok().filter(|_| offered)
+    }
+
+    /// A folder of a search path in a file.
+    fn expand(&self, folder: &str, file: &Path) -> Vec<PathBuf> {
+        let origin = file.parent().unwrap_or(Path::new("/")).display();
+        let origin = origin.to_string();
+        let with = |lib: &str| {
+            let text = ["$ORIGIN", "${ORIGIN}"]
+                .iter()
+                .fold(folder.to_owned(), |text, sign| text.replace(sign, &origin));
+            text.replace("${LIB}", lib).replace("$LIB", lib)
+        };
+        let libs: &[&str] = match folder.contains("LIB") {
+            true => &[
+                "lib64",
+                "lib/x86_64-linux-gnu",
+                "lib/aarch64-linux-gnu",
+                "lib",
+            ],
+            false => &[""],
+        };
+        let place = |text: String| match folder.contains("ORIGIN") {
+            true => PathBuf::from(text),
+            false => place(self.machine, &text),
+        };
+        let folders = libs.iter().map(|lib| place(with(lib)));
+        folders.filter(|folder| folder.is_dir()).collect()
+    }
+}
+
+/// A path as a program of the machine sees it.
+pub(super) fn place(machine: &Machine, path: &str) -> PathBuf {
+    match path.starts_with('/') {
+        true => machine.at(path),
+        false => machine.folder.join(path),
+    }
+}
+
+/// The folders that a file like /etc/ld.so.conf names.
+fn configured(machine: &Machine, file: &str, depth: usize, folders: &mut Vec<PathBuf>) {
+    let text = machine.text(file).unwrap_or_default();
+    for line in text.lines() {
+        let line = line.split('#').next().unwrap_or_default().trim();
+        match line.strip_prefix("include ") {
+            Some(pattern) if depth < MAX_INCLUDES => {
+                // The only pattern that is in use: /etc/ld.so.conf.d/*.conf
+                let (folder, name) = pattern.trim().rsplit_once('/').unwrap_or(("", pattern));
+                let ending = name.trim_start_matches('*');
+                for name in machine.names(folder) {
+                    if name.ends_with(ending) {
+                        configured(machine, &format!("{folder}/{name}"), depth + 1, folders);
+                    }
+                }
+            }
+            Some(_) => {}
+            None if line.starts_with('/') => folders.push(machine.at(line)),
+            None => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::doctor::testing::{Made, elf};
+
+    /// The file that a program of this made-up machine gets as libibverbs.so.1.
+    fn got(made: &Made, start: Start) -> Option<String> {
+        let tree = Loader::new(&made.machine, start).tree(&made.machine.at("/usr/bin/program"));
+        let loaded = tree.into_iter().find(|l| l.name == "libibverbs.so.1")?;
+        Some(made.machine.shown(&loaded.path?))
+    }
+
+    #[test]
+    fn the_order_is_the_loaders() {
+        let mut made = Made::healthy();
+        made.write("/usr/bin/program", elf(&["libmiddle.so"], None, None));
+        made.write(
+            "/usr/lib/libmiddle.so",
+            elf(&["libibverbs.so.1"], None, None),
+        );
+        assert_eq!(got(&made, Start::AsItIs), None);
+        let ours = Some("/opt/roce/libibverbs.so.1".to_owned());
+        assert_eq!(got(&made, Start::ByRun), ours);
+
+        made.write("/etc/ld.so.conf", "include /etc/ld.so.conf.d/*.conf\n");
+        made.write("/etc/ld.so.conf.d/a.conf", "# x\n/usr/lib/here # y\n");
+        made.write("/usr/lib/here/libibverbs.so.1", "system's");
+        let system = Some("/usr/lib/here/libibverbs.so.1".to_owned());
+        assert_eq!(got(&made, Start::AsItIs), system);
+        assert_eq!(got(&made, Start::ByRun), ours);
+
+        // A runpath comes behind LD_LIBRARY_PATH …
+        made.write("/usr/lib/inner/libibverbs.so.1", "bundled");
+        let bundled = Some("/usr/lib/inner/libibverbs.so.1".to_owned());
+        let needs = ["libibverbs.so.1"];
+        made.write(
+            "/usr/lib/libmiddle.so",
+            elf(&needs, None, Some("$ORIGIN/inner")),
+        );
+        assert_eq!(got(&made, Start::AsItIs), bundled);
+        assert_eq!(got(&made, Start::ByRun), ours);
+        made.set("LD_LIBRARY_PATH", "/nowhere:/usr/lib/here");
+        assert_eq!(got(&made, Start::AsItIs), system);
+        // … and an rpath before it, that of the program, too.
+        made.write(
+            "/usr/lib/libmiddle.so",
+            elf(&needs, Some("${ORIGIN}/inner"), None),
+        );
+        assert_eq!(got(&made, Start::ByRun), bundled);
+        made.write("/usr/lib/libmiddle.so", elf(&needs, None, None));
+        made.write(
+            "/usr/bin/program",
+            elf(&["libmiddle.so"], Some("/usr/lib/inner"), None),
+        );
+        assert_eq!(got(&made, Start::ByRun), bundled);
+    }
+
+    #[test]
+    fn what_is_preloaded_comes_first() {
+        let mut made = Made::healthy();
+        made.write(
+            "/usr/bin/program",
+            elf(&["libibverbs.so.1"], Some("/usr/lib"), None),
+        );
+        made.write("/usr/lib/libibverbs.so.1", "system's");
+        made.set("LD_PRELOAD", "/opt/roce/libibverbs.so.1 libx.so");
+        let ours = Some("/opt/roce/libibverbs.so.1".to_owned());
+        assert_eq!(got(&made, Start::AsItIs), ours);
+    }
+
+    #[test]
+    fn circles_end() {
+        let made = Made::healthy();
+        made.write("/usr/bin/program", elf(&["a.so"], None, None));
+        made.write("/lib/a.so", elf(&["b.so", "a.so"], None, None));
+        made.write("/lib/b.so", elf(&["a.so"], None, None));
+        made.write("/etc/ld.so.conf", "include /etc/*.conf\n");
+        let loader = Loader::new(&made.machine, Start::AsItIs);
+        assert_eq!(loader.tree(&made.machine.at("/usr/bin/program")).len(), 2);
+    }
+}

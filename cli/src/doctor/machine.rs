@@ -1,0 +1,130 @@
+//! What the checks look at: files below a root, the environment, and what this stack offers.
+//! Tests make up all of it.
+
+use crate::run::{Library, PROBE};
+use std::collections::BTreeMap;
+use std::env;
+use std::ffi::OsString;
+use std::fs;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// No file that is read as text is longer: those of /proc and /sys are not.
+const MAX_TEXT: u64 = 4 << 20;
+
+/// A string that this stack's library holds, and no other libibverbs.
+const MARK: &[u8] = b"ROCE_DATAPATH";
+
+/// The machine as a program sees it that would be started now.
+#[derive(Debug)]
+pub(super) struct Machine {
+    /// Where `/` is.
+    pub(super) root: PathBuf,
+    /// The folder that relative paths begin at.
+    pub(super) folder: PathBuf,
+    /// The environment.
+    pub(super) environment: BTreeMap<OsString, OsString>,
+    /// This stack's library, or why it is not there.
+    pub(super) library: Result<PathBuf, String>,
+    /// The names of this stack's devices, the loopback's last.
+    pub(super) devices: Vec<String>,
+    /// Why `roce run` can't give a program a `/sys` of its own, if it can't.
+    pub(super) no_namespace: Option<String>,
+}
+
+impl Machine {
+    /// This machine.
+    pub(super) fn here(library: Option<&Path>) -> Self {
+        Self {
+            root: "/".into(),
+            folder: env::current_dir().unwrap_or_else(|_| "/".into()),
+            environment: env::vars_os().collect(),
+            library: Library::find(library)
+                .map(|found| found.path().to_owned())
+                .map_err(|error| error.to_string()),
+            devices: roce_verbs::devices()
+                .iter()
+                .map(roce_verbs::Device::name)
+                .collect(),
+            no_namespace: probe_namespace(),
+        }
+    }
+
+    /// The place of an absolute path below the root.
+    pub(super) fn at(&self, path: impl AsRef<Path>) -> PathBuf {
+        let path = path.as_ref();
+        self.root.join(path.strip_prefix("/").unwrap_or(path))
+    }
+
+    /// What a path below the root is called by the machine itself.
+    pub(super) fn shown(&self, path: &Path) -> String {
+        match path.strip_prefix(&self.root) {
+            Ok(inside) => Path::new("/").join(inside).display().to_string(),
+            Err(_) => path.display().to_string(),
+        }
+    }
+
+    /// The text of a file, without what surrounds it; nothing if it can't be read.
+    pub(super) fn text(&self, path: impl AsRef<Path>) -> Option<String> {
+        let file = fs::File::open(self.at(path)).ok()?;
+        let mut bytes = Vec::new();
+        file.take(MAX_TEXT).read_to_end(&mut bytes).ok()?;
+        Some(String::from_utf8_lossy(&bytes).trim().to_owned())
+    }
+
+    /// A file that holds one number.
+    pub(super) fn number(&self, path: impl AsRef<Path>) -> Option<u64> {
+        self.text(path)?.parse().ok()
+    }
+
+    /// The names in a folder, sorted; none if there is no such folder.
+    pub(super) fn names(&self, path: impl AsRef<Path>) -> Vec<String> {
+        let entries = fs::read_dir(self.at(path)).into_iter().flatten().flatten();
+        let mut names: Vec<String> = entries
+            .map(|entry| entry.file_name().to_string_lossy().into_owned())
+            .collect();
+        names.sort();
+        names
+    }
+
+    /// A variable of the environment that is not empty.
+    pub(super) fn variable(&self, name: &str) -> Option<String> {
+        let value = self.environment.get(&OsString::from(name))?;
+        let value = value.to_string_lossy().into_owned();
+        (!value.is_empty()).then_some(value)
+    }
+
+    /// Whether a file is this stack's library.
+    pub(super) fn is_ours(&self, file: &Path) -> bool {
+        let same = |ours: &PathBuf| ours.canonicalize().ok() == file.canonicalize().ok();
+        if self.library.as_ref().is_ok_and(same) {
+            return true;
+        }
+        // Programs name the mark, too, so the name has to be that of the library.
+        let name = file.file_name().unwrap_or_default().to_string_lossy();
+        let named = ["libibverbs", "librdmacm", "libroce"];
+        named.iter().any(|start| name.starts_with(start))
+            && fs::read(file).is_ok_and(|bytes| memchr::memmem::find(&bytes, MARK).is_some())
+    }
+
+    /// The device that programs should take: the first that is not the loopback, if there is one.
+    pub(super) fn first_device(&self) -> Option<&str> {
+        self.devices.first().map(String::as_str)
+    }
+}
+
+/// Lets another process try what `roce run` does: one that has entered a namespace can't go back.
+fn probe_namespace() -> Option<String> {
+    let own = env::current_exe().ok()?;
+    let output = Command::new(own)
+        .arg(PROBE)
+        .stdin(Stdio::null())
+        .output()
+        .ok()?;
+    (!output.status.success()).then(|| {
+        let text = String::from_utf8_lossy(&output.stderr);
+        let text = text.trim();
+        text.strip_prefix("roce: ").unwrap_or(text).to_owned()
+    })
+}

@@ -1,0 +1,123 @@
+//! Machines and files that tests make up.
+
+use super::machine::Machine;
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// A machine on which nothing is wrong, in a folder of its own.
+pub(super) struct Made {
+    _folder: tempfile::TempDir,
+    pub(super) machine: Machine,
+}
+
+impl Made {
+    pub(super) fn healthy() -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let root = folder.path().canonicalize().expect("there");
+        let library = root.join("opt/roce/libibverbs.so.1");
+        let made = Self {
+            machine: Machine {
+                folder: root.join("home"),
+                environment: BTreeMap::from([("PATH".into(), "/usr/bin".into())]),
+                library: Ok(library),
+                devices: vec!["roce_eth0".to_owned(), "roce_lo".to_owned()],
+                no_namespace: None,
+                root,
+            },
+            _folder: folder,
+        };
+        made.write("/opt/roce/libibverbs.so.1", "ROCE_DATAPATH");
+        made.write("/dev/infiniband/uverbs2", "");
+        made.write(
+            "/sys/class/infiniband/roce_eth0/ports/1/state",
+            "4: ACTIVE\n",
+        );
+        made.limits("unlimited", "65536");
+        made.write("/proc/sys/net/core/rmem_max", "8388608\n");
+        made.write("/proc/sys/fs/pipe-max-size", "1048576\n");
+        made.write("/proc/sys/fs/pipe-user-pages-hard", "0\n");
+        made.write("/proc/sys/fs/pipe-user-pages-soft", "16384\n");
+        made.write("/proc/self/cgroup", "0::/a/b\n");
+        made.write("/proc/net/udp", "  sl  local_address\n");
+        made
+    }
+
+    /// Limits on locked memory and open files.
+    pub(super) fn limits(&self, memlock: &str, files: &str) {
+        let text = format!(
+            "Limit                     Soft Limit           Hard Limit           Units     \n\
+             Max open files            {files:<20} 1048576              files     \n\
+             Max locked memory         {memlock:<20} unlimited            bytes     \n"
+        );
+        self.write("/proc/self/limits", &text);
+    }
+
+    pub(super) fn write(&self, path: &str, bytes: impl AsRef<[u8]>) -> PathBuf {
+        let path = self.machine.at(path);
+        fs::create_dir_all(path.parent().expect("a folder")).expect("made");
+        fs::write(&path, bytes).expect("written");
+        path
+    }
+
+    pub(super) fn remove(&self, path: &str) {
+        let path = self.machine.at(path);
+        match path.is_dir() {
+            true => fs::remove_dir_all(path).expect("removed"),
+            false => fs::remove_file(path).expect("removed"),
+        }
+    }
+
+    pub(super) fn link(&self, path: &str, target: impl AsRef<Path>) {
+        let path = self.machine.at(path);
+        fs::create_dir_all(path.parent().expect("a folder")).expect("made");
+        std::os::unix::fs::symlink(target, path).expect("linked");
+    }
+
+    pub(super) fn set(&mut self, name: &str, value: &str) {
+        self.machine.environment.insert(name.into(), value.into());
+    }
+}
+
+/// An ELF file: its headers, and a dynamic section with these entries.
+pub(super) fn elf(needed: &[&str], rpath: Option<&str>, runpath: Option<&str>) -> Vec<u8> {
+    const HEADERS: u64 = 64 + 3 * 56;
+    let mut strings = vec![0];
+    let mut dynamic: Vec<(u64, u64)> = Vec::new();
+    let mut add = |tag, text: &str| {
+        dynamic.push((tag, strings.len() as u64));
+        strings.extend(text.bytes().chain([0]));
+    };
+    needed.iter().for_each(|name| add(1, name));
+    rpath.iter().for_each(|path| add(15, path));
+    runpath.iter().for_each(|path| add(29, path));
+    let strings_at = HEADERS + 16 * (dynamic.len() as u64 + 3);
+    dynamic.extend([(5, 0x1000 + strings_at), (10, strings.len() as u64), (0, 0)]);
+    let end = strings_at + strings.len() as u64;
+    let mut file = b"\x7fELF\x02\x01\x01".to_vec();
+    file.resize(16, 0);
+    // A shared object of x86-64, whose program headers are behind this one.
+    file.extend([3, 0, 62, 0, 1, 0, 0, 0]);
+    for word in [0, 64, 0] {
+        file.extend(u64::to_le_bytes(word));
+    }
+    file.extend([0, 0, 0, 0, 64, 0, 56, 0, 3, 0, 0, 0, 0, 0, 0, 0]);
+    let segments = [
+        (1, 0, end),
+        (2, HEADERS, 16 * dynamic.len() as u64),
+        (3, 0, 1),
+    ];
+    for (kind, offset, len) in segments {
+        file.extend(u32::to_le_bytes(kind));
+        file.extend([0; 4]);
+        for word in [offset, 0x1000 + offset, 0, len, len, 0] {
+            file.extend(u64::to_le_bytes(word));
+        }
+    }
+    for (tag, value) in dynamic {
+        file.extend(u64::to_le_bytes(tag));
+        file.extend(u64::to_le_bytes(value));
+    }
+    file.extend(strings);
+    file
+}

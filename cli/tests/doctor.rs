@@ -1,0 +1,130 @@
+//! `roce doctor` on this machine.
+
+use std::io::Write;
+use std::net::UdpSocket;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use nix::sched::{CloneFlags, unshare};
+use serde_json::Value;
+
+/// A library that is taken for this stack's.
+fn library(folder: &Path) -> String {
+    let path = folder.join("libibverbs.so.1");
+    std::fs::write(&path, "ROCE_DATAPATH").expect("written");
+    path.to_str().expect("text").to_owned()
+}
+
+fn doctor(arguments: &[&str]) -> (Option<i32>, Value) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let output = Command::new(env!("CARGO_BIN_EXE_roce"))
+        .args(["doctor", "--json", "--library", &library(folder.path())])
+        .args(arguments)
+        .env_remove("LD_LIBRARY_PATH")
+        .output()
+        .expect("roce starts");
+    let report = serde_json::from_slice(&output.stdout);
+    let report = report.unwrap_or_else(|error| panic!("{error}: {output:?}"));
+    (output.status.code(), report)
+}
+
+fn of<'a>(report: &'a Value, check: &str) -> Vec<&'a Value> {
+    let all = report["findings"].as_array().expect("findings");
+    all.iter()
+        .filter(|finding| finding["check"] == check)
+        .collect()
+}
+
+/// Gives this thread a network of its own, or says loudly that it can't.
+fn has_network_of_its_own(test: &str) -> bool {
+    let up = || {
+        let output = Command::new("ip")
+            .args(["link", "set", "lo", "up"])
+            .output();
+        output.is_ok_and(|output: Output| output.status.success())
+    };
+    if unshare(CloneFlags::CLONE_NEWNET).is_ok() && up() {
+        return true;
+    }
+    assert!(
+        std::env::var_os("ROCE_LAB").is_none_or(|value| value != "require"),
+        "ROCE_LAB=require, but no network namespace can be had: be root, with iproute2"
+    );
+    let why = "a network namespace takes root and iproute2";
+    let _ = writeln!(std::io::stderr(), "\n*** SKIPPED: {test}: {why} ***");
+    false
+}
+
+#[test]
+fn a_stranger_on_the_port_is_found_and_one_of_ours_is_not() {
+    let test = "a_stranger_on_the_port_is_found_and_one_of_ours_is_not";
+    if !has_network_of_its_own(test) {
+        return;
+    }
+    let (_, report) = doctor(&[]);
+    assert_eq!(of(&report, "port 4791")[0]["status"], "ok", "{report:#}");
+
+    let stranger = UdpSocket::bind("127.0.0.1:4791").expect("the port is free");
+    let (code, report) = doctor(&[]);
+    assert_eq!(code, Some(1), "{report:#}");
+    let found = of(&report, "port 4791")[0];
+    assert_eq!(found["status"], "failure", "{report:#}");
+    assert_eq!(found["remedy"], format!("kill {}", std::process::id()));
+    drop(stranger);
+
+    let device = roce_verbs::Device::named("roce_lo").expect("the loopback");
+    let context = device.open().expect("it opens");
+    let (pd, cq) = (context.alloc_pd(), context.create_cq(1));
+    let qp = pd.create_qp(&cq, &cq, &roce_verbs::QpOptions::default());
+    let qp = qp.expect("a QP");
+    let gid = context.gids().first().expect("a GID").index;
+    let endpoint = qp.endpoint(gid).expect("an endpoint");
+    qp.connect(gid, &endpoint, &roce_verbs::ConnectOptions::default())
+        .expect("connected");
+    let (_, report) = doctor(&[]);
+    let found = of(&report, "port 4791")[0];
+    assert_eq!(found["status"], "ok", "{report:#}");
+    let own = format!("(process {})", std::process::id());
+    assert!(
+        found["what"]
+            .as_str()
+            .is_some_and(|what| what.contains(&own)),
+        "{report:#}"
+    );
+}
+
+#[test]
+fn programs_and_variables_are_looked_at() {
+    let output = Command::new(env!("CARGO_BIN_EXE_roce"))
+        .args(["doctor", "sh", "/nonexistent/program"])
+        .envs([
+            ("ROCE_FAULTS", "nonsense"),
+            ("ROCE_FAULT", "x"),
+            ("UCX_TLS", "tcp"),
+        ])
+        .output()
+        .expect("roce starts");
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    // Only once, though the command checks its environment, too.
+    assert!(output.stderr.is_empty(), "{output:?}");
+    for part in [
+        "FAILURE  variables ",
+        "ROCE_FAULTS is \"nonsense\"",
+        "    unset ROCE_FAULT\n",
+        "    export UCX_TLS=rc_verbs",
+        "ok       sh ",
+        "FAILURE  /nonexistent/program ",
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+}
+
+#[test]
+fn wrong_usage_is_told() {
+    let output = Command::new(env!("CARGO_BIN_EXE_roce"))
+        .args(["doctor", "--frobnicate"])
+        .output()
+        .expect("roce starts");
+    assert_eq!(output.status.code(), Some(2));
+}
