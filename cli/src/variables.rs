@@ -24,7 +24,7 @@ pub(crate) fn help() -> String {
         let name = format!("  {}={}", variable.name, variable.values);
         let mut line = format!("{name:<INDENT$}");
         if name.len() >= INDENT {
-            let _ = write!(text, "{name}\n");
+            let _ = writeln!(text, "{name}");
             line = " ".repeat(INDENT);
         }
         for word in variable.meaning.split(' ') {

@@ -19,7 +19,8 @@ use std::sync::Once;
 /// `overridden` names variables whose value does not matter, since an option says something
 /// else.
 pub fn check_environment(overridden: &[&str]) -> Vec<OpenError> {
-    let checks: [(&str, fn() -> Result<(), OpenError>); 8] = [
+    type Check = fn() -> Result<(), OpenError>;
+    let checks: [(&str, Check); 8] = [
         ("ROCE_DEVICES", check_devices),
         // And the other variables of the datapath, which no option overrides.
         ("", || environment_datapath().map(drop)),
