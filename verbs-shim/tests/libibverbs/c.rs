@@ -66,12 +66,8 @@ fn succeeds(source: &str) {
 /// Runs a program that ends well, with these variables. Returns what it says on stderr, or nothing
 /// if it was skipped.
 fn run(source: &str, variables: &[(&str, &str)]) -> Option<String> {
-    let Some(pair) = Pair::new_or_skip(1500, 1) else {
-        return None;
-    };
-    let Some(program) = compiled_or_skip(&format!("verbs-shim/tests/libibverbs/{source}")) else {
-        return None;
-    };
+    let pair = Pair::new_or_skip(1500, 1)?;
+    let program = compiled_or_skip(&format!("verbs-shim/tests/libibverbs/{source}"))?;
     let library = library::folder();
     let mut command = pair.near.command(&program);
     command.env("LD_LIBRARY_PATH", library.path());
