@@ -1,7 +1,6 @@
 //! What the NIC tells beside completions (IBTA 1.7, 11.6.3).
 
 use crate::cq::CqId;
-use crate::qp::QpFatalCause;
 use crate::srq::Srqn;
 use roce_wire::Qpn;
 
@@ -12,14 +11,16 @@ pub enum Event {
     CqNotify(CqId),
     /// The CQ overran.
     CqError(CqId),
-    /// The QP went to the error state because a request of its peer was invalid (IBTA
-    /// 1.7, 11.6.3: invalid request local work queue error).
+    /// The QP went to the error state because a request of its peer was invalid, and no
+    /// completion says so (IBTA 1.7, 11.6.3.2: invalid request local work queue error).
     QpRequestError(Qpn),
-    /// The QP went to the error state because its peer was denied access to memory
-    /// (IBTA 1.7, 11.6.3: local access violation work queue error).
+    /// The QP went to the error state because its peer was denied access to memory, and
+    /// no completion says so (IBTA 1.7, 11.6.3.2: local access violation work queue error).
     QpAccessError(Qpn),
-    /// The QP went to the error state by itself, for another reason.
-    QpFatal(Qpn, QpFatalCause),
+    /// The QP went to the error state because its completions can't be reported: its CQ
+    /// has overrun (IBTA 1.7, 11.6.3.2: local work queue catastrophic error). A request
+    /// that fails says so in its completion and raises no event.
+    QpFatal(Qpn),
     /// The first packet of the peer has come while the QP was in state RTR.
     CommEstablished(Qpn),
     /// In state SQD, everything that was begun has completed.

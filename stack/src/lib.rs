@@ -58,8 +58,8 @@ pub use nic::{
 pub use part::QpnPart;
 pub use priority::PriorityMap;
 pub use qp::{
-    MAX_INLINE_BYTES, MAX_QUEUE_DEPTH, MAX_RD_ATOMIC, ModifyError, QpAttributes, QpConfig,
-    QpFatalCause, QpInit, QpKind, QpState, QueueLimits, largest_path_mtu,
+    MAX_INLINE_BYTES, MAX_QUEUE_DEPTH, MAX_RD_ATOMIC, ModifyError, QpAttributes, QpConfig, QpInit,
+    QpKind, QpState, QueueLimits, largest_path_mtu,
 };
 pub use srq::{MAX_SRQS, SrqAttributes, SrqError, SrqInit, SrqStatus, Srqn, XrcdId};
 pub use time::{Duration, Instant};

@@ -166,7 +166,7 @@ fn c_event(objects: &Registry, event: Event) -> Option<IbvAsyncEvent> {
         Event::CqError(id) => (objects.cqs.tell(&id), EVENT_CQ_ERR),
         Event::QpRequestError(qpn) => (of_qp(qpn), EVENT_QP_REQ_ERR),
         Event::QpAccessError(qpn) => (of_qp(qpn), EVENT_QP_ACCESS_ERR),
-        Event::QpFatal(qpn, _) => (of_qp(qpn), EVENT_QP_FATAL),
+        Event::QpFatal(qpn) => (of_qp(qpn), EVENT_QP_FATAL),
         Event::CommEstablished(qpn) => (of_qp(qpn), EVENT_COMM_EST),
         Event::SqDrained(qpn) => (of_qp(qpn), EVENT_SQ_DRAINED),
         Event::LastWqeReached(qpn) => (of_qp(qpn), EVENT_QP_LAST_WQE_REACHED),

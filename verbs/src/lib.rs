@@ -131,10 +131,10 @@ pub use roce_stack::{
     Access, AccessError, Buffer, BufferRange, Completion, Counters, CqId, CqOverrun, CqResizeError,
     CreateQpError, DeregisterError, DropReason, Event, FaultSafe, Flush, MAX_INLINE_BYTES,
     MAX_MESSAGE_BYTES, MAX_QUEUE_DEPTH, MAX_RD_ATOMIC, MAX_SGE, MAX_SRQS, Memory, MemoryFault,
-    ModifyError, Notify, PostError, QpAttributes, QpConfig, QpFatalCause, QpKind, QpState,
-    QpStatus, QpTraffic, QpnPart, RegisterError, RemoteAddr, Reregister, ReregisterError,
-    SendFlags, SendOp, Sge, SrqAttributes, SrqError, SrqStatus, Srqn, Stat, WcOpcode, WcStatus,
-    WindowType, largest_path_mtu,
+    ModifyError, Notify, PostError, QpAttributes, QpConfig, QpKind, QpState, QpStatus, QpTraffic,
+    QpnPart, RegisterError, RemoteAddr, Reregister, ReregisterError, SendFlags, SendOp, Sge,
+    SrqAttributes, SrqError, SrqStatus, Srqn, Stat, WcOpcode, WcStatus, WindowType,
+    largest_path_mtu,
     port::{PortError, RoceVersion, TxMeta},
 };
 pub use roce_stack::{AddressError, AddressHandle, Destination, MulticastError, Source};

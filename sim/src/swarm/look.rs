@@ -65,14 +65,14 @@ impl Run<'_> {
     fn event(&mut self, host: HostId, event: Event) -> Verdict {
         let find = |qpn| self.end_of(host, qpn);
         match event {
-            Event::QpFatal(qpn, _) | Event::QpRequestError(qpn) | Event::QpAccessError(qpn) => {
+            Event::QpFatal(qpn) | Event::QpRequestError(qpn) | Event::QpAccessError(qpn) => {
                 let Some((pair, side)) = find(qpn) else {
                     return Ok(());
                 };
                 // Its completions came before.
                 self.poll(pair, side)?;
-                if let Event::QpFatal(_, why) = event {
-                    self.check_fatal(pair, side, why)?;
+                if let Event::QpFatal(_) = event {
+                    self.check_fatal(pair, side)?;
                 }
                 if self.oracle.may_be_broken(pair, side) {
                     return Ok(());

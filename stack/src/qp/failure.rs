@@ -11,44 +11,32 @@ use roce_wire::Qpn;
 pub(crate) enum Fault {
     /// The oldest send request fails with this status.
     Send(WcStatus),
-    /// The responder failed at a request, after telling the peer and the receive
-    /// queue what there was to tell.
-    Responder,
-    /// The same: the request was invalid.
+    /// A request of the peer failed, and the receive that it consumed has completed with
+    /// the reason.
+    Receive,
+    /// A request of the peer was invalid and consumed no receive.
     InvalidRequest,
-    /// The same: the peer was denied access.
+    /// The peer was denied access by a request that consumed no receive.
     AccessViolation,
     /// A completion found no room.
     CqOverrun,
 }
 
 impl Fault {
-    /// What the QP's owner hears of it.
-    fn event(self, qpn: Qpn) -> Event {
+    /// The affiliated asynchronous error that tells the QP's owner, if no completion does
+    /// (IBTA 1.7, 11.6.3.2).
+    fn event(self, qpn: Qpn) -> Option<Event> {
         match self {
-            // rule: 10.3.1-err-event
-            Self::Send(status) => Event::QpFatal(qpn, QpFatalCause::Send(status)),
+            // rule: 11.6.3-not-twice
+            Self::Send(_) | Self::Receive => None,
             // rule: 11.6.3-qp-fatal
-            Self::Responder => Event::QpFatal(qpn, QpFatalCause::Responder),
-            Self::CqOverrun => Event::QpFatal(qpn, QpFatalCause::CqOverrun),
+            Self::CqOverrun => Some(Event::QpFatal(qpn)),
             // rule: 11.6.3-invalid-request
-            Self::InvalidRequest => Event::QpRequestError(qpn),
+            Self::InvalidRequest => Some(Event::QpRequestError(qpn)),
             // rule: 11.6.3-access-violation
-            Self::AccessViolation => Event::QpAccessError(qpn),
+            Self::AccessViolation => Some(Event::QpAccessError(qpn)),
         }
     }
-}
-
-/// Why a QP failed, for its owner.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum QpFatalCause {
-    /// A send request failed with this status.
-    Send(WcStatus),
-    /// A request of the peer failed for a reason that lies here: the memory of the
-    /// receive that it took.
-    Responder,
-    /// A completion queue overran.
-    CqOverrun,
 }
 
 impl Qp {
@@ -73,17 +61,20 @@ impl Qp {
         }
         let from = core::mem::replace(&mut self.core.state, QpState::Err);
         self.release(cx);
-        // A full CQ takes no more completions; it is known to have overrun by then.
-        let _ = self.flush_sends(cx, status);
         // rule: 10.3.1-err-flushes
-        while self
-            .service
-            .flush_receive(cx, &self.core)
-            .is_ok_and(|any| any)
-        {}
+        let sends = self.flush_sends(cx, status);
+        let receives = self.flush_receives(cx);
         self.service.abandon();
-        cx.events
-            .extend(fault.map(|fault| fault.event(self.core.qpn)));
+        // rule: 10.3.1-err-event
+        if let Some(fault) = fault {
+            let told = fault.event(self.core.qpn);
+            // The completion that would tell may be among those that found no room.
+            let lost = sends
+                .and(receives)
+                .err()
+                .and_then(|overrun| overrun.event(self.core.qpn));
+            cx.events.extend(told.or(lost));
+        }
         if from != QpState::Err && self.srq().is_some() {
             // rule: 10.2.9-srq-last-wqe
             cx.events.push_back(Event::LastWqeReached(self.core.qpn));
@@ -103,6 +94,12 @@ impl Qp {
         };
         self.service.stop_sending();
         flushed
+    }
+
+    /// Completes all receives as flushed, as many as the CQ takes.
+    fn flush_receives(&mut self, cx: &mut Cx<'_>) -> Result<(), Fault> {
+        while self.service.flush_receive(cx, &self.core)? {}
+        Ok(())
     }
 
     // rule: 10.3.1-err-posting

@@ -30,7 +30,6 @@ mod xrc;
 
 pub use attr::{MAX_RD_ATOMIC, ModifyError, QpAttributes, QpConfig, QpState, largest_path_mtu};
 pub(crate) use failure::Fault;
-pub use failure::QpFatalCause;
 pub use kind::QpKind;
 pub use queue::{MAX_INLINE_BYTES, MAX_QUEUE_DEPTH, QueueLimits};
 pub(crate) use queue::{Room, WorkQueue};

@@ -187,7 +187,7 @@ impl Responder {
         match refusal {
             Refusal::InvalidRequest => Fault::InvalidRequest,
             Refusal::AccessError => Fault::AccessViolation,
-            Refusal::OperationalError => Fault::Responder,
+            Refusal::OperationalError => Fault::Receive,
         }
     }
 

@@ -227,10 +227,9 @@ impl Responder {
         packet: &Packet<'_>,
     ) -> Result<(), Fault> {
         let fault = self.refuse(Refusal::AccessError);
-        if packet.ext.imm.is_some() {
-            self.complete_receive(cx, core, WcStatus::LocalAccessError, Arrival::default())?;
-        }
-        Err(fault)
+        let told = packet.ext.imm.is_some()
+            && self.complete_receive(cx, core, WcStatus::LocalAccessError, Arrival::default())?;
+        Err(if told { Fault::Receive } else { fault })
     }
 
     /// Where the packet's bytes go: address, key, length of the message, and how
@@ -266,16 +265,16 @@ impl Responder {
             WcStatus::LocalLengthError => Refusal::InvalidRequest,
             _ => Refusal::OperationalError,
         };
-        let fault = self.refuse(refusal);
+        let _ = self.refuse(refusal);
         self.complete_receive(cx, core, status, Arrival::default())?;
-        Err(fault)
+        Err(Fault::Receive)
     }
 
     /// The key that a SEND with invalidate names is not one that may be invalidated.
     // rule: 9.4.1.1-invalidate-refused
     fn fail_invalidate(&mut self, cx: &mut Cx<'_>, core: &Core) -> Result<(), Fault> {
-        let fault = self.refuse(Refusal::AccessError);
+        let _ = self.refuse(Refusal::AccessError);
         self.complete_receive(cx, core, WcStatus::RemoteInvalidRequest, Arrival::default())?;
-        Err(fault)
+        Err(Fault::Receive)
     }
 }

@@ -248,7 +248,7 @@ impl Receiver {
     fn fail_receive(&mut self, cx: &mut Cx<'_>, core: &Core) -> Refusal {
         let status = WcStatus::LocalProtectionError;
         let completed = arrivals::complete(&mut self.rq, cx, core, status, Arrival::default());
-        Refusal::Fault(completed.err().unwrap_or(Fault::Responder))
+        Refusal::Fault(completed.err().unwrap_or(Fault::Receive))
     }
 }
 

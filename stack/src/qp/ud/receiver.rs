@@ -94,7 +94,7 @@ impl Receiver {
         let completed = arrivals::complete(&mut self.rq, cx, core, status, arrival);
         Ok(match (completed, placed) {
             (Err(fault), _) => Err(fault),
-            (Ok(_), Err(_)) => Err(Fault::Responder),
+            (Ok(_), Err(_)) => Err(Fault::Receive),
             (Ok(_), Ok(())) => Ok(()),
         })
     }

@@ -5,8 +5,8 @@ use crate::sim::{A, B, Dice, Mem, Pair, pattern};
 use rand_chacha::ChaCha20Rng;
 use rand_core::SeedableRng;
 use roce_stack::{
-    Completion, Event, PostError, QpFatalCause, RecvWr, SendFlags, SendOp, SendWr, Sge, Stat,
-    WcOpcode, WcStatus,
+    Completion, PostError, QpState, RecvWr, SendFlags, SendOp, SendWr, Sge, Stat, WcOpcode,
+    WcStatus,
 };
 use std::collections::VecDeque;
 
@@ -92,11 +92,15 @@ pub(super) fn soak(seed: u64) -> End {
 
 /// Whether an end has used up its retries, as it may if the wire is bad enough.
 fn has_given_up(pair: &Pair, plan: &Plan, side: usize) -> bool {
-    let cause = QpFatalCause::Send(WcStatus::RetryExceeded);
-    let node = &pair.nodes[side];
-    if !node.events.contains(&Event::QpFatal(node.qpn, cause)) {
+    if pair.state(side) != QpState::Err {
         return false;
     }
+    let node = &pair.nodes[side];
+    let sent = node.sent();
+    let gave_up = sent
+        .iter()
+        .any(|done| done.status == WcStatus::RetryExceeded);
+    assert!(gave_up, "failed for another reason: {sent:?} {plan:?}");
     let counters = node.nic.counters();
     let retries = [
         Stat::Timeouts,
