@@ -1,7 +1,7 @@
 //! Which statuses a completion may have, given what was done (IBTA 1.7, 11.6.2).
 
 use super::pair::{Pair, QpModel};
-use super::{AreaName, Effect, Verdict, violated};
+use super::{AreaName, Effect, INVALIDATION_REFUSED, Verdict, violated};
 use roce_stack::{Completion, QpKind, WcOpcode, WcStatus};
 
 /// Judges the completion of send request `id`.
@@ -43,7 +43,7 @@ pub(super) fn send(pair: &Pair, side: usize, id: usize, done: &Completion) -> Ve
         {
             false
         }
-        WcStatus::RetryExceeded => pair.causes.lossy || away,
+        WcStatus::RetryExceeded => pair.causes.lossy || away || posted.statuses.contains(&status),
         WcStatus::RnrRetryExceeded => pair.causes.rnr_limited && posted.consumes(),
         WcStatus::LocalProtectionError => {
             posted.statuses.contains(&status) || flow.is_gone(AreaName::Out)
@@ -52,10 +52,10 @@ pub(super) fn send(pair: &Pair, side: usize, id: usize, done: &Completion) -> Ve
             let uses_target = matches!(
                 posted.effect,
                 Effect::Write { .. } | Effect::Read { .. } | Effect::Flush
-            ) || posted.invalidates.is_some();
+            );
             let reads = matches!(posted.effect, Effect::Read { .. });
             posted.statuses.contains(&status)
-                || flow.is_uncertain(id)
+                || uses_target && flow.is_uncertain(id)
                 || uses_target && flow.is_gone(AreaName::Target)
                 || reads && flow.may_lose_key(id)
         }
@@ -89,7 +89,10 @@ pub(super) fn recv(pair: &Pair, side: usize, send: Option<usize>, done: &Complet
     };
     let denied = || {
         let in_doubt = send.is_some_and(|send| flow.is_uncertain(send));
-        justifies(&[WcStatus::RemoteAccessError]) || in_doubt || flow.is_gone(AreaName::Target)
+        justifies(&[WcStatus::RemoteAccessError])
+            || justifies(INVALIDATION_REFUSED)
+            || in_doubt
+            || flow.is_gone(AreaName::Target)
     };
     let legal = match done.status {
         WcStatus::Success => {

@@ -9,6 +9,10 @@ use super::{AreaName, Oracle};
 use roce_stack::WcStatus;
 use std::collections::{BTreeMap, BTreeSet};
 
+/// How a SEND ends whose key can't be invalidated: the responder does not answer it (IBTA
+/// 1.7, 9.9.6.3, class J).
+pub const INVALIDATION_REFUSED: &[WcStatus] = &[WcStatus::RetryExceeded];
+
 /// How far a key has got.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyState {
@@ -82,7 +86,10 @@ impl Flow {
         let in_doubt = matches!(state, KeyState::Coming | KeyState::Going);
         if matches!(state, KeyState::Taken | KeyState::Gone) && !send.fails {
             send.fails = true;
-            send.statuses = &[WcStatus::RemoteAccessError];
+            send.statuses = match send.invalidates {
+                Some(_) => INVALIDATION_REFUSED,
+                None => &[WcStatus::RemoteAccessError],
+            };
         }
         if in_doubt {
             self.keys.uncertain.insert(id);

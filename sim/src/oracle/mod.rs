@@ -39,7 +39,7 @@ mod tests_pool;
 
 pub use area::{Area, Bytes};
 pub use cqs::CqUser;
-pub use keys::KeyState;
+pub use keys::{INVALIDATION_REFUSED, KeyState};
 pub use pair::{Causes, Ends};
 pub use request::{Effect, PostedRecv, PostedSend};
 pub use words::{WordOp, Words};

@@ -417,3 +417,23 @@ fn a_read_that_was_given_up_may_find_its_key_gone_after_a_message_behind_it() {
     f.invalidate(KEY);
     assert!(f.oracle.may_be_broken(0, 1));
 }
+
+/// The responder does not answer a SEND whose key it can't invalidate (IBTA 1.7, 9.9.6.3,
+/// class J).
+#[test]
+fn an_invalidation_that_is_refused_is_not_answered() {
+    for (status, legal) in [
+        (WcStatus::RetryExceeded, true),
+        (WcStatus::RemoteAccessError, false),
+        (WcStatus::Success, false),
+    ] {
+        let mut f = fixture();
+        f.bound(KEY, None);
+        f.invalidated(KEY);
+        let bytes = Vec::new().into();
+        let send = Effect::Send { bytes, imm: None };
+        let id = f.post(0, send, Some(KEY), WcOpcode::Send);
+        let verdict = f.ends(0, id, status, WcOpcode::Send);
+        assert_eq!(verdict.is_ok(), legal, "{status:?}: {verdict:?}");
+    }
+}

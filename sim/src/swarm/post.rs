@@ -5,7 +5,9 @@ use super::memory::{Region, pattern};
 use super::plan::{Kind, Op, Wrong};
 use super::run::{Run, Token, WORDS};
 use super::windows::{Bound, Way};
-use crate::oracle::{Effect, PostedRecv, PostedSend, Verdict, WordOp, violated};
+use crate::oracle::{
+    Effect, INVALIDATION_REFUSED, PostedRecv, PostedSend, Verdict, WordOp, violated,
+};
 use roce_stack::{
     Destination, Duration, Flush, PostError, RecvWr, RemoteAddr, SendFlags, SendOp, SendWr,
     WcOpcode, WcStatus,
@@ -168,6 +170,7 @@ impl Run<'_> {
             Some(Wrong::TooLong | Wrong::Srq) => (&[WcStatus::RemoteInvalidRequest], false),
             // Nobody hears of it.
             Some(Wrong::QKey) => (&[], false),
+            Some(_) if op.kind == Kind::SendInvalidate => (INVALIDATION_REFUSED, false),
             Some(_) => (&[WcStatus::RemoteAccessError], false),
         };
         let posted = PostedSend {

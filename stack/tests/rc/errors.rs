@@ -3,8 +3,8 @@
 
 use crate::sim::{A, B, Hand, Mem, Pair, Setup};
 use roce_stack::WcStatus::{
-    LocalAccessError, RemoteAccessError, RemoteInvalidRequest, RemoteOperationError, Success,
-    WorkRequestFlushed,
+    LocalAccessError, RemoteAccessError, RemoteInvalidRequest, RemoteOperationError, RetryExceeded,
+    Success, WorkRequestFlushed,
 };
 use roce_stack::{Access, Event, QpState, RemoteAddr, SendOp, WcStatus};
 use roce_wire::{ExtHeaders, NakCode, Opcode, Syndrome};
@@ -238,21 +238,39 @@ fn a_message_of_no_bytes_needs_no_key() {
     pair.assert_received(B, &[7]);
 }
 
-/// A SEND with invalidate that names a key it may not invalidate.
-// shows: 9.4.1.1-invalidate-refused, 9.4.1.1-invalidate-permission
+/// A SEND with invalidate that names a key it may not invalidate is an error of class J:
+/// the responder's receive completes with it and the QP fails, but no NAK is sent. The
+/// requester retries until it gives up.
+// shows: 9.4.1.1-invalidate-refused, 9.4.1.1-invalidate-permission, 11.6.3-not-twice
 #[test]
-fn invalidating_a_key_that_may_not_be_is_an_error() {
+fn invalidating_a_key_that_may_not_be_is_an_error_without_a_nak() {
     let mut pair = Pair::new(Setup::default());
     let from = pair.mem(A, 8);
     let victim = pair.nodes[B].mem_with(8, Access::LOCAL_WRITE | Access::REMOTE_WRITE);
-    pair.post_recv(B, 7, &[]);
+    for wr_id in 6..9 {
+        pair.post_recv(B, wr_id, &[]);
+    }
+    pair.post(A, 0, SendOp::Send, &[from.sge(0, 0)]);
     pair.post(A, 1, SendOp::SendInvalidate(victim.key), &[from.sge(0, 0)]);
+    pair.post(A, 2, SendOp::Send, &[from.sge(0, 0)]);
     pair.run();
-    pair.assert_sent_as(A, &[(1, RemoteAccessError)]);
-    let received = pair.nodes[B].received();
-    assert_eq!(received.len(), 1);
-    assert_ne!(received[0].status, Success);
+    let outcomes = [
+        (6, Success),
+        (7, RemoteInvalidRequest),
+        (8, WorkRequestFlushed),
+    ];
+    pair.assert_received_as(B, &outcomes);
     assert_eq!(pair.state(B), QpState::Err);
+    assert_eq!(pair.nodes[B].events, [], "the completion tells");
+    // What came before is acknowledged, and nothing else.
+    let answers = pair.links[B].count(|_| true);
+    let acks = pair.links[B].count(|sent| {
+        let syndrome = sent.ext.aeth.map(|aeth| aeth.syndrome);
+        matches!(syndrome, Some(Syndrome::Ack(_)))
+    });
+    assert_eq!((answers, acks), (1, 1));
+    let outcomes = [(0, Success), (1, RetryExceeded), (2, WorkRequestFlushed)];
+    pair.assert_sent_as(A, &outcomes);
 }
 
 /// Each NAK code ends the request with its status, once, and acknowledges what

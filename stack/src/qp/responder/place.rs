@@ -270,10 +270,12 @@ impl Responder {
         Err(Fault::Receive)
     }
 
-    /// The key that a SEND with invalidate names is not one that may be invalidated.
+    /// The key that a SEND with invalidate names is not one that may be invalidated. The
+    /// receive completes with an error and the QP fails, but the peer gets no NAK (IBTA
+    /// 1.7, 9.9.6.3, class J). It retries and gives up.
     // rule: 9.4.1.1-invalidate-refused
+    #[cold]
     fn fail_invalidate(&mut self, cx: &mut Cx<'_>, core: &Core) -> Result<(), Fault> {
-        let _ = self.refuse(Refusal::AccessError);
         self.complete_receive(cx, core, WcStatus::RemoteInvalidRequest, Arrival::default())?;
         Err(Fault::Receive)
     }

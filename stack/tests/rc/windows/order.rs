@@ -3,7 +3,9 @@
 
 use super::{TYPES, bindable, through, whole, window};
 use crate::sim::{A, B, Fate, Pair, Sent, Setup, pattern, to_state};
-use roce_stack::WcStatus::{RemoteAccessError, RemoteInvalidRequest, Success, WorkRequestFlushed};
+use roce_stack::WcStatus::{
+    RemoteAccessError, RemoteInvalidRequest, RetryExceeded, Success, WorkRequestFlushed,
+};
 use roce_stack::{
     Event, QpKind, QpState, SendFlags, SendOp, WcOpcode, WcStatus, WindowBind, WindowType,
 };
@@ -57,8 +59,8 @@ fn a_window_is_lent_and_given_back_in_order() {
 fn a_peer_invalidates_only_windows_of_its_own_connection() {
     for (kind, key, status) in [
         (WindowType::Type2, 7, Success),
-        (WindowType::Type2, 8, RemoteAccessError),
-        (WindowType::Type1, 7, RemoteAccessError),
+        (WindowType::Type2, 8, RetryExceeded),
+        (WindowType::Type1, 7, RetryExceeded),
     ] {
         let mut pair = Pair::new(Setup::default());
         let mem = bindable(&mut pair, 64);
