@@ -1,4 +1,4 @@
-//! The command and the library, built for others.
+//! The command and its libraries, built for others.
 
 use serde_json::Value;
 use std::error::Error;
@@ -12,13 +12,16 @@ pub(crate) struct Built {
     pub(crate) command: Vec<u8>,
     /// The library that takes the place of libibverbs.
     pub(crate) library: Vec<u8>,
+    /// The library that shows made-up files where no mount is allowed.
+    pub(crate) preload: Vec<u8>,
 }
 
-/// Builds both, without what only debuggers read.
+/// Builds all, without what only debuggers read.
 pub(crate) fn build() -> Result<Built, Box<dyn Error>> {
     let output = Command::new(env!("CARGO"))
         .args(["build", "--release", "--locked"])
         .args(["--package", "roce", "--package", "roce-verbs-shim"])
+        .args(["--package", "roce-preload"])
         .args(["--config", "profile.release.strip=\"symbols\""])
         .args(["--message-format", "json-render-diagnostics"])
         .stderr(Stdio::inherit())
@@ -30,6 +33,7 @@ pub(crate) fn build() -> Result<Built, Box<dyn Error>> {
     Ok(Built {
         command: find(&messages, "/roce")?,
         library: find(&messages, "/libroce_verbs_shim.so")?,
+        preload: find(&messages, "/libroce_preload.so")?,
     })
 }
 

@@ -38,6 +38,10 @@ pub(crate) fn all(built: &Built) -> io::Result<Vec<Content>> {
         content("bin/roce", Body::Program(built.command.clone())),
         content(LIBRARY, Body::File(built.library.clone())),
         content("lib/roce/libibverbs.so", Body::Link("libibverbs.so.1")),
+        content(
+            "lib/roce/libroce_preload.so",
+            Body::File(built.preload.clone()),
+        ),
     ];
     if memchr::memmem::find(&built.library, CM_SYMBOL).is_some() {
         for name in ["librdmacm.so.1", "librdmacm.so"] {

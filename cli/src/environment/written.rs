@@ -4,7 +4,6 @@
 use crate::run::{Library, MadeUp, RunError};
 use std::fs;
 use std::io;
-use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 /// Says that a folder was made by this command, so that it may be made anew.
@@ -47,26 +46,5 @@ fn write_parts(folder: &Path, library: &Library, made_up: &MadeUp) -> io::Result
         }
     }
     library.link_into(&folder.join("lib"))?;
-    made_up.link_devices(&folder.join("dev/infiniband"))?;
-    let sys = folder.join("sys");
-    made_up.class.write(&sys.join("class"))?;
-    // The rest of /sys, so that it can be taken for a whole one.
-    link_others(Path::new("/sys"), &sys, &["class"])?;
-    let class = sys.join("class");
-    link_others(Path::new("/sys/class"), &class, &MadeUp::CLASSES)
-}
-
-/// Links in `to` to all that `from` has, but for some; none if `from` is not there.
-fn link_others(from: &Path, to: &Path, but: &[&str]) -> io::Result<()> {
-    let Ok(entries) = fs::read_dir(from) else {
-        return Ok(());
-    };
-    for entry in entries {
-        let entry = entry?;
-        let name = entry.file_name();
-        if !but.iter().any(|but| name == *but) {
-            symlink(entry.path(), to.join(name))?;
-        }
-    }
-    Ok(())
+    made_up.whole()?.write(folder)
 }

@@ -15,6 +15,9 @@ const BUILT: &str = "libroce_verbs_shim.so";
 /// What programs call it. Those that load it by hand ask for either.
 const NAMES: [&str; 2] = ["libibverbs.so.1", "libibverbs.so"];
 
+/// The library that shows made-up files where no mount is allowed. It lies beside the other.
+const PRELOAD: &str = "libroce_preload.so";
+
 /// The names of a library that has the connection manager, too.
 const CM_NAMES: [&str; 2] = ["librdmacm.so.1", "librdmacm.so"];
 
@@ -75,6 +78,30 @@ impl Library {
     /// The file itself.
     pub(crate) fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// The library that shows made-up files to programs that preload it.
+    ///
+    /// # Errors
+    /// The places where it is not.
+    pub(crate) fn preload(&self) -> Result<PathBuf, Vec<PathBuf>> {
+        let beside = self.path.with_file_name(PRELOAD);
+        let others = beside_this_command().into_iter();
+        let mut candidates: Vec<PathBuf> = std::iter::once(beside)
+            .chain(others.map(|path| path.with_file_name(PRELOAD)))
+            .collect();
+        candidates.dedup();
+        match candidates.iter().find(|path| path.is_file()) {
+            Some(found) => Ok(found.clone()),
+            None => Err(candidates),
+        }
+    }
+
+    /// Links to the library, as entries of `folder`.
+    pub(crate) fn links(&self, folder: &Path) -> impl Iterator<Item = (PathBuf, &Path)> {
+        let folder = folder.to_owned();
+        let names = self.names.iter();
+        names.map(move |name| (folder.join(name), self.path.as_path()))
     }
 
     /// A folder that has the library under the names that programs ask for, if one is

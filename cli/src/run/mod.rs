@@ -6,7 +6,9 @@
 //! would have to forward signals, terminals and exit codes, or that could die before its child.
 
 mod error;
+mod folder;
 mod library;
+mod loading;
 mod namespace;
 mod program;
 mod settings;
@@ -20,27 +22,38 @@ pub(crate) use tree::MadeUp;
 
 use crate::say::say;
 use clap::{Args, ValueEnum};
+use folder::Folder;
+use loading::can_be_preloaded;
 use namespace::{Entered, Privilege};
 use std::convert::Infallible;
-use std::env;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::fs;
 use std::os::unix::process::CommandExt;
-use std::path::Path;
 use std::process::{Command, ExitCode};
 
 /// The only argument of a process that shall [`probe`].
 pub(crate) const PROBE: &str = "probe-namespace";
 
-/// Whether the program gets a mount namespace of its own.
+/// How the program sees its devices' files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Namespace {
-    /// If it is allowed; otherwise it is said what the program does not see.
+    /// In a mount namespace of its own; by a preloaded library where there can be none.
     Auto,
-    /// Or the program is not started.
+    /// In a mount namespace of its own, or the program is not started.
     Require,
-    /// It sees the system's own files.
+    /// By a preloaded library, without a namespace.
+    Preload,
+    /// Not at all: it sees the system's own files.
     None,
+}
+
+/// Whether the library is loaded before the program asks for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Preload {
+    /// Into every process, so that it takes the place of copies that programs bring along.
+    Auto,
+    /// Only into programs that ask for `libibverbs.so.1`.
+    Never,
 }
 
 /// Start an RDMA program on this stack, in the place of libibverbs and RDMA hardware
@@ -55,9 +68,10 @@ Examples:
   roce run --pcap run-%p.pcapng -- mpirun -n 2 …  with what a program starts, each captured
   roce run --devices eth0 -- sh                   a shell in which all programs run so
 
-The program sees its devices in /sys/class/infiniband, too: in a mount namespace of its own,
-which takes no privilege where user namespaces are allowed. This process becomes the program,
-so signals and the exit code are the program's own. Otherwise the exit code is 127 if there is
+The program sees its devices in /sys/class/infiniband and /dev/infiniband, too: in a mount
+namespace of its own, which takes no privilege where user namespaces are allowed, or by a
+preloaded library, as in a container with Docker's default profile. This process becomes the
+program, so signals and the exit code are the program's own. Otherwise the exit code is 127 if there is
 no such program, 126 if it can't be started, 125 if something else failed, 2 for wrong usage.
 
 RDMA hardware of this machine is not seen under `roce run`: a process has one libibverbs. Run
@@ -68,9 +82,14 @@ pub struct RunArgs {
     #[command(flatten)]
     pub settings: Settings,
 
-    /// Whether the program sees made-up files in /sys/class/infiniband
-    #[arg(long, value_name = "WHEN", default_value = "auto")]
+    /// How the program sees the files of its devices, /sys/class/infiniband and /dev/infiniband
+    #[arg(long, value_name = "HOW", default_value = "auto")]
     pub namespace: Namespace,
+
+    /// Whether the library is preloaded, so that it takes the place of renamed copies of
+    /// libibverbs that wheels and packages bring
+    #[arg(long, value_name = "WHEN", default_value = "auto")]
+    pub preload: Preload,
 
     /// Say nothing of what may keep the program from finding devices
     #[arg(long, short)]
@@ -110,10 +129,10 @@ pub fn run(args: &RunArgs) -> Result<Infallible, RunError> {
         notice(&format!("faults are on: {faults}"));
     }
     let had_capabilities = has_capabilities();
-    let entered = enter(args, &library, &notice)?;
+    let shown = show(args, &library, &notice)?;
     let as_user = matches!(
-        entered,
-        Some(Entered {
+        shown,
+        Shown::Namespace(Entered {
             privilege: Privilege::UserNamespace,
             ..
         })
@@ -131,7 +150,7 @@ pub fn run(args: &RunArgs) -> Result<Infallible, RunError> {
         .arg0(name)
         .args(arguments)
         .envs(variables)
-        .envs([loading(&library, entered.as_ref())?])
+        .envs(loading::variables(&library, &shown, args.preload, &notice)?)
         .exec();
     Err(RunError::NotStarted {
         program: path,
@@ -139,76 +158,78 @@ pub fn run(args: &RunArgs) -> Result<Infallible, RunError> {
     })
 }
 
-/// Enters the namespace, as far as it is wanted and allowed.
-fn enter(
-    args: &RunArgs,
-    library: &Library,
-    notice: &impl Fn(&str),
-) -> Result<Option<Entered>, RunError> {
+/// How the program sees the files of its devices.
+enum Shown {
+    /// In a namespace that this process has entered.
+    Namespace(Entered),
+    /// In a folder, by a library that the program preloads.
+    Folder(Folder),
+    /// Not at all.
+    Not,
+}
+
+/// Makes the files of the devices, as far as it is wanted and allowed.
+fn show(args: &RunArgs, library: &Library, notice: &impl Fn(&str)) -> Result<Shown, RunError> {
     let devices = args.settings.devices();
     if devices.is_empty() {
         notice("no interface is up and has an address: the program will find no device");
     }
-    if args.namespace == Namespace::None {
-        return Ok(None);
-    }
-    let why = match namespace::enter(&MadeUp::of(&devices, &args.settings.datapath()?), library) {
-        Ok(entered) => {
-            if args.verbose {
-                notice(&entered.to_string());
+    let made_up = || Ok(MadeUp::of(&devices, &args.settings.datapath()?));
+    let why = match args.namespace {
+        Namespace::None => return Ok(Shown::Not),
+        Namespace::Preload => "--namespace preload asks for no other".to_owned(),
+        Namespace::Auto | Namespace::Require => match namespace::enter(&made_up()?, library) {
+            Ok(entered) => {
+                say_how(&entered, args.verbose, notice);
+                return Ok(Shown::Namespace(entered));
             }
-            if let Err(why) = &entered.dev {
-                notice(&format!(
-                    "the program sees no /dev/infiniband of this stack, so UCX will find no \
-                     device: {why}"
-                ));
-            }
-            return Ok(Some(entered));
-        }
-        Err(why) => format!(
-            "{why} (where user namespaces are forbidden: sysctl user.max_user_namespaces, \
-             kernel.unprivileged_userns_clone, kernel.apparmor_restrict_unprivileged_userns; in \
-             a container, docs/run.md says what to allow)"
-        ),
+            Err(why) => format!("not way 1 or 2, a mount namespace: {why}"),
+        },
     };
     if args.namespace == Namespace::Require {
-        return Err(RunError::NoNamespace(why));
+        return Err(RunError::NoNamespace(format!("{why} ({REMEDY})")));
     }
-    notice(&format!(
-        "the program does not see its devices in /sys/class/infiniband, only through the library: \
-         {why}; --namespace none says that this is known"
-    ));
-    Ok(None)
+    let made = match args.preload {
+        Preload::Auto => Folder::of(&made_up()?, library),
+        Preload::Never => Err("--preload never".to_owned()),
+    };
+    match made {
+        Ok(folder) => {
+            if args.verbose {
+                notice(&format!(
+                    "way 3 of 3, a preloaded library: it shows the files of {} as /sys/class and \
+                     /dev ({why})",
+                    folder.root().display()
+                ));
+            }
+            Ok(Shown::Folder(folder))
+        }
+        Err(error) => {
+            notice(&format!(
+                "the program does not see its devices in /sys/class/infiniband and \
+                 /dev/infiniband, only through the library: {why} ({REMEDY}); not way 3, a \
+                 preloaded library: {error}; --namespace none says that this is known"
+            ));
+            Ok(Shown::Not)
+        }
+    }
 }
 
-/// The variable that makes the loader take the library.
-fn loading(
-    library: &Library,
-    entered: Option<&Entered>,
-) -> Result<(&'static str, OsString), RunError> {
-    let search = |folder: &Path| {
-        let before = env::var_os("LD_LIBRARY_PATH");
-        ("LD_LIBRARY_PATH", prepend(folder, before.as_deref()))
-    };
-    if let Some(entered) = entered {
-        return Ok(search(&entered.links));
+/// What allows a namespace.
+const REMEDY: &str = "where user namespaces are forbidden: sysctl user.max_user_namespaces, \
+                      kernel.unprivileged_userns_clone, \
+                      kernel.apparmor_restrict_unprivileged_userns; in a container, docs/run.md \
+                      says what to allow";
+
+fn say_how(entered: &Entered, verbose: bool, notice: &impl Fn(&str)) {
+    if verbose {
+        notice(&entered.to_string());
     }
-    if let Some(folder) = library.folder().filter(|folder| can_be_searched(folder)) {
-        return Ok(search(folder));
+    if let Err(why) = &entered.dev {
+        notice(&format!(
+            "the program sees no /dev/infiniband of this stack, so UCX will find no device: {why}"
+        ));
     }
-    // No folder has it under its right name, and one that was made would have to be removed
-    // by somebody. But the loader takes a library that is loaded already for the one of its
-    // inner name.
-    let path = library.path();
-    let is_separator = |byte: &u8| matches!(byte, b' ' | b'\t' | b'\n');
-    let bytes = path.as_os_str().as_encoded_bytes();
-    if !can_be_searched(path) || bytes.iter().any(is_separator) {
-        let library = path.to_owned();
-        return Err(RunError::NoLinks { library });
-    }
-    let before: Option<OsString> = env::var_os("LD_PRELOAD");
-    let before = before.as_deref().map(OsStr::new);
-    Ok(("LD_PRELOAD", prepend(path, before)))
 }
 
 /// Whether this process may do more than an ordinary user's.

@@ -42,7 +42,10 @@ fn wrong_usage_is_told_with_what_is_right() {
         (&["--pcap", "", "true"], "a value is required"),
         (&["--pcap", "/nonexistent/a", "true"], "no such folder"),
         (&["--datapath", "dpdk", "true"], "auto, udp, xdp"),
-        (&["--namespace", "maybe", "true"], "auto, require, none"),
+        (
+            &["--namespace", "maybe", "true"],
+            "auto, require, preload, none",
+        ),
         (&[], "PROGRAM"),
     ] {
         let (code, told) = failure(library.run(Who::Myself).args(options));
@@ -117,7 +120,14 @@ fn a_program_out_of_reach_of_the_library_is_told() {
     fs::write(folder.path().join("libibverbs.so.1"), "ROCE_DATAPATH").expect("written");
     let try_it = |quiet: &[&str]| {
         let mut command = Who::Myself.command(ROCE);
-        command.args(["run", "--namespace", "none", "--library"]);
+        command.args([
+            "run",
+            "--namespace",
+            "none",
+            "--preload",
+            "never",
+            "--library",
+        ]);
         failure(command.arg(folder.path()).args(quiet).arg(&program))
     };
     assert!(try_it(&[]).1.contains("another processor or word size"));

@@ -1,11 +1,13 @@
 //! `roce run` and `roce env`, as root and as an ordinary user: mostly with a library that only
 //! looks like one, and unchanged programs of others with the one that they load.
 
+mod bundled;
 mod commands;
 mod environment;
 mod namespace;
 mod process;
 mod programs;
+mod ways;
 
 use std::ffi::OsStr;
 use std::fs;
@@ -50,10 +52,11 @@ impl Library {
         path
     }
 
-    /// `roce run` with this library.
+    /// `roce run` with this library, which can't be preloaded.
     fn run(&self, who: Who) -> Command {
         let mut command = who.command(ROCE);
-        command.arg("run").arg("--library").arg(&self.folder);
+        command.args(["run", "--preload", "never", "--library"]);
+        command.arg(&self.folder);
         command
     }
 

@@ -169,7 +169,7 @@ fn without_a_namespace_it_runs_and_says_so() {
     let with = |options: &str| {
         let script = format!(
             "echo 0 > /proc/sys/user/max_user_namespaces && exec setpriv --bounding-set=-all \
-             --inh-caps=-all '{ROCE}' run --library '{}' {options} -- sh -c 'echo $LD_LIBRARY_PATH'",
+             --inh-caps=-all '{ROCE}' run --preload never --library '{}' {options} -- sh -c 'echo $LD_LIBRARY_PATH'",
             path.display()
         );
         let mut command = Who::Myself.command("unshare");
@@ -238,7 +238,7 @@ fn capabilities_that_are_lost_are_told() {
             ROCE,
             "run",
         ]);
-        command.args(["--namespace", namespace, "--library"]);
+        command.args(["--preload", "never", "--namespace", namespace, "--library"]);
         command.arg(library.installed()).arg("true");
         let output = command.output().expect("it starts");
         assert!(output.status.success(), "{output:?}");

@@ -17,7 +17,7 @@ const PINGPONG: &str = "
     wait $server";
 
 /// The library: beside the program of this test.
-fn library() -> PathBuf {
+pub(crate) fn library() -> PathBuf {
     let test = std::env::current_exe().expect("it has a path");
     let built = test.with_file_name("libroce_verbs_shim.so");
     assert!(built.is_file(), "cargo builds {}", built.display());
@@ -25,7 +25,7 @@ fn library() -> PathBuf {
 }
 
 /// Whether all programs are installed; it is said if one is not.
-fn installed(test: &str, programs: &[&str]) -> bool {
+pub(crate) fn installed(test: &str, programs: &[&str]) -> bool {
     let missing = programs.iter().find(|program| {
         let found = Command::new("sh")
             .args(["-c", "command -v \"$0\"", program])

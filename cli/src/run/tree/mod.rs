@@ -5,27 +5,25 @@
 
 mod device;
 mod facts;
+mod whole;
 mod write;
 
 pub(crate) use facts::Facts;
 
 use roce_verbs::{DatapathOptions, Device};
-use std::fs;
-use std::io;
-use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 /// What the kernel calls the version of its verbs interface.
 const VERBS_ABI: &str = "6\n";
 
 /// Files, links and folders below one root.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Tree {
     entries: Vec<(PathBuf, Node)>,
 }
 
 /// What there is at a path.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Node {
     /// A folder that may stay empty.
     Folder,
@@ -85,17 +83,6 @@ impl MadeUp {
         }
         Self { class, dev }
     }
-
-    /// Makes the device files in `folder`, as links: that takes no privilege.
-    ///
-    /// # Errors
-    /// If one can't be made.
-    pub(crate) fn link_devices(&self, folder: &Path) -> io::Result<()> {
-        fs::create_dir_all(folder)?;
-        self.dev
-            .iter()
-            .try_for_each(|name| symlink(Self::DEVICE, folder.join(name)))
-    }
 }
 
 /// What says which device of `/dev` belongs to which of `/sys/class/infiniband`.
@@ -122,11 +109,11 @@ impl Tree {
         self.entries.push((path.into(), Node::Folder));
     }
 
-    fn file(&mut self, path: impl Into<PathBuf>, text: impl Into<String>) {
+    pub(crate) fn file(&mut self, path: impl Into<PathBuf>, text: impl Into<String>) {
         self.entries.push((path.into(), Node::File(text.into())));
     }
 
-    fn link(&mut self, path: impl Into<PathBuf>, target: impl AsRef<Path>) {
+    pub(crate) fn link(&mut self, path: impl Into<PathBuf>, target: impl AsRef<Path>) {
         let target = target.as_ref().to_owned();
         self.entries.push((path.into(), Node::Link(target)));
     }

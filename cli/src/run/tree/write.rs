@@ -3,7 +3,7 @@
 use super::{Node, Tree};
 use std::fs;
 use std::io;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 
 impl Tree {
@@ -13,13 +13,39 @@ impl Tree {
     /// If something can't be made: the error names it.
     pub(crate) fn write(&self, root: &Path) -> io::Result<()> {
         for (path, node) in &self.entries {
-            let path = root.join(path);
-            write(&path, node).map_err(|error| {
-                io::Error::new(error.kind(), format!("make {}: {error}", path.display()))
-            })?;
+            write_one(&root.join(path), node)?;
         }
         Ok(())
     }
+
+    /// Writes what is missing or different below `root`, which had all of it before.
+    ///
+    /// # Errors
+    /// If something can't be made: the error names it.
+    pub(crate) fn repair(&self, root: &Path) -> io::Result<()> {
+        for (path, node) in &self.entries {
+            let path = root.join(path);
+            if !is_as(&path, node) {
+                let _ = fs::remove_file(&path);
+                write_one(&path, node)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether there is at a path what should be.
+fn is_as(path: &Path, node: &Node) -> bool {
+    match node {
+        Node::Folder => path.is_dir(),
+        Node::File(text) => fs::read(path).is_ok_and(|found| found == text.as_bytes()),
+        Node::Link(target) => fs::read_link(path).is_ok_and(|found| found == *target),
+    }
+}
+
+fn write_one(path: &Path, node: &Node) -> io::Result<()> {
+    write(path, node)
+        .map_err(|error| io::Error::new(error.kind(), format!("make {}: {error}", path.display())))
 }
 
 fn write(path: &Path, node: &Node) -> io::Result<()> {
@@ -28,7 +54,11 @@ fn write(path: &Path, node: &Node) -> io::Result<()> {
     }
     match node {
         Node::Folder => fs::create_dir_all(path),
-        Node::File(text) => fs::write(path, text),
+        Node::File(text) => {
+            fs::write(path, text)?;
+            // As in sysfs, where nothing of it can be changed.
+            fs::set_permissions(path, fs::Permissions::from_mode(0o444))
+        }
         Node::Link(target) => symlink(target, path),
     }
 }

@@ -1,0 +1,248 @@
+//! The made-up files in a folder on disk, for programs that preload a library which shows them.
+//!
+//! `roce run` becomes the program, so nobody is left to remove the folder. Its name is a hash of
+//! its content: the next run with the same devices takes the same folder. One that no run has
+//! taken for a month is removed by a later run.
+//!
+//! It lies in a folder that only this user can write to, since whoever can write to it decides
+//! which library the program loads.
+
+use super::library::Library;
+use super::tree::{MadeUp, Tree};
+use nix::sys::stat::{Mode, umask};
+use nix::unistd::geteuid;
+use std::env;
+use std::fs::{self, DirBuilder, File};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+/// How long a folder stays that no run takes.
+const KEPT_FOR: Duration = Duration::from_secs(30 * 24 * 3600);
+
+/// The library that shows the files.
+const PRELOAD: &str = "lib/libroce_preload.so";
+
+/// A folder with made-up files.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Folder {
+    root: PathBuf,
+}
+
+impl Folder {
+    /// Makes it, or finds it.
+    ///
+    /// # Errors
+    /// Why there can be none.
+    pub(crate) fn of(made_up: &MadeUp, library: &Library) -> Result<Self, String> {
+        let preload = library.preload().map_err(|looked| {
+            let looked: Vec<_> = looked.iter().map(|p| p.display().to_string()).collect();
+            format!(
+                "libroce_preload.so is not there (looked for {}): build it with `cargo build -p \
+                 roce-preload`",
+                looked.join(", ")
+            )
+        })?;
+        let mut tree = made_up
+            .whole()
+            .map_err(|error| format!("list /sys: {error}"))?;
+        tree.link(PRELOAD, preload);
+        for (link, target) in library.links(Path::new("lib")) {
+            tree.link(link, target);
+        }
+        // Root's program may become another user's.
+        let before = umask(Mode::from_bits_truncate(0o022));
+        let made = Self::write(&tree);
+        umask(before);
+        made
+    }
+
+    fn write(tree: &Tree) -> Result<Self, String> {
+        let mut why = Vec::new();
+        for place in places() {
+            match private(&place).and_then(|()| write(&place, tree)) {
+                Ok(root) => return Ok(Self { root }),
+                Err(error) => why.push(format!("{}: {error}", place.display())),
+            }
+        }
+        Err(format!("no private folder ({})", why.join("; ")))
+    }
+
+    /// Its path.
+    pub(crate) fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// The folder with links to the library.
+    pub(crate) fn links(&self) -> PathBuf {
+        self.root.join("lib")
+    }
+
+    /// What programs preload.
+    pub(crate) fn preload(&self) -> PathBuf {
+        self.root.join(PRELOAD)
+    }
+}
+
+/// Folders that this user may have for himself, the best first. The loader takes spaces and
+/// colons for its own signs.
+fn places() -> Vec<PathBuf> {
+    let own = format!("roce-{}", geteuid());
+    let runtime = env::var_os("XDG_RUNTIME_DIR").filter(|folder| !folder.is_empty());
+    let mut places: Vec<PathBuf> = runtime
+        .map(|folder| Path::new(&folder).join("roce"))
+        .into_iter()
+        .collect();
+    places.push(env::temp_dir().join(&own));
+    places.push(Path::new("/tmp").join(&own));
+    places.push(Path::new("/dev/shm").join(&own));
+    places.retain(|place| place.is_absolute() && super::can_be_preloaded(place));
+    places.dedup();
+    places
+}
+
+/// Makes a folder that nobody else can write to, or finds it.
+fn private(folder: &Path) -> io::Result<()> {
+    let parent = fs::metadata(folder.parent().unwrap_or(folder))?;
+    let others_write = parent.mode() & 0o022 != 0;
+    let sticky = parent.mode() & 0o1000 != 0;
+    if !is_trusted(parent.uid()) || (others_write && !sticky) {
+        return Err(io::Error::other("others can replace it"));
+    }
+    match DirBuilder::new().mode(0o755).create(folder) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+        _ => {}
+    }
+    let found = fs::symlink_metadata(folder)?;
+    if !found.is_dir() {
+        return Err(io::Error::other("it is no folder"));
+    }
+    if found.uid() != geteuid().as_raw() {
+        return Err(io::Error::other(format!("it is user {}'s", found.uid())));
+    }
+    if found.mode() & 0o022 != 0 {
+        return Err(io::Error::other("others can write to it"));
+    }
+    Ok(())
+}
+
+fn is_trusted(user: u32) -> bool {
+    user == 0 || user == geteuid().as_raw()
+}
+
+/// Writes a tree to the folder in `place` that its content names, and removes old ones.
+fn write(place: &Path, tree: &Tree) -> io::Result<PathBuf> {
+    let mut hasher = DefaultHasher::new();
+    tree.hash(&mut hasher);
+    let root = place.join(format!("{:016x}", hasher.finish()));
+    if root.is_dir() {
+        // Something may have cleaned up in there, or a program of root's may have written to it.
+        tree.repair(&root)?;
+        // Nothing depends on it but when the folder is removed.
+        let _ = File::open(&root).and_then(|file| file.set_modified(SystemTime::now()));
+    } else {
+        let random = getrandom::u64().map_err(io::Error::other)?;
+        let new = place.join(format!(".new-{random:016x}"));
+        DirBuilder::new().mode(0o755).create(&new)?;
+        tree.write(&new)?;
+        if let Err(error) = fs::rename(&new, &root) {
+            let _ = fs::remove_dir_all(&new);
+            // Another run was quicker.
+            if !root.is_dir() {
+                return Err(error);
+            }
+        }
+    }
+    remove_old(place, &root);
+    Ok(root)
+}
+
+/// Removes what no run has taken for a while. What can't be removed is left to a later run.
+fn remove_old(place: &Path, but: &Path) {
+    for entry in fs::read_dir(place).into_iter().flatten().flatten() {
+        let modified = entry.metadata().and_then(|found| found.modified());
+        let age = modified.ok().and_then(|time| time.elapsed().ok());
+        if entry.path() != but && age.is_some_and(|age| age > KEPT_FOR) {
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    fn tree(text: &str) -> Tree {
+        let mut tree = Tree::default();
+        tree.file("sys/class/infiniband/x", text);
+        tree.link("lib/y", "/nonexistent");
+        tree
+    }
+
+    #[test]
+    fn equal_content_has_one_folder() {
+        let place = tempfile::tempdir().expect("a folder");
+        let first = write(place.path(), &tree("1")).expect("written");
+        assert_eq!(write(place.path(), &tree("1")).expect("found"), first);
+        let file = first.join("sys/class/infiniband/x");
+        fs::remove_file(&file).expect("removed");
+        write(place.path(), &tree("1")).expect("found");
+        assert_eq!(fs::read_to_string(&file).expect("there again"), "1");
+        fs::remove_file(&file).expect("removed");
+        fs::write(&file, "changed").expect("written");
+        write(place.path(), &tree("1")).expect("found");
+        assert_eq!(fs::read_to_string(&file).expect("there"), "1");
+        let second = write(place.path(), &tree("2")).expect("written");
+        assert_ne!(first, second);
+        let names = fs::read_dir(place.path()).expect("there").count();
+        assert_eq!(names, 2, "nothing else is left");
+    }
+
+    #[test]
+    fn what_no_run_takes_is_removed() {
+        let place = tempfile::tempdir().expect("a folder");
+        let old = write(place.path(), &tree("1")).expect("written");
+        let long_ago = SystemTime::now() - KEPT_FOR - Duration::from_secs(60);
+        let file = File::open(&old).expect("a folder");
+        file.set_modified(long_ago).expect("set");
+        write(place.path(), &tree("1")).expect("taken again");
+        let new = write(place.path(), &tree("2")).expect("written");
+        assert!(old.is_dir() && new.is_dir());
+        file.set_modified(long_ago).expect("set");
+        write(place.path(), &tree("2")).expect("found");
+        assert!(!old.exists() && new.is_dir());
+    }
+
+    /// A neighbour who guesses the name must not choose the library that a program loads.
+    #[test]
+    fn a_folder_that_others_made_is_not_taken() {
+        let parent = tempfile::tempdir().expect("a folder");
+        let place = parent.path().join("roce");
+        private(&place).expect("made");
+        private(&place).expect("found");
+        let mode = |path: &Path, mode| {
+            fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("allowed");
+        };
+        mode(&place, 0o777);
+        let error = private(&place).expect_err("open to others");
+        assert!(error.to_string().contains("others can write"), "{error}");
+        mode(&place, 0o755);
+        mode(parent.path(), 0o777);
+        let error = private(&place).expect_err("it can be replaced");
+        assert!(error.to_string().contains("replace"), "{error}");
+        mode(parent.path(), 0o1777);
+        private(&place).expect("the parent is sticky");
+        let link = parent.path().join("link");
+        symlink(&place, &link).expect("linked");
+        let error = private(&link).expect_err("a link");
+        assert!(error.to_string().contains("no folder"), "{error}");
+        if geteuid().is_root() {
+            std::os::unix::fs::chown(&place, Some(65534), None).expect("root may");
+            let error = private(&place).expect_err("somebody else's");
+            assert!(error.to_string().contains("user 65534"), "{error}");
+        }
+    }
+}

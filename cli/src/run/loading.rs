@@ -1,0 +1,101 @@
+//! The variables that make the loader take the library.
+
+use super::error::RunError;
+use super::library::{Library, can_be_searched, prepend};
+use super::{Preload, Shown};
+use std::env;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+/// A variable and its value.
+type Variable = (&'static str, OsString);
+
+/// The variables.
+///
+/// # Errors
+/// If no folder has the library under its right name, and it can't be preloaded.
+pub(super) fn variables(
+    library: &Library,
+    shown: &Shown,
+    preload: Preload,
+    notice: &impl Fn(&str),
+) -> Result<Vec<Variable>, RunError> {
+    let mut variables = Vec::new();
+    let mut preloaded = Vec::new();
+    let links: Option<PathBuf> = match shown {
+        Shown::Namespace(entered) => Some(entered.links.clone()),
+        Shown::Folder(folder) => {
+            variables.push(("ROCE_FILES", folder.root().as_os_str().to_owned()));
+            preloaded.push(folder.preload());
+            Some(folder.links())
+        }
+        Shown::Not => {
+            let folder = library.folder().filter(|folder| can_be_searched(folder));
+            folder.map(Path::to_owned)
+        }
+    };
+    // The loader takes a library that is loaded already for the one of its inner name. So where
+    // no folder has it under its right name, preloading it is enough, and is needed.
+    let path = match (&links, shown) {
+        (Some(links), Shown::Namespace(_) | Shown::Folder(_)) => links.join("libibverbs.so.1"),
+        _ => library.path().to_owned(),
+    };
+    let needed = links.is_none();
+    if needed && !can_be_preloaded(&path) {
+        return Err(RunError::NoLinks { library: path });
+    }
+    if needed || preload == Preload::Auto {
+        if can_be_preloaded(&path) {
+            preloaded.push(path);
+        } else {
+            notice(&format!(
+                "copies of libibverbs that the program brings along are not replaced: {} has a \
+                 character in its path that the loader takes for its own",
+                path.display()
+            ));
+        }
+    }
+    if let Some(links) = links {
+        let before = env::var_os("LD_LIBRARY_PATH");
+        variables.push(("LD_LIBRARY_PATH", prepend(&links, before.as_deref())));
+    }
+    if !preloaded.is_empty() {
+        variables.push(preloading(&preloaded));
+        variables.push(sanitizer());
+    }
+    Ok(variables)
+}
+
+/// `LD_PRELOAD` with `libraries` in front.
+fn preloading(libraries: &[PathBuf]) -> Variable {
+    const NAME: &str = "LD_PRELOAD";
+    let before = env::var_os(NAME);
+    let joined = libraries.iter().rev().fold(before, |before, library| {
+        Some(prepend(library, before.as_deref()))
+    });
+    (NAME, joined.unwrap_or_default())
+}
+
+/// Programs with GCC's address sanitizer refuse to start when another library is loaded before
+/// the sanitizer's, unless they are told to. These libraries replace none of its functions.
+fn sanitizer() -> Variable {
+    const NAME: &str = "ASAN_OPTIONS";
+    const OPTION: &str = "verify_asan_link_order=0";
+    let value = match env::var_os(NAME).filter(|value| !value.is_empty()) {
+        // What is said there later wins, and it is not for us to override it.
+        Some(mut before) if !before.to_string_lossy().contains("verify_asan_link_order") => {
+            before.push(":");
+            before.push(OPTION);
+            before
+        }
+        Some(before) => before,
+        None => OPTION.into(),
+    };
+    (NAME, value)
+}
+
+/// Whether `LD_PRELOAD` can name a path: it takes spaces and colons for separators.
+pub(super) fn can_be_preloaded(path: &Path) -> bool {
+    let is_separator = |byte: &u8| byte.is_ascii_whitespace();
+    can_be_searched(path) && !path.as_os_str().as_encoded_bytes().iter().any(is_separator)
+}
