@@ -64,6 +64,6 @@ pub use qp::{
 pub use srq::{MAX_SRQS, SrqAttributes, SrqError, SrqInit, SrqStatus, Srqn, XrcdId};
 pub use time::{Duration, Instant};
 pub use wr::{
-    Completion, Flush, MAX_MESSAGE_BYTES, MAX_SGE, PostError, RecvWr, RemoteAddr, SendFlags,
-    SendOp, SendWr, Sge, Source, WcOpcode, WcStatus,
+    Completion, Flush, MAX_MESSAGE_BYTES, MAX_SGE, NetworkHeader, PostError, RecvWr, RemoteAddr,
+    SendFlags, SendOp, SendWr, Sge, Source, WcOpcode, WcStatus,
 };

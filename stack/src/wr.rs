@@ -3,7 +3,7 @@
 mod completion;
 mod refused;
 
-pub use completion::{Completion, Source, WcOpcode, WcStatus};
+pub use completion::{Completion, NetworkHeader, Source, WcOpcode, WcStatus};
 pub use refused::PostError;
 
 use crate::address::Destination;

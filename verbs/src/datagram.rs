@@ -14,7 +14,7 @@ pub struct AddressOptions {
     /// DSCP in the upper six bits, ECN in the lower two. The device's settings
     /// ([`PrioritySettings`](crate::PrioritySettings)) may say another DSCP.
     pub traffic_class: u8,
-    /// The service level, 0 to 15, from which the device's settings make the DSCP if none is
+    /// The service level, 0 to 7, from which the device's settings make the DSCP if none is
     /// said here.
     pub service_level: u8,
     /// Time to live, or hop limit; 0 takes the usual one, which is 1 for multicast

@@ -137,7 +137,9 @@ pub use roce_stack::{
     largest_path_mtu,
     port::{PortError, RoceVersion, TxMeta},
 };
-pub use roce_stack::{AddressError, AddressHandle, Destination, MulticastError, Source};
+pub use roce_stack::{
+    AddressError, AddressHandle, Destination, MulticastError, NetworkHeader, Source,
+};
 pub use roce_stack::{
     CongestionControl, CongestionSettings, CongestionSettingsError, DcqcnParameters,
     DelayParameters, NotificationPoint, QpCongestion, RateLimit,

@@ -10,8 +10,9 @@ use std::str::FromStr;
 /// The variable that says how.
 const VARIABLE: &str = "ROCE_QOS";
 
-/// The service levels that there are (IBTA 1.7, 7.6.5): four bits.
-const SERVICE_LEVELS: usize = 16;
+/// The service levels that RoCE has: as many as 802.1Q has priorities. Programs give larger ones
+/// that mean none, since they copy the type of a packet that a completion has in that place.
+const SERVICE_LEVELS: usize = 8;
 
 /// Which traffic class a device's packets have, and which priority.
 ///
@@ -77,7 +78,7 @@ impl PrioritySettings {
                 once(place, class(value).ok_or_else(|| wrong(CLASS))?).ok_or_else(|| wrong(ONCE))
             }
             "sl2dscp" => {
-                let (level, dscp) = pair(value, 15, 63).ok_or_else(|| wrong(LEVEL))?;
+                let (level, dscp) = pair(value, 7, 63).ok_or_else(|| wrong(LEVEL))?;
                 once(&mut self.sl_to_dscp[usize::from(level)], dscp).ok_or_else(|| wrong(ONCE))
             }
             "dscp-prio" | "dscp2prio" => {
@@ -98,7 +99,7 @@ impl PrioritySettings {
 
 const NAMES: &str = "NAME=VALUE, with default_roce_tos, traffic_class, sl2dscp, dscp-prio or trust";
 const CLASS: &str = "a traffic class, 0 to 255: the DSCP times 4";
-const LEVEL: &str = "a service level, 0 to 15, and its DSCP, 0 to 63, as in sl2dscp=3:26";
+const LEVEL: &str = "a service level, 0 to 7, and its DSCP, 0 to 63, as in sl2dscp=3:26";
 const PRIORITY: &str = "a DSCP, 0 to 63, and its priority, 0 to 7, as in dscp-prio=26:3";
 const TRUST: &str = "trust=dscp: priorities follow from DSCPs here, and DSCPs from service \
                      levels by sl2dscp";

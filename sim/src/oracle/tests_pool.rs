@@ -2,7 +2,7 @@
 
 use super::tests::objects;
 use super::*;
-use roce_stack::{Buffer, Source, WcStatus};
+use roce_stack::{Buffer, NetworkHeader, Source, WcStatus};
 use roce_wire::Qpn;
 use std::sync::Arc;
 
@@ -332,6 +332,7 @@ fn a_datagram_with_another_key_or_from_another_sender() {
                 qpn: Qpn::from_bits(qpn),
                 pkey_index: 0,
                 grh: true,
+                network: NetworkHeader::Ipv4,
             });
         }
     };

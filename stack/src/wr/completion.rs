@@ -133,4 +133,17 @@ pub struct Source {
     pub pkey_index: u16,
     /// Whether the first 40 bytes of the buffer hold a network header: on RoCE always.
     pub grh: bool,
+    /// Which header that is.
+    pub network: NetworkHeader,
+}
+
+/// The network header that a datagram came with (RoCEv2 Annex A17.4.5.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NetworkHeader {
+    /// A global route header: RoCE v1.
+    Grh,
+    /// RoCEv2 over IPv6.
+    Ipv6,
+    /// RoCEv2 over IPv4.
+    Ipv4,
 }

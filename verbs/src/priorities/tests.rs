@@ -58,7 +58,7 @@ fn a_wrong_value_is_told_with_the_right_ones() {
             "default_roce_tos=1",
             "once",
         ),
-        ("sl2dscp=16:1", "sl2dscp=16:1", "0 to 15"),
+        ("sl2dscp=8:1", "sl2dscp=8:1", "0 to 7"),
         ("sl2dscp=3:64", "sl2dscp=3:64", "0 to 63"),
         ("sl2dscp=3:1,sl2dscp=3:2", "sl2dscp=3:2", "once"),
         ("dscp-prio=26:8", "dscp-prio=26:8", "0 to 7"),

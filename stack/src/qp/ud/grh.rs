@@ -3,6 +3,7 @@
 //! header; of RoCE v1, the GRH.
 
 use crate::port::{IpCovered, RxMeta, gid};
+use crate::wr::NetworkHeader;
 use roce_wire::Grh;
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -12,6 +13,16 @@ const IPV4_LEN: usize = 20;
 const UDP_LEN: usize = 8;
 /// The protocol number of UDP.
 const PROTOCOL_UDP: u8 = 17;
+
+/// Which header a packet came with.
+// rule: A17.4.5.1-network
+pub(super) fn network_kind(meta: &RxMeta) -> NetworkHeader {
+    match meta.dst {
+        _ if meta.ip == IpCovered::Grh => NetworkHeader::Grh,
+        IpAddr::V4(_) => NetworkHeader::Ipv4,
+        IpAddr::V6(_) => NetworkHeader::Ipv6,
+    }
+}
 
 /// The header of a packet with `transport_len` bytes from BTH to ICRC. What the port
 /// does not tell (time to live or hop limit, flow label, and through a socket the

@@ -1,6 +1,6 @@
 //! The receiving half of a UD QP (IBTA 1.7, 9.8.3.2 and 9.9.3).
 
-use super::grh::network_header;
+use super::grh::{network_header, network_kind};
 use crate::counters::DropReason;
 use crate::port::RxMeta;
 use crate::qp::arrivals::{self, Arrival};
@@ -84,6 +84,7 @@ impl Receiver {
                         qpn: deth.src_qpn,
                         pkey_index: 0,
                         grh: true,
+                        network: network_kind(meta),
                     }),
                 },
             ),

@@ -5,8 +5,8 @@ use crate::sim::pair::assert_outcomes;
 use crate::sim::{A, B, Hand, Ip, Pair, QKEY, Setup, pattern, to_state};
 use roce_stack::port::TxMeta;
 use roce_stack::{
-    AddressError, PostError, QpKind, QpState, SendFlags, SendOp, SendWr, Sge, Source, WcOpcode,
-    WcStatus,
+    AddressError, NetworkHeader, PostError, QpKind, QpState, SendFlags, SendOp, SendWr, Sge,
+    Source, WcOpcode, WcStatus,
 };
 use roce_wire::{Grh, Opcode, QKey};
 use std::net::Ipv4Addr;
@@ -14,7 +14,7 @@ use std::net::Ipv4Addr;
 /// Every length up to the port's path MTU (4096 fit in its packets), both ways, with
 /// the header in front and the sender's number in the completion.
 // shows: 9.8.3-single-packet, 9.8.3-completes-when-sent, 9.8.3-grh-space, 9.8.3-source-told
-// shows: A16-stack, A16-ud-grh
+// shows: A16-stack, A16-ud-grh, A17.4.5.1-network
 #[test]
 fn datagrams_arrive_with_their_headers() {
     for ip in Ip::ALL {
@@ -39,6 +39,11 @@ fn datagrams_arrive_with_their_headers() {
                     qpn: pair.nodes[from].qpn,
                     pkey_index: 0,
                     grh: true,
+                    network: match ip {
+                        Ip::V4 | Ip::V4Hidden => NetworkHeader::Ipv4,
+                        Ip::V6 => NetworkHeader::Ipv6,
+                        Ip::Grh => NetworkHeader::Grh,
+                    },
                 };
                 assert_eq!(done.source, Some(source));
                 assert_eq!(inbox.read(GRH, len), pattern(wr_id, len));
