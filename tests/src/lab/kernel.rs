@@ -83,7 +83,7 @@ pub(super) fn obtain(cache: &Path, flavour: Flavour) -> Result<Kernel, LabError>
     Kernel::find(&root)
 }
 
-fn remove(folder: &Path) -> Result<(), LabError> {
+pub(super) fn remove(folder: &Path) -> Result<(), LabError> {
     if folder.exists() {
         fs::remove_dir_all(folder).map_err(|e| LabError::io("remove", folder, &e))?;
     }

@@ -50,6 +50,7 @@ mod oops;
 mod owner;
 mod packages;
 mod qemu;
+mod release;
 mod second;
 pub(crate) mod shared;
 
@@ -69,6 +70,7 @@ pub use network::{
     GUEST_INTERFACE, GUEST_IP4, GUEST_LL6, GUEST_RDMA_DEVICE, HOST_INTERFACE, HOST_IP4, HOST_LL6,
     SECOND_IP4,
 };
+pub use release::Release;
 pub use second::SecondGuest;
 pub use shared::SharedLab;
 
