@@ -5,6 +5,7 @@ use crate::context::{Context, State};
 use crate::convert::{c_gid, gid};
 use crate::errors::OrErrno;
 use crate::guard;
+use crate::limits::MAX_AHS;
 use crate::pd::Pd;
 use crate::pointer::{CPart, Handle, In, Object, Out};
 use crate::usage::Use;
@@ -21,6 +22,7 @@ pub(crate) struct Ah {
     pub(crate) handle: AddressHandle,
     pub(crate) state: Arc<State>,
     _pd: Use,
+    _one: Use,
 }
 
 // SAFETY: `_c` is the first field.
@@ -30,6 +32,9 @@ unsafe impl Object for Ah {
 
 /// Of the traffic class, DSCP is the program's; the lower two bits are the NIC's, whose
 /// packets are ECN-capable: switches may mark instead of drop.
+///
+/// A service level above 7 means none. A program that gives one has copied `ibv_wc.sl`, where
+/// completions of datagrams have the type of the packet (`cq`).
 pub(crate) fn address_options(attr: &IbvAhAttr) -> AddressOptions {
     AddressOptions {
         traffic_class: attr.grh.traffic_class & !3 | 2,
@@ -50,12 +55,13 @@ pub(crate) fn check_path(attr: &IbvAhAttr) -> Result<(), Errno> {
 
 /// `ibv_create_ah`.
 pub(crate) extern "C" fn create_ah(pd: Handle<Pd>, attr: In<IbvAhAttr>) -> *mut IbvAh {
-    guard::pointer(|| create(pd, attr.get()?))
+    guard::pointer(|| create(pd, &attr.read()?))
 }
 
 fn create(pd: Handle<Pd>, attr: &IbvAhAttr) -> Result<*mut IbvAh, Errno> {
     let domain = pd.get()?;
     check_path(attr)?;
+    let one = domain.state.counts.ahs.admit(MAX_AHS)?;
     let IbvGlobalRoute {
         sgid_index, dgid, ..
     } = attr.grh;
@@ -70,6 +76,7 @@ fn create(pd: Handle<Pd>, attr: &IbvAhAttr) -> Result<*mut IbvAh, Errno> {
         handle: handle.or_errno()?,
         state: Arc::clone(&domain.state),
         _pd: domain.users.add(),
+        _one: one,
     }))
 }
 
@@ -108,7 +115,7 @@ fn answer_to(
     if wc.wc_flags & WC_GRH == 0 {
         return Err(Errno::EINVAL);
     }
-    let (from, to, traffic_class) = addresses(header.get()?).ok_or(Errno::EINVAL)?;
+    let (from, to, traffic_class) = addresses(&header.read()?).ok_or(Errno::EINVAL)?;
     let gids = context.state.roce.gids();
     let ours = gids.iter().find(|entry| entry.gid == Gid::from(to));
     // What came to a group is answered from the first address of its family.
@@ -123,7 +130,8 @@ fn answer_to(
             traffic_class,
         },
         dlid: 0,
-        sl: wc.sl,
+        // The packet did not carry its sender's.
+        sl: 0,
         src_path_bits: 0,
         static_rate: 0,
         is_global: 1,
@@ -139,7 +147,7 @@ pub(crate) extern "C" fn init_ah_from_wc(
     header: In<NetworkHeader>,
     attr: Out<IbvAhAttr>,
 ) -> c_int {
-    guard::errno(|| attr.put(answer_to(context.get()?, port, wc.get()?, header)?))
+    guard::errno(|| attr.put(answer_to(context.get()?, port, &wc.read()?, header)?))
 }
 
 /// `ibv_create_ah_from_wc`.
@@ -151,6 +159,6 @@ pub(crate) extern "C" fn create_ah_from_wc(
 ) -> *mut IbvAh {
     guard::pointer(|| {
         let context = pd.get()?.context();
-        create(pd, &answer_to(context.get()?, port, wc.get()?, header)?)
+        create(pd, &answer_to(context.get()?, port, &wc.read()?, header)?)
     })
 }

@@ -135,7 +135,7 @@ impl Channel {
 /// `ibv_ack_cq_events`.
 pub(crate) extern "C" fn ack_cq_events(cq: Handle<Cq>, events: c_uint) {
     guard::nothing(|| {
-        cq.get()?.announced.acknowledge(events.into());
+        cq.get()?.acknowledge_announced(events);
         Ok(())
     });
 }

@@ -4,6 +4,7 @@ use crate::abi::{ABI_IS_EXTENDED, IbvContext, IbvContextOps, VerbsContext};
 use crate::device::Device;
 use crate::errors::OrErrno;
 use crate::events::Registry;
+use crate::limits::Counts;
 use crate::pointer::{CPart, Handle, Object};
 use crate::usage::{Use, Users};
 use crate::{cq, dm, domain, fork, guard, import, mr, mw, prefetch, qp, query, srq, xrc};
@@ -39,6 +40,8 @@ pub(crate) struct State {
     pub(crate) events: AsyncEvents,
     /// The objects that events are about.
     pub(crate) objects: Registry,
+    /// How many there are of those that are limited.
+    pub(crate) counts: Counts,
     /// XRC domains that files stand for.
     pub(crate) xrc_files: xrc::Files,
     /// The contexts that stand for it: the one that was opened, and those that were imported.
@@ -92,6 +95,7 @@ pub(crate) extern "C" fn open_device(device: Handle<Device>) -> *mut IbvContext 
             device,
             events,
             objects: Registry::default(),
+            counts: Counts::default(),
             xrc_files: xrc::Files::default(),
             contexts: Users::default(),
         });

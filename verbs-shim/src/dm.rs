@@ -84,7 +84,7 @@ pub(crate) extern "C" fn alloc_dm(
 ) -> *mut IbvDm {
     guard::pointer(|| {
         let state = &context.get_of_any_process()?.state;
-        let attr = attr.get()?;
+        let attr = attr.read()?;
         if attr.comp_mask != 0 || attr.log_align_req > MAX_LOG_ALIGN || attr.length == 0 {
             return Err(Errno::EINVAL);
         }

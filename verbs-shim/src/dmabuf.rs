@@ -8,7 +8,7 @@ use crate::mr::{self, Shown};
 use crate::pd::Pd;
 use crate::pointer::Handle;
 use nix::errno::Errno;
-use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
+use nix::sys::mman::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
 use nix::sys::stat::fstat;
 use roce_verbs::{Access, Memory};
 use std::ffi::{c_int, c_void};
@@ -16,7 +16,7 @@ use std::num::NonZeroUsize;
 use std::os::fd::BorrowedFd;
 use std::ptr::NonNull;
 
-/// A part of a descriptor's memory, mapped into this process.
+/// A part of a descriptor's memory, or some of nobody's, mapped into this process.
 #[derive(Debug)]
 pub(crate) struct Mapping {
     start: NonNull<c_void>,
@@ -30,13 +30,32 @@ unsafe impl Sync for Mapping {}
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: it was mapped by `of`, and the region that showed it is gone. There is
+        // SAFETY: it was mapped by `of` or `anonymous`, and what used it is gone. There is
         // nothing to do about an error.
         let _ = unsafe { munmap(self.start, self.len) };
     }
 }
 
 impl Mapping {
+    /// Pages of nobody's, `len` bytes or more.
+    ///
+    /// # Errors
+    /// `EINVAL` if there are none to be, `ENOMEM`.
+    pub(crate) fn anonymous(len: usize) -> Result<Self, Errno> {
+        let page = mr::page_size()?;
+        let whole = len.checked_next_multiple_of(page).ok_or(Errno::ENOMEM)?;
+        let length = NonZeroUsize::new(whole).ok_or(Errno::EINVAL)?;
+        let rights = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
+        // SAFETY: a new mapping, at an address that nobody uses.
+        let start = unsafe { mmap_anonymous(None, length, rights, MapFlags::MAP_PRIVATE) }?;
+        Ok(Self { start, len: whole })
+    }
+
+    /// The address of its first page.
+    pub(crate) fn addr(&self) -> usize {
+        self.start.as_ptr() as usize
+    }
+
     /// Maps `len` bytes from `offset` on, and gives the address of the first.
     ///
     /// # Errors

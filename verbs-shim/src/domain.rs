@@ -1,6 +1,9 @@
 //! Thread domains, and protection domains that stand for another one.
 
-use crate::abi::{IbvParentDomainInitAttr, IbvPd, IbvTd};
+use crate::abi::{
+    IbvParentDomainInitAttr, IbvPd, IbvTd, PARENT_DOMAIN_INIT_ATTR_ALLOCATORS,
+    PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT,
+};
 use crate::context::Context;
 use crate::guard;
 use crate::pd;
@@ -46,7 +49,7 @@ pub(crate) extern "C" fn dealloc_td(td: Handle<Td>) -> c_int {
 
 /// What a program may say of a parent domain: functions that allocate what a NIC keeps in
 /// memory, of which this one keeps nothing there.
-const KNOWN: u32 = 3;
+const KNOWN: u32 = PARENT_DOMAIN_INIT_ATTR_ALLOCATORS | PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT;
 
 /// `ibv_alloc_parent_domain`.
 pub(crate) extern "C" fn alloc_parent_domain(
@@ -55,7 +58,7 @@ pub(crate) extern "C" fn alloc_parent_domain(
 ) -> *mut IbvPd {
     guard::pointer(|| {
         let state = &context.get()?.state;
-        let attr = attr.get()?;
+        let attr = attr.read_grown()?;
         if attr.comp_mask & !KNOWN != 0 {
             return Err(Errno::EINVAL);
         }
@@ -66,6 +69,6 @@ pub(crate) extern "C" fn alloc_parent_domain(
         }
         let uses = std::iter::once(&parent.users).chain(td.map(|td| &td.users));
         let uses = uses.map(Users::add).collect();
-        Ok(pd::give(context, parent.pd.clone(), state, uses))
+        pd::give(context, parent.pd.clone(), state, uses)
     })
 }

@@ -187,9 +187,9 @@ pub(crate) extern "C" fn ack_async_event(event: Out<IbvAsyncEvent>) {
         let IbvAsyncEvent {
             element,
             event_type,
-        } = *event.get()?;
-        let unacknowledged = match event_type {
-            EVENT_CQ_ERR => &object::<Cq>(element).get()?.errors,
+        } = event.input().read()?;
+        match event_type {
+            EVENT_CQ_ERR => object::<Cq>(element).get()?.acknowledge_error(),
             EVENT_QP_FATAL
             | EVENT_QP_REQ_ERR
             | EVENT_QP_ACCESS_ERR
@@ -197,14 +197,13 @@ pub(crate) extern "C" fn ack_async_event(event: Out<IbvAsyncEvent>) {
             | EVENT_SQ_DRAINED
             | EVENT_PATH_MIG
             | EVENT_PATH_MIG_ERR
-            | EVENT_QP_LAST_WQE_REACHED => &object::<Qp>(element).get()?.unacknowledged,
+            | EVENT_QP_LAST_WQE_REACHED => object::<Qp>(element).get()?.acknowledge(),
             EVENT_SRQ_ERR | EVENT_SRQ_LIMIT_REACHED => {
-                &object::<Srq>(element).get()?.unacknowledged
+                object::<Srq>(element).get()?.acknowledge();
             }
             // Of the port: nothing waits for those.
-            _ => return Ok(()),
-        };
-        unacknowledged.acknowledge(1);
+            _ => {}
+        }
         Ok(())
     });
 }

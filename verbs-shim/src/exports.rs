@@ -5,8 +5,8 @@ use crate::rdmacm::{
     event, id, multicast as cm_multicast, option, qp as cm_qp, resolve, srq as cm_srq,
 };
 use crate::{
-    ah, channel, context, cq, device, dm, dmabuf, events, import, mr, multicast, pd, private, qp,
-    query, rates, srq, strings, sysfs, unsupported,
+    ah, buffer, channel, context, cq, device, dm, dmabuf, events, import, mr, mr_ex, multicast, pd,
+    private, qp, query, rates, srq, strings, sysfs, unsupported,
 };
 #[cfg(not(test))]
 use std::arch::global_asm;
@@ -45,11 +45,13 @@ macro_rules! export {
 #[cfg(test)]
 macro_rules! export {
     ($list:ident: $($function:path: $($symbol:literal)*;)*) => {
-        const $list: &[(&[&str], *const ())] = &[
+        pub(super) const $list: &[(&[&str], *const ())] = &[
             $((&[$($symbol),*], $function as *const ()),)*
         ];
     };
 }
+
+mod drivers;
 
 // What programs call.
 export! { CURRENT:
@@ -57,6 +59,10 @@ export! { CURRENT:
     ah::create_ah_from_wc: "ibv_create_ah_from_wc@@IBVERBS_1.1";
     ah::destroy_ah: "ibv_destroy_ah@@IBVERBS_1.1";
     ah::init_ah_from_wc: "ibv_init_ah_from_wc@@IBVERBS_1.1";
+    buffer::alloc_buf: "ibv_alloc_buf@@IBVERBS_1.17";
+    buffer::export_buf_dmabuf_fd: "ibv_export_buf_dmabuf_fd@@IBVERBS_1.18";
+    buffer::free_buf: "ibv_free_buf@@IBVERBS_1.17";
+    buffer::reg_buf_mr: "ibv_reg_buf_mr@@IBVERBS_1.17";
     channel::ack_cq_events: "ibv_ack_cq_events@@IBVERBS_1.1";
     channel::create_comp_channel: "ibv_create_comp_channel@@IBVERBS_1.0";
     channel::destroy_comp_channel: "ibv_destroy_comp_channel@@IBVERBS_1.0";
@@ -84,6 +90,7 @@ export! { CURRENT:
     mr::reg_mr_iova2: "ibv_reg_mr_iova2@@IBVERBS_1.8";
     mr::rereg_mr: "ibv_rereg_mr@@IBVERBS_1.1";
     mr::unimport_mr: "ibv_unimport_mr@@IBVERBS_1.10";
+    mr_ex::reg_mr_ex: "ibv_reg_mr_ex@@IBVERBS_1.15";
     multicast::attach_mcast: "ibv_attach_mcast@@IBVERBS_1.1";
     multicast::detach_mcast: "ibv_detach_mcast@@IBVERBS_1.1";
     pd::alloc_pd: "ibv_alloc_pd@@IBVERBS_1.1";
@@ -96,7 +103,10 @@ export! { CURRENT:
         "ibv_fork_init@@IBVERBS_1.1"
         ;
     private::is_fork_initialized: "ibv_is_fork_initialized@@IBVERBS_1.13";
-    private::register_driver: "verbs_register_driver_34@@IBVERBS_PRIVATE_34";
+    private::register_driver:
+        "verbs_register_driver_34@@IBVERBS_PRIVATE_34"
+        "verbs_register_driver_65@@IBVERBS_PRIVATE_65"
+        ;
     qp::create_qp: "ibv_create_qp@@IBVERBS_1.1";
     qp::destroy_qp: "ibv_destroy_qp@@IBVERBS_1.1";
     qp::modify_qp: "ibv_modify_qp@@IBVERBS_1.1";
@@ -108,8 +118,12 @@ export! { CURRENT:
     query::query_gid: "ibv_query_gid@@IBVERBS_1.1";
     query::query_gid_ex: "_ibv_query_gid_ex@@IBVERBS_1.11";
     query::query_gid_table: "_ibv_query_gid_table@@IBVERBS_1.11";
-    query::query_gid_type: "ibv_query_gid_type@@IBVERBS_PRIVATE_34";
+    query::query_gid_type:
+        "ibv_query_gid_type@@IBVERBS_PRIVATE_34"
+        "ibv_query_gid_type@IBVERBS_PRIVATE_65"
+        ;
     query::query_pkey: "ibv_query_pkey@@IBVERBS_1.1";
+    query::query_port_speed: "ibv_query_port_speed@@IBVERBS_1.16";
     query::query_port_short: "ibv_query_port@@IBVERBS_1.1";
     rates::mbps_to_rate: "mbps_to_ibv_rate@@IBVERBS_1.1";
     rates::mult_to_rate: "mult_to_ibv_rate@@IBVERBS_1.0";
@@ -123,7 +137,10 @@ export! { CURRENT:
     strings::node_type_str: "ibv_node_type_str@@IBVERBS_1.1";
     strings::port_state_str: "ibv_port_state_str@@IBVERBS_1.1";
     strings::wc_status_str: "ibv_wc_status_str@@IBVERBS_1.1";
-    strings::wr_opcode_str: "ibv_wr_opcode_str@@IBVERBS_PRIVATE_34";
+    strings::wr_opcode_str:
+        "ibv_wr_opcode_str@@IBVERBS_PRIVATE_34"
+        "ibv_wr_opcode_str@IBVERBS_PRIVATE_65"
+        ;
     sysfs::get_sysfs_path: "ibv_get_sysfs_path@@IBVERBS_1.0";
     sysfs::read_sysfs_file: "ibv_read_sysfs_file@@IBVERBS_1.0";
 }
@@ -184,7 +201,9 @@ export! { CM_UNSUPPORTED:
         "rdma_set_local_ece@@RDMACM_1.3"
         "rdma_write_cm_event@@RDMACM_1.4"
         "repoll_create1@@RDMACM_1.5"
+        "repoll_create@@RDMACM_1.5"
         "repoll_ctl@@RDMACM_1.5"
+        "repoll_wait@@RDMACM_1.5"
         "rfcntl@@RDMACM_1.0"
         "rgetpeername@@RDMACM_1.0"
         "rgetsockname@@RDMACM_1.0"
@@ -214,12 +233,25 @@ export! { CM_UNSUPPORTED:
 // What this library does not do.
 export! { UNSUPPORTED:
     unsupported::errno:
+        "_ibv_query_comp_cntr_caps@@IBVERBS_1.18"
+        "ibv_destroy_comp_cntr@@IBVERBS_1.18"
+        "ibv_inc_comp_cntr@@IBVERBS_1.18"
+        "ibv_inc_err_comp_cntr@@IBVERBS_1.18"
+        "ibv_qp_attach_comp_cntr@@IBVERBS_1.18"
+        "ibv_read_comp_cntr@@IBVERBS_1.18"
+        "ibv_read_err_comp_cntr@@IBVERBS_1.18"
+        "ibv_set_comp_cntr@@IBVERBS_1.18"
+        "ibv_set_err_comp_cntr@@IBVERBS_1.18"
+        "ibv_dealloc_dmah@@IBVERBS_1.15"
         "ibv_query_ece@@IBVERBS_1.10"
         "ibv_register_driver@@IBVERBS_1.1"
         "ibv_resolve_eth_l2_from_gid@@IBVERBS_1.1"
         "ibv_set_ece@@IBVERBS_1.10"
         ;
+    unsupported::minus_one: "ibv_dm_export_dmabuf_fd@@IBVERBS_1.16";
     unsupported::null:
+        "ibv_alloc_dmah@@IBVERBS_1.15"
+        "ibv_create_comp_cntr@@IBVERBS_1.18"
         "ibv_copy_ah_attr_from_kern@@IBVERBS_1.1"
         "ibv_copy_path_rec_from_kern@@IBVERBS_1.0"
         "ibv_copy_path_rec_to_kern@@IBVERBS_1.0"
@@ -271,85 +303,6 @@ export! { OLD:
         ;
 }
 
-// What drivers call.
-export! { DRIVERS:
-    unsupported::errno:
-        "execute_ioctl@@IBVERBS_PRIVATE_34"
-        "ibv_cmd_advise_mr@@IBVERBS_PRIVATE_34"
-        "ibv_cmd_alloc_dm@@IBVERBS_PRIVATE_34"
-        "ibv_cmd_alloc_mw@@IBVERBS_PRIVATE_34"
-        "ibv_cmd_alloc_pd@@IBVERBS_PRIVATE_34"
-        "ibv_cmd_attach_mcast@@IBVERBS_PRIVATE_34"
-        "ibv_cmd_close_xrcd@@IBVERBS_PRIVATE_34"
-        "ibv_cmd_create_ah@@IBVERBS_PRIVATE_34"
-        "ibv_cmd_create_counters@@IBVERBS_PRIVATE_34"
-        "ibv_cmd_create_cq@@IBVERBS_PRIVATE_34"
-        "ibv_cmd_create_cq_ex2@@IBVERBS_PRIVATE_34"
-        "ibv_cmd_create_cq_ex@@IBVERBS_PRIVATE_34"
-        "ibv_cmd_create_flow_action_esp@@IBVERBS_PRIVATE_34"
-        "ibv_cmd_create_qp@@IBVERBS_PRIVATE_34"
-        "ibv_cmd_create_qp_ex2@@IBVERBS_PRIVATE_34"
-        "ibv_cmd_create_qp_ex@@IBVERBS_PRIVATE_34"
-        "ibv_cmd_create_rwq_ind_table@@IBVERBS_PRIVATE_34"
-        "ibv_cmd_create_srq@@IBVERBS_PRIVATE_34"
-        "ibv_cmd_create_srq_ex@@IBVERBS_PRIVATE_34"
-        "ibv_cmd_create_wq@@IBVERBS_PRIVATE_34"
-        "ibv_cmd_dealloc_mw@@IBVERBS_PRIVATE_34"
-        "ibv_cmd_dealloc_pd@@IBVERBS_PRIVATE_34"
-        "ibv_cmd_dereg_mr@@IBVERBS_PRIVATE_34"
-        "ibv_cmd_destroy_ah@@IBVERBS_PRIVATE_34"
-        "ibv_cmd_destroy_counters@@IBVERBS_PRIVATE_34"
-        "ibv_cmd_destroy_cq@@IBVERBS_PRIVATE_34"
-        "ibv_cmd_destroy_flow@@IBVERBS_PRIVATE_34"
-        "ibv_cmd_destroy_flow_action@@IBVERBS_PRIVATE_34"
-        "ibv_cmd_destroy_qp@@IBVERBS_PRIVATE_34"
-        "ibv_cmd_destroy_rwq_ind_table@@IBVERBS_PRIVATE_34"
-        "ibv_cmd_destroy_srq@@IBVERBS_PRIVATE_34"
-        "ibv_cmd_destroy_wq@@IBVERBS_PRIVATE_34"
-        "ibv_cmd_detach_mcast@@IBVERBS_PRIVATE_34"
-        "ibv_cmd_free_dm@@IBVERBS_PRIVATE_34"
-        "ibv_cmd_get_context@@IBVERBS_PRIVATE_34"
-        "ibv_cmd_modify_cq@@IBVERBS_PRIVATE_34"
-        "ibv_cmd_modify_flow_action_esp@@IBVERBS_PRIVATE_34"
-        "ibv_cmd_modify_qp@@IBVERBS_PRIVATE_34"
-        "ibv_cmd_modify_qp_ex@@IBVERBS_PRIVATE_34"
-        "ibv_cmd_modify_srq@@IBVERBS_PRIVATE_34"
-        "ibv_cmd_modify_wq@@IBVERBS_PRIVATE_34"
-        "ibv_cmd_open_qp@@IBVERBS_PRIVATE_34"
-        "ibv_cmd_open_xrcd@@IBVERBS_PRIVATE_34"
-        "ibv_cmd_poll_cq@@IBVERBS_PRIVATE_34"
-        "ibv_cmd_post_recv@@IBVERBS_PRIVATE_34"
-        "ibv_cmd_post_send@@IBVERBS_PRIVATE_34"
-        "ibv_cmd_post_srq_recv@@IBVERBS_PRIVATE_34"
-        "ibv_cmd_query_context@@IBVERBS_PRIVATE_34"
-        "ibv_cmd_query_device@@IBVERBS_PRIVATE_34"
-        "ibv_cmd_query_device_any@@IBVERBS_PRIVATE_34"
-        "ibv_cmd_query_mr@@IBVERBS_PRIVATE_34"
-        "ibv_cmd_query_port@@IBVERBS_PRIVATE_34"
-        "ibv_cmd_query_qp@@IBVERBS_PRIVATE_34"
-        "ibv_cmd_query_srq@@IBVERBS_PRIVATE_34"
-        "ibv_cmd_read_counters@@IBVERBS_PRIVATE_34"
-        "ibv_cmd_reg_dm_mr@@IBVERBS_PRIVATE_34"
-        "ibv_cmd_reg_dmabuf_mr@@IBVERBS_PRIVATE_34"
-        "ibv_cmd_reg_mr@@IBVERBS_PRIVATE_34"
-        "ibv_cmd_req_notify_cq@@IBVERBS_PRIVATE_34"
-        "ibv_cmd_rereg_mr@@IBVERBS_PRIVATE_34"
-        "ibv_cmd_resize_cq@@IBVERBS_PRIVATE_34"
-        "verbs_allow_disassociate_destroy@@IBVERBS_PRIVATE_34"
-        ;
-    unsupported::minus_one: "ibv_read_ibdev_sysfs_file@@IBVERBS_PRIVATE_34";
-    unsupported::null:
-        "__ioctl_final_num_attrs@@IBVERBS_PRIVATE_34"
-        "__verbs_log@@IBVERBS_PRIVATE_34"
-        "_verbs_init_and_alloc_context@@IBVERBS_PRIVATE_34"
-        "ibv_cmd_create_flow@@IBVERBS_PRIVATE_34"
-        "verbs_init_cq@@IBVERBS_PRIVATE_34"
-        "verbs_open_device@@IBVERBS_PRIVATE_34"
-        "verbs_set_ops@@IBVERBS_PRIVATE_34"
-        "verbs_uninit_context@@IBVERBS_PRIVATE_34"
-        ;
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -358,9 +311,16 @@ mod tests {
     fn each_symbol_is_one_function() {
         let wanted = include_str!("../symbols.txt");
         let wanted = wanted.lines().filter(|line| !line.starts_with('#'));
-        let lists = [CURRENT, CM, CM_UNSUPPORTED, UNSUPPORTED, OLD, DRIVERS]
-            .into_iter()
-            .flatten();
+        let lists = [
+            CURRENT,
+            CM,
+            CM_UNSUPPORTED,
+            UNSUPPORTED,
+            OLD,
+            drivers::DRIVERS,
+        ]
+        .into_iter()
+        .flatten();
         let mut defined: Vec<&str> = Vec::new();
         for (symbols, function) in lists {
             assert!(!function.is_null(), "{symbols:?}");

@@ -14,6 +14,7 @@
 pub mod abi;
 
 mod ah;
+mod buffer;
 mod channel;
 mod context;
 mod convert;
@@ -29,9 +30,11 @@ mod fork;
 mod guard;
 mod handles;
 mod import;
+mod limits;
 mod log;
 mod mappings;
 mod mr;
+mod mr_ex;
 mod multicast;
 mod mw;
 mod part;

@@ -5,6 +5,7 @@ use crate::context::State;
 use crate::convert::access;
 use crate::dmabuf::Mapping;
 use crate::errors::OrErrno;
+use crate::limits::MAX_MRS;
 use crate::pd::Pd;
 use crate::pointer::{CPart, Handle, Object};
 use crate::usage::Use;
@@ -40,6 +41,7 @@ struct Held {
     registration: Registration,
     _shown: Shown,
     pd: Use,
+    _one: Use,
 }
 
 /// What a region shows that is not the program's own.
@@ -66,6 +68,7 @@ impl Region {
             registration,
             _shown,
             pd,
+            _one,
         }) = held.take()
         else {
             return Ok(());
@@ -77,6 +80,7 @@ impl Region {
                     registration,
                     _shown,
                     pd,
+                    _one,
                 });
                 Err(error).or_errno()
             }
@@ -204,6 +208,7 @@ pub(crate) fn give(
         registration,
         _shown: shown,
         pd: domain.users.add(),
+        _one: domain.state.counts.mrs.admit(MAX_MRS)?,
     };
     let region = domain.state.objects.regions.insert(|handle| Region {
         held: Mutex::new(Some(held)),

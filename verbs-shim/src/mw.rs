@@ -4,6 +4,7 @@ use crate::abi::*;
 use crate::convert::{access, send_flags};
 use crate::errors::OrErrno;
 use crate::guard;
+use crate::limits::MAX_MWS;
 use crate::pd::Pd;
 use crate::pointer::{CPart, Handle, Object, Out};
 use crate::qp::Qp;
@@ -18,6 +19,7 @@ pub(crate) struct Mw {
     c: CPart<IbvMw>,
     window: MemoryWindow,
     _pd: Use,
+    _one: Use,
 }
 
 // SAFETY: `c` is the first field.
@@ -56,6 +58,7 @@ pub(crate) extern "C" fn alloc_mw(pd: Handle<Pd>, kind: u32) -> *mut IbvMw {
             MW_TYPE_2 => WindowType::Type2,
             _ => return Err(Errno::EINVAL),
         };
+        let one = domain.state.counts.mws.admit(MAX_MWS)?;
         let window = domain.pd.alloc_window(window_type).or_errno()?;
         Ok(Handle::give(Mw {
             c: CPart::new(IbvMw {
@@ -67,6 +70,7 @@ pub(crate) extern "C" fn alloc_mw(pd: Handle<Pd>, kind: u32) -> *mut IbvMw {
             }),
             window,
             _pd: domain.users.add(),
+            _one: one,
         }))
     })
 }
@@ -74,7 +78,7 @@ pub(crate) extern "C" fn alloc_mw(pd: Handle<Pd>, kind: u32) -> *mut IbvMw {
 /// `ibv_bind_mw`, of a window of type 1.
 pub(crate) extern "C" fn bind_mw(qp: Handle<Qp>, mw: Handle<Mw>, bind: Out<IbvMwBind>) -> c_int {
     guard::errno(|| {
-        let (qp, mw, bind) = (&qp.get()?.qp, mw.get()?, bind.get()?);
+        let (qp, mw, bind) = (&qp.get()?.qp, mw.get()?, bind.input().read()?);
         let key = mw.window.next_key().ok_or(Errno::EINVAL)?;
         let op = if bind.bind_info.length == 0 {
             mw.window.unbind(key)

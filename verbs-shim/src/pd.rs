@@ -3,6 +3,7 @@
 use crate::abi::IbvPd;
 use crate::context::{Context, State};
 use crate::guard;
+use crate::limits::MAX_PDS;
 use crate::pointer::{CPart, Handle, Object};
 use crate::usage::{Use, Users};
 use nix::errno::Errno;
@@ -24,6 +25,7 @@ pub(crate) struct Domain {
     pub(crate) state: Arc<State>,
     pub(crate) users: Users,
     handle: u32,
+    _one: Use,
     /// Of a parent domain: what it stands for.
     _uses: Vec<Use>,
 }
@@ -59,25 +61,30 @@ impl Pd {
 pub(crate) extern "C" fn alloc_pd(context: Handle<Context>) -> *mut IbvPd {
     guard::pointer(|| {
         let state = &context.get()?.state;
-        Ok(give(context, state.roce.alloc_pd(), state, Vec::new()))
+        give(context, state.roce.alloc_pd(), state, Vec::new())
     })
 }
 
 /// Makes a domain one of C's.
+///
+/// # Errors
+/// `ENOMEM` if there are as many as there may be.
 pub(crate) fn give(
     context: Handle<Context>,
     pd: ProtectionDomain,
     state: &Arc<State>,
     uses: Vec<Use>,
-) -> *mut IbvPd {
+) -> Result<*mut IbvPd, Errno> {
+    let one = state.counts.pds.admit(MAX_PDS)?;
     let domain = state.objects.domains.insert(|handle| Domain {
         pd,
         state: Arc::clone(state),
         users: Users::default(),
         handle,
+        _one: one,
         _uses: uses,
     });
-    Pd::give(context, domain)
+    Ok(Pd::give(context, domain))
 }
 
 /// `ibv_dealloc_pd`.

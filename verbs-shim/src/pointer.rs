@@ -2,12 +2,16 @@
 //!
 //! They are made by C alone: their types stand in signatures and structures in place of
 //! C's pointers. What the man pages ask of a caller (that a pointer is NULL or points to
-//! what it says, for as long as the call lasts) is what every access here relies on;
-//! that it is not NULL, and aligned, is checked.
+//! what it says, for as long as the call lasts) is what every access here relies on.
+//! That it is not NULL is checked. It need not be aligned: this processor reads C's
+//! structures wherever they lie, programs that pack theirs rely on it, and so do the
+//! accesses here, which copy.
 
 use crate::fork;
 use nix::errno::Errno;
 use std::cell::UnsafeCell;
+use std::mem::MaybeUninit;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// What C has a handle of: `C` is the part that C sees, `OFFSET` where it lies in the
 /// object. Any thread may use any object; of other processes, a child has what outlives a
@@ -58,6 +62,14 @@ impl<C> CPart<C> {
     {
         // SAFETY: the object is there, and so is its part.
         unsafe { self.0.get().read() }
+    }
+
+    /// Adds to a counter of it that C may read meanwhile, by its offset in bytes.
+    pub(crate) fn count(&self, offset: usize, more: u32) {
+        debug_assert!(offset.is_multiple_of(4) && offset + 4 <= size_of::<C>());
+        let counter = self.0.get().cast::<u8>().wrapping_add(offset).cast::<u32>();
+        // SAFETY: the object is there, and one of its fields has this offset.
+        unsafe { AtomicU32::from_ptr(counter) }.fetch_add(more, Ordering::Relaxed);
     }
 
     /// Changes it.
@@ -169,6 +181,21 @@ impl<T: Object> Handle<T> {
     }
 }
 
+/// Plain data of C: numbers and pointers.
+///
+/// # Safety
+/// Any bytes that C may have there must be a value, and so must zeros.
+pub(crate) unsafe trait Zero: Copy {}
+
+/// A structure of C that grew at its end, with a mask that says how much of it there is.
+pub(crate) trait Grown: Zero {
+    /// Where its mask lies, in bytes: the lower half, of one of 64 bits.
+    const MASK: usize;
+
+    /// How many bytes there are if the mask has these bits.
+    fn len(mask: u32) -> usize;
+}
+
 /// A pointer to something of the caller's that is read.
 #[repr(transparent)]
 pub(crate) struct In<T>(*const T);
@@ -197,6 +224,73 @@ impl<T> In<T> {
 
     pub(crate) fn get<'a>(self) -> Result<&'a T, Errno> {
         self.slice(1)?.first().ok_or(Errno::EINVAL)
+    }
+
+    /// A copy of it, wherever it lies.
+    ///
+    /// # Errors
+    /// `EINVAL` if there is none.
+    pub(crate) fn read(self) -> Result<T, Errno>
+    where
+        T: Copy,
+    {
+        if self.0.is_null() {
+            return Err(Errno::EINVAL);
+        }
+        // SAFETY: the caller's promise. Of plain C data, every value is valid.
+        Ok(unsafe { self.0.read_unaligned() })
+    }
+
+    /// A copy of its first `len` bytes, and zero for the rest: of a structure that grew,
+    /// programs built with an older header have only the beginning.
+    ///
+    /// # Errors
+    /// `EINVAL` if there is none.
+    pub(crate) fn read_prefix(self, len: usize) -> Result<T, Errno>
+    where
+        T: Zero,
+    {
+        if self.0.is_null() {
+            return Err(Errno::EINVAL);
+        }
+        let mut value = MaybeUninit::<T>::zeroed();
+        let len = len.min(size_of::<T>());
+        // SAFETY: the caller has at least `len` bytes, and there is room for them. Bytes
+        // of C and zeros are a value of `T`, as `Zero` says.
+        Ok(unsafe {
+            std::ptr::copy_nonoverlapping(self.0.cast::<u8>(), value.as_mut_ptr().cast(), len);
+            value.assume_init()
+        })
+    }
+
+    /// A copy of what there is of it, as its mask says.
+    ///
+    /// # Errors
+    /// `EINVAL` if there is none.
+    pub(crate) fn read_grown(self) -> Result<T, Errno>
+    where
+        T: Grown,
+    {
+        if self.0.is_null() {
+            return Err(Errno::EINVAL);
+        }
+        let mask = self.0.cast::<u8>().wrapping_add(T::MASK);
+        self.read_prefix(T::len(In(mask.cast::<u32>()).read()?))
+    }
+
+    /// Copies of as many as the caller says that there are, wherever they lie.
+    ///
+    /// # Errors
+    /// `EINVAL` if there are none, or more than memory can hold.
+    pub(crate) fn items(self, len: usize) -> Result<impl Iterator<Item = T>, Errno>
+    where
+        T: Copy,
+    {
+        if len > 0 && self.0.is_null() || len > isize::MAX as usize / size_of::<T>() {
+            return Err(Errno::EINVAL);
+        }
+        // SAFETY: the caller's promise, which holds until the call is over.
+        Ok((0..len).map(move |index| unsafe { self.0.add(index).read_unaligned() }))
     }
 
     /// As many as the caller says that there are.
@@ -229,6 +323,19 @@ impl<T> Out<T> {
         self.0.is_null()
     }
 
+    /// The same place, to be read.
+    pub(crate) fn input(self) -> In<T> {
+        In(self.0)
+    }
+
+    /// A field of it, by its offset in bytes.
+    pub(crate) fn field<F>(self, offset: usize) -> Out<F> {
+        if self.0.is_null() {
+            return Out(std::ptr::null_mut());
+        }
+        Out(self.0.cast::<u8>().wrapping_add(offset).cast())
+    }
+
     /// So many bytes behind another one: what the caller's array has there.
     pub(crate) fn at(base: Self, offset: usize) -> Self {
         Self(base.0.cast::<u8>().wrapping_add(offset).cast())
@@ -245,11 +352,11 @@ impl<T> Out<T> {
 
     /// One of several.
     pub(crate) fn put_at(self, index: usize, value: T) -> Result<(), Errno> {
-        if self.0.is_null() || !self.0.is_aligned() {
+        if self.0.is_null() {
             return Err(Errno::EINVAL);
         }
         // SAFETY: the caller's promise.
-        unsafe { self.0.add(index).write(value) };
+        unsafe { self.0.add(index).write_unaligned(value) };
         Ok(())
     }
 
@@ -298,3 +405,49 @@ impl<T> Out<T> {
 
 /// A string that C may keep.
 pub(crate) type Text = *const std::ffi::c_char;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Bytes that begin one after an aligned address.
+    #[repr(C, align(8))]
+    struct Packed {
+        first: u8,
+        rest: [u8; 24],
+    }
+
+    const BYTES: [u8; 24] = [
+        1, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0,
+    ];
+
+    #[test]
+    fn what_is_not_aligned_is_read_and_written_all_the_same() {
+        let mut packed = Packed {
+            first: 0,
+            rest: BYTES,
+        };
+        let list = In::<u64>(packed.rest.as_ptr().cast());
+        assert!(!list.as_ptr().is_aligned());
+        assert_eq!(list.read().map(u64::to_le), Ok(1));
+        let all: Vec<u64> = list.items(3).expect("there are").map(u64::to_le).collect();
+        assert_eq!(all, [1, 2, 3]);
+        let to = Out::<u64>(packed.rest.as_mut_ptr().cast());
+        assert_eq!(to.put_at(1, 7_u64.to_le()), Ok(()));
+        assert_eq!(to.field::<u32>(20).put(u32::MAX), Ok(()));
+        assert_eq!(packed.rest[8..16], [7, 0, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(packed.rest[16..], [3, 0, 0, 0, 255, 255, 255, 255]);
+        assert_eq!(packed.first, 0);
+    }
+
+    #[test]
+    fn what_is_not_there_is_neither_read_nor_written() {
+        let none = In::<u64>(std::ptr::null());
+        assert_eq!(none.read(), Err(Errno::EINVAL));
+        assert!(none.items(1).is_err());
+        assert_eq!(none.items(0).map(Iterator::count), Ok(0));
+        let none = Out::<u64>(std::ptr::null_mut());
+        assert_eq!(none.put(1), Err(Errno::EINVAL));
+        assert_eq!(none.field::<u32>(4).put(1), Err(Errno::EINVAL));
+    }
+}

@@ -45,9 +45,9 @@ pub(crate) extern "C" fn advise_mr(
             Advice::Fetch(rights) => rights,
             Advice::Note => Access::empty(),
         };
-        let elements = list.slice(count as usize)?.iter();
+        let elements = list.items(count as usize)?;
         let places: Result<Vec<_>, Errno> = elements
-            .map(|&IbvSge { addr, length, lkey }| {
+            .map(|IbvSge { addr, length, lkey }| {
                 let element = Sge { addr, length, lkey };
                 let place = domain.pd.on_demand_address(&element, rights).or_errno()?;
                 // It must be one of those that have pages to be fetched.

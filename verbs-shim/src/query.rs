@@ -5,6 +5,7 @@ use crate::context::Context;
 use crate::convert::{c_gid, int};
 use crate::cq::MAX_CQE;
 use crate::guard;
+use crate::limits::{MAX_AHS, MAX_CQS, MAX_MRS, MAX_MWS, MAX_PDS};
 use crate::part;
 use crate::pointer::{Handle, In, Out};
 use nix::errno::Errno;
@@ -23,7 +24,7 @@ const DEFAULT_PKEY: u16 = 0xffff;
 /// No organisation makes this device: programs take 0 for a driver that does not know.
 const NO_VENDOR: u32 = 0x00ff_ffff;
 
-/// Objects of one kind: memory is what limits them.
+/// Of what a peer asks for, and of groups: memory, and the system, are what limits them.
 const MANY: c_int = 1 << 20;
 
 fn version() -> [c_char; 64] {
@@ -61,10 +62,10 @@ fn device_attr(context: &Context) -> Result<IbvDeviceAttr, Errno> {
             | DEVICE_MEM_WINDOW_TYPE_2B,
         max_sge: sges,
         max_sge_rd: sges,
-        max_cq: MANY,
+        max_cq: int(MAX_CQS),
         max_cqe: int(MAX_CQE),
-        max_mr: MANY,
-        max_pd: MANY,
+        max_mr: int(MAX_MRS),
+        max_pd: int(MAX_PDS),
         max_qp_rd_atom: fetches,
         max_ee_rd_atom: 0,
         max_res_rd_atom: MANY,
@@ -73,13 +74,13 @@ fn device_attr(context: &Context) -> Result<IbvDeviceAttr, Errno> {
         atomic_cap: ATOMIC_HCA,
         max_ee: 0,
         max_rdd: 0,
-        max_mw: MANY,
+        max_mw: int(MAX_MWS),
         max_raw_ipv6_qp: 0,
         max_raw_ethy_qp: 0,
         max_mcast_grp: MANY,
         max_mcast_qp_attach: MANY,
         max_total_mcast_qp_attach: MANY,
-        max_ah: MANY,
+        max_ah: int(MAX_AHS),
         max_fmr: 0,
         max_map_per_fmr: 0,
         max_srq: int(MAX_SRQS),
@@ -104,7 +105,7 @@ pub(crate) extern "C" fn query_device_ex(
     size: usize,
 ) -> c_int {
     guard::errno(|| {
-        if !input.is_null() && *input.get()? != 0 || size < size_of::<IbvDeviceAttr>() {
+        if !input.is_null() && input.read()? != 0 || size < size_of::<IbvDeviceAttr>() {
             return Err(Errno::EINVAL);
         }
         // A child asks before it takes memory of the device, and no NIC is asked.
@@ -159,18 +160,21 @@ pub(crate) extern "C" fn query_rt_values(
 ) -> c_int {
     guard::errno(|| {
         let roce = &context.get()?.state.roce;
-        let values = values.get()?;
-        if values.comp_mask & !VALUES_MASK_RAW_CLOCK != 0 {
+        let comp_mask = values.input().read()?.comp_mask;
+        if comp_mask & !VALUES_MASK_RAW_CLOCK != 0 {
             return Err(Errno::EOPNOTSUPP);
         }
-        if values.comp_mask & VALUES_MASK_RAW_CLOCK != 0 {
-            let ticks = i64::try_from(roce.clock_ns()).map_err(|_| Errno::EOVERFLOW)?;
-            values.raw_clock = libc::timespec {
+        if comp_mask & VALUES_MASK_RAW_CLOCK == 0 {
+            return Ok(());
+        }
+        let ticks = i64::try_from(roce.clock_ns()).map_err(|_| Errno::EOVERFLOW)?;
+        values.put(IbvValuesEx {
+            comp_mask,
+            raw_clock: libc::timespec {
                 tv_sec: 0,
                 tv_nsec: ticks,
-            };
-        }
-        Ok(())
+            },
+        })
     })
 }
 
@@ -231,6 +235,25 @@ pub(crate) extern "C" fn query_port(
     guard::errno(|| {
         Context::check_port(port.into())?;
         attr.put_prefix(&port_attr(context.get()?)?, size)
+    })
+}
+
+/// What a lane carries, in units of 100 Mb/s.
+const LANE_SPEED: u64 = 250;
+/// How many lanes there are, as [`WIDTH_4X`] has it.
+const LANES: u64 = 4;
+
+/// `ibv_query_port_speed`, in units of 100 Mb/s: what width and speed of `ibv_query_port`
+/// come to.
+pub(crate) extern "C" fn query_port_speed(
+    context: Handle<Context>,
+    port: u32,
+    speed: Out<u64>,
+) -> c_int {
+    guard::errno(|| {
+        context.get()?;
+        Context::check_port(port)?;
+        speed.put(LANES * LANE_SPEED)
     })
 }
 

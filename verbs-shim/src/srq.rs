@@ -12,12 +12,13 @@ use crate::usage::{Use, Users};
 use nix::errno::Errno;
 use roce_verbs::{SharedReceiveQueue, SrqAttributes, SrqOptions};
 use std::ffi::{c_int, c_void};
+use std::mem::offset_of;
 use std::sync::Arc;
 
 /// A shared receive queue.
 #[repr(C)]
 pub(crate) struct Srq {
-    _c: CPart<IbvSrq>,
+    c: CPart<IbvSrq>,
     pub(crate) srq: SharedReceiveQueue,
     state: Arc<State>,
     /// Events that the program has still to acknowledge.
@@ -26,9 +27,17 @@ pub(crate) struct Srq {
     _uses: Vec<Use>,
 }
 
-// SAFETY: `_c` is the first field.
+// SAFETY: `c` is the first field.
 unsafe impl Object for Srq {
     type C = IbvSrq;
+}
+
+impl Srq {
+    /// The program has done with one of its events. Programs read the count.
+    pub(crate) fn acknowledge(&self) {
+        self.c.count(offset_of!(IbvSrq, events_completed), 1);
+        self.unacknowledged.acknowledge(1);
+    }
 }
 
 fn options(attr: &IbvSrqAttr) -> SrqOptions {
@@ -49,7 +58,7 @@ fn give(
     let state = Arc::clone(&domain.state);
     let unacknowledged = Arc::default();
     let made = Handle::give(Srq {
-        _c: CPart::new(IbvSrq {
+        c: CPart::new(IbvSrq {
             context: domain.context(),
             srq_context,
             pd,
@@ -71,10 +80,10 @@ fn give(
 /// `ibv_create_srq`.
 pub(crate) extern "C" fn create_srq(pd: Handle<Pd>, attr: In<IbvSrqInitAttr>) -> *mut IbvSrq {
     guard::pointer(|| {
-        let IbvSrqInitAttr { srq_context, attr } = attr.get()?;
+        let IbvSrqInitAttr { srq_context, attr } = attr.read()?;
         let domain = pd.get()?;
-        let srq = domain.pd.create_srq(&options(attr)).or_errno()?;
-        give(pd, *srq_context, srq, vec![domain.users.add()])
+        let srq = domain.pd.create_srq(&options(&attr)).or_errno()?;
+        give(pd, srq_context, srq, vec![domain.users.add()])
     })
 }
 
@@ -85,7 +94,7 @@ pub(crate) extern "C" fn create_srq_ex(
 ) -> *mut IbvSrq {
     guard::pointer(|| {
         let state = &context.get()?.state;
-        let attr = attr.get()?;
+        let attr = attr.input().read_grown()?;
         let has = |bit| attr.comp_mask & bit != 0;
         let kind = if has(SRQ_INIT_ATTR_TYPE) {
             attr.srq_type
@@ -124,7 +133,7 @@ pub(crate) extern "C" fn create_srq_ex(
 /// `ibv_modify_srq`.
 pub(crate) extern "C" fn modify_srq(srq: Handle<Srq>, attr: In<IbvSrqAttr>, mask: c_int) -> c_int {
     guard::errno(|| {
-        let attr = attr.get()?;
+        let attr = attr.read()?;
         let mask = mask.cast_unsigned();
         if mask & !(SRQ_MAX_WR | SRQ_LIMIT) != 0 {
             return Err(Errno::EINVAL);

@@ -1,5 +1,6 @@
 //! Who uses an object: what is in use is not destroyed.
 
+use crate::log;
 use nix::errno::Errno;
 use std::sync::Arc;
 
@@ -16,6 +17,22 @@ impl Users {
         Use(Arc::clone(&self.0))
     }
 
+    /// One more, of `max` that there may be. Two threads that ask for the last one at once may
+    /// both be refused.
+    ///
+    /// # Errors
+    /// `ENOMEM`, as devices have it whose table is full.
+    pub(crate) fn admit(&self, max: usize) -> Result<Use, Errno> {
+        let one = self.add();
+        // One of them is its owner's.
+        if Arc::strong_count(&self.0) - 1 > max {
+            return Err(log::refuse(Errno::ENOMEM, || {
+                format!("there are {max} already, the most that an open device has")
+            }));
+        }
+        Ok(one)
+    }
+
     /// # Errors
     /// `EBUSY` if there are any.
     pub(crate) fn check_none(&self) -> Result<(), Errno> {
@@ -24,5 +41,23 @@ impl Users {
         } else {
             Err(Errno::EBUSY)
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_more_are_admitted_than_there_may_be() {
+        let users = Users::default();
+        let first = users.admit(2).expect("one of two");
+        let second = users.admit(2);
+        assert!(second.is_ok());
+        assert_eq!(users.admit(2).map(drop), Err(Errno::ENOMEM));
+        drop(first);
+        assert!(users.admit(2).is_ok(), "the place of the first");
+        drop(second);
+        assert_eq!(users.check_none(), Ok(()));
     }
 }

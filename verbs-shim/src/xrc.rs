@@ -69,7 +69,7 @@ pub(crate) extern "C" fn open_xrcd(
             comp_mask,
             fd,
             oflags,
-        } = *attr.get()?;
+        } = attr.read()?;
         if comp_mask != XRCD_INIT_ATTR_FD | XRCD_INIT_ATTR_OFLAGS {
             return Err(Errno::EINVAL);
         }

@@ -1,6 +1,7 @@
 //! What objects are made with, changed and asked for.
 
 use super::layout::c_structs;
+use crate::buffer::Buffer;
 use crate::channel::Channel;
 use crate::cq::Cq;
 use crate::domain::Td;
@@ -282,11 +283,30 @@ c_structs! {
         event_type: u32,
     }
 
+    "ibv_mr_init_attr" => IbvMrInitAttr {
+        length: usize,
+        access: c_int,
+        comp_mask: u64,
+        iova: u64,
+        addr: *mut c_void,
+        fd: c_int,
+        fd_offset: u64,
+        dmah: *mut c_void,
+        buf: Handle<Buffer>,
+    }
+
     "ibv_ece" => IbvEce {
         vendor_id: u32,
         options: u32,
         comp_mask: u32,
     }
+}
+
+/// A buffer that the library allocated: C knows no more than its address.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(crate) struct IbvBuf {
+    pub(crate) _opaque: u64,
 }
 
 impl IbvQpInitAttrEx {

@@ -107,6 +107,7 @@ c_constants! { OLD:
     SRQ_INIT_ATTR_PD = 2,
     SRQ_INIT_ATTR_XRCD = 4,
     SRQ_INIT_ATTR_CQ = 8,
+    SRQ_INIT_ATTR_TM = 16,
     QPT_RC = 2,
     QPT_UC = 3,
     QPT_UD = 4,
@@ -117,6 +118,8 @@ c_constants! { OLD:
     QP_INIT_ATTR_CREATE_FLAGS = 4,
     QP_INIT_ATTR_SEND_OPS_FLAGS = 64,
     QP_EX_WITH_TSO = 0x400,
+    PARENT_DOMAIN_INIT_ATTR_ALLOCATORS = 1,
+    PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT = 2,
     CQ_INIT_ATTR_MASK_FLAGS = 1,
     CQ_INIT_ATTR_MASK_PD = 2,
     CREATE_CQ_ATTR_SINGLE_THREADED = 1,
@@ -153,6 +156,7 @@ c_constants! { OLD:
     QP_CAP = 0x80000,
     QP_DEST_QPN = 0x100000,
     QP_RATE_LIMIT = 0x2000000,
+    MIG_MIGRATED = 0,
     QPS_RESET = 0,
     QPS_INIT = 1,
     QPS_RTR = 2,
@@ -184,11 +188,21 @@ c_constants! { NEWER:
     WR_FLUSH = 14,
 }
 
+c_constants! { NEWEST:
+    REG_MR_MASK_IOVA = 1,
+    REG_MR_MASK_ADDR = 2,
+    REG_MR_MASK_FD = 4,
+    REG_MR_MASK_FD_OFFSET = 8,
+    REG_MR_MASK_DMAH = 16,
+    REG_MR_MASK_BUF = 32,
+}
+
 /// All constants, by when they came.
 pub fn constants(since: Since) -> &'static [Constant] {
     match since {
         Since::V44 => OLD,
         Since::V56 => NEWER,
+        Since::V65 => NEWEST,
     }
 }
 

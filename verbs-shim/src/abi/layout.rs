@@ -27,6 +27,8 @@ pub enum Since {
     V44,
     /// Release 56 or an older one.
     V56,
+    /// Release 65 or an older one.
+    V65,
 }
 
 /// Defines structures of C: `"name in C" => Name { fields as in C }`. A field that Rust

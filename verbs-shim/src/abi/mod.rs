@@ -7,6 +7,7 @@ mod cm;
 mod constants;
 mod context;
 mod extended;
+mod grown;
 mod layout;
 mod objects;
 #[cfg(test)]

@@ -84,9 +84,9 @@ impl IbvWc {
     };
 }
 
-impl From<&IbvSge> for roce_verbs::Sge {
-    fn from(sge: &IbvSge) -> Self {
-        let IbvSge { addr, length, lkey } = *sge;
+impl From<IbvSge> for roce_verbs::Sge {
+    fn from(sge: IbvSge) -> Self {
+        let IbvSge { addr, length, lkey } = sge;
         Self { addr, length, lkey }
     }
 }

@@ -12,11 +12,13 @@ use crate::convert::{c_opcode, c_status, int};
 use crate::errors::OrErrno;
 use crate::events::Unacknowledged;
 use crate::guard;
+use crate::limits::MAX_CQS;
 use crate::pointer::{CPart, Handle, In, Object, Out};
 use crate::usage::{Use, Users};
 use nix::errno::Errno;
-use roce_verbs::{Completion, CompletionQueue, Notify};
+use roce_verbs::{Completion, CompletionQueue, NetworkHeader, Notify};
 use std::ffi::{c_int, c_void};
+use std::mem::offset_of;
 use std::sync::Arc;
 
 /// The most completions that a queue can hold.
@@ -34,6 +36,7 @@ pub(crate) struct Cq {
     pub(crate) errors: Arc<Unacknowledged>,
     pub(crate) users: Users,
     _channel: Option<Use>,
+    _one: Use,
     belated: Option<Arc<Belated>>,
     poll: poll::Poll,
 }
@@ -46,6 +49,20 @@ unsafe impl Object for Cq {
 impl Cq {
     pub(crate) fn c_part(&self) -> IbvCq {
         self.c.get().base
+    }
+
+    /// The program has done with so many announcements. Programs read the count.
+    pub(crate) fn acknowledge_announced(&self, events: u32) {
+        self.c
+            .count(offset_of!(IbvCqEx, base.comp_events_completed), events);
+        self.announced.acknowledge(events.into());
+    }
+
+    /// The program has done with an event of the queue's errors.
+    pub(crate) fn acknowledge_error(&self) {
+        self.c
+            .count(offset_of!(IbvCqEx, base.async_events_completed), 1);
+        self.errors.acknowledge(1);
     }
 }
 
@@ -106,7 +123,7 @@ pub(crate) extern "C" fn create_cq_ex(
     attr: In<IbvCqInitAttrEx>,
 ) -> *mut IbvCqEx {
     guard::pointer(|| {
-        let attr = attr.get()?;
+        let attr = attr.read_grown()?;
         if attr.comp_vector != 0 {
             return Err(Errno::EINVAL);
         }
@@ -139,6 +156,7 @@ impl Wanted {
         let state = Arc::clone(&context.get()?.state);
         let capacity = capacity(self.cqe)?;
         let channel = channel.opt()?;
+        let one = state.counts.cqs.admit(MAX_CQS)?;
         let queue = match channel {
             Some(channel) => {
                 channel.state.check_same(&state)?;
@@ -157,6 +175,7 @@ impl Wanted {
             errors: Arc::clone(&errors),
             users: Users::default(),
             _channel: channel.map(|channel| channel.users.add()),
+            _one: one,
             belated: channel.map(|channel| Arc::clone(&channel.belated)),
             poll: poll::Poll::new(self.single_threaded),
         });
@@ -238,6 +257,18 @@ pub(crate) extern "C" fn req_notify_cq(cq: Handle<Cq>, solicited_only: c_int) ->
     })
 }
 
+/// What `ibv_wc.sl` says of a datagram. RoCE carries no service level, and ConnectX tells here
+/// which network header the packet had (RoCEv2 Annex A17.4.5.1 asks that a completion does):
+/// 8 for UDP, and 1 for IPv6 or 2 for IPv4. UCX before 1.19 looks for the header by it. As the
+/// level of an address handle, none of them means anything: see `ah`.
+fn packet_type(header: NetworkHeader) -> u8 {
+    match header {
+        NetworkHeader::Grh => 0,
+        NetworkHeader::Ipv6 => 8 | 1,
+        NetworkHeader::Ipv4 => 8 | 2,
+    }
+}
+
 /// A completion as C has it.
 pub(crate) fn c_completion(completion: &Completion) -> IbvWc {
     let Completion {
@@ -268,7 +299,7 @@ pub(crate) fn c_completion(completion: &Completion) -> IbvWc {
         wc_flags: with | if grh { WC_GRH } else { 0 },
         pkey_index: source.map_or(0, |source| source.pkey_index),
         slid: 0,
-        sl: 0,
+        sl: source.map_or(0, |source| packet_type(source.network)),
         dlid_path_bits: 0,
     }
 }
@@ -277,6 +308,12 @@ pub(crate) fn c_completion(completion: &Completion) -> IbvWc {
 mod tests {
     use super::*;
     use roce_verbs::{Qpn, WcOpcode, WcStatus};
+
+    #[test]
+    fn a_datagram_says_which_header_it_has_as_connectx_does() {
+        let headers = [NetworkHeader::Grh, NetworkHeader::Ipv6, NetworkHeader::Ipv4];
+        assert_eq!(headers.map(packet_type), [0, 0x9, 0xa]);
+    }
 
     #[test]
     fn immediate_data_stays_in_the_order_of_the_network() {

@@ -12,7 +12,7 @@ use std::time::Duration;
 /// for the first of them is raised.
 pub(crate) extern "C" fn modify_cq(cq: Handle<Cq>, attr: In<IbvModifyCqAttr>) -> c_int {
     guard::errno(|| {
-        let (cq, attr) = (cq.get()?, attr.get()?);
+        let (cq, attr) = (cq.get()?, attr.read()?);
         if attr.attr_mask & !CQ_ATTR_MODERATE != 0 {
             return Err(Errno::EOPNOTSUPP);
         }

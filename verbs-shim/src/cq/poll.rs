@@ -76,7 +76,7 @@ impl Cq {
 extern "C" fn start_poll(cq: Handle<Cq>, attr: In<u32>) -> c_int {
     guard::errno(|| {
         let cq = cq.get()?;
-        if !attr.is_null() && *attr.get()? != 0 {
+        if !attr.is_null() && attr.read()? != 0 {
             return Err(Errno::EINVAL);
         }
         cq.poll.begin();

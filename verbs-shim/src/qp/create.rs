@@ -36,7 +36,8 @@ struct Wanted {
 /// `ibv_create_qp`.
 pub(crate) extern "C" fn create_qp(pd: Handle<Pd>, attr: Out<IbvQpInitAttr>) -> *mut IbvQp {
     guard::pointer(|| {
-        let attr = attr.get()?;
+        let to = attr.field(std::mem::offset_of!(IbvQpInitAttr, cap));
+        let attr = attr.input().read()?;
         let wanted = Wanted {
             context: pd.get()?.context(),
             qp_context: attr.qp_context,
@@ -51,7 +52,7 @@ pub(crate) extern "C" fn create_qp(pd: Handle<Pd>, attr: Out<IbvQpInitAttr>) -> 
             extended: false,
         };
         let (qp, cap) = wanted.create()?;
-        attr.cap = cap;
+        to.put(cap)?;
         Ok(qp)
     })
 }
@@ -63,7 +64,8 @@ pub(crate) extern "C" fn create_qp_ex(
 ) -> *mut IbvQp {
     guard::pointer(|| {
         context.get()?;
-        let attr = attr.get()?;
+        let to = attr.field(std::mem::offset_of!(IbvQpInitAttrEx, cap));
+        let attr = attr.input().read_grown()?;
         let known = QP_INIT_ATTR_PD
             | QP_INIT_ATTR_XRCD
             | QP_INIT_ATTR_CREATE_FLAGS
@@ -98,7 +100,7 @@ pub(crate) extern "C" fn create_qp_ex(
             extended,
         };
         let (qp, cap) = wanted.create()?;
-        attr.cap = cap;
+        to.put(cap)?;
         Ok(qp)
     })
 }

@@ -5,6 +5,7 @@ mod modify;
 mod post;
 mod query;
 mod rate_limit;
+mod transitions;
 mod wr;
 
 pub(crate) use create::{create_qp, create_qp_ex, destroy_qp};
@@ -23,6 +24,7 @@ use crate::usage::Use;
 use nix::errno::Errno;
 use parking_lot::Mutex;
 use roce_verbs::{Destination, QKey, QpKind, Qpn, QueuePair};
+use std::mem::offset_of;
 use std::sync::Arc;
 
 /// A queue pair.
@@ -59,6 +61,13 @@ impl Qp {
     /// Whether it takes its receives from a queue that it shares.
     pub(crate) fn has_srq(&self) -> bool {
         !self.c.get().qp_base.srq.as_ptr().is_null()
+    }
+
+    /// The program has done with one of its events. Programs read the count.
+    pub(crate) fn acknowledge(&self) {
+        self.c
+            .count(offset_of!(IbvQpEx, qp_base.events_completed), 1);
+        self.unacknowledged.acknowledge(1);
     }
 
     /// Its kind.

@@ -1,6 +1,6 @@
 //! `ibv_modify_qp`.
 
-use super::Qp;
+use super::{Qp, transitions};
 use crate::abi::*;
 use crate::ah::{address_options, check_path};
 use crate::context::Context;
@@ -17,7 +17,14 @@ use std::ffi::c_int;
 
 /// `ibv_modify_qp`.
 pub(crate) extern "C" fn modify_qp(qp: Handle<Qp>, attr: In<IbvQpAttr>, mask: c_int) -> c_int {
-    guard::errno(|| qp.get()?.modify(attr.get()?, mask.cast_unsigned()))
+    guard::errno(|| {
+        let mask = mask.cast_unsigned();
+        let known = match mask & QP_RATE_LIMIT {
+            0 => std::mem::offset_of!(IbvQpAttr, rate_limit),
+            _ => size_of::<IbvQpAttr>(),
+        };
+        qp.get()?.modify(&attr.read_prefix(known)?, mask)
+    })
 }
 
 /// What this device has not: a second path, queues that change their size.
@@ -28,6 +35,9 @@ impl Qp {
         if mask & UNSUPPORTED != 0 {
             return Err(Errno::EOPNOTSUPP);
         }
+        let (from, _) = self.qp.query();
+        let to = given(mask & QP_STATE != 0, || qp_state(attr.qp_state))?;
+        transitions::check(self.kind, from, to.unwrap_or(from), mask)?;
         let attributes = self.attributes(attr, mask)?;
         if self.kind == QpKind::Ud && attributes.state == Some(QpState::Rtr) {
             // It takes what is sent to any address of the device.
@@ -49,6 +59,10 @@ impl Qp {
     fn attributes(&self, attr: &IbvQpAttr, mask: u32) -> Result<QpAttributes, Errno> {
         let has = |bit| mask & bit != 0;
         if has(QP_CUR_STATE) && qp_state(attr.cur_qp_state)? != self.qp.query().0 {
+            return Err(Errno::EINVAL);
+        }
+        // There is no path to migrate to.
+        if has(QP_PATH_MIG_STATE) && attr.path_mig_state != MIG_MIGRATED {
             return Err(Errno::EINVAL);
         }
         if has(QP_PORT) {
@@ -105,10 +119,12 @@ fn given<T>(is_given: bool, value: impl FnOnce() -> Result<T, Errno>) -> Result<
     is_given.then(value).transpose()
 }
 
-/// Of a QP, only what peers may do is asked; programs pass the flags of their regions.
+/// Of a QP, only what peers may do is asked; programs pass the flags of their regions. A QP
+/// that lets peers flush to persistence lets them do nothing more than one that does not:
+/// no region here is persistent, and its rights are what a FLUSH is checked against.
 fn remote_access(flags: u32) -> Result<Access, Errno> {
     let local = ACCESS_LOCAL_WRITE | ACCESS_MW_BIND | ACCESS_ON_DEMAND | ACCESS_OPTIONAL_RANGE;
-    access(flags & !local)
+    access(flags & !(local | ACCESS_FLUSH_PERSISTENT))
 }
 
 /// Takes over what `mask` names.

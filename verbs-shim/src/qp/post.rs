@@ -25,8 +25,8 @@ pub(crate) extern "C" fn post_send(
         qp.qp.post_batch(|batch| {
             let mut next = first;
             while !next.is_null() {
-                let wr = next.get()?;
-                if let Err(errno) = post_one(qp, batch, wr) {
+                let wr = qp.read_request(next)?;
+                if let Err(errno) = post_one(qp, batch, &wr) {
                     bad.put_if_wanted(next);
                     return Err(errno);
                 }
@@ -57,7 +57,7 @@ pub(crate) fn each_recv(
 ) -> Result<(), Errno> {
     let mut next = first;
     while !next.is_null() {
-        let wr = next.get()?;
+        let wr = next.read()?;
         let posted = elements(wr.sg_list, wr.num_sge).and_then(|sges| {
             post(&RecvRequest {
                 wr_id: wr.wr_id,
@@ -71,6 +71,18 @@ pub(crate) fn each_recv(
         next = wr.next;
     }
     Ok(())
+}
+
+impl Qp {
+    /// A request of the program's, as far as its type and operation have it: what came to
+    /// the structure later is not there in old programs.
+    fn read_request(&self, at: In<IbvSendWr>) -> Result<IbvSendWr, Errno> {
+        let wr = at.read_prefix(std::mem::offset_of!(IbvSendWr, qp_type))?;
+        if self.kind == QpKind::XrcInitiator || wr.opcode == WR_BIND_MW {
+            return at.read();
+        }
+        Ok(wr)
+    }
 }
 
 /// Scatter/gather elements of one request.
@@ -97,7 +109,7 @@ fn elements(list: In<IbvSge>, len: c_int) -> Result<Elements, Errno> {
         return Err(wrong());
     }
     let mut all = [Sge::default(); MAX_SGE];
-    for (to, from) in all.iter_mut().zip(list.slice(len)?) {
+    for (to, from) in all.iter_mut().zip(list.items(len)?) {
         *to = from.into();
     }
     Ok(Elements { all, len })

@@ -14,7 +14,7 @@ pub(crate) extern "C" fn modify_qp_rate_limit(
     qp: Handle<Qp>,
     attr: In<IbvQpRateLimitAttr>,
 ) -> c_int {
-    guard::errno(|| qp.get()?.limit_rate(attr.get()?))
+    guard::errno(|| qp.get()?.limit_rate(&attr.read()?))
 }
 
 impl Qp {

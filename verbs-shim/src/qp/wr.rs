@@ -183,13 +183,13 @@ extern "C" fn atomic_fetch_add(qp: Handle<Qp>, rkey: u32, addr: u64, add: u64) {
 extern "C" fn atomic_write(qp: Handle<Qp>, rkey: u32, addr: u64, data: In<[u8; 8]>) {
     begin(qp, || Ok(SendOp::AtomicWrite(RemoteAddr { addr, rkey })));
     amend(qp, |request| {
-        request.inline = Some(data.get()?.to_vec());
+        request.inline = Some(data.read()?.to_vec());
         Ok(())
     });
 }
 
 extern "C" fn bind_mw(qp: Handle<Qp>, mw: Handle<Mw>, rkey: u32, info: In<IbvMwBindInfo>) {
-    begin(qp, || mw.get()?.bind(rkey, info.get()?));
+    begin(qp, || mw.get()?.bind(rkey, &info.read()?));
 }
 
 extern "C" fn local_inv(qp: Handle<Qp>, rkey: u32) {
@@ -273,26 +273,26 @@ extern "C" fn set_inline_data(qp: Handle<Qp>, addr: In<u8>, len: usize) {
 }
 
 extern "C" fn set_inline_data_list(qp: Handle<Qp>, count: usize, list: In<IbvDataBuf>) {
-    let Ok(list) = list.slice(count) else {
+    let Ok(list) = list.items(count) else {
         return amend(qp, |_| Err(Errno::EINVAL));
     };
-    set_inline(qp, list.iter().map(|part| (part.addr, part.length)));
+    set_inline(qp, list.map(|part| (part.addr, part.length)));
 }
 
-fn set_sges(qp: Handle<Qp>, sges: &[IbvSge]) {
+fn set_sges(qp: Handle<Qp>, sges: impl Iterator<Item = IbvSge>) {
     amend(qp, |request| {
-        request.sges = sges.iter().map(Sge::from).collect();
+        request.sges = sges.map(Sge::from).collect();
         Ok(())
     });
 }
 
 extern "C" fn set_sge(qp: Handle<Qp>, lkey: u32, addr: u64, length: u32) {
     let sge = IbvSge { addr, length, lkey };
-    set_sges(qp, &[sge]);
+    set_sges(qp, std::iter::once(sge));
 }
 
 extern "C" fn set_sge_list(qp: Handle<Qp>, count: usize, list: In<IbvSge>) {
-    match list.slice(count) {
+    match list.items(count) {
         Ok(sges) => set_sges(qp, sges),
         Err(errno) => amend(qp, |_| Err(errno)),
     }

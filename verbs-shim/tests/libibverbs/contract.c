@@ -27,6 +27,10 @@ static int broken;
 
 enum { GID = 1, SIZE = 4096, PATIENCE_MS = 10000 };
 
+/* IBV_ACCESS_FLUSH_PERSISTENT, which older headers don't have. QPs take it, though no region
+ * here is persistent. */
+enum { FLUSH_TO_PERSISTENCE = 0x200 };
+
 static struct ibv_context *context;
 static struct ibv_pd *pd;
 static struct ibv_comp_channel *channel;
@@ -74,7 +78,7 @@ static void connect_to(struct ibv_qp *qp, struct ibv_qp *peer)
 		.qp_state = IBV_QPS_INIT,
 		.port_num = 1,
 		.qp_access_flags = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
-				   IBV_ACCESS_REMOTE_ATOMIC,
+				   IBV_ACCESS_REMOTE_ATOMIC | FLUSH_TO_PERSISTENCE,
 		.path_mtu = IBV_MTU_1024,
 		.dest_qp_num = peer->qp_num,
 		.max_rd_atomic = 1,
@@ -90,6 +94,11 @@ static void connect_to(struct ibv_qp *qp, struct ibv_qp *peer)
 
 	CHECK(!ibv_query_gid(context, 1, GID, &gid));
 	attr.ah_attr.grh.dgid = gid;
+	/* No transition without its port and partition. */
+	CHECK(ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_ACCESS_FLAGS) == EINVAL);
+	CHECK(ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS) == EINVAL);
+	CHECK(ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_ACCESS_FLAGS) ==
+	      EINVAL);
 	CHECK(!ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
 						IBV_QP_ACCESS_FLAGS));
 	attr.qp_state = IBV_QPS_RTS;
@@ -107,6 +116,7 @@ static void connect_to(struct ibv_qp *qp, struct ibv_qp *peer)
 	CHECK(!ibv_query_qp(qp, &attr, IBV_QP_STATE, &init));
 	CHECK(attr.qp_state == IBV_QPS_RTS && qp->state == IBV_QPS_RTS);
 	CHECK(attr.dest_qp_num == peer->qp_num && attr.timeout == 14);
+	CHECK(attr.qp_access_flags & FLUSH_TO_PERSISTENCE);
 	CHECK(init.send_cq == ibv_cq_ex_to_cq(cq_ex) && init.cap.max_recv_sge == 2);
 }
 
@@ -123,10 +133,12 @@ static struct ibv_wc wait_for_receive(void)
 	struct ibv_wc wc = { .status = IBV_WC_GENERAL_ERR };
 	struct ibv_cq *announced = NULL;
 	void *its_context = NULL;
+	uint32_t acknowledged = cq->comp_events_completed;
 
 	CHECK(!ibv_get_cq_event(channel, &announced, &its_context));
 	CHECK(announced == cq && its_context == &cq);
 	ibv_ack_cq_events(cq, 1);
+	CHECK(cq->comp_events_completed == acknowledged + 1);
 	while (!ibv_poll_cq(cq, 1, &wc))
 		;
 	return wc;
@@ -300,14 +312,22 @@ static void events_are_told_and_acknowledged(void)
 	CHECK(srq);
 	/* Two QPs that are connected to each other tell of that first. */
 	set_nonblocking(context->async_fd);
-	while (!ibv_get_async_event(context, &event))
+	while (!ibv_get_async_event(context, &event)) {
+		struct ibv_qp *qp = event.element.qp;
+		uint32_t acknowledged = qp->events_completed;
+
+		CHECK(event.event_type == IBV_EVENT_COMM_EST);
 		ibv_ack_async_event(&event);
+		CHECK(qp->events_completed == acknowledged + 1);
+	}
 	CHECK(errno == EAGAIN && !readable(context->async_fd, 0));
 	CHECK(!ibv_modify_srq(srq, &attr, IBV_SRQ_LIMIT));
 	CHECK(readable(context->async_fd, PATIENCE_MS));
 	CHECK(!ibv_get_async_event(context, &event));
 	CHECK(event.event_type == IBV_EVENT_SRQ_LIMIT_REACHED && event.element.srq == srq);
+	CHECK(srq->events_completed == 0);
 	ibv_ack_async_event(&event);
+	CHECK(srq->events_completed == 1);
 	CHECK(!ibv_query_srq(srq, &attr) && attr.max_wr == 4 && attr.srq_limit == 0);
 	CHECK(!ibv_destroy_srq(srq));
 }
@@ -482,6 +502,9 @@ static void mistakes_are_errors(void)
 	CHECK(_ibv_query_gid_table(context, entries, 0, 0, sizeof(*entries)) == -EINVAL);
 	CHECK(_ibv_query_gid_table(context, entries, 256, 0, sizeof(*entries)) > 0);
 	CHECK(ibv_modify_qp(from, &change, IBV_QP_ALT_PATH) == EOPNOTSUPP);
+	CHECK(ibv_modify_qp(from, &change, IBV_QP_PORT) == EINVAL);
+	CHECK(ibv_modify_qp(from, &change, 1 << 30) == EINVAL);
+	CHECK(FAILS(ibv_reg_mr(pd, memory, SIZE, FLUSH_TO_PERSISTENCE), EOPNOTSUPP));
 }
 
 static void what_is_not_there_says_so(void)

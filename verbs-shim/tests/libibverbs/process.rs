@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use roce_tests::programs::{compiled_or_skip, compiles_rdmacm_or_skip};
+use roce_tests::programs::{compiled_or_skip, compiles_rdmacm_or_skip, say_skipped};
 
 use crate::library;
 
@@ -48,6 +48,13 @@ fn a_program_does_not_wait_for_completions_that_it_has() {
     run("events.c", run_with(library.path()));
 }
 
+/// libiscsi's elements lie in a packed structure.
+#[test]
+fn what_programs_give_need_not_be_aligned() {
+    let library = library::folder();
+    run("unaligned.c", run_with(library.path()));
+}
+
 #[test]
 fn threads_share_all_objects() {
     let library = library::folder();
@@ -63,12 +70,61 @@ fn a_library_that_is_let_go_of_stays() {
     });
 }
 
+#[test]
+fn loaders_find_every_symbol_in_the_version_that_they_ask_for() {
+    run("loaders.c", |command| {
+        command.arg(library::built());
+        command.env("LD_LIBRARY_PATH", "");
+    });
+}
+
+/// Debian has them in ibverbs-providers, which perftest and UCX bring along.
+#[test]
+fn libraries_of_vendors_find_none_of_their_devices() {
+    let there = ["libmlx5.so.1", "libefa.so.1"].map(is_loaded_or_skip);
+    if there == [true; 2] {
+        let library = library::folder();
+        run("vendors.c", run_with(library.path()));
+    }
+}
+
+#[test]
+fn calls_go_through_the_tables_of_a_context() {
+    let library = library::folder();
+    run_with_cm("tables.c", library.path());
+}
+
+#[test]
+fn datagrams_are_answered_whatever_the_completion_says_of_a_service_level() {
+    let library = library::folder();
+    run("datagrams.c", |command| {
+        run_with(library.path())(command);
+        command.env("ROCE_QOS", "sl2dscp=2:46");
+    });
+}
+
+#[test]
+fn there_are_as_many_objects_as_the_device_says() {
+    let library = library::folder();
+    run("limits.c", run_with(library.path()));
+}
+
 /// It takes the place of the system's, whose name it has.
 #[test]
 fn a_library_that_is_loaded_first_is_the_one() {
     run("threads.c", |command| {
         command.env("LD_PRELOAD", library::built());
     });
+}
+
+/// Whether the loader knows a library, by its name.
+fn is_loaded_or_skip(name: &str) -> bool {
+    let known = Command::new("/sbin/ldconfig").arg("-p").output();
+    let there = known.is_ok_and(|known| String::from_utf8_lossy(&known.stdout).contains(name));
+    if !there {
+        say_skipped(&format!("{name}, of ibverbs-providers"));
+    }
+    there
 }
 
 #[test]

@@ -7,6 +7,7 @@ mod perftest;
 mod pingpongs;
 mod place;
 mod process;
+mod releases;
 
 use std::fs;
 use std::process::Command;

@@ -2,6 +2,7 @@
 
 use std::process::Command;
 
+use roce_tests::lab::Release;
 use roce_tests::veth::{End, Pair};
 use tempfile::TempDir;
 
@@ -30,6 +31,8 @@ pub(crate) struct Words {
     pub(crate) words: String,
     /// More words for the server alone, and for the client alone.
     pub(crate) own: [String; 2],
+    /// The release of Debian that the program is of, unless it is this machine's.
+    pub(crate) release: Option<Release>,
     /// Variables of the environment.
     pub(crate) variables: Vec<(&'static str, &'static str)>,
 }
@@ -113,7 +116,17 @@ impl<'a> Place<'a> {
             .replace("HOST", &self.host);
         let mut text = text.split_whitespace();
         let end = [self.server, self.client][role];
-        let mut command = end.command(text.next().unwrap_or_default());
+        let program = text.next().unwrap_or_default();
+        let mut command = match &words.release {
+            None => end.command(program),
+            Some(release) => {
+                let program = release.path("usr/bin").join(program);
+                let line = release.command_line(self.library.path(), &program);
+                let mut command = end.command(&line[0]);
+                command.args(&line[1..]);
+                command
+            }
+        };
         command
             .args(text)
             .envs(words.variables.iter().copied())

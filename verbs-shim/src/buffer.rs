@@ -1,0 +1,99 @@
+//! Buffers that the library allocates for a program (`ibv_alloc_buf`, since rdma-core 64):
+//! where a NIC wants its memory from somewhere special, it comes from there. This one takes
+//! any, so that they are pages like others.
+
+use crate::abi::{IbvBuf, IbvMr};
+use crate::dmabuf::Mapping;
+use crate::guard;
+use crate::mr::reg_mr;
+use crate::pd::Pd;
+use crate::pointer::{CPart, Handle, Object, Out};
+use crate::usage::Use;
+use nix::errno::Errno;
+use std::ffi::{c_int, c_void};
+
+/// A buffer.
+#[repr(C)]
+pub(crate) struct Buffer {
+    _c: CPart<IbvBuf>,
+    memory: Mapping,
+    len: usize,
+    /// The domain that it was allocated for, as C knows it: never used, but compared.
+    pd: usize,
+    _pd: Use,
+}
+
+// SAFETY: `_c` is the first field.
+unsafe impl Object for Buffer {
+    type C = IbvBuf;
+}
+
+impl Buffer {
+    /// # Errors
+    /// `EINVAL` unless the domain is the buffer's, and all of these bytes are in it.
+    pub(crate) fn check(&self, pd: Handle<Pd>, addr: *mut c_void, len: usize) -> Result<(), Errno> {
+        let offset = (addr as usize).checked_sub(self.memory.addr());
+        let fits = offset.is_some_and(|offset| {
+            let room = self.len.checked_sub(offset);
+            room.is_some_and(|room| len <= room)
+        });
+        if fits && pd.as_ptr() as usize == self.pd {
+            Ok(())
+        } else {
+            Err(Errno::EINVAL)
+        }
+    }
+}
+
+/// `ibv_alloc_buf`: the address, and a handle in `*to`.
+pub(crate) extern "C" fn alloc_buf(
+    pd: Handle<Pd>,
+    size: usize,
+    to: Out<*mut IbvBuf>,
+) -> *mut c_void {
+    guard::pointer(|| {
+        let domain = pd.get()?;
+        if to.is_null() {
+            return Err(Errno::EINVAL);
+        }
+        let memory = Mapping::anonymous(size)?;
+        let addr = memory.addr() as *mut c_void;
+        to.put(Handle::give(Buffer {
+            _c: CPart::new(IbvBuf { _opaque: 0 }),
+            memory,
+            len: size,
+            pd: pd.as_ptr() as usize,
+            _pd: domain.users.add(),
+        }))?;
+        Ok(addr)
+    })
+}
+
+/// `ibv_free_buf`. Regions that show it are the program's to deregister first, as with any
+/// memory.
+pub(crate) extern "C" fn free_buf(buffer: Handle<Buffer>) {
+    guard::nothing(|| buffer.take().map(drop));
+}
+
+/// `ibv_reg_buf_mr`.
+pub(crate) extern "C" fn reg_buf_mr(
+    pd: Handle<Pd>,
+    buffer: Handle<Buffer>,
+    addr: *mut c_void,
+    length: usize,
+    flags: c_int,
+) -> *mut IbvMr {
+    let checked = guard::errno(|| buffer.get()?.check(pd, addr, length));
+    match checked {
+        0 => reg_mr(pd, addr, length, flags),
+        _ => std::ptr::null_mut(),
+    }
+}
+
+/// `ibv_export_buf_dmabuf_fd`: as the man page has it of a buffer without a dma-buf.
+pub(crate) extern "C" fn export_buf_dmabuf_fd(buffer: Handle<Buffer>) -> c_int {
+    guard::minus_one(|| {
+        buffer.get()?;
+        Err(Errno::ENODATA)
+    })
+}

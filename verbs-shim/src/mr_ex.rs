@@ -1,0 +1,68 @@
+//! `ibv_reg_mr_ex` (since rdma-core 62): memory by its address, of a dma-buf, or of a buffer
+//! that the library allocated.
+
+use crate::abi::*;
+use crate::dmabuf::reg_dmabuf_mr;
+use crate::guard;
+use crate::mr::reg_mr_iova2;
+use crate::pd::Pd;
+use crate::pointer::{Handle, In};
+use nix::errno::Errno;
+
+/// What this device can be told: it has no hints for a PCI bus (`IBV_REG_MR_MASK_DMAH`).
+const KNOWN: u64 = (REG_MR_MASK_IOVA
+    | REG_MR_MASK_ADDR
+    | REG_MR_MASK_FD
+    | REG_MR_MASK_FD_OFFSET
+    | REG_MR_MASK_BUF) as u64;
+
+/// `ibv_reg_mr_ex`.
+pub(crate) extern "C" fn reg_mr_ex(pd: Handle<Pd>, attr: In<IbvMrInitAttr>) -> *mut IbvMr {
+    match guard::value(None, || register_as(pd, attr).map(Some)) {
+        Some((attr, true)) => reg_dmabuf_mr(
+            pd,
+            attr.fd_offset,
+            attr.length,
+            attr.iova,
+            attr.fd,
+            attr.access,
+        ),
+        Some((attr, false)) => reg_mr_iova2(
+            pd,
+            attr.addr,
+            attr.length,
+            attr.iova,
+            attr.access.cast_unsigned(),
+        ),
+        None => std::ptr::null_mut(),
+    }
+}
+
+/// What is to be registered, with its address as peers have it, and whether it is of a
+/// descriptor.
+fn register_as(pd: Handle<Pd>, attr: In<IbvMrInitAttr>) -> Result<(IbvMrInitAttr, bool), Errno> {
+    pd.get()?;
+    let mut attr = attr.read_grown()?;
+    if attr.comp_mask & !KNOWN != 0 {
+        return Err(Errno::EOPNOTSUPP);
+    }
+    let has = |bit: u32| attr.comp_mask & u64::from(bit) != 0;
+    let of_descriptor = has(REG_MR_MASK_FD);
+    let whole = match of_descriptor {
+        true => {
+            let no_more = !has(REG_MR_MASK_ADDR) && !has(REG_MR_MASK_BUF);
+            no_more && has(REG_MR_MASK_FD_OFFSET) && has(REG_MR_MASK_IOVA)
+        }
+        false => has(REG_MR_MASK_ADDR) && !has(REG_MR_MASK_FD_OFFSET),
+    };
+    if !whole {
+        return Err(Errno::EINVAL);
+    }
+    if has(REG_MR_MASK_BUF) {
+        attr.buf.get()?.check(pd, attr.addr, attr.length)?;
+    }
+    if !has(REG_MR_MASK_IOVA) {
+        attr.iova = attr.addr as u64;
+    }
+    Ok((attr, of_descriptor))
+}

@@ -1,0 +1,126 @@
+//! Which transition of a QP needs and takes which attributes that C alone knows: the only
+//! port, the only partition, what the program takes the state for (IBTA 1.7, table 91). The
+//! stack knows the rest.
+
+use crate::abi::*;
+use crate::log;
+use nix::errno::Errno;
+use roce_verbs::{QpKind, QpState};
+
+/// All attributes that there are.
+const ALL: u32 = QP_STATE
+    | QP_CUR_STATE
+    | QP_EN_SQD_ASYNC_NOTIFY
+    | QP_ACCESS_FLAGS
+    | QP_PKEY_INDEX
+    | QP_PORT
+    | QP_QKEY
+    | QP_AV
+    | QP_PATH_MTU
+    | QP_TIMEOUT
+    | QP_RETRY_CNT
+    | QP_RNR_RETRY
+    | QP_RQ_PSN
+    | QP_MAX_QP_RD_ATOMIC
+    | QP_ALT_PATH
+    | QP_MIN_RNR_TIMER
+    | QP_SQ_PSN
+    | QP_MAX_DEST_RD_ATOMIC
+    | QP_PATH_MIG_STATE
+    | QP_CAP
+    | QP_DEST_QPN
+    | QP_RATE_LIMIT;
+
+/// Those that this module is about, by the names that a program's author knows.
+const OURS: [(u32, &str); 5] = [
+    (QP_CUR_STATE, "IBV_QP_CUR_STATE"),
+    (QP_EN_SQD_ASYNC_NOTIFY, "IBV_QP_EN_SQD_ASYNC_NOTIFY"),
+    (QP_PKEY_INDEX, "IBV_QP_PKEY_INDEX"),
+    (QP_PORT, "IBV_QP_PORT"),
+    (QP_PATH_MIG_STATE, "IBV_QP_PATH_MIG_STATE"),
+];
+
+/// What the transition needs, and what it takes besides.
+fn rules(kind: QpKind, from: QpState, to: QpState) -> (u32, u32) {
+    use QpState::{Init, Reset, Rtr, Rts, Sqd, Sqe};
+    // A datagram's path is its own, and never migrates.
+    let migration = match kind {
+        QpKind::Ud => 0,
+        _ => QP_PATH_MIG_STATE,
+    };
+    match (from, to) {
+        (Reset, Init) => (QP_PKEY_INDEX | QP_PORT, 0),
+        (Init, Init) => (0, QP_PKEY_INDEX | QP_PORT),
+        (Init, Rtr) => (0, QP_PKEY_INDEX),
+        (Rtr | Rts | Sqd, Rts) => (0, QP_CUR_STATE | migration),
+        (Sqe, Rts) => (0, QP_CUR_STATE),
+        (Rts, Sqd) => (0, QP_EN_SQD_ASYNC_NOTIFY),
+        (Sqd, Sqd) if kind == QpKind::Ud => (0, QP_PKEY_INDEX),
+        (Sqd, Sqd) => (0, QP_PKEY_INDEX | QP_PORT | migration),
+        _ => (0, 0),
+    }
+}
+
+/// # Errors
+/// `EINVAL`, which `ROCE_LOG` explains, if an attribute is missing, or is not taken.
+pub(super) fn check(kind: QpKind, from: QpState, to: QpState, mask: u32) -> Result<(), Errno> {
+    let refuse = |what: std::fmt::Arguments<'_>| {
+        let transition = || format!("{} to {}: {what}", from.name(), to.name());
+        Err(log::refuse(Errno::EINVAL, transition))
+    };
+    if mask & !ALL != 0 {
+        return refuse(format_args!("no attributes have bits {:#x}", mask & !ALL));
+    }
+    let (needs, takes) = rules(kind, from, to);
+    for (bit, name) in OURS {
+        if needs & bit != 0 && mask & bit == 0 {
+            return refuse(format_args!("{name} is missing in the mask"));
+        }
+        if mask & bit != 0 && (needs | takes) & bit == 0 {
+            return refuse(format_args!("{name} can't be set in this transition"));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use QpState::{Err as Error, Init, Reset, Rtr, Rts, Sqd};
+
+    #[test]
+    fn a_port_and_a_partition_are_needed_once() {
+        let both = QP_PORT | QP_PKEY_INDEX;
+        for kind in [
+            QpKind::Rc,
+            QpKind::Uc,
+            QpKind::Ud,
+            QpKind::XrcInitiator,
+            QpKind::XrcTarget,
+        ] {
+            let init = |mask| check(kind, Reset, Init, QP_STATE | mask);
+            assert_eq!(init(both), Ok(()), "{kind:?}");
+            for mask in [0, QP_PORT, QP_PKEY_INDEX] {
+                assert_eq!(init(mask), Err(Errno::EINVAL), "{kind:?} {mask:#x}");
+            }
+            assert_eq!(check(kind, Init, Init, 0), Ok(()));
+            assert_eq!(check(kind, Init, Rtr, QP_PORT), Err(Errno::EINVAL));
+            assert_eq!(check(kind, Rts, Error, QP_STATE), Ok(()));
+            assert_eq!(check(kind, Rts, Reset, QP_PORT), Err(Errno::EINVAL));
+        }
+    }
+
+    #[test]
+    fn what_is_not_of_a_transition_is_refused() {
+        let rc = |from, to, mask| check(QpKind::Rc, from, to, mask);
+        assert_eq!(rc(Rtr, Rts, QP_CUR_STATE | QP_PATH_MIG_STATE), Ok(()));
+        assert_eq!(rc(Init, Rtr, QP_CUR_STATE), Err(Errno::EINVAL));
+        assert_eq!(rc(Rts, Sqd, QP_EN_SQD_ASYNC_NOTIFY), Ok(()));
+        assert_eq!(rc(Rts, Rts, QP_EN_SQD_ASYNC_NOTIFY), Err(Errno::EINVAL));
+        assert_eq!(rc(Sqd, Sqd, QP_PORT), Ok(()));
+        let ud = |mask| check(QpKind::Ud, Sqd, Sqd, mask);
+        assert_eq!(ud(QP_PORT), Err(Errno::EINVAL));
+        assert_eq!(ud(QP_PATH_MIG_STATE), Err(Errno::EINVAL));
+        assert_eq!(rc(Rts, Rts, 1 << 31), Err(Errno::EINVAL));
+    }
+}
