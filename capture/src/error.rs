@@ -14,6 +14,20 @@ pub enum CreateError {
         /// What is behind it; nothing at the name's end.
         found: Option<char>,
     },
+    /// What is behind a comma of the name is wrong.
+    Option {
+        /// What is there.
+        option: String,
+        /// What would be right.
+        right: &'static str,
+    },
+    /// What is there already may not be overwritten.
+    InTheWay {
+        /// What is there.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
     /// So many files of this name are there already.
     Taken {
         /// The last name that was tried.
@@ -39,6 +53,12 @@ impl fmt::Display for CreateError {
             Self::Percent { found: None } => {
                 write!(f, "a % at the end stands for nothing: {RIGHT}")
             }
+            Self::Option { option, right } => write!(f, "{option:?} behind a comma: {right}"),
+            Self::InTheWay { path, why } => write!(
+                f,
+                "cannot write {}: {why}; name another file, or remove that one",
+                path.display()
+            ),
             Self::Taken { path } => write!(
                 f,
                 "all names up to {} are taken: remove old captures, or put %p in the name for the \

@@ -2,8 +2,9 @@
 
 use crate::CreateError;
 use crate::name::numbered;
-use std::fs::{File, OpenOptions};
+use std::fs::{File, FileType, OpenOptions};
 use std::io::{self, Write};
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// Names that are tried before the user has to choose another.
@@ -19,52 +20,141 @@ pub(crate) struct Output {
     regular: bool,
 }
 
-/// Makes a file called `wanted`, or nearly so if that name is taken.
-pub(crate) fn create_beside_others(wanted: &Path) -> Result<(Output, PathBuf), CreateError> {
+/// What a capture file, pcapng or pcap, begins with, in either byte order.
+const MAGIC: [[u8; 4]; 5] = [
+    [0x0a, 0x0d, 0x0d, 0x0a],
+    [0xa1, 0xb2, 0xc3, 0xd4],
+    [0xd4, 0xc3, 0xb2, 0xa1],
+    [0xa1, 0xb2, 0x3c, 0x4d],
+    [0x4d, 0x3c, 0xb2, 0xa1],
+];
+
+/// Makes a file called `wanted`, or nearly so if that name is taken. Names from `first` on are
+/// tried; returns the number of the name, too.
+pub(crate) fn create_beside_others(
+    wanted: &Path,
+    first: u32,
+) -> Result<(Output, PathBuf, u32), CreateError> {
     let mut path = wanted.to_owned();
-    for number in 1..=MAX_NUMBER {
+    for number in first..=MAX_NUMBER {
         path = numbered(wanted, number);
-        match OpenOptions::new().write(true).create_new(true).open(&path) {
-            Ok(file) => return Ok((Output::new(file, true), path)),
+        if leads_to_descriptor(&path) {
+            return Ok((open_there(&path)?, path, number));
+        }
+        // O_EXCL: a link that is in the way is never followed.
+        match private().create_new(true).open(&path) {
+            Ok(file) => return Ok((Output::new(file, true), path, number)),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             Err(source) => return Err(CreateError::Io { path, source }),
         }
-        // The file of somebody else stays as it is; /dev/stderr or a pipe is meant.
-        let is_file = std::fs::metadata(&path).is_ok_and(|found| found.is_file());
-        if !is_file {
-            let file = open_special(&path)?;
-            return Ok((file, path));
+        // The file of somebody else, or a link, stays as it is; a pipe or a device is meant.
+        let found = std::fs::symlink_metadata(&path).map(|found| found.file_type());
+        let is_other = |kind: FileType| !kind.is_file() && !kind.is_symlink();
+        if found.is_ok_and(is_other) {
+            return Ok((open_there(&path)?, path, number));
         }
     }
     Err(CreateError::Taken { path })
 }
 
-/// Makes the file, empties the one that there is.
+/// Makes the file. One that is there is emptied if it is a capture, or empty, and belongs to the
+/// user.
 pub(crate) fn replace(path: &Path) -> Result<Output, CreateError> {
-    match OpenOptions::new()
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .open(path)
-    {
-        Ok(file) => {
-            let regular = file.metadata().is_ok_and(|found| found.is_file());
-            Ok(Output::new(file, regular))
+    if leads_to_descriptor(path) {
+        let output = open_there(path)?;
+        if output.regular {
+            // A file of the shell's, which it has emptied unless it was asked to append.
+            let _ = output.file.set_len(0);
         }
-        Err(source) => Err(CreateError::Io {
+        return Ok(output);
+    }
+    match private().create_new(true).open(path) {
+        Ok(file) => return Ok(Output::new(file, true)),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+        Err(source) => return Err(in_file(path, source)),
+    }
+    let output = open_there(path)?;
+    if output.regular {
+        check_replaceable(&output.file).map_err(|why| CreateError::InTheWay {
             path: path.to_owned(),
-            source,
-        }),
+            why,
+        })?;
+        output
+            .file
+            .set_len(0)
+            .map_err(|source| in_file(path, source))?;
+    }
+    Ok(output)
+}
+
+/// How files are opened: new ones are the user's alone, since they hold what programs sent.
+fn private() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.write(true).mode(0o600);
+    options
+}
+
+/// Whether a path is one by which the kernel names what a process has open. These are links, and
+/// nobody can put another one in their place.
+fn leads_to_descriptor(path: &Path) -> bool {
+    let named = ["/dev/stdout", "/dev/stderr"].map(Path::new);
+    named.contains(&path) || path.starts_with("/dev/fd") || path.starts_with("/proc/self/fd")
+}
+
+/// Opens what is there: no link is followed but those to descriptors.
+fn open_there(path: &Path) -> Result<Output, CreateError> {
+    let mut options = OpenOptions::new();
+    options.write(true);
+    if !leads_to_descriptor(path) {
+        // To see what a file begins with.
+        let is_file = std::fs::symlink_metadata(path).is_ok_and(|found| found.is_file());
+        options.read(is_file).custom_flags(nix::libc::O_NOFOLLOW);
+    }
+    let file = match options.open(path) {
+        Ok(file) => file,
+        Err(source) if source.raw_os_error() == Some(nix::libc::ELOOP) => {
+            return Err(CreateError::InTheWay {
+                path: path.to_owned(),
+                why: "it is a symbolic link, which is not followed".to_owned(),
+            });
+        }
+        Err(source) => return Err(in_file(path, source)),
+    };
+    let found = file.metadata().map_err(|source| in_file(path, source))?;
+    if found.file_type().is_block_device() {
+        return Err(CreateError::InTheWay {
+            path: path.to_owned(),
+            why: "it is a disk".to_owned(),
+        });
+    }
+    Ok(Output::new(file, found.is_file()))
+}
+
+/// Whether a file may be emptied, or why not.
+fn check_replaceable(file: &File) -> Result<(), String> {
+    let found = file.metadata().map_err(|error| error.to_string())?;
+    let user = nix::unistd::geteuid().as_raw();
+    if found.uid() != user {
+        let owner = found.uid();
+        return Err(format!(
+            "it belongs to user {owner}, and this is user {user}"
+        ));
+    }
+    if found.len() == 0 {
+        return Ok(());
+    }
+    let mut magic = [0; 4];
+    let is_capture = file.read_exact_at(&mut magic, 0).is_ok() && MAGIC.contains(&magic);
+    match is_capture {
+        true => Ok(()),
+        false => Err("it is no capture".to_owned()),
     }
 }
 
-fn open_special(path: &Path) -> Result<Output, CreateError> {
-    match OpenOptions::new().write(true).open(path) {
-        Ok(file) => Ok(Output::new(file, false)),
-        Err(source) => Err(CreateError::Io {
-            path: path.to_owned(),
-            source,
-        }),
+fn in_file(path: &Path, source: io::Error) -> CreateError {
+    CreateError::Io {
+        path: path.to_owned(),
+        source,
     }
 }
 
@@ -75,6 +165,11 @@ impl Output {
             whole: 0,
             regular,
         }
+    }
+
+    /// Bytes of whole blocks in it, if they can be counted: not those of a pipe or a device.
+    pub(crate) fn len(&self) -> Option<u64> {
+        self.regular.then_some(self.whole)
     }
 
     /// Writes whole blocks.

@@ -3,8 +3,8 @@
 //! A [`Capture`] is one file, in which several interfaces can have their packets. What
 //! is written grows by whole packets only, and reaches the kernel at each
 //! [`Capture::flush`]: a process that is killed leaves a file that can be read. When
-//! the disk is full the capture ends, and says so on stderr once; nobody who captures
-//! is told, because no packet may wait or fail for it.
+//! the disk is full, or the capture has come to its [limit](Limits), it ends and says so on
+//! stderr once; nobody who captures is told, because no packet may wait or fail for it.
 //!
 //! ```no_run
 //! use roce_capture::{Capture, Direction, Interface, LinkType, Packet};
@@ -33,16 +33,21 @@
 
 mod error;
 mod file;
+mod limits;
 mod name;
+mod ring;
 mod writer;
 
 #[cfg(test)]
 mod tests;
 
 pub use error::CreateError;
+pub use limits::Limits;
 pub use writer::{Direction, Interface, InterfaceId, LinkType, Packet};
 
 use parking_lot::Mutex;
+use ring::Ring;
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use writer::Writer;
@@ -51,32 +56,55 @@ use writer::Writer;
 #[derive(Clone, Debug)]
 pub struct Capture {
     path: Arc<Path>,
+    limits: Limits,
     writer: Arc<Mutex<Writer>>,
 }
 
 impl Capture {
-    /// A new file. In `name`, `%p` stands for the number of this process and `%%` for %.
+    /// A new file, of 1 GiB at most. In `name`, `%p` stands for the number of this process and
+    /// `%%` for %.
     ///
     /// No file is ever overwritten, be it of another process or of an earlier run: if
     /// there is one of this name, a number is put before the last dot of it (`run.pcapng`,
-    /// `run-2.pcapng`, …); [`Capture::path`] tells which. A device or a pipe is opened as
-    /// it is. Who opens a pipe waits for its reader.
+    /// `run-2.pcapng`, …); [`Capture::path`] tells which. Only its owner may read it. A device or a
+    /// pipe is opened as it is, and has no limit. Who opens a pipe waits for its reader. Symbolic
+    /// links are not followed, but for `/dev/stdout` and its like.
     ///
     /// # Errors
     /// See [`CreateError`].
     pub fn create(name: impl AsRef<Path>) -> Result<Self, CreateError> {
-        let wanted = name::expand(name.as_ref())?;
-        let (file, path) = file::create_beside_others(&wanted)?;
-        Self::over(file, path)
+        Self::limited(name, Limits::default())
     }
 
-    /// Whether [`Capture::create`] can understand `name`, and whether its folder is there. No
-    /// file is made.
+    /// As [`Capture::create`], with other limits.
     ///
     /// # Errors
     /// See [`CreateError`].
-    pub fn check(name: impl AsRef<Path>) -> Result<(), CreateError> {
-        let path = name::expand(name.as_ref())?;
+    pub fn limited(name: impl AsRef<Path>, limits: Limits) -> Result<Self, CreateError> {
+        let wanted = name::expand(name.as_ref())?;
+        let (file, path, number) = file::create_beside_others(&wanted, 1)?;
+        let ring = Ring::new(limits, wanted, path.clone(), number);
+        Self::over(file, path, ring)
+    }
+
+    /// As [`Capture::create`], with what users write: `NAME[,limit=SIZE][,files=N]`, as in
+    /// `run-%p.pcapng,limit=100M,files=3`.
+    ///
+    /// # Errors
+    /// See [`CreateError`].
+    pub fn from_setting(setting: impl AsRef<OsStr>) -> Result<Self, CreateError> {
+        let (name, limits) = limits::parse(setting.as_ref())?;
+        Self::limited(name, limits)
+    }
+
+    /// Whether [`Capture::from_setting`] can understand a setting, and whether its folder is there.
+    /// No file is made.
+    ///
+    /// # Errors
+    /// See [`CreateError`].
+    pub fn check(setting: impl AsRef<OsStr>) -> Result<(), CreateError> {
+        let (name, _) = limits::parse(setting.as_ref())?;
+        let path = name::expand(&name)?;
         let folder = match path.parent() {
             Some(folder) if !folder.as_os_str().is_empty() => folder,
             _ => Path::new("."),
@@ -91,25 +119,38 @@ impl Capture {
         }
     }
 
-    /// A file of exactly this name, in place of the one that there may be.
+    /// A file of exactly this name, without a limit, in place of the capture that there may be.
     ///
     /// # Errors
-    /// The operating system's.
+    /// The operating system's, or that what is there is a symbolic link, belongs to another user,
+    /// or is no capture.
     pub fn replace(path: impl AsRef<Path>) -> Result<Self, CreateError> {
         let path = path.as_ref().to_owned();
         let file = file::replace(&path)?;
-        Self::over(file, path)
+        let ring = Ring::new(Limits::NONE, path.clone(), path.clone(), 1);
+        Self::over(file, path, ring)
     }
 
-    fn over(file: file::Output, path: PathBuf) -> Result<Self, CreateError> {
-        let writer = Writer::new(file, path.clone())?;
+    fn over(file: file::Output, path: PathBuf, ring: Ring) -> Result<Self, CreateError> {
+        // What can't be counted has no limit.
+        let limits = match file.len() {
+            Some(_) => ring.limits(),
+            None => Limits::NONE,
+        };
+        let writer = Writer::new(file, ring)?;
         Ok(Self {
             path: path.into(),
+            limits,
             writer: Arc::new(Mutex::new(writer)),
         })
     }
 
-    /// The file that is written.
+    /// How much is written at most.
+    pub fn limits(&self) -> Limits {
+        self.limits
+    }
+
+    /// The file that is written: of several, the first.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -130,7 +171,7 @@ impl Capture {
         self.writer.lock().flush();
     }
 
-    /// Packets that are in the file.
+    /// Packets that were written.
     pub fn packets(&self) -> u64 {
         self.writer.lock().written_packets()
     }

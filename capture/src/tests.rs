@@ -141,9 +141,135 @@ fn no_file_is_overwritten() {
     fs::write(&bare, "precious").unwrap();
     let second = Capture::create(&bare).unwrap();
     assert_eq!(second.path(), dir.path().join("run-2"));
-    // Unless that is asked for.
-    let replaced = Capture::replace(&wanted).unwrap();
-    assert_eq!((replaced.path(), blocks(&wanted).len()), (&*wanted, 1));
+}
+
+/// Captures are the user's alone, and only a capture of the user's own is ever replaced.
+#[test]
+fn what_is_no_capture_is_not_replaced() {
+    use std::os::unix::fs::{PermissionsExt, symlink};
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name);
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    let made = Capture::replace(at("new.pcapng")).unwrap();
+    assert_eq!(mode(made.path()), 0o600);
+    let created = Capture::create(at("created.pcapng")).unwrap();
+    assert_eq!(mode(created.path()), 0o600);
+    let lo = made.add_interface(&LO);
+    made.packet(&packet(lo, &[1]));
+    made.flush();
+    assert_eq!(blocks(made.path()).len(), 3);
+    // A capture, and an empty file as mktemp(1) makes it.
+    fs::write(at("empty"), "").unwrap();
+    for name in ["new.pcapng", "empty"] {
+        assert_eq!(blocks(Capture::replace(at(name)).unwrap().path()).len(), 1);
+    }
+    fs::write(at("precious"), "precious").unwrap();
+    symlink(at("precious"), at("link")).unwrap();
+    symlink(at("nowhere"), at("dangling")).unwrap();
+    for (name, why) in [
+        ("precious", "it is no capture"),
+        ("link", "a symbolic link, which is not followed"),
+        ("dangling", "a symbolic link, which is not followed"),
+    ] {
+        let error = Capture::replace(at(name)).unwrap_err().to_string();
+        assert!(error.contains(why), "{name}: {error}");
+    }
+    // Where no file is to be replaced, another name is taken.
+    for name in ["link", "dangling"] {
+        let beside = Capture::create(at(name)).unwrap();
+        assert_eq!(beside.path(), at(&format!("{name}-2")));
+    }
+    assert_eq!(fs::read(at("precious")).unwrap(), b"precious");
+    assert!(!at("nowhere").exists());
+    if nix::unistd::geteuid().is_root() {
+        let others = at("new.pcapng");
+        std::os::unix::fs::chown(&others, Some(12345), None).unwrap();
+        let error = Capture::replace(&others).unwrap_err().to_string();
+        assert!(error.contains("belongs to user 12345"), "{error}");
+    }
+}
+
+/// Packets of 1000 bytes until `bytes` are written.
+fn fill(capture: &Capture, interface: InterfaceId, bytes: usize) {
+    for number in 0..bytes / 1000 {
+        let mut data = [0; 1000];
+        data[..8].copy_from_slice(&number.to_be_bytes());
+        capture.packet(&packet(interface, &data));
+    }
+    capture.flush();
+}
+
+/// The numbers that [`fill`] has put into the packets of a file.
+fn numbers(path: &Path) -> Vec<u64> {
+    let number = |block: Block<'_>| match block {
+        Block::EnhancedPacket(packet) => packet.data.first_chunk().map(|n| u64::from_be_bytes(*n)),
+        _ => None,
+    };
+    blocks(path).into_iter().filter_map(number).collect()
+}
+
+#[test]
+fn a_capture_ends_at_its_limit() {
+    let dir = tempfile::tempdir().unwrap();
+    let name = dir.path().join("a.pcapng,limit=1M");
+    let capture = Capture::from_setting(&name).unwrap();
+    assert_eq!(capture.limits().to_string(), "at most 1 MiB");
+    assert_eq!(capture.path(), dir.path().join("a.pcapng"));
+    let lo = capture.add_interface(&LO);
+    fill(&capture, lo, 3 << 20);
+    let failure = capture.failure().expect("it has ended");
+    assert!(failure.contains("its limit of 1 MiB. "), "{failure}");
+    assert!(
+        failure.contains("a.pcapng,limit=SIZE allows more"),
+        "{failure}"
+    );
+    let len = fs::metadata(capture.path()).unwrap().len();
+    assert!((800 << 10..=1 << 20).contains(&len), "{len}");
+    // The first packets, all of them whole.
+    let numbers = numbers(capture.path());
+    assert_eq!(numbers.len() as u64, capture.packets());
+    assert!(numbers.into_iter().eq(0..capture.packets()));
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+}
+
+#[test]
+fn a_ring_keeps_the_latest_files() {
+    let dir = tempfile::tempdir().unwrap();
+    let name = dir.path().join("a.pcapng,limit=1M,files=2");
+    // A name that is taken is passed over, wherever it comes.
+    fs::write(dir.path().join("a-3.pcapng"), "precious").unwrap();
+    let capture = Capture::from_setting(&name).unwrap();
+    let lo = capture.add_interface(&LO);
+    let eth = capture.add_interface(&Interface { name: "eth0", ..LO });
+    fill(&capture, lo, 2 << 20);
+    fill(&capture, eth, 2 << 20);
+    assert_eq!(capture.failure(), None);
+    let mut names: Vec<_> = fs::read_dir(dir.path())
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    assert_eq!(names, ["a-3.pcapng", "a-5.pcapng", "a-6.pcapng"]);
+    assert_eq!(
+        fs::read(dir.path().join("a-3.pcapng")).unwrap(),
+        b"precious"
+    );
+    // Each has both interfaces, and together they have the latest packets.
+    let mut latest = Vec::new();
+    for name in &names[1..] {
+        let path = dir.path().join(name);
+        let interfaces = |b: &Block<'_>| matches!(b, Block::InterfaceDescription(_));
+        assert_eq!(blocks(&path).iter().filter(|b| interfaces(b)).count(), 2);
+        assert!(fs::metadata(&path).unwrap().len() <= 1 << 20);
+        latest.extend(numbers(&path));
+    }
+    let last = (2 << 20) / 1000 - 1;
+    assert_eq!(latest.last(), Some(&last));
+    assert!(
+        latest
+            .windows(2)
+            .all(|pair| pair[0] + 1 == pair[1] || pair[1] == 0)
+    );
 }
 
 #[test]
@@ -164,8 +290,9 @@ fn a_wrong_name_says_what_would_be_right() {
         ("a%", "a % at the end"),
         (folder.to_str().unwrap(), "there is no such folder"),
         (dir.path().to_str().unwrap(), "directory"),
+        ("a,limit=1", "1M or more"),
     ] {
-        let error = Capture::create(name).unwrap_err().to_string();
+        let error = Capture::from_setting(name).unwrap_err().to_string();
         assert!(error.contains(said), "{name}: {error}");
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::CreateError;
 use crate::file::Output;
+use crate::ring::Ring;
 use pcap_file::pcapng::blocks::enhanced_packet::{EnhancedPacketBlock, EnhancedPacketOption};
 use pcap_file::pcapng::blocks::interface_description::{
     InterfaceDescriptionBlock, InterfaceDescriptionOption,
@@ -11,7 +12,6 @@ use pcap_file::pcapng::{PcapNgBlock, PcapNgWriter};
 use pcap_file::{DataLink, Endianness, PcapError};
 use std::borrow::Cow;
 use std::io::{self, Write as _};
-use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// So many bytes are kept at most before they are written, one packet more or less.
@@ -80,11 +80,13 @@ pub(crate) struct Writer {
     /// Blocks that are not in the file yet.
     blocks: PcapNgWriter<Vec<u8>>,
     interfaces: u32,
+    /// The blocks that each file begins with: the section's header, and the interfaces.
+    head: Vec<u8>,
     /// Packets among them.
     pending: u64,
     /// Packets in the file.
     written: u64,
-    path: PathBuf,
+    ring: Ring,
     /// Where to, or why not any more.
     output: Result<Output, String>,
 }
@@ -102,7 +104,7 @@ impl std::fmt::Debug for Writer {
 impl Writer {
     /// Begins a section. Its header is written at once: a file of which nothing can be
     /// written is better known now.
-    pub(crate) fn new(mut output: Output, path: PathBuf) -> Result<Self, CreateError> {
+    pub(crate) fn new(mut output: Output, ring: Ring) -> Result<Self, CreateError> {
         let header = SectionHeaderBlock {
             endianness: Endianness::Little,
             options: vec![
@@ -116,19 +118,23 @@ impl Writer {
             .map_err(into_io)
             .and_then(|mut blocks| {
                 output.write(blocks.get_ref())?;
-                blocks.get_mut().clear();
-                Ok(blocks)
+                let head = std::mem::take(blocks.get_mut());
+                Ok((blocks, head))
             });
         match result {
-            Ok(blocks) => Ok(Self {
+            Ok((blocks, head)) => Ok(Self {
                 blocks,
                 interfaces: 0,
+                head,
                 pending: 0,
                 written: 0,
-                path,
+                ring,
                 output: Ok(output),
             }),
-            Err(source) => Err(CreateError::Io { path, source }),
+            Err(source) => {
+                let path = ring.path().to_owned();
+                Err(CreateError::Io { path, source })
+            }
         }
     }
 
@@ -149,8 +155,12 @@ impl Writer {
                 InterfaceDescriptionOption::IfTsResol(9),
             ],
         };
-        self.add(block);
+        // Packets that wait belong before it.
         self.flush();
+        self.add(block);
+        let added = self.blocks.get_ref().clone();
+        self.flush();
+        self.head.extend(added);
         id
     }
 
@@ -193,15 +203,11 @@ impl Writer {
     }
 
     pub(crate) fn flush(&mut self) {
-        let blocks = self.blocks.get_mut();
-        if blocks.is_empty() {
+        if self.blocks.get_ref().is_empty() {
             return;
         }
-        let result = match &mut self.output {
-            Ok(output) => output.write(blocks),
-            Err(_) => Ok(()),
-        };
-        blocks.clear();
+        let result = self.write();
+        self.blocks.get_mut().clear();
         match result {
             Ok(()) => self.written += self.pending,
             Err(error) => self.end(&error),
@@ -209,10 +215,26 @@ impl Writer {
         self.pending = 0;
     }
 
+    /// Writes what there is, to the next file if this one has no room for it.
+    fn write(&mut self) -> io::Result<()> {
+        let Ok(output) = &mut self.output else {
+            return Ok(());
+        };
+        let blocks = self.blocks.get_ref();
+        if self.ring.has_room(output.len(), blocks.len()) {
+            return output.write(blocks);
+        }
+        let mut next = self.ring.next()?;
+        next.write(&self.head)?;
+        next.write(blocks)?;
+        *output = next;
+        Ok(())
+    }
+
     /// Ends the capture, says so once, and gives back its memory.
     fn end(&mut self, error: &io::Error) {
         if self.output.is_ok() {
-            let (path, packets) = (self.path.display(), self.written);
+            let (path, packets) = (self.ring.path().display(), self.written);
             let message = format!("the capture {path} ends after {packets} packets: {error}");
             // In one piece: another process may write to the same stderr.
             let line = format!("roce: {message}\n");

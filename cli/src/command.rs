@@ -119,7 +119,7 @@ fn check_environment(command: &Command) -> Result<(), ExitCode> {
     let checked = match command {
         Command::Perf(_) | Command::Pingpong(_) => variables::check().and_then(|()| {
             variables::announce_faults()?;
-            variables::announce_capture()
+            variables::begin_capture()
         }),
         Command::Devices(_) => variables::check().and_then(|()| variables::announce_faults()),
         Command::Run(run::RunArgs { settings, .. })

@@ -85,17 +85,11 @@ pub(crate) fn announce_faults() -> Result<(), Wrong> {
     Ok(())
 }
 
-/// Begins the capture that the environment asks for, and says where it is.
-pub(crate) fn announce_capture() -> Result<(), Wrong> {
-    match environment_capture() {
-        Ok(Some(capture)) => {
-            let path = capture.path().display();
-            say("roce", format_args!("capturing to {path}"));
-        }
-        Ok(None) => {}
-        Err(error) => return Err(vec![error.to_string()]),
-    }
-    Ok(())
+/// Begins the capture that the environment asks for, which says where it is.
+pub(crate) fn begin_capture() -> Result<(), Wrong> {
+    environment_capture()
+        .map(drop)
+        .map_err(|error| vec![error.to_string()])
 }
 
 #[cfg(test)]

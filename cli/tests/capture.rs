@@ -90,6 +90,43 @@ fn two_processes_write_a_file_each_and_every_icrc_is_right() {
     assert_eq!(sources.len(), 4);
 }
 
+/// Before, nothing ended a capture but a full disk.
+#[test]
+fn a_capture_ends_at_its_limit_and_the_program_goes_on() {
+    use std::os::unix::fs::PermissionsExt;
+    let dir = tempfile::tempdir().unwrap();
+    let output = Command::new(ROCE)
+        .args(["perf", "--json", "--op", "write", "--size", "65536"])
+        .args(["--duration", "50", "--iterations", "100"])
+        .current_dir(dir.path())
+        .env("ROCE_PCAP", "run-%p.pcapng,limit=1M")
+        .output()
+        .unwrap();
+    let said = stderr(&output);
+    assert!(output.status.success(), "{said}");
+    let _: Value = serde_json::from_slice(&output.stdout).expect("a report");
+    for part in [
+        ".pcapng, at most 1 MiB\n",
+        "packets: it has come to its limit of 1 MiB.",
+    ] {
+        // Of both processes.
+        assert_eq!(said.matches(part).count(), 2, "{part}: {said}");
+    }
+    let files: Vec<_> = std::fs::read_dir(dir.path()).unwrap().collect();
+    assert_eq!(files.len(), 2, "{files:?}");
+    for file in files {
+        let file = file.unwrap();
+        let found = file.metadata().unwrap();
+        assert!(
+            found.len() <= 1 << 20 && found.len() > 600 << 10,
+            "{found:?}"
+        );
+        assert_eq!(found.permissions().mode() & 0o777, 0o600);
+        let (packets, summary, whole) = decode(&file.path());
+        assert!(whole && packets.len() > 100, "{summary}");
+    }
+}
+
 #[test]
 fn faults_and_drops_are_told_of() {
     let dir = tempfile::tempdir().unwrap();

@@ -48,7 +48,8 @@ pub struct Settings {
     #[arg(long, value_name = "SPEC")]
     pub faults: Option<String>,
 
-    /// Capture packets; %p in the name is the number of the process (ROCE_PCAP)
+    /// Capture packets; %p in the name is the number of the process, and ,limit=SIZE and ,files=N may
+    /// follow (ROCE_PCAP)
     #[arg(long, value_name = "FILE")]
     pub pcap: Option<PathBuf>,
 

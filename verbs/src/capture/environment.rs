@@ -3,14 +3,16 @@
 use crate::environment;
 use crate::error::OpenError;
 use roce_capture::Capture;
+use std::io::Write as _;
 use std::sync::OnceLock;
 
 /// The variable that asks for a capture.
 const VARIABLE: &str = "ROCE_PCAP";
 
 /// The capture that `ROCE_PCAP` asks for, if it does: one for the process, made when
-/// this is called for the first time. Its name may differ from the variable's value,
-/// see [`Capture::create`]; [`Capture::path`] tells it.
+/// this is called for the first time. That is said on stderr then, with how much is written at
+/// most. Its name may differ from the variable's value, see [`Capture::from_setting`];
+/// [`Capture::path`] tells it.
 ///
 /// # Errors
 /// If the file can't be made.
@@ -22,7 +24,9 @@ pub fn environment_capture() -> Result<Option<Capture>, OpenError> {
             let wrong = |error: roce_capture::CreateError| {
                 (name.to_string_lossy().into_owned(), error.to_string())
             };
-            Capture::create(&name).map(Some).map_err(wrong)
+            let capture = Capture::from_setting(&name).map_err(wrong)?;
+            announce(&capture);
+            Ok(Some(capture))
         }
     };
     CAPTURE
@@ -33,6 +37,13 @@ pub fn environment_capture() -> Result<Option<Capture>, OpenError> {
             value,
             error,
         })
+}
+
+fn announce(capture: &Capture) {
+    let (path, limits) = (capture.path().display(), capture.limits());
+    let line = format!("roce: capturing to {path}, {limits}\n");
+    // In one piece: another process may write to the same stderr.
+    let _ = std::io::stderr().write_all(line.as_bytes());
 }
 
 /// Whether `ROCE_PCAP` is well-formed and its folder is there. No file is made.

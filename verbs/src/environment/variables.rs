@@ -106,8 +106,10 @@ pub const VARIABLES: &[Variable] = &[
     ),
     library(
         "ROCE_PCAP",
-        "run-%p.pcapng",
-        "packets are captured, each with what became of it; %p is the number of the process",
+        "run-%p.pcapng[,limit=SIZE][,files=N]",
+        "packets are captured, each with what became of it; %p is the number of the process. The \
+         capture ends at 1 GiB, or at limit=SIZE (512M, 4G, none); with files=N, the latest N files \
+         of that size are kept",
     ),
     library(
         "ROCE_METRICS",
