@@ -214,6 +214,9 @@ impl Flow {
                 counters.messages[message as usize] += 1;
             }
         }
+        if let Some(management) = &packet.management {
+            counters.managements[management.kind as usize] += 1;
+        }
         if let Some(aeth) = packet.ext.aeth {
             match aeth.syndrome {
                 Syndrome::Nak(code) => counters.naks[NakKind::of(code) as usize] += 1,

@@ -11,6 +11,7 @@ use serde::Serialize;
 
 use super::capture::Record;
 use super::flow::NakKind;
+use super::management::Management;
 use super::packet::{Icrc, Other, RocePacket};
 use super::text;
 
@@ -46,6 +47,8 @@ pub(super) struct JsonPacket {
     #[serde(flatten)]
     ext: JsonExt,
     payload_len: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cm: Option<Management>,
     icrc: JsonIcrc,
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<String>,
@@ -205,6 +208,7 @@ impl From<&RocePacket> for JsonPacket {
             bth: packet.bth.map(JsonBth::from),
             ext: JsonExt::from(&packet.ext),
             payload_len: packet.payload_len,
+            cm: packet.management.clone(),
             icrc: packet.icrc.into(),
             error: packet.error.map(|error| error.to_string()),
             comments: packet.comments.clone(),

@@ -22,6 +22,7 @@ mod gso;
 mod json;
 mod link;
 mod live;
+mod management;
 mod packet;
 mod progress;
 mod split;

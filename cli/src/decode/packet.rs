@@ -10,6 +10,7 @@ use roce_wire::{
 use super::capture::{Record, Timestamp};
 use super::gso::{self, Gso};
 use super::link::{self, Linked};
+use super::management::Management;
 
 /// No IP packet is longer, in bytes, its link header included.
 const MAX_FRAME: usize = 65_535 + 64;
@@ -37,6 +38,8 @@ pub(super) struct RocePacket {
     pub(super) ext: ExtHeaders,
     /// Bytes of payload, without padding, also if they were not captured.
     pub(super) payload_len: usize,
+    /// The message of communication management that it carries.
+    pub(super) management: Option<Management>,
     /// The invariant CRC's verdict.
     pub(super) icrc: Icrc,
     /// Why the packet breaks the rules of its opcode.
@@ -216,6 +219,7 @@ impl RocePacket {
             bth: None,
             ext: ExtHeaders::NONE,
             payload_len: 0,
+            management: None,
             icrc: Icrc::Cut,
             error: None,
             comments: record.comments.texts(),
@@ -255,6 +259,7 @@ impl RocePacket {
                 self.bth = Some(packet.bth);
                 self.ext = packet.ext;
                 self.payload_len = packet.payload.len();
+                self.management = Management::parse(&packet.bth, packet.payload);
             }
             Err(error) => {
                 self.bth = Bth::parse(transport).ok();
@@ -277,6 +282,8 @@ impl RocePacket {
         self.read(transport);
         self.bth = Some(bth);
         self.ext = ext;
+        // Part of it would be zeros that were not there.
+        self.management = None;
     }
 }
 

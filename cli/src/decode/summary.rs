@@ -17,6 +17,7 @@ pub(super) use json::JsonSummary;
 use table::{Align, Table};
 
 use super::flow::{Message, NakKind};
+use super::management::Kind;
 
 /// All there is to say at the end.
 #[derive(Debug)]
@@ -43,6 +44,9 @@ impl Summary<'_> {
         if !shown.is_empty() {
             writeln!(out, "\nFlows\n{}", traffic_table(&shown))?;
             writeln!(out, "\nMessages\n{}", message_table(&shown))?;
+        }
+        if shown.iter().any(|(_, flow)| has_management(flow)) {
+            writeln!(out, "\nConnection management\n{}", management_table(&shown))?;
         }
         if shown.iter().any(|(_, flow)| has_trouble(flow)) {
             writeln!(out, "\nTrouble\n{}", trouble_table(&shown))?;
@@ -169,6 +173,32 @@ fn message_table(flows: &[(usize, &Flow)]) -> Table {
         table.row(row);
     }
     table
+}
+
+/// Messages of communication management by kind, those kinds that there are.
+fn management_table(flows: &[(usize, &Flow)]) -> Table {
+    let is_there = |kind: &Kind| {
+        flows
+            .iter()
+            .any(|(_, flow)| flow.counters.managements[*kind as usize] > 0)
+    };
+    let kinds: Vec<Kind> = Kind::ALL.into_iter().filter(is_there).collect();
+    let mut head = vec![("#", Align::Right)];
+    head.extend(kinds.iter().map(|kind| (kind.name(), Align::Right)));
+    let mut table = Table::new(&head);
+    for &(index, flow) in flows.iter().filter(|(_, flow)| has_management(flow)) {
+        let counts = kinds
+            .iter()
+            .map(|&kind| flow.counters.managements[kind as usize]);
+        let mut row = vec![(index + 1).to_string()];
+        row.extend(counts.map(count_or_dash));
+        table.row(row);
+    }
+    table
+}
+
+fn has_management(flow: &Flow) -> bool {
+    flow.counters.managements.iter().any(|count| *count > 0)
 }
 
 /// What went wrong, in those flows where something did.

@@ -53,7 +53,7 @@ impl Lines {
             Some(bth) => push!(
                 line,
                 "  {:OPCODE_WIDTH$}  {}  {}  {}  {:04x}  {}",
-                bth.opcode,
+                operation(packet, &bth),
                 bth.dest_qpn,
                 bth.psn,
                 flags(&bth),
@@ -122,6 +122,15 @@ impl Lines {
     }
 }
 
+/// What the packet is: its opcode, but for messages of communication management, which all have
+/// the same.
+fn operation(packet: &RocePacket, bth: &roce_wire::Bth) -> String {
+    match &packet.management {
+        Some(management) => format!("CM {} ({})", management.kind.name(), bth.opcode),
+        None => bth.opcode.to_string(),
+    }
+}
+
 /// Source and destination, with ports if they have any.
 fn ends(envelope: &Envelope) -> String {
     use std::net::SocketAddr;
@@ -182,6 +191,9 @@ fn details(packet: &RocePacket, line: &mut String) {
         push!(line, "  tver {}", bth.version);
     }
     headers(&packet.ext, line);
+    if let Some(management) = &packet.management {
+        push!(line, "  {}", management.brief());
+    }
     if let Icrc::Bad(mismatch) = packet.icrc {
         push!(
             line,

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::process::Command;
 
-use roce_tests::decode::assert_decode_agrees;
+use roce_tests::decode::{assert_decode_agrees, decode};
 use roce_tests::programs;
 use roce_wire::cm::{
     CmMad, CmMessage, Drep, Dreq, IpService, PathRecord, PortSpace, PrivateData, Rej, RejectReason,
@@ -211,6 +211,64 @@ fn others() -> Vec<Expected<'static>> {
     ]
 }
 
+/// What `roce decode` calls each field, by tshark's names; those of the same name in several
+/// messages end alike.
+const OURS: &[(&str, &str)] = &[
+    ("cm.req", "local_comm_id"),
+    ("cm.rep", "local_comm_id"),
+    ("localcommid", "local_comm_id"),
+    ("remotecommid", "remote_comm_id"),
+    ("serviceid.dport", "port"),
+    ("localqpn", "local_qpn"),
+    ("localeecn", "local_eecn"),
+    ("responderres", "responder_resources"),
+    ("respres", "responder_resources"),
+    ("initdepth", "initiator_depth"),
+    ("remoteresptout", "remote_response_timeout"),
+    ("startpsn", "starting_psn"),
+    ("localresptout", "local_response_timeout"),
+    ("req.retrcount", "retry_count"),
+    ("rnrretrcount", "rnr_retry_count"),
+    ("pkey", "pkey"),
+    ("maxcmretr", "max_cm_retries"),
+    ("prim_locallid", "local_lid"),
+    ("prim_remotelid", "remote_lid"),
+    ("prim_tfcclass", "traffic_class"),
+    ("prim_hoplim", "hop_limit"),
+    ("prim_sl", "service_level"),
+    ("prim_localacktout", "ack_timeout"),
+    ("ip_cm.sport", "source_port"),
+    ("ip_cm.sip4", "source"),
+    ("ip_cm.dip4", "destination"),
+    ("tgtackdelay", "target_ack_delay"),
+    ("failoveracc", "failover"),
+    ("rej.reason", "reason"),
+    ("remoteqpneecn", "remote_qpn"),
+    ("e2eflowctrl", "flow_control"),
+    ("srq", "srq"),
+];
+
+/// Whether `roce decode` says of a message what tshark should say of it.
+fn assert_said(
+    said: &serde_json::Value,
+    message: &CmMessage<'_>,
+    expected: &[(&'static str, String)],
+) {
+    let mut compared = 0;
+    for (name, value) in expected {
+        let ours = OURS.iter().find(|(theirs, _)| name.ends_with(theirs));
+        let Some((_, ours)) = ours else { continue };
+        let text = match &said[ours] {
+            serde_json::Value::String(text) => text.clone(),
+            serde_json::Value::Bool(flag) => u8::from(*flag).to_string(),
+            other => other.to_string(),
+        };
+        assert_eq!(&text, value, "{ours} of {message:?}: {said}");
+        compared += 1;
+    }
+    assert!(compared > 1, "{message:?}: {said}");
+}
+
 // shows: 12.6.5-req, 12.6.5-path, 12.6.7-rej, 12.6.8-rep, 12.6.9-rtu, 12.6.10-dreq
 // shows: 12.6.11-drep, 16.7-class, 16.7.3-attributes, A11-private-data, A11-service-id
 #[test]
@@ -238,6 +296,9 @@ fn on_connection_management() {
         .collect();
     let capture = Capture::write("connection-management", &frames);
     assert_eq!(assert_decode_agrees(capture.path()), frames.len());
+    for (packet, (message, expected)) in decode(capture.path()).iter().zip(&messages) {
+        assert_said(&packet["cm"], message, expected);
+    }
     if !programs::is_installed_or_skip("tshark") {
         return;
     }

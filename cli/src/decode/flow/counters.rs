@@ -2,6 +2,7 @@
 
 use roce_wire::{NakCode, Opcode, Operation, Suffix};
 
+use crate::decode::management;
 use crate::decode::packet::{Icrc, RocePacket};
 
 /// Kinds of message.
@@ -180,6 +181,8 @@ pub(in crate::decode) struct Counters {
     pub(in crate::decode) payload_bytes: u64,
     /// Messages by kind: those whose last packet was seen.
     pub(in crate::decode) messages: [u64; Message::ALL.len()],
+    /// Messages of communication management by kind.
+    pub(in crate::decode) managements: [u64; management::Kind::ALL.len()],
     /// NAKs by kind.
     pub(in crate::decode) naks: [u64; NakKind::ALL.len()],
     /// Receiver not ready.

@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use super::{Summary, src_qpn};
 use crate::decode::flow::{Flow, MAX_FLOWS, Message, NakKind};
+use crate::decode::management;
 
 /// The last line of `--json`.
 #[derive(Debug, Serialize)]
@@ -59,6 +60,8 @@ struct JsonFlow {
     duration_ns: Option<u64>,
     bits_per_sec: Option<f64>,
     messages: BTreeMap<&'static str, u64>,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    cm: BTreeMap<&'static str, u64>,
     retransmitted: u64,
     retransmitted_bytes: u64,
     gaps: u64,
@@ -131,6 +134,11 @@ impl JsonFlow {
             messages: Message::ALL
                 .into_iter()
                 .map(|kind| (kind.name(), c.messages[kind as usize]))
+                .filter(|&(_, count)| count > 0)
+                .collect(),
+            cm: management::Kind::ALL
+                .into_iter()
+                .map(|kind| (kind.name(), c.managements[kind as usize]))
                 .filter(|&(_, count)| count > 0)
                 .collect(),
             retransmitted: c.retransmitted,
