@@ -5,6 +5,7 @@ use super::bandwidth::{self, Measured, Until};
 use super::carrier::Carrier;
 use super::control::{Control, Hello, Kind, Phase, Reply, Request, VERSION};
 use super::end::{End, PATIENCE};
+use super::network::Network;
 use super::report::{Report, Row};
 use super::{PerfError, latency, pattern};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -138,7 +139,6 @@ impl Client {
             progress.inc(1);
         }
         progress.finish_and_clear();
-        let counters = self.end.context.counters();
         Ok(Report {
             local: self.local.to_string(),
             remote: self.peer_address(),
@@ -147,9 +147,7 @@ impl Client {
             depth: args.depth,
             seed: self.first_seed,
             rows,
-            retransmitted: counters.stat(roce_verbs::Stat::Retransmitted),
-            timeouts: counters.stat(roce_verbs::Stat::Timeouts),
-            dropped: counters.total_drops(),
+            network: Network::of(&self.end.context)?,
         })
     }
 

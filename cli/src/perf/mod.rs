@@ -14,6 +14,7 @@ mod end;
 mod error;
 mod latency;
 mod local;
+mod network;
 mod pattern;
 mod report;
 mod server;

@@ -4,6 +4,7 @@ use super::args::{Op, PerfArgs};
 use super::bandwidth::Measured;
 use super::carrier::Carrier;
 use super::latency::Latencies;
+use super::network::Network;
 use crate::say::say;
 use comfy_table::{CellAlignment, Table, presets};
 use serde::Serialize;
@@ -21,9 +22,9 @@ pub(super) struct Report {
     /// What `--seed` takes to send the same patterns again.
     pub(super) seed: u64,
     pub(super) rows: Vec<Row>,
-    pub(super) retransmitted: u64,
-    pub(super) timeouts: u64,
-    pub(super) dropped: u64,
+    /// What became of packets of this end.
+    #[serde(flatten)]
+    pub(super) network: Network,
 }
 
 /// The result for an operation and a size.
@@ -82,9 +83,8 @@ pub(super) fn print(args: &PerfArgs, report: &Report) {
     );
     println!("{}", table(&report.rows));
     println!(
-        "every byte compared was right; {} packets sent again, {} timeouts, {} packets dropped \
-         (--seed {})",
-        report.retransmitted, report.timeouts, report.dropped, report.seed
+        "every byte compared was right (--seed {})\n{}",
+        report.seed, report.network
     );
 }
 
@@ -96,12 +96,17 @@ pub(super) struct Served {
     /// What carried the packets of this end.
     #[serde(flatten)]
     pub(super) carrier: Carrier,
+    #[serde(flatten)]
+    pub(super) network: Network,
 }
 
 /// Prints a line about a client, as the arguments ask for.
 pub(super) fn print_served(args: &PerfArgs, served: &Served) {
     if !args.json {
-        println!("served {} over {}", served.client, served.carrier);
+        println!(
+            "served {} over {}; {}",
+            served.client, served.carrier, served.network
+        );
         return;
     }
     match serde_json::to_string(served) {

@@ -4,6 +4,7 @@ use super::args::{MAX_SIZE, Op, PerfArgs};
 use super::carrier::Carrier;
 use super::control::{Control, Hello, Kind, PeerQp, Phase, Reply, Request, VERSION};
 use super::end::{End, PATIENCE};
+use super::network::Network;
 use super::report::{self, Served};
 use super::{PerfError, bandwidth, latency, pattern};
 use crate::say::say;
@@ -37,9 +38,14 @@ pub(super) fn run(args: &PerfArgs) -> Result<(), PerfError> {
         match serve(args, address, stream) {
             // Who starts a server for one client reads no more than the first line.
             Ok(_) if args.once && !args.json => {}
-            Ok(carrier) => {
+            Ok((carrier, network)) => {
                 let client = client.to_string();
-                report::print_served(args, &Served { client, carrier });
+                let served = Served {
+                    client,
+                    carrier,
+                    network,
+                };
+                report::print_served(args, &served);
             }
             Err(error) if args.once => return Err(error),
             Err(error) => say("roce perf", format_args!("client {client}: {error}")),
@@ -86,8 +92,12 @@ fn listen_at(text: &str, port: u16) -> Result<SocketAddr, PerfError> {
     Ok(at)
 }
 
-/// Serves one client to the end; gives what carried the packets.
-fn serve(args: &PerfArgs, address: IpAddr, stream: TcpStream) -> Result<Carrier, PerfError> {
+/// Serves one client to the end; gives what carried the packets, and what became of them.
+fn serve(
+    args: &PerfArgs,
+    address: IpAddr,
+    stream: TcpStream,
+) -> Result<(Carrier, Network), PerfError> {
     let mut control = Control::new(stream, 6 * PATIENCE)?;
     let peer: Hello = control.expect()?;
     if peer.version != VERSION {
@@ -118,7 +128,7 @@ fn serve(args: &PerfArgs, address: IpAddr, stream: TcpStream) -> Result<Carrier,
             return Err(error);
         }
     }
-    Ok(Carrier::of(&end.context))
+    Ok((Carrier::of(&end.context), Network::of(&end.context)?))
 }
 
 /// Whether the messages of the phase fit in the buffer.

@@ -1,0 +1,96 @@
+//! What the network did to the packets of one end: for users who test a switch's configuration.
+
+use roce_verbs::{Context, OpenError, Stat, environment_priorities};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// See the module. A WRITE's packets are marked on their way to the server, so the server has the
+/// marks and sends the CNPs; a client that READs has them itself.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Network {
+    /// The DSCP of packets that are sent.
+    dscp: u8,
+    /// Packets that came with an ECN mark (congestion experienced).
+    ecn_marked: u64,
+    /// CNPs that were sent since.
+    cnps_sent: u64,
+    /// CNPs that came: the peer has received marked packets.
+    cnps_received: u64,
+    retransmitted: u64,
+    timeouts: u64,
+    /// Packets that came and were dropped, and how many for which reason.
+    dropped: u64,
+    drops: BTreeMap<String, u64>,
+}
+
+impl Network {
+    /// As the device has counted it.
+    pub(super) fn of(context: &Context) -> Result<Self, OpenError> {
+        let counters = context.counters();
+        let priorities = environment_priorities()?.unwrap_or_default();
+        let drops = counters.iter().filter_map(|(name, count)| {
+            let reason = name.strip_prefix("drop_")?;
+            (count > 0).then(|| (reason.to_owned(), count))
+        });
+        Ok(Self {
+            // What is not asked for by service level or traffic class.
+            dscp: priorities.traffic_class(0, 0) >> 2,
+            ecn_marked: counters.stat(Stat::EcnMarked),
+            cnps_sent: counters.stat(Stat::CnpsSent),
+            cnps_received: counters.stat(Stat::CnpsReceived),
+            retransmitted: counters.stat(Stat::Retransmitted),
+            timeouts: counters.stat(Stat::Timeouts),
+            dropped: counters.total_drops(),
+            drops: drops.collect(),
+        })
+    }
+}
+
+impl fmt::Display for Network {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "DSCP {}; {} packets came with an ECN mark, {} CNPs sent, {} CNPs received; {} packets \
+             retransmitted, {} timeouts, {} packets dropped",
+            self.dscp,
+            self.ecn_marked,
+            self.cnps_sent,
+            self.cnps_received,
+            self.retransmitted,
+            self.timeouts,
+            self.dropped
+        )?;
+        for (index, (reason, count)) in self.drops.iter().enumerate() {
+            let separator = if index == 0 { ": " } else { ", " };
+            write!(f, "{separator}{count} {}", reason.replace('_', " "))?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_is_said_in_words() {
+        let mut network = Network {
+            dscp: 26,
+            ecn_marked: 5,
+            cnps_sent: 2,
+            cnps_received: 1,
+            retransmitted: 3,
+            timeouts: 0,
+            dropped: 0,
+            drops: BTreeMap::new(),
+        };
+        let start = "DSCP 26; 5 packets came with an ECN mark, 2 CNPs sent, 1 CNPs received; 3 packets \
+                     retransmitted, 0 timeouts, ";
+        assert_eq!(network.to_string(), format!("{start}0 packets dropped"));
+        network.dropped = 7;
+        network.drops = [("bad_icrc".to_owned(), 4), ("unknown_qp".to_owned(), 3)].into();
+        let end = "7 packets dropped: 4 bad icrc, 3 unknown qp";
+        assert_eq!(network.to_string(), format!("{start}{end}"));
+    }
+}
