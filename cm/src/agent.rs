@@ -14,6 +14,7 @@ mod timing;
 use crate::{
     Acceptance, Addresses, CmError, Config, ConnectRequest, ConnectionId, Counters,
     DatagramAcceptance, DatagramRequest, Duration, Event, Instant, ListenerId, MAD_LEN, Path, Qpn,
+    QpnPart,
     RejectReason, ServiceId, ServiceType,
 };
 use held::Held;
@@ -71,6 +72,11 @@ impl Agent {
             events: VecDeque::new(),
             counters: Counters::default(),
         }
+    }
+
+    /// Draws communication IDs from `part` from now on. Those that were drawn before stay.
+    pub fn draw_ids_from(&mut self, part: QpnPart) {
+        self.config.part = part;
     }
 
     /// Takes requests for `service` that are sent to `local`: one address, those of a family, or

@@ -132,6 +132,17 @@ impl Nic {
         self.part = Some(part);
     }
 
+    /// Sets what the port takes, once that is known: the largest transport packet that it
+    /// sends, and the most that one QP keeps in flight, both in bytes. QPs that are in RTR or
+    /// beyond keep what they have.
+    pub fn set_port_limits(&mut self, max_packet_bytes: usize, window_bytes: usize) {
+        self.limits = PortLimits {
+            max_packet_bytes,
+            window_bytes,
+        };
+        self.shares.set_limit(window_bytes);
+    }
+
     /// Sets how many requests that came before their turn are kept at most, of all QPs
     /// together; 1024 at first. Each takes 4 KiB, from when it is needed for the first
     /// time. With 0 all of them are dropped, as the specification has it, and peers go

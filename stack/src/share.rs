@@ -57,14 +57,24 @@ struct Share {
     slowed: Option<(Instant, f64)>,
 }
 
+/// What QPs may have in flight together if each alone may have `window_bytes`.
+fn limit(window_bytes: usize) -> u64 {
+    (window_bytes as u64).max(LEAST)
+}
+
 impl Shares {
     pub(crate) fn new(window_bytes: usize) -> Self {
         Self {
             by_peer: BTreeMap::new(),
             shares: Vec::new(),
             unused: Vec::new(),
-            limit: (window_bytes as u64).max(LEAST),
+            limit: limit(window_bytes),
         }
+    }
+
+    /// Sets what QPs may have in flight together, in bytes.
+    pub(crate) fn set_limit(&mut self, window_bytes: usize) {
+        self.limit = limit(window_bytes);
     }
 
     /// Makes the QP's stake one in the share of `peer`, if there is a peer. What it had

@@ -6,7 +6,7 @@ use roce_verbs::roce_cm::{Addresses, CmError};
 use roce_verbs::{
     AccessError, BufferRange, ConnectError, CqResizeError, CreateQpError, DeregisterError,
     ListenError, ModifyError, MulticastError, OpenError, PortClaimError, PortError, PostError,
-    RegionError, RegisterError, ReregisterError, SrqError,
+    QpError, RegionError, RegisterError, ReregisterError, SrqError, StartError,
 };
 use std::fmt::Display;
 use std::io;
@@ -52,8 +52,16 @@ impl ToErrno for OpenError {
         match self {
             Self::UnknownDevice { .. } | Self::UnknownAddress { .. } => Errno::ENODEV,
             Self::Environment { .. } => Errno::EINVAL,
-            Self::Datapath { .. } => Errno::EOPNOTSUPP,
             Self::System { source, .. } => of_io(source),
+        }
+    }
+}
+
+impl ToErrno for StartError {
+    fn to_errno(&self) -> Errno {
+        match self {
+            Self::Datapath { .. } => Errno::EOPNOTSUPP,
+            Self::QpNumbers { source, .. } | Self::System { source, .. } => of_io(source),
         }
     }
 }
@@ -73,6 +81,7 @@ impl ToErrno for MulticastError {
 impl ToErrno for ConnectError {
     fn to_errno(&self) -> Errno {
         match self {
+            Self::Start(error) => error.to_errno(),
             Self::Port(error) => error.to_errno(),
             Self::NotCarried { .. } => Errno::EOPNOTSUPP,
             Self::UnknownAddress { .. } => Errno::EADDRNOTAVAIL,
@@ -147,6 +156,15 @@ impl ToErrno for SrqError {
 impl ToErrno for BufferRange {
     fn to_errno(&self) -> Errno {
         Errno::EINVAL
+    }
+}
+
+impl ToErrno for QpError {
+    fn to_errno(&self) -> Errno {
+        match self {
+            Self::Start(error) => error.to_errno(),
+            Self::Create(error) => error.to_errno(),
+        }
     }
 }
 
@@ -235,7 +253,7 @@ mod tests {
 
     #[test]
     fn what_is_used_up_or_taken_says_so() {
-        let used_up = CreateQpError::QpnsUsedUp { most: 130_048 };
+        let used_up = QpError::from(CreateQpError::QpnsUsedUp { most: 130_048 });
         assert_eq!(Err::<(), _>(used_up).or_errno(), Err(Errno::ENOMEM));
         let full = PostError::QueueFull { depth: 1 };
         assert_eq!(full.to_errno(), Errno::ENOMEM);

@@ -11,13 +11,14 @@ use crate::device::Device;
 use crate::device_memory::DeviceMemory;
 use crate::driver;
 use crate::engine::Engine;
-use crate::error::{ConnectError, OpenError};
+use crate::error::{ConnectError, OpenError, StartError};
 use crate::events::{AsyncEvents, MAX_EVENTS};
 use crate::gid::{Gid, GidEntry, GidTable};
 use crate::monitor::Monitor;
 use crate::options::OpenOptions;
 use crate::pd::ProtectionDomain;
 use crate::priorities::PrioritySettings;
+use crate::start::{self, Starter};
 use crate::watch::{self, Opened, Registration};
 use crate::xrc::XrcDomain;
 use nix::sys::eventfd::{EfdFlags, EventFd};
@@ -25,7 +26,6 @@ use parking_lot::{Mutex, MutexGuard};
 use roce_stack::fault::{FaultLayer, FaultSpec};
 use roce_stack::port::{PortError, RoceVersion, TxMeta};
 use roce_stack::{BufferRange, Counters, Event, Instant, Nic, NicConfig, QpnPart};
-use roce_udp::{PartClaim, UdpPortConfig};
 use std::hint::cold_path;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -44,7 +44,6 @@ pub struct Context {
 pub(crate) struct Inner {
     pub(crate) shared: Arc<Shared>,
     pub(crate) device: Device,
-    datapath: Datapath,
     pub(crate) priorities: PrioritySettings,
     gids: Mutex<GidTable>,
     /// The connection manager, while somebody has it.
@@ -77,8 +76,9 @@ pub(crate) struct Shared {
     /// them, plus one; 0 for never, or when it said that it will wait now.
     last_call: AtomicU64,
     calls: AtomicU64,
-    /// What QP numbers are ours; others may have them once the engine's port is closed.
-    claim: PartClaim,
+    /// What has been started. Its part of the QP numbers is free for others once the engine's
+    /// port is closed, so it comes after the engine.
+    pub(crate) starter: Starter,
 }
 
 impl Shared {
@@ -137,9 +137,9 @@ impl Shared {
         self.clock.now()
     }
 
-    /// Which numbers are this context's.
-    pub(crate) fn part(&self) -> QpnPart {
-        self.claim.part()
+    /// Which QP numbers are this context's, once something has needed some.
+    pub(crate) fn part(&self) -> Option<QpnPart> {
+        self.starter.part()
     }
 
     pub(crate) fn wake_driver(&self) {
@@ -174,27 +174,15 @@ impl Context {
         getrandom::fill(&mut seed)
             .map_err(|error| std::io::Error::other(error.to_string()))
             .map_err(system("drawing a random seed for keys and QP numbers"))?;
-        let claim = PartClaim::take(device.interface().index)
-            .map_err(system("taking a part of the QP numbers"))?;
         let priorities = *options.priority_settings();
-        let map = priorities.priorities;
-        let (port, not_taken) =
-            datapath::open(device, options.datapath_options(), map, claim.part())?;
-        let datapath = port.describe(not_taken);
-        let capabilities = port.capabilities();
-        let room = capabilities.receive_buffer_bytes;
+        let datapath_options = *options.datapath_options();
+        let port = datapath::idle(device, &datapath_options);
+        let (max_packet_bytes, window_bytes) = start::limits(&*port, &datapath_options);
         let mut nic = Nic::new(&NicConfig {
             seed,
-            max_packet_bytes: capabilities.max_packet_bytes,
-            // The peer is taken to hold as much as we do, but no more than is usual if
-            // we were given more on purpose; half of it leaves room for what the kernel
-            // charges beyond the payload.
-            window_bytes: match options.datapath_options().udp_receive_buffer_bytes {
-                Some(_) => room.min(UdpPortConfig::RECEIVE_BUFFER_BYTES) / 2,
-                None => room / 2,
-            },
+            max_packet_bytes,
+            window_bytes,
         });
-        nic.draw_qpns_from(claim.part());
         nic.set_congestion(options.congestion_settings());
         let flags = EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_CLOEXEC;
         let wake = EventFd::from_value_and_flags(0, flags)
@@ -212,26 +200,21 @@ impl Context {
             clock: DeviceClock::start().map_err(system("reading the clock"))?,
             last_call: AtomicU64::new(0),
             calls: AtomicU64::new(0),
-            claim,
+            starter: Starter::new(device, datapath_options, priorities.priorities),
         });
         let driver = driver::spawn(Arc::clone(&shared), Monitor::new(device), &device.name())
             .map_err(system("starting the background thread"))?;
         let opened = Opened {
             device: device.name(),
             interface: device.interface().name.clone(),
-            datapath: datapath.name(),
             shared: Arc::clone(&shared),
         };
         let inner = Inner {
             watched: watch::register(opened, options.metrics_address()),
             shared,
             device: device.clone(),
-            datapath,
             priorities,
-            gids: Mutex::new(GidTable::new(
-                &device.addresses(),
-                options.datapath_options().roce_v1,
-            )),
+            gids: Mutex::new(GidTable::new(&device.addresses(), datapath_options.roce_v1)),
             connections: cm::Slot::default(),
             driver: Some(driver),
         };
@@ -245,9 +228,25 @@ impl Context {
         &self.inner.device
     }
 
-    /// How its packets get to the network and back, and why not otherwise.
-    pub fn datapath(&self) -> &Datapath {
-        &self.inner.datapath
+    /// How its packets get to the network and back, and why not otherwise; `None` until its
+    /// datapath has started. [`Device::datapath`] says what would be taken.
+    ///
+    /// Opening a device touches no interface. The datapath starts with the first address that
+    /// is needed: by [`Context::path`], a UD QP that becomes ready, a listener, or a multicast
+    /// group. It runs until the device is closed.
+    pub fn datapath(&self) -> Option<&Datapath> {
+        self.inner.shared.starter.datapath()
+    }
+
+    /// Starts the datapath, unless it has started already. What needs it starts it anyway: this
+    /// is for programs that want to know beforehand. The calling thread's network namespace
+    /// must be the device's.
+    ///
+    /// # Errors
+    /// If the datapath that was asked for can't be had, or no part of the QP numbers is free.
+    pub fn start(&self) -> Result<&Datapath, StartError> {
+        let shared = &self.inner.shared;
+        shared.start(&mut shared.lock())
     }
 
     /// The GID table as of now; it follows the interface's addresses. An entry keeps
@@ -388,6 +387,8 @@ impl Context {
     /// # Errors
     /// If none can be used, the reason of the last.
     pub fn activate_all(&self) -> Result<usize, ConnectError> {
+        // Also without an address: whoever listens at all of them listens at those to come.
+        drop(self.inner.shared.lock_started()?);
         let mut last = None;
         let mut usable = 0;
         for entry in self.gids() {
@@ -407,7 +408,7 @@ impl Context {
     pub(crate) fn activate(&self, index: u8) -> Result<(IpAddr, RoceVersion), ConnectError> {
         let (gid, version, addresses) = self.gid_at(index)?;
         let address = gid.ip();
-        let mut engine = self.inner.shared.lock();
+        let mut engine = self.inner.shared.lock_started()?;
         if !engine.port.carries(version) {
             return Err(ConnectError::NotCarried { index, version });
         }

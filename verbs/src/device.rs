@@ -3,7 +3,7 @@
 use crate::context::Context;
 use crate::datapath::{self, Datapath, DatapathOptions};
 use crate::environment;
-use crate::error::OpenError;
+use crate::error::{OpenError, StartError};
 use crate::gid::{GidEntry, GidTable};
 use crate::interfaces::{Interface, interfaces};
 use crate::options::OpenOptions;
@@ -161,13 +161,13 @@ impl Device {
         addresses
     }
 
-    /// How packets of this device would travel if it were opened now, and why not
+    /// How packets of this device would travel if it were opened and used now, and why not
     /// otherwise. The interface is not touched to find out; [`Context::datapath`] tells
-    /// what an open device takes.
+    /// what an open device has taken.
     ///
     /// # Errors
-    /// If opening it would fail, as far as can be known beforehand.
-    pub fn datapath(&self, options: &DatapathOptions) -> Result<Datapath, OpenError> {
+    /// If its datapath could not start, as far as can be known beforehand.
+    pub fn datapath(&self, options: &DatapathOptions) -> Result<Datapath, StartError> {
         datapath::expect(self, options)
     }
 
@@ -175,7 +175,7 @@ impl Device {
     ///
     /// # Errors
     /// If the operating system refuses a thread or a descriptor, or the environment
-    /// asks for something malformed, or for a datapath that can't be had.
+    /// asks for something malformed.
     pub fn open(&self) -> Result<Context, OpenError> {
         OpenOptions::from_env()?.open(self)
     }

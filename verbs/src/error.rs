@@ -1,7 +1,9 @@
 //! What can go wrong, each with what to do about it.
 
 use roce_stack::port::{PortError, RoceVersion};
-use roce_stack::{AddressError, BufferRange, ModifyError, MulticastError, RegisterError};
+use roce_stack::{
+    AddressError, BufferRange, CreateQpError, ModifyError, MulticastError, RegisterError,
+};
 use std::fmt;
 
 /// A device was not opened.
@@ -29,13 +31,6 @@ pub enum OpenError {
         value: String,
         /// What is wrong with it.
         error: String,
-    },
-    /// The datapath that was asked for can't be had.
-    Datapath {
-        /// The device.
-        device: String,
-        /// Why, and what would change that.
-        why: String,
     },
     /// The operating system refused something.
     System {
@@ -72,11 +67,6 @@ impl fmt::Display for OpenError {
                 value,
                 error,
             } => write!(f, "{variable} is {value:?}: {error}"),
-            Self::Datapath { device, why } => write!(
-                f,
-                "{device} can't use AF_XDP, and nothing else was asked for: {why}. \
-                 ROCE_DATAPATH=udp takes UDP sockets"
-            ),
             Self::System { what, source } => write!(f, "{what}: {source}"),
         }
     }
@@ -88,6 +78,91 @@ impl std::error::Error for OpenError {
             Self::System { source, .. } => Some(source),
             _ => None,
         }
+    }
+}
+
+/// What an open device needs from the system did not start. An open device touches no
+/// interface: the first call that needs its datapath, or a QP number, gets this error.
+#[derive(Debug)]
+pub enum StartError {
+    /// The datapath that was asked for can't be had.
+    Datapath {
+        /// The device.
+        device: String,
+        /// Why, and what would change that.
+        why: String,
+    },
+    /// The processes that share the interface have all QP numbers, or the system refused to
+    /// note down which ones are this device's.
+    QpNumbers {
+        /// The device.
+        device: String,
+        /// The system's error.
+        source: std::io::Error,
+    },
+    /// The operating system refused something.
+    System {
+        /// What was being done.
+        what: &'static str,
+        /// Its error.
+        source: std::io::Error,
+    },
+}
+
+impl fmt::Display for StartError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Datapath { device, why } => write!(
+                f,
+                "{device} can't use AF_XDP, and nothing else was asked for: {why}. \
+                 ROCE_DATAPATH=udp takes UDP sockets"
+            ),
+            Self::QpNumbers { device, source } => {
+                write!(f, "{device} gets no part of the QP numbers: {source}")
+            }
+            Self::System { what, source } => write!(f, "{what}: {source}"),
+        }
+    }
+}
+
+impl std::error::Error for StartError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::QpNumbers { source, .. } | Self::System { source, .. } => Some(source),
+            Self::Datapath { .. } => None,
+        }
+    }
+}
+
+/// A QP was not made.
+#[derive(Debug)]
+pub enum QpError {
+    /// There is no number for it.
+    Start(StartError),
+    /// The NIC refused.
+    Create(CreateQpError),
+}
+
+impl fmt::Display for QpError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Start(error) => error.fmt(f),
+            Self::Create(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for QpError {}
+
+impl From<StartError> for QpError {
+    fn from(error: StartError) -> Self {
+        Self::Start(error)
+    }
+}
+
+impl From<CreateQpError> for QpError {
+    fn from(error: CreateQpError) -> Self {
+        Self::Create(error)
     }
 }
 
@@ -115,6 +190,8 @@ pub enum ConnectError {
         /// The version of its entry.
         version: RoceVersion,
     },
+    /// The device's datapath did not start.
+    Start(StartError),
     /// An attribute was refused.
     Modify(ModifyError),
     /// The address can't be used.
@@ -155,6 +232,7 @@ impl fmt::Display for ConnectError {
                 "GID index {index} is one of {version}, which UDP sockets can't carry: it takes \
                  AF_XDP (ROCE_DATAPATH=xdp), or an index of RoCE v2"
             ),
+            Self::Start(error) => error.fmt(f),
             Self::Modify(error) => error.fmt(f),
             Self::Port(error) => error.fmt(f),
             Self::Address(error) => error.fmt(f),
@@ -164,6 +242,12 @@ impl fmt::Display for ConnectError {
 }
 
 impl std::error::Error for ConnectError {}
+
+impl From<StartError> for ConnectError {
+    fn from(error: StartError) -> Self {
+        Self::Start(error)
+    }
+}
 
 impl From<ModifyError> for ConnectError {
     fn from(error: ModifyError) -> Self {

@@ -91,6 +91,7 @@ mod qp;
 mod region;
 mod registration;
 mod srq;
+mod start;
 mod watch;
 mod window;
 mod xrc;
@@ -112,7 +113,7 @@ pub use environment::{
     ReadBy, UnknownVariable, VARIABLES, Variable, check_environment, report_environment,
     unknown_variables, warn_of_unknown_variables,
 };
-pub use error::{ConnectError, OpenError, RegionError};
+pub use error::{ConnectError, OpenError, QpError, RegionError, StartError};
 pub use events::AsyncEvents;
 pub use faults::environment_faults;
 pub use gid::{Gid, GidEntry, GidKind, ParseGidError};

@@ -121,11 +121,10 @@ impl OpenOptions {
         self.metrics
     }
 
-    /// Opens the device.
+    /// Opens the device. That touches no interface: see [`Context::datapath`].
     ///
     /// # Errors
-    /// If the operating system refuses a thread or a descriptor, or the datapath asked
-    /// for can't be had.
+    /// If the operating system refuses a thread or a descriptor.
     pub fn open(&self, device: &Device) -> Result<Context, OpenError> {
         Context::open(device, self)
     }

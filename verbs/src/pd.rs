@@ -2,15 +2,13 @@
 
 use crate::context::Context;
 use crate::cq::CompletionQueue;
-use crate::error::RegionError;
+use crate::error::{QpError, RegionError};
 use crate::qp::{QpOptions, QueuePair};
 use crate::region::MemoryRegion;
 use crate::registration::Registration;
 use crate::srq::{SharedReceiveQueue, SrqOptions};
 use crate::window::MemoryWindow;
-use roce_stack::{
-    Access, AccessError, Buffer, CreateQpError, Memory, PdId, Sge, SrqError, WindowType,
-};
+use roce_stack::{Access, AccessError, Buffer, Memory, PdId, Sge, SrqError, WindowType};
 use std::sync::Arc;
 
 /// What ties QPs to the memory that they may use. Cheap to clone.
@@ -103,27 +101,28 @@ impl ProtectionDomain {
     /// receives don't matter.
     ///
     /// # Errors
-    /// If the SRQ is another device's, or all QP numbers are taken.
+    /// If the SRQ is another device's, or as [`ProtectionDomain::create_qp`].
     pub fn create_qp_with_srq(
         &self,
         send_cq: &CompletionQueue,
         recv_cq: &CompletionQueue,
         srq: &SharedReceiveQueue,
         options: &QpOptions,
-    ) -> Result<QueuePair, CreateQpError> {
+    ) -> Result<QueuePair, QpError> {
         QueuePair::with_srq(self.clone(), send_cq, recv_cq, srq, options)
     }
 
     /// A QP in state RESET.
     ///
     /// # Errors
-    /// If all QP numbers are taken: an open device has 130,048.
+    /// If all QP numbers are taken: an open device has 130,048. Its first QP claims them from
+    /// those of the interface, which are enough for 127 open devices on the host.
     pub fn create_qp(
         &self,
         send_cq: &CompletionQueue,
         recv_cq: &CompletionQueue,
         options: &QpOptions,
-    ) -> Result<QueuePair, CreateQpError> {
+    ) -> Result<QueuePair, QpError> {
         QueuePair::new(self.clone(), send_cq, recv_cq, options)
     }
 }

@@ -9,6 +9,7 @@ pub use post::{RecvRequest, SendBatch, SendRequest};
 
 use crate::context::Context;
 use crate::cq::CompletionQueue;
+use crate::error::QpError;
 use crate::pd::ProtectionDomain;
 use crate::srq::SharedReceiveQueue;
 use crate::xrc::XrcDomain;
@@ -41,10 +42,10 @@ impl QueuePair {
         send_cq: &CompletionQueue,
         recv_cq: &CompletionQueue,
         options: &QpOptions,
-    ) -> Result<Self, CreateQpError> {
+    ) -> Result<Self, QpError> {
         let init = options.init(&pd, send_cq, recv_cq);
         let (qpn, psn) = {
-            let mut engine = pd.context.inner.shared.lock();
+            let mut engine = pd.context.inner.shared.lock_with_part()?;
             (engine.nic.create_qp(init)?, engine.nic.random_psn())
         };
         Ok(Self {
@@ -66,13 +67,13 @@ impl QueuePair {
         recv_cq: &CompletionQueue,
         srq: &SharedReceiveQueue,
         options: &QpOptions,
-    ) -> Result<Self, CreateQpError> {
+    ) -> Result<Self, QpError> {
         if !srq.is_of(&pd.context) {
-            return Err(SrqError::Unknown(srq.number()).into());
+            return Err(CreateQpError::from(SrqError::Unknown(srq.number())).into());
         }
         let init = options.init(&pd, send_cq, recv_cq);
         let (qpn, psn) = {
-            let mut engine = pd.context.inner.shared.lock();
+            let mut engine = pd.context.inner.shared.lock_with_part()?;
             let qpn = engine.nic.create_qp_with_srq(init, srq.number())?;
             (qpn, engine.nic.random_psn())
         };
@@ -89,10 +90,10 @@ impl QueuePair {
         })
     }
 
-    pub(crate) fn xrc_target(domain: &XrcDomain) -> Result<Self, CreateQpError> {
+    pub(crate) fn xrc_target(domain: &XrcDomain) -> Result<Self, QpError> {
         let context = domain.context();
         let (qpn, psn) = {
-            let mut engine = context.inner.shared.lock();
+            let mut engine = context.inner.shared.lock_with_part()?;
             let qpn = engine.nic.create_xrc_target(domain.id())?;
             (qpn, engine.nic.random_psn())
         };

@@ -2,10 +2,11 @@
 
 use crate::context::Context;
 use crate::cq::CompletionQueue;
+use crate::error::QpError;
 use crate::pd::ProtectionDomain;
 use crate::qp::QueuePair;
 use crate::srq::{SharedReceiveQueue, SrqOptions};
-use roce_stack::{CreateQpError, SrqError, XrcdId};
+use roce_stack::{SrqError, XrcdId};
 use std::sync::Arc;
 
 /// What ties XRC targets to the shared receive queues that their peers may name. Cheap
@@ -67,8 +68,8 @@ impl XrcDomain {
     /// A QP in state RESET that receives for all SRQs of this domain.
     ///
     /// # Errors
-    /// If all QP numbers are taken: an open device has 130,048.
-    pub fn create_target(&self) -> Result<QueuePair, CreateQpError> {
+    /// As [`ProtectionDomain::create_qp`].
+    pub fn create_target(&self) -> Result<QueuePair, QpError> {
         QueuePair::xrc_target(self)
     }
 }

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use comfy_table::{CellAlignment, Table, presets};
 use roce_verbs::{
-    Datapath, DatapathKind, DatapathOptions, Device, GidEntry, GidKind, Interface, OpenError,
+    Datapath, DatapathKind, DatapathOptions, Device, GidEntry, GidKind, Interface, StartError,
     TxFeatures, XdpAttachment, devices, interfaces,
 };
 use serde::Serialize;
@@ -212,7 +212,7 @@ impl Entry {
         }
     }
 
-    fn new(device: &Device, datapath: Result<Datapath, OpenError>, gids: &[GidEntry]) -> Self {
+    fn new(device: &Device, datapath: Result<Datapath, StartError>, gids: &[GidEntry]) -> Self {
         let interface = device.interface();
         let entry = Self {
             name: device.name(),

@@ -1,6 +1,6 @@
 //! What carried the packets of an end: datapath, memory, and the port's own counts.
 
-use roce_verbs::{Context, DatapathKind, XdpQueue};
+use roce_verbs::{Context, Datapath, DatapathKind, XdpQueue};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -44,11 +44,11 @@ impl Carrier {
     pub(super) fn of(context: &Context) -> Self {
         let datapath = context.datapath();
         Self {
-            datapath: datapath.name(),
-            zero_copy: match datapath.kind {
+            datapath: datapath.map_or("idle", Datapath::name),
+            zero_copy: datapath.and_then(|datapath| match datapath.kind {
                 DatapathKind::Xdp { zero_copy, .. } => zero_copy,
                 DatapathKind::Udp { .. } => None,
-            },
+            }),
             port_counters: context.port_counters().into_iter().collect(),
             xdp_queues: context.xdp_queues().into_iter().map(Queue::from).collect(),
         }

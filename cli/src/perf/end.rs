@@ -4,9 +4,9 @@ use super::args::PerfArgs;
 use super::control::{Hello, PeerQp, VERSION};
 use super::{PerfError, pattern};
 use roce_verbs::{
-    Access, Completion, CompletionQueue, ConnectOptions, Context, CreateQpError, Device,
-    MemoryRegion, PathMtu, ProtectionDomain, QpOptions, QueuePair, RecvRequest, RemoteAddr,
-    RoceVersion, WcStatus,
+    Access, Completion, CompletionQueue, ConnectOptions, Context, Device, MemoryRegion, PathMtu,
+    ProtectionDomain, QpError, QpOptions, QueuePair, RecvRequest, RemoteAddr, RoceVersion,
+    WcStatus,
 };
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
@@ -187,7 +187,7 @@ fn create_qp(
     pd: &ProtectionDomain,
     cq: &CompletionQueue,
     depth: usize,
-) -> Result<QueuePair, CreateQpError> {
+) -> Result<QueuePair, QpError> {
     let options = QpOptions {
         send_depth: depth,
         // Twice as many as messages outstanding: the next must not find none while

@@ -65,7 +65,7 @@ macro_rules! device_error {
 device_error!(
     roce_verbs::OpenError,
     roce_verbs::ConnectError,
-    roce_verbs::CreateQpError,
+    roce_verbs::QpError,
     roce_verbs::RegionError,
     roce_verbs::BufferRange,
     roce_verbs::PostError,

@@ -53,7 +53,7 @@ macro_rules! from_errors {
 from_errors!(
     roce_verbs::OpenError,
     roce_verbs::ConnectError,
-    roce_verbs::CreateQpError,
+    roce_verbs::QpError,
     roce_verbs::RegionError,
     roce_verbs::BufferRange,
     roce_verbs::PostError,

@@ -4,7 +4,10 @@ use std::process::Command;
 
 use roce_tests::programs;
 use roce_tests::veth::{End, Pair};
-use roce_verbs::{DatapathChoice, DatapathOptions, Device, OpenError, OpenOptions, XdpMode};
+use roce_verbs::{
+    Access, ConnectError, ConnectOptions, Context, Datapath, DatapathChoice, DatapathOptions,
+    Device, OpenOptions, QpOptions, QpState, StartError, XdpMode,
+};
 use serde_json::Value;
 
 fn device(end: &End) -> Device {
@@ -18,8 +21,16 @@ fn options(datapath: DatapathChoice) -> DatapathOptions {
     }
 }
 
-fn open(end: &End, options: DatapathOptions) -> Result<roce_verbs::Context, OpenError> {
-    end.enter(|| OpenOptions::new().datapath(options).open(&device(end)))
+fn open(end: &End, options: DatapathOptions) -> Context {
+    let opened = end.enter(|| OpenOptions::new().datapath(options).open(&device(end)));
+    opened.expect("opening touches nothing that could refuse")
+}
+
+/// Opens the device and starts its datapath.
+fn start(end: &End, options: DatapathOptions) -> Result<(Context, Datapath), StartError> {
+    let context = open(end, options);
+    let datapath = end.enter(|| context.start().cloned())?;
+    Ok((context, datapath))
 }
 
 fn output(mut command: Command) -> (bool, String) {
@@ -37,8 +48,7 @@ fn auto_takes_sockets_where_the_driver_copies() {
     let Some(pair) = Pair::new_or_skip(1500, 1) else {
         return;
     };
-    let context = open(&pair.near, options(DatapathChoice::Auto)).expect("sockets");
-    let datapath = context.datapath();
+    let (_context, datapath) = start(&pair.near, options(DatapathChoice::Auto)).expect("sockets");
     assert_eq!(datapath.name(), "udp");
     let [xdp] = &datapath.not_taken[..] else {
         panic!("one datapath was not taken: {datapath:?}");
@@ -48,7 +58,7 @@ fn auto_takes_sockets_where_the_driver_copies() {
     let expected = pair
         .near
         .enter(|| device(&pair.near).datapath(&DatapathOptions::default()));
-    assert_eq!(&expected.expect("sockets"), datapath);
+    assert_eq!(expected.expect("sockets"), datapath);
 }
 
 /// What is said beforehand is what is taken then.
@@ -65,8 +75,8 @@ fn what_is_expected_is_what_is_taken() {
                 ..options(DatapathChoice::Xdp)
             };
             let expected = pair.near.enter(|| device(&pair.near).datapath(&options));
-            let context = open(&pair.near, options).expect("AF_XDP");
-            assert_eq!(&expected.expect("AF_XDP"), context.datapath());
+            let (_context, taken) = start(&pair.near, options).expect("AF_XDP");
+            assert_eq!(expected.expect("AF_XDP"), taken);
         }
     }
 }
@@ -76,8 +86,8 @@ fn an_interface_that_is_held_is_told_with_its_holder() {
     let Some(pair) = Pair::new_or_skip(1500, 1) else {
         return;
     };
-    let holder = open(&pair.near, options(DatapathChoice::Xdp)).expect("AF_XDP");
-    let error = open(&pair.near, options(DatapathChoice::Xdp)).expect_err("it is held");
+    let holder = start(&pair.near, options(DatapathChoice::Xdp)).expect("AF_XDP");
+    let error = start(&pair.near, options(DatapathChoice::Xdp)).expect_err("it is held");
     let said = error.to_string();
     assert!(said.contains("roce_redirect"), "{said}");
     assert!(said.contains("ROCE_DATAPATH=udp"), "{said}");
@@ -87,11 +97,49 @@ fn an_interface_that_is_held_is_told_with_its_holder() {
     let said = expected.expect_err("it is held").to_string();
     assert!(said.contains("roce_redirect"), "{said}");
     // Whoever does not insist gets sockets, and hears why.
-    let other = open(&pair.near, options(DatapathChoice::Auto)).expect("sockets");
-    let reason = &other.datapath().not_taken[0].reason;
+    let (_other, datapath) = start(&pair.near, options(DatapathChoice::Auto)).expect("sockets");
+    let reason = &datapath.not_taken[0].reason;
     assert!(reason.contains("roce_redirect"), "{reason}");
     drop(holder);
-    open(&pair.near, options(DatapathChoice::Xdp)).expect("it is free again");
+    start(&pair.near, options(DatapathChoice::Xdp)).expect("it is free again");
+}
+
+/// Programs open every device, and make QPs to see what they may have. Nothing of the network
+/// changes before a QP needs it, and then the call that needs it says what went wrong.
+#[test]
+fn the_datapath_starts_with_the_first_path_and_not_before() {
+    let Some(pair) = Pair::new_or_skip(1500, 1) else {
+        return;
+    };
+    let xdp = options(DatapathChoice::Xdp);
+    // Opened first, and unused: it keeps nobody from using the interface.
+    let idle = open(&pair.near, xdp);
+    let domain = idle.alloc_pd();
+    let cq = idle.create_cq(1);
+    let qp = pair
+        .near
+        .enter(|| domain.create_qp(&cq, &cq, &QpOptions::default()))
+        .expect("a QP in RESET");
+    qp.to_init(Access::LOCAL_WRITE).expect("INIT");
+    assert_eq!(idle.datapath(), None);
+    let (used, taken) = start(&pair.near, xdp).expect("the interface is free");
+    assert_eq!(used.datapath(), Some(&taken));
+    // A QP of the device that was opened first comes to RTR.
+    let peer = qp.endpoint(0).expect("a GID");
+    let to_rtr = || {
+        pair.near
+            .enter(|| qp.to_rtr(0, &peer, &ConnectOptions::default()))
+    };
+    let refused = to_rtr().expect_err("the interface is held");
+    assert!(
+        matches!(refused, ConnectError::Start(StartError::Datapath { .. })),
+        "{refused}"
+    );
+    assert!(refused.to_string().contains("roce_redirect"), "{refused}");
+    assert_eq!((idle.datapath(), qp.query().0), (None, QpState::Init));
+    drop(used);
+    to_rtr().expect("it is free by now");
+    assert_eq!(idle.datapath().map(Datapath::name), Some("xdp"));
 }
 
 #[test]

@@ -76,10 +76,10 @@ impl Id {
     }
 }
 
-/// A port at an address of a device, which is made usable.
+/// A port at an address of a device. The address is made usable when the ID resolves its
+/// peer's, or listens: programs bind IDs to addresses only to learn which device has them.
 fn claim(id: &Id, device: &CmDevice, local: SocketAddr) -> Result<PortClaim, Errno> {
     let manager = &device.manager;
-    manager.activate(local.ip()).or_errno()?;
     let claim = manager.claim_port(id.space, local.ip(), local.port());
     claim.or_errno()
 }
@@ -157,11 +157,9 @@ fn resolve(
 /// Chooses the device that has an address. A port that was claimed before is kept.
 fn go_by(id: &Id, inner: &mut Inner, local: SocketAddr) -> Result<(), Errno> {
     let device = table()?.devices.with_address(local)?;
+    device.manager.activate(local.ip()).or_errno()?;
     let port = match &inner.claim {
-        Some(claimed) => {
-            device.manager.activate(local.ip()).or_errno()?;
-            claimed.port()
-        }
+        Some(claimed) => claimed.port(),
         None => {
             let new = claim(id, &device, local)?;
             let port = new.port();

@@ -4,8 +4,9 @@ use super::claim::service_word;
 use super::{Bell, EventSink};
 use crate::context::{Context, Shared};
 use crate::error::OpenError;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use roce_cm::{Addresses, Agent, Config, Event, Instant, Path, ServiceId};
+use roce_stack::QpnPart;
 use roce_stack::port::{RoceVersion, TxMeta};
 use std::collections::HashSet;
 use std::io;
@@ -38,7 +39,8 @@ impl Core {
             .map_err(|error| io::Error::other(error.to_string()))
             .map_err(system("drawing a random seed for communication IDs"))?;
         let shared = Arc::clone(&context.inner.shared);
-        let config = Config::new(seed, shared.part(), context.device().guid());
+        // Its part is known when the device needs one: before any message leaves or comes.
+        let config = Config::new(seed, QpnPart::FIRST, context.device().guid());
         let bell = Arc::new(Bell::default());
         {
             let mut engine = shared.lock();
@@ -93,9 +95,18 @@ impl Core {
         self.shared.now()
     }
 
+    /// The agent, which draws IDs from the device's part.
+    fn lock_state(&self) -> MutexGuard<'_, State> {
+        let mut state = self.state.lock();
+        if let Some(part) = self.shared.part() {
+            state.agent.draw_ids_from(part);
+        }
+        state
+    }
+
     /// See [`super::ConnectionManager::with`].
     pub(super) fn with<R>(&self, f: impl FnOnce(&mut Agent, Instant) -> R) -> R {
-        let mut state = self.state.lock();
+        let mut state = self.lock_state();
         let now = self.now();
         let result = f(&mut state.agent, now);
         self.settle(&mut state, now);
@@ -104,7 +115,7 @@ impl Core {
 
     /// Hands the agent what has come, and lets it do what is due.
     pub(super) fn work(&self) {
-        let mut state = self.state.lock();
+        let mut state = self.lock_state();
         let mut came = Vec::new();
         {
             let mut engine = self.shared.lock();

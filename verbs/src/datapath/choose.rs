@@ -9,7 +9,7 @@ use super::{
 };
 use crate::datapath::Datapath;
 use crate::device::Device;
-use crate::error::OpenError;
+use crate::error::StartError;
 use roce_stack::port::PortError;
 use roce_stack::{PriorityMap, QpnPart};
 use roce_udp::{UdpPort, UdpPortConfig};
@@ -58,7 +58,7 @@ pub(crate) fn open(
     options: &DatapathOptions,
     priorities: Option<PriorityMap>,
     part: QpnPart,
-) -> Result<(DevicePort, Vec<NotTaken>), OpenError> {
+) -> Result<(DevicePort, Vec<NotTaken>), StartError> {
     let reason = match options.datapath {
         DatapathChoice::Udp => asked_for_sockets(),
         DatapathChoice::Xdp => {
@@ -81,8 +81,15 @@ pub(crate) fn open(
     Ok((port, vec![not_taken(XDP, reason)]))
 }
 
+/// What stands in for the port of a device until its datapath starts: a port over sockets that
+/// has none, as it is given no address. So posting and polling meet the same two kinds of port
+/// before and after.
+pub(crate) fn idle(device: &Device, options: &DatapathOptions) -> DevicePort {
+    open_udp(device, options, None, None)
+}
+
 /// What [`open`] would take, as far as that can be known without touching the interface.
-pub(crate) fn expect(device: &Device, options: &DatapathOptions) -> Result<Datapath, OpenError> {
+pub(crate) fn expect(device: &Device, options: &DatapathOptions) -> Result<Datapath, StartError> {
     let udp = |reason| {
         let port = open_udp(device, options, None, None);
         port.describe(vec![not_taken(XDP, reason)])
@@ -307,8 +314,8 @@ fn explain(error: &PortError) -> String {
     }
 }
 
-fn refused(device: &Device, why: String) -> OpenError {
-    OpenError::Datapath {
+fn refused(device: &Device, why: String) -> StartError {
+    StartError::Datapath {
         device: device.name(),
         why,
     }

@@ -4,7 +4,7 @@ mod choose;
 mod environment;
 mod port;
 
-pub(crate) use choose::{expect, open};
+pub(crate) use choose::{expect, idle, open};
 pub use environment::environment_datapath;
 pub(crate) use port::{DevicePort, WakeUps};
 

@@ -5,12 +5,16 @@
 
 use super::snapshot::{DeviceSnapshot, QpSnapshot, Snapshot};
 use crate::context::Shared;
+use crate::datapath::Datapath;
 use parking_lot::Mutex;
 use roce_stack::port::PortError;
 use roce_stack::{DropReason, Stat};
 use roce_wire::Qpn;
 use std::sync::Arc;
 use std::time::Instant;
+
+/// The datapath of a device that has not needed one yet.
+const IDLE: &str = "idle";
 
 /// QPs that are looked at under one lock.
 const AT_ONCE: usize = 32;
@@ -23,7 +27,6 @@ pub(super) struct Watched {
     number: u64,
     device: String,
     interface: String,
-    datapath: &'static str,
     /// Nothing once the device closes. Held while a snapshot of it is taken, so that it is
     /// closed by whoever closes it and not later by us.
     shared: Mutex<Option<Arc<Shared>>>,
@@ -35,8 +38,6 @@ pub(crate) struct Opened {
     pub(crate) device: String,
     /// Its interface's.
     pub(crate) interface: String,
-    /// How its packets travel.
-    pub(crate) datapath: &'static str,
     /// Its engine.
     pub(crate) shared: Arc<Shared>,
 }
@@ -63,7 +64,6 @@ impl Devices {
             number: *count,
             device: opened.device,
             interface: opened.interface,
-            datapath: opened.datapath,
             shared: Mutex::new(Some(opened.shared)),
         });
         all.push(Arc::clone(&watched));
@@ -123,6 +123,7 @@ impl Watched {
         let control = engine.nic.congestion_control();
         let qpns = engine.nic.qpns();
         drop(engine);
+        let datapath = shared.starter.datapath().map_or(IDLE, Datapath::name);
         let named = |(name, count): (&str, u64)| (name.to_owned(), count);
         let stats = Stat::ALL.iter().map(|s| (s.label(), counters.stat(*s)));
         let drops = DropReason::ALL
@@ -132,7 +133,7 @@ impl Watched {
             context: self.number,
             device: self.device.clone(),
             interface: self.interface.clone(),
-            datapath: self.datapath.to_owned(),
+            datapath: datapath.to_owned(),
             congestion_control: control.name().to_owned(),
             failure,
             counters: stats.map(named).collect(),

@@ -29,7 +29,7 @@ pub struct DeviceSnapshot {
     pub device: String,
     /// Its interface's.
     pub interface: String,
-    /// How its packets travel: `udp` or `xdp`.
+    /// How its packets travel: `udp` or `xdp`; `idle` until something needs its datapath.
     pub datapath: String,
     /// How congestion is controlled: `dcqcn`, `delay` or `none`.
     pub congestion_control: String,

@@ -1,0 +1,142 @@
+//! What an open device starts when something first needs it.
+//!
+//! Programs open and query devices that they never use, so opening one touches neither the
+//! network nor what its neighbours share:
+//!
+//! | started by | what |
+//! |---|---|
+//! | the first QP | the device's part of the QP numbers, which is a name among processes |
+//! | the first address that a path, a UD QP or a listener needs, or the first multicast group | the datapath: sockets, or AF_XDP's program and rings |
+//!
+//! Either stays until the device is closed. A datapath that stopped with the last QP would
+//! have to start again with the next one, and AF_XDP can't at once: many drivers reset their
+//! queues, and the kernel gives a queue back some time after its socket is closed.
+
+use crate::context::Shared;
+use crate::datapath::{self, Datapath, DatapathOptions};
+use crate::device::Device;
+use crate::engine::Engine;
+use crate::error::StartError;
+use parking_lot::MutexGuard;
+use roce_stack::port::Port;
+use roce_stack::{PriorityMap, QpnPart};
+use roce_udp::{PartClaim, UdpPortConfig};
+use std::sync::OnceLock;
+
+/// What has been started of an open device, and what the rest will be started from. All that
+/// starts something does so with the engine locked.
+pub(crate) struct Starter {
+    device: Device,
+    options: DatapathOptions,
+    priorities: Option<PriorityMap>,
+    claim: OnceLock<PartClaim>,
+    datapath: OnceLock<Datapath>,
+}
+
+impl Starter {
+    pub(crate) fn new(
+        device: &Device,
+        options: DatapathOptions,
+        priorities: Option<PriorityMap>,
+    ) -> Self {
+        Self {
+            device: device.clone(),
+            options,
+            priorities,
+            claim: OnceLock::new(),
+            datapath: OnceLock::new(),
+        }
+    }
+
+    /// The device's part of the QP numbers, if it has one yet.
+    pub(crate) fn part(&self) -> Option<QpnPart> {
+        self.claim.get().map(PartClaim::part)
+    }
+
+    /// The datapath, if it has started.
+    pub(crate) fn datapath(&self) -> Option<&Datapath> {
+        self.datapath.get()
+    }
+
+    fn claim_part(&self, engine: &mut Engine) -> Result<QpnPart, StartError> {
+        if let Some(part) = self.part() {
+            return Ok(part);
+        }
+        let claim = PartClaim::take(self.device.interface().index).map_err(|source| {
+            let device = self.device.name();
+            StartError::QpNumbers { device, source }
+        })?;
+        let part = claim.part();
+        engine.nic.draw_qpns_from(part);
+        // The engine is locked: nobody else has set it.
+        let _ = self.claim.set(claim);
+        Ok(part)
+    }
+
+    fn start(&self, engine: &mut Engine) -> Result<&Datapath, StartError> {
+        let part = self.claim_part(engine)?;
+        let (mut port, not_taken) =
+            datapath::open(&self.device, &self.options, self.priorities, part)?;
+        if engine.bell.is_some() {
+            let opened = port.open_general_services();
+            opened.map_err(|source| StartError::System {
+                what: "steering management datagrams to this process",
+                source,
+            })?;
+        }
+        let (most, window) = limits(&*port, &self.options);
+        engine.nic.set_port_limits(most, window);
+        let datapath = port.describe(not_taken);
+        engine.port = port;
+        Ok(self.datapath.get_or_init(|| datapath))
+    }
+}
+
+impl Shared {
+    /// The engine, whose NIC has a part of the QP numbers to draw from.
+    ///
+    /// # Errors
+    /// If none is free.
+    pub(crate) fn lock_with_part(&self) -> Result<MutexGuard<'_, Engine>, StartError> {
+        let mut engine = self.lock();
+        self.starter.claim_part(&mut engine)?;
+        Ok(engine)
+    }
+
+    /// The engine, with its datapath started.
+    ///
+    /// # Errors
+    /// If the datapath can't be had.
+    pub(crate) fn lock_started(&self) -> Result<MutexGuard<'_, Engine>, StartError> {
+        let mut engine = self.lock();
+        self.start(&mut engine)?;
+        Ok(engine)
+    }
+
+    /// Starts the datapath of the engine, which is this context's, unless it has started.
+    ///
+    /// # Errors
+    /// If the datapath can't be had. The next call tries again.
+    pub(crate) fn start(&self, engine: &mut Engine) -> Result<&Datapath, StartError> {
+        if let Some(started) = self.starter.datapath() {
+            return Ok(started);
+        }
+        let started = self.starter.start(engine)?;
+        // The background thread sleeps on the descriptors of the port that is gone now.
+        self.wake_driver();
+        Ok(started)
+    }
+}
+
+/// The largest packet that a port sends, and the most that one QP keeps in flight, in bytes.
+pub(crate) fn limits(port: &dyn Port, options: &DatapathOptions) -> (usize, usize) {
+    let capabilities = port.capabilities();
+    let room = capabilities.receive_buffer_bytes;
+    // The peer is taken to hold as much as we do, but no more than is usual if we were given
+    // more on purpose; half of it leaves room for what the kernel charges beyond the payload.
+    let room = match options.udp_receive_buffer_bytes {
+        Some(_) => room.min(UdpPortConfig::RECEIVE_BUFFER_BYTES),
+        None => room,
+    };
+    (capabilities.max_packet_bytes, room / 2)
+}
