@@ -1,7 +1,14 @@
 //! What an interface offers to AF_XDP, and whether this process may use it: asked without
 //! touching the interface, which a driver would answer by resetting its queues.
 
+mod routes;
+mod virtio;
+
+pub use routes::has_default_route;
+
+use std::ffi::OsStr;
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 
 use roce_stack::port::PortError;
 
@@ -14,6 +21,7 @@ use crate::umem::{ROOM_FOR_HEADERS, RX_PIECE_BYTES};
 const LINK_TYPE: usize = 16 + 2;
 const ARPHRD_ETHER: u16 = 1;
 /// Attributes of a link (`linux/if_link.h`).
+const IFLA_IFNAME: u16 = 3;
 const IFLA_NUM_RX_QUEUES: u16 = 32;
 
 /// Family `netdev` (`linux/netdev.h`): what a driver's XDP can do. From Linux 6.3 on.
@@ -70,6 +78,9 @@ pub struct DriverOffer {
     pub tx_checksum: bool,
     /// It tells when a frame in our memory has left.
     pub tx_timestamp: bool,
+    /// Why it refuses programs though the kernel says that they can run in it, if that is
+    /// known.
+    pub refusal: Option<&'static str>,
 }
 
 /// Where a frame comes in several pieces, the kernel keeps 320 bytes behind each for its
@@ -77,6 +88,16 @@ pub struct DriverOffer {
 const BYTES_OF_SEVERAL: usize = (RX_PIECE_BYTES - 320) / 128 * 128;
 
 impl DriverOffer {
+    /// The same driver, whose device makes it refuse programs.
+    fn that_refuses(self, why: &'static str) -> Self {
+        Self {
+            native: false,
+            zero_copy: false,
+            refusal: Some(why),
+            ..self
+        }
+    }
+
     /// The largest link MTU, in bytes, whose frames it can read and write in our memory.
     /// Linux 7.2 refuses zero-copy above it; before, longer frames were lost.
     pub fn zero_copy_mtu(&self) -> usize {
@@ -137,7 +158,18 @@ fn channels(index: u32) -> Option<u32> {
 pub(crate) fn driver(index: u32) -> Option<DriverOffer> {
     let request = attribute(netdev::IFINDEX, &index.to_ne_bytes());
     let answer = netlink::generic(netdev::FAMILY, netdev::DEV_GET, &request).ok()?;
-    driver_of(&answer)
+    let driver = driver_of(&answer)?;
+    Some(match refusal(index) {
+        None => driver,
+        Some(why) => driver.that_refuses(why),
+    })
+}
+
+/// Why the driver refuses programs, as far as that is known beforehand.
+fn refusal(index: u32) -> Option<&'static str> {
+    let link = netlink::link(index).ok()?;
+    let name = find(link.get(LINK_HEADERS..)?, IFLA_IFNAME)?;
+    virtio::refusal(OsStr::from_bytes(name.strip_suffix(&[0])?), index)
 }
 
 /// What the attributes of a device say.
@@ -154,6 +186,7 @@ fn driver_of(attributes: &[u8]) -> Option<DriverOffer> {
         zero_copy_pieces: number(attributes, netdev::ZERO_COPY_PIECES).unwrap_or(1),
         tx_checksum: offloads & netdev::TX_CHECKSUM != 0,
         tx_timestamp: offloads & netdev::TX_TIMESTAMP != 0,
+        refusal: None,
     })
 }
 
@@ -172,6 +205,7 @@ mod tests {
         zero_copy_pieces: 1,
         tx_checksum: false,
         tx_timestamp: false,
+        refusal: None,
     };
 
     fn features(flags: u64) -> Vec<u8> {

@@ -24,9 +24,11 @@ struct Entry {
     link_mtu: usize,
     /// The largest path MTU whose packets fit in the link's.
     active_path_mtu: usize,
-    /// `udp` or `xdp`: what the device takes if it is opened now. `none`, if opening it fails.
+    /// `udp` or `xdp`: what the device takes if it is used now. `none`, if that fails.
     datapath: &'static str,
-    /// Why opening it fails.
+    /// What is taken if the interface refuses that: only starting it would tell.
+    fallback: Option<&'static str>,
+    /// Why none can be had.
     error: Option<String>,
     /// The largest transport packet in bytes, from BTH to ICRC.
     max_packet_bytes: Option<usize>,
@@ -44,10 +46,10 @@ struct Entry {
 /// What there is to say of AF_XDP alone.
 #[derive(Debug, Serialize)]
 struct Xdp {
-    /// `native`, `generic`, or `unknown` until the device is opened.
+    /// `native`, `generic`, or `unknown` until the datapath starts.
     attachment: &'static str,
     why_not_native: Option<String>,
-    /// Unknown until the device is opened, if it is not said.
+    /// Unknown until the datapath starts, if it is not said.
     zero_copy: Option<bool>,
     why_copied: Option<String>,
     queues: usize,
@@ -153,7 +155,10 @@ impl Entry {
             self.state.to_owned(),
             self.link_mtu.to_string(),
             self.active_path_mtu.to_string(),
-            self.datapath.to_owned(),
+            match self.fallback {
+                None => self.datapath.to_owned(),
+                Some(fallback) => format!("{} or {fallback}", self.datapath),
+            },
         ];
         for gid in &self.gids {
             let which = [
@@ -170,6 +175,9 @@ impl Entry {
     fn explain(&self, out: &mut impl Write) -> io::Result<()> {
         let what = match (self.datapath, &self.error) {
             (_, Some(error)) => format!("none: {error}"),
+            ("xdp", None) if self.fallback.is_some() => {
+                "would try xdp (AF_XDP), and take udp if the interface refuses".to_owned()
+            }
             ("xdp", None) => "xdp: AF_XDP".to_owned(),
             (name, None) => format!("{name}: sockets, which need no privilege"),
         };
@@ -222,6 +230,7 @@ impl Entry {
             link_mtu: interface.mtu,
             active_path_mtu: device.active_mtu().bytes(),
             datapath: "none",
+            fallback: None,
             error: None,
             max_packet_bytes: None,
             receive_buffer_bytes: None,
@@ -243,6 +252,7 @@ impl Entry {
 
     fn taking(mut self, datapath: Datapath) -> Self {
         self.datapath = datapath.name();
+        self.fallback = datapath.fallback;
         self.max_packet_bytes = Some(datapath.max_packet_bytes);
         self.receive_buffer_bytes = Some(datapath.receive_buffer_bytes);
         match datapath.kind {
@@ -294,14 +304,14 @@ impl Xdp {
             ("native", _) => "native, in the driver".to_owned(),
             ("generic", None) => "generic, in the kernel".to_owned(),
             ("generic", Some(why)) => format!("generic, in the kernel (not native: {why})"),
-            _ => "in the driver if it can, else in the kernel: opening it tells".to_owned(),
+            _ => "in the driver if it can, else in the kernel: starting it tells".to_owned(),
         };
         writeln!(out, "  attachment      {attached}")?;
         let memory = match (self.zero_copy, &self.why_copied) {
             (Some(true), _) => "zero-copy".to_owned(),
             (Some(false), Some(why)) => format!("copy: {why}"),
             (Some(false), None) => "copy".to_owned(),
-            (None, _) => "zero-copy if the driver can: opening it tells".to_owned(),
+            (None, _) => "zero-copy if the driver can: starting it tells".to_owned(),
         };
         writeln!(out, "  memory          {memory}")?;
         writeln!(out, "  queues          {}", self.queues)?;

@@ -125,7 +125,7 @@ fn the_datapath_starts_with_the_first_path_and_not_before() {
     let (used, taken) = start(&pair.near, xdp).expect("the interface is free");
     assert_eq!(used.datapath(), Some(&taken));
     // A QP of the device that was opened first comes to RTR.
-    let peer = qp.endpoint(0).expect("a GID");
+    let peer = pair.near.enter(|| qp.endpoint(0)).expect("a GID");
     let to_rtr = || {
         pair.near
             .enter(|| qp.to_rtr(0, &peer, &ConnectOptions::default()))

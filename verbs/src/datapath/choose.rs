@@ -31,6 +31,10 @@ const SOCKETS_ARE_ROCE_V2: &str = "RoCE v1 was asked for (ROCE_V1=1), which sock
 const COPYING_IS_SLOWER: &str = "without zero-copy, AF_XDP is slower than sockets, for which the kernel \
                                  cuts up and joins many packets at a time; ROCE_DATAPATH=xdp takes it";
 
+/// Why AF_XDP is not taken on the interface by which the machine is reached.
+const DEFAULT_ROUTE: &str = "a default route leads through the interface, and many drivers reset it when AF_XDP's \
+                             program is attached; ROCE_DATAPATH=xdp takes it all the same";
+
 /// Why AF_XDP is not taken on the loopback.
 const ONE_QUEUE: &str = "what stays on this machine passes one queue, that of the loopback, and the kernel gives \
                          a queue to one AF_XDP socket: two processes can't both have it";
@@ -49,6 +53,8 @@ struct Facts {
     permission: Result<(), PortError>,
     /// Of the link, in bytes.
     mtu: usize,
+    /// Whether a default route leads through it.
+    default_route: io::Result<bool>,
 }
 
 /// Opens the port of a device, for QPs whose numbers lie in `part`, and packets that have
@@ -114,6 +120,7 @@ pub(crate) fn expect(device: &Device, options: &DatapathOptions) -> Result<Datap
         kind: expected_kind(driver, &config, facts.mtu),
         max_packet_bytes: config.max_packet_bytes(device.interface().addresses.iter()),
         receive_buffer_bytes: config.receive_buffer_bytes(),
+        fallback: (options.datapath == DatapathChoice::Auto).then_some(UDP),
         not_taken: vec![not_taken(UDP, taken)],
     })
 }
@@ -133,8 +140,10 @@ fn expected_kind(driver: Option<DriverOffer>, config: &XdpPortConfig, mtu: usize
                 XdpAttachment::Generic
             }
         }),
-        why_not_native: (config.attach == AttachMode::Auto && native == Some(false))
-            .then(|| "the driver can't".to_owned()),
+        why_not_native: (config.attach == AttachMode::Auto && native == Some(false)).then(|| {
+            let refusal = driver.and_then(|driver| driver.refusal);
+            refusal.unwrap_or("the driver can't").to_owned()
+        }),
         zero_copy: match (&why_copied, driver) {
             (Some(_), _) => Some(false),
             (None, Some(_)) => Some(true),
@@ -150,7 +159,12 @@ fn expected_kind(driver: Option<DriverOffer>, config: &XdpPortConfig, mtu: usize
 /// MTU in bytes; nothing as long as nothing is known against zero-copy.
 pub(super) fn why_copied(driver: Option<DriverOffer>, native: bool, mtu: usize) -> Option<String> {
     if !native {
-        return Some("its program runs in the kernel".to_owned());
+        let refusal = driver.and_then(|driver| driver.refusal);
+        return Some(
+            refusal
+                .unwrap_or("its program runs in the kernel")
+                .to_owned(),
+        );
     }
     let driver = driver?;
     if !driver.zero_copy {
@@ -176,6 +190,7 @@ impl Facts {
             offer: offer::of_interface(device.interface().index),
             permission: offer::permission(),
             mtu: device.interface().mtu,
+            default_route: offer::has_default_route(device.interface().index),
         }
     }
 
@@ -211,9 +226,23 @@ impl Facts {
         if let Some(impossible) = self.against(options).or_else(|| self.held()) {
             return Some(impossible);
         }
-        if options.roce_v1 {
-            return None;
+        if !options.roce_v1
+            && let Some(slower) = self.copies(options)
+        {
+            return Some(slower);
         }
+        match &self.default_route {
+            Ok(false) => None,
+            Ok(true) => Some(DEFAULT_ROUTE.to_owned()),
+            Err(error) => Some(format!(
+                "the kernel does not tell which interfaces have a default route: {error}; \
+                 ROCE_DATAPATH=xdp takes it all the same"
+            )),
+        }
+    }
+
+    /// Why AF_XDP is slower than sockets, if it is known to be.
+    fn copies(&self, options: &DatapathOptions) -> Option<String> {
         let driver = self.offer.as_ref().ok().and_then(|offer| offer.driver);
         // A kernel that does not tell is asked by trying.
         let native = driver.is_none_or(|driver| driver.native);

@@ -14,9 +14,10 @@ use std::str::FromStr;
 /// Which datapath a device is to take.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DatapathChoice {
-    /// AF_XDP where the driver reads and writes frames in our memory (zero-copy) and
-    /// this process may use it; UDP sockets everywhere else. In copy mode sockets are
-    /// faster: the kernel cuts up and joins many packets at a time for them.
+    /// AF_XDP where the driver reads and writes frames in our memory (zero-copy), this
+    /// process may use it, and no default route leads through the interface; UDP sockets
+    /// everywhere else. In copy mode sockets are faster: the kernel cuts up and joins many
+    /// packets at a time for them.
     #[default]
     Auto,
     /// UDP sockets, which need no privilege.
@@ -89,6 +90,9 @@ pub struct Datapath {
     /// Bytes that wait for the device until it takes them: of each address with sockets,
     /// of each queue with AF_XDP.
     pub receive_buffer_bytes: usize,
+    /// In a forecast: what is taken if the interface refuses this one when it starts, which
+    /// can't be known without touching it. Nothing once the datapath has started.
+    pub fallback: Option<&'static str>,
     /// The datapaths that were not taken, and why.
     pub not_taken: Vec<NotTaken>,
 }
@@ -105,12 +109,12 @@ pub enum DatapathKind {
     },
     /// AF_XDP.
     Xdp {
-        /// Where its program runs; nothing while only opening the device would tell.
+        /// Where its program runs; nothing while only starting it would tell.
         attachment: Option<XdpAttachment>,
         /// Why it does not run in the driver, if that was tried.
         why_not_native: Option<String>,
         /// Whether the driver reads and writes frames in our memory; else the kernel copies.
-        /// Nothing while only opening the device would tell.
+        /// Nothing while only starting it would tell.
         zero_copy: Option<bool>,
         /// Why the kernel copies, if it does.
         why_copied: Option<String>,

@@ -236,6 +236,7 @@ impl DevicePort {
             kind,
             max_packet_bytes: capabilities.max_packet_bytes,
             receive_buffer_bytes: capabilities.receive_buffer_bytes,
+            fallback: None,
             not_taken,
         }
     }

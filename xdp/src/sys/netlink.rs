@@ -2,7 +2,6 @@
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::ptr;
 
 use super::{checked, owned};
 
@@ -10,6 +9,8 @@ use super::{checked, owned};
 const HEADER: usize = 16;
 /// The header, then `struct ifinfomsg`.
 pub(crate) const LINK_HEADERS: usize = HEADER + 16;
+/// The header, then `struct rtmsg`.
+pub(crate) const ROUTE_HEADERS: usize = HEADER + 12;
 /// The header, then `struct genlmsghdr`.
 pub(crate) const GENERIC_HEADERS: usize = HEADER + 4;
 
@@ -83,53 +84,83 @@ pub(crate) fn find(mut attributes: &[u8], kind: u16) -> Option<&[u8]> {
     }
 }
 
+/// Asks rtnetlink for all that it has of a kind, and gives each message to `each`, header
+/// included.
+///
+/// # Errors
+/// If it does not tell.
+pub(crate) fn dump(kind: u16, request: &[u8], mut each: impl FnMut(&[u8])) -> io::Result<()> {
+    let socket = socket(libc::NETLINK_ROUTE)?;
+    send(
+        &socket,
+        kind,
+        libc::NLM_F_REQUEST | libc::NLM_F_DUMP,
+        request,
+    )?;
+    let mut buffer = vec![0_u8; 1 << 15];
+    loop {
+        let got = receive(&socket, &mut buffer)?;
+        let mut messages = &buffer[..got];
+        while let Some(message) = first_message(messages) {
+            match kind_of(message).map(libc::c_int::from) {
+                Some(libc::NLMSG_DONE) => return Ok(()),
+                Some(libc::NLMSG_ERROR) => return Err(error_in(message)),
+                _ => each(message),
+            }
+            let next = message.len().next_multiple_of(4);
+            messages = messages.get(next..).unwrap_or_default();
+        }
+        if got == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+    }
+}
+
+/// The first of several messages, if it is all there.
+fn first_message(messages: &[u8]) -> Option<&[u8]> {
+    let len = u32::from_ne_bytes(*messages.first_chunk()?) as usize;
+    messages.get(..len).filter(|_| len >= HEADER)
+}
+
 /// Asks, and gives the first message of the answer, header included.
 fn ask(protocol: libc::c_int, kind: u16, request: &[u8]) -> io::Result<Vec<u8>> {
     let socket = socket(protocol)?;
+    send(&socket, kind, libc::NLM_F_REQUEST, request)?;
+    let mut answer = vec![0_u8; 1 << 15];
+    let got = receive(&socket, &mut answer)?;
+    // Another message, such as an acknowledgement, may follow in the same datagram.
+    let message = first_message(&answer[..got]).ok_or(io::ErrorKind::InvalidData)?;
+    match kind_of(message).map(libc::c_int::from) {
+        Some(libc::NLMSG_ERROR) => Err(error_in(message)),
+        _ => Ok(message.to_vec()),
+    }
+}
+
+fn error_in(message: &[u8]) -> io::Error {
+    let code = message.get(16..20).and_then(|code| code.first_chunk());
+    let code = code.map_or(0, |&code| i32::from_ne_bytes(code));
+    io::Error::from_raw_os_error(code.saturating_neg())
+}
+
+fn send(socket: &OwnedFd, kind: u16, flags: libc::c_int, request: &[u8]) -> io::Result<()> {
     let mut question = vec![0; HEADER];
     question[4..6].copy_from_slice(&kind.to_ne_bytes());
-    question[6..8].copy_from_slice(&(libc::NLM_F_REQUEST as u16).to_ne_bytes());
+    question[6..8].copy_from_slice(&(flags as u16).to_ne_bytes());
     question.extend(request);
     let len = question.len() as u32;
     question[0..4].copy_from_slice(&len.to_ne_bytes());
+    let (at, len) = (question.as_ptr().cast(), question.len());
     // SAFETY: the pointer is to as many bytes as told. No address: to the kernel.
-    let sent = unsafe {
-        libc::send(
-            socket.as_raw_fd(),
-            question.as_ptr().cast(),
-            question.len(),
-            0,
-        )
-    };
-    checked(sent as libc::c_long)?;
-    let mut answer = vec![0_u8; 1 << 15];
-    let (from, len) = (ptr::null_mut(), ptr::null_mut());
-    // SAFETY: the kernel writes at most as many bytes as told, and no address.
-    let got = unsafe {
-        libc::recvfrom(
-            socket.as_raw_fd(),
-            answer.as_mut_ptr().cast(),
-            answer.len(),
-            0,
-            from,
-            len,
-        )
-    };
-    answer.truncate(checked(got as libc::c_long)? as usize);
-    let length = answer
-        .first_chunk()
-        .map(|&length| u32::from_ne_bytes(length));
-    // Another message, such as an acknowledgement, may follow in the same datagram.
-    answer.truncate(length.unwrap_or_default() as usize);
-    match kind_of(&answer) {
-        Some(kind) if kind == libc::NLMSG_ERROR as u16 => {
-            let code = answer.get(16..20).and_then(|code| code.first_chunk());
-            let code = code.map_or(0, |&code| i32::from_ne_bytes(code));
-            Err(io::Error::from_raw_os_error(code.saturating_neg()))
-        }
-        Some(_) => Ok(answer),
-        None => Err(io::ErrorKind::InvalidData.into()),
-    }
+    let sent = unsafe { libc::send(socket.as_raw_fd(), at, len, 0) };
+    checked(sent as libc::c_long).map(drop)
+}
+
+/// Fills the buffer with a datagram; returns its length, or that of the buffer if it is longer.
+fn receive(socket: &OwnedFd, buffer: &mut [u8]) -> io::Result<usize> {
+    let (at, len) = (buffer.as_mut_ptr().cast(), buffer.len());
+    // SAFETY: the kernel writes at most as many bytes as told.
+    let got = unsafe { libc::recv(socket.as_raw_fd(), at, len, 0) };
+    Ok(checked(got as libc::c_long)? as usize)
 }
 
 fn socket(protocol: libc::c_int) -> io::Result<OwnedFd> {

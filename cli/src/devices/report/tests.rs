@@ -8,6 +8,7 @@ fn entry(name: &str, gids: &[&str]) -> Entry {
         link_mtu: 1500,
         active_path_mtu: 1024,
         datapath: "udp",
+        fallback: None,
         error: None,
         max_packet_bytes: Some(1452),
         receive_buffer_bytes: Some(212_992),
@@ -85,6 +86,23 @@ fn verbose_says_how_and_why() {
         "eth1 is no device: the interface is down (`ip link set up`)",
     ];
     assert_eq!(lines[3..], expected);
+}
+
+/// Whether an interface takes AF_XDP, only starting it tells.
+#[test]
+fn what_would_be_tried_is_not_said_to_be_taken() {
+    let report = Report {
+        devices: vec![Entry {
+            datapath: "xdp",
+            fallback: Some("udp"),
+            ..entry("eth0", &["::ffff:10.0.0.1"])
+        }],
+        no_devices: Vec::new(),
+    };
+    let lines = written(&report, true);
+    assert!(lines[1].contains(" xdp or udp "), "{lines:?}");
+    let tried = "  datapath        would try xdp (AF_XDP), and take udp if the interface refuses";
+    assert_eq!(lines[4], tried);
 }
 
 #[test]

@@ -11,6 +11,7 @@ fn facts(driver: Option<DriverOffer>) -> Facts {
         }),
         permission: Ok(()),
         mtu: 1500,
+        default_route: Ok(false),
     }
 }
 
@@ -20,6 +21,7 @@ const ZERO_COPY: DriverOffer = DriverOffer {
     zero_copy_pieces: 1,
     tx_checksum: false,
     tx_timestamp: true,
+    refusal: None,
 };
 
 fn change(change: impl FnOnce(&mut Offer)) -> Facts {
@@ -108,6 +110,61 @@ fn auto_leaves_xdp_where_it_is_slower_or_impossible() {
         });
     });
     assert_not_taken(&held, options, "program 7 (other)");
+}
+
+/// The interface by which the machine is reached is taken only if AF_XDP is named.
+#[test]
+fn auto_spares_the_interface_of_the_default_route() {
+    let of = |default_route| Facts {
+        default_route,
+        ..facts(Some(ZERO_COPY))
+    };
+    let auto = DatapathOptions::default();
+    let v1 = DatapathOptions {
+        roce_v1: true,
+        ..auto
+    };
+    for options in [auto, v1] {
+        assert_eq!(of(Ok(false)).against_auto(&options), None);
+        assert_not_taken(&of(Ok(true)), options, "ROCE_DATAPATH=xdp");
+        let unknown = of(Err(io::ErrorKind::PermissionDenied.into()));
+        assert_not_taken(&unknown, options, "does not tell");
+    }
+    let named = DatapathOptions {
+        datapath: DatapathChoice::Xdp,
+        ..auto
+    };
+    assert_eq!(of(Ok(true)).against(&named), None);
+}
+
+/// The kernel says that virtio_net's XDP is native, and attaching is refused all the same.
+#[test]
+fn a_driver_that_refuses_programs_is_not_expected_to_take_them() {
+    let refusing = DriverOffer {
+        native: false,
+        zero_copy: false,
+        refusal: Some("it refuses"),
+        ..ZERO_COPY
+    };
+    let auto = DatapathOptions::default();
+    assert_not_taken(&facts(Some(refusing)), auto, "it refuses");
+    let config = XdpPortConfig::new("eth0", 2, 1500);
+    let DatapathKind::Xdp {
+        attachment,
+        why_not_native,
+        zero_copy,
+        why_copied,
+        ..
+    } = expected_kind(Some(refusing), &config, 1500)
+    else {
+        panic!("that is no AF_XDP");
+    };
+    assert_eq!(attachment, Some(XdpAttachment::Generic));
+    assert_eq!(why_not_native.as_deref(), Some("it refuses"));
+    assert_eq!(
+        (zero_copy, why_copied.as_deref()),
+        (Some(false), Some("it refuses"))
+    );
 }
 
 #[test]

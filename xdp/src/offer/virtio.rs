@@ -1,0 +1,79 @@
+//! What a virtio_net device says of itself, beyond what the kernel says of its driver.
+//!
+//! The kernel lists virtio_net among the drivers whose XDP is native. Attaching a program is
+//! answered by EOPNOTSUPP all the same if the hypervisor hands over packets that it has
+//! joined, or whose checksum it has not filled in, and gives no way to turn that off: the
+//! program would see frames that are none. Which features a device has is in sysfs.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::path::Path;
+
+/// Features of a device (`linux/virtio_net.h`), by their bits.
+const GUEST_CSUM: usize = 1;
+const CTRL_GUEST_OFFLOADS: usize = 2;
+const GUEST_TSO4: usize = 7;
+const GUEST_TSO6: usize = 8;
+const GUEST_ECN: usize = 9;
+const GUEST_UFO: usize = 10;
+const GUEST_USO4: usize = 54;
+const GUEST_USO6: usize = 55;
+
+const OFFLOADS: [usize; 7] = [
+    GUEST_CSUM, GUEST_TSO4, GUEST_TSO6, GUEST_ECN, GUEST_UFO, GUEST_USO4, GUEST_USO6,
+];
+
+const FIXED_OFFLOADS: &str = "the hypervisor joins packets or leaves out their checksums, and virtio_net can't turn \
+                              that off (it lacks VIRTIO_NET_F_CTRL_GUEST_OFFLOADS), so it refuses XDP programs";
+
+/// Why the driver of an interface refuses XDP programs, if it is virtio_net and its device
+/// says so.
+pub(super) fn refusal(interface: &OsStr, index: u32) -> Option<&'static str> {
+    let folder = Path::new("/sys/class/net").join(interface);
+    let read = |name| fs::read_to_string(folder.join(name)).ok();
+    // What is mounted there may be another network namespace's.
+    if read("ifindex")?.trim().parse() != Ok(index) {
+        return None;
+    }
+    let driver = fs::read_link(folder.join("device/driver")).ok()?;
+    if driver.file_name()? != "virtio_net" {
+        return None;
+    }
+    refusal_of(&read("device/features")?)
+}
+
+/// What the features, a digit for each bit from the first on, say.
+fn refusal_of(features: &str) -> Option<&'static str> {
+    let has = |bit: &usize| features.as_bytes().get(*bit) == Some(&b'1');
+    (!has(&CTRL_GUEST_OFFLOADS) && OFFLOADS.iter().any(has)).then_some(FIXED_OFFLOADS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with(bits: &[usize]) -> String {
+        let digit = |bit| if bits.contains(&bit) { '1' } else { '0' };
+        (0..128).map(digit).collect()
+    }
+
+    #[test]
+    fn offloads_that_cannot_be_turned_off_are_a_refusal() {
+        assert_eq!(refusal_of(&with(&[])), None);
+        for offload in OFFLOADS {
+            assert!(refusal_of(&with(&[0, offload])).is_some(), "bit {offload}");
+            let controlled = [0, offload, CTRL_GUEST_OFFLOADS];
+            assert_eq!(refusal_of(&with(&controlled)), None, "bit {offload}");
+        }
+        assert_eq!(refusal_of(""), None);
+        // A device that answered EOPNOTSUPP.
+        let seen = "1100010110111011000000000000010010000000000000000000000000000000";
+        assert!(refusal_of(seen).is_some());
+    }
+
+    #[test]
+    fn what_is_no_virtio_device_refuses_nothing_by_this() {
+        assert_eq!(refusal(OsStr::new("lo"), 1), None);
+        assert_eq!(refusal(OsStr::new("no such interface"), 1), None);
+    }
+}
