@@ -14,8 +14,7 @@ mod timing;
 use crate::{
     Acceptance, Addresses, CmError, Config, ConnectRequest, ConnectionId, Counters,
     DatagramAcceptance, DatagramRequest, Duration, Event, Instant, ListenerId, MAD_LEN, Path, Qpn,
-    QpnPart,
-    RejectReason, ServiceId, ServiceType,
+    QpnPart, RejectReason, ServiceId, ServiceType,
 };
 use held::Held;
 use listeners::Listeners;

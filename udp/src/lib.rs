@@ -35,7 +35,7 @@ mod sys;
 pub use config::{SocketOffer, UdpPortConfig};
 pub use counters::{TxDrop, UdpCounters};
 pub use port::{PortFd, UdpPort};
-pub use share::{ClaimError, Holder, PartClaim, ServiceClaim, is_served};
+pub use share::{ClaimError, Holder, PartClaim, PartClaimer, ServiceClaim, is_served};
 pub use sys::turns::prefer_short_turns;
 
 /// The UDP port of RoCEv2, source and destination of all that a [`UdpPort`] sends

@@ -200,7 +200,8 @@ impl Context {
             clock: DeviceClock::start().map_err(system("reading the clock"))?,
             last_call: AtomicU64::new(0),
             calls: AtomicU64::new(0),
-            starter: Starter::new(device, datapath_options, priorities.priorities),
+            starter: Starter::new(device, datapath_options, priorities.priorities)
+                .map_err(system("making a socket"))?,
         });
         let driver = driver::spawn(Arc::clone(&shared), Monitor::new(device), &device.name())
             .map_err(system("starting the background thread"))?;

@@ -20,7 +20,8 @@ use crate::error::StartError;
 use parking_lot::MutexGuard;
 use roce_stack::port::Port;
 use roce_stack::{PriorityMap, QpnPart};
-use roce_udp::{PartClaim, UdpPortConfig};
+use roce_udp::{PartClaimer, UdpPortConfig};
+use std::io;
 use std::sync::OnceLock;
 
 /// What has been started of an open device, and what the rest will be started from. All that
@@ -29,28 +30,31 @@ pub(crate) struct Starter {
     device: Device,
     options: DatapathOptions,
     priorities: Option<PriorityMap>,
-    claim: OnceLock<PartClaim>,
+    claimer: PartClaimer,
+    part: OnceLock<QpnPart>,
     datapath: OnceLock<Datapath>,
 }
 
 impl Starter {
+    /// Starts nothing. The calling thread's network namespace is the device's.
     pub(crate) fn new(
         device: &Device,
         options: DatapathOptions,
         priorities: Option<PriorityMap>,
-    ) -> Self {
-        Self {
+    ) -> io::Result<Self> {
+        Ok(Self {
             device: device.clone(),
             options,
             priorities,
-            claim: OnceLock::new(),
+            claimer: PartClaimer::new(device.interface().index)?,
+            part: OnceLock::new(),
             datapath: OnceLock::new(),
-        }
+        })
     }
 
     /// The device's part of the QP numbers, if it has one yet.
     pub(crate) fn part(&self) -> Option<QpnPart> {
-        self.claim.get().map(PartClaim::part)
+        self.part.get().copied()
     }
 
     /// The datapath, if it has started.
@@ -62,15 +66,12 @@ impl Starter {
         if let Some(part) = self.part() {
             return Ok(part);
         }
-        let claim = PartClaim::take(self.device.interface().index).map_err(|source| {
+        let part = self.claimer.claim().map_err(|source| {
             let device = self.device.name();
             StartError::QpNumbers { device, source }
         })?;
-        let part = claim.part();
         engine.nic.draw_qpns_from(part);
-        // The engine is locked: nobody else has set it.
-        let _ = self.claim.set(claim);
-        Ok(part)
+        Ok(*self.part.get_or_init(|| part))
     }
 
     fn start(&self, engine: &mut Engine) -> Result<&Datapath, StartError> {

@@ -6,7 +6,7 @@ use roce_tests::programs;
 use roce_tests::veth::{End, Pair};
 use roce_verbs::{
     Access, ConnectError, ConnectOptions, Context, Datapath, DatapathChoice, DatapathOptions,
-    Device, OpenOptions, QpOptions, QpState, StartError, XdpMode,
+    Device, OpenOptions, QpOptions, QpState, QpnPart, StartError, XdpMode,
 };
 use serde_json::Value;
 
@@ -116,14 +116,17 @@ fn the_datapath_starts_with_the_first_path_and_not_before() {
     let idle = open(&pair.near, xdp);
     let domain = idle.alloc_pd();
     let cq = idle.create_cq(1);
-    let qp = pair
-        .near
-        .enter(|| domain.create_qp(&cq, &cq, &QpOptions::default()))
-        .expect("a QP in RESET");
+    // By a thread of another namespace, too: its number is claimed in the device's.
+    let qp = domain.create_qp(&cq, &cq, &QpOptions::default());
+    let qp = qp.expect("a QP in RESET");
     qp.to_init(Access::LOCAL_WRITE).expect("INIT");
     assert_eq!(idle.datapath(), None);
     let (used, taken) = start(&pair.near, xdp).expect("the interface is free");
     assert_eq!(used.datapath(), Some(&taken));
+    let cq = used.create_cq(1);
+    let other = used.alloc_pd().create_qp(&cq, &cq, &QpOptions::default());
+    let parts = [&qp, &other.expect("a QP")].map(|qp| QpnPart::of(qp.qpn()));
+    assert_ne!(parts[0], parts[1]);
     // A QP of the device that was opened first comes to RTR.
     let peer = pair.near.enter(|| qp.endpoint(0)).expect("a GID");
     let to_rtr = || {
@@ -137,7 +140,7 @@ fn the_datapath_starts_with_the_first_path_and_not_before() {
     );
     assert!(refused.to_string().contains("roce_redirect"), "{refused}");
     assert_eq!((idle.datapath(), qp.query().0), (None, QpState::Init));
-    drop(used);
+    drop((used, cq));
     to_rtr().expect("it is free by now");
     assert_eq!(idle.datapath().map(Datapath::name), Some("xdp"));
 }

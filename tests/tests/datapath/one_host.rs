@@ -100,7 +100,10 @@ fn an_address_that_another_process_has_is_refused_and_sockets_go() {
     };
     let holder = pair.far.enter(|| {
         let device = Device::named("roce_far").expect("it has addresses");
-        OpenOptions::new().datapath(options).open(&device)
+        let context = OpenOptions::new().datapath(options).open(&device);
+        let context = context.expect("nothing is touched");
+        context.start().map(drop)?;
+        Ok::<_, roce_verbs::StartError>(context)
     });
     let _holder = holder.expect("AF_XDP");
     let (mut server, port, _report) = serve(&pair.far, "auto", &far);

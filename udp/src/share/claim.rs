@@ -1,9 +1,9 @@
 //! Which part of the QPNs is whose.
 
 use std::io::{self, ErrorKind};
-use std::os::fd::OwnedFd;
 
 use roce_stack::QpnPart;
+use socket2::Socket;
 
 use super::names;
 
@@ -15,7 +15,7 @@ const PARTS: u8 = QpnPart::COUNT - 1;
 #[derive(Debug)]
 pub struct PartClaim {
     part: QpnPart,
-    _name: OwnedFd,
+    _claimer: PartClaimer,
 }
 
 impl PartClaim {
@@ -24,21 +24,57 @@ impl PartClaim {
     /// # Errors
     /// If all are taken, or the kernel refuses.
     pub fn take(interface_index: u32) -> io::Result<Self> {
+        let claimer = PartClaimer::new(interface_index)?;
+        Ok(Self {
+            part: claimer.claim()?,
+            _claimer: claimer,
+        })
+    }
+
+    /// The part.
+    pub fn part(&self) -> QpnPart {
+        self.part
+    }
+}
+
+/// What a part can be claimed with, later and by any thread: in the network namespace of the
+/// thread that made this value.
+#[derive(Debug)]
+pub struct PartClaimer {
+    interface_index: u32,
+    /// Has no name before the claim.
+    socket: Socket,
+}
+
+impl PartClaimer {
+    /// Claims nothing yet.
+    ///
+    /// # Errors
+    /// If the kernel gives no socket.
+    pub fn new(interface_index: u32) -> io::Result<Self> {
+        Ok(Self {
+            interface_index,
+            socket: names::nameless()?,
+        })
+    }
+
+    /// Claims the first part that is free on the interface, for as long as this value lives.
+    /// To be called once.
+    ///
+    /// # Errors
+    /// If all are taken, or the kernel refuses: a second time, too.
+    pub fn claim(&self) -> io::Result<QpnPart> {
         for part in (0..PARTS).filter_map(QpnPart::new) {
-            match names::hold(&names::part_of_interface(interface_index, part)) {
-                Ok(name) => return Ok(Self { part, _name: name }),
+            let name = names::part_of_interface(self.interface_index, part);
+            match names::give(&self.socket, &name) {
+                Ok(()) => return Ok(part),
                 Err(error) if error.kind() == ErrorKind::AddrInUse => {}
                 Err(error) => return Err(error),
             }
         }
         Err(io::Error::new(
             ErrorKind::AddrInUse,
-            format!("the device is open {PARTS} times, and no more can share it"),
+            format!("{PARTS} open devices have QPs on the interface, and no more can share it"),
         ))
-    }
-
-    /// The part.
-    pub fn part(&self) -> QpnPart {
-        self.part
     }
 }

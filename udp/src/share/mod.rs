@@ -45,7 +45,7 @@ mod sockets;
 mod steer;
 mod table;
 
-pub use claim::PartClaim;
+pub use claim::{PartClaim, PartClaimer};
 pub use holder::Holder;
 pub(crate) use join::join;
 pub(crate) use member::{Gets, Member};

@@ -108,9 +108,19 @@ pub(super) fn listen(name: &str) -> io::Result<UnixListener> {
 
 /// Takes the name, and nothing more.
 pub(super) fn hold(name: &str) -> io::Result<OwnedFd> {
-    let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
-    socket.bind(&SockAddr::unix(format!("\0{name}"))?)?;
+    let socket = nameless()?;
+    give(&socket, name)?;
     Ok(socket.into())
+}
+
+/// A socket that can be given a name in the calling thread's network namespace.
+pub(super) fn nameless() -> io::Result<Socket> {
+    Socket::new(Domain::UNIX, Type::STREAM, None)
+}
+
+/// Takes the name for as long as the socket is open. If it is taken, another can be tried.
+pub(super) fn give(socket: &Socket, name: &str) -> io::Result<()> {
+    socket.bind(&SockAddr::unix(format!("\0{name}"))?)
 }
 
 /// Takes the name, so that [`is_in_sight`] tells; nobody ever answers.
