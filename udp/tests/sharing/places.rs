@@ -93,7 +93,7 @@ fn a_part_is_one_ports() {
         .collect();
     assert_eq!(rest.len(), usize::from(QpnPart::COUNT) - 3);
     let error = PartClaim::take(0x7fff_0001).expect_err("all are taken");
-    assert!(error.to_string().contains("open 127 times"), "{error}");
+    assert!(error.to_string().contains("127 open devices"), "{error}");
 }
 
 #[test]
