@@ -33,13 +33,20 @@ fn low_bits(rkey: u32) -> u8 {
     low
 }
 
+/// Flags that programs copy from the region's and that mean nothing for a window: local
+/// rights and how the region's memory is mapped. mlx5 and rxe take them, too.
+const NOT_OF_WINDOWS: u32 = ACCESS_ZERO_BASED
+    | ACCESS_LOCAL_WRITE
+    | ACCESS_MW_BIND
+    | ACCESS_ON_DEMAND
+    | ACCESS_HUGETLB
+    | ACCESS_OPTIONAL_RANGE;
+
 impl Mw {
     /// The operation that binds it, to `rkey`.
     pub(crate) fn bind(&self, rkey: u32, info: &IbvMwBindInfo) -> Result<SendOp, Errno> {
         let zero_based = info.mw_access_flags & ACCESS_ZERO_BASED != 0;
-        // Local rights are the region's; programs name them of the window, too.
-        let beside = ACCESS_ZERO_BASED | ACCESS_LOCAL_WRITE;
-        let access = access(info.mw_access_flags & !beside)?;
+        let access = access(info.mw_access_flags & !NOT_OF_WINDOWS)?;
         let view = info.mr.get()?.region.look(|registration| {
             let offset = info.addr.wrapping_sub(registration.addr());
             registration.window(offset, info.length, access).or_errno()

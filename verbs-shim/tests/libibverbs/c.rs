@@ -12,6 +12,11 @@ fn the_man_pages_are_kept() {
 }
 
 #[test]
+fn windows_of_implicit_on_demand_regions_are_bound() {
+    succeeds("windows.c");
+}
+
+#[test]
 fn memory_and_objects_are_shared() {
     succeeds("shared.c");
 }
