@@ -2,6 +2,7 @@
 
 mod moderate;
 mod poll;
+mod wall;
 
 pub(crate) use moderate::modify_cq;
 

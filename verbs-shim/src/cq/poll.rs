@@ -1,16 +1,14 @@
 //! Polling as extended CQs do it: one completion at a time, of which the program reads
 //! what it wants.
 
-use super::{Cq, c_completion};
+use super::{Cq, c_completion, wall};
 use crate::abi::{IbvCqEx, IbvWc, WC_SUCCESS};
 use crate::guard;
 use crate::pointer::{Handle, In};
 use nix::errno::Errno;
-use nix::time::ClockId;
 use parking_lot::lock_api::RawMutex as _;
 use parking_lot::{Mutex, RawMutex};
 use std::ffi::c_int;
-use std::time::Duration;
 
 /// Where the poll of an extended CQ is.
 pub(crate) struct Poll {
@@ -106,16 +104,9 @@ extern "C" fn read_completion_ts(cq: Handle<Cq>) -> u64 {
     guard::value(0, || Ok(cq.get()?.poll.current.lock().at_ns))
 }
 
-/// By the wall clock as it is set now.
+/// By the wall clock as it is set now. The order of completions is that of their times.
 extern "C" fn read_completion_wallclock_ns(cq: Handle<Cq>) -> u64 {
-    guard::value(0, || {
-        let at_ns = cq.get()?.poll.current.lock().at_ns;
-        let [wall, device] = [ClockId::CLOCK_REALTIME, ClockId::CLOCK_MONOTONIC].map(|clock| {
-            let now = Duration::from(clock.now()?);
-            u64::try_from(now.as_nanos()).map_err(|_| Errno::EOVERFLOW)
-        });
-        Ok(wall?.saturating_sub(device?.saturating_sub(at_ns)))
-    })
+    guard::value(0, || wall::at(cq.get()?.poll.current.lock().at_ns))
 }
 
 extern "C" fn read_opcode(cq: Handle<Cq>) -> u32 {
