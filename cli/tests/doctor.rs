@@ -120,6 +120,68 @@ fn programs_and_variables_are_looked_at() {
     }
 }
 
+/// Programs that a C compiler has made, with libraries of their own.
+#[test]
+fn a_copy_of_the_library_that_a_program_brings_along_is_found() {
+    let test = "a_copy_of_the_library_that_a_program_brings_along_is_found";
+    if !Command::new("cc")
+        .arg("--version")
+        .output()
+        .is_ok_and(|o| o.status.success())
+    {
+        assert!(
+            std::env::var_os("ROCE_LAB").is_none_or(|value| value != "require"),
+            "ROCE_LAB=require, but there is no C compiler"
+        );
+        let _ = writeln!(
+            std::io::stderr(),
+            "\n*** SKIPPED: {test}: no C compiler ***"
+        );
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let root = folder.path().canonicalize().expect("there");
+    std::fs::create_dir(root.join("lib")).expect("made");
+    let source = root.join("a.c");
+    std::fs::write(
+        &source,
+        "int here(void) { return 0; } int main(void) { return here(); }",
+    )
+    .expect("written");
+    let cc = |arguments: &[&str]| {
+        let output = Command::new("cc")
+            .current_dir(&root)
+            .args(arguments)
+            .output();
+        let output = output.expect("it starts");
+        assert!(output.status.success(), "{output:?}");
+    };
+    for (name, kind) in [
+        ("libibverbs.so.1", "a copy"),
+        ("libibverbs-1de1263b.so.1.14.48.0", "a renamed copy"),
+    ] {
+        let library = format!("lib/{name}");
+        let soname = format!("-Wl,-soname,{name}");
+        cc(&["-shared", "-fPIC", "-o", &library, &soname, "a.c"]);
+        // As wheels have it: an rpath, which comes before LD_LIBRARY_PATH.
+        let rpath = "-Wl,--disable-new-dtags,-rpath,$ORIGIN/lib";
+        cc(&["-o", "app", "a.c", rpath, "-Wl,--no-as-needed", &library]);
+        let app = root.join("app");
+        let app = app.to_str().expect("text");
+        let (_, report) = doctor(&[app]);
+        let found = of(&report, app);
+        assert_eq!(found.len(), 1, "{report:#}");
+        let what = found[0]["what"].as_str().expect("text");
+        let copy = format!(
+            "{kind} of the library is brought along: {}/{library}",
+            root.display()
+        );
+        assert!(what.starts_with(&copy), "{report:#}");
+        assert_eq!(found[0]["status"], "warning", "{report:#}");
+        assert_eq!(found[0]["remedy"], format!("roce run {app}"));
+    }
+}
+
 #[test]
 fn wrong_usage_is_told() {
     let output = Command::new(env!("CARGO_BIN_EXE_roce"))

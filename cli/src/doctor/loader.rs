@@ -276,6 +276,47 @@ mod tests {
         assert_eq!(got(&made, Start::AsItIs), ours);
     }
 
+    /// What ldd(1) says of programs of this machine.
+    #[test]
+    fn the_real_loader_finds_the_same() {
+        let mut compared = 0;
+        let own = std::env::current_exe().expect("a path");
+        let others = [
+            "/bin/sh",
+            "/usr/bin/ibv_devinfo",
+            "/usr/bin/rping",
+            "/usr/bin/ucx_info",
+        ];
+        for program in std::iter::once(own).chain(others.map(PathBuf::from)) {
+            let output = std::process::Command::new("ldd").arg(&program).output();
+            let Ok(output) = output else { continue };
+            let machine = Machine::here(None);
+            let tree = Loader::new(&machine, Start::AsItIs).tree(&program);
+            let text = String::from_utf8_lossy(&output.stdout).into_owned();
+            // `libc.so.6 => /lib/x86_64-linux-gnu/libc.so.6 (0x…)`
+            for line in text.lines() {
+                let Some((name, rest)) = line.trim().split_once(" => ") else {
+                    continue;
+                };
+                let theirs = rest.split(' ').next().unwrap_or_default();
+                let loaded = tree.iter().find(|loaded| loaded.name == name);
+                let loaded = loaded.unwrap_or_else(|| panic!("{name} of {text}: {tree:#?}"));
+                let ours = loaded
+                    .path
+                    .as_ref()
+                    .and_then(|path| path.canonicalize().ok());
+                assert_eq!(
+                    ours,
+                    Path::new(theirs).canonicalize().ok(),
+                    "{name} of {text}"
+                );
+                compared += 1;
+            }
+        }
+        let has_ldd = std::process::Command::new("ldd").arg("--version").output();
+        assert!(compared > 0 || has_ldd.is_err());
+    }
+
     #[test]
     fn circles_end() {
         let made = Made::healthy();

@@ -29,25 +29,44 @@ pub(super) struct Machine {
     pub(super) library: Result<PathBuf, String>,
     /// The names of this stack's devices, the loopback's last.
     pub(super) devices: Vec<String>,
-    /// Why `roce run` can't give a program a `/sys` of its own, if it can't.
-    pub(super) no_namespace: Option<String>,
+    /// How `roce run` shows a program the files of its devices.
+    pub(super) shows: Shows,
+}
+
+/// How `roce run` shows a program files that are not there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Shows {
+    /// In a mount namespace.
+    Namespace,
+    /// By a preloaded library, and why not in a namespace.
+    Preloaded(String),
+    /// Not at all, and why not.
+    Not(String),
 }
 
 impl Machine {
     /// This machine.
     pub(super) fn here(library: Option<&Path>) -> Self {
+        let found = Library::find(library);
+        let shows = match probe_namespace() {
+            None => Shows::Namespace,
+            Some(why) if found.as_ref().is_ok_and(|found| found.preload().is_ok()) => {
+                Shows::Preloaded(why)
+            }
+            Some(why) => Shows::Not(format!("{why}, and libroce_preload.so is not there")),
+        };
         Self {
             root: "/".into(),
             folder: env::current_dir().unwrap_or_else(|_| "/".into()),
             environment: env::vars_os().collect(),
-            library: Library::find(library)
+            library: found
                 .map(|found| found.path().to_owned())
                 .map_err(|error| error.to_string()),
             devices: roce_verbs::devices()
                 .iter()
                 .map(roce_verbs::Device::name)
                 .collect(),
-            no_namespace: probe_namespace(),
+            shows,
         }
     }
 

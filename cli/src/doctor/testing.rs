@@ -1,6 +1,6 @@
 //! Machines and files that tests make up.
 
-use super::machine::Machine;
+use super::machine::{Machine, Shows};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -22,7 +22,7 @@ impl Made {
                 environment: BTreeMap::from([("PATH".into(), "/usr/bin".into())]),
                 library: Ok(library),
                 devices: vec!["roce_eth0".to_owned(), "roce_lo".to_owned()],
-                no_namespace: None,
+                shows: Shows::Namespace,
                 root,
             },
             _folder: folder,

@@ -2,6 +2,7 @@
 
 use super::Context;
 use crate::doctor::finding::Finding;
+use crate::doctor::machine::Shows;
 
 /// Whether there are devices.
 pub(in crate::doctor) fn devices(context: &Context<'_>) -> Vec<Finding> {
@@ -29,11 +30,12 @@ pub(in crate::doctor) fn nodes(context: &Context<'_>) -> Vec<Finding> {
         true => "it is not there",
         false => "it has no uverbs",
     };
-    let what = match context.by_run {
+    let is_shown = context.is_shown_files();
+    let what = match is_shown {
         true => format!("{what}: only what `roce run` starts finds device nodes, which UCX needs"),
         false => format!("{what}: UCX finds no device, and so Open MPI and MPICH over UCX"),
     };
-    vec![Finding::unless_by_run(context.by_run, CHECK, what).remedy("roce run PROGRAM")]
+    vec![Finding::unless_by_run(is_shown, CHECK, what).remedy("roce run PROGRAM")]
 }
 
 /// Whether programs see this stack's devices in sysfs.
@@ -59,11 +61,15 @@ pub(in crate::doctor) fn sysfs(context: &Context<'_>) -> Vec<Finding> {
         );
         return vec![Finding::failure(CHECK, what).remedy("roce run PROGRAM")];
     }
-    vec![match &machine.no_namespace {
-        None => Finding::ok(CHECK, "`roce run` shows its devices in a private /sys"),
-        Some(why) => Finding::warning(
+    vec![match &machine.shows {
+        Shows::Namespace => Finding::ok(CHECK, "`roce run` shows its devices in a private /sys"),
+        Shows::Preloaded(why) => Finding::ok(
             CHECK,
-            format!("`roce run` can't give programs a /sys of their own: {why}"),
+            format!("`roce run` shows its devices by a preloaded library, not by mounts: {why}"),
+        ),
+        Shows::Not(why) => Finding::failure(
+            CHECK,
+            format!("`roce run` can't show programs its devices in /sys: {why}"),
         )
         .remedy(
             "sudo sysctl -w user.max_user_namespaces=15000; \

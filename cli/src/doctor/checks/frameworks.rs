@@ -70,10 +70,14 @@ pub(in crate::doctor) fn ucx(context: &Context<'_>) -> Vec<Finding> {
         let name = element.split(':').next().unwrap_or_default();
         element == "all" || name == device
     };
-    names_no_device(context, CHECK, "UCX_NET_DEVICES", matches, "all").map_or_else(
-        || vec![takes(context, CHECK, "rc_verbs and ud_verbs of")],
-        |f| vec![f],
-    )
+    if let Some(finding) = names_no_device(context, CHECK, "UCX_NET_DEVICES", matches, "all") {
+        return vec![finding];
+    }
+    vec![match context.has_nodes() {
+        true => takes(context, CHECK, "rc_verbs and ud_verbs of"),
+        false => Finding::failure(CHECK, "finds no device, since /dev/infiniband has none")
+            .remedy("roce run PROGRAM"),
+    }]
 }
 
 /// libfabric takes its verbs provider if nothing says otherwise.

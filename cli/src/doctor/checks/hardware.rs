@@ -25,14 +25,13 @@ fn device(context: &Context<'_>, name: &str) -> Finding {
     let dead = [no_active_port(context, name), no_node(context, name)];
     let dead: Vec<String> = dead.into_iter().flatten().collect();
     if dead.is_empty() {
-        let what = match context.by_run {
+        let what = match context.is_shown_files() {
             true => format!("{name} works, and is not seen by what `roce run` starts"),
             false => format!("{name} works beside this stack's devices"),
         };
         return Finding::ok(CHECK, what);
     }
-    // Where `roce run` has no namespace, what it starts sees the device, too.
-    let is_hidden = context.by_run && context.machine.no_namespace.is_none();
+    let is_hidden = context.is_shown_files();
     let what = format!(
         "{name} is in /sys/class/infiniband, but {}: UCX, libfabric and NCCL may take it and fail",
         dead.join(" and ")

@@ -14,7 +14,8 @@ pub(super) fn is_in_place(machine: &Machine) -> bool {
     preloaded(machine) || opened.is_some_and(|path| machine.is_ours(&path))
 }
 
-fn preloaded(machine: &Machine) -> bool {
+/// Whether this stack's library is preloaded in this environment.
+pub(super) fn preloaded(machine: &Machine) -> bool {
     let preload = machine.variable("LD_PRELOAD").unwrap_or_default();
     let mut names = preload.split([':', ' ', '\t', '\n']);
     names.any(|name| name.starts_with('/') && machine.is_ours(&machine.at(name)))

@@ -10,7 +10,7 @@ mod program;
 mod settings;
 
 use super::finding::Finding;
-use super::machine::Machine;
+use super::machine::{Machine, Shows};
 
 pub(super) use program::{is_verbs, program};
 
@@ -29,6 +29,17 @@ impl<'a> Context<'a> {
             machine,
             by_run: !library::is_in_place(machine),
         }
+    }
+
+    /// Whether programs will find device nodes.
+    fn has_nodes(&self) -> bool {
+        let nodes = self.machine.names("/dev/infiniband");
+        self.is_shown_files() || nodes.iter().any(|name| name.starts_with("uverbs"))
+    }
+
+    /// Whether programs will be started by `roce run`, and it shows them files that are not there.
+    fn is_shown_files(&self) -> bool {
+        self.by_run && !matches!(self.machine.shows, Shows::Not(_))
     }
 }
 

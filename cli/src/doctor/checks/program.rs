@@ -2,6 +2,7 @@
 //! along.
 
 use super::Context;
+use super::library::preloaded;
 use crate::doctor::elf::Image;
 use crate::doctor::finding::Finding;
 use crate::doctor::loader::{Loaded, Loader, Start, place};
@@ -122,7 +123,7 @@ fn linked(context: &Context<'_>, shown: &str, path: &Path) -> Vec<Finding> {
     findings
 }
 
-/// A copy of the library that passes by this stack's.
+/// A copy of the library that comes before this stack's unless that is preloaded, as `roce run` does.
 fn bundled(context: &Context<'_>, shown: &str, copy: &Path, by: Option<&Path>) -> Finding {
     let machine = context.machine;
     let by = by.map_or(String::new(), |by| format!(" (for {})", machine.shown(by)));
@@ -133,18 +134,22 @@ fn bundled(context: &Context<'_>, shown: &str, copy: &Path, by: Option<&Path>) -
             .any(|plain| name.starts_with(plain))
     });
     let kind = match is_plain {
-        true => "another copy",
+        true => "a copy",
         false => "a renamed copy",
     };
-    let what = format!(
-        "{kind} passes this stack by: {}{by}. It finds hardware only",
+    let copy = format!(
+        "{kind} of the library is brought along: {}{by}",
         machine.shown(copy)
     );
-    let ours = match &machine.library {
-        Ok(path) => machine.shown(path),
-        Err(_) => "libibverbs.so.1".to_owned(),
+    if preloaded(machine) {
+        let what = format!("{copy}; this stack's is preloaded, and comes before it");
+        return Finding::ok(shown, what);
+    }
+    let what = match context.by_run {
+        true => format!("{copy}: without `roce run` it finds hardware only"),
+        false => format!("{copy}: it passes this stack by, and finds hardware only"),
     };
-    Finding::failure(shown, what).remedy(format!("LD_PRELOAD={ours} roce run {shown}"))
+    Finding::unless_by_run(context.by_run, shown, what).remedy(format!("roce run {shown}"))
 }
 
 /// Whether a file is a libibverbs or librdmacm by its name, under whatever suffix.

@@ -3,6 +3,7 @@
 use super::*;
 use crate::doctor::examine;
 use crate::doctor::finding::Status;
+use crate::doctor::machine::Shows;
 use crate::doctor::testing::{Made, elf};
 
 /// All findings but those on the variables of this process.
@@ -17,6 +18,8 @@ fn findings(made: &Made, programs: &[&str]) -> Vec<Finding> {
 fn bad(made: &Made, programs: &[&str]) -> (Status, String, String, String) {
     let mut bad = findings(made, programs);
     bad.retain(|finding| finding.status != Status::Ok && finding.check != "Open MPI");
+    // It follows from what is said of device nodes.
+    bad.retain(|finding| finding.check != "UCX" || !finding.what.contains("/dev/infiniband"));
     assert_eq!(bad.len(), 1, "{bad:#?}");
     let Finding {
         check,
@@ -90,14 +93,18 @@ fn no_device_nodes_are_found() {
 #[test]
 fn devices_that_are_not_in_sysfs_are_found() {
     let mut made = Made::healthy();
-    made.machine.no_namespace = Some("no user namespace".to_owned());
-    assert_bad(
-        &made,
-        Status::Warning,
-        "sysfs",
-        "no user namespace",
-        "sysctl",
+    made.machine.shows = Shows::Preloaded("forbidden".to_owned());
+    let all = findings(&made, &[]);
+    let sysfs = all.iter().find(|f| f.check == "sysfs").expect("checked");
+    assert_eq!(sysfs.status, Status::Ok);
+    assert!(
+        sysfs
+            .what
+            .contains("preloaded library, not by mounts: forbidden"),
+        "{sysfs:?}"
     );
+    made.machine.shows = Shows::Not("forbidden".to_owned());
+    assert_bad(&made, Status::Failure, "sysfs", "forbidden", "sysctl");
     in_place(&mut made);
     assert_bad(
         &made,
@@ -293,23 +300,20 @@ fn a_bundled_libibverbs_is_found() {
         good.iter().all(|f| f.status != Status::Failure),
         "{good:#?}"
     );
-    // … until there is another under its own name …
+    // … until there is another under its own name, which only a preloaded library gets past …
     made.write("/usr/lib/app/libibverbs.so.1", elf(&[], None, None));
     let found = bad(&made, &["app"]);
     assert_eq!(
         (found.0, found.1.as_str()),
-        (Status::Failure, "app"),
+        (Status::Warning, "app"),
         "{found:?}"
     );
     assert!(
         found
             .2
-            .contains("another copy passes this stack by: /usr/lib/app/libibverbs.so.1")
+            .contains("a copy of the library is brought along: /usr/lib/app/libibverbs.so.1")
     );
-    assert!(
-        found.3.contains("LD_PRELOAD=/opt/roce/libibverbs.so.1"),
-        "{found:?}"
-    );
+    assert_eq!(found.3, "roce run app");
     // … or under a name that nobody else has.
     let renamed = "libibverbs-8f14e45f.so.1.14.39.0";
     made.write(
@@ -321,6 +325,21 @@ fn a_bundled_libibverbs_is_found() {
     assert!(
         found.2.contains("a renamed copy") && found.2.contains(renamed),
         "{found:?}"
+    );
+    // Started as it is, it passes this stack by, …
+    let mut made = made;
+    in_place(&mut made);
+    made.write("/sys/class/infiniband/roce_lo/ports/1/state", "4: ACTIVE");
+    let found = bad(&made, &["app"]);
+    assert_eq!(found.0, Status::Failure, "{found:?}");
+    // … unless this stack's library is preloaded, as under `roce run`.
+    made.set("LD_PRELOAD", "/opt/roce/libibverbs.so.1");
+    let all = findings(&made, &["app"]);
+    assert!(all.iter().all(|f| f.status != Status::Failure), "{all:#?}");
+    assert!(
+        all.iter()
+            .any(|f| f.what.contains("is preloaded, and comes before it")),
+        "{all:#?}"
     );
 }
 
