@@ -95,6 +95,49 @@ fn both_ends_may_be_at_one_address() {
     ended.expect("it was ours");
 }
 
+/// For users who test a switch's configuration.
+#[test]
+fn what_the_network_did_is_shown() {
+    let options = [
+        "perf",
+        "--op",
+        "send",
+        "--size",
+        "4096",
+        "--duration",
+        "50",
+        "-n",
+        "200",
+    ];
+    let run = |json: &[&str]| {
+        let output = Command::new(env!("CARGO_BIN_EXE_roce"))
+            .args(options)
+            .args(json)
+            .env("ROCE_QOS", "default_roce_tos=104")
+            .env("ROCE_FAULTS", "corrupt=5%,seed=3")
+            .output()
+            .expect("the command starts");
+        assert!(output.status.success(), "{}", stderr(&output));
+        String::from_utf8(output.stdout).expect("text")
+    };
+    let json: serde_json::Value = serde_json::from_str(&run(&["--json"])).expect("JSON");
+    assert_eq!(json["dscp"], 26, "{json}");
+    // Acknowledgements come with a wrong ICRC, and are told apart from other drops.
+    let drops = json["drops"].as_object().expect("reasons");
+    assert!(drops["bad_icrc"].as_u64() > Some(0), "{json}");
+    let sum: u64 = drops.values().filter_map(serde_json::Value::as_u64).sum();
+    assert_eq!(json["dropped"], sum, "{json}");
+    for counted in ["ecn_marked", "cnps_sent", "cnps_received"] {
+        assert_eq!(json[counted], 0, "nothing marks on the loopback: {json}");
+    }
+    let text = run(&[]);
+    assert!(
+        text.contains("DSCP 26; 0 packets came with an ECN mark, 0 CNPs sent"),
+        "{text}"
+    );
+    assert!(text.contains(" bad icrc"), "{text}");
+}
+
 #[test]
 fn the_table_has_a_line_for_each_case() {
     let output = roce(&[

@@ -71,7 +71,7 @@ fn two_flows(datapath: &str) {
         let mut server = perf(
             Host::Far,
             datapath,
-            &["--once", "--port", port, "--server", far],
+            &["--once", "--json", "--port", port, "--server", far],
         );
         server.wait_for_line("listening");
         servers.push(server);
@@ -127,12 +127,17 @@ fn two_flows(datapath: &str) {
     for flow in flows {
         let report = flow.json();
         assert_eq!(report["datapath"], datapath, "{report}");
+        assert!(report["cnps_received"].as_u64() > Some(0), "{report}");
         for row in report["rows"].as_array().expect("rows") {
             assert!(row["verified_bytes"].as_u64() > Some(0), "{row}");
         }
     }
-    for mut server in servers {
-        assert!(server.0.wait().expect("a child").success());
+    for server in servers {
+        // What was written to it has been marked on the way.
+        let served = server.json();
+        for counted in ["ecn_marked", "cnps_sent"] {
+            assert!(served[counted].as_u64() > Some(0), "{counted}: {served}");
+        }
     }
     assert!(fabric.marked() > 0);
 }
