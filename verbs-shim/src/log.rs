@@ -15,6 +15,9 @@ const LINES: u32 = 10;
 
 const PERIOD: Duration = Duration::from_secs(1);
 
+/// How long a call waits for its turn to say why it failed.
+const PATIENCE: Duration = Duration::from_millis(10);
+
 static ENABLED: LazyLock<bool> =
     LazyLock::new(|| std::env::var_os("ROCE_LOG").is_some_and(|value| !value.is_empty()));
 
@@ -66,12 +69,18 @@ pub(crate) fn refuse(errno: Errno, reason: impl FnOnce() -> String) -> Errno {
     errno
 }
 
+/// Takes the reason, for a failure that a later call returns.
+pub(crate) fn reason() -> Option<String> {
+    // A thread that ends has none any more.
+    REASON.try_with(RefCell::take).ok().flatten()
+}
+
 /// The end of a call: says why it failed, if it did. `path` is the path of the Rust function.
 pub(crate) fn ended(path: &'static str, failure: Option<Errno>) {
     if !*ENABLED {
         return;
     }
-    let reason = REASON.try_with(RefCell::take).ok().flatten();
+    let reason = reason();
     let errno = match failure {
         // Nothing is wrong: there is nothing yet, or a signal came.
         None | Some(Errno::EAGAIN | Errno::EINTR) => return,
@@ -79,7 +88,10 @@ pub(crate) fn ended(path: &'static str, failure: Option<Errno>) {
     };
     let now = Instant::now();
     let held_back = {
-        let mut said = SAID.lock();
+        // A child of fork may have a copy that is locked for ever.
+        let Some(mut said) = SAID.try_lock_for(PATIENCE) else {
+            return;
+        };
         let lately = said.entry((path, errno as i32)).or_insert(Lately {
             since: now,
             lines: 0,

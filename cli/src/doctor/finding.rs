@@ -80,3 +80,44 @@ impl Finding {
         self
     }
 }
+
+/// A text as a word of a POSIX shell, so that a remedy can be pasted whatever is in it.
+pub(super) fn quoted(text: &str) -> String {
+    let is_plain = |b: u8| b.is_ascii_alphanumeric() || b"_-./:,+=@%".contains(&b);
+    match !text.is_empty() && text.bytes().all(is_plain) {
+        true => text.to_owned(),
+        false => format!("'{}'", printable(text).replace('\'', "'\\''")),
+    }
+}
+
+/// A text that can't tell a terminal what to do.
+pub(super) fn printable(text: &str) -> String {
+    let mut printed = String::with_capacity(text.len());
+    for character in text.chars() {
+        match character.is_control() {
+            true => printed.extend(character.escape_default()),
+            false => printed.push(character),
+        }
+    }
+    printed
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn remedies_can_be_pasted() {
+        for (text, word) in [
+            ("ibv_devinfo", "ibv_devinfo"),
+            ("/opt/a-b/c.so.1", "/opt/a-b/c.so.1"),
+            ("", "''"),
+            ("my app", "'my app'"),
+            ("x;rm -rf ~", "'x;rm -rf ~'"),
+            ("it's", "'it'\\''s'"),
+            ("a\x1b[2J", "'a\\u{1b}[2J'"),
+        ] {
+            assert_eq!(quoted(text), word);
+        }
+    }
+}

@@ -1,6 +1,7 @@
 //! What the checks look at: files below a root, the environment, and what this stack offers.
 //! Tests make up all of it.
 
+use super::finding::printable;
 use crate::run::{Library, PROBE};
 use std::collections::BTreeMap;
 use std::env;
@@ -78,10 +79,11 @@ impl Machine {
 
     /// What a path below the root is called by the machine itself.
     pub(super) fn shown(&self, path: &Path) -> String {
-        match path.strip_prefix(&self.root) {
-            Ok(inside) => Path::new("/").join(inside).display().to_string(),
-            Err(_) => path.display().to_string(),
-        }
+        let shown = match path.strip_prefix(&self.root) {
+            Ok(inside) => Path::new("/").join(inside),
+            Err(_) => path.to_owned(),
+        };
+        printable(&shown.to_string_lossy())
     }
 
     /// The text of a file, without what surrounds it; nothing if it can't be read.

@@ -6,6 +6,7 @@ use crate::ah::Ah;
 use crate::convert::send_flags;
 use crate::errors::OrErrno;
 use crate::guard;
+use crate::log;
 use crate::mw::Mw;
 use crate::pointer::{Handle, In};
 use nix::errno::Errno;
@@ -27,8 +28,8 @@ pub(crate) struct Builder {
 #[derive(Default)]
 struct Requests {
     all: Vec<Request>,
-    /// The first thing that went wrong.
-    error: Option<Errno>,
+    /// The first thing that went wrong, and why if that is known.
+    error: Option<(Errno, Option<String>)>,
 }
 
 /// A request as far as it is known.
@@ -114,12 +115,20 @@ impl Qp {
 
     /// Posts all of them, or none: the program gets one answer for all.
     fn post_all(&self, requests: &Requests) -> Result<(), Errno> {
-        if let Some(errno) = requests.error {
-            return Err(errno);
+        if let Some((errno, reason)) = &requests.error {
+            if let Some(reason) = reason {
+                log::because(|| reason.clone());
+            }
+            return Err(*errno);
         }
         let (waiting, _) = self.qp.queued();
-        if waiting + requests.all.len() > self.cap.max_send_wr as usize {
-            return Err(Errno::ENOMEM);
+        let (new, depth) = (requests.all.len(), self.cap.max_send_wr);
+        if waiting + new > depth as usize {
+            return Err(log::refuse(Errno::ENOMEM, || {
+                format!(
+                    "{waiting} of the queue's {depth} entries are in use, and {new} are to come"
+                )
+            }));
         }
         self.qp.post_batch(|batch| {
             let mut all = requests.all.iter();
@@ -130,7 +139,8 @@ impl Qp {
 
 impl Requests {
     fn fail(&mut self, errno: Errno) {
-        self.error.get_or_insert(errno);
+        // The calls that put a request together return nothing: `ibv_wr_complete` says it.
+        self.error.get_or_insert_with(|| (errno, log::reason()));
     }
 }
 

@@ -34,6 +34,21 @@ int main(void)
 	send.num_sge = 99;
 	EXPECT(ibv_post_send(qp, &send, &bad_send) == EINVAL);
 
+	// The same, by calls that put a request together.
+	struct ibv_qp_init_attr_ex init_ex = {
+		.send_cq = cq, .recv_cq = cq, .qp_type = IBV_QPT_RC, .cap = init.cap, .pd = pd,
+		.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
+		.send_ops_flags = IBV_QP_EX_WITH_SEND,
+	};
+	struct ibv_qp *extended = ibv_create_qp_ex(context, &init_ex);
+	EXPECT(extended);
+	struct ibv_qp_ex *ex = ibv_qp_to_qp_ex(extended);
+	EXPECT(ex);
+	ibv_wr_start(ex);
+	ex->wr_flags = 1 << 20;
+	ibv_wr_send(ex);
+	EXPECT(ibv_wr_complete(ex) == EOPNOTSUPP);
+
 	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_INIT, .port_num = 1};
 	EXPECT(!ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
 					       IBV_QP_ACCESS_FLAGS));

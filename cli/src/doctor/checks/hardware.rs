@@ -2,7 +2,7 @@
 //! there are often some that do not work.
 
 use super::Context;
-use crate::doctor::finding::Finding;
+use crate::doctor::finding::{Finding, printable};
 
 const CHECK: &str = "hardware";
 
@@ -22,18 +22,19 @@ pub(in crate::doctor) fn hardware(context: &Context<'_>) -> Vec<Finding> {
 }
 
 fn device(context: &Context<'_>, name: &str) -> Finding {
+    let shown = printable(name);
     let dead = [no_active_port(context, name), no_node(context, name)];
     let dead: Vec<String> = dead.into_iter().flatten().collect();
     if dead.is_empty() {
         let what = match context.is_shown_files() {
-            true => format!("{name} works, and is not seen by what `roce run` starts"),
-            false => format!("{name} works beside this stack's devices"),
+            true => format!("{shown} works, and is not seen by what `roce run` starts"),
+            false => format!("{shown} works beside this stack's devices"),
         };
         return Finding::ok(CHECK, what);
     }
     let is_hidden = context.is_shown_files();
     let what = format!(
-        "{name} is in /sys/class/infiniband, but {}: UCX, libfabric and NCCL may take it and fail",
+        "{shown} is in /sys/class/infiniband, but {}: UCX, libfabric and NCCL may take it and fail",
         dead.join(" and ")
     );
     let ours = context.machine.first_device().unwrap_or("roce_lo");

@@ -1,7 +1,7 @@
 //! Limits of this process and of the kernel that data or queues run into.
 
 use super::Context;
-use crate::doctor::finding::Finding;
+use crate::doctor::finding::{Finding, quoted};
 use crate::doctor::machine::Machine;
 use std::path::PathBuf;
 
@@ -25,7 +25,11 @@ pub(in crate::doctor) fn memory(context: &Context<'_>) -> Vec<Finding> {
         bytes / MIB,
         limit / MIB
     );
-    let remedy = format!("echo {} | sudo tee {file}", limit.max(bytes) + 1024 * MIB);
+    let remedy = format!(
+        "echo {} | sudo tee {}",
+        limit.max(bytes).saturating_add(1024 * MIB),
+        quoted(&file)
+    );
     vec![match bytes {
         ..TOO_LITTLE_MEMORY => {
             Finding::failure(CHECK, format!("{what}: programs are killed")).remedy(remedy)

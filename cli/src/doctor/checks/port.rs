@@ -1,7 +1,7 @@
 //! What holds UDP port 4791: this stack shares it among its own processes, and with nothing else.
 
 use super::Context;
-use crate::doctor::finding::Finding;
+use crate::doctor::finding::{Finding, quoted};
 use crate::doctor::machine::Machine;
 use std::collections::BTreeSet;
 use std::fs;
@@ -75,7 +75,7 @@ fn unseen(machine: &Machine, socket: &Socket, has_ours: bool) -> Option<Finding>
     if socket.uid == 0 && (rxe.is_some() || has_module) {
         let what = "the kernel's Soft-RoCE (rdma_rxe) holds it: no device can be used beside it";
         let remedy = match rxe {
-            Some(name) => format!("sudo rdma link delete {name}"),
+            Some(name) => format!("sudo rdma link delete {}", quoted(name)),
             None => "sudo modprobe -r rdma_rxe".to_owned(),
         };
         return Some(Finding::failure(CHECK, what).remedy(remedy));

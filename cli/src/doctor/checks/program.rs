@@ -4,7 +4,7 @@
 use super::Context;
 use super::library::preloaded;
 use crate::doctor::elf::Image;
-use crate::doctor::finding::Finding;
+use crate::doctor::finding::{Finding, printable, quoted};
 use crate::doctor::loader::{Loaded, Loader, Start, place};
 use crate::doctor::python;
 use std::os::unix::fs::PermissionsExt;
@@ -19,7 +19,7 @@ const OWN_MACHINE: u16 = if cfg!(target_arch = "aarch64") {
 
 /// What is to be said of a program, by name, by path, or of a folder with a Python environment.
 pub(in crate::doctor) fn program(context: &Context<'_>, program: &str) -> Vec<Finding> {
-    let shown = program.escape_debug().to_string();
+    let shown = printable(program);
     let Some(path) = find(context, program) else {
         let what = "there is no such program, nor a folder with a Python environment";
         return vec![Finding::failure(&shown, what)];
@@ -107,7 +107,7 @@ fn linked(context: &Context<'_>, shown: &str, path: &Path) -> Vec<Finding> {
                 shown,
                 format!("{} is not found, so {what} does not start", loaded.name),
             )
-            .remedy(format!("roce run {shown}")),
+            .remedy(format!("roce run {}", quoted(shown))),
             Some(path) if machine.is_ours(path) => Finding::ok(
                 shown,
                 format!("{} is this stack's: {}", loaded.name, machine.shown(path)),
@@ -149,7 +149,8 @@ fn bundled(context: &Context<'_>, shown: &str, copy: &Path, by: Option<&Path>) -
         true => format!("{copy}: without `roce run` it finds hardware only"),
         false => format!("{copy}: it passes this stack by, and finds hardware only"),
     };
-    Finding::unless_by_run(context.by_run, shown, what).remedy(format!("roce run {shown}"))
+    Finding::unless_by_run(context.by_run, shown, what)
+        .remedy(format!("roce run {}", quoted(shown)))
 }
 
 /// Whether a file is a libibverbs or librdmacm by its name, under whatever suffix.

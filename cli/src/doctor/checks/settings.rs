@@ -16,7 +16,12 @@ pub(in crate::doctor) fn settings(_: &Context<'_>) -> Vec<Finding> {
     for unknown in unknown_variables() {
         let finding = Finding::warning(CHECK, unknown.to_string());
         let name = &unknown.name;
-        findings.push(finding.remedy(format!("unset {name}")));
+        // A shell can unset nothing else.
+        let is_name = name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
+        findings.push(match is_name {
+            true => finding.remedy(format!("unset {name}")),
+            false => finding,
+        });
     }
     if findings.is_empty() {
         findings.push(Finding::ok(CHECK, "those of this stack are right"));
