@@ -60,20 +60,6 @@ pub(super) fn without_huge_pages(expected: &mut BTreeMap<String, Outcome>) {
     }
 }
 
-/// The tests of raw packets ask for root first, and skip for want of it.
-pub(super) fn without_root(
-    expected: &mut BTreeMap<String, Outcome>,
-    found: &BTreeMap<String, Outcome>,
-) {
-    for (name, outcome) in expected {
-        if let (Outcome::Skipped(wanted), Some(Outcome::Skipped(came))) = (outcome, found.get(name))
-            && came.contains("by root on Ethernet link layer")
-        {
-            wanted.clone_from(came);
-        }
-    }
-}
-
 /// A line for each test that was expected and did not come, or came otherwise.
 pub(super) fn differences(
     expected: &BTreeMap<String, Outcome>,
