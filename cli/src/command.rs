@@ -55,11 +55,13 @@ pub fn main() -> ExitCode {
         return code;
     }
     let result = match command {
-        Command::Run(args) => {
-            let Err(error) = run::run(&args);
-            say("roce run", &error);
-            Ok(ExitCode::from(error.exit_code()))
-        }
+        Command::Run(args) => match run::run(&args) {
+            Ok(code) => Ok(code),
+            Err(error) => {
+                say("roce run", &error);
+                Ok(ExitCode::from(error.exit_code()))
+            }
+        },
         Command::Env(args) => match environment::run(&args) {
             Ok(()) => Ok(ExitCode::SUCCESS),
             Err(error) => {

@@ -2,7 +2,7 @@
 
 use crate::run::Settings;
 use crate::say::say;
-use roce_verbs::{Capture, OpenError, ReadBy, VARIABLES, environment_capture, environment_faults};
+use roce_verbs::{Capture, OpenError, VARIABLES, environment_capture, environment_faults};
 use std::fmt::Write as _;
 
 /// Columns of `--help`.
@@ -18,7 +18,7 @@ type Wrong = Vec<String>;
 pub(crate) fn help() -> String {
     let mut text = String::from("Environment:\n");
     for variable in VARIABLES {
-        if variable.read_by == ReadBy::Tests {
+        if !variable.is_for_users() {
             continue;
         }
         let name = format!("  {}={}", variable.name, variable.values);
@@ -101,7 +101,7 @@ mod tests {
         let text = help();
         for variable in VARIABLES {
             let is_there = text.contains(&format!("  {}=", variable.name));
-            assert_eq!(is_there, variable.read_by != ReadBy::Tests, "{text}");
+            assert_eq!(is_there, variable.is_for_users(), "{text}");
         }
         assert!(text.lines().all(|line| line.len() <= WIDTH), "{text}");
     }

@@ -26,6 +26,7 @@ mod domain;
 mod errors;
 mod events;
 mod exports;
+mod farewell;
 mod fork;
 mod guard;
 mod handles;

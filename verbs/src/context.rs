@@ -19,6 +19,7 @@ use crate::options::OpenOptions;
 use crate::pd::ProtectionDomain;
 use crate::priorities::PrioritySettings;
 use crate::start::{self, Starter};
+use crate::tally;
 use crate::watch::{self, Opened, Registration};
 use crate::xrc::XrcDomain;
 use nix::sys::eventfd::{EfdFlags, EventFd};
@@ -191,6 +192,7 @@ impl Context {
         let events = Announcements::new(MAX_EVENTS).map_err(system("making an eventfd"))?;
         let mut engine = Engine::new(nic, port, options.fault_layer()?, Arc::new(events));
         engine.capture = options.port_capture(device);
+        engine.tally = tally::open();
         let shared = Arc::new(Shared {
             engine: Mutex::new(engine),
             wake,

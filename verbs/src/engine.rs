@@ -5,6 +5,7 @@ use crate::capture::PortCapture;
 use crate::cm::Bell;
 use crate::datapath::DevicePort;
 use crate::moderation::Moderation;
+use crate::tally::Count;
 use roce_stack::fault::{FaultLayer, Suffered};
 use roce_stack::port::{PortError, RxMeta, RxSink};
 use roce_stack::{CqId, Event, Instant, Nic};
@@ -32,6 +33,8 @@ pub(crate) struct Engine {
     /// Which of them wait for more completions.
     pub(crate) moderation: Moderation,
     pub(crate) events: Arc<Announcements<Event>>,
+    /// What counts for `roce run --summary`.
+    pub(crate) tally: Option<Box<Count>>,
     /// Who takes management datagrams.
     pub(crate) bell: Option<Arc<Bell>>,
     /// The port's failure, if it failed for good.
@@ -97,6 +100,7 @@ impl Engine {
             channels: HashMap::new(),
             moderation: Moderation::default(),
             events,
+            tally: None,
             bell: None,
             failure: None,
             latest: Instant::ZERO,
@@ -142,7 +146,7 @@ impl Engine {
             self.nic.handle_timeouts(now);
             busy = true;
         }
-        self.flush_capture();
+        self.note_progress();
         self.deliver_events();
         busy
     }
@@ -166,7 +170,7 @@ impl Engine {
         {
             self.failure = Some(error);
         }
-        self.flush_capture();
+        self.note_progress();
         busy
     }
 
@@ -202,14 +206,18 @@ impl Engine {
         {
             self.failure = Some(error);
         }
-        self.flush_capture();
+        self.note_progress();
     }
 
-    /// What was captured is in the file after each turn, whatever becomes of the process.
-    fn flush_capture(&self) {
+    /// What was captured or counted is known after each turn, whatever becomes of the process.
+    fn note_progress(&mut self) {
         if let Some(capture) = &self.capture {
             cold_path();
             capture.flush();
+        }
+        if let Some(tally) = &mut self.tally {
+            cold_path();
+            tally.note(self.nic.counters());
         }
     }
 

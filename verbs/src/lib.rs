@@ -92,6 +92,7 @@ mod region;
 mod registration;
 mod srq;
 mod start;
+mod tally;
 mod watch;
 mod window;
 mod xrc;
@@ -147,6 +148,7 @@ pub use roce_stack::{
 };
 pub use roce_wire::{FlushPlacement, FlushSelectivity, PKey, PathMtu, Psn, QKey, Qpn, RnrTimer};
 pub use srq::{SharedReceiveQueue, SrqOptions};
+pub use tally::{Tally, Totals, totals_of_this_program};
 pub use watch::{
     DeviceSnapshot, Processes, QpSnapshot, Snapshot, environment_metrics, watch_processes,
 };

@@ -10,8 +10,10 @@ mod folder;
 mod library;
 mod loading;
 mod namespace;
+mod parent;
 mod program;
 mod settings;
+mod summary;
 mod tree;
 
 pub use error::RunError;
@@ -25,14 +27,19 @@ use clap::{Args, ValueEnum};
 use folder::Folder;
 use loading::can_be_preloaded;
 use namespace::{Entered, Privilege};
-use std::convert::Infallible;
-use std::ffi::OsString;
+use parent::End;
+use roce_verbs::{Tally, Totals};
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Command, ExitCode};
 
 /// The only argument of a process that shall [`probe`].
 pub(crate) const PROBE: &str = "probe-namespace";
+
+/// The exit code of a program that succeeded without traffic, with `--require-traffic`.
+const NO_TRAFFIC: u8 = 120;
 
 /// How the program sees its devices' files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -67,12 +74,17 @@ Examples:
   roce run --faults loss=1%,seed=7 -- ./server    on a network that loses packets
   roce run --pcap run-%p.pcapng -- mpirun -n 2 …  with what a program starts, each captured
   roce run --devices eth0 -- sh                   a shell in which all programs run so
+  roce run --require-traffic -- mpirun -n 2 …     fails if no data goes by RDMA: for CI
+  roce run --summary -- ./benchmark               says at the end what was sent and received
 
 The program sees its devices in /sys/class/infiniband and /dev/infiniband, too: in a mount
 namespace of its own, which takes no privilege where user namespaces are allowed, or by a
 preloaded library, as in a container with Docker's default profile. This process becomes the
 program, so signals and the exit code are the program's own. Otherwise the exit code is 127 if there is
 no such program, 126 if it can't be started, 125 if something else failed, 2 for wrong usage.
+
+With --summary and --require-traffic this process stays and waits for the program: it forwards
+signals, and ends with the program's exit code or signal, or with 120 as --require-traffic says.
 
 RDMA hardware of this machine is not seen under `roce run`: a process has one libibverbs. Run
 the program without it to use that."
@@ -99,6 +111,15 @@ pub struct RunArgs {
     #[arg(long, short, conflicts_with = "quiet")]
     pub verbose: bool,
 
+    /// At the end, print on stderr what the program and all that it started did with their
+    /// devices
+    #[arg(long)]
+    pub summary: bool,
+
+    /// End with exit code 120 if the program succeeds and not a byte went through this stack
+    #[arg(long)]
+    pub require_traffic: bool,
+
     /// The program, and its arguments
     #[arg(
         value_name = "PROGRAM",
@@ -109,11 +130,11 @@ pub struct RunArgs {
     pub command: Vec<OsString>,
 }
 
-/// Becomes the program. Returns only if that fails.
+/// Becomes the program, or waits for it if it shall say something at the end.
 ///
 /// # Errors
 /// If something is missing or forbidden, or an argument is wrong.
-pub fn run(args: &RunArgs) -> Result<Infallible, RunError> {
+pub fn run(args: &RunArgs) -> Result<ExitCode, RunError> {
     let Some((name, arguments)) = args.command.split_first() else {
         return Err(RunError::Usage("name a program to start".to_owned()));
     };
@@ -146,16 +167,81 @@ pub fn run(args: &RunArgs) -> Result<Infallible, RunError> {
     if let Some(obstacle) = program::obstacle(&path, as_user) {
         notice(&obstacle);
     }
-    let source = Command::new(&path)
+    let mut command = Command::new(&path);
+    command
         .arg0(name)
         .args(arguments)
         .envs(variables)
-        .envs(loading::variables(&library, &shown, args.preload, &notice)?)
-        .exec();
-    Err(RunError::NotStarted {
+        .envs(loading::variables(&library, &shown, args.preload, &notice)?);
+    let not_started = |source| RunError::NotStarted {
         program: path,
         source,
-    })
+    };
+    if args.summary || args.require_traffic {
+        let tally = tally()?;
+        command.envs([tally.variable()]);
+        if as_user {
+            let failed = |error| RunError::system("give up capabilities", error);
+            parent::become_ordinary().map_err(failed)?;
+        }
+        let end = parent::run(command).map_err(not_started)?;
+        return Ok(at_the_end(args, name, end, &tally.totals()));
+    }
+    // The program itself says so at its end if no device was opened.
+    let _tally = match says_so(args) {
+        true => {
+            let mut tally = tally()?;
+            let failed = |error| RunError::system("a descriptor for the program", error);
+            tally.keep_open().map_err(failed)?;
+            command.envs([tally.variable()]);
+            Some(tally)
+        }
+        false => None,
+    };
+    Err(not_started(command.exec()))
+}
+
+fn tally() -> Result<Tally, RunError> {
+    Tally::new().map_err(|error| RunError::system("memory to count in", error))
+}
+
+/// Whether the program shall say that no device was opened. That is no news after a shell in
+/// which somebody has worked.
+fn says_so(args: &RunArgs) -> bool {
+    const SHELLS: [&str; 8] = ["sh", "bash", "dash", "zsh", "fish", "ksh", "mksh", "csh"];
+    let name = args
+        .command
+        .first()
+        .map(Path::new)
+        .and_then(Path::file_name);
+    let is_shell = SHELLS.iter().any(|shell| name == Some(shell.as_ref()));
+    let is_interactive = is_shell && args.command.len() == 1;
+    !args.quiet && args.preload == Preload::Auto && !is_interactive
+}
+
+/// Says what the program did, and with what this process ends.
+fn at_the_end(args: &RunArgs, name: &OsStr, end: End, totals: &Totals) -> ExitCode {
+    let name = name.to_string_lossy();
+    let nothing = totals.devices_opened == 0 && !args.quiet;
+    let succeeded = end == End::Code(0);
+    if args.require_traffic && succeeded && !totals.has_traffic() {
+        if args.summary {
+            say("roce run", summary::text(&name, totals));
+        }
+        say("roce run", summary::no_traffic(&name, totals));
+        return ExitCode::from(NO_TRAFFIC);
+    }
+    if args.summary || nothing {
+        say("roce run", summary::text(&name, totals));
+    }
+    match end {
+        End::Code(code) => ExitCode::from(code),
+        End::Signal(signal) => {
+            parent::end_by(signal);
+            // As a shell has it, if this process outlives that.
+            ExitCode::from(128_u8.saturating_add(signal as u8))
+        }
+    }
 }
 
 /// How the program sees the files of its devices.

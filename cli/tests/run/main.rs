@@ -7,6 +7,7 @@ mod environment;
 mod namespace;
 mod process;
 mod programs;
+mod summary;
 mod ways;
 
 use std::ffi::OsStr;

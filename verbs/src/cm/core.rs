@@ -120,6 +120,9 @@ impl Core {
         {
             let mut engine = self.shared.lock();
             while let Some(mad) = engine.nic.poll_mad() {
+                if let Some(tally) = &mut engine.tally {
+                    tally.note_mad();
+                }
                 came.push(mad);
             }
         }

@@ -8,6 +8,8 @@ pub enum ReadBy {
     Library,
     /// The `roce` command alone.
     Command,
+    /// What `roce run` starts: `roce run` sets it, users do not.
+    Started,
     /// This project's own tests, benchmarks and tools.
     Tests,
 }
@@ -25,12 +27,28 @@ pub struct Variable {
     pub read_by: ReadBy,
 }
 
+impl Variable {
+    /// Whether users set it.
+    pub fn is_for_users(&self) -> bool {
+        matches!(self.read_by, ReadBy::Library | ReadBy::Command)
+    }
+}
+
 const fn library(name: &'static str, values: &'static str, meaning: &'static str) -> Variable {
     Variable {
         name,
         values,
         meaning,
         read_by: ReadBy::Library,
+    }
+}
+
+const fn started(name: &'static str) -> Variable {
+    Variable {
+        name,
+        values: "",
+        meaning: "",
+        read_by: ReadBy::Started,
     }
 }
 
@@ -134,6 +152,8 @@ pub const VARIABLES: &[Variable] = &[
                   ../lib/roce of it]",
         read_by: ReadBy::Command,
     },
+    started("ROCE_FILES"),
+    started("ROCE_TALLY"),
     tests("ROCE_CM_SEEDS"),
     tests("ROCE_COMBINATIONS"),
     tests("ROCE_COMMIT"),
@@ -226,7 +246,7 @@ mod tests {
         let rows: Vec<&str> = text.lines().filter(|l| l.starts_with("| `ROCE_")).collect();
         let expected: Vec<String> = VARIABLES
             .iter()
-            .filter(|variable| variable.read_by != ReadBy::Tests)
+            .filter(|variable| variable.is_for_users())
             .map(|v| {
                 let values = v.values.replace('|', "\\|");
                 format!("| `{}` | `{values}` | {} |", v.name, v.meaning)

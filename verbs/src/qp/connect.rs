@@ -31,6 +31,11 @@ impl QueuePair {
         engine.nic.modify_qp(now, self.qpn, attributes)?;
         engine.deliver_events();
         engine.send(now);
+        if attributes.state == Some(QpState::Rtr)
+            && let Some(tally) = &engine.tally
+        {
+            tally.note_qp(self.kind != QpKind::Ud);
+        }
         Ok(())
     }
 

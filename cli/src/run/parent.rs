@@ -1,0 +1,151 @@
+//! Being the parent of a program, as if there were none.
+//!
+//! `roce run` waits for the program only if it shall say something at the end. The program stays
+//! in the process group and the terminal of this process:
+//!
+//! - what the terminal sends (Ctrl-C, Ctrl-Z) reaches both by itself, so it is not forwarded;
+//! - what another process sends to this one is forwarded to the program;
+//! - when the program stops, this process stops, so that a shell sees it; when it is continued, it
+//!   continues the program;
+//! - when this process is killed, the program is.
+
+use nix::errno::Errno;
+use nix::sys::resource::{Resource, setrlimit};
+use nix::sys::signal::{
+    SigHandler, SigSet, SigmaskHow, Signal, kill, pthread_sigmask, raise, signal,
+};
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use nix::unistd::Pid;
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+/// How a program ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum End {
+    /// With an exit code.
+    Code(u8),
+    /// By a signal.
+    Signal(Signal),
+}
+
+/// Signals that a fault of this process itself raises, and those that nothing can catch.
+const NOT_FORWARDED: [Signal; 7] = [
+    Signal::SIGKILL,
+    Signal::SIGSTOP,
+    Signal::SIGSEGV,
+    Signal::SIGBUS,
+    Signal::SIGFPE,
+    Signal::SIGILL,
+    Signal::SIGTRAP,
+];
+
+/// Starts a program and waits for its end.
+///
+/// # Errors
+/// If it can't be started.
+pub(super) fn run(mut command: Command) -> io::Result<End> {
+    let mut forwarded = SigSet::all();
+    for signal in NOT_FORWARDED {
+        forwarded.remove(signal);
+    }
+    let mut before = SigSet::empty();
+    pthread_sigmask(SigmaskHow::SIG_SETMASK, Some(&forwarded), Some(&mut before))?;
+    let parent = nix::unistd::getpid();
+    let prepare = move || {
+        pthread_sigmask(SigmaskHow::SIG_SETMASK, Some(&before), None)?;
+        nix::sys::prctl::set_pdeathsig(Some(Signal::SIGKILL))?;
+        // It was killed before the line above.
+        if nix::unistd::getppid() != parent {
+            raise(Signal::SIGKILL)?;
+        }
+        Ok(())
+    };
+    // SAFETY: between fork and exec, it makes nothing but system calls.
+    unsafe { command.pre_exec(prepare) };
+    let child = command.spawn()?;
+    let child = Pid::from_raw(child.id().cast_signed());
+    loop {
+        let (signal, by_kernel) = wait(&forwarded)?;
+        match signal {
+            Signal::SIGCHLD => {
+                if let Some(end) = look(child)? {
+                    return Ok(end);
+                }
+            }
+            // What the terminal sends, the program has got, too.
+            _ if by_kernel => {}
+            // If it has just ended, the next turn finds that.
+            _ => drop(kill(child, signal)),
+        }
+    }
+}
+
+/// Gives up what a user namespace has made this process capable of. Otherwise the program, which
+/// is capable of less, may not open this process's descriptors. One of root in the namespace gets
+/// all of it back when it is executed.
+///
+/// # Errors
+/// If the system refuses.
+pub(super) fn become_ordinary() -> io::Result<()> {
+    /// The version of the structures, `_LINUX_CAPABILITY_VERSION_3`, and this process.
+    const HEADER: [u32; 2] = [0x2008_0522, 0];
+    const NONE: [u32; 6] = [0; 6];
+    // SAFETY: the kernel reads a header and three sets of 64 bits.
+    let done = unsafe { libc::syscall(libc::SYS_capset, HEADER.as_ptr(), NONE.as_ptr()) };
+    Errno::result(done)?;
+    nix::sys::prctl::set_dumpable(true)?;
+    Ok(())
+}
+
+/// What has become of the program, if it has ended. Stops this process if the program was
+/// stopped.
+fn look(child: Pid) -> io::Result<Option<End>> {
+    loop {
+        let flags = WaitPidFlag::WNOHANG | WaitPidFlag::WUNTRACED;
+        match waitpid(child, Some(flags)) {
+            Ok(WaitStatus::Exited(_, code)) => {
+                return Ok(Some(End::Code(u8::try_from(code & 0xff).unwrap_or(1))));
+            }
+            Ok(WaitStatus::Signaled(_, signal, _)) => return Ok(Some(End::Signal(signal))),
+            Ok(WaitStatus::Stopped(..)) => {
+                raise(Signal::SIGSTOP)?;
+                // Whatever continued this process meant the program.
+                let _ = kill(child, Signal::SIGCONT);
+            }
+            Ok(_) => return Ok(None),
+            Err(Errno::EINTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// The next signal, and whether the kernel or the terminal sent it.
+fn wait(signals: &SigSet) -> io::Result<(Signal, bool)> {
+    loop {
+        // SAFETY: every bit pattern is a value of this type.
+        let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
+        // SAFETY: both point to values that live for the call.
+        let found = unsafe { libc::sigwaitinfo(signals.as_ref(), &raw mut info) };
+        match Errno::result(found) {
+            Ok(number) => match Signal::try_from(number) {
+                Ok(signal) => return Ok((signal, info.si_code > 0)),
+                // A real-time signal: there is no name for it, and nobody sends one.
+                Err(_) => continue,
+            },
+            Err(Errno::EINTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// Ends this process by the signal that ended the program, so that what waits for it sees the
+/// same. Returns if it can't be done.
+pub(super) fn end_by(ended: Signal) {
+    // The core dump, if there is one, is the program's.
+    let _ = setrlimit(Resource::RLIMIT_CORE, 0, 0);
+    // SAFETY: no handler is set but the default one.
+    let _ = unsafe { signal(ended, SigHandler::SigDfl) };
+    let _ = SigSet::from(ended).thread_unblock();
+    let _ = raise(ended);
+}

@@ -1,0 +1,114 @@
+//! What a program did with its devices, in words.
+
+use roce_verbs::Totals;
+
+/// What is printed at the end.
+///
+/// `program` is its name, as it was given.
+pub(super) fn text(program: &str, totals: &Totals) -> String {
+    let Totals {
+        processes,
+        devices_opened,
+        qps,
+        connections,
+        tx_bytes,
+        rx_bytes,
+    } = *totals;
+    if devices_opened == 0 {
+        return nothing_opened(program);
+    }
+    format!(
+        "{program}: {} opened devices, {} in all; {}, {connections} of them connected to a peer; \
+         {} sent and {} received",
+        counted(processes, "process", "processes"),
+        counted(devices_opened, "time", "times"),
+        counted(qps, "QP", "QPs"),
+        bytes(tx_bytes),
+        bytes(rx_bytes),
+    )
+}
+
+/// That no device was opened.
+pub(super) fn nothing_opened(program: &str) -> String {
+    format!(
+        "no RDMA device was opened by {program} or what it started; `roce doctor {program}` looks \
+         for the cause"
+    )
+}
+
+/// Why a program that succeeded is taken for a failure.
+pub(super) fn no_traffic(program: &str, totals: &Totals) -> String {
+    let what = match totals {
+        Totals {
+            devices_opened: 0, ..
+        } => "it opened no RDMA device",
+        Totals { qps: 0, .. } => "it opened RDMA devices and made no QP ready",
+        _ => "it made QPs ready and moved nothing by them",
+    };
+    format!(
+        "{program} succeeded, and not a byte went through this stack, as --require-traffic asks: \
+         {what}"
+    )
+}
+
+fn counted(count: u64, one: &str, many: &str) -> String {
+    format!("{count} {}", if count == 1 { one } else { many })
+}
+
+/// Bytes, to three digits.
+fn bytes(count: u64) -> String {
+    const UNITS: [&str; 6] = ["kB", "MB", "GB", "TB", "PB", "EB"];
+    let mut value = count as f64;
+    let mut unit = "bytes";
+    for larger in UNITS {
+        if value < 999.5 {
+            break;
+        }
+        value /= 1000.0;
+        unit = larger;
+    }
+    let digits = match value {
+        _ if unit == "bytes" => 0,
+        value if value < 9.995 => 2,
+        value if value < 99.95 => 1,
+        _ => 0,
+    };
+    format!("{value:.digits$} {unit}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_have_three_digits() {
+        for (count, said) in [
+            (0, "0 bytes"),
+            (999, "999 bytes"),
+            (1000, "1.00 kB"),
+            (65_536, "65.5 kB"),
+            (999_999, "1.00 MB"),
+            (6_553_600, "6.55 MB"),
+            (u64::MAX, "18.4 EB"),
+        ] {
+            assert_eq!(bytes(count), said);
+        }
+    }
+
+    #[test]
+    fn what_is_missing_is_said() {
+        let mut totals = Totals::default();
+        let said = |totals: &Totals| no_traffic("x", totals);
+        assert!(text("x", &totals).contains("no RDMA device was opened by x"));
+        assert!(said(&totals).contains("opened no RDMA device"));
+        (totals.processes, totals.devices_opened) = (1, 3);
+        assert!(said(&totals).contains("made no QP ready"));
+        totals.qps = 2;
+        assert!(said(&totals).contains("moved nothing"));
+        assert_eq!(
+            text("x", &totals),
+            "x: 1 process opened devices, 3 times in all; 2 QPs, 0 of them connected to a peer; 0 \
+             bytes sent and 0 bytes received"
+        );
+    }
+}

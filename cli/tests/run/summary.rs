@@ -1,0 +1,279 @@
+//! What `roce run` says at the end, and what it makes of a program without traffic.
+
+use super::programs::{installed, library};
+use super::*;
+use nix::sys::signal::{Signal, kill};
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use nix::unistd::Pid;
+use std::io::{BufRead, BufReader};
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Child, ChildStdin, ChildStdout, Stdio};
+
+/// `roce run` with the library that cargo built.
+fn run(who: Who, options: &[&str]) -> Command {
+    let mut command = who.command(ROCE);
+    command.arg("run").args(options).arg("--library");
+    command.arg(library()).arg("--");
+    command
+}
+
+/// The exit code and what was said of a program.
+fn end(who: Who, options: &[&str], words: &[&str]) -> (Option<i32>, String) {
+    let output = run(who, options).args(words).output().expect("it starts");
+    (output.status.code(), text(&output.stderr))
+}
+
+const WRITE_BW: &str = "
+    set -e
+    bw() { timeout 60 ib_write_bw -d roce_lo -x 1 -F -n 100 -s 65536 \"$@\" > /dev/null; }
+    bw & server=$!
+    # Until it listens, at port 18515.
+    until grep -q ':4853 ' /proc/net/tcp /proc/net/tcp6; do kill -0 $server; done
+    bw 127.0.0.1
+    wait $server";
+
+/// In a network namespace whose loopback is up.
+fn in_a_network(who: Who, command: &Command) -> Command {
+    let mut outer = who.command("unshare");
+    if who == Who::Nobody || !nix::unistd::geteuid().is_root() {
+        outer.args(["--user", "--map-current-user", "--keep-caps"]);
+    }
+    outer.args([
+        "--net",
+        "sh",
+        "-c",
+        "ip link set lo up && exec \"$@\"",
+        "sh",
+    ]);
+    // Without what `Who` has put in front: the outer command is this user's already.
+    let words: Vec<_> = std::iter::once(command.get_program())
+        .chain(command.get_args())
+        .collect();
+    let start = words.iter().position(|word| *word == ROCE).expect("roce");
+    outer.args(&words[start..]);
+    outer
+}
+
+#[test]
+fn what_a_program_and_its_children_did_is_said() {
+    let test = "what_a_program_and_its_children_did_is_said";
+    if !installed(test, &["ib_write_bw", "ip", "unshare", "timeout"]) {
+        return;
+    }
+    for who in Who::with_namespaces(test) {
+        let mut command = run(who, &["--summary", "--require-traffic"]);
+        command.args(["sh", "-c", WRITE_BW]);
+        let output = in_a_network(who, &command).output().expect("it starts");
+        let told = text(&output.stderr);
+        assert!(output.status.success(), "{who:?}: {told}");
+        let parts = [
+            "sh: 2 processes opened devices",
+            "2 QPs, 2 of them connected to a peer",
+            // 100 messages of 64 KiB, and five to warm up.
+            "MB sent and 6.",
+        ];
+        for part in parts {
+            assert!(told.contains(part), "{who:?}: {told}");
+        }
+    }
+}
+
+#[test]
+fn a_program_without_traffic_is_a_failure_if_traffic_is_required() {
+    let test = "a_program_without_traffic_is_a_failure_if_traffic_is_required";
+    let options = ["--require-traffic"];
+    for who in Who::all() {
+        let (code, told) = end(who, &options, &["true"]);
+        assert_eq!(code, Some(120), "{who:?}: {told}");
+        assert!(told.contains("it opened no RDMA device"), "{told}");
+        // One that fails by itself keeps its code.
+        let (code, told) = end(who, &options, &["sh", "-c", "exit 3"]);
+        assert_eq!(code, Some(3), "{who:?}: {told}");
+        let (code, told) = end(who, &options, &["no-such-program-anywhere"]);
+        assert_eq!(code, Some(127), "{who:?}: {told}");
+        if installed(test, &["ibv_devinfo"]) {
+            let (code, told) = end(who, &options, &["ibv_devinfo", "-d", "roce_lo"]);
+            assert_eq!(code, Some(120), "{who:?}: {told}");
+            assert!(told.contains("made no QP ready"), "{told}");
+        }
+    }
+}
+
+/// `roce run` has no process of its own then: the program says it.
+#[test]
+fn a_program_that_opens_no_device_says_so() {
+    let test = "a_program_that_opens_no_device_says_so";
+    const SAID: &str = "no RDMA device was opened by ";
+    for who in Who::all() {
+        if !installed(test, &["python3"]) {
+            return;
+        }
+        let script = "import subprocess, sys; subprocess.run(['true']); sys.exit(3)";
+        let (code, told) = end(who, &[], &["python3", "-c", script]);
+        assert_eq!(code, Some(3), "{who:?}: {told}");
+        assert_eq!(
+            told.matches(SAID).count(),
+            1,
+            "once, not by children: {told}"
+        );
+        assert!(
+            told.contains("opened by python3 or what it started"),
+            "{told}"
+        );
+        for (options, words) in [
+            (&["--quiet"][..], &["true"][..]),
+            (&["--preload", "never"], &["true"]),
+            // Somebody works in it.
+            (&[], &["sh"]),
+        ] {
+            let mut command = run(who, options);
+            let output = command.args(words).stdin(Stdio::null()).output();
+            let told = text(&output.expect("it starts").stderr);
+            assert!(
+                !told.contains(SAID),
+                "{who:?} {options:?} {words:?}: {told}"
+            );
+        }
+        let (_, told) = end(who, &["--summary"], &["true"]);
+        assert_eq!(told.matches(SAID).count(), 1, "{told}");
+        if installed(test, &["ibv_devinfo"]) {
+            let opens = "ibv_devinfo -d roce_lo > /dev/null; true";
+            let (code, told) = end(who, &[], &["sh", "-c", opens]);
+            assert_eq!(code, Some(0), "{who:?}: {told}");
+            assert!(!told.contains(SAID), "{who:?}: {told}");
+        }
+    }
+}
+
+/// A program that has said that it is ready, and its process.
+struct Ready {
+    child: Child,
+    program: Pid,
+    lines: BufReader<ChildStdout>,
+    /// What it waits for. A child that is waited for would lose it.
+    input: ChildStdin,
+}
+
+fn ready(script: &str) -> Ready {
+    let mut command = run(Who::Myself, &["--summary", "--quiet"]);
+    command.args(["sh", "-c", script]);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut child = command.spawn().expect("it starts");
+    let input = child.stdin.take().expect("piped");
+    let mut lines = BufReader::new(child.stdout.take().expect("piped"));
+    let mut line = String::new();
+    lines.read_line(&mut line).expect("read");
+    let program = Pid::from_raw(line.trim().parse().expect("its number"));
+    Ready {
+        child,
+        program,
+        lines,
+        input,
+    }
+}
+
+fn id(child: &Child) -> Pid {
+    Pid::from_raw(child.id().cast_signed())
+}
+
+#[test]
+fn a_parent_forwards_signals_and_ends_as_its_program() {
+    let script = "trap 'exit 42' TERM; echo $$; read line; exit 1";
+    let mut it = ready(script);
+    assert_ne!(it.program, id(&it.child), "there is a parent");
+    kill(id(&it.child), Signal::SIGTERM).expect("it runs");
+    assert_eq!(it.child.wait().expect("it ends").code(), Some(42));
+    drop(it.input);
+    for signal in [Signal::SIGKILL, Signal::SIGTERM, Signal::SIGUSR1] {
+        let mut it = ready("echo $$; read line; exit 1");
+        kill(it.program, signal).expect("it runs");
+        let ended = it.child.wait().expect("it ends");
+        assert_eq!(ended.signal(), Some(signal as i32));
+        drop(it.input);
+    }
+}
+
+#[test]
+fn a_parent_that_is_killed_takes_its_program_along() {
+    let mut it = ready("echo $$; exec 0< /dev/null; exec sleep 60");
+    it.child.kill().expect("it runs");
+    it.child.wait().expect("it ends");
+    // The pipe ends with the last process that can write to it.
+    let mut rest = String::new();
+    it.lines.read_line(&mut rest).expect("read");
+    assert_eq!(rest, "", "process {}", it.program);
+}
+
+#[test]
+fn a_parent_stops_and_continues_with_its_program() {
+    // A signal interrupts `read`.
+    let script = "trap 'echo continued' CONT; echo $$; while :; do read line && exit 7; done";
+    let mut it = ready(script);
+    let parent = id(&it.child);
+    for to in [parent, it.program] {
+        kill(to, Signal::SIGSTOP).expect("it runs");
+        let stopped = waitpid(parent, Some(WaitPidFlag::WUNTRACED));
+        assert!(
+            matches!(stopped, Ok(WaitStatus::Stopped(_, Signal::SIGSTOP))),
+            "{stopped:?}"
+        );
+        kill(parent, Signal::SIGCONT).expect("it is there");
+        let mut line = String::new();
+        it.lines.read_line(&mut line).expect("read");
+        assert_eq!(line, "continued\n");
+    }
+    it.input.write_all(b"end\n").expect("it reads");
+    assert_eq!(it.child.wait().expect("it ends").code(), Some(7));
+}
+
+/// Open MPI falls back to shared memory without a word.
+#[test]
+fn mpi_over_shared_memory_is_no_traffic() {
+    let test = "mpi_over_shared_memory_is_no_traffic";
+    let programs = [
+        "mpicc.openmpi",
+        "mpirun.openmpi",
+        "ip",
+        "unshare",
+        "timeout",
+    ];
+    if !installed(test, &programs) || !Who::with_namespaces(test).contains(&Who::Myself) {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let ring = folder.path().join("ring");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/run/c/ring.c");
+    let mut compiler = Command::new("mpicc.openmpi");
+    let built = compiler
+        .arg("-O1")
+        .arg("-o")
+        .arg(&ring)
+        .arg(source)
+        .output();
+    said(&built.expect("it starts"));
+    let mpirun = |transport: &[&str]| {
+        let mut command = run(Who::Myself, &["--summary", "--require-traffic"]);
+        command.args(["timeout", "100", "mpirun.openmpi"]);
+        command.args(["--oversubscribe", "-n", "2"]);
+        command.args(transport).arg(&ring);
+        let mut command = in_a_network(Who::Myself, &command);
+        for variable in ["OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"] {
+            command.env(variable, "1");
+        }
+        command.output().expect("it starts")
+    };
+    let shared = mpirun(&["--mca", "pml", "ob1", "--mca", "btl", "self,vader"]);
+    let told = text(&shared.stderr);
+    assert_eq!(shared.status.code(), Some(120), "{told}");
+    assert_eq!(text(&shared.stdout), "all right\n", "{told}");
+    assert!(
+        told.contains("not a byte went through this stack"),
+        "{told}"
+    );
+    let rdma = mpirun(&["--mca", "pml", "ucx", "-x", "UCX_TLS=rc,self"]);
+    let told = text(&rdma.stderr);
+    assert_eq!(rdma.status.code(), Some(0), "{told}");
+    assert_eq!(text(&rdma.stdout), "all right\n", "{told}");
+    // 20 messages of 1 MiB.
+    assert!(told.contains("MB sent and 2"), "{told}");
+}

@@ -1,0 +1,127 @@
+//! Memory that processes share.
+
+use nix::fcntl::{FcntlArg, SealFlag, fcntl};
+use nix::sys::memfd::{MFdFlags, memfd_create};
+use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
+use std::ffi::{OsStr, c_void};
+use std::fs::File;
+use std::io;
+use std::num::NonZeroUsize;
+use std::os::fd::{AsFd, FromRawFd, OwnedFd};
+use std::os::unix::fs::OpenOptionsExt;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+/// Devices that can be open at the same time. The bytes of any beyond are counted when they are
+/// closed.
+pub(super) const SLOTS: usize = 2000;
+
+/// `roce-ta1`: this layout.
+const MAGIC: u64 = u64::from_ne_bytes(*b"roce-ta1");
+
+/// A descriptor that shells and programs do not use by number.
+const HIGH: i32 = 600;
+
+/// What the memory holds. Every bit pattern is a value, whatever other processes write.
+#[repr(C)]
+pub(super) struct Page {
+    magic: AtomicU64,
+    pub(super) processes: AtomicU64,
+    pub(super) devices_opened: AtomicU64,
+    pub(super) qps: AtomicU64,
+    pub(super) connections: AtomicU64,
+    /// Of devices that were closed.
+    pub(super) tx_bytes: AtomicU64,
+    pub(super) rx_bytes: AtomicU64,
+    pub(super) slots: [Slot; SLOTS],
+}
+
+/// An open device.
+#[repr(C)]
+pub(super) struct Slot {
+    /// The process; 0 if the slot is free. Slots of processes that were killed stay taken.
+    pub(super) owner: AtomicU32,
+    pub(super) tx_bytes: AtomicU64,
+    pub(super) rx_bytes: AtomicU64,
+}
+
+/// The memory, mapped.
+#[derive(Debug)]
+pub(super) struct Memory(NonNull<c_void>);
+
+// SAFETY: all that it gives access to is atomic.
+#[expect(unsafe_code)]
+unsafe impl Send for Memory {}
+// SAFETY: as above.
+#[expect(unsafe_code)]
+unsafe impl Sync for Memory {}
+
+impl Memory {
+    /// Makes it, all zeros.
+    pub(super) fn new() -> io::Result<(Self, OwnedFd)> {
+        let flags = MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING;
+        let file = memfd_create(c"roce-tally", flags)?;
+        let length = i64::try_from(size_of::<Page>()).map_err(io::Error::other)?;
+        nix::unistd::ftruncate(&file, length)?;
+        let seals = SealFlag::F_SEAL_SHRINK | SealFlag::F_SEAL_GROW | SealFlag::F_SEAL_SEAL;
+        fcntl(&file, FcntlArg::F_ADD_SEALS(seals))?;
+        let memory = Self::map(&file)?;
+        memory.get().magic.store(MAGIC, Ordering::Relaxed);
+        Ok((memory, file))
+    }
+
+    /// Maps what another process has made.
+    pub(super) fn open(path: &OsStr) -> io::Result<Self> {
+        let mut options = File::options();
+        let options = options.read(true).write(true);
+        // A path that leads to something else must not block.
+        let file = options.custom_flags(libc::O_NONBLOCK).open(path)?;
+        let refused = |why| io::Error::new(io::ErrorKind::InvalidData, why);
+        if file.metadata()?.len() != size_of::<Page>() as u64 {
+            return Err(refused("it has another size"));
+        }
+        // What can be cut off would end this process when it touches the rest.
+        let seals = SealFlag::from_bits_truncate(fcntl(&file, FcntlArg::F_GET_SEALS)?);
+        if !seals.contains(SealFlag::F_SEAL_SHRINK) {
+            return Err(refused("it can be cut off"));
+        }
+        let memory = Self::map(&file)?;
+        if memory.get().magic.load(Ordering::Relaxed) != MAGIC {
+            return Err(refused("it is of another version"));
+        }
+        Ok(memory)
+    }
+
+    #[expect(unsafe_code)]
+    fn map(file: impl AsFd) -> io::Result<Self> {
+        let length = const { NonZeroUsize::new(size_of::<Page>()).expect("it is not empty") };
+        let access = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
+        // SAFETY: nothing is mapped over, and the file is as long and can't get shorter.
+        let at = unsafe { mmap(None, length, access, MapFlags::MAP_SHARED, file, 0)? };
+        Ok(Self(at))
+    }
+
+    #[expect(unsafe_code)]
+    pub(super) fn get(&self) -> &Page {
+        // SAFETY: a page of memory is aligned enough, as long as a `Page`, and mapped until this
+        // is dropped. Every bit pattern is a `Page`, and all access to it is atomic.
+        unsafe { self.0.cast().as_ref() }
+    }
+}
+
+impl Drop for Memory {
+    #[expect(unsafe_code)]
+    fn drop(&mut self) {
+        // SAFETY: it was mapped with this length, and no reference outlives `self`.
+        let _ = unsafe { munmap(self.0, size_of::<Page>()) };
+    }
+}
+
+/// The same file by a descriptor that passes to the next program.
+#[expect(unsafe_code)]
+pub(super) fn inheritable(file: &OwnedFd) -> io::Result<OwnedFd> {
+    let copy =
+        fcntl(file, FcntlArg::F_DUPFD(HIGH)).or_else(|_| fcntl(file, FcntlArg::F_DUPFD(3)))?;
+    // SAFETY: the descriptor was just made, and nothing else owns it.
+    Ok(unsafe { OwnedFd::from_raw_fd(copy) })
+}

@@ -1,0 +1,212 @@
+//! Counts what a program and all that it starts do with their devices, for `roce run --summary`.
+//!
+//! `roce run` makes the memory and says in `ROCE_TALLY` where it is. Each process that opens a
+//! device maps it and counts there while it runs. So what a process did is known, however it
+//! ended, and nobody has to be asked.
+
+mod memory;
+
+use memory::{Memory, SLOTS};
+use roce_stack::{Counters, Stat};
+use std::env;
+use std::ffi::OsString;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+
+/// Says where the memory is: a path that can be opened.
+const VARIABLE: &str = "ROCE_TALLY";
+
+/// Bytes of the payload of a management datagram, which is no traffic of the program's.
+const MAD_BYTES: u64 = 256;
+
+/// What a program and all that it started did so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// Processes that opened a device.
+    pub processes: u64,
+    /// How often a device was opened.
+    pub devices_opened: u64,
+    /// QPs that were made ready to receive.
+    pub qps: u64,
+    /// Of those, the ones with one peer (RC, UC, XRC).
+    pub connections: u64,
+    /// Payload bytes sent, retransmissions included.
+    pub tx_bytes: u64,
+    /// Payload bytes received.
+    pub rx_bytes: u64,
+}
+
+impl Totals {
+    /// Whether a byte of a program's data was sent or received.
+    pub fn has_traffic(&self) -> bool {
+        self.tx_bytes > 0 || self.rx_bytes > 0
+    }
+}
+
+/// The memory, as the process that made it has it.
+#[derive(Debug)]
+pub struct Tally {
+    memory: Memory,
+    file: OwnedFd,
+}
+
+impl Tally {
+    /// Makes the memory. It lives as long as this or a process that has mapped it.
+    ///
+    /// # Errors
+    /// If the system has no memory or descriptor left.
+    pub fn new() -> io::Result<Self> {
+        let (memory, file) = Memory::new()?;
+        Ok(Self { memory, file })
+    }
+
+    /// The variable that says to other processes where the memory is. They can open it as long
+    /// as this process has the descriptor open.
+    pub fn variable(&self) -> (&'static str, OsString) {
+        let descriptor = self.file.as_raw_fd();
+        let path = format!("/proc/{}/fd/{descriptor}", std::process::id());
+        (VARIABLE, path.into())
+    }
+
+    /// Lets the descriptor pass to the program that this process becomes.
+    ///
+    /// # Errors
+    /// If there is no descriptor left.
+    pub fn keep_open(&mut self) -> io::Result<()> {
+        self.file = memory::inheritable(&self.file)?;
+        Ok(())
+    }
+
+    /// What was counted so far.
+    pub fn totals(&self) -> Totals {
+        totals(&self.memory)
+    }
+}
+
+fn totals(memory: &Memory) -> Totals {
+    let page = memory.get();
+    let mut totals = Totals {
+        processes: page.processes.load(Relaxed),
+        devices_opened: page.devices_opened.load(Relaxed),
+        qps: page.qps.load(Relaxed),
+        connections: page.connections.load(Relaxed),
+        tx_bytes: page.tx_bytes.load(Relaxed),
+        rx_bytes: page.rx_bytes.load(Relaxed),
+    };
+    for slot in &page.slots {
+        totals.tx_bytes = totals.tx_bytes.wrapping_add(slot.tx_bytes.load(Relaxed));
+        totals.rx_bytes = totals.rx_bytes.wrapping_add(slot.rx_bytes.load(Relaxed));
+    }
+    totals
+}
+
+/// What the program that this process is did, with all that it started, if `roce run` became it
+/// and asked for that.
+pub fn totals_of_this_program() -> Option<Totals> {
+    let path = env::var(VARIABLE).ok()?;
+    let own = format!("/proc/{}/fd/", std::process::id());
+    if !path.starts_with(&own) {
+        return None;
+    }
+    Some(totals(shared()?))
+}
+
+/// The memory that the environment names, mapped once.
+fn shared() -> Option<&'static Memory> {
+    static SHARED: OnceLock<Option<Memory>> = OnceLock::new();
+    let shared = SHARED.get_or_init(|| {
+        let path = env::var_os(VARIABLE).filter(|path| !path.is_empty())?;
+        Memory::open(&path).ok()
+    });
+    shared.as_ref()
+}
+
+/// Counts for one open device, until it is closed.
+#[derive(Debug)]
+pub(crate) struct Count {
+    memory: &'static Memory,
+    /// Where this device's bytes are while it is open; none if all are taken.
+    slot: Option<usize>,
+    process: u32,
+    mads: u64,
+    tx_bytes: u64,
+    rx_bytes: u64,
+}
+
+/// Begins to count for a device that is opened now, if somebody wants it.
+pub(crate) fn open() -> Option<Box<Count>> {
+    // The process that was counted last: one that was forked off counts for itself.
+    static COUNTED: AtomicU32 = AtomicU32::new(0);
+    let memory = shared()?;
+    let page = memory.get();
+    let process = std::process::id();
+    if COUNTED.swap(process, Relaxed) != process {
+        page.processes.fetch_add(1, Relaxed);
+    }
+    page.devices_opened.fetch_add(1, Relaxed);
+    let is_free = |index: &usize| {
+        let owner = &page.slots[*index].owner;
+        owner.compare_exchange(0, process, Relaxed, Relaxed).is_ok()
+    };
+    Some(Box::new(Count {
+        memory,
+        slot: (0..SLOTS).find(is_free),
+        process,
+        mads: 0,
+        tx_bytes: 0,
+        rx_bytes: 0,
+    }))
+}
+
+impl Count {
+    /// Takes over what the NIC has counted.
+    pub(crate) fn note(&mut self, counters: &Counters) {
+        self.note_bytes(counters.stat(Stat::TxBytes), counters.stat(Stat::RxBytes));
+    }
+
+    fn note_bytes(&mut self, tx: u64, rx: u64) {
+        self.tx_bytes = tx;
+        self.rx_bytes = rx.saturating_sub(self.mads * MAD_BYTES);
+        if let Some(slot) = self.slot {
+            let slot = &self.memory.get().slots[slot];
+            slot.tx_bytes.store(self.tx_bytes, Relaxed);
+            slot.rx_bytes.store(self.rx_bytes, Relaxed);
+        }
+    }
+
+    /// A management datagram came, which the NIC has counted among the bytes received.
+    pub(crate) fn note_mad(&mut self) {
+        self.mads += 1;
+    }
+
+    /// A QP can receive now.
+    pub(crate) fn note_qp(&self, has_one_peer: bool) {
+        let page = self.memory.get();
+        page.qps.fetch_add(1, Relaxed);
+        page.connections.fetch_add(u64::from(has_one_peer), Relaxed);
+    }
+}
+
+impl Drop for Count {
+    fn drop(&mut self) {
+        // A process that was forked off has a copy of its parent's.
+        if self.process != std::process::id() {
+            return;
+        }
+        let page = self.memory.get();
+        let add = |total: &AtomicU64, bytes| total.fetch_add(bytes, Relaxed);
+        add(&page.tx_bytes, self.tx_bytes);
+        add(&page.rx_bytes, self.rx_bytes);
+        if let Some(slot) = self.slot {
+            let slot = &page.slots[slot];
+            slot.tx_bytes.store(0, Relaxed);
+            slot.rx_bytes.store(0, Relaxed);
+            slot.owner.store(0, Relaxed);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,82 @@
+use super::*;
+
+fn count_in(tally: &Tally) -> Count {
+    let (_, path) = tally.variable();
+    let memory = Memory::open(&path).expect("it can be opened");
+    let memory: &'static Memory = Box::leak(Box::new(memory));
+    let slot = (0..SLOTS).find(|slot| {
+        let owner = &memory.get().slots[*slot].owner;
+        owner.compare_exchange(0, 1, Relaxed, Relaxed).is_ok()
+    });
+    Count {
+        memory,
+        slot,
+        process: std::process::id(),
+        mads: 0,
+        tx_bytes: 0,
+        rx_bytes: 0,
+    }
+}
+
+#[test]
+fn bytes_count_while_a_device_is_open_and_after() {
+    let tally = Tally::new().expect("made");
+    assert_eq!(tally.totals(), Totals::default());
+    let mut first = count_in(&tally);
+    let mut second = count_in(&tally);
+    first.note_bytes(5, 0);
+    second.note_bytes(0, 7);
+    second.note_qp(true);
+    second.note_qp(false);
+    let expected = Totals {
+        qps: 2,
+        connections: 1,
+        tx_bytes: 5,
+        rx_bytes: 7,
+        ..Totals::default()
+    };
+    assert_eq!(tally.totals(), expected);
+    drop(second);
+    assert_eq!(tally.totals(), expected);
+    // Its slot is taken again.
+    let mut third = count_in(&tally);
+    assert_eq!(third.slot, Some(1));
+    third.note_bytes(1, 0);
+    assert_eq!(tally.totals().tx_bytes, 6);
+    // A process that is killed drops nothing.
+    std::mem::forget((first, third));
+    assert_eq!(tally.totals().tx_bytes, 6);
+}
+
+#[test]
+fn management_is_no_traffic() {
+    let tally = Tally::new().expect("made");
+    let mut count = count_in(&tally);
+    count.note_mad();
+    count.note_bytes(0, 256);
+    assert!(!tally.totals().has_traffic());
+    count.note_bytes(0, 257);
+    assert!(tally.totals().has_traffic());
+}
+
+#[test]
+fn a_copy_in_a_forked_process_adds_nothing() {
+    let tally = Tally::new().expect("made");
+    let mut count = count_in(&tally);
+    count.note_bytes(5, 0);
+    count.process += 1;
+    drop(count);
+    assert_eq!(tally.totals().tx_bytes, 5);
+}
+
+#[test]
+fn other_files_are_refused() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("file");
+    for bytes in [&b"short"[..], &vec![0; size_of::<memory::Page>()]] {
+        std::fs::write(&file, bytes).expect("written");
+        assert!(Memory::open(file.as_os_str()).is_err());
+    }
+    assert!(Memory::open("/dev/zero".as_ref()).is_err());
+    assert!(Memory::open("/nonexistent".as_ref()).is_err());
+}
