@@ -55,11 +55,14 @@ pub(crate) struct Inner {
 }
 
 impl Inner {
-    /// The GID table as of now, and the addresses that it was made from.
+    /// The GID table as of now, and the addresses that it was made from. If the system does not
+    /// tell the interface's addresses, it has those that it had.
     fn gids_now(&self) -> (MutexGuard<'_, GidTable>, Vec<IpAddr>) {
         let mut table = self.gids.lock();
-        let addresses = self.device.addresses();
-        table.follow(&addresses);
+        if let Ok(addresses) = self.device.addresses() {
+            table.follow(&addresses);
+        }
+        let addresses = table.addresses();
         (table, addresses)
     }
 }
@@ -217,7 +220,10 @@ impl Context {
             shared,
             device: device.clone(),
             priorities,
-            gids: Mutex::new(GidTable::new(&device.addresses(), datapath_options.roce_v1)),
+            gids: Mutex::new(GidTable::new(
+                &device.known_addresses(),
+                datapath_options.roce_v1,
+            )),
             connections: cm::Slot::default(),
             driver: Some(driver),
         };

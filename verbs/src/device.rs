@@ -5,10 +5,11 @@ use crate::datapath::{self, Datapath, DatapathOptions};
 use crate::environment;
 use crate::error::{OpenError, StartError};
 use crate::gid::{GidEntry, GidTable};
-use crate::interfaces::{Interface, interfaces};
+use crate::interfaces::{Interface, interfaces, try_interfaces};
 use crate::options::OpenOptions;
 use roce_stack::largest_path_mtu;
 use roce_wire::PathMtu;
+use std::io;
 use std::net::IpAddr;
 
 /// A RoCE device: a network interface through which RDMA can be done.
@@ -139,26 +140,42 @@ impl Device {
     /// Its GID table as it is when the device is opened now with these options: with
     /// entries of RoCE v1 if that is asked for.
     pub fn gids_with(&self, options: &DatapathOptions) -> Vec<GidEntry> {
-        GidTable::new(&self.addresses(), options.roce_v1).entries()
+        GidTable::new(&self.known_addresses(), options.roce_v1).entries()
     }
 
     /// Whether the interface is up now and has a link.
     pub fn is_running(&self) -> bool {
-        self.interface_now().is_some_and(|found| found.running)
+        match self.interface_now() {
+            Ok(found) => found.is_some_and(|found| found.running),
+            // Nothing is known of a change.
+            Err(_) => self.interface.running,
+        }
     }
 
-    fn interface_now(&self) -> Option<Interface> {
-        interfaces()
-            .into_iter()
-            .find(|found| found.index == self.interface.index)
+    /// The interface as it is now; nothing if it is gone.
+    fn interface_now(&self) -> io::Result<Option<Interface>> {
+        let mut all = try_interfaces()?.into_iter();
+        Ok(all.find(|found| found.index == self.interface.index))
     }
 
     /// The addresses that the interface has now, and those added to them.
-    pub(crate) fn addresses(&self) -> Vec<IpAddr> {
-        let now = self.interface_now();
+    ///
+    /// # Errors
+    /// If the system does not tell.
+    pub(crate) fn addresses(&self) -> io::Result<Vec<IpAddr>> {
+        let now = self.interface_now()?;
         let mut addresses = now.map(|found| found.addresses).unwrap_or_default();
         addresses.extend(&self.extra);
-        addresses
+        Ok(addresses)
+    }
+
+    /// The same, or those that it had when the device was listed.
+    pub(crate) fn known_addresses(&self) -> Vec<IpAddr> {
+        let known = || {
+            let own = self.interface.addresses.iter();
+            own.chain(&self.extra).copied().collect()
+        };
+        self.addresses().unwrap_or_else(|_| known())
     }
 
     /// How packets of this device would travel if it were opened and used now, and why not

@@ -164,6 +164,15 @@ impl GidTable {
             .collect()
     }
 
+    /// The addresses that it has entries for.
+    pub(crate) fn addresses(&self) -> Vec<IpAddr> {
+        let gids = self.slots.iter().flatten().map(|(gid, _)| gid.ip());
+        let mut addresses: Vec<IpAddr> = gids.collect();
+        addresses.sort_unstable();
+        addresses.dedup();
+        addresses
+    }
+
     /// The GID at an index, and what carries its packets.
     pub(crate) fn get(&self, index: u8) -> Option<(Gid, RoceVersion)> {
         *self.slots.get(usize::from(index))?

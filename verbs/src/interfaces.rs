@@ -1,5 +1,6 @@
 //! The machine's network interfaces, as far as a RoCE device needs to know them.
 
+use std::io;
 use std::net::IpAddr;
 
 /// A network interface of this network namespace.
@@ -21,21 +22,39 @@ pub struct Interface {
     pub addresses: Vec<IpAddr>,
 }
 
-/// All interfaces. One whose MTU can't be had (it went away just now) is left out.
+/// All interfaces; none if the system does not tell. One whose MTU can't be had (it went away
+/// just now) is left out.
 pub fn interfaces() -> Vec<Interface> {
-    pnet_datalink::interfaces()
-        .into_iter()
-        .filter_map(|found| {
-            let mtu = roce_udp::interface_mtu(&found.name).ok()?;
-            Some(Interface {
-                up: found.is_up(),
-                running: found.is_up() && found.is_running(),
-                addresses: found.ips.iter().map(|network| network.ip()).collect(),
-                index: found.index,
-                mac: found.mac.unwrap_or_default().octets(),
-                name: found.name,
-                mtu,
-            })
-        })
-        .collect()
+    try_interfaces().unwrap_or_default()
+}
+
+/// As [`interfaces`].
+///
+/// # Errors
+/// If the system does not tell, for instance because the process has no descriptor left. That
+/// is not to be taken for an interface that has lost its addresses.
+pub(crate) fn try_interfaces() -> io::Result<Vec<Interface>> {
+    let found = pnet_datalink::interfaces();
+    if found.is_empty() {
+        // There is a loopback at least.
+        return Err(io::Error::last_os_error());
+    }
+    let mut interfaces = Vec::with_capacity(found.len());
+    for found in found {
+        let mtu = match roce_udp::interface_mtu(&found.name) {
+            Ok(mtu) => mtu,
+            Err(error) if error.raw_os_error() == Some(libc::ENODEV) => continue,
+            Err(error) => return Err(error),
+        };
+        interfaces.push(Interface {
+            up: found.is_up(),
+            running: found.is_up() && found.is_running(),
+            addresses: found.ips.iter().map(|network| network.ip()).collect(),
+            index: found.index,
+            mac: found.mac.unwrap_or_default().octets(),
+            name: found.name,
+            mtu,
+        });
+    }
+    Ok(interfaces)
 }

@@ -5,12 +5,13 @@
 //! understood, and none that is lost does harm.
 
 use crate::device::Device;
-use crate::gid::GidEntry;
+use crate::gid::{GidEntry, GidTable};
 use nix::errno::Errno;
 use nix::sys::socket::{
     AddressFamily, MsgFlags, NetlinkAddr, SockFlag, SockProtocol, SockType, bind, recv, socket,
 };
 use roce_stack::Event;
+use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
@@ -31,6 +32,8 @@ pub(crate) struct Monitor {
     /// `None` where the kernel gives no such socket: then no changes are told.
     socket: Option<OwnedFd>,
     known: Status,
+    /// Something may have changed that could not be read yet.
+    is_stale: bool,
     last_look: Instant,
 }
 
@@ -43,7 +46,8 @@ impl Monitor {
         Self {
             device: device.clone(),
             socket,
-            known: Status::of(device),
+            known: Status::of(device).unwrap_or_else(|_| Status::as_listed(device)),
+            is_stale: false,
             last_look: Instant::now(),
         }
     }
@@ -59,10 +63,15 @@ impl Monitor {
             return;
         }
         self.last_look = Instant::now();
-        if !self.socket.as_ref().is_some_and(drain) {
+        self.is_stale |= self.socket.as_ref().is_some_and(drain);
+        if !self.is_stale {
             return;
         }
-        let now = Status::of(&self.device);
+        // A process without a descriptor to spare can't ask: that is no change.
+        let Ok(now) = Status::of(&self.device) else {
+            return;
+        };
+        self.is_stale = false;
         for event in changes(&self.known, &now) {
             tell(event);
         }
@@ -71,10 +80,19 @@ impl Monitor {
 }
 
 impl Status {
-    fn of(device: &Device) -> Self {
-        Self {
+    /// As it is now.
+    fn of(device: &Device) -> io::Result<Self> {
+        Ok(Self {
+            gids: GidTable::new(&device.addresses()?, false).entries(),
             running: device.is_running(),
+        })
+    }
+
+    /// As it was when the device was listed.
+    fn as_listed(device: &Device) -> Self {
+        Self {
             gids: device.gids(),
+            running: device.interface().running,
         }
     }
 }
@@ -123,7 +141,6 @@ fn drain(socket: &OwnedFd) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::gid::GidTable;
 
     fn status(running: bool, addresses: &[&str]) -> Status {
         let addresses: Vec<_> = addresses

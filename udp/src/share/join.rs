@@ -14,11 +14,11 @@ use roce_stack::QpnPart;
 use roce_stack::port::PortError;
 use socket2::Socket;
 
-use super::keeper::{Held, Keeper, Peer};
-use super::member::{self, Member};
+use super::keeper::{self, Held, Keeper, Peer};
+use super::member::Member;
 use super::message::{self, Kind};
 use super::names::{self, Place};
-use super::{group, sockets};
+use super::{group, household, sockets};
 use crate::ROCE_UDP_PORT;
 use crate::config::UdpPortConfig;
 use crate::socket::bind;
@@ -44,12 +44,14 @@ pub(crate) fn join(
     address: std::net::IpAddr,
     part: QpnPart,
 ) -> Result<(Socket, Member), PortError> {
-    let joining = Joining {
+    let mut joining = Joining {
         config,
         place: Place::new(address, config.interface_index),
         part,
+        held: None,
     };
     let _lock = joining.lock()?;
+    joining.held = household::held(joining.place);
     let listener = joining.own_name()?;
     let (sockets, peers) = joining.gather()?;
     joining
@@ -61,12 +63,21 @@ struct Joining<'a> {
     config: &'a UdpPortConfig,
     place: Place,
     part: QpnPart,
+    /// What this process holds already, if it is a member by another part.
+    held: Option<Held>,
 }
 
-/// A member that was there before.
+/// A member that was there before, of another process.
 struct Other {
     part: QpnPart,
     stream: UnixStream,
+}
+
+/// The members that were there before.
+struct Others {
+    elsewhere: Vec<Other>,
+    /// Of this process, which holds their sockets.
+    here: Vec<QpnPart>,
 }
 
 /// Why the group's sockets can't be had now.
@@ -173,6 +184,7 @@ impl Joining<'_> {
             let others = self.others()?;
             let obstacle = match self.sockets(&others) {
                 Ok((sockets, added)) => {
+                    let others = others.elsewhere;
                     introduce(&others, self.part, if added { &sockets } else { &[] });
                     return Ok((sockets, others));
                 }
@@ -192,42 +204,52 @@ impl Joining<'_> {
     }
 
     /// The members that are there.
-    fn others(&self) -> Result<Vec<Other>, PortError> {
-        let mut others = Vec::new();
+    fn others(&self) -> Result<Others, PortError> {
+        let mut others = Others {
+            elsewhere: Vec::new(),
+            here: Vec::new(),
+        };
+        let failed = |source| self.error("asking who shares it", source);
         for part in (0..QpnPart::COUNT).filter_map(QpnPart::new) {
             if part == self.part {
                 continue;
             }
-            let Ok(stream) = names::connect(&self.place.member(part)) else {
-                continue;
+            let stream = match names::connect(&self.place.member(part)) {
+                Ok(stream) => stream,
+                Err(error) if no_files_left(&error) => return Err(failed(error)),
+                Err(_) => continue,
             };
-            let failed = |source| self.error("asking who shares it", source);
             let (pid, uid) = message::who(&stream).map_err(failed)?;
             if uid != message::own_uid() {
                 return Err(self.another_user(pid, uid));
             }
+            if self.held.is_some() && u32::try_from(pid) == Ok(std::process::id()) {
+                others.here.push(part);
+                continue;
+            }
             stream.set_read_timeout(Some(ANSWER)).map_err(failed)?;
-            others.push(Other { part, stream });
+            others.elsewhere.push(Other { part, stream });
         }
         Ok(others)
     }
 
     /// The sockets from the first to the own one, and whether some of them are new.
-    fn sockets(&self, others: &[Other]) -> Result<(Vec<OwnedFd>, bool), Obstacle> {
+    fn sockets(&self, others: &Others) -> Result<(Vec<OwnedFd>, bool), Obstacle> {
         let needed = usize::from(self.part.number()) + 1;
         let address = self.place.address;
         let bind = |socket: &Socket| bind(socket, self.config, address);
         let mut silent = None;
-        let mut held = Vec::new();
+        let mut held = self.held_here()?;
         // The last one most likely has all.
-        for other in others.iter().rev() {
+        for other in others.elsewhere.iter().rev() {
+            if held.len() >= needed || !held.is_empty() && group::is_whole(&held, address)? {
+                break;
+            }
             match ask(other, self.part) {
                 Ok(more) if more.len() > held.len() => held = more,
                 Ok(_) => {}
+                Err(error) if no_files_left(&error) => return Err(error.into()),
                 Err(_) => silent = message::who(&other.stream).ok().map(|(pid, _)| pid),
-            }
-            if held.len() >= needed || !held.is_empty() && group::is_whole(&held, address)? {
-                break;
             }
         }
         if held.len() >= needed {
@@ -251,7 +273,9 @@ impl Joining<'_> {
             return Ok((held, true));
         }
         if !is_new {
-            let is_used = others.iter().any(|other| other.part.number() == 0);
+            let elsewhere = others.elsewhere.iter().map(|other| other.part);
+            let mut all = elsewhere.chain(others.here.iter().copied());
+            let is_used = all.any(|part| part.number() == 0);
             group::stop_being_alone(&held[0], is_used)?;
         }
         while held.len() < needed {
@@ -265,6 +289,15 @@ impl Joining<'_> {
             }
         }
         Ok((held, true))
+    }
+
+    /// Copies of the sockets that this process holds already.
+    fn held_here(&self) -> io::Result<Vec<OwnedFd>> {
+        let Some(held) = &self.held else {
+            return Ok(Vec::new());
+        };
+        let held = keeper::lock(held);
+        held.iter().map(OwnedFd::try_clone).collect()
     }
 
     /// Opens the own socket, and speaks for the group from now on.
@@ -283,7 +316,7 @@ impl Joining<'_> {
             stream: other.stream,
             part: Some(other.part),
         });
-        let held: Held = member::shared(sockets);
+        let held = household::hold(self.place, sockets);
         let keeper = Keeper::start(
             self.place,
             self.part,
@@ -345,6 +378,11 @@ impl Joining<'_> {
             source,
         }
     }
+}
+
+/// Whether this process, or the system, has no descriptor left.
+fn no_files_left(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE))
 }
 
 /// Asks a member for the sockets.

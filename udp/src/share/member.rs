@@ -1,8 +1,7 @@
 //! A process's place in the group of one address.
 
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
-use std::sync::Arc;
+use std::os::fd::AsFd;
 
 use roce_stack::QpnPart;
 use socket2::Socket;
@@ -104,9 +103,4 @@ pub(crate) enum Gets {
     AnotherMember,
     /// Nobody.
     Nobody,
-}
-
-/// The sockets, to be shared with the keeper.
-pub(super) fn shared(sockets: Vec<OwnedFd>) -> Held {
-    Arc::new(std::sync::Mutex::new(sockets))
 }

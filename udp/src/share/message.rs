@@ -74,9 +74,8 @@ pub(super) fn receive(from: &UnixStream) -> io::Result<Option<Message>> {
     }
     let (count, flags) = (received.bytes, received.flags);
     if flags.contains(MsgFlags::MSG_CTRUNC) {
-        return Err(io::Error::other(
-            "this process may not open so many files (`ulimit -n`)",
-        ));
+        // There is room for all that a group can have: the process may not open more files.
+        return Err(io::Error::from_raw_os_error(libc::EMFILE));
     }
     if count == 0 {
         return Ok(None);

@@ -34,6 +34,7 @@ mod addressee;
 mod claim;
 mod group;
 mod holder;
+mod household;
 mod join;
 mod keeper;
 mod member;

@@ -110,3 +110,29 @@ fn who_does_not_share_is_told_of() {
     let error = alone.activate(address).expect_err("it shares with nobody");
     assert!(error.to_string().contains("another program"), "{error}");
 }
+
+/// A process may open a device many times. Each place in a group needs the sockets of all
+/// before it, but the process holds each once.
+#[test]
+fn the_places_of_one_process_hold_each_socket_once() {
+    const PLACES: u8 = 40;
+    let address = fresh_address();
+    let mut ports: Vec<_> = (0..PLACES)
+        .map(|number| (number, open(address, number)))
+        .collect();
+    let sockets: Vec<String> = bound(address)
+        .into_iter()
+        .map(|(inode, _)| format!("socket:[{inode}]"))
+        .collect();
+    assert_eq!(sockets.len(), usize::from(PLACES));
+    let files = fs::read_dir("/proc/self/fd").expect("proc");
+    let links = files.filter_map(|file| fs::read_link(file.ok()?.path()).ok());
+    let held = links
+        .filter(|link| sockets.iter().any(|socket| link.as_os_str() == &**socket))
+        .count();
+    // The process's, and two that the place itself uses.
+    assert!(held <= 3 * sockets.len(), "{held} descriptors");
+    assert_steering(address, &mut ports, &[PLACES, PLACES + 1]);
+    drop(ports);
+    assert_nothing_left(address);
+}

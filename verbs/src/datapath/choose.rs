@@ -278,7 +278,7 @@ fn open_udp(
         interface.name.clone(),
         interface.index,
         interface.mtu,
-        device.addresses(),
+        device.known_addresses(),
     );
     config.part = part;
     if let Some(bytes) = options.udp_receive_buffer_bytes {
