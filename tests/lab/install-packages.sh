@@ -17,7 +17,7 @@ apt-get install --yes --no-install-recommends \
     rdma-core ibverbs-utils ibverbs-providers perftest python3 python3-pyverbs \
     gcc libc6-dev binutils libibverbs-dev librdmacm-dev rdmacm-utils
 # Programs that `roce run` is tried with.
-apt-get install --yes --no-install-recommends ucx-utils libfabric-bin bsdutils \
+apt-get install --yes --no-install-recommends ucx-utils libfabric-bin bsdutils strace \
     openmpi-bin libopenmpi-dev
 # Images of containers leave documentation out (dpkg's path-exclude), and with it those tests.
 if ! test -e /usr/share/doc/rdma-core/tests/run_tests.py; then

@@ -241,8 +241,8 @@ impl Context {
     /// datapath has started. [`Device::datapath`] says what would be taken.
     ///
     /// Opening a device touches no interface. The datapath starts with the first address that
-    /// is needed: by [`Context::path`], a UD QP that becomes ready, a listener, or a multicast
-    /// group. It runs until the device is closed.
+    /// is needed: by [`Context::path`], a QP that goes to RTR, a listener, or a multicast group.
+    /// It runs until the device is closed.
     pub fn datapath(&self) -> Option<&Datapath> {
         self.inner.shared.starter.datapath()
     }
@@ -464,16 +464,42 @@ impl Context {
         options: &AddressOptions,
     ) -> Result<TxMeta, ConnectError> {
         let (src, version) = self.activate(index)?;
+        let path = self.path_from(src, version, remote, options);
+        self.inner.shared.lock().port.check(&path)?;
+        Ok(path)
+    }
+
+    /// As [`Context::path_with`], for what may never be sent on: does not start the datapath. If
+    /// that starts later, the local address is made usable then.
+    pub(crate) fn path_for_later(
+        &self,
+        index: u8,
+        remote: Gid,
+        options: &AddressOptions,
+    ) -> Result<TxMeta, ConnectError> {
+        let (gid, version, _) = self.gid_at(index)?;
+        // Only the datapath tells whether it carries RoCE v1.
+        if version == RoceVersion::V2 && self.inner.shared.use_when_started(gid.ip()) {
+            return Ok(self.path_from(gid.ip(), version, remote, options));
+        }
+        self.path_with(index, remote, options)
+    }
+
+    fn path_from(
+        &self,
+        src: IpAddr,
+        version: RoceVersion,
+        remote: Gid,
+        options: &AddressOptions,
+    ) -> TxMeta {
         let (level, class) = (options.service_level, options.traffic_class);
-        let path = TxMeta {
+        TxMeta {
             src,
             dst: remote.ip(),
             traffic_class: self.inner.priorities.traffic_class(level, class),
             hop_limit: options.hop_limit,
             version,
-        };
-        self.inner.shared.lock().port.check(&path)?;
-        Ok(path)
+        }
     }
 }
 

@@ -38,6 +38,10 @@ impl ProtectionDomain {
     /// may be a multicast group's (`ff00::/8`, or 224.0.0.0/4 in its IPv6-mapped
     /// form). QPs of this domain send datagrams along it.
     ///
+    /// Programs make handles to see which GIDs a device has, so this does not start the
+    /// datapath. As long as that has not started, the handle is made whether or not the local
+    /// address can be used and the remote one reached.
+    ///
     /// # Errors
     /// As those of [`Context::path`](crate::Context::path), or if the two are of different
     /// families.
@@ -47,7 +51,7 @@ impl ProtectionDomain {
         remote: Gid,
         options: &AddressOptions,
     ) -> Result<AddressHandle, ConnectError> {
-        let path = self.context.path_with(gid_index, remote, options)?;
+        let path = self.context.path_for_later(gid_index, remote, options)?;
         let engine = self.context.inner.shared.lock();
         Ok(engine.nic.create_ah(self.id, path)?)
     }

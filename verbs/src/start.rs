@@ -6,7 +6,7 @@
 //! | started by | what |
 //! |---|---|
 //! | the first QP | the device's part of the QP numbers, which is a name among processes |
-//! | the first address that a path, a UD QP or a listener needs, or the first multicast group | the datapath: sockets, or AF_XDP's program and rings |
+//! | the first address that a QP in RTR, or a listener, needs, or the first multicast group | the datapath: sockets, or AF_XDP's program and rings |
 //!
 //! Either stays until the device is closed. A datapath that stopped with the last QP would
 //! have to start again with the next one, and AF_XDP can't at once: many drivers reset their
@@ -17,11 +17,12 @@ use crate::datapath::{self, Datapath, DatapathOptions};
 use crate::device::Device;
 use crate::engine::Engine;
 use crate::error::StartError;
-use parking_lot::MutexGuard;
+use parking_lot::{Mutex, MutexGuard};
 use roce_stack::port::Port;
 use roce_stack::{PriorityMap, QpnPart};
 use roce_udp::{PartClaimer, UdpPortConfig};
 use std::io;
+use std::net::IpAddr;
 use std::sync::OnceLock;
 
 /// What has been started of an open device, and what the rest will be started from. All that
@@ -32,6 +33,8 @@ pub(crate) struct Starter {
     priorities: Option<PriorityMap>,
     claimer: PartClaimer,
     part: OnceLock<QpnPart>,
+    /// Local addresses of paths that were made before the datapath has started.
+    awaited: Mutex<Vec<IpAddr>>,
     datapath: OnceLock<Datapath>,
 }
 
@@ -48,6 +51,7 @@ impl Starter {
             priorities,
             claimer: PartClaimer::new(device.interface().index)?,
             part: OnceLock::new(),
+            awaited: Mutex::default(),
             datapath: OnceLock::new(),
         })
     }
@@ -87,6 +91,11 @@ impl Starter {
         }
         let (most, window) = limits(&*port, &self.options);
         engine.nic.set_port_limits(most, window);
+        for address in std::mem::take(&mut *self.awaited.lock()) {
+            // Whoever sends from an address that can't be used is told by the port's counters:
+            // another address may be the one that this start is for.
+            let _ = port.activate(address);
+        }
         let datapath = port.describe(not_taken);
         engine.port = port;
         Ok(self.datapath.get_or_init(|| datapath))
@@ -126,6 +135,21 @@ impl Shared {
         // The background thread sleeps on the descriptors of the port that is gone now.
         self.wake_driver();
         Ok(started)
+    }
+}
+
+impl Shared {
+    /// Has an address made usable when the datapath starts. Returns whether it is still to
+    /// start.
+    pub(crate) fn use_when_started(&self, address: IpAddr) -> bool {
+        let engine = self.lock();
+        let is_to_start = self.starter.datapath().is_none();
+        let mut awaited = self.starter.awaited.lock();
+        if is_to_start && !awaited.contains(&address) {
+            awaited.push(address);
+        }
+        drop(engine);
+        is_to_start
     }
 }
 

@@ -7,6 +7,7 @@ mod environment;
 mod namespace;
 mod process;
 mod programs;
+mod queries;
 mod summary;
 mod ways;
 

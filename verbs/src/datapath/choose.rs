@@ -19,6 +19,7 @@ use roce_xdp::offer::{self, DriverOffer, Offer};
 use roce_xdp::program::AttachMode;
 use roce_xdp::socket::ZeroCopy;
 use roce_xdp::{Ipv6Checksum, XdpPort, XdpPortConfig};
+use std::cell::OnceCell;
 use std::io;
 use std::num::NonZeroU32;
 
@@ -50,7 +51,8 @@ const PRIORITY_TAG: VlanTag = VlanTag {
 struct Facts {
     loopback: bool,
     offer: io::Result<Offer>,
-    permission: Result<(), PortError>,
+    /// Whether this process may use it: asked last, as it takes a socket and a program.
+    permission: OnceCell<Result<(), PortError>>,
     /// Of the link, in bytes.
     mtu: usize,
     /// Whether a default route leads through it.
@@ -188,7 +190,7 @@ impl Facts {
         Self {
             loopback: device.is_loopback(),
             offer: offer::of_interface(device.interface().index),
-            permission: offer::permission(),
+            permission: OnceCell::new(),
             mtu: device.interface().mtu,
             default_route: offer::has_default_route(device.interface().index),
         }
@@ -196,6 +198,17 @@ impl Facts {
 
     /// Why AF_XDP is impossible.
     fn against(&self, options: &DatapathOptions) -> Option<String> {
+        self.against_interface(options).or_else(|| self.forbidden())
+    }
+
+    /// Why this process may not use it.
+    fn forbidden(&self) -> Option<String> {
+        let permission = self.permission.get_or_init(offer::permission);
+        permission.as_ref().err().map(explain)
+    }
+
+    /// Why the interface is not one for it.
+    fn against_interface(&self, options: &DatapathOptions) -> Option<String> {
         if self.loopback {
             return Some(ONE_QUEUE.to_owned());
         }
@@ -218,12 +231,13 @@ impl Facts {
                 "ROCE_XDP_QUEUES asks for {wanted} queues, the interface has {there}"
             ));
         }
-        self.permission.as_ref().err().map(explain)
+        None
     }
 
     /// Why AF_XDP is not taken unless it is asked for.
     fn against_auto(&self, options: &DatapathOptions) -> Option<String> {
-        if let Some(impossible) = self.against(options).or_else(|| self.held()) {
+        let impossible = self.against_interface(options);
+        if let Some(impossible) = impossible.or_else(|| self.held()) {
             return Some(impossible);
         }
         if !options.roce_v1
@@ -232,7 +246,7 @@ impl Facts {
             return Some(slower);
         }
         match &self.default_route {
-            Ok(false) => None,
+            Ok(false) => self.forbidden(),
             Ok(true) => Some(DEFAULT_ROUTE.to_owned()),
             Err(error) => Some(format!(
                 "the kernel does not tell which interfaces have a default route: {error}; \

@@ -9,7 +9,7 @@ fn facts(driver: Option<DriverOffer>) -> Facts {
             driver,
             holder: None,
         }),
-        permission: Ok(()),
+        permission: OnceCell::from(Ok(())),
         mtu: 1500,
         default_route: Ok(false),
     }
@@ -93,10 +93,10 @@ fn auto_leaves_xdp_where_it_is_slower_or_impossible() {
     };
     assert_not_taken(&loopback, options, "stays on this machine");
     let forbidden = Facts {
-        permission: Err(PortError {
+        permission: OnceCell::from(Err(PortError {
             what: "making an AF_XDP socket".to_owned(),
             source: io::Error::from_raw_os_error(libc::EPERM),
-        }),
+        })),
         ..facts(Some(ZERO_COPY))
     };
     assert_not_taken(&forbidden, options, "setcap");
