@@ -221,6 +221,39 @@ fn datagrams_find_their_way_back() {
     assert_eq!(answer.map(|c| (c.wr_id, c.byte_len)), Some((9, 50)));
 }
 
+/// A handle starts no datapath, and its local address is usable once something else does.
+#[test]
+fn a_handle_that_was_made_early_is_used_later() {
+    let options = QpOptions {
+        kind: QpKind::Ud,
+        ..QpOptions::default()
+    };
+    let end = open_with(8192, &options);
+    // Another address than that of the QP.
+    let from = gid_index(&end.context, IpAddr::V4(Ipv4Addr::LOCALHOST));
+    let handle = end
+        .pd
+        .create_ah(from, end.at.into(), &AddressOptions::default());
+    assert!(end.context.datapath().is_none());
+    let at = gid_index(&end.context, end.at);
+    end.qp.activate(at, QKEY).expect("active");
+    assert!(end.context.datapath().is_some());
+    let receive = RecvRequest {
+        wr_id: 9,
+        sges: &[end.region.slice(4096, 4096).expect("in range")],
+    };
+    end.qp.post_recv(&receive).expect("posted");
+    let op = SendOp::SendTo(handle.expect("made").to(end.qp.qpn(), QKEY));
+    let sges = [end.region.slice(0, 100).expect("in range")];
+    let request = SendRequest::new(7, op, &sges);
+    end.qp.post_send(&request).expect("posted");
+    let done = [(); 2].map(|()| end.cq.poll_for(PATIENCE).expect("no overrun"));
+    let mut done = done.map(|done| done.map(|done| (done.wr_id, done.status)));
+    done.sort_unstable_by_key(|done| done.map(|(id, _)| id));
+    let success = |id| Some((id, WcStatus::Success));
+    assert_eq!(done, [success(7), success(9)]);
+}
+
 #[test]
 fn a_multicast_group_reaches_both_ends() {
     let (a, b) = datagram_ends();
