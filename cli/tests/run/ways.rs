@@ -150,7 +150,7 @@ fn programs_find_their_devices_in_every_way() {
     let Some(programs) = programs(test) else {
         return;
     };
-    let expected: [(&[&str], &[&str]); 3] = [
+    let expected: [(&[&str], &[&str]); 4] = [
         (
             &["ibv_devinfo", "-v", "-d", "roce_lo"],
             &["PORT_ACTIVE", "board_id:\t\t\troce", "RoCE v2"],
@@ -161,6 +161,10 @@ fn programs_find_their_devices_in_every_way() {
                 "Transport: rc_verbs\n#         Device: roce_lo:1",
                 "Transport: ud_verbs\n#         Device: roce_lo:1",
             ],
+        ),
+        (
+            &["fi_info", "-p", "verbs"],
+            &["provider: verbs", "domain: roce_lo"],
         ),
         (&["ls", "/dev/infiniband/rdma_cm"], &["rdma_cm"]),
     ];
