@@ -1,6 +1,8 @@
 //! The agent: its contract, and who does what.
 
 mod active;
+mod check;
+mod gone;
 mod held;
 mod listeners;
 mod lookup;
@@ -16,13 +18,14 @@ use crate::{
     DatagramAcceptance, DatagramRequest, Duration, Event, Instant, ListenerId, MAD_LEN, Path, Qpn,
     QpnPart, RejectReason, ServiceId, ServiceType,
 };
+use check::Checks;
 use held::Held;
 use listeners::Listeners;
 use rand_chacha::ChaCha20Rng;
 use rand_core::{Rng, SeedableRng};
 use roce_wire::cm::{CmMad, CmMessage};
 use state::{Connection, State};
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::net::IpAddr;
 use table::Table;
 
@@ -53,6 +56,8 @@ pub struct Agent {
     listeners: Listeners,
     table: Table,
     held: Held,
+    checks: Checks,
+    new_peers: BTreeSet<(IpAddr, QpnPart)>,
     outbox: VecDeque<(Path, [u8; MAD_LEN])>,
     events: VecDeque<Event>,
     counters: Counters,
@@ -67,6 +72,8 @@ impl Agent {
             listeners: Listeners::default(),
             table: Table::default(),
             held: Held::default(),
+            checks: Checks::default(),
+            new_peers: BTreeSet::new(),
             outbox: VecDeque::new(),
             events: VecDeque::new(),
             counters: Counters::default(),
@@ -236,6 +243,30 @@ impl Agent {
         self.disown(now, connection);
     }
 
+    /// The owner will hear no more of any connection: as [`Agent::forget`], for at most `most`
+    /// of them. Returns whether that were all.
+    pub fn forget_some(&mut self, now: Instant, most: usize) -> bool {
+        let ids = self.table.owned(most);
+        for &id in &ids {
+            self.disown(now, id);
+        }
+        ids.len() < most
+    }
+
+    /// A process that peers had QPs in has ended, and speaks no more: connections with it are
+    /// over. The process is named by its address and its part of the QPNs, as
+    /// [`Agent::poll_peer`] gives them. Gives [`Event::Disconnected`] for connections that were
+    /// established, else [`Event::Rejected`] with the reason "timeout".
+    pub fn peer_gone(&mut self, now: Instant, remote: IpAddr, part: QpnPart) {
+        self.end_with(now, remote, part);
+    }
+
+    /// The host of a path's peer has answered "port unreachable" to a check
+    /// ([`Agent::poll_check`]). The agent makes sure before it ends a connection.
+    pub fn port_unreachable(&mut self, now: Instant, path: Path) {
+        self.port_refused(now, path);
+    }
+
     /// Takes a MAD that came to QP1, whatever it is.
     pub fn receive(&mut self, now: Instant, path: Path, mad: &[u8]) {
         // rule: 13.4.2-dropped
@@ -243,12 +274,19 @@ impl Agent {
             self.counters.unknown += 1;
             return;
         };
+        if let CmMessage::Drep(drep) = &mad.message
+            && self.is_answer(path, drep.remote_id)
+        {
+            self.counters.answers += 1;
+            return self.peer_lives(now, path);
+        }
+        self.peer_lives(now, path);
         let transaction = mad.transaction;
         match &mad.message {
             CmMessage::Req(m) => self.on_req(now, path, transaction, m),
             CmMessage::Mra(m) => self.on_mra(now, path, m),
             CmMessage::Rej(m) => self.on_rej(now, path, m),
-            CmMessage::Rep(m) => self.on_rep(path, transaction, m),
+            CmMessage::Rep(m) => self.on_rep(now, path, transaction, m),
             CmMessage::Rtu(m) => self.on_rtu(path, m),
             CmMessage::Dreq(m) => self.on_dreq(now, path, transaction, m),
             CmMessage::Drep(m) => self.on_drep(now, path, m),
@@ -263,6 +301,7 @@ impl Agent {
             self.expire(now, id);
         }
         self.refuse_held_in_vain(now);
+        self.handle_checks(now);
     }
 
     /// Services that requests have waited for long enough, with the addresses that they were
@@ -280,7 +319,11 @@ impl Agent {
 
     /// When something is due next.
     pub fn next_timeout(&self) -> Option<Instant> {
-        let deadlines = [self.table.next_deadline(), self.held.next_deadline()];
+        let deadlines = [
+            self.table.next_deadline(),
+            self.held.next_deadline(),
+            self.checks.next_deadline(),
+        ];
         deadlines.into_iter().flatten().min()
     }
 
@@ -293,6 +336,26 @@ impl Agent {
     /// The next event. Ask after each call until there is none.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.events.pop_front()
+    }
+
+    /// The address of a process that a peer's QP is in, and its part of the QPNs, when a
+    /// connection with it begins. An owner that can tell that the process has ended calls
+    /// [`Agent::peer_gone`] then. Ask after each call until there is none.
+    pub fn poll_peer(&mut self) -> Option<(IpAddr, QpnPart)> {
+        self.new_peers.pop_first()
+    }
+
+    /// A path to check, with [`Config::check_every`]: the owner sends an empty datagram to UDP
+    /// port 4791 of its remote end, from another port of its local end. If the host answers
+    /// that the port is unreachable, the owner calls [`Agent::port_unreachable`]. Ask after each
+    /// call until there is none.
+    pub fn poll_check(&mut self) -> Option<Path> {
+        self.checks.poll()
+    }
+
+    /// Whether [`Agent::poll_peer`] or [`Agent::poll_check`] has something.
+    pub fn wants_owner(&self) -> bool {
+        !self.new_peers.is_empty() || !self.checks.is_empty()
     }
 
     /// What was counted since the agent was made.

@@ -20,4 +20,10 @@ pub struct Counters {
     pub outbox_full: u64,
     /// Messages that were repeated.
     pub repeated: u64,
+    /// Questions whether a peer is alive, after its host said "port unreachable".
+    pub questions: u64,
+    /// Answers to them.
+    pub answers: u64,
+    /// Connections that ended since their peer was found to be gone.
+    pub peer_gone: u64,
 }

@@ -95,7 +95,8 @@ pub enum Event {
     },
     /// The connection has ended: the peer answered to
     /// [`Agent::disconnect`](crate::Agent::disconnect), or asked for the same meanwhile, or did
-    /// not answer however often it was asked, or took the connection for failed.
+    /// not answer however often it was asked, or took the connection for failed,
+    /// or its process has ended without a word.
     Disconnected {
         /// The connection.
         connection: ConnectionId,

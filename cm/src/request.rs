@@ -1,6 +1,6 @@
 //! What owners ask agents for, and what peers ask for and answer.
 
-use crate::{IpService, PKey, PathMtu, Psn, QKey, Qpn, QpnPart, ServiceId, ServiceType};
+use crate::{Duration, IpService, PKey, PathMtu, Psn, QKey, Qpn, QpnPart, ServiceId, ServiceType};
 
 /// What an agent is made with.
 #[derive(Clone, Copy, Debug)]
@@ -20,11 +20,15 @@ pub struct Config {
     /// How long a packet may be under way: 5 bits, 4.096 µs × 2^this. Twice that time,
     /// what is left of a connection waits for late packets.
     pub packet_lifetime: u8,
+    /// How often a path with connections is checked ([`Agent::poll_check`](crate::Agent::poll_check)),
+    /// if at all.
+    pub check_every: Option<Duration>,
 }
 
 impl Config {
     /// What suits a local network: 1.07 s for an answer, 15 retries (so an absent peer
     /// shows after some 26 s), packets that live for 0.27 s.
+    /// Paths are not checked.
     pub const fn new(seed: [u8; 32], part: QpnPart, ca_guid: u64) -> Self {
         Self {
             seed,
@@ -33,6 +37,7 @@ impl Config {
             response_timeout: 18,
             max_retries: 15,
             packet_lifetime: 16,
+            check_every: None,
         }
     }
 }

@@ -24,6 +24,7 @@
 //! - `port`: the [`UdpPort`], which puts sockets behind the `Port` trait.
 //! - `sys`: the system calls; all the unsafe code of the crate.
 
+mod check;
 mod config;
 mod counters;
 mod port;
@@ -32,10 +33,13 @@ mod share;
 mod socket;
 mod sys;
 
+pub use check::PortCheck;
 pub use config::{SocketOffer, UdpPortConfig};
 pub use counters::{TxDrop, UdpCounters};
 pub use port::{PortFd, UdpPort};
-pub use share::{ClaimError, Holder, PartClaim, PartClaimer, ServiceClaim, is_served};
+pub use share::{
+    ClaimError, Holder, PartClaim, PartClaimer, PeerWatch, ServiceClaim, is_served,
+};
 pub use sys::turns::prefer_short_turns;
 
 /// The UDP port of RoCEv2, source and destination of all that a [`UdpPort`] sends

@@ -72,7 +72,7 @@ impl Agent {
         Ok(())
     }
 
-    pub(super) fn on_rep(&mut self, path: Path, transaction: u64, rep: &Rep<'_>) {
+    pub(super) fn on_rep(&mut self, now: Instant, path: Path, transaction: u64, rep: &Rep<'_>) {
         let Some(connection) = self.table.get(ConnectionId(rep.remote_id)) else {
             // rule: 12.9-unknown-rep
             return self.reject_rep(
@@ -88,7 +88,7 @@ impl Agent {
             return;
         }
         if let State::ReqSent(_) = connection.state {
-            return self.on_first_rep(id, path, transaction, rep);
+            return self.on_first_rep(now, id, path, transaction, rep);
         }
         if connection.remote_id != Some(rep.local_id) {
             self.counters.unexpected += 1;
@@ -108,7 +108,14 @@ impl Agent {
         }
     }
 
-    fn on_first_rep(&mut self, id: ConnectionId, path: Path, transaction: u64, rep: &Rep<'_>) {
+    fn on_first_rep(
+        &mut self,
+        now: Instant,
+        id: ConnectionId,
+        path: Path,
+        transaction: u64,
+        rep: &Rep<'_>,
+    ) {
         let service_type = self.table.get(id).map(|c| c.service_type);
         // rule: A14-rep-target
         let qpn = match service_type {
@@ -132,6 +139,7 @@ impl Agent {
             return;
         }
         self.table.learn(id, rep.local_id, qpn);
+        self.met(now, path, qpn);
         self.table.change(id, State::RepReceived, None);
         let reply = Reply {
             ca_guid: rep.ca_guid,

@@ -59,6 +59,7 @@ impl Agent {
             state: State::ReqReceived,
             ..connection
         });
+        self.met(now, path, req.qpn);
         self.events.push_back(Event::Requested {
             connection: id,
             listener,

@@ -45,7 +45,9 @@ impl Agent {
             remote_qpn: connection.remote_qpn.unwrap_or(crate::Qpn::QP0),
             private,
         }));
+        let path = connection.path;
         self.send_repeated(now, id, dreq, State::DreqSent);
+        self.check_now(path);
     }
 
     /// Answers the DREQ, and waits for late packets.

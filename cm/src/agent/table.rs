@@ -1,7 +1,7 @@
 //! All connections and lookups, found by each thing that messages name them by.
 
 use super::state::{Connection, State};
-use crate::{ConnectionId, Instant, Qpn};
+use crate::{ConnectionId, Instant, Path, Qpn, QpnPart};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
@@ -63,6 +63,46 @@ impl Table {
             .filter(waits)
             .map(|c| c.id)
             .collect()
+    }
+
+    /// At most `most` of those that their owner wants to hear of.
+    pub(super) fn owned(&self, most: usize) -> Vec<ConnectionId> {
+        let owned = self.connections.values().filter(|c| c.owned);
+        owned.take(most).map(|c| c.id).collect()
+    }
+
+    /// Those whose peer's QP is in this process of a host.
+    pub(super) fn of_peer(&self, remote: IpAddr, part: QpnPart) -> Vec<ConnectionId> {
+        let of_host = self.of_host(remote);
+        let of_peer = of_host.filter(|(qpn, _)| QpnPart::of(*qpn) == part);
+        of_peer.map(|(_, c)| c.id).collect()
+    }
+
+    /// Those on a path whose peer's QP is known.
+    pub(super) fn on_path(&self, path: Path) -> Vec<ConnectionId> {
+        let on_path = self.of_host(path.remote).filter(|(_, c)| c.path == path);
+        on_path.map(|(_, c)| c.id).collect()
+    }
+
+    /// Whether there are any.
+    pub(super) fn has_peer_on(&self, path: Path) -> bool {
+        self.of_host(path.remote).any(|(_, c)| c.path == path)
+    }
+
+    /// One of them that is established, or waits for the answer to its DREQ.
+    pub(super) fn established_on(&self, path: Path) -> Option<&Connection> {
+        let is_so = |c: &&Connection| {
+            let state = &c.state;
+            c.path == path && matches!(state, State::Established(_) | State::DreqSent(_))
+        };
+        self.of_host(path.remote).map(|(_, c)| c).find(is_so)
+    }
+
+    /// Those whose peer's QP is known, and is at this address.
+    fn of_host(&self, remote: IpAddr) -> impl Iterator<Item = (Qpn, &Connection)> {
+        let all = (remote, Qpn::QP0)..=(remote, Qpn::MULTICAST);
+        let ids = self.by_qpn.range(all);
+        ids.filter_map(|(&(_, qpn), &id)| Some((qpn, self.get(id)?)))
     }
 
     pub(super) fn insert(&mut self, connection: Connection) {

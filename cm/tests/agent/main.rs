@@ -1,6 +1,7 @@
 //! Two agents, or one and whoever writes its MADs, in virtual time.
 
 mod establish;
+mod gone;
 mod held;
 mod hostile;
 mod lookup;

@@ -45,6 +45,7 @@ mod services;
 mod sockets;
 mod steer;
 mod table;
+mod watch;
 
 pub use claim::{PartClaim, PartClaimer};
 pub use holder::Holder;
@@ -53,3 +54,4 @@ pub(crate) use member::{Gets, Member};
 pub use service_claim::{ClaimError, ServiceClaim};
 pub(crate) use services::Services;
 pub use services::is_served;
+pub use watch::PeerWatch;

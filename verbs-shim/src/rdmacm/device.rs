@@ -17,6 +17,7 @@ use roce_verbs::{ConnectionManager, Gid, RoceVersion};
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 /// An open device.
 pub(super) struct CmDevice {
@@ -209,6 +210,20 @@ impl Devices {
         let new = CmDevice::open(device)?;
         open.push(Arc::clone(&new));
         Ok(new)
+    }
+
+    /// Tells the peers of all connections that these are over. Gives up after `patience`.
+    pub(super) fn leave(&self, patience: Duration) {
+        // The thread that ends the process may have it.
+        let Some(open) = self.0.try_lock_for(patience) else {
+            return;
+        };
+        let managers: Vec<_> = open
+            .iter()
+            .map(|device| Arc::clone(&device.manager))
+            .collect();
+        drop(open);
+        ConnectionManager::leave(&managers, patience);
     }
 
     /// The program is about to wait: packets are the background threads' from now on.

@@ -16,6 +16,7 @@ pub(crate) mod connect;
 pub(crate) mod device;
 pub(crate) mod endpoint;
 pub(crate) mod event;
+mod exit;
 pub(crate) mod id;
 pub(crate) mod multicast;
 pub(crate) mod option;

@@ -139,6 +139,12 @@ fn the_connection_manager_refuses_what_it_is_not_for() {
     run_with_cm("cm_refused.c", library.path());
 }
 
+#[test]
+fn peers_of_a_process_that_ends_without_a_word_learn_of_it() {
+    let library = library::folder();
+    run_with_cm("gone.c", library.path());
+}
+
 /// libfabric does: `fi_info` died of it.
 #[test]
 fn lists_of_addresses_that_a_program_changed_can_be_freed() {

@@ -1,17 +1,25 @@
 //! What the connection manager's thread waits for.
 
-use parking_lot::{Condvar, Mutex};
+use nix::sys::eventfd::{EfdFlags, EventFd};
+use parking_lot::Mutex;
 use roce_cm::{Event, Instant};
 use std::collections::VecDeque;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
-/// Wakes the thread, which sleeps without a deadline if there is none.
-#[derive(Debug, Default)]
+/// Wakes the thread, by a descriptor that it polls.
+#[derive(Debug)]
 pub(crate) struct Bell {
     /// Management datagrams wait, and the thread has been told.
     rung: AtomicBool,
     state: Mutex<State>,
-    changed: Condvar,
+    /// The process is about to end, and peers are to be told.
+    leaves: AtomicBool,
+    wake: EventFd,
+    /// Readable once peers were told.
+    left: EventFd,
 }
 
 #[derive(Debug, Default)]
@@ -26,6 +34,20 @@ struct State {
 
 /// What the thread has to do.
 #[derive(Debug)]
+pub(super) enum Next {
+    /// It is to end.
+    Stop,
+    /// It is to tell peers that the process ends, and say [`Bell::left`].
+    Leave,
+    /// It has something to do.
+    Work(Work),
+    /// It is to poll the bell's descriptor, at most for this time; then to call
+    /// [`Bell::clear`], and to ask again.
+    Sleep(Option<Duration>),
+}
+
+/// What there is to do.
+#[derive(Debug)]
 pub(super) struct Work {
     /// The agent has something to do.
     pub(super) agent: bool,
@@ -34,12 +56,31 @@ pub(super) struct Work {
 }
 
 impl Bell {
+    /// # Errors
+    /// If the system has no descriptor left.
+    pub(super) fn new() -> io::Result<Self> {
+        let flags = EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_CLOEXEC;
+        let event = || EventFd::from_value_and_flags(0, flags);
+        Ok(Self {
+            rung: AtomicBool::new(false),
+            state: Mutex::default(),
+            leaves: AtomicBool::new(false),
+            wake: event()?,
+            left: event()?,
+        })
+    }
+
     /// Management datagrams wait. Costs nothing to speak of if they did before.
     pub(crate) fn ring(&self) {
         if !self.rung.swap(true, Ordering::AcqRel) {
-            self.state.lock().mads = true;
-            self.changed.notify_one();
+            self.call_agent();
         }
+    }
+
+    /// The thread is to call the agent.
+    pub(super) fn call_agent(&self) {
+        self.state.lock().mads = true;
+        self.wake();
     }
 
     /// The agent has done something: these are its events, and when it wants to be called.
@@ -50,54 +91,83 @@ impl Bell {
         state.deadline = deadline;
         drop(state);
         if wakes {
-            self.changed.notify_one();
+            self.wake();
         }
     }
 
     pub(super) fn has_sink(&self) {
         self.state.lock().has_sink = true;
-        self.changed.notify_one();
+        self.wake();
     }
 
     /// The thread is to end.
     pub(super) fn stop(&self) {
         self.state.lock().stop = true;
-        self.changed.notify_one();
+        self.wake();
     }
 
     pub(super) fn is_stopped(&self) -> bool {
         self.state.lock().stop
     }
 
-    /// Waits for something to do; nothing if it is time to end. `now` reads the clock.
-    pub(super) fn wait(&self, now: impl Fn() -> Instant) -> Option<Work> {
-        let mut state = self.state.lock();
-        loop {
-            if state.stop {
-                return None;
-            }
-            let now = now();
-            let is_due = state.deadline.is_some_and(|at| at <= now);
-            let tells = state.has_sink && !state.events.is_empty();
-            if state.mads || is_due || tells {
-                // What comes from now on rings again.
-                self.rung.store(false, Ordering::Release);
-                let agent = std::mem::take(&mut state.mads) || is_due;
-                let events = if tells {
-                    std::mem::take(&mut state.events)
-                } else {
-                    VecDeque::new()
-                };
-                return Some(Work { agent, events });
-            }
-            match state.deadline {
-                None => self.changed.wait(&mut state),
-                Some(at) => {
-                    let left = at.saturating_duration_since(now);
-                    let _ = self.changed.wait_for(&mut state, left);
-                }
-            }
+    /// The thread is to tell peers that the process ends. Takes no lock: a signal handler of
+    /// the program may end it while the thread that it interrupts has one.
+    pub(super) fn leave(&self) {
+        self.leaves.store(true, Ordering::Release);
+        self.wake();
+    }
+
+    /// Peers were told.
+    pub(super) fn left(&self) {
+        // It is read by nobody, and does not overflow.
+        let _ = self.left.write(1);
+    }
+
+    /// Readable once peers were told.
+    pub(super) fn left_fd(&self) -> BorrowedFd<'_> {
+        self.left.as_fd()
+    }
+
+    /// What there is to do. `now` is the time.
+    pub(super) fn next(&self, now: Instant) -> Next {
+        if self.leaves.swap(false, Ordering::AcqRel) {
+            return Next::Leave;
         }
+        let mut state = self.state.lock();
+        if state.stop {
+            return Next::Stop;
+        }
+        let is_due = state.deadline.is_some_and(|at| at <= now);
+        let tells = state.has_sink && !state.events.is_empty();
+        if !(state.mads || is_due || tells) {
+            let left = state.deadline.map(|at| at.saturating_duration_since(now));
+            return Next::Sleep(left);
+        }
+        // What comes from now on rings again.
+        self.rung.store(false, Ordering::Release);
+        let agent = std::mem::take(&mut state.mads) || is_due;
+        let events = if tells {
+            std::mem::take(&mut state.events)
+        } else {
+            VecDeque::new()
+        };
+        Next::Work(Work { agent, events })
+    }
+
+    /// To be called before [`Bell::next`] is asked: what wakes from now on is not lost.
+    pub(super) fn clear(&self) {
+        let _ = self.wake.read();
+    }
+
+    fn wake(&self) {
+        // Full means that it is about to wake already.
+        let _ = self.wake.write(1);
+    }
+}
+
+impl AsFd for Bell {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.wake.as_fd()
     }
 }
 
@@ -109,7 +179,7 @@ fn is_sooner(deadline: Option<Instant>, known: Option<Instant>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::mpsc;
+    use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
     fn at(ns: u64) -> Instant {
         Instant::from_nanos(ns)
@@ -125,15 +195,18 @@ mod tests {
 
     #[test]
     fn each_cause_gives_its_work_once() {
-        let bell = Bell::default();
-        let work = |now| {
-            let work = bell.wait(|| at(now)).expect("not stopped");
-            (work.agent, work.events.len())
+        let bell = Bell::new().expect("descriptors");
+        let work = |now| match bell.next(at(now)) {
+            Next::Work(work) => (work.agent, work.events.len()),
+            other => panic!("{other:?}"),
         };
+        assert!(matches!(bell.next(at(0)), Next::Sleep(None)));
         bell.ring();
         bell.ring();
         assert_eq!(work(0), (true, 0));
         bell.settle(Vec::new(), Some(at(5)));
+        let left = Duration::from_nanos(4);
+        assert!(matches!(bell.next(at(1)), Next::Sleep(Some(of)) if of == left));
         assert_eq!(work(5), (true, 0));
         // The agent was called, and has set another one.
         bell.settle(Vec::new(), None);
@@ -144,32 +217,41 @@ mod tests {
         assert_eq!(work(6), (true, 0));
         bell.has_sink();
         assert_eq!(work(7), (false, 1));
+        bell.leave();
+        assert!(matches!(bell.next(at(8)), Next::Leave));
+        assert!(matches!(bell.next(at(8)), Next::Sleep(None)));
         bell.stop();
-        assert!(bell.wait(|| at(8)).is_none());
+        assert!(matches!(bell.next(at(8)), Next::Stop));
     }
 
-    /// A thread that sleeps is woken by each of them.
+    /// Each of them makes the descriptor readable, so that a thread that polls it wakes.
     #[test]
-    fn who_sleeps_is_woken() {
-        let bell = Bell::default();
-        bell.has_sink();
-        std::thread::scope(|scope| {
-            let (tell, told) = mpsc::channel();
-            let bell = &bell;
-            scope.spawn(move || {
-                while let Some(work) = bell.wait(|| at(0)) {
-                    let _ = tell.send((work.agent, work.events.len()));
-                }
-            });
-            bell.ring();
-            assert_eq!(told.recv(), Ok((true, 0)));
-            let connection = connection();
-            bell.settle(vec![Event::Unreachable { connection }], None);
-            assert_eq!(told.recv(), Ok((false, 1)));
-            bell.settle(Vec::new(), Some(at(0)));
-            assert_eq!(told.recv(), Ok((true, 0)));
-            bell.stop();
-        });
+    fn each_cause_wakes() {
+        let bell = Bell::new().expect("descriptors");
+        let connection = connection();
+        let causes: [&dyn Fn(); 7] = [
+            &|| bell.has_sink(),
+            &|| bell.ring(),
+            &|| bell.call_agent(),
+            &|| bell.settle(Vec::new(), Some(at(9))),
+            &|| bell.settle(vec![Event::Unreachable { connection }], Some(at(9))),
+            &|| bell.leave(),
+            &|| bell.stop(),
+        ];
+        for (number, cause) in causes.iter().enumerate() {
+            bell.clear();
+            assert!(!is_readable(bell.as_fd()));
+            cause();
+            assert!(is_readable(bell.as_fd()), "cause {number}");
+        }
+        assert!(!is_readable(bell.left_fd()));
+        bell.left();
+        assert!(is_readable(bell.left_fd()));
+    }
+
+    fn is_readable(fd: BorrowedFd<'_>) -> bool {
+        let mut fds = [PollFd::new(fd, PollFlags::POLLIN)];
+        poll(&mut fds, PollTimeout::ZERO).expect("it polls") == 1
     }
 
     fn connection() -> roce_cm::ConnectionId {

@@ -5,8 +5,8 @@ use super::{Bell, EventSink};
 use crate::context::{Context, Shared};
 use crate::error::OpenError;
 use parking_lot::{Mutex, MutexGuard};
-use roce_cm::{Addresses, Agent, Config, Event, Instant, Path, ServiceId};
-use roce_stack::QpnPart;
+use roce_cm::{Addresses, Agent, Config, Duration, Event, Instant, Path, QpnPart, ServiceId};
+use roce_stack::ReceivedMad;
 use roce_stack::port::{RoceVersion, TxMeta};
 use std::collections::HashSet;
 use std::io;
@@ -15,6 +15,23 @@ use std::sync::Arc;
 
 /// Peers at a time of whom it is known that they speak RoCE v1.
 const MOST_V1: usize = 4096;
+
+/// How often paths with connections are checked.
+const CHECK_EVERY: Duration = Duration::from_secs(5);
+
+/// Connections to end at a time: their messages find room at QP1.
+const FORGOTTEN_AT_A_TIME: usize = 64;
+/// How often to try to send what a full queue holds up, and after which time.
+const SEND_TRIES: u32 = 20;
+const SEND_PAUSE: Duration = Duration::from_millis(1);
+
+/// What the agent wants its owner to look after.
+pub(super) struct PeersAndChecks {
+    /// Processes that peers' QPs are in.
+    pub(super) peers: Vec<(IpAddr, QpnPart)>,
+    /// Paths to hosts that are to be checked.
+    pub(super) checks: Vec<Path>,
+}
 
 /// What the manager and its thread share.
 pub(super) struct Core {
@@ -40,8 +57,10 @@ impl Core {
             .map_err(system("drawing a random seed for communication IDs"))?;
         let shared = Arc::clone(&context.inner.shared);
         // Its part is known when the device needs one: before any message leaves or comes.
-        let config = Config::new(seed, QpnPart::FIRST, context.device().guid());
-        let bell = Arc::new(Bell::default());
+        let mut config = Config::new(seed, QpnPart::FIRST, context.device().guid());
+        config.check_every = Some(CHECK_EVERY);
+        let bell = Bell::new().map_err(system("making a descriptor to wake a thread"))?;
+        let bell = Arc::new(bell);
         {
             let mut engine = shared.lock();
             if engine.bell.is_some() {
@@ -110,24 +129,59 @@ impl Core {
         let now = self.now();
         let result = f(&mut state.agent, now);
         self.settle(&mut state, now);
+        if state.agent.wants_owner() {
+            self.bell.call_agent();
+        }
         result
     }
 
-    /// Hands the agent what has come, and lets it do what is due.
-    pub(super) fn work(&self) {
-        let mut state = self.lock_state();
-        let mut came = Vec::new();
-        {
-            let mut engine = self.shared.lock();
-            while let Some(mad) = engine.nic.poll_mad() {
-                if let Some(tally) = &mut engine.tally {
-                    tally.note_mad();
-                }
-                came.push(mad);
+    /// The management datagrams that have come.
+    pub(super) fn take_mads(&self) -> Vec<ReceivedMad> {
+        let mut engine = self.shared.lock();
+        let came: Vec<_> = std::iter::from_fn(|| engine.nic.poll_mad()).collect();
+        if let Some(tally) = &mut engine.tally {
+            came.iter().for_each(|_| tally.note_mad());
+        }
+        came
+    }
+
+    /// What the agent wants to be looked after.
+    pub(super) fn peers_and_checks(&self) -> PeersAndChecks {
+        let agent = &mut self.lock_state().agent;
+        PeersAndChecks {
+            peers: std::iter::from_fn(|| agent.poll_peer()).collect(),
+            checks: std::iter::from_fn(|| agent.poll_check()).collect(),
+        }
+    }
+
+    /// Ends all connections, and tells peers, as far as one message each does.
+    pub(super) fn forget_all(&self) {
+        loop {
+            let were_all = self.with(|agent, now| agent.forget_some(now, FORGOTTEN_AT_A_TIME));
+            self.send_what_waits();
+            if were_all {
+                break;
             }
         }
+    }
+
+    fn send_what_waits(&self) {
+        for _ in 0..SEND_TRIES {
+            let mut engine = self.shared.lock();
+            engine.send(self.now());
+            if !engine.nic.wants_to_send() && engine.port.queued() == 0 {
+                break;
+            }
+            drop(engine);
+            std::thread::sleep(SEND_PAUSE);
+        }
+    }
+
+    /// Hands the agent what has come, and lets it do what is due.
+    pub(super) fn work(&self, came: &[ReceivedMad]) {
+        let mut state = self.lock_state();
         let now = self.now();
-        for mad in &came {
+        for mad in came {
             let path = Path {
                 local: mad.path.src,
                 remote: mad.path.dst,

@@ -6,8 +6,8 @@
 //!      sink ◄──events── thread ◄───bell─────┘
 //! ```
 //!
-//! The thread sleeps until management datagrams have come, something is due, or there are
-//! events. Events reach the sink from this thread only, and no lock is held meanwhile, so the
+//! The thread sleeps until management datagrams have come, something is due, there are events,
+//! or a peer's process on this host has ended. Events reach the sink from this thread only, and no lock is held meanwhile, so the
 //! sink may call whatever it likes.
 //!
 //! Locks are taken in this order: the agent, the engine, the bell.
@@ -16,6 +16,7 @@ mod bell;
 mod claim;
 mod core;
 mod error;
+mod lookout;
 mod thread;
 
 pub(crate) use bell::Bell;
@@ -25,6 +26,7 @@ pub use error::ListenError;
 use self::core::Core;
 use crate::context::Context;
 use crate::error::{ConnectError, OpenError};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use parking_lot::Mutex;
 use roce_cm::{Addresses, Agent, Event, Instant, ListenerId, PortSpace, ServiceId};
 use roce_stack::port::RoceVersion;
@@ -32,6 +34,7 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 /// What is done with events.
 pub type EventSink = Box<dyn Fn(Event) + Send + Sync>;
@@ -43,9 +46,8 @@ pub type EventSink = Box<dyn Fn(Event) + Send + Sync>;
 /// It knows no QPs: its user makes them, and takes them from state to state.
 ///
 /// It keeps the device open. When it is dropped, its thread has ended, unless that is the
-/// thread that drops it: do not drop it while holding a lock that the sink waits for. What is
-/// left of connections then is forgotten, and peers are not told: call
-/// [`Agent::forget`] first.
+/// thread that drops it: do not drop it while holding a lock that the sink waits for. Peers of
+/// connections that are left are told that these are over, by one message each.
 pub struct ConnectionManager {
     core: Arc<Core>,
     context: Context,
@@ -76,10 +78,12 @@ pub(crate) type Slot = Mutex<Weak<ConnectionManager>>;
 impl ConnectionManager {
     fn start(context: &Context) -> Result<Self, OpenError> {
         let core = Arc::new(Core::open(context)?);
-        let thread = thread::spawn(Arc::clone(&core)).map_err(|source| OpenError::System {
-            what: "starting the connection manager's thread",
-            source,
-        })?;
+        let index = context.device().interface().index;
+        let thread =
+            thread::spawn(Arc::clone(&core), index).map_err(|source| OpenError::System {
+                what: "starting the connection manager's thread",
+                source,
+            })?;
         Ok(Self {
             core,
             context: context.clone(),
@@ -91,6 +95,29 @@ impl ConnectionManager {
     /// The open device.
     pub fn context(&self) -> &Context {
         &self.context
+    }
+
+    /// Tells the peers of all connections, of several devices, that these are over: for a
+    /// process that is about to end. The managers' threads do it; this waits for them, for
+    /// `patience` at most. It takes no lock, so it is safe where a signal handler ends the
+    /// process. A manager that stays in use has no connections then.
+    pub fn leave(managers: &[Arc<Self>], patience: Duration) {
+        for manager in managers {
+            manager.core.bell().leave();
+        }
+        let end = std::time::Instant::now() + patience;
+        for manager in managers {
+            let mut fds = [PollFd::new(
+                manager.core.bell().left_fd(),
+                PollFlags::POLLIN,
+            )];
+            let left = end.saturating_duration_since(std::time::Instant::now());
+            // If it fails or takes too long, peers find out by themselves.
+            let _ = poll(
+                &mut fds,
+                PollTimeout::try_from(left).unwrap_or(PollTimeout::ZERO),
+            );
+        }
     }
 
     /// From now on events go to `sink`, those that waited for one first. It is called by one
@@ -181,6 +208,7 @@ impl ConnectionManager {
 
 impl Drop for ConnectionManager {
     fn drop(&mut self) {
+        self.core.forget_all();
         self.core.close();
         let Some(thread) = self.thread.take() else {
             return;

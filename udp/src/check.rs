@@ -1,0 +1,162 @@
+//! Whether hosts take packets at the UDP port of RoCEv2.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr, SocketAddrV6, UdpSocket};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+
+use nix::sys::socket::{ControlMessageOwned, MsgFlags, SockaddrStorage, recvmsg};
+
+use crate::ROCE_UDP_PORT;
+use crate::sys::options;
+
+/// Datagrams and errors to read at a time.
+const MOST: usize = 256;
+
+/// A socket from which hosts are asked. It has a port of its own: the sockets of port 4791 are
+/// many processes', and the kernel would give an error to any of them.
+///
+/// Its descriptor polls as an error when [`PortCheck::refused`] has something to tell.
+#[derive(Debug)]
+pub struct PortCheck {
+    socket: UdpSocket,
+    interface_index: u32,
+}
+
+impl PortCheck {
+    /// A socket at a local address. The interface's index matters only for link-local addresses.
+    ///
+    /// # Errors
+    /// If the system refuses.
+    pub fn new(local: IpAddr, interface_index: u32) -> io::Result<Self> {
+        let socket = UdpSocket::bind(at(local, 0, interface_index))?;
+        socket.set_nonblocking(true)?;
+        let fd = socket.as_fd();
+        match local {
+            IpAddr::V4(_) => options::set(fd, libc::SOL_IP, libc::IP_RECVERR, 1)?,
+            IpAddr::V6(_) => options::set(fd, libc::SOL_IPV6, libc::IPV6_RECVERR, 1)?,
+        }
+        Ok(Self {
+            socket,
+            interface_index,
+        })
+    }
+
+    /// Sends an empty datagram to port 4791 of a host. A host that takes packets there drops it.
+    pub fn ask(&self, remote: IpAddr) {
+        let to = at(remote, ROCE_UDP_PORT, self.interface_index);
+        // Each error is that of an earlier datagram, which has another copy of it; or the
+        // datagram is lost like any other.
+        for _ in 0..2 {
+            if self.socket.send_to(&[], to).is_ok() {
+                break;
+            }
+        }
+    }
+
+    /// The hosts that have answered "port unreachable" since the last call.
+    pub fn refused(&self) -> Vec<IpAddr> {
+        // What comes to this port is for nobody.
+        for _ in 0..MOST {
+            if self.socket.recv_from(&mut [0]).is_err() {
+                break;
+            }
+        }
+        let mut refused: Vec<IpAddr> = (0..MOST)
+            .map_while(|_| self.next_error())
+            .flatten()
+            .collect();
+        refused.sort_unstable();
+        refused.dedup();
+        refused
+    }
+
+    /// The next error, if there is one: the host that refused, if that is what it says.
+    fn next_error(&self) -> Option<Option<IpAddr>> {
+        let mut room = nix::cmsg_space!(libc::sock_extended_err, libc::sockaddr_in6);
+        let flags = MsgFlags::MSG_ERRQUEUE | MsgFlags::MSG_DONTWAIT;
+        let fd = self.socket.as_raw_fd();
+        let got = recvmsg::<SockaddrStorage>(fd, &mut [], Some(&mut room), flags).ok()?;
+        let refuses = got
+            .cmsgs()
+            .is_ok_and(|mut all| all.any(|one| is_refusal(&one)));
+        Some(refuses.then(|| got.address.and_then(host)).flatten())
+    }
+}
+
+impl AsFd for PortCheck {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+/// Whether it is the ICMP message "port unreachable".
+fn is_refusal(message: &ControlMessageOwned) -> bool {
+    const V4: (u8, u8, u8) = (libc::SO_EE_ORIGIN_ICMP, 3, 3);
+    const V6: (u8, u8, u8) = (libc::SO_EE_ORIGIN_ICMP6, 1, 4);
+    let says = |error: &libc::sock_extended_err| (error.ee_origin, error.ee_type, error.ee_code);
+    match message {
+        ControlMessageOwned::Ipv4RecvErr(error, _) => says(error) == V4,
+        ControlMessageOwned::Ipv6RecvErr(error, _) => says(error) == V6,
+        _ => false,
+    }
+}
+
+/// The host that the datagram was sent to.
+fn host(address: SockaddrStorage) -> Option<IpAddr> {
+    let v4 = address.as_sockaddr_in().map(|v4| v4.ip().into());
+    v4.or_else(|| address.as_sockaddr_in6().map(|v6| v6.ip().into()))
+}
+
+fn at(address: IpAddr, port: u16, interface_index: u32) -> SocketAddr {
+    match address {
+        IpAddr::V6(v6) if v6.is_unicast_link_local() => {
+            SocketAddrV6::new(v6, port, 0, interface_index).into()
+        }
+        _ => SocketAddr::new(address, port),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::{Duration, Instant};
+
+    /// Nobody is at these addresses of the loopback network, and at one somebody is.
+    #[test]
+    fn a_host_without_the_port_says_so() {
+        let [local, dead, other, alive] =
+            [1, 2, 3, 4].map(|last| IpAddr::from([127, 99, 77, last]));
+        let _taken = UdpSocket::bind((alive, ROCE_UDP_PORT)).expect("nobody else has it");
+        let check = PortCheck::new(local, 0).expect("a socket");
+        assert_eq!(check.refused(), [] as [IpAddr; 0]);
+        check.ask(alive);
+        check.ask(dead);
+        check.ask(other);
+        let mut refused = Vec::new();
+        let end = Instant::now() + Duration::from_secs(60);
+        while refused.len() < 2 && Instant::now() < end {
+            refused.extend(check.refused());
+        }
+        refused.sort_unstable();
+        assert_eq!(refused, [dead, other]);
+        assert_eq!(check.refused(), [] as [IpAddr; 0]);
+    }
+
+    #[test]
+    fn addresses_of_ipv6_are_asked_too() {
+        let local = IpAddr::from(std::net::Ipv6Addr::LOCALHOST);
+        let Ok(check) = PortCheck::new(local, 0) else {
+            return eprintln!("skipped: no IPv6");
+        };
+        if UdpSocket::bind((local, ROCE_UDP_PORT)).is_err() {
+            return eprintln!("skipped: a process has the port");
+        }
+        check.ask(local);
+        let end = Instant::now() + Duration::from_secs(60);
+        let mut refused = check.refused();
+        while refused.is_empty() && Instant::now() < end {
+            refused = check.refused();
+        }
+        assert_eq!(refused, [local]);
+    }
+}

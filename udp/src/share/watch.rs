@@ -1,0 +1,109 @@
+//! Whether another process of this host that shares an address is still there.
+
+use std::io;
+use std::net::IpAddr;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
+
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use roce_stack::QpnPart;
+
+use super::message;
+use super::names::{self, Place};
+
+/// Messages to read at a time.
+const MOST_SAID: u32 = 16;
+
+/// How often to connect again to a process that hangs up and yet has its name.
+const TRIES: u32 = 5;
+
+/// A process of this user in this network namespace, that has a part of the QPNs at an address.
+/// Its descriptor is readable when there may be news: [`PeerWatch::is_gone`] tells.
+///
+/// The process listens at a name that vanishes with it, however it ends; a connection to that
+/// name ends with it, too.
+#[derive(Debug)]
+pub struct PeerWatch {
+    name: String,
+    stream: UnixStream,
+    pid: i32,
+    tries: u32,
+}
+
+impl PeerWatch {
+    /// Watches the process that has this part at this address now. None if there is no such
+    /// process, or it is another user's: then what it says of itself is not to be trusted. The
+    /// interface's index matters only for link-local addresses.
+    ///
+    /// # Errors
+    /// If the system has no descriptor left.
+    pub fn start(address: IpAddr, interface_index: u32, part: QpnPart) -> io::Result<Option<Self>> {
+        let name = Place::new(address, interface_index).member(part);
+        let Some((stream, pid)) = connect(&name)? else {
+            return Ok(None);
+        };
+        Ok(Some(Self {
+            name,
+            stream,
+            pid,
+            tries: TRIES,
+        }))
+    }
+
+    /// Whether the process has ended, or has closed the device.
+    ///
+    /// # Errors
+    /// If that can't be told (any more).
+    pub fn is_gone(&mut self) -> io::Result<bool> {
+        while has_hung_up(&self.stream)? {
+            // The name counts: a process may not want this connection, or may close
+            // descriptors in any order while it ends.
+            match connect(&self.name)? {
+                Some((stream, pid)) if pid == self.pid && self.tries > 0 => {
+                    self.tries -= 1;
+                    self.stream = stream;
+                }
+                Some((_, pid)) if pid == self.pid => {
+                    return Err(io::Error::other("the process hangs up again and again"));
+                }
+                // Another process has the name by now.
+                Some(_) | None => return Ok(true),
+            }
+        }
+        Ok(false)
+    }
+}
+
+impl AsFd for PeerWatch {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.stream.as_fd()
+    }
+}
+
+/// Connects to the process that has a name, if it is one of this user. Also says its number.
+fn connect(name: &str) -> io::Result<Option<(UnixStream, i32)>> {
+    let stream = match names::connect(name) {
+        Ok(stream) => stream,
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    stream.set_nonblocking(true)?;
+    let (pid, uid) = message::who(&stream)?;
+    Ok((uid == message::own_uid()).then_some((stream, pid)))
+}
+
+/// Members say nothing unasked, so whatever is said is read and dropped.
+fn has_hung_up(stream: &UnixStream) -> io::Result<bool> {
+    for _ in 0..MOST_SAID {
+        let mut fds = [PollFd::new(stream.as_fd(), PollFlags::POLLIN)];
+        if poll(&mut fds, PollTimeout::ZERO)? == 0 {
+            return Ok(false);
+        }
+        match message::receive(stream) {
+            Ok(Some(_)) => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
+            Ok(None) | Err(_) => return Ok(true),
+        }
+    }
+    Ok(false)
+}

@@ -1,0 +1,95 @@
+//! What the connection manager's thread sees of peers beside their messages: whether processes
+//! of this host are there, and whether other hosts take packets.
+
+use super::bell::Bell;
+use super::core::{Core, PeersAndChecks};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use roce_cm::{Path, QpnPart};
+use roce_udp::{PeerWatch, PortCheck};
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+/// Descriptors that are polled beside the bell.
+pub(super) struct Lookout {
+    interface_index: u32,
+    /// Processes of this host that peers' QPs are in.
+    processes: HashMap<(IpAddr, QpnPart), PeerWatch>,
+    /// A socket for each local address from which hosts were checked.
+    checks: HashMap<IpAddr, PortCheck>,
+}
+
+impl Lookout {
+    pub(super) fn new(interface_index: u32) -> Self {
+        Self {
+            interface_index,
+            processes: HashMap::new(),
+            checks: HashMap::new(),
+        }
+    }
+
+    /// Waits until the bell rings or there is something to [report](Self::report).
+    pub(super) fn sleep(&self, bell: &Bell, timeout: Option<Duration>) {
+        let processes = self.processes.values().map(AsFd::as_fd);
+        let checks = self.checks.values().map(AsFd::as_fd);
+        let fds = [bell.as_fd()].into_iter().chain(processes).chain(checks);
+        let mut fds: Vec<_> = fds.map(|fd| PollFd::new(fd, PollFlags::POLLIN)).collect();
+        // Rounded up: who wakes too early has nothing to do, and sleeps again.
+        let rounded = timeout.map(|timeout| timeout + Duration::from_micros(999));
+        let timeout = rounded.map_or(PollTimeout::NONE, |timeout| {
+            PollTimeout::try_from(timeout).unwrap_or(PollTimeout::MAX)
+        });
+        // Interrupted means that nothing is ready.
+        let _ = poll(&mut fds, timeout);
+    }
+
+    /// Tells the agent of processes that have ended, and of hosts that refuse.
+    pub(super) fn report(&mut self, core: &Core) {
+        self.processes.retain(|&(remote, part), process| {
+            let gone = process.is_gone();
+            if let Ok(true) = gone {
+                core.with(|agent, now| agent.peer_gone(now, remote, part));
+            }
+            // What can't be told is not watched.
+            matches!(gone, Ok(false))
+        });
+        for (&local, check) in &self.checks {
+            for remote in check.refused() {
+                let path = Path { local, remote };
+                core.with(|agent, now| agent.port_unreachable(now, path));
+            }
+        }
+    }
+
+    /// Watches peers that are new, and checks hosts.
+    pub(super) fn follow(&mut self, wanted: PeersAndChecks) {
+        for peer in wanted.peers {
+            if !self.processes.contains_key(&peer)
+                && let Ok(Some(process)) = PeerWatch::start(peer.0, self.interface_index, peer.1)
+            {
+                self.processes.insert(peer, process);
+            }
+        }
+        for path in wanted.checks {
+            self.check(path);
+        }
+    }
+
+    fn check(&mut self, path: Path) {
+        let is_here = |&(remote, _): &(IpAddr, QpnPart)| remote == path.remote;
+        if self.processes.keys().any(is_here) {
+            return;
+        }
+        if !self.checks.contains_key(&path.local) {
+            let Ok(new) = PortCheck::new(path.local, self.interface_index) else {
+                // The next check tries again.
+                return;
+            };
+            self.checks.insert(path.local, new);
+        }
+        if let Some(check) = self.checks.get(&path.local) {
+            check.ask(path.remote);
+        }
+    }
+}
