@@ -22,6 +22,8 @@ macro_rules! counters {
 counters! {
     /// Why a received packet was dropped.
     DropReason {
+        /// A datagram without a byte: a peer checks whether this port is open.
+        Empty = "empty",
         /// Not a well-formed transport packet.
         Malformed = "malformed",
         /// The ICRC does not match.

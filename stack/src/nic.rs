@@ -297,7 +297,10 @@ impl Nic {
         // rule: 9.6.1-malformed
         if taken.is_err() {
             cold_path();
-            self.counters.drop(DropReason::Malformed);
+            self.counters.drop(match transport {
+                [] => DropReason::Empty,
+                _ => DropReason::Malformed,
+            });
         }
     }
 

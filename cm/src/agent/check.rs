@@ -16,11 +16,15 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Questions that silence and "port unreachable" must answer before a peer counts as gone.
 const ENOUGH: u8 = 3;
-/// Questions at most. Hosts limit how many "port unreachable" they send: about one a second.
+/// Questions at most.
 const MOST: u8 = 8;
 /// The time for the first answer; it doubles with each question, up to [`LONGEST`].
 const FIRST: Duration = Duration::from_millis(100);
-const LONGEST: Duration = Duration::from_secs(1);
+/// Linux sends a host one "port unreachable" a second, once it has sent six.
+const LONGEST: Duration = Duration::from_millis(1500);
+/// The time from a check to the question. The question is refused, too: if it came first, there
+/// might be no message left for the check.
+const HEAD_START: Duration = Duration::from_millis(20);
 /// Low bits of a communication ID, of which the upper ones name the process.
 const LOW_BITS: u32 = (1 << super::ID_BITS) - 1;
 
@@ -42,9 +46,11 @@ struct Check {
 /// The host has said "port unreachable".
 #[derive(Clone, Copy, Debug)]
 struct Suspicion {
-    /// The communication ID of the last question.
+    /// The communication ID of the last question; 0 before the first.
     id: u32,
-    /// Whether the host has said it again since the last question.
+    /// Whether the next thing to do is to ask the question that goes with the last check.
+    is_next: bool,
+    /// Whether the host has said it again since the last check.
     refused: bool,
     /// Questions that were met by that and by silence.
     in_vain: u8,
@@ -119,7 +125,10 @@ impl Agent {
         if !self.table.has_peer_on(path) {
             self.checks.remove(path);
         } else if let Some(suspicion) = check.and_then(|check| check.suspicion) {
-            self.answer_is_due(now, path, suspicion);
+            match suspicion.is_next {
+                true => self.ask_whether_alive(now, path, suspicion),
+                false => self.answer_is_due(now, path, suspicion),
+            }
         } else {
             if self.table.established_on(path).is_some() {
                 self.checks.want(path);
@@ -135,7 +144,7 @@ impl Agent {
             self.checks.remove(path);
             self.end_on(now, path);
         } else if suspicion.asked < MOST {
-            self.ask_whether_alive(now, path, suspicion);
+            self.check_again(now, path, suspicion);
         } else {
             // Something answers for the host, and now and then nothing does.
             self.peer_lives(now, path);
@@ -152,13 +161,24 @@ impl Agent {
             None => {
                 let suspicion = Suspicion {
                     id: 0,
+                    is_next: false,
                     refused: false,
                     in_vain: 0,
                     asked: 0,
                 };
-                self.ask_whether_alive(now, path, suspicion);
+                self.check_again(now, path, suspicion);
             }
         }
+    }
+
+    fn check_again(&mut self, now: Instant, path: Path, suspicion: Suspicion) {
+        self.checks.want(path);
+        let suspicion = Suspicion {
+            is_next: true,
+            refused: false,
+            ..suspicion
+        };
+        self.checks.set(path, now + HEAD_START, Some(suspicion));
     }
 
     // rule: 12.9-unknown-dreq
@@ -180,12 +200,11 @@ impl Agent {
         };
         let transaction = self.rng.next_u64();
         self.send_message(path, transaction, CmMessage::Dreq(dreq));
-        self.checks.want(path);
         self.counters.questions += 1;
         let wait = LONGEST.min(FIRST * (1 << suspicion.asked.min(MOST)));
         let suspicion = Suspicion {
             id,
-            refused: false,
+            is_next: false,
             asked: suspicion.asked + 1,
             ..suspicion
         };

@@ -163,6 +163,14 @@ fn an_owner_that_leaves_tells_all_peers() {
     assert_eq!(client.events(), [], "{second:?} is of no interest any more");
 }
 
+/// Lets time pass until something is due.
+fn pass(host: &mut Host, now: &mut Instant) {
+    let next = host.agent.next_timeout().expect("something is due");
+    assert!(next > *now);
+    *now = next;
+    host.agent.handle_timeouts(next);
+}
+
 /// Two hosts with a connection, the first of which has just been asked to check.
 fn checked() -> (Host, Host, ConnectionId, Instant) {
     let (mut client, mut server) = pair();
@@ -180,17 +188,14 @@ fn a_host_that_refuses_and_is_silent_is_gone() {
     let path = client.path_to(&server);
     client.agent.port_unreachable(now, path);
     for question in 0..3 {
-        assert_eq!(kinds(&client.sent()), ["DREQ"], "{question}");
-        assert_eq!(checks(&mut client), [path]);
-        assert_eq!(client.events(), []);
+        assert!(client.sent().is_empty());
+        assert_eq!(checks(&mut client), [path], "the check comes first");
         client.agent.port_unreachable(now, path);
-        let next = client
-            .agent
-            .next_timeout()
-            .expect("the answer's time is over");
-        assert!(next > now);
-        now = next;
-        client.agent.handle_timeouts(now);
+        pass(&mut client, &mut now);
+        assert_eq!(kinds(&client.sent()), ["DREQ"], "{question}");
+        assert_eq!(checks(&mut client), []);
+        assert_eq!(client.events(), []);
+        pass(&mut client, &mut now);
     }
     assert!(client.sent().is_empty());
     assert_eq!(client.event(), disconnected(active));
@@ -215,6 +220,7 @@ fn a_peer_that_answers_is_not_gone() {
         for _ in 0..10 {
             client.agent.port_unreachable(now, path);
         }
+        pass(&mut client, &mut now);
         client.hand(now, &mut server, "DREQ");
         assert_eq!(server.events(), []);
         server.hand(now, &mut client, "DREP");
@@ -264,10 +270,11 @@ fn refusals_of_strangers_mean_nothing() {
 /// What the peer sends for another reason shows as well that it is there.
 #[test]
 fn any_message_of_the_peer_ends_the_suspicion() {
-    let (mut client, mut server, _, now) = checked();
+    let (mut client, mut server, _, mut now) = checked();
     let path = client.path_to(&server);
     client.agent.port_unreachable(now, path);
     client.agent.port_unreachable(now, path);
+    pass(&mut client, &mut now);
     let question = client.sent();
     assert!(matches!(question[0].message(), CmMessage::Dreq(_)));
     // It is lost, and the peer asks for a connection of its own.

@@ -129,8 +129,8 @@ impl PortSocket {
         };
         let segment = bundle.segment.unwrap_or(bundle.bytes.len());
         if segment == 0 {
-            // A peer checks that the port is open ([`PortCheck`](crate::PortCheck)).
-            return 0;
+            sink.packet(&meta, &[]);
+            return 1;
         }
         let packets = bundle.bytes.chunks(segment);
         let count = packets.len();

@@ -3,6 +3,7 @@
 
 mod asyncwatch;
 mod cm;
+mod gone;
 mod perftest;
 mod pingpongs;
 mod place;

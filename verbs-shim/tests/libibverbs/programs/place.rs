@@ -107,6 +107,19 @@ impl<'a> Place<'a> {
         told
     }
 
+    /// Starts `words` as a server that listens for a service of the connection manager, and as
+    /// its client.
+    pub(crate) fn start_served(&self, words: &Words, service: u32) -> [Process; 2] {
+        let mut server = Process::spawn(self.command(words, 0));
+        server.wait_until_it_serves(service);
+        [server, Process::spawn(self.command(words, 1))]
+    }
+
+    /// The client of `words`, once more.
+    pub(crate) fn client(&self, words: &Words) -> Process {
+        Process::spawn(self.command(words, 1))
+    }
+
     /// The program that is the server (0) or the client (1).
     fn command(&self, words: &Words, role: usize) -> Command {
         let (device, gid) = &self.devices[role];

@@ -95,6 +95,21 @@ impl Process {
         }
     }
 
+    /// Whether it has not ended yet.
+    pub(crate) fn is_running(&mut self) -> bool {
+        self.child.try_wait().expect("a child").is_none()
+    }
+
+    /// Passes over the lines that it has printed so far.
+    pub(crate) fn drop_lines(&self) {
+        self.lines.try_iter().for_each(drop);
+    }
+
+    /// Its number.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Waits until it prints a line with these words. Lines before that are passed over.
     pub(crate) fn wait_for_line(&self, words: &str) {
         let end = Instant::now() + PATIENCE;

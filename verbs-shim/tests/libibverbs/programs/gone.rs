@@ -1,0 +1,108 @@
+//! Programs whose peers are killed, on one host and on two.
+
+use std::path::Path;
+use std::process::Command;
+
+use roce_tests::programs::{compiled_or_skip, compiles_rdmacm_or_skip, is_installed_or_skip};
+use roce_tests::veth::Pair;
+
+use super::cm::TCP;
+use super::pair_for;
+use super::place::{Place, Words};
+use super::process::Process;
+
+/// Both ends of `rping`, the server's one that goes on when a client is done.
+fn rping() -> Words {
+    Words {
+        words: "stdbuf -oL rping -v -a HOST".to_owned(),
+        own: ["-s -P", "-c"].map(str::to_owned),
+        ..Words::default()
+    }
+}
+
+const SERVICE: u32 = TCP << 16 | 7174;
+
+/// Messages go to and fro at that moment.
+fn start(place: &Place<'_>) -> [Process; 2] {
+    let ends = place.start_served(&rping(), SERVICE);
+    for end in &ends {
+        end.wait_for_line("ping data: rdma-ping-");
+    }
+    ends
+}
+
+#[test]
+fn a_program_notices_that_its_peer_on_this_host_is_killed() {
+    let Some(pair) = pair_for("rping") else {
+        return;
+    };
+    let place = Place::loopback(&pair.near);
+    let [server, client] = start(&place);
+    drop(client);
+    server.wait_for_line("server DISCONNECT EVENT");
+    // It serves the next one.
+    let client = place.client(&rping());
+    client.wait_for_line("ping data: rdma-ping-");
+    drop(server);
+    client.wait_for_line("client DISCONNECT EVENT");
+}
+
+/// Its host says "port unreachable", and nothing answers. Nothing is sent on the connection, so
+/// that no retransmission can tell.
+#[test]
+fn a_program_notices_that_its_peer_on_another_host_is_killed() {
+    let Some(pair) = Pair::new_or_skip(1500, 1) else {
+        return;
+    };
+    if !compiles_rdmacm_or_skip() {
+        return;
+    }
+    let Some(program) = compiled_or_skip("verbs-shim/tests/libibverbs/idle.c") else {
+        return;
+    };
+    let place = Place::cable(&pair, "udp");
+    let words = Words {
+        words: program.display().to_string(),
+        own: ["server HOST", "client HOST"].map(str::to_owned),
+        ..Words::default()
+    };
+    for kills_server in [false, true] {
+        let [server, client] = place.start_served(&words, TCP << 16 | 7471);
+        for end in [&server, &client] {
+            end.wait_for_line("connected");
+        }
+        let (killed, other) = match kills_server {
+            true => (server, client),
+            false => (client, server),
+        };
+        drop(killed);
+        other.wait_for_line("disconnected");
+        other.finish("the end that lives");
+    }
+    // If it stays, it is overwritten some day.
+    let _ = std::fs::remove_file(&program);
+}
+
+/// A host that says "port unreachable" all the time, in the peer's name, is not believed: the
+/// peer is asked, and answers.
+#[test]
+fn forged_messages_end_no_connection() {
+    let Some(pair) = pair_for("rping") else {
+        return;
+    };
+    if !is_installed_or_skip("python3") {
+        return;
+    }
+    let place = Place::cable(&pair, "udp");
+    let [server, mut client] = start(&place);
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/libibverbs/programs/forge.py");
+    let mut attack: Command = pair.far.command("python3");
+    attack.arg(script).arg(client.id().to_string());
+    attack.args([&pair.near, &pair.far].map(|end| end.ip4.to_string()));
+    let told = Process::spawn(attack).finish("forge.py");
+    assert!(told.contains("it was asked"), "{told}");
+    assert!(client.is_running(), "it has ended");
+    // Messages still go to and fro.
+    server.drop_lines();
+    server.wait_for_line("ping data: rdma-ping-");
+}
