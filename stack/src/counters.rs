@@ -22,8 +22,6 @@ macro_rules! counters {
 counters! {
     /// Why a received packet was dropped.
     DropReason {
-        /// A datagram without a byte: a peer checks whether this port is open.
-        Empty = "empty",
         /// Not a well-formed transport packet.
         Malformed = "malformed",
         /// The ICRC does not match.
@@ -78,6 +76,8 @@ counters! {
         MadsFull = "mads_full",
         /// An operation that this stack does not do yet.
         Unsupported = "unsupported",
+        /// A datagram without a byte: a peer checks whether this port is open.
+        Empty = "empty",
     }
 }
 
