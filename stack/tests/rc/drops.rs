@@ -241,7 +241,7 @@ fn peculiarities_of_hardware_are_understood() {
 fn malformed_packets_are_dropped() {
     let (hand, _, bth, ext) = target(Setup::default());
     let whole = frame(hand.meta(), bth, ext, &[]).bytes;
-    let mut cases: Vec<Vec<u8>> = (0..whole.len()).map(|len| whole[..len].to_vec()).collect();
+    let mut cases: Vec<Vec<u8>> = (1..whole.len()).map(|len| whole[..len].to_vec()).collect();
     // No such opcode, no such version, more padding than payload.
     for (at, value) in [(0, 0x1f), (0, 0x15), (0, 0xff), (1, 0x41), (1, 0x70)] {
         let mut bytes = whole.clone();
@@ -255,6 +255,15 @@ fn malformed_packets_are_dropped() {
         hand.node.nic.receive(hand.now, &meta, &bytes);
         assert_dropped(hand, &mem, DropReason::Malformed);
     }
+}
+
+/// A peer sends a datagram without a byte to check that the port is open.
+#[test]
+fn empty_datagrams_have_a_reason_of_their_own() {
+    let (mut hand, mem, ..) = target(Setup::default());
+    let meta = hand.meta();
+    hand.node.nic.receive(hand.now, &meta, &[]);
+    assert_dropped(hand, &mem, DropReason::Empty);
 }
 
 /// Padding counts for the ICRC but is not payload.
