@@ -255,8 +255,9 @@ impl Agent {
 
     /// A process that peers had QPs in has ended, and speaks no more: connections with it are
     /// over. The process is named by its address and its part of the QPNs, as
-    /// [`Agent::poll_peer`] gives them. Gives [`Event::Disconnected`] for connections that were
-    /// established, else [`Event::Rejected`] with the reason "timeout".
+    /// [`Agent::poll_peer`] gives them. Gives [`Event::Disconnected`], after [`Event::Established`]
+    /// for a connection that was only accepted; or, for one that was not, [`Event::Rejected`]
+    /// with the reason "timeout".
     pub fn peer_gone(&mut self, now: Instant, remote: IpAddr, part: QpnPart) {
         self.end_with(now, remote, part);
     }

@@ -37,9 +37,7 @@ pub use check::PortCheck;
 pub use config::{SocketOffer, UdpPortConfig};
 pub use counters::{TxDrop, UdpCounters};
 pub use port::{PortFd, UdpPort};
-pub use share::{
-    ClaimError, Holder, PartClaim, PartClaimer, PeerWatch, ServiceClaim, is_served,
-};
+pub use share::{ClaimError, Holder, PartClaim, PartClaimer, PeerWatch, ServiceClaim, is_served};
 pub use sys::turns::prefer_short_turns;
 
 /// The UDP port of RoCEv2, source and destination of all that a [`UdpPort`] sends

@@ -1,8 +1,8 @@
 //! Peers that are gone without a word: their process has ended, and nobody speaks for it.
 //!
 //! An owner that knows of a process's end says so ([`Agent::peer_gone`]). Connections with it
-//! end as if the peer had said what it can't say any more: before they are established, a REJ
-//! with the reason "timeout"; afterwards, a DREQ whose answer nobody waits for.
+//! end as if the peer had said what it can't say any more: a DREQ whose answer nobody waits for,
+//! once this side has accepted or is ready; before that, a REJ with the reason "timeout".
 
 use super::Agent;
 use super::state::State;
@@ -42,7 +42,7 @@ impl Agent {
             return;
         };
         match connection.state {
-            State::ReqReceived | State::RepSent(_) | State::RepReceived => {
+            State::ReqReceived | State::RepReceived => {
                 self.tell(
                     id,
                     Event::Rejected {
@@ -52,6 +52,11 @@ impl Agent {
                     },
                 );
                 self.over(now, id, None);
+            }
+            // The peer may have been ready, and its RTU be under way. A DREQ would say so, too.
+            State::RepSent(_) => {
+                self.establish(id, &[]);
+                self.disconnected(now, id, Vec::new(), None);
             }
             State::Established(_) | State::DreqSent(_) => {
                 self.disconnected(now, id, Vec::new(), None);

@@ -93,30 +93,24 @@ fn the_end_of_a_process_is_the_answer_to_a_dreq() {
 }
 
 #[test]
-fn what_was_not_established_is_as_if_the_peer_gave_up() {
+fn what_was_not_accepted_is_as_if_the_peer_gave_up() {
     let gave_up = |connection| Event::Rejected {
         connection,
         reason: RejectReason::TIMEOUT,
         private: Vec::new(),
     };
-    // Asked, and not answered; answered, and not ready.
-    for accepts in [false, true] {
-        let (mut client, mut server, _) = Host::pair();
-        let (_, passive) = client.ask(at(0), &mut server);
-        if accepts {
-            server.accept(at(0), passive);
-            server.sent();
-        }
-        server
-            .agent
-            .peer_gone(at(1), client.address, QpnPart::FIRST);
-        assert_eq!(server.event(), gave_up(passive));
-        assert!(server.wait_until(at(0) + LONG).is_empty());
-        assert_eq!(server.agent.connections(), 0);
-        let late = server.agent.accept(at(60_001), passive, &acceptance());
-        assert!(late.is_err());
-    }
-    // It has been answered, and its own end is not ready.
+    // The peer has asked.
+    let (mut client, mut server, _) = Host::pair();
+    let (_, passive) = client.ask(at(0), &mut server);
+    server
+        .agent
+        .peer_gone(at(1), client.address, QpnPart::FIRST);
+    assert_eq!(server.event(), gave_up(passive));
+    assert!(server.wait_until(at(0) + LONG).is_empty());
+    assert_eq!(server.agent.connections(), 0);
+    let late = server.agent.accept(at(60_001), passive, &acceptance());
+    assert!(late.is_err());
+    // The peer has answered.
     let (mut client, mut server, _) = Host::pair();
     let (active, passive) = client.ask(at(0), &mut server);
     server.accept(at(0), passive);
@@ -127,6 +121,28 @@ fn what_was_not_established_is_as_if_the_peer_gave_up() {
         .peer_gone(at(1), server.address, QpnPart::FIRST);
     assert_eq!(client.event(), gave_up(active));
     assert!(client.agent.ready(at(2), active, &[]).is_err());
+}
+
+/// It may have been ready: what it has sent may come late, and changes nothing.
+#[test]
+fn what_was_accepted_is_over() {
+    let (mut client, mut server, _) = Host::pair();
+    let (active, passive) = client.ask(at(0), &mut server);
+    server.accept(at(0), passive);
+    server.hand(at(0), &mut client, "REP");
+    client.event();
+    client.ready(at(0), active, &[]);
+    server
+        .agent
+        .peer_gone(at(1), client.address, QpnPart::FIRST);
+    let established = Event::Established {
+        connection: passive,
+        private: Vec::new(),
+    };
+    assert_eq!(server.events(), [established, disconnected(passive)]);
+    client.hand(at(2), &mut server, "RTU");
+    assert_eq!(server.events(), []);
+    assert!(server.wait_until(at(500)).is_empty());
 }
 
 #[test]

@@ -30,7 +30,8 @@ static struct rdma_cm_id *next(enum rdma_cm_event_type type)
 
 	CHECK(!rdma_get_cm_event(channel, &event));
 	if (event->event != type)
-		printf("%s, not %s\n", rdma_event_str(event->event), rdma_event_str(type));
+		printf("%s (%d), not %s\n", rdma_event_str(event->event), event->status,
+		       rdma_event_str(type));
 	CHECK(event->event == type && !event->status);
 	id = event->id;
 	CHECK(!rdma_ack_cm_event(event));
