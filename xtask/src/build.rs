@@ -4,6 +4,7 @@ use serde_json::Value;
 use std::error::Error;
 use std::fs;
 use std::io;
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 /// The files that were built.
@@ -15,6 +16,11 @@ pub(crate) struct Built {
     /// The library that shows made-up files where no mount is allowed.
     pub(crate) preload: Vec<u8>,
 }
+
+/// The names that cargo gives to the files.
+const COMMAND: &str = "roce";
+const LIBRARY: &str = "libroce_verbs_shim.so";
+const PRELOAD: &str = "libroce_preload.so";
 
 /// Builds all, without what only debuggers read.
 pub(crate) fn build() -> Result<Built, Box<dyn Error>> {
@@ -31,24 +37,39 @@ pub(crate) fn build() -> Result<Built, Box<dyn Error>> {
     }
     let messages = String::from_utf8(output.stdout)?;
     Ok(Built {
-        command: find(&messages, "/roce")?,
-        library: find(&messages, "/libroce_verbs_shim.so")?,
-        preload: find(&messages, "/libroce_preload.so")?,
+        command: find(&messages, COMMAND)?,
+        library: find(&messages, LIBRARY)?,
+        preload: find(&messages, PRELOAD)?,
     })
 }
 
-/// Reads the file, among those that cargo has built, whose path ends so.
-fn find(messages: &str, end: &str) -> Result<Vec<u8>, Box<dyn Error>> {
+/// Reads all from a folder in which cargo has put them.
+pub(crate) fn found(folder: &Path) -> io::Result<Built> {
+    Ok(Built {
+        command: read(&folder.join(COMMAND))?,
+        library: read(&folder.join(LIBRARY))?,
+        preload: read(&folder.join(PRELOAD))?,
+    })
+}
+
+/// Reads a file. The error names it.
+fn read(path: &Path) -> io::Result<Vec<u8>> {
+    fs::read(path)
+        .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))
+}
+
+/// Reads the file of that name among those that cargo says it has built.
+fn find(messages: &str, name: &str) -> Result<Vec<u8>, Box<dyn Error>> {
     let lines = messages.lines().map(serde_json::from_str);
     for message in lines.collect::<Result<Vec<Value>, _>>()? {
         let files = message["filenames"].as_array();
         let paths = files.into_iter().flatten().filter_map(Value::as_str);
-        if let Some(path) = paths.into_iter().find(|path| path.ends_with(end)) {
-            return fs::read(path)
-                .map_err(|error| io::Error::new(error.kind(), format!("{path}: {error}")).into());
+        let mut paths = paths.map(Path::new);
+        if let Some(path) = paths.find(|path| path.file_name() == Some(name.as_ref())) {
+            return Ok(read(path)?);
         }
     }
-    Err(format!("cargo build made no file that ends in {end}").into())
+    Err(format!("cargo build made no {name}").into())
 }
 
 #[cfg(test)]
@@ -67,11 +88,25 @@ mod tests {
         let path = path.to_str().expect("text");
         let other = artifact("/target/libroce.rlib");
         let messages = [&other, "{\"reason\":\"build-finished\"}", &artifact(path)].join("\n");
-        assert_eq!(find(&messages, "/roce").ok(), Some(b"the command".to_vec()));
-        let missing = find(&messages, "/libroce_verbs_shim.so").expect_err("not built");
+        assert_eq!(find(&messages, "roce").ok(), Some(b"the command".to_vec()));
+        let missing = find(&messages, "libroce_verbs_shim.so").expect_err("not built");
         assert!(missing.to_string().contains("libroce_verbs_shim.so"));
-        assert!(find("no JSON", "/roce").is_err());
-        let gone = find(&artifact("/nonexistent/roce"), "/roce").expect_err("not there");
+        assert!(find("no JSON", "roce").is_err());
+        let gone = find(&artifact("/nonexistent/roce"), "roce").expect_err("not there");
         assert!(gone.to_string().contains("/nonexistent/roce"), "{gone}");
+    }
+
+    #[test]
+    fn files_are_taken_from_a_folder() {
+        let folder = tempfile::tempdir().expect("a folder");
+        for name in [COMMAND, LIBRARY] {
+            fs::write(folder.path().join(name), name).expect("written");
+        }
+        let missing = found(folder.path()).err().expect("one is missing");
+        assert!(missing.to_string().contains(PRELOAD), "{missing}");
+        fs::write(folder.path().join(PRELOAD), PRELOAD).expect("written");
+        let built = found(folder.path()).expect("all are there");
+        let files = [built.command, built.library, built.preload];
+        assert_eq!(files, [COMMAND, LIBRARY, PRELOAD].map(Vec::from));
     }
 }

@@ -32,12 +32,17 @@ enum Task {
         /// Where to put them
         #[arg(long, default_value = "target/dist", value_name = "FOLDER")]
         out: PathBuf,
+
+        /// Pack `roce`, `libroce_verbs_shim.so` and `libroce_preload.so` from this folder, as they
+        /// are, instead of building them
+        #[arg(long, value_name = "FOLDER")]
+        from: Option<PathBuf>,
     },
 }
 
 fn main() -> ExitCode {
-    let Task::Dist { out } = Arguments::parse().task;
-    match dist(&out) {
+    let Task::Dist { out, from } = Arguments::parse().task;
+    match dist(&out, from.as_deref()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("cargo xtask dist: {error}");
@@ -46,8 +51,11 @@ fn main() -> ExitCode {
     }
 }
 
-fn dist(out: &Path) -> Result<(), Box<dyn Error>> {
-    let built = build::build()?;
+fn dist(out: &Path, from: Option<&Path>) -> Result<(), Box<dyn Error>> {
+    let built = match from {
+        Some(folder) => build::found(folder)?,
+        None => build::build()?,
+    };
     let contents = contents::all(&built)?;
     fs::create_dir_all(out)?;
     let version = env!("CARGO_PKG_VERSION");
