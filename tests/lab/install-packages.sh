@@ -8,6 +8,7 @@ if [ "$(id -u)" -ne 0 ]; then
 fi
 export DEBIAN_FRONTEND=noninteractive
 apt-get update
+# debootstrap: a fresh root for the Debian package.
 # Outside: the emulator, the guest's first shell, the network and its captures.
 # rdma-core's tests are in its documentation, for python3-pyverbs.
 # Inside (the guest sees this machine's files): Soft-RoCE's user-space programs.
@@ -15,6 +16,7 @@ apt-get install --yes --no-install-recommends \
     qemu-system-x86 busybox-static kmod xz-utils \
     iproute2 nftables ethtool tcpdump tshark iperf3 bpftool \
     rdma-core ibverbs-utils ibverbs-providers perftest python3 python3-pyverbs \
+    debootstrap \
     gcc libc6-dev binutils libibverbs-dev librdmacm-dev rdmacm-utils
 # Programs that `roce run` is tried with.
 apt-get install --yes --no-install-recommends ucx-utils libfabric-bin bsdutils strace \

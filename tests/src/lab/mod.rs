@@ -71,6 +71,7 @@ pub use network::{
     SECOND_IP4,
 };
 pub use release::Release;
+pub use packages::mirror as debian_mirror;
 pub use second::SecondGuest;
 pub use shared::SharedLab;
 

@@ -108,8 +108,11 @@ impl Suite {
     }
 }
 
-/// The address of the mirror of Debian that this machine's apt is configured for.
-fn mirror() -> Result<String, LabError> {
+/// The address of the mirror of Debian that this machine's apt uses.
+///
+/// # Errors
+/// If there is no apt-get, or none of its sources is Debian.
+pub fn mirror() -> Result<String, LabError> {
     let format = "$(REPO_URI) $(ORIGIN) $(LABEL)";
     let text = run(Command::new(tool("apt-get")?).args([
         "indextargets",
