@@ -49,8 +49,9 @@ fn packed(folder: &Path, ending: &str) -> PathBuf {
     let built = folder.join("built");
     fs::create_dir(&built).expect("made");
     symlink(programs::roce(), built.join("roce")).expect("a link");
-    let library = programs::built("libroce_verbs_shim.so");
-    symlink(library, built.join("libroce_verbs_shim.so")).expect("a link");
+    for name in ["libroce_verbs_shim.so", "libroce_preload.so"] {
+        symlink(programs::built(name), built.join(name)).expect("a link");
+    }
     let dist = folder.join("dist");
     let output = Command::new(env!("CARGO_BIN_EXE_xtask"))
         .arg("dist")
@@ -146,6 +147,7 @@ fn the_action_puts_roce_in_the_path_of_later_steps() {
     let job = Job::new();
     let said = job.act(&[("INPUT_DOCTOR", "report"), ("INPUT_DEVICES", "lo")]);
     assert!(said.contains("roce 0."), "{said}");
+    assert!(said.contains("takes rc_verbs"), "roce doctor reports: {said}");
     let output = fs::read_to_string(job.temp().join("output")).expect("an output");
     assert_eq!(
         output,
