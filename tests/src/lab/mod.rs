@@ -70,8 +70,8 @@ pub use network::{
     GUEST_INTERFACE, GUEST_IP4, GUEST_LL6, GUEST_RDMA_DEVICE, HOST_INTERFACE, HOST_IP4, HOST_LL6,
     SECOND_IP4,
 };
-pub use release::Release;
 pub use packages::mirror as debian_mirror;
+pub use release::Release;
 pub use second::SecondGuest;
 pub use shared::SharedLab;
 
