@@ -17,6 +17,10 @@ use std::sync::{Arc, Weak};
 /// Packets taken from the port before anything else has its turn.
 const RECEIVE_BUDGET: usize = 64;
 
+/// Turns of [`Engine::catch_up`]: enough for a full socket buffer, and a bound if packets arrive
+/// faster than they are processed.
+const CATCH_UP_TURNS: usize = 64;
+
 /// An application that was found watching its memory counts as doing so for so many posts.
 const POSTS_OF_A_WATCHER: u16 = 256;
 
@@ -149,6 +153,17 @@ impl Engine {
         self.note_progress();
         self.deliver_events();
         busy
+    }
+
+    /// Receives the packets that have arrived and sends what is due, in at most
+    /// [`CATCH_UP_TURNS`] turns. A QP is about to lose its state, and an adapter would have
+    /// processed those packets before.
+    pub(crate) fn catch_up(&mut self, now: Instant) {
+        for _ in 0..CATCH_UP_TURNS {
+            if !self.progress(now) {
+                break;
+            }
+        }
     }
 
     /// Sends what there is to send. Returns whether there was anything.

@@ -153,9 +153,9 @@ impl Drop for QueuePair {
         self.leave_groups();
         let shared = &self.pd.context.inner.shared;
         let mut engine = shared.lock();
-        // What has arrived is acknowledged: otherwise the peer of a program that
-        // ends with its last message would wait for that in vain.
-        engine.send(shared.now());
+        // What has arrived is acknowledged. Otherwise the peer of a program that ends with its
+        // last message would retransmit until its retries are used up.
+        engine.catch_up(shared.now());
         engine.nic.destroy_qp(self.qpn);
     }
 }

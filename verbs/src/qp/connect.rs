@@ -26,8 +26,12 @@ impl QueuePair {
     pub fn modify(&self, attributes: &QpAttributes) -> Result<(), ModifyError> {
         let shared = &self.pd.context.inner.shared;
         let (now, mut engine) = shared.lock_to_post();
-        // What has arrived is acknowledged, whatever becomes of the QP.
-        engine.send(now);
+        // What has arrived counts: acknowledgements complete requests, and requests are
+        // acknowledged, whatever becomes of the QP.
+        match attributes.state {
+            Some(QpState::Err | QpState::Reset) => engine.catch_up(now),
+            _ => drop(engine.send(now)),
+        }
         engine.nic.modify_qp(now, self.qpn, attributes)?;
         engine.deliver_events();
         engine.send(now);
