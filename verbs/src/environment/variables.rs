@@ -168,6 +168,7 @@ pub const VARIABLES: &[Variable] = &[
     tests("ROCE_PERFTEST"),
     tests("ROCE_SEED"),
     tests("ROCE_SEEDS"),
+    tests("ROCE_SIM_FROM"),
     tests("ROCE_SOAK_SECONDS"),
     tests("ROCE_SOAK_SEED"),
     tests("ROCE_TEST_CROWD_AT"),
