@@ -18,6 +18,9 @@ const NEW_FIELDS: [(&str, &str); 2] = [
 /// What an older header than that of rdma-core 65 does not have.
 const NEW_STRUCTURES: [&str; 1] = ["ibv_mr_init_attr"];
 
+/// It grows at its front, and programs find its fields from its end.
+const FROM_THE_END: &str = "verbs_context";
+
 /// The headers that differ, the newest first, and what each of them has.
 const HEADERS: [&[Since]; 3] = [
     &[Since::V65, Since::V56, Since::V44],
@@ -50,14 +53,16 @@ fn program(has: &[Since]) -> String {
             continue;
         }
         let is_new = |field: &str| NEW_FIELDS.contains(&(name, field));
-        if newest || !fields.iter().any(|(field, _)| is_new(field)) {
+        let sized = *name != FROM_THE_END;
+        if sized && (newest || !fields.iter().any(|(field, _)| is_new(field))) {
             say(name, format!("sizeof(struct {name})"));
         }
         for (field, _) in fields.iter().filter(|(field, _)| newest || !is_new(field)) {
-            say(
-                &format!("{name}.{field}"),
-                format!("offsetof(struct {name}, {field})"),
-            );
+            let mut place = format!("offsetof(struct {name}, {field})");
+            if !sized {
+                place = format!("sizeof(struct {name}) - {place}");
+            }
+            say(&format!("{name}.{field}"), place);
         }
     }
     printing("infiniband/verbs.h", &lines)
@@ -103,7 +108,11 @@ fn ours() -> BTreeMap<String, u64> {
     for Layout { name, size, fields } in layouts() {
         ours.insert((*name).to_owned(), *size as u64);
         for (field, offset) in *fields {
-            ours.insert(format!("{name}.{field}"), *offset as u64);
+            let place = match *name {
+                FROM_THE_END => size - offset,
+                _ => *offset,
+            };
+            ours.insert(format!("{name}.{field}"), place as u64);
         }
     }
     ours
