@@ -19,8 +19,9 @@ apt-get install --yes --no-install-recommends \
     debootstrap \
     gcc libc6-dev binutils libibverbs-dev librdmacm-dev rdmacm-utils
 # Programs that `roce run` is tried with.
-apt-get install --yes --no-install-recommends ucx-utils libfabric-bin bsdutils strace \
-    openmpi-bin libopenmpi-dev
+apt-get install --yes --no-install-recommends \
+    bsdutils dapl2-utils fio libfabric-bin libiscsi-bin libiscsi-dev libmpich-dev libopenmpi-dev \
+    libucx-dev mpich openmpi-bin qperf strace tgt ucx-utils
 # Images of containers leave documentation out (dpkg's path-exclude), and with it those tests.
 if ! test -e /usr/share/doc/rdma-core/tests/run_tests.py; then
     apt-get install --yes --no-install-recommends --reinstall \

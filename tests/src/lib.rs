@@ -12,5 +12,6 @@ pub mod ends;
 pub mod lab;
 pub mod peer;
 pub mod programs;
+pub mod scene;
 pub mod veth;
 pub mod wire;

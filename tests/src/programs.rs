@@ -1,6 +1,7 @@
 //! Programs that tests run: the project's own, and other people's.
 
 use std::env;
+use std::ffi::OsString;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -73,6 +74,19 @@ pub fn compiled_or_skip(source: &str) -> Option<PathBuf> {
     if !compiles_verbs_or_skip() {
         return None;
     }
+    Some(compile("cc", source, &libraries()))
+}
+
+/// Compiles a C program of this project with a compiler of the caller's choice, which can be
+/// MPI's wrapper. `None` if the machine lacks it, after a line on stderr that says so.
+///
+/// # Panics
+/// As [`compiled_or_skip`].
+pub fn compiled_by_or_skip(compiler: &str, source: &str, libraries: &[&str]) -> Option<PathBuf> {
+    is_installed_or_skip(compiler).then(|| compile(compiler, source, libraries))
+}
+
+fn compile(compiler: &str, source: &str, libraries: &[&str]) -> PathBuf {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let name = Path::new(source).file_stem().unwrap_or_default();
     // One for each caller: a file that runs can't be written.
@@ -84,15 +98,15 @@ pub fn compiled_or_skip(source: &str) -> Option<PathBuf> {
         name.to_string_lossy(),
         std::process::id()
     ));
-    let status = Command::new("cc")
+    let status = Command::new(compiler)
         .args(["-Wall", "-Wextra", "-Werror", "-O1", "-o"])
         .arg(&program)
         .arg(root.join(source))
-        .args(libraries())
+        .args(libraries)
         .status()
         .expect("the compiler starts");
     assert!(status.success(), "{source} does not compile: {status}");
-    Some(program)
+    program
 }
 
 /// What C programs are linked to. Those that do not use a library do not need it.
@@ -114,8 +128,14 @@ pub fn is_installed_or_skip(program: &str) -> bool {
 }
 
 fn is_installed(program: &str) -> bool {
+    env::split_paths(&search_path()).any(|dir| dir.join(program).is_file())
+}
+
+/// PATH, and the folders of the system's tools, which an ordinary user's PATH may lack.
+pub fn search_path() -> OsString {
     let path = env::var_os("PATH").unwrap_or_default();
-    env::split_paths(&path).any(|dir| dir.join(program).is_file())
+    let tools = ["/usr/sbin", "/sbin", "/usr/bin", "/bin"].map(PathBuf::from);
+    env::join_paths(env::split_paths(&path).chain(tools)).expect("no colon in a folder's name")
 }
 
 fn is_there_or_skip(program: &str, is_there: bool) -> bool {

@@ -1,0 +1,27 @@
+#!/bin/sh
+# Installs what ROCE_PROGRAMS=all tests beyond Debian's packages, for Python 3.11 or the version
+# that python3 is, into target/programs (about 1.5 GB): wheels from PyPI, and Valkey with its RDMA
+# module from a checkout of its sources.
+#
+#   tests/lab/install-programs.sh [VALKEY-CHECKOUT]
+set -eu
+cd "$(dirname "$0")/../.."
+folder=${ROCE_PROGRAMS_DIR:-target/programs}
+mkdir -p "$folder"
+
+# --no-deps: what they need for GPUs is not used.
+python3 -m pip install --no-deps --upgrade --target "$folder/wheels" \
+    mooncake-transfer-engine-non-cuda==0.3.13.post1 \
+    nixl-cu12==1.5.1 \
+    nvidia-nccl-cu12==2.32.3 \
+    numpy
+
+if [ $# -eq 1 ]; then
+    # Debian's Valkey is built without RDMA.
+    make -C "$1" -j"$(nproc)" MALLOC=libc BUILD_RDMA=module USE_SYSTEMD=no
+    make -C "$1/tests/rdma"
+    rm -rf "$folder/valkey"
+    cp -r "$1" "$folder/valkey"
+elif ! test -e "$folder/valkey/src/valkey-rdma.so"; then
+    echo "Valkey is left out: give me a checkout of https://github.com/valkey-io/valkey" >&2
+fi

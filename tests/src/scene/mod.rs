@@ -1,0 +1,203 @@
+//! A script of other people's programs, played on this stack in a network of its own.
+//!
+//! The script runs by `roce run`, in a new network and process namespace: as root, or as an
+//! ordinary user in a user namespace in which it has no rights. A counter of the kernel's packet
+//! filter sees every RoCE packet there, and `roce run --require-traffic` sees what this stack
+//! moved, so a program that falls back to shared memory or TCP is found out whatever it prints.
+
+use crate::programs;
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+/// Runs in the new namespaces with all rights there: network, counter, `roce run`.
+const STAGE: &str = include_str!("stage.sh");
+
+/// Functions for scripts.
+const LIBRARY: &str = include_str!("library.sh");
+
+/// The loopback's address that servers are reached at, of the device `roce_lo`.
+pub const SERVER: &str = "10.9.9.1";
+
+/// The exit code of `roce run --require-traffic` when a program succeeds and moves no data.
+const NO_TRAFFIC: i32 = 120;
+
+/// A script, and what it is given. Both ends of it run on one host, on which `roce_lo` has
+/// [`SERVER`] and 10.9.9.2, and `roce_near`, one end of a cable, 10.9.8.1.
+#[derive(Debug)]
+pub struct Scene {
+    script: &'static str,
+    environment: Vec<(&'static str, OsString)>,
+    seconds: u32,
+    moves_data: bool,
+}
+
+/// What a script did.
+#[derive(Debug)]
+pub struct Played {
+    /// All that its programs printed, on stdout and stderr.
+    pub output: String,
+    /// Bytes of IP packets to RoCE's port, as the kernel counted them.
+    pub roce_bytes: u64,
+}
+
+impl Scene {
+    /// A script for bash, which begins with `set -euo pipefail` and has the functions of
+    /// `library.sh`. It is killed after 100 seconds.
+    pub fn of(script: &'static str) -> Self {
+        Self {
+            script,
+            environment: Vec::new(),
+            seconds: 100,
+            moves_data: true,
+        }
+    }
+
+    /// Gives the script an environment variable.
+    pub fn with(mut self, name: &'static str, value: impl AsRef<OsStr>) -> Self {
+        self.environment.push((name, value.as_ref().to_owned()));
+        self
+    }
+
+    /// Gives it more or less time than 100 seconds.
+    pub fn within(mut self, seconds: u32) -> Self {
+        self.seconds = seconds;
+        self
+    }
+
+    /// No byte moves by this stack in it, and `roce run --require-traffic` must notice.
+    pub fn without_traffic(mut self) -> Self {
+        self.moves_data = false;
+        self
+    }
+
+    /// Plays it in an empty folder. `None`, after a line on stderr that says why, if the machine
+    /// lacks one of `programs` or namespaces.
+    ///
+    /// # Panics
+    /// If the script fails, or moves no data unless that was announced; if something is lacking and the environment variable `ROCE_LAB` is
+    /// `require`.
+    pub fn play_or_skip(self, programs: &[&str]) -> Option<Played> {
+        let own = ["bash", "ip", "nft", "setpriv", "ss", "timeout", "unshare"];
+        for program in own.iter().chain(programs) {
+            // nft and ip live where an ordinary user's PATH does not lead.
+            if !programs::is_installed_or_skip(program) {
+                return None;
+            }
+        }
+        if let Err(reason) = namespaces() {
+            programs::say_skipped(&format!("a network namespace: {reason}"));
+            return None;
+        }
+        Some(self.play())
+    }
+
+    fn play(self) -> Played {
+        let folder = tempfile::tempdir().expect("a folder for temporary files");
+        let script = format!("set -euo pipefail\n{LIBRARY}\n{}", self.script);
+        let output = stage()
+            .args(["bash", "-c", STAGE])
+            .current_dir(folder.path())
+            .env("HOME", folder.path())
+            .env("TMPDIR", folder.path())
+            .env("PATH", programs::search_path())
+            .env("ROCE", programs::roce())
+            .env("LIBRARY", library())
+            .env("SECONDS_AT_MOST", self.seconds.to_string())
+            .env("SCRIPT", script)
+            .envs(self.environment)
+            .stdin(Stdio::null())
+            .output()
+            .expect("unshare starts");
+        let mut told = String::from_utf8_lossy(&output.stdout).into_owned();
+        told.push_str(&String::from_utf8_lossy(&output.stderr));
+        let expected = if self.moves_data { 0 } else { NO_TRAFFIC };
+        assert_eq!(
+            output.status.code(),
+            Some(expected),
+            "the script's exit code (124: out of time, {NO_TRAFFIC}: no traffic):\n{told}"
+        );
+        let counted = fs::read_to_string(folder.path().join(".roce-bytes")).unwrap_or_default();
+        let roce_bytes = counted.trim().parse();
+        Played {
+            roce_bytes: roce_bytes.expect("the stage leaves the counter"),
+            output: told,
+        }
+    }
+}
+
+impl Played {
+    /// Asserts that at least so many bytes of payload moved by RoCE packets.
+    ///
+    /// # Panics
+    /// If fewer did.
+    #[track_caller]
+    pub fn moved(&self, bytes: u64) -> &Self {
+        assert!(
+            self.roce_bytes >= bytes,
+            "{bytes} bytes were to move by RoCE, and {} did:\n{}",
+            self.roce_bytes,
+            self.output
+        );
+        self
+    }
+
+    /// Asserts that the programs printed this.
+    ///
+    /// # Panics
+    /// If they did not.
+    #[track_caller]
+    pub fn says(&self, part: &str) -> &Self {
+        assert!(
+            self.output.contains(part),
+            "no {part:?} in:\n{}",
+            self.output
+        );
+        self
+    }
+}
+
+/// The command that makes namespaces and runs what follows in them; gone with this thread.
+fn stage() -> Command {
+    let mut command = Command::new("setpriv");
+    command.args(["--pdeathsig", "KILL", "unshare"]);
+    if is_root() {
+        command.env("DROP", "");
+    } else {
+        command.args(["--user", "--map-current-user", "--keep-caps"]);
+        // The script has no more rights than the user that it runs as.
+        command.env("DROP", "setpriv --inh-caps=-all --ambient-caps=-all");
+    }
+    command.args(["--net", "--pid", "--fork", "--kill-child", "--mount-proc"]);
+    command
+}
+
+fn is_root() -> bool {
+    fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0)
+}
+
+/// Whether namespaces and a packet counter can be had.
+fn namespaces() -> Result<(), String> {
+    let tried = stage()
+        .args(["sh", "-c", "nft list tables && ip link add near type veth"])
+        .env("PATH", programs::search_path())
+        .output()
+        .map_err(|error| error.to_string())?;
+    if tried.status.success() {
+        return Ok(());
+    }
+    Err(String::from_utf8_lossy(&tried.stderr).trim().to_owned())
+}
+
+/// The library that programs load: cargo builds it beside the test that asks.
+fn library() -> PathBuf {
+    if let Some(path) = std::env::var_os("ROCE_LIBRARY_UNDER_TEST") {
+        return path.into();
+    }
+    let test = std::env::current_exe().expect("a running program has a path");
+    let built = test.with_file_name("libroce_verbs_shim.so");
+    assert!(built.is_file(), "cargo builds {}", built.display());
+    built
+}

@@ -1,0 +1,30 @@
+# Sets up the network of a script, runs the script on this stack, and leaves in .roce-bytes how
+# many bytes of RoCE packets the kernel saw.
+set -e
+ip link set lo up
+ip address add 10.9.9.1/32 dev lo
+ip address add 10.9.9.2/32 dev lo
+# A cable whose both ends are here: libfabric does not take the loopback.
+ip link add near type veth peer name far
+ip link set near addrgenmode none
+ip link set far addrgenmode none
+ip link set near mtu 9000 up
+ip link set far mtu 9000 up
+ip address add 10.9.8.1/24 dev near
+ip address add fe80::1/64 dev near nodad
+nft -f - <<'RULES'
+table inet seen {
+    counter roce { }
+    chain input {
+        type filter hook input priority 0
+        udp dport 4791 counter name roce
+    }
+}
+RULES
+set +e
+# shellcheck disable=SC2086 # DROP is a command and its arguments.
+$DROP "$ROCE" run --summary --require-traffic --library "$LIBRARY" -- \
+    timeout --kill-after=1 "$SECONDS_AT_MOST" bash -c "$SCRIPT"
+status=$?
+nft list counter inet seen roce | sed -n 's/.* bytes \([0-9]*\).*/\1/p' >.roce-bytes
+exit $status

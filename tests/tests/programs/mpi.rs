@@ -1,0 +1,80 @@
+//! Open MPI and MPICH: a program whose ranks check sums of collectives, messages and puts.
+
+use crate::all_or_left_out;
+use roce_tests::programs::compiled_by_or_skip;
+use roce_tests::scene::{Played, Scene};
+
+const PROGRAM: &str = "tests/tests/programs/scripts/mpi.c";
+
+/// What two ranks move at least: exchanges of 1.2 MB, in both directions.
+const BYTES: u64 = 6 * 1_200_000;
+
+fn open_mpi(options: &str, ranks: &str) -> Option<Played> {
+    play(
+        Scene::of(include_str!("scripts/openmpi.sh"))
+            .with("OPTIONS", options)
+            .with("RANKS", ranks),
+    )
+}
+
+fn play(scene: Scene) -> Option<Played> {
+    let program = compiled_by_or_skip("mpicc.openmpi", PROGRAM, &[])?;
+    let played = scene
+        .with("PROGRAM", program.as_path())
+        .play_or_skip(&["mpirun.openmpi"]);
+    let _ = std::fs::remove_file(program);
+    played
+}
+
+#[test]
+fn open_mpi_over_ucx() {
+    let options = "--mca pml ucx --mca osc ucx";
+    if let Some(played) = open_mpi(options, "2") {
+        played.says("2 ranks: all sums are right").moved(BYTES);
+    }
+}
+
+#[test]
+fn open_mpi_over_libfabric() {
+    let options = "--mca pml cm --mca mtl ofi --mca mtl_ofi_provider_include verbs;ofi_rxm";
+    if let Some(played) = open_mpi(options, "2") {
+        played.says("2 ranks: all sums are right").moved(BYTES);
+    }
+}
+
+#[test]
+fn open_mpi_with_four_ranks() {
+    if !all_or_left_out() {
+        return;
+    }
+    if let Some(played) = open_mpi("--mca pml ucx --mca osc ucx", "4") {
+        played.says("4 ranks: all sums are right").moved(2 * BYTES);
+    }
+}
+
+/// Nothing that Open MPI prints tells it from one that uses the network.
+#[test]
+fn open_mpi_that_falls_back_to_shared_memory_is_found_out() {
+    let scene = Scene::of(include_str!("scripts/openmpi.sh"))
+        .with("OPTIONS", "--mca pml ob1 --mca btl vader,self")
+        .with("RANKS", "2")
+        .without_traffic();
+    if let Some(played) = play(scene) {
+        played.says("2 ranks: all sums are right");
+        assert_eq!(played.roce_bytes, 0, "{}", played.output);
+    }
+}
+
+#[test]
+fn mpich_over_ucx() {
+    let Some(program) = compiled_by_or_skip("mpicc.mpich", PROGRAM, &[]) else {
+        return;
+    };
+    let scene = Scene::of(include_str!("scripts/mpich.sh"))
+        .with("RANKS", "2")
+        .with("PROGRAM", program.as_path());
+    if let Some(played) = scene.play_or_skip(&["mpiexec.mpich"]) {
+        played.says("2 ranks: all sums are right").moved(BYTES);
+    }
+    let _ = std::fs::remove_file(program);
+}

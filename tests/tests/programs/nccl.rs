@@ -1,0 +1,24 @@
+//! NCCL's InfiniBand transport, as far as it goes without a GPU: between two processes.
+
+use crate::wheels::wheel_or_skip;
+use roce_tests::programs::compiled_by_or_skip;
+use roce_tests::scene::Scene;
+
+#[test]
+fn nccl_moves_messages_by_its_own_transport() {
+    let Some(nccl) = wheel_or_skip("nvidia/nccl/lib/libnccl.so.2") else {
+        return;
+    };
+    let source = "tests/tests/programs/scripts/nccl.c";
+    let Some(program) = compiled_by_or_skip("cc", source, &["-ldl"]) else {
+        return;
+    };
+    let scene = Scene::of(include_str!("scripts/nccl.sh"))
+        .with("NCCL", nccl)
+        .with("PROGRAM", program.as_path());
+    if let Some(played) = scene.play_or_skip(&[]) {
+        // The largest message is of 4 MiB.
+        played.says("moved 6 messages").moved(5 << 20);
+    }
+    let _ = std::fs::remove_file(program);
+}

@@ -1,0 +1,2 @@
+# libfabric finds the endpoints of this stack.
+fi_info -p verbs

@@ -1,0 +1,15 @@
+# A disk of tgt over iSER, written and read back by libiscsi, and compared with the file.
+head -c 16777216 /dev/zero >disk
+# An ordinary user may not write where tgtd has its control socket.
+export TGT_IPC_SOCKET=$PWD/tgt
+tgtd -f & server=$!
+until tgtadm --lld iser --op show --mode sys >/dev/null 2>&1; do kill -0 $server; done
+name=iqn.2026-01.example:disk
+tgtadm --lld iser --op new --mode target --tid 1 -T $name
+tgtadm --lld iser --op new --mode logicalunit --tid 1 --lun 1 -b "$PWD/disk"
+tgtadm --lld iser --op bind --mode target --tid 1 -I ALL
+# For iSER, tgtd wants the address and the name of the initiator to be bound.
+tgtadm --lld iser --op bind --mode target --tid 1 -Q iqn.2026-01.example:client
+iscsi-inq -i iqn.2026-01.example:client "iser://10.9.9.1:3260/$name/1"
+"$ISCSI" "iser://10.9.9.1:3260/$name/1" disk
+kill -9 $server

@@ -1,0 +1,2 @@
+# NCCL's own transport between two processes, without a GPU.
+"$PROGRAM" "$NCCL" roce_lo

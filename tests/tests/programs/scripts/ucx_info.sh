@@ -1,0 +1,2 @@
+# UCX finds the devices and both of its transports.
+ucx_info -d

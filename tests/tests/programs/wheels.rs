@@ -1,0 +1,40 @@
+//! Where the wheels of PyPI are that tests/lab/install-programs.sh installs.
+
+use crate::all_or_left_out;
+use roce_tests::programs::say_skipped;
+use std::path::{Path, PathBuf};
+
+const INSTALL: &str = "tests/lab/install-programs.sh installs it";
+
+/// The folder: that of `ROCE_PROGRAMS_DIR`, or `target/programs`.
+pub(crate) fn folder() -> PathBuf {
+    std::env::var_os("ROCE_PROGRAMS_DIR").map_or_else(
+        || Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/programs"),
+        PathBuf::from,
+    )
+}
+
+/// A file among those of the installed wheels. `None` if wheels are left out, or after a line
+/// on stderr that says what is lacking.
+///
+/// # Panics
+/// If it is lacking and the environment variable `ROCE_LAB` is `require`.
+pub(crate) fn wheel_or_skip(file: &str) -> Option<PathBuf> {
+    built_or_skip(&format!("wheels/{file}"))
+}
+
+/// As [`wheel_or_skip`], for what is built from sources there.
+///
+/// # Panics
+/// As there.
+pub(crate) fn built_or_skip(path: &str) -> Option<PathBuf> {
+    if !all_or_left_out() {
+        return None;
+    }
+    let path = folder().join(path);
+    if !path.exists() {
+        say_skipped(&format!("{}: {INSTALL}", path.display()));
+        return None;
+    }
+    Some(path)
+}
