@@ -1,0 +1,65 @@
+//! Measures UCX, libfabric and Open MPI by this stack beside TCP.
+
+use clap::Parser;
+use roce_benches::command::{Comparing, finish, progress, step};
+use roce_benches::frameworks::{Built, FRAMEWORKS, Figures};
+use roce_benches::report::{Comparison, Goal};
+use roce_benches::{perftest, roce};
+use std::process::ExitCode;
+
+/// UCX, libfabric and Open MPI by this stack beside TCP, as ratios taken in one run
+///
+/// Needs iproute2, nftables, ucx-utils, libfabric-bin, openmpi-bin and libopenmpi-dev. Prints
+/// Markdown; with --write it replaces the figures in docs/programs.md.
+#[derive(Debug, Parser)]
+struct Args {
+    #[command(flatten)]
+    comparing: Comparing,
+}
+
+fn main() -> ExitCode {
+    finish("frameworks", run(&Args::parse()))
+}
+
+fn run(args: &Args) -> Result<(), String> {
+    args.comparing.tell("figures frameworks", &measure(args)?)
+}
+
+/// By turns, so that drift meets both alike.
+fn measure(args: &Args) -> Result<Vec<Comparison>, String> {
+    let roce = roce::build()?;
+    perftest::build_library()?;
+    let built = Built::beside(&roce)?;
+    let bar = progress(args.comparing.runs * 2 * 5);
+    let mut pairs = vec![Vec::new(); FRAMEWORKS.len()];
+    for _ in 0..args.comparing.runs {
+        for (framework, pairs) in FRAMEWORKS.iter().zip(&mut pairs) {
+            step(&bar, framework.name);
+            let ours = framework.run(&built, false)?;
+            step(&bar, framework.name);
+            pairs.push((ours, framework.run(&built, true)?));
+        }
+    }
+    bar.finish_and_clear();
+    // If it stays, it is overwritten some day.
+    let _ = std::fs::remove_file(&built.mpi);
+    let rows = FRAMEWORKS.iter().zip(&pairs);
+    Ok(rows
+        .flat_map(|(framework, pairs)| rows_of(framework.name, pairs))
+        .collect())
+}
+
+fn rows_of(name: &'static str, pairs: &[(Figures, Figures)]) -> [Comparison; 3] {
+    let row = |what, with, unit, figure: fn(&Figures) -> f64| Comparison {
+        what,
+        with,
+        unit,
+        runs: pairs.iter().map(|(a, b)| (figure(a), figure(b))).collect(),
+        goal: Goal::None,
+    };
+    [
+        row(name, "TCP, half round trip of 8 bytes", "us", |f| f.latency),
+        row("the same", "TCP, 64 KiB", "Gb/s", |f| f.medium / 1e9),
+        row("the same", "TCP, 1 MiB", "Gb/s", |f| f.large / 1e9),
+    ]
+}

@@ -1,0 +1,130 @@
+//! UCX, libfabric and Open MPI, each by this stack and by TCP, both ends on one host.
+
+use roce_tests::scene::Scene;
+use std::path::{Path, PathBuf};
+
+/// One way of a program to move messages, and the same program over TCP.
+#[derive(Clone, Copy, Debug)]
+pub struct Framework {
+    /// Its name in the table.
+    pub name: &'static str,
+    script: &'static str,
+    ours: &'static str,
+    tcp: &'static str,
+}
+
+/// What a run of one program gives.
+#[derive(Clone, Copy, Debug)]
+pub struct Figures {
+    /// Half of the round trip of 8 bytes, in microseconds.
+    pub latency: f64,
+    /// Messages of 64 KiB, in bits per second.
+    pub medium: f64,
+    /// Messages of 1 MiB, in bits per second.
+    pub large: f64,
+}
+
+const UCX_OURS: &str = "UCX_TLS=rc_v,self UCX_NET_DEVICES=roce_lo:1 OPTIONS='--mca pml ucx' DOMAIN=roce_near PROVIDER=verbs";
+const UCX_TCP: &str = "UCX_TLS=tcp,self UCX_NET_DEVICES=lo OPTIONS='--mca pml ob1 --mca btl tcp,self' \
+    DOMAIN= PROVIDER=tcp";
+const OFI_OURS: &str =
+    "OPTIONS='--mca pml cm --mca mtl ofi --mca mtl_ofi_provider_include verbs;ofi_rxm'";
+const OFI_TCP: &str =
+    "OPTIONS='--mca pml cm --mca mtl ofi --mca mtl_ofi_provider_include tcp;ofi_rxm'";
+
+/// All that are compared.
+pub const FRAMEWORKS: [Framework; 5] = [
+    Framework {
+        name: "UCX tag",
+        script: include_str!("frameworks/ucx.sh"),
+        ours: UCX_OURS,
+        tcp: UCX_TCP,
+    },
+    Framework {
+        name: "UCX put",
+        script: include_str!("frameworks/ucx_put.sh"),
+        ours: UCX_OURS,
+        tcp: UCX_TCP,
+    },
+    Framework {
+        name: "libfabric msg",
+        script: include_str!("frameworks/libfabric.sh"),
+        ours: UCX_OURS,
+        tcp: UCX_TCP,
+    },
+    Framework {
+        name: "Open MPI, pml ucx (TCP: btl tcp)",
+        script: include_str!("frameworks/openmpi.sh"),
+        ours: UCX_OURS,
+        tcp: UCX_TCP,
+    },
+    Framework {
+        name: "Open MPI, mtl ofi (TCP: mtl ofi)",
+        script: include_str!("frameworks/openmpi.sh"),
+        ours: OFI_OURS,
+        tcp: OFI_TCP,
+    },
+];
+
+impl Framework {
+    /// Runs it by this stack, or by TCP. `program` is Open MPI's benchmark.
+    ///
+    /// # Errors
+    /// If the machine lacks the program, or it prints no figures.
+    pub fn run(&self, built: &Built, tcp: bool) -> Result<Figures, String> {
+        let settings = if tcp { self.tcp } else { self.ours };
+        let played = Scene::of(self.script)
+            .with("SETTINGS", settings)
+            .with("PROGRAM", &built.mpi)
+            .with("ROCE", &built.roce)
+            .with("LIBRARY", &built.library)
+            .play_or_skip(&["ucx_perftest", "fi_pingpong", "mpirun.openmpi"])
+            .ok_or("a program is lacking")?;
+        if tcp == (played.roce_bytes > 0) {
+            return Err(format!(
+                "{}: {} bytes by RoCE",
+                self.name, played.roce_bytes
+            ));
+        }
+        let figure = |name: &str| {
+            let line = played
+                .output
+                .lines()
+                .find_map(|line| line.strip_prefix(name));
+            line.and_then(|figure| figure.trim().parse().ok())
+                .ok_or_else(|| format!("{}: no {name} in:\n{}", self.name, played.output))
+        };
+        Ok(Figures {
+            latency: figure("latency-us")?,
+            medium: 8e6 * figure("medium-MB/s")?,
+            large: 8e6 * figure("large-MB/s")?,
+        })
+    }
+}
+
+/// What was built for a run.
+#[derive(Clone, Debug)]
+pub struct Built {
+    /// The command `roce`.
+    pub roce: PathBuf,
+    /// The library.
+    pub library: PathBuf,
+    /// Open MPI's benchmark.
+    pub mpi: PathBuf,
+}
+
+impl Built {
+    /// Finds the library beside `roce`, and compiles the benchmark.
+    ///
+    /// # Errors
+    /// If MPI's compiler is lacking.
+    pub fn beside(roce: &Path) -> Result<Self, String> {
+        let source = "benches/src/frameworks/mpi_speed.c";
+        let mpi = roce_tests::programs::compiled_by_or_skip("mpicc.openmpi", source, &[]);
+        Ok(Self {
+            roce: roce.to_owned(),
+            library: roce.with_file_name("libroce_verbs_shim.so"),
+            mpi: mpi.ok_or("no mpicc.openmpi")?,
+        })
+    }
+}

@@ -1,0 +1,12 @@
+# UCX's tag messages between two processes.
+eval "export $SETTINGS"
+measure() {
+    ucx_perftest -p 13337 >/dev/null & server=$!
+    listening 13337
+    ucx_perftest -p 13337 10.9.9.1 -t "$1" -s "$2" -n "$3" -w 100 -f -v | tail -1 | cut -d, -f "$4"
+    wait $server
+}
+# The columns: iterations, typical, average and overall latency, average and overall MB/s.
+echo "latency-us $(measure tag_lat 8 20000 2)"
+echo "medium-MB/s $(measure tag_bw 65536 5000 6)"
+echo "large-MB/s $(measure tag_bw 1048576 500 6)"
