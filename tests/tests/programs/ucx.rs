@@ -81,7 +81,7 @@ fn ucx_perftest_with_large_messages() {
             "rc_v,self",
             "tag_bw ucp_put_bw ucp_get",
             "1048576",
-            3 * 100 << 20,
+            (3 * 100) << 20,
         );
     }
 }
