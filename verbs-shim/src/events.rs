@@ -35,7 +35,7 @@ impl Unacknowledged {
         *self.count.lock() += 1;
     }
 
-    /// The program has done with so many. What it acknowledges beyond that does nothing.
+    /// The program has acknowledged `events` events. More than are outstanding count as all.
     pub(crate) fn acknowledge(&self, events: u64) {
         let mut count = self.count.lock();
         *count = count.saturating_sub(events);

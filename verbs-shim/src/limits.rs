@@ -1,6 +1,6 @@
 //! How many objects of a kind an open device has at most. Nothing but memory limits most of them;
 //! what `ibv_query_device` says holds all the same, as programs that try the limits find it.
-//! QPs and shared receive queues have numbers, of which there are so many: the NIC counts those.
+//! QPs and shared receive queues are not here: the NIC bounds them by the numbers that it has.
 
 use crate::usage::Users;
 

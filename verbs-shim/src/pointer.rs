@@ -263,7 +263,7 @@ impl<T> In<T> {
         })
     }
 
-    /// A copy of what there is of it, as its mask says.
+    /// A copy of the fields that the structure's own mask says are there.
     ///
     /// # Errors
     /// `EINVAL` if there is none.

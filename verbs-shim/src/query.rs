@@ -24,7 +24,7 @@ const DEFAULT_PKEY: u16 = 0xffff;
 /// No organisation makes this device: programs take 0 for a driver that does not know.
 const NO_VENDOR: u32 = 0x00ff_ffff;
 
-/// Of what a peer asks for, and of groups: memory, and the system, are what limits them.
+/// What is said of resources that only memory and the operating system limit.
 const MANY: c_int = 1 << 20;
 
 fn version() -> [c_char; 64] {

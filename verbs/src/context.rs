@@ -396,7 +396,8 @@ impl Context {
     /// # Errors
     /// If none can be used, the reason of the last.
     pub fn activate_all(&self) -> Result<usize, ConnectError> {
-        // Also without an address: whoever listens at all of them listens at those to come.
+        // The datapath starts even without an address: a listener at all addresses also listens at
+        // those that come later.
         drop(self.inner.shared.lock_started()?);
         let mut last = None;
         let mut usable = 0;

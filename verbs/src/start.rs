@@ -92,8 +92,8 @@ impl Starter {
         let (most, window) = limits(&*port, &self.options);
         engine.nic.set_port_limits(most, window);
         for address in std::mem::take(&mut *self.awaited.lock()) {
-            // Whoever sends from an address that can't be used is told by the port's counters:
-            // another address may be the one that this start is for.
+            // An address that can't be used does not fail the start: the caller may have started
+            // the datapath for another one. The port's counters tell.
             let _ = port.activate(address);
         }
         let datapath = port.describe(not_taken);

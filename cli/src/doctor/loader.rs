@@ -66,7 +66,7 @@ impl<'a> Loader<'a> {
     pub(super) fn tree(&self, program: &Path) -> Vec<Loaded> {
         let mut found: BTreeMap<String, Loaded> = BTreeMap::new();
         let mut order = Vec::new();
-        // A file, and the rpaths of what has led to it.
+        // A file, and the rpaths of the files that needed it.
         let mut queue = VecDeque::new();
         let preload = self.machine.variable("LD_PRELOAD").unwrap_or_default();
         let is_separator = |sign: char| sign == ':' || sign.is_whitespace();

@@ -4,7 +4,7 @@
 //! its content: the next run with the same devices takes the same folder. One that no run has
 //! taken for a month is removed by a later run.
 //!
-//! It lies in a folder that only this user can write to, since whoever can write to it decides
+//! It lies in a folder that only this user can write to: a user who can write to it decides
 //! which library the program loads.
 
 use super::library::Library;

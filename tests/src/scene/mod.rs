@@ -129,7 +129,7 @@ impl Scene {
 }
 
 impl Played {
-    /// Asserts that at least so many bytes of payload moved by RoCE packets.
+    /// Asserts that RoCE packets moved at least `bytes` bytes of payload.
     ///
     /// # Panics
     /// If fewer did.

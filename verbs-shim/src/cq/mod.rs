@@ -52,7 +52,7 @@ impl Cq {
         self.c.get().base
     }
 
-    /// The program has done with so many announcements. Programs read the count.
+    /// The program has acknowledged `events` completion events. Programs read the total.
     pub(crate) fn acknowledge_announced(&self, events: u32) {
         self.c
             .count(offset_of!(IbvCqEx, base.comp_events_completed), events);

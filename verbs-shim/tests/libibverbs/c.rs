@@ -38,7 +38,7 @@ fn a_refused_call_says_why() {
         let found = lines.iter().any(|line| line.starts_with(part));
         assert!(found, "{part}: {told}");
     }
-    // Ten in a second, and no machine takes so long for 200,000 calls.
+    // Ten lines a second, and 200,000 calls take a few seconds at most.
     let full = lines
         .iter()
         .filter(|line| line.contains("ibv_post_recv"))

@@ -1,4 +1,4 @@
-//! What UCX, libfabric, Open MPI and NCCL make of what there is, by their own variables.
+//! Which devices and transports UCX, libfabric, Open MPI and NCCL will take here.
 
 use super::Context;
 use crate::doctor::finding::Finding;
