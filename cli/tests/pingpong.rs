@@ -333,10 +333,10 @@ fn different_sizes_are_noticed() {
     let client = server.client("-s 200 --timeout 2");
     assert_eq!(client.status.code(), Some(1));
     let complaint = text(&client.stderr);
-    assert!(complaint.contains("-s the same"), "{complaint}");
+    assert!(complaint.contains("-s (200 here)"), "{complaint}");
     let (code, _, stderr) = server.finish();
     assert_eq!(code, Some(1));
-    assert!(stderr.contains("-s the same"), "{stderr}");
+    assert!(stderr.contains("-s (100 here)"), "{stderr}");
 
     let server = Server::start("-s 200");
     let client = server.client("-s 100 --timeout 2");
