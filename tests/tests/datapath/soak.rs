@@ -195,7 +195,11 @@ fn a_link_that_changes_all_the_time() {
         return;
     };
     println!("ROCE_SOAK_SEED={seed} ROCE_SOAK_SECONDS={seconds}");
-    let contexts = [&pair.near, &pair.far].map(open);
+    let contexts = [&pair.near, &pair.far].map(|end| {
+        let context = open(end);
+        end.enter(|| context.start().map(drop)).expect("AF_XDP");
+        context
+    });
     let at_first = contexts.each_ref().map(chunks);
     let stop = AtomicBool::new(false);
     let end = Instant::now() + Duration::from_secs(seconds);
