@@ -73,11 +73,13 @@ impl Framework {
     /// If the machine lacks the program, or it prints no figures.
     pub fn run(&self, built: &Built, tcp: bool) -> Result<Figures, String> {
         let settings = if tcp { self.tcp } else { self.ours };
-        let played = Scene::of(self.script)
+        let scene = Scene::of(self.script)
             .with("SETTINGS", settings)
             .with("PROGRAM", &built.mpi)
             .with("ROCE", &built.roce)
-            .with("LIBRARY", &built.library)
+            .with("LIBRARY", &built.library);
+        let scene = if tcp { scene.without_traffic() } else { scene };
+        let played = scene
             .play_or_skip(&["ucx_perftest", "fi_pingpong", "mpirun.openmpi"])
             .ok_or("a program is lacking")?;
         if tcp == (played.roce_bytes > 0) {

@@ -10,7 +10,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 
 /// The `roce` command: the one that the environment variable `ROCE_UNDER_TEST` names,
-/// or else the one of the same build as the test that asks for it.
+/// or else the one of the same build as the test or bench that asks for it. Tests have it as
+/// `roce-under-test`, which cargo builds with them; benches build `roce` beside themselves.
 ///
 /// # Panics
 /// If it was not built: cargo does so for integration tests, not for `--lib` alone.
@@ -18,7 +19,9 @@ pub fn roce() -> &'static Path {
     static ROCE: OnceLock<PathBuf> = OnceLock::new();
     ROCE.get_or_init(|| match env::var_os("ROCE_UNDER_TEST") {
         Some(path) => path.into(),
-        None => built("roce-under-test"),
+        None => beside("roce-under-test")
+            .or_else(|| beside("roce"))
+            .unwrap_or_else(|| built("roce-under-test")),
     })
 }
 
@@ -27,18 +30,24 @@ pub fn roce() -> &'static Path {
 /// # Panics
 /// If it was not built: cargo does so for integration tests, not for `--lib` alone.
 pub fn built(name: &str) -> PathBuf {
-    // target/<profile>/deps/<test>, and examples one level higher up.
-    let test = env::current_exe().expect("a running program has a path");
-    let found = test.ancestors().map(|dir| dir.join(name));
-    found
-        .into_iter()
-        .find(|path| path.is_file())
-        .unwrap_or_else(|| {
-            panic!(
-                "no {name} above {}: run cargo build -p roce-tests --bins",
-                test.display()
-            )
-        })
+    beside(name).unwrap_or_else(|| {
+        panic!(
+            "no {name} above {}: run cargo build -p roce-tests --bins",
+            running().display()
+        )
+    })
+}
+
+/// A file in the folder of the running program, or in one above it: tests are in
+/// target/PROFILE/deps, examples and benches one level higher up.
+fn beside(name: &str) -> Option<PathBuf> {
+    let running = running();
+    let mut found = running.ancestors().map(|dir| dir.join(name));
+    found.find(|path| path.is_file())
+}
+
+fn running() -> PathBuf {
+    env::current_exe().expect("a running program has a path")
 }
 
 /// Whether C programs that use libibverbs can be compiled here. If not, says on stderr that
