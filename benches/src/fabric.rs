@@ -3,10 +3,9 @@
 
 use rand_chacha::ChaCha20Rng;
 use rand_core::{Rng, SeedableRng};
-use roce_stack::port::{
-    IpCovered, Port, PortCapabilities, PortError, ReserveError, RxMeta, RxSink, TxMeta, TxSlot,
+use roce_stack::{
+    Duration, Instant, IpCovered, Nic, NicConfig, ReserveError, RxMeta, Transmit, TxMeta, TxSlot,
 };
-use roce_stack::{Duration, Instant, Nic, NicConfig};
 use roce_wire::Qpn;
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr};
@@ -87,22 +86,7 @@ impl WirePort {
     }
 }
 
-impl Port for WirePort {
-    fn capabilities(&self) -> PortCapabilities {
-        PortCapabilities {
-            max_packet_bytes: 4200,
-            receive_buffer_bytes: 2 << 20,
-        }
-    }
-
-    fn activate(&mut self, _address: IpAddr) -> Result<(), PortError> {
-        Ok(())
-    }
-
-    fn receive(&mut self, _budget: usize, _sink: &mut dyn RxSink) -> Result<usize, PortError> {
-        Ok(0)
-    }
-
+impl Transmit for WirePort {
     fn reserve(
         &mut self,
         to: &TxMeta,
@@ -139,10 +123,6 @@ impl Port for WirePort {
         };
         let arrives = self.free_at + self.wire.latency;
         self.under_way.push_back((arrives, meta, bytes));
-    }
-
-    fn flush(&mut self) -> Result<bool, PortError> {
-        Ok(true)
     }
 }
 

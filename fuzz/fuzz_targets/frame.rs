@@ -77,7 +77,7 @@ fn arrive(data: &[u8]) {
         assert_eq!(received.transport, frame.transport);
         assert_eq!(Some(received.meta.dst), own);
         let is_v1 = matches!(frame.network, NetworkHeader::Grh(_));
-        assert_eq!(received.meta.ip == roce_stack::port::IpCovered::Grh, is_v1);
+        assert_eq!(received.meta.ip == roce_stack::IpCovered::Grh, is_v1);
         assert!(roce_v1 || !is_v1);
     }
 }

@@ -8,10 +8,9 @@
 use arbitrary::Arbitrary;
 use libfuzzer_sys::fuzz_target;
 use roce_fuzz::{DEPTH, Frame, Host, Mem, Peer, QKEY, address, meta, seal, to_state};
-use roce_stack::port::TxMeta;
 use roce_stack::{
     Access, Destination, Duration, Flush, Instant, QpKind, QpState, QueueLimits, RecvWr, SendFlags,
-    SendOp, SendWr, SrqAttributes, SrqInit, Srqn, WindowBind, WindowId, WindowType,
+    SendOp, SendWr, SrqAttributes, SrqInit, Srqn, TxMeta, WindowBind, WindowId, WindowType,
     largest_path_mtu,
 };
 use roce_wire::{
@@ -151,7 +150,7 @@ impl World {
             dst: address(PEER),
             traffic_class: 0,
             hop_limit: 64,
-            version: roce_stack::port::RoceVersion::V2,
+            version: roce_stack::RoceVersion::V2,
         };
         let ah = host.nic.create_ah(pd, path).expect("a handle");
         let to = ah.to(PEER_QPN, QKEY);

@@ -1,8 +1,7 @@
 //! What each kind of QP needs on its way to RTS.
 
 use crate::{MTU, Peer, address};
-use roce_stack::port::TxMeta;
-use roce_stack::{Access, QpAttributes, QpKind, QpState};
+use roce_stack::{Access, QpAttributes, QpKind, QpState, TxMeta};
 use roce_wire::{QKey, RnrTimer};
 
 /// The key of all UD QPs.
@@ -39,7 +38,7 @@ pub(crate) fn rtr(kind: QpKind, host: u8, peer: Peer) -> QpAttributes {
             dst: address(peer.host),
             traffic_class: 0,
             hop_limit: 64,
-            version: roce_stack::port::RoceVersion::V2,
+            version: roce_stack::RoceVersion::V2,
         }),
         path_mtu: Some(MTU),
         rq_psn: Some(peer.psn),

@@ -4,12 +4,10 @@ mod attributes;
 
 pub use attributes::{QKEY, to_state};
 
-use roce_stack::port::{
-    IpCovered, Port, PortCapabilities, PortError, ReserveError, RxMeta, RxSink, TxMeta, TxSlot,
-};
 use roce_stack::{
-    Access, Buffer, Completion, CompletionQueue, CqId, Instant, Nic, NicConfig, PdId, QpInit,
-    QpKind, QpState, QueueLimits, RemoteAddr, Sge,
+    Access, Buffer, Completion, CompletionQueue, CqId, Instant, IpCovered, Nic, NicConfig, PdId,
+    QpInit, QpKind, QpState, QueueLimits, RemoteAddr, ReserveError, RxMeta, Sge, Transmit, TxMeta,
+    TxSlot,
 };
 use roce_wire::icrc::{self, IpHeader};
 use roce_wire::{PathMtu, Psn, Qpn, UDP_PORT};
@@ -88,22 +86,7 @@ pub struct MemPort {
     pub out: Vec<Frame>,
 }
 
-impl Port for MemPort {
-    fn capabilities(&self) -> PortCapabilities {
-        PortCapabilities {
-            max_packet_bytes: MAX_PACKET,
-            receive_buffer_bytes: 1 << 20,
-        }
-    }
-
-    fn activate(&mut self, _address: IpAddr) -> Result<(), PortError> {
-        Ok(())
-    }
-
-    fn receive(&mut self, _budget: usize, _sink: &mut dyn RxSink) -> Result<usize, PortError> {
-        Ok(0)
-    }
-
+impl Transmit for MemPort {
     fn reserve(
         &mut self,
         to: &TxMeta,
@@ -133,10 +116,6 @@ impl Port for MemPort {
         let frame = Frame { meta, bytes };
         assert!(frame.is_intact(), "what is sent has the right ICRC");
         self.out.push(frame);
-    }
-
-    fn flush(&mut self) -> Result<bool, PortError> {
-        Ok(true)
     }
 }
 

@@ -1,8 +1,7 @@
 //! QPs on a fabric: made, and brought to RTS.
 
 use crate::fabric::{Fabric, HostId};
-use roce_stack::port::TxMeta;
-use roce_stack::{Access, ModifyError, QpAttributes, QpKind, QpState};
+use roce_stack::{Access, ModifyError, QpAttributes, QpKind, QpState, TxMeta};
 use roce_wire::{PathMtu, Psn, QKey, Qpn, RnrTimer};
 
 /// The key of all UD QPs.
@@ -70,7 +69,7 @@ pub fn connect(
             dst: fabric.address(peer),
             traffic_class: spec.traffic_class,
             hop_limit: 64,
-            version: roce_stack::port::RoceVersion::V2,
+            version: roce_stack::RoceVersion::V2,
         };
         let now = fabric.now();
         for step in spec.steps(side, path, dest_qpn) {

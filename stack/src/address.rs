@@ -1,7 +1,7 @@
 //! Where datagrams go: address handles (IBTA 1.7, 10.2.2 and 11.2.2).
 
+use crate::encapsulation::TxMeta;
 use crate::memory::PdId;
-use crate::port::TxMeta;
 use core::fmt;
 use roce_wire::{QKey, Qpn};
 use std::net::IpAddr;

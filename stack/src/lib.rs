@@ -10,7 +10,7 @@
 //!   post_recv ──► │  Qp: requester │ responder    MemoryTable│ ──► Event
 //!                 └──────▲───────────────────────────────────┘
 //!                        │ receive, transmit, handle_timeouts
-//!                      Port (UDP sockets, AF_XDP, simulated)
+//!                  Transmit (UDP sockets, AF_XDP, simulated)
 //! ```
 //!
 //! Names are those of the InfiniBand Architecture Specification, volume 1, release
@@ -22,6 +22,7 @@ mod addresses;
 mod congestion;
 mod counters;
 mod cq;
+mod encapsulation;
 mod event;
 pub mod fault;
 mod hash;
@@ -35,6 +36,7 @@ mod seq;
 mod share;
 mod srq;
 mod time;
+mod transmit;
 mod wr;
 
 pub use address::{AddressError, AddressHandle, Destination};
@@ -45,6 +47,7 @@ pub use congestion::{
 };
 pub use counters::{Counters, DropReason, Stat};
 pub use cq::{CompletionQueue, CqId, CqOverrun, CqResizeError, Notify};
+pub use encapsulation::{IpCovered, RoceVersion, RxMeta, TxMeta};
 pub use event::Event;
 pub use memory::{
     Access, AccessError, BindError, Buffer, BufferRange, DeregisterError, FaultSafe, Memory,
@@ -63,6 +66,7 @@ pub use qp::{
 };
 pub use srq::{MAX_SRQS, SrqAttributes, SrqError, SrqInit, SrqStatus, Srqn, XrcdId};
 pub use time::{Duration, Instant};
+pub use transmit::{ReserveError, Transmit, TxSlot};
 pub use wr::{
     Completion, Flush, MAX_MESSAGE_BYTES, MAX_SGE, NetworkHeader, PostError, RecvWr, RemoteAddr,
     SendFlags, SendOp, SendWr, Sge, Source, WcOpcode, WcStatus,

@@ -6,15 +6,16 @@ mod memory;
 use crate::address::{AddressError, AddressHandle};
 use crate::congestion::{Congestion, CongestionControl, NotificationPoint};
 use crate::counters::{Counters, DropReason, Stat};
+use crate::encapsulation::{RxMeta, TxMeta};
 use crate::event::Event;
 use crate::memory::{Access, Buffer, MemoryTable, PdId, RegisterError};
 use crate::part::QpnPart;
-use crate::port::{Port, RxMeta, TxMeta};
 use crate::qp::early::{DEFAULT_PACKETS, EarlyPool};
 use crate::qp::{Cx, ModifyError, PortLimits, Qp, QpAttributes, QpConfig, QpState, Turn};
 use crate::share::Shares;
 use crate::srq::SrqTable;
 use crate::time::Instant;
+use crate::transmit::Transmit;
 use core::hint::cold_path;
 use rand_chacha::ChaCha20Rng;
 use rand_core::{Rng, SeedableRng};
@@ -350,7 +351,7 @@ impl Nic {
 
     /// Sends what there is to send, as far as the port has room, a fair share of
     /// each QP at a time.
-    pub fn transmit(&mut self, now: Instant, port: &mut dyn Port) {
+    pub fn transmit(&mut self, now: Instant, port: &mut dyn Transmit) {
         if !self.transmit_notices(now, port) || !self.transmit_mads(port) {
             return;
         }
@@ -386,7 +387,7 @@ impl Nic {
     /// application that answers a message wants its answer out first. What remains,
     /// acknowledgements above all, is for the next [`Nic::transmit`]. If other QPs have
     /// waited for longer, all get their turn.
-    pub fn transmit_posted(&mut self, now: Instant, port: &mut dyn Port, qpn: Qpn) {
+    pub fn transmit_posted(&mut self, now: Instant, port: &mut dyn Transmit, qpn: Qpn) {
         let Some(&handle) = self.ready.front().filter(|first| first.qpn == qpn) else {
             return self.transmit(now, port);
         };

@@ -16,7 +16,8 @@ use std::io::Write;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-use roce_stack::port::{Port, RxMeta, TxMeta};
+use roce_stack::port::Port;
+use roce_stack::{RxMeta, Transmit, TxMeta};
 use roce_udp::{UdpPort, UdpPortConfig};
 
 type Error = Box<dyn std::error::Error>;
@@ -83,7 +84,7 @@ fn to(src: IpAddr, dst: IpAddr) -> TxMeta {
         dst,
         traffic_class: 2,
         hop_limit: 0,
-        version: roce_stack::port::RoceVersion::V2,
+        version: roce_stack::RoceVersion::V2,
     }
 }
 

@@ -4,8 +4,8 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd};
 
-use roce_stack::port::{Port, PortCapabilities, PortError, ReserveError, RxSink, TxMeta, TxSlot};
-use roce_stack::{Addresses, QpnPart};
+use roce_stack::port::{Port, PortCapabilities, PortError, RxSink};
+use roce_stack::{Addresses, QpnPart, ReserveError, Transmit, TxMeta, TxSlot};
 use roce_wire::Qpn;
 
 use crate::ROCE_UDP_PORT;
@@ -241,6 +241,39 @@ impl UdpPort {
     }
 }
 
+impl Transmit for UdpPort {
+    fn reserve(&mut self, to: &TxMeta, to_qp: Qpn, len: usize) -> Result<TxSlot<'_>, ReserveError> {
+        self.forget();
+        let ipv6 = to.src.is_ipv6();
+        let sendable = (1..=self.config.max_packet_bytes(ipv6)).contains(&len)
+            && to.dst.is_ipv6() == ipv6
+            && self.carries(to.version);
+        let Some(index) = self.socket_of(to.src).filter(|_| sendable) else {
+            self.counters.tx_unsendable += 1;
+            return Err(ReserveError::Unsendable);
+        };
+        self.reserved = index;
+        let queue = &mut self.sockets[index].queue;
+        match queue.reserve(to, joinable(to_qp), len, max_datagram(ipv6)) {
+            Some((bytes, ip)) => Ok(TxSlot {
+                bytes,
+                src_port: ROCE_UDP_PORT,
+                ip,
+            }),
+            None => {
+                self.counters.tx_queue_full += 1;
+                Err(ReserveError::Full)
+            }
+        }
+    }
+
+    fn commit(&mut self) {
+        if let Some(socket) = self.sockets.get_mut(self.reserved) {
+            socket.queue.commit();
+        }
+    }
+}
+
 impl Port for UdpPort {
     fn capabilities(&self) -> PortCapabilities {
         let ipv6 = self.config.addresses.iter().any(IpAddr::is_ipv6);
@@ -316,37 +349,6 @@ impl Port for UdpPort {
                 })?;
         }
         Ok(packets)
-    }
-
-    fn reserve(&mut self, to: &TxMeta, to_qp: Qpn, len: usize) -> Result<TxSlot<'_>, ReserveError> {
-        self.forget();
-        let ipv6 = to.src.is_ipv6();
-        let sendable = (1..=self.config.max_packet_bytes(ipv6)).contains(&len)
-            && to.dst.is_ipv6() == ipv6
-            && self.carries(to.version);
-        let Some(index) = self.socket_of(to.src).filter(|_| sendable) else {
-            self.counters.tx_unsendable += 1;
-            return Err(ReserveError::Unsendable);
-        };
-        self.reserved = index;
-        let queue = &mut self.sockets[index].queue;
-        match queue.reserve(to, joinable(to_qp), len, max_datagram(ipv6)) {
-            Some((bytes, ip)) => Ok(TxSlot {
-                bytes,
-                src_port: ROCE_UDP_PORT,
-                ip,
-            }),
-            None => {
-                self.counters.tx_queue_full += 1;
-                Err(ReserveError::Full)
-            }
-        }
-    }
-
-    fn commit(&mut self) {
-        if let Some(socket) = self.sockets.get_mut(self.reserved) {
-            socket.queue.commit();
-        }
     }
 
     fn flush(&mut self) -> Result<bool, PortError> {

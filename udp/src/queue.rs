@@ -8,8 +8,7 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
-use roce_stack::QpnPart;
-use roce_stack::port::{IpCovered, TxMeta};
+use roce_stack::{IpCovered, QpnPart, TxMeta};
 
 #[cfg(test)]
 mod tests;

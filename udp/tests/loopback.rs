@@ -7,7 +7,8 @@ use roce_wire::Qpn;
 use std::net::{IpAddr, Ipv6Addr, UdpSocket};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use roce_stack::port::{IpCovered, Port, ReserveError, RxMeta, TxMeta};
+use roce_stack::port::Port;
+use roce_stack::{IpCovered, ReserveError, RxMeta, Transmit, TxMeta};
 use roce_udp::{TxDrop, UdpPort, UdpPortConfig};
 use support::{
     Received, loopback_config, open, open_with, packet, receive, receive_now, send, skip, to,
@@ -245,7 +246,7 @@ fn datagrams_of_several_destinations_and_classes_leave_in_one_flush() {
         let to = TxMeta {
             traffic_class: (number % 4) as u8,
             hop_limit: (number % 7) as u8,
-            version: roce_stack::port::RoceVersion::V2,
+            version: roce_stack::RoceVersion::V2,
             ..to(near, dst)
         };
         send(&mut from, &to, &packet(number, 100));

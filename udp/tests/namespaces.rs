@@ -7,7 +7,8 @@ use std::io::Read;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-use roce_stack::port::{IpCovered, Port, TxMeta};
+use roce_stack::port::Port;
+use roce_stack::{IpCovered, TxMeta};
 use roce_udp::{TxDrop, UdpPort, UdpPortConfig};
 use socket2::{Domain, Protocol, Socket, Type};
 use support::netns::{FAR, FAR_LOCAL, NEAR, NEAR_LOCAL, Namespace, Pair};
@@ -128,7 +129,7 @@ fn link_local_addresses_work_and_share_the_port_with_ipv4() {
         let to = TxMeta {
             traffic_class: 3,
             hop_limit: 5,
-            version: roce_stack::port::RoceVersion::V2,
+            version: roce_stack::RoceVersion::V2,
             ..to(src, dst)
         };
         for number in 0..20 {

@@ -26,8 +26,7 @@ use comments::Comments;
 use frame::Frame;
 use roce_capture::{Capture, Direction, Interface, InterfaceId, LinkType, Packet};
 use roce_stack::fault::Suffered;
-use roce_stack::port::{Port, RoceVersion, RxMeta};
-use roce_stack::{Instant, Nic};
+use roce_stack::{Instant, Nic, RoceVersion, RxMeta, Transmit};
 use std::time::SystemTime;
 use tap::{Reservation, Tap};
 
@@ -72,7 +71,7 @@ impl PortCapture {
     }
 
     /// The port, whose every packet is captured.
-    pub(crate) fn tap<'a>(&'a mut self, port: &'a mut dyn Port) -> Tap<'a> {
+    pub(crate) fn tap<'a>(&'a mut self, port: &'a mut dyn Transmit) -> Tap<'a> {
         Tap::new(self, port)
     }
 

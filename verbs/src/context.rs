@@ -25,8 +25,10 @@ use crate::xrc::XrcDomain;
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use parking_lot::{Mutex, MutexGuard};
 use roce_stack::fault::{FaultLayer, FaultSpec};
-use roce_stack::port::{PortError, RoceVersion, TxMeta};
-use roce_stack::{BufferRange, Counters, Event, Instant, Nic, NicConfig, QpnPart};
+use roce_stack::port::PortError;
+use roce_stack::{
+    BufferRange, Counters, Event, Instant, Nic, NicConfig, QpnPart, RoceVersion, TxMeta,
+};
 use std::hint::cold_path;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;

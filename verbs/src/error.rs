@@ -1,8 +1,9 @@
 //! What can go wrong, each with what to do about it.
 
-use roce_stack::port::{PortError, RoceVersion};
+use roce_stack::port::PortError;
 use roce_stack::{
     AddressError, BufferRange, CreateQpError, ModifyError, MulticastError, RegisterError,
+    RoceVersion,
 };
 use std::fmt;
 

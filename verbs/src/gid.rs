@@ -3,7 +3,7 @@
 
 use core::fmt;
 use core::str::FromStr;
-use roce_stack::port::RoceVersion;
+use roce_stack::RoceVersion;
 use std::net::{IpAddr, Ipv6Addr};
 
 /// A GID: an IPv6 address, or an IPv4 address in its IPv6-mapped form.

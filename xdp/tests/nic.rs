@@ -6,10 +6,10 @@ mod support;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use roce_stack::port::{Port, RxMeta, TxMeta};
+use roce_stack::port::Port;
 use roce_stack::{
     Access, Buffer, CompletionQueue, CqId, Instant, Nic, NicConfig, QpAttributes, QpInit, QpKind,
-    QpState, QueueLimits, RemoteAddr, SendFlags, SendOp, SendWr, Sge, WcStatus,
+    QpState, QueueLimits, RemoteAddr, RxMeta, SendFlags, SendOp, SendWr, Sge, TxMeta, WcStatus,
 };
 use roce_wire::{PathMtu, Psn, Qpn, RnrTimer};
 use roce_xdp::XdpPort;
@@ -176,7 +176,7 @@ fn messages_cross(test: &str, attach: AttachMode, queues: u32) {
             dst: address(to),
             traffic_class: 2,
             hop_limit: 0,
-            version: roce_stack::port::RoceVersion::V2,
+            version: roce_stack::RoceVersion::V2,
         };
         near.connect(path(&pair.near, &pair.far), path_mtu, far.qpn);
         far.connect(path(&pair.far, &pair.near), path_mtu, near.qpn);

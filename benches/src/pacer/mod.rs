@@ -5,11 +5,10 @@ pub mod port;
 
 use nix::time::{ClockId, clock_gettime};
 use port::{CountingPort, FIRST_PEER};
-use roce_stack::port::{IpCovered, RoceVersion, RxMeta, TxMeta};
 use roce_stack::{
     Access, Buffer, CompletionQueue, CongestionControl, CqId, DcqcnParameters, Duration, Instant,
-    Nic, NicConfig, QpAttributes, QpInit, QpKind, QpState, QueueLimits, SendFlags, SendOp, SendWr,
-    Sge, WcStatus,
+    IpCovered, Nic, NicConfig, QpAttributes, QpInit, QpKind, QpState, QueueLimits, RoceVersion,
+    RxMeta, SendFlags, SendOp, SendWr, Sge, TxMeta, WcStatus,
 };
 use roce_wire::icrc::{self, IpHeader};
 use roce_wire::{Bth, ExtHeaders, Opcode, PacketRepr, PathMtu, Psn, Qpn, UDP_PORT};

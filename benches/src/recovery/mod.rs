@@ -4,10 +4,9 @@
 pub mod figures;
 
 use crate::fabric::{Fabric, Wire};
-use roce_stack::port::TxMeta;
 use roce_stack::{
     Access, Buffer, CompletionQueue, Counters, CqId, Duration, QpAttributes, QpInit, QpKind,
-    QpState, QueueLimits, RemoteAddr, SendFlags, SendOp, SendWr, Sge, WcStatus,
+    QpState, QueueLimits, RemoteAddr, SendFlags, SendOp, SendWr, Sge, TxMeta, WcStatus,
 };
 use roce_wire::{PathMtu, Psn, RnrTimer};
 use std::sync::Arc;
@@ -90,7 +89,7 @@ pub fn run(run: &Run) -> Result<Outcome, String> {
             dst: fabric.ends[1 - side].address,
             traffic_class: 0,
             hop_limit: 64,
-            version: roce_stack::port::RoceVersion::V2,
+            version: roce_stack::RoceVersion::V2,
         };
         for step in connect(path, qpns[1 - side]) {
             fabric.ends[side]

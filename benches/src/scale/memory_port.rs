@@ -1,12 +1,9 @@
 //! A way to another NIC of the same process: a buffer that drops what it has no room for,
 //! as a socket's does.
 
-use roce_stack::port::{
-    IpCovered, Port, PortCapabilities, PortError, ReserveError, RxMeta, RxSink, TxMeta, TxSlot,
-};
+use roce_stack::{IpCovered, ReserveError, RxMeta, Transmit, TxMeta, TxSlot};
 use roce_wire::Qpn;
 use std::collections::VecDeque;
-use std::net::IpAddr;
 
 const SRC_PORT: u16 = 0xc000;
 const IP: IpCovered = IpCovered::V4 {
@@ -53,22 +50,7 @@ impl MemoryPort {
     }
 }
 
-impl Port for MemoryPort {
-    fn capabilities(&self) -> PortCapabilities {
-        PortCapabilities {
-            max_packet_bytes: 4200,
-            receive_buffer_bytes: self.limit,
-        }
-    }
-
-    fn activate(&mut self, _address: IpAddr) -> Result<(), PortError> {
-        Ok(())
-    }
-
-    fn receive(&mut self, _budget: usize, _sink: &mut dyn RxSink) -> Result<usize, PortError> {
-        Ok(0)
-    }
-
+impl Transmit for MemoryPort {
     fn reserve(
         &mut self,
         to: &TxMeta,
@@ -102,9 +84,5 @@ impl Port for MemoryPort {
             ip: IP,
         };
         self.under_way.push_back((meta, bytes));
-    }
-
-    fn flush(&mut self) -> Result<bool, PortError> {
-        Ok(true)
     }
 }

@@ -6,10 +6,9 @@ pub mod memory_port;
 
 use crate::recovery::connect;
 use memory_port::MemoryPort;
-use roce_stack::port::TxMeta;
 use roce_stack::{
     Access, Buffer, CompletionQueue, CqId, Instant, Nic, NicConfig, QpInit, QpKind, QueueLimits,
-    RemoteAddr, SendFlags, SendOp, SendWr, Sge, Stat, WcStatus,
+    RemoteAddr, SendFlags, SendOp, SendWr, Sge, Stat, TxMeta, WcStatus,
 };
 use roce_wire::Qpn;
 use std::net::{IpAddr, Ipv4Addr};
@@ -101,7 +100,7 @@ impl Many {
                 dst: address(1 - side),
                 traffic_class: 0,
                 hop_limit: 64,
-                version: roce_stack::port::RoceVersion::V2,
+                version: roce_stack::RoceVersion::V2,
             };
             for index in 0..qps {
                 for step in connect(path, many.qpns[1 - side][index]) {

@@ -2,10 +2,9 @@
 
 use super::link::{Around, Egress};
 use super::{EgressId, PacketId};
-use roce_stack::port::{
-    IpCovered, Port, PortCapabilities, PortError, ReserveError, RxMeta, RxSink, TxMeta, TxSlot,
+use roce_stack::{
+    Duration, Instant, IpCovered, Nic, NicConfig, ReserveError, RxMeta, Transmit, TxMeta, TxSlot,
 };
-use roce_stack::{Duration, Instant, Nic, NicConfig};
 use roce_wire::Qpn;
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -174,22 +173,7 @@ impl HostPort<'_, '_> {
 
 const SRC_PORT: u16 = 0xc123;
 
-impl Port for HostPort<'_, '_> {
-    fn capabilities(&self) -> PortCapabilities {
-        PortCapabilities {
-            max_packet_bytes: self.egress.spec.max_packet_bytes,
-            receive_buffer_bytes: 1 << 20,
-        }
-    }
-
-    fn activate(&mut self, _address: IpAddr) -> Result<(), PortError> {
-        Ok(())
-    }
-
-    fn receive(&mut self, _budget: usize, _sink: &mut dyn RxSink) -> Result<usize, PortError> {
-        Ok(0)
-    }
-
+impl Transmit for HostPort<'_, '_> {
     fn reserve(
         &mut self,
         to: &TxMeta,
@@ -238,9 +222,5 @@ impl Port for HostPort<'_, '_> {
             self.egress.push(self.around, packet);
             self.egress.start(self.around);
         }
-    }
-
-    fn flush(&mut self) -> Result<bool, PortError> {
-        Ok(true)
     }
 }

@@ -1,7 +1,7 @@
 //! Packets in flight, in buffers that are used again.
 
 use super::EgressId;
-use roce_stack::port::{IpCovered, RxMeta};
+use roce_stack::{IpCovered, RxMeta};
 use std::net::{IpAddr, Ipv4Addr};
 
 /// Names a packet in the pool.

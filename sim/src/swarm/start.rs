@@ -9,8 +9,7 @@ use crate::connect::{QKEY, connect, header_bytes};
 use crate::fabric::HostId;
 use crate::oracle::{Causes, Ends, FlowAreas, Verdict, Violation};
 use roce_stack::fault::{Chance, FaultSpec};
-use roce_stack::port::TxMeta;
-use roce_stack::{CompletionQueue, Destination, QpKind};
+use roce_stack::{CompletionQueue, Destination, QpKind, TxMeta};
 use std::sync::Arc;
 
 impl Run<'_> {
@@ -135,7 +134,7 @@ impl Run<'_> {
             dst: self.fabric.address(to.host),
             traffic_class: 2,
             hop_limit: 64,
-            version: roce_stack::port::RoceVersion::V2,
+            version: roce_stack::RoceVersion::V2,
         };
         let pd = self.words[from.host.0].pd;
         let ah = self.fabric.nic(from.host).create_ah(pd, path);

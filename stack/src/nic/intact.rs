@@ -1,6 +1,6 @@
 //! Whether a packet is as it was sent.
 
-use crate::port::{self, IpCovered, RxMeta};
+use crate::encapsulation::{IpCovered, RxMeta, gid};
 use core::hint::cold_path;
 use roce_wire::UDP_PORT;
 use roce_wire::icrc::{self, IpHeader};
@@ -27,8 +27,8 @@ pub(super) fn icrc_is_right(meta: &RxMeta, transport: &[u8]) -> bool {
         (src, dst, IpCovered::Grh) => {
             cold_path();
             let ip = IpHeader::Grh {
-                sgid: port::gid(*src),
-                dgid: port::gid(*dst),
+                sgid: gid(*src),
+                dgid: gid(*dst),
             };
             icrc::verify(&ip, meta.src_port, UDP_PORT, transport).is_ok()
         }

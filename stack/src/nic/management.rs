@@ -6,8 +6,9 @@
 
 use super::Nic;
 use crate::counters::{DropReason, Stat};
-use crate::port::{Port, RxMeta, TxMeta};
+use crate::encapsulation::{RxMeta, TxMeta};
 use crate::qp::emit::{count_packet, write_packet};
+use crate::transmit::Transmit;
 use core::fmt;
 use core::hint::cold_path;
 use roce_wire::{
@@ -147,7 +148,7 @@ impl Nic {
     }
 
     /// Sends them. Returns whether there was room for all.
-    pub(super) fn transmit_mads(&mut self, port: &mut dyn Port) -> bool {
+    pub(super) fn transmit_mads(&mut self, port: &mut dyn Transmit) -> bool {
         let Some(services) = &mut self.management else {
             return true;
         };

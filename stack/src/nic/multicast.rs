@@ -2,7 +2,7 @@
 
 use super::Nic;
 use crate::counters::DropReason;
-use crate::port::RxMeta;
+use crate::encapsulation::RxMeta;
 use crate::qp::QpKind;
 use crate::time::Instant;
 use core::fmt;

@@ -2,9 +2,9 @@
 
 use super::{CongestionControl, Nic, NotificationPoint};
 use crate::congestion::{CongestionSettings, QpCongestion};
-use crate::port::Port;
 use crate::qp::{Qp, Turn};
 use crate::time::Instant;
+use crate::transmit::Transmit;
 use core::hint::cold_path;
 use roce_wire::Qpn;
 
@@ -55,7 +55,7 @@ impl Nic {
     }
 
     /// Sends what CNPs are owed. Returns whether there was room for all of them.
-    pub(super) fn transmit_notices(&mut self, now: Instant, port: &mut dyn Port) -> bool {
+    pub(super) fn transmit_notices(&mut self, now: Instant, port: &mut dyn Transmit) -> bool {
         while let Some(handle) = self.notices.pop_front() {
             cold_path();
             let turn = self.with_qp_unscheduled(now, handle, |qp, cx| qp.transmit_notice(cx, port));

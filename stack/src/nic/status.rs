@@ -3,7 +3,7 @@
 use super::Nic;
 use crate::congestion::QpCongestion;
 use crate::counters::{Counters, Stat};
-use crate::port::TxMeta;
+use crate::encapsulation::TxMeta;
 use crate::qp::{QpKind, QpState};
 use crate::time::Instant;
 use roce_wire::{PathMtu, Qpn};

@@ -3,7 +3,7 @@
 
 use super::{Qp, QpState};
 use crate::counters::DropReason;
-use crate::port::RxMeta;
+use crate::encapsulation::RxMeta;
 use core::hint::cold_path;
 use roce_wire::Packet;
 

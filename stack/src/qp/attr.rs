@@ -4,8 +4,8 @@ mod rules;
 
 use super::kind::QpKind;
 use crate::congestion::RateLimit;
+use crate::encapsulation::TxMeta;
 use crate::memory::Access;
-use crate::port::TxMeta;
 use core::time::Duration;
 use roce_wire::{PKey, PathMtu, Psn, QKey, Qpn, RnrTimer};
 use rules::rules;

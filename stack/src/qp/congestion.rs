@@ -5,8 +5,9 @@ use super::{Cx, Fault, Qp, QpState, Turn};
 use crate::congestion::limiter::{Limiter, lower};
 use crate::congestion::{CongestionControl, QpCongestion};
 use crate::counters::{DropReason, Stat};
-use crate::port::{Port, RxMeta, TxMeta};
+use crate::encapsulation::{RxMeta, TxMeta};
 use crate::time::Instant;
+use crate::transmit::Transmit;
 use core::hint::cold_path;
 use roce_wire::{Bth, ExtHeaders, Opcode, Packet, PacketRepr, Psn};
 
@@ -186,7 +187,7 @@ impl Qp {
     pub(super) fn transmit_replies(
         &mut self,
         cx: &mut Cx<'_>,
-        port: &mut dyn Port,
+        port: &mut dyn Transmit,
         budget: usize,
     ) -> Result<Turn, Fault> {
         if (self.limiter.is_some() || !self.begun) && self.service.owes_data() {
@@ -201,7 +202,7 @@ impl Qp {
     pub(super) fn transmit_work(
         &mut self,
         cx: &mut Cx<'_>,
-        port: &mut dyn Port,
+        port: &mut dyn Transmit,
         budget: usize,
     ) -> Result<Turn, Fault> {
         if self.limiter.is_some() || !self.begun {
@@ -216,7 +217,7 @@ impl Qp {
     fn transmit_slowly(
         &mut self,
         cx: &mut Cx<'_>,
-        port: &mut dyn Port,
+        port: &mut dyn Transmit,
         budget: usize,
         answers: bool,
     ) -> Result<Turn, Fault> {
@@ -295,7 +296,7 @@ impl Qp {
 
     /// Sends the CNP that is owed, if one is.
     // rule: A17.9.2-cnp-sent
-    pub(crate) fn transmit_notice(&mut self, cx: &mut Cx<'_>, port: &mut dyn Port) -> Turn {
+    pub(crate) fn transmit_notice(&mut self, cx: &mut Cx<'_>, port: &mut dyn Transmit) -> Turn {
         if !self.notifier.is_owed() {
             return Turn::Idle;
         }

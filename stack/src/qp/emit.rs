@@ -1,9 +1,10 @@
 //! Writes one packet into a slot of the port.
 
 use crate::counters::{Counters, Stat};
+use crate::encapsulation::{IpCovered, TxMeta, gid};
 use crate::memory::AccessError;
-use crate::port::{self, IpCovered, Port, ReserveError, TxMeta, TxSlot};
 use crate::qp::Cx;
+use crate::transmit::{ReserveError, Transmit, TxSlot};
 use core::hint::cold_path;
 use roce_wire::icrc::{IpHeader, Unsealed};
 use roce_wire::{PacketRepr, UDP_PORT};
@@ -25,7 +26,7 @@ pub(crate) enum EmitError {
 #[inline]
 pub(crate) fn emit(
     cx: &mut Cx<'_>,
-    port: &mut dyn Port,
+    port: &mut dyn Transmit,
     path: &TxMeta,
     repr: &PacketRepr,
     payload_len: usize,
@@ -38,7 +39,7 @@ pub(crate) fn emit(
 #[inline]
 pub(crate) fn emit_of(
     cx: &mut Cx<'_>,
-    port: &mut dyn Port,
+    port: &mut dyn Transmit,
     path: &TxMeta,
     repr: &PacketRepr,
     payload_len: usize,
@@ -54,7 +55,7 @@ pub(crate) fn emit_of(
 /// or lost because the port can never send it.
 #[inline]
 pub(crate) fn write_packet(
-    port: &mut dyn Port,
+    port: &mut dyn Transmit,
     path: &TxMeta,
     repr: &PacketRepr,
     payload_len: usize,
@@ -111,8 +112,8 @@ fn ip_header(path: &TxMeta, covered: IpCovered) -> IpHeader {
         IpCovered::Grh => {
             cold_path();
             return IpHeader::Grh {
-                sgid: port::gid(path.src),
-                dgid: port::gid(path.dst),
+                sgid: gid(path.src),
+                dgid: gid(path.dst),
             };
         }
     };
@@ -124,8 +125,8 @@ fn ip_header(path: &TxMeta, covered: IpCovered) -> IpHeader {
             flags_fragment,
         },
         (src, dst) => IpHeader::V6 {
-            src: port::gid(src),
-            dst: port::gid(dst),
+            src: gid(src),
+            dst: gid(dst),
         },
     }
 }

@@ -40,13 +40,14 @@ use crate::congestion::limiter::Limiter;
 use crate::congestion::notification::Notifier;
 use crate::counters::Counters;
 use crate::cq::{CompletionQueue, Pushed};
+use crate::encapsulation::RxMeta;
 use crate::event::Event;
 use crate::memory::{MemoryTable, PdId, prefetch};
 use crate::nic::QpTraffic;
-use crate::port::{Port, RxMeta};
 use crate::share::{Shares, Stake};
 use crate::srq::{SrqTable, Srqn};
 use crate::time::Instant;
+use crate::transmit::Transmit;
 use crate::wr::Completion;
 use congestion::CongestionCounts;
 use core::hint::cold_path;
@@ -299,7 +300,12 @@ impl Qp {
     // rule: 9.9.3-nak-leaves
     /// Sends at most about `budget` packets: the requester's first, so that what the
     /// application waits for is not behind acknowledgements.
-    pub(crate) fn transmit(&mut self, cx: &mut Cx<'_>, port: &mut dyn Port, budget: usize) -> Turn {
+    pub(crate) fn transmit(
+        &mut self,
+        cx: &mut Cx<'_>,
+        port: &mut dyn Transmit,
+        budget: usize,
+    ) -> Turn {
         self.end_pause(cx);
         cx.alone &= !self.service.has_replies();
         if self.answers_go_first() {
@@ -319,7 +325,7 @@ impl Qp {
     }
 
     /// The responder's part of that alone.
-    fn answer(&mut self, cx: &mut Cx<'_>, port: &mut dyn Port, budget: usize) -> Turn {
+    fn answer(&mut self, cx: &mut Cx<'_>, port: &mut dyn Transmit, budget: usize) -> Turn {
         self.transmit_replies(cx, port, budget)
             .unwrap_or_else(|fault| {
                 cold_path();
@@ -340,7 +346,7 @@ impl Qp {
     pub(crate) fn transmit_requests(
         &mut self,
         cx: &mut Cx<'_>,
-        port: &mut dyn Port,
+        port: &mut dyn Transmit,
         budget: usize,
     ) -> Turn {
         self.end_pause(cx);

@@ -5,9 +5,10 @@ use super::queue::{Room, Source};
 use super::requester::{News, Requester};
 use super::responder::Responder;
 use super::{Core, Cx, Fault, QpInit, QpKind, Receives, Turn, arrivals, uc, ud};
-use crate::port::{Port, RxMeta};
+use crate::encapsulation::RxMeta;
 use crate::srq::{Srqn, XrcdId};
 use crate::time::{Duration, Instant};
+use crate::transmit::Transmit;
 use crate::wr::{PostError, RecvWr, SendWr, WcStatus};
 use roce_wire::Packet;
 
@@ -264,7 +265,7 @@ impl Service {
     pub(super) fn transmit_requests(
         &mut self,
         cx: &mut Cx<'_>,
-        port: &mut dyn Port,
+        port: &mut dyn Transmit,
         core: &Core,
         budget: usize,
     ) -> Result<Turn, Fault> {
@@ -279,7 +280,7 @@ impl Service {
     pub(super) fn transmit_replies(
         &mut self,
         cx: &mut Cx<'_>,
-        port: &mut dyn Port,
+        port: &mut dyn Transmit,
         core: &Core,
         budget: usize,
     ) -> Result<Turn, Fault> {

@@ -3,8 +3,7 @@
 
 use crate::sim::hand::{frame, seal};
 use crate::sim::{Hand, Ip, Mem, PEER_QPN, Setup, to_state};
-use roce_stack::port::{IpCovered, RxMeta};
-use roce_stack::{DropReason, QpState, SendOp, Stat};
+use roce_stack::{DropReason, IpCovered, QpState, RxMeta, SendOp, Stat};
 use roce_wire::{Bth, ExtHeaders, Opcode, PKey, Psn, Qpn};
 
 /// A NIC with memory that a valid WRITE would change, and that WRITE.

@@ -3,8 +3,7 @@
 use crate::sim::{Dice, Hand, Ip, Setup, frame};
 use rand_chacha::ChaCha20Rng;
 use rand_core::SeedableRng;
-use roce_stack::port::TxMeta;
-use roce_stack::{DropReason, MAD_BYTES, MadError, QpState, Stat};
+use roce_stack::{DropReason, MAD_BYTES, MadError, QpState, Stat, TxMeta};
 use roce_wire::{Bth, Deth, ExtHeaders, ImmDt, Opcode, PKey, Psn, QKey, Qpn};
 
 /// What the inbox holds.

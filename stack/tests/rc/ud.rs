@@ -7,8 +7,7 @@ mod multicast;
 
 use crate::sim::node::Node;
 use crate::sim::{Hand, QKEY, Setup};
-use roce_stack::port::TxMeta;
-use roce_stack::{Destination, QpKind};
+use roce_stack::{Destination, QpKind, TxMeta};
 use roce_wire::{Deth, ExtHeaders, QKey, Qpn};
 use std::net::IpAddr;
 

@@ -14,7 +14,7 @@ fn to(last: u8) -> TxMeta {
         dst: IpAddr::from([127, 0, 0, last]),
         traffic_class: 2,
         hop_limit: 0,
-        version: roce_stack::port::RoceVersion::V2,
+        version: roce_stack::RoceVersion::V2,
     }
 }
 

@@ -2,7 +2,8 @@
 
 use std::io::{self, ErrorKind};
 
-use roce_stack::port::{IpCovered, RxMeta, RxSink};
+use roce_stack::port::RxSink;
+use roce_stack::{IpCovered, RxMeta};
 
 use super::PortSocket;
 use crate::counters::UdpCounters;

@@ -1,6 +1,7 @@
 //! What the kernel hands over in one piece, and what leaves in one piece.
 
 use super::*;
+use roce_stack::Transmit;
 use roce_wire::Qpn;
 
 /// Sends the packets as one datagram that the kernel is to cut up.

@@ -13,8 +13,8 @@ use std::net::{IpAddr, Ipv4Addr, UdpSocket};
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 
-use roce_stack::QpnPart;
-use roce_stack::port::{Port, PortError, RxMeta};
+use roce_stack::port::{Port, PortError};
+use roce_stack::{QpnPart, RxMeta};
 use roce_udp::{UdpPort, UdpPortConfig};
 
 /// How long a test waits for what must happen before it fails.

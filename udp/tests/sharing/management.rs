@@ -2,7 +2,7 @@
 
 use super::processes::Other;
 use super::*;
-use roce_stack::Addresses;
+use roce_stack::{Addresses, Transmit};
 use roce_udp::{ClaimError, ServiceClaim};
 use roce_wire::Qpn;
 

@@ -9,7 +9,8 @@ use std::net::IpAddr;
 use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
-use roce_stack::port::{IpCovered, Port, RxMeta, TxMeta};
+use roce_stack::port::Port;
+use roce_stack::{IpCovered, RxMeta, Transmit, TxMeta};
 use roce_udp::{UdpPort, UdpPortConfig};
 
 /// How long a test waits for packets before it fails.
@@ -53,7 +54,7 @@ pub(crate) fn to(src: IpAddr, dst: IpAddr) -> TxMeta {
         dst,
         traffic_class: 2,
         hop_limit: 0,
-        version: roce_stack::port::RoceVersion::V2,
+        version: roce_stack::RoceVersion::V2,
     }
 }
 

@@ -1,7 +1,7 @@
 //! Whole packets from the IP header, or RoCE v1's GRH, on, put together again from what a port tells of them.
 
 use crate::gid::Gid;
-use roce_stack::port::{IpCovered, RxMeta, TxMeta};
+use roce_stack::{IpCovered, RxMeta, TxMeta};
 use roce_wire::{ETHERTYPE_ROCE_V1, FrameRepr, Grh, NetworkHeader, UDP_PORT, UdpHeader, icrc};
 use std::net::IpAddr;
 

@@ -2,11 +2,8 @@
 
 use super::PortCapture;
 use roce_capture::{Direction, Packet};
-use roce_stack::port::{
-    IpCovered, Port, PortCapabilities, PortError, ReserveError, RoceVersion, RxSink, TxMeta, TxSlot,
-};
+use roce_stack::{IpCovered, ReserveError, Transmit, TxMeta, TxSlot};
 use roce_wire::Qpn;
-use std::net::IpAddr;
 use std::time::SystemTime;
 
 /// A packet that is being put together.
@@ -24,11 +21,11 @@ pub(super) struct Reservation {
 /// packet is committed.
 pub(crate) struct Tap<'a> {
     capture: &'a mut PortCapture,
-    port: &'a mut dyn Port,
+    port: &'a mut dyn Transmit,
 }
 
 impl<'a> Tap<'a> {
-    pub(super) fn new(capture: &'a mut PortCapture, port: &'a mut dyn Port) -> Self {
+    pub(super) fn new(capture: &'a mut PortCapture, port: &'a mut dyn Transmit) -> Self {
         capture.reservation = None;
         Self { capture, port }
     }
@@ -48,35 +45,7 @@ impl<'a> Tap<'a> {
     }
 }
 
-impl Port for Tap<'_> {
-    fn capabilities(&self) -> PortCapabilities {
-        self.port.capabilities()
-    }
-
-    fn carries(&self, version: RoceVersion) -> bool {
-        self.port.carries(version)
-    }
-
-    fn check(&mut self, path: &TxMeta) -> Result<(), PortError> {
-        self.port.check(path)
-    }
-
-    fn activate(&mut self, address: IpAddr) -> Result<(), PortError> {
-        self.port.activate(address)
-    }
-
-    fn join(&mut self, group: IpAddr) -> Result<(), PortError> {
-        self.port.join(group)
-    }
-
-    fn leave(&mut self, group: IpAddr) {
-        self.port.leave(group);
-    }
-
-    fn receive(&mut self, budget: usize, sink: &mut dyn RxSink) -> Result<usize, PortError> {
-        self.port.receive(budget, sink)
-    }
-
+impl Transmit for Tap<'_> {
     fn reserve(&mut self, to: &TxMeta, to_qp: Qpn, len: usize) -> Result<TxSlot<'_>, ReserveError> {
         self.capture.reservation = None;
         let TxSlot { src_port, ip, .. } = self.port.reserve(to, to_qp, len)?;
@@ -118,9 +87,5 @@ impl Port for Tap<'_> {
             wire_len: bytes.len(),
             comments: &[],
         });
-    }
-
-    fn flush(&mut self) -> Result<bool, PortError> {
-        self.port.flush()
     }
 }

@@ -1,11 +1,8 @@
 use super::comments::Comments;
 use super::frame::Frame;
 use super::*;
-use roce_stack::NicConfig;
 use roce_stack::fault::Loss;
-use roce_stack::port::{
-    IpCovered, PortCapabilities, PortError, ReserveError, RxSink, TxMeta, TxSlot,
-};
+use roce_stack::{IpCovered, NicConfig, ReserveError, Transmit, TxMeta, TxSlot};
 use roce_wire::icrc::{self, IpHeader};
 use roce_wire::{Bth, ExtHeaders, IcrcVerdict, NetworkHeader, Opcode, PacketRepr, Psn, Qpn};
 use std::net::IpAddr;
@@ -119,7 +116,7 @@ fn ipv6_has_a_udp_checksum_that_is_right() {
         dst,
         traffic_class: 2,
         hop_limit: 9,
-        version: roce_stack::port::RoceVersion::V2,
+        version: roce_stack::RoceVersion::V2,
     };
     let bytes = frame.sent(&to, PORT, IpCovered::V6, &packet);
     let parsed = parse(bytes);
@@ -277,22 +274,7 @@ struct Kept {
     full: bool,
 }
 
-impl Port for Kept {
-    fn capabilities(&self) -> PortCapabilities {
-        PortCapabilities {
-            max_packet_bytes: 4200,
-            receive_buffer_bytes: 1 << 20,
-        }
-    }
-
-    fn activate(&mut self, _: IpAddr) -> Result<(), PortError> {
-        Ok(())
-    }
-
-    fn receive(&mut self, _: usize, _: &mut dyn RxSink) -> Result<usize, PortError> {
-        Ok(0)
-    }
-
+impl Transmit for Kept {
     fn reserve(&mut self, _: &TxMeta, _: Qpn, len: usize) -> Result<TxSlot<'_>, ReserveError> {
         if self.full {
             return Err(ReserveError::Full);
@@ -313,10 +295,6 @@ impl Port for Kept {
         assert!(std::mem::take(&mut self.reserved), "nothing was lent");
         self.sent.push(std::mem::take(&mut self.room));
     }
-
-    fn flush(&mut self) -> Result<bool, PortError> {
-        Ok(true)
-    }
 }
 
 #[test]
@@ -329,7 +307,7 @@ fn a_tapped_port_sends_what_it_would_without_and_the_capture_has_it() {
         dst: v4(2),
         traffic_class: 0,
         hop_limit: 0,
-        version: roce_stack::port::RoceVersion::V2,
+        version: roce_stack::RoceVersion::V2,
     };
     let mut tap = capture.tap(&mut port);
     // A commit without a reservation is none, nor is one that was forgotten.

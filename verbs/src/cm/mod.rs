@@ -29,7 +29,7 @@ use crate::error::{ConnectError, OpenError};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use parking_lot::Mutex;
 use roce_cm::{Addresses, Agent, Event, Instant, ListenerId, PortSpace, ServiceId};
-use roce_stack::port::RoceVersion;
+use roce_stack::RoceVersion;
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::{Arc, Weak};

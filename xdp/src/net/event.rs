@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use roce_stack::port::RoceVersion;
+use roce_stack::RoceVersion;
 
 use super::facts::{Link, Mac, OtherAddress, OwnAddress};
 

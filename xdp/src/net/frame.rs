@@ -3,7 +3,7 @@
 use std::hint::cold_path;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use roce_stack::port::{IpCovered, RxMeta};
+use roce_stack::{IpCovered, RxMeta};
 use roce_wire::{
     Frame, Layer, Link as FrameLink, NetworkHeader, ParseError, Reason, UDP_PORT, VlanTag,
 };

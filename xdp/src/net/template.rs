@@ -1,6 +1,6 @@
 //! Headers that are ready but for what changes from packet to packet.
 
-use roce_stack::port::{IpCovered, RoceVersion};
+use roce_stack::{IpCovered, RoceVersion};
 use roce_wire::{FrameRepr, Grh, Link as FrameLink, NetworkHeader, UDP_PORT, UdpHeader, VlanTag};
 use std::hint::cold_path;
 

@@ -2,7 +2,8 @@
 
 use std::collections::VecDeque;
 
-use roce_stack::port::{RxMeta, RxSink};
+use roce_stack::RxMeta;
+use roce_stack::port::RxSink;
 
 /// So many packets wait at most.
 const MOST: usize = 256;
@@ -67,7 +68,7 @@ impl Loopback {
 mod tests {
     use std::net::{IpAddr, Ipv4Addr};
 
-    use roce_stack::port::{IpCovered, RxMeta};
+    use roce_stack::{IpCovered, RxMeta};
 
     use super::{Loopback, MOST};
 

@@ -15,9 +15,8 @@ use std::io;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 
-use roce_stack::port::{
-    Port, PortCapabilities, PortError, ReserveError, RoceVersion, RxSink, TxMeta, TxSlot,
-};
+use roce_stack::port::{Port, PortCapabilities, PortError, RxSink};
+use roce_stack::{ReserveError, RoceVersion, Transmit, TxMeta, TxSlot};
 
 pub use config::{Ipv6Checksum, XdpPortConfig};
 pub use counters::XdpCounters;
@@ -240,6 +239,25 @@ impl XdpPort {
     }
 }
 
+impl Transmit for XdpPort {
+    fn reserve(
+        &mut self,
+        to: &TxMeta,
+        _to_qp: Qpn,
+        len: usize,
+    ) -> Result<TxSlot<'_>, ReserveError> {
+        self.lend(to, len)
+    }
+
+    fn commit(&mut self) {
+        self.commit_reserved();
+    }
+
+    fn commit_last(&mut self) {
+        self.commit_and_send();
+    }
+}
+
 impl Port for XdpPort {
     fn capabilities(&self) -> PortCapabilities {
         let has_ipv6 = self.net.addresses().iter().any(|own| own.address.is_ipv6());
@@ -307,23 +325,6 @@ impl Port for XdpPort {
         }
         let looped = self.loopback.receive(budget, sink);
         Ok(looped + self.receive_frames(budget - looped, sink)?)
-    }
-
-    fn reserve(
-        &mut self,
-        to: &TxMeta,
-        _to_qp: Qpn,
-        len: usize,
-    ) -> Result<TxSlot<'_>, ReserveError> {
-        self.lend(to, len)
-    }
-
-    fn commit(&mut self) {
-        self.commit_reserved();
-    }
-
-    fn commit_last(&mut self) {
-        self.commit_and_send();
     }
 
     fn flush(&mut self) -> Result<bool, PortError> {

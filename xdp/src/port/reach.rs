@@ -2,7 +2,8 @@
 
 use std::io;
 
-use roce_stack::port::{PortError, RoceVersion, TxMeta};
+use roce_stack::port::PortError;
+use roce_stack::{RoceVersion, TxMeta};
 
 use super::XdpPort;
 use super::transmit::path_of;

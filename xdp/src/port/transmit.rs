@@ -3,10 +3,8 @@
 use std::hint::cold_path;
 use std::net::IpAddr;
 
-use roce_stack::Instant;
-use roce_stack::port::{
-    IpCovered, Port, PortError, ReserveError, RoceVersion, RxMeta, TxMeta, TxSlot,
-};
+use roce_stack::port::{Port, PortError};
+use roce_stack::{Instant, IpCovered, ReserveError, RoceVersion, RxMeta, TxMeta, TxSlot};
 use roce_wire::UDP_PORT;
 
 use super::{Ipv6Checksum, XdpPort};

@@ -5,7 +5,7 @@ use std::os::fd::AsRawFd;
 use std::time::Duration;
 
 use pnet_datalink::{Channel, Config, DataLinkReceiver, DataLinkSender};
-use roce_stack::port::IpCovered;
+use roce_stack::IpCovered;
 use roce_xdp::net::{Net, PacketFields, RxDrop};
 
 use super::lab::{FAR_MAC, Lab, ip, path};

@@ -10,8 +10,7 @@ use std::time::{Duration as Patience, Instant as Clock};
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sched::{CloneFlags, setns, unshare};
-use roce_stack::port::RoceVersion;
-use roce_stack::{Duration, Instant};
+use roce_stack::{Duration, Instant, RoceVersion};
 use roce_xdp::net::{Changes, CoreConfig, Mac, Net, PathKey, Refusal};
 
 /// How long a test waits for what must happen before it fails.

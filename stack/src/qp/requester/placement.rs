@@ -3,9 +3,9 @@
 
 use super::transmit::Asks;
 use super::{Requester, SendWqe};
-use crate::port::Port;
 use crate::qp::emit::{EmitError, emit};
 use crate::qp::{Core, Cx, sgl};
+use crate::transmit::Transmit;
 use crate::wr::SendOp;
 use roce_wire::{ExtHeaders, Feth, Opcode, PacketRepr, Reth};
 
@@ -17,7 +17,7 @@ impl Requester {
     pub(super) fn send_placement(
         &mut self,
         cx: &mut Cx<'_>,
-        port: &mut dyn Port,
+        port: &mut dyn Transmit,
         core: &Core,
         wqe: &SendWqe,
         new: bool,

@@ -6,9 +6,9 @@
 
 use super::transmit::{Asks, data_opcode};
 use super::{Requester, SendWqe};
-use crate::port::Port;
 use crate::qp::emit::{EmitError, count_packet, write_packet};
 use crate::qp::{Core, Cx, sgl};
+use crate::transmit::Transmit;
 use roce_wire::{ExtHeaders, PacketRepr};
 
 impl Requester {
@@ -19,7 +19,7 @@ impl Requester {
     pub(super) fn send_middle(
         &mut self,
         cx: &mut Cx<'_>,
-        port: &mut dyn Port,
+        port: &mut dyn Transmit,
         core: &Core,
         wqe: &SendWqe,
         most: u64,

@@ -2,10 +2,10 @@
 
 use super::{Requester, SendWqe};
 use crate::counters::Stat;
-use crate::port::Port;
 use crate::qp::emit::{EmitError, emit, emit_of};
 use crate::qp::{Core, Cx, Fault, QpState, Turn, sgl};
 use crate::seq::Seq;
+use crate::transmit::Transmit;
 use crate::wr::{RemoteAddr, SendFlags, SendOp, WcStatus};
 use core::hint::cold_path;
 use roce_wire::{AtomicEth, Bth, ExtHeaders, Ieth, ImmDt, Opcode, PacketRepr, Reth};
@@ -51,7 +51,7 @@ impl Requester {
     pub(crate) fn transmit(
         &mut self,
         cx: &mut Cx<'_>,
-        port: &mut dyn Port,
+        port: &mut dyn Transmit,
         core: &Core,
         budget: usize,
     ) -> Result<Turn, Fault> {
@@ -129,7 +129,7 @@ impl Requester {
     fn send_again(
         &mut self,
         cx: &mut Cx<'_>,
-        port: &mut dyn Port,
+        port: &mut dyn Transmit,
         core: &Core,
         at: Seq,
     ) -> Result<(), EmitError> {
@@ -241,7 +241,7 @@ impl Requester {
     fn send_data(
         &mut self,
         cx: &mut Cx<'_>,
-        port: &mut dyn Port,
+        port: &mut dyn Transmit,
         core: &Core,
         wqe: &SendWqe,
         why: Why,
@@ -288,7 +288,7 @@ impl Requester {
     fn send_read(
         &mut self,
         cx: &mut Cx<'_>,
-        port: &mut dyn Port,
+        port: &mut dyn Transmit,
         core: &Core,
         wqe: &SendWqe,
         last: Seq,
@@ -326,7 +326,7 @@ impl Requester {
     fn send_atomic(
         &mut self,
         cx: &mut Cx<'_>,
-        port: &mut dyn Port,
+        port: &mut dyn Transmit,
         core: &Core,
         wqe: &SendWqe,
         new: bool,
@@ -367,7 +367,7 @@ impl Requester {
     fn send_request(
         &self,
         cx: &mut Cx<'_>,
-        port: &mut dyn Port,
+        port: &mut dyn Transmit,
         core: &Core,
         opcode: Opcode,
         ext: ExtHeaders,

@@ -9,10 +9,10 @@ use super::owed::{Nak, NakKind, Reply};
 use super::{Refusal, Responder};
 use crate::counters::{DropReason, Stat};
 use crate::memory::{Access, PdId};
-use crate::port::Port;
 use crate::qp::emit::{EmitError, emit};
 use crate::qp::{Core, Cx, Fault, QpState, Turn};
 use crate::seq::Seq;
+use crate::transmit::Transmit;
 use roce_wire::icrc::Unsealed;
 use roce_wire::{
     Aeth, AtomicAckEth, Bth, Credits, ExtHeaders, NakCode, Opcode, PacketRepr, Reth, Syndrome,
@@ -40,7 +40,7 @@ impl Responder {
     pub(crate) fn transmit(
         &mut self,
         cx: &mut Cx<'_>,
-        port: &mut dyn Port,
+        port: &mut dyn Transmit,
         core: &Core,
         budget: usize,
     ) -> Result<Turn, Fault> {
@@ -53,7 +53,7 @@ impl Responder {
     fn transmit_owed(
         &mut self,
         cx: &mut Cx<'_>,
-        port: &mut dyn Port,
+        port: &mut dyn Transmit,
         core: &Core,
         budget: usize,
     ) -> Result<Turn, Fault> {
@@ -127,7 +127,7 @@ impl Responder {
     fn send_read_response(
         &mut self,
         cx: &mut Cx<'_>,
-        port: &mut dyn Port,
+        port: &mut dyn Transmit,
         core: &Core,
         (at, end): (Seq, Seq),
         (pd, reth): (PdId, Reth),
@@ -176,7 +176,7 @@ impl Responder {
     fn send_atomic_ack(
         &mut self,
         cx: &mut Cx<'_>,
-        port: &mut dyn Port,
+        port: &mut dyn Transmit,
         core: &Core,
         at: Seq,
         original: u64,
@@ -201,7 +201,7 @@ impl Responder {
     fn send_ack(
         &mut self,
         cx: &mut Cx<'_>,
-        port: &mut dyn Port,
+        port: &mut dyn Transmit,
         core: &Core,
     ) -> Result<(), EmitError> {
         // rule: 9.7.5.1.2-fetch-not-acked
@@ -218,7 +218,7 @@ impl Responder {
     fn send_nak(
         &mut self,
         cx: &mut Cx<'_>,
-        port: &mut dyn Port,
+        port: &mut dyn Transmit,
         core: &Core,
     ) -> Result<(), EmitError> {
         let Some(Nak { at, kind }) = self.replies.nak else {
@@ -258,7 +258,7 @@ impl Responder {
     fn send_aeth(
         &self,
         cx: &mut Cx<'_>,
-        port: &mut dyn Port,
+        port: &mut dyn Transmit,
         core: &Core,
         at: Seq,
         aeth: Aeth,
@@ -283,7 +283,7 @@ impl Responder {
     fn send(
         &self,
         cx: &mut Cx<'_>,
-        port: &mut dyn Port,
+        port: &mut dyn Transmit,
         core: &Core,
         opcode: Opcode,
         at: Seq,

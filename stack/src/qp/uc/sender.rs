@@ -1,10 +1,10 @@
 //! The sending half of a UC QP.
 
-use crate::port::Port;
 use crate::qp::emit::{EmitError, emit};
 use crate::qp::queue::{QueueLimits, Source};
 use crate::qp::sends::{SendQueue, SendWqe};
 use crate::qp::{Core, Cx, Fault, QpState, Turn, local, sgl};
+use crate::transmit::Transmit;
 use crate::wr::{MAX_MESSAGE_BYTES, PostError, SendFlags, SendOp, SendWr, WcStatus};
 use roce_wire::{Bth, ExtHeaders, ImmDt, Opcode, PacketRepr, Psn, Reth};
 
@@ -65,7 +65,7 @@ impl Sender {
     pub(crate) fn transmit(
         &mut self,
         cx: &mut Cx<'_>,
-        port: &mut dyn Port,
+        port: &mut dyn Transmit,
         core: &Core,
         budget: usize,
     ) -> Result<Turn, Fault> {
@@ -106,7 +106,7 @@ impl Sender {
     fn send_next(
         &self,
         cx: &mut Cx<'_>,
-        port: &mut dyn Port,
+        port: &mut dyn Transmit,
         core: &Core,
     ) -> Result<Option<(u32, bool)>, EmitError> {
         let drains = core.state == QpState::Sqd;

@@ -2,7 +2,7 @@
 //! RoCEv2 Annex A17.4.5.1): the IPv6 header, or, in the last 20 bytes, the IPv4
 //! header; of RoCE v1, the GRH.
 
-use crate::port::{IpCovered, RxMeta, gid};
+use crate::encapsulation::{IpCovered, RxMeta, gid};
 use crate::wr::NetworkHeader;
 use roce_wire::Grh;
 use std::net::{IpAddr, Ipv4Addr};

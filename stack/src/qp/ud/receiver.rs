@@ -2,7 +2,7 @@
 
 use super::grh::{network_header, network_kind};
 use crate::counters::DropReason;
-use crate::port::RxMeta;
+use crate::encapsulation::RxMeta;
 use crate::qp::arrivals::{self, Arrival};
 use crate::qp::{Core, Cx, Fault, Receives, sgl};
 use crate::wr::{Source, WcStatus};

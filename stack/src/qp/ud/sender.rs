@@ -1,11 +1,11 @@
 //! The sending half of a UD QP.
 
 use crate::address::Destination;
-use crate::port::Port;
 use crate::qp::emit::{EmitError, emit};
 use crate::qp::queue::{QueueLimits, Source};
 use crate::qp::sends::SendQueue;
 use crate::qp::{Core, Cx, Fault, QpState, Turn, sgl};
+use crate::transmit::Transmit;
 use crate::wr::{PostError, SendFlags, SendOp, SendWr, WcStatus};
 use roce_wire::{Bth, Deth, ExtHeaders, ImmDt, Opcode, PacketRepr, Psn, QKey};
 
@@ -77,7 +77,7 @@ impl Sender {
     pub(crate) fn transmit(
         &mut self,
         cx: &mut Cx<'_>,
-        port: &mut dyn Port,
+        port: &mut dyn Transmit,
         core: &Core,
         budget: usize,
     ) -> Result<Turn, Fault> {
@@ -103,7 +103,7 @@ impl Sender {
     fn send_next(
         &self,
         cx: &mut Cx<'_>,
-        port: &mut dyn Port,
+        port: &mut dyn Transmit,
         core: &Core,
     ) -> Result<Option<u32>, EmitError> {
         let drains = core.state == QpState::Sqd;

@@ -2,10 +2,9 @@
 
 use super::reaction::{BITS, PACKETS, cnp, fixed, hand, send};
 use crate::sim::{A, Hand, Mem, Pair, QKEY, Setup, to_state};
-use roce_stack::port::TxMeta;
 use roce_stack::{
     CongestionControl, Duration, ModifyError, QpAttributes, QpKind, QpState, RateLimit, SendOp,
-    Stat,
+    Stat, TxMeta,
 };
 use roce_wire::{Opcode, PathMtu, Qpn};
 

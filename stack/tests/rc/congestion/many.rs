@@ -1,10 +1,9 @@
 //! One NIC with many QPs, and in the place of their peers a test.
 
 use crate::sim::{Frame, Mem, Node, SRC_PORT, Setup, frame};
-use roce_stack::port::{IpCovered, RxMeta, TxMeta};
 use roce_stack::{
-    CongestionControl, Instant, QpCongestion, QpInit, QpKind, QueueLimits, SendFlags, SendOp,
-    SendWr,
+    CongestionControl, Instant, IpCovered, QpCongestion, QpInit, QpKind, QueueLimits, RxMeta,
+    SendFlags, SendOp, SendWr, TxMeta,
 };
 use roce_wire::{Bth, ExtHeaders, Opcode, Psn, Qpn};
 

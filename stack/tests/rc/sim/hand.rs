@@ -3,9 +3,9 @@
 use super::node::{Mem, Node};
 use super::pair::Setup;
 use super::port::{Frame, Ip, SRC_PORT};
-use roce_stack::port::{IpCovered, RxMeta};
 use roce_stack::{
-    DropReason, Instant, QpAttributes, QpState, RecvWr, SendFlags, SendOp, SendWr, Sge, Stat,
+    DropReason, Instant, IpCovered, QpAttributes, QpState, RecvWr, RxMeta, SendFlags, SendOp,
+    SendWr, Sge, Stat,
 };
 use roce_wire::icrc::{self, IpHeader};
 use roce_wire::{

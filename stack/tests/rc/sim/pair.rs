@@ -7,10 +7,9 @@
 use super::link::Link;
 use super::node::{Mem, Node, NodeSetup};
 use super::port::Ip;
-use roce_stack::port::TxMeta;
 use roce_stack::{
     Access, Completion, Duration, Instant, QpAttributes, QpKind, QpState, QueueLimits, RecvWr,
-    SendFlags, SendOp, SendWr, Sge, WcStatus,
+    SendFlags, SendOp, SendWr, Sge, TxMeta, WcStatus,
 };
 use roce_wire::{PathMtu, Psn, QKey, Qpn, RnrTimer};
 

@@ -1,9 +1,6 @@
 //! A port in memory: what the NIC commits waits in a list until the wire takes it.
 
-use roce_stack::port::{
-    IpCovered, Port, PortCapabilities, PortError, ReserveError, RoceVersion, RxMeta, RxSink,
-    TxMeta, TxSlot,
-};
+use roce_stack::{IpCovered, ReserveError, RoceVersion, RxMeta, Transmit, TxMeta, TxSlot};
 use roce_wire::Qpn;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -117,22 +114,7 @@ impl SimPort {
     }
 }
 
-impl Port for SimPort {
-    fn capabilities(&self) -> PortCapabilities {
-        PortCapabilities {
-            max_packet_bytes: self.max_packet_bytes,
-            receive_buffer_bytes: 1 << 20,
-        }
-    }
-
-    fn activate(&mut self, _address: IpAddr) -> Result<(), PortError> {
-        Ok(())
-    }
-
-    fn receive(&mut self, _budget: usize, _sink: &mut dyn RxSink) -> Result<usize, PortError> {
-        Ok(0)
-    }
-
+impl Transmit for SimPort {
     fn reserve(
         &mut self,
         to: &TxMeta,
@@ -177,9 +159,5 @@ impl Port for SimPort {
     fn commit_last(&mut self) {
         self.commit();
         self.ends.push(self.committed);
-    }
-
-    fn flush(&mut self) -> Result<bool, PortError> {
-        Ok(true)
     }
 }

@@ -3,10 +3,9 @@
 use super::{GRH, destination, deth, ready, setup};
 use crate::sim::pair::assert_outcomes;
 use crate::sim::{A, B, Hand, Ip, Pair, QKEY, Setup, pattern, to_state};
-use roce_stack::port::TxMeta;
 use roce_stack::{
     AddressError, NetworkHeader, PostError, QpKind, QpState, SendFlags, SendOp, SendWr, Sge,
-    Source, WcOpcode, WcStatus,
+    Source, TxMeta, WcOpcode, WcStatus,
 };
 use roce_wire::{Grh, Opcode, QKey};
 use std::net::Ipv4Addr;
@@ -202,7 +201,7 @@ fn address_handles_are_checked() {
         dst: Ipv4Addr::UNSPECIFIED.into(),
         traffic_class: 0,
         hop_limit: 0,
-        version: roce_stack::port::RoceVersion::V2,
+        version: roce_stack::RoceVersion::V2,
     };
     let (nic, pd) = (&hand.node.nic, hand.node.pd);
     let refused = Err(AddressError::Unspecified { dst: path.dst });

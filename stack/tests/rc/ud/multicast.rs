@@ -25,7 +25,7 @@ fn another(hand: &mut Hand) -> Qpn {
         ..node.init(QpKind::Ud, size)
     };
     let qpn = node.nic.create_qp(init).expect("a QP");
-    let path = roce_stack::port::TxMeta {
+    let path = roce_stack::TxMeta {
         src: node.address,
         dst: node.address,
         traffic_class: 0,

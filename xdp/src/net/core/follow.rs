@@ -4,7 +4,7 @@ use super::super::event::Route;
 use super::super::facts::{Mac, OtherAddress, group_mac, mac_in};
 use super::others::OtherLink;
 use super::*;
-use roce_stack::port::RoceVersion;
+use roce_stack::RoceVersion;
 
 impl Core {
     /// Takes news in. Changes that concern others are told by [`Core::take_changes`].

@@ -1,4 +1,4 @@
-use roce_stack::port::RoceVersion;
+use roce_stack::RoceVersion;
 use roce_wire::VlanTag;
 
 use super::super::event::Route;

@@ -1,4 +1,4 @@
-use roce_stack::port::RoceVersion;
+use roce_stack::RoceVersion;
 
 use super::super::event::PathKey;
 use super::super::facts::Priority;
