@@ -25,6 +25,7 @@ use std::sync::Arc;
 
 mod create;
 mod foresight;
+mod fragmentation;
 mod intact;
 mod management;
 mod multicast;
@@ -86,6 +87,7 @@ pub struct Nic {
     events: VecDeque<Event>,
     ready: VecDeque<Handle>,
     congestion: Congestion,
+    fragmentation: fragmentation::Fragmentation,
     /// QP1, if it is open.
     management: Option<Box<management::GeneralServices>>,
     /// Those that owe their peers CNPs.
@@ -117,6 +119,7 @@ impl Nic {
             events: VecDeque::new(),
             ready: VecDeque::new(),
             congestion: Congestion::default(),
+            fragmentation: fragmentation::Fragmentation::default(),
             management: None,
             notices: VecDeque::new(),
             timers: Wheel::default(),
@@ -285,7 +288,7 @@ impl Nic {
         // Verify, then place: no byte of a damaged packet reaches memory. Checked before
         // it is parsed, because the payload of the packet before is still on its way
         // to memory, and the CRC, unlike the parser, does not wait for that.
-        let intact = icrc_is_right(meta, transport);
+        let intact = icrc_is_right(&mut self.fragmentation, meta, transport);
         let taken = Packet::parse_with(transport, |packet| {
             // rule: 9.6.1-icrc
             if intact {

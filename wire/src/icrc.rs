@@ -312,9 +312,9 @@ pub fn verify(
 /// be gone backwards. Whatever the two fields were, a valid packet is accepted; of
 /// the 32 bits of check, the 16 of the identification and the one of the flag are
 /// spent on that, and 15 remain: one corrupted packet in 2^15 passes as a valid one
-/// with another identification. A caller that knows more of its peer can hold the
-/// fields found against that. `computed` of an error is the ICRC for identification 0
-/// and "don't fragment".
+/// with another identification or flag. A caller that knows what its peer sets compares
+/// the fields found with that: with the flag known, no packet with one flipped bit
+/// passes. `computed` of an error is the ICRC for identification 0 and "don't fragment".
 ///
 /// # Errors
 /// There is no identification with which the ICRC would be right, or there is no
