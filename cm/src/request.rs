@@ -53,8 +53,8 @@ pub struct ConnectRequest {
     pub service_type: ServiceType,
     /// The own QP.
     pub qpn: Qpn,
-    /// The PSN that the peer begins to send with, which the own QP expects (`rq_psn`).
-    pub psn: Psn,
+    /// The PSN of the first packet that the peer sends: the own QP's `rq_psn`.
+    pub rq_psn: Psn,
     /// READs and atomics that it takes at a time.
     pub responder_resources: u8,
     /// READs and atomics that it wants to send at a time.
@@ -83,6 +83,44 @@ pub struct ConnectRequest {
     pub private: Vec<u8>,
 }
 
+impl ConnectRequest {
+    /// A request from an RC QP, with values that suit a local network: 16 READs and atomics each
+    /// way, 7 retries, unlimited RNR retries, a path MTU of 1024 bytes, a local ACK timeout of
+    /// 67 ms, no private data, and source port 0. Change what differs:
+    ///
+    /// ```
+    /// # use roce_cm::{ConnectRequest, PortSpace, Psn, Qpn, ServiceId};
+    /// let service = ServiceId::ip(PortSpace::Tcp, 7471);
+    /// let request = ConnectRequest {
+    ///     private: b"hello".to_vec(),
+    ///     ..ConnectRequest::new(service, Qpn::from_bits(17), Psn::new(0x1234))
+    /// };
+    /// assert_eq!(request.retry_count, 7);
+    /// ```
+    pub const fn new(service: ServiceId, qpn: Qpn, rq_psn: Psn) -> Self {
+        Self {
+            service,
+            source_port: 0,
+            service_type: ServiceType::Rc,
+            qpn,
+            rq_psn,
+            responder_resources: 16,
+            initiator_depth: 16,
+            retry_count: 7,
+            rnr_retry_count: 7,
+            flow_control: true,
+            srq: false,
+            pkey: PKey::DEFAULT,
+            path_mtu: PathMtu::Mtu1024,
+            traffic_class: 0,
+            hop_limit: 64,
+            flow_label: 0,
+            ack_timeout: 14,
+            private: Vec::new(),
+        }
+    }
+}
+
 /// What came in a REQ (IBTA 1.7, 12.6.5): the numbers are the peer's.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
@@ -97,8 +135,8 @@ pub struct Request {
     pub ca_guid: u64,
     /// The peer's QP.
     pub qpn: Qpn,
-    /// The PSN that the own QP begins to send with (`sq_psn`): the peer expects it.
-    pub psn: Psn,
+    /// The PSN that the peer expects first: the own QP's `sq_psn`.
+    pub sq_psn: Psn,
     /// READs and atomics that the peer takes at a time.
     pub responder_resources: u8,
     /// READs and atomics that the peer wants to send at a time.
@@ -132,8 +170,8 @@ pub struct Request {
 pub struct Acceptance {
     /// The own QP.
     pub qpn: Qpn,
-    /// The PSN that the peer begins to send with, which the own QP expects (`rq_psn`).
-    pub psn: Psn,
+    /// The PSN of the first packet that the peer sends: the own QP's `rq_psn`.
+    pub rq_psn: Psn,
     /// READs and atomics that it takes at a time.
     pub responder_resources: u8,
     /// READs and atomics that it will send at a time.
@@ -150,6 +188,25 @@ pub struct Acceptance {
     pub private: Vec<u8>,
 }
 
+impl Acceptance {
+    /// An answer to `request` for the own QP `qpn`, which expects `rq_psn` first: as many READs
+    /// and atomics each way as the peer asks for, at most 16, unlimited RNR retries, and no
+    /// private data.
+    pub fn new(request: &Request, qpn: Qpn, rq_psn: Psn) -> Self {
+        Self {
+            qpn,
+            rq_psn,
+            responder_resources: request.initiator_depth.min(16),
+            initiator_depth: request.responder_resources.min(16),
+            target_ack_delay: 0,
+            flow_control: true,
+            rnr_retry_count: 7,
+            srq: false,
+            private: Vec::new(),
+        }
+    }
+}
+
 /// What came in a REP (IBTA 1.7, 12.6.8): the numbers are the peer's.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reply {
@@ -157,8 +214,8 @@ pub struct Reply {
     pub ca_guid: u64,
     /// The peer's QP.
     pub qpn: Qpn,
-    /// The PSN that the own QP begins to send with (`sq_psn`): the peer expects it.
-    pub psn: Psn,
+    /// The PSN that the peer expects first: the own QP's `sq_psn`.
+    pub sq_psn: Psn,
     /// READs and atomics that the peer takes at a time.
     pub responder_resources: u8,
     /// READs and atomics that the peer will send at a time.

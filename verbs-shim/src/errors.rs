@@ -85,9 +85,12 @@ impl ToErrno for ConnectError {
             Self::Port(error) => error.to_errno(),
             Self::NotCarried { .. } => Errno::EOPNOTSUPP,
             Self::UnknownAddress { .. } => Errno::EADDRNOTAVAIL,
-            Self::UnknownGid { .. } | Self::Modify(_) | Self::Address(_) | Self::Multicast(_) => {
-                Errno::EINVAL
-            }
+            Self::UnknownGid { .. }
+            | Self::Modify(_)
+            | Self::Address(_)
+            | Self::Multicast(_)
+            | Self::WrongService { .. }
+            | Self::PathMtu { .. } => Errno::EINVAL,
         }
     }
 }

@@ -1,10 +1,12 @@
 //! What can go wrong, each with what to do about it.
 
+use roce_cm::ServiceType;
 use roce_stack::port::PortError;
 use roce_stack::{
-    AddressError, BufferRange, CreateQpError, ModifyError, MulticastError, RegisterError,
+    AddressError, BufferRange, CreateQpError, ModifyError, MulticastError, QpKind, RegisterError,
     RoceVersion,
 };
+use roce_wire::PathMtu;
 use std::fmt;
 
 /// A device was not opened.
@@ -201,6 +203,20 @@ pub enum ConnectError {
     Address(AddressError),
     /// The QP can't be in the multicast group.
     Multicast(MulticastError),
+    /// The QP is of another transport service than the connection.
+    WrongService {
+        /// The QP's.
+        qp: QpKind,
+        /// What the connection is for; `None` if no connection can be made for such a QP.
+        asked: Option<ServiceType>,
+    },
+    /// The peer asks for a larger path MTU than the interface carries.
+    PathMtu {
+        /// What it asks for.
+        asked: PathMtu,
+        /// The largest that fits.
+        largest: PathMtu,
+    },
 }
 
 impl fmt::Display for ConnectError {
@@ -238,6 +254,24 @@ impl fmt::Display for ConnectError {
             Self::Port(error) => error.fmt(f),
             Self::Address(error) => error.fmt(f),
             Self::Multicast(error) => error.fmt(f),
+            Self::WrongService { qp, asked: None } => write!(
+                f,
+                "a QP of kind {qp:?} asks for no connection: QPs of RC and UC and XRC initiators do"
+            ),
+            Self::WrongService {
+                qp,
+                asked: Some(asked),
+            } => write!(
+                f,
+                "the connection is for {asked:?}, and the QP of kind {qp:?}: make one of that kind"
+            ),
+            Self::PathMtu { asked, largest } => write!(
+                f,
+                "the peer asks for a path MTU of {} bytes, and the interface carries {}: raise its \
+                 MTU, or ask for less at the peer",
+                asked.bytes(),
+                largest.bytes()
+            ),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Queue pairs.
 
 mod connect;
+mod managed;
 mod options;
 mod post;
 

@@ -137,7 +137,7 @@ impl Side {
             source_port: 1234,
             service_type: ServiceType::Rc,
             qpn: own.qpn,
-            psn: own.psn,
+            rq_psn: own.psn,
             responder_resources: 1,
             initiator_depth: 1,
             retry_count: 7,
@@ -177,12 +177,12 @@ impl Side {
         self.ready_qp(&Endpoint {
             gid: path.remote.into(),
             qpn: request.qpn,
-            psn: request.psn,
+            psn: request.sq_psn,
         });
         let own = self.own();
         let acceptance = Acceptance {
             qpn: own.qpn,
-            psn: own.psn,
+            rq_psn: own.psn,
             responder_resources: 1,
             initiator_depth: 1,
             target_ack_delay: 0,
@@ -213,7 +213,7 @@ impl Side {
         self.ready_qp(&Endpoint {
             gid: to.into(),
             qpn: reply.qpn,
-            psn: reply.psn,
+            psn: reply.sq_psn,
         });
         let ready = self
             .manager

@@ -36,7 +36,7 @@ impl Agent {
             remote_response_timeout: self.config.response_timeout,
             service_type: request.service_type,
             flow_control: request.flow_control,
-            psn: request.psn,
+            psn: request.rq_psn,
             local_response_timeout: self.config.response_timeout,
             retry_count: request.retry_count,
             pkey: request.pkey,
@@ -144,7 +144,7 @@ impl Agent {
         let reply = Reply {
             ca_guid: rep.ca_guid,
             qpn,
-            psn: rep.psn,
+            sq_psn: rep.psn,
             responder_resources: rep.responder_resources,
             initiator_depth: rep.initiator_depth,
             target_ack_delay: rep.target_ack_delay,

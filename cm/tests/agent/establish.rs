@@ -47,7 +47,7 @@ fn each_side_learns_what_the_other_says() {
     };
     assert_eq!(request.ip, Some(ip));
     assert_eq!(
-        (request.qpn, request.psn),
+        (request.qpn, request.sq_psn),
         (Qpn::from_bits(0x11), Psn::new(0x12))
     );
     assert_eq!(
@@ -74,7 +74,7 @@ fn each_side_learns_what_the_other_says() {
     };
     assert_eq!(connection, active);
     assert_eq!(
-        (reply.qpn, reply.psn),
+        (reply.qpn, reply.sq_psn),
         (Qpn::from_bits(0x21), Psn::new(0x22))
     );
     assert_eq!((reply.responder_resources, reply.initiator_depth), (4, 3));

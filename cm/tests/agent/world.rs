@@ -196,7 +196,7 @@ pub(crate) fn connect_request() -> ConnectRequest {
         source_port: 40_000,
         service_type: ServiceType::Rc,
         qpn: Qpn::from_bits(0x11),
-        psn: Psn::new(0x12),
+        rq_psn: Psn::new(0x12),
         responder_resources: 3,
         initiator_depth: 4,
         retry_count: 5,
@@ -216,7 +216,7 @@ pub(crate) fn connect_request() -> ConnectRequest {
 pub(crate) fn acceptance() -> Acceptance {
     Acceptance {
         qpn: Qpn::from_bits(0x21),
-        psn: Psn::new(0x22),
+        rq_psn: Psn::new(0x22),
         responder_resources: 4,
         initiator_depth: 3,
         target_ack_delay: 15,

@@ -17,7 +17,7 @@ const PATIENCE: Duration = Duration::from_secs(100);
 const ROUNDS: &str = "3";
 
 /// A folder for `LD_LIBRARY_PATH`, with the library that was built together with this test.
-fn library() -> TempDir {
+pub(super) fn library() -> TempDir {
     let folder = tempfile::tempdir().expect("a folder");
     for name in ["libibverbs.so.1", "librdmacm.so.1"] {
         let library = programs::built("libroce_verbs_shim.so");

@@ -11,6 +11,7 @@ mod loss;
 mod ops;
 mod pingpong;
 mod programs;
+mod rust_cm;
 mod rxe_peer;
 mod srq;
 mod textbook;

@@ -147,7 +147,7 @@ fn accept_connection(
     }
     let acceptance = Acceptance {
         qpn,
-        psn: Psn::new(inner.psn),
+        rq_psn: Psn::new(inner.psn),
         responder_resources: wanted.responder_resources,
         initiator_depth: wanted.initiator_depth,
         target_ack_delay: ACK_DELAY,

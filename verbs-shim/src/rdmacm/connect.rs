@@ -168,7 +168,7 @@ fn request(
         qpn: Qpn::new(wanted.qpn)
             .filter(|qpn| qpn.get() > 1)
             .ok_or(Errno::EINVAL)?,
-        psn: Psn::new(inner.psn),
+        rq_psn: Psn::new(inner.psn),
         responder_resources: wanted.responder_resources,
         initiator_depth: wanted.initiator_depth,
         retry_count: wanted.retry_count,

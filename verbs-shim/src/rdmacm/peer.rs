@@ -7,7 +7,7 @@ use roce_verbs::roce_cm::{Reply, Request};
 #[derive(Clone, Copy, Default)]
 pub(super) struct Peer {
     pub(super) qpn: u32,
-    /// The first PSN that it sends.
+    /// The PSN that it expects first.
     pub(super) psn: u32,
     /// The code of the path MTU.
     pub(super) mtu: u32,
@@ -26,7 +26,7 @@ impl Peer {
     pub(super) fn of_request(request: &Request) -> Self {
         Self {
             qpn: request.qpn.get(),
-            psn: request.psn.get(),
+            psn: request.sq_psn.get(),
             mtu: request.path_mtu.code().into(),
             responder_resources: request.initiator_depth,
             initiator_depth: request.responder_resources,
@@ -53,7 +53,7 @@ impl Peer {
     pub(super) fn of_reply(reply: &Reply) -> Self {
         Self {
             qpn: reply.qpn.get(),
-            psn: reply.psn.get(),
+            psn: reply.sq_psn.get(),
             responder_resources: reply.initiator_depth,
             initiator_depth: reply.responder_resources,
             rnr_retry_count: reply.rnr_retry_count,

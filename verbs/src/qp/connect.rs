@@ -113,20 +113,15 @@ impl QueuePair {
     /// # Errors
     /// If the QP is in another state or a value is out of range.
     pub fn to_rts(&self, options: &ConnectOptions) -> Result<(), ConnectError> {
-        self.modify(&QpAttributes {
-            state: Some(QpState::Rts),
-            sq_psn: Some(self.psn),
-            timeout: self.if_reliable(options.timeout),
-            retry_cnt: self.if_requester(options.retry_cnt),
-            rnr_retry: self.if_requester(options.rnr_retry),
-            max_rd_atomic: self.if_requester(options.max_rd_atomic),
-            ..QpAttributes::default()
-        })?;
-        Ok(())
+        self.to_rts_from(self.psn, options)
     }
 
-    /// RESET to RTS in one go, for QPs with a peer; [`QueuePair::activate`] is for
-    /// those without.
+    /// RESET or INIT to RTS in one go, for QPs with a peer; [`QueuePair::activate`] is for
+    /// those without. Receives can be posted before, in INIT.
+    ///
+    /// `remote` is the peer's [`QueuePair::endpoint`], which programs exchange by means of their
+    /// own. What communication management brings is for [`QueuePair::connect_with`] and
+    /// [`QueuePair::accept_with`]: its PSNs have another meaning.
     ///
     /// # Errors
     /// As those of the three steps.
@@ -142,17 +137,17 @@ impl QueuePair {
     }
 
     /// An attribute of what sends requests and waits for answers.
-    fn if_requester<T>(&self, value: T) -> Option<T> {
+    pub(super) fn if_requester<T>(&self, value: T) -> Option<T> {
         matches!(self.kind, QpKind::Rc | QpKind::XrcInitiator).then_some(value)
     }
 
     /// An attribute of what answers requests.
-    fn if_responder<T>(&self, value: T) -> Option<T> {
+    pub(super) fn if_responder<T>(&self, value: T) -> Option<T> {
         matches!(self.kind, QpKind::Rc | QpKind::XrcTarget).then_some(value)
     }
 
     /// An attribute of either.
-    fn if_reliable<T>(&self, value: T) -> Option<T> {
+    pub(super) fn if_reliable<T>(&self, value: T) -> Option<T> {
         self.if_requester(())
             .or(self.if_responder(()))
             .map(|()| value)

@@ -1,0 +1,159 @@
+//! Connections that Rust programs make through the connection manager, with peers that are
+//! independent of this API: rdmacm-utils' rping on the kernel's `rdma_cm` with rxe in the guest,
+//! and, as a quick variant without a guest, on our librdmacm.so.1. Each is the server once and
+//! the client once.
+//!
+//! Both ends of a connection choose the PSN that the other end begins with. Two ends of this API
+//! would also agree if both had it the wrong way round; rping does not.
+
+mod rping;
+
+use std::io::{BufRead, BufReader};
+use std::net::IpAddr;
+use std::process::{Child, Stdio};
+use std::time::Duration;
+
+use super::cm::library;
+use roce_tests::lab::{GUEST_IP4, HOST_IP4, Lab};
+use roce_tests::programs::is_installed_or_skip;
+use roce_tests::veth;
+use rping::{End, ROUNDS, SIZE};
+
+/// Longest time for a run.
+const PATIENCE: Duration = Duration::from_secs(100);
+
+/// What rping is told: its role, and an address.
+fn arguments(host: IpAddr, role: &str) -> Vec<String> {
+    let (host, rounds, size) = (host.to_string(), ROUNDS.to_string(), SIZE.to_string());
+    let words = ["rping", "-v", "-V", "-d", "-C", &rounds, "-S", &size, "-a"];
+    let words = words.into_iter().chain([host.as_str(), role]);
+    words.map(str::to_owned).collect()
+}
+
+/// Each round's data are in what rping prints.
+fn check(said: &str) {
+    println!("rping: {said}");
+    assert_eq!(said.matches("ping data: ").count(), ROUNDS, "{said}");
+    assert!(said.contains("ESTABLISHED"), "{said}");
+}
+
+// shows: 12.6.5-starting-psn, 12.9-req-rep-rtu, 12.9-dreq
+#[test]
+fn a_rust_client_and_the_kernels_server() {
+    let Some(lab) = Lab::get_or_skip() else {
+        return;
+    };
+    let mut server = lab
+        .guest(["stdbuf", "-oL"])
+        .args(&arguments(GUEST_IP4.into(), "-s"))
+        .spawn()
+        .expect("it starts");
+    server
+        .wait_for_line("rdma_listen", PATIENCE)
+        .expect("it listens");
+    lab.enter(|| End::open(HOST_IP4.into()).ask(GUEST_IP4.into()))
+        .expect("inside");
+    check(&server.wait(PATIENCE).expect("it ends").stdout_text());
+}
+
+// shows: 12.6.5-starting-psn, 12.9-req-rep-rtu, 12.9-dreq
+#[test]
+fn a_rust_server_and_the_kernels_client() {
+    let Some(lab) = Lab::get_or_skip() else {
+        return;
+    };
+    let server = lab.enter(|| End::open(HOST_IP4.into()).listen());
+    let server = server.expect("inside");
+    let client = lab
+        .guest(["stdbuf", "-oL"])
+        .args(&arguments(HOST_IP4.into(), "-c"))
+        .spawn()
+        .expect("it starts");
+    lab.enter(move || server.serve()).expect("inside");
+    check(&client.wait(PATIENCE).expect("it ends").stdout_text());
+}
+
+/// rping on our library; it is killed with this value.
+struct OnOurLibrary {
+    child: Child,
+    output: BufReader<std::process::ChildStdout>,
+    said: String,
+    _library: tempfile::TempDir,
+}
+
+impl OnOurLibrary {
+    fn start(inside: &veth::End, server: IpAddr, role: &str) -> Self {
+        let library = library();
+        let mut child = inside
+            .command("timeout")
+            .args(["100", "stdbuf", "-oL"])
+            .args(arguments(server, role))
+            .env("LD_LIBRARY_PATH", library.path())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("it starts");
+        let output = BufReader::new(child.stdout.take().expect("piped"));
+        Self {
+            child,
+            output,
+            said: String::new(),
+            _library: library,
+        }
+    }
+
+    /// Reads what it prints, up to a line with this text or to its end.
+    fn read_to(&mut self, text: &str) {
+        loop {
+            let from = self.said.len();
+            let read = self.output.read_line(&mut self.said).expect("text");
+            if read == 0 || self.said[from..].contains(text) {
+                return;
+            }
+        }
+    }
+
+    fn check(mut self) {
+        self.read_to("nothing of what it prints");
+        check(&self.said);
+    }
+}
+
+impl Drop for OnOurLibrary {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Two namespaces with a cable between them, if rping can run in them.
+fn pair_or_skip() -> Option<veth::Pair> {
+    is_installed_or_skip("rping")
+        .then(|| veth::Pair::new_or_skip(1500, 1))
+        .flatten()
+}
+
+// shows: 12.6.5-starting-psn
+#[test]
+fn a_rust_client_and_the_c_librarys_server() {
+    let Some(veth::Pair { near, far }) = pair_or_skip() else {
+        return;
+    };
+    let at = far.address(false);
+    let mut server = OnOurLibrary::start(&far, at, "-s");
+    server.read_to("rdma_listen");
+    near.enter(|| End::open(near.address(false)).ask(at));
+    server.check();
+}
+
+// shows: 12.6.5-starting-psn
+#[test]
+fn a_rust_server_and_the_c_librarys_client() {
+    let Some(veth::Pair { near, far }) = pair_or_skip() else {
+        return;
+    };
+    let at = near.address(false);
+    let server = near.enter(|| End::open(at).listen());
+    let client = OnOurLibrary::start(&far, at, "-c");
+    near.enter(move || server.serve());
+    client.check();
+}

@@ -1,0 +1,247 @@
+//! rping's protocol over the Rust API: the client tells where a text is, the server READs it;
+//! the client tells where it wants it back, the server WRITEs it there. A SEND of the server
+//! follows each.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
+
+use roce_verbs::roce_cm::{ConnectionId, Event, ListenerId, Path, PortSpace, ServiceId};
+use roce_verbs::{
+    Access, Completion, CompletionQueue, ConnectOptions, ConnectionManager, Device, MemoryRegion,
+    OpenOptions, PortClaim, QpOptions, QueuePair, RecvRequest, RemoteAddr, SendOp, SendRequest,
+    WcOpcode, WcStatus,
+};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+/// rping's usual port.
+const PORT: u16 = 7174;
+
+/// Texts that go both ways.
+pub(super) const ROUNDS: usize = 3;
+/// Bytes of a text.
+pub(super) const SIZE: usize = 1000;
+
+/// Where things are in an end's region: a message that tells an address and a length, one that
+/// came, and two texts.
+const OUT: usize = 0;
+const IN: usize = 16;
+const ADVERTISEMENT: usize = 16;
+const SOURCE: usize = 1024;
+const SINK: usize = 2048;
+
+/// A Rust program with one QP.
+pub(super) struct End {
+    at: IpAddr,
+    manager: Arc<ConnectionManager>,
+    events: Receiver<Event>,
+    cq: CompletionQueue,
+    qp: QueuePair,
+    region: MemoryRegion,
+}
+
+/// One that listens.
+pub(super) struct Server {
+    end: End,
+    _claim: PortClaim,
+    _listener: ListenerId,
+}
+
+impl End {
+    pub(super) fn open(at: IpAddr) -> Self {
+        let device = Device::with_address(at).expect("a device");
+        let context = OpenOptions::new().open(&device).expect("opened");
+        let manager = context.connection_manager().expect("started");
+        let (tell, events) = channel();
+        manager.set_sink(Box::new(move |event| {
+            // The test may be over.
+            let _ = tell.send(event);
+        }));
+        manager.activate(at).expect("an address of the device");
+        let pd = context.alloc_pd();
+        let cq = context.create_cq(16);
+        let qp = pd.create_qp(&cq, &cq, &QpOptions::default()).expect("a QP");
+        let region = pd.allocate(4096, Access::all()).expect("allocated");
+        Self {
+            at,
+            manager,
+            events,
+            cq,
+            qp,
+            region,
+        }
+    }
+
+    fn path_to(&self, remote: IpAddr) -> Path {
+        let local = self.at;
+        Path { local, remote }
+    }
+
+    fn event(&self) -> Event {
+        self.events.recv_timeout(PATIENCE).expect("an event")
+    }
+
+    /// The client, from the connection's beginning to its end.
+    pub(super) fn ask(&self, server: IpAddr) {
+        let (path, options) = (self.path_to(server), ConnectOptions::default());
+        let service = ServiceId::ip(PortSpace::Tcp, PORT);
+        let request = self.qp.connect_request(service, &options);
+        let request = request.expect("an RC QP");
+        let asked = self
+            .manager
+            .with(|agent, now| agent.connect(now, path, &request));
+        let connection = asked.expect("a good request");
+        let event = self.event();
+        let Event::Replied { reply, .. } = event else {
+            panic!("a reply was expected, not {event:?}");
+        };
+        self.qp.to_init(options.access).expect("INIT");
+        self.receive();
+        let connected = self.qp.connect_with(&path, &reply, &options);
+        connected.expect("RTS");
+        let ready = self
+            .manager
+            .with(|agent, now| agent.ready(now, connection, &[]));
+        ready.expect("the peer accepted");
+        (0..ROUNDS).for_each(|round| self.ping(round));
+        self.disconnect(connection);
+    }
+
+    fn ping(&self, round: usize) {
+        let mut text = format!("rdma-ping-{round}: ").into_bytes();
+        text.resize_with(SIZE - 1, || b'a' + round as u8);
+        text.push(0);
+        self.region.write(SOURCE, &text).expect("in range");
+        self.region.write(SINK, &[0; SIZE]).expect("in range");
+        for at in [SOURCE, SINK] {
+            self.advertise(at);
+            self.wait_for(WcOpcode::Recv);
+            self.receive();
+        }
+        let mut came = vec![0; SIZE];
+        self.region.read(SINK, &mut came).expect("in range");
+        assert!(came == text, "the text came back changed");
+    }
+
+    fn advertise(&self, at: usize) {
+        let RemoteAddr { addr, rkey } = self.region.remote(at as u64);
+        let mut message = addr.to_be_bytes().to_vec();
+        message.extend(rkey.to_be_bytes());
+        message.extend((SIZE as u32).to_be_bytes());
+        self.region.write(OUT, &message).expect("in range");
+        self.perform(SendOp::Send, OUT, ADVERTISEMENT);
+    }
+
+    /// Takes requests from now on.
+    pub(super) fn listen(self) -> Server {
+        let claim = self
+            .manager
+            .claim_port(PortSpace::Tcp, Some(self.at), PORT)
+            .expect("free");
+        let listener = self.manager.listen(&claim, 8).expect("nobody else listens");
+        Server {
+            end: self,
+            _claim: claim,
+            _listener: listener,
+        }
+    }
+
+    fn answer(&self) -> ConnectionId {
+        let event = self.event();
+        let Event::Requested {
+            connection,
+            path,
+            request,
+            ..
+        } = event
+        else {
+            panic!("a request was expected, not {event:?}");
+        };
+        let options = ConnectOptions::default();
+        self.qp.to_init(options.access).expect("INIT");
+        self.receive();
+        let acceptance = self.qp.accept_with(&path, &request, &options);
+        let acceptance = acceptance.expect("RTS");
+        let accepted = self
+            .manager
+            .with(|agent, now| agent.accept(now, connection, &acceptance));
+        accepted.expect("it waits for an answer");
+        let event = self.event();
+        assert!(matches!(event, Event::Established { .. }), "{event:?}");
+        connection
+    }
+
+    fn pong(&self) {
+        for op in [SendOp::Read, SendOp::Write] {
+            self.wait_for(WcOpcode::Recv);
+            let mut message = [0; ADVERTISEMENT];
+            self.region.read(IN, &mut message).expect("in range");
+            let [addr, rkey_and_len] = [0, 8].map(|at| {
+                let bytes = message[at..at + 8].try_into().expect("8 bytes");
+                u64::from_be_bytes(bytes)
+            });
+            assert_eq!(rkey_and_len as u32, SIZE as u32);
+            let rkey = (rkey_and_len >> 32) as u32;
+            self.receive();
+            self.perform(op(RemoteAddr { addr, rkey }), SINK, SIZE);
+            self.perform(SendOp::Send, OUT, ADVERTISEMENT);
+        }
+    }
+
+    fn receive(&self) {
+        let sges = [self.region.slice(IN, ADVERTISEMENT).expect("in range")];
+        let request = RecvRequest {
+            wr_id: 2,
+            sges: &sges,
+        };
+        self.qp.post_recv(&request).expect("posted");
+    }
+
+    fn perform(&self, op: SendOp, at: usize, len: usize) {
+        let sges = [self.region.slice(at, len).expect("in range")];
+        let request = SendRequest::new(1, op, &sges);
+        self.qp.post_send(&request).expect("posted");
+    }
+
+    /// Takes completions up to the one of this kind.
+    fn wait_for(&self, opcode: WcOpcode) {
+        loop {
+            let done = self.cq.poll_for(PATIENCE).expect("no overrun");
+            let done: Completion = done.expect("completed");
+            assert_eq!(done.status, WcStatus::Success, "{done:?}");
+            if done.opcode == opcode {
+                return;
+            }
+        }
+    }
+
+    /// Ends the connection, whichever end is the first to ask for it.
+    fn disconnect(&self, connection: ConnectionId) {
+        let done = self
+            .manager
+            .with(|agent, now| agent.disconnect(now, connection, &[]));
+        done.expect("it is established");
+        loop {
+            match self.event() {
+                Event::TimeWaitOver { .. } => return,
+                Event::Disconnected { .. } | Event::DisconnectRequested { .. } => {}
+                event => panic!("the end was expected, not {event:?}"),
+            }
+        }
+    }
+}
+
+impl Server {
+    /// Serves one client, to the connection's end.
+    pub(super) fn serve(self) {
+        let connection = self.end.answer();
+        (0..ROUNDS).for_each(|_| self.end.pong());
+        let event = self.end.event();
+        assert!(
+            matches!(event, Event::DisconnectRequested { .. }),
+            "{event:?}"
+        );
+        self.end.disconnect(connection);
+    }
+}

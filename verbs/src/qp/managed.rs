@@ -1,0 +1,212 @@
+//! QPs whose connections communication management makes (IBTA 1.7, 12).
+//!
+//! In a REQ and in a REP, the sender names the PSN that its own QP expects first, so the
+//! recipient sends from there on. An [`Endpoint`] has the opposite meaning: the first PSN that
+//! its QP sends. These functions keep the two apart.
+
+use super::{ConnectOptions, Endpoint, QueuePair};
+use crate::error::ConnectError;
+use roce_cm::{Acceptance, ConnectRequest, PKey, Path, Reply, Request, ServiceId, ServiceType};
+use roce_stack::{QpAttributes, QpKind, QpState, RoceVersion};
+use roce_wire::{PathMtu, Psn, Qpn};
+
+/// The two bits of the traffic class that are ECN's: each end sets those of its own packets.
+const ECN: u8 = 0b11;
+
+/// What the two ends have agreed on.
+struct Agreed<'a> {
+    path: &'a Path,
+    /// The peer's QP.
+    dest_qpn: Qpn,
+    /// The first PSN that this end sends: the one that the peer expects.
+    sq_psn: Psn,
+    options: ConnectOptions,
+}
+
+impl QueuePair {
+    /// A request for a connection of this QP to `service`, as its `options` have it. Its answer is
+    /// for [`QueuePair::connect_with`], with the same options.
+    ///
+    /// ```no_run
+    /// # use roce_verbs::{*, roce_cm::*};
+    /// # fn ask(qp: &QueuePair, manager: &ConnectionManager, path: Path)
+    /// #     -> Result<(), Box<dyn std::error::Error>> {
+    /// let service = ServiceId::ip(PortSpace::Tcp, 7471);
+    /// let request = ConnectRequest {
+    ///     private: b"hello".to_vec(),
+    ///     ..qp.connect_request(service, &ConnectOptions::default())?
+    /// };
+    /// manager.activate(path.local)?;
+    /// manager.with(|agent, now| agent.connect(now, path, &request))?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// If the QP's kind asks for no connection (datagrams, XRC targets).
+    pub fn connect_request(
+        &self,
+        service: ServiceId,
+        options: &ConnectOptions,
+    ) -> Result<ConnectRequest, ConnectError> {
+        let service_type = match self.kind {
+            QpKind::Rc => ServiceType::Rc,
+            QpKind::Uc => ServiceType::Uc,
+            QpKind::XrcInitiator => ServiceType::Xrc,
+            qp => return Err(ConnectError::WrongService { qp, asked: None }),
+        };
+        Ok(ConnectRequest {
+            service_type,
+            responder_resources: options.max_dest_rd_atomic,
+            initiator_depth: options.max_rd_atomic,
+            retry_count: options.retry_cnt,
+            rnr_retry_count: options.rnr_retry,
+            srq: self._srq.is_some(),
+            pkey: PKey::DEFAULT,
+            path_mtu: self.path_mtu(options),
+            traffic_class: options.traffic_class & !ECN,
+            hop_limit: match options.hop_limit {
+                0 => ConnectOptions::default().hop_limit,
+                limit => limit,
+            },
+            ack_timeout: options.timeout,
+            ..ConnectRequest::new(service, self.qpn, self.psn)
+        })
+    }
+
+    /// Active side: takes the QP from RESET or INIT to RTS, with what the peer answered
+    /// ([`Event::Replied`](roce_cm::Event::Replied)). Then the program calls
+    /// [`Agent::ready`](roce_cm::Agent::ready). `path` is that of the connection, and `options`
+    /// those of [`QueuePair::connect_request`].
+    ///
+    /// # Errors
+    /// If the QP is in another state, a value is out of range, or the path's local address is not
+    /// the device's.
+    pub fn connect_with(
+        &self,
+        path: &Path,
+        reply: &Reply,
+        options: &ConnectOptions,
+    ) -> Result<(), ConnectError> {
+        self.connect_as(&Agreed {
+            path,
+            dest_qpn: reply.qpn,
+            sq_psn: reply.sq_psn,
+            options: ConnectOptions {
+                max_rd_atomic: options.max_rd_atomic.min(reply.responder_resources),
+                max_dest_rd_atomic: options.max_dest_rd_atomic.min(reply.initiator_depth),
+                rnr_retry: reply.rnr_retry_count,
+                ..*options
+            },
+        })
+    }
+
+    /// Passive side: takes the QP from RESET or INIT to RTS, with what the peer asked for
+    /// ([`Event::Requested`](roce_cm::Event::Requested), with its path), and gives the answer
+    /// for [`Agent::accept`](roce_cm::Agent::accept), which may get private data before.
+    ///
+    /// Path MTU, timeout and number of retries are those of the request; `options` limit the
+    /// READs and atomics. Receives that the peer's first message may need are posted before, in
+    /// INIT ([`QueuePair::to_init`]).
+    ///
+    /// # Errors
+    /// As [`QueuePair::connect_with`]; if the QP is of another transport service than the request,
+    /// or the interface does not carry the path MTU.
+    pub fn accept_with(
+        &self,
+        path: &Path,
+        request: &Request,
+        options: &ConnectOptions,
+    ) -> Result<Acceptance, ConnectError> {
+        self.check_service(request.service_type)?;
+        let largest = self.path_mtu(options);
+        if request.path_mtu > largest {
+            let asked = request.path_mtu;
+            return Err(ConnectError::PathMtu { asked, largest });
+        }
+        let agreed = ConnectOptions {
+            path_mtu: Some(request.path_mtu),
+            max_rd_atomic: options.max_rd_atomic.min(request.responder_resources),
+            max_dest_rd_atomic: options.max_dest_rd_atomic.min(request.initiator_depth),
+            timeout: request.ack_timeout,
+            retry_cnt: request.retry_count,
+            rnr_retry: request.rnr_retry_count,
+            traffic_class: request.traffic_class & !ECN | options.traffic_class & ECN,
+            ..*options
+        };
+        self.connect_as(&Agreed {
+            path,
+            dest_qpn: request.qpn,
+            sq_psn: request.sq_psn,
+            options: agreed,
+        })?;
+        Ok(Acceptance {
+            responder_resources: agreed.max_dest_rd_atomic,
+            initiator_depth: agreed.max_rd_atomic,
+            rnr_retry_count: options.rnr_retry,
+            srq: self._srq.is_some(),
+            ..Acceptance::new(request, self.qpn, self.psn)
+        })
+    }
+
+    // rule: 12.6.5-starting-psn
+    fn connect_as(&self, agreed: &Agreed<'_>) -> Result<(), ConnectError> {
+        let gid_index = self.gid_index_of(agreed.path)?;
+        self.to_init(agreed.options.access)?;
+        let remote = Endpoint {
+            gid: agreed.path.remote.into(),
+            qpn: agreed.dest_qpn,
+            // The peer sends what this end told it to expect.
+            psn: self.psn,
+        };
+        self.to_rtr(gid_index, &remote, &agreed.options)?;
+        self.to_rts_from(agreed.sq_psn, &agreed.options)
+    }
+
+    /// The index of the path's local address, by RoCEv2 if it has a GID of that.
+    fn gid_index_of(&self, path: &Path) -> Result<u8, ConnectError> {
+        let entries = self.pd.context.gids();
+        let ours = entries.iter().filter(|entry| entry.gid.ip() == path.local);
+        let best = ours.min_by_key(|entry| entry.version != RoceVersion::V2);
+        best.map(|entry| entry.index)
+            .ok_or_else(|| ConnectError::UnknownAddress {
+                address: path.local,
+                known: entries.iter().map(|entry| entry.gid.ip()).collect(),
+            })
+    }
+
+    fn check_service(&self, asked: ServiceType) -> Result<(), ConnectError> {
+        let fits = matches!(
+            (self.kind, asked),
+            (QpKind::Rc, ServiceType::Rc)
+                | (QpKind::Uc, ServiceType::Uc)
+                | (QpKind::XrcTarget, ServiceType::Xrc)
+        );
+        let (qp, asked) = (self.kind, Some(asked));
+        fits.then_some(())
+            .ok_or(ConnectError::WrongService { qp, asked })
+    }
+
+    fn path_mtu(&self, options: &ConnectOptions) -> PathMtu {
+        let largest = self.pd.context.device().active_mtu();
+        options.path_mtu.unwrap_or(largest)
+    }
+
+    /// RTR to RTS, with a first PSN.
+    pub(super) fn to_rts_from(
+        &self,
+        sq_psn: Psn,
+        options: &ConnectOptions,
+    ) -> Result<(), ConnectError> {
+        self.modify(&QpAttributes {
+            state: Some(QpState::Rts),
+            sq_psn: Some(sq_psn),
+            timeout: self.if_reliable(options.timeout),
+            retry_cnt: self.if_requester(options.retry_cnt),
+            rnr_retry: self.if_requester(options.rnr_retry),
+            max_rd_atomic: self.if_requester(options.max_rd_atomic),
+            ..QpAttributes::default()
+        })?;
+        Ok(())
+    }
+}
