@@ -22,14 +22,13 @@ mod addresses;
 mod congestion;
 mod counters;
 mod cq;
+mod duration_text;
 mod encapsulation;
 mod event;
-pub mod fault;
 mod hash;
 mod memory;
 mod nic;
 mod part;
-pub mod port;
 mod priority;
 mod qp;
 mod seq;
@@ -47,6 +46,7 @@ pub use congestion::{
 };
 pub use counters::{Counters, DropReason, Stat};
 pub use cq::{CompletionQueue, CqId, CqOverrun, CqResizeError, Notify};
+pub use duration_text::DurationText;
 pub use encapsulation::{IpCovered, RoceVersion, RxMeta, TxMeta};
 pub use event::Event;
 pub use memory::{

@@ -16,7 +16,7 @@ use std::io::Write;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-use roce_stack::port::Port;
+use roce_port::Port;
 use roce_stack::{RxMeta, Transmit, TxMeta};
 use roce_udp::{UdpPort, UdpPortConfig};
 

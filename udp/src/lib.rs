@@ -1,4 +1,4 @@
-//! RoCEv2 over UDP sockets: the [`Port`](roce_stack::port::Port) that needs no
+//! RoCEv2 over UDP sockets: the [`Port`](roce_port::Port) that needs no
 //! privilege and runs on any interface.
 //!
 //! A [`UdpPort`] has one socket for each address that was activated, and for each

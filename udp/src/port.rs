@@ -4,7 +4,7 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd};
 
-use roce_stack::port::{Port, PortCapabilities, PortError, RxSink};
+use roce_port::{Port, PortCapabilities, PortError, RxSink};
 use roce_stack::{Addresses, QpnPart, ReserveError, Transmit, TxMeta, TxSlot};
 use roce_wire::Qpn;
 

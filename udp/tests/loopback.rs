@@ -7,7 +7,7 @@ use roce_wire::Qpn;
 use std::net::{IpAddr, Ipv6Addr, UdpSocket};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use roce_stack::port::Port;
+use roce_port::Port;
 use roce_stack::{IpCovered, ReserveError, RxMeta, Transmit, TxMeta};
 use roce_udp::{TxDrop, UdpPort, UdpPortConfig};
 use support::{

@@ -7,7 +7,7 @@ use std::io::Read;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-use roce_stack::port::Port;
+use roce_port::Port;
 use roce_stack::{IpCovered, TxMeta};
 use roce_udp::{TxDrop, UdpPort, UdpPortConfig};
 use socket2::{Domain, Protocol, Socket, Type};

@@ -25,7 +25,7 @@ use crate::device::Device;
 use comments::Comments;
 use frame::Frame;
 use roce_capture::{Capture, Direction, Interface, InterfaceId, LinkType, Packet};
-use roce_stack::fault::Suffered;
+use roce_port::fault::{Effects, Loss};
 use roce_stack::{Instant, Nic, RoceVersion, RxMeta, Transmit};
 use std::time::SystemTime;
 use tap::{Reservation, Tap};
@@ -75,24 +75,35 @@ impl PortCapture {
         Tap::new(self, port)
     }
 
-    /// Gives a packet to the NIC, unless it was lost before, and captures it with what
-    /// became of it.
+    /// Gives a packet to the NIC and captures it, with what faults did to it before and
+    /// what the NIC did with it.
     pub(crate) fn receive(
         &mut self,
         nic: &mut Nic,
         now: Instant,
         meta: &RxMeta,
         transport: &[u8],
-        suffered: &Suffered,
+        effects: &Effects,
     ) {
         let time = SystemTime::now();
         self.comments.clear();
-        self.comments.suffered(suffered);
-        if suffered.lost.is_none() {
-            let before = nic.counters().clone();
-            nic.receive(now, meta, transport);
-            self.comments.received(&before, nic.counters());
-        }
+        self.comments.effects(effects);
+        let before = nic.counters().clone();
+        nic.receive(now, meta, transport);
+        self.comments.received(&before, nic.counters());
+        self.write_received(time, meta, transport);
+    }
+
+    /// Captures a packet that faults lost before it reached the NIC.
+    pub(crate) fn lose(&mut self, meta: &RxMeta, transport: &[u8], why: Loss) {
+        let time = SystemTime::now();
+        self.comments.clear();
+        self.comments.lost(why);
+        self.write_received(time, meta, transport);
+    }
+
+    /// Writes a packet from the network, with the comments on it.
+    fn write_received(&mut self, time: SystemTime, meta: &RxMeta, transport: &[u8]) {
         let interface = self.interface_of(meta.version());
         let bytes = self.frame.received(meta, transport);
         self.capture.packet(&Packet {

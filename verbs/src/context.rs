@@ -24,8 +24,8 @@ use crate::watch::{self, Opened, Registration};
 use crate::xrc::XrcDomain;
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use parking_lot::{Mutex, MutexGuard};
-use roce_stack::fault::{FaultLayer, FaultSpec};
-use roce_stack::port::PortError;
+use roce_port::PortError;
+use roce_port::fault::{FaultLayer, FaultSpec};
 use roce_stack::{
     BufferRange, Counters, Event, Instant, Nic, NicConfig, QpnPart, RoceVersion, TxMeta,
 };

@@ -6,8 +6,8 @@ use crate::cm::Bell;
 use crate::datapath::DevicePort;
 use crate::moderation::Moderation;
 use crate::tally::Count;
-use roce_stack::fault::{FaultLayer, Suffered};
-use roce_stack::port::{PortError, RxSink};
+use roce_port::fault::{Effects, FaultLayer, FaultSink, Loss};
+use roce_port::{PortError, RxSink};
 use roce_stack::{CqId, Event, Instant, Nic, RxMeta};
 use roce_wire::Qpn;
 use std::collections::HashMap;
@@ -55,36 +55,28 @@ struct ToNic<'a> {
     capture: Option<&'a mut PortCapture>,
 }
 
-/// Hands packets from the port to the NIC, by way of faults.
-struct ToNicFaulty<'a> {
-    faults: &'a mut FaultLayer,
-    nic: ToNic<'a>,
-}
-
-impl RxSink for ToNicFaulty<'_> {
+impl RxSink for ToNic<'_> {
     fn packet(&mut self, meta: &RxMeta, transport: &[u8]) {
-        let Self { faults, nic } = self;
-        faults.receive(nic.now, meta, transport, nic);
+        self.arrive(meta, transport, &Effects::default());
     }
 }
 
-impl RxSink for ToNic<'_> {
-    fn packet(&mut self, meta: &RxMeta, transport: &[u8]) {
-        match &mut self.capture {
-            None => self.nic.receive(self.now, meta, transport),
-            Some(_) => {
+impl FaultSink for ToNic<'_> {
+    #[inline]
+    fn arrive(&mut self, meta: &RxMeta, transport: &[u8], effects: &Effects) {
+        let Self { nic, now, capture } = self;
+        match capture {
+            None => nic.receive(*now, meta, transport),
+            Some(capture) => {
                 cold_path();
-                self.struck(meta, transport, &Suffered::default());
+                capture.receive(nic, *now, meta, transport, effects);
             }
         }
     }
 
-    fn struck(&mut self, meta: &RxMeta, transport: &[u8], suffered: &Suffered) {
-        let Self { nic, now, capture } = self;
-        match capture {
-            Some(capture) => capture.receive(nic, *now, meta, transport, suffered),
-            None if suffered.lost.is_none() => nic.receive(*now, meta, transport),
-            None => {}
+    fn lose(&mut self, meta: &RxMeta, transport: &[u8], why: Loss) {
+        if let Some(capture) = &mut self.capture {
+            capture.lose(meta, transport, why);
         }
     }
 }
@@ -134,9 +126,7 @@ impl Engine {
             None => self.port.receive(RECEIVE_BUDGET, &mut sink),
             Some(faults) => {
                 cold_path();
-                faults.release(now, &mut sink);
-                let mut sink = ToNicFaulty { faults, nic: sink };
-                self.port.receive(RECEIVE_BUDGET, &mut sink)
+                faults.receive(now, &mut *self.port, RECEIVE_BUDGET, &mut sink)
             }
         };
         match received {

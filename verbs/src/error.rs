@@ -1,7 +1,7 @@
 //! What can go wrong, each with what to do about it.
 
 use roce_cm::ServiceType;
-use roce_stack::port::PortError;
+use roce_port::PortError;
 use roce_stack::{
     AddressError, BufferRange, CreateQpError, ModifyError, MulticastError, QpKind, RegisterError,
     RoceVersion,

@@ -2,7 +2,7 @@
 
 use crate::environment;
 use crate::error::OpenError;
-use roce_stack::fault::FaultSpec;
+use roce_port::fault::FaultSpec;
 use std::sync::OnceLock;
 
 /// The variable that asks for faults.

@@ -128,16 +128,16 @@ pub use region::MemoryRegion;
 pub use registration::Registration;
 pub use roce_capture::{Capture, CreateError};
 pub use roce_cm;
-pub use roce_stack::fault::{Burst, Chance, FaultSpec, FaultSpecError, ReorderBy};
+pub use roce_port::PortError;
+pub use roce_port::fault::{Burst, Chance, FaultSpec, FaultSpecError, ReorderBy};
 pub use roce_stack::{
     Access, AccessError, Buffer, BufferRange, Completion, Counters, CqId, CqOverrun, CqResizeError,
     CreateQpError, DeregisterError, DropReason, Event, FaultSafe, Flush, MAX_INLINE_BYTES,
     MAX_MESSAGE_BYTES, MAX_QUEUE_DEPTH, MAX_RD_ATOMIC, MAX_SGE, MAX_SRQS, Memory, MemoryFault,
     ModifyError, Notify, PostError, QpAttributes, QpConfig, QpKind, QpState, QpStatus, QpTraffic,
-    QpnPart, RegisterError, RemoteAddr, Reregister, ReregisterError, SendFlags, SendOp, Sge,
-    SrqAttributes, SrqError, SrqStatus, Srqn, Stat, WcOpcode, WcStatus, WindowType,
-    largest_path_mtu,
-    port::{PortError, RoceVersion, TxMeta},
+    QpnPart, RegisterError, RemoteAddr, Reregister, ReregisterError, RoceVersion, SendFlags,
+    SendOp, Sge, SrqAttributes, SrqError, SrqStatus, Srqn, Stat, TxMeta, WcOpcode, WcStatus,
+    WindowType, largest_path_mtu,
 };
 pub use roce_stack::{
     AddressError, AddressHandle, Destination, MulticastError, NetworkHeader, Source,

@@ -11,8 +11,8 @@ use crate::faults::{draw_seed, environment_faults};
 use crate::priorities::{PrioritySettings, environment_priorities};
 use crate::watch::environment_metrics;
 use roce_capture::Capture;
+use roce_port::fault::{FaultLayer, FaultSpec};
 use roce_stack::CongestionSettings;
-use roce_stack::fault::{FaultLayer, FaultSpec};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -18,7 +18,7 @@ use crate::device::Device;
 use crate::engine::Engine;
 use crate::error::StartError;
 use parking_lot::{Mutex, MutexGuard};
-use roce_stack::port::Port;
+use roce_port::Port;
 use roce_stack::{PriorityMap, QpnPart};
 use roce_udp::{PartClaimer, UdpPortConfig};
 use std::io;

@@ -10,7 +10,7 @@ use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 
-use roce_stack::port::PortError;
+use roce_port::PortError;
 
 use crate::program::{Holder, Program, RedirectConfig, holder};
 use crate::sys::netlink::{self, LINK_HEADERS, attribute, find};

@@ -5,7 +5,7 @@ mod support;
 
 use std::net::{Ipv6Addr, UdpSocket};
 
-use roce_stack::port::Port;
+use roce_port::Port;
 use roce_wire::UDP_PORT;
 use roce_xdp::program::AttachMode;
 use roce_xdp::{Ipv6Checksum, XdpPort};

@@ -5,7 +5,7 @@ mod support;
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Command, Stdio};
 
-use roce_stack::port::Port;
+use roce_port::Port;
 use roce_xdp::{XdpPort, XdpPortConfig};
 use support::netns::{End, Pair};
 use support::wait_for;

@@ -6,7 +6,7 @@ mod support;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use roce_stack::port::Port;
+use roce_port::Port;
 use roce_stack::{
     Access, Buffer, CompletionQueue, CqId, Instant, Nic, NicConfig, QpAttributes, QpInit, QpKind,
     QpState, QueueLimits, RemoteAddr, RxMeta, SendFlags, SendOp, SendWr, Sge, TxMeta, WcStatus,

@@ -5,7 +5,7 @@ mod support;
 use std::collections::VecDeque;
 use std::net::IpAddr;
 
-use roce_stack::port::Port;
+use roce_port::Port;
 use roce_stack::{ReserveError, RxMeta, Transmit, TxMeta};
 use roce_wire::{Qpn, VlanTag};
 use roce_xdp::net::{Priority, RxDrop, Tagging};

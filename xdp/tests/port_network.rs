@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::os::fd::AsRawFd;
 
-use roce_stack::port::Port;
+use roce_port::Port;
 use roce_stack::{ReserveError, RxMeta, Transmit, TxMeta};
 use roce_xdp::net::WaitDrop;
 use roce_xdp::program::AttachMode;

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::net::IpAddr;
 
 use pnet_datalink::{Channel, Config, DataLinkReceiver, DataLinkSender};
-use roce_stack::port::Port;
+use roce_port::Port;
 use roce_stack::{IpCovered, ReserveError, RoceVersion, RxMeta, Transmit, TxMeta};
 use roce_wire::{FrameRepr, Grh, Link, NetworkHeader, Qpn, VlanTag};
 use roce_xdp::XdpPort;

@@ -5,7 +5,7 @@ use super::meter::Meter;
 use super::pool::Pool;
 use super::trace::{Fate, Trace};
 use super::{Counters, EgressId, NodeId, PacketId};
-use roce_stack::fault::{Copy, FaultModel, FaultSpec};
+use roce_port::fault::{Copy, FaultModel, FaultSpec};
 use roce_stack::{Duration, Instant};
 use std::collections::VecDeque;
 

@@ -38,7 +38,7 @@ use host::Host;
 use link::{Around, Egress};
 use names::EgressId;
 use pool::{PacketId, Pool};
-use roce_stack::fault::FaultSpec;
+use roce_port::fault::FaultSpec;
 use roce_stack::{Instant, Nic};
 use std::net::IpAddr;
 use switch::Switch;

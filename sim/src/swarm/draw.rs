@@ -9,7 +9,7 @@ use super::plan::{
 use crate::connect::ConnectSpec;
 use crate::dice::Dice;
 use crate::fabric::{EcnSpec, HostSpec, Ip, LinkSpec, PfcSpec, SwitchSpec};
-use roce_stack::fault::{Burst, Chance, FaultSpec, ReorderBy};
+use roce_port::fault::{Burst, Chance, FaultSpec, ReorderBy};
 use roce_stack::{Duration, QpKind, largest_path_mtu};
 use roce_wire::PathMtu;
 

@@ -2,7 +2,7 @@
 
 use crate::connect::ConnectSpec;
 use crate::fabric::{HostSpec, LinkSpec, SwitchSpec};
-use roce_stack::fault::FaultSpec;
+use roce_port::fault::FaultSpec;
 use roce_stack::{Access, QpKind, WindowType};
 
 /// A whole run.

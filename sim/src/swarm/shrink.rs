@@ -3,7 +3,7 @@
 use super::plan::{CqPlan, Fault, Plan};
 use super::run::run;
 use crate::oracle::Violation;
-use roce_stack::fault::{Chance, FaultSpec};
+use roce_port::fault::{Chance, FaultSpec};
 
 /// What is left of a plan, and how that fails.
 #[derive(Clone, Debug)]

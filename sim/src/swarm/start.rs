@@ -8,7 +8,7 @@ use super::run::{PairState, Run};
 use crate::connect::{QKEY, connect, header_bytes};
 use crate::fabric::HostId;
 use crate::oracle::{Causes, Ends, FlowAreas, Verdict, Violation};
-use roce_stack::fault::{Chance, FaultSpec};
+use roce_port::fault::{Chance, FaultSpec};
 use roce_stack::{CompletionQueue, Destination, QpKind, TxMeta};
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
 use super::*;
-use roce_stack::fault::{Chance, FaultSpec};
+use roce_port::fault::{Chance, FaultSpec};
 use std::collections::BTreeSet;
 use std::io::Write;
 

@@ -76,7 +76,7 @@ impl Nic {
     /// Lets a UD QP get what is sent to the multicast group: each attached QP gets a
     /// copy, its own sends included (IBTA 1.7, 10.5.2). Doing so twice does nothing.
     /// Returns whether the QP is the group's first: then the port must
-    /// [`join`](crate::port::Port::join) it.
+    /// join it.
     ///
     /// # Errors
     /// See [`MulticastError`].
@@ -102,7 +102,7 @@ impl Nic {
     }
 
     /// Ends what [`Nic::attach_multicast`] began. Returns whether the QP was the
-    /// group's last: then the port should [`leave`](crate::port::Port::leave) it.
+    /// group's last: then the port should leave it.
     ///
     /// # Errors
     /// See [`MulticastError`].

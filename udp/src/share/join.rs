@@ -10,8 +10,8 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::time::{Duration, Instant};
 
+use roce_port::PortError;
 use roce_stack::QpnPart;
-use roce_stack::port::PortError;
 use socket2::Socket;
 
 use super::keeper::{self, Held, Keeper, Peer};

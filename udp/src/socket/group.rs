@@ -6,7 +6,7 @@ use std::io;
 use std::net::IpAddr;
 use std::os::fd::AsFd;
 
-use roce_stack::port::PortError;
+use roce_port::PortError;
 use socket2::{InterfaceIndexOrAddress, Socket};
 
 use crate::config::UdpPortConfig;

@@ -5,7 +5,7 @@ use std::io::{self, ErrorKind};
 use std::net::IpAddr;
 use std::os::fd::AsFd;
 
-use roce_stack::port::PortError;
+use roce_port::PortError;
 use socket2::{Domain, Protocol, Socket, Type};
 
 use super::{PortSocket, group, priority};

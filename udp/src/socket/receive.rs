@@ -2,7 +2,7 @@
 
 use std::io::{self, ErrorKind};
 
-use roce_stack::port::RxSink;
+use roce_port::RxSink;
 use roce_stack::{IpCovered, RxMeta};
 
 use super::PortSocket;

@@ -13,7 +13,7 @@ use std::net::{IpAddr, Ipv4Addr, UdpSocket};
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 
-use roce_stack::port::{Port, PortError};
+use roce_port::{Port, PortError};
 use roce_stack::{QpnPart, RxMeta};
 use roce_udp::{UdpPort, UdpPortConfig};
 

@@ -9,7 +9,7 @@ use std::net::IpAddr;
 use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
-use roce_stack::port::Port;
+use roce_port::Port;
 use roce_stack::{IpCovered, RxMeta, Transmit, TxMeta};
 use roce_udp::{UdpPort, UdpPortConfig};
 

@@ -1,6 +1,6 @@
-//! What befell a packet, in words.
+//! What happened to a packet, in words.
 
-use roce_stack::fault::{Loss, Suffered};
+use roce_port::fault::{Effects, Loss};
 use roce_stack::{Counters, DropReason, Stat};
 
 /// Counters of a single packet that tell what became of it, beside the drops.
@@ -22,22 +22,20 @@ impl Comments {
         &self.0
     }
 
-    /// What faults on purpose did to it.
-    pub(super) fn suffered(&mut self, suffered: &Suffered) {
-        let Suffered {
-            lost,
-            held,
-            flip,
-            copy,
-        } = *suffered;
-        match lost {
-            Some(Loss::Chance) => self.fault("lost", "fault_lost"),
-            Some(Loss::Overflow) => self.fault(
+    /// Faults lost it.
+    pub(super) fn lost(&mut self, why: Loss) {
+        match why {
+            Loss::Chance => self.fault("lost", "fault_lost"),
+            Loss::Overflow => self.fault(
                 "lost, as too many packets were held back",
                 "fault_overflowed",
             ),
-            None => {}
         }
+    }
+
+    /// What faults did to it before it arrived.
+    pub(super) fn effects(&mut self, effects: &Effects) {
+        let Effects { held, flip, copy } = *effects;
         if copy {
             self.fault("the second of two", "fault_duplicated");
         }

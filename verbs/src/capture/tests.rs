@@ -1,7 +1,7 @@
 use super::comments::Comments;
 use super::frame::Frame;
 use super::*;
-use roce_stack::fault::Loss;
+use roce_port::fault::Loss;
 use roce_stack::{IpCovered, NicConfig, ReserveError, Transmit, TxMeta, TxSlot};
 use roce_wire::icrc::{self, IpHeader};
 use roce_wire::{Bth, ExtHeaders, IcrcVerdict, NetworkHeader, Opcode, PacketRepr, Psn, Qpn};
@@ -205,25 +205,21 @@ fn each_fate_has_its_words() {
     let good = transport(src, dst, 0, 0x4000);
     let mut bad = good.clone();
     bad[30] ^= 1;
-    let whole = Suffered::default();
-    let late = Suffered {
+    let late = Effects {
         held: Duration::from_nanos(81_421),
         flip: Some(85),
         copy: true,
-        ..whole
     };
-    let lost = |why| Suffered {
-        lost: Some(why),
-        ..whole
-    };
-    for (packet, suffered, said) in [
-        (&good, whole, &["dropped: unknown qp (drop_unknown_qp)"][..]),
-        (&bad, whole, &["dropped: bad icrc (drop_bad_icrc)"]),
-        (&good, lost(Loss::Chance), &["fault: lost (fault_lost)"]),
+    for (packet, effects, said) in [
         (
             &good,
-            lost(Loss::Overflow),
-            &["fault: lost, as too many packets were held back (fault_overflowed)"],
+            Effects::default(),
+            &["dropped: unknown qp (drop_unknown_qp)"][..],
+        ),
+        (
+            &bad,
+            Effects::default(),
+            &["dropped: bad icrc (drop_bad_icrc)"],
         ),
         (
             &good,
@@ -236,10 +232,20 @@ fn each_fate_has_its_words() {
             ],
         ),
     ] {
-        capture.receive(&mut nic, Instant::ZERO, &meta, packet, &suffered);
+        capture.receive(&mut nic, Instant::ZERO, &meta, packet, &effects);
         assert_eq!(capture.comments.get(), said);
     }
-    // What was lost did not get there.
+    for (why, said) in [
+        (Loss::Chance, "fault: lost (fault_lost)"),
+        (
+            Loss::Overflow,
+            "fault: lost, as too many packets were held back (fault_overflowed)",
+        ),
+    ] {
+        capture.lose(&meta, &good, why);
+        assert_eq!(capture.comments.get(), [said]);
+    }
+    // The lost packets did not reach the NIC.
     assert_eq!(nic.counters().total_drops(), 3);
     capture.flush();
     assert_eq!(capture.capture.packets(), 5);

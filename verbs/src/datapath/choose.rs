@@ -10,7 +10,7 @@ use super::{
 use crate::datapath::Datapath;
 use crate::device::Device;
 use crate::error::StartError;
-use roce_stack::port::PortError;
+use roce_port::PortError;
 use roce_stack::{PriorityMap, QpnPart};
 use roce_udp::{UdpPort, UdpPortConfig};
 use roce_wire::VlanTag;

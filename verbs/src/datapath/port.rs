@@ -3,8 +3,8 @@
 use super::choose::{tx_features, why_copied};
 use super::{Datapath, DatapathKind, NotTaken, XdpAttachment, XdpQueue};
 use nix::poll::PollFlags;
+use roce_port::{Port, PortError};
 use roce_stack::Addresses;
-use roce_stack::port::{Port, PortError};
 use roce_udp::UdpPort;
 use roce_xdp::XdpPort;
 use std::io;

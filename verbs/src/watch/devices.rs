@@ -7,7 +7,7 @@ use super::snapshot::{DeviceSnapshot, QpSnapshot, Snapshot};
 use crate::context::Shared;
 use crate::datapath::Datapath;
 use parking_lot::Mutex;
-use roce_stack::port::PortError;
+use roce_port::PortError;
 use roce_stack::{DropReason, Stat};
 use roce_wire::Qpn;
 use std::sync::Arc;

@@ -4,8 +4,8 @@ use std::io;
 use std::net::IpAddr;
 use std::os::fd::BorrowedFd;
 
+use roce_port::PortError;
 use roce_stack::Instant;
-use roce_stack::port::PortError;
 
 use super::core::{Changes, Core, CoreConfig, Header, PathIndex, Resolution};
 use super::event::PathKey;

@@ -2,8 +2,8 @@
 
 use std::collections::VecDeque;
 
+use roce_port::RxSink;
 use roce_stack::RxMeta;
-use roce_stack::port::RxSink;
 
 /// So many packets wait at most.
 const MOST: usize = 256;

@@ -15,7 +15,7 @@ use std::io;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 
-use roce_stack::port::{Port, PortCapabilities, PortError, RxSink};
+use roce_port::{Port, PortCapabilities, PortError, RxSink};
 use roce_stack::{ReserveError, RoceVersion, Transmit, TxMeta, TxSlot};
 
 pub use config::{Ipv6Checksum, XdpPortConfig};

@@ -3,7 +3,7 @@
 use std::io;
 use std::os::fd::AsFd;
 
-use roce_stack::port::PortError;
+use roce_port::PortError;
 
 use super::clock::Clock;
 use super::{XdpPort, program_error};

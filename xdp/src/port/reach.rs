@@ -2,7 +2,7 @@
 
 use std::io;
 
-use roce_stack::port::PortError;
+use roce_port::PortError;
 use roce_stack::{RoceVersion, TxMeta};
 
 use super::XdpPort;
@@ -10,7 +10,7 @@ use super::transmit::path_of;
 use crate::net::Refusal;
 
 impl XdpPort {
-    /// See [`Port::check`](roce_stack::port::Port::check).
+    /// See [`Port::check`](roce_port::Port::check).
     pub(super) fn check_path(&mut self, path: &TxMeta) -> Result<(), PortError> {
         let to_others = self.net.is_others(path.dst);
         if path.version == RoceVersion::V2 && !to_others {

@@ -1,6 +1,6 @@
 //! Frames that arrive.
 
-use roce_stack::port::{PortError, RxSink};
+use roce_port::{PortError, RxSink};
 
 use super::XdpPort;
 use super::counters::XdpCounters;

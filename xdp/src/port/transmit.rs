@@ -3,7 +3,7 @@
 use std::hint::cold_path;
 use std::net::IpAddr;
 
-use roce_stack::port::{Port, PortError};
+use roce_port::{Port, PortError};
 use roce_stack::{Instant, IpCovered, ReserveError, RoceVersion, RxMeta, TxMeta, TxSlot};
 use roce_wire::UDP_PORT;
 

@@ -172,7 +172,7 @@ impl Lab {
         &self,
         interface: &str,
         config: CoreConfig,
-    ) -> Result<Net, roce_stack::port::PortError> {
+    ) -> Result<Net, roce_port::PortError> {
         let shown = self.near.ip(&format!("-o link show dev {interface}"));
         let index = shown.split(':').next().expect("an index");
         let index = index.parse().expect("a number");

@@ -4,7 +4,7 @@ use roce_wire::Qpn;
 use std::collections::VecDeque;
 use std::net::IpAddr;
 
-use roce_stack::port::Port;
+use roce_port::Port;
 use roce_stack::{IpCovered, ReserveError, RoceVersion, RxMeta, TxMeta};
 use roce_udp::{UdpPort, UdpPortConfig};
 use roce_xdp::program::AttachMode;

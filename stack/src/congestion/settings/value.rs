@@ -1,6 +1,6 @@
 //! One parameter: where it is, and which values it takes.
 
-use crate::fault::{Written, parse_time};
+use crate::duration_text::DurationText;
 use crate::time::Duration;
 use core::fmt;
 
@@ -49,7 +49,8 @@ impl Slot<'_> {
             Self::Time(place, least) => {
                 let plain = text.parse::<f64>().is_ok();
                 let with_unit = format!("{text}us");
-                let time = parse_time(if plain { &with_unit } else { text })?;
+                let text = if plain { &with_unit } else { text };
+                let DurationText(time) = text.parse().ok()?;
                 *place = Some(time).filter(|time| *time >= least)?;
             }
             Self::Of1024(place) => *place = within(text, 0, 1024)?,
@@ -86,7 +87,7 @@ impl Slot<'_> {
             Self::Time(_, least) => format!(
                 "a time from {} to 3600s, such as 55us: a number with ns, us, ms or s, or of \
                  microseconds",
-                Written(*least)
+                DurationText(*least)
             ),
             Self::Of1024(_) => "a part in 1/1024, 0 to 1024".to_owned(),
             Self::TakenOf1024(_) => "a part from 0 to 1, such as 1/256".to_owned(),
@@ -104,7 +105,7 @@ impl fmt::Display for Slot<'_> {
         match self {
             Self::Rate(n) | Self::SomeRate(n) | Self::Count(n, _) => n.fmt(f),
             Self::Bytes(n) => n.fmt(f),
-            Self::Time(time, _) => Written(**time).fmt(f),
+            Self::Time(time, _) => DurationText(**time).fmt(f),
             Self::Of1024(n) => n.fmt(f),
             Self::TakenOf1024(n) => write!(f, "{}/1024", 1024_u16.saturating_sub(**n)),
             Self::Percent(n) | Self::Halving(n) | Self::Dscp(n) => n.fmt(f),

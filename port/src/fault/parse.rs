@@ -1,9 +1,9 @@
 //! The text form of [`FaultSpec`].
 
 use super::{Burst, Chance, FaultSpec, ReorderBy};
-use crate::time::Duration;
 use core::fmt;
 use core::str::FromStr;
+use roce_stack::{Duration, DurationText};
 
 /// What is wrong with the text of a [`FaultSpec`].
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -101,41 +101,16 @@ fn burst(part: &str, text: &str) -> Result<Burst, FaultSpecError> {
     }
 }
 
+/// A time with its unit.
+fn time(text: &str) -> Option<Duration> {
+    text.parse().ok().map(|DurationText(time)| time)
+}
+
 fn delay(part: &str, text: &str) -> Result<(Duration, Duration), FaultSpecError> {
     let (from, to) = text.split_once("..").unwrap_or((text, text));
     match (time(from), time(to)) {
         (Some(from), Some(to)) if from <= to => Ok((from, to - from)),
         _ => Err(wrong(part, DELAY)),
-    }
-}
-
-/// The units; `s`, with which all end, last.
-const UNITS: [(&str, u64); 4] = [
-    ("ns", 1),
-    ("us", 1_000),
-    ("ms", 1_000_000),
-    ("s", 1_000_000_000),
-];
-
-/// A time with its unit, of at most an hour.
-pub(crate) fn time(text: &str) -> Option<Duration> {
-    let (number, unit) = UNITS
-        .iter()
-        .find_map(|(name, ns)| Some((text.strip_suffix(name)?, *ns)))?;
-    let seconds = number.parse::<f64>().ok()? * unit as f64 / 1e9;
-    let valid = (0.0..=3600.0).contains(&seconds);
-    valid.then(|| Duration::from_nanos((seconds * 1e9).round() as u64))
-}
-
-/// A time as it is written: in the largest unit that gives a whole number.
-pub(crate) struct Written(pub(crate) Duration);
-
-impl fmt::Display for Written {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ns = u64::try_from(self.0.as_nanos()).unwrap_or(u64::MAX);
-        let fits = |(_, unit): &&(&str, u64)| ns % unit == 0;
-        let (name, unit) = UNITS.iter().rev().find(fits).unwrap_or(&UNITS[0]);
-        write!(f, "{}{name}", ns / unit)
     }
 }
 
@@ -151,7 +126,7 @@ impl fmt::Display for FaultSpec {
         chance("dup", self.duplicate);
         chance("corrupt", self.corrupt);
         if !self.reorder.is_never() {
-            let by = Written(self.reorder_by.0);
+            let by = DurationText(self.reorder_by.0);
             parts.push(format!("reorder={}:{by}", self.reorder));
         }
         if let Some(burst) = self.burst {
@@ -167,7 +142,7 @@ impl fmt::Display for FaultSpec {
         }
         let longest = self.delay + self.jitter;
         if !longest.is_zero() {
-            let (from, to) = (Written(self.delay), Written(longest));
+            let (from, to) = (DurationText(self.delay), DurationText(longest));
             parts.push(match self.jitter.is_zero() {
                 true => format!("delay={from}"),
                 false => format!("delay={from}..{to}"),

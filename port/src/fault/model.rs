@@ -1,9 +1,9 @@
 //! What happens to each packet.
 
 use super::FaultSpec;
-use crate::time::{Duration, Instant};
 use rand_chacha::ChaCha8Rng;
 use rand_core::{Rng, SeedableRng};
+use roce_stack::{Duration, Instant};
 
 /// Decides about packets, one after the other, on one way through the network.
 #[derive(Clone, Debug)]

@@ -1,6 +1,5 @@
 use super::*;
-use crate::port::{IpCovered, RxMeta, RxSink};
-use crate::time::{Duration, Instant};
+use roce_stack::{Duration, Instant, IpCovered, RxMeta};
 use std::net::{IpAddr, Ipv4Addr};
 
 fn meta() -> RxMeta {
@@ -25,14 +24,22 @@ fn run(spec: FaultSpec, seed: u64, count: u32) -> (Vec<(u32, u64, u32)>, FaultLa
         let now = Instant::from_nanos(u64::from(number) * 1000);
         // The number twice, so that one flipped bit does not hide it.
         let bytes = [number.to_le_bytes(), number.to_le_bytes()].concat();
-        layer.receive(now, &meta(), &bytes, &mut |_: &RxMeta, got: &[u8]| {
-            arrived.push(read(got, now));
-        });
+        layer.take(
+            now,
+            &meta(),
+            &bytes,
+            &mut Unobserved(&mut |_: &RxMeta, got: &[u8]| {
+                arrived.push(read(got, now));
+            }),
+        );
     }
     while let Some(at) = layer.next_release() {
-        layer.release(at, &mut |_: &RxMeta, got: &[u8]| {
-            arrived.push(read(got, at));
-        });
+        layer.release(
+            at,
+            &mut Unobserved(&mut |_: &RxMeta, got: &[u8]| {
+                arrived.push(read(got, at));
+            }),
+        );
     }
     (arrived, layer)
 }
@@ -130,26 +137,26 @@ fn what_is_held_back_is_bounded() {
     assert_eq!(layer.held(), 0);
 }
 
-/// Notes what each packet suffered.
+/// Notes what it is told.
 #[derive(Default)]
-struct Told {
-    whole: usize,
-    struck: Vec<Suffered>,
+struct Observer {
+    arrived: Vec<Effects>,
+    lost: Vec<Loss>,
 }
 
-impl RxSink for Told {
-    fn packet(&mut self, _: &RxMeta, _: &[u8]) {
-        self.whole += 1;
+impl FaultSink for Observer {
+    fn arrive(&mut self, _: &RxMeta, _: &[u8], effects: &Effects) {
+        self.arrived.push(*effects);
     }
 
-    fn struck(&mut self, _: &RxMeta, _: &[u8], suffered: &Suffered) {
-        self.struck.push(*suffered);
+    fn lose(&mut self, _: &RxMeta, _: &[u8], why: Loss) {
+        self.lost.push(why);
     }
 }
 
 #[test]
-fn who_asks_is_told_what_each_packet_suffered() {
-    let mut told = Told::default();
+fn the_sink_is_told_what_faults_did_to_each_packet() {
+    let mut observer = Observer::default();
     let mut layer = FaultLayer::new(
         spec("loss=20%,dup=20%,corrupt=20%,reorder=20%:5ms,delay=1us"),
         4,
@@ -157,44 +164,39 @@ fn who_asks_is_told_what_each_packet_suffered() {
     let at = |us: u64| Instant::from_nanos(us * 1000);
     // A few more than fit.
     for us in 0..6000 {
-        layer.receive(at(us), &meta(), &[0; 40], &mut told);
+        layer.take(at(us), &meta(), &[0; 40], &mut observer);
     }
-    layer.release(at(20_000), &mut told);
+    layer.release(at(20_000), &mut observer);
     let counters = layer.counters();
-    let count = |rule: fn(&Suffered) -> bool| told.struck.iter().filter(|s| rule(s)).count() as u64;
-    assert_eq!(count(|s| s.lost == Some(Loss::Chance)), counters.lost);
-    assert_eq!(count(|s| s.copy), counters.duplicated);
-    assert_eq!(count(|s| s.flip.is_some()), counters.corrupted);
-    let held = |s: &Suffered| s.held >= Duration::from_micros(1);
-    assert_eq!(count(held), 6000 - counters.lost + counters.duplicated);
+    let count =
+        |rule: fn(&Effects) -> bool| observer.arrived.iter().filter(|e| rule(e)).count() as u64;
+    assert_eq!(observer.lost.len() as u64, counters.lost);
+    assert_eq!(count(|e| e.copy), counters.duplicated);
+    assert_eq!(count(|e| e.flip.is_some()), counters.corrupted);
+    // All were delayed.
+    assert_eq!(count(|e| e.held < Duration::from_micros(1)), 0);
+    assert_eq!(count(|_| true), 6000 - counters.lost + counters.duplicated);
     assert!(counters.lost > 0 && counters.duplicated > 0 && counters.corrupted > 0);
-    assert_eq!(told.whole, 0, "all were delayed");
     assert_eq!(counters.overflowed, 0);
 }
 
 #[test]
-fn what_had_no_room_is_told_as_lost_and_what_passes_untouched_is_not_told() {
-    let mut told = Told::default();
+fn overflow_is_told_as_loss_and_an_untouched_packet_has_no_effects() {
+    let mut observer = Observer::default();
     let mut layer = FaultLayer::new(spec("delay=1s"), 1);
     for _ in 0..4100 {
-        layer.receive(Instant::ZERO, &meta(), &[0; 40], &mut told);
+        layer.take(Instant::ZERO, &meta(), &[0; 40], &mut observer);
     }
-    assert_eq!(told.struck, [lost(Loss::Overflow); 4]);
-    let mut told = Told::default();
+    assert_eq!(observer.lost, [Loss::Overflow; 4]);
+    let mut observer = Observer::default();
     let mut doubles = FaultLayer::new(spec("dup=100%"), 1);
-    doubles.receive(Instant::ZERO, &meta(), &[0; 40], &mut told);
-    let copy = Suffered {
+    doubles.take(Instant::ZERO, &meta(), &[0; 40], &mut observer);
+    let copy = Effects {
         copy: true,
-        ..Suffered::default()
+        ..Effects::default()
     };
-    assert_eq!((told.whole, told.struck), (1, vec![copy]));
-}
-
-fn lost(why: Loss) -> Suffered {
-    Suffered {
-        lost: Some(why),
-        ..Suffered::default()
-    }
+    assert_eq!(observer.arrived, [Effects::default(), copy]);
+    assert_eq!(observer.lost, []);
 }
 
 #[test]

@@ -1,13 +1,14 @@
 //! Faults on purpose: a network that loses, doubles, reorders, damages and delays
 //! packets, by chance that a seed reproduces.
 //!
-//! Like the rest of the crate, this does no I/O. [`FaultSpec`] says what is to go
-//! wrong and how often; [`FaultModel`] decides about one packet at a time, for a
-//! simulator that has a queue of its own; [`FaultLayer`] stands between a real port
-//! and a [`Nic`](crate::Nic) and holds back what is to come later.
+//! This module does no I/O and reads no clock. [`FaultSpec`] says what goes wrong and
+//! how often. [`FaultModel`] decides about one packet at a time, for a simulator that
+//! has a queue of its own. [`FaultLayer`] receives from a [`Port`](crate::Port) and
+//! holds back the packets that arrive later; the port knows nothing of it. A
+//! [`FaultSink`] gets the packets and is told what the faults did to them.
 //!
 //! ```
-//! use roce_stack::fault::FaultSpec;
+//! use roce_port::fault::FaultSpec;
 //!
 //! let spec: FaultSpec = "loss=1%,reorder=0.5%:200us,seed=7".parse().unwrap();
 //! assert_eq!(spec.to_string(), "loss=1%,reorder=0.5%:200us,seed=7");
@@ -17,7 +18,7 @@ mod chance;
 mod layer;
 mod model;
 mod parse;
-mod suffered;
+mod sink;
 #[cfg(test)]
 mod tests;
 
@@ -25,10 +26,9 @@ pub use chance::Chance;
 pub use layer::{FaultCounters, FaultLayer};
 pub use model::{Copies, Copy, FaultModel};
 pub use parse::FaultSpecError;
-pub(crate) use parse::{Written, time as parse_time};
-pub use suffered::{Loss, Suffered};
+pub use sink::{Effects, FaultSink, Loss, Unobserved};
 
-use crate::time::Duration;
+use roce_stack::Duration;
 
 /// What goes wrong, and how often. The default is a network without faults.
 ///

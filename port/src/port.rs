@@ -1,63 +1,30 @@
-//! What the stack needs from a network: the [`Port`] trait.
+//! A whole port, as its driver sees it: the [`Port`] trait.
 //!
 //! A port carries *transport packets*: the bytes from the BTH to the ICRC, both
-//! included, which is the payload of RoCEv2's UDP datagram, and of RoCE v1's GRH.
-//! Whatever lies below (Ethernet, IP, UDP) is the port's business; it tells the stack
-//! the few fields of it that the ICRC covers.
+//! included, which are the payload of RoCEv2's UDP datagram and of RoCE v1's GRH.
+//! Ethernet, IP and UDP are the port's business.
 //!
 //! # Contract
+//!
+//! Sending follows the contract of [`Transmit`]. Beyond that:
 //!
 //! - [`Port::receive`] hands out received packets as slices of the port's own
 //!   buffers, each valid for the length of the call to the sink only.
 //! - Committed packets leave at [`Port::flush`] at the latest, in order for each
 //!   destination. What the network does not take at once stays queued inside the
 //!   port for the next `flush`; the queue has a fixed bound, and when it is full
-//!   `reserve` answers [`ReserveError::Full`].
+//!   `reserve` answers [`ReserveError::Full`](roce_stack::ReserveError::Full).
 //! - Nothing is allocated per packet.
 
-use crate::fault::Suffered;
-use std::fmt;
+use crate::error::PortError;
+use roce_stack::{RoceVersion, RxMeta, Transmit, TxMeta};
 use std::net::IpAddr;
-
-pub use crate::encapsulation::{IpCovered, RoceVersion, RxMeta, TxMeta};
-pub use crate::transmit::{ReserveError, Transmit, TxSlot};
-
-/// A port's own failure, for instance that its interface has gone. What one packet
-/// suffers (no route, no neighbour, no buffer) is no failure but a counted drop.
-#[derive(Debug)]
-pub struct PortError {
-    /// What the port was doing and with what, in words.
-    pub what: String,
-    /// The operating system's error.
-    pub source: std::io::Error,
-}
-
-impl fmt::Display for PortError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.what, self.source)
-    }
-}
-
-impl std::error::Error for PortError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        Some(&self.source)
-    }
-}
 
 /// Receives packets from [`Port::receive`].
 pub trait RxSink {
     /// One packet: what is known of its IP header, and its bytes from BTH to ICRC
     /// (unchecked: any bytes at all, of any length).
     fn packet(&mut self, meta: &RxMeta, transport: &[u8]);
-
-    /// One packet that faults on purpose struck, as it is after them; also one that
-    /// they lost, which must not be taken for received. Only those who tell of faults
-    /// have to know more than [`RxSink::packet`].
-    fn struck(&mut self, meta: &RxMeta, transport: &[u8], suffered: &Suffered) {
-        if suffered.lost.is_none() {
-            self.packet(meta, transport);
-        }
-    }
 }
 
 impl<F: FnMut(&RxMeta, &[u8])> RxSink for F {

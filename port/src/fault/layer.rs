@@ -1,20 +1,21 @@
-//! Faults between a real port and the NIC.
+//! Faults around a port.
 
 use super::model::{Copies, Copy, FaultModel};
-use super::{FaultSpec, Loss, Suffered};
-use crate::port::{RxMeta, RxSink};
-use crate::time::Instant;
+use super::{Effects, FaultSink, FaultSpec, Loss};
+use crate::error::PortError;
+use crate::port::Port;
 use core::cmp::Reverse;
+use roce_stack::{Instant, RxMeta};
 use std::collections::BinaryHeap;
 
-/// So many packets are held back at most; who comes then is lost, and counted.
+/// The layer holds back at most this many packets. It loses and counts those that come
+/// when it is full.
 const MAX_HELD: usize = 4096;
 
 /// Passes received packets on, as faulty as its [`FaultSpec`] wants them.
 ///
-/// Whoever drives it hands over each packet with [`FaultLayer::receive`], and calls
-/// [`FaultLayer::release`] at [`FaultLayer::next_release`] or later. Buffers are
-/// kept and used again.
+/// The driver receives through [`FaultLayer::receive`] instead of from the port itself,
+/// and does so at [`FaultLayer::next_release`] at the latest. Buffers are reused.
 #[derive(Debug)]
 pub struct FaultLayer {
     model: FaultModel,
@@ -106,26 +107,48 @@ impl FaultLayer {
         self.held.len()
     }
 
-    /// Takes a packet; what arrives at once goes to `sink`, and so does what is lost, as
-    /// such.
-    pub fn receive(&mut self, now: Instant, meta: &RxMeta, bytes: &[u8], sink: &mut dyn RxSink) {
+    /// Receives from `port`: [`Port::receive`] behind faults. Packets that were held back
+    /// until `now` come first, and are not counted in `budget`.
+    ///
+    /// # Errors
+    /// Those of the port.
+    pub fn receive(
+        &mut self,
+        now: Instant,
+        port: &mut dyn Port,
+        budget: usize,
+        sink: &mut dyn FaultSink,
+    ) -> Result<usize, PortError> {
+        self.release(now, sink);
+        port.receive(budget, &mut |meta: &RxMeta, transport: &[u8]| {
+            self.take(now, meta, transport, sink);
+        })
+    }
+
+    /// Takes a packet from the network. It goes on to `sink` at once, later, twice or
+    /// not at all.
+    pub fn take(&mut self, now: Instant, meta: &RxMeta, bytes: &[u8], sink: &mut dyn FaultSink) {
         self.release(now, sink);
         self.counters.received += 1;
         let Copies { first, second } = self.model.decide(now, bytes.len());
         self.counters.lost += u64::from(first.is_none());
         self.counters.duplicated += u64::from(second.is_some());
         if first.is_none() {
-            sink.struck(meta, bytes, &lost(Loss::Chance));
+            sink.lose(meta, bytes, Loss::Chance);
         }
         for (copy, is_second) in [(first, false), (second, true)] {
             let Some(copy) = copy else { continue };
             self.counters.reordered += u64::from(copy.held_back);
             self.counters.corrupted += u64::from(copy.flip.is_some());
             if copy.at <= now && copy.flip.is_none() {
-                pass(is_second, meta, bytes, sink);
+                let effects = Effects {
+                    copy: is_second,
+                    ..Effects::default()
+                };
+                sink.arrive(meta, bytes, &effects);
             } else if self.held.len() >= MAX_HELD {
                 self.counters.overflowed += 1;
-                sink.struck(meta, bytes, &lost(Loss::Overflow));
+                sink.lose(meta, bytes, Loss::Overflow);
             } else {
                 self.hold(now, copy, is_second, meta, bytes);
             }
@@ -134,21 +157,20 @@ impl FaultLayer {
         self.release(now, sink);
     }
 
-    /// Passes on what was held back until now.
-    pub fn release(&mut self, now: Instant, sink: &mut dyn RxSink) {
+    /// Passes on the packets that were held back until `now`.
+    pub fn release(&mut self, now: Instant, sink: &mut dyn FaultSink) {
         while let Some(Reverse(held)) = self.held.peek().copied() {
             if held.at > now {
                 return;
             }
             self.held.pop();
             let slot = &self.slots[held.slot];
-            let suffered = Suffered {
-                lost: None,
+            let effects = Effects {
                 held: now.saturating_duration_since(slot.came),
                 flip: slot.flip,
                 copy: slot.copy,
             };
-            sink.struck(&slot.meta, &slot.bytes, &suffered);
+            sink.arrive(&slot.meta, &slot.bytes, &effects);
             self.free.push(held.slot);
         }
     }
@@ -183,25 +205,5 @@ impl FaultLayer {
             number: self.count,
             slot,
         }));
-    }
-}
-
-/// Passes on a packet that arrives at once and whole.
-fn pass(is_second: bool, meta: &RxMeta, bytes: &[u8], sink: &mut dyn RxSink) {
-    if is_second {
-        let suffered = Suffered {
-            copy: true,
-            ..Suffered::default()
-        };
-        sink.struck(meta, bytes, &suffered);
-    } else {
-        sink.packet(meta, bytes);
-    }
-}
-
-fn lost(why: Loss) -> Suffered {
-    Suffered {
-        lost: Some(why),
-        ..Suffered::default()
     }
 }
