@@ -6,14 +6,18 @@
 //! moved, so a program that falls back to shared memory or TCP is found out whatever it prints.
 
 use crate::programs;
+use std::env;
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// Runs in the new namespaces with all rights there: network, counter, `roce run`.
 const STAGE: &str = include_str!("stage.sh");
+
+/// Names the [`Way`] that scripts take: `container`, or nothing.
+pub const WAY: &str = "ROCE_PROGRAMS_WAY";
 
 /// Functions for scripts.
 const LIBRARY: &str = include_str!("library.sh");
@@ -80,7 +84,9 @@ impl Scene {
     /// If the script fails, or moves no data unless that was announced; if something is lacking and the environment variable `ROCE_LAB` is
     /// `require`.
     pub fn play_or_skip(self, programs: &[&str]) -> Option<Played> {
-        let own = ["bash", "ip", "nft", "setpriv", "ss", "timeout", "unshare"];
+        let own = [
+            "bash", "cc", "ip", "nft", "setpriv", "ss", "timeout", "unshare",
+        ];
         for program in own.iter().chain(programs) {
             // nft and ip live where an ordinary user's PATH does not lead.
             if !programs::is_installed_or_skip(program) {
@@ -97,6 +103,7 @@ impl Scene {
     fn play(self) -> Played {
         let folder = tempfile::tempdir().expect("a folder for temporary files");
         let script = format!("set -euo pipefail\n{LIBRARY}\n{}", self.script);
+        let way = Way::asked_for();
         let output = stage()
             .args(["bash", "-c", STAGE])
             .current_dir(folder.path())
@@ -105,6 +112,7 @@ impl Scene {
             .env("PATH", programs::search_path())
             .env("ROCE", programs::roce())
             .env("LIBRARY", library())
+            .env("CONFINE", way.confine(folder.path()))
             .env("SECONDS_AT_MOST", self.seconds.to_string())
             .env("SCRIPT", script)
             .envs(self.environment)
@@ -119,6 +127,11 @@ impl Scene {
             Some(expected),
             "the script's exit code (124: out of time, {NO_TRAFFIC}: no traffic):\n{told}"
         );
+        assert!(
+            told.contains(way.said()),
+            "not {:?}, which `roce run -v` says of {way:?}:\n{told}",
+            way.said()
+        );
         let counted = fs::read_to_string(folder.path().join(".roce-bytes")).unwrap_or_default();
         let roce_bytes = counted.trim().parse();
         Played {
@@ -126,6 +139,63 @@ impl Scene {
             output: told,
         }
     }
+}
+
+/// By which means the programs of a script see their devices.
+#[derive(Clone, Copy, Debug)]
+enum Way {
+    /// Files of a mount namespace: root's, or one in a user namespace.
+    Namespace,
+    /// A preloaded library, under a filter of system calls like that of Docker's default profile.
+    Container,
+}
+
+impl Way {
+    /// The way that [`WAY`] names.
+    fn asked_for() -> Self {
+        match env::var(WAY).as_deref() {
+            Err(_) => Self::Namespace,
+            Ok("container") => Self::Container,
+            Ok(other) => panic!("{WAY}={other}: it can be container, or unset"),
+        }
+    }
+
+    /// The command, with its arguments, that `roce run` is an argument of. It is compiled into
+    /// `folder`.
+    fn confine(self, folder: &Path) -> OsString {
+        match self {
+            Self::Namespace => OsString::new(),
+            Self::Container => {
+                let profile = default_profile(folder);
+                let mut command = OsString::new();
+                if is_root() {
+                    // The capability that Docker takes from root.
+                    command.push("setpriv --bounding-set=-sys_admin --inh-caps=-sys_admin ");
+                }
+                command.push(profile);
+                command
+            }
+        }
+    }
+
+    /// What `roce run -v` says of it.
+    fn said(self) -> &'static str {
+        match self {
+            Self::Namespace if is_root() => "way 1 of 3",
+            Self::Namespace => "way 2 of 3",
+            Self::Container => "way 3 of 3",
+        }
+    }
+}
+
+/// Compiles the program that runs another under Docker's default profile.
+fn default_profile(folder: &Path) -> PathBuf {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let source = source.join("../cli/tests/run/c/default_profile.c");
+    let to = folder.join("default_profile");
+    let compiled = Command::new("cc").arg("-o").arg(&to).arg(source).status();
+    assert!(compiled.expect("cc starts").success(), "default_profile.c");
+    to
 }
 
 impl Played {
@@ -193,10 +263,10 @@ fn namespaces() -> Result<(), String> {
 
 /// The library that programs load: cargo builds it beside the test that asks.
 fn library() -> PathBuf {
-    if let Some(path) = std::env::var_os("ROCE_LIBRARY_UNDER_TEST") {
+    if let Some(path) = env::var_os("ROCE_LIBRARY_UNDER_TEST") {
         return path.into();
     }
-    let test = std::env::current_exe().expect("a running program has a path");
+    let test = env::current_exe().expect("a running program has a path");
     let built = test.with_file_name("libroce_verbs_shim.so");
     assert!(built.is_file(), "cargo builds {}", built.display());
     built

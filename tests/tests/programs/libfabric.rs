@@ -17,7 +17,12 @@ fn libfabric_finds_connected_and_datagram_endpoints() {
 
 /// Ten round trips of each size, the largest of them 1 MiB.
 fn pingpong(domain: &str, options: &str, bytes: u64) {
-    let scene = Scene::of(include_str!("scripts/fi_pingpong.sh"))
+    let script = include_str!("scripts/fi_pingpong.sh");
+    pingpong_by(script, domain, options, bytes);
+}
+
+fn pingpong_by(script: &'static str, domain: &str, options: &str, bytes: u64) {
+    let scene = Scene::of(script)
         .with("DOMAIN", domain)
         .with("OPTIONS", options);
     if let Some(played) = scene.play_or_skip(&["fi_pingpong"]) {
@@ -33,7 +38,8 @@ fn libfabric_moves_messages_by_connections() {
 /// The server ends as soon as it has the last message, which the client's NIC must not flush.
 #[test]
 fn libfabric_moves_messages_by_rxm() {
-    pingpong("roce_near", "-p verbs;ofi_rxm -e rdm", 20 << 20);
+    let script = include_str!("scripts/fi_pingpong_rxm.sh");
+    pingpong_by(script, "roce_near", "-p verbs;ofi_rxm -e rdm", 20 << 20);
 }
 
 #[test]

@@ -18,6 +18,7 @@ mod qemu;
 mod qperf;
 mod ucx;
 mod valkey;
+mod ways;
 mod wheels;
 
 /// Whether tests run that are left out by default. If not, it is said on stderr.

@@ -169,6 +169,7 @@ pub const VARIABLES: &[Variable] = &[
     tests("ROCE_PERFTEST"),
     tests("ROCE_PROGRAMS"),
     tests("ROCE_PROGRAMS_DIR"),
+    tests("ROCE_PROGRAMS_WAY"),
     tests("ROCE_SEED"),
     tests("ROCE_SEEDS"),
     tests("ROCE_SIM_FROM"),
