@@ -11,4 +11,4 @@ pub mod fault;
 mod port;
 
 pub use error::PortError;
-pub use port::{Port, PortCapabilities, RxSink};
+pub use port::{Port, PortCapabilities, PortFd, RxSink, Steering};

@@ -17,8 +17,11 @@
 //! - Nothing is allocated per packet.
 
 use crate::error::PortError;
-use roce_stack::{RoceVersion, RxMeta, Transmit, TxMeta};
+use roce_stack::{Addresses, RoceVersion, RxMeta, Transmit, TxMeta};
+use std::io;
 use std::net::IpAddr;
+use std::os::fd::BorrowedFd;
+use std::time::Duration;
 
 /// Receives packets from [`Port::receive`].
 pub trait RxSink {
@@ -45,6 +48,15 @@ pub struct PortCapabilities {
     pub receive_buffer_bytes: usize,
 }
 
+/// A descriptor that a driver waits for when a port has nothing to do.
+#[derive(Clone, Copy, Debug)]
+pub struct PortFd<'a> {
+    /// The descriptor. It is readable when packets wait.
+    pub fd: BorrowedFd<'a>,
+    /// Packets are queued: also wait until the descriptor is writable, then flush.
+    pub wants_write: bool,
+}
+
 /// A network port that carries transport packets. See the module's contract.
 pub trait Port: Transmit {
     /// What this port can do.
@@ -56,9 +68,10 @@ pub trait Port: Transmit {
         version == RoceVersion::V2
     }
 
-    /// Whether anything at all can be sent along this path, as far as that is known. RoCEv2
-    /// leaves it to the network, which may change; RoCE v1 does not pass routers, so some
-    /// destinations are beyond it. To be asked once, when a path is chosen.
+    /// Whether packets can be sent along this path, as far as the port knows. A port asks
+    /// the network no such thing for RoCEv2, whose routes may change. RoCE v1 does not
+    /// pass routers, so some destinations are out of its reach. Call it once, when a
+    /// path is chosen.
     ///
     /// # Errors
     /// Why nothing can be sent, and what would change that.
@@ -73,22 +86,19 @@ pub trait Port: Transmit {
     /// Fails if the address isn't the interface's or UDP port 4791 is taken.
     fn activate(&mut self, address: IpAddr) -> Result<(), PortError>;
 
-    /// Starts to receive what is sent to the multicast group, on the interface that
-    /// the port stands for. What this host sends to the group, through this very port
-    /// too, is received like what others send. Joining a group twice does nothing.
+    /// Tells the port the addresses that its interface has now. A port that follows
+    /// them by itself ignores this.
+    fn set_addresses(&mut self, _addresses: Vec<IpAddr>) {}
+
+    /// Starts to receive what is sent to the multicast group on the port's interface,
+    /// packets that this host sends included. Joining a group twice does nothing.
     ///
     /// # Errors
-    /// Fails if the address is no group's, if the operating system refuses, and on a
-    /// port that has no multicast.
-    fn join(&mut self, group: IpAddr) -> Result<(), PortError> {
-        Err(PortError {
-            what: format!("joining multicast group {group}: this port has no multicast"),
-            source: std::io::ErrorKind::Unsupported.into(),
-        })
-    }
+    /// Fails if the address is not a group's, or if the operating system refuses.
+    fn join(&mut self, group: IpAddr) -> Result<(), PortError>;
 
     /// Ends what [`Port::join`] began, if it did.
-    fn leave(&mut self, _group: IpAddr) {}
+    fn leave(&mut self, group: IpAddr);
 
     /// Hands up to about `budget` packets to `sink` and returns how many; 0 if
     /// none waits. Never blocks.
@@ -103,4 +113,82 @@ pub trait Port: Transmit {
     /// # Errors
     /// Fails if the interface is gone for good.
     fn flush(&mut self) -> Result<bool, PortError>;
+
+    /// Packets that were committed and that the network has not taken yet.
+    fn queued(&self) -> usize;
+
+    /// Whether [`Port::flush`] sends packets of different lengths, and to different QPs,
+    /// by one system call, each as soon as its turn comes. Then a packet that is queued
+    /// behind another one does not delay it, and costs less than it would later.
+    #[inline]
+    fn sends_all_by_one_call(&self) -> bool {
+        false
+    }
+
+    /// Whether packets wait to be received that no descriptor reports.
+    #[inline]
+    fn has_looped(&self) -> bool {
+        false
+    }
+
+    /// The descriptors to wait for when there is nothing to do.
+    fn packet_fds(&self) -> Vec<PortFd<'_>>;
+
+    /// A descriptor that is readable when [`Port::follow_network`] has something to do.
+    fn news_fd(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
+    /// The time from now after which [`Port::follow_network`] must be called, even if no
+    /// descriptor is readable. `None` if it need not.
+    #[inline]
+    fn next_deadline(&self) -> Option<Duration> {
+        None
+    }
+
+    /// Follows the changes of routes, neighbours, addresses and the link. For sockets the
+    /// kernel does this.
+    ///
+    /// # Errors
+    /// Fails if the interface is gone for good.
+    fn follow_network(&mut self) -> Result<(), PortError> {
+        Ok(())
+    }
+
+    /// What the port has counted so far, by name.
+    fn each_counter(&self) -> Vec<(&'static str, u64)>;
+
+    /// How to choose the management datagrams that come to this process, if several
+    /// processes share the interface. `None` if all of them come here.
+    fn steering(&mut self) -> Option<&mut dyn Steering> {
+        None
+    }
+}
+
+/// Chooses which management datagrams (to QP1) of a shared interface come to this
+/// process.
+pub trait Steering {
+    /// The interface's index.
+    fn interface_index(&self) -> u32;
+
+    /// Takes management datagrams at the activated addresses, now and later: those that
+    /// answer to an ID of this process's own part, and, if this process is the first to
+    /// take them, those that name no process. Calling it twice does nothing.
+    ///
+    /// # Errors
+    /// Fails if the kernel refuses.
+    fn open_general_services(&mut self) -> io::Result<()>;
+
+    /// Ends that, and all services with it.
+    fn close_general_services(&mut self);
+
+    /// Takes requests for a service, by the lower half of its ID, at those of the
+    /// activated addresses, now and later, that `local` contains.
+    ///
+    /// # Errors
+    /// Fails if the kernel refuses; then the port takes none.
+    fn serve(&mut self, local: Addresses, service: u32) -> io::Result<()>;
+
+    /// Ends that.
+    fn stop_serving(&mut self, local: Addresses, service: u32);
 }

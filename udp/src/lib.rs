@@ -24,6 +24,7 @@
 //! - `port`: the [`UdpPort`], which puts sockets behind the `Port` trait.
 //! - `sys`: the system calls; all the unsafe code of the crate.
 
+mod bind;
 mod check;
 mod config;
 mod counters;
@@ -36,7 +37,7 @@ mod sys;
 pub use check::PortCheck;
 pub use config::{SocketOffer, UdpPortConfig};
 pub use counters::{TxDrop, UdpCounters};
-pub use port::{PortFd, UdpPort};
+pub use port::UdpPort;
 pub use share::{ClaimError, Holder, PartClaim, PartClaimer, PeerWatch, ServiceClaim, is_served};
 pub use sys::turns::prefer_short_turns;
 

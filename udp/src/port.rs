@@ -1,11 +1,13 @@
 //! Sockets behind the `Port` trait.
 
+mod steering;
+
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, UdpSocket};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::AsFd;
 
-use roce_port::{Port, PortCapabilities, PortError, RxSink};
-use roce_stack::{Addresses, QpnPart, ReserveError, Transmit, TxMeta, TxSlot};
+use roce_port::{Port, PortCapabilities, PortError, PortFd, RxSink, Steering};
+use roce_stack::{QpnPart, ReserveError, Transmit, TxMeta, TxSlot};
 use roce_wire::Qpn;
 
 use crate::ROCE_UDP_PORT;
@@ -52,15 +54,6 @@ pub struct UdpPort {
     services: Services,
 }
 
-/// A file descriptor to wait for.
-#[derive(Clone, Copy, Debug)]
-pub struct PortFd<'a> {
-    /// The socket. It is readable when packets wait.
-    pub fd: BorrowedFd<'a>,
-    /// Packets are queued: wait until it is writable, too, then flush.
-    pub wants_write: bool,
-}
-
 impl UdpPort {
     /// A port for the interface of `config`, with no address activated yet.
     pub fn new(config: UdpPortConfig) -> Self {
@@ -95,90 +88,12 @@ impl UdpPort {
     }
 
     /// The activated addresses' file descriptors. [`Port::activate`] and
-    /// [`UdpPort::set_addresses`] change them.
+    /// [`Port::set_addresses`] change them.
     pub fn fds(&self) -> impl ExactSizeIterator<Item = PortFd<'_>> {
         self.sockets.iter().map(|socket| PortFd {
             fd: socket.fd(),
             wants_write: !socket.queue.is_empty(),
         })
-    }
-
-    /// Packets that were committed and that the kernel has not taken yet.
-    pub fn queued(&self) -> usize {
-        self.sockets
-            .iter()
-            .map(|socket| socket.queue.packets())
-            .sum()
-    }
-
-    /// Follows a change of the interface's addresses. Groups stay joined. What is queued from an
-    /// address that is no more in the list is dropped and counted, and its socket
-    /// closed.
-    pub fn set_addresses(&mut self, addresses: Vec<IpAddr>) {
-        self.forget();
-        let counters = &mut self.counters;
-        self.sockets.retain(|socket| {
-            let stays = socket.address.is_multicast() || addresses.contains(&socket.address);
-            if !stays {
-                counters.drop_packets(TxDrop::AddressGone, socket.queue.packets());
-            }
-            stays
-        });
-        self.config.addresses = addresses;
-    }
-
-    /// From now on this process takes management datagrams (to QP1) at the activated addresses,
-    /// now and later: those that answer to an ID of its own part, and those that are for
-    /// nobody, if it is the first to take them. Does nothing if it was called before.
-    ///
-    /// # Errors
-    /// If the kernel refuses.
-    pub fn open_general_services(&mut self) -> io::Result<()> {
-        self.services.open = true;
-        self.announce()
-    }
-
-    /// Ends that, and all services with it.
-    pub fn close_general_services(&mut self) {
-        self.services = Services::default();
-        // What fails leaves a name behind until the process ends; it takes nothing for it.
-        let _ = self.announce();
-    }
-
-    /// From now on this process takes requests for a service, by the lower half of its ID,
-    /// at those of the activated addresses, now and later, that `local` contains. A process that
-    /// [claims](crate::ServiceClaim) the service first is the only one that takes them.
-    ///
-    /// # Errors
-    /// If the kernel refuses; then it takes none.
-    pub fn serve(&mut self, local: impl Into<Addresses>, service: u32) -> io::Result<()> {
-        let local = local.into();
-        self.services.add(local, service);
-        let announced = self.announce();
-        if announced.is_err() {
-            self.stop_serving(local, service);
-        }
-        announced
-    }
-
-    /// Ends that.
-    pub fn stop_serving(&mut self, local: impl Into<Addresses>, service: u32) {
-        let local = local.into();
-        self.services.remove(local, service);
-        // What fails leaves a name behind until the process ends: requests come here still.
-        let _ = self.announce();
-    }
-
-    /// Says at all addresses what this process takes.
-    fn announce(&mut self) -> io::Result<()> {
-        let Self {
-            sockets, services, ..
-        } = self;
-        let mut result = Ok(());
-        for socket in sockets {
-            result = result.and(socket.announce(services));
-        }
-        result
     }
 
     /// Whether the interface still exists. Sockets alone notice its end only when
@@ -303,6 +218,21 @@ impl Port for UdpPort {
         Ok(())
     }
 
+    /// Drops and counts what is queued from an address that is gone, and closes its socket.
+    /// Groups stay joined.
+    fn set_addresses(&mut self, addresses: Vec<IpAddr>) {
+        self.forget();
+        let counters = &mut self.counters;
+        self.sockets.retain(|socket| {
+            let stays = socket.address.is_multicast() || addresses.contains(&socket.address);
+            if !stays {
+                counters.drop_packets(TxDrop::AddressGone, socket.queue.packets());
+            }
+            stays
+        });
+        self.config.addresses = addresses;
+    }
+
     fn join(&mut self, group: IpAddr) -> Result<(), PortError> {
         if self.socket_of(group).is_some() {
             return Ok(());
@@ -365,6 +295,25 @@ impl Port for UdpPort {
             self.check_interface()?;
         }
         Ok(empty)
+    }
+
+    fn queued(&self) -> usize {
+        self.sockets
+            .iter()
+            .map(|socket| socket.queue.packets())
+            .sum()
+    }
+
+    fn packet_fds(&self) -> Vec<PortFd<'_>> {
+        self.fds().collect()
+    }
+
+    fn each_counter(&self) -> Vec<(&'static str, u64)> {
+        self.counters.each().collect()
+    }
+
+    fn steering(&mut self) -> Option<&mut dyn Steering> {
+        Some(self)
     }
 }
 

@@ -24,8 +24,8 @@ use crate::watch::{self, Opened, Registration};
 use crate::xrc::XrcDomain;
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use parking_lot::{Mutex, MutexGuard};
-use roce_port::PortError;
 use roce_port::fault::{FaultLayer, FaultSpec};
+use roce_port::{Port, PortError};
 use roce_stack::{
     BufferRange, Counters, Event, Instant, Nic, NicConfig, QpnPart, RoceVersion, TxMeta,
 };
@@ -183,7 +183,7 @@ impl Context {
         let priorities = *options.priority_settings();
         let datapath_options = *options.datapath_options();
         let port = datapath::idle(device, &datapath_options);
-        let (max_packet_bytes, window_bytes) = start::limits(&*port, &datapath_options);
+        let (max_packet_bytes, window_bytes) = start::limits(&port, &datapath_options);
         let mut nic = Nic::new(&NicConfig {
             seed,
             max_packet_bytes,

@@ -4,6 +4,7 @@ use crate::error::ConnectError;
 use crate::gid::Gid;
 use crate::pd::ProtectionDomain;
 use crate::qp::QueuePair;
+use roce_port::Port;
 use roce_stack::{AddressHandle, MulticastError, QpAttributes, QpState};
 use roce_wire::QKey;
 use std::net::IpAddr;

@@ -7,7 +7,7 @@ use crate::datapath::DevicePort;
 use crate::moderation::Moderation;
 use crate::tally::Count;
 use roce_port::fault::{Effects, FaultLayer, FaultSink, Loss};
-use roce_port::{PortError, RxSink};
+use roce_port::{Port, PortError, RxSink};
 use roce_stack::{CqId, Event, Instant, Nic, RxMeta};
 use roce_wire::Qpn;
 use std::collections::HashMap;
@@ -126,7 +126,7 @@ impl Engine {
             None => self.port.receive(RECEIVE_BUDGET, &mut sink),
             Some(faults) => {
                 cold_path();
-                faults.receive(now, &mut *self.port, RECEIVE_BUDGET, &mut sink)
+                faults.receive(now, &mut self.port, RECEIVE_BUDGET, &mut sink)
             }
         };
         match received {
@@ -162,10 +162,11 @@ impl Engine {
         let mut busy = false;
         if self.nic.wants_to_send() {
             match &mut self.capture {
-                None => self.nic.transmit(now, &mut *self.port),
+                None => self.nic.transmit(now, self.port.as_transmit()),
                 Some(capture) => {
                     cold_path();
-                    self.nic.transmit(now, &mut capture.tap(&mut *self.port));
+                    self.nic
+                        .transmit(now, &mut capture.tap(self.port.as_transmit()));
                 }
             }
             busy = true;
@@ -199,10 +200,10 @@ impl Engine {
         }
         let now = self.at(now);
         match &mut self.capture {
-            None => self.nic.transmit_posted(now, &mut *self.port, qpn),
+            None => self.nic.transmit_posted(now, self.port.as_transmit(), qpn),
             Some(capture) => {
                 cold_path();
-                let mut port = capture.tap(&mut *self.port);
+                let mut port = capture.tap(self.port.as_transmit());
                 self.nic.transmit_posted(now, &mut port, qpn);
             }
         }
@@ -249,8 +250,7 @@ impl Engine {
             .min()
     }
 
-    /// Takes in what has happened to the network below the port, if that is for the port
-    /// to know.
+    /// Lets the port follow what has changed in the network.
     pub(crate) fn follow_network(&mut self) {
         if let Err(error) = self.port.follow_network() {
             self.failure = Some(error);

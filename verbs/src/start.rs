@@ -82,14 +82,16 @@ impl Starter {
         let part = self.claim_part(engine)?;
         let (mut port, not_taken) =
             datapath::open(&self.device, &self.options, self.priorities, part)?;
-        if engine.bell.is_some() {
-            let opened = port.open_general_services();
+        if engine.bell.is_some()
+            && let Some(steering) = port.steering()
+        {
+            let opened = steering.open_general_services();
             opened.map_err(|source| StartError::System {
                 what: "steering management datagrams to this process",
                 source,
             })?;
         }
-        let (most, window) = limits(&*port, &self.options);
+        let (most, window) = limits(&port, &self.options);
         engine.nic.set_port_limits(most, window);
         for address in std::mem::take(&mut *self.awaited.lock()) {
             // An address that can't be used does not fail the start: the caller may have started

@@ -7,7 +7,7 @@
 //! - `net`: what the kernel's stack does for a socket and nobody does for a frame:
 //!   routes, neighbours, addresses, and the headers from Ethernet to UDP.
 //! - `offer`: what an interface offers, asked without touching it.
-//! - `port`: the [`XdpPort`], which puts queues behind the `Port` trait of the stack.
+//! - `port`: the [`XdpPort`], which puts queues behind the `Port` trait of `roce-port`.
 //! - `program`: the redirect program, which gives our frames to our sockets and all else to
 //!   the kernel.
 //! - `queue`: one queue of an interface: frames in, frames out.

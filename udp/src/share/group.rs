@@ -10,7 +10,7 @@ use socket2::{SockRef, Socket};
 
 use super::table::Table;
 use super::{sockets, steer};
-use crate::socket::new_socket;
+use crate::bind::new_socket;
 use crate::sys::options;
 
 /// The first socket of a group: the only one that is bound to the address, or it is an

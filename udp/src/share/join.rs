@@ -20,8 +20,8 @@ use super::message::{self, Kind};
 use super::names::{self, Place};
 use super::{group, household, sockets};
 use crate::ROCE_UDP_PORT;
+use crate::bind::bind;
 use crate::config::UdpPortConfig;
-use crate::socket::bind;
 
 /// How long a member may take to answer, before another is asked.
 const ANSWER: Duration = Duration::from_millis(200);

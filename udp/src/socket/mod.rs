@@ -16,7 +16,7 @@ use socket2::Socket;
 use crate::queue::TxQueue;
 use crate::share::{Member, Services};
 
-pub(crate) use open::{bind, max_datagram, new_socket, open, probe};
+pub(crate) use open::{max_datagram, open, probe};
 pub(crate) use transmit::Flushed;
 
 /// A socket and what waits to leave through it.

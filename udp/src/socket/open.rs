@@ -1,19 +1,18 @@
 //! Opening a socket and setting its options.
 
 use std::ffi::c_int;
-use std::io::{self, ErrorKind};
+use std::io;
 use std::net::IpAddr;
 use std::os::fd::AsFd;
 
 use roce_port::PortError;
-use socket2::{Domain, Protocol, Socket, Type};
+use socket2::Socket;
 
 use super::{PortSocket, group, priority};
-use crate::ROCE_UDP_PORT;
+use crate::bind::{bind, new_socket};
 use crate::config::{SocketOffer, UdpPortConfig, header_bytes};
 use crate::queue::TxQueue;
 use crate::share;
-use crate::sys::address::socket_address;
 use crate::sys::{options, receive::BUNDLE_BYTES};
 
 /// Datagrams that wait in one socket's queue at most.
@@ -103,51 +102,6 @@ pub(crate) fn probe(config: &UdpPortConfig) -> SocketOffer {
         })
     };
     probe().unwrap_or(LEAST)
-}
-
-pub(crate) fn new_socket(address: IpAddr) -> io::Result<Socket> {
-    let domain = if address.is_ipv6() {
-        Domain::IPV6
-    } else {
-        Domain::IPV4
-    };
-    let socket = Socket::new(domain, Type::DGRAM, Some(Protocol::UDP))?;
-    socket.set_nonblocking(true)?;
-    if address.is_ipv6() {
-        socket.set_only_v6(true)?;
-    }
-    Ok(socket)
-}
-
-/// Binds to port 4791 of `address`.
-///
-/// # Errors
-/// If that can't be; the text says why, and what to do.
-pub(crate) fn bind(
-    socket: &Socket,
-    config: &UdpPortConfig,
-    address: IpAddr,
-) -> Result<(), PortError> {
-    let to = socket_address(address, ROCE_UDP_PORT, config.interface_index);
-    let interface = &config.interface;
-    socket.bind(&to.into()).map_err(|source| {
-        let advice = match source.kind() {
-            ErrorKind::AddrInUse => format!(
-                "another program has it: a process that uses this stack on {interface}, or the \
-                 kernel's Soft-RoCE (rdma_rxe). See who with `ss -ulnp sport = :{ROCE_UDP_PORT}`; \
-                 stop it (`rdma link delete` for Soft-RoCE) or use another address of {interface}"
-            ),
-            ErrorKind::AddrNotAvailable => format!(
-                "{interface} doesn't have the address now, or is still checking that nobody else \
-                 has it (IPv6 \"tentative\"). See `ip address show dev {interface}`"
-            ),
-            _ => format!("the system refuses it to this process; the interface is {interface}"),
-        };
-        PortError {
-            what: format!("binding UDP port {ROCE_UDP_PORT} of {address}: {advice}"),
-            source,
-        }
-    })
 }
 
 /// A socket that was another process's may have a traffic class and a priority of its own.

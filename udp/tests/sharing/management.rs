@@ -2,6 +2,7 @@
 
 use super::processes::Other;
 use super::*;
+use roce_port::Steering;
 use roce_stack::{Addresses, Transmit};
 use roce_udp::{ClaimError, ServiceClaim};
 use roce_wire::Qpn;
@@ -62,10 +63,16 @@ fn requests_reach_the_listener_and_answers_who_asked() {
         // Others use ::1, with other parts.
         let parts = [20, 21, 22];
         let mut ports = parts.map(|part| open_agent(address, part));
-        ports[2].serve(None, SERVICE).expect("steered");
-        ports[1].serve(Some(address), SERVICE + 1).expect("steered");
+        ports[2]
+            .serve(Addresses::from(None), SERVICE)
+            .expect("steered");
+        ports[1]
+            .serve(Addresses::from(Some(address)), SERVICE + 1)
+            .expect("steered");
         let elsewhere = IpAddr::from([10, 9, 8, 7]);
-        ports[1].serve(Some(elsewhere), SERVICE + 2).expect("said");
+        ports[1]
+            .serve(Addresses::from(Some(elsewhere)), SERVICE + 2)
+            .expect("said");
         let from = sender(address);
         let send = |bytes: &[u8]| {
             from.send(bytes).expect("sent");
@@ -92,7 +99,7 @@ fn requests_reach_the_listener_and_answers_who_asked() {
         assert_eq!(numbers(&mut ports[1]), [3, 11, 21, 31, 41, 81]);
         assert_eq!(numbers(&mut ports[2]), [1, 2, 12, 22, 32, 42, 82]);
 
-        ports[2].stop_serving(None, SERVICE);
+        ports[2].stop_serving(Addresses::from(None), SERVICE);
         send(&request(REQ, SERVICE, 1));
         assert_eq!(numbers(&mut ports[0]), [1]);
         ports[0].close_general_services();
@@ -106,7 +113,9 @@ fn requests_reach_the_listener_and_answers_who_asked() {
 fn a_lone_listener_stays_one_when_another_joins() {
     let address = fresh_address();
     let mut first = open_agent(address, 3);
-    first.serve(None, SERVICE).expect("steered");
+    first
+        .serve(Addresses::from(None), SERVICE)
+        .expect("steered");
     let from = sender(address);
     from.send(&request(REQ, SERVICE, 1)).expect("sent");
     assert_eq!(numbers(&mut first), [1]);
@@ -153,7 +162,7 @@ fn a_killed_listeners_port_is_free_and_others_refuse_for_it() {
         let got = numbers(&mut port);
         got.contains(&3) && got.contains(&4)
     });
-    port.serve(None, service).expect("steered");
+    port.serve(Addresses::from(None), service).expect("steered");
     from.send(&request(REQ, service, 5)).expect("sent");
     assert_eq!(numbers(&mut port), [5]);
     drop((port, claim));
@@ -261,7 +270,9 @@ fn management_datagrams_leave_apart() {
     let (near, far) = (fresh_address(), fresh_address());
     let mut from = open(near, 0);
     let mut ports = [0, 1].map(|part| open_agent(far, part));
-    ports[1].serve(None, SERVICE).expect("steered");
+    ports[1]
+        .serve(Addresses::from(None), SERVICE)
+        .expect("steered");
     let to = support::to(near, far);
     for number in 0..6 {
         let bytes = request(REQ, SERVICE + u32::from(number % 2), number);
@@ -281,7 +292,9 @@ fn management_datagrams_leave_apart() {
 fn requests_inside_of_bundles_come_to_nobody_and_end_the_joining() {
     let address = fresh_address();
     let mut ports = [0, 1].map(|part| open_agent(address, part));
-    ports[1].serve(None, SERVICE).expect("steered");
+    ports[1]
+        .serve(Addresses::from(None), SERVICE)
+        .expect("steered");
     let from = sender(address);
     let bundle = [
         answer(REP, 0, 1),

@@ -8,6 +8,8 @@ use std::process::{Child, Command, Stdio};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
+use roce_port::Steering;
+use roce_stack::Addresses;
 use roce_udp::ServiceClaim;
 
 const ROLE: &str = "ROCE_TEST_SHARING";
@@ -90,7 +92,7 @@ fn is_the_other_process() {
     let _claim = service.map(|service| {
         let port = opened.as_mut().expect("a port");
         port.open_general_services().expect("steered");
-        port.serve(None, service).expect("steered");
+        port.serve(Addresses::from(None), service).expect("steered");
         ServiceClaim::take(Some(address), 1, service).expect("free")
     });
     let said = match &opened {

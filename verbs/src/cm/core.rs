@@ -6,6 +6,7 @@ use crate::context::{Context, Shared};
 use crate::error::OpenError;
 use parking_lot::{Mutex, MutexGuard};
 use roce_cm::{Addresses, Agent, Config, Duration, Event, Instant, Path, QpnPart, ServiceId};
+use roce_port::Port;
 use roce_stack::{ReceivedMad, RoceVersion, TxMeta};
 use std::collections::HashSet;
 use std::io;
@@ -65,12 +66,15 @@ impl Core {
             if engine.bell.is_some() {
                 // Another manager is just ending.
                 engine.nic.close_general_services();
-                engine.port.close_general_services();
+                if let Some(steering) = engine.port.steering() {
+                    steering.close_general_services();
+                }
             }
-            engine
-                .port
-                .open_general_services()
-                .map_err(system("steering management datagrams to this process"))?;
+            if let Some(steering) = engine.port.steering() {
+                steering
+                    .open_general_services()
+                    .map_err(system("steering management datagrams to this process"))?;
+            }
             engine.nic.open_general_services();
             engine.bell = Some(Arc::clone(&bell));
         }
@@ -96,7 +100,9 @@ impl Core {
         {
             engine.bell = None;
             engine.nic.close_general_services();
-            engine.port.close_general_services();
+            if let Some(steering) = engine.port.steering() {
+                steering.close_general_services();
+            }
         }
     }
 
@@ -199,7 +205,10 @@ impl Core {
 
     /// Whether another process takes requests for the service by now.
     fn has_another_server(&self, local: IpAddr, service: ServiceId) -> bool {
-        let interface = self.shared.lock().port.steers_services();
+        let mut engine = self.shared.lock();
+        let steering = engine.port.steering();
+        let interface = steering.map(|steering| steering.interface_index());
+        drop(engine);
         interface.is_some_and(|index| roce_udp::is_served(local, index, service_word(service)))
     }
 
@@ -243,12 +252,18 @@ impl Core {
     /// From now on requests for the service come to this process.
     pub(super) fn serve(&self, local: Addresses, service: ServiceId) -> io::Result<()> {
         let mut engine = self.shared.lock();
-        engine.port.serve(local, service_word(service))
+        match engine.port.steering() {
+            Some(steering) => steering.serve(local, service_word(service)),
+            // All requests come to this process.
+            None => Ok(()),
+        }
     }
 
     pub(super) fn stop_serving(&self, local: Addresses, service: ServiceId) {
         let mut engine = self.shared.lock();
-        engine.port.stop_serving(local, service_word(service));
+        if let Some(steering) = engine.port.steering() {
+            steering.stop_serving(local, service_word(service));
+        }
     }
 }
 

@@ -1,191 +1,153 @@
-//! The ports that a device can have, behind one small interface.
+//! The ports that a device can have, behind one trait.
 
 use super::choose::{tx_features, why_copied};
 use super::{Datapath, DatapathKind, NotTaken, XdpAttachment, XdpQueue};
 use nix::poll::PollFlags;
-use roce_port::{Port, PortError};
-use roce_stack::Addresses;
+use roce_port::{Port, PortCapabilities, PortError, PortFd, RxSink, Steering};
+use roce_stack::{ReserveError, RoceVersion, Transmit, TxMeta, TxSlot};
 use roce_udp::UdpPort;
+use roce_wire::Qpn;
 use roce_xdp::XdpPort;
-use std::io;
 use std::net::IpAddr;
-use std::ops::{Deref, DerefMut};
-use std::os::fd::OwnedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::Duration;
 
-/// The port of an open device. It dereferences to the [`Port`] that the stack drives:
-/// which of them it is, is asked once for each call into the stack, not for each packet.
+/// The port of an open device. Each method asks which of the two it is. A call into the
+/// stack, which sends many packets, asks once: it gets [`DevicePort::as_transmit`].
 pub(crate) enum DevicePort {
     Udp(Box<UdpPort>),
     Xdp(Box<XdpPort>),
 }
 
-/// What a thread that sleeps waits for.
+/// The descriptors that a sleeping thread waits for. They are copies, so that the port is
+/// not borrowed meanwhile.
 pub(crate) struct WakeUps {
-    /// Descriptors, copied, so that the port is not borrowed while sleeping.
     pub(crate) packets: Vec<(OwnedFd, PollFlags)>,
-    /// Readable when [`DevicePort::follow_network`] has something to do.
+    /// Readable when [`Port::follow_network`] has something to do.
     pub(crate) news: Option<OwnedFd>,
 }
 
-impl Deref for DevicePort {
-    type Target = dyn Port;
-
-    fn deref(&self) -> &Self::Target {
-        match self {
-            Self::Udp(port) => &**port,
-            Self::Xdp(port) => &**port,
+/// Calls the same method of whichever port it is.
+macro_rules! either {
+    ($self:ident.$method:ident($($argument:expr),*)) => {
+        match $self {
+            Self::Udp(port) => port.$method($($argument),*),
+            Self::Xdp(port) => port.$method($($argument),*),
         }
+    };
+}
+
+impl Transmit for DevicePort {
+    fn reserve(&mut self, to: &TxMeta, to_qp: Qpn, len: usize) -> Result<TxSlot<'_>, ReserveError> {
+        either!(self.reserve(to, to_qp, len))
+    }
+
+    fn commit(&mut self) {
+        either!(self.commit());
+    }
+
+    fn commit_last(&mut self) {
+        either!(self.commit_last());
     }
 }
 
-impl DerefMut for DevicePort {
-    fn deref_mut(&mut self) -> &mut Self::Target {
+impl Port for DevicePort {
+    fn capabilities(&self) -> PortCapabilities {
+        either!(self.capabilities())
+    }
+
+    fn carries(&self, version: RoceVersion) -> bool {
+        either!(self.carries(version))
+    }
+
+    fn check(&mut self, path: &TxMeta) -> Result<(), PortError> {
+        either!(self.check(path))
+    }
+
+    fn activate(&mut self, address: IpAddr) -> Result<(), PortError> {
+        either!(self.activate(address))
+    }
+
+    fn set_addresses(&mut self, addresses: Vec<IpAddr>) {
+        either!(self.set_addresses(addresses));
+    }
+
+    fn join(&mut self, group: IpAddr) -> Result<(), PortError> {
+        either!(self.join(group))
+    }
+
+    fn leave(&mut self, group: IpAddr) {
+        either!(self.leave(group));
+    }
+
+    fn receive(&mut self, budget: usize, sink: &mut dyn RxSink) -> Result<usize, PortError> {
+        either!(self.receive(budget, sink))
+    }
+
+    fn flush(&mut self) -> Result<bool, PortError> {
+        either!(self.flush())
+    }
+
+    fn queued(&self) -> usize {
+        either!(self.queued())
+    }
+
+    fn sends_all_by_one_call(&self) -> bool {
+        either!(self.sends_all_by_one_call())
+    }
+
+    fn has_looped(&self) -> bool {
+        either!(self.has_looped())
+    }
+
+    fn packet_fds(&self) -> Vec<PortFd<'_>> {
+        either!(self.packet_fds())
+    }
+
+    fn news_fd(&self) -> Option<BorrowedFd<'_>> {
+        either!(self.news_fd())
+    }
+
+    fn next_deadline(&self) -> Option<Duration> {
+        either!(self.next_deadline())
+    }
+
+    fn follow_network(&mut self) -> Result<(), PortError> {
+        either!(self.follow_network())
+    }
+
+    fn each_counter(&self) -> Vec<(&'static str, u64)> {
+        either!(self.each_counter())
+    }
+
+    fn steering(&mut self) -> Option<&mut dyn Steering> {
+        either!(self.steering())
+    }
+}
+
+impl DevicePort {
+    /// The port itself, for a call that sends many packets.
+    #[inline]
+    pub(crate) fn as_transmit(&mut self) -> &mut dyn Transmit {
         match self {
             Self::Udp(port) => &mut **port,
             Self::Xdp(port) => &mut **port,
         }
     }
-}
 
-impl DevicePort {
-    /// Packets that were committed and that the kernel has not taken, or not sent, yet.
-    pub(crate) fn queued(&self) -> usize {
-        match self {
-            Self::Udp(port) => port.queued(),
-            Self::Xdp(port) => port.queued(),
-        }
-    }
-
-    /// Whether packets of different lengths, and to different QPs, leave by one system call,
-    /// in order, each as soon as its turn comes: what is queued behind another packet does
-    /// not delay that, and costs less than it would later.
-    pub(crate) fn sends_all_by_one_call(&self) -> bool {
-        match self {
-            Self::Udp(_) => false,
-            Self::Xdp(_) => true,
-        }
-    }
-
-    /// Whether packets wait to be received that no descriptor tells of.
-    pub(crate) fn has_looped(&self) -> bool {
-        match self {
-            Self::Udp(_) => false,
-            Self::Xdp(port) => port.has_looped(),
-        }
-    }
-
-    /// How long from now [`DevicePort::follow_network`] can wait, if not for ever.
-    pub(crate) fn next_deadline(&self) -> Option<Duration> {
-        match self {
-            Self::Udp(_) => None,
-            Self::Xdp(port) => port.next_deadline(),
-        }
-    }
-
-    /// Takes in what has happened to routes and neighbours: the kernel does that for
-    /// sockets.
-    ///
-    /// # Errors
-    /// If the interface is gone for good.
-    pub(crate) fn follow_network(&mut self) -> Result<(), PortError> {
-        match self {
-            Self::Udp(_) => Ok(()),
-            Self::Xdp(port) => port.follow_network(),
-        }
-    }
-
-    /// What to wait for when there is nothing to do.
+    /// The descriptors to wait for when there is nothing to do.
     pub(crate) fn wake_ups(&self) -> WakeUps {
-        let copy = |fd: std::os::fd::BorrowedFd<'_>, wants_write| {
-            let flags = if wants_write {
+        let copy = |of: PortFd<'_>| {
+            let flags = if of.wants_write {
                 PollFlags::POLLIN | PollFlags::POLLOUT
             } else {
                 PollFlags::POLLIN
             };
-            fd.try_clone_to_owned().ok().map(|fd| (fd, flags))
+            of.fd.try_clone_to_owned().ok().map(|fd| (fd, flags))
         };
-        match self {
-            Self::Udp(port) => WakeUps {
-                packets: port
-                    .fds()
-                    .filter_map(|of| copy(of.fd, of.wants_write))
-                    .collect(),
-                news: None,
-            },
-            Self::Xdp(port) => WakeUps {
-                packets: port
-                    .queue_fds()
-                    .filter_map(|of| copy(of.fd, of.wants_write))
-                    .collect(),
-                news: port.news_fd().try_clone_to_owned().ok(),
-            },
-        }
-    }
-
-    /// Management datagrams to this process's addresses come here, as far as they say that
-    /// they are for this process, or nobody else takes them.
-    ///
-    /// # Errors
-    /// If the system does not steer them.
-    pub(crate) fn open_general_services(&mut self) -> io::Result<()> {
-        match self {
-            Self::Udp(port) => port.open_general_services(),
-            // It takes all of its interface's.
-            Self::Xdp(_) => Ok(()),
-        }
-    }
-
-    /// Ends that, and all services.
-    pub(crate) fn close_general_services(&mut self) {
-        match self {
-            Self::Udp(port) => port.close_general_services(),
-            Self::Xdp(_) => {}
-        }
-    }
-
-    /// Requests for a service come here, too, at these addresses.
-    ///
-    /// # Errors
-    /// If the system does not steer them.
-    pub(crate) fn serve(&mut self, local: Addresses, service: u32) -> io::Result<()> {
-        match self {
-            Self::Udp(port) => port.serve(local, service),
-            Self::Xdp(_) => Ok(()),
-        }
-    }
-
-    /// Ends that.
-    pub(crate) fn stop_serving(&mut self, local: Addresses, service: u32) {
-        match self {
-            Self::Udp(port) => port.stop_serving(local, service),
-            Self::Xdp(_) => {}
-        }
-    }
-
-    /// The interface's index, if requests for services reach the process that takes them.
-    pub(crate) fn steers_services(&self) -> Option<u32> {
-        match self {
-            Self::Udp(port) => Some(port.config().interface_index),
-            // All requests come to this process.
-            Self::Xdp(_) => None,
-        }
-    }
-
-    /// The interface's addresses as they are now.
-    pub(crate) fn set_addresses(&mut self, addresses: Vec<IpAddr>) {
-        match self {
-            Self::Udp(port) => port.set_addresses(addresses),
-            // It is told by the kernel itself.
-            Self::Xdp(_) => {}
-        }
-    }
-
-    /// What it has counted so far, by name.
-    pub(crate) fn each_counter(&self) -> Vec<(&'static str, u64)> {
-        match self {
-            Self::Udp(port) => port.counters().each().collect(),
-            Self::Xdp(port) => port.each_counter(),
+        WakeUps {
+            packets: self.packet_fds().into_iter().filter_map(copy).collect(),
+            news: self.news_fd().and_then(|fd| fd.try_clone_to_owned().ok()),
         }
     }
 

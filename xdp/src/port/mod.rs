@@ -15,7 +15,7 @@ use std::io;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 
-use roce_port::{Port, PortCapabilities, PortError, RxSink};
+use roce_port::{Port, PortCapabilities, PortError, PortFd, RxSink};
 use roce_stack::{ReserveError, RoceVersion, Transmit, TxMeta, TxSlot};
 
 pub use config::{Ipv6Checksum, XdpPortConfig};
@@ -38,7 +38,7 @@ use transmit::{Reserved, Special};
 /// whole header is seen and written here, so every bit of the ICRC is checked.
 ///
 /// Who has nothing to do waits for the descriptors of [`XdpPort::fds`]. News of the network
-/// (routes, neighbours, addresses, the link) are taken in by [`XdpPort::follow_network`],
+/// (routes, neighbours, addresses, the link) are taken in by [`Port::follow_network`],
 /// which [`Port::receive`] calls itself about every millisecond.
 pub struct XdpPort {
     config: XdpPortConfig,
@@ -65,15 +65,6 @@ pub struct XdpPort {
     /// What happened since [`XdpPort::take_changes`].
     changes: Changes,
     counters: XdpCounters,
-}
-
-/// A file descriptor to wait for.
-#[derive(Clone, Copy, Debug)]
-pub struct PortFd<'a> {
-    /// The socket. It is readable when frames, or news, wait.
-    pub fd: BorrowedFd<'a>,
-    /// Frames are queued: wait until it is writable, too, then flush.
-    pub wants_write: bool,
 }
 
 impl XdpPort {
@@ -114,11 +105,6 @@ impl XdpPort {
         &self.counters
     }
 
-    /// Every counter with its name, those of the queues added up.
-    pub fn each_counter(&self) -> Vec<(&'static str, u64)> {
-        counters::all(self)
-    }
-
     /// Every counter of each queue, with its name; the order is that of [`XdpPort::queues`].
     pub fn each_counter_by_queue(&self) -> impl Iterator<Item = Vec<(&'static str, u64)>> {
         let count = |queue| counters::of_queue(queue).collect();
@@ -130,11 +116,11 @@ impl XdpPort {
         self.driver
     }
 
-    /// The descriptors to wait for, besides [`XdpPort::next_deadline`]: those of the queues,
+    /// The descriptors to wait for, besides [`Port::next_deadline`]: those of the queues,
     /// then that of the news.
     pub fn fds(&self) -> impl Iterator<Item = PortFd<'_>> {
         let news = PortFd {
-            fd: self.news_fd(),
+            fd: self.net.fd(),
             wants_write: false,
         };
         self.queue_fds().chain([news])
@@ -151,59 +137,9 @@ impl XdpPort {
         })
     }
 
-    /// Readable when there is something for [`XdpPort::follow_network`].
-    pub fn news_fd(&self) -> BorrowedFd<'_> {
-        self.net.fd()
-    }
-
-    /// When [`XdpPort::follow_network`] is to be called at the latest: so long after now.
-    /// Nothing if it needn't be before a descriptor is readable.
-    pub fn next_deadline(&self) -> Option<std::time::Duration> {
-        let now = self.clock.now();
-        let deadlines = [self.net.next_deadline(), self.waiting.next_deadline()];
-        let next = deadlines.into_iter().flatten().min()?;
-        Some(next.saturating_duration_since(now))
-    }
-
-    /// Frames that were committed and that the kernel has not sent yet, those included whose
-    /// neighbour is not known yet.
-    pub fn queued(&self) -> usize {
-        self.queues.iter().map(SocketQueue::unsent).sum()
-    }
-
-    /// Whether packets to this very port wait to be received: no descriptor tells.
-    pub fn has_looped(&self) -> bool {
-        !self.loopback.is_empty()
-    }
-
     /// What has changed since this was asked last: MTU, addresses, neighbours.
     pub fn take_changes(&mut self) -> Changes {
         std::mem::take(&mut self.changes)
-    }
-
-    /// Takes in what has happened in the network: routes, neighbours, addresses, the link.
-    /// Frames that waited for a neighbour are sent or dropped. To be called when the last of
-    /// [`XdpPort::fds`] is readable, and at [`XdpPort::next_deadline`]. Never blocks.
-    ///
-    /// # Errors
-    /// If the interface is gone for good.
-    pub fn follow_network(&mut self) -> Result<(), PortError> {
-        let now = self.clock.now();
-        let changes = self.net.poll(now)?;
-        self.changes.link |= changes.link;
-        self.changes.addresses |= changes.addresses;
-        self.changes.neighbours |= changes.neighbours;
-        if changes.addresses {
-            self.forget_addresses_that_are_gone()?;
-        }
-        let is_late = self
-            .waiting
-            .next_deadline()
-            .is_some_and(|deadline| deadline <= now);
-        if changes.neighbours || is_late {
-            self.release_waiting(now)?;
-        }
-        Ok(())
     }
 
     /// What is sent to an address that the interface has no more is the kernel's again.
@@ -336,6 +272,59 @@ impl Port for XdpPort {
             }
         }
         Ok(empty)
+    }
+
+    // Frames that wait for their neighbour's address count.
+    fn queued(&self) -> usize {
+        self.queues.iter().map(SocketQueue::unsent).sum()
+    }
+
+    #[inline]
+    fn sends_all_by_one_call(&self) -> bool {
+        true
+    }
+
+    fn has_looped(&self) -> bool {
+        !self.loopback.is_empty()
+    }
+
+    fn packet_fds(&self) -> Vec<PortFd<'_>> {
+        self.queue_fds().collect()
+    }
+
+    fn news_fd(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.net.fd())
+    }
+
+    fn next_deadline(&self) -> Option<std::time::Duration> {
+        let now = self.clock.now();
+        let deadlines = [self.net.next_deadline(), self.waiting.next_deadline()];
+        let next = deadlines.into_iter().flatten().min()?;
+        Some(next.saturating_duration_since(now))
+    }
+
+    // Frames that waited for a neighbour are sent or dropped.
+    fn follow_network(&mut self) -> Result<(), PortError> {
+        let now = self.clock.now();
+        let changes = self.net.poll(now)?;
+        self.changes.link |= changes.link;
+        self.changes.addresses |= changes.addresses;
+        self.changes.neighbours |= changes.neighbours;
+        if changes.addresses {
+            self.forget_addresses_that_are_gone()?;
+        }
+        let is_late = self
+            .waiting
+            .next_deadline()
+            .is_some_and(|deadline| deadline <= now);
+        if changes.neighbours || is_late {
+            self.release_waiting(now)?;
+        }
+        Ok(())
+    }
+
+    fn each_counter(&self) -> Vec<(&'static str, u64)> {
+        counters::all(self)
     }
 }
 

@@ -1,0 +1,57 @@
+//! Which management datagrams come to this process.
+
+use std::io;
+
+use roce_port::Steering;
+use roce_stack::Addresses;
+
+use super::UdpPort;
+use crate::share::Services;
+
+/// A process that [claims](crate::ServiceClaim) a service first is the only one that takes
+/// requests for it.
+impl Steering for UdpPort {
+    fn interface_index(&self) -> u32 {
+        self.config.interface_index
+    }
+
+    fn open_general_services(&mut self) -> io::Result<()> {
+        self.services.open = true;
+        self.announce()
+    }
+
+    fn close_general_services(&mut self) {
+        self.services = Services::default();
+        // What fails leaves a name behind until the process ends; it takes nothing for it.
+        let _ = self.announce();
+    }
+
+    fn serve(&mut self, local: Addresses, service: u32) -> io::Result<()> {
+        self.services.add(local, service);
+        let announced = self.announce();
+        if announced.is_err() {
+            self.stop_serving(local, service);
+        }
+        announced
+    }
+
+    fn stop_serving(&mut self, local: Addresses, service: u32) {
+        self.services.remove(local, service);
+        // What fails leaves a name behind until the process ends: requests come here still.
+        let _ = self.announce();
+    }
+}
+
+impl UdpPort {
+    /// Says at all addresses what this process takes.
+    fn announce(&mut self) -> io::Result<()> {
+        let Self {
+            sockets, services, ..
+        } = self;
+        let mut result = Ok(());
+        for socket in sockets {
+            result = result.and(socket.announce(services));
+        }
+        result
+    }
+}
