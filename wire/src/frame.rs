@@ -3,16 +3,12 @@
 use smoltcp::wire::{EthernetFrame, EthernetProtocol};
 
 use crate::icrc::{self, IcrcMismatch, IpHeader};
-use crate::{Grh, ICRC_LEN, Layer, Packet, ParseError};
+use crate::{Grh, ICRC_LEN, Layer, Packet, ParseError, UDP_PORT, UdpHeader};
 
 mod ip;
 mod repr;
 
 pub use repr::FrameRepr;
-
-/// The UDP destination port of RoCEv2 (RoCEv2 Annex A17.3).
-// rule: A17.3.2-port
-pub const UDP_PORT: u16 = 4791;
 
 /// The EtherType of RoCE v1 (IBTA 1.7, Annex A16).
 pub const ETHERTYPE_ROCE_V1: u16 = 0x8915;
@@ -145,18 +141,6 @@ impl NetworkHeader<'_> {
             NetworkHeader::V4 { .. } | NetworkHeader::Grh(_) => None,
         }
     }
-}
-
-/// The UDP header but for its length, which follows from the transport packet's.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct UdpHeader {
-    /// Source port: any, chosen by the sender to spread flows over paths.
-    pub src_port: u16,
-    /// Destination port, [`UDP_PORT`].
-    pub dst_port: u16,
-    // rule: A17.3.2-checksum
-    /// Checksum as it is on the wire; 0 means none.
-    pub checksum: u16,
 }
 
 /// What the ICRC of a frame says of it.

@@ -57,9 +57,11 @@ mod mad;
 mod mtu;
 mod opcode;
 mod packet;
+mod payload;
 mod psn;
 mod reth;
 mod syndrome;
+mod udp;
 
 #[cfg(test)]
 mod testing;
@@ -72,19 +74,18 @@ pub use bth::Bth;
 pub use datagram::{Deth, XrcEth};
 pub use error::{Layer, ParseError, Reason};
 pub use flush::{Feth, FlushPlacement, FlushSelectivity};
-pub use frame::{
-    ETHERTYPE_ROCE_V1, Frame, FrameRepr, IcrcVerdict, Link, NetworkHeader, UDP_PORT, UdpHeader,
-    VlanTag,
-};
+pub use frame::{ETHERTYPE_ROCE_V1, Frame, FrameRepr, IcrcVerdict, Link, NetworkHeader, VlanTag};
 pub use grh::Grh;
 pub use ids::{PKey, QKey, Qpn};
 pub use immediate::{Ieth, ImmDt};
 pub use mad::{MAD_LEN, MadHeader};
 pub use mtu::PathMtu;
 pub use opcode::{
-    Headers, Opcode, OpcodeInfo, Operation, PayloadRule, Position, Suffix, Transport,
+    CNP_RESERVED_LEN, Headers, Opcode, OpcodeInfo, Operation, Position, Suffix, Transport,
 };
-pub use packet::{CNP_RESERVED_LEN, ExtHeaders, ICRC_LEN, Packet, PacketRepr};
+pub use packet::{ExtHeaders, ICRC_LEN, Packet, PacketRepr};
+pub use payload::PayloadRule;
 pub use psn::Psn;
 pub use reth::Reth;
 pub use syndrome::{Credits, NakCode, RnrTimer, Syndrome};
+pub use udp::{UDP_PORT, UdpHeader};

@@ -2,12 +2,12 @@
 
 use core::fmt;
 
+use crate::PayloadRule;
+
 mod headers;
-mod payload;
 mod table;
 
-pub use headers::Headers;
-pub use payload::PayloadRule;
+pub use headers::{CNP_RESERVED_LEN, Headers};
 
 /// The opcode of a packet: one of those that exist for RC, UC, UD, XRC and CNP
 /// (IBTA 1.7, 9.2.1; FLUSH and ATOMIC WRITE: Annex A19; CNP: RoCEv2 Annex

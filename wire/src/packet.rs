@@ -2,16 +2,12 @@
 
 use crate::error::saturate;
 use crate::{
-    Aeth, AtomicAckEth, AtomicEth, Bth, Deth, Feth, Headers, Ieth, ImmDt, Layer, ParseError,
-    PayloadRule, Reason, Reth, XrcEth,
+    Aeth, AtomicAckEth, AtomicEth, Bth, CNP_RESERVED_LEN, Deth, Feth, Headers, Ieth, ImmDt, Layer,
+    ParseError, PayloadRule, Reason, Reth, XrcEth,
 };
 
 /// Bytes of the invariant CRC at the end of every packet.
 pub const ICRC_LEN: usize = 4;
-
-/// Reserved bytes that follow the BTH of a congestion notification packet
-/// (RoCEv2 Annex A17.9.3). Sent as zeros, ignored on receipt.
-pub const CNP_RESERVED_LEN: usize = 16;
 
 /// The headers between BTH and payload, as far as the packet has them.
 ///

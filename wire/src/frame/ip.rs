@@ -2,8 +2,8 @@
 
 use smoltcp::wire::{IpProtocol, Ipv4Packet, Ipv6Packet, UdpPacket};
 
-use super::{Frame, NetworkHeader, UDP_PORT, UdpHeader};
-use crate::{Grh, Layer, ParseError, Reason};
+use super::{Frame, NetworkHeader};
+use crate::{Grh, Layer, ParseError, Reason, UDP_PORT, UdpHeader};
 
 const V4_LEN: usize = 20;
 const V6_LEN: usize = 40;

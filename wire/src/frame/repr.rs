@@ -5,8 +5,8 @@ use smoltcp::wire::{
     checksum,
 };
 
-use super::{ETHERTYPE_ROCE_V1, Link, NetworkHeader, UdpHeader, VlanTag};
-use crate::Grh;
+use super::{ETHERTYPE_ROCE_V1, Link, NetworkHeader, VlanTag};
+use crate::{Grh, UdpHeader};
 
 const ETHERTYPE_IPV4: u16 = 0x0800;
 const ETHERTYPE_IPV6: u16 = 0x86dd;

@@ -30,7 +30,7 @@ impl Headers {
     pub const IMM: Headers = Headers(1 << 7);
     /// [`crate::Ieth`], 4 bytes.
     pub const IETH: Headers = Headers(1 << 8);
-    /// The reserved bytes of a CNP, [`crate::CNP_RESERVED_LEN`] of them.
+    /// The reserved bytes of a CNP, [`CNP_RESERVED_LEN`] of them.
     pub const CNP: Headers = Headers(1 << 9);
 
     /// Whether all of `other` is in the set.
@@ -73,6 +73,10 @@ impl Headers {
     }
 }
 
+/// Reserved bytes that follow the BTH of a congestion notification packet
+/// (RoCEv2 Annex A17.9.3). Sent as zeros, ignored on receipt.
+pub const CNP_RESERVED_LEN: usize = 16;
+
 /// Each header and its bytes, by bit.
 const BY_BIT: [(Layer, usize); 10] = [
     (Layer::XrcEth, crate::XrcEth::LEN),
@@ -84,7 +88,7 @@ const BY_BIT: [(Layer, usize); 10] = [
     (Layer::AtomicAckEth, crate::AtomicAckEth::LEN),
     (Layer::ImmDt, crate::ImmDt::LEN),
     (Layer::Ieth, crate::Ieth::LEN),
-    (Layer::Cnp, crate::CNP_RESERVED_LEN),
+    (Layer::Cnp, CNP_RESERVED_LEN),
 ];
 
 impl fmt::Debug for Headers {

@@ -1,7 +1,8 @@
 //! The table of opcodes (IBTA 1.7, 9.2.1 and Annexes A14 and A19; RoCEv2 Annex
 //! A17.9.3). RC and XRC differ in the XRCETH of requests, UC and UD are subsets.
 
-use super::{Headers, Opcode, OpcodeInfo, Operation, PayloadRule, Position, Suffix, Transport};
+use super::{Headers, Opcode, OpcodeInfo, Operation, Position, Suffix, Transport};
+use crate::PayloadRule;
 
 /// What [`INDEX`] holds for bytes that are no opcode.
 pub(super) const UNKNOWN: u8 = 0xff;

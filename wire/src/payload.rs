@@ -31,7 +31,7 @@ impl PayloadRule {
 
     /// The shortest and the longest payload that is legal for some path MTU or other;
     /// no packet is longer than 2^32 bytes.
-    pub(super) const fn bounds(self) -> (u32, u32) {
+    pub(crate) const fn bounds(self) -> (u32, u32) {
         match self {
             PayloadRule::None => (0, 0),
             PayloadRule::ExactlyMtu | PayloadRule::OneToMtu => (1, u32::MAX),
