@@ -1,8 +1,8 @@
 //! The experiments of `docs/congestion.md`.
 
 use super::mix::{all_to_all, web_search};
-use super::network::{Loss, Topology};
 use super::scenario::{Algorithm, FlowPlan, Scenario};
+use super::topology::{Loss, Topology};
 use crate::fabric::EcnSpec;
 use roce_stack::{DcqcnParameters, DelayParameters, Duration};
 

@@ -1,6 +1,6 @@
 //! Flows: WRITEs from one host to another, each flow on a QP of its own.
 
-use super::run::RunError;
+use super::error::RunError;
 use super::scenario::FlowPlan;
 use crate::connect::{ConnectSpec, connect};
 use crate::fabric::{Fabric, HostId};

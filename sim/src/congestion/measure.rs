@@ -1,25 +1,15 @@
 //! What an experiment is judged by: what was sent, done and paused between two times.
 
 use super::flow::{Flow, MTU};
+use super::marks::{Mark, edges_of, measured_from};
 use super::metrics::{jain, percentile};
 use super::outcome::{Completion, Outcome, Phase, Times};
 use super::run::Run;
-use super::scenario::Scenario;
 use crate::fabric::{HostId, Meter, OVERHEAD_BYTES};
 use roce_stack::{Duration, Instant, Stat};
 
 /// BTH and ICRC.
 const HEADERS_BYTES: u64 = 16;
-
-/// What had been sent and done at some time.
-#[derive(Clone, Debug)]
-pub(super) struct Mark {
-    at: Instant,
-    wire: Vec<u64>,
-    done: Vec<u64>,
-    pauses: u64,
-    paused: Duration,
-}
 
 impl Run<'_> {
     pub(super) fn mark(&mut self) -> Mark {
@@ -163,39 +153,4 @@ impl Run<'_> {
             rows: self.rows,
         }
     }
-}
-
-/// When flows begin or end, and the begin and end of it all.
-fn edges_of(scenario: &Scenario) -> Vec<Duration> {
-    let flows = scenario.flows.iter();
-    let mut edges: Vec<Duration> = flows
-        .flat_map(|flow| [Some(flow.start), flow.stop])
-        .flatten()
-        .collect();
-    edges.extend([Duration::ZERO, scenario.duration]);
-    edges.sort_unstable();
-    edges.dedup();
-    edges
-}
-
-/// From when on queues and pauses are looked at: the second half of what lasts, all of a
-/// mix, which is over when it is.
-pub(super) fn measured_from(scenario: &Scenario) -> Duration {
-    if scenario.is_mix() {
-        Duration::ZERO
-    } else {
-        scenario.duration / 2
-    }
-}
-
-/// The middle and the end of each phase; of a mix, the begin.
-pub(super) fn marks_of(scenario: &Scenario) -> Vec<Instant> {
-    if scenario.is_mix() {
-        return vec![Instant::ZERO];
-    }
-    edges_of(scenario)
-        .windows(2)
-        .flat_map(|edge| [(edge[0] + edge[1]) / 2, edge[1]])
-        .map(|at| Instant::ZERO + at)
-        .collect()
 }

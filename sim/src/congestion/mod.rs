@@ -7,7 +7,9 @@
 //! - [`Outcome`]: what flows got, how long queues were, and curves of both.
 
 mod catalogue;
+mod error;
 mod flow;
+mod marks;
 mod measure;
 mod metrics;
 mod mix;
@@ -15,14 +17,16 @@ mod network;
 mod outcome;
 mod run;
 mod scenario;
+mod topology;
 
 #[cfg(test)]
 mod tests;
 
 pub use catalogue::{catalogue, incast, ns3_parameters};
+pub use error::RunError;
 pub use metrics::{jain, percentile};
 pub use mix::{WEB_SEARCH, all_to_all, web_search};
-pub use network::{Loss, Topology};
 pub use outcome::{Completion, Outcome, Phase, Row, Times};
-pub use run::{RunError, run};
+pub use run::run;
 pub use scenario::{Algorithm, FlowPlan, Scenario};
+pub use topology::{Loss, Topology};

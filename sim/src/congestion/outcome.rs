@@ -1,8 +1,8 @@
 //! What came of an experiment.
 
 use super::metrics::percentile;
-use super::network::Loss;
 use super::scenario::Algorithm;
+use super::topology::Loss;
 use serde::Serialize;
 
 /// What came of an experiment. Rates are in Gbit/s, of the wire with all headers, the

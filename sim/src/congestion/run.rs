@@ -1,31 +1,13 @@
 //! Lets an experiment happen.
 
+use super::error::RunError;
 use super::flow::{Flow, Side, of_request};
-use super::measure::{Mark, marks_of, measured_from};
-use super::network::Link;
+use super::marks::{Mark, marks_of, measured_from};
 use super::outcome::{Outcome, Row};
 use super::scenario::Scenario;
+use super::topology::Link;
 use crate::fabric::{Fabric, HostId, Step};
 use roce_stack::{Duration, Instant};
-use std::fmt;
-
-/// An experiment could not go on: the stack refused something, or a request failed.
-#[derive(Clone, Debug)]
-pub struct RunError(String);
-
-impl RunError {
-    pub(super) fn new(error: impl fmt::Display) -> Self {
-        Self(error.to_string())
-    }
-}
-
-impl fmt::Display for RunError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for RunError {}
 
 /// Between two looks at the queues.
 const LOOK_EVERY: Duration = Duration::from_micros(5);

@@ -1,6 +1,6 @@
 //! What an experiment is made of.
 
-use super::network::{Loss, Topology};
+use super::topology::{Loss, Topology};
 use crate::fabric::EcnSpec;
 use roce_stack::{CongestionControl, DcqcnParameters, DelayParameters, Duration};
 use serde::Serialize;

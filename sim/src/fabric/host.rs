@@ -1,5 +1,6 @@
 //! A host: a NIC, what waits for it, and its port.
 
+use super::ip::Ip;
 use super::link::{Around, Egress};
 use super::{EgressId, PacketId};
 use roce_stack::{
@@ -7,42 +8,7 @@ use roce_stack::{
 };
 use roce_wire::Qpn;
 use std::collections::VecDeque;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-
-/// Which IP header packets have, and how much of it the receiving port sees.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ip {
-    /// IPv4, its header seen, as by AF_XDP.
-    V4,
-    /// IPv4 through a socket, which hides part of the header.
-    V4Hidden,
-    /// IPv6.
-    V6,
-}
-
-impl Ip {
-    /// Which host of a fabric an address belongs to, if to any: its hosts have the
-    /// addresses from 1 on.
-    pub(super) fn index(address: IpAddr) -> Option<usize> {
-        let [high, low] = match address {
-            IpAddr::V4(v4) => *v4.octets().last_chunk()?,
-            IpAddr::V6(v6) => *v6.octets().last_chunk()?,
-        };
-        usize::from(u16::from_be_bytes([high, low])).checked_sub(1)
-    }
-
-    /// The address of host number `n`.
-    pub fn address(self, n: usize) -> IpAddr {
-        let [.., high, low] = n.to_be_bytes();
-        match self {
-            Self::V4 | Self::V4Hidden => Ipv4Addr::new(10, 0, high, low).into(),
-            Self::V6 => {
-                let last = u16::from_be_bytes([high, low]);
-                Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, last).into()
-            }
-        }
-    }
-}
+use std::net::IpAddr;
 
 /// What a host is like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! One direction of a cable: a queue, a rate, a delay, and faults.
 
 use super::events::{Events, Turn, What};
-use super::meter::Meter;
+use super::meter::{Meter, OVERHEAD_BYTES};
 use super::pool::Pool;
 use super::trace::{Fate, Trace};
 use super::{Counters, EgressId, NodeId, PacketId};
@@ -43,10 +43,6 @@ impl Default for LinkSpec {
         }
     }
 }
-
-/// Ethernet, IP and UDP headers, preamble and gap: what a packet costs on the wire
-/// besides its own bytes.
-pub const OVERHEAD_BYTES: u64 = 66;
 
 /// One direction of a cable, seen from who sends.
 #[derive(Debug)]

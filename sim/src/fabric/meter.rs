@@ -1,9 +1,12 @@
 //! What one direction of a cable has seen, for whoever measures.
 
-use super::host::Ip;
-use super::link::OVERHEAD_BYTES;
+use super::ip::Ip;
 use roce_stack::{Duration, Instant};
 use std::net::IpAddr;
+
+/// Ethernet, IP and UDP headers, preamble and gap: what a packet costs on the wire
+/// besides its own bytes.
+pub const OVERHEAD_BYTES: u64 = 66;
 
 /// What one direction of a cable has seen so far. Bytes on the wire count headers of all
 /// layers, the preamble and the gap ([`OVERHEAD_BYTES`]); bytes in queues do not.

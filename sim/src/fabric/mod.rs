@@ -15,6 +15,7 @@ mod build;
 mod counters;
 mod events;
 mod host;
+mod ip;
 mod link;
 mod meter;
 mod names;
@@ -27,9 +28,10 @@ mod tests;
 
 pub use build::FabricBuilder;
 pub use counters::Counters;
-pub use host::{HostSpec, Ip};
-pub use link::{LinkSpec, OVERHEAD_BYTES, one_way};
-pub use meter::Meter;
+pub use host::HostSpec;
+pub use ip::Ip;
+pub use link::{LinkSpec, one_way};
+pub use meter::{Meter, OVERHEAD_BYTES};
 pub use names::{CableId, HostId, NodeId, SwitchId};
 pub use switch::{BufferSpec, EcnSpec, PfcSpec, SwitchSpec};
 

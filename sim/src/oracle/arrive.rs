@@ -1,49 +1,15 @@
 //! Receives of pools: which message came, and whether it may.
 
+use super::arrivals::Arrivals;
 use super::pair::Pair;
 use super::pool::Pool;
 use super::request::{Effect, PostedRecv};
 use super::{AreaName, Verdict, Violation, judge, violated};
 use crate::connect::header_bytes;
 use roce_stack::{Completion, QpKind, WcOpcode, WcStatus};
-use std::collections::BTreeMap;
 
 /// How often one message may come, if the network doubles packets on three links.
 const MOST_COPIES: u8 = 8;
-
-/// What is known of messages on a flow that takes its receives from a pool.
-#[derive(Debug, Default)]
-pub(super) struct Arrivals {
-    /// How often each consuming request has arrived.
-    counts: Vec<u8>,
-    /// Which must arrive.
-    due: Vec<bool>,
-    /// One past the newest that has arrived.
-    resolved: usize,
-    /// The receive of each pool that completed last.
-    last: BTreeMap<usize, u64>,
-}
-
-impl Arrivals {
-    pub(super) fn posted(&mut self, due: bool) {
-        self.counts.push(0);
-        self.due.push(due);
-    }
-
-    fn count(&mut self, n: usize) {
-        self.counts[n] += 1;
-        self.resolved = self.resolved.max(n + 1);
-    }
-
-    /// Whether one that must arrive has not.
-    fn missing(&self) -> Option<usize> {
-        (0..self.due.len()).find(|n| self.due[*n] && self.counts[*n] == 0)
-    }
-
-    pub(super) fn has_come(&self, n: usize) -> bool {
-        self.counts[n] > 0
-    }
-}
 
 impl Pair {
     pub(super) fn is_reliable(&self) -> bool {

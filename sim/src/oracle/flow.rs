@@ -1,7 +1,7 @@
 //! What one QP asks of its peer: requests in order, and how far each has got.
 
 use super::area::{Content, Open};
-use super::arrive::Arrivals;
+use super::arrivals::Arrivals;
 use super::keys::Keys;
 use super::request::{Effect, PostedRecv, PostedSend};
 use super::{AreaName, FlowAreas, Verdict, Violation, violated};

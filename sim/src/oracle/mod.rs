@@ -17,7 +17,9 @@
 //! The rules are those of the IBTA specification 1.7, chapters 9 to 11.
 
 mod area;
+mod arrivals;
 mod arrive;
+mod complete;
 mod cqs;
 mod flow;
 mod judge;
@@ -26,6 +28,7 @@ mod pair;
 mod pool;
 mod pools;
 mod request;
+mod revoke;
 mod words;
 
 #[cfg(test)]

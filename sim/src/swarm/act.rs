@@ -3,7 +3,7 @@
 use super::end::End;
 use super::memory::Region;
 use super::plan::Act;
-use super::run::{HostState, Run, Token};
+use super::state::{HostState, Run, Token};
 use crate::fabric::HostId;
 use crate::oracle::{AreaName, Verdict, Violation, violated};
 use roce_stack::{Duration, QpAttributes, QpState};

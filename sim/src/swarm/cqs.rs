@@ -4,28 +4,11 @@
 use super::look::is_receive;
 use super::outcome::label;
 use super::plan::CqPlan;
-use super::run::{PairState, Run, Token};
+use super::state::{CqState, PairState, Run, Token};
 use crate::fabric::HostId;
 use crate::oracle::{CqUser, Verdict, Violation, violated};
 use roce_stack::{Completion, CompletionQueue, CqId, Duration, QpKind, QpState, WcStatus};
 use std::sync::Arc;
-
-/// A CQ; its [`CqId`] is its place in the list of all.
-#[derive(Debug)]
-pub(super) struct CqState {
-    host: HostId,
-    pub(super) cq: Arc<CompletionQueue>,
-    /// The fewest entries that it has had since it was empty.
-    room: usize,
-    /// How long completions wait to be taken.
-    lazy: Duration,
-    /// Its host will take them, at a time to come.
-    called: bool,
-    /// It has overrun.
-    failed: bool,
-    /// And the NIC has said so.
-    told: bool,
-}
 
 impl Run<'_> {
     /// A new CQ; with room for `enough` unless the plan says otherwise.

@@ -1,8 +1,5 @@
-//! From a seed to a plan.
+//! The first layer of a plan: hosts, links, pairs and their requests.
 
-use super::draw_lives::draw_lives;
-use super::draw_more::draw_more;
-use super::draw_most::draw_most;
 use super::plan::{
     Act, CqPlan, Fault, FaultPlan, Kind, Mischief, Op, PairPlan, Plan, SrqPlan, Wrong,
 };
@@ -17,30 +14,7 @@ use roce_wire::PathMtu;
 const HORIZON_NS: u64 = 3_000_000;
 
 impl Plan {
-    /// The plan of a seed.
-    pub fn draw(seed: u64) -> Self {
-        Self::draw_layers(seed, Self::LAYERS)
-    }
-
-    /// How often something was added to what is drawn.
-    pub const LAYERS: usize = 3;
-
-    /// The plan of a seed as it was before later layers were drawn on top.
-    pub fn draw_layers(seed: u64, layers: usize) -> Self {
-        let mut plan = Self::draw_first(seed);
-        if layers >= 1 {
-            draw_more(&mut plan);
-        }
-        if layers >= 2 {
-            draw_most(&mut plan);
-        }
-        if layers >= 3 {
-            draw_lives(&mut plan);
-        }
-        plan
-    }
-
-    fn draw_first(seed: u64) -> Self {
+    pub(super) fn draw_first(seed: u64) -> Self {
         let mut dice = Dice::new(seed);
         let lossless = dice.one_in(5);
         let ip = dice.pick(&[Ip::V4, Ip::V4, Ip::V6, Ip::V4Hidden]);

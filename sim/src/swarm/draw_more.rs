@@ -1,7 +1,7 @@
 //! What is drawn on top of a plan, with dice of its own, so that what was drawn before
 //! stays what it was for each seed.
 
-use super::draw::{Common, kinds, pair, srq};
+use super::draw_first::{Common, kinds, pair, srq};
 use super::plan::{Act, Kind, Mischief, Op, PairPlan, Plan, WindowPlan, Wrong};
 use crate::dice::Dice;
 use roce_stack::{Access, QpKind, WindowType, largest_path_mtu};

@@ -1,13 +1,13 @@
 //! One end of a connection: a QP, its queues, its memory, and how far it has got.
 
 use super::memory::Region;
-use super::plan::{Op, PairPlan, Wrong};
-use super::windows::WindowState;
+use super::plan::{Op, PairPlan, WindowPlan, Wrong};
 use crate::connect::kind_of;
 use crate::fabric::HostId;
 use crate::oracle::Violation;
 use roce_stack::{
-    CompletionQueue, Destination, Instant, Nic, PdId, QpInit, QueueLimits, Srqn, XrcdId,
+    Access, CompletionQueue, Destination, Instant, Nic, PdId, QpInit, QueueLimits, Srqn, WindowId,
+    XrcdId,
 };
 use roce_wire::Qpn;
 use std::sync::Arc;
@@ -63,6 +63,30 @@ pub(super) struct FlowMemory {
     pub(super) inbox_at: Vec<(usize, usize)>,
     /// Out, target and inbox: whether they are still registered.
     pub(super) registered: [bool; 3],
+}
+
+/// A window of a flow's target.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct WindowState {
+    pub(super) plan: WindowPlan,
+    /// `None` once it was freed.
+    pub(super) id: Option<WindowId>,
+    /// The low 8 bits of its next key.
+    pub(super) next_key: u8,
+    /// What it was told to be bound to last.
+    pub(super) bound: Option<Bound>,
+    /// And before.
+    pub(super) before: Option<Bound>,
+}
+
+/// Bytes of a target, and the key of a window for them.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Bound {
+    pub(super) rkey: u32,
+    pub(super) from: usize,
+    pub(super) len: usize,
+    pub(super) access: Access,
+    pub(super) zero_based: bool,
 }
 
 impl End {

@@ -1,7 +1,6 @@
 //! What hosts have to tell: completions and events.
 
-use super::pools::PoolState;
-use super::run::{PairState, Run};
+use super::state::{PairState, PoolState, Run};
 use crate::fabric::HostId;
 use crate::oracle::{Verdict, violated};
 use roce_stack::{Event, WcOpcode};

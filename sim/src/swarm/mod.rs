@@ -8,6 +8,7 @@
 mod act;
 mod cqs;
 mod draw;
+mod draw_first;
 mod draw_lives;
 mod draw_more;
 mod draw_most;
@@ -18,10 +19,12 @@ mod outcome;
 mod plan;
 mod pools;
 mod post;
+mod request;
 mod rest;
 mod run;
 mod shrink;
 mod start;
+mod state;
 mod windows;
 mod xrc;
 

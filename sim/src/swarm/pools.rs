@@ -3,11 +3,11 @@
 
 use super::memory::Region;
 use super::plan::{Op, Plan};
-use super::run::{Run, Token};
+use super::state::{PoolState, Queue, Run, Token};
 use crate::connect::header_bytes;
 use crate::fabric::HostId;
 use crate::oracle::{PostedRecv, Verdict, Violation, violated};
-use roce_stack::{Duration, Instant, QueueLimits, RecvWr, SrqAttributes, SrqError, SrqInit, Srqn};
+use roce_stack::{Duration, Instant, QueueLimits, RecvWr, SrqAttributes, SrqError, SrqInit};
 use std::collections::BTreeMap;
 
 /// Scatter/gather elements of a receive.
@@ -15,51 +15,6 @@ const ELEMENTS: usize = 3;
 
 /// Bytes between two receives that must stay as they are.
 const GAP: usize = 16;
-
-/// Where receives are posted.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Queue {
-    Srq(Srqn),
-    /// An SRQ of an XRC domain.
-    Xrc(Srqn),
-    /// The queue of one QP.
-    Own(usize, usize),
-}
-
-impl Queue {
-    /// The SRQ, if it is one.
-    pub(super) fn srqn(&self) -> Option<Srqn> {
-        match self {
-            Self::Srq(srqn) | Self::Xrc(srqn) => Some(*srqn),
-            Self::Own(..) => None,
-        }
-    }
-}
-
-/// Receives in one place.
-#[derive(Debug)]
-pub(super) struct PoolState {
-    pub(super) host: HostId,
-    pub(super) queue: Queue,
-    pub(super) region: Region,
-    pub(super) registered: bool,
-    /// Its host was not restarted.
-    pub(super) alive: bool,
-    /// How long each receive is.
-    len: usize,
-    free: Vec<usize>,
-    used: BTreeMap<u64, usize>,
-    next: u64,
-    /// Never posts more than this.
-    most: u64,
-    depth: usize,
-    ahead: usize,
-    gap: Duration,
-    limit: usize,
-    armed: bool,
-    refill_at: Instant,
-    called: bool,
-}
 
 /// How many receives are kept where.
 #[derive(Clone, Copy, Debug)]

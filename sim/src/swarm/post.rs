@@ -1,10 +1,11 @@
 //! What applications post, and what they tell the oracle of it.
 
-use super::end::FlowMemory;
+use super::end::{Bound, FlowMemory};
 use super::memory::{Region, pattern};
 use super::plan::{Kind, Op, Wrong};
-use super::run::{Run, Token, WORDS};
-use super::windows::{Bound, Way};
+use super::request::Request;
+use super::state::{Run, Token, WORDS};
+use super::windows::Way;
 use crate::oracle::{
     Effect, INVALIDATION_REFUSED, PostedRecv, PostedSend, Verdict, WordOp, violated,
 };
@@ -16,32 +17,6 @@ use roce_wire::{FlushPlacement, FlushSelectivity};
 
 /// How long an application waits that finds its queue full, at most.
 const RETRY: Duration = Duration::from_micros(50);
-
-/// A request, for the NIC and for the oracle.
-pub(super) struct Request {
-    op: SendOp,
-    lkey: u32,
-    effect: Effect,
-    opcode: WcOpcode,
-    /// The key of the target that it uses.
-    key: Option<u32>,
-    /// The key that it takes away.
-    invalidates: Option<u32>,
-}
-
-impl Request {
-    /// One that needs no packet.
-    pub(super) fn local(op: SendOp, effect: Effect, opcode: WcOpcode) -> Self {
-        Self {
-            op,
-            lkey: 0,
-            effect,
-            opcode,
-            key: None,
-            invalidates: None,
-        }
-    }
-}
 
 impl Run<'_> {
     /// Lets an end post what it can.

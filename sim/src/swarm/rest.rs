@@ -1,6 +1,6 @@
 //! The end of a run.
 
-use super::run::Run;
+use super::state::Run;
 use crate::fabric::HostId;
 use crate::oracle::{Verdict, violated};
 use roce_stack::{Duration, QpState, Stat};

@@ -1,110 +1,17 @@
 //! Carries out a plan, and asks the oracle about everything that comes of it.
 
-use super::cqs::CqState;
-use super::end::{End, FlowMemory};
 use super::memory::Region;
 use super::outcome::Outcome;
 use super::plan::{Fault, Plan};
-use super::pools::PoolState;
-use super::xrc::Domain;
-use crate::fabric::{CableId, Fabric, FabricBuilder, HostId, Step, SwitchId};
+use super::state::{HostState, Run, Token, WORDS};
+use crate::fabric::{CableId, FabricBuilder, HostId, Step, SwitchId};
 use crate::oracle::{Oracle, Verdict, Violation, Words, violated};
-use roce_stack::{Completion, CompletionQueue, Duration, Instant, PdId};
+use roce_stack::{Duration, Instant};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-/// The words for atomics of each host: half of them count, half are swapped.
-pub(super) const WORDS: usize = 8;
-
 /// A run that takes more events than this does not come to rest.
 const MAX_STEPS: u64 = 1_000_000;
-
-/// Who is called, and what for.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Token {
-    /// An end has its turn: twice the pair, plus the side.
-    Pump(usize),
-    /// A fault of the plan begins or ends.
-    Fault(usize),
-    /// A mischief of the plan.
-    Mischief(usize),
-    /// The mischief is over.
-    Undo(usize),
-    /// A pair is connected.
-    Start(usize),
-    /// A pool wants receives.
-    Refill(usize),
-    /// Completions of a CQ are taken.
-    Take(usize),
-}
-
-impl Token {
-    pub(super) fn encode(self) -> u64 {
-        let (kind, number) = match self {
-            Self::Pump(number) => (0, number),
-            Self::Fault(number) => (1, number),
-            Self::Mischief(number) => (2, number),
-            Self::Undo(number) => (3, number),
-            Self::Start(number) => (4, number),
-            Self::Refill(number) => (5, number),
-            Self::Take(number) => (6, number),
-        };
-        kind << 32 | number as u64
-    }
-
-    fn decode(token: u64) -> Self {
-        let number = (token & 0xffff_ffff) as usize;
-        match token >> 32 {
-            0 => Self::Pump(number),
-            1 => Self::Fault(number),
-            2 => Self::Mischief(number),
-            3 => Self::Undo(number),
-            4 => Self::Start(number),
-            5 => Self::Refill(number),
-            _ => Self::Take(number),
-        }
-    }
-}
-
-/// Two connected ends.
-#[derive(Debug)]
-pub(super) struct PairState {
-    pub(super) ends: [End; 2],
-    /// By the side that initiates.
-    pub(super) memory: [FlowMemory; 2],
-}
-
-/// A host's words, and the protection domain of everything there.
-#[derive(Debug)]
-pub(super) struct HostState {
-    pub(super) pd: PdId,
-    pub(super) region: Region,
-}
-
-/// A run under way.
-pub(super) struct Run<'a> {
-    pub(super) plan: &'a Plan,
-    pub(super) fabric: Fabric,
-    pub(super) oracle: Oracle,
-    pub(super) pairs: Vec<Option<PairState>>,
-    /// Of each host.
-    pub(super) words: Vec<HostState>,
-    pub(super) paused: Vec<bool>,
-    pub(super) pools: Vec<PoolState>,
-    /// All that were ever made, by their numbers.
-    pub(super) cqs: Vec<CqState>,
-    /// The CQ of each host that some of its ends share.
-    pub(super) host_cqs: Vec<Option<Arc<CompletionQueue>>>,
-    /// The pool of each host's shared receive queue.
-    pub(super) srqs: Vec<Option<usize>>,
-    /// The XRC domain of each host.
-    pub(super) domains: Vec<Option<Domain>>,
-    /// Hosts whose completions are to be looked at.
-    pub(super) touched: Vec<HostId>,
-    /// Completions that were taken just now.
-    pub(super) taken: Vec<Completion>,
-    pub(super) outcome: Outcome,
-}
 
 /// Carries out a plan.
 pub fn run(plan: &Plan) -> Outcome {

@@ -3,8 +3,8 @@
 use super::end::{End, FlowMemory, From, Layout};
 use super::memory::Region;
 use super::plan::{Fault, PairPlan};
-use super::pools::{PoolSpec, Queue, longest};
-use super::run::{PairState, Run};
+use super::pools::{PoolSpec, longest};
+use super::state::{PairState, Queue, Run};
 use crate::connect::{QKEY, connect, header_bytes};
 use crate::fabric::HostId;
 use crate::oracle::{Causes, Ends, FlowAreas, Verdict, Violation};

@@ -1,37 +1,14 @@
 //! Keys that come and go: memory windows are bound and invalidated, regions lose their
 //! remote rights; and which key a request uses.
 
+use super::end::{Bound, WindowState};
 use super::memory::Region;
 use super::plan::{Kind, Op, WindowPlan, Wrong};
-use super::post::Request;
-use super::run::Run;
+use super::request::Request;
+use super::state::Run;
 use crate::fabric::HostId;
 use crate::oracle::{Effect, KeyState, Verdict, Violation, violated};
-use roce_stack::{Access, RemoteAddr, SendOp, WcOpcode, WindowBind, WindowId, WindowType};
-
-/// A window of a flow's target.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct WindowState {
-    plan: WindowPlan,
-    /// `None` once it was freed.
-    id: Option<WindowId>,
-    /// The low 8 bits of its next key.
-    next_key: u8,
-    /// What it was told to be bound to last.
-    bound: Option<Bound>,
-    /// And before.
-    before: Option<Bound>,
-}
-
-/// Bytes of a target, and the key of a window for them.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Bound {
-    pub(super) rkey: u32,
-    from: usize,
-    len: usize,
-    access: Access,
-    zero_based: bool,
-}
+use roce_stack::{Access, RemoteAddr, SendOp, WcOpcode, WindowBind, WindowType};
 
 /// Where a request goes.
 #[derive(Clone, Copy, Debug)]
@@ -207,7 +184,7 @@ impl Run<'_> {
             wrong: None,
             ..*op
         };
-        let there = |state: &super::run::PairState| state.memory[users].registered[1];
+        let there = |state: &super::state::PairState| state.memory[users].registered[1];
         if !self.pairs[pair].as_ref().is_some_and(there) {
             return nothing;
         }

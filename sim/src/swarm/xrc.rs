@@ -3,25 +3,13 @@
 use super::look::is_receive;
 use super::outcome::label;
 use super::plan::{Op, Wrong};
-use super::pools::{PoolSpec, Queue, longest};
-use super::run::Run;
+use super::pools::{PoolSpec, longest};
+use super::state::{Domain, Queue, Run};
 use crate::fabric::HostId;
 use crate::oracle::{Verdict, Violation, violated};
-use roce_stack::{
-    Completion, CompletionQueue, QpKind, QueueLimits, SrqInit, Srqn, WcStatus, XrcdId,
-};
+use roce_stack::{Completion, QpKind, QueueLimits, SrqInit, Srqn, WcStatus};
 use roce_wire::Qpn;
 use std::sync::Arc;
-
-/// The XRC domain of a host.
-#[derive(Clone, Debug)]
-pub(super) struct Domain {
-    pub(super) id: XrcdId,
-    /// The pools of its SRQs.
-    pub(super) pools: [usize; 2],
-    /// Where the receives of all of them complete, so that their order is known.
-    pub(super) cq: Arc<CompletionQueue>,
-}
 
 /// Where the number of a receive says to which of the domain's SRQs it was posted.
 const WHICH: u32 = 48;

@@ -1,0 +1,21 @@
+//! Why an experiment ends early.
+
+use std::fmt;
+
+/// An experiment could not go on: the stack refused something, or a request failed.
+#[derive(Clone, Debug)]
+pub struct RunError(String);
+
+impl RunError {
+    pub(super) fn new(error: impl fmt::Display) -> Self {
+        Self(error.to_string())
+    }
+}
+
+impl fmt::Display for RunError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for RunError {}

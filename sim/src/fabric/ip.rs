@@ -1,0 +1,38 @@
+//! Which IP header packets have, and the addresses of hosts.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// Which IP header packets have, and how much of it the receiving port sees.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ip {
+    /// IPv4, its header seen, as by AF_XDP.
+    V4,
+    /// IPv4 through a socket, which hides part of the header.
+    V4Hidden,
+    /// IPv6.
+    V6,
+}
+
+impl Ip {
+    /// Which host of a fabric an address belongs to, if to any: its hosts have the
+    /// addresses from 1 on.
+    pub(super) fn index(address: IpAddr) -> Option<usize> {
+        let [high, low] = match address {
+            IpAddr::V4(v4) => *v4.octets().last_chunk()?,
+            IpAddr::V6(v6) => *v6.octets().last_chunk()?,
+        };
+        usize::from(u16::from_be_bytes([high, low])).checked_sub(1)
+    }
+
+    /// The address of host number `n`.
+    pub fn address(self, n: usize) -> IpAddr {
+        let [.., high, low] = n.to_be_bytes();
+        match self {
+            Self::V4 | Self::V4Hidden => Ipv4Addr::new(10, 0, high, low).into(),
+            Self::V6 => {
+                let last = u16::from_be_bytes([high, low]);
+                Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, last).into()
+            }
+        }
+    }
+}

@@ -1,0 +1,37 @@
+//! Which messages of a flow have taken a receive of a pool.
+
+use std::collections::BTreeMap;
+
+/// What is known of messages on a flow that takes its receives from a pool.
+#[derive(Debug, Default)]
+pub(super) struct Arrivals {
+    /// How often each consuming request has arrived.
+    pub(super) counts: Vec<u8>,
+    /// Which must arrive.
+    pub(super) due: Vec<bool>,
+    /// One past the newest that has arrived.
+    pub(super) resolved: usize,
+    /// The receive of each pool that completed last.
+    pub(super) last: BTreeMap<usize, u64>,
+}
+
+impl Arrivals {
+    pub(super) fn posted(&mut self, due: bool) {
+        self.counts.push(0);
+        self.due.push(due);
+    }
+
+    pub(super) fn count(&mut self, n: usize) {
+        self.counts[n] += 1;
+        self.resolved = self.resolved.max(n + 1);
+    }
+
+    /// Whether one that must arrive has not.
+    pub(super) fn missing(&self) -> Option<usize> {
+        (0..self.due.len()).find(|n| self.due[*n] && self.counts[*n] == 0)
+    }
+
+    pub(super) fn has_come(&self, n: usize) -> bool {
+        self.counts[n] > 0
+    }
+}

@@ -1,0 +1,31 @@
+//! From a seed to a plan.
+
+use super::draw_lives::draw_lives;
+use super::draw_more::draw_more;
+use super::draw_most::draw_most;
+use super::plan::Plan;
+
+impl Plan {
+    /// The plan of a seed.
+    pub fn draw(seed: u64) -> Self {
+        Self::draw_layers(seed, Self::LAYERS)
+    }
+
+    /// How often something was added to what is drawn.
+    pub const LAYERS: usize = 3;
+
+    /// The plan of a seed as it was before later layers were drawn on top.
+    pub fn draw_layers(seed: u64, layers: usize) -> Self {
+        let mut plan = Self::draw_first(seed);
+        if layers >= 1 {
+            draw_more(&mut plan);
+        }
+        if layers >= 2 {
+            draw_most(&mut plan);
+        }
+        if layers >= 3 {
+            draw_lives(&mut plan);
+        }
+        plan
+    }
+}
