@@ -206,6 +206,17 @@ fn configured(machine: &Machine, file: &str, depth: usize, folders: &mut Vec<Pat
     }
 }
 
+/// Whether a file is a libibverbs or librdmacm by its name, under whatever suffix.
+pub(super) fn is_verbs(name: &str) -> bool {
+    let rest = ["libibverbs", "librdmacm"]
+        .iter()
+        .find_map(|start| name.strip_prefix(start));
+    // `libibverbs-8f14e45f.so.1.14.39.0` is one, `libibverbs_helper.so` is not.
+    rest.is_some_and(|rest| {
+        rest.starts_with(".so") || rest.starts_with('-') && rest.contains(".so")
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

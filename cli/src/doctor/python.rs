@@ -1,7 +1,6 @@
 //! Python environments: their packages bring libraries along, often under other names.
 
-use super::checks::is_verbs;
-use super::loader::place;
+use super::loader::{is_verbs, place};
 use super::machine::Machine;
 use std::collections::BTreeSet;
 use std::fs;

@@ -1,52 +1,18 @@
 //! Arguments, and their limits.
 
-use super::PerfError;
-use clap::{Args, ValueEnum};
-use serde::{Deserialize, Serialize};
+use super::error::PerfError;
+use super::op::Op;
+use clap::Args;
 use std::net::IpAddr;
-
-/// An operation to measure.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
-#[serde(rename_all = "lowercase")]
-pub enum Op {
-    /// SEND into a receive of the peer.
-    Send,
-    /// RDMA WRITE.
-    Write,
-    /// RDMA READ.
-    Read,
-    /// Compare-and-swap of 8 bytes.
-    Cas,
-    /// Fetch-and-add to 8 bytes.
-    Fadd,
-}
-
-impl Op {
-    /// All of them, in the order in which they are measured.
-    pub const ALL: [Op; 5] = [Op::Send, Op::Write, Op::Read, Op::Cas, Op::Fadd];
-
-    /// Whether it is an atomic, whose size is 8.
-    pub fn is_atomic(self) -> bool {
-        matches!(self, Self::Cas | Self::Fadd)
-    }
-
-    /// Its name in tables.
-    pub fn label(self) -> &'static str {
-        match self {
-            Self::Send => "SEND",
-            Self::Write => "WRITE",
-            Self::Read => "READ",
-            Self::Cas => "CMP_SWAP",
-            Self::Fadd => "FETCH_ADD",
-        }
-    }
-}
 
 /// Sizes that are measured if none are asked for.
 const DEFAULT_SIZES: [usize; 7] = [2, 8, 64, 512, 4096, 65536, 1 << 20];
 
 /// The longest message that can be measured.
 pub(super) const MAX_SIZE: usize = 64 << 20;
+
+/// The most requests that are posted at a time.
+pub(super) const BATCH: usize = 64;
 
 /// Measure bandwidth, message rate and latency of every RC operation
 #[derive(Args, Clone, Debug)]
@@ -174,7 +140,7 @@ impl PerfArgs {
         if !(1..=1024).contains(&self.depth) {
             return usage(format!("--depth is {}, but must be 1 to 1024", self.depth));
         }
-        let most = self.depth.min(super::bandwidth::BATCH);
+        let most = self.depth.min(BATCH);
         if !(1..=most).contains(&(self.signal_every as usize)) {
             return usage(format!(
                 "--signal-every is {}, but must be 1 to {most}, with --depth {}",

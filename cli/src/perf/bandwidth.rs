@@ -1,9 +1,10 @@
 //! As many messages as possible: some always outstanding.
 
 use super::PerfError;
-use super::args::Op;
+use super::args::BATCH;
 use super::control::Phase;
 use super::end::{End, check};
+use super::op::Op;
 use super::pattern;
 use roce_verbs::{RemoteAddr, SendFlags, SendOp, SendRequest, Sge, WcOpcode};
 use std::sync::atomic::Ordering;
@@ -18,9 +19,6 @@ pub(super) struct Measured {
 
 /// The immediate data of the last SEND: the server stops then.
 const LAST: u32 = 1;
-
-/// The most requests that are posted at a time.
-pub(super) const BATCH: usize = 64;
 
 /// When a client stops.
 #[derive(Clone, Copy, Debug)]

@@ -1,11 +1,12 @@
 //! The client: goes through operations and sizes and measures each.
 
-use super::args::{Op, PerfArgs};
+use super::args::PerfArgs;
 use super::bandwidth::{self, Measured, Until};
 use super::carrier::Carrier;
 use super::control::{Control, Hello, Kind, Phase, Reply, Request, VERSION};
 use super::end::{End, PATIENCE};
 use super::network::Network;
+use super::op::Op;
 use super::report::{Report, Row};
 use super::{PerfError, latency, pattern};
 use indicatif::{ProgressBar, ProgressStyle};

@@ -1,7 +1,7 @@
 //! The TCP connection between client and server: a JSON value a line.
 
 use super::PerfError;
-use super::args::Op;
+use super::op::Op;
 use roce_verbs::{Endpoint, Gid, Psn, Qpn, RemoteAddr};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};

@@ -1,6 +1,6 @@
 //! What can go wrong in a measurement.
 
-use super::args::Op;
+use super::op::Op;
 use std::fmt;
 
 /// Why a measurement ended early.

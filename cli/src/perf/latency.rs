@@ -1,9 +1,9 @@
 //! One message at a time: how long it takes.
 
 use super::PerfError;
-use super::args::Op;
 use super::control::Phase;
 use super::end::{End, PATIENCE, check, stopped};
+use super::op::Op;
 use hdrhistogram::Histogram;
 use roce_verbs::{Completion, RemoteAddr, SendFlags, SendOp, SendRequest, WcOpcode};
 use std::time::Instant;

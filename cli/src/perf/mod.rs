@@ -15,6 +15,7 @@ mod error;
 mod latency;
 mod local;
 mod network;
+mod op;
 mod pattern;
 mod report;
 mod server;

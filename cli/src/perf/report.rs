@@ -1,10 +1,11 @@
 //! What was measured, as a table or as JSON.
 
-use super::args::{Op, PerfArgs};
+use super::args::PerfArgs;
 use super::bandwidth::Measured;
 use super::carrier::Carrier;
 use super::latency::Latencies;
 use super::network::Network;
+use super::op::Op;
 use crate::say::say;
 use comfy_table::{CellAlignment, Table, presets};
 use serde::Serialize;

@@ -1,10 +1,11 @@
 //! The server: does what the client asks for, one client at a time.
 
-use super::args::{MAX_SIZE, Op, PerfArgs};
+use super::args::{MAX_SIZE, PerfArgs};
 use super::carrier::Carrier;
 use super::control::{Control, Hello, Kind, PeerQp, Phase, Reply, Request, VERSION};
 use super::end::{End, PATIENCE};
 use super::network::Network;
+use super::op::Op;
 use super::report::{self, Served};
 use super::{PerfError, bandwidth, latency, pattern};
 use crate::say::say;

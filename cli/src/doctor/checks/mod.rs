@@ -12,7 +12,7 @@ mod settings;
 use super::finding::Finding;
 use super::machine::{Machine, Shows};
 
-pub(super) use program::{is_verbs, program};
+pub(super) use program::program;
 
 /// How programs are started in this environment.
 #[derive(Clone, Copy, Debug)]

@@ -5,7 +5,7 @@ use super::Context;
 use super::library::preloaded;
 use crate::doctor::elf::Image;
 use crate::doctor::finding::{Finding, printable, quoted};
-use crate::doctor::loader::{Loaded, Loader, Start, place};
+use crate::doctor::loader::{Loaded, Loader, Start, is_verbs, place};
 use crate::doctor::python;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -151,15 +151,4 @@ fn bundled(context: &Context<'_>, shown: &str, copy: &Path, by: Option<&Path>) -
     };
     Finding::unless_by_run(context.by_run, shown, what)
         .remedy(format!("roce run {}", quoted(shown)))
-}
-
-/// Whether a file is a libibverbs or librdmacm by its name, under whatever suffix.
-pub(in crate::doctor) fn is_verbs(name: &str) -> bool {
-    let rest = ["libibverbs", "librdmacm"]
-        .iter()
-        .find_map(|start| name.strip_prefix(start));
-    // `libibverbs-8f14e45f.so.1.14.39.0` is one, `libibverbs_helper.so` is not.
-    rest.is_some_and(|rest| {
-        rest.starts_with(".so") || rest.starts_with('-') && rest.contains(".so")
-    })
 }
