@@ -1,7 +1,8 @@
 //! The rules, as the data files have them.
 
+use roce_source::{DataError, read_toml, toml_files};
 use serde::Deserialize;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// Everything that `rules/` holds.
 #[derive(Debug, Default)]
@@ -78,49 +79,18 @@ struct TrapFile {
     trap: Vec<Trap>,
 }
 
-/// The data files could not be used.
-#[derive(Debug)]
-pub struct BookError {
-    /// Which file.
-    pub path: PathBuf,
-    /// What is wrong with it.
-    pub what: String,
-}
-
-impl std::fmt::Display for BookError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}: {}", self.path.display(), self.what)
-    }
-}
-
-impl std::error::Error for BookError {}
-
 impl Book {
     /// Reads all of `conformance/rules` below `root`.
     ///
     /// # Errors
-    /// A file can't be read, or is not what it should be.
-    pub fn load(root: &Path) -> Result<Self, BookError> {
-        let folder = root.join("conformance/rules");
-        let failed = |path: &Path, what: &dyn std::fmt::Display| BookError {
-            path: path.to_owned(),
-            what: what.to_string(),
-        };
-        let entries = std::fs::read_dir(&folder).map_err(|e| failed(&folder, &e))?;
-        let mut paths: Vec<_> = entries
-            .filter_map(|entry| Some(entry.ok()?.path()))
-            .filter(|path| path.extension().is_some_and(|e| e == "toml"))
-            .collect();
-        paths.sort();
+    /// A file cannot be read, or does not hold rules.
+    pub fn load(root: &Path) -> Result<Self, DataError> {
         let mut book = Self::default();
-        for path in paths {
-            let text = std::fs::read_to_string(&path).map_err(|e| failed(&path, &e))?;
+        for path in toml_files(&root.join("conformance/rules"))? {
             if path.file_name().is_some_and(|name| name == "traps.toml") {
-                let file: TrapFile = toml::from_str(&text).map_err(|e| failed(&path, &e))?;
-                book.traps = file.trap;
+                book.traps = read_toml::<TrapFile>(&path)?.trap;
             } else {
-                let chapter = toml::from_str(&text).map_err(|e| failed(&path, &e))?;
-                book.chapters.push(chapter);
+                book.chapters.push(read_toml(&path)?);
             }
         }
         Ok(book)

@@ -19,16 +19,7 @@ mod cite;
 mod render;
 mod report;
 
-pub use book::{Book, BookError, Chapter, Rule, Status, Trap};
+pub use book::{Book, Chapter, Rule, Status, Trap};
 pub use cite::{Citation, Citations, Kind};
 pub use report::Report;
-
-use std::path::PathBuf;
-
-/// The folder of the whole project.
-pub fn project_root() -> PathBuf {
-    let crate_root = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
-    crate_root
-        .parent()
-        .map_or(crate_root.clone(), PathBuf::from)
-}
+pub use roce_source::project_root;

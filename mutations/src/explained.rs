@@ -1,6 +1,7 @@
 //! Mutants that no test can catch, and why.
 
-use crate::{Edit, ListError};
+use crate::Edit;
+use roce_source::{DataError, read_toml};
 use serde::Deserialize;
 use std::path::Path;
 
@@ -29,16 +30,9 @@ impl Explained {
     /// Reads `mutations/explained.toml` below `root`.
     ///
     /// # Errors
-    /// The file can't be read, or is not what it should be.
-    pub fn load(root: &Path) -> Result<Self, ListError> {
-        let path = root.join("mutations/explained.toml");
-        let read = |path: &Path| -> Result<Self, Box<dyn std::error::Error>> {
-            Ok(toml::from_str(&std::fs::read_to_string(path)?)?)
-        };
-        read(&path).map_err(|error| ListError {
-            what: error.to_string(),
-            path,
-        })
+    /// The file cannot be read, or does not hold explanations.
+    pub fn load(root: &Path) -> Result<Self, DataError> {
+        read_toml(&root.join("mutations/explained.toml"))
     }
 
     /// Why `edit` survives, if somebody has said so.

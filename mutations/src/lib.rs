@@ -21,11 +21,10 @@ pub use all_in_one::AllInOne;
 pub use copy::Copy;
 pub use edit::Edit;
 pub use explained::{Explained, Explanation};
-pub use list::{List, ListError, Mutation};
+pub use list::{List, Mutation};
 pub use one_by_one::OneByOne;
+pub use roce_source::project_root;
 pub use run::{Outcome, Runner};
-
-use std::path::PathBuf;
 
 /// The modules that a mutation tool goes through: packet sequence numbers, the ICRC,
 /// opcodes, and both halves of a QP.
@@ -36,11 +35,3 @@ pub const MODULES: &[&str] = &[
     "stack/src/qp/requester/**",
     "stack/src/qp/responder/**",
 ];
-
-/// The folder of the whole project.
-pub fn project_root() -> PathBuf {
-    let crate_root = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
-    crate_root
-        .parent()
-        .map_or(crate_root.clone(), PathBuf::from)
-}

@@ -1,7 +1,8 @@
 //! The list of mutations.
 
+use roce_source::{DataError, read_toml, toml_files};
 use serde::Deserialize;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// A deliberate bug.
 #[derive(Clone, Debug, Deserialize)]
@@ -29,45 +30,15 @@ struct File {
 #[derive(Debug)]
 pub struct List(pub Vec<Mutation>);
 
-/// The list could not be used.
-#[derive(Debug)]
-pub struct ListError {
-    /// Which file.
-    pub path: PathBuf,
-    /// What is wrong with it.
-    pub what: String,
-}
-
-impl std::fmt::Display for ListError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}: {}", self.path.display(), self.what)
-    }
-}
-
-impl std::error::Error for ListError {}
-
 impl List {
     /// Reads all of `mutations/list` below `root`.
     ///
     /// # Errors
-    /// A file can't be read, or is not what it should be.
-    pub fn load(root: &Path) -> Result<Self, ListError> {
-        let folder = root.join("mutations/list");
-        let failed = |path: &Path, what: &dyn std::fmt::Display| ListError {
-            path: path.to_owned(),
-            what: what.to_string(),
-        };
-        let entries = std::fs::read_dir(&folder).map_err(|e| failed(&folder, &e))?;
-        let mut paths: Vec<_> = entries
-            .filter_map(|entry| Some(entry.ok()?.path()))
-            .filter(|path| path.extension().is_some_and(|e| e == "toml"))
-            .collect();
-        paths.sort();
+    /// A file cannot be read, or does not hold mutations.
+    pub fn load(root: &Path) -> Result<Self, DataError> {
         let mut all = Vec::new();
-        for path in paths {
-            let text = std::fs::read_to_string(&path).map_err(|e| failed(&path, &e))?;
-            let file: File = toml::from_str(&text).map_err(|e| failed(&path, &e))?;
-            all.extend(file.mutation);
+        for path in toml_files(&root.join("mutations/list"))? {
+            all.extend(read_toml::<File>(&path)?.mutation);
         }
         Ok(Self(all))
     }

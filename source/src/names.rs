@@ -1,0 +1,237 @@
+//! What a name means in a module.
+
+use crate::{ModuleId, Tree};
+use std::collections::BTreeMap;
+use syn::{Item, UseTree, Visibility};
+
+/// What a path leads to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Target {
+    /// A module of this crate.
+    Module(ModuleId),
+    /// An item that this module defines.
+    ItemOf(ModuleId),
+}
+
+/// A `use` of one name.
+#[derive(Debug)]
+pub(crate) struct Use {
+    /// The path as it is written.
+    pub(crate) path: Vec<String>,
+    /// The name that it has here; none for `*`.
+    pub(crate) name: Option<String>,
+    /// Its line in the file.
+    pub(crate) line: usize,
+    /// Whether it gives the name to other modules: `pub use`, `pub(crate) use`.
+    pub(crate) is_export: bool,
+}
+
+/// The names of one module.
+#[derive(Debug, Default)]
+struct Scope {
+    items: Vec<String>,
+    aliases: BTreeMap<String, Vec<String>>,
+    globs: Vec<Vec<String>>,
+}
+
+/// The names of all modules of a crate.
+pub(crate) struct Names<'a> {
+    tree: &'a Tree,
+    scopes: Vec<Scope>,
+    /// Where each `macro_rules!` is defined: those names know no modules.
+    macros: BTreeMap<String, ModuleId>,
+}
+
+/// Re-exports lead to re-exports; a chain longer than this is a circle.
+const LONGEST_CHAIN: usize = 16;
+
+impl<'a> Names<'a> {
+    pub(crate) fn new(tree: &'a Tree) -> Self {
+        let mut names = Self {
+            tree,
+            scopes: Vec::new(),
+            macros: BTreeMap::new(),
+        };
+        for (id, module) in tree.modules.iter().enumerate() {
+            let mut scope = Scope::default();
+            for item in &module.items {
+                scope.add(item);
+                if let Item::Macro(item) = item
+                    && let Some(name) = &item.ident
+                {
+                    names.macros.insert(name.to_string(), id);
+                }
+            }
+            names.scopes.push(scope);
+        }
+        names
+    }
+
+    /// What `path`, written in `module`, leads to: none for what another crate defines,
+    /// and for names of variables and type parameters.
+    pub(crate) fn resolve(&self, module: ModuleId, path: &[String]) -> Option<Target> {
+        self.path_from(module, path, LONGEST_CHAIN)
+    }
+
+    /// The module that defines the macro `name`.
+    pub(crate) fn macro_module(&self, name: &str) -> Option<ModuleId> {
+        self.macros.get(name).copied()
+    }
+
+    fn path_from(&self, module: ModuleId, path: &[String], left: usize) -> Option<Target> {
+        let (first, rest) = path.split_first()?;
+        let start = match first.as_str() {
+            "crate" | "$crate" => Target::Module(0),
+            "self" => Target::Module(module),
+            "super" => Target::Module(self.tree.modules[module].parent?),
+            name => self.name_in(module, name, left)?,
+        };
+        let mut at = start;
+        for name in rest {
+            // What follows an item is a variant or an associated item.
+            let Target::Module(module) = at else {
+                return Some(at);
+            };
+            at = match name.as_str() {
+                "super" => Target::Module(self.tree.modules[module].parent?),
+                "self" => at,
+                name => self.name_in(module, name, left)?,
+            };
+        }
+        Some(at)
+    }
+
+    fn name_in(&self, module: ModuleId, name: &str, left: usize) -> Option<Target> {
+        let left = left.checked_sub(1)?;
+        let scope = &self.scopes[module];
+        if scope.items.iter().any(|item| item == name) {
+            return Some(Target::ItemOf(module));
+        }
+        if let Some(child) = self.tree.modules[module].children.get(name) {
+            return Some(Target::Module(*child));
+        }
+        if let Some(path) = scope.aliases.get(name) {
+            // `use name::…;` of another crate's name finds itself.
+            if path.first().is_some_and(|first| first == name) && path.len() == 1 {
+                return None;
+            }
+            return self.path_from(module, path, left);
+        }
+        let in_glob = |glob: &Vec<String>| match self.path_from(module, glob, left)? {
+            Target::Module(other) if other != module => self.name_in(other, name, left),
+            // The variants of an enum.
+            _ => None,
+        };
+        scope.globs.iter().find_map(in_glob)
+    }
+}
+
+impl Scope {
+    fn add(&mut self, item: &Item) {
+        let name = match item {
+            Item::Const(i) => &i.ident,
+            Item::Enum(i) => &i.ident,
+            Item::Fn(i) => &i.sig.ident,
+            Item::Static(i) => &i.ident,
+            Item::Struct(i) => &i.ident,
+            Item::Trait(i) => &i.ident,
+            Item::Type(i) => &i.ident,
+            Item::Union(i) => &i.ident,
+            Item::Macro(item) => match &item.ident {
+                Some(name) => name,
+                None => return self.items.extend(bitflags_names(item)),
+            },
+            Item::ForeignMod(block) => {
+                for item in &block.items {
+                    if let syn::ForeignItem::Fn(function) = item {
+                        self.items.push(function.sig.ident.to_string());
+                    }
+                }
+                return;
+            }
+            Item::Use(item) => {
+                for used in uses(item) {
+                    match used.name {
+                        Some(name) => _ = self.aliases.insert(name, used.path),
+                        None => self.globs.push(used.path),
+                    }
+                }
+                return;
+            }
+            _ => return,
+        };
+        self.items.push(name.to_string());
+    }
+}
+
+/// The types that an invocation of a macro declares, as far as the words `struct`, `enum`
+/// and `fn` show them: `bitflags! { pub struct Access: u32 { … } }`.
+fn bitflags_names(item: &syn::ItemMacro) -> Vec<String> {
+    let mut names = Vec::new();
+    let mut declares = false;
+    for token in item.mac.tokens.clone() {
+        if let proc_macro2::TokenTree::Ident(word) = &token {
+            if declares {
+                names.push(word.to_string());
+            }
+            declares = ["struct", "enum", "fn", "type", "const"]
+                .iter()
+                .any(|w| word == w);
+        } else {
+            declares = false;
+        }
+    }
+    names
+}
+
+/// The names that a `use` brings.
+pub(crate) fn uses(item: &syn::ItemUse) -> Vec<Use> {
+    let mut all = Vec::new();
+    let is_export = !matches!(item.vis, Visibility::Inherited);
+    collect(&item.tree, &mut Vec::new(), is_export, &mut all);
+    all
+}
+
+fn collect(tree: &UseTree, path: &mut Vec<String>, is_export: bool, all: &mut Vec<Use>) {
+    let mut found = |ident: &proc_macro2::Ident, path: Vec<String>, name: Option<String>| {
+        all.push(Use {
+            path,
+            name,
+            line: ident.span().start().line,
+            is_export,
+        });
+    };
+    match tree {
+        UseTree::Path(part) => {
+            path.push(part.ident.to_string());
+            collect(&part.tree, path, is_export, all);
+            path.pop();
+        }
+        UseTree::Name(part) if part.ident == "self" => {
+            found(&part.ident, path.clone(), path.last().cloned());
+        }
+        UseTree::Name(part) => {
+            let name = part.ident.to_string();
+            let path = path.iter().cloned().chain([name.clone()]).collect();
+            found(&part.ident, path, Some(name));
+        }
+        UseTree::Rename(part) => {
+            let mut path = path.clone();
+            if part.ident != "self" {
+                path.push(part.ident.to_string());
+            }
+            found(&part.ident, path, Some(part.rename.to_string()));
+        }
+        UseTree::Glob(star) => all.push(Use {
+            path: path.clone(),
+            name: None,
+            line: star.star_token.spans[0].start().line,
+            is_export,
+        }),
+        UseTree::Group(group) => {
+            for tree in &group.items {
+                collect(tree, path, is_export, all);
+            }
+        }
+    }
+}
