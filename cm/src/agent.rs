@@ -225,6 +225,11 @@ impl Agent {
     /// [`Event::DisconnectRequested`], DREP, and no [`Event::Disconnected`]. Either way
     /// [`Event::TimeWaitOver`] is the last.
     ///
+    /// The peer's agent does not answer a DREQ by itself: **its owner has to call this, too.** As
+    /// long as it does not, the DREQ is repeated, [`Config::max_retries`] times, and then the
+    /// connection is over without an answer: with an agent of this kind as the peer after 26 s,
+    /// with Linux after 77 s. An owner that does not want to wait calls [`Agent::forget`] instead.
+    ///
     /// # Errors
     /// The connection is not known or not in that state; more than 220 bytes of private data
     /// (224 after [`Event::DisconnectRequested`]).
@@ -238,7 +243,9 @@ impl Agent {
     }
 
     /// The owner wants to hear no more of the connection or lookup, whatever its state. The peer
-    /// is told what it has to know (REJ, DREQ, DREP), and no event about it follows.
+    /// is told what it has to know (REJ, DREQ, DREP), and no event about it follows. This is
+    /// [`Agent::disconnect`] for an owner that does not wait for the peer: the DREQ is still
+    /// repeated until the peer answers.
     pub fn forget(&mut self, now: Instant, connection: ConnectionId) {
         self.disown(now, connection);
     }

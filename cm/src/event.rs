@@ -1,8 +1,8 @@
 //! What an agent tells its owner.
 
 use crate::{
-    ConnectionId, DatagramAsked, ListenerId, Path, QKey, Qpn, RejectReason, Reply, Request,
-    SidrStatus,
+    ConnectionId, DatagramAsked, ListenerId, Path, PrivateBytes, QKey, Qpn, RejectReason, Reply,
+    Request, SidrStatus,
 };
 
 /// What an agent tells its owner. Private data is as long as its message can carry; who
@@ -52,14 +52,14 @@ pub enum Event {
         /// The key that its datagrams must carry.
         qkey: QKey,
         /// 136 bytes.
-        private: Vec<u8>,
+        private: PrivateBytes,
     },
     /// Passive side: the peer is ready, and the connection established.
     Established {
         /// The connection.
         connection: ConnectionId,
         /// 224 bytes; none if something else than an RTU showed that the peer is ready.
-        private: Vec<u8>,
+        private: PrivateBytes,
     },
     /// Either side: the peer, or for it the agent there, refused. The connection is over.
     Rejected {
@@ -68,7 +68,7 @@ pub enum Event {
         /// Why.
         reason: RejectReason,
         /// 148 bytes.
-        private: Vec<u8>,
+        private: PrivateBytes,
     },
     /// Active side: the peer refused to tell the QP. The lookup is over.
     DatagramRejected {
@@ -77,7 +77,7 @@ pub enum Event {
         /// Why.
         status: SidrStatus,
         /// 136 bytes.
-        private: Vec<u8>,
+        private: PrivateBytes,
     },
     /// Either side: the peer did not answer before the connection was established, or did not
     /// answer the lookup, however often it was asked. It is over.
@@ -91,7 +91,7 @@ pub enum Event {
         /// The connection.
         connection: ConnectionId,
         /// 220 bytes.
-        private: Vec<u8>,
+        private: PrivateBytes,
     },
     /// The connection has ended: the peer answered to
     /// [`Agent::disconnect`](crate::Agent::disconnect), or asked for the same meanwhile, or did
@@ -101,7 +101,7 @@ pub enum Event {
         /// The connection.
         connection: ConnectionId,
         /// 224 bytes of the peer's answer, if one came.
-        private: Vec<u8>,
+        private: PrivateBytes,
     },
     /// What is left of a connection that had a QP at both ends has waited for late packets: the
     /// QP may be used anew. The last event of a connection that was established.

@@ -22,6 +22,7 @@ mod counters;
 mod error;
 mod event;
 mod ids;
+mod private;
 mod request;
 
 pub use agent::Agent;
@@ -29,6 +30,7 @@ pub use counters::Counters;
 pub use error::CmError;
 pub use event::Event;
 pub use ids::{ConnectionId, ListenerId, Path};
+pub use private::PrivateBytes;
 pub use request::{
     Acceptance, Config, ConnectRequest, DatagramAcceptance, DatagramAsked, DatagramRequest, Reply,
     Request,

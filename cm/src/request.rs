@@ -1,6 +1,9 @@
 //! What owners ask agents for, and what peers ask for and answer.
 
-use crate::{Duration, IpService, PKey, PathMtu, Psn, QKey, Qpn, QpnPart, ServiceId, ServiceType};
+use crate::{
+    Duration, IpService, PKey, PathMtu, PrivateBytes, Psn, QKey, Qpn, QpnPart, ServiceId,
+    ServiceType,
+};
 
 /// What an agent is made with.
 #[derive(Clone, Copy, Debug)]
@@ -162,7 +165,7 @@ pub struct Request {
     /// The local ACK timeout that the recipient should have: 5 bits, 4.096 µs × 2^this.
     pub ack_timeout: u8,
     /// Private data, without that of Annex A11: 92 bytes, 56 if the service names a port.
-    pub private: Vec<u8>,
+    pub private: PrivateBytes,
 }
 
 /// What the passive side says of itself (IBTA 1.7, 12.6.8).
@@ -229,7 +232,7 @@ pub struct Reply {
     /// Whether the peer takes its receives from an SRQ.
     pub srq: bool,
     /// Private data: 196 bytes.
-    pub private: Vec<u8>,
+    pub private: PrivateBytes,
 }
 
 /// Whom to ask for the QP of a datagram service (IBTA 1.7, 12.11.1).
@@ -255,7 +258,7 @@ pub struct DatagramAsked {
     /// The partition.
     pub pkey: PKey,
     /// Private data, without that of Annex A11: 216 bytes, 180 if the service names a port.
-    pub private: Vec<u8>,
+    pub private: PrivateBytes,
 }
 
 /// The QP of a datagram service, for who asked.

@@ -3,8 +3,8 @@
 use super::Agent;
 use super::state::{Connection, State};
 use crate::{
-    CmError, ConnectRequest, ConnectionId, Event, Instant, IpService, Path, RejectReason, Reply,
-    ServiceId, ServiceType, gid_of,
+    CmError, ConnectRequest, ConnectionId, Event, Instant, IpService, Path, PrivateBytes,
+    RejectReason, Reply, ServiceId, ServiceType, gid_of,
 };
 use roce_wire::cm::{CmMessage, Mra, Mraed, PathRecord, PrivateData, Rej, Rejected, Rep, Req, Rtu};
 
@@ -132,7 +132,7 @@ impl Agent {
                 Event::Rejected {
                     connection: id,
                     reason,
-                    private: Vec::new(),
+                    private: PrivateBytes::default(),
                 },
             );
             self.table.remove(id);
@@ -151,7 +151,7 @@ impl Agent {
             flow_control: rep.flow_control,
             rnr_retry_count: rep.rnr_retry_count,
             srq: rep.srq,
-            private: rep.private.bytes().to_vec(),
+            private: rep.private.bytes().to_vec().into(),
         };
         self.tell(
             id,

@@ -6,7 +6,7 @@
 
 use super::Agent;
 use super::state::State;
-use crate::{ConnectionId, Event, Instant, Path, QpnPart, RejectReason};
+use crate::{ConnectionId, Event, Instant, Path, PrivateBytes, QpnPart, RejectReason};
 use std::net::IpAddr;
 
 /// The most processes of peers that wait for the owner to take notice.
@@ -48,7 +48,7 @@ impl Agent {
                     Event::Rejected {
                         connection: id,
                         reason: RejectReason::TIMEOUT,
-                        private: Vec::new(),
+                        private: PrivateBytes::default(),
                     },
                 );
                 self.over(now, id, None);

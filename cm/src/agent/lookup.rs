@@ -102,7 +102,7 @@ impl Agent {
                 service: req.service,
                 ip,
                 pkey: req.pkey,
-                private: private.to_vec(),
+                private: private.to_vec().into(),
             },
         });
     }
@@ -195,7 +195,7 @@ impl Agent {
                 return;
             }
         }
-        let private = rep.private.bytes().to_vec();
+        let private = rep.private.bytes().to_vec().into();
         let event = if rep.status == SidrStatus::VALID {
             Event::DatagramReplied {
                 connection: id,

@@ -223,7 +223,7 @@ impl Agent {
             id,
             Event::Established {
                 connection: id,
-                private: private.to_vec(),
+                private: private.to_vec().into(),
             },
         );
     }
@@ -263,6 +263,6 @@ fn request(req: &Req<'_>, ip: Option<IpService>, private: &[u8]) -> Request {
         hop_limit: req.path.hop_limit,
         flow_label: req.path.flow_label,
         ack_timeout: req.path.ack_timeout,
-        private: private.to_vec(),
+        private: private.to_vec().into(),
     }
 }

@@ -94,7 +94,7 @@ impl Agent {
         let rejected = Event::Rejected {
             connection: id,
             reason: rej.reason,
-            private: rej.private.bytes().to_vec(),
+            private: rej.private.bytes().to_vec().into(),
         };
         match connection.state {
             State::ReqSent(_) => {

@@ -4,7 +4,7 @@ use super::Agent;
 use super::active::{fit, wrong_state};
 use super::held::Asker;
 use super::state::{Mad, State};
-use crate::{CmError, ConnectionId, Event, Instant, Path, RejectReason};
+use crate::{CmError, ConnectionId, Event, Instant, Path, PrivateBytes, RejectReason};
 use rand_core::Rng;
 use roce_wire::cm::{CmMessage, Drep, Dreq, PrivateData};
 
@@ -84,7 +84,7 @@ impl Agent {
             id,
             Event::Disconnected {
                 connection: id,
-                private,
+                private: private.into(),
             },
         );
         self.wait_for_late_packets(now, id, drep);
@@ -120,7 +120,7 @@ impl Agent {
                     id,
                     Event::Disconnected {
                         connection: id,
-                        private: Vec::new(),
+                        private: PrivateBytes::default(),
                     },
                 );
                 self.send_drep(now, id, PrivateData::NONE);
@@ -144,7 +144,7 @@ impl Agent {
             id,
             Event::DisconnectRequested {
                 connection: id,
-                private: dreq.private.bytes().to_vec(),
+                private: dreq.private.bytes().to_vec().into(),
             },
         );
     }

@@ -89,7 +89,7 @@ fn each_side_learns_what_the_other_says() {
     client.hand(at(4), &mut server, "RTU");
     let established = Event::Established {
         connection: passive,
-        private: padded(b"go", 224),
+        private: padded(b"go", 224).into(),
     };
     assert_eq!(server.event(), established);
     assert_eq!(
@@ -222,7 +222,7 @@ fn data_shows_that_the_peer_is_ready() {
     server.agent.established(at(1), passive);
     let established = Event::Established {
         connection: passive,
-        private: Vec::new(),
+        private: Vec::new().into(),
     };
     assert_eq!(server.event(), established);
     assert_eq!(server.agent.next_timeout(), None);

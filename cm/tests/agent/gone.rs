@@ -32,7 +32,7 @@ fn checks(host: &mut Host) -> Vec<Path> {
 fn disconnected(connection: ConnectionId) -> Event {
     Event::Disconnected {
         connection,
-        private: Vec::new(),
+        private: Vec::new().into(),
     }
 }
 
@@ -97,7 +97,7 @@ fn what_was_not_accepted_is_as_if_the_peer_gave_up() {
     let gave_up = |connection| Event::Rejected {
         connection,
         reason: RejectReason::TIMEOUT,
-        private: Vec::new(),
+        private: Vec::new().into(),
     };
     // The peer has asked.
     let (mut client, mut server, _) = Host::pair();
@@ -137,7 +137,7 @@ fn what_was_accepted_is_over() {
         .peer_gone(at(1), client.address, QpnPart::FIRST);
     let established = Event::Established {
         connection: passive,
-        private: Vec::new(),
+        private: Vec::new().into(),
     };
     assert_eq!(server.events(), [established, disconnected(passive)]);
     client.hand(at(2), &mut server, "RTU");

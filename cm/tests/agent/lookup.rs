@@ -62,7 +62,7 @@ fn a_service_tells_its_queue_pair() {
         connection: id,
         qpn: Qpn::from_bits(0x21),
         qkey: QKey(0x0123_4567),
-        private: padded(b"here", 136),
+        private: padded(b"here", 136).into(),
     };
     assert_eq!(client.event(), replied);
     client.take(at(1701), &rep);

@@ -46,7 +46,7 @@ fn reason_until(until: Instant, change: impl Fn(&mut Req<'_>)) -> Option<RejectR
         let rejected = Event::Rejected {
             connection,
             reason,
-            private,
+            private: private.into(),
         };
         assert_eq!(client.event(), rejected);
     }
@@ -94,7 +94,7 @@ fn an_owner_refuses_and_says_why() {
     let rejected = Event::Rejected {
         connection: active.expect("it fits"),
         reason,
-        private: padded(b"no", 148),
+        private: padded(b"no", 148).into(),
     };
     assert_eq!(client.event(), rejected);
     assert_eq!(client.agent.connections(), 0);
@@ -122,7 +122,7 @@ fn the_active_side_refuses_a_reply() {
     let rejected = Event::Rejected {
         connection: passive,
         reason,
-        private: padded(b"why", 148),
+        private: padded(b"why", 148).into(),
     };
     assert_eq!(server.event(), rejected);
     for host in [&mut client, &mut server] {

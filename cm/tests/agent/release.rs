@@ -1,7 +1,7 @@
 //! Connections end, whoever asks for it.
 
 use crate::world::{Host, LONG, acceptance, assert_wrong_state, at, kinds, padded};
-use roce_cm::{CmError, Event, Qpn, RejectReason};
+use roce_cm::{CmError, Duration, Event, Qpn, RejectReason};
 use roce_wire::cm::{CmMad, CmMessage};
 
 // shows: 12.9-dreq, 12.9-time-wait, 12.9-time-wait-length
@@ -20,14 +20,14 @@ fn both_sides_agree_on_the_end() {
         ending.hand(at(10), ended, "DREQ");
         let requested = Event::DisconnectRequested {
             connection: *other_id,
-            private: padded(b"bye", 220),
+            private: padded(b"bye", 220).into(),
         };
         assert_eq!(ended.event(), requested);
         ended.disconnect(at(11), *other_id, b"well");
         ended.hand(at(11), ending, "DREP");
         let disconnected = Event::Disconnected {
             connection: *id,
-            private: padded(b"well", 224),
+            private: padded(b"well", 224).into(),
         };
         assert_eq!(ending.event(), disconnected);
         // Twice 4.096 µs × 2^16.
@@ -111,11 +111,34 @@ fn a_peer_that_is_gone_does_not_keep_the_connection() {
     assert_eq!(kinds(&sent), ["DREQ"; 16]);
     let disconnected = Event::Disconnected {
         connection: active,
-        private: Vec::new(),
+        private: Vec::new().into(),
     };
     let over = Event::TimeWaitOver { connection: active };
     assert_eq!(client.events(), [disconnected, over]);
     assert_eq!(client.agent.connections(), 0);
+}
+
+/// The peer's agent knows of the DREQ, and its owner never answers.
+#[test]
+fn an_owner_that_does_not_answer_keeps_its_peer_for_a_while_only() {
+    let (mut client, mut server, _) = Host::pair();
+    let (active, passive) = client.join(at(0), &mut server);
+    client.disconnect(at(0), active, &[]);
+    client.hand(at(0), &mut server, "DREQ");
+    let event = server.event();
+    let asked =
+        matches!(event, Event::DisconnectRequested { connection, .. } if connection == passive);
+    assert!(asked, "{event:?}");
+    // As long as `Agent::disconnect` says.
+    client.wait_until(at(0) + Duration::from_secs(25));
+    assert_eq!(client.events(), []);
+    let sent = client.wait_until(at(0) + Duration::from_secs(27));
+    assert_eq!(kinds(&sent), Vec::<&str>::new());
+    let events = client.events();
+    assert!(
+        matches!(events[0], Event::Disconnected { .. }),
+        "{events:?}"
+    );
 }
 
 // shows: 12.9-dreq-before-rtu

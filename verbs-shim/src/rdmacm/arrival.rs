@@ -10,8 +10,8 @@ use super::peer::Peer;
 use crate::abi::*;
 use nix::errno::Errno;
 use roce_verbs::roce_cm::{
-    ConnectionId, DatagramAsked, Event, IpService, ListenerId, Path, RejectReason, Request,
-    ServiceType,
+    ConnectionId, DatagramAsked, Event, IpService, ListenerId, Path, PrivateBytes, RejectReason,
+    Request, ServiceType,
 };
 use std::ffi::c_int;
 use std::net::{IpAddr, SocketAddr, SocketAddrV6};
@@ -77,7 +77,7 @@ impl Asked {
             is_xrc: request.service_type == ServiceType::Xrc,
             peer: Peer::of_request(&request),
             says: Says::Connection((&request).into()),
-            private: request.private,
+            private: request.private.into(),
         }
     }
 
@@ -95,7 +95,7 @@ impl Asked {
             is_xrc: false,
             peer: Peer::default(),
             says: Says::Nothing,
-            private: request.private,
+            private: request.private.into(),
         }
     }
 
@@ -191,8 +191,8 @@ impl CmDevice {
 
 /// What becomes of a connection.
 fn of_connection(device: &CmDevice, id: &Arc<Id>, event: Event) -> Option<Pending> {
-    let with = |event, status: c_int, private| Pending {
-        private,
+    let with = |event, status: c_int, private: PrivateBytes| Pending {
+        private: private.into(),
         ..Pending::plain(id, event, status)
     };
     Some(match event {
@@ -217,14 +217,14 @@ fn of_connection(device: &CmDevice, id: &Arc<Id>, event: Event) -> Option<Pendin
         } => with(CM_EVENT_UNREACHABLE, status.0.into(), private),
         Event::Unreachable { .. } => {
             let timed_out = -(Errno::ETIMEDOUT as c_int);
-            with(CM_EVENT_UNREACHABLE, timed_out, Vec::new())
+            with(CM_EVENT_UNREACHABLE, timed_out, PrivateBytes::default())
         }
         Event::DisconnectRequested { private, .. } | Event::Disconnected { private, .. } => {
             with(CM_EVENT_DISCONNECTED, 0, private)
         }
         Event::TimeWaitOver { connection } => {
             device.connections.remove(&connection);
-            with(CM_EVENT_TIMEWAIT_EXIT, 0, Vec::new())
+            with(CM_EVENT_TIMEWAIT_EXIT, 0, PrivateBytes::default())
         }
     })
 }
