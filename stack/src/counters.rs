@@ -1,6 +1,9 @@
 //! What the NIC counts: every packet that is dropped has a reason, and every
 //! reason a counter.
 
+use core::fmt;
+use core::ops::Index;
+
 macro_rules! counters {
     ($(#[$meta:meta])* $name:ident { $($(#[$doc:meta])* $variant:ident = $label:literal,)* }) => {
         $(#[$meta])*
@@ -140,7 +143,18 @@ counters! {
 }
 
 /// The values of all counters of a NIC or a QP.
-#[derive(Clone, Debug)]
+///
+/// ```
+/// # use roce_stack::{Counters, DropReason, Stat};
+/// let counters = Counters::default();
+/// assert_eq!(counters[Stat::Retransmitted], 0);
+/// assert_eq!(counters[DropReason::BadIcrc], 0);
+/// assert_eq!(counters.get("drop_bad_icrc"), Some(0));
+/// for (name, value) in counters.iter() {
+///     println!("{name} {value}");
+/// }
+/// ```
+#[derive(Clone)]
 pub struct Counters {
     drops: [u64; DropReason::ALL.len()],
     stats: [u64; Stat::ALL.len()],
@@ -182,6 +196,21 @@ impl Counters {
         drops.chain(stats)
     }
 
+    /// The value of the counter that [`Counters::iter`] gives this name.
+    pub fn get(&self, name: &str) -> Option<u64> {
+        match name.strip_prefix("drop_") {
+            Some(label) => {
+                let mut reasons = DropReason::ALL.iter();
+                let reason = reasons.find(|reason| reason.label() == label)?;
+                Some(self.drops(*reason))
+            }
+            None => {
+                let stat = Stat::ALL.iter().find(|stat| stat.label() == name)?;
+                Some(self.stat(*stat))
+            }
+        }
+    }
+
     pub(crate) fn drop(&mut self, reason: DropReason) {
         self.drops[reason as usize] += 1;
     }
@@ -192,5 +221,63 @@ impl Counters {
 
     pub(crate) fn add(&mut self, stat: Stat, n: u64) {
         self.stats[stat as usize] += n;
+    }
+}
+
+impl Index<Stat> for Counters {
+    type Output = u64;
+
+    fn index(&self, stat: Stat) -> &u64 {
+        &self.stats[stat as usize]
+    }
+}
+
+impl Index<DropReason> for Counters {
+    type Output = u64;
+
+    fn index(&self, reason: DropReason) -> &u64 {
+        &self.drops[reason as usize]
+    }
+}
+
+/// The counters that are not zero, as `name value`, separated by commas.
+impl fmt::Display for Counters {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut separator = "";
+        for (name, value) in self.iter().filter(|(_, value)| *value != 0) {
+            write!(f, "{separator}{name} {value}")?;
+            separator = ", ";
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Counters {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let counted = self.iter().filter(|(_, value)| *value != 0);
+        f.debug_map().entries(counted).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_counter_is_found_by_its_name() {
+        let mut counters = Counters::default();
+        counters.add(Stat::CnpsSent, 3);
+        counters.drop(DropReason::Empty);
+        for (name, value) in counters.iter() {
+            assert_eq!(counters.get(&name), Some(value), "{name}");
+        }
+        assert_eq!(counters.get("drop_nothing"), None);
+        assert_eq!(
+            (counters[Stat::CnpsSent], counters[DropReason::Empty]),
+            (3, 1)
+        );
+        assert_eq!(counters.to_string(), "drop_empty 1, cnps_sent 3");
+        let shown = format!("{counters:?}");
+        assert_eq!(shown, r#"{"drop_empty": 1, "cnps_sent": 3}"#);
     }
 }

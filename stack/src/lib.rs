@@ -68,6 +68,7 @@ pub use srq::{MAX_SRQS, SrqAttributes, SrqError, SrqInit, SrqStatus, Srqn, XrcdI
 pub use time::{Duration, Instant};
 pub use transmit::{ReserveError, Transmit, TxSlot};
 pub use wr::{
-    Completion, Flush, MAX_MESSAGE_BYTES, MAX_SGE, NetworkHeader, PostError, RecvWr, RemoteAddr,
-    SendFlags, SendOp, SendWr, Sge, Source, WcOpcode, WcStatus,
+    Completion, CompletionError, Flush, MAX_MESSAGE_BYTES, MAX_SGE, NetworkHeader,
+    ParseRemoteAddrError, PostError, RecvWr, RemoteAddr, SendFlags, SendOp, SendWr, Sge, Source,
+    WcOpcode, WcStatus,
 };

@@ -2,9 +2,11 @@
 
 mod completion;
 mod refused;
+mod remote;
 
-pub use completion::{Completion, NetworkHeader, Source, WcOpcode, WcStatus};
+pub use completion::{Completion, CompletionError, NetworkHeader, Source, WcOpcode, WcStatus};
 pub use refused::PostError;
+pub use remote::{ParseRemoteAddrError, RemoteAddr};
 
 use crate::address::Destination;
 use crate::memory::WindowBind;
@@ -26,15 +28,6 @@ pub struct Sge {
     pub length: u32,
     /// The region's local key.
     pub lkey: u32,
-}
-
-/// Memory of the peer.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct RemoteAddr {
-    /// Virtual address in the peer's region.
-    pub addr: u64,
-    /// The region's remote key.
-    pub rkey: u32,
 }
 
 /// What a FLUSH is about (IBTA 1.7, Annex A19).

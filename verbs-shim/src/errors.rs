@@ -89,6 +89,7 @@ impl ToErrno for ConnectError {
             | Self::Modify(_)
             | Self::Address(_)
             | Self::Multicast(_)
+            | Self::NoAddressFor { .. }
             | Self::WrongService { .. }
             | Self::PathMtu { .. } => Errno::EINVAL,
         }

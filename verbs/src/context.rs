@@ -266,6 +266,23 @@ impl Context {
         self.inner.gids_now().0.entries()
     }
 
+    /// The index of the GID table's entry for one of the device's addresses, by RoCEv2 if there is
+    /// one of that.
+    ///
+    /// # Errors
+    /// [`ConnectError::UnknownAddress`] if the device does not have the address; it says which
+    /// ones it has.
+    pub fn gid_index(&self, address: IpAddr) -> Result<u8, ConnectError> {
+        let entries = self.gids();
+        let ours = entries.iter().filter(|entry| entry.gid.ip() == address);
+        let best = ours.min_by_key(|entry| entry.version != RoceVersion::V2);
+        best.map(|entry| entry.index)
+            .ok_or_else(|| ConnectError::UnknownAddress {
+                address,
+                known: entries.iter().map(|entry| entry.gid.ip()).collect(),
+            })
+    }
+
     /// Memory of the device: `len` zero bytes, at most
     /// [`MAX_DEVICE_MEMORY_BYTES`](crate::MAX_DEVICE_MEMORY_BYTES).
     ///

@@ -10,7 +10,7 @@ use crate::options::OpenOptions;
 use roce_stack::largest_path_mtu;
 use roce_wire::PathMtu;
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
 
 /// A RoCE device: a network interface through which RDMA can be done.
 #[derive(Clone, Debug)]
@@ -46,6 +46,17 @@ pub fn all_devices() -> Vec<Device> {
         .collect();
     found.sort_by_key(|device| (device.is_loopback(), device.interface.index));
     found
+}
+
+/// The address that the system gives packets to `remote`. Sends nothing.
+pub(crate) fn source_for(remote: IpAddr) -> io::Result<IpAddr> {
+    let any: IpAddr = match remote {
+        IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    };
+    let socket = UdpSocket::bind((any, 0))?;
+    socket.connect((remote, 4791))?;
+    Ok(socket.local_addr()?.ip())
 }
 
 impl Device {
@@ -89,6 +100,18 @@ impl Device {
                 known,
             }),
         }
+    }
+
+    /// The device from which packets to `remote` leave, by the system's routes.
+    ///
+    /// # Errors
+    /// If there is no route to it.
+    pub fn towards(remote: IpAddr) -> Result<Self, OpenError> {
+        let local = source_for(remote).map_err(|source| OpenError::System {
+            what: "finding the route to the peer",
+            source,
+        })?;
+        Self::with_address(local)
     }
 
     /// Its name: `roce_` and the interface's.

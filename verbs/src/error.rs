@@ -203,6 +203,13 @@ pub enum ConnectError {
     Address(AddressError),
     /// The QP can't be in the multicast group.
     Multicast(MulticastError),
+    /// The device has no address of the peer's kind (IPv4, IPv6, link-local).
+    NoAddressFor {
+        /// The peer's address.
+        remote: std::net::IpAddr,
+        /// Those that the device has.
+        known: Vec<std::net::IpAddr>,
+    },
     /// The QP is of another transport service than the connection.
     WrongService {
         /// The QP's.
@@ -254,6 +261,14 @@ impl fmt::Display for ConnectError {
             Self::Port(error) => error.fmt(f),
             Self::Address(error) => error.fmt(f),
             Self::Multicast(error) => error.fmt(f),
+            Self::NoAddressFor { remote, known } => {
+                let known: Vec<String> = known.iter().map(ToString::to_string).collect();
+                write!(
+                    f,
+                    "the device has no address to reach {remote} from; it has: {}",
+                    known.join(", ")
+                )
+            }
             Self::WrongService { qp, asked: None } => write!(
                 f,
                 "a QP of kind {qp:?} asks for no connection: QPs of RC and UC and XRC initiators do"

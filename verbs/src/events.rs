@@ -4,7 +4,7 @@ use crate::announce::Announcements;
 use crate::context::Context;
 use roce_stack::Event;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -47,6 +47,12 @@ impl AsyncEvents {
 impl AsFd for AsyncEvents {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.queue.as_fd()
+    }
+}
+
+impl AsRawFd for AsyncEvents {
+    fn as_raw_fd(&self) -> RawFd {
+        self.as_fd().as_raw_fd()
     }
 }
 

@@ -1,39 +1,98 @@
 //! RDMA verbs in Rust, on a NIC in software.
 //!
-//! The objects are those that a verbs programmer knows: a [`Device`] is opened to a
-//! [`Context`], which makes [`ProtectionDomain`]s, [`MemoryRegion`]s,
-//! [`CompletionQueue`]s, [`SharedReceiveQueue`]s and [`QueuePair`]s. Each object keeps alive what it needs,
-//! so that they can be dropped in any order; memory is deregistered before it is
-//! freed; and what peers may write at any time is never lent as a reference.
+//! The objects are those that a verbs programmer knows. A [`Device`] is opened to a [`Context`], which
+//! makes [`ProtectionDomain`]s, [`MemoryRegion`]s, [`CompletionQueue`]s, [`SharedReceiveQueue`]s and
+//! [`QueuePair`]s. Each object keeps alive what it needs, so they can be dropped in any order. Memory
+//! is deregistered before it is freed. Memory that a peer may write is never lent as a reference, so
+//! no program needs `unsafe`.
+//!
+//! ```
+//! use roce_verbs::prelude::*;
+//!
+//! fn main() -> Result<(), Box<dyn std::error::Error>> {
+//!     // Each network interface has a device. This is the loopback interface's.
+//!     let context = Device::named("roce_lo")?.open()?;
+//!     let pd = context.alloc_pd();
+//!     let cq = context.create_cq(64);
+//!     let memory = pd.allocate(4096, Access::LOCAL_WRITE | Access::REMOTE_WRITE)?;
+//!
+//!     // Two queue pairs, each connected to the other. Between two programs, endpoints travel as
+//!     // text, or `Listener` and `Connection` connect them by address and port.
+//!     let a = pd.create_qp(&cq, &cq, &QpOptions::default())?;
+//!     let b = pd.create_qp(&cq, &cq, &QpOptions::default())?;
+//!     a.connect(0, &b.endpoint(0)?, &ConnectOptions::default())?;
+//!     b.connect(0, &a.endpoint(0)?, &ConnectOptions::default())?;
+//!
+//!     // RDMA WRITE: five bytes from the start of the memory to its middle, through the network.
+//!     memory.write(0, b"hello")?;
+//!     let write = SendOp::Write(memory.remote(2048));
+//!     a.post_send(&SendRequest::new(1, write, &[memory.slice(0, 5)?]))?;
+//!     cq.wait_polling()?.ok()?;
+//!
+//!     let mut written = [0; 5];
+//!     memory.read(2048, &mut written)?;
+//!     assert_eq!(&written, b"hello");
+//!     Ok(())
+//! }
+//! ```
+//!
+//! The [`prelude`] has the names that every program uses. The folder `examples` has a program for each
+//! of: send and receive, WRITE with immediate data, READ, atomics, multicast datagrams, the connection
+//! manager, and tokio.
+//!
+//! # Connecting
+//!
+//! | the two programs … | use |
+//! |---|---|
+//! | know an address and a port | [`Listener`] and [`Connection`], which also connect with programs that use librdmacm |
+//! | have a socket or a file between them | [`QueuePair::endpoint`] and [`QueuePair::connect`]; an [`Endpoint`] is text (`Display`, `FromStr`) or anything that serde makes of it |
+//! | handle many connections in a loop of their own | [`ConnectionManager`], with [`QueuePair::connect_with`] and [`QueuePair::accept_with`] |
 //!
 //! ```no_run
-//! use roce_verbs::{Access, ConnectOptions, Device, QpOptions, SendOp, SendRequest};
+//! # use roce_verbs::prelude::*;
+//! # fn both(context: &Context, pd: &ProtectionDomain, cq: &CompletionQueue)
+//! #     -> Result<(), Box<dyn std::error::Error>> {
+//! # let options = ConnectOptions::default();
+//! # let [qp, other_qp] = [(); 2].map(|()| pd.create_qp(cq, cq, &QpOptions::default()).unwrap());
+//! let listener = Listener::bind(context, "10.0.0.1:7471".parse()?)?;     // one program …
+//! let connection = listener.accept().accept(qp, &options, b"welcome")?;
 //!
-//! # fn exchange(mine: roce_verbs::Endpoint) -> roce_verbs::Endpoint { mine }
-//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let context = Device::named("roce_eth0")?.open()?;
-//! let pd = context.alloc_pd();
-//! let region = pd.allocate(4096, Access::LOCAL_WRITE | Access::REMOTE_WRITE)?;
-//! let cq = context.create_cq(64);
-//! let qp = pd.create_qp(&cq, &cq, &QpOptions::default())?;
+//! let connection = Connection::connect(other_qp, "10.0.0.1:7471".parse()?, &options, b"hello")?;
+//! # Ok(())                                                               // … and another
+//! # }
+//! ```
 //!
-//! let local = qp.endpoint(0)?;          // to be sent to the peer by other means
-//! let remote = exchange(local);
-//! qp.connect(0, &remote, &ConnectOptions::default())?;
+//! # Completions
 //!
-//! region.write(0, b"hello")?;
-//! qp.post_send(&SendRequest::new(1, SendOp::Send, &[region.slice(0, 5)?]))?;
-//! let completion = cq.wait_polling()?;
-//! println!("{}", completion.status);
+//! [`CompletionQueue::poll`] takes a completion if there is one, and drives the NIC.
+//! [`CompletionQueue::wait_polling`] spins until there is one: the lowest latency, and a busy core.
+//! [`Completion::ok`] makes an error of a request that failed.
+//!
+//! A thread that sleeps, or an event loop, uses a [`CompletionChannel`], whose descriptor is readable
+//! while an announcement waits:
+//!
+//! ```no_run
+//! # use roce_verbs::{prelude::*, Notify};
+//! # fn wait(context: &Context) -> Result<(), Box<dyn std::error::Error>> {
+//! let channel = context.create_channel()?;
+//! let cq = context.create_cq_with_channel(64, &channel);
+//! let completion = loop {
+//!     cq.request_notify(Notify::Next);
+//!     // What completed before the request is not announced.
+//!     if let Some(completion) = cq.poll()? {
+//!         break completion;
+//!     }
+//!     channel.wait(std::time::Duration::from_secs(1))?;
+//! };
 //! # Ok(())
 //! # }
 //! ```
 //!
 //! # Datagrams
 //!
-//! A UD QP ([`QpOptions::kind`]) has no peer: [`QueuePair::activate`] makes it ready, and
-//! each request says where it goes. What is received has a network header of 40 bytes in
-//! front, so receives must be as much larger.
+//! A UD QP ([`QpOptions::kind`]) has no peer. [`QueuePair::activate`] makes it ready, and each request
+//! says where it goes. A received datagram has a network header of 40 bytes in front, so receives are
+//! larger by that.
 //!
 //! ```no_run
 //! # use roce_verbs::*;
@@ -52,12 +111,11 @@
 //! # }
 //! ```
 //!
-//! # Who does the work
+//! # Which thread does the work
 //!
-//! The thread that posts or polls drives the NIC, so that a spinning application
-//! pays for no hand-over between threads. A background thread of the context drives
-//! it when no application thread has for a while: a target of READ and WRITE needs
-//! no call of its application.
+//! The thread that posts or polls drives the NIC, so an application that spins pays for no hand-over
+//! between threads. A background thread of the context drives it when no application thread has for a
+//! while. So a target of READ and WRITE needs no call of its application.
 #![warn(missing_docs)]
 #![deny(unsafe_code)]
 
@@ -85,6 +143,7 @@ mod moderation;
 mod monitor;
 mod options;
 mod pd;
+pub mod prelude;
 mod priorities;
 mod process_memory;
 mod qp;
@@ -99,7 +158,10 @@ mod xrc;
 
 pub use capture::environment_capture;
 pub use channel::CompletionChannel;
-pub use cm::{ConnectionManager, EventSink, ListenError, PortClaim, PortClaimError, PortTaken};
+pub use cm::{
+    Connection, ConnectionError, ConnectionManager, EventSink, Incoming, ListenError, Listener,
+    PortClaim, PortClaimError, PortTaken,
+};
 pub use congestion::environment_congestion;
 pub use context::Context;
 pub use cq::CompletionQueue;
@@ -123,7 +185,10 @@ pub use options::OpenOptions;
 pub use pd::ProtectionDomain;
 pub use priorities::{PrioritySettings, PrioritySettingsError, environment_priorities};
 pub use process_memory::ProcessMemory;
-pub use qp::{ConnectOptions, Endpoint, QpOptions, QueuePair, RecvRequest, SendBatch, SendRequest};
+pub use qp::{
+    ConnectOptions, Endpoint, ParseEndpointError, QpOptions, QueuePair, RecvRequest, SendBatch,
+    SendRequest,
+};
 pub use region::MemoryRegion;
 pub use registration::Registration;
 pub use roce_capture::{Capture, CreateError};
@@ -131,13 +196,13 @@ pub use roce_cm;
 pub use roce_port::PortError;
 pub use roce_port::fault::{Burst, Chance, FaultSpec, FaultSpecError, ReorderBy};
 pub use roce_stack::{
-    Access, AccessError, Buffer, BufferRange, Completion, Counters, CqId, CqOverrun, CqResizeError,
-    CreateQpError, DeregisterError, DropReason, Event, FaultSafe, Flush, MAX_INLINE_BYTES,
-    MAX_MESSAGE_BYTES, MAX_QUEUE_DEPTH, MAX_RD_ATOMIC, MAX_SGE, MAX_SRQS, Memory, MemoryFault,
-    ModifyError, Notify, PostError, QpAttributes, QpConfig, QpKind, QpState, QpStatus, QpTraffic,
-    QpnPart, RegisterError, RemoteAddr, Reregister, ReregisterError, RoceVersion, SendFlags,
-    SendOp, Sge, SrqAttributes, SrqError, SrqStatus, Srqn, Stat, TxMeta, WcOpcode, WcStatus,
-    WindowType, largest_path_mtu,
+    Access, AccessError, Buffer, BufferRange, Completion, CompletionError, Counters, CqId,
+    CqOverrun, CqResizeError, CreateQpError, DeregisterError, DropReason, Event, FaultSafe, Flush,
+    MAX_INLINE_BYTES, MAX_MESSAGE_BYTES, MAX_QUEUE_DEPTH, MAX_RD_ATOMIC, MAX_SGE, MAX_SRQS, Memory,
+    MemoryFault, ModifyError, Notify, ParseRemoteAddrError, PostError, QpAttributes, QpConfig,
+    QpKind, QpState, QpStatus, QpTraffic, QpnPart, RegisterError, RemoteAddr, Reregister,
+    ReregisterError, RoceVersion, SendFlags, SendOp, Sge, SrqAttributes, SrqError, SrqStatus, Srqn,
+    Stat, TxMeta, WcOpcode, WcStatus, WindowType, largest_path_mtu,
 };
 pub use roce_stack::{
     AddressError, AddressHandle, Destination, MulticastError, NetworkHeader, Source,

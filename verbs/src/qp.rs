@@ -1,11 +1,13 @@
 //! Queue pairs.
 
 mod connect;
+mod endpoint;
 mod managed;
 mod options;
 mod post;
 
-pub use options::{ConnectOptions, Endpoint, QpOptions};
+pub use endpoint::{Endpoint, ParseEndpointError};
+pub use options::{ConnectOptions, QpOptions};
 pub use post::{RecvRequest, SendBatch, SendRequest};
 
 use crate::context::Context;

@@ -124,6 +124,55 @@ pub struct Completion {
     pub source: Option<Source>,
 }
 
+impl Completion {
+    /// The completion, if the request succeeded.
+    ///
+    /// # Errors
+    /// If it did not.
+    #[inline]
+    pub fn ok(self) -> Result<Self, CompletionError> {
+        match self.status {
+            WcStatus::Success => Ok(self),
+            _ => Err(CompletionError(self)),
+        }
+    }
+}
+
+/// A work request that failed, as an error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CompletionError(Completion);
+
+impl CompletionError {
+    /// The completion, whose status is not [`WcStatus::Success`].
+    pub fn completion(&self) -> &Completion {
+        &self.0
+    }
+
+    /// How the request ended.
+    pub fn status(&self) -> WcStatus {
+        self.0.status
+    }
+}
+
+impl core::fmt::Display for CompletionError {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        let Completion {
+            wr_id,
+            status,
+            opcode,
+            qpn,
+            ..
+        } = self.0;
+        write!(
+            f,
+            "{opcode:?} request {wr_id} of QP {:#x}: {status}",
+            qpn.get()
+        )
+    }
+}
+
+impl core::error::Error for CompletionError {}
+
 /// Where a received datagram came from (IBTA 1.7, 11.4.2.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Source {

@@ -1,6 +1,7 @@
 //! The agent, and its way to QP1.
 
 use super::claim::service_word;
+use super::routes::Routes;
 use super::{Bell, EventSink};
 use crate::context::{Context, Shared};
 use crate::error::OpenError;
@@ -38,6 +39,7 @@ pub(super) struct Core {
     state: Mutex<State>,
     bell: Arc<Bell>,
     sink: Mutex<Option<Arc<EventSink>>>,
+    routes: Routes,
     shared: Arc<Shared>,
 }
 
@@ -85,6 +87,7 @@ impl Core {
             }),
             bell,
             sink: Mutex::new(None),
+            routes: Routes::default(),
             shared,
         })
     }
@@ -109,6 +112,10 @@ impl Core {
     pub(super) fn set_sink(&self, sink: EventSink) {
         *self.sink.lock() = Some(Arc::new(sink));
         self.bell.has_sink();
+    }
+
+    pub(super) fn routes(&self) -> &Routes {
+        &self.routes
     }
 
     pub(super) fn bell(&self) -> &Bell {
@@ -212,8 +219,11 @@ impl Core {
         interface.is_some_and(|index| roce_udp::is_served(local, index, service_word(service)))
     }
 
-    /// Tells the sink.
+    /// Tells the listener or connection that the event is for, or else the sink.
     pub(super) fn tell(&self, event: Event) {
+        let Some(event) = self.route(event) else {
+            return;
+        };
         let sink = self.sink.lock().clone();
         if let Some(sink) = sink {
             sink(event);

@@ -1,7 +1,9 @@
-//! What can go wrong when somebody listens.
+//! What can go wrong when a program listens or connects.
 
-use crate::error::ConnectError;
-use roce_cm::CmError;
+use super::PortClaimError;
+use crate::error::{ConnectError, OpenError};
+use roce_cm::{CmError, PrivateBytes, RejectReason};
+use std::net::IpAddr;
 use std::{fmt, io};
 
 /// Why nobody listens.
@@ -34,6 +36,98 @@ impl From<ConnectError> for ListenError {
 }
 
 impl From<CmError> for ListenError {
+    fn from(error: CmError) -> Self {
+        Self::Agent(error)
+    }
+}
+
+/// Why a connection was not made.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum ConnectionError {
+    /// The connection manager did not start.
+    Start(OpenError),
+    /// The port can't be had.
+    Port(PortClaimError),
+    /// The listener can't listen.
+    Listen(ListenError),
+    /// The QP can't be connected.
+    Qp(ConnectError),
+    /// The agent refused, for instance too much private data.
+    Agent(CmError),
+    /// The peer refused.
+    Rejected {
+        /// Why.
+        reason: RejectReason,
+        /// What it says about that.
+        private: PrivateBytes,
+    },
+    /// The peer did not answer.
+    Unreachable(IpAddr),
+    /// The connection ended before it was established.
+    Ended,
+}
+
+impl fmt::Display for ConnectionError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Start(error) => error.fmt(f),
+            Self::Port(error) => error.fmt(f),
+            Self::Listen(error) => error.fmt(f),
+            Self::Qp(error) => error.fmt(f),
+            Self::Agent(error) => error.fmt(f),
+            Self::Rejected { reason, .. } if *reason == RejectReason::INVALID_SERVICE_ID => {
+                f.write_str("no program listens on that port of the peer")
+            }
+            Self::Rejected { reason, .. } => write!(f, "the peer refused the connection: {reason}"),
+            Self::Unreachable(peer) => write!(
+                f,
+                "{peer} does not answer: check that it is up, that its RDMA program or device \
+                 runs, and that UDP port 4791 is open"
+            ),
+            Self::Ended => f.write_str("the connection ended before it was established"),
+        }
+    }
+}
+
+impl std::error::Error for ConnectionError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Start(error) => Some(error),
+            Self::Port(error) => Some(error),
+            Self::Listen(error) => Some(error),
+            Self::Qp(error) => Some(error),
+            Self::Agent(error) => Some(error),
+            Self::Rejected { .. } | Self::Unreachable(_) | Self::Ended => None,
+        }
+    }
+}
+
+impl From<OpenError> for ConnectionError {
+    fn from(error: OpenError) -> Self {
+        Self::Start(error)
+    }
+}
+
+impl From<PortClaimError> for ConnectionError {
+    fn from(error: PortClaimError) -> Self {
+        Self::Port(error)
+    }
+}
+
+impl From<ListenError> for ConnectionError {
+    fn from(error: ListenError) -> Self {
+        Self::Listen(error)
+    }
+}
+
+impl From<ConnectError> for ConnectionError {
+    fn from(error: ConnectError) -> Self {
+        Self::Qp(error)
+    }
+}
+
+impl From<CmError> for ConnectionError {
     fn from(error: CmError) -> Self {
         Self::Agent(error)
     }

@@ -14,14 +14,17 @@
 
 mod bell;
 mod claim;
+mod connection;
 mod core;
 mod error;
 mod lookout;
+mod routes;
 mod thread;
 
 pub(crate) use bell::Bell;
 pub use claim::{PortClaim, PortClaimError, PortTaken};
-pub use error::ListenError;
+pub use connection::{Connection, Incoming, Listener};
+pub use error::{ConnectionError, ListenError};
 
 use self::core::Core;
 use crate::context::Context;
@@ -29,7 +32,6 @@ use crate::error::{ConnectError, OpenError};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use parking_lot::Mutex;
 use roce_cm::{Addresses, Agent, Event, Instant, ListenerId, PortSpace, ServiceId};
-use roce_stack::RoceVersion;
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::{Arc, Weak};
@@ -42,8 +44,11 @@ pub type EventSink = Box<dyn Fn(Event) + Send + Sync>;
 /// Makes connections with peers, by management datagrams on QP1 (IBTA 1.7, 12, and Annex
 /// A11); [`Context::connection_manager`] gives it.
 ///
-/// All that concerns connections is asked of its [`Agent`], by [`ConnectionManager::with`].
-/// It knows no QPs: its user makes them, and takes them from state to state.
+/// [`Listener`] and [`Connection`] use it, and are what most programs need. A program that wants
+/// each step for itself asks the manager's [`Agent`], by [`ConnectionManager::with`], takes events
+/// by a sink, and connects its QPs with
+/// [`QueuePair::connect_with`](crate::QueuePair::connect_with) and
+/// [`QueuePair::accept_with`](crate::QueuePair::accept_with).
 ///
 /// It keeps the device open. When it is dropped, its thread has ended, unless that is the
 /// thread that drops it: do not drop it while holding a lock that the sink waits for. Peers of
@@ -120,7 +125,8 @@ impl ConnectionManager {
         }
     }
 
-    /// From now on events go to `sink`, those that waited for one first. It is called by one
+    /// From now on events go to `sink`, those that waited for one first, but for those of a
+    /// [`Listener`] or [`Connection`]. A manager that has these and no sink drops other events. It is called by one
     /// thread, an event at a time, in their order, and with no lock held: it may call
     /// [`ConnectionManager::with`]. It should not keep this manager alive.
     pub fn set_sink(&self, sink: EventSink) {
@@ -139,17 +145,8 @@ impl ConnectionManager {
     /// # Errors
     /// If the device has no such address, or it can't be used.
     pub fn activate(&self, local: IpAddr) -> Result<(), ConnectError> {
-        let entries = self.context.gids();
-        let of_it = entries.iter().filter(|entry| entry.gid.ip() == local);
-        // By RoCEv2, if it has a GID of that.
-        let best = of_it.min_by_key(|entry| entry.version != RoceVersion::V2);
-        let Some(entry) = best else {
-            return Err(ConnectError::UnknownAddress {
-                address: local,
-                known: entries.iter().map(|entry| entry.gid.ip()).collect(),
-            });
-        };
-        self.context.activate(entry.index).map(drop)
+        let index = self.context.gid_index(local)?;
+        self.context.activate(index).map(drop)
     }
 
     /// Claims a port at an address of the device, or at those of a family or all of the host;

@@ -7,7 +7,7 @@
 use super::{ConnectOptions, Endpoint, QueuePair};
 use crate::error::ConnectError;
 use roce_cm::{Acceptance, ConnectRequest, PKey, Path, Reply, Request, ServiceId, ServiceType};
-use roce_stack::{QpAttributes, QpKind, QpState, RoceVersion};
+use roce_stack::{QpAttributes, QpKind, QpState};
 use roce_wire::{PathMtu, Psn, Qpn};
 
 /// The two bits of the traffic class that are ECN's: each end sets those of its own packets.
@@ -151,7 +151,7 @@ impl QueuePair {
 
     // rule: 12.6.5-starting-psn
     fn connect_as(&self, agreed: &Agreed<'_>) -> Result<(), ConnectError> {
-        let gid_index = self.gid_index_of(agreed.path)?;
+        let gid_index = self.pd.context.gid_index(agreed.path.local)?;
         self.to_init(agreed.options.access)?;
         let remote = Endpoint {
             gid: agreed.path.remote.into(),
@@ -161,18 +161,6 @@ impl QueuePair {
         };
         self.to_rtr(gid_index, &remote, &agreed.options)?;
         self.to_rts_from(agreed.sq_psn, &agreed.options)
-    }
-
-    /// The index of the path's local address, by RoCEv2 if it has a GID of that.
-    fn gid_index_of(&self, path: &Path) -> Result<u8, ConnectError> {
-        let entries = self.pd.context.gids();
-        let ours = entries.iter().filter(|entry| entry.gid.ip() == path.local);
-        let best = ours.min_by_key(|entry| entry.version != RoceVersion::V2);
-        best.map(|entry| entry.index)
-            .ok_or_else(|| ConnectError::UnknownAddress {
-                address: path.local,
-                known: entries.iter().map(|entry| entry.gid.ip()).collect(),
-            })
     }
 
     fn check_service(&self, asked: ServiceType) -> Result<(), ConnectError> {

@@ -1,10 +1,9 @@
 //! What QPs are made with, and connected with.
 
 use crate::cq::CompletionQueue;
-use crate::gid::Gid;
 use crate::pd::ProtectionDomain;
 use roce_stack::{Access, QpInit, QpKind, QueueLimits};
-use roce_wire::{PathMtu, Psn, Qpn, RnrTimer};
+use roce_wire::{PathMtu, RnrTimer};
 
 /// How large a QP's queues are, and what completes.
 #[derive(Clone, Copy, Debug)]
@@ -64,17 +63,6 @@ impl QpOptions {
             signal_all: self.signal_all,
         }
     }
-}
-
-/// What a peer must know to connect to a QP.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Endpoint {
-    /// Where it is.
-    pub gid: Gid,
-    /// Its number.
-    pub qpn: Qpn,
-    /// The first PSN that it sends.
-    pub psn: Psn,
 }
 
 /// Everything about a connection that has a usual value. What says how to retry and

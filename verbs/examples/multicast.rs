@@ -1,0 +1,119 @@
+//! Datagrams: one queue pair sends to many, by address or to a multicast group.
+//!
+//! ```text
+//! cargo run --example multicast                              three QPs, over loopback
+//! cargo run --example multicast -- receiver 10.0.0.1         on some hosts: waits for a datagram …
+//! cargo run --example multicast -- sender 10.0.0.2           … and on another: sends it
+//! ```
+//!
+//! A UD queue pair has no connection. It is ready by itself, and each send request says where it
+//! goes: an address handle, a QP number, and a Q_Key, which the receiver demands. A datagram is one
+//! packet at most, and may be lost. In front of each received datagram are 40 bytes for the
+//! network header, so receives are that much larger.
+//!
+//! Every QP that is attached to a group gets what is sent to it.
+
+use roce_verbs::prelude::*;
+use roce_verbs::{AddressOptions, Gid, QKey};
+use std::net::{IpAddr, Ipv4Addr};
+
+type Outcome<T = ()> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
+
+/// What the members of the group have agreed on.
+const GROUP: Ipv4Addr = Ipv4Addr::new(239, 18, 5, 15);
+const KEY: QKey = QKey(0x1234_5678);
+
+/// Bytes in front of a received datagram.
+const HEADER: usize = 40;
+const MESSAGE: &[u8] = b"to all of you";
+
+#[allow(dead_code)] // A test includes this file and calls `run`.
+fn main() -> Outcome {
+    run(&std::env::args().skip(1).collect::<Vec<_>>())
+}
+
+pub(crate) fn run(arguments: &[String]) -> Outcome {
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match words[..] {
+        [] => {
+            let loopback = IpAddr::from([127, 0, 0, 1]);
+            let members = [Member::join(loopback)?, Member::join(loopback)?];
+            Member::open(loopback)?.send()?;
+            members.iter().try_for_each(Member::receive)
+        }
+        ["receiver", address] => Member::join(address.parse()?)?.receive(),
+        ["sender", address] => Member::open(address.parse()?)?.send(),
+        _ => Err("usage: [receiver ADDRESS | sender ADDRESS]".into()),
+    }
+}
+
+struct Member {
+    pd: ProtectionDomain,
+    cq: CompletionQueue,
+    qp: QueuePair,
+    memory: MemoryRegion,
+    gid_index: u8,
+}
+
+impl Member {
+    /// A UD queue pair at an address of this host.
+    fn open(address: IpAddr) -> Outcome<Self> {
+        let context = Device::with_address(address)?.open()?;
+        let gid_index = context.gid_index(address)?;
+        let pd = context.alloc_pd();
+        let cq = context.create_cq(16);
+        let options = QpOptions {
+            kind: QpKind::Ud,
+            ..QpOptions::default()
+        };
+        let qp = pd.create_qp(&cq, &cq, &options)?;
+        let memory = pd.allocate(4096, Access::LOCAL_WRITE)?;
+        qp.activate(gid_index, KEY)?;
+        Ok(Self {
+            pd,
+            cq,
+            qp,
+            memory,
+            gid_index,
+        })
+    }
+
+    /// One that is in the group, with a receive.
+    fn join(address: IpAddr) -> Outcome<Self> {
+        let member = Self::open(address)?;
+        let sges = [member.memory.all()?];
+        member.qp.post_recv(&RecvRequest {
+            wr_id: 1,
+            sges: &sges,
+        })?;
+        member.qp.attach_multicast(Gid::from(IpAddr::V4(GROUP)))?;
+        Ok(member)
+    }
+
+    fn send(&self) -> Outcome {
+        let group = Gid::from(IpAddr::V4(GROUP));
+        let handle = self
+            .pd
+            .create_ah(self.gid_index, group, &AddressOptions::default())?;
+        self.memory.write(0, MESSAGE)?;
+        let sges = [self.memory.slice(0, MESSAGE.len())?];
+        // A group has this QP number for all.
+        let op = SendOp::SendTo(handle.to(Qpn::MULTICAST, KEY));
+        self.qp.post_send(&SendRequest::new(2, op, &sges))?;
+        self.cq.wait_polling()?.ok()?;
+        println!("sent {} bytes to {GROUP}", MESSAGE.len());
+        Ok(())
+    }
+
+    fn receive(&self) -> Outcome {
+        let completion = self.cq.wait_polling()?.ok()?;
+        let mut bytes = vec![0; completion.byte_len as usize];
+        self.memory.read(0, &mut bytes)?;
+        let source = completion.source.ok_or("a datagram without a source")?;
+        println!("QP {}: a datagram from QP {}", self.qp.qpn(), source.qpn);
+        match bytes.get(HEADER..) {
+            Some(MESSAGE) => Ok(()),
+            other => Err(format!("something else came: {other:?}").into()),
+        }
+    }
+}

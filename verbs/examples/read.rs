@@ -1,0 +1,80 @@
+//! RDMA READ: fetches the peer's memory, and the peer's program does nothing.
+//!
+//! ```text
+//! cargo run --example read                            both ends, over loopback
+//! cargo run --example read -- server 10.0.0.1:7471    one end …
+//! cargo run --example read -- client 10.0.0.1:7471    … and the other, on two hosts
+//! ```
+//!
+//! The server registers memory that peers may read, and hands out where it is and the key to it.
+//! From then on it makes no call: its NIC answers. The client fetches what it likes, several
+//! pieces at a time: READs that are posted together are on their way together.
+
+mod ends;
+
+use ends::{Outcome, PATIENCE};
+use roce_verbs::prelude::*;
+use std::net::SocketAddr;
+
+/// Bytes of the server's memory, and the pieces in which the client fetches them.
+const BYTES: usize = 1 << 20;
+const PIECES: usize = 4;
+
+#[allow(dead_code)] // A test includes this file and calls `run`.
+fn main() -> Outcome {
+    run(&std::env::args().skip(1).collect::<Vec<_>>())
+}
+
+pub(crate) fn run(arguments: &[String]) -> Outcome {
+    ends::run(arguments, server, client)
+}
+
+fn server(context: &Context, listener: &Listener) -> Outcome {
+    let pd = context.alloc_pd();
+    let cq = context.create_cq(16);
+    let memory = pd.allocate(BYTES, Access::REMOTE_READ)?;
+    memory.write(0, &content())?;
+    let qp = pd.create_qp(&cq, &cq, &QpOptions::default())?;
+
+    // The key opens this memory, and nothing else, to this peer.
+    let place = memory.remote(0).to_string();
+    let connection = listener
+        .accept()
+        .accept(qp, &ConnectOptions::default(), place.as_bytes())?;
+    connection.wait_for_end(PATIENCE);
+    Ok(())
+}
+
+fn client(context: &Context, server: SocketAddr) -> Outcome {
+    let pd = context.alloc_pd();
+    let cq = context.create_cq(16);
+    let memory = pd.allocate(BYTES, Access::LOCAL_WRITE)?;
+    let qp = pd.create_qp(&cq, &cq, &QpOptions::default())?;
+    let connection = Connection::connect(qp, server, &ConnectOptions::default(), b"")?;
+    let place: RemoteAddr = std::str::from_utf8(connection.private().trimmed())?.parse()?;
+
+    let piece = BYTES / PIECES;
+    for at in (0..BYTES).step_by(piece) {
+        let source = place.offset(at as u64);
+        let sges = [memory.slice(at, piece)?];
+        connection.post_send(&SendRequest::new(at as u64, SendOp::Read(source), &sges))?;
+    }
+    for _ in 0..PIECES {
+        let completion = cq.wait_polling()?.ok()?;
+        println!(
+            "client: {} bytes from offset {}",
+            completion.byte_len, completion.wr_id
+        );
+    }
+    let mut fetched = vec![0; BYTES];
+    memory.read(0, &mut fetched)?;
+    if fetched != content() {
+        return Err("what was fetched differs from what is there".into());
+    }
+    connection.disconnect(PATIENCE);
+    Ok(())
+}
+
+fn content() -> Vec<u8> {
+    (0..BYTES).map(|i| (i * 7 + i / 251) as u8).collect()
+}

@@ -1,0 +1,353 @@
+//! Connections as sockets have them: a listener, and connections that own their QPs.
+
+use super::{ConnectionError, ConnectionManager, PortClaim, routes::Asked};
+use crate::context::Context;
+use crate::device::source_for;
+use crate::error::ConnectError;
+use crate::qp::{ConnectOptions, QueuePair};
+use parking_lot::Mutex;
+use roce_cm::{
+    Acceptance, Addresses, ConnectRequest, ConnectionId, Event, ListenerId, Path, PortSpace,
+    PrivateBytes, RejectReason, Request, ServiceId,
+};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::ops::Deref;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::{Duration, Instant};
+
+/// Requests at a time that wait for [`Listener::accept`]. Peers repeat those beyond.
+const BACKLOG: usize = 128;
+
+/// Takes connections at an address and port, as a TCP listener does. Its ports are those of
+/// `RDMA_PS_TCP` in librdmacm, so programs that use `rdma_connect`, over any RoCE device,
+/// connect to it.
+///
+/// ```no_run
+/// use roce_verbs::prelude::*;
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let context = Device::named("roce_eth0")?.open()?;
+/// let pd = context.alloc_pd();
+/// let cq = context.create_cq(64);
+///
+/// let listener = Listener::bind(&context, "0.0.0.0:7471".parse()?)?;
+/// let incoming = listener.accept();
+/// let qp = pd.create_qp(&cq, &cq, &QpOptions::default())?;
+/// let connection = incoming.accept(qp, &ConnectOptions::default(), b"welcome")?;
+/// # Ok(())
+/// # }
+/// ```
+///
+/// When it is dropped, requests that no one has taken are refused. Connections stay.
+#[derive(Debug)]
+pub struct Listener {
+    manager: Arc<ConnectionManager>,
+    claim: PortClaim,
+    id: ListenerId,
+    asked: Mutex<Receiver<Asked>>,
+}
+
+impl Listener {
+    /// Listens at an address of the device, or at all addresses of a family (`0.0.0.0`, `[::]`).
+    /// With port 0 the system chooses one.
+    ///
+    /// # Errors
+    /// If the port is taken, or the device does not have the address.
+    pub fn bind(context: &Context, local: SocketAddr) -> Result<Self, ConnectionError> {
+        let manager = context.connection_manager()?;
+        let addresses = match local.ip() {
+            IpAddr::V4(Ipv4Addr::UNSPECIFIED) => Addresses::V4,
+            IpAddr::V6(Ipv6Addr::UNSPECIFIED) => Addresses::V6,
+            ip => Addresses::One(ip),
+        };
+        let claim = manager.claim_port(PortSpace::Tcp, addresses, local.port())?;
+        let routes = manager.core.routes();
+        let (id, asked) = routes.listener(|| manager.listen(&claim, BACKLOG))?;
+        manager.core.bell().has_sink();
+        Ok(Self {
+            manager,
+            claim,
+            id,
+            asked: Mutex::new(asked),
+        })
+    }
+
+    /// The port.
+    pub fn port(&self) -> u16 {
+        self.claim.port()
+    }
+
+    /// Waits for a request.
+    pub fn accept(&self) -> Incoming {
+        loop {
+            if let Some(incoming) = self.accept_within(Duration::from_secs(3600)) {
+                return incoming;
+            }
+        }
+    }
+
+    /// Waits for a request for at most `timeout`.
+    pub fn accept_within(&self, timeout: Duration) -> Option<Incoming> {
+        let asked = self.asked.lock().recv_timeout(timeout).ok()?;
+        let id = asked.connection;
+        self.manager.with(|agent, _| agent.taken(id));
+        Some(Incoming {
+            link: Link {
+                manager: Arc::clone(&self.manager),
+                id,
+                path: asked.path,
+                events: Mutex::new(asked.events),
+            },
+            request: asked.request,
+        })
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        self.manager.stop_listening(self.id);
+        let routes = self.manager.core.routes();
+        routes.forget_listener(self.id);
+        for asked in self.asked.get_mut().try_iter() {
+            routes.forget_connection(asked.connection);
+        }
+    }
+}
+
+/// A connection as the manager knows it. The peer is told when it is dropped.
+#[derive(Debug)]
+struct Link {
+    manager: Arc<ConnectionManager>,
+    id: ConnectionId,
+    path: Path,
+    events: Mutex<Receiver<Event>>,
+}
+
+impl Link {
+    fn next(&self) -> Result<Event, ConnectionError> {
+        // The manager ends what is not answered, so an event comes in any case.
+        let next = self.events.lock().recv();
+        match next.map_err(|_| ConnectionError::Ended)? {
+            Event::Rejected {
+                reason, private, ..
+            } => Err(ConnectionError::Rejected { reason, private }),
+            Event::Unreachable { .. } => Err(ConnectionError::Unreachable(self.path.remote)),
+            event => Ok(event),
+        }
+    }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        let Self { manager, id, .. } = self;
+        manager.with(|agent, now| agent.forget(now, *id));
+        manager.core.routes().forget_connection(*id);
+    }
+}
+
+/// A request that a [`Listener`] took. The peer waits for [`Incoming::accept`]; if this is
+/// dropped, it is refused.
+#[derive(Debug)]
+pub struct Incoming {
+    link: Link,
+    request: Request,
+}
+
+impl Incoming {
+    /// What the peer asks for.
+    pub fn request(&self) -> &Request {
+        &self.request
+    }
+
+    /// The peer's private data, with the zeros that fill its message.
+    pub fn private(&self) -> &PrivateBytes {
+        &self.request.private
+    }
+
+    /// The peer's address.
+    pub fn peer(&self) -> IpAddr {
+        self.link.path.remote
+    }
+
+    /// Connects `qp`, which is in RESET or INIT, with the peer, and waits until the peer is ready.
+    /// The peer gets `private`, at most 196 bytes. Receives for the peer's first messages are
+    /// posted to the QP before, in INIT.
+    ///
+    /// # Errors
+    /// If the QP can't be connected, or the peer gives up. Then the connection is over.
+    pub fn accept(
+        self,
+        qp: QueuePair,
+        options: &ConnectOptions,
+        private: &[u8],
+    ) -> Result<Connection, ConnectionError> {
+        let Self { link, request } = self;
+        let qp = Arc::new(qp);
+        let acceptance = Acceptance {
+            private: private.to_vec(),
+            ..qp.accept_with(&link.path, &request, options)?
+        };
+        let manager = &link.manager;
+        manager.core.routes().set_qp(link.id, &qp);
+        manager.with(|agent, now| agent.accept(now, link.id, &acceptance))?;
+        match link.next()? {
+            Event::Established { .. } => Ok(Connection {
+                link,
+                qp,
+                private: request.private,
+            }),
+            _ => Err(ConnectionError::Ended),
+        }
+    }
+
+    /// Refuses. The peer gets `private`, at most 148 bytes.
+    ///
+    /// # Errors
+    /// If the peer has given up meanwhile, or the private data are too long.
+    pub fn reject(self, private: &[u8]) -> Result<(), ConnectionError> {
+        let Link { manager, id, .. } = &self.link;
+        let reason = RejectReason::CONSUMER;
+        manager.with(|agent, now| agent.reject(now, *id, reason, private))?;
+        Ok(())
+    }
+}
+
+/// A QP that is connected with a peer's, by communication management.
+///
+/// It derefs to its [`QueuePair`]. When the peer disconnects, or its process ends, the QP goes to
+/// ERR: outstanding requests complete with
+/// [`WcStatus::WorkRequestFlushed`](crate::WcStatus::WorkRequestFlushed). When this is dropped,
+/// the peer is told, and the QP is destroyed.
+///
+/// ```no_run
+/// use roce_verbs::prelude::*;
+///
+/// # fn connect(pd: &ProtectionDomain, cq: &CompletionQueue)
+/// #     -> Result<(), Box<dyn std::error::Error>> {
+/// let qp = pd.create_qp(cq, cq, &QpOptions::default())?;
+/// let server = "10.0.0.1:7471".parse()?;
+/// let connection = Connection::connect(qp, server, &ConnectOptions::default(), b"hello")?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct Connection {
+    link: Link,
+    qp: Arc<QueuePair>,
+    private: PrivateBytes,
+}
+
+impl Connection {
+    /// Connects `qp`, which is in RESET or INIT, with a QP of the program that listens at `remote`,
+    /// which gets `private`, at most 56 bytes. Returns when the peer has accepted. A peer that does
+    /// not answer is given up after some 26 s.
+    ///
+    /// # Errors
+    /// If nobody listens there, the peer refuses or does not answer, or the QP can't be connected.
+    pub fn connect(
+        qp: QueuePair,
+        remote: SocketAddr,
+        options: &ConnectOptions,
+        private: &[u8],
+    ) -> Result<Self, ConnectionError> {
+        let context = qp.context().clone();
+        let manager = context.connection_manager()?;
+        let path = Path {
+            local: local_for(&context, remote.ip())?,
+            remote: remote.ip(),
+        };
+        manager.activate(path.local)?;
+        let service = ServiceId::ip(PortSpace::Tcp, remote.port());
+        let request = ConnectRequest {
+            private: private.to_vec(),
+            ..qp.connect_request(service, options)?
+        };
+        let qp = Arc::new(qp);
+        let routes = manager.core.routes();
+        let (id, events) = routes.connection(&qp, || {
+            manager.with(|agent, now| agent.connect(now, path, &request))
+        })?;
+        manager.core.bell().has_sink();
+        let link = Link {
+            manager: Arc::clone(&manager),
+            id,
+            path,
+            events: Mutex::new(events),
+        };
+        let Event::Replied { reply, .. } = link.next()? else {
+            return Err(ConnectionError::Ended);
+        };
+        qp.connect_with(&path, &reply, options)?;
+        manager.with(|agent, now| agent.ready(now, id, &[]))?;
+        Ok(Self {
+            link,
+            qp,
+            private: reply.private,
+        })
+    }
+
+    /// The private data that the peer sent with its request or answer, with the zeros that fill
+    /// its message.
+    pub fn private(&self) -> &PrivateBytes {
+        &self.private
+    }
+
+    /// The peer's address.
+    pub fn peer(&self) -> IpAddr {
+        self.link.path.remote
+    }
+
+    /// Ends the connection, and waits for at most `timeout` until the peer agrees. Returns whether
+    /// it did, or had ended the connection before. A peer that uses this API agrees at once; one
+    /// that uses librdmacm agrees when its program calls `rdma_disconnect`. The peer is told in
+    /// any case.
+    pub fn disconnect(self, timeout: Duration) -> bool {
+        let Link { manager, id, .. } = &self.link;
+        // If it can't be ended, the peer has ended it.
+        let asked = manager.with(|agent, now| agent.disconnect(now, *id, &[]));
+        asked.is_err() || self.wait_for_end(timeout)
+    }
+
+    /// Waits for at most `timeout` until the peer ends the connection, and returns whether it
+    /// did.
+    pub fn wait_for_end(&self, timeout: Duration) -> bool {
+        let end = Instant::now() + timeout;
+        let events = self.link.events.lock();
+        loop {
+            let left = end.saturating_duration_since(Instant::now());
+            match events.recv_timeout(left) {
+                Ok(Event::DisconnectRequested { .. } | Event::Disconnected { .. }) => return true,
+                Ok(_) => {}
+                Err(RecvTimeoutError::Timeout) => return false,
+                // The last event has been taken.
+                Err(RecvTimeoutError::Disconnected) => return true,
+            }
+        }
+    }
+}
+
+impl Deref for Connection {
+    type Target = QueuePair;
+
+    fn deref(&self) -> &QueuePair {
+        &self.qp
+    }
+}
+
+/// The address of the device from which packets to `remote` leave: the one that the system's
+/// routes choose, if the device has it, or else its first of that family.
+fn local_for(context: &Context, remote: IpAddr) -> Result<IpAddr, ConnectError> {
+    let known: Vec<IpAddr> = context.gids().iter().map(|entry| entry.gid.ip()).collect();
+    if let Ok(routed) = source_for(remote)
+        && known.contains(&routed)
+    {
+        return Ok(routed);
+    }
+    let is_local = |ip: &IpAddr| matches!(ip, IpAddr::V6(v6) if v6.is_unicast_link_local());
+    let mut fitting = known.iter().filter(|ip| ip.is_ipv4() == remote.is_ipv4());
+    let found = fitting.find(|ip| is_local(ip) == is_local(&remote));
+    found
+        .copied()
+        .ok_or(ConnectError::NoAddressFor { remote, known })
+}

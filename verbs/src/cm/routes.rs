@@ -1,0 +1,166 @@
+//! Which events go to a [`Listener`](super::Listener) or a [`Connection`](super::Connection),
+//! and not to the manager's sink.
+
+use super::core::Core;
+use crate::qp::QueuePair;
+use parking_lot::Mutex;
+use roce_cm::{CmError, ConnectionId, Event, ListenerId, Path, Request};
+use roce_stack::{QpAttributes, QpState};
+use std::collections::HashMap;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Weak};
+
+/// A request that a listener has not taken yet.
+#[derive(Debug)]
+pub(super) struct Asked {
+    pub(super) connection: ConnectionId,
+    pub(super) path: Path,
+    pub(super) request: Request,
+    /// What comes for the connection from now on.
+    pub(super) events: Receiver<Event>,
+}
+
+/// Where a connection's events go.
+#[derive(Debug)]
+struct Route {
+    tell: Sender<Event>,
+    /// Goes to ERR when the connection ends.
+    qp: Weak<QueuePair>,
+}
+
+/// The listeners and connections whose events go another way than to the sink.
+///
+/// Its lock is taken before the agent's: an ID gets its route before its first event.
+#[derive(Debug, Default)]
+pub(super) struct Routes(Mutex<Table>);
+
+#[derive(Debug, Default)]
+struct Table {
+    listeners: HashMap<ListenerId, Sender<Asked>>,
+    connections: HashMap<ConnectionId, Route>,
+}
+
+impl Routes {
+    /// A listener that `listen` makes, and what comes for it.
+    pub(super) fn listener<E>(
+        &self,
+        listen: impl FnOnce() -> Result<ListenerId, E>,
+    ) -> Result<(ListenerId, Receiver<Asked>), E> {
+        let mut table = self.0.lock();
+        let id = listen()?;
+        let (tell, asked) = channel();
+        table.listeners.insert(id, tell);
+        Ok((id, asked))
+    }
+
+    /// A connection that `connect` asks for, and its events.
+    pub(super) fn connection(
+        &self,
+        qp: &Arc<QueuePair>,
+        connect: impl FnOnce() -> Result<ConnectionId, CmError>,
+    ) -> Result<(ConnectionId, Receiver<Event>), CmError> {
+        let mut table = self.0.lock();
+        let id = connect()?;
+        Ok((id, table.add(id, Arc::downgrade(qp))))
+    }
+
+    /// The QP of a connection that was asked for by the peer.
+    pub(super) fn set_qp(&self, id: ConnectionId, qp: &Arc<QueuePair>) {
+        if let Some(route) = self.0.lock().connections.get_mut(&id) {
+            route.qp = Arc::downgrade(qp);
+        }
+    }
+
+    pub(super) fn forget_listener(&self, id: ListenerId) {
+        self.0.lock().listeners.remove(&id);
+    }
+
+    pub(super) fn forget_connection(&self, id: ConnectionId) {
+        self.0.lock().connections.remove(&id);
+    }
+
+    /// Hands over a request, or gives it back if its listener has no route.
+    fn hand_request(&self, event: Event) -> Option<Event> {
+        let mut table = self.0.lock();
+        let Event::Requested {
+            connection,
+            listener,
+            path,
+            request,
+        } = event
+        else {
+            return Some(event);
+        };
+        let Some(tell) = table.listeners.get(&listener).cloned() else {
+            return Some(Event::Requested {
+                connection,
+                listener,
+                path,
+                request,
+            });
+        };
+        let events = table.add(connection, Weak::new());
+        // If its listener is being dropped, that refuses it.
+        let _ = tell.send(Asked {
+            connection,
+            path,
+            request,
+            events,
+        });
+        None
+    }
+}
+
+impl Table {
+    fn add(&mut self, id: ConnectionId, qp: Weak<QueuePair>) -> Receiver<Event> {
+        let (tell, events) = channel();
+        self.connections.insert(id, Route { tell, qp });
+        events
+    }
+}
+
+impl Core {
+    /// Hands an event to the listener or connection that it is for, and gives back one that is
+    /// for neither. Answers a peer that ends a connection, and has its QP fail: what is
+    /// outstanding completes as flushed.
+    pub(super) fn route(&self, event: Event) -> Option<Event> {
+        if let Event::Requested { .. } = event {
+            return self.routes().hand_request(event);
+        }
+        let id = event.connection();
+        let (tell, qp) = {
+            let mut table = self.routes().0.lock();
+            let Some(route) = table.connections.get(&id) else {
+                return Some(event);
+            };
+            let found = (route.tell.clone(), route.qp.upgrade());
+            if is_last(&event) {
+                table.connections.remove(&id);
+            }
+            found
+        };
+        if let Event::DisconnectRequested { .. } = event {
+            // It may be over by now.
+            let _ = self.with(|agent, now| agent.disconnect(now, id, &[]));
+        }
+        if let Event::DisconnectRequested { .. } | Event::Disconnected { .. } = event
+            && let Some(qp) = qp
+        {
+            // It may be in RESET, by its program's wish.
+            let _ = qp.modify(&QpAttributes {
+                state: Some(QpState::Err),
+                ..QpAttributes::default()
+            });
+        }
+        // The connection may have been dropped.
+        let _ = tell.send(event);
+        None
+    }
+}
+
+fn is_last(event: &Event) -> bool {
+    matches!(
+        event,
+        Event::TimeWaitOver { .. } | Event::Rejected { .. } | Event::Unreachable { .. }
+    )
+}

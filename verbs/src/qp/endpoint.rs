@@ -1,0 +1,145 @@
+//! What a peer must know to connect to a QP.
+
+use crate::gid::Gid;
+use roce_wire::{Psn, Qpn};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::str::FromStr;
+
+/// What a peer must know to connect to a QP. Programs exchange it by their own means, as text or
+/// by serde:
+///
+/// ```
+/// # use roce_verbs::Endpoint;
+/// let text = "::ffff:10.0.0.1/0x12/0x3456";       // GID, QP number, PSN
+/// let endpoint: Endpoint = text.parse()?;
+/// assert_eq!(endpoint.to_string(), text);
+/// # Ok::<(), roce_verbs::ParseEndpointError>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(into = "Plain", try_from = "Plain")]
+pub struct Endpoint {
+    /// Where it is.
+    pub gid: Gid,
+    /// Its number.
+    pub qpn: Qpn,
+    /// The first PSN that it sends. The PSNs that communication management brings are the first
+    /// ones that the peer *expects*: see
+    /// [`QueuePair::connect_with`](crate::QueuePair::connect_with).
+    pub psn: Psn,
+}
+
+/// The form that is serialized.
+#[derive(Serialize, Deserialize)]
+struct Plain {
+    gid: String,
+    qpn: u32,
+    psn: u32,
+}
+
+impl From<Endpoint> for Plain {
+    fn from(endpoint: Endpoint) -> Self {
+        Self {
+            gid: endpoint.gid.to_string(),
+            qpn: endpoint.qpn.get(),
+            psn: endpoint.psn.get(),
+        }
+    }
+}
+
+impl TryFrom<Plain> for Endpoint {
+    type Error = ParseEndpointError;
+
+    fn try_from(plain: Plain) -> Result<Self, Self::Error> {
+        let Plain { gid, qpn, psn } = plain;
+        let made = || {
+            Some(Self {
+                gid: gid.parse().ok()?,
+                qpn: Qpn::new(qpn)?,
+                psn: Psn::try_new(psn)?,
+            })
+        };
+        made().ok_or_else(|| ParseEndpointError(format!("{gid}/{qpn:#x}/{psn:#x}")))
+    }
+}
+
+impl fmt::Display for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (qpn, psn) = (self.qpn.get(), self.psn.get());
+        write!(f, "{}/{qpn:#x}/{psn:#x}", self.gid)
+    }
+}
+
+/// A text that is no [`Endpoint`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ParseEndpointError(String);
+
+impl fmt::Display for ParseEndpointError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{:?} is no endpoint: expected GID/QPN/PSN with numbers of 24 bits in hexadecimal, as \
+             in ::ffff:10.0.0.1/0x12/0x3456",
+            self.0
+        )
+    }
+}
+
+impl std::error::Error for ParseEndpointError {}
+
+impl FromStr for Endpoint {
+    type Err = ParseEndpointError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let number = |digits: &str| u32::from_str_radix(digits.strip_prefix("0x")?, 16).ok();
+        let parsed = || {
+            let (rest, psn) = text.rsplit_once('/')?;
+            let (gid, qpn) = rest.rsplit_once('/')?;
+            Some(Self {
+                gid: gid.parse().ok()?,
+                qpn: Qpn::new(number(qpn)?)?,
+                psn: Psn::try_new(number(psn)?)?,
+            })
+        };
+        parsed().ok_or_else(|| ParseEndpointError(text.to_owned()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_and_json_give_back_what_they_were_made_of() {
+        for gid in ["fe80::1", "10.0.0.1"] {
+            let endpoint = Endpoint {
+                gid: gid.parse().expect("a GID"),
+                qpn: Qpn::from_bits(u32::MAX),
+                psn: Psn::ZERO,
+            };
+            assert_eq!(endpoint.to_string().parse(), Ok(endpoint));
+            let json = serde_json::to_string(&endpoint).expect("serialized");
+            let read: Endpoint = serde_json::from_str(&json).expect("deserialized");
+            assert_eq!(read, endpoint, "{json}");
+        }
+    }
+
+    #[test]
+    fn what_does_not_fit_is_refused() {
+        for text in [
+            "",
+            "::1",
+            "::1/0x1",
+            "::1/1/2",
+            "::1/0x1000000/0x1",
+            "::1/0x1/0x1000000",
+            "x/0x1/0x1",
+        ] {
+            let error = text.parse::<Endpoint>().expect_err(text);
+            assert!(error.to_string().contains(text), "{error}");
+        }
+        let json = r#"{"gid":"::1","qpn":16777216,"psn":0}"#;
+        let error = serde_json::from_str::<Endpoint>(json).expect_err("25 bits");
+        assert!(error.to_string().contains("0x1000000"), "{error}");
+    }
+}

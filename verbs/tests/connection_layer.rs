@@ -1,0 +1,159 @@
+//! Listeners and connections that own their QPs, over loopback.
+
+use roce_verbs::prelude::*;
+use roce_verbs::roce_cm::RejectReason;
+use roce_verbs::{ConnectionError, OpenOptions, QpState};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::thread;
+use std::time::Duration;
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// An address of the loopback network that no other test has.
+fn address(last: u8) -> IpAddr {
+    let [_, _, high, low] = std::process::id().to_be_bytes();
+    IpAddr::V4(Ipv4Addr::new(127, 64 | (high & 63), low, last))
+}
+
+struct End {
+    context: Context,
+    pd: ProtectionDomain,
+    cq: CompletionQueue,
+}
+
+impl End {
+    fn open(at: IpAddr) -> Self {
+        let device = Device::with_address(at).expect("loopback");
+        let context = OpenOptions::new().open(&device).expect("opened");
+        let (pd, cq) = (context.alloc_pd(), context.create_cq(16));
+        Self { context, pd, cq }
+    }
+
+    fn qp(&self) -> QueuePair {
+        let qp = self.pd.create_qp(&self.cq, &self.cq, &QpOptions::default());
+        qp.expect("a QP")
+    }
+
+    fn connect(&self, to: SocketAddr, private: &[u8]) -> Result<Connection, ConnectionError> {
+        Connection::connect(self.qp(), to, &ConnectOptions::default(), private)
+    }
+
+    fn listen(&self, at: IpAddr) -> (Listener, SocketAddr) {
+        let listener = Listener::bind(&self.context, (at, 0).into()).expect("a free port");
+        let address = (at, listener.port()).into();
+        (listener, address)
+    }
+}
+
+/// Two ends, connected. The passive end has a receive posted.
+fn connected(at: IpAddr) -> ([End; 2], [Connection; 2]) {
+    let (active, passive) = (End::open(at), End::open(at));
+    let (listener, address) = passive.listen(at);
+    let (active, first) = {
+        let asking = thread::spawn(move || {
+            let connection = active.connect(address, b"hello").expect("accepted");
+            (active, connection)
+        });
+        let incoming = listener.accept_within(PATIENCE).expect("a request");
+        assert_eq!(incoming.private().trimmed(), b"hello");
+        let qp = passive.qp();
+        qp.to_init(Access::empty()).expect("INIT");
+        let receive = RecvRequest {
+            wr_id: 7,
+            sges: &[],
+        };
+        qp.post_recv(&receive).expect("posted");
+        let second = incoming
+            .accept(qp, &ConnectOptions::default(), b"welcome")
+            .expect("established");
+        let (active, first) = asking.join().expect("no panic");
+        assert_eq!(first.private().trimmed(), b"welcome");
+        (active, [first, second])
+    };
+    ([active, passive], first)
+}
+
+#[test]
+fn what_is_outstanding_is_flushed_when_the_peer_leaves() {
+    let (ends, [active, passive]) = connected(address(1));
+    drop(active);
+    assert!(passive.wait_for_end(PATIENCE));
+    let done = ends[1].cq.poll_for(PATIENCE).expect("no overrun");
+    let error = done.expect("completed").ok().expect_err("flushed");
+    assert_eq!(error.status(), WcStatus::WorkRequestFlushed);
+    assert_eq!(error.completion().wr_id, 7);
+    assert!(error.to_string().contains("request 7"), "{error}");
+    assert_eq!(passive.query().0, QpState::Err);
+    assert!(passive.disconnect(PATIENCE), "the peer has done it");
+}
+
+#[test]
+fn disconnect_does_not_wait_for_the_peers_program() {
+    let (_ends, [active, passive]) = connected(address(2));
+    // The passive side calls nothing, and yet its agent answers.
+    assert!(active.disconnect(PATIENCE));
+    drop(passive);
+}
+
+#[test]
+fn a_refusal_says_why() {
+    let at = address(3);
+    let (active, passive) = (End::open(at), End::open(at));
+    let (listener, address) = passive.listen(at);
+    let asking = thread::spawn(move || {
+        let refused = active.connect(address, b"").expect_err("refused");
+        let ConnectionError::Rejected { reason, private } = refused else {
+            panic!("{refused}");
+        };
+        assert_eq!(
+            (reason, private.trimmed()),
+            (RejectReason::CONSUMER, &b"full"[..])
+        );
+        // The next one is dropped without a word.
+        let dropped = active.connect(address, b"").expect_err("refused");
+        assert!(matches!(
+            dropped,
+            ConnectionError::Rejected {
+                reason: RejectReason::CONSUMER,
+                ..
+            }
+        ));
+    });
+    let incoming = listener.accept_within(PATIENCE).expect("a request");
+    incoming.reject(b"full").expect("it waits for an answer");
+    drop(listener.accept_within(PATIENCE).expect("a request"));
+    asking.join().expect("no panic");
+}
+
+#[test]
+fn a_port_without_a_listener_refuses() {
+    let at = address(4);
+    let (active, passive) = (End::open(at), End::open(at));
+    let (listener, address) = passive.listen(at);
+    let _still_answers = passive.context.connection_manager().expect("the same");
+    drop(listener);
+    let error = active.connect(address, b"").expect_err("refused");
+    assert!(error.to_string().contains("no program listens"), "{error}");
+}
+
+#[test]
+fn wrong_arguments_are_named() {
+    let at = address(5);
+    let end = End::open(at);
+    let (_listener, address) = end.listen(at);
+    let taken = Listener::bind(&end.context, address).expect_err("taken");
+    assert!(matches!(taken, ConnectionError::Port(_)), "{taken}");
+    let error = end.connect(address, &[0; 57]).expect_err("too long");
+    assert!(error.to_string().contains("57"), "{error}");
+    let datagrams = QpOptions {
+        kind: QpKind::Ud,
+        ..QpOptions::default()
+    };
+    let qp = end
+        .pd
+        .create_qp(&end.cq, &end.cq, &datagrams)
+        .expect("a QP");
+    let refused = Connection::connect(qp, address, &ConnectOptions::default(), b"");
+    let error = refused.expect_err("a UD QP has no connections");
+    assert!(error.to_string().contains("Ud"), "{error}");
+}
