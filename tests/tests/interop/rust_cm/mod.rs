@@ -1,7 +1,7 @@
 //! Connections that Rust programs make through the connection manager, with peers that are
 //! independent of this API: rdmacm-utils' rping on the kernel's `rdma_cm` with rxe in the guest,
 //! and, as a quick variant without a guest, on our librdmacm.so.1. Each is the server once and
-//! the client once.
+//! the client once, with `Listener` and `Connection` at our end, and step by step.
 //!
 //! Both ends of a connection choose the PSN that the other end begins with. Two ends of this API
 //! would also agree if both had it the wrong way round; rping does not.
@@ -17,7 +17,7 @@ use super::cm::library;
 use roce_tests::lab::{GUEST_IP4, HOST_IP4, Lab};
 use roce_tests::programs::is_installed_or_skip;
 use roce_tests::veth;
-use rping::{End, ROUNDS, SIZE};
+use rping::{End, ROUNDS, SIZE, Server, ServerBySteps};
 
 /// Longest time for a run.
 const PATIENCE: Duration = Duration::from_secs(100);
@@ -43,17 +43,19 @@ fn a_rust_client_and_the_kernels_server() {
     let Some(lab) = Lab::get_or_skip() else {
         return;
     };
-    let mut server = lab
-        .guest(["stdbuf", "-oL"])
-        .args(&arguments(GUEST_IP4.into(), "-s"))
-        .spawn()
-        .expect("it starts");
-    server
-        .wait_for_line("rdma_listen", PATIENCE)
-        .expect("it listens");
-    lab.enter(|| End::open(HOST_IP4.into()).ask(GUEST_IP4.into()))
-        .expect("inside");
-    check(&server.wait(PATIENCE).expect("it ends").stdout_text());
+    for ask in [End::ask, End::ask_by_steps] {
+        let mut server = lab
+            .guest(["stdbuf", "-oL"])
+            .args(&arguments(GUEST_IP4.into(), "-s"))
+            .spawn()
+            .expect("it starts");
+        server
+            .wait_for_line("rdma_listen", PATIENCE)
+            .expect("it listens");
+        lab.enter(|| ask(&End::open(HOST_IP4.into()), GUEST_IP4.into()))
+            .expect("inside");
+        check(&server.wait(PATIENCE).expect("it ends").stdout_text());
+    }
 }
 
 // shows: 12.6.5-starting-psn, 12.9-req-rep-rtu, 12.9-dreq
@@ -62,14 +64,19 @@ fn a_rust_server_and_the_kernels_client() {
     let Some(lab) = Lab::get_or_skip() else {
         return;
     };
-    let server = lab.enter(|| End::open(HOST_IP4.into()).listen());
+    serve_the_kernel(&lab, End::listen, Server::serve);
+    serve_the_kernel(&lab, End::listen_by_steps, ServerBySteps::serve);
+}
+
+fn serve_the_kernel<S: Send>(lab: &Lab, listen: fn(End) -> S, serve: fn(S)) {
+    let server = lab.enter(|| listen(End::open(HOST_IP4.into())));
     let server = server.expect("inside");
     let client = lab
         .guest(["stdbuf", "-oL"])
         .args(&arguments(HOST_IP4.into(), "-c"))
         .spawn()
         .expect("it starts");
-    lab.enter(move || server.serve()).expect("inside");
+    lab.enter(move || serve(server)).expect("inside");
     check(&client.wait(PATIENCE).expect("it ends").stdout_text());
 }
 
@@ -139,10 +146,12 @@ fn a_rust_client_and_the_c_librarys_server() {
         return;
     };
     let at = far.address(false);
-    let mut server = OnOurLibrary::start(&far, at, "-s");
-    server.read_to("rdma_listen");
-    near.enter(|| End::open(near.address(false)).ask(at));
-    server.check();
+    for ask in [End::ask, End::ask_by_steps] {
+        let mut server = OnOurLibrary::start(&far, at, "-s");
+        server.read_to("rdma_listen");
+        near.enter(|| ask(&End::open(near.address(false)), at));
+        server.check();
+    }
 }
 
 // shows: 12.6.5-starting-psn
@@ -151,9 +160,19 @@ fn a_rust_server_and_the_c_librarys_client() {
     let Some(veth::Pair { near, far }) = pair_or_skip() else {
         return;
     };
+    serve_the_library(&near, &far, End::listen, Server::serve);
+    serve_the_library(&near, &far, End::listen_by_steps, ServerBySteps::serve);
+}
+
+fn serve_the_library<S: Send>(
+    near: &veth::End,
+    far: &veth::End,
+    listen: fn(End) -> S,
+    serve: fn(S),
+) {
     let at = near.address(false);
-    let server = near.enter(|| End::open(at).listen());
-    let client = OnOurLibrary::start(&far, at, "-c");
-    near.enter(move || server.serve());
+    let server = near.enter(|| listen(End::open(at)));
+    let client = OnOurLibrary::start(far, at, "-c");
+    near.enter(move || serve(server));
     client.check();
 }

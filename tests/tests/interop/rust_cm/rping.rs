@@ -2,17 +2,14 @@
 //! the client tells where it wants it back, the server WRITEs it there. A SEND of the server
 //! follows each.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
+use roce_verbs::prelude::*;
 use roce_verbs::roce_cm::{ConnectionId, Event, ListenerId, Path, PortSpace, ServiceId};
-use roce_verbs::{
-    Access, Completion, CompletionQueue, ConnectOptions, ConnectionManager, Device, MemoryRegion,
-    OpenOptions, PortClaim, QpOptions, QueuePair, RecvRequest, RemoteAddr, SendOp, SendRequest,
-    WcOpcode, WcStatus,
-};
+use roce_verbs::{ConnectionManager, OpenOptions, PortClaim, WcOpcode};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 /// rping's usual port.
@@ -31,18 +28,25 @@ const ADVERTISEMENT: usize = 16;
 const SOURCE: usize = 1024;
 const SINK: usize = 2048;
 
-/// A Rust program with one QP.
+/// A Rust program at an address.
 pub(super) struct End {
+    context: Context,
     at: IpAddr,
     manager: Arc<ConnectionManager>,
     events: Receiver<Event>,
+    pd: ProtectionDomain,
     cq: CompletionQueue,
-    qp: QueuePair,
     region: MemoryRegion,
 }
 
 /// One that listens.
 pub(super) struct Server {
+    end: End,
+    listener: Listener,
+}
+
+/// One that listens, and takes the steps of a connection one by one.
+pub(super) struct ServerBySteps {
     end: End,
     _claim: PortClaim,
     _listener: ListenerId,
@@ -61,16 +65,25 @@ impl End {
         manager.activate(at).expect("an address of the device");
         let pd = context.alloc_pd();
         let cq = context.create_cq(16);
-        let qp = pd.create_qp(&cq, &cq, &QpOptions::default()).expect("a QP");
         let region = pd.allocate(4096, Access::all()).expect("allocated");
         Self {
+            context,
             at,
             manager,
             events,
+            pd,
             cq,
-            qp,
             region,
         }
+    }
+
+    /// A QP in INIT with a receive.
+    fn qp(&self) -> QueuePair {
+        let qp = self.pd.create_qp(&self.cq, &self.cq, &QpOptions::default());
+        let qp = qp.expect("a QP");
+        qp.to_init(ConnectOptions::default().access).expect("INIT");
+        self.receive(&qp);
+        qp
     }
 
     fn path_to(&self, remote: IpAddr) -> Path {
@@ -84,9 +97,19 @@ impl End {
 
     /// The client, from the connection's beginning to its end.
     pub(super) fn ask(&self, server: IpAddr) {
+        let to = SocketAddr::new(server, PORT);
+        let connection = Connection::connect(self.qp(), to, &ConnectOptions::default(), b"");
+        let connection = connection.expect("accepted");
+        (0..ROUNDS).for_each(|round| self.ping(&connection, round));
+        assert!(connection.disconnect(PATIENCE), "the peer does not agree");
+    }
+
+    /// The same, step by step.
+    pub(super) fn ask_by_steps(&self, server: IpAddr) {
+        let qp = self.qp();
         let (path, options) = (self.path_to(server), ConnectOptions::default());
         let service = ServiceId::ip(PortSpace::Tcp, PORT);
-        let request = self.qp.connect_request(service, &options);
+        let request = qp.connect_request(service, &options);
         let request = request.expect("an RC QP");
         let asked = self
             .manager
@@ -96,58 +119,65 @@ impl End {
         let Event::Replied { reply, .. } = event else {
             panic!("a reply was expected, not {event:?}");
         };
-        self.qp.to_init(options.access).expect("INIT");
-        self.receive();
-        let connected = self.qp.connect_with(&path, &reply, &options);
+        let connected = qp.connect_with(&path, &reply, &options);
         connected.expect("RTS");
         let ready = self
             .manager
             .with(|agent, now| agent.ready(now, connection, &[]));
         ready.expect("the peer accepted");
-        (0..ROUNDS).for_each(|round| self.ping(round));
+        (0..ROUNDS).for_each(|round| self.ping(&qp, round));
         self.disconnect(connection);
     }
 
-    fn ping(&self, round: usize) {
+    fn ping(&self, qp: &QueuePair, round: usize) {
         let mut text = format!("rdma-ping-{round}: ").into_bytes();
         text.resize_with(SIZE - 1, || b'a' + round as u8);
         text.push(0);
         self.region.write(SOURCE, &text).expect("in range");
         self.region.write(SINK, &[0; SIZE]).expect("in range");
         for at in [SOURCE, SINK] {
-            self.advertise(at);
+            self.advertise(qp, at);
             self.wait_for(WcOpcode::Recv);
-            self.receive();
+            self.receive(qp);
         }
         let mut came = vec![0; SIZE];
         self.region.read(SINK, &mut came).expect("in range");
         assert!(came == text, "the text came back changed");
     }
 
-    fn advertise(&self, at: usize) {
+    fn advertise(&self, qp: &QueuePair, at: usize) {
         let RemoteAddr { addr, rkey } = self.region.remote(at as u64);
         let mut message = addr.to_be_bytes().to_vec();
         message.extend(rkey.to_be_bytes());
         message.extend((SIZE as u32).to_be_bytes());
         self.region.write(OUT, &message).expect("in range");
-        self.perform(SendOp::Send, OUT, ADVERTISEMENT);
+        self.perform(qp, SendOp::Send, OUT, ADVERTISEMENT);
     }
 
     /// Takes requests from now on.
     pub(super) fn listen(self) -> Server {
+        let listener = Listener::bind(&self.context, (self.at, PORT).into());
+        Server {
+            listener: listener.expect("free"),
+            end: self,
+        }
+    }
+
+    /// The same, step by step.
+    pub(super) fn listen_by_steps(self) -> ServerBySteps {
         let claim = self
             .manager
             .claim_port(PortSpace::Tcp, Some(self.at), PORT)
             .expect("free");
         let listener = self.manager.listen(&claim, 8).expect("nobody else listens");
-        Server {
+        ServerBySteps {
             end: self,
             _claim: claim,
             _listener: listener,
         }
     }
 
-    fn answer(&self) -> ConnectionId {
+    fn answer(&self, qp: &QueuePair) -> ConnectionId {
         let event = self.event();
         let Event::Requested {
             connection,
@@ -159,9 +189,7 @@ impl End {
             panic!("a request was expected, not {event:?}");
         };
         let options = ConnectOptions::default();
-        self.qp.to_init(options.access).expect("INIT");
-        self.receive();
-        let acceptance = self.qp.accept_with(&path, &request, &options);
+        let acceptance = qp.accept_with(&path, &request, &options);
         let acceptance = acceptance.expect("RTS");
         let accepted = self
             .manager
@@ -172,7 +200,7 @@ impl End {
         connection
     }
 
-    fn pong(&self) {
+    fn pong(&self, qp: &QueuePair) {
         for op in [SendOp::Read, SendOp::Write] {
             self.wait_for(WcOpcode::Recv);
             let mut message = [0; ADVERTISEMENT];
@@ -183,25 +211,25 @@ impl End {
             });
             assert_eq!(rkey_and_len as u32, SIZE as u32);
             let rkey = (rkey_and_len >> 32) as u32;
-            self.receive();
-            self.perform(op(RemoteAddr { addr, rkey }), SINK, SIZE);
-            self.perform(SendOp::Send, OUT, ADVERTISEMENT);
+            self.receive(qp);
+            self.perform(qp, op(RemoteAddr { addr, rkey }), SINK, SIZE);
+            self.perform(qp, SendOp::Send, OUT, ADVERTISEMENT);
         }
     }
 
-    fn receive(&self) {
+    fn receive(&self, qp: &QueuePair) {
         let sges = [self.region.slice(IN, ADVERTISEMENT).expect("in range")];
         let request = RecvRequest {
             wr_id: 2,
             sges: &sges,
         };
-        self.qp.post_recv(&request).expect("posted");
+        qp.post_recv(&request).expect("posted");
     }
 
-    fn perform(&self, op: SendOp, at: usize, len: usize) {
+    fn perform(&self, qp: &QueuePair, op: SendOp, at: usize, len: usize) {
         let sges = [self.region.slice(at, len).expect("in range")];
         let request = SendRequest::new(1, op, &sges);
-        self.qp.post_send(&request).expect("posted");
+        qp.post_send(&request).expect("posted");
     }
 
     /// Takes completions up to the one of this kind.
@@ -235,8 +263,21 @@ impl End {
 impl Server {
     /// Serves one client, to the connection's end.
     pub(super) fn serve(self) {
-        let connection = self.end.answer();
-        (0..ROUNDS).for_each(|_| self.end.pong());
+        let Self { end, listener } = self;
+        let incoming = listener.accept_within(PATIENCE).expect("a request");
+        let connection = incoming.accept(end.qp(), &ConnectOptions::default(), b"");
+        let connection = connection.expect("established");
+        (0..ROUNDS).for_each(|_| end.pong(&connection));
+        assert!(connection.wait_for_end(PATIENCE), "the client does not end");
+    }
+}
+
+impl ServerBySteps {
+    /// Serves one client, to the connection's end.
+    pub(super) fn serve(self) {
+        let qp = self.end.qp();
+        let connection = self.end.answer(&qp);
+        (0..ROUNDS).for_each(|_| self.end.pong(&qp));
         let event = self.end.event();
         assert!(
             matches!(event, Event::DisconnectRequested { .. }),
