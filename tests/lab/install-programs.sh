@@ -1,9 +1,9 @@
 #!/bin/sh
 # Installs what ROCE_PROGRAMS=all tests beyond Debian's packages, for Python 3.11 or the version
-# that python3 is, into target/programs (about 1.5 GB): wheels from PyPI, and Valkey with its RDMA
-# module from a checkout of its sources.
+# that python3 is, into target/programs (about 1.5 GB): wheels from PyPI, and from checkouts of
+# their sources Valkey with its RDMA module and gloo with its ibverbs transport.
 #
-#   tests/lab/install-programs.sh [VALKEY-CHECKOUT]
+#   tests/lab/install-programs.sh [VALKEY-CHECKOUT [GLOO-CHECKOUT]]
 set -eu
 cd "$(dirname "$0")/../.."
 folder=${ROCE_PROGRAMS_DIR:-target/programs}
@@ -16,7 +16,7 @@ python3 -m pip install --no-deps --upgrade --target "$folder/wheels" \
     nvidia-nccl-cu12==2.32.3 \
     numpy
 
-if [ $# -eq 1 ]; then
+if [ $# -ge 1 ]; then
     # Debian's Valkey is built without RDMA.
     make -C "$1" -j"$(nproc)" MALLOC=libc BUILD_RDMA=module USE_SYSTEMD=no
     make -C "$1/tests/rdma"
@@ -24,4 +24,14 @@ if [ $# -eq 1 ]; then
     cp -r "$1" "$folder/valkey"
 elif ! test -e "$folder/valkey/src/valkey-rdma.so"; then
     echo "Valkey is left out: give me a checkout of https://github.com/valkey-io/valkey" >&2
+fi
+
+if [ $# -ge 2 ]; then
+    # The gloo in PyTorch's wheels is built without ibverbs. This needs cmake and libibverbs-dev.
+    cmake -S "$2" -B "$2/build" -DUSE_IBVERBS=ON -DBUILD_BENCHMARK=ON -DCMAKE_BUILD_TYPE=Release
+    make -C "$2/build" -j"$(nproc)" benchmark
+    mkdir -p "$folder/gloo"
+    cp "$2/build/gloo/benchmark/benchmark" "$folder/gloo/"
+elif ! test -e "$folder/gloo/benchmark"; then
+    echo "gloo is left out: give me a checkout of https://github.com/pytorch/gloo, too" >&2
 fi

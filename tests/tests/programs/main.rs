@@ -7,6 +7,7 @@
 
 mod dapl;
 mod fio;
+mod gloo;
 mod iscsi;
 mod libfabric;
 mod mooncake;
