@@ -3,9 +3,9 @@
 
 use rand_chacha::ChaCha20Rng;
 use rand_core::{Rng, SeedableRng};
-use roce_stack::{
-    Duration, Instant, IpCovered, Nic, NicConfig, ReserveError, RxMeta, Transmit, TxMeta, TxSlot,
-};
+use roce_port::MemoryPort;
+use roce_port::memory::{Frame, MemoryIp};
+use roce_stack::{Duration, Instant, Nic, NicConfig, ReserveError, Transmit, TxMeta, TxSlot};
 use roce_wire::Qpn;
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr};
@@ -27,12 +27,6 @@ pub struct Wire {
 /// header and FCS, preamble, gap.
 const AROUND: u64 = 20 + 8 + 14 + 4 + 8 + 12;
 
-const SRC_PORT: u16 = 0xc000;
-const IP: IpCovered = IpCovered::V4 {
-    id: 0,
-    flags_fragment: 0x4000,
-};
-
 /// One end's way out: its packets, each with the time at which it arrives.
 #[derive(Debug)]
 pub struct WirePort {
@@ -41,10 +35,8 @@ pub struct WirePort {
     now: Instant,
     /// When everything queued will have left.
     free_at: Instant,
-    under_way: VecDeque<(Instant, RxMeta, Vec<u8>)>,
-    spare: Vec<Vec<u8>>,
-    slot: Vec<u8>,
-    to: Option<TxMeta>,
+    under_way: VecDeque<(Instant, Frame)>,
+    memory: MemoryPort,
 }
 
 impl WirePort {
@@ -55,9 +47,7 @@ impl WirePort {
             now: Instant::ZERO,
             free_at: Instant::ZERO,
             under_way: VecDeque::new(),
-            spare: Vec::new(),
-            slot: Vec::new(),
-            to: None,
+            memory: MemoryPort::new(MemoryIp::V4, 4200),
         }
     }
 
@@ -87,42 +77,24 @@ impl WirePort {
 }
 
 impl Transmit for WirePort {
-    fn reserve(
-        &mut self,
-        to: &TxMeta,
-        _to_qp: Qpn,
-        len: usize,
-    ) -> Result<TxSlot<'_>, ReserveError> {
+    fn reserve(&mut self, to: &TxMeta, to_qp: Qpn, len: usize) -> Result<TxSlot<'_>, ReserveError> {
         if self.is_full() {
             return Err(ReserveError::Full);
         }
-        self.slot = self.spare.pop().unwrap_or_default();
-        self.slot.resize(len, 0);
-        self.to = Some(*to);
-        Ok(TxSlot {
-            bytes: &mut self.slot,
-            src_port: SRC_PORT,
-            ip: IP,
-        })
+        self.memory.reserve(to, to_qp, len)
     }
 
     fn commit(&mut self) {
-        let Some(to) = self.to.take() else { return };
-        let bytes = std::mem::take(&mut self.slot);
-        self.free_at = self.free_at.max(self.now) + self.time_on_wire(bytes.len());
-        if self.is_lost() {
-            self.spare.push(bytes);
-            return;
+        self.memory.commit();
+        while let Some(frame) = self.memory.out.pop() {
+            self.free_at = self.free_at.max(self.now) + self.time_on_wire(frame.bytes.len());
+            if self.is_lost() {
+                self.memory.recycle(frame.bytes);
+            } else {
+                let arrives = self.free_at + self.wire.latency;
+                self.under_way.push_back((arrives, frame));
+            }
         }
-        let meta = RxMeta {
-            src: to.src,
-            dst: to.dst,
-            src_port: SRC_PORT,
-            traffic_class: to.traffic_class,
-            ip: IP,
-        };
-        let arrives = self.free_at + self.wire.latency;
-        self.under_way.push_back((arrives, meta, bytes));
     }
 }
 
@@ -187,10 +159,12 @@ impl Fabric {
         for from in [0, 1] {
             while let Some((at, ..)) = self.ends[from].port.under_way.front()
                 && *at <= self.now
-                && let Some((_, meta, bytes)) = self.ends[from].port.under_way.pop_front()
+                && let Some((_, frame)) = self.ends[from].port.under_way.pop_front()
             {
-                self.ends[1 - from].nic.receive(self.now, &meta, &bytes);
-                self.ends[from].port.spare.push(bytes);
+                self.ends[1 - from]
+                    .nic
+                    .receive(self.now, &frame.meta, &frame.bytes);
+                self.ends[from].port.memory.recycle(frame.bytes);
             }
         }
         for end in &mut self.ends {

@@ -3,41 +3,30 @@
 mod attributes;
 
 pub use attributes::{QKEY, to_state};
+pub use roce_port::memory::Frame;
 
+use roce_port::MemoryPort;
+use roce_port::memory::{MemoryIp, SRC_PORT};
 use roce_stack::{
     Access, Buffer, Completion, CompletionQueue, CqId, Instant, IpCovered, Nic, NicConfig, PdId,
-    QpInit, QpKind, QpState, QueueLimits, RemoteAddr, ReserveError, RxMeta, Sge, Transmit, TxMeta,
-    TxSlot,
+    QpInit, QpKind, QpState, QueueLimits, RemoteAddr, RxMeta, Sge,
 };
 use roce_wire::icrc::{self, IpHeader};
 use roce_wire::{PathMtu, Psn, Qpn, UDP_PORT};
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
-/// The largest packet that a [`MemPort`] takes.
+/// The largest packet that a [`MemoryPort`] takes.
 pub const MAX_PACKET: usize = 1200;
 /// The path MTU of all QPs: small, so that messages have several packets.
 pub const MTU: PathMtu = PathMtu::Mtu256;
 /// How many requests each queue takes.
 pub const DEPTH: usize = 16;
 
-const SRC_PORT: u16 = 0xc000;
-
-/// A packet on its way.
-#[derive(Clone, Debug)]
-pub struct Frame {
-    /// What the receiving port says of it.
-    pub meta: RxMeta,
-    /// BTH to ICRC.
-    pub bytes: Vec<u8>,
-}
-
-impl Frame {
-    /// Whether the ICRC is right.
-    pub fn is_intact(&self) -> bool {
-        let ip = ip_header(&self.meta);
-        icrc::verify(&ip, self.meta.src_port, UDP_PORT, &self.bytes).is_ok()
-    }
+/// Whether the ICRC of a packet is right.
+pub fn is_intact(frame: &Frame) -> bool {
+    let ip = ip_header(&frame.meta);
+    icrc::verify(&ip, frame.meta.src_port, UDP_PORT, &frame.bytes).is_ok()
 }
 
 /// The address of host `n`.
@@ -74,48 +63,6 @@ fn ip_header(meta: &RxMeta) -> IpHeader {
         dst: octets(meta.dst),
         id: 0,
         flags_fragment: icrc::DONT_FRAGMENT,
-    }
-}
-
-/// A port whose packets wait in a list.
-#[derive(Debug, Default)]
-pub struct MemPort {
-    slot: Vec<u8>,
-    reserved: Option<TxMeta>,
-    /// What was committed.
-    pub out: Vec<Frame>,
-}
-
-impl Transmit for MemPort {
-    fn reserve(
-        &mut self,
-        to: &TxMeta,
-        _to_qp: Qpn,
-        len: usize,
-    ) -> Result<TxSlot<'_>, ReserveError> {
-        assert!(len <= MAX_PACKET, "a packet of {len} bytes");
-        self.reserved = Some(*to);
-        self.slot.clear();
-        self.slot.resize(len, 0xa5);
-        Ok(TxSlot {
-            bytes: &mut self.slot,
-            src_port: SRC_PORT,
-            ip: meta(0, 0).ip,
-        })
-    }
-
-    fn commit(&mut self) {
-        let to = self.reserved.take().expect("a reservation to commit");
-        let meta = RxMeta {
-            src: to.src,
-            dst: to.dst,
-            traffic_class: to.traffic_class,
-            ..meta(0, 0)
-        };
-        let bytes = self.slot.clone();
-        let frame = Frame { meta, bytes };
-        assert!(frame.is_intact(), "what is sent has the right ICRC");
-        self.out.push(frame);
     }
 }
 
@@ -162,7 +109,7 @@ pub struct Host {
     /// The NIC.
     pub nic: Nic,
     /// Its port.
-    pub port: MemPort,
+    pub port: MemoryPort,
     /// The protection domain of its QPs.
     pub pd: PdId,
     /// Where sends complete.
@@ -183,7 +130,7 @@ impl Host {
         Self {
             number,
             nic,
-            port: MemPort::default(),
+            port: MemoryPort::new(MemoryIp::V4, MAX_PACKET).poisoned(),
             pd,
             send_cq: Arc::new(CompletionQueue::new(CqId(1), 1 << 12)),
             recv_cq: Arc::new(CompletionQueue::new(CqId(2), 1 << 12)),
@@ -242,7 +189,14 @@ impl Host {
     pub fn transmit(&mut self, now: Instant) -> Vec<Frame> {
         for _ in 0..1_000 {
             if !self.nic.wants_to_send() {
-                return std::mem::take(&mut self.port.out);
+                let refused = self.port.counters().tx_unsendable;
+                assert_eq!(refused, 0, "packets longer than {MAX_PACKET} bytes");
+                let sent = std::mem::take(&mut self.port.out);
+                assert!(
+                    sent.iter().all(is_intact),
+                    "what is sent has the right ICRC"
+                );
+                return sent;
             }
             self.nic.transmit(now, &mut self.port);
         }

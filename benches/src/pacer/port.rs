@@ -1,6 +1,8 @@
 //! A port that has room for everything, and counts what each QP has sent.
 
-use roce_stack::{IpCovered, ReserveError, Transmit, TxMeta, TxSlot};
+use roce_port::MemoryPort;
+use roce_port::memory::MemoryIp;
+use roce_stack::{ReserveError, Transmit, TxMeta, TxSlot};
 use roce_wire::Qpn;
 
 /// The number of the first QP's peer. The others' follow.
@@ -13,44 +15,37 @@ pub struct CountingPort {
     pub sent: Vec<u64>,
     /// Packets of all.
     pub total: u64,
-    slot: Vec<u8>,
+    memory: MemoryPort,
     to: usize,
 }
 
 impl CountingPort {
-    /// A port for so many QPs.
+    /// A port for `qps` QPs.
     pub fn new(qps: usize) -> Self {
         Self {
             sent: vec![0; qps],
             total: 0,
-            slot: vec![0; 5000],
+            memory: MemoryPort::new(MemoryIp::V4, 4200),
             to: 0,
         }
     }
 }
 
 impl Transmit for CountingPort {
-    fn reserve(
-        &mut self,
-        _to: &TxMeta,
-        to_qp: Qpn,
-        len: usize,
-    ) -> Result<TxSlot<'_>, ReserveError> {
+    fn reserve(&mut self, to: &TxMeta, to_qp: Qpn, len: usize) -> Result<TxSlot<'_>, ReserveError> {
         self.to = to_qp.get().saturating_sub(FIRST_PEER) as usize;
-        Ok(TxSlot {
-            bytes: &mut self.slot[..len],
-            src_port: 0xc000,
-            ip: IpCovered::V4 {
-                id: 0,
-                flags_fragment: 0x4000,
-            },
-        })
+        self.memory.reserve(to, to_qp, len)
     }
 
     fn commit(&mut self) {
-        if let Some(sent) = self.sent.get_mut(self.to) {
-            *sent += 1;
-            self.total += 1;
+        self.memory.commit();
+        // All packets use the same buffer.
+        while let Some(frame) = self.memory.out.pop() {
+            self.memory.recycle(frame.bytes);
+            if let Some(sent) = self.sent.get_mut(self.to) {
+                *sent += 1;
+                self.total += 1;
+            }
         }
     }
 }

@@ -1,11 +1,11 @@
 //! Many QPs between two NICs of one process: what each takes, and whether they keep the
 //! speed of a few.
 
+pub mod bounded;
 pub mod figures;
-pub mod memory_port;
 
 use crate::recovery::connect;
-use memory_port::MemoryPort;
+use bounded::BoundedPort;
 use roce_stack::{
     Access, Buffer, CompletionQueue, CqId, Instant, Nic, NicConfig, QpInit, QpKind, QueueLimits,
     RemoteAddr, SendFlags, SendOp, SendWr, Sge, Stat, TxMeta, WcStatus,
@@ -24,7 +24,7 @@ pub const MESSAGE: u32 = 64 << 10;
 #[derive(Debug)]
 pub struct Many {
     nics: [Nic; 2],
-    ports: [MemoryPort; 2],
+    ports: [BoundedPort; 2],
     qpns: [Vec<Qpn>; 2],
     cq: Arc<CompletionQueue>,
     /// Local key and address, remote key and address.
@@ -59,7 +59,7 @@ impl Many {
         };
         let mut many = Self {
             nics: [nic(0), nic(1)],
-            ports: [0, 1].map(|_| MemoryPort::new(RECEIVE_BUFFER)),
+            ports: [0, 1].map(|_| BoundedPort::new(RECEIVE_BUFFER)),
             qpns: [Vec::new(), Vec::new()],
             cq,
             memory: [(0, 0); 2],

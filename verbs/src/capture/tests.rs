@@ -1,14 +1,16 @@
 use super::comments::Comments;
 use super::frame::Frame;
 use super::*;
+use roce_port::MemoryPort;
 use roce_port::fault::Loss;
-use roce_stack::{IpCovered, NicConfig, ReserveError, Transmit, TxMeta, TxSlot};
+use roce_port::memory::{MemoryIp, SRC_PORT};
+use roce_stack::{IpCovered, NicConfig, ReserveError, Transmit, TxMeta};
 use roce_wire::icrc::{self, IpHeader};
 use roce_wire::{Bth, ExtHeaders, IcrcVerdict, NetworkHeader, Opcode, PacketRepr, Psn, Qpn};
 use std::net::IpAddr;
 use std::time::Duration;
 
-const PORT: u16 = 0xc123;
+const PORT: u16 = SRC_PORT;
 
 fn v4(last: u8) -> IpAddr {
     [10, 0, 0, last].into()
@@ -271,43 +273,11 @@ fn drops_of_a_kind_are_counted_in_one_comment() {
     );
 }
 
-/// A port that numbers its packets, as AF_XDP's does, and keeps what was committed.
-#[derive(Default)]
-struct Kept {
-    room: Vec<u8>,
-    reserved: bool,
-    sent: Vec<Vec<u8>>,
-    full: bool,
-}
-
-impl Transmit for Kept {
-    fn reserve(&mut self, _: &TxMeta, _: Qpn, len: usize) -> Result<TxSlot<'_>, ReserveError> {
-        if self.full {
-            return Err(ReserveError::Full);
-        }
-        self.reserved = true;
-        self.room = vec![0xee; len];
-        Ok(TxSlot {
-            bytes: &mut self.room,
-            src_port: PORT,
-            ip: IpCovered::V4 {
-                id: self.sent.len() as u16,
-                flags_fragment: 0x4000,
-            },
-        })
-    }
-
-    fn commit(&mut self) {
-        assert!(std::mem::take(&mut self.reserved), "nothing was lent");
-        self.sent.push(std::mem::take(&mut self.room));
-    }
-}
-
 #[test]
 fn a_tapped_port_sends_what_it_would_without_and_the_capture_has_it() {
     let dir = tempfile::tempdir().expect("a folder");
     let mut capture = port_capture(dir.path());
-    let mut port = Kept::default();
+    let mut port = MemoryPort::new(MemoryIp::V4Numbered, 4200).poisoned();
     let to = TxMeta {
         src: v4(1),
         dst: v4(2),
@@ -319,32 +289,38 @@ fn a_tapped_port_sends_what_it_would_without_and_the_capture_has_it() {
     // A commit without a reservation is none, nor is one that was forgotten.
     tap.commit();
     assert!(tap.reserve(&to, Qpn::QP0, 9).is_ok());
-    for id in 0..3 {
-        let packet = transport(to.src, to.dst, id, 0x4000);
-        let slot = tap.reserve(&to, Qpn::QP0, packet.len()).expect("room");
+    let mut expected = Vec::new();
+    for _ in 0..3 {
+        let len = transport(to.src, to.dst, 0, 0x4000).len();
+        let slot = tap.reserve(&to, Qpn::QP0, len).expect("room");
         assert_eq!(slot.src_port, PORT);
+        let IpCovered::V4 { id, .. } = slot.ip else {
+            panic!("{:?}", slot.ip);
+        };
+        let packet = transport(to.src, to.dst, id, 0x4000);
         slot.bytes.copy_from_slice(&packet);
         tap.commit();
+        expected.push((id, packet));
     }
-    port.full = true;
+    port.room = 0;
     assert!(matches!(
         capture.tap(&mut port).reserve(&to, Qpn::QP0, 9),
         Err(ReserveError::Full)
     ));
-    let expected: Vec<_> = (0..3)
-        .map(|id| transport(to.src, to.dst, id, 0x4000))
-        .collect();
-    assert_eq!(port.sent, expected);
+    let sent = port.out.iter().map(|frame| &frame.bytes);
+    assert!(sent.eq(expected.iter().map(|(_, packet)| packet)));
+    assert_eq!(port.out.len(), 3);
+    let (id, packet) = &expected[2];
     capture.flush();
     assert_eq!(capture.capture.packets(), 3);
     let last = capture.frame.sent(
         &to,
         PORT,
         IpCovered::V4 {
-            id: 2,
+            id: *id,
             flags_fragment: 0x4000,
         },
-        &expected[2],
+        packet,
     );
     assert_eq!(parse(last).icrc_verdict(), IcrcVerdict::Valid);
     let file = std::fs::read(capture.capture.path()).expect("the file");

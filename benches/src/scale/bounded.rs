@@ -1,0 +1,59 @@
+//! A way to another NIC of the same process: a buffer that drops what it has no room for,
+//! as a socket's does.
+
+use roce_port::MemoryPort;
+use roce_port::memory::MemoryIp;
+use roce_stack::{ReserveError, RxMeta, Transmit, TxMeta, TxSlot};
+use roce_wire::Qpn;
+
+/// A port with what is under way to the receiver, whose buffer is bounded in bytes.
+#[derive(Debug)]
+pub struct BoundedPort {
+    memory: MemoryPort,
+    bytes: usize,
+    limit: usize,
+    /// Packets that found no room.
+    pub dropped: u64,
+}
+
+impl BoundedPort {
+    /// A port whose receiver has room for `limit` bytes.
+    pub fn new(limit: usize) -> Self {
+        Self {
+            memory: MemoryPort::new(MemoryIp::V4, 4200),
+            bytes: 0,
+            limit,
+            dropped: 0,
+        }
+    }
+
+    /// Hands out everything under way. Returns whether there was anything.
+    pub fn deliver(&mut self, mut to: impl FnMut(&RxMeta, &[u8])) -> bool {
+        let any = !self.memory.out.is_empty();
+        let mut out = std::mem::take(&mut self.memory.out);
+        for frame in out.drain(..) {
+            to(&frame.meta, &frame.bytes);
+            self.memory.recycle(frame.bytes);
+        }
+        self.memory.out = out;
+        self.bytes = 0;
+        any
+    }
+}
+
+impl Transmit for BoundedPort {
+    fn reserve(&mut self, to: &TxMeta, to_qp: Qpn, len: usize) -> Result<TxSlot<'_>, ReserveError> {
+        self.memory.reserve(to, to_qp, len)
+    }
+
+    fn commit(&mut self) {
+        self.memory.commit();
+        let len = self.memory.out.last().map_or(0, |frame| frame.bytes.len());
+        if self.bytes + len <= self.limit {
+            self.bytes += len;
+        } else if let Some(frame) = self.memory.out.pop() {
+            self.dropped += 1;
+            self.memory.recycle(frame.bytes);
+        }
+    }
+}

@@ -1,0 +1,285 @@
+//! A port in memory, for benches, fuzz targets and tests.
+
+use crate::error::PortError;
+use crate::port::{Port, PortCapabilities, PortFd, RxSink};
+use roce_stack::{IpCovered, ReserveError, RoceVersion, RxMeta, Transmit, TxMeta, TxSlot};
+use roce_wire::Qpn;
+use std::collections::VecDeque;
+use std::io;
+use std::net::IpAddr;
+
+/// The UDP source port of all packets.
+pub const SRC_PORT: u16 = 0xc000;
+
+const DONT_FRAGMENT: u16 = 0x4000;
+
+/// The byte that a poisoned port fills the room with.
+const POISON: u8 = 0xa5;
+
+/// Which header packets have in front of the BTH, and how much of it the receiving port
+/// sees.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum MemoryIp {
+    /// IPv4, seen by the receiver. The identification is always 0.
+    #[default]
+    V4,
+    /// IPv4, seen by the receiver. The identification counts up, and soon wraps.
+    V4Numbered,
+    /// The same, but the receiver does not see the header, as through a socket.
+    V4Hidden,
+    /// IPv6.
+    V6,
+    /// RoCE v1's GRH.
+    Grh,
+}
+
+/// A packet between two ports.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Frame {
+    /// What the receiving port says of its header.
+    pub meta: RxMeta,
+    /// BTH to ICRC.
+    pub bytes: Vec<u8>,
+}
+
+/// A port whose owner is the network: the owner takes packets from
+/// [`out`](MemoryPort::out) and puts packets into [`arrived`](MemoryPort::arrived).
+///
+/// Nothing is lost, delayed or reordered in here. An owner that wants a rate, a delay or
+/// a limit wraps the port and its [`Transmit`].
+#[derive(Debug, Default)]
+pub struct MemoryPort {
+    /// Packets that were committed, oldest first. Give their buffers back with
+    /// [`MemoryPort::recycle`], and the port allocates none for the next ones.
+    pub out: Vec<Frame>,
+    /// Packets that wait for [`Port::receive`].
+    pub arrived: VecDeque<Frame>,
+    /// The port is full while `out` has this many packets.
+    pub room: usize,
+    /// Every packet is unsendable, as without a route.
+    pub unsendable: bool,
+    ip: MemoryIp,
+    max_packet_bytes: usize,
+    poisoned: bool,
+    next_id: u16,
+    reserved: Option<RxMeta>,
+    slot: Vec<u8>,
+    spare: Vec<Vec<u8>>,
+    addresses: Vec<IpAddr>,
+    counters: MemoryCounters,
+}
+
+/// What a port in memory has done so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MemoryCounters {
+    /// Packets committed.
+    pub tx_packets: u64,
+    /// Times that there was no room for a packet.
+    pub tx_queue_full: u64,
+    /// Packets for which no room was lent because they can't be sent.
+    pub tx_unsendable: u64,
+    /// Packets handed out.
+    pub rx_packets: u64,
+    /// Packets dropped because their destination was neither activated nor joined.
+    pub rx_foreign: u64,
+}
+
+impl MemoryPort {
+    /// A port with room for any number of packets of up to `max_packet_bytes` bytes (BTH
+    /// to ICRC).
+    pub fn new(ip: MemoryIp, max_packet_bytes: usize) -> Self {
+        Self {
+            room: usize::MAX,
+            ip,
+            max_packet_bytes,
+            next_id: 0xfff0,
+            ..Self::default()
+        }
+    }
+
+    /// Fills the room that the port lends with a pattern, so that a byte that the sender
+    /// forgets to write does not go unnoticed.
+    pub fn poisoned(mut self) -> Self {
+        self.poisoned = true;
+        self
+    }
+
+    /// What the port has done so far.
+    pub fn counters(&self) -> MemoryCounters {
+        self.counters
+    }
+
+    /// Which headers its packets have.
+    pub fn ip(&self) -> MemoryIp {
+        self.ip
+    }
+
+    /// Gives back the buffer of a packet that is no longer needed.
+    #[inline]
+    pub fn recycle(&mut self, bytes: Vec<u8>) {
+        self.spare.push(bytes);
+    }
+
+    fn version(&self) -> RoceVersion {
+        match self.ip {
+            MemoryIp::Grh => RoceVersion::V1,
+            _ => RoceVersion::V2,
+        }
+    }
+
+    /// The covered fields of the next packet's header.
+    fn covered(&self) -> IpCovered {
+        let id = match self.ip {
+            MemoryIp::V6 => return IpCovered::V6,
+            MemoryIp::Grh => return IpCovered::Grh,
+            MemoryIp::V4 => 0,
+            MemoryIp::V4Numbered | MemoryIp::V4Hidden => self.next_id,
+        };
+        IpCovered::V4 {
+            id,
+            flags_fragment: DONT_FRAGMENT,
+        }
+    }
+}
+
+impl Transmit for MemoryPort {
+    fn reserve(
+        &mut self,
+        to: &TxMeta,
+        _to_qp: Qpn,
+        len: usize,
+    ) -> Result<TxSlot<'_>, ReserveError> {
+        self.reserved = None;
+        if self.out.len() >= self.room {
+            self.counters.tx_queue_full += 1;
+            return Err(ReserveError::Full);
+        }
+        if self.unsendable || len > self.max_packet_bytes || to.version != self.version() {
+            self.counters.tx_unsendable += 1;
+            return Err(ReserveError::Unsendable);
+        }
+        let ip = self.covered();
+        self.reserved = Some(RxMeta {
+            src: to.src,
+            dst: to.dst,
+            src_port: SRC_PORT,
+            traffic_class: to.traffic_class,
+            ip: match self.ip {
+                MemoryIp::V4Hidden => IpCovered::V4Hidden,
+                _ => ip,
+            },
+        });
+        if self.slot.capacity() == 0 {
+            self.slot = self.spare.pop().unwrap_or_default();
+        }
+        self.slot.resize(len, 0);
+        if self.poisoned {
+            self.slot.fill(POISON);
+        }
+        Ok(TxSlot {
+            bytes: &mut self.slot,
+            src_port: SRC_PORT,
+            ip,
+        })
+    }
+
+    fn commit(&mut self) {
+        let Some(meta) = self.reserved.take() else {
+            return;
+        };
+        self.counters.tx_packets += 1;
+        self.next_id = self.next_id.wrapping_add(1);
+        let bytes = std::mem::take(&mut self.slot);
+        self.out.push(Frame { meta, bytes });
+    }
+}
+
+impl Port for MemoryPort {
+    fn capabilities(&self) -> PortCapabilities {
+        PortCapabilities {
+            max_packet_bytes: self.max_packet_bytes,
+            receive_buffer_bytes: 1 << 20,
+        }
+    }
+
+    fn carries(&self, version: RoceVersion) -> bool {
+        version == self.version()
+    }
+
+    fn activate(&mut self, address: IpAddr) -> Result<(), PortError> {
+        if !self.addresses.contains(&address) {
+            self.addresses.push(address);
+        }
+        Ok(())
+    }
+
+    fn join(&mut self, group: IpAddr) -> Result<(), PortError> {
+        if !group.is_multicast() {
+            return Err(PortError {
+                what: format!("joining {group}: it is no multicast group's address"),
+                source: io::ErrorKind::InvalidInput.into(),
+            });
+        }
+        self.activate(group)
+    }
+
+    fn leave(&mut self, group: IpAddr) {
+        self.addresses
+            .retain(|address| *address != group || !group.is_multicast());
+    }
+
+    fn receive(&mut self, budget: usize, sink: &mut dyn RxSink) -> Result<usize, PortError> {
+        let mut packets = 0;
+        while packets < budget
+            && let Some(Frame { meta, bytes }) = self.arrived.pop_front()
+        {
+            if self.addresses.contains(&meta.dst) {
+                self.counters.rx_packets += 1;
+                packets += 1;
+                sink.packet(&meta, &bytes);
+            } else {
+                self.counters.rx_foreign += 1;
+            }
+            self.recycle(bytes);
+        }
+        Ok(packets)
+    }
+
+    /// The owner takes packets when it likes.
+    fn flush(&mut self) -> Result<bool, PortError> {
+        Ok(self.out.is_empty())
+    }
+
+    fn queued(&self) -> usize {
+        self.out.len()
+    }
+
+    fn has_looped(&self) -> bool {
+        !self.arrived.is_empty()
+    }
+
+    /// None: the owner knows what it has put in.
+    fn packet_fds(&self) -> Vec<PortFd<'_>> {
+        Vec::new()
+    }
+
+    fn each_counter(&self) -> Vec<(&'static str, u64)> {
+        let MemoryCounters {
+            tx_packets,
+            tx_queue_full,
+            tx_unsendable,
+            rx_packets,
+            rx_foreign,
+        } = self.counters;
+        vec![
+            ("tx_packets", tx_packets),
+            ("tx_queue_full", tx_queue_full),
+            ("tx_unsendable", tx_unsendable),
+            ("rx_packets", rx_packets),
+            ("rx_foreign", rx_foreign),
+        ]
+    }
+}
+
+#[cfg(test)]
+mod tests;

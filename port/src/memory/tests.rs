@@ -1,0 +1,119 @@
+use super::*;
+use crate::fault::{FaultLayer, Unobserved};
+use roce_stack::Instant;
+use std::net::Ipv4Addr;
+
+const NEAR: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
+const FAR: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2));
+
+fn to(dst: IpAddr) -> TxMeta {
+    TxMeta {
+        src: NEAR,
+        dst,
+        traffic_class: 2,
+        hop_limit: 0,
+        version: RoceVersion::V2,
+    }
+}
+
+/// Sends one packet. Returns the covered fields that it was lent with.
+fn send(port: &mut MemoryPort, dst: IpAddr, byte: u8) -> IpCovered {
+    let slot = port.reserve(&to(dst), Qpn::QP0, 4).expect("room");
+    slot.bytes.fill(byte);
+    let ip = slot.ip;
+    port.commit();
+    ip
+}
+
+fn received(port: &mut MemoryPort, budget: usize) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let count = port.receive(budget, &mut |_: &RxMeta, packet: &[u8]| {
+        bytes.push(packet[0])
+    });
+    assert_eq!(count.expect("received"), bytes.len());
+    bytes
+}
+
+#[test]
+fn packets_come_out_in_order_and_go_in_by_address() {
+    let mut near = MemoryPort::new(MemoryIp::V4, 100);
+    let mut far = MemoryPort::new(MemoryIp::V4, 100);
+    far.activate(FAR).expect("activated");
+    for byte in 0..5 {
+        send(&mut near, FAR, byte);
+        send(&mut near, NEAR, 0xff);
+    }
+    assert_eq!((near.queued(), near.flush().expect("flushed")), (10, false));
+    far.arrived.extend(near.out.drain(..));
+    assert_eq!(received(&mut far, 2), [0, 1]);
+    assert_eq!(received(&mut far, 9), [2, 3, 4]);
+    let counters = far.counters();
+    assert_eq!((counters.rx_packets, counters.rx_foreign), (5, 5));
+    assert!(near.flush().expect("flushed"));
+}
+
+#[test]
+fn a_reservation_that_is_not_committed_is_not_sent_and_keeps_its_identification() {
+    let mut port = MemoryPort::new(MemoryIp::V4Numbered, 100).poisoned();
+    let first = port.reserve(&to(FAR), Qpn::QP0, 4).expect("room");
+    assert_eq!(first.bytes, [POISON; 4]);
+    let abandoned = first.ip;
+    assert_eq!(send(&mut port, FAR, 1), abandoned);
+    assert_ne!(send(&mut port, FAR, 2), abandoned);
+    assert_eq!(port.out.len(), 2);
+    port.commit();
+    assert_eq!(port.out.len(), 2, "nothing is reserved");
+}
+
+#[test]
+fn room_and_length_are_limited() {
+    let mut port = MemoryPort::new(MemoryIp::V4Hidden, 100);
+    port.room = 1;
+    send(&mut port, FAR, 1);
+    assert_eq!(port.out[0].meta.ip, IpCovered::V4Hidden);
+    let full = port.reserve(&to(FAR), Qpn::QP0, 4).map(|_| ());
+    assert_eq!(full, Err(ReserveError::Full));
+    let frame = port.out.remove(0);
+    port.recycle(frame.bytes);
+    let long = port.reserve(&to(FAR), Qpn::QP0, 101).map(|_| ());
+    assert_eq!(long, Err(ReserveError::Unsendable));
+    let counters = port.counters();
+    assert_eq!((counters.tx_queue_full, counters.tx_unsendable), (1, 1));
+}
+
+#[test]
+fn groups_are_joined_and_left() {
+    let group = IpAddr::from([239, 1, 2, 3]);
+    let mut port = MemoryPort::new(MemoryIp::V4, 100);
+    assert!(port.join(FAR).is_err());
+    port.join(group).expect("joined");
+    send(&mut port, group, 7);
+    let frame = port.out.remove(0);
+    port.arrived.push_back(frame.clone());
+    assert_eq!(received(&mut port, 1), [7]);
+    port.leave(group);
+    port.arrived.push_back(frame);
+    assert_eq!(received(&mut port, 1), []);
+}
+
+#[test]
+fn faults_go_around_a_port_that_knows_nothing_of_them() {
+    let mut port = MemoryPort::new(MemoryIp::V4, 100);
+    port.activate(FAR).expect("activated");
+    for byte in 0..10 {
+        send(&mut port, FAR, byte);
+    }
+    let sent: Vec<Frame> = port.out.drain(..).collect();
+    port.arrived.extend(sent);
+    let mut faults = FaultLayer::new("dup=100%,delay=1us".parse().expect("a spec"), 1);
+    let mut bytes = Vec::new();
+    let mut collect = |_: &RxMeta, packet: &[u8]| bytes.push(packet[0]);
+    let now = Instant::from_nanos(0);
+    let taken = faults.receive(now, &mut port, 3, &mut Unobserved(&mut collect));
+    assert_eq!(taken.expect("received"), 3);
+    let later = faults.next_release().expect("packets are held back");
+    let taken = faults.receive(later, &mut port, 0, &mut Unobserved(&mut collect));
+    assert_eq!(taken.expect("received"), 0);
+    assert_eq!(bytes, [0, 0, 1, 1, 2, 2]);
+    assert_eq!(port.arrived.len(), 7);
+}
