@@ -5,8 +5,9 @@ use rand_chacha::ChaCha20Rng;
 use rand_core::{Rng, SeedableRng};
 use roce_port::MemoryPort;
 use roce_port::memory::{Frame, MemoryIp};
-use roce_stack::{Duration, Instant, Nic, NicConfig, ReserveError, Transmit, TxMeta, TxSlot};
-use roce_wire::Qpn;
+use roce_stack::{
+    Duration, Flow, Instant, Nic, NicConfig, Position, ReserveError, Transmit, TxMeta, TxSlot,
+};
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -77,11 +78,17 @@ impl WirePort {
 }
 
 impl Transmit for WirePort {
-    fn reserve(&mut self, to: &TxMeta, to_qp: Qpn, len: usize) -> Result<TxSlot<'_>, ReserveError> {
+    fn reserve(
+        &mut self,
+        to: &TxMeta,
+        flow: Flow,
+        position: Option<Position>,
+        len: usize,
+    ) -> Result<TxSlot<'_>, ReserveError> {
         if self.is_full() {
             return Err(ReserveError::Full);
         }
-        self.memory.reserve(to, to_qp, len)
+        self.memory.reserve(to, flow, position, len)
     }
 
     fn commit(&mut self) {

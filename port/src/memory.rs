@@ -2,8 +2,9 @@
 
 use crate::error::PortError;
 use crate::port::{Port, PortCapabilities, PortFd, RxSink};
-use roce_stack::{IpCovered, ReserveError, RoceVersion, RxMeta, Transmit, TxMeta, TxSlot};
-use roce_wire::Qpn;
+use roce_stack::{
+    Flow, IpCovered, Position, ReserveError, RoceVersion, RxMeta, Transmit, TxMeta, TxSlot,
+};
 use std::collections::VecDeque;
 use std::io;
 use std::net::IpAddr;
@@ -146,7 +147,8 @@ impl Transmit for MemoryPort {
     fn reserve(
         &mut self,
         to: &TxMeta,
-        _to_qp: Qpn,
+        _flow: Flow,
+        _position: Option<Position>,
         len: usize,
     ) -> Result<TxSlot<'_>, ReserveError> {
         self.reserved = None;
@@ -180,6 +182,7 @@ impl Transmit for MemoryPort {
             bytes: &mut self.slot,
             src_port: SRC_PORT,
             ip,
+            kept: false,
         })
     }
 

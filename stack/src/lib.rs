@@ -66,7 +66,7 @@ pub use qp::{
 };
 pub use srq::{MAX_SRQS, SrqAttributes, SrqError, SrqInit, SrqStatus, Srqn, XrcdId};
 pub use time::{Duration, Instant};
-pub use transmit::{ReserveError, Transmit, TxSlot};
+pub use transmit::{Acknowledged, Flow, Position, ReserveError, Transmit, TxSlot};
 pub use wr::{
     Completion, CompletionError, Flush, MAX_MESSAGE_BYTES, MAX_SGE, NetworkHeader,
     ParseRemoteAddrError, PostError, RecvWr, RemoteAddr, SendFlags, SendOp, SendWr, Sge, Source,

@@ -31,6 +31,7 @@ mod management;
 mod multicast;
 mod notices;
 mod post;
+mod reports;
 mod schedule;
 mod shared;
 mod status;
@@ -92,6 +93,7 @@ pub struct Nic {
     management: Option<Box<management::GeneralServices>>,
     /// Those that owe their peers CNPs.
     notices: VecDeque<Handle>,
+    reports: reports::Reports,
     /// A timer for each QP, by its slot in the table.
     timers: Wheel,
     early: EarlyPool,
@@ -122,6 +124,7 @@ impl Nic {
             fragmentation: fragmentation::Fragmentation::default(),
             management: None,
             notices: VecDeque::new(),
+            reports: reports::Reports::default(),
             timers: Wheel::default(),
             early: EarlyPool::new(DEFAULT_PACKETS),
             shares: Shares::new(config.window_bytes),
@@ -355,6 +358,7 @@ impl Nic {
     /// Sends what there is to send, as far as the port has room, a fair share of
     /// each QP at a time.
     pub fn transmit(&mut self, now: Instant, port: &mut dyn Transmit) {
+        self.report(port);
         if !self.transmit_notices(now, port) || !self.transmit_mads(port) {
             return;
         }
@@ -394,6 +398,7 @@ impl Nic {
         let Some(&handle) = self.ready.front().filter(|first| first.qpn == qpn) else {
             return self.transmit(now, port);
         };
+        self.report(port);
         if !self.transmit_notices(now, port) {
             return;
         }
@@ -428,7 +433,10 @@ impl Nic {
 
     /// Whether [`Nic::transmit`] has something to do.
     pub fn wants_to_send(&self) -> bool {
-        !self.ready.is_empty() || !self.notices.is_empty() || self.has_mads_to_send()
+        !self.ready.is_empty()
+            || !self.notices.is_empty()
+            || self.has_mads_to_send()
+            || !self.reports.is_empty()
     }
 
     /// Whether that is acknowledgements, and nothing else: they may wait a little for what

@@ -5,6 +5,8 @@
 //! 64 bits wide, and translate at the wire: a received PSN is taken for the `Seq`
 //! nearest to one that is known.
 
+use crate::transmit::Position;
+use core::num::NonZeroU64;
 use core::ops::{Add, Sub};
 use roce_wire::Psn;
 
@@ -29,6 +31,12 @@ impl Seq {
     /// What goes into the BTH.
     pub(crate) fn wire(self) -> Psn {
         Psn::new((self.0 & 0xff_ffff) as u32)
+    }
+
+    /// The place in its flow of the packet that has this PSN.
+    #[inline]
+    pub(crate) fn position(self) -> Option<Position> {
+        NonZeroU64::new(self.0).map(Position)
     }
 
     /// The one before.

@@ -12,21 +12,43 @@
 //!   when it is full, `reserve` returns [`ReserveError::Full`].
 //! - Neither side allocates memory for each packet.
 //!
+//! # Packets whose memory the implementation keeps
+//!
+//! An implementation may send a packet without copying it, for instance by giving the
+//! kernel the pages that it lies in. Then it cannot reuse the memory before the packet
+//! has arrived. It says so by [`TxSlot::kept`], which is allowed for packets that have a
+//! [`Position`]: those are retransmitted until the peer acknowledges them. The NIC
+//! answers with [`Transmit::acknowledged`].
+//!
+//! A packet that was retransmitted may have a copy that is still on its way when the peer
+//! acknowledges it. Reusing the memory then damages only this copy, which is a duplicate,
+//! and which the receiver drops because its ICRC is wrong.
+//!
 //! When queued packets leave is agreed between the implementation and the code that
 //! drives it, and none of the NIC's business.
 
 use crate::encapsulation::{IpCovered, TxMeta};
+use core::num::NonZeroU64;
 use roce_wire::Qpn;
 
 /// Accepts the packets that a [`Nic`](crate::Nic) sends. See the module's contract.
 pub trait Transmit {
-    /// Lends room for a packet of exactly `len` bytes (BTH to ICRC) to the QP `to_qp`.
-    /// An implementation that joins packets into one datagram joins only those whose
-    /// QPs belong to the same process.
+    /// Lends room for a packet of exactly `len` bytes (BTH to ICRC) that belongs to
+    /// `flow`. An implementation that joins packets into one datagram joins only those
+    /// whose destination QPs belong to the same process.
+    ///
+    /// `position` is the packet's place in the flow, if its arrival will be reported by
+    /// [`Transmit::acknowledged`].
     ///
     /// # Errors
     /// See [`ReserveError`].
-    fn reserve(&mut self, to: &TxMeta, to_qp: Qpn, len: usize) -> Result<TxSlot<'_>, ReserveError>;
+    fn reserve(
+        &mut self,
+        to: &TxMeta,
+        flow: Flow,
+        position: Option<Position>,
+        len: usize,
+    ) -> Result<TxSlot<'_>, ReserveError>;
 
     /// Queues the packet that was reserved last.
     fn commit(&mut self);
@@ -37,6 +59,42 @@ pub trait Transmit {
     fn commit_last(&mut self) {
         self.commit();
     }
+
+    /// Reports which packets of a flow will never be retransmitted: the implementation
+    /// may reuse their memory. The NIC calls this only for flows of which it was lent
+    /// [kept](TxSlot::kept) room, when it sends next.
+    fn acknowledged(&mut self, _flow: Flow, _which: Acknowledged) {}
+}
+
+/// The packets from one QP to another, in one direction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Flow {
+    /// The QP that sends.
+    pub from_qp: Qpn,
+    /// The QP that the packets name as their destination.
+    pub to_qp: Qpn,
+}
+
+impl Flow {
+    /// The packets from `from_qp` to `to_qp`.
+    pub const fn new(from_qp: Qpn, to_qp: Qpn) -> Self {
+        Self { from_qp, to_qp }
+    }
+}
+
+/// A packet's place in its flow. Places rise from packet to packet, not always by one. A
+/// retransmitted packet has the place that it had first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Position(pub NonZeroU64);
+
+/// The packets of a flow that will never be retransmitted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Acknowledged {
+    /// All before this place: the peer has acknowledged them.
+    Before(Position),
+    /// All that were sent so far: the connection has ended. A new connection of the same
+    /// two QPs may start at any place.
+    All,
 }
 
 /// Room for one packet, lent by [`Transmit::reserve`].
@@ -50,6 +108,10 @@ pub struct TxSlot<'a> {
     /// The covered fields of the IP header that the packet will carry; never
     /// [`IpCovered::V4Hidden`].
     pub ip: IpCovered,
+    /// The packet stays in this memory after it was sent, until
+    /// [`Transmit::acknowledged`] reports it. Always false for a packet without a
+    /// position.
+    pub kept: bool,
 }
 
 /// Why [`Transmit::reserve`] lent nothing.

@@ -17,7 +17,7 @@ use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 use roce_port::Port;
-use roce_stack::{RxMeta, Transmit, TxMeta};
+use roce_stack::{Flow, RxMeta, Transmit, TxMeta};
 use roce_udp::{UdpPort, UdpPortConfig};
 
 type Error = Box<dyn std::error::Error>;
@@ -89,7 +89,7 @@ fn to(src: IpAddr, dst: IpAddr) -> TxMeta {
 }
 
 fn queue(port: &mut UdpPort, to: &TxMeta, kind: u8, number: u64, len: usize) -> bool {
-    let Ok(slot) = port.reserve(to, Qpn::QP0, len) else {
+    let Ok(slot) = port.reserve(to, Flow::new(Qpn::QP0, Qpn::QP0), None, len) else {
         return false;
     };
     slot.bytes[0] = kind;

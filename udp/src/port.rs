@@ -7,7 +7,7 @@ use std::net::{IpAddr, Ipv4Addr, UdpSocket};
 use std::os::fd::AsFd;
 
 use roce_port::{Port, PortCapabilities, PortError, PortFd, RxSink, Steering};
-use roce_stack::{QpnPart, ReserveError, Transmit, TxMeta, TxSlot};
+use roce_stack::{Flow, Position, QpnPart, ReserveError, Transmit, TxMeta, TxSlot};
 use roce_wire::Qpn;
 
 use crate::ROCE_UDP_PORT;
@@ -157,7 +157,13 @@ impl UdpPort {
 }
 
 impl Transmit for UdpPort {
-    fn reserve(&mut self, to: &TxMeta, to_qp: Qpn, len: usize) -> Result<TxSlot<'_>, ReserveError> {
+    fn reserve(
+        &mut self,
+        to: &TxMeta,
+        flow: Flow,
+        _position: Option<Position>,
+        len: usize,
+    ) -> Result<TxSlot<'_>, ReserveError> {
         self.forget();
         let ipv6 = to.src.is_ipv6();
         let sendable = (1..=self.config.max_packet_bytes(ipv6)).contains(&len)
@@ -169,11 +175,12 @@ impl Transmit for UdpPort {
         };
         self.reserved = index;
         let queue = &mut self.sockets[index].queue;
-        match queue.reserve(to, joinable(to_qp), len, max_datagram(ipv6)) {
+        match queue.reserve(to, joinable(flow.to_qp), len, max_datagram(ipv6)) {
             Some((bytes, ip)) => Ok(TxSlot {
                 bytes,
                 src_port: ROCE_UDP_PORT,
                 ip,
+                kept: false,
             }),
             None => {
                 self.counters.tx_queue_full += 1;

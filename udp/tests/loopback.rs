@@ -8,7 +8,7 @@ use std::net::{IpAddr, Ipv6Addr, UdpSocket};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use roce_port::Port;
-use roce_stack::{IpCovered, ReserveError, RxMeta, Transmit, TxMeta};
+use roce_stack::{Flow, IpCovered, ReserveError, RxMeta, Transmit, TxMeta};
 use roce_udp::{TxDrop, UdpPort, UdpPortConfig};
 use support::{
     Received, loopback_config, open, open_with, packet, receive, receive_now, send, skip, to,
@@ -280,12 +280,17 @@ fn a_full_queue_says_so_and_loses_nothing() {
     let mut into = open(far);
     for round in 1..=3 {
         let mut queued = 0;
-        while from.reserve(&to(near, far), Qpn::QP0, 4112).is_ok() {
+        while from
+            .reserve(&to(near, far), Flow::new(Qpn::QP0, Qpn::QP0), None, 4112)
+            .is_ok()
+        {
             send(&mut from, &to(near, far), &packet(queued, 4112));
             queued += 1;
         }
         assert!(queued > 25, "128 KiB hold 31 packets, not {queued}");
-        let full = from.reserve(&to(near, far), Qpn::QP0, 4112).map(|_| ());
+        let full = from
+            .reserve(&to(near, far), Flow::new(Qpn::QP0, Qpn::QP0), None, 4112)
+            .map(|_| ());
         assert_eq!(full, Err(ReserveError::Full));
         assert_eq!(from.counters().tx_queue_full, 2 * round);
         assert_eq!(from.queued(), queued);
@@ -316,11 +321,16 @@ fn what_can_never_be_sent_is_refused_and_counted() {
         (to(V6, V6), 100),
     ];
     for (to, len) in attempts {
-        let refused = port.reserve(&to, Qpn::QP0, len).map(|_| ());
+        let refused = port
+            .reserve(&to, Flow::new(Qpn::QP0, Qpn::QP0), None, len)
+            .map(|_| ());
         assert_eq!(refused, Err(ReserveError::Unsendable), "{len} bytes {to:?}");
     }
     assert_eq!(port.counters().tx_unsendable, attempts.len() as u64);
-    assert!(port.reserve(&to(near, far), Qpn::QP0, 1472).is_ok());
+    assert!(
+        port.reserve(&to(near, far), Flow::new(Qpn::QP0, Qpn::QP0), None, 1472)
+            .is_ok()
+    );
 }
 
 #[test]
@@ -408,7 +418,10 @@ fn activating_twice_is_nothing_and_addresses_can_go() {
     port.set_addresses(vec![near]);
     assert_eq!(port.counters().dropped(TxDrop::AddressGone), 1);
     assert_eq!((port.fds().len(), port.queued()), (1, 1));
-    assert!(port.reserve(&to(far, near), Qpn::QP0, 4).is_err());
+    assert!(
+        port.reserve(&to(far, near), Flow::new(Qpn::QP0, Qpn::QP0), None, 4)
+            .is_err()
+    );
     assert!(port.activate(far).is_err());
     // Its UDP port is free again.
     let mut other = open(far);

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use std::net::IpAddr;
 
 use roce_port::Port;
-use roce_stack::{ReserveError, RxMeta, Transmit, TxMeta};
+use roce_stack::{Flow, ReserveError, RxMeta, Transmit, TxMeta};
 use roce_wire::{Qpn, VlanTag};
 use roce_xdp::net::{Priority, RxDrop, Tagging};
 use roce_xdp::program::AttachMode;
@@ -227,13 +227,17 @@ fn what_cannot_be_sent_is_counted() {
     ];
     for (number, (to, len)) in bad.into_iter().enumerate() {
         assert_eq!(
-            port.reserve(&to, Qpn::QP0, len).err(),
+            port.reserve(&to, Flow::new(Qpn::QP0, Qpn::QP0), None, len)
+                .err(),
             Some(ReserveError::Unsendable),
             "{to:?} {len}"
         );
         assert_eq!(port.counters().tx_unsendable, number as u64 + 1);
     }
-    assert!(port.reserve(&good, Qpn::QP0, 1500 - 28).is_ok());
+    assert!(
+        port.reserve(&good, Flow::new(Qpn::QP0, Qpn::QP0), None, 1500 - 28)
+            .is_ok()
+    );
     assert_eq!(port.capabilities().max_packet_bytes, 1500 - 48);
     let error = port
         .activate(IpAddr::from([192, 0, 2, 7]))

@@ -9,7 +9,7 @@ use std::net::IpAddr;
 use std::os::fd::AsRawFd;
 
 use roce_port::Port;
-use roce_stack::{ReserveError, RxMeta, Transmit, TxMeta};
+use roce_stack::{Flow, ReserveError, RxMeta, Transmit, TxMeta};
 use roce_xdp::net::WaitDrop;
 use roce_xdp::program::AttachMode;
 use roce_xdp::{XdpPort, XdpPortConfig};
@@ -115,7 +115,8 @@ fn addresses_come_and_go() {
         ..from_to(&pair.far, &pair.near, false)
     };
     assert_eq!(
-        far.reserve(&from_new, Qpn::QP0, 100).err(),
+        far.reserve(&from_new, Flow::new(Qpn::QP0, Qpn::QP0), None, 100)
+            .err(),
         Some(ReserveError::Unsendable)
     );
 }

@@ -8,7 +8,7 @@ use std::net::IpAddr;
 
 use pnet_datalink::{Channel, Config, DataLinkReceiver, DataLinkSender};
 use roce_port::Port;
-use roce_stack::{IpCovered, ReserveError, RoceVersion, RxMeta, Transmit, TxMeta};
+use roce_stack::{Flow, IpCovered, ReserveError, RoceVersion, RxMeta, Transmit, TxMeta};
 use roce_wire::{FrameRepr, Grh, Link, NetworkHeader, Qpn, VlanTag};
 use roce_xdp::XdpPort;
 use roce_xdp::net::{Priority, RxDrop, Tagging};
@@ -222,7 +222,12 @@ fn without_being_asked_for_there_is_none() {
     let mut near = open_v1(&pair.near, 1500, AttachMode::Auto, Tagging::None);
     let mut far = open(&pair.far, 1500, 1, AttachMode::Auto);
     assert!(near.carries(RoceVersion::V1) && !far.carries(RoceVersion::V1));
-    let refused = far.reserve(&v1(&pair.far, &pair.near, false), Qpn::QP0, 100);
+    let refused = far.reserve(
+        &v1(&pair.far, &pair.near, false),
+        Flow::new(Qpn::QP0, Qpn::QP0),
+        None,
+        100,
+    );
     assert_eq!(refused.err(), Some(ReserveError::Unsendable));
     send(&mut near, &v1(&pair.near, &pair.far, false), &bytes(1, 100));
     // What follows it arrives alone.
@@ -261,14 +266,19 @@ fn what_is_behind_a_router_is_refused_by_name() {
         said.contains("gateway") && said.contains("192.0.2.1"),
         "{said}"
     );
-    let refused = near.reserve(&to, Qpn::QP0, 100).err();
+    let refused = near
+        .reserve(&to, Flow::new(Qpn::QP0, Qpn::QP0), None, 100)
+        .err();
     assert_eq!(refused, Some(ReserveError::Unsendable));
     let by_v2 = TxMeta {
         version: RoceVersion::V2,
         ..to
     };
     near.check(&by_v2).expect("routers are no business of it");
-    assert!(near.reserve(&by_v2, Qpn::QP0, 100).is_ok());
+    assert!(
+        near.reserve(&by_v2, Flow::new(Qpn::QP0, Qpn::QP0), None, 100)
+            .is_ok()
+    );
 }
 
 #[test]

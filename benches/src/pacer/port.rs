@@ -2,8 +2,7 @@
 
 use roce_port::MemoryPort;
 use roce_port::memory::MemoryIp;
-use roce_stack::{ReserveError, Transmit, TxMeta, TxSlot};
-use roce_wire::Qpn;
+use roce_stack::{Flow, Position, ReserveError, Transmit, TxMeta, TxSlot};
 
 /// The number of the first QP's peer. The others' follow.
 pub const FIRST_PEER: u32 = 0x10_0000;
@@ -32,9 +31,15 @@ impl CountingPort {
 }
 
 impl Transmit for CountingPort {
-    fn reserve(&mut self, to: &TxMeta, to_qp: Qpn, len: usize) -> Result<TxSlot<'_>, ReserveError> {
-        self.to = to_qp.get().saturating_sub(FIRST_PEER) as usize;
-        self.memory.reserve(to, to_qp, len)
+    fn reserve(
+        &mut self,
+        to: &TxMeta,
+        flow: Flow,
+        position: Option<Position>,
+        len: usize,
+    ) -> Result<TxSlot<'_>, ReserveError> {
+        self.to = flow.to_qp.get().saturating_sub(FIRST_PEER) as usize;
+        self.memory.reserve(to, flow, position, len)
     }
 
     fn commit(&mut self) {

@@ -3,8 +3,7 @@
 
 use roce_port::MemoryPort;
 use roce_port::memory::MemoryIp;
-use roce_stack::{ReserveError, RxMeta, Transmit, TxMeta, TxSlot};
-use roce_wire::Qpn;
+use roce_stack::{Flow, Position, ReserveError, RxMeta, Transmit, TxMeta, TxSlot};
 
 /// A port with what is under way to the receiver, whose buffer is bounded in bytes.
 #[derive(Debug)]
@@ -42,8 +41,14 @@ impl BoundedPort {
 }
 
 impl Transmit for BoundedPort {
-    fn reserve(&mut self, to: &TxMeta, to_qp: Qpn, len: usize) -> Result<TxSlot<'_>, ReserveError> {
-        self.memory.reserve(to, to_qp, len)
+    fn reserve(
+        &mut self,
+        to: &TxMeta,
+        flow: Flow,
+        position: Option<Position>,
+        len: usize,
+    ) -> Result<TxSlot<'_>, ReserveError> {
+        self.memory.reserve(to, flow, position, len)
     }
 
     fn commit(&mut self) {

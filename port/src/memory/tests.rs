@@ -1,6 +1,7 @@
 use super::*;
 use crate::fault::{FaultLayer, Unobserved};
-use roce_stack::Instant;
+use roce_stack::{Flow, Instant};
+use roce_wire::Qpn;
 use std::net::Ipv4Addr;
 
 const NEAR: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
@@ -18,7 +19,9 @@ fn to(dst: IpAddr) -> TxMeta {
 
 /// Sends one packet. Returns the covered fields that it was lent with.
 fn send(port: &mut MemoryPort, dst: IpAddr, byte: u8) -> IpCovered {
-    let slot = port.reserve(&to(dst), Qpn::QP0, 4).expect("room");
+    let slot = port
+        .reserve(&to(dst), Flow::new(Qpn::QP0, Qpn::QP0), None, 4)
+        .expect("room");
     slot.bytes.fill(byte);
     let ip = slot.ip;
     port.commit();
@@ -55,7 +58,9 @@ fn packets_come_out_in_order_and_go_in_by_address() {
 #[test]
 fn a_reservation_that_is_not_committed_is_not_sent_and_keeps_its_identification() {
     let mut port = MemoryPort::new(MemoryIp::V4Numbered, 100).poisoned();
-    let first = port.reserve(&to(FAR), Qpn::QP0, 4).expect("room");
+    let first = port
+        .reserve(&to(FAR), Flow::new(Qpn::QP0, Qpn::QP0), None, 4)
+        .expect("room");
     assert_eq!(first.bytes, [POISON; 4]);
     let abandoned = first.ip;
     assert_eq!(send(&mut port, FAR, 1), abandoned);
@@ -71,11 +76,15 @@ fn room_and_length_are_limited() {
     port.room = 1;
     send(&mut port, FAR, 1);
     assert_eq!(port.out[0].meta.ip, IpCovered::V4Hidden);
-    let full = port.reserve(&to(FAR), Qpn::QP0, 4).map(|_| ());
+    let full = port
+        .reserve(&to(FAR), Flow::new(Qpn::QP0, Qpn::QP0), None, 4)
+        .map(|_| ());
     assert_eq!(full, Err(ReserveError::Full));
     let frame = port.out.remove(0);
     port.recycle(frame.bytes);
-    let long = port.reserve(&to(FAR), Qpn::QP0, 101).map(|_| ());
+    let long = port
+        .reserve(&to(FAR), Flow::new(Qpn::QP0, Qpn::QP0), None, 101)
+        .map(|_| ());
     assert_eq!(long, Err(ReserveError::Unsendable));
     let counters = port.counters();
     assert_eq!((counters.tx_queue_full, counters.tx_unsendable), (1, 1));

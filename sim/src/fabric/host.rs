@@ -4,9 +4,9 @@ use super::ip::Ip;
 use super::link::{Around, Egress};
 use super::{EgressId, PacketId};
 use roce_stack::{
-    Duration, Instant, IpCovered, Nic, NicConfig, ReserveError, RxMeta, Transmit, TxMeta, TxSlot,
+    Duration, Flow, Instant, IpCovered, Nic, NicConfig, Position, ReserveError, RxMeta, Transmit,
+    TxMeta, TxSlot,
 };
-use roce_wire::Qpn;
 use std::collections::VecDeque;
 use std::net::IpAddr;
 
@@ -143,7 +143,8 @@ impl Transmit for HostPort<'_, '_> {
     fn reserve(
         &mut self,
         to: &TxMeta,
-        _to_qp: Qpn,
+        _flow: Flow,
+        _position: Option<Position>,
         len: usize,
     ) -> Result<TxSlot<'_>, ReserveError> {
         self.forget();
@@ -179,6 +180,7 @@ impl Transmit for HostPort<'_, '_> {
             bytes: packet.bytes_mut(),
             src_port: SRC_PORT,
             ip,
+            kept: false,
         })
     }
 

@@ -7,7 +7,7 @@
 use super::Nic;
 use crate::counters::{DropReason, Stat};
 use crate::encapsulation::{RxMeta, TxMeta};
-use crate::qp::emit::{count_packet, write_packet};
+use crate::qp::emit::{self, count_packet, write_packet};
 use crate::transmit::Transmit;
 use core::fmt;
 use core::hint::cold_path;
@@ -156,15 +156,23 @@ impl Nic {
         while let Some(outgoing) = services.outbox.front() {
             let repr = headers(services.psn);
             let Outgoing { path, mad } = outgoing;
-            let written = write_packet(port, path, &repr, MAD_BYTES, false, |packet| {
+            let packet = emit::Outgoing {
+                path,
+                from_qp: Qpn::QP1,
+                position: None,
+                repr: &repr,
+                payload_len: MAD_BYTES,
+                is_last: false,
+            };
+            let written = write_packet(port, &packet, |packet| {
                 packet.payload_mut().copy_from_slice(mad);
                 Ok(())
             });
-            let Ok(sent) = written else {
+            let Ok(written) = written else {
                 // The copy can't fail: the port is full.
                 return false;
             };
-            count_packet(&mut self.counters, sent, MAD_BYTES);
+            count_packet(&mut self.counters, written, MAD_BYTES);
             services.psn = services.psn.next();
             services.outbox.pop_front();
         }

@@ -49,6 +49,7 @@ impl Nic {
             shares,
             congestion,
             notices,
+            reports,
             ..
         } = self;
         let slot = qps.at_mut(handle)?;
@@ -68,9 +69,14 @@ impl Nic {
             owes_notice: false,
             slowed_to: None,
             alone: false,
+            report: None,
         };
         let result = f(qp, &mut cx);
         let (starved, slowed_to) = (cx.starved, cx.slowed_to);
+        if let Some(report) = cx.report {
+            cold_path();
+            reports.note(handle, report);
+        }
         qp.traffic.note_sent(&sums, cx.counters);
         if cx.owes_notice {
             cold_path();

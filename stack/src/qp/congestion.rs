@@ -317,7 +317,7 @@ impl Qp {
             bth,
             ext: ExtHeaders::NONE,
         };
-        if emit(cx, port, &path, &repr, 0, |_, _| Ok(())) == Err(EmitError::Full) {
+        if emit(cx, port, &path, self.core.qpn, &repr, 0, |_, _| Ok(())) == Err(EmitError::Full) {
             return Turn::PortFull;
         }
         cx.counters.count(Stat::CnpsSent);

@@ -4,10 +4,10 @@ use crate::counters::{Counters, Stat};
 use crate::encapsulation::{IpCovered, TxMeta, gid};
 use crate::memory::AccessError;
 use crate::qp::Cx;
-use crate::transmit::{ReserveError, Transmit, TxSlot};
+use crate::transmit::{Flow, Position, ReserveError, Transmit, TxSlot};
 use core::hint::cold_path;
 use roce_wire::icrc::{IpHeader, Unsealed};
-use roce_wire::{PacketRepr, UDP_PORT};
+use roce_wire::{PacketRepr, Qpn, UDP_PORT};
 use std::net::IpAddr;
 
 /// Why a packet did not leave.
@@ -19,7 +19,32 @@ pub(crate) enum EmitError {
     Access(AccessError),
 }
 
-/// Builds the packet in place: headers, payload by `fill`, padding, ICRC.
+/// A packet to be written, without its payload.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Outgoing<'a> {
+    pub(crate) path: &'a TxMeta,
+    /// The QP that sends it.
+    pub(crate) from_qp: Qpn,
+    /// Its place in the flow, if its arrival will be reported to the port.
+    pub(crate) position: Option<Position>,
+    pub(crate) repr: &'a PacketRepr,
+    pub(crate) payload_len: usize,
+    /// Nothing at all follows for now.
+    pub(crate) is_last: bool,
+}
+
+/// What became of a packet that was written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Written {
+    /// The port can never send it.
+    Lost,
+    Sent,
+    /// Sent, and the port keeps its memory until it is told of the arrival.
+    Kept,
+}
+
+/// Builds in place a packet whose arrival nobody reports: headers, payload by `fill`,
+/// padding, ICRC.
 ///
 /// A packet that the port can never send counts as sent and lost: retries and their
 /// limits then apply to it as to any other loss.
@@ -28,47 +53,59 @@ pub(crate) fn emit(
     cx: &mut Cx<'_>,
     port: &mut dyn Transmit,
     path: &TxMeta,
+    from_qp: Qpn,
     repr: &PacketRepr,
     payload_len: usize,
     fill: impl FnOnce(&Cx<'_>, &mut Unsealed<'_>) -> Result<(), AccessError>,
 ) -> Result<(), EmitError> {
-    emit_of(cx, port, path, repr, payload_len, false, fill)
+    let packet = Outgoing {
+        path,
+        from_qp,
+        position: None,
+        repr,
+        payload_len,
+        is_last: false,
+    };
+    emit_of(cx, port, &packet, fill).map(drop)
 }
 
-/// The same; `is_last` if nothing at all follows for now.
+/// Builds a packet in place. Returns whether the port keeps its memory.
 #[inline]
 pub(crate) fn emit_of(
     cx: &mut Cx<'_>,
     port: &mut dyn Transmit,
-    path: &TxMeta,
-    repr: &PacketRepr,
-    payload_len: usize,
-    is_last: bool,
+    packet: &Outgoing<'_>,
     fill: impl FnOnce(&Cx<'_>, &mut Unsealed<'_>) -> Result<(), AccessError>,
-) -> Result<(), EmitError> {
-    let sent = write_packet(port, path, repr, payload_len, is_last, |out| fill(cx, out))?;
-    count_packet(cx.counters, sent, payload_len);
-    Ok(())
+) -> Result<bool, EmitError> {
+    let written = write_packet(port, packet, |out| fill(cx, out))?;
+    count_packet(cx.counters, written, packet.payload_len);
+    Ok(written == Written::Kept)
 }
 
-/// The same without a QP, and nothing is counted yet. Returns whether the packet was sent,
-/// or lost because the port can never send it.
+/// The same without a QP, and nothing is counted yet.
 #[inline]
 pub(crate) fn write_packet(
     port: &mut dyn Transmit,
-    path: &TxMeta,
-    repr: &PacketRepr,
-    payload_len: usize,
-    is_last: bool,
+    packet: &Outgoing<'_>,
     fill: impl FnOnce(&mut Unsealed<'_>) -> Result<(), AccessError>,
-) -> Result<bool, EmitError> {
-    let slot = match port.reserve(path, repr.bth.dest_qpn, repr.buffer_len(payload_len)) {
+) -> Result<Written, EmitError> {
+    let Outgoing {
+        path,
+        repr,
+        payload_len,
+        ..
+    } = *packet;
+    let flow = Flow {
+        from_qp: packet.from_qp,
+        to_qp: repr.bth.dest_qpn,
+    };
+    let slot = match port.reserve(path, flow, packet.position, repr.buffer_len(payload_len)) {
         Ok(slot) => slot,
         Err(refused) => {
             cold_path();
             return match refused {
                 ReserveError::Full => Err(EmitError::Full),
-                ReserveError::Unsendable => Ok(false),
+                ReserveError::Unsendable => Ok(Written::Lost),
             };
         }
     };
@@ -76,25 +113,26 @@ pub(crate) fn write_packet(
         bytes,
         src_port,
         ip,
+        kept,
     } = slot;
     let at = repr.emit_headers(bytes, payload_len);
     let ip = ip_header(path, ip);
-    let mut packet = Unsealed::new(ip, src_port, UDP_PORT, bytes, at..at + payload_len);
-    fill(&mut packet).map_err(EmitError::Access)?;
+    let mut unsealed = Unsealed::new(ip, src_port, UDP_PORT, bytes, at..at + payload_len);
+    fill(&mut unsealed).map_err(EmitError::Access)?;
     // rule: A17.3.3-sent
-    packet.seal();
-    if is_last {
+    unsealed.seal();
+    if packet.is_last {
         port.commit_last();
     } else {
         port.commit();
     }
-    Ok(true)
+    Ok(if kept { Written::Kept } else { Written::Sent })
 }
 
 /// Counts what [`write_packet`] did.
 #[inline]
-pub(crate) fn count_packet(counters: &mut Counters, sent: bool, payload_len: usize) {
-    if sent {
+pub(crate) fn count_packet(counters: &mut Counters, written: Written, payload_len: usize) {
+    if written != Written::Lost {
         counters.count(Stat::TxPackets);
         counters.add(Stat::TxBytes, payload_len as u64);
     } else {

@@ -47,7 +47,7 @@ use crate::nic::QpTraffic;
 use crate::share::{Shares, Stake};
 use crate::srq::{SrqTable, Srqn};
 use crate::time::Instant;
-use crate::transmit::Transmit;
+use crate::transmit::{Flow, Position, Transmit};
 use crate::wr::Completion;
 use congestion::CongestionCounts;
 use core::hint::cold_path;
@@ -78,6 +78,17 @@ pub(crate) struct Cx<'a> {
     pub(crate) slowed_to: Option<f64>,
     /// Nothing of others, nor of anything else, follows what the QP sends now.
     pub(crate) alone: bool,
+    /// What the port must hear about packets that it keeps in memory.
+    pub(crate) report: Option<Report>,
+}
+
+/// Something that the port must hear about packets that it keeps in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Report {
+    /// [`Qp::take_acknowledged`] has it.
+    Acknowledged,
+    /// The flow has ended.
+    Ended(Flow),
 }
 
 impl Cx<'_> {
@@ -415,9 +426,26 @@ impl Qp {
         self.service.packets_in_flight() * self.core.config.mtu() as u64
     }
 
-    /// Gives back what it holds of the NIC's.
+    /// The flow of which the port may forget all packets before a place, if it keeps any.
+    pub(crate) fn take_acknowledged(&mut self) -> Option<(Flow, Position)> {
+        let before = self.service.take_acknowledged()?;
+        Some((self.flow(), before))
+    }
+
+    fn flow(&self) -> Flow {
+        Flow {
+            from_qp: self.core.qpn,
+            to_qp: self.core.config.dest_qpn,
+        }
+    }
+
+    /// Gives back what it holds of the NIC's and the port's.
     pub(crate) fn release(&mut self, cx: &mut Cx<'_>) {
         self.service.release(cx);
+        if self.service.end_flow() {
+            cold_path();
+            cx.report = Some(Report::Ended(self.flow()));
+        }
     }
 
     /// It begins anew, or goes: of what it completed, nothing is told any more, since

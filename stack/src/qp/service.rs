@@ -8,7 +8,7 @@ use super::{Core, Cx, Fault, QpInit, QpKind, Receives, Turn, arrivals, uc, ud};
 use crate::encapsulation::RxMeta;
 use crate::srq::{Srqn, XrcdId};
 use crate::time::{Duration, Instant};
-use crate::transmit::Transmit;
+use crate::transmit::{Position, Transmit};
 use crate::wr::{PostError, RecvWr, SendWr, WcStatus};
 use roce_wire::Packet;
 
@@ -126,6 +126,23 @@ impl Service {
         match self {
             Self::Rc { requester, .. } => requester.in_flight(),
             _ => 0,
+        }
+    }
+
+    /// The place before which the port may forget all packets, if it keeps any.
+    pub(super) fn take_acknowledged(&mut self) -> Option<Position> {
+        match self {
+            Self::Rc { requester, .. } => requester.take_acknowledged(),
+            Self::Uc { .. } | Self::Ud { .. } => None,
+        }
+    }
+
+    /// Nothing that was sent is retransmitted any more. Returns whether the port keeps
+    /// any of it.
+    pub(super) fn end_flow(&mut self) -> bool {
+        match self {
+            Self::Rc { requester, .. } => requester.end_flow(),
+            Self::Uc { .. } | Self::Ud { .. } => false,
         }
     }
 

@@ -17,6 +17,7 @@ mod fence;
 mod fetches;
 mod hostile;
 mod inline;
+mod kept;
 mod limits;
 mod local_errors;
 mod losses;

@@ -1,7 +1,7 @@
 //! What the kernel hands over in one piece, and what leaves in one piece.
 
 use super::*;
-use roce_stack::Transmit;
+use roce_stack::{Flow, Transmit};
 use roce_wire::Qpn;
 
 /// Sends the packets as one datagram that the kernel is to cut up.
@@ -69,7 +69,9 @@ fn what_is_for_different_processes_leaves_apart() {
     for (number, &part) in order.iter().enumerate() {
         let bytes = packet(part, number as u8);
         let qpn = Qpn::from_bits(u32::from_be_bytes([0, bytes[5], bytes[6], bytes[7]]));
-        let slot = from.reserve(&to, qpn, bytes.len()).expect("room");
+        let slot = from
+            .reserve(&to, Flow::new(Qpn::QP0, qpn), None, bytes.len())
+            .expect("room");
         slot.bytes.copy_from_slice(&bytes);
         from.commit();
     }

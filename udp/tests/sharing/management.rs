@@ -3,7 +3,7 @@
 use super::processes::Other;
 use super::*;
 use roce_port::Steering;
-use roce_stack::{Addresses, Transmit};
+use roce_stack::{Addresses, Flow, Transmit};
 use roce_udp::{ClaimError, ServiceClaim};
 use roce_wire::Qpn;
 
@@ -276,7 +276,9 @@ fn management_datagrams_leave_apart() {
     let to = support::to(near, far);
     for number in 0..6 {
         let bytes = request(REQ, SERVICE + u32::from(number % 2), number);
-        let slot = from.reserve(&to, Qpn::QP1, bytes.len()).expect("room");
+        let slot = from
+            .reserve(&to, Flow::new(Qpn::QP0, Qpn::QP1), None, bytes.len())
+            .expect("room");
         slot.bytes.copy_from_slice(&bytes);
         from.commit();
     }

@@ -10,7 +10,7 @@ use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
 use roce_port::Port;
-use roce_stack::{IpCovered, RxMeta, Transmit, TxMeta};
+use roce_stack::{Flow, IpCovered, RxMeta, Transmit, TxMeta};
 use roce_udp::{UdpPort, UdpPortConfig};
 
 /// How long a test waits for packets before it fails.
@@ -61,7 +61,7 @@ pub(crate) fn to(src: IpAddr, dst: IpAddr) -> TxMeta {
 /// Queues `bytes` and returns the covered fields that were promised.
 pub(crate) fn send(port: &mut UdpPort, to: &TxMeta, bytes: &[u8]) -> IpCovered {
     let slot = port
-        .reserve(to, Qpn::QP0, bytes.len())
+        .reserve(to, Flow::new(Qpn::QP0, Qpn::QP0), None, bytes.len())
         .expect("room for the packet");
     assert_eq!(slot.src_port, 4791);
     slot.bytes.copy_from_slice(bytes);

@@ -2,16 +2,15 @@
 
 use super::PortCapture;
 use roce_capture::{Direction, Packet};
-use roce_stack::{IpCovered, ReserveError, Transmit, TxMeta, TxSlot};
-use roce_wire::Qpn;
+use roce_stack::{Acknowledged, Flow, IpCovered, Position, ReserveError, Transmit, TxMeta, TxSlot};
 use std::time::SystemTime;
 
 /// A packet that is being put together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Reservation {
     to: TxMeta,
-    /// The destination QP, if the sender told.
-    to_qp: Qpn,
+    flow: Flow,
+    position: Option<Position>,
     len: usize,
     src_port: u16,
     ip: IpCovered,
@@ -33,7 +32,10 @@ impl<'a> Tap<'a> {
     /// Moves the packet to the port. Returns whether it is there.
     fn hand_on(&mut self, packet: &Reservation) -> bool {
         // By the port's contract the same as was lent before.
-        match self.port.reserve(&packet.to, packet.to_qp, packet.len) {
+        match self
+            .port
+            .reserve(&packet.to, packet.flow, packet.position, packet.len)
+        {
             Ok(slot) if slot.src_port == packet.src_port && slot.ip == packet.ip => {
                 slot.bytes.copy_from_slice(&self.capture.room);
                 self.port.commit();
@@ -46,12 +48,21 @@ impl<'a> Tap<'a> {
 }
 
 impl Transmit for Tap<'_> {
-    fn reserve(&mut self, to: &TxMeta, to_qp: Qpn, len: usize) -> Result<TxSlot<'_>, ReserveError> {
+    fn reserve(
+        &mut self,
+        to: &TxMeta,
+        flow: Flow,
+        position: Option<Position>,
+        len: usize,
+    ) -> Result<TxSlot<'_>, ReserveError> {
         self.capture.reservation = None;
-        let TxSlot { src_port, ip, .. } = self.port.reserve(to, to_qp, len)?;
+        let TxSlot {
+            src_port, ip, kept, ..
+        } = self.port.reserve(to, flow, position, len)?;
         self.capture.reservation = Some(Reservation {
             to: *to,
-            to_qp,
+            flow,
+            position,
             len,
             src_port,
             ip,
@@ -61,7 +72,12 @@ impl Transmit for Tap<'_> {
             bytes: &mut self.capture.room,
             src_port,
             ip,
+            kept,
         })
+    }
+
+    fn acknowledged(&mut self, flow: Flow, which: Acknowledged) {
+        self.port.acknowledged(flow, which);
     }
 
     fn commit(&mut self) {

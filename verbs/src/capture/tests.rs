@@ -4,7 +4,7 @@ use super::*;
 use roce_port::MemoryPort;
 use roce_port::fault::Loss;
 use roce_port::memory::{MemoryIp, SRC_PORT};
-use roce_stack::{IpCovered, NicConfig, ReserveError, Transmit, TxMeta};
+use roce_stack::{Flow, IpCovered, NicConfig, ReserveError, Transmit, TxMeta};
 use roce_wire::icrc::{self, IpHeader};
 use roce_wire::{Bth, ExtHeaders, IcrcVerdict, NetworkHeader, Opcode, PacketRepr, Psn, Qpn};
 use std::net::IpAddr;
@@ -288,11 +288,16 @@ fn a_tapped_port_sends_what_it_would_without_and_the_capture_has_it() {
     let mut tap = capture.tap(&mut port);
     // A commit without a reservation is none, nor is one that was forgotten.
     tap.commit();
-    assert!(tap.reserve(&to, Qpn::QP0, 9).is_ok());
+    assert!(
+        tap.reserve(&to, Flow::new(Qpn::QP0, Qpn::QP0), None, 9)
+            .is_ok()
+    );
     let mut expected = Vec::new();
     for _ in 0..3 {
         let len = transport(to.src, to.dst, 0, 0x4000).len();
-        let slot = tap.reserve(&to, Qpn::QP0, len).expect("room");
+        let slot = tap
+            .reserve(&to, Flow::new(Qpn::QP0, Qpn::QP0), None, len)
+            .expect("room");
         assert_eq!(slot.src_port, PORT);
         let IpCovered::V4 { id, .. } = slot.ip else {
             panic!("{:?}", slot.ip);
@@ -304,7 +309,9 @@ fn a_tapped_port_sends_what_it_would_without_and_the_capture_has_it() {
     }
     port.room = 0;
     assert!(matches!(
-        capture.tap(&mut port).reserve(&to, Qpn::QP0, 9),
+        capture
+            .tap(&mut port)
+            .reserve(&to, Flow::new(Qpn::QP0, Qpn::QP0), None, 9),
         Err(ReserveError::Full)
     ));
     let sent = port.out.iter().map(|frame| &frame.bytes);

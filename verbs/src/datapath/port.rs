@@ -4,9 +4,10 @@ use super::choose::{tx_features, why_copied};
 use super::{Datapath, DatapathKind, NotTaken, XdpAttachment, XdpQueue};
 use nix::poll::PollFlags;
 use roce_port::{Port, PortCapabilities, PortError, PortFd, RxSink, Steering};
-use roce_stack::{ReserveError, RoceVersion, Transmit, TxMeta, TxSlot};
+use roce_stack::{
+    Acknowledged, Flow, Position, ReserveError, RoceVersion, Transmit, TxMeta, TxSlot,
+};
 use roce_udp::UdpPort;
-use roce_wire::Qpn;
 use roce_xdp::XdpPort;
 use std::net::IpAddr;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -38,8 +39,14 @@ macro_rules! either {
 }
 
 impl Transmit for DevicePort {
-    fn reserve(&mut self, to: &TxMeta, to_qp: Qpn, len: usize) -> Result<TxSlot<'_>, ReserveError> {
-        either!(self.reserve(to, to_qp, len))
+    fn reserve(
+        &mut self,
+        to: &TxMeta,
+        flow: Flow,
+        position: Option<Position>,
+        len: usize,
+    ) -> Result<TxSlot<'_>, ReserveError> {
+        either!(self.reserve(to, flow, position, len))
     }
 
     fn commit(&mut self) {
@@ -48,6 +55,10 @@ impl Transmit for DevicePort {
 
     fn commit_last(&mut self) {
         either!(self.commit_last());
+    }
+
+    fn acknowledged(&mut self, flow: Flow, which: Acknowledged) {
+        either!(self.acknowledged(flow, which));
     }
 }
 

@@ -10,13 +10,12 @@ mod reach;
 mod receive;
 mod transmit;
 
-use roce_wire::Qpn;
 use std::io;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 
 use roce_port::{Port, PortCapabilities, PortError, PortFd, RxSink};
-use roce_stack::{ReserveError, RoceVersion, Transmit, TxMeta, TxSlot};
+use roce_stack::{Flow, Position, ReserveError, RoceVersion, Transmit, TxMeta, TxSlot};
 
 pub use config::{Ipv6Checksum, XdpPortConfig};
 pub use counters::XdpCounters;
@@ -179,7 +178,8 @@ impl Transmit for XdpPort {
     fn reserve(
         &mut self,
         to: &TxMeta,
-        _to_qp: Qpn,
+        _flow: Flow,
+        _position: Option<Position>,
         len: usize,
     ) -> Result<TxSlot<'_>, ReserveError> {
         self.lend(to, len)

@@ -111,6 +111,7 @@ impl XdpPort {
             bytes: &mut frame[header_len..],
             src_port: fields.src_port,
             ip,
+            kept: false,
         })
     }
 
@@ -143,6 +144,7 @@ impl XdpPort {
             bytes: self.loopback.reserve(len),
             src_port: src_port(to.version),
             ip,
+            kept: false,
         })
     }
 

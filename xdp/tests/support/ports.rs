@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::net::IpAddr;
 
 use roce_port::Port;
-use roce_stack::{IpCovered, ReserveError, RoceVersion, RxMeta, TxMeta};
+use roce_stack::{Flow, IpCovered, ReserveError, RoceVersion, RxMeta, TxMeta};
 use roce_udp::{UdpPort, UdpPortConfig};
 use roce_xdp::program::AttachMode;
 use roce_xdp::umem::Owner;
@@ -70,24 +70,26 @@ pub(crate) fn from_to(from: &End, to: &End, ipv6: bool) -> TxMeta {
 
 /// Queues a packet and returns what the other side is to see.
 pub(crate) fn send(port: &mut dyn Port, to: &TxMeta, packet: &[u8]) -> Received {
-    wait_for("room", || match port.reserve(to, Qpn::QP0, packet.len()) {
-        Ok(slot) => {
-            slot.bytes.copy_from_slice(packet);
-            let meta = RxMeta {
-                src: to.src,
-                dst: to.dst,
-                src_port: slot.src_port,
-                traffic_class: to.traffic_class,
-                ip: slot.ip,
-            };
-            port.commit();
-            Some((meta, packet.to_vec()))
+    wait_for("room", || {
+        match port.reserve(to, Flow::new(Qpn::QP0, Qpn::QP0), None, packet.len()) {
+            Ok(slot) => {
+                slot.bytes.copy_from_slice(packet);
+                let meta = RxMeta {
+                    src: to.src,
+                    dst: to.dst,
+                    src_port: slot.src_port,
+                    traffic_class: to.traffic_class,
+                    ip: slot.ip,
+                };
+                port.commit();
+                Some((meta, packet.to_vec()))
+            }
+            Err(ReserveError::Full) => {
+                port.flush().expect("a port that works");
+                None
+            }
+            Err(ReserveError::Unsendable) => panic!("{to:?} can't be sent to"),
         }
-        Err(ReserveError::Full) => {
-            port.flush().expect("a port that works");
-            None
-        }
-        Err(ReserveError::Unsendable) => panic!("{to:?} can't be sent to"),
     })
 }
 

@@ -27,6 +27,7 @@ mod clock;
 mod credit;
 mod early;
 mod fetch;
+mod held;
 mod local;
 mod placement;
 mod recovery;
@@ -38,18 +39,20 @@ mod transmit;
 use super::attr::QpConfig;
 use super::queue::{QueueLimits, Room, Source, WorkQueue};
 use super::window::Window;
-use super::{Core, Cx, Fault, sgl};
+use super::{Core, Cx, Fault, Report, sgl};
 use crate::congestion::Acked;
 use crate::counters::{DropReason, Stat};
 use crate::seq::Seq;
 use crate::srq::Srqn;
 use crate::time::{Duration, Instant};
+use crate::transmit::Position;
 use crate::wr::{Completion, MAX_MESSAGE_BYTES, PostError, SendFlags, SendOp, SendWr, WcStatus};
 use clock::Clock;
 use core::hint::cold_path;
 use credit::Credit;
 use early::EarlyResponses;
 use fetch::Fetches;
+use held::Held;
 use recovery::Recovery;
 use retry::Retry;
 use roce_wire::{Operation, Packet, Psn, XrcEth};
@@ -134,6 +137,7 @@ pub(crate) struct Requester {
     news: News,
     /// State SQD was entered and its end not told yet.
     drain_pending: bool,
+    held: Held,
 }
 
 impl Requester {
@@ -159,6 +163,7 @@ impl Requester {
             window: Window::new(0, 256),
             news: News::default(),
             drain_pending: false,
+            held: Held::default(),
         }
     }
 
@@ -335,6 +340,18 @@ impl Requester {
         self.sq.bring_near(self.cursor);
     }
 
+    /// The place before which the port may forget all packets, if it keeps any.
+    pub(crate) fn take_acknowledged(&mut self) -> Option<Position> {
+        let una = self.una;
+        self.held.take(una).then(|| una.position()).flatten()
+    }
+
+    /// Nothing that was sent is retransmitted any more. Returns whether the port keeps
+    /// any of it.
+    pub(crate) fn end_flow(&mut self) -> bool {
+        self.held.end()
+    }
+
     /// When something is due.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         match (self.retry.deadline(), self.clock.deadline()) {
@@ -398,6 +415,9 @@ impl Requester {
         let acked = &mut self.news.acked;
         acked.packets += to - before;
         acked.in_flight = acked.in_flight.max(self.max - before);
+        if self.held.on_progress() {
+            cx.report = Some(Report::Acknowledged);
+        }
         self.fetches.retire(to);
         self.complete_finished(cx, core)?;
         if self.nxt < to {

@@ -48,9 +48,15 @@ impl Requester {
         let path = core.config.path.as_ref().ok_or(EmitError::Full)?;
         let source = self.sq.source(self.cursor);
         let repr = PacketRepr { bth, ext };
-        emit(cx, port, path, &repr, payload as usize, |cx, packet| {
-            sgl::fetch(cx.memory, core.pd, source, 0, packet)
-        })?;
+        emit(
+            cx,
+            port,
+            path,
+            core.qpn,
+            &repr,
+            payload as usize,
+            |cx, packet| sgl::fetch(cx.memory, core.pd, source, 0, packet),
+        )?;
         if new {
             self.fetches.push(self.nxt, self.nxt);
         }

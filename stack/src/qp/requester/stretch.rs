@@ -6,7 +6,7 @@
 
 use super::transmit::{Asks, data_opcode};
 use super::{Requester, SendWqe};
-use crate::qp::emit::{EmitError, count_packet, write_packet};
+use crate::qp::emit::{EmitError, Outgoing, Written, count_packet, write_packet};
 use crate::qp::{Core, Cx, sgl};
 use crate::transmit::Transmit;
 use roce_wire::{ExtHeaders, PacketRepr};
@@ -44,11 +44,20 @@ impl Requester {
         let (mut sent, mut result) = (0, Ok(()));
         while sent < wanted {
             let (payload, after) = rest.split_at(mtu);
-            let written = write_packet(port, path, &repr, mtu, false, |packet| {
-                payload.read_into(packet)
-            });
-            match written {
-                Ok(written) => count_packet(cx.counters, written, mtu),
+            let at = self.nxt + sent;
+            let packet = Outgoing {
+                path,
+                from_qp: core.qpn,
+                position: at.position(),
+                repr: &repr,
+                payload_len: mtu,
+                is_last: false,
+            };
+            match write_packet(port, &packet, |packet| payload.read_into(packet)) {
+                Ok(written) => {
+                    count_packet(cx.counters, written, mtu);
+                    self.held.note(written == Written::Kept, at);
+                }
                 Err(error) => {
                     result = Err(error);
                     break;

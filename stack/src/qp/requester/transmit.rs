@@ -2,7 +2,7 @@
 
 use super::{Requester, SendWqe};
 use crate::counters::Stat;
-use crate::qp::emit::{EmitError, emit, emit_of};
+use crate::qp::emit::{EmitError, Outgoing, emit, emit_of};
 use crate::qp::{Core, Cx, Fault, QpState, Turn, sgl};
 use crate::seq::Seq;
 use crate::transmit::Transmit;
@@ -268,9 +268,18 @@ impl Requester {
         let repr = PacketRepr { bth, ext };
         // Then it needn't wait for what is to be done after it was sent.
         let ends = cx.alone && why == Why::New && is_last && self.cursor + 1 == self.sq.len();
-        emit_of(cx, port, path, &repr, payload, ends, |cx, packet| {
+        let packet = Outgoing {
+            path,
+            from_qp: core.qpn,
+            position: self.nxt.position(),
+            repr: &repr,
+            payload_len: payload,
+            is_last: ends,
+        };
+        let kept = emit_of(cx, port, &packet, |cx, packet| {
             sgl::fetch(cx.memory, core.pd, source, offset, packet)
         })?;
+        self.held.note(kept, self.nxt);
         if is_first && why != Why::Again {
             self.credit.note_begin(self.nxt, why == Why::Probe);
         }
@@ -375,7 +384,8 @@ impl Requester {
         let mut bth = self.bth(core, opcode);
         bth.ack_req = true;
         let path = core.config.path.as_ref().ok_or(EmitError::Full)?;
-        emit(cx, port, path, &PacketRepr { bth, ext }, 0, |_, _| Ok(()))
+        let repr = PacketRepr { bth, ext };
+        emit(cx, port, path, core.qpn, &repr, 0, |_, _| Ok(()))
     }
 
     pub(super) fn bth(&self, core: &Core, opcode: Opcode) -> Bth {

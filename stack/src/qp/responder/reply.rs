@@ -295,7 +295,8 @@ impl Responder {
         // rule: 9.7.3-pkey
         bth.pkey = core.config.pkey;
         let path = core.config.path.as_ref().ok_or(EmitError::Full)?;
-        emit(cx, port, path, &PacketRepr { bth, ext }, payload, fill)
+        let repr = PacketRepr { bth, ext };
+        emit(cx, port, path, core.qpn, &repr, payload, fill)
     }
 
     fn aeth_ack(&self, msn: u32) -> Aeth {

@@ -129,7 +129,7 @@ impl Sender {
         let ext = headers(&wqe, is_first, is_last);
         let path = core.config.path.as_ref().ok_or(EmitError::Full)?;
         let repr = PacketRepr { bth, ext };
-        emit(cx, port, path, &repr, payload, |cx, packet| {
+        emit(cx, port, path, core.qpn, &repr, payload, |cx, packet| {
             sgl::fetch(cx.memory, core.pd, source, offset.into(), packet)
         })?;
         Ok(Some((bytes, is_last)))

@@ -134,9 +134,15 @@ impl Sender {
         };
         let repr = PacketRepr { bth, ext };
         let payload = usize::try_from(wqe.len).unwrap_or(usize::MAX);
-        emit(cx, port, to.ah.path(), &repr, payload, |cx, packet| {
-            sgl::fetch(cx.memory, core.pd, source, 0, packet)
-        })?;
+        emit(
+            cx,
+            port,
+            to.ah.path(),
+            core.qpn,
+            &repr,
+            payload,
+            |cx, packet| sgl::fetch(cx.memory, core.pd, source, 0, packet),
+        )?;
         Ok(Some(wqe.len))
     }
 }

@@ -3,8 +3,10 @@
 use roce_port::Port;
 pub(crate) use roce_port::memory::{Frame, SRC_PORT};
 use roce_port::memory::{MemoryIp, MemoryPort};
-use roce_stack::{ReserveError, RoceVersion, Transmit, TxMeta, TxSlot};
-use roce_wire::Qpn;
+use roce_stack::{
+    Acknowledged, Flow, Position, ReserveError, RoceVersion, Transmit, TxMeta, TxSlot,
+};
+use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ops::{Deref, DerefMut};
 
@@ -50,6 +52,55 @@ pub(crate) struct SimPort {
     ip: Ip,
     /// After how many packets it was told that none follows, each time.
     pub(crate) ends: Vec<usize>,
+    /// Whether it keeps the memory of packets whose arrival is reported.
+    pub(crate) keeps: bool,
+    /// What it keeps, and what was reported.
+    pub(crate) memory_of_sent: KeptMemory,
+    reserved: Option<(Flow, Option<Position>)>,
+}
+
+/// The packets that a port keeps, and the reports about them.
+#[derive(Debug, Default)]
+pub(crate) struct KeptMemory {
+    /// The places of the packets of each flow.
+    pub(crate) kept: HashMap<Flow, Vec<Position>>,
+    /// The place before which nothing of the flow may be sent any more.
+    floor: HashMap<Flow, Position>,
+    /// All reports, in order.
+    pub(crate) reports: Vec<(Flow, Acknowledged)>,
+}
+
+impl KeptMemory {
+    fn sent(&mut self, flow: Flow, at: Position) {
+        let floor = self.floor.get(&flow);
+        assert!(
+            floor.is_none_or(|floor| at >= *floor),
+            "{at:?} of {flow:?} is sent although {floor:?} was acknowledged"
+        );
+        self.kept.entry(flow).or_default().push(at);
+    }
+
+    fn report(&mut self, flow: Flow, which: Acknowledged) {
+        let kept = self.kept.get_mut(&flow).expect("the port keeps some of it");
+        assert!(!kept.is_empty(), "the port keeps some of {flow:?}");
+        match which {
+            Acknowledged::Before(place) => {
+                kept.retain(|at| *at >= place);
+                let last = self.floor.insert(flow, place);
+                assert!(last.is_none_or(|last| last < place), "{last:?}, {place:?}");
+            }
+            Acknowledged::All => {
+                kept.clear();
+                self.floor.remove(&flow);
+            }
+        }
+        self.reports.push((flow, which));
+    }
+
+    /// How many packets are kept.
+    pub(crate) fn len(&self) -> usize {
+        self.kept.values().map(Vec::len).sum()
+    }
 }
 
 impl SimPort {
@@ -64,6 +115,9 @@ impl SimPort {
             memory: MemoryPort::new(of_packets, max_packet_bytes).poisoned(),
             ip,
             ends: Vec::new(),
+            keeps: false,
+            memory_of_sent: KeptMemory::default(),
+            reserved: None,
         }
     }
 
@@ -87,11 +141,21 @@ impl DerefMut for SimPort {
 }
 
 impl Transmit for SimPort {
-    fn reserve(&mut self, to: &TxMeta, to_qp: Qpn, len: usize) -> Result<TxSlot<'_>, ReserveError> {
+    fn reserve(
+        &mut self,
+        to: &TxMeta,
+        flow: Flow,
+        position: Option<Position>,
+        len: usize,
+    ) -> Result<TxSlot<'_>, ReserveError> {
         let max = self.memory.capabilities().max_packet_bytes;
         assert!(len <= max, "a packet of {len} bytes, the port takes {max}");
         assert_eq!(to.version, self.ip.version());
-        self.memory.reserve(to, to_qp, len)
+        self.reserved = None;
+        let mut slot = self.memory.reserve(to, flow, position, len)?;
+        slot.kept = self.keeps && position.is_some();
+        self.reserved = Some((flow, position));
+        Ok(slot)
     }
 
     fn commit(&mut self) {
@@ -99,6 +163,11 @@ impl Transmit for SimPort {
         self.memory.commit();
         let after = self.memory.counters().tx_packets;
         assert_eq!(after, before + 1, "there is a reservation to commit");
+        if let Some((flow, Some(position))) = self.reserved
+            && self.keeps
+        {
+            self.memory_of_sent.sent(flow, position);
+        }
     }
 
     fn commit_last(&mut self) {
@@ -106,5 +175,9 @@ impl Transmit for SimPort {
         let packets = self.memory.counters().tx_packets;
         self.ends
             .push(usize::try_from(packets).expect("not that many"));
+    }
+
+    fn acknowledged(&mut self, flow: Flow, which: Acknowledged) {
+        self.memory_of_sent.report(flow, which);
     }
 }

@@ -1,0 +1,54 @@
+//! Tells the port which of the packets that it keeps in memory it may forget.
+
+use super::{Handle, Nic};
+use crate::qp::Report;
+use crate::transmit::{Acknowledged, Flow, Transmit};
+use core::hint::cold_path;
+
+/// What the port has yet to hear.
+#[derive(Debug, Default)]
+pub(super) struct Reports {
+    /// QPs whose peers have acknowledged packets, each once.
+    acknowledged: Vec<Handle>,
+    /// Flows that have ended while the port kept packets of them.
+    ended: Vec<Flow>,
+}
+
+impl Reports {
+    pub(super) fn note(&mut self, handle: Handle, report: Report) {
+        match report {
+            Report::Acknowledged => self.acknowledged.push(handle),
+            Report::Ended(flow) => self.ended.push(flow),
+        }
+    }
+
+    #[inline]
+    pub(super) fn is_empty(&self) -> bool {
+        self.acknowledged.is_empty() && self.ended.is_empty()
+    }
+}
+
+impl Nic {
+    /// Tells the port everything that it has yet to hear.
+    #[inline]
+    pub(super) fn report(&mut self, port: &mut dyn Transmit) {
+        if !self.reports.is_empty() {
+            cold_path();
+            self.report_all(port);
+        }
+    }
+
+    #[inline(never)]
+    fn report_all(&mut self, port: &mut dyn Transmit) {
+        for flow in self.reports.ended.drain(..) {
+            port.acknowledged(flow, Acknowledged::All);
+        }
+        for handle in self.reports.acknowledged.drain(..) {
+            let slot = self.qps.at_mut(handle);
+            // A QP that has ended its flow since then has nothing to report.
+            if let Some((flow, before)) = slot.and_then(|slot| slot.qp.take_acknowledged()) {
+                port.acknowledged(flow, Acknowledged::Before(before));
+            }
+        }
+    }
+}
