@@ -9,6 +9,8 @@ pub struct Framework {
     /// Its name in the table.
     pub name: &'static str,
     script: &'static str,
+    /// What the script replaces `TEST` by: the test of `ucx_perftest`.
+    test: &'static str,
     ours: &'static str,
     tcp: &'static str,
 }
@@ -37,30 +39,35 @@ pub const FRAMEWORKS: [Framework; 5] = [
     Framework {
         name: "UCX tag",
         script: include_str!("frameworks/ucx.sh"),
+        test: "tag",
         ours: UCX_OURS,
         tcp: UCX_TCP,
     },
     Framework {
         name: "UCX put",
-        script: include_str!("frameworks/ucx_put.sh"),
+        script: include_str!("frameworks/ucx.sh"),
+        test: "ucp_put",
         ours: UCX_OURS,
         tcp: UCX_TCP,
     },
     Framework {
         name: "libfabric msg",
         script: include_str!("frameworks/libfabric.sh"),
+        test: "",
         ours: UCX_OURS,
         tcp: UCX_TCP,
     },
     Framework {
         name: "Open MPI, pml ucx (TCP: btl tcp)",
         script: include_str!("frameworks/openmpi.sh"),
+        test: "",
         ours: UCX_OURS,
         tcp: UCX_TCP,
     },
     Framework {
         name: "Open MPI, mtl ofi (TCP: mtl ofi)",
         script: include_str!("frameworks/openmpi.sh"),
+        test: "",
         ours: OFI_OURS,
         tcp: OFI_TCP,
     },
@@ -75,6 +82,7 @@ impl Framework {
         let settings = if tcp { self.tcp } else { self.ours };
         let scene = Scene::of(self.script)
             .with("SETTINGS", settings)
+            .with("TEST", self.test)
             .with("PROGRAM", &built.mpi)
             .with("ROCE", &built.roce)
             .with("LIBRARY", &built.library);

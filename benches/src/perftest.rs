@@ -1,10 +1,11 @@
 //! Debian's perftest, unmodified, on this stack's libibverbs.
 
 use crate::peers::{output, serve};
+use crate::roce::PROFILE;
 use crate::veth::{ADDRESSES, VethPair};
 use std::path::Path;
 
-/// Builds `roce` and the library with optimisation; `roce run` finds the library beside
+/// Builds `roce` and the library as they are distributed; `roce run` finds the library beside
 /// itself.
 ///
 /// # Errors
@@ -12,7 +13,8 @@ use std::path::Path;
 pub fn build_library() -> Result<(), String> {
     let mut cargo =
         std::process::Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    cargo.args(["build", "--release", "--quiet", "-p", "roce-verbs-shim"]);
+    cargo.args(["build", "--profile", PROFILE, "--quiet"]);
+    cargo.args(["-p", "roce-verbs-shim"]);
     output(cargo).map(drop)
 }
 

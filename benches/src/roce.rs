@@ -32,16 +32,26 @@ fn mean<T>(all: &[T], of: fn(&T) -> f64) -> f64 {
     all.iter().map(of).sum::<f64>() / all.len() as f64
 }
 
-/// Builds the `roce` command with optimisation; where it is.
+/// The profile whose programs are measured: that of what is distributed.
+pub const PROFILE: &str = "fat-lto";
+
+/// The folder of that profile's programs. This program lies in the folder of some profile.
+fn folder() -> Result<PathBuf, String> {
+    let own = std::env::current_exe().map_err(|e| e.to_string())?;
+    let target = own.ancestors().nth(2);
+    let target = target.ok_or_else(|| format!("{} is in no target folder", own.display()))?;
+    Ok(target.join(PROFILE))
+}
+
+/// Builds the `roce` command as it is distributed; where it is.
 ///
 /// # Errors
 /// If cargo fails.
 pub fn build() -> Result<PathBuf, String> {
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    cargo.args(["build", "--release", "--quiet", "-p", "roce"]);
+    cargo.args(["build", "--profile", PROFILE, "--quiet", "-p", "roce"]);
     output(cargo)?;
-    let own = std::env::current_exe().map_err(|e| e.to_string())?;
-    Ok(own.with_file_name("roce"))
+    Ok(folder()?.join("roce"))
 }
 
 /// Builds an example, such as the one that moves packets through a bare UDP port; where
@@ -51,11 +61,10 @@ pub fn build() -> Result<PathBuf, String> {
 /// If cargo fails.
 pub fn build_example(package: &str, name: &str) -> Result<PathBuf, String> {
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    cargo.args(["build", "--release", "--quiet", "-p", package]);
+    cargo.args(["build", "--profile", PROFILE, "--quiet", "-p", package]);
     cargo.args(["--example", name]);
     output(cargo)?;
-    let own = std::env::current_exe().map_err(|e| e.to_string())?;
-    Ok(own.with_file_name("examples").join(name))
+    Ok(folder()?.join("examples").join(name))
 }
 
 /// What the UDP port carries from host 1 to host 0 with no protocol on it: bits per

@@ -22,13 +22,13 @@ const COMMAND: &str = "roce";
 const LIBRARY: &str = "libroce_verbs_shim.so";
 const PRELOAD: &str = "libroce_preload.so";
 
-/// Builds all, without what only debuggers read.
+/// Builds all, linked as a whole and without what only debuggers read.
 pub(crate) fn build() -> Result<Built, Box<dyn Error>> {
     let output = Command::new(env!("CARGO"))
-        .args(["build", "--release", "--locked"])
+        .args(["build", "--profile", "fat-lto", "--locked"])
         .args(["--package", "roce", "--package", "roce-verbs-shim"])
         .args(["--package", "roce-preload"])
-        .args(["--config", "profile.release.strip=\"symbols\""])
+        .args(["--config", "profile.fat-lto.strip=\"symbols\""])
         .args(["--message-format", "json-render-diagnostics"])
         .stderr(Stdio::inherit())
         .output()?;

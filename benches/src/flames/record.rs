@@ -2,6 +2,7 @@
 
 use super::stacks::{self, Stack};
 use crate::peers::{output, serve};
+use crate::roce::PROFILE;
 use crate::veth::{ADDRESSES, VethPair};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -33,11 +34,11 @@ pub fn build() -> Result<PathBuf, String> {
         .ok_or("this program lies in no target folder")?
         .join("frame-pointers");
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    cargo.args(["build", "--release", "--quiet", "-p", "roce"]);
+    cargo.args(["build", "--profile", PROFILE, "--quiet", "-p", "roce"]);
     cargo.arg("--target-dir").arg(&target);
     cargo.env("RUSTFLAGS", "-C force-frame-pointers=yes");
     output(cargo)?;
-    Ok(target.join("release").join("roce"))
+    Ok(target.join(PROFILE).join("roce"))
 }
 
 /// Profiles WRITEs of `size` bytes from host 1 to host 0, by a datapath as

@@ -1,4 +1,4 @@
-# UCX's tag messages between two processes.
+# UCX's tests TEST_lat and TEST_bw between two processes: tag messages, or puts.
 eval "export $SETTINGS"
 measure() {
     ucx_perftest -p 13337 >/dev/null & server=$!
@@ -7,6 +7,6 @@ measure() {
     wait $server
 }
 # The columns: iterations, typical, average and overall latency, average and overall MB/s.
-echo "latency-us $(measure tag_lat 8 20000 2)"
-echo "medium-MB/s $(measure tag_bw 65536 5000 6)"
-echo "large-MB/s $(measure tag_bw 1048576 500 6)"
+echo "latency-us $(measure "${TEST}_lat" 8 20000 2)"
+echo "medium-MB/s $(measure "${TEST}_bw" 65536 5000 6)"
+echo "large-MB/s $(measure "${TEST}_bw" 1048576 500 6)"
