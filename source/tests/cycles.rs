@@ -36,7 +36,6 @@ const KNOWN: &[(&str, &[&str])] = &[
         "stack",
         &["qp::requester::clock", "qp::requester::round_trip"],
     ),
-    ("udp", &["share", "socket"]),
     ("udp", &["share::steer", "share::table"]),
     ("xdp", &["program::attach", "program::holder"]),
     (
