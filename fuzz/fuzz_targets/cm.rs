@@ -330,7 +330,7 @@ fn request(service: ServiceId, qpn: u8, private: u8) -> ConnectRequest {
         source_port: 1,
         service_type: ServiceType::Rc,
         qpn: Qpn::from_bits(qpn.into()),
-        psn: Psn::new(1),
+        rq_psn: Psn::new(1),
         responder_resources: 1,
         initiator_depth: 1,
         retry_count: qpn % 9,
@@ -350,7 +350,7 @@ fn request(service: ServiceId, qpn: u8, private: u8) -> ConnectRequest {
 fn acceptance(qpn: u8) -> Acceptance {
     Acceptance {
         qpn: Qpn::from_bits(qpn.into()),
-        psn: Psn::new(2),
+        rq_psn: Psn::new(2),
         responder_resources: 1,
         initiator_depth: 1,
         target_ack_delay: qpn % 33,
