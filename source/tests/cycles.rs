@@ -72,6 +72,7 @@ const KNOWN: &[(&str, &[&str])] = &[
             "xrc",
         ],
     ),
+    ("verbs", &["cm::core", "cm::routes"]),
     ("verbs", &["datapath::choose", "datapath::port"]),
     ("verbs", &["watch::connection", "watch::http"]),
     (
