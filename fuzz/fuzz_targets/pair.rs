@@ -9,7 +9,7 @@ use arbitrary::{Arbitrary, Unstructured};
 use libfuzzer_sys::fuzz_target;
 use roce_fuzz::{DEPTH, Frame, Host, Mem, Peer};
 use roce_stack::{
-    Access, Completion, Duration, Instant, QpKind, QpState, RecvWr, SendFlags, SendOp, SendWr,
+    Access, Completion, Duration, Instant, QpKind, QpState, RecvRequest, SendFlags, SendOp, SendRequest,
     WcOpcode, WcStatus,
 };
 use roce_wire::{Psn, Qpn};
@@ -139,12 +139,7 @@ impl<'a> World<'a> {
                 (add, end.fetched.sge(at, 8))
             }
         };
-        let wr = SendWr {
-            wr_id: slot as u64,
-            op,
-            sges: &[sge],
-            flags: SendFlags::SIGNALED,
-        };
+        let wr = SendRequest::new(slot as u64, op, sge);
         // UC does no READs and atomics.
         if end.host.nic.post_send(self.now, end.qpn, &wr).is_ok() {
             end.posted.push(work);
@@ -350,7 +345,7 @@ impl End {
     fn post_receives(&mut self, now: Instant) {
         for slot in 0..SLOTS {
             let sges = [self.inbox.sge((slot * SLOT) as u64, SLOT as u32)];
-            let wr = RecvWr {
+            let wr = RecvRequest {
                 wr_id: slot as u64,
                 sges: &sges,
             };

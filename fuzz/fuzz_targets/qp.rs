@@ -9,8 +9,8 @@ use arbitrary::Arbitrary;
 use libfuzzer_sys::fuzz_target;
 use roce_fuzz::{DEPTH, Frame, Host, Mem, Peer, QKEY, address, meta, seal, to_state};
 use roce_stack::{
-    Access, Destination, Duration, Flush, Instant, QpKind, QpState, QueueLimits, RecvWr, SendFlags,
-    SendOp, SendWr, SrqAttributes, SrqInit, Srqn, TxMeta, WindowBind, WindowId, WindowType,
+    Access, Destination, Duration, Flush, Instant, QpKind, QpState, QueueLimits, RecvRequest, SendFlags,
+    SendOp, SendRequest, SrqAttributes, SrqInit, Srqn, Target, WindowBind, WindowId, WindowType, TxMeta,
     largest_path_mtu,
 };
 use roce_wire::{
@@ -387,6 +387,7 @@ impl World {
             placement: FlushPlacement::from_bits(flags),
             selectivity: FlushSelectivity::from_bits(flags >> 4),
         };
+        let datagram = op % 14 > 11;
         let (op, len) = match op % 14 {
             0 => (SendOp::Send, len),
             1 => (SendOp::SendImm(1), len),
@@ -400,29 +401,24 @@ impl World {
             9 => (SendOp::BindMw(bind), 0),
             10 => (SendOp::Flush(flush), 0),
             11 => (SendOp::AtomicWrite(remote), 8),
-            12 => (SendOp::SendTo(self.to), len),
-            _ => (SendOp::SendImmTo(self.to, 3), len),
+            12 => (SendOp::Send, len),
+            _ => (SendOp::SendImm(3), len),
         };
         let sges = [memory.sge(offset.into(), len.into())];
-        let wr = SendWr {
-            wr_id: self.next_id,
-            op,
-            sges: if matches!(
-                op,
-                SendOp::LocalInv(_) | SendOp::BindMw(_) | SendOp::Flush(_)
-            ) {
-                &[]
-            } else {
-                &sges
-            },
-            flags: SendFlags::from_bits_truncate(flags.into()),
+        let elements = match op {
+            SendOp::LocalInv(_) | SendOp::BindMw(_) | SendOp::Flush(_) => &[][..],
+            _ => &sges,
         };
         let known = &mut self.qps[index];
-        let nic = &mut self.host.nic;
-        let posted = match known.kind {
-            QpKind::XrcInitiator => nic.post_send_to_srq(self.now, known.qpn, &wr, self.srqs[1]),
-            _ => nic.post_send(self.now, known.qpn, &wr),
+        let target = match known.kind {
+            _ if datagram => self.to.into(),
+            QpKind::XrcInitiator => self.srqs[1].into(),
+            _ => Target::Peer,
         };
+        let request = SendRequest::new(self.next_id, op, elements)
+            .with_flags(SendFlags::from_bits_truncate(flags.into()))
+            .to(target);
+        let posted = self.host.nic.post_send(self.now, known.qpn, &request);
         if posted.is_ok() {
             known.sends.push_back(self.next_id);
         }
@@ -442,7 +438,7 @@ impl World {
         let index = usize::from(qp) % self.qps.len();
         let memory = &self.memories[usize::from(memory) % self.memories.len()];
         let sges = [memory.sge(offset.into(), len.into())];
-        let wr = RecvWr {
+        let wr = RecvRequest {
             wr_id: self.next_id,
             sges: &sges,
         };

@@ -12,7 +12,7 @@ use roce_sim::connect::{ConnectSpec, connect};
 use roce_sim::fabric::{Fabric, FabricBuilder, HostId, HostSpec, LinkSpec, Step, SwitchSpec};
 use roce_stack::{
     Access, Buffer, CompletionQueue, CqId, Duration, Memory, QpInit, QpKind, QueueLimits,
-    RemoteAddr, SendFlags, SendOp, SendWr, Sge,
+    RemoteAddr, SendFlags, SendOp, SendRequest, Sge,
 };
 use roce_wire::{PathMtu, Qpn};
 use std::sync::Arc;
@@ -212,12 +212,8 @@ impl End {
             length,
             lkey: self.key,
         };
-        let wr = SendWr {
-            wr_id: 1,
-            op: SendOp::Write(RemoteAddr { addr: IOVA, rkey }),
-            sges: &[sge],
-            flags: SendFlags::empty(),
-        };
+        let wr = SendRequest::new(1, SendOp::Write(RemoteAddr { addr: IOVA, rkey }), sge)
+            .with_flags(SendFlags::empty());
         let now = fabric.now();
         let posted = fabric.nic(self.host).post_send(now, self.qpn, &wr);
         posted.expect("posted");

@@ -69,6 +69,6 @@ pub use time::{Duration, Instant};
 pub use transmit::{Acknowledged, Flow, Position, ReserveError, Transmit, TxSlot};
 pub use wr::{
     Completion, CompletionError, Flush, MAX_MESSAGE_BYTES, MAX_SGE, NetworkHeader,
-    ParseRemoteAddrError, PostError, RecvWr, RemoteAddr, SendFlags, SendOp, SendWr, Sge, Source,
-    WcOpcode, WcStatus,
+    ParseRemoteAddrError, Payload, PostError, RecvRequest, RemoteAddr, SendFlags, SendOp,
+    SendRequest, Sge, Source, Target, WcOpcode, WcStatus,
 };

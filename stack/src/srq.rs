@@ -8,7 +8,7 @@ use crate::event::Event;
 use crate::hash::KeyMap;
 use crate::memory::PdId;
 use crate::qp::{MAX_QUEUE_DEPTH, QpKind, QueueLimits, RecvWqe, WorkQueue};
-use crate::wr::{MAX_SGE, PostError, RecvWr, Sge};
+use crate::wr::{MAX_SGE, PostError, RecvRequest, Sge};
 use core::fmt;
 use roce_wire::Qpn;
 use std::collections::VecDeque;
@@ -289,7 +289,7 @@ impl SrqTable {
         Ok(())
     }
 
-    pub(crate) fn post(&mut self, srqn: Srqn, wr: &RecvWr<'_>) -> Result<(), PostError> {
+    pub(crate) fn post(&mut self, srqn: Srqn, wr: &RecvRequest<'_>) -> Result<(), PostError> {
         let srq = self.srqs.get_mut(&srqn.0);
         let srq = srq.ok_or(PostError::UnknownSrq(srqn))?;
         srq.queue.push(RecvWqe::new(wr), wr.sges)

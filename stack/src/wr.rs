@@ -3,14 +3,14 @@
 mod completion;
 mod refused;
 mod remote;
+mod request;
 
 pub use completion::{Completion, CompletionError, NetworkHeader, Source, WcOpcode, WcStatus};
 pub use refused::PostError;
 pub use remote::{ParseRemoteAddrError, RemoteAddr};
+pub use request::{Payload, SendFlags, SendRequest, Target};
 
-use crate::address::Destination;
 use crate::memory::WindowBind;
-use bitflags::bitflags;
 use roce_wire::{FlushPlacement, FlushSelectivity};
 
 /// The most scatter/gather elements that a work request can have.
@@ -88,11 +88,6 @@ pub enum SendOp {
     /// Invalidates a key, here: a window of type 2 or a region that allows it (IBTA
     /// 1.7, 10.6.5). It waits until everything before it has completed.
     LocalInv(u32),
-    /// Delivers the bytes, one packet at most, into a receive work request of any UD
-    /// QP, or of all in a multicast group. (UD only.)
-    SendTo(Destination),
-    /// The same, with 32 bits of immediate data.
-    SendImmTo(Destination, u32),
 }
 
 impl SendOp {
@@ -138,12 +133,7 @@ impl SendOp {
     pub(crate) fn consumes_receive(&self) -> bool {
         matches!(
             self,
-            Self::Send
-                | Self::SendImm(_)
-                | Self::SendInvalidate(_)
-                | Self::WriteImm(..)
-                | Self::SendTo(_)
-                | Self::SendImmTo(..)
+            Self::Send | Self::SendImm(_) | Self::SendInvalidate(_) | Self::WriteImm(..)
         )
     }
 
@@ -151,11 +141,7 @@ impl SendOp {
     // rule: 11.6.1-opcode
     pub(crate) fn completion_opcode(&self) -> WcOpcode {
         match self {
-            Self::Send
-            | Self::SendImm(_)
-            | Self::SendInvalidate(_)
-            | Self::SendTo(_)
-            | Self::SendImmTo(..) => WcOpcode::Send,
+            Self::Send | Self::SendImm(_) | Self::SendInvalidate(_) => WcOpcode::Send,
             Self::Write(_) | Self::WriteImm(..) => WcOpcode::RdmaWrite,
             Self::Read(_) => WcOpcode::RdmaRead,
             Self::CompareSwap { .. } => WcOpcode::CompareSwap,
@@ -168,41 +154,9 @@ impl SendOp {
     }
 }
 
-bitflags! {
-    /// Modifiers of a send work request.
-    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-    pub struct SendFlags: u32 {
-        /// Ask for a completion. (Errors always complete.)
-        const SIGNALED = 1;
-        /// Raise a solicited event at the peer.
-        const SOLICITED = 2;
-        /// Wait for earlier READs and atomics before starting (IBTA 1.7, 10.8.3.3).
-        // rule: 10.8.3-fence
-        const FENCE = 4;
-        /// Copy the bytes when the request is posted, so that their memory is free
-        /// for something else at once. SEND and WRITE only, up to
-        /// [`QpInit::max_inline`](crate::QpInit::max_inline) bytes.
-        const INLINE = 8;
-    }
-}
-
-/// A request for the send queue.
-#[derive(Clone, Copy, Debug)]
-pub struct SendWr<'a> {
-    /// Comes back in the completion.
-    pub wr_id: u64,
-    /// What to do.
-    pub op: SendOp,
-    /// Local memory: the source of SEND and WRITE, the destination of READ and
-    /// atomics (8 bytes).
-    pub sges: &'a [Sge],
-    /// Modifiers.
-    pub flags: SendFlags,
-}
-
 /// A request for the receive queue.
 #[derive(Clone, Copy, Debug)]
-pub struct RecvWr<'a> {
+pub struct RecvRequest<'a> {
     /// Comes back in the completion.
     pub wr_id: u64,
     /// Where a SEND's bytes go.

@@ -92,12 +92,8 @@ pub(crate) extern "C" fn bind_mw(qp: Handle<Qp>, mw: Handle<Mw>, bind: Out<IbvMw
         } else {
             mw.bind(key.into(), &bind.bind_info)?
         };
-        let request = SendRequest {
-            wr_id: bind.wr_id,
-            op,
-            sges: &[],
-            flags: send_flags(bind.send_flags)?,
-        };
+        let flags = send_flags(bind.send_flags)?;
+        let request = SendRequest::new(bind.wr_id, op, ()).with_flags(flags);
         qp.post_send(&request).or_errno()?;
         mw.c.set(|c| c.rkey = mw.window.rkey(key));
         Ok(())

@@ -107,7 +107,7 @@ impl AsyncLink {
     /// Does one operation, from or into local memory.
     async fn perform(&self, op: SendOp, memory: Sge) -> Outcome<Completion> {
         self.connection
-            .post_send(&SendRequest::new(1, op, &[memory]))?;
+            .post_send(&SendRequest::new(1, op, memory))?;
         Ok(self.completion().await?.ok()?)
     }
 

@@ -65,7 +65,7 @@ fn client(context: &Context, server: SocketAddr) -> Outcome {
     let place: RemoteAddr = std::str::from_utf8(connection.private().trimmed())?.parse()?;
     // Does an atomic, and returns what was there before.
     let fetch = |op| -> Outcome<u64> {
-        connection.post_send(&SendRequest::new(1, op, &[memory.all()?]))?;
+        connection.post_send(&SendRequest::new(1, op, memory.all()?))?;
         cq.wait_polling()?.ok()?;
         Ok(memory.atomic_u64(0)?.load(Ordering::SeqCst))
     };

@@ -55,10 +55,9 @@ pub(crate) fn run(_arguments: &[String]) -> Outcome {
     let client = End::open()?;
     let connection = client.connect(service, PASSWORD)?;
     client.memory.write(0, b"hello")?;
-    let sges = [client.memory.slice(0, 5)?];
     client
         .qp
-        .post_send(&SendRequest::new(1, SendOp::Send, &sges))?;
+        .post_send(&SendRequest::send(client.memory.slice(0, 5)?))?;
     client.cq.wait_polling()?.ok()?;
     client
         .manager

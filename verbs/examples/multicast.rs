@@ -96,10 +96,11 @@ impl Member {
             .pd
             .create_ah(self.gid_index, group, &AddressOptions::default())?;
         self.memory.write(0, MESSAGE)?;
-        let sges = [self.memory.slice(0, MESSAGE.len())?];
+        let message = self.memory.slice(0, MESSAGE.len())?;
         // A group has this QP number for all.
-        let op = SendOp::SendTo(handle.to(Qpn::MULTICAST, KEY));
-        self.qp.post_send(&SendRequest::new(2, op, &sges))?;
+        let all = handle.to(Qpn::MULTICAST, KEY);
+        self.qp
+            .post_send(&SendRequest::send(message).id(2).to(all))?;
         self.cq.wait_polling()?.ok()?;
         println!("sent {} bytes to {GROUP}", MESSAGE.len());
         Ok(())

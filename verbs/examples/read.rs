@@ -56,8 +56,8 @@ fn client(context: &Context, server: SocketAddr) -> Outcome {
     let piece = BYTES / PIECES;
     for at in (0..BYTES).step_by(piece) {
         let source = place.offset(at as u64);
-        let sges = [memory.slice(at, piece)?];
-        connection.post_send(&SendRequest::new(at as u64, SendOp::Read(source), &sges))?;
+        let read = SendRequest::read(memory.slice(at, piece)?, source);
+        connection.post_send(&read.id(at as u64))?;
     }
     for _ in 0..PIECES {
         let completion = cq.wait_polling()?.ok()?;

@@ -80,8 +80,8 @@ fn post_receive(qp: &QueuePair, memory: &MemoryRegion) -> Outcome {
 
 fn send(qp: &QueuePair, cq: &CompletionQueue, memory: &MemoryRegion, message: &[u8]) -> Outcome {
     memory.write(0, message)?;
-    let sges = [memory.slice(0, message.len())?];
-    qp.post_send(&SendRequest::new(2, SendOp::Send, &sges))?;
+    let request = SendRequest::send(memory.slice(0, message.len())?);
+    qp.post_send(&request.id(2))?;
     // Until it has completed, the memory belongs to the NIC.
     cq.wait_polling()?.ok()?;
     Ok(())

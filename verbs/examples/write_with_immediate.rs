@@ -80,7 +80,7 @@ fn client(context: &Context, server: SocketAddr) -> Outcome {
         memory.write(0, &content(block))?;
         let target = place.offset((block * BLOCK) as u64);
         let op = SendOp::WriteImm(target, block as u32);
-        connection.post_send(&SendRequest::new(1, op, &[memory.all()?]))?;
+        connection.post_send(&SendRequest::new(1, op, memory.all()?))?;
         cq.wait_polling()?.ok()?;
     }
     println!("client: wrote blocks {ORDER:?}");

@@ -25,8 +25,7 @@
 //!
 //!     // RDMA WRITE: five bytes from the start of the memory to its middle, through the network.
 //!     memory.write(0, b"hello")?;
-//!     let write = SendOp::Write(memory.remote(2048));
-//!     a.post_send(&SendRequest::new(1, write, &[memory.slice(0, 5)?]))?;
+//!     a.post_send(&SendRequest::write(memory.slice(0, 5)?, memory.remote(2048)))?;
 //!     cq.wait_polling()?.ok()?;
 //!
 //!     let mut written = [0; 5];
@@ -106,7 +105,7 @@
 //!
 //! let ah = pd.create_ah(0, peer.gid, &AddressOptions::default())?;
 //! let to = ah.to(peer.qpn, qkey);
-//! qp.post_send(&SendRequest::new(1, SendOp::SendTo(to), &[region.slice(0, 5)?]))?;
+//! qp.post_send(&SendRequest::send(region.slice(0, 5)?).to(to))?;
 //! # Ok(())
 //! # }
 //! ```
@@ -185,10 +184,7 @@ pub use options::OpenOptions;
 pub use pd::ProtectionDomain;
 pub use priorities::{PrioritySettings, PrioritySettingsError, environment_priorities};
 pub use process_memory::ProcessMemory;
-pub use qp::{
-    ConnectOptions, Endpoint, ParseEndpointError, QpOptions, QueuePair, RecvRequest, SendBatch,
-    SendRequest,
-};
+pub use qp::{ConnectOptions, Endpoint, ParseEndpointError, QpOptions, QueuePair, SendBatch};
 pub use region::MemoryRegion;
 pub use registration::Registration;
 pub use roce_capture::{Capture, CreateError};
@@ -199,10 +195,11 @@ pub use roce_stack::{
     Access, AccessError, Buffer, BufferRange, Completion, CompletionError, Counters, CqId,
     CqOverrun, CqResizeError, CreateQpError, DeregisterError, DropReason, Event, FaultSafe, Flush,
     MAX_INLINE_BYTES, MAX_MESSAGE_BYTES, MAX_QUEUE_DEPTH, MAX_RD_ATOMIC, MAX_SGE, MAX_SRQS, Memory,
-    MemoryFault, ModifyError, Notify, ParseRemoteAddrError, PostError, QpAttributes, QpConfig,
-    QpKind, QpState, QpStatus, QpTraffic, QpnPart, RegisterError, RemoteAddr, Reregister,
-    ReregisterError, RoceVersion, SendFlags, SendOp, Sge, SrqAttributes, SrqError, SrqStatus, Srqn,
-    Stat, TxMeta, WcOpcode, WcStatus, WindowType, largest_path_mtu,
+    MemoryFault, ModifyError, Notify, ParseRemoteAddrError, Payload, PostError, QpAttributes,
+    QpConfig, QpKind, QpState, QpStatus, QpTraffic, QpnPart, RecvRequest, RegisterError,
+    RemoteAddr, Reregister, ReregisterError, RoceVersion, SendFlags, SendOp, SendRequest, Sge,
+    SrqAttributes, SrqError, SrqStatus, Srqn, Stat, Target, TxMeta, WcOpcode, WcStatus, WindowType,
+    largest_path_mtu,
 };
 pub use roce_stack::{
     AddressError, AddressHandle, Destination, MulticastError, NetworkHeader, Source,

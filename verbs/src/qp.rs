@@ -8,7 +8,7 @@ mod post;
 
 pub use endpoint::{Endpoint, ParseEndpointError};
 pub use options::{ConnectOptions, QpOptions};
-pub use post::{RecvRequest, SendBatch, SendRequest};
+pub use post::SendBatch;
 
 use crate::context::Context;
 use crate::cq::CompletionQueue;

@@ -3,10 +3,9 @@
 use crate::context::Context;
 use crate::cq::CompletionQueue;
 use crate::pd::ProtectionDomain;
-use crate::qp::RecvRequest;
 use crate::xrc::XrcDomain;
 use roce_stack::{
-    PostError, QueueLimits, RecvWr, SrqAttributes, SrqError, SrqInit, SrqStatus, Srqn,
+    PostError, QueueLimits, RecvRequest, SrqAttributes, SrqError, SrqInit, SrqStatus, Srqn,
 };
 use std::sync::Arc;
 
@@ -125,12 +124,8 @@ impl SharedReceiveQueue {
     /// # Errors
     /// See [`PostError`]; nothing was posted then.
     pub fn post_recv(&self, request: &RecvRequest<'_>) -> Result<(), PostError> {
-        let wr = RecvWr {
-            wr_id: request.wr_id,
-            sges: request.sges,
-        };
         let mut engine = self.inner.pd.context.inner.shared.lock();
-        engine.nic.post_srq_recv(self.inner.srqn, &wr)
+        engine.nic.post_srq_recv(self.inner.srqn, request)
     }
 
     /// Changes how many receives fit, or asks for one [`Event::SrqLimit`] when fewer

@@ -2,11 +2,12 @@
 
 use crate::error::RegionError;
 use crate::pd::ProtectionDomain;
-use crate::qp::{QueuePair, SendRequest};
+use crate::qp::QueuePair;
 use crate::region::MemoryRegion;
 use crate::registration::Registration;
 use roce_stack::{
-    Access, PostError, RegisterError, RemoteAddr, SendOp, WindowBind, WindowId, WindowType,
+    Access, PostError, RegisterError, RemoteAddr, SendOp, SendRequest, WindowBind, WindowId,
+    WindowType,
 };
 use std::sync::Arc;
 
@@ -179,7 +180,7 @@ impl QueuePair {
         // Another device's window fails as an unknown one does.
         let key = key.flatten().unwrap_or_default();
         let op = window.bind(key, view.unwrap_or(&WindowView::NOTHING));
-        self.post_send(&SendRequest::new(wr_id, op, &[]))?;
+        self.post_send(&SendRequest::new(wr_id, op, ()))?;
         Ok(key)
     }
 }

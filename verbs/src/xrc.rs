@@ -13,8 +13,8 @@ use std::sync::Arc;
 /// to clone; closed when the last clone and all that is in it are gone.
 ///
 /// With XRC, one connection serves all receivers of a process or host: the initiator
-/// (a QP of kind [`QpKind::XrcInitiator`](crate::QpKind), whose requests go out by
-/// [`QueuePair::post_send_to_srq`]) says with each request which SRQ it is for. The
+/// (a QP of kind [`QpKind::XrcInitiator`](crate::QpKind)) says with each request which SRQ
+/// it is for: [`SendRequest::to`](crate::SendRequest::to). The
 /// target at the other end has no queues of its own; a message completes to the CQ of
 /// the SRQ, and the peer has access to memory of the SRQ's protection domain.
 #[derive(Clone, Debug)]

@@ -189,13 +189,13 @@ fn inline_data_is_free_at_once() {
     source.write(0, &[2; 64]).expect("in range");
     assert_eq!(a.done().0, WcStatus::Success);
     assert_eq!(bytes(&target, 0, 64), [1; 64]);
-    let from_anywhere = SendRequest::new(2, SendOp::Write(target.remote(8)), &[]);
-    a.qp.post_inline(&from_anywhere, b"anywhere")
+    let from_anywhere = SendRequest::write((), target.remote(8)).id(2);
+    a.qp.post_send(&from_anywhere.inline(b"anywhere"))
         .expect("posted");
     assert_eq!(a.done().0, WcStatus::Success);
     assert_eq!(bytes(&target, 8, 8), b"anywhere");
     let max = QpOptions::default().max_inline;
-    let too_long = a.qp.post_inline(&from_anywhere, &vec![0; max + 1]);
+    let too_long = a.qp.post_send(&from_anywhere.inline(&vec![0; max + 1]));
     let bytes = max as u64 + 1;
     assert_eq!(too_long, Err(PostError::InlineTooLong { bytes, max }));
 }
@@ -282,9 +282,9 @@ fn a_word_is_written_behind_a_flush() {
     });
     let flag = SendOp::AtomicWrite(target.remote(0));
     a.qp.post_sends(&[
-        SendRequest::new(1, write, &[data]),
-        SendRequest::new(2, flush, &[]),
-        SendRequest::new(3, flag, &[word]),
+        SendRequest::new(1, write, data),
+        SendRequest::new(2, flush, ()),
+        SendRequest::new(3, flag, word),
     ])
     .expect("posted");
     // Whoever sees the word sees the data.

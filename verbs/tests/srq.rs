@@ -135,7 +135,7 @@ fn the_srqs_events_are_told() {
     srq.modify(&attributes).expect("armed");
     let events = b.context.async_events();
     assert_eq!(events.poll(), None);
-    ours.post_send(&SendRequest::new(1, SendOp::Send, &[]))
+    ours.post_send(&SendRequest::new(1, SendOp::Send, ()))
         .expect("posted");
     // The background thread of the other end receives, and wakes this one.
     let limit = Some(Event::SrqLimit(srq.number()));

@@ -17,9 +17,7 @@ fn say(from: &End, to: &End, mark: u8) {
     from.region.write(0, &[mark]).expect("in range");
     let sge = from.region.slice(0, 1).expect("in range");
     let op = SendOp::Write(to.region.remote(WATCHED as u64));
-    let posted = from
-        .qp
-        .post_send(&SendRequest::new(mark.into(), op, &[sge]));
+    let posted = from.qp.post_send(&SendRequest::new(mark.into(), op, sge));
     posted.expect("posted");
     let until = Instant::now() + PATIENCE;
     while to.region.load_u8(WATCHED).expect("in range") != mark {
@@ -87,7 +85,7 @@ fn what_has_arrived_is_acknowledged_before_the_qp_is_reset() {
         a.region.write(0, &[mark]).expect("in range");
         let sge = a.region.slice(0, 1).expect("in range");
         let op = SendOp::Write(b.region.remote(LAST as u64));
-        let said = a.qp.post_send(&SendRequest::new(1, op, &[sge]));
+        let said = a.qp.post_send(&SendRequest::new(1, op, sge));
         said.expect("posted");
 
         let sges = [b.region.slice(0, LEN / 2).expect("in range")];

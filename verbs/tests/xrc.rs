@@ -78,7 +78,7 @@ fn one_connection_serves_many_receivers() {
     let run = |op, number| {
         let sges = [local.all().expect("small")];
         initiator
-            .post_send_to_srq(&SendRequest::new(1, op, &sges), number)
+            .post_send(&SendRequest::new(1, op, &sges).to(number))
             .expect("posted");
         let done = cq.poll_for(PATIENCE).expect("no overrun");
         assert_eq!(done.expect("completed").status, WcStatus::Success);
@@ -110,7 +110,7 @@ fn one_connection_serves_many_receivers() {
         local.read(0, &mut found).expect("in range");
         assert_eq!(found, more);
     }
-    let plain = initiator.post_send(&SendRequest::new(1, SendOp::Send, &[]));
+    let plain = initiator.post_send(&SendRequest::new(1, SendOp::Send, ()));
     assert_eq!(plain, Err(PostError::NoSrqNamed));
 }
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use roce_port::Port;
 use roce_stack::{
     Access, Buffer, CompletionQueue, CqId, Instant, Nic, NicConfig, QpAttributes, QpInit, QpKind,
-    QpState, QueueLimits, RemoteAddr, RxMeta, SendFlags, SendOp, SendWr, Sge, TxMeta, WcStatus,
+    QpState, QueueLimits, RemoteAddr, RxMeta, SendOp, SendRequest, Sge, TxMeta, WcStatus,
 };
 use roce_wire::{PathMtu, Psn, Qpn, RnrTimer};
 use roce_xdp::XdpPort;
@@ -134,12 +134,7 @@ fn request(near: &mut Host, far: &mut Host, start: std::time::Instant, op: SendO
         length: MESSAGE as u32,
         lkey: near.key,
     };
-    let wr = SendWr {
-        wr_id: 1,
-        op,
-        sges: &[sge],
-        flags: SendFlags::SIGNALED,
-    };
+    let wr = SendRequest::new(1, op, sge);
     near.nic.post_send(now(), near.qpn, &wr).expect("posted");
     let completion = wait_for("the completion", || {
         near.turn(now());

@@ -8,7 +8,7 @@ use port::{CountingPort, FIRST_PEER};
 use roce_stack::{
     Access, Buffer, CompletionQueue, CongestionControl, CqId, DcqcnParameters, Duration, Instant,
     IpCovered, Nic, NicConfig, QpAttributes, QpInit, QpKind, QpState, QueueLimits, RoceVersion,
-    RxMeta, SendFlags, SendOp, SendWr, Sge, TxMeta, WcStatus,
+    RxMeta, SendOp, SendRequest, Sge, TxMeta, WcStatus,
 };
 use roce_wire::icrc::{self, IpHeader};
 use roce_wire::{Bth, ExtHeaders, Opcode, PacketRepr, PathMtu, Psn, Qpn, UDP_PORT};
@@ -177,12 +177,7 @@ impl Pacing {
             length: self.message,
             lkey,
         };
-        let wr = SendWr {
-            wr_id: index as u64,
-            op: SendOp::Send,
-            sges: &[sge],
-            flags: SendFlags::SIGNALED,
-        };
+        let wr = SendRequest::new(index as u64, SendOp::Send, sge);
         self.nic
             .post_send(self.now, self.qpns[index], &wr)
             .map_err(|e| e.to_string())

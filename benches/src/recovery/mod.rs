@@ -6,7 +6,7 @@ pub mod figures;
 use crate::fabric::{Fabric, Wire};
 use roce_stack::{
     Access, Buffer, CompletionQueue, Counters, CqId, Duration, QpAttributes, QpInit, QpKind,
-    QpState, QueueLimits, RemoteAddr, SendFlags, SendOp, SendWr, Sge, TxMeta, WcStatus,
+    QpState, QueueLimits, RemoteAddr, SendOp, SendRequest, Sge, TxMeta, WcStatus,
 };
 use roce_wire::{PathMtu, Psn, RnrTimer};
 use std::sync::Arc;
@@ -121,12 +121,7 @@ pub fn run(run: &Run) -> Result<Outcome, String> {
     let (mut posted, mut done) = (0, 0);
     while done < run.messages {
         while posted < run.messages && posted - done < DEPTH as u64 {
-            let wr = SendWr {
-                wr_id: posted,
-                op,
-                sges: &[sge],
-                flags: SendFlags::SIGNALED,
-            };
+            let wr = SendRequest::new(posted, op, sge);
             fabric.ends[0]
                 .nic
                 .post_send(fabric.now, qpns[0], &wr)

@@ -8,7 +8,7 @@ use crate::recovery::connect;
 use bounded::BoundedPort;
 use roce_stack::{
     Access, Buffer, CompletionQueue, CqId, Instant, Nic, NicConfig, QpInit, QpKind, QueueLimits,
-    RemoteAddr, SendFlags, SendOp, SendWr, Sge, Stat, TxMeta, WcStatus,
+    RemoteAddr, SendOp, SendRequest, Sge, Stat, TxMeta, WcStatus,
 };
 use roce_wire::Qpn;
 use std::net::{IpAddr, Ipv4Addr};
@@ -173,12 +173,7 @@ impl Many {
             lkey,
         };
         let remote = RemoteAddr { addr: to, rkey };
-        let wr = SendWr {
-            wr_id: index as u64,
-            op: SendOp::Write(remote),
-            sges: &[sge],
-            flags: SendFlags::SIGNALED,
-        };
+        let wr = SendRequest::new(index as u64, SendOp::Write(remote), sge);
         let now = self.now();
         self.nics[0]
             .post_send(now, self.qpns[0][index], &wr)

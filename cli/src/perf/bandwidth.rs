@@ -6,7 +6,7 @@ use super::control::Phase;
 use super::end::{End, check};
 use super::op::Op;
 use super::pattern;
-use roce_verbs::{RemoteAddr, SendFlags, SendOp, SendRequest, Sge, WcOpcode};
+use roce_verbs::{RemoteAddr, SendOp, SendRequest, WcOpcode};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -84,25 +84,13 @@ impl Run<'_> {
     /// Posts `count` requests, or as many as go at a time.
     fn post(&mut self, count: usize, last: Option<u64>) -> Result<(), PerfError> {
         let count = count.min(BATCH);
-        let mut sges = [Sge::default(); BATCH];
-        for (i, sge) in sges.iter_mut().take(count).enumerate() {
-            *sge = self.end.region.slice(self.offset(i), self.phase.size)?;
-        }
         let mut requests = Vec::with_capacity(count);
-        for (i, sge) in sges.iter().take(count).enumerate() {
+        for i in 0..count {
             let number = self.posted + i as u64;
             let is_last = last == Some(number + 1);
-            let op = self.op(number, is_last);
-            let sges = std::slice::from_ref(sge);
-            requests.push(SendRequest {
-                wr_id: number,
-                op,
-                sges,
-                flags: match is_last || self.signals(number) {
-                    true => SendFlags::SIGNALED,
-                    false => SendFlags::empty(),
-                },
-            });
+            let payload = self.end.region.slice(self.offset(i), self.phase.size)?;
+            let request = SendRequest::new(number, self.op(number, is_last), payload);
+            requests.push(request.signaled(is_last || self.signals(number)));
         }
         self.end
             .qp

@@ -5,7 +5,7 @@ use super::control::Phase;
 use super::end::{End, PATIENCE, check, stopped};
 use super::op::Op;
 use hdrhistogram::Histogram;
-use roce_verbs::{Completion, RemoteAddr, SendFlags, SendOp, SendRequest, WcOpcode};
+use roce_verbs::{Completion, RemoteAddr, SendOp, SendRequest, WcOpcode};
 use std::time::Instant;
 
 /// Latencies in nanoseconds, up to a minute.
@@ -108,14 +108,8 @@ impl Echo<'_> {
         let sge = self.end.region.slice(from, size)?;
         let is_last = i + 1 == warm_up(&self.phase) + self.phase.iterations;
         let signals = is_last || (i + 1).is_multiple_of(self.phase.signal_every.max(1));
-        let flags = match signals {
-            true => SendFlags::SIGNALED,
-            false => SendFlags::empty(),
-        };
-        self.end.qp.post_send(&SendRequest {
-            flags,
-            ..SendRequest::new(u64::from(i), op, &[sge])
-        })?;
+        let request = SendRequest::new(u64::from(i), op, sge).signaled(signals);
+        self.end.qp.post_send(&request)?;
         self.posted += 1;
         if self.phase.watch_memory && signals {
             self.drain()?;
@@ -177,7 +171,7 @@ impl Echo<'_> {
         let sge = self.end.region.slice(0, self.phase.size)?;
         self.end
             .qp
-            .post_send(&SendRequest::new(u64::from(i), op, &[sge]))?;
+            .post_send(&SendRequest::new(u64::from(i), op, sge))?;
         self.end.next()?;
         Ok(())
     }

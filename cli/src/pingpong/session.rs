@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use roce_verbs::{
     Access, AddressOptions, Completion, CompletionChannel, CompletionQueue, ConnectOptions,
     Context, Destination, Endpoint, MemoryRegion, Notify, ProtectionDomain, QKey, QpKind,
-    QpOptions, QueuePair, RecvRequest, RnrTimer, SendOp, SendRequest, Stat, WcStatus,
+    QpOptions, QueuePair, RecvRequest, RnrTimer, SendRequest, Stat, Target, WcStatus,
 };
 
 use super::PingpongError;
@@ -227,9 +227,9 @@ impl<'a> Session<'a> {
                 (&checks.outbox, 0)
             }
         };
-        let sges = [outbox.slice(at, self.plan.size)?];
-        let op = self.destination.map_or(SendOp::Send, SendOp::SendTo);
-        self.qp.post_send(&SendRequest::new(SEND, op, &sges))?;
+        let send = SendRequest::send(outbox.slice(at, self.plan.size)?).id(SEND);
+        let target = self.destination.map_or(Target::Peer, Target::Datagram);
+        self.qp.post_send(&send.to(target))?;
         Ok(())
     }
 

@@ -6,7 +6,7 @@ use crate::connect::{ConnectSpec, connect};
 use crate::fabric::{Fabric, HostId};
 use roce_stack::{
     Access, Buffer, CompletionQueue, CqId, Memory, PdId, QpInit, QpKind, QueueLimits, RemoteAddr,
-    SendFlags, SendOp, SendWr, Sge,
+    SendOp, SendRequest, Sge,
 };
 use roce_stack::{Instant, WcStatus};
 use roce_wire::{PathMtu, Qpn};
@@ -154,15 +154,14 @@ impl Flow {
             length: length as u32,
             lkey: from.key,
         };
-        let wr = SendWr {
-            wr_id: (number as u64) << 32 | length,
-            op: SendOp::Write(RemoteAddr {
+        let wr = SendRequest::new(
+            (number as u64) << 32 | length,
+            SendOp::Write(RemoteAddr {
                 addr: IOVA,
                 rkey: to.key,
             }),
-            sges: &[sge],
-            flags: SendFlags::SIGNALED,
-        };
+            sge,
+        );
         let now = fabric.now();
         fabric
             .nic(from.host)

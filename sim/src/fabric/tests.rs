@@ -2,7 +2,7 @@ use super::*;
 use crate::connect::{ConnectSpec, connect};
 use roce_stack::{
     Access, Buffer, CompletionQueue, CqId, Duration, Memory, QpInit, QpKind, QueueLimits,
-    RemoteAddr, SendFlags, SendOp, SendWr, Sge, WcStatus,
+    RemoteAddr, SendOp, SendRequest, Sge, WcStatus,
 };
 use roce_wire::Qpn;
 use std::sync::Arc;
@@ -58,12 +58,7 @@ impl End {
             length: len as u32,
             lkey: self.key,
         };
-        let wr = SendWr {
-            wr_id,
-            op: SendOp::Write(remote),
-            sges: &[sge],
-            flags: SendFlags::SIGNALED,
-        };
+        let wr = SendRequest::new(wr_id, SendOp::Write(remote), sge);
         let now = fabric.now();
         fabric
             .nic(self.host)

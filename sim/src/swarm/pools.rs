@@ -7,7 +7,7 @@ use super::state::{PoolState, Queue, Run, Token};
 use crate::connect::header_bytes;
 use crate::fabric::HostId;
 use crate::oracle::{PostedRecv, Verdict, Violation, violated};
-use roce_stack::{Duration, Instant, QueueLimits, RecvWr, SrqAttributes, SrqError, SrqInit};
+use roce_stack::{Duration, Instant, QueueLimits, RecvRequest, SrqAttributes, SrqError, SrqInit};
 use std::collections::BTreeMap;
 
 /// Scatter/gather elements of a receive.
@@ -201,7 +201,7 @@ impl Run<'_> {
         let elements = 1 + wr_id as usize % ELEMENTS;
         let key = state.region.key;
         let (host, queue) = (state.host, state.queue);
-        let wr = RecvWr {
+        let wr = RecvRequest {
             wr_id,
             sges: &match queue {
                 Queue::Own(..) => state.region.sges(at, len, 1, key),

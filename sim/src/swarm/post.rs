@@ -10,8 +10,8 @@ use crate::oracle::{
     Effect, INVALIDATION_REFUSED, PostedRecv, PostedSend, Verdict, WordOp, violated,
 };
 use roce_stack::{
-    Destination, Duration, Flush, PostError, RecvWr, RemoteAddr, SendFlags, SendOp, SendWr,
-    WcOpcode, WcStatus,
+    Destination, Duration, Flush, PostError, RecvRequest, RemoteAddr, SendFlags, SendOp,
+    SendRequest, Target, WcOpcode, WcStatus,
 };
 use roce_wire::{FlushPlacement, FlushSelectivity};
 
@@ -106,20 +106,17 @@ impl Run<'_> {
             // Before the NIC may look.
             self.oracle.write_out(pair, side, Region::place(at), bytes);
         }
-        let wr = SendWr {
-            wr_id: id as u64,
-            op: request.op,
-            sges: &sges,
-            flags,
-        };
         let now = self.fabric.now();
         let named = self.names(pair, op);
-        let nic = self.fabric.nic(host);
-        let result = match named {
-            Some((srq, _)) => nic.post_send_to_srq(now, qpn, &wr, srq),
-            None => nic.post_send(now, qpn, &wr),
+        let target = match (named, self.destination(pair, side, op)) {
+            (Some((srq, _)), _) => srq.into(),
+            (None, Some(to)) => to.into(),
+            (None, None) => Target::Peer,
         };
-        match result {
+        let posting = SendRequest::new(id as u64, request.op, &sges)
+            .with_flags(flags)
+            .to(target);
+        match self.fabric.nic(host).post_send(now, qpn, &posting) {
             Ok(()) => {}
             Err(PostError::QueueFull { .. }) => {
                 let outstanding = self.oracle.outstanding_sends(pair, side);
@@ -204,10 +201,7 @@ impl Run<'_> {
             Kind::Send | Kind::SendImm => {
                 let imm = (op.kind == Kind::SendImm).then_some(imm);
                 let bytes = pattern(salt, op.len);
-                let send = match self.destination(pair, side, op) {
-                    Some(to) => imm.map_or(SendOp::SendTo(to), |imm| SendOp::SendImmTo(to, imm)),
-                    None => imm.map_or(SendOp::Send, SendOp::SendImm),
-                };
+                let send = imm.map_or(SendOp::Send, SendOp::SendImm);
                 (send, Effect::Send { bytes, imm }, WcOpcode::Send)
             }
             Kind::Write | Kind::WriteImm => {
@@ -336,7 +330,7 @@ impl Run<'_> {
             let elements = (1 + n % 3).min(plan.max_sge);
             let sges = memory.inbox.sges(at, len, elements, memory.inbox.key);
             let (host, qpn) = (end.host, end.qpn);
-            let wr = RecvWr {
+            let wr = RecvRequest {
                 wr_id: n as u64,
                 sges: &sges,
             };

@@ -3,7 +3,7 @@
 use super::{CreateQpError, Nic};
 use crate::qp::{QpInit, Receives};
 use crate::srq::{MAX_SRQS, SrqAttributes, SrqError, SrqInit, SrqStatus, Srqn};
-use crate::wr::{PostError, RecvWr};
+use crate::wr::{PostError, RecvRequest};
 use rand_core::Rng;
 use roce_wire::Qpn;
 
@@ -57,7 +57,7 @@ impl Nic {
     ///
     /// # Errors
     /// See [`PostError`]; nothing was posted then.
-    pub fn post_srq_recv(&mut self, srqn: Srqn, wr: &RecvWr<'_>) -> Result<(), PostError> {
+    pub fn post_srq_recv(&mut self, srqn: Srqn, wr: &RecvRequest<'_>) -> Result<(), PostError> {
         self.srqs.post(srqn, wr)
     }
 

@@ -5,8 +5,6 @@ use crate::cq::{CompletionQueue, CqId};
 use crate::memory::PdId;
 use crate::qp::{QpInit, QpKind, QueueLimits, Receives};
 use crate::srq::{SrqError, SrqInit, Srqn, XrcdId};
-use crate::time::Instant;
-use crate::wr::{PostError, SendWr};
 use roce_wire::Qpn;
 use std::sync::Arc;
 
@@ -65,37 +63,5 @@ impl Nic {
             signal_all: false,
         };
         Ok(self.insert_qp(qpn, init, Receives::xrc(domain)))
-    }
-
-    /// Posts a send request of an XRC initiator for an SRQ of the peer.
-    ///
-    /// # Errors
-    /// See [`PostError`]; nothing was posted then.
-    pub fn post_send_to_srq(
-        &mut self,
-        now: Instant,
-        qpn: Qpn,
-        wr: &SendWr<'_>,
-        srq: Srqn,
-    ) -> Result<(), PostError> {
-        self.with_qp(now, qpn, |qp, cx| qp.post_send_to_srq(cx, wr, srq, None))
-            .unwrap_or(Err(PostError::UnknownQp(qpn)))
-    }
-
-    /// Posts a SEND or WRITE of `data` by an XRC initiator, as [`Nic::post_inline`] does.
-    ///
-    /// # Errors
-    /// See [`PostError`]; nothing was posted then.
-    pub fn post_inline_to_srq(
-        &mut self,
-        now: Instant,
-        qpn: Qpn,
-        wr: &SendWr<'_>,
-        srq: Srqn,
-        data: &[u8],
-    ) -> Result<(), PostError> {
-        let data = Some(data);
-        self.with_qp(now, qpn, |qp, cx| qp.post_send_to_srq(cx, wr, srq, data))
-            .unwrap_or(Err(PostError::UnknownQp(qpn)))
     }
 }

@@ -99,9 +99,7 @@ impl QpKind {
     // rule: 9.8.2-operations
     pub(crate) const fn can_do(self, op: &SendOp) -> bool {
         match self {
-            Self::Rc | Self::XrcInitiator => {
-                !matches!(op, SendOp::SendTo(_) | SendOp::SendImmTo(..))
-            }
+            Self::Rc | Self::XrcInitiator => true,
             Self::XrcTarget => false,
             Self::Uc => matches!(
                 op,
@@ -112,7 +110,7 @@ impl QpKind {
                     | SendOp::BindMw(_)
                     | SendOp::LocalInv(_)
             ),
-            Self::Ud => matches!(op, SendOp::SendTo(_) | SendOp::SendImmTo(..)),
+            Self::Ud => matches!(op, SendOp::Send | SendOp::SendImm(_)),
         }
     }
 }

@@ -16,11 +16,12 @@ mod failure;
 mod kind;
 mod local;
 mod post;
+mod posted;
 mod queue;
 mod receives;
 mod requester;
 mod responder;
-mod sends;
+mod sender;
 mod service;
 mod sgl;
 mod uc;
@@ -180,8 +181,6 @@ pub(crate) struct Core {
     pub(crate) send_cq: Arc<CompletionQueue>,
     pub(crate) recv_cq: Arc<CompletionQueue>,
     pub(crate) signal_all: bool,
-    /// The SRQ of the peer that the request being posted is for. (XRC only.)
-    pub(crate) peer_srq: Option<Srqn>,
 }
 
 impl Qp {
@@ -198,7 +197,6 @@ impl Qp {
                 send_cq: init.send_cq,
                 recv_cq: init.recv_cq,
                 signal_all: init.signal_all,
-                peer_srq: None,
             },
             established: false,
             stake: Stake::default(),

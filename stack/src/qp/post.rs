@@ -3,7 +3,7 @@
 use super::queue::Source;
 use super::{Cx, MAX_INLINE_BYTES, Qp, QpKind, QpState, sgl};
 use crate::memory::MemoryTable;
-use crate::wr::{PostError, RecvWr, SendFlags, SendWr, WcOpcode};
+use crate::wr::{Payload, PostError, RecvRequest, SendFlags, SendRequest, Sge, Target, WcOpcode};
 use core::hint::cold_path;
 
 impl Qp {
@@ -14,37 +14,34 @@ impl Qp {
         matches!(self.core.state, QpState::Rts | QpState::Sqd)
     }
 
-    /// Adds a request to the send queue of a QP that [`queues`](Qp::queues_sends) it. If bytes
-    /// are given, they are what is sent; else they come from the request's elements.
+    /// Adds a request to the send queue of a QP that [`queues`](Qp::queues_sends) it.
     pub(crate) fn queue_send(
         &mut self,
         memory: &MemoryTable,
-        wr: &SendWr<'_>,
-        data: Option<&[u8]>,
+        request: &SendRequest<'_>,
     ) -> Result<(), PostError> {
         let mut room = None;
-        let source = self.source(memory, wr, data, &mut room)?;
-        self.check_service(wr)?;
-        self.service.post_send(&self.core, wr, source)
+        let source = self.source(memory, request, &mut room)?;
+        self.check_service(request)?;
+        self.service.post_send(&self.core, request, source)
     }
 
     /// Adds a request to the send queue, in any state.
     pub(crate) fn post_send(
         &mut self,
         cx: &mut Cx<'_>,
-        wr: &SendWr<'_>,
-        data: Option<&[u8]>,
+        request: &SendRequest<'_>,
     ) -> Result<(), PostError> {
         if self.queues_sends() {
-            return self.queue_send(cx.memory, wr, data);
+            return self.queue_send(cx.memory, request);
         }
         let mut room = None;
-        let source = self.source(cx.memory, wr, data, &mut room)?;
-        self.check_service(wr)?;
+        let source = self.source(cx.memory, request, &mut room)?;
+        self.check_service(request)?;
         match self.core.state {
             QpState::Err | QpState::Sqe => {
-                self.service.check_send(&self.core, wr, source)?;
-                let flushed = self.flush_one(cx, wr.wr_id, wr.op.completion_opcode());
+                self.service.check_send(&self.core, request, source)?;
+                let flushed = self.flush_one(cx, request.wr_id, request.op.completion_opcode());
                 // In the error state the CQ's own event tells of an overrun.
                 if let (QpState::Sqe, Err(overrun)) = (self.core.state, flushed) {
                     self.fail(cx, Some(overrun));
@@ -56,36 +53,37 @@ impl Qp {
         }
     }
 
-    /// Where the bytes of a request come from. Inline data that is not given yet goes to `room`.
+    /// Where the bytes of a request come from. Elements that are to be copied are copied
+    /// to `room`.
     #[inline]
-    fn source<'a>(
+    fn source<'r>(
         &self,
         memory: &MemoryTable,
-        wr: &SendWr<'a>,
-        data: Option<&'a [u8]>,
-        room: &'a mut Option<[u8; MAX_INLINE_BYTES]>,
-    ) -> Result<Source<'a>, PostError> {
-        let data = match data {
-            Some(data) => data,
-            None if wr.flags.contains(SendFlags::INLINE) => {
-                self.copy(memory, wr, room.insert([0; MAX_INLINE_BYTES]))?
+        request: &'r SendRequest<'_>,
+        room: &'r mut Option<[u8; MAX_INLINE_BYTES]>,
+    ) -> Result<Source<'r>, PostError> {
+        let elements = request.payload.elements();
+        let data = match request.payload {
+            Payload::Inline(data) => data,
+            _ if request.flags.contains(SendFlags::INLINE) => {
+                self.copy(memory, elements, room.insert([0; MAX_INLINE_BYTES]))?
             }
-            None => return Ok(Source::Memory(wr.sges)),
+            _ => return Ok(Source::Memory(elements)),
         };
-        if !wr.op.sends_bytes() {
-            return Err(PostError::NotInline(wr.op.completion_opcode()));
+        if !request.op.sends_bytes() {
+            return Err(PostError::NotInline(request.op.completion_opcode()));
         }
         Ok(Source::Inline(data))
     }
 
-    /// Copies what a request sends.
-    fn copy<'a>(
+    /// Copies the bytes of a request.
+    fn copy<'r>(
         &self,
         memory: &MemoryTable,
-        wr: &SendWr<'_>,
-        room: &'a mut [u8; MAX_INLINE_BYTES],
-    ) -> Result<&'a [u8], PostError> {
-        let bytes = sgl::total_len(wr.sges);
+        elements: &[Sge],
+        room: &'r mut [u8; MAX_INLINE_BYTES],
+    ) -> Result<&'r [u8], PostError> {
+        let bytes = sgl::total_len(elements);
         let data = usize::try_from(bytes)
             .ok()
             .and_then(|len| room.get_mut(..len))
@@ -93,19 +91,25 @@ impl Qp {
                 bytes,
                 max: MAX_INLINE_BYTES,
             })?;
-        sgl::gather(memory, self.core.pd, wr.sges, 0, data).map_err(PostError::InlineMemory)?;
+        sgl::gather(memory, self.core.pd, elements, 0, data).map_err(PostError::InlineMemory)?;
         Ok(data)
     }
 
     /// Whether the QP's service has such requests at all.
     #[inline]
-    fn check_service(&self, wr: &SendWr<'_>) -> Result<(), PostError> {
+    fn check_service(&self, request: &SendRequest<'_>) -> Result<(), PostError> {
         let kind = self.core.kind;
-        if !kind.can_do(&wr.op) {
+        let reaches = match request.target {
+            Target::Peer => kind != QpKind::Ud,
+            Target::Srq(_) => kind == QpKind::XrcInitiator,
+            Target::Datagram(_) => kind == QpKind::Ud,
+        };
+        if !reaches || !kind.can_do(&request.op) {
             cold_path();
             return Err(PostError::WrongService { kind });
         }
-        if kind == QpKind::XrcInitiator && self.core.peer_srq.is_none() && !wr.op.is_local() {
+        let unnamed = kind == QpKind::XrcInitiator && matches!(request.target, Target::Peer);
+        if unnamed && !request.op.is_local() {
             cold_path();
             return Err(PostError::NoSrqNamed);
         }
@@ -113,7 +117,11 @@ impl Qp {
     }
 
     /// Adds a request to the receive queue.
-    pub(crate) fn post_recv(&mut self, cx: &mut Cx<'_>, wr: &RecvWr<'_>) -> Result<(), PostError> {
+    pub(crate) fn post_recv(
+        &mut self,
+        cx: &mut Cx<'_>,
+        wr: &RecvRequest<'_>,
+    ) -> Result<(), PostError> {
         let kind = self.core.kind;
         // rule: A14-no-recv-queue
         if kind.is_xrc() {

@@ -5,7 +5,7 @@ use super::{Core, Cx};
 use crate::cq::CompletionQueue;
 use crate::memory::PdId;
 use crate::srq::{Srqn, XrcdId};
-use crate::wr::{MAX_SGE, PostError, RecvWr, Sge};
+use crate::wr::{MAX_SGE, PostError, RecvRequest, Sge};
 use std::sync::Arc;
 
 /// A posted receive request.
@@ -16,7 +16,7 @@ pub(crate) struct RecvWqe {
 }
 
 impl RecvWqe {
-    pub(crate) fn new(wr: &RecvWr<'_>) -> Self {
+    pub(crate) fn new(wr: &RecvRequest<'_>) -> Self {
         Self {
             wr_id: wr.wr_id,
             len: super::sgl::total_len(wr.sges),
@@ -139,7 +139,7 @@ impl Receives {
     }
 
     /// Checks a request without posting it.
-    pub(crate) fn check(&self, wr: &RecvWr<'_>) -> Result<(), PostError> {
+    pub(crate) fn check(&self, wr: &RecvRequest<'_>) -> Result<(), PostError> {
         match self.srq() {
             // rule: 10.2.9-srq-no-own
             Some(srq) => Err(PostError::UsesSrq(srq)),
@@ -148,7 +148,7 @@ impl Receives {
     }
 
     /// Appends a request.
-    pub(crate) fn post(&mut self, wr: &RecvWr<'_>) -> Result<(), PostError> {
+    pub(crate) fn post(&mut self, wr: &RecvRequest<'_>) -> Result<(), PostError> {
         self.check(wr)?;
         self.queue.push(RecvWqe::new(wr), wr.sges)
     }

@@ -4,12 +4,13 @@ use super::attr::{QpConfig, QpState};
 use super::queue::{Room, Source};
 use super::requester::{News, Requester};
 use super::responder::Responder;
+use super::sender::Sender;
 use super::{Core, Cx, Fault, QpInit, QpKind, Receives, Turn, arrivals, uc, ud};
 use crate::encapsulation::RxMeta;
 use crate::srq::{Srqn, XrcdId};
 use crate::time::{Duration, Instant};
 use crate::transmit::{Position, Transmit};
-use crate::wr::{PostError, RecvWr, SendWr, WcStatus};
+use crate::wr::{PostError, RecvRequest, SendRequest, WcStatus};
 use roce_wire::Packet;
 
 /// What sends and what receives.
@@ -25,11 +26,11 @@ pub(super) enum Service {
         responder: Responder,
     },
     Uc {
-        sender: uc::Sender,
+        sender: Sender,
         receiver: uc::Receiver,
     },
     Ud {
-        sender: ud::Sender,
+        sender: Sender,
         receiver: ud::Receiver,
     },
 }
@@ -42,11 +43,11 @@ impl Service {
                 responder: Responder::new(receives),
             },
             QpKind::Uc => Self::Uc {
-                sender: uc::Sender::new(init.send, init.max_inline),
+                sender: Sender::new(init.send, init.max_inline),
                 receiver: uc::Receiver::new(receives),
             },
             QpKind::Ud => Self::Ud {
-                sender: ud::Sender::new(init.send, init.max_inline),
+                sender: Sender::new(init.send, init.max_inline),
                 receiver: ud::Receiver::new(receives),
             },
         }
@@ -82,8 +83,7 @@ impl Service {
     pub(super) fn start_sending(&mut self, config: &QpConfig, window_bytes: usize) {
         match self {
             Self::Rc { requester, .. } => requester.start(config, window_bytes),
-            Self::Uc { sender, .. } => sender.start(config.sq_psn),
-            Self::Ud { sender, .. } => sender.start(config.sq_psn),
+            Self::Uc { sender, .. } | Self::Ud { sender, .. } => sender.start(config.sq_psn),
         }
     }
 
@@ -169,12 +169,12 @@ impl Service {
                 responder.reset();
             }
             Self::Uc { sender, receiver } => {
-                sender.sq.reset();
+                sender.reset();
                 receiver.rq.clear();
                 receiver.abandon();
             }
             Self::Ud { sender, receiver } => {
-                sender.sq.reset();
+                sender.reset();
                 receiver.rq.clear();
             }
         }
@@ -184,13 +184,14 @@ impl Service {
     pub(super) fn check_send(
         &self,
         core: &Core,
-        wr: &SendWr<'_>,
+        request: &SendRequest<'_>,
         source: Source<'_>,
     ) -> Result<(), PostError> {
         match self {
-            Self::Rc { requester, .. } => requester.check(core, wr, source)?,
-            Self::Uc { sender, .. } => sender.check(source)?,
-            Self::Ud { sender, .. } => sender.check(core, wr, source)?,
+            Self::Rc { requester, .. } => requester.check(core, request, source)?,
+            Self::Uc { sender, .. } | Self::Ud { sender, .. } => {
+                sender.check(core, request, source)?
+            }
         };
         Ok(())
     }
@@ -199,18 +200,17 @@ impl Service {
     pub(super) fn post_send(
         &mut self,
         core: &Core,
-        wr: &SendWr<'_>,
+        request: &SendRequest<'_>,
         source: Source<'_>,
     ) -> Result<(), PostError> {
         match self {
-            Self::Rc { requester, .. } => requester.post(core, wr, source),
-            Self::Uc { sender, .. } => sender.post(core, wr, source),
-            Self::Ud { sender, .. } => sender.post(core, wr, source),
+            Self::Rc { requester, .. } => requester.post(core, request, source),
+            Self::Uc { sender, .. } | Self::Ud { sender, .. } => sender.post(core, request, source),
         }
     }
 
     /// Checks a receive request without posting it.
-    pub(super) fn check_recv(&self, wr: &RecvWr<'_>) -> Result<(), PostError> {
+    pub(super) fn check_recv(&self, wr: &RecvRequest<'_>) -> Result<(), PostError> {
         match self {
             Self::Rc { responder, .. } => responder.check(wr),
             Self::Uc { receiver, .. } => receiver.rq.check(wr),
@@ -219,7 +219,7 @@ impl Service {
     }
 
     /// Appends a request to the receive queue.
-    pub(super) fn post_recv(&mut self, wr: &RecvWr<'_>) -> Result<(), PostError> {
+    pub(super) fn post_recv(&mut self, wr: &RecvRequest<'_>) -> Result<(), PostError> {
         match self {
             Self::Rc { responder, .. } => responder.post(wr),
             Self::Uc { receiver, .. } => receiver.rq.post(wr),
@@ -234,8 +234,8 @@ impl Service {
                 requester,
                 responder,
             } => (requester.len(), responder.len()),
-            Self::Uc { sender, receiver } => (sender.sq.len(), receiver.rq.len()),
-            Self::Ud { sender, receiver } => (sender.sq.len(), receiver.rq.len()),
+            Self::Uc { sender, receiver } => (sender.len(), receiver.rq.len()),
+            Self::Ud { sender, receiver } => (sender.len(), receiver.rq.len()),
         }
     }
 
@@ -246,8 +246,8 @@ impl Service {
                 requester,
                 responder,
             } => (requester.room(), responder.room()),
-            Self::Uc { sender, receiver } => (sender.sq.room(), receiver.rq.room()),
-            Self::Ud { sender, receiver } => (sender.sq.room(), receiver.rq.room()),
+            Self::Uc { sender, receiver } => (sender.room(), receiver.rq.room()),
+            Self::Ud { sender, receiver } => (sender.room(), receiver.rq.room()),
         }
     }
 
@@ -273,8 +273,7 @@ impl Service {
     pub(super) fn foresee_turn(&self) {
         match self {
             Self::Rc { requester, .. } => requester.foresee_turn(),
-            Self::Uc { sender, .. } => sender.sq.foresee_turn(),
-            Self::Ud { sender, .. } => sender.sq.foresee_turn(),
+            Self::Uc { sender, .. } | Self::Ud { sender, .. } => sender.foresee_turn(),
         }
     }
 
@@ -288,8 +287,9 @@ impl Service {
     ) -> Result<Turn, Fault> {
         match self {
             Self::Rc { requester, .. } => requester.transmit(cx, port, core, budget),
-            Self::Uc { sender, .. } => sender.transmit(cx, port, core, budget),
-            Self::Ud { sender, .. } => sender.transmit(cx, port, core, budget),
+            Self::Uc { sender, .. } | Self::Ud { sender, .. } => {
+                sender.transmit(cx, port, core, budget)
+            }
         }
     }
 
@@ -312,8 +312,7 @@ impl Service {
     pub(super) fn has_requests(&self, core: &Core) -> bool {
         match self {
             Self::Rc { requester, .. } => requester.wants_to_send(),
-            Self::Uc { sender, .. } => sender.wants_to_send(core),
-            Self::Ud { sender, .. } => sender.wants_to_send(core),
+            Self::Uc { sender, .. } | Self::Ud { sender, .. } => sender.wants_to_send(core),
         }
     }
 
@@ -391,8 +390,7 @@ impl Service {
     pub(super) fn begin_drain(&mut self) {
         match self {
             Self::Rc { requester, .. } => requester.begin_drain(),
-            Self::Uc { sender, .. } => sender.sq.begin_drain(),
-            Self::Ud { sender, .. } => sender.sq.begin_drain(),
+            Self::Uc { sender, .. } | Self::Ud { sender, .. } => sender.begin_drain(),
         }
     }
 
@@ -400,8 +398,7 @@ impl Service {
     pub(super) fn take_drained(&mut self) -> bool {
         match self {
             Self::Rc { requester, .. } => requester.take_drained(),
-            Self::Uc { sender, .. } => sender.sq.take_drained(),
-            Self::Ud { sender, .. } => sender.sq.take_drained(),
+            Self::Uc { sender, .. } | Self::Ud { sender, .. } => sender.take_drained(),
         }
     }
 
@@ -414,8 +411,9 @@ impl Service {
     ) -> Result<bool, Fault> {
         match self {
             Self::Rc { requester, .. } => requester.complete_front(cx, core, status),
-            Self::Uc { sender, .. } => sender.sq.complete_front(cx, core, status),
-            Self::Ud { sender, .. } => sender.sq.complete_front(cx, core, status),
+            Self::Uc { sender, .. } | Self::Ud { sender, .. } => {
+                sender.complete_front(cx, core, status)
+            }
         }
     }
 
@@ -432,8 +430,7 @@ impl Service {
     pub(super) fn stop_sending(&mut self) {
         match self {
             Self::Rc { requester, .. } => requester.reset(),
-            Self::Uc { sender, .. } => sender.sq.reset(),
-            Self::Ud { sender, .. } => sender.sq.reset(),
+            Self::Uc { sender, .. } | Self::Ud { sender, .. } => sender.reset(),
         }
     }
 

@@ -3,8 +3,8 @@
 
 use crate::sim::{A, B, Hand, Pair, Setup};
 use roce_stack::{
-    CqId, CqOverrun, Event, Notify, PostError, QpKind, QpState, QueueLimits, RecvWr, SendFlags,
-    SendOp, SendWr, Sge, WcStatus,
+    CqId, CqOverrun, Event, Notify, PostError, QpKind, QpState, QueueLimits, RecvRequest,
+    SendFlags, SendOp, SendRequest, Sge, WcStatus,
 };
 use roce_wire::{ExtHeaders, NakCode, Opcode};
 
@@ -190,12 +190,7 @@ fn short_queues(kind: QpKind) -> Hand {
 /// Posts SENDs of no bytes until there is no room: how many that were.
 fn fill(hand: &mut Hand, flags: SendFlags) -> usize {
     let (op, sges) = (SendOp::Send, &[][..]);
-    let wr = SendWr {
-        wr_id: 0,
-        op,
-        sges,
-        flags,
-    };
+    let wr = SendRequest::new(0, op, sges).with_flags(flags);
     let node = &mut hand.node;
     let mut post = || node.nic.post_send(hand.now, node.qpn, &wr);
     let posted = (0..2 * DEPTH).take_while(|_| post().is_ok()).count();
@@ -204,7 +199,7 @@ fn fill(hand: &mut Hand, flags: SendFlags) -> usize {
 }
 
 fn fill_receives(hand: &mut Hand) -> usize {
-    let wr = RecvWr {
+    let wr = RecvRequest {
         wr_id: 0,
         sges: &[],
     };

@@ -1,7 +1,7 @@
 //! Many QPs between the same two hosts, more than their shared window has room for.
 
 use crate::sim::{A, B, Hand, Mem, Pair, Setup};
-use roce_stack::{QpKind, SendFlags, SendOp, SendWr, Stat, WcStatus};
+use roce_stack::{QpKind, SendOp, SendRequest, Stat, WcStatus};
 use roce_wire::{PathMtu, Qpn};
 use std::collections::HashMap;
 
@@ -76,12 +76,7 @@ fn connected(pair: &mut Pair) -> Qpn {
 }
 
 fn post(pair: &mut Pair, qpn: Qpn, mem: &[Mem; 2], length: usize) {
-    let wr = SendWr {
-        wr_id: 0,
-        op: SendOp::Write(mem[B].remote(0)),
-        sges: &[mem[A].sge(0, length)],
-        flags: SendFlags::SIGNALED,
-    };
+    let wr = SendRequest::new(0, SendOp::Write(mem[B].remote(0)), mem[A].sge(0, length));
     let node = &mut pair.nodes[A];
     node.nic.post_send(pair.now, qpn, &wr).expect("posted");
 }

@@ -3,7 +3,8 @@
 use crate::sim::{A, B, Fate, Mem, Pair, Setup, pattern, to_state};
 use roce_stack::WcStatus::{Success, WorkRequestFlushed};
 use roce_stack::{
-    AccessError, PostError, QpKind, QpState, SendFlags, SendOp, SendWr, Sge, WcOpcode, WindowBind,
+    AccessError, PostError, QpKind, QpState, SendFlags, SendOp, SendRequest, Sge, WcOpcode,
+    WindowBind,
 };
 
 fn inline() -> SendFlags {
@@ -11,12 +12,7 @@ fn inline() -> SendFlags {
 }
 
 fn try_post(pair: &mut Pair, op: SendOp, sges: &[Sge], flags: SendFlags) -> Result<(), PostError> {
-    let wr = SendWr {
-        wr_id: 1,
-        op,
-        sges,
-        flags,
-    };
+    let wr = SendRequest::new(1, op, sges).with_flags(flags);
     let (now, node) = (pair.now, &mut pair.nodes[A]);
     node.nic.post_send(now, node.qpn, &wr)
 }
@@ -184,25 +180,15 @@ fn what_can_not_be_inline_is_refused_at_once() {
 fn bytes_need_no_region() {
     let mut pair = Pair::new(Setup::default());
     let to = pair.mem(B, 16);
-    let wr = SendWr {
-        wr_id: 4,
-        op: SendOp::Write(to.remote(0)),
-        sges: &[],
-        flags: SendFlags::SIGNALED,
-    };
+    let write = SendRequest::write((), to.remote(0)).id(4);
+    let text = write.inline(b"no region at all");
     let (now, node) = (pair.now, &mut pair.nodes[A]);
-    let posted = node
-        .nic
-        .post_inline(now, node.qpn, &wr, b"no region at all");
-    assert_eq!(posted, Ok(()));
-    let read = SendWr {
-        op: SendOp::Read(to.remote(0)),
-        ..wr
-    };
+    assert_eq!(node.nic.post_send(now, node.qpn, &text), Ok(()));
+    let read = SendRequest::read((), to.remote(0)).inline(&[1; 4]);
     let refused = Err(PostError::NotInline(WcOpcode::RdmaRead));
-    assert_eq!(node.nic.post_inline(now, node.qpn, &read, &[1; 4]), refused);
+    assert_eq!(node.nic.post_send(now, node.qpn, &read), refused);
     let too_long = PostError::InlineTooLong { bytes: 65, max: 64 };
-    let posted = node.nic.post_inline(now, node.qpn, &wr, &[0; 65]);
+    let posted = node.nic.post_send(now, node.qpn, &write.inline(&[0; 65]));
     assert_eq!(posted, Err(too_long));
     pair.run();
     pair.assert_sent_as(A, &[(4, Success)]);

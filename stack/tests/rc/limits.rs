@@ -2,7 +2,7 @@
 
 use crate::sim::{A, B, Hand, Pair, Setup, pattern};
 use roce_stack::{
-    MAX_MESSAGE_BYTES, PostError, QpKind, QpState, QueueLimits, SendFlags, SendOp, SendWr, Sge,
+    MAX_MESSAGE_BYTES, PostError, QpKind, QpState, QueueLimits, SendFlags, SendOp, SendRequest, Sge,
 };
 use roce_wire::{NakCode, Opcode, Operation, PathMtu, Syndrome};
 
@@ -20,12 +20,7 @@ fn the_longest_message_is_two_to_the_31() {
     };
     let byte = Sge { length: 1, ..half };
     let post = |hand: &mut Hand, op, sges: &[Sge]| {
-        let wr = SendWr {
-            wr_id: 1,
-            op,
-            sges,
-            flags: SendFlags::SIGNALED,
-        };
+        let wr = SendRequest::new(1, op, sges);
         let (nic, qpn) = (&mut hand.node.nic, hand.node.qpn);
         nic.post_send(hand.now, qpn, &wr)
     };
@@ -206,12 +201,7 @@ fn tiny_queues_work() {
             queue: QueueLimits { depth, max_sge },
             ..Setup::default()
         });
-        let wr = SendWr {
-            wr_id: 1,
-            op: SendOp::Write(roce_stack::RemoteAddr::default()),
-            sges: &[],
-            flags: SendFlags::SIGNALED,
-        };
+        let wr = SendRequest::new(1, SendOp::Write(roce_stack::RemoteAddr::default()), ());
         for _ in 0..3 {
             let (now, node) = (pair.now, &mut pair.nodes[A]);
             let posted = node.nic.post_send(now, node.qpn, &wr);

@@ -7,7 +7,7 @@ use roce_stack::WcStatus::{
     LocalLengthError, LocalProtectionError, RemoteInvalidRequest, RemoteOperationError, Success,
     WorkRequestFlushed,
 };
-use roce_stack::{Access, PostError, QpState, SendFlags, SendOp, SendWr, Sge};
+use roce_stack::{Access, PostError, QpState, SendOp, SendRequest, Sge};
 
 /// A receive that is too small: local length error there, invalid request here
 /// (9.9.3). Nothing is written beyond its end.
@@ -161,12 +161,7 @@ fn illegal_requests_are_refused_at_once() {
     ];
     let (now, node) = (pair.now, &mut pair.nodes[A]);
     for (op, sges, error) in cases {
-        let wr = SendWr {
-            wr_id: 0,
-            op,
-            sges,
-            flags: SendFlags::SIGNALED,
-        };
+        let wr = SendRequest::new(0, op, sges);
         assert_eq!(node.nic.post_send(now, node.qpn, &wr), Err(error));
     }
     pair.run();
@@ -182,12 +177,7 @@ fn a_full_queue_is_told() {
     let mem = pair.mem(A, 8);
     let target = pair.mem(B, 8);
     let depth = pair.setup.queue.depth;
-    let wr = SendWr {
-        wr_id: 0,
-        op: SendOp::Write(target.remote(0)),
-        sges: &[mem.sge(0, 8)],
-        flags: SendFlags::SIGNALED,
-    };
+    let wr = SendRequest::new(0, SendOp::Write(target.remote(0)), mem.sge(0, 8));
     for _ in 0..2 {
         let (now, node) = (pair.now, &mut pair.nodes[A]);
         for _ in 0..depth {

@@ -2,8 +2,8 @@
 
 use crate::sim::{A, B, Hand, Pair, Setup, pattern, to_state};
 use roce_stack::{
-    CreateQpError, PostError, QpKind, QpState, QpnPart, QueueLimits, SendFlags, SendOp, SendWr,
-    SrqInit, Stat, WcStatus,
+    CreateQpError, PostError, QpKind, QpState, QpnPart, QueueLimits, SendFlags, SendOp,
+    SendRequest, SrqInit, Stat, WcStatus,
 };
 use roce_wire::{ExtHeaders, Opcode, Qpn, RnrTimer, Syndrome};
 
@@ -89,12 +89,7 @@ fn the_place_of_a_qp_is_another_ones_later() {
     let mem = hand.mem(8);
     let (old, now) = (hand.node.qpn, hand.now);
     hand.post(1, SendOp::Send, &[mem.sge(0, 8)]);
-    let wr = |sges| SendWr {
-        wr_id: 2,
-        op: SendOp::Send,
-        sges,
-        flags: SendFlags::empty(),
-    };
+    let wr = |sges| SendRequest::new(2, SendOp::Send, sges).with_flags(SendFlags::empty());
     let nic = &mut hand.node.nic;
     assert!(nic.destroy_qp(old));
     let gone = nic.post_send(now, old, &wr(&[]));

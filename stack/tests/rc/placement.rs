@@ -3,7 +3,7 @@
 use crate::sim::{A, B, Fate, Hand, Mem, Pair, Sent, Setup, pattern};
 use roce_stack::WcStatus::{BadResponse, RemoteAccessError, RemoteInvalidRequest, Success};
 use roce_stack::{
-    Access, Flush, PostError, QpKind, RemoteAddr, SendFlags, SendOp, SendWr, Sge, WcOpcode,
+    Access, Flush, PostError, QpKind, RemoteAddr, SendFlags, SendOp, SendRequest, Sge, WcOpcode,
     WcStatus, WindowBind, WindowType,
 };
 use roce_wire::{
@@ -445,12 +445,7 @@ fn illegal_requests_are_refused_at_once() {
     ];
     let (now, node) = (pair.now, &mut pair.nodes[A]);
     for (op, sges, error) in cases {
-        let wr = SendWr {
-            wr_id: 1,
-            op,
-            sges,
-            flags: SendFlags::SIGNALED,
-        };
+        let wr = SendRequest::new(1, op, sges);
         assert_eq!(node.nic.post_send(now, node.qpn, &wr), Err(error));
     }
     // An unreliable service has neither.
@@ -460,12 +455,7 @@ fn illegal_requests_are_refused_at_once() {
     });
     let (now, node) = (pair.now, &mut pair.nodes[A]);
     for op in [flush(remote, 8), word] {
-        let wr = SendWr {
-            wr_id: 1,
-            op,
-            sges: &[],
-            flags: SendFlags::SIGNALED,
-        };
+        let wr = SendRequest::new(1, op, ());
         let kind = QpKind::Uc;
         let refused = Err(PostError::WrongService { kind });
         assert_eq!(node.nic.post_send(now, node.qpn, &wr), refused);

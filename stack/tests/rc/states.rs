@@ -3,21 +3,16 @@
 
 use crate::sim::{A, B, Fate, Hand, Pair, Setup, pattern, to_state};
 use roce_stack::{
-    DropReason, Event, ModifyError, PostError, QpAttributes, QpState, RecvWr, SendFlags, SendOp,
-    SendWr, WcStatus,
+    DropReason, Event, ModifyError, PostError, QpAttributes, QpState, RecvRequest, SendOp,
+    SendRequest, WcStatus,
 };
 use roce_wire::{ExtHeaders, Opcode, Qpn};
 
-fn send_wr() -> SendWr<'static> {
-    SendWr {
-        wr_id: 1,
-        op: SendOp::Send,
-        sges: &[],
-        flags: SendFlags::SIGNALED,
-    }
+fn send_wr() -> SendRequest<'static> {
+    SendRequest::new(1, SendOp::Send, ())
 }
 
-const RECV: RecvWr<'static> = RecvWr {
+const RECV: RecvRequest<'static> = RecvRequest {
     wr_id: 2,
     sges: &[],
 };

@@ -92,7 +92,7 @@ impl Side {
     pub(super) fn post(&self, op: SendOp) {
         let sge = self.region.slice(0, LEN).expect("in range");
         self.qp
-            .post_send(&SendRequest::new(1, op, &[sge]))
+            .post_send(&SendRequest::new(1, op, sge))
             .expect("posted");
     }
 
@@ -200,7 +200,7 @@ fn an_answer_takes_its_acknowledgement_along() {
             let sge = from.region.slice(0, 1).expect("in range");
             let op = SendOp::Write(to.region.remote(8));
             from.qp
-                .post_send(&SendRequest::new(round, op, &[sge]))
+                .post_send(&SendRequest::new(round, op, sge))
                 .expect("posted");
             // It polls once before each look, as programs do.
             wait_for("the other's byte", || {

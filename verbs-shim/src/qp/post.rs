@@ -9,8 +9,8 @@ use crate::log::refuse;
 use crate::pointer::{Handle, In, Out};
 use nix::errno::Errno;
 use roce_verbs::{
-    MAX_INLINE_BYTES, MAX_SGE, QKey, QpKind, Qpn, RecvRequest, RemoteAddr, SendBatch, SendFlags,
-    SendOp, SendRequest, Sge, Srqn,
+    MAX_INLINE_BYTES, MAX_SGE, Payload, QKey, QpKind, Qpn, RecvRequest, RemoteAddr, SendBatch,
+    SendFlags, SendOp, SendRequest, Sge, Srqn, Target,
 };
 use std::ffi::c_int;
 
@@ -117,33 +117,27 @@ fn elements(list: In<IbvSge>, len: c_int) -> Result<Elements, Errno> {
 
 fn post_one(qp: &Qp, batch: &mut SendBatch<'_>, wr: &IbvSendWr) -> Result<(), Errno> {
     let flags = send_flags(wr.send_flags)?;
-    let op = operation(qp, wr)?;
+    let (op, target) = operation(qp, wr)?;
     let sges = match op {
         // These have no local memory, whatever the list says.
         SendOp::BindMw(_) | SendOp::LocalInv(_) => elements(wr.sg_list, 0)?,
         _ => elements(wr.sg_list, wr.num_sge)?,
     };
+    let mut buffer;
+    let payload = if flags.contains(SendFlags::INLINE) {
+        buffer = [0; MAX_INLINE_BYTES];
+        Payload::Inline(gather(&mut buffer, sges.as_slice())?)
+    } else {
+        Payload::Elements(sges.as_slice())
+    };
     let request = SendRequest {
         wr_id: wr.wr_id,
         op,
-        sges: sges.as_slice(),
+        payload,
+        target,
         flags,
     };
-    let srq = (qp.kind == QpKind::XrcInitiator).then(|| Srqn::from_bits(wr.qp_type));
-    let posted = if flags.contains(SendFlags::INLINE) {
-        let mut buffer = [0; MAX_INLINE_BYTES];
-        let data = gather(&mut buffer, request.sges)?;
-        match srq {
-            Some(srq) => batch.inline_to_srq(&request, srq, data),
-            None => batch.inline(&request, data),
-        }
-    } else {
-        match srq {
-            Some(srq) => batch.send_to_srq(&request, srq),
-            None => batch.send(&request),
-        }
-    };
-    posted.or_errno()
+    batch.send(&request).or_errno()
 }
 
 /// Copies inline data, which needs no region.
@@ -163,7 +157,17 @@ fn gather<'a>(buffer: &'a mut [u8; MAX_INLINE_BYTES], sges: &[Sge]) -> Result<&'
     buffer.get(..len).ok_or(Errno::EINVAL)
 }
 
-fn operation(qp: &Qp, wr: &IbvSendWr) -> Result<SendOp, Errno> {
+/// What the request does, and which QP or SRQ it is for.
+fn operation(qp: &Qp, wr: &IbvSendWr) -> Result<(SendOp, Target), Errno> {
+    match qp.kind {
+        QpKind::Ud => datagram(qp, wr),
+        QpKind::XrcInitiator => Ok((connected(wr)?, Srqn::from_bits(wr.qp_type).into())),
+        _ => Ok((connected(wr)?, Target::Peer)),
+    }
+}
+
+/// The operation of a QP that has a peer.
+fn connected(wr: &IbvSendWr) -> Result<SendOp, Errno> {
     let rdma = || {
         let Rdma { remote_addr, rkey } = wr.rdma();
         RemoteAddr {
@@ -172,9 +176,6 @@ fn operation(qp: &Qp, wr: &IbvSendWr) -> Result<SendOp, Errno> {
         }
     };
     let imm = u32::from_be(wr.imm_data);
-    if qp.kind == QpKind::Ud {
-        return datagram(qp, wr, imm);
-    }
     Ok(match wr.opcode {
         WR_SEND => SendOp::Send,
         WR_SEND_WITH_IMM => SendOp::SendImm(imm),
@@ -227,7 +228,7 @@ fn atomic(wr: &IbvSendWr) -> SendOp {
     }
 }
 
-fn datagram(qp: &Qp, wr: &IbvSendWr, imm: u32) -> Result<SendOp, Errno> {
+fn datagram(qp: &Qp, wr: &IbvSendWr) -> Result<(SendOp, Target), Errno> {
     let Datagram {
         ah,
         remote_qpn,
@@ -239,13 +240,17 @@ fn datagram(qp: &Qp, wr: &IbvSendWr, imm: u32) -> Result<SendOp, Errno> {
         })
     })?;
     let to = qp.destination(ah, qpn, QKey(remote_qkey))?;
-    match wr.opcode {
-        WR_SEND => Ok(SendOp::SendTo(to)),
-        WR_SEND_WITH_IMM => Ok(SendOp::SendImmTo(to, imm)),
-        opcode => Err(refuse(Errno::EOPNOTSUPP, || {
-            format!(
-                "opcode is {opcode}, and a UD QP sends with IBV_WR_SEND and IBV_WR_SEND_WITH_IMM"
-            )
-        })),
-    }
+    let op = match wr.opcode {
+        WR_SEND => SendOp::Send,
+        WR_SEND_WITH_IMM => SendOp::SendImm(u32::from_be(wr.imm_data)),
+        opcode => {
+            return Err(refuse(Errno::EOPNOTSUPP, || {
+                format!(
+                    "opcode is {opcode}, and a UD QP sends with IBV_WR_SEND and \
+                     IBV_WR_SEND_WITH_IMM"
+                )
+            }));
+        }
+    };
+    Ok((op, to.into()))
 }

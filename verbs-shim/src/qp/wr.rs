@@ -13,8 +13,8 @@ use nix::errno::Errno;
 use parking_lot::lock_api::RawMutex as _;
 use parking_lot::{Mutex, RawMutex};
 use roce_verbs::{
-    Flush, FlushPlacement, FlushSelectivity, QKey, Qpn, RemoteAddr, SendBatch, SendFlags, SendOp,
-    SendRequest, Sge, Srqn,
+    Flush, FlushPlacement, FlushSelectivity, Payload, QKey, Qpn, RemoteAddr, SendBatch, SendFlags,
+    SendOp, SendRequest, Sge, Srqn, Target,
 };
 use std::ffi::c_int;
 
@@ -39,7 +39,7 @@ struct Request {
     op: SendOp,
     sges: Vec<Sge>,
     inline: Option<Vec<u8>>,
-    srq: Option<Srqn>,
+    target: Target,
 }
 
 impl Builder {
@@ -66,16 +66,14 @@ impl Request {
         let request = SendRequest {
             wr_id: self.wr_id,
             op: self.op,
-            sges: &self.sges,
+            payload: match &self.inline {
+                Some(data) => Payload::Inline(data),
+                None => Payload::Elements(&self.sges),
+            },
+            target: self.target,
             flags: self.flags,
         };
-        let posted = match (&self.inline, self.srq) {
-            (None, Some(srq)) => batch.send_to_srq(&request, srq),
-            (Some(data), Some(srq)) => batch.inline_to_srq(&request, srq, data),
-            (Some(data), None) => batch.inline(&request, data),
-            (None, None) => batch.send(&request),
-        };
-        posted.or_errno()
+        batch.send(&request).or_errno()
     }
 }
 
@@ -93,7 +91,7 @@ impl Qp {
                 op,
                 sges: Vec::new(),
                 inline: None,
-                srq: None,
+                target: Target::Peer,
             }),
             Err(errno) => requests.fail(errno),
         }
@@ -246,18 +244,17 @@ extern "C" fn set_ud_addr(qp: Handle<Qp>, ah: Handle<Ah>, qpn: u32, qkey: u32) {
     amend(qp, |request| {
         let qpn = Qpn::new(qpn).ok_or(Errno::EINVAL)?;
         let to = qp.get()?.destination(ah, qpn, QKey(qkey))?;
-        request.op = match request.op {
-            SendOp::Send => SendOp::SendTo(to),
-            SendOp::SendImm(imm) => SendOp::SendImmTo(to, imm),
-            _ => return Err(Errno::EINVAL),
-        };
+        if !matches!(request.op, SendOp::Send | SendOp::SendImm(_)) {
+            return Err(Errno::EINVAL);
+        }
+        request.target = to.into();
         Ok(())
     });
 }
 
 extern "C" fn set_xrc_srqn(qp: Handle<Qp>, number: u32) {
     amend(qp, |request| {
-        request.srq = Some(Srqn::from_bits(number));
+        request.target = Srqn::from_bits(number).into();
         Ok(())
     });
 }

@@ -1,51 +1,8 @@
-//! Work requests, and their way into a QP's queues.
+//! Work requests on their way into a QP's queues.
 
 use super::QueuePair;
-use roce_stack::{Instant, Nic, PostError, RecvWr, SendFlags, SendOp, SendWr, Sge, Srqn};
+use roce_stack::{Instant, Nic, PostError, RecvRequest, SendRequest};
 use roce_wire::Qpn;
-
-/// A send request.
-#[derive(Clone, Copy, Debug)]
-pub struct SendRequest<'a> {
-    /// Comes back in the completion.
-    pub wr_id: u64,
-    /// What to do.
-    pub op: SendOp,
-    /// Local memory.
-    pub sges: &'a [Sge],
-    /// Modifiers.
-    pub flags: SendFlags,
-}
-
-impl<'a> SendRequest<'a> {
-    /// A request that asks for a completion.
-    pub fn new(wr_id: u64, op: SendOp, sges: &'a [Sge]) -> Self {
-        Self {
-            wr_id,
-            op,
-            sges,
-            flags: SendFlags::SIGNALED,
-        }
-    }
-
-    fn as_wr(&self) -> SendWr<'a> {
-        SendWr {
-            wr_id: self.wr_id,
-            op: self.op,
-            sges: self.sges,
-            flags: self.flags,
-        }
-    }
-}
-
-/// A receive request.
-#[derive(Clone, Copy, Debug)]
-pub struct RecvRequest<'a> {
-    /// Comes back in the completion.
-    pub wr_id: u64,
-    /// Where a SEND's bytes go.
-    pub sges: &'a [Sge],
-}
 
 /// Requests that are posted together, see [`QueuePair::post_batch`].
 #[derive(Debug)]
@@ -56,46 +13,13 @@ pub struct SendBatch<'a> {
 }
 
 impl SendBatch<'_> {
-    /// As [`QueuePair::post_send`].
+    /// Posts one request, as [`QueuePair::post_send`] does; it is sent with the batch.
     ///
     /// # Errors
     /// See [`PostError`]; this request was not posted then.
     pub fn send(&mut self, request: &SendRequest<'_>) -> Result<(), PostError> {
         let Self { nic, now, qpn } = self;
-        nic.post_send(*now, *qpn, &request.as_wr())
-    }
-
-    /// As [`QueuePair::post_inline`].
-    ///
-    /// # Errors
-    /// See [`PostError`]; this request was not posted then.
-    pub fn inline(&mut self, request: &SendRequest<'_>, data: &[u8]) -> Result<(), PostError> {
-        let Self { nic, now, qpn } = self;
-        nic.post_inline(*now, *qpn, &request.as_wr(), data)
-    }
-
-    /// As [`QueuePair::post_send_to_srq`].
-    ///
-    /// # Errors
-    /// See [`PostError`]; this request was not posted then.
-    pub fn send_to_srq(&mut self, request: &SendRequest<'_>, srq: Srqn) -> Result<(), PostError> {
-        let Self { nic, now, qpn } = self;
-        nic.post_send_to_srq(*now, *qpn, &request.as_wr(), srq)
-    }
-
-    /// Adds a SEND or WRITE of `data`, which is copied, to the receiver's shared receive queue
-    /// `srq`, as [`SendBatch::inline`] and [`SendBatch::send_to_srq`] do.
-    ///
-    /// # Errors
-    /// As theirs.
-    pub fn inline_to_srq(
-        &mut self,
-        request: &SendRequest<'_>,
-        srq: Srqn,
-        data: &[u8],
-    ) -> Result<(), PostError> {
-        let Self { nic, now, qpn } = self;
-        nic.post_inline_to_srq(*now, *qpn, &request.as_wr(), srq, data)
+        nic.post_send(*now, *qpn, request)
     }
 }
 
@@ -123,7 +47,7 @@ impl QueuePair {
         })
     }
 
-    /// Posts what `post` hands to the batch, of any kind, and then sends it together.
+    /// Posts the requests that `post` hands to the batch, and then sends them together.
     /// No other thread posts in between. `post` must not use the device otherwise: its
     /// lock is held.
     pub fn post_batch<R>(&self, post: impl FnOnce(&mut SendBatch<'_>) -> R) -> R {
@@ -139,36 +63,6 @@ impl QueuePair {
         result
     }
 
-    /// Posts a SEND or WRITE of `data`, which is copied and needs no region; the
-    /// request's own elements are not looked at.
-    ///
-    /// # Errors
-    /// See [`PostError`]; nothing was posted then.
-    pub fn post_inline(&self, request: &SendRequest<'_>, data: &[u8]) -> Result<(), PostError> {
-        let shared = &self.pd.context.inner.shared;
-        let (now, mut engine) = shared.lock_to_post();
-        let result = engine
-            .nic
-            .post_inline(now, self.qpn, &request.as_wr(), data);
-        engine.send(now);
-        engine.deliver_events();
-        result
-    }
-
-    /// Posts a send request of an XRC initiator, and sends it to an SRQ of the peer.
-    ///
-    /// # Errors
-    /// See [`PostError`]; nothing was posted then.
-    pub fn post_send_to_srq(&self, request: &SendRequest<'_>, srq: Srqn) -> Result<(), PostError> {
-        let shared = &self.pd.context.inner.shared;
-        let (now, mut engine) = shared.lock_to_post();
-        let wr = request.as_wr();
-        engine.nic.post_send_to_srq(now, self.qpn, &wr, srq)?;
-        engine.send(now);
-        engine.deliver_events();
-        Ok(())
-    }
-
     /// Posts a receive request.
     ///
     /// # Errors
@@ -177,11 +71,7 @@ impl QueuePair {
         let shared = &self.pd.context.inner.shared;
         let mut engine = shared.lock();
         let now = engine.at(shared.now());
-        let wr = RecvWr {
-            wr_id: request.wr_id,
-            sges: request.sges,
-        };
-        engine.nic.post_recv(now, self.qpn, &wr)?;
+        engine.nic.post_recv(now, self.qpn, request)?;
         engine.deliver_events();
         Ok(())
     }

@@ -5,7 +5,7 @@ mod announcements;
 use roce_verbs::{
     Access, AddressOptions, CompletionQueue, ConnectOptions, Context, Device, MemoryRegion,
     ProtectionDomain, QKey, QpKind, QpOptions, Qpn, QueuePair, RecvRequest, SendOp, SendRequest,
-    WcOpcode, WcStatus,
+    Target, WcOpcode, WcStatus,
 };
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -91,10 +91,14 @@ fn bytes(region: &MemoryRegion, len: usize) -> Vec<u8> {
 
 /// Sends, and waits for the completion.
 fn run(end: &End, op: SendOp, len: usize) -> WcStatus {
-    let sge = end.region.slice(0, len).expect("in range");
-    end.qp
-        .post_send(&SendRequest::new(7, op, &[sge]))
-        .expect("posted");
+    run_to(end, op, Target::Peer, len)
+}
+
+/// The same with a request that says which QP it is for.
+fn run_to(end: &End, op: SendOp, target: impl Into<Target>, len: usize) -> WcStatus {
+    let payload = end.region.slice(0, len).expect("in range");
+    let request = SendRequest::new(7, op, payload).to(target);
+    end.qp.post_send(&request).expect("posted");
     let completion = end
         .cq
         .poll_for(PATIENCE)
@@ -196,8 +200,8 @@ fn datagrams_find_their_way_back() {
     let options = AddressOptions::default();
     let there = a.pd.create_ah(from, b.at.into(), &options).expect("made");
     a.region.write(0, &pattern(3000, 5)).expect("in range");
-    let op = SendOp::SendImmTo(there.to(b.qp.qpn(), QKEY), 77);
-    assert_eq!(run(&a, op, 3000), WcStatus::Success);
+    let to = there.to(b.qp.qpn(), QKEY);
+    assert_eq!(run_to(&a, SendOp::SendImm(77), to, 3000), WcStatus::Success);
     let received = b.cq.poll_for(PATIENCE).expect("no overrun");
     let received = received.expect("received");
     assert_eq!((received.wr_id, received.imm), (9, Some(77)));
@@ -215,8 +219,8 @@ fn datagrams_find_their_way_back() {
     assert_eq!(got[32..36], at.octets());
     let from = gid_index(&b.context, b.at);
     let back = b.pd.create_ah(from, a.at.into(), &options).expect("made");
-    let op = SendOp::SendTo(back.to(source.qpn, QKEY));
-    assert_eq!(run(&b, op, 10), WcStatus::Success);
+    let to = back.to(source.qpn, QKEY);
+    assert_eq!(run_to(&b, SendOp::Send, to, 10), WcStatus::Success);
     let answer = a.cq.poll_for(PATIENCE).expect("no overrun");
     assert_eq!(answer.map(|c| (c.wr_id, c.byte_len)), Some((9, 50)));
 }
@@ -243,9 +247,9 @@ fn a_handle_that_was_made_early_is_used_later() {
         sges: &[end.region.slice(4096, 4096).expect("in range")],
     };
     end.qp.post_recv(&receive).expect("posted");
-    let op = SendOp::SendTo(handle.expect("made").to(end.qp.qpn(), QKEY));
-    let sges = [end.region.slice(0, 100).expect("in range")];
-    let request = SendRequest::new(7, op, &sges);
+    let to = handle.expect("made").to(end.qp.qpn(), QKEY);
+    let payload = end.region.slice(0, 100).expect("in range");
+    let request = SendRequest::send(payload).id(7).to(to);
     end.qp.post_send(&request).expect("posted");
     let done = [(); 2].map(|()| end.cq.poll_for(PATIENCE).expect("no overrun"));
     let mut done = done.map(|done| done.map(|done| (done.wr_id, done.status)));
@@ -264,10 +268,9 @@ fn a_multicast_group_reaches_both_ends() {
     }
     let from = gid_index(&a.context, a.at);
     let to_all = a.pd.create_ah(from, group, &AddressOptions::default());
-    let op = SendOp::SendTo(to_all.expect("made").to(Qpn::MULTICAST, QKEY));
-    let sge = a.region.slice(0, 100).expect("in range");
-    let sges = [sge];
-    let request = SendRequest::new(7, op, &sges);
+    let to = to_all.expect("made").to(Qpn::MULTICAST, QKEY);
+    let payload = a.region.slice(0, 100).expect("in range");
+    let request = SendRequest::send(payload).id(7).to(to);
     a.qp.post_send(&request).expect("posted");
     // The sender has its own copy, too.
     for (end, expected) in [(&a, 2), (&b, 1)] {

@@ -66,7 +66,7 @@ impl End {
     pub(crate) fn run(&self, op: SendOp) {
         let sge = self.region.slice(0, LEN).expect("in range");
         self.qp
-            .post_send(&SendRequest::new(1, op, &[sge]))
+            .post_send(&SendRequest::new(1, op, sge))
             .expect("posted");
         let done = self.cq.poll_for(PATIENCE).expect("no overrun");
         assert_eq!(done.expect("completed").status, WcStatus::Success);

@@ -56,7 +56,7 @@ impl Requester {
             // A message that is partly acknowledged has its receive already.
             // rule: 9.7.7.2-under-way
             Some(front) if self.una > front.first => front.receives,
-            Some(front) => front.receives - u64::from(front.op.consumes_receive()),
+            Some(front) => front.receives - u64::from(front.request.op.consumes_receive()),
         };
         self.credit.limit = Some(consumed + u64::from(count));
         if count > 0 {

@@ -165,10 +165,10 @@ impl Requester {
         let Some(wqe) = self.sq.front().copied() else {
             return Ok(());
         };
-        let total = match wqe.op {
-            SendOp::Read(_) => wqe.len,
+        let total = match wqe.request.op {
+            SendOp::Read(_) => wqe.request.len,
             // The answer is a READ response of no bytes (Annex A19).
-            _ if wqe.op.is_placement() => 0,
+            _ if wqe.request.op.is_placement() => 0,
             // rule: 9.7.6.1-response-kind
             // rule: 9.9.2-bad-response
             _ => return Err(Fault::Send(WcStatus::BadResponse)),
@@ -207,7 +207,7 @@ impl Requester {
             return Ok(());
         };
         // rule: 9.7.6.1-response-kind
-        if !wqe.op.is_atomic() {
+        if !wqe.request.op.is_atomic() {
             return Err(Fault::Send(WcStatus::BadResponse));
         }
         // The value is big-endian on the wire and the host's own in memory.

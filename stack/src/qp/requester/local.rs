@@ -22,7 +22,7 @@ impl Requester {
             if self.must_wait(core, wqe) {
                 return Ok(false);
             }
-            if let Err(fault) = local::perform(cx, core, &wqe.op) {
+            if let Err(fault) = local::perform(cx, core, &wqe.request.op) {
                 // Requests before this one still complete first.
                 return match self.cursor {
                     0 => Err(fault),
@@ -41,9 +41,9 @@ impl Requester {
     // rule: 10.6.7-window-order
     fn must_wait(&self, core: &Core, wqe: &SendWqe) -> bool {
         // An invalidation waits for all that may still use the key (10.6.5.1).
-        let everything = matches!(wqe.op, SendOp::LocalInv(_)) && self.cursor > 0;
+        let everything = matches!(wqe.request.op, SendOp::LocalInv(_)) && self.cursor > 0;
         let earlier = self.fetches.first_open().is_some();
-        let fenced = wqe.flags.contains(SendFlags::FENCE) && earlier;
+        let fenced = wqe.request.flags.contains(SendFlags::FENCE) && earlier;
         everything || fenced || core.state == QpState::Sqd
     }
 }

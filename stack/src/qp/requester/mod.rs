@@ -15,8 +15,8 @@
 //! `first .. end` from the moment it is posted; a READ owns those of its responses
 //! (IBTA 1.7, 9.7.3.1).
 //!
-//! Each file beside this one is one thing a requester does: [`transmit`] sends,
-//! [`stretch`] what is in the middle of long messages, [`ack`] takes acknowledgements,
+//! Each file beside this one is one thing a requester does: [`transmit`] decides what is sent
+//! next, [`packets`] sends it, [`stretch`] what is in the middle of long messages, [`ack`] takes acknowledgements,
 //! [`fetch`] takes READ and atomic responses, [`early`] keeps those that come before their
 //! turn and asks for what is missing, [`recovery`] sends again only what is missing,
 //! [`clock`] knows when an answer is late, [`retry`] waits and tries again, [`round_trip`]
@@ -29,6 +29,7 @@ mod early;
 mod fetch;
 mod held;
 mod local;
+mod packets;
 mod placement;
 mod recovery;
 mod retry;
@@ -37,16 +38,17 @@ mod stretch;
 mod transmit;
 
 use super::attr::QpConfig;
+use super::posted::{Posted, message_len};
 use super::queue::{QueueLimits, Room, Source, WorkQueue};
 use super::window::Window;
-use super::{Core, Cx, Fault, Report, sgl};
+use super::{Core, Cx, Fault, Report};
 use crate::congestion::Acked;
 use crate::counters::{DropReason, Stat};
 use crate::seq::Seq;
 use crate::srq::Srqn;
 use crate::time::{Duration, Instant};
 use crate::transmit::Position;
-use crate::wr::{Completion, MAX_MESSAGE_BYTES, PostError, SendFlags, SendOp, SendWr, WcStatus};
+use crate::wr::{PostError, SendRequest, Target, WcStatus};
 use clock::Clock;
 use core::hint::cold_path;
 use credit::Credit;
@@ -60,10 +62,7 @@ use roce_wire::{Operation, Packet, Psn, XrcEth};
 /// A posted send request.
 #[derive(Clone, Copy, Debug)]
 struct SendWqe {
-    wr_id: u64,
-    op: SendOp,
-    flags: SendFlags,
-    len: u32,
+    request: Posted,
     /// Its first PSN.
     first: Seq,
     /// How many PSNs it owns: at least one, unless it is done without packets.
@@ -95,7 +94,7 @@ impl SendWqe {
     /// Whether nothing is left to do for it, given that everything before `una` is
     /// acknowledged.
     fn is_over(&self, una: Seq) -> bool {
-        self.end() <= una && (self.done || !self.op.is_local())
+        self.end() <= una && (self.done || !self.request.op.is_local())
     }
 }
 
@@ -241,33 +240,23 @@ impl Requester {
         self.sq.len()
     }
 
-    /// Checks a request without posting it.
+    /// Checks a request without posting it. Returns its length.
     // rule: 10.8.2-refused-nothing
     pub(crate) fn check(
         &self,
         core: &Core,
-        wr: &SendWr<'_>,
+        request: &SendRequest<'_>,
         source: Source<'_>,
     ) -> Result<u32, PostError> {
         self.sq.check_source(source)?;
-        let bytes = sgl::source_len(source);
-        let len = match u32::try_from(bytes) {
-            // rule: 9.7.2-longest
-            Ok(len) if bytes <= MAX_MESSAGE_BYTES => len,
-            _ => return Err(PostError::MessageTooLong { bytes }),
-        };
+        let op = &request.op;
+        let len = message_len(op, source)?;
         // rule: 10.7.3-atomic-length
-        if wr.op.is_word() && len != 8 {
-            return Err(PostError::AtomicLength { bytes });
-        }
-        if wr.op.has_no_elements() && !wr.sges.is_empty() {
-            return Err(PostError::TooManySges {
-                given: wr.sges.len(),
-                max: 0,
-            });
+        if op.is_word() && len != 8 {
+            return Err(PostError::AtomicLength { bytes: len.into() });
         }
         // rule: 10.7.3-no-reads
-        if wr.op.is_fetch() && core.config.max_rd_atomic == 0 {
+        if op.is_fetch() && core.config.max_rd_atomic == 0 {
             return Err(PostError::NoReadsAllowed);
         }
         Ok(len)
@@ -277,32 +266,27 @@ impl Requester {
     pub(crate) fn post(
         &mut self,
         core: &Core,
-        wr: &SendWr<'_>,
+        request: &SendRequest<'_>,
         source: Source<'_>,
     ) -> Result<(), PostError> {
-        let len = self.check(core, wr, source)?;
-        let packets = match wr.op.is_local() {
+        let len = self.check(core, request, source)?;
+        let packets = match request.op.is_local() {
             true => 0,
             // rule: 9.7.2-no-bytes
             false => u64::from(len).div_ceil(core.config.mtu() as u64).max(1),
         };
-        let receives = self.receives + u64::from(wr.op.consumes_receive());
-        // rule: 10.8.5-signal-all
-        let flags = if core.signal_all {
-            wr.flags | SendFlags::SIGNALED
-        } else {
-            wr.flags
+        let receives = self.receives + u64::from(request.op.consumes_receive());
+        let srq = match request.target {
+            Target::Srq(srq) => Some(srq),
+            Target::Peer | Target::Datagram(_) => None,
         };
         let wqe = SendWqe {
-            wr_id: wr.wr_id,
-            op: wr.op,
-            flags,
-            len,
+            request: Posted::new(core, request, len),
             first: self.assigned,
             packets,
             done: false,
             receives,
-            srq: core.peer_srq,
+            srq,
         };
         self.sq.push_checked(wqe, source);
         self.assigned = wqe.end();
@@ -386,20 +370,7 @@ impl Requester {
             return Ok(false);
         };
         self.cursor = self.cursor.saturating_sub(1);
-        // rule: 10.8.5-unsignaled
-        if status != WcStatus::Success || wqe.flags.contains(SendFlags::SIGNALED) {
-            let completion = Completion {
-                wr_id: wqe.wr_id,
-                status,
-                opcode: wqe.op.completion_opcode(),
-                byte_len: wqe.len,
-                qpn: core.qpn,
-                imm: None,
-                invalidated_rkey: None,
-                source: None,
-            };
-            cx.complete(&core.send_cq, completion, false, Some(self.room()))?;
-        }
+        wqe.request.complete(cx, core, status, &self.sq)?;
         Ok(true)
     }
 

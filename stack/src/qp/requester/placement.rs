@@ -1,7 +1,7 @@
 //! FLUSH and ATOMIC WRITE (IBTA 1.7, Annex A19): one packet each, with an answer of its
 //! own, like a READ of no bytes.
 
-use super::transmit::Asks;
+use super::packets::{Place, Sent, bth};
 use super::{Requester, SendWqe};
 use crate::qp::emit::{EmitError, emit};
 use crate::qp::{Core, Cx, sgl};
@@ -15,14 +15,14 @@ const WORD: u32 = 8;
 impl Requester {
     /// Sends such a request.
     pub(super) fn send_placement(
-        &mut self,
+        &self,
         cx: &mut Cx<'_>,
         port: &mut dyn Transmit,
         core: &Core,
         wqe: &SendWqe,
-        new: bool,
-    ) -> Result<(), EmitError> {
-        let (opcode, flush, remote, dma_len, payload) = match wqe.op {
+        place: Place,
+    ) -> Result<Sent, EmitError> {
+        let (opcode, flush, remote, dma_len, payload) = match wqe.request.op {
             SendOp::Flush(flush) => {
                 let feth = Feth {
                     placement: flush.placement,
@@ -31,7 +31,7 @@ impl Requester {
                 (Opcode::RC_FLUSH, Some(feth), flush.remote, flush.len, 0)
             }
             SendOp::AtomicWrite(remote) => (Opcode::RC_ATOMIC_WRITE, None, remote, WORD, WORD),
-            _ => return Ok(()),
+            _ => return Ok(Sent::request(1)),
         };
         let ext = ExtHeaders {
             xrceth: wqe.xrceth(),
@@ -43,10 +43,10 @@ impl Requester {
             }),
             ..ExtHeaders::NONE
         };
-        let mut bth = self.bth(core, opcode);
+        let mut bth = bth(core, opcode, place.at);
         bth.ack_req = true;
         let path = core.config.path.as_ref().ok_or(EmitError::Full)?;
-        let source = self.sq.source(self.cursor);
+        let source = self.sq.source(place.index);
         let repr = PacketRepr { bth, ext };
         emit(
             cx,
@@ -57,10 +57,6 @@ impl Requester {
             payload as usize,
             |cx, packet| sgl::fetch(cx.memory, core.pd, source, 0, packet),
         )?;
-        if new {
-            self.fetches.push(self.nxt, self.nxt);
-        }
-        self.sent(cx, 1, Asks::Yes, true);
-        Ok(())
+        Ok(Sent::request(1))
     }
 }

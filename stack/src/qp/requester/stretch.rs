@@ -4,7 +4,7 @@
 //! of them up to the next that has to ask for an acknowledgement, as long as nothing arrives in
 //! between.
 
-use super::transmit::{Asks, data_opcode};
+use super::packets::{Asks, Sent, bth, data_opcode};
 use super::{Requester, SendWqe};
 use crate::qp::emit::{EmitError, Outgoing, Written, count_packet, write_packet};
 use crate::qp::{Core, Cx, sgl};
@@ -26,7 +26,7 @@ impl Requester {
     ) -> Result<u64, EmitError> {
         let wanted = (wqe.last() - self.nxt).min(self.quiet()).min(most);
         let (begun, first_time) = (self.nxt > wqe.first, self.nxt >= self.max);
-        if wanted == 0 || !begun || !first_time || wqe.srq.is_some() {
+        if wanted == 0 || !begun || !first_time {
             return Ok(0);
         }
         let path = core.config.path.as_ref().ok_or(EmitError::Full)?;
@@ -38,8 +38,11 @@ impl Requester {
             return Ok(0);
         };
         let mut repr = PacketRepr {
-            bth: self.bth(core, data_opcode(&wqe.op, false, false)),
-            ext: ExtHeaders::NONE,
+            bth: bth(core, data_opcode(&wqe.request.op, false, false), self.nxt),
+            ext: ExtHeaders {
+                xrceth: wqe.xrceth(),
+                ..ExtHeaders::NONE
+            },
         };
         let (mut sent, mut result) = (0, Ok(()));
         while sent < wanted {
@@ -69,7 +72,14 @@ impl Requester {
             sent += 1;
         }
         if sent > 0 {
-            self.sent(cx, sent, Asks::No, false);
+            let sent = Sent {
+                packets: sent,
+                asks: Asks::No,
+                timed: false,
+                // Noted above, packet by packet.
+                kept: false,
+            };
+            self.move_past(cx, sent);
         }
         result.map(|()| sent)
     }

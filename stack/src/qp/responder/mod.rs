@@ -29,7 +29,7 @@ use super::early::Chain;
 use super::{Core, Cx, Fault, Receives, Room};
 use crate::seq::Seq;
 use crate::srq::{Srqn, XrcdId};
-use crate::wr::{PostError, RecvWr, WcStatus};
+use crate::wr::{PostError, RecvRequest, WcStatus};
 use fetch::Resources;
 use owed::Replies;
 use place::Inbound;
@@ -146,12 +146,12 @@ impl Responder {
     }
 
     /// Checks a request without posting it.
-    pub(crate) fn check(&self, wr: &RecvWr<'_>) -> Result<(), PostError> {
+    pub(crate) fn check(&self, wr: &RecvRequest<'_>) -> Result<(), PostError> {
         self.rq.check(wr)
     }
 
     /// Appends a request to the receive queue.
-    pub(crate) fn post(&mut self, wr: &RecvWr<'_>) -> Result<(), PostError> {
+    pub(crate) fn post(&mut self, wr: &RecvRequest<'_>) -> Result<(), PostError> {
         self.rq.post(wr)?;
         // An acknowledgement that nobody asked for brings the peer its credits
         // sooner than its next attempt would (9.7.7.2).

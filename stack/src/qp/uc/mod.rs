@@ -1,12 +1,10 @@
-//! Unreliable connection: messages to one peer, without acknowledgement (IBTA 1.7,
+//! Unreliable connection: messages from one peer, without acknowledgement (IBTA 1.7,
 //! 9.8.2).
 //!
-//! The [`Sender`] numbers packets and forgets them. The [`Receiver`] places what
-//! comes in order; a gap costs the message that it lies in, and the next message's
-//! first packet starts anew, whatever its PSN.
+//! The [`Receiver`] places packets that arrive in order. A gap costs the message that it lies
+//! in; the first packet of the next message is accepted whatever its PSN. What sends is
+//! [`Sender`](super::sender::Sender).
 
 mod receiver;
-mod sender;
 
 pub(crate) use receiver::Receiver;
-pub(crate) use sender::Sender;

@@ -4,7 +4,7 @@ use super::reaction::{BITS, PACKETS, cnp, fixed, hand, send};
 use crate::sim::{A, Hand, Mem, Pair, QKEY, Setup, to_state};
 use roce_stack::{
     CongestionControl, Duration, ModifyError, QpAttributes, QpKind, QpState, RateLimit, SendOp,
-    Stat, TxMeta,
+    SendRequest, Stat, TxMeta,
 };
 use roce_wire::{Opcode, PathMtu, Qpn};
 
@@ -83,7 +83,7 @@ fn datagrams_are_limited_too() {
     limit(&mut hand, mbps(100));
     for wr_id in 0..50 {
         let there = ah.to(Qpn::from_bits(5), QKEY);
-        hand.post(wr_id, SendOp::SendTo(there), &[mem.sge(0, 1024)]);
+        hand.post_request(&SendRequest::send(mem.sge(0, 1024)).id(wr_id).to(there));
     }
     assert_about(send(&mut hand, 50).0, at(100, 50));
 }

@@ -3,7 +3,7 @@
 use crate::sim::{Frame, Mem, Node, SRC_PORT, Setup, frame};
 use roce_stack::{
     CongestionControl, Instant, IpCovered, QpCongestion, QpInit, QpKind, QueueLimits, RxMeta,
-    SendFlags, SendOp, SendWr, TxMeta,
+    SendFlags, SendOp, SendRequest, TxMeta,
 };
 use roce_wire::{Bth, ExtHeaders, Opcode, Psn, Qpn};
 
@@ -73,12 +73,7 @@ impl Many {
     /// Posts a message of all the memory there is.
     pub(super) fn post(&mut self, index: usize) {
         let sge = self.mem.sge(0, self.mem.buffer.len());
-        let wr = SendWr {
-            wr_id: 1,
-            op: SendOp::Send,
-            sges: &[sge],
-            flags: SendFlags::empty(),
-        };
+        let wr = SendRequest::new(1, SendOp::Send, sge).with_flags(SendFlags::empty());
         let posted = self.node.nic.post_send(self.now, self.qps[index].0, &wr);
         posted.expect("posted");
     }

@@ -6,7 +6,8 @@ use crate::sim::{Dice, Hand, Ip, Setup};
 use rand_chacha::ChaCha20Rng;
 use rand_core::SeedableRng;
 use roce_stack::{
-    Access, Buffer, Completion, QpState, QueueLimits, RecvWr, SendFlags, SendOp, SendWr, Sge,
+    Access, Buffer, Completion, QpState, QueueLimits, RecvRequest, SendFlags, SendOp, SendRequest,
+    Sge,
 };
 use roce_wire::{Operation, PathMtu};
 use std::collections::VecDeque;
@@ -213,7 +214,7 @@ impl Victim {
     fn post_recv(&mut self, dice: &mut Dice) {
         let len = dice.below(LEN + 1);
         let sges = self.sges(dice, len);
-        let wr = RecvWr {
+        let wr = RecvRequest {
             wr_id: self.next_id,
             sges: &sges,
         };
@@ -237,16 +238,11 @@ impl Victim {
         let atomic = matches!(op, SendOp::FetchAdd { .. });
         let len = if atomic { 8 } else { dice.below(LEN + 1) };
         let sges = self.sges(dice, len);
-        let wr = SendWr {
-            wr_id: self.next_id,
-            op,
-            sges: &sges,
-            flags: if dice.one_in(5) {
-                SendFlags::FENCE
-            } else {
-                SendFlags::empty()
-            },
-        };
+        let wr = SendRequest::new(self.next_id, op, &sges).with_flags(if dice.one_in(5) {
+            SendFlags::FENCE
+        } else {
+            SendFlags::empty()
+        });
         let node = &mut self.hand.node;
         if node.nic.post_send(self.hand.now, node.qpn, &wr).is_ok() {
             self.sends.push_back(self.next_id);

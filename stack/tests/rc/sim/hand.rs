@@ -4,8 +4,8 @@ use super::node::{Mem, Node};
 use super::pair::Setup;
 use super::port::{Frame, Ip, SRC_PORT};
 use roce_stack::{
-    DropReason, Instant, IpCovered, QpAttributes, QpState, RecvWr, RxMeta, SendFlags, SendOp,
-    SendWr, Sge, Stat,
+    DropReason, Instant, IpCovered, QpAttributes, QpState, RecvRequest, RxMeta, SendFlags, SendOp,
+    SendRequest, Sge, Stat,
 };
 use roce_wire::icrc::{self, IpHeader};
 use roce_wire::{
@@ -103,20 +103,18 @@ impl Hand {
     }
 
     pub(crate) fn post_with(&mut self, wr_id: u64, op: SendOp, sges: &[Sge], flags: SendFlags) {
-        let wr = SendWr {
-            wr_id,
-            op,
-            sges,
-            flags,
-        };
+        self.post_request(&SendRequest::new(wr_id, op, sges).with_flags(flags));
+    }
+
+    pub(crate) fn post_request(&mut self, request: &SendRequest<'_>) {
         self.node
             .nic
-            .post_send(self.now, self.node.qpn, &wr)
+            .post_send(self.now, self.node.qpn, request)
             .expect("posted");
     }
 
     pub(crate) fn post_recv(&mut self, wr_id: u64, sges: &[Sge]) {
-        let wr = RecvWr { wr_id, sges };
+        let wr = RecvRequest { wr_id, sges };
         self.node
             .nic
             .post_recv(self.now, self.node.qpn, &wr)

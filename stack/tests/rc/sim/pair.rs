@@ -8,8 +8,8 @@ use super::link::Link;
 use super::node::{Mem, Node, NodeSetup};
 use super::port::Ip;
 use roce_stack::{
-    Access, Completion, Duration, Instant, QpAttributes, QpKind, QpState, QueueLimits, RecvWr,
-    SendFlags, SendOp, SendWr, Sge, TxMeta, WcStatus,
+    Access, Completion, Duration, Instant, QpAttributes, QpKind, QpState, QueueLimits, RecvRequest,
+    SendFlags, SendOp, SendRequest, Sge, TxMeta, WcStatus,
 };
 use roce_wire::{PathMtu, Psn, QKey, Qpn, RnrTimer};
 
@@ -242,20 +242,19 @@ impl Pair {
         sges: &[Sge],
         flags: SendFlags,
     ) {
-        let wr = SendWr {
-            wr_id,
-            op,
-            sges,
-            flags,
-        };
+        let request = SendRequest::new(wr_id, op, sges).with_flags(flags);
+        self.post_request(side, &request);
+    }
+
+    pub(crate) fn post_request(&mut self, side: usize, request: &SendRequest<'_>) {
         let node = &mut self.nodes[side];
         node.nic
-            .post_send(self.now, node.qpn, &wr)
+            .post_send(self.now, node.qpn, request)
             .expect("posted for sending");
     }
 
     pub(crate) fn post_recv(&mut self, side: usize, wr_id: u64, sges: &[Sge]) {
-        let wr = RecvWr { wr_id, sges };
+        let wr = RecvRequest { wr_id, sges };
         let node = &mut self.nodes[side];
         node.nic
             .post_recv(self.now, node.qpn, &wr)

@@ -5,8 +5,8 @@ use crate::sim::{A, B, Dice, Mem, Pair, pattern};
 use rand_chacha::ChaCha20Rng;
 use rand_core::SeedableRng;
 use roce_stack::{
-    Completion, PostError, QpState, RecvWr, SendFlags, SendOp, SendWr, Sge, Stat, WcOpcode,
-    WcStatus,
+    Completion, PostError, QpState, RecvRequest, SendFlags, SendOp, SendRequest, Sge, Stat,
+    WcOpcode, WcStatus,
 };
 use std::collections::VecDeque;
 
@@ -171,7 +171,7 @@ impl Initiator {
                 elements,
                 dice,
             );
-            let wr = RecvWr {
+            let wr = RecvRequest {
                 wr_id: index as u64,
                 sges: &sges,
             };
@@ -199,12 +199,7 @@ impl Initiator {
             flags.set(SendFlags::SIGNALED, request.signaled);
             flags.set(SendFlags::FENCE, request.fence);
             flags.set(SendFlags::SOLICITED, request.solicited);
-            let wr = SendWr {
-                wr_id: index as u64,
-                op,
-                sges: &sges,
-                flags,
-            };
+            let wr = SendRequest::new(index as u64, op, &sges).with_flags(flags);
             let node = &mut pair.nodes[side];
             match node.nic.post_send(pair.now, node.qpn, &wr) {
                 Ok(()) => self.posted += 1,

@@ -93,7 +93,7 @@ fn resizing_keeps_what_is_posted() {
     assert_eq!(resize(&mut many, 4), Err(refused));
     assert_eq!(many.status().size.depth, 16, "as it was");
     resize(&mut many, 5).expect("they fit");
-    let wr = roce_stack::RecvWr {
+    let wr = roce_stack::RecvRequest {
         wr_id: 9,
         sges: &[],
     };

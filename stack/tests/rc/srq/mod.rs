@@ -8,7 +8,9 @@ mod table;
 mod take;
 
 use crate::sim::{Hand, Setup};
-use roce_stack::{QpInit, QpKind, QpState, QueueLimits, RecvWr, Sge, SrqInit, SrqStatus, Srqn};
+use roce_stack::{
+    QpInit, QpKind, QpState, QueueLimits, RecvRequest, Sge, SrqInit, SrqStatus, Srqn,
+};
 use roce_wire::{ExtHeaders, Opcode, Qpn};
 
 /// One NIC whose QPs share one SRQ; the test plays the peers of all of them.
@@ -78,7 +80,7 @@ impl Many {
     }
 
     fn post(&mut self, wr_id: u64, sges: &[Sge]) {
-        let wr = RecvWr { wr_id, sges };
+        let wr = RecvRequest { wr_id, sges };
         let posted = self.hand.node.nic.post_srq_recv(self.srq, &wr);
         posted.expect("posted to the SRQ");
     }

@@ -3,7 +3,7 @@
 use super::{Many, create, init, size};
 use crate::sim::{Hand, Setup};
 use roce_stack::{
-    MAX_SRQS, PostError, QueueLimits, RecvWr, SrqAttributes, SrqError, SrqInit, SrqStatus,
+    MAX_SRQS, PostError, QueueLimits, RecvRequest, SrqAttributes, SrqError, SrqInit, SrqStatus,
 };
 
 /// An SRQ says how it was made; sizes out of range are refused.
@@ -81,7 +81,7 @@ fn an_unknown_srq_is_named() {
     let attributes = SrqAttributes::default();
     assert_eq!(nic.modify_srq(srq, &attributes), Err(unknown));
     assert_eq!(nic.create_qp_with_srq(qp_init, srq), Err(unknown.into()));
-    let wr = RecvWr {
+    let wr = RecvRequest {
         wr_id: 1,
         sges: &[],
     };
@@ -98,7 +98,7 @@ fn a_full_srq_takes_no_more() {
     for wr_id in 0..16 {
         many.post(wr_id, &[]);
     }
-    let wr = RecvWr {
+    let wr = RecvRequest {
         wr_id: 1,
         sges: &[],
     };

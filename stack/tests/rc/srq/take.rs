@@ -2,7 +2,9 @@
 
 use super::{Many, create, init, size};
 use crate::sim::{A, B, Faults, Hand, Pair, Setup, pattern};
-use roce_stack::{PostError, QpKind, QpState, RecvWr, SendOp, SrqInit, Stat, WcOpcode, WcStatus};
+use roce_stack::{
+    PostError, QpKind, QpState, RecvRequest, SendOp, SrqInit, Stat, WcOpcode, WcStatus,
+};
 use roce_wire::{Credits, ExtHeaders, ImmDt, Opcode, Syndrome};
 
 /// The receives go, in the order in which they were posted, to the messages of all
@@ -125,7 +127,7 @@ fn duplicates_and_gaps_take_nothing() {
 #[test]
 fn a_qp_with_an_srq_takes_no_receives() {
     let mut many = Many::new(1);
-    let wr = RecvWr {
+    let wr = RecvRequest {
         wr_id: 1,
         sges: &[],
     };
@@ -169,7 +171,7 @@ fn the_srqs_domain_rules_its_receives() {
         hand.node.qpn = qpn.expect("a QP");
         hand.advance_to(QpState::Rts);
         let sges = [mem.sge(0, 8)];
-        let wr = RecvWr {
+        let wr = RecvRequest {
             wr_id: 1,
             sges: &sges,
         };
@@ -224,7 +226,7 @@ fn a_bad_wire_changes_nothing() {
                 pair.step();
             }
             let sges = [to.sge(wr_id * 4096, 4096)];
-            let wr = RecvWr {
+            let wr = RecvRequest {
                 wr_id: wr_id as u64,
                 sges: &sges,
             };
@@ -250,7 +252,7 @@ fn receives_have_as_many_elements_as_the_srq_allows() {
     let sges = [0, 1, 2, 3].map(|i| mem.sge(i * 16, 4));
     many.post(1, &sges);
     let five = [sges[0]; 5];
-    let wr = RecvWr {
+    let wr = RecvRequest {
         wr_id: 2,
         sges: &five,
     };
@@ -281,7 +283,7 @@ fn uc_takes_receives_from_an_srq() {
     let mem = hand.mem(2048);
     let sges = [mem.sge(0, 2048)];
     for wr_id in 1..3 {
-        let wr = RecvWr { wr_id, sges: &sges };
+        let wr = RecvRequest { wr_id, sges: &sges };
         hand.node.nic.post_srq_recv(srq, &wr).expect("posted");
     }
     let posted = |hand: &Hand| hand.node.nic.query_srq(srq).expect("an SRQ").posted;

@@ -41,7 +41,7 @@ fn attack(seed: u64) {
     for wr_id in 0..400 {
         if dice.one_in(3) {
             let len = dice.below(1024);
-            let wr = roce_stack::RecvWr {
+            let wr = roce_stack::RecvRequest {
                 wr_id,
                 sges: &[open.sge(1024, len)],
             };

@@ -2,7 +2,7 @@
 
 use super::setup;
 use crate::sim::{A, B, Hand, Ip, Pair, Setup, pattern};
-use roce_stack::{PostError, QpKind, SendFlags, SendOp, SendWr, Stat, WcOpcode};
+use roce_stack::{PostError, QpKind, SendFlags, SendOp, SendRequest, Stat, WcOpcode};
 use roce_wire::{Opcode, PathMtu};
 
 const SIZES: [usize; 8] = [0, 1, 3, 255, 256, 257, 512, 4000];
@@ -141,12 +141,7 @@ fn operations_of_rc_are_refused() {
         },
         SendOp::SendInvalidate(1),
     ] {
-        let wr = SendWr {
-            wr_id: 1,
-            op,
-            sges: &[mem.sge(0, 8)],
-            flags: SendFlags::empty(),
-        };
+        let wr = SendRequest::new(1, op, mem.sge(0, 8)).with_flags(SendFlags::empty());
         let result = hand.node.nic.post_send(hand.now, hand.node.qpn, &wr);
         assert_eq!(result, Err(PostError::WrongService { kind: QpKind::Uc }));
     }

@@ -4,8 +4,8 @@ use super::{GRH, destination, deth, ready, setup};
 use crate::sim::pair::assert_outcomes;
 use crate::sim::{A, B, Hand, Ip, Pair, QKEY, Setup, pattern, to_state};
 use roce_stack::{
-    AddressError, NetworkHeader, PostError, QpKind, QpState, SendFlags, SendOp, SendWr, Sge,
-    Source, TxMeta, WcOpcode, WcStatus,
+    AddressError, Destination, NetworkHeader, PostError, QpKind, QpState, SendFlags, SendOp,
+    SendRequest, Sge, Source, Target, TxMeta, WcOpcode, WcStatus,
 };
 use roce_wire::{Grh, Opcode, QKey};
 use std::net::Ipv4Addr;
@@ -27,8 +27,9 @@ fn datagrams_arrive_with_their_headers() {
                 pair.post_recv(to, wr_id, &[inbox.sge(0, GRH + len)]);
                 let (dst, qpn) = (pair.nodes[to].address, pair.nodes[to].qpn);
                 let there = destination(&pair.nodes[from], dst, qpn, QKEY);
-                let op = SendOp::SendImmTo(there, 77);
-                pair.post(from, wr_id, op, &[out.sge(0, len)]);
+                let op = SendOp::SendImm(77);
+                let request = SendRequest::new(wr_id, op, out.sge(0, len));
+                pair.post_request(from, &request.to(there));
                 pair.run();
                 pair.assert_sent(from, &[wr_id]);
                 let done = pair.assert_received(to, &[wr_id])[0];
@@ -104,8 +105,8 @@ fn packets_carry_the_key_and_the_number() {
         (0x8000_0000, QKEY.0),
         (0xffff_ffff, QKEY.0),
     ] {
-        let op = SendOp::SendTo(to(&hand, qkey));
-        hand.post_with(1, op, &[mem.sge(0, 7)], SendFlags::SOLICITED);
+        let request = SendRequest::send(mem.sge(0, 7)).to(to(&hand, qkey));
+        hand.post_request(&request.with_flags(SendFlags::SOLICITED));
         let out = hand.out_one();
         assert_eq!(out.opcode(), Opcode::UD_SEND_ONLY);
         assert_eq!((out.bth.dest_qpn.get(), out.payload.len()), (5, 7));
@@ -113,8 +114,8 @@ fn packets_carry_the_key_and_the_number() {
         let deth = out.ext.deth.expect("DETH");
         assert_eq!((deth.qkey, deth.src_qpn), (QKey(sent), qpn));
     }
-    let op = SendOp::SendImmTo(to(&hand, 1), 2);
-    hand.post(1, op, &[]);
+    let request = SendRequest::new(1, SendOp::SendImm(2), ()).to(to(&hand, 1));
+    hand.post_request(&request);
     let out = hand.out_one();
     assert_eq!(out.opcode(), Opcode::UD_SEND_ONLY_WITH_IMMEDIATE);
     assert_eq!(out.psn(), hand.setup.psn[0] + 3);
@@ -128,10 +129,11 @@ fn a_datagram_completes_when_it_has_left() {
     let mut hand = Hand::new(setup());
     let mem = hand.mem(64);
     let dst = hand.setup.ip.address(2);
-    let op = SendOp::SendTo(destination(&hand.node, dst, hand.node.qpn, QKEY));
+    let to = destination(&hand.node, dst, hand.node.qpn, QKEY);
+    let send = SendRequest::send(mem.sge(0, 8)).to(to);
     hand.node.port.room = 1;
-    hand.post(1, op, &[mem.sge(0, 8)]);
-    hand.post(2, op, &[mem.sge(0, 8)]);
+    hand.post_request(&send.id(1));
+    hand.post_request(&send.id(2));
     assert!(hand.node.sent().is_empty());
     assert_eq!(hand.out().len(), 1);
     assert_outcomes(&hand.node.sent(), &[(1, WcStatus::Success)]);
@@ -161,34 +163,32 @@ fn what_cannot_be_sent_is_refused_when_posted() {
     let mem = hand.mem(8192);
     let dst = hand.setup.ip.address(2);
     let to = destination(&hand.node, dst, hand.node.qpn, QKEY);
-    let post = |hand: &mut Hand, op, len| {
-        let wr = SendWr {
-            wr_id: 1,
-            op,
-            sges: &[mem.sge(0, len)],
-            flags: SendFlags::empty(),
-        };
-        hand.node.nic.post_send(hand.now, hand.node.qpn, &wr)
+    let post = |hand: &mut Hand, op, target: Target, len| {
+        let request = SendRequest::new(1, op, mem.sge(0, len)).to(target);
+        hand.node.nic.post_send(hand.now, hand.node.qpn, &request)
     };
+    let send = |hand: &mut Hand, to: Destination, len| post(hand, SendOp::Send, to.into(), len);
     let too_long = PostError::DatagramTooLong {
         bytes: 4097,
         mtu: 4096,
     };
-    assert_eq!(post(&mut hand, SendOp::SendTo(to), 4097), Err(too_long));
+    assert_eq!(send(&mut hand, to, 4097), Err(too_long));
     let wrong = PostError::WrongService { kind: QpKind::Ud };
-    assert_eq!(post(&mut hand, SendOp::Send, 8), Err(wrong));
+    assert_eq!(post(&mut hand, SendOp::Send, Target::Peer, 8), Err(wrong));
     let write = SendOp::Write(mem.remote(0));
-    assert_eq!(post(&mut hand, write, 8), Err(wrong));
+    assert_eq!(post(&mut hand, write, Target::Peer, 8), Err(wrong));
+    assert_eq!(post(&mut hand, write, to.into(), 8), Err(wrong));
 
     let other = hand.node.nic.alloc_pd();
     let ah = hand.node.nic.create_ah(other, *to.ah.path());
-    let foreign = SendOp::SendTo(ah.expect("a handle").to(hand.node.qpn, QKEY));
-    assert_eq!(post(&mut hand, foreign, 8), Err(PostError::ForeignAddress));
+    let foreign = ah.expect("a handle").to(hand.node.qpn, QKEY);
+    let refused = Err(PostError::ForeignAddress);
+    assert_eq!(send(&mut hand, foreign, 8), refused);
 
     for kind in [QpKind::Rc, QpKind::Uc] {
         let mut hand = Hand::new(Setup { kind, ..setup() });
         let refused = Err(PostError::WrongService { kind });
-        assert_eq!(post(&mut hand, SendOp::SendTo(to), 8), refused);
+        assert_eq!(send(&mut hand, to, 8), refused);
     }
 }
 
@@ -219,14 +219,15 @@ fn a_send_error_stops_sending_only() {
     let (mut hand, ext) = ready();
     let mem = hand.mem(64);
     let dst = hand.setup.ip.address(2);
-    let op = SendOp::SendTo(destination(&hand.node, dst, hand.node.qpn, QKEY));
+    let to = destination(&hand.node, dst, hand.node.qpn, QKEY);
     let bad = Sge {
         addr: 1,
         length: 8,
         lkey: 1,
     };
-    hand.post(1, op, &[bad]);
-    hand.post(2, op, &[mem.sge(0, 8)]);
+    let good = SendRequest::send(mem.sge(0, 8)).to(to);
+    hand.post_request(&SendRequest::send(bad).id(1).to(to));
+    hand.post_request(&good.id(2));
     assert!(hand.out().is_empty());
     assert_outcomes(
         &hand.node.sent(),
@@ -242,7 +243,7 @@ fn a_send_error_stops_sending_only() {
     let (nic, qpn) = (&mut hand.node.nic, hand.node.qpn);
     nic.modify_qp(hand.now, qpn, &to_state(QpState::Rts))
         .expect("legal");
-    hand.post(4, op, &[mem.sge(0, 8)]);
+    hand.post_request(&good.id(4));
     assert_eq!(hand.out().len(), 1);
 }
 

@@ -6,7 +6,7 @@ use crate::sim::hand::{frame, seal};
 use crate::sim::{Dice, Hand, Ip, QKEY, Setup, env};
 use rand_chacha::ChaCha20Rng;
 use rand_core::SeedableRng;
-use roce_stack::{QpState, RecvWr, SendOp, WcStatus};
+use roce_stack::{QpState, RecvRequest, SendRequest, WcStatus};
 use roce_wire::{ImmDt, Opcode, QKey, Qpn, Transport};
 
 const SEEDS: u64 = 100;
@@ -50,14 +50,14 @@ fn attack(seed: u64) {
         if dice.one_in(2) {
             // A receive that is too small for all would stay in front for ever.
             let len = 60 + dice.below(960);
-            let wr = RecvWr {
+            let wr = RecvRequest {
                 wr_id: next,
                 sges: &[inbox.sge(1024, len)],
             };
             next += u64::from(hand.node.nic.post_recv(hand.now, qpn, &wr).is_ok());
         }
         if dice.one_in(4) {
-            hand.post(1, SendOp::SendTo(there), &[inbox.sge(0, 100)]);
+            hand.post_request(&SendRequest::send(inbox.sge(0, 100)).to(there));
         }
         let opcode = match dice.below(3) {
             0 => dice.pick(&opcodes),

@@ -2,7 +2,9 @@
 
 use super::{GRH, destination, setup};
 use crate::sim::{A, B, Hand, Ip, Pair, QKEY, Setup};
-use roce_stack::{DropReason, MulticastError, QpInit, QpKind, QueueLimits, RecvWr, SendOp};
+use roce_stack::{
+    DropReason, MulticastError, QpInit, QpKind, QueueLimits, RecvRequest, SendRequest,
+};
 use roce_wire::Qpn;
 use std::net::IpAddr;
 
@@ -52,7 +54,7 @@ fn a_group_is_reached_over_the_wire() {
         out.write(0, b"to all");
         pair.post_recv(B, 1, &[inbox.sge(0, 128)]);
         let to = destination(&pair.nodes[A], group(ip), Qpn::MULTICAST, QKEY);
-        pair.post(A, 1, SendOp::SendTo(to), &[out.sge(0, 6)]);
+        pair.post_request(A, &SendRequest::send(out.sge(0, 6)).id(1).to(to));
         pair.run();
         pair.assert_sent(A, &[1]);
         let done = pair.assert_received(B, &[1])[0];
@@ -82,7 +84,7 @@ fn every_attached_qp_gets_a_copy() {
     let round = |hand: &mut Hand, ready: &[Qpn], expected: &[Qpn]| {
         for (i, qpn) in ready.iter().enumerate() {
             let sges = [mem.sge(i * 128, 128)];
-            let wr = RecvWr {
+            let wr = RecvRequest {
                 wr_id: qpn.get().into(),
                 sges: &sges,
             };
@@ -91,7 +93,7 @@ fn every_attached_qp_gets_a_copy() {
                 .post_recv(hand.now, *qpn, &wr)
                 .expect("posted");
         }
-        hand.post(1, SendOp::SendTo(to), &[mem.sge(500, 4)]);
+        hand.post_request(&SendRequest::send(mem.sge(500, 4)).id(1).to(to));
         hand.node.nic.transmit(hand.now, &mut hand.node.port);
         let frame = hand.node.port.out.remove(0);
         assert_eq!(frame.meta.dst, group);

@@ -4,7 +4,7 @@
 use super::{TYPES, bindable, peers_rights, through, whole, window};
 use crate::sim::{A, B, Mem, Pair, Setup};
 use roce_stack::WcStatus::{MemoryWindowBindError, RemoteAccessError, Success, WorkRequestFlushed};
-use roce_stack::{Access, PostError, QpState, SendFlags, SendOp, SendWr, WindowBind, WindowType};
+use roce_stack::{Access, PostError, QpState, SendOp, SendRequest, WindowBind, WindowType};
 
 /// Posts a request at B between two others, which must fail as a bind error; those
 /// before it succeed, those behind it are flushed.
@@ -265,12 +265,7 @@ fn bindings_and_invalidations_have_no_elements() {
     let mem = bindable(&mut pair, 64);
     let bind = whole(window(&mut pair, WindowType::Type2), &mem, 0, 64);
     for op in [SendOp::BindMw(bind), SendOp::LocalInv(1)] {
-        let wr = SendWr {
-            wr_id: 1,
-            op,
-            sges: &[mem.sge(0, 8)],
-            flags: SendFlags::SIGNALED,
-        };
+        let wr = SendRequest::new(1, op, mem.sge(0, 8));
         let (now, node) = (pair.now, &mut pair.nodes[B]);
         let refused = Err(PostError::TooManySges { given: 1, max: 0 });
         assert_eq!(node.nic.post_send(now, node.qpn, &wr), refused);

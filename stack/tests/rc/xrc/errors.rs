@@ -3,7 +3,7 @@
 use super::{Ends, Srq, Target};
 use crate::sim::{A, B, Setup};
 use roce_stack::{
-    Event, PostError, QpKind, QpState, QueueLimits, RecvWr, SendFlags, SendOp, SendWr, SrqInit,
+    Event, PostError, QpKind, QpState, QueueLimits, RecvRequest, SendOp, SendRequest, SrqInit,
     Srqn, WcStatus,
 };
 use roce_wire::{ExtHeaders, NakCode, Opcode, Syndrome};
@@ -169,13 +169,8 @@ fn each_kind_takes_its_postings() {
     let mut ends = Ends::new(Setup::default());
     let number = ends.srqs[0].number;
     let now = ends.pair.now;
-    let send = SendWr {
-        wr_id: 1,
-        op: SendOp::Send,
-        sges: &[],
-        flags: SendFlags::SIGNALED,
-    };
-    let recv = RecvWr {
+    let send = SendRequest::new(1, SendOp::Send, ());
+    let recv = RecvRequest {
         wr_id: 1,
         sges: &[],
     };
@@ -193,14 +188,14 @@ fn each_kind_takes_its_postings() {
         assert_eq!(nic.post_send(now, qpn, &send), Err(without));
         let none = Err(PostError::NoReceiveQueue { kind });
         assert_eq!(nic.post_recv(now, qpn, &recv), none);
-        let named = nic.post_send_to_srq(now, qpn, &send, number);
+        let named = nic.post_send(now, qpn, &send.to(number));
         assert_eq!(named.is_ok(), side == A);
     }
     // RC sends to no SRQ.
     let mut pair = crate::sim::Pair::new(Setup::default());
     let (nic, qpn) = (&mut pair.nodes[A].nic, pair.nodes[A].qpn);
     let error = PostError::WrongService { kind: QpKind::Rc };
-    let posted = nic.post_send_to_srq(pair.now, qpn, &send, number);
+    let posted = nic.post_send(pair.now, qpn, &send.to(number));
     assert_eq!(posted, Err(error));
 }
 

@@ -9,7 +9,7 @@ mod wire;
 use crate::sim::{A, B, Hand, Mem, Pair, Setup};
 use roce_stack::{
     Access, Buffer, CompletionQueue, CqId, Nic, PdId, QpAttributes, QpInit, QpKind, QpState,
-    QueueLimits, RecvWr, SendFlags, SendOp, SendWr, Sge, SrqInit, Srqn, XrcdId,
+    QueueLimits, RecvRequest, SendOp, SendRequest, Sge, SrqInit, Srqn, XrcdId,
 };
 use roce_wire::{Bth, ExtHeaders, Opcode, Psn, XrcEth};
 use std::sync::Arc;
@@ -49,7 +49,7 @@ impl Srq {
     }
 
     fn post(&self, nic: &mut Nic, wr_id: u64, sges: &[Sge]) {
-        let wr = RecvWr { wr_id, sges };
+        let wr = RecvRequest { wr_id, sges };
         nic.post_srq_recv(self.number, &wr).expect("posted");
     }
 
@@ -138,14 +138,9 @@ impl Ends {
     }
 
     fn post(&mut self, wr_id: u64, op: SendOp, sges: &[Sge], srq: Srqn) {
-        let wr = SendWr {
-            wr_id,
-            op,
-            sges,
-            flags: SendFlags::SIGNALED,
-        };
+        let wr = SendRequest::new(wr_id, op, sges);
         let node = &mut self.pair.nodes[A];
-        let posted = node.nic.post_send_to_srq(self.pair.now, node.qpn, &wr, srq);
+        let posted = node.nic.post_send(self.pair.now, node.qpn, &wr.to(srq));
         posted.expect("posted");
     }
 

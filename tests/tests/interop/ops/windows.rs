@@ -24,7 +24,7 @@ fn window(ours: &Ours, kind: WindowType) -> (MemoryRegion, MemoryWindow, WindowV
 }
 
 fn post(ours: &mut Ours, op: SendOp, opcode: &str) {
-    ours.qp.post_send(&SendRequest::new(3, op, &[])).unwrap();
+    ours.qp.post_send(&SendRequest::new(3, op, ())).unwrap();
     assert_success(&ours.completion(), opcode);
 }
 

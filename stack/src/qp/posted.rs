@@ -1,0 +1,82 @@
+//! What the send queue of every service keeps of a request.
+
+use super::queue::{Source, WorkQueue};
+use super::{Core, Cx, Fault, sgl};
+use crate::wr::{
+    Completion, MAX_MESSAGE_BYTES, PostError, SendFlags, SendOp, SendRequest, WcStatus,
+};
+
+/// A posted request, without what its service adds.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Posted {
+    pub(crate) wr_id: u64,
+    pub(crate) op: SendOp,
+    pub(crate) flags: SendFlags,
+    /// The length of its payload.
+    pub(crate) len: u32,
+}
+
+impl Posted {
+    #[inline]
+    pub(crate) fn new(core: &Core, request: &SendRequest<'_>, len: u32) -> Self {
+        // rule: 10.8.5-signal-all
+        let flags = if core.signal_all {
+            request.flags | SendFlags::SIGNALED
+        } else {
+            request.flags
+        };
+        Self {
+            wr_id: request.wr_id,
+            op: request.op,
+            flags,
+            len,
+        }
+    }
+
+    /// Completes the request, which has just left `queue`. Only an error completes one that
+    /// asked for no completion.
+    #[inline]
+    pub(crate) fn complete<T>(
+        &self,
+        cx: &mut Cx<'_>,
+        core: &Core,
+        status: WcStatus,
+        queue: &WorkQueue<T>,
+    ) -> Result<(), Fault> {
+        // rule: 10.8.5-unsignaled
+        if status == WcStatus::Success && !self.flags.contains(SendFlags::SIGNALED) {
+            return Ok(());
+        }
+        let completion = Completion {
+            wr_id: self.wr_id,
+            status,
+            opcode: self.op.completion_opcode(),
+            byte_len: self.len,
+            qpn: core.qpn,
+            imm: None,
+            invalidated_rkey: None,
+            source: None,
+        };
+        cx.complete(&core.send_cq, completion, false, Some(queue.room()))
+    }
+}
+
+/// The length of a message of a connected service, if it is allowed.
+#[inline]
+pub(crate) fn message_len(op: &SendOp, source: Source<'_>) -> Result<u32, PostError> {
+    if op.has_no_elements()
+        && let Source::Memory(elements) = source
+        && !elements.is_empty()
+    {
+        return Err(PostError::TooManySges {
+            given: elements.len(),
+            max: 0,
+        });
+    }
+    let bytes = sgl::source_len(source);
+    match u32::try_from(bytes) {
+        // rule: 9.7.2-longest
+        Ok(len) if bytes <= MAX_MESSAGE_BYTES => Ok(len),
+        _ => Err(PostError::MessageTooLong { bytes }),
+    }
+}

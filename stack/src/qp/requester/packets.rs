@@ -1,0 +1,296 @@
+//! The packets of requests: what is in the packet at one place of the stream, and sending it.
+//! Nothing here changes where the requester is.
+
+use super::{Requester, SendWqe};
+use crate::qp::emit::{EmitError, Outgoing, emit, emit_of};
+use crate::qp::{Core, Cx, QpState, sgl};
+use crate::seq::Seq;
+use crate::transmit::Transmit;
+use crate::wr::{RemoteAddr, SendFlags, SendOp};
+use roce_wire::{AtomicEth, Bth, ExtHeaders, Ieth, ImmDt, Opcode, PacketRepr, Reth};
+
+/// Of so many requests in a row that nobody waits for, one asks for an acknowledgement.
+const MOST_SPARED: u64 = 16;
+
+/// Why a packet of a SEND or WRITE is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Why {
+    /// It is next.
+    New,
+    /// To find out whether there is credit.
+    Probe,
+    /// Without what follows it; see [`super::recovery`].
+    Again,
+}
+
+/// Whether a packet asks for an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Asks {
+    Yes,
+    /// One behind it will.
+    No,
+    /// Perhaps nothing follows; see [`Requester::spares`].
+    Spared,
+}
+
+/// A place in the stream of packets.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Place {
+    /// The PSN there.
+    pub(super) at: Seq,
+    /// The index in the send queue of the request that owns it.
+    pub(super) index: usize,
+}
+
+/// What has been sent from a place.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sent {
+    /// How many PSNs it takes: those of the responses, for a READ.
+    pub(super) packets: u64,
+    pub(super) asks: Asks,
+    /// Whether the answer tells the round trip.
+    pub(super) timed: bool,
+    /// Whether the port keeps its memory.
+    pub(super) kept: bool,
+}
+
+impl Sent {
+    /// A request that has an answer of its own.
+    pub(super) fn request(packets: u64) -> Self {
+        Self {
+            packets,
+            asks: Asks::Yes,
+            timed: true,
+            kept: false,
+        }
+    }
+}
+
+impl Requester {
+    /// Sends the packet of a SEND or WRITE at `place`.
+    pub(super) fn send_data(
+        &self,
+        cx: &mut Cx<'_>,
+        port: &mut dyn Transmit,
+        core: &Core,
+        wqe: &SendWqe,
+        place: Place,
+        why: Why,
+    ) -> Result<Sent, EmitError> {
+        let mtu = core.config.mtu();
+        let index = place.at - wqe.first;
+        let offset = index * mtu as u64;
+        let rest = u64::from(wqe.request.len) - offset;
+        // rule: 9.7.3-full-packets
+        let payload = usize::try_from(rest).unwrap_or(mtu).min(mtu);
+        let (is_first, is_last) = (index == 0, index + 1 == wqe.packets);
+
+        let mut bth = bth(
+            core,
+            data_opcode(&wqe.request.op, is_first, is_last),
+            place.at,
+        );
+        // rule: 9.7.3-solicited-last
+        bth.solicited = is_last
+            && wqe.request.flags.contains(SendFlags::SOLICITED)
+            && wqe.request.op.consumes_receive();
+        // rule: 9.7.3-ask-at-end
+        let spared = is_last && why == Why::New && self.spares(cx, core, wqe);
+        bth.ack_req =
+            is_last && !spared || why != Why::New || self.last_of_turn || self.quiet() == 0;
+        let ext = data_headers(wqe, is_first);
+        let path = core.config.path.as_ref().ok_or(EmitError::Full)?;
+        let source = self.sq.source(place.index);
+        let repr = PacketRepr { bth, ext };
+        // Then it needn't wait for what is to be done after it was sent.
+        let ends = cx.alone && why == Why::New && is_last && place.index + 1 == self.sq.len();
+        let packet = Outgoing {
+            path,
+            from_qp: core.qpn,
+            position: place.at.position(),
+            repr: &repr,
+            payload_len: payload,
+            is_last: ends,
+        };
+        let kept = emit_of(cx, port, &packet, |cx, packet| {
+            sgl::fetch(cx.memory, core.pd, source, offset, packet)
+        })?;
+        let asks = match (bth.ack_req, spared) {
+            (true, _) => Asks::Yes,
+            (false, true) => Asks::Spared,
+            (false, false) => Asks::No,
+        };
+        Ok(Sent {
+            packets: 1,
+            asks,
+            timed: bth.ack_req,
+            kept,
+        })
+    }
+
+    /// Asks for the responses from `place` to `last` of a READ. A long READ is asked for in
+    /// pieces, so that the window bounds what comes back.
+    pub(super) fn send_read(
+        &self,
+        cx: &mut Cx<'_>,
+        port: &mut dyn Transmit,
+        core: &Core,
+        wqe: &SendWqe,
+        place: Place,
+        last: Seq,
+    ) -> Result<Sent, EmitError> {
+        let packets = last.next() - place.at;
+        let SendOp::Read(remote) = wqe.request.op else {
+            return Ok(Sent::request(packets));
+        };
+        let mtu = core.config.mtu() as u64;
+        let offset = (place.at - wqe.first) * mtu;
+        let bytes = (u64::from(wqe.request.len) - offset).min(packets * mtu);
+        let reth = Reth {
+            // rule: 9.7.3-read-again
+            va: remote.addr.wrapping_add(offset),
+            rkey: remote.rkey,
+            dma_len: u32::try_from(bytes).unwrap_or(u32::MAX),
+        };
+        let ext = ExtHeaders {
+            xrceth: wqe.xrceth(),
+            reth: Some(reth),
+            ..ExtHeaders::default()
+        };
+        send_request(cx, port, core, Opcode::RC_READ_REQUEST, place, ext)?;
+        Ok(Sent {
+            // Responses behind others say nothing of the round trip.
+            timed: self.una == place.at,
+            ..Sent::request(packets)
+        })
+    }
+
+    /// Sends an atomic request, a FLUSH or an ATOMIC WRITE.
+    pub(super) fn send_atomic(
+        &self,
+        cx: &mut Cx<'_>,
+        port: &mut dyn Transmit,
+        core: &Core,
+        wqe: &SendWqe,
+        place: Place,
+    ) -> Result<Sent, EmitError> {
+        if wqe.request.op.is_placement() {
+            return self.send_placement(cx, port, core, wqe, place);
+        }
+        let (opcode, remote, swap_or_add, compare) = match wqe.request.op {
+            SendOp::CompareSwap {
+                remote,
+                compare,
+                swap,
+            } => (Opcode::RC_COMPARE_SWAP, remote, swap, compare),
+            SendOp::FetchAdd { remote, add } => (Opcode::RC_FETCH_ADD, remote, add, 0),
+            _ => return Ok(Sent::request(1)),
+        };
+        let RemoteAddr { addr: va, rkey } = remote;
+        let atomic = AtomicEth {
+            va,
+            rkey,
+            swap_or_add,
+            compare,
+        };
+        let ext = ExtHeaders {
+            xrceth: wqe.xrceth(),
+            atomic: Some(atomic),
+            ..ExtHeaders::default()
+        };
+        send_request(cx, port, core, opcode, place, ext)?;
+        Ok(Sent::request(1))
+    }
+
+    /// Whether the only packet of `wqe` may go without asking for an acknowledgement: a small
+    /// WRITE of which nobody wants to know when it completes. The peer answers one in a few
+    /// of them, as long as they come in quick succession; what is left unanswered when they
+    /// cease is asked after by [`Requester::ask_at_last`]. So who answers a WRITE by a WRITE
+    /// sends one packet instead of two.
+    fn spares(&self, cx: &Cx<'_>, core: &Core, wqe: &SendWqe) -> bool {
+        let unwatched = matches!(wqe.request.op, SendOp::Write(_)) && wqe.packets == 1;
+        let few = MOST_SPARED.min(self.sq.limits().depth as u64 / 4);
+        unwatched
+            && !wqe.request.flags.contains(SendFlags::SIGNALED)
+            && self.nxt == self.max
+            && self.unrequested + 1 < few
+            && core.state == QpState::Rts
+            && self.clock.spares(cx.now, core.config.ack_timeout())
+    }
+}
+
+/// Sends a request without payload, which has an answer of its own.
+fn send_request(
+    cx: &mut Cx<'_>,
+    port: &mut dyn Transmit,
+    core: &Core,
+    opcode: Opcode,
+    place: Place,
+    ext: ExtHeaders,
+) -> Result<(), EmitError> {
+    let mut bth = bth(core, opcode, place.at);
+    bth.ack_req = true;
+    let path = core.config.path.as_ref().ok_or(EmitError::Full)?;
+    let repr = PacketRepr { bth, ext };
+    emit(cx, port, path, core.qpn, &repr, 0, |_, _| Ok(()))
+}
+
+/// The BTH of the packet at `at`.
+pub(super) fn bth(core: &Core, opcode: Opcode, at: Seq) -> Bth {
+    // rule: 9.7.3-dest-qpn
+    let mut bth = Bth::new(core.kind.opcode(opcode), core.config.dest_qpn, at.wire());
+    // rule: 9.7.3-pkey
+    bth.pkey = core.config.pkey;
+    bth
+}
+
+/// The opcode of a packet of a SEND or WRITE, by its place in the message.
+// rule: 9.7.3-segments
+pub(super) fn data_opcode(op: &SendOp, is_first: bool, is_last: bool) -> Opcode {
+    let send = matches!(
+        op,
+        SendOp::Send | SendOp::SendImm(_) | SendOp::SendInvalidate(_)
+    );
+    match (is_first, is_last, op) {
+        (true, false, _) if send => Opcode::RC_SEND_FIRST,
+        (true, false, _) => Opcode::RC_WRITE_FIRST,
+        (false, false, _) if send => Opcode::RC_SEND_MIDDLE,
+        (false, false, _) => Opcode::RC_WRITE_MIDDLE,
+        (true, true, SendOp::SendImm(_)) => Opcode::RC_SEND_ONLY_WITH_IMMEDIATE,
+        (true, true, SendOp::SendInvalidate(_)) => Opcode::RC_SEND_ONLY_WITH_INVALIDATE,
+        (true, true, SendOp::WriteImm(..)) => Opcode::RC_WRITE_ONLY_WITH_IMMEDIATE,
+        (true, true, _) if send => Opcode::RC_SEND_ONLY,
+        (true, true, _) => Opcode::RC_WRITE_ONLY,
+        (false, true, SendOp::SendImm(_)) => Opcode::RC_SEND_LAST_WITH_IMMEDIATE,
+        (false, true, SendOp::SendInvalidate(_)) => Opcode::RC_SEND_LAST_WITH_INVALIDATE,
+        (false, true, SendOp::WriteImm(..)) => Opcode::RC_WRITE_LAST_WITH_IMMEDIATE,
+        (false, true, _) if send => Opcode::RC_SEND_LAST,
+        (false, true, _) => Opcode::RC_WRITE_LAST,
+    }
+}
+
+/// The headers that go with it.
+fn data_headers(wqe: &SendWqe, is_first: bool) -> ExtHeaders {
+    let mut ext = ExtHeaders {
+        xrceth: wqe.xrceth(),
+        ..ExtHeaders::default()
+    };
+    if let SendOp::Write(remote) | SendOp::WriteImm(remote, _) = wqe.request.op
+        && is_first
+    {
+        ext.reth = Some(Reth {
+            va: remote.addr,
+            rkey: remote.rkey,
+            // rule: 9.7.3-reth-first
+            dma_len: wqe.request.len,
+        });
+    }
+    match wqe.request.op {
+        // Only opcodes of last packets have these headers: from others they are left out.
+        // rule: 9.7.3-suffix-last
+        SendOp::SendImm(imm) | SendOp::WriteImm(_, imm) => ext.imm = Some(ImmDt(imm)),
+        SendOp::SendInvalidate(rkey) => ext.ieth = Some(Ieth(rkey)),
+        _ => {}
+    }
+    ext
+}
