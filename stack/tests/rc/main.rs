@@ -26,6 +26,7 @@ mod nic;
 mod on_demand;
 mod operations;
 mod placement;
+mod posting;
 mod read_recovery;
 mod recovery;
 mod regions;

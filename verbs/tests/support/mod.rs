@@ -13,7 +13,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 pub(crate) const LEN: usize = 200_000;
 
 pub(crate) struct End {
-    at: IpAddr,
+    pub(crate) at: IpAddr,
     pub(crate) context: Context,
     pub(crate) cq: CompletionQueue,
     pub(crate) qp: QueuePair,

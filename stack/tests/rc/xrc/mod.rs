@@ -15,8 +15,8 @@ use roce_wire::{Bth, ExtHeaders, Opcode, Psn, XrcEth};
 use std::sync::Arc;
 
 /// An SRQ of XRC, and what belongs to it.
-struct Srq {
-    number: Srqn,
+pub(crate) struct Srq {
+    pub(crate) number: Srqn,
     pd: PdId,
     cq: Arc<CompletionQueue>,
 }
@@ -102,14 +102,14 @@ fn initiator(pair_pd: PdId, cq: &Arc<CompletionQueue>, size: QueueLimits) -> QpI
 }
 
 /// A is an initiator, B a target with two SRQs.
-struct Ends {
-    pair: Pair,
+pub(crate) struct Ends {
+    pub(crate) pair: Pair,
     domain: XrcdId,
-    srqs: [Srq; 2],
+    pub(crate) srqs: [Srq; 2],
 }
 
 impl Ends {
-    fn new(setup: Setup) -> Self {
+    pub(crate) fn new(setup: Setup) -> Self {
         let mut pair = Pair::unconnected(setup);
         let a = &mut pair.nodes[A];
         a.qpn = a
@@ -137,18 +137,18 @@ impl Ends {
         Self { pair, domain, srqs }
     }
 
-    fn post(&mut self, wr_id: u64, op: SendOp, sges: &[Sge], srq: Srqn) {
+    pub(crate) fn post(&mut self, wr_id: u64, op: SendOp, sges: &[Sge], srq: Srqn) {
         let wr = SendRequest::new(wr_id, op, sges);
         let node = &mut self.pair.nodes[A];
         let posted = node.nic.post_send(self.pair.now, node.qpn, &wr.to(srq));
         posted.expect("posted");
     }
 
-    fn target_mem(&mut self, srq: usize, len: usize) -> Mem {
+    pub(crate) fn target_mem(&mut self, srq: usize, len: usize) -> Mem {
         self.srqs[srq].mem(&mut self.pair.nodes[B].nic, len)
     }
 
-    fn post_recv(&mut self, srq: usize, wr_id: u64, sges: &[Sge]) {
+    pub(crate) fn post_recv(&mut self, srq: usize, wr_id: u64, sges: &[Sge]) {
         self.srqs[srq].post(&mut self.pair.nodes[B].nic, wr_id, sges);
     }
 }
