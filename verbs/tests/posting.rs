@@ -39,6 +39,8 @@ fn a_batch_holds_every_form() {
     let b = End::open(12, &OpenOptions::default());
     a.connect(&b);
     b.connect(&a);
+    // Whole regions first, so that what is checked afterwards is the batch's.
+    a.run(SendOp::Write(b.region.remote(0)));
     batch_of_each(&a.qp, &a.region, &b.region, |request| request);
     for id in 0..3 {
         assert_eq!(completion(&a), id);
