@@ -1,16 +1,13 @@
 //! Completion queues.
 
-use crate::qp::Room;
+use crate::ids::CqId;
+use crate::queue::Room;
 use crate::time::Instant;
 use crate::wr::Completion;
 use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicUsize, Ordering, fence};
 use crossbeam_queue::ArrayQueue;
 use roce_wire::Qpn;
 use std::sync::{PoisonError, RwLock, RwLockReadGuard};
-
-/// Names a CQ in [`Event`](crate::Event)s; the caller chose it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct CqId(pub u64);
 
 /// Which completion raises the next event (IBTA 1.7, 11.4.2.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

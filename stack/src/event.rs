@@ -1,7 +1,6 @@
 //! What the NIC tells beside completions (IBTA 1.7, 11.6.3).
 
-use crate::cq::CqId;
-use crate::srq::Srqn;
+use crate::ids::{CqId, Srqn};
 use roce_wire::Qpn;
 
 /// Something that an application may want to know.

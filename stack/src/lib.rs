@@ -26,15 +26,19 @@ mod duration_text;
 mod encapsulation;
 mod event;
 mod hash;
+mod ids;
+mod kind;
 mod memory;
 mod nic;
 mod part;
 mod priority;
 mod qp;
+mod queue;
 mod seq;
 mod share;
 mod srq;
 mod time;
+mod traffic;
 mod transmit;
 mod wr;
 
@@ -45,27 +49,28 @@ pub use congestion::{
     DelayParameters, NotificationPoint, QpCongestion, RateLimit,
 };
 pub use counters::{Counters, DropReason, Stat};
-pub use cq::{CompletionQueue, CqId, CqOverrun, CqResizeError, Notify};
+pub use cq::{CompletionQueue, CqOverrun, CqResizeError, Notify};
 pub use duration_text::DurationText;
 pub use encapsulation::{IpCovered, RoceVersion, RxMeta, TxMeta};
 pub use event::Event;
+pub use ids::{CqId, Srqn, XrcdId};
+pub use kind::{QpKind, QpState};
 pub use memory::{
     Access, AccessError, BindError, Buffer, BufferRange, DeregisterError, FaultSafe, Memory,
     MemoryFault, MemoryTable, PdId, RegisterError, Reregister, ReregisterError, Span, WindowBind,
     WindowId, WindowType,
 };
 pub use nic::{
-    CreateQpError, MAD_BYTES, MadError, MulticastError, Nic, NicConfig, QpStatus, QpTraffic,
-    ReceivedMad, Usage,
+    CreateQpError, MAD_BYTES, MadError, MulticastError, Nic, NicConfig, QpStatus, ReceivedMad,
+    Usage,
 };
 pub use part::QpnPart;
 pub use priority::PriorityMap;
-pub use qp::{
-    MAX_INLINE_BYTES, MAX_QUEUE_DEPTH, MAX_RD_ATOMIC, ModifyError, QpAttributes, QpConfig, QpInit,
-    QpKind, QpState, QueueLimits, largest_path_mtu,
-};
-pub use srq::{MAX_SRQS, SrqAttributes, SrqError, SrqInit, SrqStatus, Srqn, XrcdId};
+pub use qp::{MAX_RD_ATOMIC, ModifyError, QpAttributes, QpConfig, QpInit, largest_path_mtu};
+pub use queue::{MAX_INLINE_BYTES, MAX_QUEUE_DEPTH, QueueLimits};
+pub use srq::{MAX_SRQS, SrqAttributes, SrqError, SrqInit, SrqStatus};
 pub use time::{Duration, Instant};
+pub use traffic::QpTraffic;
 pub use transmit::{Acknowledged, Flow, Position, ReserveError, Transmit, TxSlot};
 pub use wr::{
     Completion, CompletionError, Flush, MAX_MESSAGE_BYTES, MAX_SGE, NetworkHeader,

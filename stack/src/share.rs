@@ -7,7 +7,7 @@
 //! makes some. That room is kept for it until its turn to send has ended, so that nobody
 //! is overtaken by those who need not wait.
 
-use crate::nic::Handle;
+use crate::ids::Handle;
 use crate::time::{Duration, Instant};
 use std::collections::{BTreeMap, VecDeque};
 use std::net::IpAddr;

@@ -6,43 +6,15 @@
 
 use crate::event::Event;
 use crate::hash::KeyMap;
+use crate::ids::{Srqn, XrcdId};
+use crate::kind::QpKind;
 use crate::memory::PdId;
-use crate::qp::{MAX_QUEUE_DEPTH, QpKind, QueueLimits, RecvWqe, WorkQueue};
+use crate::queue::{MAX_QUEUE_DEPTH, QueueLimits, RecvWqe, WorkQueue};
 use crate::wr::{MAX_SGE, PostError, RecvRequest, Sge};
 use core::fmt;
-use roce_wire::Qpn;
 use std::collections::VecDeque;
 
 mod xrc;
-
-pub use xrc::XrcdId;
-
-/// The number of an SRQ: 24 bits, as in the header that names an XRC SRQ.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Srqn(pub(crate) u32);
-
-impl Srqn {
-    /// The number.
-    pub const fn get(self) -> u32 {
-        self.0
-    }
-
-    /// The number in the low 24 bits, as a peer told it.
-    pub const fn from_bits(bits: u32) -> Self {
-        Self(bits & 0xff_ffff)
-    }
-
-    /// As the XRC header carries it.
-    pub(crate) const fn wire(self) -> Qpn {
-        Qpn::from_bits(self.0)
-    }
-}
-
-impl fmt::Display for Srqn {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:#08x}", self.0)
-    }
-}
 
 /// How many SRQs a NIC has room for.
 pub const MAX_SRQS: usize = 1 << 16;
@@ -342,12 +314,5 @@ fn check_depth(depth: usize) -> Result<(), SrqError> {
         Ok(())
     } else {
         Err(SrqError::BadDepth(depth))
-    }
-}
-
-impl From<Qpn> for Srqn {
-    /// The XRC header carries the number as it does that of a QP.
-    fn from(number: Qpn) -> Self {
-        Self(number.get())
     }
 }

@@ -30,6 +30,11 @@ pub struct Sge {
     pub lkey: u32,
 }
 
+/// The bytes of all elements together.
+pub(crate) fn total_len(sges: &[Sge]) -> u64 {
+    sges.iter().map(|sge| u64::from(sge.length)).sum()
+}
+
 /// What a FLUSH is about (IBTA 1.7, Annex A19).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Flush {

@@ -5,7 +5,7 @@ mod support;
 
 use roce_verbs::{
     Access, ConnectOptions, MemoryRegion, OpenOptions, QpKind, QpOptions, QueuePair, RecvRequest,
-    SendFlags, SendRequest, SrqOptions, WcStatus,
+    SendFlags, SendOp, SendRequest, SrqOptions, WcStatus,
 };
 use std::time::Duration;
 use support::End;

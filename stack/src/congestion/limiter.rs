@@ -3,8 +3,9 @@
 use super::CongestionControl;
 use super::dcqcn::Dcqcn;
 use super::delay::Delay;
-use super::law::{Acked, Law, Sender, after};
+use super::law::{Acked, Law, after};
 use super::rate_limit::RateLimit;
+use super::sender::Sender;
 use crate::time::{Duration, Instant};
 
 /// The longest burst: what a port hands to the network at once.

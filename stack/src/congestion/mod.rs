@@ -14,6 +14,7 @@ pub(crate) mod limiter;
 pub(crate) mod notification;
 mod parameters;
 mod rate_limit;
+mod sender;
 mod settings;
 mod status;
 

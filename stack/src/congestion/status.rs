@@ -1,7 +1,8 @@
 //! What congestion control has made of a QP, for who watches it.
 
 use super::CongestionControl;
-use super::law::{Law, Sender};
+use super::law::Law;
+use super::sender::Sender;
 use crate::time::Duration;
 
 /// A QP's rate and what led to it: [`Nic::qp_congestion`](crate::Nic::qp_congestion).

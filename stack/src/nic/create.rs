@@ -1,8 +1,10 @@
 //! Making QPs, as long as there are numbers for them.
 
 use super::Nic;
+use crate::kind::QpKind;
 use crate::part::QpnPart;
 use crate::qp::{Qp, QpInit, Receives};
+use crate::queue::QueueLimits;
 use crate::srq::SrqError;
 use core::fmt;
 use rand_core::Rng;
@@ -46,7 +48,7 @@ impl Nic {
     /// # Errors
     /// If all numbers are taken: some 2^24, or [`QpnPart::MAX_QPS`] of a part.
     pub fn create_qp(&mut self, init: QpInit) -> Result<Qpn, CreateQpError> {
-        let receives = Receives::own(init.kind.receive_limits(init.recv));
+        let receives = Receives::own(receive_limits(init.kind, init.recv));
         let qpn = self.free_qpn()?;
         Ok(self.insert_qp(qpn, init, receives))
     }
@@ -71,5 +73,17 @@ impl Nic {
     pub(super) fn insert_qp(&mut self, qpn: Qpn, init: QpInit, receives: Receives) -> Qpn {
         self.qps.insert(qpn, Qp::new(qpn, init, receives));
         qpn
+    }
+}
+
+/// How large the receive queue of a QP is, if it was asked to be of this size.
+fn receive_limits(kind: QpKind, asked: QueueLimits) -> QueueLimits {
+    if kind.is_xrc() {
+        QueueLimits {
+            depth: 0,
+            max_sge: 0,
+        }
+    } else {
+        asked
     }
 }

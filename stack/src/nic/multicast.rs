@@ -3,7 +3,7 @@
 use super::Nic;
 use crate::counters::DropReason;
 use crate::encapsulation::RxMeta;
-use crate::qp::QpKind;
+use crate::kind::QpKind;
 use crate::time::Instant;
 use core::fmt;
 use roce_wire::{Packet, Qpn};

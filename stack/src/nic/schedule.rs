@@ -1,11 +1,12 @@
 //! Something happens to a QP; then its timer is set, and its turn to send comes.
 
-use super::status::Sums;
+use super::Nic;
 use super::table::NEVER;
-use super::{Handle, Nic};
+use crate::ids::Handle;
 use crate::qp::{Cx, Qp};
 use crate::share::ShareId;
 use crate::time::Instant;
+use crate::traffic::Sums;
 use core::hint::cold_path;
 use roce_wire::Qpn;
 

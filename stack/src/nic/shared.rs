@@ -1,8 +1,9 @@
 //! What QPs share: shared receive queues.
 
 use super::{CreateQpError, Nic};
+use crate::ids::Srqn;
 use crate::qp::{QpInit, Receives};
-use crate::srq::{MAX_SRQS, SrqAttributes, SrqError, SrqInit, SrqStatus, Srqn};
+use crate::srq::{MAX_SRQS, SrqAttributes, SrqError, SrqInit, SrqStatus};
 use crate::wr::{PostError, RecvRequest};
 use rand_core::Rng;
 use roce_wire::Qpn;

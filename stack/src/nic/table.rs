@@ -5,34 +5,12 @@
 //! beside the other, so that only who has something to do is looked at.
 
 use crate::hash::KeyMap;
+use crate::ids::Handle;
 use crate::memory::prefetch;
 use crate::qp::Qp;
 use crate::time::Instant;
 use core::cell::Cell;
 use roce_wire::Qpn;
-
-/// Names a QP and says where it is. Once the QP is gone it names nothing, even if
-/// another has taken the place.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Handle {
-    slot: u32,
-    pub(crate) qpn: Qpn,
-}
-
-impl Handle {
-    /// Where the QP is.
-    pub(super) fn slot(self) -> u32 {
-        self.slot
-    }
-}
-
-#[cfg(test)]
-impl Handle {
-    /// For tests of what keeps handles.
-    pub(crate) fn new(slot: u32, qpn: Qpn) -> Self {
-        Self { slot, qpn }
-    }
-}
 
 /// The time that never comes.
 pub(super) const NEVER: Instant = Instant::from_nanos(u64::MAX);
@@ -110,7 +88,7 @@ impl Table {
     #[inline]
     pub(super) fn find(&self, qpn: Qpn) -> Option<Handle> {
         let slot = self.recent.get();
-        let recent = Handle { slot, qpn };
+        let recent = Handle::new(slot, qpn);
         if self.at(recent).is_some() {
             return Some(recent);
         }
@@ -120,25 +98,25 @@ impl Table {
     fn search(&self, qpn: Qpn) -> Option<Handle> {
         let slot = *self.by_qpn.get(&qpn.get())?;
         self.recent.set(slot);
-        Some(Handle { slot, qpn })
+        Some(Handle::new(slot, qpn))
     }
 
     /// The QP in a slot.
     pub(super) fn timed(&self, slot: u32) -> Option<(Handle, &Slot)> {
         let found = self.slots.get(slot as usize)?.as_ref()?;
         let qpn = found.qpn;
-        Some((Handle { slot, qpn }, found))
+        Some((Handle::new(slot, qpn), found))
     }
 
     #[inline]
     pub(super) fn at(&self, handle: Handle) -> Option<&Slot> {
-        let slot = self.slots.get(handle.slot as usize)?.as_ref()?;
+        let slot = self.slots.get(handle.slot() as usize)?.as_ref()?;
         (slot.qpn == handle.qpn).then_some(slot)
     }
 
     #[inline]
     pub(super) fn at_mut(&mut self, handle: Handle) -> Option<&mut Slot> {
-        let slot = self.slots.get_mut(handle.slot as usize)?.as_mut()?;
+        let slot = self.slots.get_mut(handle.slot() as usize)?.as_mut()?;
         (slot.qpn == handle.qpn).then_some(slot)
     }
 

@@ -1,10 +1,13 @@
 //! XRC (IBTA 1.7, annex A14): domains, their SRQs, and targets.
 
 use super::{CreateQpError, Nic};
-use crate::cq::{CompletionQueue, CqId};
+use crate::cq::CompletionQueue;
+use crate::ids::{CqId, Srqn, XrcdId};
+use crate::kind::QpKind;
 use crate::memory::PdId;
-use crate::qp::{QpInit, QpKind, QueueLimits, Receives};
-use crate::srq::{SrqError, SrqInit, Srqn, XrcdId};
+use crate::qp::{QpInit, Receives};
+use crate::queue::QueueLimits;
+use crate::srq::{SrqError, SrqInit};
 use roce_wire::Qpn;
 use std::sync::Arc;
 

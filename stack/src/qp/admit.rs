@@ -1,9 +1,10 @@
 //! Which packets a QP takes: of its service, from its peer, in its partition and state (IBTA 1.7,
 //! 9.6.1).
 
-use super::{Qp, QpState};
+use super::Qp;
 use crate::counters::DropReason;
 use crate::encapsulation::RxMeta;
+use crate::kind::QpState;
 use core::hint::cold_path;
 use roce_wire::Packet;
 

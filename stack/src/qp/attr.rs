@@ -2,48 +2,14 @@
 
 mod rules;
 
-use super::kind::QpKind;
 use crate::congestion::RateLimit;
 use crate::encapsulation::TxMeta;
+use crate::kind::QpKind;
+use crate::kind::QpState;
 use crate::memory::Access;
 use core::time::Duration;
 use roce_wire::{PKey, PathMtu, Psn, QKey, Qpn, RnrTimer};
 use rules::rules;
-
-/// The state of a QP.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum QpState {
-    /// Just made: nothing can be posted.
-    Reset,
-    /// Receives can be posted; nothing is processed.
-    Init,
-    /// Ready to receive.
-    Rtr,
-    /// Ready to send.
-    Rts,
-    /// Send queue drained: what was begun is completed, nothing new is begun.
-    Sqd,
-    /// The send queue failed; receiving goes on. (UC and UD only.)
-    Sqe,
-    /// Failed: everything posted completes as flushed.
-    Err,
-}
-
-impl QpState {
-    /// Its name in the specification, abbreviated as programs do: `RESET`, `INIT`, `RTR`,
-    /// `RTS`, `SQD`, `SQE` or `ERR`.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Reset => "RESET",
-            Self::Init => "INIT",
-            Self::Rtr => "RTR",
-            Self::Rts => "RTS",
-            Self::Sqd => "SQD",
-            Self::Sqe => "SQE",
-            Self::Err => "ERR",
-        }
-    }
-}
 
 /// Attributes for [`Nic::modify_qp`](crate::Nic::modify_qp): set those that the
 /// transition needs. A field that is `None` stays as it is.

@@ -1,11 +1,12 @@
 //! What a QP does about congestion (RoCEv2 Annex A17.9).
 
 use super::emit::{EmitError, emit};
-use super::{Cx, Fault, Qp, QpState, Turn};
+use super::{Cx, Fault, Qp, Turn};
 use crate::congestion::limiter::{Limiter, lower};
 use crate::congestion::{CongestionControl, QpCongestion};
 use crate::counters::{DropReason, Stat};
 use crate::encapsulation::{RxMeta, TxMeta};
+use crate::kind::QpState;
 use crate::time::Instant;
 use crate::transmit::Transmit;
 use core::hint::cold_path;

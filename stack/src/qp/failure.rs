@@ -1,8 +1,9 @@
 //! How a QP fails: what completes with which status, and who is told (IBTA 1.7, 10.3.1.5
 //! and 10.3.1.6).
 
-use super::{Cx, Qp, QpState};
+use super::{Cx, Qp};
 use crate::event::Event;
+use crate::kind::QpState;
 use crate::wr::{Completion, WcOpcode, WcStatus};
 use roce_wire::Qpn;
 

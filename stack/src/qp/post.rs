@@ -1,9 +1,13 @@
 //! Requests are posted, as the QP's state allows (IBTA 1.7, 10.3.1).
 
-use super::queue::Source;
-use super::{Cx, MAX_INLINE_BYTES, Qp, QpKind, QpState, sgl};
+use super::{Cx, Qp, sgl};
+use crate::kind::{QpKind, QpState};
 use crate::memory::MemoryTable;
-use crate::wr::{Payload, PostError, RecvRequest, SendFlags, SendRequest, Sge, Target, WcOpcode};
+use crate::queue::{MAX_INLINE_BYTES, Source};
+use crate::wr::{
+    Payload, PostError, RecvRequest, SendFlags, SendOp, SendRequest, Sge, Target, WcOpcode,
+    total_len,
+};
 use core::hint::cold_path;
 
 impl Qp {
@@ -83,7 +87,7 @@ impl Qp {
         elements: &[Sge],
         room: &'r mut [u8; MAX_INLINE_BYTES],
     ) -> Result<&'r [u8], PostError> {
-        let bytes = sgl::total_len(elements);
+        let bytes = total_len(elements);
         let data = usize::try_from(bytes)
             .ok()
             .and_then(|len| room.get_mut(..len))
@@ -104,7 +108,7 @@ impl Qp {
             Target::Srq(_) => kind == QpKind::XrcInitiator,
             Target::Datagram(_) => kind == QpKind::Ud,
         };
-        if !reaches || !kind.can_do(&request.op) {
+        if !reaches || !can_do(kind, &request.op) {
             cold_path();
             return Err(PostError::WrongService { kind });
         }
@@ -138,5 +142,24 @@ impl Qp {
             }
             _ => self.service.post_recv(wr),
         }
+    }
+}
+
+/// Whether a QP of this kind can do the operation (IBTA 1.7, 10.2.4.4).
+// rule: 9.8.2-operations
+const fn can_do(kind: QpKind, op: &SendOp) -> bool {
+    match kind {
+        QpKind::Rc | QpKind::XrcInitiator => true,
+        QpKind::XrcTarget => false,
+        QpKind::Uc => matches!(
+            op,
+            SendOp::Send
+                | SendOp::SendImm(_)
+                | SendOp::Write(_)
+                | SendOp::WriteImm(..)
+                | SendOp::BindMw(_)
+                | SendOp::LocalInv(_)
+        ),
+        QpKind::Ud => matches!(op, SendOp::Send | SendOp::SendImm(_)),
     }
 }

@@ -1,7 +1,7 @@
 //! What the send queue of every service keeps of a request.
 
-use super::queue::{Source, WorkQueue};
 use super::{Core, Cx, Fault, sgl};
+use crate::queue::{Source, WorkQueue};
 use crate::wr::{
     Completion, MAX_MESSAGE_BYTES, PostError, SendFlags, SendOp, SendRequest, WcStatus,
 };

@@ -1,28 +1,12 @@
 //! Where a QP's receives come from: a queue of its own, or one that it shares.
 
-use super::queue::{QueueLimits, Room, WorkQueue};
 use super::{Core, Cx};
 use crate::cq::CompletionQueue;
+use crate::ids::{Srqn, XrcdId};
 use crate::memory::PdId;
-use crate::srq::{Srqn, XrcdId};
+use crate::queue::{QueueLimits, RecvWqe, Room, WorkQueue};
 use crate::wr::{MAX_SGE, PostError, RecvRequest, Sge};
 use std::sync::Arc;
-
-/// A posted receive request.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct RecvWqe {
-    pub(crate) wr_id: u64,
-    pub(crate) len: u64,
-}
-
-impl RecvWqe {
-    pub(crate) fn new(wr: &RecvRequest<'_>) -> Self {
-        Self {
-            wr_id: wr.wr_id,
-            len: super::sgl::total_len(wr.sges),
-        }
-    }
-}
 
 /// The receives of a QP, the oldest first. With an SRQ it holds at most one: that of
 /// the message that is arriving.

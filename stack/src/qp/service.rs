@@ -1,13 +1,14 @@
 //! The two halves of a QP, as its transport service has them.
 
-use super::attr::{QpConfig, QpState};
-use super::queue::{Room, Source};
+use super::attr::QpConfig;
 use super::requester::{News, Requester};
 use super::responder::Responder;
 use super::sender::Sender;
-use super::{Core, Cx, Fault, QpInit, QpKind, Receives, Turn, arrivals, uc, ud};
+use super::{Core, Cx, Fault, QpInit, Receives, Turn, arrivals, uc, ud};
 use crate::encapsulation::RxMeta;
-use crate::srq::{Srqn, XrcdId};
+use crate::ids::{Srqn, XrcdId};
+use crate::kind::{QpKind, QpState};
+use crate::queue::{Room, Source};
 use crate::time::{Duration, Instant};
 use crate::transmit::{Position, Transmit};
 use crate::wr::{PostError, RecvRequest, SendRequest, WcStatus};

@@ -1,14 +1,9 @@
 //! Scatter and gather: bytes between packets and lists of local memory.
 
-use super::queue::Source;
 use crate::memory::{Access, AccessError, MemoryTable, PdId, Span};
-use crate::wr::Sge;
+use crate::queue::Source;
+use crate::wr::{Sge, total_len};
 use roce_wire::icrc::Unsealed;
-
-/// The bytes of all elements together.
-pub(crate) fn total_len(sges: &[Sge]) -> u64 {
-    sges.iter().map(|sge| u64::from(sge.length)).sum()
-}
 
 /// The bytes of a request.
 pub(crate) fn source_len(source: Source<'_>) -> u64 {

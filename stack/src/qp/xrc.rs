@@ -1,7 +1,7 @@
 //! What an XRC QP does besides RC (IBTA 1.7, annex A14).
 
 use super::Qp;
-use crate::srq::XrcdId;
+use crate::ids::XrcdId;
 
 impl Qp {
     /// The XRC domain that SRQs are named in.

@@ -3,21 +3,12 @@
 //! A domain ties XRC targets to the SRQs that their peers may name: each request says
 //! which SRQ it is for, and with the SRQ come the CQ and the protection domain.
 
-use super::{Srq, SrqError, SrqInit, SrqTable, Srqn};
+use super::{Srq, SrqError, SrqInit, SrqTable};
 use crate::cq::CompletionQueue;
+use crate::ids::Srqn;
+use crate::ids::XrcdId;
 use crate::memory::PdId;
-use core::fmt;
 use std::sync::Arc;
-
-/// Names an XRC domain of a NIC.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct XrcdId(pub(crate) u32);
-
-impl fmt::Display for XrcdId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
 
 /// What an SRQ of XRC has besides.
 #[derive(Debug)]

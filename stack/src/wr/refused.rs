@@ -1,8 +1,8 @@
 //! Why a work request was not accepted.
 
 use super::{MAX_MESSAGE_BYTES, WcOpcode};
+use crate::ids::Srqn;
 use crate::memory::AccessError;
-use crate::srq::Srqn;
 use roce_wire::Qpn;
 
 /// Why a work request was not accepted. Nothing of it happened.
@@ -12,7 +12,7 @@ pub enum PostError {
     UnknownQp(Qpn),
     /// The QP's state takes no such request: sends need RTS (SQD and ERR accept
     /// them too), receives anything but RESET.
-    InvalidState(crate::qp::QpState),
+    InvalidState(crate::kind::QpState),
     /// The queue holds as many requests as it was made for.
     QueueFull {
         /// Its size.
@@ -64,14 +64,14 @@ pub enum PostError {
     /// QPs of this kind have no receive queue.
     NoReceiveQueue {
         /// The kind.
-        kind: crate::qp::QpKind,
+        kind: crate::kind::QpKind,
     },
     /// A request of an XRC initiator must say which SRQ of the peer it is for.
     NoSrqNamed,
     /// The QP's transport service has no such operation.
     WrongService {
         /// The service.
-        kind: crate::qp::QpKind,
+        kind: crate::kind::QpKind,
     },
 }
 

@@ -2,7 +2,7 @@
 
 use super::{RemoteAddr, SendOp, Sge};
 use crate::address::Destination;
-use crate::srq::Srqn;
+use crate::ids::Srqn;
 use bitflags::bitflags;
 
 bitflags! {

@@ -1,7 +1,6 @@
 //! Which transition needs and takes which attributes (IBTA 1.7, table 91).
 
-use super::QpState;
-use crate::qp::kind::QpKind;
+use crate::kind::{QpKind, QpState};
 
 type Names = &'static [&'static str];
 

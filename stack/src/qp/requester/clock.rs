@@ -5,7 +5,7 @@
 //! packets that were sent once only (what was repeated may be answered for either
 //! copy), and asks after what is late by that measure, as TCP does.
 
-use super::round_trip::RoundTrips;
+use super::round_trip::{LONGEST, RoundTrips};
 use crate::qp::attr::QpConfig;
 use crate::seq::Seq;
 use crate::time::{Duration, Instant, nanos};
@@ -13,10 +13,6 @@ use crate::time::{Duration, Instant, nanos};
 /// What a host's own delays may add to a round trip without an answer being late, in
 /// nanoseconds.
 const SLACK: u64 = 10_000;
-
-/// A round trip counts as no longer than this, in nanoseconds: a day. So nothing that is made
-/// of it overflows.
-pub(super) const LONGEST: u64 = 86_400_000_000_000;
 
 /// Each question without answer waits twice as long as the one before, up to
 /// 2^5 times.

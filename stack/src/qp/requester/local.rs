@@ -5,7 +5,8 @@
 //! by.
 
 use super::{Requester, SendWqe};
-use crate::qp::{Core, Cx, Fault, QpState, local};
+use crate::kind::QpState;
+use crate::qp::{Core, Cx, Fault, local};
 use crate::wr::{SendFlags, SendOp};
 
 impl Requester {

@@ -39,13 +39,13 @@ mod transmit;
 
 use super::attr::QpConfig;
 use super::posted::{Posted, message_len};
-use super::queue::{QueueLimits, Room, Source, WorkQueue};
 use super::window::Window;
 use super::{Core, Cx, Fault, Report};
 use crate::congestion::Acked;
 use crate::counters::{DropReason, Stat};
+use crate::ids::Srqn;
+use crate::queue::{QueueLimits, Room, Source, WorkQueue};
 use crate::seq::Seq;
-use crate::srq::Srqn;
 use crate::time::{Duration, Instant};
 use crate::transmit::Position;
 use crate::wr::{PostError, SendRequest, Target, WcStatus};

@@ -2,8 +2,9 @@
 //! Nothing here changes where the requester is.
 
 use super::{Requester, SendWqe};
+use crate::kind::QpState;
 use crate::qp::emit::{EmitError, Outgoing, emit, emit_of};
-use crate::qp::{Core, Cx, QpState, sgl};
+use crate::qp::{Core, Cx, sgl};
 use crate::seq::Seq;
 use crate::transmit::Transmit;
 use crate::wr::{RemoteAddr, SendFlags, SendOp};

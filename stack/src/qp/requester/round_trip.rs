@@ -6,9 +6,12 @@
 //! it was. Once anything is sent again, nothing noted counts any more: an answer could be
 //! to either copy, or have waited for what was missing (Karn's rule).
 
-use super::clock::LONGEST;
 use crate::seq::Seq;
 use crate::time::{Duration, Instant, nanos};
+
+/// A round trip counts as no longer than this, in nanoseconds: a day. So nothing that is made
+/// of it overflows.
+pub(super) const LONGEST: u64 = 86_400_000_000_000;
 
 /// How many packets are noted at a time. A window has about four that ask.
 const NOTED: usize = 4;

@@ -3,8 +3,9 @@
 use super::packets::{Asks, Place, Sent, Why};
 use super::{Requester, SendWqe};
 use crate::counters::Stat;
+use crate::kind::QpState;
 use crate::qp::emit::EmitError;
-use crate::qp::{Core, Cx, Fault, QpState, Turn};
+use crate::qp::{Core, Cx, Fault, Turn};
 use crate::seq::Seq;
 use crate::transmit::Transmit;
 use crate::wr::{SendFlags, SendOp, WcStatus};

@@ -8,9 +8,10 @@
 use super::owed::{Nak, NakKind, Reply};
 use super::{Refusal, Responder};
 use crate::counters::{DropReason, Stat};
+use crate::kind::QpState;
 use crate::memory::{Access, PdId};
 use crate::qp::emit::{EmitError, emit};
-use crate::qp::{Core, Cx, Fault, QpState, Turn};
+use crate::qp::{Core, Cx, Fault, Turn};
 use crate::seq::Seq;
 use crate::transmit::Transmit;
 use roce_wire::icrc::Unsealed;

@@ -3,7 +3,7 @@
 use super::{NextPacket, SendWqe};
 use crate::qp::Core;
 use crate::qp::posted::{Posted, message_len};
-use crate::qp::queue::Source;
+use crate::queue::Source;
 use crate::wr::{PostError, SendFlags, SendOp, SendRequest};
 use roce_wire::{Bth, ExtHeaders, ImmDt, Opcode, PacketRepr, Psn, Reth};
 

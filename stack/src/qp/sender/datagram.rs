@@ -1,8 +1,8 @@
 //! The packets of UD messages, one each (IBTA 1.7, 9.8.3).
 
 use super::{NextPacket, SendWqe};
-use crate::qp::queue::Source;
 use crate::qp::{Core, sgl};
+use crate::queue::Source;
 use crate::wr::{PostError, SendFlags, SendOp, SendRequest, Target};
 use roce_wire::{Bth, Deth, ExtHeaders, ImmDt, Opcode, PacketRepr, Psn, QKey};
 

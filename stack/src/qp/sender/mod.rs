@@ -8,9 +8,10 @@ mod datagram;
 
 use super::emit::{EmitError, emit};
 use super::posted::Posted;
-use super::queue::{QueueLimits, Room, Source, WorkQueue};
-use super::{Core, Cx, Fault, QpKind, QpState, Turn, local, sgl};
+use super::{Core, Cx, Fault, Turn, local, sgl};
 use crate::encapsulation::TxMeta;
+use crate::kind::{QpKind, QpState};
+use crate::queue::{QueueLimits, Room, Source, WorkQueue};
 use crate::transmit::Transmit;
 use crate::wr::{PostError, SendRequest, Target, WcStatus};
 use core::hint::cold_path;

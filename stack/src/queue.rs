@@ -1,7 +1,7 @@
 //! A bounded work queue with room for its scatter/gather elements.
 
 use crate::memory::prefetch;
-use crate::wr::{MAX_SGE, PostError, Sge};
+use crate::wr::{MAX_SGE, PostError, RecvRequest, Sge, total_len};
 use core::hint::cold_path;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -267,5 +267,21 @@ impl<T> WorkQueue<T> {
     /// front part of the queue and for nothing behind it.
     pub(crate) fn partition_point(&self, mut pred: impl FnMut(&T) -> bool) -> usize {
         self.entries.partition_point(|entry| pred(&entry.item))
+    }
+}
+
+/// A posted receive request.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RecvWqe {
+    pub(crate) wr_id: u64,
+    pub(crate) len: u64,
+}
+
+impl RecvWqe {
+    pub(crate) fn new(request: &RecvRequest<'_>) -> Self {
+        Self {
+            wr_id: request.wr_id,
+            len: total_len(request.sges),
+        }
     }
 }

@@ -1,7 +1,5 @@
-//! The transport services that a QP can have (IBTA 1.7, 3.2.2 and 9.7 to 9.8).
+//! The transport services and the states that a QP can have (IBTA 1.7, 3.2.2 and 9.7 to 9.8).
 
-use super::QueueLimits;
-use crate::wr::SendOp;
 use roce_wire::{Opcode, Transport};
 
 /// The transport service of a QP (IBTA 1.7, 3.2.2).
@@ -49,18 +47,6 @@ impl QpKind {
         matches!(self, Self::XrcInitiator | Self::XrcTarget)
     }
 
-    /// How large its receive queue is, if it was asked to be of this size.
-    pub(crate) fn receive_limits(self, asked: QueueLimits) -> QueueLimits {
-        if self.is_xrc() {
-            QueueLimits {
-                depth: 0,
-                max_sge: 0,
-            }
-        } else {
-            asked
-        }
-    }
-
     /// The opcode of this kind that does what an opcode of RC does.
     pub(crate) fn opcode(self, rc: Opcode) -> Opcode {
         if self.is_xrc() {
@@ -94,25 +80,6 @@ impl QpKind {
     pub(crate) const fn survives_send_errors(self) -> bool {
         matches!(self, Self::Uc | Self::Ud)
     }
-
-    /// Whether a QP of this kind can do the operation (IBTA 1.7, 10.2.4.4).
-    // rule: 9.8.2-operations
-    pub(crate) const fn can_do(self, op: &SendOp) -> bool {
-        match self {
-            Self::Rc | Self::XrcInitiator => true,
-            Self::XrcTarget => false,
-            Self::Uc => matches!(
-                op,
-                SendOp::Send
-                    | SendOp::SendImm(_)
-                    | SendOp::Write(_)
-                    | SendOp::WriteImm(..)
-                    | SendOp::BindMw(_)
-                    | SendOp::LocalInv(_)
-            ),
-            Self::Ud => matches!(op, SendOp::Send | SendOp::SendImm(_)),
-        }
-    }
 }
 
 impl core::fmt::Display for QpKind {
@@ -124,5 +91,40 @@ impl core::fmt::Display for QpKind {
             Self::XrcInitiator => "XRC initiator",
             Self::XrcTarget => "XRC target",
         })
+    }
+}
+
+/// The state of a QP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum QpState {
+    /// Just made: nothing can be posted.
+    Reset,
+    /// Receives can be posted; nothing is processed.
+    Init,
+    /// Ready to receive.
+    Rtr,
+    /// Ready to send.
+    Rts,
+    /// Send queue drained: what was begun is completed, nothing new is begun.
+    Sqd,
+    /// The send queue failed; receiving goes on. (UC and UD only.)
+    Sqe,
+    /// Failed: everything posted completes as flushed.
+    Err,
+}
+
+impl QpState {
+    /// Its name in the specification, abbreviated as programs do: `RESET`, `INIT`, `RTR`,
+    /// `RTS`, `SQD`, `SQE` or `ERR`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Reset => "RESET",
+            Self::Init => "INIT",
+            Self::Rtr => "RTR",
+            Self::Rts => "RTS",
+            Self::Sqd => "SQD",
+            Self::Sqe => "SQE",
+            Self::Err => "ERR",
+        }
     }
 }

@@ -1,0 +1,71 @@
+//! Names of objects of a NIC, which events, requests and errors carry.
+
+use core::fmt;
+use roce_wire::Qpn;
+
+/// Names a CQ in [`Event`](crate::Event)s; the caller chose it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct CqId(pub u64);
+
+/// The number of an SRQ: 24 bits, as in the header that names an XRC SRQ.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Srqn(pub(crate) u32);
+
+impl Srqn {
+    /// The number.
+    pub const fn get(self) -> u32 {
+        self.0
+    }
+
+    /// The number in the low 24 bits, as a peer told it.
+    pub const fn from_bits(bits: u32) -> Self {
+        Self(bits & 0xff_ffff)
+    }
+
+    /// As the XRC header carries it.
+    pub(crate) const fn wire(self) -> Qpn {
+        Qpn::from_bits(self.0)
+    }
+}
+
+impl fmt::Display for Srqn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:#08x}", self.0)
+    }
+}
+
+impl From<Qpn> for Srqn {
+    /// The XRC header carries the number as it does that of a QP.
+    fn from(number: Qpn) -> Self {
+        Self(number.get())
+    }
+}
+
+/// Names an XRC domain of a NIC.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct XrcdId(pub(crate) u32);
+
+impl fmt::Display for XrcdId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// Names a QP and says where it is. Once the QP is gone it names nothing, even if
+/// another has taken the place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Handle {
+    slot: u32,
+    pub(crate) qpn: Qpn,
+}
+
+impl Handle {
+    pub(crate) fn new(slot: u32, qpn: Qpn) -> Self {
+        Self { slot, qpn }
+    }
+
+    /// The place of the QP in the NIC's table.
+    pub(crate) fn slot(self) -> u32 {
+        self.slot
+    }
+}
