@@ -10,7 +10,7 @@ use crate::transmit::Transmit;
 use crate::wr::{RemoteAddr, SendFlags, SendOp};
 use roce_wire::{AtomicEth, Bth, ExtHeaders, Ieth, ImmDt, Opcode, PacketRepr, Reth};
 
-/// Of so many requests in a row that nobody waits for, one asks for an acknowledgement.
+/// At most this many unsignaled WRITEs in a row go without asking for an acknowledgement.
 const MOST_SPARED: u64 = 16;
 
 /// Why a packet of a SEND or WRITE is sent.
@@ -203,11 +203,10 @@ impl Requester {
         Ok(Sent::request(1))
     }
 
-    /// Whether the only packet of `wqe` may go without asking for an acknowledgement: a small
-    /// WRITE of which nobody wants to know when it completes. The peer answers one in a few
-    /// of them, as long as they come in quick succession; what is left unanswered when they
-    /// cease is asked after by [`Requester::ask_at_last`]. So who answers a WRITE by a WRITE
-    /// sends one packet instead of two.
+    /// Whether the only packet of `wqe` may go without asking for an acknowledgement: a small,
+    /// unsignaled WRITE. While they follow each other quickly, one in a few asks. When they
+    /// stop, [`Requester::ask_at_last`] asks about the rest. So a program that answers a WRITE
+    /// with a WRITE sends one packet instead of two.
     fn spares(&self, cx: &Cx<'_>, core: &Core, wqe: &SendWqe) -> bool {
         let unwatched = matches!(wqe.request.op, SendOp::Write(_)) && wqe.packets == 1;
         let few = MOST_SPARED.min(self.sq.limits().depth as u64 / 4);
