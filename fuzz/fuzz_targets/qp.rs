@@ -9,9 +9,9 @@ use arbitrary::Arbitrary;
 use libfuzzer_sys::fuzz_target;
 use roce_fuzz::{DEPTH, Frame, Host, Mem, Peer, QKEY, address, meta, seal, to_state};
 use roce_stack::{
-    Access, Destination, Duration, Flush, Instant, QpKind, QpState, QueueLimits, RecvRequest, SendFlags,
-    SendOp, SendRequest, SrqAttributes, SrqInit, Srqn, Target, WindowBind, WindowId, WindowType, TxMeta,
-    largest_path_mtu,
+    Access, Destination, Duration, Flush, Instant, QpKind, QpState, QueueLimits, RecvRequest,
+    SendFlags, SendOp, SendRequest, SrqAttributes, SrqInit, Srqn, Target, TxMeta, WindowBind,
+    WindowId, WindowType, largest_path_mtu,
 };
 use roce_wire::{
     Aeth, AtomicAckEth, AtomicEth, Bth, Deth, ExtHeaders, Feth, FlushPlacement, FlushSelectivity,
