@@ -6,7 +6,7 @@ use crate::environment;
 use crate::error::{OpenError, StartError};
 use crate::gid::{GidEntry, GidTable};
 use crate::interfaces::{Interface, interfaces, try_interfaces};
-use crate::options::OpenOptions;
+use crate::settings::OpenOptions;
 use roce_stack::largest_path_mtu;
 use roce_wire::PathMtu;
 use std::io;

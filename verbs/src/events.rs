@@ -1,7 +1,7 @@
 //! Asynchronous events: what happens beside completions.
 
-use crate::announce::Announcements;
 use crate::context::Context;
+use crate::runtime::Announcements;
 use roce_stack::Event;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};

@@ -118,75 +118,52 @@
 #![warn(missing_docs)]
 #![deny(unsafe_code)]
 
-mod announce;
 mod capture;
-mod channel;
-mod clock;
 mod cm;
-mod congestion;
+mod completion;
 mod context;
-mod cq;
-mod datagram;
 mod datapath;
 mod device;
-mod device_memory;
-mod driver;
-mod engine;
 mod environment;
 mod error;
 mod events;
-mod faults;
 mod gid;
 mod interfaces;
-mod moderation;
-mod monitor;
-mod options;
+mod memory;
 mod pd;
 pub mod prelude;
-mod priorities;
-mod process_memory;
 mod qp;
-mod region;
-mod registration;
-mod srq;
-mod start;
+mod runtime;
+mod settings;
 mod tally;
 mod watch;
-mod window;
-mod xrc;
 
 pub use capture::environment_capture;
-pub use channel::CompletionChannel;
 pub use cm::{
     Connection, ConnectionError, ConnectionManager, EventSink, Incoming, ListenError, Listener,
     PortClaim, PortClaimError, PortTaken,
 };
-pub use congestion::environment_congestion;
+pub use completion::{CompletionChannel, CompletionQueue};
 pub use context::Context;
-pub use cq::CompletionQueue;
-pub use datagram::AddressOptions;
 pub use datapath::{
     Datapath, DatapathChoice, DatapathKind, DatapathOptions, NotTaken, TxFeatures, XdpAttachment,
     XdpChecksum, XdpMode, XdpQueue, environment_datapath,
 };
 pub use device::{Device, all_devices, devices};
-pub use device_memory::{DeviceMemory, MAX_DEVICE_MEMORY_BYTES};
-pub use environment::{
-    ReadBy, UnknownVariable, VARIABLES, Variable, check_environment, report_environment,
-    unknown_variables, warn_of_unknown_variables,
-};
+pub use environment::{ReadBy, UnknownVariable, VARIABLES, Variable, unknown_variables};
 pub use error::{ConnectError, OpenError, QpError, RegionError, StartError};
 pub use events::AsyncEvents;
-pub use faults::environment_faults;
 pub use gid::{Gid, GidEntry, GidKind, ParseGidError};
 pub use interfaces::{Interface, interfaces};
-pub use options::OpenOptions;
+pub use memory::{
+    DeviceMemory, MAX_DEVICE_MEMORY_BYTES, MemoryRegion, MemoryWindow, ProcessMemory, Registration,
+    WindowView,
+};
 pub use pd::ProtectionDomain;
-pub use priorities::{PrioritySettings, PrioritySettingsError, environment_priorities};
-pub use process_memory::ProcessMemory;
-pub use qp::{ConnectOptions, Endpoint, ParseEndpointError, QpOptions, QueuePair, SendBatch};
-pub use region::MemoryRegion;
-pub use registration::Registration;
+pub use qp::{
+    AddressOptions, ConnectOptions, Endpoint, ParseEndpointError, QpOptions, QueuePair, SendBatch,
+    SharedReceiveQueue, SrqOptions, XrcDomain,
+};
 pub use roce_capture::{Capture, CreateError};
 pub use roce_cm;
 pub use roce_port::PortError;
@@ -209,10 +186,10 @@ pub use roce_stack::{
     DelayParameters, NotificationPoint, QpCongestion, RateLimit,
 };
 pub use roce_wire::{FlushPlacement, FlushSelectivity, PKey, PathMtu, Psn, QKey, Qpn, RnrTimer};
-pub use srq::{SharedReceiveQueue, SrqOptions};
-pub use tally::{Tally, Totals, totals_of_this_program};
-pub use watch::{
-    DeviceSnapshot, Processes, QpSnapshot, Snapshot, environment_metrics, watch_processes,
+pub use settings::{
+    OpenOptions, PrioritySettings, PrioritySettingsError, check_environment,
+    environment_congestion, environment_faults, environment_metrics, environment_priorities,
+    report_environment, warn_of_unknown_variables,
 };
-pub use window::{MemoryWindow, WindowView};
-pub use xrc::XrcDomain;
+pub use tally::{Tally, Totals, totals_of_this_program};
+pub use watch::{DeviceSnapshot, Processes, QpSnapshot, Snapshot, watch_processes};

@@ -1,13 +1,13 @@
 //! Protection domains.
 
+use crate::completion::CompletionQueue;
 use crate::context::Context;
-use crate::cq::CompletionQueue;
 use crate::error::{QpError, RegionError};
+use crate::memory::MemoryRegion;
+use crate::memory::MemoryWindow;
+use crate::memory::Registration;
 use crate::qp::{QpOptions, QueuePair};
-use crate::region::MemoryRegion;
-use crate::registration::Registration;
-use crate::srq::{SharedReceiveQueue, SrqOptions};
-use crate::window::MemoryWindow;
+use crate::qp::{SharedReceiveQueue, SrqOptions};
 use roce_stack::{Access, AccessError, Buffer, Memory, PdId, Sge, SrqError, WindowType};
 use std::sync::Arc;
 

@@ -1,10 +1,8 @@
 //! Settings that the environment gives: which there are, what they say, and whether it is right.
 
-mod check;
 mod unknown;
 mod variables;
 
-pub use check::{check_environment, report_environment, warn_of_unknown_variables};
 pub use unknown::{UnknownVariable, unknown_variables};
 pub use variables::{ReadBy, VARIABLES, Variable};
 

@@ -1,6 +1,6 @@
 //! What QPs are made with, and connected with.
 
-use crate::cq::CompletionQueue;
+use crate::completion::CompletionQueue;
 use crate::pd::ProtectionDomain;
 use roce_stack::{Access, QpInit, QpKind, QueueLimits};
 use roce_wire::{PathMtu, RnrTimer};

@@ -18,7 +18,6 @@ mod answers;
 mod client;
 mod connection;
 mod devices;
-mod environment;
 mod http;
 mod names;
 mod prometheus;
@@ -28,7 +27,6 @@ mod threads;
 
 pub use client::{Processes, watch_processes};
 pub(crate) use devices::Opened;
-pub use environment::environment_metrics;
 pub use snapshot::{DeviceSnapshot, QpSnapshot, Snapshot};
 
 use parking_lot::Mutex;

@@ -12,10 +12,10 @@
 //! have to start again with the next one, and AF_XDP can't at once: many drivers reset their
 //! queues, and the kernel gives a queue back some time after its socket is closed.
 
+use super::Engine;
 use crate::context::Shared;
 use crate::datapath::{self, Datapath, DatapathOptions};
 use crate::device::Device;
-use crate::engine::Engine;
 use crate::error::StartError;
 use parking_lot::{Mutex, MutexGuard};
 use roce_port::Port;

@@ -1,7 +1,7 @@
 //! Completion channels: waiting for completions without polling.
 
-use crate::announce::Announcements;
 use crate::context::Context;
+use crate::runtime::Announcements;
 use roce_stack::CqId;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};

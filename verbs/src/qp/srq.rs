@@ -1,9 +1,9 @@
 //! Shared receive queues.
 
+use super::XrcDomain;
+use crate::completion::CompletionQueue;
 use crate::context::Context;
-use crate::cq::CompletionQueue;
 use crate::pd::ProtectionDomain;
-use crate::xrc::XrcDomain;
 use roce_stack::{
     PostError, QueueLimits, RecvRequest, SrqAttributes, SrqError, SrqInit, SrqStatus, Srqn,
 };

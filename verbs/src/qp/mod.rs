@@ -1,21 +1,25 @@
 //! Queue pairs.
 
 mod connect;
+mod datagram;
 mod endpoint;
 mod managed;
 mod options;
 mod post;
+mod srq;
+mod xrc;
 
+pub use datagram::AddressOptions;
 pub use endpoint::{Endpoint, ParseEndpointError};
 pub use options::{ConnectOptions, QpOptions};
 pub use post::SendBatch;
+pub use srq::{SharedReceiveQueue, SrqOptions};
+pub use xrc::XrcDomain;
 
+use crate::completion::CompletionQueue;
 use crate::context::Context;
-use crate::cq::CompletionQueue;
 use crate::error::QpError;
 use crate::pd::ProtectionDomain;
-use crate::srq::SharedReceiveQueue;
-use crate::xrc::XrcDomain;
 use parking_lot::Mutex;
 use roce_stack::{CreateQpError, QpKind, QpStatus, SrqError};
 use roce_wire::{Psn, Qpn};

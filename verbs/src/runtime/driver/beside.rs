@@ -11,7 +11,7 @@
 
 use super::{APPLICATION_DRIVES, packets_of, until_something_is_due};
 use crate::context::Shared;
-use crate::engine::Engine;
+use crate::runtime::Engine;
 use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::time::TimeSpec;
 use std::os::fd::AsFd;

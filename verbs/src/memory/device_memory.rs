@@ -1,8 +1,8 @@
 //! Memory of the device.
 
+use super::Registration;
 use crate::error::RegionError;
 use crate::pd::ProtectionDomain;
-use crate::registration::Registration;
 use roce_stack::{Access, Buffer, BufferRange, Memory};
 use std::sync::Arc;
 

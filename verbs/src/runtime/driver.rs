@@ -14,10 +14,10 @@
 
 mod beside;
 
+use super::Engine;
+use super::Monitor;
 use crate::context::Shared;
 use crate::datapath::WakeUps;
-use crate::engine::Engine;
-use crate::monitor::Monitor;
 use beside::Beside;
 use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::signal::SigSet;

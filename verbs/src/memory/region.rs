@@ -1,8 +1,8 @@
 //! Memory regions.
 
+use super::Registration;
 use crate::error::RegionError;
 use crate::pd::ProtectionDomain;
-use crate::registration::Registration;
 use roce_stack::{Access, Buffer, DeregisterError, RemoteAddr, ReregisterError, Sge};
 use std::ops::Deref;
 use std::sync::Arc;

@@ -1,15 +1,14 @@
 //! All settings of the environment, checked before anything depends on them.
 
-use super::unknown::unknown_variables;
-use super::{value, variable};
+use super::environment_congestion;
+use super::environment_faults;
+use super::environment_metrics;
+use super::environment_priorities;
 use crate::capture::check_capture_setting;
-use crate::congestion::environment_congestion;
 use crate::datapath::environment_datapath;
 use crate::device::{Device, all_devices};
+use crate::environment::{unknown_variables, value, variable};
 use crate::error::OpenError;
-use crate::faults::environment_faults;
-use crate::priorities::environment_priorities;
-use crate::watch::environment_metrics;
 use std::io::Write as _;
 use std::sync::Once;
 

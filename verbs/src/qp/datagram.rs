@@ -1,9 +1,9 @@
 //! Unreliable datagrams: address handles, QPs without a peer, multicast groups.
 
+use super::QueuePair;
 use crate::error::ConnectError;
 use crate::gid::Gid;
 use crate::pd::ProtectionDomain;
-use crate::qp::QueuePair;
 use roce_port::Port;
 use roce_stack::{AddressHandle, MulticastError, QpAttributes, QpState};
 use roce_wire::QKey;

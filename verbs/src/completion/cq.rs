@@ -1,6 +1,6 @@
 //! Completion queues.
 
-use crate::channel::CompletionChannel;
+use super::CompletionChannel;
 use crate::context::Context;
 use roce_stack::{Completion, CqId, CqOverrun, CqResizeError, Notify};
 use std::sync::Arc;

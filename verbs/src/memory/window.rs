@@ -1,10 +1,10 @@
 //! Memory windows.
 
+use super::MemoryRegion;
+use super::Registration;
 use crate::error::RegionError;
 use crate::pd::ProtectionDomain;
 use crate::qp::QueuePair;
-use crate::region::MemoryRegion;
-use crate::registration::Registration;
 use roce_stack::{
     Access, PostError, RegisterError, RemoteAddr, SendOp, SendRequest, WindowBind, WindowId,
     WindowType,

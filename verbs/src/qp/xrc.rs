@@ -1,11 +1,11 @@
 //! XRC: extended reliable connections (IBTA 1.7, annex A14).
 
+use super::QueuePair;
+use super::{SharedReceiveQueue, SrqOptions};
+use crate::completion::CompletionQueue;
 use crate::context::Context;
-use crate::cq::CompletionQueue;
 use crate::error::QpError;
 use crate::pd::ProtectionDomain;
-use crate::qp::QueuePair;
-use crate::srq::{SharedReceiveQueue, SrqOptions};
 use roce_stack::{SrqError, XrcdId};
 use std::sync::Arc;
 

@@ -1,10 +1,10 @@
 //! The NIC and its port behind one lock, and what it takes to drive them.
 
-use crate::announce::Announcements;
+use super::Announcements;
+use super::moderation::Moderation;
 use crate::capture::PortCapture;
 use crate::cm::Bell;
 use crate::datapath::DevicePort;
-use crate::moderation::Moderation;
 use crate::tally::Count;
 use roce_port::fault::{Effects, FaultLayer, FaultSink, Loss};
 use roce_port::{Port, PortError, RxSink};

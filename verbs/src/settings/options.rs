@@ -1,15 +1,15 @@
 //! How a device is opened.
 
+use super::environment_congestion;
+use super::environment_metrics;
+use super::faults::{draw_seed, environment_faults};
+use super::warn_of_unknown_variables;
+use super::{PrioritySettings, environment_priorities};
 use crate::capture::{PortCapture, environment_capture};
-use crate::congestion::environment_congestion;
 use crate::context::Context;
 use crate::datapath::{DatapathOptions, environment_datapath};
 use crate::device::Device;
-use crate::environment::warn_of_unknown_variables;
 use crate::error::OpenError;
-use crate::faults::{draw_seed, environment_faults};
-use crate::priorities::{PrioritySettings, environment_priorities};
-use crate::watch::environment_metrics;
 use roce_capture::Capture;
 use roce_port::fault::{FaultLayer, FaultSpec};
 use roce_stack::CongestionSettings;

@@ -1,0 +1,7 @@
+//! Completion queues, and channels that announce completions.
+
+mod channel;
+mod cq;
+
+pub use channel::CompletionChannel;
+pub use cq::CompletionQueue;
