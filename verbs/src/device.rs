@@ -1,12 +1,9 @@
 //! Devices: one for each network interface that has an address.
 
-use crate::context::Context;
-use crate::datapath::{self, Datapath, DatapathOptions};
 use crate::environment;
-use crate::error::{OpenError, StartError};
+use crate::error::OpenError;
 use crate::gid::{GidEntry, GidTable};
 use crate::interfaces::{Interface, interfaces, try_interfaces};
-use crate::settings::OpenOptions;
 use roce_stack::largest_path_mtu;
 use roce_wire::PathMtu;
 use std::io;
@@ -155,15 +152,9 @@ impl Device {
     }
 
     /// Its GID table as it is when the device is opened now, without RoCE v1. That of an
-    /// open device keeps its indices, see [`Context::gids`].
+    /// open device keeps its indices, see [`Context::gids`](crate::Context::gids).
     pub fn gids(&self) -> Vec<GidEntry> {
-        self.gids_with(&DatapathOptions::default())
-    }
-
-    /// Its GID table as it is when the device is opened now with these options: with
-    /// entries of RoCE v1 if that is asked for.
-    pub fn gids_with(&self, options: &DatapathOptions) -> Vec<GidEntry> {
-        GidTable::new(&self.known_addresses(), options.roce_v1).entries()
+        GidTable::new(&self.known_addresses(), false).entries()
     }
 
     /// Whether the interface is up now and has a link.
@@ -199,24 +190,5 @@ impl Device {
             own.chain(&self.extra).copied().collect()
         };
         self.addresses().unwrap_or_else(|_| known())
-    }
-
-    /// How packets of this device would travel if it were opened and used now, and why not
-    /// otherwise. The interface is not touched to find out; [`Context::datapath`] tells
-    /// what an open device has taken.
-    ///
-    /// # Errors
-    /// If its datapath could not start, as far as can be known beforehand.
-    pub fn datapath(&self, options: &DatapathOptions) -> Result<Datapath, StartError> {
-        datapath::expect(self, options)
-    }
-
-    /// Opens it, as the environment asks for; see [`OpenOptions`] for other ways.
-    ///
-    /// # Errors
-    /// If the operating system refuses a thread or a descriptor, or the environment
-    /// asks for something malformed.
-    pub fn open(&self) -> Result<Context, OpenError> {
-        OpenOptions::from_env()?.open(self)
     }
 }

@@ -8,9 +8,6 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Events that wait for the application; older ones are dropped beyond that.
-pub(crate) const MAX_EVENTS: usize = 4096;
-
 /// The asynchronous events of a context (IBTA 1.7, 11.6.3): of its QPs, CQs and SRQs,
 /// and of the port. Its descriptor is readable while one waits.
 ///
@@ -24,11 +21,24 @@ pub struct AsyncEvents {
     queue: Arc<Announcements<Event>>,
 }
 
-impl AsyncEvents {
-    pub(crate) fn new(context: Context, queue: Arc<Announcements<Event>>) -> Self {
-        Self { context, queue }
+impl Context {
+    /// The asynchronous events, such as a QP's failure, to be waited for.
+    pub fn async_events(&self) -> AsyncEvents {
+        let queue = Arc::clone(&self.inner.shared.lock().events);
+        AsyncEvents {
+            context: self.clone(),
+            queue,
+        }
     }
 
+    /// Takes the next asynchronous event, if there is one already.
+    pub fn poll_event(&self) -> Option<Event> {
+        let queue = Arc::clone(&self.inner.shared.lock().events);
+        queue.poll()
+    }
+}
+
+impl AsyncEvents {
     /// Takes an event that is there already.
     pub fn poll(&self) -> Option<Event> {
         self.queue.poll()
@@ -40,7 +50,7 @@ impl AsyncEvents {
     /// # Errors
     /// If the operating system can't wait.
     pub fn wait(&self, timeout: Duration) -> io::Result<Option<Event>> {
-        self.queue.wait(&self.context.inner.shared, timeout)
+        self.queue.wait(timeout, || self.context.hand_over())
     }
 }
 

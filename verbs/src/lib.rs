@@ -144,7 +144,7 @@ pub use cm::{
     PortClaim, PortClaimError, PortTaken,
 };
 pub use completion::{CompletionChannel, CompletionQueue};
-pub use context::Context;
+pub use context::{AddressOptions, Context};
 pub use datapath::{
     Datapath, DatapathChoice, DatapathKind, DatapathOptions, NotTaken, TxFeatures, XdpAttachment,
     XdpChecksum, XdpMode, XdpQueue, environment_datapath,
@@ -161,7 +161,7 @@ pub use memory::{
 };
 pub use pd::ProtectionDomain;
 pub use qp::{
-    AddressOptions, ConnectOptions, Endpoint, ParseEndpointError, QpOptions, QueuePair, SendBatch,
+    ConnectOptions, Endpoint, ParseEndpointError, QpOptions, QueuePair, SendBatch,
     SharedReceiveQueue, SrqOptions, XrcDomain,
 };
 pub use roce_capture::{Capture, CreateError};

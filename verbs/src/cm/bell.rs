@@ -1,5 +1,6 @@
 //! What the connection manager's thread waits for.
 
+use crate::runtime::MadListener;
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use parking_lot::Mutex;
 use roce_cm::{Event, Instant};
@@ -11,7 +12,7 @@ use std::time::Duration;
 
 /// Wakes the thread, by a descriptor that it polls.
 #[derive(Debug)]
-pub(crate) struct Bell {
+pub(super) struct Bell {
     /// Management datagrams wait, and the thread has been told.
     rung: AtomicBool,
     state: Mutex<State>,
@@ -162,6 +163,12 @@ impl Bell {
     fn wake(&self) {
         // Full means that it is about to wake already.
         let _ = self.wake.write(1);
+    }
+}
+
+impl MadListener for Bell {
+    fn mads_wait(&self) {
+        self.ring();
     }
 }
 

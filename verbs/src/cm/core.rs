@@ -1,10 +1,12 @@
 //! The agent, and its way to QP1.
 
+use super::EventSink;
+use super::bell::Bell;
 use super::claim::service_word;
 use super::routes::Routes;
-use super::{Bell, EventSink};
-use crate::context::{Context, Shared};
+use crate::context::Context;
 use crate::error::OpenError;
+use crate::runtime::{MadListener, Shared};
 use parking_lot::{Mutex, MutexGuard};
 use roce_cm::{Addresses, Agent, Config, Duration, Event, Instant, Path, QpnPart, ServiceId};
 use roce_port::Port;
@@ -65,7 +67,7 @@ impl Core {
         let bell = Arc::new(bell);
         {
             let mut engine = shared.lock();
-            if engine.bell.is_some() {
+            if engine.mad_listener.is_some() {
                 // Another manager is just ending.
                 engine.nic.close_general_services();
                 if let Some(steering) = engine.port.steering() {
@@ -78,7 +80,7 @@ impl Core {
                     .map_err(system("steering management datagrams to this process"))?;
             }
             engine.nic.open_general_services();
-            engine.bell = Some(Arc::clone(&bell));
+            engine.mad_listener = Some(Arc::clone(&bell) as Arc<dyn MadListener>);
         }
         Ok(Self {
             state: Mutex::new(State {
@@ -96,12 +98,10 @@ impl Core {
     pub(super) fn close(&self) {
         self.bell.stop();
         let mut engine = self.shared.lock();
-        if engine
-            .bell
-            .as_ref()
-            .is_some_and(|bell| Arc::ptr_eq(bell, &self.bell))
-        {
-            engine.bell = None;
+        let own = Arc::clone(&self.bell) as Arc<dyn MadListener>;
+        let listener = engine.mad_listener.as_ref();
+        if listener.is_some_and(|listener| Arc::ptr_eq(listener, &own)) {
+            engine.mad_listener = None;
             engine.nic.close_general_services();
             if let Some(steering) = engine.port.steering() {
                 steering.close_general_services();

@@ -16,12 +16,12 @@ mod bell;
 mod claim;
 mod connection;
 mod core;
+mod deliver;
 mod error;
 mod lookout;
 mod routes;
 mod thread;
 
-pub(crate) use bell::Bell;
 pub use claim::{PortClaim, PortClaimError, PortTaken};
 pub use connection::{Connection, Incoming, Listener};
 pub use error::{ConnectionError, ListenError};
@@ -68,17 +68,15 @@ impl Context {
     /// If the operating system gives no randomness or no thread.
     pub fn connection_manager(&self) -> Result<Arc<ConnectionManager>, OpenError> {
         let mut slot = self.inner.connections.lock();
-        if let Some(manager) = slot.upgrade() {
+        if let Some(manager) = slot.upgrade().and_then(|kept| kept.downcast().ok()) {
             return Ok(manager);
         }
         let manager = Arc::new(ConnectionManager::start(self)?);
-        *slot = Arc::downgrade(&manager);
+        let kept: Weak<ConnectionManager> = Arc::downgrade(&manager);
+        *slot = kept;
         Ok(manager)
     }
 }
-
-/// Where a context keeps it.
-pub(crate) type Slot = Mutex<Weak<ConnectionManager>>;
 
 impl ConnectionManager {
     fn start(context: &Context) -> Result<Self, OpenError> {

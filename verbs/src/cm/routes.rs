@@ -1,11 +1,9 @@
 //! Which events go to a [`Listener`](super::Listener) or a [`Connection`](super::Connection),
 //! and not to the manager's sink.
 
-use super::core::Core;
 use crate::qp::QueuePair;
 use parking_lot::Mutex;
 use roce_cm::{CmError, ConnectionId, Event, ListenerId, Path, Request};
-use roce_stack::{QpAttributes, QpState};
 use std::collections::HashMap;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Weak};
@@ -79,8 +77,24 @@ impl Routes {
         self.0.lock().connections.remove(&id);
     }
 
+    /// Where an event of a connection goes, and the connection's QP. The last event of a
+    /// connection ends its route.
+    pub(super) fn connection_of(
+        &self,
+        event: &Event,
+    ) -> Option<(Sender<Event>, Option<Arc<QueuePair>>)> {
+        let id = event.connection();
+        let mut table = self.0.lock();
+        let route = table.connections.get(&id)?;
+        let found = (route.tell.clone(), route.qp.upgrade());
+        if is_last(event) {
+            table.connections.remove(&id);
+        }
+        Some(found)
+    }
+
     /// Hands over a request, or gives it back if its listener has no route.
-    fn hand_request(&self, event: Event) -> Option<Event> {
+    pub(super) fn hand_request(&self, event: Event) -> Option<Event> {
         let mut table = self.0.lock();
         let Event::Requested {
             connection,
@@ -116,45 +130,6 @@ impl Table {
         let (tell, events) = channel();
         self.connections.insert(id, Route { tell, qp });
         events
-    }
-}
-
-impl Core {
-    /// Hands an event to the listener or connection that it is for, and gives back one that is
-    /// for neither. Answers a peer that ends a connection, and has its QP fail: what is
-    /// outstanding completes as flushed.
-    pub(super) fn route(&self, event: Event) -> Option<Event> {
-        if let Event::Requested { .. } = event {
-            return self.routes().hand_request(event);
-        }
-        let id = event.connection();
-        let (tell, qp) = {
-            let mut table = self.routes().0.lock();
-            let Some(route) = table.connections.get(&id) else {
-                return Some(event);
-            };
-            let found = (route.tell.clone(), route.qp.upgrade());
-            if is_last(&event) {
-                table.connections.remove(&id);
-            }
-            found
-        };
-        if let Event::DisconnectRequested { .. } = event {
-            // It may be over by now.
-            let _ = self.with(|agent, now| agent.disconnect(now, id, &[]));
-        }
-        if let Event::DisconnectRequested { .. } | Event::Disconnected { .. } = event
-            && let Some(qp) = qp
-        {
-            // It may be in RESET, by its program's wish.
-            let _ = qp.modify(&QpAttributes {
-                state: Some(QpState::Err),
-                ..QpAttributes::default()
-            });
-        }
-        // The connection may have been dropped.
-        let _ = tell.send(event);
-        None
     }
 }
 

@@ -1,6 +1,7 @@
 //! Completion channels: waiting for completions without polling.
 
 use crate::context::Context;
+use crate::error::OpenError;
 use crate::runtime::Announcements;
 use roce_stack::CqId;
 use std::io;
@@ -19,12 +20,24 @@ pub struct CompletionChannel {
     pub(crate) queue: Arc<Announcements<CqId>>,
 }
 
-impl CompletionChannel {
-    pub(crate) fn new(context: Context) -> io::Result<Self> {
-        let queue = Arc::new(Announcements::new(usize::MAX)?);
-        Ok(Self { context, queue })
+impl Context {
+    /// A channel on which completion queues announce completions.
+    ///
+    /// # Errors
+    /// If the operating system has no descriptor left.
+    pub fn create_channel(&self) -> Result<CompletionChannel, OpenError> {
+        let queue = Announcements::new(usize::MAX).map_err(|source| OpenError::System {
+            what: "making an eventfd",
+            source,
+        })?;
+        Ok(CompletionChannel {
+            context: self.clone(),
+            queue: Arc::new(queue),
+        })
     }
+}
 
+impl CompletionChannel {
     /// Takes an announcement that is there already.
     pub fn poll(&self) -> Option<CqId> {
         self.queue.poll()
@@ -36,7 +49,7 @@ impl CompletionChannel {
     /// # Errors
     /// If the operating system can't wait.
     pub fn wait(&self, timeout: Duration) -> io::Result<Option<CqId>> {
-        self.queue.wait(&self.context.inner.shared, timeout)
+        self.queue.wait(timeout, || self.context.hand_over())
     }
 }
 

@@ -30,13 +30,25 @@ impl Drop for CqInner {
     }
 }
 
-impl CompletionQueue {
-    pub(crate) fn new(
-        context: Context,
-        id: CqId,
+impl Context {
+    /// A completion queue with room for `capacity` completions, to be polled.
+    pub fn create_cq(&self, capacity: usize) -> CompletionQueue {
+        CompletionQueue::new(self.clone(), capacity, None)
+    }
+
+    /// A completion queue whose events go to `channel`.
+    pub fn create_cq_with_channel(
+        &self,
         capacity: usize,
-        channel: Option<&CompletionChannel>,
-    ) -> Self {
+        channel: &CompletionChannel,
+    ) -> CompletionQueue {
+        CompletionQueue::new(self.clone(), capacity, Some(channel))
+    }
+}
+
+impl CompletionQueue {
+    fn new(context: Context, capacity: usize, channel: Option<&CompletionChannel>) -> Self {
+        let id = context.inner.shared.next_cq();
         let queue = Arc::new(roce_stack::CompletionQueue::new(id, capacity));
         if let Some(channel) = channel {
             context.inner.shared.lock().set_channel(id, &channel.queue);

@@ -3,9 +3,10 @@
 //! What speaks against AF_XDP is asked without touching the interface, as far as that
 //! tells: to attach a program has many a driver reset its queues.
 
+use super::reasons::{tx_features, why_copied};
 use super::{
-    DatapathChoice, DatapathKind, DatapathOptions, DevicePort, NotTaken, TxFeatures, UDP, XDP,
-    XdpAttachment, XdpChecksum, XdpMode,
+    DatapathChoice, DatapathKind, DatapathOptions, DevicePort, NotTaken, UDP, XDP, XdpAttachment,
+    XdpChecksum, XdpMode,
 };
 use crate::datapath::Datapath;
 use crate::device::Device;
@@ -154,34 +155,6 @@ fn expected_kind(driver: Option<DriverOffer>, config: &XdpPortConfig, mtu: usize
         why_copied,
         queues: config.sockets.queues.len(),
         tx_features: driver.map(tx_features),
-    }
-}
-
-/// Why frames are copied with this driver, the program in it or not, on a link with this
-/// MTU in bytes; nothing as long as nothing is known against zero-copy.
-pub(super) fn why_copied(driver: Option<DriverOffer>, native: bool, mtu: usize) -> Option<String> {
-    if !native {
-        let refusal = driver.and_then(|driver| driver.refusal);
-        return Some(
-            refusal
-                .unwrap_or("its program runs in the kernel")
-                .to_owned(),
-        );
-    }
-    let driver = driver?;
-    if !driver.zero_copy {
-        return Some("the driver does no zero-copy".to_owned());
-    }
-    let most = driver.zero_copy_mtu();
-    (mtu > most).then(|| {
-        format!("the driver does zero-copy up to a link MTU of {most} bytes, this is {mtu}")
-    })
-}
-
-pub(super) fn tx_features(driver: DriverOffer) -> TxFeatures {
-    TxFeatures {
-        checksum: driver.tx_checksum,
-        timestamp: driver.tx_timestamp,
     }
 }
 

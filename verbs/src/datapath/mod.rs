@@ -1,10 +1,12 @@
 //! How a device's packets get to the network and back.
 
 mod choose;
+mod device;
 mod environment;
 mod port;
+mod reasons;
 
-pub(crate) use choose::{expect, idle, open};
+pub(crate) use choose::{idle, open};
 pub use environment::environment_datapath;
 pub(crate) use port::{DevicePort, WakeUps};
 

@@ -1,6 +1,6 @@
 //! The ports that a device can have, behind one trait.
 
-use super::choose::{tx_features, why_copied};
+use super::reasons::{tx_features, why_copied};
 use super::{Datapath, DatapathKind, NotTaken, XdpAttachment, XdpQueue};
 use nix::poll::PollFlags;
 use roce_port::{Port, PortCapabilities, PortError, PortFd, RxSink, Steering};

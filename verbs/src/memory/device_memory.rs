@@ -1,6 +1,7 @@
 //! Memory of the device.
 
 use super::Registration;
+use crate::context::Context;
 use crate::error::RegionError;
 use crate::pd::ProtectionDomain;
 use roce_stack::{Access, Buffer, BufferRange, Memory};
@@ -17,8 +18,19 @@ pub struct DeviceMemory {
     buffer: Arc<Buffer>,
 }
 
+impl Context {
+    /// Memory of the device: `len` zero bytes, at most
+    /// [`MAX_DEVICE_MEMORY_BYTES`](crate::MAX_DEVICE_MEMORY_BYTES).
+    ///
+    /// # Errors
+    /// If that is more than there can be.
+    pub fn alloc_device_memory(&self, len: usize) -> Result<DeviceMemory, BufferRange> {
+        DeviceMemory::new(len)
+    }
+}
+
 impl DeviceMemory {
-    pub(crate) fn new(len: usize) -> Result<Self, BufferRange> {
+    fn new(len: usize) -> Result<Self, BufferRange> {
         if len > MAX_DEVICE_MEMORY_BYTES {
             return Err(BufferRange {
                 offset: 0,

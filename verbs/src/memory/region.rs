@@ -3,7 +3,7 @@
 use super::Registration;
 use crate::error::RegionError;
 use crate::pd::ProtectionDomain;
-use roce_stack::{Access, Buffer, DeregisterError, RemoteAddr, ReregisterError, Sge};
+use roce_stack::{Access, Buffer, DeregisterError, Memory, RemoteAddr, ReregisterError, Sge};
 use std::ops::Deref;
 use std::sync::Arc;
 
@@ -16,6 +16,31 @@ use std::sync::Arc;
 pub struct MemoryRegion {
     pub(crate) registration: Registration,
     buffer: Arc<Buffer>,
+}
+
+impl ProtectionDomain {
+    /// Allocates `len` zero bytes, beginning at a page, and registers them.
+    ///
+    /// # Errors
+    /// If the rights contradict each other.
+    pub fn allocate(&self, len: usize, access: Access) -> Result<MemoryRegion, RegionError> {
+        let buffer = Arc::new(Buffer::new(len)?);
+        self.register(buffer, access)
+    }
+
+    /// Registers a buffer (once more, perhaps with other rights).
+    ///
+    /// # Errors
+    /// If the rights contradict each other.
+    pub fn register(
+        &self,
+        buffer: Arc<Buffer>,
+        access: Access,
+    ) -> Result<MemoryRegion, RegionError> {
+        let memory = Memory::buffer(Arc::clone(&buffer));
+        let registration = self.register_memory(memory, None, access)?;
+        Ok(MemoryRegion::new(registration, buffer))
+    }
 }
 
 impl MemoryRegion {

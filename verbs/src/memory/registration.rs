@@ -3,7 +3,8 @@
 use crate::error::RegionError;
 use crate::pd::ProtectionDomain;
 use roce_stack::{
-    Access, BufferRange, DeregisterError, Memory, RemoteAddr, Reregister, ReregisterError, Sge,
+    Access, AccessError, BufferRange, DeregisterError, Memory, RemoteAddr, Reregister,
+    ReregisterError, Sge,
 };
 use std::sync::Arc;
 
@@ -21,8 +22,44 @@ pub struct Registration {
 /// No region has this key: it stands for one that is deregistered already.
 const NO_KEY: u32 = 0;
 
+impl ProtectionDomain {
+    /// Registers memory of any kind, whose first byte work requests and peers are to
+    /// call `iova`, or by its own address.
+    ///
+    /// - [`Memory::null`] reads as zeros and swallows what is written to it.
+    /// - [`Memory::on_demand`] and [`Memory::whole_address_space`] need not be mapped;
+    ///   their accessor is [`ProcessMemory`](crate::ProcessMemory).
+    /// - [`Memory::foreign`] is the caller's, who promises to keep it.
+    ///
+    /// # Errors
+    /// If the rights contradict each other, or the memory can't have them.
+    pub fn register_memory(
+        &self,
+        memory: Memory,
+        iova: Option<u64>,
+        access: Access,
+    ) -> Result<Registration, RegionError> {
+        Registration::new(self.clone(), memory, iova, access)
+    }
+
+    /// Where the bytes of a request's element are in this process, if perhaps nothing is
+    /// mapped there: of an on-demand region, whose pages can be fetched ahead. `None` if
+    /// the region is of another kind.
+    ///
+    /// # Errors
+    /// If requests of this domain may not use the element so.
+    pub fn on_demand_address(
+        &self,
+        element: &Sge,
+        rights: Access,
+    ) -> Result<Option<u64>, AccessError> {
+        let engine = self.context.inner.shared.lock();
+        engine.nic.on_demand_address(self.id, element, rights)
+    }
+}
+
 impl Registration {
-    pub(crate) fn new(
+    fn new(
         pd: ProtectionDomain,
         memory: Memory,
         iova: Option<u64>,

@@ -1,22 +1,18 @@
 //! Memory windows.
 
-use super::MemoryRegion;
-use super::Registration;
+use super::{MemoryRegion, Registration};
+use crate::context::Context;
 use crate::error::RegionError;
 use crate::pd::ProtectionDomain;
-use crate::qp::QueuePair;
-use roce_stack::{
-    Access, PostError, RegisterError, RemoteAddr, SendOp, SendRequest, WindowBind, WindowId,
-    WindowType,
-};
+use roce_stack::{Access, RegisterError, RemoteAddr, SendOp, WindowBind, WindowId, WindowType};
 use std::sync::Arc;
 
 /// A memory window: a key to a part of a region, which is given and taken by requests
 /// in a send queue, in order with everything else there (IBTA 1.7, 10.6.7). The region
 /// needs [`Access::MW_BIND`], and no right of peers itself.
 ///
-/// - Type 1 is bound by [`QueuePair::bind_window`], which draws a new key; it may be
-///   bound anew at any time, and serves all QPs of its domain.
+/// - Type 1 is bound by [`QueuePair::bind_window`](crate::QueuePair::bind_window), which draws a
+///   new key. It may be bound again at any time, and serves all QPs of its domain.
 /// - Type 2 is bound by posting [`MemoryWindow::bind`] with a key of the caller's, when
 ///   it is free; it serves the QP that bound it, until [`MemoryWindow::invalidate`] or
 ///   the peer's SEND with invalidate sets it free.
@@ -89,8 +85,18 @@ impl Registration {
     }
 }
 
+impl ProtectionDomain {
+    /// A memory window, which shows nothing yet.
+    ///
+    /// # Errors
+    /// None that a domain of an open device can cause.
+    pub fn alloc_window(&self, kind: WindowType) -> Result<MemoryWindow, RegionError> {
+        Ok(MemoryWindow::new(self.clone(), kind)?)
+    }
+}
+
 impl MemoryWindow {
-    pub(crate) fn new(pd: ProtectionDomain, kind: WindowType) -> Result<Self, RegisterError> {
+    fn new(pd: ProtectionDomain, kind: WindowType) -> Result<Self, RegisterError> {
         let id = pd
             .context
             .inner
@@ -132,6 +138,19 @@ impl MemoryWindow {
         one.then(|| engine.nic.next_window_key(self.id)).flatten()
     }
 
+    /// The operation that binds it with a new key on a QP of `context`, and the low 8 bits of
+    /// that key. `None` unbinds it.
+    pub(crate) fn rebind(&self, context: &Context, view: Option<&WindowView>) -> (u8, SendOp) {
+        let ours = Arc::ptr_eq(&self.pd.context.inner, &context.inner);
+        let key = ours.then(|| {
+            let mut engine = self.pd.context.inner.shared.lock();
+            engine.nic.next_window_key(self.id)
+        });
+        // Another device's window fails as an unknown one does.
+        let key = key.flatten().unwrap_or_default();
+        (key, self.bind(key, view.unwrap_or(&WindowView::NOTHING)))
+    }
+
     /// The operation that unbinds a window of type 1 and gives it another key.
     pub fn unbind(&self, key: u8) -> SendOp {
         self.bind(key, &WindowView::NOTHING)
@@ -156,31 +175,5 @@ impl Drop for MemoryWindow {
     fn drop(&mut self) {
         let mut engine = self.pd.context.inner.shared.lock();
         engine.nic.dealloc_window(self.id);
-    }
-}
-
-impl QueuePair {
-    /// Posts the binding of a window, with a new key, as `ibv_bind_mw` does; `None`
-    /// unbinds a window of type 1. Returns the low 8 bits of the new key, for
-    /// [`MemoryWindow::rkey`]. It opens nothing before the binding has completed.
-    ///
-    /// # Errors
-    /// See [`PostError`]; nothing was posted then.
-    pub fn bind_window(
-        &self,
-        wr_id: u64,
-        window: &MemoryWindow,
-        view: Option<&WindowView>,
-    ) -> Result<u8, PostError> {
-        let ours = Arc::ptr_eq(&window.pd.context.inner, &self.context().inner);
-        let key = ours.then(|| {
-            let mut engine = window.pd.context.inner.shared.lock();
-            engine.nic.next_window_key(window.id)
-        });
-        // Another device's window fails as an unknown one does.
-        let key = key.flatten().unwrap_or_default();
-        let op = window.bind(key, view.unwrap_or(&WindowView::NOTHING));
-        self.post_send(&SendRequest::new(wr_id, op, ()))?;
-        Ok(key)
     }
 }

@@ -1,7 +1,7 @@
 //! A QP's attributes and states, and the way to a peer.
 
-use super::AddressOptions;
 use super::{ConnectOptions, Endpoint, QueuePair};
+use crate::context::AddressOptions;
 use crate::error::ConnectError;
 use roce_stack::{Access, ModifyError, QpAttributes, QpConfig, QpKind, QpState, RateLimit};
 

@@ -1,6 +1,7 @@
 //! Unreliable datagrams: address handles, QPs without a peer, multicast groups.
 
 use super::QueuePair;
+use crate::context::AddressOptions;
 use crate::error::ConnectError;
 use crate::gid::Gid;
 use crate::pd::ProtectionDomain;
@@ -8,31 +9,6 @@ use roce_port::Port;
 use roce_stack::{AddressHandle, MulticastError, QpAttributes, QpState};
 use roce_wire::QKey;
 use std::net::IpAddr;
-
-/// Everything about a path that has a usual value.
-#[derive(Clone, Copy, Debug)]
-pub struct AddressOptions {
-    /// DSCP in the upper six bits, ECN in the lower two. The device's settings
-    /// ([`PrioritySettings`](crate::PrioritySettings)) may say another DSCP.
-    pub traffic_class: u8,
-    /// The service level, 0 to 7, from which the device's settings make the DSCP if none is
-    /// said here.
-    pub service_level: u8,
-    /// Time to live, or hop limit; 0 takes the usual one, which is 1 for multicast
-    /// groups.
-    pub hop_limit: u8,
-}
-
-impl Default for AddressOptions {
-    fn default() -> Self {
-        Self {
-            // ECN-capable: switches may mark instead of drop.
-            traffic_class: 2,
-            service_level: 0,
-            hop_limit: 64,
-        }
-    }
-}
 
 impl ProtectionDomain {
     /// A path from the GID at `gid_index` of the device's table to a remote GID, which

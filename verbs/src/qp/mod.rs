@@ -9,7 +9,6 @@ mod post;
 mod srq;
 mod xrc;
 
-pub use datagram::AddressOptions;
 pub use endpoint::{Endpoint, ParseEndpointError};
 pub use options::{ConnectOptions, QpOptions};
 pub use post::SendBatch;
@@ -21,7 +20,7 @@ use crate::context::Context;
 use crate::error::QpError;
 use crate::pd::ProtectionDomain;
 use parking_lot::Mutex;
-use roce_stack::{CreateQpError, QpKind, QpStatus, SrqError};
+use roce_stack::{CreateQpError, QpCongestion, QpKind, QpStatus, SrqError};
 use roce_wire::{Psn, Qpn};
 use std::net::IpAddr;
 
@@ -43,8 +42,39 @@ pub struct QueuePair {
     _xrcd: Option<XrcDomain>,
 }
 
+impl ProtectionDomain {
+    /// A QP in state RESET that takes its receives from `srq`. Of the options, those of
+    /// receives don't matter.
+    ///
+    /// # Errors
+    /// If the SRQ is another device's, or as [`ProtectionDomain::create_qp`].
+    pub fn create_qp_with_srq(
+        &self,
+        send_cq: &CompletionQueue,
+        recv_cq: &CompletionQueue,
+        srq: &SharedReceiveQueue,
+        options: &QpOptions,
+    ) -> Result<QueuePair, QpError> {
+        QueuePair::with_srq(self.clone(), send_cq, recv_cq, srq, options)
+    }
+
+    /// A QP in state RESET.
+    ///
+    /// # Errors
+    /// If all QP numbers are taken: an open device has 130,048. Its first QP claims them from
+    /// those of the interface, which are enough for 127 open devices on the host.
+    pub fn create_qp(
+        &self,
+        send_cq: &CompletionQueue,
+        recv_cq: &CompletionQueue,
+        options: &QpOptions,
+    ) -> Result<QueuePair, QpError> {
+        QueuePair::new(self.clone(), send_cq, recv_cq, options)
+    }
+}
+
 impl QueuePair {
-    pub(crate) fn new(
+    fn new(
         pd: ProtectionDomain,
         send_cq: &CompletionQueue,
         recv_cq: &CompletionQueue,
@@ -68,7 +98,7 @@ impl QueuePair {
         })
     }
 
-    pub(crate) fn with_srq(
+    fn with_srq(
         pd: ProtectionDomain,
         send_cq: &CompletionQueue,
         recv_cq: &CompletionQueue,
@@ -97,7 +127,7 @@ impl QueuePair {
         })
     }
 
-    pub(crate) fn xrc_target(domain: &XrcDomain) -> Result<Self, QpError> {
+    fn xrc_target(domain: &XrcDomain) -> Result<Self, QpError> {
         let context = domain.context();
         let (qpn, psn) = {
             let mut engine = context.inner.shared.lock_with_part()?;
@@ -140,6 +170,16 @@ impl QueuePair {
         let mut engine = shared.lock();
         let now = engine.at(shared.now());
         engine.nic.qp_status(now, self.qpn)
+    }
+
+    /// What congestion control has made of the QP by now: its rate, its round trips, and
+    /// what it has met of marks and notifications.
+    pub fn congestion(&self) -> QpCongestion {
+        let shared = &self.context().inner.shared;
+        let mut engine = shared.lock();
+        let now = engine.at(shared.now());
+        let told = engine.nic.qp_congestion(now, self.qpn);
+        told.unwrap_or_default()
     }
 
     /// How many requests have not completed: sends, receives.

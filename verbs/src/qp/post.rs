@@ -1,6 +1,7 @@
 //! Work requests on their way into a QP's queues.
 
 use super::QueuePair;
+use crate::memory::{MemoryWindow, WindowView};
 use roce_stack::{Instant, Nic, PostError, RecvRequest, SendRequest};
 use roce_wire::Qpn;
 
@@ -74,5 +75,22 @@ impl QueuePair {
         engine.nic.post_recv(now, self.qpn, request)?;
         engine.deliver_events();
         Ok(())
+    }
+
+    /// Posts the binding of a window, with a new key, as `ibv_bind_mw` does; `None`
+    /// unbinds a window of type 1. Returns the low 8 bits of the new key, for
+    /// [`MemoryWindow::rkey`]. It opens nothing before the binding has completed.
+    ///
+    /// # Errors
+    /// See [`PostError`]; nothing was posted then.
+    pub fn bind_window(
+        &self,
+        wr_id: u64,
+        window: &MemoryWindow,
+        view: Option<&WindowView>,
+    ) -> Result<u8, PostError> {
+        let (key, op) = window.rebind(self.context(), view);
+        self.post_send(&SendRequest::new(wr_id, op, ()))?;
+        Ok(key)
     }
 }

@@ -73,8 +73,34 @@ impl Drop for Inner {
     }
 }
 
+impl ProtectionDomain {
+    /// A shared receive queue: receives for many QPs in one place.
+    ///
+    /// # Errors
+    /// If a size is out of range.
+    pub fn create_srq(&self, options: &SrqOptions) -> Result<SharedReceiveQueue, SrqError> {
+        SharedReceiveQueue::new(self.clone(), options)
+    }
+}
+
+impl XrcDomain {
+    /// A shared receive queue of this domain. Its receives complete to `cq`, and peers
+    /// that name it have access to memory of `pd`.
+    ///
+    /// # Errors
+    /// If a size is out of range, or `pd` is another device's.
+    pub fn create_srq(
+        &self,
+        pd: &ProtectionDomain,
+        cq: &CompletionQueue,
+        options: &SrqOptions,
+    ) -> Result<SharedReceiveQueue, SrqError> {
+        SharedReceiveQueue::of_domain(pd.clone(), self, cq, options)
+    }
+}
+
 impl SharedReceiveQueue {
-    pub(crate) fn new(pd: ProtectionDomain, options: &SrqOptions) -> Result<Self, SrqError> {
+    fn new(pd: ProtectionDomain, options: &SrqOptions) -> Result<Self, SrqError> {
         let init = options.init(&pd);
         let srqn = pd.context.inner.shared.lock().nic.create_srq(&init)?;
         Ok(Self {
@@ -86,7 +112,7 @@ impl SharedReceiveQueue {
         })
     }
 
-    pub(crate) fn of_domain(
+    fn of_domain(
         pd: ProtectionDomain,
         domain: &XrcDomain,
         cq: &CompletionQueue,

@@ -1,12 +1,9 @@
 //! XRC: extended reliable connections (IBTA 1.7, annex A14).
 
 use super::QueuePair;
-use super::{SharedReceiveQueue, SrqOptions};
-use crate::completion::CompletionQueue;
 use crate::context::Context;
 use crate::error::QpError;
-use crate::pd::ProtectionDomain;
-use roce_stack::{SrqError, XrcdId};
+use roce_stack::XrcdId;
 use std::sync::Arc;
 
 /// What ties XRC targets to the shared receive queues that their peers may name. Cheap
@@ -35,14 +32,17 @@ impl Drop for Inner {
     }
 }
 
-impl XrcDomain {
-    pub(crate) fn new(context: Context) -> Self {
-        let id = context.inner.shared.lock().nic.create_xrcd();
-        Self {
+impl Context {
+    /// A new XRC domain.
+    pub fn create_xrcd(&self) -> XrcDomain {
+        let (context, id) = (self.clone(), self.inner.shared.lock().nic.create_xrcd());
+        XrcDomain {
             inner: Arc::new(Inner { context, id }),
         }
     }
+}
 
+impl XrcDomain {
     pub(crate) fn id(&self) -> XrcdId {
         self.inner.id
     }
@@ -51,24 +51,10 @@ impl XrcDomain {
         &self.inner.context
     }
 
-    /// A shared receive queue of this domain. Its receives complete to `cq`, and peers
-    /// that name it have access to memory of `pd`.
-    ///
-    /// # Errors
-    /// If a size is out of range, or `pd` is another device's.
-    pub fn create_srq(
-        &self,
-        pd: &ProtectionDomain,
-        cq: &CompletionQueue,
-        options: &SrqOptions,
-    ) -> Result<SharedReceiveQueue, SrqError> {
-        SharedReceiveQueue::of_domain(pd.clone(), self, cq, options)
-    }
-
     /// A QP in state RESET that receives for all SRQs of this domain.
     ///
     /// # Errors
-    /// As [`ProtectionDomain::create_qp`].
+    /// As [`ProtectionDomain::create_qp`](crate::ProtectionDomain::create_qp).
     pub fn create_target(&self) -> Result<QueuePair, QpError> {
         QueuePair::xrc_target(self)
     }

@@ -1,6 +1,5 @@
 //! Queues whose descriptor is readable while something is in them.
 
-use crate::context::Shared;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use parking_lot::Mutex;
@@ -50,8 +49,8 @@ impl<T> Announcements<T> {
     }
 
     /// Takes the oldest; waits for one at most for `timeout`, without using the CPU.
-    /// The background thread drives the NIC meanwhile.
-    pub(crate) fn wait(&self, shared: &Shared, timeout: Duration) -> io::Result<Option<T>> {
+    /// Before it sleeps, it calls `hand_over`: the background thread drives the NIC meanwhile.
+    pub(crate) fn wait(&self, timeout: Duration, hand_over: impl Fn()) -> io::Result<Option<T>> {
         let end = Instant::now() + timeout;
         loop {
             if let Some(item) = self.poll() {
@@ -61,7 +60,7 @@ impl<T> Announcements<T> {
             if left.is_zero() {
                 return Ok(None);
             }
-            shared.hand_over();
+            hand_over();
             let mut fds = [PollFd::new(self.ready.as_fd(), PollFlags::POLLIN)];
             let millis = left.as_millis().saturating_add(1);
             let wait = PollTimeout::try_from(i32::try_from(millis).unwrap_or(i32::MAX))

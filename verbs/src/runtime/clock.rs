@@ -3,7 +3,6 @@
 mod counter;
 mod ticker;
 
-use crate::context::Context;
 use nix::time::ClockId;
 use roce_stack::Instant;
 use std::io;
@@ -55,21 +54,6 @@ fn monotonic_ns() -> u64 {
         let (seconds, ns) = (now.tv_sec() as u64, now.tv_nsec() as u64);
         seconds.wrapping_mul(1_000_000_000).wrapping_add(ns)
     })
-}
-
-impl Context {
-    /// The device's clock: nanoseconds of the machine's monotonic clock
-    /// (`CLOCK_MONOTONIC`), in every context of every device. Completions tell it, too:
-    /// [`CompletionQueue::poll_timed`](crate::CompletionQueue::poll_timed). It never goes back, and
-    /// what completes after a look at it is not stamped before. Between two looks at the
-    /// machine's clock, a tenth of a millisecond, a counter of the processor tells the time: by
-    /// tens of nanoseconds off, or microseconds while the machine's clock is being set.
-    pub fn clock_ns(&self) -> u64 {
-        let shared = &self.inner.shared;
-        let now = shared.now();
-        let at = shared.lock().at(now);
-        shared.clock.ns(at)
-    }
 }
 
 #[cfg(test)]

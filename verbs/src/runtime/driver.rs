@@ -16,8 +16,8 @@ mod beside;
 
 use super::Engine;
 use super::Monitor;
-use crate::context::Shared;
 use crate::datapath::WakeUps;
+use crate::runtime::Shared;
 use beside::Beside;
 use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::signal::SigSet;

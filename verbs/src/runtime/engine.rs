@@ -3,7 +3,6 @@
 use super::Announcements;
 use super::moderation::Moderation;
 use crate::capture::PortCapture;
-use crate::cm::Bell;
 use crate::datapath::DevicePort;
 use crate::tally::Count;
 use roce_port::fault::{Effects, FaultLayer, FaultSink, Loss};
@@ -39,13 +38,19 @@ pub(crate) struct Engine {
     pub(crate) events: Arc<Announcements<Event>>,
     /// What counts for `roce run --summary`.
     pub(crate) tally: Option<Box<Count>>,
-    /// Who takes management datagrams.
-    pub(crate) bell: Option<Arc<Bell>>,
+    /// What takes management datagrams, once QP1 is open.
+    pub(crate) mad_listener: Option<Arc<dyn MadListener>>,
     /// The port's failure, if it failed for good.
     pub(crate) failure: Option<PortError>,
     latest: Instant,
     /// For how many posts more the application counts as one that watches its memory.
     watches: u16,
+}
+
+/// Takes the management datagrams that reach QP1.
+pub(crate) trait MadListener: Send + Sync {
+    /// Some wait to be taken. The engine is locked: this must not wait for anything.
+    fn mads_wait(&self);
 }
 
 /// Hands packets from the port to the NIC.
@@ -102,7 +107,7 @@ impl Engine {
             moderation: Moderation::default(),
             events,
             tally: None,
-            bell: None,
+            mad_listener: None,
             failure: None,
             latest: Instant::ZERO,
             watches: 0,
@@ -273,9 +278,9 @@ impl Engine {
     #[inline(never)]
     fn deliver_waiting_events(&mut self) {
         if self.nic.has_mads()
-            && let Some(bell) = &self.bell
+            && let Some(listener) = &self.mad_listener
         {
-            bell.ring();
+            listener.mads_wait();
         }
         while let Some(event) = self.nic.poll_event() {
             if let Event::CqNotify(id) = event {

@@ -1,15 +1,21 @@
 //! What runs an open device: the NIC and its port behind one lock, the thread that drives them, and
 //! the clock.
+//!
+//! It knows none of the objects that are made from a device: those are built on it.
 
 mod announce;
 mod clock;
-pub(crate) mod driver;
+mod driver;
 mod engine;
 mod moderation;
 mod monitor;
-pub(crate) mod start;
+mod shared;
+mod start;
 
 pub(crate) use announce::Announcements;
 pub(crate) use clock::DeviceClock;
-pub(crate) use engine::Engine;
+pub(crate) use driver::spawn as spawn_driver;
+pub(crate) use engine::{Engine, MadListener};
 pub(crate) use monitor::Monitor;
+pub(crate) use shared::Shared;
+pub(crate) use start::{Starter, limits};

@@ -13,11 +13,10 @@
 //! queues, and the kernel gives a queue back some time after its socket is closed.
 
 use super::Engine;
-use crate::context::Shared;
 use crate::datapath::{self, Datapath, DatapathOptions};
 use crate::device::Device;
 use crate::error::StartError;
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use roce_port::Port;
 use roce_stack::{PriorityMap, QpnPart};
 use roce_udp::{PartClaimer, UdpPortConfig};
@@ -66,7 +65,7 @@ impl Starter {
         self.datapath.get()
     }
 
-    fn claim_part(&self, engine: &mut Engine) -> Result<QpnPart, StartError> {
+    pub(super) fn claim_part(&self, engine: &mut Engine) -> Result<QpnPart, StartError> {
         if let Some(part) = self.part() {
             return Ok(part);
         }
@@ -78,11 +77,11 @@ impl Starter {
         Ok(*self.part.get_or_init(|| part))
     }
 
-    fn start(&self, engine: &mut Engine) -> Result<&Datapath, StartError> {
+    pub(super) fn start(&self, engine: &mut Engine) -> Result<&Datapath, StartError> {
         let part = self.claim_part(engine)?;
         let (mut port, not_taken) =
             datapath::open(&self.device, &self.options, self.priorities, part)?;
-        if engine.bell.is_some()
+        if engine.mad_listener.is_some()
             && let Some(steering) = port.steering()
         {
             let opened = steering.open_general_services();
@@ -102,55 +101,15 @@ impl Starter {
         engine.port = port;
         Ok(self.datapath.get_or_init(|| datapath))
     }
-}
 
-impl Shared {
-    /// The engine, whose NIC has a part of the QP numbers to draw from.
-    ///
-    /// # Errors
-    /// If none is free.
-    pub(crate) fn lock_with_part(&self) -> Result<MutexGuard<'_, Engine>, StartError> {
-        let mut engine = self.lock();
-        self.starter.claim_part(&mut engine)?;
-        Ok(engine)
-    }
-
-    /// The engine, with its datapath started.
-    ///
-    /// # Errors
-    /// If the datapath can't be had.
-    pub(crate) fn lock_started(&self) -> Result<MutexGuard<'_, Engine>, StartError> {
-        let mut engine = self.lock();
-        self.start(&mut engine)?;
-        Ok(engine)
-    }
-
-    /// Starts the datapath of the engine, which is this context's, unless it has started.
-    ///
-    /// # Errors
-    /// If the datapath can't be had. The next call tries again.
-    pub(crate) fn start(&self, engine: &mut Engine) -> Result<&Datapath, StartError> {
-        if let Some(started) = self.starter.datapath() {
-            return Ok(started);
-        }
-        let started = self.starter.start(engine)?;
-        // The background thread sleeps on the descriptors of the port that is gone now.
-        self.wake_driver();
-        Ok(started)
-    }
-}
-
-impl Shared {
     /// Has an address made usable when the datapath starts. Returns whether it is still to
     /// start.
-    pub(crate) fn use_when_started(&self, address: IpAddr) -> bool {
-        let engine = self.lock();
-        let is_to_start = self.starter.datapath().is_none();
-        let mut awaited = self.starter.awaited.lock();
+    pub(super) fn use_when_started(&self, address: IpAddr) -> bool {
+        let is_to_start = self.datapath().is_none();
+        let mut awaited = self.awaited.lock();
         if is_to_start && !awaited.contains(&address) {
             awaited.push(address);
         }
-        drop(engine);
         is_to_start
     }
 }

@@ -1,10 +1,8 @@
-//! Congestion control: what the environment asks for, and what becomes of QPs.
+//! The congestion control that the environment asks for.
 
-use crate::context::Context;
 use crate::environment;
 use crate::error::OpenError;
-use crate::qp::QueuePair;
-use roce_stack::{CongestionSettings, QpCongestion};
+use roce_stack::CongestionSettings;
 
 /// The variable that says how.
 const VARIABLE: &str = "ROCE_CC";
@@ -16,31 +14,6 @@ const VARIABLE: &str = "ROCE_CC";
 /// If the value, or what the file says, is malformed, or the file can't be read.
 pub fn environment_congestion() -> Result<Option<CongestionSettings>, OpenError> {
     environment::variable(VARIABLE, environment::text_or_file)
-}
-
-impl Context {
-    /// Sets how the device controls congestion from now on. If the algorithm stays the same,
-    /// QPs keep the rates that they have.
-    pub fn set_congestion(&self, settings: &CongestionSettings) {
-        self.inner.shared.lock().nic.set_congestion(settings);
-    }
-
-    /// How the device controls congestion.
-    pub fn congestion(&self) -> CongestionSettings {
-        self.inner.shared.lock().nic.congestion()
-    }
-}
-
-impl QueuePair {
-    /// What congestion control has made of the QP by now: its rate, its round trips, and
-    /// what it has met of marks and notifications.
-    pub fn congestion(&self) -> QpCongestion {
-        let shared = &self.context().inner.shared;
-        let mut engine = shared.lock();
-        let now = engine.at(shared.now());
-        let told = engine.nic.qp_congestion(now, self.qpn);
-        told.unwrap_or_default()
-    }
 }
 
 #[cfg(test)]

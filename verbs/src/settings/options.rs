@@ -6,7 +6,6 @@ use super::faults::{draw_seed, environment_faults};
 use super::warn_of_unknown_variables;
 use super::{PrioritySettings, environment_priorities};
 use crate::capture::{PortCapture, environment_capture};
-use crate::context::Context;
 use crate::datapath::{DatapathOptions, environment_datapath};
 use crate::device::Device;
 use crate::error::OpenError;
@@ -119,14 +118,6 @@ impl OpenOptions {
 
     pub(crate) fn metrics_address(&self) -> Option<SocketAddr> {
         self.metrics
-    }
-
-    /// Opens the device. That touches no interface: see [`Context::datapath`].
-    ///
-    /// # Errors
-    /// If the operating system refuses a thread or a descriptor.
-    pub fn open(&self, device: &Device) -> Result<Context, OpenError> {
-        Context::open(device, self)
     }
 
     /// The part of the capture that is one more context's, if there is to be one.

@@ -1,6 +1,5 @@
 //! Traffic classes and priorities: what the environment asks for, and what becomes of packets.
 
-use crate::context::Context;
 use crate::environment;
 use crate::error::OpenError;
 use roce_stack::PriorityMap;
@@ -161,13 +160,6 @@ impl FromStr for PrioritySettings {
 /// If the value, or what the file says, is malformed, or the file can't be read.
 pub fn environment_priorities() -> Result<Option<PrioritySettings>, OpenError> {
     environment::variable(VARIABLE, environment::text_or_file)
-}
-
-impl Context {
-    /// Which traffic classes and priorities packets get.
-    pub fn priorities(&self) -> &PrioritySettings {
-        &self.inner.priorities
-    }
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! One connection of somebody who watches. Nothing here waits: what can't be read or
 //! written now is tried again when the socket is ready, and who is slow is cut off.
 
+use super::answer::Answer;
 use super::answers::Answers;
 use super::http;
 use nix::poll::PollFlags;
@@ -8,7 +9,6 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// How long somebody may take to ask, and then to take the answer.
@@ -33,30 +33,6 @@ enum Stage {
     /// What has been read of the request.
     Reading(Vec<u8>),
     Writing(Answer),
-}
-
-/// What is to be written.
-pub(super) struct Answer {
-    pub(super) head: Vec<u8>,
-    pub(super) body: Arc<[u8]>,
-    sent: usize,
-}
-
-impl Answer {
-    pub(super) fn new(head: String, body: Arc<[u8]>) -> Self {
-        Self {
-            head: head.into_bytes(),
-            body,
-            sent: 0,
-        }
-    }
-
-    fn rest(&self) -> &[u8] {
-        match self.head.get(self.sent..) {
-            Some(head) if !head.is_empty() => head,
-            _ => &self.body[self.sent - self.head.len()..],
-        }
-    }
 }
 
 impl Connection {

@@ -4,8 +4,8 @@
 //! not stop the packets of all of them for that long.
 
 use super::snapshot::{DeviceSnapshot, QpSnapshot, Snapshot};
-use crate::context::Shared;
 use crate::datapath::Datapath;
+use crate::runtime::Shared;
 use parking_lot::Mutex;
 use roce_port::PortError;
 use roce_stack::{DropReason, Stat};

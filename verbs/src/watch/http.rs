@@ -1,6 +1,6 @@
 //! As much of HTTP/1.0 as Prometheus and a browser need: one GET for each connection.
 
-use super::connection::Answer;
+use super::answer::Answer;
 use std::sync::Arc;
 
 /// The longest head of a request that is read, in bytes.

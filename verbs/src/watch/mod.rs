@@ -14,6 +14,7 @@
 //! process opened its first device, and is gone with the last. Only processes of the same
 //! user and of root get an answer.
 
+mod answer;
 mod answers;
 mod client;
 mod connection;

@@ -1,3 +1,4 @@
+use super::super::TxFeatures;
 use super::*;
 
 fn facts(driver: Option<DriverOffer>) -> Facts {

@@ -10,8 +10,8 @@
 //! stays away until it mostly does not.
 
 use super::{APPLICATION_DRIVES, packets_of, until_something_is_due};
-use crate::context::Shared;
 use crate::runtime::Engine;
+use crate::runtime::Shared;
 use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::time::TimeSpec;
 use std::os::fd::AsFd;

@@ -1,0 +1,32 @@
+//! What a driver offers to AF_XDP, in the words of [`Datapath`](super::Datapath).
+
+use super::TxFeatures;
+use roce_xdp::offer::DriverOffer;
+
+/// Why frames are copied with this driver, the program in it or not, on a link with this
+/// MTU in bytes; nothing as long as nothing is known against zero-copy.
+pub(super) fn why_copied(driver: Option<DriverOffer>, native: bool, mtu: usize) -> Option<String> {
+    if !native {
+        let refusal = driver.and_then(|driver| driver.refusal);
+        return Some(
+            refusal
+                .unwrap_or("its program runs in the kernel")
+                .to_owned(),
+        );
+    }
+    let driver = driver?;
+    if !driver.zero_copy {
+        return Some("the driver does no zero-copy".to_owned());
+    }
+    let most = driver.zero_copy_mtu();
+    (mtu > most).then(|| {
+        format!("the driver does zero-copy up to a link MTU of {most} bytes, this is {mtu}")
+    })
+}
+
+pub(super) fn tx_features(driver: DriverOffer) -> TxFeatures {
+    TxFeatures {
+        checksum: driver.tx_checksum,
+        timestamp: driver.tx_timestamp,
+    }
+}

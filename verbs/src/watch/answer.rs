@@ -1,0 +1,27 @@
+//! What is written to a connection: a head, and a body that others get as well.
+
+use std::sync::Arc;
+
+/// What is to be written.
+pub(super) struct Answer {
+    pub(super) head: Vec<u8>,
+    pub(super) body: Arc<[u8]>,
+    pub(super) sent: usize,
+}
+
+impl Answer {
+    pub(super) fn new(head: String, body: Arc<[u8]>) -> Self {
+        Self {
+            head: head.into_bytes(),
+            body,
+            sent: 0,
+        }
+    }
+
+    pub(super) fn rest(&self) -> &[u8] {
+        match self.head.get(self.sent..) {
+            Some(head) if !head.is_empty() => head,
+            _ => &self.body[self.sent - self.head.len()..],
+        }
+    }
+}
