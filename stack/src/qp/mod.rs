@@ -143,7 +143,7 @@ pub struct QpInit {
     /// The size of the receive queue.
     pub recv: QueueLimits,
     /// The most inline data of a send request, in bytes; lowered to
-    /// [`MAX_INLINE_BYTES`].
+    /// [`MAX_INLINE_BYTES`](crate::MAX_INLINE_BYTES).
     pub max_inline: usize,
     /// Whether every send asks for a completion.
     pub signal_all: bool,

@@ -16,7 +16,7 @@ use std::process::{Command, Stdio};
 /// Runs in the new namespaces with all rights there: network, counter, `roce run`.
 const STAGE: &str = include_str!("stage.sh");
 
-/// Names the [`Way`] that scripts take: `container`, or nothing.
+/// The environment variable that says how scripts see their devices: `container`, or unset.
 pub const WAY: &str = "ROCE_PROGRAMS_WAY";
 
 /// Functions for scripts.

@@ -12,7 +12,7 @@ use super::names::{self, Place};
 use super::table;
 
 /// Whether some process, this one or another, takes requests for a service, by the lower half
-/// of its ID, that are sent to an address (see [`UdpPort::serve`](crate::UdpPort::serve)). The
+/// of its ID, that are sent to an address (see [`Steering::serve`](roce_port::Steering::serve)). The
 /// interface's index matters only for link-local addresses. If the kernel's table of names
 /// can't be read, nobody does.
 pub fn is_served(address: IpAddr, interface_index: u32, service: u32) -> bool {
