@@ -116,7 +116,7 @@ pub fn main() -> ExitCode {
 /// The exit code, if something is wrong. It has been said on stderr.
 fn check_environment(command: &Command) -> Result<(), ExitCode> {
     if !matches!(command, Command::Doctor(_)) {
-        roce_verbs::warn_of_unknown_variables();
+        roce_verbs::settings::warn_of_unknown_variables();
     }
     let checked = match command {
         Command::Perf(_) | Command::Pingpong(_) => variables::check().and_then(|()| {

@@ -2,7 +2,9 @@
 
 use crate::run::Settings;
 use crate::say::say;
-use roce_verbs::{Capture, OpenError, VARIABLES, environment_capture, environment_faults};
+use roce_verbs::device::OpenError;
+use roce_verbs::observation::Capture;
+use roce_verbs::settings::{VARIABLES, environment_capture, environment_faults};
 use std::fmt::Write as _;
 
 /// Columns of `--help`.
@@ -53,7 +55,7 @@ fn texts(errors: &[OpenError]) -> Result<(), Wrong> {
 
 /// Checks every variable.
 pub(crate) fn check() -> Result<(), Wrong> {
-    texts(&roce_verbs::check_environment(&[]))
+    texts(&roce_verbs::settings::check_environment(&[]))
 }
 
 /// Checks what a program that is started will get: the environment, as far as options of the
@@ -71,7 +73,7 @@ pub(crate) fn check_with(settings: &Settings) -> Result<(), Wrong> {
         let checked = Capture::check(name);
         checked.map_err(|error| vec![format!("--pcap is {name:?}: {error}")])?;
     }
-    texts(&roce_verbs::check_environment(&overridden))
+    texts(&roce_verbs::settings::check_environment(&overridden))
 }
 
 /// Says that packets suffer faults, if they do: a user who measures and forgets that the variable

@@ -10,7 +10,8 @@ use crate::pd::Pd;
 use crate::pointer::{CPart, Handle, In, Object, Out};
 use crate::usage::Use;
 use nix::errno::Errno;
-use roce_verbs::{AddressHandle, AddressOptions, Gid};
+use roce_verbs::datagram::{AddressHandle, AddressOptions};
+use roce_verbs::device::Gid;
 use std::ffi::c_int;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
@@ -119,7 +120,7 @@ fn answer_to(
     let gids = context.state.roce.gids();
     let ours = gids.iter().find(|entry| entry.gid == Gid::from(to));
     // What came to a group is answered from the first address of its family.
-    let family = |entry: &&roce_verbs::GidEntry| entry.gid.ip().is_ipv4() == to.is_ipv4();
+    let family = |entry: &&roce_verbs::device::GidEntry| entry.gid.ip().is_ipv4() == to.is_ipv4();
     let ours = ours.or_else(|| gids.iter().find(family));
     Ok(IbvAhAttr {
         grh: IbvGlobalRoute {

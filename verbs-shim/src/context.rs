@@ -10,7 +10,7 @@ use crate::usage::{Use, Users};
 use crate::{cq, dm, domain, fork, guard, import, mr, mw, prefetch, qp, query, srq, xrc};
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
-use roce_verbs::AsyncEvents;
+use roce_verbs::device::AsyncEvents;
 use std::ffi::c_int;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::ptr::null;
@@ -83,7 +83,7 @@ pub(crate) fn blocks(fd: &impl AsFd) -> Result<bool, Errno> {
 pub(crate) extern "C" fn open_device(device: Handle<Device>) -> *mut IbvContext {
     guard::pointer(|| {
         fork::watch()?;
-        roce_verbs::report_environment();
+        roce_verbs::settings::report_environment();
         let name = &device.get()?.name;
         let found = roce_verbs::Device::named(name).or_errno()?;
         let roce = found.open().or_errno()?;

@@ -2,7 +2,11 @@
 
 use crate::abi::*;
 use nix::errno::Errno;
-use roce_verbs::{Access, Gid, QpKind, QpState, SendFlags, WcOpcode, WcStatus};
+use roce_verbs::completion::WcOpcode;
+use roce_verbs::device::Gid;
+use roce_verbs::qp::QpState;
+use roce_verbs::work::SendFlags;
+use roce_verbs::{Access, QpKind, WcStatus};
 
 /// What a region, window or QP is to allow.
 ///

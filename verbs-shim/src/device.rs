@@ -6,7 +6,8 @@ use crate::guard;
 use crate::pointer::{CPart, Handle, Object, Out, Text};
 use nix::errno::Errno;
 use parking_lot::Mutex;
-use roce_verbs::{devices, report_environment};
+use roce_verbs::device::devices;
+use roce_verbs::settings::report_environment;
 use std::ffi::{c_char, c_int, c_void};
 
 /// A device. It is never freed: programs keep devices beyond the list that they found

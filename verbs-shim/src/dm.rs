@@ -10,7 +10,7 @@ use crate::pointer::{CPart, Handle, In, Object, Out};
 use crate::usage::Users;
 use crate::{abi, guard, mr};
 use nix::errno::Errno;
-use roce_verbs::DeviceMemory;
+use roce_verbs::memory::DeviceMemory;
 use std::ffi::c_int;
 use std::sync::Arc;
 

@@ -2,12 +2,17 @@
 
 use crate::log;
 use nix::errno::Errno;
-use roce_verbs::roce_cm::{Addresses, CmError};
-use roce_verbs::{
-    AccessError, BufferRange, ConnectError, CqResizeError, CreateQpError, DeregisterError,
-    ListenError, ModifyError, MulticastError, OpenError, PortClaimError, PortError, PostError,
-    QpError, RegionError, RegisterError, ReregisterError, SrqError, StartError,
+use roce_verbs::cm::{ListenError, PortClaimError};
+use roce_verbs::completion::CqResizeError;
+use roce_verbs::datagram::MulticastError;
+use roce_verbs::datapath::PortError;
+use roce_verbs::device::{OpenError, StartError};
+use roce_verbs::memory::{
+    AccessError, BufferRange, DeregisterError, RegionError, RegisterError, ReregisterError,
 };
+use roce_verbs::qp::{ConnectError, CreateQpError, ModifyError, QpError, SrqError};
+use roce_verbs::roce_cm::{Addresses, CmError};
+use roce_verbs::work::PostError;
 use std::fmt::Display;
 use std::io;
 
@@ -230,7 +235,7 @@ impl ToErrno for ListenError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use roce_verbs::PortTaken;
+    use roce_verbs::cm::PortTaken;
     use roce_verbs::roce_cm::PortSpace;
 
     #[test]

@@ -3,7 +3,7 @@
 //! `roce run` has no process of its own by then. It preloads this library, so that this runs in
 //! a program that has nothing to do with RDMA, too.
 
-use roce_verbs::totals_of_this_program;
+use roce_verbs::observation::totals_of_this_program;
 use std::io::Write as _;
 
 /// Runs when the process ends by `exit` or by returning from `main`.

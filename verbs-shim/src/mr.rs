@@ -12,7 +12,8 @@ use crate::usage::Use;
 use crate::{guard, mappings};
 use nix::errno::Errno;
 use parking_lot::Mutex;
-use roce_verbs::{Access, Memory, ProcessMemory, Registration};
+use roce_verbs::Access;
+use roce_verbs::memory::{Memory, ProcessMemory, Registration};
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 

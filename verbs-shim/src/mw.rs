@@ -10,7 +10,8 @@ use crate::pointer::{CPart, Handle, Object, Out};
 use crate::qp::Qp;
 use crate::usage::Use;
 use nix::errno::Errno;
-use roce_verbs::{MemoryWindow, SendOp, SendRequest, WindowType};
+use roce_verbs::memory::{MemoryWindow, WindowType};
+use roce_verbs::{SendOp, SendRequest};
 use std::ffi::c_int;
 
 /// A memory window.

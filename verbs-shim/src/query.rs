@@ -9,10 +9,9 @@ use crate::limits::{MAX_AHS, MAX_CQS, MAX_MRS, MAX_MWS, MAX_PDS};
 use crate::part;
 use crate::pointer::{Handle, In, Out};
 use nix::errno::Errno;
-use roce_verbs::{
-    MAX_MESSAGE_BYTES, MAX_QUEUE_DEPTH, MAX_RD_ATOMIC, MAX_SGE, MAX_SRQS, PathMtu, QpnPart,
-    RoceVersion,
-};
+use roce_verbs::device::{QpnPart, RoceVersion};
+use roce_verbs::qp::{MAX_QUEUE_DEPTH, MAX_RD_ATOMIC, MAX_SRQS, PathMtu};
+use roce_verbs::work::{MAX_MESSAGE_BYTES, MAX_SGE};
 use std::ffi::{c_char, c_int};
 
 /// As many GIDs as an index of 8 bits can name.
@@ -136,7 +135,7 @@ pub(crate) extern "C" fn query_device_ex(
             tm_caps: [0; 5],
             max_cq_count: u16::MAX,
             max_cq_period: u16::MAX,
-            max_dm_size: roce_verbs::MAX_DEVICE_MEMORY_BYTES as u64,
+            max_dm_size: roce_verbs::memory::MAX_DEVICE_MEMORY_BYTES as u64,
             pci_atomic_caps: [0; 3],
             xrc_odp_caps: rc_odp,
             phys_port_cnt_ex: 1,
@@ -272,7 +271,7 @@ fn gid_entry(
     context: &Context,
     port: u32,
     index: u32,
-) -> Result<Option<roce_verbs::GidEntry>, Errno> {
+) -> Result<Option<roce_verbs::device::GidEntry>, Errno> {
     Context::check_port(port)?;
     if index >= GID_TABLE_LEN {
         return Err(Errno::EINVAL);
@@ -297,7 +296,7 @@ pub(crate) extern "C" fn query_gid(
     })
 }
 
-fn c_entry(context: &Context, entry: &roce_verbs::GidEntry) -> Result<IbvGidEntry, Errno> {
+fn c_entry(context: &Context, entry: &roce_verbs::device::GidEntry) -> Result<IbvGidEntry, Errno> {
     Ok(IbvGidEntry {
         gid: c_gid(entry.gid),
         gid_index: entry.index.into(),

@@ -10,7 +10,7 @@ use crate::pointer::{CPart, Handle, In, Object, Out};
 use crate::qp::each_recv;
 use crate::usage::{Use, Users};
 use nix::errno::Errno;
-use roce_verbs::{SharedReceiveQueue, SrqAttributes, SrqOptions};
+use roce_verbs::qp::{SharedReceiveQueue, SrqAttributes, SrqOptions};
 use std::ffi::{c_int, c_void};
 use std::mem::offset_of;
 use std::sync::Arc;

@@ -7,7 +7,7 @@ use crate::pointer::{CPart, Handle, In, Object};
 use crate::usage::Users;
 use nix::errno::Errno;
 use parking_lot::Mutex;
-use roce_verbs::XrcDomain;
+use roce_verbs::qp::XrcDomain;
 use std::collections::HashMap;
 use std::ffi::c_int;
 use std::os::fd::BorrowedFd;

@@ -15,8 +15,8 @@
 mod ends;
 
 use ends::{Outcome, PATIENCE};
+use roce_verbs::completion::{CompletionChannel, Notify};
 use roce_verbs::prelude::*;
-use roce_verbs::{CompletionChannel, Notify};
 use std::io::ErrorKind;
 use std::net::SocketAddr;
 use tokio::io::unix::AsyncFd;

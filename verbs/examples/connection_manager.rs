@@ -21,7 +21,7 @@
 //! Here, the server wants a password in the private data of a request. The first client has a wrong
 //! one, and is told so; the second one gets a connection.
 
-use roce_verbs::ConnectionManager;
+use roce_verbs::cm::ConnectionManager;
 use roce_verbs::prelude::*;
 use roce_verbs::roce_cm::{
     ConnectRequest, ConnectionId, Event, Path, PortSpace, RejectReason, ServiceId,

@@ -13,8 +13,10 @@
 //!
 //! Every QP that is attached to a group gets what is sent to it.
 
+use roce_verbs::datagram::AddressOptions;
+use roce_verbs::device::Gid;
 use roce_verbs::prelude::*;
-use roce_verbs::{AddressOptions, Gid, QKey};
+use roce_verbs::qp::QKey;
 use std::net::{IpAddr, Ipv4Addr};
 
 type Outcome<T = ()> = Result<T, Box<dyn std::error::Error + Send + Sync>>;

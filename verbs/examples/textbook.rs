@@ -22,8 +22,9 @@ use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv6Addr, TcpListener, TcpStream};
 
+use roce_verbs::device::Gid;
 use roce_verbs::{
-    Access, Completion, CompletionQueue, ConnectOptions, Device, Endpoint, Gid, MemoryRegion, Psn,
+    Access, Completion, CompletionQueue, ConnectOptions, Device, Endpoint, MemoryRegion, Psn,
     QpOptions, Qpn, QueuePair, RecvRequest, RemoteAddr, SendOp, SendRequest, WcStatus,
 };
 

@@ -1,9 +1,16 @@
-//! Devices: one for each network interface that has an address.
+//! Devices: one for each network interface that has an address. A [`Device`] is opened to a
+//! [`Context`].
+
+pub use crate::context::Context;
+pub use crate::error::{OpenError, StartError};
+pub use crate::events::AsyncEvents;
+pub use crate::gid::{Gid, GidEntry, GidKind, ParseGidError};
+pub use crate::interfaces::{Interface, interfaces};
+pub use roce_stack::{Event, QpnPart, RoceVersion, TxMeta};
 
 use crate::environment;
-use crate::error::OpenError;
-use crate::gid::{GidEntry, GidTable};
-use crate::interfaces::{Interface, interfaces, try_interfaces};
+use crate::gid::GidTable;
+use crate::interfaces::try_interfaces;
 use roce_stack::largest_path_mtu;
 use roce_wire::PathMtu;
 use std::io;

@@ -35,9 +35,28 @@
 //! }
 //! ```
 //!
-//! The [`prelude`] has the names that every program uses. The folder `examples` has a program for each
-//! of: send and receive, WRITE with immediate data, READ, atomics, multicast datagrams, the connection
-//! manager, and tokio.
+//! The folder `examples` has a program for each of: send and receive, WRITE with immediate data, READ,
+//! atomics, multicast datagrams, the connection manager, and tokio.
+//!
+//! # Modules
+//!
+//! The [`prelude`] has the names that most programs use. They are at the crate's root as well. All
+//! other names are in modules:
+//!
+//! | module | has |
+//! |---|---|
+//! | [`device`] | devices, open devices, their GIDs and asynchronous events |
+//! | [`memory`] | protection domains, memory regions and windows |
+//! | [`qp`] | queue pairs, shared receive queues, XRC domains |
+//! | [`work`] | work requests: what is posted to queues |
+//! | [`completion`] | completion queues and channels |
+//! | [`datagram`] | address handles and what else datagrams need |
+//! | [`cm`] | connections by address and port |
+//! | [`datapath`] | UDP sockets or AF_XDP |
+//! | [`settings`] | how a device is opened, and environment variables |
+//! | [`observation`] | counters, captures, snapshots |
+//!
+//! The connection manager's messages are those of the crate [`roce_cm`], which is re-exported.
 //!
 //! # Connecting
 //!
@@ -71,7 +90,9 @@
 //! while an announcement waits:
 //!
 //! ```no_run
-//! # use roce_verbs::{prelude::*, Notify};
+//! # use roce_verbs::prelude::*;
+//! use roce_verbs::completion::Notify;
+//!
 //! # fn wait(context: &Context) -> Result<(), Box<dyn std::error::Error>> {
 //! let channel = context.create_channel()?;
 //! let cq = context.create_cq_with_channel(64, &channel);
@@ -94,7 +115,9 @@
 //! larger by that.
 //!
 //! ```no_run
-//! # use roce_verbs::*;
+//! # use roce_verbs::prelude::*;
+//! use roce_verbs::{datagram::AddressOptions, qp::QKey};
+//!
 //! # fn tell(context: &Context, pd: &ProtectionDomain, cq: &CompletionQueue, region: &MemoryRegion,
 //! #     peer: Endpoint) -> Result<(), Box<dyn std::error::Error>> {
 //! let options = QpOptions { kind: QpKind::Ud, ..QpOptions::default() };
@@ -115,81 +138,35 @@
 //! The thread that posts or polls drives the NIC, so an application that spins pays for no hand-over
 //! between threads. A background thread of the context drives it when no application thread has for a
 //! while. So a target of READ and WRITE needs no call of its application.
+//!
+//! [`CompletionChannel`]: completion::CompletionChannel
+//! [`ConnectionManager`]: cm::ConnectionManager
+//! [`SharedReceiveQueue`]: qp::SharedReceiveQueue
 #![warn(missing_docs)]
 #![deny(unsafe_code)]
 
 mod capture;
-mod cm;
-mod completion;
+pub mod cm;
+pub mod completion;
 mod context;
-mod datapath;
-mod device;
+pub mod datagram;
+pub mod datapath;
+pub mod device;
 mod environment;
 mod error;
 mod events;
 mod gid;
 mod interfaces;
-mod memory;
+pub mod memory;
+pub mod observation;
 mod pd;
 pub mod prelude;
-mod qp;
+pub mod qp;
 mod runtime;
-mod settings;
+pub mod settings;
 mod tally;
 mod watch;
+pub mod work;
 
-pub use capture::environment_capture;
-pub use cm::{
-    Connection, ConnectionError, ConnectionManager, EventSink, Incoming, ListenError, Listener,
-    PortClaim, PortClaimError, PortTaken,
-};
-pub use completion::{CompletionChannel, CompletionQueue};
-pub use context::{AddressOptions, Context};
-pub use datapath::{
-    Datapath, DatapathChoice, DatapathKind, DatapathOptions, NotTaken, TxFeatures, XdpAttachment,
-    XdpChecksum, XdpMode, XdpQueue, environment_datapath,
-};
-pub use device::{Device, all_devices, devices};
-pub use environment::{ReadBy, UnknownVariable, VARIABLES, Variable, unknown_variables};
-pub use error::{ConnectError, OpenError, QpError, RegionError, StartError};
-pub use events::AsyncEvents;
-pub use gid::{Gid, GidEntry, GidKind, ParseGidError};
-pub use interfaces::{Interface, interfaces};
-pub use memory::{
-    DeviceMemory, MAX_DEVICE_MEMORY_BYTES, MemoryRegion, MemoryWindow, ProcessMemory, Registration,
-    WindowView,
-};
-pub use pd::ProtectionDomain;
-pub use qp::{
-    ConnectOptions, Endpoint, ParseEndpointError, QpOptions, QueuePair, SendBatch,
-    SharedReceiveQueue, SrqOptions, XrcDomain,
-};
-pub use roce_capture::{Capture, CreateError};
+pub use prelude::*;
 pub use roce_cm;
-pub use roce_port::PortError;
-pub use roce_port::fault::{Burst, Chance, FaultSpec, FaultSpecError, ReorderBy};
-pub use roce_stack::{
-    Access, AccessError, Buffer, BufferRange, Completion, CompletionError, Counters, CqId,
-    CqOverrun, CqResizeError, CreateQpError, DeregisterError, DropReason, Event, FaultSafe, Flush,
-    MAX_INLINE_BYTES, MAX_MESSAGE_BYTES, MAX_QUEUE_DEPTH, MAX_RD_ATOMIC, MAX_SGE, MAX_SRQS, Memory,
-    MemoryFault, ModifyError, Notify, ParseRemoteAddrError, Payload, PostError, QpAttributes,
-    QpConfig, QpKind, QpState, QpStatus, QpTraffic, QpnPart, RecvRequest, RegisterError,
-    RemoteAddr, Reregister, ReregisterError, RoceVersion, SendFlags, SendOp, SendRequest, Sge,
-    SrqAttributes, SrqError, SrqStatus, Srqn, Stat, Target, TxMeta, WcOpcode, WcStatus, WindowType,
-    largest_path_mtu,
-};
-pub use roce_stack::{
-    AddressError, AddressHandle, Destination, MulticastError, NetworkHeader, Source,
-};
-pub use roce_stack::{
-    CongestionControl, CongestionSettings, CongestionSettingsError, DcqcnParameters,
-    DelayParameters, NotificationPoint, QpCongestion, RateLimit,
-};
-pub use roce_wire::{FlushPlacement, FlushSelectivity, PKey, PathMtu, Psn, QKey, Qpn, RnrTimer};
-pub use settings::{
-    OpenOptions, PrioritySettings, PrioritySettingsError, check_environment,
-    environment_congestion, environment_faults, environment_metrics, environment_priorities,
-    report_environment, warn_of_unknown_variables,
-};
-pub use tally::{Tally, Totals, totals_of_this_program};
-pub use watch::{DeviceSnapshot, Processes, QpSnapshot, Snapshot, watch_processes};

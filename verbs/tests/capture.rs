@@ -4,7 +4,9 @@ mod support;
 
 use pcap_file::pcapng::blocks::enhanced_packet::EnhancedPacketOption;
 use pcap_file::pcapng::{Block, PcapNgReader};
-use roce_verbs::{Capture, Context, DropReason, OpenOptions, SendOp, Stat};
+use roce_verbs::observation::{Capture, DropReason, Stat};
+use roce_verbs::settings::OpenOptions;
+use roce_verbs::{Context, SendOp};
 use roce_wire::{Frame, IcrcVerdict, UDP_PORT};
 use std::collections::BTreeMap;
 use std::path::Path;

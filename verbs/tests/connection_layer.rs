@@ -1,8 +1,10 @@
 //! Listeners and connections that own their QPs, over loopback.
 
+use roce_verbs::cm::ConnectionError;
 use roce_verbs::prelude::*;
+use roce_verbs::qp::QpState;
 use roce_verbs::roce_cm::RejectReason;
-use roce_verbs::{ConnectionError, OpenOptions, QpState};
+use roce_verbs::settings::OpenOptions;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::thread;
 use std::time::Duration;

@@ -1,14 +1,16 @@
 //! Connections that the connection manager makes, over loopback: between contexts at two
 //! addresses, at one, and between processes.
 
+use roce_verbs::cm::{ConnectionManager, ListenError, PortClaim, PortClaimError};
+use roce_verbs::qp::{PathMtu, QpAttributes, QpState};
 use roce_verbs::roce_cm::{
     Acceptance, Addresses, ConnectRequest, ConnectionId, Event, ListenerId, PKey, Path, PortSpace,
     RejectReason, Request, ServiceId, ServiceType,
 };
+use roce_verbs::settings::OpenOptions;
 use roce_verbs::{
-    Access, CompletionQueue, ConnectOptions, ConnectionManager, Context, Device, Endpoint,
-    ListenError, MemoryRegion, OpenOptions, PathMtu, PortClaim, PortClaimError, QpAttributes,
-    QpOptions, QpState, QueuePair, RecvRequest, SendOp, SendRequest, WcStatus,
+    Access, CompletionQueue, ConnectOptions, Context, Device, Endpoint, MemoryRegion, QpOptions,
+    QueuePair, RecvRequest, SendOp, SendRequest, WcStatus,
 };
 use std::io::{BufRead, BufReader};
 use std::net::{IpAddr, Ipv4Addr};

@@ -1,7 +1,10 @@
 //! A process that has no descriptor left.
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
-use roce_verbs::{Access, ConnectError, ConnectOptions, Device, Event, OpenOptions, QpOptions};
+use roce_verbs::device::Event;
+use roce_verbs::qp::ConnectError;
+use roce_verbs::settings::OpenOptions;
+use roce_verbs::{Access, ConnectOptions, Device, QpOptions};
 use std::fs::File;
 use std::net::{IpAddr, Ipv4Addr};
 

@@ -2,7 +2,9 @@
 
 mod support;
 
-use roce_verbs::{OpenOptions, SendOp, Stat};
+use roce_verbs::SendOp;
+use roce_verbs::observation::Stat;
+use roce_verbs::settings::OpenOptions;
 use support::{End, LEN};
 
 fn bytes(end: &End) -> Vec<u8> {

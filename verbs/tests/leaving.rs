@@ -3,10 +3,9 @@
 #[allow(dead_code)]
 mod support;
 
-use roce_verbs::{
-    Completion, CompletionQueue, OpenOptions, QpAttributes, QpState, RecvRequest, SendOp,
-    SendRequest, WcStatus,
-};
+use roce_verbs::qp::{QpAttributes, QpState};
+use roce_verbs::settings::OpenOptions;
+use roce_verbs::{Completion, CompletionQueue, RecvRequest, SendOp, SendRequest, WcStatus};
 use std::time::Duration;
 use support::End;
 

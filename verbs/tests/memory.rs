@@ -1,11 +1,12 @@
 //! Windows, inline data and every kind of memory, over real sockets.
 
 use nix::sys::mman::{MapFlags, ProtFlags, mmap_anonymous, mprotect, munmap};
+use roce_verbs::completion::WcOpcode;
+use roce_verbs::memory::{DeregisterError, Memory, ProcessMemory, Registration, WindowType};
+use roce_verbs::work::{Flush, FlushPlacement, FlushSelectivity, PostError, SendFlags};
 use roce_verbs::{
-    Access, CompletionQueue, ConnectOptions, Context, DeregisterError, Device, Flush,
-    FlushPlacement, FlushSelectivity, Memory, MemoryRegion, PostError, ProcessMemory,
-    ProtectionDomain, QpOptions, QueuePair, RecvRequest, Registration, RemoteAddr, SendFlags,
-    SendOp, SendRequest, Sge, WcOpcode, WcStatus, WindowType,
+    Access, CompletionQueue, ConnectOptions, Context, Device, MemoryRegion, ProtectionDomain,
+    QpOptions, QueuePair, RecvRequest, RemoteAddr, SendOp, SendRequest, Sge, WcStatus,
 };
 use std::ffi::c_void;
 use std::net::{IpAddr, Ipv4Addr};

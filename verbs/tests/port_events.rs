@@ -2,9 +2,10 @@
 //! iproute2.
 
 use nix::sched::{CloneFlags, unshare};
-use roce_verbs::{
-    AsyncEvents, Context, DatapathChoice, DatapathOptions, Device, Event, OpenOptions,
-};
+use roce_verbs::datapath::{DatapathChoice, DatapathOptions};
+use roce_verbs::device::{AsyncEvents, Event};
+use roce_verbs::settings::OpenOptions;
+use roce_verbs::{Context, Device};
 use std::net::IpAddr;
 use std::process::Command;
 use std::time::{Duration, Instant};

@@ -3,9 +3,12 @@
 
 mod support;
 
+use roce_verbs::qp::SrqOptions;
+use roce_verbs::settings::OpenOptions;
+use roce_verbs::work::SendFlags;
 use roce_verbs::{
-    Access, ConnectOptions, MemoryRegion, OpenOptions, QpKind, QpOptions, QueuePair, RecvRequest,
-    SendFlags, SendOp, SendRequest, SrqOptions, WcStatus,
+    Access, ConnectOptions, MemoryRegion, QpKind, QpOptions, QueuePair, RecvRequest, SendOp,
+    SendRequest, WcStatus,
 };
 use std::time::Duration;
 use support::End;

@@ -1,9 +1,11 @@
 //! RoCE v1 asked for where nothing but sockets can be had: the loopback.
 
-use roce_verbs::{
-    AddressOptions, ConnectError, ConnectOptions, Context, DatapathChoice, DatapathOptions, Device,
-    OpenOptions, QKey, QpKind, QpOptions, RoceVersion,
-};
+use roce_verbs::datagram::AddressOptions;
+use roce_verbs::datapath::{DatapathChoice, DatapathOptions};
+use roce_verbs::device::RoceVersion;
+use roce_verbs::qp::{ConnectError, QKey};
+use roce_verbs::settings::OpenOptions;
+use roce_verbs::{ConnectOptions, Context, Device, QpKind, QpOptions};
 
 fn open(datapath: DatapathChoice, roce_v1: bool) -> Context {
     let device = Device::with_address([127, 0, 0, 1].into()).expect("the loopback");

@@ -1,9 +1,13 @@
 //! Shared receive queues, events and CQ resizing through real sockets.
 
+use roce_verbs::completion::CqResizeError;
+use roce_verbs::device::Event;
+use roce_verbs::qp::{
+    CreateQpError, QpError, QpState, SharedReceiveQueue, SrqAttributes, SrqError, SrqOptions,
+};
 use roce_verbs::{
-    Access, CompletionQueue, ConnectOptions, Context, CqResizeError, CreateQpError, Device, Event,
-    MemoryRegion, ProtectionDomain, QpError, QpKind, QpOptions, QpState, QueuePair, RecvRequest,
-    SendOp, SendRequest, SharedReceiveQueue, SrqAttributes, SrqError, SrqOptions, WcStatus,
+    Access, CompletionQueue, ConnectOptions, Context, Device, MemoryRegion, ProtectionDomain,
+    QpKind, QpOptions, QueuePair, RecvRequest, SendOp, SendRequest, WcStatus,
 };
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -141,7 +145,7 @@ fn the_srqs_events_are_told() {
     let limit = Some(Event::SrqLimit(srq.number()));
     assert_eq!(events.wait(PATIENCE).expect("waited"), limit);
     theirs
-        .modify(&roce_verbs::QpAttributes {
+        .modify(&roce_verbs::qp::QpAttributes {
             state: Some(QpState::Err),
             ..Default::default()
         })
@@ -187,7 +191,7 @@ fn a_cq_is_resized_in_use() {
             .expect("a QP");
     // Requests to a QP that has failed complete at once.
     qp.to_init(Access::empty()).expect("legal");
-    qp.modify(&roce_verbs::QpAttributes {
+    qp.modify(&roce_verbs::qp::QpAttributes {
         state: Some(QpState::Err),
         ..Default::default()
     })

@@ -2,7 +2,9 @@
 
 mod support;
 
-use roce_verbs::{OpenOptions, SendOp, Snapshot, watch_processes};
+use roce_verbs::SendOp;
+use roce_verbs::observation::{Snapshot, watch_processes};
+use roce_verbs::settings::OpenOptions;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::linux::net::SocketAddrExt;

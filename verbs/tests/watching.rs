@@ -2,9 +2,10 @@
 
 mod support;
 
-use roce_verbs::{
-    OpenOptions, PathMtu, QpAttributes, QpState, SendOp, SendRequest, WcOpcode, WcStatus,
-};
+use roce_verbs::completion::WcOpcode;
+use roce_verbs::qp::{PathMtu, QpAttributes, QpState};
+use roce_verbs::settings::OpenOptions;
+use roce_verbs::{SendOp, SendRequest, WcStatus};
 use std::time::{Duration, Instant};
 use support::{End, LEN};
 

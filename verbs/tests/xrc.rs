@@ -1,8 +1,10 @@
 //! Extended reliable connections through real sockets.
 
+use roce_verbs::qp::{SharedReceiveQueue, SrqError, SrqOptions};
+use roce_verbs::work::PostError;
 use roce_verbs::{
-    Access, ConnectOptions, Context, Device, MemoryRegion, PostError, QpKind, QpOptions, QueuePair,
-    RecvRequest, SendOp, SendRequest, SharedReceiveQueue, SrqError, SrqOptions, WcStatus,
+    Access, ConnectOptions, Context, Device, MemoryRegion, QpKind, QpOptions, QueuePair,
+    RecvRequest, SendOp, SendRequest, WcStatus,
 };
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::atomic::{AtomicU8, Ordering};

@@ -7,7 +7,8 @@ use std::fmt;
 use std::io::{self, Write};
 
 use report::Report;
-use roce_verbs::{OpenError, environment_datapath};
+use roce_verbs::device::OpenError;
+use roce_verbs::settings::environment_datapath;
 
 /// Arguments of `roce devices`.
 #[derive(Clone, Debug, clap::Args)]

@@ -3,10 +3,9 @@
 use std::io::{self, Write};
 
 use comfy_table::{CellAlignment, Table, presets};
-use roce_verbs::{
-    Datapath, DatapathKind, DatapathOptions, Device, GidEntry, GidKind, Interface, StartError,
-    TxFeatures, XdpAttachment, devices, interfaces,
-};
+use roce_verbs::Device;
+use roce_verbs::datapath::{Datapath, DatapathKind, DatapathOptions, TxFeatures, XdpAttachment};
+use roce_verbs::device::{GidEntry, GidKind, Interface, StartError, devices, interfaces};
 use serde::Serialize;
 
 /// The devices, and the interfaces that are none.
@@ -283,7 +282,9 @@ impl Entry {
         }
         let not_taken = datapath.not_taken.into_iter();
         self.datapaths_not_taken = not_taken
-            .map(|roce_verbs::NotTaken { datapath, reason }| NotTaken { datapath, reason })
+            .map(
+                |roce_verbs::datapath::NotTaken { datapath, reason }| NotTaken { datapath, reason },
+            )
             .collect();
         self
     }

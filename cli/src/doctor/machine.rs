@@ -63,7 +63,7 @@ impl Machine {
             library: found
                 .map(|found| found.path().to_owned())
                 .map_err(|error| error.to_string()),
-            devices: roce_verbs::devices()
+            devices: roce_verbs::device::devices()
                 .iter()
                 .map(roce_verbs::Device::name)
                 .collect(),

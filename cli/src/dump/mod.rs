@@ -19,7 +19,7 @@ use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use output::{Output, written};
 use roce_capture::LinkType;
-use roce_verbs::interfaces;
+use roce_verbs::device::interfaces;
 use socket::PacketSocket;
 use std::io;
 use std::os::fd::AsFd;

@@ -160,7 +160,7 @@ impl PerfArgs {
             ));
         }
         if let Some(mtu) = self.mtu
-            && roce_verbs::PathMtu::from_bytes(mtu).is_none()
+            && roce_verbs::qp::PathMtu::from_bytes(mtu).is_none()
         {
             return usage(format!(
                 "--mtu is {mtu}, but must be 256, 512, 1024, 2048 or 4096"

@@ -6,7 +6,8 @@ use super::control::Phase;
 use super::end::{End, check};
 use super::op::Op;
 use super::pattern;
-use roce_verbs::{RemoteAddr, SendOp, SendRequest, WcOpcode};
+use roce_verbs::completion::WcOpcode;
+use roce_verbs::{RemoteAddr, SendOp, SendRequest};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 

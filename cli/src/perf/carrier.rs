@@ -1,6 +1,7 @@
 //! What carried the packets of an end: datapath, memory, and the port's own counts.
 
-use roce_verbs::{Context, Datapath, DatapathKind, XdpQueue};
+use roce_verbs::Context;
+use roce_verbs::datapath::{Datapath, DatapathKind, XdpQueue};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt;

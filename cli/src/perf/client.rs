@@ -153,7 +153,7 @@ impl Client {
     }
 
     fn peer_address(&self) -> String {
-        roce_verbs::Gid(self.peer.gid).ip().to_string()
+        roce_verbs::device::Gid(self.peer.gid).ip().to_string()
     }
 
     /// One line of the table.

@@ -2,7 +2,8 @@
 
 use super::PerfError;
 use super::op::Op;
-use roce_verbs::{Endpoint, Gid, Psn, Qpn, RemoteAddr};
+use roce_verbs::device::Gid;
+use roce_verbs::{Endpoint, Psn, Qpn, RemoteAddr};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::io::{BufRead, BufReader, Read, Write};

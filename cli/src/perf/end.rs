@@ -3,10 +3,11 @@
 use super::args::PerfArgs;
 use super::control::{Hello, PeerQp, VERSION};
 use super::{PerfError, pattern};
+use roce_verbs::device::RoceVersion;
+use roce_verbs::qp::{PathMtu, QpError};
 use roce_verbs::{
-    Access, Completion, CompletionQueue, ConnectOptions, Context, Device, MemoryRegion, PathMtu,
-    ProtectionDomain, QpError, QpOptions, QueuePair, RecvRequest, RemoteAddr, RoceVersion,
-    WcStatus,
+    Access, Completion, CompletionQueue, ConnectOptions, Context, Device, MemoryRegion,
+    ProtectionDomain, QpOptions, QueuePair, RecvRequest, RemoteAddr, WcStatus,
 };
 use std::net::IpAddr;
 use std::time::{Duration, Instant};

@@ -63,11 +63,11 @@ macro_rules! device_error {
 }
 
 device_error!(
-    roce_verbs::OpenError,
-    roce_verbs::ConnectError,
-    roce_verbs::QpError,
-    roce_verbs::RegionError,
-    roce_verbs::BufferRange,
-    roce_verbs::PostError,
-    roce_verbs::CqOverrun
+    roce_verbs::device::OpenError,
+    roce_verbs::qp::ConnectError,
+    roce_verbs::qp::QpError,
+    roce_verbs::memory::RegionError,
+    roce_verbs::memory::BufferRange,
+    roce_verbs::work::PostError,
+    roce_verbs::completion::CqOverrun
 );

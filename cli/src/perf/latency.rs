@@ -5,7 +5,8 @@ use super::control::Phase;
 use super::end::{End, PATIENCE, check, stopped};
 use super::op::Op;
 use hdrhistogram::Histogram;
-use roce_verbs::{Completion, RemoteAddr, SendOp, SendRequest, WcOpcode};
+use roce_verbs::completion::WcOpcode;
+use roce_verbs::{Completion, RemoteAddr, SendOp, SendRequest};
 use std::time::Instant;
 
 /// Latencies in nanoseconds, up to a minute.

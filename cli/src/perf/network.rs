@@ -1,6 +1,9 @@
 //! What the network did to the packets of one end: for users who test a switch's configuration.
 
-use roce_verbs::{Context, OpenError, Stat, environment_priorities};
+use roce_verbs::Context;
+use roce_verbs::device::OpenError;
+use roce_verbs::observation::Stat;
+use roce_verbs::settings::environment_priorities;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt;

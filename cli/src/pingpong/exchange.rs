@@ -10,7 +10,8 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
-use roce_verbs::{Endpoint, Gid, Psn, Qpn};
+use roce_verbs::device::Gid;
+use roce_verbs::{Endpoint, Psn, Qpn};
 use socket2::SockRef;
 
 use super::PingpongError;

@@ -4,9 +4,10 @@
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::time::Duration;
 
-use roce_verbs::{
-    Device, GidEntry, GidKind, PathMtu, QpKind, RoceVersion, devices, environment_datapath,
-};
+use roce_verbs::device::{GidEntry, GidKind, RoceVersion, devices};
+use roce_verbs::qp::PathMtu;
+use roce_verbs::settings::environment_datapath;
+use roce_verbs::{Device, QpKind};
 
 use super::{PingpongArgs, PingpongError};
 

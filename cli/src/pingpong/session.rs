@@ -2,10 +2,14 @@
 
 use std::time::{Duration, Instant};
 
+use roce_verbs::completion::{CompletionChannel, Notify};
+use roce_verbs::datagram::{AddressOptions, Destination};
+use roce_verbs::observation::Stat;
+use roce_verbs::qp::{QKey, RnrTimer};
+use roce_verbs::work::Target;
 use roce_verbs::{
-    Access, AddressOptions, Completion, CompletionChannel, CompletionQueue, ConnectOptions,
-    Context, Destination, Endpoint, MemoryRegion, Notify, ProtectionDomain, QKey, QpKind,
-    QpOptions, QueuePair, RecvRequest, RnrTimer, SendRequest, Stat, Target, WcStatus,
+    Access, Completion, CompletionQueue, ConnectOptions, Context, Endpoint, MemoryRegion,
+    ProtectionDomain, QpKind, QpOptions, QueuePair, RecvRequest, SendRequest, WcStatus,
 };
 
 use super::PingpongError;

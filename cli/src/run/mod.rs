@@ -28,7 +28,7 @@ use folder::Folder;
 use loading::can_be_preloaded;
 use namespace::{Entered, Privilege};
 use parent::End;
-use roce_verbs::{Tally, Totals};
+use roce_verbs::observation::{Tally, Totals};
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::os::unix::process::CommandExt;

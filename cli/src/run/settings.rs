@@ -3,9 +3,11 @@
 
 use super::error::RunError;
 use clap::{Args, ValueEnum};
-use roce_verbs::{
-    DatapathOptions, Device, FaultSpec, all_devices, environment_congestion, environment_datapath,
-    environment_priorities,
+use roce_verbs::Device;
+use roce_verbs::datapath::DatapathOptions;
+use roce_verbs::device::all_devices;
+use roce_verbs::settings::{
+    FaultSpec, environment_congestion, environment_datapath, environment_priorities,
 };
 use std::env;
 use std::ffi::OsString;

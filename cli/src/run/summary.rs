@@ -1,6 +1,6 @@
 //! What a program did with its devices, in words.
 
-use roce_verbs::Totals;
+use roce_verbs::observation::Totals;
 
 /// What is printed at the end.
 ///

@@ -8,7 +8,7 @@ mod terminal;
 mod view;
 
 use rates::{Rates, between};
-use roce_verbs::{Processes, watch_processes};
+use roce_verbs::observation::{Processes, watch_processes};
 use std::fmt;
 use std::io::{self, Write};
 use std::path::PathBuf;

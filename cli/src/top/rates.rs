@@ -1,6 +1,6 @@
 //! From counters at two moments to rates between them.
 
-use roce_verbs::{DeviceSnapshot, Processes, QpSnapshot, Snapshot};
+use roce_verbs::observation::{DeviceSnapshot, Processes, QpSnapshot, Snapshot};
 use serde::Serialize;
 use std::collections::BTreeMap;
 

@@ -2,10 +2,11 @@
 
 use std::net::IpAddr;
 
+use roce_verbs::completion::WcOpcode;
+use roce_verbs::qp::{PathMtu, QpState, RnrTimer};
 use roce_verbs::{
-    CompletionQueue, ConnectOptions, Context, Device, Endpoint, MemoryRegion, PathMtu,
-    ProtectionDomain, QpOptions, QpState, QueuePair, RecvRequest, RemoteAddr, RnrTimer, SendOp,
-    SendRequest, Sge, WcOpcode, WcStatus,
+    CompletionQueue, ConnectOptions, Context, Device, Endpoint, MemoryRegion, ProtectionDomain,
+    QpOptions, QueuePair, RecvRequest, RemoteAddr, SendOp, SendRequest, Sge, WcStatus,
 };
 
 use super::{End, Options, PATIENCE};

@@ -1,6 +1,7 @@
 //! The kernel's Soft-RoCE as an end.
 
-use roce_verbs::{Endpoint, Gid, Psn, Qpn};
+use roce_verbs::device::Gid;
+use roce_verbs::{Endpoint, Psn, Qpn};
 
 use super::{End, Options, PATIENCE};
 use crate::lab::Lab;

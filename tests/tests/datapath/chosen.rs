@@ -4,10 +4,11 @@ use std::process::Command;
 
 use roce_tests::programs;
 use roce_tests::veth::{End, Pair};
-use roce_verbs::{
-    Access, ConnectError, ConnectOptions, Context, Datapath, DatapathChoice, DatapathOptions,
-    Device, OpenOptions, QpOptions, QpState, QpnPart, StartError, XdpMode,
-};
+use roce_verbs::datapath::{Datapath, DatapathChoice, DatapathOptions, XdpMode};
+use roce_verbs::device::{QpnPart, StartError};
+use roce_verbs::qp::{ConnectError, QpState};
+use roce_verbs::settings::OpenOptions;
+use roce_verbs::{Access, ConnectOptions, Context, Device, QpOptions};
 use serde_json::Value;
 
 fn device(end: &End) -> Device {

@@ -4,10 +4,13 @@ use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 use roce_tests::veth::{End, Pair};
+use roce_verbs::datapath::{DatapathChoice, DatapathOptions};
+use roce_verbs::device::RoceVersion;
+use roce_verbs::qp::ConnectError;
+use roce_verbs::settings::OpenOptions;
 use roce_verbs::{
-    Access, CompletionQueue, ConnectError, ConnectOptions, Context, DatapathChoice,
-    DatapathOptions, Device, Endpoint, MemoryRegion, OpenOptions, QpOptions, QueuePair,
-    RoceVersion, SendOp, SendRequest, WcStatus,
+    Access, CompletionQueue, ConnectOptions, Context, Device, Endpoint, MemoryRegion, QpOptions,
+    QueuePair, SendOp, SendRequest, WcStatus,
 };
 
 pub(super) const PATIENCE: Duration = Duration::from_secs(30);

@@ -5,7 +5,10 @@ use std::process::{Command, Output, Stdio};
 
 use roce_tests::programs;
 use roce_tests::veth::{End, Pair};
-use roce_verbs::{DatapathChoice, DatapathOptions, Device, Gid, OpenOptions};
+use roce_verbs::Device;
+use roce_verbs::datapath::{DatapathChoice, DatapathOptions};
+use roce_verbs::device::Gid;
+use roce_verbs::settings::OpenOptions;
 use serde_json::Value;
 
 use super::perf::Server;
@@ -103,7 +106,7 @@ fn an_address_that_another_process_has_is_refused_and_sockets_go() {
         let context = OpenOptions::new().datapath(options).open(&device);
         let context = context.expect("nothing is touched");
         context.start().map(drop)?;
-        Ok::<_, roce_verbs::StartError>(context)
+        Ok::<_, roce_verbs::device::StartError>(context)
     });
     let _holder = holder.expect("AF_XDP");
     let (mut server, port, _report) = serve(&pair.far, "auto", &far);

@@ -14,7 +14,8 @@ use std::time::{Duration, Instant};
 use rand_chacha::ChaCha8Rng;
 use rand_core::{Rng, SeedableRng};
 use roce_tests::veth::{End, Pair};
-use roce_verbs::{ConnectOptions, Context, PathMtu, SendOp, WcStatus};
+use roce_verbs::qp::PathMtu;
+use roce_verbs::{ConnectOptions, Context, SendOp, WcStatus};
 
 use super::driven::{Side, open, pattern, try_side};
 

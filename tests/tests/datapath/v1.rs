@@ -8,7 +8,9 @@ use std::process::{Command, Stdio};
 use roce_tests::decode::{assert_decode_agrees, decode};
 use roce_tests::programs;
 use roce_tests::veth::{End, Pair};
-use roce_verbs::{ConnectOptions, DropReason, RoceVersion, SendOp, WcStatus};
+use roce_verbs::device::RoceVersion;
+use roce_verbs::observation::DropReason;
+use roce_verbs::{ConnectOptions, SendOp, WcStatus};
 use serde_json::Value;
 
 use super::driven::{PATIENCE, Side, open_with, side_of};

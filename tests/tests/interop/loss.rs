@@ -7,7 +7,7 @@ use roce_tests::ends::{End, Options, Ours, connect, mix};
 use roce_tests::lab::{Counters, Direction, Drops, Lab};
 use roce_tests::peer::GidIndex;
 use roce_tests::wire::Frames;
-use roce_verbs::{DropReason, Stat};
+use roce_verbs::observation::{DropReason, Stat};
 
 const DIRECTIONS: [Direction; 2] = [Direction::ToGuest, Direction::ToHost];
 

@@ -9,10 +9,11 @@ use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
 use roce_tests::lab::{GUEST_IP4, GUEST_RDMA_DEVICE, HOST_INTERFACE, HOST_IP4, Lab};
+use roce_verbs::device::{Event, Gid};
+use roce_verbs::qp::{PathMtu, SharedReceiveQueue, SrqAttributes, SrqOptions};
 use roce_verbs::{
-    Access, CompletionQueue, ConnectOptions, Context, Device, Endpoint, Event, Gid, MemoryRegion,
-    PathMtu, Psn, QpOptions, Qpn, QueuePair, RecvRequest, SendOp, SendRequest, SharedReceiveQueue,
-    SrqAttributes, SrqOptions, WcStatus,
+    Access, CompletionQueue, ConnectOptions, Context, Device, Endpoint, MemoryRegion, Psn,
+    QpOptions, Qpn, QueuePair, RecvRequest, SendOp, SendRequest, WcStatus,
 };
 
 const QPS: usize = 4;

@@ -17,7 +17,9 @@ use crate::limits::MAX_CQS;
 use crate::pointer::{CPart, Handle, In, Object, Out};
 use crate::usage::{Use, Users};
 use nix::errno::Errno;
-use roce_verbs::{Completion, CompletionQueue, NetworkHeader, Notify};
+use roce_verbs::completion::Notify;
+use roce_verbs::datagram::NetworkHeader;
+use roce_verbs::{Completion, CompletionQueue};
 use std::ffi::{c_int, c_void};
 use std::mem::offset_of;
 use std::sync::Arc;
@@ -308,7 +310,8 @@ pub(crate) fn c_completion(completion: &Completion) -> IbvWc {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use roce_verbs::{Qpn, WcOpcode, WcStatus};
+    use roce_verbs::completion::WcOpcode;
+    use roce_verbs::{Qpn, WcStatus};
 
     #[test]
     fn a_datagram_says_which_header_it_has_as_connectx_does() {

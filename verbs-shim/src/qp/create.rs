@@ -14,7 +14,9 @@ use crate::usage::Use;
 use crate::xrc::Xrcd;
 use nix::errno::Errno;
 use parking_lot::Mutex;
-use roce_verbs::{MAX_INLINE_BYTES, MAX_QUEUE_DEPTH, MAX_SGE, QpKind, QpOptions, QueuePair};
+use roce_verbs::qp::MAX_QUEUE_DEPTH;
+use roce_verbs::work::{MAX_INLINE_BYTES, MAX_SGE};
+use roce_verbs::{QpKind, QpOptions, QueuePair};
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 

@@ -23,7 +23,9 @@ use crate::pointer::{CPart, Handle, Object};
 use crate::usage::Use;
 use nix::errno::Errno;
 use parking_lot::Mutex;
-use roce_verbs::{Destination, QKey, QpKind, Qpn, QueuePair};
+use roce_verbs::datagram::Destination;
+use roce_verbs::qp::QKey;
+use roce_verbs::{QpKind, Qpn, QueuePair};
 use std::mem::offset_of;
 use std::sync::Arc;
 

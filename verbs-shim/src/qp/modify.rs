@@ -10,9 +10,8 @@ use crate::guard;
 use crate::pointer::{Handle, In};
 use crate::rates::static_rate;
 use nix::errno::Errno;
-use roce_verbs::{
-    Access, PathMtu, Psn, QKey, QpAttributes, QpKind, QpState, Qpn, RateLimit, RnrTimer,
-};
+use roce_verbs::qp::{PathMtu, QKey, QpAttributes, QpState, RateLimit, RnrTimer};
+use roce_verbs::{Access, Psn, QpKind, Qpn};
 use std::ffi::c_int;
 
 /// `ibv_modify_qp`.
@@ -105,7 +104,7 @@ impl Qp {
         })
     }
 
-    fn path(&self, attr: &IbvAhAttr) -> Result<roce_verbs::TxMeta, Errno> {
+    fn path(&self, attr: &IbvAhAttr) -> Result<roce_verbs::device::TxMeta, Errno> {
         check_path(attr)?;
         let route = &attr.grh;
         let (from, to) = (route.sgid_index, gid(route.dgid));

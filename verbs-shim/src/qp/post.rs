@@ -8,10 +8,9 @@ use crate::guard;
 use crate::log::refuse;
 use crate::pointer::{Handle, In, Out};
 use nix::errno::Errno;
-use roce_verbs::{
-    MAX_INLINE_BYTES, MAX_SGE, Payload, QKey, QpKind, Qpn, RecvRequest, RemoteAddr, SendBatch,
-    SendFlags, SendOp, SendRequest, Sge, Srqn, Target,
-};
+use roce_verbs::qp::{QKey, Srqn};
+use roce_verbs::work::{MAX_INLINE_BYTES, MAX_SGE, Payload, SendBatch, SendFlags, Target};
+use roce_verbs::{QpKind, Qpn, RecvRequest, RemoteAddr, SendOp, SendRequest, Sge};
 use std::ffi::c_int;
 
 /// `ibv_post_send`.

@@ -6,7 +6,7 @@ use crate::errors::OrErrno;
 use crate::guard;
 use crate::pointer::{Handle, In};
 use nix::errno::Errno;
-use roce_verbs::RateLimit;
+use roce_verbs::qp::RateLimit;
 use std::ffi::c_int;
 
 /// `ibv_modify_qp_rate_limit`.

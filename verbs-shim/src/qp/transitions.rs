@@ -5,7 +5,8 @@
 use crate::abi::*;
 use crate::log;
 use nix::errno::Errno;
-use roce_verbs::{QpKind, QpState};
+use roce_verbs::QpKind;
+use roce_verbs::qp::QpState;
 
 /// All attributes that there are.
 const ALL: u32 = QP_STATE

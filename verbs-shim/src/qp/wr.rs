@@ -12,10 +12,11 @@ use crate::pointer::{Handle, In};
 use nix::errno::Errno;
 use parking_lot::lock_api::RawMutex as _;
 use parking_lot::{Mutex, RawMutex};
-use roce_verbs::{
-    Flush, FlushPlacement, FlushSelectivity, Payload, QKey, Qpn, RemoteAddr, SendBatch, SendFlags,
-    SendOp, SendRequest, Sge, Srqn, Target,
+use roce_verbs::qp::{QKey, Srqn};
+use roce_verbs::work::{
+    Flush, FlushPlacement, FlushSelectivity, Payload, SendBatch, SendFlags, Target,
 };
+use roce_verbs::{Qpn, RemoteAddr, SendOp, SendRequest, Sge};
 use std::ffi::c_int;
 
 /// What is being put together.

@@ -9,11 +9,12 @@ use crate::errors::OrErrno;
 use crate::guard;
 use crate::pointer::In;
 use nix::errno::Errno;
+use roce_verbs::qp::MAX_RD_ATOMIC;
 use roce_verbs::roce_cm::{
     CmError, ConnectRequest, ConnectionId, DatagramRequest, PKey, Path, RejectReason, ServiceId,
     ServiceType,
 };
-use roce_verbs::{MAX_RD_ATOMIC, Psn, QpKind, Qpn};
+use roce_verbs::{Psn, QpKind, Qpn};
 use std::ffi::c_int;
 use std::sync::Arc;
 

@@ -12,8 +12,9 @@ use crate::pointer::{Handle, In};
 use crate::xrc::{self, Xrcd};
 use nix::errno::Errno;
 use parking_lot::Mutex;
+use roce_verbs::cm::ConnectionManager;
+use roce_verbs::device::{Gid, RoceVersion};
 use roce_verbs::roce_cm::{ConnectionId, ListenerId};
-use roce_verbs::{ConnectionManager, Gid, RoceVersion};
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Weak};
@@ -182,7 +183,7 @@ impl Devices {
             SocketAddr::V6(address) => address.scope_id(),
             SocketAddr::V4(_) => 0,
         };
-        let all = roce_verbs::devices();
+        let all = roce_verbs::device::devices();
         let found = all.iter().find(|device| {
             let interface = device.interface();
             let is_its = interface.addresses.contains(&address.ip());
@@ -193,7 +194,7 @@ impl Devices {
 
     /// All devices. One that can't be opened is left out.
     pub(super) fn all(&self) -> Vec<Arc<CmDevice>> {
-        let all = roce_verbs::devices();
+        let all = roce_verbs::device::devices();
         let opened = all.iter().map(|device| self.opened(device));
         opened.filter_map(Result::ok).collect()
     }

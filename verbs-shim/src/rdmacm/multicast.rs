@@ -8,7 +8,7 @@ use crate::errors::OrErrno;
 use crate::guard;
 use crate::pointer::In;
 use nix::errno::Errno;
-use roce_verbs::Gid;
+use roce_verbs::device::Gid;
 use std::ffi::{c_int, c_void};
 use std::net::IpAddr;
 

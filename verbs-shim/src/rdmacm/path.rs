@@ -5,7 +5,7 @@ use super::id::{Id, Inner};
 use crate::abi::{IbvAhAttr, IbvGlobalRoute, SaPathRec};
 use crate::convert::c_gid;
 use nix::errno::Errno;
-use roce_verbs::Gid;
+use roce_verbs::device::Gid;
 use std::net::IpAddr;
 
 /// Routers that a packet may pass.
@@ -64,7 +64,7 @@ pub(super) fn to_peer(inner: &Inner) -> Result<IbvAhAttr, Errno> {
 }
 
 /// The code of the largest path MTU that the interface carries.
-pub(super) fn mtu(inner: &Inner) -> Result<roce_verbs::PathMtu, Errno> {
+pub(super) fn mtu(inner: &Inner) -> Result<roce_verbs::qp::PathMtu, Errno> {
     Ok(inner.device()?.roce()?.device().active_mtu())
 }
 

@@ -10,7 +10,7 @@ use crate::errors::OrErrno;
 use crate::guard;
 use crate::pointer::In;
 use nix::errno::Errno;
-use roce_verbs::PortClaim;
+use roce_verbs::cm::PortClaim;
 use roce_verbs::roce_cm::Addresses;
 use std::ffi::c_int;
 use std::net::{IpAddr, SocketAddr};

@@ -140,7 +140,7 @@ fn ipv6_has_a_udp_checksum_that_is_right() {
 #[test]
 fn roce_v1_has_its_grh_and_no_made_up_ethernet_addresses() {
     for (src, dst) in [(v4(1), v4(2)), (v6(1), v6(2))] {
-        let [sgid, dgid] = [src, dst].map(|address| crate::Gid::from(address).0);
+        let [sgid, dgid] = [src, dst].map(|address| crate::gid::Gid::from(address).0);
         let mut packet = transport(src, dst, 0, 0);
         icrc::seal(&IpHeader::Grh { sgid, dgid }, 0, 0, &mut packet);
         let to = TxMeta {

@@ -12,7 +12,7 @@ use std::net::IpAddr;
 #[derive(Clone, Copy, Debug)]
 pub struct AddressOptions {
     /// DSCP in the upper six bits, ECN in the lower two. The device's settings
-    /// ([`PrioritySettings`](crate::PrioritySettings)) may say another DSCP.
+    /// ([`PrioritySettings`](crate::settings::PrioritySettings)) may say another DSCP.
     pub traffic_class: u8,
     /// The service level, 0 to 7, from which the device's settings make the DSCP if none is
     /// said here.
@@ -128,7 +128,7 @@ impl Context {
 
     /// The path from the GID at an index to a remote one, made usable: the index decides
     /// the version of RoCE. Time to live or hop limit 0 takes the usual one. The traffic
-    /// class is what the device's [settings](crate::PrioritySettings::traffic_class) make of the
+    /// class is what the device's [settings](crate::settings::PrioritySettings::traffic_class) make of the
     /// given one, with service level 0.
     ///
     /// # Errors

@@ -20,7 +20,7 @@ impl Context {
     }
 
     /// Where this process's metrics are to be had, if that was asked for
-    /// ([`OpenOptions::metrics`](crate::OpenOptions::metrics)) and the address was free.
+    /// ([`OpenOptions::metrics`](crate::settings::OpenOptions::metrics)) and the address was free.
     pub fn metrics_address(&self) -> Option<SocketAddr> {
         self.inner.watched.as_ref()?.metrics()
     }

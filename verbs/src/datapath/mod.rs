@@ -2,13 +2,13 @@
 
 mod choose;
 mod device;
-mod environment;
+pub(crate) mod environment;
 mod port;
 mod reasons;
 
 pub(crate) use choose::{idle, open};
-pub use environment::environment_datapath;
 pub(crate) use port::{DevicePort, WakeUps};
+pub use roce_port::PortError;
 
 use std::num::NonZeroU32;
 use std::str::FromStr;

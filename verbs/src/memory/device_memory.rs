@@ -20,7 +20,7 @@ pub struct DeviceMemory {
 
 impl Context {
     /// Memory of the device: `len` zero bytes, at most
-    /// [`MAX_DEVICE_MEMORY_BYTES`](crate::MAX_DEVICE_MEMORY_BYTES).
+    /// [`MAX_DEVICE_MEMORY_BYTES`](crate::memory::MAX_DEVICE_MEMORY_BYTES).
     ///
     /// # Errors
     /// If that is more than there can be.

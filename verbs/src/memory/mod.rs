@@ -1,4 +1,4 @@
-//! Memory that a device may access.
+//! Memory that a device may access, and protection domains, which say what QPs may use it.
 
 mod device_memory;
 mod process_memory;
@@ -6,8 +6,14 @@ mod region;
 mod registration;
 mod window;
 
+pub use crate::error::RegionError;
+pub use crate::pd::ProtectionDomain;
 pub use device_memory::{DeviceMemory, MAX_DEVICE_MEMORY_BYTES};
 pub use process_memory::ProcessMemory;
 pub use region::MemoryRegion;
 pub use registration::Registration;
+pub use roce_stack::{
+    Access, AccessError, Buffer, BufferRange, DeregisterError, FaultSafe, Memory, MemoryFault,
+    ParseRemoteAddrError, RegisterError, RemoteAddr, Reregister, ReregisterError, Sge, WindowType,
+};
 pub use window::{MemoryWindow, WindowView};

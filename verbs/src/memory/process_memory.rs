@@ -12,8 +12,8 @@ use std::sync::Arc;
 /// [`Memory::whole_address_space`]: the kernel copies, and tells of a hole instead of
 /// raising a signal. A copy costs a system call.
 ///
-/// [`Memory::on_demand`]: crate::Memory::on_demand
-/// [`Memory::whole_address_space`]: crate::Memory::whole_address_space
+/// [`Memory::on_demand`]: crate::memory::Memory::on_demand
+/// [`Memory::whole_address_space`]: crate::memory::Memory::whole_address_space
 ///
 /// Atomics are two copies, one after the other for all contexts of this process. Neither
 /// the application's atomics nor other processes that have the same memory wait for them.

@@ -28,7 +28,7 @@ impl ProtectionDomain {
     ///
     /// - [`Memory::null`] reads as zeros and swallows what is written to it.
     /// - [`Memory::on_demand`] and [`Memory::whole_address_space`] need not be mapped;
-    ///   their accessor is [`ProcessMemory`](crate::ProcessMemory).
+    ///   their accessor is [`ProcessMemory`](crate::memory::ProcessMemory).
     /// - [`Memory::foreign`] is the caller's, who promises to keep it.
     ///
     /// # Errors

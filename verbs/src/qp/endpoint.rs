@@ -14,7 +14,7 @@ use std::str::FromStr;
 /// let text = "::ffff:10.0.0.1/0x12/0x3456";       // GID, QP number, PSN
 /// let endpoint: Endpoint = text.parse()?;
 /// assert_eq!(endpoint.to_string(), text);
-/// # Ok::<(), roce_verbs::ParseEndpointError>(())
+/// # Ok::<(), roce_verbs::qp::ParseEndpointError>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(into = "Plain", try_from = "Plain")]

@@ -28,7 +28,7 @@ impl QueuePair {
     /// for [`QueuePair::connect_with`], with the same options.
     ///
     /// ```no_run
-    /// # use roce_verbs::{*, roce_cm::*};
+    /// # use roce_verbs::{prelude::*, cm::ConnectionManager, roce_cm::*};
     /// # fn ask(qp: &QueuePair, manager: &ConnectionManager, path: Path)
     /// #     -> Result<(), Box<dyn std::error::Error>> {
     /// let service = ServiceId::ip(PortSpace::Tcp, 7471);

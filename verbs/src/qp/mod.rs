@@ -1,27 +1,30 @@
-//! Queue pairs.
+//! Queue pairs, shared receive queues and XRC domains.
 
 mod connect;
 mod datagram;
 mod endpoint;
 mod managed;
 mod options;
-mod post;
+pub(crate) mod post;
 mod srq;
 mod xrc;
 
+pub use crate::error::{ConnectError, QpError};
 pub use endpoint::{Endpoint, ParseEndpointError};
 pub use options::{ConnectOptions, QpOptions};
-pub use post::SendBatch;
+pub use roce_stack::{
+    CreateQpError, MAX_QUEUE_DEPTH, MAX_RD_ATOMIC, MAX_SRQS, ModifyError, QpAttributes, QpConfig,
+    QpCongestion, QpKind, QpState, QpStatus, QpTraffic, RateLimit, SrqAttributes, SrqError,
+    SrqStatus, Srqn, largest_path_mtu,
+};
+pub use roce_wire::{PKey, PathMtu, Psn, QKey, Qpn, RnrTimer};
 pub use srq::{SharedReceiveQueue, SrqOptions};
 pub use xrc::XrcDomain;
 
 use crate::completion::CompletionQueue;
 use crate::context::Context;
-use crate::error::QpError;
 use crate::pd::ProtectionDomain;
 use parking_lot::Mutex;
-use roce_stack::{CreateQpError, QpCongestion, QpKind, QpStatus, SrqError};
-use roce_wire::{Psn, Qpn};
 use std::net::IpAddr;
 
 /// A queue pair. Destroyed when dropped; what was outstanding

@@ -86,7 +86,7 @@ pub struct ConnectOptions {
     /// Retries when the peer has no receive posted, at most 7; 7 is for ever.
     pub rnr_retry: u8,
     /// DSCP in the upper six bits, ECN in the lower two. The device's settings
-    /// ([`PrioritySettings`](crate::PrioritySettings)) may say another DSCP.
+    /// ([`PrioritySettings`](crate::settings::PrioritySettings)) may say another DSCP.
     pub traffic_class: u8,
     /// The service level, 0 to 7, from which the device's settings make the DSCP if none is
     /// said here.

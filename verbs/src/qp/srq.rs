@@ -44,7 +44,7 @@ impl SrqOptions {
 /// and all QPs that use it are gone. What is posted then never completes.
 ///
 /// A QP takes a receive when a message begins that needs one. If the QP fails, that
-/// receive completes as flushed, and [`Event::LastWqeReached`](crate::Event) tells
+/// receive completes as flushed, and [`Event::LastWqeReached`](crate::device::Event) tells
 /// that it takes no more; the others stay.
 #[derive(Clone, Debug)]
 pub struct SharedReceiveQueue {
@@ -157,7 +157,7 @@ impl SharedReceiveQueue {
     /// Changes how many receives fit, or asks for one [`Event::SrqLimit`] when fewer
     /// are left than a limit.
     ///
-    /// [`Event::SrqLimit`]: crate::Event::SrqLimit
+    /// [`Event::SrqLimit`]: crate::device::Event::SrqLimit
     ///
     /// # Errors
     /// See [`SrqError`]; nothing was changed then.

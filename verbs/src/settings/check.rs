@@ -5,7 +5,7 @@ use super::environment_faults;
 use super::environment_metrics;
 use super::environment_priorities;
 use crate::capture::check_capture_setting;
-use crate::datapath::environment_datapath;
+use crate::datapath::environment::environment_datapath;
 use crate::device::{Device, all_devices};
 use crate::environment::{unknown_variables, value, variable};
 use crate::error::OpenError;

@@ -6,7 +6,8 @@ use super::faults::{draw_seed, environment_faults};
 use super::warn_of_unknown_variables;
 use super::{PrioritySettings, environment_priorities};
 use crate::capture::{PortCapture, environment_capture};
-use crate::datapath::{DatapathOptions, environment_datapath};
+use crate::datapath::DatapathOptions;
+use crate::datapath::environment::environment_datapath;
 use crate::device::Device;
 use crate::error::OpenError;
 use roce_capture::Capture;
@@ -20,7 +21,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 ///
 /// ```no_run
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// use roce_verbs::{Capture, Device, OpenOptions};
+/// use roce_verbs::{Device, observation::Capture, settings::OpenOptions};
 ///
 /// let context = OpenOptions::new()
 ///     .faults("loss=1%,seed=7".parse()?)

@@ -35,9 +35,9 @@ pub struct DeviceSnapshot {
     pub congestion_control: String,
     /// Why the port works no more, if it failed.
     pub failure: Option<String>,
-    /// What the NIC has counted, by [`Stat::label`](crate::Stat::label).
+    /// What the NIC has counted, by [`Stat::label`](crate::observation::Stat::label).
     pub counters: BTreeMap<String, u64>,
-    /// Packets dropped, by [`DropReason::label`](crate::DropReason::label).
+    /// Packets dropped, by [`DropReason::label`](crate::observation::DropReason::label).
     pub drops: BTreeMap<String, u64>,
     /// What the port has counted, see [`Context::port_counters`](crate::Context::port_counters).
     pub port: BTreeMap<String, u64>,

@@ -5,10 +5,10 @@
 //! from whose it is, and from how many there were before.
 
 use super::{Draw, MARK};
+use roce_verbs::completion::{CompletionChannel, Notify};
 use roce_verbs::{
-    Access, Completion, CompletionChannel, CompletionQueue, ConnectOptions, Context, Device,
-    Endpoint, MemoryRegion, Notify, ProtectionDomain, Psn, QpOptions, Qpn, QueuePair, RecvRequest,
-    SendOp, SendRequest, WcStatus,
+    Access, Completion, CompletionQueue, ConnectOptions, Context, Device, Endpoint, MemoryRegion,
+    ProtectionDomain, Psn, QpOptions, Qpn, QueuePair, RecvRequest, SendOp, SendRequest, WcStatus,
 };
 use std::io::{BufRead, Write};
 use std::net::IpAddr;

@@ -1,9 +1,10 @@
 //! Completions are announced on channels.
 
 use super::{End, PATIENCE, gid_index, pair};
+use roce_verbs::completion::{CompletionChannel, Notify};
 use roce_verbs::{
-    CompletionChannel, CompletionQueue, ConnectOptions, Notify, QpOptions, QueuePair, RecvRequest,
-    SendOp, SendRequest, WcStatus,
+    CompletionQueue, ConnectOptions, QpOptions, QueuePair, RecvRequest, SendOp, SendRequest,
+    WcStatus,
 };
 use std::time::Duration;
 

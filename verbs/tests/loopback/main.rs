@@ -2,10 +2,13 @@
 
 mod announcements;
 
+use roce_verbs::completion::WcOpcode;
+use roce_verbs::datagram::AddressOptions;
+use roce_verbs::qp::QKey;
+use roce_verbs::work::Target;
 use roce_verbs::{
-    Access, AddressOptions, CompletionQueue, ConnectOptions, Context, Device, MemoryRegion,
-    ProtectionDomain, QKey, QpKind, QpOptions, Qpn, QueuePair, RecvRequest, SendOp, SendRequest,
-    Target, WcOpcode, WcStatus,
+    Access, CompletionQueue, ConnectOptions, Context, Device, MemoryRegion, ProtectionDomain,
+    QpKind, QpOptions, Qpn, QueuePair, RecvRequest, SendOp, SendRequest, WcStatus,
 };
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::atomic::{AtomicU8, Ordering};

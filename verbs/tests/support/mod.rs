@@ -1,8 +1,10 @@
 //! One end of a connection over the loopback interface.
 
+use roce_verbs::qp::PathMtu;
+use roce_verbs::settings::OpenOptions;
 use roce_verbs::{
-    Access, CompletionQueue, ConnectOptions, Context, Device, MemoryRegion, OpenOptions, PathMtu,
-    QpOptions, QueuePair, SendOp, SendRequest, WcStatus,
+    Access, CompletionQueue, ConnectOptions, Context, Device, MemoryRegion, QpOptions, QueuePair,
+    SendOp, SendRequest, WcStatus,
 };
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;

@@ -2,7 +2,7 @@
 
 use super::Context;
 use crate::doctor::finding::Finding;
-use roce_verbs::{check_environment, unknown_variables};
+use roce_verbs::settings::{check_environment, unknown_variables};
 
 const CHECK: &str = "variables";
 

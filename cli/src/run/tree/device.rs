@@ -2,7 +2,7 @@
 
 use super::Tree;
 use super::facts::{Facts, processor_mask};
-use roce_verbs::{Gid, GidEntry};
+use roce_verbs::device::{Gid, GidEntry};
 
 /// How many entries a GID table has, as the devices report it.
 const GID_TABLE_LEN: usize = 256;

@@ -1,6 +1,8 @@
 //! What is known of a device and its interface.
 
-use roce_verbs::{DatapathOptions, Device, GidEntry};
+use roce_verbs::Device;
+use roce_verbs::datapath::DatapathOptions;
+use roce_verbs::device::GidEntry;
 use std::fs;
 use std::path::{Path, PathBuf};
 

@@ -10,7 +10,8 @@ mod write;
 
 pub(crate) use facts::Facts;
 
-use roce_verbs::{DatapathOptions, Device};
+use roce_verbs::Device;
+use roce_verbs::datapath::DatapathOptions;
 use std::path::{Path, PathBuf};
 
 /// What the kernel calls the version of its verbs interface.

@@ -1,7 +1,7 @@
 //! The made-up files, beside what the kernel's software RNIC shows.
 
 use super::*;
-use roce_verbs::{GidEntry, RoceVersion};
+use roce_verbs::device::{GidEntry, RoceVersion};
 use std::fs;
 
 fn entry(index: u8, gid: &str, version: RoceVersion) -> GidEntry {

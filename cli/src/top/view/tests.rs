@@ -1,6 +1,6 @@
 use super::super::rates::between;
 use super::*;
-use roce_verbs::{DeviceSnapshot, Processes, QpSnapshot, Snapshot};
+use roce_verbs::observation::{DeviceSnapshot, Processes, QpSnapshot, Snapshot};
 use std::collections::BTreeMap;
 
 fn counters(of: &[(&str, u64)]) -> BTreeMap<String, u64> {

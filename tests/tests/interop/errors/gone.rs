@@ -57,7 +57,12 @@ fn rxe_gives_up_a_pair_of_ours_that_was_destroyed() {
     let context = ours.context.clone();
     drop(ours);
     assert_given_up(&mut theirs, remote);
-    assert!(context.counters().drops(roce_verbs::DropReason::UnknownQp) > 0);
+    assert!(
+        context
+            .counters()
+            .drops(roce_verbs::observation::DropReason::UnknownQp)
+            > 0
+    );
 }
 
 #[test]

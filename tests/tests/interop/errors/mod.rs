@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use roce_tests::ends::{End, Options, Ours, PATIENCE};
 use roce_tests::peer::{Completion, Operation};
-use roce_verbs::Stat;
+use roce_verbs::observation::Stat;
 
 /// The `wr_id` of receives that are posted to see what becomes of them.
 const RECEIVE: u64 = 33;

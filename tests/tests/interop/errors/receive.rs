@@ -4,7 +4,7 @@ use roce_tests::ends::{End, Ours, Theirs, connect};
 use roce_tests::lab::Lab;
 use roce_tests::peer::Operation;
 use roce_tests::wire::{Frames, Sender};
-use roce_verbs::Stat;
+use roce_verbs::observation::Stat;
 use roce_wire::{NakCode, Syndrome};
 
 use super::{LENGTH, RECEIVE, assert_receive, assert_writes, impatient, run, wait_for};

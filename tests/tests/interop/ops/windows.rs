@@ -6,10 +6,8 @@
 use roce_tests::ends::{End, Options, Ours, connect, pattern};
 use roce_tests::lab::Lab;
 use roce_tests::peer::{Access, Operation};
-use roce_verbs::{
-    Access as OurAccess, MemoryRegion, MemoryWindow, RemoteAddr, SendOp, SendRequest, WindowType,
-    WindowView,
-};
+use roce_verbs::memory::{MemoryWindow, WindowType, WindowView};
+use roce_verbs::{Access as OurAccess, MemoryRegion, RemoteAddr, SendOp, SendRequest};
 
 use super::{HERE, assert_success, run};
 

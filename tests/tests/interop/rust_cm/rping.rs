@@ -7,9 +7,11 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
+use roce_verbs::cm::{ConnectionManager, PortClaim};
+use roce_verbs::completion::WcOpcode;
 use roce_verbs::prelude::*;
 use roce_verbs::roce_cm::{ConnectionId, Event, ListenerId, Path, PortSpace, ServiceId};
-use roce_verbs::{ConnectionManager, OpenOptions, PortClaim, WcOpcode};
+use roce_verbs::settings::OpenOptions;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 /// rping's usual port.

@@ -1,7 +1,7 @@
 //! Metrics of devices.
 
 use super::{DeviceSnapshot, Kind, Labels, Text};
-use crate::{DropReason, QpState, Stat};
+use roce_stack::{DropReason, QpState, Stat};
 use std::collections::BTreeSet;
 
 pub(super) fn write(text: &mut Text, devices: &[DeviceSnapshot]) {

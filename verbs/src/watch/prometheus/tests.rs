@@ -99,8 +99,8 @@ fn read_value(text: &str) -> (String, &str) {
 }
 
 fn device(context: u64, name: &str) -> DeviceSnapshot {
-    let counters = crate::Stat::ALL.iter().zip(100..);
-    let drops = crate::DropReason::ALL.iter().zip(200..);
+    let counters = roce_stack::Stat::ALL.iter().zip(100..);
+    let drops = roce_stack::DropReason::ALL.iter().zip(200..);
     DeviceSnapshot {
         context,
         device: name.to_owned(),
@@ -154,7 +154,7 @@ fn the_text_is_as_prometheus_has_it() {
     );
     let names: BTreeSet<_> = samples.iter().map(|(name, _, _)| name).collect();
     // Every counter has a metric of its own.
-    assert!(names.len() > crate::Stat::ALL.len() + 10, "{names:?}");
+    assert!(names.len() > roce_stack::Stat::ALL.len() + 10, "{names:?}");
     let stat = |name| value(&samples, name, ("context", "2"));
     assert_eq!(stat("roce_received_packets_total"), Some(100.0));
     assert_eq!(stat("roce_port_tx_datagrams_total"), Some(7.0));

@@ -1,0 +1,7 @@
+//! What a device has done: counters, captured packets, and snapshots of all devices of a process
+//! or of all processes of the host.
+
+pub use crate::tally::{Tally, Totals, totals_of_this_program};
+pub use crate::watch::{DeviceSnapshot, Processes, QpSnapshot, Snapshot, watch_processes};
+pub use roce_capture::{Capture, CreateError};
+pub use roce_stack::{Counters, DropReason, Stat};
