@@ -141,9 +141,7 @@ impl Shared {
     pub(crate) fn lock(&self) -> MutexGuard<'_, Engine> {
         self.engine.lock()
     }
-}
 
-impl Shared {
     /// The engine, whose NIC has a part of the QP numbers to draw from.
     ///
     /// # Errors
@@ -177,9 +175,7 @@ impl Shared {
         self.wake_driver();
         Ok(started)
     }
-}
 
-impl Shared {
     /// Has an address made usable when the datapath starts. Returns whether it is still to
     /// start.
     pub(crate) fn use_when_started(&self, address: IpAddr) -> bool {
