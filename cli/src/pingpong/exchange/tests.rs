@@ -1,4 +1,5 @@
 use super::*;
+use socket2::{Domain, Socket, Type};
 use std::thread;
 
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -114,7 +115,7 @@ fn a_silent_peer_is_given_up() {
 
 #[test]
 fn no_client_and_no_server_are_reported() {
-    let (listener, at) = listener();
+    let (listener, _) = listener();
     let error = listener
         .accept(Some(Duration::from_millis(20)), PATIENCE)
         .expect_err("no client");
@@ -122,7 +123,12 @@ fn no_client_and_no_server_are_reported() {
         error.to_string(),
         "no client came within 0.02 s (--timeout)"
     );
-    // The port is closed now.
+    // A port that is bound, so that nobody else takes it, and at which nobody listens.
+    let deaf = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
+    let any = SocketAddr::from(([127, 0, 0, 1], 0));
+    deaf.bind(&any.into()).expect("a free port");
+    let at = deaf.local_addr().expect("bound").as_socket();
+    let at = at.expect("an IP address");
     let error = with_server(&[at], "somewhere", PATIENCE, &address()).expect_err("no server");
     assert!(
         error.to_string().starts_with("no server at somewhere ("),

@@ -1,0 +1,164 @@
+//! Measures what the one lock of a device costs: two threads on one device, beside two threads on
+//! a device each.
+//!
+//! Each thread has a QP pair, a CQ and memory of its own, and WRITEs from one of its QPs to the
+//! other through the loopback interface. On one device, both threads take the same lock.
+
+use clap::Parser;
+use nix::sys::resource::{UsageWho, getrusage};
+use nix::sys::time::TimeValLike;
+use roce_benches::command::finish;
+use roce_benches::median;
+use roce_verbs::prelude::*;
+use std::process::ExitCode;
+use std::sync::Barrier;
+use std::thread;
+use std::time::Instant;
+
+/// What two threads on one device cost, beside two devices
+///
+/// Runs by turns: one thread; two threads on one device; two threads on two devices. Figures are
+/// medians.
+#[derive(Debug, Parser)]
+struct Args {
+    /// WRITEs of each thread in each run
+    #[arg(long, default_value_t = 50_000)]
+    writes: u32,
+
+    /// Runs of each arrangement
+    #[arg(long, default_value_t = 9)]
+    runs: usize,
+
+    /// Bytes of a WRITE
+    #[arg(long, default_value_t = 8)]
+    bytes: usize,
+
+    /// WRITEs in flight for each thread
+    #[arg(long, default_value_t = 1)]
+    depth: u32,
+}
+
+type Failure = Box<dyn std::error::Error + Send + Sync>;
+
+/// One thread's QPs, CQ and memory.
+struct Lane {
+    qp: QueuePair,
+    _peer: QueuePair,
+    cq: CompletionQueue,
+    memory: MemoryRegion,
+    bytes: usize,
+}
+
+impl Lane {
+    fn new(context: &Context, bytes: usize) -> Result<Self, Failure> {
+        let pd = context.alloc_pd();
+        let cq = context.create_cq(1024);
+        let memory = pd.allocate(2 * bytes, Access::LOCAL_WRITE | Access::REMOTE_WRITE)?;
+        let qp = pd.create_qp(&cq, &cq, &QpOptions::default())?;
+        let peer = pd.create_qp(&cq, &cq, &QpOptions::default())?;
+        qp.connect(0, &peer.endpoint(0)?, &ConnectOptions::default())?;
+        peer.connect(0, &qp.endpoint(0)?, &ConnectOptions::default())?;
+        Ok(Self {
+            qp,
+            _peer: peer,
+            cq,
+            memory,
+            bytes,
+        })
+    }
+
+    /// WRITEs `writes` times, with `depth` of them in flight.
+    fn run(&self, writes: u32, depth: u32) -> Result<(), Failure> {
+        let place = self.memory.slice(0, self.bytes)?;
+        let write = SendRequest::write(place, self.memory.remote(self.bytes as u64));
+        let (mut posted, mut completed) = (0, 0);
+        while completed < writes {
+            while posted < writes && posted - completed < depth {
+                self.qp.post_send(&write)?;
+                posted += 1;
+            }
+            self.cq.wait_polling()?.ok()?;
+            completed += 1;
+        }
+        Ok(())
+    }
+}
+
+/// What a run came to.
+struct Figures {
+    /// WRITEs of all threads in a second.
+    rate: f64,
+    /// Processor time of a WRITE, in microseconds.
+    busy: f64,
+}
+
+/// A thread for each lane.
+fn run(lanes: &[Lane], args: &Args) -> Result<Figures, Failure> {
+    let before = processor_time()?;
+    let started = Instant::now();
+    let start = Barrier::new(lanes.len());
+    thread::scope(|scope| {
+        let threads: Vec<_> = lanes
+            .iter()
+            .map(|lane| {
+                scope.spawn(|| {
+                    start.wait();
+                    lane.run(args.writes, args.depth)
+                })
+            })
+            .collect();
+        threads
+            .into_iter()
+            .try_for_each(|thread| thread.join().expect("a lane returns its errors"))
+    })?;
+    let writes = f64::from(args.writes) * lanes.len() as f64;
+    Ok(Figures {
+        rate: writes / started.elapsed().as_secs_f64(),
+        busy: (processor_time()? - before) / writes,
+    })
+}
+
+/// This process's, in microseconds.
+fn processor_time() -> Result<f64, Failure> {
+    let used = getrusage(UsageWho::RUSAGE_SELF)?;
+    let micros = used.user_time().num_microseconds() + used.system_time().num_microseconds();
+    Ok(micros as f64)
+}
+
+fn main() -> ExitCode {
+    finish("shards", measure(&Args::parse()).map_err(|e| e.to_string()))
+}
+
+fn measure(args: &Args) -> Result<(), Failure> {
+    let device = || Device::named("roce_lo")?.open();
+    let (one, another) = (device()?, device()?);
+    let arrangements = [
+        ("one thread", vec![Lane::new(&one, args.bytes)?]),
+        (
+            "two threads, one device",
+            vec![Lane::new(&one, args.bytes)?, Lane::new(&one, args.bytes)?],
+        ),
+        (
+            "two threads, two devices",
+            vec![
+                Lane::new(&one, args.bytes)?,
+                Lane::new(&another, args.bytes)?,
+            ],
+        ),
+    ];
+    let mut figures = arrangements.each_ref().map(|_| (Vec::new(), Vec::new()));
+    for _ in 0..args.runs {
+        for ((_, lanes), (rates, busy)) in arrangements.iter().zip(&mut figures) {
+            let run = run(lanes, args)?;
+            rates.push(run.rate / 1e3);
+            busy.push(run.busy);
+        }
+    }
+    println!("WRITEs of {} bytes, {} in flight", args.bytes, args.depth);
+    println!("{:26} {:>12} {:>18}", "", "thousand/s", "processor us each");
+    for ((name, _), (rates, busy)) in arrangements.iter().zip(&figures) {
+        let [rate, busy] = [rates, busy].map(|all| median(all).unwrap_or(f64::NAN));
+        println!("{name:26} {rate:12.1} {busy:18.2}");
+    }
+    Ok(())
+}
