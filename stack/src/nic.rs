@@ -1,5 +1,5 @@
-//! The NIC: the table of queue pairs, and what is done with each packet, each
-//! timer and each chance to send.
+//! The NIC: the table of queue pairs, and the handling of each packet, each timer and each turn to
+//! transmit.
 
 mod memory;
 
@@ -51,24 +51,24 @@ use table::{NEVER, Slot, Table};
 pub use usage::Usage;
 use wheel::Wheel;
 
-/// What a NIC is made with.
+/// The configuration of a [`Nic`].
 #[derive(Clone, Debug)]
 pub struct NicConfig {
-    /// Where all randomness comes from: QPNs, keys, PSNs. The same seed and the
-    /// same calls give the same NIC. Must be unpredictable in production.
+    /// The seed of all randomness: QPNs, keys, PSNs. The same seed and the same calls give the same
+    /// NIC. Must be unpredictable in production.
     pub seed: [u8; 32],
     /// The largest transport packet that the port sends, in bytes.
     pub max_packet_bytes: usize,
-    /// The most that one QP keeps in flight, in bytes.
+    /// The upper bound of the bytes that one QP keeps in flight.
     pub window_bytes: usize,
 }
 
-/// How many packets a QP sends before others have their turn.
+/// The number of packets that a QP sends before the other QPs have their turn.
 const QUANTUM: usize = 64;
 
 /// An RDMA NIC without a clock, a thread or a network.
 ///
-/// Whoever drives it calls, in any order and as often as they like:
+/// The code that drives it calls, in any order and as often as it likes:
 ///
 /// 1. [`Nic::receive`] with each packet that a port hands out,
 /// 2. [`Nic::handle_timeouts`] at [`Nic::next_timeout`] or later,
@@ -92,7 +92,7 @@ pub struct Nic {
     fragmentation: fragmentation::Fragmentation,
     /// QP1, if it is open.
     management: Option<Box<management::GeneralServices>>,
-    /// Those that owe their peers CNPs.
+    /// The QPs that have a CNP to send.
     notices: VecDeque<Handle>,
     reports: reports::Reports,
     /// A timer for each QP, by its slot in the table.
@@ -101,7 +101,7 @@ pub struct Nic {
     shares: Shares,
     /// The QP that the newest packet was for.
     newest: Qpn,
-    /// Where the numbers of QPs are drawn from, if not from all that there are.
+    /// The part that QPNs are drawn from; `None` for the whole number space.
     part: Option<QpnPart>,
 }
 
@@ -134,15 +134,15 @@ impl Nic {
         }
     }
 
-    /// From now on QPs get numbers of this part only, so that other NICs can have other
-    /// parts behind the same address. At most [`QpnPart::MAX_QPS`] QPs can exist then.
+    /// Draws the numbers of new QPs from `part` only, so that other NICs behind the same address
+    /// can use other parts. From now on at most [`QpnPart::MAX_QPS`] QPs can exist.
     pub fn draw_qpns_from(&mut self, part: QpnPart) {
         self.part = Some(part);
     }
 
-    /// Sets what the port takes, once that is known: the largest transport packet that it
-    /// sends, and the most that one QP keeps in flight, both in bytes. QPs that are in RTR or
-    /// beyond keep what they have.
+    /// Sets the limits of the port, once they are known: the largest transport packet that it
+    /// sends, and the window of one QP, both in bytes. QPs in RTR or a later state keep their
+    /// limits.
     pub fn set_port_limits(&mut self, max_packet_bytes: usize, window_bytes: usize) {
         self.limits = PortLimits {
             max_packet_bytes,
@@ -151,15 +151,14 @@ impl Nic {
         self.shares.set_limit(window_bytes);
     }
 
-    /// Sets how many requests that came before their turn are kept at most, of all QPs
-    /// together; 1024 at first. Each takes 4 KiB, from when it is needed for the first
-    /// time. With 0 all of them are dropped, as the specification has it, and peers go
-    /// back to the first that is missing.
+    /// Sets the number of out-of-order requests that all QPs together keep; 1024 by default. Each
+    /// takes 4 KiB, allocated when it is first needed. With 0, QPs drop every out-of-order request,
+    /// as the specification describes, and peers go back to the first missing one.
     pub fn keep_early(&mut self, packets: usize) {
         self.early.set_limit(packets);
     }
 
-    /// A new protection domain.
+    /// Allocates a protection domain.
     pub fn alloc_pd(&mut self) -> PdId {
         self.memory.alloc_pd()
     }
@@ -167,10 +166,10 @@ impl Nic {
     /// Registers memory; see [`MemoryTable::register`].
     ///
     /// # Safety
-    /// As there.
+    /// See [`MemoryTable::register`].
     ///
     /// # Errors
-    /// As there.
+    /// See [`MemoryTable::register`].
     pub unsafe fn register(
         &mut self,
         pd: PdId,
@@ -179,7 +178,7 @@ impl Nic {
         iova: u64,
         access: Access,
     ) -> Result<u32, RegisterError> {
-        // SAFETY: the caller's promise is the callee's demand.
+        // SAFETY: the caller promises what the callee demands.
         unsafe {
             self.memory
                 .register(&mut self.rng, pd, base, len, iova, access)
@@ -189,7 +188,7 @@ impl Nic {
     /// Registers a buffer; see [`MemoryTable::register_buffer`].
     ///
     /// # Errors
-    /// As there.
+    /// See [`MemoryTable::register_buffer`].
     pub fn register_buffer(
         &mut self,
         pd: PdId,
@@ -200,23 +199,21 @@ impl Nic {
             .register_buffer(&mut self.rng, pd, buffer, access)
     }
 
-    /// Forgets a region: nothing accesses its memory from now on, through no window
-    /// either. Requests that still name it fail. Returns whether there was one with
-    /// this key.
+    /// Deregisters a region: from now on nothing accesses its memory, directly or through a window.
+    /// Requests that still name it fail. Returns whether a region had this key.
     // rule: 10.6.4-deregister
     pub fn deregister(&mut self, key: u32) -> bool {
         self.memory.deregister(key)
     }
 
-    /// Removes a QP. Packets for it are dropped from now on; its requests never
-    /// complete, and its completions that wait in CQs are dropped. Returns whether there
-    /// was one.
+    /// Destroys a QP. The NIC drops packets for it from now on. Its requests never complete, and
+    /// its completions that wait in CQs are dropped. Returns whether the QP existed.
     // rule: 11.2.5.4-destroy
     pub fn destroy_qp(&mut self, qpn: Qpn) -> bool {
         let Some(handle) = self.qps.find(qpn) else {
             return false;
         };
-        // No time passes for a QP that goes.
+        // A QP that is being destroyed needs no time.
         self.with_qp_unscheduled(Instant::ZERO, handle, Qp::forget);
         let Some(mut qp) = self.qps.remove(qpn) else {
             return false;
@@ -236,7 +233,7 @@ impl Nic {
         true
     }
 
-    /// A path along which QPs of `pd` can send datagrams.
+    /// Creates an address handle: a path along which QPs of `pd` can send datagrams.
     ///
     /// # Errors
     /// See [`AddressError`].
@@ -247,7 +244,7 @@ impl Nic {
         AddressHandle::new(pd, path)
     }
 
-    /// A PSN to start with that nobody can guess.
+    /// Draws an initial PSN that nobody can guess.
     pub fn random_psn(&mut self) -> Psn {
         Psn::new(self.rng.next_u32())
     }
@@ -275,23 +272,23 @@ impl Nic {
         result.unwrap_or(Err(ModifyError::UnknownQp(qpn)))
     }
 
-    /// State and attributes of a QP, PSNs as they are now; `None` if there is no such QP.
+    /// State and attributes of a QP, with its present PSNs; `None` if there is no such QP.
     // rule: 11.2.5.3-query
     pub fn query_qp(&self, qpn: Qpn) -> Option<(QpState, QpConfig)> {
         self.qps.get(qpn).map(|qp| (qp.state(), qp.config()))
     }
 
-    /// How many requests of the QP have not completed: sends, receives.
+    /// The number of the QP's requests that have not completed: (sends, receives).
     pub fn queued(&self, qpn: Qpn) -> Option<(usize, usize)> {
         self.qps.get(qpn).map(Qp::queued)
     }
 
-    /// Takes a received packet: any bytes at all.
+    /// Handles a received packet, which may be any bytes at all.
     pub fn receive(&mut self, now: Instant, meta: &RxMeta, transport: &[u8]) {
         self.foresee_packet(transport);
-        // Verify, then place: no byte of a damaged packet reaches memory. Checked before
-        // it is parsed, because the payload of the packet before is still on its way
-        // to memory, and the CRC, unlike the parser, does not wait for that.
+        // Verify, then place: no byte of a damaged packet reaches memory. The CRC comes before the
+        // parser: stores of the previous packet's payload are still in flight, and the parser has
+        // to wait for them while the CRC does not.
         let intact = icrc_is_right(&mut self.fragmentation, meta, transport);
         let taken = Packet::parse_with(transport, |packet| {
             // rule: 9.6.1-icrc
@@ -312,7 +309,7 @@ impl Nic {
         }
     }
 
-    /// Takes a well-formed packet.
+    /// Handles a well-formed packet.
     #[inline]
     fn receive_intact(&mut self, now: Instant, meta: &RxMeta, packet: &Packet<'_>) {
         let qpn = packet.bth.dest_qpn;
@@ -323,7 +320,7 @@ impl Nic {
                 cold_path();
                 self.receive_multicast(now, meta, packet);
             }
-            // IBTA 1.7, 9.6.1.4: neither without the other.
+            // IBTA 1.7, 9.6.1.4: neither is valid without the other.
             _ => {
                 cold_path();
                 self.counters.drop(DropReason::NoGroup);
@@ -331,7 +328,7 @@ impl Nic {
         }
     }
 
-    /// Takes a well-formed packet for one QP.
+    /// Handles a well-formed packet for one QP.
     fn receive_for(&mut self, now: Instant, qpn: Qpn, meta: &RxMeta, packet: &Packet<'_>) {
         // rule: 9.6.1-no-answer, A16-no-qp0
         let known = self.with_qp(now, qpn, |qp, cx| {
@@ -356,14 +353,13 @@ impl Nic {
         }
     }
 
-    /// Sends what there is to send, as far as the port has room, a fair share of
-    /// each QP at a time.
+    /// Sends whatever the QPs have to send, until the port is full or each QP has had one turn.
     pub fn transmit(&mut self, now: Instant, port: &mut dyn Transmit) {
         self.report(port);
         if !self.transmit_notices(now, port) || !self.transmit_mads(port) {
             return;
         }
-        // Each QP gets one turn; who has more waits for the next call.
+        // Each QP gets one turn; a QP with more to send waits for the next call.
         for _ in 0..self.ready.len() {
             let Some(handle) = self.ready.pop_front() else {
                 return;
@@ -391,10 +387,9 @@ impl Nic {
         }
     }
 
-    /// Sends what was posted to one QP, and nothing that it owes its peer: an
-    /// application that answers a message wants its answer out first. What remains,
-    /// acknowledgements above all, is for the next [`Nic::transmit`]. If other QPs have
-    /// waited for longer, all get their turn.
+    /// Sends what was posted to one QP, but not its replies to the peer: an application that
+    /// answers a message wants its answer out first. The rest, acknowledgements above all, waits
+    /// for the next [`Nic::transmit`]. If other QPs have waited longer, all QPs get their turn.
     pub fn transmit_posted(&mut self, now: Instant, port: &mut dyn Transmit, qpn: Qpn) {
         let Some(&handle) = self.ready.front().filter(|first| first.qpn == qpn) else {
             return self.transmit(now, port);
@@ -410,7 +405,7 @@ impl Nic {
         self.take_turn(now, handle, send);
     }
 
-    /// Lets a QP send. What room it leaves is for others, unless it has to wait for the
+    /// Lets a QP send. Other QPs may use the room that it leaves, unless it has to wait for the
     /// port: then its turn has not ended.
     fn take_turn(
         &mut self,
@@ -440,9 +435,9 @@ impl Nic {
             || !self.reports.is_empty()
     }
 
-    /// Whether that is acknowledgements, and nothing else: they may wait a little for what
-    /// the application sends in answer, as acknowledgements coalesce (IBTA 1.7,
-    /// 9.7.5.1.2). With more than a few QPs waiting, no: nobody counts them all.
+    /// Whether the NIC has acknowledgements to send, and nothing else. They may wait a little for
+    /// the application's answer, since acknowledgements coalesce (IBTA 1.7, 9.7.5.1.2). Always
+    /// false with more than a few QPs waiting, because checking each of them would take too long.
     pub fn wants_only_to_acknowledge(&self) -> bool {
         const FEW: usize = 8;
         let acknowledges = |handle: &Handle| {
@@ -455,13 +450,13 @@ impl Nic {
             && self.ready.iter().all(acknowledges)
     }
 
-    /// When [`Nic::handle_timeouts`] should be called; it may be early, never late.
+    /// The next time to call [`Nic::handle_timeouts`]; it may be early, never late.
     #[inline]
     pub fn next_timeout(&self) -> Option<Instant> {
         self.timers.next()
     }
 
-    /// Does what is due.
+    /// Handles all timers that are due at `now`.
     pub fn handle_timeouts(&mut self, now: Instant) {
         while let Some(timer) = self.timers.take_due(now) {
             let Some((handle, slot)) = self.qps.timed(timer) else {
@@ -470,9 +465,9 @@ impl Nic {
             if slot.deadline > now {
                 self.set_timer(handle);
             } else if slot.pauses {
-                // With thousands of QPs that are held to rates, there is hardly anything
-                // else that timers are for: the QP sees to it when it has its turn, which
-                // is early enough to wait for its memory.
+                // With thousands of rate-limited QPs, hardly any timer has another purpose. The QP
+                // ends its pause itself when it has its turn, so its memory need not be in a cache
+                // yet.
                 self.schedule(handle, false);
             } else {
                 self.with_handle(now, handle, Qp::handle_timeout);
@@ -492,7 +487,7 @@ impl Nic {
         self.events.pop_front()
     }
 
-    /// What has been counted so far.
+    /// The counters so far.
     pub fn counters(&self) -> &Counters {
         &self.counters
     }

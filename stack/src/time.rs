@@ -5,8 +5,8 @@ pub use core::time::Duration;
 
 /// A point in time, in nanoseconds since an origin of the caller's choice.
 ///
-/// The stack never reads a clock: whoever drives it passes `Instant`s in, from a
-/// monotonic clock or from a simulation's virtual one.
+/// The stack never reads a clock: the code that drives it passes `Instant`s in, from a monotonic
+/// clock or from a simulation's virtual one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Instant(u64);
 
@@ -24,26 +24,26 @@ impl Instant {
         self.0
     }
 
-    /// How many nanoseconds after `earlier` this is; 0 if it is not after.
+    /// Nanoseconds from `earlier` to this instant; 0 if this is not after `earlier`.
     #[inline]
     pub(crate) const fn nanos_since(self, earlier: Self) -> u64 {
         self.0.saturating_sub(earlier.0)
     }
 
-    /// So many nanoseconds later.
+    /// The instant `ns` nanoseconds later.
     #[inline]
     pub(crate) const fn after_nanos(self, ns: u64) -> Self {
         Self(self.0.saturating_add(ns))
     }
 
-    /// How long after `earlier` this is; zero if it is not after.
+    /// The duration from `earlier` to this instant; zero if this is not after `earlier`.
     pub fn saturating_duration_since(self, earlier: Self) -> Duration {
         Duration::from_nanos(self.nanos_since(earlier))
     }
 }
 
-/// A duration in nanoseconds, for those who calculate with it for each packet: of a
-/// [`Duration`], seconds and the rest are calculated with apart.
+/// A duration in nanoseconds, for calculations on the path of each packet: a [`Duration`] keeps
+/// seconds and nanoseconds apart, which makes its arithmetic slower.
 #[inline]
 pub(crate) fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)

@@ -1,23 +1,23 @@
-//! What each QP has sent and received.
+//! The traffic of each QP.
 
 use crate::counters::{Counters, Stat};
 
-/// What a QP has sent and received since it was made, RESET or not.
+/// What a QP has sent and received since it was created; RESET does not clear it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct QpTraffic {
-    /// Packets sent, acknowledgements and CNPs too.
+    /// Packets sent, including acknowledgements and CNPs.
     pub tx_packets: u64,
-    /// Payload bytes of those.
+    /// Payload bytes of the packets sent.
     pub tx_bytes: u64,
-    /// Packets received with the right ICRC; of those, some may still have been dropped.
+    /// Packets received with a correct ICRC, including those that were dropped later.
     pub rx_packets: u64,
-    /// Payload bytes of those.
+    /// Payload bytes of the packets received.
     pub rx_bytes: u64,
-    /// Packets sent that had been sent before.
+    /// Packets retransmitted.
     pub retransmitted: u64,
 }
 
-/// Those of a NIC's counters that are also counted for each QP.
+/// The counters of a NIC that are also counted for each QP.
 pub(crate) struct Sums([u64; 3]);
 
 impl Sums {
@@ -28,14 +28,14 @@ impl Sums {
 }
 
 impl QpTraffic {
-    /// A packet has come with so many bytes of payload.
+    /// Counts a received packet with `bytes` of payload.
     #[inline]
     pub(crate) fn note_received(&mut self, bytes: usize) {
         self.rx_packets += 1;
         self.rx_bytes += bytes as u64;
     }
 
-    /// What the NIC has sent since `before` was this QP's.
+    /// Counts what the NIC has sent since `before` as sent by this QP.
     #[inline]
     pub(crate) fn note_sent(&mut self, before: &Sums, counters: &Counters) {
         let Sums([packets, bytes, retransmitted]) = Sums::of(counters);

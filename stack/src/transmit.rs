@@ -4,9 +4,8 @@
 //!
 //! - [`Transmit::reserve`] lends room for one packet. The caller fills all of
 //!   [`TxSlot::bytes`] and calls [`Transmit::commit`] or [`Transmit::commit_last`].
-//! - A reservation that is not committed is dropped at the next `reserve`, and nothing
-//!   of it is sent. The next reservation for the same destination and length then gets
-//!   the same header fields.
+//! - A reservation that is not committed is dropped at the next `reserve`, and is not sent. The
+//!   next reservation for the same destination and length then gets the same header fields.
 //! - Committed packets to one destination leave in the order in which they were
 //!   committed. The implementation may queue them, and the queue has a fixed bound:
 //!   when it is full, `reserve` returns [`ReserveError::Full`].
@@ -24,8 +23,8 @@
 //! acknowledges it. Reusing the memory then damages only this copy, which is a duplicate,
 //! and which the receiver drops because its ICRC is wrong.
 //!
-//! When queued packets leave is agreed between the implementation and the code that
-//! drives it, and none of the NIC's business.
+//! The implementation and the code that drives it agree on when queued packets leave. The NIC does
+//! not depend on it.
 
 use crate::encapsulation::{IpCovered, TxMeta};
 use core::num::NonZeroU64;
@@ -60,9 +59,9 @@ pub trait Transmit {
         self.commit();
     }
 
-    /// Reports which packets of a flow will never be retransmitted: the implementation
-    /// may reuse their memory. The NIC calls this only for flows of which it was lent
-    /// [kept](TxSlot::kept) room, when it sends next.
+    /// Reports which packets of a flow will never be retransmitted: the implementation may reuse
+    /// their memory. The NIC calls this only for flows that got [kept](TxSlot::kept) slots, when it
+    /// next sends.
     fn acknowledged(&mut self, _flow: Flow, _which: Acknowledged) {}
 }
 
@@ -82,17 +81,17 @@ impl Flow {
     }
 }
 
-/// A packet's place in its flow. Places rise from packet to packet, not always by one. A
-/// retransmitted packet has the place that it had first.
+/// A packet's place in its flow. Places increase from packet to packet, not always by one. A
+/// retransmitted packet keeps its first place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Position(pub NonZeroU64);
 
 /// The packets of a flow that will never be retransmitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Acknowledged {
-    /// All before this place: the peer has acknowledged them.
+    /// All packets before this place: the peer has acknowledged them.
     Before(Position),
-    /// All that were sent so far: the connection has ended. A new connection of the same
+    /// All packets that were sent so far: the connection has ended. A new connection of the same
     /// two QPs may start at any place.
     All,
 }
@@ -100,8 +99,7 @@ pub enum Acknowledged {
 /// Room for one packet, lent by [`Transmit::reserve`].
 #[derive(Debug)]
 pub struct TxSlot<'a> {
-    /// Exactly as many bytes as asked for, BTH to ICRC; their contents are
-    /// arbitrary until written.
+    /// Exactly `len` bytes, BTH to ICRC; their contents are arbitrary until written.
     pub bytes: &'a mut [u8],
     /// The UDP source port that the packet will carry.
     pub src_port: u16,
@@ -114,12 +112,12 @@ pub struct TxSlot<'a> {
     pub kept: bool,
 }
 
-/// Why [`Transmit::reserve`] lent nothing.
+/// Why [`Transmit::reserve`] lent no room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReserveError {
-    /// The queue is full: flush, or come back when the network took some.
+    /// The queue is full: flush it, or try again when the network has taken some packets.
     Full,
-    /// The packet is longer than the link allows, or addresses are unusable: it
-    /// can never be sent. Counts as a drop.
+    /// The packet is longer than the link allows, or an address is unusable: the packet can never
+    /// be sent. Counts as a drop.
     Unsendable,
 }

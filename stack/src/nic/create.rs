@@ -1,4 +1,4 @@
-//! Making QPs, as long as there are numbers for them.
+//! Creation of QPs, while QPNs are left.
 
 use super::Nic;
 use crate::kind::QpKind;
@@ -10,15 +10,15 @@ use core::fmt;
 use rand_core::Rng;
 use roce_wire::Qpn;
 
-/// Why there is no new QP.
+/// Why no QP was created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CreateQpError {
-    /// All numbers are taken.
+    /// All QPNs are in use.
     QpnsUsedUp {
-        /// How many QPs there are, and no more can be.
+        /// The number of QPs that can exist.
         most: usize,
     },
-    /// It can't take its receives from there.
+    /// The QP can't take its receives from this SRQ.
     Srq(SrqError),
 }
 
@@ -31,10 +31,9 @@ impl From<SrqError> for CreateQpError {
 impl fmt::Display for CreateQpError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::QpnsUsedUp { most } => write!(
-                f,
-                "there are numbers for {most} QPs, and as many QPs: destroy one first"
-            ),
+            Self::QpnsUsedUp { most } => {
+                write!(f, "all {most} QPNs are in use: destroy a QP first")
+            }
             Self::Srq(error) => error.fmt(f),
         }
     }
@@ -43,17 +42,17 @@ impl fmt::Display for CreateQpError {
 impl std::error::Error for CreateQpError {}
 
 impl Nic {
-    /// A new QP in state RESET, with a number that nobody can guess.
+    /// Creates a QP in state RESET, with a number that nobody can guess.
     ///
     /// # Errors
-    /// If all numbers are taken: some 2^24, or [`QpnPart::MAX_QPS`] of a part.
+    /// If all QPNs are in use: some 2^24, or [`QpnPart::MAX_QPS`] of a part.
     pub fn create_qp(&mut self, init: QpInit) -> Result<Qpn, CreateQpError> {
         let receives = Receives::own(receive_limits(init.kind, init.recv));
         let qpn = self.free_qpn()?;
         Ok(self.insert_qp(qpn, init, receives))
     }
 
-    /// A number that no QP has.
+    /// Draws a QPN that is not in use.
     pub(super) fn free_qpn(&mut self) -> Result<Qpn, CreateQpError> {
         let most = self.part.map_or((1 << 24) - 1024, |_| QpnPart::MAX_QPS);
         if self.qps.len() >= most {
@@ -62,7 +61,7 @@ impl Nic {
         loop {
             let drawn = self.rng.next_u32();
             let bits = self.part.map_or(drawn & 0xff_ffff, |part| part.pick(drawn));
-            // 0 and 1 are the management QPs, 0xffffff is multicast's.
+            // 0 and 1 are the management QPs; 0xffffff is for multicast.
             if bits > 1 && bits != 0xff_ffff && !self.qps.contains(Qpn::from_bits(bits)) {
                 // rule: 11.2.5.1-qpn-unique
                 return Ok(Qpn::from_bits(bits));
@@ -76,7 +75,7 @@ impl Nic {
     }
 }
 
-/// How large the receive queue of a QP is, if it was asked to be of this size.
+/// The size of a QP's receive queue, given the size that was asked for.
 fn receive_limits(kind: QpKind, asked: QueueLimits) -> QueueLimits {
     if kind.is_xrc() {
         QueueLimits {

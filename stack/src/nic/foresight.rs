@@ -1,13 +1,13 @@
-//! Knowing which QP comes next: its memory is brought near while there is other work.
+//! Prefetching: the next QP's memory is loaded into the cache while there is other work.
 
 use super::Nic;
 use roce_wire::Qpn;
 
-/// Where a packet says which QP it is for (IBTA 1.7, 9.2).
+/// The bytes of a packet that hold its destination QPN (IBTA 1.7, 9.2).
 const DEST_QPN: core::ops::Range<usize> = 5..8;
 
 impl Nic {
-    /// The packet, whatever it is, will be looked at once its ICRC has been verified.
+    /// Prefetches the QP that the packet names, which is needed once the ICRC has been verified.
     pub(super) fn foresee_packet(&mut self, transport: &[u8]) {
         let Some(&[high, middle, low]) = transport.get(DEST_QPN) else {
             return;
@@ -20,8 +20,8 @@ impl Nic {
         }
     }
 
-    /// A QP is about to have its turn to send: the ones behind it are next. The memory of the
-    /// first is near already, so this can follow it to its requests.
+    /// Prefetches for the QPs behind the one that is about to have its turn to send. The first of
+    /// them is in the cache already, so its requests can be prefetched.
     pub(super) fn foresee_turn(&self) {
         if let Some(next) = self.ready.front().and_then(|next| self.qps.at(*next)) {
             next.qp.foresee_turn();

@@ -1,4 +1,4 @@
-//! Whether a packet is as it was sent.
+//! Whether a packet arrived as it was sent.
 
 use super::fragmentation::Fragmentation;
 use crate::encapsulation::{IpCovered, RxMeta, gid};
@@ -46,7 +46,7 @@ pub(super) fn icrc_is_right(
             };
             icrc::verify(&ip, meta.src_port, UDP_PORT, transport).is_ok()
         }
-        // A port that contradicts itself about the family.
+        // The port contradicts itself about the address family.
         _ => false,
     }
 }

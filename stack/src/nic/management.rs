@@ -1,8 +1,8 @@
-//! The general services QP, QP1: management datagrams come in and go out by it (IBTA 1.7,
-//! 3.9.3 and 13.5.1). It has no work queues: what arrives waits in an inbox of bounded
-//! length until somebody takes it, and what is sent is copied.
+//! The general services QP, QP1, which sends and receives management datagrams (IBTA 1.7, 3.9.3 and
+//! 13.5.1). It has no work queues: a received datagram waits in a bounded inbox until the caller
+//! polls it, and a sent datagram is copied.
 //!
-//! Whatever comes here is never answered by the NIC itself. Nobody's QP fails of it.
+//! The NIC itself never answers a datagram, and no datagram makes a QP fail.
 
 use super::Nic;
 use crate::counters::{DropReason, Stat};
@@ -19,21 +19,21 @@ use std::collections::VecDeque;
 /// Bytes of a management datagram (IBTA 1.7, 13.4.2).
 pub const MAD_BYTES: usize = 256;
 
-/// Datagrams that wait at most, in either direction: 64 KiB.
+/// The upper bound of the datagrams that wait, in each direction: 64 KiB.
 const MOST_WAITING: usize = 256;
 
-/// A management datagram that came in.
+/// A received management datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReceivedMad {
-    /// The path back to who sent it, as an answer takes it.
+    /// The path back to the sender, which an answer takes.
     pub path: TxMeta,
-    /// The QP that it came from; 1, if that is another general services QP.
+    /// The QP that sent it; 1 for another general services QP.
     pub src_qpn: Qpn,
     /// The datagram: any bytes at all.
     pub mad: [u8; MAD_BYTES],
 }
 
-/// A management datagram that is to be sent.
+/// A management datagram that waits to be sent.
 #[derive(Debug)]
 struct Outgoing {
     path: TxMeta,
@@ -51,11 +51,11 @@ pub(super) struct GeneralServices {
 /// Why a management datagram is not sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MadError {
-    /// Nobody has opened general services.
+    /// General services are not open.
     NotOpen,
-    /// Too many wait already.
+    /// The queue of outgoing datagrams is full.
     Full {
-        /// How many can.
+        /// The size of the queue.
         most: usize,
     },
 }
@@ -66,7 +66,7 @@ impl fmt::Display for MadError {
             Self::NotOpen => f.write_str("QP1 is closed: open general services first"),
             Self::Full { most } => write!(
                 f,
-                "{most} management datagrams wait to be sent, and no more can"
+                "{most} management datagrams already wait to be sent: transmit them first"
             ),
         }
     }
@@ -75,7 +75,7 @@ impl fmt::Display for MadError {
 impl std::error::Error for MadError {}
 
 impl Nic {
-    /// Opens QP1: management datagrams are taken from now on. Opening it twice does nothing.
+    /// Opens QP1: from now on it receives management datagrams. Opening it twice does nothing.
     pub fn open_general_services(&mut self) {
         if self.management.is_none() {
             let psn = self.random_psn();
@@ -87,13 +87,13 @@ impl Nic {
         }
     }
 
-    /// Closes QP1: what waits there, in either direction, is forgotten, and what comes from
-    /// now on is dropped.
+    /// Closes QP1: drops the datagrams that wait there, in either direction, and all that arrive
+    /// from now on.
     pub fn close_general_services(&mut self) {
         self.management = None;
     }
 
-    /// Whether management datagrams wait to be taken.
+    /// Whether received management datagrams wait to be polled.
     #[inline]
     pub fn has_mads(&self) -> bool {
         self.management
@@ -101,13 +101,13 @@ impl Nic {
             .is_some_and(|services| !services.inbox.is_empty())
     }
 
-    /// Takes the next management datagram.
+    /// Takes the next received management datagram.
     pub fn poll_mad(&mut self) -> Option<ReceivedMad> {
         self.management.as_mut()?.inbox.pop_front()
     }
 
-    /// Sends a management datagram to QP1 at the end of the path, with the next
-    /// [`Nic::transmit`]. Nothing tells whether it arrives.
+    /// Sends a management datagram to QP1 at the end of the path, with the next [`Nic::transmit`].
+    /// There is no report of its arrival.
     ///
     /// # Errors
     /// See [`MadError`].
@@ -120,7 +120,7 @@ impl Nic {
         Ok(())
     }
 
-    /// Takes a well-formed packet to a number that no QP has.
+    /// Handles a well-formed packet to a QPN that is not in use.
     // rule: 13.5.1-taken
     #[cold]
     pub(super) fn receive_for_nobody(&mut self, qpn: Qpn, meta: &RxMeta, packet: &Packet<'_>) {
@@ -147,7 +147,7 @@ impl Nic {
             .is_some_and(|services| !services.outbox.is_empty())
     }
 
-    /// Sends them. Returns whether there was room for all.
+    /// Sends them. Returns whether the port had room for all.
     pub(super) fn transmit_mads(&mut self, port: &mut dyn Transmit) -> bool {
         let Some(services) = &mut self.management else {
             return true;
@@ -212,7 +212,8 @@ impl GeneralServices {
     }
 }
 
-/// The path to where a packet came from. The congestion marks on it were not for the answer.
+/// The path back to the sender of a packet. The congestion marks of the packet are not for the
+/// answer.
 fn way_back(meta: &RxMeta) -> TxMeta {
     TxMeta {
         src: meta.dst,
@@ -223,7 +224,7 @@ fn way_back(meta: &RxMeta) -> TxMeta {
     }
 }
 
-/// What a management datagram is sent with: to QP1 from QP1, in the default partition.
+/// The metadata of a management datagram: from QP1 to QP1, in the default partition.
 // rule: 13.5.1-sent
 fn headers(psn: Psn) -> PacketRepr {
     PacketRepr {

@@ -1,4 +1,4 @@
-//! What a NIC offers for memory beyond plain registration.
+//! The NIC's calls for memory, beyond plain registration.
 
 use super::Nic;
 use crate::memory::{
@@ -25,9 +25,8 @@ impl Nic {
             .register_memory(&mut self.rng, pd, memory, iova, access)
     }
 
-    /// Changes memory, rights or protection domain of a region, whose key stays (IBTA
-    /// 1.7, 11.2.8.5). What is under way finds the region changed from one packet to
-    /// the next.
+    /// Changes memory, rights or protection domain of a region, whose key stays (IBTA 1.7,
+    /// 11.2.8.5). A request in progress finds the region changed from one packet to the next.
     ///
     /// # Errors
     /// See [`ReregisterError`]; the region is as it was.
@@ -35,11 +34,11 @@ impl Nic {
         self.memory.reregister(key, change)
     }
 
-    /// Where the bytes of a request's element are in this process, if perhaps nothing is
-    /// mapped there; `None` if they are in a region that is not on demand.
+    /// The address in this process of an element's bytes, if its region is on demand and may have
+    /// no pages mapped there; `None` if the region is not on demand.
     ///
     /// # Errors
-    /// If requests of `pd` may not use the element so.
+    /// If requests of `pd` may not use the element for this purpose.
     pub fn on_demand_address(
         &self,
         pd: PdId,
@@ -51,7 +50,7 @@ impl Nic {
         Ok(span.on_demand_address())
     }
 
-    /// Forgets a region, but not while windows are bound to it.
+    /// Deregisters a region, unless windows are bound to it.
     ///
     /// # Errors
     /// See [`DeregisterError`].
@@ -59,7 +58,7 @@ impl Nic {
         self.memory.deregister_unbound(key)
     }
 
-    /// A memory window, which is bound by [`SendOp::BindMw`](crate::SendOp).
+    /// Allocates a memory window, which [`SendOp::BindMw`](crate::SendOp) binds.
     ///
     /// # Errors
     /// If the protection domain is unknown.
@@ -67,14 +66,14 @@ impl Nic {
         self.memory.alloc_window(&mut self.rng, pd, kind)
     }
 
-    /// Forgets a window; nothing is accessed through it from now on. Returns whether
-    /// there was one.
+    /// Deallocates a window; from now on nothing is accessed through it. Returns whether the window
+    /// existed.
     pub fn dealloc_window(&mut self, window: WindowId) -> bool {
         self.memory.dealloc_window(window)
     }
 
-    /// Low 8 bits for the key of a window's next binding, other than those of its
-    /// last; `None` if there is no such window.
+    /// The low 8 bits for the key of a window's next binding, different from those of the last;
+    /// `None` if there is no such window.
     pub fn next_window_key(&mut self, window: WindowId) -> Option<u8> {
         self.memory.next_window_key(&mut self.rng, window)
     }

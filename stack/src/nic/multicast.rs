@@ -1,4 +1,4 @@
-//! Multicast groups: which QPs get a copy of what is sent to each (IBTA 1.7, 10.5).
+//! Multicast groups: the QPs that get a copy of each message to a group (IBTA 1.7, 10.5).
 
 use super::Nic;
 use crate::counters::DropReason;
@@ -17,12 +17,12 @@ pub(super) struct Groups {
 }
 
 impl Groups {
-    /// One of the group's QPs; `None` beyond the last.
+    /// The group's QP at `index`; `None` beyond the last.
     fn member(&self, group: IpAddr, index: usize) -> Option<Qpn> {
         self.members.get(&group)?.get(index).copied()
     }
 
-    /// Forgets a QP.
+    /// Detaches a QP from all groups.
     pub(super) fn remove(&mut self, qpn: Qpn) {
         self.members.retain(|_, members| {
             members.retain(|member| *member != qpn);
@@ -36,12 +36,12 @@ impl Groups {
 pub enum MulticastError {
     /// No QP has this number.
     UnknownQp(Qpn),
-    /// Only UD QPs get multicasts.
+    /// Only UD QPs receive multicasts.
     NotDatagram {
         /// The QP's service.
         kind: QpKind,
     },
-    /// The address is no group's.
+    /// The address is not a multicast address.
     NotMulticast(IpAddr),
     /// The QP is not attached to the group.
     NotAttached {
@@ -73,10 +73,9 @@ impl fmt::Display for MulticastError {
 impl std::error::Error for MulticastError {}
 
 impl Nic {
-    /// Lets a UD QP get what is sent to the multicast group: each attached QP gets a
-    /// copy, its own sends included (IBTA 1.7, 10.5.2). Doing so twice does nothing.
-    /// Returns whether the QP is the group's first: then the port must
-    /// join it.
+    /// Attaches a UD QP to a multicast group: each attached QP gets a copy of every message to the
+    /// group, its own included (IBTA 1.7, 10.5.2). Attaching it twice does nothing. Returns whether
+    /// the QP is the group's first: then the port must join the group.
     ///
     /// # Errors
     /// See [`MulticastError`].
@@ -101,8 +100,8 @@ impl Nic {
         Ok(is_first)
     }
 
-    /// Ends what [`Nic::attach_multicast`] began. Returns whether the QP was the
-    /// group's last: then the port should leave it.
+    /// Detaches a QP from a multicast group. Returns whether it was the group's last: then the port
+    /// should leave the group.
     ///
     /// # Errors
     /// See [`MulticastError`].
@@ -123,7 +122,7 @@ impl Nic {
         self.groups.members.get(&group).map_or(&[], Vec::as_slice)
     }
 
-    /// Gives each QP of the group a copy.
+    /// Gives a copy to each QP of the group.
     // rule: 9.8.3-multicast
     pub(super) fn receive_multicast(&mut self, now: Instant, meta: &RxMeta, packet: &Packet<'_>) {
         let mut index = 0;

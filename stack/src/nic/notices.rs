@@ -1,4 +1,4 @@
-//! What the NIC does about congestion: CNPs leave before anything else.
+//! Congestion control of the NIC: CNPs leave before anything else.
 
 use super::{CongestionControl, Nic, NotificationPoint};
 use crate::congestion::{CongestionSettings, QpCongestion};
@@ -9,19 +9,18 @@ use core::hint::cold_path;
 use roce_wire::Qpn;
 
 impl Nic {
-    /// Sets how marked packets are answered from now on.
+    /// Sets how the NIC answers marked packets from now on.
     pub fn set_notification_point(&mut self, point: NotificationPoint) {
         self.congestion.notification = point;
     }
 
-    /// How marked packets are answered.
+    /// How the NIC answers marked packets.
     pub fn notification_point(&self) -> NotificationPoint {
         self.congestion.notification
     }
 
-    /// Sets how senders keep from filling the network's queues; at first by DCQCN with the
-    /// paper's parameters. If it stays the same algorithm, QPs keep the rates that they
-    /// have; if not, all of them begin anew.
+    /// Sets the senders' congestion control; the default is DCQCN with the paper's parameters. If
+    /// the algorithm stays the same, QPs keep their rates; if not, all QPs start over.
     pub fn set_congestion_control(&mut self, control: CongestionControl) {
         if self.congestion.control.name() != control.name() {
             self.qps.iter_mut().for_each(Qp::forget_congestion);
@@ -29,13 +28,13 @@ impl Nic {
         self.congestion.control = control;
     }
 
-    /// Sets both.
+    /// Sets the notification point and the congestion control.
     pub fn set_congestion(&mut self, settings: &CongestionSettings) {
         self.set_notification_point(settings.notification);
         self.set_congestion_control(settings.control);
     }
 
-    /// Both.
+    /// The notification point and the congestion control.
     pub fn congestion(&self) -> CongestionSettings {
         CongestionSettings {
             control: self.congestion.control,
@@ -43,18 +42,18 @@ impl Nic {
         }
     }
 
-    /// How senders keep from filling the network's queues.
+    /// The senders' congestion control.
     pub fn congestion_control(&self) -> CongestionControl {
         self.congestion.control
     }
 
-    /// What congestion control has made of a QP, as of `now`; `None` if there is no such QP.
+    /// The congestion state of a QP as of `now`; `None` if there is no such QP.
     pub fn qp_congestion(&self, now: Instant, qpn: Qpn) -> Option<QpCongestion> {
         let qp = self.qps.get(qpn)?;
         Some(qp.congestion(now, &self.congestion.control))
     }
 
-    /// Sends what CNPs are owed. Returns whether there was room for all of them.
+    /// Sends the CNPs that are due. Returns whether the port had room for all of them.
     pub(super) fn transmit_notices(&mut self, now: Instant, port: &mut dyn Transmit) -> bool {
         while let Some(handle) = self.notices.pop_front() {
             cold_path();

@@ -1,4 +1,4 @@
-//! Requests are posted, and QPs that have something to send then get their turn.
+//! Posting of requests: a QP that then has something to send gets its turn.
 
 use super::Nic;
 use crate::time::Instant;
@@ -24,7 +24,7 @@ impl Nic {
             let posted = self.with_handle(now, handle, |qp, cx| qp.post_send(cx, request));
             return posted.unwrap_or(Err(unknown));
         }
-        // It is queued, and nothing else happens to the QP.
+        // This queues the request; nothing else happens to the QP.
         qp.queue_send(&self.memory, request)?;
         if qp.wants_to_send() {
             self.schedule(handle, false);

@@ -1,11 +1,11 @@
-//! Tells the port which of the packets that it keeps in memory it may forget.
+//! Reports to the port: which of the packets that it keeps in memory it may release.
 
 use super::{Handle, Nic};
 use crate::qp::Report;
 use crate::transmit::{Acknowledged, Flow, Transmit};
 use core::hint::cold_path;
 
-/// What the port has yet to hear.
+/// The reports that the port has not got yet.
 #[derive(Debug, Default)]
 pub(super) struct Reports {
     /// QPs whose peers have acknowledged packets, each once.
@@ -29,7 +29,7 @@ impl Reports {
 }
 
 impl Nic {
-    /// Tells the port everything that it has yet to hear.
+    /// Gives the port all reports that it has not got yet.
     #[inline]
     pub(super) fn report(&mut self, port: &mut dyn Transmit) {
         if !self.reports.is_empty() {
@@ -45,7 +45,7 @@ impl Nic {
         }
         for handle in self.reports.acknowledged.drain(..) {
             let slot = self.qps.at_mut(handle);
-            // A QP that has ended its flow since then has nothing to report.
+            // If the QP has ended its flow since then, there is nothing to report.
             if let Some((flow, before)) = slot.and_then(|slot| slot.qp.take_acknowledged()) {
                 port.acknowledged(flow, Acknowledged::Before(before));
             }

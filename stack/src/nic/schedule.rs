@@ -1,4 +1,4 @@
-//! Something happens to a QP; then its timer is set, and its turn to send comes.
+//! The frame around each event of a QP: afterwards the NIC sets its timer and schedules its turn.
 
 use super::Nic;
 use super::table::NEVER;
@@ -11,7 +11,7 @@ use core::hint::cold_path;
 use roce_wire::Qpn;
 
 impl Nic {
-    /// Lets something happen to a QP, then sees to its timer and its turn to send.
+    /// Runs `f` on a QP, then sets its timer and schedules its turn to send.
     pub(super) fn with_qp<R>(
         &mut self,
         now: Instant,
@@ -105,19 +105,19 @@ impl Nic {
         Some(result)
     }
 
-    /// Sees to it that the QP is looked at when something is due, if not before.
+    /// Makes sure that the QP's timer expires at its deadline or before.
     pub(super) fn set_timer(&mut self, handle: Handle) {
         let Some(slot) = self.qps.at_mut(handle) else {
             return;
         };
-        // One that is due before is moved when its time has come, if it has to be.
+        // A timer that is due earlier stays: when it expires, it is moved if necessary.
         if slot.deadline < self.timers.at(handle.slot()) {
             self.timers.set(handle.slot(), slot.deadline);
         }
     }
 
-    /// A QP whose pause is over, and whose turn comes when the port has room again: no timer
-    /// helps it, and one that is due would be due for ever.
+    /// Stops the timer of a QP whose pause is over, and that gets its turn when the port has room
+    /// again. A timer can't help it, and would stay due until then.
     pub(super) fn forget_pause(&mut self, now: Instant, handle: Handle) {
         let Some(slot) = self.qps.at_mut(handle) else {
             return;
@@ -127,7 +127,7 @@ impl Nic {
         }
     }
 
-    /// Gives a turn to who waits for room in a share, if there is some.
+    /// Gives a turn to a QP that waits for room in a share, if there is room.
     #[inline]
     pub(super) fn call(&mut self, share: ShareId) {
         if self.shares.has_waiting(share) {

@@ -1,4 +1,4 @@
-//! What QPs share: shared receive queues.
+//! The receive queues that QPs share: SRQs.
 
 use super::{CreateQpError, Nic};
 use crate::ids::Srqn;
@@ -9,7 +9,7 @@ use rand_core::Rng;
 use roce_wire::Qpn;
 
 impl Nic {
-    /// A new SRQ, with a number that nobody can guess.
+    /// Creates an SRQ, with a number that nobody can guess.
     ///
     /// # Errors
     /// See [`SrqError`].
@@ -19,7 +19,7 @@ impl Nic {
         Ok(srqn)
     }
 
-    /// A number that no SRQ has.
+    /// Draws an SRQ number that is not in use.
     pub(super) fn free_srqn(&mut self) -> Result<Srqn, SrqError> {
         if self.srqs.len() >= MAX_SRQS {
             return Err(SrqError::TooMany { most: MAX_SRQS });
@@ -40,7 +40,7 @@ impl Nic {
         self.srqs.modify(srqn, attributes, &mut self.events)
     }
 
-    /// How an SRQ is; `None` if there is no such SRQ.
+    /// The attributes and the state of an SRQ; `None` if there is no such SRQ.
     pub fn query_srq(&self, srqn: Srqn) -> Option<SrqStatus> {
         self.srqs.query(srqn)
     }
@@ -54,7 +54,7 @@ impl Nic {
         self.srqs.destroy(srqn)
     }
 
-    /// Posts a receive request for whichever QP of the SRQ needs one first.
+    /// Posts a receive request for the first QP of the SRQ that needs one.
     ///
     /// # Errors
     /// See [`PostError`]; nothing was posted then.
@@ -62,8 +62,7 @@ impl Nic {
         self.srqs.post(srqn, wr)
     }
 
-    /// A new QP in state RESET that takes its receives from an SRQ; `init.recv` does
-    /// not matter.
+    /// Creates a QP in state RESET that takes its receives from an SRQ, and ignores `init.recv`.
     ///
     /// # Errors
     /// If there is no such SRQ, one of the two is of XRC, or all numbers are taken.

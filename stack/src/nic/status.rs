@@ -1,4 +1,4 @@
-//! What a QP is and does, for who watches it.
+//! The status of a QP, for monitoring.
 
 use super::Nic;
 use crate::congestion::QpCongestion;
@@ -17,9 +17,9 @@ pub struct QpStatus {
     pub state: QpState,
     /// The peer's QP, if it has one peer and knows it.
     pub peer: Option<Qpn>,
-    /// The way to its peer, if it knows it.
+    /// The path to its peer, if it knows one.
     pub path: Option<TxMeta>,
-    /// The most payload of its packets.
+    /// The largest payload of its packets.
     pub path_mtu: PathMtu,
     /// Send requests that have not completed.
     pub sends: usize,
@@ -27,9 +27,9 @@ pub struct QpStatus {
     pub receives: usize,
     /// Bytes that the peer has not acknowledged yet, in whole packets.
     pub in_flight_bytes: u64,
-    /// What it has sent and received.
+    /// Its traffic so far.
     pub traffic: QpTraffic,
-    /// What congestion control has made of it.
+    /// Its congestion state.
     pub congestion: QpCongestion,
 }
 
@@ -39,7 +39,7 @@ impl Nic {
         self.qps.iter().map(|qp| qp.qpn()).collect()
     }
 
-    /// A QP as of `now`; `None` if there is no such QP.
+    /// The status of a QP as of `now`; `None` if there is no such QP.
     pub fn qp_status(&self, now: Instant, qpn: Qpn) -> Option<QpStatus> {
         let qp = self.qps.get(qpn)?;
         let (sends, receives) = qp.queued();

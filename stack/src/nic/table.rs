@@ -1,8 +1,8 @@
 //! The QPs of a NIC.
 //!
-//! A QP is some hundred bytes, and with thousands of them none of it is in a cache when
-//! its turn comes. What the NIC itself has to know to call and to time QPs lies apart, one
-//! beside the other, so that only who has something to do is looked at.
+//! A QP is some hundred bytes, and with thousands of QPs none of it is in a cache when its turn
+//! comes. The fields that the NIC itself needs to schedule and to time QPs lie apart in one array,
+//! so that it touches only QPs that have something to do.
 
 use crate::hash::KeyMap;
 use crate::ids::Handle;
@@ -12,24 +12,24 @@ use crate::time::Instant;
 use core::cell::Cell;
 use roce_wire::Qpn;
 
-/// The time that never comes.
+/// An instant that never comes.
 pub(super) const NEVER: Instant = Instant::from_nanos(u64::MAX);
 
-/// A QP, and what the NIC has to know of it.
+/// A QP, and the NIC's own state for it.
 #[derive(Debug)]
 pub(super) struct Slot {
     qpn: Qpn,
-    /// It is in the list of those that want to send.
+    /// It is in the list of QPs that want to send.
     pub(super) scheduled: bool,
-    /// When something is due, as the QP said last.
+    /// The QP's deadline, as it last reported it.
     pub(super) deadline: Instant,
-    /// What is due then is the end of a pause: its turn to send.
+    /// The deadline is the end of a pause: then the QP gets its turn to send.
     pub(super) pauses: bool,
     pub(super) qp: Box<Qp>,
 }
 
 impl Slot {
-    /// Whether what was due is the end of a pause, which is over.
+    /// Whether the deadline was the end of a pause, and has passed.
     pub(super) fn has_paused(&self, now: Instant) -> bool {
         self.pauses && self.deadline <= now
     }
@@ -41,7 +41,7 @@ pub(super) struct Table {
     by_qpn: KeyMap<u32>,
     slots: Vec<Option<Slot>>,
     free: Vec<u32>,
-    /// Where the QP was that was looked for last: mostly it is the next one, too.
+    /// The slot of the last lookup: most often the next lookup is for the same QP.
     recent: Cell<u32>,
 }
 
@@ -84,7 +84,7 @@ impl Table {
         self.slots[index as usize].take().map(|slot| slot.qp)
     }
 
-    /// Where the QP is.
+    /// The slot of the QP.
     #[inline]
     pub(super) fn find(&self, qpn: Qpn) -> Option<Handle> {
         let slot = self.recent.get();
@@ -136,7 +136,7 @@ impl Table {
         self.slots.iter_mut().flatten().map(|slot| &mut *slot.qp)
     }
 
-    /// Something will happen to the QP soon.
+    /// Prefetches the QP, which is needed soon.
     #[inline]
     pub(super) fn bring_near(&self, handle: Handle) {
         if let Some(slot) = self.at(handle) {

@@ -1,8 +1,8 @@
-//! What a NIC holds, for who wants to know that nothing leaks.
+//! The objects that a NIC holds, for tests that look for leaks.
 
 use super::Nic;
 
-/// How many of each thing a NIC holds.
+/// The number of objects of each kind that a NIC holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
     /// QPs, in any state.
@@ -11,16 +11,16 @@ pub struct Usage {
     pub regions: usize,
     /// Timers that run.
     pub timers: usize,
-    /// Requests of all QPs that have not completed: sends.
+    /// Send requests of all QPs that have not completed.
     pub sends: usize,
-    /// Receives of all QPs' own queues that have not completed.
+    /// Receive requests of all QPs' own queues that have not completed.
     pub receives: usize,
-    /// Events that nobody has taken.
+    /// Events that have not been polled.
     pub events: usize,
 }
 
 impl Nic {
-    /// What the NIC holds.
+    /// The objects that the NIC holds now.
     pub fn usage(&self) -> Usage {
         Usage {
             qps: self.qps.len(),

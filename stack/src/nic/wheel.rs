@@ -1,12 +1,11 @@
-//! The timers of QPs: a wheel of wheels, as a clock has hands.
+//! The timers of QPs: a hierarchical timing wheel.
 //!
-//! A timer lies in a slot by the highest digit, to base 64, in which its time differs from
-//! the wheel's own. To set one, to move it and to stop it takes the same few steps whatever
-//! the number of timers; as time goes on, one moves to a finer wheel a few times at most.
-//! That is for tens of thousands of QPs that are held to their rates: each of them sets a
-//! timer after every burst.
+//! A timer lies in a slot by the highest digit, to base 64, in which its time differs from the
+//! wheel's own. Setting, moving and stopping a timer takes the same few steps whatever the number
+//! of timers; as time passes, a timer moves to a finer wheel a few times at most. The wheel serves
+//! tens of thousands of rate-limited QPs, each of which sets a timer after every burst.
 //!
-//! Timers are known by small numbers, of which each has one time at most.
+//! A timer is identified by a small number, and has at most one time.
 
 use super::table::NEVER;
 use crate::time::Instant;
@@ -15,18 +14,18 @@ use core::hint::cold_path;
 /// Bits of a digit.
 const BITS: u32 = 6;
 const SLOTS: usize = 1 << BITS;
-/// Digits of 64 bits.
+/// The number of digits in 64 bits.
 const LEVELS: usize = 11;
 /// No timer.
 const NONE: u32 = u32::MAX;
-/// How many timers of a slot are looked at to tell the first of them.
+/// The number of timers of a slot that are examined to find the earliest.
 const LOOKED_AT: usize = 8;
 
-/// A timer. Those of a slot are a ring of two directions, the newest before the first.
+/// A timer. The timers of a slot form a doubly linked ring, the newest before the first.
 #[derive(Clone, Copy, Debug)]
 struct Timer {
     at: Instant,
-    /// Where it lies, if it is set.
+    /// Its slot, if it is set.
     slot: u16,
     next: u32,
     previous: u32,
@@ -36,7 +35,7 @@ struct Timer {
 #[derive(Debug)]
 pub(super) struct Wheel {
     timers: Vec<Timer>,
-    /// No timer that is set is due before this, but for those that were overdue when set.
+    /// No timer is due before this, except those that were overdue when they were set.
     time: u64,
     /// The first timer of each slot.
     slots: Box<[[u32; SLOTS]; LEVELS]>,
@@ -58,7 +57,7 @@ impl Default for Wheel {
 }
 
 impl Wheel {
-    /// How many timers are set.
+    /// The number of timers that are set.
     pub(super) fn len(&self) -> usize {
         self.set
     }
@@ -69,7 +68,7 @@ impl Wheel {
         self.timers.get(timer as usize).map_or(NEVER, |t| t.at)
     }
 
-    /// Sets a timer, or moves it, or stops it with [`NEVER`].
+    /// Sets or moves a timer, or stops it with [`NEVER`].
     pub(super) fn set(&mut self, timer: u32, at: Instant) {
         let index = timer as usize;
         if index >= self.timers.len() {
@@ -91,7 +90,7 @@ impl Wheel {
         }
     }
 
-    /// When a timer is due next, or a little before; never after that.
+    /// The time when the next timer is due, or a little before; never later.
     pub(super) fn next(&self) -> Option<Instant> {
         let (level, slot) = self.first_slot()?;
         let first = self.slots[level][slot];
@@ -107,7 +106,7 @@ impl Wheel {
         Some(Instant::from_nanos(self.start_of(level, slot)))
     }
 
-    /// Takes a timer that is due at `now`, the earliest first.
+    /// Takes the earliest timer that is due at `now`.
     pub(super) fn take_due(&mut self, now: Instant) -> Option<u32> {
         let now = now.as_nanos();
         while let Some((level, slot)) = self.first_slot() {
@@ -118,14 +117,14 @@ impl Wheel {
             self.time = self.time.max(start);
             let first = self.slots[level][slot];
             let timer = self.timers[first as usize];
-            // The only one of the first slot is the earliest of all.
+            // If the first slot holds one timer, it is the earliest of all.
             let alone = timer.next == first && timer.at.as_nanos() <= now;
             if level == 0 || alone {
                 self.unlink(first);
                 self.timers[first as usize].at = NEVER;
                 return Some(first);
             }
-            // All of them belong to finer wheels from now on.
+            // All of them move to finer wheels.
             while self.slots[level][slot] != NONE {
                 let first = self.slots[level][slot];
                 self.unlink(first);
@@ -136,7 +135,7 @@ impl Wheel {
         None
     }
 
-    /// Where the earliest timers lie.
+    /// The slot that holds the earliest timers.
     fn first_slot(&self) -> Option<(usize, usize)> {
         let level = self.used.iter().position(|used| *used != 0)?;
         Some((level, self.used[level].trailing_zeros() as usize))
@@ -149,7 +148,7 @@ impl Wheel {
         (above.checked_shl(shift + BITS).unwrap_or(0)) | (slot as u64) << shift
     }
 
-    /// Puts a timer where its time belongs.
+    /// Puts a timer into the slot of its time.
     fn link(&mut self, timer: u32) {
         let at = self.timers[timer as usize].at.as_nanos().max(self.time);
         let differs = (at ^ self.time) | 1;

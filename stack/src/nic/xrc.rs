@@ -12,12 +12,12 @@ use roce_wire::Qpn;
 use std::sync::Arc;
 
 impl Nic {
-    /// A new XRC domain.
+    /// Creates an XRC domain.
     pub fn create_xrcd(&mut self) -> XrcdId {
         self.srqs.create_domain()
     }
 
-    /// Removes an XRC domain that neither SRQs nor targets use.
+    /// Removes an XRC domain that no SRQ and no target uses.
     ///
     /// # Errors
     /// See [`SrqError`].
@@ -25,8 +25,8 @@ impl Nic {
         self.srqs.destroy_domain(domain)
     }
 
-    /// A new SRQ for the targets of a domain. Its receives complete to `cq`, and peers
-    /// that name it have access to memory of its protection domain.
+    /// Creates an SRQ for the targets of a domain. Its receives complete to `cq`, and peers that
+    /// name it may access memory of its protection domain.
     ///
     /// # Errors
     /// See [`SrqError`].
@@ -41,11 +41,11 @@ impl Nic {
         Ok(srqn)
     }
 
-    /// A new QP of kind [`QpKind::XrcTarget`] in state RESET. It has neither queues nor
-    /// a protection domain: each request names the SRQ of the domain that it is for.
+    /// Creates a QP of kind [`QpKind::XrcTarget`] in state RESET. It has neither queues nor a
+    /// protection domain: each request names an SRQ of the domain.
     ///
     /// # Errors
-    /// If there is no such domain, or all numbers are taken.
+    /// If there is no such domain, or all QPNs are in use.
     pub fn create_xrc_target(&mut self, domain: XrcdId) -> Result<Qpn, CreateQpError> {
         let qpn = self.free_qpn()?;
         self.srqs.join(domain)?;
@@ -53,7 +53,7 @@ impl Nic {
             depth: 0,
             max_sge: 0,
         };
-        // Never used: it sends nothing, and completes to the CQs of SRQs.
+        // Never used: the QP sends nothing, and its receives complete to the CQs of SRQs.
         let cq = Arc::new(CompletionQueue::new(CqId(0), 1));
         let init = QpInit {
             kind: QpKind::XrcTarget,
