@@ -59,7 +59,7 @@ pub struct NicConfig {
     pub seed: [u8; 32],
     /// The largest transport packet that the port sends, in bytes.
     pub max_packet_bytes: usize,
-    /// The upper bound of the bytes that one QP keeps in flight.
+    /// The maximum number of bytes that one QP keeps in flight.
     pub window_bytes: usize,
 }
 

@@ -19,7 +19,7 @@ use std::collections::VecDeque;
 /// Bytes of a management datagram (IBTA 1.7, 13.4.2).
 pub const MAD_BYTES: usize = 256;
 
-/// The upper bound of the datagrams that wait, in each direction: 64 KiB.
+/// The maximum number of datagrams that wait, in each direction: 64 KiB.
 const MOST_WAITING: usize = 256;
 
 /// A received management datagram.

@@ -1,5 +1,5 @@
-//! Which packets a QP takes: of its service, from its peer, in its partition and state (IBTA 1.7,
-//! 9.6.1).
+//! Admission: a QP takes packets of its service, from its peer, in its partition, as its state
+//! allows (IBTA 1.7, 9.6.1).
 
 use super::Qp;
 use crate::counters::DropReason;
@@ -10,7 +10,7 @@ use roce_wire::Packet;
 
 impl Qp {
     // rule: 9.2.3-migreq-taken
-    /// Whether the packet comes from the peer, and the state takes it.
+    /// Whether the packet comes from the peer, and the QP's state takes it.
     // rule: 9.8.2-source
     pub(super) fn admit(&self, meta: &RxMeta, packet: &Packet<'_>) -> Result<(), DropReason> {
         let opcode = packet.bth.opcode;
@@ -49,7 +49,7 @@ impl Qp {
                 return Err(DropReason::WrongState);
             };
             // rule: 9.6.1-destination
-            // ReDMArk (USENIX Security 2021): a QP speaks to its peer only.
+            // ReDMArk (USENIX Security 2021): a QP accepts packets from its peer only.
             // rule: 9.6.1-source
             if path.dst != meta.src || path.src != meta.dst {
                 cold_path();

@@ -3,7 +3,7 @@
 use super::{Core, Cx, Fault, Receives};
 use crate::wr::{Completion, Source, WcOpcode, WcStatus};
 
-/// What a receive completion says about what arrived.
+/// What a receive completion reports about the message.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Arrival {
     pub(crate) bytes: u32,

@@ -11,11 +11,11 @@ use core::time::Duration;
 use roce_wire::{PKey, PathMtu, Psn, QKey, Qpn, RnrTimer};
 use rules::rules;
 
-/// Attributes for [`Nic::modify_qp`](crate::Nic::modify_qp): set those that the
-/// transition needs. A field that is `None` stays as it is.
+/// Attributes for [`Nic::modify_qp`](crate::Nic::modify_qp). Set those that the transition needs; a
+/// field that is `None` stays unchanged.
 #[derive(Clone, Debug, Default)]
 pub struct QpAttributes {
-    /// The state to go to; `None` stays in the present one.
+    /// The state to go to; `None` stays in the present state.
     pub state: Option<QpState>,
     /// What peers may do through this QP: `REMOTE_*` only. Reset to Init.
     pub access: Option<Access>,
@@ -28,32 +28,32 @@ pub struct QpAttributes {
     /// Where the peer is: local and remote IP address, traffic class, hop limit.
     /// Init to RTR.
     pub path: Option<TxMeta>,
-    /// The most that the path takes, in units of 1,000 bits a second; 0, as if never set, for
-    /// any rate. Init to RTR, and in SQD. (IBTA 1.7, 9.11.)
+    /// The highest rate of the path, in units of 1,000 bits a second; 0, or never set, means any
+    /// rate. Init to RTR, and in SQD. (IBTA 1.7, 9.11.)
     pub static_rate: Option<u32>,
     /// Init to RTR.
     pub path_mtu: Option<PathMtu>,
     /// The first PSN expected from the peer. Init to RTR.
     pub rq_psn: Option<Psn>,
-    /// How many READs and atomics of the peer may be outstanding here. Init to RTR.
+    /// The number of READs and atomics of the peer that may be outstanding here. Init to RTR.
     pub max_dest_rd_atomic: Option<u8>,
-    /// How long the peer waits when we have no receive posted. Init to RTR.
+    /// The RNR timer: how long the peer waits when no receive is posted here. Init to RTR.
     pub min_rnr_timer: Option<RnrTimer>,
-    /// The first PSN that we send. RTR to RTS.
+    /// The first PSN that the QP sends. RTR to RTS.
     pub sq_psn: Option<Psn>,
-    /// Local ACK timeout: 4.096 us x 2^timeout, 0 for ever, at most 31. RTR to RTS.
+    /// Local ACK timeout: 4.096 us x 2^timeout, 0 for no timeout, at most 31. RTR to RTS.
     pub timeout: Option<u8>,
     /// Transport retries, at most 7. RTR to RTS.
     pub retry_cnt: Option<u8>,
-    /// Retries after RNR NAK, at most 7; 7 retries for ever. RTR to RTS.
+    /// Retries after RNR NAK, at most 7; 7 retries without limit. RTR to RTS.
     pub rnr_retry: Option<u8>,
-    /// How many READs and atomics of ours may be outstanding. RTR to RTS.
+    /// The number of READs and atomics of this QP that may be outstanding. RTR to RTS.
     pub max_rd_atomic: Option<u8>,
-    /// The most that the QP may send. To RTS, in RTS and in SQD; no limit if never set.
+    /// The QP's highest send rate. To RTS, in RTS and in SQD; no limit if never set.
     pub rate_limit: Option<RateLimit>,
 }
 
-/// Why a QP was not modified; it is as it was.
+/// Why a QP was not modified. The QP is unchanged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ModifyError {
     /// No QP has this number.
@@ -87,9 +87,9 @@ pub enum ModifyError {
     BadValue {
         /// The attribute.
         attribute: &'static str,
-        /// What was given.
+        /// The given value.
         given: String,
-        /// What would be right.
+        /// The valid values.
         valid: String,
     },
 }
@@ -134,7 +134,7 @@ impl core::fmt::Display for ModifyError {
 
 impl std::error::Error for ModifyError {}
 
-/// Everything that was set, with the values that an unset attribute has.
+/// The attributes of a QP, with the default values of those that are not set.
 #[derive(Clone, Debug)]
 pub struct QpConfig {
     /// See [`QpAttributes::access`].
@@ -202,7 +202,7 @@ impl QpConfig {
         (self.timeout != 0).then(|| Duration::from_nanos(4096 << u32::from(self.timeout.min(31))))
     }
 
-    /// What its program and its path limit it to: the lower rate.
+    /// The lower of the rate limits of its program and of its path.
     // rule: 9.11-static-rate
     pub(crate) fn limit(&self) -> RateLimit {
         let rates = [self.rate_limit.kilobits_per_second, self.static_rate];
@@ -218,7 +218,7 @@ impl QpConfig {
         self.path_mtu.bytes()
     }
 
-    /// Takes over what `attributes` set.
+    /// Sets the attributes that are `Some`.
     pub(crate) fn apply(&mut self, attributes: &QpAttributes) {
         fn set<T: Clone>(field: &mut T, value: Option<&T>) {
             if let Some(value) = value {
@@ -251,8 +251,8 @@ impl QpConfig {
 pub const MAX_RD_ATOMIC: u8 = 128;
 
 impl QpAttributes {
-    /// Checks that the transition exists, that everything it needs is there, that
-    /// nothing is there that it does not take, and that all values are in range.
+    /// Checks that the transition exists, that it has all attributes that it needs and no attribute
+    /// that it does not take, and that all values are in range.
     pub(crate) fn check(
         &self,
         kind: QpKind,
@@ -337,7 +337,7 @@ impl QpAttributes {
     }
 }
 
-/// The longest that headers and ICRC of an RC packet get: BTH, AtomicETH, ICRC.
+/// The maximum length of headers and ICRC of an RC packet: BTH, AtomicETH, ICRC.
 const MAX_OVERHEAD: usize = 12 + 28 + 4;
 
 /// The largest path MTU whose packets fit in `max_packet_bytes`.
@@ -364,7 +364,7 @@ fn check_path_mtu(mtu: PathMtu, max_packet_bytes: usize) -> Result<(), ModifyErr
     })
 }
 
-/// A burst is that of a rate.
+/// Checks that a burst comes with a rate.
 fn check_rate_limit(limit: RateLimit) -> Result<(), ModifyError> {
     if limit.kilobits_per_second != 0 || limit.max_burst_bytes == 0 {
         return Ok(());

@@ -1,4 +1,4 @@
-//! What a QP does about congestion (RoCEv2 Annex A17.9).
+//! Congestion control of a QP (RoCEv2 Annex A17.9).
 
 use super::emit::{EmitError, emit};
 use super::{Cx, Fault, Qp, Turn};
@@ -12,11 +12,11 @@ use crate::transmit::Transmit;
 use core::hint::cold_path;
 use roce_wire::{Bth, ExtHeaders, Opcode, Packet, PacketRepr, Psn};
 
-/// What a packet takes of a link besides its payload: from the Ethernet header to the
+/// The bytes that a packet occupies on a link besides its payload: from the Ethernet header to the
 /// frame check sequence.
 const OVERHEAD: usize = 62;
 
-/// What a QP has met of congestion.
+/// The congestion counters of a QP.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct CongestionCounts {
     marked: u64,
@@ -26,7 +26,7 @@ pub(super) struct CongestionCounts {
 }
 
 impl Qp {
-    /// Takes a CNP whose ICRC has been verified.
+    /// Handles a CNP whose ICRC has been verified.
     // rule: A17.9.3-cnp-taken
     pub(crate) fn receive_cnp(&mut self, cx: &mut Cx<'_>, meta: &RxMeta, packet: &Packet<'_>) {
         match self.admit_cnp(meta, packet) {
@@ -41,7 +41,7 @@ impl Qp {
 
     // rule: A17.9.2-rate
     fn slow_down(&mut self, cx: &mut Cx<'_>) {
-        // It has no peer, so it has nobody to be slower for.
+        // Without a peer, there is no path to slow down for.
         if !self.core.kind.is_connected() {
             return;
         }
@@ -56,14 +56,14 @@ impl Qp {
         }
     }
 
-    /// It sends data for the first time.
+    /// Starts congestion control, when the QP sends data for the first time.
     #[cold]
     fn begin(&mut self, cx: &mut Cx<'_>) {
         self.begun = true;
         if !self.core.kind.is_connected() {
             return;
         }
-        // What has come of packets before is nothing to begin with.
+        // Feedback on earlier packets says nothing about the rate to start with.
         let acknowledged = self.service.take_news().is_some();
         let control = &cx.congestion.control;
         let ruled = Limiter::at_start(
@@ -83,7 +83,7 @@ impl Qp {
         }
     }
 
-    /// Its program or its path limits its rate, or does not any more.
+    /// Applies the rate limit of the program and the path, or removes it.
     pub(super) fn limit_rate(&mut self, cx: &mut Cx<'_>) {
         let limit = self.core.config.limit();
         let longest = self.core.config.mtu() + OVERHEAD;
@@ -100,7 +100,7 @@ impl Qp {
         }
     }
 
-    /// Tells congestion control what has become of packets.
+    /// Reports to congestion control which packets were acknowledged or lost.
     #[cold]
     pub(super) fn heed_news(&mut self, cx: &mut Cx<'_>) {
         let Some((limiter, news)) = self.limiter.as_mut().zip(self.service.take_news()) else {
@@ -116,7 +116,7 @@ impl Qp {
         self.service.limit_window(limiter.window());
     }
 
-    /// From now on it is limited no more than one that begins.
+    /// Forgets the state of congestion control: the QP is as one that has sent nothing yet.
     pub(crate) fn forget_congestion(&mut self) {
         if self
             .limiter
@@ -129,7 +129,7 @@ impl Qp {
         self.service.limit_window(None);
     }
 
-    /// What has become of it, as of `now`.
+    /// The congestion state as of `now`.
     pub(crate) fn congestion(&self, now: Instant, control: &CongestionControl) -> QpCongestion {
         let (smoothed_rtt, min_rtt) = self.service.round_trips();
         let mut told = QpCongestion {
@@ -152,14 +152,14 @@ impl Qp {
         told
     }
 
-    /// Until when it may not send data, if something limits it.
+    /// The end of the pause in which the QP may not send data, if it pauses.
     pub(crate) fn pause(&self) -> Option<Instant> {
         let limiter = self.limiter.as_ref()?;
         cold_path();
         limiter.waits()
     }
 
-    /// Looks whether its pause is over, if it pauses.
+    /// Ends the pause if its time has passed.
     #[inline]
     pub(super) fn end_pause(&mut self, cx: &mut Cx<'_>) {
         let Some(limiter) = &mut self.limiter else {
@@ -174,8 +174,8 @@ impl Qp {
         }
     }
 
-    /// Whether it is the turn of answers with data: requests had the last burst. If they
-    /// always went first, they would leave nothing of a low rate.
+    /// Whether replies with data go first, since requests had the last burst. If requests always
+    /// went first, they would use up a low rate.
     pub(super) fn answers_go_first(&self) -> bool {
         let Some(limiter) = &self.limiter else {
             return false;
@@ -184,7 +184,7 @@ impl Qp {
         !limiter.answered && self.service.owes_data()
     }
 
-    /// Sends what the peer is owed; data of it no faster than the QP may.
+    /// Sends replies to the peer; those with data no faster than the rate allows.
     pub(super) fn transmit_replies(
         &mut self,
         cx: &mut Cx<'_>,
@@ -198,7 +198,7 @@ impl Qp {
         self.service.transmit_replies(cx, port, &self.core, budget)
     }
 
-    /// Sends what was posted, no faster than the QP may.
+    /// Sends posted requests, no faster than the rate allows.
     #[inline]
     pub(super) fn transmit_work(
         &mut self,
@@ -214,7 +214,7 @@ impl Qp {
         service.transmit_requests(cx, port, core, budget)
     }
 
-    /// Lets a half send as much as the limit allows.
+    /// Lets one half send as much as the limit allows.
     fn transmit_slowly(
         &mut self,
         cx: &mut Cx<'_>,
@@ -243,12 +243,12 @@ impl Qp {
             limiter.on_sent(cx.now, bytes, &cx.congestion.control);
             limiter.answered = answers;
         }
-        // What remains is for after the pause.
+        // The rest is sent after the pause.
         let pauses = turn == Turn::More && limiter.waits().is_some();
         Ok(if pauses { Turn::Idle } else { turn })
     }
 
-    /// How many packets may leave now, if any.
+    /// The number of packets that may leave now; `None` if none may.
     fn allowance(&mut self, cx: &Cx<'_>, budget: usize) -> Option<usize> {
         let longest = self.core.config.mtu() + OVERHEAD;
         if let Some(limiter) = &mut self.limiter {
@@ -281,7 +281,7 @@ impl Qp {
         )
     }
 
-    /// The peer's packet has met congestion.
+    /// Notes that a packet of the peer was marked.
     pub(super) fn note_mark(&mut self, cx: &mut Cx<'_>) {
         self.noted.marked += 1;
         if !self.core.kind.is_connected() {
@@ -295,7 +295,7 @@ impl Qp {
         }
     }
 
-    /// Sends the CNP that is owed, if one is.
+    /// Sends the CNP that is due, if one is.
     // rule: A17.9.2-cnp-sent
     pub(crate) fn transmit_notice(&mut self, cx: &mut Cx<'_>, port: &mut dyn Transmit) -> Turn {
         if !self.notifier.is_owed() {
@@ -310,7 +310,7 @@ impl Qp {
             traffic_class: cx.congestion.notification.traffic_class(),
             ..path
         };
-        // A CNP is none of the packets that are counted: its PSN is 0.
+        // A CNP is not part of the sequence of packets: its PSN is 0.
         let mut bth = Bth::new(Opcode::CNP, self.core.config.dest_qpn, Psn::new(0));
         bth.pkey = self.core.config.pkey;
         bth.becn = true;
@@ -328,7 +328,7 @@ impl Qp {
     }
 }
 
-/// What this NIC has sent so far, with headers.
+/// The bytes that this NIC has sent so far, headers included.
 fn bytes_sent(cx: &Cx<'_>) -> u64 {
     cx.counters.stat(Stat::TxBytes) + cx.counters.stat(Stat::TxPackets) * OVERHEAD as u64
 }

@@ -1,22 +1,21 @@
-//! Packets that came before their turn, kept until what is missing before them has
-//! come. All QPs of a NIC share one pool of a fixed number of buffers, each for one
-//! packet; when it is empty, early packets are dropped, as a QP without a pool drops all
-//! of them.
+//! The buffers for out-of-order packets, which wait until the packets before them have arrived. All
+//! QPs of a NIC share one pool of a fixed number of buffers, each for one packet. When the pool is
+//! empty, out-of-order packets are dropped, as they are without a pool.
 
 use crate::seq::Seq;
 use roce_wire::{Bth, ExtHeaders, Packet, PathMtu};
 
-/// How many packets a NIC keeps unless told otherwise: with path MTU 4096 at most 4 MiB,
-/// which are taken when they are first needed.
+/// The default number of buffers of a NIC: with path MTU 4096 at most 4 MiB, allocated when they
+/// are first needed.
 pub(crate) const DEFAULT_PACKETS: usize = 1024;
 
-/// How far ahead of what is missing a packet may be to be kept.
+/// How far ahead of the missing packet a packet may be to be kept.
 const REACH: u64 = 1024;
 
 /// The largest payload of a packet.
 const MAX_PAYLOAD: usize = PathMtu::Mtu4096.bytes();
 
-/// The early packets of one half of a QP: a chain in the pool, in the order of their PSNs.
+/// The out-of-order packets of one half of a QP: a chain in the pool, in the order of their PSNs.
 /// It must be given back with [`EarlyPool::release`].
 #[derive(Debug, Default)]
 pub(crate) struct Chain {
@@ -29,18 +28,18 @@ struct Ends {
     last: u32,
 }
 
-/// What became of a packet that came early.
+/// What became of an out-of-order packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kept {
     /// It is kept.
     New,
-    /// It was kept before.
+    /// An earlier copy of it is kept.
     Already,
     /// There is no room for it.
     No,
 }
 
-/// A packet whose turn has come. Its buffer goes back with [`EarlyPool::give_back`].
+/// A packet that was kept and is next now. Its buffer goes back with [`EarlyPool::give_back`].
 #[derive(Debug)]
 pub(crate) struct Early {
     bth: Bth,
@@ -51,7 +50,7 @@ pub(crate) struct Early {
 }
 
 impl Early {
-    /// The packet as it came.
+    /// The packet as it arrived.
     pub(crate) fn packet(&self) -> Packet<'_> {
         Packet {
             bth: self.bth,
@@ -69,12 +68,12 @@ struct Slot {
     packet: Early,
 }
 
-/// The buffers, and who has them.
+/// The buffers, free and in use.
 #[derive(Debug)]
 pub(crate) struct EarlyPool {
     slots: Vec<Option<Slot>>,
     free: Vec<u32>,
-    /// Buffers that nobody uses now.
+    /// Buffers that are free.
     buffers: Vec<Box<[u8]>>,
     limit: usize,
 }
@@ -89,7 +88,7 @@ impl EarlyPool {
         }
     }
 
-    /// Changes how many packets are kept from now on; those that are kept stay.
+    /// Changes the number of buffers; packets that are already kept stay.
     pub(crate) fn set_limit(&mut self, packets: usize) {
         self.limit = packets;
     }
@@ -110,7 +109,7 @@ impl EarlyPool {
         if at - due > REACH || packet.payload.len() > MAX_PAYLOAD {
             return Kept::No;
         }
-        // In most cases it goes to the end.
+        // Most packets go to the end.
         let newest = chain.ends.and_then(|ends| self.slot(ends.last));
         let before = match newest {
             Some(last) if last.at < at => chain.ends.map(|ends| ends.last),
@@ -143,7 +142,7 @@ impl EarlyPool {
         self.buffers.push(early.buffer);
     }
 
-    /// Drops a whole chain. Returns how many packets it had.
+    /// Drops a whole chain. Returns the number of its packets.
     pub(crate) fn release(&mut self, chain: &mut Chain) -> u64 {
         let mut count = 0;
         while let Some(early) = self.take(chain) {
@@ -198,8 +197,8 @@ impl EarlyPool {
         }
     }
 
-    /// Copies a packet into a buffer. The buffers are made when they are needed for
-    /// the first time, and then used for ever.
+    /// Copies a packet into a buffer. Buffers are allocated when they are first needed, and never
+    /// freed.
     fn store(&mut self, at: Seq, packet: &Packet<'_>) -> Option<u32> {
         let in_use = self.slots.len() - self.free.len();
         if in_use >= self.limit {

@@ -29,7 +29,7 @@ pub(crate) struct Outgoing<'a> {
     pub(crate) position: Option<Position>,
     pub(crate) repr: &'a PacketRepr,
     pub(crate) payload_len: usize,
-    /// Nothing at all follows for now.
+    /// No other packet follows for now.
     pub(crate) is_last: bool,
 }
 
@@ -39,15 +39,16 @@ pub(crate) enum Written {
     /// The port can never send it.
     Lost,
     Sent,
-    /// Sent, and the port keeps its memory until it is told of the arrival.
+    /// Sent, and the port keeps its memory until
+    /// [`Transmit::acknowledged`](crate::Transmit::acknowledged) reports it.
     Kept,
 }
 
-/// Builds in place a packet whose arrival nobody reports: headers, payload by `fill`,
+/// Builds a packet in place, whose arrival is not reported to the port: headers, payload by `fill`,
 /// padding, ICRC.
 ///
-/// A packet that the port can never send counts as sent and lost: retries and their
-/// limits then apply to it as to any other loss.
+/// A packet that the port can never send counts as sent and lost, so that retries and their limits
+/// apply to it as to any other loss.
 #[inline]
 pub(crate) fn emit(
     cx: &mut Cx<'_>,
@@ -82,7 +83,7 @@ pub(crate) fn emit_of(
     Ok(written == Written::Kept)
 }
 
-/// The same without a QP, and nothing is counted yet.
+/// Builds a packet in place, without a QP. Counts nothing.
 #[inline]
 pub(crate) fn write_packet(
     port: &mut dyn Transmit,
@@ -140,7 +141,7 @@ pub(crate) fn count_packet(counters: &mut Counters, written: Written, payload_le
     }
 }
 
-/// What the ICRC covers of the IP header that the packet will carry.
+/// The fields of the packet's IP header that the ICRC covers.
 // rule: A17.3.1-version
 #[inline(always)]
 fn ip_header(path: &TxMeta, covered: IpCovered) -> IpHeader {

@@ -1,5 +1,4 @@
-//! How a QP fails: what completes with which status, and who is told (IBTA 1.7, 10.3.1.5
-//! and 10.3.1.6).
+//! How a QP fails: the status of each completion, and the events (IBTA 1.7, 10.3.1.5 and 10.3.1.6).
 
 use super::{Cx, Qp};
 use crate::event::Event;
@@ -12,20 +11,19 @@ use roce_wire::Qpn;
 pub(crate) enum Fault {
     /// The oldest send request fails with this status.
     Send(WcStatus),
-    /// A request of the peer failed, and the receive that it consumed has completed with
-    /// the reason.
+    /// A request of the peer failed; the receive that it consumed has completed with the reason.
     Receive,
     /// A request of the peer was invalid and consumed no receive.
     InvalidRequest,
-    /// The peer was denied access by a request that consumed no receive.
+    /// A request of the peer that consumed no receive was denied access.
     AccessViolation,
     /// A completion found no room.
     CqOverrun,
 }
 
 impl Fault {
-    /// The affiliated asynchronous error that tells the QP's owner, if no completion does
-    /// (IBTA 1.7, 11.6.3.2).
+    /// The affiliated asynchronous error that reports the fault, if no completion does (IBTA 1.7,
+    /// 11.6.3.2).
     fn event(self, qpn: Qpn) -> Option<Event> {
         match self {
             // rule: 11.6.3-not-twice
@@ -42,10 +40,9 @@ impl Fault {
 
 impl Qp {
     // rule: 9.9.2-error-state
-    /// Moves the QP to the error state: the request at fault completes with its
-    /// status, everything behind it as flushed, in order (IBTA 1.7, 10.3.1.5). An
-    /// error in the send queue of an unreliable service leaves receiving as it is
-    /// (IBTA 1.7, 10.3.1.6).
+    /// Moves the QP to the error state: the request at fault completes with its status, all
+    /// requests behind it as flushed, in order (IBTA 1.7, 10.3.1.5). An error in the send queue of
+    /// an unreliable service does not affect receiving (IBTA 1.7, 10.3.1.6).
     pub(super) fn fail(&mut self, cx: &mut Cx<'_>, fault: Option<Fault>) {
         let status = match fault {
             Some(Fault::Send(status)) => status,
@@ -56,7 +53,7 @@ impl Qp {
             self.core.state = QpState::Sqe;
             return match self.flush_sends(cx, status) {
                 Ok(()) => {}
-                // No QP survives that.
+                // After an overrun, no QP survives.
                 Err(overrun) => self.fail(cx, Some(overrun)),
             };
         }
@@ -69,7 +66,7 @@ impl Qp {
         // rule: 10.3.1-err-event
         if let Some(fault) = fault {
             let told = fault.event(self.core.qpn);
-            // The completion that would tell may be among those that found no room.
+            // The completion that would report the fault may be among those that found no room.
             let lost = sends
                 .and(receives)
                 .err()
@@ -82,8 +79,8 @@ impl Qp {
         }
     }
 
-    /// Completes the oldest send with `status` and those behind it as flushed, as many as
-    /// the CQ takes.
+    /// Completes the oldest send with `status` and those behind it as flushed, until the CQ is
+    /// full.
     fn flush_sends(&mut self, cx: &mut Cx<'_>, mut status: WcStatus) -> Result<(), Fault> {
         let flushed = loop {
             match self.service.complete_send(cx, &self.core, status) {
@@ -97,7 +94,7 @@ impl Qp {
         flushed
     }
 
-    /// Completes all receives as flushed, as many as the CQ takes.
+    /// Completes all receives as flushed, until the CQ is full.
     fn flush_receives(&mut self, cx: &mut Cx<'_>) -> Result<(), Fault> {
         while self.service.flush_receive(cx, &self.core)? {}
         Ok(())

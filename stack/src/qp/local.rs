@@ -1,10 +1,10 @@
-//! Requests that need no packet: binding memory windows, invalidating keys (IBTA 1.7,
-//! 10.6.5 and 10.6.7). When their turn comes is the send queue's business.
+//! Requests that need no packet: binding memory windows, invalidating keys (IBTA 1.7, 10.6.5 and
+//! 10.6.7). The send queue decides when their turn comes.
 
 use super::{Core, Cx, Fault};
 use crate::wr::{SendOp, WcStatus};
 
-/// Does such a request. The fault is that of the request itself.
+/// Executes a local request. The fault is that of the request itself.
 pub(super) fn perform(cx: &mut Cx<'_>, core: &Core, op: &SendOp) -> Result<(), Fault> {
     let done = match op {
         SendOp::BindMw(bind) => cx.memory.bind(core.pd, core.qpn, bind).is_ok(),

@@ -1,10 +1,10 @@
 //! Queue pairs.
 //!
-//! A QP has two halves, which share nothing but the configuration. Those of RC are a
-//! [`requester`] (send queue, retransmission, completions of sends) and a
-//! [`responder`] (receive queue, placement, acknowledgements); those of [`uc`] and
-//! [`ud`] send and receive without acknowledgement. [`service`] tells the services apart. The NIC
-//! drives a QP with a context [`Cx`] of what lies outside of it.
+//! A QP has two halves, which share only the configuration. The halves of RC are a [`requester`]
+//! (send queue, retransmission, completions of sends) and a [`responder`] (receive queue,
+//! placement, acknowledgements); those of [`uc`] and [`ud`] send and receive without
+//! acknowledgement. [`service`] tells the services apart. For each call, the NIC passes the QP a
+//! context [`Cx`] with everything outside of it.
 
 mod admit;
 mod arrivals;
@@ -57,7 +57,7 @@ use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-/// What lies outside of a QP while something happens to it.
+/// What a QP can access outside of itself during a call.
 pub(crate) struct Cx<'a> {
     pub(crate) now: Instant,
     pub(crate) srqs: &'a mut SrqTable,
@@ -65,26 +65,26 @@ pub(crate) struct Cx<'a> {
     pub(crate) counters: &'a mut Counters,
     pub(crate) events: &'a mut VecDeque<Event>,
     pub(crate) early: &'a mut EarlyPool,
-    /// How many bytes more may be in flight to the peer.
+    /// The number of further bytes that may be in flight to the peer.
     pub(crate) room: u64,
-    /// The QP would have sent more than that.
+    /// The QP had more to send than `room` allows.
     pub(crate) starved: bool,
     pub(crate) congestion: &'a Congestion,
     pub(crate) shares: &'a Shares,
-    /// The QP owes its peer a CNP that it did not owe before.
+    /// The QP has a new CNP to send.
     pub(crate) owes_notice: bool,
-    /// A CNP has brought the QP down to this rate, in bits a second.
+    /// A CNP has reduced the QP's rate to this, in bits a second.
     pub(crate) slowed_to: Option<f64>,
-    /// Nothing of others, nor of anything else, follows what the QP sends now.
+    /// Nothing follows the packets that the QP sends now: no reply, and no packet of another QP.
     pub(crate) alone: bool,
-    /// What the port must hear about packets that it keeps in memory.
+    /// The report for the port about packets that it keeps in memory.
     pub(crate) report: Option<Report>,
 }
 
-/// Something that the port must hear about packets that it keeps in memory.
+/// A report for the port about packets that it keeps in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Report {
-    /// [`Qp::take_acknowledged`] has it.
+    /// [`Qp::take_acknowledged`] has the position.
     Acknowledged,
     /// The flow has ended.
     Ended(Flow),
@@ -116,33 +116,33 @@ impl Cx<'_> {
     }
 }
 
-/// How far a turn to send got.
+/// How a QP's turn to send ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Turn {
-    /// Nothing more to send until something happens.
+    /// There is nothing more to send until something happens.
     Idle,
-    /// There is more; others may have their turn first.
+    /// There is more to send, after the other QPs have had their turn.
     More,
-    /// There is more, but the port is full.
+    /// There is more to send, but the port is full.
     PortFull,
 }
 
-/// What a QP is made with.
+/// The parameters of a new QP.
 #[derive(Clone, Debug)]
 pub struct QpInit {
     /// Its transport service.
     pub kind: QpKind,
     /// Its protection domain.
     pub pd: PdId,
-    /// Where sends complete.
+    /// The CQ of sends.
     pub send_cq: Arc<CompletionQueue>,
-    /// Where receives complete.
+    /// The CQ of receives.
     pub recv_cq: Arc<CompletionQueue>,
     /// The size of the send queue.
     pub send: QueueLimits,
     /// The size of the receive queue.
     pub recv: QueueLimits,
-    /// The most inline data of a send request, in bytes; lowered to
+    /// The maximum inline data of a send request, in bytes; lowered to
     /// [`MAX_INLINE_BYTES`](crate::MAX_INLINE_BYTES).
     pub max_inline: usize,
     /// Whether every send asks for a completion.
@@ -154,17 +154,17 @@ pub struct QpInit {
 pub(crate) struct Qp {
     core: Core,
     service: Service,
-    /// The peer's first packet has come.
+    /// The peer's first packet has arrived.
     established: bool,
-    /// Its part in what may be in flight to its peer.
+    /// Its stake in the window that it shares with other QPs of the same peer.
     pub(crate) stake: Stake,
     notifier: Notifier,
     /// Its rate and window, while congestion control or its program limits it.
     limiter: Option<Box<Limiter>>,
-    /// It has sent data, or got a CNP.
+    /// It has sent data, or received a CNP.
     begun: bool,
     noted: CongestionCounts,
-    /// What it has sent and received, which the NIC counts.
+    /// Its traffic, which the NIC counts.
     pub(crate) traffic: QpTraffic,
 }
 
@@ -218,7 +218,7 @@ impl Qp {
         self.core.kind
     }
 
-    /// The attributes, with the PSNs that have been reached.
+    /// The attributes, with the present PSNs.
     pub(crate) fn config(&self) -> QpConfig {
         let mut config = self.core.config.clone();
         self.service.tell_psns(self.core.state, &mut config);
@@ -273,7 +273,7 @@ impl Qp {
         Ok(())
     }
 
-    /// Takes a packet whose ICRC has been verified.
+    /// Handles a packet whose ICRC has been verified.
     pub(crate) fn receive(&mut self, cx: &mut Cx<'_>, meta: &RxMeta, packet: &Packet<'_>) {
         if let Err(reason) = self.admit(meta, packet) {
             cold_path();
@@ -305,8 +305,8 @@ impl Qp {
     }
 
     // rule: 9.9.3-nak-leaves
-    /// Sends at most about `budget` packets: the requester's first, so that what the
-    /// application waits for is not behind acknowledgements.
+    /// Sends about `budget` packets at most. Requests go first, so that what the application waits
+    /// for is not behind acknowledgements.
     pub(crate) fn transmit(
         &mut self,
         cx: &mut Cx<'_>,
@@ -331,7 +331,7 @@ impl Qp {
         }
     }
 
-    /// The responder's part of that alone.
+    /// Sends replies to the peer, without requests.
     fn answer(&mut self, cx: &mut Cx<'_>, port: &mut dyn Transmit, budget: usize) -> Turn {
         self.transmit_replies(cx, port, budget)
             .unwrap_or_else(|fault| {
@@ -341,7 +341,7 @@ impl Qp {
             })
     }
 
-    /// Its turn to send comes soon.
+    /// Prefetches what the QP needs for its next turn to send.
     pub(crate) fn foresee_turn(&self) {
         if let Some(limiter) = &self.limiter {
             prefetch(&**limiter);
@@ -349,7 +349,7 @@ impl Qp {
         self.service.foresee_turn();
     }
 
-    /// The requester's part of that alone.
+    /// Sends posted requests, without replies to the peer.
     pub(crate) fn transmit_requests(
         &mut self,
         cx: &mut Cx<'_>,
@@ -381,18 +381,18 @@ impl Qp {
                 && self.service.has_requests(&self.core))
     }
 
-    /// Whether that is an acknowledgement, and nothing else.
+    /// Whether it has an acknowledgement to send, and nothing else.
     pub(crate) fn wants_only_to_acknowledge(&self) -> bool {
         self.service.owes_only_ack() && !self.service.has_requests(&self.core)
     }
 
-    /// When [`Qp::handle_timeout`] should be called next.
+    /// The next time to call [`Qp::handle_timeout`].
     pub(crate) fn deadline(&self) -> Option<Instant> {
-        // Who may not send can't do anything about what is late.
+        // While the QP may not send, it can't react to a late answer.
         self.pause().or_else(|| self.service.deadline())
     }
 
-    /// Does what is due.
+    /// Handles all timers that are due.
     pub(crate) fn handle_timeout(&mut self, cx: &mut Cx<'_>) {
         if self.pause().is_some() {
             return;
@@ -407,7 +407,7 @@ impl Qp {
         }
     }
 
-    /// How many requests have not completed: sends, receives.
+    /// The number of requests that have not completed: (sends, receives).
     pub(crate) fn queued(&self) -> (usize, usize) {
         self.service.queued()
     }
@@ -422,7 +422,8 @@ impl Qp {
         self.service.packets_in_flight() * self.core.config.mtu() as u64
     }
 
-    /// The flow of which the port may forget all packets before a place, if it keeps any.
+    /// The flow, and the place before which the port may release all packets, if the port keeps
+    /// any.
     pub(crate) fn take_acknowledged(&mut self) -> Option<(Flow, Position)> {
         let before = self.service.take_acknowledged()?;
         Some((self.flow(), before))
@@ -435,7 +436,7 @@ impl Qp {
         }
     }
 
-    /// Gives back what it holds of the NIC's and the port's.
+    /// Gives back what it holds of the NIC and the port.
     pub(crate) fn release(&mut self, cx: &mut Cx<'_>) {
         self.service.release(cx);
         if self.service.end_flow() {
@@ -444,9 +445,9 @@ impl Qp {
         }
     }
 
-    /// It begins anew, or goes: of what it completed, nothing is told any more, since
-    /// programs free what their requests stood for. An XRC target's receives completed to
-    /// the CQs of SRQs, where they stay.
+    /// Drops the completions that wait in its CQs, when the QP is reset or destroyed: programs free
+    /// what the `wr_id`s of its requests refer to. The receives of an XRC target completed to the
+    /// CQs of SRQs, where they stay.
     // rule: 10.3.1-reset-completions
     pub(crate) fn forget(&mut self, cx: &mut Cx<'_>) {
         self.release(cx);
@@ -467,7 +468,7 @@ impl Qp {
         self.core.config = QpConfig::default();
     }
 
-    /// Tells when the send queue in state SQD has drained.
+    /// Raises an event when the send queue in state SQD has drained.
     fn note_drained(&mut self, cx: &mut Cx<'_>) {
         if self.core.state == QpState::Sqd {
             cold_path();
@@ -479,7 +480,7 @@ impl Qp {
     }
 }
 
-/// What the port allows.
+/// The limits of the port.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PortLimits {
     pub(crate) max_packet_bytes: usize,

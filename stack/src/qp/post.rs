@@ -1,4 +1,4 @@
-//! Requests are posted, as the QP's state allows (IBTA 1.7, 10.3.1).
+//! Posting of requests, as the QP's state allows (IBTA 1.7, 10.3.1).
 
 use super::{Cx, Qp, sgl};
 use crate::kind::{QpKind, QpState};
@@ -11,7 +11,7 @@ use crate::wr::{
 use core::hint::cold_path;
 
 impl Qp {
-    /// Whether a send request that is posted goes to the send queue, and nothing else happens.
+    /// Whether posting a send request queues it and does nothing else.
     // rule: 10.3.1-sqd-posting
     #[inline]
     pub(crate) fn queues_sends(&self) -> bool {
@@ -46,7 +46,7 @@ impl Qp {
             QpState::Err | QpState::Sqe => {
                 self.service.check_send(&self.core, request, source)?;
                 let flushed = self.flush_one(cx, request.wr_id, request.op.completion_opcode());
-                // In the error state the CQ's own event tells of an overrun.
+                // In the error state, the CQ's own event reports the overrun.
                 if let (QpState::Sqe, Err(overrun)) = (self.core.state, flushed) {
                     self.fail(cx, Some(overrun));
                 }
@@ -57,8 +57,7 @@ impl Qp {
         }
     }
 
-    /// Where the bytes of a request come from. Elements that are to be copied are copied
-    /// to `room`.
+    /// The source of a request's bytes. Elements that must be copied are copied to `room`.
     #[inline]
     fn source<'r>(
         &self,
@@ -99,7 +98,7 @@ impl Qp {
         Ok(data)
     }
 
-    /// Whether the QP's service has such requests at all.
+    /// Whether the QP's service has this kind of request at all.
     #[inline]
     fn check_service(&self, request: &SendRequest<'_>) -> Result<(), PostError> {
         let kind = self.core.kind;
@@ -136,7 +135,7 @@ impl Qp {
             QpState::Reset => Err(PostError::InvalidState(QpState::Reset)),
             QpState::Err => {
                 self.service.check_recv(wr)?;
-                // The CQ's own event tells of an overrun.
+                // The CQ's own event reports an overrun.
                 let _ = self.flush_one(cx, wr.wr_id, WcOpcode::Recv);
                 Ok(())
             }
@@ -145,7 +144,7 @@ impl Qp {
     }
 }
 
-/// Whether a QP of this kind can do the operation (IBTA 1.7, 10.2.4.4).
+/// Whether a QP of this kind supports the operation (IBTA 1.7, 10.2.4.4).
 // rule: 9.8.2-operations
 const fn can_do(kind: QpKind, op: &SendOp) -> bool {
     match kind {

@@ -1,4 +1,4 @@
-//! What the send queue of every service keeps of a request.
+//! The part of a posted request that the send queue of every service keeps.
 
 use super::{Core, Cx, Fault, sgl};
 use crate::queue::{Source, WorkQueue};
@@ -6,7 +6,7 @@ use crate::wr::{
     Completion, MAX_MESSAGE_BYTES, PostError, SendFlags, SendOp, SendRequest, WcStatus,
 };
 
-/// A posted request, without what its service adds.
+/// A posted request, without the fields of its service.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Posted {
     pub(crate) wr_id: u64,
@@ -33,8 +33,8 @@ impl Posted {
         }
     }
 
-    /// Completes the request, which has just left `queue`. Only an error completes one that
-    /// asked for no completion.
+    /// Completes the request, which has just left `queue`. An unsignaled request completes only
+    /// with an error.
     #[inline]
     pub(crate) fn complete<T>(
         &self,
@@ -61,7 +61,7 @@ impl Posted {
     }
 }
 
-/// The length of a message of a connected service, if it is allowed.
+/// The length of a connected service's message, if it is allowed.
 #[inline]
 pub(crate) fn message_len(op: &SendOp, source: Source<'_>) -> Result<u32, PostError> {
     if op.has_no_elements()

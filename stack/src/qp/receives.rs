@@ -1,4 +1,4 @@
-//! Where a QP's receives come from: a queue of its own, or one that it shares.
+//! The source of a QP's receives: its own queue, or an SRQ.
 
 use super::{Core, Cx};
 use crate::cq::CompletionQueue;
@@ -8,29 +8,29 @@ use crate::queue::{QueueLimits, RecvWqe, Room, WorkQueue};
 use crate::wr::{MAX_SGE, PostError, RecvRequest, Sge};
 use std::sync::Arc;
 
-/// The receives of a QP, the oldest first. With an SRQ it holds at most one: that of
-/// the message that is arriving.
+/// The receives of a QP, the oldest first. With an SRQ it holds at most one: that of the message in
+/// progress.
 #[derive(Debug)]
 pub(crate) struct Receives {
     queue: WorkQueue<RecvWqe>,
     source: Source,
 }
 
-/// Where receives come from.
+/// The source of receives.
 #[derive(Debug)]
 enum Source {
     /// They are posted to the QP.
     Own,
     /// An SRQ, and the domain that the memory of its receives belongs to.
     Srq { srq: Srqn, pd: PdId },
-    /// The SRQ that the request being executed names, or the one before it named.
+    /// The SRQ that the present request names, or that the last one named.
     Xrc {
         domain: XrcdId,
         named: Option<Named>,
     },
 }
 
-/// An SRQ of XRC with what belongs to it.
+/// An SRQ of XRC with its CQ and its domain.
 #[derive(Debug)]
 struct Named {
     srq: Srqn,
@@ -85,7 +85,7 @@ impl Receives {
         }
     }
 
-    /// Whether others take from where this QP does.
+    /// Whether other QPs take receives from the same source.
     pub(crate) fn are_shared(&self) -> bool {
         !matches!(self.source, Source::Own)
     }
@@ -106,13 +106,13 @@ impl Receives {
         }
     }
 
-    /// The domain whose memory the peer may have access to.
+    /// The domain whose memory the peer may access.
     // rule: A14-pd
     pub(crate) fn remote_pd(&self, core: &Core) -> PdId {
         self.named().map_or(core.pd, |named| named.pd)
     }
 
-    /// Where the receives complete.
+    /// The CQ of the receives.
     // rule: A14-cq
     pub(crate) fn cq<'a>(&'a self, core: &'a Core) -> &'a CompletionQueue {
         self.named().map_or(&core.recv_cq, |named| &named.cq)
@@ -137,8 +137,8 @@ impl Receives {
         self.queue.push(RecvWqe::new(wr), wr.sges)
     }
 
-    /// A request of XRC names its SRQ: false if there is no such SRQ in the domain, or
-    /// if the request goes on with a message that named another.
+    /// Notes the SRQ that a request of XRC names. False if there is no such SRQ in the domain, or
+    /// if the request continues a message that named another.
     // rule: A14-any-srq, A14-srq-unknown
     pub(crate) fn name(&mut self, cx: &Cx<'_>, srq: Srqn, goes_on: bool) -> bool {
         let Source::Xrc { domain, named } = &mut self.source else {
@@ -157,8 +157,8 @@ impl Receives {
         same || !goes_on
     }
 
-    /// Sees to it that there is a receive for the message that arrives, if there can
-    /// be one: takes it from the SRQ.
+    /// Takes a receive from the SRQ for the message that arrives, if necessary. Returns whether
+    /// there is a receive.
     pub(crate) fn ready(&mut self, cx: &mut Cx<'_>) -> bool {
         let srq = match &self.source {
             Source::Own => None,
@@ -178,29 +178,29 @@ impl Receives {
         !queue.is_empty()
     }
 
-    /// The oldest.
+    /// The oldest receive.
     pub(crate) fn front(&self) -> Option<&RecvWqe> {
         self.queue.front()
     }
 
-    /// The elements of the oldest.
+    /// The elements of the oldest receive.
     pub(crate) fn sges(&self) -> &[Sge] {
         self.queue.sges(0)
     }
 
-    /// The room of the receive that completes now. In an SRQ there is room again when a QP
+    /// The room of the receive that completes now. In an SRQ there is room again as soon as a QP
     /// takes a receive.
     pub(crate) fn room(&self) -> Option<Room> {
         (!self.are_shared()).then(|| self.queue.room())
     }
 
-    /// Removes the oldest.
+    /// Removes the oldest receive.
     pub(crate) fn pop(&mut self) -> Option<RecvWqe> {
         self.queue.pop()
     }
 
     // rule: 10.2.9-srq-not-flushed
-    /// Removes all, those of the SRQ excepted.
+    /// Removes all receives, except those of the SRQ.
     pub(crate) fn clear(&mut self) {
         self.queue.clear();
     }

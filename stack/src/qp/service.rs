@@ -1,4 +1,4 @@
-//! The two halves of a QP, as its transport service has them.
+//! The two halves of a QP, by transport service.
 
 use super::attr::QpConfig;
 use super::requester::{News, Requester};
@@ -14,7 +14,7 @@ use crate::transmit::{Position, Transmit};
 use crate::wr::{PostError, RecvRequest, SendRequest, WcStatus};
 use roce_wire::Packet;
 
-/// What sends and what receives.
+/// The sending half and the receiving half.
 #[derive(Debug)]
 #[expect(
     clippy::large_enum_variant,
@@ -88,7 +88,7 @@ impl Service {
         }
     }
 
-    /// Writes down which PSNs have been reached, of those that the state has given meaning.
+    /// Writes the present PSNs to `config`, as far as they have a meaning in `state`.
     pub(super) fn tell_psns(&self, state: QpState, config: &mut QpConfig) {
         if matches!(state, QpState::Reset | QpState::Init) {
             return;
@@ -108,7 +108,7 @@ impl Service {
         config.rq_psn = expected.unwrap_or(config.rq_psn);
     }
 
-    /// Takes over attributes that were changed in SQD.
+    /// Applies attributes that were changed in SQD.
     pub(super) fn reconfigure(&mut self, config: &QpConfig) {
         match self {
             Self::Rc {
@@ -122,7 +122,7 @@ impl Service {
         }
     }
 
-    /// Packets that the peer has not acknowledged yet, of a service with acknowledgements.
+    /// Packets that the peer has not acknowledged yet; 0 for a service without acknowledgements.
     pub(super) fn packets_in_flight(&self) -> u64 {
         match self {
             Self::Rc { requester, .. } => requester.in_flight(),
@@ -130,7 +130,7 @@ impl Service {
         }
     }
 
-    /// The place before which the port may forget all packets, if it keeps any.
+    /// The place before which the port may release all packets, if the port keeps any.
     pub(super) fn take_acknowledged(&mut self) -> Option<Position> {
         match self {
             Self::Rc { requester, .. } => requester.take_acknowledged(),
@@ -138,8 +138,8 @@ impl Service {
         }
     }
 
-    /// Nothing that was sent is retransmitted any more. Returns whether the port keeps
-    /// any of it.
+    /// Ends the flow: nothing that was sent is retransmitted any more. Returns whether the port
+    /// keeps any packet of it.
     pub(super) fn end_flow(&mut self) -> bool {
         match self {
             Self::Rc { requester, .. } => requester.end_flow(),
@@ -147,7 +147,7 @@ impl Service {
         }
     }
 
-    /// Gives back what it holds of the NIC's.
+    /// Gives back what it holds of the NIC.
     pub(super) fn release(&mut self, cx: &mut Cx<'_>) {
         if let Self::Rc {
             requester,
@@ -228,7 +228,7 @@ impl Service {
         }
     }
 
-    /// How many requests have not completed: sends, receives.
+    /// The number of requests that have not completed: (sends, receives).
     pub(super) fn queued(&self) -> (usize, usize) {
         match self {
             Self::Rc {
@@ -240,7 +240,7 @@ impl Service {
         }
     }
 
-    /// The room of a request that completes as soon as it is posted: a send, a receive.
+    /// The rooms of a request that completes as soon as it is posted: (send, receive).
     pub(super) fn rooms(&self) -> (Room, Option<Room>) {
         match self {
             Self::Rc {
@@ -252,7 +252,7 @@ impl Service {
         }
     }
 
-    /// Takes a packet that the QP's state admits.
+    /// Handles a packet that the QP's state admits.
     pub(super) fn receive(
         &mut self,
         cx: &mut Cx<'_>,
@@ -270,7 +270,7 @@ impl Service {
         }
     }
 
-    /// Brings near what was posted: it is sent soon.
+    /// Prefetches what was posted and is sent soon.
     pub(super) fn foresee_turn(&self) {
         match self {
             Self::Rc { requester, .. } => requester.foresee_turn(),
@@ -278,7 +278,7 @@ impl Service {
         }
     }
 
-    /// Sends up to `budget` packets of what was posted.
+    /// Sends up to `budget` packets of posted requests.
     pub(super) fn transmit_requests(
         &mut self,
         cx: &mut Cx<'_>,
@@ -294,7 +294,7 @@ impl Service {
         }
     }
 
-    /// Sends up to `budget` packets of what the peer is owed.
+    /// Sends up to `budget` packets of replies to the peer.
     pub(super) fn transmit_replies(
         &mut self,
         cx: &mut Cx<'_>,
@@ -309,7 +309,7 @@ impl Service {
         }
     }
 
-    /// Whether sending of what was posted may get further than it has.
+    /// Whether posted requests may have something to send.
     pub(super) fn has_requests(&self, core: &Core) -> bool {
         match self {
             Self::Rc { requester, .. } => requester.wants_to_send(),
@@ -317,7 +317,7 @@ impl Service {
         }
     }
 
-    /// Whether the peer is owed an answer.
+    /// Whether a reply to the peer waits to be sent.
     pub(super) fn has_replies(&self) -> bool {
         match self {
             Self::Rc { responder, .. } => responder.wants_to_send(),
@@ -325,7 +325,7 @@ impl Service {
         }
     }
 
-    /// Whether the next answer that the peer is owed carries data.
+    /// Whether the next reply to the peer carries data.
     pub(super) fn owes_data(&self) -> bool {
         match self {
             Self::Rc { responder, .. } => responder.owes_data(),
@@ -333,7 +333,7 @@ impl Service {
         }
     }
 
-    /// Whether all that the peer is owed is an acknowledgement.
+    /// Whether the only reply that waits is an acknowledgement.
     pub(super) fn owes_only_ack(&self) -> bool {
         match self {
             Self::Rc { responder, .. } => responder.owes_only_ack(),
@@ -341,7 +341,7 @@ impl Service {
         }
     }
 
-    /// When something is due.
+    /// The next deadline.
     pub(super) fn deadline(&self) -> Option<Instant> {
         match self {
             Self::Rc { requester, .. } => requester.deadline(),
@@ -349,7 +349,8 @@ impl Service {
         }
     }
 
-    /// What has become of packets since this was last asked, of a service that is told.
+    /// What has happened to packets since the last call; `None` for a service without
+    /// acknowledgements.
     pub(super) fn take_news(&mut self) -> Option<News> {
         match self {
             Self::Rc { requester, .. } => Some(requester.take_news()),
@@ -357,7 +358,7 @@ impl Service {
         }
     }
 
-    /// The usual round trip and the shortest.
+    /// The smoothed and the shortest round trip.
     pub(super) fn round_trips(&self) -> (Option<Duration>, Option<Duration>) {
         match self {
             Self::Rc { requester, .. } => requester.round_trips(),
@@ -365,21 +366,21 @@ impl Service {
         }
     }
 
-    /// Congestion control lets so many packets be in flight.
+    /// Limits the packets in flight to `packets`, for congestion control.
     pub(super) fn limit_window(&mut self, packets: Option<u64>) {
         if let Self::Rc { requester, .. } = self {
             requester.limit_window(packets);
         }
     }
 
-    /// It may send again, which it could not up to now.
+    /// Resumes after a pause in which nothing could be sent.
     pub(super) fn after_pause(&mut self, cx: &mut Cx<'_>) {
         if let Self::Rc { requester, .. } = self {
             requester.after_pause(cx);
         }
     }
 
-    /// Does what is due.
+    /// Handles the timers that are due.
     pub(super) fn handle_timeout(&mut self, cx: &mut Cx<'_>, core: &Core) -> Result<(), Fault> {
         match self {
             Self::Rc { requester, .. } => requester.handle_timeout(cx, core),
@@ -387,7 +388,7 @@ impl Service {
         }
     }
 
-    /// State SQD begins: [`Service::take_drained`] will tell when it is done.
+    /// Begins to drain in state SQD; [`Service::take_drained`] reports the end.
     pub(super) fn begin_drain(&mut self) {
         match self {
             Self::Rc { requester, .. } => requester.begin_drain(),
@@ -395,7 +396,7 @@ impl Service {
         }
     }
 
-    /// Whether all that was begun has just completed. True once per drain.
+    /// Whether all requests that were begun have just completed. True once per drain.
     pub(super) fn take_drained(&mut self) -> bool {
         match self {
             Self::Rc { requester, .. } => requester.take_drained(),
@@ -427,7 +428,7 @@ impl Service {
         }
     }
 
-    /// The send queue is empty after an error: forgets what was in progress.
+    /// Forgets what was in progress; the send queue is empty after an error.
     pub(super) fn stop_sending(&mut self) {
         match self {
             Self::Rc { requester, .. } => requester.reset(),
@@ -435,7 +436,7 @@ impl Service {
         }
     }
 
-    /// Stops executing. What the peer is owed may still be sent.
+    /// Stops executing. Replies that are queued may still be sent.
     pub(super) fn abandon(&mut self) {
         match self {
             Self::Rc { responder, .. } => responder.abandon(),

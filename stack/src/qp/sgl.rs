@@ -5,7 +5,7 @@ use crate::queue::Source;
 use crate::wr::{Sge, total_len};
 use roce_wire::icrc::Unsealed;
 
-/// The bytes of a request.
+/// The length of a request's payload, in bytes.
 pub(crate) fn source_len(source: Source<'_>) -> u64 {
     match source {
         Source::Memory(sges) => total_len(sges),
@@ -38,8 +38,7 @@ pub(crate) fn fetch(
     Ok(())
 }
 
-/// The `len` bytes from byte `offset` of a request on, if they are in one element, and may be
-/// sent.
+/// The `len` bytes from byte `offset` of a request on, if they are in one element and may be sent.
 pub(crate) fn in_one_piece<'t>(
     memory: &'t MemoryTable,
     pd: PdId,
@@ -55,7 +54,7 @@ pub(crate) fn in_one_piece<'t>(
     span(memory, pd, lkey, addr, len).ok()
 }
 
-/// A stretch of one element: where it lies, and which bytes of the packet it is.
+/// A stretch of one element: its address, and which bytes of the packet it is.
 struct Piece {
     lkey: u32,
     addr: u64,
@@ -79,7 +78,7 @@ fn pieces(sges: &[Sge], offset: u64, len: usize) -> impl Iterator<Item = Piece> 
         }
         let range = done..done + take;
         done += take;
-        // A wrapping address is outside of every region, so the check finds it.
+        // A wrapping address is outside of every region, so the later check finds it.
         Some(Piece {
             lkey: sge.lkey,
             addr: sge.addr.wrapping_add(start),
@@ -104,8 +103,7 @@ pub(crate) fn gather(
     Ok(())
 }
 
-/// Key and address of `len` bytes from byte `offset` of the list on, if there is but one
-/// element.
+/// Key and address of `len` bytes from byte `offset` of the list on, if there is only one element.
 #[inline]
 fn in_one(sges: &[Sge], offset: u64, len: usize) -> Option<(u32, u64)> {
     let [sge] = sges else { return None };
@@ -114,7 +112,7 @@ fn in_one(sges: &[Sge], offset: u64, len: usize) -> Option<(u32, u64)> {
     fits.then(|| (sge.lkey, sge.addr.wrapping_add(offset)))
 }
 
-/// Bytes of one element that are to be sent.
+/// Bytes of one element that are about to be sent.
 #[inline]
 fn span<'t>(
     memory: &'t MemoryTable,
@@ -127,8 +125,8 @@ fn span<'t>(
     memory.local(pd, lkey, addr, len as u64, Access::empty())
 }
 
-/// Writes `data` to the list from its byte `offset` on. Nothing is written if any
-/// part of it may not be; a fault of on-demand memory is found out only on the way.
+/// Writes `data` to the list from its byte `offset` on. Writes nothing if access to any part is
+/// denied; a fault of on-demand memory is found only during the copy.
 // rule: 9.4.1-send-scatter
 pub(crate) fn scatter(
     memory: &MemoryTable,

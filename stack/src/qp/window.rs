@@ -1,11 +1,9 @@
-//! How much a requester keeps in flight.
+//! The window of a requester: how much it keeps in flight.
 //!
-//! RC has no window of its own: the receiver's only brakes are credits, which count
-//! messages, and loss. A receiver in software has a buffer that a few large bursts
-//! fill. So what is in flight stays below what a port like ours holds, and goes
-//! down when packets are lost: by a quarter for a loss, opened again by what is
-//! acknowledged, as TCP does. The floor keeps a lossy but otherwise idle network
-//! usable.
+//! RC has no window of its own: the only brakes of a receiver are credits, which count messages,
+//! and loss. A receiver in software has a buffer that a few large bursts fill. So the window stays
+//! below the buffer of a port like ours. It shrinks by a quarter for a loss, and grows again with
+//! acknowledgements, as in TCP. The floor keeps a lossy but otherwise idle network usable.
 
 /// The window of one QP, in packets of the path MTU.
 #[derive(Debug, Clone)]
@@ -17,20 +15,20 @@ pub(crate) struct Window {
     acked: u64,
     floor: u64,
     limit: u64,
-    /// Packets of the last window's worth that were acknowledged, and those repeated.
+    /// Of the last window's worth of packets: those acknowledged, and those retransmitted.
     recent: (u64, u64),
-    /// What it was before a timeout.
+    /// The window before a timeout.
     before_timeout: Option<u64>,
-    /// What congestion control allows.
+    /// The limit of congestion control.
     allowed: u64,
-    /// Something was lost since somebody asked.
+    /// A packet was lost since the last [`Window::take_lost`].
     lost: bool,
 }
 
 /// The floor in bytes: half of the largest segmentation batch.
 const FLOOR_BYTES: usize = 32 << 10;
 
-/// More in flight than this helps on no network that sockets can fill.
+/// A larger window helps on no network that sockets can fill.
 // rule: 9.7.1-half-outstanding
 const MAX_BYTES: usize = 1 << 20;
 
@@ -53,22 +51,22 @@ impl Window {
         }
     }
 
-    /// Congestion control allows so many packets; any number if `None`.
+    /// Limits the window to `packets`, for congestion control; no limit if `None`.
     pub(crate) fn allow(&mut self, packets: Option<u64>) {
         self.allowed = packets.unwrap_or(u64::MAX);
     }
 
-    /// Whether something was lost since this was last asked.
+    /// Whether a packet was lost since the last call.
     pub(crate) fn take_lost(&mut self) -> bool {
         core::mem::take(&mut self.lost)
     }
 
-    /// How many packets may be in flight.
+    /// The number of packets that may be in flight.
     pub(crate) fn packets(&self) -> u64 {
         self.packets.min(self.allowed)
     }
 
-    /// So many packets have been acknowledged.
+    /// Grows with the acknowledgement of `packets` packets.
     pub(crate) fn on_ack(&mut self, packets: u64) {
         self.before_timeout = None;
         self.recent.0 += packets;
@@ -89,7 +87,7 @@ impl Window {
         self.packets = self.packets.min(self.limit);
     }
 
-    /// A packet was lost, as a NAK or a missing response tells.
+    /// Shrinks because a packet was lost, according to a NAK or a missing response.
     pub(crate) fn on_loss(&mut self) {
         self.lost = true;
         self.packets = (self.packets * 3 / 4).max(self.floor);
@@ -97,9 +95,9 @@ impl Window {
         self.acked = 0;
     }
 
-    /// A packet was lost on its way to a peer that keeps what comes early. That costs
-    /// one packet and not what is in flight, so the window shrinks only if much is lost,
-    /// as it is when a buffer overflows: more than an eighth.
+    /// Notes the loss of a packet on its way to a peer that keeps out-of-order packets. That costs
+    /// one packet and not the whole flight, so the window shrinks only if more than an eighth is
+    /// lost, as when a buffer overflows.
     pub(crate) fn on_repeat(&mut self) {
         self.lost = true;
         self.recent.1 += 1;
@@ -109,7 +107,7 @@ impl Window {
         }
     }
 
-    /// The timeout before was for nothing: everything had arrived.
+    /// Undoes the last timeout, which was spurious: everything had arrived.
     pub(crate) fn undo_timeout(&mut self) {
         if let Some(packets) = self.before_timeout.take() {
             self.packets = packets;
@@ -117,7 +115,7 @@ impl Window {
         }
     }
 
-    /// Nothing came back for a whole timeout.
+    /// Shrinks because no answer arrived for a whole timeout.
     pub(crate) fn on_timeout(&mut self) {
         self.before_timeout = self.before_timeout.or(Some(self.packets));
         self.threshold = (self.packets / 2).max(self.floor);

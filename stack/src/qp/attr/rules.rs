@@ -1,11 +1,11 @@
-//! Which transition needs and takes which attributes (IBTA 1.7, table 91).
+//! The attributes that each transition needs and takes (IBTA 1.7, table 91).
 
 use crate::kind::{QpKind, QpState};
 
 type Names = &'static [&'static str];
 
-/// Attributes that the transition needs, and those that it takes besides; `None` if
-/// there is no such transition.
+/// The attributes that the transition needs, and the others that it takes; `None` if there is no
+/// such transition.
 pub(super) fn rules(kind: QpKind, from: QpState, to: QpState) -> Option<(Names, Names)> {
     use QpState::{Err, Init, Reset, Rtr, Rts, Sqd, Sqe};
     let names = names(kind);
@@ -20,7 +20,7 @@ pub(super) fn rules(kind: QpKind, from: QpState, to: QpState) -> Option<(Names, 
         // rule: 11.2.5.2-rts-needs
         (Rtr, Rts) => (names.rts, names.running),
         (Rts | Sqd, Rts) => (&[], names.running),
-        // RC has no such state: an error in its send queue is the whole QP's.
+        // RC has no such state: an error in its send queue moves the whole QP to ERR.
         (Sqe, Rts) if kind.survives_send_errors() => (&[], names.running),
         (Rts, Sqd) => (&[], &[]),
         // rule: 11.2.5.2-sqd-changes
@@ -32,17 +32,17 @@ pub(super) fn rules(kind: QpKind, from: QpState, to: QpState) -> Option<(Names, 
 
 /// The attributes of one transport service.
 struct Attributes {
-    /// Reset to Init: needed, and taken besides.
+    /// Needed by Reset to Init, and the others that it takes.
     init: (Names, Names),
     /// Taken in Init.
     initial: Names,
-    /// Taken on the way to RTR.
+    /// Taken in the transition to RTR.
     on_the_way: Names,
     /// Needed by RTR.
     rtr: Names,
     /// Needed by RTS.
     rts: Names,
-    /// Taken in RTS, and on the way to it.
+    /// Taken in RTS, and in the transition to it.
     running: Names,
     /// Taken in SQD.
     drained: Names,

@@ -1,5 +1,5 @@
-//! Acknowledgements: cumulative ACKs, NAKs, RNR NAKs, and the ghosts among them
-//! (IBTA 1.7, 9.7.5.1.2 to 9.7.5.1.6 and 9.7.5.2).
+//! Acknowledgements: cumulative ACKs, NAKs, RNR NAKs, and ghost acknowledgements (IBTA 1.7,
+//! 9.7.5.1.2 to 9.7.5.1.6 and 9.7.5.2).
 
 use super::Requester;
 use super::early::Evidence;
@@ -21,7 +21,7 @@ impl Requester {
             return Ok(());
         };
         let at = self.una.nearest(packet.bth.psn);
-        // A ghost: an acknowledgement of what was never sent (9.7.5.1.4).
+        // A ghost: an acknowledgement of a packet that was never sent (9.7.5.1.4).
         // rule: 9.7.5.1.4-ghost-ack
         if at >= self.max {
             cx.counters.drop(DropReason::GhostAck);
@@ -31,7 +31,7 @@ impl Requester {
             Syndrome::Ack(credits) => {
                 cx.counters.count(Stat::AcksReceived);
                 // rule: 9.7.7.2-unsolicited-taken
-                // An old ACK says nothing; the newest, repeated, may bring credits.
+                // An old ACK carries no news; a repetition of the newest may carry credits.
                 // rule: 9.7.6.1-old-ack
                 if at >= self.una.prev() {
                     let run = self.recovery.run();
@@ -52,9 +52,9 @@ impl Requester {
         }
     }
 
-    /// Everything through `at` has been executed by the peer. What it says of a READ
-    /// or atomic still without response is that the response was lost: an implied
-    /// NAK (9.7.5.2.4). Returns whether all of it is acknowledged now.
+    /// The peer has executed everything through `at`. If a READ or atomic before it still has no
+    /// response, the response was lost: an implied NAK (9.7.5.2.4). Returns whether everything
+    /// through `at` is acknowledged now.
     pub(super) fn acknowledge_through(
         &mut self,
         cx: &mut Cx<'_>,
@@ -71,7 +71,7 @@ impl Requester {
         Ok(open.is_none())
     }
 
-    /// "Receiver not ready" for the request at `at`: wait, then try again (9.7.5.2.8).
+    /// Handles "receiver not ready" for the request at `at`: wait, then retransmit (9.7.5.2.8).
     fn receive_rnr_nak(
         &mut self,
         cx: &mut Cx<'_>,
@@ -85,7 +85,7 @@ impl Requester {
         }
         // rule: 9.7.5.2.8-rnr-copy
         if self.retry.is_waiting_for_receiver() {
-            // Nothing was sent since the first, so this is a copy of it.
+            // Nothing was sent since the first RNR NAK, so this is a copy of it.
             cx.counters.drop(DropReason::DuplicateResponse);
             return Ok(());
         }
@@ -99,7 +99,7 @@ impl Requester {
         Ok(())
     }
 
-    /// A refusal of the request at `at`.
+    /// Handles a NAK of the request at `at`.
     fn receive_nak(
         &mut self,
         cx: &mut Cx<'_>,
@@ -131,11 +131,12 @@ impl Requester {
         Ok(())
     }
 
-    /// The peer misses `at`: send it again.
+    /// Retransmits `at`, which the peer misses.
     fn receive_sequence_nak(&mut self, cx: &mut Cx<'_>, core: &Core, at: Seq) -> Result<(), Fault> {
         let run = self.recovery.run();
         if !self.acknowledge_before(cx, core, at)? {
-            // It counts once the responses before it have come: it is not said twice.
+            // The NAK counts once the responses before it have arrived: the peer does not repeat
+            // it.
             if at > self.una {
                 self.early.note_nak(at);
             }
@@ -151,9 +152,8 @@ impl Requester {
         Ok(())
     }
 
-    /// Everything before `at` has been executed. Returns whether `at` is the oldest
-    /// outstanding packet then; if not, the NAK is old, or an implied NAK was
-    /// found on the way and comes first.
+    /// Acknowledges everything before `at`. Returns whether `at` is then the oldest outstanding
+    /// packet; if not, the NAK is old, or an implied NAK was found on the way and comes first.
     // rule: 9.7.6.1-nak-acks
     fn acknowledge_before(&mut self, cx: &mut Cx<'_>, core: &Core, at: Seq) -> Result<bool, Fault> {
         // rule: 9.7.6.1-old-nak

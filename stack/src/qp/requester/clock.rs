@@ -1,24 +1,23 @@
-//! The round trip, and when an answer is late.
+//! The round-trip time, and the timer for late answers.
 //!
-//! The local ACK timeout is the application's and long: whole round trips pass unused
-//! when the last packet of a message is lost, or the only NAK. So the requester times
-//! packets that were sent once only (what was repeated may be answered for either
-//! copy), and asks after what is late by that measure, as TCP does.
+//! The local ACK timeout is the application's and long: if the last packet of a message is lost, or
+//! the only NAK, many round trips pass unused. So the requester measures the round trip of packets
+//! that were sent once (the answer to a retransmitted packet may belong to either copy), and asks
+//! for a late answer after a few round trips, as TCP does.
 
 use super::round_trip::{LONGEST, RoundTrips};
 use crate::qp::attr::QpConfig;
 use crate::seq::Seq;
 use crate::time::{Duration, Instant, nanos};
 
-/// What a host's own delays may add to a round trip without an answer being late, in
-/// nanoseconds.
+/// The host's own delays, in nanoseconds, that may add to a round trip without making the answer
+/// late.
 const SLACK: u64 = 10_000;
 
-/// Each question without answer waits twice as long as the one before, up to
-/// 2^5 times.
+/// Each unanswered question doubles the wait for the next, up to 2^5 times.
 const MAX_DOUBLINGS: u32 = 5;
 
-/// How many round trips a request may go unacknowledged whose completion nobody waits for.
+/// The number of round trips for which a request without a completion may go unacknowledged.
 const PATIENCE: u64 = 16;
 
 /// Measures round trips and runs the timer for asking.
@@ -26,26 +25,26 @@ const PATIENCE: u64 = 16;
 pub(super) struct Clock {
     /// The usual round trip in nanoseconds; `None` until one was measured.
     usual: Option<u64>,
-    /// How much round trips differ, in nanoseconds.
+    /// The mean deviation of round trips, in nanoseconds.
     deviation: u64,
     /// The packet that is being timed: one past its PSN, and when it was sent.
     timed: Option<(Seq, Instant)>,
     doublings: u32,
-    /// What is waited for was excused, since its sender paused.
+    /// The late answer was excused once, since the sender paused.
     excused: bool,
-    /// When the first packet was sent that has been waited for ever since.
+    /// When the first packet that has been outstanding ever since was sent.
     since: Option<Instant>,
-    /// When the oldest packet was sent again because the peer missed it.
+    /// When the oldest packet was retransmitted because the peer missed it.
     repeated: Option<Instant>,
     /// When an answer will be late.
     deadline: Option<Instant>,
-    /// Nothing but what was spared is outstanding, so `deadline` is when to ask after that.
+    /// All outstanding packets were spared from asking, and `deadline` is when to ask about them.
     patient: bool,
-    /// One past the newest packet that was not spared, and when it was sent.
+    /// One past the newest packet that asked for an acknowledgement, and when it was sent.
     asked: Option<(Seq, Instant)>,
-    /// Without a local ACK timeout, the application wants to wait for ever.
+    /// False without a local ACK timeout: then the application wants to wait for ever.
     enabled: bool,
-    /// Round trips for others than this.
+    /// Round trips for congestion control and statistics.
     pub(super) trips: RoundTrips,
 }
 
@@ -61,21 +60,21 @@ impl Clock {
         self.deadline
     }
 
-    /// A packet that asks for an acknowledgement was sent for the first time; `end` is
-    /// one past its PSN.
+    /// Starts timing a packet that asks for an acknowledgement and was sent for the first time;
+    /// `end` is one past its PSN.
     pub(super) fn time(&mut self, now: Instant, end: Seq) {
         if self.timed.is_none() {
             self.timed = Some((end, now));
         }
     }
 
-    /// Something was repeated: what comes back may answer either copy.
+    /// Stops timing after a retransmission: an answer may belong to either copy.
     pub(super) fn distrust(&mut self) {
         self.timed = None;
         self.trips.distrust();
     }
 
-    /// Everything before `una` is acknowledged.
+    /// Notes that everything before `una` is acknowledged.
     pub(super) fn on_progress(&mut self, now: Instant, una: Seq, outstanding: bool) {
         if let Some((end, sent)) = self.timed
             && una >= end
@@ -114,7 +113,7 @@ impl Clock {
         }
     }
 
-    /// A packet was sent; `end` is one past its PSN.
+    /// Notes that a packet was sent; `end` is one past its PSN.
     pub(super) fn on_sent(&mut self, now: Instant, end: Seq) {
         self.since = self.since.or(Some(now));
         self.asked = Some((end, now));
@@ -123,7 +122,7 @@ impl Clock {
         }
     }
 
-    /// A packet was sent that was spared from asking for an acknowledgement.
+    /// Notes that a packet was sent without asking for an acknowledgement.
     pub(super) fn on_spared(&mut self, now: Instant) {
         self.since = self.since.or(Some(now));
         if self.deadline.is_none() || self.patient {
@@ -131,8 +130,8 @@ impl Clock {
         }
     }
 
-    /// Whether a packet may be spared from asking: acknowledgements come as they should, and
-    /// one was asked for not long ago. `timeout` is the local ACK timeout; it is to be far off.
+    /// Whether a packet may go without asking for an acknowledgement: answers arrive in time, and
+    /// one was asked for recently. `timeout`, the local ACK timeout, must be long in comparison.
     pub(super) fn spares(&self, now: Instant, timeout: Option<Duration>) -> bool {
         let (Some(usual), Some((_, asked))) = (self.usual, self.asked) else {
             return false;
@@ -142,7 +141,7 @@ impl Clock {
         far_off && self.doublings == 0 && now.nanos_since(asked) < patience
     }
 
-    /// Whether it is time to ask after what was spared. Stops the timer then.
+    /// Whether it is time to ask about packets that were spared. Stops the timer then.
     pub(super) fn lost_patience(&mut self, now: Instant) -> bool {
         let ended = self.patient && self.deadline.is_some_and(|deadline| deadline <= now);
         if ended {
@@ -152,14 +151,14 @@ impl Clock {
         ended
     }
 
-    /// The oldest packet is repeated: it gets its time, too.
+    /// Notes that the oldest packet was retransmitted, and restarts the timer.
     pub(super) fn on_repeated(&mut self, now: Instant) {
         self.trips.distrust();
         self.wait(now);
     }
 
-    /// The peer misses `at`, which is sent again now: what comes next answers that. What
-    /// has just come answers something that was sent since the last progress.
+    /// Notes that the peer misses `at`, which is retransmitted now: the next answer belongs to it.
+    /// The answer that has just arrived belongs to a packet sent since the last progress.
     pub(super) fn on_missing(&mut self, now: Instant, at: Seq) {
         if self.usual.is_none()
             && let Some(since) = self.since
@@ -172,8 +171,8 @@ impl Clock {
         self.wait(now);
     }
 
-    /// Whether what the peer misses is already on its way again, for less than most of a
-    /// round trip: then what it says was said before that.
+    /// Whether the missing packet was retransmitted less than most of a round trip ago: then the
+    /// peer sent this report before the packet arrived.
     pub(super) fn is_stale(&self, now: Instant) -> bool {
         match (self.repeated, self.usual) {
             (Some(at), Some(usual)) => now.nanos_since(at) < usual * 3 / 4,
@@ -181,7 +180,7 @@ impl Clock {
         }
     }
 
-    /// The answer was late. Gives whether it was, and stops the timer.
+    /// Whether the answer is late. Stops the timer then.
     pub(super) fn expired(&mut self, now: Instant) -> bool {
         let late = self.deadline.is_some_and(|deadline| deadline <= now);
         if late {
@@ -191,13 +190,13 @@ impl Clock {
         late
     }
 
-    /// Whether no question was asked before since the last progress.
+    /// Whether this is the first question since the last progress.
     pub(super) fn asks_first(&self) -> bool {
         self.doublings <= 1
     }
 
-    /// An answer that should have come by now gets its time anew; if it is not to something
-    /// that still waits to be sent, once until there is progress. Gives whether it does.
+    /// Restarts the timer of a late answer after a pause, and returns whether it did. While the
+    /// packet still waits to be sent, it always does; otherwise only once until there is progress.
     pub(super) fn excuse(&mut self, now: Instant, waits: bool) -> bool {
         let late = self.deadline.is_some_and(|at| at <= now);
         if late && (waits || !self.excused) {
@@ -293,7 +292,7 @@ mod tests {
         assert!(clock.deviation < 10);
     }
 
-    /// Weighed as TCP weighs them.
+    /// With the weights of TCP.
     #[test]
     fn a_measurement_counts_an_eighth_and_its_deviation_a_quarter() {
         let seq = Seq::initial(Psn::new(0));
@@ -306,8 +305,7 @@ mod tests {
         assert_eq!(clock.deviation, 47_500);
     }
 
-    /// The first answer of all may be that something is missing: it answers the oldest
-    /// packet that is waited for.
+    /// If the very first answer is a NAK, it belongs to the oldest outstanding packet.
     #[test]
     fn a_first_answer_is_measured_from_the_oldest_packet_outstanding() {
         let seq = Seq::initial(Psn::new(0));
@@ -321,7 +319,7 @@ mod tests {
         }
     }
 
-    /// What is said within most of a round trip was said before what was repeated came.
+    /// Within most of a round trip after a retransmission, reports were sent before it arrived.
     #[test]
     fn news_of_what_is_repeated_takes_most_of_a_round_trip() {
         let seq = Seq::initial(Psn::new(0));
@@ -335,7 +333,7 @@ mod tests {
         assert!(!clock.is_stale(at(1075)));
     }
 
-    /// One that pauses after each packet finds answers late at the end of a pause.
+    /// A sender that pauses after each packet finds answers late at the end of each pause.
     #[test]
     fn an_answer_is_excused_once_unless_what_it_answers_waits() {
         let seq = Seq::initial(Psn::new(0));

@@ -1,11 +1,11 @@
-//! Responses that came before their turn: kept, and taken once what is missing before them
-//! has come, as if they came only then. Memory and completions see nothing of them sooner.
+//! Out-of-order responses: kept until the missing ones before them have arrived, and then handled
+//! as if they had arrived only now. Until then they change neither memory nor completions.
 //!
-//! A response, or an acknowledgement, with a later PSN than the one due says that the
-//! response due was lost (IBTA 1.7, 9.7.5.2.4). Only what is missing is asked for again:
-//! a READ may be repeated from any of its PSNs on, and in part (9.7.5.1.3). Gaps are closed
-//! one after the other, from the oldest on, since there are responders that answer no part
-//! that lies before one which they have repeated (Soft-RoCE is one).
+//! A response, or an acknowledgement, with a later PSN than the one due shows that the response due
+//! was lost (IBTA 1.7, 9.7.5.2.4). The requester asks only for what is missing: a READ may be
+//! repeated from any of its PSNs on, and in part (9.7.5.1.3). It closes gaps one after the other,
+//! from the oldest on, because some responders (Soft-RoCE is one) do not answer a part that lies
+//! before one which they have repeated.
 
 use super::Requester;
 use crate::counters::{DropReason, Stat};
@@ -15,68 +15,68 @@ use crate::seq::Seq;
 use crate::wr::WcStatus;
 use roce_wire::Packet;
 
-/// What came early, and what is known to be missing.
+/// Out-of-order responses, and the known gaps.
 #[derive(Debug, Default)]
 pub(super) struct EarlyResponses {
     chain: Chain,
-    /// One past the newest PSN that the peer is known to have executed, while responses
-    /// before it are missing.
+    /// One past the newest PSN that the peer is known to have executed, while responses before it
+    /// are missing.
     reached: Option<Seq>,
-    /// What was asked for again last.
+    /// The newest repeated request for missing responses.
     asked: Option<Asked>,
-    /// A request that the peer misses, as a NAK said; responses before it are missing, too,
-    /// and come first.
+    /// A request that the peer misses, according to a NAK, while responses before it are missing,
+    /// too. Those come first.
     nak: Option<Seq>,
 }
 
-/// Responses `missing .. end` were asked for again.
+/// A repeated request for the responses `missing .. end`.
 ///
-/// What comes after that may still be from before, in whatever order the network delivers
-/// it, or was on its way. It shows that the missing response was lost once more if it was
-/// asked for later, or for the same time (and no later than what showed that before).
-/// Acknowledgements show nothing by the latter: a peer may send one for each duplicate that
-/// it gets (Soft-RoCE does), all with the PSN of its newest.
+/// A packet that arrives afterwards may have been sent before it, or was delivered out of order. It
+/// shows that the missing response was lost once more only if it answers a packet that was sent
+/// after this request, or if it is one of the requested responses (for the same missing response,
+/// one no later than `witness`). Acknowledgements count only in the first case: a peer may send one
+/// for each duplicate (Soft-RoCE does), all with the PSN of its newest packet.
 #[derive(Clone, Copy, Debug)]
 struct Asked {
     missing: Seq,
     end: Seq,
-    /// One past what had been sent by then.
+    /// One past the newest PSN that had been sent by then.
     max: Seq,
-    /// What showed that they are missing.
+    /// The PSN of the packet that showed that they are missing.
     witness: Seq,
 }
 
-/// What shows that a response is missing.
+/// The kind of packet that shows that a response is missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Evidence {
     /// A positive acknowledgement, perhaps one of many, or a NAK.
     Ack,
-    /// A response, which is kept.
+    /// A response that is kept.
     Kept,
-    /// A response, for which there is no room.
+    /// A response that was dropped for lack of room.
     Dropped,
 }
 
 impl EarlyResponses {
-    /// Forgets everything but what was kept.
+    /// Forgets everything except the kept responses.
     pub(super) fn clear(&mut self) {
         self.reached = None;
         self.forget_asked();
         self.nak = None;
     }
 
-    /// After a timeout, any sign of a gap is news.
+    /// Treats any sign of a gap as news, after a timeout.
     pub(super) fn forget_asked(&mut self) {
         self.asked = None;
     }
 
-    /// Everything before `una` is acknowledged.
+    /// Notes that everything before `una` is acknowledged.
     pub(super) fn on_progress(&mut self, una: Seq) {
         self.reached = self.reached.filter(|reached| *reached > una);
         self.nak = self.nak.filter(|nak| *nak >= una);
     }
 
-    /// The peer misses the request at `at`.
+    /// Notes that the peer misses the request at `at`.
     pub(super) fn note_nak(&mut self, at: Seq) {
         self.nak = Some(at);
     }
@@ -85,7 +85,7 @@ impl EarlyResponses {
         self.reached = self.reached.max(Some(end));
     }
 
-    /// Whether what came at `at` says anything new of the response at `missing`.
+    /// Whether a packet at `at` is new evidence that the response at `missing` was lost.
     fn is_news(&self, missing: Seq, at: Seq, from: Evidence) -> bool {
         let Some(asked) = self.asked.filter(|asked| missing < asked.end) else {
             return true;
@@ -96,7 +96,7 @@ impl EarlyResponses {
 }
 
 impl Requester {
-    /// Keeps a response that came at `at`, while that at `una` is missing.
+    /// Keeps a response that arrived at `at` while the one at `una` is missing.
     pub(super) fn receive_early(
         &mut self,
         cx: &mut Cx<'_>,
@@ -117,14 +117,14 @@ impl Requester {
         self.implied_nak(cx, at, from)
     }
 
-    /// Takes what was kept, up to what is missing next, and asks for that.
+    /// Handles the kept responses up to the next gap, and asks for what is missing there.
     pub(super) fn catch_up(&mut self, cx: &mut Cx<'_>, core: &Core) -> Result<(), Fault> {
         loop {
             if let Some(reached) = self.early.reached {
                 let open = self.fetches.first_open();
                 self.advance(cx, core, open.unwrap_or(reached).min(reached))?;
             }
-            // What is kept belongs to an open request, so `una` does not pass it otherwise.
+            // A kept response belongs to an open request, so `una` passes it only here.
             if cx.early.first(&self.early.chain) != Some(self.una) {
                 break;
             }
@@ -136,7 +136,7 @@ impl Requester {
             result?;
         }
         if let Some(reached) = self.early.reached {
-            // What is asked for already is under way.
+            // If it was asked for already, it is in flight.
             let known = self.early.asked.is_some_and(|asked| self.una < asked.end);
             if !known {
                 self.implied_nak(cx, reached.prev(), Evidence::Kept)?;
@@ -148,7 +148,7 @@ impl Requester {
         Ok(())
     }
 
-    /// What came with PSN `at` shows that the response at `una` was lost.
+    /// Handles a packet with PSN `at`, which shows that the response at `una` was lost.
     // rule: 9.7.6.1-implied-nak
     pub(super) fn implied_nak(
         &mut self,
@@ -166,8 +166,8 @@ impl Requester {
             .early
             .asked
             .is_some_and(|asked| asked.missing == missing);
-        // What is asked for once more is no retry of its own: if nothing comes of that, the
-        // local ACK timeout counts.
+        // Asking once more for the same response does not count as a retry: if there is no answer,
+        // the local ACK timeout counts.
         if !again && !self.retry.try_again(cx.now) {
             return Err(Fault::Send(WcStatus::RetryExceeded));
         }
@@ -178,7 +178,7 @@ impl Requester {
             witness: at,
         };
         if from == Evidence::Dropped && cx.early.first(&self.early.chain).is_none() {
-            // Nothing of what follows is kept.
+            // None of the following responses is kept.
             self.window.on_loss();
             self.go_back(missing);
         } else {
@@ -195,7 +195,7 @@ impl Requester {
         self.early.reached.is_some() && self.fetches.first_open() == Some(self.una)
     }
 
-    /// Asks again for the oldest responses that are missing, and gives where they end.
+    /// Asks again for the oldest missing responses, and returns where they end.
     pub(super) fn ask_for_missing(&mut self, cx: &mut Cx<'_>) -> Seq {
         let reached = self.early.reached.unwrap_or(self.una.next());
         let kept = cx.early.first(&self.early.chain).unwrap_or(reached);
@@ -204,7 +204,7 @@ impl Requester {
         end
     }
 
-    /// Drops everything that was kept.
+    /// Drops all kept responses.
     pub(crate) fn release_early(&mut self, cx: &mut Cx<'_>) {
         for _ in 0..cx.early.release(&mut self.early.chain) {
             cx.counters.drop(DropReason::ResponseGap);

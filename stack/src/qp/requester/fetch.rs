@@ -1,4 +1,4 @@
-//! What comes back: responses to READs and atomics.
+//! Responses to READs and atomics.
 
 use super::Requester;
 use super::credit::credits_of;
@@ -9,9 +9,9 @@ use crate::wr::{SendOp, WcStatus};
 use roce_wire::{Operation, Packet, Position};
 use std::collections::VecDeque;
 
-/// READ and atomic requests under way, oldest first: each with the PSNs of its
-/// responses. They keep their bounds when they are sent again, since a responder
-/// answers a duplicate from what it noted about the original (IBTA 1.7, 9.7.5.1.3).
+/// Outstanding READ and atomic requests, oldest first, each with the PSNs of its responses. They
+/// keep their bounds when they are retransmitted, since a responder answers a duplicate from what
+/// it noted about the original (IBTA 1.7, 9.7.5.1.3).
 #[derive(Debug, Default)]
 pub(super) struct Fetches {
     open: VecDeque<Fetch>,
@@ -22,12 +22,12 @@ pub(super) struct Fetches {
 struct Fetch {
     first: Seq,
     last: Seq,
-    /// Parts of it were asked for on their own.
+    /// Parts of it were requested on their own.
     in_parts: bool,
 }
 
 impl Fetches {
-    /// Changes how many may be open from now on.
+    /// Changes the number of requests that may be open.
     pub(super) fn set_max(&mut self, max: u8) {
         self.max = usize::from(max);
     }
@@ -49,29 +49,29 @@ impl Fetches {
         Some(fetch.last)
     }
 
-    /// Takes note that a part of the request that `at` belongs to is asked for on its own.
+    /// Notes that a part of the request that `at` belongs to is requested on its own.
     pub(super) fn split(&mut self, at: Seq) {
         for fetch in &mut self.open {
             fetch.in_parts |= fetch.first <= at && at <= fetch.last;
         }
     }
 
-    /// Whether the READ response that is due, at `at`, may be the last of its burst: it must
-    /// be if nothing of the request follows.
+    /// Whether the READ response that is due, at `at`, may be the last of its burst. It must be the
+    /// last if no response of the request follows.
     fn may_end(&self, at: Seq, ends: bool) -> bool {
         self.open
             .front()
             .is_some_and(|fetch| ends == (at == fetch.last) || ends && fetch.in_parts)
     }
 
-    /// The first PSN from `at` on of which a response is missing.
+    /// The first PSN from `at` on that lacks its response.
     pub(super) fn open_from(&self, at: Seq) -> Option<Seq> {
         let fetch = self.open.iter().find(|fetch| fetch.last >= at)?;
         Some(fetch.first.max(at))
     }
 
-    /// How far a new request from `from` should reach: half of the window, so that
-    /// the next can be under way meanwhile; all of it if there can't be a next.
+    /// The last PSN of a new request that starts at `from`: it covers half of the window, so that
+    /// the next can be in flight meanwhile, or all of it if there can't be a next.
     pub(super) fn chunk(&self, from: Seq, last: Seq, window: u64) -> Seq {
         let packets = if self.max > 1 {
             (window / 2).max(1)
@@ -89,13 +89,12 @@ impl Fetches {
         });
     }
 
-    /// The oldest PSN whose response is missing, given that everything before `una`
-    /// is there.
+    /// The oldest PSN whose response is missing, given that everything before `una` has arrived.
     pub(super) fn first_open(&self) -> Option<Seq> {
         self.open.front().map(|fetch| fetch.first)
     }
 
-    /// Everything before `una` has arrived.
+    /// Removes the requests that end before `una`.
     pub(super) fn retire(&mut self, una: Seq) {
         while self.open.front().is_some_and(|fetch| fetch.last < una) {
             self.open.pop_front();
@@ -107,8 +106,8 @@ impl Fetches {
 }
 
 impl Requester {
-    /// Takes a packet of a READ response, or the answer to an atomic, FLUSH or ATOMIC WRITE.
-    /// A response acknowledges all requests before its own (IBTA 1.7, 9.7.5.1.2).
+    /// Handles a packet of a READ response, or the response to an atomic, FLUSH or ATOMIC WRITE. A
+    /// response acknowledges all requests before its own (IBTA 1.7, 9.7.5.1.2).
     pub(super) fn receive_response(
         &mut self,
         cx: &mut Cx<'_>,
@@ -141,7 +140,7 @@ impl Requester {
         self.catch_up(cx, core)
     }
 
-    /// Takes the response that is due, which is at `at`.
+    /// Handles the response that is due, which is at `at`.
     pub(super) fn place_response(
         &mut self,
         cx: &mut Cx<'_>,
@@ -167,7 +166,7 @@ impl Requester {
         };
         let total = match wqe.request.op {
             SendOp::Read(_) => wqe.request.len,
-            // The answer is a READ response of no bytes (Annex A19).
+            // The response is a READ response of no bytes (Annex A19).
             _ if wqe.request.op.is_placement() => 0,
             // rule: 9.7.6.1-response-kind
             // rule: 9.9.2-bad-response
@@ -210,7 +209,7 @@ impl Requester {
         if !wqe.request.op.is_atomic() {
             return Err(Fault::Send(WcStatus::BadResponse));
         }
-        // The value is big-endian on the wire and the host's own in memory.
+        // The value is big-endian on the wire and native-endian in memory.
         // rule: 9.4.5-result-scattered
         let original = ack.original.to_ne_bytes();
         if sgl::scatter(cx.memory, core.pd, self.sq.sges(0), 0, &original).is_err() {

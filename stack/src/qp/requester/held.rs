@@ -1,9 +1,9 @@
-//! Which packets the port keeps in memory until it is told of their arrival.
+//! The packets that the port keeps in memory until their arrival is reported.
 
 use crate::seq::Seq;
 use core::hint::cold_path;
 
-/// What the port keeps of one requester's packets.
+/// The packets of one requester that the port keeps.
 #[derive(Debug, Default)]
 pub(super) struct Held {
     /// One past the last packet that the port keeps; `None` if it keeps none.
@@ -13,7 +13,7 @@ pub(super) struct Held {
 }
 
 impl Held {
-    /// The packet at `at` was sent, and the port keeps its memory if `kept`.
+    /// Notes that the packet at `at` was sent, and whether the port keeps its memory.
     #[inline]
     pub(super) fn note(&mut self, kept: bool, at: Seq) {
         if kept {
@@ -22,7 +22,7 @@ impl Held {
         }
     }
 
-    /// Packets were acknowledged. Returns whether the NIC has to be told to report it.
+    /// Notes that packets were acknowledged. Returns whether the NIC must schedule a report.
     #[inline]
     pub(super) fn on_progress(&mut self) -> bool {
         if self.end.is_none() {
@@ -32,7 +32,7 @@ impl Held {
         !core::mem::replace(&mut self.announced, true)
     }
 
-    /// Everything before `una` is acknowledged: whether there is something to report.
+    /// Whether there is something to report, given that everything before `una` is acknowledged.
     pub(super) fn take(&mut self, una: Seq) -> bool {
         self.announced = false;
         let kept = self.end.is_some();
@@ -40,7 +40,8 @@ impl Held {
         kept
     }
 
-    /// Nothing is retransmitted any more: whether there is something to report.
+    /// Ends the flow: nothing is retransmitted any more. Returns whether there is something to
+    /// report.
     pub(super) fn end(&mut self) -> bool {
         self.announced = false;
         self.end.take().is_some()

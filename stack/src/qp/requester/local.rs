@@ -1,8 +1,7 @@
-//! When a request that needs no packet is done (IBTA 1.7, 10.8.3.3).
+//! Requests that need no packet (IBTA 1.7, 10.8.3.3).
 //!
-//! It owns no PSN. It is done when its turn to be sent comes, once, and
-//! completes when everything before it has. Going back for a retransmission passes it
-//! by.
+//! A local request owns no PSN. It is executed once, when its turn to be sent comes, and completes
+//! when everything before it has. Going back for a retransmission skips it.
 
 use super::{Requester, SendWqe};
 use crate::kind::QpState;
@@ -10,7 +9,7 @@ use crate::qp::{Core, Cx, Fault, local};
 use crate::wr::{SendFlags, SendOp};
 
 impl Requester {
-    /// Does the request at the cursor, unless it was done before, and moves on. False
+    /// Executes the local request at the cursor, unless it was executed before, and moves on. False
     /// if it has to wait.
     pub(super) fn do_locally(
         &mut self,
@@ -41,7 +40,7 @@ impl Requester {
 
     // rule: 10.6.7-window-order
     fn must_wait(&self, core: &Core, wqe: &SendWqe) -> bool {
-        // An invalidation waits for all that may still use the key (10.6.5.1).
+        // An invalidation waits for all requests that may still use the key (10.6.5.1).
         let everything = matches!(wqe.request.op, SendOp::LocalInv(_)) && self.cursor > 0;
         let earlier = self.fetches.first_open().is_some();
         let fenced = wqe.request.flags.contains(SendFlags::FENCE) && earlier;

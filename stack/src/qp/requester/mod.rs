@@ -1,26 +1,25 @@
 //! The requester: from the send queue to the wire, and from responses to
 //! completions (IBTA 1.7, 9.7.3 to 9.7.6).
 //!
-//! Three sequence numbers rule it:
+//! Four sequence numbers describe its state:
 //!
 //! ```text
 //!   una            nxt            max                assigned
-//!    │ outstanding  │ to send again │ not sent yet      │
+//!    │ outstanding  │ to retransmit │ not sent yet      │
 //! ───┴──────────────┴───────────────┴───────────────────┴──►
 //! ```
 //!
-//! Everything before `una` is acknowledged. `nxt` is what the next packet carries;
-//! it falls back to `una` for a retransmission (go-back-N) and can't pass `max`
-//! without sending something for the first time. Each request owns the PSNs
-//! `first .. end` from the moment it is posted; a READ owns those of its responses
-//! (IBTA 1.7, 9.7.3.1).
+//! Everything before `una` is acknowledged. `nxt` is the PSN of the next packet; it falls back to
+//! `una` for a retransmission (go-back-N), and passes `max` only by sending a packet for the first
+//! time. Each request owns the PSNs `first .. end` from the moment it is posted; a READ owns those
+//! of its responses (IBTA 1.7, 9.7.3.1).
 //!
-//! Each file beside this one is one thing a requester does: [`transmit`] decides what is sent
-//! next, [`packets`] sends it, [`stretch`] what is in the middle of long messages, [`ack`] takes acknowledgements,
-//! [`fetch`] takes READ and atomic responses, [`early`] keeps those that come before their
-//! turn and asks for what is missing, [`recovery`] sends again only what is missing,
-//! [`clock`] knows when an answer is late, [`retry`] waits and tries again, [`round_trip`]
-//! measures, [`credit`] counts the peer's receives, [`local`] does what needs no packet.
+//! Each file beside this one is one task of a requester: [`transmit`] decides what is sent next,
+//! [`packets`] sends it, [`stretch`] sends the middle of long messages, [`ack`] handles
+//! acknowledgements, [`fetch`] handles READ and atomic responses, [`early`] keeps out-of-order
+//! responses and asks for missing ones, [`recovery`] retransmits only what is missing, [`clock`]
+//! knows when an answer is late, [`retry`] waits and retries, [`round_trip`] measures, [`credit`]
+//! counts the peer's receives, [`local`] executes requests without packets.
 
 mod ack;
 mod clock;
@@ -65,11 +64,11 @@ struct SendWqe {
     request: Posted,
     /// Its first PSN.
     first: Seq,
-    /// How many PSNs it owns: at least one, unless it is done without packets.
+    /// The number of PSNs that it owns: at least one, unless it needs no packets.
     packets: u64,
-    /// Whether a request without packets has been done.
+    /// Whether a request without packets has been executed.
     done: bool,
-    /// How many receives of the peer it and all before it consume.
+    /// The number of the peer's receives that it and all requests before it consume.
     receives: u64,
     /// The SRQ of the peer that it is for. (XRC only.)
     srq: Option<Srqn>,
@@ -91,20 +90,19 @@ impl SendWqe {
         self.srq.map(|srq| XrcEth { srqn: srq.wire() })
     }
 
-    /// Whether nothing is left to do for it, given that everything before `una` is
-    /// acknowledged.
+    /// Whether the request is finished, given that everything before `una` is acknowledged.
     fn is_over(&self, una: Seq) -> bool {
         self.end() <= una && (self.done || !self.request.op.is_local())
     }
 }
 
-/// What has become of packets since somebody asked.
+/// What has happened to packets since the last [`Requester::take_news`].
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct News {
     pub(crate) acked: Acked,
-    /// Some were lost.
+    /// Some packets were lost.
     pub(crate) lost: bool,
-    /// Nothing came back for a whole local ACK timeout.
+    /// No answer arrived for a whole local ACK timeout.
     pub(crate) timed_out: bool,
 }
 
@@ -118,13 +116,13 @@ pub(crate) struct Requester {
     assigned: Seq,
     /// The index in `sq` of the request that owns `nxt`; its length if none does.
     cursor: usize,
-    /// Receives of the peer that all requests posted so far consume.
+    /// The number of the peer's receives that all requests posted so far consume.
     receives: u64,
     /// Packets sent since one asked for an acknowledgement.
     unrequested: u64,
-    /// One past the last PSN that may be in flight, given what other QPs have.
+    /// One past the last PSN that may be in flight, given what other QPs have in flight.
     shared_end: Seq,
-    /// The next packet is the last before others have their turn.
+    /// The next packet is the last of this turn.
     last_of_turn: bool,
     fetches: Fetches,
     early: EarlyResponses,
@@ -134,7 +132,7 @@ pub(crate) struct Requester {
     clock: Clock,
     window: Window,
     news: News,
-    /// State SQD was entered and its end not told yet.
+    /// The QP has entered state SQD, and its drain has not been reported yet.
     drain_pending: bool,
     held: Held,
 }
@@ -180,7 +178,7 @@ impl Requester {
         self.news = News::default();
     }
 
-    /// What has become of packets since this was last asked.
+    /// What has happened to packets since the last call.
     pub(crate) fn take_news(&mut self) -> News {
         let mut news = core::mem::take(&mut self.news);
         news.acked.round_trip = self.clock.trips.newest.take();
@@ -188,17 +186,17 @@ impl Requester {
         news
     }
 
-    /// The usual round trip and the shortest, if one was measured.
+    /// The smoothed and the shortest round trip, if one was measured.
     pub(crate) fn round_trips(&self) -> (Option<Duration>, Option<Duration>) {
         (self.clock.trips.smoothed, self.clock.trips.shortest)
     }
 
-    /// Congestion control lets so many packets be in flight; any number if `None`.
+    /// Limits the packets in flight to `packets`, for congestion control; no limit if `None`.
     pub(crate) fn limit_window(&mut self, packets: Option<u64>) {
         self.window.allow(packets);
     }
 
-    /// Takes over attributes that were changed in SQD.
+    /// Applies attributes that were changed in SQD.
     pub(crate) fn reconfigure(&mut self, config: &QpConfig) {
         self.fetches.set_max(config.max_rd_atomic);
         self.retry.reconfigure(config);
@@ -220,12 +218,12 @@ impl Requester {
         self.drain_pending = false;
     }
 
-    /// The PSN of the next packet that is not sent again.
+    /// The PSN of the next packet that is not a retransmission.
     pub(crate) fn next_psn(&self) -> Psn {
         self.max.wire()
     }
 
-    /// How many packets, or responses, the peer may have under way.
+    /// The number of packets, or responses, in flight.
     pub(crate) fn in_flight(&self) -> u64 {
         self.max - self.una
     }
@@ -235,7 +233,7 @@ impl Requester {
         self.sq.room()
     }
 
-    /// How many requests have not completed.
+    /// The number of requests that have not completed.
     pub(crate) fn len(&self) -> usize {
         self.sq.len()
     }
@@ -294,7 +292,7 @@ impl Requester {
         Ok(())
     }
 
-    /// Takes a response.
+    /// Handles a response.
     pub(crate) fn receive(
         &mut self,
         cx: &mut Cx<'_>,
@@ -313,30 +311,30 @@ impl Requester {
         }
     }
 
-    /// Whether sending may get further than it has.
+    /// Whether there may be something to send.
     pub(crate) fn wants_to_send(&self) -> bool {
         let some = self.cursor < self.sq.len() || self.recovery.due().is_some();
         some && !self.retry.is_waiting_for_receiver()
     }
 
-    /// Brings near what is sent next.
+    /// Prefetches what is sent next.
     pub(crate) fn foresee_turn(&self) {
         self.sq.bring_near(self.cursor);
     }
 
-    /// The place before which the port may forget all packets, if it keeps any.
+    /// The place before which the port may release all packets, if the port keeps any.
     pub(crate) fn take_acknowledged(&mut self) -> Option<Position> {
         let una = self.una;
         self.held.take(una).then(|| una.position()).flatten()
     }
 
-    /// Nothing that was sent is retransmitted any more. Returns whether the port keeps
-    /// any of it.
+    /// Ends the flow: nothing that was sent is retransmitted any more. Returns whether the port
+    /// keeps any packet of it.
     pub(crate) fn end_flow(&mut self) -> bool {
         self.held.end()
     }
 
-    /// When something is due.
+    /// The next deadline.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         match (self.retry.deadline(), self.clock.deadline()) {
             (Some(retry), Some(clock)) => Some(retry.min(clock)),
@@ -344,12 +342,12 @@ impl Requester {
         }
     }
 
-    /// State SQD begins: [`Requester::take_drained`] will tell when it is done.
+    /// Begins to drain in state SQD; [`Requester::take_drained`] reports the end.
     pub(crate) fn begin_drain(&mut self) {
         self.drain_pending = true;
     }
 
-    /// Whether all that was begun has just completed. True once per drain.
+    /// Whether all requests that were begun have just completed. True once per drain.
     // rule: 10.3.1-sqd-event
     pub(crate) fn take_drained(&mut self) -> bool {
         let begun = self.sq.front().is_some_and(|wqe| wqe.first < self.max);
@@ -375,7 +373,7 @@ impl Requester {
     }
 
     /// Advances `una` to `to`, completing every request that ends there or before.
-    /// What is advanced over must be free of READs and atomics without response.
+    /// No READ or atomic in between may still lack its response.
     // rule: 9.7.6.1-partial
     fn advance(&mut self, cx: &mut Cx<'_>, core: &Core, to: Seq) -> Result<(), Fault> {
         if to <= self.una {
@@ -394,7 +392,7 @@ impl Requester {
         if self.nxt < to {
             cold_path();
             // rule: 10.8.6-own-memory-back
-            // What was to be sent again has been received after all.
+            // What was about to be retransmitted has been received after all.
             if self.recovery.timed_out && !self.recovery.holds() {
                 cx.counters.count(Stat::SpuriousTimeouts);
                 self.window.undo_timeout();
@@ -410,7 +408,7 @@ impl Requester {
         Ok(())
     }
 
-    /// Completes the requests at the front that are over.
+    /// Completes the requests at the front that are finished.
     fn complete_finished(&mut self, cx: &mut Cx<'_>, core: &Core) -> Result<(), Fault> {
         // rule: 9.5-completed-in-order
         while self.sq.front().is_some_and(|wqe| wqe.is_over(self.una)) {
@@ -420,7 +418,7 @@ impl Requester {
         Ok(())
     }
 
-    /// Goes back to `to`: everything from there on is sent again.
+    /// Goes back to `to`: everything from there on is retransmitted.
     // rule: 9.7.3-same-again
     fn go_back(&mut self, to: Seq) {
         self.recovery.cancel();

@@ -1,5 +1,5 @@
-//! The packets of requests: what is in the packet at one place of the stream, and sending it.
-//! Nothing here changes where the requester is.
+//! The packets of requests: builds and sends the packet at one place of the stream. Nothing here
+//! changes the requester's position.
 
 use super::{Requester, SendWqe};
 use crate::kind::QpState;
@@ -10,27 +10,27 @@ use crate::transmit::Transmit;
 use crate::wr::{RemoteAddr, SendFlags, SendOp};
 use roce_wire::{AtomicEth, Bth, ExtHeaders, Ieth, ImmDt, Opcode, PacketRepr, Reth};
 
-/// At most this many unsignaled WRITEs in a row go without asking for an acknowledgement.
+/// The maximum number of unsignaled WRITEs in a row that don't ask for an acknowledgement.
 const MOST_SPARED: u64 = 16;
 
 /// Why a packet of a SEND or WRITE is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Why {
-    /// It is next.
+    /// It is the next packet.
     New,
-    /// To find out whether there is credit.
+    /// It probes for credit.
     Probe,
-    /// Without what follows it; see [`super::recovery`].
+    /// It is retransmitted without the packets behind it; see [`super::recovery`].
     Again,
 }
 
-/// Whether a packet asks for an answer.
+/// Whether a packet asks for an acknowledgement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Asks {
     Yes,
-    /// One behind it will.
+    /// A packet behind it will ask.
     No,
-    /// Perhaps nothing follows; see [`Requester::spares`].
+    /// Perhaps no packet follows; see [`Requester::spares`].
     Spared,
 }
 
@@ -43,20 +43,20 @@ pub(super) struct Place {
     pub(super) index: usize,
 }
 
-/// What has been sent from a place.
+/// The result of sending from a place.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sent {
-    /// How many PSNs it takes: those of the responses, for a READ.
+    /// The number of PSNs: for a READ, those of the responses.
     pub(super) packets: u64,
     pub(super) asks: Asks,
-    /// Whether the answer tells the round trip.
+    /// Whether the answer measures the round trip.
     pub(super) timed: bool,
     /// Whether the port keeps its memory.
     pub(super) kept: bool,
 }
 
 impl Sent {
-    /// A request that has an answer of its own.
+    /// The result for a request that has a response of its own.
     pub(super) fn request(packets: u64) -> Self {
         Self {
             packets,
@@ -103,7 +103,7 @@ impl Requester {
         let path = core.config.path.as_ref().ok_or(EmitError::Full)?;
         let source = self.sq.source(place.index);
         let repr = PacketRepr { bth, ext };
-        // Then it needn't wait for what is to be done after it was sent.
+        // Then it needn't wait for the work that follows after the turn.
         let ends = cx.alone && why == Why::New && is_last && place.index + 1 == self.sq.len();
         let packet = Outgoing {
             path,
@@ -129,8 +129,8 @@ impl Requester {
         })
     }
 
-    /// Asks for the responses from `place` to `last` of a READ. A long READ is asked for in
-    /// pieces, so that the window bounds what comes back.
+    /// Requests the responses from `place` to `last` of a READ. A long READ is requested in pieces,
+    /// so that the window bounds the responses.
     pub(super) fn send_read(
         &self,
         cx: &mut Cx<'_>,
@@ -160,7 +160,7 @@ impl Requester {
         };
         send_request(cx, port, core, Opcode::RC_READ_REQUEST, place, ext)?;
         Ok(Sent {
-            // Responses behind others say nothing of the round trip.
+            // A response behind others does not measure the round trip.
             timed: self.una == place.at,
             ..Sent::request(packets)
         })
@@ -203,10 +203,10 @@ impl Requester {
         Ok(Sent::request(1))
     }
 
-    /// Whether the only packet of `wqe` may go without asking for an acknowledgement: a small,
-    /// unsignaled WRITE. While they follow each other quickly, one in a few asks. When they
-    /// stop, [`Requester::ask_at_last`] asks about the rest. So a program that answers a WRITE
-    /// with a WRITE sends one packet instead of two.
+    /// Whether the only packet of `wqe` may go without asking for an acknowledgement: `wqe` is a
+    /// small, unsignaled WRITE. While such WRITEs follow each other quickly, one in a few asks.
+    /// When they stop, [`Requester::ask_at_last`] asks about the rest. So a program that answers a
+    /// WRITE with a WRITE sends one packet instead of two.
     fn spares(&self, cx: &Cx<'_>, core: &Core, wqe: &SendWqe) -> bool {
         let unwatched = matches!(wqe.request.op, SendOp::Write(_)) && wqe.packets == 1;
         let few = MOST_SPARED.min(self.sq.limits().depth as u64 / 4);
@@ -219,7 +219,7 @@ impl Requester {
     }
 }
 
-/// Sends a request without payload, which has an answer of its own.
+/// Sends a request without payload, which has a response of its own.
 fn send_request(
     cx: &mut Cx<'_>,
     port: &mut dyn Transmit,
@@ -269,7 +269,7 @@ pub(super) fn data_opcode(op: &SendOp, is_first: bool, is_last: bool) -> Opcode 
     }
 }
 
-/// The headers that go with it.
+/// The extended headers of the packet.
 fn data_headers(wqe: &SendWqe, is_first: bool) -> ExtHeaders {
     let mut ext = ExtHeaders {
         xrceth: wqe.xrceth(),
@@ -286,7 +286,7 @@ fn data_headers(wqe: &SendWqe, is_first: bool) -> ExtHeaders {
         });
     }
     match wqe.request.op {
-        // Only opcodes of last packets have these headers: from others they are left out.
+        // Only opcodes of last packets have these headers; other packets leave them out.
         // rule: 9.7.3-suffix-last
         SendOp::SendImm(imm) | SendOp::WriteImm(_, imm) => ext.imm = Some(ImmDt(imm)),
         SendOp::SendInvalidate(rkey) => ext.ieth = Some(Ieth(rkey)),

@@ -1,5 +1,5 @@
-//! FLUSH and ATOMIC WRITE (IBTA 1.7, Annex A19): one packet each, with an answer of its
-//! own, like a READ of no bytes.
+//! FLUSH and ATOMIC WRITE (IBTA 1.7, Annex A19): one packet each, with a response of its own, like
+//! a READ of no bytes.
 
 use super::packets::{Place, Sent, bth};
 use super::{Requester, SendWqe};
@@ -13,7 +13,7 @@ use roce_wire::{ExtHeaders, Feth, Opcode, PacketRepr, Reth};
 const WORD: u32 = 8;
 
 impl Requester {
-    /// Sends such a request.
+    /// Sends a FLUSH or an ATOMIC WRITE.
     pub(super) fn send_placement(
         &self,
         cx: &mut Cx<'_>,

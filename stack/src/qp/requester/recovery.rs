@@ -1,22 +1,22 @@
-//! Sending again only what is missing, where the peer allows it.
+//! Selective retransmission, if the peer supports it.
 //!
-//! The specification lets a responder drop what comes behind a gap, so a requester that
-//! is told of one goes back and sends everything again (go-back-N). A responder may as
-//! well keep it; nothing on the wire says so, but one can find out: send only the missing
-//! packet again, and look how far the answer reaches.
+//! The specification lets a responder drop the packets behind a gap, so a requester that gets a NAK
+//! goes back and retransmits everything (go-back-N). A responder may as well keep them. Nothing on
+//! the wire announces it, but a requester can find out: it retransmits only the missing packet, and
+//! looks how far the answer reaches.
 //!
 //! - It acknowledges exactly that packet: the peer has dropped the rest. Go back.
-//! - It acknowledges more than was sent again: the peer has kept the rest ([`Peer::Holds`]).
+//! - It acknowledges more than was retransmitted: the peer has kept the rest ([`Peer::Holds`]).
 //!
-//! So each connection begins with one round trip in which nothing but the first missing
-//! packet is sent. Any responder takes that for a short pause of its peer.
+//! So the first loss of each connection costs one round trip in which nothing but the missing
+//! packet is sent. To any responder, that looks like a short pause of its peer.
 
 use super::Requester;
 use crate::counters::Stat;
 use crate::qp::Cx;
 use crate::seq::Seq;
 
-/// What the peer does with packets that come early.
+/// What the peer does with out-of-order packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Peer {
     #[default]
@@ -25,56 +25,55 @@ pub(super) enum Peer {
     Discards,
 }
 
-/// Why packets are repeated.
+/// Why packets are retransmitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Cause {
-    /// The peer said that they are missing.
+    /// The peer sent a NAK for them.
     Nak,
-    /// Its answer is late.
+    /// Their answer is late.
     Late,
-    /// Everything is sent again, and the first of it is sent once more than that.
+    /// Everything is retransmitted, and the first packet twice.
     Copy,
     /// Their responses are missing.
     Gap,
 }
 
-/// Packets `first .. end` that are repeated without what follows them.
+/// Packets `first .. end` that are retransmitted without the packets behind them.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Run {
     first: Seq,
-    /// The next of them to send.
+    /// The next packet to send.
     next: Seq,
     end: Seq,
-    /// One past what had been sent when it began.
+    /// One past the newest PSN that had been sent when the run began.
     max: Seq,
-    /// The first of them is sent once more: should it be lost again, that would cost
-    /// a round trip and more, in which nothing before the peer's gap can be executed.
+    /// The first packet is sent twice: if it were lost again, that would cost more than a round
+    /// trip, in which the peer could execute nothing behind its gap.
     twice: bool,
-    /// What else to send once they have been sent.
+    /// The packet to send after the run.
     also: Option<Seq>,
     cause: Cause,
 }
 
-/// A peer that was taken for one that holds has dropped packets so often in a row when
-/// it is taken for one that doesn't. (One whose buffers are full drops some, too.)
+/// The number of losses in a row after which a peer that seemed to hold out-of-order packets counts
+/// as one that discards them. (A peer whose buffers are full discards some, too.)
 const MAX_STRIKES: u8 = 3;
 
-/// The longest run.
+/// The maximum number of packets in a run.
 const MAX_RUN: u64 = 64;
 
-/// What is known of the peer and repeated now.
+/// What is known of the peer, and the present run.
 #[derive(Debug, Default)]
 pub(super) struct Recovery {
     peer: Peer,
     strikes: u8,
     run: Option<Run>,
-    /// How many packets the next run has, less one: more and more while the gap turns
-    /// out to be longer than the run.
+    /// The number of packets of the next run, less one. It grows while the gap turns out to be
+    /// longer than the run.
     extra: u64,
-    /// The last answer, to a question after a late one, acknowledged nothing but the
-    /// packet that asked.
+    /// The last answer, to a question after a late one, acknowledged only the packet that asked.
     suspicious: bool,
-    /// Everything is being sent again because of the local ACK timeout.
+    /// Everything is being retransmitted because of the local ACK timeout.
     pub(super) timed_out: bool,
 }
 
@@ -83,7 +82,7 @@ impl Recovery {
         self.run
     }
 
-    /// The next packet of the run, if there is one left.
+    /// The next packet of the run, if one is left.
     pub(super) fn due(&self) -> Option<Seq> {
         let run = self.run?;
         if run.next < run.end {
@@ -93,23 +92,23 @@ impl Recovery {
         }
     }
 
-    /// Whether nothing else may be sent, lest the answer say nothing of the peer.
+    /// Whether nothing else may be sent: otherwise the answer would not tell what the peer does.
     pub(super) fn is_learning(&self) -> bool {
         self.peer == Peer::Unknown && self.run.is_some_and(|run| run.cause == Cause::Nak)
     }
 
-    /// Whether the peer keeps what comes early.
+    /// Whether the peer keeps out-of-order packets.
     pub(super) fn holds(&self) -> bool {
         self.peer == Peer::Holds
     }
 
-    /// Where the run ends, if responses are missing: nothing behind that is asked for.
+    /// The end of a run for missing responses: nothing behind it is requested.
     pub(super) fn gap_end(&self) -> Option<Seq> {
         let run = self.run.filter(|run| run.cause == Cause::Gap)?;
         Some(run.end)
     }
 
-    /// So many packets of the run have been sent.
+    /// Notes that `packets` packets of the run have been sent.
     pub(super) fn on_sent(&mut self, packets: u64) {
         if let Some(run) = &mut self.run {
             if run.twice {
@@ -130,7 +129,7 @@ impl Recovery {
         self.suspicious = false;
     }
 
-    /// Everything before `una` is acknowledged.
+    /// Notes that everything before `una` is acknowledged.
     pub(super) fn on_progress(&mut self, una: Seq) {
         self.suspicious = false;
         self.timed_out = false;
@@ -142,8 +141,8 @@ impl Recovery {
 }
 
 impl Requester {
-    /// The peer misses `una`, and everything before it is acknowledged. `before` is the
-    /// run as it was before this answer.
+    /// Retransmits `una`, which the peer misses; everything before it is acknowledged. `before` is
+    /// the run as it was before this answer.
     // rule: 9.7.6.1-go-back
     pub(super) fn repeat_missing(&mut self, cx: &mut Cx<'_>, before: Option<Run>) {
         let at = self.una;
@@ -172,8 +171,8 @@ impl Requester {
         if go_back {
             self.go_back(at);
             if !fetch && self.recovery.peer == Peer::Discards {
-                // Lost again, it would cost all that follows it, and the peer would
-                // not say so: it has said it already.
+                // If it were lost again, everything behind it would be lost, too, without another
+                // NAK: the peer sends one NAK for each gap.
                 self.begin_run(cx, at, Cause::Copy, 0, None);
             }
             self.clock.on_missing(cx.now, at);
@@ -183,14 +182,15 @@ impl Requester {
         self.clock.on_missing(cx.now, at);
     }
 
-    /// Whether `una`, which the peer misses, is on its way again.
+    /// Whether `una`, which the peer misses, has been retransmitted already.
     pub(super) fn is_repeating(&self, cx: &Cx<'_>) -> bool {
-        // A run ends behind `una`, or it is over.
+        // A run ends behind `una`; otherwise it is over.
         let run = self.recovery.run;
         run.is_some_and(|run| run.first < self.una) || self.clock.is_stale(cx.now)
     }
 
-    /// An acknowledgement through `at` has come. `before` is the run as it was before.
+    /// Learns from an acknowledgement through `at` what the peer does. `before` is the run as it
+    /// was before this answer.
     pub(super) fn learn(&mut self, cx: &mut Cx<'_>, before: Option<Run>, at: Seq) {
         let Some(run) = before else { return };
         if matches!(run.cause, Cause::Copy | Cause::Gap) {
@@ -200,7 +200,8 @@ impl Requester {
         if at >= run.end {
             self.recovery.extra = 0;
             if nak && self.recovery.peer == Peer::Unknown && at.next() < run.max {
-                // Perhaps the network delivers out of order: that says nothing.
+                // Perhaps the network delivers out of order: then this shows nothing about the
+                // peer.
                 self.go_back(self.una);
             } else if nak && self.recovery.peer != Peer::Discards {
                 self.recovery.peer = Peer::Holds;
@@ -221,8 +222,8 @@ impl Requester {
         }
     }
 
-    /// What is outstanding was spared from asking, and nothing has followed that asks: asks
-    /// by repeating the newest packet.
+    /// Asks about packets that were spared from asking, if no packet has followed that asks, by
+    /// retransmitting the newest one.
     pub(super) fn ask_at_last(&mut self, cx: &mut Cx<'_>) {
         if self.una < self.max && self.nxt == self.max {
             self.clock.distrust();
@@ -230,7 +231,7 @@ impl Requester {
         }
     }
 
-    /// The answer is late: asks once more.
+    /// Asks again because the answer is late.
     pub(super) fn ask_again(&mut self, cx: &mut Cx<'_>) {
         if self.una == self.max || self.retry.is_waiting_for_receiver() {
             return;
@@ -246,10 +247,10 @@ impl Requester {
         }
     }
 
-    /// Asks a peer that keeps what comes early, at first by repeating the newest packet,
-    /// which lets the peer acknowledge everything or say what it misses. If it stays silent,
-    /// it has said so before, or is gone: then by repeating the oldest. If that is answered
-    /// for nothing but itself, the rest is lost, too.
+    /// Asks a peer that keeps out-of-order packets. The first question retransmits the newest
+    /// packet: the peer then acknowledges everything or sends a NAK. If it stays silent, it has
+    /// already sent the NAK, or is gone. The next question retransmits the oldest packet. If the
+    /// answer acknowledges only that packet, the rest is lost, too.
     fn ask_holder(&mut self, cx: &mut Cx<'_>) {
         if self.recovery.suspicious {
             self.go_back(self.una);
@@ -268,16 +269,16 @@ impl Requester {
         }
     }
 
-    /// Asks any other peer, by repeating the oldest packet and the newest. Whatever was lost,
-    /// the peer says what it misses now, or that it misses nothing:
+    /// Asks any other peer, by retransmitting the oldest packet and the newest. Whatever was lost,
+    /// the peer now reports what it misses, or that it misses nothing:
     ///
-    /// - It has everything: it acknowledges that, for either.
-    /// - It misses the oldest, and has said so in vain: now it has it, and says of the newest
-    ///   that it comes too early.
-    /// - It misses something behind the oldest: the same.
+    /// - It has everything: it acknowledges that, in answer to either.
+    /// - It misses the oldest, and its NAK was lost: now it has the oldest, and sends a NAK because
+    ///   the newest is out of order.
+    /// - It misses a packet behind the oldest: it sends a NAK for the same reason.
     ///
-    /// Should it only be slow, it has two packets too many to look at, and nothing is sent
-    /// again for that.
+    /// If the peer is only slow, this costs it two extra packets, and causes no other
+    /// retransmission.
     fn ask_any(&mut self, cx: &mut Cx<'_>) {
         self.clock.distrust();
         let newest = self.nxt.prev();
@@ -285,7 +286,7 @@ impl Requester {
         self.begin_run(cx, self.una, Cause::Late, 0, also.then_some(newest));
     }
 
-    /// Asks again for the responses from `una` to before `end`.
+    /// Requests the responses from `una` to before `end` again.
     pub(super) fn begin_gap(&mut self, cx: &mut Cx<'_>, end: Seq) {
         self.begin_run(cx, self.una, Cause::Gap, 0, None);
         if let Some(run) = &mut self.recovery.run {

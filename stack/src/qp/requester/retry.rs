@@ -1,5 +1,5 @@
-//! Waiting for the peer: the local ACK timeout, the RNR timer, and how often each
-//! may pass (IBTA 1.7, 9.7.6.1.3 and 9.9.2.1).
+//! Waiting for the peer: the local ACK timeout, the RNR timer, and the limits of retries (IBTA 1.7,
+//! 9.7.6.1.3 and 9.9.2.1).
 
 use super::Requester;
 use crate::counters::Stat;
@@ -9,12 +9,11 @@ use crate::time::{Duration, Instant};
 use crate::wr::WcStatus;
 use roce_wire::RnrTimer;
 
-/// A retry count that stands for "for ever" in `rnr_retry`.
+/// The value of `rnr_retry` that stands for no limit.
 const FOR_EVER: u8 = 7;
 
-/// Each timeout in a row waits twice as long as the one before, so that a stalled
-/// sender backs off; but at most four times as long, so that a dead peer is found
-/// out in bounded time.
+/// Each timeout in a row waits twice as long as the one before, so that a stalled sender backs off;
+/// but at most four times the first, so that a dead peer is detected in bounded time.
 const MAX_BACKOFF: u32 = 4;
 
 /// Timers and counters of retries.
@@ -28,7 +27,7 @@ pub(super) struct Retry {
     backoff: u32,
     /// When the oldest outstanding packet counts as lost.
     ack_deadline: Option<Instant>,
-    /// Until when a receiver that was not ready wants to be left alone.
+    /// The end of the RNR timer.
     receiver_wait: Option<Instant>,
 }
 
@@ -46,7 +45,7 @@ impl Retry {
         }
     }
 
-    /// Takes over other limits, for attempts from now on.
+    /// Applies new limits, for attempts from now on.
     pub(super) fn reconfigure(&mut self, config: &QpConfig) {
         self.timeout = config.ack_timeout();
         self.retries = config.retry_cnt;
@@ -68,14 +67,14 @@ impl Retry {
         self.receiver_wait.is_some()
     }
 
-    /// A packet was sent.
+    /// Notes that a packet was sent.
     pub(super) fn on_sent(&mut self, now: Instant) {
         if self.ack_deadline.is_none() {
             self.restart(now);
         }
     }
 
-    /// The peer acknowledged something new.
+    /// Notes that the peer acknowledged something new.
     // rule: 9.7.6.1.3-timeout-restarts
     pub(super) fn on_progress(&mut self, now: Instant, outstanding: bool) {
         // rule: 9.7.6.1.3-retries-back
@@ -94,7 +93,7 @@ impl Retry {
         self.ack_deadline = self.timeout.map(|timeout| now + timeout * self.backoff);
     }
 
-    /// Whether one more retry is allowed; takes it.
+    /// Takes one more retry; false if none is left.
     pub(super) fn try_again(&mut self, now: Instant) -> bool {
         // rule: 9.7.6.1.3-retry-count
         if self.retries_left == 0 {
@@ -105,12 +104,12 @@ impl Retry {
         true
     }
 
-    /// The receiver no longer wants to be left alone.
+    /// Ends the wait of the RNR timer.
     pub(super) fn receiver_is_ready(&mut self) {
         self.receiver_wait = None;
     }
 
-    /// The receiver asks for a pause; whether we may grant one more.
+    /// Starts the RNR timer. Returns false if no RNR retry is left.
     pub(super) fn receiver_not_ready(&mut self, now: Instant, timer: RnrTimer) -> bool {
         // rule: 9.7.5.2.8-rnr-for-ever
         if self.rnr_retries != FOR_EVER {
@@ -120,7 +119,7 @@ impl Retry {
             }
             self.rnr_retries_left -= 1;
         }
-        // It has answered, so the timeouts before were not of a peer that is gone.
+        // The peer has answered, so it is not gone, and earlier timeouts don't count.
         self.retries_left = self.retries;
         self.backoff = 1;
         self.ack_deadline = None;
@@ -131,9 +130,10 @@ impl Retry {
 }
 
 impl Requester {
-    /// Nothing could be sent up to now. What should have come by now is not late: time
-    /// runs anew for it. For answers to what has left, it does so once: who always pauses
-    /// would never ask after them.
+    /// Restarts the timers after a pause in which nothing could be sent: an answer whose time ran
+    /// out during the pause is not late. For packets that have already left, this happens only once
+    /// until there is progress, since a sender that pauses again and again would otherwise never
+    /// ask.
     pub(crate) fn after_pause(&mut self, cx: &mut Cx<'_>) {
         if self.retry.ack_deadline.is_some_and(|at| at <= cx.now) {
             self.retry.restart(cx.now);
@@ -146,7 +146,7 @@ impl Requester {
         }
     }
 
-    /// Does what is due at `cx.now`.
+    /// Handles the timers that are due at `cx.now`.
     pub(crate) fn handle_timeout(&mut self, cx: &mut Cx<'_>, _core: &Core) -> Result<(), Fault> {
         if self
             .retry

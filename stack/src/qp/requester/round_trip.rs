@@ -1,35 +1,35 @@
-//! Round trips as they are, for who rules the rate and for who watches.
+//! Measured round trips, for congestion control and for monitoring.
 //!
-//! A few packets that ask for an acknowledgement are noted with the time when they were
-//! sent. An acknowledgement may be for many packets: the newest of those noted that it
-//! covers is what it answers, so what came before does not make the round trip longer than
-//! it was. Once anything is sent again, nothing noted counts any more: an answer could be
-//! to either copy, or have waited for what was missing (Karn's rule).
+//! The times of a few packets that ask for an acknowledgement are noted. An acknowledgement may
+//! cover many packets: the newest noted packet that it covers is the one that it answers, so the
+//! earlier ones do not make the round trip appear longer. After a retransmission, no noted packet
+//! counts any more: an answer could belong to either copy, or have waited for a missing packet
+//! (Karn's rule).
 
 use crate::seq::Seq;
 use crate::time::{Duration, Instant, nanos};
 
-/// A round trip counts as no longer than this, in nanoseconds: a day. So nothing that is made
-/// of it overflows.
+/// The maximum round trip, in nanoseconds: a day. The limit keeps all calculations from
+/// overflowing.
 pub(super) const LONGEST: u64 = 86_400_000_000_000;
 
-/// How many packets are noted at a time. A window has about four that ask.
+/// The number of packets that are noted at a time. A window has about four that ask.
 const NOTED: usize = 4;
 
 /// Measures round trips.
 #[derive(Debug, Default)]
 pub(super) struct RoundTrips {
-    /// One past the PSNs of packets, and when they were sent; the oldest first.
+    /// For each noted packet, one past its PSN, and when it was sent; the oldest first.
     noted: [Option<(Seq, Instant)>; NOTED],
-    /// What the newest acknowledgement told.
+    /// The round trip of the newest acknowledgement.
     pub(super) newest: Option<Duration>,
     pub(super) smoothed: Option<Duration>,
     pub(super) shortest: Option<Duration>,
 }
 
 impl RoundTrips {
-    /// A packet that asks for an acknowledgement was sent for the first time; `end` is one
-    /// past its PSN. Of those that left together, the first is enough.
+    /// Notes a packet that asks for an acknowledgement and was sent for the first time; `end` is
+    /// one past its PSN. Packets that leave together need only one note, for the first.
     pub(super) fn note(&mut self, now: Instant, end: Seq) {
         for place in &mut self.noted {
             match place {
@@ -43,12 +43,12 @@ impl RoundTrips {
         }
     }
 
-    /// Something is sent again.
+    /// Drops all notes, since something is retransmitted.
     pub(super) fn distrust(&mut self) {
         self.noted = [None; NOTED];
     }
 
-    /// Everything before `una` is acknowledged.
+    /// Measures with the acknowledgement of everything before `una`.
     pub(super) fn on_progress(&mut self, now: Instant, una: Seq) {
         let covered = |noted: &&Option<(Seq, Instant)>| noted.is_some_and(|(end, _)| end <= una);
         let answered = self.noted.iter().take_while(covered).count();

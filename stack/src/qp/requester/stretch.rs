@@ -1,8 +1,7 @@
-//! The middle of a long message: packets that differ in nothing but PSN and payload.
+//! The middle of a long message: packets that differ only in PSN and payload.
 //!
-//! What [`transmit`](super::transmit) decides and looks up for each packet is the same for all
-//! of them up to the next that has to ask for an acknowledgement, as long as nothing arrives in
-//! between.
+//! The decisions and lookups of [`transmit`](super::transmit) for each packet are the same up to
+//! the next packet that has to ask for an acknowledgement, as long as nothing arrives in between.
 
 use super::packets::{Asks, Sent, bth, data_opcode};
 use super::{Requester, SendWqe};
@@ -12,9 +11,9 @@ use crate::transmit::Transmit;
 use roce_wire::{ExtHeaders, PacketRepr};
 
 impl Requester {
-    /// Sends packets from `nxt` on, at most so many, that are in the middle of a SEND or WRITE, for
-    /// the first time, and need not ask for an acknowledgement; the one before `nxt` has just
-    /// been sent. Returns how many: none if the payload is not in one piece.
+    /// Sends up to `most` packets from `nxt` on that are in the middle of a SEND or WRITE, are sent
+    /// for the first time, and need not ask for an acknowledgement. The packet before `nxt` has
+    /// just been sent. Returns the number of packets: 0 if the payload is not in one piece.
     #[inline(never)]
     pub(super) fn send_middle(
         &mut self,
@@ -84,9 +83,9 @@ impl Requester {
         result.map(|()| sent)
     }
 
-    /// How many packets in mid-message may go from `nxt` on without asking for an
-    /// acknowledgement: few enough that the window never closes without one under way, and
-    /// that one is when others have their turn, who may leave no room to go on.
+    /// The number of packets in mid-message that may go from `nxt` on without asking for an
+    /// acknowledgement. The limit makes sure that a packet that asks is in flight before the window
+    /// closes, and before other QPs have their turn, after which there may be no room to go on.
     #[inline]
     pub(super) fn quiet(&self) -> u64 {
         let window = self.window.packets();

@@ -1,4 +1,4 @@
-//! Sending: one packet after the other from the request that owns `nxt`.
+//! Sending: one packet after the other, from the request that owns `nxt`.
 
 use super::packets::{Asks, Place, Sent, Why};
 use super::{Requester, SendWqe};
@@ -11,19 +11,19 @@ use crate::transmit::Transmit;
 use crate::wr::{SendFlags, SendOp, WcStatus};
 use core::hint::cold_path;
 
-/// What can be sent from a place.
+/// What the next packet at a place is.
 #[derive(Clone, Copy, Debug)]
 enum What {
     /// The packet of a SEND or WRITE.
     Data(Why),
-    /// A request for the responses up to `last` of a READ; `new` if it is not a repetition.
+    /// A request for the responses up to `last` of a READ; `new` if it is not a retransmission.
     Read { last: Seq, new: bool },
     /// An atomic, FLUSH or ATOMIC WRITE.
     Atomic { new: bool },
 }
 
 impl Requester {
-    /// Sends up to about `budget` packets.
+    /// Sends about `budget` packets at most.
     pub(crate) fn transmit(
         &mut self,
         cx: &mut Cx<'_>,
@@ -61,7 +61,7 @@ impl Requester {
             let Some(what) = self.next(core, &wqe) else {
                 return Ok(Turn::Idle);
             };
-            // What is sent again is in flight already.
+            // A retransmitted packet is in flight already.
             if self.nxt >= self.max && self.nxt >= self.shared_end {
                 cold_path();
                 cx.starved = true;
@@ -69,7 +69,7 @@ impl Requester {
             }
             let mut sent = self.send_next(cx, port, core, &wqe, what);
             if sent.is_ok() && wqe.packets > 2 && matches!(what, What::Data(Why::New)) {
-                // The last of the turn asks for an acknowledgement.
+                // The last packet of the turn asks for an acknowledgement.
                 let most = left.saturating_sub(1);
                 sent = self
                     .send_middle(cx, port, core, &wqe, most as u64)
@@ -117,7 +117,7 @@ impl Requester {
         Ok(())
     }
 
-    /// Sends the packet at `at` again, and nothing of what follows it.
+    /// Retransmits the packet at `at`, without the packets behind it.
     fn send_again(
         &mut self,
         cx: &mut Cx<'_>,
@@ -127,7 +127,7 @@ impl Requester {
     ) -> Result<(), EmitError> {
         let gap_end = self.recovery.gap_end();
         if let Some(end) = gap_end {
-            // What needs no response is known to have arrived.
+            // Requests without a response are known to have arrived.
             let next = self.fetches.open_from(at).map_or(end, |open| open.min(end));
             if next > at {
                 self.recovery.on_sent(next - at);
@@ -159,7 +159,7 @@ impl Requester {
         Ok(())
     }
 
-    /// Where the next packet is that is not repeated on its own.
+    /// The place of the next packet, outside of any run.
     fn place(&self) -> Place {
         Place {
             at: self.nxt,
@@ -191,14 +191,14 @@ impl Requester {
             cold_path();
             return None;
         }
-        // SQD: what was begun goes on, nothing new is begun (IBTA 1.7, 10.3.1.4).
+        // SQD: a request that was begun continues, a new one is not begun (IBTA 1.7, 10.3.1.4).
         // rule: 10.3.1-sqd-finishes
         if core.state == QpState::Sqd && begins && self.nxt >= self.max {
             cold_path();
             return None;
         }
-        // A fence waits for what comes before it. When it is sent again, READs and
-        // atomics behind it, or it itself, may be open: those don't count.
+        // A fence waits for what comes before it. When it is retransmitted, it may be open itself,
+        // as may READs and atomics behind it: those don't count.
         // rule: 9.5-fence-again
         let earlier = || self.fetches.first_open().is_some_and(|at| at < self.nxt);
         // rule: 9.5-fence
@@ -237,9 +237,8 @@ impl Requester {
                 .credit
                 .admits(wqe.request.op.consumes_receive(), wqe.receives) =>
             {
-                // Without credit, one packet may find out whether there is some now;
-                // once it is acknowledged, the message goes on (IBTA 1.7, 9.7.7.2.5),
-                // as one does that was begun while there was credit.
+                // Without credit, one packet may be sent as a probe. Once it is acknowledged, the
+                // message continues (IBTA 1.7, 9.7.7.2.5), like one that was begun with credit.
                 // rule: 9.7.7.2.5-probe
                 if begins && in_flight == 0 {
                     Some(What::Data(Why::Probe))
@@ -253,7 +252,7 @@ impl Requester {
         }
     }
 
-    /// What was sent from `nxt` has left: `nxt` moves past it.
+    /// Moves `nxt` past what was sent there.
     pub(super) fn move_past(&mut self, cx: &mut Cx<'_>, sent: Sent) {
         self.note_sent(cx, self.nxt, sent);
         self.unrequested = match sent.asks {

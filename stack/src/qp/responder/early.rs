@@ -1,6 +1,6 @@
-//! Requests that came before their turn: kept, and executed once the gap before them
-//! has closed, as if they came only then. Nobody can tell but by the acknowledgement,
-//! which then reaches beyond what was sent again.
+//! Out-of-order requests: kept until the gap before them has closed, and then executed as if they
+//! had arrived only now. The peer can tell only by the acknowledgement, which then reaches beyond
+//! what it retransmitted.
 
 use super::Responder;
 use crate::counters::{DropReason, Stat};
@@ -12,9 +12,9 @@ use core::hint::cold_path;
 use roce_wire::Packet;
 
 impl Responder {
-    /// A request behind a gap. The peer learns of the gap once (IBTA 1.7, 9.7.5.2.8).
+    /// Handles a request behind a gap. The peer gets one NAK for the gap (IBTA 1.7, 9.7.5.2.8).
     pub(super) fn receive_early(&mut self, cx: &mut Cx<'_>, at: Seq, packet: &Packet<'_>) {
-        // After an RNR NAK the peer sends everything again.
+        // After an RNR NAK, the peer retransmits everything.
         let kept = if self.not_ready {
             Kept::No
         } else {
@@ -37,7 +37,7 @@ impl Responder {
         }
     }
 
-    /// Executes what was kept, up to the next gap, of which the peer learns now.
+    /// Executes the kept requests up to the next gap, and sends a NAK for that gap.
     // rule: 9.7.4.1.1-early
     pub(super) fn catch_up(&mut self, cx: &mut Cx<'_>, core: &Core) -> Result<(), Fault> {
         while let Some(first) = cx.early.first(&self.early) {
@@ -69,8 +69,8 @@ impl Responder {
         Ok(())
     }
 
-    /// The peer repeats what has arrived, so it may not have got the answer to that:
-    /// tells it again, but once only, what is missing.
+    /// Repeats the NAK, but only once for each gap: the peer retransmits a packet that has arrived,
+    /// so the first NAK may have been lost.
     pub(super) fn say_again(&mut self, cx: &Cx<'_>) {
         if self.said_again != Some(self.epsn) && cx.early.first(&self.early).is_some() {
             self.said_again = Some(self.epsn);
@@ -78,7 +78,7 @@ impl Responder {
         }
     }
 
-    /// Drops everything that was kept.
+    /// Drops all kept requests.
     pub(crate) fn release_early(&mut self, cx: &mut Cx<'_>) {
         for _ in 0..cx.early.release(&mut self.early) {
             cx.counters.drop(DropReason::OutOfSequence);

@@ -10,8 +10,8 @@ use crate::wr::MAX_MESSAGE_BYTES;
 use roce_wire::{AtomicEth, Operation, Packet, Qpn, Reth};
 use std::collections::VecDeque;
 
-/// Responder resources (IBTA 1.7, 9.7.4.1.2 and 9.7.5.1.3): the last READs and
-/// atomics, as many as the peer may have outstanding.
+/// Responder resources (IBTA 1.7, 9.7.4.1.2 and 9.7.5.1.3): the last READs and atomics, as many as
+/// the peer may have outstanding.
 #[derive(Debug, Default)]
 pub(super) struct Resources {
     done: VecDeque<Done>,
@@ -28,7 +28,7 @@ struct Done {
 
 #[derive(Clone, Copy, Debug)]
 enum What {
-    /// With the domain that it was allowed in.
+    /// With the protection domain in which it was allowed.
     Read {
         reth: Reth,
         pd: PdId,
@@ -48,7 +48,7 @@ impl Resources {
         }
     }
 
-    /// Changes how many are kept from now on.
+    /// Changes the number of requests that are kept.
     pub(super) fn set_max(&mut self, max: u8) {
         self.max = usize::from(max);
     }
@@ -61,8 +61,8 @@ impl Resources {
         self.done.push_back(done);
     }
 
-    /// Where the READs and atomics begin that were executed last, up to `end`, and how
-    /// many they are: `end` and none if what came last was something else.
+    /// The READs and atomics that were executed last, in one run up to `end`: the PSN of the first,
+    /// and their number. `end` and 0 if the last request was of another kind.
     pub(super) fn run_before(&self, end: Seq) -> (Seq, u32) {
         let newest_first = self.done.iter().rev();
         newest_first.fold((end, 0), |(at, count), done| {
@@ -98,14 +98,14 @@ impl Resources {
     }
 }
 
-/// How many PSNs a READ of `len` bytes owns (IBTA 1.7, 9.7.3.1).
+/// The number of PSNs that a READ of `len` bytes owns (IBTA 1.7, 9.7.3.1).
 // rule: 9.7.3.1-read-psns
 fn response_packets(len: u32, mtu: usize) -> u64 {
     u64::from(len).div_ceil(mtu as u64).max(1)
 }
 
 impl Responder {
-    /// A READ request.
+    /// Executes a READ request.
     // rule: 9.4.4-read
     pub(super) fn execute_read(
         &mut self,
@@ -150,7 +150,7 @@ impl Responder {
         Ok(())
     }
 
-    /// An atomic. It is executed here and now, exactly once.
+    /// Executes an atomic, exactly once.
     pub(super) fn execute_atomic(
         &mut self,
         cx: &mut Cx<'_>,
@@ -189,8 +189,8 @@ impl Responder {
         Ok(())
     }
 
-    /// A READ that was executed before, or a rest of one, as the peer asks after a
-    /// loss: answered with what memory holds now.
+    /// Answers a duplicate READ, or the rest of one that the peer requests after a loss, with the
+    /// present contents of memory.
     // rule: 9.7.5.1.3-duplicate-read
     pub(super) fn repeat_read(
         &mut self,
@@ -238,7 +238,7 @@ impl Responder {
         }
     }
 
-    /// An atomic that was executed before.
+    /// Answers a duplicate atomic.
     // rule: 9.4.5-once
     pub(super) fn repeat_atomic(&mut self, cx: &mut Cx<'_>, at: Seq) {
         // rule: 9.7.5.1.3-duplicate-atomic
@@ -257,8 +257,7 @@ impl Responder {
     }
 }
 
-/// Whether the peer may read what it asks for. A READ of no bytes needs no key
-/// (IBTA 1.7, 9.7.4.1.5).
+/// Checks that the peer may read the bytes. A READ of no bytes needs no key (IBTA 1.7, 9.7.4.1.5).
 fn check_read(cx: &Cx<'_>, pd: PdId, qpn: Qpn, reth: &Reth) -> Option<()> {
     // rule: 9.7.4.1-no-bytes-no-key
     if reth.dma_len > 0 {
@@ -271,7 +270,7 @@ fn check_read(cx: &Cx<'_>, pd: PdId, qpn: Qpn, reth: &Reth) -> Option<()> {
     Some(())
 }
 
-/// Executes an atomic; gives what was there before, or `None` if it may not.
+/// Executes an atomic; returns the previous value, or `None` if it is not allowed.
 fn perform(
     cx: &Cx<'_>,
     (pd, qpn): (PdId, Qpn),

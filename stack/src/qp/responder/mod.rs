@@ -1,8 +1,8 @@
 //! The responder: from requests on the wire to memory, receive completions and
 //! answers (IBTA 1.7, 9.7.4).
 //!
-//! It knows one number, `epsn`, the PSN that must come next. What comes is new,
-//! a duplicate (before `epsn`) or behind a gap (after it):
+//! It keeps one number, `epsn`, the PSN that must come next. A packet is new, a duplicate (before
+//! `epsn`) or behind a gap (after it):
 //!
 //! ```text
 //!      duplicates        epsn        gap
@@ -10,10 +10,10 @@
 //!  answered from state     │ executed   NAK, once; kept for later
 //! ```
 //!
-//! Each file beside this one is one thing a responder does: [`request`] decides
-//! which of the three a packet is, [`early`] keeps what is behind a gap, [`place`] executes SEND and WRITE, [`fetch`]
-//! executes READ and atomics and notes them for duplicates, [`owed`] keeps the
-//! answers in order, [`reply`] sends them.
+//! Each file beside this one is one task of a responder: [`request`] decides which of the three a
+//! packet is, [`early`] keeps what is behind a gap, [`place`] executes SEND and WRITE, [`fetch`]
+//! executes READ and atomics and notes them for duplicates, [`owed`] keeps the replies in order,
+//! [`reply`] sends them.
 
 mod early;
 mod fetch;
@@ -41,15 +41,16 @@ use roce_wire::{Credits, Psn};
 pub(crate) struct Responder {
     rq: Receives,
     epsn: Seq,
-    /// What `epsn` was at the start.
+    /// The initial value of `epsn`.
     first: Seq,
     /// Messages completed, modulo 2^24 (IBTA 1.7, 9.7.7.1).
     msn: u32,
-    /// The message of which some packets, but not all, have come.
+    /// The message in progress: some of its packets have arrived, but not all.
     inbound: Option<Inbound>,
-    /// A NAK for `epsn` is out: silence until it comes (9.7.5.2.8, 9.7.5.1.3).
+    /// A NAK for `epsn` was sent; the responder stays silent until that packet arrives (9.7.5.2.8,
+    /// 9.7.5.1.3).
     refused: bool,
-    /// That NAK said that no receive is posted.
+    /// That NAK was an RNR NAK.
     not_ready: bool,
     /// Requests behind the gap.
     early: Chain,
@@ -57,11 +58,11 @@ pub(crate) struct Responder {
     said_again: Option<Seq>,
     resources: Resources,
     replies: Replies,
-    /// The peer was told last that no receive is left: it waits to hear of one.
+    /// The last credits that the peer got were 0: it waits for an update.
     starved: bool,
 }
 
-/// Why a request was refused for good, and with which code the peer learns it.
+/// Why a request was refused for good, which is the code of the NAK.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Refusal {
     InvalidRequest,
@@ -104,7 +105,7 @@ impl Responder {
         self.replies = Replies::new(config.max_dest_rd_atomic);
     }
 
-    /// Takes over attributes that were changed in SQD.
+    /// Applies attributes that were changed in SQD.
     pub(crate) fn reconfigure(&mut self, config: &QpConfig) {
         self.resources.set_max(config.max_dest_rd_atomic);
         self.replies.set_max(config.max_dest_rd_atomic);
@@ -117,7 +118,7 @@ impl Responder {
         self.abandon();
     }
 
-    /// Stops executing. What the peer is owed may still be sent.
+    /// Stops executing. Replies that are queued may still be sent.
     pub(crate) fn abandon(&mut self) {
         self.inbound = None;
         self.refused = false;
@@ -154,8 +155,8 @@ impl Responder {
     /// Appends a request to the receive queue.
     pub(crate) fn post(&mut self, wr: &RecvRequest<'_>) -> Result<(), PostError> {
         self.rq.post(wr)?;
-        // An acknowledgement that nobody asked for brings the peer its credits
-        // sooner than its next attempt would (9.7.7.2).
+        // An unsolicited acknowledgement brings the peer its credits sooner than its next attempt
+        // would (9.7.7.2).
         // rule: 9.7.7.2-unsolicited
         if self.starved && self.epsn > self.first {
             self.replies.acknowledge();
@@ -192,8 +193,8 @@ impl Responder {
         }
     }
 
-    /// The receives that a peer may still count on: those posted, less the one in
-    /// use. It can't count on those of an SRQ (IBTA 1.7, 9.7.7.2).
+    /// The credits of the peer: the posted receives, less the one in use. The receives of an SRQ
+    /// don't count (IBTA 1.7, 9.7.7.2).
     // rule: 9.7.7.2-credits-told
     fn credits(&self) -> Credits {
         if self.rq.are_shared() {

@@ -1,5 +1,5 @@
-//! What the peer is owed: replies in the order of their PSNs, then an acknowledgement
-//! or a refusal.
+//! The queue of answers to the peer: replies in the order of their PSNs, then an acknowledgement or
+//! a NAK.
 
 use super::Refusal;
 use crate::memory::PdId;
@@ -10,8 +10,7 @@ use std::collections::VecDeque;
 /// An answer that is not a plain acknowledgement.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Reply {
-    /// The responses `at .. end` of a READ in domain `pd`, of which `offset` bytes have
-    /// been sent.
+    /// The responses `at .. end` of a READ in domain `pd`, of which `offset` bytes have been sent.
     Read {
         at: Seq,
         end: Seq,
@@ -41,13 +40,13 @@ impl Reply {
     }
 }
 
-/// A reply that has not been sent, or not all of it.
+/// A reply that has not been sent completely.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Owed {
     pub(super) reply: Reply,
     /// It answers a duplicate.
     again: bool,
-    /// The request has not had a whole answer before.
+    /// The request has not had a complete answer before.
     pub(super) unanswered: bool,
 }
 
@@ -65,7 +64,7 @@ pub(super) enum NakKind {
     Refusal(Refusal),
 }
 
-/// What the peer is owed.
+/// The answers that wait to be sent.
 #[derive(Debug, Default)]
 pub(super) struct Replies {
     /// In the order of their PSNs, at most `max`.
@@ -85,7 +84,7 @@ impl Replies {
         }
     }
 
-    /// Changes how many READs and atomics the peer may have outstanding.
+    /// Changes the number of READs and atomics that the peer may have outstanding.
     pub(super) fn set_max(&mut self, max: u8) {
         self.max = usize::from(max);
     }
@@ -98,9 +97,9 @@ impl Replies {
         self.queue.len() < self.max || self.drop_straggler()
     }
 
-    /// A peer that keeps to its limit does not wait for the oldest of `max` replies
-    /// any more when it asks for another: if that answers a duplicate, the duplicate
-    /// was late. Drops it then.
+    /// Drops the oldest of `max` replies if it answers a duplicate. A peer that keeps to its limit
+    /// asks for another reply only when it no longer waits for the oldest, so the duplicate was
+    /// late.
     fn drop_straggler(&mut self) -> bool {
         let straggler = self.queue.front().is_some_and(|owed| owed.again);
         if straggler {
@@ -121,8 +120,8 @@ impl Replies {
         self.ack = false;
     }
 
-    /// Queues the reply to a duplicate, in its place among the others and instead of
-    /// what of it is still queued. False if the duplicate came too late to matter.
+    /// Queues the reply to a duplicate, in its place among the others, and instead of what is still
+    /// queued of the same reply. False if the duplicate came too late to matter.
     pub(super) fn repeat(&mut self, reply: Reply) -> bool {
         let (first, end) = (reply.first(), reply.end());
         let mut unanswered = false;
@@ -150,7 +149,7 @@ impl Replies {
         true
     }
 
-    /// Everything executed so far is to be acknowledged.
+    /// Queues an acknowledgement of everything executed so far.
     // rule: 9.7.5.1.2-coalesced
     pub(super) fn acknowledge(&mut self) {
         self.ack = true;
@@ -178,7 +177,7 @@ impl Replies {
         });
     }
 
-    /// What was refused for now has come: the NAK, if it isn't out yet, is moot.
+    /// Drops a NAK that has not been sent, since the packet that it asked for has arrived.
     pub(super) fn withdraw_nak(&mut self) {
         self.nak = None;
     }
@@ -215,7 +214,7 @@ mod tests {
         replies.push(atomic(5));
         assert!(replies.repeat(atomic(3)));
         assert_eq!(places(&replies), [1, 3, 5]);
-        // Instead of what is owed for it already.
+        // It replaces the reply that is queued already.
         assert!(replies.repeat(atomic(1)));
         assert_eq!(places(&replies), [1, 3, 5]);
     }

@@ -10,10 +10,9 @@ use roce_wire::{Packet, Position};
 /// A message that is being received.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Inbound {
-    /// Into the receive at the front of the queue; so many bytes are there.
+    /// Into the receive at the front of the queue; `placed` bytes have been placed.
     Send { placed: u64 },
-    /// Into the region with this key, from `va` on; so many bytes are to come of
-    /// `total`.
+    /// Into the region with this key, from `va` on; `rest` of `total` bytes are still to come.
     Write {
         va: u64,
         rkey: u32,
@@ -29,8 +28,7 @@ impl Inbound {
     }
 }
 
-/// Whether the payload is as long as its place in the message demands
-/// (IBTA 1.7, 9.7.4.1.6).
+/// Whether the payload has the length that its place in the message requires (IBTA 1.7, 9.7.4.1.6).
 fn length_is_legal(position: Position, len: usize, mtu: usize) -> bool {
     let shortest = match position {
         // rule: 9.7.4.1-length-full
@@ -44,7 +42,7 @@ fn length_is_legal(position: Position, len: usize, mtu: usize) -> bool {
 }
 
 impl Responder {
-    /// A packet of a SEND.
+    /// Handles a packet of a SEND.
     // rule: 9.4.1-send
     pub(super) fn execute_send(
         &mut self,
@@ -114,9 +112,9 @@ impl Responder {
         Ok(())
     }
 
-    /// A packet of a WRITE. Key, rights and bounds are checked for the whole
-    /// message at its first packet (IBTA 1.7, 9.7.4.1.5), and again for each, since
-    /// the region may be deregistered on the way.
+    /// Handles a packet of a WRITE. Key, rights and bounds are checked for the whole message at its
+    /// first packet (IBTA 1.7, 9.7.4.1.5), and again at each packet, since the region may be
+    /// deregistered in between.
     // rule: 9.4.3-write
     pub(super) fn execute_write(
         &mut self,
@@ -216,8 +214,8 @@ impl Responder {
         Ok(())
     }
 
-    /// The WRITE may not go where it wants to. A receive that it would consume says so
-    /// (IBTA 1.7, 11.6.2).
+    /// Refuses a WRITE whose memory is denied. A receive that it would consume completes with the
+    /// reason (IBTA 1.7, 11.6.2).
     // rule: 9.9.3-denied-immediate
     #[cold]
     fn deny_write(
@@ -232,8 +230,8 @@ impl Responder {
         Err(if told { Fault::Receive } else { fault })
     }
 
-    /// Where the packet's bytes go: address, key, length of the message, and how
-    /// much of it is left with this packet. `None` if it is out of place.
+    /// The destination of the packet's bytes: address, key, length of the message, and the length
+    /// that is left, this packet included. `None` if the packet is out of place.
     // rule: 9.7.4.1.2-one-kind
     fn write_target(&self, packet: &Packet<'_>) -> Option<(u64, u32, u32, u32)> {
         match (self.inbound, packet.ext.reth) {
@@ -251,9 +249,8 @@ impl Responder {
         }
     }
 
-    /// The receive at the front can't take the message: it completes with `status`,
-    /// and the peer learns that its request was invalid or could not be done (IBTA
-    /// 1.7, 9.9.3).
+    /// Fails the receive at the front, which can't take the message: it completes with `status`,
+    /// and the peer gets a NAK for an invalid request or an operational error (IBTA 1.7, 9.9.3).
     fn fail_receive(
         &mut self,
         cx: &mut Cx<'_>,
@@ -270,9 +267,9 @@ impl Responder {
         Err(Fault::Receive)
     }
 
-    /// The key that a SEND with invalidate names is not one that may be invalidated. The
-    /// receive completes with an error and the QP fails, but the peer gets no NAK (IBTA
-    /// 1.7, 9.9.6.3, class J). It retries and gives up.
+    /// Fails the QP because a SEND with invalidate names a key that may not be invalidated. The
+    /// receive completes with an error and the QP fails, but the peer gets no NAK (IBTA 1.7,
+    /// 9.9.6.3, class J). It retries until its retries are used up.
     // rule: 9.4.1.1-invalidate-refused
     #[cold]
     fn fail_invalidate(&mut self, cx: &mut Cx<'_>, core: &Core) -> Result<(), Fault> {

@@ -1,8 +1,8 @@
 //! FLUSH and ATOMIC WRITE (IBTA 1.7, Annex A19).
 //!
-//! Requests are executed one after the other, so that all WRITEs before a FLUSH are in
-//! memory when its turn comes; a fence makes them visible to every thread. Both are
-//! answered like a READ of no bytes, and take responder resources as it does.
+//! Requests are executed one after the other, so all WRITEs before a FLUSH are in memory when its
+//! turn comes; a fence makes them visible to every thread. Both operations are answered like a READ
+//! of no bytes, and use responder resources as it does.
 
 use super::owed::Reply;
 use super::{Refusal, Responder};
@@ -14,7 +14,7 @@ use core::sync::atomic::{Ordering, fence};
 use roce_wire::{Feth, FlushPlacement, FlushSelectivity, Packet, Qpn, Reth};
 
 impl Responder {
-    /// A FLUSH.
+    /// Executes a FLUSH.
     pub(super) fn execute_flush(
         &mut self,
         cx: &mut Cx<'_>,
@@ -39,7 +39,7 @@ impl Responder {
         Ok(())
     }
 
-    /// An ATOMIC WRITE.
+    /// Executes an ATOMIC WRITE.
     pub(super) fn execute_atomic_write(
         &mut self,
         cx: &mut Cx<'_>,
@@ -71,8 +71,9 @@ impl Responder {
         Ok(())
     }
 
-    /// One that was executed before. What it asked for holds still: its WRITEs are
-    /// visible, its word was placed; placing it again might undo a later one.
+    /// Answers a duplicate without executing it again. The effect of the original still holds: the
+    /// WRITEs of a FLUSH are visible, and the word of an ATOMIC WRITE was placed. Placing it again
+    /// might undo a later one.
     pub(super) fn repeat_placement(&mut self, cx: &mut Cx<'_>, core: &Core, at: Seq) {
         // rule: A19-flush-duplicate
         if !self.resources.was_placement(at) {
@@ -110,7 +111,7 @@ fn empty_reply(at: Seq, pd: PdId, msn: u32) -> Reply {
     }
 }
 
-/// Whether it asks for something, and for nothing that is reserved.
+/// Whether the FLUSH requests a placement, and no reserved one.
 fn is_legal(feth: &Feth) -> bool {
     let known = FlushPlacement::GLOBAL_VISIBILITY.union(FlushPlacement::PERSISTENCE);
     feth.placement != FlushPlacement::NONE
@@ -118,8 +119,8 @@ fn is_legal(feth: &Feth) -> bool {
         && !matches!(feth.selectivity, FlushSelectivity::Reserved(_))
 }
 
-/// Whether the peer may flush what it names. No memory here is persistent, so no region
-/// has that right.
+/// Checks that the peer may flush what it names. No memory here is persistent, so no region has
+/// that right.
 fn check_flush(
     cx: &Cx<'_>,
     (pd, qpn): (PdId, Qpn),

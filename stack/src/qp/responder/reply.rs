@@ -1,9 +1,8 @@
 //! Answers: sent in the order of their PSNs, when the port has room.
 //!
-//! Acknowledgements coalesce: one for everything that was executed, sent after the
-//! responses of READs and atomics that come before it, and not at all if one of
-//! those comes after it, since a response acknowledges what precedes it (IBTA 1.7,
-//! 9.7.5.1.2).
+//! Acknowledgements coalesce: the responder sends one for everything that was executed, after the
+//! responses of READs and atomics that come before it. It sends none if such a response comes after
+//! it, since a response acknowledges what precedes it (IBTA 1.7, 9.7.5.1.2).
 
 use super::owed::{Nak, NakKind, Reply};
 use super::{Refusal, Responder};
@@ -20,23 +19,23 @@ use roce_wire::{
 };
 
 impl Responder {
-    /// Whether the peer is owed an answer.
+    /// Whether an answer waits to be sent.
     pub(crate) fn wants_to_send(&self) -> bool {
         !self.replies.is_empty()
     }
 
-    /// Whether the next of it carries data.
+    /// Whether the next answer carries data.
     pub(crate) fn owes_data(&self) -> bool {
         let front = self.replies.queue.front();
         front.is_some_and(|owed| matches!(owed.reply, Reply::Read { .. }))
     }
 
-    /// Whether all that it is owed is an acknowledgement.
+    /// Whether the only answer that waits is an acknowledgement.
     pub(crate) fn owes_only_ack(&self) -> bool {
         self.replies.ack && self.replies.queue.is_empty() && self.replies.nak.is_none()
     }
 
-    /// Sends up to `budget` packets of what the peer is owed.
+    /// Sends up to `budget` packets of answers.
     #[inline]
     pub(crate) fn transmit(
         &mut self,
@@ -97,9 +96,9 @@ impl Responder {
         })
     }
 
-    /// The region of a READ has gone, or its key, since the request was repeated: the
-    /// answer is dropped if there was a whole one before, with which the peer may have
-    /// gone on to take the key away.
+    /// Drops the front reply if the request was retransmitted and has had a complete answer before;
+    /// its region or its key has gone since. With the first answer, the peer may have gone on to
+    /// invalidate the key.
     // rule: 9.7.5.1.3-duplicate-read-checked
     fn drop_repeated(&mut self) -> bool {
         let repeated = self
@@ -113,8 +112,7 @@ impl Responder {
         repeated
     }
 
-    /// The region of a READ has gone since the request was admitted: the rest of
-    /// the response is a refusal.
+    /// Refuses the rest of a READ response, whose region has gone since the request was admitted.
     // rule: 9.9.3-region-goes
     fn refuse_reply(&mut self) {
         if let Some(owed) = self.replies.queue.pop_front() {
@@ -195,10 +193,10 @@ impl Responder {
         Ok(())
     }
 
-    /// Acknowledges everything executed so far, up to the newest SEND or WRITE. READs
-    /// and atomics are acknowledged by their own responses alone: if one of those was
-    /// lost, a peer like Soft-RoCE takes a plain acknowledgement with its PSN for
-    /// success, and goes on without the data.
+    /// Acknowledges everything executed so far, up to the newest SEND or WRITE. READs and atomics
+    /// are acknowledged only by their own responses: if such a response was lost, a peer like
+    /// Soft-RoCE would take a plain acknowledgement with its PSN for success, and go on without the
+    /// data.
     fn send_ack(
         &mut self,
         cx: &mut Cx<'_>,

@@ -1,4 +1,4 @@
-//! What a request is: next, duplicate, or behind a gap (IBTA 1.7, 9.7.4.1).
+//! Classification of requests: next, duplicate, or behind a gap (IBTA 1.7, 9.7.4.1).
 
 use super::{Refusal, Responder};
 use crate::counters::{DropReason, Stat};
@@ -9,7 +9,7 @@ use core::hint::cold_path;
 use roce_wire::{Operation, Packet};
 
 impl Responder {
-    /// Takes a request.
+    /// Handles a request.
     pub(crate) fn receive(
         &mut self,
         cx: &mut Cx<'_>,
@@ -42,7 +42,7 @@ impl Responder {
         }
     }
 
-    /// Executes the request that was due.
+    /// Executes the request that is due.
     pub(super) fn execute(
         &mut self,
         cx: &mut Cx<'_>,
@@ -65,9 +65,8 @@ impl Responder {
         }
     }
 
-    /// Answers a request that was executed before: SEND and WRITE with an
-    /// acknowledgement, READ with the data as of now, an atomic with the result of
-    /// then (IBTA 1.7, 9.7.5.1.3).
+    /// Answers a duplicate request: SEND and WRITE with an acknowledgement, READ with the present
+    /// data, an atomic with the original result (IBTA 1.7, 9.7.5.1.3).
     // rule: 9.7.5.1.3-duplicate-send
     fn repeat(&mut self, cx: &mut Cx<'_>, core: &Core, packet: &Packet<'_>, at: Seq) {
         // rule: 9.7.5.1.3-duplicate-part
@@ -85,8 +84,8 @@ impl Responder {
         }
     }
 
-    /// A request of XRC names an SRQ, which must be in the QP's domain (IBTA 1.7,
-    /// annex A14). All packets of a message name the same.
+    /// Notes the SRQ that a request of XRC names, which must be in the QP's domain (IBTA 1.7, annex
+    /// A14). All packets of a message name the same SRQ.
     fn name_srq(&mut self, cx: &Cx<'_>, packet: &Packet<'_>, goes_on: bool) -> bool {
         match packet.ext.xrceth {
             Some(xrceth) => {
@@ -108,7 +107,7 @@ impl Responder {
         }
     }
 
-    /// Says that no receive is posted; the request stays due (9.7.5.2.8).
+    /// Sends an RNR NAK because no receive is posted; the request stays due (9.7.5.2.8).
     // rule: 9.7.5.2.8-rnr-once
     pub(super) fn not_ready(&mut self) {
         self.refused = true;

@@ -61,7 +61,7 @@ fn opcode(op: &SendOp, is_first: bool, is_last: bool) -> Opcode {
     }
 }
 
-/// The headers that go with it.
+/// The extended headers of the packet.
 fn headers(request: &Posted, is_first: bool, is_last: bool) -> ExtHeaders {
     let mut ext = ExtHeaders::NONE;
     if let SendOp::Write(remote) | SendOp::WriteImm(remote, _) = request.op

@@ -1,7 +1,7 @@
 //! The sending half of a QP without acknowledgements: UC and UD (IBTA 1.7, 9.8).
 //!
-//! It cuts messages into packets, one after the other, numbers them and forgets them. A
-//! request completes when its last packet has left.
+//! It splits messages into packets, numbers them, sends them and forgets them. A request completes
+//! when its last packet has left.
 
 mod connected;
 mod datagram;
@@ -43,9 +43,9 @@ pub(crate) struct Sender {
     offset: u32,
     /// Whether any packet of the oldest request has left.
     begun: bool,
-    /// What the next packet carries.
+    /// The PSN of the next packet.
     psn: Psn,
-    /// State SQD was entered, and its end has not been reported yet.
+    /// The QP has entered state SQD, and its drain has not been reported yet.
     drain_pending: bool,
 }
 
@@ -128,7 +128,7 @@ impl Sender {
         self.queue.bring_near(0);
     }
 
-    /// The oldest request. In state SQD only one that was begun (IBTA 1.7, 10.3.1.5).
+    /// The oldest request; in state SQD only if it was begun (IBTA 1.7, 10.3.1.5).
     fn current(&self, core: &Core) -> Option<&SendWqe> {
         let drains = core.state == QpState::Sqd;
         self.queue.front().filter(|_| self.begun || !drains)
@@ -187,7 +187,7 @@ impl Sender {
         }
     }
 
-    /// A packet of the oldest request has left; the last one completes it.
+    /// Notes that a packet of the oldest request has left; the last packet completes the request.
     fn note_sent(
         &mut self,
         cx: &mut Cx<'_>,
@@ -222,12 +222,12 @@ impl Sender {
         Ok(true)
     }
 
-    /// State SQD begins: [`Sender::take_drained`] reports when it is done.
+    /// Begins to drain in state SQD; [`Sender::take_drained`] reports the end.
     pub(crate) fn begin_drain(&mut self) {
         self.drain_pending = true;
     }
 
-    /// Whether all that was begun has just completed. True once per drain.
+    /// Whether all requests that were begun have just completed. True once per drain.
     pub(crate) fn take_drained(&mut self) -> bool {
         let drained = self.drain_pending && !self.begun;
         self.drain_pending &= !drained;

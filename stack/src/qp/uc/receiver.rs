@@ -1,7 +1,7 @@
 //! The receiving half of a UC QP (IBTA 1.7, 9.8.2.2 and 9.9.3).
 //!
-//! Whatever the peer does wrong costs it the message, silently: there is nobody to
-//! tell. Only a receive whose own memory is wrong fails, and the QP with it.
+//! An error of the peer loses its message silently, since UC has no NAK. Only a receive whose own
+//! memory is wrong fails, and the QP with it.
 
 use crate::counters::{DropReason, Stat};
 use crate::memory::Access;
@@ -13,10 +13,9 @@ use roce_wire::{Operation, Packet, Position, Psn};
 /// A message of which some packets, but not all, have come.
 #[derive(Clone, Copy, Debug)]
 enum Inbound {
-    /// Into the receive at the front of the queue; so many bytes are there.
+    /// Into the receive at the front of the queue; `placed` bytes have been placed.
     Send { placed: u64 },
-    /// Into the region with this key, from `va` on; so many bytes are to come of
-    /// `total`.
+    /// Into the region with this key, from `va` on; `rest` of `total` bytes are still to come.
     Write {
         va: u64,
         rkey: u32,
@@ -25,18 +24,18 @@ enum Inbound {
     },
 }
 
-/// Places messages that come whole.
+/// Places messages that arrive completely.
 #[derive(Debug)]
 pub(crate) struct Receiver {
     pub(crate) rq: Receives,
-    /// The PSN by which the message in progress goes on.
+    /// The PSN with which the message in progress continues.
     epsn: Psn,
     inbound: Option<Inbound>,
 }
 
-/// Why a packet, and its message with it, is not taken.
+/// Why a packet, and its message with it, is dropped.
 enum Refusal {
-    /// The peer's fault or misfortune: dropped and counted.
+    /// An error of the peer, or a loss: the packet is dropped and counted.
     Drop(DropReason),
     /// The receive at the front is at fault, or a completion found no room.
     Fault(Fault),
@@ -68,12 +67,12 @@ impl Receiver {
         self.inbound = None;
     }
 
-    /// Stops in the middle of a message, if in one.
+    /// Abandons the message in progress, if there is one.
     pub(crate) fn abandon(&mut self) {
         self.inbound = None;
     }
 
-    /// Takes a packet.
+    /// Handles a packet.
     pub(crate) fn receive(
         &mut self,
         cx: &mut Cx<'_>,
@@ -82,12 +81,12 @@ impl Receiver {
     ) -> Result<(), Fault> {
         let position = packet.bth.opcode.position();
         let begins = matches!(position, Position::First | Position::Only);
-        // What this packet goes on with. It stays taken unless the packet is good.
+        // The message that this packet continues. It is put back only if the packet is good.
         // rule: 9.8.2-receive-reused
         let open = self.inbound.take();
         let known = match (begins, open) {
             (true, Some(_)) => {
-                // The end of the message before was lost.
+                // The end of the previous message was lost.
                 cx.counters.count(Stat::UnfinishedMessages);
                 None
             }
@@ -124,7 +123,7 @@ impl Receiver {
         }
     }
 
-    /// A packet of a SEND.
+    /// Handles a packet of a SEND.
     fn place_send(
         &mut self,
         cx: &mut Cx<'_>,
@@ -167,8 +166,8 @@ impl Receiver {
         self.complete(cx, core, arrival)
     }
 
-    /// A packet of a WRITE. Key, rights and bounds are checked for all that is to come
-    /// at each packet, since the region may be deregistered on the way.
+    /// Handles a packet of a WRITE. Key, rights and bounds are checked at each packet for all the
+    /// bytes still to come, since the region may be deregistered in between.
     fn place_write(
         &mut self,
         cx: &mut Cx<'_>,
@@ -242,8 +241,8 @@ impl Receiver {
         Ok(())
     }
 
-    /// The memory of the receive at the front can't be written: it completes with that
-    /// error, and the QP fails (IBTA 1.7, 9.9.3.1.1).
+    /// Fails the receive at the front, whose memory can't be written: it completes with that error,
+    /// and the QP fails (IBTA 1.7, 9.9.3.1.1).
     // rule: 9.8.2-bad-receive
     fn fail_receive(&mut self, cx: &mut Cx<'_>, core: &Core) -> Refusal {
         let status = WcStatus::LocalProtectionError;
@@ -260,7 +259,7 @@ fn ends(packet: &Packet<'_>) -> bool {
     )
 }
 
-/// Whether the payload is as long as its place in the message demands.
+/// Whether the payload has the length that its place in the message requires.
 // rule: 9.8.2-lengths
 fn check_length(core: &Core, packet: &Packet<'_>) -> Result<(), DropReason> {
     let (len, mtu) = (packet.payload.len(), core.config.mtu());

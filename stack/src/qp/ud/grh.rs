@@ -1,6 +1,5 @@
-//! What stands in the 40 bytes in front of a received datagram (IBTA 1.7, 11.4.1.2;
-//! RoCEv2 Annex A17.4.5.1): the IPv6 header, or, in the last 20 bytes, the IPv4
-//! header; of RoCE v1, the GRH.
+//! The 40 bytes in front of a received datagram (IBTA 1.7, 11.4.1.2; RoCEv2 Annex A17.4.5.1): the
+//! IPv6 header, or, in the last 20 bytes, the IPv4 header; for RoCE v1, the GRH.
 
 use crate::encapsulation::{IpCovered, RxMeta, gid};
 use crate::wr::NetworkHeader;
@@ -24,9 +23,9 @@ pub(super) fn network_kind(meta: &RxMeta) -> NetworkHeader {
     }
 }
 
-/// The header of a packet with `transport_len` bytes from BTH to ICRC. What the port
-/// does not tell (time to live or hop limit, flow label, and through a socket the
-/// identification) is 0.
+/// The network header of a packet with `transport_len` bytes from BTH to ICRC. Fields that the port
+/// does not report (time to live or hop limit, flow label, and through a socket the identification)
+/// are 0.
 // rule: 9.8.3-grh-space
 pub(super) fn network_header(meta: &RxMeta, transport_len: usize) -> [u8; Grh::LEN] {
     let udp_len = UDP_LEN + transport_len;
@@ -60,8 +59,7 @@ pub(super) fn network_header(meta: &RxMeta, transport_len: usize) -> [u8; Grh::L
     }
 }
 
-/// An IPv4 header with the right checksum: programs that look for the version by it
-/// (libibverbs does) must find one.
+/// An IPv4 header with a valid checksum: programs such as libibverbs recognize the version by it.
 fn ipv4_header(meta: &RxMeta, src: Ipv4Addr, dst: Ipv4Addr, udp_len: usize) -> [u8; IPV4_LEN] {
     let (id, flags_fragment) = match meta.ip {
         IpCovered::V4 { id, flags_fragment } => (id, flags_fragment),
@@ -104,7 +102,7 @@ fn saturate(len: usize) -> u16 {
 mod tests {
     use super::*;
 
-    /// The example that is in every text about it: RFC 1071's sum over a real header.
+    /// The usual textbook example: RFC 1071's sum over a real header.
     #[test]
     fn the_checksum_of_a_known_header() {
         let header = [
@@ -129,7 +127,7 @@ mod tests {
         let ip = &area[20..];
         assert_eq!(ip[..4], [0x45, 0x6a, 0, 128]);
         assert_eq!(ip[12..], [10, 0, 0, 1, 10, 0, 0, 2]);
-        // Over a header with its checksum, the sum is zero.
+        // The sum over a header with its checksum is zero.
         assert_eq!(checksum(ip), 0);
     }
 
@@ -149,7 +147,7 @@ mod tests {
         assert_eq!((grh.sgid[15], grh.dgid[15]), (1, 9));
     }
 
-    /// Programs tell RoCE v1 by version 6 and the next header (libibverbs does).
+    /// Programs such as libibverbs recognize RoCE v1 by version 6 and the next header.
     // shows: A16-ud-grh
     #[test]
     fn the_grh_of_roce_v1_names_a_bth_whatever_the_family() {

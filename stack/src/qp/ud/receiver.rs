@@ -9,7 +9,7 @@ use crate::wr::{Source, WcStatus};
 use roce_wire::{Grh, Packet};
 
 // rule: 9.8.3-no-order
-/// Takes datagrams from anybody who knows the Q_Key.
+/// Receives datagrams from any sender that knows the Q_Key.
 #[derive(Debug)]
 pub(crate) struct Receiver {
     pub(crate) rq: Receives,
@@ -20,7 +20,7 @@ impl Receiver {
         Self { rq }
     }
 
-    /// Takes a packet. One that can't be taken is dropped, and costs no receive.
+    /// Handles a packet. A packet that can't be taken is dropped, and consumes no receive.
     // rule: 9.8.3-any-peer
     pub(crate) fn receive(
         &mut self,
