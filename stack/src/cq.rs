@@ -9,51 +9,51 @@ use crossbeam_queue::ArrayQueue;
 use roce_wire::Qpn;
 use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 
-/// Which completion raises the next event (IBTA 1.7, 11.4.2.2).
+/// Selects the completion that raises the next event (IBTA 1.7, 11.4.2.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Notify {
-    /// None.
+    /// No completion.
     Never = 0,
-    /// The next solicited or failed one.
+    /// The next solicited or failed completion.
     Solicited = 1,
-    /// The next one.
+    /// The next completion.
     Next = 2,
 }
 
 // rule: 11.4.2.1-shared
 /// A bounded queue of completions, filled by the NIC and polled by any thread.
 ///
-/// A completion that finds it full is an overrun: nothing is overwritten, the CQ
-/// is marked as failed for good, and the QP goes to the error state (IBTA 1.7,
-/// 10.10.2 and 11.6.3.1).
+/// A completion that finds the queue full is an overrun: nothing is overwritten, the CQ is marked
+/// as failed for good, and the QP goes to the error state (IBTA 1.7, 10.10.2 and 11.6.3.1).
 #[derive(Debug)]
 pub struct CompletionQueue {
     id: CqId,
-    /// Locked for writing while it is replaced by one of another size, and while a QP's
-    /// completions are sorted out.
+    /// Locked for writing while it is replaced by one of another size, and while the completions of
+    /// one QP are removed.
     ring: RwLock<ArrayQueue<Entry>>,
-    /// No fewer than the ring holds: so one that is empty is polled without its lock.
+    /// At least the number of completions in the ring: 0 means that a poll needs no lock.
     waiting: AtomicUsize,
     overrun: AtomicBool,
     notify: AtomicU8,
-    /// Completions since the one that raised the last event, which counts; 0 before that.
+    /// Completions since the one that raised the last event, which is included; 0 before the first
+    /// event.
     since_event: AtomicU32,
 }
 
 #[derive(Debug)]
 struct Entry {
     completion: Completion,
-    /// When it came about, by the clock of whoever drives the NIC.
+    /// When the completion was generated, by the clock of the code that drives the NIC.
     at: Instant,
-    /// The room of its request, if its queue waits for that.
+    /// The room of its request, if the request's queue waits for that.
     _room: Option<Room>,
 }
 
-/// The CQ overran: completions are lost.
+/// The CQ overran: completions were lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CqOverrun {
-    /// How many entries it had.
+    /// The capacity of the CQ.
     pub capacity: usize,
 }
 
@@ -73,9 +73,9 @@ impl std::error::Error for CqOverrun {}
 /// The CQ holds more completions than would fit in the new size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CqResizeError {
-    /// The size asked for.
+    /// The new capacity.
     pub capacity: usize,
-    /// How many completions wait to be taken.
+    /// The number of completions that wait to be polled.
     pub held: usize,
 }
 
@@ -105,12 +105,12 @@ impl CompletionQueue {
         }
     }
 
-    /// Its name.
+    /// The ID of the CQ.
     pub fn id(&self) -> CqId {
         self.id
     }
 
-    /// How many completions fit.
+    /// The number of completions that fit.
     pub fn capacity(&self) -> usize {
         self.ring().capacity()
     }
@@ -118,20 +118,19 @@ impl CompletionQueue {
     /// Takes the oldest completion.
     ///
     /// # Errors
-    /// [`CqOverrun`] if the queue overran and what it still held has been taken.
+    /// [`CqOverrun`] if the queue overran and all remaining completions have been taken.
     pub fn poll(&self) -> Result<Option<Completion>, CqOverrun> {
         let taken = self.poll_stamped()?;
         Ok(taken.map(|(completion, _)| completion))
     }
 
-    /// Takes the oldest completion, with the time at which the NIC was driven when it came
-    /// about.
+    /// Takes the oldest completion, with the time of the call to the NIC that generated it.
     ///
     /// # Errors
     /// As for [`CompletionQueue::poll`].
     #[inline(always)]
     pub fn poll_stamped(&self) -> Result<Option<(Completion, Instant)>, CqOverrun> {
-        // So most polls end.
+        // Most polls end here.
         let is_empty = self.waiting.load(Ordering::Acquire) == 0;
         if is_empty && !self.overrun.load(Ordering::Acquire) {
             return Ok(None);
@@ -154,23 +153,24 @@ impl CompletionQueue {
         if self.waiting.load(Ordering::Acquire) == 0 {
             return None;
         }
-        // The lock is released before anything else is asked.
+        // The lock is released at the end of this statement.
         // rule: 11.4.2.1-fifo
         let entry = self.ring().pop()?;
         self.waiting.fetch_sub(1, Ordering::Release);
         Some(entry)
     }
 
-    /// Whether nothing waits to be taken.
+    /// Whether no completion waits to be polled.
     pub fn is_empty(&self) -> bool {
         self.ring().is_empty()
     }
 
-    /// Changes how many completions fit, at least 1. Those that are there stay, in
-    /// order, and other threads may poll meanwhile (IBTA 1.7, 11.2.8.3).
+    /// Changes the capacity, to at least 1. Completions in the queue stay, in order, and other
+    /// threads may poll meanwhile (IBTA 1.7, 11.2.8.3).
     ///
     /// # Errors
-    /// [`CqResizeError`] if more are there than would fit; nothing was changed then.
+    /// [`CqResizeError`] if the queue holds more completions than would fit; the queue is
+    /// unchanged.
     // rule: 11.2.6-cq-resize
     pub fn resize(&self, capacity: usize) -> Result<(), CqResizeError> {
         let capacity = capacity.max(1);
@@ -188,7 +188,7 @@ impl CompletionQueue {
         Ok(())
     }
 
-    /// Drops what waits of one QP; the rest stays, in order.
+    /// Drops the completions of one QP; the rest stays, in order.
     pub(crate) fn forget(&self, qpn: Qpn) {
         if self.is_empty() {
             return;
@@ -208,9 +208,9 @@ impl CompletionQueue {
         self.ring.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Asks for an event at the next completion of the kind. A request for every
-    /// completion outweighs one for solicited ones. As in verbs, completions that
-    /// are already there raise none: poll once more after arming.
+    /// Requests an event at the next completion of this kind. A request for every completion takes
+    /// precedence over one for solicited completions. As in verbs, completions that are already in
+    /// the queue raise no event: poll once more after arming.
     // rule: 10.8.7-notify-after
     pub fn request_notify(&self, notify: Notify) {
         // rule: 10.8.7-next-outweighs
@@ -219,12 +219,12 @@ impl CompletionQueue {
         fence(Ordering::SeqCst);
     }
 
-    /// Whether completions wait while an event for the next one is asked for. Then it is asked
-    /// for no longer: whoever calls this raises it. For those who would otherwise sleep with
-    /// completions left in the queue, which raise no event by themselves.
+    /// Whether completions wait while an event for the next completion is requested. If so, this
+    /// cancels the request, and the caller must raise the event. For a program that would otherwise
+    /// sleep with completions left in the queue, since those raise no event by themselves.
     pub fn take_belated(&self) -> bool {
         let (next, never) = (Notify::Next as u8, Notify::Never as u8);
-        // A completion that comes at the same time may raise an event of its own.
+        // A completion that arrives at the same time may raise an event of its own.
         !self.is_empty()
             && self
                 .notify
@@ -232,8 +232,8 @@ impl CompletionQueue {
                 .is_ok()
     }
 
-    /// How many completions have come since the one that raised the last event, that one
-    /// included; 0 if none has. For who moderates events.
+    /// The number of completions since the one that raised the last event, which is included; 0 if
+    /// there was no event. For event moderation.
     pub fn completions_since_event(&self) -> u32 {
         self.since_event.load(Ordering::Relaxed)
     }
@@ -248,7 +248,8 @@ impl CompletionQueue {
     ) -> Pushed {
         // rule: 10.8.7-solicited
         let wakes = solicited || completion.status != crate::WcStatus::Success;
-        // Before it is there: who counts fewer than there are finds one too few.
+        // Incremented before the push, so that a reader never counts fewer completions than the
+        // ring holds.
         self.waiting.fetch_add(1, Ordering::Release);
         // rule: 10.10.2-cq-overrun
         let pushed = self.ring().push(Entry {
@@ -266,9 +267,9 @@ impl CompletionQueue {
         } else {
             Notify::Next
         } as u8;
-        // Either the request is seen here, or the completion by the poll after the
-        // request: without fences a processor may let each side read before its write
-        // is visible, and nobody would be woken.
+        // Either this load sees the request, or the poll after the request sees the completion.
+        // Without fences, a processor may perform each side's read before its write is visible, and
+        // nothing would wake up the program.
         fence(Ordering::SeqCst);
         if self.notify.load(Ordering::Acquire) >= least {
             // rule: 10.8.7-notify-once
@@ -276,8 +277,8 @@ impl CompletionQueue {
             self.since_event.store(1, Ordering::Relaxed);
             return Pushed::Notify;
         }
-        // Where no event was ever asked for, nothing is written that others read. Only the NIC
-        // writes it.
+        // If no event was ever requested, this writes no shared memory. Only the NIC writes the
+        // counter.
         let since = self.completions_since_event();
         if since != 0 {
             self.since_event
@@ -287,14 +288,14 @@ impl CompletionQueue {
     }
 }
 
-/// What came of adding a completion.
+/// The result of adding a completion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pushed {
     /// It is in the queue.
     Quiet,
-    /// It is in the queue and somebody waits for an event.
+    /// It is in the queue, and an event was requested.
     Notify,
-    /// The queue was full; `first` if it never was before.
+    /// The queue was full; `first` if this is its first overrun.
     Overrun { first: bool },
 }
 

@@ -6,22 +6,22 @@ use core::hint::cold_path;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// How large a queue is.
+/// The size of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueueLimits {
-    /// The most requests that it holds.
+    /// The maximum number of requests.
     pub depth: usize,
-    /// The most scatter/gather elements of each.
+    /// The maximum number of scatter/gather elements of each request.
     pub max_sge: usize,
 }
 
-/// The most inline data that a request may have, in bytes.
+/// The maximum inline data of a request, in bytes.
 pub const MAX_INLINE_BYTES: usize = 512;
 
-/// The most requests that a queue may be made for.
+/// The maximum number of requests that a queue can be created for.
 pub const MAX_QUEUE_DEPTH: usize = 1 << 16;
 
-/// Work requests in order, the oldest first. All memory is taken at the start.
+/// Work requests in order, the oldest first. All memory is allocated at the start.
 #[derive(Debug)]
 pub(crate) struct WorkQueue<T> {
     entries: VecDeque<Entry<T>>,
@@ -31,17 +31,17 @@ pub(crate) struct WorkQueue<T> {
     max_inline: usize,
     limits: QueueLimits,
     next_slot: usize,
-    /// Each completion that waits to be taken has one of these; see [`Room`].
+    /// Each completion that waits to be polled has one of these; see [`Room`].
     room: Room,
 }
 
-/// The room of a request in its queue, which is taken until its completion is: else a program
-/// that posts while there is room could post more than its CQ holds (IBTA 1.7, 11.4.2.1, freed
-/// resource count).
+/// The room of a request in its queue, which stays taken until its completion is polled. Otherwise,
+/// a program that posts while there is room could post more than its CQ holds (IBTA 1.7, 11.4.2.1,
+/// freed resource count).
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Room(Arc<()>);
 
-/// Where the bytes of a request come from.
+/// The source of a request's bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Source<'a> {
     /// Registered memory.
@@ -55,17 +55,17 @@ struct Entry<T> {
     item: T,
     slot: usize,
     sges: usize,
-    /// Bytes of inline data.
+    /// The length of the inline data.
     inline: usize,
 }
 
 impl<T> WorkQueue<T> {
-    /// A queue of `limits`, each lowered to what is possible.
+    /// A queue of `limits`, each lowered to the possible maximum.
     pub(crate) fn new(limits: QueueLimits) -> Self {
         Self::with_inline(limits, 0)
     }
 
-    /// The same, with room for so many bytes of inline data in each request.
+    /// A queue with room for `max_inline` bytes of inline data in each request.
     pub(crate) fn with_inline(limits: QueueLimits, max_inline: usize) -> Self {
         let max_inline = max_inline.min(MAX_INLINE_BYTES);
         let limits = QueueLimits {
@@ -83,12 +83,12 @@ impl<T> WorkQueue<T> {
         }
     }
 
-    /// What it was made for.
+    /// The limits that it was created with.
     pub(crate) fn limits(&self) -> QueueLimits {
         self.limits
     }
 
-    /// Changes how many requests fit, to no fewer than there are.
+    /// Changes the depth, to no less than the number of requests in the queue.
     pub(crate) fn resize(&mut self, depth: usize)
     where
         T: Copy,
@@ -107,7 +107,7 @@ impl<T> WorkQueue<T> {
         *self = other;
     }
 
-    /// Checks that a request with so many elements can be added.
+    /// Checks that a request with `sges` elements can be added.
     pub(crate) fn check_room(&self, sges: usize) -> Result<(), PostError> {
         // rule: 10.7.3-elements
         if sges > self.limits.max_sge {
@@ -128,7 +128,7 @@ impl<T> WorkQueue<T> {
         Ok(())
     }
 
-    /// Checks that a request with so many bytes of inline data can be added.
+    /// Checks that a request with `bytes` bytes of inline data can be added.
     pub(crate) fn check_inline(&self, bytes: usize) -> Result<(), PostError> {
         if bytes > self.max_inline {
             return Err(PostError::InlineTooLong {
@@ -139,7 +139,7 @@ impl<T> WorkQueue<T> {
         self.check_room(0)
     }
 
-    /// Checks that a request whose bytes come from there can be added.
+    /// Checks that a request with this source can be added.
     pub(crate) fn check_source(&self, source: Source<'_>) -> Result<(), PostError> {
         match source {
             Source::Memory(sges) => self.check_room(sges.len()),
@@ -160,7 +160,7 @@ impl<T> WorkQueue<T> {
         Ok(())
     }
 
-    /// The same, which [`WorkQueue::check_source`] has just admitted.
+    /// Adds a request that [`WorkQueue::check_source`] has just admitted.
     pub(crate) fn push_checked(&mut self, item: T, source: Source<'_>) {
         let slot = self.next_slot;
         let next = slot + 1;
@@ -170,7 +170,7 @@ impl<T> WorkQueue<T> {
             Source::Memory(elements) => {
                 sges = elements.len();
                 let room = &mut self.sges[slot * self.limits.max_sge..][..sges];
-                // One by one: there are few, mostly one.
+                // Copied one by one: most requests have one element.
                 for (place, element) in room.iter_mut().zip(elements) {
                     *place = *element;
                 }
@@ -188,7 +188,7 @@ impl<T> WorkQueue<T> {
         });
     }
 
-    /// Where the bytes of the request at `index` come from.
+    /// The source of the bytes of the request at `index`.
     #[inline(always)]
     pub(crate) fn source(&self, index: usize) -> Source<'_> {
         match self.entries.get(index) {
@@ -217,14 +217,14 @@ impl<T> WorkQueue<T> {
         self.get(0)
     }
 
-    /// The request at `index` will be looked at soon.
+    /// Prefetches the request at `index`, which is needed soon.
     pub(crate) fn bring_near(&self, index: usize) {
         let Some(entry) = self.entries.get(index) else {
             return;
         };
         prefetch(entry);
-        // Slots are taken in turn, so this needs no look at the entry. Most requests have
-        // one element.
+        // Slots are used in turn, so the slot follows from the index, without reading the entry.
+        // Most requests have one element.
         let back = self.entries.len() - index;
         let slot = (self.next_slot + self.limits.depth - back) % self.limits.depth;
         debug_assert_eq!(slot, entry.slot, "slots are taken in turn");
@@ -246,7 +246,7 @@ impl<T> WorkQueue<T> {
         self.room.clone()
     }
 
-    /// How many requests have completed whose completions wait to be taken.
+    /// The number of requests whose completions wait to be polled.
     fn completed(&self) -> usize {
         Arc::strong_count(&self.room.0) - 1
     }
@@ -263,8 +263,8 @@ impl<T> WorkQueue<T> {
         self.entries.clear();
     }
 
-    /// The first index whose request does not satisfy `pred`, which must hold for a
-    /// front part of the queue and for nothing behind it.
+    /// The first index whose request does not satisfy `pred`, which must hold for a front part of
+    /// the queue and for no request behind it.
     pub(crate) fn partition_point(&self, mut pred: impl FnMut(&T) -> bool) -> usize {
         self.entries.partition_point(|entry| pred(&entry.item))
     }

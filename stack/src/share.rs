@@ -1,39 +1,38 @@
-//! What all QPs of a NIC have in flight together towards one address.
+//! The window that all QPs of a NIC share towards one address.
 //!
-//! The window of a QP fits the buffer of a peer's port. A thousand QPs between the same
-//! two hosts share that buffer: if each used its window, most packets would be dropped,
-//! and those sent again, too. So what they have in flight together stays within one
-//! window. Who finds no room waits in a queue, and is called when an acknowledgement
-//! makes some. That room is kept for it until its turn to send has ended, so that nobody
-//! is overtaken by those who need not wait.
+//! The window of a QP fits the buffer of a peer's port. A thousand QPs between the same two hosts
+//! share that buffer: if each used its whole window, most packets would be dropped, including the
+//! retransmitted ones. So all of them together stay within one window. A QP that finds no room
+//! waits in a queue, and is called when an acknowledgement makes room. That room is kept for it
+//! until its turn to send has ended, so that QPs that need not wait can't overtake it.
 
 use crate::ids::Handle;
 use crate::time::{Duration, Instant};
 use std::collections::{BTreeMap, VecDeque};
 use std::net::IpAddr;
 
-/// The least that QPs may have in flight together, in bytes.
+/// The minimum that QPs may have in flight together, in bytes.
 const LEAST: u64 = 64 << 10;
 
-/// Nobody is called for less room than this part of all: for a packet or two, a turn
-/// costs more than it brings.
+/// A QP is called only if at least this fraction of the window (one in 16) is free: for a packet or
+/// two, a turn costs more than it gains.
 const WORTH_A_CALL: u64 = 16;
 
-/// For so long a CNP tells others what the way to the peer bears.
+/// How long the rate of a QP that got a CNP serves other QPs as an estimate for the path.
 const CNP_COUNTS: Duration = Duration::from_millis(10);
 
-/// A QP's part in a share.
+/// A QP's stake in a share.
 #[derive(Debug, Default)]
 pub(crate) struct Stake {
-    /// The share, and the peer whose it is.
+    /// The share, and its peer.
     share: Option<(usize, IpAddr)>,
     bytes: u64,
-    /// Room that nobody else may take.
+    /// Room that no other QP may take.
     kept: u64,
     waits: bool,
 }
 
-/// Names a share.
+/// The ID of a share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ShareId(usize);
 
@@ -50,14 +49,14 @@ pub(crate) struct Shares {
 struct Share {
     qps: usize,
     in_flight: u64,
-    /// What is kept for QPs, all together.
+    /// The room that is kept for QPs, all together.
     kept: u64,
     waiting: VecDeque<Handle>,
-    /// When a CNP last came, and the rate in bits a second of the QP that got it.
+    /// When the last CNP arrived, and the rate in bits a second of the QP that got it.
     slowed: Option<(Instant, f64)>,
 }
 
-/// What QPs may have in flight together if each alone may have `window_bytes`.
+/// The bytes that QPs may have in flight together if each alone may have `window_bytes`.
 fn limit(window_bytes: usize) -> u64 {
     (window_bytes as u64).max(LEAST)
 }
@@ -72,14 +71,14 @@ impl Shares {
         }
     }
 
-    /// Sets what QPs may have in flight together, in bytes.
+    /// Sets the bytes that QPs may have in flight together.
     pub(crate) fn set_limit(&mut self, window_bytes: usize) {
         self.limit = limit(window_bytes);
     }
 
-    /// Makes the QP's stake one in the share of `peer`, if there is a peer. What it had
-    /// in flight to another is forgotten: [`Shares::call`] should follow with the share
-    /// that this gives, which has room now.
+    /// Moves the QP's stake to the share of `peer`, if there is a peer, and forgets what it had in
+    /// flight to another. Returns the share that it left, which has room now: [`Shares::call`]
+    /// should follow.
     pub(crate) fn join(
         &mut self,
         stake: &mut Stake,
@@ -128,13 +127,13 @@ impl Shares {
         }
     }
 
-    /// How many bytes more the QP may have in flight.
+    /// The number of further bytes that the QP may have in flight.
     pub(crate) fn room(&self, stake: &Stake) -> u64 {
         let share = stake.share.and_then(|(index, _)| self.shares.get(index));
         share.map_or(u64::MAX, |share| share.free(self.limit) + stake.kept)
     }
 
-    /// Keeps all the room that there is for the QP, until [`Shares::release`].
+    /// Keeps all the free room for the QP, until [`Shares::release`].
     pub(crate) fn keep(&mut self, stake: &mut Stake) {
         if let Some((index, _)) = stake.share
             && let Some(share) = self.shares.get_mut(index)
@@ -145,7 +144,7 @@ impl Shares {
         }
     }
 
-    /// Keeps nothing for the QP any more.
+    /// Releases the room that is kept for the QP.
     pub(crate) fn release(&mut self, stake: &mut Stake) {
         if let Some((index, _)) = stake.share
             && let Some(share) = self.shares.get_mut(index)
@@ -154,7 +153,7 @@ impl Shares {
         }
     }
 
-    /// A CNP has come, and has brought the QP down to `rate`, in bits a second.
+    /// Notes that a CNP has reduced the QP's rate to `rate`, in bits a second.
     pub(crate) fn note_rate(&mut self, now: Instant, stake: &Stake, rate: f64) {
         if let Some((index, _)) = stake.share
             && let Some(share) = self.shares.get_mut(index)
@@ -163,14 +162,14 @@ impl Shares {
         }
     }
 
-    /// The rate of a QP to the same peer that has just got a CNP, in bits a second.
+    /// The rate, in bits a second, of a QP to the same peer that has recently got a CNP.
     pub(crate) fn neighbour_rate(&self, now: Instant, stake: &Stake) -> Option<f64> {
         let (index, _) = stake.share?;
         let (at, rate) = self.shares.get(index)?.slowed?;
         (now.saturating_duration_since(at) < CNP_COUNTS).then_some(rate)
     }
 
-    /// Takes note of what a QP has in flight now.
+    /// Notes the bytes that a QP has in flight now.
     pub(crate) fn settle(&mut self, stake: &mut Stake, bytes: u64) {
         if let Some((index, _)) = stake.share
             && let Some(share) = self.shares.get_mut(index)
@@ -180,7 +179,7 @@ impl Shares {
         }
     }
 
-    /// The QP found no room: it will be called.
+    /// Queues a QP that found no room; it will be called.
     pub(crate) fn wait(&mut self, stake: &mut Stake, qp: Handle) {
         if let Some((index, _)) = stake.share
             && let Some(share) = self.shares.get_mut(index)
@@ -191,15 +190,15 @@ impl Shares {
         }
     }
 
-    /// Whether anybody waits for room in the share.
+    /// Whether a QP waits for room in the share.
     #[inline]
     pub(crate) fn has_waiting(&self, share: ShareId) -> bool {
         !self.shares[share.0].waiting.is_empty()
     }
 
-    /// Who should have a turn now that there may be room in the share: the one that has
-    /// waited for longest. What it leaves is for the next, whom its turn leads to.
-    /// [`Shares::keep`] should follow.
+    /// The QP that should have a turn if there is room in the share: the one that has waited
+    /// longest. After its turn, the rest of the room goes to the next. [`Shares::keep`] should
+    /// follow.
     pub(crate) fn call(&mut self, share: ShareId) -> Option<Handle> {
         let share = &mut self.shares[share.0];
         if share.free(self.limit) < self.limit / WORTH_A_CALL {
@@ -208,7 +207,7 @@ impl Shares {
         share.waiting.pop_front()
     }
 
-    /// Who will be called not next, but after that.
+    /// The QP that will be called after the next one.
     pub(crate) fn second(&self, share: ShareId) -> Option<Handle> {
         self.shares[share.0].waiting.get(1).copied()
     }
@@ -222,12 +221,12 @@ impl Share {
 }
 
 impl Stake {
-    /// The share, if it is one in any.
+    /// The share, if the stake is in one.
     pub(crate) fn share(&self) -> Option<ShareId> {
         self.share.map(|(index, _)| ShareId(index))
     }
 
-    /// The QP was called: it waits no longer, unless it finds no room again.
+    /// Notes that the QP was called: it waits no longer, unless it finds no room again.
     pub(crate) fn is_called(&mut self) {
         self.waits = false;
     }
@@ -255,7 +254,7 @@ mod tests {
         shares.wait(&mut two, qp(2));
         let share = one.share().expect("joined");
         assert_eq!(shares.call(share), None, "all is kept");
-        // What was sent of it counts until it ends.
+        // What it has sent counts until it is acknowledged.
         shares.settle(&mut one, (1 << 19) + 1000);
         assert_eq!(shares.room(&two), 0);
         shares.release(&mut one);
@@ -266,7 +265,7 @@ mod tests {
         assert_eq!(shares.room(&one), (1 << 19) - 1000);
     }
 
-    /// Two QPs with one peer: what one has in flight, the other has not.
+    /// Two QPs with one peer, which share its window.
     fn two() -> (Shares, [Stake; 2]) {
         let mut shares = Shares::new(1 << 20);
         let mut stakes = [Stake::default(), Stake::default()];
@@ -290,7 +289,7 @@ mod tests {
         assert_eq!(shares.second(share), None, "one alone is next");
         assert_eq!(shares.call(share), Some(qp(2)));
         assert_eq!(shares.call(share), None, "called once");
-        // To another peer there is all the room.
+        // To another peer, the whole window is free.
         shares.join(&mut two, qp(2), OTHER);
         assert_eq!(shares.room(&two), 1 << 20);
     }

@@ -1,8 +1,8 @@
 //! Shared receive queues (IBTA 1.7, 10.2.9): receives for many QPs in one place.
 //!
-//! A QP takes a receive from its SRQ when a message begins that needs one, and holds
-//! it until it completes. What a QP holds is its own: if the QP fails, that receive
-//! completes as flushed, and the others wait for other QPs.
+//! A QP takes a receive from its SRQ when a message begins that needs one, and holds it until it
+//! completes. If the QP fails, the receive that it holds completes as flushed; the others wait for
+//! other QPs.
 
 use crate::event::Event;
 use crate::hash::KeyMap;
@@ -16,43 +16,43 @@ use std::collections::VecDeque;
 
 mod xrc;
 
-/// How many SRQs a NIC has room for.
+/// The number of SRQs that a NIC can have.
 pub const MAX_SRQS: usize = 1 << 16;
 
-/// What an SRQ is made with.
+/// The parameters of a new SRQ.
 #[derive(Clone, Copy, Debug)]
 pub struct SrqInit {
-    /// The domain that the memory of its receives must belong to. The QPs that use it
-    /// may be of others.
+    /// The domain that the memory of its receives must belong to. Its QPs may belong to other
+    /// domains.
     pub pd: PdId,
-    /// How many receives fit (1 to 65,536), of how many elements each (at most 32).
+    /// The number of receives (1 to 65,536), and the number of elements of each (at most 32).
     pub size: QueueLimits,
 }
 
-/// What of an SRQ can be changed: `None` leaves as it is.
+/// The attributes of an SRQ that can be changed; `None` leaves one unchanged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SrqAttributes {
-    /// How many receives fit from now on; not fewer than there are.
+    /// The new number of receives that fit; not fewer than are posted.
     pub depth: Option<usize>,
-    /// Asks for one [`Event::SrqLimit`] when there are fewer receives than this, at
-    /// once if there are already; 0 asks for none.
+    /// Requests one [`Event::SrqLimit`] for when fewer receives than this are posted, which may be
+    /// at once; 0 requests none.
     pub limit: Option<usize>,
 }
 
-/// How an SRQ is.
+/// The status of an SRQ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SrqStatus {
-    /// How many receives fit, of how many elements each.
+    /// The number of receives that fit, and the number of elements of each.
     pub size: QueueLimits,
-    /// The limit, if its event is still to come; otherwise 0.
+    /// The limit, if its event has not been raised yet; otherwise 0.
     pub limit: usize,
-    /// How many receives wait for a message.
+    /// The number of receives that wait for a message.
     pub posted: usize,
-    /// How many QPs use it.
+    /// The number of QPs that use it.
     pub qps: usize,
 }
 
-/// Why an SRQ was not made, changed or destroyed; all is as it was.
+/// Why an SRQ was not created, changed or destroyed. Nothing was changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SrqError {
     /// No SRQ has this number.
@@ -61,46 +61,46 @@ pub enum SrqError {
     InUse {
         /// The SRQ.
         srq: Srqn,
-        /// How many.
+        /// The number of QPs.
         qps: usize,
     },
-    /// The NIC has as many as it has room for.
+    /// The NIC has the maximum number of SRQs.
     TooMany {
-        /// How many.
+        /// The maximum.
         most: usize,
     },
-    /// A depth of 0 or beyond what a queue can have.
+    /// The depth is 0, or larger than a queue can be.
     BadDepth(usize),
     /// More scatter/gather elements than a receive can have.
     BadMaxSge(usize),
-    /// A limit above the depth would be reached for ever.
+    /// The limit is above the depth: the SRQ would always be below it.
     BadLimit {
-        /// What was asked for.
+        /// The requested limit.
         limit: usize,
-        /// How many receives fit.
+        /// The number of receives that fit.
         depth: usize,
     },
-    /// An SRQ of XRC is for XRC targets alone, which take from no other.
+    /// An SRQ of XRC is for XRC targets only, which use no other kind.
     WrongKind {
         /// The SRQ.
         srq: Srqn,
         /// The kind of the QP that should use it.
         kind: QpKind,
     },
-    /// No XRC domain has this name.
+    /// No XRC domain has this ID.
     UnknownDomain(XrcdId),
     /// The XRC domain is in use.
     DomainInUse {
         /// The domain.
         domain: XrcdId,
-        /// How many SRQs and targets use it.
+        /// The number of SRQs and targets that use it.
         users: usize,
     },
     /// More receives are posted than would fit.
     TooManyPosted {
-        /// What was asked for.
+        /// The requested depth.
         depth: usize,
-        /// How many there are.
+        /// The number of posted receives.
         posted: usize,
     },
 }
@@ -161,14 +161,14 @@ impl std::error::Error for SrqError {}
 struct Srq {
     pd: PdId,
     queue: WorkQueue<RecvWqe>,
-    /// 0 if nobody waits for it.
+    /// 0 if no event is requested.
     limit: usize,
     qps: usize,
     xrc: Option<xrc::Xrc>,
 }
 
 impl Srq {
-    /// Tells that the limit is reached, if somebody waits for that.
+    /// Raises the event if the limit is reached and the event was requested.
     // rule: 10.2.9-srq-limit
     fn note_limit(&mut self, srqn: Srqn, events: &mut VecDeque<Event>) {
         if self.queue.len() < self.limit {
@@ -182,7 +182,7 @@ impl Srq {
 #[derive(Debug, Default)]
 pub(crate) struct SrqTable {
     srqs: KeyMap<Srq>,
-    /// How many SRQs and QPs use each XRC domain.
+    /// The number of SRQs and QPs that use each XRC domain.
     domains: KeyMap<usize>,
     last_domain: u32,
 }
@@ -267,8 +267,8 @@ impl SrqTable {
         srq.queue.push(RecvWqe::new(wr), wr.sges)
     }
 
-    /// One more QP uses the SRQ. Gives its domain and how many elements its receives
-    /// have.
+    /// Counts one more QP that uses the SRQ. Returns its domain and the number of elements of its
+    /// receives.
     pub(crate) fn attach(&mut self, srqn: Srqn, kind: QpKind) -> Result<(PdId, usize), SrqError> {
         let srq = self.get_mut(srqn)?;
         if srq.xrc.is_some() || kind.is_xrc() {
@@ -278,14 +278,14 @@ impl SrqTable {
         Ok((srq.pd, srq.queue.limits().max_sge))
     }
 
-    /// One QP fewer uses the SRQ.
+    /// Counts one QP less that uses the SRQ.
     pub(crate) fn detach(&mut self, srqn: Srqn) {
         if let Some(srq) = self.srqs.get_mut(&srqn.0) {
             srq.qps -= 1;
         }
     }
 
-    /// Takes the oldest receive, if there is one, and hands it to `to`.
+    /// Takes the oldest receive, if there is one, and passes it to `to`.
     pub(crate) fn take(
         &mut self,
         srqn: Srqn,

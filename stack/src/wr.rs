@@ -1,4 +1,4 @@
-//! Work requests and completions: what passes between an application and the NIC.
+//! Work requests and completions: the interface between an application and the NIC.
 
 mod completion;
 mod refused;
@@ -13,10 +13,10 @@ pub use request::{Payload, SendFlags, SendRequest, Target};
 use crate::memory::WindowBind;
 use roce_wire::{FlushPlacement, FlushSelectivity};
 
-/// The most scatter/gather elements that a work request can have.
+/// The maximum number of scatter/gather elements of a work request.
 pub const MAX_SGE: usize = 32;
 
-/// The longest message: 2^31 bytes (IBTA 1.7, 9.7.2).
+/// The maximum length of a message: 2^31 bytes (IBTA 1.7, 9.7.2).
 pub const MAX_MESSAGE_BYTES: u64 = 1 << 31;
 
 /// A scatter/gather element: a stretch of a registered region.
@@ -30,22 +30,22 @@ pub struct Sge {
     pub lkey: u32,
 }
 
-/// The bytes of all elements together.
+/// The total length of all elements.
 pub(crate) fn total_len(sges: &[Sge]) -> u64 {
     sges.iter().map(|sge| u64::from(sge.length)).sum()
 }
 
-/// What a FLUSH is about (IBTA 1.7, Annex A19).
+/// The parameters of a FLUSH (IBTA 1.7, Annex A19).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Flush {
-    /// Where the bytes begin. Of a whole region, only the key matters.
+    /// The first byte. For a whole region, only the key matters.
     pub remote: RemoteAddr,
-    /// How many bytes, at most 2^31.
+    /// The number of bytes, at most 2^31.
     pub len: u32,
-    /// How far they must have got. Memory of this stack is never persistent, so a peer
-    /// that runs it refuses persistence.
+    /// The requested placement. Memory of this stack is never persistent, so a peer that runs it
+    /// refuses persistence.
     pub placement: FlushPlacement,
-    /// Those bytes, or the whole region.
+    /// The `len` bytes, or the whole region.
     pub selectivity: FlushSelectivity,
 }
 
@@ -64,46 +64,45 @@ pub enum SendOp {
     WriteImm(RemoteAddr, u32),
     /// Fetches bytes of the peer's memory.
     Read(RemoteAddr),
-    /// Replaces 8 bytes of the peer's memory with `swap` if they equal `compare`;
-    /// fetches what was there before.
+    /// Replaces 8 bytes of the peer's memory with `swap` if they equal `compare`; fetches the
+    /// previous value.
     CompareSwap {
-        /// Where; a multiple of 8.
+        /// The address; a multiple of 8.
         remote: RemoteAddr,
         /// The expected value.
         compare: u64,
         /// The new value.
         swap: u64,
     },
-    /// Adds to 8 bytes of the peer's memory; fetches what was there before.
+    /// Adds to 8 bytes of the peer's memory; fetches the previous value.
     FetchAdd {
-        /// Where; a multiple of 8.
+        /// The address; a multiple of 8.
         remote: RemoteAddr,
         /// The summand; wraps.
         add: u64,
     },
-    /// Waits until earlier WRITEs to some memory of the peer are visible to everybody
-    /// there (IBTA 1.7, Annex A19). Has no local memory.
+    /// Waits until earlier WRITEs to some memory of the peer are visible to all its threads (IBTA
+    /// 1.7, Annex A19). Has no local memory.
     Flush(Flush),
-    /// Places 8 bytes in the peer's memory at once, after all FLUSHes before it
-    /// (IBTA 1.7, Annex A19). The address is a multiple of 8.
+    /// Places 8 bytes atomically in the peer's memory, after all FLUSHes before it (IBTA 1.7, Annex
+    /// A19). The address is a multiple of 8.
     AtomicWrite(RemoteAddr),
-    /// Binds a memory window, here (IBTA 1.7, 10.6.7). It begins after everything
-    /// before it has begun; what follows finds the window bound.
+    /// Binds a local memory window (IBTA 1.7, 10.6.7). It begins after all earlier requests have
+    /// begun; later requests find the window bound.
     BindMw(WindowBind),
-    /// Invalidates a key, here: a window of type 2 or a region that allows it (IBTA
-    /// 1.7, 10.6.5). It waits until everything before it has completed.
+    /// Invalidates a local key: a window of type 2 or a region that allows it (IBTA 1.7, 10.6.5).
+    /// It waits until all earlier requests have completed.
     LocalInv(u32),
 }
 
 impl SendOp {
-    /// Whether the operation has an answer of its own, for which the peer needs
-    /// resources: READ, the atomics, FLUSH and ATOMIC WRITE.
+    /// Whether the operation has a response of its own, for which the peer needs resources: READ,
+    /// the atomics, FLUSH and ATOMIC WRITE.
     pub(crate) fn is_fetch(&self) -> bool {
         matches!(self, Self::Read(_)) || self.is_atomic() || self.is_placement()
     }
 
-    /// Whether it is an operation of Annex A19, which is answered like a READ of no
-    /// bytes.
+    /// Whether it is an operation of Annex A19, whose response is that of a READ of no bytes.
     pub(crate) fn is_placement(&self) -> bool {
         matches!(self, Self::Flush(_) | Self::AtomicWrite(_))
     }
@@ -113,7 +112,7 @@ impl SendOp {
         self.is_local() || matches!(self, Self::Flush(_))
     }
 
-    /// Whether it is about 8 bytes, no more and no fewer.
+    /// Whether its payload is exactly 8 bytes.
     pub(crate) fn is_word(&self) -> bool {
         self.is_atomic() || matches!(self, Self::AtomicWrite(_))
     }
@@ -128,7 +127,7 @@ impl SendOp {
         matches!(self, Self::AtomicWrite(_)) || !self.is_fetch() && !self.is_local()
     }
 
-    /// Whether it is done here, without a packet.
+    /// Whether it is executed locally, without a packet.
     pub(crate) fn is_local(&self) -> bool {
         matches!(self, Self::BindMw(_) | Self::LocalInv(_))
     }
@@ -142,7 +141,7 @@ impl SendOp {
         )
     }
 
-    /// What its completion says.
+    /// The opcode of its completion.
     // rule: 11.6.1-opcode
     pub(crate) fn completion_opcode(&self) -> WcOpcode {
         match self {
@@ -162,8 +161,8 @@ impl SendOp {
 /// A request for the receive queue.
 #[derive(Clone, Copy, Debug)]
 pub struct RecvRequest<'a> {
-    /// Comes back in the completion.
+    /// Returned in the completion.
     pub wr_id: u64,
-    /// Where a SEND's bytes go.
+    /// The memory for a SEND's bytes.
     pub sges: &'a [Sge],
 }

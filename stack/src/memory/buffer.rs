@@ -6,12 +6,11 @@ use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 /// Buffers begin at a page, as applications of RDMA hardware expect.
 const ALIGN: usize = 4096;
 
-/// A zeroed buffer that many may access at once: the application through the
-/// methods here, peers through a registration.
+/// A zeroed buffer with shared access: the application uses the methods here, and peers access it
+/// through a registration.
 ///
-/// It gives no references to its bytes, since a peer may change them at any time;
-/// it copies. Concurrent access yields old, new or mixed bytes, never undefined
-/// behaviour beyond what any RNIC's DMA does.
+/// It gives no references to its bytes, since a peer may change them at any time; it copies.
+/// Concurrent access yields old, new or mixed bytes, as with the DMA of any RNIC.
 #[derive(Debug)]
 pub struct Buffer {
     base: *mut u8,
@@ -24,14 +23,14 @@ unsafe impl Send for Buffer {}
 // SAFETY: as above.
 unsafe impl Sync for Buffer {}
 
-/// A buffer could not be made so large, or an access reaches beyond its end.
+/// A buffer of this size can't be allocated, or an access reaches beyond the buffer's end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BufferRange {
-    /// The first byte asked for.
+    /// The first byte of the access.
     pub offset: usize,
-    /// How many bytes.
+    /// The length of the access in bytes.
     pub len: usize,
-    /// How many the buffer has.
+    /// The length of the buffer in bytes.
     pub buffer_len: usize,
 }
 
@@ -52,10 +51,10 @@ fn layout(len: usize) -> Option<Layout> {
 }
 
 impl Buffer {
-    /// A buffer of `len` zero bytes, which begins at a page.
+    /// Allocates a buffer of `len` zero bytes, which begins at a page.
     ///
     /// # Errors
-    /// If no address space could hold it.
+    /// If the address space can't hold it.
     pub fn new(len: usize) -> Result<Self, BufferRange> {
         let Some(layout) = layout(len) else {
             return Err(BufferRange {
@@ -77,7 +76,7 @@ impl Buffer {
         self.len
     }
 
-    /// Whether it has no bytes.
+    /// Whether its length is 0.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -102,10 +101,10 @@ impl Buffer {
         Ok(self.base.wrapping_add(offset))
     }
 
-    /// Copies bytes out, from `offset` on.
+    /// Copies bytes out of the buffer, from `offset` on.
     ///
     /// # Errors
-    /// If they reach beyond the end.
+    /// If they reach beyond the end of the buffer.
     pub fn read(&self, offset: usize, out: &mut [u8]) -> Result<(), BufferRange> {
         let from = self.check(offset, out.len())?;
         // SAFETY: checked to lie in the allocation, which lives as long as `self`;
@@ -114,10 +113,10 @@ impl Buffer {
         Ok(())
     }
 
-    /// Copies bytes in, from `offset` on.
+    /// Copies bytes into the buffer, from `offset` on.
     ///
     /// # Errors
-    /// If they reach beyond the end.
+    /// If they reach beyond the end of the buffer.
     pub fn write(&self, offset: usize, data: &[u8]) -> Result<(), BufferRange> {
         let to = self.check(offset, data.len())?;
         // SAFETY: as in `read`, with the roles exchanged.
@@ -125,11 +124,11 @@ impl Buffer {
         Ok(())
     }
 
-    /// Reads one byte as it is right now; what was written before it is visible
-    /// too. For polling.
+    /// Reads one byte with acquire ordering: everything that was written before it is visible, too.
+    /// For polling.
     ///
     /// # Errors
-    /// If it lies beyond the end.
+    /// If it lies beyond the end of the buffer.
     pub fn load_u8(&self, offset: usize) -> Result<u8, BufferRange> {
         let from = self.check(offset, 1)?;
         // SAFETY: in the allocation; an `AtomicU8` needs no alignment.
@@ -140,7 +139,7 @@ impl Buffer {
     /// The 8 bytes at `offset`, which must be a multiple of 8, as an atomic.
     ///
     /// # Errors
-    /// If they reach beyond the end or are misaligned.
+    /// If they reach beyond the end of the buffer or are misaligned.
     pub fn atomic_u64(&self, offset: usize) -> Result<&AtomicU64, BufferRange> {
         let at = self.check(offset, 8)?.cast::<u64>();
         if !at.is_aligned() {

@@ -1,10 +1,9 @@
 //! Protection domains and memory regions.
 //!
-//! A region is a raw range of this process's memory that peers may read and write
-//! at any time: it is copied to and from (see [`span`]) and never borrowed. What it
-//! can be made of is in [`source`]. Its key
-//! is drawn at random, all 32 bits of it, so that it can't be guessed; one value
-//! serves as local and as remote key, and rights tell the two uses apart.
+//! A region is a raw range of this process's memory that peers may read and write at any time: its
+//! bytes are copied (see [`span`]) and never borrowed. [`source`] has the kinds of memory that a
+//! region can consist of. All 32 bits of its key are drawn at random, so that it can't be guessed.
+//! One value serves as local and as remote key, and the rights tell the two uses apart.
 
 mod buffer;
 mod prefetch;
@@ -31,13 +30,13 @@ use roce_wire::Qpn;
 use std::sync::Arc;
 use window::Window;
 
-/// Names a protection domain of a NIC.
+/// The ID of a protection domain of a NIC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct PdId(pub(crate) u32);
 
 bitflags! {
     // rule: 10.6.3-local-read
-    /// What a region allows (IBTA 1.7, 10.6.3). Local reading is always allowed.
+    /// The rights of a region (IBTA 1.7, 10.6.3). Local reading is always allowed.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub struct Access: u32 {
         /// Receives and READ responses may be placed in it.
@@ -50,24 +49,24 @@ bitflags! {
         const REMOTE_ATOMIC = 8;
         /// Windows may be bound to it (IBTA 1.7, 10.6.7).
         const MW_BIND = 16;
-        /// Peers may FLUSH it to global visibility (IBTA 1.7, Annex A19). There is no
-        /// right to FLUSH to persistence, since no memory here is persistent.
+        /// Peers may FLUSH it to global visibility (IBTA 1.7, Annex A19). There is no right to
+        /// FLUSH to persistence, since no memory here is persistent.
         const FLUSH_GLOBAL = 256;
-        /// A peer's SEND with invalidate may take its remote rights away, as it may
-        /// those of a fast-registered region (IBTA 1.7, 10.6.5).
+        /// A peer's SEND with invalidate may remove its remote rights, as for a fast-registered
+        /// region (IBTA 1.7, 10.6.5).
         const REMOTE_INVALIDATE = 1 << 16;
     }
 }
 
 impl Access {
-    /// What only peers do: the rights that a window can have.
+    /// The rights that only peers use, which are those that a window can have.
     pub(crate) const REMOTE: Self = Self::REMOTE_WRITE
         .union(Self::REMOTE_READ)
         .union(Self::REMOTE_ATOMIC)
         .union(Self::FLUSH_GLOBAL);
 
-    /// The rights that a region can't have without `LOCAL_WRITE`, nor a window of it
-    /// (IBTA 1.7, 11.2.8.2 and C10-74).
+    /// The rights that neither a region nor its windows can have without `LOCAL_WRITE` (IBTA 1.7,
+    /// 11.2.8.2 and C10-74).
     const NEED_LOCAL_WRITE: Self = Self::REMOTE_WRITE.union(Self::REMOTE_ATOMIC);
 }
 
@@ -77,17 +76,17 @@ pub enum AccessError {
     /// No region and no bound window has the key, or its remote rights were
     /// invalidated.
     BadKey,
-    /// It belongs to another protection domain.
+    /// The region or window belongs to another protection domain.
     WrongPd,
     /// The window was bound by another QP.
     WrongQp,
-    /// The region or window does not allow it.
+    /// The region or window does not have the right.
     Denied,
     /// Windows are bound to the region.
     WindowsBound,
     /// Address or length reach outside of the region or window.
     OutOfBounds,
-    /// Nothing is mapped there, or it is protected.
+    /// Nothing is mapped at the address, or the page is protected.
     Fault,
 }
 
@@ -110,14 +109,13 @@ impl std::error::Error for AccessError {}
 /// Why a region was not registered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RegisterError {
-    /// Remote writing or atomics were asked for without local writing (IBTA 1.7,
-    /// 11.2.8.2).
+    /// Remote writing or atomics were requested without local writing (IBTA 1.7, 11.2.8.2).
     NeedsLocalWrite,
     /// Address plus length exceeds the address space.
     Wraps,
-    /// The protection domain is not of this NIC.
+    /// The protection domain is not one of this NIC.
     UnknownPd,
-    /// A region without memory is for local use only.
+    /// A null region can have local rights only.
     NullIsLocal,
 }
 
@@ -136,29 +134,29 @@ impl core::fmt::Display for RegisterError {
 
 impl std::error::Error for RegisterError {}
 
-/// All regions of a NIC, by key, and all windows.
+/// All regions of a NIC by key, and all windows.
 #[derive(Debug, Default)]
 pub struct MemoryTable {
     regions: KeyMap<Region>,
-    /// By the upper 24 bits of their keys, which no region's key shares.
+    /// By the upper 24 bits of their keys, which differ from those of all regions' keys.
     windows: KeyMap<Window>,
     pds: u32,
 }
 
 impl MemoryTable {
-    /// A new protection domain.
+    /// Allocates a protection domain.
     pub fn alloc_pd(&mut self) -> PdId {
         self.pds += 1;
         PdId(self.pds)
     }
 
-    /// Whether the protection domain is one of this NIC.
+    /// Whether this is a protection domain of this NIC.
     pub(crate) fn has_pd(&self, pd: PdId) -> bool {
         (1..=self.pds).contains(&pd.0)
     }
 
-    /// Registers a buffer, to be called by its own address. Returns the key, which
-    /// is both lkey and rkey. The buffer lives at least as long as the region.
+    /// Registers a buffer under its own addresses. Returns the key, which is both lkey and rkey.
+    /// The region keeps the buffer alive.
     ///
     /// # Errors
     /// See [`RegisterError`].
@@ -172,13 +170,13 @@ impl MemoryTable {
         self.register_memory(rng, pd, Memory::buffer(buffer), None, access)
     }
 
-    /// Registers `len` bytes at `base`, to be called `iova` by work requests and
-    /// peers. Returns the key, which is both lkey and rkey.
+    /// Registers `len` bytes at `base`; work requests and peers use `iova` as the address of the
+    /// first byte. Returns the key, which is both lkey and rkey.
     ///
     /// # Safety
-    /// Until [`MemoryTable::deregister`] is called with the key, the bytes must stay
-    /// mapped, readable and (with `LOCAL_WRITE`) writable, and nobody may hold a
-    /// Rust reference to them that peers' accesses would invalidate.
+    /// Until [`MemoryTable::deregister`] is called with the key, the bytes must stay mapped,
+    /// readable and (with `LOCAL_WRITE`) writable, and the program must not hold a Rust reference
+    /// to them that accesses by peers would invalidate.
     ///
     /// # Errors
     /// See [`RegisterError`].
@@ -191,7 +189,7 @@ impl MemoryTable {
         iova: u64,
         access: Access,
     ) -> Result<u32, RegisterError> {
-        // SAFETY: the caller's promise is the same.
+        // SAFETY: the caller promises the same.
         let memory = unsafe { Memory::foreign(base, len) };
         self.register_memory(rng, pd, memory, Some(iova), access)
     }
@@ -200,8 +198,8 @@ impl MemoryTable {
         (1..=self.pds).contains(&pd.0)
     }
 
-    /// Forgets the region with this key, and unbinds its windows; from now on nothing
-    /// accesses its bytes. Returns whether there was one.
+    /// Removes the region with this key, and unbinds its windows; from now on nothing accesses its
+    /// bytes. Returns whether a region had this key.
     pub fn deregister(&mut self, key: u32) -> bool {
         if self.regions.get(&key).is_some_and(|r| r.windows > 0) {
             self.unbind_from(key);
@@ -210,10 +208,10 @@ impl MemoryTable {
         self.regions.remove(&key).is_some()
     }
 
-    /// The same, but not while windows are bound to it (IBTA 1.7, 11.2.8.4).
+    /// Removes the region with this key, unless windows are bound to it (IBTA 1.7, 11.2.8.4).
     ///
     /// # Errors
-    /// See [`DeregisterError`]; the region is as it was.
+    /// See [`DeregisterError`]; the region is unchanged.
     pub fn deregister_unbound(&mut self, key: u32) -> Result<(), DeregisterError> {
         match self.regions.get(&key).map(|region| region.windows) {
             None => Err(DeregisterError::UnknownKey),
@@ -226,7 +224,7 @@ impl MemoryTable {
         }
     }
 
-    /// How many regions are registered.
+    /// The number of regions.
     pub fn len(&self) -> usize {
         self.regions.len()
     }
@@ -236,8 +234,8 @@ impl MemoryTable {
         self.regions.is_empty()
     }
 
-    /// The bytes `va .. va + len` of the region with local key `lkey`, if `pd` may
-    /// use them so.
+    /// The bytes `va .. va + len` of the region with local key `lkey`, if `pd` may use them for
+    /// this access.
     ///
     /// # Errors
     /// See [`AccessError`].
@@ -255,8 +253,7 @@ impl MemoryTable {
         region.check(pd, va, len, rights)
     }
 
-    /// The same for a remote key, of a region or a window, that came through the QP
-    /// `qpn`.
+    /// The bytes for a remote key, of a region or a window, that arrived through the QP `qpn`.
     ///
     /// # Errors
     /// See [`AccessError`].
@@ -283,7 +280,7 @@ impl MemoryTable {
         region.check(pd, va, len, rights)
     }
 
-    /// Whether a remote key gives these rights, to any of its bytes.
+    /// Whether a remote key has these rights, for any of its bytes.
     ///
     /// # Errors
     /// See [`AccessError`].
@@ -305,13 +302,13 @@ impl MemoryTable {
         }
     }
 
-    /// Takes the remote rights of the region with this key away, or unbinds the
-    /// window of type 2, as a peer's SEND with invalidate asks for, or a local request
-    /// (IBTA 1.7, 9.4.1.1.3 and 10.6.5).
+    /// Removes the remote rights of the region with this key, or unbinds the window of type 2, at
+    /// the request of a peer's SEND with invalidate or of a local request (IBTA 1.7, 9.4.1.1.3 and
+    /// 10.6.5).
     ///
     /// # Errors
-    /// If the key names no region of `pd` that allows this, or windows are bound to
-    /// it; or no window that was bound by the QP `qpn`.
+    /// If the key names neither a region of `pd` that allows this and has no bound windows, nor a
+    /// window that was bound by the QP `qpn`.
     pub fn invalidate(&mut self, pd: PdId, qpn: Qpn, rkey: u32) -> Result<(), AccessError> {
         let Some(region) = self.regions.get_mut(&rkey) else {
             return self.invalidate_window(pd, qpn, rkey);

@@ -1,21 +1,21 @@
-//! Brings what is needed soon near the processor.
+//! Prefetching into the cache.
 //!
-//! With thousands of queue pairs, each has gone cold by the time its turn comes, and
-//! waiting for its cache lines one after the other takes longer than sending a packet.
+//! With thousands of queue pairs, each is out of the cache by the time its turn comes, and loading
+//! its cache lines one after the other takes longer than sending a packet.
 
-/// The bytes of a cache line of any processor that this is for.
+/// The bytes of a cache line on the supported processors.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 const LINE: usize = 64;
 
-/// The value will be looked at soon. Changes nothing but how long that takes; does
-/// nothing where there is no way to say it.
+/// Prefetches a value that is needed soon. It has no effect except on time; without a prefetch
+/// instruction it does nothing.
 #[inline]
 pub(crate) fn prefetch<T: ?Sized>(value: &T) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     {
         use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
         let first = core::ptr::from_ref(value).cast::<i8>();
-        // Lines that the value begins in, not at, count too.
+        // Includes the rest of the line in which the value begins.
         let bytes = first.addr() % LINE + size_of_val(value);
         for offset in (0..bytes).step_by(LINE) {
             let line = first.wrapping_add(offset);

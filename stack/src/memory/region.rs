@@ -10,38 +10,37 @@ use rand_core::Rng;
 pub(super) struct Region {
     pub(super) pd: PdId,
     memory: Memory,
-    /// The address by which work requests and peers call the first byte.
+    /// The address of the first byte, as work requests and peers use it.
     iova: u64,
     pub(super) access: Access,
-    /// Remote rights were taken away by an invalidation.
+    /// An invalidation has removed the remote rights.
     pub(super) invalidated: bool,
-    /// How many windows are bound to it.
+    /// The number of windows that are bound to it.
     pub(super) windows: u32,
 }
 
-/// What a re-registration changes; a field that is `None` stays as it is (IBTA 1.7,
-/// 11.2.8.5).
+/// The changes of a re-registration; a field that is `None` stays unchanged (IBTA 1.7, 11.2.8.5).
 #[derive(Clone, Debug, Default)]
 pub struct Reregister {
     /// The protection domain.
     pub pd: Option<PdId>,
     /// The rights.
     pub access: Option<Access>,
-    /// The memory, and the address of its first byte if not its own.
+    /// The memory, and the address of its first byte if it differs from its own.
     pub memory: Option<(Memory, Option<u64>)>,
 }
 
-/// Why a region was not registered anew. It is as it was.
+/// Why a region was not re-registered. It is unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReregisterError {
     /// No region has this key.
     UnknownKey,
     /// Windows are bound to it.
     WindowsBound {
-        /// How many.
+        /// The number of windows.
         windows: u32,
     },
-    /// A region could not be like that.
+    /// The changed region would not be valid.
     Register(RegisterError),
 }
 
@@ -60,8 +59,8 @@ impl core::fmt::Display for ReregisterError {
 impl std::error::Error for ReregisterError {}
 
 impl Region {
-    /// A region of `memory`, whose first byte is called `iova` (by its own address if
-    /// that is `None`).
+    /// A region of `memory`, whose first byte has the address `iova` (its own address if that is
+    /// `None`).
     fn new(
         pd: PdId,
         memory: Memory,
@@ -96,7 +95,7 @@ impl Region {
         })
     }
 
-    /// The bytes `va .. va + len`, if `pd` may use them so.
+    /// The bytes `va .. va + len`, if `pd` may use them for this access.
     #[inline]
     pub(super) fn check(
         &self,
@@ -126,9 +125,9 @@ impl Region {
             return Err(AccessError::OutOfBounds);
         };
         Ok(match &self.memory.backing {
-            // SAFETY: whoever made the memory vouches for its bytes as long as the
-            // region is in the table, which the borrow of `self` proves; the range was
-            // checked to lie within them.
+            // SAFETY: the creator of the memory vouches for its bytes as long as the region is in
+            // the table, which the borrow of `self` proves; the range was checked to lie within
+            // them.
             Backing::Mapped { base, .. } => unsafe { Span::new(base.wrapping_add(start), len) },
             Backing::OnDemand { from, accessor } => {
                 cold_path();
@@ -143,9 +142,8 @@ impl Region {
 }
 
 impl MemoryTable {
-    /// Registers memory, whose first byte work requests and peers are to call `iova`
-    /// (by its own address if that is `None`). Returns the key, which is both lkey and
-    /// rkey.
+    /// Registers memory, whose first byte has the address `iova` for work requests and peers (its
+    /// own address if that is `None`). Returns the key, which is both lkey and rkey.
     ///
     /// # Errors
     /// See [`RegisterError`].
@@ -174,8 +172,8 @@ impl MemoryTable {
         Ok(key)
     }
 
-    /// Changes a region from one packet to the next, without changing its key. If its
-    /// remote rights had been invalidated, it has those of the new registration.
+    /// Changes a region between two packets, without changing its key. If its remote rights had
+    /// been invalidated, it has those of the new registration.
     ///
     /// # Errors
     /// See [`ReregisterError`].

@@ -1,40 +1,39 @@
-//! What a region can be made of.
+//! The kinds of memory that a region can consist of.
 
 use super::{Buffer, BufferRange};
 use std::sync::Arc;
 
-/// Access to an address turned out to be impossible: nothing is mapped there, or not
-/// so that it may be read or written.
+/// An access failed: nothing is mapped at the address, or the mapping does not allow it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryFault;
 
-/// Copies to and from addresses of this process at which perhaps nothing is mapped. It
-/// must fail then, and not with a signal: a peer chooses when it is called.
+/// Copies to and from addresses of this process that may be unmapped. For those it must return an
+/// error, and not raise a signal: a peer decides when it is called.
 ///
-/// What was copied before a fault stays copied.
+/// Bytes that were copied before a fault stay copied.
 pub trait FaultSafe: Send + Sync + core::fmt::Debug {
     /// Fills `out` from `addr` on.
     ///
     /// # Errors
-    /// If not all of it can be read.
+    /// If any of it can't be read.
     fn read(&self, addr: u64, out: &mut [u8]) -> Result<(), MemoryFault>;
 
     /// Copies `data` to `addr`.
     ///
     /// # Errors
-    /// If not all of it can be written.
+    /// If any of it can't be written.
     fn write(&self, addr: u64, data: &[u8]) -> Result<(), MemoryFault>;
 
-    /// Replaces the word at `addr`, a multiple of 8, by what `change` makes of it, if it
-    /// makes anything; gives what was there. Of what is done by this call, through
-    /// whichever accessor of its kind, one comes after the other.
+    /// Replaces the word at `addr`, a multiple of 8, by the result of `change`, unless that is
+    /// `None`. Returns the previous value. All calls, through any accessor of the same kind, are
+    /// serialized.
     ///
     /// # Errors
     /// If the word can't be read or written.
     fn update(&self, addr: u64, change: &dyn Fn(u64) -> Option<u64>) -> Result<u64, MemoryFault>;
 }
 
-/// What a region is to be made of: `len` bytes, which by themselves begin at `addr`.
+/// The memory of a region: `len` bytes, whose own address is `addr`.
 #[derive(Clone, Debug)]
 pub struct Memory {
     pub(super) backing: Backing,
@@ -42,32 +41,31 @@ pub struct Memory {
     pub(super) len: u64,
 }
 
-/// Where the bytes are.
+/// The location of the bytes.
 #[derive(Clone, Debug)]
 pub(super) enum Backing {
-    /// There, always; the owner, if there is one, keeps them there.
+    /// Always mapped; the owner, if there is one, keeps them mapped.
     Mapped {
         base: *mut u8,
         _owner: Option<Arc<Buffer>>,
     },
-    /// At that address, perhaps.
+    /// At this address, but perhaps not mapped.
     OnDemand {
         from: u64,
         accessor: Arc<dyn FaultSafe>,
     },
-    /// Nowhere: they read as zeros, and what is written is forgotten.
+    /// Nowhere: they read as zeros, and writes have no effect.
     Null,
 }
 
-// SAFETY: a note of addresses. Whoever made it of a raw address promised that the bytes
+// SAFETY: this holds addresses only. The creator of one from a raw address promised that the bytes
 // may be accessed from any thread; a `Buffer` may be, as may a `FaultSafe`.
 unsafe impl Send for Backing {}
-// SAFETY: as above; nothing is accessed through a shared reference to the note itself.
+// SAFETY: as above; nothing is accessed through a shared reference to this value itself.
 unsafe impl Sync for Backing {}
 
 impl Memory {
-    /// The address of the first byte, by which it is called unless it is registered
-    /// with another one.
+    /// The address of the first byte, unless it is registered with another one.
     pub fn addr(&self) -> u64 {
         self.addr
     }
@@ -81,7 +79,7 @@ impl Memory {
         self.len
     }
 
-    /// All of a buffer, which lives at least as long as the region.
+    /// All of a buffer. The region keeps the buffer alive.
     pub fn buffer(buffer: Arc<Buffer>) -> Self {
         Self {
             addr: buffer.addr(),
@@ -96,7 +94,7 @@ impl Memory {
     /// A part of a buffer.
     ///
     /// # Errors
-    /// If it does not lie in it.
+    /// If the part does not lie in the buffer.
     pub fn part(buffer: Arc<Buffer>, offset: usize, len: usize) -> Result<Self, BufferRange> {
         let base = buffer.check(offset, len)?;
         Ok(Self {
@@ -109,12 +107,12 @@ impl Memory {
         })
     }
 
-    /// `len` bytes at `base`, whoever owns them.
+    /// `len` bytes at `base`, of any owner.
     ///
     /// # Safety
-    /// As long as a region is made of them, the bytes must stay mapped, readable and
-    /// (if the region has `LOCAL_WRITE`) writable, from any thread, and nobody may hold
-    /// a Rust reference to them that accesses allowed by the region would invalidate.
+    /// As long as a region consists of them, the bytes must stay mapped, readable and (if the
+    /// region has `LOCAL_WRITE`) writable, from any thread, and the program must not hold a Rust
+    /// reference to them that accesses allowed by the region would invalidate.
     pub unsafe fn foreign(base: *mut u8, len: u64) -> Self {
         Self {
             addr: base as u64,
@@ -123,13 +121,12 @@ impl Memory {
         }
     }
 
-    /// `len` bytes at `addr`, which need not be mapped now nor stay so: on-demand
-    /// paging, explicit. A request that meets a hole fails.
+    /// `len` bytes at `addr`, which may be unmapped now or later: explicit on-demand paging. A
+    /// request that accesses an unmapped page fails.
     ///
     /// # Safety
-    /// As long as a region is made of them, nobody may hold a Rust reference to
-    /// whatever lies at these addresses that accesses allowed by the region would
-    /// invalidate.
+    /// As long as a region consists of them, the program must not hold a Rust reference to memory
+    /// at these addresses that accesses allowed by the region would invalidate.
     pub unsafe fn on_demand(addr: u64, len: u64, accessor: Arc<dyn FaultSafe>) -> Self {
         let from = addr;
         Self {
@@ -139,17 +136,17 @@ impl Memory {
         }
     }
 
-    /// All addresses: on-demand paging, implicit.
+    /// All addresses: implicit on-demand paging.
     ///
     /// # Safety
     /// As for [`Memory::on_demand`], for the whole process.
     pub unsafe fn whole_address_space(accessor: Arc<dyn FaultSafe>) -> Self {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises the same.
         unsafe { Self::on_demand(0, u64::MAX, accessor) }
     }
 
-    /// No memory at all, for what nobody wants: any address reads as zero, and what is
-    /// written is forgotten. Local only.
+    /// No memory, for data that is not needed: any address reads as zero, and writes have no
+    /// effect. For local use only.
     pub fn null() -> Self {
         Self {
             addr: 0,

@@ -1,17 +1,15 @@
-//! Copies to and from registered memory: the one place that dereferences it.
+//! Copies to and from registered memory: the only place that dereferences it.
 //!
-//! Registered memory is shared with the application and with every peer. No Rust
-//! reference to it is ever made; bytes are copied with raw pointers. Races between
-//! a peer's access and the application's yield old, new or mixed bytes, as they do
-//! with a hardware RNIC.
+//! Registered memory is shared with the application and with every peer. The library never makes a
+//! Rust reference to it; it copies bytes with raw pointers. Races between a peer's access and the
+//! application's yield old, new or mixed bytes, as they do with a hardware RNIC.
 
 use super::{AccessError, FaultSafe};
 use core::hint::cold_path;
 use core::sync::atomic::{AtomicU64, Ordering, fence};
 use roce_wire::icrc::Unsealed;
 
-/// A checked stretch of a registered region, valid as long as the table it came
-/// from is not changed.
+/// A checked stretch of a registered region, valid as long as its table is not changed.
 #[derive(Debug)]
 pub struct Span<'t> {
     place: Place<'t>,
@@ -30,20 +28,20 @@ enum Place<'t> {
 
 impl<'t> Span<'t> {
     /// # Safety
-    /// `len` bytes at `ptr` must be mapped, and be readable and writable as the
-    /// caller was told, for the span's lifetime.
+    /// `len` bytes at `ptr` must be mapped, and readable and writable as the region's rights allow,
+    /// for the span's lifetime.
     pub(super) unsafe fn new(ptr: *mut u8, len: usize) -> Self {
         let place = Place::Mapped(ptr);
         Self { place, len }
     }
 
-    /// Bytes at an address at which perhaps nothing is mapped.
+    /// Bytes at an address that may be unmapped.
     pub(super) fn on_demand(accessor: &'t dyn FaultSafe, addr: u64, len: usize) -> Self {
         let place = Place::OnDemand { accessor, addr };
         Self { place, len }
     }
 
-    /// Bytes that are nowhere.
+    /// Bytes of a null region.
     pub(super) fn null(len: usize) -> Self {
         let place = Place::Null;
         Self { place, len }
@@ -58,7 +56,7 @@ impl<'t> Span<'t> {
         self.len
     }
 
-    /// Where the bytes are, if perhaps nothing is mapped there.
+    /// The address of the bytes, if it may be unmapped.
     pub fn on_demand_address(&self) -> Option<u64> {
         match self.place {
             Place::OnDemand { addr, .. } => Some(addr),
@@ -94,11 +92,11 @@ impl<'t> Span<'t> {
         (self.prefix(len), rest)
     }
 
-    /// Copies all of the span into `out`, whose length must be the span's; copies
-    /// the shorter of both otherwise.
+    /// Copies all of the span into `out`, whose length must be the span's; otherwise copies the
+    /// shorter of the two lengths.
     ///
     /// # Errors
-    /// If the memory is on-demand and there is none.
+    /// If the memory is on-demand and not mapped.
     #[inline]
     pub fn read(&self, out: &mut [u8]) -> Result<(), AccessError> {
         debug_assert_eq!(out.len(), self.len);
@@ -125,7 +123,7 @@ impl<'t> Span<'t> {
         Ok(())
     }
 
-    /// Makes all of the span the payload of a packet, whose length must be the span's.
+    /// Makes all of the span the payload of a packet, whose payload length must be the span's.
     ///
     /// # Errors
     /// As [`Span::read`].
@@ -146,7 +144,7 @@ impl<'t> Span<'t> {
     /// written last, after all others are visible: programs poll it.
     ///
     /// # Errors
-    /// If the memory is on-demand and there is none.
+    /// If the memory is on-demand and not mapped.
     #[inline]
     pub fn write(&self, data: &[u8]) -> Result<(), AccessError> {
         debug_assert_eq!(data.len(), self.len);
@@ -172,8 +170,8 @@ impl<'t> Span<'t> {
         Ok(())
     }
 
-    /// The 8 bytes of the span as an atomic, or `None` if it isn't 8 bytes long or
-    /// not aligned to 8, or may be unmapped at any time.
+    /// The 8 bytes of the span as an atomic; `None` if the span is not 8 bytes long, not aligned to
+    /// 8, or may be unmapped at any time.
     #[inline]
     // rule: 9.4.5-atomic-among-qps
     fn as_atomic(&self) -> Option<&AtomicU64> {
@@ -184,14 +182,14 @@ impl<'t> Span<'t> {
         if self.len != 8 || !ptr.is_aligned() {
             return None;
         }
-        // SAFETY: the pointer is aligned and good for 8 bytes by `new`'s contract.
-        // An `AtomicU64` may be shared with whoever else accesses the bytes.
+        // SAFETY: the pointer is aligned and good for 8 bytes by `new`'s contract. An `AtomicU64`
+        // may be shared with any other code that accesses the bytes.
         Some(unsafe { AtomicU64::from_ptr(ptr) })
     }
 
-    /// The same for 8 aligned bytes that may be unmapped at any time: what is done to
-    /// them through this table, or another one with such an accessor, is done one after
-    /// the other (`IBV_ATOMIC_HCA`); the application's own atomics are not.
+    /// Atomic access to 8 aligned bytes that may be unmapped at any time. Accesses through this
+    /// table, or another with such an accessor, are serialized (`IBV_ATOMIC_HCA`); the
+    /// application's own atomics are not.
     // rule: 10.6-on-demand-atomics
     fn update(&self, change: &dyn Fn(u64) -> Option<u64>) -> Option<u64> {
         match self.place {
@@ -202,8 +200,8 @@ impl<'t> Span<'t> {
         }
     }
 
-    /// Atomically replaces the 8 bytes with `swap` if they equal `compare`; gives
-    /// what was there. `None` if the span is not 8 aligned bytes, or there is no memory.
+    /// Atomically replaces the 8 bytes with `swap` if they equal `compare`; returns the previous
+    /// value. `None` if the span is not 8 aligned bytes, or is not mapped.
     // rule: 9.4.5-compare-swap
     pub fn compare_swap(&self, compare: u64, swap: u64) -> Option<u64> {
         if let Place::OnDemand { .. } = self.place {
@@ -214,14 +212,14 @@ impl<'t> Span<'t> {
         Some(done.unwrap_or_else(|found| found))
     }
 
-    /// Replaces the 8 bytes at once. `None` if the span is not 8 aligned bytes.
+    /// Atomically replaces the 8 bytes. `None` if the span is not 8 aligned bytes.
     pub fn store(&self, word: u64) -> Option<()> {
         self.as_atomic()?.store(word, Ordering::Release);
         Some(())
     }
 
-    /// Atomically adds to the 8 bytes; gives what was there. `None` if the span is
-    /// not 8 aligned bytes, or there is no memory.
+    /// Atomically adds to the 8 bytes; returns the previous value. `None` if the span is not 8
+    /// aligned bytes, or is not mapped.
     // rule: 9.4.5-fetch-add
     pub fn fetch_add(&self, add: u64) -> Option<u64> {
         if let Place::OnDemand { .. } = self.place {

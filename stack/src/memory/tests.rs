@@ -161,7 +161,7 @@ fn a_region_does_not_wrap() {
     }
 }
 
-/// The completion of a binding says only that it failed; the table says why.
+/// The completion of a binding reports only that it failed; the table reports why.
 #[test]
 fn a_binding_to_a_region_of_another_domain_is_refused_for_that() {
     let mut buffer = [0_u8; 64];

@@ -1,14 +1,13 @@
-//! Memory windows: keys of their own to parts of regions (IBTA 1.7, 10.6.7).
+//! Memory windows: separate keys for parts of regions (IBTA 1.7, 10.6.7).
 //!
-//! A window is allocated once and bound many times, by requests in a send queue, so
-//! that a peer can be given access and be deprived of it in order with everything
-//! else that the queue does. The upper 24 bits of a window's key are drawn at random
-//! and stay; the low 8 change with each binding.
+//! A window is allocated once and bound many times, by requests in a send queue, so that a peer's
+//! access begins and ends in order with the other requests of the queue. The upper 24 bits of a
+//! window's key are drawn at random and stay; the low 8 change with each binding.
 //!
 //! | | type 1 | type 2 |
 //! |---|---|---|
 //! | who chooses the low 8 bits | the NIC | the consumer |
-//! | may be bound anew while bound | yes | no, it must be invalidated first |
+//! | can be bound again while bound | yes | no, it must be invalidated first |
 //! | is unbound by | binding no bytes | invalidation, local or by the peer's SEND |
 //! | may be used through | any QP of its protection domain | the QP that bound it |
 //!
@@ -18,7 +17,7 @@ use super::{Access, AccessError, MemoryTable, PdId, RegisterError, Span};
 use rand_core::Rng;
 use roce_wire::Qpn;
 
-/// Names a memory window of a NIC: the upper 24 bits of its keys.
+/// The ID of a memory window of a NIC: the upper 24 bits of its keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct WindowId(pub(super) u32);
 
@@ -38,31 +37,30 @@ pub enum WindowType {
     Type2,
 }
 
-/// What a window is to be bound to.
+/// The parameters of a window's binding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WindowBind {
-    /// Which window.
+    /// The window.
     pub window: WindowId,
-    /// The low 8 bits of the key that it gets.
+    /// The low 8 bits of its new key.
     pub key: u8,
-    /// The region, by its local key. Not looked at if `len` is 0.
+    /// The region, by its local key. Ignored if `len` is 0.
     pub lkey: u32,
-    /// The first byte, as the region calls it.
+    /// The address of the first byte in the region.
     pub addr: u64,
-    /// How many bytes. A window of type 1 that is bound to none is unbound.
+    /// The length in bytes. Binding a window of type 1 to 0 bytes unbinds it.
     pub len: u64,
-    /// What peers may do through it: `REMOTE_*` only.
+    /// The rights of peers: `REMOTE_*` only.
     pub access: Access,
-    /// Peers count from 0 at the window's first byte, instead of calling it `addr`.
-    /// Type 2 only.
+    /// Peers use 0 as the address of the window's first byte, instead of `addr`. Type 2 only.
     pub zero_based: bool,
 }
 
-/// Why a window was not bound; it is as it was. The completion says no more than
+/// Why a window was not bound. It is unchanged. The completion reports only
 /// [`WcStatus::MemoryWindowBindError`](crate::WcStatus::MemoryWindowBindError).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BindError {
-    /// No window has this name.
+    /// No window has this ID.
     UnknownWindow,
     /// No region has this key, or its remote rights were invalidated.
     UnknownRegion,
@@ -70,15 +68,15 @@ pub enum BindError {
     WrongPd,
     /// A window of type 2 is bound already (o10-37.2.30).
     NotFree,
-    /// A window of type 2 can't be bound to no bytes (o10-37.2.40).
+    /// A window of type 2 can't be bound to 0 bytes (o10-37.2.40).
     Empty,
     /// A window of type 1 can't be zero-based (o10-36.2.2).
     ZeroBased,
-    /// The rights asked for are not of a peer.
+    /// The requested rights are not remote rights.
     NotRemote,
-    /// The region does not allow windows (C10-73).
+    /// The region does not allow windows to be bound to it (C10-73).
     NoBindRight,
-    /// Writing and atomics need a region that may be written locally (C10-74).
+    /// Writing and atomics need a region with local write access (C10-74).
     NeedsLocalWrite,
     /// The bytes don't lie in the region (C10-75).
     OutOfBounds,
@@ -91,7 +89,7 @@ pub enum DeregisterError {
     UnknownKey,
     /// Windows are bound to it (IBTA 1.7, 10.6.7.2.6).
     WindowsBound {
-        /// How many.
+        /// The number of windows.
         windows: u32,
     },
 }
@@ -111,34 +109,34 @@ impl core::fmt::Display for DeregisterError {
 
 impl std::error::Error for DeregisterError {}
 
-/// What there is to say about a window.
+/// The state of a window.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Window {
     pd: PdId,
     kind: WindowType,
-    /// The low 8 bits of the key that it was bound with last, or was told to be next.
+    /// The low 8 bits of its last key, or of its next key if that was drawn already.
     key: u8,
     bound: Option<Bound>,
 }
 
-/// What it is bound to.
+/// The binding of a window.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bound {
     rkey: u32,
     lkey: u32,
-    /// The first byte, as the region calls it.
+    /// The address of the first byte in the region.
     addr: u64,
     len: u64,
-    /// The first byte, as peers call it.
+    /// The address of the first byte for peers.
     from: u64,
     access: Access,
-    /// The one QP that may use it, if it is of type 2.
+    /// The only QP that may use it, if it is of type 2.
     qpn: Option<Qpn>,
 }
 
 impl MemoryTable {
-    /// A new window, which is not bound to anything. Its name is such that none of
-    /// its 256 keys is, or will become, the key of something else.
+    /// Allocates a window, which is not bound. Its ID is such that none of its 256 keys is, or will
+    /// become, the key of anything else.
     ///
     /// # Errors
     /// If the protection domain is unknown.
@@ -171,15 +169,15 @@ impl MemoryTable {
         Ok(id)
     }
 
-    /// Forgets a window, which is unbound if it is bound (IBTA 1.7, 11.2.8.9).
-    /// Returns whether there was one.
+    /// Deallocates a window, and unbinds it if it is bound (IBTA 1.7, 11.2.8.9). Returns whether
+    /// the window existed.
     pub fn dealloc_window(&mut self, id: WindowId) -> bool {
         self.unbind(id.0);
         self.windows.remove(&id.0).is_some()
     }
 
-    /// Low 8 bits for the next binding of a window of type 1, other than those of its
-    /// last; `None` if there is no such window.
+    /// The low 8 bits for the next binding of a window of type 1, different from those of its last;
+    /// `None` if there is no such window.
     // rule: 10.6.7-window-bind-1
     pub fn next_window_key(&mut self, rng: &mut impl Rng, id: WindowId) -> Option<u8> {
         let window = self.windows.get_mut(&id.0)?;
@@ -241,7 +239,7 @@ impl MemoryTable {
         Ok(())
     }
 
-    /// What a binding needs of its region.
+    /// Checks the region of a binding.
     fn check_bind(&self, pd: PdId, bind: &WindowBind) -> Result<(), BindError> {
         let region = self.regions.get(&bind.lkey);
         let region = region
@@ -270,8 +268,8 @@ impl MemoryTable {
         }
     }
 
-    /// The bytes that a peer calls `va .. va + len` through a window, if it may use
-    /// them so through the QP `qpn`.
+    /// The bytes `va .. va + len` of a window, if a peer may use them for this access through the
+    /// QP `qpn`.
     pub(super) fn through_window(
         &self,
         (pd, qpn): (PdId, Qpn),
@@ -286,11 +284,11 @@ impl MemoryTable {
             return Err(AccessError::OutOfBounds);
         }
         let region = self.regions.get(&bound.lkey).ok_or(AccessError::BadKey)?;
-        // Within the region, so neither sum wraps: `bind` saw to it.
+        // The range lies within the region, so neither sum wraps: `bind` has checked it.
         region.check(pd, bound.addr + offset, len, Access::empty())
     }
 
-    /// The window that is bound with this key, if a peer may use it so through the QP.
+    /// The window that is bound with this key, if a peer may use it for this access through the QP.
     pub(super) fn may_use_window(
         &self,
         (pd, qpn): (PdId, Qpn),
@@ -311,7 +309,7 @@ impl MemoryTable {
         Ok(bound)
     }
 
-    /// Invalidates a window of type 2, which is free then (IBTA 1.7, 10.6.7.2.5).
+    /// Invalidates a window of type 2, which can then be bound again (IBTA 1.7, 10.6.7.2.5).
     // rule: 10.6.7-window-invalidate
     pub(super) fn invalidate_window(
         &mut self,
@@ -333,7 +331,7 @@ impl MemoryTable {
         Ok(())
     }
 
-    /// A QP is gone: nobody can use the windows that it bound any more.
+    /// Unbinds the windows that a QP bound, which is gone: nothing can use them any more.
     // rule: 10.6.7-window-qp-goes
     pub(crate) fn forget_qp(&mut self, qpn: Qpn) {
         self.unbind_all(|bound| bound.qpn == Some(qpn));

@@ -1,7 +1,7 @@
 //! XRC: domains, and the SRQs in them (IBTA 1.7, annex A14).
 //!
-//! A domain ties XRC targets to the SRQs that their peers may name: each request says
-//! which SRQ it is for, and with the SRQ come the CQ and the protection domain.
+//! A domain connects XRC targets to the SRQs that their peers may name: each request names its SRQ,
+//! and the SRQ determines the CQ and the protection domain.
 
 use super::{Srq, SrqError, SrqInit, SrqTable};
 use crate::cq::CompletionQueue;
@@ -10,7 +10,7 @@ use crate::ids::XrcdId;
 use crate::memory::PdId;
 use std::sync::Arc;
 
-/// What an SRQ of XRC has besides.
+/// The additional fields of an XRC SRQ.
 #[derive(Debug)]
 pub(super) struct Xrc {
     domain: XrcdId,
@@ -18,7 +18,7 @@ pub(super) struct Xrc {
 }
 
 impl SrqTable {
-    /// A new domain.
+    /// Creates a domain.
     // rule: A14-domain
     pub(crate) fn create_domain(&mut self) -> XrcdId {
         self.last_domain += 1;
@@ -37,13 +37,13 @@ impl SrqTable {
         }
     }
 
-    /// One more SRQ or QP is in the domain.
+    /// Counts one more SRQ or QP in the domain.
     pub(crate) fn join(&mut self, domain: XrcdId) -> Result<(), SrqError> {
         *self.users(domain)? += 1;
         Ok(())
     }
 
-    /// One fewer is.
+    /// Counts one SRQ or QP less in the domain.
     pub(crate) fn leave(&mut self, domain: XrcdId) {
         if let Ok(users) = self.users(domain) {
             *users -= 1;

@@ -1,42 +1,42 @@
-//! What an application learns when a work request has ended.
+//! The result of a work request.
 
 use roce_wire::Qpn;
 
 /// How a work request ended (IBTA 1.7, 11.6.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum WcStatus {
-    /// As asked.
+    /// Success.
     Success,
-    /// The receive buffer was too small, or a request's length illegal.
+    /// The receive buffer was too small, or a request's length was illegal.
     LocalLengthError,
-    /// The QP was not able to do it.
+    /// The QP was not able to execute the request.
     LocalQpOperationError,
     /// A local key, address or right was wrong.
     LocalProtectionError,
-    /// A receive for a WRITE with immediate of the peer: the WRITE was denied the
-    /// memory that it names here.
+    /// A receive for a WRITE with immediate of the peer: the WRITE was denied access to the local
+    /// memory that it names.
     LocalAccessError,
     /// The QP had failed before this request's turn came.
     WorkRequestFlushed,
-    /// A memory window was not bound, or a key not invalidated: window, key, region,
-    /// bounds or rights were wrong. (IBTA: memory management operation error.)
+    /// A memory window was not bound, or a key not invalidated: window, key, region, bounds or
+    /// rights were wrong. (IBTA: memory management operation error.)
     MemoryWindowBindError,
-    /// The peer answered with something that fits no request.
+    /// The peer sent a response that fits no request.
     BadResponse,
-    /// The peer called the request invalid.
+    /// The peer rejected the request as invalid.
     RemoteInvalidRequest,
     /// The peer denied access: remote key, address or right.
     RemoteAccessError,
-    /// The peer failed to do it.
+    /// The peer failed to execute the request.
     RemoteOperationError,
-    /// The peer did not answer: transport retries used up.
+    /// The peer did not answer before the transport retries were used up.
     RetryExceeded,
-    /// The peer had no receive request posted for longer than we may wait.
+    /// The peer posted no receive request before the RNR retries were used up.
     RnrRetryExceeded,
 }
 
 impl WcStatus {
-    /// What it means and what to look at, in a phrase.
+    /// What it means and what to check, in a phrase.
     pub fn explain(self) -> &'static str {
         match self {
             Self::Success => "success",
@@ -75,7 +75,7 @@ impl core::fmt::Display for WcStatus {
     }
 }
 
-/// Which operation completed.
+/// The operation that completed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum WcOpcode {
     /// A SEND of any kind.
@@ -102,25 +102,25 @@ pub enum WcOpcode {
     RecvRdmaWithImm,
 }
 
-/// The end of a work request.
+/// The completion of a work request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Completion {
-    /// As given with the work request.
+    /// The `wr_id` of the work request.
     pub wr_id: u64,
-    /// How it ended.
+    /// The result.
     pub status: WcStatus,
-    /// What it was; meaningful for every status except that of flushed receives,
-    /// which say [`WcOpcode::Recv`].
+    /// The operation; meaningful for every status, but flushed receives always have
+    /// [`WcOpcode::Recv`].
     pub opcode: WcOpcode,
-    /// Bytes received or fetched, by receives, READs and atomics; bytes sent by others.
+    /// Bytes received or fetched, for receives, READs and atomics; bytes sent for others.
     pub byte_len: u32,
     /// The local QP.
     pub qpn: Qpn,
-    /// The immediate data that came along.
+    /// The immediate data of the message.
     pub imm: Option<u32>,
     /// The remote key that the peer's SEND invalidated.
     pub invalidated_rkey: Option<u32>,
-    /// Where a datagram came from. (UD only.)
+    /// The source of a datagram. (UD only.)
     pub source: Option<Source>,
 }
 
@@ -128,7 +128,7 @@ impl Completion {
     /// The completion, if the request succeeded.
     ///
     /// # Errors
-    /// If it did not.
+    /// If the status is not [`WcStatus::Success`].
     #[inline]
     pub fn ok(self) -> Result<Self, CompletionError> {
         match self.status {
@@ -148,7 +148,7 @@ impl CompletionError {
         &self.0
     }
 
-    /// How the request ended.
+    /// The status of the request.
     pub fn status(&self) -> WcStatus {
         self.0.status
     }
@@ -173,16 +173,16 @@ impl core::fmt::Display for CompletionError {
 
 impl core::error::Error for CompletionError {}
 
-/// Where a received datagram came from (IBTA 1.7, 11.4.2.1).
+/// The source of a received datagram (IBTA 1.7, 11.4.2.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Source {
     /// The sender's QP.
     pub qpn: Qpn,
     /// The index of the packet's partition key in the port's table.
     pub pkey_index: u16,
-    /// Whether the first 40 bytes of the buffer hold a network header: on RoCE always.
+    /// Whether the first 40 bytes of the buffer hold a network header: always on RoCE.
     pub grh: bool,
-    /// Which header that is.
+    /// The kind of that header.
     pub network: NetworkHeader,
 }
 

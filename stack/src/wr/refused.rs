@@ -5,48 +5,48 @@ use crate::ids::Srqn;
 use crate::memory::AccessError;
 use roce_wire::Qpn;
 
-/// Why a work request was not accepted. Nothing of it happened.
+/// Why a work request was not accepted. Nothing was posted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PostError {
     /// No QP has this number.
     UnknownQp(Qpn),
-    /// The QP's state takes no such request: sends need RTS (SQD and ERR accept
-    /// them too), receives anything but RESET.
+    /// The QP's state does not allow the request: sends need RTS (SQD and ERR accept them, too),
+    /// receives any state but RESET.
     InvalidState(crate::kind::QpState),
-    /// The queue holds as many requests as it was made for.
+    /// The queue is full.
     QueueFull {
-        /// Its size.
+        /// The depth of the queue.
         depth: usize,
     },
     /// More scatter/gather elements than the queue was made for.
     TooManySges {
-        /// How many came.
+        /// The number of elements of the request.
         given: usize,
-        /// How many are allowed.
+        /// The maximum.
         max: usize,
     },
     /// The message is longer than 2^31 bytes.
     MessageTooLong {
-        /// The sum of the elements.
+        /// The total length of the elements.
         bytes: u64,
     },
     /// The local buffer of an atomic or ATOMIC WRITE must be 8 bytes in all.
     AtomicLength {
-        /// The sum of the elements.
+        /// The total length of the elements.
         bytes: u64,
     },
     /// READ or atomic on a QP with `max_rd_atomic` 0.
     NoReadsAllowed,
     /// More inline data than the queue was made for.
     InlineTooLong {
-        /// The sum of the elements.
+        /// The total length of the elements.
         bytes: u64,
-        /// How many are allowed.
+        /// The maximum.
         max: usize,
     },
     /// An operation that sends no bytes of memory can't be inline.
     NotInline(WcOpcode),
-    /// The memory of inline data may not be read.
+    /// Reading the memory of inline data is not allowed.
     InlineMemory(AccessError),
     /// No SRQ has this number.
     UnknownSrq(Srqn),
@@ -54,9 +54,9 @@ pub enum PostError {
     UsesSrq(Srqn),
     /// A datagram is longer than the path MTU.
     DatagramTooLong {
-        /// The sum of the elements.
+        /// The total length of the elements.
         bytes: u64,
-        /// The largest that the port carries.
+        /// The longest datagram that the port carries.
         mtu: usize,
     },
     /// The address handle belongs to another protection domain than the QP.
@@ -66,9 +66,9 @@ pub enum PostError {
         /// The kind.
         kind: crate::kind::QpKind,
     },
-    /// A request of an XRC initiator must say which SRQ of the peer it is for.
+    /// A request of an XRC initiator must name an SRQ of the peer.
     NoSrqNamed,
-    /// The QP's transport service has no such operation.
+    /// The QP's transport service does not have the operation.
     WrongService {
         /// The service.
         kind: crate::kind::QpKind,

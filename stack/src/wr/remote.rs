@@ -3,7 +3,7 @@
 use core::fmt;
 use core::str::FromStr;
 
-/// Memory of the peer: an address and the key to it. Programs exchange it by their own means, for
+/// Memory of the peer: an address and its remote key. Programs exchange it by their own means, for
 /// instance as text:
 ///
 /// ```
@@ -22,8 +22,8 @@ pub struct RemoteAddr {
 }
 
 impl RemoteAddr {
-    /// `bytes` further on, under the same key. Wraps at the end of the address space; whether the
-    /// peer's region reaches that far is for the peer to check.
+    /// The address `bytes` further on, under the same key. Wraps at the end of the address space;
+    /// the peer checks that it lies within its region.
     #[inline]
     #[must_use]
     pub const fn offset(self, bytes: u64) -> Self {
@@ -40,7 +40,7 @@ impl fmt::Display for RemoteAddr {
     }
 }
 
-/// A text that is no [`RemoteAddr`].
+/// A text that is not a [`RemoteAddr`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParseRemoteAddrError(String);
 

@@ -1,4 +1,4 @@
-//! A request for the send queue: what it does, where its payload is, and where it goes.
+//! A request for the send queue: the operation, its payload and its target.
 
 use super::{RemoteAddr, SendOp, Sge};
 use crate::address::Destination;
@@ -26,8 +26,8 @@ bitflags! {
 
 /// A request for the send queue (IBTA 1.7, 11.4.1.1).
 ///
-/// The constructors make a request for the QP's own peer that asks for a completion; the
-/// methods change one thing each:
+/// The constructors make a request to the QP's own peer that asks for a completion; each method
+/// changes one field:
 ///
 /// ```
 /// use roce_stack::{RemoteAddr, SendRequest, Sge};
@@ -40,32 +40,32 @@ bitflags! {
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct SendRequest<'a> {
-    /// Comes back in the completion.
+    /// Returned in the completion.
     pub wr_id: u64,
-    /// What to do.
+    /// The operation.
     pub op: SendOp,
     /// The local bytes: what SEND and WRITE send, and where READ and the atomics (8 bytes)
     /// put what they fetch.
     pub payload: Payload<'a>,
-    /// Which QP or queue it is for.
+    /// The QP or the queue that it is for.
     pub target: Target,
     /// Modifiers.
     pub flags: SendFlags,
 }
 
-/// Where the local bytes of a request are.
+/// The local bytes of a request.
 #[derive(Clone, Copy, Debug)]
 pub enum Payload<'a> {
     /// In one stretch of a region.
     Element(Sge),
-    /// In stretches of regions, one after the other; in none if the slice is empty.
+    /// In several stretches of regions, one after the other; in none if the slice is empty.
     Elements(&'a [Sge]),
-    /// Here: they are copied when the request is posted, and need no region. SEND and WRITE
-    /// only, up to [`QpInit::max_inline`](crate::QpInit::max_inline) bytes.
+    /// In this slice. They are copied when the request is posted, and need no region. SEND and
+    /// WRITE only, up to [`QpInit::max_inline`](crate::QpInit::max_inline) bytes.
     Inline(&'a [u8]),
 }
 
-/// Which QP or queue a request is for.
+/// The QP or the queue that a request is for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Target {
     /// The QP's own peer. (RC and UC.)
@@ -78,7 +78,7 @@ pub enum Target {
 }
 
 impl<'a> SendRequest<'a> {
-    /// A request for the QP's own peer that asks for a completion.
+    /// A request to the QP's own peer that asks for a completion.
     pub fn new(wr_id: u64, op: SendOp, payload: impl Into<Payload<'a>>) -> Self {
         Self {
             wr_id,
@@ -104,13 +104,13 @@ impl<'a> SendRequest<'a> {
         Self::new(0, SendOp::Read(remote), into)
     }
 
-    /// Adds to the 8 bytes at `remote`; what was there before goes to `into`.
+    /// Adds to the 8 bytes at `remote`; the previous value goes to `into`.
     pub fn fetch_add(into: impl Into<Payload<'a>>, remote: RemoteAddr, add: u64) -> Self {
         Self::new(0, SendOp::FetchAdd { remote, add }, into)
     }
 
-    /// Replaces the 8 bytes at `remote` by `swap` if they equal `compare`; what was there
-    /// before goes to `into`.
+    /// Replaces the 8 bytes at `remote` by `swap` if they equal `compare`; the previous value goes
+    /// to `into`.
     pub fn compare_swap(
         into: impl Into<Payload<'a>>,
         remote: RemoteAddr,
@@ -125,47 +125,47 @@ impl<'a> SendRequest<'a> {
         Self::new(0, op, into)
     }
 
-    /// The same with a [`SendRequest::wr_id`], which is 0 otherwise.
+    /// Sets [`SendRequest::wr_id`], which is 0 by default.
     #[must_use]
     pub fn id(self, wr_id: u64) -> Self {
         Self { wr_id, ..self }
     }
 
-    /// The same with these bytes as its payload, which are copied when it is posted.
+    /// Sets the payload to these bytes, which are copied when the request is posted.
     #[must_use]
     pub fn inline(self, data: &'a [u8]) -> Self {
         let payload = Payload::Inline(data);
         Self { payload, ..self }
     }
 
-    /// The same for a [`Destination`] of datagrams, or for an SRQ of an XRC peer.
+    /// Sets the target: a [`Destination`] of datagrams, or an SRQ of an XRC peer.
     #[must_use]
     pub fn to(self, target: impl Into<Target>) -> Self {
         let target = target.into();
         Self { target, ..self }
     }
 
-    /// The same with these flags, and no others.
+    /// Replaces all flags.
     #[must_use]
     pub fn with_flags(self, flags: SendFlags) -> Self {
         Self { flags, ..self }
     }
 
-    /// Whether it asks for a completion, as it does at first. Errors always complete.
+    /// Sets whether it asks for a completion, which is the default. Errors always complete.
     #[must_use]
     pub fn signaled(mut self, signaled: bool) -> Self {
         self.flags.set(SendFlags::SIGNALED, signaled);
         self
     }
 
-    /// The same, and it raises a solicited event at the peer (IBTA 1.7, 11.4.2.2).
+    /// Makes it raise a solicited event at the peer (IBTA 1.7, 11.4.2.2).
     #[must_use]
     pub fn solicited(self) -> Self {
         let flags = self.flags | SendFlags::SOLICITED;
         Self { flags, ..self }
     }
 
-    /// The same, and it waits for earlier READs and atomics (IBTA 1.7, 10.8.3.3).
+    /// Makes it wait for earlier READs and atomics (IBTA 1.7, 10.8.3.3).
     #[must_use]
     pub fn fenced(self) -> Self {
         let flags = self.flags | SendFlags::FENCE;
