@@ -1,4 +1,4 @@
-//! Where datagrams go: address handles (IBTA 1.7, 10.2.2 and 11.2.2).
+//! The destinations of datagrams: address handles (IBTA 1.7, 10.2.2 and 11.2.2).
 
 use crate::encapsulation::TxMeta;
 use crate::memory::PdId;
@@ -6,9 +6,9 @@ use core::fmt;
 use roce_wire::{QKey, Qpn};
 use std::net::IpAddr;
 
-/// A path to a port, or to a multicast group, that QPs of one protection domain may
-/// send datagrams along; [`Nic::create_ah`](crate::Nic::create_ah) makes it. It is a
-/// value: nothing has to be destroyed.
+/// A path to a port, or to a multicast group, along which QPs of one protection domain may send
+/// datagrams. [`Nic::create_ah`](crate::Nic::create_ah) creates it. It is a value that needs no
+/// destruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AddressHandle {
     pub(crate) pd: PdId,
@@ -32,8 +32,8 @@ impl AddressHandle {
         &self.path
     }
 
-    /// The QP `qpn` at its end, whose Q_Key is `qkey`. A multicast group has the
-    /// number [`Qpn::MULTICAST`].
+    /// The QP `qpn` at the end of the path, whose Q_Key is `qkey`. For a multicast group, `qpn` is
+    /// [`Qpn::MULTICAST`].
     // rule: 9.8.3-address-handle
     pub fn to(self, qpn: Qpn, qkey: QKey) -> Destination {
         Destination {
@@ -44,28 +44,28 @@ impl AddressHandle {
     }
 }
 
-/// Where a datagram goes.
+/// The destination of a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Destination {
     /// The path.
     pub ah: AddressHandle,
-    /// The QP, or [`Qpn::MULTICAST`] for all that are attached to the group.
+    /// The QP, or [`Qpn::MULTICAST`] for all QPs that are attached to the group.
     pub qpn: Qpn,
-    /// The key that the QP must have. With its highest bit set, that of the sending QP
-    /// is sent instead (IBTA 1.7, 10.2.5).
+    /// The Q_Key that the QP must have. If its highest bit is set, the packet carries that of the
+    /// sending QP instead (IBTA 1.7, 10.2.5).
     pub qkey: QKey,
 }
 
-/// Why an address handle was not made.
+/// Why an address handle was not created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AddressError {
-    /// The protection domain is not of this NIC.
+    /// The protection domain is not one of this NIC.
     UnknownPd,
     /// One address is IPv4 and the other IPv6.
     TwoFamilies {
-        /// The local one.
+        /// The local address.
         src: IpAddr,
-        /// The remote one.
+        /// The remote address.
         dst: IpAddr,
     },
     /// The remote address is 0.0.0.0 or ::.

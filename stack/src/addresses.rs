@@ -1,9 +1,9 @@
-//! The local addresses that a listener is for.
+//! The local addresses of a listener.
 
 use std::fmt;
 use std::net::IpAddr;
 
-/// The local addresses that something is for: one, those of a family, or all.
+/// A set of local addresses: one, those of a family, or all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Addresses {
     /// One address.
@@ -17,7 +17,7 @@ pub enum Addresses {
 }
 
 impl Addresses {
-    /// Whether an address is one of these.
+    /// Whether an address is in the set.
     pub fn contains(self, address: IpAddr) -> bool {
         match self {
             Self::One(one) => one == address,
@@ -27,7 +27,7 @@ impl Addresses {
         }
     }
 
-    /// Whether there can be an address that both contain.
+    /// Whether both sets can have an address in common.
     pub fn overlaps(self, other: Self) -> bool {
         match (self, other) {
             (Self::One(one), many) | (many, Self::One(one)) => many.contains(one),
@@ -36,7 +36,7 @@ impl Addresses {
         }
     }
 
-    /// The address, if it is one.
+    /// The address, if the set is a single one.
     pub fn one(self) -> Option<IpAddr> {
         match self {
             Self::One(address) => Some(address),
@@ -51,7 +51,7 @@ impl From<IpAddr> for Addresses {
     }
 }
 
-/// One address, or all if there is none.
+/// A single address, or all for `None`.
 impl From<Option<IpAddr>> for Addresses {
     fn from(address: Option<IpAddr>) -> Self {
         address.map_or(Self::All, Self::One)

@@ -1,5 +1,4 @@
-//! What the NIC counts: every packet that is dropped has a reason, and every
-//! reason a counter.
+//! The counters of the NIC. Every dropped packet has a reason, and every reason has a counter.
 
 use core::fmt;
 use core::ops::Index;
@@ -33,8 +32,8 @@ counters! {
         UnknownQp = "unknown_qp",
         /// The packet's IP addresses are not those of the QP's path.
         WrongPeer = "wrong_peer",
-        /// From the peer, but of another version of RoCE than the QP's path: the two ends
-        /// have chosen GID indices of different kinds.
+        /// From the peer, but with another version of RoCE than the QP's path: the two ends have
+        /// chosen GID indices of different kinds.
         WrongVersion = "wrong_version",
         /// The partition key is not the QP's.
         WrongPKey = "wrong_pkey",
@@ -42,16 +41,15 @@ counters! {
         WrongTransport = "wrong_transport",
         /// A request to an XRC initiator, or a response to an XRC target.
         WrongDirection = "wrong_direction",
-        /// The QP's state takes no such packet.
+        /// The QP's state does not allow the packet.
         WrongState = "wrong_state",
-        /// A request ahead of the expected PSN that was not kept: something before it was
-        /// lost.
+        /// A request ahead of the expected PSN that was not kept: a packet before it was lost.
         OutOfSequence = "out_of_sequence",
-        /// A request or response ahead of the expected PSN that came before, and was kept then.
+        /// A request or response ahead of the expected PSN of which an earlier copy is kept.
         DuplicateEarly = "duplicate_early",
         /// A request that was executed before and can't be repeated from state.
         StaleDuplicate = "stale_duplicate",
-        /// An acknowledgement of something never sent.
+        /// An acknowledgement of a packet that was never sent.
         GhostAck = "ghost_ack",
         /// A response that was received before.
         DuplicateResponse = "duplicate_response",
@@ -61,55 +59,55 @@ counters! {
         ResponseGap = "response_gap",
         /// The datagram's Q_Key is not the QP's. (UD.)
         WrongQKey = "wrong_qkey",
-        /// A multicast to a group that no QP is attached to, or one and a number that
-        /// don't belong together. (UD.)
+        /// A multicast to a group that no QP is attached to, or a group and a QPN that don't belong
+        /// together. (UD.)
         NoGroup = "no_group",
-        /// A middle or last packet of no message that is being received: its message
-        /// was given up or never begun, or is of another operation. (UC.)
+        /// A middle or last packet of no message in progress: its message was abandoned or never
+        /// begun, or is of another operation. (UC.)
         OutOfPlace = "out_of_place",
-        /// The payload's length is not what its place in the message demands. (UC, UD.)
+        /// The payload's length does not fit its place in the message. (UC, UD.)
         BadLength = "bad_length",
         /// No receive was posted for the message. (UC, UD.)
         NoReceive = "no_receive",
-        /// The receive that was posted is too small for the message. (UC, UD.)
+        /// The posted receive is too small for the message. (UC, UD.)
         ReceiveTooSmall = "receive_too_small",
-        /// Remote key, rights or bounds did not admit the WRITE. (UC.)
+        /// Remote key, rights or bounds did not allow the WRITE. (UC.)
         AccessDenied = "access_denied",
-        /// A management datagram for which QP1 had no room: others wait to be taken. (QP1.)
+        /// A management datagram for which the inbox of QP1 had no room. (QP1.)
         MadsFull = "mads_full",
-        /// An operation that this stack does not do yet.
+        /// An operation that this stack does not support yet.
         Unsupported = "unsupported",
-        /// A datagram without a byte: a peer checks whether this port is open.
+        /// An empty datagram: a peer checks whether this port is open.
         Empty = "empty",
     }
 }
 
 counters! {
-    /// Other things worth counting.
+    /// Other counters.
     Stat {
-        /// Packets received for one of our QPs and with the right ICRC; of those, some
-        /// may still be dropped.
+        /// Packets received for a QP of this NIC with a correct ICRC, including those that were
+        /// dropped later.
         RxPackets = "rx_packets",
-        /// Payload bytes of those.
+        /// Payload bytes of the packets received.
         RxBytes = "rx_bytes",
         /// Packets sent.
         TxPackets = "tx_packets",
-        /// Payload bytes of those.
+        /// Payload bytes of the packets sent.
         TxBytes = "tx_bytes",
-        /// Packets that were sent again.
+        /// Packets retransmitted.
         Retransmitted = "retransmitted",
         /// Local ACK timeouts.
         Timeouts = "timeouts",
-        /// Local ACK timeouts for nothing: everything had arrived.
+        /// Spurious local ACK timeouts: everything had arrived.
         SpuriousTimeouts = "spurious_timeouts",
-        /// Answers that were late by the measured round trip, long before the local ACK
-        /// timeout, and asked for again.
+        /// Answers that were late by the measured round trip, long before the local ACK timeout, so
+        /// that the requester asked again.
         LateAnswers = "late_answers",
         /// Acknowledgements received.
         AcksReceived = "acks_received",
         /// Acknowledgements sent.
         AcksSent = "acks_sent",
-        /// Requests and responses ahead of the expected PSN that were kept until their turn.
+        /// Requests and responses ahead of the expected PSN that were kept.
         EarlyKept = "early_kept",
         /// NAKs for a PSN sequence error received.
         SequenceNaksReceived = "sequence_naks_received",
@@ -119,7 +117,7 @@ counters! {
         RnrNaksReceived = "rnr_naks_received",
         /// RNR NAKs sent.
         RnrNaksSent = "rnr_naks_sent",
-        /// Responses found missing by what came after them.
+        /// Missing responses that were detected by later packets.
         ImpliedNaks = "implied_naks",
         /// Other NAKs received.
         FatalNaksReceived = "fatal_naks_received",
@@ -127,7 +125,7 @@ counters! {
         FatalNaksSent = "fatal_naks_sent",
         /// Duplicate requests received.
         DuplicateRequests = "duplicate_requests",
-        /// Messages of which a part came and the rest did not. (UC.)
+        /// Messages that arrived only in part. (UC.)
         UnfinishedMessages = "unfinished_messages",
         /// Packets received with the ECN mark "congestion experienced".
         EcnMarked = "ecn_marked",
@@ -135,7 +133,7 @@ counters! {
         CnpsReceived = "cnps_received",
         /// Congestion notification packets sent.
         CnpsSent = "cnps_sent",
-        /// Marked packets for which none was sent, since one had just been.
+        /// Marked packets that were not answered, because a CNP had just been sent.
         CnpsSuppressed = "cnps_suppressed",
         /// Packets that the port could not send at all.
         Unsendable = "unsendable",
@@ -170,7 +168,7 @@ impl Default for Counters {
 }
 
 impl Counters {
-    /// How many packets were dropped for the reason.
+    /// The number of packets that were dropped for this reason.
     pub fn drops(&self, reason: DropReason) -> u64 {
         self.drops[reason as usize]
     }
@@ -180,12 +178,12 @@ impl Counters {
         self.stats[stat as usize]
     }
 
-    /// All drops together.
+    /// The sum of all drops.
     pub fn total_drops(&self) -> u64 {
         self.drops.iter().sum()
     }
 
-    /// Name and value of everything, drops first (their names begin with `drop_`).
+    /// Name and value of every counter, drops first (their names begin with `drop_`).
     pub fn iter(&self) -> impl Iterator<Item = (String, u64)> + '_ {
         let drops = DropReason::ALL
             .iter()
@@ -196,7 +194,7 @@ impl Counters {
         drops.chain(stats)
     }
 
-    /// The value of the counter that [`Counters::iter`] gives this name.
+    /// The value of the counter with this name, as in [`Counters::iter`].
     pub fn get(&self, name: &str) -> Option<u64> {
         match name.strip_prefix("drop_") {
             Some(label) => {

@@ -1,4 +1,4 @@
-//! Durations as people write them: `50us`, `1.5ms`.
+//! Durations in text form: `50us`, `1.5ms`.
 
 use crate::time::Duration;
 use core::fmt;
@@ -16,7 +16,7 @@ use core::str::FromStr;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct DurationText(pub Duration);
 
-/// A text that is no [`DurationText`].
+/// A text that is not a [`DurationText`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DurationTextError;
 
@@ -53,7 +53,7 @@ impl FromStr for DurationText {
     }
 }
 
-/// Writes the largest unit in which the number is whole.
+/// Writes the largest unit that gives a whole number.
 impl fmt::Display for DurationText {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ns = u64::try_from(self.0.as_nanos()).unwrap_or(u64::MAX);

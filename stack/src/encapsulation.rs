@@ -1,24 +1,24 @@
-//! What lies in front of the BTH, as far as the NIC has to know.
+//! The headers in front of the BTH, as far as the NIC needs them.
 //!
-//! The stack handles *transport packets*: the bytes from the BTH to the ICRC, both
-//! included, which are the payload of RoCEv2's UDP datagram and of RoCE v1's GRH.
-//! Ethernet, IP and UDP are the port's business. [`RxMeta`] and [`TxMeta`] carry the
-//! fields of those headers that the transport or the ICRC depends on.
+//! The stack handles *transport packets*: the bytes from the BTH to the ICRC, both included, which
+//! are the payload of RoCEv2's UDP datagram and of RoCE v1's GRH. The port handles Ethernet, IP and
+//! UDP. [`RxMeta`] and [`TxMeta`] carry the fields of those headers that the transport or the ICRC
+//! depends on.
 
 use std::fmt;
 use std::net::IpAddr;
 
-/// What lies between the Ethernet header and the BTH.
+/// The encapsulation between the Ethernet header and the BTH.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum RoceVersion {
-    /// A GRH: RoCE, which does not pass routers (IBTA 1.7, Annex A16).
+    /// A GRH: RoCE, which is not routable (IBTA 1.7, Annex A16).
     V1,
     /// IP and UDP: RoCEv2 (IBTA 1.7, Annex A17).
     #[default]
     V2,
 }
 
-/// The name by which the Linux kernel knows it in its GID tables.
+/// The name of the version in the Linux kernel's GID tables.
 impl fmt::Display for RoceVersion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -28,7 +28,7 @@ impl fmt::Display for RoceVersion {
     }
 }
 
-/// An address as a GID: an IPv4 one in its IPv6-mapped form (RoCEv2 Annex A17.3.1).
+/// An address as a GID: an IPv4 address in its IPv6-mapped form (RoCEv2 Annex A17.3.1).
 pub(crate) fn gid(address: IpAddr) -> [u8; 16] {
     match address {
         IpAddr::V4(v4) => v4.to_ipv6_mapped().octets(),
@@ -36,14 +36,14 @@ pub(crate) fn gid(address: IpAddr) -> [u8; 16] {
     }
 }
 
-/// The fields of the IPv4 header that a port may or may not see and that the ICRC
-/// covers (RoCEv2 Annex A17.3.3).
+/// The fields of the IPv4 header that the ICRC covers, and that a port may or may not see (RoCEv2
+/// Annex A17.3.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IpCovered {
-    /// IPv6: nothing of the header beyond the addresses and the length is covered.
+    /// IPv6: only the addresses and the length of the header are covered.
     V6,
-    /// IPv4, header seen: the identification and the 16-bit field of flags and
-    /// fragment offset, in host byte order.
+    /// IPv4, header visible: the identification and the 16-bit field of flags and fragment offset,
+    /// in host byte order.
     V4 {
         /// Identification.
         id: u16,
@@ -52,20 +52,19 @@ pub enum IpCovered {
     },
     /// IPv4 through a socket that hides both fields.
     V4Hidden,
-    /// RoCE v1's GRH, of whichever family the addresses in it are: nothing of it beyond
-    /// them and the length is covered.
+    /// RoCE v1's GRH, of either address family: only the addresses and the length are covered.
     Grh,
 }
 
-/// What a port says of a received packet besides its transport bytes.
+/// The metadata of a received packet besides its transport bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RxMeta {
     /// The IP source address.
     pub src: IpAddr,
     /// The IP destination address: one of the port's own.
     pub dst: IpAddr,
-    /// The UDP source port. (The destination port is 4791, or the port would not
-    /// have handed the packet out.) RoCE v1 has none.
+    /// The UDP source port. (The destination port is 4791: the port drops other packets.) RoCE v1
+    /// has none.
     pub src_port: u16,
     /// The type of service (IPv4) or traffic class (IPv6): DSCP in the upper six
     /// bits, ECN in the lower two.
@@ -75,7 +74,7 @@ pub struct RxMeta {
 }
 
 impl RxMeta {
-    /// Which version of RoCE carried the packet.
+    /// The version of RoCE that carried the packet.
     // rule: A16-stack
     #[inline]
     pub fn version(&self) -> RoceVersion {
@@ -85,17 +84,17 @@ impl RxMeta {
         }
     }
 
-    /// Whether a switch on the way marked the packet as having met congestion (RFC 3168).
-    /// RoCEv1 has no such marks, and no answer to them.
+    /// Whether a switch marked the packet with "congestion experienced" (RFC 3168). RoCEv1 has
+    /// neither marks nor an answer to them.
     pub(crate) fn is_marked(&self) -> bool {
         self.version() == RoceVersion::V2 && self.traffic_class & 3 == 3
     }
 }
 
-/// Where a packet goes and how.
+/// The metadata of a packet to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TxMeta {
-    /// The IP source address: one of the port's own, which the driver has made usable.
+    /// The IP source address: one of the port's own, validated by the driver.
     pub src: IpAddr,
     /// The IP destination address, of the same family.
     pub dst: IpAddr,
@@ -103,6 +102,6 @@ pub struct TxMeta {
     pub traffic_class: u8,
     /// Time to live or hop limit; 0 means the port's default.
     pub hop_limit: u8,
-    /// Which version of RoCE carries the packet: one that the port carries.
+    /// The version of RoCE that carries the packet. The port must support it.
     pub version: RoceVersion,
 }

@@ -1,5 +1,5 @@
-//! Maps keyed by numbers that we drew at random ourselves (QPNs, memory keys):
-//! they need no hashing against attackers, who can't choose what is stored.
+//! Maps keyed by numbers that the NIC itself draws at random (QPNs, memory keys). They need no
+//! hashing against attackers, who can't choose the keys.
 
 use core::hash::{BuildHasherDefault, Hasher};
 use std::collections::HashMap;
@@ -7,7 +7,7 @@ use std::collections::HashMap;
 /// A map from a random 32-bit number.
 pub(crate) type KeyMap<V> = HashMap<u32, V, BuildHasherDefault<Spread>>;
 
-/// Spreads a `u32` over the 64 bits that the map looks at.
+/// Spreads a `u32` over the 64 bits of the hash.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Spread(u64);
 

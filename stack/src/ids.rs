@@ -1,9 +1,9 @@
-//! Names of objects of a NIC, which events, requests and errors carry.
+//! The IDs of a NIC's objects, which events, requests and errors carry.
 
 use core::fmt;
 use roce_wire::Qpn;
 
-/// Names a CQ in [`Event`](crate::Event)s; the caller chose it.
+/// The ID of a CQ in [`Event`](crate::Event)s, chosen by the caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct CqId(pub u64);
 
@@ -17,12 +17,12 @@ impl Srqn {
         self.0
     }
 
-    /// The number in the low 24 bits, as a peer told it.
+    /// The SRQ whose number is in the low 24 bits, as received from a peer.
     pub const fn from_bits(bits: u32) -> Self {
         Self(bits & 0xff_ffff)
     }
 
-    /// As the XRC header carries it.
+    /// The number in the form of the XRC header.
     pub(crate) const fn wire(self) -> Qpn {
         Qpn::from_bits(self.0)
     }
@@ -35,13 +35,13 @@ impl fmt::Display for Srqn {
 }
 
 impl From<Qpn> for Srqn {
-    /// The XRC header carries the number as it does that of a QP.
+    /// The XRC header carries the number in the form of a QPN.
     fn from(number: Qpn) -> Self {
         Self(number.get())
     }
 }
 
-/// Names an XRC domain of a NIC.
+/// The ID of an XRC domain of a NIC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct XrcdId(pub(crate) u32);
 
@@ -51,8 +51,8 @@ impl fmt::Display for XrcdId {
     }
 }
 
-/// Names a QP and says where it is. Once the QP is gone it names nothing, even if
-/// another has taken the place.
+/// The QPN of a QP and its slot in the table. Once the QP is destroyed, the handle refers to
+/// nothing, even if another QP uses the slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Handle {
     slot: u32,
@@ -64,7 +64,7 @@ impl Handle {
         Self { slot, qpn }
     }
 
-    /// The place of the QP in the NIC's table.
+    /// The slot of the QP in the NIC's table.
     pub(crate) fn slot(self) -> u32 {
         self.slot
     }

@@ -8,22 +8,22 @@ pub enum QpKind {
     /// Reliable connection: every operation, acknowledged and retried (IBTA 1.7, 9.7).
     #[default]
     Rc,
-    /// Unreliable connection: SEND and WRITE to one peer, without acknowledgement. A
-    /// message that lost a packet is lost (IBTA 1.7, 9.8.2).
+    /// Unreliable connection: SEND and WRITE to one peer, without acknowledgement. A message that
+    /// lost a packet is lost (IBTA 1.7, 9.8.2).
     Uc,
-    /// Unreliable datagram: SEND of one packet to anybody, or to a multicast group
-    /// (IBTA 1.7, 9.8.3).
+    /// Unreliable datagram: SEND of one packet to any QP, or to a multicast group (IBTA 1.7,
+    /// 9.8.3).
     Ud,
-    /// The end of an extended reliable connection that sends. It does what RC does;
-    /// each request names an SRQ of the peer (IBTA 1.7, annex A14).
+    /// The sending end of an extended reliable connection. It supports what RC does; each request
+    /// names an SRQ of the peer (IBTA 1.7, annex A14).
     XrcInitiator,
-    /// The end of an extended reliable connection that receives, on behalf of all SRQs
-    /// of its domain (IBTA 1.7, annex A14).
+    /// The receiving end of an extended reliable connection, for all SRQs of its domain (IBTA 1.7,
+    /// annex A14).
     XrcTarget,
 }
 
 impl QpKind {
-    /// All of them.
+    /// All kinds.
     pub const ALL: [Self; 5] = [
         Self::Rc,
         Self::Uc,
@@ -32,7 +32,7 @@ impl QpKind {
         Self::XrcTarget,
     ];
 
-    /// The service of the packets that it sends and takes.
+    /// The transport of the packets that it sends and receives.
     pub const fn transport(self) -> Transport {
         match self {
             Self::Rc => Transport::Rc,
@@ -47,10 +47,10 @@ impl QpKind {
         matches!(self, Self::XrcInitiator | Self::XrcTarget)
     }
 
-    /// The opcode of this kind that does what an opcode of RC does.
+    /// This kind's opcode for the same operation as an RC opcode.
     pub(crate) fn opcode(self, rc: Opcode) -> Opcode {
         if self.is_xrc() {
-            // The services differ in the upper three bits alone.
+            // The services differ only in the upper three bits.
             let byte = rc.byte() | Transport::Xrc.bits() << 5;
             Opcode::from_byte(byte).unwrap_or(rc)
         } else {
@@ -58,7 +58,7 @@ impl QpKind {
         }
     }
 
-    /// Whether packets of the opcode come to such a QP, and don't leave it.
+    /// Whether a QP of this kind receives packets with this opcode.
     // rule: A14-ini-tgt
     pub(crate) fn takes(self, opcode: Opcode) -> bool {
         match self {
@@ -68,8 +68,7 @@ impl QpKind {
         }
     }
 
-    /// Whether a QP of this kind speaks to one peer, which it is told on its way to
-    /// RTR.
+    /// Whether a QP of this kind has one peer, which is set in the transition to RTR.
     pub const fn is_connected(self) -> bool {
         !matches!(self, Self::Ud)
     }
@@ -97,7 +96,7 @@ impl core::fmt::Display for QpKind {
 /// The state of a QP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum QpState {
-    /// Just made: nothing can be posted.
+    /// Newly created: nothing can be posted.
     Reset,
     /// Receives can be posted; nothing is processed.
     Init,
@@ -105,11 +104,11 @@ pub enum QpState {
     Rtr,
     /// Ready to send.
     Rts,
-    /// Send queue drained: what was begun is completed, nothing new is begun.
+    /// Send queue drained: requests that were begun complete, new ones are not begun.
     Sqd,
-    /// The send queue failed; receiving goes on. (UC and UD only.)
+    /// The send queue failed; receiving continues. (UC and UD only.)
     Sqe,
-    /// Failed: everything posted completes as flushed.
+    /// Failed: all posted requests complete as flushed.
     Err,
 }
 

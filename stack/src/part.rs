@@ -1,22 +1,23 @@
-//! Parts of the space of QP numbers, so that several NICs can be behind one address.
+//! Parts of the QPN space, so that several NICs can share one address.
 
 use roce_wire::Qpn;
 
-/// One of [`QpnPart::COUNT`] equal parts of the space of QP numbers. NICs behind one
-/// address, each in a process of its own, have a part each: their QPs' numbers never
-/// collide, and the first byte of a packet's destination QPN tells whose it is.
+/// One of [`QpnPart::COUNT`] equal parts of the QPN space. NICs behind one address, each in its own
+/// process, have a part each: their QPNs never collide, and the first byte of a packet's
+/// destination QPN identifies the NIC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct QpnPart(u8);
 
 impl QpnPart {
-    /// How many parts there are.
+    /// The number of parts.
     pub const COUNT: u8 = 1 << (8 - Self::SHIFT);
-    /// The part's number is the first byte of a QPN, shifted to the right by so many bits.
+    /// The number of a part is the first byte of a QPN, shifted to the right by this number of
+    /// bits.
     pub const SHIFT: u32 = 1;
     /// Bits of a QPN below its part's number.
     const LOW_BITS: u32 = 16 + Self::SHIFT;
 
-    /// The part that has the numbers of the management QPs.
+    /// The part that contains the QPNs of the management QPs.
     pub const FIRST: Self = Self(0);
 
     /// Part `number`, if there is one.
@@ -34,19 +35,19 @@ impl QpnPart {
         Self((qpn.get() >> Self::LOW_BITS) as u8)
     }
 
-    /// The part of a packet, by its bytes from the BTH on; nothing if they end before its
+    /// The part of a packet, from its bytes from the BTH on; `None` if they end before its
     /// destination QPN.
     pub fn of_packet(transport: &[u8]) -> Option<Self> {
         transport.get(5).map(|first| Self(first >> Self::SHIFT))
     }
 
-    /// The number of the part that `bits` choose.
+    /// The number of this part that `bits` select.
     pub(crate) fn pick(self, bits: u32) -> u32 {
         u32::from(self.0) << Self::LOW_BITS | bits & ((1 << Self::LOW_BITS) - 1)
     }
 
-    /// How many QPs a NIC can have whose numbers are of one part. The three numbers that no
-    /// QP may have are in two of the parts, and draws must find a free one soon.
+    /// The maximum number of QPs of a NIC that draws from one part. It leaves room for the three
+    /// reserved numbers, which are in two of the parts, and keeps draws from taking long.
     pub const MAX_QPS: usize = (1 << Self::LOW_BITS) - 1024;
 }
 

@@ -1,7 +1,7 @@
-//! Which 802.1Q priority a packet has.
+//! The 802.1Q priority of packets.
 
-/// The 802.1Q priority (0 to 7) of packets with each DSCP. At first it is the upper three
-/// bits of the DSCP, as switches and adapters map them unless told otherwise.
+/// The 802.1Q priority (0 to 7) of packets with each DSCP. The default is the upper three bits of
+/// the DSCP, which is the default of switches and adapters, too.
 ///
 /// ```
 /// use roce_stack::PriorityMap;
@@ -27,13 +27,13 @@ impl PriorityMap {
         self.0[usize::from(traffic_class >> 2)]
     }
 
-    /// Gives packets of a DSCP a priority. Of either, only the bits count that there are: six
-    /// and three.
+    /// Sets the priority of packets with a DSCP. Only the lower six bits of the DSCP and the lower
+    /// three of the priority count.
     pub fn set(&mut self, dscp: u8, priority: u8) {
         self.0[usize::from(dscp & 63)] = priority & 7;
     }
 
-    /// The DSCPs whose priority is another one than at first, each with it.
+    /// The DSCPs whose priority differs from the default, with their priorities.
     pub fn changed(&self) -> impl Iterator<Item = (u8, u8)> {
         let first = Self::default();
         let both = (0..64).zip(self.0.into_iter().zip(first.0));

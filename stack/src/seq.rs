@@ -1,9 +1,8 @@
-//! Packet sequence numbers without their wrap.
+//! Packet sequence numbers that don't wrap.
 //!
-//! A PSN has 24 bits (IBTA 1.7, 9.2.3) and a message of 2^31 bytes at path MTU 256
-//! spans 2^23 of them, half of the space. So the state machines count in [`Seq`],
-//! 64 bits wide, and translate at the wire: a received PSN is taken for the `Seq`
-//! nearest to one that is known.
+//! A PSN has 24 bits (IBTA 1.7, 9.2.3), and a message of 2^31 bytes at path MTU 256 spans 2^23 of
+//! them, half of the space. So the state machines count in [`Seq`], which has 64 bits, and
+//! translate at the wire: a received PSN becomes the nearest `Seq` to a known one.
 
 use crate::transmit::Position;
 use core::num::NonZeroU64;
@@ -15,36 +14,36 @@ use roce_wire::Psn;
 pub(crate) struct Seq(u64);
 
 impl Seq {
-    /// The first `Seq` of a QP whose initial PSN is `psn`. There is one PSN space
-    /// of room below, so that an old PSN near it has a `Seq` too.
+    /// The first `Seq` of a QP whose initial PSN is `psn`. One PSN space of room is left below it,
+    /// so that an old PSN near it has a `Seq`, too.
     pub(crate) fn initial(psn: Psn) -> Self {
         Self((1 << 24) + u64::from(psn.get()))
     }
 
-    /// The `Seq` nearest to `self` that looks like `psn` on the wire.
+    /// The `Seq` nearest to `self` that has this PSN on the wire.
     // rule: 9.7.1-psn-translated
     pub(crate) fn nearest(self, psn: Psn) -> Self {
         let distance = i64::from(psn.diff(self.wire()));
         Self(self.0.saturating_add_signed(distance))
     }
 
-    /// What goes into the BTH.
+    /// The PSN in the BTH.
     pub(crate) fn wire(self) -> Psn {
         Psn::new((self.0 & 0xff_ffff) as u32)
     }
 
-    /// The place in its flow of the packet that has this PSN.
+    /// The place in its flow of the packet with this PSN.
     #[inline]
     pub(crate) fn position(self) -> Option<Position> {
         NonZeroU64::new(self.0).map(Position)
     }
 
-    /// The one before.
+    /// The previous one.
     pub(crate) fn prev(self) -> Self {
         Self(self.0.saturating_sub(1))
     }
 
-    /// The one after.
+    /// The next one.
     pub(crate) fn next(self) -> Self {
         self + 1
     }
@@ -57,7 +56,7 @@ impl Add<u64> for Seq {
     }
 }
 
-/// How many packets lie between; 0 if `rhs` is later.
+/// The number of packets between; 0 if `rhs` is later.
 impl Sub for Seq {
     type Output = u64;
     fn sub(self, rhs: Self) -> u64 {

@@ -214,7 +214,7 @@ impl Shares {
 }
 
 impl Share {
-    /// Room that is nobody's.
+    /// The free room.
     fn free(&self, limit: u64) -> u64 {
         limit.saturating_sub(self.in_flight + self.kept)
     }

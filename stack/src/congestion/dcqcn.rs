@@ -1,24 +1,23 @@
-//! DCQCN's reaction point: how a sender's rate follows the CNPs that it gets (Zhu et al.,
+//! DCQCN's reaction point: how a sender's rate follows the CNPs that it receives (Zhu et al.,
 //! "Congestion Control for Large-Scale RDMA Deployments", SIGCOMM 2015, section 5).
 //!
-//! `alpha` guesses how congested the path is: it rises with CNPs and falls without. A CNP
-//! cuts the current rate by `alpha / 2`. Afterwards a timer and a counter of bytes sent
-//! raise it again, each of their turns halfway towards the target rate: at first the rate
-//! before the cut (fast recovery), which then grows by a little (additive increase) and, once
-//! timer and counter have both had many turns, by more (hyper increase).
+//! `alpha` estimates how congested the path is: it rises with CNPs and falls without. A CNP cuts
+//! the current rate by `alpha / 2`. Afterwards a timer and a counter of bytes sent raise the rate
+//! again, each halfway towards the target rate. The target is at first the rate before the cut
+//! (fast recovery); it then grows by a little (additive increase) and, once timer and counter have
+//! both raised the rate many times, by more (hyper increase).
 
 use super::law::{Law, after};
 use super::parameters::DcqcnParameters;
 use crate::time::Instant;
 
-/// Below this alpha is as good as nothing; its timer rests.
+/// Below this, alpha counts as 0, and its timer stops.
 const LEAST_ALPHA: f64 = 1e-6;
 
-/// How many increases a look ahead takes in.
+/// The number of increases that a prediction considers.
 const LOOK_AHEAD: u32 = 64;
 
-/// The state of one sender. It begins with a first CNP, or with a start that is not at full
-/// rate.
+/// The state of one sender. It begins with the first CNP, or when a sender starts below full rate.
 #[derive(Clone, Debug)]
 pub(crate) struct Dcqcn {
     alpha: f64,
@@ -26,21 +25,21 @@ pub(crate) struct Dcqcn {
     current: f64,
     /// Bits a second.
     target: f64,
-    /// Bytes sent since the byte counter's last turn.
+    /// Bytes sent since the byte counter last raised the rate.
     bytes: u64,
     byte_turns: u32,
     time_turns: u32,
-    /// A CNP came since alpha's last update.
+    /// A CNP has arrived since alpha's last update.
     cnp_seen: bool,
-    /// When alpha is updated, unless it is 0 and stays so.
+    /// When alpha is updated next, unless it is 0 and stays 0.
     alpha_due: Option<Instant>,
     increase_due: Instant,
-    /// No cut before this.
+    /// The rate is not cut before this.
     spared_until: Instant,
 }
 
 impl Dcqcn {
-    /// A sender at full rate gets its first CNP.
+    /// The state of a sender at full rate that gets its first CNP.
     pub(crate) fn new(now: Instant, p: &DcqcnParameters) -> Self {
         let full = p.max_rate();
         let mut new = Self {
@@ -62,9 +61,9 @@ impl Dcqcn {
         new
     }
 
-    /// A sender begins that should not be faster than so many bits a second: others to the
-    /// same peer just got CNPs, or so it was set. With `knows`, that is what the network
-    /// bears; if not, it comes up to full rate as after a cut.
+    /// The state of a sender that starts at `rate`, in bits a second, because others to the same
+    /// peer have just got CNPs, or because of a setting. With `knows`, `rate` is what the network
+    /// can carry; otherwise it rises to full rate as after a cut.
     pub(crate) fn starting(now: Instant, rate: f64, knows: bool, p: &DcqcnParameters) -> Self {
         let rate = rate.clamp(p.min_rate(), p.max_rate());
         Self {
@@ -81,17 +80,17 @@ impl Dcqcn {
         }
     }
 
-    /// How congested it takes the path for, from 0 to 1.
+    /// The estimated congestion of the path, from 0 to 1.
     pub(crate) fn alpha(&self) -> f64 {
         self.alpha
     }
 
-    /// The rate that the next increases lead towards, in bits a second.
+    /// The target of the next increases, in bits a second.
     pub(crate) fn target(&self) -> f64 {
         self.target
     }
 
-    /// Whether it may send at full rate, as good as.
+    /// Whether its rate is practically the full rate.
     pub(crate) fn is_at_full_rate(&self, p: &DcqcnParameters) -> bool {
         self.current >= p.max_rate() * (1.0 - 1.0 / 1024.0)
     }
@@ -111,7 +110,7 @@ impl Dcqcn {
         self.current = f64::midpoint(self.current, self.target);
     }
 
-    /// The timer's turn to increase.
+    /// The timer's increase.
     fn increase_by_time(&mut self, p: &DcqcnParameters) {
         self.time_turns = self.time_turns.saturating_add(1);
         self.increase_due = self.increase_due + p.increase_period();
@@ -126,10 +125,10 @@ impl Law for Dcqcn {
         Some(self.current)
     }
 
-    /// Whether it has come to full rate again, and no CNP came for so long that alpha has gone.
-    /// Up to then it keeps to the full rate, as an adapter does whose link is no faster: a
-    /// port in software may be, and a burst of a whole window at its speed would begin
-    /// the same anew.
+    /// Whether the sender has returned to full rate, and alpha has decayed since the last CNP.
+    /// Until then it keeps to the full rate, as an adapter does whose link is no faster. A port in
+    /// software may be faster, and a burst of a whole window at its speed would cause the same
+    /// congestion again.
     fn is_over(&self, p: &DcqcnParameters) -> bool {
         let calm = self.alpha_due.is_none() || p.alpha_weight() >= 1.0;
         calm && self.is_at_full_rate(p)
@@ -193,8 +192,8 @@ impl Law for Dcqcn {
         }
     }
 
-    /// Takes in the increases by the timer until then, so that a slow sender needs not be
-    /// woken for each of them.
+    /// Includes the timer's increases until then, so that a slow sender need not wake up for each
+    /// of them.
     fn when_allowed(&self, now: Instant, mut bits: f64, p: &DcqcnParameters) -> Instant {
         let soon = after(now, bits / self.current);
         if soon <= self.increase_due {

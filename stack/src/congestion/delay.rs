@@ -4,31 +4,32 @@
 //! "Swift: Delay is Simple and Effective for Congestion Control in the Datacenter", SIGCOMM
 //! 2020, section 3), with its scaling of the target by the flow's window.
 //!
-//! Ours is what the target is measured from, unless it is said: the shortest round trip that
-//! the connection has seen of late, since nobody can say beforehand what a host in software
-//! takes. Who comes late sees no round trip without the queue of those who were there; it
-//! aims at more than they do, and they make room, until the queue is its own. So each sender
-//! rests now and then, as BBR does: it has a few packets in flight for two round trips, and
-//! sees what is left of the queue. Who sees the queue fall rests with it, and from then on
-//! they do at the same time. And ours is the start: from a small window, which doubles in each round trip until one is
+//! The reference for the target is our own, unless it is configured: the shortest round trip that
+//! the connection has measured recently, since nobody can know in advance how long a host in
+//! software takes. A flow that starts late measures no round trip without the queue of the earlier
+//! flows. It aims at a longer one than they do, and they make room, until the queue is its own. So
+//! each sender rests now and then, as in BBR: it has a few packets in flight for two round trips,
+//! and measures what is left of the queue. A sender that sees the queue fall rests with it, and
+//! from then on they rest at the same time. The start is our own, too: a small window, which
+//! doubles in each round trip until one is longer than the target.
 //! longer than the target.
 
 use super::law::{Acked, Law};
 use super::parameters::DelayParameters;
 use crate::time::{Duration, Instant};
 
-/// What a sender has in flight while it probes: enough for the peer to answer at once.
+/// The packets in flight of a sender that rests: enough for the peer to answer at once.
 const REST_WINDOW: u64 = 4;
 
-/// The first probe is after so many round trips. Each later one takes twice as long to come,
-/// up to what is set.
+/// The number of round trips before the first rest. Each later gap is twice as long, up to the
+/// configured maximum.
 const FIRST_REST: u32 = 8;
 
-/// The shortest round trip of late.
+/// The shortest recent round trip.
 #[derive(Clone, Debug)]
 struct Base {
     shortest: Duration,
-    /// The shortest since then.
+    /// The shortest since `since`.
     fresh: Duration,
     since: Instant,
 }
@@ -44,8 +45,8 @@ impl Default for Base {
 }
 
 impl Base {
-    /// What is older than `memory` is forgotten, at the latest when it is twice as old: the
-    /// path may have become a longer one.
+    /// Forgets round trips that are older than `memory`, at the latest when they are twice as old:
+    /// the path may have become longer.
     fn measured(&mut self, now: Instant, round_trip: Duration, memory: Duration) {
         if now.saturating_duration_since(self.since) >= memory {
             self.shortest = self.fresh;
@@ -60,21 +61,21 @@ impl Base {
 /// When a sender rests, to see the round trip of an empty network.
 #[derive(Clone, Debug, Default)]
 struct Rests {
-    /// The end of the one under way.
+    /// The end of the present rest.
     until: Option<Instant>,
-    /// When the last began; `None` before the first is planned.
+    /// When the last rest began; `None` before the first is planned.
     last: Option<Instant>,
-    /// How many round trips there are between the last and the next.
+    /// The number of round trips between the last rest and the next.
     gap: u32,
-    /// When it last heard of a round trip.
+    /// When the sender last measured a round trip.
     heard: Option<Instant>,
-    /// When the queue was last seen to stand.
+    /// When the queue was last standing.
     stood: Option<Instant>,
 }
 
 impl Rests {
-    /// Whether it rests after this turn. It takes a round trip for its packets to leave the
-    /// queue, and one to see that.
+    /// Whether it rests after this measurement. A rest lasts two round trips: its packets take one
+    /// to leave the queue, and the effect is measured in the next.
     fn turn(&mut self, now: Instant, trip: &Trip, most: u32) -> bool {
         let heard = self.heard.replace(now).unwrap_or(now);
         if self.until.is_some_and(|until| now < until) {
@@ -87,7 +88,7 @@ impl Rests {
         };
         let soon = trip.smoothed * self.gap.div_ceil(4);
         if trip.in_flight <= REST_WINDOW || now.saturating_duration_since(heard) >= soon {
-            // It had nothing to send: that was a rest.
+            // It had nothing to send, which has the effect of a rest.
             self.last = Some(now);
             return false;
         }
@@ -101,7 +102,7 @@ impl Rests {
         self.until.is_some()
     }
 
-    /// Whether the queue has just stood and now is half empty: somebody rests.
+    /// Whether the queue was standing recently and now is half empty: another sender rests.
     fn falls(&mut self, now: Instant, trip: &Trip) -> bool {
         let queue = trip.newest.saturating_sub(trip.base);
         if queue >= trip.queue / 4 * 3 {
@@ -112,13 +113,13 @@ impl Rests {
     }
 }
 
-/// What a round trip says of the queue.
+/// What a round trip shows about the queue.
 struct Trip {
-    /// So many packets were in flight at its end.
+    /// The packets in flight at its end.
     in_flight: u64,
     newest: Duration,
-    /// All so far, each new one weighed with an eighth. Flows that share a queue see the
-    /// same.
+    /// The moving average, in which each new one has a weight of an eighth. Flows that share a
+    /// queue see the same value.
     smoothed: Duration,
     /// The round trip without a queue.
     base: Duration,
@@ -131,25 +132,25 @@ struct Trip {
 pub(crate) struct Delay {
     /// In packets; less than one, if one takes several round trips.
     window: f64,
-    /// What a packet takes of a link.
+    /// The bits that a packet occupies on a link.
     packet_bits: f64,
     /// No round trip has been too long yet.
     starts: bool,
-    /// Packets acknowledged since a round trip was told of.
+    /// Packets acknowledged since the last measured round trip.
     acked: u64,
     newest: Duration,
-    /// Each new one weighed with an eighth; of the first ones, none.
+    /// The moving average, in which each new one has a weight of an eighth, except the first.
     smoothed: Duration,
     base: Base,
     rests: Rests,
-    /// No cut before this.
+    /// The window is not cut before this.
     spared_until: Instant,
-    /// Timeouts since something was acknowledged.
+    /// Timeouts since the last acknowledgement.
     timeouts: u32,
 }
 
 impl Delay {
-    /// A sender of packets of so many bytes begins.
+    /// The state of a new sender, whose packets have `packet_bytes` bytes.
     pub(crate) fn new(packet_bytes: usize, p: &DelayParameters) -> Self {
         Self {
             window: p.clamp(f64::from(p.initial_window)),
@@ -165,7 +166,7 @@ impl Delay {
         }
     }
 
-    /// The round trip that it aims at.
+    /// The target round trip.
     pub(crate) fn target(&self, p: &DelayParameters) -> Duration {
         let base = if p.base_target.is_zero() {
             self.base.shortest.saturating_add(p.queue_target)
@@ -175,12 +176,12 @@ impl Delay {
         base.saturating_add(p.flow_scaling(self.window))
     }
 
-    /// Whether a round trip was told of.
+    /// Whether a round trip was measured.
     pub(crate) fn has_measured(&self) -> bool {
         self.base.shortest < Duration::MAX
     }
 
-    /// Whether it rests, so that its own packets leave the queue and it sees the round trip
+    /// Whether it rests, so that its own packets leave the queue and it measures the round trip
     /// without them.
     fn rests(&mut self, now: Instant, in_flight: u64, p: &DelayParameters) -> bool {
         if self.starts || !p.base_target.is_zero() {
@@ -206,7 +207,7 @@ impl Delay {
         };
     }
 
-    /// Leaves so much of the window, unless it was cut within the last round trip.
+    /// Multiplies the window by `factor`, unless it was cut within the last round trip.
     fn cut(&mut self, now: Instant, factor: f64, p: &DelayParameters) {
         self.starts = false;
         if now < self.spared_until {
@@ -242,7 +243,7 @@ impl Law for Delay {
             let factor = (1.0 - p.beta * excess).max(1.0 - p.max_decrease);
             self.cut(now, factor, p);
         } else if acked.in_flight as f64 >= self.window / 2.0 {
-            // A window that is not used says nothing of what the network bears.
+            // A window that is not used up shows nothing about what the network can carry.
             self.grow(packets.min(self.window.max(1.0)), p);
             self.window = p.clamp(self.window);
         }

@@ -1,66 +1,66 @@
-//! What an algorithm of congestion control is: it hears what becomes of a sender's packets,
-//! and answers with a rate, a window, or both.
+//! The interface of a congestion control algorithm: it is informed about a sender's packets, and
+//! returns a rate, a window, or both.
 
 use crate::time::{Duration, Instant};
 
-/// What an acknowledgement tells.
+/// The information of an acknowledgement.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Acked {
-    /// So many packets more have arrived.
+    /// The number of newly acknowledged packets.
     pub(crate) packets: u64,
-    /// So many were in flight before it came.
+    /// The number of packets in flight before it arrived.
     pub(crate) in_flight: u64,
-    /// What a round trip takes, if this tells.
+    /// The round trip, if it was measured.
     pub(crate) round_trip: Option<Duration>,
 }
 
-/// An algorithm, as the state of one sender. Its parameters are the device's. Before each
-/// event, all timers that are due must have had their turn.
+/// A congestion control algorithm, as the state of one sender. Its parameters are the device's.
+/// Before each event, the caller must run all timers that are due.
 pub(crate) trait Law {
     type Parameters;
 
-    /// So many bytes have been sent, with all that they take of a link.
+    /// Notes that `bytes` were sent, including everything that they occupy on a link.
     fn on_sent(&mut self, _bytes: u64, _p: &Self::Parameters) {}
 
-    /// The peer has acknowledged something.
+    /// Notes that the peer has acknowledged packets.
     fn on_acked(&mut self, _now: Instant, _acked: &Acked, _p: &Self::Parameters) {}
 
-    /// A congestion notification packet has come.
+    /// Notes that a congestion notification packet has arrived.
     fn on_cnp(&mut self, _now: Instant, _p: &Self::Parameters) {}
 
-    /// Packets were lost; `timeout` if nothing at all has come back.
+    /// Notes that packets were lost; `timeout` if no answer at all has arrived.
     fn on_loss(&mut self, _now: Instant, _timeout: bool, _p: &Self::Parameters) {}
 
-    /// When [`Law::on_timer`] should be called next.
+    /// The next time to call [`Law::on_timer`].
     fn next_timer(&self) -> Option<Instant> {
         None
     }
 
-    /// Does what is due at `at`, which [`Law::next_timer`] gave.
+    /// Runs the timer that is due at `at`, as returned by [`Law::next_timer`].
     fn on_timer(&mut self, _at: Instant, _p: &Self::Parameters) {}
 
-    /// The rate at which it may send, in bits a second; `None` for any.
+    /// The rate at which the sender may send, in bits a second; `None` for no limit.
     fn rate(&self, p: &Self::Parameters) -> Option<f64>;
 
-    /// How many packets may be in flight; `None` for any number.
+    /// The number of packets that may be in flight; `None` for no limit.
     fn window(&self) -> Option<u64> {
         None
     }
 
-    /// When it will have been allowed so many bits, if it sends nothing and hears nothing
-    /// from `now` on. It may be earlier than that.
+    /// When the sender will have been allowed `bits` bits, if it sends nothing and nothing happens
+    /// to it from `now` on. The time may be too early, but not too late.
     fn when_allowed(&self, now: Instant, bits: f64, p: &Self::Parameters) -> Instant {
         self.rate(p).map_or(now, |rate| after(now, bits / rate))
     }
 
-    /// Whether it has no say any more: until the next event that it should hear of, it
-    /// can be forgotten.
+    /// Whether the algorithm does not limit the sender any more: its state can be dropped until the
+    /// next event.
     fn is_over(&self, _p: &Self::Parameters) -> bool {
         false
     }
 }
 
-/// `seconds` after `now`, and a nanosecond more, so that rounding leaves nothing missing.
+/// `seconds` after `now`, plus a nanosecond, so that rounding never makes it too early.
 pub(super) fn after(now: Instant, seconds: f64) -> Instant {
     now + Duration::from_secs_f64(seconds.clamp(0.0, 1e6)) + Duration::from_nanos(1)
 }

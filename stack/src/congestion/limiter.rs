@@ -1,4 +1,4 @@
-//! Keeps a sender to its rate: short bursts, and pauses between them.
+//! Keeps a sender to its rate, by short bursts with pauses between them.
 
 use super::CongestionControl;
 use super::dcqcn::Dcqcn;
@@ -11,31 +11,30 @@ use crate::time::{Duration, Instant};
 /// The longest burst: what a port hands to the network at once.
 const LONGEST_BURST: f64 = 65536.0;
 
-/// A pause lasts about as long as this, so that it is worth a timer. Bursts of many senders
-/// at once are marked for themselves: at 50 us, two that shared 40 Gbit/s left an eighth of it
-/// unused in the simulation.
+/// The approximate length of a pause, long enough to be worth a timer. Simultaneous bursts of many
+/// senders are marked by themselves: with 50 us, two senders that shared 40 Gbit/s left an eighth
+/// of it unused in the simulation.
 const PAUSE_SECONDS: f64 = 10e-6;
 
-/// A sender that congestion control rules, or its program limits, or both: then the lower
-/// rate is the one that counts.
+/// The limiter of a sender that congestion control or its program limits, or both: then the lower
+/// rate counts.
 #[derive(Debug)]
 pub(crate) struct Limiter {
     law: Option<Sender>,
     limit: RateLimit,
-    /// The most credit that it may have, in bytes.
+    /// The maximum credit, in bytes.
     most_credit: f64,
-    /// Bytes that may leave now. Less than none if the last packet was longer than what
-    /// was left.
+    /// Bytes that may leave now. Negative if the last packet was longer than the credit.
     credit: f64,
     updated: Instant,
     /// The end of the pause.
     waits: Option<Instant>,
-    /// What left last answered the peer.
+    /// The last packets were replies to the peer.
     pub(crate) answered: bool,
 }
 
 impl Limiter {
-    /// The first CNP has come. `None` if it changes nothing.
+    /// The limiter of a sender that gets its first CNP. `None` if the CNP has no effect.
     pub(crate) fn after_cnp(now: Instant, control: &CongestionControl) -> Option<Self> {
         match control {
             CongestionControl::Dcqcn(p) => {
@@ -46,9 +45,9 @@ impl Limiter {
         }
     }
 
-    /// A sender of packets of so many bytes begins, whom acknowledgements reach or not.
-    /// `neighbour` is the rate of another one to the same peer that just got a CNP. `None`
-    /// if it is not limited.
+    /// The limiter of a sender that starts, with packets of `packet_bytes` bytes; `acknowledged` if
+    /// it gets acknowledgements. `neighbour` is the rate of another sender to the same peer that
+    /// has just got a CNP. `None` if the sender is not limited.
     pub(crate) fn at_start(
         now: Instant,
         control: &CongestionControl,
@@ -70,12 +69,12 @@ impl Limiter {
             }
         };
         let mut new = Self::new(now, Some(law));
-        // It has rested.
+        // As after a rest.
         new.credit = packet_bytes as f64;
         Some(new)
     }
 
-    /// Its program limits a sender that nothing else does. `None` if it doesn't.
+    /// The limiter of a sender that only its program limits. `None` if it doesn't.
     pub(crate) fn limited(now: Instant, limit: RateLimit, packet_bytes: usize) -> Option<Self> {
         limit.rate()?;
         Some(Self {
@@ -97,8 +96,8 @@ impl Limiter {
         }
     }
 
-    /// What its program limits it to is another rate from now on, or none. That may end its
-    /// pause: then [`Limiter::wake`] does so.
+    /// Changes or removes the program's rate limit. That may end the pause, with the next
+    /// [`Limiter::wake`].
     pub(crate) fn set_limit(
         &mut self,
         now: Instant,
@@ -111,36 +110,36 @@ impl Limiter {
         self.most_credit = most_credit(limit, packet_bytes);
         self.credit = self.most_credit.min(self.credit);
         if self.waits.is_some() {
-            // One that is over has still to be ended.
+            // A pause that is over must still be ended.
             self.waits = self.pause(now, control).or(Some(now));
         }
     }
 
-    /// Congestion control rules it from now on, too.
+    /// Adds the limit of congestion control.
     pub(crate) fn follow(&mut self, now: Instant, ruled: Self, control: &CongestionControl) {
         self.advance(now, control);
         self.law = ruled.law;
         self.credit = self.credit.min(ruled.credit);
     }
 
-    /// Congestion control does not rule it any more. Returns whether nothing limits it now.
+    /// Removes the limit of congestion control. Returns whether nothing limits the sender now.
     pub(crate) fn forget_law(&mut self) -> bool {
         self.law = None;
         self.limit.rate().is_none()
     }
 
-    /// Whether congestion control rules it.
+    /// Whether congestion control limits the sender.
     pub(crate) fn is_ruled(&self) -> bool {
         self.law.is_some()
     }
 
-    /// A CNP has come.
+    /// Handles a CNP.
     pub(crate) fn on_cnp(&mut self, now: Instant, control: &CongestionControl) {
         self.advance(now, control);
         match (&mut self.law, control) {
             (Some(Sender::Dcqcn(law)), CongestionControl::Dcqcn(p)) if law.is_at_full_rate(p) => {
                 *law = Dcqcn::new(now, p);
-                // What the full rate had earned, it earned of no congestion.
+                // Credit that was earned at full rate does not count during congestion.
                 self.credit = self.credit.min(0.0);
             }
             (Some(law), _) => law.on_cnp(now, control),
@@ -152,7 +151,7 @@ impl Limiter {
         }
     }
 
-    /// The peer has acknowledged something.
+    /// Notes that the peer has acknowledged packets.
     pub(crate) fn on_acked(&mut self, now: Instant, acked: &Acked, control: &CongestionControl) {
         self.advance(now, control);
         if let Some(law) = &mut self.law {
@@ -160,7 +159,7 @@ impl Limiter {
         }
     }
 
-    /// Something was lost; `timeout` if nothing at all came back.
+    /// Notes a loss; `timeout` if no answer at all arrived.
     pub(crate) fn on_loss(&mut self, now: Instant, timeout: bool, control: &CongestionControl) {
         self.advance(now, control);
         if let Some(law) = &mut self.law {
@@ -168,28 +167,27 @@ impl Limiter {
         }
     }
 
-    /// The end of the pause, if there is one now.
+    /// The end of the present pause.
     pub(crate) fn waits(&self) -> Option<Instant> {
         self.waits
     }
 
-    /// How many packets may be in flight.
+    /// The number of packets that may be in flight.
     pub(crate) fn window(&self) -> Option<u64> {
         self.law.as_ref()?.window()
     }
 
-    /// The rate in bits a second that it keeps to, as of the last look at the time.
+    /// The present rate in bits a second, as of the last update.
     fn rate(&self, control: &CongestionControl) -> Option<f64> {
         lower(self.law_rate(control), self.limit.rate())
     }
 
-    /// The rate in bits a second that congestion control gives it, as of the last look at the
-    /// time.
+    /// The rate in bits a second that congestion control allows, as of the last update.
     pub(crate) fn law_rate(&self, control: &CongestionControl) -> Option<f64> {
         self.law.as_ref()?.rate(control)
     }
 
-    /// The algorithm's state as of `now`, if one rules it.
+    /// The algorithm's state as of `now`, if there is an algorithm.
     pub(crate) fn law_at(&self, now: Instant, control: &CongestionControl) -> Option<Sender> {
         let mut law = self.law.clone()?;
         while let Some(at) = law.next_timer().filter(|at| *at <= now) {
@@ -201,13 +199,13 @@ impl Limiter {
         Some(law)
     }
 
-    /// Whether congestion control has ruled it and has no need to any more, as of the last
-    /// look at the time.
+    /// Whether congestion control has limited the sender and need not any more, as of the last
+    /// update.
     pub(crate) fn is_over(&self, control: &CongestionControl) -> bool {
         self.law.as_ref().is_some_and(|law| law.is_over(control))
     }
 
-    /// Looks whether the pause is over by now.
+    /// Ends the pause if it is over by now.
     pub(crate) fn wake(&mut self, now: Instant, control: &CongestionControl) {
         if self.waits.is_some_and(|until| until <= now) {
             self.advance(now, control);
@@ -215,7 +213,7 @@ impl Limiter {
         }
     }
 
-    /// How many packets of this length may leave now; if none, a pause begins.
+    /// The number of packets of this length that may leave now; if 0, a pause begins.
     pub(crate) fn allowed(
         &mut self,
         now: Instant,
@@ -232,11 +230,11 @@ impl Limiter {
         if self.rate(control).is_none() {
             return usize::MAX;
         }
-        // One at least: less than a packet's worth of credit is good for one.
+        // At least one: any credit is enough for one packet.
         ((self.credit / bytes as f64) as usize).max(1)
     }
 
-    /// So many bytes have left.
+    /// Notes that `bytes` bytes have left.
     pub(crate) fn on_sent(&mut self, now: Instant, bytes: u64, control: &CongestionControl) {
         self.credit -= bytes as f64;
         if let Some(law) = &mut self.law {
@@ -245,9 +243,9 @@ impl Limiter {
         self.waits = self.pause(now, control);
     }
 
-    /// Lets time pass: timers have their turns, and credit comes in at the rate.
+    /// Updates the state to `now`: runs timers, and adds credit at the rate.
     fn advance(&mut self, now: Instant, control: &CongestionControl) {
-        // Whatever is due now has had its turn.
+        // Everything that is due now has run already.
         if self.updated == now {
             return;
         }
@@ -277,7 +275,7 @@ impl Limiter {
         self.updated = self.updated.max(to);
     }
 
-    /// Without credit: until there is enough for a burst.
+    /// Without credit, the time when there is enough for a burst.
     fn pause(&self, now: Instant, control: &CongestionControl) -> Option<Instant> {
         let rate = self.rate(control)?;
         if self.credit > 0.0 {
@@ -291,15 +289,15 @@ impl Limiter {
             .limit
             .rate()
             .map_or(now, |rate| after(now, bits / rate));
-        // Each rate alone has allowed enough by then. If both together have not, because the
-        // law's was the lower one for a while, another pause follows.
+        // Each rate alone has allowed enough by then. If both together have not, because the law's
+        // was the lower one for a while, another pause follows.
         let until = by_law.max(by_limit);
         Some(until.max(now + Duration::from_nanos(1)))
     }
 }
 
-/// The credit for the longest burst that the program wants, of packets of so many bytes at
-/// most. The last of them needs no more than a byte of it.
+/// The credit for the longest burst that the program allows, of packets of at most `packet_bytes`
+/// bytes. The last packet needs only one byte of it.
 fn most_credit(limit: RateLimit, packet_bytes: usize) -> f64 {
     match limit.max_burst_bytes {
         0 => LONGEST_BURST,
@@ -307,7 +305,7 @@ fn most_credit(limit: RateLimit, packet_bytes: usize) -> f64 {
     }
 }
 
-/// The lower one of two rates, of which `None` is any.
+/// The lower of two rates; `None` is no limit.
 pub(crate) fn lower(one: Option<f64>, other: Option<f64>) -> Option<f64> {
     match (one, other) {
         (Some(one), Some(other)) => Some(one.min(other)),

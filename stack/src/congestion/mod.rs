@@ -1,11 +1,11 @@
-//! Congestion control: what a sender does so as not to fill the queues of the network.
+//! Congestion control: senders avoid filling the queues of the network.
 //!
-//! With DCQCN (Zhu et al., SIGCOMM 2015; RoCEv2 Annex A17.9), a switch whose queue grows
-//! marks packets; their receiver, the [`notification`] point, tells their sender with
-//! congestion notification packets (CNPs). The sender, the reaction point, lowers its rate
-//! and raises it again ([`dcqcn`]), and keeps to it ([`limiter`]). Where no switch marks,
-//! round trips tell as much ([`delay`]). What both have in common is a [`law`]. A program may
-//! allow a QP less than that ([`rate_limit`]).
+//! With DCQCN (Zhu et al., SIGCOMM 2015; RoCEv2 Annex A17.9), a switch whose queue grows marks
+//! packets; their receiver, the [`notification`] point, informs the sender with congestion
+//! notification packets (CNPs). The sender, the reaction point, lowers its rate and raises it again
+//! ([`dcqcn`]), and keeps to it ([`limiter`]). Where no switch marks, round trips have the same
+//! information ([`delay`]). Both algorithms implement [`law`]. A program may limit the rate of a QP
+//! further ([`rate_limit`]).
 
 mod dcqcn;
 mod delay;
@@ -25,7 +25,7 @@ pub use rate_limit::RateLimit;
 pub use settings::{CongestionSettings, CongestionSettingsError};
 pub use status::QpCongestion;
 
-/// What a NIC does about congestion.
+/// The congestion control settings of a NIC.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Congestion {
     pub(crate) notification: NotificationPoint,

@@ -1,15 +1,15 @@
-//! The notification point: who receives marked packets tells their sender.
+//! The notification point: the receiver of marked packets informs their sender.
 
 use crate::time::{Duration, Instant};
 
-/// What receivers do about packets with the mark "congestion experienced" (RoCEv2 Annex
-/// A17.9.2), under the names that NVIDIA's adapters have for it.
+/// How receivers answer packets with the mark "congestion experienced" (RoCEv2 Annex A17.9.2).
+/// Fields have the names of NVIDIA's adapters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NotificationPoint {
-    /// The DSCP of CNPs, 0 to 63: a class that switches send before data. Of larger
-    /// values the lower six bits count.
+    /// The DSCP of CNPs, 0 to 63: a class that switches send before data. Only the lower six bits
+    /// of a larger value count.
     pub cnp_dscp: u8,
-    /// A QP sends at most one CNP in this time.
+    /// The minimum time between CNPs of a QP.
     pub min_time_between_cnps: Duration,
 }
 
@@ -24,23 +24,23 @@ impl Default for NotificationPoint {
 }
 
 impl NotificationPoint {
-    /// The traffic class of CNPs. They are not ECN-capable: nobody would answer a mark.
+    /// The traffic class of CNPs. They are not ECN-capable: a mark on them would not be answered.
     pub(crate) fn traffic_class(&self) -> u8 {
         self.cnp_dscp << 2
     }
 }
 
-/// When a QP may send a CNP, and whether it has to.
+/// Decides when a QP sends a CNP.
 #[derive(Debug, Default)]
 pub(crate) struct Notifier {
-    /// Before this it sends none.
+    /// It sends no CNP before this.
     quiet_until: Instant,
     owed: bool,
 }
 
 impl Notifier {
-    /// A marked packet has come. Returns whether a CNP is owed for it; if not, one that
-    /// was sent or will be sent says the same.
+    /// Notes a marked packet. Returns whether a CNP must be sent for it; if not, another one that
+    /// was sent or will be sent covers it.
     pub(crate) fn on_marked(&mut self, now: Instant) -> bool {
         if self.owed || now < self.quiet_until {
             return false;
@@ -53,13 +53,13 @@ impl Notifier {
         self.owed
     }
 
-    /// What was owed has left.
+    /// Notes that the CNP has left.
     pub(crate) fn on_sent(&mut self, now: Instant, point: &NotificationPoint) {
         self.owed = false;
         self.quiet_until = now + point.min_time_between_cnps;
     }
 
-    /// What is owed will never be sent.
+    /// Drops the CNP that was to be sent.
     pub(crate) fn forget(&mut self) {
         self.owed = false;
     }

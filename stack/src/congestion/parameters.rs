@@ -1,20 +1,20 @@
-//! What the algorithms can be told; DCQCN under the names that NVIDIA's adapters have for it.
+//! The parameters of the algorithms. Those of DCQCN have the names of NVIDIA's adapters.
 
 use crate::time::Duration;
 
-/// The shortest time between turns of a timer.
+/// The minimum period of a timer.
 const LEAST_PERIOD: Duration = Duration::from_micros(1);
 
-/// How senders keep from filling the queues of a network.
+/// How senders avoid filling the queues of a network.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum CongestionControl {
-    /// Not at all. Congestion notification packets are counted.
+    /// No congestion control. Congestion notification packets are only counted.
     None,
-    /// By a rate that follows congestion notification packets, as in DCQCN.
+    /// A rate that follows congestion notification packets, as in DCQCN.
     Dcqcn(DcqcnParameters),
-    /// By a window that follows round trips, as in Swift, for networks that don't mark.
-    /// Rules requests of RC and XRC, and what READs ask for; UC, which has no
-    /// acknowledgements, is not limited. Congestion notification packets are counted.
+    /// A window that follows round trips, as in Swift, for networks that don't mark. It limits
+    /// requests of RC and XRC, and responses to their READs; UC, which has no acknowledgements, is
+    /// not limited. Congestion notification packets are only counted.
     Delay(DelayParameters),
 }
 
@@ -32,16 +32,16 @@ impl CongestionControl {
 impl Default for CongestionControl {
     /// DCQCN with the paper's parameters. Without CNPs it does nothing.
     ///
-    /// Those of ConnectX adapters raise the rate after each 32 KiB, towards a full rate
-    /// that adapters know from their link. Where that is only guessed, flows come back so
-    /// fast that a switch which marks has to drop all the same.
+    /// The parameters of ConnectX adapters raise the rate after each 32 KiB, towards a full rate
+    /// that adapters know from their link. Where the full rate is only an estimate, flows recover
+    /// so fast that a marking switch still has to drop packets.
     fn default() -> Self {
         Self::Dcqcn(DcqcnParameters::PAPER)
     }
 }
 
-/// The parameters of DCQCN's reaction point. Rates are in Mbit/s; fractions of 1024 are
-/// what NVIDIA's tools take and show.
+/// The parameters of DCQCN's reaction point. Rates are in Mbit/s. Fractions of 1024 are those that
+/// NVIDIA's tools take and show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DcqcnParameters {
     /// The weight of the old alpha at an update, in 1/1024: the paper's `1 - g`.
@@ -50,47 +50,47 @@ pub struct DcqcnParameters {
     pub dce_tcp_rtt: Duration,
     /// Alpha at a sender's first CNP, in 1/1024.
     pub initial_alpha_value: u16,
-    /// Whether a CNP updates alpha at once and starts its timer anew, as in the paper; or
-    /// the timer alone does, as in adapters.
+    /// Whether a CNP updates alpha at once and restarts its timer, as in the paper; otherwise only
+    /// the timer updates it, as in adapters.
     pub alpha_with_cnp: bool,
-    /// A cut takes alpha / 2^(`rpg_gd` - 10) of the rate; 10 or 11.
+    /// A cut reduces the rate by alpha / 2^(`rpg_gd` - 10) of it; 10 or 11.
     pub rpg_gd: u8,
-    /// What a cut leaves at least of the rate, in percent.
+    /// The minimum that a cut leaves of the rate, in percent.
     pub rpg_min_dec_fac: u8,
-    /// At most one cut in this time.
+    /// The minimum time between cuts.
     pub rate_reduce_monitor_period: Duration,
-    /// The rate that the first CNP sets; 0 for a cut like any other.
+    /// The rate after the first CNP; 0 for a cut like any other.
     pub rate_to_set_on_first_cnp: u32,
-    /// Whether each cut makes the rate before it the target; if not, those alone that
-    /// follow an increase do.
+    /// Whether each cut makes the rate before it the target; otherwise only a cut that follows an
+    /// increase does.
     pub clamp_tgt_rate: bool,
-    /// Whether an increase by the timer counts for that, too.
+    /// Whether an increase by the timer counts as such an increase.
     pub clamp_tgt_rate_after_time_inc: bool,
     /// The time between increases: the paper's T. At least 1 us.
     pub rpg_time_reset: Duration,
     /// The bytes between increases: the paper's B. 0 for none by bytes.
     pub rpg_byte_reset: u64,
-    /// How many increases fast recovery has: the paper's F.
+    /// The number of increases of fast recovery: the paper's F.
     pub rpg_threshold: u32,
-    /// By how much additive increase raises the target: the paper's R_AI.
+    /// The increment of the target by additive increase: the paper's R_AI.
     pub rpg_ai_rate: u32,
-    /// By how much hyper increase does.
+    /// The increment of the target by hyper increase.
     pub rpg_hai_rate: u32,
-    /// The lowest rate.
+    /// The minimum rate.
     pub rpg_min_rate: u32,
-    /// The full rate, beyond which no sender comes that is limited. It is not any more once
-    /// it has been there for so long that alpha has gone.
+    /// The full rate, which a limited sender never exceeds. The limit ends once the sender has been
+    /// at full rate for so long that alpha has decayed.
     pub rpg_max_rate: u32,
-    /// The rate at which a QP begins, until it comes up to full rate as after a cut; 0 for
-    /// no limit. At `rpg_max_rate` it begins like an adapter whose link has that rate.
-    /// Whatever it is, a QP begins no faster than another one to the same peer that got a CNP
-    /// within 10 ms. (Neither the paper's nor NVIDIA's.)
+    /// The rate at which a QP starts, until it rises to full rate as after a cut; 0 for no limit.
+    /// At `rpg_max_rate` it starts like an adapter whose link has that rate. In any case, a QP
+    /// starts no faster than another one to the same peer that got a CNP within 10 ms. (Neither the
+    /// paper's nor NVIDIA's.)
     pub start_rate: u32,
 }
 
 impl DcqcnParameters {
-    /// As in the paper, with its testbed's links of 40 Gbit/s. It names no rates for hyper
-    /// increase and for the minimum.
+    /// The parameters of the paper, for its testbed's links of 40 Gbit/s. The paper has no rates
+    /// for hyper increase and for the minimum.
     pub const PAPER: Self = Self {
         dce_tcp_g: 1020,
         dce_tcp_rtt: Duration::from_micros(55),
@@ -112,8 +112,8 @@ impl DcqcnParameters {
         start_rate: 0,
     };
 
-    /// As ConnectX adapters have them by default. Those know their link's rate; here it is
-    /// taken for 40 Gbit/s.
+    /// The default parameters of ConnectX adapters. Those know their link's rate; here it is
+    /// assumed to be 40 Gbit/s.
     pub const CONNECT_X: Self = Self {
         dce_tcp_g: 1019,
         dce_tcp_rtt: Duration::from_micros(1),
@@ -143,7 +143,7 @@ impl DcqcnParameters {
         f64::from(self.initial_alpha_value.min(1024)) / 1024.0
     }
 
-    /// What part of alpha a cut takes.
+    /// The fraction of alpha by which a cut reduces the rate.
     pub(super) fn alpha_share(&self) -> f64 {
         if self.rpg_gd <= 10 { 1.0 } else { 0.5 }
     }
@@ -161,7 +161,7 @@ impl DcqcnParameters {
         (self.start_rate > 0).then(|| mbps(self.start_rate))
     }
 
-    /// Timers that never rest would leave no time for anything else.
+    /// A timer with period 0 would leave no time for anything else.
     pub(super) fn alpha_period(&self) -> Duration {
         self.dce_tcp_rtt.max(LEAST_PERIOD)
     }
@@ -178,7 +178,7 @@ impl DcqcnParameters {
         mbps(self.rpg_hai_rate)
     }
 
-    /// Never nothing: no CNP stops a sender.
+    /// Never 0: no CNP stops a sender.
     pub(super) fn min_rate(&self) -> f64 {
         mbps(self.rpg_min_rate.max(1))
     }
@@ -197,47 +197,46 @@ fn mbps(rate: u32) -> f64 {
 /// (Kumar et al., SIGCOMM 2020) where it has one. Windows are in packets of the path MTU.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct DelayParameters {
-    /// The round trip that a flow with a large window aims at; zero for the shortest that
-    /// the connection has seen and `queue_target`.
+    /// The target round trip of a flow with a large window; zero for the shortest that the
+    /// connection has measured, plus `queue_target`.
     pub base_target: Duration,
-    /// How much longer than the shortest a round trip may be, if `base_target` is zero.
+    /// By how much a round trip may exceed the shortest, if `base_target` is zero.
     pub queue_target: Duration,
-    /// How many round trips pass at most until a sender rests for two, to see the shortest
-    /// without its own queue. If `base_target` says one, it does not rest.
+    /// The maximum number of round trips until a sender rests for two, to measure the shortest
+    /// without its own queue. It does not rest if `base_target` is set.
     pub rest_interval: u32,
-    /// A shortest round trip that was seen longer ago does not count, at the latest when it
-    /// is twice as old.
+    /// A shortest round trip older than this is forgotten, at the latest when it is twice as old.
     pub base_memory: Duration,
-    /// By how much the target of the smallest flows is longer: fs_range.
+    /// The additional target of the smallest flows: fs_range.
     pub fs_range: Duration,
-    /// The window at and below which it is longer by all of that: fs_min_cwnd.
+    /// The window at and below which all of `fs_range` is added: fs_min_cwnd.
     pub fs_min_window: f64,
-    /// The window at and above which it is not longer: fs_max_cwnd.
+    /// The window at and above which nothing is added: fs_max_cwnd.
     pub fs_max_window: f64,
-    /// By how many packets a window grows in a round trip: ai.
+    /// The packets by which a window grows in a round trip: ai.
     pub additive_increase: f64,
-    /// What part of a round trip's excess, relative to the round trip, a cut takes: beta.
+    /// The fraction of a round trip's excess, relative to the round trip, by which the window is
+    /// cut: beta.
     pub beta: f64,
-    /// The most of the window that a cut takes: max_mdf.
+    /// The maximum fraction of the window that a cut takes: max_mdf.
     pub max_decrease: f64,
-    /// The smallest window: min_cwnd.
+    /// The minimum window: min_cwnd.
     pub min_window: f64,
-    /// The largest: max_cwnd.
+    /// The maximum window: max_cwnd.
     pub max_window: f64,
-    /// The window at the start, which doubles until a round trip is too long.
+    /// The initial window, which doubles until a round trip is too long.
     pub initial_window: u32,
-    /// After so many timeouts in a row the window is the smallest: RETX_RESET_THRESHOLD.
+    /// The number of timeouts in a row that set the window to its minimum: RETX_RESET_THRESHOLD.
     pub timeouts_to_reset: u32,
-    /// The lowest rate of a window of less than a packet, in Mbit/s.
+    /// The minimum rate of a window of less than a packet, in Mbit/s.
     pub min_rate: u32,
 }
 
 impl DelayParameters {
-    /// Ours: the paper says what the parameters are for, and leaves their values to the
-    /// network. A queue of 30 us at 10 Gbit/s is 37 KB. Scaling reaches up to a window of
-    /// 1 MB at path MTU 1024, which a flow of 40 Gbit/s has: shortest round trips that are a
-    /// microsecond or two apart would otherwise part the shares of large flows. The start is
-    /// that of TCP (RFC 6928).
+    /// Our own values: the paper explains the parameters, and leaves their values to the network. A
+    /// queue of 30 us at 10 Gbit/s is 37 KB. Scaling ends at a window of 1 MB at path MTU 1024,
+    /// which a flow of 40 Gbit/s has: otherwise, shortest round trips that differ by a microsecond
+    /// or two would give large flows unequal shares. The start is that of TCP (RFC 6928).
     pub const DEFAULT: Self = Self {
         base_target: Duration::ZERO,
         queue_target: Duration::from_micros(30),
@@ -256,9 +255,9 @@ impl DelayParameters {
         min_rate: 1,
     };
 
-    /// By how much the target is longer for a flow with such a window, so that many small
-    /// flows find room in the queue and come to equal shares: `fs_range` at most, falling
-    /// with the root of the window.
+    /// The additional target of a flow with this window, so that many small flows find room in the
+    /// queue and converge to equal shares: `fs_range` at most, falling with the square root of the
+    /// window.
     pub(super) fn flow_scaling(&self, window: f64) -> Duration {
         let root = |window: f64| 1.0 / window.max(1e-3).sqrt();
         let (most, least) = (root(self.fs_min_window), root(self.fs_max_window));
@@ -272,7 +271,7 @@ impl DelayParameters {
         window.clamp(least, self.max_window.max(1.0).max(least))
     }
 
-    /// Never nothing: no delay stops a sender.
+    /// Never 0: no delay stops a sender.
     pub(super) fn min_rate(&self) -> f64 {
         mbps(self.min_rate.max(1))
     }

@@ -1,15 +1,15 @@
 //! The rate that a program allows a QP.
 
-/// The most that a QP may send, whatever congestion control allows it. All that leaves with
-/// data counts, with headers and what goes with a packet on an Ethernet but its preamble:
-/// requests, what is sent again, and the responses to a peer's READs.
+/// The maximum send rate of a QP, whatever congestion control allows. It counts all packets with
+/// data: requests, retransmissions, and the responses to a peer's READs. The length of a packet
+/// includes its headers and everything that it occupies on an Ethernet except the preamble.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RateLimit {
     /// In units of 1,000 bits a second; 0 for no limit.
     pub kilobits_per_second: u32,
-    /// The most bytes that leave at once; 0 for the usual 65,536, and so are higher numbers.
-    /// A packet that is longer leaves by itself. A QP that has not rested sends in bursts of
-    /// what its rate allows in 10 us, if these are shorter.
+    /// The maximum burst in bytes; 0, or more than 65,536, for the default of 65,536. A packet that
+    /// is longer leaves by itself. A QP that has not rested sends shorter bursts, of what its rate
+    /// allows in 10 us, if these are shorter.
     pub max_burst_bytes: u32,
 }
 
@@ -20,7 +20,7 @@ impl RateLimit {
         max_burst_bytes: 0,
     };
 
-    /// So many units of 1,000 bits a second, in the usual bursts; 0 for no limit.
+    /// A limit of `rate`, in units of 1,000 bits a second, with the default burst; 0 for no limit.
     pub const fn kilobits_per_second(rate: u32) -> Self {
         Self {
             kilobits_per_second: rate,
@@ -28,7 +28,7 @@ impl RateLimit {
         }
     }
 
-    /// In bits a second, if it is a limit.
+    /// The rate in bits a second; `None` for no limit.
     pub(crate) fn rate(self) -> Option<f64> {
         (self.kilobits_per_second != 0).then(|| f64::from(self.kilobits_per_second) * 1e3)
     }

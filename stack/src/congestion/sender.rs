@@ -1,4 +1,4 @@
-//! The algorithm of one sender, whichever it is.
+//! The state of one sender, for any algorithm.
 
 use super::CongestionControl;
 use super::dcqcn::Dcqcn;
@@ -6,15 +6,15 @@ use super::delay::Delay;
 use super::law::{Acked, Law};
 use crate::time::Instant;
 
-/// The state of one sender, whatever the algorithm.
+/// The state of one sender, for any algorithm.
 #[derive(Clone, Debug)]
 pub(crate) enum Sender {
     Dcqcn(Dcqcn),
     Delay(Delay),
 }
 
-/// Calls the algorithm with its parameters. A device whose algorithm changes forgets its
-/// senders, so there is nothing to do for one with other parameters.
+/// Calls the algorithm with its parameters. A device whose algorithm changes forgets its senders,
+/// so a sender with the parameters of another algorithm needs no handling.
 macro_rules! call {
     ($sender:expr, $control:expr, |$law:ident, $p:ident| $call:expr, $otherwise:expr) => {
         match ($sender, $control) {

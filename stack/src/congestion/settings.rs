@@ -1,4 +1,4 @@
-//! Everything that a device can be told about congestion, and its text form.
+//! The congestion control settings of a device, and their text form.
 
 mod names;
 mod value;
@@ -8,30 +8,30 @@ use core::fmt;
 use core::str::FromStr;
 use names::{DCQCN, DELAY, NOTIFICATION, Name, find};
 
-/// What a device does about congestion: as a sender, and as a receiver of marked packets.
+/// The congestion control settings of a device: as a sender, and as a receiver of marked packets.
 ///
-/// As text: `dcqcn`, `delay` or `none`, then parameters, separated by commas or on lines of
-/// their own: `dcqcn,connectx,rpg_ai_rate=50,min_time_between_cnps=20us`. With `dcqcn` there
-/// are two sets of parameters, `paper` (the default) and `connectx`. Names are those of the
-/// fields of [`DcqcnParameters`], [`DelayParameters`] and [`NotificationPoint`], in letters
-/// of either case. Also taken are the names that Linux's driver of ConnectX adapters has for
-/// them (`rp_ai_rate`), those of their firmware (`RPG_AI_RATE_P1`), and those of the papers
-/// (`R_AI`, `T`, `B`, `F`, `g=1/256`). Rates are in Mbit/s; a time without a unit is in
-/// microseconds. What follows a `#` up to the end of its line is no part of it.
+/// As text: `dcqcn`, `delay` or `none`, then parameters, separated by commas or on lines of their
+/// own: `dcqcn,connectx,rpg_ai_rate=50,min_time_between_cnps=20us`. For `dcqcn` there are two sets
+/// of parameters, `paper` (the default) and `connectx`. Names are those of the fields of
+/// [`DcqcnParameters`], [`DelayParameters`] and [`NotificationPoint`], in letters of either case.
+/// The names of Linux's driver for ConnectX adapters (`rp_ai_rate`), those of their firmware
+/// (`RPG_AI_RATE_P1`), and those of the papers (`R_AI`, `T`, `B`, `F`, `g=1/256`) are accepted,
+/// too. Rates are in Mbit/s; a time without a unit is in microseconds. A `#` begins a comment, up
+/// to the end of the line.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct CongestionSettings {
-    /// How senders keep from filling the network's queues.
+    /// How senders avoid filling the network's queues.
     pub control: CongestionControl,
-    /// How marked packets are answered.
+    /// How receivers answer marked packets.
     pub notification: NotificationPoint,
 }
 
-/// What is wrong with the text of [`CongestionSettings`].
+/// The error of parsing [`CongestionSettings`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CongestionSettingsError {
-    /// The part that can't be understood.
+    /// The part that is not valid.
     pub given: String,
-    /// What would be right there.
+    /// The valid values.
     pub valid: String,
 }
 
@@ -91,7 +91,7 @@ impl FromStr for CongestionSettings {
 }
 
 impl CongestionSettings {
-    /// Takes `name=value`. Returns the parameter's name, in whatever form it was said.
+    /// Parses `name=value`. Returns the parameter's canonical name.
     fn set(&mut self, part: &str) -> Result<&'static str, CongestionSettingsError> {
         let Some((name, value)) = part.split_once('=') else {
             return Err(wrong(part, self.valid_names()));
@@ -117,7 +117,7 @@ impl CongestionSettings {
         Ok(known)
     }
 
-    /// What there is to set.
+    /// The valid names.
     fn valid_names(&self) -> String {
         let own = match self.control {
             CongestionControl::None => Vec::new(),
@@ -141,7 +141,7 @@ impl CongestionSettings {
 }
 
 impl fmt::Display for CongestionSettings {
-    /// The algorithm, and what is not as it is by default.
+    /// The algorithm, and the parameters that differ from the default.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.control.name())?;
         match &self.control {
@@ -169,12 +169,12 @@ impl fmt::Display for CongestionSettings {
     }
 }
 
-/// `,name=value` of all that is not as in `base`.
+/// `,name=value` for each parameter that differs from `base`.
 fn differences<P: Clone>(names: &[Name<P>], given: &P, base: &P) -> Vec<String> {
     let (mut given, mut base) = (given.clone(), base.clone());
     let mut all = Vec::new();
     for name in names {
-        // What has two forms is written in one.
+        // A parameter that has two forms is written in one of them.
         if name.same_as.is_some() {
             continue;
         }
@@ -186,7 +186,7 @@ fn differences<P: Clone>(names: &[Name<P>], given: &P, base: &P) -> Vec<String> 
     all
 }
 
-/// A word without what it may be called: `algorithm=delay` is `delay`.
+/// A word without its optional name: `algorithm=delay` is `delay`.
 fn bare(part: &str) -> String {
     let word = part.split_once('=').filter(|(name, _)| {
         let name = name.trim().to_ascii_lowercase();

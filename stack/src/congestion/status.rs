@@ -1,43 +1,43 @@
-//! What congestion control has made of a QP, for who watches it.
+//! The congestion status of a QP, for monitoring.
 
 use super::CongestionControl;
 use super::law::Law;
 use super::sender::Sender;
 use crate::time::Duration;
 
-/// A QP's rate and what led to it: [`Nic::qp_congestion`](crate::Nic::qp_congestion).
+/// A QP's rate, and the reasons for it: [`Nic::qp_congestion`](crate::Nic::qp_congestion).
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct QpCongestion {
-    /// The rate that it keeps to, in bits a second, with all that a packet takes of an
-    /// Ethernet but its preamble; `None` while it is not limited. The lower one of what
-    /// congestion control and its [`RateLimit`](crate::RateLimit) allow it.
+    /// The QP's rate in bits a second, including everything that a packet occupies on an Ethernet
+    /// except the preamble; `None` while it is not limited. The lower of the rates that congestion
+    /// control and its [`RateLimit`](crate::RateLimit) allow.
     pub rate: Option<f64>,
-    /// The rate that increases lead towards, in bits a second. (DCQCN, while it is limited.)
+    /// The target rate of increases, in bits a second. (DCQCN, while it is limited.)
     pub target: Option<f64>,
-    /// How congested it takes its path for, from 0 to 1. (DCQCN, while it is limited.)
+    /// The estimated congestion of its path, from 0 to 1. (DCQCN, while it is limited.)
     pub alpha: Option<f64>,
-    /// Bytes that it may have in flight by the algorithm. (Delay.) Its own window, which
-    /// losses close, may be smaller.
+    /// Bytes that the algorithm allows in flight. (Delay.) The QP's own window, which losses
+    /// reduce, may be smaller.
     pub window_bytes: Option<u64>,
-    /// The round trip that it aims at. (Delay.)
+    /// The target round trip. (Delay.)
     pub target_rtt: Option<Duration>,
-    /// The usual round trip, each new one weighed with an eighth; of RC and XRC, once one
-    /// was measured. What a peer takes to answer is part of it.
+    /// The smoothed round trip, in which each new one has a weight of an eighth; only for RC and
+    /// XRC, once one was measured. It includes the time that the peer takes to answer.
     pub smoothed_rtt: Option<Duration>,
-    /// The shortest.
+    /// The shortest round trip.
     pub min_rtt: Option<Duration>,
-    /// Packets that came with the mark "congestion experienced".
+    /// Packets received with the mark "congestion experienced".
     pub ecn_marked: u64,
-    /// Congestion notification packets sent for those.
+    /// Congestion notification packets sent for marked packets.
     pub cnps_sent: u64,
-    /// Marked packets for which none was sent, since one had just been.
+    /// Marked packets that were not answered, because a CNP had just been sent.
     pub cnps_suppressed: u64,
-    /// Congestion notification packets that came from the peer.
+    /// Congestion notification packets received from the peer.
     pub cnps_received: u64,
 }
 
 impl QpCongestion {
-    /// Takes in what an algorithm says of a sender of packets of so many bytes.
+    /// Fills in the state of an algorithm, for a sender with packets of this length.
     pub(crate) fn tell(&mut self, law: &Sender, control: &CongestionControl, mtu: usize) {
         if law.is_over(control) {
             return;

@@ -64,7 +64,7 @@ fn a_request_for_an_event_outlives_resizing() {
     );
 }
 
-/// The request is the same one: it raises one event, late or not.
+/// Raised late or not, a request raises one event.
 #[test]
 fn a_request_is_taken_late_where_completions_are_left() {
     let cq = CompletionQueue::new(CqId(1), 4);
@@ -100,8 +100,8 @@ fn an_overrun_is_for_good() {
     assert_eq!(cq.poll(), Err(CqOverrun { capacity: 4 }));
 }
 
-/// One thread fills and resizes at random while another polls: nothing is lost,
-/// doubled or out of order.
+/// One thread fills and resizes at random while another polls: no completion is lost, duplicated or
+/// out of order.
 #[test]
 fn resizing_while_others_poll() {
     const TOTAL: u64 = 2_000;
@@ -122,7 +122,7 @@ fn resizing_while_others_poll() {
         let mut next = 0;
         while next < TOTAL && !poller.is_finished() {
             if rng.next_u32() % 8 == 0 {
-                // Refused while too many are there: that is fine, too.
+                // Refused while the queue holds too many: that is fine, too.
                 let _ = cq.resize(1 + rng.next_u32() as usize % 16);
             } else if cq.ring().len() < cq.capacity() {
                 cq.push(completion(next), Instant::ZERO, false, None);
@@ -135,7 +135,7 @@ fn resizing_while_others_poll() {
     assert!(cq.is_empty());
 }
 
-/// Rings wrap round; what stays is in order wherever in the ring it was.
+/// Rings wrap round; remaining completions stay in order wherever in the ring they were.
 // shows: 10.3.1-reset-completions
 #[test]
 fn what_waits_of_one_qp_is_forgotten() {
@@ -161,7 +161,7 @@ fn what_waits_of_one_qp_is_forgotten() {
     }
 }
 
-/// Each completion keeps its time, whatever becomes of the ring.
+/// Each completion keeps its time when the ring is replaced.
 #[test]
 fn completions_are_stamped() {
     let cq = CompletionQueue::new(CqId(1), 4);
@@ -176,7 +176,7 @@ fn completions_are_stamped() {
     assert_eq!(stamps, [(5, 5), (7, 7), (7, 7)]);
 }
 
-/// Counted from the one that raised an event; before the first of these, none is.
+/// Counted from the one that raised an event; before the first event, none is.
 #[test]
 fn completions_are_counted_from_an_event_on() {
     let cq = CompletionQueue::new(CqId(1), 16);
@@ -192,8 +192,7 @@ fn completions_are_counted_from_an_event_on() {
     }
 }
 
-/// One that is empty is told without a look into the ring: what is counted is what is there,
-/// whatever happens to it.
+/// An empty queue is detected without access to the ring: the count is always that of the ring.
 #[test]
 fn what_waits_is_counted() {
     let cq = CompletionQueue::new(CqId(1), 3);

@@ -2,10 +2,10 @@ use super::*;
 use crate::time::Duration;
 use std::process::Command;
 
-/// What `table.py` wrote, which has the law once more, from its description.
+/// The output of `table.py`, a second implementation of the law from its description.
 const TABLE: &str = include_str!("../../../tests/dcqcn/table.txt");
 
-/// Sums in another order differ in the last digits only.
+/// Sums in another order differ only in the last digits.
 fn assert_close(ours: f64, theirs: f64, what: &str) {
     let error = (ours - theirs).abs();
     assert!(error <= theirs.abs() * 1e-9, "{what}: {ours} for {theirs}");
@@ -64,7 +64,7 @@ fn it_does_what_was_worked_out_separately() {
     assert_eq!(lines, 1000);
 }
 
-/// The table is what the script writes, on a machine that has Python.
+/// The table is the output of the script, on a machine that has Python.
 #[test]
 fn the_table_is_what_the_script_writes() {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/dcqcn/table.py");
@@ -94,7 +94,7 @@ fn no_flood_brings_it_below_the_minimum() {
             assert!(sender.current >= p.min_rate());
         }
         assert_close(sender.current, p.min_rate(), "after the flood");
-        // It recovers, in bounded time.
+        // It recovers in bounded time.
         let mut turns = 0;
         while !sender.is_over(&p) {
             let at = sender.next_timer().expect("it has a timer");
@@ -105,7 +105,7 @@ fn no_flood_brings_it_below_the_minimum() {
     }
 }
 
-/// What nobody should say, but can.
+/// Parameters that make no sense, but are possible.
 #[test]
 fn odd_parameters_do_no_harm() {
     let odd = DcqcnParameters {

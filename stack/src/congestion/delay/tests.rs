@@ -73,8 +73,7 @@ fn short_round_trips_add_a_packet_each() {
     assert_window(&sender, 17.0 + 8.0 / 17.0);
 }
 
-/// Of acknowledgements that don't tell of a round trip, what they acknowledge counts with
-/// the next that does.
+/// Packets of an acknowledgement without a measured round trip count with the next one that has it.
 #[test]
 fn what_is_acknowledged_counts_once_a_round_trip_is_told() {
     let p = plain();
@@ -99,8 +98,8 @@ fn a_window_that_is_not_used_does_not_grow() {
     assert_window(&sender, 16.5);
 }
 
-/// A cut is as deep as the round trip is too long, no deeper than set, and the next comes
-/// no sooner than a round trip later.
+/// A cut is as deep as the round trip is too long, no deeper than configured, and the next follows
+/// a round trip later at the earliest.
 #[test]
 fn long_round_trips_cut_by_their_excess() {
     let p = plain();
@@ -129,7 +128,7 @@ fn losses_cut_by_the_most_and_timeouts_in_a_row_by_all() {
     assert_window(&sender, p.min_window);
 }
 
-/// Less than a packet's window is a rate: so much of a packet in a round trip.
+/// A window of less than a packet is a rate: that fraction of a packet in a round trip.
 #[test]
 fn a_small_window_is_a_pause_between_packets() {
     let p = plain();
@@ -145,8 +144,8 @@ fn a_small_window_is_a_pause_between_packets() {
     assert_window(&sender, 1.5);
 }
 
-/// A peer that answers ever later brings its own sender down to the lowest rate, and no
-/// further; and it recovers.
+/// A peer that answers ever later slows down its sender to the lowest rate, and no further. The
+/// sender recovers.
 #[test]
 fn no_delay_brings_it_below_the_minimum() {
     let p = DelayParameters {
@@ -184,7 +183,7 @@ fn the_target_is_above_the_shortest_round_trip() {
     assert!(between > us(80) && between < us(81), "{between:?}");
 }
 
-/// What nobody should say, but can.
+/// Parameters that make no sense, but are possible.
 #[test]
 fn odd_parameters_do_no_harm() {
     let p = DelayParameters {

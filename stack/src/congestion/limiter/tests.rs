@@ -1,7 +1,7 @@
 use super::*;
 use crate::congestion::{DcqcnParameters, DelayParameters};
 
-/// A rate that stays as it is: timers that don't come, no bytes counted.
+/// A constant rate: no timer runs, and no bytes are counted.
 fn steady(mbps: u32) -> CongestionControl {
     CongestionControl::Dcqcn(DcqcnParameters {
         rate_to_set_on_first_cnp: mbps,
@@ -17,8 +17,8 @@ fn limited(now: Instant, control: &CongestionControl) -> Limiter {
 
 const PACKET: usize = 4162;
 
-/// Sends as much as it may for a while. Returns the bytes, the longest burst and how
-/// often it had to be woken.
+/// Sends as much as allowed for `time`. Returns the bytes, the longest burst and the number of
+/// wake-ups.
 fn send(p: &CongestionControl, time: Duration) -> (u64, u64, u64) {
     let mut now = Instant::ZERO;
     let end = now + time;
@@ -56,7 +56,7 @@ fn the_rate_is_kept_and_bursts_are_short() {
     }
 }
 
-/// Who has not sent for long may not make up for it.
+/// A sender that has paused for long may not make up for it.
 #[test]
 fn a_long_rest_earns_one_burst() {
     let p = steady(1000);
@@ -65,8 +65,8 @@ fn a_long_rest_earns_one_burst() {
     assert_eq!(limiter.allowed(later, PACKET, &p), 65536 / PACKET);
 }
 
-/// A pause takes in that the rate rises meanwhile: who is slow is not woken for each of
-/// its increases.
+/// A pause considers that the rate rises meanwhile: a slow sender does not wake up for each of its
+/// increases.
 #[test]
 fn a_pause_ends_when_the_rate_has_allowed_enough() {
     let p = CongestionControl::Dcqcn(DcqcnParameters {
@@ -88,8 +88,8 @@ fn a_pause_ends_when_the_rate_has_allowed_enough() {
     assert_eq!(limiter.waits(), None);
 }
 
-/// A cut bites at once: what was allowed before it has left, and what follows waits for
-/// the new rate.
+/// A cut takes effect at once: what was allowed before it has left, and later packets wait for the
+/// new rate.
 #[test]
 fn a_cut_counts_from_its_time_on() {
     let p = CongestionControl::Dcqcn(DcqcnParameters {
@@ -109,11 +109,11 @@ fn a_cut_counts_from_its_time_on() {
         limiter.wake(until, &p);
         limiter.allowed(until, PACKET, &p)
     };
-    // Half of the rate pays for the burst before, and for no other.
+    // Half of the rate pays only for the previous burst.
     assert_eq!([false, true].map(next_burst), [BURST / PACKET, 1]);
 }
 
-/// The algorithm's timers have their turns for who looks on, and the sender stays as it is.
+/// An observer sees the effect of the algorithm's timers, and the sender is unchanged.
 #[test]
 fn to_look_at_a_sender_changes_nothing() {
     let p = CongestionControl::Dcqcn(DcqcnParameters::PAPER);
@@ -124,8 +124,8 @@ fn to_look_at_a_sender_changes_nothing() {
     assert_eq!(limiter.rate(&p), Some(20e9));
 }
 
-/// Who begins does so no faster than a neighbour who was told to be slow, and than it was
-/// set; and what begins without either is not limited.
+/// A sender starts no faster than a neighbour that got a CNP, and no faster than configured;
+/// without either it is not limited.
 #[test]
 fn the_start_is_no_faster_than_it_may_be() {
     let start = |start_rate, neighbour| {
@@ -138,15 +138,15 @@ fn the_start_is_no_faster_than_it_may_be() {
         limiter.rate(&p).zip(later.rate(&p))
     };
     assert_eq!(start(0, None), None);
-    // What a neighbour knows is not left at once; what is but set, is.
+    // It stays at a neighbour's rate at first, but leaves a configured rate at once.
     assert_eq!(start(0, Some(3e9)), Some((3e9, 3e9)));
     assert_eq!(start(2000, None), Some((2e9, 21e9)));
     assert_eq!(start(2000, Some(3e9)), Some((2e9, 21e9)));
     assert_eq!(start(4000, Some(3e9)), Some((3e9, 3e9)));
 }
 
-/// Full rate, come back to or begun at, is a limit as long as alpha says that the path was
-/// congested: a fifth of a second, with the paper's parameters.
+/// Full rate, reached again or at the start, is a limit as long as alpha indicates that the path
+/// was congested: a fifth of a second, with the paper's parameters.
 #[test]
 fn full_rate_is_kept_until_alpha_has_gone() {
     let p = CongestionControl::Dcqcn(DcqcnParameters {
@@ -165,7 +165,7 @@ fn full_rate_is_kept_until_alpha_has_gone() {
     }
 }
 
-/// A window without a rate knows no pause.
+/// A window without a rate causes no pauses.
 #[test]
 fn a_window_alone_is_not_paced() {
     let p = CongestionControl::Delay(DelayParameters::DEFAULT);

@@ -4,10 +4,10 @@ use super::super::{DcqcnParameters, DelayParameters, NotificationPoint};
 use super::value::Slot;
 use crate::time::Duration;
 
-/// A parameter of a set of them.
+/// A parameter of the set `P`.
 pub(super) struct Name<P> {
     pub(super) name: &'static str,
-    /// Other names, that no rule makes of it.
+    /// Other names, which do not follow from a rule.
     also: &'static [&'static str],
     /// The name of the same parameter in another form.
     pub(super) same_as: Option<&'static str>,
@@ -27,7 +27,7 @@ const fn name<P>(
     }
 }
 
-/// The same parameter as another, said in another form.
+/// Another form of a parameter.
 const fn form<P>(
     name: &'static str,
     same_as: &'static str,
@@ -42,14 +42,14 @@ const fn form<P>(
 }
 
 impl<P> Name<P> {
-    /// What it is called wherever it is written.
+    /// The canonical name of the parameter.
     pub(super) fn parameter(&self) -> &'static str {
         self.same_as.unwrap_or(self.name)
     }
 }
 
-/// The parameter of that name, in letters of either case. What the firmware of adapters
-/// appends for their first port, and what Linux's driver puts in front, is left out.
+/// Finds a parameter by name, in letters of either case. Ignores the suffix of the firmware of
+/// adapters for their first port, and the prefix of Linux's driver.
 pub(super) fn find<P>(names: &'static [Name<P>], given: &str) -> Option<&'static Name<P>> {
     let given = given.to_ascii_lowercase();
     let given = given.strip_suffix("_p1").unwrap_or(&given);
@@ -65,7 +65,7 @@ pub(super) fn find<P>(names: &'static [Name<P>], given: &str) -> Option<&'static
 
 const MICROSECOND: Duration = Duration::from_micros(1);
 
-/// Of the reaction point.
+/// The parameters of the reaction point.
 pub(super) const DCQCN: &[Name<DcqcnParameters>] = &[
     name("dce_tcp_g", &[], |p| Slot::Of1024(&mut p.dce_tcp_g)),
     form("g", "dce_tcp_g", |p| Slot::TakenOf1024(&mut p.dce_tcp_g)),
@@ -110,7 +110,7 @@ pub(super) const DCQCN: &[Name<DcqcnParameters>] = &[
     name("start_rate", &[], |p| Slot::Rate(&mut p.start_rate)),
 ];
 
-/// Of the algorithm by round trips.
+/// The parameters of the algorithm by round trips.
 pub(super) const DELAY: &[Name<DelayParameters>] = &[
     name("base_target", &[], |p| {
         Slot::Time(&mut p.base_target, Duration::ZERO)
@@ -155,7 +155,7 @@ pub(super) const DELAY: &[Name<DelayParameters>] = &[
     name("min_rate", &[], |p| Slot::SomeRate(&mut p.min_rate)),
 ];
 
-/// Of the notification point.
+/// The parameters of the notification point.
 pub(super) const NOTIFICATION: &[Name<NotificationPoint>] = &[
     name("cnp_dscp", &[], |p| Slot::Dscp(&mut p.cnp_dscp)),
     name("min_time_between_cnps", &[], |p| {

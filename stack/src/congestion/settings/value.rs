@@ -1,27 +1,27 @@
-//! One parameter: where it is, and which values it takes.
+//! A parameter's place, and its valid values.
 
 use crate::duration_text::DurationText;
 use crate::time::Duration;
 use core::fmt;
 
-/// A place for a value.
+/// A reference to a value, with its type.
 #[derive(Debug)]
 pub(super) enum Slot<'a> {
     /// Mbit/s.
     Rate(&'a mut u32),
-    /// Mbit/s, not none.
+    /// Mbit/s, not 0.
     SomeRate(&'a mut u32),
-    /// How many of something; at least so many.
+    /// A number, with its minimum.
     Count(&'a mut u32, u32),
     /// Bytes.
     Bytes(&'a mut u64),
-    /// A time, at least so long.
+    /// A time, with its minimum.
     Time(&'a mut Duration, Duration),
-    /// A part, in 1/1024.
+    /// A fraction, in 1/1024.
     Of1024(&'a mut u16),
-    /// What is left of all, in 1/1024; said as what is taken.
+    /// The remaining fraction, in 1/1024, whose text is the removed fraction.
     TakenOf1024(&'a mut u16),
-    /// A part, in percent.
+    /// A fraction, in percent.
     Percent(&'a mut u8),
     /// 10 or 11.
     Halving(&'a mut u8),
@@ -29,12 +29,12 @@ pub(super) enum Slot<'a> {
     Dscp(&'a mut u8),
     /// Yes or no.
     Flag(&'a mut bool),
-    /// A number from one to another.
+    /// A number, with its minimum and its maximum.
     Number(&'a mut f64, f64, f64),
 }
 
 impl Slot<'_> {
-    /// Takes a value. The error says what would be right.
+    /// Parses and sets the value. The error has the valid values.
     pub(super) fn set(self, text: &str) -> Result<(), String> {
         let valid = self.valid();
         self.take(text).ok_or(valid)
@@ -115,7 +115,7 @@ impl fmt::Display for Slot<'_> {
     }
 }
 
-/// More than any link has: 10 Tbit/s.
+/// A rate above that of any link: 10 Tbit/s.
 const MAX_RATE: u32 = 10_000_000;
 
 fn within<T: core::str::FromStr + PartialOrd>(text: &str, least: T, most: T) -> Option<T> {

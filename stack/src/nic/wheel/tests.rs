@@ -7,8 +7,8 @@ fn at(ns: u64) -> Instant {
     Instant::from_nanos(ns)
 }
 
-/// Whatever is set, moved and stopped, in whatever distance: what comes due is what a plain
-/// map says, at the time that it says, the earliest first.
+/// Timers are set, moved and stopped at random, at any distance: they expire as a plain map
+/// predicts, at the predicted time, the earliest first.
 #[test]
 fn it_agrees_with_a_plain_map() {
     let mut rng = ChaCha20Rng::seed_from_u64(7);
@@ -26,7 +26,7 @@ fn it_agrees_with_a_plain_map() {
                 map.remove(&timer);
             }
             1..5 => {
-                // Now and then it is overdue.
+                // Occasionally it is overdue.
                 let due = at((now + distance).saturating_sub(5));
                 wheel.set(timer, due);
                 map.insert(timer, due);
@@ -37,7 +37,7 @@ fn it_agrees_with_a_plain_map() {
         assert!(wheel.next() <= first, "{:?}, {first:?}", wheel.next());
         assert_eq!(wheel.next().is_some(), first.is_some());
         assert_eq!(wheel.at(timer), map.get(&timer).copied().unwrap_or(NEVER));
-        // Those that were overdue when set come before all others.
+        // Timers that were overdue when set come before all others.
         let mut before = then;
         while let Some(due) = wheel.take_due(at(now)) {
             let said = map.remove(&due).expect("it was set").max(then);
@@ -53,7 +53,7 @@ fn it_agrees_with_a_plain_map() {
     assert!(taken > 10_000, "{taken}");
 }
 
-/// The earliest comes first, and of those for the same time the one that was set first.
+/// The earliest comes first; of those with the same time, the one that was set first.
 #[test]
 fn those_that_are_due_come_in_their_order() {
     let mut wheel = Wheel::default();
@@ -64,8 +64,8 @@ fn those_that_are_due_come_in_their_order() {
     assert_eq!(due, [4, 1, 3, 0, 2]);
 }
 
-/// Who waits till the next one is told is never told too late, and only a few times for
-/// nothing.
+/// A caller that waits for the next time is never called too late, and only a few times without
+/// need.
 #[test]
 fn few_calls_are_for_nothing() {
     let mut wheel = Wheel::default();

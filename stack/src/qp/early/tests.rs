@@ -13,7 +13,7 @@ fn packet(payload: &[u8]) -> Packet<'_> {
     }
 }
 
-/// Whatever comes in whatever order: two chains in one pool hold what two maps hold.
+/// In any order of arrival, two chains in one pool hold the same as two maps.
 #[test]
 fn chains_are_like_ordered_maps() {
     for seed in 0..50 {
@@ -66,7 +66,7 @@ fn chains_are_like_ordered_maps() {
     }
 }
 
-/// What is too far ahead, or can't be a packet of any path MTU, is not kept.
+/// A packet that is too far ahead, or too long for any path MTU, is not kept.
 #[test]
 fn what_cannot_be_due_soon_is_not_kept() {
     let mut pool = EarlyPool::new(20);

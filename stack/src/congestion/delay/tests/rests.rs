@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Its target is not said.
+/// The target is not configured.
 fn learning() -> DelayParameters {
     DelayParameters {
         base_target: Duration::ZERO,
@@ -10,7 +10,7 @@ fn learning() -> DelayParameters {
     }
 }
 
-/// Plenty is in flight.
+/// Many packets are in flight.
 fn busy(round_trip: u64) -> Acked {
     Acked {
         in_flight: 64,
@@ -18,8 +18,8 @@ fn busy(round_trip: u64) -> Acked {
     }
 }
 
-/// Hears of a round trip after each `round_trip` for so many of them, from `from` on, all in
-/// microseconds. Gives when it began and ended to rest.
+/// Measures a round trip after each `round_trip`, `count` times, from `from` on, all in
+/// microseconds. Returns when the sender began and ended its rests.
 fn hear(
     sender: &mut Delay,
     p: &DelayParameters,
@@ -39,7 +39,8 @@ fn hear(
     turns
 }
 
-/// Two round trips of rest after 8 round trips, then after 16 and so on, up to what is set.
+/// It rests for two round trips after 8 round trips, then after 16 and so on, up to the configured
+/// maximum.
 #[test]
 fn it_rests_for_two_round_trips_ever_more_seldom() {
     let p = DelayParameters {
@@ -61,11 +62,11 @@ fn a_rest_is_a_small_window() {
     let window = sender.window;
     assert!(window >= 100.0);
     assert_eq!(sender.window(), Some(REST_WINDOW));
-    // Neither short nor long ones change it now.
+    // Neither short nor long round trips change it now.
     sender.on_acked(at(850), &busy(10), &p);
     sender.on_acked(at(900), &busy(1000), &p);
     assert_window(&sender, window);
-    // What it learnt while it rested is what it aims at.
+    // It aims at what it measured while it rested.
     assert_eq!(sender.target(&p), us(40));
     sender.on_acked(at(1000), &busy(39), &p);
     assert_eq!(sender.window(), Some(100));
@@ -81,8 +82,8 @@ fn it_does_not_rest_at_the_start_nor_where_the_target_is_said() {
     assert_eq!(hear(&mut sender, &said, 0, 100, 1000), []);
 }
 
-/// After some 8, 24, 56, 120 and 248 trips of 100 us it has rested, and will so each 256. It
-/// aims at those. Gives the time, some 50 trips after the last rest.
+/// Lets a sender with round trips of 100 us rest after about 8, 24, 56, 120 and 248 of them; from
+/// then on it rests every 256. Returns the time, some 50 round trips after the last rest.
 fn after_many(sender: &mut Delay, p: &DelayParameters) -> u64 {
     sender.on_acked(at(0), &busy(70), p);
     let turns = hear(sender, p, 100, 100, 300);
@@ -91,8 +92,8 @@ fn after_many(sender: &mut Delay, p: &DelayParameters) -> u64 {
     30_000
 }
 
-/// Another one's rest takes more than half of the queue away; who rests with it sees the
-/// round trip without either.
+/// Another sender's rest removes more than half of the queue; a sender that rests with it measures
+/// the round trip without either.
 #[test]
 fn it_rests_with_others_but_not_at_once_again() {
     let p = learning();
@@ -108,21 +109,22 @@ fn it_rests_with_others_but_not_at_once_again() {
     assert!(sender.rests.until.is_some());
 }
 
-/// Where no queue stood, nobody's rest makes it fall: the link is free.
+/// Without a standing queue, no other sender's rest makes it fall: the link is free.
 #[test]
 fn it_does_not_rest_while_there_is_no_queue() {
     let p = learning();
     let mut sender = with_window(100.0, &p);
     let now = after_many(&mut sender, &p);
     assert_eq!(hear(&mut sender, &p, now, 90, 30), []);
-    // It stands for the last time.
+    // The queue stands for the last time.
     assert_eq!(hear(&mut sender, &p, now + 2700, 100, 1), []);
     let idle = hear(&mut sender, &p, now + 2900, 86, 4);
     assert_eq!(idle, []);
     assert_eq!(hear(&mut sender, &p, now + 3300, 75, 100), []);
 }
 
-/// Who had little in flight, or nothing to send, need not rest to see what there is.
+/// A sender that had little in flight, or nothing to send, need not rest to measure the empty
+/// queue.
 #[test]
 fn who_has_little_to_send_does_not_rest() {
     let p = learning();
@@ -143,7 +145,7 @@ fn who_has_little_to_send_does_not_rest() {
     }
 }
 
-/// A path that becomes longer is found out once the memory of the shorter one is gone.
+/// A path that becomes longer is detected once the memory of the shorter one has expired.
 #[test]
 fn what_was_seen_long_ago_is_forgotten() {
     let p = learning();

@@ -1,4 +1,4 @@
-//! Each name, whoever's it is, is of the right parameter.
+//! Each name, of any origin, refers to the right parameter.
 
 use super::*;
 use crate::time::Duration;
