@@ -1,12 +1,12 @@
-//! Why a port fails.
+//! The failures of a port.
 
 use std::fmt;
 
-/// A port's own failure, for instance that its interface has gone. What one packet
-/// suffers (no route, no neighbour, no buffer) is a counted drop, not a failure.
+/// A failure of the port itself, for instance because its interface has gone. A problem of one
+/// packet (no route, no neighbour, no buffer) is a counted drop, not a failure.
 #[derive(Debug)]
 pub struct PortError {
-    /// What the port was doing and with what, in words.
+    /// The operation of the port and its object, in words.
     pub what: String,
     /// The operating system's error.
     pub source: std::io::Error,

@@ -1,10 +1,10 @@
-//! What stands between a NIC and a network.
+//! The interface between a NIC and a network.
 //!
-//! - [`Port`]: the trait of a whole port. It extends the
-//!   [`Transmit`](roce_stack::Transmit) that the stack asks for with all that the
-//!   driver of a port needs: receiving, addresses, readiness.
+//! - [`Port`]: the trait of a complete port. It extends the stack's
+//!   [`Transmit`](roce_stack::Transmit) with everything else that the driver of a port needs:
+//!   receiving, addresses, readiness.
 //! - [`memory`]: a port in memory, for benches, fuzz targets and tests.
-//! - [`fault`]: faults on purpose, put around a port from outside.
+//! - [`fault`]: injected faults, in a layer around a port.
 #![warn(missing_docs)]
 
 mod error;

@@ -14,19 +14,18 @@ pub const SRC_PORT: u16 = 0xc000;
 
 const DONT_FRAGMENT: u16 = 0x4000;
 
-/// The byte that a poisoned port fills the room with.
+/// The byte with which a poisoned port fills the room that it lends.
 const POISON: u8 = 0xa5;
 
-/// Which header packets have in front of the BTH, and how much of it the receiving port
-/// sees.
+/// The header in front of the BTH, and the part of it that the receiving port sees.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum MemoryIp {
-    /// IPv4, seen by the receiver. The identification is always 0.
+    /// IPv4, visible to the receiver. The identification is always 0.
     #[default]
     V4,
-    /// IPv4, seen by the receiver. The identification counts up, and soon wraps.
+    /// IPv4, visible to the receiver. The identification counts up, and soon wraps.
     V4Numbered,
-    /// The same, but the receiver does not see the header, as through a socket.
+    /// As [`MemoryIp::V4Numbered`], but invisible to the receiver, as with a socket.
     V4Hidden,
     /// IPv6.
     V6,
@@ -37,7 +36,7 @@ pub enum MemoryIp {
 /// A packet between two ports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Frame {
-    /// What the receiving port says of its header.
+    /// The metadata that the receiving port reports.
     pub meta: RxMeta,
     /// BTH to ICRC.
     pub bytes: Vec<u8>,
@@ -46,16 +45,16 @@ pub struct Frame {
 /// A port whose owner is the network: the owner takes packets from
 /// [`out`](MemoryPort::out) and puts packets into [`arrived`](MemoryPort::arrived).
 ///
-/// Nothing is lost, delayed or reordered in here. An owner that wants a rate, a delay or
-/// a limit wraps the port and its [`Transmit`].
+/// The port neither loses, delays nor reorders packets. An owner that needs a rate, a delay or a
+/// limit wraps the port and its [`Transmit`].
 #[derive(Debug, Default)]
 pub struct MemoryPort {
-    /// Packets that were committed, oldest first. Give their buffers back with
-    /// [`MemoryPort::recycle`], and the port allocates none for the next ones.
+    /// Packets that were committed, oldest first. If the owner returns their buffers with
+    /// [`MemoryPort::recycle`], the port allocates none for the next packets.
     pub out: Vec<Frame>,
     /// Packets that wait for [`Port::receive`].
     pub arrived: VecDeque<Frame>,
-    /// The port is full while `out` has this many packets.
+    /// The number of packets in `out` at which the port is full.
     pub room: usize,
     /// Every packet is unsendable, as without a route.
     pub unsendable: bool,
@@ -70,24 +69,23 @@ pub struct MemoryPort {
     counters: MemoryCounters,
 }
 
-/// What a port in memory has done so far.
+/// The counters of a port in memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MemoryCounters {
     /// Packets committed.
     pub tx_packets: u64,
-    /// Times that there was no room for a packet.
+    /// Reservations that failed because the port was full.
     pub tx_queue_full: u64,
-    /// Packets for which no room was lent because they can't be sent.
+    /// Reservations that failed because the packet can't be sent.
     pub tx_unsendable: u64,
-    /// Packets handed out.
+    /// Packets passed to the sink.
     pub rx_packets: u64,
     /// Packets dropped because their destination was neither activated nor joined.
     pub rx_foreign: u64,
 }
 
 impl MemoryPort {
-    /// A port with room for any number of packets of up to `max_packet_bytes` bytes (BTH
-    /// to ICRC).
+    /// A port with room for any number of packets of up to `max_packet_bytes` bytes (BTH to ICRC).
     pub fn new(ip: MemoryIp, max_packet_bytes: usize) -> Self {
         Self {
             room: usize::MAX,
@@ -98,24 +96,24 @@ impl MemoryPort {
         }
     }
 
-    /// Fills the room that the port lends with a pattern, so that a byte that the sender
-    /// forgets to write does not go unnoticed.
+    /// Fills the room that the port lends with a pattern, which reveals bytes that the sender
+    /// forgets to write.
     pub fn poisoned(mut self) -> Self {
         self.poisoned = true;
         self
     }
 
-    /// What the port has done so far.
+    /// The counters so far.
     pub fn counters(&self) -> MemoryCounters {
         self.counters
     }
 
-    /// Which headers its packets have.
+    /// The kind of headers of its packets.
     pub fn ip(&self) -> MemoryIp {
         self.ip
     }
 
-    /// Gives back the buffer of a packet that is no longer needed.
+    /// Returns the buffer of a packet that is no longer needed.
     #[inline]
     pub fn recycle(&mut self, bytes: Vec<u8>) {
         self.spare.push(bytes);
@@ -248,7 +246,7 @@ impl Port for MemoryPort {
         Ok(packets)
     }
 
-    /// The owner takes packets when it likes.
+    /// Does nothing: the owner takes the packets from `out`.
     fn flush(&mut self) -> Result<bool, PortError> {
         Ok(self.out.is_empty())
     }
@@ -261,7 +259,7 @@ impl Port for MemoryPort {
         !self.arrived.is_empty()
     }
 
-    /// None: the owner knows what it has put in.
+    /// None: the owner knows when it has added packets.
     fn packet_fds(&self) -> Vec<PortFd<'_>> {
         Vec::new()
     }

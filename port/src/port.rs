@@ -1,20 +1,20 @@
-//! A whole port, as its driver sees it: the [`Port`] trait.
+//! A complete port, as its driver uses it: the [`Port`] trait.
 //!
-//! A port carries *transport packets*: the bytes from the BTH to the ICRC, both
-//! included, which are the payload of RoCEv2's UDP datagram and of RoCE v1's GRH.
-//! Ethernet, IP and UDP are the port's business.
+//! A port carries *transport packets*: the bytes from the BTH to the ICRC, both included, which are
+//! the payload of RoCEv2's UDP datagram and of RoCE v1's GRH. The port handles Ethernet, IP and
+//! UDP.
 //!
 //! # Contract
 //!
 //! Sending follows the contract of [`Transmit`]. Beyond that:
 //!
-//! - [`Port::receive`] hands out received packets as slices of the port's own
-//!   buffers, each valid for the length of the call to the sink only.
-//! - Committed packets leave at [`Port::flush`] at the latest, in order for each
-//!   destination. What the network does not take at once stays queued inside the
-//!   port for the next `flush`; the queue has a fixed bound, and when it is full
-//!   `reserve` answers [`ReserveError::Full`](roce_stack::ReserveError::Full).
-//! - Nothing is allocated per packet.
+//! - [`Port::receive`] passes received packets as slices of the port's own buffers, each valid only
+//!   during the call to the sink.
+//! - Committed packets leave at [`Port::flush`] at the latest, in order for each destination.
+//!   Packets that the network does not take at once stay in the port's queue for the next `flush`.
+//!   The queue has a fixed bound: when it is full, `reserve` returns
+//!   [`ReserveError::Full`](roce_stack::ReserveError::Full).
+//! - The port allocates no memory for each packet.
 
 use crate::error::PortError;
 use roce_stack::{Addresses, RoceVersion, RxMeta, Transmit, TxMeta};
@@ -25,7 +25,7 @@ use std::time::Duration;
 
 /// Receives packets from [`Port::receive`].
 pub trait RxSink {
-    /// One packet: what is known of its IP header, and its bytes from BTH to ICRC
+    /// Receives one packet: the metadata from its IP header, and its bytes from BTH to ICRC
     /// (unchecked: any bytes at all, of any length).
     fn packet(&mut self, meta: &RxMeta, transport: &[u8]);
 }
@@ -36,30 +36,30 @@ impl<F: FnMut(&RxMeta, &[u8])> RxSink for F {
     }
 }
 
-/// What a port can do, and how much at once.
+/// The capabilities of a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PortCapabilities {
-    /// The largest transport packet (BTH to ICRC) that [`Transmit::reserve`] lends
-    /// room for, in bytes: the link's MTU less IP and UDP headers (IPv6's, if the
-    /// port has addresses of that kind).
+    /// The largest transport packet (BTH to ICRC) that [`Transmit::reserve`] lends room for, in
+    /// bytes: the link's MTU less IP and UDP headers (IPv6's, if the port has IPv6 addresses).
     pub max_packet_bytes: usize,
-    /// About how many bytes the receiving side of such a port holds before it
-    /// drops: the stack keeps what it has in flight below it.
+    /// The approximate number of bytes that the receiving side of such a port buffers before it
+    /// drops packets: the stack keeps less than this in flight.
     pub receive_buffer_bytes: usize,
 }
 
-/// A descriptor that a driver waits for when a port has nothing to do.
+/// A descriptor that a driver waits for when a port is idle.
 #[derive(Clone, Copy, Debug)]
 pub struct PortFd<'a> {
     /// The descriptor. It is readable when packets wait.
     pub fd: BorrowedFd<'a>,
-    /// Packets are queued: also wait until the descriptor is writable, then flush.
+    /// Packets are queued: the driver also waits until the descriptor is writable, and then
+    /// flushes.
     pub wants_write: bool,
 }
 
 /// A network port that carries transport packets. See the module's contract.
 pub trait Port: Transmit {
-    /// What this port can do.
+    /// The port's capabilities.
     fn capabilities(&self) -> PortCapabilities;
 
     /// Whether the port carries packets of this version of RoCE. Every port carries
@@ -68,70 +68,69 @@ pub trait Port: Transmit {
         version == RoceVersion::V2
     }
 
-    /// Whether packets can be sent along this path, as far as the port knows. A port asks
-    /// the network no such thing for RoCEv2, whose routes may change. RoCE v1 does not
-    /// pass routers, so some destinations are out of its reach. Call it once, when a
-    /// path is chosen.
+    /// Whether packets can be sent along this path, as far as the port knows. For RoCEv2, whose
+    /// routes may change, a port does not ask the network. RoCE v1 is not routable, so some
+    /// destinations are out of its reach. Call this once, when a path is chosen.
     ///
     /// # Errors
-    /// Why nothing can be sent, and what would change that.
+    /// Why no packet can be sent, and what would change that.
     fn check(&mut self, _path: &TxMeta) -> Result<(), PortError> {
         Ok(())
     }
 
-    /// Makes `address` usable as a source and starts to receive what is sent to
-    /// it. Activating an address twice does nothing.
+    /// Makes `address` usable as a source, and starts to receive packets to it. Activating an
+    /// address twice does nothing.
     ///
     /// # Errors
-    /// Fails if the address isn't the interface's or UDP port 4791 is taken.
+    /// Fails if the address is not one of the interface's, or if UDP port 4791 is taken.
     fn activate(&mut self, address: IpAddr) -> Result<(), PortError>;
 
-    /// Tells the port the addresses that its interface has now. A port that follows
-    /// them by itself ignores this.
+    /// Informs the port of its interface's present addresses. A port that follows them itself
+    /// ignores this.
     fn set_addresses(&mut self, _addresses: Vec<IpAddr>) {}
 
-    /// Starts to receive what is sent to the multicast group on the port's interface,
-    /// packets that this host sends included. Joining a group twice does nothing.
+    /// Starts to receive packets to the multicast group on the port's interface, including those of
+    /// this host. Joining a group twice does nothing.
     ///
     /// # Errors
-    /// Fails if the address is not a group's, or if the operating system refuses.
+    /// Fails if the address is not a multicast address, or if the operating system refuses.
     fn join(&mut self, group: IpAddr) -> Result<(), PortError>;
 
-    /// Ends what [`Port::join`] began, if it did.
+    /// Leaves a group that was joined with [`Port::join`]; otherwise does nothing.
     fn leave(&mut self, group: IpAddr);
 
-    /// Hands up to about `budget` packets to `sink` and returns how many; 0 if
-    /// none waits. Never blocks.
+    /// Passes about `budget` packets at most to `sink`. Returns their number; 0 if none waits.
+    /// Never blocks.
     ///
     /// # Errors
     /// Fails if the interface is gone for good.
     fn receive(&mut self, budget: usize, sink: &mut dyn RxSink) -> Result<usize, PortError>;
 
-    /// Sends what is queued, as far as the network takes it. Never blocks.
-    /// Returns whether nothing remains queued.
+    /// Sends queued packets until the network takes no more. Never blocks. Returns whether the
+    /// queue is empty.
     ///
     /// # Errors
     /// Fails if the interface is gone for good.
     fn flush(&mut self) -> Result<bool, PortError>;
 
-    /// Packets that were committed and that the network has not taken yet.
+    /// The number of committed packets that the network has not taken yet.
     fn queued(&self) -> usize;
 
-    /// Whether [`Port::flush`] sends packets of different lengths, and to different QPs,
-    /// by one system call, each as soon as its turn comes. Then a packet that is queued
-    /// behind another one does not delay it, and costs less than it would later.
+    /// Whether one system call of [`Port::flush`] can send packets of different lengths and to
+    /// different QPs, each without delay. Then a packet that is queued behind another one does not
+    /// delay it, and costs less than in a later call.
     #[inline]
     fn sends_all_by_one_call(&self) -> bool {
         false
     }
 
-    /// Whether packets wait to be received that no descriptor reports.
+    /// Whether received packets wait that no descriptor reports.
     #[inline]
     fn has_looped(&self) -> bool {
         false
     }
 
-    /// The descriptors to wait for when there is nothing to do.
+    /// The descriptors to wait for when the port is idle.
     fn packet_fds(&self) -> Vec<PortFd<'_>>;
 
     /// A descriptor that is readable when [`Port::follow_network`] has something to do.
@@ -139,15 +138,15 @@ pub trait Port: Transmit {
         None
     }
 
-    /// The time from now after which [`Port::follow_network`] must be called, even if no
-    /// descriptor is readable. `None` if it need not.
+    /// The time from now after which the driver must call [`Port::follow_network`], even if no
+    /// descriptor is readable; `None` if it need not.
     #[inline]
     fn next_deadline(&self) -> Option<Duration> {
         None
     }
 
-    /// Follows the changes of routes, neighbours, addresses and the link. For sockets the
-    /// kernel does this.
+    /// Handles changes of routes, neighbours, addresses and the link. For sockets, the kernel does
+    /// this.
     ///
     /// # Errors
     /// Fails if the interface is gone for good.
@@ -155,40 +154,39 @@ pub trait Port: Transmit {
         Ok(())
     }
 
-    /// What the port has counted so far, by name.
+    /// The port's counters, by name.
     fn each_counter(&self) -> Vec<(&'static str, u64)>;
 
-    /// How to choose the management datagrams that come to this process, if several
-    /// processes share the interface. `None` if all of them come here.
+    /// Selects the management datagrams of this process, if several processes share the interface.
+    /// `None` if this process gets all of them.
     fn steering(&mut self) -> Option<&mut dyn Steering> {
         None
     }
 }
 
-/// Chooses which management datagrams (to QP1) of a shared interface come to this
-/// process.
+/// Selects the management datagrams (to QP1) of a shared interface that this process gets.
 pub trait Steering {
     /// The interface's index.
     fn interface_index(&self) -> u32;
 
-    /// Takes management datagrams at the activated addresses, now and later: those that
-    /// answer to an ID of this process's own part, and, if this process is the first to
-    /// take them, those that name no process. Calling it twice does nothing.
+    /// Takes management datagrams at the activated addresses, now and later: answers to IDs of this
+    /// process's own part, and, if this process is the first to take them, those that name no
+    /// process. Calling it twice does nothing.
     ///
     /// # Errors
     /// Fails if the kernel refuses.
     fn open_general_services(&mut self) -> io::Result<()>;
 
-    /// Ends that, and all services with it.
+    /// Ends [`Steering::open_general_services`], and all services.
     fn close_general_services(&mut self);
 
-    /// Takes requests for a service, by the lower half of its ID, at those of the
-    /// activated addresses, now and later, that `local` contains.
+    /// Takes requests for a service, by the lower half of its ID, at the activated addresses, now
+    /// and later, that `local` contains.
     ///
     /// # Errors
     /// Fails if the kernel refuses; then the port takes none.
     fn serve(&mut self, local: Addresses, service: u32) -> io::Result<()>;
 
-    /// Ends that.
+    /// Ends [`Steering::serve`].
     fn stop_serving(&mut self, local: Addresses, service: u32);
 }

@@ -7,10 +7,10 @@ use crate::{Layer, Syndrome};
 /// only RDMA READ responses (IBTA 1.7, 9.3.5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Aeth {
-    /// Acknowledged, not ready, or refused and why.
+    /// The kind of acknowledgement: ACK, RNR NAK, or NAK with its code.
     pub syndrome: Syndrome,
-    /// Message sequence number, 24 bits: how many messages the responder has
-    /// completed. Bits above are not sent.
+    /// Message sequence number, 24 bits: the number of messages that the responder has completed.
+    /// Higher bits are not sent.
     pub msn: u32,
 }
 
@@ -34,7 +34,7 @@ impl Aeth {
 }
 
 impl Default for Aeth {
-    /// A positive acknowledgement without credits, of no message.
+    /// A positive acknowledgement without credits, with MSN 0.
     fn default() -> Aeth {
         Aeth {
             syndrome: Syndrome::default(),

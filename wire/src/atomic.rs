@@ -11,9 +11,9 @@ pub struct AtomicEth {
     pub va: u64,
     /// Remote key of the region.
     pub rkey: u32,
-    /// What compare-and-swap stores, or what fetch-and-add adds.
+    /// The value that compare-and-swap stores, or that fetch-and-add adds.
     pub swap_or_add: u64,
-    /// What compare-and-swap compares with.
+    /// The expected value of compare-and-swap.
     pub compare: u64,
 }
 
@@ -46,7 +46,7 @@ impl AtomicEth {
 /// (IBTA 1.7, 9.3).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct AtomicAckEth {
-    /// What the eight bytes held before the operation.
+    /// The value of the eight bytes before the operation.
     pub original: u64,
 }
 

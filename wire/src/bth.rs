@@ -14,9 +14,9 @@ use crate::{Layer, Opcode, PKey, ParseError, Psn, Qpn};
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Bth {
-    /// What the packet is.
+    /// The type of the packet.
     pub opcode: Opcode,
-    /// Solicited event: wake the receiver up.
+    /// Solicited event: raises an event at the receiver.
     pub solicited: bool,
     /// Migration state is "migrated". Hardware always sends 1; both are accepted.
     pub mig_req: bool,
@@ -30,9 +30,9 @@ pub struct Bth {
     pub fecn: bool,
     /// Backward congestion notification, set in CNPs.
     pub becn: bool,
-    /// The queue pair that this is for.
+    /// The destination queue pair.
     pub dest_qpn: Qpn,
-    /// The responder is asked for an acknowledgement.
+    /// Whether the requester asks for an acknowledgement.
     pub ack_req: bool,
     /// The packet's sequence number.
     pub psn: Psn,
@@ -42,8 +42,7 @@ impl Bth {
     /// Length on the wire, in bytes.
     pub const LEN: usize = 12;
 
-    /// A header with nothing set but these, the default partition, and MigReq,
-    /// which hardware expects.
+    /// A header with these fields, the default partition, and MigReq, which hardware expects.
     #[inline]
     pub const fn new(opcode: Opcode, dest_qpn: Qpn, psn: Psn) -> Bth {
         Bth {
@@ -63,12 +62,11 @@ impl Bth {
         }
     }
 
-    /// Reads the header from the first [`Bth::LEN`] bytes; what follows is ignored,
-    /// as are reserved bits. Any version is read: [`crate::Packet::parse`] is where
-    /// others than 0 are refused.
+    /// Reads the header from the first [`Bth::LEN`] bytes; ignores the bytes behind it and reserved
+    /// bits. It accepts any version; [`crate::Packet::parse`] refuses others than 0.
     ///
     /// # Errors
-    /// Fewer bytes than that, or an opcode that is not in the table.
+    /// If there are fewer bytes, or if the opcode is not in the table.
     #[inline]
     pub fn parse(bytes: &[u8]) -> Result<Bth, ParseError> {
         match bytes.first_chunk() {
@@ -108,11 +106,11 @@ impl Bth {
         })
     }
 
-    /// Writes the header to the first [`Bth::LEN`] bytes, reserved bits as zeros.
-    /// Of `pad` and `version` only the bits that the wire has room for count.
+    /// Writes the header to the first [`Bth::LEN`] bytes, with zeros for reserved bits. The higher
+    /// bits of `pad` and `version`, for which the header has no room, are ignored.
     ///
     /// # Panics
-    /// If `buf` is shorter than that.
+    /// If `buf` is shorter than [`Bth::LEN`].
     #[inline]
     pub fn emit(&self, buf: &mut [u8]) {
         buf[..Bth::LEN].copy_from_slice(&self.to_bytes());

@@ -1,13 +1,13 @@
-//! Messages of communication management (IBTA 1.7, 12.6 and 12.11), by which two ends
-//! make and end connections, and look up datagram services.
+//! Messages of communication management (IBTA 1.7, 12.6 and 12.11), with which two ends establish
+//! and release connections, and look up datagram services.
 //!
 //! ```text
 //! MAD header, 24 bytes │ message, 232 bytes: fixed fields │ private data to the end
 //! └───────── MadHeader ┴──────────────── CmMad ───────────────────────────────────┘
 //! ```
 //!
-//! [`CmMad::parse`] and [`CmMad::to_bytes`] are the way there and back. Private data
-//! always fills what the fixed fields leave; who gives less gets zeros behind it.
+//! [`CmMad::parse`] and [`CmMad::to_bytes`] convert in both directions. Private data always fills
+//! the rest behind the fixed fields; shorter data is padded with zeros.
 
 mod establish;
 mod ip_service;
@@ -29,17 +29,17 @@ pub use sidr::{SidrRep, SidrReq};
 
 use crate::{Layer, MAD_LEN, MadHeader, ParseError};
 
-/// Bytes of a message, behind the MAD header.
+/// Bytes of a message behind the MAD header.
 const LEN: usize = MAD_LEN - MadHeader::LEN;
 
-/// What is behind the MAD header.
+/// The bytes behind the MAD header.
 type Data = [u8; LEN];
 
 /// A message of communication management with its transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CmMad<'a> {
-    /// The transaction ID of the MAD header. The messages that make one connection
-    /// share it, and those that end it share another.
+    /// The transaction ID of the MAD header. The messages that establish one connection share an
+    /// ID, and those that release it share another.
     pub transaction: u64,
     /// The message.
     pub message: CmMessage<'a>,
@@ -47,12 +47,12 @@ pub struct CmMad<'a> {
 
 /// The messages. Those about alternate paths (LAP and APR) are missing: RoCE has no
 /// path migration.
-// One of them is alive at a time, on the stack.
+// Only one of them exists at a time, on the stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CmMessage<'a> {
     /// Request for a connection.
     Req(Req<'a>),
-    /// Message receipt acknowledged: the answer takes longer.
+    /// Message receipt acknowledged: the reply takes longer.
     Mra(Mra<'a>),
     /// Rejected.
     Rej(Rej<'a>),
@@ -60,13 +60,13 @@ pub enum CmMessage<'a> {
     Rep(Rep<'a>),
     /// Ready to use.
     Rtu(Rtu<'a>),
-    /// Request to end a connection.
+    /// Request to release a connection.
     Dreq(Dreq<'a>),
-    /// Reply to that.
+    /// Reply to [`CmMessage::Dreq`].
     Drep(Drep<'a>),
     /// Request for the QP of a datagram service.
     SidrReq(SidrReq<'a>),
-    /// Reply to that.
+    /// Reply to [`CmMessage::SidrReq`].
     SidrRep(SidrRep<'a>),
 }
 
@@ -92,8 +92,8 @@ impl<'a> CmMad<'a> {
     /// Reads a management datagram.
     ///
     /// # Errors
-    /// Another length than [`MAD_LEN`]; another class, version, method or attribute; a
-    /// field whose value is reserved.
+    /// If the length is not [`MAD_LEN`]; if class, version, method or attribute is another one; or
+    /// if a field has a reserved value.
     pub fn parse(bytes: &'a [u8]) -> Result<CmMad<'a>, ParseError> {
         let header = MadHeader::parse(bytes)?;
         header.expect_cm()?;
@@ -114,7 +114,7 @@ impl<'a> CmMad<'a> {
         })
     }
 
-    /// Writes it.
+    /// Writes the management datagram.
     pub fn to_bytes(&self) -> [u8; MAD_LEN] {
         let mut bytes = [0; MAD_LEN];
         MadHeader::cm(self.message.attribute(), self.transaction).emit(&mut bytes);
@@ -135,7 +135,7 @@ impl<'a> CmMad<'a> {
     }
 }
 
-/// The message that `attribute` says is in `data`.
+/// Parses `data` as the message that `attribute` names.
 fn message(attribute: u16, data: &Data) -> Result<CmMessage<'_>, ParseError> {
     Ok(match attribute {
         0x10 => CmMessage::Req(Req::read(data)?),
@@ -169,7 +169,7 @@ fn put24<const N: usize>(b: &mut [u8; N], at: usize, value: u32) {
     put(b, at, [high, middle, low]);
 }
 
-/// Both communication IDs, which seven of the messages begin with.
+/// Writes both communication IDs, with which seven of the messages begin.
 fn put_ids(data: &mut Data, local_id: u32, remote_id: u32) {
     put(data, 0, local_id.to_be_bytes());
     put(data, 4, remote_id.to_be_bytes());

@@ -1,4 +1,4 @@
-//! The headers that name a further queue: of datagrams, and of XRC.
+//! The headers that name another queue: for datagrams, and for XRC.
 
 use crate::header::{be24, be32, fixed_header};
 use crate::{Layer, QKey, Qpn};

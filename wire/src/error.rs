@@ -1,10 +1,10 @@
-//! What is wrong with bytes that are not a packet.
+//! The errors of parsing.
 
 use core::fmt;
 
 use crate::PayloadRule;
 
-/// The header or part of a frame that an error is about.
+/// The header or part of a frame in which an error is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Layer {
@@ -44,7 +44,7 @@ pub enum Layer {
     Cnp,
     /// The header of a management datagram.
     Mad,
-    /// A message of communication management.
+    /// A communication management message.
     Cm,
     /// The payload.
     Payload,
@@ -53,7 +53,7 @@ pub enum Layer {
 }
 
 impl Layer {
-    /// The name as the specifications write it.
+    /// The name in the specifications.
     pub const fn name(self) -> &'static str {
         match self {
             Layer::Ethernet => "Ethernet",
@@ -87,41 +87,41 @@ impl fmt::Display for Layer {
     }
 }
 
-/// Why a field was refused, with what was found and what would have been right.
+/// Why a field was refused, with the value found and the valid values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Reason {
     /// The bytes end before the header or the field does.
     Truncated {
-        /// Bytes that are there.
+        /// The number of bytes left.
         available: u32,
-        /// Bytes that are needed.
+        /// The number of bytes needed.
         needed: u32,
     },
-    /// The field holds a value that is not one of the legal ones.
+    /// The field has a value that is not legal.
     Unsupported {
         /// The value found.
         found: u32,
-        /// What would have been right, in words.
+        /// The legal values, in words.
         expected: &'static str,
     },
-    /// The field holds a value above what the rest of the packet allows.
+    /// The field's value is above what the rest of the packet allows.
     TooLarge {
         /// The value found.
         found: u32,
-        /// The largest value that would have been right.
+        /// The largest legal value.
         limit: u32,
     },
-    /// The field holds a value below what the rest of the packet allows.
+    /// The field's value is below what the rest of the packet allows.
     TooSmall {
         /// The value found.
         found: u32,
-        /// The smallest value that would have been right.
+        /// The smallest legal value.
         limit: u32,
     },
-    /// The payload, counted without padding, breaks the opcode's rule.
+    /// The payload's length, without padding, breaks the rule of the opcode.
     PayloadLength {
-        /// Bytes of payload found.
+        /// The length of the payload in bytes.
         found: u32,
         /// The rule of the packet's opcode.
         rule: PayloadRule,
@@ -140,7 +140,7 @@ pub struct ParseError {
     pub layer: Layer,
     /// The field's name in the specification, in lower case.
     pub field: &'static str,
-    /// What was wrong with it.
+    /// The reason.
     pub reason: Reason,
 }
 
@@ -206,7 +206,7 @@ impl ParseError {
     }
 }
 
-/// A length for an error message; nothing that can be told apart is above 4 GiB.
+/// A length for an error message; lengths above 4 GiB are all reported as 4 GiB.
 pub(crate) const fn saturate(n: usize) -> u32 {
     if n > u32::MAX as usize {
         u32::MAX

@@ -10,18 +10,18 @@ use crate::header::fixed_header;
 /// 4, the rest reserved.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Feth {
-    /// How far the bytes must have got before the flush is answered.
+    /// The placement that the responder must reach before it answers.
     pub placement: FlushPlacement,
-    /// Which bytes.
+    /// The bytes that are flushed.
     pub selectivity: FlushSelectivity,
 }
 
-/// How far flushed bytes must have got; 4 bits, any of which may be set.
+/// The placement of flushed bytes; 4 bits, any of which may be set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct FlushPlacement(u8);
 
 impl FlushPlacement {
-    /// Nothing asked for.
+    /// No placement.
     pub const NONE: FlushPlacement = FlushPlacement(0);
     /// Visible to every processor and device of the responder.
     pub const GLOBAL_VISIBILITY: FlushPlacement = FlushPlacement(1);
@@ -40,24 +40,24 @@ impl FlushPlacement {
         self.0
     }
 
-    /// Both.
+    /// The union of both.
     #[inline]
     #[must_use]
     pub const fn union(self, other: FlushPlacement) -> FlushPlacement {
         FlushPlacement(self.0 | other.0)
     }
 
-    /// Whether all of `other` is asked for.
+    /// Whether all of `other` is set.
     #[inline]
     pub const fn contains(self, other: FlushPlacement) -> bool {
         self.0 & other.0 == other.0
     }
 }
 
-/// Which bytes a FLUSH is about.
+/// Selects the bytes of a FLUSH.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum FlushSelectivity {
-    /// The range that the RETH gives.
+    /// The range in the RETH.
     #[default]
     Range,
     /// The whole region of the RETH's key.

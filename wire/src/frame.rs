@@ -16,11 +16,10 @@ pub const ETHERTYPE_ROCE_V1: u16 = 0x8915;
 /// The EtherTypes of VLAN tags: 802.1Q and 802.1ad.
 const ETHERTYPES_VLAN: [u16; 2] = [0x8100, 0x88a8];
 
-/// How many VLAN tags a frame may have.
+/// The maximum number of VLAN tags in a frame.
 const MAX_VLANS: usize = 2;
 
-/// A frame taken apart down to the transport packet, which is not parsed yet: see
-/// [`Frame::packet`].
+/// A frame, parsed down to the transport packet. [`Frame::packet`] parses that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Frame<'a> {
     /// Link addresses and VLAN tags, of frames that have them.
@@ -29,8 +28,8 @@ pub struct Frame<'a> {
     pub network: NetworkHeader<'a>,
     /// The UDP header; RoCE v1 has none.
     pub udp: Option<UdpHeader>,
-    /// The bytes from the BTH to the ICRC. Where they end is for the innermost length
-    /// field to say: what a link pads short frames with is not among them.
+    /// The bytes from the BTH to the ICRC. The innermost length field determines their end, which
+    /// excludes the padding of short frames.
     pub transport: &'a [u8],
     /// The headers that the ICRC covers, as they are on the wire.
     covered: &'a [u8],
@@ -70,7 +69,7 @@ impl VlanTag {
         (self.tci >> 13) as u8
     }
 
-    /// Whether the frame may be dropped first.
+    /// Whether the frame may be dropped before others.
     pub const fn drop_eligible(self) -> bool {
         self.tci & 0x1000 != 0
     }
@@ -114,8 +113,8 @@ pub enum NetworkHeader<'a> {
 }
 
 impl NetworkHeader<'_> {
-    /// What the ICRC covers of the header; nothing for IPv4 with options, and for a GRH
-    /// that names another header than a BTH, which [`IpHeader`] cannot say.
+    /// The fields that the ICRC covers; `None` for IPv4 with options, and for a GRH whose next
+    /// header is not a BTH, which [`IpHeader`] can't express.
     pub fn ip_header(&self) -> Option<IpHeader> {
         match *self {
             NetworkHeader::V4 {
@@ -143,29 +142,27 @@ impl NetworkHeader<'_> {
     }
 }
 
-/// What the ICRC of a frame says of it.
+/// The result of checking a frame's ICRC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum IcrcVerdict {
-    /// The ICRC is right.
+    /// The ICRC is correct.
     Valid,
-    /// The ICRC is another than the frame's bytes have.
+    /// The ICRC is not that of the frame's bytes.
     Invalid(IcrcMismatch),
-    /// The frame has no room for an ICRC.
+    /// The frame is too short for an ICRC.
     Missing,
 }
 
 impl<'a> Frame<'a> {
-    /// Takes an Ethernet frame apart, without its frame check sequence. It may have
-    /// up to two VLAN tags.
+    /// Parses an Ethernet frame, without its frame check sequence. It may have up to two VLAN tags.
     ///
     /// # Errors
-    /// The first field, from front to back, by which this is no RoCE frame or a
-    /// broken one.
+    /// The first field, from front to back, that makes it a broken frame or not a RoCE frame.
     pub fn parse_ethernet(frame: &'a [u8]) -> Result<Frame<'a>, ParseError> {
         Frame::parse_ethernet_on(frame, UDP_PORT)
     }
 
-    /// The same of a RoCE packet to another UDP port than the assigned one.
+    /// Parses an Ethernet frame with RoCE packets on another UDP port than the assigned one.
     ///
     /// # Errors
     /// As [`Frame::parse_ethernet`].
@@ -204,8 +201,8 @@ impl<'a> Frame<'a> {
         Ok(parsed)
     }
 
-    /// Takes apart what follows a link header that names an EtherType, like that of
-    /// Linux cooked captures.
+    /// Parses the bytes behind a link header that names an EtherType, such as that of Linux cooked
+    /// captures.
     ///
     /// # Errors
     /// As [`Frame::parse_ethernet`].
@@ -213,7 +210,7 @@ impl<'a> Frame<'a> {
         Frame::parse_l3_on(ethertype, packet, UDP_PORT)
     }
 
-    /// The same of a RoCE packet to another UDP port than the assigned one.
+    /// As [`Frame::parse_l3`], with RoCE packets on another UDP port than the assigned one.
     ///
     /// # Errors
     /// As [`Frame::parse_ethernet`].
@@ -236,7 +233,7 @@ impl<'a> Frame<'a> {
         }
     }
 
-    /// Takes an IP packet of either version apart, without any link header.
+    /// Parses an IP packet of either version, without a link header.
     ///
     /// # Errors
     /// As [`Frame::parse_ethernet`].
@@ -256,8 +253,7 @@ impl<'a> Frame<'a> {
         Packet::parse(self.transport)
     }
 
-    /// Checks the ICRC against the headers as they are on the wire, options and
-    /// lengths included.
+    /// Checks the ICRC against the headers as they are on the wire, including options and lengths.
     pub fn icrc_verdict(&self) -> IcrcVerdict {
         let Some((covered, stored)) = self.transport.split_last_chunk::<ICRC_LEN>() else {
             return IcrcVerdict::Missing;
@@ -274,7 +270,7 @@ impl<'a> Frame<'a> {
         }
     }
 
-    /// What emits this frame again.
+    /// The representation that emits this frame again.
     pub fn repr(&self) -> FrameRepr<'a> {
         FrameRepr {
             link: self.link,

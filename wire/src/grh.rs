@@ -10,11 +10,11 @@ use crate::{Layer, ParseError};
 pub struct Grh {
     /// Traffic class, 8 bits.
     pub traffic_class: u8,
-    /// Flow label, 20 bits. Bits above are not sent.
+    /// Flow label, 20 bits. Higher bits are not sent.
     pub flow_label: u32,
     /// Bytes from the BTH to the ICRC, both included.
     pub payload_len: u16,
-    /// What follows: [`Grh::NEXT_HEADER_BTH`] in all packets with a transport.
+    /// The next header: [`Grh::NEXT_HEADER_BTH`] in all packets with a transport.
     pub next_header: u8,
     /// Hop limit.
     pub hop_limit: u8,
@@ -30,10 +30,10 @@ impl Grh {
     /// The next header value that means a BTH.
     pub const NEXT_HEADER_BTH: u8 = 0x1b;
 
-    /// Reads the header from the first [`Grh::LEN`] bytes; what follows is ignored.
+    /// Reads the header from the first [`Grh::LEN`] bytes; ignores the bytes behind it.
     ///
     /// # Errors
-    /// Fewer bytes than that, or a version other than 6.
+    /// If there are fewer bytes, or if the version is not 6.
     pub fn parse(bytes: &[u8]) -> Result<Grh, ParseError> {
         let Some(b) = bytes.first_chunk::<{ Grh::LEN }>() else {
             return Err(ParseError::truncated(Layer::Grh, bytes.len(), Grh::LEN));
@@ -64,12 +64,12 @@ impl Grh {
     /// Writes the header to the first [`Grh::LEN`] bytes.
     ///
     /// # Panics
-    /// If `buf` is shorter than that.
+    /// If `buf` is shorter than [`Grh::LEN`].
     pub fn emit(&self, buf: &mut [u8]) {
         buf[..Grh::LEN].copy_from_slice(&self.to_bytes());
     }
 
-    /// The header as it is on the wire.
+    /// The bytes on the wire.
     pub fn to_bytes(&self) -> [u8; Grh::LEN] {
         let mut b = [0; Grh::LEN];
         let word = 6 << 28 | u32::from(self.traffic_class) << 20 | self.flow_label & FLOW_LABEL;
@@ -85,7 +85,7 @@ impl Grh {
 
 const FLOW_LABEL: u32 = 0x000f_ffff;
 
-/// Where the fields are.
+/// The offsets of the fields.
 mod field {
     use core::ops::Range;
 

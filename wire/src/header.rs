@@ -1,4 +1,4 @@
-//! What all fixed-length headers have in common.
+//! The common code of all fixed-length headers.
 
 /// Gives a header type `LEN`, `parse` and `emit` on slices, from its conversions
 /// `from_bytes` and `to_bytes` on arrays of exactly `LEN` bytes.
@@ -8,11 +8,11 @@ macro_rules! fixed_header {
             /// Length on the wire, in bytes.
             pub const LEN: usize = $len;
 
-            /// Reads the header from the first [`Self::LEN`] bytes; what follows is
-            /// ignored, as are reserved bits.
+            /// Reads the header from the first [`Self::LEN`] bytes; ignores the bytes behind it and
+            /// reserved bits.
             ///
             /// # Errors
-            /// Fewer bytes than that.
+            /// If there are fewer bytes.
             #[inline]
             pub fn parse(bytes: &[u8]) -> Result<Self, $crate::ParseError> {
                 match bytes.first_chunk() {
@@ -21,11 +21,10 @@ macro_rules! fixed_header {
                 }
             }
 
-            /// Writes the header to the first [`Self::LEN`] bytes, reserved bits as
-            /// zeros.
+            /// Writes the header to the first [`Self::LEN`] bytes, with zeros for reserved bits.
             ///
             /// # Panics
-            /// If `buf` is shorter than that.
+            /// If `buf` is shorter than [`Self::LEN`].
             #[inline]
             pub fn emit(&self, buf: &mut [u8]) {
                 buf[..$len].copy_from_slice(&self.to_bytes());

@@ -3,19 +3,19 @@
 //!
 //! It is Ethernet's CRC-32 over
 //!
-//! 1. eight bytes of ones, which stand for InfiniBand's link header,
+//! 1. eight bytes of ones, instead of InfiniBand's link header,
 //! 2. the IP header, with the fields that routers change replaced by ones: type of
 //!    service, time to live and header checksum of IPv4; traffic class, flow label
 //!    and hop limit of IPv6 and of the GRH,
 //! 3. the UDP header, with ones for its checksum (RoCE v1 has none),
 //! 4. the BTH, with ones for its byte 4 (FECN, BECN and reserved bits),
-//! 5. all that follows, padding included,
+//! 5. everything behind the BTH, including padding,
 //!
-//! and is stored least significant byte first. Here an ICRC is a `u32`, whose
-//! little-endian bytes are those on the wire.
+//! and is stored least significant byte first. Here an ICRC is a `u32`, whose little-endian bytes
+//! are those on the wire.
 //!
-//! Lengths are not asked for: those in the IP and UDP headers follow from the
-//! length of the transport bytes.
+//! Lengths are not parameters: those in the IP and UDP headers follow from the length of the
+//! transport bytes.
 
 use core::fmt;
 use core::hint::cold_path;
@@ -32,7 +32,7 @@ mod unsealed;
 use gf2::{image, register};
 pub use unsealed::Unsealed;
 
-/// What the ICRC covers of an IP header, or of the GRH in its place, besides lengths and
+/// The fields of an IP header, or of the GRH in its place, that the ICRC covers, except lengths and
 /// constants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum IpHeader {
@@ -55,7 +55,7 @@ pub enum IpHeader {
         /// Destination address.
         dst: [u8; 16],
     },
-    /// RoCE v1's GRH, after which there is no UDP header: the ports don't count.
+    /// RoCE v1's GRH. No UDP header follows it: the ports don't count.
     Grh {
         /// Source GID.
         sgid: [u8; 16],
@@ -67,12 +67,12 @@ pub enum IpHeader {
 /// The flags of an IPv4 packet that must not be fragmented.
 pub const DONT_FRAGMENT: u16 = 0x4000;
 
-/// The packet's ICRC is not the one that its bytes have.
+/// The stored ICRC of a packet is not that of its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct IcrcMismatch {
-    /// The ICRC that the packet has; zero if it has no room for one.
+    /// The stored ICRC; zero if the packet is too short for one.
     pub stored: u32,
-    /// The ICRC that it should have.
+    /// The correct ICRC.
     pub computed: u32,
 }
 
@@ -88,8 +88,7 @@ impl fmt::Display for IcrcMismatch {
 
 impl core::error::Error for IcrcMismatch {}
 
-/// The fields of the IPv4 header that a socket hides, as [`verify_hidden_v4`] has
-/// found them out.
+/// The fields of the IPv4 header that a socket hides, as [`verify_hidden_v4`] has recovered them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct HiddenV4 {
     /// Identification.
@@ -110,8 +109,8 @@ pub fn compute(ip: &IpHeader, src_port: u16, dst_port: u16, transport_without_ic
     by_images(ip, src_port, dst_port, transport_without_icrc)
 }
 
-/// By carry-less multiplication, where the CPU has it, for packets of RoCEv2 over IPv4 that
-/// are at least an acknowledgement.
+/// Computes with carry-less multiplication, if the CPU supports it, for packets of RoCEv2 over IPv4
+/// that are at least as long as an acknowledgement.
 #[cfg(all(target_arch = "x86_64", feature = "std"))]
 #[inline(always)]
 fn compute_v4(ip: &IpHeader, src_port: u16, dst_port: u16, transport: &[u8]) -> Option<u32> {
@@ -123,8 +122,7 @@ fn compute_v4(ip: &IpHeader, src_port: u16, dst_port: u16, transport: &[u8]) -> 
     }
 }
 
-/// What comes before the transport: four bytes of ones, and IPv4's and UDP's header as they
-/// count.
+/// The bytes before the transport: four bytes of ones, and the masked IPv4 and UDP headers.
 #[cfg(all(target_arch = "x86_64", feature = "std"))]
 #[inline(always)]
 fn headers_v4(
@@ -146,8 +144,8 @@ fn headers_v4(
     let len = udp_len(transport);
     let be = |field: u16| u128::from(field.to_be());
     // rule: A17.3.3-ones
-    // A register that starts from ones, and meets ones, is zero after four bytes of the
-    // eight. The other four, and the headers, are 32 bytes.
+    // A register that starts with ones and takes in ones is zero after four of the eight bytes. The
+    // other four, and the headers, are 32 bytes.
     let first =
         V4_FIRST | be(len.wrapping_add(V4_LEN)) << 48 | be(id) << 64 | be(flags_fragment) << 80;
     let second = u128::from(u32::from_le_bytes(src))
@@ -160,7 +158,7 @@ fn headers_v4(
     Some((first, second))
 }
 
-/// The same, with `crc32fast` for all but the beginning.
+/// As `compute_v4`, but uses `crc32fast` for all bytes behind the first block.
 #[cfg(all(target_arch = "x86_64", feature = "std"))]
 #[inline(never)]
 fn of_many(first: u128, second: u128, transport: &[u8]) -> Option<u32> {
@@ -169,16 +167,16 @@ fn of_many(first: u128, second: u128, transport: &[u8]) -> Option<u32> {
     Some(continue_crc(!register, rest))
 }
 
-/// From so many on, bytes in memory are better left to `crc32fast`.
+/// From this number of bytes on, `crc32fast` is faster for bytes in memory.
 #[cfg(all(target_arch = "x86_64", feature = "std"))]
 const MANY: usize = 256;
 
-/// By tables, for all packets.
+/// Computes with tables, for all packets.
 #[inline(never)]
 fn by_images(ip: &IpHeader, src_port: u16, dst_port: u16, transport_without_icrc: &[u8]) -> u32 {
-    // All headers up to the first four bytes of the BTH are summed up by their images,
-    // at the distance in bytes from each to the end of those four. What they usually
-    // hold is in the constants, and only the difference to that takes work.
+    // All headers up to the first four bytes of the BTH are summed up by their images, at the
+    // distance in bytes from each to the end of those four. The constants contain the usual values,
+    // so only the difference to those takes work.
     let len = udp_len(transport_without_icrc);
     let mut register = image(src_port.to_be_bytes(), 12) ^ image(len.to_be_bytes(), 8);
     if dst_port != UDP_PORT {
@@ -205,8 +203,8 @@ fn by_images(ip: &IpHeader, src_port: u16, dst_port: u16, transport_without_icrc
             }
         }
         IpHeader::V6 { src, dst } => {
-            // These are enough to be worth a pass of their own, whose register goes on
-            // as if it had been added to the bytes that follow: the ports.
+            // The addresses are long enough for a pass of their own. The resulting register is
+            // added to the bytes that follow: the ports.
             let mut addresses = [0; 32];
             addresses[..16].copy_from_slice(&src);
             addresses[16..].copy_from_slice(&dst);
@@ -221,12 +219,12 @@ fn by_images(ip: &IpHeader, src_port: u16, dst_port: u16, transport_without_icrc
     }
     match transport_without_icrc.split_first_chunk::<4>() {
         Some((&front, rest)) => finish(!(register ^ image(front, 4)), rest),
-        // There is no such packet. Its CRC is well defined all the same.
+        // There is no such packet, but its CRC is well defined.
         None => finish_short(register, transport_without_icrc),
     }
 }
 
-/// The ICRC of a RoCE v1 packet from one GID to another. Not where packets of v2 pass.
+/// The ICRC of a RoCE v1 packet from one GID to another. Kept apart from the path of v2 packets.
 #[inline(never)]
 fn compute_v1(sgid: [u8; 16], dgid: [u8; 16], transport_without_icrc: &[u8]) -> u32 {
     let grh = Grh {
@@ -251,8 +249,8 @@ pub fn compute_grh(grh: &[u8; Grh::LEN], transport_without_icrc: &[u8]) -> u32 {
     over_transport(crc, transport_without_icrc)
 }
 
-/// The ICRC over headers as they are on the wire: an IP header, options and all, and
-/// a UDP header, whatever the lengths in them say. Together they have 28 to 68 bytes.
+/// The ICRC over headers as they are on the wire: an IP header, including options, and a UDP
+/// header, whatever the lengths in them. Together they have 28 to 68 bytes.
 pub(crate) fn compute_raw(headers: &[u8], transport_without_icrc: &[u8]) -> u32 {
     const LONGEST: usize = 60 + UDP_LEN;
     debug_assert!((20 + UDP_LEN..=LONGEST).contains(&headers.len()));
@@ -273,8 +271,8 @@ pub(crate) fn compute_raw(headers: &[u8], transport_without_icrc: &[u8]) -> u32 
     over_transport(crc, transport_without_icrc)
 }
 
-/// Computes the ICRC of `transport`, the bytes from the BTH to the ICRC, and writes
-/// it to the last four of them. Fewer than four bytes are left alone.
+/// Computes the ICRC of `transport`, the bytes from the BTH to the ICRC, and writes it to the last
+/// four of them. Does nothing with fewer than four bytes.
 #[inline(always)]
 pub fn seal(ip: &IpHeader, src_port: u16, dst_port: u16, transport: &mut [u8]) {
     if let Some((covered, stored)) = transport.split_last_chunk_mut::<ICRC_LEN>() {
@@ -286,7 +284,7 @@ pub fn seal(ip: &IpHeader, src_port: u16, dst_port: u16, transport: &mut [u8]) {
 /// Checks the ICRC of `transport_with_icrc`, the bytes from the BTH to the ICRC.
 ///
 /// # Errors
-/// The ICRC is another, or there is no room for one.
+/// If the ICRC is wrong, or if the packet is too short for one.
 #[inline(always)]
 pub fn verify(
     ip: &IpHeader,
@@ -303,22 +301,20 @@ pub fn verify(
     }
 }
 
-/// Checks the ICRC of a packet that came through an IPv4 socket, which hides the
-/// identification and the flags that the ICRC covers.
+/// Checks the ICRC of a packet from an IPv4 socket, which hides the identification and the flags
+/// that the ICRC covers.
 ///
-/// CRCs are linear: the difference between the ICRC found and the one computed for
-/// identification 0 and "don't fragment" is the image of the difference in those two
-/// fields, and the way from one to the other, a multiplication by a power of x, can
-/// be gone backwards. Whatever the two fields were, a valid packet is accepted; of
-/// the 32 bits of check, the 16 of the identification and the one of the flag are
-/// spent on that, and 15 remain: one corrupted packet in 2^15 passes as a valid one
-/// with another identification or flag. A caller that knows what its peer sets compares
-/// the fields found with that: with the flag known, no packet with one flipped bit
-/// passes. `computed` of an error is the ICRC for identification 0 and "don't fragment".
+/// CRCs are linear: the difference between the ICRC found and the one computed for identification 0
+/// and "don't fragment" is the image of the difference in those two fields. The mapping between
+/// them is a multiplication by a power of x, which can be inverted. Any values of the two fields
+/// are accepted, so a valid packet always passes. That costs 17 of the 32 bits of the check: 16 for
+/// the identification and one for the flag. 15 remain: one corrupted packet in 2^15 passes as a
+/// valid one with another identification or flag. A caller that knows its peer's values compares
+/// the recovered fields with them: with the flag known, no packet with one flipped bit passes. In
+/// an error, `computed` is the ICRC for identification 0 and "don't fragment".
 ///
 /// # Errors
-/// There is no identification with which the ICRC would be right, or there is no
-/// room for one.
+/// If the ICRC is wrong for every identification, or if the packet is too short for one.
 #[inline]
 // rule: A17.3.3-hidden
 pub fn verify_hidden_v4(
@@ -345,7 +341,7 @@ pub fn verify_hidden_v4(
     recover(stored ^ computed, covered.len()).ok_or(IcrcMismatch { stored, computed })
 }
 
-/// The identification and flag that make a difference of `difference` in the ICRC,
+/// The identification and flag whose difference has the image `difference` in the ICRC,
 /// `covered_len` bytes of transport later.
 fn recover(difference: u32, covered_len: usize) -> Option<HiddenV4> {
     // From the identification to the end of the UDP header.
@@ -371,8 +367,8 @@ const PROTOCOL_UDP: u8 = 17;
 // rule: A17.3.3-ones
 const ONES: u32 = register(&[0xff; 8]);
 
-/// The register after all headers up to four bytes of zeros in the BTH's place, where
-/// addresses, lengths, identification and source port are zeros too.
+/// The register after all headers up to four bytes of zeros instead of the BTH's first four, with
+/// zeros for addresses, lengths, identification and source port.
 #[rustfmt::skip]
 // rule: A17.3.3-masked-ipv4
 const V4_CONSTANTS: u32 = register(&[
@@ -386,8 +382,8 @@ const V4_CONSTANTS: u32 = register(&[
     0, 0, 0, 0,
 ]);
 
-/// Four bytes of ones, and IPv4's header up to the checksum, where length, identification and
-/// flags are zeros.
+/// Four bytes of ones, and the IPv4 header up to the checksum, with zeros for length,
+/// identification and flags.
 #[cfg(all(target_arch = "x86_64", feature = "std"))]
 #[rustfmt::skip]
 // rule: A17.3.3-masked-ipv4
@@ -396,7 +392,7 @@ const V4_FIRST: u128 = u128::from_le_bytes([
     0x45, 0xff, 0, 0, 0, 0, 0, 0, 0xff, PROTOCOL_UDP, 0xff, 0xff,
 ]);
 
-/// The register after IPv6's header up to the hop limit, where the length is zero.
+/// The register after the IPv6 header up to the hop limit, with zero for the length.
 #[rustfmt::skip]
 const V6_START: u32 = register(&[
     0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff,
@@ -404,11 +400,11 @@ const V6_START: u32 = register(&[
     0x6f, 0xff, 0xff, 0xff, 0, 0, PROTOCOL_UDP, 0xff,
 ]);
 
-/// What the destination port and the checksum in the UDP header after it add.
+/// The images of the destination port and the checksum in the UDP header.
 const V6_CONSTANTS: u32 = image(UDP_PORT.to_be_bytes(), 10) ^ image([0xff; 2], 6);
 
-/// The UDP length that goes with these bytes. Those that have none, being longer
-/// than any datagram, cannot come from a network; they get one modulo 2^16.
+/// The UDP length for these bytes. Longer ones than any datagram can't come from a network; their
+/// length is modulo 2^16.
 #[inline(always)]
 fn udp_len(transport_without_icrc: &[u8]) -> u16 {
     (UDP_LEN + transport_without_icrc.len() + ICRC_LEN) as u16
@@ -422,7 +418,7 @@ fn mask_v6(header: &mut [u8]) {
     header[7] = 0xff;
 }
 
-/// Goes on with `crc`, that of the headers, over the bytes from the BTH on.
+/// Continues `crc`, that of the headers, over the bytes from the BTH on.
 fn over_transport(crc: u32, transport: &[u8]) -> u32 {
     match transport.split_first_chunk::<4>() {
         Some((front, rest)) => finish(continue_crc(crc, front), rest),
@@ -430,11 +426,11 @@ fn over_transport(crc: u32, transport: &[u8]) -> u32 {
     }
 }
 
-/// Goes on with `crc`, that of the bytes up to four of the BTH, over `rest`.
+/// Continues `crc`, that of the bytes up to the first four of the BTH, over `rest`.
 ///
-/// The first byte of `rest` counts as ones. The next byte that a CRC takes in is added
-/// to its lowest eight bits, so adding what is missing to ones there does it, and no
-/// byte needs to be copied.
+/// The first byte of `rest` counts as ones. A CRC adds the next byte to the lowest eight bits of
+/// its register, so adding the difference to ones there has the same effect, and no byte needs to
+/// be copied.
 #[inline(always)]
 fn finish(crc: u32, rest: &[u8]) -> u32 {
     // rule: A17.3.3-masked-bth

@@ -14,7 +14,7 @@ impl Qpn {
     /// The number reserved for multicast.
     pub const MULTICAST: Qpn = Qpn(MASK);
 
-    /// The number `value`, or nothing if it does not fit in 24 bits.
+    /// The number `value`; `None` if it does not fit in 24 bits.
     #[inline]
     pub const fn new(value: u32) -> Option<Qpn> {
         if value > MASK { None } else { Some(Qpn(value)) }
@@ -53,7 +53,7 @@ impl fmt::Debug for Qpn {
 pub struct PKey(pub u16);
 
 impl PKey {
-    /// Full member of the default partition: what RoCE uses throughout.
+    /// Full member of the default partition, which RoCE uses everywhere.
     // rule: A16-default-pkey
     pub const DEFAULT: PKey = PKey(0xffff);
 
@@ -64,7 +64,7 @@ impl PKey {
         self.0 & 0x7fff
     }
 
-    /// Whether the holder is a full member, which may talk to limited ones.
+    /// Whether the holder is a full member, which may communicate with limited ones.
     #[inline]
     pub const fn is_full_member(self) -> bool {
         self.0 & 0x8000 != 0

@@ -1,12 +1,12 @@
-//! The four bytes that may go along with a message's last packet.
+//! The four bytes that may accompany a message's last packet.
 
 use crate::Layer;
 use crate::header::fixed_header;
 
 /// Immediate data (IBTA 1.7, 9.3).
 ///
-/// The value is that of the four bytes on the wire read as a big-endian number.
-/// (Verbs hand the four bytes around as they are, as a `__be32`.)
+/// The value is that of the four bytes on the wire, read as a big-endian number. (Verbs pass the
+/// four bytes on as they are, as a `__be32`.)
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ImmDt(pub u32);
 
@@ -25,8 +25,8 @@ impl ImmDt {
     }
 }
 
-/// The invalidate extended transport header: the remote key that the responder is
-/// to invalidate (IBTA 1.7, 9.3).
+/// The invalidate extended transport header: the remote key that the responder should invalidate
+/// (IBTA 1.7, 9.3).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Ieth(pub u32);
 

@@ -1,9 +1,8 @@
 //! RoCEv2 packet formats: bytes to values and back.
 //!
-//! This crate knows every header that a RoCEv2 packet may carry, which of them
-//! each opcode calls for, the arithmetic of 24-bit packet sequence numbers and the
-//! invariant CRC. It knows no queue pair, reads only the bytes it is handed,
-//! allocates nothing and needs no `std`.
+//! This crate has every header that a RoCEv2 packet may carry, the headers of each opcode, the
+//! arithmetic of 24-bit packet sequence numbers and the invariant CRC. It has no state of queue
+//! pairs, reads only the bytes that it is given, allocates no memory and needs no `std`.
 //!
 //! # Layers
 //!
@@ -12,22 +11,20 @@
 //! └──────────────── Frame ───────────┘└──────────────── Packet ──────────────┘
 //! ```
 //!
-//! - [`Packet::parse`] takes the bytes from the BTH to the ICRC (the payload of the
-//!   UDP datagram) and gives typed headers and a borrowed payload;
-//!   [`PacketRepr::emit_headers`] is the way back.
+//! - [`Packet::parse`] takes the bytes from the BTH to the ICRC (the payload of the UDP datagram)
+//!   and returns typed headers and a borrowed payload; [`PacketRepr::emit_headers`] is the inverse.
 //! - [`icrc`] computes, writes and checks the invariant CRC of those bytes.
-//! - [`Frame`] parses a whole frame, for decoders and for ports that see the link
-//!   layer; [`FrameRepr`] is the way back.
-//! - [`Opcode::info`] says for each opcode which headers follow the BTH and what
-//!   payload is legal.
-//! - [`cm`] has the management datagrams that make and end connections.
+//! - [`Frame`] parses a whole frame, for decoders and for ports that see the link layer;
+//!   [`FrameRepr`] is the inverse.
+//! - [`Opcode::info`] has for each opcode the headers that follow the BTH and the legal payload.
+//! - [`cm`] has the management datagrams that establish and release connections.
 //!
 //! # Promises
 //!
-//! No `parse` function panics, whatever the bytes; a [`ParseError`] says which
-//! field of which header was wrong, what was found and what would be right. An
-//! `emit` function panics only if the buffer is shorter than the length that its
-//! type documents, which no input from a network can bring about.
+//! No `parse` function panics, whatever the bytes; a [`ParseError`] contains the header and the
+//! field that were wrong, the value found and the valid values. An `emit` function panics only if
+//! the buffer is shorter than the length that its type documents, which no input from a network can
+//! cause.
 //!
 //! Names and section numbers are those of the InfiniBand Architecture
 //! Specification, volume 1, release 1.7 ("IBTA 1.7"), and of its Annex A17

@@ -7,26 +7,26 @@ use crate::{Layer, ParseError};
 // rule: 13.4.2-length
 pub const MAD_LEN: usize = 256;
 
-/// The header that every management datagram begins with (IBTA 1.7, 13.4.3).
+/// The header of every management datagram (IBTA 1.7, 13.4.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct MadHeader {
-    /// Version of the format that all classes share: 1.
+    /// Version of the common format of all classes: 1.
     pub base_version: u8,
     /// The management class: [`MadHeader::CLASS_CM`] for connection management.
     pub class: u8,
     /// Version of the class.
     pub class_version: u8,
-    /// What is asked for, with the response bit on top: [`MadHeader::METHOD_SEND`].
+    /// The method, with the response bit on top: [`MadHeader::METHOD_SEND`].
     pub method: u8,
-    /// What became of a request.
+    /// The status of a request.
     pub status: u16,
-    /// What the class makes of it.
+    /// Defined by the class.
     pub class_specific: u16,
-    /// Chosen by who asked; who answers repeats it.
+    /// Chosen by the requester; the responder repeats it.
     pub transaction: u64,
-    /// Which message of the class this is.
+    /// The message of the class.
     pub attribute: u16,
-    /// More about the attribute.
+    /// The modifier of the attribute.
     pub modifier: u32,
 }
 
@@ -34,13 +34,13 @@ pub struct MadHeader {
 fixed_header!(MadHeader, 24, Layer::Mad);
 
 impl MadHeader {
-    /// The base version that there is.
+    /// The only base version.
     pub const BASE_VERSION: u8 = 1;
     /// Communication management (IBTA 1.7, 16.7).
     pub const CLASS_CM: u8 = 0x07;
-    /// The version of communication management that there is.
+    /// The only version of communication management.
     pub const CM_VERSION: u8 = 2;
-    /// The method Send, which is neither asked nor answered by the header.
+    /// The method Send, which marks neither a request nor a response.
     pub const METHOD_SEND: u8 = 0x03;
 
     /// The header of message `attribute` of communication management.
@@ -62,7 +62,7 @@ impl MadHeader {
     /// Whether a message of communication management follows.
     ///
     /// # Errors
-    /// Another version, class or method, with the field.
+    /// If version, class or method is another one; the error names the field.
     // rule: 13.4.3-unknown
     pub fn expect_cm(&self) -> Result<(), ParseError> {
         let wrong = |field, found: u8, expected| {

@@ -9,11 +9,11 @@ pub enum PathMtu {
     Mtu256,
     /// 512 bytes.
     Mtu512,
-    /// 1024 bytes: what fits in Ethernet's 1500.
+    /// 1024 bytes: the largest that fits in Ethernet's 1500.
     Mtu1024,
     /// 2048 bytes.
     Mtu2048,
-    /// 4096 bytes: needs a link MTU of at least 4200 or so.
+    /// 4096 bytes: needs a link MTU of about 4200 or more.
     Mtu4096,
 }
 
@@ -33,7 +33,7 @@ impl PathMtu {
         128 << self.code()
     }
 
-    /// The MTU of exactly `bytes` bytes, if that is one.
+    /// The MTU of exactly `bytes` bytes, if there is one.
     pub const fn from_bytes(bytes: usize) -> Option<PathMtu> {
         match bytes {
             256 => Some(PathMtu::Mtu256),
@@ -45,7 +45,7 @@ impl PathMtu {
         }
     }
 
-    /// The largest MTU of at most `max_payload_bytes` bytes; nothing below 256.
+    /// The largest MTU of at most `max_payload_bytes` bytes; `None` below 256.
     pub const fn largest_fitting(max_payload_bytes: usize) -> Option<PathMtu> {
         match max_payload_bytes {
             0..256 => None,
@@ -57,8 +57,8 @@ impl PathMtu {
         }
     }
 
-    /// The code of verbs (`enum ibv_mtu`) and of management datagrams: 1 for 256
-    /// bytes to 5 for 4096.
+    /// The code in verbs (`enum ibv_mtu`) and in management datagrams: 1 for 256 bytes to 5 for
+    /// 4096.
     #[inline]
     pub const fn code(self) -> u8 {
         match self {
@@ -70,7 +70,7 @@ impl PathMtu {
         }
     }
 
-    /// The MTU with this code, if it is one of 1 to 5.
+    /// The MTU with this code; `None` outside of 1 to 5.
     pub const fn from_code(code: u8) -> Option<PathMtu> {
         match code {
             1 => Some(PathMtu::Mtu256),

@@ -1,4 +1,4 @@
-//! Opcodes, and what follows each.
+//! Opcodes, and the headers and payload of each.
 
 use core::fmt;
 
@@ -9,11 +9,10 @@ mod table;
 
 pub use headers::{CNP_RESERVED_LEN, Headers};
 
-/// The opcode of a packet: one of those that exist for RC, UC, UD, XRC and CNP
-/// (IBTA 1.7, 9.2.1; FLUSH and ATOMIC WRITE: Annex A19; CNP: RoCEv2 Annex
-/// A17.9.3).
+/// The opcode of a packet: one of those that exist for RC, UC, UD, XRC and CNP (IBTA 1.7, 9.2.1;
+/// FLUSH and ATOMIC WRITE: Annex A19; CNP: RoCEv2 Annex A17.9.3).
 ///
-/// The upper three bits name the [`Transport`], the lower five what the packet is.
+/// The upper three bits are the [`Transport`], the lower five the type of the packet.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Opcode(u8);
 
@@ -78,7 +77,7 @@ impl Opcode {
         Opcode::from_byte(transport.bits() << 5 | low)
     }
 
-    /// All that the table says of this opcode.
+    /// The table's entry for this opcode.
     #[inline]
     pub const fn info(self) -> &'static OpcodeInfo {
         // `self` exists only if the index has an entry for it.
@@ -91,7 +90,7 @@ impl Opcode {
         self.info().transport
     }
 
-    /// What is done.
+    /// The operation.
     #[inline]
     pub const fn operation(self) -> Operation {
         self.info().operation
@@ -103,19 +102,19 @@ impl Opcode {
         self.info().position
     }
 
-    /// Whether immediate data or a key to invalidate goes along.
+    /// Whether the packet carries immediate data or a key to invalidate.
     #[inline]
     pub const fn suffix(self) -> Suffix {
         self.info().suffix
     }
 
-    /// Whether immediate data goes along.
+    /// Whether the packet carries immediate data.
     #[inline]
     pub const fn has_immediate(self) -> bool {
         matches!(self.suffix(), Suffix::Immediate)
     }
 
-    /// Whether a key to invalidate goes along.
+    /// Whether the packet carries a key to invalidate.
     #[inline]
     pub const fn has_invalidate(self) -> bool {
         matches!(self.suffix(), Suffix::Invalidate)
@@ -146,7 +145,7 @@ impl Opcode {
         )
     }
 
-    /// Every opcode there is, in the order of the table.
+    /// All opcodes, in the order of the table.
     pub fn all() -> impl ExactSizeIterator<Item = Opcode> + Clone {
         table::TABLE.iter().map(|info| info.opcode)
     }
@@ -164,7 +163,7 @@ impl fmt::Debug for Opcode {
     }
 }
 
-/// What the table says of an opcode.
+/// The table's entry for an opcode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OpcodeInfo {
     /// The opcode.
@@ -173,27 +172,27 @@ pub struct OpcodeInfo {
     pub name: &'static str,
     /// The transport service.
     pub transport: Transport,
-    /// What is done.
+    /// The operation.
     pub operation: Operation,
     /// The packet's place in its message.
     pub position: Position,
-    /// What goes along with the message's last packet.
+    /// What accompanies the message's last packet.
     pub suffix: Suffix,
     /// The headers between BTH and payload.
     pub headers: Headers,
     /// Bytes of those headers.
     pub headers_len: u8,
-    /// What payload is legal.
+    /// The legal payload.
     pub payload: PayloadRule,
-    /// The shortest payload for which the rule, whatever the MTU, is kept, and how much
-    /// longer than that it may be: the rule in a form that needs no branch.
+    /// The shortest legal payload for any MTU, and by how much a payload may exceed it: the rule in
+    /// a form without branches.
     shortest: u32,
     slack: u32,
 }
 
 impl OpcodeInfo {
-    /// Whether a payload of `len` bytes is legal for some path MTU or other: the same
-    /// as [`PayloadRule::admits`] of the rule.
+    /// Whether a payload of `len` bytes is legal for any path MTU: the same as
+    /// [`PayloadRule::admits`] of the rule.
     #[inline(always)]
     pub(crate) const fn admits(&self, len: usize) -> bool {
         len.wrapping_sub(self.shortest as usize) <= self.slack as usize
@@ -211,7 +210,7 @@ pub enum Transport {
     Ud,
     /// Extended reliable connection.
     Xrc,
-    /// Congestion notification, which is of no service.
+    /// Congestion notification, which belongs to no service.
     Cnp,
 }
 
@@ -247,28 +246,28 @@ impl fmt::Display for Transport {
     }
 }
 
-/// What a packet does or answers.
+/// The operation of a packet, or of the request that it answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Operation {
     /// Part of a message for a posted receive.
     Send,
     /// Part of an RDMA WRITE.
     Write,
-    /// Asks for memory to be read.
+    /// Requests bytes of memory.
     ReadRequest,
-    /// Part of the memory read, and the answer to FLUSH and ATOMIC WRITE.
+    /// Part of the requested memory, and the response to FLUSH and ATOMIC WRITE.
     ReadResponse,
     /// Acknowledges, or refuses.
     Acknowledge,
-    /// Answers an atomic operation with the previous value.
+    /// Responds to an atomic operation with the previous value.
     AtomicAcknowledge,
-    /// Asks for a compare-and-swap.
+    /// Requests a compare-and-swap.
     CompareSwap,
-    /// Asks for a fetch-and-add.
+    /// Requests a fetch-and-add.
     FetchAdd,
-    /// Asks for earlier writes to be made visible or durable.
+    /// Requests that earlier writes become visible or durable.
     Flush,
-    /// Asks for eight bytes to be written at once.
+    /// Requests an atomic write of eight bytes.
     AtomicWrite,
     /// Reports congestion.
     Cnp,
@@ -287,7 +286,7 @@ pub enum Position {
     Only,
 }
 
-/// What goes along with a message's last packet.
+/// What accompanies a message's last packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Suffix {
     /// Nothing.

@@ -9,10 +9,9 @@ use crate::{
 /// Bytes of the invariant CRC at the end of every packet.
 pub const ICRC_LEN: usize = 4;
 
-/// The headers between BTH and payload, as far as the packet has them.
+/// The headers between BTH and payload, if the packet has them.
 ///
-/// Which ones those are follows from the opcode: see
-/// [`OpcodeInfo::headers`](crate::OpcodeInfo::headers).
+/// The opcode determines which those are: see [`OpcodeInfo::headers`](crate::OpcodeInfo::headers).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ExtHeaders {
     /// XRC requests.
@@ -25,9 +24,9 @@ pub struct ExtHeaders {
     pub reth: Option<Reth>,
     /// Compare-and-swap, fetch-and-add.
     pub atomic: Option<AtomicEth>,
-    /// Acknowledgements and RDMA READ responses but middle ones.
+    /// Acknowledgements, and RDMA READ responses except middle ones.
     pub aeth: Option<Aeth>,
-    /// The answer to an atomic operation.
+    /// The response to an atomic operation.
     pub atomic_ack: Option<AtomicAckEth>,
     /// With immediate.
     pub imm: Option<ImmDt>,
@@ -35,7 +34,7 @@ pub struct ExtHeaders {
     pub ieth: Option<Ieth>,
 }
 
-/// A parsed packet, whose payload stays where it was received.
+/// A parsed packet, whose payload stays in the receive buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Packet<'a> {
     /// The base transport header.
@@ -44,8 +43,8 @@ pub struct Packet<'a> {
     pub ext: ExtHeaders,
     /// The payload, without padding.
     pub payload: &'a [u8],
-    /// The invariant CRC as the packet has it, in the form that
-    /// [`crate::icrc::compute`] returns. Parsing does not check it.
+    /// The stored invariant CRC, in the form that [`crate::icrc::compute`] returns. Parsing does
+    /// not check it.
     pub icrc: u32,
 }
 
@@ -53,10 +52,10 @@ impl<'a> Packet<'a> {
     /// Parses `transport`, the bytes from the BTH to the ICRC, both included: the
     /// payload of the UDP datagram.
     ///
-    /// Checked are the opcode, the version, that headers and padding fit, and the
-    /// part of the opcode's payload rule that does not depend on the path MTU
-    /// ([`PayloadRule::admits`](crate::PayloadRule::admits)). Reserved bits are
-    /// ignored, and so is the value of the ICRC: see [`crate::icrc::verify`].
+    /// It checks the opcode, the version, that headers and padding fit, and the part of the
+    /// opcode's payload rule that does not depend on the path MTU
+    /// ([`PayloadRule::admits`](crate::PayloadRule::admits)). It ignores reserved bits and the
+    /// value of the ICRC: see [`crate::icrc::verify`].
     ///
     /// # Errors
     /// The first field that is wrong, from front to back.
@@ -65,11 +64,11 @@ impl<'a> Packet<'a> {
         Packet::parse_with(transport, |packet| *packet)
     }
 
-    /// Parses `transport` as [`Packet::parse`] does, and hands the packet to `take`: it is
-    /// made once, and never moved.
+    /// Parses `transport` as [`Packet::parse`] does, and passes the packet to `take`: it is built
+    /// once, and never moved.
     ///
     /// # Errors
-    /// As there; nothing is handed on then.
+    /// As for [`Packet::parse`]; `take` is not called then.
     #[inline(always)]
     pub fn parse_with<R>(
         transport: &'a [u8],
@@ -86,7 +85,7 @@ impl<'a> Packet<'a> {
         let info = bth.opcode.info();
         let headers_len = usize::from(info.headers_len);
         let pad = usize::from(bth.pad);
-        // One comparison for all lengths; which of them is wrong is asked afterwards.
+        // One comparison for all lengths; the error path finds the wrong one.
         let Some(len) = rest.len().checked_sub(headers_len + pad + ICRC_LEN) else {
             // rule: 9.2.4-pad-fits
             return Err(too_short(info.headers, pad, rest.len()));
@@ -104,13 +103,13 @@ impl<'a> Packet<'a> {
             payload,
             icrc: u32::from_le_bytes(icrc),
         };
-        // Filled in place: copying headers that were just written, field by field,
-        // would wait for every store before them, and those are of a payload.
+        // Filled in place: copying headers that were just written, field by field, would wait for
+        // all earlier stores, among them those of a payload.
         packet.ext.fill(info.headers, ext);
         Ok(take(&packet))
     }
 
-    /// What emits this packet's headers again.
+    /// The representation that emits this packet's headers again.
     #[inline]
     pub fn repr(&self) -> PacketRepr {
         PacketRepr {
@@ -134,8 +133,8 @@ impl ExtHeaders {
         ieth: None,
     };
 
-    /// Parses the headers of the set `headers` from the front of `bytes`; gives
-    /// them and the bytes that follow.
+    /// Parses the headers of the set `headers` from the front of `bytes`. Returns them and the
+    /// bytes behind them.
     ///
     /// # Errors
     /// The first header that does not fit.
@@ -146,11 +145,11 @@ impl ExtHeaders {
         }
     }
 
-    /// Reads the headers of the set from exactly as many bytes as they have, into
-    /// a value that had none.
+    /// Reads the headers of the set from exactly as many bytes as they have, into a value without
+    /// headers.
     #[inline(always)]
     fn fill(&mut self, headers: Headers, bytes: &[u8]) {
-        // Those that the fast operations have, each read without looking for others.
+        // The sets of the fast operations, read without testing for other headers.
         match headers {
             Headers::NONE => {}
             Headers::RETH => self.reth = bytes.first_chunk().map(Reth::from_bytes),
@@ -181,15 +180,15 @@ impl ExtHeaders {
         }
     }
 
-    /// Writes the headers of the set `headers` to the front of `buf` and returns
-    /// how many bytes they took. A header of the set that is missing here is
-    /// written as its default; one that is here but not in the set is not written.
+    /// Writes the headers of the set `headers` to the front of `buf`. Returns their length in
+    /// bytes. A header of the set that is missing here is written as its default; a header that is
+    /// not in the set is not written.
     ///
     /// # Panics
     /// If `buf` is shorter than [`Headers::byte_len`] of `headers`.
     #[inline]
     pub fn emit(&self, headers: Headers, buf: &mut [u8]) -> usize {
-        // Those that the fast operations have, without looking for others.
+        // The sets of the fast operations, written without testing for other headers.
         match headers {
             Headers::NONE => 0,
             Headers::RETH => {
@@ -234,7 +233,7 @@ impl ExtHeaders {
     }
 }
 
-/// Takes a header off the front of `rest`, if it is there.
+/// Takes a header off the front of `rest`, if the packet has it.
 #[inline(always)]
 fn take<const LEN: usize, H>(
     is_there: bool,
@@ -263,8 +262,8 @@ fn payload_length(found: usize, rule: PayloadRule) -> ParseError {
     }
 }
 
-/// What does not fit in the `available` bytes after the BTH: the first of the headers,
-/// the ICRC or the padding.
+/// The first part that does not fit in the `available` bytes after the BTH: one of the headers, the
+/// ICRC or the padding.
 #[cold]
 fn too_short(headers: Headers, pad: usize, available: usize) -> ParseError {
     let mut left = available;
@@ -280,7 +279,7 @@ fn too_short(headers: Headers, pad: usize, available: usize) -> ParseError {
     }
 }
 
-/// The headers of a packet to be sent.
+/// The headers of a packet to send.
 ///
 /// ```
 /// use roce_wire::{Bth, ExtHeaders, ICRC_LEN, Opcode, Packet, PacketRepr, Psn, Qpn};
@@ -294,7 +293,7 @@ fn too_short(headers: Headers, pad: usize, available: usize) -> ParseError {
 /// let transport = &mut buf[..repr.buffer_len(payload.len())];
 /// let at = repr.emit_headers(transport, payload.len());
 /// transport[at..][..payload.len()].copy_from_slice(payload);
-/// // The ICRC in the last four bytes is `icrc::seal`'s business.
+/// // `icrc::seal` writes the ICRC to the last four bytes.
 ///
 /// let packet = Packet::parse(transport).unwrap();
 /// assert_eq!(packet.payload, payload);
@@ -310,7 +309,7 @@ pub struct PacketRepr {
 }
 
 impl PacketRepr {
-    /// Bytes from the BTH to the payload: what the opcode calls for.
+    /// Bytes from the BTH to the payload, with the headers of the opcode.
     #[inline]
     pub const fn header_len(&self) -> usize {
         Bth::LEN + self.bth.opcode.info().headers_len as usize
@@ -322,12 +321,12 @@ impl PacketRepr {
         self.header_len() + payload_len.next_multiple_of(4) + ICRC_LEN
     }
 
-    /// Writes the headers that the opcode calls for, with the pad count that
-    /// `payload_len` asks for, and the padding, as zeros. Returns where in `buf` the
-    /// payload goes; that and the ICRC are left to the caller.
+    /// Writes the headers of the opcode, with the pad count for `payload_len`, and the padding, as
+    /// zeros. Returns the offset of the payload in `buf`; the caller writes the payload and the
+    /// ICRC.
     ///
-    /// An extended header that the opcode calls for but that is missing is written
-    /// as its default; others are not written.
+    /// A missing extended header of the opcode is written as its default; headers of other opcodes
+    /// are not written.
     ///
     /// # Panics
     /// If `buf` is shorter than [`PacketRepr::buffer_len`].

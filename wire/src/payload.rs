@@ -2,11 +2,10 @@
 
 use core::fmt;
 
-/// What payload an opcode allows, counted without padding (IBTA 1.7, 9.2 and
-/// 9.7.4.1).
+/// The payload that an opcode allows, without padding (IBTA 1.7, 9.2 and 9.7.4.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PayloadRule {
-    /// None at all.
+    /// No payload.
     None,
     /// Exactly the path MTU: first and middle packets.
     ExactlyMtu,
@@ -19,9 +18,9 @@ pub enum PayloadRule {
 }
 
 impl PayloadRule {
-    /// Whether `len` bytes are legal for some path MTU or other. First and middle
-    /// packets are let through at any length but zero: whether it is the path's MTU
-    /// is for the queue pair to judge, which owes the peer an answer.
+    /// Whether `len` bytes are legal for any path MTU. First and middle packets are accepted with
+    /// any length but zero: the queue pair checks that it is the path's MTU, since it must answer
+    /// the peer.
     #[inline]
     // rule: 9.2.1-payload-of-opcode
     pub const fn admits(self, len: usize) -> bool {
@@ -29,8 +28,8 @@ impl PayloadRule {
         shortest as usize <= len && len <= longest as usize
     }
 
-    /// The shortest and the longest payload that is legal for some path MTU or other;
-    /// no packet is longer than 2^32 bytes.
+    /// The shortest and the longest payload that is legal for any path MTU; no packet is longer
+    /// than 2^32 bytes.
     pub(crate) const fn bounds(self) -> (u32, u32) {
         match self {
             PayloadRule::None => (0, 0),

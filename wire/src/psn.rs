@@ -5,9 +5,8 @@ use core::ops::Add;
 
 /// A 24-bit packet sequence number (IBTA 1.7, 9.2).
 ///
-/// PSNs wrap, so they have no order of their own: which of two is later is a
-/// question of [`Psn::diff`], and has an answer as long as they are less than
-/// 2^23 apart.
+/// PSNs wrap, so they have no order of their own: [`Psn::diff`] tells which of two is later,
+/// provided that they are less than 2^23 apart.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct Psn(u32);
 
@@ -25,7 +24,7 @@ impl Psn {
         Psn(value & MASK)
     }
 
-    /// The PSN `value`, or nothing if it does not fit in 24 bits.
+    /// The PSN `value`; `None` if it does not fit in 24 bits.
     #[inline]
     pub const fn try_new(value: u32) -> Option<Psn> {
         if value > MASK { None } else { Some(Psn(value)) }
@@ -53,14 +52,14 @@ impl Psn {
         Psn(self.0.wrapping_sub(packets) & MASK)
     }
 
-    /// The PSN that follows.
+    /// The next PSN.
     #[inline]
     #[must_use]
     pub const fn next(self) -> Psn {
         self.add(1)
     }
 
-    /// How far `self` lies after `other`, in packets: -2^23 to 2^23 - 1.
+    /// The distance of `self` from `other`, in packets: -2^23 to 2^23 - 1.
     ///
     /// For all `n` in that range, `other.add(n as u32).diff(other) == n`.
     #[inline]

@@ -3,8 +3,8 @@
 use crate::Layer;
 use crate::header::{be32, be64, fixed_header};
 
-/// The RDMA extended transport header: the memory that an RDMA WRITE, RDMA READ,
-/// FLUSH or ATOMIC WRITE is about (IBTA 1.7, 9.3.3).
+/// The RDMA extended transport header: the memory that an RDMA WRITE, RDMA READ, FLUSH or ATOMIC
+/// WRITE accesses (IBTA 1.7, 9.3.3).
 ///
 /// 8 bytes of virtual address, 4 of remote key, 4 of length, all big-endian.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

@@ -1,22 +1,21 @@
-//! The AETH's syndrome: credits, timers and refusals, each behind a type.
+//! The AETH's syndrome: credits, timers and NAK codes, with a type for each.
 
 use core::fmt;
 use core::time::Duration;
 
-/// What an acknowledgement says, from the AETH's first byte (IBTA 1.7, 9.3.5).
+/// The meaning of an acknowledgement, from the AETH's first byte (IBTA 1.7, 9.3.5).
 ///
-/// [`Syndrome::from_byte`] and [`Syndrome::byte`] are inverse to each other for
-/// all 256 values.
+/// [`Syndrome::from_byte`] and [`Syndrome::byte`] are the inverse of each other for all 256 values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Syndrome {
     /// Positive acknowledgement, with end-to-end credits.
     Ack(Credits),
-    /// Receiver not ready: try again after this time.
+    /// Receiver not ready: retry after this time.
     RnrNak(RnrTimer),
     /// Negative acknowledgement.
     Nak(NakCode),
-    /// A byte whose upper three bits the specification reserves. It should hold no
-    /// byte that one of the others stands for.
+    /// A byte whose upper three bits the specification reserves. It should not hold a byte that one
+    /// of the other variants represents.
     Reserved(u8),
 }
 
@@ -59,18 +58,18 @@ impl Default for Syndrome {
     }
 }
 
-/// End-to-end flow control credits: how many receives the responder has ready,
-/// as a 5-bit code (IBTA 1.7, 9.7.7.2).
+/// End-to-end flow control credits: the number of receives that the responder has ready, as a 5-bit
+/// code (IBTA 1.7, 9.7.7.2).
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Credits(u8);
 
 impl Credits {
-    /// The code that carries no count: the responder does not limit the requester.
+    /// The code without a count: the responder does not limit the requester.
     pub const INVALID: Credits = Credits(0x1f);
     /// Another name for [`Credits::INVALID`], by its effect on the requester.
     pub const UNLIMITED: Credits = Credits::INVALID;
 
-    /// The credits with this code, if it is one of 0 to 31.
+    /// The credits with this code; `None` outside of 0 to 31.
     #[inline]
     pub const fn from_code(code: u8) -> Option<Credits> {
         if code > VALUE {
@@ -86,8 +85,7 @@ impl Credits {
         self.0
     }
 
-    /// How many receives are ready, 0 to 32768; nothing for
-    /// [`Credits::INVALID`].
+    /// The number of receives that are ready, 0 to 32768; `None` for [`Credits::INVALID`].
     #[inline]
     pub const fn count(self) -> Option<u32> {
         if self.0 == Credits::INVALID.0 {
@@ -105,15 +103,15 @@ impl Credits {
         if count < 2 {
             return Credits(count as u8);
         }
-        // Each power of two has an even code, and half as much again the next one.
+        // Each power of two has an even code; the next code is for one and a half times the power.
         let power = count.ilog2();
         let code = 2 * power + (count >> (power - 1) & 1);
         Credits(if code < LARGEST { code } else { LARGEST } as u8)
     }
 }
 
-/// 0 to 3 are themselves; from there on each power of two is followed by one and a
-/// half times itself.
+/// Codes 0 to 3 are the numbers themselves; from there on each power of two is followed by one and
+/// a half times itself.
 // rule: 9.3.5-credit-codes
 const fn decode_credits(code: u8) -> u32 {
     match code {
@@ -131,8 +129,8 @@ impl fmt::Debug for Credits {
     }
 }
 
-/// How long a requester must wait after an RNR NAK: a 5-bit code, not a time
-/// (IBTA 1.7, 9.7.5.2.8).
+/// The time that a requester must wait after an RNR NAK: a 5-bit code, not a time (IBTA 1.7,
+/// 9.7.5.2.8).
 #[derive(Default, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct RnrTimer(u8);
 
@@ -142,7 +140,7 @@ impl RnrTimer {
     /// Code 1, which is the shortest time: 10 us.
     pub const SHORTEST: RnrTimer = RnrTimer(1);
 
-    /// The timer with this code, if it is one of 0 to 31.
+    /// The timer with this code; `None` outside of 0 to 31.
     #[inline]
     pub const fn from_code(code: u8) -> Option<RnrTimer> {
         if code > VALUE {
@@ -158,11 +156,11 @@ impl RnrTimer {
         self.0
     }
 
-    /// The time that the code stands for, 10 us to 655.36 ms.
+    /// The time that the code represents, 10 us to 655.36 ms.
     #[inline]
     // rule: 9.3.5-rnr-codes
     pub const fn duration(self) -> Duration {
-        // In units of 10 us the table is that of credits, and 0 stands for 2^16.
+        // In units of 10 us, the table is that of credits, but 0 represents 2^16.
         let tens_of_us = match self.0 {
             0 => 1 << 16,
             code @ 1..4 => code as u64,
@@ -181,15 +179,15 @@ impl fmt::Debug for RnrTimer {
 /// Why a request was refused, a 5-bit code (IBTA 1.7, 9.7.5.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum NakCode {
-    /// A packet came out of sequence: some were lost.
+    /// A packet arrived out of sequence: others were lost.
     PsnSequenceError,
-    /// The request is not one that this queue pair serves.
+    /// The queue pair does not support the request.
     InvalidRequest,
     /// The memory may not be accessed in this way.
     RemoteAccessError,
     /// The responder could not complete the request for reasons of its own.
     RemoteOperationalError,
-    /// Of reliable datagrams only.
+    /// For reliable datagrams only.
     InvalidRdRequest,
     /// A code that the specification reserves. It should hold 5 to 31.
     Reserved(u8),

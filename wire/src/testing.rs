@@ -1,4 +1,4 @@
-//! What tests share.
+//! The code that tests share.
 
 use std::vec;
 use std::vec::Vec;
@@ -9,7 +9,7 @@ use crate::{
     XrcEth,
 };
 
-/// Numbers that look random and are the same in every run (splitmix64).
+/// Pseudo-random numbers that are the same in every run (splitmix64).
 pub(crate) struct Numbers(pub(crate) u64);
 
 impl Numbers {
@@ -36,7 +36,7 @@ impl Numbers {
         (0..len).map(|_| self.next() as u8).collect()
     }
 
-    /// Headers of a packet with this opcode, every field drawn.
+    /// Headers of a packet with this opcode, with random fields.
     pub(crate) fn repr(&mut self, opcode: Opcode) -> PacketRepr {
         let bth = Bth {
             opcode,
@@ -95,7 +95,7 @@ impl Numbers {
     }
 }
 
-/// The packet's bytes with zeros for an ICRC.
+/// The packet's bytes, with zeros for the ICRC.
 pub(crate) fn emit(repr: &PacketRepr, payload: &[u8]) -> Vec<u8> {
     let mut transport = vec![0xaa; repr.buffer_len(payload.len())];
     let at = repr.emit_headers(&mut transport, payload.len());

@@ -4,7 +4,7 @@
 // rule: A17.3.2-port
 pub const UDP_PORT: u16 = 4791;
 
-/// The UDP header but for its length, which follows from the transport packet's.
+/// The UDP header except its length, which follows from that of the transport packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct UdpHeader {
     /// Source port: any, chosen by the sender to spread flows over paths.

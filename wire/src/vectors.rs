@@ -1,4 +1,4 @@
-//! Frames that others made, whole, in hex: what hardware and other software send.
+//! Whole frames of other implementations, hardware and software, in hex.
 
 use std::vec;
 use std::vec::Vec;
@@ -11,17 +11,15 @@ use crate::{
     NetworkHeader, Opcode, PacketRepr, Psn, Qpn, Reth, Syndrome, UdpHeader, icrc,
 };
 
-/// A CNP that a ConnectX-4 Lx sent (scapy, test/contrib/roce.uts).
+/// A CNP from a ConnectX-4 Lx (scapy, test/contrib/roce.uts).
 pub(crate) const CNP: &str = "e41d2dab2bc27cfe90643b32080045c2003c718c4000401191610a0011010a001201000012b7002800008100ffff40000118000000000000000000000000000000000000000082fd002a";
-/// RoCE v1, an RC RDMA WRITE Only of 5 bytes that Mellanox hardware sent (scapy,
-/// test/contrib/roce.uts).
+/// RoCE v1, an RC RDMA WRITE Only of 5 bytes from Mellanox hardware (scapy, test/contrib/roce.uts).
 pub(crate) const V1_WRITE: &str = "7cfe90753cd87cfe90753cd889156020000000281b4000000000000000000000ffff0f00000200000000000000000000ffff0f0000020a70ffff0000010a80a788bc000055d4c0726000000047b3000000050000000001000000e3d856bb";
-/// RoCE v1, an RC Acknowledge that Mellanox hardware sent (scapy,
-/// test/contrib/roce.uts).
+/// RoCE v1, an RC Acknowledge from Mellanox hardware (scapy, test/contrib/roce.uts).
 pub(crate) const V1_ACK: &str = "7cfe90753cd87cfe90753cd889156020000000141b4000000000000000000000ffff0f00000200000000000000000000ffff0f0000021140ffff0000010900a788c00000000525f0c038";
-/// A UC SEND Only over IPv4 that scapy made (test/contrib/roce.uts).
+/// A UC SEND Only over IPv4 from scapy (test/contrib/roce.uts).
 pub(crate) const UC_V4: &str = "248a07a8fa22248a07a8fa22080045010040047840004011b4d5c0a80007c0a80007c00012b7002caca22460ffff000000d300cf17104630818be28935d90e9a95505401be885e50000078f353f3";
-/// A UC SEND Only over IPv6 that scapy made (test/contrib/roce.uts).
+/// A UC SEND Only over IPv6 from scapy (test/contrib/roce.uts).
 pub(crate) const UC_V6: &str = "248a07a8fa22248a07a8fa2286dd6e21face002c11ff2022000000000000000000000000102320230000000000000000000000001024c00012b7002ce7c52460ffff000000d300cf17104630818be28935d90e9a95505401be885e5000003e5b743b";
 
 /// All of them.
@@ -42,8 +40,8 @@ pub(crate) fn unhex(hex: &str) -> Vec<u8> {
         .collect()
 }
 
-/// What is in each frame, read off by hand: headers, the rest of the transport packet
-/// and the payload.
+/// The contents of each frame, decoded by hand: headers, the rest of the transport packet and the
+/// payload.
 fn contents(name: &str) -> (FrameRepr<'static>, PacketRepr, Vec<u8>) {
     let mellanox_v1 = |payload_len| {
         let mut gid = [0; 16];
@@ -211,7 +209,7 @@ fn all_are_emitted_again_bit_for_bit() {
         let mut transport = emit(&packet, &payload);
         match (frame.network, frame.network.ip_header()) {
             (_, Some(ip)) => {
-                // RoCE v1 has no ports, and whatever is said of them counts for nothing.
+                // RoCE v1 has no ports, and the values that are passed don't matter.
                 let ports = frame.udp.map_or((1, 2), |udp| (udp.src_port, udp.dst_port));
                 icrc::seal(&ip, ports.0, ports.1, &mut transport);
                 assert_eq!(icrc::verify(&ip, ports.0, ports.1, &transport), Ok(()));
@@ -234,8 +232,8 @@ fn udp_checksums_are_those_that_scapy_computed() {
     }
 }
 
-/// The bits of a frame that the ICRC does not cover, as masks by offset: the Ethernet
-/// header, what routers change, and byte 4 of the BTH.
+/// The bits of a frame that the ICRC does not cover, as masks by offset: the Ethernet header, the
+/// fields that routers change, and byte 4 of the BTH.
 fn uncovered(bytes: &[u8]) -> Vec<u8> {
     const ETHERNET: usize = 14;
     let mut mask = vec![0; bytes.len()];
@@ -280,7 +278,7 @@ fn a_flipped_bit_is_found_exactly_if_it_is_covered() {
                     let valid = frame.icrc_verdict() == IcrcVerdict::Valid;
                     assert_eq!(valid, uncovered[at] & mask != 0, "{name} byte {at}");
                 }
-                // The EtherType has no cover, but a frame cannot do without it.
+                // The ICRC does not cover the EtherType, but it must be valid.
                 Err(error) => assert!(
                     uncovered[at] & mask == 0 || (12..14).contains(&at),
                     "{name} byte {at}: {error}"
@@ -291,7 +289,7 @@ fn a_flipped_bit_is_found_exactly_if_it_is_covered() {
     }
 }
 
-/// The same through a socket that hides the IPv4 header but for the addresses.
+/// As through a socket that hides the IPv4 header except the addresses.
 #[test]
 fn hidden_fields_may_change_and_others_may_not() {
     for hex in [CNP, UC_V4] {
@@ -300,7 +298,7 @@ fn hidden_fields_may_change_and_others_may_not() {
         let (id, flags) = ([18, 19], [20, 21]);
         for bit in 8 * 14..8 * bytes.len() {
             let (at, mask) = (bit / 8, 1 << (bit % 8));
-            // A socket never hands out a packet with these changed.
+            // A socket never delivers a packet with these changed.
             let by_kernel = (14..18).contains(&at) || flags.contains(&at) || at == 23;
             if by_kernel || (36..40).contains(&at) {
                 continue;

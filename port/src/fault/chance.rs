@@ -1,4 +1,4 @@
-//! How likely something is.
+//! Probabilities.
 
 use core::fmt;
 use rand_core::Rng;
@@ -10,13 +10,13 @@ pub struct Chance(u32);
 const ONE: u32 = 1_000_000_000;
 
 impl Chance {
-    /// What never happens.
+    /// Never.
     pub const NEVER: Self = Self(0);
 
-    /// What always happens.
+    /// Always.
     pub const ALWAYS: Self = Self(ONE);
 
-    /// So many parts of a million; what exceeds one is one.
+    /// `parts` in a million; more than a million count as [`Chance::ALWAYS`].
     pub const fn per_million(parts: u32) -> Self {
         if parts >= 1_000_000 {
             Self::ALWAYS
@@ -25,25 +25,25 @@ impl Chance {
         }
     }
 
-    /// From 0 (never) to 1 (always); `None` if it is neither of these nor between.
+    /// From 0 (never) to 1 (always); `None` outside of this range.
     pub fn from_fraction(fraction: f64) -> Option<Self> {
-        // The cast is exact enough and in range, as just checked.
+        // The cast is exact enough, and in range, as just checked.
         (0.0..=1.0)
             .contains(&fraction)
             .then(|| Self((fraction * f64::from(ONE)).round() as u32))
     }
 
-    /// Whether it never happens.
+    /// Whether the probability is 0.
     pub const fn is_never(self) -> bool {
         self.0 == 0
     }
 
-    /// Whether it happens this time. Draws nothing for what is certain.
+    /// Draws whether it happens this time. Draws nothing if the result is certain.
     pub fn happens(self, rng: &mut impl Rng) -> bool {
         match self.0 {
             0 => false,
             ONE.. => true,
-            // All 64 bits: a remainder of 32 would favour small numbers.
+            // All 64 bits: the remainder of 32 would favour small numbers.
             parts => rng.next_u64() % u64::from(ONE) < u64::from(parts),
         }
     }

@@ -8,14 +8,13 @@ use core::cmp::Reverse;
 use roce_stack::{Instant, RxMeta};
 use std::collections::BinaryHeap;
 
-/// The layer holds back at most this many packets. It loses and counts those that come
-/// when it is full.
+/// The maximum number of packets that the layer holds back. Further packets are lost and counted.
 const MAX_HELD: usize = 4096;
 
-/// Passes received packets on, as faulty as its [`FaultSpec`] wants them.
+/// Passes on received packets, with the faults of a [`FaultSpec`].
 ///
-/// The driver receives through [`FaultLayer::receive`] instead of from the port itself,
-/// and does so at [`FaultLayer::next_release`] at the latest. Buffers are reused.
+/// The driver receives through [`FaultLayer::receive`] instead of from the port itself, at
+/// [`FaultLayer::next_release`] at the latest. The layer reuses its buffers.
 #[derive(Debug)]
 pub struct FaultLayer {
     model: FaultModel,
@@ -27,7 +26,7 @@ pub struct FaultLayer {
     counters: FaultCounters,
 }
 
-/// A packet that arrives later; ordered by when, then by which came first.
+/// A packet that arrives later; ordered by arrival time, then by order of reception.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Held {
     at: Instant,
@@ -44,10 +43,10 @@ struct Slot {
     copy: bool,
 }
 
-/// What the layer did.
+/// The counters of a layer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FaultCounters {
-    /// Packets that came to it.
+    /// Packets received by the layer.
     pub received: u64,
     /// Packets lost on purpose.
     pub lost: u64,
@@ -62,7 +61,7 @@ pub struct FaultCounters {
 }
 
 impl FaultCounters {
-    /// Name and value of each.
+    /// Name and value of each counter.
     pub fn each(&self) -> [(&'static str, u64); 6] {
         [
             ("fault_received", self.received),
@@ -76,7 +75,7 @@ impl FaultCounters {
 }
 
 impl FaultLayer {
-    /// A layer that does what `spec` says, with chance from `seed`.
+    /// A layer with the faults of `spec`, whose randomness comes from `seed`.
     pub fn new(spec: FaultSpec, seed: u64) -> Self {
         Self {
             model: FaultModel::new(spec, seed),
@@ -89,7 +88,7 @@ impl FaultLayer {
         }
     }
 
-    /// What it does, with the seed that it uses.
+    /// The faults, with the seed in use.
     pub fn spec(&self) -> FaultSpec {
         FaultSpec {
             seed: Some(self.seed),
@@ -97,18 +96,18 @@ impl FaultLayer {
         }
     }
 
-    /// What it has done so far.
+    /// The counters so far.
     pub fn counters(&self) -> FaultCounters {
         self.counters
     }
 
-    /// How many packets it holds.
+    /// The number of packets that are held back.
     pub fn held(&self) -> usize {
         self.held.len()
     }
 
-    /// Receives from `port`: [`Port::receive`] behind faults. Packets that were held back
-    /// until `now` come first, and are not counted in `budget`.
+    /// Receives from `port`: [`Port::receive`] with faults. Packets that were held back until `now`
+    /// come first, and do not count towards `budget`.
     ///
     /// # Errors
     /// Those of the port.
@@ -125,8 +124,8 @@ impl FaultLayer {
         })
     }
 
-    /// Takes a packet from the network. It goes on to `sink` at once, later, twice or
-    /// not at all.
+    /// Takes a packet from the network, and passes it on to `sink` at once, later, twice or not at
+    /// all.
     pub fn take(&mut self, now: Instant, meta: &RxMeta, bytes: &[u8], sink: &mut dyn FaultSink) {
         self.release(now, sink);
         self.counters.received += 1;
@@ -153,7 +152,7 @@ impl FaultLayer {
                 self.hold(now, copy, is_second, meta, bytes);
             }
         }
-        // Damaged packets pass through a buffer, too.
+        // Damaged packets are copied to a buffer, too.
         self.release(now, sink);
     }
 
@@ -175,7 +174,7 @@ impl FaultLayer {
         }
     }
 
-    /// When [`FaultLayer::release`] has something to do next.
+    /// The next time when [`FaultLayer::release`] has something to do.
     pub fn next_release(&self) -> Option<Instant> {
         self.held.peek().map(|Reverse(held)| held.at)
     }

@@ -1,11 +1,11 @@
-//! Faults on purpose: a network that loses, doubles, reorders, damages and delays
-//! packets, by chance that a seed reproduces.
+//! Injected faults: a network that loses, duplicates, reorders, damages and delays packets, at
+//! random, reproducible by a seed.
 //!
-//! This module does no I/O and reads no clock. [`FaultSpec`] says what goes wrong and
-//! how often. [`FaultModel`] decides about one packet at a time, for a simulator that
-//! has a queue of its own. [`FaultLayer`] receives from a [`Port`](crate::Port) and
-//! holds back the packets that arrive later; the port knows nothing of it. A
-//! [`FaultSink`] gets the packets and is told what the faults did to them.
+//! This module does no I/O and reads no clock. [`FaultSpec`] defines the faults and their
+//! probabilities. [`FaultModel`] decides about one packet at a time, for a simulator that has a
+//! queue of its own. [`FaultLayer`] receives from a [`Port`](crate::Port), which does not know of
+//! it, and holds back the packets that arrive later. A [`FaultSink`] gets the packets, and the
+//! effects of the faults on each.
 //!
 //! ```
 //! use roce_port::fault::FaultSpec;
@@ -30,7 +30,7 @@ pub use sink::{Effects, FaultSink, Loss, Unobserved};
 
 use roce_stack::Duration;
 
-/// What goes wrong, and how often. The default is a network without faults.
+/// The faults of a network, and their probabilities. The default is a network without faults.
 ///
 /// Its text form is a list of `name=value` separated by commas: `loss=CHANCE`,
 /// `burst=CHANCE:PACKETS[:CHANCE]`, `dup=CHANCE`, `reorder=CHANCE[:TIME]`,
@@ -40,22 +40,22 @@ use roce_stack::Duration;
 pub struct FaultSpec {
     /// Each packet is lost with this chance, independently.
     pub loss: Chance,
-    /// Loss that comes in bursts.
+    /// Loss in bursts.
     pub burst: Option<Burst>,
     /// A packet arrives twice.
     pub duplicate: Chance,
     /// A packet is held back, so that later ones overtake it.
     pub reorder: Chance,
-    /// The longest that a reordered packet is held back.
+    /// The longest time for which a reordered packet is held back.
     pub reorder_by: ReorderBy,
     /// One bit of a packet is flipped.
     pub corrupt: Chance,
-    /// Every packet comes later by at least this much. Order is kept.
+    /// The minimum delay of every packet. Delayed packets stay in order.
     pub delay: Duration,
-    /// Every packet comes later by up to this much more, drawn for each.
+    /// The maximum of a random delay, drawn for each packet, that is added to `delay`.
     pub jitter: Duration,
-    /// What all chance is drawn from; `None` leaves the choice to whoever opens the
-    /// device, and it should say what it chose.
+    /// The seed of all randomness. With `None`, the code that opens the device chooses a seed, and
+    /// should report it.
     pub seed: Option<u64>,
 }
 
@@ -65,13 +65,13 @@ pub struct FaultSpec {
 pub struct Burst {
     /// The chance, at each packet, that the channel turns bad.
     pub begin: Chance,
-    /// How many packets a burst has on average; at least 1.
+    /// The average number of packets in a burst; at least 1.
     pub packets: u32,
     /// The chance that a packet is lost while the channel is bad.
     pub loss: Chance,
 }
 
-/// How long a reordered packet is held back at most.
+/// The longest time for which a reordered packet is held back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReorderBy(pub Duration);
 
@@ -82,7 +82,7 @@ impl Default for ReorderBy {
 }
 
 impl FaultSpec {
-    /// Whether nothing ever goes wrong.
+    /// Whether there are no faults.
     pub fn is_quiet(&self) -> bool {
         let Self {
             reorder_by, seed, ..

@@ -1,43 +1,43 @@
-//! What happens to each packet.
+//! The faults of each packet.
 
 use super::FaultSpec;
 use rand_chacha::ChaCha8Rng;
 use rand_core::{Rng, SeedableRng};
 use roce_stack::{Duration, Instant};
 
-/// Decides about packets, one after the other, on one way through the network.
+/// Decides about packets, one after the other, in one direction of a network.
 #[derive(Clone, Debug)]
 pub struct FaultModel {
     spec: FaultSpec,
     rng: ChaCha8Rng,
-    /// The channel of [`Burst`](super::Burst) is bad.
+    /// Whether the channel of [`Burst`](super::Burst) is bad.
     bad: bool,
-    /// When the last packet arrives that was not held back.
+    /// The arrival time of the last packet that was not held back.
     latest: Instant,
 }
 
 /// One arrival of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Copy {
-    /// When.
+    /// The time of arrival.
     pub at: Instant,
     /// Later packets may overtake it.
     pub held_back: bool,
-    /// The bit that is flipped, counted from the first byte's lowest.
+    /// The index of the flipped bit, counted from the first byte's lowest bit.
     pub flip: Option<usize>,
 }
 
-/// What becomes of one packet: none, one or two arrivals.
+/// The arrivals of one packet: none, one or two.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Copies {
     /// The packet, unless it is lost.
     pub first: Option<Copy>,
-    /// Its double, if there is one.
+    /// The duplicate, if there is one.
     pub second: Option<Copy>,
 }
 
 impl Copy {
-    /// Damages `bytes` as was decided.
+    /// Flips the chosen bit of `bytes`.
     pub fn damage(&self, bytes: &mut [u8]) {
         if let Some(bit) = self.flip
             && let Some(byte) = bytes.get_mut(bit / 8)
@@ -48,7 +48,7 @@ impl Copy {
 }
 
 impl FaultModel {
-    /// A network of `spec`, whose seed `seed` replaces.
+    /// A network with the faults of `spec`, whose seed is replaced by `seed`.
     pub fn new(spec: FaultSpec, seed: u64) -> Self {
         Self {
             spec,
@@ -58,20 +58,20 @@ impl FaultModel {
         }
     }
 
-    /// What it does to packets.
+    /// The present faults.
     pub fn spec(&self) -> &FaultSpec {
         &self.spec
     }
 
-    /// From now on it does something else to packets; chance goes on as it was.
+    /// Changes the faults from now on; the random generator continues.
     pub fn change(&mut self, spec: FaultSpec) {
         self.spec = spec;
         self.bad = false;
     }
 
-    /// Decides about a packet of `len` bytes that would arrive `now`.
+    /// Decides about a packet of `len` bytes that would arrive `now` without faults.
     pub fn decide(&mut self, now: Instant, len: usize) -> Copies {
-        // Both channels go on whatever the other does.
+        // Both channels advance, whatever the result of the other.
         let burst = self.in_burst();
         if self.spec.loss.happens(&mut self.rng) || burst {
             return Copies::default();
@@ -87,7 +87,7 @@ impl FaultModel {
         }
     }
 
-    /// Whether a burst takes the next packet.
+    /// Whether the next packet is lost in a burst.
     fn in_burst(&mut self) -> bool {
         let Some(burst) = self.spec.burst else {
             return false;

@@ -5,12 +5,12 @@ use core::fmt;
 use core::str::FromStr;
 use roce_stack::{Duration, DurationText};
 
-/// What is wrong with the text of a [`FaultSpec`].
+/// The error of parsing a [`FaultSpec`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FaultSpecError {
-    /// The part that can't be understood.
+    /// The part that is not valid.
     pub given: String,
-    /// What would be right there.
+    /// The valid values.
     pub valid: &'static str,
 }
 

@@ -1,40 +1,40 @@
-//! Where packets go behind faults, and what the faults did to each.
+//! The receiver of packets behind faults, and of the effects on each packet.
 
 use crate::port::RxSink;
 use roce_stack::{Duration, RxMeta};
 
-/// Receives the packets that a [`FaultLayer`](super::FaultLayer) lets through, and is
-/// told of those that it loses.
+/// Receives the packets that a [`FaultLayer`](super::FaultLayer) passes on, and the notices of
+/// those that it loses.
 pub trait FaultSink {
-    /// One packet arrives: what the port says of its IP header, its bytes from BTH to
-    /// ICRC as the faults left them, and what the faults did to it.
+    /// One packet arrives: the metadata from its IP header, its bytes from BTH to ICRC as the
+    /// faults left them, and the effects of the faults on it.
     fn arrive(&mut self, meta: &RxMeta, transport: &[u8], effects: &Effects);
 
-    /// One packet is lost. It must not be taken for received.
+    /// One packet is lost. It must not count as received.
     fn lose(&mut self, meta: &RxMeta, transport: &[u8], why: Loss);
 }
 
-/// What faults did to a packet that arrives. The default is nothing.
+/// The effects of faults on a packet that arrives. The default is no effect.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Effects {
     /// How long the layer held it back.
     pub held: Duration,
-    /// The bit that was flipped, counted from the first byte's lowest.
+    /// The index of the flipped bit, counted from the first byte's lowest bit.
     pub flip: Option<usize>,
-    /// It is the second of a packet that arrives twice.
+    /// It is the second copy of a packet that arrives twice.
     pub copy: bool,
 }
 
 /// Why a packet is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Loss {
-    /// By chance.
+    /// At random.
     Chance,
-    /// Too many packets were held back already.
+    /// The maximum number of packets was held back already.
     Overflow,
 }
 
-/// Passes packets on to a sink that does not ask what the faults did.
+/// Passes packets on to a sink that ignores the effects of the faults.
 pub struct Unobserved<'a>(pub &'a mut dyn RxSink);
 
 impl FaultSink for Unobserved<'_> {

@@ -16,7 +16,7 @@ fn spec(text: &str) -> FaultSpec {
     text.parse().expect("well-formed")
 }
 
-/// Sends `count` packets, 1 us apart; gives what arrives: number, time, flipped bits.
+/// Sends `count` packets, 1 us apart; returns the arrivals: number, time, flipped bits.
 fn run(spec: FaultSpec, seed: u64, count: u32) -> (Vec<(u32, u64, u32)>, FaultLayer) {
     let mut layer = FaultLayer::new(spec, seed);
     let mut arrived = Vec::new();
@@ -137,7 +137,7 @@ fn what_is_held_back_is_bounded() {
     assert_eq!(layer.held(), 0);
 }
 
-/// Notes what it is told.
+/// Records all calls.
 #[derive(Default)]
 struct Observer {
     arrived: Vec<Effects>,

@@ -17,7 +17,7 @@ fn to(dst: IpAddr) -> TxMeta {
     }
 }
 
-/// Sends one packet. Returns the covered fields that it was lent with.
+/// Sends one packet. Returns the covered fields of its slot.
 fn send(port: &mut MemoryPort, dst: IpAddr, byte: u8) -> IpCovered {
     let slot = port
         .reserve(&to(dst), Flow::new(Qpn::QP0, Qpn::QP0), None, 4)

@@ -1,4 +1,4 @@
-//! The messages that make a connection (IBTA 1.7, 12.6).
+//! The messages that establish a connection (IBTA 1.7, 12.6).
 
 use super::path::PathRecord;
 use super::{Data, PrivateData, RejectReason, ServiceId, ServiceType, put, put_ids, put24};
@@ -7,48 +7,48 @@ use crate::{Layer, PKey, ParseError, PathMtu, Psn, QKey, Qpn};
 
 /// Request for a connection (IBTA 1.7, 12.6.5).
 ///
-/// Counts and timeouts are as on the wire: timeouts are exponents, 4.096 µs × 2^this.
+/// Counts and timeouts are as on the wire: timeouts are exponents t of 4.096 µs × 2^t.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Req<'a> {
-    /// What the sender calls the connection.
+    /// The sender's communication ID.
     pub local_id: u32,
-    /// Whom it is for.
+    /// The service that the request is for.
     pub service: ServiceId,
-    /// The sender's node.
+    /// The GUID of the sender's channel adapter.
     pub ca_guid: u64,
-    /// Of no use for the kinds of connection that are left.
+    /// Not used by the supported kinds of connections.
     pub qkey: QKey,
     /// The sender's QP.
     pub qpn: Qpn,
-    /// READs and atomics that the sender takes at a time.
+    /// The number of READs and atomics that the sender accepts at a time.
     pub responder_resources: u8,
-    /// READs and atomics that the sender wants to send at a time.
+    /// The number of READs and atomics that the sender wants to have outstanding.
     pub initiator_depth: u8,
-    /// How long the recipient may take for its answer, 5 bits.
+    /// The time that the recipient has for its reply, 5 bits.
     pub remote_response_timeout: u8,
-    /// Kind of connection.
+    /// The kind of connection.
     pub service_type: ServiceType,
-    /// Whether the sender gives credits.
+    /// Whether the sender's acknowledgements carry credits.
     pub flow_control: bool,
-    /// The PSN that the recipient begins to send with: the one that the sender expects.
+    /// The recipient's first PSN: the one that the sender expects.
     pub psn: Psn,
-    /// How long the sender may take to answer the REP, 5 bits.
+    /// The time that the sender has to answer the REP, 5 bits.
     pub local_response_timeout: u8,
-    /// How often the recipient repeats packets, 3 bits.
+    /// The recipient's retry count, 3 bits.
     pub retry_count: u8,
     /// The partition.
     pub pkey: PKey,
     /// The path MTU.
     pub path_mtu: PathMtu,
-    /// How often the recipient repeats after RNR NAKs, 3 bits; 7 for ever.
+    /// The recipient's RNR retry count, 3 bits; 7 for no limit.
     pub rnr_retry_count: u8,
-    /// How often messages of communication management are repeated, 4 bits.
+    /// The maximum number of retries of communication management messages, 4 bits.
     pub max_cm_retries: u8,
     /// Whether the sender's QP takes its receives from an SRQ.
     pub srq: bool,
     /// The path.
     pub path: PathRecord,
-    /// Private data, with that of Annex A11 in front where the service asks for it.
+    /// Private data, preceded by that of Annex A11 if the service requires it.
     pub private: PrivateData<'a, 92>,
 }
 
@@ -110,7 +110,7 @@ impl<'a> Req<'a> {
     }
 }
 
-/// Which message an [`Mra`] acknowledges (IBTA 1.7, 12.6.6).
+/// The message that an [`Mra`] acknowledges (IBTA 1.7, 12.6.6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Mraed {
     /// A REQ.
@@ -124,13 +124,13 @@ pub enum Mraed {
 /// Message receipt acknowledged (IBTA 1.7, 12.6.6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mra<'a> {
-    /// What the sender calls the connection.
+    /// The sender's communication ID.
     pub local_id: u32,
-    /// What the recipient calls it.
+    /// The recipient's communication ID.
     pub remote_id: u32,
-    /// Which message.
+    /// The acknowledged message.
     pub mraed: Mraed,
-    /// How long the sender may take from now on: 5 bits, 4.096 µs × 2^this.
+    /// The time that the sender has from now on: 5 bits, 4.096 µs × 2^t.
     pub service_timeout: u8,
     /// Private data.
     pub private: PrivateData<'a, 222>,
@@ -169,29 +169,29 @@ impl<'a> Mra<'a> {
     }
 }
 
-/// Which message a [`Rej`] rejects (IBTA 1.7, 12.6.7).
+/// The message that a [`Rej`] rejects (IBTA 1.7, 12.6.7).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Rejected {
     /// A REQ.
     Req,
     /// A REP.
     Rep,
-    /// None in particular.
+    /// No particular message.
     NoMessage,
 }
 
 /// Rejected (IBTA 1.7, 12.6.7).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rej<'a> {
-    /// What the sender calls the connection; 0 if it has no name for it.
+    /// The sender's communication ID; 0 if it has none.
     pub local_id: u32,
-    /// What the recipient calls it; 0 if the sender does not know.
+    /// The recipient's communication ID; 0 if the sender does not know it.
     pub remote_id: u32,
-    /// Which message.
+    /// The rejected message.
     pub rejected: Rejected,
-    /// Why.
+    /// The reason.
     pub reason: RejectReason,
-    /// More about the reason; how many bytes of it count is sent, too.
+    /// Additional information about the reason. Its length is sent, too.
     pub info: PrivateData<'a, 72>,
     /// Private data.
     pub private: PrivateData<'a, 148>,
@@ -244,34 +244,34 @@ impl<'a> Rej<'a> {
 /// Reply to a request for a connection (IBTA 1.7, 12.6.8).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rep<'a> {
-    /// What the sender calls the connection.
+    /// The sender's communication ID.
     pub local_id: u32,
-    /// What the recipient calls it.
+    /// The recipient's communication ID.
     pub remote_id: u32,
-    /// Of no use for the kinds of connection that are left.
+    /// Not used by the supported kinds of connections.
     pub qkey: QKey,
     /// The sender's QP, unless it is an XRC target.
     pub qpn: Qpn,
-    /// The sender's end-to-end context, of which only the place is left: with XRC, its target
-    /// QP (Annex A14).
+    /// The field of the sender's end-to-end context, which carries the target QP of an XRC sender
+    /// (Annex A14).
     pub eecn: Qpn,
-    /// The PSN that the recipient begins to send with: the one that the sender expects.
+    /// The recipient's first PSN: the one that the sender expects.
     pub psn: Psn,
-    /// READs and atomics that the sender takes at a time.
+    /// The number of READs and atomics that the sender accepts at a time.
     pub responder_resources: u8,
-    /// READs and atomics that the sender will send at a time.
+    /// The number of READs and atomics that the sender will have outstanding at most.
     pub initiator_depth: u8,
-    /// How long the sender's acknowledgements take: 5 bits, 4.096 µs × 2^this.
+    /// The delay of the sender's acknowledgements: 5 bits, 4.096 µs × 2^t.
     pub target_ack_delay: u8,
-    /// What became of the alternate path, 2 bits; 1 says that it is not supported.
+    /// The result for the alternate path, 2 bits; 1 means not supported.
     pub failover: u8,
-    /// Whether the sender gives credits.
+    /// Whether the sender's acknowledgements carry credits.
     pub flow_control: bool,
-    /// How often the recipient repeats after RNR NAKs, 3 bits; 7 for ever.
+    /// The recipient's RNR retry count, 3 bits; 7 for no limit.
     pub rnr_retry_count: u8,
     /// Whether the sender's QP takes its receives from an SRQ.
     pub srq: bool,
-    /// The sender's node.
+    /// The GUID of the sender's channel adapter.
     pub ca_guid: u64,
     /// Private data.
     pub private: PrivateData<'a, 196>,
@@ -318,9 +318,9 @@ impl<'a> Rep<'a> {
 /// Ready to use (IBTA 1.7, 12.6.9).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rtu<'a> {
-    /// What the sender calls the connection.
+    /// The sender's communication ID.
     pub local_id: u32,
-    /// What the recipient calls it.
+    /// The recipient's communication ID.
     pub remote_id: u32,
     /// Private data.
     pub private: PrivateData<'a, 224>,

@@ -1,4 +1,4 @@
-//! The private data that the IP service of Annex A11 begins with.
+//! The private data of the IP service of Annex A11.
 
 use core::net::{IpAddr, Ipv4Addr};
 
@@ -7,15 +7,15 @@ use super::put;
 use crate::header::{be16, be32};
 use crate::{Layer, ParseError};
 
-/// Who asks, in terms of IP: the first 36 bytes of the private data of a REQ or SIDR_REQ
-/// whose service ID names a port (Annex A11).
+/// The IP addresses and the source port of a request: the first 36 bytes of the private data of a
+/// REQ or SIDR_REQ whose service ID names a port (Annex A11).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct IpService {
-    /// The port of who asks.
+    /// The port of the requester.
     pub source_port: u16,
-    /// The address of who asks.
+    /// The address of the requester.
     pub source: IpAddr,
-    /// The address that is asked; of the same family.
+    /// The address of the recipient, of the same family.
     pub destination: IpAddr,
 }
 
@@ -23,10 +23,10 @@ impl IpService {
     /// Length on the wire, in bytes.
     pub const LEN: usize = 36;
 
-    /// Reads it from the first [`IpService::LEN`] bytes.
+    /// Reads the IP service data from the first [`IpService::LEN`] bytes.
     ///
     /// # Errors
-    /// Fewer bytes than that, another version than 0, another IP version than 4 or 6.
+    /// If there are fewer bytes, if the version is not 0, or if the IP version is not 4 or 6.
     // rule: A11-private-data
     pub fn parse(bytes: &[u8]) -> Result<IpService, ParseError> {
         let Some(b) = bytes.first_chunk::<{ IpService::LEN }>() else {
@@ -51,7 +51,7 @@ impl IpService {
         })
     }
 
-    /// Writes it.
+    /// The bytes on the wire.
     pub fn to_bytes(self) -> [u8; IpService::LEN] {
         let mut b = [0; IpService::LEN];
         b[1] = if self.source.is_ipv4() {
@@ -70,7 +70,7 @@ impl IpService {
     }
 }
 
-/// An IPv4 address is in the last four of the 16 bytes at `at`.
+/// The IPv4 address in the last four of the 16 bytes at `at`.
 fn v4(b: &[u8; IpService::LEN], at: usize) -> IpAddr {
     Ipv4Addr::from(be32(b, at + 12)).into()
 }

@@ -13,7 +13,7 @@ pub const fn gid_of(address: IpAddr) -> Ipv6Addr {
     }
 }
 
-/// The address that a GID stands for.
+/// The address that a GID represents.
 pub const fn ip_of(gid: Ipv6Addr) -> IpAddr {
     match gid.to_ipv4_mapped() {
         Some(v4) => IpAddr::V4(v4),
@@ -32,13 +32,13 @@ pub struct PathRecord {
     pub local_gid: Ipv6Addr,
     /// The recipient's GID.
     pub remote_gid: Ipv6Addr,
-    /// 20 bits.
+    /// Flow label, 20 bits.
     pub flow_label: u32,
     /// The encoded rate, 6 bits.
     pub packet_rate: u8,
     /// The traffic class of the connection's packets.
     pub traffic_class: u8,
-    /// Their hop limit.
+    /// The hop limit of the connection's packets.
     pub hop_limit: u8,
     /// The service level, 4 bits.
     pub service_level: u8,
@@ -50,7 +50,7 @@ pub struct PathRecord {
 
 impl PathRecord {
     pub(super) const LEN: usize = 44;
-    /// The LID that stands for "unknown": what Linux puts into REQs on RoCE.
+    /// The LID that means "unknown", which Linux puts into REQs on RoCE.
     pub const PERMISSIVE_LID: u16 = 0xffff;
 
     // rule: 12.6.5-path

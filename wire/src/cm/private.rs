@@ -1,17 +1,17 @@
-//! Private data: bytes of the two consumers, which management only carries.
+//! Private data: bytes of the two consumers, which communication management only carries.
 
 /// At most `N` bytes of private data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PrivateData<'a, const N: usize>(&'a [u8]);
 
 impl<'a, const N: usize> PrivateData<'a, N> {
-    /// The most bytes that the message carries.
+    /// The maximum number of bytes that the message carries.
     pub const MAX: usize = N;
 
-    /// Nothing: zeros on the wire.
+    /// No data: zeros on the wire.
     pub const NONE: Self = Self(&[]);
 
-    /// These bytes, unless there are more than `N`.
+    /// These bytes; `None` if there are more than `N`.
     pub const fn new(bytes: &'a [u8]) -> Option<Self> {
         if bytes.len() > N {
             None
@@ -20,7 +20,7 @@ impl<'a, const N: usize> PrivateData<'a, N> {
         }
     }
 
-    /// The bytes. Of a message that came they are always `N`.
+    /// The bytes. In a received message there are always `N`.
     pub const fn bytes(self) -> &'a [u8] {
         self.0
     }

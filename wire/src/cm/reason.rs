@@ -1,8 +1,8 @@
-//! Why connections and lookups are refused.
+//! The reasons for which connections and lookups are refused.
 
 use core::fmt;
 
-/// The reason that a REJ gives (IBTA 1.7, 12.6.7.2). Any value may come.
+/// The reason of a REJ (IBTA 1.7, 12.6.7.2). A peer may send any value.
 // rule: 12.6.7.2-reasons
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RejectReason(pub u16);
@@ -12,15 +12,15 @@ impl RejectReason {
     pub const NO_QP: RejectReason = RejectReason(1);
     /// Another resource is not available.
     pub const NO_RESOURCES: RejectReason = RejectReason(3);
-    /// The sender waited in vain for an answer.
+    /// The sender's wait for an answer timed out.
     pub const TIMEOUT: RejectReason = RejectReason(4);
     /// The request is not supported.
     pub const UNSUPPORTED: RejectReason = RejectReason(5);
-    /// The message named a communication ID that is not known.
+    /// The message named an unknown communication ID.
     pub const INVALID_COMMUNICATION_ID: RejectReason = RejectReason(6);
     /// The two communication IDs do not belong together.
     pub const INVALID_COMMUNICATION_INSTANCE: RejectReason = RejectReason(7);
-    /// Nobody listens at this service ID.
+    /// No service has this service ID.
     pub const INVALID_SERVICE_ID: RejectReason = RejectReason(8);
     /// The transport service type is not supported.
     pub const INVALID_TRANSPORT_SERVICE_TYPE: RejectReason = RejectReason(9);
@@ -32,16 +32,16 @@ impl RejectReason {
     pub const INVALID_MTU: RejectReason = RejectReason(26);
     /// Too few resources for RDMA READs and atomics.
     pub const INSUFFICIENT_RESPONDER_RESOURCES: RejectReason = RejectReason(27);
-    /// The consumer refused; why is in the private data.
+    /// The consumer refused; its reason is in the private data.
     pub const CONSUMER: RejectReason = RejectReason(28);
     /// The RNR retry count is not accepted.
     pub const INVALID_RNR_RETRY: RejectReason = RejectReason(29);
-    /// The sender still has a connection in the making with this communication ID.
+    /// The sender is already establishing a connection with this communication ID.
     pub const DUPLICATE_COMMUNICATION_ID: RejectReason = RejectReason(30);
     /// The class version is not supported.
     pub const INVALID_CLASS_VERSION: RejectReason = RejectReason(31);
 
-    /// What it says, in words.
+    /// The meaning in words.
     pub const fn name(self) -> &'static str {
         match self {
             RejectReason::NO_QP => "no QP available",
@@ -71,7 +71,7 @@ impl fmt::Display for RejectReason {
     }
 }
 
-/// What a SIDR_REP says (IBTA 1.7, 12.11.2). Any value may come.
+/// The status of a SIDR_REP (IBTA 1.7, 12.11.2). A peer may send any value.
 // rule: 12.11.2-status
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SidrStatus(pub u8);
@@ -79,18 +79,18 @@ pub struct SidrStatus(pub u8);
 impl SidrStatus {
     /// The QPN and the Q_Key are valid.
     pub const VALID: SidrStatus = SidrStatus(0);
-    /// Nobody has the service ID.
+    /// No service has this service ID.
     pub const SERVICE_ID_NOT_SUPPORTED: SidrStatus = SidrStatus(1);
     /// The service's provider refused.
     pub const REJECTED: SidrStatus = SidrStatus(2);
     /// No QP is available.
     pub const NO_QP: SidrStatus = SidrStatus(3);
-    /// Ask somebody else.
+    /// The requester should ask another node.
     pub const REDIRECT: SidrStatus = SidrStatus(4);
     /// The version is not supported.
     pub const VERSION_NOT_SUPPORTED: SidrStatus = SidrStatus(5);
 
-    /// What it says, in words.
+    /// The meaning in words.
     pub const fn name(self) -> &'static str {
         match self {
             SidrStatus::VALID => "QPN and Q_Key are valid",

@@ -1,15 +1,15 @@
-//! The messages that end a connection (IBTA 1.7, 12.6.10 and 12.6.11).
+//! The messages that release a connection (IBTA 1.7, 12.6.10 and 12.6.11).
 
 use super::{Data, PrivateData, put_ids, put24};
 use crate::Qpn;
 use crate::header::{be24, be32};
 
-/// Request to end a connection (IBTA 1.7, 12.6.10).
+/// Request to release a connection (IBTA 1.7, 12.6.10).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Dreq<'a> {
-    /// What the sender calls the connection.
+    /// The sender's communication ID.
     pub local_id: u32,
-    /// What the recipient calls it.
+    /// The recipient's communication ID.
     pub remote_id: u32,
     /// The recipient's QP.
     pub remote_qpn: Qpn,
@@ -35,12 +35,12 @@ impl<'a> Dreq<'a> {
     }
 }
 
-/// Reply to a request to end a connection (IBTA 1.7, 12.6.11).
+/// Reply to a request to release a connection (IBTA 1.7, 12.6.11).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Drep<'a> {
-    /// What the sender calls the connection.
+    /// The sender's communication ID.
     pub local_id: u32,
-    /// What the recipient calls it.
+    /// The recipient's communication ID.
     pub remote_id: u32,
     /// Private data.
     pub private: PrivateData<'a, 224>,

@@ -1,12 +1,12 @@
-//! What is asked for: services, and kinds of connections.
+//! The objects of requests: services, and kinds of connections.
 
 use core::fmt;
 
-/// A service ID: whom a request is for (IBTA 1.7, 12.7.3).
+/// A service ID, which names the service that a request is for (IBTA 1.7, 12.7.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ServiceId(pub u64);
 
-/// The spaces of ports that the IP service of Annex A11 has, by what rdma_cm calls them.
+/// The port spaces of the IP service of Annex A11, with the names of rdma_cm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum PortSpace {
     /// Multicast groups of IP over InfiniBand, `RDMA_PS_IPOIB`.
@@ -15,12 +15,12 @@ pub enum PortSpace {
     Tcp = 0x0106,
     /// Datagrams, `RDMA_PS_UDP`.
     Udp = 0x0111,
-    /// Whatever the program makes of it, `RDMA_PS_IB`.
+    /// Defined by the program, `RDMA_PS_IB`.
     Ib = 0x013f,
 }
 
 impl PortSpace {
-    /// All of them.
+    /// All port spaces.
     pub const ALL: [PortSpace; 4] = [
         PortSpace::Ipoib,
         PortSpace::Tcp,
@@ -44,8 +44,8 @@ impl PortSpace {
         }
     }
 
-    /// Whether services of this space are datagram services, which are looked up with
-    /// SIDR_REQ, not connected to with REQ. Of [`PortSpace::Ib`] they may be both.
+    /// Whether services of this space are datagram services, which are looked up with SIDR_REQ
+    /// instead of connected to with REQ. Services of [`PortSpace::Ib`] may be of both kinds.
     pub const fn is_datagram(self) -> bool {
         matches!(self, PortSpace::Ipoib | PortSpace::Udp)
     }
@@ -59,8 +59,8 @@ impl ServiceId {
         ServiceId((space.code() as u64) << 16 | port as u64)
     }
 
-    /// The space of ports and the port, if it is a service ID of Annex A11; the private
-    /// data of its requests begins with an [`IpService`](super::IpService) then.
+    /// The port space and the port; `None` if it is not a service ID of Annex A11. If it is, the
+    /// private data of its requests begins with an [`IpService`](super::IpService).
     pub fn port(self) -> Option<(PortSpace, u16)> {
         let space = u16::try_from(self.0 >> 16).ok()?;
         Some((PortSpace::from_code(space)?, self.0 as u16))
@@ -73,8 +73,8 @@ impl fmt::Display for ServiceId {
     }
 }
 
-/// The kind of connection that a REQ is for (IBTA 1.7, 12.6.5). Reliable datagrams,
-/// which no device has, are not among them.
+/// The kind of connection that a REQ requests (IBTA 1.7, 12.6.5). Reliable datagrams, which no
+/// device supports, are missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ServiceType {
     /// Reliable connection.
@@ -86,7 +86,7 @@ pub enum ServiceType {
 }
 
 impl ServiceType {
-    /// Two bits of "transport service type", three of "extended transport type".
+    /// Two bits of "transport service type", and three of "extended transport type".
     // rule: 12.6.5-transport
     pub(super) const fn bits(self) -> (u8, u8) {
         match self {
@@ -96,7 +96,8 @@ impl ServiceType {
         }
     }
 
-    /// The way back. The extended type counts only if the other says so.
+    /// The inverse of [`ServiceType::bits`]. The extended type counts only if the service type
+    /// refers to it.
     pub(super) const fn from_bits(service: u8, extended: u8) -> Option<ServiceType> {
         match (service, extended) {
             (0, _) => Some(ServiceType::Rc),

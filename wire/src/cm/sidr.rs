@@ -7,13 +7,13 @@ use crate::{PKey, QKey, Qpn};
 /// Request for the QP of a datagram service (IBTA 1.7, 12.11.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SidrReq<'a> {
-    /// What the sender calls the request.
+    /// The ID of the request, chosen by the sender.
     pub request_id: u32,
     /// The partition.
     pub pkey: PKey,
-    /// Whom it is for.
+    /// The service that the request is for.
     pub service: ServiceId,
-    /// Private data, with that of Annex A11 in front where the service asks for it.
+    /// Private data, preceded by that of Annex A11 if the service requires it.
     pub private: PrivateData<'a, 216>,
 }
 
@@ -36,18 +36,18 @@ impl<'a> SidrReq<'a> {
     }
 }
 
-/// Reply to that (IBTA 1.7, 12.11.2).
+/// Reply to a [`SidrReq`] (IBTA 1.7, 12.11.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SidrRep<'a> {
-    /// What the recipient calls the request.
+    /// The ID of the request.
     pub request_id: u32,
     /// Whether the QPN and the Q_Key are valid.
     pub status: SidrStatus,
-    /// The QP.
+    /// The QP of the service.
     pub qpn: Qpn,
-    /// Whose it is.
+    /// The service.
     pub service: ServiceId,
-    /// The key that its datagrams must carry.
+    /// The Q_Key that datagrams to it must carry.
     pub qkey: QKey,
     /// Private data.
     pub private: PrivateData<'a, 136>,

@@ -1,5 +1,6 @@
-//! Every message: its bytes, both ways. The bytes are written by hand, field by field, from
-//! the tables of the specification; tshark reads what is sent in `tests/tests/decode_tshark/cm.rs`.
+//! All messages: their bytes, in both directions. The bytes are written by hand, field by field,
+//! from the tables of the specification; tshark reads what is sent in
+//! `tests/tests/decode_tshark/cm.rs`.
 
 use core::net::{IpAddr, Ipv6Addr};
 use std::vec;
@@ -13,7 +14,7 @@ const LOCAL: u32 = 0x0102_0304;
 const REMOTE: u32 = 0x1112_1314;
 const TRANSACTION: u64 = 0xa1a2_a3a4_a5a6_a7a8;
 
-/// A MAD: its attribute, and the bytes that are not zero, by where they begin in the message.
+/// A MAD: its attribute, and its nonzero bytes, by their offset in the message.
 fn mad(attribute: u8, fields: &[(usize, &[u8])]) -> [u8; MAD_LEN] {
     let mut bytes = [0; MAD_LEN];
     bytes[..4].copy_from_slice(&[1, 7, 2, 3]);
@@ -25,7 +26,8 @@ fn mad(attribute: u8, fields: &[(usize, &[u8])]) -> [u8; MAD_LEN] {
     bytes
 }
 
-/// Checks that `message` is `bytes` on the wire, both ways, and that less is refused.
+/// Checks that `message` has `bytes` on the wire, in both directions, and that shorter ones are
+/// refused.
 #[track_caller]
 fn check(message: CmMessage<'_>, bytes: [u8; MAD_LEN]) {
     let transaction = TRANSACTION;
@@ -390,7 +392,7 @@ fn private_data_that_does_not_fit_is_refused() {
     );
 }
 
-/// What parses is emitted as something that parses to the same, whatever it is.
+/// Any bytes that parse are emitted as bytes that parse to the same message.
 #[test]
 fn any_bytes_make_the_round_trip_or_are_refused() {
     let mut numbers = Numbers(1);

@@ -1,4 +1,4 @@
-//! IP and UDP headers, and the GRH in their place.
+//! IP and UDP headers, and the GRH instead of them.
 
 use smoltcp::wire::{IpProtocol, Ipv4Packet, Ipv6Packet, UdpPacket};
 
@@ -9,8 +9,8 @@ const V4_LEN: usize = 20;
 const V6_LEN: usize = 40;
 const UDP_LEN: usize = 8;
 
-/// Takes an IPv4 packet apart. Options are let through, fragments are not: a
-/// transport packet is never fragmented (RoCEv2 Annex A17.3).
+/// Parses an IPv4 packet. Options are allowed, fragments are not: a transport packet is never
+/// fragmented (RoCEv2 Annex A17.3).
 pub(super) fn parse_v4(bytes: &[u8], udp_port: u16) -> Result<Frame<'_>, ParseError> {
     let Ok(ip) = Ipv4Packet::new_checked(bytes) else {
         return Err(explain_v4(bytes));
@@ -48,7 +48,7 @@ pub(super) fn parse_v4(bytes: &[u8], udp_port: u16) -> Result<Frame<'_>, ParseEr
     parse_udp(network, bytes, header_len, ip.payload(), udp_port)
 }
 
-/// Takes an IPv6 packet apart. UDP must follow at once.
+/// Parses an IPv6 packet. The UDP header must follow immediately.
 pub(super) fn parse_v6(bytes: &[u8], udp_port: u16) -> Result<Frame<'_>, ParseError> {
     let Ok(ip) = Ipv6Packet::new_checked(bytes) else {
         return Err(explain_v6(bytes));
@@ -74,7 +74,7 @@ pub(super) fn parse_v6(bytes: &[u8], udp_port: u16) -> Result<Frame<'_>, ParseEr
     parse_udp(network, bytes, V6_LEN, ip.payload(), udp_port)
 }
 
-/// Takes a RoCE v1 packet apart.
+/// Parses a RoCE v1 packet.
 pub(super) fn parse_grh(bytes: &[u8]) -> Result<Frame<'_>, ParseError> {
     let grh = Grh::parse(bytes)?;
     if grh.next_header != Grh::NEXT_HEADER_BTH {
@@ -104,8 +104,8 @@ pub(super) fn parse_grh(bytes: &[u8]) -> Result<Frame<'_>, ParseError> {
     })
 }
 
-/// Takes the UDP datagram `datagram` apart, which follows `header_len` bytes of
-/// `network` at the start of `packet`.
+/// Parses the UDP datagram `datagram`, which follows `header_len` bytes of `network` at the start
+/// of `packet`.
 // rule: A17.3.2-length
 fn parse_udp<'a>(
     network: NetworkHeader<'a>,
@@ -146,7 +146,7 @@ fn version(layer: Layer, found: u8, expected: &'static str) -> ParseError {
     ParseError::unsupported(layer, "version", found.into(), expected)
 }
 
-/// Which length is wrong in an IPv4 header that smoltcp refuses.
+/// Finds the wrong length in an IPv4 header that smoltcp refuses.
 #[cold]
 fn explain_v4(bytes: &[u8]) -> ParseError {
     let Some(&[first, _, len0, len1]) = bytes.first_chunk() else {
@@ -168,7 +168,7 @@ fn explain_v4(bytes: &[u8]) -> ParseError {
     }
 }
 
-/// Which length is wrong in an IPv6 header that smoltcp refuses.
+/// Finds the wrong length in an IPv6 header that smoltcp refuses.
 #[cold]
 fn explain_v6(bytes: &[u8]) -> ParseError {
     let Some(&[first, _, _, _, len0, len1]) = bytes.first_chunk() else {
@@ -186,7 +186,7 @@ fn explain_v6(bytes: &[u8]) -> ParseError {
     }
 }
 
-/// Which length is wrong in a UDP header that smoltcp refuses.
+/// Finds the wrong length in a UDP header that smoltcp refuses.
 #[cold]
 fn explain_udp(datagram: &[u8]) -> ParseError {
     let Some(&[_, _, _, _, len0, len1, _, _]) = datagram.first_chunk() else {

@@ -1,4 +1,4 @@
-//! Frames to be sent.
+//! Representations of frames to send.
 
 use smoltcp::wire::{
     EthernetAddress, EthernetFrame, IpAddress, IpProtocol, Ipv4Packet, Ipv6Packet, UdpPacket,
@@ -17,17 +17,17 @@ const UDP_LEN: usize = 8;
 
 /// The headers in front of a transport packet to be sent.
 ///
-/// Lengths follow from the transport packet, IPv4's header checksum is computed, and
-/// the UDP checksum is written as it is: [`FrameRepr::udp_checksum`] computes it for
-/// those who want one. RoCEv2 sends 0.
+/// Lengths follow from the transport packet, and the IPv4 header checksum is computed. The UDP
+/// checksum is written as it is; [`FrameRepr::udp_checksum`] computes one if it is wanted. RoCEv2
+/// sends 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FrameRepr<'a> {
-    /// Link addresses and VLAN tags; nothing for a bare IP packet.
+    /// Link addresses and VLAN tags; `None` for a bare IP packet.
     pub link: Option<Link>,
-    /// The IP header, or RoCE v1's GRH, whose payload length is not taken from here.
+    /// The IP header, or RoCE v1's GRH, whose payload length is ignored.
     pub network: NetworkHeader<'a>,
-    /// The UDP header. An IP header without one gets ports and checksum 0; with a GRH
-    /// it is not written.
+    /// The UDP header. With `None`, an IP header gets ports and checksum 0. With a GRH, it is not
+    /// written.
     pub udp: Option<UdpHeader>,
 }
 
@@ -37,19 +37,18 @@ impl FrameRepr<'_> {
         self.link_len() + self.network_len() + self.udp_len()
     }
 
-    /// Bytes of the whole frame around `transport_len` bytes from the BTH to the
-    /// ICRC.
+    /// The length of the whole frame around `transport_len` bytes from the BTH to the ICRC.
     pub fn buffer_len(&self, transport_len: usize) -> usize {
         self.header_len() + transport_len
     }
 
-    /// Writes the headers for a transport packet of `transport_len` bytes and returns
-    /// where in `buf` that goes.
+    /// Writes the headers of a transport packet of `transport_len` bytes. Returns the offset of the
+    /// transport packet in `buf`.
     ///
     /// # Panics
-    /// If `buf` is shorter than [`FrameRepr::header_len`], if IPv4 options are longer
-    /// than 40 bytes or no multiple of 4, or if the lengths do not fit in the headers'
-    /// 16 bits.
+    /// If `buf` is shorter than [`FrameRepr::header_len`], if IPv4 options are longer than 40 bytes
+    /// or their length is not a multiple of 4, or if the lengths do not fit in the headers' 16
+    /// bits.
     pub fn emit_headers(&self, buf: &mut [u8], transport_len: usize) -> usize {
         let buf = &mut buf[..self.header_len()];
         if let Some(link) = &self.link {
@@ -73,7 +72,7 @@ impl FrameRepr<'_> {
         self.header_len()
     }
 
-    /// Writes the whole frame around `transport` and returns its length.
+    /// Writes the whole frame around `transport`. Returns its length.
     ///
     /// # Panics
     /// As [`FrameRepr::emit_headers`], or if `buf` is shorter than
@@ -84,8 +83,8 @@ impl FrameRepr<'_> {
         at + transport.len()
     }
 
-    /// The UDP checksum of the frame around `transport` (RFC 768); nothing for a GRH or
-    /// a transport packet that is too long for UDP.
+    /// The UDP checksum of the frame around `transport` (RFC 768); `None` for a GRH or a transport
+    /// packet that is too long for UDP.
     pub fn udp_checksum(&self, transport: &[u8]) -> Option<u16> {
         let (src, dst) = match self.network {
             NetworkHeader::V4 { src, dst, .. } => {
@@ -98,7 +97,7 @@ impl FrameRepr<'_> {
         };
         let len = u16::try_from(UDP_LEN + transport.len()).ok()?;
         let (src_port, dst_port) = self.udp.map_or((0, 0), |udp| (udp.src_port, udp.dst_port));
-        // The sum of 16-bit words does not care where they stand.
+        // The sum of 16-bit words does not depend on their position.
         let sum = checksum::combine(&[
             checksum::pseudo_header(&src, &dst, IpProtocol::Udp, len.into()),
             src_port,
@@ -106,7 +105,7 @@ impl FrameRepr<'_> {
             len,
             checksum::data(transport),
         ]);
-        // Zero on the wire would mean that there is none.
+        // Zero on the wire would mean no checksum.
         Some(if sum == 0xffff { sum } else { !sum })
     }
 
@@ -213,7 +212,7 @@ fn emit_link(link: &Link, ethertype: u16, buf: &mut [u8]) {
     buf[at..at + 2].copy_from_slice(&ethertype.to_be_bytes());
 }
 
-/// A length that must fit in a header's field.
+/// Converts a length to that of a header's field.
 fn fit(len: usize) -> u16 {
     match u16::try_from(len) {
         Ok(len) => len,

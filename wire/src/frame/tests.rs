@@ -14,7 +14,7 @@ fn emit(repr: &FrameRepr<'_>, transport: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// Changes a frame and gives the error that this brings about.
+/// Changes a frame and returns the error that results.
 fn error_of(hex: &str, change: impl FnOnce(&mut Vec<u8>)) -> ParseError {
     let mut frame = unhex(hex);
     change(&mut frame);
@@ -124,8 +124,8 @@ fn what_a_link_pads_short_frames_with_is_cut_off() {
     }
 }
 
-/// Bytes between the end of the UDP datagram and that of the IP packet are no payload
-/// either, but the IP length that the ICRC covers counts them.
+/// Bytes between the end of the UDP datagram and that of the IP packet don't belong to the payload
+/// either, but the IP length that the ICRC covers includes them.
 // shows: A17.3.2-length
 // trap: link-padding
 #[test]

@@ -1,4 +1,4 @@
-//! All headers of fixed length: their bytes, both ways.
+//! All headers of fixed length: their bytes, in both directions.
 
 use std::fmt::Debug;
 use std::vec::Vec;
@@ -12,8 +12,8 @@ use crate::{
 type Parse<H> = fn(&[u8]) -> Result<H, ParseError>;
 type Emit<H> = fn(&H, &mut [u8]);
 
-/// Checks that `header` is `bytes` on the wire, that bytes behind it do not matter and
-/// are not touched, and that each shorter slice is refused.
+/// Checks that `header` has `bytes` on the wire, that bytes behind it are neither used nor changed,
+/// and that each shorter slice is refused.
 #[track_caller]
 fn check<H: Copy + Debug + PartialEq>(
     parse: Parse<H>,
@@ -253,7 +253,7 @@ fn grh() {
     assert_eq!((error.layer, error.field), (Layer::Grh, "version"));
 }
 
-/// Whatever the bytes, parsing and emitting gives them back, but for reserved bits.
+/// For any bytes, parsing and emitting restores them, except reserved bits.
 #[test]
 fn any_bytes_make_the_round_trip() {
     fn round_trip<const N: usize, H>(

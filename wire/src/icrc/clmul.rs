@@ -1,12 +1,11 @@
-//! The CRC register by carry-less multiplication, for headers that are in no memory and
-//! packets of one to some hundred bytes.
+//! The CRC register by carry-less multiplication, for headers in registers and packets of one to
+//! some hundred bytes.
 //!
-//! A register is a remainder modulo the CRC's polynomial P. 16 bytes are carried over the
-//! next 16 by multiplying their two halves with x^160 and x^96 modulo P, which gives 128 bits
-//! of the same remainder to add there; at the end, two more steps and a division of 64 bits by
-//! 32 bits, after Barrett, bring it down to 32 bits. (V. Gopal and others, "Fast CRC
-//! Computation for Generic Polynomials Using PCLMULQDQ Instruction", 2009.) There is no table
-//! that would have to be in the cache.
+//! A register is a remainder modulo the CRC's polynomial P. 16 bytes are carried over the next 16
+//! by multiplying their two halves with x^160 and x^96 modulo P, which gives 128 bits of the same
+//! remainder to add there. At the end, two more steps and a Barrett division of 64 bits by 32 bits
+//! reduce it to 32 bits. (V. Gopal and others, "Fast CRC Computation for Generic Polynomials Using
+//! PCLMULQDQ Instruction", 2009.) No table has to be in the cache.
 
 use core::arch::x86_64::{
     __m128i, _mm_add_epi8, _mm_and_si128, _mm_clmulepi64_si128, _mm_cmpgt_epi8, _mm_extract_epi32,
@@ -21,7 +20,7 @@ mod copying;
 
 pub(super) use copying::{LEAST as LEAST_COPIED, copy};
 
-/// So many bytes at a time.
+/// The bytes of a step.
 pub(super) const BLOCK: usize = 16;
 
 /// Byte 4 of the BTH.
@@ -31,15 +30,15 @@ const MASKED_BTH: u128 = 0xff << 32;
 const UNKNOWN: u8 = 0;
 const MISSING: u8 = 1;
 const THERE: u8 = 2;
-/// On 64 bytes at a time, too.
+/// The instructions for 64 bytes at a time are there, too.
 const WIDE: u8 = 3;
 
-/// Which instructions the CPU has: to be asked once.
+/// The instructions that the CPU has, detected once.
 static SUPPORT: AtomicU8 = AtomicU8::new(UNKNOWN);
 
-/// The register, which starts from zero, after `first`, `second` (the lowest byte of each
-/// comes first) and `transport`, whose byte 4 counts as ones. `None` where the CPU can't do
-/// it, or `transport` has less than 16 bytes.
+/// The register, which starts at zero, after `first`, `second` (lowest byte first) and `transport`,
+/// whose byte 4 counts as ones. `None` if the CPU lacks the instructions, or if `transport` has
+/// less than 16 bytes.
 #[inline(always)]
 pub(super) fn register(first: u128, second: u128, transport: &[u8]) -> Option<u32> {
     if transport.len() < BLOCK || support() < THERE {
@@ -47,7 +46,7 @@ pub(super) fn register(first: u128, second: u128, transport: &[u8]) -> Option<u3
         return None;
     }
     #[expect(unsafe_code, reason = "it needs more than every x86-64 has")]
-    // SAFETY: `support` has found what it needs.
+    // SAFETY: `support` has detected the instructions that it needs.
     let register = unsafe { fold(first, second, transport) };
     Some(register)
 }
@@ -79,12 +78,12 @@ fn ask() -> u8 {
     support
 }
 
-/// x^n modulo P, as the multiplication of reflected bits takes it: one place higher.
+/// x^n modulo P, for the multiplication of reflected bits: shifted by one place.
 const fn power(n: u32) -> i64 {
     (gf2::power(n) as i64) << 1
 }
 
-/// By what the half that comes first is multiplied, and the other, to carry it so many bits on.
+/// The factors of the first half and of the second that carry them `bits` bits further.
 const fn over(bits: u32) -> [i64; 2] {
     [power(bits + 32), power(bits - 32)]
 }
@@ -107,14 +106,14 @@ const X64_OVER_P: i64 = {
     quotient as i64
 };
 
-/// What `register` does; fewer than 16 bytes of `transport` are left alone.
+/// Computes for `register`; ignores a tail of fewer than 16 bytes of `transport`.
 #[target_feature(enable = "pclmulqdq,ssse3,sse4.1")]
 fn fold(first: u128, second: u128, transport: &[u8]) -> u32 {
     let x = carry(vector(first), vector(second));
     remainder(fold_on(x, transport, 0))
 }
 
-/// Goes on with `x` over `transport` from byte `at` on.
+/// Continues with `x` over `transport` from byte `at` on.
 #[inline]
 #[target_feature(enable = "pclmulqdq,ssse3,sse4.1")]
 fn fold_on(mut x: __m128i, transport: &[u8], at: usize) -> __m128i {
@@ -138,7 +137,7 @@ fn vector(bytes: u128) -> __m128i {
     _mm_set_epi64x((bytes >> 64) as i64, bytes as i64)
 }
 
-/// What `x` adds to the 16 bytes after it, and those.
+/// Carries `x` over the 16 bytes of `next`, and adds them.
 #[inline]
 #[target_feature(enable = "pclmulqdq")]
 fn carry(x: __m128i, next: __m128i) -> __m128i {
@@ -148,24 +147,24 @@ fn carry(x: __m128i, next: __m128i) -> __m128i {
     _mm_xor_si128(_mm_xor_si128(low, high), next)
 }
 
-/// The same for the last 1 to 15 bytes, at the end of `last`: the first `len` bytes of `x`
-/// are carried over the other bytes of `x` and those.
+/// Carries `x` over the last 1 to 15 bytes, at the end of `last`: the first `len` bytes of `x` are
+/// carried over the other bytes of `x` and those.
 #[inline]
 #[target_feature(enable = "pclmulqdq,ssse3")]
 fn carry_tail(x: __m128i, len: usize, last: __m128i) -> __m128i {
     let index = _mm_setr_epi8(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
-    // Where a byte comes from that is moved up by 16 - len; negative for those that become
+    // The source index of each byte that is moved up by 16 - len; negative for those that become
     // zero.
     let up = _mm_add_epi8(index, _mm_set1_epi8(len as i8 - 16));
-    // The same for those that are moved down by len: a shuffle looks at the lowest four bits
-    // and the sign.
+    // The same for bytes that are moved down by len: a shuffle uses the lowest four bits and the
+    // sign.
     let down = _mm_xor_si128(up, _mm_set1_epi8(i8::MIN));
     let is_tail = _mm_cmpgt_epi8(up, _mm_set1_epi8(-1));
     let others = _mm_xor_si128(_mm_shuffle_epi8(x, down), _mm_and_si128(last, is_tail));
     carry(_mm_shuffle_epi8(x, up), others)
 }
 
-/// 128 bits, brought down to 32.
+/// Reduces 128 bits to 32.
 #[inline]
 #[target_feature(enable = "pclmulqdq,sse4.1")]
 fn remainder(x: __m128i) -> u32 {

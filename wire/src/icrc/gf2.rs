@@ -57,25 +57,24 @@ pub(super) const fn register(bytes: &[u8]) -> u32 {
     register
 }
 
-/// What a CRC register held if it holds `register` after `bytes` bytes of zeros:
-/// `register` times x^(-8 `bytes`). Nothing for 2^16 bytes and more, which no packet
-/// has.
+/// The earlier value of a CRC register that is `register` after `bytes` bytes of zeros: `register`
+/// times x^(-8 `bytes`). `None` for 2^16 bytes and more, which no packet has.
 #[inline]
 pub(super) fn unshift(register: u32, bytes: usize) -> Option<u32> {
     let coarse = COARSE.get(bytes / FINE.len())?;
-    // The register comes last: the power can be had before it is known.
+    // The register comes last: the power can be computed before it is known.
     Some(product(
         product(FINE[bytes % FINE.len()], *coarse),
         register,
     ))
 }
 
-/// What `bytes` add to a CRC register that started from zero, if the last byte taken in
-/// is `distance` - 1 bytes after the first of them.
+/// The contribution of `bytes` to a CRC register that started at zero, if the last byte taken in is
+/// `distance` - 1 bytes after the first of them.
 ///
-/// CRCs being linear, a register is the sum of what its start and each of the bytes
-/// add to it. For a few bytes at constant places that is faster than one after the
-/// other: nothing waits for anything.
+/// CRCs are linear: a register is the sum of the contributions of its start and of each byte. For a
+/// few bytes at constant places, that is faster than taking them in one after the other, since no
+/// step waits for another.
 ///
 /// # Panics
 /// If `distance` is above [`FARTHEST`] or below the number of bytes.
@@ -90,11 +89,11 @@ pub(super) const fn image<const N: usize>(bytes: [u8; N], distance: usize) -> u3
     sum
 }
 
-/// The largest distance that [`image`] takes.
+/// The maximum distance for [`image`].
 pub(super) const FARTHEST: usize = 30;
 
-/// For each distance from 1, the image of each value of a byte. The headers of one flow
-/// look the same values up again and again, so little of it is ever in the cache.
+/// For each distance from 1, the image of each value of a byte. The headers of one flow use the
+/// same values again and again, so only a little of the table is in the cache.
 static IMAGES: [[u32; 256]; FARTHEST] = {
     let mut table = [[0; 256]; FARTHEST];
     let mut value = 0;
@@ -139,7 +138,7 @@ const fn powers(base: u32) -> [u32; 256] {
     table
 }
 
-/// The product of two polynomials modulo the CRC's.
+/// The product of two polynomials modulo the CRC's polynomial.
 #[inline]
 const fn product(a: u32, b: u32) -> u32 {
     // The factors' bits i and j stand for x^(31 - i) and x^(31 - j). For their
@@ -175,9 +174,9 @@ static TIMES_X32: [[u32; 16]; 8] = {
 
 /// The product of two words without carries.
 ///
-/// Each factor is taken apart into four with only every fourth bit set. In a
-/// product of two of those at most 8 ones meet in one place, and their carries stay
-/// within the three places that are free until the next.
+/// Each factor is split into four with only every fourth bit set. In a product of two of those, at
+/// most 8 ones meet in one place, and their carries stay within the three free places before the
+/// next.
 #[inline]
 const fn carryless(a: u32, b: u32) -> u64 {
     const HOLES: u64 = 0x1111_1111_1111_1111;

@@ -5,7 +5,7 @@ use std::vec::Vec;
 use super::*;
 use crate::testing::Numbers;
 
-/// The ICRC as the specification describes it: the bytes put together, masked, and run
+/// The ICRC as the specification describes it: the bytes are put together, masked, and passed
 /// through the CRC.
 fn by_the_book(ip: &IpHeader, src_port: u16, dst_port: u16, transport: &[u8]) -> u32 {
     let udp_len = (8 + transport.len() + 4) as u16;
@@ -54,7 +54,7 @@ fn by_the_book(ip: &IpHeader, src_port: u16, dst_port: u16, transport: &[u8]) ->
     bit_by_bit(&bytes)
 }
 
-/// CRC-32 in its definition's terms, sharing no code with the crate.
+/// CRC-32 by its definition, sharing no code with the crate.
 fn bit_by_bit(bytes: &[u8]) -> u32 {
     let mut register = u32::MAX;
     for byte in bytes {
@@ -96,7 +96,7 @@ fn the_reference_is_the_well_known_crc() {
 
 type Way = fn(&IpHeader, u16, u16, &[u8]) -> u32;
 
-/// The way that this processor takes, and the one that is there for all.
+/// The implementation for this processor, and the generic one.
 const WAYS: [Way; 2] = [compute, by_images];
 
 // shows: A17.3.3-cover, A17.3.3-ones, A17.3.3-masked-ipv4, A17.3.3-masked-ipv6
@@ -272,9 +272,9 @@ fn hidden_fields_other_than_identification_and_flag_are_not_made_up() {
     }
 }
 
-/// A flipped bit that has the same image as another identification cannot be told from
-/// it. Which ones those are depends on their distance to the end alone; they are as rare
-/// as 15 bits of check make them, and none is within the last 130 bytes.
+/// A flipped bit that has the same image as another identification can't be distinguished from it.
+/// Which bits those are depends only on their distance to the end; they are as rare as 15 bits of
+/// check imply, and none is within the last 130 bytes.
 // shows: A17.3.3-hidden
 #[test]
 fn flipped_bits_are_found_though_fields_are_hidden() {
@@ -296,8 +296,8 @@ fn flipped_bits_are_found_though_fields_are_hidden() {
     assert!(missed <= 2, "{missed} of {flipped}: 1 is expected");
 }
 
-/// 17 of 32 bits of check are spent on the hidden fields: of random ICRCs one in 2^15
-/// passes, no more.
+/// 17 of the 32 bits of the check are used for the hidden fields: no more than one random ICRC in
+/// 2^15 passes.
 #[test]
 fn random_icrcs_are_refused() {
     let mut numbers = Numbers(42);
@@ -359,7 +359,7 @@ fn padding_is_covered() {
     }
 }
 
-/// An IPv4 header with as many options as there can be.
+/// An IPv4 header with the maximum length of options.
 #[test]
 fn the_longest_header_is_covered_to_its_end() {
     let mut headers: [u8; 68] = Numbers(7).array();

@@ -1,14 +1,14 @@
-//! A packet that gets its payload and its ICRC.
+//! A packet that still needs its payload and its ICRC.
 
 use core::ops::Range;
 
 use super::{IpHeader, seal};
 use crate::ICRC_LEN;
 
-/// A packet of which all but payload and ICRC is written.
+/// A packet that is complete except for payload and ICRC.
 ///
-/// Who copies the payload from one place can have the ICRC computed on the way, which saves
-/// a pass over it.
+/// If the payload is copied from one place, the ICRC is computed during the copy, which saves a
+/// pass over it.
 #[derive(Debug)]
 pub struct Unsealed<'a> {
     ip: IpHeader,
@@ -16,16 +16,16 @@ pub struct Unsealed<'a> {
     dst_port: u16,
     transport: &'a mut [u8],
     payload: Range<usize>,
-    /// The ICRC, if it is known already.
+    /// The ICRC, if it is already known.
     icrc: Option<u32>,
 }
 
 impl<'a> Unsealed<'a> {
-    /// The packet whose bytes from the BTH to the ICRC are `transport`. Its payload is
+    /// The packet whose bytes from the BTH to the ICRC are `transport`. Its payload is the range
     /// `payload` of them.
     ///
     /// # Panics
-    /// If that is not within `transport`.
+    /// If `payload` is not within `transport`.
     #[inline(always)]
     pub fn new(
         ip: IpHeader,
@@ -55,18 +55,18 @@ impl<'a> Unsealed<'a> {
         self.payload.len()
     }
 
-    /// The payload, to be written.
+    /// The payload, for writing.
     #[inline(always)]
     pub fn payload_mut(&mut self) -> &mut [u8] {
         self.icrc = None;
         &mut self.transport[self.payload.clone()]
     }
 
-    /// Copies the whole payload from `from`, where others may write meanwhile: what they write is
-    /// in the packet or not, and the ICRC is that of what is.
+    /// Copies the whole payload from `from`, which other threads may write at the same time: the
+    /// packet contains each of their writes or not, and the ICRC matches the packet.
     ///
     /// # Safety
-    /// [`Unsealed::payload_len`] bytes can be read at `from`, none of them of the packet.
+    /// [`Unsealed::payload_len`] bytes must be readable at `from`, none of them of the packet.
     #[inline(always)]
     #[expect(
         unsafe_code,
@@ -100,7 +100,7 @@ impl<'a> Unsealed<'a> {
         let covered = self.transport.get_mut(..covered)?;
         let (first, second) = super::headers_v4(&self.ip, self.src_port, self.dst_port, covered)?;
         let payload = self.payload.clone();
-        // SAFETY: our contract; what does not fit is refused.
+        // SAFETY: our contract; `copy` refuses what does not fit.
         let register = unsafe { super::clmul::copy(first, second, covered, payload, from) };
         register.map(|register| !register)
     }

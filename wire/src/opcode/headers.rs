@@ -4,8 +4,8 @@ use core::fmt;
 
 use crate::Layer;
 
-/// A set of headers that may stand between BTH and payload. Whatever set it is,
-/// they stand in the order in which they are listed here.
+/// A set of headers that may be between BTH and payload. They are always in the order in which they
+/// are listed here.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Headers(u16);
 
@@ -45,21 +45,21 @@ impl Headers {
         self.0 == 0
     }
 
-    /// Both.
+    /// The union of both.
     #[inline]
     #[must_use]
     pub const fn union(self, other: Headers) -> Headers {
         Headers(self.0 | other.0)
     }
 
-    /// The headers of the set, in the order in which they stand, with their bytes.
+    /// The headers of the set, in their order in the packet, with their lengths.
     pub fn iter(self) -> impl Iterator<Item = (Layer, usize)> {
         (0..BY_BIT.len())
             .filter(move |bit| self.0 >> bit & 1 != 0)
             .map(|bit| BY_BIT[bit])
     }
 
-    /// How many bytes the headers take in all.
+    /// The total length of the headers.
     pub const fn byte_len(self) -> usize {
         let mut sum = 0;
         let mut bit = 0;
@@ -73,11 +73,11 @@ impl Headers {
     }
 }
 
-/// Reserved bytes that follow the BTH of a congestion notification packet
-/// (RoCEv2 Annex A17.9.3). Sent as zeros, ignored on receipt.
+/// Reserved bytes that follow the BTH of a congestion notification packet (RoCEv2 Annex A17.9.3).
+/// Sent as zeros, ignored on receipt.
 pub const CNP_RESERVED_LEN: usize = 16;
 
-/// Each header and its bytes, by bit.
+/// Each header and its length, by bit.
 const BY_BIT: [(Layer, usize); 10] = [
     (Layer::XrcEth, crate::XrcEth::LEN),
     (Layer::Deth, crate::Deth::LEN),

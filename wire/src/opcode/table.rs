@@ -4,10 +4,10 @@
 use super::{Headers, Opcode, OpcodeInfo, Operation, Position, Suffix, Transport};
 use crate::PayloadRule;
 
-/// What [`INDEX`] holds for bytes that are no opcode.
+/// The value in [`INDEX`] of bytes that are not an opcode.
 pub(super) const UNKNOWN: u8 = 0xff;
 
-/// Where in [`TABLE`] each byte's entry is.
+/// The index in [`TABLE`] of each byte's entry.
 pub(super) static INDEX: [u8; 256] = {
     let mut index = [UNKNOWN; 256];
     let mut i = 0;

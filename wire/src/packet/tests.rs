@@ -80,7 +80,7 @@ fn every_truncation_is_refused_or_shortens_the_payload() {
         let transport = emit(&repr, &numbers.bytes(len));
         for cut in 0..transport.len() {
             match Packet::parse(&transport[..cut]) {
-                // Where the end of a packet is, only the UDP length says.
+                // Only the UDP length determines the end of a packet.
                 Ok(packet) => {
                     assert!(opcode.info().payload.admits(packet.payload.len()));
                     assert!(cut >= repr.buffer_len(0), "{opcode} {cut}");
@@ -94,7 +94,7 @@ fn every_truncation_is_refused_or_shortens_the_payload() {
     }
 }
 
-/// Where each header of a packet begins and ends, and what is said of a cut within.
+/// The start and end of each header in a packet, and the error for a cut within it.
 #[test]
 fn truncations_name_the_header() {
     let mut numbers = Numbers(6);
@@ -238,7 +238,7 @@ fn extended_headers_parse_by_themselves() {
     }
 }
 
-/// Which header stands first, in bytes: those of each are unlike those of the others.
+/// Finds the first header by its bytes, which differ for all headers.
 // shows: 9.2.1-header-order
 #[test]
 fn headers_stand_in_the_order_of_the_specification() {

@@ -31,7 +31,7 @@ fn diff_is_signed_and_wraps() {
     assert_eq!(Psn::ZERO.diff(Psn::MAX), 1);
     assert_eq!(Psn::MAX.diff(Psn::ZERO), -1);
     assert_eq!(Psn::new(5).diff(Psn::new(5)), 0);
-    // Half-way round is the farthest back.
+    // Half of the space is the largest distance back.
     assert_eq!(Psn::new(1 << 23).diff(Psn::ZERO), -(1 << 23));
     assert_eq!(Psn::ZERO.diff(Psn::new(1 << 23)), -(1 << 23));
     assert_eq!(Psn::new((1 << 23) - 1).diff(Psn::ZERO), (1 << 23) - 1);

@@ -1,4 +1,4 @@
-//! What hardware and other software were seen to send.
+//! Packets that hardware and other software were observed to send.
 
 use std::vec;
 
@@ -8,7 +8,7 @@ use crate::{
     Qpn, Syndrome, UdpHeader, icrc,
 };
 
-/// One property each.
+/// Parses packets of peers, each of which differs from the usual hardware in a few properties.
 // trap: legal-frames
 #[test]
 fn peers_of_all_kinds_are_understood() {
@@ -37,7 +37,7 @@ fn peers_of_all_kinds_are_understood() {
             credits: Some(8),
             ..hardware
         },
-        // Linux' Soft-RoCE.
+        // Soft-RoCE of Linux.
         Peer {
             src_port: 49935,
             tos: 0,

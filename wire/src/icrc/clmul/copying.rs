@@ -1,7 +1,7 @@
-//! Copies a payload into its packet, and takes the sum on the way.
+//! Copies a payload into its packet, and computes the CRC during the copy.
 //!
-//! 256 bytes at a time, in four registers of 64, each of which holds four sums of 128 bits: a
-//! sum is carried over 2048 bits then, and at the end all are carried over to the last.
+//! It copies 256 bytes at a time, in four registers of 64, each of which holds four sums of 128
+//! bits. Each sum is carried over 2048 bits, and at the end all are carried over to the last.
 
 use core::arch::x86_64::{
     __m128i, __m512i, _mm_set_epi64x, _mm512_broadcast_i32x4, _mm512_castsi512_si128,
@@ -16,22 +16,24 @@ use super::{
 };
 use crate::Bth;
 
-/// So many bytes at a time.
+/// The bytes of a register.
 const VECTOR: usize = 64;
 
-/// From so many bytes on, to copy and sum up at once is faster than one after the other.
+/// From this number of bytes on, copying and summing up together is faster than one after the
+/// other.
 pub(in super::super) const LEAST: usize = 512;
 const _: () = assert!(LEAST >= 4 * VECTOR);
 
 const OVER_512: [i64; 2] = over(512);
 const OVER_2048: [i64; 2] = over(2048);
 
-/// Copies the payload from `from` to the bytes `payload` of `transport`. Returns what
-/// [`register`](super::register) does of all of it then; `None`, and nothing was copied, where
-/// the CPU can't do it, or it would not be worth it, or this is no packet.
+/// Copies the payload from `from` to the bytes `payload` of `transport`. Returns the result of
+/// [`register`](super::register) for all of `transport`. Returns `None`, without copying, if the
+/// CPU lacks the instructions, if the payload is too short to be worth it, or if this is not a
+/// packet.
 ///
 /// # Safety
-/// `payload.len()` bytes can be read at `from`, none of them of `transport`.
+/// `payload.len()` bytes must be readable at `from`, none of them of `transport`.
 #[inline(always)]
 #[expect(unsafe_code, reason = "others may write what is copied")]
 pub(in super::super) unsafe fn copy(
@@ -47,16 +49,16 @@ pub(in super::super) unsafe fn copy(
         cold_path();
         return None;
     }
-    // SAFETY: `support` has found what it needs; the bytes of `transport` were found to be
-    // there, and those at `from` are by our own contract.
+    // SAFETY: `support` has detected the instructions that it needs; the bytes of `transport` were
+    // checked to exist, and those at `from` do by our own contract.
     Some(unsafe { fold(first, second, transport, payload, from) })
 }
 
-/// What `copy` does.
+/// Copies for `copy`.
 ///
 /// # Safety
-/// `payload` is within `transport` and at least [`LEAST`] long, and so many bytes can be read at
-/// `from`, none of them of `transport`.
+/// `payload` must be within `transport` and at least [`LEAST`] long, and that many bytes must be
+/// readable at `from`, none of them of `transport`.
 #[target_feature(enable = "avx512f,vpclmulqdq,pclmulqdq,ssse3,sse4.1")]
 #[expect(unsafe_code, reason = "others may write what is copied")]
 unsafe fn fold(
@@ -74,14 +76,14 @@ unsafe fn fold(
         Err(_) => fold_on(x, front, 0),
     };
 
-    // What is written is not aligned: to begin at a line's start takes more than it brings.
-    // SAFETY: four vectors are no more than there is.
+    // The destination is not aligned: aligning it costs more than it gains.
+    // SAFETY: the payload has at least four vectors.
     let [a, b, c, d] = unsafe { take_four(from, to, 0) };
     let with_front = carry(x, _mm512_castsi512_si128(a));
     let mut sums = [_mm512_inserti32x4::<0>(a, with_front), b, c, d];
     let (mut at, len) = (4 * VECTOR, payload.len());
     while at + 4 * VECTOR <= len {
-        // SAFETY: so many are there.
+        // SAFETY: four more vectors are there.
         let next = unsafe { take_four(from, to, at) };
         for (sum, next) in sums.iter_mut().zip(next) {
             *sum = carry_wide(*sum, OVER_2048, next);
@@ -93,19 +95,19 @@ unsafe fn fold(
     let abc = carry_wide(ab, OVER_512, c);
     let mut sum = carry_wide(abc, OVER_512, d);
     while at + VECTOR <= len {
-        // SAFETY: so many are there.
+        // SAFETY: one more vector is there.
         let next = unsafe { take(from, to, at) };
         sum = carry_wide(sum, OVER_512, next);
         at += VECTOR;
     }
     if at < len {
-        // SAFETY: so many are left.
+        // SAFETY: the rest of the payload has this length.
         unsafe { to.add(at).copy_from_nonoverlapping(from.add(at), len - at) };
     }
     remainder(fold_on(narrow(sum), transport, payload.start + at))
 }
 
-/// `x` carried over a BTH, which is less than a block.
+/// Carries `x` over a BTH, which is shorter than a block.
 #[inline]
 #[target_feature(enable = "pclmulqdq,ssse3")]
 fn after_bth(x: __m128i, bth: &[u8; Bth::LEN]) -> __m128i {
@@ -115,10 +117,10 @@ fn after_bth(x: __m128i, bth: &[u8; Bth::LEN]) -> __m128i {
     carry_tail(x, Bth::LEN, vector(u128::from_le_bytes(last) | masked))
 }
 
-/// Copies 64 bytes from byte `at` on, and gives what was copied.
+/// Copies 64 bytes from byte `at` on, and returns them.
 ///
 /// # Safety
-/// They are there on both sides.
+/// They must exist on both sides.
 #[inline]
 #[target_feature(enable = "avx512f")]
 #[expect(unsafe_code, reason = "others may write what is copied")]
@@ -131,7 +133,7 @@ unsafe fn take(from: *const u8, to: *mut u8, at: usize) -> __m512i {
     }
 }
 
-/// The same of 256 bytes.
+/// Copies 256 bytes from byte `at` on, and returns them.
 ///
 /// # Safety
 /// As [`take`].
@@ -150,7 +152,7 @@ unsafe fn take_four(from: *const u8, to: *mut u8, at: usize) -> [__m512i; 4] {
     }
 }
 
-/// What each 16 bytes of `x` add to those so many bits on, and those.
+/// Carries each 16 bytes of `x` over a distance of bits, and adds `next`.
 #[inline]
 #[target_feature(enable = "avx512f,vpclmulqdq")]
 fn carry_wide(x: __m512i, over: [i64; 2], next: __m512i) -> __m512i {
@@ -162,7 +164,7 @@ fn carry_wide(x: __m512i, over: [i64; 2], next: __m512i) -> __m512i {
     _mm512_ternarylogic_epi64(low, high, next, XOR)
 }
 
-/// Four sums that follow each other, carried over to the last.
+/// Carries four consecutive sums over to the last.
 #[inline]
 #[target_feature(enable = "avx512f,pclmulqdq")]
 fn narrow(x: __m512i) -> __m128i {

@@ -7,7 +7,7 @@ use crate::testing::Numbers;
 
 const PORTS: (u16, u16) = (0xc123, 4791);
 
-/// Headers before, payload of so many bytes, padding to four bytes, ICRC.
+/// The length of headers before, `payload` bytes, padding to four bytes, and ICRC.
 fn room(before: usize, payload: usize) -> usize {
     before + payload.next_multiple_of(4) + ICRC_LEN
 }
@@ -29,7 +29,7 @@ fn others(numbers: &mut Numbers) -> [IpHeader; 2] {
     ]
 }
 
-/// The packet that comes of copying, beside the one that comes of writing and sealing.
+/// The packet that results from copying, and the one that results from writing and sealing.
 fn both(ip: IpHeader, packet: &[u8], at: usize, payload: &[u8]) -> [Vec<u8>; 2] {
     let range = at..at + payload.len();
     let mut wanted = packet.to_vec();
@@ -44,7 +44,7 @@ fn copy(ip: IpHeader, packet: &mut [u8], range: Range<usize>, payload: &[u8]) {
     assert_eq!(range.len(), payload.len());
     let mut unsealed = Unsealed::new(ip, PORTS.0, PORTS.1, packet, range);
     #[expect(unsafe_code, reason = "the function that is tested")]
-    // SAFETY: so many bytes are in `payload`.
+    // SAFETY: `payload` has this number of bytes.
     unsafe {
         unsealed.copy_from(payload.as_ptr());
     }
@@ -66,7 +66,7 @@ fn a_copied_packet_is_as_one_written_and_sealed() {
     }
 }
 
-/// Where the packet and the payload lie makes no difference.
+/// The alignment of the packet and of the payload does not matter.
 #[test]
 fn every_alignment_does() {
     let mut numbers = Numbers(51);
@@ -89,7 +89,7 @@ fn every_alignment_does() {
     }
 }
 
-/// Such packets are none, or rare: they are written and sealed one after the other.
+/// Such packets are invalid, or rare: they are written and then sealed.
 #[test]
 fn other_packets_are_as_written_and_sealed() {
     let mut numbers = Numbers(52);
@@ -112,7 +112,7 @@ fn other_packets_are_as_written_and_sealed() {
     }
 }
 
-/// What is written after a copy counts, and not what was copied.
+/// Bytes that are written after a copy replace the copied ones.
 #[test]
 fn a_payload_can_be_written_anew() {
     let mut numbers = Numbers(53);
@@ -122,7 +122,7 @@ fn a_payload_can_be_written_anew() {
     let mut unsealed = Unsealed::new(ip, PORTS.0, PORTS.1, &mut packet, 12..12 + 1024);
     assert_eq!(unsealed.payload_len(), 1024);
     #[expect(unsafe_code, reason = "the function that is tested")]
-    // SAFETY: so many bytes are in `payload`.
+    // SAFETY: `payload` has this number of bytes.
     unsafe {
         unsealed.copy_from(payload.as_ptr());
     }
