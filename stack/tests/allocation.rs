@@ -1,5 +1,5 @@
-//! Packets cost no memory: once everything has been in use, nothing is allocated.
-//! One test, since allocations of others at the same time would count.
+//! Packets need no allocation: once every buffer has been in use, nothing is allocated. This file
+//! has one test, since allocations of other tests at the same time would count.
 
 #[allow(dead_code, unused_imports)]
 #[path = "rc/sim/mod.rs"]
@@ -13,7 +13,7 @@ use std::alloc::System;
 #[global_allocator]
 static GLOBAL: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
-/// WRITEs of which every other one comes before its turn, and has to be kept.
+/// WRITEs of which every other one arrives out of order, and has to be kept.
 #[test]
 fn packets_in_any_order_allocate_nothing() {
     let mut hand = Hand::new(Setup::default());

@@ -6,7 +6,7 @@
 //!
 //! | | type 1 | type 2 |
 //! |---|---|---|
-//! | who chooses the low 8 bits | the NIC | the consumer |
+//! | low 8 bits are chosen by | the NIC | the consumer |
 //! | can be bound again while bound | yes | no, it must be invalidated first |
 //! | is unbound by | binding no bytes | invalidation, local or by the peer's SEND |
 //! | may be used through | any QP of its protection domain | the QP that bound it |

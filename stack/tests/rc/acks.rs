@@ -1,5 +1,5 @@
-//! Acknowledgements: when the responder sends them, and what the requester makes of
-//! them (IBTA 1.7, 9.7.5).
+//! Acknowledgements: when the responder sends them, and how the requester handles them (IBTA 1.7,
+//! 9.7.5).
 
 use crate::sim::{A, B, Fate, Hand, Out, Pair, Setup, pattern};
 use roce_stack::{DropReason, SendOp, Stat, WcStatus};
@@ -28,7 +28,7 @@ fn acknowledgements_coalesce() {
     assert!(hand.out().is_empty());
 }
 
-/// An acknowledgement is owed only where the packet asks for it (9.7.5.1.2).
+/// The responder must acknowledge a packet only if the packet asks for it (9.7.5.1.2).
 // shows: 9.7.5.1.2-unasked
 #[test]
 fn no_acknowledgement_unasked() {
@@ -61,8 +61,8 @@ fn the_msn_counts_messages() {
     assert_eq!(hand.out_one().ext.aeth.map(|a| a.msn), Some(1));
 }
 
-/// A response to a READ or atomic acknowledges what precedes it (9.7.5.1.2), so no
-/// acknowledgement goes before it.
+/// A response to a READ or atomic acknowledges the requests before it (9.7.5.1.2), so the responder
+/// sends no separate acknowledgement before it.
 // shows: 9.5-read-sees-writes, 9.7.5.1.2-response-acks, 9.7.7.1-msn-fetch
 #[test]
 fn a_response_acknowledges_what_precedes_it() {
@@ -77,7 +77,7 @@ fn a_response_acknowledges_what_precedes_it() {
     assert_eq!(response.ext.aeth.map(|aeth| aeth.msn), Some(2));
 }
 
-/// What was executed after a READ is acknowledged after its response: answers go in
+/// Requests that are executed after a READ are acknowledged after its response: answers are sent in
 /// the order of PSNs (9.7.5.1).
 // shows: 9.7.3.1-read-psns, 9.7.4.1.1-after-read, 9.7.5.1.1-response-psn, 9.7.5.1-order
 #[test]
@@ -108,17 +108,17 @@ fn an_acknowledgement_is_cumulative() {
     hand.ack(psns[2]);
     let done: Vec<_> = hand.node.sent().iter().map(|c| c.wr_id).collect();
     assert_eq!(done, [1, 2, 3]);
-    // An older one, late, says nothing new.
+    // A late, older one carries no news.
     hand.ack(psns[0]);
     assert!(hand.node.sent().is_empty());
     hand.ack(psns[3]);
     assert_eq!(hand.node.sent().len(), 1);
-    // Nothing is outstanding, so no timer may find anything lost.
+    // Nothing is outstanding, so no timer may report a loss.
     hand.timeout();
     assert_eq!(hand.stat(Stat::Timeouts), 0);
 }
 
-/// An acknowledgement in mid-message completes nothing but counts as progress.
+/// An acknowledgement in mid-message completes nothing, but counts as progress.
 // shows: 9.7.6.1-partial
 #[test]
 fn a_message_may_be_acknowledged_in_parts() {
@@ -129,14 +129,14 @@ fn a_message_may_be_acknowledged_in_parts() {
     assert_eq!(psns.len(), 3);
     hand.ack(psns[1]);
     assert!(hand.node.sent().is_empty());
-    // A NAK goes back to what is missing only.
+    // A NAK goes back only to the missing packet.
     hand.nak(psns[2], NakCode::PsnSequenceError);
     assert_eq!(hand.out_psns(), [psns[2]]);
     hand.ack(psns[2]);
     assert_eq!(hand.node.sent().len(), 1);
 }
 
-/// An acknowledgement of a PSN never sent is ignored (9.7.5.1.4).
+/// An acknowledgement of a PSN that was never sent is ignored (9.7.5.1.4).
 // shows: 9.7.5.1.4-ghost-ack, 10.8.6-after-ack
 // trap: ghost-acks
 #[test]
@@ -182,8 +182,8 @@ fn ghost_responses_are_ignored() {
     assert_eq!(mem.read(0, 64), [0; 64]);
 }
 
-/// A responder says once that packets are missing, however many come behind the gap
-/// (9.7.5.2.8), and again only for the next gap. Here it keeps nothing of them.
+/// A responder sends one NAK for a gap, however many packets arrive behind it (9.7.5.2.8), and the
+/// next NAK only for the next gap. Here it keeps none of those packets.
 // shows: 9.7.4.1.1-gap, 9.7.5.2-sequence-nak, 9.7.5.2-sequence-nak-once
 // shows: 9.9.3-retryable-stays
 #[test]
@@ -211,7 +211,7 @@ fn a_sequence_nak_is_sent_once_per_gap() {
         [0; 8],
         "nothing behind the gap was executed"
     );
-    // The missing one comes; then there is another gap.
+    // The missing packet arrives; then there is another gap.
     hand.psn = first;
     hand.request(Opcode::RC_WRITE_ONLY, ext, &[1; 8]);
     assert!(is_ack(&hand.out_one()));
@@ -221,8 +221,8 @@ fn a_sequence_nak_is_sent_once_per_gap() {
     assert_eq!(hand.stat(Stat::SequenceNaksSent), 2);
 }
 
-/// What was missing comes before the NAK has left, as it does within a burst that the
-/// network shuffled: the NAK would be wrong now.
+/// The missing packet arrives before the NAK has left, as within a burst that the network
+/// reordered: the NAK would be wrong now.
 // shows: 9.7.5.2-sequence-nak-moot
 #[test]
 fn a_nak_that_has_become_moot_is_not_sent() {
@@ -238,8 +238,8 @@ fn a_nak_that_has_become_moot_is_not_sent() {
     assert_eq!(ack.psn(), first + 1);
 }
 
-/// A NAK acknowledges what precedes it, and everything from its PSN on is sent again
-/// (9.7.5.2.1), once it is clear that the peer has dropped what follows.
+/// A NAK acknowledges everything before it. Everything from its PSN on is retransmitted
+/// (9.7.5.2.1), once it is clear that the peer has dropped it.
 // shows: 9.7.3-same-again, 9.7.6.1-nak-acks, 9.7.6.1-go-back
 #[test]
 fn a_sequence_nak_is_answered_by_sending_again_from_its_psn() {
@@ -257,8 +257,8 @@ fn a_sequence_nak_is_answered_by_sending_again_from_its_psn() {
     assert_eq!(hand.stat(Stat::Retransmitted), 2);
 }
 
-/// An acknowledgement that passes an outstanding READ says that its response was
-/// lost: an implied NAK (9.7.5.2.4). The READ is sent again at once, and nothing else.
+/// An acknowledgement behind an outstanding READ shows that its response was lost: an implied NAK
+/// (9.7.5.2.4). The requester retransmits the READ at once, and nothing else.
 // shows: 9.7.6.1-read-not-by-ack, 9.7.6.1-implied-nak
 // trap: ghost-acks
 #[test]
@@ -278,8 +278,8 @@ fn an_acknowledgement_past_a_read_is_an_implied_nak() {
     assert_eq!(hand.stat(Stat::ImpliedNaks), 1);
 }
 
-/// A READ response that is missing among others is an implied NAK, too, and only
-/// what is missing is asked for again.
+/// A missing READ response among others is an implied NAK, too. The requester asks only for what is
+/// missing.
 // shows: 9.7.3-read-again, 9.7.6.1-response-gap
 // trap: lost-response
 #[test]
@@ -315,7 +315,7 @@ fn a_gap_among_read_responses_is_an_implied_nak() {
     assert_eq!(pair.nodes[A].nic.counters().stat(Stat::Timeouts), 0);
 }
 
-/// Responses that the network delivers out of order cost one retry, not one each.
+/// Responses that the network delivers out of order cost one retry, not one for each.
 // shows: 9.7.6.1-response-gap
 // trap: lost-response
 #[test]
@@ -328,7 +328,7 @@ fn reordered_read_responses_do_not_use_up_the_retries() {
     let local = pair.mem(A, len);
     let remote = pair.mem(B, len);
     remote.write(0, &pattern(6, len));
-    // Of the first burst, the third response is very late and the rest is shuffled.
+    // The third response of the first burst is very late, and the rest is reordered.
     let mut n = 0;
     pair.links[B].script(move |_| {
         n += 1;
@@ -353,7 +353,7 @@ fn response(hand: &mut Hand, opcode: Opcode, psn: u32) {
     hand.deliver(bth, ext, &[7; 1024]);
 }
 
-/// An acknowledgement of what has come of a READ says nothing of the rest.
+/// An acknowledgement of a READ's first responses says nothing about the rest.
 #[test]
 fn an_acknowledgement_within_a_read_is_no_implied_nak() {
     let mut hand = Hand::new(Setup::default());
@@ -366,7 +366,7 @@ fn an_acknowledgement_within_a_read_is_no_implied_nak() {
     assert_eq!(hand.stat(Stat::ImpliedNaks), 0);
 }
 
-/// After a timeout everything is asked for anew, and any sign of a gap is news.
+/// After a timeout the requester asks for everything again, and any sign of a gap is news.
 #[test]
 fn a_gap_is_news_again_after_a_timeout() {
     let mut hand = Hand::new(Setup::default());
@@ -385,7 +385,7 @@ fn a_gap_is_news_again_after_a_timeout() {
     assert_eq!(hand.out_psns(), [psn]);
 }
 
-/// Reserved syndromes say nothing (9.7.5.2).
+/// Reserved syndromes have no effect (9.7.5.2).
 // shows: 9.7.6.1-reserved
 #[test]
 fn reserved_syndromes_are_dropped() {
@@ -400,8 +400,8 @@ fn reserved_syndromes_are_dropped() {
     assert!(hand.node.sent().is_empty());
 }
 
-/// Every packet carries what hardware expects: MigReq set, the QP's partition, and
-/// a question for an acknowledgement at the end of each message.
+/// Every packet has the fields that hardware expects: MigReq set, the QP's partition, and a request
+/// for an acknowledgement at the end of each message.
 // shows: 9.2.3-migreq-sent, 9.7.3-ask-at-end, A16-default-pkey
 // trap: migreq
 #[test]

@@ -1,5 +1,5 @@
-//! What answers say, to the letter, where it makes a difference only to a peer that
-//! looks (IBTA 1.7, 9.7.5 and 9.7.7).
+//! The exact contents of answers, where they matter only to a peer that checks them (IBTA 1.7,
+//! 9.7.5 and 9.7.7).
 
 use crate::sim::{Hand, Setup};
 use roce_wire::{ExtHeaders, Opcode, PathMtu, Syndrome};
@@ -25,8 +25,7 @@ fn the_msn_counts_messages_of_several_packets_once() {
     }
 }
 
-/// Whatever the key of a WRITE of no bytes, there is nothing that it could refuse
-/// (9.7.4.1.5).
+/// A WRITE of no bytes is accepted with any key (9.7.4.1.5).
 #[test]
 fn a_write_of_no_bytes_needs_no_key() {
     let mut hand = Hand::new(Setup::default());
@@ -40,8 +39,7 @@ fn a_write_of_no_bytes_needs_no_key() {
     assert!(matches!(syndrome, Some(Syndrome::Ack(_))), "{syndrome:?}");
 }
 
-/// An acknowledgement that nobody asked for tells of a receive only a peer that waits
-/// for one (9.7.7.2).
+/// An unsolicited acknowledgement announces a receive only to a peer that waits for one (9.7.7.2).
 #[test]
 fn a_receive_is_told_of_only_to_who_waits_for_it() {
     let mut hand = Hand::new(Setup::default());
@@ -51,7 +49,7 @@ fn a_receive_is_told_of_only_to_who_waits_for_it() {
     hand.out_one();
     hand.post_recv(2, &[mem.sge(0, 8)]);
     assert!(hand.out().is_empty(), "it knows of one");
-    // Of the first request nothing has been executed, so nothing can be acknowledged.
+    // Nothing of the first request has been executed, so nothing can be acknowledged.
     let mut hand = Hand::new(Setup::default());
     let mem = hand.mem(8);
     hand.request(Opcode::RC_SEND_ONLY, ExtHeaders::NONE, &[1; 8]);

@@ -1,4 +1,4 @@
-//! Congestion: marks and what they lead to (RoCEv2 Annex A17.9).
+//! Congestion: marks and their effects (RoCEv2 Annex A17.9).
 
 mod hostile;
 mod limit;

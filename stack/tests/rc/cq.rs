@@ -8,8 +8,8 @@ use roce_stack::{
 };
 use roce_wire::{ExtHeaders, NakCode, Opcode};
 
-/// An overrun loses what does not fit and nothing else, is told by an event and at
-/// the poll, and fails the QP.
+/// An overrun loses only the completions that don't fit. An event and the next poll report it, and
+/// the QP fails.
 // shows: 10.10.2-cq-overrun, 11.6.3-cq-error, 11.6.3-qp-fatal
 #[test]
 fn an_overrun_is_found_out_and_overwrites_nothing() {
@@ -41,12 +41,12 @@ fn an_overrun_is_found_out_and_overwrites_nothing() {
     assert_eq!(node.send_cq.poll(), Err(overrun));
     assert_eq!(node.send_cq.poll(), Err(overrun), "for good");
     assert_eq!(pair.state(A), QpState::Err);
-    // The other CQ is well and gets its flushed receive.
+    // The other CQ works and gets its flushed receive.
     pair.assert_received_as(A, &[(10, WcStatus::WorkRequestFlushed)]);
     assert_eq!(pair.nodes[A].nic.queued(pair.nodes[A].qpn), Some((0, 0)));
 }
 
-/// A request fails, but its CQ has no room for the completions that say so: an event tells.
+/// A request fails, but its CQ has no room for the completions that report it: an event does.
 // shows: 10.3.1-err-event, 11.6.3-qp-fatal, 11.6.3-not-twice
 #[test]
 fn a_failure_raises_an_event_if_its_completions_find_no_room() {
@@ -97,7 +97,7 @@ fn notified(hand: &mut Hand, id: u64) -> bool {
     events.contains(&Event::CqNotify(CqId(id)))
 }
 
-/// The event comes once for each request, and only if asked for.
+/// The event is raised once for each request, and only if it was requested.
 // shows: 10.8.7-notify-once, 10.8.7-notify-after
 #[test]
 fn a_notification_is_asked_for_each_time() {
@@ -116,7 +116,7 @@ fn a_notification_is_asked_for_each_time() {
     assert!(!notified(&mut hand, 1), "once");
 }
 
-/// "Solicited" waits for a message whose sender asked for it, or for a failure.
+/// "Solicited" waits for a message whose sender requested an event, or for a failure.
 // shows: 10.8.7-solicited, 10.8.7-next-outweighs
 #[test]
 fn solicited_notifications_wait_for_a_solicited_message() {
@@ -132,7 +132,7 @@ fn solicited_notifications_wait_for_a_solicited_message() {
     bth.solicited = true;
     hand.deliver(bth, ExtHeaders::NONE, &[]);
     assert!(notified(&mut hand, 2));
-    // A request for all outweighs an earlier one for solicited, not the reverse.
+    // A request for all takes precedence over an earlier one for solicited, not the reverse.
     hand.node.recv_cq.request_notify(Notify::Next);
     hand.node.recv_cq.request_notify(Notify::Solicited);
     hand.request(Opcode::RC_SEND_ONLY, ExtHeaders::NONE, &[]);
@@ -143,7 +143,7 @@ fn solicited_notifications_wait_for_a_solicited_message() {
     bth.solicited = true;
     hand.deliver(bth, ExtHeaders::NONE, &[]);
     assert!(notified(&mut hand, 2));
-    // And failures are.
+    // So are failures.
     hand.node.recv_cq.request_notify(Notify::Solicited);
     hand.node.send_cq.request_notify(Notify::Solicited);
     hand.post(9, SendOp::Send, &[]);
@@ -156,7 +156,7 @@ fn solicited_notifications_wait_for_a_solicited_message() {
     assert!(notified(&mut hand, 1));
 }
 
-/// The sender's flag arrives with the message's last packet only.
+/// The sender's flag arrives only with the message's last packet.
 // shows: 9.7.3-solicited-last
 #[test]
 fn the_solicited_bit_is_on_the_last_packet_of_what_consumes_a_receive() {
@@ -187,7 +187,7 @@ fn short_queues(kind: QpKind) -> Hand {
     })
 }
 
-/// Posts SENDs of no bytes until there is no room: how many that were.
+/// Posts SENDs of no bytes until there is no room. Returns their number.
 fn fill(hand: &mut Hand, flags: SendFlags) -> usize {
     let (op, sges) = (SendOp::Send, &[][..]);
     let wr = SendRequest::new(0, op, sges).with_flags(flags);
@@ -210,8 +210,8 @@ fn fill_receives(hand: &mut Hand) -> usize {
     posted
 }
 
-/// Who posts as long as there is room can't make a CQ overrun that holds as much as the queues
-/// together.
+/// A program that posts while there is room can't make a CQ overrun that holds as much as the
+/// queues together.
 // shows: 11.4.2.1-freed-when-taken
 #[test]
 fn a_send_has_its_room_until_its_completion_is_taken() {
@@ -231,7 +231,7 @@ fn a_send_has_its_room_until_its_completion_is_taken() {
     }
 }
 
-/// One without completion has its room no longer than it takes to be done.
+/// A request without a completion occupies its room only until it is executed.
 // shows: 10.8.5-unsignaled-frees
 #[test]
 fn a_send_without_completion_has_its_room_until_it_is_done() {
@@ -262,7 +262,7 @@ fn a_receive_has_its_room_until_its_completion_is_taken() {
     }
 }
 
-/// What is flushed when it is posted has room as well, and no more than that.
+/// A request that is flushed when it is posted occupies room as well, and no more than that.
 // shows: 11.4.2.1-freed-when-taken
 #[test]
 fn what_is_flushed_at_once_has_room_until_it_is_taken() {
@@ -276,7 +276,7 @@ fn what_is_flushed_at_once_has_room_until_it_is_taken() {
     assert_eq!(fill_receives(&mut hand), DEPTH);
 }
 
-/// Completions of a QP that is reset are gone, and so is what they kept.
+/// RESET drops the QP's completions, and the room that they occupied.
 #[test]
 fn a_reset_gives_all_room_back() {
     let mut hand = short_queues(QpKind::Rc);

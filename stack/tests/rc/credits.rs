@@ -1,5 +1,5 @@
-//! End-to-end flow control (IBTA 1.7, 9.7.7.2): a peer that counts its receives
-//! limits what is sent to it, and nothing gets stuck.
+//! End-to-end flow control (IBTA 1.7, 9.7.7.2): a peer that counts its receives limits the requests
+//! to it, and no request gets stuck.
 
 use crate::sim::{A, B, Fate, Hand, Pair, Setup};
 use roce_stack::{Duration, QpState, RemoteAddr, SendOp, Stat};
@@ -26,13 +26,13 @@ fn credits_limit_sends() {
     hand.answer(first, credits(3));
     send_many(&mut hand, 1..11);
     assert_eq!(hand.out_psns(), [first + 1, first + 2, first + 3]);
-    // One acknowledged, as many credits as before: one more may go.
+    // One acknowledged, as many credits as before: one more may be sent.
     hand.answer(first + 1, credits(3));
     assert_eq!(hand.out_psns(), [first + 4]);
-    // No more credits than are in use: nothing goes.
+    // No more credits than are in use: nothing is sent.
     hand.answer(first + 2, credits(2));
     assert!(hand.out().is_empty());
-    // The peer stops counting: everything goes.
+    // The peer stops counting: everything is sent.
     hand.answer(first + 3, Syndrome::Ack(Credits::INVALID));
     assert_eq!(hand.out().len(), 6);
 }
@@ -55,8 +55,8 @@ fn only_what_consumes_a_receive_needs_credits() {
     assert_eq!(hand.out_psns(), [first + 1, first + 2, first + 3]);
 }
 
-/// Without credits, one packet finds out whether there are some now: it asks for an
-/// acknowledgement, and goes only when nothing else is under way (9.7.7.2.5).
+/// Without credits, one packet probes for them: it asks for an acknowledgement, and is sent only
+/// when nothing else is outstanding (9.7.7.2.5).
 // shows: 9.7.7.2.5-probe
 #[test]
 fn without_credits_a_single_packet_probes() {
@@ -70,7 +70,7 @@ fn without_credits_a_single_packet_probes() {
     let probe = hand.out_one();
     assert_eq!(probe.opcode(), Opcode::RC_SEND_FIRST);
     assert!(probe.bth.ack_req);
-    // It has found a receive: the message goes on, the next waits.
+    // It has found a receive: the message continues, the next waits.
     hand.answer(probe.psn(), credits(0));
     let rest = hand.out_psns();
     assert_eq!(rest, [first + 2, first + 3, first + 4]);
@@ -79,7 +79,7 @@ fn without_credits_a_single_packet_probes() {
     assert_eq!(hand.out_psns(), [first + 5]);
 }
 
-/// A message that is partly acknowledged has its receive; credits are beyond it.
+/// A message that is partly acknowledged has its receive; credits are in addition to it.
 // shows: 9.7.7.2-under-way
 #[test]
 fn credits_are_beyond_the_message_under_way() {
@@ -94,7 +94,7 @@ fn credits_are_beyond_the_message_under_way() {
     assert_eq!(hand.out_psns(), [psns[1] + 1]);
 }
 
-/// Credits that go down while a message is under way don't stop it.
+/// A message in progress continues when credits decrease.
 // shows: 9.7.7.2-under-way
 #[test]
 fn a_message_that_was_begun_with_credits_is_finished() {
@@ -120,7 +120,7 @@ fn a_message_that_was_begun_with_credits_is_finished() {
     assert!(more.iter().any(|out| out.bth.ack_req), "and asks");
 }
 
-/// A receiver that is slow to post, with credits all the way down to none and back.
+/// A receiver that posts slowly, with credits that go down to none and up again.
 // shows: 9.7.7.2-no-deadlock
 #[test]
 fn a_slow_receiver_does_not_deadlock() {
@@ -148,7 +148,7 @@ fn a_slow_receiver_does_not_deadlock() {
     }
 }
 
-/// As many receives as sends from the start: no RNR NAK, no probing.
+/// As many receives as sends from the start: no RNR NAK, no probe.
 #[test]
 fn enough_receives_need_no_probe() {
     let mut pair = Pair::new(Setup::default());
@@ -184,8 +184,8 @@ fn a_responder_tells_its_receives() {
     assert_eq!(hand.out_one().syndrome(), Some(credits(2)));
 }
 
-/// A receive that is posted while the peer waits after an RNR NAK is announced, so
-/// that it need not wait out a long timer.
+/// A receive that is posted while the peer waits after an RNR NAK is announced, so that the peer
+/// need not wait for the end of a long timer.
 // shows: 9.7.7.2-unsolicited, 9.7.7.2-unsolicited-taken
 #[test]
 fn a_receive_that_comes_late_ends_the_wait() {

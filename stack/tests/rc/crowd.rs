@@ -1,25 +1,25 @@
-//! Many QPs between the same two hosts, more than their shared window has room for.
+//! Many QPs between the same two hosts, which exceed their shared window.
 
 use crate::sim::{A, B, Hand, Mem, Pair, Setup};
 use roce_stack::{QpKind, SendOp, SendRequest, Stat, WcStatus};
 use roce_wire::{PathMtu, Qpn};
 use std::collections::HashMap;
 
-/// What of the crowd differs from test to test.
+/// The parameters of a test.
 struct Crowd {
     qps: usize,
-    /// The message of QP n is as long as `lengths[n % lengths.len()]`.
+    /// The length of the message of QP n is `lengths[n % lengths.len()]`.
     lengths: &'static [usize],
-    /// How many packets the sender's port holds.
+    /// The number of packets that the sender's port holds.
     port_room: usize,
-    /// Messages that each QP sends at least, one at a time.
+    /// The minimum number of messages that each QP sends, one at a time.
     rounds: usize,
 }
 
 impl Crowd {
-    /// Runs it, each QP posting its next message when the one before has completed, and
-    /// says how many messages of others completed at most between the posting of a
-    /// message and its completion.
+    /// Runs the test: each QP posts its next message when the previous one has completed. Returns
+    /// the maximum number of other QPs' messages that completed between the posting of a message
+    /// and its completion.
     fn longest_wait(&self) -> usize {
         let mut pair = Pair::new(Setup {
             cq_entries: 2 * self.qps,
@@ -56,7 +56,7 @@ impl Crowd {
                 posted_at.insert(qpn, completed);
             }
         }
-        // Nobody stops in mid-message without an answer under way.
+        // No QP stops in mid-message without an outstanding acknowledgement.
         let counters = pair.nodes[A].nic.counters();
         assert_eq!(counters.stat(Stat::Timeouts), 0);
         assert_eq!(counters.stat(Stat::Retransmitted), 0);
@@ -81,7 +81,7 @@ fn post(pair: &mut Pair, qpn: Qpn, mem: &[Mem; 2], length: usize) {
     node.nic.post_send(pair.now, qpn, &wr).expect("posted");
 }
 
-/// A message waits for about one of each other QP, however soon those post again.
+/// A message waits for about one message of each other QP, however soon those post again.
 #[test]
 fn nobody_starves_in_a_crowd() {
     let crowd = Crowd {
@@ -94,7 +94,7 @@ fn nobody_starves_in_a_crowd() {
     assert!(waited <= 2 * crowd.qps, "{waited} of {}", crowd.qps);
 }
 
-/// A message of four turns waits for about four of each other QP.
+/// A message of four turns waits for about four messages of each other QP.
 #[test]
 fn long_messages_among_short_ones_do_not_starve() {
     let crowd = Crowd {
@@ -107,7 +107,7 @@ fn long_messages_among_short_ones_do_not_starve() {
     assert!(waited <= 8 * crowd.qps, "{waited} of {}", crowd.qps);
 }
 
-/// Nor does who has to wait for the port.
+/// Nor does a QP starve that has to wait for the port.
 #[test]
 fn nobody_starves_behind_a_small_port() {
     let crowd = Crowd {
@@ -120,8 +120,8 @@ fn nobody_starves_behind_a_small_port() {
     assert!(waited <= 4 * crowd.qps, "{waited} of {}", crowd.qps);
 }
 
-/// The last packet of a turn asks for an acknowledgement: the next turn may find no room,
-/// and what is in flight would hold room that nobody gives back.
+/// The last packet of a turn asks for an acknowledgement. Otherwise, if the next turn found no
+/// room, the packets in flight would hold room that is never released.
 #[test]
 fn a_turn_ends_with_a_question() {
     const TURN: usize = 64;
@@ -140,7 +140,7 @@ fn a_turn_ends_with_a_question() {
     );
 }
 
-/// What room one QP leaves, another uses to the last packet, and no more.
+/// The room that one QP leaves, another uses to the last packet, and no more.
 #[test]
 fn the_shared_window_is_used_to_its_end() {
     const PACKET: usize = 1024;

@@ -1,5 +1,5 @@
-//! What is dropped: each packet counts under its reason and has no effect (IBTA 1.7,
-//! 9.6; RoCEv2 Annex A17.3).
+//! Dropped packets: each is counted with its reason and has no effect (IBTA 1.7, 9.6; RoCEv2 Annex
+//! A17.3).
 
 use crate::sim::hand::{frame, seal};
 use crate::sim::{Hand, Ip, Mem, PEER_QPN, Setup, to_state};
@@ -15,8 +15,8 @@ fn target(setup: Setup) -> (Hand, Mem, Bth, ExtHeaders) {
     (hand, mem, bth, ext)
 }
 
-/// The packet counted under `reason`, and nothing else has changed: the valid WRITE
-/// that is delivered after it is still the next.
+/// The packet was counted as `reason`, and nothing else has changed: a valid WRITE that is
+/// delivered after it is still the next.
 fn assert_dropped(mut hand: Hand, mem: &Mem, reason: DropReason) {
     assert_eq!(hand.drops(reason), 1, "{:?}", hand.node.nic.counters());
     assert_eq!(hand.node.nic.counters().total_drops(), 1);
@@ -29,8 +29,8 @@ fn assert_dropped(mut hand: Hand, mem: &Mem, reason: DropReason) {
     assert_eq!(mem.read(0, 8), [9; 8]);
 }
 
-/// A QP speaks to its peer only: another source, or another of our own addresses,
-/// is refused, whatever the packet knows (ReDMArk, USENIX Security 2021).
+/// A QP accepts packets from its peer only: another source, or another of the NIC's own addresses,
+/// is refused, even if everything else is right (ReDMArk, USENIX Security 2021).
 // shows: 9.6.1-source, 9.6.1-destination, 9.6.1-no-answer
 // trap: predictable-numbers
 #[test]
@@ -54,8 +54,8 @@ fn packets_from_others_than_the_peer_are_dropped() {
     }
 }
 
-/// The peer's other kind of GID: a QP speaks one version of RoCE, and the other one is
-/// counted by a name of its own.
+/// The peer's other kind of GID: a QP uses one version of RoCE, and the other one has a counter of
+/// its own.
 // shows: A16-versions-apart
 #[test]
 fn packets_of_the_other_version_are_dropped() {
@@ -72,7 +72,7 @@ fn packets_of_the_other_version_are_dropped() {
     }
 }
 
-/// Nor are acknowledgements of others believed.
+/// Nor are acknowledgements of others accepted.
 // shows: 9.6.1-source
 #[test]
 fn acknowledgements_of_others_are_dropped() {
@@ -91,7 +91,7 @@ fn acknowledgements_of_others_are_dropped() {
     assert!(hand.node.sent().is_empty());
 }
 
-/// Another partition (9.6.1.1, 10.9.3); a limited member of ours is let in.
+/// Another partition (9.6.1.1, 10.9.3); a limited member of the QP's own partition is accepted.
 // shows: 9.6.1-pkey, 10.9.3-match
 #[test]
 fn packets_of_another_partition_are_dropped() {
@@ -116,8 +116,8 @@ fn packets_for_no_qp_are_dropped() {
     assert_dropped(hand, &mem, DropReason::UnknownQp);
 }
 
-/// Management datagrams that nobody here understands, such as the round-trip probes
-/// of some NICs, are dropped quietly.
+/// Management datagrams that are not supported here, such as the round-trip probes of some NICs,
+/// are dropped silently.
 // shows: A16-no-qp0
 // trap: probes-to-qp1
 #[test]
@@ -144,8 +144,8 @@ fn packets_of_another_transport_are_dropped() {
     }
 }
 
-/// Every single bit: either the ICRC covers it and the packet is dropped, or it is
-/// one of those that routers may change (RoCEv2 Annex A17.3.3).
+/// Every single bit: either the ICRC covers it and the packet is dropped, or it is one that routers
+/// may change (RoCEv2 Annex A17.3.3).
 // shows: 9.6.1-icrc, A17.3.3-padding
 #[test]
 fn a_flipped_bit_is_found_wherever_it_is() {
@@ -175,7 +175,7 @@ fn a_flipped_bit_is_found_wherever_it_is() {
     }
 }
 
-/// What the port says of the IP header is covered, too.
+/// The IP header fields that the port reports are covered, too.
 #[test]
 fn a_changed_ip_header_is_found() {
     let change: [fn(&mut RxMeta); 3] = [
@@ -200,7 +200,7 @@ fn a_changed_ip_header_is_found() {
         hand.node.nic.receive(hand.now, &packet.meta, &packet.bytes);
         assert_dropped(hand, &mem, DropReason::BadIcrc);
     }
-    // Type of service and time to live are not.
+    // Type of service and time to live are not covered.
     let (mut hand, mem, bth, ext) = target(Setup::default());
     let mut packet = frame(hand.meta(), bth, ext, &[1; 8]);
     packet.meta.traffic_class = 0xc3;
@@ -209,8 +209,8 @@ fn a_changed_ip_header_is_found() {
     assert_eq!(hand.stat(Stat::EcnMarked), 1);
 }
 
-/// Whoever sends with real credit counts, odd source ports, ECN marks or without
-/// "don't fragment" is understood, as hardware does all of that.
+/// Packets with real credit counts, odd source ports or ECN marks, or without "don't fragment", are
+/// accepted, since hardware sends all of these.
 // shows: A17.3.2-source-port
 // trap: legal-frames
 #[test]
@@ -233,8 +233,8 @@ fn peculiarities_of_hardware_are_understood() {
     }
 }
 
-/// Truncations of a valid packet and packets with nonsense in the header, with the
-/// right ICRC as far as there is room for one.
+/// Truncations of a valid packet, and packets with nonsense in the header, with the right ICRC if
+/// there is room for one.
 // shows: 9.2.1-unknown-opcode, 9.2.4-pad-fits, 9.2.5-version-checked, 9.6.1-malformed
 #[test]
 fn malformed_packets_are_dropped() {
@@ -256,7 +256,7 @@ fn malformed_packets_are_dropped() {
     }
 }
 
-/// A peer sends a datagram without a byte to check that the port is open.
+/// A peer sends an empty datagram to check that the port is open.
 #[test]
 fn empty_datagrams_have_a_reason_of_their_own() {
     let (mut hand, mem, ..) = target(Setup::default());
@@ -279,7 +279,7 @@ fn padding_is_not_payload() {
     }
 }
 
-/// CNPs are taken, asked for or not, and do nothing else here.
+/// CNPs are accepted, solicited or not, and have no other effect here.
 // shows: A17.9.3-cnp-taken
 // trap: unasked-cnps
 #[test]
@@ -294,7 +294,7 @@ fn cnps_are_counted() {
     assert_eq!(mem.read(0, 8), [1; 8]);
 }
 
-/// As for every packet: from the peer alone, for the partition, in a state that speaks.
+/// As for every packet: only from the peer, for the partition, in a state that receives.
 // shows: 9.6.1-source
 #[test]
 fn cnps_of_strangers_are_dropped() {

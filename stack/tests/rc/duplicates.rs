@@ -1,12 +1,12 @@
-//! Requests that come again: answered from state, never executed twice (IBTA 1.7,
-//! 9.7.4.1 and 9.7.5.1.3). And what a peer may have outstanding (9.7.4.1.2).
+//! Duplicate requests: answered from state, never executed twice (IBTA 1.7, 9.7.4.1 and 9.7.5.1.3).
+//! And the number of requests that a peer may have outstanding (9.7.4.1.2).
 
 use crate::sim::{A, B, Fate, Hand, Mem, Out, Pair, Setup, pattern};
 use roce_stack::{Access, DropReason, Duration, QpState, SendOp, Stat, WcStatus};
 use roce_wire::{ExtHeaders, NakCode, Opcode, Operation, PathMtu, Syndrome};
 
-/// A duplicate WRITE is acknowledged, with the newest PSN, and not placed again:
-/// what the application wrote there meanwhile stays.
+/// A duplicate WRITE is acknowledged with the newest PSN, and not placed again: bytes that the
+/// application wrote there meanwhile stay.
 // shows: 9.7.4.1.1-duplicate, 9.7.5.1.3-duplicate-write
 // trap: duplicates
 #[test]
@@ -27,7 +27,7 @@ fn a_duplicate_write_is_acknowledged_but_not_placed_again() {
     assert_eq!(hand.stat(Stat::DuplicateRequests), 1);
 }
 
-/// The same for SEND, which must not consume another receive either.
+/// The same for SEND, which must not consume another receive.
 // shows: 9.4.1-one-receive-each, 9.7.4.1.1-duplicate, 9.7.5.1.3-duplicate-send
 // trap: duplicates
 #[test]
@@ -67,7 +67,7 @@ fn duplicates_of_parts_do_not_disturb_the_message() {
     assert!(to.read(0, len) == pattern(1, len) && to.read(len, len) == pattern(1, len));
 }
 
-/// A duplicate READ is answered again, with the data as of now.
+/// A duplicate READ is answered again, with the present data.
 // shows: 9.7.5.1.3-duplicate-read
 // trap: duplicates
 #[test]
@@ -88,7 +88,7 @@ fn a_duplicate_read_is_answered_with_current_data() {
     assert_eq!(hand.out_one().psn(), first + 1);
 }
 
-/// After a loss a requester may ask for the rest of a READ only.
+/// After a loss, a requester may ask for the rest of a READ only.
 // shows: 9.4.4-read-response-opcodes, 9.7.5.1.1-response-psn, 9.7.5.1.3-duplicate-read-rest
 #[test]
 fn the_rest_of_a_read_may_be_asked_for_again() {
@@ -116,7 +116,7 @@ fn the_rest_of_a_read_may_be_asked_for_again() {
     assert!([&again[0].payload[..], &again[1].payload].concat() == mem.read(512, 488));
 }
 
-/// What a duplicate asks for must lie within the original: nothing else is read.
+/// The range of a duplicate must lie within the original: nothing else is read.
 // shows: 9.7.5.1.3-duplicate-read-within
 #[test]
 fn a_duplicate_read_of_something_else_is_dropped() {
@@ -128,7 +128,7 @@ fn a_duplicate_read_of_something_else_is_dropped() {
     let first = hand.psn;
     hand.request(Opcode::RC_READ_REQUEST, mem.reth(0, 500), &[]);
     hand.out();
-    // The same memory by another key, which is as good but was not asked for.
+    // The same memory by another key, which is valid but was not in the original.
     let (pd, buffer) = (hand.node.pd, mem.buffer.clone());
     let other_key = Mem {
         key: hand
@@ -159,7 +159,7 @@ fn a_duplicate_read_of_something_else_is_dropped() {
     assert_eq!(hand.state(), QpState::Rts);
 }
 
-/// A duplicate atomic gets the result of then and is not executed again.
+/// A duplicate atomic gets the original result and is not executed again.
 // shows: 9.4.5-once, 9.7.5.1.1-atomic-psn, 9.7.5.1.3-duplicate-atomic
 // trap: duplicates
 #[test]
@@ -185,7 +185,7 @@ fn a_duplicate_atomic_is_not_executed_again() {
     assert_eq!(mem.word(0), 99);
 }
 
-/// Exactly once, whatever is lost and copied.
+/// Exactly once, with any losses and copies.
 // shows: 9.4.5-once, 9.7.3-atomic-again
 #[test]
 fn atomics_happen_once_over_a_bad_wire() {
@@ -209,8 +209,8 @@ fn atomics_happen_once_over_a_bad_wire() {
     }
 }
 
-/// State is kept for as many READs and atomics as the peer may have outstanding;
-/// older duplicates can't be of interest to it and are dropped.
+/// State is kept for as many READs and atomics as the peer may have outstanding; older duplicates
+/// can't matter to it and are dropped.
 // shows: 9.7.5.1.3-kept, 9.7.5.1.3-stale
 #[test]
 fn what_is_too_old_to_be_repeated_is_dropped() {
@@ -249,7 +249,7 @@ fn more_reads_than_responder_resources_are_refused() {
     for _ in 0..3 {
         read(&mut hand, &mem);
     }
-    // The first two are answered, then comes the refusal.
+    // The first two are answered; then the refusal follows.
     let out = hand.out();
     assert_eq!(
         out.iter().map(Out::psn).collect::<Vec<_>>(),
@@ -262,7 +262,7 @@ fn more_reads_than_responder_resources_are_refused() {
     assert_eq!(hand.state(), QpState::Err);
 }
 
-/// With `max_dest_rd_atomic` 0, none is taken.
+/// With `max_dest_rd_atomic` 0, none is accepted.
 // shows: 9.7.4.1-no-resources
 #[test]
 fn without_responder_resources_no_read_is_taken() {
@@ -306,8 +306,8 @@ fn late_copies_of_reads_do_not_count_as_outstanding() {
     assert_eq!(hand.state(), QpState::Rts);
 }
 
-/// A late copy of a READ neither withdraws the answer to a later one nor an
-/// acknowledgement or a NAK that is owed.
+/// A late copy of a READ withdraws neither the response to a later one nor an acknowledgement or a
+/// NAK that waits to be sent.
 // shows: 9.7.5.1-order
 #[test]
 fn a_late_copy_of_a_read_withdraws_nothing() {
@@ -321,7 +321,7 @@ fn a_late_copy_of_a_read_withdraws_nothing() {
     let copy = hand.bth(Opcode::RC_READ_REQUEST, first);
     hand.deliver(copy, mem.reth(0, 8), &[]);
     assert_eq!(hand.out_psns(), [first, first + 1, first + 2]);
-    // RNR, then the copy, then what is owed.
+    // RNR NAK, then the copy, then the answers that waited.
     hand.request(Opcode::RC_SEND_ONLY, ExtHeaders::NONE, &[]);
     hand.deliver(copy, mem.reth(0, 8), &[]);
     let out = hand.out();
@@ -345,7 +345,7 @@ fn a_requester_keeps_to_its_limit_of_reads() {
         let first = hand.setup.psn[0];
         let out = hand.out_psns();
         assert_eq!(out, (first..first + u32::from(limit)).collect::<Vec<_>>());
-        // Each answer lets one more go.
+        // Each response allows one more.
         let ext = ExtHeaders {
             aeth: Some(roce_wire::Aeth::default()),
             ..ExtHeaders::NONE
@@ -357,7 +357,7 @@ fn a_requester_keeps_to_its_limit_of_reads() {
     }
 }
 
-/// A READ longer than the window is asked for in pieces; the pieces count.
+/// A long READ is split into pieces of the window; the pieces count.
 // shows: 9.7.3-max-rd-atomic
 #[test]
 fn long_reads_keep_to_the_limit_and_to_the_window() {
@@ -388,8 +388,8 @@ fn long_reads_keep_to_the_limit_and_to_the_window() {
     }
 }
 
-/// READs, posted many at once to a peer with as many resources as we use, with
-/// everything duplicated: never refused.
+/// READs, many posted at once to a peer with as many resources as the requester uses, with every
+/// packet duplicated: none is refused.
 // shows: 9.7.5.1.3-kept
 #[test]
 fn duplicated_requests_never_exhaust_responder_resources() {

@@ -1,5 +1,5 @@
-//! Single packets where one comparison decides: which of them ask, carry a solicited
-//! event, are answered once more or never (IBTA 1.7, 9.7).
+//! Single packets for which one comparison decides: which of them ask, carry a solicited event, are
+//! answered once more or never (IBTA 1.7, 9.7).
 
 use crate::sim::{Hand, Setup, to_state};
 use roce_stack::{Access, DropReason, QpState, SendFlags, SendOp, Stat, WcStatus};
@@ -19,7 +19,7 @@ fn respond(hand: &mut Hand, opcode: Opcode, psn: u32, payload: &[u8]) {
     hand.deliver(bth, ext, payload);
 }
 
-/// In mid-message, every quarter of a window asks: no packet sooner, none later.
+/// In mid-message, one packet of every quarter of a window asks: none sooner, none later.
 #[test]
 fn a_quarter_of_the_window_is_sent_between_questions() {
     let mut hand = Hand::new(Setup {
@@ -34,8 +34,8 @@ fn a_quarter_of_the_window_is_sent_between_questions() {
     assert_eq!(asks.collect::<Vec<_>>(), [15, 31, 47, 63]);
 }
 
-/// A solicited event is asked for by the last packet, of what takes a receive, if the
-/// application wants it.
+/// The last packet of a message that takes a receive requests a solicited event, if the application
+/// wants it.
 // shows: 9.7.3-solicited-last
 #[test]
 fn only_a_last_packet_that_takes_a_receive_is_solicited() {
@@ -52,7 +52,7 @@ fn only_a_last_packet_that_takes_a_receive_is_solicited() {
     assert_eq!(bits, [false, true, false, false, false, false, false, true]);
 }
 
-/// Two READs that fit the window together are asked for at once.
+/// The requester asks at once for two READs that fit the window together.
 #[test]
 fn reads_are_counted_by_their_packets() {
     let mut hand = Hand::new(Setup::default());
@@ -64,7 +64,7 @@ fn reads_are_counted_by_their_packets() {
     assert_eq!(hand.out().len(), 2);
 }
 
-/// A READ that was asked for again as a whole may not end early.
+/// A READ that was requested again as a whole may not end early.
 #[test]
 fn a_repeated_read_ends_where_it_ends() {
     for gap in [false, true] {
@@ -87,7 +87,7 @@ fn a_repeated_read_ends_where_it_ends() {
     }
 }
 
-/// Nor may another READ than the one of which a part was asked for.
+/// Nor may another READ than the one of which a part was requested.
 #[test]
 fn only_the_read_that_was_split_ends_in_parts() {
     let mut hand = Hand::new(Setup::default());
@@ -97,7 +97,7 @@ fn only_the_read_that_was_split_ends_in_parts() {
         hand.post(n as u64, SendOp::Read(mem.remote(0)), &[to]);
     }
     let psn = hand.out()[0].psn();
-    // The first response is lost; it is asked for alone.
+    // The first response is lost; the requester asks for it alone.
     respond(
         &mut hand,
         Opcode::RC_READ_RESPONSE_MIDDLE,
@@ -109,7 +109,7 @@ fn only_the_read_that_was_split_ends_in_parts() {
         Some(MTU as u32)
     );
     respond(&mut hand, Opcode::RC_READ_RESPONSE_ONLY, psn, &[0; MTU]);
-    // A response that ends nothing can't be the last of all.
+    // A response that ends no part can't be the last.
     respond(&mut hand, Opcode::RC_READ_RESPONSE_LAST, psn + 2, &[2; MTU]);
     assert_eq!(hand.node.sent()[0].status, WcStatus::Success);
     respond(
@@ -122,7 +122,7 @@ fn only_the_read_that_was_split_ends_in_parts() {
     assert_eq!(hand.node.sent()[0].status, WcStatus::BadResponse);
 }
 
-/// Credits that come with the acknowledgement of one SEND are for those behind it.
+/// Credits that arrive with the acknowledgement of one SEND count from the next one on.
 // shows: 9.7.7.2-under-way
 #[test]
 fn credits_count_from_the_first_message_that_is_not_begun() {
@@ -143,7 +143,7 @@ fn atomic(hand: &mut Hand, mem: &crate::sim::Mem, psn: u32) {
     hand.deliver(bth, ext, &[]);
 }
 
-/// The answer to an atomic says how many messages have been completed, it among them.
+/// The response to an atomic has the number of completed messages, including the atomic.
 // shows: 9.7.7.1-msn
 #[test]
 fn the_answer_to_an_atomic_counts_messages() {
@@ -157,7 +157,7 @@ fn the_answer_to_an_atomic_counts_messages() {
     }
 }
 
-/// A duplicate that is answered is not counted as one that came too late.
+/// A duplicate that is answered does not count as stale.
 #[test]
 fn an_answered_duplicate_is_no_stale_one() {
     let setup = Setup::default();
@@ -176,7 +176,7 @@ fn an_answered_duplicate_is_no_stale_one() {
     flush(&mut hand, &mem, psn + 1);
     hand.out_one();
     assert_eq!(hand.drops(DropReason::StaleDuplicate), 0);
-    // What was no FLUSH can't be answered as one.
+    // A packet that was not a FLUSH can't be answered as one.
     flush(&mut hand, &mem, psn);
     assert!(hand.out().is_empty());
     assert_eq!(hand.drops(DropReason::StaleDuplicate), 1);
@@ -192,8 +192,8 @@ fn flush(hand: &mut Hand, mem: &crate::sim::Mem, psn: u32) {
     hand.deliver(bth, ext, &[]);
 }
 
-/// A peer that repeats what has come may not have heard what is missing: it is told once
-/// more, and not a third time.
+/// A peer that repeats packets that have arrived may not have received the NAK: the responder sends
+/// it once more, and not a third time.
 #[test]
 fn what_is_missing_is_said_twice_at_most() {
     let mut hand = Hand::new(Setup::default());
@@ -217,7 +217,7 @@ fn what_is_missing_is_said_twice_at_most() {
     }
 }
 
-/// A WRITE under way takes no receive, so all that are posted are told of.
+/// A WRITE in progress takes no receive, so all posted receives are announced.
 // shows: 9.7.7.2-credits-in-use
 #[test]
 fn a_write_under_way_takes_no_credit() {
@@ -230,8 +230,8 @@ fn a_write_under_way_takes_no_credit() {
     assert_eq!(hand.out_one().syndrome(), Some(one));
 }
 
-/// A response that says that the one before it was lost is a retry, which without retries is
-/// the end; asking for it once more is none of its own.
+/// A response that shows that an earlier one was lost is a retry, and fails the QP if no retries
+/// are left; asking for it once more is not a retry.
 // shows: 9.7.6.1-implied-nak
 #[test]
 fn a_missing_response_is_one_retry() {
@@ -249,7 +249,7 @@ fn a_missing_response_is_one_retry() {
             continue;
         }
         assert_eq!(hand.out_psns(), [psn]);
-        // What was asked for later is answered: the missing one was lost once more.
+        // A later request is answered: the missing response was lost once more.
         hand.post(2, SendOp::Read(mem.remote(0)), &[mem.sge(4 * MTU, MTU)]);
         assert_eq!(hand.out_psns(), [psn + 2]);
         respond(&mut hand, Opcode::RC_READ_RESPONSE_ONLY, psn + 2, &[2; MTU]);
@@ -261,8 +261,8 @@ fn a_missing_response_is_one_retry() {
     }
 }
 
-/// A long READ is asked for by halves of the window, or by whole ones where only one READ
-/// may be open.
+/// A long READ is split into pieces of half a window, or of a whole one if only one READ may be
+/// open.
 #[test]
 fn a_long_read_is_asked_for_in_pieces() {
     for (rd_atomic, packets) in [(1, 256), (2, 128), (4, 128)] {
@@ -277,7 +277,7 @@ fn a_long_read_is_asked_for_in_pieces() {
     }
 }
 
-/// A response of no bytes answers FLUSH and ATOMIC WRITE, and nothing else.
+/// A response of no bytes answers only FLUSH and ATOMIC WRITE.
 // shows: 9.7.6.1-response-kind
 #[test]
 fn an_empty_response_answers_no_atomic() {
@@ -290,7 +290,7 @@ fn an_empty_response_answers_no_atomic() {
     assert_eq!(hand.node.sent()[0].status, WcStatus::BadResponse);
 }
 
-/// Whatever was under way, missing or about to be repeated: after RESET nothing of it is left.
+/// After RESET nothing is left of what was in flight, missing or about to be retransmitted.
 #[test]
 fn after_reset_a_requester_is_as_new() {
     let renew = |hand: &mut Hand| {
@@ -330,7 +330,7 @@ fn after_reset_a_requester_is_as_new() {
         assert!(hand.out().is_empty(), "nothing is missing");
     }
     renew(&mut hand);
-    // Something is about to be repeated.
+    // Requests are about to be retransmitted.
     hand.post(3, SendOp::Send, &[mem.sge(0, 8)]);
     hand.post(4, SendOp::Send, &[mem.sge(0, 8)]);
     let psns = hand.out_psns();

@@ -1,5 +1,4 @@
-//! What goes wrong, and the status with which each end learns of it (IBTA 1.7, 9.9
-//! and 11.6.2).
+//! Errors, and the status that each end gets (IBTA 1.7, 9.9 and 11.6.2).
 
 use crate::sim::{A, B, Hand, Mem, Pair, Setup};
 use roce_stack::WcStatus::{
@@ -24,9 +23,9 @@ pub(crate) fn remote_operations(remote: RemoteAddr) -> [SendOp; 5] {
     ]
 }
 
-/// Runs each remote operation on what `target` makes of a buffer of 64 bytes at B;
-/// each must fail with `status` at A, leave B's QP in ERR with its receives done,
-/// and the buffer as it was.
+/// Runs each remote operation on the address that `target` makes of a buffer of 64 bytes at B. Each
+/// must fail with `status` at A, leave B's QP in ERR with its receives completed, and the buffer
+/// unchanged.
 fn each_is_refused(
     setup: Setup,
     status: WcStatus,
@@ -46,7 +45,7 @@ fn each_is_refused(
         pair.run();
         let expected = [(1, Success), (2, status), (3, WorkRequestFlushed)];
         pair.assert_sent_as(A, &expected);
-        // The receive of a WRITE that was denied says so (11.6.2); others are flushed.
+        // The receive of a WRITE that was denied has that status (11.6.2); others are flushed.
         let receive = match (op, status) {
             (SendOp::WriteImm(..), RemoteAccessError) => LocalAccessError,
             _ => WorkRequestFlushed,
@@ -55,7 +54,7 @@ fn each_is_refused(
         assert_eq!(mem.read(0, 64), [0; 64], "{op:?}");
         assert_eq!(local.read(0, 64), [0x55; 64], "{op:?}");
         assert_eq!([A, B].map(|side| pair.state(side)), [QpState::Err; 2]);
-        // An event tells only what no completion does (11.6.3.2).
+        // An event reports only what no completion reports (11.6.3.2).
         let theirs = pair.nodes[B].qpn;
         let told: &[Event] = match (receive, status) {
             (LocalAccessError, _) => &[],
@@ -93,8 +92,8 @@ fn out_of_bounds_is_a_remote_access_error() {
     }
 }
 
-/// One byte beyond the end is as bad as a thousand; for WRITE it is found at the
-/// first packet, before anything is placed (9.7.4.1.5).
+/// One byte beyond the end is as bad as a thousand; for WRITE it is detected at the first packet,
+/// before anything is placed (9.7.4.1.5).
 // shows: 9.7.4.1-whole-first
 // trap: write-length
 #[test]
@@ -126,7 +125,7 @@ fn a_missing_right_is_a_remote_access_error() {
     });
 }
 
-/// Each right admits its own operation only.
+/// Each right allows only its own operation.
 // shows: 9.7.4.1-rkey-rights
 #[test]
 fn each_right_admits_its_own_operation() {
@@ -175,7 +174,7 @@ fn a_region_of_another_pd_is_a_remote_access_error() {
     });
 }
 
-/// What the QP does not allow is an invalid request (9.7.4.1.2).
+/// An operation that the QP does not allow is an invalid request (9.7.4.1.2).
 // shows: 9.7.4.1.3-write-enabled, 9.7.4.1.3-read-enabled, 9.7.4.1.3-atomic-enabled
 // shows: 9.7.5.2-invalid-nak
 #[test]
@@ -219,8 +218,7 @@ fn a_misaligned_atomic_is_an_invalid_request() {
     }
 }
 
-/// A message of no bytes touches no memory, so its key is not looked at
-/// (9.7.4.1.5).
+/// A message of no bytes accesses no memory, so its key is not checked (9.7.4.1.5).
 // shows: 9.7.2-no-bytes, 9.7.4.1-no-bytes-no-key
 #[test]
 fn a_message_of_no_bytes_needs_no_key() {
@@ -262,7 +260,7 @@ fn invalidating_a_key_that_may_not_be_is_an_error_without_a_nak() {
     pair.assert_received_as(B, &outcomes);
     assert_eq!(pair.state(B), QpState::Err);
     assert_eq!(pair.nodes[B].events, [], "the completion tells");
-    // What came before is acknowledged, and nothing else.
+    // Earlier requests are acknowledged, and nothing else.
     let answers = pair.links[B].count(|_| true);
     let acks = pair.links[B].count(|sent| {
         let syndrome = sent.ext.aeth.map(|aeth| aeth.syndrome);
@@ -273,8 +271,8 @@ fn invalidating_a_key_that_may_not_be_is_an_error_without_a_nak() {
     pair.assert_sent_as(A, &outcomes);
 }
 
-/// Each NAK code ends the request with its status, once, and acknowledges what
-/// precedes it (9.7.5.2).
+/// Each NAK code ends the request with its status, once, and acknowledges everything before it
+/// (9.7.5.2).
 // shows: 9.7.6.1-nak-acks, 9.9.2-remote-invalid, 9.9.2-remote-access, 9.9.2-remote-operation
 // shows: 9.9.2-error-state, 10.3.1-err-once
 #[test]
@@ -305,8 +303,8 @@ fn each_nak_code_has_its_status() {
     }
 }
 
-/// A refused request is answered before the responder goes silent, behind what it
-/// owes for requests before (9.7.5.1).
+/// A refused request is answered before the responder goes silent, after the answers to earlier
+/// requests (9.7.5.1).
 // shows: 9.7.5.2-refusal-behind, 9.9.3-nak-leaves
 #[test]
 fn a_refusal_is_sent_behind_earlier_answers() {

@@ -9,7 +9,7 @@ fn fenced() -> SendFlags {
     SendFlags::SIGNALED | SendFlags::FENCE
 }
 
-/// A WRITE of what a READ is to bring must not overtake it.
+/// A WRITE of the bytes that a READ fetches must not overtake it.
 // shows: 9.5-fence, 10.8.3-fence
 #[test]
 fn a_fenced_write_waits_for_the_read_before_it() {
@@ -25,7 +25,7 @@ fn a_fenced_write_waits_for_the_read_before_it() {
         pair.post_with(A, 2, op, &[local.sge(0, len)], flags);
         pair.run();
         pair.assert_sent(A, &[1, 2]);
-        // Without the fence the WRITE sends what was there before the READ.
+        // Without the fence, the WRITE sends the bytes from before the READ.
         let copied = remote.read(len, len) == pattern(9, len);
         assert_eq!(copied, fence);
     }
@@ -54,7 +54,7 @@ fn a_fence_waits_for_atomics_but_not_for_writes() {
     pair.assert_sent(A, &[1, 2, 3, 4]);
 }
 
-/// A fenced request that is lost is sent again although READs behind it are open.
+/// A fenced request that is lost is retransmitted although READs behind it are open.
 // shows: 9.5-fence-again
 #[test]
 fn a_fenced_request_is_sent_again_with_reads_open_behind_it() {
@@ -71,7 +71,7 @@ fn a_fenced_request_is_sent_again_with_reads_open_behind_it() {
     pair.assert_sent(A, &[1, 2]);
 }
 
-/// A fenced READ does not wait for itself when it is sent again.
+/// A fenced READ does not wait for itself when it is retransmitted.
 // shows: 9.5-fence-again
 #[test]
 fn a_fenced_read_is_sent_again() {

@@ -1,4 +1,4 @@
-//! Responses to READs and atomics, as a requester takes them (IBTA 1.7, 9.7.6.1).
+//! How a requester handles responses to READs and atomics (IBTA 1.7, 9.7.6.1).
 
 use crate::sim::{Hand, Setup};
 use roce_stack::{DropReason, SendOp};
@@ -13,8 +13,8 @@ fn response(hand: &mut Hand, opcode: Opcode, psn: u32, payload: &[u8]) {
     hand.deliver(hand.bth(opcode, psn), ext, payload);
 }
 
-/// A response that comes again is dropped for that reason and no other, and the data
-/// stay those of the first.
+/// A duplicate response is dropped for that reason and no other, and the data of the first one
+/// stay.
 #[test]
 fn a_response_that_came_before_is_dropped_for_one_reason() {
     let mut hand = Hand::new(Setup::default());
@@ -37,7 +37,7 @@ fn a_response_that_came_before_is_dropped_for_one_reason() {
     assert_eq!(mem.read(0, 1024), [1; 1024]);
 }
 
-/// A response brings credits, as an acknowledgement does (9.7.7.2).
+/// A response carries credits, as an acknowledgement does (9.7.7.2).
 #[test]
 fn a_response_brings_credits() {
     let mut hand = Hand::new(Setup::default());

@@ -1,9 +1,9 @@
-//! A peer that sends anything at all, with the right addresses and the right ICRC,
-//! to a QP in any state that is in the middle of its own work.
+//! A peer that sends anything at all, with the right addresses and the right ICRC, to a QP in any
+//! state that is in the middle of its own work.
 //!
-//! Nothing panics (test builds check overflow and assertions), memory outside of
-//! what a key admits is neither written nor read, and every request that was posted
-//! completes once, in order. `ROCE_SEEDS=n` runs n seeds, `ROCE_SEED=n` that alone.
+//! Nothing panics (test builds check overflow and assertions), memory that no key allows access to
+//! is neither written nor read, and every posted request completes once, in order. `ROCE_SEEDS=n`
+//! runs n seeds, `ROCE_SEED=n` that one only.
 
 mod attack;
 mod packets;

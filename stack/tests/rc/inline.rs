@@ -1,4 +1,4 @@
-//! Inline data: copied when it is posted, so that its memory is free at once.
+//! Inline data: copied when it is posted, so that its memory can be reused at once.
 
 use crate::sim::{A, B, Fate, Mem, Pair, Setup, pattern, to_state};
 use roce_stack::WcStatus::{Success, WorkRequestFlushed};
@@ -26,7 +26,7 @@ fn ops(to: &Mem) -> [SendOp; 4] {
     ]
 }
 
-/// What is sent is what was there when it was posted, also when it is sent again.
+/// The packet has the bytes from the time of posting, also when it is retransmitted.
 // shows: 10.7.3-inline
 #[test]
 fn the_bytes_are_those_at_posting() {
@@ -60,8 +60,8 @@ fn the_bytes_are_those_at_posting() {
     }
 }
 
-/// Each request has bytes of its own, over several rounds of the queue, among others
-/// that have none.
+/// Each request has its own bytes, over several rounds of the queue, among requests without inline
+/// data.
 // shows: 10.7.3-inline
 #[test]
 fn requests_do_not_share_their_bytes() {
@@ -90,7 +90,7 @@ fn requests_do_not_share_their_bytes() {
     }
 }
 
-/// A payload longer than a packet is cut as any other is.
+/// A payload longer than a packet is split as any other is.
 #[test]
 fn inline_data_may_span_packets() {
     let mut pair = Pair::new(Setup {
@@ -174,7 +174,7 @@ fn what_can_not_be_inline_is_refused_at_once() {
     assert_eq!(pair.state(A), QpState::Rts);
 }
 
-/// Bytes that lie in no region at all can be sent, by value.
+/// Bytes that are in no region can be sent as inline data.
 // shows: 10.7.3-inline
 #[test]
 fn bytes_need_no_region() {

@@ -1,4 +1,4 @@
-//! What a port that keeps the memory of sent packets hears about them.
+//! The reports to a port that keeps the memory of sent packets.
 
 use crate::sim::{A, B, Faults, Hand, PEER_QPN, Pair, Setup, pattern};
 use roce_stack::{Acknowledged, Flow, Position, QpState, SendOp};
@@ -18,13 +18,13 @@ fn flow(hand: &Hand) -> Flow {
     Flow::new(hand.node.qpn, PEER_QPN)
 }
 
-/// The places of what the port keeps.
+/// The places of the packets that the port keeps.
 fn kept(hand: &Hand) -> Vec<Position> {
     let kept = &hand.node.port.memory_of_sent.kept;
     kept.get(&flow(hand)).cloned().unwrap_or_default()
 }
 
-/// What was reported since this was asked last.
+/// The reports since the last call.
 fn reports(hand: &mut Hand) -> Vec<Acknowledged> {
     let reports = std::mem::take(&mut hand.node.port.memory_of_sent.reports);
     let which = |(of, which)| {
@@ -55,7 +55,7 @@ fn an_acknowledgement_is_reported_up_to_its_place() {
     assert_eq!(hand.out_psns(), []);
     assert_eq!(reports(&mut hand), [Acknowledged::Before(places[2])]);
     assert_eq!(kept(&hand), places[2..]);
-    // One that acknowledges nothing new is not reported.
+    // An acknowledgement of nothing new is not reported.
     hand.ack(psns[1]);
     assert!(!hand.node.nic.wants_to_send());
     hand.ack(psns[2]);
@@ -110,7 +110,7 @@ fn each_packet_of_a_long_message_has_its_place() {
     assert_eq!(kept(&hand), places[10..]);
 }
 
-/// Nothing acknowledges an acknowledgement or the response of a READ.
+/// Acknowledgements and responses of a READ are not acknowledged, so they have no place.
 #[test]
 fn answers_have_no_place() {
     let mut hand = keeping();
@@ -139,7 +139,7 @@ fn the_end_of_a_connection_releases_everything() {
     for (which, end) in ends.into_iter().enumerate() {
         let mut hand = keeping();
         let psns = send(&mut hand, 3);
-        // This report has still to be made when the connection ends.
+        // This report is still due when the connection ends.
         hand.ack(psns[0]);
         end(&mut hand);
         let wants = hand.node.nic.wants_to_send();
@@ -183,7 +183,7 @@ fn a_port_that_keeps_nothing_hears_nothing() {
     assert_eq!(reports(&mut hand), []);
 }
 
-/// The port itself checks that nothing is sent that was released.
+/// The port itself checks that no packet is sent that was released.
 #[test]
 fn nothing_that_was_released_is_retransmitted_on_a_faulty_wire() {
     for seed in 0..20 {

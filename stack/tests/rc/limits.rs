@@ -1,4 +1,4 @@
-//! Sizes at the edge, and the bound on what is in flight.
+//! Extreme sizes, and the bound on the bytes in flight.
 
 use crate::sim::{A, B, Hand, Pair, Setup, pattern};
 use roce_stack::{
@@ -6,8 +6,8 @@ use roce_stack::{
 };
 use roce_wire::{NakCode, Opcode, Operation, PathMtu, Syndrome};
 
-/// 2^31 bytes are a legal message, one more is not (IBTA 1.7, 9.7.2). The memory
-/// need not exist for this to be found.
+/// 2^31 bytes are a legal message, one more is not (IBTA 1.7, 9.7.2). The check does not need real
+/// memory.
 // shows: 9.7.2-longest
 // trap: odd-sizes
 #[test]
@@ -40,8 +40,8 @@ fn the_longest_message_is_two_to_the_31() {
     assert_eq!(post(&mut hand, SendOp::Send, &[huge; 4]), too_long);
 }
 
-/// A message of 2^31 bytes at path MTU 256 spans 2^23 PSNs, half of their space. It
-/// goes through a window's worth at a time; here its beginning and the sizes.
+/// A message of 2^31 bytes at path MTU 256 spans 2^23 PSNs, half of their space. It is sent one
+/// window at a time; this test checks its beginning and the sizes.
 // shows: 9.7.3.1-psn-each
 // trap: odd-sizes
 #[test]
@@ -74,14 +74,14 @@ fn the_longest_message_spans_half_of_all_psns() {
     let nak = hand.out_one();
     let refused = Syndrome::Nak(NakCode::RemoteAccessError);
     assert_eq!((nak.psn(), nak.syndrome()), (first, Some(refused)));
-    // One byte more is no legal request, whatever the key.
+    // One byte more is not a legal request, with any key.
     let mut hand = Hand::new(Setup::default());
     hand.request(Opcode::RC_READ_REQUEST, mem.reth(0, (1 << 31) + 1), &[]);
     let refused = Syndrome::Nak(NakCode::InvalidRequest);
     assert_eq!(hand.out_one().syndrome(), Some(refused));
 }
 
-/// What is in flight never exceeds the window, for each operation.
+/// The bytes in flight never exceed the window, for each operation.
 // shows: 9.7.1-half-outstanding
 // trap: read-overrun
 #[test]
@@ -107,7 +107,7 @@ fn what_is_in_flight_stays_within_the_window() {
             ][n];
             pair.post(A, 1, op, &[local.sge(0, len)]);
             loop {
-                // A round trip's worth: what is sent at one instant.
+                // A round trip's worth: the packets of one instant.
                 let marks = [A, B].map(|side| pair.links[side].log.len());
                 pair.pump();
                 for side in [A, B] {
@@ -126,7 +126,7 @@ fn what_is_in_flight_stays_within_the_window() {
     }
 }
 
-/// The same told by what is unacknowledged.
+/// The same, measured by unacknowledged packets.
 #[test]
 fn the_window_opens_by_what_is_acknowledged() {
     let mut hand = Hand::new(Setup {
@@ -144,8 +144,8 @@ fn the_window_opens_by_what_is_acknowledged() {
     assert_eq!(hand.out_psns(), [first + 8, first + 9, first + 10]);
 }
 
-/// After a timeout a small part of the window is sent again, not all of it: a peer or
-/// a network that is overrun is not overrun again. What is acknowledged opens it.
+/// After a timeout, the requester retransmits only a small part of the window, so that an
+/// overloaded peer or network is not overloaded again. Acknowledgements open the window.
 #[test]
 fn a_timeout_closes_the_window_to_its_floor() {
     let mut hand = Hand::new(Setup::default());
@@ -160,8 +160,8 @@ fn a_timeout_closes_the_window_to_its_floor() {
     assert_eq!(hand.out().len(), 64);
 }
 
-/// Loss in either direction, and the whole path MTU range: the window shrinks but
-/// never to nothing.
+/// Loss in either direction, and the whole range of path MTUs: the window shrinks, but never to
+/// nothing.
 #[test]
 fn a_tiny_window_still_gets_through() {
     for mtu in PathMtu::ALL {
@@ -192,7 +192,7 @@ fn a_tiny_window_still_gets_through() {
     }
 }
 
-/// Queues of depth 1 and without elements work; depth 0 takes nothing.
+/// Queues of depth 1 and without elements work; a queue of depth 0 accepts nothing.
 // shows: 11.2.5.1-depths, 10.7.3-elements
 #[test]
 fn tiny_queues_work() {
@@ -217,8 +217,8 @@ fn tiny_queues_work() {
     }
 }
 
-/// READ responses are bounded by what the requester asked for, so that the
-/// responder's own queue is never overrun by one large READ.
+/// READ responses are bounded by the requests, so that the responder's own queue is never overrun
+/// by one large READ.
 // trap: read-overrun
 #[test]
 fn a_large_read_is_paced_by_its_requester() {

@@ -1,5 +1,5 @@
-//! What is wrong with an end's own memory or requests, and how both ends learn of it
-//! (IBTA 1.7, 9.9.3 and 11.6.2).
+//! Errors in an end's own memory or requests, and what both ends see of them (IBTA 1.7, 9.9.3 and
+//! 11.6.2).
 
 use crate::errors::remote_operations;
 use crate::sim::{A, B, Pair, Setup, pattern, to_state};
@@ -9,8 +9,8 @@ use roce_stack::WcStatus::{
 };
 use roce_stack::{Access, PostError, QpState, SendOp, SendRequest, Sge};
 
-/// A receive that is too small: local length error there, invalid request here
-/// (9.9.3). Nothing is written beyond its end.
+/// A receive that is too small: local length error at the responder, invalid request at the
+/// requester (9.9.3). No byte beyond its end is written.
 // shows: 9.7.4.1-longest-send, 9.9.3-too-small
 #[test]
 fn a_receive_that_is_too_small_is_a_length_error() {
@@ -34,8 +34,8 @@ fn a_receive_that_is_too_small_is_a_length_error() {
     }
 }
 
-/// A receive whose memory may not be written: local protection error there, remote
-/// operation error here (9.9.3).
+/// A receive whose memory may not be written: local protection error at the responder, remote
+/// operation error at the requester (9.9.3).
 // shows: 9.7.5.2-operation-nak, 9.9.3-receive-protection, 10.6.3-lkey, 10.6.3-local-write
 #[test]
 fn a_receive_with_a_bad_key_is_a_protection_error() {
@@ -71,8 +71,8 @@ fn a_receive_with_a_bad_key_is_a_protection_error() {
     }
 }
 
-/// A request whose own memory may not be read fails when its turn comes: what was
-/// posted before it completes first, what follows is flushed.
+/// A request whose own memory may not be read fails when its turn comes: earlier requests complete
+/// first, later ones are flushed.
 // shows: 9.9.2-local-protection, 9.9.2-local-first, 10.6.3-lkey
 #[test]
 fn a_send_with_a_bad_key_fails_after_what_precedes_it() {
@@ -118,7 +118,7 @@ fn a_bad_element_in_mid_message_fails_the_request() {
     pair.assert_sent_as(A, &[(1, LocalProtectionError)]);
 }
 
-/// Where the result of a READ or atomic may not be placed: local protection error.
+/// The memory for the result of a READ or atomic may not be written: local protection error.
 // shows: 9.9.2-fetch-protection, 10.6.3-local-write
 #[test]
 fn a_fetch_into_bad_memory_is_a_local_protection_error() {
@@ -135,8 +135,7 @@ fn a_fetch_into_bad_memory_is_a_local_protection_error() {
     }
 }
 
-/// Requests that can't be right are refused when they are posted, and leave the QP
-/// as it is.
+/// Requests that can't be right are refused when they are posted, and leave the QP unchanged.
 // shows: 10.7.3-elements, 10.7.3-atomic-length, 10.7.3-no-reads, 10.8.2-refused-nothing
 #[test]
 fn illegal_requests_are_refused_at_once() {
@@ -169,7 +168,7 @@ fn illegal_requests_are_refused_at_once() {
     assert_eq!(pair.state(A), QpState::Rts);
 }
 
-/// A full queue takes no more; completions make room.
+/// A full queue accepts no request; completions make room.
 // shows: 11.2.5.1-depths, 10.8.5-unsignaled-frees
 #[test]
 fn a_full_queue_is_told() {

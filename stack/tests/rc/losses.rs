@@ -1,29 +1,28 @@
-//! Every loss of two packets, and delays and copies of one, in short conversations: what is
-//! missing comes again soon, and not much else does.
+//! Every loss of two packets, and delays and copies of one, in short conversations: missing packets
+//! are retransmitted soon, and hardly any others are.
 //!
-//! What all of them cost together is bounded by what it was when it was measured last, so
-//! whoever makes recovery worse for some cases finds out here. It is virtual time: the
-//! figures are the same on every machine.
+//! The total cost of all cases is bounded by the last measurement, so a change that makes recovery
+//! worse for some cases fails here. Time is virtual: the figures are the same on every machine.
 
 use crate::sim::{A, B, Fate, Pair, Sent, Setup, pattern};
 use roce_stack::{Duration, SendOp, Stat};
 
 const MTU: usize = 1024;
-/// Packets of a longer message.
+/// The number of packets of a longer message.
 const LONG: usize = 6;
-/// What a READ brings begins here in the peer's memory, what a WRITE brings in ours.
+/// The offset of the bytes of a READ in the peer's memory, and of a WRITE in local memory.
 const FROM: usize = 0;
-/// Where it goes to.
+/// The offset of their destination.
 const TO: usize = 32 * MTU;
 
-/// What the requester talks to, and whether it knows already.
+/// The peer of the requester, and whether the requester already knows its behaviour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Peer {
-    /// It keeps what comes early.
+    /// It keeps out-of-order packets.
     Holds { known: bool },
-    /// It does not, as the specification allows.
+    /// It discards them, as the specification allows.
     Discards { known: bool },
-    /// The requester has room for two early responses.
+    /// The requester has room for two out-of-order responses.
     LittleRoom,
     /// It has room for none.
     NoRoom,
@@ -37,14 +36,14 @@ enum Talk {
     Fetches,
 }
 
-/// What conversations cost.
+/// The cost of conversations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Cost {
     timeouts: u64,
     /// Packets from the requester, and to it.
     requests: u64,
     answers: u64,
-    /// Until the last answer, summed up.
+    /// The time until the last answer, summed up.
     micros: u64,
 }
 
@@ -56,7 +55,7 @@ impl Cost {
         self.micros += other.micros;
     }
 
-    /// No worse than that.
+    /// Asserts that no cost exceeds its bound.
     #[track_caller]
     fn assert_within(self, [timeouts, requests, answers, micros]: [u64; 4]) {
         let bound = Self {
@@ -73,7 +72,8 @@ impl Cost {
     }
 }
 
-/// Two ends, 10 us there and back, who know the round trip and perhaps each other.
+/// Two ends with a round trip of 10 us, which they have measured, and which may know each other's
+/// behaviour.
 fn ends(peer: Peer) -> Pair {
     let mut pair = Pair::new(Setup::default());
     for side in [A, B] {
@@ -113,7 +113,7 @@ fn ends(peer: Peer) -> Pair {
     pair
 }
 
-/// A conversation in which `fate` decides by direction and number what becomes of packets.
+/// A conversation in which `fate` decides about packets by direction and number.
 fn converse(peer: Peer, talk: Talk, fate: impl Fn(usize, usize) -> Fate + Clone + 'static) -> Cost {
     let mut pair = ends(peer);
     let mem = [pair.mem(A, 64 * MTU), pair.mem(B, 64 * MTU)];
@@ -186,7 +186,7 @@ fn losses(peer: Peer, talk: Talk, side: usize) -> Cost {
     total
 }
 
-/// All losses of three packets out of some in a row.
+/// All losses of three packets out of a few consecutive ones.
 fn triples(peer: Peer, talk: Talk, side: usize) -> Cost {
     let mut total = Cost::default();
     for i in 0..14 {
@@ -205,7 +205,7 @@ fn triples(peer: Peer, talk: Talk, side: usize) -> Cost {
     total
 }
 
-/// One packet is lost, and another of the same direction comes late or once more.
+/// One packet is lost, and another of the same direction is late or duplicated.
 fn mixed(peer: Peer, talk: Talk, side: usize) -> Cost {
     let mut total = Cost::default();
     for i in 0..14_usize {
@@ -231,7 +231,7 @@ fn mixed(peer: Peer, talk: Talk, side: usize) -> Cost {
     total
 }
 
-/// One packet, of either direction, comes later than it should, or once more.
+/// One packet, of either direction, is late or duplicated.
 fn delays(peer: Peer, talk: Talk) -> Cost {
     let mut total = Cost::default();
     for side in [A, B] {
@@ -253,8 +253,8 @@ fn delays(peer: Peer, talk: Talk) -> Cost {
     total
 }
 
-/// What losses of requests, losses of answers, and delays and copies cost: timeouts,
-/// requests, answers, and microseconds in all.
+/// The costs of losses of requests, losses of answers, and delays and copies: timeouts, requests,
+/// answers, and total microseconds.
 type Bounds = [[u64; 4]; 3];
 
 fn assert_costs(talk: Talk, bounds: &[(Peer, Bounds)]) {
@@ -352,7 +352,7 @@ fn losses_among_reads_and_atomics_cost_little() {
     assert_costs(Talk::Fetches, &bounds);
 }
 
-/// Three losses, and a loss beside a packet that comes late or once more: `side` sends both.
+/// Three losses, and a loss with a late or duplicated packet, all from `side`.
 fn assert_costs_of_more(talk: Talk, side: usize, bounds: &[(Peer, [[u64; 4]; 2])]) {
     for (peer, [three, late]) in bounds {
         println!("{talk:?} with {peer:?}");

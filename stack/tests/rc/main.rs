@@ -1,7 +1,6 @@
-//! Reliable connections end to end, against the rules of the InfiniBand
-//! Architecture Specification: two NICs over a faulty wire, or one against packets
-//! written by hand, in virtual time and from a seed. The unreliable services are
-//! tested in [`uc`] and [`ud`], with the same means.
+//! Reliable connections end to end, against the rules of the InfiniBand Architecture Specification:
+//! two NICs over a faulty wire, or one against packets written by hand, in virtual time and from a
+//! seed. The tests of the unreliable services are in [`uc`] and [`ud`], with the same helpers.
 
 mod acks;
 mod answers;

@@ -6,7 +6,7 @@ use rand_core::SeedableRng;
 use roce_stack::{DropReason, MAD_BYTES, MadError, QpState, Stat, TxMeta};
 use roce_wire::{Bth, Deth, ExtHeaders, ImmDt, Opcode, PKey, Psn, QKey, Qpn};
 
-/// What the inbox holds.
+/// The capacity of the inbox.
 const ROOM: usize = 256;
 
 fn open(ip: Ip) -> Hand {
@@ -36,7 +36,7 @@ fn mad(number: u8) -> [u8; MAD_BYTES] {
     std::array::from_fn(|index| number ^ index as u8)
 }
 
-/// Nothing came of it but the one drop, and the next good one is taken.
+/// The packet caused only the one drop, and the next valid one is accepted.
 #[track_caller]
 fn assert_dropped(mut hand: Hand, reason: DropReason) {
     assert_eq!(hand.drops(reason), 1, "{:?}", hand.node.nic.counters());
@@ -48,7 +48,7 @@ fn assert_dropped(mut hand: Hand, reason: DropReason) {
     assert_eq!(hand.node.nic.poll_mad().map(|got| got.mad), Some(mad(1)));
 }
 
-/// From whoever it is, over each kind of network, with the path back.
+/// From any sender, over each kind of network, with the path back.
 // shows: 13.5.1-taken
 #[test]
 fn a_datagram_is_taken_with_the_path_back() {
@@ -86,8 +86,8 @@ fn the_wrong_key() {
     }
 }
 
-/// QP1 is in all partitions of the port, and the port in the default one; as a full member
-/// it takes what limited ones send.
+/// QP1 is in all partitions of the port, and the port in the default one; as a full member it
+/// accepts packets of limited ones.
 // shows: 13.5.1-partition
 #[test]
 fn the_wrong_partition() {
@@ -148,7 +148,7 @@ fn packets_of_other_services_are_not_answered() {
     }
 }
 
-/// Immediate data does no harm; nobody looks at it.
+/// Immediate data is ignored.
 #[test]
 fn immediate_data_is_passed_over() {
     let mut hand = open(Ip::V4);
@@ -171,7 +171,7 @@ fn what_a_group_is_sent_is_not_for_it() {
     assert_dropped(hand, DropReason::NoGroup);
 }
 
-/// The inbox is bounded; what is dropped then is counted, and the oldest stay.
+/// The inbox is bounded; further datagrams are dropped and counted, and the oldest stay.
 // shows: 13.5.1-bounded
 #[test]
 fn a_full_inbox_drops_what_comes() {
@@ -218,7 +218,7 @@ fn to(ip: Ip, host: u8) -> TxMeta {
     }
 }
 
-/// A SEND from QP1 to QP1 in the default partition; PSNs count, whoever it is for.
+/// A SEND from QP1 to QP1 in the default partition; its PSN advances with any destination.
 // shows: 13.5.1-sent, A16-default-pkey
 #[test]
 fn datagrams_leave_with_the_key_and_the_number() {
@@ -246,7 +246,7 @@ fn datagrams_leave_with_the_key_and_the_number() {
     }
 }
 
-/// A port without room takes them later, in their order; the outbox is bounded.
+/// A port without room takes them later, in order; the outbox is bounded.
 #[test]
 fn datagrams_wait_for_the_port() {
     let mut hand = open(Ip::V4);
@@ -263,7 +263,7 @@ fn datagrams_wait_for_the_port() {
     assert!(!hand.node.nic.wants_to_send());
 }
 
-/// What the port can't send at all is counted, and holds nothing up.
+/// Datagrams that the port can never send are counted, and don't block others.
 #[test]
 fn what_cannot_be_sent_is_counted() {
     let mut hand = open(Ip::V4);
@@ -277,8 +277,8 @@ fn what_cannot_be_sent_is_counted() {
     assert_eq!(hand.stat(Stat::TxPackets), 1);
 }
 
-/// Any bytes at all behind the right headers, and nearly right headers before them: QPs
-/// beside it notice nothing, and nothing is answered.
+/// Any bytes behind valid headers, and nearly valid headers before them: other QPs are not
+/// affected, and nothing is answered.
 #[test]
 fn hostile_datagrams_do_no_harm() {
     let mut dice = Dice(ChaCha20Rng::from_seed([11; 32]));

@@ -1,4 +1,4 @@
-//! What the NIC does for all its QPs: turns, timers, and how long it remembers.
+//! What the NIC does for all its QPs: turns, timers, and how long it keeps state.
 
 use crate::sim::{A, B, Hand, Pair, Setup, pattern, to_state};
 use roce_stack::{
@@ -7,8 +7,8 @@ use roce_stack::{
 };
 use roce_wire::{ExtHeaders, Opcode, Qpn, RnrTimer, Syndrome};
 
-/// Timers that were overtaken don't pile up, however long they still have to run:
-/// here each of 10,000 RNR NAKs ends the wait for an ACK timeout of 2.4 hours.
+/// Obsolete timers don't accumulate, however long they still have to run: here each of 10,000 RNR
+/// NAKs ends the wait for an ACK timeout of 2.4 hours.
 #[test]
 fn overtaken_timers_do_not_pile_up() {
     let mut hand = Hand::new(Setup {
@@ -33,8 +33,8 @@ fn overtaken_timers_do_not_pile_up() {
     assert_eq!(hand.stat(Stat::Timeouts), 0);
 }
 
-/// What an application posts in answer to a message leaves before the message's
-/// acknowledgement, which is not lost over it.
+/// A request that an application posts in answer to a message leaves before the message's
+/// acknowledgement, which is still sent.
 #[test]
 fn an_answer_goes_before_an_acknowledgement() {
     let mut hand = Hand::new(Setup::default());
@@ -50,7 +50,8 @@ fn an_answer_goes_before_an_acknowledgement() {
     assert_eq!(sent, [Opcode::RC_SEND_ONLY, Opcode::RC_ACKNOWLEDGE]);
 }
 
-/// Who sends at once what the port is told to be the last has nothing left to send then.
+/// After the packet that the port was told is the last, a QP that sends at once has nothing left to
+/// send.
 #[test]
 fn a_port_is_told_of_the_last_packet_of_all() {
     let mut hand = Hand::new(Setup::default());
@@ -70,7 +71,7 @@ fn a_port_is_told_of_the_last_packet_of_all() {
         sent += packets;
         assert_eq!(ends, [sent], "{lens:?}");
     }
-    // All of it again.
+    // All of them are retransmitted.
     hand.timeout();
     assert_eq!(ends(&mut hand), (sent, vec![2 * sent]));
     // Nor is it the last if an acknowledgement follows.
@@ -82,7 +83,7 @@ fn a_port_is_told_of_the_last_packet_of_all() {
     assert_eq!(ends(&mut hand), (2, vec![]));
 }
 
-/// A QP in the place of one that has gone is not taken for it.
+/// A QP in the slot of a destroyed one is not mistaken for it.
 #[test]
 fn the_place_of_a_qp_is_another_ones_later() {
     let mut hand = Hand::new(Setup::default());
@@ -103,8 +104,8 @@ fn the_place_of_a_qp_is_another_ones_later() {
     assert_eq!(reset, Some(QpState::Reset));
 }
 
-/// An acknowledgement may wait for what the application answers; a refusal, a READ's
-/// response and what was posted may not.
+/// An acknowledgement may wait for the application's answer; a NAK, a READ's response and posted
+/// requests may not.
 #[test]
 fn only_acknowledgements_may_wait() {
     let waits = |act: fn(&mut Hand)| {
@@ -144,7 +145,7 @@ fn only_acknowledgements_may_wait() {
     assert!(!hand.node.nic.wants_only_to_acknowledge(), "it has left");
 }
 
-/// Many QPs between the same two NICs, all at once over a bad wire: each gets its own.
+/// Many QPs between the same two NICs, all at once over a bad wire: each gets its own data.
 // shows: 11.4.2.1-shared
 #[test]
 fn many_qps_share_a_nic() {
@@ -195,8 +196,8 @@ fn many_qps_share_a_nic() {
     }
 }
 
-/// QPs to one peer keep no more in flight together than one of them may alone; who finds
-/// no room has its turn when somebody makes some, be it by going away.
+/// QPs to one peer keep no more in flight together than a single one may. A QP that finds no room
+/// has its turn when another one makes room, be it by being destroyed.
 #[test]
 fn qps_to_one_peer_share_a_window() {
     let mut pair = Pair::new(Setup::default());
@@ -227,8 +228,8 @@ fn qps_to_one_peer_share_a_window() {
     assert_eq!(sent(&mut pair), window as u64 + 1000);
 }
 
-/// What a QP completed and nobody has taken goes with RESET, and with the QP; what others
-/// completed to the same CQs stays.
+/// RESET, and destroying a QP, drop the QP's completions that have not been polled; those of others
+/// in the same CQs stay.
 // shows: 10.3.1-reset-completions
 #[test]
 fn a_reset_takes_untaken_completions_along() {
@@ -283,7 +284,7 @@ fn a_seed_reproduces_a_run() {
             pair.post(side, 1, op, &[mem[side].sge(0, 100_000)]);
         }
         pair.run();
-        // Everything but the addresses of this process's memory and what covers them.
+        // Everything except the addresses of this process's memory and the fields that cover them.
         let shape = |side: usize| {
             let log = pair.links[side].log.iter();
             let packets = log.map(|sent| (sent.at, sent.bth, sent.len, sent.ext.aeth));
@@ -301,7 +302,7 @@ fn another_qp(pair: &mut Pair, side: usize) {
     node.qpn = node.another_qp(QpKind::Rc, queue);
 }
 
-/// What a QP holds is told: posted receives as well as sends, until they complete.
+/// The usage includes posted receives as well as sends, until they complete.
 #[test]
 fn usage_counts_requests_that_have_not_completed() {
     let mut hand = Hand::new(Setup::default());
@@ -320,7 +321,7 @@ fn usage_counts_requests_that_have_not_completed() {
     assert_eq!((usage.sends, usage.receives), (1, 2));
 }
 
-/// A part of the numbers can be used up; then there is an error, and nothing is left behind.
+/// A part of the QPN space can be used up; then creating a QP fails, and leaves nothing behind.
 #[test]
 fn when_all_numbers_are_taken_there_is_no_further_qp() {
     let mut hand = Hand::new(Setup::default());

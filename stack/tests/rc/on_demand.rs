@@ -1,5 +1,5 @@
-//! Regions of memory that may be unmapped at any time: a hole is an error of the
-//! request that meets it, on either side.
+//! Regions of memory that may be unmapped at any time: a request that accesses a hole fails, on
+//! either side.
 
 use crate::sim::{A, B, Pair, Setup, pattern};
 use roce_stack::WcStatus::{
@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex};
 const PAGE: usize = 4096;
 const BASE: u64 = 0x7f00_0000_0000;
 
-/// A few pages at [`BASE`], each of which is there or not.
+/// A few pages at [`BASE`], each of which is mapped or not.
 #[derive(Debug)]
 struct Pages {
     bytes: Mutex<Vec<u8>>,
@@ -33,7 +33,7 @@ impl Pages {
         self.holes.lock().expect("no panic").push(page);
     }
 
-    /// How many of the bytes are there, up to the first that is not.
+    /// The number of bytes that are mapped, up to the first that is not.
     fn there(&self, at: usize, len: usize) -> usize {
         let holes = self.holes.lock().expect("no panic");
         let bytes = self.bytes.lock().expect("no panic");
@@ -90,7 +90,7 @@ fn rights() -> Access {
         | Access::MW_BIND
 }
 
-/// Registers the pages at one side; explicitly, or as part of everything.
+/// Registers the pages at one side, explicitly or as part of the address space.
 fn register(pair: &mut Pair, side: usize, pages: &Arc<Pages>, implicit: bool) -> u32 {
     let accessor: Arc<dyn FaultSafe> = pages.clone();
     let len = pages.bytes.lock().expect("no panic").len() as u64;
@@ -155,7 +155,7 @@ fn mapped_pages_are_like_any_memory() {
     }
 }
 
-/// A peer that meets a hole is denied access; the target lives on.
+/// A peer that accesses a hole is denied access; the target keeps working.
 // shows: 10.6-on-demand
 #[test]
 fn a_hole_is_a_remote_access_error_to_the_peer() {
@@ -182,7 +182,7 @@ fn a_hole_is_a_remote_access_error_to_the_peer() {
     }
 }
 
-/// A page that goes away in the middle of a message.
+/// A page that is unmapped in the middle of a message.
 // shows: 10.6-on-demand
 #[test]
 fn a_page_may_vanish_in_the_middle_of_a_message() {
@@ -198,7 +198,7 @@ fn a_page_may_vanish_in_the_middle_of_a_message() {
     pair.assert_sent_as(A, &[(1, RemoteAccessError)]);
 }
 
-/// A hole where a request's own memory should be is a local protection error.
+/// A hole in a request's own memory is a local protection error.
 // shows: 10.6-on-demand
 #[test]
 fn a_hole_in_local_memory_is_a_protection_error() {
@@ -218,7 +218,7 @@ fn a_hole_in_local_memory_is_a_protection_error() {
     }
 }
 
-/// A hole where a receive should go: protection error there, operation error here
+/// A hole in a receive: protection error at the responder, operation error at the requester
 /// (9.9.3).
 #[test]
 fn a_hole_in_a_receive_fails_both_ends() {
@@ -267,7 +267,7 @@ fn windows_cut_everything_down_to_size() {
     }
 }
 
-/// A comparison that fails writes nothing, not even what was there.
+/// A comparison that fails writes nothing, not even the previous value.
 // shows: 10.6-on-demand-atomics
 #[test]
 fn on_demand_regions_have_atomics() {
@@ -312,8 +312,8 @@ fn on_demand_regions_have_atomics() {
     }
 }
 
-/// An atomic that meets a hole is denied, as is one of a word that is not aligned in
-/// memory, whatever peers call it.
+/// An atomic on a hole is denied, as is one on a word that is not aligned in memory, whatever its
+/// address for peers.
 // shows: 10.6-on-demand-atomics
 #[test]
 fn an_atomic_needs_a_word_that_is_there() {
@@ -354,7 +354,7 @@ fn an_atomic_needs_a_word_that_is_there() {
     }
 }
 
-/// Addresses at the very end of the address space wrap nowhere.
+/// Addresses at the very end of the address space don't wrap.
 #[test]
 fn the_last_addresses_are_out_of_reach() {
     for addr in [u64::MAX, u64::MAX - 7, u64::MAX - 8, 0] {

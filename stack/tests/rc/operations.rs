@@ -1,5 +1,5 @@
-//! Every operation, every size around the path MTU, every path MTU, every kind of
-//! IP header: bytes arrive, and both ends complete with what the operation says.
+//! Every operation, every size around the path MTU, every path MTU, every kind of IP header: bytes
+//! arrive, and both ends get the completions of the operation.
 
 use crate::sim::{A, B, Ip, Mem, Pair, Setup, pattern};
 use roce_stack::{Access, SendOp, WcOpcode};
@@ -31,8 +31,8 @@ struct Ends {
     data: Vec<u8>,
 }
 
-/// A source at A filled with a pattern, a destination at B; room for a guard byte
-/// at the end of the latter.
+/// A source at A filled with a pattern, and a destination at B, with room for a guard byte at its
+/// end.
 fn ends(pair: &mut Pair, len: usize) -> Ends {
     let from = pair.mem(A, len + 1);
     let to = pair.mem(B, len + 1);
@@ -109,7 +109,7 @@ fn send_with_invalidate_delivers_every_size_and_invalidates() {
         assert_eq!(received[0].byte_len as usize, len);
         assert_eq!(received[0].invalidated_rkey, Some(victim.key));
         ends.assert_arrived();
-        // The key is of no use to A any more.
+        // The key is not valid for A any more.
         let op = SendOp::Write(victim.remote(0));
         pair.post(A, 2, op, &[ends.from.sge(0, 1)]);
         pair.run();
@@ -133,7 +133,7 @@ fn write_places_every_size() {
     });
 }
 
-/// IBTA 1.7, 9.4.3: consumes a receive, whose own memory stays as it is.
+/// IBTA 1.7, 9.4.3: consumes a receive, whose own memory is unchanged.
 // shows: 9.4.3-write-immediate, 11.6.1-write-imm-length
 #[test]
 fn write_with_immediate_places_every_size() {
@@ -159,7 +159,7 @@ fn write_with_immediate_places_every_size() {
 #[test]
 fn read_fetches_every_size() {
     everywhere(|pair, len| {
-        // B reads from A, so that the data goes the same way as elsewhere.
+        // B reads from A, so that the data flows in the same direction as in other tests.
         let ends = ends(pair, len);
         let op = SendOp::Read(ends.from.remote(0));
         pair.post(B, 1, op, &[ends.to.sge(0, len)]);
@@ -172,7 +172,7 @@ fn read_fetches_every_size() {
     });
 }
 
-/// IBTA 1.7, 9.4.5: the original value comes back, and only a match swaps.
+/// IBTA 1.7, 9.4.5: the original value is returned, and only a match swaps.
 // shows: 9.4.5-compare-swap, 9.4.5-original
 #[test]
 fn compare_and_swap_swaps_on_a_match_only() {
@@ -200,7 +200,7 @@ fn compare_and_swap_swaps_on_a_match_only() {
     }
 }
 
-/// IBTA 1.7, 9.4.5: the original value comes back, the sum wraps.
+/// IBTA 1.7, 9.4.5: the original value is returned, the sum wraps.
 // shows: 9.4.5-fetch-add, 9.4.5-original
 #[test]
 fn fetch_and_add_adds_and_wraps() {
@@ -269,7 +269,7 @@ fn lists_of_elements_are_gathered_and_scattered() {
         "the receive's rest is untouched"
     );
     assert!(to.read(7000, bytes.len()) == bytes, "WRITE from elements");
-    // And READ into elements, at the side that gathered.
+    // And READ into elements, at the gathering side.
     let back = [
         from.sge(0, 1),
         from.sge(5000, 1),
@@ -361,7 +361,7 @@ fn both_ends_initiate_at_once() {
     }
 }
 
-/// Completions only where asked for, and those that come keep their order.
+/// Only requests that ask for it get completions, and those stay in order.
 // shows: 10.8.5-unsignaled, 10.8.5-unsignaled-frees
 #[test]
 fn unsignaled_requests_complete_silently() {
@@ -386,8 +386,8 @@ fn unsignaled_requests_complete_silently() {
     assert_eq!(pair.nodes[A].nic.queued(pair.nodes[A].qpn), Some((0, 0)));
 }
 
-/// Rights of the region and of the QP that the operations above do not need are
-/// not asked for: SEND needs none at all.
+/// Rights of the region and of the QP that an operation does not need are not checked: SEND needs
+/// none at all.
 // shows: 9.4.1-no-remote-right
 #[test]
 fn send_needs_no_remote_rights() {

@@ -43,7 +43,7 @@ fn flush_region(rkey: u32) -> SendOp {
     })
 }
 
-/// What becomes of an operation of A on memory of B.
+/// The result of an operation of A on memory of B.
 fn outcome(pair: &mut Pair, op: SendOp) -> WcStatus {
     let local = pair.mem(A, 8);
     local.set_word(0, 0x0102_0304_0506_0708);
@@ -88,7 +88,7 @@ fn both_are_answered_by_an_empty_read_response() {
     assert_eq!(flushes, 2);
 }
 
-/// WRITEs before a FLUSH are in memory when it completes, whatever is lost.
+/// WRITEs before a FLUSH are in memory when it completes, with any loss.
 // shows: A19-flush-global
 #[test]
 fn a_flush_completes_behind_the_writes_before_it() {
@@ -112,7 +112,7 @@ fn a_flush_completes_behind_the_writes_before_it() {
     }
 }
 
-/// Ranges are checked exactly, a region by its key alone.
+/// Ranges are checked exactly, a region only by its key.
 // shows: A19-flush-range
 #[test]
 fn a_flush_names_a_range_or_a_region() {
@@ -137,7 +137,7 @@ fn a_flush_names_a_range_or_a_region() {
     }
 }
 
-/// Each needs its right of the QP and of the region; a window's are its own.
+/// Each operation needs its right of the QP and of the region; a window has rights of its own.
 // shows: A19-flush-rights, A19-atomic-write-rights
 #[test]
 fn rights_are_needed_of_qp_and_region() {
@@ -152,7 +152,7 @@ fn rights_are_needed_of_qp_and_region() {
             1 => flush_region(mem.key),
             _ => SendOp::AtomicWrite(mem.remote(0)),
         };
-        // By the QP.
+        // Of the QP.
         let mut pair = Pair::new(Setup {
             access: all_for_peers() - right,
             ..setup()
@@ -160,7 +160,7 @@ fn rights_are_needed_of_qp_and_region() {
         let mem = pair.mem(B, 8);
         let status = outcome(&mut pair, op(&mem));
         assert_eq!(status, RemoteInvalidRequest);
-        // By the region: only the right itself matters.
+        // Of the region: only the right itself matters.
         for (access, status) in [
             (all_for_peers() - right, RemoteAccessError),
             (right, Success),
@@ -172,7 +172,7 @@ fn rights_are_needed_of_qp_and_region() {
                 assert_eq!(mem.word(0), 0);
             }
         }
-        // By a window.
+        // Of a window.
         for (access, status) in [
             (all_for_peers() - right, RemoteAccessError),
             (right, Success),
@@ -251,8 +251,8 @@ fn feth(placement: u8, selectivity: u8) -> Option<Feth> {
     })
 }
 
-/// Reserved bits, no placement at all, another length than 8, in the middle of another
-/// message: invalid.
+/// Reserved bits, no placement at all, another length than 8, in the middle of another message: all
+/// are invalid.
 #[test]
 fn malformed_requests_are_invalid() {
     let invalid = Some(Syndrome::Nak(NakCode::InvalidRequest));
@@ -307,7 +307,7 @@ fn duplicates_are_answered_again() {
     }
 }
 
-/// They take responder resources: more than the peer may have are refused.
+/// They use responder resources: a peer that exceeds its number is refused.
 // shows: A19-flush-resource
 #[test]
 fn they_take_responder_resources() {
@@ -328,7 +328,7 @@ fn they_take_responder_resources() {
     assert_eq!(out.len(), 3);
 }
 
-/// A requester has no more of them under way than READs and atomics.
+/// A requester has no more of them outstanding than READs and atomics.
 #[test]
 fn a_requester_keeps_to_its_limit() {
     let mut pair = Pair::new(Setup {
@@ -354,7 +354,7 @@ fn a_requester_keeps_to_its_limit() {
     pair.assert_sent(A, &all);
 }
 
-/// Lost answers are asked for again, in whatever order they were lost.
+/// The requester asks again for lost responses, in any order of loss.
 #[test]
 fn lost_answers_are_asked_for_again() {
     for lost in [&[0], &[1], &[2_usize]] {
@@ -378,7 +378,7 @@ fn lost_answers_are_asked_for_again() {
     }
 }
 
-/// Every value that anybody sees is one that was written, never parts of two.
+/// Every value that a thread sees is one that was written, never parts of two.
 // shows: A19-atomic-write-once, A19-atomic-write-order
 #[test]
 fn an_atomic_write_is_seen_as_a_whole_and_after_the_flush() {
@@ -401,7 +401,7 @@ fn an_atomic_write_is_seen_as_a_whole_and_after_the_flush() {
     pair.assert_sent(A, &[1, 2, 3]);
 }
 
-/// An answer with bytes, or of another kind, fits no such request.
+/// A response with bytes, or of another kind, fits no such request.
 #[test]
 fn other_answers_are_bad() {
     for n in 0..2 {

@@ -5,14 +5,14 @@ use crate::xrc::Ends;
 use roce_stack::{PostError, QpKind, SendFlags, SendOp, SendRequest, Sge, Target};
 use roce_wire::{Opcode, PathMtu};
 
-/// How a request says where its bytes are.
+/// How a request refers to its bytes.
 #[derive(Clone, Copy, Debug)]
 enum Form {
     /// In one element.
     Element,
-    /// In several.
+    /// In several elements.
     Elements,
-    /// In several, and copied from there when posted.
+    /// In several elements, and copied from there when posted.
     Copied,
     /// In the request.
     Inline,
@@ -22,7 +22,7 @@ const FORMS: [Form; 4] = [Form::Element, Form::Elements, Form::Copied, Form::Inl
 
 const LEN: usize = 60;
 
-/// One way to send: both ends, where the requests go, and memory of the receiver.
+/// One way to send: both ends, the target of the requests, and memory of the receiver.
 struct Way {
     pair: Pair,
     target: Target,
@@ -51,7 +51,7 @@ impl Way {
         }
     }
 
-    /// Posts WRITEs in these forms, one after the other, then spoils the memory of those whose
+    /// Posts WRITEs in these forms, one after the other, then overwrites the memory of those whose
     /// bytes have been copied.
     fn write(&mut self, forms: &[Form]) {
         let from = self.pair.mem(A, 4 * LEN);
@@ -88,13 +88,13 @@ fn with(request: SendRequest<'_>, element: Sge) -> SendRequest<'_> {
     SendRequest { payload, ..request }
 }
 
-/// Packets of one kind of QP, as another kind sends them.
+/// The opcodes of the packets, converted to another kind of QP.
 fn opcodes(pair: &Pair) -> Vec<u8> {
     let log = &pair.links[A].log;
     log.iter().map(|sent| sent.opcode().byte() & 31).collect()
 }
 
-/// Each form alone, and all in one batch, to each kind of target: the same packets but for the
+/// Each form alone, and all in one batch, to each kind of target: the same packets except the
 /// service, the same bytes, the same completions, also when the first packet is lost.
 // shows: 10.7.3-inline
 #[test]
@@ -123,8 +123,8 @@ fn every_form_is_sent_alike() {
     }
 }
 
-/// The middle of a long message for an SRQ goes out as that of any other: each packet names
-/// the SRQ, in one piece or in several.
+/// The middle of a long message to an SRQ is sent like that of any other: each packet names the
+/// SRQ, in one piece or in several.
 // shows: A14-xrceth, 9.7.3-segments
 #[test]
 fn the_middle_of_a_message_names_its_srq() {
@@ -160,7 +160,7 @@ fn the_middle_of_a_message_names_its_srq() {
     assert_eq!(sent[0], sent[1]);
 }
 
-/// What has no local memory takes no elements, whatever the service.
+/// An operation without local memory accepts no elements, with any service.
 // shows: 10.7.3-elements
 #[test]
 fn local_requests_take_no_elements() {

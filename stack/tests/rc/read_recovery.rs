@@ -1,5 +1,5 @@
-//! READs and loss: responses that come before their turn are kept, and only what is missing
-//! is asked for again (IBTA 1.7, 9.7.5.1.3 and 9.7.5.2.4).
+//! READs and loss: out-of-order responses are kept, and the requester asks again only for what is
+//! missing (IBTA 1.7, 9.7.5.1.3 and 9.7.5.2.4).
 
 use crate::sim::{A, B, Fate, Hand, Pair, Sent, Setup, pattern};
 use roce_stack::{DropReason, Duration, QpState, SendOp, Stat};
@@ -11,7 +11,7 @@ fn is_response(sent: &Sent) -> bool {
     sent.opcode().operation() == Operation::ReadResponse
 }
 
-/// Ends 10 us apart, there and back, with a round trip that A has measured.
+/// Two ends with a round trip of 10 us, which A has measured.
 fn acquainted() -> Pair {
     let mut pair = Pair::new(Setup::default());
     pair.links[A].latency = Duration::from_micros(5);
@@ -27,8 +27,8 @@ fn acquainted() -> Pair {
     pair
 }
 
-/// READs `packets` packets, and checks them and that no timeout was needed. Gives what was
-/// asked for: where each part begins and how long it is, in packets.
+/// READs `packets` packets, and checks them and that no timeout was needed. Returns the requests:
+/// the offset and the length of each part, in packets.
 fn read(pair: &mut Pair, packets: usize) -> Vec<(u64, usize)> {
     let len = packets * MTU;
     let (local, remote) = (pair.mem(A, len), pair.mem(B, len));
@@ -43,7 +43,8 @@ fn read(pair: &mut Pair, packets: usize) -> Vec<(u64, usize)> {
     asked.map(|reth| part(reth.va, reth.dma_len)).collect()
 }
 
-/// What is missing is asked for again, the oldest first, and nothing else comes twice.
+/// The requester asks again for what is missing, the oldest first, and no other packet is sent
+/// twice.
 #[test]
 fn only_missing_responses_are_asked_for_again() {
     let mut pair = acquainted();
@@ -57,7 +58,7 @@ fn only_missing_responses_are_asked_for_again() {
     );
 }
 
-/// What was asked for again may be lost, the question or the answer.
+/// The repeated request, or its response, may be lost.
 #[test]
 fn a_response_that_is_lost_again_costs_no_timeout() {
     for side in [A, B] {
@@ -72,7 +73,7 @@ fn a_response_that_is_lost_again_costs_no_timeout() {
     }
 }
 
-/// Nothing comes after a last response or a request that is lost: the answer is late.
+/// Nothing follows a lost last response or a lost request: the answer is late.
 #[test]
 fn the_loss_of_a_request_or_of_the_last_response_costs_no_timeout() {
     let mut pair = acquainted();
@@ -83,7 +84,8 @@ fn the_loss_of_a_request_or_of_the_last_response_costs_no_timeout() {
     assert_eq!(read(&mut pair, 12), [(0, 12), (10, 2)]);
 }
 
-/// Without room for what comes early, everything from the missing response on is asked for.
+/// Without room for out-of-order responses, the requester asks for everything from the missing one
+/// on.
 #[test]
 fn without_room_the_rest_is_asked_for_again() {
     let mut pair = acquainted();
@@ -97,9 +99,9 @@ fn without_room_the_rest_is_asked_for_again() {
     read(&mut pair, 12);
 }
 
-/// Responses for which there is no room may come in any order, and each shows that one before
-/// it is missing. That this was lost once more is shown by one that comes no later in the order
-/// of PSNs than what showed it before; or by any, if it is another that is missing.
+/// Responses for which there is no room may arrive in any order, and each shows that an earlier one
+/// is missing. A second loss is shown by a response whose PSN is no later than that of the one that
+/// showed the first; or by any, if another response is missing.
 // shows: 9.7.6.1-implied-nak
 #[test]
 fn a_response_without_room_shows_once_that_one_is_missing() {
@@ -135,9 +137,9 @@ fn respond(hand: &mut Hand, opcode: Opcode, psn: u32, payload: &[u8]) {
     hand.deliver(bth, ext, payload);
 }
 
-/// Memory and completions show nothing of a response before its turn. READs, atomics and
-/// what an acknowledgement says of a SEND among them: all of it counts once the oldest has
-/// come, in order.
+/// An out-of-order response changes neither memory nor completions. That includes READs, atomics
+/// and the acknowledgement of a SEND among them: all of them count, in order, once the oldest has
+/// arrived.
 // shows: 9.7.6.1-response-gap, 9.5-completed-in-order
 #[test]
 fn early_responses_count_when_their_turn_has_come() {
@@ -183,8 +185,8 @@ fn early_responses_count_when_their_turn_has_come() {
     assert!(hand.out().is_empty());
 }
 
-/// A peer says once what it misses. If it says so while responses before that are missing,
-/// that counts when they have come.
+/// A peer sends one NAK for what it misses. If it arrives while earlier responses are missing, it
+/// counts when they have arrived.
 #[test]
 fn a_nak_behind_a_missing_response_is_not_forgotten() {
     let mut hand = Hand::new(Setup::default());
@@ -199,7 +201,7 @@ fn a_nak_behind_a_missing_response_is_not_forgotten() {
     assert_eq!(hand.out_psns()[0], psns[1]);
 }
 
-/// What a requester keeps goes back when its QP starts anew, or fails.
+/// A requester's buffers return to the pool when its QP is reset, or fails.
 #[test]
 fn the_pool_gets_back_what_a_requester_kept() {
     for state in [QpState::Reset, QpState::Err] {

@@ -1,6 +1,6 @@
-//! Loss: what is sent again, and when it is found out (IBTA 1.7, 9.7.5.2.8 and 9.7.6.1.3).
-//! A responder keeps requests that come before their turn; a requester finds out whether
-//! its peer does, and sends only what is missing if so.
+//! Loss: what is retransmitted, and when a loss is detected (IBTA 1.7, 9.7.5.2.8 and 9.7.6.1.3). A
+//! responder keeps out-of-order requests. A requester finds out whether its peer does, and then
+//! retransmits only what is missing.
 
 use crate::sim::{A, B, Fate, Hand, Pair, Sent, Setup, pattern};
 use roce_stack::{DropReason, Duration, SendOp, Stat};
@@ -9,8 +9,8 @@ use std::collections::HashMap;
 
 const MTU: usize = 1024;
 
-/// A WRITE of `packets` packets from A to B, the first sending of those in `lost` lost.
-/// Gives how often each packet was sent.
+/// A WRITE of `packets` packets from A to B, where the first transmission of those in `lost` is
+/// lost. Returns the number of transmissions of each packet.
 fn write_with_losses(pair: &mut Pair, packets: usize, lost: &[u32]) -> Vec<usize> {
     let len = packets * MTU;
     let from = pair.mem(A, len);
@@ -46,8 +46,9 @@ fn write_with_losses(pair: &mut Pair, packets: usize, lost: &[u32]) -> Vec<usize
     times
 }
 
-/// Between two of this stack, a lost packet costs that packet: the first once, while the
-/// peer is being got to know, further ones with a copy, lest they be lost again.
+/// Between two QPs of this stack, a loss costs only the lost packet: once for the first loss, while
+/// the peer is still unknown, and with a second copy for further losses, in case the first copy is
+/// lost.
 #[test]
 fn only_what_is_missing_is_sent_again() {
     let mut pair = Pair::new(Setup::default());
@@ -65,8 +66,8 @@ fn only_what_is_missing_is_sent_again() {
     assert_eq!(counters.drops(DropReason::OutOfSequence), 0);
 }
 
-/// Towards a peer that drops what comes early, everything from the lost packet on is sent
-/// again: after the first loss when that is known, from then on at once.
+/// To a peer that drops out-of-order packets, everything from the lost packet on is retransmitted:
+/// after the first loss when that is known, from then on at once.
 #[test]
 fn a_peer_that_keeps_nothing_gets_everything_again() {
     let mut pair = Pair::new(Setup {
@@ -78,8 +79,8 @@ fn a_peer_that_keeps_nothing_gets_everything_again() {
     assert_eq!(times, [1, 1, 1, 2, 2, 2, 2, 2, 2, 2, 2, 2]);
     let naks = pair.links[B].count(is_sequence_nak);
     assert_eq!(naks, 1);
-    // Known by now: no pause after the packet that is missing, and a copy of it, since the
-    // peer would not say that it is lost once more.
+    // The peer is known by now: there is no pause after the missing packet, and it is sent twice,
+    // since the peer would not report a second loss.
     let mut hand = Hand::new(Setup::default());
     let mem = hand.mem(8 * MTU);
     hand.post(1, SendOp::Send, &[mem.sge(0, 8 * MTU)]);
@@ -92,8 +93,8 @@ fn a_peer_that_keeps_nothing_gets_everything_again() {
     assert_eq!(hand.out_psns(), [&psns[5..6], &psns[5..]].concat());
 }
 
-/// Nothing is visible of a request that came early, be it in memory or as a completion,
-/// until its turn has come; then all that was kept is executed, in order.
+/// An out-of-order request changes neither memory nor completions until its turn; then all kept
+/// requests are executed, in order.
 // shows: 9.5-executed-in-order, 9.7.4.1.1-early
 #[test]
 fn what_came_early_is_executed_in_order_and_not_before() {
@@ -139,7 +140,7 @@ fn what_came_early_is_executed_in_order_and_not_before() {
     );
 }
 
-/// The next gap is told of as soon as the one before it is closed.
+/// The NAK for the next gap is sent as soon as the previous gap is closed.
 #[test]
 fn each_gap_is_told_of_in_turn() {
     let mut hand = Hand::new(Setup::default());
@@ -159,7 +160,7 @@ fn each_gap_is_told_of_in_turn() {
     assert_eq!(hand.stat(Stat::SequenceNaksSent), 2);
 }
 
-/// When the pool is full, packets are dropped, and the peer sends them again.
+/// When the pool is full, packets are dropped, and the peer retransmits them.
 #[test]
 fn a_full_pool_drops_and_nothing_is_lost() {
     let mut pair = Pair::new(Setup::default());
@@ -170,7 +171,7 @@ fn a_full_pool_drops_and_nothing_is_lost() {
     assert!(counters.drops(DropReason::OutOfSequence) > 0);
 }
 
-/// A QP that goes, or starts anew, gives its share of the pool back.
+/// The buffers of a QP return to the pool when it is destroyed or reset.
 #[test]
 fn the_pool_gets_back_what_a_qp_kept() {
     for _ in 0..3 {
@@ -190,7 +191,7 @@ fn the_pool_gets_back_what_a_qp_kept() {
     }
 }
 
-/// After an RNR NAK everything comes again, so nothing is kept.
+/// After an RNR NAK, everything is retransmitted, so nothing is kept.
 // shows: 9.7.4.1.1-early
 #[test]
 fn nothing_is_kept_behind_a_request_that_found_no_receive() {
@@ -215,15 +216,15 @@ fn nothing_is_kept_behind_a_request_that_found_no_receive() {
     assert_eq!(hand.drops(DropReason::OutOfSequence), 1);
 }
 
-/// What a peer does with what comes early.
+/// What a peer does with out-of-order packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Keeps {
     All,
     Nothing,
 }
 
-/// A connection whose round trip of 10 us is known, and what the peer does with what comes
-/// early.
+/// A connection with a known round trip of 10 us, and known behaviour of the peer for out-of-order
+/// packets.
 fn acquainted(keeps: Keeps) -> Pair {
     let mut pair = Pair::new(Setup::default());
     if keeps == Keeps::Nothing {
@@ -242,8 +243,8 @@ fn acquainted(keeps: Keeps) -> Pair {
     pair
 }
 
-/// Has `fate` done to one packet that `side` of an acquainted pair sends: it takes a few
-/// round trips to find that out, not a timeout.
+/// Applies `fate` to one packet from `side` of an acquainted pair: it is detected within a few
+/// round trips, without a timeout.
 fn found_out_soon(
     keeps: Keeps,
     side: usize,
@@ -281,8 +282,8 @@ fn the_loss_of_an_acknowledgement_is_found_out_soon() {
     }
 }
 
-/// An answer that is slow is asked for again, and nothing more: what had arrived is not
-/// sent again.
+/// The requester asks about a slow answer, and no more: packets that have arrived are not
+/// retransmitted.
 #[test]
 fn a_slow_answer_costs_no_more_than_the_question() {
     let slow = Fate::Delay(Duration::from_micros(25));
@@ -297,8 +298,8 @@ fn a_slow_answer_costs_no_more_than_the_question() {
     }
 }
 
-/// All of a message's end may be lost: the question finds that out, and everything is
-/// sent again without a timeout.
+/// The whole end of a message may be lost: the question detects it, and everything is retransmitted
+/// without a timeout.
 #[test]
 fn the_loss_of_a_whole_tail_is_found_out_without_a_timeout() {
     for keeps in [Keeps::All, Keeps::Nothing] {
@@ -310,7 +311,7 @@ fn the_loss_of_a_whole_tail_is_found_out_without_a_timeout() {
     }
 }
 
-/// The only NAK may be lost: the packet that is missing is among those that ask.
+/// The only NAK may be lost: the missing packet is among those that ask.
 #[test]
 fn the_loss_of_a_nak_is_found_out_without_a_timeout() {
     for keeps in [Keeps::All, Keeps::Nothing] {
@@ -326,8 +327,8 @@ fn is_sequence_nak(sent: &Sent) -> bool {
     syndrome == Some(Syndrome::Nak(NakCode::PsnSequenceError))
 }
 
-/// A peer that has said what it misses says it only once: what is sent again for that may
-/// be lost as well, with its copy, and is found out without a timeout.
+/// A peer sends one NAK for a gap. The retransmission may be lost as well, with its copy, and the
+/// loss is detected without a timeout.
 #[test]
 fn the_loss_of_what_is_sent_again_is_found_out_without_a_timeout() {
     for keeps in [Keeps::All, Keeps::Nothing] {
@@ -355,7 +356,7 @@ fn the_loss_of_what_is_sent_again_is_found_out_without_a_timeout() {
     }
 }
 
-/// A peer that nothing is known of yet is asked as well, and a loss of its answer costs no
+/// The requester also asks a peer whose behaviour is unknown, and the loss of its answer costs no
 /// timeout.
 #[test]
 fn a_peer_that_has_lost_nothing_so_far_is_asked_too() {
@@ -374,7 +375,7 @@ fn a_peer_that_has_lost_nothing_so_far_is_asked_too() {
     }
 }
 
-/// Asking costs no retry: those are of the local ACK timeout, which keeps its meaning.
+/// Asking costs no retry: retries belong to the local ACK timeout, which keeps its meaning.
 #[test]
 fn asking_is_no_retry() {
     let mut pair = Pair::new(Setup {
@@ -392,8 +393,7 @@ fn asking_is_no_retry() {
     assert!(counters.stat(Stat::LateAnswers) > 3);
 }
 
-/// A timeout that was for nothing is recognised by an acknowledgement of more than what
-/// was sent again.
+/// A spurious timeout is recognised by an acknowledgement of more than what was retransmitted.
 #[test]
 fn a_timeout_for_nothing_is_recognised() {
     let mut hand = Hand::new(Setup::default());
@@ -408,8 +408,8 @@ fn a_timeout_for_nothing_is_recognised() {
     assert_eq!(hand.stat(Stat::SpuriousTimeouts), 1);
 }
 
-/// A burst that is lost from end to end takes a round trip for each doubling of what is
-/// sent again, not one for each packet.
+/// A burst that is lost completely takes a round trip for each doubling of the run, not one for
+/// each packet.
 #[test]
 fn a_long_gap_is_closed_in_few_round_trips() {
     let mut pair = Pair::new(Setup {
@@ -434,8 +434,8 @@ fn a_long_gap_is_closed_in_few_round_trips() {
     assert!(naks < 20, "{naks}");
 }
 
-/// While it is not known whether the peer keeps what comes early, nothing follows the
-/// packet that it misses: the answer would say nothing.
+/// While the peer's behaviour is unknown, nothing follows the packet that it misses: otherwise the
+/// answer would reveal nothing.
 #[test]
 fn nothing_new_is_sent_while_the_peer_is_got_to_know() {
     let mut hand = Hand::new(Setup::default());

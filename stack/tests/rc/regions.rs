@@ -1,5 +1,5 @@
-//! Regions that are not simply a buffer: parts of one, none at all, and regions that
-//! are registered anew (IBTA 1.7, 10.6 and 11.2.8).
+//! Regions that are not simply a buffer: parts of one, none at all, and re-registered regions (IBTA
+//! 1.7, 10.6 and 11.2.8).
 
 use crate::sim::{A, B, Mem, Pair, Setup, pattern};
 use roce_stack::WcStatus::{LocalProtectionError, RemoteAccessError, Success};
@@ -21,7 +21,7 @@ fn null_sge(lkey: u32, addr: u64, length: u32) -> Sge {
     Sge { addr, length, lkey }
 }
 
-/// Bytes from nowhere are zeros, bytes to nowhere are dropped, at any address.
+/// Bytes from a null region are zeros, bytes to it are dropped, at any address.
 // shows: 10.6-null
 #[test]
 fn a_null_region_reads_zeros_and_swallows_bytes() {
@@ -45,7 +45,7 @@ fn a_null_region_reads_zeros_and_swallows_bytes() {
     assert!(to.read(1000, 2000) == [0; 2000]);
     assert!(to.read(3000, 2000) == data[1000..]);
     assert_eq!(to.read(5000, 1), [0xee]);
-    // In: the first and the last 500 bytes of the same are kept, by a receive.
+    // In: a receive keeps only the first and the last 500 bytes of the same.
     let keep = [
         to.sge(6000, 500),
         null_sge(null[B], 0, 4000),
@@ -59,7 +59,7 @@ fn a_null_region_reads_zeros_and_swallows_bytes() {
     assert!(to.read(6000, 500) == data[..500]);
     assert!(to.read(6500, 500) == data[2500..]);
     assert_eq!(to.read(7000, 1), [0xee]);
-    // And by READ and an atomic, whose results nobody wants.
+    // And by READ and an atomic, whose results are not needed.
     let add = SendOp::FetchAdd {
         remote: to.remote(8000),
         add: 1,
@@ -100,7 +100,7 @@ fn a_null_region_is_not_for_peers() {
     pair.assert_sent_as(A, &[(1, RemoteAccessError)]);
 }
 
-/// A part of a buffer, called by addresses from 0 on.
+/// A part of a buffer, with addresses from 0 on.
 // shows: 10.6-zero-based
 #[test]
 fn a_part_of_a_buffer_is_a_region() {
@@ -187,7 +187,7 @@ fn a_region_is_registered_anew() {
         assert_eq!(pair.nodes[B].nic.reregister(mem.key, domain), Ok(()));
         assert_eq!(write(&mut pair, mem.remote(0)), status);
     }
-    // Memory, called as that before was.
+    // Memory, with the address of the previous one.
     let mut pair = Pair::new(Setup::default());
     let mem = pair.mem(B, 8);
     let buffer = Arc::new(Buffer::new(8).expect("a buffer"));
@@ -202,7 +202,7 @@ fn a_region_is_registered_anew() {
     assert_eq!((found, mem.read(0, 8)), ([9; 8], vec![0; 8]));
 }
 
-/// What is refused leaves the region as it was.
+/// A refused change leaves the region unchanged.
 // shows: 10.6.2-reregister
 #[test]
 fn a_refused_change_changes_nothing() {
@@ -280,7 +280,7 @@ fn a_region_with_windows_is_not_changed() {
     assert_eq!(nic.reregister(mem.key, Reregister::default()), Ok(()));
 }
 
-/// A change in the middle of a message counts from the next packet on.
+/// A change in the middle of a message takes effect from the next packet on.
 // shows: 10.6.2-reregister-under-way
 #[test]
 fn a_change_in_the_middle_of_a_message_denies_the_rest() {
@@ -308,7 +308,7 @@ fn a_change_in_the_middle_of_a_message_denies_the_rest() {
     }
 }
 
-/// A region that a peer had invalidated is opened again by a new registration.
+/// A re-registration restores a region that a peer had invalidated.
 #[test]
 fn a_new_registration_undoes_an_invalidation() {
     let mut pair = Pair::new(Setup::default());

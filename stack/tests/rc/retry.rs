@@ -1,17 +1,17 @@
-//! Waiting and trying again: the local ACK timeout and the RNR timer, and how often
-//! (IBTA 1.7, 9.7.6.1.3, 9.7.5.2.8 and 9.9.2.1).
+//! Waiting and retrying: the local ACK timeout, the RNR timer, and their retry limits (IBTA 1.7,
+//! 9.7.6.1.3, 9.7.5.2.8 and 9.9.2.1).
 
 use crate::sim::{A, B, Fate, Hand, Pair, Setup};
 use roce_stack::{Duration, Instant, QpState, SendOp, Stat, WcStatus};
 use roce_wire::{NakCode, Opcode, RnrTimer, Syndrome};
 
-/// When the NIC wants to be woken, from now on.
+/// The time until the NIC's next deadline.
 fn until_timeout(hand: &Hand) -> Duration {
     let at = hand.node.nic.next_timeout().expect("a timer runs");
     at.saturating_duration_since(hand.now)
 }
 
-/// Lets early wake-ups pass until something is sent or the QP fails.
+/// Runs timers until a packet is sent or the QP fails.
 fn next_attempt(hand: &mut Hand) -> (Duration, Vec<u32>) {
     let from = hand.now;
     for _ in 0..10 {
@@ -46,7 +46,7 @@ fn the_ack_timeout_is_a_power_of_two() {
     }
 }
 
-/// Timeout 0 waits for ever (9.7.6.1.3).
+/// Timeout 0 means no timeout (9.7.6.1.3).
 // shows: 9.7.6.1.3-timeout-zero
 // trap: ack-timeout
 #[test]
@@ -116,8 +116,7 @@ fn retries_used_up_fail_the_request_and_flush_the_rest_in_order() {
     }
 }
 
-/// Whatever is lost, progress gives back all retries: the count is of attempts in a
-/// row (9.9.2.1).
+/// With any losses, progress restores all retries: the count is of attempts in a row (9.9.2.1).
 // shows: 9.7.6.1.3-retries-back
 #[test]
 fn progress_gives_the_retries_back() {
@@ -142,8 +141,7 @@ fn progress_gives_the_retries_back() {
     pair.assert_sent(A, &[1]);
 }
 
-/// The RNR NAK's timer is a code, and nothing is sent before it has run out
-/// (9.7.5.2.8).
+/// The timer of an RNR NAK is a code, and nothing is sent before it has expired (9.7.5.2.8).
 // shows: 9.7.5.2.8-rnr-wait, 9.7.5.2.8-rnr-resend
 // trap: rnr-timer
 #[test]
@@ -157,7 +155,7 @@ fn an_rnr_nak_is_honoured_for_its_time() {
         let psns = hand.out_psns();
         hand.answer(psns[0], Syndrome::RnrNak(timer));
         assert!(hand.out().is_empty());
-        // A request that is posted meanwhile waits as well.
+        // A request that is posted meanwhile waits, too.
         hand.post(3, SendOp::Write(mem.remote(0)), &[mem.sge(0, 8)]);
         assert!(hand.out().is_empty());
         let (waited, again) = next_attempt(&mut hand);
@@ -167,8 +165,8 @@ fn an_rnr_nak_is_honoured_for_its_time() {
     }
 }
 
-/// The responder says RNR once, drops what follows in silence, and takes the request
-/// when it comes again (9.7.5.2.8).
+/// The responder sends one RNR NAK, drops what follows silently, and accepts the request when it is
+/// retransmitted (9.7.5.2.8).
 // shows: 9.7.4.1-no-receive, 9.7.5.2.8-rnr-nak, 9.7.5.2.8-rnr-once, 9.9.3-retryable-stays
 #[test]
 fn a_responder_without_receives_says_so_once() {
@@ -191,7 +189,7 @@ fn a_responder_without_receives_says_so_once() {
     hand.request(Opcode::RC_SEND_ONLY, Default::default(), &[1; 4]);
     assert_eq!(hand.node.received().len(), 1);
     assert_eq!(hand.out_one().psn(), first);
-    // The next finds none again.
+    // The next one finds none again.
     hand.request(Opcode::RC_SEND_ONLY, Default::default(), &[2; 4]);
     assert_eq!(hand.out_one().syndrome(), Some(Syndrome::RnrNak(timer)));
 }
@@ -217,7 +215,7 @@ fn rnr_retries_used_up_fail_the_request() {
     }
 }
 
-/// Each request has its own RNR retries: progress gives them back.
+/// Each request has its own RNR retries: progress restores them.
 // shows: 9.7.5.2.8-rnr-retries-back
 #[test]
 fn progress_gives_the_rnr_retries_back() {
@@ -235,7 +233,7 @@ fn progress_gives_the_rnr_retries_back() {
     }
 }
 
-/// `rnr_retry` 7 retries for ever (9.7.5.2.8), even if some of the RNR NAKs are lost.
+/// `rnr_retry` 7 retries without limit (9.7.5.2.8), even if some of the RNR NAKs are lost.
 // shows: 9.7.5.2.8-rnr-for-ever
 // trap: rnr-timer
 #[test]
@@ -265,7 +263,7 @@ fn seven_rnr_retries_are_for_ever() {
     pair.assert_received(B, &[7]);
 }
 
-/// A copy of an RNR NAK, made by the network, is not another one.
+/// A copy of an RNR NAK, made by the network, does not count as another one.
 // shows: 9.7.5.2.8-rnr-copy
 #[test]
 fn a_copied_rnr_nak_counts_once() {
@@ -285,7 +283,7 @@ fn a_copied_rnr_nak_counts_once() {
     assert_eq!(hand.node.sent()[0].status, WcStatus::RnrRetryExceeded);
 }
 
-/// An RNR NAK acknowledges what precedes it (9.7.5.1.2).
+/// An RNR NAK acknowledges everything before it (9.7.5.1.2).
 // shows: 9.7.6.1-nak-acks
 #[test]
 fn an_rnr_nak_acknowledges_what_precedes_it() {
@@ -318,8 +316,8 @@ fn sequence_naks_without_progress_use_up_the_retries() {
     assert_eq!(hand.node.sent()[0].status, WcStatus::RetryExceeded);
 }
 
-/// What a port can never send counts as sent and lost: the request fails when the
-/// retries are used up, and nothing hangs.
+/// A packet that a port can never send counts as sent and lost: the request fails when the retries
+/// are used up, and nothing hangs.
 #[test]
 fn what_cannot_be_sent_ends_in_retry_exceeded() {
     let mut pair = Pair::new(Setup::default());
@@ -331,7 +329,7 @@ fn what_cannot_be_sent_ends_in_retry_exceeded() {
     assert_eq!(pair.nodes[A].nic.counters().stat(Stat::Unsendable), 8);
 }
 
-/// A port that is full holds things up but loses nothing: no timeout, no retry.
+/// A full port delays packets but loses none: no timeout, no retry.
 #[test]
 fn a_full_port_is_tried_again() {
     let mut hand = Hand::new(Setup::default());
@@ -349,8 +347,8 @@ fn a_full_port_is_tried_again() {
     assert_eq!(hand.stat(Stat::Retransmitted), 0);
 }
 
-/// The deadline may be asked for at any time and is never in the past once it has
-/// been served.
+/// The deadline may be queried at any time. Once it has been handled, the next one is never in the
+/// past.
 #[test]
 fn a_served_timeout_lies_in_the_future() {
     let mut hand = Hand::new(Setup::default());
@@ -364,8 +362,8 @@ fn a_served_timeout_lies_in_the_future() {
     assert!(hand.node.nic.next_timeout() > Some(hand.now));
 }
 
-/// What the peer acknowledges while it is waiting to be sent again has arrived: only the
-/// rest is sent again, and what follows has the PSN that follows.
+/// Packets that the peer acknowledges while they wait for retransmission have arrived: only the
+/// rest is retransmitted, and the next request has the next PSN.
 // shows: 10.8.6-own-memory-back
 #[test]
 fn what_is_acknowledged_before_it_is_sent_again_stays_sent() {

@@ -1,5 +1,5 @@
-//! What is sent when something is missing, packet by packet: how long runs of repeated packets
-//! are, what ends them, and what a requester takes its peer for.
+//! What is retransmitted when packets are missing: the length of runs, what ends them, and what a
+//! requester concludes about its peer.
 
 use crate::sim::{Hand, Mem, Setup};
 use roce_stack::{Duration, SendOp, Stat, WcStatus};
@@ -7,7 +7,7 @@ use roce_wire::{Credits, NakCode, RnrTimer, Syndrome};
 
 const MTU: usize = 1024;
 
-/// A requester that knows how long answers take.
+/// A requester that knows the round trip.
 fn acquainted() -> (Hand, Mem) {
     let mut hand = Hand::new(Setup::default());
     let mem = hand.mem(600 * MTU);
@@ -26,7 +26,7 @@ fn write(hand: &mut Hand, mem: &Mem, packets: usize) {
     hand.post(1, op, &[mem.sge(0, packets * MTU)]);
 }
 
-/// Time in which an answer would have come.
+/// Waits long enough for an answer to arrive.
 fn pause(hand: &mut Hand) {
     hand.now = hand.now + Duration::from_micros(20);
 }
@@ -36,7 +36,7 @@ fn nak(hand: &mut Hand, psn: u32) {
     hand.nak(psn, NakCode::PsnSequenceError);
 }
 
-/// Lets time pass until an answer is late.
+/// Waits until an answer is late.
 fn late(hand: &mut Hand) {
     let before = hand.stat(Stat::LateAnswers);
     while hand.stat(Stat::LateAnswers) == before {
@@ -45,7 +45,7 @@ fn late(hand: &mut Hand) {
     }
 }
 
-/// A requester that knows that its peer keeps what comes early.
+/// A requester that knows that its peer keeps out-of-order packets.
 fn with_holder() -> (Hand, Mem) {
     let (mut hand, mem) = acquainted();
     write(&mut hand, &mem, 5);
@@ -57,8 +57,8 @@ fn with_holder() -> (Hand, Mem) {
     (hand, mem)
 }
 
-/// While a gap turns out to be longer than what was repeated of it, twice as much is, up to 64
-/// packets; the first of them once more.
+/// While a gap turns out to be longer than the run, the next run is twice as long, up to 64
+/// packets; its first packet is sent twice.
 #[test]
 fn runs_double_up_to_64_packets() {
     let (mut hand, mem) = with_holder();
@@ -73,8 +73,8 @@ fn runs_double_up_to_64_packets() {
     }
 }
 
-/// A NAK for what is on its way again is no news; one for the first of it is, if it comes
-/// that late, and one for what follows.
+/// A NAK for a packet that was just retransmitted is no news. A NAK for the first packet of the run
+/// is news if it arrives late enough, as is one for a packet behind the run.
 #[test]
 fn what_is_on_its_way_again_is_not_repeated() {
     let (mut hand, mem) = with_holder();
@@ -95,7 +95,7 @@ fn what_is_on_its_way_again_is_not_repeated() {
     }
 }
 
-/// An acknowledgement of a part of what was repeated says nothing of the peer.
+/// An acknowledgement of a part of a run says nothing about the peer.
 #[test]
 fn a_part_of_a_run_is_no_strike() {
     let (mut hand, mem) = with_holder();
@@ -110,8 +110,7 @@ fn a_part_of_a_run_is_no_strike() {
     assert!(hand.out().is_empty());
 }
 
-/// What was not sent yet of what is to be repeated still is when the first of it is
-/// acknowledged.
+/// The rest of a run is sent after its first packet is acknowledged.
 #[test]
 fn a_run_goes_on_after_its_first_packet_is_acknowledged() {
     let (mut hand, mem) = with_holder();
@@ -128,8 +127,8 @@ fn a_run_goes_on_after_its_first_packet_is_acknowledged() {
     assert_eq!(hand.out_psns(), [psn + 2]);
 }
 
-/// Three times in a row a peer that kept what came early has not: then it is taken for one
-/// that doesn't.
+/// A peer that kept out-of-order packets discards them three times in a row: then it counts as one
+/// that discards them.
 #[test]
 fn a_holder_may_drop_packets_twice_in_a_row() {
     let (mut hand, mem) = with_holder();
@@ -139,7 +138,7 @@ fn a_holder_may_drop_packets_twice_in_a_row() {
         nak(&mut hand, psns[0]);
         let again = hand.out_psns();
         if strike == 3 {
-            // Everything, and the first once more.
+            // Everything, and the first packet twice.
             assert_eq!(again, [&psns[..1], &psns[..]].concat());
             continue;
         }
@@ -152,8 +151,8 @@ fn a_holder_may_drop_packets_twice_in_a_row() {
     }
 }
 
-/// An answer to a question after a late one says nothing of what the peer does with early
-/// packets.
+/// The answer to a question after a late one says nothing about what the peer does with
+/// out-of-order packets.
 #[test]
 fn a_late_answer_teaches_nothing() {
     let (mut hand, mem) = acquainted();
@@ -168,7 +167,7 @@ fn a_late_answer_teaches_nothing() {
     assert_eq!(hand.out_psns(), [psns[1]], "once, as of an unknown peer");
 }
 
-/// A packet that is the oldest and the newest is one question, not two.
+/// A packet that is both the oldest and the newest is one question, not two.
 #[test]
 fn a_packet_alone_asks_once() {
     let (mut hand, mem) = acquainted();
@@ -178,7 +177,7 @@ fn a_packet_alone_asks_once() {
     assert_eq!(hand.out_psns(), [psn]);
 }
 
-/// A packet that finds out whether there is a receive stays alone if it is repeated.
+/// A packet that probes for a receive stays alone when it is retransmitted.
 // shows: 9.7.7.2.5-probe
 #[test]
 fn a_repeated_probe_is_still_one() {
@@ -192,8 +191,8 @@ fn a_repeated_probe_is_still_one() {
     assert_eq!(hand.out_psns(), [psn + 1]);
 }
 
-/// A receiver that was not ready is so when it tells of a receive, not when it says that it
-/// has none.
+/// A receiver that was not ready becomes ready when it announces a receive, not when it reports
+/// none.
 // shows: 9.7.7.2-no-deadlock
 #[test]
 fn no_credit_is_no_readiness() {
@@ -210,7 +209,7 @@ fn no_credit_is_no_readiness() {
     assert_eq!(hand.out_psns(), psns[1..]);
 }
 
-/// If everything was being sent again already, it goes on from what is missing.
+/// If everything was being retransmitted already, the requester continues from the missing packet.
 #[test]
 fn going_back_goes_on_from_what_is_missing() {
     let (mut hand, mem) = acquainted();
@@ -229,7 +228,7 @@ fn going_back_goes_on_from_what_is_missing() {
     assert_eq!(hand.out_psns(), psns[2..]);
 }
 
-/// A packet that is missing alone says nothing of the peer, so nothing waits for that.
+/// A single missing packet says nothing about the peer, so nothing waits for the answer.
 #[test]
 fn a_packet_alone_is_repeated_with_what_follows() {
     let (mut hand, mem) = acquainted();
@@ -243,7 +242,7 @@ fn a_packet_alone_is_repeated_with_what_follows() {
     assert_eq!(out.len(), 192);
 }
 
-/// One loss to a peer that may keep what comes early is no reason to send less.
+/// One loss to a peer that may keep out-of-order packets does not reduce the window.
 #[test]
 fn one_missing_packet_leaves_the_window_open() {
     for known in [false, true] {
@@ -259,8 +258,8 @@ fn one_missing_packet_leaves_the_window_open() {
     }
 }
 
-/// The first question is the newest packet; the oldest, if it is known to be missing, if the
-/// newest is no question, or if there was no answer.
+/// The first question is the newest packet. It is the oldest if that is known to be missing, if the
+/// newest can't ask, or if there was no answer.
 #[test]
 fn a_holder_is_asked_by_the_newest_packet_at_first() {
     let (mut hand, mem) = with_holder();
@@ -287,7 +286,7 @@ fn a_holder_is_asked_by_the_newest_packet_at_first() {
     assert_eq!(hand.out_psns(), psns[..1]);
 }
 
-/// A question that was all there was to answer leaves no suspicion.
+/// A question that covered everything outstanding leaves no suspicion.
 #[test]
 fn a_packet_alone_that_is_late_leaves_no_suspicion() {
     let (mut hand, mem) = with_holder();
@@ -312,7 +311,7 @@ fn nobody_asks_a_receiver_that_is_not_ready() {
         let timer = RnrTimer::from_code(20).expect("10.24 ms");
         hand.answer(psn, Syndrome::RnrNak(timer));
         if nak {
-            // It was sent before, and has come late.
+            // It was sent before, and arrives late.
             hand.nak(psn, NakCode::PsnSequenceError);
         }
         let mut again = hand.out_psns();
@@ -325,8 +324,8 @@ fn nobody_asks_a_receiver_that_is_not_ready() {
     }
 }
 
-/// Memory that is gone when its packet would be repeated: of the oldest request, that is an
-/// error; a later one may have arrived, which its acknowledgement tells.
+/// Memory that is gone when its packet would be retransmitted: for the oldest request, that is an
+/// error; a later one may have arrived, which its acknowledgement shows.
 // shows: 9.9.2-local-protection
 #[test]
 fn memory_that_is_gone_matters_for_the_oldest_request_only() {
@@ -338,7 +337,7 @@ fn memory_that_is_gone_matters_for_the_oldest_request_only() {
         let psns = hand.out_psns();
         let gone = if oldest { first.key } else { second.key };
         assert!(hand.node.nic.deregister(gone));
-        // The oldest packet and the newest are to ask for the answer.
+        // The oldest packet and the newest should ask for the answer.
         late(&mut hand);
         let again = hand.out_psns();
         if !oldest {

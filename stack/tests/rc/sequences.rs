@@ -1,5 +1,5 @@
-//! Requests and responses that can't be right where they come: out of sequence, of
-//! the wrong length, of the wrong kind (IBTA 1.7, 9.7.4.1 and 9.7.5.2).
+//! Invalid requests and responses: out of sequence, of the wrong length, of the wrong kind (IBTA
+//! 1.7, 9.7.4.1 and 9.7.5.2).
 
 use crate::sim::{Hand, Setup};
 use roce_stack::{DropReason, QpState, SendOp};
@@ -54,7 +54,7 @@ fn illegal_sequences_of_opcodes_are_refused() {
     }
 }
 
-/// FIRST and MIDDLE are full, LAST has at least a byte, nothing exceeds the path MTU
+/// FIRST and MIDDLE are full, LAST has at least a byte, and no packet exceeds the path MTU
 /// (9.7.4.1.6).
 // shows: 9.7.4.1-length-full, 9.7.4.1-length-last, 9.7.4.1-length-only
 #[test]
@@ -126,7 +126,7 @@ fn a_write_must_add_up() {
     }
 }
 
-/// Requests that this QP does not serve are refused, not ignored (9.7.4.1.2).
+/// Requests that this QP does not support are refused, not ignored (9.7.4.1.2).
 // shows: 9.7.4.1.3-supported
 #[test]
 fn unsupported_requests_are_refused() {
@@ -143,8 +143,8 @@ fn unsupported_requests_are_refused() {
     }
 }
 
-/// Responses that don't fit what was asked for (9.7.5.2): of another
-/// kind, too long, too short, LAST too early. The request fails, memory stays.
+/// Responses that don't fit the request (9.7.5.2): of another kind, too long, too short, LAST too
+/// early. The request fails, memory is unchanged.
 // shows: 9.7.6.1-response-kind, 9.7.6.1-response-length, 9.7.6.1-response-end
 // shows: 9.9.2-bad-response
 #[test]
@@ -201,7 +201,7 @@ fn a_read_response_does_not_answer_an_atomic() {
     assert_eq!(mem.word(0), 0);
 }
 
-/// A response where a plain acknowledgement is due fits nothing and is dropped.
+/// A response in place of a plain acknowledgement fits no request and is dropped.
 // shows: 9.7.6.1-response-unasked
 #[test]
 fn responses_to_what_is_no_fetch_are_dropped() {

@@ -1,9 +1,8 @@
-//! Random work in both directions over a wire that loses, doubles, reorders and
-//! damages packets. A seed decides everything; each switches features on and off
-//! (swarm testing), so that rare combinations come up.
+//! Random work in both directions over a wire that loses, duplicates, reorders and damages packets.
+//! A seed decides everything; each switches features on and off (swarm testing), so that rare
+//! combinations occur.
 //!
-//! `ROCE_SEEDS=n` runs n seeds, `ROCE_SEED=n` that one alone, and with
-//! `ROCE_TRACE=1` shows its packets.
+//! `ROCE_SEEDS=n` runs n seeds, `ROCE_SEED=n` that one only; `ROCE_TRACE=1` shows its packets.
 
 mod plan;
 mod run;
@@ -11,13 +10,13 @@ mod run;
 use crate::sim::env;
 use run::{End, soak};
 
-/// How many seeds a normal test run takes.
+/// The number of seeds of a normal test run.
 const SEEDS: u64 = 300;
 
-/// Every byte arrives, every completion comes, in order, every atomic happens once.
+/// Every byte arrives, every completion arrives, in order, and every atomic is executed once.
 ///
-/// Where the wire loses every tenth packet, a request may by chance be lost as often
-/// as the retry count allows; that must be rare.
+/// If the wire loses every tenth packet, a request may be lost by chance as often as the retry
+/// count allows; that must be rare.
 // shows: 9.5-executed-in-order, 9.5-completed-in-order, 9.5-received-in-order
 // shows: 9.7.4.1.1-expected, 9.7.6.1.3-timeout-resends, 10.8.2-order, 11.4.2.1-fifo
 #[test]

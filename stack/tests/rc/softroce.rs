@@ -1,13 +1,13 @@
-//! What the Linux kernel's Soft-RoCE does, and how to get along with it. Each of
-//! these was found in a capture.
+//! The behaviour of the Linux kernel's Soft-RoCE, and how the stack interoperates with it. Each
+//! case was found in a capture.
 
 use crate::sim::{Hand, Out, Setup};
 use roce_stack::{SendOp, Stat, WcStatus};
 use roce_wire::{Aeth, AtomicAckEth, ExtHeaders, Opcode};
 
-/// As a requester it takes an acknowledgement with the PSN of a READ or atomic for
-/// success, even if the response was lost and no data has come. So none may ever be
-/// sent, whatever duplicates ask for one.
+/// As a requester it takes an acknowledgement with the PSN of a READ or atomic for success, even if
+/// the response was lost and no data has arrived. So the responder must never send one, whatever
+/// the duplicates.
 // shows: 9.7.5.1.2-fetch-not-acked
 #[test]
 fn a_duplicate_never_has_a_later_fetch_acknowledged() {
@@ -17,7 +17,7 @@ fn a_duplicate_never_has_a_later_fetch_acknowledged() {
     hand.request(Opcode::RC_WRITE_ONLY, mem.reth(0, 8), &[1; 8]);
     hand.request(Opcode::RC_WRITE_ONLY, mem.reth(0, 8), &[2; 8]);
     hand.request(Opcode::RC_READ_REQUEST, mem.reth(0, 3000), &[]);
-    // Its response has three packets, so that the next request is this:
+    // Its response has three packets, so the next request has this PSN:
     hand.psn = first + 5;
     hand.request(Opcode::RC_FETCH_ADD, mem.atomic(0, 1), &[]);
     let ack_of_duplicate = |hand: &mut Hand| {
@@ -29,14 +29,14 @@ fn a_duplicate_never_has_a_later_fetch_acknowledged() {
         (ack.psn(), ack.ext.aeth.map(|aeth| aeth.msn))
     };
     assert_eq!(ack_of_duplicate(&mut hand), (first + 1, Some(2)));
-    // A SEND or WRITE after them acknowledges them, as coalescing has it.
+    // A SEND or WRITE after them acknowledges them by coalescing.
     hand.request(Opcode::RC_WRITE_ONLY, mem.reth(0, 8), &[3; 8]);
     assert_eq!(ack_of_duplicate(&mut hand), (first + 6, Some(5)));
 }
 
-/// As a responder it acknowledges each packet of a duplicate SEND or WRITE, always
-/// with the PSN of its newest request, be that an atomic. These are many hints at one
-/// lost response: they cost one retry, not one each.
+/// As a responder it acknowledges each packet of a duplicate SEND or WRITE, always with the PSN of
+/// its newest request, even that of an atomic. All of these are evidence of one lost response: they
+/// cost one retry, not one each.
 // shows: 9.7.6.1-implied-nak
 #[test]
 fn many_acknowledgements_of_an_atomic_cost_one_retry() {

@@ -1,15 +1,15 @@
-//! Small WRITEs of which nobody wants to know when they complete: not each of them asks for
-//! an acknowledgement, but none stays without one.
+//! Small unsignaled WRITEs: not each of them asks for an acknowledgement, but each gets one in the
+//! end.
 
 use crate::sim::{Hand, Mem, Out, Setup};
 use roce_stack::{Duration, QueueLimits, SendFlags, SendOp, Stat};
 use roce_wire::NakCode;
 
 const MTU: usize = 1024;
-/// Of so many in a row one asks.
+/// One of this number of WRITEs in a row asks.
 const ASKS: usize = 16;
 
-/// A requester whose round trip is known: 10 us. Its local ACK timeout is `timeout`, its send
+/// A requester with a known round trip of 10 us. Its local ACK timeout is `timeout`, and its send
 /// queue has room for `depth` requests.
 fn timed_with(timeout: u8, depth: usize) -> (Hand, Mem) {
     let setup = Setup {
@@ -34,13 +34,13 @@ fn timed() -> (Hand, Mem) {
     timed_with(10, 64)
 }
 
-/// Lets time pass, and what is due happen.
+/// Advances the time, and runs the timers that are due.
 fn pass(hand: &mut Hand, us: u64) {
     hand.now = hand.now + Duration::from_micros(us);
     hand.node.nic.handle_timeouts(hand.now);
 }
 
-/// Posts a request of `len` bytes and gives its last packet.
+/// Posts a request of `len` bytes and returns its last packet.
 fn send(hand: &mut Hand, mem: &Mem, op: SendOp, len: usize, flags: SendFlags) -> Out {
     hand.post_with(1, op, &[mem.sge(0, len)], flags);
     hand.out().pop().expect("a packet")
@@ -74,7 +74,7 @@ fn one_in_a_few_asks() {
     assert_eq!(hand.stat(Stat::Retransmitted), 0);
 }
 
-/// A queue must not be full of requests that nobody has asked about.
+/// A queue must not fill up with requests that have not asked.
 #[test]
 fn a_short_queue_asks_more_often() {
     let (mut hand, mem) = timed_with(10, 8);
@@ -103,7 +103,7 @@ fn what_somebody_waits_for_asks() {
     }
 }
 
-/// What comes now and then is answered each time: nothing would follow that asks.
+/// An occasional WRITE always asks: no packet that asks would follow.
 #[test]
 fn after_a_pause_one_asks() {
     let (mut hand, mem) = timed();
@@ -129,7 +129,7 @@ fn all_ask_while_the_round_trip_is_unknown_or_the_timeout_near() {
     }
 }
 
-/// The newest is sent once more, and this time it asks.
+/// The newest packet is retransmitted, and now it asks.
 #[test]
 fn when_nothing_follows_it_is_asked_at_last() {
     let (mut hand, mem) = timed();
@@ -150,7 +150,7 @@ fn when_nothing_follows_it_is_asked_at_last() {
     assert!(hand.out().is_empty(), "no timer is left");
 }
 
-/// Each that follows puts the question off.
+/// Each further packet postpones the question.
 #[test]
 fn while_others_follow_nothing_is_sent_twice() {
     let (mut hand, mem) = timed();
@@ -172,7 +172,7 @@ fn a_question_without_answer_is_late_as_any_other() {
     assert_eq!(hand.out_psns(), [psns[0], psns[2]]);
 }
 
-/// One that asks is waited for as ever, whatever was spared before and behind it.
+/// The timer for a packet that asks is the same, whatever was spared before and behind it.
 #[test]
 fn an_answer_is_late_among_those_that_were_spared() {
     for (before, behind) in [(3, 0), (0, 3), (2, 2)] {
@@ -188,7 +188,7 @@ fn an_answer_is_late_among_those_that_were_spared() {
     }
 }
 
-/// Once it is answered, those behind it have time again.
+/// After its answer, the timer of those behind it starts again.
 #[test]
 fn an_answer_leaves_those_behind_it_spared() {
     let (mut hand, mem) = timed();
@@ -209,7 +209,7 @@ fn an_answer_leaves_those_behind_it_spared() {
     assert_eq!(hand.stat(Stat::LateAnswers), 0);
 }
 
-/// The peer says what it misses, asked or not.
+/// The peer sends a NAK for what it misses, asked or not.
 #[test]
 fn what_was_lost_is_sent_again_and_asks() {
     let (mut hand, mem) = timed();
@@ -223,7 +223,7 @@ fn what_was_lost_is_sent_again_and_asks() {
     assert_eq!(queued(&hand), 0);
 }
 
-/// A peer that keeps nothing of what comes early gets all of it again.
+/// A peer that keeps no out-of-order packets gets all of them again.
 #[test]
 fn what_is_sent_again_asks() {
     let (mut hand, mem) = timed();

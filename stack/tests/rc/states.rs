@@ -1,5 +1,5 @@
-//! QP states: what is posted, sent and received in each, and the ways between them
-//! (IBTA 1.7, 10.3.1 and 11.2.5.2).
+//! QP states: what is posted, sent and received in each, and the transitions (IBTA 1.7, 10.3.1 and
+//! 11.2.5.2).
 
 use crate::sim::{A, B, Fate, Hand, Pair, Setup, pattern, to_state};
 use roce_stack::{
@@ -31,7 +31,7 @@ fn modify(hand: &mut Hand, state: QpState) {
         .expect("legal");
 }
 
-/// RESET takes no posting; INIT and RTR take receives; RTS, SQD and ERR take both.
+/// RESET accepts no posting; INIT and RTR accept receives; RTS, SQD and ERR accept both.
 // shows: 10.3.1-created-reset, 10.3.1-reset-no-posting, 10.3.1-init-receives
 // shows: 10.3.1-sqd-posting, 10.3.1-err-posting
 #[test]
@@ -70,7 +70,7 @@ fn each_state_takes_its_postings() {
     );
 }
 
-/// RESET, INIT and ERR take no packet; RTR takes requests only.
+/// RESET, INIT and ERR accept no packet; RTR accepts requests only.
 // shows: 9.6.1-state, 10.3.1-rtr-receives, 10.3.1-sqd-receives, 10.3.1-err-silent
 #[test]
 fn each_state_takes_its_packets() {
@@ -118,8 +118,8 @@ fn receives_posted_in_init_are_used_in_rtr() {
     assert_eq!(hand.out_one().opcode(), Opcode::RC_ACKNOWLEDGE);
 }
 
-/// SQD: what was begun is finished, nothing is begun, and when all has completed an
-/// event says so, once; back in RTS the rest goes on (10.3.1.4).
+/// SQD: requests that were begun are finished, none is begun, and when all have completed an event
+/// reports it, once; back in RTS the rest continues (10.3.1.4).
 // shows: 10.3.1-sqd-finishes, 10.3.1-sqd-event, 10.3.1-sqd-posting, 11.6.3-sq-drained
 #[test]
 fn sqd_drains_and_rts_resumes() {
@@ -150,7 +150,7 @@ fn sqd_drains_and_rts_resumes() {
     assert_eq!(pair.nodes[A].events, [drained]);
 }
 
-/// With nothing under way, the send queue is drained at once; and each time anew.
+/// With nothing outstanding, the send queue is drained at once; and each time again.
 // shows: 10.3.1-sqd-event
 #[test]
 fn an_idle_send_queue_is_drained_at_once() {
@@ -163,7 +163,7 @@ fn an_idle_send_queue_is_drained_at_once() {
     }
 }
 
-/// SQD finishes what was begun over a bad wire, too, and goes on to receive.
+/// SQD also finishes what was begun over a bad wire, and continues to receive.
 // shows: 10.3.1-sqd-finishes, 10.3.1-sqd-receives
 #[test]
 fn sqd_finishes_what_was_begun_despite_loss() {
@@ -183,7 +183,7 @@ fn sqd_finishes_what_was_begun_despite_loss() {
     pair.assert_sent(B, &[1]);
 }
 
-/// Attributes that SQD may change are in force when sending resumes.
+/// Attributes that were changed in SQD are in force when sending resumes.
 // shows: 11.2.5.2-sqd-changes
 #[test]
 fn attributes_changed_in_sqd_take_effect() {
@@ -208,7 +208,7 @@ fn attributes_changed_in_sqd_take_effect() {
     let at = hand.node.nic.next_timeout().expect("a timer runs");
     let timeout = at.saturating_duration_since(hand.now);
     assert_eq!(timeout.as_nanos(), 4096 << 12, "timeout");
-    // Both READs at once are one too many for the responder.
+    // Two READs at once are one too many for the responder.
     hand.request(Opcode::RC_READ_REQUEST, mem.reth(0, 8), &[]);
     hand.request(Opcode::RC_READ_REQUEST, mem.reth(0, 8), &[]);
     assert_eq!(hand.state(), QpState::Err, "max_dest_rd_atomic");
@@ -223,7 +223,7 @@ fn attributes_changed_in_sqd_take_effect() {
     assert_eq!(hand.state(), QpState::Err, "retry_cnt");
 }
 
-/// As many answers are kept for duplicates as was said last.
+/// The number of answers that are kept for duplicates is that of the last setting.
 // shows: 11.2.5.2-sqd-changes, 9.7.5.1.3-kept
 #[test]
 fn sqd_changes_how_many_answers_are_kept() {
@@ -258,7 +258,7 @@ fn sqd_changes_how_many_answers_are_kept() {
     }
 }
 
-/// ERR flushes what is queued, in order, both queues.
+/// ERR flushes the requests in both queues, in order.
 // shows: 10.3.1-err-flushes, 10.3.1-err-event, 11.6.2-flushed, 11.6.2-wr-id
 // trap: flush-once
 #[test]
@@ -276,14 +276,13 @@ fn going_to_err_flushes_both_queues() {
     };
     pair.assert_sent_as(A, &flushed(0..5));
     pair.assert_received_as(A, &flushed(10..15));
-    // What was under way arrives or not; its answers find nobody.
+    // Requests in flight arrive or not; their answers are dropped.
     pair.run();
     assert!(pair.nodes[A].sent().is_empty());
     assert!(pair.nodes[A].events.is_empty(), "the owner knows");
 }
 
-/// RESET forgets everything without completions; the QP can be used again, with
-/// other PSNs.
+/// RESET drops everything without completions; the QP can be used again, with other PSNs.
 // shows: 10.3.1-reset-clears
 #[test]
 fn a_qp_can_be_reset_and_used_again() {
@@ -299,7 +298,7 @@ fn a_qp_can_be_reset_and_used_again() {
         pair.assert_received(B, &[round]);
         assert_eq!(to.read(0, 8), [9; 8]);
         to.write(0, &[0; 8]);
-        // Something is under way when the axe falls.
+        // Requests are in flight when the QP is reset.
         pair.post(A, 100, SendOp::Write(to.remote(8)), &[from.sge(0, 8)]);
         pair.post_recv(B, 101, &[to.sge(0, 8)]);
         pair.pump();
@@ -339,15 +338,15 @@ fn a_refused_transition_changes_nothing() {
     assert_eq!(error, Err(ModifyError::UnknownQp(missing)));
 }
 
-/// The first packet of the peer is told while the QP is in RTR, once; in RTS the
-/// application knows (IBTA 1.7, 11.6.3).
+/// The event of the peer's first packet is raised in RTR, once; in RTS the application does not
+/// need it (IBTA 1.7, 11.6.3).
 // shows: 11.6.3-comm-est
 #[test]
 fn the_first_packet_in_rtr_is_told() {
     let mut hand = Hand::in_reset(Setup::default());
     hand.advance_to(QpState::Rtr);
     let mem = hand.mem(8);
-    // Someone else's packet tells nothing.
+    // A packet of another sender raises none.
     let mut elsewhere = hand.meta();
     elsewhere.src = hand.setup.ip.address(9);
     let bth = hand.bth(Opcode::RC_WRITE_ONLY, hand.psn);
@@ -358,7 +357,7 @@ fn the_first_packet_in_rtr_is_told() {
         hand.request(Opcode::RC_WRITE_ONLY, mem.reth(0, 8), &[1; 8]);
         assert_eq!(hand.node.events, [told]);
     }
-    // Connected anew, it is told anew.
+    // A new connection raises it again.
     modify(&mut hand, QpState::Reset);
     hand.advance_to(QpState::Rtr);
     hand.psn = hand.setup.psn[1];

@@ -1,5 +1,5 @@
-//! The middle of long messages, which goes out with one look for all of it if the payload is in
-//! one element, and packet by packet if not: to the peer that is the same.
+//! The middle of long messages, which is looked up once if the payload is in one element, and
+//! packet by packet if not: to the peer that is the same.
 
 use crate::sim::{Hand, Mem, Out, Setup};
 use roce_stack::{QpState, RemoteAddr, SendOp, Sge};
@@ -18,8 +18,8 @@ fn elements(mem: &Mem, lens: &[usize]) -> Vec<Sge> {
     lens.iter().map(element).collect()
 }
 
-/// What comes of a message in elements of these lengths, through a port that is full after so
-/// many packets, each time. The peer acknowledges what asks for it.
+/// The packets of a message in elements of these lengths, through a port that is full after each
+/// `room` packets. The peer acknowledges packets that ask for it.
 fn sent(op: SendOp, lens: &[usize], room: usize) -> Vec<Out> {
     let mut hand = Hand::new(Setup {
         mtu: PathMtu::Mtu256,
@@ -65,7 +65,7 @@ fn the_middle_of_a_message_is_as_packet_by_packet() {
     }
 }
 
-/// Memory that ends in the middle of a message: what is before the end goes out.
+/// Memory that ends in the middle of a message: the bytes before the end are sent.
 #[test]
 fn memory_that_ends_in_mid_message_is_found_at_the_same_packet() {
     for splits in [&[LEN + 300][..], &[1001, LEN + 300 - 1001]] {

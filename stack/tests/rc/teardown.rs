@@ -1,11 +1,11 @@
-//! Things that go away in mid-flight: regions, QPs, peers. Nothing is accessed
-//! afterwards, nothing hangs, whoever waits learns of it.
+//! Objects that go away in mid-flight: regions, QPs, peers. Nothing is accessed afterwards, nothing
+//! hangs, and every waiter is notified.
 
 use crate::sim::{A, B, Hand, Pair, Setup, pattern, to_state};
 use roce_stack::{Access, DropReason, QpKind, QpState, SendOp, WcStatus};
 use roce_wire::{ExtHeaders, Ieth, NakCode, Opcode, PathMtu, Syndrome};
 
-/// A region deregistered while a WRITE into it is under way: the rest is refused.
+/// A region is deregistered during a WRITE into it: the rest is refused.
 // shows: 9.7.4.1-rkey-gone, 10.6.4-deregister
 // trap: teardown
 #[test]
@@ -31,8 +31,8 @@ fn deregistering_stops_a_write_in_the_middle() {
     assert!(so_far != pattern(1, len), "it was not over yet");
 }
 
-/// A region deregistered while a READ of it is being answered: a NAK where the data
-/// would have been (9.7.4.1.5).
+/// A region is deregistered during the response to a READ of it: a NAK follows instead of the rest
+/// (9.7.4.1.5).
 // shows: 9.7.4.1-rkey-gone, 9.9.3-region-goes, 10.6.4-deregister
 // trap: teardown
 #[test]
@@ -53,9 +53,9 @@ fn deregistering_stops_a_read_in_the_middle() {
     assert_eq!(hand.state(), QpState::Err);
 }
 
-/// The same for a READ that is asked for again meanwhile. If it had its whole answer before,
-/// though, that may have reached the peer, which has gone on and has taken the key away:
-/// then the second answer is moot, and no error.
+/// The same for a READ that is retransmitted meanwhile. If it had a complete response before, that
+/// may have reached the peer, which may have gone on to invalidate the key: then the second
+/// response is moot, and no error.
 // shows: 9.7.5.1.3-duplicate-read-checked, 9.9.3-region-goes
 // trap: teardown
 #[test]
@@ -93,7 +93,7 @@ fn a_key_may_go_before_a_second_answer_but_not_before_the_first() {
     }
 }
 
-/// The source of a SEND, or the target of a READ, deregistered before its turn.
+/// The source of a SEND, or the target of a READ, is deregistered before its turn.
 // shows: 10.6.3-lkey, 10.6.4-deregister
 #[test]
 fn deregistering_local_memory_fails_the_request() {
@@ -115,8 +115,7 @@ fn deregistering_local_memory_fails_the_request() {
     }
 }
 
-/// A READ that is asked for again after its region has gone is not answered from
-/// memory.
+/// A READ that is retransmitted after its region has gone is not answered from memory.
 // shows: 9.7.5.1.3-duplicate-read-checked
 #[test]
 fn a_duplicate_read_of_a_deregistered_region_reads_nothing() {
@@ -133,8 +132,8 @@ fn a_duplicate_read_of_a_deregistered_region_reads_nothing() {
     assert_eq!(hand.state(), QpState::Rts);
 }
 
-/// A destroyed QP answers nothing; its peer gives up after its retries, and the
-/// NIC's timers and turns of the destroyed one are harmless.
+/// A destroyed QP answers nothing; its peer uses up its retries. The NIC's timers and turns of the
+/// destroyed QP are harmless.
 // shows: 11.2.5.4-destroy
 // trap: teardown
 #[test]
@@ -172,7 +171,7 @@ fn a_qp_can_be_destroyed_in_mid_flight() {
     }
 }
 
-/// A QP that is reset in mid-flight forgets; packets of before change nothing.
+/// A QP that is reset in mid-flight forgets everything; earlier packets change nothing.
 // shows: 10.3.1-reset-clears
 #[test]
 fn a_qp_can_be_reset_in_mid_flight() {
@@ -191,7 +190,7 @@ fn a_qp_can_be_reset_in_mid_flight() {
     assert!(!pair.nodes[A].nic.wants_to_send());
 }
 
-/// The peer's QP fails on its own: ours gets no more answers and ends in time.
+/// The peer's QP fails by itself: the local one gets no more answers, and ends in bounded time.
 // shows: 9.9.2-retry-exceeded
 #[test]
 fn a_peer_in_the_error_state_is_found_out() {
@@ -210,7 +209,7 @@ fn a_peer_in_the_error_state_is_found_out() {
     pair.assert_sent_as(A, &expected);
 }
 
-/// After a region was invalidated by the peer, its owner can still use it.
+/// After a peer has invalidated a region, its owner can still use it.
 #[test]
 fn an_invalidated_region_is_still_its_owners() {
     let mut pair = Pair::new(Setup::default());
@@ -226,7 +225,7 @@ fn an_invalidated_region_is_still_its_owners() {
     assert_eq!(victim.read(0, 8), [4; 8]);
 }
 
-/// Messages under way to one QP do not suffer when its neighbour dies.
+/// Messages to one QP are not affected when another QP of the NIC fails.
 #[test]
 fn a_failure_of_one_qp_does_not_touch_another() {
     let mut hand = Hand::new(Setup::default());
@@ -245,7 +244,7 @@ fn a_failure_of_one_qp_does_not_touch_another() {
     assert_eq!(hand.out().len(), 2, "the other's NAK, this one's ACK");
 }
 
-/// The timer of a QP goes with it, and is not mistaken for that of another in its place.
+/// The timer of a QP is removed with it, and is not mistaken for that of another QP in its slot.
 #[test]
 fn a_timer_goes_with_its_qp() {
     let mut hand = Hand::new(Setup::default());

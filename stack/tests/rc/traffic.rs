@@ -1,10 +1,10 @@
-//! What is told of a QP: its traffic, and which QPs there are.
+//! The reports about QPs: their traffic, and the list of QPs.
 
 use crate::sim::{Hand, Setup};
 use roce_stack::{QpKind, QpState, QpTraffic, SendOp, Stat};
 use roce_wire::{ExtHeaders, Opcode};
 
-/// What a QP sends, sends again and receives counts for it and no other.
+/// Packets that a QP sends, retransmits and receives count for it and no other.
 #[test]
 fn traffic_counts_for_the_qp_whose_it_is() {
     let mut hand = Hand::new(Setup::default());

@@ -22,7 +22,7 @@ fn setup() -> Setup {
     }
 }
 
-/// Where `node` has to send to for the QP `qpn` at `dst`.
+/// The destination for `node` of the QP `qpn` at `dst`.
 fn destination(node: &Node, dst: IpAddr, qpn: Qpn, qkey: QKey) -> Destination {
     let path = TxMeta {
         src: node.address,
@@ -46,7 +46,7 @@ fn deth(qkey: QKey) -> ExtHeaders {
     }
 }
 
-/// A QP that is ready, and the header that it takes.
+/// A QP in RTS, and the header that it accepts.
 fn ready() -> (Hand, ExtHeaders) {
     (Hand::new(setup()), deth(QKEY))
 }

@@ -1,11 +1,11 @@
-//! A requester's timers at their edges: when they start, what they are started anew by,
-//! and what they must not find (IBTA 1.7, 9.7.6.1.3).
+//! A requester's timers at their edges: when they start, what restarts them, and what they must not
+//! report (IBTA 1.7, 9.7.6.1.3).
 
 use crate::sim::{Hand, Mem, Setup};
 use roce_stack::{Duration, SendOp, Stat};
 use roce_wire::{RnrTimer, Syndrome};
 
-/// A requester whose round trip is known: 10 us. Its local ACK timeout is about 1 ms.
+/// A requester with a known round trip of 10 us. Its local ACK timeout is about 1 ms.
 fn timed() -> (Hand, Mem) {
     let mut hand = Hand::new(Setup::default());
     let mem = hand.mem(64);
@@ -18,13 +18,13 @@ fn timed() -> (Hand, Mem) {
     (hand, mem)
 }
 
-/// Lets time pass, and what is due happen.
+/// Advances the time, and runs the timers that are due.
 fn pass(hand: &mut Hand, us: u64) {
     hand.now = hand.now + Duration::from_micros(us);
     hand.node.nic.handle_timeouts(hand.now);
 }
 
-/// The timeout of one request is none of the next one's.
+/// The timeout of one request does not affect the next.
 #[test]
 fn a_timer_stops_when_everything_is_acknowledged() {
     let mut hand = Hand::new(Setup::default());
@@ -41,12 +41,12 @@ fn a_timer_stops_when_everything_is_acknowledged() {
     assert_eq!(hand.stat(Stat::Timeouts), 1);
 }
 
-/// The same for the timer that asks after a late answer.
+/// The same for the timer for late answers.
 #[test]
 fn an_answer_is_late_by_its_own_request() {
     let (mut hand, mem) = timed();
     for wr_id in 0..10 {
-        // So long apart that a timer left over would find the request late at once.
+        // Far enough apart that a leftover timer would find the request late at once.
         pass(&mut hand, 19);
         hand.post(wr_id, SendOp::Send, &[mem.sge(0, 8)]);
         let psn = hand.out_one().psn();
@@ -56,7 +56,7 @@ fn an_answer_is_late_by_its_own_request() {
     assert_eq!(hand.stat(Stat::LateAnswers), 0);
 }
 
-/// After an acknowledgement of some requests, the next is still waited for.
+/// After an acknowledgement of some requests, the timer for the next still runs.
 #[test]
 fn the_answer_after_the_next_can_be_late() {
     let (mut hand, mem) = timed();
@@ -71,7 +71,7 @@ fn the_answer_after_the_next_can_be_late() {
     assert_eq!(hand.stat(Stat::Timeouts), 0);
 }
 
-/// Only a timeout can have been for nothing, not a pause that the peer asked for.
+/// Only a timeout can be spurious, not a pause that the peer requested.
 #[test]
 fn a_pause_for_the_receiver_is_no_timeout_for_nothing() {
     let mut hand = Hand::new(Setup::default());

@@ -1,5 +1,5 @@
-//! Memory windows (IBTA 1.7, 10.6.7): what they open to whom, for how long, and what
-//! can't be bound.
+//! Memory windows (IBTA 1.7, 10.6.7): what they open to which QPs, for how long, and which bindings
+//! are refused.
 
 mod access;
 mod bind;
@@ -37,7 +37,7 @@ fn whole(window: WindowId, mem: &Mem, from: usize, len: usize) -> WindowBind {
     }
 }
 
-/// What a peer uses to get at byte `offset` of the region through the binding.
+/// The remote address of byte `offset` of the region through the binding.
 fn through(bind: &WindowBind, mem: &Mem, offset: usize) -> RemoteAddr {
     RemoteAddr {
         addr: mem.addr() + offset as u64,

@@ -1,4 +1,4 @@
-//! Peers, and strangers, that misuse what congestion control listens to.
+//! Peers, and strangers, that abuse congestion control.
 
 use super::many::Many;
 use roce_stack::{CongestionControl, DcqcnParameters, DropReason, Duration, Stat};
@@ -13,7 +13,7 @@ fn three(parameters: DcqcnParameters) -> Many {
     Many::new(control, &[2, 3, 2], PACKETS as usize * 1024)
 }
 
-/// So many CNPs for the first QP, one each microsecond.
+/// Sends `cnps` CNPs to the first QP, one each microsecond.
 fn flood(many: &mut Many, cnps: u64, from: u8) {
     for _ in 0..cnps {
         many.now = many.now + Duration::from_micros(1);
@@ -21,8 +21,8 @@ fn flood(many: &mut Many, cnps: u64, from: u8) {
     }
 }
 
-/// A flood brings its own QP down to the lowest rate, at which it goes on, and touches no
-/// other; one to the same peer that begins later is no slower than that, and recovers.
+/// A flood reduces its own QP to the lowest rate, at which it continues, and affects no other QP. A
+/// QP to the same peer that starts later is no slower than that, and recovers.
 // trap: hostile-packets
 #[test]
 fn a_flood_of_cnps_costs_nobody_else() {
@@ -40,18 +40,18 @@ fn a_flood_of_cnps_costs_nobody_else() {
         let end = many.now + Duration::from_nanos(PACKETS * 1086 * 8 * 1000);
         many.run_until(end);
         assert_eq!(many.sent, [PACKETS; 3]);
-        // Nobody floods any more.
+        // The flood is over.
         many.now = many.now + Duration::from_secs(10);
         assert_eq!([0, 1, 2].map(|index| many.told(index).rate), [None; 3]);
     }
 }
 
-/// Who sends CNPs with another address than the peer's is not heard.
+/// CNPs from another address than the peer's are ignored.
 // trap: hostile-packets
 #[test]
 fn a_stranger_slows_nobody() {
     let mut many = three(DcqcnParameters::PAPER);
-    // The peer of another QP, and nobody's.
+    // The peer of another QP, and the peer of none.
     flood(&mut many, 100, 3);
     flood(&mut many, 100, 9);
     assert_eq!(many.node.nic.counters().drops(DropReason::WrongPeer), 200);
@@ -61,9 +61,9 @@ fn a_stranger_slows_nobody() {
     assert_eq!(many.sent, [PACKETS; 3]);
 }
 
-/// A peer, or a switch before it, marks every packet. Those that it sends are answered no
-/// more often than ever; for those that it gets it sends CNPs as it should, for ever: its
-/// own QP comes down to the lowest rate. Both is nothing to other QPs.
+/// A peer, or a switch before it, marks every packet. The QP answers them no more often than usual.
+/// The peer also sends CNPs for every packet that it gets, for ever: the QP slows down to the
+/// lowest rate. Neither affects other QPs.
 // trap: hostile-packets
 #[test]
 fn marks_on_everything_cost_nobody_else() {

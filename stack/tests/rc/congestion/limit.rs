@@ -1,4 +1,4 @@
-//! Who is limited by its program sends no faster than that.
+//! A QP with a rate limit sends no faster than that.
 
 use super::reaction::{BITS, PACKETS, cnp, fixed, hand, send};
 use crate::sim::{A, Hand, Mem, Pair, QKEY, Setup, to_state};
@@ -25,7 +25,7 @@ fn mbps(rate: u32) -> RateLimit {
     RateLimit::kilobits_per_second(rate * 1000)
 }
 
-/// So many packets at that rate.
+/// The time for `packets` packets at that rate.
 fn at(mbps: u64, packets: usize) -> Duration {
     Duration::from_nanos(packets as u64 * BITS * 1000 / mbps)
 }
@@ -39,7 +39,7 @@ fn post_all(hand: &mut Hand, mem: &Mem) {
     hand.post(1, SendOp::Send, &[mem.sge(0, PACKETS * 1024)]);
 }
 
-/// With and without congestion control, what is posted and what a READ asks for leave at the
+/// With and without congestion control, posted requests and the responses to a READ leave at the
 /// rate, in short bursts.
 #[test]
 fn a_program_limits_its_rate() {
@@ -88,7 +88,7 @@ fn datagrams_are_limited_too() {
     assert_about(send(&mut hand, 50).0, at(100, 50));
 }
 
-/// The lower one of both rates counts, whichever came first.
+/// The lower of the two rates counts, in any order of setting them.
 #[test]
 fn congestion_control_and_a_limit_go_together() {
     for (limited_to, law_first) in [(200, true), (200, false), (2000, true), (2000, false)] {
@@ -110,8 +110,8 @@ fn congestion_control_and_a_limit_go_together() {
     }
 }
 
-/// What a program allows one QP says nothing of the path: another one to the same peer
-/// begins at what congestion control made of the first.
+/// The limit of one QP says nothing about the path: another QP to the same peer starts at the rate
+/// that congestion control allows the first.
 #[test]
 fn neighbours_learn_of_congestion_only() {
     let (mut hand, mem) = hand(QpKind::Rc, fixed(1000));
@@ -139,9 +139,9 @@ fn neighbours_learn_of_congestion_only() {
     assert_eq!(told.expect("a QP").rate, Some(1e9));
 }
 
-/// At 10 Gbit/s, 10 us are good for twelve packets, and a rest for sixty; the last packet of
-/// such a burst takes of what comes next. One that the program limits is no longer than
-/// that, unless it is a single packet.
+/// At 10 Gbit/s, 10 us allow twelve packets, and a rest sixty; the last packet of such a burst uses
+/// credit of the next. A burst that the program limits is no longer than that, unless it is a
+/// single packet.
 #[test]
 fn a_burst_is_as_long_as_it_may_be() {
     const TWO: u32 = 2 * (1024 + 62);
@@ -171,7 +171,7 @@ fn a_burst_is_as_long_as_it_may_be() {
     }
 }
 
-/// A limit that is lifted or raised in the middle of a pause ends it.
+/// Removing or raising a limit in the middle of a pause ends the pause.
 #[test]
 fn a_pause_ends_with_its_limit() {
     for (then, all) in [(RateLimit::NONE, true), (mbps(1000), false)] {
@@ -193,7 +193,7 @@ fn a_pause_ends_with_its_limit() {
     }
 }
 
-/// A lower limit holds at once, whatever the higher one had allowed.
+/// A lower limit takes effect at once, whatever the higher one had allowed.
 #[test]
 fn a_limit_is_lowered_in_mid_message() {
     let (mut hand, mem) = hand(QpKind::Rc, CongestionControl::None);
@@ -204,7 +204,7 @@ fn a_limit_is_lowered_in_mid_message() {
     assert_about(send(&mut hand, 50).0, at(10, 50));
 }
 
-/// Another algorithm, or none, leaves the limit as it is; RESET takes it away.
+/// Another algorithm, or none, leaves the limit unchanged; RESET removes it.
 #[test]
 fn a_limit_lasts_until_reset() {
     let (mut hand, mem) = hand(QpKind::Rc, fixed(1000));
@@ -223,8 +223,8 @@ fn a_limit_lasts_until_reset() {
     assert_eq!(hand.out().len(), PACKETS);
 }
 
-/// Once full rate has been back for long enough, what congestion control ruled is limited by
-/// its program alone.
+/// Once full rate has been back for long enough, only the program's limit is left of a QP that
+/// congestion control limited.
 #[test]
 fn a_limit_outlasts_congestion() {
     let CongestionControl::Dcqcn(parameters) = fixed(1000) else {
@@ -239,7 +239,7 @@ fn a_limit_outlasts_congestion() {
     cnp(&mut hand);
     hand.now = hand.now + Duration::from_secs(10);
     post_all(&mut hand, &mem);
-    // It has rested; what remains leaves at the limit.
+    // It has rested; the rest leaves at the limit.
     let rest = PACKETS - hand.out().len();
     let told = hand.node.nic.qp_congestion(hand.now, hand.node.qpn);
     let told = told.expect("a QP");
@@ -248,7 +248,7 @@ fn a_limit_outlasts_congestion() {
     assert!(send(&mut hand, rest).0 > at(2000, rest) / 2);
 }
 
-/// Between two NICs, with a usual timeout: all arrives, and nothing is sent twice, though a
+/// Between two NICs, with a usual timeout: everything arrives, and nothing is sent twice, though a
 /// message takes longer than the timeout.
 #[test]
 fn a_limited_connection_loses_no_time() {
@@ -267,7 +267,7 @@ fn a_limited_connection_loses_no_time() {
     assert_eq!(counters.stat(Stat::Timeouts), 0);
 }
 
-/// A path has a rate, too, which is given with it.
+/// A path has a rate, too, which is set with it.
 // shows: 9.11-static-rate
 #[test]
 fn a_path_has_a_rate() {
@@ -301,7 +301,7 @@ fn a_path_has_a_rate() {
     }
 }
 
-/// It is an attribute of who sends.
+/// The limit is an attribute of states in which a QP can send.
 #[test]
 fn a_limit_is_for_who_may_send() {
     let mut hand = Hand::in_reset(Setup::default());

@@ -1,4 +1,4 @@
-//! One NIC with many QPs, and in the place of their peers a test.
+//! One NIC with many QPs, and a test that plays their peers.
 
 use crate::sim::{Frame, Mem, Node, SRC_PORT, Setup, frame};
 use roce_stack::{
@@ -12,7 +12,7 @@ pub(super) struct Many {
     pub(super) now: Instant,
     setup: Setup,
     qps: Vec<(Qpn, TxMeta)>,
-    /// Packets of each that have left.
+    /// Packets of each QP that have left.
     pub(super) sent: Vec<u64>,
     mem: Mem,
 }
@@ -23,7 +23,7 @@ fn peer(index: usize) -> Qpn {
 }
 
 impl Many {
-    /// QPs of UC, each to a host of these.
+    /// QPs of UC, one to each of these hosts.
     pub(super) fn new(control: CongestionControl, hosts: &[u8], bytes: usize) -> Self {
         let setup = Setup {
             kind: QpKind::Uc,
@@ -70,7 +70,7 @@ impl Many {
         self.sent.push(0);
     }
 
-    /// Posts a message of all the memory there is.
+    /// Posts a message of all the memory.
     pub(super) fn post(&mut self, index: usize) {
         let sge = self.mem.sge(0, self.mem.buffer.len());
         let wr = SendRequest::new(1, SendOp::Send, sge).with_flags(SendFlags::empty());
@@ -78,7 +78,7 @@ impl Many {
         posted.expect("posted");
     }
 
-    /// A packet for the QP comes from a host.
+    /// Delivers a packet from a host to the QP.
     pub(super) fn deliver(&mut self, index: usize, opcode: Opcode, psn: u32, from: u8, mark: u8) {
         let (qpn, path) = self.qps[index];
         let mut bth = Bth::new(opcode, qpn, Psn::new(psn));
@@ -97,7 +97,7 @@ impl Many {
         self.node.nic.receive(self.now, &meta, &bytes);
     }
 
-    /// Lets everything leave that may leave now. Returns the opcodes of what was no data.
+    /// Sends everything that may leave now. Returns the number of packets without data.
     pub(super) fn send(&mut self) -> usize {
         let mut notices = 0;
         while self.node.nic.wants_to_send() {
@@ -117,7 +117,7 @@ impl Many {
         notices
     }
 
-    /// Lets time pass up to `end`, and all timers have their turns.
+    /// Advances the time to `end`, and runs all timers.
     pub(super) fn run_until(&mut self, end: Instant) {
         self.send();
         while let Some(at) = self.node.nic.next_timeout().filter(|at| *at <= end) {

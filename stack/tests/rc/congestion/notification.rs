@@ -1,4 +1,4 @@
-//! Who receives marked packets tells their sender, and not too often.
+//! The receiver of marked packets informs their sender, and not too often.
 
 use crate::sim::{Hand, Ip, Mem, PEER_QPN, Setup};
 use roce_stack::{Duration, NotificationPoint, QpKind, Stat};
@@ -22,7 +22,7 @@ fn cnps(hand: &mut Hand) -> usize {
     out.iter().filter(|p| p.opcode() == Opcode::CNP).count()
 }
 
-/// It goes first, in a class of its own, where no switch marks it, and counts for nothing.
+/// A CNP leaves first, in a class of its own, where no switch marks it, and has no PSN.
 // shows: A17.9.2-cnp-sent, A17.9.3-cnp-reserved
 #[test]
 fn a_mark_is_answered_before_anything_else() {
@@ -66,14 +66,14 @@ fn one_in_50_microseconds_is_enough() {
     }
     assert_eq!(hand.stat(Stat::CnpsSent), sent);
     assert_eq!(hand.stat(Stat::CnpsSuppressed), 7 - sent);
-    // Two before the first has left count as one.
+    // Two marked packets before the first CNP has left count as one.
     hand.now = hand.now + Duration::from_micros(50);
     write(&mut hand, &mem, 0x03);
     write(&mut hand, &mem, 0x03);
     assert_eq!(cnps(&mut hand), 1);
 }
 
-/// What it was set to holds from the next mark on.
+/// New settings take effect from the next mark on.
 #[test]
 fn how_often_and_in_which_class_can_be_set() {
     let mut hand = Hand::new(Setup::default());
@@ -95,7 +95,7 @@ fn how_often_and_in_which_class_can_be_set() {
     }
 }
 
-/// RoCEv1 has no CNPs, whatever the bits in its header say.
+/// RoCEv1 has no CNPs, whatever the bits in its header.
 #[test]
 fn no_mark_is_answered_over_roce_v1() {
     let mut hand = Hand::new(Setup {
@@ -108,7 +108,7 @@ fn no_mark_is_answered_over_roce_v1() {
     assert_eq!(cnps(&mut hand), 0);
 }
 
-/// A full port delays it; it is not forgotten, and nothing overtakes it.
+/// A full port delays the CNP; it is not lost, and no packet overtakes it.
 #[test]
 fn a_full_port_delays_it() {
     let mut hand = Hand::new(Setup::default());
@@ -122,7 +122,7 @@ fn a_full_port_delays_it() {
     assert_eq!(hand.out_one().opcode(), Opcode::CNP);
 }
 
-/// Strangers get none, no unmarked packet does, and no CNP begets another.
+/// Strangers get no CNP, an unmarked packet causes none, and a CNP causes no other CNP.
 #[test]
 fn only_marked_packets_of_the_peer_are_answered() {
     let mut hand = Hand::new(Setup::default());

@@ -1,14 +1,13 @@
-//! Many QPs, each at a rate of its own.
+//! Many QPs, each at its own rate.
 
 use super::many::Many;
 use roce_stack::{CongestionControl, DcqcnParameters, Duration};
 use roce_wire::Opcode;
 
-/// What a packet takes of a link: payload and what goes with it on an Ethernet.
+/// The bits that a packet occupies on an Ethernet, payload included.
 const BITS: u64 = (1024 + 62) * 8;
 
-/// Rates that stay as they are once they are set by a first CNP. Another one takes
-/// `cut` / 2048 of them.
+/// Rates that are constant once a first CNP has set them. Another CNP reduces them by `cut` / 2048.
 fn fixed(mbps: u32, cut: u16) -> CongestionControl {
     CongestionControl::Dcqcn(DcqcnParameters {
         dce_tcp_g: cut,
@@ -20,8 +19,8 @@ fn fixed(mbps: u32, cut: u16) -> CongestionControl {
     })
 }
 
-/// Ten thousand QPs, each at another rate from 1 to 6 Mbit/s: each has, over a second, what
-/// its rate gives it, within 2 percent. `ROCE_PACER_QPS` says another number.
+/// Ten thousand QPs, each at another rate from 1 to 6 Mbit/s: in a second, each sends what its rate
+/// allows, within 2 percent. `ROCE_PACER_QPS` sets another number.
 #[test]
 fn each_of_many_keeps_to_its_rate() {
     let qps = std::env::var("ROCE_PACER_QPS").map_or(Ok(10_000), |text| text.parse());
@@ -55,7 +54,7 @@ fn each_of_many_keeps_to_its_rate() {
     }
 }
 
-/// A QP that goes takes its timer along: nobody is called for it.
+/// A QP that is destroyed takes its timer with it.
 #[test]
 fn who_goes_is_not_waited_for() {
     let mut many = Many::new(fixed(1, 0), &[2, 2], 1 << 20);
@@ -71,8 +70,8 @@ fn who_goes_is_not_waited_for() {
     assert_eq!(many.node.nic.next_timeout(), None);
 }
 
-/// A cut bites in the middle of a message: no packet that was allowed at the rate before
-/// leaves later than that.
+/// A cut takes effect in the middle of a message: no packet leaves earlier than the new rate
+/// allows.
 #[test]
 fn a_cut_bites_in_mid_message() {
     let mut many = Many::new(fixed(100, DcqcnParameters::PAPER.dce_tcp_g), &[2], 1 << 20);

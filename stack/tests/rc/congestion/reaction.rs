@@ -1,14 +1,14 @@
-//! Who gets CNPs sends more slowly.
+//! A QP that gets CNPs sends more slowly.
 
 use crate::sim::{Hand, Mem, Setup, to_state};
 use roce_stack::{CongestionControl, DcqcnParameters, Duration, QpKind, QpState, SendOp, Stat};
 use roce_wire::{ExtHeaders, NakCode, Opcode};
 
 pub(super) const PACKETS: usize = 100;
-/// Payload and what goes with it on an Ethernet.
+/// The bits of a packet, including everything that it occupies on an Ethernet.
 pub(super) const BITS: u64 = (1024 + 62) * 8;
 
-/// A first CNP sets this rate; it doesn't rise while a test looks.
+/// A first CNP sets this rate; it doesn't rise during a test.
 pub(super) fn fixed(mbps: u32) -> CongestionControl {
     CongestionControl::Dcqcn(DcqcnParameters {
         rate_to_set_on_first_cnp: mbps,
@@ -35,7 +35,7 @@ pub(super) fn cnp(hand: &mut Hand) {
     hand.deliver(bth, ExtHeaders::NONE, &[]);
 }
 
-/// How long it takes until so many packets have left, and the most that left at once.
+/// The time until `packets` packets have left, and the maximum that left at once.
 pub(super) fn send(hand: &mut Hand, packets: usize) -> (Duration, usize) {
     let begun = hand.now;
     let (mut sent, mut most) = (0, 0);
@@ -51,7 +51,7 @@ pub(super) fn send(hand: &mut Hand, packets: usize) -> (Duration, usize) {
     }
 }
 
-/// What is posted, and what a READ asks for, leave at the rate, in bursts of about 10 us.
+/// Posted requests, and the responses to a READ, leave at the rate, in bursts of about 10 us.
 // shows: A17.9.2-rate
 #[test]
 fn a_cnp_lowers_the_rate() {
@@ -80,7 +80,7 @@ fn a_cnp_lowers_the_rate() {
     }
 }
 
-/// Nobody has to obey: then they are counted, and that is all.
+/// Without congestion control, CNPs are only counted.
 // shows: A17.9.3-cnp-taken
 #[test]
 fn it_can_be_switched_off() {
@@ -102,7 +102,7 @@ fn it_can_be_switched_off() {
     assert_eq!((told.rate, told.cnps_received), (None, 2));
 }
 
-/// Acknowledgements have no share in congestion: they leave at once.
+/// Acknowledgements don't contribute to congestion: they leave at once.
 #[test]
 fn acknowledgements_do_not_wait() {
     let (mut hand, mem) = hand(QpKind::Rc, fixed(1));
@@ -113,7 +113,7 @@ fn acknowledgements_do_not_wait() {
     assert_eq!(hand.out_one().opcode(), Opcode::RC_ACKNOWLEDGE);
 }
 
-/// Requests and READ responses have their bursts by turns.
+/// Requests and READ responses have their bursts in turn.
 #[test]
 fn neither_half_starves_the_other() {
     let (mut hand, mem) = hand(QpKind::Rc, fixed(40));
@@ -130,8 +130,8 @@ fn neither_half_starves_the_other() {
     assert_eq!(responses, 20);
 }
 
-/// A flood of CNPs costs speed, down to the lowest rate, and nothing else. Once it is
-/// over, the rate rises again until there is no limit.
+/// A flood of CNPs costs speed, down to the lowest rate, and nothing else. Once it is over, the
+/// rate rises again until there is no limit.
 // trap: hostile-packets
 #[test]
 fn a_flood_of_cnps_does_not_stop_a_sender() {
@@ -182,7 +182,7 @@ fn a_pause_costs_no_retry() {
     }
     assert_eq!(again, [first]);
     assert_eq!(hand.state(), QpState::Rts);
-    // Nothing comes back. It asks after that at the end of pauses.
+    // No answer arrives. The requester asks for it at the end of pauses.
     while hand.stat(Stat::LateAnswers) < 3 {
         hand.timeout();
         hand.out();
@@ -191,8 +191,8 @@ fn a_pause_costs_no_retry() {
     assert_eq!(hand.stat(Stat::Timeouts), 0);
 }
 
-/// Who pauses after each packet asks after a late answer all the same, and not only when
-/// there is nothing more to send.
+/// A QP that pauses after each packet still asks for a late answer, and not only when there is
+/// nothing more to send.
 #[test]
 fn pauses_do_not_hide_what_is_late() {
     let mut hand = Hand::new(Setup::default());
@@ -216,7 +216,7 @@ fn pauses_do_not_hide_what_is_late() {
     assert_eq!(hand.stat(Stat::Timeouts), 0);
 }
 
-/// A QP that begins anew is not slow for what was before.
+/// A QP that was reset is not slow because of its earlier CNPs.
 #[test]
 fn reset_lifts_the_limit() {
     let (mut hand, mem) = hand(QpKind::Rc, fixed(1));

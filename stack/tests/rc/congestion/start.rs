@@ -1,4 +1,4 @@
-//! How a QP begins, and what a window by round trips does.
+//! How a QP starts, and the window of the algorithm by round trips.
 
 use super::reaction::cnp;
 use crate::sim::{Hand, Mem, Setup};
@@ -25,8 +25,8 @@ fn post_all(hand: &mut Hand, mem: &Mem) {
     hand.post(1, SendOp::Send, &[mem.sge(0, PACKETS * 1024)]);
 }
 
-/// The window begins with ten packets and doubles with what is acknowledged in time; once
-/// an answer takes too long, it is smaller. The last packet of each window asks.
+/// The window starts with ten packets and doubles with acknowledgements in time; once an answer
+/// takes too long, it shrinks. The last packet of each window asks.
 #[test]
 fn a_window_by_round_trips_begins_small() {
     let control = CongestionControl::Delay(DelayParameters::DEFAULT);
@@ -56,7 +56,7 @@ fn a_window_by_round_trips_begins_small() {
     assert_eq!((told.rate, told.alpha), (None, None));
 }
 
-/// Whoever has no acknowledgements has no window, and CNPs are not what rules here.
+/// A QP without acknowledgements has no window, and this algorithm ignores CNPs.
 #[test]
 fn round_trips_rule_who_has_some() {
     let control = CongestionControl::Delay(DelayParameters::DEFAULT);
@@ -68,7 +68,7 @@ fn round_trips_rule_who_has_some() {
     assert_eq!(told(&hand).cnps_received, 1);
 }
 
-/// What is lost closes the window, too; and another algorithm begins anew.
+/// Losses reduce the window, too; another algorithm starts over.
 #[test]
 fn losses_close_the_window() {
     let control = CongestionControl::Delay(DelayParameters::DEFAULT);
@@ -87,7 +87,7 @@ fn losses_close_the_window() {
     assert_eq!(hand.out().len(), PACKETS - 10);
 }
 
-/// A device may let all QPs begin slowly; they come up to full rate, and nothing is left.
+/// A device may let all QPs start slowly; they rise to full rate, and then have no limit.
 #[test]
 fn a_start_rate_is_kept() {
     let slow = DcqcnParameters {

@@ -1,4 +1,4 @@
-//! One run: the victim works, the attacker sends, and what must hold is checked.
+//! One run: the victim works, the attacker sends, and the invariants are checked.
 
 use super::packets::{self, Knowledge};
 use crate::sim::pair::to_state;
@@ -12,13 +12,13 @@ use roce_stack::{
 use roce_wire::{Operation, PathMtu};
 use std::collections::VecDeque;
 
-/// What surrounds each region and must never change or be read.
+/// The bytes around each region, which must never change or be read.
 const GUARD: u8 = 0xee;
-/// What a region without remote rights holds.
+/// The bytes of a region without remote rights.
 const SECRET: u8 = 0xd7;
-/// What the port's slots hold before they are written.
+/// The bytes of the port's slots before they are written.
 const UNWRITTEN: u8 = 0xa5;
-/// Bytes of a region, with as many of guard on either side.
+/// Bytes of a region, with as many guard bytes on either side.
 const LEN: usize = 2048;
 
 /// A region in the middle of a buffer.
@@ -66,7 +66,7 @@ impl Guarded {
 }
 
 struct Victim {
-    // The NIC goes first, then the memory that it knows of.
+    // The NIC is dropped first, then the memory that it accesses.
     hand: Hand,
     open: Guarded,
     words: Guarded,
@@ -250,7 +250,7 @@ impl Victim {
         }
     }
 
-    /// Lets the NIC send and looks at what it gives away.
+    /// Lets the NIC send, and checks the bytes that it reveals.
     fn send(&mut self, dice: &mut Dice, known: &mut Knowledge) {
         self.hand.node.port.room = dice.pick(&[1, 3, usize::MAX]);
         for out in self.hand.out() {
@@ -267,7 +267,7 @@ impl Victim {
         }
     }
 
-    /// An answer tells the attacker which PSN is due.
+    /// From an answer, the attacker learns which PSN is due.
     fn learn(&self, psn: u32, operation: Operation, known: &mut Knowledge) {
         known.request_psn = match operation {
             Operation::Acknowledge => roce_wire::Psn::new(psn).next().get(),
@@ -299,7 +299,7 @@ impl Victim {
         known.sent_psn = self.hand.setup.psn[0];
     }
 
-    /// Everything posted completes in the end, and memory is as it must be.
+    /// Everything posted completes in the end, and memory has the right contents.
     fn finish(mut self) {
         self.take_completions();
         let state = self.hand.state();

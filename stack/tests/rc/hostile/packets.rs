@@ -1,4 +1,4 @@
-//! Packets that a hostile peer may come up with.
+//! Packets that a hostile peer may send.
 
 use crate::sim::hand::{frame, seal};
 use crate::sim::port::Frame;
@@ -7,13 +7,13 @@ use roce_wire::{
     Aeth, AtomicAckEth, AtomicEth, ExtHeaders, Ieth, ImmDt, Opcode, PKey, Psn, Reth, Syndrome,
 };
 
-/// What the attacker knows: addresses and keys, and about which PSNs are due.
+/// What the attacker knows: addresses and keys, and approximately which PSNs are due.
 #[derive(Clone, Debug)]
 pub(super) struct Knowledge {
     pub(super) regions: Vec<(u64, u32)>,
     /// Bytes of each region.
     pub(super) len: u64,
-    /// The next request's PSN, if all went well so far.
+    /// The next request's PSN, if everything went well so far.
     pub(super) request_psn: u32,
     /// The last PSN that the victim sent.
     pub(super) sent_psn: u32,
@@ -55,7 +55,7 @@ pub(super) fn draw(dice: &mut Dice, hand: &Hand, known: &mut Knowledge) -> Frame
     }
 }
 
-/// Makes arbitrary bytes an RC packet for the QP.
+/// Turns arbitrary bytes into an RC packet for the QP.
 fn aim(bytes: &mut [u8], hand: &Hand) {
     bytes[0] &= 0x1f;
     bytes[1] &= 0xf0;
@@ -63,7 +63,7 @@ fn aim(bytes: &mut [u8], hand: &Hand) {
     bytes[5..8].copy_from_slice(&hand.node.qpn.get().to_be_bytes()[1..]);
 }
 
-/// A well-formed packet whose fields are right, nearly right, or wild.
+/// A well-formed packet whose fields are right, nearly right, or random.
 fn crafted(dice: &mut Dice, hand: &Hand, known: &mut Knowledge) -> Frame {
     let opcode = dice.pick(&rc_opcodes());
     let base = if opcode.is_request() {
@@ -103,7 +103,7 @@ fn crafted(dice: &mut Dice, hand: &Hand, known: &mut Knowledge) -> Frame {
     };
     let ext = headers(dice, known, len as u32);
     if opcode.is_request() && psn == base {
-        // A READ may move on further; then the NAK that follows is part of the game.
+        // A READ may advance further; the NAK that then follows is expected.
         known.request_psn = Psn::new(base).next().get();
     }
     let payload: Vec<u8> = (0..len).map(|_| dice.byte() & 0x7f).collect();

@@ -1,11 +1,11 @@
-//! Which memory a QP and its peer may use (IBTA 1.7, 10.6.3).
+//! The memory that a QP and its peer may use (IBTA 1.7, 10.6.3).
 
 use crate::sim::{Hand, Mem, Setup};
 use roce_stack::{Access, Buffer, QpState, RegisterError, SendOp, Sge, WcStatus};
 use roce_wire::{ExtHeaders, Ieth, Opcode};
 use std::sync::Arc;
 
-/// A region of a protection domain that is not the QP's.
+/// A region of another protection domain than the QP's.
 fn foreign(hand: &mut Hand, access: Access) -> Mem {
     let pd = hand.node.nic.alloc_pd();
     let buffer = Arc::new(Buffer::new(64).expect("a buffer"));
@@ -16,7 +16,7 @@ fn foreign(hand: &mut Hand, access: Access) -> Mem {
     Mem { buffer, key }
 }
 
-/// A local key of another domain is no key, for sending and for receiving.
+/// A local key of another domain is invalid, for sending and for receiving.
 // shows: 10.2.3-pd-local
 #[test]
 fn local_memory_of_another_domain_is_refused() {
@@ -35,7 +35,7 @@ fn local_memory_of_another_domain_is_refused() {
     assert_eq!(mem.word(0), 0);
 }
 
-/// A peer can't invalidate a key of another domain, though its owner allows it.
+/// A peer can't invalidate a key of another domain, even if its owner allows it.
 // shows: 9.4.1.1-invalidate-pd
 #[test]
 fn a_key_of_another_domain_is_not_invalidated() {
@@ -53,7 +53,7 @@ fn a_key_of_another_domain_is_not_invalidated() {
     assert_eq!(hand.state(), QpState::Err);
 }
 
-/// Sending reads local memory, for which no right is needed.
+/// Sending reads local memory, which needs no right.
 // shows: 10.6.3-local-read
 #[test]
 fn sending_needs_no_right() {
@@ -64,7 +64,7 @@ fn sending_needs_no_right() {
     assert_eq!(hand.out_one().payload, [3; 8]);
 }
 
-/// Elements of no bytes are skipped, whatever their key.
+/// Elements of no bytes are skipped, with any key.
 // shows: 10.6.3-zero-length-element
 #[test]
 fn an_element_of_no_bytes_needs_no_key() {

@@ -1,4 +1,4 @@
-//! What a packet looks like by its place in a message (IBTA 1.7, 9.7.3).
+//! Packets by their place in a message (IBTA 1.7, 9.7.3).
 
 use crate::sim::{Hand, Out, PEER_QPN, Setup};
 use roce_stack::{QpAttributes, QpState, SendOp};
@@ -12,8 +12,8 @@ fn lengths(out: &[Out]) -> Vec<usize> {
     out.iter().map(|o| o.payload.len()).collect()
 }
 
-/// FIRST, MIDDLE …, LAST or ONLY; all but the last full; the address at the front,
-/// what goes along at the end.
+/// FIRST, MIDDLE …, LAST or ONLY; all but the last full; the address in the first, immediate data
+/// or a key in the last.
 // shows: 9.7.3-segments, 9.7.3-full-packets, 9.7.3-suffix-last, 9.7.3-reth-first
 #[test]
 fn messages_are_cut_at_the_path_mtu() {
@@ -57,8 +57,8 @@ fn messages_are_cut_at_the_path_mtu() {
     assert_eq!(opcodes(&out), [Opcode::RC_WRITE_ONLY_WITH_IMMEDIATE]);
 }
 
-/// Requests and answers alike carry the partition and the peer's QP that the QP was
-/// given, and nobody else's.
+/// Requests and answers alike carry the partition and the peer's QPN that the QP was configured
+/// with.
 // shows: 9.7.3-dest-qpn, 9.7.3-pkey
 #[test]
 fn every_packet_carries_the_partition_and_the_peers_qp() {
@@ -99,7 +99,7 @@ fn every_packet_carries_the_partition_and_the_peers_qp() {
     }
 }
 
-/// What is sent again is what was sent before: PSN, opcode, headers, bytes.
+/// A retransmitted packet equals the original: PSN, opcode, headers, bytes.
 // shows: 9.7.3-same-again
 #[test]
 fn a_retransmission_is_the_same_packet() {

@@ -1,4 +1,4 @@
-//! What a requester makes of answers, and when it is done (IBTA 1.7, 9.7.6).
+//! How a requester handles answers, and when it is done (IBTA 1.7, 9.7.6).
 
 use crate::sim::{Hand, Setup};
 use core::time::Duration;
@@ -34,7 +34,7 @@ fn the_first_request_carries_the_psn_of_rts() {
     }
 }
 
-/// A READ takes the PSNs of its responses, one at least.
+/// A READ owns the PSNs of its responses, at least one.
 // shows: 9.7.3.1-read-psns
 #[test]
 fn the_psn_after_a_read_is_beyond_its_responses() {
@@ -48,8 +48,7 @@ fn the_psn_after_a_read_is_beyond_its_responses() {
     }
 }
 
-/// The response to a READ acknowledges the SENDs and WRITEs before it, and nothing
-/// behind it.
+/// The response to a READ acknowledges the SENDs and WRITEs before it, and none behind it.
 // shows: 9.7.6.1-response-completes
 #[test]
 fn a_response_completes_what_precedes_its_request() {
@@ -65,8 +64,7 @@ fn a_response_completes_what_precedes_its_request() {
     assert_eq!(mem.read(0, 8), [5; 8]);
 }
 
-/// A NAK that the network held back until its request was acknowledged is no news,
-/// whatever it says.
+/// A NAK that the network delayed until its request was acknowledged is ignored, with any code.
 // shows: 9.7.6.1-old-nak
 #[test]
 fn a_nak_of_what_is_acknowledged_is_ignored() {
@@ -91,7 +89,7 @@ fn a_nak_of_what_is_acknowledged_is_ignored() {
     assert_eq!(done(&hand), [2]);
 }
 
-/// A copy of a READ response finds the application's own bytes there, and leaves them.
+/// A copy of a READ response does not overwrite the bytes that the application has put there since.
 // shows: 9.7.6.1-duplicate-response
 #[test]
 fn a_duplicate_response_is_not_placed_again() {
@@ -134,7 +132,7 @@ fn progress_restarts_the_timeout() {
     assert_eq!(hand.out_psns(), [psns[1]]);
 }
 
-/// A peer that counted its receives and stops doing so limits nothing any more.
+/// A peer that stops counting its receives no longer limits the requester.
 // shows: 9.7.7.2-no-count
 #[test]
 fn credits_without_a_count_lift_the_limit() {
@@ -152,8 +150,8 @@ fn credits_without_a_count_lift_the_limit() {
     assert_eq!(hand.out().len(), 5);
 }
 
-/// What completed is not sent again: its memory is the application's, and may be
-/// gone. Here an acknowledgement comes between a NAK and what the NAK asks for.
+/// Completed requests are not retransmitted: their memory belongs to the application, and may be
+/// gone. Here an acknowledgement arrives between a NAK and the retransmission.
 // shows: 10.8.6-own-memory-back
 #[test]
 fn nothing_is_sent_of_a_request_that_completed() {
@@ -233,7 +231,7 @@ fn every_completion_says_what_it_was() {
     assert_eq!(opcodes, [WcOpcode::Recv, WcOpcode::RecvRdmaWithImm]);
 }
 
-/// An error always completes, asked for or not.
+/// An error always completes, signaled or not.
 // shows: 10.8.5-unsignaled
 #[test]
 fn an_unsignaled_request_that_fails_says_so() {

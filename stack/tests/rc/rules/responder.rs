@@ -1,5 +1,4 @@
-//! Which requests a responder executes, and what it says of them (IBTA 1.7, 9.7.4 and
-//! 9.7.5).
+//! The requests that a responder executes, and its answers (IBTA 1.7, 9.7.4 and 9.7.5).
 
 use crate::sim::{Hand, Setup, to_state};
 use roce_stack::{DropReason, MAX_MESSAGE_BYTES, QpState, Stat};
@@ -20,7 +19,7 @@ fn the_first_psn_expected_is_that_of_rtr() {
     }
 }
 
-/// Of all PSNs, half lie ahead of what is expected and half behind.
+/// Half of all PSNs are ahead of the expected one, and half behind.
 // shows: 9.7.4.1.1-half
 #[test]
 fn half_of_all_psns_lie_behind() {
@@ -45,7 +44,7 @@ fn half_of_all_psns_lie_behind() {
     }
 }
 
-/// 2^31 bytes are a legal length, one more is not, wherever the key points.
+/// 2^31 bytes are a legal length, one more is not, with any key.
 // shows: 9.7.4.1-longest-write
 #[test]
 fn requests_for_more_than_two_to_the_31_are_refused() {
@@ -78,8 +77,7 @@ fn requests_for_more_than_two_to_the_31_are_refused() {
     }
 }
 
-/// A WRITE with immediate that finds no receive is not placed, so that the peer may
-/// take it back.
+/// A WRITE with immediate that finds no receive is not placed, so the peer may withdraw it.
 // shows: 9.7.4.1-no-receive-write
 #[test]
 fn a_write_without_receive_is_not_placed() {
@@ -99,7 +97,7 @@ fn a_write_without_receive_is_not_placed() {
     assert_eq!(hand.node.received().len(), 1);
 }
 
-/// The receive that a WRITE with immediate consumes keeps what is in its own memory.
+/// The memory of the receive that a WRITE with immediate consumes is unchanged.
 // shows: 9.4.3-write-immediate-memory
 #[test]
 fn the_receive_of_a_write_keeps_its_memory() {
@@ -112,8 +110,8 @@ fn the_receive_of_a_write_keeps_its_memory() {
     assert_eq!((target.read(0, 8), own.word(0)), (vec![1; 8], 0));
 }
 
-/// When an acknowledgement leaves, what it acknowledges is in memory, for each packet
-/// of a message.
+/// When an acknowledgement leaves, the bytes that it acknowledges are in memory, for each packet of
+/// a message.
 // shows: 9.7.5.1.2-executed-first
 #[test]
 fn acknowledged_data_is_in_memory() {
@@ -136,7 +134,7 @@ fn acknowledged_data_is_in_memory() {
     }
 }
 
-/// The MSN begins at 0 with each connection.
+/// The MSN starts at 0 with each connection.
 // shows: 9.7.7.1-msn-start
 #[test]
 fn a_reset_qp_counts_messages_anew() {
@@ -156,8 +154,8 @@ fn a_reset_qp_counts_messages_anew() {
     }
 }
 
-/// Of the four ECN codepoints one says that a router was congested; "capable of it",
-/// in either form, says nothing.
+/// One of the four ECN codepoints means that a router was congested; "ECN-capable", in either form,
+/// does not.
 // shows: A17.9.2-ce-seen
 #[test]
 fn only_congestion_experienced_is_noticed() {

@@ -1,4 +1,4 @@
-//! Transitions, the attributes that they need, and QP numbers (IBTA 1.7, 11.2.5).
+//! Transitions, the attributes that they need, and QPNs (IBTA 1.7, 11.2.5).
 
 use crate::sim::node::Node;
 use crate::sim::{Hand, PEER_QPN, Setup, to_state};
@@ -55,7 +55,7 @@ fn every_attribute_of_rts_is_needed() {
     }
 }
 
-/// What a transition does not take is refused by name, and not silently ignored.
+/// An attribute that a transition does not take is refused by name, and not silently ignored.
 // shows: 11.2.5.2-not-allowed
 #[test]
 fn attributes_out_of_place_are_refused() {
@@ -84,8 +84,8 @@ fn attributes_out_of_place_are_refused() {
     assert_eq!(modify(&mut hand, &late), expected);
 }
 
-/// Each bounded attribute is taken at its bound and refused beyond it, with the bound
-/// in the message.
+/// Each bounded attribute is accepted at its bound and refused beyond it, with the bound in the
+/// message.
 // shows: 11.2.5.2-ranges
 #[test]
 fn every_range_is_kept() {
@@ -122,7 +122,7 @@ fn every_range_is_kept() {
     assert!(modify(&mut hand, &rtr).is_err());
 }
 
-/// RESET undoes what earlier transitions set.
+/// RESET clears the attributes of earlier transitions.
 // shows: 10.3.1-reset-attributes, 11.2.5.3-query
 #[test]
 fn a_reset_qp_forgets_its_attributes() {
@@ -136,7 +136,7 @@ fn a_reset_qp_forgets_its_attributes() {
     assert_eq!((config.max_rd_atomic, config.max_dest_rd_atomic), (0, 0));
 }
 
-/// Among so many numbers of 24 bits, chance alone would give about ten twice.
+/// Among this many numbers of 24 bits, pure chance would give about ten twice.
 // shows: 11.2.5.1-qpn-unique
 #[test]
 fn no_two_qps_have_one_number() {
@@ -154,7 +154,7 @@ fn no_two_qps_have_one_number() {
     }
 }
 
-/// "Drained" is not told before the last answer, however the send queue looks.
+/// The drain is not reported before the last answer, whatever the state of the send queue.
 // shows: 10.3.1-sqd-event
 #[test]
 fn drained_is_told_after_the_last_answer() {
@@ -175,7 +175,7 @@ fn drained_is_told_after_the_last_answer() {
     assert_eq!(hand.node.events, [drained]);
 }
 
-/// A query tells the PSNs that were reached, not those that the QP began with.
+/// A query returns the present PSNs, not the initial ones.
 // shows: 11.2.5.3-query
 #[test]
 fn a_query_tells_the_present_psns() {
@@ -190,7 +190,7 @@ fn a_query_tells_the_present_psns() {
     let packets = hand.out_psns().len() as u32;
     assert!(packets > 1);
     assert_eq!(query(&hand), (sends + packets, expects));
-    // What is sent again is not new.
+    // A retransmitted packet is not new.
     hand.nak(sends, NakCode::PsnSequenceError);
     assert_eq!(hand.out_psns().first(), Some(&sends));
     assert_eq!(query(&hand), (sends + packets, expects));

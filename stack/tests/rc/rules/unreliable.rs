@@ -1,4 +1,4 @@
-//! What the unreliable services share with RC in rules but not in code, and what they
+//! The rules that the unreliable services share with RC without sharing code, and those that they
 //! leave out (IBTA 1.7, 9.6 and 9.8).
 
 use crate::sim::{Hand, QKEY, Setup};
@@ -29,7 +29,7 @@ fn a_uc_qp_speaks_to_its_peer_only() {
     assert_eq!(hand.drops(DropReason::WrongPeer), 2);
 }
 
-/// A packet that goes on with a message of the other kind ends that message.
+/// A packet that continues a message of the other kind ends that message.
 // shows: 9.8.2-sequence
 #[test]
 fn a_uc_message_is_of_one_kind() {
@@ -48,8 +48,7 @@ fn a_uc_message_is_of_one_kind() {
     assert_eq!(hand.drops(DropReason::OutOfPlace), 4);
 }
 
-/// Datagrams carry PSNs that nobody looks at: any order is delivered, and the same
-/// twice.
+/// Datagrams carry PSNs that are ignored: any order is delivered, and the same one twice.
 // shows: 9.8.3-no-order
 #[test]
 fn a_datagrams_psn_says_nothing() {

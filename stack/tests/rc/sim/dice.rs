@@ -1,4 +1,4 @@
-//! Chance, from a seed.
+//! Randomness from a seed.
 
 use rand_chacha::ChaCha20Rng;
 use rand_core::Rng;
@@ -24,7 +24,7 @@ impl Dice {
         self.0.next_u32().to_le_bytes()[0]
     }
 
-    /// Any number, those at the edges more often.
+    /// Any number, extreme ones more often.
     pub(crate) fn wild64(&mut self) -> u64 {
         let any = self.0.next_u64();
         match self.below(4) {

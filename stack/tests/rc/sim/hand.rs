@@ -1,4 +1,4 @@
-//! One NIC, and in the place of its peer a test that writes packets by hand.
+//! One NIC, and a test that plays its peer with packets written by hand.
 
 use super::node::{Mem, Node};
 use super::pair::Setup;
@@ -13,7 +13,7 @@ use roce_wire::{
 };
 use std::net::IpAddr;
 
-/// The number of the QP that the test plays.
+/// The QPN of the peer that the test plays.
 pub(crate) const PEER_QPN: Qpn = Qpn::from_bits(0x123_456);
 
 /// A packet that the NIC sent.
@@ -47,8 +47,7 @@ pub(crate) struct Hand {
 }
 
 impl Hand {
-    /// The NIC's QP is in RTS: it sends from `setup.psn[0]` and expects
-    /// `setup.psn[1]`.
+    /// A NIC whose QP is in RTS: it sends from `setup.psn[0]` and expects `setup.psn[1]`.
     pub(crate) fn new(setup: Setup) -> Self {
         let mut hand = Self::in_reset(setup);
         hand.advance_to(QpState::Rts);
@@ -64,7 +63,7 @@ impl Hand {
         }
     }
 
-    /// Goes on through the states up to `state`, one of INIT, RTR, RTS.
+    /// Moves through the states up to `state`, one of INIT, RTR, RTS.
     pub(crate) fn advance_to(&mut self, state: QpState) {
         let path = self.setup.path();
         let steps = [
@@ -84,7 +83,7 @@ impl Hand {
         assert_eq!(self.state(), state);
     }
 
-    /// Changes the QP's state and nothing else.
+    /// Changes only the QP's state.
     pub(crate) fn modify(&mut self, state: QpState) {
         let step = QpAttributes {
             state: Some(state),
@@ -121,7 +120,7 @@ impl Hand {
             .expect("posted");
     }
 
-    /// What the port says of a packet from the peer.
+    /// The metadata that the port reports for a packet from the peer.
     pub(crate) fn meta(&self) -> RxMeta {
         RxMeta {
             src: self.setup.ip.address(2),
@@ -154,7 +153,7 @@ impl Hand {
         self.deliver(bth, ext, payload);
     }
 
-    /// Delivers a packet as it is, with the right ICRC.
+    /// Delivers a packet as given, with the right ICRC.
     pub(crate) fn deliver(&mut self, bth: Bth, ext: ExtHeaders, payload: &[u8]) {
         let meta = self.meta();
         self.deliver_from(meta, bth, ext, payload);
@@ -184,7 +183,7 @@ impl Hand {
         self.answer(psn, Syndrome::Nak(code));
     }
 
-    /// What the NIC sends now.
+    /// The packets that the NIC sends now.
     pub(crate) fn out(&mut self) -> Vec<Out> {
         let Self { node, now, .. } = self;
         for _ in 0..10_000 {
@@ -205,12 +204,12 @@ impl Hand {
         node.port.out.drain(..).map(parse).collect()
     }
 
-    /// The PSNs of what the NIC sends now.
+    /// The PSNs of the packets that the NIC sends now.
     pub(crate) fn out_psns(&mut self) -> Vec<u32> {
         self.out().iter().map(Out::psn).collect()
     }
 
-    /// The one packet that the NIC sends now.
+    /// The only packet that the NIC sends now.
     #[track_caller]
     pub(crate) fn out_one(&mut self) -> Out {
         let mut out = self.out();
@@ -218,7 +217,7 @@ impl Hand {
         out.remove(0)
     }
 
-    /// Lets time pass up to the next timeout, and it happen.
+    /// Advances the time to the next timeout, and runs it.
     #[track_caller]
     pub(crate) fn timeout(&mut self) {
         let at = self.node.nic.next_timeout().expect("a timer runs");
@@ -240,7 +239,7 @@ impl Hand {
     }
 }
 
-/// A packet with the ICRC that belongs to `meta`.
+/// A packet with the right ICRC for `meta`.
 pub(crate) fn frame(meta: RxMeta, bth: Bth, ext: ExtHeaders, payload: &[u8]) -> Frame {
     let repr = PacketRepr { bth, ext };
     let mut bytes = vec![0; repr.buffer_len(payload.len())];
@@ -250,7 +249,7 @@ pub(crate) fn frame(meta: RxMeta, bth: Bth, ext: ExtHeaders, payload: &[u8]) -> 
     Frame { meta, bytes }
 }
 
-/// Writes the right ICRC, whatever the bytes before it.
+/// Writes the right ICRC, for any bytes before it.
 pub(crate) fn seal(meta: &RxMeta, bytes: &mut [u8]) {
     icrc::seal(&ip_header(meta), meta.src_port, UDP_PORT, bytes);
 }
@@ -258,7 +257,7 @@ pub(crate) fn seal(meta: &RxMeta, bytes: &mut [u8]) {
 fn ip_header(meta: &RxMeta) -> IpHeader {
     let (id, flags_fragment) = match meta.ip {
         IpCovered::V4 { id, flags_fragment } => (id, flags_fragment),
-        // Any will do: the receiver can't see them.
+        // Any value works: the receiver can't see them.
         IpCovered::V4Hidden | IpCovered::V6 | IpCovered::Grh => (0x1234, 0x4000),
     };
     if let (IpAddr::V4(src), IpAddr::V4(dst), IpCovered::Grh) = (meta.src, meta.dst, meta.ip) {

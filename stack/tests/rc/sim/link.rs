@@ -7,7 +7,7 @@ use roce_stack::{Duration, Instant};
 use roce_wire::{Bth, ExtHeaders, ICRC_LEN, Opcode, Packet, Psn};
 use std::collections::BTreeMap;
 
-/// How often each fault happens, in packets of 10,000.
+/// The frequency of each fault, in packets of 10,000.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Faults {
     pub(crate) drop: u32,
@@ -21,7 +21,7 @@ pub(crate) struct Faults {
 /// What a script does to a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
-    /// Left to chance, which without [`Faults`] is kind.
+    /// Left to chance; without [`Faults`], the packet arrives.
     Pass,
     Drop,
     Delay(Duration),
@@ -54,7 +54,7 @@ type Script = Box<dyn FnMut(&Sent) -> Fate>;
 pub(crate) struct Link {
     pub(crate) faults: Faults,
     pub(crate) latency: Duration,
-    /// Everything that was sent, lost or not.
+    /// All packets that were sent, lost or not.
     pub(crate) log: Vec<Sent>,
     scripts: Vec<Script>,
     rng: ChaCha20Rng,
@@ -77,13 +77,13 @@ impl Link {
         }
     }
 
-    /// Adds a script: the first that does not say [`Fate::Pass`] decides.
+    /// Adds a script: the first that does not return [`Fate::Pass`] decides.
     pub(crate) fn script(&mut self, script: impl FnMut(&Sent) -> Fate + 'static) {
         self.scripts.push(Box::new(script));
     }
 
-    /// Deals `fate` to the packets with these numbers (0 is the first) among those
-    /// that satisfy `pred`.
+    /// Applies `fate` to the packets with these numbers (0 is the first) among those that satisfy
+    /// `pred`.
     pub(crate) fn hit(
         &mut self,
         numbers: &'static [usize],

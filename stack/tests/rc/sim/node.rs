@@ -80,7 +80,7 @@ impl Mem {
     }
 }
 
-/// `len` bytes that tell where they come from.
+/// `len` bytes that depend on `salt`.
 pub(crate) fn pattern(salt: u64, len: usize) -> Vec<u8> {
     let mut state = salt.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     (0..len)
@@ -107,11 +107,11 @@ pub(crate) struct Node {
     pub(crate) recv_cq: Arc<CompletionQueue>,
     /// The QP that most tests use.
     pub(crate) qpn: Qpn,
-    /// What [`Nic::poll_event`] has given.
+    /// The events from [`Nic::poll_event`].
     pub(crate) events: Vec<Event>,
 }
 
-/// What a [`Node`] is made with.
+/// The parameters of a [`Node`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NodeSetup {
     pub(crate) kind: QpKind,
@@ -127,7 +127,7 @@ pub(crate) struct NodeSetup {
 }
 
 impl Node {
-    /// What a further QP of this node is made with: nothing inline, each request signalled.
+    /// The parameters of another QP of this node: no inline data, each request signaled.
     pub(crate) fn init(&self, kind: QpKind, queue: QueueLimits) -> QpInit {
         QpInit {
             kind,
@@ -141,7 +141,7 @@ impl Node {
         }
     }
 
-    /// A further QP of this node, in state RESET.
+    /// Another QP of this node, in state RESET.
     pub(crate) fn another_qp(&mut self, kind: QpKind, queue: QueueLimits) -> Qpn {
         let init = self.init(kind, queue);
         self.nic.create_qp(init).expect("a QP")
@@ -197,12 +197,12 @@ impl Node {
         Mem { buffer, key }
     }
 
-    /// The completions of sends that have come since the last call.
+    /// The completions of sends since the last call.
     pub(crate) fn sent(&self) -> Vec<Completion> {
         drain(&self.send_cq)
     }
 
-    /// The completions of receives that have come since the last call.
+    /// The completions of receives since the last call.
     pub(crate) fn received(&self) -> Vec<Completion> {
         drain(&self.recv_cq)
     }

@@ -1,8 +1,8 @@
 //! Two NICs and the wire between them, stepped through virtual time.
 //!
-//! A run is a function of its [`Setup`]: the same seed gives the same packets at
-//! the same times. It has an upper bound in packets and in virtual time; whoever
-//! exceeds it fails with the seed in the message, so nothing can hang.
+//! A run is a function of its [`Setup`]: the same seed gives the same packets at the same times. It
+//! has an upper bound in packets and in virtual time; a test that exceeds it fails with the seed in
+//! the message, so nothing can hang.
 
 use super::link::Link;
 use super::node::{Mem, Node, NodeSetup};
@@ -13,15 +13,15 @@ use roce_stack::{
 };
 use roce_wire::{PathMtu, Psn, QKey, Qpn, RnrTimer};
 
-/// The end that most tests let initiate.
+/// The end that initiates in most tests.
 pub(crate) const A: usize = 0;
 /// The other end.
 pub(crate) const B: usize = 1;
 
-/// What datagrams must know.
+/// The Q_Key of datagrams.
 pub(crate) const QKEY: QKey = QKey(0x1234_5678);
 
-/// What a [`Pair`] is made with; both ends alike.
+/// The parameters of a [`Pair`]; the same for both ends.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Setup {
     pub(crate) kind: QpKind,
@@ -128,7 +128,7 @@ impl Setup {
         }
     }
 
-    /// An attribute that no other service has.
+    /// An attribute that only RC has.
     fn if_rc<T>(&self, value: T) -> Option<T> {
         (self.kind == QpKind::Rc).then_some(value)
     }
@@ -146,7 +146,7 @@ impl Setup {
     }
 }
 
-/// Attributes that change nothing but the state.
+/// Attributes that change only the state.
 pub(crate) fn to_state(state: QpState) -> QpAttributes {
     QpAttributes {
         state: Some(state),
@@ -261,7 +261,7 @@ impl Pair {
             .expect("posted for receiving");
     }
 
-    /// Lets both ends send what they have; the wire takes it.
+    /// Lets both ends send what they have, to the wire.
     pub(crate) fn pump(&mut self) {
         for side in [A, B] {
             let node = &mut self.nodes[side];
@@ -289,7 +289,7 @@ impl Pair {
         }
     }
 
-    /// Goes on to the next thing that happens. False if nothing will.
+    /// Advances to the next event. False if there is none.
     pub(crate) fn step(&mut self) -> bool {
         self.pump();
         let arrivals = self.links.iter().filter_map(Link::next_arrival);
@@ -316,20 +316,20 @@ impl Pair {
         true
     }
 
-    /// Goes on until nothing happens any more.
+    /// Advances until nothing happens any more.
     pub(crate) fn run(&mut self) {
         while self.step() {}
     }
 
-    /// Goes on until `done`; fails if everything comes to rest before.
+    /// Advances until `done`; fails if nothing happens any more before.
     pub(crate) fn run_until(&mut self, mut done: impl FnMut(&Self) -> bool) {
         while !done(self) {
             assert!(self.step(), "at rest, but not done: {:?}", self.setup);
         }
     }
 
-    /// Everything posted for sending by `side` has succeeded, in order, and these
-    /// are the wr_ids.
+    /// Asserts that everything posted for sending by `side` has succeeded, in order, with these
+    /// wr_ids.
     #[track_caller]
     pub(crate) fn assert_sent(&self, side: usize, wr_ids: &[u64]) -> Vec<Completion> {
         let done = self.nodes[side].sent();

@@ -10,12 +10,11 @@ use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ops::{Deref, DerefMut};
 
-/// Which header packets have in front of the BTH, and how much of it the receiving port
-/// sees.
+/// The header in front of the BTH, and the part of it that the receiving port sees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ip {
     V4,
-    /// As through a socket: the identification counts up unseen.
+    /// As through a socket: the identification counts up, but is hidden.
     V4Hidden,
     V6,
     /// RoCE v1's GRH, with IPv4 addresses.
@@ -25,8 +24,8 @@ pub(crate) enum Ip {
 impl Ip {
     pub(crate) const ALL: [Ip; 4] = [Ip::V4, Ip::V4Hidden, Ip::V6, Ip::Grh];
 
-    /// Those of RoCEv2. What is drawn from seeds is drawn among these: there are seeds
-    /// that once found something.
+    /// Those of RoCEv2. Seeds draw from these only, so that seeds that once found something keep
+    /// their meaning.
     pub(crate) const ROCE_V2: [Ip; 3] = [Ip::V4, Ip::V4Hidden, Ip::V6];
 
     pub(crate) fn version(self) -> RoceVersion {
@@ -45,16 +44,16 @@ impl Ip {
     }
 }
 
-/// A port in memory that insists on what the NIC may ask of it.
+/// A port in memory that checks that the NIC keeps to the contract.
 #[derive(Debug)]
 pub(crate) struct SimPort {
     memory: MemoryPort,
     ip: Ip,
-    /// After how many packets it was told that none follows, each time.
+    /// The number of packets at each [`Transmit::commit_last`](roce_stack::Transmit::commit_last).
     pub(crate) ends: Vec<usize>,
     /// Whether it keeps the memory of packets whose arrival is reported.
     pub(crate) keeps: bool,
-    /// What it keeps, and what was reported.
+    /// The packets that it keeps, and the reports.
     pub(crate) memory_of_sent: KeptMemory,
     reserved: Option<(Flow, Option<Position>)>,
 }
@@ -64,7 +63,7 @@ pub(crate) struct SimPort {
 pub(crate) struct KeptMemory {
     /// The places of the packets of each flow.
     pub(crate) kept: HashMap<Flow, Vec<Position>>,
-    /// The place before which nothing of the flow may be sent any more.
+    /// The place before which no packet of the flow may be sent any more.
     floor: HashMap<Flow, Position>,
     /// All reports, in order.
     pub(crate) reports: Vec<(Flow, Acknowledged)>,
@@ -97,7 +96,7 @@ impl KeptMemory {
         self.reports.push((flow, which));
     }
 
-    /// How many packets are kept.
+    /// The number of packets that are kept.
     pub(crate) fn len(&self) -> usize {
         self.kept.values().map(Vec::len).sum()
     }

@@ -1,10 +1,10 @@
-//! What a seed stands for: a set-up, the wire's faults, and each end's work.
+//! The plan of a seed: a set-up, the wire's faults, and each end's work.
 
 use crate::sim::{Dice, Faults, Ip, Setup};
 use roce_stack::{Access, Duration, QueueLimits};
 use roce_wire::PathMtu;
 
-/// Which operation; the values that go with it are drawn when it is posted.
+/// The operation; its values are drawn when it is posted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Send,
@@ -40,7 +40,7 @@ impl Kind {
 pub(super) struct Request {
     pub(super) kind: Kind,
     pub(super) len: usize,
-    /// Into how many elements the local memory is split.
+    /// The number of elements into which the local memory is split.
     pub(super) elements: usize,
     pub(super) signaled: bool,
     pub(super) fence: bool,
@@ -51,11 +51,11 @@ pub(super) struct Request {
 pub(super) struct Plan {
     pub(super) setup: Setup,
     pub(super) faults: [Faults; 2],
-    /// What each end does, in order.
+    /// The requests of each end, in order.
     pub(super) work: [Vec<Request>; 2],
     /// Receives are posted late and few at a time.
     pub(super) stingy: bool,
-    /// How many packets each port holds before it is full.
+    /// The number of packets at which each port is full.
     pub(super) room: usize,
 }
 
@@ -97,8 +97,8 @@ impl Plan {
             drop: dice.pick(&[0, 10, 100, 500, 1000]),
             duplicate: dice.pick(&[0, 0, 100, 500]),
             reorder: dice.pick(&[0, 0, 100, 500]),
-            // Where the identification is hidden, 15 bits of check remain, and one
-            // flipped bit in some 30,000 goes unnoticed.
+            // If the identification is hidden, 15 bits of the check remain, and one flipped bit in
+            // some 30,000 is not detected.
             corrupt: match ip {
                 Ip::V4Hidden => 0,
                 Ip::V4 | Ip::V6 | Ip::Grh => dice.pick(&[0, 0, 100, 300]),
@@ -129,7 +129,7 @@ impl Plan {
     }
 }
 
-/// The operations of one run: some of all.
+/// The operations of one run: a subset of all.
 fn kinds(dice: &mut Dice) -> Vec<Kind> {
     let some: Vec<_> = Kind::ALL.into_iter().filter(|_| dice.one_in(2)).collect();
     if some.is_empty() {

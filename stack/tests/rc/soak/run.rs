@@ -1,4 +1,4 @@
-//! Carries out a plan and checks everything that comes of it.
+//! Executes a plan and checks all results.
 
 use super::plan::{Kind, Plan, Request};
 use crate::sim::{A, B, Dice, Mem, Pair, pattern};
@@ -13,7 +13,7 @@ use std::collections::VecDeque;
 /// The words that atomics work on.
 const WORDS: usize = 4;
 
-/// What one end does to the other, and how far it has got.
+/// The requests of one end, and its progress.
 struct Initiator {
     /// Local memory: each request has a stretch of its own.
     local: Mem,
@@ -21,7 +21,7 @@ struct Initiator {
     remote: Mem,
     /// The peer's memory for atomics, which only this end uses.
     words: Mem,
-    /// What the words hold when the next atomic is posted.
+    /// The values of the words when the next atomic is posted.
     model: [u64; WORDS],
     /// The peer's memory for receives, a stretch for each.
     inbox: Mem,
@@ -35,18 +35,18 @@ struct Initiator {
     delivered: usize,
 }
 
-/// What must be true once a request has completed.
+/// The check of a completed request.
 enum Check {
     Nothing,
     Read,
     Fetched(u64),
 }
 
-/// How a run ended.
+/// The end of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
     Complete,
-    /// An end tried as often as it may.
+    /// An end has used up its retries.
     RetriesUsedUp,
 }
 
@@ -59,7 +59,7 @@ pub(super) fn soak(seed: u64) -> End {
         pair.nodes[side].port.room = plan.room;
     }
     let mut ends = [A, B].map(|side| Initiator::new(&mut pair, side, &plan.work[side]));
-    // Posting is left to chance too, so the wire may be at rest for a while.
+    // Posting is random, too, so the wire may be idle for a while.
     let mut at_rest = 0;
     loop {
         for side in [A, B] {
@@ -122,7 +122,7 @@ impl Initiator {
     fn new(pair: &mut Pair, side: usize, work: &[Request]) -> Self {
         let mut offsets = vec![0];
         for request in work {
-            // A gap of 16 bytes that must stay as it is.
+            // A gap of 16 bytes that must not change.
             let last = offsets.last().copied().unwrap_or(0);
             offsets.push((last + request.len + 16).next_multiple_of(8));
         }
@@ -156,7 +156,7 @@ impl Initiator {
         }
     }
 
-    /// Posts receives at the peer, for what is to come from here.
+    /// Posts receives at the peer, for the requests of this end.
     fn post_receives(&mut self, pair: &mut Pair, side: usize, plan: &Plan, dice: &mut Dice) {
         while let Some(&index) = self.deliveries.get(self.received_posted) {
             if plan.stingy && !dice.one_in(20) {
@@ -254,7 +254,7 @@ impl Initiator {
         (op, Check::Nothing)
     }
 
-    /// Takes what has completed at both ends and checks it against the plan.
+    /// Takes the completions of both ends and checks them against the plan.
     fn check(&mut self, pair: &Pair, side: usize, work: &[Request]) {
         for done in pair.nodes[side].sent() {
             let (wr_id, check) = self.checks.pop_front().expect("a completion too many");
@@ -302,7 +302,7 @@ impl Initiator {
             && self.delivered == self.deliveries.len()
     }
 
-    /// What memory must hold in the end, gaps included.
+    /// Checks the final contents of memory, gaps included.
     fn check_memory(&self, pair: &Pair, side: usize, work: &[Request]) {
         for (word, expected) in self.model.iter().enumerate() {
             assert_eq!(self.words.word(word * 8), *expected, "{:?}", pair.setup);

@@ -17,8 +17,8 @@ fn deth(qkey: QKey) -> ExtHeaders {
     }
 }
 
-/// Whichever QP a datagram is for, it takes the oldest receive; what nobody may have, or
-/// nobody has room for, takes none.
+/// A datagram for any QP takes the oldest receive. A datagram that is refused, or for which there
+/// is no room, takes none.
 // shows: 10.2.9-srq, 10.2.9-srq-order
 #[test]
 fn datagrams_take_the_receives_of_all() {

@@ -1,4 +1,4 @@
-//! What becomes of receives when a QP fails, is reset or destroyed.
+//! Receives when a QP fails, is reset or destroyed.
 
 use super::Many;
 use crate::sim::to_state;
@@ -24,8 +24,8 @@ fn begin(many: &mut Many) {
     many.hand.out();
 }
 
-/// A QP that fails in mid-message flushes the receive that it holds and no other; the
-/// event that it takes no more comes after that, and last (11.6.3).
+/// A QP that fails in mid-message flushes the receive that it holds and no other. The event that it
+/// takes no more receives follows, as the last (11.6.3).
 // shows: 10.2.9-srq-not-flushed, 11.6.3-last-wqe
 #[test]
 fn a_failing_qp_flushes_what_it_holds() {
@@ -50,7 +50,7 @@ fn a_failing_qp_flushes_what_it_holds() {
     assert_eq!(many.received(), [(1, 1, true)]);
 }
 
-/// A receive that a message does not fit in fails with its QP alone.
+/// A receive that is too small for a message fails only with its QP.
 #[test]
 fn a_message_that_is_too_long_costs_one_receive() {
     let mut many = Many::new(2);
@@ -68,7 +68,7 @@ fn a_message_that_is_too_long_costs_one_receive() {
     assert_eq!(many.received(), [(2, 1, true)]);
 }
 
-/// The owner who moves a QP to the error state hears when it is done with the SRQ,
+/// A program that moves a QP to the error state gets the event that the QP is done with the SRQ,
 /// once, whether it held a receive or not.
 // shows: 10.2.9-srq-last-wqe, 11.6.3-last-wqe
 #[test]
@@ -83,11 +83,11 @@ fn the_last_wqe_is_told_once() {
         let last = Event::LastWqeReached(many.qps[0].0);
         assert_eq!(many.hand.node.events, [last]);
         assert_eq!(many.received().len(), usize::from(holds));
-        // Packets that still come take nothing.
+        // Packets that still arrive take no receive.
         let posted = many.status().posted;
         many.send(0, Opcode::RC_SEND_ONLY, &[]);
         assert_eq!(many.status().posted, posted);
-        // Used again, it tells again.
+        // After it is used again, it raises the event again.
         modify(&mut many, 0, QpState::Reset);
         many.on(0).advance_to(QpState::Rts);
         modify(&mut many, 0, QpState::Err);
@@ -95,7 +95,7 @@ fn the_last_wqe_is_told_once() {
     }
 }
 
-/// A QP without an SRQ has no such event.
+/// A QP without an SRQ raises no such event.
 #[test]
 fn a_qp_of_its_own_receives_tells_nothing() {
     let mut hand = crate::sim::Hand::new(crate::sim::Setup::default());
@@ -105,8 +105,8 @@ fn a_qp_of_its_own_receives_tells_nothing() {
     assert_eq!(hand.node.events, [invalid]);
 }
 
-/// A QP that is reset or destroyed in mid-message takes its receive along; the
-/// others, and the SRQ, live on.
+/// A QP that is reset or destroyed in mid-message takes its receive with it; the others, and the
+/// SRQ, keep working.
 #[test]
 fn a_qp_can_go_in_mid_message() {
     for destroy in [false, true] {
@@ -123,14 +123,14 @@ fn a_qp_can_go_in_mid_message() {
         assert_eq!(many.status().posted, 3);
         many.send(1, Opcode::RC_SEND_ONLY, &[2; 8]);
         assert_eq!(many.received(), [(1, 1, true)]);
-        // The rest of the message finds nobody, or a QP that knows nothing of it.
+        // The rest of the message finds no QP, or a QP without state of it.
         many.send(0, Opcode::RC_SEND_ONLY, &[3; 8]);
         let expected: &[_] = if destroy { &[] } else { &[(2, 0, true)] };
         assert_eq!(many.received(), expected);
     }
 }
 
-/// A denied WRITE with immediate takes a receive that tells of it.
+/// A denied WRITE with immediate takes a receive that reports it.
 #[test]
 fn a_denied_write_with_immediate_completes_a_receive() {
     let mut many = Many::new(1);

@@ -25,7 +25,7 @@ fn resize(many: &mut Many, depth: usize) -> Result<(), SrqError> {
     many.hand.node.nic.modify_srq(many.srq, &attributes)
 }
 
-/// One event when fewer receives are left than the limit; then it must be set anew.
+/// One event when fewer receives are left than the limit; then it must be armed again.
 // shows: 10.2.9-srq-limit, 10.2.9-srq-rearm
 #[test]
 fn the_limit_is_told_once() {
@@ -47,7 +47,7 @@ fn the_limit_is_told_once() {
     arm(&mut many, 2).expect("armed");
     many.send(0, Opcode::RC_SEND_ONLY, &[]);
     assert_eq!(events(&mut many), reached, "each time that it is set");
-    // What a message that is arriving holds is no longer there for others.
+    // A receive that a message in progress holds is not available to others.
     many.post(10, &[]);
     arm(&mut many, 2).expect("armed");
     let mem = many.hand.mem(2048);
@@ -56,7 +56,7 @@ fn the_limit_is_told_once() {
     assert!(events(&mut many).is_empty());
 }
 
-/// A limit that is reached already is told at once; no limit, never.
+/// A limit that is already reached raises the event at once; no limit, never.
 // shows: 10.2.9-srq-rearm
 #[test]
 fn a_limit_that_is_reached_is_told_at_once() {
@@ -72,7 +72,7 @@ fn a_limit_that_is_reached_is_told_at_once() {
     assert!(events(&mut many).is_empty());
 }
 
-/// The receives stay, in order, with their elements, wherever the ring had got to.
+/// The receives stay, in order, with their elements, at any position of the ring.
 // shows: 10.2.9-srq-resize
 #[test]
 fn resizing_keeps_what_is_posted() {
@@ -148,7 +148,7 @@ fn a_refused_change_changes_nothing() {
         },
     );
     assert!(events(&mut many).is_empty());
-    // A limit that is set can't be left above the depth either.
+    // The depth can't be set below an armed limit either.
     arm(&mut many, 3).expect("armed");
     many.send(0, Opcode::RC_SEND_ONLY, &[]);
     arm(&mut many, 2).expect("armed");

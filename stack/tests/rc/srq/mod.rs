@@ -26,7 +26,7 @@ fn size(depth: usize) -> QueueLimits {
 }
 
 impl Many {
-    /// So many QPs in RTS on an SRQ of 16 receives.
+    /// A NIC with `qps` QPs in RTS on an SRQ of 16 receives.
     fn new(qps: usize) -> Self {
         Self::of(QpKind::Rc, qps)
     }
@@ -52,7 +52,7 @@ impl Many {
         many
     }
 
-    /// One more QP in RTS.
+    /// Adds a QP in RTS.
     fn add(&mut self) {
         let qpn = create(&mut self.hand, self.srq);
         self.hand.node.qpn = qpn;
@@ -60,13 +60,13 @@ impl Many {
         self.qps.push((qpn, self.hand.setup.psn[1]));
     }
 
-    /// From here on, [`Hand`]'s calls are about this QP.
+    /// Makes this QP the subject of [`Hand`]'s calls.
     fn on(&mut self, index: usize) -> &mut Hand {
         self.hand.node.qpn = self.qps[index].0;
         &mut self.hand
     }
 
-    /// The QP gets a request with its next PSN.
+    /// Delivers a request with the QP's next PSN.
     fn request(&mut self, index: usize, opcode: Opcode, ext: ExtHeaders, payload: &[u8]) {
         let psn = self.qps[index].1;
         let hand = self.on(index);
@@ -89,8 +89,8 @@ impl Many {
         self.hand.node.nic.query_srq(self.srq).expect("the SRQ")
     }
 
-    /// The wr_ids of receives that completed since the last call, with the QP's index
-    /// and whether they succeeded.
+    /// The wr_ids of receives that completed since the last call, with the QP's index and whether
+    /// they succeeded.
     fn received(&self) -> Vec<(u64, usize, bool)> {
         let index = |qpn| self.qps.iter().position(|(q, _)| *q == qpn);
         let done = self.hand.node.received().into_iter();

@@ -10,8 +10,8 @@ use std::collections::VecDeque;
 
 const QPS: usize = 5;
 
-/// Every receive completes once, at the QP whose message took it; none is lost but
-/// those that a reset QP held.
+/// Every receive completes once, at the QP whose message took it; none is lost except those that a
+/// reset QP held.
 // shows: 10.2.9-srq
 #[test]
 fn the_srq_behaves_like_its_model() {
@@ -51,7 +51,7 @@ fn the_srq_behaves_like_its_model() {
                 8 => {
                     fail(&mut many, qp);
                     expected.extend(held[qp].take().map(|id| (id, qp, false)));
-                    // Taken now, since RESET drops what nobody has taken.
+                    // Polled now, since RESET drops completions that have not been polled.
                     assert_eq!(many.received(), expected, "seed {seed}");
                     expected.clear();
                     revive(&mut many, qp);

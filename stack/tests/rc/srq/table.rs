@@ -1,4 +1,4 @@
-//! Making and destroying SRQs.
+//! Creating and destroying SRQs.
 
 use super::{Many, create, init, size};
 use crate::sim::{Hand, Setup};
@@ -6,7 +6,7 @@ use roce_stack::{
     MAX_SRQS, PostError, QueueLimits, RecvRequest, SrqAttributes, SrqError, SrqInit, SrqStatus,
 };
 
-/// An SRQ says how it was made; sizes out of range are refused.
+/// A query returns the parameters of an SRQ; sizes out of range are refused.
 #[test]
 fn an_srq_is_made_as_asked_or_not_at_all() {
     let mut hand = Hand::in_reset(Setup::default());
@@ -30,7 +30,7 @@ fn an_srq_is_made_as_asked_or_not_at_all() {
     assert_eq!(make(1, 33), Err(SrqError::BadMaxSge(33)));
 }
 
-/// There is room for so many; one that goes leaves its room to another.
+/// The number of SRQs is limited; a destroyed one leaves its room to another.
 #[test]
 fn when_there_are_too_many_there_is_no_further_srq() {
     let mut hand = Hand::in_reset(Setup::default());
@@ -68,7 +68,7 @@ fn an_srq_in_use_stays() {
     assert!(many.received().is_empty(), "no completions of the dead");
 }
 
-/// What is not there is named.
+/// Errors name the missing object.
 #[test]
 fn an_unknown_srq_is_named() {
     let mut many = Many::new(0);
@@ -91,7 +91,7 @@ fn an_unknown_srq_is_named() {
     assert!(PostError::UnknownSrq(srq).to_string().contains(&name));
 }
 
-/// A full SRQ takes no more; each error says what came and what would do.
+/// A full SRQ accepts no more; each error has the given value and the valid ones.
 #[test]
 fn a_full_srq_takes_no_more() {
     let mut many = Many::new(0);
@@ -126,7 +126,7 @@ fn a_full_srq_takes_no_more() {
     }
 }
 
-/// SRQs are apart from each other, and their numbers are of 24 bits.
+/// SRQs are independent, and their numbers have 24 bits.
 #[test]
 fn srqs_are_apart() {
     let mut many = Many::new(1);

@@ -1,4 +1,4 @@
-//! Who takes which receive, and when.
+//! Which QP takes which receive, and when.
 
 use super::{Many, create, init, size};
 use crate::sim::{A, B, Faults, Hand, Pair, Setup, pattern};
@@ -7,8 +7,8 @@ use roce_stack::{
 };
 use roce_wire::{Credits, ExtHeaders, ImmDt, Opcode, Syndrome};
 
-/// The receives go, in the order in which they were posted, to the messages of all
-/// QPs in the order in which those begin.
+/// Receives are taken in the order in which they were posted, by the messages of all QPs in the
+/// order in which those begin.
 // shows: 10.2.9-srq, 10.2.9-srq-order
 #[test]
 fn receives_go_to_messages_as_they_begin() {
@@ -33,8 +33,7 @@ fn receives_go_to_messages_as_they_begin() {
     assert_eq!(mem.read(3 * 2048, 8), [9; 8]);
 }
 
-/// A responder with an SRQ does not count credits: other QPs may use them up
-/// (9.7.7.2).
+/// A responder with an SRQ does not count credits: other QPs may use up the receives (9.7.7.2).
 // shows: 10.2.9-srq-credits
 #[test]
 fn acknowledgements_carry_no_credits() {
@@ -47,7 +46,7 @@ fn acknowledgements_carry_no_credits() {
     assert_eq!(ack.syndrome().map(Syndrome::byte), Some(0x1f));
 }
 
-/// An empty SRQ is "receiver not ready"; the message is taken when it comes again.
+/// An empty SRQ is "receiver not ready"; the message is accepted when it is retransmitted.
 // shows: 10.2.9-srq-rnr
 #[test]
 fn an_empty_srq_is_not_ready() {
@@ -66,7 +65,7 @@ fn an_empty_srq_is_not_ready() {
     many.send(0, Opcode::RC_SEND_ONLY, &[5; 8]);
     assert_eq!(many.received(), [(1, 0, true)]);
     assert_eq!(mem.read(0, 8), [5; 8]);
-    // A middle packet without its first is no message that begins.
+    // A middle packet without its first does not begin a message.
     many.post(2, &[]);
     many.send(1, Opcode::RC_SEND_MIDDLE, &[0; 1024]);
     assert_eq!(many.on(1).state(), QpState::Err);
@@ -147,7 +146,7 @@ fn a_qp_with_an_srq_takes_no_receives() {
     assert!(many.received().is_empty());
 }
 
-/// The memory of a receive must be of the SRQ's domain, whatever the QP's is.
+/// The memory of a receive must belong to the SRQ's domain, whatever the QP's is.
 // shows: 10.2.9-srq-pd
 #[test]
 fn the_srqs_domain_rules_its_receives() {
@@ -188,8 +187,8 @@ fn the_srqs_domain_rules_its_receives() {
     }
 }
 
-/// Over a wire that loses, doubles and reorders, each message takes one receive and
-/// each receive gets one message, in order.
+/// Over a wire that loses, duplicates and reorders, each message takes one receive and each receive
+/// gets one message, in order.
 #[test]
 fn a_bad_wire_changes_nothing() {
     for seed in 1..=20 {
@@ -220,7 +219,7 @@ fn a_bad_wire_changes_nothing() {
             let len = [3000, 0, 8, 1024][wr_id % 4];
             pair.post(A, wr_id as u64, SendOp::Send, &[from.sge(0, len)]);
         }
-        // The receives come late, a few at a time.
+        // The receives are posted late, a few at a time.
         for wr_id in 0..40_usize {
             for _ in 0..wr_id % 5 {
                 pair.step();
@@ -244,7 +243,7 @@ fn a_bad_wire_changes_nothing() {
     }
 }
 
-/// An SRQ made for one element does not break QPs that were made for more.
+/// An SRQ with one element does not break QPs that were created for more.
 #[test]
 fn receives_have_as_many_elements_as_the_srq_allows() {
     let mut many = Many::new(1);
@@ -265,8 +264,8 @@ fn receives_have_as_many_elements_as_the_srq_allows() {
     let _ = create(&mut many.hand, many.srq);
 }
 
-/// UC takes receives from an SRQ, too: a message that loses its end leaves its receive
-/// to the next message of the same QP.
+/// UC takes receives from an SRQ, too: a message that loses its end leaves its receive to the next
+/// message of the same QP.
 #[test]
 fn uc_takes_receives_from_an_srq() {
     let mut hand = Hand::in_reset(Setup {
@@ -294,7 +293,7 @@ fn uc_takes_receives_from_an_srq() {
     assert_eq!((done.len(), done[0].wr_id, done[0].byte_len), (1, 1, 8));
     assert_eq!(mem.read(0, 9), [2, 2, 2, 2, 2, 2, 2, 2, 1]);
     assert_eq!(posted(&hand), 1);
-    // Empty, it loses the message, and nobody is told.
+    // If it is empty, the message is lost silently.
     hand.request(Opcode::UC_SEND_ONLY, ExtHeaders::NONE, &[2; 8]);
     hand.request(Opcode::UC_SEND_ONLY, ExtHeaders::NONE, &[2; 8]);
     assert_eq!(hand.node.received().len(), 1);

@@ -1,4 +1,4 @@
-//! Errors: the peer's cost a message, those of our own a queue.
+//! Errors: one of the peer costs a message, one of the QP's own the send queue.
 
 use super::setup;
 use crate::sim::pair::assert_outcomes;
@@ -6,7 +6,7 @@ use crate::sim::{A, B, Hand, Pair, Setup, to_state};
 use roce_stack::{Access, DropReason, Event, QpState, SendOp, Sge, WcStatus};
 use roce_wire::{ExtHeaders, Opcode};
 
-/// A packet is dropped for `reason`, nothing is answered, and the QP goes on.
+/// A packet is dropped for `reason`, nothing is answered, and the QP continues.
 #[track_caller]
 fn assert_dropped(mut hand: Hand, opcode: Opcode, ext: ExtHeaders, len: usize, reason: DropReason) {
     hand.request(opcode, ext, &vec![1; len]);
@@ -54,8 +54,8 @@ fn what_the_peer_may_not_do_is_dropped_silently() {
     assert_dropped(hand, write, mem.reth(0, 8), 8, denied);
 }
 
-/// A message longer than the receive costs the sender its message and the receiver
-/// nothing: the receive is still there (IBTA 1.7, 9.9.3, class D).
+/// A message longer than the receive is lost, and costs the receiver nothing: the receive is still
+/// there (IBTA 1.7, 9.9.3, class D).
 // shows: 9.8.2-too-long
 #[test]
 fn a_receive_that_is_too_small_stays() {
@@ -72,7 +72,7 @@ fn a_receive_that_is_too_small_stays() {
     assert_eq!(done[0].byte_len, 1000);
 }
 
-/// One byte too many is too many.
+/// One byte too many is enough.
 #[test]
 fn a_receive_that_is_one_byte_too_small_stays() {
     let mut hand = Hand::new(setup());
@@ -85,7 +85,7 @@ fn a_receive_that_is_one_byte_too_small_stays() {
     assert_outcomes(&hand.node.received(), &[(1, WcStatus::Success)]);
 }
 
-/// Packets of other lengths than their place in the message demands.
+/// Packets with other lengths than their place in the message requires.
 // shows: 9.8.2-lengths
 #[test]
 fn lengths_must_fit_the_path_mtu() {
@@ -103,8 +103,8 @@ fn lengths_must_fit_the_path_mtu() {
     }
 }
 
-/// The memory of the receive itself is wrong: it completes with that, and the QP fails
-/// (IBTA 1.7, 9.9.3, class A).
+/// The memory of the receive itself is wrong: it completes with that error, and the QP fails (IBTA
+/// 1.7, 9.9.3, class A).
 // shows: 9.8.2-bad-receive
 #[test]
 fn a_bad_receive_fails_the_qp() {
@@ -128,8 +128,8 @@ fn a_bad_receive_fails_the_qp() {
     assert_eq!(hand.node.events, [], "the completion tells");
 }
 
-/// An error in the send queue leaves receiving as it was; sends are flushed until the
-/// application brings the QP back to RTS (IBTA 1.7, 10.3.1.6).
+/// An error in the send queue does not affect receiving; sends are flushed until the application
+/// moves the QP back to RTS (IBTA 1.7, 10.3.1.6).
 // shows: 9.8.2-sqe, 10.3.1-sqe
 #[test]
 fn a_send_error_stops_sending_only() {
@@ -171,8 +171,8 @@ fn a_send_error_stops_sending_only() {
     pair.assert_received(B, &[7]);
 }
 
-/// A send error for which the CQ has no room, while the rest is flushed or when more is
-/// posted, fails the QP as a whole.
+/// A send error for which the CQ has no room, during the flush or when more is posted, fails the
+/// whole QP.
 // shows: 10.10.2-cq-overrun
 #[test]
 fn no_qp_survives_an_overrun() {

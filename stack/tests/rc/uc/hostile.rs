@@ -1,5 +1,5 @@
-//! A peer that sends any opcode of any service, with right, nearly right and wild
-//! fields, to a UC QP that works.
+//! A peer that sends any opcode of any service, with right, nearly right and random fields, to a
+//! working UC QP.
 
 use super::setup;
 use crate::sim::hand::seal;
@@ -11,8 +11,8 @@ use roce_wire::{ExtHeaders, ImmDt, Opcode, PathMtu, Transport};
 
 const SEEDS: u64 = 100;
 
-/// Nothing panics, no answer leaves, memory beyond what keys admit stays as it was,
-/// and every packet of another service is counted as such.
+/// Nothing panics, no answer leaves, memory that no key allows access to is unchanged, and every
+/// packet of another service is counted as such.
 // trap: hostile-packets
 #[test]
 fn hostile_packets_do_no_harm() {
@@ -45,7 +45,7 @@ fn attack(seed: u64) {
                 wr_id,
                 sges: &[open.sge(1024, len)],
             };
-            // It may be full.
+            // The queue may be full.
             let _ = hand.node.nic.post_recv(hand.now, hand.node.qpn, &wr);
         }
         if dice.one_in(4) {

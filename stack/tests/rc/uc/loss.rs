@@ -1,4 +1,4 @@
-//! What a lost, late or repeated packet costs: its message, and no other.
+//! A lost, late or repeated packet costs its message, and no other.
 
 use super::setup;
 use crate::sim::{A, B, Faults, Hand, Pair, Setup, pattern};
@@ -7,8 +7,8 @@ use rand_core::{Rng, SeedableRng};
 use roce_stack::{DropReason, SendOp, Stat, WcStatus};
 use roce_wire::{ExtHeaders, Opcode, PathMtu};
 
-/// Four messages of three packets each; the one that lost a packet is missing, the
-/// others are whole, and the receive that it would have had takes the next.
+/// Four messages of three packets each; the one that lost a packet is missing, the others are
+/// complete, and its receive takes the next message.
 // shows: 9.8.2-gap-drops-message, 9.8.2-receive-reused
 #[test]
 fn a_gap_costs_one_message() {
@@ -36,8 +36,8 @@ fn a_gap_costs_one_message() {
             assert_eq!(to.read(place * 3000, 3000), from.read(message * 3000, 3000));
         }
         let counters = pair.nodes[B].nic.counters();
-        // Its first packet lost: two that belong nowhere. Its second: the third is out
-        // of sequence. Its third: the next message's first tells.
+        // Its first packet lost: two that belong to no message. Its second: the third is out of
+        // sequence. Its third: the next message's first packet reveals it.
         assert_eq!(
             [
                 counters.drops(DropReason::OutOfPlace),
@@ -49,7 +49,7 @@ fn a_gap_costs_one_message() {
     }
 }
 
-/// A first packet starts anew whatever its PSN, as after the loss of any number.
+/// A first packet starts a message with any PSN, as after the loss of any number of packets.
 // shows: 9.8.2-resync-at-first
 #[test]
 fn any_first_packet_resynchronises() {
@@ -64,8 +64,7 @@ fn any_first_packet_resynchronises() {
     assert_eq!(hand.node.nic.counters().total_drops(), 0);
 }
 
-/// No receive is posted: the message is dropped, all of it, though one is posted
-/// before it ends.
+/// No receive is posted: the whole message is dropped, even if one is posted before it ends.
 // shows: 9.8.2-no-receive-drops
 #[test]
 fn a_message_without_a_receive_is_dropped() {
@@ -92,8 +91,8 @@ fn a_message_without_a_receive_is_dropped() {
     assert_eq!(hand.drops(DropReason::NoReceive), 2);
 }
 
-/// A WRITE with immediate that lost a packet has placed what came before, but consumes
-/// no receive and is not told of; a packet of another operation ends it as well.
+/// A WRITE with immediate that lost a packet has placed the bytes before it, but consumes no
+/// receive and is not reported; a packet of another operation ends it as well.
 #[test]
 fn a_lost_packet_costs_a_write_its_receive() {
     let mut hand = Hand::new(setup());
@@ -123,8 +122,8 @@ fn a_lost_packet_costs_a_write_its_receive() {
     assert_eq!(hand.node.received().len(), 1);
 }
 
-/// On a bad wire: what completes is right, in order and not twice, the sender is
-/// content with everything, and nothing lasts.
+/// On a bad wire: completions are correct, in order and not duplicated, the sender completes
+/// everything successfully, and no state remains.
 // shows: 9.8.2-completes-when-sent, 9.8.2-write-immediate-loss
 #[test]
 fn what_arrives_over_a_bad_wire_is_whole() {

@@ -1,4 +1,4 @@
-//! What UC can do, when nothing goes wrong.
+//! The operations of UC, without errors.
 
 use super::setup;
 use crate::sim::{A, B, Hand, Ip, Pair, Setup, pattern};
@@ -7,8 +7,8 @@ use roce_wire::{Opcode, PathMtu};
 
 const SIZES: [usize; 8] = [0, 1, 3, 255, 256, 257, 512, 4000];
 
-/// SEND and WRITE, each with immediate and without, of every length around the path
-/// MTU, across the wrap of the PSN and over each kind of IP header.
+/// SEND and WRITE, each with and without immediate, of every length around the path MTU, across the
+/// wrap of the PSN and over each kind of IP header.
 // shows: 9.8.2-operations
 #[test]
 fn every_operation_moves_its_bytes() {
@@ -58,8 +58,7 @@ fn every_operation_moves_its_bytes() {
     }
 }
 
-/// Nothing comes back, nothing asks for an answer (IBTA 1.7, 9.8.2.1), and no timer
-/// runs.
+/// No packet comes back, none asks for an answer (IBTA 1.7, 9.8.2.1), and no timer runs.
 // shows: 9.8.2-no-acks, 9.8.2-ackreq-clear, 9.8.2-completes-when-sent
 // trap: ackreq-unreliable
 #[test]
@@ -70,7 +69,7 @@ fn nothing_is_acknowledged() {
     pair.post(A, 1, SendOp::Send, &[from.sge(0, 9000)]);
     pair.post(A, 2, SendOp::Write(to.remote(0)), &[from.sge(0, 9000)]);
     pair.pump();
-    // They have left, and that is all there is to wait for.
+    // They have left, and there is nothing else to wait for.
     pair.assert_sent(A, &[1, 2]);
     pair.run();
     assert_eq!(pair.links[A].log.len(), 18);
@@ -110,7 +109,7 @@ fn a_message_is_cut_as_the_specification_says() {
     assert_eq!(out[3].ext.reth.map(|reth| reth.dma_len), Some(1024));
 }
 
-/// A full port holds a message up in the middle; it goes on where it was.
+/// A full port delays a message in the middle; it continues where it was.
 #[test]
 fn a_full_port_only_delays() {
     let mut hand = Hand::new(setup());
@@ -124,7 +123,7 @@ fn a_full_port_only_delays() {
     assert_eq!(hand.node.sent().len(), 1);
 }
 
-/// READ, atomics and SEND with invalidate need answers, which UC has not.
+/// READ, atomics and SEND with invalidate need answers, which UC does not have.
 // shows: 9.8.2-operations
 #[test]
 fn operations_of_rc_are_refused() {

@@ -1,4 +1,4 @@
-//! What UD can do, when nothing goes wrong.
+//! The operations of UD, without errors.
 
 use super::{GRH, destination, deth, ready, setup};
 use crate::sim::pair::assert_outcomes;
@@ -10,8 +10,8 @@ use roce_stack::{
 use roce_wire::{Grh, Opcode, QKey};
 use std::net::Ipv4Addr;
 
-/// Every length up to the port's path MTU (4096 fit in its packets), both ways, with
-/// the header in front and the sender's number in the completion.
+/// Every length up to the port's path MTU (4096 fit in its packets), in both directions, with the
+/// header in front and the sender's QPN in the completion.
 // shows: 9.8.3-single-packet, 9.8.3-completes-when-sent, 9.8.3-grh-space, 9.8.3-source-told
 // shows: A16-stack, A16-ud-grh, A17.4.5.1-network
 #[test]
@@ -57,7 +57,7 @@ fn datagrams_arrive_with_their_headers() {
     }
 }
 
-/// The header says who sent the packet, with which traffic class, and how long it was.
+/// The header has the sender of the packet, its traffic class, and its length.
 fn assert_header(ip: Ip, area: &[u8], from: usize, len: usize) {
     let host = from as u8 + 1;
     // BTH, DETH, immediate data, padded payload, ICRC.
@@ -86,7 +86,7 @@ fn assert_header(ip: Ip, area: &[u8], from: usize, len: usize) {
     assert_eq!(area[36..40], [10, 0, 0, 3 - host]);
 }
 
-/// The packets: UD's opcodes, the Q_Key, our number, no request for an answer.
+/// The packets: UD's opcodes, the Q_Key, the sender's QPN, no request for an answer.
 // shows: 9.8.3-single-packet, 9.8.3-deth, 9.8.3-ackreq-clear, 9.8.3-qkey-controlled
 // shows: 9.8.3-address-handle
 // trap: ackreq-unreliable
@@ -122,8 +122,8 @@ fn packets_carry_the_key_and_the_number() {
     assert_eq!(hand.node.nic.next_timeout(), None);
 }
 
-/// A datagram completes as soon as it has left, whether or not anybody gets it, and not
-/// before: a full port holds it up.
+/// A datagram completes as soon as it has left, whether or not a QP receives it, and not before: a
+/// full port delays it.
 #[test]
 fn a_datagram_completes_when_it_has_left() {
     let mut hand = Hand::new(setup());
@@ -212,7 +212,7 @@ fn address_handles_are_checked() {
     assert_eq!(nic.create_ah(pd, path), refused);
 }
 
-/// An error of our own stops sending, not receiving; the same as with UC.
+/// An error of the QP's own stops sending, not receiving, as with UC.
 // shows: 9.8.3-sqe, 10.3.1-sqe
 #[test]
 fn a_send_error_stops_sending_only() {
@@ -247,7 +247,7 @@ fn a_send_error_stops_sending_only() {
     assert_eq!(hand.out().len(), 1);
 }
 
-/// Anybody may send: the QP has no peer.
+/// Any QP may send: the QP has no peer.
 // shows: 9.8.3-any-peer
 #[test]
 fn datagrams_come_from_anywhere() {

@@ -1,5 +1,5 @@
-//! What is dropped costs no receive, counts under its reason, and is not answered
-//! (IBTA 1.7, 9.9.3).
+//! A dropped packet consumes no receive, is counted with its reason, and is not answered (IBTA 1.7,
+//! 9.9.3).
 
 use super::{GRH, deth, ready};
 use crate::sim::pair::assert_outcomes;
@@ -9,8 +9,8 @@ use roce_wire::{ExtHeaders, Opcode, PKey, QKey, Qpn};
 
 const SEND: Opcode = Opcode::UD_SEND_ONLY;
 
-/// One packet was dropped for `reason`; the next good one is taken by the receive that
-/// was posted before.
+/// One packet was dropped for `reason`; the next valid one is accepted by the receive that was
+/// posted before.
 #[track_caller]
 fn assert_dropped(mut hand: Hand, good: ExtHeaders, reason: DropReason) {
     assert_eq!(hand.drops(reason), 1, "{:?}", hand.node.nic.counters());
@@ -104,7 +104,7 @@ fn packets_of_other_services() {
     }
 }
 
-/// The receive's own memory is wrong: it completes with that, and the QP fails.
+/// The receive's own memory is wrong: it completes with that error, and the QP fails.
 // shows: 9.8.3-bad-receive
 #[test]
 fn a_bad_receive_fails_the_qp() {

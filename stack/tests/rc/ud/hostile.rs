@@ -1,5 +1,5 @@
-//! A peer that sends any opcode of any service, with right, nearly right and wild
-//! fields, to a UD QP that works and is in a multicast group.
+//! A peer that sends any opcode of any service, with right, nearly right and random fields, to a
+//! working UD QP that is in a multicast group.
 
 use super::{destination, deth, setup};
 use crate::sim::hand::{frame, seal};
@@ -11,8 +11,8 @@ use roce_wire::{ImmDt, Opcode, QKey, Qpn, Transport};
 
 const SEEDS: u64 = 100;
 
-/// Nothing panics, nothing is answered, only receives are written, and every receive
-/// completes once, in order.
+/// Nothing panics, nothing is answered, only receives are written, and every receive completes
+/// once, in order.
 #[test]
 fn hostile_packets_do_no_harm() {
     if let Some(seed) = env("ROCE_SEED") {
@@ -48,7 +48,7 @@ fn attack(seed: u64) {
     let (mut next, mut due) = (0, 0);
     for _ in 0..400 {
         if dice.one_in(2) {
-            // A receive that is too small for all would stay in front for ever.
+            // A receive that is too small for all would stay at the front for ever.
             let len = 60 + dice.below(960);
             let wr = RecvRequest {
                 wr_id: next,

@@ -15,7 +15,7 @@ fn group(ip: Ip) -> IpAddr {
     }
 }
 
-/// One more UD QP on the node, ready.
+/// Adds a UD QP in RTS to the node.
 fn another(hand: &mut Hand) -> Qpn {
     let node = &mut hand.node;
     let size = QueueLimits {
@@ -41,7 +41,7 @@ fn another(hand: &mut Hand) -> Qpn {
     qpn
 }
 
-/// What was sent to a group goes to the other end, and to its attached QP.
+/// A message to a group reaches the other end, and its attached QP.
 // shows: 9.8.3-multicast
 #[test]
 fn a_group_is_reached_over_the_wire() {
@@ -66,8 +66,8 @@ fn a_group_is_reached_over_the_wire() {
     }
 }
 
-/// Every attached QP gets a copy, the sender included when the port loops it back;
-/// who has no receive misses it alone, and who left gets none.
+/// Every attached QP gets a copy, the sender included if the port loops it back. A QP without a
+/// receive loses only its own copy, and a QP that left gets none.
 // shows: 9.8.3-multicast
 #[test]
 fn every_attached_qp_gets_a_copy() {
@@ -116,7 +116,7 @@ fn every_attached_qp_gets_a_copy() {
     assert_eq!(hand.drops(DropReason::NoGroup), 1);
 }
 
-/// A group's address and another number than multicast's don't belong together.
+/// A multicast address and a QPN other than multicast's don't belong together.
 // shows: 9.8.3-multicast-number
 #[test]
 fn a_group_needs_its_number() {

@@ -1,4 +1,4 @@
-//! What a bound window opens, and to whom.
+//! What a bound window opens, and to which QPs.
 
 use super::{TYPES, bindable, peers_rights, through, whole, window};
 use crate::errors::remote_operations;
@@ -9,7 +9,7 @@ use roce_stack::{
     WindowType,
 };
 
-/// What A's operation on `remote` comes to; of several packets if it is a WRITE or READ.
+/// The result of A's operation on `remote`; of several packets if it is a WRITE or READ.
 fn attempt(pair: &mut Pair, op: SendOp, len: usize) -> WcStatus {
     let local = pair.mem(A, len.max(8));
     local.write(0, &pattern(5, len));
@@ -79,7 +79,7 @@ fn a_windows_bounds_are_exact() {
     }
 }
 
-/// A window gives the rights that it was bound with, and no others.
+/// A window has the rights that it was bound with, and no others.
 // shows: 10.6.7-window-rights
 #[test]
 fn a_windows_rights_are_its_own() {
@@ -105,7 +105,7 @@ fn a_windows_rights_are_its_own() {
     }
 }
 
-/// Peers of a zero-based window count from 0 (10.6.7.2.7).
+/// Peers use addresses from 0 in a zero-based window (10.6.7.2.7).
 // shows: 10.6.7-window-zero-based
 #[test]
 fn a_zero_based_window_counts_from_its_first_byte() {
@@ -131,8 +131,8 @@ fn a_zero_based_window_counts_from_its_first_byte() {
     }
 }
 
-/// Only the low 8 bits of a key are the consumer's to choose; another one, or that of
-/// an earlier binding, opens nothing.
+/// The consumer chooses only the low 8 bits of a key; another key, or that of an earlier binding,
+/// opens nothing.
 // shows: 10.6.7-window-bind-2
 #[test]
 fn only_the_key_of_the_binding_opens_a_window() {
@@ -150,7 +150,7 @@ fn only_the_key_of_the_binding_opens_a_window() {
     }
 }
 
-/// A window that was never bound opens nothing, whatever the key.
+/// A window that was never bound opens nothing, with any key.
 // shows: 10.6.7-window-alloc
 #[test]
 fn an_unbound_window_opens_nothing() {
@@ -163,8 +163,8 @@ fn an_unbound_window_opens_nothing() {
     }
 }
 
-/// A window of type 2 is the binding QP's alone; one of type 1 is open to all QPs of
-/// its protection domain (10.6.7.2.2 and 10.6.7.2.3).
+/// A window of type 2 is open only to the QP that bound it; one of type 1 is open to all QPs of its
+/// protection domain (10.6.7.2.2 and 10.6.7.2.3).
 // shows: 10.6.7-window-qp
 #[test]
 fn a_window_of_type_2_is_of_one_qp() {
@@ -194,7 +194,7 @@ fn a_window_of_type_2_is_of_one_qp() {
     }
 }
 
-/// When the QP goes, the windows that it bound are free: nobody could free them.
+/// When the QP is destroyed, the windows that it bound are unbound: nothing else could unbind them.
 // shows: 10.6.7-window-qp-goes
 #[test]
 fn destroying_the_qp_frees_its_windows() {
@@ -210,8 +210,8 @@ fn destroying_the_qp_frees_its_windows() {
     assert_eq!(node.nic.deregister_unbound(mem.key), Ok(()));
 }
 
-/// A region with windows stays (11.2.8.4), unless it is taken away by force, which
-/// takes what its windows open along.
+/// A region with windows stays (11.2.8.4), unless it is deregistered by force, which unbinds its
+/// windows.
 // shows: 10.6.7-window-region-stays
 #[test]
 fn a_region_with_bound_windows_is_not_deregistered() {
@@ -238,7 +238,7 @@ fn a_region_with_bound_windows_is_not_deregistered() {
     }
 }
 
-/// A window that goes away in the middle of a WRITE or READ denies the rest.
+/// A window that is deallocated in the middle of a WRITE or READ denies the rest.
 #[test]
 fn freeing_a_window_stops_a_message_in_the_middle() {
     for write in [true, false] {

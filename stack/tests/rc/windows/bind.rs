@@ -1,13 +1,13 @@
-//! Which bindings and invalidations are refused: the request completes as a memory
-//! window bind error and the QP fails (IBTA 1.7, 10.6.7.2 and 11.6.2).
+//! Refused bindings and invalidations: the request completes as a memory window bind error and the
+//! QP fails (IBTA 1.7, 10.6.7.2 and 11.6.2).
 
 use super::{TYPES, bindable, peers_rights, through, whole, window};
 use crate::sim::{A, B, Mem, Pair, Setup};
 use roce_stack::WcStatus::{MemoryWindowBindError, RemoteAccessError, Success, WorkRequestFlushed};
 use roce_stack::{Access, PostError, QpState, SendOp, SendRequest, WindowBind, WindowType};
 
-/// Posts a request at B between two others, which must fail as a bind error; those
-/// before it succeed, those behind it are flushed.
+/// Posts a request at B between two others, which must fail as a bind error; those before it
+/// succeed, those behind it are flushed.
 #[track_caller]
 fn is_refused(pair: &mut Pair, op: SendOp) {
     let source = pair.mem(B, 4096);
@@ -27,7 +27,7 @@ fn is_refused(pair: &mut Pair, op: SendOp) {
     assert_eq!(pair.nodes[B].events, [], "the completion tells");
 }
 
-/// The binding that `spoil` makes of a good one is refused.
+/// A valid binding that `spoil` has changed is refused.
 fn bad_bind(kind: WindowType, spoil: impl Fn(&mut Pair, &Mem, &mut WindowBind)) {
     let mut pair = Pair::new(Setup::default());
     let mem = bindable(&mut pair, 64);
@@ -89,7 +89,7 @@ fn a_region_must_allow_windows() {
     }
 }
 
-/// C10-74: what may not be written here, no peer may write.
+/// C10-74: peers can't write memory without local write access.
 // shows: 10.6.7-window-rights
 #[test]
 fn writing_needs_local_writing() {
@@ -138,7 +138,7 @@ fn a_window_must_lie_in_its_region() {
     }
 }
 
-/// A region whose remote rights were taken away can't be opened by a window.
+/// A window can't open a region whose remote rights were invalidated.
 #[test]
 fn an_invalidated_region_takes_no_window() {
     for kind in TYPES {
@@ -165,7 +165,7 @@ fn a_window_of_type_2_is_not_bound_to_nothing() {
     bad_bind(WindowType::Type2, |_, _, bind| bind.len = 0);
 }
 
-/// o10-37.2.30: type 2 must be free; type 1 is simply bound anew.
+/// o10-37.2.30: type 2 must be unbound; type 1 can be bound again.
 // shows: 10.6.7-window-bind-1, 10.6.7-window-rebind
 #[test]
 fn only_a_window_of_type_1_is_bound_anew() {
@@ -197,8 +197,8 @@ fn only_a_window_of_type_1_is_bound_anew() {
     }
 }
 
-/// A window of type 1 is unbound by binding it to no bytes; what region is named then
-/// does not matter.
+/// A window of type 1 is unbound by binding it to no bytes; the region that the request names does
+/// not matter.
 // shows: 10.6.7-window-unbind
 #[test]
 fn binding_no_bytes_unbinds_a_window_of_type_1() {
@@ -223,7 +223,7 @@ fn binding_no_bytes_unbinds_a_window_of_type_1() {
     pair.assert_sent_as(A, &[(1, RemoteAccessError)]);
 }
 
-/// Invalidation: what may not be invalidated here.
+/// Invalidation of keys that may not be invalidated locally.
 // shows: 10.6.7-window-invalidate
 #[test]
 fn illegal_invalidations_are_refused() {
@@ -248,7 +248,7 @@ fn illegal_invalidations_are_refused() {
     }
 }
 
-/// A region of all rights at B, with a window bound.
+/// A region with all rights at B, with a window bound.
 fn bound(pair: &mut Pair, kind: WindowType) -> (Mem, WindowBind) {
     let mem = pair.mem(B, 64);
     let bind = whole(window(pair, kind), &mem, 0, 64);
@@ -258,7 +258,7 @@ fn bound(pair: &mut Pair, kind: WindowType) -> (Mem, WindowBind) {
     (mem, bind)
 }
 
-/// Neither takes local memory.
+/// Neither accepts local memory.
 #[test]
 fn bindings_and_invalidations_have_no_elements() {
     let mut pair = Pair::new(Setup::default());
@@ -272,7 +272,7 @@ fn bindings_and_invalidations_have_no_elements() {
     }
 }
 
-/// Keys of windows are drawn at random; those of one never name another, nor a region.
+/// Keys of windows are drawn at random; those of one window never name another, nor a region.
 // shows: 10.6.7-window-alloc
 #[test]
 fn keys_of_windows_are_their_own() {

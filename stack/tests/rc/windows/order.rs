@@ -1,5 +1,5 @@
-//! When bindings and invalidations are done, among the other requests of a send queue
-//! (IBTA 1.7, 10.8.3.3 and 10.6.5.1), and what peers may invalidate.
+//! When bindings and invalidations are executed among the other requests of a send queue (IBTA 1.7,
+//! 10.8.3.3 and 10.6.5.1), and what peers may invalidate.
 
 use super::{TYPES, bindable, through, whole, window};
 use crate::sim::{A, B, Fate, Pair, Sent, Setup, pattern, to_state};
@@ -14,8 +14,8 @@ use roce_wire::{Opcode, Operation};
 /// One packet each, for a link to drop.
 const NTH: [&[usize]; 6] = [&[0], &[1], &[2], &[3], &[4], &[5]];
 
-/// The use that windows are for: bind, tell the peer, be told by its SEND with
-/// invalidate that it is done; many times with one window, each with another key.
+/// The typical use of windows: bind, send the key to the peer, get its SEND with invalidate when it
+/// is done; many times with one window, each with another key.
 // shows: 10.6.7-window-invalidate
 #[test]
 fn a_window_is_lent_and_given_back_in_order() {
@@ -53,7 +53,7 @@ fn a_window_is_lent_and_given_back_in_order() {
     pair.assert_sent_as(A, &[(7, RemoteAccessError)]);
 }
 
-/// What a peer may not invalidate: a window of type 1, one of another QP or none.
+/// Keys that a peer may not invalidate: of a window of type 1, of one of another QP, or of none.
 // shows: 10.6.7-window-invalidate
 #[test]
 fn a_peer_invalidates_only_windows_of_its_own_connection() {
@@ -82,8 +82,7 @@ fn a_peer_invalidates_only_windows_of_its_own_connection() {
     }
 }
 
-/// An invalidation waits until everything before it has completed; what is behind it
-/// waits for it.
+/// An invalidation waits until all earlier requests have completed; later ones wait for it.
 // shows: 10.6.7-window-order
 #[test]
 fn an_invalidation_waits_for_all_before_it() {
@@ -96,7 +95,7 @@ fn an_invalidation_waits_for_all_before_it() {
     pair.pump();
     let sent = |pair: &Pair| pair.links[B].log.len();
     assert_eq!(sent(&pair), 20, "what is behind the invalidation waits");
-    // The key serves until the peer has acknowledged the WRITE.
+    // The key is valid until the peer has acknowledged the WRITE.
     pair.post(A, 7, SendOp::Write(mem.remote(0)), &[local.sge(0, 8)]);
     pair.run();
     pair.assert_sent(A, &[7]);
@@ -137,8 +136,8 @@ fn a_binding_waits_for_reads_only_behind_a_fence() {
     }
 }
 
-/// Loss makes the requester go back over bindings, which are not done again: a second
-/// time would fail.
+/// Loss makes the requester go back over bindings, which are not executed again: a second time
+/// would fail.
 // shows: 10.6.7-window-once
 #[test]
 fn going_back_does_not_bind_again() {
@@ -161,8 +160,7 @@ fn going_back_does_not_bind_again() {
     }
 }
 
-/// The same with responses lost, where acknowledgements of later requests pass over
-/// earlier ones.
+/// The same with lost responses, where acknowledgements of later requests pass over earlier ones.
 #[test]
 fn lost_responses_complete_bindings_in_order() {
     for lost in &NTH[..4] {
@@ -187,7 +185,7 @@ fn lost_responses_complete_bindings_in_order() {
     }
 }
 
-/// Nothing new is begun in SQD; what waits there goes on afterwards.
+/// Nothing new is begun in SQD; waiting requests continue afterwards.
 #[test]
 fn sqd_holds_bindings_back() {
     let mut pair = Pair::new(Setup::default());
@@ -203,7 +201,7 @@ fn sqd_holds_bindings_back() {
     pair.assert_sent(B, &[1]);
 }
 
-/// In the error state they flush, and do nothing.
+/// In the error state they are flushed, and not executed.
 #[test]
 fn a_failed_qp_binds_nothing() {
     for kind in TYPES {
@@ -225,7 +223,7 @@ fn a_failed_qp_binds_nothing() {
     }
 }
 
-/// An unsignaled binding completes in silence, and many of them leave nothing behind.
+/// An unsignaled binding completes silently, and many of them leave nothing behind.
 #[test]
 fn a_queue_of_bindings_alone_drains() {
     let mut pair = Pair::new(Setup {
@@ -254,8 +252,8 @@ fn a_queue_of_bindings_alone_drains() {
     );
 }
 
-/// On an unreliable connection, too, a window is bound and invalidated in order; a bad
-/// binding stops the send queue there.
+/// On an unreliable connection, too, a window is bound and invalidated in order; an invalid binding
+/// stops the send queue there.
 #[test]
 fn windows_serve_unreliable_connections() {
     let mut pair = Pair::new(Setup {

@@ -1,4 +1,4 @@
-//! What is refused.
+//! Refused requests.
 
 use super::{Ends, Srq, Target};
 use crate::sim::{A, B, Setup};
@@ -8,8 +8,8 @@ use roce_stack::{
 };
 use roce_wire::{ExtHeaders, NakCode, Opcode, Syndrome};
 
-/// A number that names no SRQ of the target's domain is an invalid request: none at
-/// all, one of another domain, one that is not of XRC, one that was destroyed.
+/// A number that is not that of an SRQ in the target's domain is an invalid request: none at all,
+/// one of another domain, one that is not of XRC, one that was destroyed.
 // shows: A14-srq-unknown, A14-srq-domain
 #[test]
 fn an_srq_that_is_not_of_the_domain_is_refused() {
@@ -59,8 +59,8 @@ fn read(_: &Ends) -> SendOp {
     SendOp::Read(roce_stack::RemoteAddr { addr: 0, rkey: 0 })
 }
 
-/// The SRQ's protection domain rules what its peers may reach: with another SRQ of the
-/// same XRC domain, the same key opens nothing.
+/// The SRQ's protection domain determines what its peers can access: with another SRQ of the same
+/// XRC domain, the same key opens nothing.
 // shows: A14-pd
 #[test]
 fn memory_belongs_to_the_srq_that_is_named() {
@@ -99,8 +99,8 @@ fn memory_belongs_to_the_srq_that_is_named() {
     }
 }
 
-/// READs of two SRQs that wait to be answered at the same time are each answered from
-/// their own domain, when asked again, too.
+/// READs of two SRQs that wait to be answered at the same time are each answered from their own
+/// domain, also when they are retransmitted.
 #[test]
 fn reads_of_two_srqs_are_kept_apart() {
     let mut target = Target::new();
@@ -145,8 +145,7 @@ fn a_message_that_changes_its_srq_is_refused() {
     assert!(target.srqs[1].received().is_empty());
 }
 
-/// An SRQ that is destroyed in mid-message ends the message; the receive that it holds
-/// completes all the same.
+/// Destroying an SRQ in mid-message ends the message; the receive that it holds still completes.
 #[test]
 fn an_srq_can_go_in_mid_message() {
     let mut target = Target::new();
@@ -162,7 +161,7 @@ fn an_srq_can_go_in_mid_message() {
     assert_eq!((flushed.len(), flushed[0].wr_id), (1, 1));
 }
 
-/// Each kind takes its own postings.
+/// Each kind accepts its own postings.
 // shows: A14-no-recv-queue, A14-ini-tgt
 #[test]
 fn each_kind_takes_its_postings() {
@@ -191,7 +190,7 @@ fn each_kind_takes_its_postings() {
         let named = nic.post_send(now, qpn, &send.to(number));
         assert_eq!(named.is_ok(), side == A);
     }
-    // RC sends to no SRQ.
+    // RC can't send to an SRQ.
     let mut pair = crate::sim::Pair::new(Setup::default());
     let (nic, qpn) = (&mut pair.nodes[A].nic, pair.nodes[A].qpn);
     let error = PostError::WrongService { kind: QpKind::Rc };

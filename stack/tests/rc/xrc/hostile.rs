@@ -1,4 +1,4 @@
-//! A target against a peer that means ill.
+//! A target against a hostile peer.
 
 use super::Target;
 use crate::sim::{Dice, to_state};
@@ -10,9 +10,8 @@ use roce_wire::{
     Syndrome, Transport, XrcEth,
 };
 
-/// Requests of any kind, for any SRQ, with any key and length: nothing panics, memory of
-/// an SRQ that the peer never names right stays as it is, and each receive completes at
-/// most once.
+/// Requests of any kind, for any SRQ, with any key and length: nothing panics, memory of an SRQ
+/// that the peer never names correctly is unchanged, and each receive completes at most once.
 #[test]
 fn any_request_is_harmless() {
     for seed in 1..=8 {
@@ -94,7 +93,7 @@ fn any_request_is_harmless() {
             let mut bth = Bth::new(opcode, target.hand.node.qpn, Psn::new(at));
             bth.ack_req = true;
             target.hand.deliver(bth, ext, &vec![0x11; payload]);
-            // What was executed moves on; the test learns of it from the answers.
+            // Executed requests advance the PSN; the test learns it from the answers.
             for out in target.hand.out() {
                 let ahead = out.psn().wrapping_sub(target.hand.psn) & 0xff_ffff;
                 let refused = !matches!(out.syndrome(), None | Some(Syndrome::Ack(_)));

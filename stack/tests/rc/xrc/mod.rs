@@ -14,7 +14,7 @@ use roce_stack::{
 use roce_wire::{Bth, ExtHeaders, Opcode, Psn, XrcEth};
 use std::sync::Arc;
 
-/// An SRQ of XRC, and what belongs to it.
+/// An SRQ of XRC, with its CQ and its domain.
 pub(crate) struct Srq {
     pub(crate) number: Srqn,
     pd: PdId,
@@ -53,7 +53,7 @@ impl Srq {
         nic.post_srq_recv(self.number, &wr).expect("posted");
     }
 
-    /// The completions that came since the last call.
+    /// The completions since the last call.
     fn received(&self) -> Vec<roce_stack::Completion> {
         core::iter::from_fn(|| self.cq.poll().expect("no overrun")).collect()
     }

@@ -12,7 +12,7 @@ fn setup() -> Setup {
     }
 }
 
-/// They do what they do over RC, in memory of the SRQ's domain, whichever packet is lost.
+/// They work as over RC, in memory of the SRQ's domain, with the loss of any packet.
 #[test]
 fn writes_are_flushed_and_words_written() {
     for lost in [&[0], &[1], &[2], &[3], &[4_usize]] {
@@ -46,7 +46,7 @@ fn writes_are_flushed_and_words_written() {
     }
 }
 
-/// Memory of another SRQ's domain is out of reach for them, too.
+/// They have no access to memory of another SRQ's domain either.
 #[test]
 fn they_stay_within_the_domain() {
     for op in 0..2 {

@@ -1,10 +1,10 @@
-//! What RC does, through XRC, to several SRQs.
+//! The operations of RC, through XRC, to several SRQs.
 
 use super::{Ends, Srq};
 use crate::sim::{A, B, Faults, Setup, pattern};
 use roce_stack::{QpState, SendOp, Stat, WcOpcode, WcStatus};
 
-/// Messages reach the SRQ that they name, complete to its CQ, and nothing else does.
+/// Messages reach the SRQ that they name, and complete to its CQ only.
 // shows: A14-any-srq, A14-cq
 #[test]
 fn each_message_reaches_its_srq() {
@@ -45,8 +45,8 @@ fn each_message_reaches_its_srq() {
     assert!(ends.pair.nodes[B].received().is_empty());
 }
 
-/// Every operation of RC, long and short, over a wire that loses, doubles, reorders and
-/// damages.
+/// Every operation of RC, long and short, over a wire that loses, duplicates, reorders and damages
+/// packets.
 #[test]
 fn every_operation_over_a_bad_wire() {
     const LEN: usize = 5000;
@@ -124,7 +124,7 @@ fn every_operation_over_a_bad_wire() {
     }
 }
 
-/// An SRQ that has run dry is "receiver not ready", as it is of RC.
+/// An empty SRQ is "receiver not ready", as with RC.
 #[test]
 fn an_empty_srq_is_waited_for() {
     let mut ends = Ends::new(Setup::default());
@@ -160,7 +160,7 @@ fn targets_share_the_srqs_of_their_domain() {
     assert_eq!(from, [(1, one), (2, first.hand.node.qpn)]);
 }
 
-/// Domains and what is in them are taken apart in order.
+/// Domains and their objects are destroyed in order.
 // shows: A14-domain
 #[test]
 fn a_domain_in_use_stays() {
@@ -172,7 +172,7 @@ fn a_domain_in_use_stays() {
     let node = &mut ends.pair.nodes[B];
     let nic = &mut node.nic;
     assert_eq!(nic.destroy_xrcd(domain), in_use(3));
-    // SRQs of XRC are for targets alone.
+    // SRQs of XRC are for targets only.
     let mut init = super::initiator(node.pd, &node.send_cq, setup.queue);
     for kind in [roce_stack::QpKind::Rc, roce_stack::QpKind::XrcInitiator] {
         init.kind = kind;
@@ -201,7 +201,7 @@ fn a_domain_in_use_stays() {
     assert!(nic.query_srq(srq.number).is_some());
 }
 
-/// SQD drains an initiator as it does RC, and ERR flushes it.
+/// SQD drains an initiator as it does an RC QP, and ERR flushes it.
 #[test]
 fn an_initiator_drains_and_flushes() {
     let mut ends = Ends::new(Setup::default());

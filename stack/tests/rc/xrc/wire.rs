@@ -1,12 +1,12 @@
-//! What XRC puts on the wire.
+//! The packets of XRC.
 
 use super::{Ends, Target};
 use crate::sim::{A, B, Setup};
 use roce_stack::{DropReason, SendOp};
 use roce_wire::{Credits, ExtHeaders, Opcode, Syndrome, Transport, XrcEth};
 
-/// Requests have the opcodes of XRC and name their SRQ in each packet; responses name
-/// none and carry no credits.
+/// Requests have the opcodes of XRC and name their SRQ in each packet; responses name none and
+/// carry no credits.
 // shows: A14-xrceth, A14-opcodes
 #[test]
 fn every_packet_is_of_xrc() {
@@ -36,7 +36,7 @@ fn every_packet_is_of_xrc() {
     ];
     for (wr_id, (op, len)) in ops.into_iter().enumerate() {
         ends.post(wr_id as u64, op, &[from.sge(0, len)], number);
-        // One by one, so that each is acknowledged by itself.
+        // One by one, so that each is acknowledged separately.
         ends.pair.run();
     }
     ends.pair.assert_sent(A, &[0, 1, 2, 3, 4, 5, 6]);
@@ -80,7 +80,7 @@ fn every_packet_is_of_xrc() {
     }
 }
 
-/// A target takes requests of XRC, an initiator responses; all else is dropped and
+/// A target accepts requests of XRC, an initiator responses; all other packets are dropped and
 /// counted.
 // shows: A14-ini-tgt
 #[test]
@@ -103,7 +103,7 @@ fn what_comes_the_wrong_way_is_dropped() {
     assert_eq!(hand.drops(DropReason::WrongDirection), 1);
     assert!(hand.out().is_empty());
     assert_eq!(mem.word(0), 0);
-    // The initiator's side of it.
+    // The same for the initiator.
     let mut ends = Ends::new(Setup::default());
     let (meta, qpn) = {
         let [a, b] = &ends.pair.nodes;
