@@ -217,7 +217,7 @@ impl Port for MemoryPort {
     fn join(&mut self, group: IpAddr) -> Result<(), PortError> {
         if !group.is_multicast() {
             return Err(PortError {
-                what: format!("joining {group}: it is no multicast group's address"),
+                what: format!("joining {group}: it is not a multicast address"),
                 source: io::ErrorKind::InvalidInput.into(),
             });
         }

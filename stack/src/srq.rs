@@ -278,7 +278,7 @@ impl SrqTable {
         Ok((srq.pd, srq.queue.limits().max_sge))
     }
 
-    /// Counts one QP less that uses the SRQ.
+    /// Counts one QP fewer that uses the SRQ.
     pub(crate) fn detach(&mut self, srqn: Srqn) {
         if let Some(srq) = self.srqs.get_mut(&srqn.0) {
             srq.qps -= 1;

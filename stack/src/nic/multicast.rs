@@ -61,7 +61,7 @@ impl fmt::Display for MulticastError {
             }
             Self::NotMulticast(group) => write!(
                 f,
-                "{group} is no multicast group: those are in 224.0.0.0/4 and ff00::/8"
+                "{group} is not a multicast address: those are in 224.0.0.0/4 and ff00::/8"
             ),
             Self::NotAttached { qpn, group } => {
                 write!(f, "QP {qpn} is not attached to multicast group {group}")

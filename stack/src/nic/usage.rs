@@ -1,4 +1,4 @@
-//! The objects that a NIC holds, for tests that look for leaks.
+//! The objects that a NIC holds, to detect leaks.
 
 use super::Nic;
 

@@ -43,7 +43,7 @@ impl SrqTable {
         Ok(())
     }
 
-    /// Counts one SRQ or QP less in the domain.
+    /// Counts one SRQ or QP fewer in the domain.
     pub(crate) fn leave(&mut self, domain: XrcdId) {
         if let Ok(users) = self.users(domain) {
             *users -= 1;
