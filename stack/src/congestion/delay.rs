@@ -12,7 +12,6 @@
 //! and measures what is left of the queue. A sender that sees the queue fall rests with it, and
 //! from then on they rest at the same time. The start is our own, too: a small window, which
 //! doubles in each round trip until one is longer than the target.
-//! longer than the target.
 
 use super::law::{Acked, Law};
 use super::parameters::DelayParameters;

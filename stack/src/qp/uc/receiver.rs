@@ -10,7 +10,7 @@ use crate::qp::{Core, Cx, Fault, Receives, sgl};
 use crate::wr::{MAX_MESSAGE_BYTES, WcStatus};
 use roce_wire::{Operation, Packet, Position, Psn};
 
-/// A message of which some packets, but not all, have come.
+/// A message in progress: some of its packets have arrived, but not all.
 #[derive(Clone, Copy, Debug)]
 enum Inbound {
     /// Into the receive at the front of the queue; `placed` bytes have been placed.

@@ -13,7 +13,7 @@ const UDP_LEN: usize = 8;
 /// The protocol number of UDP.
 const PROTOCOL_UDP: u8 = 17;
 
-/// Which header a packet came with.
+/// The kind of network header that a packet had.
 // rule: A17.4.5.1-network
 pub(super) fn network_kind(meta: &RxMeta) -> NetworkHeader {
     match meta.dst {
