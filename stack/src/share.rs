@@ -305,6 +305,6 @@ mod tests {
         shares.wait(&mut two, qp(2));
         let left = shares.join(&mut two, qp(2), None).expect("it was in one");
         assert_eq!(shares.call(left), None);
-        assert_eq!(shares.by_peer.len(), 0, "nobody is left");
+        assert_eq!(shares.by_peer.len(), 0, "no QP is left");
     }
 }

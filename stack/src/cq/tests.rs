@@ -34,13 +34,13 @@ fn resizing_keeps_what_is_there() {
         held: 6,
     };
     assert_eq!(cq.resize(5), Err(refused));
-    assert_eq!(cq.capacity(), 8, "as it was");
+    assert_eq!(cq.capacity(), 8, "unchanged");
     let text = refused.to_string();
     assert!(text.contains('5') && text.contains('6'), "{text}");
     assert_eq!(cq.resize(6), Ok(()));
     assert_eq!(cq.capacity(), 6);
     assert_eq!(take(&cq), [0, 1, 2, 3, 4, 5]);
-    assert_eq!(cq.resize(0), Ok(()), "0 is lifted to 1, as when it is made");
+    assert_eq!(cq.resize(0), Ok(()), "0 counts as 1, as in new");
     assert_eq!(cq.capacity(), 1);
     cq.push(completion(7), Instant::ZERO, false, None);
     assert_eq!(cq.resize(100), Ok(()));
@@ -69,7 +69,7 @@ fn a_request_for_an_event_outlives_resizing() {
 fn a_request_is_taken_late_where_completions_are_left() {
     let cq = CompletionQueue::new(CqId(1), 4);
     cq.push(completion(1), Instant::ZERO, false, None);
-    assert!(!cq.take_belated(), "nobody asked");
+    assert!(!cq.take_belated(), "no event was requested");
     cq.request_notify(Notify::Solicited);
     assert!(!cq.take_belated(), "for those alone that are solicited");
     cq.request_notify(Notify::Next);
@@ -81,7 +81,7 @@ fn a_request_is_taken_late_where_completions_are_left() {
     );
     cq.request_notify(Notify::Next);
     assert_eq!(take(&cq), [1, 2]);
-    assert!(!cq.take_belated(), "nothing is left");
+    assert!(!cq.take_belated(), "the queue is empty");
     assert_eq!(
         cq.push(completion(3), Instant::ZERO, false, None),
         Pushed::Notify

@@ -73,7 +73,7 @@ impl Memory {
     /// Length in bytes.
     #[expect(
         clippy::len_without_is_empty,
-        reason = "memory of no bytes is nothing special"
+        reason = "memory of no bytes is not special"
     )]
     pub fn len(&self) -> u64 {
         self.len

@@ -50,7 +50,7 @@ impl<'t> Span<'t> {
     /// Length in bytes.
     #[expect(
         clippy::len_without_is_empty,
-        reason = "a span of no bytes is nothing special"
+        reason = "a span of no bytes is not special"
     )]
     pub fn len(&self) -> usize {
         self.len

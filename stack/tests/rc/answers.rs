@@ -48,7 +48,7 @@ fn a_receive_is_told_of_only_to_who_waits_for_it() {
     hand.request(Opcode::RC_WRITE_ONLY, mem.reth(0, 8), &[1; 8]);
     hand.out_one();
     hand.post_recv(2, &[mem.sge(0, 8)]);
-    assert!(hand.out().is_empty(), "it knows of one");
+    assert!(hand.out().is_empty(), "the peer knows of a receive");
     // Nothing of the first request has been executed, so nothing can be acknowledged.
     let mut hand = Hand::new(Setup::default());
     let mem = hand.mem(8);

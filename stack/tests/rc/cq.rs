@@ -107,7 +107,7 @@ fn a_notification_is_asked_for_each_time() {
     }
     let psns = hand.out_psns();
     hand.ack(psns[0]);
-    assert!(!notified(&mut hand, 1), "nobody asked");
+    assert!(!notified(&mut hand, 1), "no event was requested");
     hand.node.send_cq.request_notify(Notify::Next);
     assert!(!notified(&mut hand, 1), "what is there raises none");
     hand.ack(psns[1]);

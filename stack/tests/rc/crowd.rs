@@ -45,7 +45,7 @@ impl Crowd {
         }
         let mut waited = 0;
         while rounds.len() < self.qps || rounds.values().any(|n| *n < self.rounds) {
-            assert!(pair.step(), "at rest, with {completed} completed");
+            assert!(pair.step(), "idle, with {completed} completed");
             for done in pair.nodes[A].sent() {
                 assert_eq!(done.status, WcStatus::Success);
                 let qpn = done.qpn;

@@ -259,7 +259,7 @@ fn invalidating_a_key_that_may_not_be_is_an_error_without_a_nak() {
     ];
     pair.assert_received_as(B, &outcomes);
     assert_eq!(pair.state(B), QpState::Err);
-    assert_eq!(pair.nodes[B].events, [], "the completion tells");
+    assert_eq!(pair.nodes[B].events, [], "the completion reports it");
     // Earlier requests are acknowledged, and nothing else.
     let answers = pair.links[B].count(|_| true);
     let acks = pair.links[B].count(|sent| {

@@ -109,7 +109,7 @@ fn retries_used_up_fail_the_request_and_flush_the_rest_in_order() {
         );
         pair.assert_received_as(A, &[(10, WorkRequestFlushed), (11, WorkRequestFlushed)]);
         assert_eq!(pair.state(A), QpState::Err);
-        assert_eq!(pair.nodes[A].events, [], "the completion tells");
+        assert_eq!(pair.nodes[A].events, [], "the completion reports it");
         let first = pair.setup.psn[A];
         let tries = pair.links[A].count(|sent| sent.psn().get() == first);
         assert_eq!(tries, usize::from(retry_cnt) + 1);
@@ -211,7 +211,7 @@ fn rnr_retries_used_up_fail_the_request() {
         pair.assert_sent_as(A, &[(1, RnrRetryExceeded), (2, WorkRequestFlushed)]);
         let naks = pair.nodes[B].nic.counters().stat(Stat::RnrNaksSent);
         assert_eq!(naks, u64::from(rnr_retry) + 1);
-        assert_eq!(pair.state(B), QpState::Rts, "the receiver is well");
+        assert_eq!(pair.state(B), QpState::Rts, "the receiver still works");
     }
 }
 

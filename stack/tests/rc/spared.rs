@@ -92,7 +92,7 @@ fn what_somebody_waits_for_asks() {
         ("a small WRITE", write, 8, SendFlags::empty()),
         ("one with a completion", write, 8, SendFlags::SIGNALED),
         ("one of two packets", write, MTU + 1, SendFlags::empty()),
-        ("one that the peer is told of", imm, 8, SendFlags::empty()),
+        ("one with immediate data", imm, 8, SendFlags::empty()),
         ("a SEND", send_op, 8, SendFlags::empty()),
     ];
     for (index, (what, op, len, flags)) in cases.into_iter().enumerate() {
@@ -143,7 +143,7 @@ fn when_nothing_follows_it_is_asked_at_last() {
     pass(&mut hand, 10);
     hand.ack(psns[4]);
     assert_eq!(queued(&hand), 0);
-    assert_eq!(hand.stat(Stat::LateAnswers), 0, "nobody had asked");
+    assert_eq!(hand.stat(Stat::LateAnswers), 0, "no packet had asked");
     assert_eq!(hand.stat(Stat::Timeouts), 0);
     hand.now = hand.now + Duration::from_millis(100);
     hand.node.nic.handle_timeouts(hand.now);

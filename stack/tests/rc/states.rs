@@ -279,7 +279,7 @@ fn going_to_err_flushes_both_queues() {
     // Requests in flight arrive or not; their answers are dropped.
     pair.run();
     assert!(pair.nodes[A].sent().is_empty());
-    assert!(pair.nodes[A].events.is_empty(), "the owner knows");
+    assert!(pair.nodes[A].events.is_empty(), "the owner needs no event");
 }
 
 /// RESET drops everything without completions; the QP can be used again, with other PSNs.

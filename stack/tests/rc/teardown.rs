@@ -159,7 +159,7 @@ fn a_qp_can_be_destroyed_in_mid_flight() {
         pair.run();
         assert!(
             pair.nodes[side].sent().is_empty(),
-            "no completions of the dead"
+            "the completions of the QP were dropped"
         );
         let expected = [
             (1, WcStatus::RetryExceeded),

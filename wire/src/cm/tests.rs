@@ -47,7 +47,7 @@ fn check(message: CmMessage<'_>, bytes: [u8; MAD_LEN]) {
 }
 
 fn private<const N: usize>(bytes: &[u8; N]) -> PrivateData<'_, N> {
-    PrivateData::new(bytes).expect("it is as long as it may be")
+    PrivateData::new(bytes).expect("within the limit")
 }
 
 fn req(private: &[u8; 92]) -> Req<'_> {

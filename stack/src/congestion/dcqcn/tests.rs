@@ -72,7 +72,7 @@ fn the_table_is_what_the_script_writes() {
         Ok(output) => {
             assert!(output.status.success(), "{output:?}");
             let written = String::from_utf8(output.stdout).expect("text");
-            assert!(written == TABLE, "write it anew: {script} > table.txt");
+            assert!(written == TABLE, "regenerate it: {script} > table.txt");
         }
         Err(error) => {
             let required = std::env::var_os("ROCE_LAB").is_some_and(|lab| lab == "require");

@@ -119,7 +119,7 @@ fn to_look_at_a_sender_changes_nothing() {
     let p = CongestionControl::Dcqcn(DcqcnParameters::PAPER);
     let limiter = limited(Instant::ZERO, &p);
     let later = limiter.law_at(Instant::from_nanos(1_000_000), &p);
-    let later = later.expect("it is ruled");
+    let later = later.expect("congestion control limits it");
     assert!(later.rate(&p) > limiter.rate(&p));
     assert_eq!(limiter.rate(&p), Some(20e9));
 }
@@ -170,7 +170,7 @@ fn full_rate_is_kept_until_alpha_has_gone() {
 fn a_window_alone_is_not_paced() {
     let p = CongestionControl::Delay(DelayParameters::DEFAULT);
     let start = |acked| Limiter::at_start(Instant::ZERO, &p, PACKET, acked, None);
-    assert!(start(false).is_none(), "nobody tells it of round trips");
+    assert!(start(false).is_none(), "it measures no round trips");
     let mut limiter = start(true).expect("limited");
     assert_eq!(limiter.window(), Some(10));
     assert_eq!(limiter.allowed(Instant::ZERO, PACKET, &p), usize::MAX);

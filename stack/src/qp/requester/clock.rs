@@ -324,10 +324,10 @@ mod tests {
     fn news_of_what_is_repeated_takes_most_of_a_round_trip() {
         let seq = Seq::initial(Psn::new(0));
         let mut clock = clock();
-        assert!(!clock.is_stale(at(0)), "nothing was repeated");
+        assert!(!clock.is_stale(at(0)), "nothing was retransmitted");
         clock.time(at(0), seq + 1);
         clock.on_progress(at(100), seq + 1, true);
-        assert!(!clock.is_stale(at(100)), "nothing was repeated");
+        assert!(!clock.is_stale(at(100)), "nothing was retransmitted");
         clock.on_missing(at(1000), seq + 1);
         assert!(clock.is_stale(at(1074)));
         assert!(!clock.is_stale(at(1075)));

@@ -104,7 +104,7 @@ fn congestion_control_and_a_limit_go_together() {
         let told = hand.node.nic.qp_congestion(hand.now, hand.node.qpn);
         let told = told.expect("a QP");
         assert_eq!(told.rate, Some(f64::from(lower) * 1e6));
-        assert!(told.target.is_some(), "it is ruled besides");
+        assert!(told.target.is_some(), "congestion control limits it, too");
         post_all(&mut hand, &mem);
         assert_about(send(&mut hand, PACKETS).0, at(lower.into(), PACKETS));
     }
@@ -228,7 +228,7 @@ fn a_limit_lasts_until_reset() {
 #[test]
 fn a_limit_outlasts_congestion() {
     let CongestionControl::Dcqcn(parameters) = fixed(1000) else {
-        unreachable!("that is what it is");
+        unreachable!("`fixed` returns DCQCN");
     };
     let soon_over = CongestionControl::Dcqcn(roce_stack::DcqcnParameters {
         rpg_max_rate: 1000,

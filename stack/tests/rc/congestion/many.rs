@@ -54,7 +54,7 @@ impl Many {
             signal_all: false,
             ..node.init(setup.kind, setup.queue)
         };
-        let qpn = node.nic.create_qp(init).expect("there are numbers");
+        let qpn = node.nic.create_qp(init).expect("QPNs are left");
         let path = TxMeta {
             src: setup.ip.address(1),
             dst: setup.ip.address(host),

@@ -160,7 +160,7 @@ fn a_pause_costs_no_retry() {
         ..Setup::default()
     });
     let CongestionControl::Dcqcn(slow) = fixed(1) else {
-        unreachable!("that is what it is");
+        unreachable!("`fixed` returns DCQCN");
     };
     // A packet takes 8.7 ms, more than the local ACK timeout.
     let slow = DcqcnParameters {

@@ -37,7 +37,7 @@ fn a_window_by_round_trips_begins_small() {
         assert_eq!(out.len(), packets);
         assert_eq!(told(&hand).window_bytes, Some(packets as u64 * 1024));
         let last = out.last().expect("some");
-        assert!(last.bth.ack_req, "or nobody answers");
+        assert!(last.bth.ack_req, "otherwise there is no answer");
         hand.now = hand.now + Duration::from_micros(20);
         hand.ack(last.psn());
     }
@@ -77,7 +77,7 @@ fn losses_close_the_window() {
     let first = hand.out().first().expect("some").psn();
     hand.nak(first, roce_wire::NakCode::PsnSequenceError);
     assert_eq!(told(&hand).window_bytes, Some(5 * 1024));
-    assert_eq!(told(&hand).min_rtt, None, "what is sent again is not timed");
+    assert_eq!(told(&hand).min_rtt, None, "retransmissions are not timed");
     hand.out();
     hand.node
         .nic
@@ -102,5 +102,5 @@ fn a_start_rate_is_kept() {
     assert_eq!((begun.rate, begun.target), (Some(100e6), Some(40e9)));
     assert_eq!(begun.alpha, Some(1.0));
     hand.now = hand.now + Duration::from_secs(1);
-    assert_eq!(told(&hand).rate, None, "as of now it is over");
+    assert_eq!(told(&hand).rate, None, "the limit is over");
 }

@@ -145,7 +145,7 @@ fn credits_without_a_count_lift_the_limit() {
         }
     }
     let psns = hand.out_psns();
-    assert_eq!(psns.len(), 2, "as many as there is credit for");
+    assert_eq!(psns.len(), 2, "one for each credit");
     hand.answer(psns[1], Syndrome::Ack(Credits::INVALID));
     assert_eq!(hand.out().len(), 5);
 }

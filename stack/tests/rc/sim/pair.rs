@@ -324,7 +324,7 @@ impl Pair {
     /// Advances until `done`; fails if nothing happens any more before.
     pub(crate) fn run_until(&mut self, mut done: impl FnMut(&Self) -> bool) {
         while !done(self) {
-            assert!(self.step(), "at rest, but not done: {:?}", self.setup);
+            assert!(self.step(), "idle, but not done: {:?}", self.setup);
         }
     }
 

@@ -68,7 +68,7 @@ pub(super) fn soak(seed: u64) -> End {
             end.post_sends(&mut pair, side, &plan.work[side], &mut dice);
         }
         at_rest = if pair.step() { 0 } else { at_rest + 1 };
-        assert!(at_rest < 1000, "at rest before the end: {plan:?}");
+        assert!(at_rest < 1000, "idle before the end: {plan:?}");
         if [A, B].iter().any(|side| has_given_up(&pair, &plan, *side)) {
             return End::RetriesUsedUp;
         }

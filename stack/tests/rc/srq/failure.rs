@@ -119,7 +119,10 @@ fn a_qp_can_go_in_mid_message() {
             many.on(0).advance_to(QpState::Rts);
             many.qps[0].1 = many.hand.setup.psn[1];
         }
-        assert!(many.received().is_empty(), "no completions of the dead");
+        assert!(
+            many.received().is_empty(),
+            "the completions of the QP were dropped"
+        );
         assert_eq!(many.status().posted, 3);
         many.send(1, Opcode::RC_SEND_ONLY, &[2; 8]);
         assert_eq!(many.received(), [(1, 1, true)]);

@@ -91,7 +91,7 @@ fn resizing_keeps_what_is_posted() {
         posted: 5,
     };
     assert_eq!(resize(&mut many, 4), Err(refused));
-    assert_eq!(many.status().size.depth, 16, "as it was");
+    assert_eq!(many.status().size.depth, 16, "unchanged");
     resize(&mut many, 5).expect("they fit");
     let wr = roce_stack::RecvRequest {
         wr_id: 9,

@@ -65,7 +65,10 @@ fn an_srq_in_use_stays() {
     }
     assert_eq!(many.hand.node.nic.destroy_srq(srq), Ok(()));
     assert!(many.hand.node.nic.query_srq(srq).is_none());
-    assert!(many.received().is_empty(), "no completions of the dead");
+    assert!(
+        many.received().is_empty(),
+        "the completions of the QP were dropped"
+    );
 }
 
 /// Errors name the missing object.

@@ -125,7 +125,7 @@ fn a_bad_receive_fails_the_qp() {
         ],
     );
     assert_eq!(hand.state(), QpState::Err);
-    assert_eq!(hand.node.events, [], "the completion tells");
+    assert_eq!(hand.node.events, [], "the completion reports it");
 }
 
 /// An error in the send queue does not affect receiving; sends are flushed until the application

@@ -24,7 +24,7 @@ fn is_refused(pair: &mut Pair, op: SendOp) {
     ];
     pair.assert_sent_as(B, &expected);
     assert_eq!(pair.state(B), QpState::Err);
-    assert_eq!(pair.nodes[B].events, [], "the completion tells");
+    assert_eq!(pair.nodes[B].events, [], "the completion reports it");
 }
 
 /// A valid binding that `spoil` has changed is refused.
