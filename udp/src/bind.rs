@@ -28,7 +28,7 @@ pub(crate) fn new_socket(address: IpAddr) -> io::Result<Socket> {
 /// Binds to port 4791 of `address`.
 ///
 /// # Errors
-/// If that can't be; the text says why, and what to do.
+/// If the address can't be bound. The text says why, and what to do.
 pub(crate) fn bind(
     socket: &Socket,
     config: &UdpPortConfig,

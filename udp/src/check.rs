@@ -1,4 +1,4 @@
-//! Whether hosts take packets at the UDP port of RoCEv2.
+//! Checks whether hosts accept packets at RoCEv2's UDP port.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, SocketAddrV6, UdpSocket};
@@ -9,13 +9,13 @@ use nix::sys::socket::{ControlMessageOwned, MsgFlags, SockaddrStorage, recvmsg};
 use crate::ROCE_UDP_PORT;
 use crate::sys::options;
 
-/// Datagrams and errors to read at a time.
+/// The most datagrams, and the most errors, that one call reads.
 const MOST: usize = 256;
 
-/// A socket from which hosts are asked. It has a port of its own: the sockets of port 4791 are
-/// many processes', and the kernel would give an error to any of them.
+/// A socket that probes whether hosts accept packets. It is bound to a port of its own: several
+/// processes share the sockets of port 4791, and the kernel could report an error to any of them.
 ///
-/// Its descriptor polls as an error when [`PortCheck::refused`] has something to tell.
+/// Its descriptor polls as an error when [`PortCheck::refused`] has hosts to report.
 #[derive(Debug)]
 pub struct PortCheck {
     socket: UdpSocket,
@@ -23,10 +23,11 @@ pub struct PortCheck {
 }
 
 impl PortCheck {
-    /// A socket at a local address. The interface's index matters only for link-local addresses.
+    /// Opens a socket at a local address. The interface's index matters only for link-local
+    /// addresses.
     ///
     /// # Errors
-    /// If the system refuses.
+    /// If the system refuses the socket or an option.
     pub fn new(local: IpAddr, interface_index: u32) -> io::Result<Self> {
         let socket = UdpSocket::bind(at(local, 0, interface_index))?;
         socket.set_nonblocking(true)?;
@@ -41,11 +42,12 @@ impl PortCheck {
         })
     }
 
-    /// Sends an empty datagram to port 4791 of a host. A host that takes packets there drops it.
+    /// Sends an empty datagram to port 4791 of `remote`. A host that accepts packets there drops
+    /// it.
     pub fn ask(&self, remote: IpAddr) {
         let to = at(remote, ROCE_UDP_PORT, self.interface_index);
-        // Each error is that of an earlier datagram, which has another copy of it; or the
-        // datagram is lost like any other.
+        // An error from `send_to` belongs to an earlier datagram, and a copy of it stays in the
+        // error queue. If the second attempt fails too, the datagram counts as lost.
         for _ in 0..2 {
             if self.socket.send_to(&[], to).is_ok() {
                 break;
@@ -55,7 +57,7 @@ impl PortCheck {
 
     /// The hosts that have answered "port unreachable" since the last call.
     pub fn refused(&self) -> Vec<IpAddr> {
-        // What comes to this port is for nobody.
+        // Nothing is expected at this port: discard what arrived.
         for _ in 0..MOST {
             if self.socket.recv_from(&mut [0]).is_err() {
                 break;
@@ -70,7 +72,8 @@ impl PortCheck {
         refused
     }
 
-    /// The next error, if there is one: the host that refused, if that is what it says.
+    /// Reads the next error, if there is one. The inner value is the host, if the error is its
+    /// refusal.
     fn next_error(&self) -> Option<Option<IpAddr>> {
         let mut room = nix::cmsg_space!(libc::sock_extended_err, libc::sockaddr_in6);
         let flags = MsgFlags::MSG_ERRQUEUE | MsgFlags::MSG_DONTWAIT;
@@ -89,7 +92,7 @@ impl AsFd for PortCheck {
     }
 }
 
-/// Whether it is the ICMP message "port unreachable".
+/// Whether the error is the ICMP message "port unreachable".
 fn is_refusal(message: &ControlMessageOwned) -> bool {
     const V4: (u8, u8, u8) = (libc::SO_EE_ORIGIN_ICMP, 3, 3);
     const V6: (u8, u8, u8) = (libc::SO_EE_ORIGIN_ICMP6, 1, 4);
@@ -121,7 +124,7 @@ mod tests {
     use super::*;
     use std::time::{Duration, Instant};
 
-    /// Nobody is at these addresses of the loopback network, and at one somebody is.
+    /// Nothing listens at these loopback addresses, except at one.
     #[test]
     fn a_host_without_the_port_says_so() {
         let [local, dead, other, alive] =

@@ -4,8 +4,7 @@ use std::net::IpAddr;
 
 use roce_stack::{PriorityMap, QpnPart};
 
-/// The interface that a [`UdpPort`](crate::UdpPort) stands for, and the sizes of
-/// its buffers.
+/// The interface behind a [`UdpPort`](crate::UdpPort), and the sizes of its buffers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UdpPortConfig {
     /// The interface's name, for error messages.
@@ -14,25 +13,25 @@ pub struct UdpPortConfig {
     pub interface_index: u32,
     /// The interface's MTU: bytes of an IP packet, header included.
     pub mtu: usize,
-    /// The interface's addresses: those that can be activated.
+    /// The interface's addresses. Only these can be activated.
     pub addresses: Vec<IpAddr>,
-    /// Bytes of receive buffer to ask of the kernel for each address. It may give
-    /// less, see `net.core.rmem_max`. Usually [`UdpPortConfig::RECEIVE_BUFFER_BYTES`].
+    /// Bytes of receive buffer to ask the kernel for, for each address. The kernel may give less,
+    /// see `net.core.rmem_max`. Usually [`UdpPortConfig::RECEIVE_BUFFER_BYTES`].
     pub receive_buffer_bytes: usize,
-    /// Bytes of send buffer to ask of the kernel for each address.
+    /// Bytes of send buffer to ask the kernel for, for each address.
     pub send_buffer_bytes: usize,
-    /// Bytes that wait inside the port, for each address, for the kernel to take
-    /// them. Raised to 128 KiB if less.
+    /// Size in bytes of each address's queue of packets that the kernel has not taken yet. Raised
+    /// to 128 KiB if less.
     pub queue_bytes: usize,
-    /// Whether to join packets into segmented datagrams, where the kernel can.
+    /// Whether to join packets into segmented datagrams, if the kernel can segment.
     pub segmentation: bool,
-    /// The part of the QPNs that the port's packets are for, if it shares UDP port 4791 of
-    /// its addresses with others, each with a part of its own
-    /// ([`PartClaim`](crate::PartClaim)). Without one it has the addresses for itself.
+    /// The part of the QPNs that this port serves, if it shares UDP port 4791 of its addresses with
+    /// other processes, each with a part of its own ([`PartClaim`](crate::PartClaim)). `None` if it
+    /// has the addresses to itself.
     pub part: Option<QpnPart>,
-    /// The priority that the kernel is to give packets (`SO_PRIORITY`), by which it picks
-    /// their queue and, on a VLAN's device, the priority in their tag. Without one it makes
-    /// of the traffic class what it makes of any.
+    /// The priority of each packet's socket buffer (`SO_PRIORITY`). The kernel uses it to pick the
+    /// transmit queue and, on a VLAN device, the priority in the tag. With `None`, the kernel
+    /// derives the priority from the traffic class, as it does for any socket.
     pub priorities: Option<PriorityMap>,
 }
 
@@ -61,29 +60,28 @@ impl UdpPortConfig {
         }
     }
 
-    /// The largest transport packet in a datagram of `family`'s kind: what MTU and
-    /// the 16-bit length fields leave after the IP header (without options) and
-    /// the UDP header.
+    /// The largest transport packet in a datagram of this family: what the MTU and the 16-bit
+    /// length fields leave after the IP header (without options) and the UDP header.
     pub(crate) fn max_packet_bytes(&self, ipv6: bool) -> usize {
         let headers = header_bytes(ipv6);
         self.mtu.min(usize::from(u16::MAX)).saturating_sub(headers)
     }
 }
 
-/// What the kernel gives the sockets of a port.
+/// What the kernel grants the sockets of a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SocketOffer {
-    /// Bytes of receive buffer for each address, for packets and what the kernel
-    /// keeps of each beside its payload.
+    /// Bytes of receive buffer for each address. They hold the packets and the kernel's overhead
+    /// for each.
     pub receive_buffer_bytes: usize,
     /// Whether consecutive packets leave as one datagram that the kernel cuts up
     /// (`UDP_SEGMENT`).
     pub segmentation: bool,
-    /// Whether what arrives in a row is handed over in one piece (`UDP_GRO`).
+    /// Whether consecutive datagrams are received in one piece (`UDP_GRO`).
     pub coalescing: bool,
 }
 
-/// Bytes of IP header (without options) and UDP header.
+/// The length of the IP header (without options) and the UDP header, in bytes.
 pub(crate) fn header_bytes(ipv6: bool) -> usize {
     if ipv6 { 40 + 8 } else { 20 + 8 }
 }

@@ -2,7 +2,7 @@
 
 use std::io;
 
-/// Why packets that were queued never left.
+/// Why a queued packet was dropped instead of sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum TxDrop {
     /// Longer than the path's MTU (EMSGSIZE).
@@ -14,28 +14,27 @@ pub enum TxDrop {
     HostUnreachable,
     /// A packet filter or the system's policy forbids it (EPERM, EACCES).
     Forbidden,
-    /// The peer answered that nobody listens (ECONNREFUSED).
+    /// The peer answered that nothing listens at the port (ECONNREFUSED).
     Refused,
-    /// The kernel took destination and source together for nonsense, such as a
-    /// loopback source to a distant destination (EINVAL).
+    /// The kernel rejected the combination of destination and source, such as a loopback source to
+    /// a remote destination (EINVAL).
     Invalid,
-    /// The source address isn't the machine's any more (EADDRNOTAVAIL, ENODEV,
-    /// ENXIO), or was taken from the port's list.
+    /// The source address no longer belongs to the machine (EADDRNOTAVAIL, ENODEV, ENXIO), or was
+    /// removed from the port's list.
     AddressGone,
-    /// The kernel had no memory, or the interface's queue overflowed (ENOBUFS,
-    /// ENOMEM). Not tried again from here: whoever says so has dropped it
-    /// already, and the transport's retransmission backs off, as a full queue
-    /// needs.
+    /// The kernel had no memory, or the interface's queue overflowed (ENOBUFS, ENOMEM). The port
+    /// doesn't retry: the kernel has already dropped the packet, and the transport's retransmission
+    /// backs off, as a full queue needs.
     NoBuffer,
-    /// The rest of a datagram that the interface turned out not to segment. From
-    /// then on the socket sends each packet by itself.
+    /// The rest of a datagram that the interface could not segment. From then on the socket sends
+    /// each packet by itself.
     NoSegmentation,
     /// Any other reason.
     Other,
 }
 
 impl TxDrop {
-    /// Every reason, in the order of their declaration.
+    /// Every reason, in the order of declaration.
     pub const ALL: [TxDrop; 10] = [
         TxDrop::TooLong,
         TxDrop::NetworkUnreachable,
@@ -49,7 +48,7 @@ impl TxDrop {
         TxDrop::Other,
     ];
 
-    /// A name for tables: lower case, words joined by underscores.
+    /// The reason's name for tables, in snake case.
     pub fn name(self) -> &'static str {
         match self {
             TxDrop::TooLong => "tx_too_long",
@@ -81,47 +80,47 @@ impl TxDrop {
     }
 }
 
-/// What a port has done and dropped since it was made. Numbers only grow.
+/// What a port has done and dropped since it was made. Counters only increase.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UdpCounters {
     /// Packets that the kernel took.
     pub tx_packets: u64,
     /// Their bytes, BTH to ICRC.
     pub tx_bytes: u64,
-    /// Datagrams that they left in; fewer than packets by what segmentation saves.
+    /// Datagrams that carried them: fewer than packets if segmentation is in use.
     pub tx_datagrams: u64,
-    /// Times that the kernel had no room and the rest stayed queued.
+    /// Times that the kernel's buffer was full and the rest stayed queued.
     pub tx_blocked: u64,
     /// Reservations refused because the port's queue was full.
     pub tx_queue_full: u64,
-    /// Reservations refused because the packet can never be sent: too long,
-    /// empty, from an address that was not activated, or to another family.
+    /// Reservations refused because the packet can never be sent: it is too long, empty, from an
+    /// address that is not activated, or to another address family.
     pub tx_unsendable: u64,
-    /// Packets handed out.
+    /// Packets delivered to the caller.
     pub rx_packets: u64,
-    /// Their bytes.
+    /// Their bytes, BTH to ICRC.
     pub rx_bytes: u64,
-    /// Datagrams, or bundles of datagrams, that they came in.
+    /// Datagrams, or bundles of datagrams, that carried them.
     pub rx_bundles: u64,
-    /// Datagrams dropped because they were longer than any can be.
+    /// Datagrams dropped because they were longer than the largest UDP datagram.
     pub rx_truncated: u64,
-    /// Datagrams dropped because the kernel told no source address.
+    /// Datagrams dropped because the kernel reported no source address.
     pub rx_no_source: u64,
-    /// Packets dropped because they are for QPs of other processes, and came in one bundle
-    /// with some for ours.
+    /// Packets dropped because they are for QPs of other processes. They arrived in one bundle with
+    /// packets for this process.
     pub rx_foreign: u64,
-    /// Errors of receiving that were passed over.
+    /// Receive errors that the port ignored.
     pub rx_errors: u64,
     tx_dropped: [u64; TxDrop::ALL.len()],
 }
 
 impl UdpCounters {
-    /// How many queued packets were dropped for `reason`.
+    /// The number of queued packets dropped for `reason`.
     pub fn dropped(&self, reason: TxDrop) -> u64 {
         self.tx_dropped[reason as usize]
     }
 
-    /// How many queued packets were dropped for any reason.
+    /// The number of queued packets dropped for any reason.
     pub fn dropped_in_all(&self) -> u64 {
         self.tx_dropped.iter().sum()
     }

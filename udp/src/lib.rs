@@ -1,20 +1,20 @@
 //! RoCEv2 over UDP sockets: the [`Port`](roce_port::Port) that needs no
 //! privilege and runs on any interface.
 //!
-//! A [`UdpPort`] has one socket for each address that was activated, and for each
-//! multicast group that was joined, bound to UDP port 4791. What makes sockets fast is segmentation offload, in both
-//! directions: consecutive packets of one length to one destination leave as one
-//! datagram that the kernel cuts up as late as possible (`UDP_SEGMENT`), and what
-//! arrives in a row is handed over in one piece (`UDP_GRO`).
+//! A [`UdpPort`] has one socket for each activated address and one for each multicast group it has
+//! joined, all bound to UDP port 4791. Segmentation offload makes the sockets fast, in both
+//! directions: consecutive packets of one length to one destination leave as one datagram that the
+//! kernel cuts up as late as possible (`UDP_SEGMENT`), and consecutive datagrams are received in
+//! one piece (`UDP_GRO`).
 //!
-//! # What the ICRC has to do with it
+//! # Segmentation and the ICRC
 //!
-//! The ICRC covers the identification field of the IPv4 header, which a socket
-//! neither sets nor sees. But it is known: an *unconnected* socket that forbids
-//! fragmentation sends every datagram with identification 0, and the kernel gives
-//! segment `i` of a segmented datagram identification `i`. So the place of a
-//! packet in its datagram is part of what its ICRC covers, it is settled when
-//! room for the packet is lent, and it is never changed afterwards.
+//! The ICRC covers the identification field of the IPv4 header, which a socket neither sets nor
+//! sees. Its value is known all the same: an *unconnected* socket that forbids fragmentation sends
+//! every datagram with identification 0, and the kernel gives segment `i` of a segmented datagram
+//! identification `i`. A packet's position in its datagram is therefore part of what its ICRC
+//! covers. The port fixes the position when it lends the buffer for the packet, and never changes
+//! it afterwards.
 //!
 //! # Layout
 //!
@@ -22,7 +22,7 @@
 //! - `socket`: one socket, its options, sending its queue and receiving.
 //! - `share`: several processes behind one address.
 //! - `port`: the [`UdpPort`], which puts sockets behind the `Port` trait.
-//! - `sys`: the system calls; all the unsafe code of the crate.
+//! - `sys`: the system calls, and all the unsafe code of the crate.
 
 mod bind;
 mod check;
@@ -41,7 +41,7 @@ pub use port::UdpPort;
 pub use share::{ClaimError, Holder, PartClaim, PartClaimer, PeerWatch, ServiceClaim, is_served};
 pub use sys::turns::prefer_short_turns;
 
-/// The UDP port of RoCEv2, source and destination of all that a [`UdpPort`] sends
+/// The UDP port of RoCEv2. A [`UdpPort`] uses it as source and destination port of every packet
 /// (RoCEv2 Annex A17.3.2 for the destination; the source is free).
 pub const ROCE_UDP_PORT: u16 = roce_wire::UDP_PORT;
 

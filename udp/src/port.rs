@@ -19,33 +19,32 @@ use crate::sys::options::interface_exists;
 use crate::sys::receive::ReceiveRing;
 use crate::sys::send::SendHeaders;
 
-/// While one socket is busy, quiet ones are looked at in one of so many calls.
+/// While a socket is busy, one call in `QUIET_EVERY` polls a quiet one.
 const QUIET_EVERY: u32 = 8;
 
 /// A port over UDP sockets. See the crate's documentation, and [`Port`] for the
 /// contract.
 ///
-/// One call of [`Port::receive`] makes one system call for each activated address
-/// at which something arrived lately. Looking at an empty socket costs about as
-/// much as half of sending a packet, so those where nothing did are looked at one
-/// per call, and while others are busy only in every eighth. A packet can
-/// therefore wait though a call returned 0; waiting for [`UdpPort::fds`] sees it.
+/// One call of [`Port::receive`] makes one system call for each address that has received packets
+/// lately. Polling an empty socket costs about half as much as sending a packet. The port therefore
+/// polls at most one quiet socket in a call, and only in every eighth call while others are busy.
+/// So a packet may be waiting although a call returned 0; polling the descriptors of
+/// [`UdpPort::fds`] reports it.
 ///
 /// [`Port::flush`] makes one system call for up to 64 datagrams of up to 64 packets
 /// each. Nothing is allocated after [`Port::activate`].
 ///
-/// A driver that has nothing to do waits for the file descriptors of
-/// [`UdpPort::fds`].
+/// A driver that has nothing to do sleeps until a descriptor of [`UdpPort::fds`] is ready.
 pub struct UdpPort {
     config: UdpPortConfig,
     sockets: Vec<PortSocket>,
-    /// The socket whose turn it is to be received from first.
+    /// The socket that the next call receives from first.
     next: usize,
-    /// The quiet socket that was looked at last.
+    /// The quiet socket that was polled last.
     looked_at: usize,
-    /// Calls of `receive`.
+    /// The number of calls of `receive`.
     calls: u32,
-    /// The socket that the last reservation was made at, and found quickly again.
+    /// The socket of the last reservation, which the next one tries first.
     reserved: usize,
     ring: ReceiveRing,
     headers: SendHeaders,
@@ -72,12 +71,12 @@ impl UdpPort {
         }
     }
 
-    /// What the port is made from.
+    /// The configuration that the port was made from.
     pub fn config(&self) -> &UdpPortConfig {
         &self.config
     }
 
-    /// What the kernel gives the port's sockets.
+    /// What the kernel grants the port's sockets.
     pub fn offer(&self) -> SocketOffer {
         self.offer
     }
@@ -87,7 +86,7 @@ impl UdpPort {
         &self.counters
     }
 
-    /// The activated addresses' file descriptors. [`Port::activate`] and
+    /// The file descriptors of the activated addresses. [`Port::activate`] and
     /// [`Port::set_addresses`] change them.
     pub fn fds(&self) -> impl ExactSizeIterator<Item = PortFd<'_>> {
         self.sockets.iter().map(|socket| PortFd {
@@ -96,11 +95,11 @@ impl UdpPort {
         })
     }
 
-    /// Whether the interface still exists. Sockets alone notice its end only when
-    /// they send; a driver may ask from time to time.
+    /// Checks that the interface still exists. The sockets notice only when they send, so a driver
+    /// should call this from time to time.
     ///
     /// # Errors
-    /// If the kernel has no interface of that index.
+    /// If the kernel has no interface with that index.
     pub fn check_interface(&self) -> Result<(), PortError> {
         let UdpPortConfig {
             interface,
@@ -121,8 +120,8 @@ impl UdpPort {
         })
     }
 
-    /// The one quiet socket to look at in this call: each in its turn, and none in
-    /// most calls while others are busy.
+    /// The quiet socket to poll in this call, in rotation; `None` in most calls while others are
+    /// busy.
     fn quiet_socket(&mut self) -> Option<usize> {
         let count = self.sockets.len();
         if count == 1 {
@@ -148,7 +147,7 @@ impl UdpPort {
         self.sockets.iter().position(is_it)
     }
 
-    /// Forgets the reservation that was not committed, if there is one.
+    /// Forgets the reservation if it was not committed.
     fn forget(&mut self) {
         if let Some(socket) = self.sockets.get_mut(self.reserved) {
             socket.queue.forget();
@@ -225,8 +224,8 @@ impl Port for UdpPort {
         Ok(())
     }
 
-    /// Drops and counts what is queued from an address that is gone, and closes its socket.
-    /// Groups stay joined.
+    /// Drops and counts the packets queued from an address that is gone, and closes its socket. The
+    /// port stays in its multicast groups.
     fn set_addresses(&mut self, addresses: Vec<IpAddr>) {
         self.forget();
         let counters = &mut self.counters;
@@ -324,8 +323,8 @@ impl Port for UdpPort {
     }
 }
 
-/// Packets for one part may leave in one piece. Which process gets a management datagram, its
-/// sender can't tell.
+/// The part whose packets may leave in one datagram. Management datagrams never join: the sender
+/// can't tell which process receives them.
 fn joinable(to_qp: Qpn) -> Option<QpnPart> {
     (to_qp != Qpn::QP1).then(|| QpnPart::of(to_qp))
 }

@@ -1,9 +1,8 @@
 //! Packets waiting to leave through one socket, joined into datagrams.
 //!
-//! The bytes lie in one arena that is used as a ring of datagrams: each datagram
-//! is contiguous, and room is given back in the order in which it was taken. When
-//! the queue runs empty it starts again at the arena's beginning, so that a queue
-//! that never grows long stays in the cache.
+//! The bytes lie in one arena that serves as a ring of datagrams. Each datagram is contiguous, and
+//! datagrams are freed in the order in which they were queued. When the queue runs empty it starts
+//! again at the beginning of the arena, so a queue that stays short stays in the cache.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -16,31 +15,32 @@ mod tests;
 /// The most segments that every kernel with UDP_SEGMENT takes in one datagram.
 pub(crate) const MAX_SEGMENTS: usize = 64;
 
-/// Each datagram begins on a cache line of its own.
+/// Each datagram begins on its own cache line.
 const ALIGN: usize = 64;
 
-/// The identification's neighbour in the IPv4 header: "don't fragment", offset 0.
+/// The flags and fragment offset that follow the identification in the IPv4 header: "don't
+/// fragment", offset 0.
 const DONT_FRAGMENT: u16 = 0x4000;
 
-/// One or more packets that leave in one system call's message.
+/// One or more packets that leave as one message of a system call.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Datagram {
-    /// Where it goes and how.
+    /// The destination, source and options.
     pub(crate) to: TxMeta,
     start: usize,
-    /// Bytes in all.
+    /// Length of the datagram in bytes.
     pub(crate) len: usize,
-    /// Bytes of each packet but the last, which may be shorter.
+    /// Length of each packet but the last, in bytes. The last may be shorter.
     pub(crate) segment: usize,
-    /// Packets.
+    /// Number of packets.
     pub(crate) segments: usize,
     /// Packets cut off when the kernel refused the whole datagram; see
     /// [`TxQueue::cut_to_first`].
     pub(crate) cut: usize,
-    /// Another packet may still join.
+    /// Whether another packet may still join.
     open: bool,
-    /// Where the packets' QPs are: the receiver may have a process for each part, and
-    /// steers a datagram by its first packet. With none, nothing joins it.
+    /// The part of the packets' QPs. The receiver may have a process for each part, and steers a
+    /// datagram by its first packet. With `None`, no packet joins this one.
     part: Option<QpnPart>,
 }
 
@@ -60,7 +60,7 @@ impl Datagram {
     }
 }
 
-/// Where the packet goes that was reserved last.
+/// The position of the packet that was reserved last.
 #[derive(Clone, Copy, Debug)]
 struct Reservation {
     to: TxMeta,
@@ -70,7 +70,7 @@ struct Reservation {
     joins: bool,
 }
 
-/// See the module.
+/// The transmit queue of one socket. See the module.
 #[derive(Debug)]
 pub(crate) struct TxQueue {
     arena: Box<[u8]>,
@@ -78,8 +78,8 @@ pub(crate) struct TxQueue {
     max_datagrams: usize,
     packets: usize,
     reserved: Option<Reservation>,
-    /// Whether packets may be joined. May be switched off at any time; what is
-    /// joined already stays so.
+    /// Whether packets may be joined. May be switched off at any time; packets that are already
+    /// joined stay so.
     pub(crate) segmentation: bool,
 }
 
@@ -96,7 +96,7 @@ impl TxQueue {
         }
     }
 
-    /// Packets that wait.
+    /// The number of packets in the queue.
     pub(crate) fn packets(&self) -> usize {
         self.packets
     }
@@ -105,11 +105,12 @@ impl TxQueue {
         self.datagrams.is_empty()
     }
 
-    /// Room for a packet of `len` bytes to a QP in `part`, or with none for one that leaves
-    /// alone, and the IPv4 identification or its lack.
-    /// `max_datagram` bounds the bytes of a datagram. `None` if there is no room.
+    /// Reserves `len` bytes for a packet to a QP in `part`, or for one that leaves alone if `part`
+    /// is `None`. Returns the buffer and the packet's IPv4 identification if it has one.
+    /// `max_datagram` bounds the length of a datagram in bytes. Returns `None` if the queue is
+    /// full.
     ///
-    /// Nothing changes until [`Self::commit`], so a reservation can be forgotten.
+    /// Nothing changes until [`Self::commit`], so a reservation can be dropped.
     pub(crate) fn reserve(
         &mut self,
         to: &TxMeta,
@@ -140,7 +141,7 @@ impl TxQueue {
         Some((&mut self.arena[start..start + len], ip))
     }
 
-    /// Queues what was reserved last; nothing if nothing was.
+    /// Queues the reserved packet. Does nothing without a reservation.
     pub(crate) fn commit(&mut self) {
         let Some(packet) = self.reserved.take() else {
             return;
@@ -165,19 +166,19 @@ impl TxQueue {
         }
     }
 
-    /// Forgets what was reserved last.
+    /// Drops the reservation.
     pub(crate) fn forget(&mut self) {
         self.reserved = None;
     }
 
-    /// The oldest datagrams and their bytes.
+    /// The datagrams, oldest first, with their bytes.
     pub(crate) fn iter(&self) -> impl ExactSizeIterator<Item = (&Datagram, &[u8])> {
         self.datagrams
             .iter()
             .map(|datagram| (datagram, &self.arena[datagram.range()]))
     }
 
-    /// Takes out the oldest datagram.
+    /// Removes the oldest datagram.
     pub(crate) fn pop(&mut self) -> Option<Datagram> {
         self.reserved = None;
         let datagram = self.datagrams.pop_front()?;
@@ -185,8 +186,8 @@ impl TxQueue {
         Some(datagram)
     }
 
-    /// Leaves only the first packet of the oldest datagram. Its identification is
-    /// the same alone as at the head of a datagram, so it is still right.
+    /// Leaves only the first packet of the oldest datagram. Alone it has the same identification as
+    /// at the head of a datagram, so its ICRC stays right.
     pub(crate) fn cut_to_first(&mut self) {
         self.reserved = None;
         if let Some(first) = self.datagrams.front_mut() {
@@ -199,7 +200,7 @@ impl TxQueue {
         }
     }
 
-    /// The place and index of a packet that joins the newest datagram.
+    /// The offset and index of a packet that joins the newest datagram.
     fn join(
         &self,
         to: &TxMeta,
@@ -221,7 +222,7 @@ impl TxQueue {
         (start + len <= limit).then_some((start, index))
     }
 
-    /// The place of a packet that begins a datagram.
+    /// The offset of a packet that begins a datagram.
     fn place(&self, len: usize) -> Option<usize> {
         if self.datagrams.len() == self.max_datagrams {
             return None;

@@ -1,4 +1,4 @@
-//! Which management datagrams come to this process.
+//! Which management datagrams the kernel steers to this process.
 
 use std::io;
 
@@ -8,7 +8,7 @@ use roce_stack::Addresses;
 use super::UdpPort;
 use crate::share::Services;
 
-/// A process that [claims](crate::ServiceClaim) a service first is the only one that takes
+/// The process that [claims](crate::ServiceClaim) a service first is the only one that receives
 /// requests for it.
 impl Steering for UdpPort {
     fn interface_index(&self) -> u32 {
@@ -22,7 +22,7 @@ impl Steering for UdpPort {
 
     fn close_general_services(&mut self) {
         self.services = Services::default();
-        // What fails leaves a name behind until the process ends; it takes nothing for it.
+        // A failure leaves a name behind until the process ends, but no requests arrive for it.
         let _ = self.announce();
     }
 
@@ -37,13 +37,13 @@ impl Steering for UdpPort {
 
     fn stop_serving(&mut self, local: Addresses, service: u32) {
         self.services.remove(local, service);
-        // What fails leaves a name behind until the process ends: requests come here still.
+        // A failure leaves a name behind until the process ends, and requests still arrive here.
         let _ = self.announce();
     }
 }
 
 impl UdpPort {
-    /// Says at all addresses what this process takes.
+    /// Announces at all addresses which datagrams this process takes.
     fn announce(&mut self) -> io::Result<()> {
         let Self {
             sockets, services, ..

@@ -1,51 +1,51 @@
-//! Whom a packet is for, by its bytes: the same that the program in the kernel reads.
+//! Which process a packet is for. It reads the same bytes as the program in the kernel.
 
 use roce_stack::QpnPart;
 use roce_wire::Qpn;
 
-/// Where the first byte of the destination QPN is in the BTH.
+/// Offset of the destination QPN's first byte in the BTH.
 pub(super) const QPN: usize = 5;
-/// The management class, in the MAD header behind BTH and DETH.
+/// Offset of the management class, in the MAD header after BTH and DETH.
 pub(super) const CLASS: usize = MAD + 1;
-/// The attribute: which message it is.
+/// Offset of the attribute ID, which identifies the message.
 pub(super) const ATTRIBUTE: usize = MAD + 16;
-/// The ID that answers to a datagram lookup carry.
+/// Offset of the ID that answers to a datagram lookup carry.
 pub(super) const REQUEST_ID: usize = MESSAGE;
-/// The ID of the recipient that all other answers carry.
+/// Offset of the recipient's ID, which all other answers carry.
 pub(super) const REMOTE_ID: usize = MESSAGE + 4;
-/// The lower half of the service that requests carry.
+/// Offset of the lower half of the service ID that requests carry.
 pub(super) const SERVICE: usize = MESSAGE + 12;
-/// The first bits of an ID are the part of who chose it.
+/// The high bits of an ID are the part of the process that chose it.
 pub(super) const ID_SHIFT: u32 = 25;
 
-/// BTH and DETH.
+/// BTH and DETH come before the MAD.
 const MAD: usize = 12 + 8;
-/// The communication management message, behind the MAD header.
+/// The communication management message comes after the MAD header.
 const MESSAGE: usize = MAD + 24;
 
 /// Communication management's class (IBTA 1.7, 13.4.4).
 pub(super) const COMMUNICATION: u8 = 7;
 
-/// Messages of communication management that are told apart here (IBTA 1.7, 16.7.3).
+/// The messages of communication management that are steered differently (IBTA 1.7, 16.7.3).
 pub(super) mod attribute {
     pub(in super::super) const REQ: u16 = 0x10;
     pub(in super::super) const SIDR_REQ: u16 = 0x17;
     pub(in super::super) const SIDR_REP: u16 = 0x18;
 }
 
-/// Whom a packet is for.
+/// Which process a packet is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Addressee {
     /// The process that has this part.
     Part(QpnPart),
-    /// Whoever takes management datagrams of this kind.
+    /// The process that takes management datagrams of this kind.
     Server,
-    /// Too short to tell.
+    /// The packet is too short to tell.
     Unknown,
 }
 
 impl Addressee {
-    /// Whom the packet with these bytes, from the BTH on, is for.
+    /// The process that the packet is for. `transport` starts at the BTH.
     pub(super) fn of(transport: &[u8]) -> Self {
         let Some(part) = QpnPart::of_packet(transport) else {
             return Self::Unknown;
@@ -65,7 +65,7 @@ impl Addressee {
             None => return Self::Unknown,
         };
         let id = field(transport, id_at).map(u32::from_be_bytes);
-        // Seven bits, and there are as many parts.
+        // Seven bits, as many values as there are parts.
         let part = id.and_then(|id| QpnPart::new((id >> ID_SHIFT) as u8));
         part.map_or(Self::Unknown, Self::Part)
     }

@@ -1,4 +1,4 @@
-//! Which part of the QPNs is whose.
+//! Claims of parts of the QPNs.
 
 use std::io::{self, ErrorKind};
 
@@ -7,11 +7,11 @@ use socket2::Socket;
 
 use super::names;
 
-/// The last part has the number that all multicast packets carry, and is nobody's.
+/// The last part has the number that all multicast packets carry. No process may claim it.
 const PARTS: u8 = QpnPart::COUNT - 1;
 
-/// A part of the QPNs that nobody else on the interface in this network namespace has, as
-/// long as this value lives. It ends with the process, however that ends.
+/// A claim of a part of the QPNs. No other process has the part on this interface in this network
+/// namespace while this value lives. The claim ends with the process, however that ends.
 #[derive(Debug)]
 pub struct PartClaim {
     part: QpnPart,
@@ -19,10 +19,10 @@ pub struct PartClaim {
 }
 
 impl PartClaim {
-    /// Takes the first part that is free on the interface of this index.
+    /// Claims the first free part on the interface with this index.
     ///
     /// # Errors
-    /// If all are taken, or the kernel refuses.
+    /// If all parts are claimed, or the kernel refuses.
     pub fn take(interface_index: u32) -> io::Result<Self> {
         let claimer = PartClaimer::new(interface_index)?;
         Ok(Self {
@@ -31,23 +31,23 @@ impl PartClaim {
         })
     }
 
-    /// The part.
+    /// The claimed part.
     pub fn part(&self) -> QpnPart {
         self.part
     }
 }
 
-/// What a part can be claimed with, later and by any thread: in the network namespace of the
-/// thread that made this value.
+/// A claim to be made later, by any thread. It applies to the network namespace of the thread that
+/// made this value.
 #[derive(Debug)]
 pub struct PartClaimer {
     interface_index: u32,
-    /// Has no name before the claim.
+    /// Has no name until the claim.
     socket: Socket,
 }
 
 impl PartClaimer {
-    /// Claims nothing yet.
+    /// Prepares a claim; claims nothing yet.
     ///
     /// # Errors
     /// If the kernel gives no socket.
@@ -58,11 +58,10 @@ impl PartClaimer {
         })
     }
 
-    /// Claims the first part that is free on the interface, for as long as this value lives.
-    /// To be called once.
+    /// Claims the first free part on the interface, for as long as this value lives. Call it once.
     ///
     /// # Errors
-    /// If all are taken, or the kernel refuses: a second time, too.
+    /// If all parts are claimed, the kernel refuses, or it is called a second time.
     pub fn claim(&self) -> io::Result<QpnPart> {
         for part in (0..PARTS).filter_map(QpnPart::new) {
             let name = names::part_of_interface(self.interface_index, part);

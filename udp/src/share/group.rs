@@ -13,18 +13,18 @@ use super::{sockets, steer};
 use crate::bind::new_socket;
 use crate::sys::options;
 
-/// The first socket of a group: the only one that is bound to the address, or it is an
-/// error. `bind` binds it.
+/// The first socket of a group, bound by `bind`. It is an error if any other socket is bound to the
+/// address.
 pub(super) fn first<E: From<io::Error>>(
     address: IpAddr,
     bind: impl Fn(&Socket) -> Result<(), E>,
 ) -> Result<OwnedFd, E> {
     let socket = new_socket(address)?;
-    // As it shares with nobody yet, this fails if anybody else is bound.
+    // The socket does not share the address yet, so this fails if another one is bound.
     bind(&socket)?;
     socket.set_reuse_port(true)?;
-    // The kernel makes a group of them when there is a second one; only then it takes the
-    // program, which stays when the second one goes.
+    // The kernel makes a group when the second socket is bound. Only then does it accept the
+    // program, which stays attached after the second socket closes.
     let second = new_socket(address)?;
     second.set_reuse_port(true)?;
     steer::nothing(second.as_fd())?;
@@ -33,13 +33,13 @@ pub(super) fn first<E: From<io::Error>>(
     Ok(socket.into())
 }
 
-/// A process that is alone has a socket like any other, so that it pays nothing for what
-/// it does not use: the kernel looks for no group, and no filter looks at packets.
+/// Gives a process that is alone at its address an ordinary socket, so that sharing costs it
+/// nothing: the kernel looks up no group, and no filter sees packets.
 pub(super) fn be_alone(first: &OwnedFd) -> io::Result<()> {
     SockRef::from(first).set_reuse_port(false)
 }
 
-/// Ends that, from outside: somebody joins. The group and its program are there.
+/// Undoes [`be_alone`] when another process joins. The group and its program still exist.
 pub(super) fn stop_being_alone(first: &OwnedFd, is_used: bool) -> io::Result<()> {
     if is_used {
         steer::only_part(first.as_fd(), QpnPart::of(Qpn::QP0))?;
@@ -47,7 +47,7 @@ pub(super) fn stop_being_alone(first: &OwnedFd, is_used: bool) -> io::Result<()>
     SockRef::from(first).set_reuse_port(true)
 }
 
-/// One more socket of a group, the last from now on. Nothing comes in yet.
+/// Another socket, now the last of the group. It accepts no packets yet.
 pub(super) fn next<E: From<io::Error>>(
     address: IpAddr,
     bind: impl Fn(&Socket) -> Result<(), E>,
@@ -59,7 +59,7 @@ pub(super) fn next<E: From<io::Error>>(
     Ok(socket.into())
 }
 
-/// Whether these are all sockets that are bound to the address.
+/// Whether `held` are all the sockets bound to the address.
 pub(super) fn is_whole(held: &[OwnedFd], address: IpAddr) -> io::Result<bool> {
     let mut bound: Vec<u64> = sockets::bound_to(address)?
         .iter()
@@ -74,14 +74,14 @@ pub(super) fn is_whole(held: &[OwnedFd], address: IpAddr) -> io::Result<bool> {
     Ok(bound == own)
 }
 
-/// Makes the socket of `part` this process's own: what waits in it was for somebody who is
-/// gone.
+/// Opens the socket of `part` to this process's packets. Discards waiting packets, which were for a
+/// process that is gone.
 pub(super) fn open_up(socket: BorrowedFd<'_>, part: QpnPart) -> io::Result<()> {
     close_down(socket)?;
     steer::only_part(socket, part)
 }
 
-/// Nothing comes into the socket any more, and nothing waits in it.
+/// Closes the socket to all packets, and discards those that wait in it.
 pub(super) fn close_down(socket: BorrowedFd<'_>) -> io::Result<()> {
     steer::nothing(socket)?;
     options::discard_waiting(socket);

@@ -1,21 +1,21 @@
-//! The process that has a name.
+//! The process that holds a name.
 
 use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// A process, as it was when it was looked for.
+/// A process, as it was when it was looked up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Holder {
-    /// Its number.
+    /// Its process ID.
     pub pid: u32,
-    /// The name of its program, of at most 15 bytes; empty if it has ended since.
+    /// The name of its program, truncated to 15 bytes; empty if the process has ended since.
     pub program: String,
 }
 
 impl Holder {
-    /// The process that has an abstract Unix socket of this name. None if it has ended, or
-    /// belongs to another user. It looks through the descriptors of all processes: this is for
+    /// The process that holds the abstract Unix socket of this name. `None` if it has ended or
+    /// belongs to another user. This scans the descriptors of all processes, so use it only for
     /// messages.
     pub(super) fn of(name: &str) -> Option<Self> {
         let table = fs::read("/proc/thread-self/net/unix").ok()?;
@@ -32,8 +32,8 @@ impl Holder {
     }
 }
 
-/// The inode of a name, in the kernel's table of Unix sockets: the seventh field, before the
-/// name. A connection that waits to be accepted has the name, too, and inode 0.
+/// The inode of a name in the kernel's table of Unix sockets: the seventh field, before the name. A
+/// connection that waits to be accepted has the name, too, but inode 0.
 fn inode(table: &str, name: &str) -> Option<u64> {
     table.lines().find_map(|line| {
         let mut fields = line.split_ascii_whitespace().skip(6);

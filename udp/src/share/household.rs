@@ -1,8 +1,8 @@
-//! The sockets of a group that this process holds: once, for all of its members.
+//! The sockets of a group that this process holds, once for all of its members.
 //!
-//! A process that opens a device several times has several places in a group. Each needs
-//! descriptors of all sockets up to its own; if each had its own set, a few dozen places would
-//! use up the files that a process may open.
+//! A process that opens a device several times has several places in a group. Each place needs
+//! descriptors of all sockets up to its own. If each had its own set, a few dozen places would
+//! exhaust the process's limit of open files.
 
 use std::fs;
 use std::os::fd::OwnedFd;
@@ -12,7 +12,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use super::keeper::{self, Held};
 use super::names::Place;
 
-/// A group, as this process may be in it: a child after `fork` has places of its own.
+/// The key of a group in this process. It includes the process ID, because a child after `fork` has
+/// places of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Group {
     process: u32,
@@ -26,8 +27,8 @@ type Groups = Vec<(Group, Weak<Mutex<Vec<OwnedFd>>>)>;
 static GROUPS: Mutex<Groups> = Mutex::new(Vec::new());
 
 impl Group {
-    /// In the network namespace of the calling thread; nothing if the system does not say
-    /// which one that is.
+    /// The key in the calling thread's network namespace; `None` if the system does not say which
+    /// one that is.
     fn of(place: Place) -> Option<Self> {
         let namespace = fs::metadata("/proc/thread-self/ns/net").ok()?;
         Some(Self {
@@ -42,7 +43,7 @@ fn groups() -> MutexGuard<'static, Groups> {
     GROUPS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What this process's members of the group hold, if it has any.
+/// The sockets that this process's members of the group hold, if it has any.
 pub(super) fn held(place: Place) -> Option<Held> {
     let wanted = Group::of(place)?;
     let groups = groups();
@@ -50,8 +51,8 @@ pub(super) fn held(place: Place) -> Option<Held> {
     held.upgrade()
 }
 
-/// Holds these sockets, from the first of the group on, together with what the process's other
-/// members hold.
+/// Holds these sockets, which start at the first of the group, together with those that the
+/// process's other members hold.
 pub(super) fn hold(place: Place, sockets: Vec<OwnedFd>) -> Held {
     let Some(wanted) = Group::of(place) else {
         return Held::new(Mutex::new(sockets));

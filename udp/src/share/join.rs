@@ -1,9 +1,9 @@
-//! Becoming a member of a group.
+//! Joining a group.
 //!
-//! One process at a time changes the group of an address: the one that has the lock's name.
-//! It asks the members that are there for the sockets, and adds what is missing up to its
-//! own. It may add only if it holds all that there are: else one is still open that a
-//! process which is about to end has, and the new one would not get its place.
+//! One process at a time changes the group of an address: the one that holds the lock's name. It
+//! asks the members for their sockets, and adds the missing ones up to its own. It may add sockets
+//! only if it holds all that exist. Otherwise a process that is about to end still has one open,
+//! and the new socket would not get its place.
 
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, OwnedFd};
@@ -23,22 +23,22 @@ use crate::ROCE_UDP_PORT;
 use crate::bind::bind;
 use crate::config::UdpPortConfig;
 
-/// How long a member may take to answer, before another is asked.
+/// How long to wait for a member's answer before asking another.
 const ANSWER: Duration = Duration::from_millis(200);
-/// How long to wait for those who are about to leave, or to answer.
+/// How long to wait for members that are about to leave, or to answer.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// The same where nobody is there who could answer.
+/// The same if there is no member that could answer.
 const PATIENCE_ALONE: Duration = Duration::from_millis(500);
-/// Rounds at least, however long the machine took for one.
+/// The least number of rounds, however long each takes.
 const ROUNDS: u32 = 5;
-/// The kernel does not tell when a socket of another process is closed.
+/// Time between rounds: the kernel does not report when another process closes a socket.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// Takes the place of `part` in the group of `address`. Comes with the socket to use.
+/// Takes the place of `part` in the group of `address`. Returns the place and the socket to use.
 ///
 /// # Errors
-/// If others have the port who don't share it with this process; the text says who, and
-/// what to do.
+/// If processes have the port that don't share it with this one. The text says which, and what to
+/// do.
 pub(crate) fn join(
     config: &UdpPortConfig,
     address: std::net::IpAddr,
@@ -63,32 +63,32 @@ struct Joining<'a> {
     config: &'a UdpPortConfig,
     place: Place,
     part: QpnPart,
-    /// What this process holds already, if it is a member by another part.
+    /// The sockets that this process already holds, if it is a member by another part.
     held: Option<Held>,
 }
 
-/// A member that was there before, of another process.
+/// A member in another process.
 struct Other {
     part: QpnPart,
     stream: UnixStream,
 }
 
-/// The members that were there before.
+/// The members that joined earlier.
 struct Others {
     elsewhere: Vec<Other>,
-    /// Of this process, which holds their sockets.
+    /// Members in this process, which holds their sockets.
     here: Vec<QpnPart>,
 }
 
-/// Why the group's sockets can't be had now.
+/// Why the group's sockets are not available now.
 enum Obstacle {
-    /// Nobody is there who shares it, and yet the port is taken.
+    /// No member shares the port, and yet it is taken.
     Taken(PortError),
     /// A process does not answer.
     Silent(i32),
-    /// Sockets are there that nobody has handed over.
+    /// Sockets exist that no member has handed over.
     Unknown,
-    /// It will not change.
+    /// An error that waiting does not resolve.
     Final(PortError),
 }
 
@@ -111,7 +111,7 @@ impl From<PortError> for Obstacle {
 }
 
 impl Joining<'_> {
-    /// Waits until nobody else changes the group.
+    /// Waits until no other process changes the group.
     fn lock(&self) -> Result<UnixListener, PortError> {
         let name = self.place.lock();
         let failed = |source| self.error("waiting for others who begin to share it", source);
@@ -125,12 +125,12 @@ impl Joining<'_> {
             }
             let holder = match names::connect(&name) {
                 Ok(stream) => {
-                    // Nothing is ever said: it ends when the other one is done.
+                    // Nothing is ever sent: the connection ends when the other process is done.
                     stream.set_read_timeout(Some(ANSWER)).map_err(failed)?;
                     let _ = message::receive(&stream);
                     message::who(&stream).map_or(0, |(pid, _)| pid)
                 }
-                // It was done just now, or is not quite there.
+                // The other process is just done, or does not listen yet.
                 Err(_) => {
                     std::thread::sleep(PAUSE);
                     0
@@ -148,7 +148,7 @@ impl Joining<'_> {
         }
     }
 
-    /// Takes the name of the place.
+    /// Takes the name of this process's place.
     fn own_name(&self) -> Result<UnixListener, PortError> {
         let name = self.place.member(self.part);
         let start = Instant::now();
@@ -156,7 +156,8 @@ impl Joining<'_> {
         loop {
             match names::listen(&name) {
                 Ok(listener) => return Ok(listener),
-                // One who had the place is about to end, or somebody cleans up after it.
+                // The process that had the place is about to end, or another one cleans up after
+                // it.
                 Err(error)
                     if error.kind() == ErrorKind::AddrInUse
                         && (rounds < ROUNDS || start.elapsed() < PATIENCE) =>
@@ -176,7 +177,7 @@ impl Joining<'_> {
         }
     }
 
-    /// All sockets from the first to the own one, and the other members.
+    /// All sockets from the first to this process's, and the other members.
     fn gather(&self) -> Result<(Vec<OwnedFd>, Vec<Other>), PortError> {
         let start = Instant::now();
         let mut rounds = 0;
@@ -203,7 +204,7 @@ impl Joining<'_> {
         }
     }
 
-    /// The members that are there.
+    /// The members that exist now.
     fn others(&self) -> Result<Others, PortError> {
         let mut others = Others {
             elsewhere: Vec::new(),
@@ -233,14 +234,14 @@ impl Joining<'_> {
         Ok(others)
     }
 
-    /// The sockets from the first to the own one, and whether some of them are new.
+    /// The sockets from the first to this process's, and whether some of them are new.
     fn sockets(&self, others: &Others) -> Result<(Vec<OwnedFd>, bool), Obstacle> {
         let needed = usize::from(self.part.number()) + 1;
         let address = self.place.address;
         let bind = |socket: &Socket| bind(socket, self.config, address);
         let mut silent = None;
         let mut held = self.held_here()?;
-        // The last one most likely has all.
+        // The last member most likely holds all sockets.
         for other in others.elsewhere.iter().rev() {
             if held.len() >= needed || !held.is_empty() && group::is_whole(&held, address)? {
                 break;
@@ -282,8 +283,8 @@ impl Joining<'_> {
             held.push(group::next::<Obstacle>(address, |socket| {
                 Ok(bind(socket)?)
             })?);
-            // Who looked just as the table changed may have overlooked one: it would be
-            // the second to come after it that gets a wrong place.
+            // A table that changed while it was read may lack a socket. In that case, the second
+            // socket added after it would get the wrong place.
             if !group::is_whole(&held, address)? {
                 return Err(Obstacle::Unknown);
             }
@@ -300,7 +301,7 @@ impl Joining<'_> {
         held.iter().map(OwnedFd::try_clone).collect()
     }
 
-    /// Opens the own socket, and speaks for the group from now on.
+    /// Opens this process's socket, and starts to answer for the group.
     fn settle(
         &self,
         listener: UnixListener,
@@ -380,7 +381,7 @@ impl Joining<'_> {
     }
 }
 
-/// Whether this process, or the system, has no descriptor left.
+/// Whether this process, or the system, is out of file descriptors.
 fn no_files_left(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE))
 }
@@ -394,10 +395,10 @@ fn ask(other: &Other, part: QpnPart) -> io::Result<Vec<OwnedFd>> {
     }
 }
 
-/// Tells everybody who is new, and of the sockets if there are more now.
+/// Tells every member which part is new, and sends the sockets if the group has grown.
 fn introduce(others: &[Other], part: QpnPart, sockets: &[OwnedFd]) {
     for other in others {
-        // Who is not told can't help those who come later; another can.
+        // A member that misses this can't help later ones; another member can.
         if message::send(&other.stream, Kind::Here, part, sockets).is_err() {
             let _ = message::send(&other.stream, Kind::Here, part, &[]);
         }

@@ -1,8 +1,8 @@
-//! The thread that speaks for a member of a group.
+//! The thread that answers for a member of a group.
 //!
-//! It hands the group's sockets to those who ask, takes those that newcomers add, and
-//! notices when another member is gone: then it closes the socket of that one to all
-//! packets, as it may hold the only descriptor, and empties it.
+//! It sends the group's sockets to members that ask, and accepts the sockets that new members add.
+//! When another member is gone, it closes that member's socket to all packets and empties it,
+//! because it may hold the only descriptor.
 
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, OwnedFd};
@@ -21,17 +21,17 @@ use super::message::{self, Kind};
 use super::names::{self, Place};
 use super::table::{self, Table};
 
-/// A member that is gone loses its descriptors one by one. How often its name is tried.
+/// How often to try the name of a member that is gone: it loses its descriptors one by one.
 const CLEANING_TRIES: u32 = 500;
 const CLEANING_EVERY_MS: u8 = 10;
 
-/// How long to leave newcomers waiting who can't be let in.
+/// Pause while no file descriptor is left to accept a new member.
 const FULL: Duration = Duration::from_millis(20);
 
-/// A group's sockets, from the first on.
+/// A group's sockets, starting with the first.
 pub(super) type Held = Arc<Mutex<Vec<OwnedFd>>>;
 
-/// The sockets, whatever happened to another thread that had them.
+/// Locks the sockets, even if a thread panicked while it held the lock.
 pub(super) fn lock(held: &Mutex<Vec<OwnedFd>>) -> MutexGuard<'_, Vec<OwnedFd>> {
     held.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -40,11 +40,11 @@ pub(super) fn lock(held: &Mutex<Vec<OwnedFd>>) -> MutexGuard<'_, Vec<OwnedFd>> {
 #[derive(Debug)]
 pub(super) struct Peer {
     pub(super) stream: UnixStream,
-    /// Which one it is, once it has said so.
+    /// The member at the other end, once it has introduced itself.
     pub(super) part: Option<QpnPart>,
 }
 
-/// The thread; it ends with this value.
+/// The thread. It ends when this value is dropped.
 #[derive(Debug)]
 pub(super) struct Keeper {
     stop: Arc<EventFd>,
@@ -52,7 +52,7 @@ pub(super) struct Keeper {
 }
 
 impl Keeper {
-    /// Starts it. Who is at `listener` is answered from now on.
+    /// Starts the thread. It answers connections to `listener` from now on.
     pub(super) fn start(
         place: Place,
         part: QpnPart,
@@ -75,7 +75,7 @@ impl Keeper {
             gone: Vec::new(),
         };
         let until = Arc::clone(&stop);
-        // Threads inherit the mask: none of the application's signals may land here.
+        // The thread inherits this mask: none of the application's signals may be delivered to it.
         let before = SigSet::all().thread_swap_mask(SigmaskHow::SIG_SETMASK)?;
         let thread = std::thread::Builder::new()
             .name("roce-share".to_owned())
@@ -103,7 +103,7 @@ struct Work {
     listener: UnixListener,
     peers: Vec<Peer>,
     held: Held,
-    /// Members that are gone, and what is to be cleaned up after them.
+    /// Members that are gone and not yet cleaned up after.
     gone: Vec<Gone>,
 }
 
@@ -114,14 +114,14 @@ impl Work {
             if ready.newcomer {
                 self.accept();
             }
-            // From the last on, as some are taken out.
+            // In descending order, because some are removed.
             for &index in ready.peers.iter().rev() {
                 self.hear(index);
             }
         }
     }
 
-    /// Waits until there is something to do; nothing if it is time to end.
+    /// Waits until there is work; `None` if the thread is to end.
     fn wait(&self, stop: &EventFd) -> Option<Ready> {
         let fds = [stop.as_fd(), self.listener.as_fd()];
         let streams = self.peers.iter().map(|peer| peer.stream.as_fd());
@@ -135,7 +135,7 @@ impl Work {
         } else {
             PollTimeout::from(CLEANING_EVERY_MS)
         };
-        // Interrupted means that nothing is ready.
+        // An interrupted poll reports nothing as ready.
         let _ = poll(&mut polled, timeout);
         let is_ready = |fd: &PollFd<'_>| fd.any().unwrap_or(false);
         if is_ready(&polled[0]) {
@@ -159,13 +159,13 @@ impl Work {
                     }
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return,
-                // Too many files are open, and the newcomer stays at the door.
+                // Too many files are open: leave the new member in the backlog.
                 Err(_) => return std::thread::sleep(FULL),
             }
         }
     }
 
-    /// Takes what a peer says.
+    /// Handles a message from a peer.
     fn hear(&mut self, index: usize) {
         let peer = &mut self.peers[index];
         match message::receive(&peer.stream) {
@@ -174,7 +174,7 @@ impl Work {
                 let mut held = lock(&self.held);
                 match said.kind {
                     Kind::Ask => {
-                        // Who gets no answer asks another.
+                        // A member that gets no answer asks another one.
                         let _ = message::send(&peer.stream, Kind::Here, self.part, &held);
                     }
                     Kind::Here if said.sockets.len() > held.len() => *held = said.sockets,
@@ -189,8 +189,8 @@ impl Work {
         }
     }
 
-    /// Closes and empties the sockets of those who are gone, and steers to others what they
-    /// took.
+    /// Closes and empties the sockets of members that are gone, and steers their datagrams to
+    /// others.
     fn clean_up(&mut self) {
         let (place, held) = (self.place, lock(&self.held));
         self.gone.retain_mut(|gone| {
@@ -208,9 +208,9 @@ impl Work {
 /// A member that is gone.
 struct Gone {
     part: QpnPart,
-    /// How often to try yet to clean up after it.
+    /// Attempts left.
     tries: u32,
-    /// Its socket takes nothing any more.
+    /// Whether its socket is closed to packets.
     is_closed: bool,
 }
 
@@ -224,19 +224,19 @@ impl Gone {
     }
 }
 
-/// Closes a socket whose owner is gone. Whoever has the name of a member has its socket, so
-/// it is taken meanwhile: nobody can become that member.
+/// Closes a socket whose owner is gone. It holds the member's name meanwhile, so that no process
+/// can take the place and its socket.
 fn close_after(place: &Place, part: QpnPart, socket: &OwnedFd) -> bool {
     let Ok(_name) = names::hold(&place.member(part)) else {
         return false;
     };
-    // It fails only without memory; then the socket fills up, and stays so.
+    // This fails only without memory. Then the socket fills up and stays full.
     let _ = group::close_down(socket.as_fd());
     true
 }
 
-/// Steers anew, once nothing is announced for the part any more. (If somebody has taken the
-/// part meanwhile, it announces for itself.)
+/// Attaches a new steering program once nothing is announced for the part any more. A process that
+/// has taken the part meanwhile announces for itself.
 fn steer_past(place: &Place, part: QpnPart, socket: &OwnedFd) -> bool {
     let is_forgotten = Table::read(place).is_ok_and(|table| !table.knows(part));
     is_forgotten && table::follow(place, socket.as_fd()).is_ok()
@@ -244,6 +244,6 @@ fn steer_past(place: &Place, part: QpnPart, socket: &OwnedFd) -> bool {
 
 struct Ready {
     newcomer: bool,
-    /// Indices, ascending.
+    /// Indices of peers, ascending.
     peers: Vec<usize>,
 }

@@ -13,7 +13,7 @@ use super::services::{Announced, Services};
 use super::{group, table};
 use crate::sys::options;
 
-/// The place; others can take it when this value is gone.
+/// The place. Other processes can take it once this value is dropped.
 #[derive(Debug)]
 pub(crate) struct Member {
     place: Place,
@@ -21,7 +21,7 @@ pub(crate) struct Member {
     own: Socket,
     held: Held,
     announced: Announced,
-    /// Ends last: it has the name.
+    /// Dropped last, because it holds the name.
     _keeper: Keeper,
 }
 
@@ -43,29 +43,29 @@ impl Member {
         }
     }
 
-    /// Whether a packet of a bundle is for this process; the kernel has steered the bundle by
-    /// its first one.
+    /// Which process a packet of a bundle is for. The kernel has steered the bundle by its first
+    /// packet.
     pub(crate) fn gets(&self, packet: &[u8], is_first: bool) -> Gets {
         match Addressee::of(packet) {
             Addressee::Part(part) if part == self.part => Gets::Yes,
             Addressee::Part(part) if self.knows(part) => Gets::AnotherMember,
             Addressee::Part(_) => Gets::Nobody,
             Addressee::Unknown => Gets::Yes,
-            // Who takes it, the kernel's program knows.
+            // The kernel's program decides which process takes it.
             Addressee::Server if is_first => Gets::Yes,
             Addressee::Server => Gets::AnotherMember,
         }
     }
 
-    /// Whether the group has, or had, a socket for QPs in this part.
+    /// Whether the group has or had a socket for QPs in this part.
     fn knows(&self, part: QpnPart) -> bool {
         usize::from(part.number()) < keeper::lock(&self.held).len()
     }
 
-    /// From now on these management datagrams are steered to this process, and no others.
+    /// Steers these management datagrams, and no others, to this process from now on.
     ///
     /// # Errors
-    /// If the kernel refuses. Some may be steered all the same then.
+    /// If the kernel refuses. It may steer some of them all the same.
     pub(crate) fn announce(&mut self, services: &Services) -> io::Result<()> {
         let wanted = services.at(self.place.address);
         self.announced
@@ -73,12 +73,12 @@ impl Member {
         table::follow(&self.place, self.own.as_fd())
     }
 
-    /// From now on the kernel joins no packets of this address: it has joined some that
-    /// were for different members, and steers a bundle by its first. What the others miss
-    /// again and again they could miss for ever.
+    /// Stops the kernel from joining packets of this address. It has joined packets for different
+    /// members, and steers a bundle by its first packet. Members that lose packets in every bundle
+    /// might never make progress.
     pub(crate) fn stop_coalescing(&self) {
         for socket in keeper::lock(&self.held).iter() {
-            // A kernel that has no such option joins nothing.
+            // A kernel without this option joins nothing.
             let _ = options::set(socket.as_fd(), libc::SOL_UDP, libc::UDP_GRO, 0);
         }
     }
@@ -86,21 +86,21 @@ impl Member {
 
 impl Drop for Member {
     fn drop(&mut self) {
-        // If that fails, requests for what was announced here come to nobody for a while.
+        // If this fails, requests for the announced services are lost for a while.
         let _ = self.announce(&Services::default());
-        // Others hold the socket, too. It fails only without memory; then it fills up and
-        // stays so until somebody takes this place.
+        // Other members hold the socket, too. This fails only without memory. Then the socket fills
+        // up and stays full until another process takes this place.
         let _ = group::close_down(self.own.as_fd());
     }
 }
 
-/// Who gets a packet of a bundle.
+/// Which process gets a packet of a bundle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Gets {
     /// This process.
     Yes,
-    /// Most likely another one, which has not got it.
+    /// Most likely another member, which has not received it.
     AnotherMember,
-    /// Nobody.
+    /// No process.
     Nobody,
 }

@@ -1,4 +1,4 @@
-//! What members of a group say to each other.
+//! The messages between members of a group.
 
 use std::io::{self, ErrorKind, IoSlice, IoSliceMut};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -9,18 +9,18 @@ use nix::sys::socket::{
 };
 use roce_stack::QpnPart;
 
-/// What is said.
+/// The kind of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Kind {
-    /// The sender asks for the group's sockets.
+    /// The sender requests the group's sockets.
     Ask = 1,
-    /// The sender is a member; these are the group's sockets, from the first on, if any
-    /// come with it.
+    /// The sender is a member. Any sockets that come with the message are the group's, starting
+    /// with the first.
     Here = 2,
 }
 
-/// A message, with whose it is and the sockets that came with it.
+/// A message, the sender's part, and the sockets that came with it.
 #[derive(Debug)]
 pub(super) struct Message {
     pub(super) kind: Kind,
@@ -28,7 +28,7 @@ pub(super) struct Message {
     pub(super) sockets: Vec<OwnedFd>,
 }
 
-/// Says something, with sockets. Never waits.
+/// Sends a message with sockets. Never blocks.
 pub(super) fn send(
     to: &UnixStream,
     kind: Kind,
@@ -52,8 +52,8 @@ pub(super) fn send(
     }
 }
 
-/// The next message, for which it waits as long as the socket is set to; nothing if the
-/// other end is gone.
+/// Receives the next message; waits up to the socket's read timeout. `None` if the other end is
+/// gone.
 pub(super) fn receive(from: &UnixStream) -> io::Result<Option<Message>> {
     let mut bytes = [0; 2];
     let mut vectors = [IoSliceMut::new(&mut bytes)];
@@ -74,7 +74,7 @@ pub(super) fn receive(from: &UnixStream) -> io::Result<Option<Message>> {
     }
     let (count, flags) = (received.bytes, received.flags);
     if flags.contains(MsgFlags::MSG_CTRUNC) {
-        // There is room for all that a group can have: the process may not open more files.
+        // There is room for every socket a group can have, so the process may not open more files.
         return Err(io::Error::from_raw_os_error(libc::EMFILE));
     }
     if count == 0 {
@@ -95,7 +95,7 @@ pub(super) fn receive(from: &UnixStream) -> io::Result<Option<Message>> {
     }
 }
 
-/// Process and user at the other end.
+/// Process ID and user ID of the other end.
 pub(super) fn who(stream: &UnixStream) -> io::Result<(i32, u32)> {
     let peer = getsockopt(stream, sockopt::PeerCredentials)?;
     Ok((peer.pid(), peer.uid()))
@@ -106,7 +106,7 @@ pub(super) fn is_ours(stream: &UnixStream) -> bool {
     who(stream).is_ok_and(|(_, uid)| uid == own_uid())
 }
 
-/// The user that the kernel takes for the owner of this process's sockets.
+/// The user that the kernel reports as the owner of this process's sockets.
 pub(super) fn own_uid() -> u32 {
     // SAFETY: it only returns a number.
     unsafe { libc::geteuid() }

@@ -1,34 +1,33 @@
-//! Several processes behind one address, as several programs are behind one RNIC.
+//! Several processes share one address, as several programs share one RNIC.
 //!
-//! The sockets of UDP port 4791 at one address are a `SO_REUSEPORT` group. Socket `p` of
-//! the group is for the QPs whose numbers lie in [part](roce_stack::QpnPart) `p`: a program
-//! in the kernel reads the destination QPN of what arrives and picks the socket, and a
-//! filter at each socket lets nothing else in. A process reads from the socket of its own
-//! part only.
+//! The sockets of UDP port 4791 at one address are a `SO_REUSEPORT` group. Socket `p` of the group
+//! is for the QPs whose numbers lie in [part](roce_stack::QpnPart) `p`. A program in the kernel
+//! reads the destination QPN of each packet and picks the socket, and a filter at each socket
+//! rejects all other packets. A process reads only from the socket of its own part.
 //!
 //! # Why every process holds every socket
 //!
-//! When a socket of a group is closed, the kernel moves the last one into its place, and
-//! from then on packets would go wrong. So no socket may be closed while one with a greater
-//! number is open. Each process holds descriptors of all sockets from the first to its own
-//! at least: what it got from one that was there before, and what it added at the end.
-//! Whoever dies, however that happens, closes for good only sockets that nobody else holds;
-//! these are the last ones, and none that anybody needs moves.
+//! When a socket of a group is closed, the kernel moves the last one into its place, and packets
+//! would go to the wrong socket from then on. So no socket may be closed while one with a greater
+//! number is open. Each process holds descriptors of at least all sockets from the first to its
+//! own: those it received from an earlier member, and those it added at the end. When a process
+//! ends, however that happens, the kernel closes only the sockets that no other process holds.
+//! These are the last ones, so no socket in use moves.
 //!
-//! # Who is there
+//! # How processes find each other
 //!
-//! Names of abstract Unix sockets tell. They are in the network namespace, as the port is,
-//! and vanish with the process:
+//! Names of abstract Unix sockets show which processes are there. The names belong to the network
+//! namespace, as the port does, and vanish with the process:
 //!
-//! - a part of an interface belongs to whoever has bound its name ([`PartClaim`]);
-//! - a place in the group of an address belongs to whoever listens at its name, and hands
-//!   the group's sockets to those who come later (`keeper`);
-//! - who changes a group has bound a name that is its lock (`join`);
-//! - who takes management datagrams, and requests for which services, has bound names that
-//!   say so, from which the program in the kernel is made (`table`).
+//! - a part of an interface belongs to the process that has bound its name ([`PartClaim`]);
+//! - a place in the group of an address belongs to the process that listens at its name and hands
+//!   the group's sockets to later members (`keeper`);
+//! - a process that changes a group has bound the name that is its lock (`join`);
+//! - a process that takes management datagrams, and requests for certain services, has bound names
+//!   that say so. The program in the kernel is made from these names (`table`).
 //!
-//! `docs/adr/0013-one-port-many-processes.md` has the reasons, and what was measured;
-//! `docs/adr/0015-management-datagrams.md` those of QP1.
+//! `docs/adr/0013-one-port-many-processes.md` has the reasons and the measurements;
+//! `docs/adr/0015-management-datagrams.md` has those for QP1.
 
 mod addressee;
 mod claim;

@@ -9,7 +9,7 @@ use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use roce_stack::{Addresses, QpnPart};
 use socket2::{Domain, SockAddr, Socket, Type};
 
-/// All names begin so. Who changes what they mean, or what is said over them, changes this.
+/// The prefix of all names. Change it with every change of the names' meaning or of the messages.
 pub(super) const PREFIX: &str = "roce-share-2";
 
 /// A part of an interface's QPNs.
@@ -34,13 +34,13 @@ impl Place {
         }
     }
 
-    /// The name of whoever has the socket of `part`.
+    /// The name of the member that has the socket of `part`.
     pub(super) fn member(&self, part: QpnPart) -> String {
         let Self { address, scope } = self;
         format!("{PREFIX}/{address}%{scope}/part/{}", part.number())
     }
 
-    /// What the names of those with an agent for management datagrams begin with.
+    /// The prefix of the names of agents for management datagrams.
     pub(super) fn agents(&self) -> String {
         let Self { address, scope } = self;
         format!("{PREFIX}/{address}%{scope}/agent/")
@@ -51,32 +51,32 @@ impl Place {
         format!("{}{}", self.agents(), part.number())
     }
 
-    /// What the names of those begin with who take requests for services.
+    /// The prefix of the names of processes that take requests for services.
     pub(super) fn services(&self) -> String {
         let Self { address, scope } = self;
         format!("{PREFIX}/{address}%{scope}/service/")
     }
 
-    /// The name of whoever in `part` takes requests for a service.
+    /// The name of the process in `part` that takes requests for a service.
     pub(super) fn server(&self, service: u32, part: QpnPart) -> String {
         format!("{}{service:08x}/{}", self.services(), part.number())
     }
 
-    /// The name of whoever changes the group.
+    /// The name of the process that changes the group.
     pub(super) fn lock(&self) -> String {
         let Self { address, scope } = self;
         format!("{PREFIX}/{address}%{scope}/lock")
     }
 }
 
-/// What the names of claims at many addresses have in the address's place.
+/// What the names of claims at several addresses have in place of the address.
 const EVERYWHERE: [(Addresses, &str); 3] = [
     (Addresses::All, "everywhere"),
     (Addresses::V4, "everywhere-4"),
     (Addresses::V6, "everywhere-6"),
 ];
 
-/// The name of the process that has a service at these addresses, whether or not it takes
+/// The name of the process that claims a service at these addresses, whether or not it takes
 /// requests. The interface's index matters only for a link-local address.
 pub(super) fn claim(addresses: Addresses, interface: u32, service: u32) -> String {
     let many = EVERYWHERE.iter().find(|(at, _)| *at == addresses);
@@ -90,7 +90,7 @@ pub(super) fn claim(addresses: Addresses, interface: u32, service: u32) -> Strin
     format!("{PREFIX}/{at}/claim/{service:08x}")
 }
 
-/// The addresses at which a process has the service, if the name says so.
+/// The addresses at which the name claims the service, if it does.
 pub(super) fn claimed(name: &str, service: u32) -> Option<Addresses> {
     let at = name.strip_prefix(PREFIX)?.strip_prefix('/')?;
     let at = at.strip_suffix(&format!("/claim/{service:08x}"))?;
@@ -101,12 +101,12 @@ pub(super) fn claimed(name: &str, service: u32) -> Option<Addresses> {
     Some(Addresses::One(address.parse().ok()?))
 }
 
-/// Takes the name, so that others can connect to it.
+/// Takes the name, so that other processes can connect to it.
 pub(super) fn listen(name: &str) -> io::Result<UnixListener> {
     UnixListener::bind_addr(&SocketAddr::from_abstract_name(name)?)
 }
 
-/// Takes the name, and nothing more.
+/// Takes the name and does nothing more.
 pub(super) fn hold(name: &str) -> io::Result<OwnedFd> {
     let socket = nameless()?;
     give(&socket, name)?;
@@ -118,12 +118,13 @@ pub(super) fn nameless() -> io::Result<Socket> {
     Socket::new(Domain::UNIX, Type::STREAM, None)
 }
 
-/// Takes the name for as long as the socket is open. If it is taken, another can be tried.
+/// Takes the name for as long as the socket is open. If the name is taken, the socket can try
+/// another.
 pub(super) fn give(socket: &Socket, name: &str) -> io::Result<()> {
     socket.bind(&SockAddr::unix(format!("\0{name}"))?)
 }
 
-/// Takes the name, so that [`is_in_sight`] tells; nobody ever answers.
+/// Takes the name, so that [`is_in_sight`] finds it. Nothing ever answers there.
 pub(super) fn hold_in_sight(name: &str) -> io::Result<OwnedFd> {
     let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
     socket.bind(&SockAddr::unix(format!("\0{name}"))?)?;
@@ -131,21 +132,21 @@ pub(super) fn hold_in_sight(name: &str) -> io::Result<OwnedFd> {
     Ok(socket.into())
 }
 
-/// Whether somebody has taken the name by [`hold_in_sight`]. That takes as long however many
-/// names there are.
+/// Whether a process has taken the name with [`hold_in_sight`]. Takes the same time however many
+/// names exist.
 pub(super) fn is_in_sight(name: &str) -> io::Result<bool> {
     let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
     socket.set_nonblocking(true)?;
     match socket.connect(&SockAddr::unix(format!("\0{name}"))?) {
         Ok(()) => Ok(true),
-        // Others have looked before, and wait for ever.
+        // The backlog is full of earlier lookups, which are never accepted.
         Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(true),
         Err(error) if error.kind() == ErrorKind::ConnectionRefused => Ok(false),
         Err(error) => Err(error),
     }
 }
 
-/// Connects to whoever listens at the name.
+/// Connects to the process that listens at the name.
 pub(super) fn connect(name: &str) -> io::Result<UnixStream> {
     UnixStream::connect_addr(&SocketAddr::from_abstract_name(name)?)
 }

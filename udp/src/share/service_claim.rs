@@ -1,4 +1,4 @@
-//! Services that belong to one process.
+//! Claims of services, each by one process.
 
 use std::fmt;
 use std::io::{self, ErrorKind};
@@ -10,8 +10,8 @@ use roce_stack::Addresses;
 use super::holder::Holder;
 use super::{names, table};
 
-/// A service that no other claim in this network namespace has at any of these addresses, as
-/// long as this value lives. It ends with the process, however that ends.
+/// A claim of a service. No other claim in this network namespace has the service at any of these
+/// addresses while this value lives. The claim ends with the process, however that ends.
 #[derive(Debug)]
 pub struct ServiceClaim {
     _name: OwnedFd,
@@ -24,7 +24,7 @@ pub enum ClaimError {
     Taken {
         /// The addresses at which the other claim has it.
         at: Addresses,
-        /// The process that has the other claim, if this one may know.
+        /// The process that has the other claim, if this process may see it.
         holder: Option<Holder>,
     },
     /// The system refuses.
@@ -32,8 +32,8 @@ pub enum ClaimError {
 }
 
 impl ServiceClaim {
-    /// Takes a service, by the lower half of its ID, at `addresses`. The interface's index
-    /// matters only for a link-local address.
+    /// Claims a service, by the lower half of its ID, at `addresses`. The interface's index matters
+    /// only for a link-local address.
     ///
     /// # Errors
     /// [`ClaimError::Taken`] if another claim has the service at one of the addresses.
@@ -44,7 +44,8 @@ impl ServiceClaim {
     ) -> Result<Self, ClaimError> {
         let addresses = addresses.into();
         let name = names::claim(addresses, interface_index, service);
-        // First the own name: of two processes that come at once, one at least sees the other.
+        // Take the name first: of two processes that claim at once, at least one then sees the
+        // other.
         let held = match addresses {
             Addresses::One(_) => names::hold(&name),
             _ => names::hold_in_sight(&name),
@@ -67,7 +68,7 @@ impl ServiceClaim {
     }
 }
 
-/// A claim at many addresses that this one is among.
+/// A claim at several addresses that include this one.
 fn wider(address: IpAddr, service: u32) -> io::Result<Option<(Addresses, String)>> {
     let family = match address {
         IpAddr::V4(_) => Addresses::V4,
@@ -82,7 +83,7 @@ fn wider(address: IpAddr, service: u32) -> io::Result<Option<(Addresses, String)
     Ok(None)
 }
 
-/// Another claim than `own` at one of these addresses.
+/// A claim other than `own` at one of these addresses.
 fn overlapping(
     addresses: Addresses,
     own: &str,

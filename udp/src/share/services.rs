@@ -1,4 +1,4 @@
-//! What a process has at an address besides a part of the QPNs: services, that is, ports of
+//! What a process has at an address besides a part of the QPNs: services, which are the ports of
 //! connection management.
 
 use std::collections::BTreeMap;
@@ -11,16 +11,16 @@ use roce_stack::{Addresses, QpnPart};
 use super::names::{self, Place};
 use super::table;
 
-/// Whether some process, this one or another, takes requests for a service, by the lower half
-/// of its ID, that are sent to an address (see [`Steering::serve`](roce_port::Steering::serve)). The
-/// interface's index matters only for link-local addresses. If the kernel's table of names
-/// can't be read, nobody does.
+/// Whether some process, this one or another, takes requests for a service that are sent to an
+/// address (see [`Steering::serve`](roce_port::Steering::serve)). `service` is the lower half of
+/// its ID. The interface's index matters only for link-local addresses. Returns `false` if the kernel's
+/// table of names can't be read.
 pub fn is_served(address: IpAddr, interface_index: u32, service: u32) -> bool {
     let table = table::Table::read(&Place::new(address, interface_index));
     table.is_ok_and(|table| table.services.iter().any(|(served, _)| *served == service))
 }
 
-/// What this process says that it takes at an address, by names.
+/// What this process announces, by names, that it takes at an address.
 #[derive(Debug, Default)]
 pub(super) struct Announced {
     agent: Option<OwnedFd>,
@@ -28,7 +28,7 @@ pub(super) struct Announced {
 }
 
 impl Announced {
-    /// Says this, and nothing else from now on. Returns whether that is a change.
+    /// Announces this and nothing else from now on. Returns whether that is a change.
     pub(super) fn say(
         &mut self,
         place: &Place,
@@ -56,8 +56,8 @@ impl Announced {
     }
 }
 
-/// What a port takes for its process: nothing of QP1's, or what no other process takes and
-/// these services, each at some addresses.
+/// What a port takes for its process. Either nothing of QP1's, or the datagrams that no other
+/// process takes and the requests for these services, each at some addresses.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Services {
     pub(crate) open: bool,
@@ -75,7 +75,7 @@ impl Services {
         self.served.retain(|served| *served != (addresses, service));
     }
 
-    /// Those at one address; `None` if nothing at all is taken there.
+    /// The services at one address; `None` if the process takes nothing there.
     pub(crate) fn at(&self, address: IpAddr) -> Option<Vec<u32>> {
         let served = self.served.iter().filter(|(at, _)| at.contains(address));
         self.open

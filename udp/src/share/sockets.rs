@@ -1,4 +1,4 @@
-//! What the kernel tells of the sockets that are bound to an address.
+//! The sockets bound to an address, as the kernel's table lists them.
 
 use std::fmt::Write;
 use std::fs;
@@ -7,22 +7,22 @@ use std::net::IpAddr;
 
 use crate::ROCE_UDP_PORT;
 
-/// How often to read again what changes all the time.
+/// The most times to read a table that keeps changing.
 const READS: u32 = 20;
 
 /// A socket that is bound to port 4791 of an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Bound {
     pub(super) inode: u64,
-    /// Whose it is.
+    /// The user that owns it.
     pub(super) uid: u32,
 }
 
-/// All sockets that are bound to port 4791 of `address`, in the calling thread's network
-/// namespace, whoever has them.
+/// All sockets bound to port 4791 of `address` in the calling thread's network namespace, whichever
+/// process has them.
 pub(super) fn bound_to(address: IpAddr) -> io::Result<Vec<Bound>> {
-    // The kernel gives its table in pieces. If a socket is closed between two of them, one
-    // that stays may be left out.
+    // The kernel returns its table in pieces. If a socket is closed between two of them, another
+    // one may be missing.
     let mut last = read_table(address)?;
     for _ in 0..READS {
         let again = read_table(address)?;
@@ -58,8 +58,7 @@ fn parse(text: &str, address: IpAddr) -> Vec<Bound> {
     text.lines().filter_map(bound).collect()
 }
 
-/// Address and port as the table has them: words of four bytes, each as this machine
-/// reads it.
+/// Address and port as the table prints them: words of four bytes, in this machine's byte order.
 fn local(address: IpAddr) -> String {
     let octets = match address {
         IpAddr::V4(v4) => v4.octets().to_vec(),

@@ -1,4 +1,4 @@
-//! The programs by which the kernel steers packets.
+//! The BPF programs that steer packets.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -19,39 +19,39 @@ use crate::sys::options::attach_program;
 const UDP_HEADER: u32 = 8;
 /// `ret a`, which the libc crate lacks.
 const BPF_RET_A: u32 = BPF_RET | 0x10;
-/// Of the four bytes that end with a QPN.
+/// The QPN within the four bytes that end with it.
 const QPN_BITS: u32 = 0x00ff_ffff;
 /// The first bits of a QPN are the number of its part.
 const QPN_SHIFT: u32 = 16 + QpnPart::SHIFT;
 
-/// What a program gives back.
+/// A program's return value.
 #[derive(Clone, Copy)]
 enum Give {
-    /// What is in the accumulator.
+    /// The value of the accumulator.
     Accumulated,
     Number(u32),
 }
 
-/// Makes the group of this socket steer by the part of the destination QPN: the number of
-/// the part is the number of the socket. Management datagrams go to who is to get them by
-/// `table`. What is too short to tell goes to the first.
+/// Makes the group of this socket steer by the part of the destination QPN: the part's number is
+/// the socket's number. `table` says where management datagrams go. Packets that are too short to
+/// tell go to the first socket.
 pub(super) fn by_table(socket: BorrowedFd<'_>, table: &Table) -> io::Result<()> {
     attach_program(socket, libc::SO_ATTACH_REUSEPORT_CBPF, &steering(table))
 }
 
-/// Lets nothing into the socket but what is for `part`, and management datagrams that do not
-/// say whom they are for: what the group has no socket for goes anywhere. Of a bundle, only
-/// the first packet is looked at.
+/// Accepts at the socket only packets for `part`, and management datagrams that do not say which
+/// process they are for. The filter is needed because the kernel may deliver to any socket what the
+/// group has no socket for. It sees only the first packet of a bundle.
 pub(super) fn only_part(socket: BorrowedFd<'_>, part: QpnPart) -> io::Result<()> {
     attach_program(socket, libc::SO_ATTACH_FILTER, &filter(part))
 }
 
-/// Lets nothing into the socket.
+/// Closes the socket to all packets.
 pub(super) fn nothing(socket: BorrowedFd<'_>) -> io::Result<()> {
     attach_program(socket, libc::SO_ATTACH_FILTER, &[give(Give::Number(0))])
 }
 
-/// It sees the UDP payload.
+/// The program sees the UDP payload.
 fn steering(table: &Table) -> Vec<sock_filter> {
     let others = [give(Give::Number(table.others().number().into()))];
     let mut requests = Vec::with_capacity(2 * table.services.len() + 2);
@@ -64,7 +64,7 @@ fn steering(table: &Table) -> Vec<sock_filter> {
     by_addressee(0, &[give(Give::Accumulated)], &others, &requests)
 }
 
-/// It sees the UDP header, too.
+/// The program sees the UDP header, too.
 fn filter(part: QpnPart) -> Vec<sock_filter> {
     let everything = [give(Give::Number(u32::MAX))];
     let own = [
@@ -75,10 +75,10 @@ fn filter(part: QpnPart) -> Vec<sock_filter> {
     by_addressee(UDP_HEADER, &own, &everything, &everything)
 }
 
-/// A program that ends with `own` where the number of a part is in the accumulator, with
-/// `requests` if the packet is a request for a service, and with `others` if it is another
-/// management datagram that says nothing of whom it is for; as
-/// [`Addressee::of`](super::addressee::Addressee::of) tells.
+/// A program that ends with `own` with a part's number in the accumulator, with `requests` if the
+/// packet is a request for a service, and with `others` if it is another management datagram that
+/// does not say which process it is for. It decides as
+/// [`Addressee::of`](super::addressee::Addressee::of) does.
 fn by_addressee(
     from: u32,
     own: &[sock_filter],
@@ -91,7 +91,7 @@ fn by_addressee(
     let by_request_id = by(load(BPF_W, REQUEST_ID, from), ID_SHIFT);
     let by_remote_id = by(load(BPF_W, REMOTE_ID, from), ID_SHIFT);
     let mut program = vec![
-        // The QPN, and the byte before it.
+        // The QPN and the byte before it.
         load(BPF_W, QPN - 1, from),
         step(BPF_ALU | BPF_AND | BPF_K, QPN_BITS),
         jump_if_equal(Qpn::QP1.get(), to_qp.len()),
@@ -101,7 +101,7 @@ fn by_addressee(
     program.push(jump_if_equal(COMMUNICATION.into(), others.len()));
     program.extend(others);
     program.push(load(BPF_H, ATTRIBUTE, from));
-    // Requests may be many instructions, and a jump reaches 255: they are last.
+    // Requests may take many instructions, and a jump reaches 255 at most, so they are last.
     let answers = 1 + by_request_id.len() + by_remote_id.len();
     program.push(jump_if_equal(attribute::REQ.into(), answers + 1));
     program.push(jump_if_equal(attribute::SIDR_REQ.into(), answers));
@@ -116,7 +116,7 @@ fn by_addressee(
 }
 
 fn load(size: u32, at: usize, from: u32) -> sock_filter {
-    // Offsets in headers.
+    // Offsets in headers fit.
     step(BPF_LD | size | BPF_ABS, from + at as u32)
 }
 
@@ -144,7 +144,7 @@ fn jump_unless_equal(k: u32, over: u8) -> sock_filter {
     }
 }
 
-/// `over` is a handful.
+/// `over` is small.
 fn jump_if_equal(k: u32, over: usize) -> sock_filter {
     sock_filter {
         jt: over as u8,
@@ -157,7 +157,7 @@ mod tests {
     use super::super::addressee::Addressee;
     use super::*;
 
-    /// What the kernel makes of a program: a load beyond the end gives 0.
+    /// Runs a program as the kernel does: a load beyond the end returns 0.
     fn run(program: &[sock_filter], packet: &[u8]) -> u32 {
         let (mut a, mut at) = (0_u32, 0);
         loop {
@@ -205,7 +205,7 @@ mod tests {
         }
     }
 
-    /// Packets of all kinds, from a seed, most of them nearly right.
+    /// Packets of all kinds, from a seed; most are nearly valid.
     fn packets() -> impl Iterator<Item = Vec<u8>> {
         let mut state = 5_u32;
         let mut draw = move |below: u32| {
@@ -243,7 +243,7 @@ mod tests {
             let to = run(&program, &packet);
             match Addressee::of(&packet) {
                 Addressee::Unknown => assert_eq!(to, 0),
-                // A request that is cut off before the service goes to the first, too.
+                // A request that is cut off before the service ID goes to the first socket, too.
                 Addressee::Server if packet[21] == 7 => {
                     let part = served(&packet).map_or(0, |part| part.number().into());
                     assert_eq!(to, part);
@@ -253,7 +253,8 @@ mod tests {
                     assert_eq!(to, 7);
                     seen[1] += 1;
                 }
-                // What is cut off behind the byte that tells goes to the first.
+                // A packet that is cut off after the byte that selects the part goes to the first
+                // socket.
                 Addressee::Part(_) if packet.len() < 8 => assert_eq!(to, 0),
                 Addressee::Part(part) => {
                     assert_eq!(to, part.number().into());
@@ -271,7 +272,7 @@ mod tests {
             if packet.len() < 60 {
                 continue;
             }
-            // Most are for others.
+            // Most are for other parts.
             packet[48] = packet[48] & 1 | 0x54 << 1 | packet[48] & 2;
             let lets_in = run(&program, &[&[0; 8], &packet[..]].concat()) > 0;
             let expected = match Addressee::of(&packet) {

@@ -1,8 +1,8 @@
-//! Who takes which management datagrams at an address, as names tell.
+//! Which process takes which management datagrams at an address, according to the names.
 //!
-//! Answers to what an agent sent carry an ID that the agent chose, and whose first bits are
-//! its part. Requests carry a service; who takes those is in this table, and so is who takes
-//! what nobody serves: an agent that refuses it.
+//! An answer carries an ID that the requesting agent chose, and the high bits of the ID are the
+//! agent's part. A request carries a service ID. This table says which process takes requests for
+//! each service, and which agent refuses those for services that no process takes.
 
 use std::fs;
 use std::io;
@@ -13,20 +13,21 @@ use roce_stack::QpnPart;
 use super::names::Place;
 use super::steer;
 
-/// How often to read again what changes all the time.
+/// The most times to read a table that keeps changing.
 const READS: u32 = 20;
 
 /// The table of one address.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Table {
-    /// Services, as the lower half of their IDs, and who takes requests for them; ascending.
+    /// Services, as the lower half of their IDs, and the part that takes requests for each;
+    /// ascending.
     pub(super) services: Vec<(u32, QpnPart)>,
-    /// All that have an agent; ascending.
+    /// The parts of all agents; ascending.
     pub(super) agents: Vec<QpnPart>,
 }
 
 impl Table {
-    /// What the names say now.
+    /// Reads the table from the names that exist now.
     pub(super) fn read(place: &Place) -> io::Result<Self> {
         Ok(Self::of(place, &names()?))
     }
@@ -47,25 +48,25 @@ impl Table {
         }
         table.agents.sort_unstable();
         table.services.sort_unstable();
-        // One port has one listener; if two say so, it is the first.
+        // One service has one listener; if two names claim it, the first counts.
         table.services.dedup_by_key(|(service, _)| *service);
         table
     }
 
-    /// Who takes what is for nobody: an agent, if there is one.
+    /// The part that takes requests for services without a listener: an agent, if there is one.
     pub(super) fn others(&self) -> QpnPart {
         self.agents.first().copied().unwrap_or(QpnPart::FIRST)
     }
 
-    /// Whether anything is said of the part.
+    /// Whether a name announces anything for the part.
     pub(super) fn knows(&self, part: QpnPart) -> bool {
         self.agents.contains(&part) || self.services.iter().any(|(_, of)| *of == part)
     }
 }
 
-/// Makes the group of this socket steer by what the names say. Several processes may do so at
-/// once: each changes its names first and looks again afterwards, so the last one to attach a
-/// program has seen all.
+/// Makes the group of this socket steer by the current names. Several processes may do so at once:
+/// each changes its names first and reads them all afterwards, so the last one to attach a program
+/// has seen all.
 pub(super) fn follow(place: &Place, socket: BorrowedFd<'_>) -> io::Result<()> {
     let mut followed = None;
     for _ in 0..READS {
@@ -79,8 +80,8 @@ pub(super) fn follow(place: &Place, socket: BorrowedFd<'_>) -> io::Result<()> {
     Ok(())
 }
 
-/// The names of all abstract Unix sockets in the calling thread's network namespace. The
-/// kernel gives its table in pieces, so it is read until it stays the same.
+/// The names of all abstract Unix sockets in the calling thread's network namespace. The kernel
+/// returns its table in pieces, so this reads it until two reads agree.
 pub(super) fn names() -> io::Result<Vec<String>> {
     let mut last = read_names()?;
     for _ in 0..READS {
@@ -97,12 +98,12 @@ fn read_names() -> io::Result<Vec<String>> {
     const TABLE: &str = "/proc/thread-self/net/unix";
     let text = fs::read(TABLE)
         .map_err(|error| io::Error::new(error.kind(), format!("reading {TABLE}: {error}")))?;
-    // Others choose their names as they like.
+    // Other programs may use any bytes in their names.
     Ok(parse(&String::from_utf8_lossy(&text)))
 }
 
-/// The eighth field is the name, and begins with an `@` if it is an abstract one. Ours have
-/// no spaces.
+/// The eighth field is the name. It begins with `@` if it is an abstract one. Names of this crate
+/// have no spaces.
 fn parse(text: &str) -> Vec<String> {
     let name = |line: &str| {
         let name = line.split_ascii_whitespace().nth(7)?;

@@ -1,4 +1,4 @@
-//! Whether another process of this host that shares an address is still there.
+//! Watches another process of this host that shares an address.
 
 use std::io;
 use std::net::IpAddr;
@@ -11,17 +11,17 @@ use roce_stack::QpnPart;
 use super::message;
 use super::names::{self, Place};
 
-/// Messages to read at a time.
+/// The most messages to read at a time.
 const MOST_SAID: u32 = 16;
 
-/// How often to connect again to a process that hangs up and yet has its name.
+/// How often to reconnect to a process that hangs up but keeps its name.
 const TRIES: u32 = 5;
 
-/// A process of this user in this network namespace, that has a part of the QPNs at an address.
-/// Its descriptor is readable when there may be news: [`PeerWatch::is_gone`] tells.
+/// A process of this user, in this network namespace, that has a part of the QPNs at an address.
+/// Its descriptor becomes readable when [`PeerWatch::is_gone`] should be called.
 ///
-/// The process listens at a name that vanishes with it, however it ends; a connection to that
-/// name ends with it, too.
+/// The process listens at a name that vanishes when it ends, however it ends. A connection to that
+/// name ends then, too.
 #[derive(Debug)]
 pub struct PeerWatch {
     name: String,
@@ -31,12 +31,12 @@ pub struct PeerWatch {
 }
 
 impl PeerWatch {
-    /// Watches the process that has this part at this address now. None if there is no such
-    /// process, or it is another user's: then what it says of itself is not to be trusted. The
-    /// interface's index matters only for link-local addresses.
+    /// Watches the process that has this part at this address now. Returns `None` if there is none,
+    /// or if it belongs to another user and so can't be trusted. The interface's index matters only
+    /// for link-local addresses.
     ///
     /// # Errors
-    /// If the system has no descriptor left.
+    /// If the system is out of file descriptors.
     pub fn start(address: IpAddr, interface_index: u32, part: QpnPart) -> io::Result<Option<Self>> {
         let name = Place::new(address, interface_index).member(part);
         let Some((stream, pid)) = connect(&name)? else {
@@ -50,13 +50,13 @@ impl PeerWatch {
         }))
     }
 
-    /// Whether the process has ended, or has closed the device.
+    /// Whether the process has ended or has closed the device.
     ///
     /// # Errors
-    /// If that can't be told (any more).
+    /// If the state can't be determined, or not any more.
     pub fn is_gone(&mut self) -> io::Result<bool> {
         while has_hung_up(&self.stream)? {
-            // The name counts: a process may not want this connection, or may close
+            // Only the name counts: a process may refuse this connection, or may close its
             // descriptors in any order while it ends.
             match connect(&self.name)? {
                 Some((stream, pid)) if pid == self.pid && self.tries > 0 => {
@@ -66,7 +66,7 @@ impl PeerWatch {
                 Some((_, pid)) if pid == self.pid => {
                     return Err(io::Error::other("the process hangs up again and again"));
                 }
-                // Another process has the name by now.
+                // Another process has taken the name.
                 Some(_) | None => return Ok(true),
             }
         }
@@ -80,7 +80,8 @@ impl AsFd for PeerWatch {
     }
 }
 
-/// Connects to the process that has a name, if it is one of this user. Also says its number.
+/// Connects to the process that has a name, if it belongs to this user. Also returns its process
+/// ID.
 fn connect(name: &str) -> io::Result<Option<(UnixStream, i32)>> {
     let stream = match names::connect(name) {
         Ok(stream) => stream,
@@ -92,7 +93,7 @@ fn connect(name: &str) -> io::Result<Option<(UnixStream, i32)>> {
     Ok((uid == message::own_uid()).then_some((stream, pid)))
 }
 
-/// Members say nothing unasked, so whatever is said is read and dropped.
+/// Members send nothing unasked: read and drop all messages.
 fn has_hung_up(stream: &UnixStream) -> io::Result<bool> {
     for _ in 0..MOST_SAID {
         let mut fds = [PollFd::new(stream.as_fd(), PollFlags::POLLIN)];

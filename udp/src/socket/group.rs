@@ -1,5 +1,5 @@
-//! Multicast groups: each has a socket of its own, bound to the group's address, and
-//! what others send goes out through the port's interface.
+//! Multicast groups. Each has a socket of its own, bound to the group's address. Packets that other
+//! sockets send to a group leave through the port's interface.
 
 use std::ffi::c_int;
 use std::io;
@@ -15,8 +15,8 @@ use crate::sys::options;
 /// Linux's `IPV6_MULTICAST_ALL`, which the libc crate lacks.
 const IPV6_MULTICAST_ALL: c_int = 29;
 
-/// Makes a socket that is bound to `group` receive what is sent to it on the
-/// interface, and on no other.
+/// Makes a socket that is bound to `group` receive the packets sent to it on the interface, and on
+/// no other.
 ///
 /// # Errors
 /// If the kernel refuses; the text says what and why.
@@ -28,7 +28,7 @@ pub(super) fn join(
     let index = config.interface_index;
     let joined = match group {
         IpAddr::V4(group) => {
-            // Kernels before 2.6.31 lack it, and bind to the address only.
+            // Kernels before 2.6.31 lack this option; the bound address is then the only filter.
             let _ = set(socket, libc::IPPROTO_IP, libc::IP_MULTICAST_ALL, 0);
             socket.join_multicast_v4_n(&group, &InterfaceIndexOrAddress::Index(index))
         }
@@ -48,8 +48,8 @@ pub(super) fn join(
     })
 }
 
-/// Makes what a socket sends to groups leave through the interface. An interface on
-/// which that fails has no multicast, and sending to a group there is a counted drop.
+/// Makes packets that a socket sends to groups leave through the interface. If that fails, the
+/// interface has no multicast, and sending to a group there is a counted drop.
 pub(super) fn send_through(socket: &Socket, config: &UdpPortConfig, address: IpAddr) {
     let index = config.interface_index;
     let _ = match address {

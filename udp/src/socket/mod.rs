@@ -1,4 +1,4 @@
-//! One socket: an address of the interface, or a multicast group, and UDP port 4791.
+//! One socket: UDP port 4791 of an address of the interface, or of a multicast group.
 
 mod group;
 mod open;
@@ -19,7 +19,7 @@ use crate::share::{Member, Services};
 pub(crate) use open::{max_datagram, open, probe};
 pub(crate) use transmit::Flushed;
 
-/// A socket and what waits to leave through it.
+/// A socket and its transmit queue.
 pub(crate) struct PortSocket {
     pub(crate) address: IpAddr,
     pub(crate) queue: TxQueue,
@@ -28,22 +28,23 @@ pub(crate) struct PortSocket {
     member: Option<Member>,
     /// The interface's index: the scope of link-local addresses.
     scope: u32,
-    /// The traffic class that the socket gives what is sent without one.
+    /// The socket's own traffic class, for packets sent without a control message.
     own_class: u8,
     /// The traffic class of the last datagram that left alone.
     lone_class: u8,
-    /// The priorities that the kernel is to give packets, if it is to.
+    /// The priorities that the kernel is to give packets, if configured.
     priorities: Option<PriorityMap>,
-    /// The socket's own priority is that of its class.
+    /// Whether the socket's own priority is that of its class.
     has_priority: bool,
-    /// How many bundles to ask for at the next receive.
+    /// Number of bundles to ask for in the next receive.
     burst: usize,
-    /// Receives in a row that found nothing.
+    /// Consecutive receives that found nothing.
     empty_polls: u32,
 }
 
 impl PortSocket {
-    /// Says which management datagrams are to come here, if others share the address.
+    /// Announces which management datagrams this process takes, if other processes share the
+    /// address.
     pub(crate) fn announce(&mut self, services: &Services) -> io::Result<()> {
         match &mut self.member {
             Some(member) => member.announce(services),

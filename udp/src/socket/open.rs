@@ -15,7 +15,7 @@ use crate::queue::TxQueue;
 use crate::share;
 use crate::sys::{options, receive::BUNDLE_BYTES};
 
-/// Datagrams that wait in one socket's queue at most.
+/// The most datagrams in one socket's queue.
 const MAX_DATAGRAMS: usize = 512;
 
 /// The socket for `address`, which may be a multicast group.
@@ -37,7 +37,7 @@ pub(crate) fn open(config: &UdpPortConfig, address: IpAddr) -> Result<PortSocket
         _ => {
             let socket = new_socket(address).map_err(fail("opening a UDP socket"))?;
             if address.is_multicast() {
-                // Several processes may be in a group, and each gets a copy.
+                // Several processes may be in a multicast group, and each gets a copy.
                 socket
                     .set_reuse_address(true)
                     .map_err(fail("sharing a UDP socket's address"))?;
@@ -80,7 +80,7 @@ pub(crate) fn open(config: &UdpPortConfig, address: IpAddr) -> Result<PortSocket
     })
 }
 
-/// What the kernel would give a socket of `config`.
+/// What the kernel would grant a socket of `config`.
 pub(crate) fn probe(config: &UdpPortConfig) -> SocketOffer {
     const LEAST: SocketOffer = SocketOffer {
         receive_buffer_bytes: 64 << 10,
@@ -94,8 +94,8 @@ pub(crate) fn probe(config: &UdpPortConfig) -> SocketOffer {
         set_buffers(&socket, config);
         let (can_segment, coalescing) = use_offloads(&socket, address);
         Ok(SocketOffer {
-            // The kernel doubles what it is asked for, because it charges a packet
-            // with all the memory that it takes, and says the double.
+            // The kernel doubles the size it is asked for, because it charges each packet with all
+            // the memory it takes, and reports the double.
             receive_buffer_bytes: socket.recv_buffer_size()? / 2,
             segmentation: config.segmentation && can_segment,
             coalescing,
@@ -104,17 +104,17 @@ pub(crate) fn probe(config: &UdpPortConfig) -> SocketOffer {
     probe().unwrap_or(LEAST)
 }
 
-/// A socket that was another process's may have a traffic class and a priority of its own.
+/// Resets the traffic class and priority of a socket that belonged to another process.
 fn forget_class(socket: &Socket, address: IpAddr) -> io::Result<()> {
     priority::set_class(socket, address, 0)?;
     priority::set(socket, 0)
 }
 
-/// The options without which packets would be wrong.
+/// Sets the options without which packets would be wrong.
 fn require_options(socket: &Socket, address: IpAddr) -> io::Result<()> {
     match address {
         IpAddr::V4(_) => {
-            // "Don't fragment" set, and with it the identification 0.
+            // "Don't fragment" is set, which makes the identification 0.
             set(
                 socket,
                 libc::IPPROTO_IP,
@@ -137,29 +137,29 @@ fn require_options(socket: &Socket, address: IpAddr) -> io::Result<()> {
     }
 }
 
-/// Sets the options that a kernel may lack. Says whether it can segment, and join.
+/// Sets the options that a kernel may lack. Returns whether it can segment and whether it can join.
 fn use_offloads(socket: &Socket, address: IpAddr) -> (bool, bool) {
     if address.is_ipv6() {
-        // RoCE hardware sends UDP checksum 0. Without the option, only such
-        // packets don't arrive.
+        // RoCE hardware sends UDP checksum 0. Without this option, the socket misses those packets
+        // and no others.
         let _ = set(socket, libc::SOL_UDP, libc::UDP_NO_CHECK6_RX, 1);
     }
-    // Without it, packets arrive one by one.
+    // Without this option, packets arrive one by one.
     let can_join = set(socket, libc::SOL_UDP, libc::UDP_GRO, 1).is_ok();
-    // An old kernel would ignore the control message of the same name and send
-    // one huge datagram, so ask beforehand. 0 is the default.
+    // An old kernel would ignore the control message of the same name and send one huge datagram,
+    // so check beforehand. 0 is the default.
     let can_segment = set(socket, libc::SOL_UDP, libc::UDP_SEGMENT, 0).is_ok();
     (can_segment, can_join)
 }
 
-/// As large as the kernel allows; with CAP_NET_ADMIN, as asked for.
+/// Sets the buffers as large as the kernel allows; with CAP_NET_ADMIN, as large as configured.
 fn set_buffers(socket: &Socket, config: &UdpPortConfig) {
     let ask = |forced: c_int, plain: c_int, bytes: usize| {
         let bytes = c_int::try_from(bytes).unwrap_or(c_int::MAX / 2);
         set(socket, libc::SOL_SOCKET, forced, bytes)
             .or_else(|_| set(socket, libc::SOL_SOCKET, plain, bytes))
     };
-    // Smaller ones are no error: what the kernel gave is read back.
+    // A smaller buffer is no error: the granted size is read back.
     let _ = ask(
         libc::SO_RCVBUFFORCE,
         libc::SO_RCVBUF,
@@ -176,8 +176,8 @@ fn set(socket: &Socket, level: c_int, name: c_int, value: c_int) -> io::Result<(
     options::set(socket.as_fd(), level, name, value)
 }
 
-/// How long a datagram may be that is joined from several packets: what the
-/// 16-bit length fields leave, whatever the MTU.
+/// The largest length of a datagram that is joined from several packets, in bytes: what the 16-bit
+/// length fields leave, whatever the MTU.
 pub(crate) fn max_datagram(ipv6: bool) -> usize {
     usize::from(u16::MAX) - header_bytes(ipv6)
 }

@@ -1,9 +1,9 @@
 //! The traffic class of a socket, and the priority that the kernel gives its packets.
 //!
-//! A message can say its traffic class, but on most kernels not its priority. So a socket
-//! whose packets have priorities takes on the class of what it sends next, and the priority
-//! with it; what is sent in one call is all of one class then. Acknowledgements have the
-//! class of what they acknowledge: it seldom changes.
+//! A message can carry its own traffic class but, on most kernels, not its own priority. So a
+//! socket whose packets have priorities takes the class, and with it the priority, of the next
+//! packet to send. Each call then sends packets of one class only. Acknowledgements have the class
+//! of the packets they acknowledge, so the class seldom changes.
 
 use std::io;
 use std::net::IpAddr;
@@ -18,14 +18,14 @@ use crate::sys::options;
 /// The highest priority that needs no privilege.
 const MOST_FOR_ALL: u8 = 6;
 
-/// Sets the priority of what a socket sends from now on.
+/// Sets the priority of packets that a socket sends from now on.
 pub(super) fn set(socket: &Socket, priority: u8) -> io::Result<()> {
     let (level, name) = (libc::SOL_SOCKET, libc::SO_PRIORITY);
     options::set(socket.as_fd(), level, name, priority.into())
 }
 
-/// Sets the traffic class of what a socket sends from now on. Over IPv4 the kernel derives a
-/// priority from it at once.
+/// Sets the traffic class of packets that a socket sends from now on. Over IPv4 the kernel derives
+/// a priority from it at once.
 pub(super) fn set_class(socket: &Socket, address: IpAddr, class: u8) -> io::Result<()> {
     let socket = SockRef::from(socket);
     match address {
@@ -34,7 +34,7 @@ pub(super) fn set_class(socket: &Socket, address: IpAddr, class: u8) -> io::Resu
     }
 }
 
-/// Sees whether this process may give packets the priorities that were said.
+/// Checks that this process may use the configured priorities.
 pub(super) fn require(socket: &Socket, map: &PriorityMap) -> io::Result<()> {
     match map.changed().map(|(_, priority)| priority).max() {
         Some(most) if most > MOST_FOR_ALL => set(socket, most),
@@ -43,16 +43,15 @@ pub(super) fn require(socket: &Socket, map: &PriorityMap) -> io::Result<()> {
 }
 
 impl PortSocket {
-    /// Takes on the class of the oldest datagram, and its priority, if packets have them.
-    /// Returns the class of what can be sent now, if that is only one.
+    /// Gives the socket the class of the oldest datagram, and its priority, if priorities are
+    /// configured. Returns the class, if only packets of that class can be sent now.
     pub(super) fn settle_priority(&mut self) -> Option<u8> {
         let map = self.priorities?;
         let class = self.queue.iter().next()?.0.to.traffic_class;
         if class != self.own_class || !self.has_priority {
             set_class(&self.socket, self.address, class).ok()?;
             self.own_class = class;
-            // Without the right to the highest one, it stays what the kernel makes of the
-            // class.
+            // Without the right to the highest priority, the kernel's default for the class stays.
             let _ = set(&self.socket, map.of(class));
             self.has_priority = true;
         }

@@ -1,4 +1,4 @@
-//! Receiving, and taking bundles apart.
+//! Receiving, and splitting bundles into packets.
 
 use std::io::{self, ErrorKind};
 
@@ -10,29 +10,29 @@ use crate::counters::UdpCounters;
 use crate::share::{Gets, Member};
 use crate::sys::receive::{Bundle, RECEIVE_BATCH, ReceiveRing};
 
-/// Bundles of more bytes than this, on average, are not asked for in greater
-/// numbers: the system call is paid for already, and the cache is small.
+/// If bundles are larger than this on average, a receive does not ask for more of them at once: the
+/// cost of the system call is already spread out, and the cache is small.
 const LARGE_BUNDLE: usize = 8 << 10;
 
-/// Errors in a row that are passed over in one call.
+/// The most consecutive errors that one call ignores.
 const PATIENCE: usize = 8;
 
-/// Polls in a row that found nothing before a socket counts as quiet: some 20 us.
+/// Consecutive empty polls before a socket counts as quiet: some 20 us.
 const QUIET_AFTER: u32 = 64;
 
 impl PortSocket {
-    /// Whether nothing has arrived for a while.
+    /// Whether nothing has arrived lately.
     pub(crate) fn is_quiet(&self) -> bool {
         self.empty_polls >= QUIET_AFTER
     }
 
-    /// One system call's worth of packets, or those of several while bundles come:
-    /// they are pieces of a stream, and what it is answered with, once for all of
-    /// them, costs as much as taking a bundle. About `budget` packets at most. Returns
-    /// how many were handed to `sink`.
+    /// Receives the packets of one system call, or of several while bundles arrive: bundles are
+    /// pieces of a stream, and one acknowledgement for all of them saves as much as receiving a
+    /// bundle costs. Receives about `budget` packets at most. Returns the number of packets handed
+    /// to `sink`.
     ///
     /// # Errors
-    /// Errors that a working socket does not give.
+    /// Errors that a working socket does not report.
     pub(crate) fn receive(
         &mut self,
         budget: usize,
@@ -51,7 +51,7 @@ impl PortSocket {
         Ok(packets)
     }
 
-    /// One system call's worth: how many bundles, of how many packets.
+    /// Receives once. Returns the number of bundles and the number of packets.
     fn receive_once(
         &mut self,
         budget: usize,
@@ -70,8 +70,8 @@ impl PortSocket {
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) if is_ours(&error) => return Err(error),
-                // What the network did to an earlier packet of ours: reading the
-                // error has cleared it.
+                // The error reports what happened to an earlier packet of ours. Reading it has
+                // cleared it.
                 Err(_) => counters.rx_errors += 1,
             }
         }
@@ -136,7 +136,7 @@ impl PortSocket {
         let packets = bundle.bytes.chunks(segment);
         let count = packets.len();
         match &self.member {
-            // The kernel has looked at the first packet.
+            // The kernel has checked the first packet.
             Some(member) if count > 1 => {
                 let foreign = hand_out_own(member, packets, &meta, sink);
                 counters.rx_foreign += foreign as u64;
@@ -152,9 +152,9 @@ impl PortSocket {
     }
 }
 
-/// Hands out those packets of a bundle that are for this process; says how many are not.
-/// The kernel joins what has the same addresses and ports, whatever it is for; our kind of
-/// sender keeps apart what is for different processes, and others may not.
+/// Hands out the packets of a bundle that are for this process; returns the number of the others.
+/// The kernel joins packets with the same addresses and ports, whatever their QPs. Our own senders
+/// keep packets for different processes apart; other senders may not.
 fn hand_out_own<'a>(
     member: &Member,
     packets: impl Iterator<Item = &'a [u8]>,
@@ -178,8 +178,8 @@ fn hand_out_own<'a>(
     foreign
 }
 
-/// Whether an error means that the socket is unusable, and not that something
-/// happened to a packet.
+/// Whether an error means that the socket is unusable, rather than that something happened to a
+/// packet.
 fn is_ours(error: &io::Error) -> bool {
     matches!(
         error.raw_os_error(),

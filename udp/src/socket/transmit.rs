@@ -1,4 +1,4 @@
-//! Sending what is queued.
+//! Sending the queued packets.
 
 use std::io::{self, ErrorKind};
 
@@ -11,17 +11,17 @@ use crate::sys::send::{Outgoing, SEND_BATCH, SendHeaders, send_plain};
 /// How [`PortSocket::flush`] ended.
 #[derive(Debug)]
 pub(crate) enum Flushed {
-    /// Nothing remains queued.
+    /// The queue is empty.
     Empty,
-    /// The kernel takes no more for now.
+    /// The kernel accepts no more for now.
     Blocked,
-    /// Nothing remains queued, and some of it was dropped with an error that an
-    /// interface which has gone would give.
+    /// The queue is empty, and some packets were dropped with an error that an interface which is
+    /// gone would give.
     Suspicious,
 }
 
 impl PortSocket {
-    /// Sends what is queued, as far as the kernel takes it.
+    /// Sends queued packets until the kernel accepts no more.
     pub(crate) fn flush(
         &mut self,
         headers: &mut SendHeaders,
@@ -58,7 +58,7 @@ impl PortSocket {
         }
     }
 
-    /// One system call. Returns how many datagrams the kernel took.
+    /// Makes one system call. Returns the number of datagrams that the kernel accepted.
     fn send_some(&mut self, headers: &mut SendHeaders) -> io::Result<usize> {
         let only = self.settle_priority();
         if let Some(lone) = self.lone() {
@@ -79,7 +79,7 @@ impl PortSocket {
             dst: datagram.to.dst,
             port: ROCE_UDP_PORT,
             scope,
-            // A message that says its class gets the priority that the kernel makes of it.
+            // A message with a class of its own gets the priority that the kernel derives from it.
             traffic_class: only.is_none().then_some(datagram.to.traffic_class),
             hop_limit: datagram.to.hop_limit,
             segment: (datagram.segments > 1)
@@ -89,8 +89,8 @@ impl PortSocket {
         headers.send(self.fd(), outgoing.take(SEND_BATCH))
     }
 
-    /// The only datagram in the queue, if it is a single packet with the default
-    /// hop limit. Latency is made of these.
+    /// The only datagram in the queue, if it is a single packet with the default hop limit. This is
+    /// the path that latency depends on.
     fn lone(&self) -> Option<Datagram> {
         let mut queued = self.queue.iter();
         let (datagram, _) = queued.next()?;
@@ -98,8 +98,8 @@ impl PortSocket {
         (plain && queued.len() == 0).then_some(*datagram)
     }
 
-    /// Makes `class` the socket's own when it comes a second time in a row: a
-    /// packet of the socket's own class needs no control message.
+    /// Makes `class` the socket's own when it comes twice in a row: packets of the socket's own
+    /// class need no control message.
     fn settle_class(&mut self, class: u8) {
         if class != self.own_class
             && class == self.lone_class
@@ -116,17 +116,17 @@ impl PortSocket {
             counters.tx_packets += sent.segments as u64;
             counters.tx_bytes += sent.len as u64;
             if sent.cut > 0 {
-                // Alone it went: what the kernel refused was to segment.
+                // The packet left alone, so the kernel had refused to segment.
                 counters.drop_packets(TxDrop::NoSegmentation, sent.cut);
                 self.queue.segmentation = false;
             }
         }
     }
 
-    /// The kernel refused the oldest datagram. Where it can't segment, behind an
-    /// interface without checksum offload or through IPsec, it answers EIO or
-    /// EINVAL; and EINVAL to an impossible destination, too. The first packet,
-    /// alone, will tell.
+    /// Handles the kernel's refusal of the oldest datagram. If the kernel can't segment, behind an
+    /// interface without checksum offload or through IPsec, it answers EIO or EINVAL; but it also
+    /// answers EINVAL to an impossible destination. Sending the first packet alone tells the two
+    /// apart.
     fn refused(&mut self, error: &io::Error, counters: &mut UdpCounters) {
         let may_be_segmentation = matches!(
             error.raw_os_error(),

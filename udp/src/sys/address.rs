@@ -1,4 +1,4 @@
-//! Socket addresses as the kernel has them.
+//! Socket addresses in the kernel's layout.
 
 use std::mem::{size_of, zeroed};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 #[cfg(test)]
 mod tests;
 
-/// A socket address of either family: as large and as aligned as both need.
+/// A socket address of either family, with the size and alignment that both need.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub(crate) union RawAddress {
@@ -16,7 +16,7 @@ pub(crate) union RawAddress {
 }
 
 impl RawAddress {
-    /// Bytes of room for an address of either family.
+    /// Size of an address of either family, in bytes.
     pub(crate) const ROOM: libc::socklen_t = size_of::<Self>() as libc::socklen_t;
 
     /// All zero, which is no address.
@@ -25,8 +25,8 @@ impl RawAddress {
         unsafe { zeroed() }
     }
 
-    /// `ip` and `port`, and the interface that a link-local address belongs to;
-    /// with the length to tell the kernel.
+    /// The address of `ip` and `port`, with the interface that a link-local address belongs to, and
+    /// the length to pass to the kernel.
     pub(crate) fn new(ip: IpAddr, port: u16, scope: u32) -> (Self, libc::socklen_t) {
         let mut raw = Self::empty();
         match ip {
@@ -57,7 +57,7 @@ impl RawAddress {
         }
     }
 
-    /// The IP address and port, if `length` bytes that the kernel wrote are one.
+    /// The IP address and port, if the `length` bytes that the kernel wrote are an address.
     pub(crate) fn get(&self, length: libc::socklen_t) -> Option<(IpAddr, u16)> {
         let length = length as usize;
         // SAFETY: all bytes of the union are initialised from `empty` or `new` on,
@@ -77,7 +77,7 @@ impl RawAddress {
     }
 }
 
-/// Whether the address needs to be told which interface it is of.
+/// Whether the address needs an interface index.
 fn is_scoped(ip: Ipv6Addr) -> bool {
     ip.is_unicast_link_local() || ip.is_multicast()
 }

@@ -1,5 +1,5 @@
-//! An interface's MTU, asked of the kernel rather than of sysfs, which may show
-//! another network namespace.
+//! An interface's MTU. It comes from the kernel rather than from sysfs, which may show another
+//! network namespace.
 
 use std::io;
 use std::os::fd::AsRawFd;

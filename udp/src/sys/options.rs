@@ -25,7 +25,7 @@ pub(crate) fn set(fd: BorrowedFd<'_>, level: c_int, name: c_int, value: c_int) -
     }
 }
 
-/// Makes what the socket sends to IPv4 multicast groups leave through the interface.
+/// Makes packets that the socket sends to IPv4 multicast groups leave through the interface.
 pub(crate) fn set_multicast_interface_v4(fd: BorrowedFd<'_>, index: u32) -> io::Result<()> {
     let any = libc::in_addr { s_addr: 0 };
     let request = libc::ip_mreqn {
@@ -51,7 +51,7 @@ pub(crate) fn set_multicast_interface_v4(fd: BorrowedFd<'_>, index: u32) -> io::
     }
 }
 
-/// Whether there is an interface of this index in the socket's network namespace.
+/// Whether the socket's network namespace has an interface with this index.
 pub(crate) fn interface_exists(fd: BorrowedFd<'_>, index: u32) -> bool {
     // SAFETY: a C struct of bytes and a union of plain data: zero is valid.
     let mut request: libc::ifreq = unsafe { zeroed() };
@@ -62,7 +62,7 @@ pub(crate) fn interface_exists(fd: BorrowedFd<'_>, index: u32) -> bool {
     result == 0
 }
 
-/// Attaches a classic BPF program by an option that takes one.
+/// Attaches a classic BPF program with a socket option.
 pub(crate) fn attach_program(
     fd: BorrowedFd<'_>,
     option: c_int,
@@ -70,7 +70,7 @@ pub(crate) fn attach_program(
 ) -> io::Result<()> {
     let program = libc::sock_fprog {
         len: u16::try_from(program.len()).map_err(io::Error::other)?,
-        // The kernel only reads it.
+        // The kernel only reads the program.
         filter: program.as_ptr().cast_mut(),
     };
     // SAFETY: the pointer is to a `sock_fprog` that points to as many instructions as it
@@ -91,9 +91,9 @@ pub(crate) fn attach_program(
     }
 }
 
-/// Throws away what waits in a socket, without reading it.
+/// Discards the packets that wait in a socket, without reading them.
 pub(crate) fn discard_waiting(fd: BorrowedFd<'_>) {
-    // No socket's buffer holds as many packets.
+    // No socket's buffer holds this many packets.
     for _ in 0..1 << 20 {
         // SAFETY: nothing is written to a buffer of no bytes.
         let result = unsafe {
@@ -110,7 +110,7 @@ pub(crate) fn discard_waiting(fd: BorrowedFd<'_>) {
     }
 }
 
-/// The number by which `/proc` names an open file.
+/// The inode number that `/proc` shows for an open file.
 pub(crate) fn inode_of(fd: BorrowedFd<'_>) -> io::Result<u64> {
     // SAFETY: a C struct of integers: zero is valid.
     let mut status: libc::stat = unsafe { zeroed() };

@@ -15,11 +15,11 @@ mod tests;
 /// The most bundles in one system call.
 pub(crate) const RECEIVE_BATCH: usize = 16;
 
-/// Bytes of room for one bundle: no UDP datagram, and no bundle of them, is longer.
+/// Size of the buffer for one bundle, in bytes: no UDP datagram, and no bundle of them, is longer.
 pub(crate) const BUNDLE_BYTES: usize = 1 << 16;
 
-/// Bytes of room for control messages: what the options ask for (class, segment
-/// size) takes 48; the rest is for what an administrator's policy may add.
+/// Size of the buffer for control messages, in bytes. Those that the options ask for (class,
+/// segment size) take 48; the rest is for what an administrator's policy may add.
 const CONTROL_BYTES: usize = 192;
 
 #[derive(Clone, Copy)]
@@ -32,21 +32,21 @@ struct Parts {
     control: Control,
 }
 
-/// One datagram, or several of one sender and one length (the last may be
-/// shorter) in one piece.
+/// One datagram, or several in one piece from one sender and of one length (the last may be
+/// shorter).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bundle<'a> {
     pub(crate) bytes: &'a [u8],
-    /// Sender's address and port, if the kernel told them.
+    /// The sender's address and port, if the kernel reported them.
     pub(crate) from: Option<(IpAddr, u16)>,
     pub(crate) traffic_class: u8,
-    /// Bytes of each datagram; `None` if the bundle is one.
+    /// Length of each datagram, in bytes; `None` if the bundle is one datagram.
     pub(crate) segment: Option<usize>,
-    /// The datagram was longer than the room for it.
+    /// Whether the datagram was longer than the buffer.
     pub(crate) truncated: bool,
 }
 
-/// Room for a batch of bundles, allocated once.
+/// Buffers for a batch of bundles, allocated once.
 pub(crate) struct ReceiveRing {
     buffers: Box<[u8]>,
     headers: Box<[libc::mmsghdr]>,
@@ -72,18 +72,18 @@ impl ReceiveRing {
         }
     }
 
-    /// Receives up to `count` bundles (at least 1, at most [`RECEIVE_BATCH`]) and
-    /// returns how many. Never waits.
+    /// Receives up to `count` bundles (at least 1, at most [`RECEIVE_BATCH`]) and returns the
+    /// number received. Never blocks.
     ///
     /// # Errors
-    /// The kernel's; `WouldBlock` if nothing has arrived.
+    /// The kernel's error; `WouldBlock` if nothing has arrived.
     pub(crate) fn receive(&mut self, fd: BorrowedFd<'_>, count: usize) -> io::Result<usize> {
         let count = count.clamp(1, RECEIVE_BATCH);
         self.filled = 0;
         self.offer(count);
         let fd = fd.as_raw_fd();
-        // A single receive costs the kernel less than a batch of one, and a batch
-        // of more looks in vain for a second datagram before it returns the first.
+        // A single receive costs the kernel less than a batch of one. A batch of more looks for a
+        // second datagram in vain before it returns the first.
         //
         // SAFETY (both calls): `offer` filled the first `count` headers just now
         // with pointers into buffers and parts, all owned by `self` and not
@@ -111,7 +111,7 @@ impl ReceiveRing {
         Ok(self.filled)
     }
 
-    /// Bundle `index` of the last receive; `None` beyond what it brought.
+    /// Bundle `index` of the last receive; `None` if that received fewer.
     #[allow(
         clippy::unnecessary_cast,
         reason = "musl has u32 where glibc has usize"
@@ -136,7 +136,7 @@ impl ReceiveRing {
         Some(bundle)
     }
 
-    /// Points the first `count` headers to their room.
+    /// Points the first `count` headers to their buffers.
     fn offer(&mut self, count: usize) {
         let slots = self.headers.iter_mut().zip(&mut self.parts);
         let buffers = self.buffers.chunks_exact_mut(BUNDLE_BYTES);
@@ -156,8 +156,8 @@ impl ReceiveRing {
     }
 }
 
-/// Reads the control messages that the kernel wrote. Whatever the bytes, it stays
-/// within them and comes to an end.
+/// Reads the control messages that the kernel wrote. Whatever the bytes, it stays within them and
+/// terminates.
 #[allow(
     clippy::unnecessary_cast,
     reason = "musl has u32 where glibc has usize"
@@ -188,7 +188,7 @@ fn read_control(mut control: &[u8], bundle: &mut Bundle<'_>) {
     }
 }
 
-/// A value that is an `int` or, as IPv4's type of service, a byte.
+/// A value that is an `int` or, for IPv4's type of service, a byte.
 fn integer(data: &[u8]) -> c_int {
     match data.first_chunk() {
         Some(bytes) => c_int::from_ne_bytes(*bytes),

@@ -15,7 +15,7 @@ mod tests;
 /// The most datagrams in one system call.
 pub(crate) const SEND_BATCH: usize = 64;
 
-/// Bytes of control messages: room for three (class, hop limit, segment size).
+/// Size of the buffer for control messages: room for three (class, hop limit, segment size).
 const CONTROL_BYTES: usize = 96;
 
 /// One datagram to send.
@@ -26,15 +26,15 @@ pub(crate) struct Outgoing<'a> {
     pub(crate) port: u16,
     /// The interface, for link-local destinations.
     pub(crate) scope: u32,
-    /// `None` is the socket's own.
+    /// `None` selects the socket's own.
     pub(crate) traffic_class: Option<u8>,
-    /// 0 is the system's default.
+    /// 0 selects the system's default.
     pub(crate) hop_limit: u8,
-    /// The kernel is to cut `bytes` into packets of so many bytes.
+    /// If set, the kernel cuts `bytes` into packets of this length.
     pub(crate) segment: Option<u16>,
 }
 
-/// Control messages under construction.
+/// Control messages, as they are built.
 #[repr(C, align(8))]
 struct Control {
     bytes: [u8; CONTROL_BYTES],
@@ -86,7 +86,7 @@ impl Control {
     }
 }
 
-/// What the kernel reads for one datagram, beside its bytes.
+/// What the kernel reads for one datagram besides its bytes.
 struct Parts {
     name: RawAddress,
     vector: libc::iovec,
@@ -115,8 +115,8 @@ impl SendHeaders {
         }
     }
 
-    /// Sends the first [`SEND_BATCH`] of `datagrams` and returns how many the
-    /// kernel took: at least 1, fewer than given if it refused the next.
+    /// Sends the first [`SEND_BATCH`] of `datagrams` and returns the number that the kernel
+    /// accepted: at least 1, and fewer than given if it refused the next.
     ///
     /// # Errors
     /// The kernel's error on the first datagram.
@@ -159,8 +159,8 @@ impl SendHeaders {
     }
 }
 
-/// Sends one packet by itself, with the socket's own traffic class and hop limit:
-/// the quickest way for a small packet.
+/// Sends one packet by itself, with the socket's own traffic class and hop limit: the fastest way
+/// for a small packet.
 ///
 /// # Errors
 /// The kernel's error.

@@ -1,19 +1,19 @@
-//! How the calling thread shares its processor.
+//! The scheduling of the calling thread.
 
 use std::io;
 use std::mem::size_of;
 
-/// How long a turn the calling thread asks for.
+/// The time slice that the calling thread asks for.
 const TURN_NANOSECONDS: u64 = 100_000;
 
-/// Asks the kernel for short turns for the calling thread, which is woken often and does
-/// little: 0.1 ms, the shortest that there are. It gets no more of the processor by that,
-/// but when it is woken, it may go before a thread that is in the middle of a longer turn.
-/// Needs no privilege. A thread in a class of its own (SCHED_FIFO, say) keeps that, and any
-/// keeps its nice value.
+/// Asks the kernel for short time slices for the calling thread, which wakes up often and does
+/// little. The slice is 0.1 ms, the shortest there is. The thread gets no larger share of the
+/// processor, but when it wakes up, it may preempt a thread in the middle of a longer slice. This
+/// needs no privilege. A thread in another scheduling class (SCHED_FIFO, say) keeps it, and every
+/// thread keeps its nice value.
 ///
 /// # Errors
-/// If the kernel refuses. Before Linux 6.12, it ignores the wish.
+/// If the kernel refuses. Linux before 6.12 ignores the request.
 pub fn prefer_short_turns() -> io::Result<()> {
     // SAFETY: a structure of integers, of which all may be zero.
     let mut wish: libc::sched_attr = unsafe { std::mem::zeroed() };
