@@ -17,14 +17,14 @@ use crate::sys::netlink::{self, LINK_HEADERS, attribute, find};
 use crate::sys::xsk;
 use crate::umem::{ROOM_FOR_HEADERS, RX_PIECE_BYTES};
 
-/// Of `struct ifinfomsg`: the link's type, of which 1 is Ethernet.
+/// Offset of the link type in `struct ifinfomsg`. Type 1 is Ethernet.
 const LINK_TYPE: usize = 16 + 2;
 const ARPHRD_ETHER: u16 = 1;
 /// Attributes of a link (`linux/if_link.h`).
 const IFLA_IFNAME: u16 = 3;
 const IFLA_NUM_RX_QUEUES: u16 = 32;
 
-/// Family `netdev` (`linux/netdev.h`): what a driver's XDP can do. From Linux 6.3 on.
+/// Family `netdev` (`linux/netdev.h`): the XDP features of a driver. Since Linux 6.3.
 mod netdev {
     pub(super) const FAMILY: &str = "netdev";
     pub(super) const DEV_GET: u8 = 1;
@@ -35,60 +35,60 @@ mod netdev {
     /// The program runs in the driver, which can redirect to sockets.
     pub(super) const NATIVE: u64 = 1 | 2;
     pub(super) const ZERO_COPY: u64 = 8;
-    /// What it does for frames in our memory that it sends. From Linux 6.8 on.
+    /// What the driver does for frames that it sends from our memory. Since Linux 6.8.
     pub(super) const TX_TIMESTAMP: u64 = 1;
     pub(super) const TX_CHECKSUM: u64 = 2;
 }
 
-/// Family `ethtool` (`linux/ethtool_netlink.h`): how many queues are in use.
+/// Family `ethtool` (`linux/ethtool_netlink.h`): the number of queues in use.
 mod ethtool {
     pub(super) const FAMILY: &str = "ethtool";
     pub(super) const CHANNELS_GET: u8 = 17;
     pub(super) const CHANNELS_HEADER: u16 = 1;
     pub(super) const HEADER_DEV_INDEX: u16 = 1;
-    /// The attribute's flag for one that holds attributes.
+    /// The flag of an attribute that holds attributes.
     pub(super) const NESTED: u16 = 0x8000;
     pub(super) const RX_COUNT: u16 = 6;
     pub(super) const COMBINED_COUNT: u16 = 9;
 }
 
-/// What an interface offers.
+/// What an interface supports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Offer {
-    /// Whether it is Ethernet: nothing else can be sent on.
+    /// Whether it is Ethernet. Other links are not supported.
     pub ethernet: bool,
-    /// Queues that frames arrive at; at least one.
+    /// Number of receive queues; at least one.
     pub queues: u32,
-    /// What its driver can do; kernels before 6.3 don't tell.
+    /// What its driver can do; `None` on kernels before 6.3, which don't report it.
     pub driver: Option<DriverOffer>,
-    /// The program that is attached already, if there is one.
+    /// The program that is already attached, if there is one.
     pub holder: Option<Holder>,
 }
 
 /// What the driver of an interface can do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DriverOffer {
-    /// The redirect program can run in it; else it runs in the kernel, generically.
+    /// Whether the redirect program can run in the driver. Otherwise it runs in the kernel, in
+    /// generic mode.
     pub native: bool,
-    /// It can read and write frames in our memory.
+    /// Whether it can read and write frames in our memory.
     pub zero_copy: bool,
-    /// Most pieces that a frame in our memory may come in; 1 on kernels before 6.6.
+    /// The most pieces of a frame in our memory; 1 on kernels before 6.6.
     pub zero_copy_pieces: u32,
-    /// It fills in the UDP checksum of frames in our memory, if asked to.
+    /// Whether it can fill in the UDP checksum of frames in our memory.
     pub tx_checksum: bool,
-    /// It tells when a frame in our memory has left.
+    /// Whether it reports when a frame in our memory has left.
     pub tx_timestamp: bool,
-    /// Why it refuses programs though the kernel says that they can run in it, if that is
-    /// known.
+    /// Why it refuses programs although the kernel reports that it supports them, if that is known.
     pub refusal: Option<&'static str>,
 }
 
-/// Where a frame comes in several pieces, the kernel keeps 320 bytes behind each for its
-/// own use, and a driver is given what is left in units of 128.
+/// If a frame has several pieces, the kernel keeps 320 bytes after each for its own use, and the
+/// driver gets the rest in units of 128.
 const BYTES_OF_SEVERAL: usize = (RX_PIECE_BYTES - 320) / 128 * 128;
 
 impl DriverOffer {
-    /// The same driver, whose device makes it refuse programs.
+    /// The same driver with a device that makes it refuse programs.
     fn that_refuses(self, why: &'static str) -> Self {
         Self {
             native: false,
@@ -98,8 +98,8 @@ impl DriverOffer {
         }
     }
 
-    /// The largest link MTU, in bytes, whose frames it can read and write in our memory.
-    /// Linux 7.2 refuses zero-copy above it; before, longer frames were lost.
+    /// The largest link MTU, in bytes, at which it can read and write frames in our memory. Linux
+    /// 7.2 refuses zero-copy above it; older kernels lost longer frames.
     pub fn zero_copy_mtu(&self) -> usize {
         let several = (self.zero_copy_pieces as usize).saturating_mul(BYTES_OF_SEVERAL);
         match self.zero_copy {
@@ -110,10 +110,10 @@ impl DriverOffer {
     }
 }
 
-/// What the interface of this index offers, in the network namespace of the calling thread.
+/// What the interface with this index supports, in the network namespace of the calling thread.
 ///
 /// # Errors
-/// If there is no such interface, or the kernel does not tell.
+/// If there is no such interface, or the kernel does not report it.
 pub fn of_interface(index: u32) -> io::Result<Offer> {
     let link = netlink::link(index)?;
     let kind = link.get(LINK_TYPE..LINK_TYPE + 2);
@@ -129,10 +129,10 @@ pub fn of_interface(index: u32) -> io::Result<Offer> {
     })
 }
 
-/// Whether this process may open AF_XDP sockets and load the redirect program.
+/// Checks whether this process may open AF_XDP sockets and load the redirect program.
 ///
 /// # Errors
-/// What it may not.
+/// What the process may not do.
 pub fn permission() -> Result<(), PortError> {
     xsk::socket().map_err(|source| PortError {
         what: "making an AF_XDP socket (it takes CAP_NET_RAW)".to_owned(),
@@ -145,7 +145,7 @@ pub fn permission() -> Result<(), PortError> {
     })
 }
 
-/// Queues that frames arrive at, if the driver tells.
+/// Number of receive queues, if the driver reports it.
 fn channels(index: u32) -> Option<u32> {
     let device = attribute(ethtool::HEADER_DEV_INDEX, &index.to_ne_bytes());
     let header = attribute(ethtool::CHANNELS_HEADER | ethtool::NESTED, &device);
@@ -165,14 +165,14 @@ pub(crate) fn driver(index: u32) -> Option<DriverOffer> {
     })
 }
 
-/// Why the driver refuses programs, as far as that is known beforehand.
+/// Why the driver refuses programs, if that is known beforehand.
 fn refusal(index: u32) -> Option<&'static str> {
     let link = netlink::link(index).ok()?;
     let name = find(link.get(LINK_HEADERS..)?, IFLA_IFNAME)?;
     virtio::refusal(OsStr::from_bytes(name.strip_suffix(&[0])?), index)
 }
 
-/// What the attributes of a device say.
+/// Reads the attributes of a device.
 fn driver_of(attributes: &[u8]) -> Option<DriverOffer> {
     let flags = |kind| {
         let value = find(attributes, kind)?.first_chunk().copied()?;
@@ -247,7 +247,7 @@ mod tests {
         assert!(!driver.tx_checksum);
     }
 
-    /// Those of Linux 7.2: an MTU above is answered by EINVAL when the socket is bound.
+    /// The values of Linux 7.2: with a larger MTU, binding the socket fails with EINVAL.
     #[test]
     fn zero_copy_has_a_largest_mtu() {
         let of = |zero_copy, zero_copy_pieces| {

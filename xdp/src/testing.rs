@@ -1,9 +1,9 @@
-//! What unit tests share.
+//! Helpers for unit tests.
 
 use std::io::Write;
 
-/// Whether this process is root's. If not, says loudly that a test does not run, or fails
-/// if it must.
+/// Whether this process runs as root. If not, reports loudly that a test is skipped, or fails if it
+/// must run.
 pub(crate) fn is_root(test: &str) -> bool {
     // SAFETY: the call takes nothing and can't fail.
     if unsafe { libc::geteuid() } == 0 {
@@ -14,7 +14,7 @@ pub(crate) fn is_root(test: &str) -> bool {
         !required,
         "{test}: it takes root, and ROCE_LAB=require forbids to skip"
     );
-    // Not by a macro: the test harness would swallow that.
+    // Written directly, because the test harness captures what macros print.
     let _ = writeln!(
         std::io::stderr(),
         "\n*** SKIPPED: {test}: it takes root ***"

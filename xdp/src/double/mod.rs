@@ -1,5 +1,5 @@
-//! What tests put in the kernel's place: rings in ordinary memory, and one who plays the
-//! kernel at their other ends, honestly or not.
+//! Test doubles for the kernel: rings in ordinary memory, and a test that plays the kernel at their
+//! other ends, honestly or not.
 
 mod script;
 
@@ -18,28 +18,28 @@ use crate::umem::Umem;
 type Descriptors = Arc<HeapRing<Descriptor>>;
 type Addresses = Arc<HeapRing<u64>>;
 
-/// What a queue sees of a kernel that isn't there.
+/// The queue's view of a kernel that isn't there.
 #[derive(Clone, Debug, Default)]
 pub struct DoubleKernel {
     tx_wakes: Rc<Cell<u32>>,
     rx_wakes: Rc<Cell<u32>>,
     fails: Rc<Cell<Option<i32>>>,
-    /// The ring to take entries from at each wake-up, and how many.
+    /// The ring to take entries from at each wake-up, and the number of entries.
     takes: Option<(Descriptors, u32)>,
 }
 
 impl DoubleKernel {
-    /// How often it was woken for frames to send.
+    /// The number of wake-ups for the TX ring.
     pub fn tx_wakes(&self) -> u32 {
         self.tx_wakes.get()
     }
 
-    /// How often it was woken for the fill ring.
+    /// The number of wake-ups for the fill ring.
     pub fn rx_wakes(&self) -> u32 {
         self.rx_wakes.get()
     }
 
-    /// From now on, to be woken fails with this error of the operating system.
+    /// Makes every wake-up from now on fail with this OS error.
     pub fn fail(&self, error: i32) {
         self.fails.set(Some(error));
     }
@@ -81,7 +81,7 @@ impl Kernel for DoubleKernel {
 /// The kernel's ends of four rings.
 #[derive(Debug)]
 pub struct KernelSide {
-    /// The rings themselves, to write nonsense into.
+    /// The rings themselves, for writing corrupt values.
     pub rings: Rings<Descriptors, Addresses>,
     /// Chunks to put frames into.
     pub fill: Consumer<Addresses>,
@@ -94,7 +94,7 @@ pub struct KernelSide {
 }
 
 impl KernelSide {
-    /// The next chunk to put a frame into.
+    /// Takes the next chunk to put a frame into.
     pub fn take_fill(&mut self) -> Option<u64> {
         let taken = self.fill.pop().ok().flatten();
         self.fill.release();
@@ -111,20 +111,20 @@ impl KernelSide {
         self.rx.submit();
     }
 
-    /// The next piece of a frame to send.
+    /// Takes the next piece of a frame to send.
     pub fn take_tx(&mut self) -> Option<Descriptor> {
         let taken = self.tx.pop().ok().flatten();
         self.tx.release();
         taken
     }
 
-    /// Says that a chunk was sent.
+    /// Reports a chunk as sent.
     pub fn complete(&mut self, address: u64) {
         let _ = self.completion.push(address);
         self.completion.submit();
     }
 
-    /// Whether it says that it wants to be woken.
+    /// Sets or clears the flag that asks for wake-ups.
     pub fn want_wakeup(&self, wanted: bool) {
         let flag = if wanted {
             libc::XDP_RING_NEED_WAKEUP
@@ -136,11 +136,11 @@ impl KernelSide {
     }
 }
 
-/// A queue, and the kernel's end of it. The queue's memory does not begin at address 0, so
-/// there are addresses of others.
+/// A queue and the kernel's end of it. The queue's memory does not begin at address 0, so there are
+/// addresses that are not its own.
 ///
-/// At each wake-up for frames to send, `takes` entries vanish from the ring as if sent;
-/// `None` leaves that to [`KernelSide::take_tx`].
+/// At each wake-up for frames to send, `takes` entries vanish from the ring as if they were sent.
+/// With `None`, the test takes them with [`KernelSide::take_tx`].
 ///
 /// # Errors
 /// As [`Queue::new`].
@@ -148,7 +148,7 @@ pub fn queue(
     config: &QueueConfig,
     takes: Option<u32>,
 ) -> Result<(Queue<DoubleKernel>, KernelSide), QueueError> {
-    // Counters wrap soon.
+    // Let the counters wrap soon.
     let start = u32::MAX - 2;
     let rings = Rings {
         fill: Arc::new(HeapRing::new(config.rx_chunks, start)),

@@ -1,4 +1,4 @@
-//! A kernel that lies as a script says.
+//! A kernel that misbehaves according to a script.
 
 use std::sync::atomic::Ordering;
 
@@ -14,14 +14,14 @@ const CONFIG: QueueConfig = QueueConfig {
     tx_metadata: false,
 };
 
-/// With something in front of each frame, which is of one piece then.
+/// Frames with metadata in front, which are of one piece.
 const WITH_METADATA: QueueConfig = QueueConfig {
     max_frame_bytes: 4000,
     tx_metadata: true,
     ..CONFIG
 };
 
-/// Bytes, one after the other; zeroes behind the end.
+/// The script's bytes, one after the other; zeroes after the end.
 struct Script<'a>(&'a [u8]);
 
 impl Script<'_> {
@@ -33,7 +33,7 @@ impl Script<'_> {
         first
     }
 
-    /// A number of any size, small ones and borders of chunks more often than others.
+    /// A number of any size; small ones and chunk boundaries are more frequent.
     fn number(&mut self) -> u64 {
         match self.byte() % 4 {
             0 => self.byte().into(),
@@ -44,12 +44,12 @@ impl Script<'_> {
     }
 }
 
-/// Runs a queue against a kernel that does what the script says: hands out any addresses,
-/// lengths and flags, completes what it likes and moves counters anywhere.
+/// Runs a queue against a kernel that follows the script: it returns any addresses, lengths and
+/// flags, completes any chunks and moves counters anywhere.
 ///
 /// # Panics
-/// If the queue does what it must not: hands out a frame that is not made of pieces within
-/// chunks of its own, or loses or doubles a chunk.
+/// If the queue breaks its contract: it returns a frame whose pieces are not within chunks of its
+/// own, or it loses or duplicates a chunk.
 pub fn lie(script: &[u8]) {
     let mut script = Script(script);
     let config = if script.byte() & 1 == 0 {
@@ -60,7 +60,7 @@ pub fn lie(script: &[u8]) {
     let (mut queue, mut kernel) = queue(&config, None).expect("sound rings to begin with");
     let mut held = Vec::new();
     while !script.0.is_empty() {
-        // Errors are of corrupt rings, which stay so unless a counter is put right again.
+        // Errors report corrupt rings, which stay corrupt unless a counter is corrected.
         match script.byte() % 8 {
             0 => {
                 let _ = queue.receive(1 + usize::from(script.byte() % 8), &mut check);
@@ -102,7 +102,7 @@ pub fn lie(script: &[u8]) {
     }
 }
 
-/// What holds for every frame that is handed out.
+/// Checks what must hold for every frame that is handed out.
 fn check(frame: Frame<'_>) {
     let pieces = frame.pieces().len();
     assert!(
@@ -116,7 +116,7 @@ fn check(frame: Frame<'_>) {
 fn kernel_acts(script: &mut Script<'_>, kernel: &mut KernelSide) {
     match script.byte() % 8 {
         0 | 1 => {
-            // An honest piece, with a length that may be none.
+            // An honest piece, whose length may be 0.
             let address = kernel.take_fill().unwrap_or_else(|| script.number());
             let options = script.byte().into();
             kernel.deliver(
@@ -155,7 +155,7 @@ fn kernel_acts(script: &mut Script<'_>, kernel: &mut KernelSide) {
 
 #[cfg(test)]
 mod tests {
-    /// Numbers that look random and are the same in every run (splitmix64).
+    /// Pseudo-random numbers that are the same in every run (splitmix64).
     fn bytes(seed: u64, len: usize) -> Vec<u8> {
         let mut state = seed;
         let mut next = || {

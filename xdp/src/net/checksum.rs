@@ -1,10 +1,10 @@
 //! The Internet checksum (RFC 1071).
 
-/// The ones' complement sum of 16-bit words, not folded, of bytes that an even number of
-/// others stands before. Of an odd number, a zero is taken to follow the last.
+/// The ones' complement sum, not folded, of the 16-bit words of `bytes`, which start at an even
+/// offset of the packet. If their number is odd, a zero byte is assumed after the last.
 #[inline]
 pub(super) fn sum(bytes: &[u8]) -> u64 {
-    // Sums of 32-bit words fold to those of 16-bit ones; 2^32 of them fit.
+    // Sums of 32-bit words fold to those of 16-bit words, and 2^32 of them fit.
     let (words, rest) = bytes.as_chunks::<4>();
     let sum: u64 = words
         .iter()
@@ -15,17 +15,18 @@ pub(super) fn sum(bytes: &[u8]) -> u64 {
     sum + u64::from(u32::from_be_bytes(last))
 }
 
-/// A sum in 16 bits.
+/// Folds a sum into 16 bits.
 #[inline]
 pub(super) fn fold(sum: u64) -> u16 {
-    // At most 2^33 - 2, then 2^17 + 2^16 - 3, then 2^16, then 2^16 - 1: no question, no jump.
+    // At most 2^33 - 2, then 2^17 + 2^16 - 3, then 2^16, then 2^16 - 1: no branch needed.
     let sum = (sum & 0xffff_ffff) + (sum >> 32);
     let sum = (sum & 0xffff) + (sum >> 16);
     let sum = (sum & 0xffff) + (sum >> 16);
     ((sum & 0xffff) + (sum >> 16)) as u16
 }
 
-/// The checksum of a UDP packet with this sum, which is never 0: that means that there is none.
+/// The checksum of a UDP packet with this sum. It is never 0, which would mean that there is no
+/// checksum.
 pub(super) fn of_udp(sum: u64) -> u16 {
     match !fold(sum) {
         0 => 0xffff,
@@ -37,7 +38,7 @@ pub(super) fn of_udp(sum: u64) -> u16 {
 mod tests {
     use super::*;
 
-    /// By the definition: word for word, with the carry added at once.
+    /// The definition: one word at a time, with the carry added at once.
     fn plain(bytes: &[u8]) -> u16 {
         bytes.chunks(2).fold(0_u16, |sum, word| {
             let word = u16::from_be_bytes([word[0], word.get(1).copied().unwrap_or_default()]);
@@ -68,7 +69,7 @@ mod tests {
         for sum in (0..64).flat_map(|bit| {
             (0..40).map(move |off| (1_u64 << bit).wrapping_sub(20).wrapping_add(off))
         }) {
-            // The remainder of the division by 2^16 - 1, but only of zero it is zero.
+            // The remainder of the division by 2^16 - 1, except that it is zero only for zero.
             let expected = match sum % 0xffff {
                 0 if sum > 0 => 0xffff,
                 remainder => remainder as u16,

@@ -1,4 +1,4 @@
-//! What the core is told, and what it asks for.
+//! The events that the core handles, and its requests.
 
 use std::net::IpAddr;
 
@@ -6,38 +6,36 @@ use roce_stack::RoceVersion;
 
 use super::facts::{Link, Mac, OtherAddress, OwnAddress};
 
-/// Two ends of a path, and what carries packets between them.
+/// The two ends of a path, and the protocol that carries packets between them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct PathKey {
     /// The source: an address of the interface.
     pub src: IpAddr,
     /// The destination, of the same family.
     pub dst: IpAddr,
-    /// The version of RoCE: v1 does not pass routers.
+    /// The version of RoCE. Packets of v1 do not pass routers.
     pub version: RoceVersion,
 }
 
-/// What the kernel knows of a neighbour's address (RFC 4861, 7.3.2, and Linux's own
-/// states beside).
+/// The kernel's state of a neighbour's address (RFC 4861, 7.3.2, and Linux's own states).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NeighbourState {
-    /// It has been asked for and there is no answer yet.
+    /// A request is on its way, without an answer so far.
     Incomplete,
-    /// It is known and good, for now or for ever.
+    /// The address is valid, for now or permanently.
     Valid,
-    /// It is known and was good a while ago; whether it still is will be found out
-    /// when it is used.
+    /// The address is known but not confirmed recently. The kernel checks it when it is used.
     Stale,
-    /// There was no answer.
+    /// The neighbour did not answer.
     Failed,
-    /// Nothing is known and nothing is under way.
+    /// Nothing is known and no request is on its way.
     None,
 }
 
 /// Where the kernel would send a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Route {
-    /// Over the interface, by way of a gateway or, without one, to the destination.
+    /// Over the interface, through a gateway or, without one, directly to the destination.
     Unicast {
         /// The gateway, possibly of the other family.
         gateway: Option<IpAddr>,
@@ -46,13 +44,13 @@ pub enum Route {
     },
     /// Over the interface, to a multicast group.
     Multicast,
-    /// Over the interface, to everybody.
+    /// Over the interface, to the broadcast address.
     Broadcast,
     /// To this machine itself: to this or another of its interfaces.
     Local,
     /// Nowhere, or over another interface.
     None,
-    /// It is forbidden.
+    /// A rule or route prohibits it.
     Prohibited,
 }
 
@@ -61,7 +59,7 @@ pub enum Route {
 pub enum Event {
     /// The link, as it is now.
     Link(Link),
-    /// The interface is no more.
+    /// The interface is gone.
     LinkGone,
     /// All addresses of the interface, as they are now.
     Addresses(Vec<OwnAddress>),
@@ -71,15 +69,15 @@ pub enum Event {
     AddressGone(IpAddr),
     /// All addresses of the host's other interfaces, as they are now.
     Others(Vec<OtherAddress>),
-    /// Another interface has this address, perhaps since now.
+    /// Another interface has this address. It may be new there.
     OtherAddress(OtherAddress),
-    /// Another interface has this address no more.
+    /// Another interface no longer has this address.
     OtherAddressGone(OtherAddress),
-    /// Another interface's link, as it is now: the answer to [`Request::OtherLink`], and news.
+    /// The current link of another interface: the answer to [`Request::OtherLink`], or a change.
     OtherLink {
         /// The interface's index.
         index: u32,
-        /// Its Ethernet address; nothing if it is no Ethernet, or gone.
+        /// Its Ethernet address; `None` if it is not Ethernet, or is gone.
         mac: Option<Mac>,
     },
     /// Some route or rule has changed.
@@ -92,16 +90,16 @@ pub enum Event {
         address: IpAddr,
         /// Its Ethernet address, if there is one.
         mac: Option<Mac>,
-        /// Whether that is good.
+        /// The state of the address.
         state: NeighbourState,
     },
     /// A neighbour was forgotten.
     NeighbourGone(IpAddr),
-    /// News were lost: everything has to be asked for again.
+    /// Events were lost: everything has to be requested again.
     Overrun,
 }
 
-/// What the core wants to be done.
+/// A request of the core to its owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Request {
     /// Ask for the link: [`Event::Link`] or [`Event::LinkGone`].
@@ -110,7 +108,7 @@ pub enum Request {
     Addresses,
     /// Ask where a packet would be sent: [`Event::Route`].
     Route(PathKey),
-    /// Ask what is known of this neighbour, and tell the kernel that it is in use unless
+    /// Ask for the state of this neighbour, and tell the kernel that it is in use unless
     /// its address is known and good: [`Event::Neighbour`] or [`Event::NeighbourGone`].
     Neighbour(IpAddr),
     /// Ask for the Ethernet address of another interface of this host, of this index:

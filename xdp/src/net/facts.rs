@@ -1,4 +1,4 @@
-//! What is known of the interface: its link and its addresses.
+//! Facts about the interface: its link and its addresses.
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -17,7 +17,7 @@ pub struct Link {
     pub index: u32,
     /// The interface's name.
     pub name: String,
-    /// Whether it is Ethernet: nothing else can be sent on.
+    /// Whether it is Ethernet. Other links are not supported.
     pub ethernet: bool,
     /// Its address.
     pub mac: Mac,
@@ -25,11 +25,11 @@ pub struct Link {
     pub mtu: usize,
     /// Whether it is up and has a carrier.
     pub up: bool,
-    /// What it is made of, if it is a VLAN's device.
+    /// The VLAN, if it is a VLAN device.
     pub vlan: Option<VlanDevice>,
 }
 
-/// A VLAN's device on another interface.
+/// A VLAN device on top of another interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VlanDevice {
     /// The index of the interface that carries the tagged frames.
@@ -43,10 +43,10 @@ pub struct VlanDevice {
 pub struct OwnAddress {
     /// The address.
     pub address: IpAddr,
-    /// Bits of the prefix that it was given with.
+    /// Length of the address's prefix, in bits.
     pub prefix_len: u8,
-    /// Whether it may be sent from. An IPv6 address may not, until its duplicate
-    /// address detection has ended well (RFC 4862, 5.4).
+    /// Whether packets may be sent from it. For an IPv6 address, that is after its duplicate
+    /// address detection has succeeded (RFC 4862, 5.4).
     pub usable: bool,
 }
 
@@ -80,27 +80,27 @@ pub struct OtherAddress {
 /// Whether frames carry an 802.1Q tag.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Tagging {
-    /// No tag is written. Of received frames only those without one, or with one
-    /// that names no VLAN, are taken. Right for a VLAN's device itself, too: the
-    /// kernel tags what passes through it.
+    /// No tag is written. Received frames are accepted only without a tag, or with one that names
+    /// no VLAN. Right for a VLAN device itself, too: the kernel tags the frames that pass through
+    /// it.
     #[default]
     None,
-    /// The tag of the VLAN's device, for frames that pass by the device and leave
-    /// through the interface below.
+    /// The tag of the VLAN device, for frames that bypass the device and leave through the
+    /// interface below.
     Device(Priority),
-    /// This tag, whose own priority is not looked at. One of VLAN 0 is of no VLAN, and there
-    /// for the priority alone (IEEE 802.1Q, 6.9).
+    /// This tag, whose own priority is ignored. A tag of VLAN 0 names no VLAN and carries only the
+    /// priority (IEEE 802.1Q, 6.9).
     Fixed(VlanTag, Priority),
 }
 
-/// Where the three bits of priority of a tag come from.
+/// Where a tag's three bits of priority come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Priority {
-    /// Always these, 0 to 7.
+    /// Always this value, 0 to 7.
     Fixed(u8),
-    /// The upper three bits of the DSCP, as switches map them unless told otherwise.
+    /// The upper three bits of the DSCP, which is the default mapping of switches.
     FromDscp,
-    /// As the map says of the DSCP.
+    /// The map's value for the DSCP.
     Map(PriorityMap),
 }
 
@@ -137,8 +137,8 @@ impl Tagging {
     }
 }
 
-/// The Ethernet address that a link-local address was made from (RFC 4291, appendix A), if
-/// it was made from one.
+/// The Ethernet address that a link-local address was derived from (RFC 4291, appendix A), if it
+/// was derived from one.
 pub(super) fn mac_in(address: Ipv6Addr) -> Option<Mac> {
     let [.., a, b, c, 0xff, 0xfe, d, e, f] = address.octets() else {
         return None;

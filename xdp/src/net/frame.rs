@@ -16,38 +16,36 @@ use super::template::checksum_holds;
 const V4_LEN: usize = 20;
 const UDP_LEN: usize = 8;
 const ETHERNET_LEN: usize = 14;
-/// Of the flags and the fragment offset, all that says that a packet is but a part of one.
+/// The bits of the flags and fragment offset that mark a fragment.
 const FRAGMENT: u16 = 0x3fff;
 
-/// Who a frame has to be to.
+/// The station that a frame must be addressed to.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Station<'a> {
     /// The interface's Ethernet address.
     pub(super) mac: Mac,
-    /// The VLAN that it is in, by a tag of its frames.
+    /// The VLAN of its frames, if they carry a tag.
     pub(super) vlan: Option<VlanTag>,
     /// The interface's addresses.
     pub(super) addresses: &'a [IpAddr],
     /// The multicast groups that were joined.
     pub(super) groups: &'a [IpAddr],
-    /// Whether frames of RoCE v1 are taken.
+    /// Whether to accept frames of RoCE v1.
     pub(super) roce_v1: bool,
 }
 
 /// A RoCE packet in a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Received<'a> {
-    /// What the stack wants to know of its headers.
+    /// The facts about its headers that the stack needs.
     pub meta: RxMeta,
-    /// The bytes from the BTH to the ICRC. What a link pads short frames with is not
-    /// among them.
+    /// The bytes from the BTH to the ICRC. They do not include the padding of short frames.
     pub transport: &'a [u8],
 }
 
-/// Takes a frame apart that is as most are: to this Ethernet address and one of these IP
-/// addresses, untagged, IPv4 without options, and nothing wrong with it. Of any other this says
-/// nothing, and leaves it to [`Station::parse`], as it does with sources and destinations that
-/// some rule is about.
+/// Parses a frame of the most common form: to this Ethernet address and one of these IP addresses,
+/// untagged, IPv4 without options, and valid. Returns `None` for any other frame, and leaves it to
+/// [`Station::parse`]. That includes sources and destinations to which a rule applies.
 #[inline]
 pub(super) fn parse_usual<'f>(
     mac: &Mac,
@@ -58,8 +56,8 @@ pub(super) fn parse_usual<'f>(
     /// Neither "this network" (0) nor loopback (127), and below multicast and broadcast.
     const UNICAST: core::ops::Range<u8> = 1..224;
     let header = bytes.first_chunk::<HEADERS_LEN>()?;
-    // From the Ethernet type to the identification, from there to the middle of the source, to
-    // the ports, and the UDP header: the fewer and larger the loads, the better.
+    // From the EtherType to the identification, from there to the middle of the source, to the
+    // ports, and the UDP header: few large loads are faster than many small ones.
     let (kind, after) = (word::<12, _>(header), word::<20, _>(header));
     let (addresses_at, udp) = (word::<26, _>(header), word::<34, _>(header));
     let (ip_len, udp_len) = ((kind >> 16) as u16, (udp >> 16) as u16);
@@ -103,22 +101,21 @@ pub(super) fn parse_usual<'f>(
     })
 }
 
-/// Eight bytes of a header, the first of them highest.
+/// Eight bytes of a header, in big-endian order.
 #[inline(always)]
 fn word<const AT: usize, const LEN: usize>(header: &[u8; LEN]) -> u64 {
     const { assert!(AT + 8 <= LEN) };
     u64::from_be_bytes(core::array::from_fn(|i| header[AT + i]))
 }
 
-/// What such a word adds to a checksum.
+/// What such a word contributes to a checksum.
 #[inline(always)]
 fn halves(word: u64) -> u64 {
     (word >> 32) + (word & 0xffff_ffff)
 }
 
 impl Station<'_> {
-    /// Takes a whole frame apart, from the Ethernet header to the end, without its
-    /// frame check sequence.
+    /// Parses a whole frame, from the Ethernet header to the end, without its frame check sequence.
     pub(super) fn parse<'f>(&self, bytes: &'f [u8]) -> Result<Received<'f>, RxDrop> {
         let frame = Frame::parse_ethernet(bytes).map_err(|error| reason_of(&error))?;
         let Some(link) = frame.link else {
@@ -174,8 +171,8 @@ impl Station<'_> {
         })
     }
 
-    /// A frame must be of our VLAN; without one it may carry a tag for its priority
-    /// alone (IEEE 802.1Q, 6.9).
+    /// Checks that a frame belongs to our VLAN. Without a VLAN, it may carry a tag for its priority
+    /// only (IEEE 802.1Q, 6.9).
     fn check_vlan(&self, link: &FrameLink) -> Result<(), RxDrop> {
         let own = self.vlan.filter(|own| own.vid() != 0);
         let right = match (link.vlans, own) {
@@ -211,12 +208,12 @@ impl Station<'_> {
     }
 }
 
-/// The address that a GID is.
+/// The address that a GID encodes.
 fn address_of(gid: [u8; 16]) -> IpAddr {
     Ipv6Addr::from(gid).to_canonical()
 }
 
-/// The reason to drop what does not parse.
+/// The drop reason for a parse error.
 fn reason_of(error: &ParseError) -> RxDrop {
     match (error.layer, error.field, error.reason) {
         (Layer::Ethernet, _, Reason::Unsupported { .. }) => RxDrop::EtherType,

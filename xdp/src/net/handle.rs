@@ -1,4 +1,4 @@
-//! The core and the kernel together.
+//! The core together with its link to the kernel.
 
 use std::io;
 use std::net::IpAddr;
@@ -14,16 +14,16 @@ use super::frame::Received;
 use super::netlink::Netlink;
 use super::reasons::{NetCounters, Refusal, RxDrop};
 
-/// What a path may need of the kernel before its first header: the route, and the
+/// The most requests to the kernel that a path may need before its first header: the route, and the
 /// neighbour or, for another interface of this host, its address and the route again.
 const QUESTIONS: usize = 3;
 
 /// An interface's place in the network, followed by netlink. See the module's
 /// documentation.
 ///
-/// Nothing here waits for the network. A question to the kernel takes microseconds
-/// (longer while somebody else holds the lock of its routing tables), and is only
-/// asked when a destination is new or something has changed.
+/// No call waits for the network. A request to the kernel takes microseconds (longer while another
+/// process holds the lock of its routing tables). It is made only when a destination is new or
+/// something has changed.
 pub struct Net {
     core: Core,
     netlink: Netlink,
@@ -34,8 +34,8 @@ impl Net {
     /// thread.
     ///
     /// # Errors
-    /// If there is no such interface, if it isn't Ethernet, if a VLAN's tag is asked
-    /// for and it is no VLAN's device, or if the kernel gives no netlink socket.
+    /// If there is no such interface, if it isn't Ethernet, if a VLAN's tag is requested but it
+    /// is not a VLAN device, or if the kernel provides no netlink socket.
     pub fn open(index: u32, config: CoreConfig, now: Instant) -> Result<Net, PortError> {
         let netlink = Netlink::open(index).map_err(|source| PortError {
             what: format!("following interface {index} by netlink"),
@@ -63,12 +63,11 @@ impl Net {
         Ok(net)
     }
 
-    /// Takes in what has happened and tells what of it concerns frames. Never blocks.
-    /// One call takes a bounded number of news; the descriptor stays readable if there
-    /// are more.
+    /// Handles pending events and returns the changes that affect frames. Never blocks. One call
+    /// handles a bounded number of events; the descriptor stays readable if there are more.
     ///
-    /// A system call: to be made when [`Net::fd`] is readable, at
-    /// [`Net::next_deadline`], and by those who only spin, every millisecond or so.
+    /// Makes a system call. Call it when [`Net::fd`] is readable and at [`Net::next_deadline`]; a
+    /// caller that only spins calls it about every millisecond.
     ///
     /// # Errors
     /// If the interface is gone for good.
@@ -87,26 +86,25 @@ impl Net {
         Ok(self.core.take_changes())
     }
 
-    /// When [`Net::poll`] should be called at the latest, whatever happens.
+    /// The latest time for the next [`Net::poll`].
     pub fn next_deadline(&self) -> Option<Instant> {
         self.core.next_deadline()
     }
 
-    /// Readable when there is something for [`Net::poll`].
+    /// A descriptor that is readable when [`Net::poll`] has work.
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.netlink.fd()
     }
 
-    /// The header of packets on this path. For a path in use this is a
-    /// look into a table; a new one is asked for at once.
+    /// The header of packets on this path. For a path in use this is a table lookup; a new path is
+    /// requested at once.
     ///
-    /// If the header says that it waits for a next hop, the frame is complete but for
-    /// its destination's Ethernet address: hold it in a [`Waiting`](super::Waiting),
-    /// or drop it.
+    /// If the header waits for a next hop, the frame lacks only its destination's Ethernet address:
+    /// hold it in a [`Waiting`](super::Waiting), or drop it.
     ///
     /// # Errors
-    /// Why nothing can be sent there; counted. [`Refusal::may_pass`] tells whether that
-    /// may change by itself.
+    /// Why nothing can be sent there; counted. [`Refusal::may_pass`] tells whether that may change
+    /// without intervention.
     #[inline(always)]
     pub fn header_for(&mut self, key: PathKey) -> Result<Header<'_>, Refusal> {
         let found = match self.core.find_ready(&key) {
@@ -116,7 +114,7 @@ impl Net {
         self.core.header(found).ok_or(Refusal::RoutePending)
     }
 
-    /// Finds a path, and asks the kernel for what is not known of it.
+    /// Finds a path, and asks the kernel for its unknown parts.
     #[inline(never)]
     fn find(&mut self, key: PathKey) -> Result<PathIndex, Refusal> {
         let mut found = self.core.find(key);
@@ -130,44 +128,44 @@ impl Net {
         found
     }
 
-    /// What is known of a next hop: for [`Waiting::release`](super::Waiting::release).
+    /// The state of a next hop, for [`Waiting::release`](super::Waiting::release).
     pub fn resolution(&self, hop: IpAddr) -> Resolution {
         self.core.resolution(hop)
     }
 
-    /// Takes a received frame apart, from the Ethernet header to the end (without its
-    /// frame check sequence). Its pieces must have been joined before.
+    /// Parses a received frame, from the Ethernet header to the end (without its frame check
+    /// sequence). The pieces of a frame must have been joined before.
     ///
     /// # Errors
-    /// Why it is dropped; counted.
+    /// Why the frame is dropped; counted.
     #[inline]
     pub fn parse<'f>(&mut self, frame: &'f [u8]) -> Result<Received<'f>, RxDrop> {
         self.core.parse(frame)
     }
 
-    /// From now on, frames to this multicast group are taken. To join it, so that
-    /// switches forward them, is the owner's business.
+    /// Accepts frames to this multicast group from now on. The owner has to join the group, so that
+    /// switches forward its frames.
     pub fn accept_group(&mut self, group: IpAddr) {
         self.core.accept_group(group);
     }
 
-    /// Ends what [`Net::accept_group`] began.
+    /// Stops accepting frames to this multicast group.
     pub fn leave_group(&mut self, group: IpAddr) {
         self.core.leave_group(group);
     }
 
-    /// The link as it is, once known.
+    /// The current link, once known.
     pub fn link(&self) -> Option<&Link> {
         self.core.link()
     }
 
-    /// The interface's addresses as they are.
+    /// The interface's current addresses.
     pub fn addresses(&self) -> &[OwnAddress] {
         self.core.addresses()
     }
 
-    /// Whether another interface of this host has this address. Addresses of a link alone
-    /// are not looked at: they say nothing without the link.
+    /// Whether another interface of this host has this address. Link-local addresses are ignored:
+    /// they mean nothing without the link.
     pub fn is_others(&self, address: IpAddr) -> bool {
         self.core.is_others(address)
     }

@@ -1,5 +1,5 @@
-//! What the kernel's stack does for a socket and nobody does for a frame: routes,
-//! neighbours, addresses, and the headers from Ethernet to UDP.
+//! What the kernel's stack does for a socket but not for a raw frame: routes, neighbours,
+//! addresses, and the headers from Ethernet to UDP.
 //!
 //! ```text
 //!              header_for(path)               poll, fd, next_deadline
@@ -14,18 +14,16 @@
 //!
 //! # Use
 //!
-//! - [`Net::open`] follows one interface. Wait for [`Net::fd`] and
-//!   [`Net::next_deadline`] with everything else, and call [`Net::poll`] then; what it
-//!   returns tells whether the MTU, addresses or neighbours have changed, and its error
-//!   that the interface is gone.
-//! - To send: [`Net::header_for`], check the length against
-//!   [`Template::max_transport`], and [`Template::write`] the header in front of the
-//!   transport packet. If the header waits for a next hop, give the frame to a
-//!   [`Waiting`], and [`Waiting::release`] what waits after every change of neighbours
-//!   and at [`Waiting::next_deadline`].
-//! - What was received goes through [`Net::parse`].
+//! - [`Net::open`] follows one interface. Wait for [`Net::fd`] and [`Net::next_deadline`] along
+//!   with everything else, and then call [`Net::poll`]. It returns whether the MTU, addresses or
+//!   neighbours have changed, and fails if the interface is gone.
+//! - To send: get the header from [`Net::header_for`], check the length against
+//!   [`Template::max_transport`], and [`Template::write`] the header in front of the transport
+//!   packet. If the header waits for a next hop, pass the frame to a [`Waiting`], and call
+//!   [`Waiting::release`] after every change of neighbours and at [`Waiting::next_deadline`].
+//! - Pass received frames to [`Net::parse`].
 //!
-//! # Who knows what
+//! # Division of labour
 //!
 //! The kernel decides where a packet goes and who a neighbour is. Routes are not read
 //! and interpreted here: the kernel is asked once for each pair of source and
@@ -34,23 +32,24 @@
 //! ARP and neighbour discovery are the kernel's, too: it is told that a neighbour is in
 //! use (`NTF_USE`), and its table is followed. See docs/adr/0011-netlink.md.
 //!
-//! One thing is decided here: what is for another interface of the same host leaves by the
-//! link if the link's prefix has it. The kernel would keep it, and answers no ARP between
-//! its own interfaces; a cable or switch may join them all the same, and a frame gets there.
+//! One decision is made here: packets for another interface of the same host leave over the link if
+//! they are within the link's prefix. The kernel would deliver them locally, and answers no ARP
+//! between its own interfaces. A cable or switch may connect the interfaces all the same, and then
+//! a frame arrives.
 //!
 //! # Bounds
 //!
-//! [`CoreConfig::max_paths`] paths are remembered and hardly more next hops; of frames
-//! that wait see [`Waiting`]. A neighbour is asked for at most once a second, and at
-//! most 64 of them at each look after those in use. Nothing is allocated for a packet
-//! on a path that is known.
+//! At most [`CoreConfig::max_paths`] paths are remembered and hardly more next hops. [`Waiting`]
+//! bounds the waiting frames. A neighbour is requested at most once a second, and at most 64 of
+//! them in each check of those in use. Sending a packet on a known path allocates nothing.
 //!
 //! # Layout
 //!
-//! - `core`: the state machine, without I/O; `facts` and `event` are what it is told.
-//! - `template`: headers to be sent. `checksum`: theirs. `frame`: frames received. `waiting`: frames held.
+//! - `core`: the state machine, without I/O; `facts` and `event` are its inputs.
+//! - `template`: headers to send. `checksum`: their checksums. `frame`: received frames.
+//!   `waiting`: frames on hold.
 //! - `netlink`: requests and events as the kernel's messages. `handle`: [`Net`].
-//! - `reasons`: why something is not sent or not taken, and counters.
+//! - `reasons`: why a packet is not sent or not accepted, and counters.
 
 mod checksum;
 mod core;

@@ -1,6 +1,6 @@
-//! Why something is not sent or not taken, each with a counter.
+//! Why a packet is not sent or not accepted, each reason with a counter.
 
-/// Defines an enum of reasons that has a name for each and knows them all.
+/// Defines an enum of reasons with a name for each and a list of all.
 macro_rules! reasons {
     ($(#[$doc:meta])* $name:ident { $($(#[$each:meta])* $variant:ident = $text:literal,)+ }) => {
         $(#[$doc])*
@@ -38,34 +38,33 @@ reasons! {
         LinkDown = "tx_link_down",
         /// The source is no address of the interface.
         SourceNotOurs = "tx_source_not_ours",
-        /// The source address is not to be used yet: duplicate address detection.
+        /// The source address may not be used yet, because of duplicate address detection.
         SourceTentative = "tx_source_tentative",
         /// Source and destination are of different families.
         Families = "tx_families",
         /// The destination is unspecified, or a broadcast address.
         Destination = "tx_destination",
-        /// The destination is this machine, and no other interface of it that is on the
-        /// link: nothing of it goes over the link.
+        /// The destination is this machine, and no other interface of it that is on the link. Such
+        /// packets do not go over the link.
         Local = "tx_local",
         /// No route leads there over this interface.
         NoRoute = "tx_no_route",
-        /// The route leads by way of a gateway, and the path is one of RoCE v1, which passes
-        /// none.
+        /// The route leads through a gateway, which RoCE v1 packets do not pass.
         OffLink = "tx_off_link",
         /// The route, or a rule, forbids it.
         Prohibited = "tx_prohibited",
-        /// The kernel has not answered yet where the route leads.
+        /// The kernel has not answered the route request yet.
         RoutePending = "tx_route_pending",
         /// The next hop does not answer to ARP or neighbour discovery.
         HostUnreachable = "tx_host_unreachable",
-        /// A VLAN's tag is asked for, and the interface is no VLAN's device.
+        /// A VLAN's tag is requested, but the interface is not a VLAN device.
         NoVlan = "tx_no_vlan",
     }
 }
 
 impl Refusal {
-    /// Whether the same packet may be sendable in a moment, by itself: a driver need
-    /// not tell that it can never be sent.
+    /// Whether the same packet may become sendable soon without intervention. A driver need not
+    /// report that it can never be sent.
     pub fn may_pass(self) -> bool {
         matches!(
             self,
@@ -78,17 +77,17 @@ impl Refusal {
 }
 
 reasons! {
-    /// Why a received frame is not handed out.
+    /// Why a received frame is not delivered.
     RxDrop {
-        /// It ends within the Ethernet header or a tag.
+        /// The frame ends within the Ethernet header or a tag.
         Truncated = "rx_truncated",
-        /// It is to another station.
+        /// The frame is for another station.
         OtherMac = "rx_other_mac",
-        /// It is of another VLAN, or has more tags than one.
+        /// The frame belongs to another VLAN, or has more than one tag.
         OtherVlan = "rx_other_vlan",
-        /// It is no IP packet.
+        /// The frame is not an IP packet.
         EtherType = "rx_ethertype",
-        /// It is a RoCE v1 packet, and those were not asked for.
+        /// The frame is a RoCE v1 packet, and RoCE v1 is not enabled.
         RoceV1 = "rx_roce_v1",
         /// The GRH's version, next header or length is wrong.
         Grh = "rx_grh",
@@ -98,17 +97,17 @@ reasons! {
         Ipv4Checksum = "rx_ipv4_checksum",
         /// The IPv4 header has options.
         Ipv4Options = "rx_ipv4_options",
-        /// It is a fragment.
+        /// The packet is a fragment.
         Fragment = "rx_fragment",
         /// The IPv6 header's version or length is wrong.
         Ipv6Header = "rx_ipv6_header",
-        /// It is no UDP datagram, or has extension headers.
+        /// The packet is not a UDP datagram, or has extension headers.
         NotUdp = "rx_not_udp",
-        /// It is to another UDP port.
+        /// The datagram is for another UDP port.
         UdpPort = "rx_udp_port",
         /// The UDP length is wrong.
         UdpLength = "rx_udp_length",
-        /// The source address is none that a station can have.
+        /// The source address is not valid for a station.
         BadSource = "rx_bad_source",
         /// The destination is neither an address of the interface nor a group that
         /// was joined.
@@ -119,40 +118,39 @@ reasons! {
 reasons! {
     /// Why a frame that waited for its neighbour's address was dropped.
     WaitDrop {
-        /// Too many waited for the same neighbour; the oldest of them went.
+        /// Too many frames waited for the same neighbour, and this was the oldest.
         Overflow = "wait_overflow",
         /// The neighbour does not answer.
         HostUnreachable = "wait_host_unreachable",
-        /// It waited too long.
+        /// The frame waited too long.
         TooLate = "wait_too_late",
     }
 }
 
-/// What has been refused, dropped and done. Numbers only grow.
+/// What has been refused, dropped and done. Counters only increase.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NetCounters {
     refused: [u64; Refusal::ALL.len()],
     rx_dropped: [u64; RxDrop::ALL.len()],
-    /// Questions to the kernel for the route to a destination.
+    /// Requests to the kernel for the route to a destination.
     pub route_lookups: u64,
-    /// Questions to the kernel for a neighbour in use.
+    /// Requests to the kernel for a neighbour in use.
     pub neighbour_requests: u64,
-    /// Times that the kernel had more to tell than it could keep, and everything was
-    /// asked for again.
+    /// Times that the kernel's buffer for events overflowed and everything was requested again.
     pub overruns: u64,
-    /// Messages of the kernel that could not be understood.
+    /// Messages from the kernel that could not be decoded.
     pub unparsed: u64,
-    /// Questions that the kernel refused or did not answer.
+    /// Requests that the kernel refused or did not answer.
     pub failed_requests: u64,
 }
 
 impl NetCounters {
-    /// How often a header was refused for `reason`.
+    /// The number of headers refused for `reason`.
     pub fn refused(&self, reason: Refusal) -> u64 {
         self.refused[reason as usize]
     }
 
-    /// How many received frames were dropped for `reason`.
+    /// The number of received frames dropped for `reason`.
     pub fn rx_dropped(&self, reason: RxDrop) -> u64 {
         self.rx_dropped[reason as usize]
     }

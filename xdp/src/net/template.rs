@@ -1,4 +1,4 @@
-//! Headers that are ready but for what changes from packet to packet.
+//! Header templates: complete except for the fields that change from packet to packet.
 
 use roce_stack::{IpCovered, RoceVersion};
 use roce_wire::{FrameRepr, Grh, Link as FrameLink, NetworkHeader, UDP_PORT, UdpHeader, VlanTag};
@@ -13,11 +13,11 @@ const ETHERNET_LEN: usize = 14;
 const V4_LEN: usize = 20;
 const V6_LEN: usize = 40;
 const UDP_LEN: usize = 8;
-/// Where the addresses of an IPv6 header begin.
+/// Offset of the addresses in an IPv6 header.
 const V6_ADDRESSES_AT: usize = 8;
-/// Where the checksum of a UDP header is.
+/// Offset of the checksum in a UDP header.
 const UDP_CHECKSUM_AT: u16 = 6;
-/// The protocol's number, as the pseudo header has it.
+/// The protocol number in the pseudo header.
 const PROTOCOL_UDP: u64 = 17;
 
 /// The longest header: Ethernet, a tag, IPv6, UDP.
@@ -26,13 +26,13 @@ pub const MAX_HEADER_LEN: usize = ETHERNET_LEN + VlanTag::LEN + V6_LEN + UDP_LEN
 /// The usual header: Ethernet without a tag, IPv4, UDP.
 const USUAL_LEN: usize = ETHERNET_LEN + V4_LEN + UDP_LEN;
 
-/// "Don't fragment", which every packet over IPv4 carries (RoCEv2 Annex A17.3.2).
+/// "Don't fragment", which is set in every packet over IPv4 (RoCEv2 Annex A17.3.2).
 const DONT_FRAGMENT: u16 = 0x4000;
 
-/// The hop limit of packets that ask for none.
+/// The default hop limit.
 pub const DEFAULT_HOP_LIMIT: u8 = 64;
 
-/// What lies between Ethernet and BTH.
+/// The headers between Ethernet and BTH.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Network {
     /// IPv4 and UDP.
@@ -49,22 +49,22 @@ enum Network {
 pub struct Template {
     bytes: [u8; MAX_HEADER_LEN],
     header_len: usize,
-    /// Where the IP header, or the GRH, starts, and where it ends.
+    /// Where the IP header or GRH starts and ends.
     ip_at: usize,
     ip_end: usize,
     network: Network,
-    /// Whether it is Ethernet without a tag, IPv4 and UDP.
+    /// Whether the headers are untagged Ethernet, IPv4 and UDP.
     is_usual: bool,
-    /// The largest transport packet.
+    /// The longest transport packet, in bytes.
     max_transport: usize,
-    /// Over IPv4, the sum of the header's 16-bit words without those that change; over IPv6,
-    /// that of the pseudo header without the length (RFC 8200, 8.1). A GRH has none.
+    /// Over IPv4, the sum of the header's constant 16-bit words; over IPv6, the sum of the pseudo
+    /// header without the length (RFC 8200, 8.1). A GRH has none.
     sum: u64,
     /// Where the tag's priority comes from, if there is a tag.
     priority: Option<Priority>,
 }
 
-/// What changes from packet to packet.
+/// The fields that change from packet to packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PacketFields {
     /// Bytes from the BTH to the ICRC.
@@ -91,8 +91,8 @@ impl PacketFields {
 }
 
 impl Template {
-    /// Headers from `src` to `dst` for a link with this MTU; nothing if the addresses
-    /// are of different families.
+    /// The headers from `src` to `dst` for a link with this MTU; `None` if the addresses are of
+    /// different families.
     pub(super) fn new(
         path: PathKey,
         src: Mac,
@@ -116,7 +116,7 @@ impl Template {
             udp: Some(UdpHeader {
                 src_port: UDP_PORT,
                 dst_port: UDP_PORT,
-                // RoCEv2 has none: the ICRC covers more (Annex A17.3.2).
+                // RoCEv2 uses none: the ICRC covers more (Annex A17.3.2).
                 checksum: 0,
             }),
         };
@@ -138,17 +138,17 @@ impl Template {
         })
     }
 
-    /// Bytes in front of the transport packet.
+    /// Length of the headers in front of the transport packet, in bytes.
     pub fn header_len(&self) -> usize {
         self.header_len
     }
 
-    /// The largest transport packet (BTH to ICRC) on this path, in bytes.
+    /// The longest transport packet (BTH to ICRC) on this path, in bytes.
     pub fn max_transport(&self) -> usize {
         self.max_transport
     }
 
-    /// What of the IP header the ICRC of a packet with this identification covers.
+    /// The part of the IP header that the ICRC of a packet with this identification covers.
     pub fn covered(&self, id: u16) -> IpCovered {
         match self.network {
             Network::V4 => IpCovered::V4 {
@@ -160,12 +160,11 @@ impl Template {
         }
     }
 
-    /// Writes the headers of a packet in front of it: to the first
-    /// [`Template::header_len`] bytes of `frame`.
+    /// Writes the headers of a packet into the first [`Template::header_len`] bytes of `frame`.
     ///
     /// # Panics
-    /// If `frame` is shorter than that, or `transport_len` is more than
-    /// [`Template::max_transport`]: whoever makes room for a packet has to ask.
+    /// If `frame` is shorter than that, or `transport_len` exceeds [`Template::max_transport`].
+    /// Callers check the length when they reserve the packet.
     // rule: A17.3.2-length
     // rule: A17.3.2-checksum
     #[inline]
@@ -190,7 +189,7 @@ impl Template {
         }
         let (ip, udp) = frame.split_at_mut(self.ip_end);
         let ip = &mut ip[self.ip_at..];
-        // It fits: `max_transport` is that much below 2^16.
+        // No overflow: `max_transport` leaves that much below 2^16.
         let mut len = fields.transport_len as u16;
         if self.network != Network::Grh {
             len += UDP_LEN as u16;
@@ -210,13 +209,12 @@ impl Template {
         }
     }
 
-    /// The same for Ethernet without a tag, IPv4 and UDP: all places are known when this is
-    /// compiled.
+    /// The same for untagged Ethernet, IPv4 and UDP, with all offsets known at compile time.
     #[inline(always)]
     fn write_usual(&self, frame: &mut [u8; USUAL_LEN], fields: &PacketFields) {
         const IP: usize = ETHERNET_LEN;
         const UDP: usize = IP + V4_LEN;
-        // It fits: `max_transport` is that much below 2^16.
+        // No overflow: `max_transport` leaves that much below 2^16.
         let udp_len = (fields.transport_len + UDP_LEN) as u16;
         let total_len = udp_len + V4_LEN as u16;
         let hop_limit = fields.hop_limit();
@@ -226,7 +224,7 @@ impl Template {
         frame[UDP + 4..UDP + 6].copy_from_slice(&udp_len.to_be_bytes());
     }
 
-    /// Where the UDP checksum of a packet over IPv6 belongs. Over IPv4 there is none.
+    /// The position of a packet's UDP checksum over IPv6; `None` over IPv4.
     pub fn udp_checksum(&self) -> Option<ChecksumAt> {
         (self.network == Network::V6).then_some(ChecksumAt {
             start: (self.header_len - UDP_LEN) as u16,
@@ -234,8 +232,7 @@ impl Template {
         })
     }
 
-    /// Puts into the place of the UDP checksum what a packet over IPv6 has of it outside
-    /// of itself: the sum of the pseudo header.
+    /// Writes the sum of the pseudo header into the field of the UDP checksum, over IPv6.
     ///
     /// # Panics
     /// If `frame` is shorter than the header.
@@ -245,7 +242,7 @@ impl Template {
         frame[at..at + 2].copy_from_slice(&sum.to_be_bytes());
     }
 
-    /// Completes the checksum of a whole frame that [`Template::begin_checksum`] has begun.
+    /// Completes the checksum of a whole frame that [`Template::begin_checksum`] began.
     pub fn end_checksum(frame: &mut [u8], at: ChecksumAt) {
         let Some(covered) = frame.get_mut(usize::from(at.start)..) else {
             return;
@@ -257,7 +254,7 @@ impl Template {
         }
     }
 
-    /// What changes in an IPv4 header, and the checksum.
+    /// Writes the variable fields of an IPv4 header, and its checksum.
     #[inline(always)]
     fn write_v4(&self, ip: &mut [u8], fields: &PacketFields, total_len: u16, hop_limit: u8) {
         ip[1] = fields.traffic_class;
@@ -272,26 +269,26 @@ impl Template {
         ip[10..12].copy_from_slice(&(!checksum::fold(sum)).to_be_bytes());
     }
 
-    /// Puts another destination address into headers that were written before.
+    /// Replaces the destination address in headers that are already written.
     pub fn readdress(frame: &mut [u8], dst: Mac) {
         if let Some(field) = frame.first_chunk_mut::<6>() {
             *field = dst;
         }
     }
 
-    /// Sets where frames go on the link.
+    /// Sets the destination's Ethernet address.
     pub(super) fn set_dst(&mut self, dst: Mac) {
         Template::readdress(&mut self.bytes, dst);
     }
 
-    /// Where frames go on the link.
+    /// The destination's Ethernet address.
     pub fn dst(&self) -> Mac {
         let [a, b, c, d, e, f, ..] = self.bytes;
         [a, b, c, d, e, f]
     }
 }
 
-/// The IP header, or the GRH, with what does not change.
+/// The constant fields of the IP header or GRH.
 fn network(path: PathKey) -> Option<NetworkHeader<'static>> {
     use std::net::IpAddr::{V4, V6};
     match (path.src, path.dst) {
@@ -326,7 +323,7 @@ fn network(path: PathKey) -> Option<NetworkHeader<'static>> {
     }
 }
 
-/// An address as a GID: an IPv4 one mapped into IPv6.
+/// An address as a GID; IPv4 addresses are mapped into IPv6.
 fn gid_of(address: std::net::IpAddr) -> [u8; 16] {
     match address {
         std::net::IpAddr::V4(address) => address.to_ipv6_mapped().octets(),
@@ -334,7 +331,7 @@ fn gid_of(address: std::net::IpAddr) -> [u8; 16] {
     }
 }
 
-/// The sum of what is the same in all packets: see [`Template`].
+/// The sum of the constant fields: see [`Template`].
 fn constant_sum(ip: &[u8], network: Network) -> u64 {
     let sum = match network {
         // Without the total length and the checksum.
@@ -347,7 +344,7 @@ fn constant_sum(ip: &[u8], network: Network) -> u64 {
     checksum::fold(sum).into()
 }
 
-/// Whether the checksum of an IPv4 header is right.
+/// Whether an IPv4 header's checksum is correct.
 #[inline]
 pub(super) fn checksum_holds(header: &[u8]) -> bool {
     checksum::fold(checksum::sum(header)) == 0xffff

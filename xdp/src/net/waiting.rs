@@ -1,4 +1,4 @@
-//! Frames that wait until their next hop's Ethernet address is known.
+//! Frames that wait for their next hop's Ethernet address.
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -9,22 +9,22 @@ use super::core::Resolution;
 use super::facts::Mac;
 use super::reasons::WaitDrop;
 
-/// So many frames wait for one next hop at most.
+/// The most frames that wait for one next hop.
 pub const MAX_WAITING_PER_HOP: usize = 16;
 
-/// So many frames wait in all at most.
+/// The most frames that wait in all.
 pub const MAX_WAITING: usize = 256;
 
-/// A frame waits no longer than the kernel tries to find out a neighbour's address:
-/// three times, a second apart. By then the transport has sent it again.
+/// The longest wait of a frame. It equals the time that the kernel spends on resolving a neighbour:
+/// three tries, a second apart. By then the transport has retransmitted the packet.
 pub const MAX_WAIT: Duration = Duration::from_secs(3);
 
-/// Frames that wait, each told by a value of the owner's choice: the chunk that holds
-/// it. The ICRC does not cover Ethernet addresses, so all that is missing can be filled
-/// in later: [`Template::readdress`](super::Template::readdress).
+/// Frames that wait, each identified by a value of the owner's choice, such as the chunk that holds
+/// it. The ICRC does not cover Ethernet addresses, so the missing address can be filled in later:
+/// [`Template::readdress`](super::Template::readdress).
 ///
-/// The bounds are fixed: [`MAX_WAITING_PER_HOP`], [`MAX_WAITING`] and [`MAX_WAIT`].
-/// Every frame that goes in comes out once, to be sent or with the reason to drop it.
+/// The bounds are fixed: [`MAX_WAITING_PER_HOP`], [`MAX_WAITING`] and [`MAX_WAIT`]. Every frame
+/// that goes in comes out once, either to be sent or with the reason to drop it.
 #[derive(Debug)]
 pub struct Waiting<T> {
     frames: VecDeque<Frame<T>>,
@@ -38,12 +38,12 @@ struct Frame<T> {
     frame: T,
 }
 
-/// What becomes of a frame that waited.
+/// What to do with a frame that waited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// Send it to this Ethernet address.
     Send(Mac),
-    /// Drop it; it is counted already.
+    /// Drop it. The drop is already counted.
     Drop(WaitDrop),
 }
 
@@ -57,8 +57,8 @@ impl<T> Default for Waiting<T> {
 }
 
 impl<T> Waiting<T> {
-    /// Lets a frame wait for `hop`. If that makes too many, the oldest of the same next
-    /// hop, or else of all, is returned: it is to be dropped.
+    /// Adds a frame that waits for `hop`. If that exceeds a bound, returns the oldest frame of the
+    /// same next hop, or else of all, which the caller drops.
     #[must_use]
     pub fn hold(&mut self, hop: IpAddr, now: Instant, frame: T) -> Option<T> {
         let same = |waiting: &&Frame<T>| waiting.hop == hop;
@@ -76,10 +76,9 @@ impl<T> Waiting<T> {
         dropped.map(|waiting| waiting.frame)
     }
 
-    /// Ends the wait of all frames whose next hop is known by now or does not answer,
-    /// in the order in which they came, and of those that waited too long. `resolution`
-    /// tells what is known of a next hop. Call it after every change of neighbours, and
-    /// at [`Waiting::next_deadline`].
+    /// Releases the frames whose next hop is resolved or does not answer, in order of arrival, and
+    /// those that waited too long. `resolution` returns the state of a next hop. Call it after
+    /// every change of neighbours, and at [`Waiting::next_deadline`].
     pub fn release(
         &mut self,
         now: Instant,
@@ -108,22 +107,22 @@ impl<T> Waiting<T> {
         }
     }
 
-    /// When the oldest frame will have waited too long.
+    /// When the oldest frame reaches [`MAX_WAIT`].
     pub fn next_deadline(&self) -> Option<Instant> {
         self.frames.front().map(|oldest| oldest.since + MAX_WAIT)
     }
 
-    /// How many frames wait.
+    /// The number of waiting frames.
     pub fn len(&self) -> usize {
         self.frames.len()
     }
 
-    /// Whether none waits.
+    /// Whether no frame waits.
     pub fn is_empty(&self) -> bool {
         self.frames.is_empty()
     }
 
-    /// How many were dropped for `reason`.
+    /// The number of frames dropped for `reason`.
     pub fn dropped(&self, reason: WaitDrop) -> u64 {
         self.dropped[reason as usize]
     }

@@ -12,18 +12,18 @@ const IFLA_LINK_NETNSID: u16 = 37;
 /// Attributes of a route (`linux/rtnetlink.h`).
 const RTA_OIF: u16 = 4;
 const RTA_MULTIPATH: u16 = 9;
-/// Of a message about a link: where the link's index is.
+/// Offset of the link's index in a message about a link.
 const LINK_INDEX: usize = 16 + 4;
-/// Of a message about a route: the length of its prefix, and its type.
+/// Offset of the prefix length in a message about a route; the type follows.
 const ROUTE_PREFIX: usize = 16 + 1;
 const ROUTE_TYPE: usize = 16 + 7;
-/// `struct rtnexthop` without attributes, and where the interface's index is in it.
+/// Length of `struct rtnexthop` without attributes, and the offset of the interface's index.
 const NEXT_HOP: usize = 8;
 const NEXT_HOP_INDEX: usize = 4;
 
-/// Whether a default route of any routing table, IPv4 or IPv6, leads through the interface of
-/// this index, or through one that lies above it: a bond or bridge that it is part of, a
-/// VLAN's device. In the network namespace of the calling thread.
+/// Whether a default route of any routing table, IPv4 or IPv6, leads through the interface with
+/// this index, or through one above it: a bond or bridge that it is part of, or a VLAN device.
+/// Looks in the network namespace of the calling thread.
 ///
 /// # Errors
 /// If the kernel does not tell.
@@ -46,16 +46,16 @@ pub fn has_default_route(index: u32) -> io::Result<bool> {
     Ok(found)
 }
 
-/// What lies over or under a link.
+/// The links above and below a link.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Neighbours {
     /// The bond or bridge that it is part of.
     master: Option<u32>,
-    /// The link that it stands on, in the same network namespace.
+    /// The link below it, in the same network namespace.
     lower: Option<u32>,
 }
 
-/// Index and neighbours of the link that a message is about.
+/// The index and neighbours of a message's link.
 fn link(message: &[u8]) -> Option<(u32, Neighbours)> {
     let index = number(message.get(LINK_INDEX..)?)?;
     let attributes = message.get(LINK_HEADERS..)?;
@@ -68,7 +68,7 @@ fn link(message: &[u8]) -> Option<(u32, Neighbours)> {
     Some((index, neighbours))
 }
 
-/// An interface and all that lie above it.
+/// An interface and all interfaces above it.
 fn upwards(index: u32, links: &BTreeMap<u32, Neighbours>) -> BTreeSet<u32> {
     let mut found = BTreeSet::from([index]);
     loop {
@@ -87,7 +87,7 @@ fn upwards(index: u32, links: &BTreeMap<u32, Neighbours>) -> BTreeSet<u32> {
     }
 }
 
-/// The interfaces that a message's route leads through, if it is a default route.
+/// The interfaces of a message's route, if it is a default route.
 fn default_route(message: &[u8]) -> impl Iterator<Item = u32> {
     let is_default = message.get(ROUTE_PREFIX) == Some(&0)
         && message.get(ROUTE_TYPE) == Some(&libc::RTN_UNICAST);
@@ -164,7 +164,7 @@ mod tests {
         assert_eq!(upwards(2, &links), BTreeSet::from([2, 4, 5, 6]));
         assert_eq!(upwards(5, &links), BTreeSet::from([5, 6]));
         assert_eq!(upwards(7, &links), BTreeSet::from([7]));
-        // Two ends of a cable stand on each other.
+        // Each end of a cable is below the other.
         let cable = BTreeMap::from([(8, link(Some(9), None)), (9, link(Some(8), None))]);
         assert_eq!(upwards(8, &cable), BTreeSet::from([8, 9]));
     }

@@ -1,9 +1,9 @@
-//! What a virtio_net device says of itself, beyond what the kernel says of its driver.
+//! What a virtio_net device reports beyond what the kernel reports about its driver.
 //!
-//! The kernel lists virtio_net among the drivers whose XDP is native. Attaching a program is
-//! answered by EOPNOTSUPP all the same if the hypervisor hands over packets that it has
-//! joined, or whose checksum it has not filled in, and gives no way to turn that off: the
-//! program would see frames that are none. Which features a device has is in sysfs.
+//! The kernel lists virtio_net among the drivers with native XDP. Attaching a program fails with
+//! EOPNOTSUPP all the same if the hypervisor passes packets that it has joined, or whose checksum
+//! it has not filled in, and offers no way to turn that off: the program would see frames that do
+//! not exist on the wire. The features of a device are in sysfs.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -26,12 +26,12 @@ const OFFLOADS: [usize; 7] = [
 const FIXED_OFFLOADS: &str = "the hypervisor joins packets or leaves out their checksums, and virtio_net can't turn \
                               that off (it lacks VIRTIO_NET_F_CTRL_GUEST_OFFLOADS), so it refuses XDP programs";
 
-/// Why the driver of an interface refuses XDP programs, if it is virtio_net and its device
-/// says so.
+/// Why the driver of an interface refuses XDP programs, if it is virtio_net and its device shows a
+/// reason.
 pub(super) fn refusal(interface: &OsStr, index: u32) -> Option<&'static str> {
     let folder = Path::new("/sys/class/net").join(interface);
     let read = |name| fs::read_to_string(folder.join(name)).ok();
-    // What is mounted there may be another network namespace's.
+    // The mounted sysfs may belong to another network namespace.
     if read("ifindex")?.trim().parse() != Ok(index) {
         return None;
     }
@@ -42,7 +42,7 @@ pub(super) fn refusal(interface: &OsStr, index: u32) -> Option<&'static str> {
     refusal_of(&read("device/features")?)
 }
 
-/// What the features, a digit for each bit from the first on, say.
+/// Evaluates the features, given as one digit for each bit, starting at bit 0.
 fn refusal_of(features: &str) -> Option<&'static str> {
     let has = |bit: &usize| features.as_bytes().get(*bit) == Some(&b'1');
     (!has(&CTRL_GUEST_OFFLOADS) && OFFLOADS.iter().any(has)).then_some(FIXED_OFFLOADS)

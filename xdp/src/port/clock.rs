@@ -1,12 +1,12 @@
-//! The port's own time, which starts when it is opened.
+//! The port's clock, which starts when the port is opened.
 
 use std::time::Duration;
 
 use roce_stack::Instant;
 
-/// Who only spins looks for news of the network this often.
+/// How often a driver that only spins looks for network events.
 const LOOK_EVERY: Duration = Duration::from_millis(1);
-/// The clock is looked at in one of so many calls.
+/// The clock is read in one of this many calls.
 const CALLS_PER_LOOK: u32 = 16;
 
 #[derive(Debug)]
@@ -29,7 +29,7 @@ impl Clock {
         Instant::ZERO + self.start.elapsed()
     }
 
-    /// Whether it is time to look for news.
+    /// Whether it is time to look for network events.
     pub(super) fn is_time_to_look(&mut self) -> bool {
         self.calls = self.calls.wrapping_add(1);
         if !self.calls.is_multiple_of(CALLS_PER_LOOK) {

@@ -1,4 +1,4 @@
-//! What a port is made from.
+//! The configuration of a port.
 
 use std::net::IpAddr;
 
@@ -6,20 +6,20 @@ use crate::net::CoreConfig;
 use crate::program::{AttachMode, RedirectConfig};
 use crate::socket::SocketConfig;
 
-/// Ethernet's header and a tag, in bytes.
+/// Length of the Ethernet header and a tag, in bytes.
 const LINK_HEADERS: usize = 14 + 4;
 
-/// Headers of IPv6 and UDP, in bytes: the longest over which a packet is carried.
+/// Length of the IPv6 and UDP headers, in bytes: the longest headers of RoCEv2.
 const IPV6_HEADERS: usize = 40 + 8;
-/// Headers of IPv4 and UDP, in bytes.
+/// Length of the IPv4 and UDP headers, in bytes.
 const IPV4_HEADERS: usize = 20 + 8;
-/// RoCE v1's GRH, in bytes.
+/// Length of RoCE v1's GRH, in bytes.
 const GRH: usize = 40;
 
-/// So many queues have as much memory each as one alone: 16 MiB.
+/// Up to this many queues, each has as much memory as a single one: 16 MiB.
 const QUEUES_WITH_ALL: u32 = 4;
 
-/// The longest transport packet in any packet of so many bytes.
+/// The longest transport packet in an IP packet of `mtu` bytes.
 pub(super) fn max_packet_bytes(mtu: usize, ipv6: bool, roce_v1: bool) -> usize {
     mtu.saturating_sub(match (ipv6, roce_v1) {
         (true, _) => IPV6_HEADERS,
@@ -28,32 +28,32 @@ pub(super) fn max_packet_bytes(mtu: usize, ipv6: bool, roce_v1: bool) -> usize {
     })
 }
 
-/// Who fills in the UDP checksum of packets over IPv6. RoCE has none (Annex A17.3.2, with
-/// RFC 6936), but a firewall on the way may want one. Over IPv4 none is sent.
+/// How the UDP checksum of packets over IPv6 is filled in. RoCE has none (Annex A17.3.2, with RFC
+/// 6936), but a firewall on the path may require one. Over IPv4 none is sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Ipv6Checksum {
-    /// Nobody: it is 0.
+    /// No checksum: the field is 0.
     #[default]
     None,
-    /// The driver, or the kernel where that copies; we where neither can.
+    /// By the driver, or by the kernel in copy mode; by this port if neither can.
     Auto,
-    /// We.
+    /// By this port.
     Software,
 }
 
-/// What an [`XdpPort`](crate::XdpPort) is made from.
+/// The configuration of an [`XdpPort`](crate::XdpPort).
 #[derive(Clone, Debug)]
 pub struct XdpPortConfig {
     /// The interface, its queues and their memory.
     pub sockets: SocketConfig,
-    /// How the redirect program is to be attached.
+    /// How to attach the redirect program.
     pub attach: AttachMode,
-    /// What the program takes for ours, and the port carries.
+    /// Which frames the program redirects and the port carries.
     pub redirect: RedirectConfig,
-    /// Tags, and how many paths are remembered. That RoCE v1 is taken follows from
+    /// Tags, and the number of paths to remember. Whether RoCE v1 is accepted follows from
     /// `redirect`.
     pub net: CoreConfig,
-    /// Who fills in the UDP checksum of packets over IPv6.
+    /// How the UDP checksum of packets over IPv6 is filled in.
     pub ipv6_checksum: Ipv6Checksum,
 }
 
@@ -69,8 +69,8 @@ impl XdpPortConfig {
         }
     }
 
-    /// Uses the interface's first `count` queues, at least one. The more there are, the
-    /// less memory each has, down to a sixteenth.
+    /// Uses the interface's first `count` queues, at least one. With more queues, each has less
+    /// memory, down to a sixteenth.
     pub fn use_queues(&mut self, count: u32) {
         let sockets = &mut self.sockets;
         sockets.queues = (0..count.max(1)).collect();
@@ -79,9 +79,9 @@ impl XdpPortConfig {
         sockets.memory.tx_frames = (sockets.memory.tx_frames / share).max(1);
     }
 
-    /// About how many bytes each queue holds before frames are dropped.
+    /// Approximate bytes that each queue holds before it drops frames.
     pub fn receive_buffer_bytes(&self) -> usize {
-        // One packet takes a chunk or more, mostly of 1024 bytes or more.
+        // A packet takes at least one chunk, and most carry 1024 bytes or more.
         self.sockets.memory.rx_chunks as usize * 1024
     }
 
@@ -92,7 +92,7 @@ impl XdpPortConfig {
         max_packet_bytes(self.longest_ip(), ipv6, self.redirect.roce_v1)
     }
 
-    /// The longest IP packet that there is room for.
+    /// The longest IP packet that the configuration has room for, in bytes.
     pub(super) fn longest_ip(&self) -> usize {
         self.sockets
             .memory

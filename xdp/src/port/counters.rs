@@ -5,31 +5,30 @@ use crate::net::WaitDrop;
 use crate::socket::SocketQueue;
 use crate::umem::Owner;
 
-/// What a port has done and dropped so far, its queues' and the network's counters not
-/// included.
+/// What a port has done and dropped so far, without the counters of its queues and of the network.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct XdpCounters {
-    /// Packets handed out.
+    /// Packets delivered.
     pub rx_packets: u64,
     /// Their bytes, from BTH to ICRC.
     pub rx_bytes: u64,
-    /// Frames dropped because they were longer than any can be.
+    /// Frames dropped because they were longer than the longest frame.
     pub rx_too_long: u64,
-    /// Packets committed.
+    /// Packets committed for transmission.
     pub tx_packets: u64,
     /// Their bytes, from BTH to ICRC.
     pub tx_bytes: u64,
-    /// Times that there was no room for a packet.
+    /// Reservations refused because the queue was full.
     pub tx_queue_full: u64,
-    /// Packets for which no room was lent because they can't be sent.
+    /// Reservations refused because the packet can't be sent.
     pub tx_unsendable: u64,
-    /// Packets that wait, or waited, for their neighbour's address.
+    /// Packets that wait, or have waited, for their neighbour's address.
     pub tx_waited: u64,
-    /// Packets whose UDP checksum was computed here.
+    /// Packets whose UDP checksum the port computed.
     pub tx_checksums_here: u64,
-    /// Packets to this very port.
+    /// Packets to this port itself.
     pub tx_looped: u64,
-    /// Packets to this very port that were dropped because too many waited.
+    /// Packets to this port itself that were dropped because too many waited.
     pub tx_loop_full: u64,
 }
 
@@ -52,18 +51,18 @@ impl XdpCounters {
     }
 }
 
-/// Every counter of a queue and of its socket, and who has how many of its chunks right now.
+/// Every counter of a queue and of its socket, and the number of chunks of each owner right now.
 pub(super) fn of_queue(queue: &SocketQueue) -> impl Iterator<Item = (&'static str, u64)> {
     let chunks = queue.chunks();
     let chunks = Owner::ALL.map(|owner| (owner.name(), chunks.of(owner).into()));
-    // A kernel that does not tell counts nothing.
+    // A kernel that does not report statistics counts nothing.
     let kernel = queue.kernel().statistics().unwrap_or_default();
     let own = queue.counters().each();
     own.chain(chunks).chain(kernel.each())
 }
 
-/// Every counter of a port, those of several queues added up, and who has how many chunks
-/// of the memory for frames right now.
+/// Every counter of a port, summed over its queues, and the number of frame chunks of each owner
+/// right now.
 pub(super) fn all(port: &XdpPort) -> Vec<(&'static str, u64)> {
     let mut all: Vec<(&'static str, u64)> = port.counters.each().into();
     let mut add = |name, value| match all.iter_mut().find(|(known, _)| *known == name) {

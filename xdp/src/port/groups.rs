@@ -7,8 +7,8 @@ use socket2::{Domain, InterfaceIndexOrAddress, Protocol, Socket, Type};
 
 use crate::socket::SocketConfig;
 
-/// The groups that were joined. For each there is a socket that receives nothing: it has the
-/// kernel tell routers and switches (IGMP, MLD), and the NIC's filter, as long as it lives.
+/// The joined groups. Each has a socket that receives nothing. While it is open, the kernel tells
+/// routers and switches (IGMP, MLD), and the NIC's filter.
 #[derive(Debug, Default)]
 pub(super) struct Groups(Vec<(IpAddr, Socket)>);
 
@@ -43,7 +43,7 @@ impl Groups {
         Ok(())
     }
 
-    /// Whether it was joined.
+    /// Leaves a group. Returns whether it was joined.
     pub(super) fn leave(&mut self, group: IpAddr) -> bool {
         let before = self.0.len();
         self.0.retain(|(joined, _)| *joined != group);
@@ -58,12 +58,12 @@ fn member(index: u32, group: IpAddr) -> std::io::Result<Socket> {
         Domain::IPV6
     };
     let socket = Socket::new(domain, Type::DGRAM, Some(Protocol::UDP))?;
-    // A socket that is bound to a loopback address gets nothing.
+    // A socket bound to a loopback address receives no packets from the network.
     let nowhere: (IpAddr, u16) = match group {
         IpAddr::V4(_) => (Ipv4Addr::LOCALHOST.into(), 0),
         IpAddr::V6(_) => (Ipv6Addr::LOCALHOST.into(), 0),
     };
-    // Without a loopback interface that is up it stays unbound, which receives nothing either.
+    // Without a loopback interface that is up, it stays unbound, which receives nothing either.
     let _ = socket.bind(&std::net::SocketAddr::from(nowhere).into());
     match group {
         IpAddr::V4(group) => {

@@ -1,19 +1,19 @@
-//! Packets to this very port, which no NIC would bring back.
+//! Packets to this port itself, which no NIC would loop back.
 
 use std::collections::VecDeque;
 
 use roce_port::RxSink;
 use roce_stack::RxMeta;
 
-/// So many packets wait at most.
+/// The most packets that wait.
 const MOST: usize = 256;
 
-/// Packets that wait. Their buffers are used again and again.
+/// The waiting packets. Their buffers are reused.
 #[derive(Debug, Default)]
 pub(super) struct Loopback {
     waiting: VecDeque<(RxMeta, Vec<u8>)>,
     spare: Vec<Vec<u8>>,
-    /// What is being written.
+    /// The buffer that is being written.
     writing: Vec<u8>,
 }
 
@@ -26,13 +26,13 @@ impl Loopback {
         self.waiting.len() >= MOST
     }
 
-    /// Room for a packet, until the next call.
+    /// Reserves room for a packet, until the next call.
     pub(super) fn reserve(&mut self, len: usize) -> &mut [u8] {
         self.writing.resize(len, 0);
         &mut self.writing
     }
 
-    /// Queues what was written, unless too many wait.
+    /// Queues the packet, unless too many wait.
     pub(super) fn commit(&mut self, meta: RxMeta) -> bool {
         if self.is_full() {
             return false;
@@ -49,12 +49,12 @@ impl Loopback {
         self.commit(meta)
     }
 
-    /// Hands out up to `budget` packets.
+    /// Delivers up to `budget` packets.
     pub(super) fn receive(&mut self, budget: usize, sink: &mut dyn RxSink) -> usize {
         if self.is_empty() {
             return 0;
         }
-        // What is sent in answer meanwhile waits for the next call.
+        // Packets that the sink sends in response wait for the next call.
         let count = budget.min(self.waiting.len());
         for (meta, packet) in self.waiting.drain(..count) {
             sink.packet(&meta, &packet);

@@ -32,13 +32,13 @@ use transmit::{Reserved, Special};
 
 /// A port over AF_XDP. See [`Port`] for the contract.
 ///
-/// It does for frames what the kernel does for sockets: it finds the next hop and its
-/// Ethernet address, writes all headers from Ethernet to UDP, and takes them off again. The
-/// whole header is seen and written here, so every bit of the ICRC is checked.
+/// It does for frames what the kernel does for sockets: it finds the next hop and its Ethernet
+/// address, writes all headers from Ethernet to UDP, and removes them again. The whole header is
+/// seen and written here, so every bit of the ICRC is checked.
 ///
-/// Who has nothing to do waits for the descriptors of [`XdpPort::fds`]. News of the network
-/// (routes, neighbours, addresses, the link) are taken in by [`Port::follow_network`],
-/// which [`Port::receive`] calls itself about every millisecond.
+/// A driver that has nothing to do waits for the descriptors of [`XdpPort::fds`].
+/// [`Port::follow_network`] handles network events (routes, neighbours, addresses, the link).
+/// [`Port::receive`] calls it about every millisecond.
 pub struct XdpPort {
     config: XdpPortConfig,
     net: Net,
@@ -46,22 +46,22 @@ pub struct XdpPort {
     program: Program,
     attached: Attached,
     driver: Option<DriverOffer>,
-    /// Addresses that were activated.
+    /// The activated addresses.
     active: Vec<IpAddr>,
     groups: Groups,
     loopback: Loopback,
-    /// Frames whose next hop's address is not known yet, with the queue they are in.
+    /// Frames whose next hop's address is not known yet, each with the queue that it is in.
     waiting: Waiting<(usize, Held)>,
     reserved: Reserved,
     special: Special,
-    /// Identification of the next packet over IPv4.
+    /// The identification of the next packet over IPv4.
     next_id: u16,
-    /// The queue that is received from first.
+    /// The queue to receive from first.
     turn: usize,
-    /// Where frames of several pieces are put together.
+    /// The buffer in which frames of several pieces are reassembled.
     assembly: Box<[u8]>,
     clock: Clock,
-    /// What happened since [`XdpPort::take_changes`].
+    /// The changes since the last [`XdpPort::take_changes`].
     changes: Changes,
     counters: XdpCounters,
 }
@@ -71,24 +71,23 @@ impl XdpPort {
     /// address activated yet.
     ///
     /// # Errors
-    /// If the interface is none that this works with, another program is attached to it or
-    /// another socket bound to its queues, or the kernel refuses for any other reason. All that
-    /// was done is undone.
+    /// If the interface is not supported, another program is attached to it or another socket bound
+    /// to its queues, or the kernel refuses for any other reason. Everything done so far is undone.
     pub fn open(config: XdpPortConfig) -> Result<Self, PortError> {
         open::open(config)
     }
 
-    /// What the port is made from.
+    /// The configuration that the port was opened with.
     pub fn config(&self) -> &XdpPortConfig {
         &self.config
     }
 
-    /// What is known of the network.
+    /// The state of the network.
     pub fn net(&self) -> &Net {
         &self.net
     }
 
-    /// The queues, for their sockets' modes and statistics.
+    /// The queues, for the modes and statistics of their sockets.
     pub fn queues(&self) -> &[SocketQueue] {
         &self.queues
     }
@@ -98,25 +97,26 @@ impl XdpPort {
         &self.attached
     }
 
-    /// What the port has done and dropped so far, its queues' and the network's counters not
-    /// included.
+    /// What the port has done and dropped so far, without the counters of its queues and of the
+    /// network.
     pub fn counters(&self) -> &XdpCounters {
         &self.counters
     }
 
-    /// Every counter of each queue, with its name; the order is that of [`XdpPort::queues`].
+    /// Every counter of each queue, with its name, in the order of [`XdpPort::queues`].
     pub fn each_counter_by_queue(&self) -> impl Iterator<Item = Vec<(&'static str, u64)>> {
         let count = |queue| counters::of_queue(queue).collect();
         self.queues.iter().map(count)
     }
 
-    /// What the driver could do when the port was opened; kernels before 6.3 don't tell.
+    /// What the driver supported when the port was opened; `None` on kernels before 6.3, which
+    /// don't report it.
     pub fn driver(&self) -> Option<DriverOffer> {
         self.driver
     }
 
-    /// The descriptors to wait for, besides [`Port::next_deadline`]: those of the queues,
-    /// then that of the news.
+    /// The descriptors to wait for, besides [`Port::next_deadline`]: those of the queues, then that
+    /// of network events.
     pub fn fds(&self) -> impl Iterator<Item = PortFd<'_>> {
         let news = PortFd {
             fd: self.net.fd(),
@@ -127,8 +127,8 @@ impl XdpPort {
 
     /// The queues' descriptors.
     pub fn queue_fds(&self) -> impl Iterator<Item = PortFd<'_>> {
-        // While the link is down nothing leaves, though the sockets say that they are
-        // writable. That it is up again is among the news.
+        // While the link is down nothing leaves, though the sockets report that they are
+        // writable. A network event reports when it is up again.
         let is_up = self.net.link().is_some_and(|link| link.up);
         self.queues.iter().map(move |queue| PortFd {
             fd: queue.kernel().as_fd(),
@@ -136,12 +136,12 @@ impl XdpPort {
         })
     }
 
-    /// What has changed since this was asked last: MTU, addresses, neighbours.
+    /// What has changed since the last call: MTU, addresses, neighbours.
     pub fn take_changes(&mut self) -> Changes {
         std::mem::take(&mut self.changes)
     }
 
-    /// What is sent to an address that the interface has no more is the kernel's again.
+    /// Returns packets to addresses that the interface no longer has to the kernel.
     fn forget_addresses_that_are_gone(&mut self) -> Result<(), PortError> {
         let own = self.net.addresses();
         let mut gone = Vec::new();
@@ -227,7 +227,7 @@ impl Port for XdpPort {
                 .any(|own| own.address == address)
         };
         if !is_own(self) {
-            // It may have been added a moment ago.
+            // The address may have been added a moment ago.
             self.follow_network()?;
         }
         if !is_own(self) {
@@ -250,7 +250,7 @@ impl Port for XdpPort {
     fn leave(&mut self, group: IpAddr) {
         if self.groups.leave(group) {
             self.net.leave_group(group);
-            // It fails only if the map is gone, and then nothing is received anyway.
+            // This fails only if the map is gone, and then nothing is received anyway.
             let _ = self.program.remove_address(group);
         }
     }
@@ -274,7 +274,7 @@ impl Port for XdpPort {
         Ok(empty)
     }
 
-    // Frames that wait for their neighbour's address count.
+    // Includes the frames that wait for their neighbour's address.
     fn queued(&self) -> usize {
         self.queues.iter().map(SocketQueue::unsent).sum()
     }
@@ -303,7 +303,7 @@ impl Port for XdpPort {
         Some(next.saturating_duration_since(now))
     }
 
-    // Frames that waited for a neighbour are sent or dropped.
+    // Sends or drops the frames that waited for a neighbour.
     fn follow_network(&mut self) -> Result<(), PortError> {
         let now = self.clock.now();
         let changes = self.net.poll(now)?;

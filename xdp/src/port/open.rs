@@ -13,12 +13,12 @@ use crate::port::{Ipv6Checksum, XdpCounters, XdpPortConfig};
 use crate::program::{Mode, Program};
 use crate::socket::{self, SocketConfig, ZeroCopy};
 
-/// The longest frame that can be made of pieces.
+/// The longest frame that can be assembled from pieces, in bytes.
 const LONGEST_FRAME: usize = 1 << 16;
 
-/// What the sockets are made from, with the program attached like this. A program in the
-/// kernel is given copies. If the driver received into our memory all the same, each frame
-/// would be copied twice, and the socket would call that zero-copy.
+/// The configuration of the sockets when the program is attached in `mode`. A program in generic
+/// mode gets copies of the frames. If the driver received into our memory all the same, each frame
+/// would be copied twice, and the socket would still report zero-copy.
 fn suited(sockets: &SocketConfig, mode: Mode, checksum: Ipv6Checksum) -> SocketConfig {
     let mut sockets = sockets.clone();
     sockets.memory.tx_metadata = checksum == Ipv6Checksum::Auto;
@@ -48,7 +48,7 @@ pub(super) fn open(config: XdpPortConfig) -> Result<XdpPort, PortError> {
         .max()
         .map_or(1, |&queue| queue.saturating_add(1));
     let program = Program::load(entries, &config.redirect).map_err(program_error)?;
-    // Before the sockets: if another program is there, nothing else is touched.
+    // Attach before opening sockets: if another program is there, nothing else is touched.
     let attached = program
         .attach(&sockets.interface, sockets.interface_index, config.attach)
         .map_err(program_error)?;

@@ -1,4 +1,4 @@
-//! What is beyond the reach of a port, said when a path is chosen.
+//! Checks when a path is chosen whether the port can reach it.
 
 use std::io;
 
@@ -22,7 +22,7 @@ impl XdpPort {
                 Err(self.unreachable(path, "the way there leads by a gateway"))
             }
             Err(Refusal::NoRoute) => Err(self.unreachable(path, "no route leads there")),
-            // The stack refuses, or the neighbour may yet answer.
+            // Either the stack refuses it, or the neighbour may still answer.
             Ok(_) | Err(_) => Ok(()),
         }
     }

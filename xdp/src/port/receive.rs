@@ -1,4 +1,4 @@
-//! Frames that arrive.
+//! Receiving frames.
 
 use roce_port::{PortError, RxSink};
 
@@ -8,7 +8,7 @@ use crate::net::Net;
 use crate::queue::Frame;
 
 impl XdpPort {
-    /// Hands out packets of all queues, each of which is first in its turn.
+    /// Delivers packets from all queues. The first queue rotates.
     pub(super) fn receive_frames(
         &mut self,
         budget: usize,
@@ -33,7 +33,7 @@ impl XdpPort {
     }
 }
 
-/// Takes the headers off. Only what comes in several pieces is copied.
+/// Removes the headers and delivers the packet. Only frames in several pieces are copied.
 fn hand_out(
     frame: Frame<'_>,
     net: &mut Net,
@@ -49,7 +49,7 @@ fn hand_out(
         }
         None => frame.copy_to(assembly),
     };
-    // What is dropped is counted there.
+    // `parse` counts the frames that it drops.
     if let Ok(received) = net.parse(bytes) {
         counters.rx_packets += 1;
         counters.rx_bytes += received.transport.len() as u64;

@@ -1,4 +1,4 @@
-//! Frames that leave.
+//! Sending frames.
 
 use std::hint::cold_path;
 use std::net::IpAddr;
@@ -11,34 +11,35 @@ use super::{Ipv6Checksum, XdpPort};
 use crate::net::{Outcome, PacketFields, PathKey, Refusal, Template};
 use crate::queue::{ChecksumAt, NoRoom};
 
-/// The packet for which room was lent last.
+/// The packet of the last reservation.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) enum Reserved {
     /// None.
     #[default]
     Nothing,
-    /// One that leaves by a queue.
+    /// A packet that leaves through a queue.
     Frame { queue: usize, len: usize },
-    /// One that leaves by a queue when what [`Special`] says has been done.
+    /// A packet that leaves through a queue after the work that [`Special`] describes.
     Special { queue: usize, len: usize },
-    /// One to this very port, of which [`Special::copy`] tells.
+    /// A packet to this port itself, described by [`Special::copy`].
     Looped { len: usize },
 }
 
-/// What is to be done to few packets only.
+/// The work that only few packets need.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Special {
     header_len: usize,
-    /// The next hop whose Ethernet address is not known yet.
+    /// The next hop, if its Ethernet address is not known yet.
     waits_for: Option<IpAddr>,
-    /// It is to a group that was joined here, or to an address of ours.
+    /// The metadata of a copy to deliver: the packet is to a group that was joined here, or to an
+    /// address of ours.
     copy: Option<RxMeta>,
-    /// The checksum that we compute when all is written.
+    /// The checksum that the port computes when the packet is complete.
     checksum: Option<ChecksumAt>,
 }
 
 impl XdpPort {
-    /// Lends room for a packet.
+    /// Reserves room for a packet.
     pub(super) fn lend(&mut self, to: &TxMeta, len: usize) -> Result<TxSlot<'_>, ReserveError> {
         self.reserved = Reserved::Nothing;
         if !self.active.contains(&to.src) || !self.carries(to.version) {
@@ -115,7 +116,7 @@ impl XdpPort {
         })
     }
 
-    /// Lends room for a packet to this very port.
+    /// Reserves room for a packet to this port itself.
     fn lend_looped(
         &mut self,
         to: &TxMeta,
@@ -148,7 +149,7 @@ impl XdpPort {
         })
     }
 
-    /// Queues the packet for which room was lent last, if there is one.
+    /// Queues the reserved packet, if there is one.
     pub(super) fn commit_reserved(&mut self) {
         let len = match std::mem::take(&mut self.reserved) {
             Reserved::Nothing => {
@@ -178,8 +179,8 @@ impl XdpPort {
         self.counters.tx_bytes += len as u64;
     }
 
-    /// The same, and sends it at once, with what its own queue has before it. One that is
-    /// special leaves with the others.
+    /// Queues the reserved packet and sends it at once, after those already in its queue. A packet
+    /// that is special leaves with the others at `flush`.
     pub(super) fn commit_and_send(&mut self) {
         let queue = match self.reserved {
             Reserved::Frame { queue, .. } => Some(queue),
@@ -187,7 +188,7 @@ impl XdpPort {
         };
         self.commit_reserved();
         if let Some(queue) = queue {
-            // What is wrong is so at the next `flush`, too, which tells.
+            // The next `flush` hits the same error and reports it.
             if let Err(_told_later) = self.queues[queue].send() {
                 cold_path();
             }
@@ -220,7 +221,7 @@ impl XdpPort {
         }
     }
 
-    /// What goes to a group that was joined here is received here, too.
+    /// Delivers a copy of a packet to a group that was joined here.
     fn copy_to_ourselves(&mut self, queue: usize, header_len: usize, copy: Option<RxMeta>) {
         let Some(meta) = copy else { return };
         let Some(frame) = self.queues[queue].reserved() else {
@@ -233,7 +234,7 @@ impl XdpPort {
         }
     }
 
-    /// Computes the checksum of the frame that is written.
+    /// Computes the checksum of the frame, which is complete.
     fn end_checksum(&mut self, queue: usize, checksum: Option<ChecksumAt>) {
         let Some(at) = checksum else { return };
         if let Some(frame) = self.queues[queue].reserved() {
@@ -242,7 +243,7 @@ impl XdpPort {
         }
     }
 
-    /// The frame waits until its neighbour answers.
+    /// Holds the frame until its neighbour answers.
     fn hold(&mut self, queue: usize, hop: IpAddr) {
         let Some(held) = self.queues[queue].hold() else {
             return;
@@ -254,7 +255,7 @@ impl XdpPort {
         }
     }
 
-    /// Sends or drops the frames whose neighbour has answered, or did not.
+    /// Sends the frames whose neighbour has answered, and drops those whose neighbour did not.
     pub(super) fn release_waiting(&mut self, now: Instant) -> Result<(), PortError> {
         self.reserved = Reserved::Nothing;
         let (net, queues) = (&self.net, &mut self.queues);
@@ -295,7 +296,7 @@ fn src_port(version: RoceVersion) -> u16 {
     }
 }
 
-/// The path that a packet takes.
+/// The path of a packet.
 pub(super) fn path_of(to: &TxMeta) -> PathKey {
     PathKey {
         src: to.src,
@@ -304,7 +305,7 @@ pub(super) fn path_of(to: &TxMeta) -> PathKey {
     }
 }
 
-/// What is told of a packet that comes back without having left.
+/// The receive metadata of a packet that is looped back without leaving.
 fn looped(to: &TxMeta, ip: IpCovered) -> RxMeta {
     RxMeta {
         src: to.src,
@@ -315,7 +316,7 @@ fn looped(to: &TxMeta, ip: IpCovered) -> RxMeta {
     }
 }
 
-/// All packets to one destination leave by one queue, and so in order.
+/// The queue for a destination. All packets to one destination use one queue, and so stay in order.
 fn queue_of(dst: IpAddr, queues: usize) -> usize {
     if queues == 1 {
         return 0;

@@ -34,7 +34,7 @@ impl Reg {
     }
 }
 
-/// How many bytes an access has.
+/// The size of an access.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Size {
     Byte,
@@ -54,12 +54,12 @@ impl Size {
     }
 }
 
-/// When to jump.
+/// The condition of a jump.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum When {
     Equal,
     NotEqual,
-    /// Without sign.
+    /// Unsigned greater than.
     Above,
     /// Any bit in common.
     AnyBit,
@@ -76,7 +76,7 @@ impl When {
     }
 }
 
-/// A place to jump to.
+/// A jump target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Label(usize);
 
@@ -95,24 +95,24 @@ const LD_IMM64: u8 = 0x18;
 /// The source register of a 64-bit constant that is a map's file descriptor.
 const PSEUDO_MAP_FD: u8 = 1;
 
-/// A program that is being written.
+/// A program under construction.
 #[derive(Debug, Default)]
 pub(super) struct Assembler {
     code: Vec<u64>,
-    /// Where each label is.
+    /// The position of each label.
     labels: Vec<Option<usize>>,
-    /// Which instructions jump to which label.
+    /// The jump instructions and their labels.
     jumps: Vec<(usize, Label)>,
 }
 
 impl Assembler {
-    /// A label that is placed later.
+    /// Creates a label, to be placed later.
     pub(super) fn label(&mut self) -> Label {
         self.labels.push(None);
         Label(self.labels.len() - 1)
     }
 
-    /// The label means the next instruction.
+    /// Places the label at the next instruction.
     pub(super) fn place(&mut self, label: Label) {
         self.labels[label.0] = Some(self.code.len());
     }
@@ -179,7 +179,7 @@ impl Assembler {
     /// `to = map`
     pub(super) fn map(&mut self, to: Reg, map: BorrowedFd<'_>) {
         self.emit(LD_IMM64, to.number(), PSEUDO_MAP_FD, 0, map.as_raw_fd());
-        // The upper half of the constant.
+        // The second instruction holds the upper half of the constant.
         self.emit(0, 0, 0, 0, 0);
     }
 
@@ -193,7 +193,7 @@ impl Assembler {
         self.emit(EXIT, 0, 0, 0, 0);
     }
 
-    /// The program, as the kernel wants it.
+    /// The program in the kernel's format.
     ///
     /// # Panics
     /// If a label was not placed.

@@ -7,15 +7,15 @@ use super::ProgramError;
 use super::holder::holder;
 use crate::sys::bpf;
 
-/// How the program is to be attached.
+/// How to attach the program.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AttachMode {
-    /// In the driver if it can, else in the kernel.
+    /// In the driver if it supports it, otherwise in the kernel.
     #[default]
     Auto,
     /// In the driver.
     Native,
-    /// In the kernel, for any driver: each frame is a socket buffer first.
+    /// In the kernel, with any driver. Each frame becomes a socket buffer first.
     Generic,
 }
 
@@ -46,7 +46,7 @@ impl Mode {
     }
 }
 
-/// An attached program. It is detached when this is dropped, or the process ends.
+/// An attached program. It is detached when this value is dropped or the process ends.
 #[derive(Debug)]
 pub struct Attached {
     link: OwnedFd,
@@ -55,7 +55,7 @@ pub struct Attached {
 }
 
 impl Attached {
-    /// How it is attached.
+    /// The mode in which it is attached.
     pub fn mode(&self) -> Mode {
         self.mode
     }
@@ -68,8 +68,8 @@ impl Attached {
 
 impl Drop for Attached {
     fn drop(&mut self) {
-        // A child of this process has the descriptor, too, between `fork` and `exec`. If this
-        // fails (kernels before 5.9), the link ends with the last descriptor.
+        // A child of this process also has the descriptor, between `fork` and `exec`. If detaching
+        // fails (kernels before 5.9), the link ends when the last descriptor is closed.
         let _ = bpf::detach(self.link.as_fd());
     }
 }
@@ -99,7 +99,7 @@ pub(super) fn attach(
     }
 }
 
-/// Somebody else's program is there. EEXIST: one attached in the other mode.
+/// Whether another program is attached. EEXIST means one in the other mode.
 fn is_held(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EBUSY | libc::EEXIST))
 }

@@ -1,4 +1,4 @@
-//! Who holds an interface.
+//! The program that is attached to an interface.
 
 use std::fmt;
 use std::io;
@@ -17,9 +17,9 @@ const ATTACHED_GENERIC: u8 = 2;
 /// The program that is attached to an interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Holder {
-    /// The program's number, as `bpftool prog show id` takes it.
+    /// The program's ID, as in `bpftool prog show id`.
     pub id: u32,
-    /// Its name, if the kernel tells.
+    /// Its name, if the kernel reports it.
     pub name: Option<String>,
     /// How it is attached.
     pub mode: Mode,
@@ -38,7 +38,7 @@ impl fmt::Display for Holder {
 /// The program that is attached to an interface, if there is one.
 ///
 /// # Errors
-/// If the kernel does not tell, for instance because there is no such interface.
+/// If the kernel does not report it, for instance because there is no such interface.
 pub(crate) fn holder(index: u32) -> io::Result<Option<Holder>> {
     let answer = netlink::link(index)?;
     let Some((id, mode)) = answer.get(LINK_HEADERS..).and_then(program_of) else {
@@ -48,7 +48,7 @@ pub(crate) fn holder(index: u32) -> io::Result<Option<Holder>> {
     Ok(Some(Holder { id, name, mode }))
 }
 
-/// Number and mode of the program in the attributes of a link.
+/// The ID and mode of the program in the attributes of a link.
 fn program_of(attributes: &[u8]) -> Option<(u32, Mode)> {
     let xdp = find(attributes, IFLA_XDP)?;
     let id = find(xdp, IFLA_XDP_PROG_ID)?

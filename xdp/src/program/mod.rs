@@ -1,15 +1,18 @@
-//! The redirect program: what arrives for us goes to our sockets, all else to the kernel.
+//! The redirect program: it sends our frames to our sockets, and passes all others to the kernel.
 //!
-//! It is assembled here, from a handful of instructions, and
-//! loaded by `bpf(2)`: no C tool chain is needed. It is attached by a link, so that it
-//! goes away with the process, however that ends.
+//! It is assembled here from a few instructions and loaded with `bpf(2)`, so no C tool chain is
+//! needed. It is attached with a link, so it is detached when the process ends, however that
+//! happens.
 //!
-//! A frame is ours if it is an IPv4 or IPv6 packet with or without one 802.1Q tag, whole
-//! and without options or extension headers, to UDP port 4791 of one of the addresses that
-//! were given to [`Program::add_address`]; or, if asked for, a RoCE v1 frame to one of
-//! them; and if it is for a QP in our part of the QPNs, where we have only a part
-//! ([`RedirectConfig::part`]). It goes to the socket of the queue that it arrived at; if there is none, to the
-//! kernel, too.
+//! A frame is ours if it meets these conditions:
+//!
+//! - It is an IPv4 or IPv6 packet with at most one 802.1Q tag, not fragmented and without options
+//!   or extension headers, to UDP port 4791 of an address passed to [`Program::add_address`]. If
+//!   configured, a RoCE v1 frame to one of these addresses qualifies, too.
+//! - It is for a QP in our part of the QPNs, if we have only a part ([`RedirectConfig::part`]).
+//!
+//! Our frames go to the socket of the queue that they arrived at. If that queue has no socket, they
+//! go to the kernel, too.
 
 mod asm;
 mod attach;
@@ -28,13 +31,13 @@ pub use redirect::RedirectConfig;
 
 use crate::sys::bpf::{self, Map, MapKind};
 
-/// Most addresses that the program can know.
+/// The most addresses that the program can know.
 const MAX_ADDRESSES: u32 = 1024;
 
 /// Why a program could not be loaded, attached or changed.
 #[derive(Debug)]
 pub struct ProgramError {
-    /// What was tried, and what can be done, in words.
+    /// What was tried, and a remedy if there is one.
     pub what: String,
     /// The operating system's error.
     pub source: io::Error,
@@ -52,14 +55,14 @@ impl std::error::Error for ProgramError {
     }
 }
 
-/// What the program says of a frame.
+/// The program's decision about a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// The kernel gets it.
+    /// Pass the frame to the kernel.
     Pass,
-    /// The socket of its queue gets it.
+    /// Redirect the frame to the socket of its queue.
     Redirect,
-    /// Something else, which our program never says.
+    /// Another return code, which our program never returns.
     Other(u32),
 }
 
@@ -67,15 +70,14 @@ pub enum Verdict {
 #[derive(Debug)]
 pub struct Program {
     fd: OwnedFd,
-    /// Queues to sockets.
+    /// The map from queues to sockets.
     sockets: Map<4>,
-    /// Our addresses.
+    /// The set of our addresses.
     addresses: Map<16>,
 }
 
 impl Program {
-    /// Loads the program, with room for the sockets of `queues` queues, and without any
-    /// address.
+    /// Loads the program, with room for the sockets of `queues` queues and without addresses.
     ///
     /// # Errors
     /// If the kernel refuses.
@@ -98,10 +100,10 @@ impl Program {
         })
     }
 
-    /// Frames to this address are ours from now on.
+    /// Redirects frames to this address from now on.
     ///
     /// # Errors
-    /// If the kernel refuses, for instance because there are too many.
+    /// If the kernel refuses, for instance because there are too many addresses.
     pub fn add_address(&self, address: IpAddr) -> Result<(), ProgramError> {
         let key = key_of(address);
         self.addresses
@@ -112,8 +114,8 @@ impl Program {
             })
     }
 
-    /// Frames to this address are the kernel's from now on. An address that is not ours stays
-    /// so.
+    /// Passes frames to this address to the kernel from now on. Does nothing for an address that
+    /// was not added.
     ///
     /// # Errors
     /// If the kernel refuses.
@@ -127,7 +129,7 @@ impl Program {
         }
     }
 
-    /// Our frames that arrive at `queue` go to `socket` from now on.
+    /// Sends our frames that arrive at `queue` to `socket` from now on.
     ///
     /// # Errors
     /// If the kernel refuses.
@@ -141,10 +143,10 @@ impl Program {
             })
     }
 
-    /// What the program says of a frame at queue 0, without sending anything anywhere.
+    /// Runs the program on a frame at queue 0, without sending it anywhere.
     ///
     /// # Errors
-    /// If the kernel refuses: it takes no frames shorter than an Ethernet header.
+    /// If the kernel refuses. It accepts no frames shorter than an Ethernet header.
     pub fn judge(&self, frame: &[u8]) -> io::Result<Verdict> {
         Ok(match bpf::test_run(self.fd.as_fd(), frame)? {
             bpf::XDP_PASS => Verdict::Pass,
@@ -156,7 +158,7 @@ impl Program {
     /// Attaches the program to an interface.
     ///
     /// # Errors
-    /// If another program is there already (the error says which), or the kernel refuses.
+    /// If another program is already attached (the error says which), or the kernel refuses.
     pub fn attach(
         &self,
         interface: &str,
@@ -167,7 +169,7 @@ impl Program {
     }
 }
 
-/// An address as the map has it: an IPv4 one mapped into IPv6.
+/// An address in the map's format: IPv4 addresses are mapped into IPv6.
 fn key_of(address: IpAddr) -> [u8; 16] {
     match address {
         IpAddr::V4(address) => address.to_ipv6_mapped().octets(),

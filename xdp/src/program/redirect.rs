@@ -1,4 +1,4 @@
-//! What the redirect program does, instruction by instruction.
+//! The redirect program, instruction by instruction.
 
 use std::os::fd::BorrowedFd;
 
@@ -11,15 +11,15 @@ use super::asm::When::{Above, AnyBit, Equal, NotEqual};
 use super::asm::{Assembler, Label};
 use crate::sys::bpf::XDP_PASS;
 
-/// What the program takes for ours besides RoCEv2.
+/// Which frames the program redirects besides RoCEv2.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RedirectConfig {
-    /// RoCE v1, which has an EtherType of its own and a GRH in the place of IPv6's header
-    /// (InfiniBand Architecture Specification, Annex A16).
+    /// Whether to redirect RoCE v1, which has its own EtherType and a GRH in place of the IPv6
+    /// header (InfiniBand Architecture Specification, Annex A16).
     pub roce_v1: bool,
-    /// Whose destination QPNs are ours; all, if not said. What is for other QPNs goes to the
-    /// kernel, which may have it for other processes behind the same address. Multicast packets
-    /// are ours all the same, and so is what comes to QP1, but for answers to what others asked.
+    /// The part whose destination QPNs are ours; all QPNs if `None`. Packets for other QPNs go to
+    /// the kernel, for other processes behind the same address. Multicast packets are ours in any
+    /// case. So are packets to QP1, except for answers to requests from other parts.
     pub part: Option<QpnPart>,
 }
 
@@ -42,22 +42,22 @@ const IPV4: i16 = 20;
 const IPV6: i16 = 40;
 const UDP: i16 = 8;
 const PROTOCOL_UDP: i32 = 17;
-/// The address that is looked up: the last 16 bytes of the stack.
+/// Stack offset of the address to look up: the last 16 bytes of the stack.
 const KEY: i16 = -16;
 
-/// A 16-bit field as a load on this machine gives it.
+/// A 16-bit field in network order, as a load on this machine returns it.
 const fn field(value: u16) -> i32 {
     value.to_be() as i32
 }
 
 const BTH: i16 = 12;
-/// Where the first byte of the destination QPN is in the BTH.
+/// Offset of the destination QPN's first byte in the BTH.
 const QPN: i16 = 5;
 /// The first byte of the QPN of multicast packets; no process has its part.
 const MULTICAST: i32 = 0xff;
 
-/// Of management datagrams: offsets behind BTH, DETH and, for IDs, the MAD header; and what
-/// is there (IBTA 1.7, 13.4.3 and 16.7.3).
+/// Management datagrams: offsets after BTH, DETH and, for IDs, the MAD header; and the values there
+/// (IBTA 1.7, 13.4.3 and 16.7.3).
 mod mad {
     pub(super) const CLASS: i16 = 21;
     pub(super) const COMMUNICATION: i32 = 7;
@@ -69,15 +69,15 @@ mod mad {
     pub(super) const REMOTE_ID: i16 = 48;
 }
 
-/// Where a part of the program goes on.
+/// Jump targets between the parts of the program.
 #[derive(Clone, Copy)]
 struct Ways {
     pass: Label,
     look_up: Label,
 }
 
-/// Writes the program. R6 is the context, R3 where the network header begins, and later the
-/// transport's, R8 where the frame ends.
+/// Assembles the program. R6 is the context. R3 points to the network header, and later to the
+/// transport header. R8 is the end of the frame.
 pub(super) fn assemble(
     sockets: BorrowedFd<'_>,
     addresses: BorrowedFd<'_>,
@@ -130,15 +130,15 @@ pub(super) fn assemble(
     asm.jump_if(Equal, R0, 0, pass);
     asm.map(R1, sockets);
     asm.load(Word, R2, R6, context::RX_QUEUE_INDEX);
-    // What to do if the queue has no socket.
+    // The return value if the queue has no socket.
     asm.set(R3, XDP_PASS as i32);
     asm.call(helper::REDIRECT_MAP);
     asm.exit();
     asm.finish()
 }
 
-/// Goes to `otherwise` unless the packet whose BTH R3 points to is for a QP in `part`, for
-/// QP1 as far as it does not answer to somebody in another part, or for a multicast group.
+/// Jumps to `otherwise` unless the packet whose BTH R3 points to is for a QP in `part`, for QP1
+/// without being an answer to another part, or for a multicast group.
 fn is_for(asm: &mut Assembler, part: QpnPart, otherwise: Label) {
     let (ours, to_qp, compare) = (asm.label(), asm.label(), asm.label());
     needs(asm, BTH, otherwise);
@@ -152,15 +152,15 @@ fn is_for(asm: &mut Assembler, part: QpnPart, otherwise: Label) {
     asm.load(Byte, R4, R3, QPN);
     asm.jump_if(Equal, R4, MULTICAST, ours);
     asm.place(compare);
-    // Without the bits below the part's number.
+    // Mask out the bits below the part's number.
     asm.and(R4, 0xff << QpnPart::SHIFT & 0xff);
     let number = i32::from(part.number()) << QpnPart::SHIFT;
     asm.jump_if(NotEqual, R4, number, otherwise);
     asm.place(ours);
 }
 
-/// Loads the first byte of the ID that a management datagram answers to: it was chosen like
-/// the first byte of a QPN. Goes to `ours` if it is no answer.
+/// Loads the first byte of the ID that a management datagram answers. It has the same layout as the
+/// first byte of a QPN. Jumps to `ours` if the datagram is not an answer.
 fn whose_answer(asm: &mut Assembler, ours: Label) {
     let (lookup, end) = (asm.label(), asm.label());
     needs(asm, mad::REMOTE_ID + 1, ours);
@@ -177,7 +177,7 @@ fn whose_answer(asm: &mut Assembler, ours: Label) {
     asm.place(end);
 }
 
-/// Goes to `otherwise` unless so many bytes follow R3.
+/// Jumps to `otherwise` unless at least `bytes` bytes follow R3.
 fn needs(asm: &mut Assembler, bytes: i16, otherwise: Label) {
     asm.copy(R4, R3);
     asm.add(R4, bytes.into());
@@ -222,7 +222,7 @@ fn in_ipv6(asm: &mut Assembler, ways: Ways) {
     asm.jump(look_up);
 }
 
-/// A GRH has IPv6's layout, and the transport follows at once.
+/// A GRH has the layout of an IPv6 header, and the transport header follows at once.
 fn in_grh(asm: &mut Assembler, pass: Label) {
     needs(asm, IPV6, pass);
     asm.load(Byte, R4, R3, 0);
@@ -234,7 +234,7 @@ fn in_grh(asm: &mut Assembler, pass: Label) {
     asm.add(R3, IPV6.into());
 }
 
-/// The destination, which lies at the same place in a GRH.
+/// Copies the destination address, which is at the same offset in a GRH.
 fn key_from_ipv6(asm: &mut Assembler) {
     for word in 0..4 {
         asm.load(Word, R4, R3, 24 + word * 4);

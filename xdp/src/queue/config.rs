@@ -1,24 +1,25 @@
-//! How much memory a queue has.
+//! The memory of a queue.
 
 use super::TxMetadata;
 use crate::umem::CHUNK_BYTES;
 
-/// How much memory a queue has and what for.
+/// The amount of memory of a queue, and its purposes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueueConfig {
-    /// Chunks that received frames come in.
+    /// Number of chunks for received frames.
     pub rx_chunks: u32,
-    /// Frames that can wait to be sent, or for the kernel to say that they were.
+    /// The most frames that can wait to be sent or to be completed by the kernel.
     pub tx_frames: u32,
-    /// The longest frame to be sent, Ethernet header included, in bytes.
+    /// The longest frame to send, Ethernet header included, in bytes.
     pub max_frame_bytes: usize,
-    /// Whether what is sent is to have room for [`TxMetadata`](super::TxMetadata). See
+    /// Whether frames to send have room for [`TxMetadata`](super::TxMetadata). See
     /// [`QueueConfig::has_metadata`].
     pub tx_metadata: bool,
 }
 
 impl QueueConfig {
-    /// For frames of up to so many bytes: 2048 chunks each way, which is 16 MiB.
+    /// A configuration for frames of up to `max_frame_bytes` bytes: 2048 chunks each way, which is
+    /// 16 MiB.
     pub fn for_frames(max_frame_bytes: usize) -> Self {
         let sized = Self {
             rx_chunks: 2048,
@@ -32,14 +33,13 @@ impl QueueConfig {
         }
     }
 
-    /// Whether there is room for metadata. The kernel wants it in front of every piece in
-    /// the piece's own chunk; our pieces lie beside each other, so only frames of one piece
-    /// can have any.
+    /// Whether there is room for metadata. The kernel wants it in front of every piece, within the
+    /// piece's own chunk. Our pieces are adjacent, so only frames of one piece can have metadata.
     pub fn has_metadata(&self) -> bool {
         self.tx_metadata && self.max_frame_bytes + TxMetadata::LEN <= CHUNK_BYTES
     }
 
-    /// Bytes of the first chunk in front of a frame to be sent.
+    /// Bytes of headroom in the first chunk of a frame to send.
     pub(crate) fn tx_headroom(&self) -> usize {
         if self.has_metadata() {
             TxMetadata::LEN
@@ -48,17 +48,17 @@ impl QueueConfig {
         }
     }
 
-    /// Chunks that a frame to be sent has room in.
+    /// Number of chunks reserved for each frame to send.
     pub fn chunks_per_frame(&self) -> u32 {
         self.max_frame_bytes.div_ceil(CHUNK_BYTES).max(1) as u32
     }
 
-    /// Chunks that the queue needs.
+    /// Number of chunks that the queue needs.
     pub fn chunks(&self) -> u32 {
         self.rx_chunks + self.tx_chunks()
     }
 
-    /// Chunks for frames to be sent.
+    /// Number of chunks for frames to send.
     pub fn tx_chunks(&self) -> u32 {
         self.tx_frames * self.chunks_per_frame()
     }

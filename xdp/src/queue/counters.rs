@@ -11,12 +11,12 @@ pub enum RxDrop {
     ChunkNotOwned,
     /// A piece longer than its chunk.
     PieceTooLong,
-    /// A frame of more pieces than any can have.
+    /// A frame with more pieces than the maximum.
     TooManyPieces,
 }
 
 impl RxDrop {
-    /// All reasons.
+    /// Every reason.
     pub const ALL: [Self; 4] = [
         Self::ForeignAddress,
         Self::ChunkNotOwned,
@@ -47,28 +47,28 @@ impl From<ChunkFault> for RxDrop {
 /// What a queue has done and dropped so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct QueueCounters {
-    /// Frames handed out.
+    /// Frames delivered.
     pub rx_frames: u64,
     /// Their bytes.
     pub rx_bytes: u64,
-    /// Frames handed out that came in several pieces.
+    /// Frames delivered that arrived in several pieces.
     pub rx_in_pieces: u64,
-    /// Calls that made the kernel look at the fill ring.
+    /// System calls that made the kernel check the fill ring.
     pub rx_wakeups: u64,
-    /// Frames given to the kernel.
+    /// Frames passed to the kernel.
     pub tx_frames: u64,
     /// Their bytes.
     pub tx_bytes: u64,
-    /// Chunks that the kernel said it has sent.
+    /// Chunks that the kernel has reported as sent.
     pub tx_completed: u64,
-    /// Calls that made the kernel look at the ring of frames to send.
+    /// System calls that made the kernel check the TX ring.
     pub tx_wakeups: u64,
-    /// Times that all room for frames to be sent was in use.
+    /// Reservations refused because all room for frames was in use.
     pub tx_full: u64,
-    /// Frames dropped because the ring was full though there was room for a frame: the
-    /// kernel said it had sent frames that it had not taken.
+    /// Frames dropped because the TX ring was full although there was room for a frame: the kernel
+    /// reported frames as sent that it had not taken from the ring.
     pub tx_ring_full: u64,
-    /// Frames whose checksum the driver, or the kernel, was asked for.
+    /// Frames whose checksum was left to the driver or the kernel.
     pub tx_checksums: u64,
     /// Completions of chunks that the kernel was not sending.
     pub tx_bad_completions: u64,
@@ -76,12 +76,12 @@ pub struct QueueCounters {
 }
 
 impl QueueCounters {
-    /// How many pieces, or frames, were dropped for `reason`.
+    /// The number of pieces or frames dropped for `reason`.
     pub fn dropped(&self, reason: RxDrop) -> u64 {
         self.rx_dropped[reason as usize]
     }
 
-    /// How many were dropped for any reason.
+    /// The number dropped for any reason.
     pub fn dropped_in_all(&self) -> u64 {
         self.rx_dropped.iter().sum()
     }

@@ -1,4 +1,4 @@
-//! What ends a queue.
+//! Errors that end a queue.
 
 use std::fmt;
 use std::io;
@@ -8,9 +8,9 @@ use crate::ring::Corrupt;
 /// One of the four rings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RingName {
-    /// Chunks for frames to come.
+    /// Chunks for frames to receive.
     Fill,
-    /// Chunks that were sent.
+    /// Chunks that have been sent.
     Completion,
     /// Received frames.
     Rx,
@@ -29,14 +29,14 @@ impl fmt::Display for RingName {
     }
 }
 
-/// Why a queue is of no use, or no more.
+/// Why a queue is unusable.
 #[derive(Debug)]
 pub enum QueueError {
     /// The share of the UMEM is too small.
     Share {
-        /// How many chunks the queue needs.
+        /// Number of chunks that the queue needs.
         wanted: u32,
-        /// How many the share has.
+        /// Number of chunks in the share.
         there: u32,
     },
     /// The counters of a ring are impossible.
@@ -49,7 +49,7 @@ pub enum QueueError {
     /// The kernel does not want to be woken: the socket is of no use any more, for
     /// instance because its interface is gone.
     Wake {
-        /// The ring that it was to look at.
+        /// The ring that the kernel was to check.
         ring: RingName,
         /// The operating system's error.
         source: io::Error,

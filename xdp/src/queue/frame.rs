@@ -2,7 +2,7 @@
 
 use crate::umem::Share;
 
-/// Most pieces of a frame. The kernel's own limit is a first part and 17 fragments.
+/// The most pieces of a frame. The kernel's own limit is a first part and 17 fragments.
 pub const MAX_PIECES: usize = 18;
 
 /// Where a piece of a frame lies; checked.
@@ -38,7 +38,7 @@ impl<'a> Frame<'a> {
     /// Its pieces; at least one.
     pub fn pieces(&self) -> impl ExactSizeIterator<Item = &'a [u8]> + use<'a> {
         let share = self.share;
-        // A piece was checked to be in its chunk, and the chunk to be the share's.
+        // Each piece was checked to be within its chunk, and each chunk to be the share's.
         self.pieces.iter().map(|piece| {
             share
                 .bytes(piece.address, piece.len as usize)
@@ -46,7 +46,7 @@ impl<'a> Frame<'a> {
         })
     }
 
-    /// All its bytes, if they lie in one piece.
+    /// All its bytes, if the frame has a single piece.
     pub fn contiguous(&self) -> Option<&'a [u8]> {
         if self.pieces.len() == 1 {
             self.pieces().next()
@@ -55,7 +55,7 @@ impl<'a> Frame<'a> {
         }
     }
 
-    /// Copies all its bytes into `to` as far as there is room, and returns what was written.
+    /// Copies as many of its bytes into `to` as fit, and returns the part of `to` that was written.
     pub fn copy_to<'b>(&self, to: &'b mut [u8]) -> &'b mut [u8] {
         let mut at = 0;
         for piece in self.pieces() {

@@ -1,33 +1,32 @@
-//! What the driver, or the kernel, is asked to do to a frame that leaves.
+//! Metadata: what the driver, or the kernel, is to do to a frame when sending it.
 
-/// Where a checksum of 16 bits belongs (RFC 1071), in bytes.
+/// The position of a 16-bit checksum (RFC 1071), in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChecksumAt {
-    /// From the start of the frame to the first byte that it covers; it covers all from
-    /// there on.
+    /// Offset in the frame of the first byte that it covers. It covers all bytes from there on.
     pub start: u16,
-    /// From there to its own place, which holds the sum of what lies elsewhere, such as the
-    /// pseudo header's.
+    /// Offset from there of the checksum field. The field holds the sum of bytes elsewhere, such as
+    /// the pseudo header's.
     pub offset: u16,
 }
 
 impl ChecksumAt {
-    /// Whether it lies within a frame of `len` bytes. The kernel drops the frame if not.
+    /// Whether it lies within a frame of `len` bytes. Otherwise the kernel drops the frame.
     pub(crate) fn is_in(self, len: usize) -> bool {
         usize::from(self.start) + usize::from(self.offset) + 2 <= len
     }
 }
 
-/// What lies in front of a frame to be sent (`struct xsk_tx_metadata`).
+/// The metadata in front of a frame to send (`struct xsk_tx_metadata`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TxMetadata {
-    /// The checksum that is to be filled in.
+    /// The checksum to fill in.
     pub checksum: ChecksumAt,
 }
 
 impl TxMetadata {
-    /// Its length in bytes. The kernel's structure has 16, from Linux 6.14 on 24, and lies
-    /// at the start of it.
+    /// Its length in bytes. The kernel's structure, at the start of it, has 16 bytes, and 24 since
+    /// Linux 6.14.
     pub const LEN: usize = 32;
 
     /// The metadata as bytes.

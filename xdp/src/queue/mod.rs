@@ -1,17 +1,17 @@
 //! One queue of an interface: a socket's four rings and a share of the UMEM.
 //!
-//! A frame is one piece or several, since a chunk holds less than path MTU 4096 needs. Sent
-//! frames are contiguous even so: each has room of several chunks that lie beside each
-//! other, and only its descriptors are cut at their borders.
+//! A frame has one piece or several, since a chunk holds less than path MTU 4096 needs. Frames to
+//! send are contiguous all the same: each has room of several adjacent chunks, and only its
+//! descriptors are split at their borders.
 //!
-//! Nothing is allocated after [`Queue::new`], and everything is bounded: received
-//! chunks go back to the fill ring before [`Queue::receive`] returns, and there is room
-//! for [`QueueConfig::tx_frames`] frames to be sent.
+//! Nothing is allocated after [`Queue::new`], and everything is bounded. Chunks of received frames
+//! return to the fill ring before [`Queue::receive`] returns, and there is room for
+//! [`QueueConfig::tx_frames`] frames to send.
 //!
-//! What the kernel names is checked against the [`Ledger`]: a chunk that it doesn't have at
-//! the moment, or a piece that would leave its chunk, costs the frame, and is counted in
-//! [`QueueCounters`]; nothing is read or written for it. Impossible counters of a ring
-//! are a [`QueueError`], after which the queue is of no use.
+//! The addresses that the kernel returns are checked against the [`Ledger`]. A chunk that the
+//! kernel does not have at the moment, or a piece that would exceed its chunk, causes the frame to
+//! be dropped and counted in [`QueueCounters`]; nothing is read or written for it. Impossible
+//! counters of a ring are a [`QueueError`], after which the queue is unusable.
 
 mod config;
 mod counters;
@@ -42,27 +42,27 @@ pub trait Kernel {
     /// Rings of addresses.
     type Addresses: RingMemory<Entry = u64>;
 
-    /// Has the kernel look at the ring of frames to send.
+    /// Makes the kernel check the TX ring.
     ///
     /// # Errors
     /// If the socket is of no use any more. That the kernel is busy, that it has no room at
     /// the moment or that the link is down is no error.
     fn wake_tx(&self) -> io::Result<()>;
 
-    /// Has the kernel look at the fill ring, and for frames that arrived.
+    /// Makes the kernel check the fill ring and receive frames.
     ///
     /// # Errors
     /// As [`Kernel::wake_tx`].
     fn wake_rx(&self) -> io::Result<()>;
 
-    /// Whether frames arrive only when the kernel is asked for them (busy-polling).
+    /// Whether frames arrive only when the kernel is polled (busy-polling).
     fn polls(&self) -> bool;
 }
 
 /// The four rings of a socket.
 #[derive(Debug)]
 pub struct Rings<D, A> {
-    /// Chunks that the kernel may put frames into.
+    /// Chunks for the kernel to put frames into.
     pub fill: A,
     /// Chunks that have been sent.
     pub completion: A,
@@ -92,7 +92,7 @@ impl<K: Kernel> Queue<K> {
     /// some drivers want before the socket is bound.
     ///
     /// # Errors
-    /// If the share has not [`QueueConfig::chunks`] chunks, or the kernel's counters are
+    /// If the share has fewer than [`QueueConfig::chunks`] chunks, or the kernel's counters are
     /// impossible.
     pub fn new(
         kernel: K,
@@ -123,18 +123,18 @@ impl<K: Kernel> Queue<K> {
         Ok(queue)
     }
 
-    /// What was done and dropped so far.
+    /// What has been done and dropped so far.
     pub fn counters(&self) -> &QueueCounters {
         &self.counters
     }
 
-    /// Who has how many of the queue's chunks. Between calls, nobody is reading received
-    /// ones, apart from the first pieces of a frame whose last has not come.
+    /// The number of the queue's chunks that each owner has. Between calls, no chunks are
+    /// `Received`, apart from the first pieces of a frame whose last piece has not arrived.
     pub fn chunks(&self) -> ChunkCounts {
         self.ledger.counts()
     }
 
-    /// What the queue needs of the kernel.
+    /// The queue's interface to the kernel.
     pub fn kernel(&self) -> &K {
         &self.kernel
     }

@@ -1,4 +1,4 @@
-//! Frames that arrive.
+//! Receiving frames.
 
 use super::config::QueueConfig;
 use super::counters::RxDrop;
@@ -9,21 +9,22 @@ use crate::ring::Descriptor;
 use crate::umem::{Owner, stays_in_chunk};
 use std::hint::cold_path;
 
-/// The chunks that frames arrive in, and the frame of which not all pieces have come.
+/// The chunks of received frames, and the frame that is still incomplete.
 #[derive(Debug)]
 pub(super) struct Receiving {
     /// Chunks that wait to go into the fill ring.
     free: Vec<u32>,
-    /// So many of them wait no longer.
+    /// Once this many are free, they go into the fill ring.
     kept: usize,
     pieces: [Piece; MAX_PIECES],
     count: usize,
-    /// A piece of the frame is missing: the rest of it is of no use.
+    /// Whether a piece of the frame is missing, so that the rest is useless.
     broken: bool,
 }
 
 impl Receiving {
-    /// No more chunks than this, and than an eighth of all, wait for others.
+    /// The most free chunks to collect before they go into the fill ring, unless an eighth of all
+    /// is less.
     const KEPT: u32 = 32;
 
     pub(super) fn new(config: &QueueConfig) -> Self {
@@ -38,11 +39,11 @@ impl Receiving {
 }
 
 impl<K: Kernel> Queue<K> {
-    /// Hands up to `budget` frames to `sink`. Returns how many were taken from the ring, those
-    /// that were dropped included; 0 if none waits. Never blocks.
+    /// Delivers up to `budget` frames to `sink`. Returns the number taken from the ring, including
+    /// those that were dropped; 0 if none waits. Never blocks.
     ///
-    /// Their chunks go back to the kernel a few dozen at a time, or when no frame waits: to
-    /// write where the kernel read last takes longer than to look at a short frame.
+    /// The chunks return to the kernel a few dozen at a time, or when no frame waits: writing to a
+    /// cache line that the kernel read last takes longer than processing a short frame.
     ///
     /// # Errors
     /// If the queue is of no use any more.
@@ -70,8 +71,8 @@ impl<K: Kernel> Queue<K> {
         Ok(taken)
     }
 
-    /// Whether the kernel wants to be told that there are chunks. Only who has just given it
-    /// some could miss its wish.
+    /// Whether the kernel asks for a wake-up for the fill ring. Only a caller that has just added
+    /// chunks can miss the flag.
     fn wants_to_fill(&self, gave: bool) -> bool {
         if gave {
             self.fill.needs_wakeup()
@@ -80,14 +81,14 @@ impl<K: Kernel> Queue<K> {
         }
     }
 
-    /// Takes frames from the ring. Returns how many.
+    /// Takes frames from the ring. Returns their number.
     fn take(
         &mut self,
         budget: usize,
         sink: &mut dyn FnMut(Frame<'_>),
     ) -> Result<usize, QueueError> {
         let mut frames = 0;
-        // Bounded also if no frame ever ends.
+        // Bounded even if no frame ever ends.
         for _ in 0..budget.saturating_mul(MAX_PIECES) {
             let popped = self.rx.pop().map_err(|corrupt| QueueError::Corrupt {
                 ring: RingName::Rx,
@@ -108,10 +109,10 @@ impl<K: Kernel> Queue<K> {
         Ok(frames)
     }
 
-    /// Takes a chunk back from the kernel, as a piece of the frame that is coming.
+    /// Takes a chunk back from the kernel, as a piece of the current frame.
     fn add_piece(&mut self, descriptor: Descriptor) {
         let Descriptor { address, len, .. } = descriptor;
-        // The kernel, or the NIC, has just written it.
+        // The kernel or the NIC has just written it.
         self.share.bring_near(address);
         let chunk = match self.ledger.take_back(address, Owner::Fill, Owner::Received) {
             Ok(chunk) => chunk,
@@ -139,13 +140,13 @@ impl<K: Kernel> Queue<K> {
         self.break_frame(drop);
     }
 
-    /// A piece is missing, so the whole frame will be dropped.
+    /// Marks the whole frame for dropping, because a piece is missing.
     fn break_frame(&mut self, reason: RxDrop) {
         self.receiving.broken = true;
         self.counters.drop_received(reason);
     }
 
-    /// The last piece has come: the frame is handed out unless one is missing.
+    /// Handles the last piece: delivers the frame unless a piece is missing.
     fn end_of_frame(&mut self, sink: &mut dyn FnMut(Frame<'_>)) {
         let count = std::mem::take(&mut self.receiving.count);
         let broken = std::mem::take(&mut self.receiving.broken);
@@ -169,7 +170,7 @@ impl<K: Kernel> Queue<K> {
         self.receiving.free.push(chunk);
     }
 
-    /// Gives the kernel all chunks that are free to receive into.
+    /// Gives the kernel all free chunks to receive into.
     pub(super) fn refill(&mut self) -> Result<(), QueueError> {
         let corrupt = |corrupt| QueueError::Corrupt {
             ring: RingName::Fill,

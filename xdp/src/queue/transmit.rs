@@ -1,4 +1,4 @@
-//! Frames that leave.
+//! Sending frames.
 
 use super::config::QueueConfig;
 use super::error::{QueueError, RingName};
@@ -7,22 +7,22 @@ use crate::ring::Descriptor;
 use crate::umem::{CHUNK_BYTES, Owner};
 use std::hint::cold_path;
 
-/// Room for frames to be sent: places of a few chunks that lie beside each other.
+/// Room for frames to send: slots of a few adjacent chunks each.
 #[derive(Debug)]
 pub(super) struct Transmitting {
-    /// The first chunk of the first place.
+    /// The first chunk of the first slot.
     first_chunk: u32,
     chunks_per_frame: u32,
     max_frame_bytes: usize,
-    /// Bytes in front of each frame.
+    /// Bytes of headroom in front of each frame.
     headroom: usize,
-    /// Places that nothing is in.
+    /// The free slots.
     free: Vec<u32>,
-    /// How many chunks of each place the kernel still has.
+    /// For each slot, the number of chunks that the kernel still has.
     unsent: Box<[u8]>,
     /// The frame that is being written.
     reserved: Option<Held>,
-    /// The last `flush` left something.
+    /// Whether the last `flush` left frames behind.
     blocked: bool,
 }
 
@@ -45,29 +45,29 @@ impl Transmitting {
     }
 }
 
-/// A complete frame that waits outside of the queue's order, such as one whose
-/// destination on the link is not known yet. It keeps its room until it is given to
-/// [`Queue::commit_held`] or [`Queue::drop_held`].
+/// A complete frame that waits outside the queue's order, such as one whose destination's Ethernet
+/// address is not known yet. It keeps its slot until it is passed to [`Queue::commit_held`] or
+/// [`Queue::drop_held`].
 #[derive(Debug, PartialEq, Eq)]
 pub struct Held {
     place: u32,
     len: usize,
-    /// Its metadata says what is to be done to it.
+    /// Whether it has metadata in front.
     has_metadata: bool,
 }
 
 /// Why there is no room for a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoRoom {
-    /// All room is in use: flush, or come back when the kernel has sent some.
+    /// All slots are in use: flush, or retry when the kernel has sent some frames.
     Full,
-    /// No frame can have this length.
+    /// No frame may have this length.
     Length,
 }
 
 impl<K: Kernel> Queue<K> {
-    /// Lends room for a frame of exactly `len` bytes. Their contents are arbitrary. A frame that
-    /// is not committed is forgotten at the next call.
+    /// Reserves room for a frame of exactly `len` bytes, whose contents are arbitrary. A frame that
+    /// is not committed is dropped at the next call.
     ///
     /// # Errors
     /// See [`NoRoom`].
@@ -98,7 +98,7 @@ impl<K: Kernel> Queue<K> {
         }
         if self.transmitting.free.is_empty() {
             cold_path();
-            // What is wrong with the ring now is told by the next `flush`.
+            // The next `flush` reports an error of the ring.
             let _ = self.reap();
         }
         let Some(place) = self.transmitting.free.pop() else {
@@ -134,8 +134,7 @@ impl<K: Kernel> Queue<K> {
             .bytes_mut(address + transmitting.headroom as u64, len)
     }
 
-    /// Queues the frame that is being written, if there is one. It leaves at
-    /// [`Queue::flush`].
+    /// Queues the frame that is being written, if there is one. [`Queue::flush`] sends it.
     ///
     /// # Errors
     /// If the queue is of no use any more.
@@ -160,7 +159,7 @@ impl<K: Kernel> Queue<K> {
         }
         self.transmitting.reserved = None;
         self.transmitting.unsent[place as usize] = pieces as u8;
-        // Frames with something in front are of one piece.
+        // Frames with metadata are of one piece.
         let headroom = self.transmitting.headroom as u64;
         let metadata = if has_metadata {
             Descriptor::METADATA
@@ -185,12 +184,12 @@ impl<K: Kernel> Queue<K> {
         Ok(())
     }
 
-    /// Keeps the frame that is being written, if there is one, for later.
+    /// Holds the frame that is being written, if there is one, for later.
     pub fn hold(&mut self) -> Option<Held> {
         self.transmitting.reserved.take()
     }
 
-    /// Queues a frame that was held, after `change` has written what it lacked.
+    /// Queues a held frame, after `change` has completed it.
     ///
     /// # Errors
     /// If the queue is of no use any more.
@@ -207,14 +206,14 @@ impl<K: Kernel> Queue<K> {
         self.commit()
     }
 
-    /// Drops a frame that was held.
+    /// Drops a held frame.
     pub fn drop_held(&mut self, held: Held) {
         self.forget();
         self.give_back(held.place, held.len);
     }
 
-    /// Sends what is committed, as far as the kernel takes it. Never blocks. Returns whether
-    /// nothing remains that the kernel would have to be asked for again.
+    /// Sends committed frames until the kernel accepts no more. Never blocks. Returns whether
+    /// nothing remains that needs another call.
     ///
     /// # Errors
     /// If the queue is of no use any more.
@@ -225,8 +224,8 @@ impl<K: Kernel> Queue<K> {
         Ok(!self.transmitting.blocked)
     }
 
-    /// Sends what is committed, as far as the kernel takes it, and nothing else: the first
-    /// part of [`Queue::flush`], for a frame in a hurry. Returns how many pieces of frames the
+    /// Sends committed frames until the kernel accepts no more, and does nothing else. This is the
+    /// first part of [`Queue::flush`], for an urgent frame. Returns the number of pieces that the
     /// kernel has not taken.
     ///
     /// # Errors
@@ -234,7 +233,7 @@ impl<K: Kernel> Queue<K> {
     pub fn send(&mut self) -> Result<u32, QueueError> {
         self.tx.submit();
         let mut untaken = self.tx.untaken().map_err(corrupt(RingName::Tx))?;
-        // Where the kernel copies, a call may take a few dozen only.
+        // In copy mode, one call may send only a few dozen pieces.
         while untaken > 0 && self.tx.needs_wakeup() {
             self.counters.tx_wakeups += 1;
             let ring = RingName::Tx;
@@ -250,21 +249,20 @@ impl<K: Kernel> Queue<K> {
         Ok(untaken)
     }
 
-    /// Frames that were committed and that the kernel has not said to have sent, and those
-    /// that are held.
+    /// Number of frames that are committed but not reported as sent, plus those that are held.
     pub fn unsent(&self) -> usize {
         let reserved = usize::from(self.transmitting.reserved.is_some());
         self.transmitting.unsent.len() - self.transmitting.free.len() - reserved
     }
 
-    /// Whether there are frames that the kernel would have to be asked for again.
+    /// Whether frames wait that need another call of the kernel.
     pub fn has_queued(&self) -> bool {
         self.transmitting.blocked
     }
 
     /// Takes back the chunks that have been sent.
     fn reap(&mut self) -> Result<(), QueueError> {
-        // Bounded also if the kernel never stops to complete.
+        // Bounded even if the kernel never stops completing.
         for _ in 0..self.ledger.counts().of(Owner::Tx).saturating_add(1) {
             let popped = self
                 .completion
@@ -283,7 +281,7 @@ impl<K: Kernel> Queue<K> {
         Ok(())
     }
 
-    /// A chunk was sent. Its place is free when all of its chunks were.
+    /// Marks a chunk as sent. Its slot is free when all its chunks are sent.
     fn sent(&mut self, chunk: u32) {
         let transmitting = &mut self.transmitting;
         let place = (chunk - transmitting.first_chunk) / transmitting.chunks_per_frame;
@@ -295,7 +293,7 @@ impl<K: Kernel> Queue<K> {
         self.counters.tx_completed += 1;
     }
 
-    /// Forgets the frame that is being written, if there is one.
+    /// Drops the frame that is being written, if there is one.
     #[inline]
     fn forget(&mut self) {
         if let Some(Held { place, len, .. }) = self.transmitting.reserved.take() {
@@ -304,7 +302,7 @@ impl<K: Kernel> Queue<K> {
         }
     }
 
-    /// The room of a frame that will not be sent is free.
+    /// Frees the slot of a frame that will not be sent.
     fn give_back(&mut self, place: u32, len: usize) {
         for chunk in chunks(self.transmitting.chunk(place), len) {
             self.ledger.pass(chunk, Owner::Free);

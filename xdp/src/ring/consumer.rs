@@ -5,25 +5,25 @@ use std::sync::atomic::Ordering;
 use super::memory::{RingMemory, Word};
 use super::{Corrupt, filled};
 
-/// Reads entries from a ring. Their slots are given back by [`Consumer::release`].
+/// Reads entries from a ring. [`Consumer::release`] returns their slots.
 #[derive(Debug)]
 pub struct Consumer<M> {
     memory: M,
-    /// Entries read so far, those not yet released included.
+    /// Entries read so far, including those not yet released.
     next: u32,
     /// Entries released so far.
     released: u32,
-    /// Where the other side was when we looked last.
+    /// The other side's counter when it was last read.
     producer: u32,
 }
 
 impl<M: RingMemory> Consumer<M> {
-    /// The consumer's side of a ring that only the other side uses besides.
+    /// The consumer's end of a ring. Only the other side may use the ring besides.
     ///
     /// # Errors
-    /// If the counters in it are impossible.
+    /// If the ring's counters are impossible.
     pub fn new(memory: M) -> Result<Self, Corrupt> {
-        // Our own counter: nobody else writes it.
+        // Our own counter, which nothing else writes.
         let next = memory.consumer().load(Ordering::Relaxed);
         let mut new = Self {
             producer: next,
@@ -35,8 +35,8 @@ impl<M: RingMemory> Consumer<M> {
         Ok(new)
     }
 
-    /// The next entry, if there is one. Looks at the other side's counter only if all
-    /// that was known of is read.
+    /// Takes the next entry, if there is one. Reads the other side's counter only when all known
+    /// entries have been read.
     ///
     /// # Errors
     /// If that counter is impossible.
@@ -52,10 +52,10 @@ impl<M: RingMemory> Consumer<M> {
         Ok(Some(entry))
     }
 
-    /// Gives the slots of all entries that were read back to the other side.
+    /// Returns the slots of all entries read so far to the other side.
     pub fn release(&mut self) {
         if self.released != self.next {
-            // Release: the entries were read before the other side writes their slots.
+            // Release: the entries are read before the other side overwrites their slots.
             self.memory.consumer().store(self.next, Ordering::Release);
             self.released = self.next;
         }
@@ -69,11 +69,11 @@ impl<M: RingMemory> Consumer<M> {
     }
 
     fn refresh(&mut self) -> Result<(), Corrupt> {
-        // Acquire: the entries before this counter are there.
+        // Acquire: the entries before this counter are visible.
         let producer = self.memory.producer().load(Ordering::Acquire);
         // Counted from what was released: slots that we keep can't be in use again.
         filled(producer, self.released, self.memory.capacity())?;
-        // Nor does what was there go away.
+        // Nor may entries that were there disappear.
         filled(producer, self.next, self.memory.capacity())?;
         self.producer = producer;
         Ok(())

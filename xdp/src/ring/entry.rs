@@ -1,9 +1,9 @@
-//! What rings carry.
+//! The entries of rings.
 
 /// One piece of a frame, in the rings for receiving and sending (`struct xdp_desc`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Descriptor {
-    /// Where in the UMEM the piece begins, in bytes from its start.
+    /// Offset of the piece in the UMEM, in bytes.
     pub address: u64,
     /// Length of the piece in bytes.
     pub len: u32,
@@ -15,7 +15,7 @@ impl Descriptor {
     /// Another piece of the same frame follows (`XDP_PKT_CONTD`).
     pub const CONTINUED: u32 = libc::XDP_PKT_CONTD;
 
-    /// What the frame's metadata says is to be done (`XDP_TX_METADATA`).
+    /// The frame has metadata in front (`XDP_TX_METADATA`).
     pub const METADATA: u32 = libc::XDP_TX_METADATA;
 
     /// Whether another piece of the same frame follows.
@@ -24,12 +24,12 @@ impl Descriptor {
     }
 }
 
-/// An entry of a ring, which shared memory holds as one or two words.
+/// An entry of a ring, stored in shared memory as one or two words.
 pub trait Entry: Copy {
-    /// How many 64-bit words an entry is long: 1 or 2.
+    /// Length of an entry in 64-bit words: 1 or 2.
     const WORDS: usize;
 
-    /// The entry as words; what lies behind [`Entry::WORDS`] is of no account.
+    /// The entry as words. Words after [`Entry::WORDS`] are ignored.
     fn to_words(self) -> [u64; 2];
 
     /// An entry from words.

@@ -6,8 +6,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use super::entry::Entry;
 use super::memory::RingMemory;
 
-/// A ring in ordinary memory, both sides of which are in this process: what tests
-/// put in the kernel's place.
+/// A ring in ordinary memory with both sides in this process: a test double for the kernel's rings.
 #[derive(Debug)]
 pub struct HeapRing<E> {
     producer: AtomicU32,

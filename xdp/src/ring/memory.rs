@@ -1,4 +1,4 @@
-//! What a ring lies in.
+//! The memory of a ring.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering, fence};
@@ -13,8 +13,7 @@ pub trait Word {
     /// Writes the word.
     fn store(&self, value: u32, order: Ordering);
 
-    /// Orders everything before against everything after, a store against a later load
-    /// included.
+    /// Orders all earlier accesses before all later ones, including a store before a later load.
     fn full_fence();
 }
 
@@ -32,30 +31,30 @@ impl Word for AtomicU32 {
     }
 }
 
-/// The memory of one ring. Whoever implements it only gives access; the orderings
-/// are the ring's.
+/// The memory of one ring. Implementations only provide access; the ring chooses the memory
+/// orderings.
 pub trait RingMemory {
-    /// What the ring carries.
+    /// The type of the ring's entries.
     type Entry: Entry;
-    /// Its shared words.
+    /// The type of its shared words.
     type Word: Word;
 
-    /// How many entries there are: a power of two, and always the same.
+    /// The number of entries: a power of two that never changes.
     fn capacity(&self) -> u32;
 
-    /// How many entries were ever produced, modulo 2³².
+    /// The number of entries ever produced, modulo 2³².
     fn producer(&self) -> &Self::Word;
 
-    /// How many entries were ever consumed, modulo 2³².
+    /// The number of entries ever consumed, modulo 2³².
     fn consumer(&self) -> &Self::Word;
 
     /// The kernel's flags.
     fn flags(&self) -> &Self::Word;
 
-    /// Reads an entry. The upper bits of `index` count rounds and are left out.
+    /// Reads an entry. The upper bits of `index`, which count wraps, are ignored.
     fn read(&self, index: u32) -> Self::Entry;
 
-    /// Writes an entry. The upper bits of `index` count rounds and are left out.
+    /// Writes an entry. The upper bits of `index`, which count wraps, are ignored.
     fn write(&self, index: u32, entry: Self::Entry);
 }
 

@@ -1,15 +1,14 @@
-//! The rings between us and the kernel: single producer, single consumer, over
-//! memory that both sides write.
+//! The rings between us and the kernel: single producer, single consumer, in memory that both sides
+//! write.
 //!
-//! Each ring has two counters that only ever grow (modulo 2³²). The side that
-//! produces writes entries and then moves the producer's counter (`Release`); the
-//! side that consumes reads that counter (`Acquire`), then the entries, then moves
-//! its own. An entry that is seen is thus seen whole, and a slot that is written again is
-//! no longer read by the other side.
+//! Each ring has two counters that only increase (modulo 2³²). The producer writes entries and then
+//! advances its counter (`Release`). The consumer reads that counter (`Acquire`), then the entries,
+//! then advances its own. So an entry is visible only when it is complete, and a slot is reused
+//! only when the other side no longer reads it.
 //!
-//! What the other side says is not believed: counters that are further apart than the
-//! ring is long give [`Corrupt`], whatever they are, and an entry is read exactly
-//! once and then checked by whoever asked for it.
+//! The other side is not trusted. Counters that are further apart than the ring is long give
+//! [`Corrupt`], whatever their values. An entry is read exactly once, and then checked by the
+//! caller.
 //!
 //! The code is generic over the memory ([`RingMemory`]), so that it runs without a
 //! kernel, too: over [`HeapRing`], and under a model checker.
@@ -26,15 +25,15 @@ pub use heap::HeapRing;
 pub use memory::{RingMemory, Word};
 pub use producer::Producer;
 
-/// The other side's counter is impossible: more entries are said to be in the ring than it
-/// has room for, or fewer than none. Nothing in such a ring can be trusted any more.
+/// The other side's counter is impossible: it implies more entries than the ring has room for, or
+/// fewer than none. Nothing in such a ring can be trusted any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Corrupt {
-    /// The counter of the side that produces.
+    /// The producer's counter.
     pub producer: u32,
-    /// The counter of the side that consumes.
+    /// The consumer's counter.
     pub consumer: u32,
-    /// Entries in the ring.
+    /// Number of entries in the ring.
     pub capacity: u32,
 }
 
@@ -50,7 +49,7 @@ impl std::fmt::Display for Corrupt {
 
 impl std::error::Error for Corrupt {}
 
-/// How many entries are between both counters, if that many fit.
+/// The number of entries between the two counters, if the ring has room for that many.
 fn filled(producer: u32, consumer: u32, capacity: u32) -> Result<u32, Corrupt> {
     let filled = producer.wrapping_sub(consumer);
     if filled > capacity {

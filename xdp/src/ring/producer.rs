@@ -6,26 +6,25 @@ use std::sync::atomic::Ordering;
 use super::memory::{RingMemory, Word};
 use super::{Corrupt, filled};
 
-/// Writes entries into a ring. Entries are seen by the other side after
-/// [`Producer::submit`].
+/// Writes entries into a ring. [`Producer::submit`] makes them visible to the other side.
 #[derive(Debug)]
 pub struct Producer<M> {
     memory: M,
-    /// Entries written so far, those not yet submitted included.
+    /// Entries written so far, including those not yet submitted.
     next: u32,
     /// Entries submitted so far.
     submitted: u32,
-    /// Where the other side was when we looked last.
+    /// The other side's counter when it was last read.
     consumer: u32,
 }
 
 impl<M: RingMemory> Producer<M> {
-    /// The producer's side of a ring that only the other side uses besides.
+    /// The producer's end of a ring. Only the other side may use the ring besides.
     ///
     /// # Errors
-    /// If the counters in it are impossible.
+    /// If the ring's counters are impossible.
     pub fn new(memory: M) -> Result<Self, Corrupt> {
-        // Our own counter: nobody else writes it.
+        // Our own counter, which nothing else writes.
         let next = memory.producer().load(Ordering::Relaxed);
         let consumer = memory.consumer().load(Ordering::Acquire);
         filled(next, consumer, memory.capacity())?;
@@ -37,13 +36,13 @@ impl<M: RingMemory> Producer<M> {
         })
     }
 
-    /// How many entries the ring has.
+    /// The number of entries in the ring.
     pub fn capacity(&self) -> u32 {
         self.memory.capacity()
     }
 
-    /// How many entries can be written now. Looks at the other side's counter only if
-    /// there is no room for `wanted` without.
+    /// The number of entries that can be written now. Reads the other side's counter only if the
+    /// known room is less than `wanted`.
     ///
     /// # Errors
     /// If that counter is impossible.
@@ -59,7 +58,7 @@ impl<M: RingMemory> Producer<M> {
     /// Writes one entry.
     ///
     /// # Errors
-    /// See [`Producer::room`]; `Ok(false)` if there is none.
+    /// See [`Producer::room`]. Returns `Ok(false)` if the ring is full.
     pub fn push(&mut self, entry: M::Entry) -> Result<bool, Corrupt> {
         if self.room(1)? == 0 {
             cold_path();
@@ -70,18 +69,18 @@ impl<M: RingMemory> Producer<M> {
         Ok(true)
     }
 
-    /// Shows the other side what was written. Returns how many entries that were.
+    /// Makes the written entries visible to the other side. Returns their number.
     pub fn submit(&mut self) -> u32 {
         let new = self.next.wrapping_sub(self.submitted);
         if new > 0 {
-            // Release: whoever sees this counter sees the entries before it.
+            // Release: a reader that sees this counter sees the entries before it.
             self.memory.producer().store(self.next, Ordering::Release);
             self.submitted = self.next;
         }
         new
     }
 
-    /// How many submitted entries the other side has not taken yet.
+    /// The number of submitted entries that the other side has not taken yet.
     ///
     /// # Errors
     /// If its counter is impossible.
@@ -92,23 +91,23 @@ impl<M: RingMemory> Producer<M> {
 
     /// Whether the kernel wants to be woken to look at the ring.
     ///
-    /// The kernel sets the flag and then looks a last time; we submit and then look at
-    /// the flag. Without a full fence between, both could miss each other.
+    /// The kernel sets the flag and then checks the ring one last time; we submit and then check
+    /// the flag. Without a full fence in between, both could miss each other.
     pub fn needs_wakeup(&self) -> bool {
         M::Word::full_fence();
         self.has_asked_for_wakeup()
     }
 
-    /// The same for who has submitted nothing since [`Producer::needs_wakeup`] said no: a
-    /// flag that was set since then is seen at the next look, if not at this one.
+    /// The same for a caller that has submitted nothing since [`Producer::needs_wakeup`] returned
+    /// false. A flag that was set since then is seen at the next check, if not at this one.
     pub fn has_asked_for_wakeup(&self) -> bool {
         self.memory.flags().load(Ordering::Relaxed) & libc::XDP_RING_NEED_WAKEUP != 0
     }
 
     fn refresh(&mut self) -> Result<u32, Corrupt> {
-        // Acquire: the other side has read an entry before we write its slot anew.
+        // Acquire: the other side has read an entry before we overwrite its slot.
         let consumer = self.memory.consumer().load(Ordering::Acquire);
-        // What was submitted may have been taken since we looked last, and no more.
+        // The other side may have taken what was submitted since the last read, and no more.
         let outstanding = self.submitted.wrapping_sub(self.consumer);
         if consumer.wrapping_sub(self.consumer) > outstanding {
             cold_path();

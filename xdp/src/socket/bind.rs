@@ -1,4 +1,4 @@
-//! Making one socket and its rings.
+//! Opening one socket and its rings.
 
 use std::fmt;
 use std::io;
@@ -15,13 +15,13 @@ use crate::sys::ring::SharedRing;
 use crate::sys::xsk;
 use crate::umem::{CHUNK_BYTES, Share};
 
-/// Between two attempts at a queue that is still held.
+/// Delay between two attempts to bind to a queue that is still in use.
 const RETRY_AFTER: Duration = Duration::from_millis(20);
 
 /// Why a socket could not be opened.
 #[derive(Debug)]
 pub struct OpenError {
-    /// What was tried, in words.
+    /// What was tried.
     pub what: String,
     /// The operating system's error.
     pub source: io::Error,
@@ -34,7 +34,7 @@ impl fmt::Display for OpenError {
 }
 
 impl OpenError {
-    /// What is behind the operating system's error, if it is one of the usual ones.
+    /// An explanation of the OS error, if it is one of the usual ones.
     pub fn hint(&self) -> &'static str {
         match self.source.raw_os_error() {
             Some(libc::EPERM) => {
@@ -53,8 +53,8 @@ impl std::error::Error for OpenError {
     }
 }
 
-/// Makes the socket of one queue. The first of an interface registers the memory, the
-/// others share it with the socket `first`, or register it again where that can't be.
+/// Opens the socket of one queue. The first socket of an interface registers the memory. The others
+/// share it with `first`, or register it again if sharing is not possible.
 pub(super) fn open_queue(
     config: &SocketConfig,
     queue: u32,
@@ -85,7 +85,7 @@ pub(super) fn open_queue(
         offloads_checksums: false,
         polls: config.busy_poll.is_some(),
     };
-    // Filled before it is bound, as some drivers want it.
+    // Fill the ring before the socket is bound, because some drivers require it.
     let mut new = Queue::new(socket, rings, share, &config.memory)
         .map_err(|error| failed("taking the rings into use")(io::Error::other(error)))?;
     let socket = new.kernel();
@@ -101,7 +101,7 @@ pub(super) fn open_queue(
     };
     let shares_memory = bound.map_err(failed("binding the socket"))?;
     let zero_copy = is_zero_copy(&socket.fd).map_err(failed("asking for the mode"))?;
-    // Where the kernel copies, it sees to the checksum itself if the driver can't.
+    // In copy mode, the kernel computes the checksum itself if the driver can't.
     let driver_does = || offer::driver(config.interface_index).is_some_and(|of| of.tx_checksum);
     let has_metadata = config.memory.has_metadata();
     let socket = new.kernel_mut();
@@ -111,22 +111,23 @@ pub(super) fn open_queue(
     Ok(new)
 }
 
-/// Binds a socket to the memory that another one has registered, or else to what it
-/// registers itself: kernels before 5.10 share it among sockets of one queue only, and a
-/// driver may refuse one queue what it has given to another. Returns whether it is shared.
+/// Binds a socket to the memory that another one has registered, or else to memory that it
+/// registers itself. Kernels before 5.10 share memory only among sockets of one queue, and a driver
+/// may refuse to use one queue's memory for another. Returns whether the memory is shared.
 fn shared_or_own(
     shared: impl FnOnce() -> io::Result<()>,
     own: impl FnOnce() -> io::Result<()>,
 ) -> io::Result<bool> {
     match shared() {
         Ok(()) => Ok(true),
-        // Memory of its own frees no queue.
+        // Registering its own memory would not free the queue.
         Err(error) if error.raw_os_error() == Some(libc::EBUSY) => Err(error),
         Err(_) => own().map(|()| false),
     }
 }
 
-/// Whether the kernel knows of metadata: Linux 6.8, and what was released for it since.
+/// Whether the kernel supports metadata: since Linux 6.8, and in the stable releases that have it
+/// backported.
 pub(super) fn kernel_has_metadata() -> bool {
     let try_it = || {
         let memory = Mapping::new(CHUNK_BYTES)?;
@@ -135,7 +136,7 @@ pub(super) fn kernel_has_metadata() -> bool {
     try_it().is_ok()
 }
 
-/// Registers memory, with so many bytes in front of each frame to be sent.
+/// Registers memory, with `tx_headroom` bytes in front of each frame to send.
 fn register(fd: BorrowedFd<'_>, memory: &Mapping, tx_headroom: usize) -> io::Result<()> {
     let registration = libc::xdp_umem_reg {
         addr: memory.start().as_ptr() as u64,
@@ -153,13 +154,13 @@ fn register(fd: BorrowedFd<'_>, memory: &Mapping, tx_headroom: usize) -> io::Res
     unsafe { xsk::register_umem(fd, &registration) }
 }
 
-/// Entries of the ring for pieces to send.
+/// Number of entries of the TX ring.
 fn tx_entries(memory: &QueueConfig) -> u32 {
     memory.tx_chunks().max(1).next_power_of_two()
 }
 
 fn rings(fd: BorrowedFd<'_>, config: &SocketConfig) -> io::Result<SocketRings> {
-    // Room for all chunks that can be on the way, so that no ring overflows.
+    // Enough for all chunks in flight, so that no ring overflows.
     let rx = config.memory.rx_chunks.max(1).next_power_of_two();
     let tx = tx_entries(&config.memory);
     let sizes = [
@@ -185,23 +186,24 @@ fn rings(fd: BorrowedFd<'_>, config: &SocketConfig) -> io::Result<SocketRings> {
     })
 }
 
-/// Where the kernel copies, it charges what it has not sent yet to the socket's send buffer,
-/// of 208 KiB unless told otherwise: a few dozen frames. As many shall fit as there is room for.
+/// Raises the send buffer limit. In copy mode the kernel charges unsent frames to the socket's send
+/// buffer, 208 KiB by default, which holds a few dozen frames. The limit is set to what all slots
+/// for frames need.
 fn allow_to_send(fd: BorrowedFd<'_>, memory: &QueueConfig) {
     let bytes = memory.tx_chunks() as usize * CHUNK_BYTES;
     let bytes = bytes.min(i32::MAX as usize / 2) as libc::c_int;
-    // Without CAP_NET_ADMIN it is what `net.core.wmem_max` allows. Less is slower, no more.
+    // Without CAP_NET_ADMIN the limit is `net.core.wmem_max`. A smaller buffer is only slower.
     if xsk::set_option(fd, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, &bytes).is_err() {
         let _ = xsk::set_option(fd, libc::SOL_SOCKET, libc::SO_SNDBUF, &bytes);
     }
 }
 
-/// Where the kernel copies, one call sends 32 pieces of frames unless told otherwise: 16 packets
-/// of path MTU 4096. Each call more costs as much as a third of a packet.
+/// Lets one call send the whole ring. In copy mode, one call sends 32 pieces of frames by default:
+/// 16 packets of path MTU 4096. Each additional call costs as much as a third of a packet.
 fn send_all_by_one_call(fd: BorrowedFd<'_>, memory: &QueueConfig) {
     /// `XDP_MAX_TX_SKB_BUDGET` of the kernel's `linux/if_xdp.h`.
     const MAX_TX_SKB_BUDGET: libc::c_int = 9;
-    // Older kernels have no such option, and smaller rings need none.
+    // Older kernels lack this option, and smaller rings don't need it.
     let _ = xsk::set_option(fd, libc::SOL_XDP, MAX_TX_SKB_BUDGET, &tx_entries(memory));
 }
 
@@ -238,8 +240,8 @@ fn bind_first(config: &SocketConfig, socket: &XdpSocket) -> io::Result<()> {
     }
 }
 
-/// Binds a socket. What a socket held that was closed a moment ago is given back later, so
-/// a queue that is held is tried again until the patience is at its end.
+/// Binds a socket. The kernel releases a closed socket's queue with a delay, so this retries a
+/// queue that is in use for up to `patience`.
 fn bind_patiently(
     config: &SocketConfig,
     socket: &XdpSocket,
@@ -260,7 +262,7 @@ fn bind_patiently(
                 if error.raw_os_error() == Some(libc::EBUSY)
                     && start.elapsed() < config.patience =>
             {
-                // The kernel tells nobody when it is done.
+                // The kernel does not report when it has released the queue.
                 std::thread::sleep(RETRY_AFTER);
             }
             result => return result,
@@ -289,7 +291,7 @@ mod tests {
         code.map_or(Ok(()), |code| Err(io::Error::from_raw_os_error(code)))
     }
 
-    /// What comes of it if sharing, and then memory of its own, is answered like this.
+    /// The result if sharing, and then own memory, gives these errors.
     fn of(shared: Option<i32>, own: Option<i32>) -> Result<bool, Option<i32>> {
         shared_or_own(|| answer(shared), || answer(own)).map_err(|error| error.raw_os_error())
     }
@@ -307,7 +309,7 @@ mod tests {
         assert_eq!(of(Some(libc::EBUSY), None), Err(Some(libc::EBUSY)));
     }
 
-    /// Binds to the loopback interface of a namespace of its own; its index is 1.
+    /// Binds to the loopback interface, whose index is 1, in a network namespace of its own.
     #[test]
     fn a_queue_that_may_not_share_has_its_memory_all_the_same() {
         if !is_root("a_queue_that_may_not_share_has_its_memory_all_the_same") {
@@ -326,7 +328,7 @@ mod tests {
             };
             let umem = Umem::new(config.memory.chunks()).expect("memory");
             let share = umem.cut(&[config.memory.chunks()]).expect("all").remove(0);
-            // Nobody can share with that.
+            // A socket of another kind, whose memory can't be shared.
             let other = UdpSocket::bind("[::]:0").expect("a free port");
             let queue = open_queue(&config, 0, share, Some(other.as_raw_fd()));
             queue.map(|queue| queue.kernel().shares_memory())

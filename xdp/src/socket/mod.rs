@@ -1,10 +1,9 @@
 //! AF_XDP sockets: one for each queue of an interface.
 //!
-//! The first socket of an interface registers the UMEM; those of other queues share it, or
-//! register it again where the kernel can't share it among queues. Each has four rings of its
-//! own. [`open`] makes sockets, rings and queues for as many
-//! queues as asked for; frames arrive once each socket is in the map of the redirect
-//! program ([`crate::program`]).
+//! The first socket of an interface registers the UMEM. Those of other queues share it, or register
+//! it again if the kernel can't share it among queues. Each has four rings of its own. [`open`]
+//! makes sockets, rings and queues for all configured queues. Frames arrive once each socket is in
+//! the map of the redirect program ([`crate::program`]).
 
 mod bind;
 mod config;
@@ -27,7 +26,7 @@ use crate::umem::Umem;
 #[derive(Debug)]
 pub struct XdpSocket {
     fd: OwnedFd,
-    /// Number of the interface's queue, from 0.
+    /// The interface's queue, counted from 0.
     queue: u32,
     zero_copy: bool,
     shares_memory: bool,
@@ -41,7 +40,7 @@ pub type SocketQueue = Queue<XdpSocket>;
 type SocketRings = Rings<SharedRing<Descriptor>, SharedRing<u64>>;
 
 impl XdpSocket {
-    /// The number of the interface's queue, from 0.
+    /// The interface's queue, counted from 0.
     pub fn queue(&self) -> u32 {
         self.queue
     }
@@ -51,21 +50,21 @@ impl XdpSocket {
         self.zero_copy
     }
 
-    /// Whether its memory is registered by the interface's first socket, and not by itself.
+    /// Whether it shares the memory that the interface's first socket registered.
     pub fn shares_memory(&self) -> bool {
         self.shares_memory
     }
 
-    /// Whether the checksum of a frame can be left to the driver, or to the kernel where
-    /// that copies ([`Queue::reserve_with`]).
+    /// Whether a frame's checksum can be left to the driver, or to the kernel in copy mode
+    /// ([`Queue::reserve_with`]).
     pub fn offloads_checksums(&self) -> bool {
         self.offloads_checksums
     }
 
-    /// What the kernel has counted (`XDP_STATISTICS`).
+    /// The kernel's counters (`XDP_STATISTICS`).
     ///
     /// # Errors
-    /// If it does not say.
+    /// If the kernel does not report them.
     pub fn statistics(&self) -> io::Result<SocketStatistics> {
         stats::read(self.fd.as_fd())
     }
@@ -94,8 +93,8 @@ impl Kernel for XdpSocket {
     }
 }
 
-/// What passes is no error: the kernel is busy, lacks room at the moment, or the link is
-/// down. Whatever waits in the ring stays there.
+/// Ignores transient errors: the kernel is busy, lacks memory at the moment, or the link is down.
+/// Frames in the ring stay there.
 fn passing(result: io::Result<()>) -> io::Result<()> {
     const PASSING: [libc::c_int; 6] = [
         libc::EAGAIN,
@@ -117,7 +116,7 @@ fn passing(result: io::Result<()>) -> io::Result<()> {
     }
 }
 
-/// Opens the queues of `config`, each with a socket that is bound and a filled fill ring.
+/// Opens the queues of `config`, each with a bound socket and a full fill ring.
 ///
 /// # Errors
 /// See [`OpenError`].
@@ -144,7 +143,8 @@ pub fn open(config: &SocketConfig) -> Result<Vec<SocketQueue>, OpenError> {
     Ok(queues)
 }
 
-/// Without metadata where the kernel has none, or the driver would not look at it.
+/// The configuration without metadata if the kernel does not support it, or the driver would ignore
+/// it.
 fn with_what_the_kernel_knows(config: &SocketConfig) -> SocketConfig {
     let mut config = config.clone();
     if config.memory.has_metadata() {

@@ -1,19 +1,19 @@
-//! What the kernel counts for a socket.
+//! The kernel's counters for a socket.
 
 use std::io;
 use std::os::fd::BorrowedFd;
 
 use crate::sys::xsk;
 
-/// What the kernel has counted for a socket (`XDP_STATISTICS`). Kernels before 5.9 count
-/// the first three only.
+/// The kernel's counters for a socket (`XDP_STATISTICS`). Kernels before 5.9 report only the first
+/// three.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SocketStatistics {
-    /// Received frames dropped for reasons other than the following.
+    /// Received frames dropped for reasons other than those below.
     pub rx_dropped: u64,
     /// Entries of the fill ring that name no chunk.
     pub rx_invalid_descs: u64,
-    /// Entries of the TX ring that are no piece of a frame.
+    /// Entries of the TX ring that are not a valid piece of a frame.
     pub tx_invalid_descs: u64,
     /// Received frames dropped because the RX ring was full.
     pub rx_ring_full: u64,

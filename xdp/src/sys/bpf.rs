@@ -1,13 +1,13 @@
-//! The calls that BPF programs and maps are made of.
+//! System calls for BPF programs and maps.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use super::{checked, owned};
 
-/// What an XDP program says of a frame.
+/// An XDP program's return code: pass the frame to the kernel.
 pub(crate) const XDP_PASS: u32 = 2;
-/// What an XDP program says of a frame.
+/// An XDP program's return code: redirect the frame.
 pub(crate) const XDP_REDIRECT: u32 = 4;
 
 /// Commands of `bpf(2)`.
@@ -25,18 +25,18 @@ mod command {
 
 const PROG_TYPE_XDP: u32 = 6;
 const ATTACH_TYPE_XDP: u32 = 37;
-/// The program may see frames of several pieces.
+/// The program accepts frames of several pieces.
 const F_XDP_HAS_FRAGS: u32 = 1 << 5;
 const LOG_BYTES: usize = 1 << 16;
-/// Where `struct bpf_prog_info` has the name.
+/// Offset of the name in `struct bpf_prog_info`.
 const INFO_NAME: usize = 64;
 
 /// Kinds of maps.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum MapKind {
-    /// Keys to values.
+    /// A hash map.
     Hash,
-    /// Queues to AF_XDP sockets.
+    /// From queues to AF_XDP sockets.
     Sockets,
 }
 
@@ -49,7 +49,7 @@ impl MapKind {
     }
 }
 
-/// The argument of `bpf(2)`: fields at their places, zeroes elsewhere.
+/// The argument of `bpf(2)`: fields at their offsets, zeroes elsewhere.
 struct Attributes([u64; 16]);
 
 impl Attributes {
@@ -87,7 +87,7 @@ impl Attributes {
     /// Calls the kernel.
     ///
     /// # Safety
-    /// The pointers among the fields are to memory as this command needs it.
+    /// The pointers among the fields must be valid for this command.
     unsafe fn call(&mut self, command: libc::c_long) -> libc::c_long {
         let len = size_of_val(&self.0);
         // SAFETY: the argument is of the length that is told; the caller answers for
@@ -139,10 +139,10 @@ impl<const K: usize> Map<K> {
     }
 }
 
-/// Loads an XDP program that may see frames of several pieces. The error tells what the
-/// kernel's verifier says.
+/// Loads an XDP program that accepts frames of several pieces. The error includes the log of the
+/// kernel's verifier.
 pub(crate) fn load_xdp(code: &[u64], name: &str) -> io::Result<OwnedFd> {
-    // No helper is called that asks for the GPL.
+    // The program calls no GPL-only helper.
     let licence = c"MIT";
     let attributes = || {
         Attributes::new()
@@ -178,7 +178,7 @@ fn with_log(error: &io::Error, log: &[u8]) -> io::Error {
     io::Error::new(error.kind(), format!("{error} ({})", last.join("; ")))
 }
 
-/// Attaches a program to an interface, by a link that ends with its descriptor.
+/// Attaches a program to an interface, with a link that ends when its descriptor is closed.
 pub(crate) fn attach_xdp(
     program: BorrowedFd<'_>,
     interface: u32,
@@ -193,14 +193,14 @@ pub(crate) fn attach_xdp(
     owned(unsafe { attributes.call(command::LINK_CREATE) })
 }
 
-/// Ends a link at once, whoever else has its descriptor.
+/// Ends a link at once, even if other processes have its descriptor.
 pub(crate) fn detach(link: BorrowedFd<'_>) -> io::Result<()> {
     let mut attributes = Attributes::new().word(0, link.as_raw_fd() as u32);
     // SAFETY: no pointers.
     checked(unsafe { attributes.call(command::LINK_DETACH) }).map(drop)
 }
 
-/// What a program says of a frame.
+/// Runs a program on a frame and returns its verdict.
 pub(crate) fn test_run(program: BorrowedFd<'_>, frame: &[u8]) -> io::Result<u32> {
     let mut attributes = Attributes::new()
         .word(0, program.as_raw_fd() as u32)
@@ -209,17 +209,17 @@ pub(crate) fn test_run(program: BorrowedFd<'_>, frame: &[u8]) -> io::Result<u32>
     // SAFETY: the frame lives through the call, its length is told, and there is no room
     // for it to come back.
     checked(unsafe { attributes.call(command::PROG_TEST_RUN) })?;
-    // The field behind the program's descriptor.
+    // The field after the program's descriptor.
     let [_, _, _, _, a, b, c, d] = attributes.0[0].to_ne_bytes();
     Ok(u32::from_ne_bytes([a, b, c, d]))
 }
 
-/// The name of a program that is loaded.
+/// The name of a loaded program.
 pub(crate) fn program_name(id: u32) -> io::Result<String> {
     let mut by_id = Attributes::new().word(0, id);
     // SAFETY: no pointers.
     let program = owned(unsafe { by_id.call(command::PROG_GET_FD_BY_ID) })?;
-    // What the kernel is to tell: as far as the name goes.
+    // The kernel fills in the info up to the name.
     let mut info = [0_u8; INFO_NAME + 16];
     let mut attributes = Attributes::new()
         .word(0, program.as_raw_fd() as u32)

@@ -1,4 +1,4 @@
-//! Memory that is shared with the kernel.
+//! Memory shared with the kernel.
 
 use std::io;
 use std::ops::Range;
@@ -7,7 +7,7 @@ use std::ptr::{self, NonNull};
 
 const HUGE_PAGE_BYTES: usize = 2 << 20;
 
-/// A mapping that ends with this value.
+/// A memory mapping, unmapped when this value is dropped.
 #[derive(Debug)]
 pub(crate) struct Mapping {
     start: NonNull<u8>,
@@ -22,11 +22,11 @@ unsafe impl Send for Mapping {}
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// Zeroed memory of at least `len` bytes, in huge pages if there are some.
+    /// Maps at least `len` bytes of zeroed memory, in huge pages if available.
     pub(crate) fn new(len: usize) -> io::Result<Self> {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
         let huge = len.next_multiple_of(HUGE_PAGE_BYTES);
-        // With MAP_POPULATE a lack of huge pages shows here, not by a signal later.
+        // With MAP_POPULATE a lack of huge pages shows here, and not later as a signal.
         let in_huge = flags | libc::MAP_HUGETLB | libc::MAP_POPULATE;
         if let Ok(mut mapping) = Self::map(huge, in_huge, None, 0) {
             mapping.huge = true;
@@ -35,7 +35,7 @@ impl Mapping {
         Self::map(len, flags | libc::MAP_POPULATE, None, 0)
     }
 
-    /// A part of what a descriptor offers, such as a ring.
+    /// Maps a part of a descriptor's memory, such as a ring.
     pub(crate) fn of_fd(fd: BorrowedFd<'_>, len: usize, offset: libc::off_t) -> io::Result<Self> {
         Self::map(len, libc::MAP_SHARED | libc::MAP_POPULATE, Some(fd), offset)
     }
@@ -71,12 +71,12 @@ impl Mapping {
         self.huge
     }
 
-    /// Where it begins.
+    /// The start address.
     pub(crate) fn start(&self) -> NonNull<u8> {
         self.start
     }
 
-    /// Bytes of it. Panics if they are not in it.
+    /// The bytes of `range`. Panics if it exceeds the mapping.
     pub(crate) fn bytes(&self, range: Range<usize>) -> &[u8] {
         assert!(range.start <= range.end && range.end <= self.len);
         // SAFETY: the range is in the mapping, which lives as long as `self` and is
@@ -86,7 +86,7 @@ impl Mapping {
         unsafe { std::slice::from_raw_parts(self.start.add(range.start).as_ptr(), range.len()) }
     }
 
-    /// Bytes of it will be looked at soon. Changes nothing but how long that takes.
+    /// Prefetches bytes of the mapping. Affects only timing.
     #[inline]
     pub(crate) fn bring_near(&self, at: usize, len: usize) {
         #[cfg(all(target_arch = "x86_64", not(miri)))]
@@ -104,10 +104,10 @@ impl Mapping {
         let _ = (at, len);
     }
 
-    /// Bytes of it. Panics if they are not in it.
+    /// The bytes of `range`, mutably. Panics if it exceeds the mapping.
     ///
     /// # Safety
-    /// While the result lives, nobody else has a reference to any of these bytes.
+    /// While the result lives, no other reference to any of these bytes exists.
     #[expect(
         clippy::mut_from_ref,
         reason = "parts are borrowed by different queues; the caller excludes an overlap"

@@ -1,5 +1,5 @@
-//! System calls and shared memory behind safe functions. All of the crate's unsafe code is in
-//! here, but for one borrow in `umem` and the registration of memory in `socket`.
+//! System calls and shared memory behind safe functions. All of the crate's unsafe code is in here,
+//! except for one borrow in `umem` and the registration of memory in `socket`.
 
 pub(crate) mod bpf;
 pub(crate) mod memory;
@@ -10,7 +10,7 @@ pub(crate) mod xsk;
 use std::io;
 use std::os::fd::{FromRawFd, OwnedFd};
 
-/// What a system call that returns a number below zero on failure gave.
+/// The result of a system call that returns a negative number on failure.
 fn checked(result: libc::c_long) -> io::Result<libc::c_long> {
     if result < 0 {
         return Err(io::Error::last_os_error());
@@ -18,7 +18,7 @@ fn checked(result: libc::c_long) -> io::Result<libc::c_long> {
     Ok(result)
 }
 
-/// The descriptor that a system call just made.
+/// Takes ownership of the descriptor that a system call has just made.
 fn owned(result: libc::c_long) -> io::Result<OwnedFd> {
     let fd = checked(result)?;
     // SAFETY: the kernel made this descriptor for us just now, so nobody else closes it.

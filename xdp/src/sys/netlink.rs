@@ -1,4 +1,4 @@
-//! One question to the kernel over netlink, and its answer.
+//! One netlink request to the kernel, and its answer.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -14,16 +14,16 @@ pub(crate) const ROUTE_HEADERS: usize = HEADER + 12;
 /// The header, then `struct genlmsghdr`.
 pub(crate) const GENERIC_HEADERS: usize = HEADER + 4;
 
-/// What generic netlink's controller is called with, and asked for a family.
+/// The message type of generic netlink's controller, which resolves families.
 const CONTROLLER: u16 = 16;
 const CTRL_CMD_GETFAMILY: u8 = 3;
 const CTRL_ATTR_FAMILY_ID: u16 = 1;
 const CTRL_ATTR_FAMILY_NAME: u16 = 2;
 
-/// What the kernel says of an interface: its whole answer (`RTM_NEWLINK`).
+/// The kernel's answer about an interface (`RTM_NEWLINK`).
 ///
 /// # Errors
-/// If it does not tell, for instance because there is no such interface.
+/// If the kernel does not answer, for instance because there is no such interface.
 pub(crate) fn link(index: u32) -> io::Result<Vec<u8>> {
     let mut request = [0; 16];
     request[4..8].copy_from_slice(&index.to_ne_bytes());
@@ -34,10 +34,10 @@ pub(crate) fn link(index: u32) -> io::Result<Vec<u8>> {
     }
 }
 
-/// The answer of a generic family's command, from its attributes on.
+/// The answer to a command of a generic family, starting at its attributes.
 ///
 /// # Errors
-/// If this kernel has no such family, or refuses.
+/// If this kernel lacks the family, or refuses.
 pub(crate) fn generic(family: &str, command: u8, attributes: &[u8]) -> io::Result<Vec<u8>> {
     let mut name = family.as_bytes().to_vec();
     name.push(0);
@@ -61,7 +61,7 @@ fn ask_generic(family: u16, command: u8, attributes: &[u8]) -> io::Result<Vec<u8
     Ok(answer.split_off(GENERIC_HEADERS))
 }
 
-/// An attribute as messages have it.
+/// An attribute in wire format.
 pub(crate) fn attribute(kind: u16, contents: &[u8]) -> Vec<u8> {
     let mut bytes = (contents.len() as u16 + 4).to_ne_bytes().to_vec();
     bytes.extend(kind.to_ne_bytes());
@@ -76,7 +76,7 @@ pub(crate) fn find(mut attributes: &[u8], kind: u16) -> Option<&[u8]> {
         let &[a, b, c, d] = attributes.first_chunk()?;
         let len = usize::from(u16::from_ne_bytes([a, b]));
         let contents = attributes.get(4..len)?;
-        // The upper two bits are flags.
+        // The two high bits are flags.
         if u16::from_ne_bytes([c, d]) & 0x3fff == kind {
             return Some(contents);
         }
@@ -84,11 +84,11 @@ pub(crate) fn find(mut attributes: &[u8], kind: u16) -> Option<&[u8]> {
     }
 }
 
-/// Asks rtnetlink for all that it has of a kind, and gives each message to `each`, header
-/// included.
+/// Requests all rtnetlink objects of a kind, and passes each message to `each`, including its
+/// header.
 ///
 /// # Errors
-/// If it does not tell.
+/// If the kernel does not answer.
 pub(crate) fn dump(kind: u16, request: &[u8], mut each: impl FnMut(&[u8])) -> io::Result<()> {
     let socket = socket(libc::NETLINK_ROUTE)?;
     send(
@@ -116,13 +116,13 @@ pub(crate) fn dump(kind: u16, request: &[u8], mut each: impl FnMut(&[u8])) -> io
     }
 }
 
-/// The first of several messages, if it is all there.
+/// The first of several messages, if it is complete.
 fn first_message(messages: &[u8]) -> Option<&[u8]> {
     let len = u32::from_ne_bytes(*messages.first_chunk()?) as usize;
     messages.get(..len).filter(|_| len >= HEADER)
 }
 
-/// Asks, and gives the first message of the answer, header included.
+/// Sends a request, and returns the first message of the answer, including its header.
 fn ask(protocol: libc::c_int, kind: u16, request: &[u8]) -> io::Result<Vec<u8>> {
     let socket = socket(protocol)?;
     send(&socket, kind, libc::NLM_F_REQUEST, request)?;
@@ -155,7 +155,7 @@ fn send(socket: &OwnedFd, kind: u16, flags: libc::c_int, request: &[u8]) -> io::
     checked(sent as libc::c_long).map(drop)
 }
 
-/// Fills the buffer with a datagram; returns its length, or that of the buffer if it is longer.
+/// Reads a datagram into the buffer. Returns its length, or the buffer's if the datagram is longer.
 fn receive(socket: &OwnedFd, buffer: &mut [u8]) -> io::Result<usize> {
     let (at, len) = (buffer.as_mut_ptr().cast(), buffer.len());
     // SAFETY: the kernel writes at most as many bytes as told.

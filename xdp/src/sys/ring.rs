@@ -1,4 +1,4 @@
-//! A ring in memory that is shared with the kernel.
+//! A ring in memory shared with the kernel.
 
 use std::io;
 use std::marker::PhantomData;
@@ -12,7 +12,7 @@ use crate::ring::{Entry, RingMemory};
 /// One of the four rings of a socket.
 #[derive(Debug)]
 pub struct SharedRing<E> {
-    /// Where the pointers below point to.
+    /// The mapping that the pointers below point into.
     _mapping: Mapping,
     producer: NonNull<AtomicU32>,
     consumer: NonNull<AtomicU32>,
@@ -29,10 +29,10 @@ unsafe impl<E> Send for SharedRing<E> {}
 unsafe impl<E> Sync for SharedRing<E> {}
 
 impl<E: Entry> SharedRing<E> {
-    /// Maps the ring of `capacity` entries (a power of two) that a socket has at `page_offset`.
+    /// Maps a socket's ring of `capacity` entries (a power of two) at `page_offset`.
     ///
     /// # Errors
-    /// If the kernel refuses, or tells offsets at which no word can be.
+    /// If the kernel refuses, or reports misaligned or implausible offsets.
     pub(crate) fn map(
         fd: BorrowedFd<'_>,
         offsets: &libc::xdp_ring_offset,
@@ -49,7 +49,7 @@ impl<E: Entry> SharedRing<E> {
             .max()
             .unwrap_or_default();
         let aligned = words.into_iter().all(|word| word % 4 == 0) && offsets.desc.is_multiple_of(8);
-        // Far more than any ring, so that the additions below are in bounds.
+        // Far larger than any ring, and small enough for the additions below.
         if !aligned || len > 1 << 32 {
             let what = format!("the kernel puts a ring's words at {offsets:?}");
             return Err(io::Error::new(io::ErrorKind::InvalidData, what));

@@ -1,4 +1,4 @@
-//! The calls that AF_XDP sockets are made of.
+//! System calls for AF_XDP sockets.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -34,7 +34,7 @@ pub(crate) fn set_option<T: Plain>(
     checked(result.into()).map(drop)
 }
 
-/// Reads an option. Returns it with as many bytes of it as this kernel knows; the rest is
+/// Reads an option. Returns it with the number of bytes that this kernel filled in; the rest is
 /// zero.
 pub(crate) fn option<T: Plain>(
     fd: BorrowedFd<'_>,
@@ -58,10 +58,10 @@ pub(crate) fn option<T: Plain>(
     Ok((unsafe { value.assume_init() }, len as usize))
 }
 
-/// Types of which any bytes are a value, without padding.
+/// Types for which any bytes are a valid value, without padding.
 ///
 /// # Safety
-/// That is so.
+/// The type must have this property.
 pub(crate) unsafe trait Plain {}
 // SAFETY: any bytes are a number.
 unsafe impl Plain for libc::c_int {}
@@ -77,8 +77,8 @@ unsafe impl Plain for libc::xdp_options {}
 /// Registers memory for frames.
 ///
 /// # Safety
-/// From now on the kernel writes into the memory. It stays mapped for as long as the
-/// socket, and a chunk is not read or written here while the kernel has it.
+/// The kernel writes into the memory from now on. The memory must stay mapped for as long as the
+/// socket is open, and no chunk may be read or written here while the kernel has it.
 pub(crate) unsafe fn register_umem(
     fd: BorrowedFd<'_>,
     registration: &libc::xdp_umem_reg,
@@ -107,11 +107,10 @@ pub(crate) fn bind(fd: BorrowedFd<'_>, address: &libc::sockaddr_xdp) -> io::Resu
     checked(result.into()).map(drop)
 }
 
-/// Has the kernel look at the ring of frames to send.
+/// Makes the kernel check the TX ring.
 ///
-/// By the bare system call: where a thread can be cancelled (`pthread_cancel`), the C library's
-/// function is a place at which it is, and our caller holds a lock. To arrange for that takes a hundred
-/// instructions besides.
+/// Uses the bare system call. The C library's function is a cancellation point (`pthread_cancel`),
+/// and our caller holds a lock. It also costs a hundred more instructions.
 pub(crate) fn wake_tx(fd: BorrowedFd<'_>) -> io::Result<()> {
     let (buffer, address) = (ptr::null::<u8>(), ptr::null::<libc::sockaddr>());
     // SAFETY: the arguments of `sendto`: a null buffer of no bytes and no address.
@@ -129,8 +128,8 @@ pub(crate) fn wake_tx(fd: BorrowedFd<'_>) -> io::Result<()> {
     checked(result).map(drop)
 }
 
-/// Has the kernel look at the fill ring, and for frames that arrived. By the bare system call,
-/// as [`wake_tx`].
+/// Makes the kernel check the fill ring and receive frames. Uses the bare system call, as
+/// [`wake_tx`] does.
 pub(crate) fn wake_rx(fd: BorrowedFd<'_>) -> io::Result<()> {
     let (buffer, from) = (ptr::null_mut::<u8>(), ptr::null_mut::<libc::sockaddr>());
     let len = ptr::null_mut::<libc::socklen_t>();

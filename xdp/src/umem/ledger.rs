@@ -1,26 +1,26 @@
-//! Who has each chunk.
+//! Ownership of chunks.
 
 use std::ops::Range;
 
 use super::CHUNK_BYTES;
 
-/// Who has a chunk.
+/// The owner of a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Owner {
-    /// Nobody: it waits to be used.
+    /// Unused.
     Free,
-    /// The kernel, which is to put a piece of a received frame into it.
+    /// The kernel, which puts a piece of a received frame into it.
     Fill,
-    /// We: it holds a piece of a received frame.
+    /// This process: it holds a piece of a received frame.
     Received,
-    /// We: a frame to be sent is being written into it.
+    /// This process: a frame to send is being written into it.
     Writing,
-    /// The kernel, which is to send it, until it says in the completion ring that it has.
+    /// The kernel, which sends it, until it reports so in the completion ring.
     Tx,
 }
 
 impl Owner {
-    /// All of them.
+    /// Every owner.
     pub const ALL: [Self; 5] = [
         Self::Free,
         Self::Fill,
@@ -29,7 +29,7 @@ impl Owner {
         Self::Tx,
     ];
 
-    /// What the number of its chunks is called in tables.
+    /// The name of its count in tables.
     pub fn name(self) -> &'static str {
         match self {
             Self::Free => "chunks_free",
@@ -41,32 +41,32 @@ impl Owner {
     }
 }
 
-/// How many chunks each has.
+/// The number of chunks of each owner.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ChunkCounts([u32; Owner::ALL.len()]);
 
 impl ChunkCounts {
-    /// How many chunks `owner` has.
+    /// The number of chunks that `owner` has.
     pub fn of(&self, owner: Owner) -> u32 {
         self.0[owner as usize]
     }
 
-    /// How many chunks there are.
+    /// The total number of chunks.
     pub fn total(&self) -> u32 {
         self.0.iter().sum()
     }
 }
 
-/// What is wrong with an address that the kernel named.
+/// What is wrong with an address that the kernel returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ChunkFault {
-    /// It is outside of the queue's share.
+    /// It is outside the queue's share.
     Foreign,
-    /// The kernel does not have this chunk at the moment: it named it twice, or never got it.
+    /// The kernel does not have this chunk now: it returned it twice, or never got it.
     NotOwned,
 }
 
-/// The book of one share's chunks.
+/// Records the owner of each chunk of a share.
 #[derive(Debug)]
 pub struct Ledger {
     addresses: Range<u64>,
@@ -75,8 +75,8 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    /// All chunks between these addresses are free. The addresses are multiples of
-    /// [`CHUNK_BYTES`].
+    /// A ledger in which all chunks between these addresses are free. The addresses are multiples
+    /// of [`CHUNK_BYTES`].
     pub fn new(addresses: Range<u64>) -> Self {
         let chunks = (addresses.end - addresses.start) / CHUNK_BYTES as u64;
         let mut counts = ChunkCounts::default();
@@ -88,26 +88,26 @@ impl Ledger {
         }
     }
 
-    /// How many chunks each has.
+    /// The number of chunks of each owner.
     pub fn counts(&self) -> ChunkCounts {
         self.counts
     }
 
-    /// Who has a chunk, counted from the start of the share.
+    /// The owner of a chunk, counted from the start of the share.
     pub fn owner(&self, chunk: u32) -> Owner {
         self.owners[chunk as usize]
     }
 
-    /// Where a chunk begins.
+    /// The address of a chunk.
     pub fn address(&self, chunk: u32) -> u64 {
         self.addresses.start + u64::from(chunk) * CHUNK_BYTES as u64
     }
 
-    /// The kernel says that `chunk` of this address, which `owner` had, is ours again. Returns
-    /// the chunk.
+    /// Takes back the chunk at this address, which the kernel returns and `owner` had, and gives it
+    /// to `to`. Returns the chunk.
     ///
     /// # Errors
-    /// If the address is not the share's, or `owner` does not have the chunk.
+    /// If the address is outside the share, or `owner` does not have the chunk.
     pub fn take_back(&mut self, address: u64, owner: Owner, to: Owner) -> Result<u32, ChunkFault> {
         if !self.addresses.contains(&address) {
             return Err(ChunkFault::Foreign);
@@ -120,7 +120,7 @@ impl Ledger {
         Ok(chunk)
     }
 
-    /// Passes a chunk on.
+    /// Gives a chunk to another owner.
     pub fn pass(&mut self, chunk: u32, to: Owner) {
         let owner = &mut self.owners[chunk as usize];
         self.counts.0[*owner as usize] -= 1;
@@ -129,7 +129,7 @@ impl Ledger {
     }
 }
 
-/// Whether `len` bytes from `address` on stay in the chunk that they begin in.
+/// Whether `len` bytes starting at `address` stay in one chunk.
 pub(crate) fn stays_in_chunk(address: u64, len: u32) -> bool {
     address % CHUNK_BYTES as u64 + u64::from(len) <= CHUNK_BYTES as u64
 }

@@ -1,9 +1,8 @@
-//! The memory that frames lie in, shared with the kernel.
+//! The memory for frames, shared with the kernel.
 //!
-//! A UMEM is one mapping of chunks of [`CHUNK_BYTES`]. It is cut into one [`Share`] for
-//! each queue, which no other queue touches: so queues share the mapping and its
-//! registration, and nothing that would need a lock. Who has each chunk of a share is
-//! written in its [`Ledger`].
+//! A UMEM is one mapping of chunks of [`CHUNK_BYTES`]. It is cut into one [`Share`] for each queue,
+//! which no other queue touches. So queues share the mapping and its registration, and nothing that
+//! would need a lock. The [`Ledger`] of a share records the owner of each chunk.
 
 mod ledger;
 mod share;
@@ -20,11 +19,11 @@ use crate::sys::memory::Mapping;
 /// Length of a chunk in bytes. The kernel allows no more than a page.
 pub const CHUNK_BYTES: usize = 4096;
 
-/// Most bytes of a received frame in one chunk: the kernel keeps 256 in front.
+/// The most bytes of a received frame in one chunk: the kernel reserves 256 in front.
 pub const RX_PIECE_BYTES: usize = 3840;
 
-/// What the kernel leaves room for around an IP packet: Ethernet, two VLAN tags and the
-/// frame check sequence, in bytes.
+/// The kernel's allowance around an IP packet, in bytes: Ethernet, two VLAN tags and the frame
+/// check sequence.
 pub(crate) const ROOM_FOR_HEADERS: usize = 14 + 2 * 4 + 4;
 
 /// Memory for frames, before it is cut into shares.
@@ -34,11 +33,10 @@ pub struct Umem {
 }
 
 impl Umem {
-    /// Room for `chunks` chunks: in huge pages if the system has some to give, else in
-    /// ordinary ones.
+    /// Allocates `chunks` chunks, in huge pages if available, otherwise in ordinary ones.
     ///
     /// # Errors
-    /// If the system has not so much memory.
+    /// If the system has not enough memory.
     pub fn new(chunks: u32) -> io::Result<Self> {
         let memory = Mapping::new(chunks as usize * CHUNK_BYTES)?;
         Ok(Self {
@@ -46,15 +44,15 @@ impl Umem {
         })
     }
 
-    /// Whether huge pages were to be had.
+    /// Whether the memory is in huge pages.
     pub fn has_huge_pages(&self) -> bool {
         self.memory.is_huge()
     }
 
-    /// Cuts the memory into shares of so many chunks each.
+    /// Cuts the memory into shares with the given numbers of chunks.
     ///
     /// # Errors
-    /// If there are not so many.
+    /// If there are not enough chunks.
     pub fn cut(self, chunks: &[u32]) -> io::Result<Vec<Share>> {
         let wanted: u64 = chunks.iter().map(|&count| u64::from(count)).sum();
         let there = (self.memory.len() / CHUNK_BYTES) as u64;

@@ -6,12 +6,12 @@ use std::sync::Arc;
 use super::CHUNK_BYTES;
 use crate::sys::memory::Mapping;
 
-/// The bytes that are brought near: all headers, and what a short packet carries.
+/// The number of bytes to prefetch: all headers, and the payload of a short packet.
 const LINES_BYTES: usize = 128;
 
-/// Chunks of a UMEM that belong to one queue. There are no two shares of the same
-/// chunk, so whoever has a share may read and write its chunks, as long as the kernel
-/// does not own them at the moment, which the [`Ledger`](super::Ledger) knows.
+/// The chunks of a UMEM that belong to one queue. No two shares have the same chunk. So the owner
+/// of a share may read and write its chunks, except for those that the kernel has at the moment
+/// according to the [`Ledger`](super::Ledger).
 #[derive(Debug)]
 pub struct Share {
     memory: Arc<Mapping>,
@@ -29,24 +29,24 @@ impl Share {
         }
     }
 
-    /// How many chunks it has.
+    /// The number of its chunks.
     pub fn chunks(&self) -> u32 {
         self.chunks
     }
 
-    /// The addresses in the UMEM of what it has, in bytes.
+    /// The range of its addresses in the UMEM, in bytes.
     pub fn addresses(&self) -> Range<u64> {
         let byte = |chunk: u32| u64::from(chunk) * CHUNK_BYTES as u64;
         byte(self.first)..byte(self.first + self.chunks)
     }
 
-    /// The `len` bytes at an address, if all of them are the share's.
+    /// The `len` bytes at an address, if the share has all of them.
     pub fn bytes(&self, address: u64, len: usize) -> Option<&[u8]> {
         let range = self.range(address, len)?;
         Some(self.memory.bytes(range))
     }
 
-    /// The `len` bytes at an address, if all of them are the share's.
+    /// The `len` bytes at an address, mutably, if the share has all of them.
     pub fn bytes_mut(&mut self, address: u64, len: usize) -> Option<&mut [u8]> {
         let range = self.range(address, len)?;
         // SAFETY: shares do not overlap and there is one `Share` value for each, so that
@@ -55,7 +55,7 @@ impl Share {
         Some(unsafe { self.memory.bytes_mut(range) })
     }
 
-    /// What begins at an address will be read soon, or nothing if that is not the share's.
+    /// Prefetches the bytes at an address; does nothing if they are not the share's.
     #[inline]
     pub fn bring_near(&self, address: u64) {
         if self.range(address, LINES_BYTES).is_some() {

@@ -1,4 +1,4 @@
-//! News: what they change.
+//! Events and their effects.
 
 use super::super::event::Route;
 use super::super::facts::{Mac, OtherAddress, group_mac, mac_in};
@@ -7,7 +7,7 @@ use super::*;
 use roce_stack::RoceVersion;
 
 impl Core {
-    /// Takes news in. Changes that concern others are told by [`Core::take_changes`].
+    /// Applies an event. [`Core::take_changes`] reports the changes that concern the caller.
     pub fn handle(&mut self, event: Event) {
         match event {
             Event::Link(link) => self.follow_link(link),
@@ -53,10 +53,10 @@ impl Core {
         }
     }
 
-    /// Every path is judged anew when it is used next.
+    /// Makes every path be judged again when it is used next.
     fn judge_anew(&mut self) {
         self.generation += 1;
-        // What was asked may be answered from before the change.
+        // An answer to an outstanding request may describe the state before the change.
         self.requests
             .retain(|request| !matches!(request, Request::Route(_)));
     }
@@ -88,7 +88,7 @@ impl Core {
         self.judge_anew();
     }
 
-    /// An address of another interface came or went. Most lead no path anywhere else.
+    /// Handles an address of another interface that came or went. Most do not affect any path.
     fn follow_other(&mut self, other: OtherAddress, follow: fn(&mut Others, OtherAddress) -> bool) {
         if follow(&mut self.others, other) {
             let paths = self.paths.iter_mut();
@@ -106,7 +106,7 @@ impl Core {
             .for_each(paths::Path::outdate);
     }
 
-    /// News were lost: whatever is known may be wrong.
+    /// Starts over after events were lost: any known fact may be wrong.
     fn start_over(&mut self) {
         self.counters.overruns += 1;
         self.others.forget_links();
@@ -119,7 +119,7 @@ impl Core {
         }
     }
 
-    /// Takes the kernel's answer for a path that still waits for it.
+    /// Applies the kernel's answer to a path that still waits for it.
     fn follow_route(&mut self, key: PathKey, route: Route) {
         let generation = self.generation;
         let waits = |path: &&mut paths::Path| {
@@ -159,7 +159,7 @@ impl Core {
             Route::None => return Verdict::Refused(Refusal::NoRoute),
             Route::Prohibited => return Verdict::Refused(Refusal::Prohibited),
         };
-        // A group's address needs no finding out, whatever the route says.
+        // A group's Ethernet address follows from its IP address, whatever the route says.
         let hop = hop.filter(|_| !key.dst.is_multicast());
         let mtu = route_mtu.map_or(link.mtu, |mtu| mtu.min(link.mtu));
         let resolution = match hop {
@@ -169,9 +169,10 @@ impl Core {
         self.open(key, hop, resolution, mtu)
     }
 
-    /// The path to an address of another interface of this host, if the link leads there: the
-    /// route or the prefix of the source says so. No ARP finds it, since the kernel takes what
-    /// has its own address as the source for forged. So its Ethernet address is asked for.
+    /// The path to an address of another interface of this host, if the link leads there according
+    /// to the route or the prefix of the source. ARP does not resolve such an address, because the
+    /// kernel rejects a packet whose source is its own address as forged. So this asks for the
+    /// interface's Ethernet address.
     fn beside(&mut self, key: PathKey, route: Route) -> Option<Verdict> {
         if self.addresses.contains(&key.dst) {
             return None;
@@ -191,15 +192,15 @@ impl Core {
             }
             OtherLink::Known(None) => Some(Verdict::Refused(Refusal::Local)),
             OtherLink::Pending => {
-                // The path is judged anew with the answer.
+                // The answer makes the path be judged again.
                 self.request(Request::OtherLink(index));
                 Some(Verdict::Pending)
             }
         }
     }
 
-    /// RoCE v1 asks nobody where a link-local address is that has an Ethernet address in it:
-    /// there. Linux does the same.
+    /// For RoCE v1, a link-local address that contains an Ethernet address resolves to that address
+    /// without a lookup. Linux does the same.
     pub(super) fn without_route(&self, key: PathKey) -> Option<Verdict> {
         let IpAddr::V6(dst) = key.dst else {
             return None;
@@ -212,7 +213,7 @@ impl Core {
         Some(self.open(key, None, Resolution::Known(mac), mtu))
     }
 
-    /// A path that leads to `hop`, or to where everybody knows.
+    /// Opens a path that leads to `hop`, or to a destination whose Ethernet address is known.
     fn open(
         &self,
         key: PathKey,
@@ -238,7 +239,7 @@ impl Core {
         }
     }
 
-    /// Takes news of a neighbour, which take effect with the next frame.
+    /// Applies news of a neighbour. They take effect with the next frame.
     fn follow_neighbour(&mut self, address: IpAddr, mac: Option<Mac>, state: NeighbourState) {
         if !self.hops.learn(address, mac, state) {
             return;

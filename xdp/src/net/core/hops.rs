@@ -1,4 +1,4 @@
-//! Next hops and their Ethernet addresses, as far as paths lead by them.
+//! Next hops and their Ethernet addresses, for the paths that use them.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -8,19 +8,18 @@ use roce_stack::{Duration, Instant};
 use super::super::event::NeighbourState;
 use super::super::facts::Mac;
 
-/// The kernel is not asked more often than this for one neighbour that does not
-/// answer, or told that a stale one is in use. It tries three times a second apart
-/// itself.
+/// Minimum interval between two requests to the kernel for one neighbour, whether it does not
+/// answer or its entry is stale and in use. The kernel itself tries three times, a second apart.
 const ASK_EVERY: Duration = Duration::from_secs(1);
 
-/// What is known of a next hop's Ethernet address.
+/// The state of a next hop's Ethernet address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Resolution {
-    /// It is this.
+    /// The address is known.
     Known(Mac),
-    /// The kernel is finding it out.
+    /// The kernel is resolving it.
     Pending,
-    /// The next hop does not answer. It is asked again when it is wanted again.
+    /// The next hop does not answer. Its next use asks the kernel again.
     Failed,
 }
 
@@ -29,7 +28,7 @@ pub enum Resolution {
 struct Hop {
     mac: Option<Mac>,
     state: NeighbourState,
-    /// When the kernel was last asked for it.
+    /// When the kernel was last asked about it.
     asked_at: Option<Instant>,
 }
 
@@ -44,14 +43,14 @@ impl Hop {
     }
 }
 
-/// The next hops that paths lead by. There are no more of them than paths.
+/// The next hops that paths use. There are never more of them than paths.
 #[derive(Debug, Default)]
 pub(super) struct Hops {
     hops: HashMap<IpAddr, Hop>,
 }
 
 impl Hops {
-    /// What is known of `address`, which is remembered from now on.
+    /// The state of `address`, which is followed from now on.
     pub(super) fn want(&mut self, address: IpAddr) -> Resolution {
         let hop = self.hops.entry(address).or_insert(Hop {
             mac: None,
@@ -61,13 +60,12 @@ impl Hops {
         hop.resolution()
     }
 
-    /// What is known of `address`.
+    /// The state of `address`, if it is followed.
     pub(super) fn resolution(&self, address: IpAddr) -> Option<Resolution> {
         self.hops.get(&address).map(Hop::resolution)
     }
 
-    /// Whether the kernel has to be told now that `address` is in use; if so, it is
-    /// taken for told.
+    /// Whether to tell the kernel now that `address` is in use. If so, marks it as told.
     pub(super) fn is_to_be_asked(&mut self, address: IpAddr, now: Instant) -> bool {
         let Some(hop) = self.hops.get_mut(&address) else {
             return false;
@@ -87,7 +85,7 @@ impl Hops {
         ask
     }
 
-    /// Takes news of a neighbour. Returns whether packets are concerned.
+    /// Applies news of a neighbour. Returns whether packets are affected.
     pub(super) fn learn(
         &mut self,
         address: IpAddr,
@@ -102,13 +100,13 @@ impl Hops {
         hop.state = state;
         let after = hop.resolution();
         if matches!(before, Resolution::Known(_)) && after == Resolution::Pending {
-            // What was known and is forgotten is asked for at once.
+            // An address that was known and has been forgotten is requested at once.
             hop.asked_at = None;
         }
         before != after
     }
 
-    /// Keeps only what `is_used` says.
+    /// Keeps only the next hops for which `is_used` returns true.
     pub(super) fn retain(&mut self, is_used: impl Fn(IpAddr) -> bool) {
         self.hops.retain(|&address, _| is_used(address));
     }

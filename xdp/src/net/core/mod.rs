@@ -1,4 +1,4 @@
-//! The state machine: what is known of the network, without any I/O.
+//! The state machine of the network's state, without I/O.
 
 use std::collections::VecDeque;
 use std::hint::cold_path;
@@ -22,21 +22,21 @@ use hops::Hops;
 pub use hops::Resolution;
 use others::Others;
 
-/// How often it is looked after neighbours in use.
+/// How often the neighbours in use are checked.
 const TICK: Duration = Duration::from_secs(1);
 
-/// At most so many neighbours are asked for in one tick.
+/// The most neighbours requested in one tick.
 const ASKS_PER_TICK: usize = 64;
 
-/// What a [`Core`] is made with.
+/// The configuration of a [`Core`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CoreConfig {
     /// Whether frames carry a VLAN's tag.
     pub tagging: Tagging,
-    /// How many paths (pairs of source and destination) are remembered. A path that
-    /// was forgotten costs a question to the kernel when it is used again.
+    /// The most paths (pairs of source and destination) to remember. A path that was forgotten
+    /// costs a request to the kernel when it is used again.
     pub max_paths: usize,
-    /// Whether frames of RoCE v1 are taken.
+    /// Whether to accept frames of RoCE v1.
     pub roce_v1: bool,
 }
 
@@ -50,45 +50,44 @@ impl Default for CoreConfig {
     }
 }
 
-/// What of the network has changed, for whom it concerns.
+/// What has changed in the network, by the caller's concern.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Changes {
     /// The link: MTU, Ethernet address, up or down.
     pub link: bool,
     /// The interface's addresses.
     pub addresses: bool,
-    /// A next hop's Ethernet address was found, has changed, or was not found: look
-    /// after the frames that wait for it.
+    /// A next hop's Ethernet address was found, has changed, or was not found: release
+    /// the frames that wait for it.
     pub neighbours: bool,
 }
 
-/// A header for a packet, or what it still lacks.
+/// A header for a packet, and what it still lacks.
 #[derive(Clone, Copy, Debug)]
 pub struct Header<'a> {
     /// The header.
     pub template: &'a Template,
-    /// The next hop whose Ethernet address the template lacks: the frame has to wait
-    /// (see [`Waiting`](super::Waiting)), or is dropped.
+    /// The next hop whose Ethernet address the template lacks. The frame has to wait (see
+    /// [`Waiting`](super::Waiting)) or be dropped.
     pub waits_for: Option<IpAddr>,
 }
 
-/// What is known of an interface and of the network behind it.
+/// The state of an interface and of the network behind it.
 ///
-/// It does no I/O and reads no clock. Whoever owns it
-/// - tells it what happens, by [`Core::handle`], and the time, by [`Core::tick`], not
-///   later than [`Core::next_deadline`];
-/// - does what [`Core::next_request`] asks for, and tells it the answer;
-/// - asks it for headers: [`Core::find`], and [`Core::header`] with what that returned.
+/// It does no I/O and reads no clock. Its owner
+/// - passes in events with [`Core::handle`], and the time with [`Core::tick`], no later than
+///   [`Core::next_deadline`];
+/// - carries out [`Core::next_request`] and passes in the answer;
+/// - gets headers with [`Core::find`], and [`Core::header`] with its result.
 ///
-/// Until [`Event::Link`] and [`Event::Addresses`] came for the first time it refuses
-/// everything.
+/// It refuses everything until [`Event::Link`] and [`Event::Addresses`] have each arrived once.
 #[derive(Debug)]
 pub struct Core {
     config: CoreConfig,
     link: Option<Link>,
     gone: bool,
     own: Vec<OwnAddress>,
-    /// The addresses of `own` alone, to compare received frames with.
+    /// Only the addresses of `own`, for comparison with received frames.
     addresses: Vec<IpAddr>,
     groups: Vec<IpAddr>,
     /// The host's other interfaces.
@@ -98,16 +97,16 @@ pub struct Core {
     requests: VecDeque<Request>,
     changes: Changes,
     counters: NetCounters,
-    /// Counts what may lead packets elsewhere.
+    /// Incremented by every event that may change where packets go.
     generation: u64,
     now: Instant,
     ticked: Instant,
-    /// Whether there may be something to do at the next tick.
+    /// Whether the next tick may have work.
     busy: bool,
 }
 
 impl Core {
-    /// A core that knows nothing yet and asks for link and addresses.
+    /// A core that knows nothing yet and requests link and addresses.
     pub fn new(config: CoreConfig, now: Instant) -> Core {
         Core {
             config,
@@ -129,13 +128,12 @@ impl Core {
         }
     }
 
-    /// Where the path is, for [`Core::header`]. An answer is good until the next call
-    /// of any other function that changes this. If the path is not known,
-    /// [`Core::next_request`] asks for it.
+    /// Finds the path, for [`Core::header`]. The result is valid until the next call of any other
+    /// function that changes this. If the path is not known, [`Core::next_request`] requests it.
     ///
     /// # Errors
-    /// Why nothing can be sent on it, now or ever. Counted, except for
-    /// [`Refusal::RoutePending`]: whoever can wait for the kernel's answer asks again.
+    /// Why nothing can be sent on the path, now or ever. The refusal is counted, except for
+    /// [`Refusal::RoutePending`]: a caller that can wait for the kernel's answer retries.
     #[inline]
     pub fn find(&mut self, key: PathKey) -> Result<PathIndex, Refusal> {
         let found = match self.paths.find(key) {
@@ -155,8 +153,8 @@ impl Core {
         found
     }
 
-    /// Where a path is by which a packet can be sent at once; nothing if
-    /// [`Core::find`] has to say why not, or something is to be done.
+    /// Finds a path on which a packet can be sent at once. `None` if there is work to do first, or
+    /// if [`Core::find`] has to say why not.
     #[inline]
     pub(super) fn find_ready(&mut self, key: &PathKey) -> Option<PathIndex> {
         let generation = self.generation;
@@ -186,7 +184,7 @@ impl Core {
         }
     }
 
-    /// What can be said of a path that is as new as everything else.
+    /// The state of a path that is as recent as everything else.
     #[inline]
     fn settled(&mut self, at: usize) -> Result<PathIndex, Refusal> {
         match self.paths.at(at).verdict {
@@ -199,7 +197,7 @@ impl Core {
         }
     }
 
-    /// A path whose next hop is not known is asked for, if it is time to.
+    /// Requests the next hop of a path if it is unknown and a request is due.
     #[cold]
     fn unresolved(&mut self, at: usize, hop: IpAddr) -> Result<PathIndex, Refusal> {
         if self.hops.is_to_be_asked(hop, self.now) {
@@ -211,8 +209,8 @@ impl Core {
         }
     }
 
-    /// Judges a path anew as far as that goes without the kernel, and asks the kernel
-    /// for the rest.
+    /// Judges a path again as far as possible without the kernel, and requests the rest from the
+    /// kernel.
     #[cold]
     fn lookup(&mut self, at: usize) -> Result<PathIndex, Refusal> {
         let key = self.paths.at(at).key;
@@ -230,7 +228,7 @@ impl Core {
         self.settled(at)
     }
 
-    /// What is wrong with a path whatever the routes.
+    /// Checks what does not depend on routes.
     fn judge(&self, PathKey { src, dst, .. }: PathKey) -> Result<(), Refusal> {
         if self.gone {
             return Err(Refusal::InterfaceGone);
@@ -254,14 +252,14 @@ impl Core {
         }
     }
 
-    /// What is known of a next hop.
+    /// The state of a next hop.
     pub fn resolution(&self, hop: IpAddr) -> Resolution {
-        // One that no path leads by any more is not waited for.
+        // A next hop that no path uses any more is not waited for.
         self.hops.resolution(hop).unwrap_or(Resolution::Failed)
     }
 
-    /// Takes a received frame apart, from the Ethernet header to the end. What does not
-    /// parse, or is not to this station, is dropped and counted.
+    /// Parses a received frame, from the Ethernet header to the end. A frame that does not parse,
+    /// or is not for this station, is dropped and counted.
     ///
     /// # Errors
     /// The reason of the drop.
@@ -295,19 +293,19 @@ impl Core {
         parsed
     }
 
-    /// From now on, frames to this multicast group are taken.
+    /// Accepts frames to this multicast group from now on.
     pub fn accept_group(&mut self, group: IpAddr) {
         if group.is_multicast() && !self.groups.contains(&group) {
             self.groups.push(group);
         }
     }
 
-    /// Ends what [`Core::accept_group`] began.
+    /// Stops accepting frames to this multicast group.
     pub fn leave_group(&mut self, group: IpAddr) {
         self.groups.retain(|&other| other != group);
     }
 
-    /// The link as it is, once known.
+    /// The current link, once known.
     pub fn link(&self) -> Option<&Link> {
         self.link.as_ref()
     }
@@ -336,7 +334,7 @@ impl Core {
         &mut self.counters
     }
 
-    /// What is to be done next; nothing if all is done.
+    /// The next request to carry out; `None` if there is none.
     pub fn next_request(&mut self) -> Option<Request> {
         let request = self.requests.pop_front()?;
         match request {
@@ -347,19 +345,19 @@ impl Core {
         Some(request)
     }
 
-    /// Whether something is to be done.
+    /// Whether a request is outstanding.
     #[inline]
     pub fn has_requests(&self) -> bool {
         !self.requests.is_empty()
     }
 
-    /// What has changed since this was last asked.
+    /// What has changed since the last call.
     pub fn take_changes(&mut self) -> Changes {
         std::mem::take(&mut self.changes)
     }
 
-    /// Tells the time. Does nothing most of the time; once a second it looks after
-    /// the neighbours of paths in use, so that they don't go stale.
+    /// Passes in the time. Usually does nothing; once a second it checks the neighbours of paths in
+    /// use, so that they don't go stale.
     pub fn tick(&mut self, now: Instant) {
         self.now = self.now.max(now);
         if !self.busy || now.saturating_duration_since(self.ticked) < TICK {
@@ -382,7 +380,7 @@ impl Core {
         }
     }
 
-    /// When [`Core::tick`] should be called at the latest; never, if nothing was sent.
+    /// The latest time for the next [`Core::tick`]; `None` if nothing was sent.
     pub fn next_deadline(&self) -> Option<Instant> {
         self.busy.then(|| self.ticked + TICK)
     }
@@ -391,8 +389,7 @@ impl Core {
         push_once(&mut self.requests, request);
     }
 
-    /// Forgets next hops that no path leads by, when there are more of them than there
-    /// can be paths.
+    /// Forgets next hops that no path uses, when there are more of them than there can be paths.
     fn drop_unused_hops(&mut self) {
         if self.hops.len() > self.config.max_paths {
             let paths = &self.paths;
@@ -406,8 +403,8 @@ impl Core {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PathIndex(usize);
 
-/// Asks for something that is not asked for already. So there are never more requests
-/// than paths and next hops.
+/// Adds a request unless it is already queued. So there are never more requests than paths and next
+/// hops.
 fn push_once(requests: &mut VecDeque<Request>, request: Request) {
     if !requests.contains(&request) {
         requests.push_back(request);

@@ -1,32 +1,32 @@
-//! The host's other interfaces: their addresses and, as far as paths lead there, their
-//! Ethernet addresses.
+//! The host's other interfaces: their addresses and, where paths lead to them, their Ethernet
+//! addresses.
 
 use std::collections::{BTreeSet, HashMap};
 use std::net::IpAddr;
 
 use super::super::facts::{Mac, OtherAddress};
 
-/// What is known of them. Addresses of a link alone are left out: another interface may have
-/// the same one on another link, so that only neighbour discovery tells whose it is. It is
-/// answered between interfaces of one host, other than ARP.
+/// The other interfaces. Link-local addresses are left out: another interface may have the same one
+/// on another link, so only neighbour discovery finds its owner. Unlike ARP, neighbour discovery is
+/// answered between interfaces of one host.
 #[derive(Debug, Default)]
 pub(super) struct Others {
     addresses: BTreeSet<(IpAddr, u32)>,
-    /// Of the interfaces that paths lead to.
+    /// The links of the interfaces that paths lead to.
     links: HashMap<u32, OtherLink>,
 }
 
-/// What is known of another interface's link.
+/// The state of another interface's link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum OtherLink {
-    /// The kernel is asked.
+    /// The kernel has been asked.
     Pending,
     /// Its Ethernet address, if it has one.
     Known(Option<Mac>),
 }
 
 impl Others {
-    /// All addresses, as they are now. Returns whether that is new.
+    /// Replaces all addresses. Returns whether that is a change.
     pub(super) fn set_addresses(&mut self, addresses: Vec<OtherAddress>) -> bool {
         let all = addresses.into_iter().filter_map(global).collect();
         let is_new = self.addresses != all;
@@ -40,11 +40,11 @@ impl Others {
         global(other).is_some_and(|new| self.addresses.insert(new))
     }
 
-    /// Returns whether it was known.
+    /// Returns whether the address was known.
     pub(super) fn remove(&mut self, other: OtherAddress) -> bool {
         let was_known = self.addresses.remove(&(other.address, other.index));
         if !self.addresses.iter().any(|&(_, of)| of == other.index) {
-            // Nothing leads there any more.
+            // No path leads to the interface any more.
             self.links.remove(&other.index);
         }
         was_known
@@ -56,19 +56,19 @@ impl Others {
         all.next().map(|&(_, index)| index)
     }
 
-    /// What is known of an interface's link, which is followed from now on.
+    /// The state of an interface's link, which is followed from now on.
     pub(super) fn want(&mut self, index: u32) -> OtherLink {
         *self.links.entry(index).or_insert(OtherLink::Pending)
     }
 
-    /// Takes in what the kernel says of a link. Returns whether paths are concerned.
+    /// Applies what the kernel reports about a link. Returns whether paths are affected.
     pub(super) fn learn(&mut self, index: u32, mac: Option<Mac>) -> bool {
         let now = OtherLink::Known(mac);
         let known = self.links.get_mut(&index);
         known.is_some_and(|known| std::mem::replace(known, now) != now)
     }
 
-    /// Every link is asked for again when it is needed.
+    /// Forgets every link; each is requested again when it is needed.
     pub(super) fn forget_links(&mut self) {
         self.links.clear();
     }

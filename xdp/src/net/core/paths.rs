@@ -1,4 +1,4 @@
-//! Paths that were asked for, in a table of fixed bound.
+//! The paths in use, in a table of bounded size.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -7,15 +7,15 @@ use super::super::event::PathKey;
 use super::super::reasons::Refusal;
 use super::super::template::Template;
 
-/// What is known of a path.
+/// The state of a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// The kernel is asked where it leads.
+    /// The kernel has been asked where the path leads.
     Pending,
     /// Nothing can be sent on it.
     Refused(Refusal),
-    /// To the group, to another interface of this host or, if there is one, by this next
-    /// hop.
+    /// The path leads to a group, to another interface of this host or, if there is one, to this
+    /// next hop.
     Open {
         template: Box<Template>,
         hop: Option<IpAddr>,
@@ -24,41 +24,41 @@ pub(super) enum Verdict {
     },
 }
 
-/// A path and how lately it was used.
+/// A path, and how recently it was used.
 #[derive(Clone, Debug)]
 pub(super) struct Path {
     pub(super) key: PathKey,
     pub(super) verdict: Verdict,
-    /// What has changed since is counted in generations: an older one is asked for
-    /// again.
+    /// The generation of changes that the verdict belongs to. A path of an older generation is
+    /// requested again.
     pub(super) generation: u64,
     /// Whether it was used since the last tick.
     pub(super) used: bool,
-    /// Whether it was used since the hand passed that looks for one to forget.
+    /// Whether it was used since the clock hand last passed it.
     spared: bool,
 }
 
 impl Path {
-    /// It is judged anew when it is used next.
+    /// Makes the path be judged again at its next use.
     pub(super) fn outdate(&mut self) {
-        // The first that there is is 1.
+        // Generations start at 1.
         self.generation = 0;
     }
 
-    /// Whether packets can be sent as the template is.
+    /// Whether packets can be sent with the template as it is.
     #[inline]
     pub(super) fn is_resolved(&self) -> bool {
         matches!(self.verdict, Verdict::Open { resolved: true, .. })
     }
 
-    /// A packet goes by it.
+    /// Marks the path as used by a packet.
     #[inline]
     fn note_use(&mut self) {
         self.used = true;
         self.spared = true;
     }
 
-    /// The next hop, if packets go by one.
+    /// The next hop, if the path has one.
     pub(super) fn hop(&self) -> Option<IpAddr> {
         match self.verdict {
             Verdict::Open { hop, .. } => hop,
@@ -67,17 +67,17 @@ impl Path {
     }
 }
 
-/// How many places are remembered where a path was found lately.
+/// Size of the cache of paths that were found recently.
 const RECENT: usize = 64;
 
-/// The paths. A full table forgets one that was not used lately.
+/// The paths. A full table replaces one that was not used recently.
 #[derive(Debug)]
 pub(super) struct Paths {
     paths: Vec<Path>,
     index: HashMap<PathKey, usize>,
-    /// Places to look at before the table is searched.
+    /// Positions to try before the table is searched.
     recent: [usize; RECENT],
-    /// The next path to be looked at for one to forget.
+    /// The clock hand: the next path to consider for replacement.
     hand: usize,
     limit: usize,
 }
@@ -94,7 +94,7 @@ impl Paths {
         }
     }
 
-    /// Where the path is, which is marked as used.
+    /// The position of the path, which is marked as used.
     pub(super) fn find(&mut self, key: PathKey) -> Option<usize> {
         let slot = &mut self.recent[recent_slot(key.dst)];
         let is_it = |path: &Path| path.key == key;
@@ -106,7 +106,7 @@ impl Paths {
         Some(at)
     }
 
-    /// The same of a path that was found lately; nothing of others.
+    /// The same, but only for a path that was found recently.
     #[inline]
     pub(super) fn find_recent(&mut self, key: &PathKey) -> Option<(usize, &Path)> {
         let at = self.recent[recent_slot(key.dst)];
@@ -115,8 +115,7 @@ impl Paths {
         Some((at, path))
     }
 
-    /// Adds a path that is not in the table, and returns where it is. Another one may
-    /// be forgotten for it.
+    /// Adds a path that is not in the table, and returns its position. May replace another path.
     pub(super) fn add(&mut self, key: PathKey) -> usize {
         let path = Path {
             key,
@@ -138,7 +137,7 @@ impl Paths {
         at
     }
 
-    /// The next path that was not used since the hand passed it last.
+    /// The next path that was not used since the hand last passed it.
     fn forgettable(&mut self) -> usize {
         loop {
             let at = self.hand;
@@ -172,7 +171,7 @@ impl Paths {
     }
 }
 
-/// Where a path to this destination is remembered.
+/// The cache slot for this destination.
 fn recent_slot(dst: IpAddr) -> usize {
     let low = match dst {
         IpAddr::V4(dst) => dst.octets()[3],

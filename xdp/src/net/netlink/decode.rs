@@ -1,4 +1,4 @@
-//! What the kernel says.
+//! Decodes the kernel's messages.
 
 use std::io;
 use std::net::IpAddr;
@@ -22,7 +22,7 @@ use roce_wire::VlanTag;
 use super::super::event::{Event, NeighbourState, Route};
 use super::super::facts::{Link, OtherAddress, OwnAddress, VlanDevice};
 
-/// What a message means to the interface of this index, if anything.
+/// The event that a message means for the interface with this index, if any.
 pub(super) fn event(message: &RouteNetlinkMessage, index: u32) -> Option<Event> {
     match message {
         RouteNetlinkMessage::NewLink(message) if message.header.index != index => {
@@ -55,10 +55,9 @@ pub(super) fn event(message: &RouteNetlinkMessage, index: u32) -> Option<Event> 
     }
 }
 
-/// What a message of a type that we don't understand, or with contents that we don't,
-/// may mean.
+/// The event that a message of an unknown type, or with unknown contents, may mean.
 pub(super) fn unknown(kind: u16) -> Option<Event> {
-    /// Next hop objects are no part of the crate.
+    /// The netlink crate does not know next hop objects.
     const RTM_NEWNEXTHOP: u16 = 104;
     const RTM_DELNEXTHOP: u16 = 105;
     const ROUTES: [u16; 6] = [
@@ -72,13 +71,13 @@ pub(super) fn unknown(kind: u16) -> Option<Event> {
     ROUTES.contains(&kind).then_some(Event::RoutesChanged)
 }
 
-/// Whether a message is about the interface itself: those of other families than
-/// "unspecified" tell of its membership in a bridge and the like.
+/// Whether a message is about the interface itself. Messages of families other than "unspecified"
+/// report its membership in a bridge and the like.
 fn is_link(message: &LinkMessage, index: u32) -> bool {
     message.header.index == index && message.header.interface_family == AddressFamily::Unspec
 }
 
-/// The link that a message tells of; nothing if it is not ours or tells but a part.
+/// The link in a message; `None` if it is not ours or the message is incomplete.
 fn link(message: &LinkMessage, index: u32) -> Option<Link> {
     if !is_link(message, index) {
         return None;
@@ -100,7 +99,7 @@ fn link(message: &LinkMessage, index: u32) -> Option<Link> {
         index,
         name: name?,
         ethernet,
-        // What is no Ethernet has another kind of address, or none.
+        // A link other than Ethernet has another kind of address, or none.
         mac: if ethernet { mac? } else { [0; 6] },
         mtu: mtu?,
         up: message.header.flags.contains(up),
@@ -108,8 +107,8 @@ fn link(message: &LinkMessage, index: u32) -> Option<Link> {
     })
 }
 
-/// The Ethernet address of another interface, if a message tells of its link. One that is gone
-/// has lost its addresses before.
+/// The Ethernet address of another interface, if the message is about its link. An interface that
+/// is gone has lost its addresses earlier.
 pub(super) fn other_link(message: &LinkMessage) -> Option<Event> {
     let index = message.header.index;
     if !is_link(message, index) {
@@ -127,7 +126,7 @@ pub(super) fn other_link(message: &LinkMessage) -> Option<Event> {
     })
 }
 
-/// The tag of a VLAN's device.
+/// The tag of a VLAN device.
 fn vlan_tag(info: &LinkInfo) -> Option<VlanTag> {
     let LinkInfo::Data(InfoData::Vlan(infos)) = info else {
         return None;
@@ -172,7 +171,7 @@ pub(super) fn address(message: &AddressMessage, index: u32) -> Option<OwnAddress
     })
 }
 
-/// An address of another interface than ours.
+/// An address of another interface.
 pub(super) fn other_address(message: &AddressMessage, index: u32) -> Option<OtherAddress> {
     let other = message.header.index;
     let own = address(message, other).filter(|_| other != index)?;
@@ -205,7 +204,7 @@ pub(super) fn neighbour(message: &NeighbourMessage, index: u32) -> Option<Event>
         address: address?,
         mac,
         state: match header.state {
-            // While it is probed, the address goes on being used (RFC 4861, 7.3.3).
+            // While it is probed, the address stays in use (RFC 4861, 7.3.3).
             Nud::Reachable | Nud::Delay | Nud::Probe | Nud::Permanent | Nud::Noarp => {
                 NeighbourState::Valid
             }
@@ -217,8 +216,7 @@ pub(super) fn neighbour(message: &NeighbourMessage, index: u32) -> Option<Event>
     })
 }
 
-/// Whether a changed route may concern our interface: it leads over it, or says not
-/// where.
+/// Whether a changed route may affect our interface: it leads over it, or names no interface.
 fn concerns(message: &RouteMessage, index: u32) -> bool {
     let oif = |attribute: &RouteAttribute| match attribute {
         RouteAttribute::Oif(oif) => Some(*oif),
@@ -231,7 +229,7 @@ fn concerns(message: &RouteMessage, index: u32) -> bool {
         .is_none_or(|oif| oif == index)
 }
 
-/// The answer to a question for a route by this interface.
+/// The answer to a route request over this interface.
 pub(super) fn route(message: &RouteMessage, index: u32) -> Route {
     match message.header.kind {
         RouteType::Local | RouteType::Anycast => return Route::Local,
@@ -257,7 +255,7 @@ pub(super) fn route(message: &RouteMessage, index: u32) -> Route {
         _ if oif != Some(index) => Route::None,
         RouteType::Multicast => Route::Multicast,
         RouteType::Broadcast => Route::Broadcast,
-        // The kernel found no route and supposes that the destination is on the link.
+        // The kernel found no route and assumes that the destination is on the link.
         _ if table == u32::from(RouteHeader::RT_TABLE_UNSPEC) => Route::None,
         _ => Route::Unicast { gateway, mtu },
     }
@@ -270,11 +268,11 @@ fn route_mtu(metric: &RouteMetric) -> Option<usize> {
     }
 }
 
-/// What an error means as the answer to a question for a route.
+/// The meaning of an error as the answer to a route request.
 pub(super) fn route_error(error: &io::Error) -> Option<Route> {
     match error.raw_os_error()? {
         libc::EACCES | libc::EPERM => Some(Route::Prohibited),
-        // The last is what a "blackhole" answers.
+        // EINVAL is the answer of a "blackhole" route.
         libc::ENETUNREACH | libc::EHOSTUNREACH | libc::ENETDOWN | libc::ESRCH | libc::EINVAL => {
             Some(Route::None)
         }

@@ -1,4 +1,4 @@
-//! Questions to the kernel.
+//! Requests to the kernel.
 
 use std::net::IpAddr;
 
@@ -13,7 +13,7 @@ use roce_wire::UDP_PORT;
 
 use super::super::event::PathKey;
 
-/// Asks for the link.
+/// Requests the link.
 pub(super) fn link(index: u32) -> RouteNetlinkMessage {
     let mut message = LinkMessage::default();
     message.header.index = index;
@@ -22,21 +22,21 @@ pub(super) fn link(index: u32) -> RouteNetlinkMessage {
     RouteNetlinkMessage::GetLink(message)
 }
 
-/// Asks for the addresses of all interfaces: older kernels can't tell those of one.
+/// Requests the addresses of all interfaces: older kernels can't list those of one.
 pub(super) fn addresses() -> RouteNetlinkMessage {
     RouteNetlinkMessage::GetAddress(AddressMessage::default())
 }
 
-/// Asks where a RoCE packet of a socket that is bound to the interface would go. The
-/// kernel does what its rules say of source, protocol and destination port.
+/// Asks for the route of a RoCE packet from a socket that is bound to the interface. The kernel
+/// applies its rules on source, protocol and destination port.
 pub(super) fn route(index: u32, PathKey { src, dst, .. }: PathKey) -> RouteNetlinkMessage {
     let bits = if dst.is_ipv6() { 128 } else { 32 };
     let mut message = RouteMessage::default();
     message.header.address_family = family(dst);
     message.header.destination_prefix_length = bits;
     message.header.source_prefix_length = bits;
-    // The answer then names the table that the route was found in, and none if the
-    // kernel found none and only supposes that the destination is on the link.
+    // The answer then names the routing table that has the route. It names none if the kernel found
+    // no route and only assumes that the destination is on the link.
     message.header.flags = RouteFlags::LookupTable;
     message.attributes = vec![
         RouteAttribute::Destination(dst.into()),
@@ -48,15 +48,15 @@ pub(super) fn route(index: u32, PathKey { src, dst, .. }: PathKey) -> RouteNetli
     RouteNetlinkMessage::GetRoute(message)
 }
 
-/// Says that a neighbour is in use: the kernel finds out its address, or whether the
-/// one that it has is still right, just as if it had sent a packet itself.
+/// Reports that a neighbour is in use. The kernel resolves its address, or checks the one that it
+/// has, just as if it had sent a packet itself.
 pub(super) fn neighbour_in_use(index: u32, address: IpAddr) -> RouteNetlinkMessage {
     let mut message = neighbour(index, address);
     message.header.flags = NeighbourFlags::Use;
     RouteNetlinkMessage::NewNeighbour(message)
 }
 
-/// Asks what is known of a neighbour.
+/// Requests the state of a neighbour.
 pub(super) fn neighbour_known(index: u32, address: IpAddr) -> RouteNetlinkMessage {
     RouteNetlinkMessage::GetNeighbour(neighbour(index, address))
 }

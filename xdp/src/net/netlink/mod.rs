@@ -1,7 +1,7 @@
-//! The core's questions put to the kernel, and the kernel's news to the core.
+//! Carries the core's requests to the kernel, and the kernel's events to the core.
 //!
-//! Two sockets: one for questions, whose answers are there as soon as they are sent,
-//! and one for news, which wait until they are read.
+//! There are two sockets: one for requests, whose answers arrive before the send returns, and one
+//! for events, which wait until they are read.
 
 use std::io;
 use std::net::IpAddr;
@@ -17,11 +17,10 @@ mod decode;
 mod encode;
 mod socket;
 
-/// So many datagrams of news are read at once at most: whoever reads them has frames
-/// to move, too.
+/// The most datagrams of events read in one call: the caller has frames to move, too.
 const NEWS_AT_ONCE: usize = 64;
 
-/// What the kernel is asked and heard by.
+/// The sockets to the kernel.
 pub(super) struct Netlink {
     index: u32,
     questions: NetlinkSocket,
@@ -29,23 +28,23 @@ pub(super) struct Netlink {
 }
 
 impl Netlink {
-    /// Listens to the kernel, on behalf of the interface of this index in the network
-    /// namespace of this thread.
+    /// Subscribes to events for the interface with this index, in the network namespace of this
+    /// thread.
     pub(super) fn open(index: u32) -> io::Result<Netlink> {
         Ok(Netlink {
             index,
-            // First of all, so that nothing happens unheard after the first question.
+            // Subscribe first, so that no event is missed after the first request.
             news: NetlinkSocket::for_news()?,
             questions: NetlinkSocket::for_requests()?,
         })
     }
 
-    /// Readable when there is news.
+    /// Readable when there are events.
     pub(super) fn fd(&self) -> BorrowedFd<'_> {
         self.news.fd()
     }
 
-    /// Tells the core what has happened, as far as that can be done at once.
+    /// Passes pending events to the core, up to a bound.
     pub(super) fn tell_news(&mut self, core: &mut Core) -> io::Result<()> {
         for _ in 0..NEWS_AT_ONCE {
             let bytes = match self.news.receive()? {
@@ -73,7 +72,7 @@ impl Netlink {
         Ok(())
     }
 
-    /// Does what the core asks for, and tells it the answers.
+    /// Carries out the core's requests, and passes the answers to it.
     pub(super) fn serve(&mut self, core: &mut Core) {
         while let Some(request) = core.next_request() {
             let answer = match request {
@@ -84,8 +83,7 @@ impl Netlink {
                 Request::OtherLink(other) => self.other_link(core, other),
             };
             if answer.is_err() {
-                // The core goes on without. What it lacks it asks for again when it is
-                // needed.
+                // The core goes on without the answer, and requests it again when needed.
                 core.counters_mut().failed_requests += 1;
             }
         }
@@ -123,7 +121,7 @@ impl Netlink {
         Ok(())
     }
 
-    /// The link of another interface, or that it is gone.
+    /// Requests the link of another interface; the answer may be that it is gone.
     fn other_link(&mut self, core: &mut Core, other: u32) -> io::Result<()> {
         let mut link = Event::OtherLink {
             index: other,
@@ -161,7 +159,7 @@ impl Netlink {
         Ok(())
     }
 
-    /// Asks for a neighbour, and has the kernel find it out if that does any good.
+    /// Requests a neighbour, and makes the kernel resolve it if that can help.
     fn neighbour(&mut self, core: &mut Core, address: IpAddr) -> io::Result<()> {
         let mut known = self.known(core, address)?;
         // To say that a permanent neighbour is in use would end its permanence, and the
@@ -181,7 +179,7 @@ impl Netlink {
         Ok(())
     }
 
-    /// What the kernel knows of a neighbour.
+    /// Requests the kernel's state of a neighbour.
     fn known(&mut self, core: &mut Core, address: IpAddr) -> io::Result<Event> {
         let index = self.index;
         let mut event = None;
@@ -197,7 +195,7 @@ impl Netlink {
         }
     }
 
-    /// Asks the kernel, and hands out what of its answer is understood.
+    /// Sends a request, and passes on the parts of the answer that could be decoded.
     fn ask(
         &mut self,
         core: &mut Core,

@@ -11,14 +11,14 @@ use netlink_packet_route::RouteNetlinkMessage;
 use netlink_sys::protocols::NETLINK_ROUTE;
 use netlink_sys::{Socket, SocketAddr};
 
-/// The kernel's messages are shorter, unless a reader offers more (netlink(7)).
+/// The kernel's messages are shorter than this, unless a reader offers more (netlink(7)).
 const BUFFER_BYTES: usize = 64 << 10;
 
-/// What the kernel keeps for us while we don't look. When it is full, everything is
-/// asked for again.
+/// Size in bytes of the kernel's buffer for unread events. When it overflows, everything is
+/// requested again.
 const RECEIVE_BUFFER_BYTES: usize = 1 << 20;
 
-/// What to listen to: links, neighbours, addresses, routes, rules, next hop objects.
+/// The subscriptions: links, neighbours, addresses, routes, rules, next hop objects.
 const GROUPS: [u32; 9] = [
     libc::RTNLGRP_LINK,
     libc::RTNLGRP_NEIGH,
@@ -32,14 +32,14 @@ const GROUPS: [u32; 9] = [
 ];
 const RTNLGRP_NEXTHOP: u32 = 32;
 
-/// How a request is answered.
+/// The form of a request's answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// With one message.
+    /// One message.
     Get,
-    /// With many.
+    /// A series of messages.
     Dump,
-    /// It changes something.
+    /// An acknowledgement: the request changes something.
     Change,
 }
 
@@ -77,11 +77,11 @@ impl NetlinkSocket {
     /// A socket that gets all news.
     pub(super) fn for_news() -> io::Result<NetlinkSocket> {
         let this = NetlinkSocket::for_requests()?;
-        // May be cut to what the system allows; that only makes overruns likelier.
+        // The system may limit the size. That only makes overruns more likely.
         this.socket.set_rx_buf_sz(RECEIVE_BUFFER_BYTES)?;
         for group in GROUPS {
             match this.socket.add_membership(group) {
-                // A kernel without next hop objects.
+                // This kernel lacks next hop objects.
                 Err(_) if group == RTNLGRP_NEXTHOP => {}
                 other => other?,
             }
@@ -89,7 +89,7 @@ impl NetlinkSocket {
         Ok(this)
     }
 
-    /// Readable when news wait.
+    /// Readable when events wait.
     pub(super) fn fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
@@ -100,7 +100,7 @@ impl NetlinkSocket {
             self.buffer.clear();
             match self.socket.recv_from(&mut self.buffer, libc::MSG_TRUNC) {
                 Ok((len, _)) if len > self.buffer.len() => return Ok(Datagram::Overrun),
-                // Only the kernel has port 0. Whoever else writes to us is not heard.
+                // Only the kernel has port 0. Ignore any other sender.
                 Ok((_, from)) if from.port_number() != 0 => {}
                 Ok(_) => return Ok(Datagram::Messages(&self.buffer)),
                 Err(error) => match error.raw_os_error() {
@@ -113,9 +113,9 @@ impl NetlinkSocket {
         }
     }
 
-    /// Sends a request and hands each message of the answer to `each`. The kernel
-    /// answers before it returns from sending, so that nothing has to be waited for
-    /// (but it may itself wait for whoever else changes the routing tables).
+    /// Sends a request and passes each message of the answer to `each`. The kernel answers before
+    /// the send returns, so nothing waits here. (The kernel itself may wait for another process
+    /// that changes the routing tables.)
     pub(super) fn ask(
         &mut self,
         kind: Kind,
@@ -140,7 +140,7 @@ impl NetlinkSocket {
         self.answer(&mut each)
     }
 
-    /// Takes the answer to the last request.
+    /// Reads the answer to the last request.
     fn answer(&mut self, each: &mut impl FnMut(Parsed)) -> io::Result<()> {
         let sequence = self.sequence;
         loop {
@@ -165,7 +165,7 @@ impl NetlinkSocket {
         }
     }
 
-    /// Forgets what is left of an answer that ended early.
+    /// Discards the rest of an answer that ended early.
     fn drain(&mut self) -> io::Result<()> {
         loop {
             if let Datagram::None = self.receive()? {
@@ -175,19 +175,19 @@ impl NetlinkSocket {
     }
 }
 
-/// A message of the kernel.
+/// A message from the kernel.
 pub(super) enum Parsed {
-    /// One that we understand.
+    /// A message that was decoded.
     Message {
         sequence: u32,
         message: Box<RouteNetlinkMessage>,
     },
-    /// The last of an answer, with the error if it is one.
+    /// The end of an answer, with the error if it is one.
     End {
         sequence: u32,
         error: Option<io::Error>,
     },
-    /// One that we don't understand, of this type.
+    /// A message of this type that could not be decoded.
     Unknown(u16),
 }
 
