@@ -1,34 +1,34 @@
-//! Why there is no capture.
+//! Why a capture was not made.
 
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
-/// A capture file was not made.
+/// Why a capture file was not made.
 #[derive(Debug)]
 pub enum CreateError {
     /// The name is empty.
     Empty,
-    /// The name has a % with something else behind it than p or %.
+    /// The name has a `%` that is followed by something other than `p` or `%`.
     Percent {
-        /// What is behind it; nothing at the name's end.
+        /// The character after it; `None` at the end of the name.
         found: Option<char>,
     },
-    /// What is behind a comma of the name is wrong.
+    /// An option after a comma in the name is wrong.
     Option {
-        /// What is there.
+        /// The option.
         option: String,
         /// What would be right.
         right: &'static str,
     },
-    /// What is there already may not be overwritten.
+    /// An existing file may not be overwritten.
     InTheWay {
-        /// What is there.
+        /// The file.
         path: PathBuf,
         /// What is wrong with it.
         why: String,
     },
-    /// So many files of this name are there already.
+    /// All numbered names for the file are taken.
     Taken {
         /// The last name that was tried.
         path: PathBuf,

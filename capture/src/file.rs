@@ -1,4 +1,4 @@
-//! The file behind a capture: nothing but whole blocks ever stay in it.
+//! The file of a capture. It only ever contains whole blocks.
 
 use crate::CreateError;
 use crate::name::numbered;
@@ -7,20 +7,20 @@ use std::io::{self, Write};
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-/// Names that are tried before the user has to choose another.
+/// Number of names to try before giving up.
 const MAX_NUMBER: u32 = 9999;
 
-/// What blocks are written to.
+/// The output of a capture.
 #[derive(Debug)]
 pub(crate) struct Output {
     file: File,
-    /// Bytes of whole blocks in it.
+    /// Bytes of whole blocks in the file.
     whole: u64,
-    /// Whether what was written can be taken back: not from a pipe or a device.
+    /// Whether a partial write can be undone: not in a pipe or a device.
     regular: bool,
 }
 
-/// What a capture file, pcapng or pcap, begins with, in either byte order.
+/// The first bytes of a capture file, pcapng or pcap, in either byte order.
 const MAGIC: [[u8; 4]; 5] = [
     [0x0a, 0x0d, 0x0d, 0x0a],
     [0xa1, 0xb2, 0xc3, 0xd4],
@@ -29,8 +29,8 @@ const MAGIC: [[u8; 4]; 5] = [
     [0x4d, 0x3c, 0xb2, 0xa1],
 ];
 
-/// Makes a file called `wanted`, or nearly so if that name is taken. Names from `first` on are
-/// tried; returns the number of the name, too.
+/// Makes a file called `wanted`, or a numbered variant if that name is taken. Tries the names from
+/// number `first` on, and returns the number of the name, too.
 pub(crate) fn create_beside_others(
     wanted: &Path,
     first: u32,
@@ -41,13 +41,13 @@ pub(crate) fn create_beside_others(
         if leads_to_descriptor(&path) {
             return Ok((open_there(&path)?, path, number));
         }
-        // O_EXCL: a link that is in the way is never followed.
+        // O_EXCL: a link at this name is never followed.
         match private().create_new(true).open(&path) {
             Ok(file) => return Ok((Output::new(file, true), path, number)),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             Err(source) => return Err(CreateError::Io { path, source }),
         }
-        // The file of somebody else, or a link, stays as it is; a pipe or a device is meant.
+        // A file of another user, or a link, stays as it is; a pipe or a device is used.
         let found = std::fs::symlink_metadata(&path).map(|found| found.file_type());
         let is_other = |kind: FileType| !kind.is_file() && !kind.is_symlink();
         if found.is_ok_and(is_other) {
@@ -57,13 +57,13 @@ pub(crate) fn create_beside_others(
     Err(CreateError::Taken { path })
 }
 
-/// Makes the file. One that is there is emptied if it is a capture, or empty, and belongs to the
+/// Makes the file. An existing one is truncated if it is a capture or empty, and belongs to the
 /// user.
 pub(crate) fn replace(path: &Path) -> Result<Output, CreateError> {
     if leads_to_descriptor(path) {
         let output = open_there(path)?;
         if output.regular {
-            // A file of the shell's, which it has emptied unless it was asked to append.
+            // A file opened by the shell, which has truncated it unless it was told to append.
             let _ = output.file.set_len(0);
         }
         return Ok(output);
@@ -87,26 +87,27 @@ pub(crate) fn replace(path: &Path) -> Result<Output, CreateError> {
     Ok(output)
 }
 
-/// How files are opened: new ones are the user's alone, since they hold what programs sent.
+/// The options for opening files. New files are readable only by the user, since they hold the data
+/// that programs sent.
 fn private() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.write(true).mode(0o600);
     options
 }
 
-/// Whether a path is one by which the kernel names what a process has open. These are links, and
-/// nobody can put another one in their place.
+/// Whether a path is one of the kernel's names for a process's open files. These are links that no
+/// other process can replace.
 fn leads_to_descriptor(path: &Path) -> bool {
     let named = ["/dev/stdout", "/dev/stderr"].map(Path::new);
     named.contains(&path) || path.starts_with("/dev/fd") || path.starts_with("/proc/self/fd")
 }
 
-/// Opens what is there: no link is followed but those to descriptors.
+/// Opens an existing file. Follows no links except those to descriptors.
 fn open_there(path: &Path) -> Result<Output, CreateError> {
     let mut options = OpenOptions::new();
     options.write(true);
     if !leads_to_descriptor(path) {
-        // To see what a file begins with.
+        // Also open for reading, to check the first bytes of a file.
         let is_file = std::fs::symlink_metadata(path).is_ok_and(|found| found.is_file());
         options.read(is_file).custom_flags(nix::libc::O_NOFOLLOW);
     }
@@ -130,7 +131,7 @@ fn open_there(path: &Path) -> Result<Output, CreateError> {
     Ok(Output::new(file, found.is_file()))
 }
 
-/// Whether a file may be emptied, or why not.
+/// Checks that a file may be truncated; otherwise says why not.
 fn check_replaceable(file: &File) -> Result<(), String> {
     let found = file.metadata().map_err(|error| error.to_string())?;
     let user = nix::unistd::geteuid().as_raw();
@@ -167,7 +168,7 @@ impl Output {
         }
     }
 
-    /// Bytes of whole blocks in it, if they can be counted: not those of a pipe or a device.
+    /// Bytes of whole blocks in the file; `None` for a pipe or a device.
     pub(crate) fn len(&self) -> Option<u64> {
         self.regular.then_some(self.whole)
     }
@@ -175,14 +176,13 @@ impl Output {
     /// Writes whole blocks.
     ///
     /// # Errors
-    /// The operating system's. What was written of these blocks is taken back as far as
-    /// that goes, and nothing may be written any more.
+    /// The OS error. A partial write is undone if possible, and nothing may be written any more.
     pub(crate) fn write(&mut self, blocks: &[u8]) -> io::Result<()> {
         let result = self.file.write_all(blocks);
         match &result {
             Ok(()) => self.whole += blocks.len() as u64,
             Err(_) if self.regular => {
-                // Best effort: a cut block at the end does not hide those before it.
+                // Best effort: a truncated block at the end does not hide those before it.
                 let _ = self.file.set_len(self.whole);
             }
             Err(_) => {}

@@ -1,10 +1,10 @@
-//! Captures: pcapng files of packets, with a comment for what befell each.
+//! Captures: pcapng files of packets, with comments on what happened to each.
 //!
-//! A [`Capture`] is one file, in which several interfaces can have their packets. What
-//! is written grows by whole packets only, and reaches the kernel at each
-//! [`Capture::flush`]: a process that is killed leaves a file that can be read. When
-//! the disk is full, or the capture has come to its [limit](Limits), it ends and says so on
-//! stderr once; nobody who captures is told, because no packet may wait or fail for it.
+//! A [`Capture`] is one file, which may have packets of several interfaces. The file grows by whole
+//! packets only, and the data reaches the kernel at each [`Capture::flush`]: a process that is
+//! killed leaves a readable file. When the disk is full, or the capture reaches its
+//! [limit](Limits), it ends with one message on stderr. The caller gets no error, because no packet
+//! may wait or fail for a capture.
 //!
 //! ```no_run
 //! use roce_capture::{Capture, Direction, Interface, LinkType, Packet};
@@ -61,14 +61,13 @@ pub struct Capture {
 }
 
 impl Capture {
-    /// A new file, of 1 GiB at most. In `name`, `%p` stands for the number of this process and
-    /// `%%` for %.
+    /// Creates a file of at most 1 GiB. In `name`, `%p` stands for the process ID and `%%` for `%`.
     ///
-    /// No file is ever overwritten, be it of another process or of an earlier run: if
-    /// there is one of this name, a number is put before the last dot of it (`run.pcapng`,
-    /// `run-2.pcapng`, …); [`Capture::path`] tells which. Only its owner may read it. A device or a
-    /// pipe is opened as it is, and has no limit. Who opens a pipe waits for its reader. Symbolic
-    /// links are not followed, but for `/dev/stdout` and its like.
+    /// No file is ever overwritten, whether of another process or of an earlier run. If the name is
+    /// taken, a number is inserted before its last dot (`run.pcapng`, `run-2.pcapng`, …);
+    /// [`Capture::path`] returns the name used. Only the file's owner may read it. A device or a
+    /// pipe is opened as it is, and has no limit; opening a pipe waits for its reader. Symbolic
+    /// links are not followed, except for `/dev/stdout` and the like.
     ///
     /// # Errors
     /// See [`CreateError`].
@@ -76,7 +75,7 @@ impl Capture {
         Self::limited(name, Limits::default())
     }
 
-    /// As [`Capture::create`], with other limits.
+    /// As [`Capture::create`], with the given limits.
     ///
     /// # Errors
     /// See [`CreateError`].
@@ -87,8 +86,8 @@ impl Capture {
         Self::over(file, path, ring)
     }
 
-    /// As [`Capture::create`], with what users write: `NAME[,limit=SIZE][,files=N]`, as in
-    /// `run-%p.pcapng,limit=100M,files=3`.
+    /// As [`Capture::create`], with a setting in the users' syntax: `NAME[,limit=SIZE][,files=N]`,
+    /// as in `run-%p.pcapng,limit=100M,files=3`.
     ///
     /// # Errors
     /// See [`CreateError`].
@@ -97,8 +96,8 @@ impl Capture {
         Self::limited(name, limits)
     }
 
-    /// Whether [`Capture::from_setting`] can understand a setting, and whether its folder is there.
-    /// No file is made.
+    /// Checks that [`Capture::from_setting`] would understand a setting, and that its folder
+    /// exists. Makes no file.
     ///
     /// # Errors
     /// See [`CreateError`].
@@ -119,11 +118,11 @@ impl Capture {
         }
     }
 
-    /// A file of exactly this name, without a limit, in place of the capture that there may be.
+    /// Creates a file of exactly this name, without a limit. Replaces an existing capture.
     ///
     /// # Errors
-    /// The operating system's, or that what is there is a symbolic link, belongs to another user,
-    /// or is no capture.
+    /// The OS error, or that the existing file is a symbolic link, belongs to another user, or is
+    /// not a capture.
     pub fn replace(path: impl AsRef<Path>) -> Result<Self, CreateError> {
         let path = path.as_ref().to_owned();
         let file = file::replace(&path)?;
@@ -132,7 +131,7 @@ impl Capture {
     }
 
     fn over(file: file::Output, path: PathBuf, ring: Ring) -> Result<Self, CreateError> {
-        // What can't be counted has no limit.
+        // An output without a length has no limit.
         let limits = match file.len() {
             Some(_) => ring.limits(),
             None => Limits::NONE,
@@ -145,33 +144,33 @@ impl Capture {
         })
     }
 
-    /// How much is written at most.
+    /// The limits of the capture.
     pub fn limits(&self) -> Limits {
         self.limits
     }
 
-    /// The file that is written: of several, the first.
+    /// The file that is written; if there are several, the first.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// One more interface that packets are of.
+    /// Adds an interface that packets can belong to.
     pub fn add_interface(&self, interface: &Interface<'_>) -> InterfaceId {
         self.writer.lock().add_interface(interface)
     }
 
-    /// Adds a packet. It is in the file at the next [`Capture::flush`], if not before.
+    /// Adds a packet. It reaches the file at the next [`Capture::flush`] at the latest.
     pub fn packet(&self, packet: &Packet<'_>) {
         self.writer.lock().packet(packet);
     }
 
-    /// Hands what was added to the kernel: from then on it is in the file whatever
-    /// becomes of this process.
+    /// Passes the added packets to the kernel. From then on they are in the file even if this
+    /// process is killed.
     pub fn flush(&self) {
         self.writer.lock().flush();
     }
 
-    /// Packets that were written.
+    /// The number of packets written.
     pub fn packets(&self) -> u64 {
         self.writer.lock().written_packets()
     }

@@ -1,4 +1,4 @@
-//! How much a capture may write, and the setting that says so.
+//! The limits of a capture, and the setting for them.
 
 use crate::CreateError;
 use std::ffi::{OsStr, OsString};
@@ -6,22 +6,22 @@ use std::fmt;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 
-/// Bytes of a capture if nothing else is said: a busy device sends that in seconds.
+/// The default size of a capture, in bytes: a busy device sends that in seconds.
 const DEFAULT_BYTES: u64 = 1 << 30;
 
-/// A limit is no lower: blocks are written in parts of some 100 KiB.
+/// The lowest limit, in bytes: blocks are written in batches of some 100 KiB.
 const LEAST_BYTES: u64 = 1 << 20;
 
-/// No ring has more files.
+/// The most files of a ring.
 const MOST_FILES: u32 = 10_000;
 
-/// How much is written at most.
+/// The limits of a capture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Bytes of each file; `None` is no limit.
+    /// The size of each file in bytes; `None` for no limit.
     pub bytes: Option<u64>,
-    /// How many files there are at most. With one, the capture ends at its limit; with more, a new
-    /// file is begun and the oldest is removed.
+    /// The number of files. With one, the capture ends at its limit; with more, it starts a new
+    /// file and removes the oldest.
     pub files: u32,
 }
 
@@ -55,7 +55,7 @@ impl fmt::Display for Limits {
     }
 }
 
-/// Bytes, as people read them.
+/// A number of bytes, formatted for people.
 pub(crate) struct Size(pub(crate) u64);
 
 impl fmt::Display for Size {
@@ -69,8 +69,8 @@ impl fmt::Display for Size {
     }
 }
 
-/// Takes `NAME[,limit=SIZE][,files=N]` apart. A comma that no `NAME=VALUE` follows belongs to the
-/// name.
+/// Parses `NAME[,limit=SIZE][,files=N]`. A comma that is not followed by `NAME=VALUE` belongs to
+/// the name.
 pub(crate) fn parse(setting: &OsStr) -> Result<(PathBuf, Limits), CreateError> {
     let mut rest = setting.as_bytes();
     let mut limits = Limits::default();
@@ -106,7 +106,7 @@ pub(crate) fn parse(setting: &OsStr) -> Result<(PathBuf, Limits), CreateError> {
     Ok((OsString::from_vec(rest.to_vec()).into(), limits))
 }
 
-/// The last option, and what is before it.
+/// Splits off the last option.
 fn split_option(text: &[u8]) -> Option<(&[u8], &[u8])> {
     let comma = text.iter().rposition(|byte| *byte == b',')?;
     let (name, option) = (text.get(..comma)?, text.get(comma + 1..)?);
@@ -115,7 +115,7 @@ fn split_option(text: &[u8]) -> Option<(&[u8], &[u8])> {
     (is_option && key.iter().all(u8::is_ascii_lowercase)).then_some((name, option))
 }
 
-/// Bytes; `Some(None)` for none.
+/// A size in bytes; `Some(None)` for `none`.
 fn parse_size(text: &str) -> Option<Option<u64>> {
     if text == "none" {
         return Some(None);

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-/// The name that the user's `pattern` stands for in this process.
+/// Expands the user's `pattern` to the name for this process.
 pub(crate) fn expand(pattern: &Path) -> Result<PathBuf, CreateError> {
     let mut name = Vec::new();
     let mut rest = pattern.as_os_str().as_bytes();
@@ -36,8 +36,7 @@ pub(crate) fn expand(pattern: &Path) -> Result<PathBuf, CreateError> {
     Ok(OsString::from_vec(name).into())
 }
 
-/// The `number`th name for a file that would be called `wanted` if it were alone:
-/// `run.pcapng`, `run-2.pcapng`, …
+/// The `number`th name for a file called `wanted`: `run.pcapng`, `run-2.pcapng`, …
 pub(crate) fn numbered(wanted: &Path, number: u32) -> PathBuf {
     let Some(stem) = wanted.file_stem().filter(|_| number > 1) else {
         return wanted.to_owned();

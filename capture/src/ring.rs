@@ -1,4 +1,4 @@
-//! The files of a capture, one after the other: what happens when one has come to its limit.
+//! The sequence of a capture's files: what happens when one reaches its limit.
 
 use crate::file::{Output, create_beside_others};
 use crate::limits::{Limits, Size};
@@ -6,15 +6,15 @@ use std::collections::VecDeque;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// See the module.
+/// The files of a capture.
 #[derive(Debug)]
 pub(crate) struct Ring {
     limits: Limits,
-    /// The name that was asked for.
+    /// The requested name.
     wanted: PathBuf,
-    /// The files that there are, the oldest first.
+    /// The existing files, the oldest first.
     files: VecDeque<PathBuf>,
-    /// Which name the last of them has, of those for `wanted`.
+    /// The number in the last file's name.
     number: u32,
 }
 
@@ -32,7 +32,7 @@ impl Ring {
         self.limits
     }
 
-    /// The file that is written now.
+    /// The current file.
     pub(crate) fn path(&self) -> &Path {
         self.files.back().unwrap_or(&self.wanted)
     }
@@ -45,10 +45,10 @@ impl Ring {
         }
     }
 
-    /// The next file; the oldest goes if there are too many then.
+    /// Starts the next file, and removes the oldest if there are too many.
     ///
     /// # Errors
-    /// If there is to be one file only, or the next can't be made.
+    /// If only one file is allowed, or the next can't be made.
     pub(crate) fn next(&mut self) -> io::Result<Output> {
         if self.limits.files <= 1 {
             return Err(io::Error::other(self.full()));
@@ -59,14 +59,14 @@ impl Ring {
         self.files.push_back(path);
         while self.files.len() > self.limits.files as usize {
             if let Some(oldest) = self.files.pop_front() {
-                // Somebody may have moved it away.
+                // The user may have moved it.
                 let _ = std::fs::remove_file(oldest);
             }
         }
         Ok(output)
     }
 
-    /// Why a single file ends.
+    /// The message when a single file ends.
     fn full(&self) -> String {
         let limit = Size(self.limits.bytes.unwrap_or_default());
         let name = self.wanted.display();

@@ -1,4 +1,4 @@
-//! Packets to blocks of pcapng, and those to the file.
+//! Encodes packets as pcapng blocks, and writes the blocks to the file.
 
 use crate::CreateError;
 use crate::file::Output;
@@ -14,34 +14,34 @@ use std::borrow::Cow;
 use std::io::{self, Write as _};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// So many bytes are kept at most before they are written, one packet more or less.
+/// Bytes to buffer before they are written, give or take one packet.
 const BUFFER_BYTES: usize = 128 << 10;
 
-/// The longest packet that is kept, in bytes: the largest snapshot length of libpcap.
+/// The longest packet to record, in bytes: the largest snapshot length of libpcap.
 const SNAP_BYTES: usize = 256 << 10;
 
 /// The longest comment, in bytes: an option's length has 16 bits.
 const COMMENT_BYTES: usize = 4096;
 
-/// What a packet's bytes begin with.
+/// The first header of a packet's bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LinkType {
     /// An Ethernet header.
     Ethernet,
     /// An IPv4 or IPv6 header.
     RawIp,
-    /// Another, by its number (a LINKTYPE of tcpdump.org).
+    /// Another link type, by its number (a LINKTYPE of tcpdump.org).
     Other(u16),
 }
 
-/// An interface of which packets are captured.
+/// An interface whose packets are captured.
 #[derive(Clone, Copy, Debug)]
 pub struct Interface<'a> {
     /// Its name.
     pub name: &'a str,
-    /// What it is, for readers.
+    /// A description for readers of the capture.
     pub description: &'a str,
-    /// What its packets begin with.
+    /// The link type of its packets.
     pub link_type: LinkType,
 }
 
@@ -49,45 +49,45 @@ pub struct Interface<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InterfaceId(u32);
 
-/// Which way a packet went.
+/// The direction of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
-    /// It came in.
+    /// The packet arrived.
     Received,
-    /// It went out.
+    /// The packet was sent.
     Sent,
 }
 
-/// A packet to be captured.
+/// A packet to capture.
 #[derive(Clone, Copy, Debug)]
 pub struct Packet<'a> {
-    /// Its interface, of this very capture.
+    /// Its interface, which must belong to this capture.
     pub interface: InterfaceId,
     /// When it was seen; written in nanoseconds.
     pub time: SystemTime,
-    /// Which way it went.
+    /// Its direction.
     pub direction: Direction,
-    /// Its bytes, as the link type has it.
+    /// Its bytes, starting with the header of the link type.
     pub bytes: &'a [u8],
-    /// How many bytes it had on the wire: those, or more.
+    /// Its length on the wire, in bytes: at least the length of `bytes`.
     pub wire_len: usize,
-    /// What befell it, in words.
+    /// What happened to it, in words.
     pub comments: &'a [String],
 }
 
 /// A capture being written.
 pub(crate) struct Writer {
-    /// Blocks that are not in the file yet.
+    /// Blocks that are not written to the file yet.
     blocks: PcapNgWriter<Vec<u8>>,
     interfaces: u32,
-    /// The blocks that each file begins with: the section's header, and the interfaces.
+    /// The blocks at the start of each file: the section header, and the interfaces.
     head: Vec<u8>,
-    /// Packets among them.
+    /// Number of packets in `blocks`.
     pending: u64,
     /// Packets in the file.
     written: u64,
     ring: Ring,
-    /// Where to, or why not any more.
+    /// The file, or why the capture ended.
     output: Result<Output, String>,
 }
 
@@ -102,8 +102,7 @@ impl std::fmt::Debug for Writer {
 }
 
 impl Writer {
-    /// Begins a section. Its header is written at once: a file of which nothing can be
-    /// written is better known now.
+    /// Begins a section. Writes its header at once, so that an unwritable file shows now.
     pub(crate) fn new(mut output: Output, ring: Ring) -> Result<Self, CreateError> {
         let header = SectionHeaderBlock {
             endianness: Endianness::Little,
@@ -155,7 +154,7 @@ impl Writer {
                 InterfaceDescriptionOption::IfTsResol(9),
             ],
         };
-        // Packets that wait belong before it.
+        // Packets that are buffered come before the new interface.
         self.flush();
         self.add(block);
         let added = self.blocks.get_ref().clone();
@@ -195,8 +194,8 @@ impl Writer {
     fn add<'a>(&mut self, block: impl PcapNgBlock<'a>) {
         let whole = self.blocks.get_ref().len();
         if let Err(error) = self.blocks.write_pcapng_block(block) {
-            // Memory takes everything; what is left is a block that can't be, such as one
-            // of another capture's interface.
+            // Memory accepts everything, so the error is an invalid block, such as one of another
+            // capture's interface.
             self.blocks.get_mut().truncate(whole);
             self.end(&into_io(error));
         }
@@ -215,7 +214,7 @@ impl Writer {
         self.pending = 0;
     }
 
-    /// Writes what there is, to the next file if this one has no room for it.
+    /// Writes the buffered blocks, to the next file if this one has no room for them.
     fn write(&mut self) -> io::Result<()> {
         let Ok(output) = &mut self.output else {
             return Ok(());
@@ -231,12 +230,12 @@ impl Writer {
         Ok(())
     }
 
-    /// Ends the capture, says so once, and gives back its memory.
+    /// Ends the capture, reports it once, and frees its memory.
     fn end(&mut self, error: &io::Error) {
         if self.output.is_ok() {
             let (path, packets) = (self.ring.path().display(), self.written);
             let message = format!("the capture {path} ends after {packets} packets: {error}");
-            // In one piece: another process may write to the same stderr.
+            // In one write: another process may write to the same stderr.
             let line = format!("roce: {message}\n");
             let _ = io::stderr().write_all(line.as_bytes());
             self.output = Err(message);
@@ -260,7 +259,7 @@ fn into_io(error: PcapError) -> io::Error {
     }
 }
 
-/// As much of a text as fits in an option.
+/// The part of a text that fits in an option.
 fn shortened(text: &str) -> &str {
     &text[..text.floor_char_boundary(COMMENT_BYTES)]
 }
@@ -270,7 +269,7 @@ fn operating_system() -> String {
     format!("Linux {}", release.trim()).trim_end().to_owned()
 }
 
-/// The program that writes, and in which process.
+/// The name of this program, and its process ID.
 fn application() -> String {
     let program = std::env::current_exe().ok();
     let name = program.as_deref().and_then(|path| path.file_name());

@@ -1,4 +1,4 @@
-//! The agent: its contract, and who does what.
+//! The agent: its contract, and the modules that carry it out.
 
 mod active;
 mod check;
@@ -29,26 +29,26 @@ use std::collections::{BTreeSet, VecDeque};
 use std::net::IpAddr;
 use table::Table;
 
-/// The most connections and lookups that an agent has at a time, ended ones that wait for late
-/// packets among them.
+/// The most connections and lookups that an agent has at a time, including ended ones that wait for
+/// late packets.
 pub(crate) const MAX_CONNECTIONS: usize = 1 << 16;
-/// The most requests of strangers that wait for their owners.
+/// The most requests from peers that wait for their owners' answers.
 pub(crate) const MAX_UNANSWERED: usize = 1024;
-/// The most that are over and kept in case that the question comes again. Without that,
-/// strangers who are refused could fill the memory.
+/// The most finished requests that are kept to answer repeated messages. Without the limit, refused
+/// strangers could exhaust the memory.
 const MAX_OVER: usize = 4096;
-/// The most MADs that wait to be sent: others are lost, as on any network.
+/// The most MADs that wait to be sent. Others are lost, as on any network.
 const MAX_OUTBOX: usize = 4096;
-/// Bits of a communication ID below the number of the part.
+/// The number of bits of a communication ID below the part's number.
 const ID_BITS: u32 = 25;
 
-/// Communication management of one port: all connections that its owner makes or takes.
+/// Communication management of one port: all connections that its owner requests or accepts.
 ///
-/// Call what you like, then [`poll_transmit`](Self::poll_transmit) and
-/// [`poll_event`](Self::poll_event) until they give nothing more, and
-/// [`handle_timeouts`](Self::handle_timeouts) when [`next_timeout`](Self::next_timeout) has
-/// come. Time must not go back. What comes from the network can't make an agent panic, nor
-/// hold more than a bounded amount of memory.
+/// Call any method, then [`poll_transmit`](Self::poll_transmit) and
+/// [`poll_event`](Self::poll_event) until they return `None`. Call
+/// [`handle_timeouts`](Self::handle_timeouts) when [`next_timeout`](Self::next_timeout) has come.
+/// Time must not go backwards. Messages from the network can't make an agent panic, nor use more
+/// than a bounded amount of memory.
 #[derive(Debug)]
 pub struct Agent {
     config: Config,
@@ -80,19 +80,19 @@ impl Agent {
         }
     }
 
-    /// Draws communication IDs from `part` from now on. Those that were drawn before stay.
+    /// Draws communication IDs from `part` from now on. Existing IDs stay.
     pub fn draw_ids_from(&mut self, part: QpnPart) {
         self.config.part = part;
     }
 
     /// Takes requests for `service` that are sent to `local`: one address, those of a family, or
-    /// all (also written as `None`). The listener with the fewest addresses takes precedence. At most `backlog` requests at a time wait
-    /// for their owner to take notice ([`Agent::taken`], [`Agent::accept`],
-    /// [`Agent::reject`]); further ones are dropped, and the peers ask again. What has come for
-    /// it within the last second comes now.
+    /// all (also written as `None`). The listener with the fewest addresses takes precedence. At
+    /// most `backlog` requests at a time wait for the owner to notice them ([`Agent::taken`],
+    /// [`Agent::accept`], [`Agent::reject`]). Further ones are dropped, and the peers retransmit
+    /// them. Requests for the service that arrived within the last second are delivered now.
     ///
     /// # Errors
-    /// Somebody listens to the same service at the same addresses.
+    /// If this agent already listens to the same service at the same addresses.
     pub fn listen(
         &mut self,
         now: Instant,
@@ -106,7 +106,7 @@ impl Agent {
         Ok(listener)
     }
 
-    /// Takes no more requests for this listener, and rejects those that it did not answer.
+    /// Takes no more requests for this listener, and rejects those that the owner has not answered.
     pub fn stop_listening(&mut self, now: Instant, listener: ListenerId) {
         for id in self.table.of_listener(listener) {
             self.disown(now, id);
@@ -114,18 +114,18 @@ impl Agent {
         self.listeners.remove(listener);
     }
 
-    /// The owner has taken notice of a request, and will answer it sooner or later: it does not
-    /// count against the backlog any more.
+    /// Reports that the owner has noticed a request, and will answer it eventually. The request no
+    /// longer counts against the backlog.
     pub fn taken(&mut self, connection: ConnectionId) {
         self.leave_backlog(connection);
     }
 
-    /// Active side: asks for a connection (REQ). The answer is [`Event::Replied`],
+    /// Active side: requests a connection (REQ). The result is [`Event::Replied`],
     /// [`Event::Rejected`] or [`Event::Unreachable`].
     ///
     /// # Errors
-    /// Private data or a number does not fit, the path is of two families, or there are too
-    /// many connections.
+    /// If private data or a number does not fit, the path has two address families, or there are
+    /// too many connections.
     // rule: 12.9-req-rep-rtu
     pub fn connect(
         &mut self,
@@ -136,11 +136,11 @@ impl Agent {
         self.send_req(now, path, request)
     }
 
-    /// Asks for the QP of a datagram service (SIDR_REQ). The answer is
-    /// [`Event::DatagramReplied`], [`Event::DatagramRejected`] or [`Event::Unreachable`].
+    /// Requests the QP of a datagram service (SIDR_REQ). The result is [`Event::DatagramReplied`],
+    /// [`Event::DatagramRejected`] or [`Event::Unreachable`].
     ///
     /// # Errors
-    /// As of [`Agent::connect`].
+    /// As for [`Agent::connect`].
     pub fn resolve_datagram(
         &mut self,
         now: Instant,
@@ -150,11 +150,12 @@ impl Agent {
         self.send_sidr_req(now, path, request)
     }
 
-    /// Active side, after [`Event::Replied`]: the QP is ready to send (RTU). The connection is
-    /// established then; there is no event that says so.
+    /// Active side, after [`Event::Replied`]: the QP is ready to send (RTU). This establishes the
+    /// connection; no event follows.
     ///
     /// # Errors
-    /// The connection is not known or not in that state; more than 224 bytes of private data.
+    /// If the connection is not known or not in that state, or there are more than 224 bytes of
+    /// private data.
     pub fn ready(
         &mut self,
         _now: Instant,
@@ -164,12 +165,13 @@ impl Agent {
         self.send_rtu(connection, private)
     }
 
-    /// Passive side, after [`Event::Requested`]: accepts (REP). The QP must be ready to
-    /// receive. Then comes [`Event::Established`], [`Event::Rejected`] or
+    /// Passive side, after [`Event::Requested`]: accepts the connection (REP). The QP must be ready
+    /// to receive. The result is [`Event::Established`], [`Event::Rejected`] or
     /// [`Event::Unreachable`].
     ///
     /// # Errors
-    /// The connection is not known or not in that state; private data or a number does not fit.
+    /// If the connection is not known or not in that state, or private data or a number does not
+    /// fit.
     pub fn accept(
         &mut self,
         now: Instant,
@@ -179,11 +181,12 @@ impl Agent {
         self.send_rep(now, connection, acceptance)
     }
 
-    /// Passive side, after [`Event::DatagramRequested`]: tells the QP (SIDR_REP). This is the
-    /// end of the request; no event follows.
+    /// Passive side, after [`Event::DatagramRequested`]: answers with the QP (SIDR_REP). This
+    /// completes the request; no event follows.
     ///
     /// # Errors
-    /// The request is not known or was answered already; more than 136 bytes of private data.
+    /// If the request is not known or already answered, or there are more than 136 bytes of private
+    /// data.
     pub fn accept_datagram(
         &mut self,
         now: Instant,
@@ -193,13 +196,12 @@ impl Agent {
         self.tell_qp(now, connection, acceptance)
     }
 
-    /// Refuses what [`Event::Requested`], [`Event::DatagramRequested`] or [`Event::Replied`]
-    /// brought (REJ; for datagrams SIDR_REP with the status that fits best). This is the end of
-    /// it; no event follows.
+    /// Refuses an [`Event::Requested`], [`Event::DatagramRequested`] or [`Event::Replied`] (REJ;
+    /// for datagrams SIDR_REP with the closest status). This ends the request; no event follows.
     ///
     /// # Errors
-    /// The connection is not known or not in that state; more than 148 bytes of private data,
-    /// 136 for datagrams.
+    /// If the connection is not known or not in that state, or there are more than 148 bytes of
+    /// private data (136 for datagrams).
     pub fn reject(
         &mut self,
         now: Instant,
@@ -210,9 +212,9 @@ impl Agent {
         self.refuse_asked(now, connection, reason, private)
     }
 
-    /// Passive side, after [`Agent::accept`]: the peer's first data came before its RTU (in
-    /// verbs, the asynchronous event "communication established"). Gives
-    /// [`Event::Established`], unless there was one.
+    /// Passive side, after [`Agent::accept`]: the peer's first data arrived before its RTU (in
+    /// verbs, the asynchronous event "communication established"). Results in
+    /// [`Event::Established`], unless that was already delivered.
     pub fn established(&mut self, _now: Instant, connection: ConnectionId) {
         let sent = self.table.get(connection).map(|c| &c.state);
         // rule: 12.9-data-before-rtu
@@ -221,18 +223,18 @@ impl Agent {
         }
     }
 
-    /// Ends an established connection: DREQ, after which [`Event::Disconnected`] comes; or, after
-    /// [`Event::DisconnectRequested`], DREP, and no [`Event::Disconnected`]. Either way
-    /// [`Event::TimeWaitOver`] is the last.
+    /// Ends an established connection with a DREQ; [`Event::Disconnected`] follows. After
+    /// [`Event::DisconnectRequested`] it sends a DREP instead, without [`Event::Disconnected`].
+    /// Either way [`Event::TimeWaitOver`] is the last event.
     ///
-    /// The peer's agent does not answer a DREQ by itself: **its owner has to call this, too.** As
-    /// long as it does not, the DREQ is repeated, [`Config::max_retries`] times, and then the
-    /// connection is over without an answer: with an agent of this kind as the peer after 26 s,
-    /// with Linux after 77 s. An owner that does not want to wait calls [`Agent::forget`] instead.
+    /// The peer's agent does not answer a DREQ by itself: **its owner has to call this, too.**
+    /// Until then, the DREQ is retransmitted, [`Config::max_retries`] times, and then the
+    /// connection is over without an answer: after 26 s if the peer is an agent of this kind, after
+    /// 77 s if it is Linux. An owner that does not want to wait calls [`Agent::forget`] instead.
     ///
     /// # Errors
-    /// The connection is not known or not in that state; more than 220 bytes of private data
-    /// (224 after [`Event::DisconnectRequested`]).
+    /// If the connection is not known or not in that state, or there are more than 220 bytes of
+    /// private data (224 after [`Event::DisconnectRequested`]).
     pub fn disconnect(
         &mut self,
         now: Instant,
@@ -242,16 +244,16 @@ impl Agent {
         self.end(now, connection, private)
     }
 
-    /// The owner wants to hear no more of the connection or lookup, whatever its state. The peer
-    /// is told what it has to know (REJ, DREQ, DREP), and no event about it follows. This is
-    /// [`Agent::disconnect`] for an owner that does not wait for the peer: the DREQ is still
-    /// repeated until the peer answers.
+    /// Drops a connection or lookup in any state; no event about it follows. The agent sends the
+    /// peer the messages that it needs (REJ, DREQ, DREP). This is [`Agent::disconnect`] for an
+    /// owner that does not wait for the peer: the DREQ is still retransmitted until the peer
+    /// answers.
     pub fn forget(&mut self, now: Instant, connection: ConnectionId) {
         self.disown(now, connection);
     }
 
-    /// The owner will hear no more of any connection: as [`Agent::forget`], for at most `most`
-    /// of them. Returns whether that were all.
+    /// Drops connections as [`Agent::forget`] does, at most `most` of them. Returns whether those
+    /// were all.
     pub fn forget_some(&mut self, now: Instant, most: usize) -> bool {
         let ids = self.table.owned(most);
         for &id in &ids {
@@ -260,22 +262,22 @@ impl Agent {
         ids.len() < most
     }
 
-    /// A process that peers had QPs in has ended, and speaks no more: connections with it are
-    /// over. The process is named by its address and its part of the QPNs, as
-    /// [`Agent::poll_peer`] gives them. Gives [`Event::Disconnected`], after [`Event::Established`]
-    /// for a connection that was only accepted; or, for one that was not, [`Event::Rejected`]
-    /// with the reason "timeout".
+    /// Reports that a process with peers' QPs has ended and sends no more: connections with it are
+    /// over. The process is identified by its address and its part of the QPNs, as returned by
+    /// [`Agent::poll_peer`]. Results in [`Event::Disconnected`], after [`Event::Established`] if
+    /// the connection was only accepted; or, if it was not accepted, in [`Event::Rejected`] with
+    /// the reason "timeout".
     pub fn peer_gone(&mut self, now: Instant, remote: IpAddr, part: QpnPart) {
         self.end_with(now, remote, part);
     }
 
-    /// The host of a path's peer has answered "port unreachable" to a check
-    /// ([`Agent::poll_check`]). The agent makes sure before it ends a connection.
+    /// Reports that the host of a path's peer has answered "port unreachable" to a check
+    /// ([`Agent::poll_check`]). The agent verifies this before it ends a connection.
     pub fn port_unreachable(&mut self, now: Instant, path: Path) {
         self.port_refused(now, path);
     }
 
-    /// Takes a MAD that came to QP1, whatever it is.
+    /// Handles a MAD that arrived at QP1, whatever its contents.
     pub fn receive(&mut self, now: Instant, path: Path, mad: &[u8]) {
         // rule: 13.4.2-dropped
         let Ok(mad) = CmMad::parse(mad) else {
@@ -303,7 +305,7 @@ impl Agent {
         }
     }
 
-    /// Does what is due: call it when [`Agent::next_timeout`] has come.
+    /// Handles expired deadlines: call it when [`Agent::next_timeout`] has come.
     pub fn handle_timeouts(&mut self, now: Instant) {
         while let Some(id) = self.table.due(now) {
             self.expire(now, id);
@@ -312,20 +314,20 @@ impl Agent {
         self.handle_checks(now);
     }
 
-    /// Services that requests have waited for long enough, with the addresses that they were
-    /// sent to: [`Agent::handle_timeouts`] refuses them, unless somebody else at that address
-    /// has the service by now, and [`Agent::leave_to_others`] is called before.
+    /// Services that requests have waited for long enough, with the addresses that they were sent
+    /// to. [`Agent::handle_timeouts`] refuses the requests. If another process at that address has
+    /// the service by now, call [`Agent::leave_to_others`] before.
     pub fn held_in_vain(&self, now: Instant) -> Vec<(IpAddr, ServiceId)> {
         self.waited_for(now)
     }
 
-    /// Requests for this service that were sent to this address are not refused, but dropped:
-    /// they come again, to whom they are for.
+    /// Drops requests for this service that were sent to this address, instead of refusing them.
+    /// When they are retransmitted, they reach the process that has the service.
     pub fn leave_to_others(&mut self, local: IpAddr, service: ServiceId) {
         self.drop_held(local, service);
     }
 
-    /// When something is due next.
+    /// The next deadline.
     pub fn next_timeout(&self) -> Option<Instant> {
         let deadlines = [
             self.table.next_deadline(),
@@ -335,48 +337,48 @@ impl Agent {
         deadlines.into_iter().flatten().min()
     }
 
-    /// The next MAD to send from QP1, with the way that it takes. Ask after each call until there
-    /// is none.
+    /// The next MAD to send from QP1, with its path. Call after each other call until it returns
+    /// `None`.
     pub fn poll_transmit(&mut self) -> Option<(Path, [u8; MAD_LEN])> {
         self.outbox.pop_front()
     }
 
-    /// The next event. Ask after each call until there is none.
+    /// The next event. Call after each other call until it returns `None`.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.events.pop_front()
     }
 
-    /// The address of a process that a peer's QP is in, and its part of the QPNs, when a
-    /// connection with it begins. An owner that can tell that the process has ended calls
-    /// [`Agent::peer_gone`] then. Ask after each call until there is none.
+    /// The process of a peer's QP, as its address and its part of the QPNs, when a connection with
+    /// it begins. An owner that can tell that the process has ended then calls
+    /// [`Agent::peer_gone`]. Call after each other call until it returns `None`.
     pub fn poll_peer(&mut self) -> Option<(IpAddr, QpnPart)> {
         self.new_peers.pop_first()
     }
 
-    /// A path to check, with [`Config::check_every`]: the owner sends an empty datagram to UDP
-    /// port 4791 of its remote end, from another port of its local end. If the host answers
-    /// that the port is unreachable, the owner calls [`Agent::port_unreachable`]. Ask after each
-    /// call until there is none.
+    /// A path to check, if [`Config::check_every`] is set. The owner sends an empty datagram to UDP
+    /// port 4791 of the remote end, from another port of the local end. If the host answers that
+    /// the port is unreachable, the owner calls [`Agent::port_unreachable`]. Call after each other
+    /// call until it returns `None`.
     pub fn poll_check(&mut self) -> Option<Path> {
         self.checks.poll()
     }
 
-    /// Whether [`Agent::poll_peer`] or [`Agent::poll_check`] has something.
+    /// Whether [`Agent::poll_peer`] or [`Agent::poll_check`] would return something.
     pub fn wants_owner(&self) -> bool {
         !self.new_peers.is_empty() || !self.checks.is_empty()
     }
 
-    /// What was counted since the agent was made.
+    /// The counters since the agent was made.
     pub fn counters(&self) -> &Counters {
         &self.counters
     }
 
-    /// How many connections and lookups it keeps, ended ones among them.
+    /// The number of connections and lookups in the table, including ended ones.
     pub fn connections(&self) -> usize {
         self.table.len()
     }
 
-    /// How many requests wait for somebody to listen.
+    /// The number of requests that wait for a listener.
     pub fn held(&self) -> usize {
         self.held.len()
     }
@@ -387,7 +389,7 @@ impl Agent {
         self.table.get(id).ok_or(CmError::UnknownConnection)
     }
 
-    /// A connection with an ID that is free, which is not in the table yet.
+    /// A connection with an unused ID, not in the table yet.
     fn new_connection(&mut self, path: Path, peer_takes: Duration) -> Result<Connection, CmError> {
         if path.local.is_ipv4() != path.remote.is_ipv4() {
             return Err(CmError::TwoFamilies);
@@ -415,7 +417,7 @@ impl Agent {
         })
     }
 
-    /// An ID of the part. Few are taken, so one of the first draws is free.
+    /// A random ID of the part. Few are in use, so one of the first draws is unused.
     // rule: 12.9-random-id
     fn free_id(&mut self) -> ConnectionId {
         let part = u32::from(self.config.part.number()) << ID_BITS;
@@ -427,7 +429,7 @@ impl Agent {
         }
     }
 
-    /// The request counts against no backlog any more.
+    /// The request no longer counts against a backlog.
     fn leave_backlog(&mut self, id: ConnectionId) {
         let waited = self.table.get_mut(id).and_then(|c| c.waits_for.take());
         if let Some(listener) = waited {
@@ -435,20 +437,20 @@ impl Agent {
         }
     }
 
-    /// An event, if the owner wants to hear of the connection.
+    /// Queues an event, unless the owner has dropped the connection.
     fn tell(&mut self, id: ConnectionId, event: Event) {
         if self.table.get(id).is_some_and(|c| c.owned) {
             self.events.push_back(event);
         }
     }
 
-    /// Answers what came again as before.
+    /// Repeats the answer to a message that was repeated.
     fn answer_again(&mut self, path: Path, mad: [u8; MAD_LEN]) {
         self.counters.duplicates += 1;
         self.send(path, mad);
     }
 
-    /// Sends a message of no connection.
+    /// Sends a message that belongs to no connection.
     fn send_message(&mut self, path: Path, transaction: u64, message: CmMessage<'_>) {
         let mad = CmMad {
             transaction,

@@ -1,29 +1,29 @@
-//! Why an agent refused what its owner asked for.
+//! Why an agent refused a call of its owner.
 
 use crate::ServiceId;
 use core::fmt;
 
-/// Why an agent refused what its owner asked for.
+/// Why an agent refused a call of its owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CmError {
     /// There is no such connection (any more).
     UnknownConnection,
-    /// The connection is not in a state in which this can be asked for.
+    /// The connection is in a state that does not allow the call.
     WrongState {
-        /// What it does now.
+        /// Its state.
         state: &'static str,
-        /// What it would have to do.
+        /// The state that the call needs.
         expected: &'static str,
     },
-    /// More private data than the message carries.
+    /// More private data than the message can carry.
     PrivateDataTooLong {
-        /// Bytes that were given.
+        /// Length of the given data, in bytes.
         given: usize,
-        /// Bytes that fit.
+        /// The limit, in bytes.
         limit: usize,
     },
-    /// Somebody of this agent listens to the same service at the same addresses.
+    /// This agent already listens to the same service at the same addresses.
     ServiceInUse {
         /// The service.
         service: ServiceId,
@@ -32,16 +32,16 @@ pub enum CmError {
     TooLarge {
         /// The field.
         field: &'static str,
-        /// The value that was given.
+        /// The given value.
         given: u32,
         /// The largest value that fits.
         limit: u32,
     },
     /// The two addresses of the path are not of one family.
     TwoFamilies,
-    /// The agent has as many connections as it can have.
+    /// The agent has reached its limit of connections.
     TooManyConnections {
-        /// How many that is.
+        /// The limit.
         limit: usize,
     },
 }
@@ -60,7 +60,7 @@ impl fmt::Display for CmError {
                 write!(f, "{given} bytes of private data, at most {limit} fit")
             }
             Self::ServiceInUse { service } => {
-                write!(f, "somebody listens to service {service} already")
+                write!(f, "another listener already has service {service}")
             }
             Self::TooLarge {
                 field,
@@ -71,7 +71,7 @@ impl fmt::Display for CmError {
             Self::TooManyConnections { limit } => {
                 write!(
                     f,
-                    "there are {limit} connections already, and no more can be had"
+                    "there are {limit} connections already, which is the maximum"
                 )
             }
         }

@@ -1,37 +1,37 @@
-//! What an agent tells its owner.
+//! The events that an agent reports to its owner.
 
 use crate::{
     ConnectionId, DatagramAsked, ListenerId, Path, PrivateBytes, QKey, Qpn, RejectReason, Reply,
     Request, SidrStatus,
 };
 
-/// What an agent tells its owner. Private data is as long as its message can carry; who
-/// sent less sent zeros behind it.
+/// An event for the agent's owner. Private data has the full length that its message can carry; if
+/// the sender gave less, zeros follow.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// Passive side: somebody asks for a connection. The owner answers with
+    /// Passive side: a peer requests a connection. The owner answers with
     /// [`Agent::accept`](crate::Agent::accept) or [`reject`](crate::Agent::reject).
     Requested {
         /// The new connection.
         connection: ConnectionId,
-        /// Whom the request is for.
+        /// The listener that the request is for.
         listener: ListenerId,
-        /// Where it came from; the connection's packets take it, too.
+        /// The path that it arrived on, which the connection's packets take, too.
         path: Path,
-        /// What is asked for.
+        /// The contents of the request.
         request: Request,
     },
-    /// Passive side: somebody asks for the QP of a datagram service. The owner answers with
+    /// Passive side: a peer requests the QP of a datagram service. The owner answers with
     /// [`Agent::accept_datagram`](crate::Agent::accept_datagram) or
     /// [`reject`](crate::Agent::reject).
     DatagramRequested {
         /// The new request.
         connection: ConnectionId,
-        /// Whom it is for.
+        /// The listener that it is for.
         listener: ListenerId,
-        /// Where it came from.
+        /// The path that it arrived on.
         path: Path,
-        /// What is asked for.
+        /// The contents of the request.
         request: DatagramAsked,
     },
     /// Active side: the peer accepts. The owner readies its QP and calls
@@ -40,10 +40,10 @@ pub enum Event {
     Replied {
         /// The connection.
         connection: ConnectionId,
-        /// What the peer says of itself.
+        /// The contents of the peer's reply.
         reply: Reply,
     },
-    /// Active side: this is the QP of the datagram service. The lookup is over.
+    /// Active side: the QP of the datagram service. The lookup is over.
     DatagramReplied {
         /// The lookup.
         connection: ConnectionId,
@@ -54,65 +54,64 @@ pub enum Event {
         /// 136 bytes.
         private: PrivateBytes,
     },
-    /// Passive side: the peer is ready, and the connection established.
+    /// Passive side: the peer is ready, and the connection is established.
     Established {
         /// The connection.
         connection: ConnectionId,
-        /// 224 bytes; none if something else than an RTU showed that the peer is ready.
+        /// 224 bytes; empty if something other than an RTU showed that the peer is ready.
         private: PrivateBytes,
     },
-    /// Either side: the peer, or for it the agent there, refused. The connection is over.
+    /// Either side: the peer refused, or its agent did. The connection is over.
     Rejected {
         /// The connection.
         connection: ConnectionId,
-        /// Why.
+        /// The reason.
         reason: RejectReason,
         /// 148 bytes.
         private: PrivateBytes,
     },
-    /// Active side: the peer refused to tell the QP. The lookup is over.
+    /// Active side: the peer refused to name the QP. The lookup is over.
     DatagramRejected {
         /// The lookup.
         connection: ConnectionId,
-        /// Why.
+        /// The reason.
         status: SidrStatus,
         /// 136 bytes.
         private: PrivateBytes,
     },
     /// Either side: the peer did not answer before the connection was established, or did not
-    /// answer the lookup, however often it was asked. It is over.
+    /// answer the lookup, despite all retransmissions. The connection or lookup is over.
     Unreachable {
         /// The connection or lookup.
         connection: ConnectionId,
     },
     /// The peer wants to end the connection. The owner calls
-    /// [`Agent::disconnect`](crate::Agent::disconnect), when it likes: the peer waits.
+    /// [`Agent::disconnect`](crate::Agent::disconnect) when it is ready; the peer waits.
     DisconnectRequested {
         /// The connection.
         connection: ConnectionId,
         /// 220 bytes.
         private: PrivateBytes,
     },
-    /// The connection has ended: the peer answered to
-    /// [`Agent::disconnect`](crate::Agent::disconnect), or asked for the same meanwhile, or did
-    /// not answer however often it was asked, or took the connection for failed,
-    /// or its process has ended without a word.
+    /// The connection has ended. The peer answered [`Agent::disconnect`](crate::Agent::disconnect),
+    /// disconnected at the same time, did not answer despite all retransmissions, or considered the
+    /// connection failed; or its process has ended silently.
     Disconnected {
         /// The connection.
         connection: ConnectionId,
         /// 224 bytes of the peer's answer, if one came.
         private: PrivateBytes,
     },
-    /// What is left of a connection that had a QP at both ends has waited for late packets: the
-    /// QP may be used anew. The last event of a connection that was established.
+    /// The rest of a connection that had a QP at both ends has waited for late packets, and the QP
+    /// may be used again. The last event of a connection that was established.
     TimeWaitOver {
-        /// The connection, which the agent knows no more.
+        /// The connection, which the agent no longer knows.
         connection: ConnectionId,
     },
 }
 
 impl Event {
-    /// The connection or lookup that it is about.
+    /// The connection or lookup that the event is about.
     pub const fn connection(&self) -> ConnectionId {
         match self {
             Self::Requested { connection, .. }

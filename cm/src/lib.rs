@@ -1,10 +1,10 @@
-//! Communication management: how two ends make a connection and end it, and how they
-//! find the QP of a datagram service (IBTA 1.7, 12, and Annex A11).
+//! Communication management: how two ends establish and end a connection, and how they find the QP
+//! of a datagram service (IBTA 1.7, 12, and Annex A11).
 //!
-//! Nothing in this crate does I/O, reads a clock, starts a thread or draws randomness
-//! that it was not handed: an [`Agent`] takes `(now, path, MAD)` and calls of its owner,
-//! and gives MADs, [`Event`]s and its next deadline. One seed and one sequence of calls
-//! give the same run, bit for bit.
+//! This crate does no I/O, reads no clock, starts no thread and uses no randomness other than its
+//! seed. An [`Agent`] takes `(now, path, MAD)` and its owner's calls, and produces MADs, [`Event`]s
+//! and its next deadline. The same seed and the same sequence of calls give the same run, bit for
+//! bit.
 //!
 //! ```text
 //!  connect, accept, disconnect … ──► ┌─── Agent ───┐ ──► poll_event
@@ -12,8 +12,8 @@
 //!                 handle_timeouts ──►└─────────────┘ ──► next_timeout
 //! ```
 //!
-//! An agent knows no queue pairs. Its owner creates them, tells their numbers and first
-//! PSNs, and takes them from state to state with what the peer says.
+//! An agent knows nothing of queue pairs. Its owner creates them, passes their numbers and first
+//! PSNs, and changes their states according to the peer's messages.
 #![warn(missing_docs)]
 #![forbid(unsafe_code)]
 

@@ -1,10 +1,10 @@
-//! Private data of messages, as owners see them.
+//! The private data of messages, as owners see it.
 
 use core::fmt;
 use core::ops::Deref;
 
-/// The private data of a message, which the two programs have to themselves. It is as long as the
-/// message can carry; a sender that gave less has zeros behind it.
+/// The private data of a message, which only the two programs interpret. It has the full length
+/// that the message can carry; if the sender gave less, zeros follow.
 ///
 /// ```
 /// # use roce_cm::PrivateBytes;
@@ -17,8 +17,8 @@ use core::ops::Deref;
 pub struct PrivateBytes(pub Vec<u8>);
 
 impl PrivateBytes {
-    /// The bytes before the zeros at the end. Data that may end with zeros need a length of their
-    /// own.
+    /// The bytes before the zeros at the end. Data that may itself end with zeros needs a length of
+    /// its own.
     pub fn trimmed(&self) -> &[u8] {
         let end = self.0.iter().rposition(|&byte| byte != 0);
         &self.0[..end.map_or(0, |last| last + 1)]

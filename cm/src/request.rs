@@ -1,37 +1,36 @@
-//! What owners ask agents for, and what peers ask for and answer.
+//! The contents of requests and answers, of the owner and of the peer.
 
 use crate::{
     Duration, IpService, PKey, PathMtu, PrivateBytes, Psn, QKey, Qpn, QpnPart, ServiceId,
     ServiceType,
 };
 
-/// What an agent is made with.
+/// The configuration of an agent.
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
-    /// What randomness is drawn from: has to be secret and used once, since who can guess
-    /// communication IDs can end connections.
+    /// The seed of all random numbers. It must be secret and used only once: an attacker that can
+    /// guess communication IDs can end connections.
     pub seed: [u8; 32],
-    /// The part that communication IDs are of.
+    /// The part that communication IDs belong to.
     pub part: QpnPart,
-    /// The GUID of the node (in verbs: of the device), by which peers know which host
-    /// connections are with.
+    /// The GUID of the node (in verbs: of the device), by which peers identify the host of a
+    /// connection.
     pub ca_guid: u64,
-    /// How long this agent and its peers may take for an answer: 5 bits, 4.096 µs × 2^this.
+    /// The response time of this agent and of its peers: 5 bits, 4.096 µs × 2^this.
     pub response_timeout: u8,
-    /// How often a message is repeated that is not answered: 0 to 15.
+    /// The number of retransmissions of a message that is not answered: 0 to 15.
     pub max_retries: u8,
-    /// How long a packet may be under way: 5 bits, 4.096 µs × 2^this. Twice that time,
-    /// what is left of a connection waits for late packets.
+    /// The lifetime of a packet in the network: 5 bits, 4.096 µs × 2^this. An ended connection
+    /// waits twice that time for late packets.
     pub packet_lifetime: u8,
-    /// How often a path with connections is checked ([`Agent::poll_check`](crate::Agent::poll_check)),
-    /// if at all.
+    /// How often to check a path with connections
+    /// ([`Agent::poll_check`](crate::Agent::poll_check)); `None` for never.
     pub check_every: Option<Duration>,
 }
 
 impl Config {
-    /// What suits a local network: 1.07 s for an answer, 15 retries (so an absent peer
-    /// shows after some 26 s), packets that live for 0.27 s.
-    /// Paths are not checked.
+    /// Values for a local network: 1.07 s for an answer, 15 retries (so an absent peer shows after
+    /// some 26 s), and packets that live for 0.27 s. Paths are not checked.
     pub const fn new(seed: [u8; 32], part: QpnPart, ca_guid: u64) -> Self {
         Self {
             seed,
@@ -45,30 +44,30 @@ impl Config {
     }
 }
 
-/// What the active side asks for, and says of itself (IBTA 1.7, 12.6.5).
+/// The active side's request, and its own parameters (IBTA 1.7, 12.6.5).
 #[derive(Clone, Debug)]
 pub struct ConnectRequest {
-    /// Whom it is for.
+    /// The service that it requests.
     pub service: ServiceId,
-    /// The own port, if `service` names one; the addresses are those of the path.
+    /// The requester's port, if `service` names one; the addresses are those of the path.
     pub source_port: u16,
-    /// Kind of connection.
+    /// The type of connection.
     pub service_type: ServiceType,
-    /// The own QP.
+    /// The requester's QP.
     pub qpn: Qpn,
-    /// The PSN of the first packet that the peer sends: the own QP's `rq_psn`.
+    /// The PSN of the first packet that the peer sends: the `rq_psn` of the requester's QP.
     pub rq_psn: Psn,
-    /// READs and atomics that it takes at a time.
+    /// The most outstanding READs and atomics that it accepts.
     pub responder_resources: u8,
-    /// READs and atomics that it wants to send at a time.
+    /// The most outstanding READs and atomics that it wants to send.
     pub initiator_depth: u8,
-    /// How often the peer repeats packets: 0 to 7.
+    /// The number of times that the peer retransmits: 0 to 7.
     pub retry_count: u8,
-    /// How often the peer repeats after RNR NAKs: 0 to 6, 7 for ever.
+    /// The number of times that the peer retries after RNR NAKs: 0 to 6, 7 without limit.
     pub rnr_retry_count: u8,
-    /// Whether it gives credits.
+    /// Whether it uses end-to-end credits.
     pub flow_control: bool,
-    /// Whether it takes its receives from an SRQ.
+    /// Whether its QP uses an SRQ.
     pub srq: bool,
     /// The partition.
     pub pkey: PKey,
@@ -87,9 +86,9 @@ pub struct ConnectRequest {
 }
 
 impl ConnectRequest {
-    /// A request from an RC QP, with values that suit a local network: 16 READs and atomics each
-    /// way, 7 retries, unlimited RNR retries, a path MTU of 1024 bytes, a local ACK timeout of
-    /// 67 ms, no private data, and source port 0. Change what differs:
+    /// A request from an RC QP, with values for a local network: 16 READs and atomics each way, 7
+    /// retries, unlimited RNR retries, a path MTU of 1024 bytes, a local ACK timeout of 67 ms, no
+    /// private data, and source port 0. Change what differs:
     ///
     /// ```
     /// # use roce_cm::{ConnectRequest, PortSpace, Psn, Qpn, ServiceId};
@@ -124,33 +123,33 @@ impl ConnectRequest {
     }
 }
 
-/// What came in a REQ (IBTA 1.7, 12.6.5): the numbers are the peer's.
+/// The contents of a REQ (IBTA 1.7, 12.6.5). Numbers are from the peer's point of view.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// Whom it is for.
+    /// The requested service.
     pub service: ServiceId,
-    /// Who asks, if the service names a port: port and addresses, which are the peer's
-    /// claim. The addresses that its packets really have are those of the path.
+    /// The requester's port and addresses as it claims them, if the service names a port. The
+    /// actual addresses of its packets are those of the path.
     pub ip: Option<IpService>,
-    /// Kind of connection.
+    /// The type of connection.
     pub service_type: ServiceType,
-    /// The peer's node.
+    /// The GUID of the peer's node.
     pub ca_guid: u64,
     /// The peer's QP.
     pub qpn: Qpn,
-    /// The PSN that the peer expects first: the own QP's `sq_psn`.
+    /// The PSN that the peer expects first: the `sq_psn` of the local QP.
     pub sq_psn: Psn,
-    /// READs and atomics that the peer takes at a time.
+    /// The most outstanding READs and atomics that the peer accepts.
     pub responder_resources: u8,
-    /// READs and atomics that the peer wants to send at a time.
+    /// The most outstanding READs and atomics that the peer wants to send.
     pub initiator_depth: u8,
-    /// How often the recipient should repeat packets: 0 to 7.
+    /// The number of times that the recipient should retransmit: 0 to 7.
     pub retry_count: u8,
-    /// How often it should repeat after RNR NAKs: 0 to 6, 7 for ever.
+    /// The number of times that it should retry after RNR NAKs: 0 to 6, 7 without limit.
     pub rnr_retry_count: u8,
-    /// Whether the peer gives credits.
+    /// Whether the peer uses end-to-end credits.
     pub flow_control: bool,
-    /// Whether the peer takes its receives from an SRQ.
+    /// Whether the peer's QP uses an SRQ.
     pub srq: bool,
     /// The partition.
     pub pkey: PKey,
@@ -168,33 +167,33 @@ pub struct Request {
     pub private: PrivateBytes,
 }
 
-/// What the passive side says of itself (IBTA 1.7, 12.6.8).
+/// The passive side's parameters (IBTA 1.7, 12.6.8).
 #[derive(Clone, Debug)]
 pub struct Acceptance {
-    /// The own QP.
+    /// The local QP.
     pub qpn: Qpn,
-    /// The PSN of the first packet that the peer sends: the own QP's `rq_psn`.
+    /// The PSN of the first packet that the peer sends: the `rq_psn` of the local QP.
     pub rq_psn: Psn,
-    /// READs and atomics that it takes at a time.
+    /// The most outstanding READs and atomics that it accepts.
     pub responder_resources: u8,
-    /// READs and atomics that it will send at a time.
+    /// The most outstanding READs and atomics that it will send.
     pub initiator_depth: u8,
-    /// How long its acknowledgements take: 5 bits, 4.096 µs × 2^this.
+    /// The delay of its acknowledgements: 5 bits, 4.096 µs × 2^this.
     pub target_ack_delay: u8,
-    /// Whether it gives credits.
+    /// Whether it uses end-to-end credits.
     pub flow_control: bool,
-    /// How often the peer repeats after RNR NAKs: 0 to 6, 7 for ever.
+    /// The number of times that the peer retries after RNR NAKs: 0 to 6, 7 without limit.
     pub rnr_retry_count: u8,
-    /// Whether it takes its receives from an SRQ.
+    /// Whether its QP uses an SRQ.
     pub srq: bool,
     /// Private data: at most 196 bytes.
     pub private: Vec<u8>,
 }
 
 impl Acceptance {
-    /// An answer to `request` for the own QP `qpn`, which expects `rq_psn` first: as many READs
-    /// and atomics each way as the peer asks for, at most 16, unlimited RNR retries, and no
-    /// private data.
+    /// An answer to `request` for the local QP `qpn`, which expects `rq_psn` first. It takes as
+    /// many READs and atomics each way as the peer requests, up to 16, unlimited RNR retries, and
+    /// no private data.
     pub fn new(request: &Request, qpn: Qpn, rq_psn: Psn) -> Self {
         Self {
             qpn,
@@ -210,37 +209,37 @@ impl Acceptance {
     }
 }
 
-/// What came in a REP (IBTA 1.7, 12.6.8): the numbers are the peer's.
+/// The contents of a REP (IBTA 1.7, 12.6.8). Numbers are from the peer's point of view.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reply {
-    /// The peer's node.
+    /// The GUID of the peer's node.
     pub ca_guid: u64,
     /// The peer's QP.
     pub qpn: Qpn,
-    /// The PSN that the peer expects first: the own QP's `sq_psn`.
+    /// The PSN that the peer expects first: the `sq_psn` of the local QP.
     pub sq_psn: Psn,
-    /// READs and atomics that the peer takes at a time.
+    /// The most outstanding READs and atomics that the peer accepts.
     pub responder_resources: u8,
-    /// READs and atomics that the peer will send at a time.
+    /// The most outstanding READs and atomics that the peer will send.
     pub initiator_depth: u8,
-    /// How long its acknowledgements take: 5 bits, 4.096 µs × 2^this.
+    /// The delay of its acknowledgements: 5 bits, 4.096 µs × 2^this.
     pub target_ack_delay: u8,
-    /// Whether the peer gives credits.
+    /// Whether the peer uses end-to-end credits.
     pub flow_control: bool,
-    /// How often the recipient should repeat after RNR NAKs: 0 to 6, 7 for ever.
+    /// The number of times that the recipient should retry after RNR NAKs: 0 to 6, 7 without limit.
     pub rnr_retry_count: u8,
-    /// Whether the peer takes its receives from an SRQ.
+    /// Whether the peer's QP uses an SRQ.
     pub srq: bool,
     /// Private data: 196 bytes.
     pub private: PrivateBytes,
 }
 
-/// Whom to ask for the QP of a datagram service (IBTA 1.7, 12.11.1).
+/// A request for the QP of a datagram service (IBTA 1.7, 12.11.1).
 #[derive(Clone, Debug)]
 pub struct DatagramRequest {
-    /// Whom it is for.
+    /// The service that it requests.
     pub service: ServiceId,
-    /// The own port, if `service` names one; the addresses are those of the path.
+    /// The requester's port, if `service` names one; the addresses are those of the path.
     pub source_port: u16,
     /// The partition.
     pub pkey: PKey,
@@ -248,12 +247,12 @@ pub struct DatagramRequest {
     pub private: Vec<u8>,
 }
 
-/// What came in a SIDR_REQ (IBTA 1.7, 12.11.1).
+/// The contents of a SIDR_REQ (IBTA 1.7, 12.11.1).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DatagramAsked {
-    /// Whom it is for.
+    /// The requested service.
     pub service: ServiceId,
-    /// Who asks, if the service names a port: the peer's claim.
+    /// The requester as it claims to be, if the service names a port.
     pub ip: Option<IpService>,
     /// The partition.
     pub pkey: PKey,
@@ -261,7 +260,7 @@ pub struct DatagramAsked {
     pub private: PrivateBytes,
 }
 
-/// The QP of a datagram service, for who asked.
+/// The QP of a datagram service, in answer to a request.
 #[derive(Clone, Debug)]
 pub struct DatagramAcceptance {
     /// The QP.

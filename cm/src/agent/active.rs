@@ -1,4 +1,4 @@
-//! The side that asks for a connection.
+//! The active side, which requests connections.
 
 use super::Agent;
 use super::state::{Connection, State};
@@ -162,7 +162,7 @@ impl Agent {
         );
     }
 
-    /// Refuses a REP of which no state is kept.
+    /// Refuses a REP for which there is no state.
     fn reject_rep(&mut self, path: Path, transaction: u64, rep: &Rep<'_>, reason: RejectReason) {
         self.counters.unexpected += 1;
         let rej = Rej {
@@ -182,7 +182,7 @@ impl Agent {
             return;
         };
         let is_meant = match connection.state {
-            // What the peer calls it is not known before its REP.
+            // The peer's ID for the connection is not known before its REP.
             State::ReqSent(_) => mra.mraed == Mraed::Req && connection.path == path,
             State::RepSent(_) => mra.mraed == Mraed::Rep && connection.is_with(path, mra.local_id),
             _ => false,
@@ -197,7 +197,7 @@ impl Agent {
     }
 }
 
-/// The private data of a request: with that of Annex A11, if the service asks for it.
+/// The private data of a request, after that of Annex A11 if the service requires it.
 // rule: A11-header-in-front
 pub(super) fn asked(path: Path, service: ServiceId, source_port: u16, private: &[u8]) -> Vec<u8> {
     let header = service.port().map(|_| IpService {
@@ -209,7 +209,7 @@ pub(super) fn asked(path: Path, service: ServiceId, source_port: u16, private: &
     [&header, private].concat()
 }
 
-/// The bytes as private data, `reserved` of which are not the owner's.
+/// The bytes as private data, in a field of which `reserved` bytes are not the owner's.
 pub(super) fn fit<const N: usize>(
     bytes: &[u8],
     reserved: usize,
@@ -220,7 +220,7 @@ pub(super) fn fit<const N: usize>(
     })
 }
 
-/// A number that an owner gave, unless its field is too small.
+/// Checks that a number from the owner fits its field.
 pub(super) fn at_most(field: &'static str, given: u32, limit: u32) -> Result<(), CmError> {
     if given <= limit {
         return Ok(());

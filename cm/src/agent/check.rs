@@ -1,12 +1,12 @@
-//! Whether hosts still take packets for this stack.
+//! Checks whether hosts still accept packets for this stack.
 //!
-//! A process that is killed says nothing, and an idle connection sends nothing. So the owner is
-//! asked now and then to check each path with connections: to send something to the peer's UDP
-//! port from a port of its own, so that the host's "port unreachable" comes back to it. Such a
-//! message can be forged, so it raises a suspicion, no more. The agent then asks the peer over
-//! the connection's own path, by a DREQ for a connection that neither side has: any agent answers
-//! that with a DREP. Connections end when [`ENOUGH`] of these questions were met by another
-//! "port unreachable" and by silence. Any message from the peer ends the suspicion.
+//! A process that is killed sends nothing, and neither does an idle connection. So the owner is
+//! asked at intervals to check each path with connections: it sends a datagram to the peer's UDP
+//! port from a port of its own, to which the host returns "port unreachable". Such a message can be
+//! forged, so it only raises a suspicion. The agent then probes the peer on the connection's own
+//! path, with a DREQ for a connection that neither side has: any agent answers that with a DREP.
+//! Connections end when [`ENOUGH`] of these probes were met by another "port unreachable" and by
+//! silence. Any message from the peer ends the suspicion.
 
 use super::Agent;
 use crate::{Duration, Instant, Path};
@@ -14,18 +14,19 @@ use rand_core::Rng;
 use roce_wire::cm::{CmMessage, Dreq, PrivateData};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// Questions that silence and "port unreachable" must answer before a peer counts as gone.
+/// The number of probes that silence and "port unreachable" must answer before a peer counts as
+/// gone.
 const ENOUGH: u8 = 3;
-/// Questions at most.
+/// The most probes.
 const MOST: u8 = 8;
-/// The time for the first answer; it doubles with each question, up to [`LONGEST`].
+/// The timeout of the first probe. It doubles with each probe, up to [`LONGEST`].
 const FIRST: Duration = Duration::from_millis(100);
-/// Linux sends a host one "port unreachable" a second, once it has sent six.
+/// Linux sends a host one "port unreachable" a second after a burst of six.
 const LONGEST: Duration = Duration::from_millis(1500);
-/// The time from a check to the question. The question is refused, too: if it came first, there
-/// might be no message left for the check.
+/// The time from a check to its probe. The probe is refused, too: if it came first, the rate limit
+/// might suppress the answer to the check.
 const HEAD_START: Duration = Duration::from_millis(20);
-/// Low bits of a communication ID, of which the upper ones name the process.
+/// The low bits of a communication ID; the high bits identify the process.
 const LOW_BITS: u32 = (1 << super::ID_BITS) - 1;
 
 /// All paths with connections.
@@ -33,7 +34,7 @@ const LOW_BITS: u32 = (1 << super::ID_BITS) - 1;
 pub(super) struct Checks {
     by_path: BTreeMap<Path, Check>,
     timers: BTreeSet<(Instant, Path)>,
-    /// What the owner is to check now.
+    /// The paths that the owner is to check now.
     wanted: VecDeque<Path>,
 }
 
@@ -43,16 +44,16 @@ struct Check {
     suspicion: Option<Suspicion>,
 }
 
-/// The host has said "port unreachable".
+/// A host that has answered "port unreachable".
 #[derive(Clone, Copy, Debug)]
 struct Suspicion {
-    /// The communication ID of the last question; 0 before the first.
+    /// The communication ID of the last probe; 0 before the first.
     id: u32,
-    /// Whether the next thing to do is to ask the question that goes with the last check.
+    /// Whether the next step is to send the probe that belongs to the last check.
     is_next: bool,
-    /// Whether the host has said it again since the last check.
+    /// Whether the host has answered "port unreachable" again since the last check.
     refused: bool,
-    /// Questions that were met by that and by silence.
+    /// The number of probes that were met by that and by silence.
     in_vain: u8,
     asked: u8,
 }
@@ -62,7 +63,7 @@ impl Checks {
         self.timers.first().map(|&(at, _)| at)
     }
 
-    /// Whether nothing is to be checked now.
+    /// Whether no check is due now.
     pub(super) fn is_empty(&self) -> bool {
         self.wanted.is_empty()
     }
@@ -96,7 +97,7 @@ impl Checks {
 }
 
 impl Agent {
-    /// There is a connection on this path.
+    /// Starts checks of a path that has a connection.
     pub(super) fn check_from_now_on(&mut self, now: Instant, path: Path) {
         if let Some(every) = self.config.check_every
             && !self.checks.by_path.contains_key(&path)
@@ -105,7 +106,7 @@ impl Agent {
         }
     }
 
-    /// The peer is expected to answer: whether it still can is of interest now.
+    /// The peer is expected to answer: check now whether it still can.
     pub(super) fn check_now(&mut self, path: Path) {
         let check = self.checks.by_path.get(&path);
         if check.is_some_and(|check| check.suspicion.is_none()) {
@@ -137,7 +138,7 @@ impl Agent {
         }
     }
 
-    /// No answer has come to the last question.
+    /// Handles the timeout of the last probe.
     fn answer_is_due(&mut self, now: Instant, path: Path, mut suspicion: Suspicion) {
         suspicion.in_vain += u8::from(suspicion.refused);
         if suspicion.in_vain >= ENOUGH {
@@ -146,12 +147,12 @@ impl Agent {
         } else if suspicion.asked < MOST {
             self.check_again(now, path, suspicion);
         } else {
-            // Something answers for the host, and now and then nothing does.
+            // The evidence conflicts: the host answers some of the probes.
             self.peer_lives(now, path);
         }
     }
 
-    /// The host of a path's peer has said "port unreachable" to a check.
+    /// Handles the host's "port unreachable" in answer to a check.
     pub(super) fn port_refused(&mut self, now: Instant, path: Path) {
         let Some(check) = self.checks.by_path.get_mut(&path) else {
             return;
@@ -184,13 +185,13 @@ impl Agent {
     // rule: 12.9-unknown-dreq
     fn ask_whether_alive(&mut self, now: Instant, path: Path, suspicion: Suspicion) {
         let Some(connection) = self.table.established_on(path) else {
-            // Nothing is left that could end.
+            // No connection is left to end.
             return self.peer_lives(now, path);
         };
         let (remote_id, remote_qpn) = (connection.remote_id, connection.remote_qpn);
         let id = self.free_id().get();
-        // The same process, and a connection that it does not have; should it have one of this
-        // ID, it is not with `id`.
+        // An ID of the same process for a connection that it does not have. If it has one of this
+        // ID, that is not with `id`.
         let other = remote_id.unwrap_or(0) ^ (self.rng.next_u32() & LOW_BITS).max(1);
         let dreq = Dreq {
             local_id: id,
@@ -211,7 +212,7 @@ impl Agent {
         self.checks.set(path, now + wait, Some(suspicion));
     }
 
-    /// The peer has sent something.
+    /// Handles any message from the peer.
     pub(super) fn peer_lives(&mut self, now: Instant, path: Path) {
         let check = self.checks.by_path.get(&path);
         if check.is_some_and(|check| check.suspicion.is_some()) {
@@ -220,7 +221,7 @@ impl Agent {
         }
     }
 
-    /// Whether a DREP of this path answers to the last question.
+    /// Whether a DREP on this path answers the last probe.
     pub(super) fn is_answer(&self, path: Path, remote_id: u32) -> bool {
         let check = self.checks.by_path.get(&path);
         let suspicion = check.and_then(|check| check.suspicion);

@@ -1,7 +1,7 @@
-//! Peers that are gone without a word: their process has ended, and nobody speaks for it.
+//! Peers that are gone silently: their process has ended, and nothing answers for it.
 //!
-//! An owner that knows of a process's end says so ([`Agent::peer_gone`]). Connections with it
-//! end as if the peer had said what it can't say any more: a DREQ whose answer nobody waits for,
+//! An owner that learns of a process's end calls [`Agent::peer_gone`]. Connections with it end as
+//! if the peer had sent the message that it can no longer send: a DREQ whose answer is not needed,
 //! once this side has accepted or is ready; before that, a REJ with the reason "timeout".
 
 use super::Agent;
@@ -9,11 +9,11 @@ use super::state::State;
 use crate::{ConnectionId, Event, Instant, Path, PrivateBytes, QpnPart, RejectReason};
 use std::net::IpAddr;
 
-/// The most processes of peers that wait for the owner to take notice.
+/// The most processes of peers that wait to be polled by the owner.
 const MAX_NEW_PEERS: usize = 1 << 16;
 
 impl Agent {
-    /// A connection's peer has a QP on this path, and the owner may want to know when the
+    /// Notes that a connection's peer has a QP on this path. The owner may want to know when the
     /// peer's process ends.
     pub(super) fn met(&mut self, now: Instant, path: Path, qpn: crate::Qpn) {
         if self.new_peers.len() < MAX_NEW_PEERS {
@@ -36,7 +36,7 @@ impl Agent {
         }
     }
 
-    /// Ends a connection without its peer.
+    /// Ends a connection without a message from its peer.
     fn end_alone(&mut self, now: Instant, id: ConnectionId) {
         let Some(connection) = self.table.get(id) else {
             return;
@@ -53,7 +53,7 @@ impl Agent {
                 );
                 self.over(now, id, None);
             }
-            // The peer may have been ready, and its RTU be under way. A DREQ would say so, too.
+            // The peer may have been ready, with its RTU in flight. A DREQ would imply that, too.
             State::RepSent(_) => {
                 self.establish(id, &[]);
                 self.disconnected(now, id, Vec::new(), None);
@@ -61,7 +61,7 @@ impl Agent {
             State::Established(_) | State::DreqSent(_) => {
                 self.disconnected(now, id, Vec::new(), None);
             }
-            // The owner was told before, or the peer is not known, or it has ended.
+            // The owner already knows, or the peer is not known, or the connection has ended.
             State::DreqReceived
             | State::ReqSent(_)
             | State::LookupSent(_)

@@ -1,9 +1,9 @@
-//! Requests for services that nobody has, and that somebody may be about to have.
+//! Requests for services without a listener, held in case one appears.
 //!
-//! Servers that take one connection, stop to listen and listen again have a client between
-//! that does not know of it, and which takes a refusal for the end. So requests wait a
-//! little: who begins to listen meanwhile gets them. A bounded number waits; beyond it, the
-//! oldest are refused before their time.
+//! A server that takes one connection, stops listening and listens again has a gap. A client that
+//! connects in the gap does not know of it, and takes a refusal as final. So requests wait a
+//! little, and a listener that appears meanwhile gets them. A bounded number waits; beyond it, the
+//! oldest are refused early.
 
 use super::Agent;
 use super::timing::encoded;
@@ -12,15 +12,14 @@ use roce_wire::cm::{CmMad, CmMessage};
 use std::collections::VecDeque;
 use std::net::IpAddr;
 
-/// How long a request waits for somebody to listen: less than an agent of this kind waits for
-/// its answer.
+/// How long a request waits for a listener: less than an agent of this kind waits for its answer.
 const HELD_FOR: Duration = Duration::from_secs(1);
 /// The most requests that wait.
 const MAX_HELD: usize = 256;
-/// The most that wait of one peer.
+/// The most requests that wait from one peer.
 const MAX_HELD_OF_PEER: usize = 64;
 
-/// What the peer calls the connection or lookup that it asks for.
+/// The peer's ID of the connection or lookup that it requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Asker {
     pub(super) path: Path,
@@ -28,7 +27,7 @@ pub(super) struct Asker {
     pub(super) id: u32,
 }
 
-/// A request that waits.
+/// A held request.
 #[derive(Debug)]
 struct Waiting {
     asker: Asker,
@@ -37,7 +36,7 @@ struct Waiting {
     deadline: Instant,
 }
 
-/// All that wait, the oldest first.
+/// All held requests, the oldest first.
 #[derive(Debug, Default)]
 pub(super) struct Held(VecDeque<Waiting>);
 
@@ -50,7 +49,7 @@ impl Held {
         self.0.iter().map(|waiting| waiting.deadline).min()
     }
 
-    /// Takes all of which this is so.
+    /// Removes and returns the requests for which `is_wanted` is true.
     fn take(&mut self, is_wanted: impl Fn(&Waiting) -> bool) -> Vec<Waiting> {
         let all = std::mem::take(&mut self.0);
         let (taken, left): (Vec<_>, Vec<_>) = all.into_iter().partition(is_wanted);
@@ -58,7 +57,7 @@ impl Held {
         taken
     }
 
-    /// The one that gives way to another one of this peer, if one has to.
+    /// Removes the oldest request of this peer, or of all, if a limit is reached.
     fn give_way(&mut self, peer: IpAddr) -> Option<Waiting> {
         let of_peer = |waiting: &&Waiting| waiting.asker.path.remote == peer;
         if self.0.iter().filter(of_peer).count() >= MAX_HELD_OF_PEER {
@@ -73,7 +72,7 @@ impl Held {
 }
 
 impl Agent {
-    /// A request for a service that nobody has. One that comes again is the same one.
+    /// Holds a request for a service without a listener. A retransmitted request is the same one.
     pub(super) fn hold(
         &mut self,
         now: Instant,
@@ -82,7 +81,7 @@ impl Agent {
         request: CmMessage<'_>,
     ) {
         let (lookup, id, service, takes) = match &request {
-            // Its sender waits for an answer for so long, and for the packets' ways.
+            // Its sender waits this long for an answer, plus the packets' travel times.
             CmMessage::Req(req) => {
                 let takes = encoded(req.remote_response_timeout);
                 (false, req.local_id, req.service, takes.min(HELD_FOR))
@@ -110,7 +109,7 @@ impl Agent {
         });
     }
 
-    /// Somebody listens: what waited for that comes now.
+    /// A listener appeared: handles the requests that waited for it.
     pub(super) fn release_held(&mut self, now: Instant, service: ServiceId, local: Addresses) {
         let is_for = |waiting: &Waiting| {
             let to = waiting.asker.path.local;
@@ -121,13 +120,13 @@ impl Agent {
         }
     }
 
-    /// Who asked has given up, or has ended what it takes for a connection.
+    /// The requester has given up, or has ended what it believes to be a connection.
     pub(super) fn let_go(&mut self, asker: Asker) -> bool {
         !self.held.take(|waiting| waiting.asker == asker).is_empty()
     }
 
-    /// Services that requests have waited for long enough, and the addresses that they were
-    /// sent to.
+    /// Services that requests have waited for long enough, and the addresses that they were sent
+    /// to.
     pub(super) fn waited_for(&self, now: Instant) -> Vec<(IpAddr, ServiceId)> {
         let due = self.held.0.iter().filter(|w| w.deadline <= now);
         let mut services: Vec<_> = due.map(|w| (w.asker.path.local, w.service)).collect();
@@ -141,7 +140,7 @@ impl Agent {
             .take(|w| (w.asker.path.local, w.service) == (local, service));
     }
 
-    /// Nobody listens: refuses what has waited long enough.
+    /// No listener has appeared: refuses the requests that have waited long enough.
     pub(super) fn refuse_held_in_vain(&mut self, now: Instant) {
         for waiting in self.held.take(|waiting| waiting.deadline <= now) {
             self.refuse_held(&waiting);
@@ -150,7 +149,7 @@ impl Agent {
 
     fn refuse_held(&mut self, waiting: &Waiting) {
         let path = waiting.asker.path;
-        // It was written here, and can be read.
+        // This agent encoded it, so it parses.
         let Ok(mad) = CmMad::parse(&waiting.mad[..]) else {
             return;
         };

@@ -1,10 +1,10 @@
-//! Who listens.
+//! The listeners of an agent.
 
 use crate::{Addresses, CmError, ListenerId, ServiceId};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-/// All that listen.
+/// All listeners.
 #[derive(Debug, Default)]
 pub(super) struct Listeners {
     by_service: BTreeMap<(ServiceId, Addresses), ListenerId>,
@@ -16,7 +16,7 @@ pub(super) struct Listeners {
 struct Listener {
     service: ServiceId,
     local: Addresses,
-    /// How many more requests may wait for the owner.
+    /// Free places in the backlog.
     places: usize,
 }
 
@@ -48,7 +48,7 @@ impl Listeners {
         }
     }
 
-    /// Whom a request is for that was sent to `local`.
+    /// The listener for a request that was sent to `local`.
     pub(super) fn find(&self, service: ServiceId, local: IpAddr) -> Option<ListenerId> {
         let of = |local| self.by_service.get(&(service, local)).copied();
         let family = match local {
@@ -59,7 +59,7 @@ impl Listeners {
         candidates.into_iter().find_map(of)
     }
 
-    /// One more request waits for the owner, unless too many do.
+    /// Takes a place in the backlog, if one is free.
     pub(super) fn take_place(&mut self, id: ListenerId) -> bool {
         match self.by_id.get_mut(&id) {
             Some(listener) if listener.places > 0 => {
@@ -70,7 +70,7 @@ impl Listeners {
         }
     }
 
-    /// One fewer does.
+    /// Frees a place in the backlog.
     pub(super) fn give_place(&mut self, id: ListenerId) {
         if let Some(listener) = self.by_id.get_mut(&id) {
             listener.places += 1;

@@ -135,9 +135,9 @@ impl Agent {
         self.answer_lookup(now, id, status, NOBODY, fit(private, 0)?)
     }
 
-    /// Its owner went away without an answer.
+    /// Refuses a lookup whose owner dropped it without an answer.
     pub(super) fn drop_lookup(&mut self, now: Instant, id: ConnectionId) {
-        // It is in the state that this asks for, and without private data nothing is too long.
+        // The state is right, and empty private data fits.
         let answered = self.answer_lookup(now, id, SidrStatus::REJECTED, NOBODY, PrivateData::NONE);
         debug_assert_eq!(answered, Ok(()));
     }
@@ -152,7 +152,7 @@ impl Agent {
     ) -> Result<(), CmError> {
         let connection = self.known(id)?;
         let State::LookupReceived = connection.state else {
-            return Err(wrong_state(connection, "waits for a QP to be told"));
+            return Err(wrong_state(connection, "waits for its owner to name a QP"));
         };
         let path = connection.path;
         let rep = connection.mad(CmMessage::SidrRep(SidrRep {
@@ -215,5 +215,5 @@ impl Agent {
     }
 }
 
-/// The QP and key of an answer that names none.
+/// The QP and key of an answer without a QP.
 const NOBODY: (Qpn, QKey) = (Qpn::QP0, QKey(0));

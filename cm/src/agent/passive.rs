@@ -1,4 +1,4 @@
-//! The side that is asked for a connection.
+//! The passive side, which accepts connections.
 
 use super::active::{at_most, fit, wrong_state};
 use super::state::{Connection, Mad, State};
@@ -11,7 +11,7 @@ use crate::{
 use roce_wire::MAD_LEN;
 use roce_wire::cm::{CmMessage, Mra, Mraed, PrivateData, Rej, Rejected, Rep, Req, Rtu};
 
-/// What an MRA asks for: 17 s until its message comes again, and with it the next MRA.
+/// The service timeout of an MRA: 17 s until the message is repeated, and with it the next MRA.
 const SERVICE_TIMEOUT: u8 = 22;
 
 impl Agent {
@@ -68,14 +68,14 @@ impl Agent {
         });
     }
 
-    /// What of a REQ's private data is whose; or why it is refused.
+    /// Splits a REQ's private data; or says why the REQ is refused.
     fn is_acceptable<'a>(
         &self,
         path: Path,
         req: &Req<'a>,
     ) -> Result<(Option<IpService>, &'a [u8]), RejectReason> {
-        // The connection's packets would take another way than this one: who sent it can't
-        // have meant that, unless it is to turn our packets against somebody else.
+        // The connection's packets would take another path than this message. A sender can mean
+        // that only to direct our packets at another host.
         // rule: 12.6.7.2-invalid-gid
         let claimed = (ip_of(req.path.remote_gid), ip_of(req.path.local_gid));
         if claimed != (path.local, path.remote) {
@@ -92,7 +92,7 @@ impl Agent {
         split(req.service, req.private.bytes()).ok_or(RejectReason::UNSUPPORTED)
     }
 
-    /// Whether one more request may wait for this listener's owner.
+    /// Whether this listener's backlog has room for another request.
     pub(super) fn has_room(&mut self, listener: ListenerId) -> bool {
         if self.table.unanswered() >= MAX_UNANSWERED || self.table.len() >= MAX_CONNECTIONS {
             self.counters.too_many += 1;
@@ -103,7 +103,7 @@ impl Agent {
         has_room
     }
 
-    /// A REQ under a communication ID that the peer has used.
+    /// Handles a REQ with a communication ID that the peer has already used.
     fn on_req_again(&mut self, id: ConnectionId, path: Path, transaction: u64, req: &Req<'_>) {
         let Some(connection) = self.table.get(id) else {
             return;
@@ -115,7 +115,7 @@ impl Agent {
             // rule: 12.9-repeated-req
             State::RepSent(rep) if is_same => *rep.mad,
             State::Over(Some(answer)) if is_same => **answer,
-            // The RTU, or the DREQ, is under way or has come; the REQ was so for long.
+            // The RTU or DREQ is in flight or has arrived; this REQ was delayed.
             State::Established(_) | State::DreqSent(_) if is_same => {
                 self.counters.duplicates += 1;
                 return;
@@ -126,7 +126,7 @@ impl Agent {
         self.answer_again(path, answer);
     }
 
-    /// Refuses a REQ of which no state is kept.
+    /// Refuses a REQ for which there is no state.
     pub(super) fn reject_req(
         &mut self,
         path: Path,
@@ -145,7 +145,7 @@ impl Agent {
         self.send_message(path, transaction, CmMessage::Rej(rej));
     }
 
-    /// The answer to a message that came again while its owner thinks.
+    /// The answer to a message that is repeated while its owner decides.
     pub(super) fn mra(&self, connection: &Connection, mraed: Mraed) -> [u8; MAD_LEN] {
         let (local_id, remote_id) = connection.ids();
         *connection.mad(CmMessage::Mra(Mra {
@@ -232,8 +232,8 @@ impl Agent {
 /// "Failover port rejected, failover not supported" (IBTA 1.7, 12.6.8).
 const FAILOVER_NOT_SUPPORTED: u8 = 1;
 
-/// The private data of Annex A11, if the service has any, and what is behind it. Nothing if it
-/// can't be read.
+/// The private data of Annex A11, if the service has any, and the data that follows. `None` if it
+/// does not parse.
 pub(super) fn split(service: ServiceId, private: &[u8]) -> Option<(Option<IpService>, &[u8])> {
     if service.port().is_none() {
         return Some((None, private));
@@ -242,7 +242,7 @@ pub(super) fn split(service: ServiceId, private: &[u8]) -> Option<(Option<IpServ
     Some((Some(ip), &private[IpService::LEN..]))
 }
 
-/// What the owner is told of a REQ.
+/// The request as the owner sees it.
 fn request(req: &Req<'_>, ip: Option<IpService>, private: &[u8]) -> Request {
     Request {
         service: req.service,

@@ -9,7 +9,7 @@ use crate::{CmError, ConnectionId, Event, Instant, Path, RejectReason};
 use roce_wire::cm::{CmMessage, PrivateData, Rej, Rejected};
 
 impl Agent {
-    /// The owner refuses.
+    /// Carries out a refusal by the owner.
     pub(super) fn refuse_asked(
         &mut self,
         now: Instant,
@@ -30,7 +30,7 @@ impl Agent {
         }
     }
 
-    /// Says REJ, and is done with the connection.
+    /// Sends a REJ and finishes the connection.
     pub(super) fn refuse(
         &mut self,
         now: Instant,
@@ -54,7 +54,7 @@ impl Agent {
                 _ => Rejected::NoMessage,
             },
             reason,
-            // The peer's communication ID may not be known, which is what the GUID is for.
+            // The peer's communication ID may be unknown, which is the purpose of the GUID.
             // rule: 12.6.7.2-timeout-info
             info: match reason {
                 RejectReason::TIMEOUT => PrivateData::new(&guid).unwrap_or_default(),
@@ -70,8 +70,8 @@ impl Agent {
         }
     }
 
-    /// Ends it without time wait: no packet of its QPs can be under way, or nobody cares. The
-    /// answer is kept for a while.
+    /// Ends a connection without time wait: no packet of its QPs can be in flight, or none matters.
+    /// The answer is kept for a while.
     pub(super) fn over(&mut self, now: Instant, id: ConnectionId, answer: Option<Mad>) {
         self.leave_backlog(id);
         if self.table.over() >= MAX_OVER {
@@ -114,7 +114,7 @@ impl Agent {
         }
     }
 
-    /// Whether it is about a request that waits for somebody to listen: it waits no more.
+    /// If the REJ is about a held request, drops the request.
     fn gave_up(&mut self, path: Path, rej: &Rej<'_>) -> bool {
         let is_for_request = rej.remote_id == 0 && rej.reason == RejectReason::TIMEOUT;
         is_for_request
@@ -125,9 +125,9 @@ impl Agent {
             })
     }
 
-    /// The connection that a REJ is about.
+    /// The connection that a REJ refers to.
     fn rejected(&self, path: Path, rej: &Rej<'_>) -> Option<&Connection> {
-        // Who gave up waiting for the first answer does not know the ID.
+        // A peer that gave up before the first answer does not know our ID.
         // rule: 12.6.7-unknown-remote-id
         if rej.remote_id == 0 {
             let peer = Peer {

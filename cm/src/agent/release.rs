@@ -72,7 +72,7 @@ impl Agent {
         self.table.change(id, State::TimeWait(drep), Some(deadline));
     }
 
-    /// The connection is over on both sides.
+    /// Ends the connection on both sides.
     pub(super) fn disconnected(
         &mut self,
         now: Instant,
@@ -103,7 +103,7 @@ impl Agent {
         match &connection.state {
             State::RepSent(_) => {
                 connection.transaction = transaction;
-                // Who ends a connection has had it: only the RTU was lost.
+                // A peer that ends a connection has established it: only the RTU was lost.
                 // rule: 12.9-dreq-before-rtu
                 self.establish(id, &[]);
                 self.on_first_dreq(now, id, dreq);
@@ -112,7 +112,7 @@ impl Agent {
                 connection.transaction = transaction;
                 self.on_first_dreq(now, id, dreq);
             }
-            // Both ends at once.
+            // Both ends disconnect at once.
             // rule: 12.9-crossing
             State::DreqSent(_) => {
                 connection.transaction = transaction;
@@ -149,10 +149,11 @@ impl Agent {
         );
     }
 
-    /// Agrees to end what is not there (any more): the peer needs the answer to be done.
+    /// Answers a DREQ for a connection that does not exist (any more): the peer needs the answer to
+    /// finish.
     // rule: 12.9-unknown-dreq
     fn answer_unknown(&mut self, path: Path, transaction: u64, dreq: &Dreq<'_>) {
-        // Who ends what it asks for wants no answer to that any more.
+        // A peer that ends the connection it requests no longer wants an answer to the request.
         self.let_go(Asker {
             path,
             lookup: false,
@@ -177,7 +178,7 @@ impl Agent {
         }
     }
 
-    /// The peer's QP is of a new connection: the old one can't be any more.
+    /// The peer's QP belongs to a new connection, so the old one is over.
     // rule: 12.9-stale-ended
     pub(super) fn end_stale(&mut self, now: Instant, id: ConnectionId) {
         if let Some(State::Established(_)) = self.table.get(id).map(|c| &c.state) {

@@ -1,4 +1,4 @@
-//! One connection, or one lookup, and what it waits for.
+//! The state of one connection or lookup.
 
 use crate::{
     ConnectionId, Duration, Instant, ListenerId, MAD_LEN, Path, Qpn, ServiceId, ServiceType,
@@ -13,67 +13,67 @@ pub(super) type Mad = Box<[u8; MAD_LEN]>;
 pub(super) struct Connection {
     pub(super) id: ConnectionId,
     pub(super) path: Path,
-    /// What the peer calls it, as soon as that is known.
+    /// The peer's ID for it, once known.
     pub(super) remote_id: Option<u32>,
-    /// The transaction of the messages that make it, later of those that end it.
+    /// The transaction of the messages that establish it, and later of those that end it.
     pub(super) transaction: u64,
     pub(super) local_qpn: Qpn,
     pub(super) remote_qpn: Option<Qpn>,
-    /// What was asked for.
+    /// The requested service.
     pub(super) service: ServiceId,
     pub(super) service_type: ServiceType,
-    /// Whether it is a lookup by SIDR.
+    /// Whether it is a SIDR lookup.
     pub(super) lookup: bool,
-    /// Whether its owner wants to hear of it.
+    /// Whether its owner wants events about it.
     pub(super) owned: bool,
-    /// Whose backlog it counts against.
+    /// The listener whose backlog it counts against.
     pub(super) waits_for: Option<ListenerId>,
-    /// How long the peer takes to answer, at the most, packets' ways included.
+    /// The longest time for the peer's answer, including the packets' travel times.
     pub(super) peer_takes: Duration,
-    /// How often a message is repeated.
+    /// The number of retransmissions of a message.
     pub(super) retries: u8,
     pub(super) state: State,
-    /// When the state ends, or repeats its message.
+    /// When the state ends or its message is retransmitted.
     pub(super) deadline: Option<Instant>,
 }
 
-/// What a connection or lookup waits for (IBTA 1.7, 12.9.5 and 12.9.7).
+/// The state of a connection or lookup (IBTA 1.7, 12.9.5 and 12.9.7).
 #[derive(Debug)]
 pub(super) enum State {
-    /// Active: for the REP.
+    /// Active: waits for the REP.
     ReqSent(Repeated),
-    /// Passive: for its owner to accept.
+    /// Passive: waits for its owner to accept.
     ReqReceived,
-    /// Passive: for the RTU.
+    /// Passive: waits for the RTU.
     RepSent(Repeated),
-    /// Active: for its owner to be ready.
+    /// Active: waits for its owner to be ready.
     RepReceived,
-    /// For either end to end it. The RTU is kept, if it was sent from here.
+    /// Established: waits for either end to end it. Keeps the RTU if this side sent it.
     Established(Option<Mad>),
-    /// For the DREP.
+    /// Waits for the DREP.
     DreqSent(Repeated),
-    /// For its owner to agree.
+    /// Waits for its owner to agree to the end.
     DreqReceived,
-    /// For packets to die that are still under way. The DREP is kept, if it was sent from here.
+    /// Waits for packets in flight to die out. Keeps the DREP if this side sent it.
     TimeWait(Option<Mad>),
-    /// Lookup: for the SIDR_REP.
+    /// Lookup: waits for the SIDR_REP.
     LookupSent(Repeated),
-    /// Lookup: for its owner to answer.
+    /// Lookup: waits for its owner to answer.
     LookupReceived,
-    /// For nothing, but what was answered is answered again if it is asked for again.
+    /// Finished: kept only to repeat its answer.
     Over(Option<Mad>),
 }
 
-/// A message that is repeated until it is answered.
+/// A message that is retransmitted until it is answered.
 #[derive(Debug)]
 pub(super) struct Repeated {
     pub(super) mad: Mad,
-    /// How often it may still be repeated.
+    /// Retransmissions left.
     pub(super) left: u8,
 }
 
 impl State {
-    /// What it does, for errors.
+    /// The state in words, for errors.
     pub(super) const fn name(&self) -> &'static str {
         match self {
             State::ReqSent(_) => "waits for a reply",
@@ -85,23 +85,23 @@ impl State {
             State::DreqReceived => "waits to be ended",
             State::TimeWait(_) | State::Over(_) => "has ended",
             State::LookupSent(_) => "looks up a datagram service",
-            State::LookupReceived => "waits for a QP to be told",
+            State::LookupReceived => "waits for its owner to name a QP",
         }
     }
 
-    /// Whether a stranger brought it here, and its owner has not answered.
+    /// Whether a peer created it and its owner has not answered.
     pub(super) const fn is_unanswered(&self) -> bool {
         matches!(self, State::ReqReceived | State::LookupReceived)
     }
 
-    /// Whether it is kept for its answer only.
+    /// Whether it is kept only for its answer.
     pub(super) const fn is_over(&self) -> bool {
         matches!(self, State::Over(_))
     }
 }
 
 impl Connection {
-    /// A message of it.
+    /// A message of this connection, encoded.
     pub(super) fn mad(&self, message: CmMessage<'_>) -> Mad {
         let transaction = self.transaction;
         Box::new(
@@ -113,13 +113,13 @@ impl Connection {
         )
     }
 
-    /// Both communication IDs; 0 for one that is not known.
+    /// Both communication IDs; 0 for an unknown one.
     pub(super) fn ids(&self) -> (u32, u32) {
         (self.id.get(), self.remote_id.unwrap_or(0))
     }
 
-    /// Whether a message that came this way, with what its sender calls the connection, can be
-    /// of the peer.
+    /// Whether a message that arrived on this path, with the sender's ID for the connection, can be
+    /// from the peer.
     // rule: 12.9-peer-only
     pub(super) fn is_with(&self, path: Path, remote_id: u32) -> bool {
         self.path == path && self.remote_id == Some(remote_id)

@@ -1,11 +1,11 @@
-//! All connections and lookups, found by each thing that messages name them by.
+//! All connections and lookups, indexed by each identifier that messages use.
 
 use super::state::{Connection, State};
 use crate::{ConnectionId, Instant, Path, Qpn, QpnPart};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-/// What a peer calls a connection or lookup.
+/// The peer's identifier of a connection or lookup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Peer {
     pub(super) address: IpAddr,
@@ -13,8 +13,8 @@ pub(super) struct Peer {
     pub(super) id: u32,
 }
 
-/// All connections and lookups. Trees, not hash tables: who chooses the keys can't make them
-/// slow, and nothing depends on chance.
+/// All connections and lookups. It uses trees rather than hash tables: a peer that chooses the keys
+/// can't make them slow, and nothing depends on random numbers.
 #[derive(Debug, Default)]
 pub(super) struct Table {
     connections: BTreeMap<ConnectionId, Connection>,
@@ -30,12 +30,12 @@ impl Table {
         self.connections.len()
     }
 
-    /// How many strangers' requests their owners have not answered.
+    /// The number of peers' requests that their owners have not answered.
     pub(super) fn unanswered(&self) -> usize {
         self.unanswered
     }
 
-    /// How many are over and kept for their answers.
+    /// The number of finished entries that are kept for their answers.
     pub(super) fn over(&self) -> usize {
         self.over
     }
@@ -65,26 +65,26 @@ impl Table {
             .collect()
     }
 
-    /// At most `most` of those that their owner wants to hear of.
+    /// At most `most` connections whose owner wants events.
     pub(super) fn owned(&self, most: usize) -> Vec<ConnectionId> {
         let owned = self.connections.values().filter(|c| c.owned);
         owned.take(most).map(|c| c.id).collect()
     }
 
-    /// Those whose peer's QP is in this process of a host.
+    /// The connections whose peer's QP is in this process of a host.
     pub(super) fn of_peer(&self, remote: IpAddr, part: QpnPart) -> Vec<ConnectionId> {
         let of_host = self.of_host(remote);
         let of_peer = of_host.filter(|(qpn, _)| QpnPart::of(*qpn) == part);
         of_peer.map(|(_, c)| c.id).collect()
     }
 
-    /// Those on a path whose peer's QP is known.
+    /// The connections on a path whose peer's QP is known.
     pub(super) fn on_path(&self, path: Path) -> Vec<ConnectionId> {
         let on_path = self.of_host(path.remote).filter(|(_, c)| c.path == path);
         on_path.map(|(_, c)| c.id).collect()
     }
 
-    /// Whether there are any.
+    /// Whether there are any on the path.
     pub(super) fn has_peer_on(&self, path: Path) -> bool {
         self.of_host(path.remote).any(|(_, c)| c.path == path)
     }
@@ -98,7 +98,7 @@ impl Table {
         self.of_host(path.remote).map(|(_, c)| c).find(is_so)
     }
 
-    /// Those whose peer's QP is known, and is at this address.
+    /// The connections whose peer's QP is known, and is at this address.
     fn of_host(&self, remote: IpAddr) -> impl Iterator<Item = (Qpn, &Connection)> {
         let all = (remote, Qpn::QP0)..=(remote, Qpn::MULTICAST);
         let ids = self.by_qpn.range(all);
@@ -134,7 +134,7 @@ impl Table {
         }
     }
 
-    /// Puts it into another state, which ends or repeats its message at `deadline`.
+    /// Changes the state. At `deadline` it ends or retransmits its message.
     pub(super) fn change(&mut self, id: ConnectionId, state: State, deadline: Option<Instant>) {
         let Some(connection) = self.connections.get_mut(&id) else {
             return;
@@ -147,7 +147,7 @@ impl Table {
         self.postpone(id, deadline);
     }
 
-    /// Gives it another deadline.
+    /// Changes the deadline.
     pub(super) fn postpone(&mut self, id: ConnectionId, deadline: Option<Instant>) {
         let Some(connection) = self.connections.get_mut(&id) else {
             return;
@@ -158,7 +158,7 @@ impl Table {
         self.timers.extend(deadline.map(|at| (at, id)));
     }
 
-    /// Notes what the peer calls it and which QP it has there.
+    /// Records the peer's ID for it, and its QP there.
     pub(super) fn learn(&mut self, id: ConnectionId, remote_id: u32, qpn: Qpn) {
         let Some(connection) = self.connections.get_mut(&id) else {
             return;
@@ -171,7 +171,7 @@ impl Table {
         self.by_peer.extend(peer.map(|peer| (peer, id)));
     }
 
-    /// The peer's QP may be of another connection from now on.
+    /// The peer's QP may belong to another connection from now on.
     pub(super) fn forget_qpn(&mut self, id: ConnectionId) {
         let Some(connection) = self.connections.get_mut(&id) else {
             return;
@@ -185,7 +185,7 @@ impl Table {
         self.timers.first().map(|&(at, _)| at)
     }
 
-    /// One whose deadline has come.
+    /// A connection whose deadline has passed.
     pub(super) fn due(&self, now: Instant) -> Option<ConnectionId> {
         let &(at, id) = self.timers.first()?;
         (at <= now).then_some(id)

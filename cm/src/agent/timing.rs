@@ -1,16 +1,16 @@
-//! How long things take, and what is done when they take too long.
+//! Timeouts, and what happens when they expire.
 
 use super::Agent;
 use super::state::{Mad, Repeated, State};
 use crate::{ConnectionId, Duration, Event, Instant, RejectReason};
 use roce_wire::cm::PrivateData;
 
-/// The longest time that a peer's exponent gets us to wait for one answer: 17 s.
+/// The longest time to wait for one answer, whatever exponent the peer sends: 17 s.
 const LONGEST_ANSWER: u8 = 22;
-/// The longest that one MRA gets us to wait: 275 s. Linux asks for a quarter of that.
+/// The longest extra wait for one MRA: 275 s. Linux asks for a quarter of that.
 const LONGEST_SERVICE: u8 = 26;
-/// How long answers are kept in case that the question comes again: 34 s. An agent of this
-/// kind asks for 26 s, and Linux every 4.3 s.
+/// How long answers are kept to repeat them: 34 s. An agent of this kind repeats its message for 26
+/// s, and Linux repeats it every 4.3 s.
 const ANSWERS_KEPT: u8 = 23;
 
 /// 4.096 µs × 2^`exponent` (IBTA 1.7, 12.6.5).
@@ -20,14 +20,14 @@ pub(super) fn encoded(exponent: u8) -> Duration {
 }
 
 impl Agent {
-    /// Until an answer to something just sent must be here, if the peer says that it takes so
-    /// long: its time, and that of two packets.
+    /// The timeout for an answer to a message just sent, if the peer announced its response time:
+    /// that time plus the travel times of two packets.
     // rule: 12.9-wait
     pub(super) fn peer_takes(&self, exponent: u8) -> Duration {
         encoded(exponent.min(LONGEST_ANSWER)) + 2 * encoded(self.config.packet_lifetime)
     }
 
-    /// The same, when an MRA said how long it takes.
+    /// The same for the service time in an MRA.
     pub(super) fn service_takes(&self, exponent: u8) -> Duration {
         encoded(exponent.min(LONGEST_SERVICE)) + 2 * encoded(self.config.packet_lifetime)
     }
@@ -37,13 +37,14 @@ impl Agent {
         encoded(ANSWERS_KEPT) + 2 * encoded(self.config.packet_lifetime)
     }
 
-    /// How long an ended connection waits for what is under way.
+    /// How long an ended connection waits for packets in flight.
     // rule: 12.9-time-wait-length
     pub(super) fn time_wait(&self) -> Duration {
         2 * encoded(self.config.packet_lifetime)
     }
 
-    /// Sends what has to be answered, and enters the state that `wrap` makes, which waits for it.
+    /// Sends a message that needs an answer, and enters the state that `wrap` makes, which waits
+    /// for it.
     pub(super) fn send_repeated(
         &mut self,
         now: Instant,
@@ -61,7 +62,7 @@ impl Agent {
         self.table.change(id, state, Some(deadline));
     }
 
-    /// What a connection does whose deadline has come.
+    /// Handles the expired deadline of a connection.
     pub(super) fn expire(&mut self, now: Instant, id: ConnectionId) {
         let Some(connection) = self.table.get_mut(id) else {
             return;
@@ -96,7 +97,7 @@ impl Agent {
                 self.table.remove(id);
             }
             State::Over(_) => self.table.remove(id),
-            // These wait for the owner, for as long as that takes.
+            // These states wait for the owner, without a limit.
             State::ReqReceived
             | State::RepReceived
             | State::Established(_)
