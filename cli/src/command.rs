@@ -1,4 +1,4 @@
-//! The command line: which subcommand, and what becomes of its errors.
+//! The command line: its subcommands, and the reporting of their errors.
 
 use crate::say::say;
 use std::process::ExitCode;
@@ -38,18 +38,18 @@ enum Command {
     Top(top::TopArgs),
 }
 
-/// The command line, for those who make documents of it.
+/// The command line, for generating documents from it.
 pub fn command_line() -> clap::Command {
     Cli::command()
 }
 
 /// The `roce` command, from this process's arguments to its exit code.
 pub fn main() -> ExitCode {
-    // Only for `roce run`, so nobody is told of it.
+    // Used only by `roce run`, so it is not in the help.
     if std::env::args_os().skip(1).eq([run::PROBE]) {
         return run::probe();
     }
-    // Wrong usage ends in here, with exit code 2.
+    // Wrong usage exits here, with code 2.
     let command = Cli::parse().command;
     if let Err(code) = check_environment(&command) {
         return code;
@@ -113,7 +113,7 @@ pub fn main() -> ExitCode {
 /// Checks the environment that the command, or the program that it starts, depends on.
 ///
 /// # Errors
-/// The exit code, if something is wrong. It has been said on stderr.
+/// The exit code, if something is wrong, after the message on stderr.
 fn check_environment(command: &Command) -> Result<(), ExitCode> {
     if !matches!(command, Command::Doctor(_)) {
         roce_verbs::settings::warn_of_unknown_variables();
@@ -126,7 +126,7 @@ fn check_environment(command: &Command) -> Result<(), ExitCode> {
         Command::Devices(_) => variables::check().and_then(|()| variables::announce_faults()),
         Command::Run(run::RunArgs { settings, .. })
         | Command::Env(environment::EnvArgs { settings, .. }) => variables::check_with(settings),
-        // The doctor has the environment among its findings.
+        // `roce doctor` reports the environment among its findings.
         Command::Decode(_)
         | Command::Doctor(_)
         | Command::Dump(_)

@@ -1,5 +1,5 @@
-//! What the `roce` command is made of: a module for each subcommand, each with
-//! its arguments and a `run` function.
+//! The implementation of the `roce` command: a module for each subcommand, each with its arguments
+//! and a `run` function.
 
 mod command;
 pub mod decode;

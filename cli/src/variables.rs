@@ -1,4 +1,4 @@
-//! The environment: what `--help` says of its variables, and whether they are right.
+//! The environment variables: their description in `--help`, and their validation.
 
 use crate::run::Settings;
 use crate::say::say;
@@ -10,10 +10,10 @@ use std::fmt::Write as _;
 /// Columns of `--help`.
 const WIDTH: usize = 100;
 
-/// Where meanings begin.
+/// The column where descriptions begin.
 const INDENT: usize = 38;
 
-/// What is wrong, an error for each variable.
+/// The errors, one for each variable.
 type Wrong = Vec<String>;
 
 /// The variables that users set, for `roce --help`.
@@ -58,8 +58,8 @@ pub(crate) fn check() -> Result<(), Wrong> {
     texts(&roce_verbs::settings::check_environment(&[]))
 }
 
-/// Checks what a program that is started will get: the environment, as far as options of the
-/// command don't override it.
+/// Checks the environment of the program to start, except for variables that the command's options
+/// override.
 pub(crate) fn check_with(settings: &Settings) -> Result<(), Wrong> {
     let mut overridden = Vec::new();
     if settings.faults.is_some() {
@@ -76,8 +76,8 @@ pub(crate) fn check_with(settings: &Settings) -> Result<(), Wrong> {
     texts(&roce_verbs::settings::check_environment(&overridden))
 }
 
-/// Says that packets suffer faults, if they do: a user who measures and forgets that the variable
-/// is set would look for the cause elsewhere.
+/// Reports if packets are subject to injected faults: a user who measures and has forgotten the
+/// variable would look for the cause elsewhere.
 pub(crate) fn announce_faults() -> Result<(), Wrong> {
     match environment_faults() {
         Ok(Some(spec)) => say("roce", format_args!("faults are on: {spec}")),
@@ -87,7 +87,7 @@ pub(crate) fn announce_faults() -> Result<(), Wrong> {
     Ok(())
 }
 
-/// Begins the capture that the environment asks for, which says where it is.
+/// Starts the capture that the environment asks for, and reports its path.
 pub(crate) fn begin_capture() -> Result<(), Wrong> {
     environment_capture()
         .map(drop)

@@ -1,9 +1,8 @@
-//! Capture files: pcap and pcapng, read as a stream, one record after the other.
+//! Capture files: pcap and pcapng, read as a stream, one record at a time.
 //!
-//! Both formats are read here and not by a library: a file may be broken or hostile
-//! in any way, and what a user needs then is the offset, the field and the limit;
-//! and no length in a file may decide how much memory is taken. Memory use is
-//! bounded by [`MAX_BLOCK`] and [`pcapng::MAX_INTERFACES`].
+//! Both formats are read here rather than by a library. A file may be broken or hostile in any way,
+//! and the user then needs the offset, the field and the limit. No length in a file may determine
+//! how much memory is used. Memory use is bounded by [`MAX_BLOCK`] and [`pcapng::MAX_INTERFACES`].
 
 use std::io::Read;
 
@@ -24,8 +23,7 @@ pub(super) use time::{Seconds, Timestamp};
 use error::Fault;
 use source::Source;
 
-/// The longest record, in bytes, that is taken for one: the largest snapshot length
-/// of libpcap.
+/// The longest record to accept, in bytes: the largest snapshot length of libpcap.
 pub(super) const MAX_RECORD: usize = 256 << 10;
 
 /// The longest pcapng block, in bytes, that is read as a whole. Blocks that hold
@@ -35,15 +33,15 @@ const MAX_BLOCK: usize = 1 << 20;
 /// A captured packet.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Record<'a> {
-    /// When it was captured, if the file says so.
+    /// When it was captured, if the file has a time.
     pub(super) time: Option<Timestamp>,
-    /// What its bytes start with.
+    /// The link type, which determines the first header of `data`.
     pub(super) link_type: u16,
-    /// Bytes of the packet on the wire.
+    /// Length of the packet on the wire, in bytes.
     pub(super) wire_len: u32,
-    /// What was kept of them.
+    /// The bytes that were captured.
     pub(super) data: &'a [u8],
-    /// What the file says of it in words.
+    /// The comments in the file.
     pub(super) comments: Comments<'a>,
 }
 
@@ -52,7 +50,7 @@ pub(super) struct Record<'a> {
 pub(super) struct Capture<R> {
     source: Source<R>,
     format: Format,
-    /// The record or block at hand.
+    /// The current record or block.
     buffer: Vec<u8>,
 }
 
@@ -93,10 +91,10 @@ impl Endian {
 }
 
 impl<R: Read> Capture<R> {
-    /// Reads the head of a capture file.
+    /// Reads the header of a capture file.
     ///
     /// # Errors
-    /// It is none, or one of a kind that is not supported.
+    /// If it is not a capture file, or one of an unsupported kind.
     pub(super) fn open(input: R) -> Result<Self, CaptureError> {
         let mut source = Source::new(input);
         let magic: [u8; 4] = source.array("the file's first four bytes")?;
@@ -114,10 +112,10 @@ impl<R: Read> Capture<R> {
         })
     }
 
-    /// The next packet, or nothing at the end of the file.
+    /// The next packet; `None` at the end of the file.
     ///
     /// # Errors
-    /// The file is broken here, and where the next record starts can't be known.
+    /// If the file is broken here, so that the start of the next record is unknown.
     pub(super) fn next(&mut self) -> Result<Option<Record<'_>>, CaptureError> {
         match &mut self.format {
             Format::Pcap(header) => header.next(&mut self.source, &mut self.buffer),
@@ -131,8 +129,7 @@ impl<R: Read> Capture<R> {
     }
 }
 
-/// The first `N` bytes of `rest`, which are taken off it, or zeros if it is shorter:
-/// callers have made sure that it is not.
+/// Takes the first `N` bytes off `rest`. Returns zeros if it is shorter, which callers rule out.
 fn take<const N: usize>(rest: &mut &[u8]) -> [u8; N] {
     match rest.split_first_chunk() {
         Some((chunk, after)) => {

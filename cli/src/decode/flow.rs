@@ -1,4 +1,4 @@
-//! Flows: what one host sends to one queue pair of another.
+//! Flows: the packets that one host sends to one queue pair of another.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -20,21 +20,21 @@ mod tests;
 pub(super) use counters::{Counters, Message, NakKind};
 use sequence::{Arrival, Requests, Responses};
 
-/// Flows that a table holds. Packets of further flows are counted together.
+/// The most flows in a table. Packets of further flows are counted together.
 pub(super) const MAX_FLOWS: usize = 65_536;
 
-/// What makes packets one flow.
+/// The identity of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct FlowKey {
     pub(super) src: IpAddr,
     pub(super) dst: IpAddr,
     pub(super) dest_qpn: Qpn,
-    /// The sender's queue pair, which only datagrams name.
+    /// The sender's queue pair, known only for datagrams.
     pub(super) src_qpn: Option<Qpn>,
 }
 
-/// A flow: its packets' counters, and what is needed to tell new packets from
-/// repeated ones.
+/// A flow: the counters of its packets, and the state needed to tell new packets from retransmitted
+/// ones.
 #[derive(Clone, Debug)]
 pub(super) struct Flow {
     pub(super) key: FlowKey,
@@ -43,13 +43,13 @@ pub(super) struct Flow {
     pub(super) counters: Counters,
     pub(super) first: Option<Timestamp>,
     pub(super) last: Option<Timestamp>,
-    /// The flow in the other direction of the same connection, once that is known.
+    /// The flow in the opposite direction of the same connection, once known.
     pub(super) peer: Option<usize>,
-    /// The queue pair that flow goes to: where this one comes from.
+    /// The queue pair that the opposite flow goes to: the source of this one.
     pub(super) peer_qpn: Option<Qpn>,
     requests: Requests,
     responses: Responses,
-    /// How often a peer was looked for.
+    /// The number of searches for a peer.
     searches: u32,
 }
 
@@ -81,8 +81,8 @@ impl FlowTable {
         &self.flows
     }
 
-    /// Counts a packet. One with a wrong ICRC counts as such and not for what its
-    /// headers say, unless `trust_bad_icrc`.
+    /// Counts a packet. A packet with a wrong ICRC counts only as such, and its headers are
+    /// ignored, unless `trust_bad_icrc` is set.
     pub(super) fn add(&mut self, packet: &RocePacket, trust_bad_icrc: bool) {
         let Some(index) = self.index(packet) else {
             self.untracked += 1;
@@ -104,7 +104,7 @@ impl FlowTable {
         }
     }
 
-    /// The packet's flow, made if there is room.
+    /// The packet's flow, which is created if there is room.
     fn index(&mut self, packet: &RocePacket) -> Option<usize> {
         let bth = packet.bth?;
         let key = FlowKey {
@@ -152,7 +152,7 @@ impl Flow {
         Some(self.last?.since(self.first?))
     }
 
-    /// Payload over time; nothing if that is none or not known.
+    /// Payload over time; `None` if the time is zero or unknown.
     pub(super) fn bits_per_sec(&self) -> Option<f64> {
         let sec = self.duration()?.as_secs_f64();
         (sec > 0.0).then(|| self.counters.payload_bytes as f64 * 8.0 / sec)
@@ -163,7 +163,7 @@ impl Flow {
         if let Some(time) = packet.time {
             let first = *self.first.get_or_insert(time);
             let last = *self.last.get_or_insert(time);
-            // Captures of several interfaces are not quite in order.
+            // Captures of several interfaces are not quite in order of time.
             self.first = Some(first.min(time));
             self.last = Some(last.max(time));
         }
@@ -174,14 +174,14 @@ impl Flow {
         self.counters.count(packet);
     }
 
-    /// Counts what does, and returns the PSN of a response.
+    /// Counts what depends on earlier packets, and returns the PSN of a response.
     fn follow(&mut self, packet: &RocePacket) -> Option<Psn> {
         let bth = packet.bth?;
         let opcode = bth.opcode;
         let counters = &mut self.counters;
         let arrival = match opcode.operation() {
             Operation::Cnp => return None,
-            // The PSNs of datagrams are for nobody to check.
+            // A receiver does not check the PSNs of datagrams.
             _ if opcode.transport() == Transport::Ud => Arrival::New { missing: 0 },
             Operation::Acknowledge | Operation::AtomicAcknowledge => Arrival::New { missing: 0 },
             Operation::ReadResponse => {

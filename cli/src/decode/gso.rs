@@ -1,10 +1,9 @@
 //! Super-packets: UDP datagrams that the kernel has not segmented yet.
 //!
-//! A socket with UDP_SEGMENT sends several transport packets as one datagram, and
-//! where the link segments in hardware or not at all (veth, lo), a capture shows that
-//! datagram. On the wire it is several packets of equal length, the last one maybe
-//! shorter, whose IPv4 identifications count up from the first. Only the ICRC tells
-//! where one ends and the next begins.
+//! A socket with UDP_SEGMENT sends several transport packets as one datagram. If the link segments
+//! in hardware or not at all (veth, lo), a capture shows that datagram. On the wire it is several
+//! packets of equal length, the last one possibly shorter, whose IPv4 identifications count up from
+//! the first. Only the ICRC shows where one ends and the next begins.
 
 use roce_wire::icrc::{self, IcrcMismatch, IpHeader};
 use roce_wire::{Bth, Frame, ICRC_LEN, IcrcVerdict};
@@ -16,16 +15,16 @@ const SHORTEST: usize = Bth::LEN + ICRC_LEN;
 /// immediate. Rounded up.
 const LONGEST: usize = 4096 + 64;
 
-/// What is remembered from one super-packet to the next.
+/// State that carries over from one super-packet to the next.
 #[derive(Debug, Default)]
 pub(super) struct Gso {
-    /// The last length found: most often the next one's, too.
+    /// The last length found, which is usually that of the next one, too.
     last: usize,
 }
 
 impl Gso {
-    /// Bytes of each segment of the frame but the last, if it is a super-packet: its
-    /// first segment, and thus all others, have an ICRC of their own.
+    /// The length of each segment but the last, if the frame is a super-packet: its first segment,
+    /// and so every other one, has an ICRC of its own.
     pub(super) fn segment_len(&mut self, frame: &Frame<'_>) -> Option<usize> {
         let transport = frame.transport;
         frame.udp.and(frame.network.ip_header())?;
@@ -42,7 +41,7 @@ impl Gso {
     }
 }
 
-/// Whether segments of `len` bytes leave a last one that can be a packet.
+/// Whether splitting into segments of `len` bytes leaves a valid last packet.
 fn fits(len: usize, total: usize) -> bool {
     let last = total % len;
     last == 0 || last >= SHORTEST
@@ -52,7 +51,7 @@ fn is_valid(frame: &Frame<'_>, index: usize, transport: &[u8]) -> bool {
     verdict(frame, index, transport) == IcrcVerdict::Valid
 }
 
-/// The ICRC's verdict on the segment number `index`, counted from 0, of a super-packet.
+/// The ICRC's verdict on segment number `index` of a super-packet, counted from 0.
 pub(super) fn verdict(frame: &Frame<'_>, index: usize, transport: &[u8]) -> IcrcVerdict {
     let (Some(ip), Some(udp), Some((covered, stored))) = (
         frame.network.ip_header(),
@@ -64,7 +63,7 @@ pub(super) fn verdict(frame: &Frame<'_>, index: usize, transport: &[u8]) -> Icrc
     let stored = u32::from_le_bytes(*stored);
     let compute = |ip| icrc::compute(&ip, udp.src_port, udp.dst_port, covered);
     let computed = compute(with_id(ip, index));
-    // The kernel joins received packets whose identifications do not count up, too.
+    // The kernel may also join received packets whose identifications do not count up.
     if stored == computed || stored == compute(ip) {
         IcrcVerdict::Valid
     } else {
@@ -72,7 +71,7 @@ pub(super) fn verdict(frame: &Frame<'_>, index: usize, transport: &[u8]) -> Icrc
     }
 }
 
-/// The IP header of the segment number `index`.
+/// The IP header of segment number `index`.
 fn with_id(ip: IpHeader, index: usize) -> IpHeader {
     match ip {
         IpHeader::V4 {
@@ -90,7 +89,7 @@ fn with_id(ip: IpHeader, index: usize) -> IpHeader {
     }
 }
 
-/// The identification of the segment number `index` of a super-packet that has `first`: that
+/// The identification of segment number `index` of a super-packet that starts with `first`: the one
 /// with which its ICRC is right.
 pub(super) fn identification(frame: &Frame<'_>, index: usize, transport: &[u8], first: u16) -> u16 {
     let counted = first.wrapping_add(index as u16);

@@ -1,7 +1,7 @@
-//! Packets and summaries as JSON, one object a line. docs/decode.md is the schema.
+//! Packets and summaries as JSON, one object per line. docs/decode.md is the schema.
 //!
-//! Numbers that may not fit in the 53 bits that many readers have are strings of
-//! hexadecimal digits, as are ICRCs; times are strings of decimal ones.
+//! Numbers that may exceed the 53 bits of many readers are strings of hexadecimal digits, and so
+//! are ICRCs. Times are strings of decimal digits.
 
 use std::io::{self, Write};
 use std::net::IpAddr;
@@ -160,7 +160,7 @@ struct JsonIcrc {
     computed: Option<String>,
 }
 
-/// A record that is no RoCE packet.
+/// A record that is not a RoCE packet.
 #[derive(Debug, Serialize)]
 pub(super) struct JsonOther {
     r#type: &'static str,

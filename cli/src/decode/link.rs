@@ -1,4 +1,4 @@
-//! Link types: what the bytes of a captured packet start with.
+//! Link types, which determine the first header of a captured packet.
 
 use roce_wire::{Frame, Layer, ParseError, Reason, UDP_PORT, VlanTag};
 
@@ -11,8 +11,7 @@ const LINUX_COOKED: u16 = 113;
 const LINUX_COOKED_2: u16 = 276;
 const IPV4: u16 = 228;
 const IPV6: u16 = 229;
-/// Raw IP of either version: the number in files, and the two that some systems
-/// write instead.
+/// Raw IP of either version: the standard number, and the two that some systems use instead.
 const RAW: [u16; 3] = [101, 12, 14];
 
 const COOKED_LEN: usize = 16;
@@ -30,18 +29,17 @@ pub(super) fn is_supported(link_type: u16) -> bool {
     ) || RAW.contains(&link_type)
 }
 
-/// A frame and how many bytes of link header that [`Frame::link`] doesn't tell of
-/// stood in front of it.
+/// A frame, and the length of a link header that [`Frame::link`] does not describe.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Linked<'a> {
     pub(super) frame: Frame<'a>,
     pub(super) link_len: usize,
 }
 
-/// Takes a captured packet apart that goes to one of `ports`, or to [`UDP_PORT`].
+/// Parses a captured packet that goes to one of `ports`, or to [`UDP_PORT`].
 ///
 /// # Errors
-/// It is no RoCE packet, or is broken in front of its transport headers.
+/// If it is not a RoCE packet, or is broken before its transport headers.
 pub(super) fn parse<'a>(
     link_type: u16,
     bytes: &'a [u8],
@@ -79,8 +77,8 @@ fn parse_on(link_type: u16, bytes: &[u8], port: u16) -> Result<Linked<'_>, Parse
     Ok(Linked { frame, link_len })
 }
 
-/// The EtherType in a Linux cooked header, and the header's length with the VLAN tags
-/// that follow it.
+/// The EtherType in a Linux cooked header, and the header's length including the VLAN tags that
+/// follow it.
 fn cooked(bytes: &[u8], at: usize, header_len: usize) -> Result<(u16, usize), ParseError> {
     let ethertype = |at: usize| match bytes.get(at..at + 2) {
         Some(&[a, b]) => u16::from_be_bytes([a, b]),

@@ -1,4 +1,4 @@
-//! Packets that come from elsewhere than a file, printed as they come.
+//! Packets from a source other than a file, printed as they arrive.
 
 use std::io::{self, Write};
 
@@ -13,8 +13,8 @@ pub(crate) struct Live<'a, W> {
 }
 
 impl<'a, W: Write> Live<'a, W> {
-    /// Prints what `args` ask for to `out`. Of the arguments, those that name a file and
-    /// count packets are not looked at.
+    /// Prints to `out` according to `args`. Ignores the arguments that name a file and limit the
+    /// number of packets.
     pub(crate) fn new(args: &'a DecodeArgs, out: W) -> Self {
         Self {
             session: Session::new(args, out),
@@ -22,10 +22,10 @@ impl<'a, W: Write> Live<'a, W> {
         }
     }
 
-    /// Prints a packet that came so many nanoseconds after 1970 began.
+    /// Prints a packet that arrived `time_ns` nanoseconds after 1970-01-01 00:00 UTC.
     ///
     /// # Errors
-    /// Those of the output.
+    /// The output's errors.
     pub(crate) fn packet(&mut self, time_ns: i128, link_type: u16, bytes: &[u8]) -> io::Result<()> {
         let record = Record {
             time: Some(Timestamp::from_ns(time_ns)),
@@ -37,10 +37,10 @@ impl<'a, W: Write> Live<'a, W> {
         self.session.record(&record, &mut self.decoder).map(drop)
     }
 
-    /// Brings what was printed to whom it is for.
+    /// Flushes the output.
     ///
     /// # Errors
-    /// Those of the output.
+    /// The output's errors.
     pub(crate) fn flush(&mut self) -> io::Result<()> {
         self.session.out.flush()
     }
@@ -48,7 +48,7 @@ impl<'a, W: Write> Live<'a, W> {
     /// Prints the summary.
     ///
     /// # Errors
-    /// Those of the output.
+    /// The output's errors.
     pub(crate) fn finish(&mut self) -> io::Result<()> {
         self.session.finish(None)
     }

@@ -72,19 +72,19 @@ impl Kind {
     }
 }
 
-/// A message, with its fields in the order in which they are on the wire.
+/// A message, with its fields in the order on the wire.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Management {
     pub(super) kind: Kind,
     fields: Vec<Field>,
-    /// What the line in text says.
+    /// The text for a line of output.
     brief: String,
 }
 
 /// A field by its name.
 type Field = (&'static str, Value);
 
-/// What a field holds.
+/// A field's value.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
 enum Value {
@@ -94,7 +94,7 @@ enum Value {
 }
 
 impl Management {
-    /// The message in a datagram's payload; nothing if it is another datagram.
+    /// The message in a datagram's payload; `None` if it is another datagram.
     pub(super) fn parse(bth: &Bth, payload: &[u8]) -> Option<Self> {
         if bth.opcode != Opcode::UD_SEND_ONLY || bth.dest_qpn != Qpn::QP1 {
             return None;
@@ -110,8 +110,8 @@ impl Management {
         match CmMad::parse(payload) {
             Ok(mad) => message.read(&mad.message),
             Err(error) => {
-                // RoCE has no alternate paths, so nothing but whose they are is read of LAP and
-                // APR. Of the others, a field has a value that is reserved.
+                // RoCE has no alternate paths, so of LAP and APR only the IDs are read. In the other
+                // messages, a field has a reserved value.
                 let ids = payload.get(MadHeader::LEN..).unwrap_or_default();
                 message.ids(be32(ids, 0), be32(ids, 4));
                 if !matches!(kind, Kind::Lap | Kind::Apr) {
@@ -123,7 +123,7 @@ impl Management {
         Some(message)
     }
 
-    /// What a line of text says of it: the fields that a reader looks for first.
+    /// The text for a line of output: the fields that a reader looks for first.
     pub(super) fn brief(&self) -> &str {
         self.brief.trim_start()
     }
@@ -267,8 +267,8 @@ impl Management {
         self.private(rep.private.bytes());
     }
 
-    /// The service that a message is for. Returns whether private data begins with the addresses
-    /// of Annex A11.
+    /// Adds the service of a message. Returns whether its private data begins with the addresses of
+    /// Annex A11.
     fn service(&mut self, service: ServiceId) -> bool {
         self.add("service_id", hex(service.0));
         let Some((space, port)) = service.port() else {
@@ -306,8 +306,7 @@ impl Management {
         self.bytes("private_data", bytes);
     }
 
-    /// Bytes as hexadecimal digits, without the zeros that fill a field up; left out if that is
-    /// all.
+    /// Adds bytes as hexadecimal digits, without padding zeros. Adds nothing if only zeros remain.
     fn bytes(&mut self, name: &'static str, bytes: &[u8]) {
         let len = bytes
             .iter()
@@ -354,7 +353,7 @@ impl From<u8> for Value {
     }
 }
 
-/// 64 bits are more than many readers of JSON keep.
+/// Many readers of JSON keep fewer than 64 bits.
 fn hex(number: u64) -> Value {
     Value::Text(format!("{number:#018x}"))
 }

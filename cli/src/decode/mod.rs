@@ -6,8 +6,7 @@
 //!         pcap(ng)             link, gso, roce-wire   └─► FlowTable ─► Summary
 //! ```
 //!
-//! Memory is bounded whatever is in the file, and no file makes it panic: see
-//! [`decode`].
+//! Memory use is bounded, whatever the file contains, and no file makes it panic: see [`decode`].
 
 use crate::say::say;
 use std::fs::File;
@@ -99,7 +98,7 @@ pub struct DecodeArgs {
     pub ignore_icrc: bool,
 }
 
-/// A queue pair number as users write it.
+/// Parses a queue pair number in the users' syntax.
 pub(crate) fn parse_qpn(text: &str) -> Result<u32, String> {
     let (digits, radix) = match text.strip_prefix("0x").or(text.strip_prefix("0X")) {
         Some(hex) => (hex, 16),
@@ -111,12 +110,10 @@ pub(crate) fn parse_qpn(text: &str) -> Result<u32, String> {
         .ok_or_else(|| "expected 0 to 16777215, or 0x0 to 0xffffff".into())
 }
 
-/// Runs `roce decode` and returns its exit code; what is wrong with the file goes to
-/// stderr.
+/// Runs `roce decode` and returns its exit code. Errors in the file go to stderr.
 ///
 /// # Errors
-/// The file cannot be opened, or standard output cannot be written. That the reader of
-/// a pipe has gone is not an error.
+/// If the file can't be opened, or standard output can't be written. A closed pipe is not an error.
 pub fn run(args: &DecodeArgs) -> io::Result<ExitCode> {
     let name = args.file.display();
     let is_stdin = args.file.as_os_str() == "-";
@@ -136,7 +133,7 @@ pub fn run(args: &DecodeArgs) -> io::Result<ExitCode> {
         (Box::new(file), len)
     };
     let stdout = io::stdout().lock();
-    // What comes from a pipe may come slowly, and somebody may be watching.
+    // A pipe may deliver slowly, and a user may be watching.
     let out: Box<dyn Write> = if is_stdin || stdout.is_terminal() {
         Box::new(LineWriter::new(stdout))
     } else {
@@ -156,14 +153,14 @@ pub fn run(args: &DecodeArgs) -> io::Result<ExitCode> {
     }
 }
 
-/// Decodes a capture, writes what `args` ask for to `out`, and calls `progress` with
-/// the offset in the file now and then. `args.file` is not looked at.
+/// Decodes a capture, writes to `out` according to `args`, and calls `progress` with the offset in
+/// the file from time to time. Ignores `args.file`.
 ///
-/// Takes a few MiB of memory, and at most some 100 MiB for a capture of very many
-/// flows. Returns what is wrong with the capture, if anything is.
+/// Uses a few MiB of memory, and at most some 100 MiB for a capture of very many flows. Returns the
+/// error in the capture, if there is one.
 ///
 /// # Errors
-/// Those of `out`.
+/// The errors of `out`.
 pub fn decode(
     input: impl Read,
     args: &DecodeArgs,
@@ -199,7 +196,7 @@ impl<'a, W: Write> Session<'a, W> {
         }
     }
 
-    /// Reads records until the end, the limit or a fault, which is returned.
+    /// Reads records until the end, the limit or an error, which it returns.
     fn read_all(
         &mut self,
         input: impl Read,
@@ -270,7 +267,7 @@ impl<'a, W: Write> Session<'a, W> {
         }
     }
 
-    /// Whether the filters let the packet through.
+    /// Whether the packet passes the filters.
     fn is_wanted(&self, packet: &RocePacket) -> bool {
         let wanted = &self.args.qpn;
         let to = packet.bth.map(|bth| bth.dest_qpn);

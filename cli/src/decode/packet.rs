@@ -12,43 +12,43 @@ use super::gso::{self, Gso};
 use super::link::{self, Linked};
 use super::management::Management;
 
-/// No IP packet is longer, in bytes, its link header included.
+/// The largest frame, in bytes: the longest IP packet and its link header.
 const MAX_FRAME: usize = 65_535 + 64;
 
-/// A transport packet, with what surrounds it.
+/// A transport packet and its context.
 #[derive(Clone, Debug)]
 pub(super) struct RocePacket {
-    /// The record it was in, counted from 1.
+    /// The number of its record, counted from 1.
     pub(super) number: u64,
-    /// When it was captured, if the file says so.
+    /// When it was captured, if the file has a time.
     pub(super) time: Option<Timestamp>,
-    /// Bytes of the record's packet on the wire, link header included.
+    /// Length of the record's packet on the wire, link header included, in bytes.
     pub(super) wire_len: u32,
-    /// Bytes of it that were captured.
+    /// The number of those bytes that were captured.
     pub(super) captured_len: u32,
-    /// Bytes of the frame that the packet is sent in: as `wire_len`, but for segments.
+    /// Length of the frame that carries the packet, in bytes: `wire_len`, except for segments.
     pub(super) frame_len: usize,
-    /// What is in front of the transport packet.
+    /// The headers in front of the transport packet.
     pub(super) envelope: Envelope,
-    /// Which of a super-packet's segments it is.
+    /// The segment of a super-packet that it is.
     pub(super) segment: Option<Segment>,
     /// The base transport header, if it could be read.
     pub(super) bth: Option<Bth>,
     /// The headers after it.
     pub(super) ext: ExtHeaders,
-    /// Bytes of payload, without padding, also if they were not captured.
+    /// Length of the payload without padding, in bytes, even if it was not captured.
     pub(super) payload_len: usize,
     /// The message of communication management that it carries.
     pub(super) management: Option<Management>,
     /// The invariant CRC's verdict.
     pub(super) icrc: Icrc,
-    /// Why the packet breaks the rules of its opcode.
+    /// Why the packet violates the rules of its opcode.
     pub(super) error: Option<ParseError>,
-    /// What the file says of it.
+    /// The comments in the file.
     pub(super) comments: Vec<String>,
 }
 
-/// Addresses and marks in front of a transport packet.
+/// Addresses and marks of the headers in front of a transport packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Envelope {
     pub(super) src: IpAddr,
@@ -65,23 +65,23 @@ pub(super) struct Envelope {
     pub(super) vlans: [Option<u16>; 2],
 }
 
-/// A segment's place in a super-packet, counted from 1.
+/// A segment's position in a super-packet, counted from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Segment {
     pub(super) index: usize,
     pub(super) count: usize,
 }
 
-/// What is known of a packet's invariant CRC.
+/// The verdict on a packet's invariant CRC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Icrc {
     /// It is right.
     Ok(u32),
     /// It is wrong.
     Bad(IcrcMismatch),
-    /// The packet was not captured as a whole.
+    /// The packet was not captured completely.
     Cut,
-    /// The packet is too short to have one.
+    /// The packet is too short for an ICRC.
     Missing,
 }
 
@@ -95,40 +95,40 @@ impl Icrc {
     }
 }
 
-/// Why a record holds no RoCE packet.
+/// Why a record contains no RoCE packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Other {
-    /// Something else, like TCP.
+    /// Another protocol, such as TCP.
     Foreign(ParseError),
-    /// A fragment, which RoCE packets never are.
+    /// A fragment. RoCE packets are never fragmented.
     Fragment(ParseError),
-    /// Lengths that can't be.
+    /// Impossible lengths.
     Malformed(ParseError),
-    /// Too little of it was captured to tell.
+    /// Too little was captured to tell.
     Cut,
-    /// A link type that isn't supported.
+    /// An unsupported link type.
     LinkType(u16),
 }
 
-/// What decoding remembers from one record to the next.
+/// The decoder's state between records.
 #[derive(Debug)]
 pub(super) struct Decoder {
-    /// UDP destination ports taken for RoCE besides the assigned one.
+    /// UDP destination ports to treat as RoCE besides the assigned one.
     ports: Vec<u16>,
     filler: Filler,
     gso: Gso,
 }
 
-/// Records that were cut, filled up with zeros to the length that they had.
+/// Buffer for truncated records, padded with zeros to their original length.
 #[derive(Debug, Default)]
 struct Filler {
     bytes: Vec<u8>,
-    /// How many of the bytes may be others than zero.
+    /// The number of leading bytes that may be nonzero.
     dirty: usize,
 }
 
 impl Filler {
-    /// The bytes of `data` and zeros, `len` in all, which is more.
+    /// Returns `data` padded with zeros to `len` bytes, which exceeds its length.
     fn fill(&mut self, data: &[u8], len: usize) -> &[u8] {
         if self.bytes.len() < len {
             self.bytes.resize(len, 0);
@@ -151,11 +151,11 @@ impl Decoder {
         }
     }
 
-    /// Decodes the record, the `number`th of its file, and hands each transport packet
-    /// in it to `each`.
+    /// Decodes the record, number `number` in its file, and passes each transport packet in it to
+    /// `each`.
     ///
     /// # Errors
-    /// Those of `each`; whether there was a packet at all is in the value.
+    /// The errors of `each`. The value tells whether there was a packet at all.
     pub(super) fn decode<E>(
         &mut self,
         record: &Record<'_>,
@@ -206,7 +206,7 @@ impl Decoder {
 }
 
 impl RocePacket {
-    /// A packet in `frame` of which no transport header was read yet.
+    /// A packet in `frame` before any transport header is parsed.
     fn blank(record: &Record<'_>, number: u64, frame: &Frame<'_>) -> Self {
         RocePacket {
             number,
@@ -226,8 +226,8 @@ impl RocePacket {
         }
     }
 
-    /// The packets of a super-packet's segments of `len` bytes, like this blank one but
-    /// for what is their own. `transport_at` bytes stand in front of each.
+    /// The packets of a super-packet's segments of `len` bytes. They start as copies of this blank
+    /// one. `transport_at` bytes precede each.
     fn segments(
         &self,
         frame: &Frame<'_>,
@@ -252,7 +252,7 @@ impl RocePacket {
             })
     }
 
-    /// Reads the headers of a transport packet that is there as a whole.
+    /// Parses the headers of a complete transport packet.
     fn read(&mut self, transport: &[u8]) {
         match Packet::parse(transport) {
             Ok(packet) => {
@@ -268,8 +268,8 @@ impl RocePacket {
         }
     }
 
-    /// Reads the headers of a transport packet of which only the first `available`
-    /// bytes are there; the others are zeros.
+    /// Parses the headers of a transport packet of which only the first `available` bytes were
+    /// captured; the others are zeros.
     fn read_cut(&mut self, transport: &[u8], available: usize) {
         let there = &transport[..available];
         let Ok(bth) = Bth::parse(there) else { return };
@@ -278,11 +278,11 @@ impl RocePacket {
             self.bth = Some(bth);
             return;
         };
-        // The whole is parsed for the sake of its lengths.
+        // Parse the whole packet to get its lengths.
         self.read(transport);
         self.bth = Some(bth);
         self.ext = ext;
-        // Part of it would be zeros that were not there.
+        // Part of it would be zeros that were not on the wire.
         self.management = None;
     }
 }

@@ -4,11 +4,11 @@ use std::io::IsTerminal;
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-/// From how many bytes on a file is large: it takes a second or so.
+/// The size from which a file is large, in bytes: decoding takes a second or so.
 const LARGE: u64 = 128 << 20;
 
-/// A bar on stderr, if that is a terminal, the file is large, and no lines of packets
-/// go to the same terminal; else one that isn't seen.
+/// A progress bar on stderr, if stderr is a terminal, the file is large, and no packet lines go to
+/// the same terminal. Otherwise a hidden one.
 pub(super) fn bar(file_len: u64, prints_packets: bool) -> ProgressBar {
     let mixes = prints_packets && std::io::stdout().is_terminal();
     if file_len < LARGE || mixes || !std::io::stderr().is_terminal() {

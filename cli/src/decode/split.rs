@@ -1,11 +1,11 @@
-//! Super-packets as the single packets that they are on the wire.
+//! Splits super-packets into the packets that are on the wire.
 
 use roce_wire::{Frame, NetworkHeader};
 
 use super::gso::{self, Gso};
 use super::link;
 
-/// Cuts super-packets up, one after the other.
+/// Splits super-packets, one at a time.
 #[derive(Debug, Default)]
 pub(crate) struct Splitter {
     gso: Gso,
@@ -13,14 +13,14 @@ pub(crate) struct Splitter {
 }
 
 impl Splitter {
-    /// Hands `bytes`, which begin as `link_type` has it, to `each`: as they are, or if they
-    /// are a super-packet, each of its segments with headers of its own.
+    /// Passes `bytes`, of type `link_type`, to `each`: unchanged or, if they are a super-packet, as
+    /// segments with headers of their own.
     pub(crate) fn split(&mut self, link_type: u16, bytes: &[u8], mut each: impl FnMut(&[u8])) {
         let Ok(linked) = link::parse(link_type, bytes, &[]) else {
             return each(bytes);
         };
         let frame = linked.frame;
-        // No link header but Ethernet's is made anew.
+        // Only Ethernet's link header can be rewritten.
         let is_whole = linked.link_len == 0;
         let is_valid = frame.icrc_verdict() == roce_wire::IcrcVerdict::Valid;
         let len = match is_whole && !is_valid {
@@ -34,14 +34,14 @@ impl Splitter {
         }
     }
 
-    /// Writes the segment with that number, counted from 0.
+    /// Writes segment number `index`, counted from 0.
     fn emit(&mut self, frame: &Frame<'_>, index: usize, transport: &[u8]) {
         let mut repr = frame.repr();
         if let NetworkHeader::V4 { id, .. } = &mut repr.network {
             *id = gso::identification(frame, index, transport, *id);
         }
         if let Some(udp) = &mut repr.udp {
-            // That of the whole is of no use for a part. IPv4 can do without.
+            // The checksum of the whole is wrong for a part. IPv4 does without one.
             udp.checksum = 0;
         }
         if let NetworkHeader::V6 { .. } = repr.network {

@@ -1,4 +1,4 @@
-//! What a capture held, flow by flow.
+//! The summary of a capture, flow by flow.
 
 use std::io::{self, Write};
 use std::time::Duration;
@@ -19,14 +19,14 @@ use table::{Align, Table};
 use super::flow::{Message, NakKind};
 use super::management::Kind;
 
-/// All there is to say at the end.
+/// The contents of the summary.
 #[derive(Debug)]
 pub(super) struct Summary<'a> {
     pub(super) totals: &'a Totals,
     pub(super) flows: &'a FlowTable,
     /// Why the file was not read to its end.
     pub(super) error: Option<&'a CaptureError>,
-    /// How many flows to show in text: those with the most packets.
+    /// The number of flows to show as text, the ones with the most packets.
     pub(super) shown: usize,
 }
 
@@ -120,7 +120,7 @@ impl Summary<'_> {
     }
 }
 
-/// Who sends to whom, how much, how fast.
+/// Source, destination, volume and rate of each flow.
 fn traffic_table(flows: &[(usize, &Flow)]) -> Table {
     let mut table = Table::new(&[
         ("#", Align::Right),
@@ -153,7 +153,7 @@ fn traffic_table(flows: &[(usize, &Flow)]) -> Table {
     table
 }
 
-/// Messages by kind, those kinds that there are.
+/// Messages by kind; kinds without messages are left out.
 fn message_table(flows: &[(usize, &Flow)]) -> Table {
     let is_there = |kind: &Message| {
         flows
@@ -175,7 +175,7 @@ fn message_table(flows: &[(usize, &Flow)]) -> Table {
     table
 }
 
-/// Messages of communication management by kind, those kinds that there are.
+/// Messages of communication management by kind; kinds without messages are left out.
 fn management_table(flows: &[(usize, &Flow)]) -> Table {
     let is_there = |kind: &Kind| {
         flows
@@ -201,7 +201,7 @@ fn has_management(flow: &Flow) -> bool {
     flow.counters.managements.iter().any(|count| *count > 0)
 }
 
-/// What went wrong, in those flows where something did.
+/// Errors, for the flows that have any.
 fn trouble_table(flows: &[(usize, &Flow)]) -> Table {
     let mut table = Table::new(&[
         ("#", Align::Right),
@@ -265,7 +265,7 @@ fn has_trouble(flow: &Flow) -> bool {
         > 0
 }
 
-/// The queue pair that sends, where it is known.
+/// The sending queue pair, if known.
 fn src_qpn(flow: &Flow) -> Option<roce_wire::Qpn> {
     flow.key.src_qpn.or(flow.peer_qpn)
 }

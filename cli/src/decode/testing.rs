@@ -8,7 +8,7 @@ use roce_wire::{
     Syndrome, UDP_PORT, UdpHeader, VlanTag,
 };
 
-/// Makes frames that go from one host to another.
+/// Makes frames from one host to another.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sender {
     pub(super) link: Option<Link>,
@@ -17,7 +17,7 @@ pub(super) struct Sender {
 }
 
 impl Sender {
-    /// From 10.0.0.1 to 10.0.0.2, or the other way round, over Ethernet.
+    /// From 10.0.0.1 to 10.0.0.2, or the opposite direction, over Ethernet.
     pub(super) fn v4(back: bool) -> Sender {
         let (src, dst) = if back { (2, 1) } else { (1, 2) };
         Sender {
@@ -39,7 +39,7 @@ impl Sender {
         }
     }
 
-    /// From fe80::1 to fe80::2, or the other way round, over Ethernet.
+    /// From fe80::1 to fe80::2, or the opposite direction, over Ethernet.
     pub(super) fn v6(back: bool) -> Sender {
         let address = |last| {
             let mut address = [0; 16];
@@ -148,7 +148,7 @@ pub(super) fn response(opcode: Opcode, qpn: u32, psn: u32, syndrome: Syndrome) -
     repr
 }
 
-/// The first packet's time in the files made here, and what each later one adds.
+/// The first packet's time in these files, and the interval between packets.
 const START: Duration = Duration::new(1_700_000_000, 1_000);
 const STEP: Duration = Duration::from_micros(10);
 

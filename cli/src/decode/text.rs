@@ -19,12 +19,12 @@ macro_rules! push {
     }};
 }
 
-/// Writes packets as lines, one below the other.
+/// Writes packets as lines of text.
 #[derive(Debug)]
 pub(super) struct Lines {
-    /// Time is shown from here on.
+    /// The time that counts as zero.
     start: Option<Timestamp>,
-    /// Characters of the widest pair of addresses so far.
+    /// Width of the widest pair of addresses so far, in characters.
     ends_width: usize,
     has_head: bool,
     line: String,
@@ -34,7 +34,7 @@ impl Default for Lines {
     fn default() -> Self {
         Self {
             start: None,
-            // Two IPv4 addresses with ports, as most of them are.
+            // Two IPv4 addresses with ports, which is the usual case.
             ends_width: 37,
             has_head: false,
             line: String::new(),
@@ -72,7 +72,7 @@ impl Lines {
         self.end(out)
     }
 
-    /// Writes a record that is no RoCE packet.
+    /// Writes a record that is not a RoCE packet.
     pub(super) fn other(
         &mut self,
         number: u64,
@@ -122,8 +122,8 @@ impl Lines {
     }
 }
 
-/// What the packet is: its opcode, but for messages of communication management, which all have
-/// the same.
+/// What the packet is: its opcode, except for messages of communication management, which all have
+/// the same opcode.
 fn operation(packet: &RocePacket, bth: &roce_wire::Bth) -> String {
     match &packet.management {
         Some(management) => format!("CM {} ({})", management.kind.name(), bth.opcode),
@@ -155,7 +155,7 @@ fn ecn(tos: u8) -> &'static str {
     }
 }
 
-/// Solicited event, migration, acknowledge request, and the congestion bits: a letter
+/// The flags for solicited event, migration, acknowledge request, and the congestion bits: a letter
 /// for each that is set.
 fn flags(bth: &roce_wire::Bth) -> String {
     [
@@ -179,7 +179,7 @@ fn verdict(icrc: Icrc) -> &'static str {
     }
 }
 
-/// What only some packets have.
+/// Details that only some packets have.
 fn details(packet: &RocePacket, line: &mut String) {
     if let Some(segment) = packet.segment {
         push!(line, "  gso {}/{}", segment.index, segment.count);
@@ -216,8 +216,8 @@ fn details(packet: &RocePacket, line: &mut String) {
     comments(&packet.comments, line);
 }
 
-/// What the file says in words, so that it cannot be taken for more lines, nor tell a
-/// terminal what to do.
+/// The comments in the file, escaped so that they can't pass for further lines or control the
+/// terminal.
 fn comments(texts: &[String], line: &mut String) {
     for text in texts {
         push!(line, "  # ");
@@ -290,7 +290,7 @@ fn syndrome(syndrome: Syndrome) -> String {
     }
 }
 
-/// Why a record is no RoCE packet.
+/// Why a record is not a RoCE packet.
 pub(super) fn describe(other: &Other) -> String {
     match other {
         Other::Foreign(error) | Other::Fragment(error) | Other::Malformed(error) => {

@@ -1,4 +1,4 @@
-//! What is counted of a whole capture.
+//! The counters of a whole capture.
 
 use super::capture::Timestamp;
 use super::packet::{Icrc, Other, RocePacket};
@@ -10,9 +10,9 @@ pub(super) struct Totals {
     pub(super) records: u64,
     /// Bytes of the packets in them, on the wire.
     pub(super) wire_bytes: u64,
-    /// RoCE packets shown and counted: those that the filters let through.
+    /// RoCE packets that pass the filters, and so are shown and counted.
     pub(super) packets: u64,
-    /// Records that several of them were in.
+    /// Records that contain several of them.
     pub(super) super_packets: u64,
     /// RoCE packets by their ICRC.
     pub(super) icrc_ok: u64,
@@ -22,11 +22,11 @@ pub(super) struct Totals {
     pub(super) icrc_cut: u64,
     /// See [`Icrc::Missing`].
     pub(super) icrc_missing: u64,
-    /// RoCE packets that break the rules of their opcode.
+    /// RoCE packets that violate the rules of their opcode.
     pub(super) malformed: u64,
-    /// RoCE packets that the filters kept out.
+    /// RoCE packets that the filters reject.
     pub(super) filtered: u64,
-    /// Records that are no RoCE packets.
+    /// Records that are not RoCE packets.
     pub(super) other: Others,
     /// The first record's time.
     pub(super) first: Option<Timestamp>,
@@ -34,7 +34,7 @@ pub(super) struct Totals {
     pub(super) last: Option<Timestamp>,
 }
 
-/// Records that are no RoCE packets, by reason: see [`Other`].
+/// Records that are not RoCE packets, by reason: see [`Other`].
 #[derive(Clone, Debug, Default)]
 pub(super) struct Others {
     pub(super) foreign: u64,
@@ -42,7 +42,7 @@ pub(super) struct Others {
     pub(super) malformed: u64,
     pub(super) cut: u64,
     pub(super) link_type: u64,
-    /// One of the link types not supported.
+    /// One of the unsupported link types.
     pub(super) unknown_link_type: Option<u16>,
 }
 
@@ -61,7 +61,7 @@ impl Others {
         }
     }
 
-    /// All of them.
+    /// The total.
     pub(super) fn sum(&self) -> u64 {
         self.foreign + self.fragment + self.malformed + self.cut + self.link_type
     }

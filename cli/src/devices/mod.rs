@@ -23,12 +23,12 @@ pub struct DevicesArgs {
     pub json: bool,
 }
 
-/// The list could not be made, or printed.
+/// Why the list could not be made or printed.
 #[derive(Debug)]
 pub enum DevicesError {
     /// The environment is malformed.
     Environment(OpenError),
-    /// Stdout does not take it.
+    /// Writing to stdout failed.
     Print(io::Error),
 }
 
@@ -46,7 +46,7 @@ impl std::error::Error for DevicesError {}
 /// Prints the devices.
 ///
 /// # Errors
-/// If stdout does not take them, or the environment is malformed.
+/// If stdout can't be written, or the environment is malformed.
 pub fn run(args: &DevicesArgs) -> Result<(), DevicesError> {
     let options = environment_datapath().map_err(DevicesError::Environment)?;
     let report = Report::of_this_machine(&options);

@@ -1,4 +1,4 @@
-//! What there is to say of each device, and the table of it.
+//! The facts about each device, and their table.
 
 use std::io::{self, Write};
 
@@ -8,7 +8,7 @@ use roce_verbs::datapath::{Datapath, DatapathKind, DatapathOptions, TxFeatures, 
 use roce_verbs::device::{GidEntry, GidKind, Interface, StartError, devices, interfaces};
 use serde::Serialize;
 
-/// The devices, and the interfaces that are none.
+/// The devices, and the interfaces without one.
 #[derive(Debug, Serialize)]
 pub(super) struct Report {
     devices: Vec<Entry>,
@@ -23,37 +23,38 @@ struct Entry {
     link_mtu: usize,
     /// The largest path MTU whose packets fit in the link's.
     active_path_mtu: usize,
-    /// `udp` or `xdp`: what the device takes if it is used now. `none`, if that fails.
+    /// `udp` or `xdp`: the datapath that the device uses if it is opened now. `none`, if none
+    /// works.
     datapath: &'static str,
-    /// What is taken if the interface refuses that: only starting it would tell.
+    /// The datapath to use if the interface refuses the first one, which only starting it shows.
     fallback: Option<&'static str>,
-    /// Why none can be had.
+    /// Why no datapath works.
     error: Option<String>,
     /// The largest transport packet in bytes, from BTH to ICRC.
     max_packet_bytes: Option<usize>,
     receive_buffer_bytes: Option<usize>,
-    /// Of UDP sockets.
+    /// For UDP sockets.
     segmentation: Option<bool>,
     coalescing: Option<bool>,
     xdp: Option<Xdp>,
     datapaths_not_taken: Vec<NotTaken>,
-    /// `yes`, or why there is no RoCE v1.
+    /// `yes`, or why RoCE v1 is not available.
     roce_v1: &'static str,
     gids: Vec<GidRow>,
 }
 
-/// What there is to say of AF_XDP alone.
+/// The facts about AF_XDP.
 #[derive(Debug, Serialize)]
 struct Xdp {
     /// `native`, `generic`, or `unknown` until the datapath starts.
     attachment: &'static str,
     why_not_native: Option<String>,
-    /// Unknown until the datapath starts, if it is not said.
+    /// `None` if unknown until the datapath starts.
     zero_copy: Option<bool>,
     why_copied: Option<String>,
     queues: usize,
-    /// What the driver offers to do to frames in our memory that it sends. Unknown if the
-    /// kernel does not tell.
+    /// The driver's transmit features for frames in our memory. `None` if the kernel does not
+    /// report them.
     tx_features: Option<Vec<&'static str>>,
 }
 
@@ -68,7 +69,7 @@ struct GidRow {
     index: u8,
     gid: String,
     kind: &'static str,
-    /// As the Linux kernel writes it.
+    /// In the Linux kernel's format.
     version: String,
 }
 
@@ -80,7 +81,7 @@ struct NoDevice {
 }
 
 impl Report {
-    /// What this machine has now, in this network namespace.
+    /// The devices of this machine in this network namespace.
     pub(super) fn of_this_machine(options: &DatapathOptions) -> Self {
         let entry = |device: &Device| {
             let gids = device.gids_with(options);
@@ -146,7 +147,7 @@ impl Report {
 }
 
 impl Entry {
-    /// A row for each GID; the first one says what the device is.
+    /// Adds a row for each GID; the first row describes the device.
     fn add_to(&self, table: &mut Table) {
         let mut whose = [
             self.name.clone(),
@@ -224,7 +225,7 @@ impl Entry {
         let entry = Self {
             name: device.name(),
             interface: interface.name.clone(),
-            // Those that are down are no devices.
+            // Interfaces that are down have no device.
             state: "active",
             link_mtu: interface.mtu,
             active_path_mtu: device.active_mtu().bytes(),
@@ -290,7 +291,7 @@ impl Entry {
     }
 }
 
-/// Whether there is RoCE v1, and if not, why.
+/// Whether RoCE v1 is available, and if not, why.
 fn roce_v1(asked_for: bool, datapath: &str) -> &'static str {
     match (asked_for, datapath) {
         (false, _) => "no: ROCE_V1=1 asks for it, and it takes AF_XDP",

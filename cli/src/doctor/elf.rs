@@ -1,12 +1,13 @@
-//! What an ELF file asks of the loader: the libraries that it needs, and where to look for them.
+//! The dynamic-linking information of an ELF file: the libraries that it needs, and their search
+//! paths.
 //!
-//! Any file may be given: every offset and length is checked, and nothing is read beyond a bound.
+//! Any file may be given: every offset and length is checked, and reads are bounded.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::Path;
 
-/// No table or string that is read is longer.
+/// The limit for a table or string, in bytes.
 const MAX_PART: u64 = 1 << 20;
 
 const PT_LOAD: u32 = 1;
@@ -18,7 +19,7 @@ const DT_STRSZ: u64 = 10;
 const DT_RPATH: u64 = 15;
 const DT_RUNPATH: u64 = 29;
 
-/// What a dynamically linked file says.
+/// The dynamic-linking information of a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Image {
     /// The processor's number (`e_machine`).
@@ -29,11 +30,11 @@ pub(super) struct Image {
     pub(super) rpath: Vec<String>,
     /// Folders that are searched after LD_LIBRARY_PATH.
     pub(super) runpath: Vec<String>,
-    /// Whether it names a loader: an executable that does not is linked statically.
+    /// Whether it names a loader. An executable without one is linked statically.
     pub(super) has_interpreter: bool,
 }
 
-/// Part of a file, by the program header.
+/// A segment of a file, from the program header.
 #[derive(Clone, Copy)]
 struct Segment {
     kind: u32,
@@ -45,7 +46,7 @@ struct Segment {
 impl Image {
     /// Reads a file. `None` if it is not a 64-bit little-endian ELF file, or is broken.
     pub(super) fn read(path: &Path) -> Option<Self> {
-        // A pipe or a device would not end.
+        // Reading a pipe or a device might not end.
         if !std::fs::metadata(path).ok()?.is_file() {
             return None;
         }
@@ -122,7 +123,7 @@ impl Image {
     }
 }
 
-/// Bytes of a file; fewer if it ends before.
+/// Reads part of a file; returns fewer bytes if it ends earlier.
 fn part(file: &mut (impl Read + Seek), at: u64, len: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     file.seek(SeekFrom::Start(at))?;
@@ -130,7 +131,7 @@ fn part(file: &mut (impl Read + Seek), at: u64, len: u64) -> io::Result<Vec<u8>>
     Ok(bytes)
 }
 
-/// A little-endian number of `len` bytes; 0 if it is not there.
+/// A little-endian number of `len` bytes; 0 if it is out of range.
 fn number(bytes: &[u8], at: usize, len: usize) -> u64 {
     let part = bytes.get(at..at + len).unwrap_or_default();
     part.iter()

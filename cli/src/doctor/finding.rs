@@ -1,8 +1,8 @@
-//! What a check has found.
+//! The results of checks.
 
 use serde::Serialize;
 
-/// How bad it is, from good to bad.
+/// The severity, from good to bad.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Status {
@@ -25,16 +25,16 @@ impl Status {
     }
 }
 
-/// One thing that a program will find, or won't.
+/// One result of a check.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
-    /// What was looked at, in one word or two.
+    /// The subject of the check, in one or two words.
     pub check: String,
-    /// How bad it is.
+    /// Its severity.
     pub status: Status,
-    /// What was found, and what comes of it.
+    /// The observation and its consequence.
     pub what: String,
-    /// A line for a shell that mends it.
+    /// A shell command that fixes it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub remedy: Option<String>,
 }
@@ -64,7 +64,7 @@ impl Finding {
         Self::new(Status::Failure, check, what)
     }
 
-    /// A failure for a program that is started as it is; a warning where `roce run` mends it.
+    /// A failure for a program that is started directly; a warning if `roce run` fixes it.
     pub(super) fn unless_by_run(by_run: bool, check: &str, what: impl Into<String>) -> Self {
         let status = if by_run {
             Status::Warning
@@ -74,14 +74,14 @@ impl Finding {
         Self::new(status, check, what)
     }
 
-    /// With a line that mends it.
+    /// Adds a command that fixes it.
     pub(super) fn remedy(mut self, line: impl Into<String>) -> Self {
         self.remedy = Some(line.into());
         self
     }
 }
 
-/// A text as a word of a POSIX shell, so that a remedy can be pasted whatever is in it.
+/// Quotes a text for a POSIX shell, so that a remedy can be pasted whatever it contains.
 pub(super) fn quoted(text: &str) -> String {
     let is_plain = |b: u8| b.is_ascii_alphanumeric() || b"_-./:,+=@%".contains(&b);
     match !text.is_empty() && text.bytes().all(is_plain) {
@@ -90,7 +90,7 @@ pub(super) fn quoted(text: &str) -> String {
     }
 }
 
-/// A text that can't tell a terminal what to do.
+/// Escapes a text so that it can't control the terminal.
 pub(super) fn printable(text: &str) -> String {
     let mut printed = String::with_capacity(text.len());
     for character in text.chars() {

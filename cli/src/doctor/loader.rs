@@ -5,19 +5,19 @@ use super::machine::Machine;
 use std::collections::{BTreeMap, VecDeque};
 use std::path::{Path, PathBuf};
 
-/// Files that are looked at for one program.
+/// The most files to look at for one program.
 const MAX_FILES: usize = 2000;
 
-/// How deep /etc/ld.so.conf may include others.
+/// The deepest nesting of includes in /etc/ld.so.conf.
 const MAX_INCLUDES: usize = 8;
 
-/// Folders that are searched last.
+/// The folders searched last.
 const DEFAULT: [&str; 4] = ["/lib64", "/usr/lib64", "/lib", "/usr/lib"];
 
-/// How the program is started.
+/// The way that the program is started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Start {
-    /// As it is, in this environment.
+    /// Directly, in this environment.
     AsItIs,
     /// By `roce run`, which puts this stack's library in front of LD_LIBRARY_PATH.
     ByRun,
@@ -26,11 +26,11 @@ pub(super) enum Start {
 /// A library that the loader would load.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Loaded {
-    /// The name by which it is asked for.
+    /// The name that it is requested by.
     pub(super) name: String,
-    /// The file; nothing if it is not found.
+    /// The file; `None` if it is not found.
     pub(super) path: Option<PathBuf>,
-    /// What asks for it.
+    /// The file that requests it.
     pub(super) by: PathBuf,
 }
 
@@ -39,9 +39,9 @@ pub(super) struct Loaded {
 pub(super) struct Loader<'a> {
     machine: &'a Machine,
     start: Start,
-    /// Those of LD_LIBRARY_PATH.
+    /// The folders of LD_LIBRARY_PATH.
     search: Vec<PathBuf>,
-    /// Those of /etc/ld.so.conf, and the default ones.
+    /// The folders of /etc/ld.so.conf, and the default ones.
     system: Vec<PathBuf>,
 }
 
@@ -61,8 +61,8 @@ impl<'a> Loader<'a> {
         }
     }
 
-    /// What a program loads when it starts, in the order in which the loader loads it, with what
-    /// LD_PRELOAD names.
+    /// The libraries that a program loads when it starts, including those of LD_PRELOAD, in the
+    /// loader's order.
     pub(super) fn tree(&self, program: &Path) -> Vec<Loaded> {
         let mut found: BTreeMap<String, Loaded> = BTreeMap::new();
         let mut order = Vec::new();
@@ -112,12 +112,13 @@ impl<'a> Loader<'a> {
         order.iter().filter_map(|name| found.remove(name)).collect()
     }
 
-    /// What a program gets that asks for `name` while it runs, and has no search path of its own.
+    /// The library that a program without a search path of its own gets when it opens `name` at run
+    /// time.
     pub(super) fn opened(&self, name: &str) -> Option<PathBuf> {
         self.resolve(name, &[], &[])
     }
 
-    /// A name that is a path.
+    /// Resolves a name that is a path.
     fn named(&self, name: &str) -> Option<PathBuf> {
         let path = name.contains('/').then(|| place(self.machine, name))?;
         path.is_file().then_some(path)
@@ -147,7 +148,7 @@ impl<'a> Loader<'a> {
         self.machine.library.clone().ok().filter(|_| offered)
     }
 
-    /// A folder of a search path in a file.
+    /// Expands a folder in a file's search path.
     fn expand(&self, folder: &str, file: &Path) -> Vec<PathBuf> {
         let origin = file.parent().unwrap_or(Path::new("/")).display();
         let origin = origin.to_string();
@@ -175,7 +176,7 @@ impl<'a> Loader<'a> {
     }
 }
 
-/// A path as a program of the machine sees it.
+/// A path as a program on the machine sees it.
 pub(super) fn place(machine: &Machine, path: &str) -> PathBuf {
     match path.starts_with('/') {
         true => machine.at(path),
@@ -183,14 +184,14 @@ pub(super) fn place(machine: &Machine, path: &str) -> PathBuf {
     }
 }
 
-/// The folders that a file like /etc/ld.so.conf names.
+/// The folders listed in a file like /etc/ld.so.conf.
 fn configured(machine: &Machine, file: &str, depth: usize, folders: &mut Vec<PathBuf>) {
     let text = machine.text(file).unwrap_or_default();
     for line in text.lines() {
         let line = line.split('#').next().unwrap_or_default().trim();
         match line.strip_prefix("include ") {
             Some(pattern) if depth < MAX_INCLUDES => {
-                // The only pattern that is in use: /etc/ld.so.conf.d/*.conf
+                // The only pattern in use: /etc/ld.so.conf.d/*.conf
                 let (folder, name) = pattern.trim().rsplit_once('/').unwrap_or(("", pattern));
                 let ending = name.trim_start_matches('*');
                 for name in machine.names(folder) {
@@ -206,7 +207,7 @@ fn configured(machine: &Machine, file: &str, depth: usize, folders: &mut Vec<Pat
     }
 }
 
-/// Whether a file is a libibverbs or librdmacm by its name, under whatever suffix.
+/// Whether a file is a libibverbs or librdmacm by its name, with any suffix.
 pub(super) fn is_verbs(name: &str) -> bool {
     let rest = ["libibverbs", "librdmacm"]
         .iter()
@@ -248,7 +249,7 @@ mod tests {
         assert_eq!(got(&made, Start::AsItIs), system);
         assert_eq!(got(&made, Start::ByRun), ours);
 
-        // A runpath comes behind LD_LIBRARY_PATH …
+        // A runpath is searched after LD_LIBRARY_PATH …
         made.write("/usr/lib/inner/libibverbs.so.1", "bundled");
         let bundled = Some("/usr/lib/inner/libibverbs.so.1".to_owned());
         let needs = ["libibverbs.so.1"];
@@ -260,7 +261,7 @@ mod tests {
         assert_eq!(got(&made, Start::ByRun), ours);
         made.set("LD_LIBRARY_PATH", "/nowhere:/usr/lib/here");
         assert_eq!(got(&made, Start::AsItIs), system);
-        // … and an rpath before it, that of the program, too.
+        // … and an rpath before it, including the program's.
         made.write(
             "/usr/lib/libmiddle.so",
             elf(&needs, Some("${ORIGIN}/inner"), None),
@@ -287,7 +288,7 @@ mod tests {
         assert_eq!(got(&made, Start::AsItIs), ours);
     }
 
-    /// What ldd(1) says of programs of this machine.
+    /// Compares with ldd(1) for programs of this machine.
     #[test]
     fn the_real_loader_finds_the_same() {
         let mut compared = 0;

@@ -1,5 +1,5 @@
-//! What the checks look at: files below a root, the environment, and what this stack offers.
-//! Tests make up all of it.
+//! The inputs of the checks: files below a root, the environment, and what this stack offers. Tests
+//! make up all of it.
 
 use super::finding::printable;
 use crate::run::{Library, PROBE};
@@ -11,37 +11,37 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// No file that is read as text is longer: those of /proc and /sys are not.
+/// The limit for a text file, in bytes, which no file of /proc or /sys reaches.
 const MAX_TEXT: u64 = 4 << 20;
 
-/// A string that this stack's library holds, and no other libibverbs.
+/// A string in this stack's library that no other libibverbs contains.
 const MARK: &[u8] = b"ROCE_DATAPATH";
 
-/// The machine as a program sees it that would be started now.
+/// The machine as a program that is started now would see it.
 #[derive(Debug)]
 pub(super) struct Machine {
-    /// Where `/` is.
+    /// The root directory.
     pub(super) root: PathBuf,
-    /// The folder that relative paths begin at.
+    /// The folder that relative paths start from.
     pub(super) folder: PathBuf,
     /// The environment.
     pub(super) environment: BTreeMap<OsString, OsString>,
-    /// This stack's library, or why it is not there.
+    /// This stack's library, or why it was not found.
     pub(super) library: Result<PathBuf, String>,
     /// The names of this stack's devices, the loopback's last.
     pub(super) devices: Vec<String>,
-    /// How `roce run` shows a program the files of its devices.
+    /// How `roce run` shows a program the device files.
     pub(super) shows: Shows,
 }
 
-/// How `roce run` shows a program files that are not there.
+/// How `roce run` shows a program files that do not exist outside.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Shows {
     /// In a mount namespace.
     Namespace,
-    /// By a preloaded library, and why not in a namespace.
+    /// With a preloaded library; the text says why not in a namespace.
     Preloaded(String),
-    /// Not at all, and why not.
+    /// Not at all; the text says why.
     Not(String),
 }
 
@@ -77,7 +77,7 @@ impl Machine {
         self.root.join(path.strip_prefix("/").unwrap_or(path))
     }
 
-    /// What a path below the root is called by the machine itself.
+    /// The machine's own name of a path below the root.
     pub(super) fn shown(&self, path: &Path) -> String {
         let shown = match path.strip_prefix(&self.root) {
             Ok(inside) => Path::new("/").join(inside),
@@ -86,7 +86,7 @@ impl Machine {
         printable(&shown.to_string_lossy())
     }
 
-    /// The text of a file, without what surrounds it; nothing if it can't be read.
+    /// The trimmed text of a file; `None` if it can't be read.
     pub(super) fn text(&self, path: impl AsRef<Path>) -> Option<String> {
         let file = fs::File::open(self.at(path)).ok()?;
         let mut bytes = Vec::new();
@@ -94,7 +94,7 @@ impl Machine {
         Some(String::from_utf8_lossy(&bytes).trim().to_owned())
     }
 
-    /// A file that holds one number.
+    /// The number in a file.
     pub(super) fn number(&self, path: impl AsRef<Path>) -> Option<u64> {
         self.text(path)?.parse().ok()
     }
@@ -122,20 +122,20 @@ impl Machine {
         if self.library.as_ref().is_ok_and(same) {
             return true;
         }
-        // Programs name the mark, too, so the name has to be that of the library.
+        // Programs contain the mark, too, so the name has to be the library's.
         let name = file.file_name().unwrap_or_default().to_string_lossy();
         let named = ["libibverbs", "librdmacm", "libroce"];
         named.iter().any(|start| name.starts_with(start))
             && fs::read(file).is_ok_and(|bytes| memchr::memmem::find(&bytes, MARK).is_some())
     }
 
-    /// The device that programs should take: the first that is not the loopback, if there is one.
+    /// The device for programs to use: the first that is not the loopback, if there is one.
     pub(super) fn first_device(&self) -> Option<&str> {
         self.devices.first().map(String::as_str)
     }
 }
 
-/// Lets another process try what `roce run` does: one that has entered a namespace can't go back.
+/// Tries `roce run`'s namespaces in another process: a process can't leave a namespace it entered.
 fn probe_namespace() -> Option<String> {
     let own = env::current_exe().ok()?;
     let output = Command::new(own)

@@ -1,4 +1,4 @@
-//! `roce doctor`: what programs will find on this machine, what they won't, and what mends it.
+//! `roce doctor`: what programs will find on this machine, what is missing, and how to fix it.
 //!
 //! ```text
 //! Machine ─► checks, one after the other ─► Findings ─► a table, or JSON
@@ -55,7 +55,7 @@ pub struct DoctorArgs {
 /// Checks everything, and prints it.
 ///
 /// # Errors
-/// If stdout does not take it.
+/// If stdout can't be written.
 pub fn run(args: &DoctorArgs) -> io::Result<ExitCode> {
     let machine = Machine::here(args.library.as_deref());
     let findings = examine(&machine, &args.programs);
@@ -66,7 +66,7 @@ pub fn run(args: &DoctorArgs) -> io::Result<ExitCode> {
     })
 }
 
-/// All findings, those of programs last.
+/// All findings; those of programs come last.
 fn examine(machine: &Machine, programs: &[String]) -> Vec<Finding> {
     let context = Context::new(machine);
     let general = checks::ALL.iter().flat_map(|check| check(&context));

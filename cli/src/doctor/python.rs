@@ -1,4 +1,4 @@
-//! Python environments: their packages bring libraries along, often under other names.
+//! Python environments: their packages bundle libraries, often under other names.
 
 use super::loader::{is_verbs, place};
 use super::machine::Machine;
@@ -7,14 +7,14 @@ use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-/// How deep libraries lie in packages: `package.libs/`, or `package/lib/ucx/`.
+/// How deep libraries are nested in packages: `package.libs/`, or `package/lib/ucx/`.
 const DEPTH: usize = 4;
 
-/// Files and folders that are looked at in one environment.
+/// The most files and folders to look at in one environment.
 const MAX_ENTRIES: usize = 200_000;
 
-/// The folders with packages that a program, script or environment uses; none if it has nothing to
-/// do with Python.
+/// The package folders that a program, script or environment uses; none if it has nothing to do
+/// with Python.
 pub(super) fn packages(machine: &Machine, path: &Path) -> Vec<PathBuf> {
     let mut prefixes = Vec::new();
     if path.is_dir() {
@@ -23,7 +23,7 @@ pub(super) fn packages(machine: &Machine, path: &Path) -> Vec<PathBuf> {
         let Some(interpreter) = interpreter(machine, path) else {
             return Vec::new();
         };
-        // A link in a virtual environment belongs to it; what it leads to does not.
+        // A link in a virtual environment belongs to it; its target does not.
         prefixes.extend(prefix(&interpreter));
         let target = interpreter.canonicalize();
         let is_system = |target: &PathBuf| target.starts_with(&machine.root);
@@ -55,7 +55,7 @@ pub(super) fn packages(machine: &Machine, path: &Path) -> Vec<PathBuf> {
     folders.into_iter().collect()
 }
 
-/// The Python that runs a file: itself, or what its first line names.
+/// The Python that runs a file: the file itself, or the one in its first line.
 fn interpreter(machine: &Machine, path: &Path) -> Option<PathBuf> {
     if is_python(path) {
         return Some(path.to_owned());
@@ -63,7 +63,7 @@ fn interpreter(machine: &Machine, path: &Path) -> Option<PathBuf> {
     script_interpreter(machine, path).filter(|path| is_python(path))
 }
 
-/// What the first line of a script names.
+/// The interpreter in the first line of a script.
 pub(super) fn script_interpreter(machine: &Machine, path: &Path) -> Option<PathBuf> {
     let mut line = Vec::new();
     let file = fs::File::open(path).ok()?;
@@ -97,7 +97,7 @@ fn prefix(interpreter: &Path) -> Option<PathBuf> {
     Some(interpreter.parent()?.parent()?.to_owned())
 }
 
-/// The copies of libibverbs and librdmacm that packages bring along.
+/// The copies of libibverbs and librdmacm bundled in packages.
 pub(super) fn copies(packages: &[PathBuf]) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut left = MAX_ENTRIES;
@@ -114,7 +114,7 @@ fn search(folder: &Path, depth: usize, left: &mut usize, found: &mut Vec<PathBuf
             return;
         }
         *left -= 1;
-        // A link to a folder is not followed, so that no circle is.
+        // Links to folders are not followed, which avoids cycles.
         let Ok(kind) = entry.file_type() else {
             continue;
         };

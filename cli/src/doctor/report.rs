@@ -5,17 +5,17 @@ use serde::Serialize;
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
 
-/// Columns of the table.
+/// Width of the table, in columns.
 const WIDTH: usize = 100;
 
-/// All of it. docs/doctor.md is the schema.
+/// The whole report. docs/doctor.md is the schema.
 #[derive(Serialize)]
 struct Report<'a> {
     status: Status,
     findings: &'a [Finding],
 }
 
-/// How bad it is altogether.
+/// The worst severity.
 pub(super) fn worst(findings: &[Finding]) -> Status {
     let statuses = findings.iter().map(|finding| finding.status);
     statuses.max().unwrap_or(Status::Ok)
@@ -35,7 +35,7 @@ pub(super) fn print(findings: &[Finding], json: bool) -> io::Result<()> {
     io::stdout().write_all(text.as_bytes())
 }
 
-/// A line for each finding, with what mends it on a line of its own.
+/// A line for each finding, with its remedy on a separate line.
 fn text(findings: &[Finding]) -> String {
     let width = findings.iter().map(|f| f.check.chars().count()).max();
     let width = width.unwrap_or_default().min(24);

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// A machine on which nothing is wrong, in a folder of its own.
+/// A machine without problems, in a folder of its own.
 pub(super) struct Made {
     _folder: tempfile::TempDir,
     pub(super) machine: Machine,

@@ -1,20 +1,20 @@
-//! Why there is nothing to dump.
+//! Errors of `roce dump`.
 
 use roce_capture::CreateError;
 use std::fmt;
 use std::io;
 
-/// `roce dump` could not go on.
+/// Why `roce dump` ended.
 #[derive(Debug)]
 pub enum DumpError {
     /// No interface has this name.
     UnknownInterface {
-        /// The name asked for.
+        /// The requested name.
         name: String,
-        /// Those that there are.
+        /// The existing names.
         known: Vec<String>,
     },
-    /// The packets of the interface begin with something unknown.
+    /// The packets of the interface begin with an unknown header.
     LinkType {
         /// The interface.
         name: String,
@@ -23,15 +23,15 @@ pub enum DumpError {
     },
     /// Packet sockets are not allowed.
     Privilege,
-    /// The file was not made.
+    /// The capture file could not be made.
     Create(CreateError),
-    /// A binary file was to go to a terminal.
+    /// Binary output would go to a terminal.
     Terminal,
-    /// The file could not be written any further; it has been said why.
+    /// The file could not be written any further. The reason was already reported.
     Write,
     /// The operating system refused something.
     System {
-        /// What was being done.
+        /// The operation that failed.
         what: String,
         /// Its error.
         source: io::Error,

@@ -1,10 +1,9 @@
-//! Which packets the kernel hands over: a program of the classic packet filter, so that other
-//! traffic costs nothing here.
+//! The kernel's filter, a classic BPF program, so that other traffic costs nothing here.
 
 use libc::sock_filter;
 use roce_wire::UDP_PORT;
 
-/// Bytes of a packet that are handed over: all, as no packet has more.
+/// The number of bytes to return of each packet: more than any packet has.
 const WHOLE: u32 = 256 << 10;
 
 const ETHERTYPE_IPV4: u32 = 0x0800;
@@ -13,20 +12,20 @@ const ETHERTYPE_ROCE_V1: u32 = 0x8915;
 const ETHERTYPES_VLAN: [u32; 2] = [0x8100, 0x88a8];
 const UDP: u32 = 17;
 
-/// VLAN tags that may be in a frame. (One more may have been taken off by the kernel.)
+/// The most VLAN tags in a frame. (The kernel may have removed one more.)
 const MAX_VLANS: u32 = 2;
 
-/// Where a jump leads, from the next instruction on.
+/// The target of a jump, relative to the next instruction.
 #[derive(Clone, Copy)]
 enum To {
     Next,
     Accept,
     Reject,
-    /// So many instructions further.
+    /// Skip this many instructions.
     Skip(u8),
 }
 
-/// A program being put together.
+/// A program under construction.
 #[derive(Default)]
 struct Program(Vec<(sock_filter, To, To)>);
 
@@ -45,7 +44,7 @@ impl Program {
         self.0.push((instruction, yes, no));
     }
 
-    /// Goes on if what was loaded is `k`.
+    /// Continues only if the loaded value is `k`.
     fn require(&mut self, k: u32) {
         self.branch(libc::BPF_JMP | libc::BPF_JEQ, k, To::Next, To::Reject);
     }
@@ -58,22 +57,22 @@ impl Program {
         self.plain(libc::BPF_LD | libc::BPF_H | libc::BPF_ABS, at);
     }
 
-    /// Decides about an IPv4 packet at `at`. Always as long as [`V4_LEN`].
+    /// Filters an IPv4 packet at `at`. Always emits [`V4_LEN`] instructions.
     fn ipv4(&mut self, at: u32) {
         self.load_byte(at + 9);
         self.require(UDP);
-        // Fragments beyond the first have no UDP header.
+        // Fragments other than the first have no UDP header.
         self.load_half(at + 6);
         let fragment = libc::BPF_JMP | libc::BPF_JSET;
         self.branch(fragment, 0x1fff, To::Reject, To::Next);
-        // The header's length in the index register.
+        // Loads the header's length into the index register.
         self.plain(libc::BPF_LDX | libc::BPF_B | libc::BPF_MSH, at);
         self.plain(libc::BPF_LD | libc::BPF_H | libc::BPF_IND, at + 2);
         let is_roce = libc::BPF_JMP | libc::BPF_JEQ;
         self.branch(is_roce, UDP_PORT.into(), To::Accept, To::Reject);
     }
 
-    /// Decides about an IPv6 packet at `at`. RoCE packets have no extension headers.
+    /// Filters an IPv6 packet at `at`. RoCE packets have no extension headers.
     fn ipv6(&mut self, at: u32) {
         self.load_byte(at + 6);
         self.require(UDP);
@@ -82,7 +81,7 @@ impl Program {
         self.branch(is_roce, UDP_PORT.into(), To::Accept, To::Reject);
     }
 
-    /// Fills in how far jumps go, and ends with the two verdicts.
+    /// Resolves the jumps, and appends the two verdicts.
     fn finish(self) -> Vec<sock_filter> {
         let len = self.0.len();
         let mut program: Vec<sock_filter> = self
@@ -93,7 +92,7 @@ impl Program {
                 let distance = |to| match to {
                     To::Next => 0,
                     To::Skip(count) => count,
-                    // Programs here have far fewer than 256 instructions.
+                    // These programs have far fewer than 256 instructions.
                     To::Accept => (len - index - 1) as u8,
                     To::Reject => (len - index) as u8,
                 };
@@ -113,11 +112,11 @@ impl Program {
     }
 }
 
-/// Instructions of [`Program::ipv4`] and [`Program::ipv6`].
+/// Number of instructions of [`Program::ipv4`] and [`Program::ipv6`].
 const V4_LEN: u8 = 7;
 const V6_LEN: u8 = 4;
 
-/// For frames: RoCEv2, RoCE v1, each in up to two VLANs.
+/// The filter for frames: RoCEv2 and RoCE v1, each in up to two VLANs.
 pub(super) fn ethernet() -> Vec<sock_filter> {
     let equal = libc::BPF_JMP | libc::BPF_JEQ;
     let mut program = Program::default();
@@ -130,7 +129,7 @@ pub(super) fn ethernet() -> Vec<sock_filter> {
         program.branch(equal, ETHERTYPE_IPV6, To::Next, To::Skip(V6_LEN));
         program.ipv6(at);
         if vlans == MAX_VLANS {
-            // Three tags are too many: nobody reads that.
+            // Three tags are too many: the decoder does not read them.
             program.branch(equal, ETHERTYPES_VLAN[0], To::Reject, To::Reject);
         } else {
             program.branch(equal, ETHERTYPES_VLAN[0], To::Skip(1), To::Next);
@@ -140,7 +139,7 @@ pub(super) fn ethernet() -> Vec<sock_filter> {
     program.finish()
 }
 
-/// For packets without a link header: RoCEv2.
+/// The filter for packets without a link header: RoCEv2.
 pub(super) fn raw_ip() -> Vec<sock_filter> {
     let mut program = Program::default();
     program.load_byte(0);
@@ -157,8 +156,7 @@ pub(super) fn raw_ip() -> Vec<sock_filter> {
 mod tests {
     use super::*;
 
-    /// What the program makes of a packet, as the kernel would run it: whether it is
-    /// handed over.
+    /// Runs the program on a packet as the kernel would; returns whether it accepts the packet.
     fn accepts(program: &[sock_filter], packet: &[u8]) -> bool {
         let bytes = |at: u32, count: usize| {
             let found = packet.get(at as usize..)?.get(..count)?;

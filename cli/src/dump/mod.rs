@@ -27,7 +27,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant, SystemTime};
 
-/// Packets after which what was taken is written, however many more wait.
+/// Output is flushed after this many packets, even if more wait.
 const BATCH: usize = 64;
 
 /// Arguments of `roce dump`.
@@ -80,7 +80,7 @@ pub struct DumpArgs {
 }
 
 impl DumpArgs {
-    /// What `roce decode` would be told.
+    /// The corresponding arguments of `roce decode`.
     fn decode(&self) -> DecodeArgs {
         DecodeArgs {
             file: PathBuf::new(),
@@ -96,10 +96,10 @@ impl DumpArgs {
     }
 }
 
-/// Runs `roce dump` until its end is reached or somebody ends it.
+/// Runs `roce dump` until it reaches its end or a signal stops it.
 ///
 /// # Errors
-/// See [`DumpError`]. That the reader of a pipe has gone is none.
+/// See [`DumpError`]. A closed pipe is not an error.
 pub fn run(args: &DumpArgs) -> Result<ExitCode, DumpError> {
     let system = |what: &str| {
         let what = what.to_owned();
@@ -108,7 +108,7 @@ pub fn run(args: &DumpArgs) -> Result<ExitCode, DumpError> {
             source: error.into(),
         }
     };
-    // From here on these end the loop, so that nothing is left unwritten.
+    // From here on these signals end the loop, so that the output is flushed.
     let ends = SigSet::from_iter([Signal::SIGINT, Signal::SIGTERM]);
     ends.thread_block().map_err(system("blocking signals"))?;
     let signals = SignalFd::with_flags(&ends, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)
@@ -153,7 +153,7 @@ pub fn run(args: &DumpArgs) -> Result<ExitCode, DumpError> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The interface that the user means, and its socket.
+/// Opens a socket on the interface that the user named.
 fn open(wanted: &str) -> Result<(String, PacketSocket), DumpError> {
     let all = interfaces();
     let device = wanted.strip_prefix("roce_");
@@ -185,21 +185,21 @@ fn number(link_type: LinkType) -> u16 {
     }
 }
 
-/// An interface being listened to.
+/// An interface that is captured.
 struct Dump<'a> {
     socket: PacketSocket,
     link_type: u16,
     output: Output<'a>,
     splitter: Splitter,
-    /// Packets so far, and at most.
+    /// The number of packets so far, and the limit.
     count: u64,
     limit: u64,
-    /// What came later is not taken any more.
+    /// Packets with a later time are ignored.
     end: Option<SystemTime>,
 }
 
 impl Dump<'_> {
-    /// Takes packets until there are enough, time is over, or a signal comes.
+    /// Receives packets until the limit, the deadline or a signal.
     fn take_all(&mut self, signals: &SignalFd, deadline: Option<Instant>) -> Result<(), DumpError> {
         loop {
             let more = self.take_batch()?;
@@ -211,7 +211,7 @@ impl Dump<'_> {
             if left == Some(Duration::ZERO) {
                 return self.take_rest();
             }
-            // One look at the signals, even if packets never cease.
+            // Check for signals after each batch, even if packets never stop.
             let wait = match (more, left) {
                 (true, _) => PollTimeout::ZERO,
                 (false, None) => PollTimeout::NONE,
@@ -239,7 +239,7 @@ impl Dump<'_> {
         }
     }
 
-    /// Takes what has passed the interface until now and still waits.
+    /// Receives the packets that passed the interface before now and still wait.
     fn take_rest(&mut self) -> Result<(), DumpError> {
         self.end = Some(SystemTime::now());
         while self.take_batch()? {
@@ -248,7 +248,7 @@ impl Dump<'_> {
         Ok(())
     }
 
-    /// Takes what has arrived, up to a limit. Returns whether more may wait.
+    /// Receives the packets that have arrived, up to a limit. Returns whether more may wait.
     fn take_batch(&mut self) -> Result<bool, DumpError> {
         let Self {
             socket,

@@ -1,4 +1,4 @@
-//! Where packets go: to a file, or as lines to standard output.
+//! The destination of packets: a file, or lines on standard output.
 
 use super::DumpError;
 use super::socket::Passed;
@@ -8,7 +8,7 @@ use std::io::{self, BufWriter};
 use std::path::Path;
 use std::time::UNIX_EPOCH;
 
-/// See the module.
+/// The destination.
 pub(super) enum Output<'a> {
     File(Capture, InterfaceId),
     Lines(Box<Live<'a, BufWriter<io::StdoutLock<'static>>>>),
@@ -38,7 +38,7 @@ impl<'a> Output<'a> {
         Self::Lines(Box::new(Live::new(args, out)))
     }
 
-    /// One packet, as it is on the wire; `bytes` of the one that `passed`.
+    /// Writes one packet as it is on the wire. `bytes` are those of `passed`, or of a segment.
     pub(super) fn packet(
         &mut self,
         link_type: u16,
@@ -73,7 +73,7 @@ impl<'a> Output<'a> {
         }
     }
 
-    /// Brings all of it to where it goes.
+    /// Flushes the output.
     pub(super) fn flush(&mut self) -> Result<(), DumpError> {
         match self {
             Self::File(capture, _) => {
@@ -87,7 +87,7 @@ impl<'a> Output<'a> {
         }
     }
 
-    /// The end: a summary, where lines were printed.
+    /// Finishes the output; adds a summary if lines were printed.
     pub(super) fn finish(&mut self) -> Result<(), DumpError> {
         self.flush()?;
         match self {

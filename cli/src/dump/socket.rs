@@ -1,4 +1,4 @@
-//! A packet socket: frames of one interface as they pass it, with the kernel's time.
+//! A packet socket: receives the frames that pass one interface, with the kernel's timestamps.
 
 use super::filter;
 use roce_capture::LinkType;
@@ -8,16 +8,16 @@ use std::mem::{size_of, zeroed};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Bytes that the kernel is asked to keep until they are fetched.
+/// Size of the kernel's receive buffer to ask for, in bytes.
 const KERNEL_BYTES: libc::c_int = 32 << 20;
 
-/// Room for one packet: more than any has.
+/// Size of the buffer for one packet, in bytes: more than any packet has.
 const ROOM: usize = 256 << 10;
 
-/// Bytes of a VLAN tag, which the kernel takes off and hands over beside the frame.
+/// Length of a VLAN tag, which the kernel removes from the frame and reports separately.
 const TAG: usize = 4;
 
-/// Room for control messages: a time, and what the kernel says of the packet.
+/// Size of the buffer for control messages: a timestamp, and the kernel's facts about the packet.
 const CONTROL_BYTES: usize = 256;
 
 #[repr(C, align(8))]
@@ -27,14 +27,14 @@ struct Control([u8; CONTROL_BYTES]);
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Passed<'a> {
     pub(super) bytes: &'a [u8],
-    /// Bytes that it had, be they there or not.
+    /// Its length in bytes, whether or not all were captured.
     pub(super) wire_len: usize,
     pub(super) time: SystemTime,
-    /// This machine sent it.
+    /// Whether this machine sent it.
     pub(super) sent: bool,
 }
 
-/// What packets of an interface begin with, by its hardware type (ARPHRD).
+/// The link type of an interface's packets, by its hardware type (ARPHRD).
 fn link_type(hardware: u16) -> Option<LinkType> {
     match hardware {
         libc::ARPHRD_ETHER | libc::ARPHRD_LOOPBACK => Some(LinkType::Ethernet),
@@ -47,23 +47,23 @@ fn link_type(hardware: u16) -> Option<LinkType> {
     }
 }
 
-/// See the module.
+/// The packet socket.
 pub(super) struct PacketSocket {
     socket: Socket,
     buffer: Box<[u8]>,
     link_type: LinkType,
-    /// Whatever is sent through the loopback interface comes in again.
+    /// Whether it is the loopback interface, where every packet sent is also received.
     loopback: bool,
 }
 
 impl PacketSocket {
-    /// Begins to take RoCE packets of the interface with this index. The inner error is
-    /// the hardware type, if its packets can't be told apart.
+    /// Starts capturing RoCE packets on the interface with this index. The inner error is the
+    /// hardware type, if its packets can't be parsed.
     ///
     /// # Errors
     /// The kernel's; `PermissionDenied` without CAP_NET_RAW.
     pub(super) fn open(index: u32) -> io::Result<Result<Self, u16>> {
-        // Without a protocol nothing arrives before the filter is there.
+        // Without a protocol nothing arrives before the filter is attached.
         let socket = Socket::new(Domain::PACKET, Type::RAW, None)?;
         socket.set_nonblocking(true)?;
         bind(&socket, index, 0)?;
@@ -81,7 +81,7 @@ impl PacketSocket {
         socket.attach_filter(&program.collect::<Vec<_>>())?;
         set(&socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1)?;
         set(&socket, libc::SOL_PACKET, libc::PACKET_AUXDATA, 1)?;
-        // More than the system's limit takes privilege of its own; what there is will do.
+        // More than the system's limit needs a privilege; a smaller buffer will do.
         if set(
             &socket,
             libc::SOL_SOCKET,
@@ -110,7 +110,7 @@ impl PacketSocket {
         self.socket.as_fd()
     }
 
-    /// The next packet, if one waits. The inner `None` is one that is seen once more.
+    /// Receives the next packet, if one waits. The inner `None` is a duplicate on the loopback.
     ///
     /// # Errors
     /// The kernel's: `ENETDOWN` when the interface goes down.
@@ -153,7 +153,7 @@ impl PacketSocket {
         let len = wire_len.min(ROOM);
         let (start, added) = match beside.tag.filter(|_| len >= 12) {
             Some(tag) => {
-                // The addresses move to the front, the tag goes behind them.
+                // The addresses move to the front, and the tag follows them.
                 self.buffer.copy_within(TAG..TAG + 12, 0);
                 self.buffer[12..16].copy_from_slice(&tag);
                 (0, TAG)
@@ -168,7 +168,7 @@ impl PacketSocket {
         })))
     }
 
-    /// Packets that the kernel had no room for, since the last call.
+    /// The number of packets that the kernel dropped for lack of room since the last call.
     pub(super) fn lost(&self) -> u64 {
         let mut statistics = libc::tpacket_stats {
             tp_packets: 0,
@@ -189,11 +189,11 @@ impl PacketSocket {
     }
 }
 
-/// What the kernel hands over beside a packet.
+/// The kernel's facts about a packet.
 #[derive(Default)]
 struct Beside {
     time: Option<SystemTime>,
-    /// A VLAN tag, as it would stand in the frame.
+    /// The VLAN tag, as in a frame.
     tag: Option<[u8; TAG]>,
 }
 
@@ -261,7 +261,7 @@ fn bind(socket: &Socket, index: u32, protocol: u16) -> io::Result<()> {
     check(result)
 }
 
-/// What the interface is that the socket is bound to.
+/// The hardware type of the interface that the socket is bound to.
 fn hardware_type(socket: &Socket) -> io::Result<u16> {
     // SAFETY: a C struct of integers: zero is a valid value.
     let mut address = unsafe { zeroed::<libc::sockaddr_ll>() };

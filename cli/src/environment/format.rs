@@ -1,4 +1,4 @@
-//! Variables in the languages that set them.
+//! Variables in the syntax of each language that can set them.
 
 use super::Format;
 use crate::run::{RunError, prepend};
@@ -9,7 +9,7 @@ use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
-/// What there is to print.
+/// The variables to print.
 pub(super) struct Environment {
     pub(super) variables: Vec<Variable>,
     pub(super) library: PathBuf,
@@ -20,7 +20,7 @@ pub(super) struct Environment {
 pub(super) struct Variable {
     name: &'static str,
     value: OsString,
-    /// What it holds before is kept, behind the value and a colon.
+    /// Whether the previous value is kept, after the new one and a colon.
     in_front: bool,
 }
 
@@ -48,8 +48,7 @@ impl Variable {
         }
     }
 
-    /// The value, which must be text without ends of lines: every language has some that
-    /// it can't say.
+    /// The value. It must be text without line breaks, which some languages can't express.
     fn text(&self) -> Result<&str, RunError> {
         let text = self.value.to_str();
         let text = text.filter(|text| !text.contains(['\n', '\r', '\0']));
@@ -61,7 +60,7 @@ impl Variable {
         })
     }
 
-    /// The value with what this process's environment holds behind it.
+    /// The value, followed by the variable's value in this process's environment.
     fn whole(&self) -> Result<String, RunError> {
         let before = env::var_os(self.name).filter(|_| self.in_front);
         let folder = PathBuf::from(self.text()?);
@@ -78,7 +77,7 @@ impl Environment {
     /// The text to print.
     ///
     /// # Errors
-    /// If a value can't be said in the language.
+    /// If the language can't express a value.
     pub(super) fn text(&self, format: Format) -> Result<String, RunError> {
         if format == Format::Json {
             return self.json();
@@ -88,12 +87,12 @@ impl Environment {
             let Variable { name, in_front, .. } = variable;
             let value = variable.text()?;
             let line = match (format, in_front) {
-                // What it holds when the shell reads this, not now.
+                // The value at the time when the shell reads this, not now.
                 (Format::Shell, true) => {
                     format!("export {name}={}\"${{{name}:+:${name}}}\"", shell(value))
                 }
                 (Format::Shell, false) => format!("export {name}={}", shell(value)),
-                // Of the image that is built, not of this machine.
+                // The value in the image that is built, not on this machine.
                 (Format::Dockerfile, true) => {
                     format!("ENV {name}=\"{}${{{name}:+:${name}}}\"", docker(value))
                 }
@@ -122,12 +121,12 @@ impl Environment {
     }
 }
 
-/// Quoted for a POSIX shell.
+/// Quotes for a POSIX shell.
 fn shell(value: &str) -> String {
     format!("'{}'", value.replace('\'', r"'\''"))
 }
 
-/// Between the double quotes of a Dockerfile.
+/// Escapes for the double quotes of a Dockerfile.
 fn docker(value: &str) -> String {
     let mut quoted = String::new();
     for sign in value.chars() {

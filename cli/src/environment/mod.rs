@@ -1,4 +1,4 @@
-//! `roce env`: what `roce run` does, for those who start programs in other ways.
+//! `roce env`: the environment that `roce run` sets, for programs that are started in other ways.
 
 mod format;
 mod written;
@@ -11,7 +11,7 @@ use std::path::PathBuf;
 
 use format::{Environment, Variable};
 
-/// The language of what is printed.
+/// The output language.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Format {
     /// Commands for a POSIX shell.
@@ -60,7 +60,7 @@ pub struct EnvArgs {
 /// Prints the environment.
 ///
 /// # Errors
-/// If the library is not there, an argument is wrong, or something can't be written.
+/// If the library is missing, an argument is wrong, or a file can't be written.
 pub fn run(args: &EnvArgs) -> Result<(), RunError> {
     let environment = environment(args)?;
     let format = if args.json { Format::Json } else { args.format };
@@ -70,11 +70,11 @@ pub fn run(args: &EnvArgs) -> Result<(), RunError> {
         .map_err(|error| RunError::system("can't print", error))
 }
 
-/// The folder beside a library in a build tree that gets links with its right names.
+/// The folder beside a library in a build tree that contains links with the right names.
 const LINKS: &str = "roce-links";
 
-/// Links to a library that lies in no folder under its right name, as in a build tree: in a folder
-/// beside it.
+/// Makes links to a library that is not in a folder under its right name, as in a build tree. They
+/// are in a folder beside it.
 fn links_beside(library: &Library) -> Result<PathBuf, RunError> {
     let no_links = || RunError::NoLinks {
         library: library.path().to_owned(),
@@ -84,7 +84,7 @@ fn links_beside(library: &Library) -> Result<PathBuf, RunError> {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(no_links()),
         _ => {}
     }
-    // Once more, if another process makes the same links at the same time.
+    // Retry once, in case another process makes the same links at the same time.
     library
         .link_into(&folder)
         .or_else(|_| library.link_into(&folder))

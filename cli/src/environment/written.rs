@@ -1,21 +1,21 @@
-//! The folder that `roce env --write` makes: links to the library, and the files that
-//! `roce run` would show in `/sys` and `/dev`.
+//! The folder that `roce env --write` makes: links to the library, and the files that `roce run`
+//! would show in `/sys` and `/dev`.
 
 use crate::run::{Library, MadeUp, RunError};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Says that a folder was made by this command, so that it may be made anew.
+/// Marks a folder as made by this command, so that it may be replaced.
 const MARK: &str = ".made-by-roce-env";
 
-/// What the folder holds.
+/// The parts of the folder.
 const PARTS: [&str; 3] = ["lib", "sys", "dev"];
 
-/// Writes it, and returns its absolute path.
+/// Writes the folder, and returns its absolute path.
 ///
 /// # Errors
-/// If it holds something else, or can't be written.
+/// If the folder contains anything else, or can't be written.
 pub(super) fn write(
     folder: &Path,
     library: &Library,

@@ -5,13 +5,13 @@ use super::op::Op;
 use clap::Args;
 use std::net::IpAddr;
 
-/// Sizes that are measured if none are asked for.
+/// The sizes to measure by default, in bytes.
 const DEFAULT_SIZES: [usize; 7] = [2, 8, 64, 512, 4096, 65536, 1 << 20];
 
-/// The longest message that can be measured.
+/// The longest message that can be measured, in bytes.
 pub(super) const MAX_SIZE: usize = 64 << 20;
 
-/// The most requests that are posted at a time.
+/// The most requests to post at a time.
 pub(super) const BATCH: usize = 64;
 
 /// Measure bandwidth, message rate and latency of every RC operation
@@ -122,7 +122,7 @@ impl PerfArgs {
         }
     }
 
-    /// Checks what clap can't.
+    /// Checks the constraints that clap can't.
     pub(super) fn check(&self) -> Result<(), PerfError> {
         let usage = |message: String| Err(PerfError::Usage(message));
         if self.server && self.address.is_none() {

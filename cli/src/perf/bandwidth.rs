@@ -1,4 +1,4 @@
-//! As many messages as possible: some always outstanding.
+//! Bandwidth and message rate: some messages are always outstanding.
 
 use super::PerfError;
 use super::args::BATCH;
@@ -11,22 +11,22 @@ use roce_verbs::{RemoteAddr, SendOp, SendRequest};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// What a client measured.
+/// The client's result.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Measured {
     pub(super) messages: u64,
     pub(super) elapsed: Duration,
 }
 
-/// The immediate data of the last SEND: the server stops then.
+/// The immediate data of the last SEND, which ends the server's loop.
 const LAST: u32 = 1;
 
 /// When a client stops.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Until {
-    /// After so many messages.
+    /// After this many messages.
     Messages(u64),
-    /// When so much time has passed.
+    /// After this time.
     Elapsed(Duration),
 }
 
@@ -69,7 +69,7 @@ pub(super) fn client(
         match (until, last) {
             (_, Some(last)) if run.completed == last => break,
             (Until::Elapsed(duration), None) if start.elapsed() >= duration => {
-                // One more, which says that it is the last.
+                // One more message, marked as the last.
                 last = Some(run.posted + 1);
             }
             _ => {}
@@ -82,7 +82,7 @@ pub(super) fn client(
 }
 
 impl Run<'_> {
-    /// Posts `count` requests, or as many as go at a time.
+    /// Posts `count` requests, or as many as fit in a batch.
     fn post(&mut self, count: usize, last: Option<u64>) -> Result<(), PerfError> {
         let count = count.min(BATCH);
         let mut requests = Vec::with_capacity(count);
@@ -101,7 +101,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Where the message after `ahead` more lies.
+    /// The offset of the message `ahead` places after the next.
     fn offset(&self, ahead: usize) -> usize {
         let slot = (self.posted + ahead as u64) % self.phase.slots as u64;
         slot as usize * pattern::stride(self.phase.size)
@@ -118,7 +118,7 @@ impl Run<'_> {
             Op::Send => SendOp::Send,
             Op::Write => SendOp::Write(at),
             Op::Read => SendOp::Read(at),
-            // One counter for all: each must find what the one before left.
+            // All requests use one counter: each must find the value of the one before.
             Op::Cas => SendOp::CompareSwap {
                 remote: self.remote,
                 compare: number,
@@ -131,15 +131,15 @@ impl Run<'_> {
         }
     }
 
-    /// Whether a request asks for a completion, though it may not be the last.
+    /// Whether a request asks for a completion, apart from the last one, which always does.
     fn signals(&self, number: u64) -> bool {
-        // With fewer outstanding, there would be nothing to wait for.
+        // With fewer outstanding, no completion would ever arrive.
         let every = u64::from(self.phase.signal_every).min(self.phase.slots as u64);
         (number + 1).is_multiple_of(every.max(1))
     }
 
-    /// Takes completions: at least one, then all that are there. Each tells of those before it
-    /// that asked for none, too.
+    /// Takes completions: at least one, then all that are available. Each also completes the
+    /// unsignaled requests before it.
     fn reap(&mut self) -> Result<(), PerfError> {
         if self.posted == self.completed {
             return Ok(());
@@ -168,7 +168,7 @@ impl Run<'_> {
         }
     }
 
-    /// An atomic must have fetched the number of those before it.
+    /// Checks that an atomic has fetched the number of atomics before it.
     fn check_fetched(&self) -> Result<(), PerfError> {
         if !self.phase.op.is_atomic() {
             return Ok(());
@@ -194,8 +194,8 @@ impl Run<'_> {
     }
 }
 
-/// Runs the server's side of SEND: a receive for every message, until the last. All
-/// others need nothing of the server.
+/// Runs the server's side of SEND: a receive for each message, until the last. The other operations
+/// need no work by the server.
 pub(super) fn serve_sends(end: &End, phase: Phase) -> Result<(), PerfError> {
     loop {
         let completion = end.next()?;

@@ -1,4 +1,4 @@
-//! What carried the packets of an end: datapath, memory, and the port's own counts.
+//! How the packets of an end were carried: datapath, memory, and the port's counters.
 
 use roce_verbs::Context;
 use roce_verbs::datapath::{Datapath, DatapathKind, XdpQueue};
@@ -6,17 +6,17 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// What carried the packets of an end.
+/// How the packets of an end were carried.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Carrier {
     /// `udp` or `xdp`.
     datapath: &'static str,
-    /// With AF_XDP, whether the driver read and wrote frames in our memory, as the
-    /// sockets themselves answer.
+    /// With AF_XDP, whether the driver read and wrote frames in our memory, as reported by the
+    /// sockets.
     zero_copy: Option<bool>,
-    /// What the port has counted: with AF_XDP its rings' and the kernel's counts, too.
+    /// The port's counters; with AF_XDP also those of its rings and of the kernel.
     port_counters: BTreeMap<&'static str, u64>,
-    /// With AF_XDP, the same of each queue.
+    /// With AF_XDP, the same for each queue.
     xdp_queues: Vec<Queue>,
 }
 
@@ -41,7 +41,7 @@ impl From<XdpQueue> for Queue {
 }
 
 impl Carrier {
-    /// What carries a device's packets, with the counts of now.
+    /// How a device's packets are carried, with the current counters.
     pub(super) fn of(context: &Context) -> Self {
         let datapath = context.datapath();
         Self {

@@ -1,4 +1,4 @@
-//! The client: goes through operations and sizes and measures each.
+//! The client: measures each operation with each size.
 
 use super::args::PerfArgs;
 use super::bandwidth::{self, Measured, Until};
@@ -13,11 +13,11 @@ use indicatif::{ProgressBar, ProgressStyle};
 use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs, UdpSocket};
 use std::time::Duration;
 
-/// Each pair of operation and size moves its buffers so often with a pattern of its
-/// own each time, all compared, before anything is timed.
+/// Before anything is timed, each pair of operation and size moves its buffers this many times,
+/// each time with its own pattern, and compares all bytes.
 const CHECK_ROUNDS: u64 = 3;
 
-/// The buffer is no larger than this, so large messages have fewer outstanding.
+/// The largest buffer, in bytes. Large messages have fewer outstanding.
 const BUFFER: usize = 16 << 20;
 
 /// Measures against the server at `host`.
@@ -55,7 +55,7 @@ fn resolve(host: &str, port: u16) -> Result<SocketAddr, PerfError> {
         .ok_or_else(|| PerfError::Peer(format!("{host:?} has no address")))
 }
 
-/// The local address from which packets to `server` leave.
+/// The local address that packets to `server` are sent from.
 fn route_to(server: SocketAddr) -> Result<IpAddr, PerfError> {
     let any: SocketAddr = if server.is_ipv4() {
         (std::net::Ipv4Addr::UNSPECIFIED, 0).into()
@@ -156,7 +156,7 @@ impl Client {
         roce_verbs::device::Gid(self.peer.gid).ip().to_string()
     }
 
-    /// One line of the table.
+    /// Measures one line of the table.
     fn measure(&mut self, args: &PerfArgs, op: Op, size: usize) -> Result<Row, PerfError> {
         let slots = args
             .depth
@@ -194,7 +194,7 @@ impl Client {
             seed: self.next_seed(),
             ..phase
         };
-        // Nothing that is there may look like the first answer.
+        // Old contents must not look like the first answer.
         pattern::clear(&self.end.region, latency.slots, size)?;
         self.prepare(latency)?;
         let latencies = latency::client(&self.end, latency, self.peer.remote())?;
@@ -202,8 +202,7 @@ impl Client {
         Ok(Row::new(op, size, measured, &latencies, verified))
     }
 
-    /// Runs a bandwidth phase; gives what was measured and how many bytes were
-    /// compared.
+    /// Runs a bandwidth phase. Returns the result and the number of bytes compared.
     fn bandwidth(&mut self, phase: Phase, until: Until) -> Result<(Measured, u64), PerfError> {
         match phase.op {
             Op::Send | Op::Write => {
@@ -232,7 +231,7 @@ impl Client {
         Ok((measured, here))
     }
 
-    /// Makes both sides ready for a phase.
+    /// Prepares both sides for a phase.
     fn prepare(&mut self, phase: Phase) -> Result<(), PerfError> {
         let own = self.end.renew()?;
         self.control.send(&Request::Prepare(phase, own))?;
@@ -242,7 +241,7 @@ impl Client {
         }
     }
 
-    /// Ends a phase; gives how many bytes the server compared.
+    /// Ends a phase. Returns the number of bytes that the server compared.
     fn finish(&mut self, phase: Phase, messages: u64) -> Result<u64, PerfError> {
         self.control.send(&Request::Finish { messages })?;
         match self.control.expect()? {
@@ -261,7 +260,7 @@ impl Client {
     }
 }
 
-/// Says what it has come to, and goes on when it is told to.
+/// Reports the step reached, and waits for a line on stdin.
 fn wait_for_others(at: &str) -> Result<(), PerfError> {
     eprintln!("{at}");
     match std::io::stdin().lines().next() {

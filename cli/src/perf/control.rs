@@ -1,4 +1,4 @@
-//! The TCP connection between client and server: a JSON value a line.
+//! The TCP connection between client and server: one JSON value per line.
 
 use super::PerfError;
 use super::op::Op;
@@ -10,24 +10,24 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
-/// Lines longer than this are nobody's we know.
+/// The longest line to accept, in bytes.
 const MAX_LINE: u64 = 64 << 10;
 
-/// The version of what is said; both sides must have the same.
+/// The version of the protocol; both sides must have the same.
 pub(super) const VERSION: u32 = 3;
 
-/// What each side says first.
+/// The first message of each side.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Hello {
     pub(super) version: u32,
-    /// The largest path MTU that its link allows, or that its user wants.
+    /// The largest path MTU that its link allows, or its user selected.
     pub(super) path_mtu: usize,
     pub(super) gid: [u8; 16],
-    /// Where its buffer is, and its key.
+    /// The address and key of its buffer.
     pub(super) addr: u64,
     pub(super) rkey: u32,
-    /// How large both buffers are, and how many messages are outstanding: the
-    /// client says, the server repeats.
+    /// The size of both buffers and the number of outstanding messages. The client chooses them,
+    /// and the server repeats them.
     pub(super) buffer_len: usize,
     pub(super) depth: usize,
 }
@@ -41,7 +41,7 @@ impl Hello {
     }
 }
 
-/// The QP that each side makes for each phase.
+/// The QP of each side, new for each phase.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(super) struct PeerQp {
     pub(super) qpn: u32,
@@ -49,7 +49,7 @@ pub(super) struct PeerQp {
 }
 
 impl PeerQp {
-    /// With the peer's GID, what it takes to connect to it.
+    /// The endpoint to connect to, together with the peer's GID.
     pub(super) fn endpoint(self, peer: &Hello) -> Endpoint {
         Endpoint {
             gid: Gid(peer.gid),
@@ -59,19 +59,19 @@ impl PeerQp {
     }
 }
 
-/// What is measured next.
+/// The next measurement.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(super) struct Phase {
     pub(super) kind: Kind,
     pub(super) op: Op,
     pub(super) size: usize,
-    /// How many buffers of that size are in use.
+    /// The number of buffers in use, each of that size.
     pub(super) slots: usize,
     /// Round trips, for latency.
     pub(super) iterations: u32,
-    /// Whether WRITEs are waited for by looking at memory alone.
+    /// Whether to wait for WRITEs by polling memory alone.
     pub(super) watch_memory: bool,
-    /// Of so many SENDs and WRITEs one asks for a completion.
+    /// One SEND or WRITE in this many asks for a completion.
     pub(super) signal_every: u32,
     pub(super) seed: u64,
 }
@@ -83,25 +83,25 @@ pub(super) enum Kind {
     Latency,
 }
 
-/// From client to server.
+/// Requests from client to server.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(super) enum Request {
-    /// Get ready for this, and connect to this QP.
+    /// Prepare for this phase, and connect to this QP.
     Prepare(Phase, PeerQp),
-    /// It is over; so many messages were sent. Check what arrived.
+    /// The phase is over, with this many messages sent. Check what arrived.
     Finish { messages: u64 },
 }
 
-/// From server to client.
+/// Answers from server to client.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) enum Reply {
-    /// Ready for what was asked, with this QP.
+    /// Ready for the phase, with this QP.
     Ready(PeerQp),
-    /// What arrived is right; so many bytes were compared.
+    /// The data is right; this many bytes were compared.
     Right { bytes: u64 },
-    /// What arrived is wrong.
+    /// The data is wrong.
     Wrong { what: String },
-    /// Something else failed.
+    /// Another failure.
     Failed { what: String },
 }
 
@@ -149,7 +149,7 @@ impl Control {
         Ok(Some(message))
     }
 
-    /// The next message, which must come.
+    /// The next message; its absence is an error.
     pub(super) fn expect<T: DeserializeOwned>(&mut self) -> Result<T, PerfError> {
         self.receive()?
             .ok_or_else(|| PerfError::Peer("the peer closed the control connection".into()))

@@ -12,7 +12,7 @@ use roce_verbs::{
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-/// Nothing takes longer than this without any message arriving, or the peer is gone.
+/// The longest time without any message before the peer counts as gone.
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 
 /// One end of the connection.
@@ -28,7 +28,7 @@ pub(super) struct End {
 }
 
 impl End {
-    /// A QP at `address`, with a buffer of `buffer_len` bytes.
+    /// Opens a QP at `address`, with a buffer of `buffer_len` bytes.
     pub(super) fn open(
         args: &PerfArgs,
         address: IpAddr,
@@ -70,7 +70,7 @@ impl End {
         })
     }
 
-    /// What the peer has to know of it.
+    /// The first message to the peer.
     pub(super) fn hello(&self) -> Result<Hello, PerfError> {
         let endpoint = self.qp.endpoint(self.gid_index)?;
         let RemoteAddr { addr, rkey } = self.region.remote(0);
@@ -85,7 +85,7 @@ impl End {
         })
     }
 
-    /// A new QP for the next phase; nothing is left of the one before.
+    /// Makes a new QP for the next phase, and drops the previous one.
     pub(super) fn renew(&mut self) -> Result<PeerQp, PerfError> {
         self.qp = create_qp(&self.pd, &self.cq, self.depth)?;
         while self.cq.poll()?.is_some() {}
@@ -96,7 +96,7 @@ impl End {
         })
     }
 
-    /// The path MTU: the smaller of both sides'.
+    /// The path MTU: the smaller one of the two sides.
     pub(super) fn agree(&self, peer: &Hello) -> Result<PathMtu, PerfError> {
         PathMtu::from_bytes(peer.path_mtu.min(self.path_mtu.bytes())).ok_or_else(|| {
             PerfError::Peer(format!("the peer's path MTU of {} is none", peer.path_mtu))
@@ -125,7 +125,7 @@ impl End {
         Ok(())
     }
 
-    /// The next completion, which must be a success.
+    /// Waits for the next completion; it is an error if it failed.
     pub(super) fn next(&self) -> Result<Completion, PerfError> {
         match self.cq.poll()? {
             Some(completion) => check(completion),
@@ -137,7 +137,7 @@ impl End {
     fn wait(&self) -> Result<Completion, PerfError> {
         let end = Instant::now() + PATIENCE;
         loop {
-            // The clock is read now and then only.
+            // Read the clock only occasionally.
             for _ in 0..256 {
                 if let Some(completion) = self.cq.poll()? {
                     return check(completion);
@@ -150,7 +150,7 @@ impl End {
     }
 }
 
-/// The path MTU that was asked for, or the largest that the link allows.
+/// The requested path MTU, or the largest that the link allows.
 fn path_mtu(asked: Option<usize>, device: &Device) -> Result<PathMtu, PerfError> {
     let largest = device.active_mtu();
     match asked.and_then(PathMtu::from_bytes) {
@@ -191,7 +191,7 @@ fn create_qp(
 ) -> Result<QueuePair, QpError> {
     let options = QpOptions {
         send_depth: depth,
-        // Twice as many as messages outstanding: the next must not find none while
+        // Twice the number of outstanding messages: a message must not find the queue empty while
         // the completion of the one before is on its way to the application.
         recv_depth: 2 * depth,
         max_send_sge: 1,
@@ -201,7 +201,7 @@ fn create_qp(
     pd.create_qp(cq, cq, &options)
 }
 
-/// Nothing has come for too long.
+/// The error for a peer that has stopped.
 pub(super) fn stopped() -> PerfError {
     PerfError::Peer(format!(
         "the peer has sent nothing for {} s",
@@ -209,7 +209,7 @@ pub(super) fn stopped() -> PerfError {
     ))
 }
 
-/// A completion that must be a success.
+/// Returns the completion if it is a success.
 pub(super) fn check(completion: Completion) -> Result<Completion, PerfError> {
     if completion.status == WcStatus::Success {
         return Ok(completion);

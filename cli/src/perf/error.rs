@@ -1,4 +1,4 @@
-//! What can go wrong in a measurement.
+//! Errors of a measurement.
 
 use super::op::Op;
 use std::fmt;
@@ -6,19 +6,19 @@ use std::fmt;
 /// Why a measurement ended early.
 #[derive(Debug)]
 pub enum PerfError {
-    /// Arguments that can't be right.
+    /// Invalid arguments.
     Usage(String),
     /// The peer could not be reached, or stopped answering.
     Peer(String),
     /// The local device could not be set up.
     Device(String),
-    /// Bytes arrived that were not sent.
+    /// Bytes arrived that differ from those sent.
     Mismatch {
         /// The operation.
         op: Op,
         /// The message size.
         size: usize,
-        /// Where, and what was found.
+        /// The position, and the bytes found.
         what: String,
     },
 }

@@ -1,4 +1,4 @@
-//! One message at a time: how long it takes.
+//! Latency: one message at a time.
 
 use super::PerfError;
 use super::control::Phase;
@@ -12,8 +12,8 @@ use std::time::Instant;
 /// Latencies in nanoseconds, up to a minute.
 pub(super) type Latencies = Histogram<u64>;
 
-/// Runs the client's side. Half of each round trip for SEND and WRITE, the whole
-/// operation for the others.
+/// Runs the client's side. For SEND and WRITE, measures half of each round trip; for the others,
+/// the whole operation.
 pub(super) fn client(end: &End, phase: Phase, remote: RemoteAddr) -> Result<Latencies, PerfError> {
     let mut latencies = Histogram::new_with_bounds(1, 60_000_000_000, 3)
         .map_err(|e| PerfError::Device(format!("latency histogram: {e}")))?;
@@ -52,7 +52,7 @@ pub(super) fn client(end: &End, phase: Phase, remote: RemoteAddr) -> Result<Late
     Ok(latencies)
 }
 
-/// Runs the server's side: answers each message. READ and atomics need nothing.
+/// Runs the server's side: answers each message. READ and atomics need no work by the server.
 pub(super) fn serve(end: &End, phase: Phase, remote: RemoteAddr) -> Result<(), PerfError> {
     let mut echo = Echo {
         end,
@@ -70,7 +70,7 @@ pub(super) fn serve(end: &End, phase: Phase, remote: RemoteAddr) -> Result<(), P
     echo.drain()
 }
 
-/// The first tenth warms caches up and is not counted.
+/// The number of warm-up iterations, a tenth, which are not counted.
 fn warm_up(phase: &Phase) -> u32 {
     (phase.iterations / 10).max(1)
 }
@@ -80,13 +80,13 @@ struct Echo<'a> {
     end: &'a End,
     phase: Phase,
     remote: RemoteAddr,
-    /// How many messages were sent, and how many of them are known to have completed.
+    /// The number of messages sent, and of those known to have completed.
     posted: u64,
     completed: u64,
     received: u64,
 }
 
-/// The last byte of the message of iteration `i`: never the one before it.
+/// The last byte of the message of iteration `i`, which differs from the one before.
 fn mark(i: u32) -> u8 {
     (i % 255) as u8 + 1
 }
@@ -95,7 +95,7 @@ impl Echo<'_> {
     /// Sends the message of iteration `i`.
     fn say(&mut self, i: u32) -> Result<(), PerfError> {
         let size = self.phase.size;
-        // What arrives lies in the first slot, what is sent in the second.
+        // Incoming messages use the first slot, outgoing ones the second.
         let from = super::pattern::stride(size);
         self.end.region.write(from + size - 1, &[mark(i)])?;
         let op = match self.phase.op {
@@ -132,8 +132,7 @@ impl Echo<'_> {
         }
     }
 
-    /// Watches the last byte of the buffer, and drives the NIC meanwhile unless it was
-    /// asked not to.
+    /// Polls the last byte of the buffer, and meanwhile drives the NIC unless told not to.
     fn watch(&mut self, mark: u8) -> Result<(), PerfError> {
         let last = self.phase.size - 1;
         let mut end = None;
@@ -155,7 +154,7 @@ impl Echo<'_> {
         }
     }
 
-    /// Fetches once.
+    /// Performs one fetch.
     fn fetch(&mut self, i: u32) -> Result<(), PerfError> {
         let op = match self.phase.op {
             Op::Read => SendOp::Read(self.remote),
@@ -177,7 +176,7 @@ impl Echo<'_> {
         Ok(())
     }
 
-    /// Waits until all that was sent has completed.
+    /// Waits until all sent messages have completed.
     fn drain(&mut self) -> Result<(), PerfError> {
         while self.completed < self.posted {
             let completion = self.end.next()?;

@@ -1,4 +1,4 @@
-//! Both ends on this machine: a second process of this program serves.
+//! Both ends on this machine: a second process of this program is the server.
 
 use super::args::PerfArgs;
 use super::report::Report;
@@ -7,7 +7,7 @@ use std::io::{BufRead, BufReader};
 use std::net::{IpAddr, Ipv4Addr};
 use std::process::{Child, Command, Stdio};
 
-/// The server's process, which ends with this value.
+/// The server's process, which is killed when this value is dropped.
 struct Server(Child);
 
 impl Drop for Server {
@@ -17,8 +17,8 @@ impl Drop for Server {
     }
 }
 
-/// Two addresses of the loopback network, so that both processes can have UDP port
-/// 4791; made from the process's number, so that several runs don't meet.
+/// Two addresses of the loopback network, so that both processes can have UDP port 4791. They
+/// depend on the process ID, so that parallel runs do not collide.
 fn addresses() -> (IpAddr, IpAddr) {
     let [_, _, high, low] = std::process::id().to_be_bytes();
     let address = |last| IpAddr::V4(Ipv4Addr::new(127, 128 | (high & 0x7f), low, last));
@@ -32,7 +32,7 @@ pub(super) fn run(args: &PerfArgs) -> Result<Report, PerfError> {
     client::run(args, &there.to_string(), port, Some(here))
 }
 
-/// Starts the server; gives its process and its port.
+/// Starts the server. Returns its process and its port.
 fn start(args: &PerfArgs, address: IpAddr) -> Result<(Server, u16), PerfError> {
     let failed = |e: std::io::Error| PerfError::Device(format!("starting a second process: {e}"));
     let program = std::env::current_exe().map_err(failed)?;

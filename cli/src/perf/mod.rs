@@ -1,9 +1,8 @@
-//! `roce perf`: how fast data moves, with every operation, checked byte for byte.
+//! `roce perf`: measures the speed of every operation, and compares every byte.
 //!
-//! Two processes: a client that measures and a server that answers. They speak over
-//! a TCP connection about what to measure, and over RDMA for the
-//! measurement itself. Without arguments, the client starts a server of its own and
-//! everything runs over the loopback interface.
+//! There are two processes: a client that measures and a server that answers. They agree over a TCP
+//! connection on what to measure, and use RDMA for the measurement itself. Without arguments, the
+//! client starts a server of its own and everything runs over the loopback interface.
 
 mod args;
 mod bandwidth;
@@ -28,7 +27,7 @@ use std::process::ExitCode;
 /// Runs the subcommand.
 ///
 /// # Errors
-/// If the peer is not there, stops answering, or delivers wrong bytes.
+/// If the peer is not reachable, stops answering, or delivers wrong bytes.
 pub fn run(args: &PerfArgs) -> Result<ExitCode, PerfError> {
     args.check()?;
     if args.server {

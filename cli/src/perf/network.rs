@@ -1,4 +1,4 @@
-//! What the network did to the packets of one end: for users who test a switch's configuration.
+//! What the network did to the packets of one end, for users who test a switch's configuration.
 
 use roce_verbs::Context;
 use roce_verbs::device::OpenError;
@@ -8,27 +8,27 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// See the module. A WRITE's packets are marked on their way to the server, so the server has the
-/// marks and sends the CNPs; a client that READs has them itself.
+/// Marks and drops at one end. A WRITE's packets are marked on their way to the server, so the
+/// server counts the marks and sends the CNPs; a client that READs counts them itself.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Network {
     /// The DSCP of packets that are sent.
     dscp: u8,
-    /// Packets that came with an ECN mark (congestion experienced).
+    /// Packets that arrived with an ECN mark (congestion experienced).
     ecn_marked: u64,
-    /// CNPs that were sent since.
+    /// CNPs that were sent in response.
     cnps_sent: u64,
-    /// CNPs that came: the peer has received marked packets.
+    /// CNPs received: the peer has received marked packets.
     cnps_received: u64,
     retransmitted: u64,
     timeouts: u64,
-    /// Packets that came and were dropped, and how many for which reason.
+    /// Packets that arrived and were dropped, in total and by reason.
     dropped: u64,
     drops: BTreeMap<String, u64>,
 }
 
 impl Network {
-    /// As the device has counted it.
+    /// The device's counters.
     pub(super) fn of(context: &Context) -> Result<Self, OpenError> {
         let counters = context.counters();
         let priorities = environment_priorities()?.unwrap_or_default();
@@ -37,7 +37,7 @@ impl Network {
             (count > 0).then(|| (reason.to_owned(), count))
         });
         Ok(Self {
-            // What is not asked for by service level or traffic class.
+            // The default, without a service level or traffic class.
             dscp: priorities.traffic_class(0, 0) >> 2,
             ecn_marked: counters.stat(Stat::EcnMarked),
             cnps_sent: counters.stat(Stat::CnpsSent),

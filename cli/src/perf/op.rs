@@ -1,4 +1,4 @@
-//! The operations that are measured.
+//! The operations to measure.
 
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum Op {
-    /// SEND into a receive of the peer.
+    /// SEND into a receive request of the peer.
     Send,
     /// RDMA WRITE.
     Write,
@@ -20,7 +20,7 @@ pub enum Op {
 }
 
 impl Op {
-    /// All of them, in the order in which they are measured.
+    /// All of them, in the order of measurement.
     pub const ALL: [Op; 5] = [Op::Send, Op::Write, Op::Read, Op::Cas, Op::Fadd];
 
     /// Whether it is an atomic, whose size is 8.

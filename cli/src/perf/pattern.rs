@@ -1,11 +1,11 @@
-//! The bytes that are sent, and how they are compared.
+//! The contents of messages, and their comparison.
 
 use super::PerfError;
 use roce_verbs::MemoryRegion;
 
 /// Fills `out` with the pattern of message `slot` under `seed`.
 fn fill(seed: u64, slot: usize, out: &mut [u8]) {
-    // SplitMix64: each 8 bytes are a function of seed and place alone.
+    // SplitMix64: each 8 bytes depend only on seed and position.
     let mut state = seed ^ (slot as u64).wrapping_mul(0xd134_2543_de82_ef95);
     for chunk in out.chunks_mut(8) {
         state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -17,7 +17,7 @@ fn fill(seed: u64, slot: usize, out: &mut [u8]) {
     }
 }
 
-/// Room between two messages in the buffer: the size, aligned for atomics.
+/// Distance between two messages in the buffer: the size, aligned for atomics.
 pub(super) fn stride(size: usize) -> usize {
     size.next_multiple_of(8)
 }
@@ -37,15 +37,15 @@ pub(super) fn write(
     Ok(())
 }
 
-/// Zeroes the room of `slots` messages.
+/// Zeroes the buffers of `slots` messages.
 pub(super) fn clear(region: &MemoryRegion, slots: usize, size: usize) -> Result<(), PerfError> {
     let zeros = vec![0; stride(size)];
     (0..slots).try_for_each(|slot| region.write(slot * zeros.len(), &zeros))?;
     Ok(())
 }
 
-/// Compares `slots` messages in the region with their patterns. Gives how many
-/// bytes were compared, or what is wrong and where.
+/// Compares `slots` messages in the region with their patterns. Returns the number of bytes
+/// compared, or the difference and its position.
 pub(super) fn verify(
     region: &MemoryRegion,
     seed: u64,

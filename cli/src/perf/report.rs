@@ -1,4 +1,4 @@
-//! What was measured, as a table or as JSON.
+//! The results, as a table or as JSON.
 
 use super::args::PerfArgs;
 use super::bandwidth::Measured;
@@ -16,14 +16,14 @@ pub(super) struct Report {
     pub(super) local: String,
     pub(super) remote: String,
     pub(super) path_mtu: usize,
-    /// What carried the packets of this end.
+    /// How the packets of this end were carried.
     #[serde(flatten)]
     pub(super) carrier: Carrier,
     pub(super) depth: usize,
-    /// What `--seed` takes to send the same patterns again.
+    /// The value for `--seed` to send the same patterns again.
     pub(super) seed: u64,
     pub(super) rows: Vec<Row>,
-    /// What became of packets of this end.
+    /// What happened to the packets of this end.
     #[serde(flatten)]
     pub(super) network: Network,
 }
@@ -69,7 +69,7 @@ impl Row {
     }
 }
 
-/// Prints the report as the arguments ask for.
+/// Prints the report in the selected format.
 pub(super) fn print(args: &PerfArgs, report: &Report) {
     if args.json {
         match serde_json::to_string_pretty(report) {
@@ -94,14 +94,14 @@ pub(super) fn print(args: &PerfArgs, report: &Report) {
 pub(super) struct Served {
     /// Its address and port.
     pub(super) client: String,
-    /// What carried the packets of this end.
+    /// How the packets of this end were carried.
     #[serde(flatten)]
     pub(super) carrier: Carrier,
     #[serde(flatten)]
     pub(super) network: Network,
 }
 
-/// Prints a line about a client, as the arguments ask for.
+/// Prints a line about a client, in the selected format.
 pub(super) fn print_served(args: &PerfArgs, served: &Served) {
     if !args.json {
         println!(

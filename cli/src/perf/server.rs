@@ -1,4 +1,4 @@
-//! The server: does what the client asks for, one client at a time.
+//! The server: carries out the client's requests, one client at a time.
 
 use super::args::{MAX_SIZE, PerfArgs};
 use super::carrier::Carrier;
@@ -14,10 +14,10 @@ use std::io::Write;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::Ordering;
 
-/// More than this of buffer is asked for by no client of ours.
+/// The largest buffer that a client may request, in bytes.
 const MAX_BUFFER: usize = 4 * MAX_SIZE;
 
-/// Serves clients; for ever, or one.
+/// Serves clients, either one or without end.
 pub(super) fn run(args: &PerfArgs) -> Result<(), PerfError> {
     let at = listen_at(args.address.as_deref().unwrap_or_default(), args.port)?;
     let address = at.ip();
@@ -37,7 +37,7 @@ pub(super) fn run(args: &PerfArgs) -> Result<(), PerfError> {
             .accept()
             .map_err(|e| PerfError::Device(format!("accepting a client: {e}")))?;
         match serve(args, address, stream) {
-            // Who starts a server for one client reads no more than the first line.
+            // A script that starts a server for one client reads only the first line.
             Ok(_) if args.once && !args.json => {}
             Ok((carrier, network)) => {
                 let client = client.to_string();
@@ -57,8 +57,8 @@ pub(super) fn run(args: &PerfArgs) -> Result<(), PerfError> {
     }
 }
 
-/// The address to serve at. A link-local one needs its interface, which is named behind a % or
-/// known from the device that has it.
+/// The address to serve at. A link-local one needs its interface, which is either named after a `%`
+/// or that of the device with the address.
 fn listen_at(text: &str, port: u16) -> Result<SocketAddr, PerfError> {
     let wrong = |why: &str| {
         PerfError::Usage(format!(
@@ -93,7 +93,7 @@ fn listen_at(text: &str, port: u16) -> Result<SocketAddr, PerfError> {
     Ok(at)
 }
 
-/// Serves one client to the end; gives what carried the packets, and what became of them.
+/// Serves one client to the end. Returns how the packets were carried, and what happened to them.
 fn serve(
     args: &PerfArgs,
     address: IpAddr,
@@ -182,7 +182,7 @@ fn run_phase(
     control.send(&reply)
 }
 
-/// Compares what arrived with what was sent.
+/// Compares the received data with the sent data.
 fn verify(end: &End, phase: &Phase, messages: u64) -> Result<u64, String> {
     if phase.kind == Kind::Latency {
         return Ok(0);

@@ -1,5 +1,5 @@
-//! The command line of `roce pingpong`: that of ibv_rc_pingpong and its sisters, and a
-//! little more.
+//! The command line of `roce pingpong`: the options of ibv_rc_pingpong and its siblings, and a few
+//! more.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -82,7 +82,7 @@ pub struct PingpongArgs {
     #[arg(long)]
     pub json: bool,
 
-    /// What ibv_rc_pingpong has and a device in software has not.
+    /// Options of ibv_rc_pingpong that a software device does not support.
     #[command(flatten)]
     pub unsupported: Unsupported,
 }
@@ -108,7 +108,7 @@ impl From<Service> for QpKind {
     }
 }
 
-/// Options of ibv_rc_pingpong for features that hardware has: recognised, refused.
+/// Options of ibv_rc_pingpong for hardware features: recognised and refused.
 #[derive(Clone, Copy, Debug, clap::Args)]
 pub struct Unsupported {
     /// On-demand paging.
@@ -135,7 +135,7 @@ pub struct Unsupported {
 }
 
 impl Unsupported {
-    /// What to say of the first of them that was given.
+    /// The error message for the first of them that was given.
     pub(super) fn complaint(&self) -> Option<String> {
         let paging = "memory is reached through the process's own page table, so that on-demand \
                       paging has nothing to do";
@@ -173,7 +173,7 @@ impl Unsupported {
     }
 }
 
-/// A number, decimal or hexadecimal (0x...), as the original takes them.
+/// Parses a number, decimal or hexadecimal (0x...), as the original does.
 fn number(text: &str) -> Option<u64> {
     match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
         Some(digits) => u64::from_str_radix(digits, 16).ok(),

@@ -1,8 +1,8 @@
-//! What can go wrong in a run.
+//! Errors of a run.
 
 use std::fmt;
 
-/// Why a run failed, in words for the user.
+/// Why a run failed, as a message for the user.
 #[derive(Debug)]
 pub struct PingpongError {
     text: String,
@@ -17,7 +17,7 @@ impl PingpongError {
         }
     }
 
-    /// The arguments cannot be right.
+    /// An error in the arguments.
     pub(super) fn usage(text: impl Into<String>) -> Self {
         Self {
             text: text.into(),
@@ -25,7 +25,7 @@ impl PingpongError {
         }
     }
 
-    /// What the process should end with: 2 if the arguments were wrong, otherwise 1.
+    /// The process's exit code: 2 if the arguments were wrong, otherwise 1.
     pub fn exit_code(&self) -> u8 {
         self.exit_code
     }
@@ -39,7 +39,7 @@ impl fmt::Display for PingpongError {
 
 impl std::error::Error for PingpongError {}
 
-/// `?` on the errors of the verbs, which say what is wrong by themselves.
+/// Makes `?` work on the errors of the verbs, whose text is complete.
 macro_rules! from_errors {
     ($($error:ty),*) => {
         $(impl From<$error> for PingpongError {

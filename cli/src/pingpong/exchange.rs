@@ -1,5 +1,4 @@
-//! How the two ends tell each other where their QPs are: ibv_rc_pingpong's exchange
-//! over TCP.
+//! How the two ends exchange the addresses of their QPs: ibv_rc_pingpong's protocol over TCP.
 //!
 //! Each address is 52 bytes: `LID:QPN:PSN:GID` in lower-case hexadecimal of 4, 6, 6
 //! and 32 digits, and a zero byte. The client sends its own, the server answers with
@@ -16,13 +15,13 @@ use socket2::SockRef;
 
 use super::PingpongError;
 
-/// Bytes of an address on the wire, the zero byte included.
+/// Length of an address on the wire, including the zero byte.
 const ADDRESS_BYTES: usize = 52;
 
-/// What the client says when it has the server's address.
+/// The client's message after it has received the server's address.
 const DONE: &[u8; 5] = b"done\0";
 
-/// Where a QP is.
+/// The address of a QP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Address {
     /// The InfiniBand address; 0 on Ethernet.
@@ -54,7 +53,7 @@ impl From<Address> for Endpoint {
 }
 
 impl fmt::Display for Address {
-    /// As ibv_rc_pingpong prints it.
+    /// In ibv_rc_pingpong's format.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (lid, qpn, psn) = (self.lid, self.qpn.get(), self.psn.get());
         let gid = self.gid;
@@ -96,7 +95,7 @@ impl Address {
     }
 }
 
-/// The client's part: sends `local`, returns where the server's QP is.
+/// The client's part: sends `local`, and returns the address of the server's QP.
 pub(super) fn with_server(
     addresses: &[SocketAddr],
     name: &str,
@@ -119,7 +118,7 @@ fn connect(
     let deadline = Instant::now() + patience;
     let mut faults = Vec::new();
     for (tried, address) in addresses.iter().enumerate() {
-        // Each address gets its share of the time that is left.
+        // Each address gets an equal share of the remaining time.
         let share = deadline.saturating_duration_since(Instant::now())
             / u32::try_from(addresses.len() - tried).unwrap_or(u32::MAX);
         match TcpStream::connect_timeout(address, share.max(Duration::from_millis(1))) {
@@ -144,7 +143,7 @@ impl Listener {
         let bound = match address {
             Some(address) => TcpListener::bind(address),
             None => TcpListener::bind(("::", port))
-                // A machine may have no IPv6.
+                // The machine may lack IPv6.
                 .or_else(|_| TcpListener::bind(("0.0.0.0", port))),
         };
         let listener = bound.map_err(|error| {
@@ -158,7 +157,7 @@ impl Listener {
         Ok(Self(listener))
     }
 
-    /// Waits for one client, at most for `timeout`, and takes no others.
+    /// Waits up to `timeout` for one client. Accepts no others.
     pub(super) fn accept(
         self,
         timeout: Option<Duration>,
@@ -171,7 +170,7 @@ impl Listener {
             )),
             _ => PingpongError::new(format!("waiting for a client: {error}")),
         };
-        // On Linux it bounds accept(2), too.
+        // On Linux the receive timeout applies to accept(2), too.
         SockRef::from(&self.0)
             .set_read_timeout(timeout)
             .map_err(fault)?;
@@ -180,7 +179,7 @@ impl Listener {
     }
 }
 
-/// The other end's TCP connection, with a time by which the exchange must be over.
+/// The TCP connection to the other end, with a deadline for the exchange.
 #[derive(Debug)]
 pub(super) struct Peer {
     stream: TcpStream,
@@ -200,7 +199,7 @@ impl Peer {
             deadline: Instant::now() + patience,
             patience,
         };
-        // What is sent fits in any socket's buffer: this is for the impossible.
+        // The data fits in any socket's buffer, so this should never expire.
         let bounded = peer.stream.set_write_timeout(Some(patience));
         bounded.map_err(|error| peer.fault("preparing to send", &error))?;
         Ok(peer)
@@ -219,8 +218,8 @@ impl Peer {
         })
     }
 
-    /// The server's part, when its QP is ready: sends `local`, waits until the client
-    /// has it.
+    /// The server's part, when its QP is ready: sends `local`, and waits until the client has
+    /// received it.
     pub(super) fn answer(mut self, local: &Address) -> Result<(), PingpongError> {
         self.send(&local.to_wire())?;
         let mut done = [0; DONE.len()];
@@ -241,7 +240,7 @@ impl Peer {
             .map_err(|error| self.fault("sending", &error))
     }
 
-    /// Fills `out`, however many pieces it comes in.
+    /// Reads until `out` is full.
     fn read(&mut self, out: &mut [u8], what: &str) -> Result<(), PingpongError> {
         let mut filled = 0;
         while filled < out.len() {

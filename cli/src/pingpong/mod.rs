@@ -1,7 +1,6 @@
-//! `roce pingpong`: two programs send a message back and forth, as rdma-core's
-//! `ibv_rc_pingpong`, `ibv_uc_pingpong` and `ibv_ud_pingpong` do. Either end may be the
-//! one of these that `--type` names: the TCP exchange, the options and the lines
-//! printed are the same.
+//! `roce pingpong`: two programs send a message back and forth, as rdma-core's `ibv_rc_pingpong`,
+//! `ibv_uc_pingpong` and `ibv_ud_pingpong` do. Either end may be the original program that `--type`
+//! names: the TCP exchange, the options and the printed lines are the same.
 //!
 //! ```text
 //!   server                                    client
@@ -28,11 +27,11 @@ use plan::Plan;
 use report::Report;
 use session::Session;
 
-/// Runs one end, to the end.
+/// Runs one end to completion.
 ///
 /// # Errors
-/// The arguments cannot be right, the device does not open, the peer is not there or
-/// goes away, data differ, or the result cannot be printed.
+/// If the arguments are invalid, the device does not open, the peer is not reachable or goes away,
+/// data differ, or the result can't be printed.
 pub fn run(args: &PingpongArgs) -> Result<(), PingpongError> {
     let plan = Plan::new(args)?;
     let mut session = Session::open(&plan)?;
@@ -40,11 +39,11 @@ pub fn run(args: &PingpongArgs) -> Result<(), PingpongError> {
     let remote = match &plan.host {
         None => {
             let listener = Listener::bind(plan.listen_on(), plan.port)?;
-            // Whoever reads this line can start the client.
+            // A script that reads this line may start the client.
             report::local(&plan, &local)?;
             let mut client = listener.accept(plan.timeout, plan.patience)?;
             let remote = client.receive()?;
-            // Ready before the client knows where to send.
+            // The QP must be ready before the client knows its address.
             session.connect(&remote)?;
             client.answer(&local)?;
             remote

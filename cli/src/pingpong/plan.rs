@@ -1,5 +1,4 @@
-//! From arguments to what will be done: everything that can be found wrong before
-//! anything starts.
+//! From arguments to a plan: detects all errors that can be found before anything starts.
 
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::time::Duration;
@@ -11,19 +10,19 @@ use roce_verbs::{Device, QpKind};
 
 use super::{PingpongArgs, PingpongError};
 
-/// How long to wait for a peer that should be there, unless told otherwise.
+/// The default time to wait for a peer that should be there.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The server, as the client was told it.
+/// The server, as the user named it.
 #[derive(Debug)]
 pub(super) struct Host {
-    /// As given.
+    /// The name as given.
     pub(super) name: String,
-    /// What the name stands for; at least one.
+    /// The addresses that the name resolves to; at least one.
     pub(super) addresses: Vec<SocketAddr>,
 }
 
-/// What one end will do.
+/// The plan of one end.
 #[derive(Debug)]
 pub(super) struct Plan {
     /// The server; `None` on the server itself.
@@ -31,11 +30,11 @@ pub(super) struct Plan {
     pub(super) kind: QpKind,
     pub(super) port: u16,
     pub(super) device: Device,
-    /// The device's GID to use.
+    /// The GID to use.
     pub(super) gid: GidEntry,
-    /// The address that was asked for by itself.
+    /// The address that the user selected, if any.
     address: Option<IpAddr>,
-    /// Bytes of a message.
+    /// Length of a message, in bytes.
     pub(super) size: usize,
     pub(super) mtu: PathMtu,
     pub(super) rx_depth: usize,
@@ -43,16 +42,16 @@ pub(super) struct Plan {
     pub(super) service_level: u8,
     pub(super) events: bool,
     pub(super) check: bool,
-    /// How long the server waits for a client; `None` is for ever.
+    /// How long the server waits for a client; `None` for no limit.
     pub(super) timeout: Option<Duration>,
-    /// How long to wait for the peer otherwise.
+    /// How long to wait for the peer in all other cases.
     pub(super) patience: Duration,
     pub(super) json: bool,
 }
 
 impl Plan {
-    /// Checks the arguments against each other and against the machine. The error
-    /// is for the user: what is wrong, and what would be right.
+    /// Checks the arguments against each other and against the machine. The error message says what
+    /// is wrong, and what would be right.
     pub(super) fn new(args: &PingpongArgs) -> Result<Self, PingpongError> {
         if let Some(complaint) = args.unsupported.complaint() {
             return Err(PingpongError::usage(complaint));
@@ -75,7 +74,7 @@ impl Plan {
 
             mtu,
             rx_depth: args.rx_depth,
-            // At most 15.
+            // The limit is 15.
             service_level: u8::try_from(args.sl).unwrap_or_default(),
             iters: args.iters,
             events: args.events,
@@ -86,7 +85,7 @@ impl Plan {
         })
     }
 
-    /// The address to listen on; `None` is every address.
+    /// The address to listen on; `None` for every address.
     pub(super) fn listen_on(&self) -> Option<SocketAddr> {
         let address = self.address?;
         let mut at = SocketAddr::new(address, self.port);
@@ -142,7 +141,7 @@ fn choose_gid(args: &PingpongArgs, device: &Device) -> Result<GidEntry, Pingpong
     let options =
         environment_datapath().map_err(|error| PingpongError::usage(error.to_string()))?;
     let table = device.gids_with(&options);
-    // RoCE v1 for those who ask for its index.
+    // RoCE v1 is used only if its index is given.
     let usual = || {
         let of_v2 = |entry: &&GidEntry| entry.version == RoceVersion::V2;
         table.iter().filter(of_v2)
@@ -174,7 +173,7 @@ fn choose_gid(args: &PingpongArgs, device: &Device) -> Result<GidEntry, Pingpong
         .ok_or_else(|| PingpongError::new(format!("{} has no address, so no GID", device.name())))
 }
 
-/// The message's length: a datagram fits in one packet.
+/// The length of a message. A datagram must fit in one packet.
 fn message_size(
     kind: QpKind,
     given: Option<usize>,

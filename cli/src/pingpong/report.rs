@@ -1,4 +1,4 @@
-//! What is printed: the lines of ibv_rc_pingpong, or JSON.
+//! The output: the lines of ibv_rc_pingpong, or JSON.
 
 use std::io::{self, Write};
 use std::time::Duration;
@@ -22,7 +22,7 @@ pub(super) struct Report {
     remote: End,
     message_bytes: usize,
     iters: u64,
-    /// Both ways together.
+    /// The sum of both directions.
     bytes: u64,
     seconds: f64,
     mbit_per_second: f64,
@@ -98,12 +98,12 @@ impl Report {
     }
 }
 
-/// Says where our QP is.
+/// Prints the address of our QP.
 pub(super) fn local(plan: &Plan, address: &Address) -> Result<(), PingpongError> {
     line(plan, &format!("  local address:  {address}"))
 }
 
-/// Says where the peer's is.
+/// Prints the address of the peer's QP.
 pub(super) fn remote(plan: &Plan, address: &Address) -> Result<(), PingpongError> {
     line(plan, &format!("  remote address: {address}"))
 }

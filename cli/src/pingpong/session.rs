@@ -1,4 +1,4 @@
-//! The QP of one end and the messages that go back and forth.
+//! The QP of one end, and its exchange of messages.
 
 use std::time::{Duration, Instant};
 
@@ -20,57 +20,56 @@ use super::plan::Plan;
 const RECV: u64 = 1;
 const SEND: u64 = 2;
 
-/// The key of ibv_ud_pingpong's datagrams.
+/// The Q_Key of ibv_ud_pingpong's datagrams.
 const QKEY: QKey = QKey(0x1111_1111);
 
-/// Bytes in front of a received datagram.
+/// Length of the header in front of a received datagram, in bytes.
 const GRH: usize = 40;
 
-/// Empty polls in a row, a microsecond or less each, before another program may run.
+/// Consecutive empty polls, a microsecond or less each, before the processor is yielded.
 const POLLS: u32 = 32;
 
 /// One end.
 pub(super) struct Session<'a> {
     plan: &'a Plan,
-    /// Where the GID is in the table of the open device.
+    /// The index of the GID in the open device's table.
     gid_index: u8,
     context: Context,
     pd: ProtectionDomain,
     channel: Option<CompletionChannel>,
     cq: CompletionQueue,
     qp: QueuePair,
-    /// Where datagrams go, once that is known.
+    /// The destination of datagrams, once known.
     destination: Option<Destination>,
-    /// Where messages arrive, behind the header if they are datagrams. Without checks
-    /// also where they leave from.
+    /// The buffer for received messages, after the header if they are datagrams. Without checks,
+    /// messages are also sent from it.
     inbox: MemoryRegion,
-    /// Bytes of that header.
+    /// Length of that header, in bytes.
     header: usize,
     checks: Option<Checks>,
-    /// Receive requests that are posted.
+    /// Number of posted receive requests.
     posted: usize,
     received: u64,
     sent: u64,
     peer: String,
 }
 
-/// What checking needs beyond the buffer that messages arrive in.
+/// The state for checks, besides the receive buffer.
 struct Checks {
     pattern: Pattern,
     outbox: MemoryRegion,
-    /// The message that came last.
+    /// The last received message.
     message: Vec<u8>,
     poison: Vec<u8>,
-    /// Whether the client is ibv_rc_pingpong, once that is known.
+    /// Whether the client is ibv_rc_pingpong, once known.
     peer_fills: Option<bool>,
 }
 
 impl<'a> Session<'a> {
-    /// Opens the device and makes a QP that is ready to be connected, its receives
-    /// posted.
+    /// Opens the device and makes a QP that is ready to be connected, with its receives posted.
     pub(super) fn open(plan: &'a Plan) -> Result<Self, PingpongError> {
         let context = plan.device.open()?;
-        // An address that came in between may have taken the index.
+        // The index may have changed if an address was added meanwhile.
         let found = context
             .gids()
             .into_iter()
@@ -140,7 +139,7 @@ impl<'a> Session<'a> {
         Ok(session)
     }
 
-    /// Where our QP is.
+    /// The address of our QP.
     pub(super) fn endpoint(&self) -> Result<Endpoint, PingpongError> {
         Ok(self.qp.endpoint(self.gid_index)?)
     }
@@ -191,12 +190,12 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    /// Sends and receives all messages. Returns how long it took.
+    /// Sends and receives all messages. Returns the time it took.
     pub(super) fn run(&mut self) -> Result<Duration, PingpongError> {
         let iters = self.plan.iters;
         let is_client = self.plan.host.is_some();
         let start = Instant::now();
-        // What must complete before the next message leaves.
+        // The completions needed before the next message is sent.
         let mut pending = RECV;
         if is_client {
             self.send()?;
@@ -223,7 +222,7 @@ impl<'a> Session<'a> {
         let (outbox, at) = match &mut self.checks {
             None => (&self.inbox, self.header),
             Some(checks) => {
-                // A server returns what came.
+                // A server echoes the message.
                 if self.plan.host.is_some() {
                     checks.pattern.fill(self.sent, &mut checks.message);
                 }
@@ -283,7 +282,7 @@ impl<'a> Session<'a> {
             (WcStatus::RemoteInvalidRequest | WcStatus::LocalLengthError, QpKind::Ud) => {
                 format!(". Is -s ({} here) the same on both ends?", self.plan.size)
             }
-            // Neither is told to the peer before data is.
+            // A peer learns neither before the first data.
             (WcStatus::RemoteInvalidRequest | WcStatus::LocalLengthError, _) => format!(
                 ". Are -s ({} here) and -m ({} here) the same on both ends?",
                 self.plan.size, self.plan.mtu
@@ -299,7 +298,7 @@ impl<'a> Session<'a> {
         )))
     }
 
-    /// Waits for a completion, and gives up on a peer from which nothing comes.
+    /// Waits for a completion, and gives up if the peer is silent.
     fn next_completion(&self) -> Result<Completion, PingpongError> {
         let packets = || self.context.counters().stat(Stat::RxPackets);
         let mut seen = None;
@@ -314,7 +313,7 @@ impl<'a> Session<'a> {
             if let Some(failure) = self.context.failure() {
                 return Err(PingpongError::new(failure));
             }
-            // A long message on a slow link: as long as packets come, it goes on.
+            // A long message on a slow link continues as long as packets arrive.
             let now = packets();
             if seen.replace(now) == Some(now) || now == 0 {
                 return Err(PingpongError::new(format!(
@@ -333,7 +332,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Polls, and lets others have the processor now and then: the peer may be on it.
+    /// Polls, and occasionally yields the processor, which the peer may need.
     fn spin(&self) -> Result<Option<Completion>, PingpongError> {
         let deadline = Instant::now() + self.plan.patience;
         while Instant::now() < deadline {
@@ -352,7 +351,7 @@ impl<'a> Session<'a> {
     fn sleep(&self, channel: &CompletionChannel) -> Result<Option<Completion>, PingpongError> {
         let deadline = Instant::now() + self.plan.patience;
         loop {
-            // Ask first, then look: what comes in between is announced.
+            // Request the notification before polling: a completion in between is announced.
             self.cq.request_notify(Notify::Next);
             if let Some(completion) = self.cq.poll()? {
                 return Ok(Some(completion));
@@ -374,7 +373,7 @@ impl<'a> Session<'a> {
         )
     }
 
-    /// Where the QP stands: to be compared with what the peer says of its own.
+    /// The QP's PSNs, to compare with the peer's message about its own.
     fn psns(&self) -> String {
         let (_, config) = self.qp.query();
         format!(
@@ -384,7 +383,7 @@ impl<'a> Session<'a> {
         )
     }
 
-    /// What the device counted: after a silence or a failure, often the reason.
+    /// The device's counters, which often show the reason for a silence or a failure.
     fn counters(&self) -> String {
         let counters = self.context.counters();
         let counted: Vec<String> = counters
@@ -400,8 +399,8 @@ impl<'a> Session<'a> {
 }
 
 impl Checks {
-    /// Takes message number `number` out of `inbox`, leaves the inbox poisoned, and
-    /// compares the message with what it should be.
+    /// Copies message number `number` out of `inbox`, poisons the inbox, and compares the message
+    /// with the expected contents.
     fn check(
         &mut self,
         inbox: &MemoryRegion,

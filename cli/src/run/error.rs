@@ -5,50 +5,50 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
-/// What puts the library beside this command, in the folder of its profile.
+/// The command that builds the library beside this program, in the same profile's folder.
 const BUILD: &str = if cfg!(debug_assertions) {
     "cargo build -p roce-verbs-shim"
 } else {
     "cargo build --release -p roce-verbs-shim"
 };
 
-/// `roce run` or `roce env` could not do what was asked for.
+/// Why `roce run` or `roce env` failed.
 #[derive(Debug)]
 pub enum RunError {
-    /// An argument can't be right.
+    /// Invalid arguments.
     Usage(String),
-    /// The library is in none of the places where it should be.
+    /// The library was not found in any of its usual places.
     NoLibrary {
-        /// Where it was looked for.
+        /// The places.
         looked: Vec<PathBuf>,
     },
-    /// What was named is another library.
+    /// The named file is another library.
     OtherLibrary {
         /// The file.
         library: PathBuf,
     },
-    /// No folder with the library's links is there, and none can be made.
+    /// No folder has links to the library, and none can be made.
     NoLinks {
         /// The library.
         library: PathBuf,
     },
-    /// A private file system was required, and can't be had.
+    /// A private file system was required, but is not available.
     NoNamespace(String),
-    /// The program is not there.
+    /// The program does not exist.
     NotFound {
         /// Its name as it was given.
         program: OsString,
     },
-    /// The program is there and can't be started.
+    /// The program exists but can't be started.
     NotStarted {
         /// Its path.
         program: PathBuf,
-        /// What the operating system says.
+        /// The OS error.
         source: io::Error,
     },
     /// The operating system refused something.
     System {
-        /// What was being done.
+        /// The operation that failed.
         what: String,
         /// Its error.
         source: io::Error,
@@ -56,7 +56,7 @@ pub enum RunError {
 }
 
 impl RunError {
-    /// An error of the operating system, with what was being done.
+    /// An OS error, with the operation that failed.
     pub(crate) fn system(what: impl Into<String>, source: impl Into<io::Error>) -> Self {
         Self::System {
             what: what.into(),
@@ -64,8 +64,8 @@ impl RunError {
         }
     }
 
-    /// What the process ends with: 127 and 126 as shells have them, for a program that is not
-    /// there or can't be started; 125 as env(1) has it, if the failure is this command's own.
+    /// The process's exit code: 127 and 126 as in shells, for a program that does not exist or
+    /// can't be started; 125 as in env(1), if this command itself failed.
     pub(crate) fn exit_code(&self) -> u8 {
         match self {
             Self::Usage(_) => 2,

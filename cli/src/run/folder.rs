@@ -1,11 +1,11 @@
-//! The made-up files in a folder on disk, for programs that preload a library which shows them.
+//! The device files as a folder on disk, for programs that preload a library which shows them.
 //!
-//! `roce run` becomes the program, so nobody is left to remove the folder. Its name is a hash of
-//! its content: the next run with the same devices takes the same folder. One that no run has
-//! taken for a month is removed by a later run.
+//! `roce run` becomes the program, so no process remains to remove the folder. The folder's name is
+//! a hash of its contents, so the next run with the same devices reuses it. A later run removes a
+//! folder that no run has used for a month.
 //!
-//! It lies in a folder that only this user can write to: a user who can write to it decides
-//! which library the program loads.
+//! It is in a folder that only this user can write to: a user with write access decides which
+//! library the program loads.
 
 use super::library::Library;
 use super::tree::{MadeUp, Tree};
@@ -19,7 +19,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-/// How long a folder stays that no run takes.
+/// How long an unused folder is kept.
 const KEPT_FOR: Duration = Duration::from_secs(30 * 24 * 3600);
 
 /// The library that shows the files.
@@ -32,10 +32,10 @@ pub(crate) struct Folder {
 }
 
 impl Folder {
-    /// Makes it, or finds it.
+    /// Makes the folder, or reuses an existing one.
     ///
     /// # Errors
-    /// Why there can be none.
+    /// Why no folder is possible.
     pub(crate) fn of(made_up: &MadeUp, library: &Library) -> Result<Self, String> {
         let preload = library.preload().map_err(|looked| {
             let looked: Vec<_> = looked.iter().map(|p| p.display().to_string()).collect();
@@ -52,7 +52,7 @@ impl Folder {
         for (link, target) in library.links(Path::new("lib")) {
             tree.link(link, target);
         }
-        // Root's program may become another user's.
+        // Root may start the program as another user.
         let before = umask(Mode::from_bits_truncate(0o022));
         let made = Self::write(&tree);
         umask(before);
@@ -80,14 +80,14 @@ impl Folder {
         self.root.join("lib")
     }
 
-    /// What programs preload.
+    /// The library for programs to preload.
     pub(crate) fn preload(&self) -> PathBuf {
         self.root.join(PRELOAD)
     }
 }
 
-/// Folders that this user may have for himself, the best first. The loader takes spaces and
-/// colons for its own signs.
+/// Folders that may be private to this user, the best first. Spaces and colons are separators for
+/// the loader.
 fn places() -> Vec<PathBuf> {
     let own = format!("roce-{}", geteuid());
     let runtime = env::var_os("XDG_RUNTIME_DIR").filter(|folder| !folder.is_empty());
@@ -103,7 +103,7 @@ fn places() -> Vec<PathBuf> {
     places
 }
 
-/// Makes a folder that nobody else can write to, or finds it.
+/// Makes a folder that no other user can write to, or checks an existing one.
 fn private(folder: &Path) -> io::Result<()> {
     let parent = fs::metadata(folder.parent().unwrap_or(folder))?;
     let others_write = parent.mode() & 0o022 != 0;
@@ -132,15 +132,16 @@ fn is_trusted(user: u32) -> bool {
     user == 0 || user == geteuid().as_raw()
 }
 
-/// Writes a tree to the folder in `place` that its content names, and removes old ones.
+/// Writes a tree to a folder in `place` that is named after its contents, and removes old ones.
 fn write(place: &Path, tree: &Tree) -> io::Result<PathBuf> {
     let mut hasher = DefaultHasher::new();
     tree.hash(&mut hasher);
     let root = place.join(format!("{:016x}", hasher.finish()));
     if root.is_dir() {
-        // Something may have cleaned up in there, or a program of root's may have written to it.
+        // A clean-up job may have removed files in it, or a program run by root may have changed
+        // them.
         tree.repair(&root)?;
-        // Nothing depends on it but when the folder is removed.
+        // The time only determines when the folder is removed.
         let _ = File::open(&root).and_then(|file| file.set_modified(SystemTime::now()));
     } else {
         let random = getrandom::u64().map_err(io::Error::other)?;
@@ -149,7 +150,7 @@ fn write(place: &Path, tree: &Tree) -> io::Result<PathBuf> {
         tree.write(&new)?;
         if let Err(error) = fs::rename(&new, &root) {
             let _ = fs::remove_dir_all(&new);
-            // Another run was quicker.
+            // Another run was faster.
             if !root.is_dir() {
                 return Err(error);
             }
@@ -159,7 +160,8 @@ fn write(place: &Path, tree: &Tree) -> io::Result<PathBuf> {
     Ok(root)
 }
 
-/// Removes what no run has taken for a while. What can't be removed is left to a later run.
+/// Removes folders that no run has used for a while. A later run retries those that can't be
+/// removed.
 fn remove_old(place: &Path, but: &Path) {
     for entry in fs::read_dir(place).into_iter().flatten().flatten() {
         let modified = entry.metadata().and_then(|found| found.modified());
@@ -216,7 +218,7 @@ mod tests {
         assert!(!old.exists() && new.is_dir());
     }
 
-    /// A neighbour who guesses the name must not choose the library that a program loads.
+    /// A user who guesses the name must not control the library that a program loads.
     #[test]
     fn a_folder_that_others_made_is_not_taken() {
         let parent = tempfile::tempdir().expect("a folder");

@@ -1,5 +1,5 @@
-//! The library that takes the place of libibverbs.so.1: where it is, and the names by which
-//! programs ask for it.
+//! The library that replaces libibverbs.so.1: its location, and the names by which programs load
+//! it.
 
 use super::error::RunError;
 use std::env;
@@ -9,41 +9,41 @@ use std::io;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
-/// What cargo calls it.
+/// Its file name from cargo.
 const BUILT: &str = "libroce_verbs_shim.so";
 
-/// What programs call it. Those that load it by hand ask for either.
+/// The names that programs use. Those that load it with dlopen use either.
 const NAMES: [&str; 2] = ["libibverbs.so.1", "libibverbs.so"];
 
-/// The library that shows made-up files where no mount is allowed. It lies beside the other.
+/// The library that shows the device files where mounts are not allowed. It is in the same folder.
 const PRELOAD: &str = "libroce_preload.so";
 
-/// The names of a library that has the connection manager, too.
+/// The names of a library that also has the connection manager.
 const CM_NAMES: [&str; 2] = ["librdmacm.so.1", "librdmacm.so"];
 
-/// A symbol of the connection manager: who exports it can be librdmacm.so.1.
+/// A symbol of the connection manager: a library that exports it can replace librdmacm.so.1.
 const CM_SYMBOL: &[u8] = b"rdma_create_event_channel\0";
 
-/// A variable that this stack reads, and no other libibverbs.
+/// A variable that this stack reads, and that no other libibverbs contains.
 const MARK: &[u8] = b"ROCE_DATAPATH";
 
 /// The library, found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Library {
-    /// Absolute, with all links followed.
+    /// The absolute path, with all links resolved.
     path: PathBuf,
-    /// A folder that has the library under its right names already.
+    /// A folder that already has the library under its proper names.
     folder: Option<PathBuf>,
-    /// The names by which programs ask for it.
+    /// The names that programs use for it.
     names: Vec<&'static str>,
 }
 
 impl Library {
-    /// Looks for it: where `said` says, else where `ROCE_LIBRARY_DIR` says, else beside this
-    /// command and in `../lib/roce` of it.
+    /// Finds the library: at `said` if given, else at `ROCE_LIBRARY_DIR`, else beside this command
+    /// or in `../lib/roce` relative to it.
     ///
     /// # Errors
-    /// If it isn't there, or is another one; the error says how to build it.
+    /// If it isn't there, or is another library. The message says how to build it.
     pub(crate) fn find(said: Option<&Path>) -> Result<Self, RunError> {
         let variable = env::var_os("ROCE_LIBRARY_DIR").filter(|value| !value.is_empty());
         let candidates = match (said, variable) {
@@ -80,10 +80,10 @@ impl Library {
         &self.path
     }
 
-    /// The library that shows made-up files to programs that preload it.
+    /// The library that shows the device files to programs that preload it.
     ///
     /// # Errors
-    /// The places where it is not.
+    /// The places that were searched.
     pub(crate) fn preload(&self) -> Result<PathBuf, Vec<PathBuf>> {
         let beside = self.path.with_file_name(PRELOAD);
         let others = beside_this_command().into_iter();
@@ -104,16 +104,16 @@ impl Library {
         names.map(move |name| (folder.join(name), self.path.as_path()))
     }
 
-    /// A folder that has the library under the names that programs ask for, if one is
-    /// installed so.
+    /// A folder that has the library under the names that programs use, if it is installed that
+    /// way.
     pub(crate) fn folder(&self) -> Option<&Path> {
         self.folder.as_deref()
     }
 
-    /// Puts links with those names into a folder.
+    /// Creates links with those names in a folder.
     ///
     /// # Errors
-    /// If one can't be made; one that is there already and is right is left alone.
+    /// If a link can't be made. An existing correct link is left alone.
     pub(crate) fn link_into(&self, folder: &Path) -> io::Result<()> {
         for name in &self.names {
             let link = folder.join(name);
@@ -126,7 +126,7 @@ impl Library {
     }
 }
 
-/// Where it may be if `path` is it, or its folder.
+/// The possible files if `path` is the library, or its folder.
 fn in_or_at(path: &Path) -> Vec<PathBuf> {
     if path.is_dir() {
         [NAMES[0], BUILT].map(|name| path.join(name)).to_vec()
@@ -135,7 +135,7 @@ fn in_or_at(path: &Path) -> Vec<PathBuf> {
     }
 }
 
-/// Where it may be if nothing is said.
+/// The default places.
 fn beside_this_command() -> Vec<PathBuf> {
     let Some(own) = env::current_exe()
         .ok()
@@ -152,7 +152,7 @@ fn beside_this_command() -> Vec<PathBuf> {
     ]
 }
 
-/// The folder of a library that bears its right name.
+/// The folder of a library with its proper name.
 fn folder_of(found: &Path) -> Option<PathBuf> {
     let right = found.file_name() == Some(OsStr::new(NAMES[0]));
     let folder = found.parent()?.canonicalize().ok()?;
@@ -163,8 +163,8 @@ fn holds(bytes: &[u8], part: &[u8]) -> bool {
     memchr::memmem::find(bytes, part).is_some()
 }
 
-/// A search path with `folder` in front. The loader takes an empty entry for the current
-/// folder, so none is made; and one that is there in front already is not repeated.
+/// A search path with `folder` in front. The loader takes an empty entry for the current folder, so
+/// this makes none. It does not repeat a folder that is already in front.
 pub(crate) fn prepend(folder: &Path, before: Option<&OsStr>) -> OsString {
     let mut path = folder.as_os_str().to_owned();
     if let Some(before) = before.filter(|before| !before.is_empty()) {
@@ -178,7 +178,7 @@ pub(crate) fn prepend(folder: &Path, before: Option<&OsStr>) -> OsString {
     path
 }
 
-/// Whether the loader can be told of a folder: it takes colons and semicolons for separators.
+/// Whether a search path can contain a folder: colons and semicolons are separators.
 pub(crate) fn can_be_searched(folder: &Path) -> bool {
     let bytes = folder.as_os_str().as_encoded_bytes();
     !bytes.iter().any(|byte| matches!(byte, b':' | b';' | b'$'))
@@ -196,7 +196,7 @@ mod tests {
         assert_eq!(with(""), "/a b/lib");
         assert_eq!(with("/x:/y"), "/a b/lib:/x:/y");
         assert_eq!(with("/a b/lib:/y"), "/a b/lib:/y");
-        // The current folder, as it was.
+        // The current folder, as before.
         assert_eq!(with(":/y"), "/a b/lib::/y");
     }
 

@@ -1,4 +1,4 @@
-//! The variables that make the loader take the library.
+//! The variables that make the loader use the library.
 
 use super::error::RunError;
 use super::library::{Library, can_be_searched, prepend};
@@ -13,7 +13,7 @@ type Variable = (&'static str, OsString);
 /// The variables.
 ///
 /// # Errors
-/// If no folder has the library under its right name, and it can't be preloaded.
+/// If no folder has the library under its proper name, and it can't be preloaded.
 pub(super) fn variables(
     library: &Library,
     shown: &Shown,
@@ -34,8 +34,8 @@ pub(super) fn variables(
             folder.map(Path::to_owned)
         }
     };
-    // The loader takes a library that is loaded already for the one of its inner name. So where
-    // no folder has it under its right name, preloading it is enough, and is needed.
+    // The loader identifies a loaded library by its soname. So if no folder has it under its proper
+    // name, preloading it is sufficient and necessary.
     let path = match (&links, shown) {
         (Some(links), Shown::Namespace(_) | Shown::Folder(_)) => links.join("libibverbs.so.1"),
         _ => library.path().to_owned(),
@@ -76,13 +76,13 @@ fn preloading(libraries: &[PathBuf]) -> Variable {
     (NAME, joined.unwrap_or_default())
 }
 
-/// Programs with GCC's address sanitizer refuse to start when another library is loaded before
-/// the sanitizer's, unless they are told to. These libraries replace none of its functions.
+/// Programs with GCC's address sanitizer refuse to start if another library is loaded before the
+/// sanitizer's, unless this option is set. These libraries replace none of its functions.
 fn sanitizer() -> Variable {
     const NAME: &str = "ASAN_OPTIONS";
     const OPTION: &str = "verify_asan_link_order=0";
     let value = match env::var_os(NAME).filter(|value| !value.is_empty()) {
-        // What is said there later wins, and it is not for us to override it.
+        // The last setting wins, and the user's must not be overridden.
         Some(mut before) if !before.to_string_lossy().contains("verify_asan_link_order") => {
             before.push(":");
             before.push(OPTION);
@@ -94,7 +94,7 @@ fn sanitizer() -> Variable {
     (NAME, value)
 }
 
-/// Whether `LD_PRELOAD` can name a path: it takes spaces and colons for separators.
+/// Whether `LD_PRELOAD` can contain a path: spaces and colons are separators.
 pub(super) fn can_be_preloaded(path: &Path) -> bool {
     let is_separator = |byte: &u8| byte.is_ascii_whitespace();
     can_be_searched(path) && !path.as_os_str().as_encoded_bytes().iter().any(is_separator)

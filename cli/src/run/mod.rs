@@ -1,9 +1,9 @@
 //! `roce run`: an unmodified RDMA program on this stack.
 //!
-//! What the program needs is put in front of what the system has: the library, the variables
-//! that the stack reads, and, in a mount namespace of its own, the files that programs read
-//! behind the library's back. Then this process becomes the program: there is no parent that
-//! would have to forward signals, terminals and exit codes, or that could die before its child.
+//! It prepends to the environment what the program needs: the library, the variables that the stack
+//! reads, and, in a private mount namespace, the files that programs read directly. Then this
+//! process becomes the program. So there is no parent that would have to forward signals, terminals
+//! and exit codes, or that could die before its child.
 
 mod error;
 mod folder;
@@ -35,13 +35,13 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, ExitCode};
 
-/// The only argument of a process that shall [`probe`].
+/// The only argument of a process that is to run [`probe`].
 pub(crate) const PROBE: &str = "probe-namespace";
 
-/// The exit code of a program that succeeded without traffic, with `--require-traffic`.
+/// The exit code with `--require-traffic` if a program succeeds without traffic.
 const NO_TRAFFIC: u8 = 120;
 
-/// How the program sees its devices' files.
+/// The way that the program sees its devices' files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Namespace {
     /// In a mount namespace of its own; by a preloaded library where there can be none.
@@ -130,10 +130,10 @@ pub struct RunArgs {
     pub command: Vec<OsString>,
 }
 
-/// Becomes the program, or waits for it if it shall say something at the end.
+/// Becomes the program; or waits for it, if there is something to report at the end.
 ///
 /// # Errors
-/// If something is missing or forbidden, or an argument is wrong.
+/// If something is missing or not permitted, or an argument is wrong.
 pub fn run(args: &RunArgs) -> Result<ExitCode, RunError> {
     let Some((name, arguments)) = args.command.split_first() else {
         return Err(RunError::Usage("name a program to start".to_owned()));
@@ -187,7 +187,7 @@ pub fn run(args: &RunArgs) -> Result<ExitCode, RunError> {
         let end = parent::run(command).map_err(not_started)?;
         return Ok(at_the_end(args, name, end, &tally.totals()));
     }
-    // The program itself says so at its end if no device was opened.
+    // The program itself reports at its end if it opened no device.
     let _tally = match says_so(args) {
         true => {
             let mut tally = tally()?;
@@ -205,8 +205,8 @@ fn tally() -> Result<Tally, RunError> {
     Tally::new().map_err(|error| RunError::system("memory to count in", error))
 }
 
-/// Whether the program shall say that no device was opened. That is no news after a shell in
-/// which somebody has worked.
+/// Whether the program is to report that it opened no device. That would be no news after an
+/// interactive shell.
 fn says_so(args: &RunArgs) -> bool {
     const SHELLS: [&str; 8] = ["sh", "bash", "dash", "zsh", "fish", "ksh", "mksh", "csh"];
     let name = args
@@ -219,7 +219,7 @@ fn says_so(args: &RunArgs) -> bool {
     !args.quiet && args.preload == Preload::Auto && !is_interactive
 }
 
-/// Says what the program did, and with what this process ends.
+/// Prints what the program did. Returns this process's exit code.
 fn at_the_end(args: &RunArgs, name: &OsStr, end: End, totals: &Totals) -> ExitCode {
     let name = name.to_string_lossy();
     let nothing = totals.devices_opened == 0 && !args.quiet;
@@ -238,23 +238,23 @@ fn at_the_end(args: &RunArgs, name: &OsStr, end: End, totals: &Totals) -> ExitCo
         End::Code(code) => ExitCode::from(code),
         End::Signal(signal) => {
             parent::end_by(signal);
-            // As a shell has it, if this process outlives that.
+            // The shell's convention, in case this process survives the signal.
             ExitCode::from(128_u8.saturating_add(signal as u8))
         }
     }
 }
 
-/// How the program sees the files of its devices.
+/// The way that the program sees its devices' files.
 enum Shown {
     /// In a namespace that this process has entered.
     Namespace(Entered),
-    /// In a folder, by a library that the program preloads.
+    /// In a folder, with a library that the program preloads.
     Folder(Folder),
     /// Not at all.
     Not,
 }
 
-/// Makes the files of the devices, as far as it is wanted and allowed.
+/// Makes the device files, as far as they are wanted and permitted.
 fn show(args: &RunArgs, library: &Library, notice: &impl Fn(&str)) -> Result<Shown, RunError> {
     let devices = args.settings.devices();
     if devices.is_empty() {
@@ -318,7 +318,7 @@ fn say_how(entered: &Entered, verbose: bool, notice: &impl Fn(&str)) {
     }
 }
 
-/// Whether this process may do more than an ordinary user's.
+/// Whether this process has capabilities that an ordinary user lacks.
 fn has_capabilities() -> bool {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
@@ -326,8 +326,8 @@ fn has_capabilities() -> bool {
     set.is_some_and(|set| set != 0)
 }
 
-/// Tries a user namespace and says why there is none: a process that has entered one can't go
-/// back, so [`run`] has another one try first.
+/// Tries a user namespace and returns why there is none. A process can't leave a namespace that it
+/// entered, so [`run`] tries it in another process first.
 pub(crate) fn probe() -> ExitCode {
     match namespace::enter_as_user(&MadeUp::none(), None) {
         Ok(_) => ExitCode::SUCCESS,

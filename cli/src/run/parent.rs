@@ -1,13 +1,13 @@
-//! Being the parent of a program, as if there were none.
+//! A parent that is transparent to its program.
 //!
-//! `roce run` waits for the program only if it shall say something at the end. The program stays
-//! in the process group and the terminal of this process:
+//! `roce run` waits for the program only if it has to report something at the end. The program
+//! stays in the process group and the terminal of this process:
 //!
-//! - what the terminal sends (Ctrl-C, Ctrl-Z) reaches both by itself, so it is not forwarded;
-//! - what another process sends to this one is forwarded to the program;
+//! - signals from the terminal (Ctrl-C, Ctrl-Z) reach both anyway, so they are not forwarded;
+//! - signals from other processes are forwarded to the program;
 //! - when the program stops, this process stops, so that a shell sees it; when it is continued, it
 //!   continues the program;
-//! - when this process is killed, the program is.
+//! - when this process is killed, the program is, too.
 
 use nix::errno::Errno;
 use nix::sys::resource::{Resource, setrlimit};
@@ -29,7 +29,7 @@ pub(super) enum End {
     Signal(Signal),
 }
 
-/// Signals that a fault of this process itself raises, and those that nothing can catch.
+/// Signals that a fault of this process raises, and those that can't be caught.
 const NOT_FORWARDED: [Signal; 7] = [
     Signal::SIGKILL,
     Signal::SIGSTOP,
@@ -55,7 +55,7 @@ pub(super) fn run(mut command: Command) -> io::Result<End> {
     let prepare = move || {
         pthread_sigmask(SigmaskHow::SIG_SETMASK, Some(&before), None)?;
         nix::sys::prctl::set_pdeathsig(Some(Signal::SIGKILL))?;
-        // It was killed before the line above.
+        // The parent was killed before the line above.
         if nix::unistd::getppid() != parent {
             raise(Signal::SIGKILL)?;
         }
@@ -73,17 +73,17 @@ pub(super) fn run(mut command: Command) -> io::Result<End> {
                     return Ok(end);
                 }
             }
-            // What the terminal sends, the program has got, too.
+            // The program has received the terminal's signal, too.
             _ if by_kernel => {}
-            // If it has just ended, the next turn finds that.
+            // If it has just ended, the next iteration notices.
             _ => drop(kill(child, signal)),
         }
     }
 }
 
-/// Gives up what a user namespace has made this process capable of. Otherwise the program, which
-/// is capable of less, may not open this process's descriptors. One of root in the namespace gets
-/// all of it back when it is executed.
+/// Drops the capabilities that a user namespace has given to this process. Otherwise the program,
+/// which has fewer, may not open this process's descriptors. A root process in the namespace
+/// regains all of them on exec.
 ///
 /// # Errors
 /// If the system refuses.
@@ -110,7 +110,7 @@ fn look(child: Pid) -> io::Result<Option<End>> {
             Ok(WaitStatus::Signaled(_, signal, _)) => return Ok(Some(End::Signal(signal))),
             Ok(WaitStatus::Stopped(..)) => {
                 raise(Signal::SIGSTOP)?;
-                // Whatever continued this process meant the program.
+                // The signal that continued this process was meant for the program.
                 let _ = kill(child, Signal::SIGCONT);
             }
             Ok(_) => return Ok(None),
@@ -130,7 +130,7 @@ fn wait(signals: &SigSet) -> io::Result<(Signal, bool)> {
         match Errno::result(found) {
             Ok(number) => match Signal::try_from(number) {
                 Ok(signal) => return Ok((signal, info.si_code > 0)),
-                // A real-time signal: there is no name for it, and nobody sends one.
+                // A real-time signal, which has no name and is not used here.
                 Err(_) => continue,
             },
             Err(Errno::EINTR) => {}
@@ -139,10 +139,10 @@ fn wait(signals: &SigSet) -> io::Result<(Signal, bool)> {
     }
 }
 
-/// Ends this process by the signal that ended the program, so that what waits for it sees the
-/// same. Returns if it can't be done.
+/// Kills this process with the signal that ended the program, so that its parent sees the same.
+/// Returns if that is not possible.
 pub(super) fn end_by(ended: Signal) {
-    // The core dump, if there is one, is the program's.
+    // The core dump, if there is one, belongs to the program.
     let _ = setrlimit(Resource::RLIMIT_CORE, 0, 0);
     // SAFETY: no handler is set but the default one.
     let _ = unsafe { signal(ended, SigHandler::SigDfl) };

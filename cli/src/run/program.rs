@@ -1,4 +1,4 @@
-//! The program to start: where it is, and what would keep the library away from it.
+//! The program to start: its path, and reasons why the library would not be used.
 
 use super::error::RunError;
 use std::env;
@@ -9,10 +9,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-/// Where a shell would find a program. Folders of PATH that can't be looked into are passed over.
+/// Finds a program as a shell would. Skips folders of PATH that can't be read.
 ///
 /// # Errors
-/// If it is not there, or may not be executed.
+/// If it does not exist, or may not be executed.
 pub(crate) fn find(program: &OsStr) -> Result<PathBuf, RunError> {
     let not_found = || RunError::NotFound {
         program: program.to_owned(),
@@ -50,10 +50,10 @@ fn places(program: &OsStr) -> Vec<PathBuf> {
         .collect()
 }
 
-/// Whether a file can be executed by somebody, as far as its mode says.
+/// Whether the file's mode allows execution by any user.
 fn executable(path: &Path) -> io::Result<()> {
     let found = match fs::metadata(path) {
-        // A name below a file is not there, either.
+        // A name below a file does not exist, either.
         Err(e) if e.kind() == io::ErrorKind::NotADirectory => {
             return Err(io::ErrorKind::NotFound.into());
         }
@@ -68,9 +68,9 @@ fn executable(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// What would keep the library away from a program, as far as its file tells.
+/// Why a program would not use the library, as far as its file shows.
 ///
-/// `ignores_setuid` says that the program will run where the bit has no effect.
+/// `ignores_setuid` says that the program will run where the setuid bit has no effect.
 pub(crate) fn obstacle(path: &Path, ignores_setuid: bool) -> Option<String> {
     let path_text = path.display();
     if let Ok(found) = fs::metadata(path)
@@ -82,7 +82,7 @@ pub(crate) fn obstacle(path: &Path, ignores_setuid: bool) -> Option<String> {
              LD_LIBRARY_PATH for it, so it finds the system's libibverbs"
         ));
     }
-    // What can't be read may still be executed.
+    // A file that can't be read may still be executed.
     let image = File::open(path).and_then(|mut file| Image::read(&mut file));
     match image.ok()?? {
         Image { native: false, .. } => Some(format!(
@@ -115,12 +115,12 @@ fn contains(text: &[u8], part: &[u8]) -> bool {
     text.windows(part.len()).any(|window| window == part)
 }
 
-/// What an executable file in ELF says of how it is loaded.
+/// The loader-related facts of an ELF executable.
 #[derive(Debug, PartialEq, Eq)]
 struct Image {
-    /// For this processor.
+    /// Whether it is for this processor.
     native: bool,
-    /// The loader that it asks for; a static program asks for none.
+    /// The loader that it names; a static program names none.
     interpreter: Option<Vec<u8>>,
 }
 
@@ -129,18 +129,18 @@ const PT_INTERP: u32 = 3;
 /// The size of the ELF header, and of a program header, of 64-bit programs.
 const HEADER_BYTES: usize = 64;
 const SEGMENT_BYTES: usize = 56;
-/// More headers or a longer name than any loader takes.
+/// Limits that exceed those of any loader.
 const MAX_SEGMENTS: u16 = 1024;
 const MAX_NAME_BYTES: u64 = 4096;
 
 impl Image {
-    /// Reads the headers; `None` if it is no program in ELF (a script, say) or makes no sense.
+    /// Reads the headers; `None` if the file is not an ELF program (a script, say) or is invalid.
     fn read(file: &mut (impl Read + Seek)) -> io::Result<Option<Self>> {
         let mut header = [0; HEADER_BYTES];
         if file.read_exact(&mut header).is_err() || !header.starts_with(b"\x7fELF") {
             return Ok(None);
         }
-        // 64 bits, and the order of bytes that this processor has.
+        // 64 bits, and this processor's byte order.
         let order = if cfg!(target_endian = "little") { 1 } else { 2 };
         let machine = u16::from_ne_bytes([header[18], header[19]]);
         if header[4] != 2 || header[5] != order || machine != MACHINE {
@@ -178,7 +178,7 @@ impl Image {
     }
 }
 
-/// ELF's number of this processor; 0 is none.
+/// ELF's number of this processor; 0 for an unknown one.
 const MACHINE: u16 = if cfg!(target_arch = "x86_64") {
     62
 } else if cfg!(target_arch = "aarch64") {

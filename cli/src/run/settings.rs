@@ -1,4 +1,4 @@
-//! What `roce run` and `roce env` let one choose, and the environment that says it to the
+//! The options of `roce run` and `roce env`, and the environment variables that pass them to the
 //! stack.
 
 use super::error::RunError;
@@ -13,7 +13,7 @@ use std::env;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-/// How packets travel.
+/// The datapath.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum DatapathName {
     /// AF_XDP where the driver does zero-copy, UDP sockets otherwise.
@@ -34,7 +34,7 @@ impl DatapathName {
     }
 }
 
-/// What both commands take.
+/// The options of both commands.
 #[derive(Args, Clone, Debug, Default)]
 pub struct Settings {
     /// The library to load, or the folder that it lies in [default: ROCE_LIBRARY_DIR, or beside
@@ -62,8 +62,7 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// The variables that say to the stack what was chosen. What the environment says stays,
-    /// and is checked.
+    /// The variables that pass the options to the stack. Existing variables stay, and are checked.
     ///
     /// # Errors
     /// If a value is malformed, or a device does not exist.
@@ -88,8 +87,8 @@ impl Settings {
         Ok(variables)
     }
 
-    /// How the program will open its devices, as far as it can be said beforehand: what the
-    /// option `--datapath` says changes nothing that is seen of them.
+    /// The options with which the program will open its devices, as far as known beforehand. The
+    /// option `--datapath` does not change how they look.
     ///
     /// # Errors
     /// If the environment is malformed.
@@ -97,10 +96,10 @@ impl Settings {
         environment_datapath().map_err(|error| RunError::Usage(error.to_string()))
     }
 
-    /// The faults that the program will meet.
+    /// The faults that the program will experience.
     ///
     /// # Errors
-    /// If they are malformed.
+    /// If the setting is malformed.
     pub(crate) fn faults(&self) -> Result<Option<String>, RunError> {
         let said = self.faults.clone().map(|text| ("--faults", text));
         let Some((whose, text)) = said.or_else(|| Some(("ROCE_FAULTS", variable("ROCE_FAULTS")?)))
@@ -128,7 +127,7 @@ impl Settings {
 }
 
 fn variable(name: &str) -> Option<String> {
-    // An empty value is as none.
+    // An empty value counts as unset.
     let value = env::var_os(name).filter(|value| !value.is_empty())?;
     Some(value.to_string_lossy().into_owned())
 }

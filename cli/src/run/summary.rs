@@ -1,10 +1,10 @@
-//! What a program did with its devices, in words.
+//! A summary of what a program did with its devices.
 
 use roce_verbs::observation::Totals;
 
-/// What is printed at the end.
+/// The text to print at the end.
 ///
-/// `program` is its name, as it was given.
+/// `program` is its name as given.
 pub(super) fn text(program: &str, totals: &Totals) -> String {
     let Totals {
         processes,
@@ -28,7 +28,7 @@ pub(super) fn text(program: &str, totals: &Totals) -> String {
     )
 }
 
-/// That no device was opened.
+/// The message that no device was opened.
 pub(super) fn nothing_opened(program: &str) -> String {
     format!(
         "no RDMA device was opened by {program} or what it started; `roce doctor {program}` looks \
@@ -36,7 +36,7 @@ pub(super) fn nothing_opened(program: &str) -> String {
     )
 }
 
-/// Why a program that succeeded is taken for a failure.
+/// Why a program that succeeded counts as a failure.
 pub(super) fn no_traffic(program: &str, totals: &Totals) -> String {
     let what = match totals {
         Totals {
@@ -55,7 +55,7 @@ fn counted(count: u64, one: &str, many: &str) -> String {
     format!("{count} {}", if count == 1 { one } else { many })
 }
 
-/// Bytes, to three digits.
+/// Bytes, with three digits.
 fn bytes(count: u64) -> String {
     const UNITS: [&str; 6] = ["kB", "MB", "GB", "TB", "PB", "EB"];
     let mut value = count as f64;

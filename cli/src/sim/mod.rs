@@ -1,5 +1,5 @@
-//! `roce sim`: swarms of simulated fabrics, an oracle watching; and experiments with
-//! congestion control.
+//! `roce sim`: swarms of simulated fabrics, checked by an oracle; and experiments with congestion
+//! control.
 
 pub mod dcqcn;
 mod report;
@@ -51,7 +51,7 @@ pub struct SimArgs {
     pub json: bool,
 }
 
-/// What runs instead of a swarm.
+/// Subcommands that run instead of a swarm.
 #[derive(Clone, Debug, clap::Subcommand)]
 pub enum Experiment {
     /// Let flows share links, with congestion control and without
@@ -84,16 +84,16 @@ impl fmt::Display for SimError {
 
 impl std::error::Error for SimError {}
 
-/// How many failing seeds are cut down; the others are only named.
+/// The most failing seeds to shrink; the others are only listed.
 const MAX_SHRUNK: usize = 3;
 
-/// How many runs it may take to cut a seed down.
+/// The most runs to spend on shrinking a seed.
 const SHRINK_RUNS: usize = 1000;
 
 /// Runs seeds; the exit code is 1 if any of them failed.
 ///
 /// # Errors
-/// If the first seed can't be drawn, stdout does not take the summary, or an experiment fails.
+/// If the first seed can't be drawn, stdout can't be written, or an experiment fails.
 pub fn run_command(args: &SimArgs) -> Result<ExitCode, SimError> {
     if let Some(Experiment::Dcqcn(args)) = &args.experiment {
         return dcqcn::run_command(args).map_err(SimError::Dcqcn);
@@ -116,10 +116,9 @@ pub fn run_command(args: &SimArgs) -> Result<ExitCode, SimError> {
     })
 }
 
-/// A first seed that nobody chose, told at once, so that a run that is interrupted can be
-/// repeated.
+/// Draws a random first seed. Prints it at once, so that an interrupted run can be repeated.
 fn draw_start(seeds: u64) -> Result<u64, SimError> {
-    // Room for those that follow.
+    // Leaves room for the seeds that follow.
     let from = getrandom::u64().map_err(SimError::Draw)? >> 1;
     eprintln!("seeds from {from}; again: roce sim --seeds {seeds} --from {from}");
     Ok(from)
@@ -187,7 +186,7 @@ fn many(args: &SimArgs, from: u64) -> Report {
     Report::new(summary, from, failures, elapsed)
 }
 
-/// What a failing seed comes down to.
+/// The report on a failing seed.
 fn failure(seed: u64, outcome: &Outcome) -> Option<Failure> {
     let mut failure = Failure::of(seed, outcome)?;
     if let Some(shrunk) = shrink(&Plan::draw(seed), SHRINK_RUNS) {

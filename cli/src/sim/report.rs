@@ -1,4 +1,4 @@
-//! What came of a swarm, as a table or as JSON.
+//! The results of a swarm, as a table or as JSON.
 
 use super::COMMIT;
 use comfy_table::{CellAlignment, Table, presets};
@@ -10,7 +10,7 @@ use std::time::Duration;
 /// The result of a swarm.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Report {
-    /// What the program was built from: a seed means the same run only there.
+    /// The commit of this program: a seed gives the same run only with the same commit.
     pub(super) commit: &'static str,
     pub(super) from: u64,
     pub(super) seconds: f64,
@@ -20,14 +20,14 @@ pub(super) struct Report {
     pub(super) failures: Vec<Failure>,
 }
 
-/// A seed whose run did what can't be.
+/// A seed whose run violated a rule.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Failure {
     pub(super) seed: u64,
     pub(super) violation: String,
-    /// The plan without whatever it does not need to fail.
+    /// The plan, shrunk to what is needed for a failure.
     pub(super) smallest: Option<String>,
-    /// How that fails.
+    /// The violation of the shrunk plan.
     pub(super) smallest_violation: Option<String>,
     pub(super) replay: String,
 }

@@ -1,4 +1,4 @@
-//! Numbers and names in few columns.
+//! Numbers and names in narrow columns.
 
 /// At most five columns: `0`, `950`, `1.23k`, `45.6M`, `789G`.
 pub(crate) fn short(value: f64) -> String {
@@ -9,7 +9,7 @@ pub(crate) fn short(value: f64) -> String {
     if value < 1.0 {
         return format!("{value:.1}");
     }
-    // What rounds up to the next unit is of that unit.
+    // A value that rounds up to the next unit is shown in that unit.
     let found = STEPS.iter().find(|(step, _)| value >= step * 0.9995);
     let (step, unit) = found.copied().unwrap_or((1.0, ""));
     let scaled = value / step;
@@ -36,8 +36,8 @@ pub(crate) fn time(seconds: f64) -> String {
     format!("{value:.digits$}{unit}")
 }
 
-/// Text that a terminal takes as text, in at most so many columns: whose it is may be
-/// anybody's.
+/// A text without control characters, in at most `columns` columns. It may come from another user's
+/// process.
 pub(crate) fn plain(text: &str, columns: usize) -> String {
     let printable = |char: char| {
         if char.is_ascii_graphic() || char == ' ' {

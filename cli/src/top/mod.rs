@@ -1,4 +1,4 @@
-//! `roce top`: what the processes of this machine do with their devices, live.
+//! `roce top`: a live view of what this machine's processes do with their devices.
 
 mod format;
 mod rates;
@@ -46,10 +46,10 @@ fn seconds(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// How long processes may take to answer.
+/// How long to wait for the processes' answers.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Nothing could be shown.
+/// Why nothing could be shown.
 #[derive(Debug)]
 pub struct TopError {
     what: String,
@@ -78,7 +78,7 @@ fn failed(what: impl Into<String>) -> impl FnOnce(io::Error) -> TopError {
 /// Shows it.
 ///
 /// # Errors
-/// If the list of processes can't be had, or nothing can be printed.
+/// If the list of processes is not available, or the output can't be written.
 pub fn run(args: &TopArgs) -> Result<(), TopError> {
     if args.json || args.once || args.svg.is_some() {
         return print(args);
@@ -91,7 +91,7 @@ fn look() -> Result<Processes, TopError> {
     watch_processes(PATIENCE).map_err(failed("can't find processes"))
 }
 
-/// Without a terminal: on stdout, or to a file.
+/// Prints on stdout or to a file, without a terminal.
 fn print(args: &TopArgs) -> Result<(), TopError> {
     let mut before = look()?;
     let mut next = Instant::now();
@@ -133,7 +133,7 @@ fn write_once(args: &TopArgs, rates: &Rates) -> Result<(), TopError> {
     printed.map_err(failed("can't print"))
 }
 
-/// On a terminal, until somebody ends it.
+/// Shows the view on a terminal until the user quits.
 fn live(args: &TopArgs, mut terminal: Terminal) -> Result<(), TopError> {
     let mut before = look()?;
     let mut rates = between(&before, &before);
@@ -159,7 +159,7 @@ fn live(args: &TopArgs, mut terminal: Terminal) -> Result<(), TopError> {
                 let now = look()?;
                 rates = between(&before, &now);
                 before = now;
-                // What took too long is not made up for.
+                // A late update does not shorten the next interval.
                 next = (next + args.interval).max(Instant::now());
             }
         }

@@ -1,29 +1,29 @@
-//! From counters at two moments to rates between them.
+//! Rates, computed from counters at two moments.
 
 use roce_verbs::observation::{DeviceSnapshot, Processes, QpSnapshot, Snapshot};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// What all processes did between two moments.
+/// The activity of all processes between two moments.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct Rates {
     /// Open devices, those with the most traffic first.
     pub(crate) devices: Vec<DeviceRates>,
     /// QPs, those with the most traffic first.
     pub(crate) qps: Vec<QpRates>,
-    /// Packets dropped, the reasons that are met most now first.
+    /// Packets dropped, the currently most frequent reasons first.
     pub(crate) drops: Vec<Drops>,
-    /// How many processes told of themselves.
+    /// The number of processes that answered.
     pub(crate) processes: usize,
-    /// How many are of other users.
+    /// The number of processes of other users.
     pub(crate) forbidden: usize,
-    /// How many gave no answer.
+    /// The number of processes that did not answer.
     pub(crate) silent: usize,
-    /// QPs that processes did not tell of, since they have too many.
+    /// QPs left out of the processes' answers, because there are too many.
     pub(crate) qps_left_out: u64,
 }
 
-/// Names an open device of a process.
+/// Identifies an open device of a process.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub(crate) struct Place {
     pub(crate) pid: u32,
@@ -54,7 +54,7 @@ pub(crate) struct DeviceRates {
     pub(crate) flow: Flow,
     pub(crate) dropped_per_second: f64,
     pub(crate) marked_per_second: f64,
-    /// Everything that it has counted.
+    /// All its counters.
     pub(crate) counters: BTreeMap<String, u64>,
     pub(crate) port: BTreeMap<String, u64>,
 }
@@ -66,7 +66,7 @@ pub(crate) struct QpRates {
     #[serde(flatten)]
     pub(crate) flow: Flow,
     pub(crate) cnps_received_per_second: f64,
-    /// As it was told.
+    /// The QP's current state.
     pub(crate) now: QpSnapshot,
 }
 
@@ -84,7 +84,7 @@ impl Flow {
         self.tx_bits_per_second + self.rx_bits_per_second
     }
 
-    /// By bytes, and by packets if there are none.
+    /// Orders by bytes, or by packets if there are none.
     fn order(&self, other: &Self) -> std::cmp::Ordering {
         let packets = |flow: &Self| flow.tx_packets_per_second + flow.rx_packets_per_second;
         let by_packets = packets(other).total_cmp(&packets(self));
@@ -92,7 +92,7 @@ impl Flow {
     }
 }
 
-/// The rates from `before` to `now`; zero of what was not there before.
+/// The rates from `before` to `now`; zero for what is new.
 pub(crate) fn between(before: &Processes, now: &Processes) -> Rates {
     let mut rates = Rates {
         processes: now.snapshots.len(),
@@ -127,14 +127,14 @@ pub(crate) fn between(before: &Processes, now: &Processes) -> Rates {
     rates
 }
 
-/// The device as it was before, and how long ago.
+/// The earlier state of the device, and its age.
 struct Span<'a> {
     old: Option<&'a DeviceSnapshot>,
     seconds: f64,
 }
 
 impl Span<'_> {
-    /// Per second. Counters only grow: one that is smaller is another's.
+    /// The rate per second. Counters only increase: a smaller one belongs to another object.
     fn rate(&self, old: Option<u64>, now: u64) -> f64 {
         match old.and_then(|old| now.checked_sub(old)) {
             Some(more) if self.seconds > 0.0 => more as f64 / self.seconds,
@@ -185,7 +185,7 @@ impl Rates {
         });
     }
 
-    /// What the NIC dropped, and what faults made of packets before it saw them.
+    /// Adds the NIC's drops, and the effects of injected faults on packets before they reached it.
     fn add_drops(&mut self, place: &Place, device: &DeviceSnapshot, span: &Span<'_>) {
         let faults = device.port.iter().filter(|(name, _)| *name == "fault_lost");
         for (reason, packets) in device.drops.iter().chain(faults) {

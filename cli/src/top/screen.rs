@@ -2,18 +2,18 @@
 
 use std::fmt::Write as _;
 
-/// How a piece of text looks.
+/// The style of a piece of text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Style {
     #[default]
     Plain,
     /// The first line.
     Title,
-    /// Above columns.
+    /// Column headings.
     Head,
-    /// What somebody should look at.
+    /// Values that need attention.
     Bad,
-    /// What few need.
+    /// Values that are rarely needed.
     Dim,
 }
 
@@ -34,7 +34,7 @@ impl Line {
         self.0.iter().map(|(_, text)| text.chars().count()).sum()
     }
 
-    /// Cut off behind so many columns.
+    /// Cuts the line off after `columns` columns.
     fn cut(&mut self, mut columns: usize) {
         for (_, text) in &mut self.0 {
             *text = text.chars().take(columns).collect();
@@ -63,7 +63,7 @@ impl Screen {
         self.lines.push(line);
     }
 
-    /// Nothing but the text.
+    /// Only the text.
     pub(crate) fn text(&self) -> String {
         let mut all = String::new();
         for line in &self.lines {
@@ -73,8 +73,8 @@ impl Screen {
         all
     }
 
-    /// What a terminal makes the screen of, in the place of what it shows. Nothing is
-    /// cleared beforehand, so nothing flickers.
+    /// The output that makes a terminal show the screen in place of the previous one. It clears
+    /// nothing beforehand, which avoids flicker.
     pub(crate) fn ansi(&self, rows: usize) -> String {
         let mut all = String::from("\x1b[H");
         for (row, line) in self.lines.iter().take(rows).enumerate() {
@@ -92,7 +92,7 @@ impl Screen {
                 let _ = write!(all, "{:1$}", "", self.columns - line.len());
             }
             all.push_str("\x1b[0m");
-            // In the last column there is nothing left to clear, and some would clear that.
+            // A full line leaves nothing to clear, and some terminals would clear the last column.
             if !fills && line.len() < self.columns {
                 all.push_str("\x1b[K");
             }
@@ -102,7 +102,7 @@ impl Screen {
     }
 }
 
-/// The terminal's own colours, so that it works on a dark and on a light ground.
+/// The terminal's own colours, which work on dark and light backgrounds.
 fn sgr(style: Style) -> &'static str {
     match style {
         Style::Plain => "0",
@@ -117,8 +117,8 @@ fn sgr(style: Style) -> &'static str {
 mod tests {
     use super::*;
 
-    /// A line never wraps: the last column of a full one is not cleared, and what is longer
-    /// is cut off.
+    /// A line never wraps: longer lines are cut off, and the last column of a full one is not
+    /// cleared.
     #[test]
     fn lines_are_as_wide_as_the_terminal() {
         let mut screen = Screen::new(5);

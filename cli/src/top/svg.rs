@@ -1,9 +1,9 @@
-//! A picture of a screen, for documents: each piece of text where the terminal has it.
+//! A picture of a screen, for documents, with each piece of text at its position.
 
 use super::screen::{Screen, Style};
 use std::fmt::Write as _;
 
-/// A cell, and the space around all of them, in pixels.
+/// The size of a cell and the margin, in pixels.
 const WIDTH: f64 = 8.4;
 const HEIGHT: f64 = 18.0;
 const EDGE: f64 = 10.0;
@@ -45,7 +45,7 @@ pub(crate) fn draw(screen: &Screen, rows: usize) -> String {
     svg
 }
 
-/// Words apart from each other, so that each stands in its column whatever the font.
+/// Positions each word separately, so that it is in its column with any font.
 fn piece(svg: &mut String, style: Style, text: &str, column: usize, top: f64) {
     let (fill, more) = match style {
         Style::Plain => (TEXT, ""),

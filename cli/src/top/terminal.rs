@@ -1,5 +1,5 @@
-//! The terminal: keys come as they are pressed, and when this value goes, whatever the
-//! reason, all is as it was.
+//! The terminal in raw mode. When this value is dropped, for whatever reason, the previous state is
+//! restored.
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{SigSet, SigmaskHow, Signal};
@@ -9,34 +9,34 @@ use std::io::{self, IsTerminal, Read, Stdin, Write, stdin, stdout};
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-/// The other screen, without a cursor, that does not wrap; and back.
+/// Switches to the alternate screen, without a cursor and without wrapping; and back.
 const ENTER: &str = "\x1b[?1049h\x1b[?25l\x1b[?7l\x1b[2J";
 const LEAVE: &str = "\x1b[?7h\x1b[?25h\x1b[?1049l";
 
-/// What happened while it was waited for.
+/// The event that ended a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Happened {
-    /// The time is over.
+    /// The timeout.
     Time,
-    /// The terminal has another size.
+    /// The terminal was resized.
     Resized,
-    /// Scroll by so many lines.
+    /// Scroll by this many lines.
     Scroll(isize),
-    /// To be ended.
+    /// Quit.
     Quit,
 }
 
 pub(crate) struct Terminal {
     keys: Stdin,
     before: Termios,
-    /// Those that end a program come here, so that it ends tidily.
+    /// Receives the signals that would end the program, so that it ends cleanly.
     signals: SignalFd,
     mask: SigSet,
 }
 
 impl Terminal {
     /// # Errors
-    /// If there is none, or it can't be set.
+    /// If there is no terminal, or it can't be configured.
     pub(crate) fn open() -> io::Result<Self> {
         if !stdin().is_terminal() || !stdout().is_terminal() {
             return Err(io::Error::other(
@@ -60,7 +60,7 @@ impl Terminal {
         let mut raw = before.clone();
         cfmakeraw(&mut raw);
         tcsetattr(&keys, SetArg::TCSAFLUSH, &raw)?;
-        // From here on, dropping it sets things right.
+        // From here on, dropping the value restores the terminal.
         let terminal = Self {
             keys,
             before,
@@ -87,7 +87,7 @@ impl Terminal {
         write(ansi)
     }
 
-    /// Waits for something to happen, no longer than `until`.
+    /// Waits for an event, at most until `until`.
     ///
     /// # Errors
     /// If the terminal is gone.
@@ -116,7 +116,7 @@ impl Terminal {
         }
     }
 
-    /// Whether keys were pressed, and whether signals came.
+    /// Whether a key was pressed, and whether a signal arrived.
     fn wait_once(&self, left: Duration) -> io::Result<(bool, bool)> {
         let mut polled = [
             PollFd::new(self.keys.as_fd(), PollFlags::POLLIN),
@@ -136,7 +136,7 @@ impl Terminal {
 
 impl Drop for Terminal {
     fn drop(&mut self) {
-        // There is nobody left to be told of an error.
+        // There is no place left to report an error.
         let _ = write(LEAVE);
         let _ = tcsetattr(&self.keys, SetArg::TCSAFLUSH, &self.before);
         let _ = self.mask.thread_set_mask();
@@ -149,11 +149,11 @@ fn write(text: &str) -> io::Result<()> {
     out.flush()
 }
 
-/// What keys mean; none is the end of the terminal.
+/// The meaning of a key; no input is the end of the terminal.
 fn meaning(pressed: &[u8]) -> Option<Happened> {
     const PAGE: isize = 10;
     match pressed {
-        // Escape alone, and control with C and D, as other programs have it.
+        // Escape alone, and Ctrl-C and Ctrl-D, as in other programs.
         [] | [b'q' | b'Q' | 0x1b | 3 | 4, ..] if pressed.len() < 2 => Some(Happened::Quit),
         b"\x1b[A" | b"\x1bOA" | b"k" => Some(Happened::Scroll(-1)),
         b"\x1b[B" | b"\x1bOB" | b"j" => Some(Happened::Scroll(1)),

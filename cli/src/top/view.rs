@@ -1,4 +1,4 @@
-//! What is to be seen, on a screen of any size from 80 columns on; made for 80x24.
+//! The layout of the screen, for 80 columns and more; designed for 80x24.
 //!
 //! ```text
 //! title
@@ -14,25 +14,25 @@ use super::rates::{DeviceRates, Drops, Place, QpRates, Rates};
 use super::screen::{Line, Screen, Style};
 use std::collections::BTreeMap;
 
-/// The least terminal that all of it fits on.
+/// The smallest supported width, in columns.
 pub(crate) const COLUMNS: usize = 80;
 pub(crate) const ROWS: usize = 24;
 
-/// Rows of devices and of drops that leave room for QPs, with their headings.
+/// The most rows of devices and of drops when QPs need the room, with their headings.
 const DEVICES: usize = 6;
 const DROPS: usize = 5;
 
-/// What is to be seen of it.
+/// The parameters of the view.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct View {
     pub(crate) columns: usize,
-    /// As many as there are lines, if nothing is said.
+    /// The number of rows; `None` for as many as there are lines.
     pub(crate) rows: Option<usize>,
-    /// QPs that are scrolled past.
+    /// The number of QPs to skip when scrolled.
     pub(crate) skip: usize,
-    /// Seconds between two looks.
+    /// The interval in seconds.
     pub(crate) interval: f64,
-    /// Whether somebody sits before it.
+    /// Whether a user watches interactively.
     pub(crate) live: bool,
 }
 
@@ -89,33 +89,33 @@ fn nobody(screen: &mut Screen, rates: &Rates) {
     }
 }
 
-/// Each device has a number by which QPs and drops name it. It does not change with who is
-/// the busiest.
+/// Numbers the devices; QPs and drops refer to these numbers. They do not depend on the order by
+/// traffic.
 fn number_devices(rates: &Rates) -> BTreeMap<&Place, usize> {
     let mut places: Vec<_> = rates.devices.iter().map(|device| &device.place).collect();
     places.sort();
     places.into_iter().zip(1..).collect()
 }
 
-/// Rows for devices, QPs and drops, without their headings.
+/// The numbers of rows for devices, QPs and drops, without their headings.
 fn rooms(rates: &Rates, rows: Option<usize>) -> (usize, usize, usize) {
     let (devices, qps, drops) = (rates.devices.len(), rates.qps.len(), rates.drops.len());
     let Some(rows) = rows else {
         return (devices, qps, drops);
     };
-    // The title, two headings, a line between.
+    // The title, two headings, and an empty line.
     let left = rows.saturating_sub(4);
-    // Four rows, at least, are for devices and QPs.
+    // At least four rows are for devices and QPs.
     let drops = drops.min(DROPS.max(left / 5));
     let drops = drops.min(left.saturating_sub(2 + 4));
     let left = left.saturating_sub(if drops > 0 { drops + 2 } else { 0 });
-    // What QPs don't need is the devices'.
+    // Devices get the room that QPs do not need.
     let most = DEVICES.max(left / 3).max(left.saturating_sub(qps));
     let devices = devices.min(most).min(left);
     (devices, left - devices, drops)
 }
 
-/// How many QPs can be scrolled past, on a terminal of so many rows.
+/// The most QPs that can be skipped on a terminal with `rows` rows.
 pub(crate) fn most_skipped(rates: &Rates, rows: usize) -> usize {
     let (_, room, _) = rooms(rates, Some(rows));
     rates.qps.len().saturating_sub(room.max(1))
@@ -140,7 +140,7 @@ fn draw_devices(
     }
 }
 
-/// The elements that fit. The title says how many there are.
+/// The elements that fit. The title has the total.
 fn fitting<T>(all: &[T], skip: usize, room: usize) -> &[T] {
     let skip = skip.min(all.len().saturating_sub(room.max(1)));
     let end = all.len().min(skip + room);
@@ -174,7 +174,7 @@ fn device_line(device: &DeviceRates, numbers: &BTreeMap<&Place, usize>, wide: us
     line
 }
 
-/// A number that had better be 0.
+/// Adds a number that is highlighted unless it is 0.
 fn push_bad(line: &mut Line, value: f64, columns: usize) {
     let text = short(value);
     let style = if text == "0" { Style::Dim } else { Style::Bad };
@@ -201,7 +201,7 @@ fn draw_qps(
     }
 }
 
-/// What is wider than it must be goes to names and addresses.
+/// The extra width, which goes to names and addresses.
 fn spare(columns: usize) -> usize {
     columns.saturating_sub(COLUMNS).min(24)
 }

@@ -1,4 +1,4 @@
-//! What a capture file says of a packet in words: its opt_comment options.
+//! A packet's comments in a capture file: its opt_comment options.
 
 use super::{Endian, take};
 
@@ -6,12 +6,12 @@ use super::{Endian, take};
 const OPTION_END: u16 = 0;
 const OPTION_COMMENT: u16 = 1;
 
-/// Comments of one packet that are read at most: some hundred bytes of a file could
-/// otherwise take many times that of memory.
+/// The most comments to read for one packet. Otherwise a few hundred bytes of a file could use many
+/// times that much memory.
 const MAX_COMMENTS: usize = 64;
 
-/// The comments of a packet, where they lie in its block. Options that are cut off end
-/// them: the packet in front of them is whole.
+/// The comments of a packet, in place in its block. A truncated option ends them: the packet before
+/// them is complete.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::decode) struct Comments<'a> {
     options: &'a [u8],
@@ -29,7 +29,7 @@ impl<'a> Comments<'a> {
         Self { options, endian }
     }
 
-    /// Their texts, the first ones if there are very many.
+    /// The first comments, up to the limit.
     pub(in crate::decode) fn texts(self) -> Vec<String> {
         let texts = self.map(|text| String::from_utf8_lossy(text).into_owned());
         texts.take(MAX_COMMENTS).collect()

@@ -1,12 +1,12 @@
-//! What is wrong with a capture file, and where.
+//! Errors in a capture file, with their positions.
 
 use std::fmt;
 use std::io;
 
-/// Why a capture file cannot be read, or not any further.
+/// Why a capture file can't be read, or not completely.
 #[derive(Debug)]
 pub struct CaptureError {
-    /// Where in the file: bytes from its start.
+    /// The offset in the file, in bytes.
     pub offset: u64,
     fault: Fault,
 }
@@ -15,7 +15,7 @@ pub struct CaptureError {
 pub(super) enum Fault {
     /// The input could not be read.
     Io(io::Error),
-    /// The first bytes are those of no capture file.
+    /// The first bytes match no capture format.
     Magic([u8; 4]),
     /// The file ends too early.
     Truncated {
@@ -23,7 +23,7 @@ pub(super) enum Fault {
         available: u64,
         needed: u64,
     },
-    /// A field holds what it may not.
+    /// A field has an invalid value.
     Field {
         field: &'static str,
         found: u64,

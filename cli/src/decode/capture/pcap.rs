@@ -1,4 +1,4 @@
-//! The classic format: a file header, then records, each behind a header of 16 bytes.
+//! The classic format: a file header, then records, each with a header of 16 bytes.
 
 use std::io::Read;
 
@@ -7,7 +7,7 @@ use super::source::Source;
 use super::{Comments, Endian, MAX_RECORD, Record, Timestamp, take};
 use crate::decode::link;
 
-/// What the magic number says.
+/// The information in the magic number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Kind {
     endian: Endian,
@@ -28,7 +28,7 @@ impl Kind {
     }
 }
 
-/// What holds for all records of a file.
+/// The properties of all records of a file.
 #[derive(Debug)]
 pub(super) struct Header {
     kind: Kind,
@@ -36,7 +36,7 @@ pub(super) struct Header {
 }
 
 impl Header {
-    /// Reads the header but for the magic number.
+    /// Reads the file header after the magic number.
     pub(super) fn open<R: Read>(kind: Kind, source: &mut Source<R>) -> Result<Self, CaptureError> {
         let endian = kind.endian;
         let rest: [u8; 20] = source.array("the file header")?;
@@ -45,10 +45,10 @@ impl Header {
         if major != 2 {
             return Err(CaptureError::field(4, "major version", major, "2"));
         }
-        // Minor version, time zone, accuracy and snapshot length tell nothing.
+        // Minor version, time zone, accuracy and snapshot length are not needed.
         let _: [u8; 14] = take(&mut rest);
-        // The upper bits say whether frames end with a check sequence. They may: the
-        // lengths inside rule.
+        // The upper bits say whether frames end with a check sequence. That does not matter: the
+        // lengths in the headers count.
         let link_type = endian.u32(take(&mut rest)) as u16;
         if !link::is_supported(link_type) {
             return Err(CaptureError::field(

@@ -1,5 +1,5 @@
-//! The next generation format: sections of blocks, of which those that describe
-//! interfaces and those that hold packets are of interest here.
+//! The next-generation format: sections of blocks. Only the blocks that describe interfaces or hold
+//! packets matter here.
 
 use std::io::Read;
 
@@ -12,7 +12,7 @@ use super::{Comments, Endian, MAX_BLOCK, MAX_RECORD, Record, Timestamp, take};
 /// in both byte orders.
 pub(super) const MAGIC: [u8; 4] = [0x0a, 0x0d, 0x0d, 0x0a];
 
-/// Interfaces that a section may have.
+/// The most interfaces of a section.
 pub(super) const MAX_INTERFACES: usize = 1 << 16;
 
 const INTERFACE: u32 = 1;
@@ -28,7 +28,7 @@ const OPTION_END: u16 = 0;
 const OPTION_TSRESOL: u16 = 9;
 const OPTION_TSOFFSET: u16 = 14;
 
-/// The section being read.
+/// The current section.
 #[derive(Debug)]
 pub(super) struct Section {
     endian: Endian,
@@ -51,12 +51,12 @@ struct Packet {
     ticks: Option<u64>,
     captured: u32,
     wire_len: u32,
-    /// Where in the body its bytes start.
+    /// Offset of its bytes in the body.
     at: usize,
 }
 
 impl Section {
-    /// Reads a section header block but for its type.
+    /// Reads a section header block after its type.
     pub(super) fn open<R: Read>(source: &mut Source<R>) -> Result<Self, CaptureError> {
         const WHAT: &str = "a section header block";
         let start = source.offset() - 4;
@@ -81,7 +81,7 @@ impl Section {
         if major != 1 {
             return Err(CaptureError::field(start + 12, "major version", major, "1"));
         }
-        // The section's length and options tell nothing.
+        // The section's length and options are not needed.
         source.skip(u64::from(body - 8), WHAT)?;
         check_trailer(start, length, endian, source)?;
         Ok(Self {
@@ -160,7 +160,7 @@ impl Section {
                 format!("at most {}", (body.len() - packet.at).min(MAX_RECORD)),
             ));
         };
-        // Simple packets end with padding, which holds no option.
+        // Simple packets end with padding, which contains no option.
         let options = body.get(packet.at + captured.next_multiple_of(4)..);
         let options = options.unwrap_or_default();
         let time = packet
@@ -175,8 +175,8 @@ impl Section {
         })
     }
 
-    /// A simple packet has no time, is of the first interface, and is as long as the
-    /// snapshot length lets it be.
+    /// A simple packet has no time, belongs to the first interface, and is as long as the snapshot
+    /// length allows.
     fn simple(&self, endian: Endian, body: &[u8]) -> Packet {
         let mut rest = body;
         let wire_len = endian.u32(take(&mut rest));
@@ -239,7 +239,7 @@ impl Section {
 }
 
 impl Interface {
-    /// Takes an option at offset `at` into account.
+    /// Applies the option at offset `at`.
     fn set(
         &mut self,
         endian: Endian,
@@ -262,7 +262,7 @@ impl Interface {
     }
 }
 
-/// The option at offset `at` has a length that it may not have.
+/// The error for an option at offset `at` with a wrong length.
 fn option_len(
     at: u64,
     field: &'static str,
@@ -272,8 +272,8 @@ fn option_len(
     CaptureError::field(at + 2, field, found as u64, expected)
 }
 
-/// Reads the rest of the block at `start` whose header has just been read, and leaves
-/// its body, of `shortest` bytes or more, in `buffer`.
+/// Reads the rest of the block at `start` after its header. Leaves the body, of at least `shortest`
+/// bytes, in `buffer`.
 fn read_body<R: Read>(
     start: u64,
     length: u32,
@@ -296,7 +296,7 @@ fn read_body<R: Read>(
     check_trailer(start, length, endian, source)
 }
 
-/// Bytes between a block's first length and its second.
+/// The length of a block's body, between its two length fields.
 fn body_len(start: u64, length: u32, shortest: u32) -> Result<u32, CaptureError> {
     let shortest = FRAMING + shortest;
     if length < shortest || !length.is_multiple_of(4) {
@@ -343,7 +343,7 @@ fn obsolete(endian: Endian, body: &[u8]) -> Packet {
     packet(endian, interface, rest)
 }
 
-/// What both of these have after their first word.
+/// Reads the fields that both kinds of packet block have after their first word.
 fn packet(endian: Endian, interface: u32, mut rest: &[u8]) -> Packet {
     let high = endian.u32(take(&mut rest));
     let low = endian.u32(take(&mut rest));

@@ -1,11 +1,11 @@
-//! The bytes of a capture file, counted.
+//! Reads the bytes of a capture file, and counts them.
 
 use std::io::{self, BufRead, BufReader, Read};
 
 use super::CaptureError;
 use super::error::Fault;
 
-/// A stream that knows how far it has been read.
+/// A stream with its read position.
 #[derive(Debug)]
 pub(super) struct Source<R> {
     input: BufReader<R>,
@@ -72,7 +72,7 @@ impl<R: Read> Source<R> {
         Ok(bytes)
     }
 
-    /// Passes over the next `len` bytes, which are part of `what`.
+    /// Skips the next `len` bytes, which are part of `what`.
     pub(super) fn skip(&mut self, len: u64, what: &'static str) -> Result<(), CaptureError> {
         let skipped = io::copy(&mut (&mut self.input).take(len), &mut io::sink())
             .map_err(|e| CaptureError::new(self.offset, Fault::Io(e)))?;

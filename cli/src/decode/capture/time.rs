@@ -1,11 +1,11 @@
-//! Times of capture.
+//! Timestamps of captures.
 
 use std::fmt;
 use std::time::Duration;
 
 const NS_PER_SEC: i128 = 1_000_000_000;
 
-/// Nanoseconds since 1970-01-01 00:00 UTC. Wide enough for all that a file can say.
+/// Nanoseconds since 1970-01-01 00:00 UTC. Wide enough for any value in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::decode) struct Timestamp {
     ns: i128,
@@ -18,7 +18,7 @@ impl Timestamp {
         }
     }
 
-    /// The time so many nanoseconds after 1970-01-01 00:00 UTC.
+    /// The time `ns` nanoseconds after 1970-01-01 00:00 UTC.
     pub(in crate::decode) fn from_ns(ns: i128) -> Self {
         Self { ns }
     }
@@ -28,7 +28,7 @@ impl Timestamp {
         self.ns - earlier.ns
     }
 
-    /// Time from `earlier` to this; nothing if that is later.
+    /// Time from `earlier` to this; `None` if `earlier` is later.
     pub(in crate::decode) fn since(self, earlier: Timestamp) -> Duration {
         let ns = self.ns_since(earlier).clamp(0, i128::from(u64::MAX));
         Duration::from_nanos(u64::try_from(ns).unwrap_or(u64::MAX))
@@ -55,8 +55,8 @@ impl fmt::Display for Seconds {
     }
 }
 
-/// What one tick of a pcapng interface's clock is: 10 to the power of minus the
-/// value, or with the top bit 2 to the power of minus the other seven.
+/// The length of a tick of a pcapng interface's clock: 10 to the power of minus the value, or, with
+/// the top bit set, 2 to the power of minus the other seven bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Resolution(pub(super) u8);
 

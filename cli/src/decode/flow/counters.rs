@@ -1,4 +1,4 @@
-//! What is counted of a flow.
+//! The counters of a flow.
 
 use roce_wire::{NakCode, Opcode, Operation, Suffix};
 
@@ -24,7 +24,7 @@ pub(in crate::decode) enum Message {
 }
 
 impl Message {
-    /// Every kind, in the order of their numbers.
+    /// Every kind, in numerical order.
     pub(in crate::decode) const ALL: [Message; 13] = [
         Message::Send,
         Message::SendImmediate,
@@ -80,7 +80,7 @@ impl Message {
         }
     }
 
-    /// Its name as the head of a table's column.
+    /// Its name in the header of a table.
     pub(in crate::decode) fn title(self) -> &'static str {
         match self {
             Message::Send => "SEND",
@@ -100,7 +100,7 @@ impl Message {
     }
 }
 
-/// Kinds of NAK but for RNR.
+/// The kinds of NAK other than RNR NAK.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::decode) enum NakKind {
     PsnSequenceError,
@@ -112,7 +112,7 @@ pub(in crate::decode) enum NakKind {
 }
 
 impl NakKind {
-    /// Every kind, in the order of their numbers.
+    /// Every kind, in numerical order.
     pub(in crate::decode) const ALL: [NakKind; 6] = [
         NakKind::PsnSequenceError,
         NakKind::InvalidRequest,
@@ -122,7 +122,7 @@ impl NakKind {
         NakKind::Reserved,
     ];
 
-    /// The kind of this code.
+    /// The kind of a NAK code.
     pub(in crate::decode) fn of(code: NakCode) -> NakKind {
         match code {
             NakCode::PsnSequenceError => NakKind::PsnSequenceError,
@@ -159,25 +159,25 @@ impl NakKind {
     }
 }
 
-/// The counters of a flow. Those from `payload_bytes` on leave packets out whose
-/// ICRC is wrong or that break the rules of their opcode.
+/// The counters of a flow. Those from `payload_bytes` on exclude packets whose ICRC is wrong or
+/// that violate the rules of their opcode.
 #[derive(Clone, Debug, Default)]
 pub(in crate::decode) struct Counters {
     /// Transport packets.
     pub(in crate::decode) packets: u64,
-    /// Bytes of the frames that they were in.
+    /// Bytes of the frames that carried them.
     pub(in crate::decode) wire_bytes: u64,
     /// Wrong ICRCs.
     pub(in crate::decode) icrc_bad: u64,
-    /// Not captured as a whole, so that the ICRC could not be checked.
+    /// Packets not captured completely, so that the ICRC could not be checked.
     pub(in crate::decode) cut: u64,
-    /// Packets that break the rules of their opcode.
+    /// Packets that violate the rules of their opcode.
     pub(in crate::decode) malformed: u64,
     /// Congestion notifications.
     pub(in crate::decode) cnps: u64,
-    /// Packets that a switch marked as having met congestion.
+    /// Packets that a switch marked as having experienced congestion.
     pub(in crate::decode) ecn_ce: u64,
-    /// Bytes of payload, each counted once however often it was sent.
+    /// Bytes of payload, without retransmissions.
     pub(in crate::decode) payload_bytes: u64,
     /// Messages by kind: those whose last packet was seen.
     pub(in crate::decode) messages: [u64; Message::ALL.len()],
@@ -189,17 +189,17 @@ pub(in crate::decode) struct Counters {
     pub(in crate::decode) rnr_naks: u64,
     /// Packets that had been seen before.
     pub(in crate::decode) retransmitted: u64,
-    /// Bytes of payload in them.
+    /// Their bytes of payload.
     pub(in crate::decode) retransmitted_bytes: u64,
-    /// How often PSNs were jumped over.
+    /// The number of gaps in the PSNs.
     pub(in crate::decode) gaps: u64,
-    /// PSNs that were jumped over and never seen later.
+    /// PSNs in gaps that were never filled.
     pub(in crate::decode) missing: u64,
-    /// Jumps too wide to be loss: the queue pair was connected anew.
+    /// Jumps in the PSN too wide to be loss: the queue pair was connected again.
     pub(in crate::decode) restarts: u64,
 }
 
-/// The ECN bits of a packet that has met congestion (RFC 3168).
+/// The ECN bits of a packet that has experienced congestion (RFC 3168).
 const ECN_CE: u8 = 0b11;
 
 impl Counters {
@@ -215,7 +215,7 @@ impl Counters {
         self.cnps += u64::from(packet.bth.is_some_and(is_cnp));
     }
 
-    /// NAKs of all kinds but RNR.
+    /// NAKs of all kinds except RNR.
     pub(in crate::decode) fn all_naks(&self) -> u64 {
         self.naks.iter().sum()
     }

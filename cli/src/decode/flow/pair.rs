@@ -1,17 +1,17 @@
-//! Which two flows are the two directions of a connection.
+//! Finds the two flows that are the two directions of a connection.
 //!
-//! Packets name only the queue pair that they are for. But a response has the PSN of
-//! the request that it answers, so it belongs to the one flow in the other direction
-//! that has sent such a PSN lately. Where several have, a later response decides.
+//! Packets name only their destination queue pair. But a response has the PSN of the request that
+//! it answers, so it belongs to the flow in the opposite direction that has sent such a PSN lately.
+//! If several flows have, a later response decides.
 
 use roce_wire::Psn;
 
 use super::FlowTable;
 
-/// How many flows between the two hosts are looked at for a response.
+/// The most flows between the two hosts to examine for a response.
 const MAX_CANDIDATES: usize = 256;
 
-/// For how many responses of a flow its peer is looked for.
+/// The number of responses of a flow for which its peer is searched.
 const MAX_SEARCHES: u32 = 1024;
 
 impl FlowTable {

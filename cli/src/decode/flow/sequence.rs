@@ -1,29 +1,28 @@
-//! Which packets of a flow are new, which repeated, and which are missing, told from
-//! their PSNs alone.
+//! Classifies the packets of a flow as new, retransmitted or missing, from their PSNs alone.
 
 use roce_wire::{Opcode, Operation, PathMtu, Position, Psn, Reth};
 
-/// A jump over so many PSNs, forward or back, is taken for another connection of the
-/// same queue pair and not for loss.
+/// A jump by at least this many PSNs, forward or back, counts as another connection of the same
+/// queue pair rather than as loss.
 const MAX_JUMP: u32 = 1 << 16;
 
-/// Gaps that are remembered for each direction; of more, the oldest are given up.
+/// The most gaps to remember for each direction. Beyond that, the oldest are forgotten.
 const MAX_GAPS: usize = 32;
 
-/// What a packet's PSN tells.
+/// What a packet's PSN shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Arrival {
-    /// In order, or after a gap of `missing` PSNs.
+    /// The packet is in order, or follows a gap of `missing` PSNs.
     New { missing: u32 },
-    /// Fills `found` PSNs of a gap.
+    /// The packet fills `found` PSNs of a gap.
     Late { found: u32 },
-    /// Seen before.
+    /// The packet was seen before.
     Repeated,
-    /// Far from all before.
+    /// The PSN is far from all earlier ones.
     Restart,
 }
 
-/// PSNs that were jumped over: where each gap starts and how many there are.
+/// PSNs that were skipped: the start and length of each gap.
 #[derive(Clone, Debug, Default)]
 struct Gaps(Vec<(Psn, u32)>);
 
@@ -35,7 +34,7 @@ impl Gaps {
         self.0.push((start, len));
     }
 
-    /// What a packet is that takes `count` PSNs from `psn` on and comes after later ones.
+    /// Classifies a packet that takes `count` PSNs starting at `psn` and arrives after later ones.
     fn late_or_repeated(&mut self, psn: Psn, count: u32) -> Arrival {
         match self.fill(psn, count) {
             0 => Arrival::Repeated,
@@ -43,8 +42,8 @@ impl Gaps {
         }
     }
 
-    /// Takes up to `count` PSNs from `psn` on out of the gap that `psn` is in. Returns
-    /// how many that were, 0 if it is in none.
+    /// Removes up to `count` PSNs starting at `psn` from the gap that contains `psn`. Returns the
+    /// number removed; 0 if no gap contains it.
     fn fill(&mut self, psn: Psn, count: u32) -> u32 {
         let offset_in = |&(start, len): &(Psn, u32)| {
             let offset = u32::try_from(psn.diff(start)).ok()?;
@@ -73,7 +72,7 @@ impl Gaps {
 pub(super) struct Requests {
     state: Option<RequestState>,
     gaps: Gaps,
-    /// The path MTU, once a packet that fills it was seen.
+    /// The path MTU, once a packet of full size was seen.
     mtu: Option<PathMtu>,
 }
 
@@ -83,18 +82,18 @@ struct RequestState {
     first: Psn,
     /// The PSN of the latest request.
     latest: Psn,
-    /// How many bytes it reads; nothing unless it is an RDMA READ, which takes as
-    /// many PSNs as its response has packets (IBTA 1.7, 9.7.3.1).
+    /// The number of bytes that it reads; `None` unless it is an RDMA READ, which takes as many
+    /// PSNs as its response has packets (IBTA 1.7, 9.7.3.1).
     reads: Option<u32>,
 }
 
 impl Requests {
-    /// Is told the path MTU by the responses in the other direction.
+    /// Sets the path MTU, which the responses in the other direction show.
     pub(super) fn learn_mtu(&mut self, mtu: Option<PathMtu>) {
         self.mtu = mtu.or(self.mtu);
     }
 
-    /// Takes a request into account.
+    /// Processes a request.
     pub(super) fn arrive(
         &mut self,
         psn: Psn,
@@ -130,7 +129,7 @@ impl Requests {
             };
             return self.gaps.late_or_repeated(psn, taken);
         };
-        // The rest of an RDMA READ that was answered in part is asked for again.
+        // A partly answered RDMA READ is requested again from where the answer ended.
         if reads.is_some() && state.is_inside(ahead, self.mtu) {
             return Arrival::Repeated;
         }
@@ -143,7 +142,7 @@ impl Requests {
         Arrival::New { missing }
     }
 
-    /// Whether `psn` is one that these requests took, not long before the latest.
+    /// Whether these requests took `psn`, shortly before the latest.
     pub(super) fn covers(&self, psn: Psn) -> bool {
         self.state.is_some_and(|state| {
             let behind = state.latest.diff(psn);
@@ -158,8 +157,7 @@ impl Requests {
 }
 
 impl RequestState {
-    /// How many PSNs lie between the latest request and one `ahead` of it that
-    /// belong to neither.
+    /// The number of PSNs between the latest request and one `ahead` of it that belong to neither.
     fn missing(&self, ahead: u32, mtu: Option<PathMtu>) -> u32 {
         let Some(len) = self.reads else {
             return ahead - 1;
@@ -167,18 +165,18 @@ impl RequestState {
         let taken = |mtu| packets(len, mtu);
         match mtu {
             Some(mtu) => ahead.saturating_sub(taken(mtu)),
-            // Any MTU that makes it fit, or else the one that leaves the least.
+            // Any MTU that makes it fit, or else the one with the fewest missing PSNs.
             None if PathMtu::ALL.iter().any(|&mtu| taken(mtu) == ahead) => 0,
             None => ahead.saturating_sub(taken(PathMtu::Mtu256)),
         }
     }
 
-    /// Whether a request `ahead` of the latest may be the next one, far as it is.
+    /// Whether a request far `ahead` of the latest may still be the next one.
     fn admits(&self, ahead: i32, mtu: Option<PathMtu>) -> bool {
         u32::try_from(ahead).is_ok_and(|ahead| ahead > 0 && self.missing(ahead, mtu) == 0)
     }
 
-    /// Whether a request `ahead` of the latest, an RDMA READ, is for its middle.
+    /// Whether a request `ahead` of the latest, which is an RDMA READ, asks for its remainder.
     fn is_inside(&self, ahead: u32, mtu: Option<PathMtu>) -> bool {
         match (self.reads, mtu) {
             (Some(len), Some(mtu)) => ahead < packets(len, mtu),
@@ -187,23 +185,23 @@ impl RequestState {
     }
 }
 
-/// PSNs that an RDMA READ of `len` bytes takes.
+/// The number of PSNs that an RDMA READ of `len` bytes takes.
 fn packets(len: u32, mtu: PathMtu) -> u32 {
     len.div_ceil(mtu.bytes() as u32).max(1)
 }
 
-/// The RDMA READ responses of a flow. Acknowledgements between them have PSNs of
-/// other requests, so only what is missing within a message shows.
+/// The RDMA READ responses of a flow. Acknowledgements between them have PSNs of other requests, so
+/// gaps are visible only within a message.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Responses {
     next: Option<Psn>,
     gaps: Gaps,
-    /// The path MTU, once a packet that fills it was seen.
+    /// The path MTU, once a packet of full size was seen.
     pub(super) mtu: Option<PathMtu>,
 }
 
 impl Responses {
-    /// Takes a packet of an RDMA READ response into account.
+    /// Processes a packet of an RDMA READ response.
     pub(super) fn arrive(&mut self, psn: Psn, position: Position, payload_len: usize) -> Arrival {
         if matches!(position, Position::First | Position::Middle) {
             self.mtu = PathMtu::from_bytes(payload_len).or(self.mtu);

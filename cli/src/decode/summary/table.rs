@@ -1,15 +1,15 @@
-//! Columns that line up.
+//! Tables with aligned columns.
 
 use std::fmt;
 
-/// Which side of its column a cell keeps to.
+/// The alignment of a cell in its column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Align {
     Left,
     Right,
 }
 
-/// A table with a head, whose columns are as wide as their widest cell.
+/// A table with a header, whose columns are as wide as their widest cell.
 #[derive(Clone, Debug)]
 pub(super) struct Table {
     aligns: Vec<Align>,

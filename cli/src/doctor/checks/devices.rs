@@ -1,10 +1,10 @@
-//! This stack's devices, and the files by which programs find them.
+//! This stack's devices, and the files that programs use to find them.
 
 use super::Context;
 use crate::doctor::finding::Finding;
 use crate::doctor::machine::Shows;
 
-/// Whether there are devices.
+/// Checks that there are devices.
 pub(in crate::doctor) fn devices(context: &Context<'_>) -> Vec<Finding> {
     const CHECK: &str = "devices";
     let devices = &context.machine.devices;
@@ -18,7 +18,7 @@ pub(in crate::doctor) fn devices(context: &Context<'_>) -> Vec<Finding> {
     }]
 }
 
-/// Whether there are device nodes, which UCX asks for.
+/// Checks that there are device nodes, which UCX needs.
 pub(in crate::doctor) fn nodes(context: &Context<'_>) -> Vec<Finding> {
     const CHECK: &str = "/dev/infiniband";
     let nodes = context.machine.names("/dev/infiniband");
@@ -38,7 +38,7 @@ pub(in crate::doctor) fn nodes(context: &Context<'_>) -> Vec<Finding> {
     vec![Finding::unless_by_run(is_shown, CHECK, what).remedy("roce run PROGRAM")]
 }
 
-/// Whether programs see this stack's devices in sysfs.
+/// Checks that programs see this stack's devices in sysfs.
 pub(in crate::doctor) fn sysfs(context: &Context<'_>) -> Vec<Finding> {
     const CHECK: &str = "sysfs";
     let machine = context.machine;

@@ -1,9 +1,9 @@
-//! Which devices and transports UCX, libfabric, Open MPI and NCCL will take here.
+//! Which devices and transports UCX, libfabric, Open MPI and NCCL will use.
 
 use super::Context;
 use crate::doctor::finding::Finding;
 
-/// The elements of a list in a variable, with a `^` for "all but" in front of it taken off.
+/// The elements of a list in a variable. A leading `^` means "all but these".
 struct List {
     all_but: bool,
     elements: Vec<String>,
@@ -22,15 +22,15 @@ impl List {
         }
     }
 
-    /// Whether one of these is taken.
+    /// Whether the list selects one of these.
     fn takes(&self, any_of: &[&str]) -> bool {
         let named = self.elements.iter().any(|e| any_of.contains(&e.as_str()));
         named != self.all_but
     }
 }
 
-/// Says so if a variable names devices, and none that is there: `what` makes a device's name of an
-/// element.
+/// A finding if a variable names only devices that do not exist. `what` extracts the device's name
+/// from an element.
 fn names_no_device(
     context: &Context<'_>,
     check: &str,
@@ -52,7 +52,7 @@ fn names_no_device(
     Some(Finding::failure(check, what).remedy(format!("export {variable}={right}")))
 }
 
-/// UCX takes devices by its list of transports, and by their names.
+/// UCX selects devices by its list of transports, and by their names.
 pub(in crate::doctor) fn ucx(context: &Context<'_>) -> Vec<Finding> {
     const CHECK: &str = "UCX";
     const VERBS: [&str; 8] = [
@@ -80,7 +80,7 @@ pub(in crate::doctor) fn ucx(context: &Context<'_>) -> Vec<Finding> {
     }]
 }
 
-/// libfabric takes its verbs provider if nothing says otherwise.
+/// libfabric uses its verbs provider unless a variable says otherwise.
 pub(in crate::doctor) fn libfabric(context: &Context<'_>) -> Vec<Finding> {
     const CHECK: &str = "libfabric";
     if let Some(provider) = context.machine.variable("FI_PROVIDER")
@@ -97,7 +97,7 @@ pub(in crate::doctor) fn libfabric(context: &Context<'_>) -> Vec<Finding> {
     )
 }
 
-/// Open MPI takes UCX by itself only for devices that are named like NVIDIA's.
+/// Open MPI uses UCX by default only for devices with NVIDIA's names.
 pub(in crate::doctor) fn open_mpi(context: &Context<'_>) -> Vec<Finding> {
     const CHECK: &str = "Open MPI";
     let machine = context.machine;
@@ -126,7 +126,7 @@ pub(in crate::doctor) fn open_mpi(context: &Context<'_>) -> Vec<Finding> {
     }]
 }
 
-/// NCCL takes all devices, unless it is told to take none.
+/// NCCL uses all devices unless a variable disables them.
 pub(in crate::doctor) fn nccl(context: &Context<'_>) -> Vec<Finding> {
     const CHECK: &str = "NCCL";
     let machine = context.machine;
@@ -139,7 +139,7 @@ pub(in crate::doctor) fn nccl(context: &Context<'_>) -> Vec<Finding> {
         let what = format!("NCCL_NET is {net:?}: data does not go over verbs");
         return vec![Finding::failure(CHECK, what).remedy("export NCCL_NET=IB")];
     }
-    // Without a `=` in front, a name is the beginning of those that are meant.
+    // Without a leading `=`, a name is a prefix.
     let matches = |element: &str, device: &str| {
         let exact = element.strip_prefix('=');
         let name = exact
@@ -159,7 +159,7 @@ pub(in crate::doctor) fn nccl(context: &Context<'_>) -> Vec<Finding> {
     )
 }
 
-/// It works, as far as this program sees.
+/// The finding that it works, as far as this program can see.
 fn takes(context: &Context<'_>, check: &str, what: &str) -> Finding {
     let devices = context.machine.devices.join(", ");
     let how = match context.by_run {

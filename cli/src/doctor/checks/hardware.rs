@@ -1,12 +1,12 @@
-//! Devices of the kernel that programs would take before those of this stack: on hosted machines
-//! there are often some that do not work.
+//! The kernel's RDMA devices, which programs would use before those of this stack. Hosted machines
+//! often have some that do not work.
 
 use super::Context;
 use crate::doctor::finding::{Finding, printable};
 
 const CHECK: &str = "hardware";
 
-/// The devices in sysfs that are not this stack's, each with what would keep it from working.
+/// The devices in sysfs that are not this stack's, each with the reason if it can't work.
 pub(in crate::doctor) fn hardware(context: &Context<'_>) -> Vec<Finding> {
     let machine = context.machine;
     let names = machine.names("/sys/class/infiniband");
@@ -46,7 +46,7 @@ fn device(context: &Context<'_>, name: &str) -> Finding {
     })
 }
 
-/// Says so if no port of the device is active.
+/// The reason, if no port of the device is active.
 fn no_active_port(context: &Context<'_>, name: &str) -> Option<String> {
     let machine = context.machine;
     let ports = format!("/sys/class/infiniband/{name}/ports");
@@ -66,7 +66,7 @@ fn no_active_port(context: &Context<'_>, name: &str) -> Option<String> {
     })
 }
 
-/// Says so if the device has no node that programs could open.
+/// The reason, if the device has no node that programs can open.
 fn no_node(context: &Context<'_>, name: &str) -> Option<String> {
     let machine = context.machine;
     let class = "/sys/class/infiniband_verbs";

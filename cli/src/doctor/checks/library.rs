@@ -1,4 +1,4 @@
-//! The libibverbs and librdmacm that programs get by name.
+//! The libibverbs and librdmacm that programs find by name.
 
 use super::Context;
 use crate::doctor::finding::Finding;
@@ -21,7 +21,7 @@ pub(super) fn preloaded(machine: &Machine) -> bool {
     names.any(|name| name.starts_with('/') && machine.is_ours(&machine.at(name)))
 }
 
-/// Where this stack's library is, and what programs get that are started without it.
+/// Where this stack's library is, and what programs started without it get.
 pub(in crate::doctor) fn library(context: &Context<'_>) -> Vec<Finding> {
     const CHECK: &str = "library";
     let machine = context.machine;

@@ -1,4 +1,4 @@
-//! Limits of this process and of the kernel that data or queues run into.
+//! Limits of this process and of the kernel that affect data transfer.
 
 use super::Context;
 use crate::doctor::finding::{Finding, quoted};
@@ -7,13 +7,13 @@ use std::path::PathBuf;
 
 const MIB: u64 = 1 << 20;
 
-/// With less than this, a program with a few queues and its buffers is killed.
+/// With less memory than this, a program with a few queues and its buffers is killed.
 const TOO_LITTLE_MEMORY: u64 = 64 * MIB;
 
-/// With less than this, a larger one may be.
+/// With less memory than this, a larger program may be killed.
 const LITTLE_MEMORY: u64 = 512 * MIB;
 
-/// What is left of the memory that the cgroup may use.
+/// Checks how much of the cgroup's memory limit is left.
 pub(in crate::doctor) fn memory(context: &Context<'_>) -> Vec<Finding> {
     const CHECK: &str = "memory";
     let Some(left) = memory_left(context.machine) else {
@@ -39,14 +39,14 @@ pub(in crate::doctor) fn memory(context: &Context<'_>) -> Vec<Finding> {
     }]
 }
 
-/// What is left of a memory limit.
+/// The rest of a memory limit.
 struct Left {
     bytes: u64,
     limit: u64,
     file: String,
 }
 
-/// The tightest limit of the cgroups that this process is in, of either version.
+/// The tightest limit of this process's cgroups, of either version.
 fn memory_left(machine: &Machine) -> Option<Left> {
     let text = machine.text("/proc/self/cgroup")?;
     let mut tightest: Option<Left> = None;
@@ -63,13 +63,13 @@ fn memory_left(machine: &Machine) -> Option<Left> {
             _ => continue,
         };
         let group = PathBuf::from(mount).join(path.trim_start_matches('/'));
-        // The limits of the groups around it hold, too. In a container the path may be that of
-        // the host, and only the mount itself is there.
+        // The limits of the parent groups apply, too. In a container the path may be that of the
+        // host, and only the mount itself exists.
         for folder in group.ancestors().take_while(|at| at.starts_with(mount)) {
             let Some(limit_bytes) = machine.number(folder.join(limit)) else {
                 continue;
             };
-            // What version 1 says if there is none.
+            // Version 1's value for "no limit".
             if limit_bytes >= 1 << 60 {
                 continue;
             }
@@ -88,7 +88,7 @@ fn memory_left(machine: &Machine) -> Option<Left> {
     tightest
 }
 
-/// Cache of files that the kernel gives up when memory is short.
+/// File cache that the kernel frees when memory is short.
 fn cached(machine: &Machine, file: &std::path::Path) -> u64 {
     let text = machine.text(file).unwrap_or_default();
     let is_it = |line: &&str| line.starts_with("inactive_file ");
@@ -97,14 +97,14 @@ fn cached(machine: &Machine, file: &std::path::Path) -> u64 {
     number.parse().unwrap_or(0)
 }
 
-/// The soft limit with this name; nothing if it is unlimited, or not known.
+/// The soft limit with this name; `None` if it is unlimited or unknown.
 fn limit(machine: &Machine, name: &str) -> Option<u64> {
     let text = machine.text("/proc/self/limits")?;
     let line = text.lines().find_map(|line| line.strip_prefix(name))?;
     line.split_whitespace().next()?.parse().ok()
 }
 
-/// How much memory may be locked. This stack locks none; programs may.
+/// Checks how much memory may be locked. This stack locks none; programs may.
 pub(in crate::doctor) fn locked_memory(context: &Context<'_>) -> Vec<Finding> {
     const CHECK: &str = "locked memory";
     const LITTLE: u64 = 8 * MIB;
@@ -125,7 +125,7 @@ pub(in crate::doctor) fn locked_memory(context: &Context<'_>) -> Vec<Finding> {
     }]
 }
 
-/// How many descriptors a process may have: sockets, event descriptors, completion channels.
+/// Checks the limit on descriptors: sockets, event descriptors, completion channels.
 pub(in crate::doctor) fn open_files(context: &Context<'_>) -> Vec<Finding> {
     const CHECK: &str = "open files";
     const REMEDY: &str = "ulimit -n $(ulimit -H -n)";
@@ -145,7 +145,7 @@ pub(in crate::doctor) fn open_files(context: &Context<'_>) -> Vec<Finding> {
     }]
 }
 
-/// How much pipes may hold, by which programs and launchers exchange data.
+/// Checks the capacity of pipes, which programs and launchers use to exchange data.
 pub(in crate::doctor) fn pipes(context: &Context<'_>) -> Vec<Finding> {
     const CHECK: &str = "pipes";
     const PAGES: u64 = 1024;
@@ -156,7 +156,7 @@ pub(in crate::doctor) fn pipes(context: &Context<'_>) -> Vec<Finding> {
         let remedy = format!("sudo sysctl -w fs.pipe-max-size={MIB}");
         return vec![Finding::warning(CHECK, what).remedy(remedy)];
     }
-    // 0 is no limit.
+    // 0 means no limit.
     for (name, usual) in [
         ("pipe-user-pages-soft", 16_384),
         ("pipe-user-pages-hard", 0),
@@ -170,7 +170,7 @@ pub(in crate::doctor) fn pipes(context: &Context<'_>) -> Vec<Finding> {
     vec![Finding::ok(CHECK, format!("up to {} KiB each", size >> 10))]
 }
 
-/// The receive buffer that the kernel gives to the sockets behind a device.
+/// Checks the receive buffer that the kernel gives to a device's sockets.
 pub(in crate::doctor) fn udp_buffer(context: &Context<'_>) -> Vec<Finding> {
     const CHECK: &str = "UDP buffers";
     let asked = context.machine.variable("ROCE_UDP_BUFFER_MIB");
@@ -189,7 +189,7 @@ pub(in crate::doctor) fn udp_buffer(context: &Context<'_>) -> Vec<Finding> {
             )
             .remedy(format!("sudo sysctl -w net.core.rmem_max={wanted}")),
             Some(most) => Finding::ok(CHECK, format!("up to {} KiB", most >> 10)),
-            // A container may not show it.
+            // A container may hide it.
             None => Finding::ok(CHECK, "their limit is not shown here"),
         },
     ]

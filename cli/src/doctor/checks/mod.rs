@@ -14,12 +14,12 @@ use super::machine::{Machine, Shows};
 
 pub(super) use program::program;
 
-/// How programs are started in this environment.
+/// The way that programs are started in this environment.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Context<'a> {
     pub(super) machine: &'a Machine,
-    /// Whether programs will be started by `roce run`, which mends much: not if the environment
-    /// leads to this stack's library by itself.
+    /// Whether programs will be started by `roce run`, which fixes many problems. False if the
+    /// environment already leads to this stack's library.
     pub(super) by_run: bool,
 }
 
@@ -37,13 +37,13 @@ impl<'a> Context<'a> {
         self.is_shown_files() || nodes.iter().any(|name| name.starts_with("uverbs"))
     }
 
-    /// Whether programs will be started by `roce run`, and it shows them files that are not there.
+    /// Whether programs will be started by `roce run`, which shows them the device files.
     fn is_shown_files(&self) -> bool {
         self.by_run && !matches!(self.machine.shows, Shows::Not(_))
     }
 }
 
-/// Everything that does not depend on the program.
+/// The checks that do not depend on the program.
 pub(super) const ALL: &[fn(&Context<'_>) -> Vec<Finding>] = &[
     settings::settings,
     devices::devices,

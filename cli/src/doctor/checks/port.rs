@@ -1,4 +1,5 @@
-//! What holds UDP port 4791: this stack shares it among its own processes, and with nothing else.
+//! The owners of UDP port 4791, which this stack shares among its own processes and with nothing
+//! else.
 
 use super::Context;
 use crate::doctor::finding::{Finding, quoted};
@@ -8,7 +9,7 @@ use std::fs;
 
 const CHECK: &str = "port 4791";
 
-/// 4791 as the kernel's tables have it.
+/// Port 4791 in the kernel's tables.
 const PORT: &str = "12B7";
 
 /// A socket that is bound to the port.
@@ -25,7 +26,7 @@ struct Holder {
     name: String,
 }
 
-/// Whether a stranger holds the port.
+/// Checks whether another program holds the port.
 pub(in crate::doctor) fn port(context: &Context<'_>) -> Vec<Finding> {
     let machine = context.machine;
     let sockets = sockets(machine);
@@ -63,7 +64,7 @@ fn stranger(holder: &Holder) -> Finding {
     Finding::failure(CHECK, what).remedy(format!("kill {}", holder.pid))
 }
 
-/// A socket whose process is not seen from here.
+/// The finding for a socket whose process is not visible from here.
 fn unseen(machine: &Machine, socket: &Socket, has_ours: bool) -> Option<Finding> {
     let links = machine.names("/sys/class/infiniband");
     let rxe = links.iter().find(|name| {
@@ -82,7 +83,7 @@ fn unseen(machine: &Machine, socket: &Socket, has_ours: bool) -> Option<Finding>
     }
     let uid = socket.uid;
     let what = match has_ours {
-        // They may be the ones: another container's, with the same network.
+        // They may own it, from another container in the same network namespace.
         true => format!(
             "a process that is not seen from here holds it (user {uid}); this stack's own of \
              another user would keep devices from working"
@@ -99,7 +100,7 @@ fn unseen(machine: &Machine, socket: &Socket, has_ours: bool) -> Option<Finding>
     Some(finding.remedy("sudo ss -ulpn sport = :4791"))
 }
 
-/// The sockets that are bound to the port, by the kernel's tables.
+/// The sockets bound to the port, from the kernel's tables.
 fn sockets(machine: &Machine) -> Vec<Socket> {
     let mut found = Vec::new();
     for table in ["/proc/net/udp", "/proc/net/udp6"] {
@@ -122,7 +123,7 @@ fn socket(line: &str) -> Option<Socket> {
     Some(Socket { uid, inode })
 }
 
-/// The processes that have sockets with these inodes, and the inodes that were found.
+/// The processes that own sockets with these inodes, and the inodes found.
 fn holders(machine: &Machine, inodes: &BTreeSet<u64>) -> (BTreeSet<Holder>, BTreeSet<u64>) {
     let mut holders = BTreeSet::new();
     let mut found = BTreeSet::new();
@@ -150,8 +151,8 @@ fn holders(machine: &Machine, inodes: &BTreeSet<u64>) -> (BTreeSet<Holder>, BTre
     (holders, found)
 }
 
-/// The processes with open devices of this stack: each answers `roce top` at a name with its
-/// number.
+/// The processes with open devices of this stack. Each answers `roce top` at a name with its
+/// process ID.
 fn our_processes(machine: &Machine) -> BTreeSet<u32> {
     let table = machine.text("/proc/net/unix").unwrap_or_default();
     table

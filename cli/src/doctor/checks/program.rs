@@ -1,5 +1,4 @@
-//! Which libibverbs and librdmacm a program would load: this stack's, or one that was brought
-//! along.
+//! Which libibverbs and librdmacm a program would load: this stack's, or a bundled copy.
 
 use super::Context;
 use super::library::preloaded;
@@ -17,7 +16,7 @@ const OWN_MACHINE: u16 = if cfg!(target_arch = "aarch64") {
     62
 };
 
-/// What is to be said of a program, by name, by path, or of a folder with a Python environment.
+/// Checks a program, given by name or path, or a folder with a Python environment.
 pub(in crate::doctor) fn program(context: &Context<'_>, program: &str) -> Vec<Finding> {
     let shown = printable(program);
     let Some(path) = find(context, program) else {
@@ -50,7 +49,7 @@ pub(in crate::doctor) fn program(context: &Context<'_>, program: &str) -> Vec<Fi
     findings
 }
 
-/// A path, or where PATH leads.
+/// Resolves a path, or searches PATH.
 fn find(context: &Context<'_>, program: &str) -> Option<PathBuf> {
     let machine = context.machine;
     if program.contains('/') || program == "." {
@@ -70,12 +69,12 @@ fn find(context: &Context<'_>, program: &str) -> Option<PathBuf> {
     })
 }
 
-/// What an executable file would load when it starts.
+/// Checks the libraries that an executable file loads when it starts.
 fn linked(context: &Context<'_>, shown: &str, path: &Path) -> Vec<Finding> {
     let machine = context.machine;
     let Some(image) = Image::read(path) else {
         return python::script_interpreter(machine, path)
-            // Not one that is a script itself, which could go on for ever.
+            // Skip an interpreter that is itself a script, to avoid an endless loop.
             .filter(|interpreter| Image::read(interpreter).is_some())
             .map(|interpreter| linked(context, shown, &interpreter))
             .unwrap_or_default();
@@ -123,7 +122,8 @@ fn linked(context: &Context<'_>, shown: &str, path: &Path) -> Vec<Finding> {
     findings
 }
 
-/// A copy of the library that comes before this stack's unless that is preloaded, as `roce run` does.
+/// A copy of the library that is found before this stack's, unless that is preloaded, as `roce
+/// run` does.
 fn bundled(context: &Context<'_>, shown: &str, copy: &Path, by: Option<&Path>) -> Finding {
     let machine = context.machine;
     let by = by.map_or(String::new(), |by| format!(" (for {})", machine.shown(by)));

@@ -6,7 +6,7 @@ use roce_verbs::settings::{check_environment, unknown_variables};
 
 const CHECK: &str = "variables";
 
-/// What is wrong with them. They are those of this process: what reads them knows no other.
+/// Checks the variables, of this process: the reader of settings knows no other environment.
 pub(in crate::doctor) fn settings(_: &Context<'_>) -> Vec<Finding> {
     let wrong = check_environment(&[]);
     let mut findings: Vec<Finding> = wrong
@@ -16,7 +16,7 @@ pub(in crate::doctor) fn settings(_: &Context<'_>) -> Vec<Finding> {
     for unknown in unknown_variables() {
         let finding = Finding::warning(CHECK, unknown.to_string());
         let name = &unknown.name;
-        // A shell can unset nothing else.
+        // A shell can unset only such names.
         let is_name = name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
         findings.push(match is_name {
             true => finding.remedy(format!("unset {name}")),

@@ -1,4 +1,4 @@
-//! A folder in memory over another, which shows what the other holds and can hold more.
+//! A tmpfs mounted over a folder. It shows the folder's entries and can hold more.
 
 use nix::fcntl::{OFlag, open};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
@@ -10,17 +10,17 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
-/// More than all made-up files take.
+/// More than all device files take.
 const SIZE: &str = "mode=0755,size=64m";
 
-/// The cover, still writable. Dropped before it is filled, it is taken away.
+/// The cover, while it is writable. It is removed if dropped before it is filled.
 pub(super) struct Cover {
     folder: PathBuf,
     kept: bool,
 }
 
 impl Cover {
-    /// Covers `folder` with one that has the same entries, without those named in `hidden`.
+    /// Covers `folder` with a tmpfs that has the same entries, except for those in `hidden`.
     pub(super) fn over(folder: &Path, hidden: &[&str]) -> io::Result<Self> {
         let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
         let below = open(folder, flags, Mode::empty())?;
@@ -38,7 +38,7 @@ impl Cover {
         Ok(cover)
     }
 
-    /// Covers `folder` with an empty one.
+    /// Covers `folder` with an empty tmpfs.
     pub(super) fn hiding(folder: &Path) -> io::Result<Self> {
         mount(
             Some("roce"),
@@ -53,7 +53,7 @@ impl Cover {
         })
     }
 
-    /// Lets `write` add entries; after that, nobody can.
+    /// Lets `write` add entries, and then makes the cover read-only.
     pub(super) fn fill(mut self, write: impl Fn(&Path) -> io::Result<()>) -> io::Result<()> {
         write(&self.folder)?;
         let flags = MsFlags::MS_REMOUNT
@@ -72,11 +72,11 @@ impl Cover {
         Ok(())
     }
 
-    /// Shows an entry of the covered folder: a link as the same link, anything else by a bind
-    /// mount, with all that is mounted below it.
+    /// Shows an entry of the covered folder: a link as the same link, anything else as a recursive
+    /// bind mount.
     fn show(&self, below: &OwnedFd, name: &OsStr, entry: &fs::DirEntry) -> io::Result<()> {
         let at = self.folder.join(name);
-        // The path to the folder leads to the cover now; the descriptor does not.
+        // The folder's path now leads to the cover; the descriptor does not.
         let source = Path::new("/proc/self/fd")
             .join(below.as_raw_fd().to_string())
             .join(name);
@@ -92,7 +92,7 @@ impl Cover {
         let flags = MsFlags::MS_BIND | MsFlags::MS_REC;
         match mount(Some(&source), &at, None::<&Path>, flags, None::<&Path>) {
             Ok(()) => Ok(()),
-            // It went away just now.
+            // The entry vanished meanwhile.
             Err(nix::errno::Errno::ENOENT) => fs::remove_file(&at).or_else(|_| fs::remove_dir(&at)),
             Err(error) => Err(error.into()),
         }
@@ -102,7 +102,7 @@ impl Cover {
 impl Drop for Cover {
     fn drop(&mut self) {
         if !self.kept {
-            // Nothing can be done if this fails, too; the namespace is this process's own.
+            // If this fails, too, nothing can be done; the namespace belongs to this process only.
             let _ = umount2(&self.folder, MntFlags::MNT_DETACH);
         }
     }

@@ -1,13 +1,13 @@
 //! `/dev/infiniband`.
 //!
-//! Where the system has this folder, a folder in memory covers it. Where it has none, all of
-//! `/dev` is covered, by one of two means:
+//! If the system has this folder, a tmpfs covers it. If not, all of `/dev` is covered, in one of
+//! two ways:
 //!
-//! - an overlay: `/dev` as it is, and a layer in memory that takes what is created. Device files
-//!   that the kernel or `nvidia-modprobe` makes later are seen. The kernel opens no device file
-//!   of an overlay that was mounted in a user namespace;
-//! - a folder in memory with each entry of `/dev` mounted into it: works in a user namespace.
-//!   Entries that come later are not seen.
+//! - an overlay: `/dev` with a layer in memory for new files. Device files that the kernel or
+//!   `nvidia-modprobe` makes later are visible. The kernel opens no device file of an overlay that
+//!   was mounted in a user namespace;
+//! - a tmpfs with each entry of `/dev` mounted into it, which works in a user namespace. Later
+//!   entries are not visible.
 
 use super::cover::Cover;
 use super::{MadeUp, NamespaceError, Privilege};
@@ -26,17 +26,17 @@ const DEV: &str = "/dev";
 const INFINIBAND: &str = "/dev/infiniband";
 const PTMX: &str = "/dev/ptmx";
 
-/// Where all of the covered `/dev` stays visible.
+/// The path where all of the covered `/dev` stays visible.
 pub(super) const KEPT: &str = "/sys/class/roce/dev";
 
-/// How `/dev/infiniband` came to be.
+/// The way that `/dev/infiniband` was made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Dev {
-    /// A folder in memory over the system's own.
+    /// A tmpfs over the system's own folder.
     Hidden,
     /// An overlay over `/dev`.
     Overlay,
-    /// A folder in memory over `/dev`, with every entry mounted into it.
+    /// A tmpfs over `/dev`, with every entry mounted into it.
     Entries,
 }
 
@@ -53,7 +53,7 @@ impl fmt::Display for Dev {
 /// Shows `made_up` in `/dev/infiniband`.
 ///
 /// # Errors
-/// If it can't be done. `/dev` is then as it was.
+/// If it is not possible. `/dev` is then unchanged.
 pub(super) fn show(made_up: &MadeUp, privilege: Privilege) -> Result<Dev, NamespaceError> {
     let fill = |root: &Path| make_devices(made_up, root);
     let folder = Path::new(INFINIBAND);
@@ -74,8 +74,8 @@ pub(super) fn show(made_up: &MadeUp, privilege: Privilege) -> Result<Dev, Namesp
     entries(made_up).map(|()| Dev::Entries).map_err(failed)
 }
 
-/// Makes the device files in `folder`: mounts of a device that is there, since a user namespace
-/// may make none.
+/// Makes the device files in `folder`. They are mounts of an existing device, because a user
+/// namespace may create none.
 fn make_devices(made_up: &MadeUp, folder: &Path) -> io::Result<()> {
     for name in &made_up.dev {
         let at = folder.join(name);
@@ -91,7 +91,7 @@ fn overlay(made_up: &MadeUp) -> io::Result<()> {
     let before = works();
     let below = handle()?;
     let submounts = submounts()?;
-    // The upper layer. Nobody sees it: the overlay lies on it.
+    // The upper layer. It is invisible, because the overlay covers it.
     let memory = Mounts::default().tmpfs()?;
     for name in ["upper", "work"] {
         fs::create_dir(Path::new(DEV).join(name))?;
@@ -115,12 +115,12 @@ fn overlay(made_up: &MadeUp) -> io::Result<()> {
     Ok(())
 }
 
-/// Covers `/dev` with a folder in memory that has the same entries.
+/// Covers `/dev` with a tmpfs that has the same entries.
 fn entries(made_up: &MadeUp) -> io::Result<()> {
     let before = works();
-    // A ptmx that is mounted alone makes no pseudoterminals: the kernel looks for the folder
-    // `pts` beside it. The one in `pts` does, but most systems let nobody open it; so does the
-    // one in the `/dev` that is kept.
+    // A ptmx that is mounted alone makes no pseudoterminals: the kernel looks for the folder `pts`
+    // beside it. The one in `pts` works, but most systems deny opening it. The one in the preserved
+    // `/dev` works, too.
     let ptmx = match fs::symlink_metadata(PTMX) {
         Ok(found) if found.is_symlink() => None,
         Ok(_) if opens("/dev/pts/ptmx") => Some(PathBuf::from("pts/ptmx")),
@@ -143,7 +143,7 @@ fn entries(made_up: &MadeUp) -> io::Result<()> {
     })
 }
 
-/// What programs can do in `/dev`, as far as a cover may break it.
+/// Functions of `/dev` that a cover may break.
 struct Works {
     null: bool,
     ptmx: bool,
@@ -165,7 +165,7 @@ fn works() -> Works {
 
 impl Works {
     /// # Errors
-    /// If something worked and works no more.
+    /// If something that worked before no longer works.
     fn check(&self) -> io::Result<()> {
         let now = works();
         if self.null && !now.null {
@@ -178,7 +178,7 @@ impl Works {
     }
 }
 
-/// Mounts over `/dev`, undone when this is dropped before they are kept.
+/// Mounts over `/dev`. They are undone when dropped, unless they are kept.
 #[derive(Default)]
 struct Mounts(usize);
 
@@ -206,13 +206,13 @@ impl Mounts {
 impl Drop for Mounts {
     fn drop(&mut self) {
         for _ in 0..self.0 {
-            // Nothing can be done if this fails; the namespace is this process's own.
+            // If this fails, nothing can be done; the namespace belongs to this process only.
             let _ = umount2(DEV, MntFlags::MNT_DETACH);
         }
     }
 }
 
-/// `/dev` as it is now, whatever is mounted over it later.
+/// A handle to the current `/dev`, independent of later mounts over it.
 fn handle() -> io::Result<OwnedFd> {
     let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
     Ok(open(DEV, flags, Mode::empty())?)
@@ -222,7 +222,7 @@ fn path_of(handle: &OwnedFd) -> PathBuf {
     Path::new("/proc/self/fd").join(handle.as_raw_fd().to_string())
 }
 
-/// What is mounted below `/dev`, as paths from there: only what is not below another mount.
+/// The mounts below `/dev`, as relative paths, without those below another mount.
 fn submounts() -> io::Result<Vec<PathBuf>> {
     let table = fs::read_to_string("/proc/self/mountinfo")?;
     Ok(topmost(&table))
@@ -242,7 +242,7 @@ fn topmost(table: &str) -> Vec<PathBuf> {
     found
 }
 
-/// Mounts `from`, with all that is mounted below it, at `at`.
+/// Recursively bind-mounts `from` at `at`.
 fn bind(from: &Path, at: &Path) -> Result<(), Errno> {
     let flags = MsFlags::MS_BIND | MsFlags::MS_REC;
     mount(Some(from), at, None::<&Path>, flags, None::<&Path>)

@@ -1,4 +1,4 @@
-//! Who one is in a user namespace: the same as outside.
+//! User and group IDs in a user namespace: the same as outside.
 
 use nix::unistd::{Gid, Uid, getegid, geteuid};
 use std::fs;
@@ -11,7 +11,7 @@ pub(super) struct Ids {
 }
 
 impl Ids {
-    /// Those of this process, outside.
+    /// The IDs of this process outside.
     pub(super) fn own() -> Self {
         Self {
             user: geteuid(),
@@ -19,9 +19,9 @@ impl Ids {
         }
     }
 
-    /// Maps them to themselves in the namespace that the process has just entered. An
-    /// ordinary user may map himself and his group; further groups keep their rights, though
-    /// they have no names in there.
+    /// Maps the IDs to themselves in the namespace that the process has just entered. An ordinary
+    /// user may map only their own user and group IDs. Supplementary groups keep their rights,
+    /// though they have no names in the namespace.
     pub(super) fn map(&self) -> io::Result<()> {
         let Self { user, group } = self;
         fs::write("/proc/self/setgroups", "deny")?;

@@ -1,7 +1,7 @@
 //! A private view of `/sys/class` and `/dev/infiniband`, for this process and its children.
 //!
-//! The made-up files lie in memory, in a mount namespace of this process: nobody else sees
-//! them, and the kernel takes them away with the last process that does, whatever ends it.
+//! The device files are in memory, in a mount namespace of this process. No other process sees
+//! them, and the kernel removes them with the last process that does, however it ends.
 
 mod cover;
 mod dev;
@@ -24,19 +24,19 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// Where the links to the library are, within the namespace.
+/// The folder for links to the library, within the namespace.
 const LINKS: &str = "/sys/class/roce/lib";
 
-/// What it took to have a namespace.
+/// The privilege that made the namespace possible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Privilege {
-    /// This process may make mounts.
+    /// This process may mount.
     Own,
-    /// A user namespace, in which it may.
+    /// A user namespace, in which it may mount.
     UserNamespace,
 }
 
-/// What could not be done, and why.
+/// The operation that failed, and why.
 #[derive(Debug)]
 pub(crate) struct NamespaceError {
     what: String,
@@ -61,13 +61,13 @@ impl fmt::Display for NamespaceError {
 /// A namespace that this process has entered.
 #[derive(Debug)]
 pub(crate) struct Entered {
-    /// What it took.
+    /// The privilege that was used.
     pub(crate) privilege: Privilege,
     /// The folder with links to the library.
     pub(crate) links: PathBuf,
-    /// How `/dev/infiniband` came to be, or why there is none but the system's.
+    /// The way that `/dev/infiniband` was made, or why there is only the system's.
     pub(crate) dev: Result<Dev, NamespaceError>,
-    /// Why this process may make no mounts itself, if it needs a user namespace.
+    /// Why this process may not mount without a user namespace, if it needs one.
     pub(crate) not_own: Option<NamespaceError>,
 }
 
@@ -88,11 +88,11 @@ impl fmt::Display for Entered {
     }
 }
 
-/// Enters a namespace that shows `made_up`, and links to `library`. Everything else is left
-/// as it was: user, groups, all other mounts.
+/// Enters a namespace that shows `made_up` and links to `library`. Everything else stays as it was:
+/// user, groups, all other mounts.
 ///
 /// # Errors
-/// If it can't be had. The process is then what it was before.
+/// If it is not possible. The process is then unchanged.
 pub(crate) fn enter(made_up: &MadeUp, library: &Library) -> Result<Entered, NamespaceError> {
     let not_own = match unshare(CloneFlags::CLONE_NEWNS) {
         Ok(()) => None,
@@ -102,7 +102,7 @@ pub(crate) fn enter(made_up: &MadeUp, library: &Library) -> Result<Entered, Name
     let dev = match not_own {
         None => show(made_up, Some(library), Privilege::Own)?,
         Some(_) => {
-            // There is no way back from a user namespace, so another process tries first.
+            // A process can't leave a user namespace, so another process tries first.
             probe()?;
             enter_as_user(made_up, Some(library))?
         }
@@ -118,11 +118,11 @@ pub(crate) fn enter(made_up: &MadeUp, library: &Library) -> Result<Entered, Name
     })
 }
 
-/// Enters a user namespace, in which mounts are allowed. Returns how `/dev/infiniband` came to
-/// be, or why there is none but the system's.
+/// Enters a user namespace, in which mounts are allowed. Returns the way that `/dev/infiniband` was
+/// made, or why there is only the system's.
 ///
 /// # Errors
-/// If it can't be had. The process may have lost what it was allowed to before.
+/// If it is not possible. The process may have lost permissions that it had before.
 pub(crate) fn enter_as_user(
     made_up: &MadeUp,
     library: Option<&Library>,
@@ -135,7 +135,7 @@ pub(crate) fn enter_as_user(
     show(made_up, library, Privilege::UserNamespace)
 }
 
-/// Whether [`enter_as_user`] works here, found out by another process.
+/// Tests in another process whether [`enter_as_user`] works here.
 fn probe() -> Result<(), NamespaceError> {
     let failed = |error| NamespaceError::new("a private /sys", error);
     let output = Command::new("/proc/self/exe")
@@ -151,13 +151,13 @@ fn probe() -> Result<(), NamespaceError> {
     Err(failed(io::Error::other(said)))
 }
 
-/// Makes the mounts of a namespace that is this process's own.
+/// Makes the mounts of a namespace that belongs to this process.
 fn show(
     made_up: &MadeUp,
     library: Option<&Library>,
     privilege: Privilege,
 ) -> Result<Result<Dev, NamespaceError>, NamespaceError> {
-    // What is mounted outside later is still seen, and nothing of this is seen outside.
+    // Later mounts outside are still visible here, and none of these mounts is visible outside.
     mount(
         None::<&Path>,
         "/",
@@ -166,7 +166,7 @@ fn show(
         None::<&Path>,
     )
     .map_err(|error| NamespaceError::new("make mounts private", error))?;
-    // Whoever the program becomes can read the files.
+    // Any user that the program switches to can read the files.
     let before = umask(Mode::from_bits_truncate(0o022));
     let shown = show_class(made_up, library).map(|()| dev::show(made_up, privilege));
     umask(before);
@@ -186,7 +186,7 @@ fn show_class(made_up: &MadeUp, library: Option<&Library>) -> Result<(), Namespa
     class.fill(fill).map_err(failed)
 }
 
-/// A path as the kernel's tables of mounts write it: `\040` is a space.
+/// Unescapes a path of the kernel's mount tables: `\040` is a space.
 fn unescape(text: &str) -> OsString {
     let mut bytes = Vec::new();
     let mut rest = text.as_bytes();

@@ -4,19 +4,19 @@ use super::Tree;
 use super::facts::{Facts, processor_mask};
 use roce_verbs::device::{Gid, GidEntry};
 
-/// How many entries a GID table has, as the devices report it.
+/// The number of entries of a GID table, as the devices report it.
 const GID_TABLE_LEN: usize = 256;
 
-/// The only partition key that RoCE has (RoCEv2 Annex A17: the default one).
+/// RoCE's only partition key (RoCEv2 Annex A17: the default one).
 const DEFAULT_PKEY: &str = "0xffff\n";
 
-/// What the library says of the port: its GIDs are made of IP addresses (bit 26).
+/// The port's capabilities, as the library reports them: GIDs are made from IP addresses (bit 26).
 const CAPABILITIES: &str = "0x04000000\n";
 
-/// What the library says, too: a NIC of software has no speed of its own.
+/// The rate, as the library reports it: a software NIC has no speed of its own.
 const RATE: &str = "100 Gb/sec (4X EDR)\n";
 
-/// What the kernel counts for a port, by the names of InfiniBand.
+/// The kernel's counters of a port, with InfiniBand's names.
 const COUNTERS: [&str; 21] = [
     "VL15_dropped",
     "excessive_buffer_overrun_errors",
@@ -41,7 +41,7 @@ const COUNTERS: [&str; 21] = [
     "unicast_xmit_packets",
 ];
 
-/// What a software RNIC counts, by the names of the kernel's.
+/// The counters of a software RNIC, with the kernel's names.
 const HW_COUNTERS: [&str; 15] = [
     "ack_deferred",
     "completer_retry_err",
@@ -79,8 +79,8 @@ pub(super) fn add(class: &mut Tree, facts: &Facts) {
     add_port(class, facts);
 }
 
-/// `device`: the hardware below. An interface without any (veth, the loopback) gets what
-/// programs look for there: the interface, and that all processors are equally near.
+/// `device`: the underlying hardware. An interface without hardware (veth, the loopback) gets the
+/// entries that programs look for: the interface, and equal distance to all processors.
 fn add_hardware(class: &mut Tree, facts: &Facts) {
     let at = |name: &str| format!("infiniband/{}/device{name}", facts.name);
     if let Some(hardware) = &facts.hardware {
@@ -119,13 +119,13 @@ fn add_port(class: &mut Tree, facts: &Facts) {
     for name in HW_COUNTERS {
         class.file(at(&format!("hw_counters/{name}")), "0\n");
     }
-    // In milliseconds: how old what is read may be.
+    // The longest age of a cached value, in milliseconds.
     class.file(at("hw_counters/lifespan"), "10\n");
     add_gids(class, facts);
 }
 
-/// The GID table. The kernel has files for the attributes of empty entries, which can't be
-/// read; here there are none.
+/// The GID table. The kernel has unreadable files for the attributes of empty entries; here they
+/// are missing.
 fn add_gids(class: &mut Tree, facts: &Facts) {
     let at = |name: &str| format!("infiniband/{}/ports/1/{name}", facts.name);
     let mut table = [Gid([0; 16]); GID_TABLE_LEN];
@@ -136,7 +136,7 @@ fn add_gids(class: &mut Tree, facts: &Facts) {
     } in &facts.gids
     {
         table[usize::from(index)] = gid;
-        // Its name is the one that the kernel has for it.
+        // The kernel's name for the version.
         class.file(
             at(&format!("gid_attrs/types/{index}")),
             format!("{version}\n"),
@@ -152,7 +152,7 @@ fn add_gids(class: &mut Tree, facts: &Facts) {
     }
 }
 
-/// Bytes as the kernel prints GUIDs and GIDs: groups of two, nothing left out.
+/// Bytes in the kernel's format for GUIDs and GIDs: groups of two, with all zeros.
 fn in_groups(bytes: &[u8]) -> String {
     let group = |pair: &[u8]| pair.iter().map(|byte| format!("{byte:02x}")).collect();
     let groups: Vec<String> = bytes.chunks(2).map(group).collect();

@@ -1,4 +1,4 @@
-//! What is known of a device and its interface.
+//! The facts about a device and its interface.
 
 use roce_verbs::Device;
 use roce_verbs::datapath::DatapathOptions;
@@ -6,14 +6,14 @@ use roce_verbs::device::GidEntry;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The facts that a device's files are made of.
+/// The facts that determine a device's files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Facts {
     /// The device's name.
     pub(crate) name: String,
-    /// Its interface's.
+    /// The interface's name.
     pub(crate) interface: String,
-    /// The interface's index, which is its number among the devices, too.
+    /// The interface's index, which is also its number among the devices.
     pub(crate) index: u32,
     /// The interface's hardware address; zeros if it has none.
     pub(crate) mac: [u8; 6],
@@ -23,14 +23,14 @@ pub(crate) struct Facts {
     pub(crate) gids: Vec<GidEntry>,
     /// The interface in sysfs, with all links followed.
     pub(crate) net: PathBuf,
-    /// The hardware below the interface, with all links followed, if there is some.
+    /// The underlying hardware, with all links resolved, if there is any.
     pub(crate) hardware: Option<PathBuf>,
     /// The processors of this machine, as sysfs lists them: `0-3,8`.
     pub(crate) processors: String,
 }
 
 impl Facts {
-    /// Of a device of this machine, as it is when a program opens it now with these options.
+    /// The facts about a device of this machine, as if a program opened it now with these options.
     pub(crate) fn of(device: &Device, options: &DatapathOptions) -> Self {
         let interface = &device.interface().name;
         let folder = Path::new("/sys/class/net").join(interface);
@@ -50,9 +50,9 @@ impl Facts {
         }
     }
 
-    /// The interface's EUI-64, which names the device: as the kernel makes it of a hardware
-    /// address (the bit that says "global" turned around, ff:fe in the middle). Where there is
-    /// none, the library makes one of the interface's index, and so it is here.
+    /// The interface's EUI-64, which identifies the device. Like the kernel's, it is derived from
+    /// the hardware address (the "universal" bit flipped, ff:fe in the middle). Without an address,
+    /// it is derived from the interface's index, as in the library.
     pub(crate) fn guid(&self) -> [u8; 8] {
         let [.., high, low] = self.index.to_be_bytes();
         let [a, b, c, d, e, f] = match self.mac {
@@ -63,8 +63,7 @@ impl Facts {
     }
 }
 
-/// Six bytes in hexadecimal with colons; hardware addresses of other lengths are none of
-/// Ethernet.
+/// Parses six hexadecimal bytes with colons. Addresses of other lengths are not Ethernet's.
 fn parse_mac(text: &str) -> Option<[u8; 6]> {
     let bytes: Option<Vec<u8>> = text
         .split(':')
@@ -73,7 +72,7 @@ fn parse_mac(text: &str) -> Option<[u8; 6]> {
     bytes?.try_into().ok()
 }
 
-/// A list such as `0-3,8` as sysfs prints masks: words of 32 bits, the highest first.
+/// Converts a list such as `0-3,8` to sysfs's mask format: words of 32 bits, the highest first.
 pub(super) fn processor_mask(list: &str) -> String {
     let mut words = vec![0_u32];
     for range in list.split(',') {

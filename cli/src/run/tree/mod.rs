@@ -1,7 +1,7 @@
-//! The files of sysfs that RDMA programs read behind their library's back, as a value.
+//! The sysfs files that RDMA programs read directly, as a value.
 //!
-//! Names and formats are those that the kernel gives to a device of its own software RNIC:
-//! programs know them, and take a device without them for broken.
+//! Names and formats are those of the kernel's own software RNIC: programs know them, and consider
+//! a device without them broken.
 
 mod device;
 mod facts;
@@ -14,7 +14,7 @@ use roce_verbs::Device;
 use roce_verbs::datapath::DatapathOptions;
 use std::path::{Path, PathBuf};
 
-/// What the kernel calls the version of its verbs interface.
+/// The kernel's version number of its verbs interface.
 const VERBS_ABI: &str = "6\n";
 
 /// Files, links and folders below one root.
@@ -23,18 +23,18 @@ pub(crate) struct Tree {
     entries: Vec<(PathBuf, Node)>,
 }
 
-/// What there is at a path.
+/// An entry of the tree.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Node {
-    /// A folder that may stay empty.
+    /// A folder, which may be empty.
     Folder,
-    /// A file that holds this text.
+    /// A file with this text.
     File(String),
     /// A symbolic link.
     Link(PathBuf),
 }
 
-/// What is made up: a tree for `/sys/class`, and device files for `/dev/infiniband`.
+/// The generated files: a tree for `/sys/class`, and device files for `/dev/infiniband`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct MadeUp {
     /// Below `/sys/class`.
@@ -45,8 +45,8 @@ pub(crate) struct MadeUp {
 }
 
 impl MadeUp {
-    /// The folders that `class` has in `/sys/class`: the kernel's own are hidden, as a program
-    /// sees either the devices of this stack or those of the kernel, never both.
+    /// The folders of `class` in `/sys/class`. They hide the kernel's own: a program sees either
+    /// the devices of this stack or those of the kernel, never both.
     pub(crate) const CLASSES: [&'static str; 5] = [
         "infiniband",
         "infiniband_cm",
@@ -55,20 +55,19 @@ impl MadeUp {
         "infiniband_verbs",
     ];
 
-    /// The device behind every name in `/dev/infiniband`. UCX takes an RDMA device only if its
+    /// The device behind every name in `/dev/infiniband`. UCX uses an RDMA device only if its
     /// `uverbsN` is a character device that opens for reading and writing. A write to this one
-    /// fails with `ENOSPC` and an ioctl with `ENOTTY`: a program that goes around the library
-    /// gets an error, not a success.
+    /// fails with `ENOSPC` and an ioctl with `ENOTTY`, so a program that bypasses the library gets
+    /// an error, not a success.
     pub(crate) const DEVICE: &'static str = "/dev/full";
 
-    /// What there is to see of these devices now, for programs that open them with these
-    /// options.
+    /// The files of these devices now, for programs that open them with these options.
     pub(crate) fn of(devices: &[Device], options: &DatapathOptions) -> Self {
         let facts = devices.iter().map(|device| Facts::of(device, options));
         Self::new(&facts.collect::<Vec<_>>())
     }
 
-    /// What there is to see without a device.
+    /// The files without any device.
     pub(crate) fn none() -> Self {
         Self::new(&[])
     }
@@ -86,14 +85,13 @@ impl MadeUp {
     }
 }
 
-/// What says which device of `/dev` belongs to which of `/sys/class/infiniband`.
+/// The entries that connect a device in `/dev` with one in `/sys/class/infiniband`.
 fn uverbs(class: &mut Tree, facts: &Facts) {
     let number = facts.index;
     let at = |name: &str| format!("infiniband_verbs/uverbs{number}/{name}");
     class.file(at("abi_version"), "1\n");
     class.file(at("ibdev"), format!("{}\n", facts.name));
-    // The number of `MadeUp::DEVICE`: rdma-core compares it with what `fstat` says of the
-    // file in /dev.
+    // The device number of `MadeUp::DEVICE`: rdma-core compares it with that of the file in /dev.
     class.file(at("dev"), "1:7\n");
     class.file(
         at("uevent"),

@@ -1,4 +1,4 @@
-//! All that a program can be shown, in one folder: where no mount is allowed.
+//! The complete set of files in one folder, for use where mounts are not allowed.
 
 use super::{MadeUp, Tree};
 use std::fs;
@@ -6,8 +6,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 impl MadeUp {
-    /// `sys`, with all of `/sys` and what is made up, and `dev/infiniband`. Device files are
-    /// links, which take no privilege.
+    /// `sys`, with all of `/sys` and the generated files, and `dev/infiniband`. Device files are
+    /// links, which need no privilege.
     ///
     /// # Errors
     /// If `/sys` can't be listed.
@@ -17,7 +17,7 @@ impl MadeUp {
         for (path, node) in &self.class.entries {
             whole.entries.push((class.join(path), node.clone()));
         }
-        // The rest of /sys, so that it can be taken for a whole one.
+        // The rest of /sys, so that the folder can replace it.
         whole.link_others(Path::new("/sys"), &["class"])?;
         whole.link_others(Path::new("/sys/class"), &Self::CLASSES)?;
         for name in &self.dev {
@@ -28,7 +28,8 @@ impl MadeUp {
 }
 
 impl Tree {
-    /// Links to all that the folder `from` has, but for some; none if it is not there.
+    /// Links to the entries of `from`, except for those in `but`. Does nothing if `from` does not
+    /// exist.
     fn link_others(&mut self, from: &Path, but: &[&str]) -> io::Result<()> {
         let Ok(entries) = fs::read_dir(from) else {
             return Ok(());
@@ -36,7 +37,7 @@ impl Tree {
         let mut paths: Vec<PathBuf> = entries
             .map(|entry| entry.map(|entry| entry.path()))
             .collect::<io::Result<_>>()?;
-        // The order of a folder says nothing, and equal trees have equal hashes.
+        // Sort the entries, so that equal trees have equal hashes.
         paths.sort();
         for path in paths {
             let hidden = but.iter().any(|but| path.file_name() == Some(but.as_ref()));

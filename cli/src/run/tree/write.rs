@@ -7,10 +7,10 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 
 impl Tree {
-    /// Writes everything below `root`, which has none of it yet.
+    /// Writes everything below `root`, which has none of it.
     ///
     /// # Errors
-    /// If something can't be made: the error names it.
+    /// If an entry can't be made; the error names it.
     pub(crate) fn write(&self, root: &Path) -> io::Result<()> {
         for (path, node) in &self.entries {
             write_one(&root.join(path), node)?;
@@ -18,10 +18,10 @@ impl Tree {
         Ok(())
     }
 
-    /// Writes what is missing or different below `root`, which had all of it before.
+    /// Restores what is missing or different below `root`, where everything was written before.
     ///
     /// # Errors
-    /// If something can't be made: the error names it.
+    /// If an entry can't be made; the error names it.
     pub(crate) fn repair(&self, root: &Path) -> io::Result<()> {
         for (path, node) in &self.entries {
             let path = root.join(path);
@@ -34,7 +34,7 @@ impl Tree {
     }
 }
 
-/// Whether there is at a path what should be.
+/// Whether a path has the expected entry.
 fn is_as(path: &Path, node: &Node) -> bool {
     match node {
         Node::Folder => path.is_dir(),
@@ -56,7 +56,7 @@ fn write(path: &Path, node: &Node) -> io::Result<()> {
         Node::Folder => fs::create_dir_all(path),
         Node::File(text) => {
             fs::write(path, text)?;
-            // As in sysfs, where nothing of it can be changed.
+            // Read-only, as in sysfs.
             fs::set_permissions(path, fs::Permissions::from_mode(0o444))
         }
         Node::Link(target) => symlink(target, path),

@@ -1,4 +1,4 @@
-//! `roce sim dcqcn`: what congestion control makes of networks in virtual time.
+//! `roce sim dcqcn`: experiments with congestion control, in virtual time.
 
 mod page;
 mod plot;
@@ -59,7 +59,7 @@ pub struct DcqcnArgs {
     pub write: Option<PathBuf>,
 }
 
-/// Why the experiments came to no end.
+/// Why the experiments failed.
 #[derive(Debug)]
 pub enum DcqcnError {
     /// A run failed.
@@ -120,7 +120,7 @@ fn scenarios(args: &DcqcnArgs) -> Vec<Scenario> {
     chosen
 }
 
-/// Runs them all, some at a time; outcomes are in order.
+/// Runs all experiments, several at a time. Outcomes are in the order of the scenarios.
 fn all(scenarios: &[Scenario], args: &DcqcnArgs) -> Result<Vec<Outcome>, DcqcnError> {
     let jobs = args.jobs.map_or_else(
         || std::thread::available_parallelism().map_or(1, NonZero::get),

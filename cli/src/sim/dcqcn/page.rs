@@ -13,10 +13,10 @@ use std::path::Path;
 const BEGIN: &str = "<!-- simulation: begin -->\n";
 const END: &str = "<!-- simulation: end -->\n";
 
-/// What is drawn with every algorithm, not with DCQCN alone.
+/// The scenario that is plotted with every algorithm, not only with DCQCN.
 const COMPARED: &str = "incast-8";
 
-/// Where the second of three flows has two bottlenecks, the others one each.
+/// The scenario in which the second of three flows has two bottlenecks, and the others one each.
 const LOT: &str = "parking-lot";
 
 /// Writes plots and their data to `dir/congestion`, and tables to `dir/congestion.md`.
@@ -116,7 +116,7 @@ fn show(page: &mut String, name: &str) {
     );
 }
 
-/// What each flow got, for those that are few.
+/// The goodput of each flow, for scenarios with few flows.
 fn phases(page: &mut String, outcome: &Outcome) {
     page.push_str(
         "| from, to ms | goodput of each flow, Gb/s | Jain | links used % |\n|---|---|---|---|\n",
@@ -145,9 +145,10 @@ fn phases(page: &mut String, outcome: &Outcome) {
     page.push('\n');
 }
 
-/// What would be fair in the parking lot, of as much as the links carried. By max-min all get
-/// half of a link. By proportional fairness, where the sum of the rates' logarithms is the
-/// most, who has two bottlenecks gets a third of a link, and the others two thirds.
+/// The fair shares in the parking lot, for the total that the links carried. Max-min fairness gives
+/// every flow half of a link. Proportional fairness, which maximises the sum of the rates'
+/// logarithms, gives a third of a link to the flow with two bottlenecks, and two thirds to the
+/// others.
 fn fair_shares(page: &mut String, outcome: &Outcome) {
     let Some(phase) = outcome.phases.first() else {
         return;
@@ -189,7 +190,7 @@ fn create(folder: &Path) -> Result<(), DcqcnError> {
     fs::create_dir_all(folder).map_err(|error| failed(folder, error))
 }
 
-/// Replaces what is between the marker lines of a page.
+/// Replaces the text between the marker lines of a page.
 fn replace(path: &Path, text: &str) -> Result<(), DcqcnError> {
     let old = fs::read_to_string(path).map_err(|error| failed(path, error))?;
     let parts = old

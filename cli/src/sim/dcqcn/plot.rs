@@ -10,17 +10,17 @@ type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 
 type Points = Vec<(f64, f64)>;
 
-/// How the axes of a chart are called, and how far they reach.
+/// The labels and ranges of a chart's axes.
 struct Axes<'a> {
     caption: &'a str,
     x: (&'a str, f64),
     y: (&'a str, f64),
 }
 
-/// What each flow got, and below it what waited, over time.
+/// The rate of each flow and, below it, the queue lengths, over time.
 ///
 /// # Errors
-/// If it can't be drawn.
+/// If the plot can't be drawn.
 pub(super) fn curves(outcome: &Outcome, bits_per_sec: f64) -> Result<String, String> {
     let mut svg = String::new();
     {
@@ -70,7 +70,7 @@ fn draw_curves(
         queues.push((name("most"), peak));
         queues.push((name("now"), now));
     }
-    // The very begin, when nobody has been told of anything yet, would hide the rest.
+    // The queues of the very beginning, before any feedback, would dwarf the rest.
     let late = |points: &Points| {
         let later = points
             .iter()
@@ -97,11 +97,11 @@ fn draw_curves(
     Ok(())
 }
 
-/// The shares of flows that took no longer than some multiple of what they would have
-/// taken alone, one line for each outcome.
+/// The distribution of the flows' slowdowns relative to their time alone, one line for each
+/// outcome.
 ///
 /// # Errors
-/// If it can't be drawn.
+/// If the plot can't be drawn.
 pub(super) fn slowdowns(outcomes: &[&Outcome]) -> Result<String, String> {
     let mut svg = String::new();
     {
@@ -209,7 +209,7 @@ pub(super) fn slowdowns_csv(outcomes: &[&Outcome]) -> String {
     csv
 }
 
-/// So many percent of flows had no larger a slowdown, and so many no longer a time.
+/// For each percentage of flows, the slowdown and the time that they do not exceed.
 fn quantiles(outcome: &Outcome) -> Vec<(f64, f64, f64)> {
     let each: &[Completion] = outcome.times.as_ref().map_or(&[], |times| &times.each);
     let mut slowdowns: Vec<f64> = each.iter().map(|c| c.milliseconds / c.alone_ms).collect();

@@ -1,4 +1,4 @@
-//! What came of the experiments, as a table or as JSON.
+//! The results of the experiments, as a table or as JSON.
 
 use crate::sim::COMMIT;
 use comfy_table::{CellAlignment, Table, presets};
@@ -7,7 +7,7 @@ use serde::Serialize;
 use std::io::{self, Write};
 use std::time::Duration;
 
-/// What came of all experiments.
+/// The results of all experiments.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Report {
     pub(super) commit: &'static str,
@@ -67,7 +67,7 @@ impl Report {
     }
 }
 
-/// What a table shows of an outcome.
+/// A table's cells for an outcome.
 pub(super) fn cells(outcome: &Outcome) -> [String; 13] {
     let kb = |bytes: usize| format!("{:.0}", bytes as f64 / 1e3);
     let dash = || "–".to_owned();
@@ -95,7 +95,7 @@ pub(super) fn cells(outcome: &Outcome) -> [String; 13] {
     ]
 }
 
-/// Names the experiments.
+/// Lists the experiments.
 pub(super) fn list(scenarios: &[Scenario]) -> io::Result<()> {
     let mut out = io::stdout().lock();
     for scenario in scenarios {
