@@ -1,22 +1,22 @@
-//! QPs on a fabric: made, and brought to RTS.
+//! Makes QPs on a fabric, and brings them to RTS.
 
 use crate::fabric::{Fabric, HostId};
 use roce_stack::{Access, ModifyError, QpAttributes, QpKind, QpState, TxMeta};
 use roce_wire::{PathMtu, Psn, QKey, Qpn, RnrTimer};
 
-/// The key of all UD QPs.
+/// The Q_Key of all UD QPs.
 pub const QKEY: QKey = QKey(0x1234_5678);
 
-/// How both ends of a connection are set up.
+/// The parameters of both ends of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConnectSpec {
-    /// The transport service; of XRC the first end is the initiator.
+    /// The transport service. With XRC the first end is the initiator.
     pub kind: QpKind,
     /// Payload bytes of a packet.
     pub path_mtu: PathMtu,
     /// The first PSN that each end sends.
     pub psn: [u32; 2],
-    /// What peers may do.
+    /// The access rights of peers.
     pub access: Access,
     /// READs and atomics that may be outstanding in each direction.
     pub rd_atomic: u8,
@@ -79,7 +79,7 @@ pub fn connect(
     Ok(())
 }
 
-/// Bytes in front of each received message: UD has a network header there.
+/// Length of the header in front of each received message, in bytes: UD has a network header there.
 pub fn header_bytes(kind: QpKind) -> usize {
     match kind {
         QpKind::Ud => 40,
@@ -97,7 +97,7 @@ pub fn kind_of(kind: QpKind, side: usize) -> QpKind {
 }
 
 impl ConnectSpec {
-    /// From RESET to INIT, RTR and RTS, each with what the service asks for.
+    /// The attributes for INIT, RTR and RTS, as the service requires them.
     fn steps(&self, side: usize, path: TxMeta, dest_qpn: Qpn) -> [QpAttributes; 3] {
         let kind = kind_of(self.kind, side);
         let connected = kind.is_connected();

@@ -1,4 +1,4 @@
-//! Chance, from a seed.
+//! Pseudo-random numbers from a seed.
 
 use rand_chacha::ChaCha8Rng;
 use rand_core::{Rng, SeedableRng};
@@ -13,7 +13,7 @@ impl Dice {
         Self(ChaCha8Rng::seed_from_u64(seed))
     }
 
-    /// Another stream, which this one decides.
+    /// Derives another stream from this one.
     pub fn split(&mut self) -> Self {
         Self::new(self.number())
     }
@@ -33,7 +33,7 @@ impl Dice {
         self.below(n as u64) as usize
     }
 
-    /// Whether something happens that does so once in `n` times.
+    /// True with a probability of 1 in `n`.
     pub fn one_in(&mut self, n: u64) -> bool {
         self.below(n) == 0
     }

@@ -1,14 +1,13 @@
-//! A network of NICs in virtual time, and what to do with one.
+//! A network of NICs in virtual time, and its uses.
 //!
-//! - [`congestion`]: what flows get of links that they share.
-//! - [`fabric`]: hosts, links and switches, stepped from event to event. One seed
-//!   gives the same run again, bit for bit.
-//! - [`oracle`]: what the verbs promise, as a model that knows nothing of how the
-//!   stack keeps it.
-//! - [`swarm`]: runs drawn from seeds, the oracle watching, and what is left of a
-//!   failing run when everything is taken away that it does not need.
+//! - [`congestion`]: the flows' shares of links under congestion.
+//! - [`fabric`]: hosts, links and switches, stepped from event to event. The same seed gives the
+//!   same run, bit for bit.
+//! - [`oracle`]: a model of what the verbs promise, independent of the implementation.
+//! - [`swarm`]: random runs drawn from seeds and checked by the oracle, and the reduction of a
+//!   failing run to what it needs to fail.
 //!
-//! Nothing here does I/O or reads a clock.
+//! This crate does no I/O and reads no clock.
 #![warn(missing_docs)]
 #![forbid(unsafe_code)]
 

@@ -6,10 +6,10 @@ use super::topology::{Loss, Topology};
 use crate::fabric::EcnSpec;
 use roce_stack::{DcqcnParameters, DelayParameters, Duration};
 
-/// Links of the paper's testbed.
+/// The link rate of the paper's testbed.
 const BITS_PER_SEC: u64 = 40_000_000_000;
 
-/// How the paper's switches mark.
+/// The marking of the paper's switches.
 const PAPER_ECN: EcnSpec = EcnSpec {
     kmin_bytes: 5_000,
     kmax_bytes: 200_000,
@@ -20,7 +20,7 @@ const fn ms(n: u64) -> Duration {
     Duration::from_millis(n)
 }
 
-/// With the paper's parameters, and no flows yet.
+/// The paper's parameters, without flows.
 fn paper(name: &'static str, about: &'static str, topology: Topology) -> Scenario {
     Scenario {
         name,
@@ -39,7 +39,7 @@ fn paper(name: &'static str, about: &'static str, topology: Topology) -> Scenari
     }
 }
 
-/// So many hosts send to one more, all the time.
+/// `senders` hosts send to one more, all the time.
 pub fn incast(name: &'static str, about: &'static str, senders: usize) -> Scenario {
     Scenario {
         flows: (0..senders)
@@ -49,7 +49,7 @@ pub fn incast(name: &'static str, about: &'static str, senders: usize) -> Scenar
     }
 }
 
-/// Four flows come one after the other, and go in the same order.
+/// Four flows start one after the other, and stop in the same order.
 fn come_and_go() -> Scenario {
     let flow = |number: u64| FlowPlan {
         start: ms(50 * number),
@@ -80,9 +80,9 @@ fn parking_lot() -> Scenario {
     }
 }
 
-/// What the sample configuration of the public ns-3 model says (bobzhuyb/ns3-rdma,
-/// `mix/config.txt`), and what its sources have for what it does not say: alpha begins at
-/// a half, no rate is below 100 Mbit/s.
+/// The sample configuration of the public ns-3 model (bobzhuyb/ns3-rdma, `mix/config.txt`), and the
+/// values in its sources for what it omits: alpha starts at a half, and no rate is below 100
+/// Mbit/s.
 pub fn ns3_parameters() -> DcqcnParameters {
     DcqcnParameters {
         initial_alpha_value: 512,
@@ -143,7 +143,7 @@ fn all_to_all_mix(seed: u64) -> Scenario {
     }
 }
 
-/// All of them, with DCQCN and flow control; what is drawn of them is drawn from the seed.
+/// All experiments, with DCQCN and flow control. Random parameters are drawn from the seed.
 pub fn catalogue(seed: u64) -> Vec<Scenario> {
     vec![
         incast("incast-2", "2 hosts send to one", 2),

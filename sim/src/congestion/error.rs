@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// An experiment could not go on: the stack refused something, or a request failed.
+/// Why an experiment failed: the stack refused a call, or a request failed.
 #[derive(Clone, Debug)]
 pub struct RunError(String);
 

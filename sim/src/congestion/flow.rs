@@ -12,19 +12,19 @@ use roce_stack::{Instant, WcStatus};
 use roce_wire::{PathMtu, Qpn};
 use std::sync::Arc;
 
-/// Bytes of a request.
+/// Length of a request, in bytes.
 pub(super) const MESSAGE: u32 = 64 << 10;
 
-/// Requests that a flow has posted at a time: as much as may be in flight.
+/// Number of requests that a flow keeps posted: as many as may be in flight.
 const POSTED: usize = 16;
 
-/// Payload bytes of a packet; the testbed of the DCQCN paper had 1500 on the link.
+/// Payload bytes of a packet. The testbed of the DCQCN paper had 1500 bytes on the link.
 pub(super) const MTU: PathMtu = PathMtu::Mtu1024;
 
 /// The same address in each run.
 const IOVA: u64 = 0x10_0000;
 
-/// A host's memory, and where its completions come.
+/// A host's memory, and the CQ of its completions.
 #[derive(Debug)]
 pub(super) struct Side {
     host: HostId,
@@ -66,13 +66,13 @@ impl Side {
     }
 }
 
-/// A flow and how far it is.
+/// A flow and its progress.
 #[derive(Debug)]
 pub(super) struct Flow {
     pub(super) plan: FlowPlan,
     qpns: Option<[Qpn; 2]>,
     posted: u64,
-    /// Payload that its requests have brought.
+    /// Payload of its completed requests, in bytes.
     pub(super) done: u64,
     pub(super) finished: Option<Instant>,
 }
@@ -88,7 +88,7 @@ impl Flow {
         }
     }
 
-    /// Connects it, and begins.
+    /// Connects the flow and starts it.
     pub(super) fn start(
         &mut self,
         number: usize,
@@ -112,7 +112,7 @@ impl Flow {
         Ok(())
     }
 
-    /// Ends it, whatever is under way.
+    /// Stops the flow, whatever is in flight.
     pub(super) fn stop(&mut self, fabric: &mut Fabric, sides: &[Side]) {
         if let Some([from, to]) = self.qpns.take() {
             for (host, qpn) in [(self.plan.from, from), (self.plan.to, to)] {
@@ -122,7 +122,7 @@ impl Flow {
         }
     }
 
-    /// One of its requests is done; the next is posted.
+    /// Handles a completed request: posts the next one.
     pub(super) fn completed(
         &mut self,
         number: usize,
@@ -172,7 +172,7 @@ impl Flow {
     }
 }
 
-/// The flow of a request, and its bytes.
+/// The flow of a request, and its length in bytes.
 pub(super) fn of_request(wr_id: u64) -> (usize, u64) {
     ((wr_id >> 32) as usize, wr_id & 0xffff_ffff)
 }

@@ -3,7 +3,7 @@
 use super::scenario::Scenario;
 use roce_stack::{Duration, Instant};
 
-/// What had been sent and done at some time.
+/// What had been sent and completed at some time.
 #[derive(Clone, Debug)]
 pub(super) struct Mark {
     pub(super) at: Instant,
@@ -13,7 +13,7 @@ pub(super) struct Mark {
     pub(super) paused: Duration,
 }
 
-/// When flows begin or end, and the begin and end of it all.
+/// The times when flows start or stop, and the start and end of the experiment.
 pub(super) fn edges_of(scenario: &Scenario) -> Vec<Duration> {
     let flows = scenario.flows.iter();
     let mut edges: Vec<Duration> = flows
@@ -26,8 +26,8 @@ pub(super) fn edges_of(scenario: &Scenario) -> Vec<Duration> {
     edges
 }
 
-/// From when on queues and pauses are looked at: the second half of what lasts, all of a
-/// mix, which is over when it is.
+/// The time from which queues and pauses are measured: the second half of a fixed duration, or all
+/// of a mix, which ends with its last flow.
 pub(super) fn measured_from(scenario: &Scenario) -> Duration {
     if scenario.is_mix() {
         Duration::ZERO
@@ -36,7 +36,7 @@ pub(super) fn measured_from(scenario: &Scenario) -> Duration {
     }
 }
 
-/// The middle and the end of each phase; of a mix, the begin.
+/// The middle and the end of each phase; the start of a mix.
 pub(super) fn marks_of(scenario: &Scenario) -> Vec<Instant> {
     if scenario.is_mix() {
         return vec![Instant::ZERO];

@@ -1,4 +1,4 @@
-//! What an experiment is judged by: what was sent, done and paused between two times.
+//! The measured quantities: what was sent, completed and paused between two times.
 
 use super::flow::{Flow, MTU};
 use super::marks::{Mark, edges_of, measured_from};
@@ -75,7 +75,7 @@ impl Run<'_> {
             .collect()
     }
 
-    /// How long a flow takes that has the way for itself.
+    /// The duration of a flow that has the path to itself.
     fn alone(&self, bytes: u64) -> Duration {
         let packets = bytes.div_ceil(MTU.bytes() as u64);
         let headers = HEADERS_BYTES + OVERHEAD_BYTES;

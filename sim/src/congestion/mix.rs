@@ -1,11 +1,11 @@
-//! Many flows that come and go: how large they are, and when they begin.
+//! Mixes of many flows that come and go: their sizes and start times.
 
 use super::scenario::FlowPlan;
 use crate::dice::Dice;
 use roce_stack::Duration;
 
-/// The sizes of flows of a cluster that answers web searches (Alizadeh et al., "Data Center
-/// TCP", SIGCOMM 2010, figure 4), as simulators commonly break that curve into lines: bytes
+/// The flow sizes of a cluster that answers web searches (Alizadeh et al., "Data Center TCP",
+/// SIGCOMM 2010, figure 4), with the curve broken into lines as is common in simulators: bytes
 /// (packets of 1460), and the share of flows that are no larger.
 pub const WEB_SEARCH: [(f64, f64); 12] = [
     (1_460.0, 0.0),
@@ -22,8 +22,8 @@ pub const WEB_SEARCH: [(f64, f64); 12] = [
     (29_200_000.0, 1.0),
 ];
 
-/// Flows with sizes as in [`WEB_SEARCH`] that begin at random (a Poisson process) between
-/// random hosts, so many that each link is used to `load` of its rate on average.
+/// Flows with sizes as in [`WEB_SEARCH`] that start at random (a Poisson process) between random
+/// hosts. Their number makes the average load of each link `load` of its rate.
 pub fn web_search(
     hosts: usize,
     bits_per_sec: u64,
@@ -42,7 +42,7 @@ pub fn web_search(
             return flows;
         }
         let from = dice.index(hosts);
-        // Anyone but itself.
+        // Any host but itself.
         let to = (from + 1 + dice.index(hosts - 1)) % hosts;
         flows.push(FlowPlan {
             start: Duration::from_secs_f64(at),
@@ -52,8 +52,8 @@ pub fn web_search(
     }
 }
 
-/// Each host sends `bytes` to each other, in an order of its own, all within `during`. In
-/// step, they would take turns so well that no two ever met.
+/// Each host sends `bytes` to every other host, in an order of its own, all within `during`. In
+/// lockstep, no two flows would ever share a link.
 pub fn all_to_all(hosts: usize, bytes: u64, during: Duration, seed: u64) -> Vec<FlowPlan> {
     let mut dice = Dice::new(seed);
     let mut flows = Vec::new();

@@ -1,10 +1,10 @@
-//! Experiments with congestion control: the stack as it is on every host, switches that
-//! mark and pause, and what flows get of the links.
+//! Experiments with congestion control: the unmodified stack on every host, switches that mark and
+//! pause, and the flows' shares of the links.
 //!
-//! - [`Scenario`]: a network, flows, and for how long; [`catalogue`] has those of
+//! - [`Scenario`]: a network, flows, and a duration; [`catalogue`] has those of
 //!   `docs/congestion.md`.
-//! - [`run`]: lets one happen, in virtual time, from a seed.
-//! - [`Outcome`]: what flows got, how long queues were, and curves of both.
+//! - [`run`]: runs a scenario, in virtual time, from a seed.
+//! - [`Outcome`]: the flows' rates, the queue lengths, and curves of both.
 
 mod catalogue;
 mod error;

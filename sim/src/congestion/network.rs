@@ -6,21 +6,21 @@ use crate::fabric::{
     BufferSpec, Fabric, FabricBuilder, HostId, HostSpec, LinkSpec, SwitchId, SwitchSpec,
 };
 
-/// The switch of the DCQCN paper's section 4: 12 MB for 32 ports of 40 Gbit/s and eight
-/// priorities, each of which may still have 22.4 KB under way when it is paused.
+/// The switch of the DCQCN paper's section 4: 12 MB for 32 ports of 40 Gbit/s and eight priorities,
+/// each of which may still have 22.4 KB in flight when it is paused.
 pub(super) const PAPER_BUFFER: BufferSpec = BufferSpec {
     bytes: 12_000_000,
     headroom_bytes: 32 * 8 * 22_400,
     hysteresis_bytes: 3_000,
 };
 
-/// What a port of a switch without flow control holds.
+/// The queue of a port on a switch without flow control, in bytes.
 pub(super) const SHORT_QUEUE: usize = 256 << 10;
 
-/// What a host's port takes ahead of its link. A packet of 4 KiB must fit.
+/// Bytes that a host's port takes ahead of its link. A packet of 4 KiB must fit.
 const PORT_BYTES: usize = 8 << 10;
 
-/// What one QP may have in flight: the most that the library asks for.
+/// The most bytes that one QP may have in flight: the most that the library requests.
 const WINDOW_BYTES: usize = 1 << 20;
 
 /// The DSCP of CNPs.

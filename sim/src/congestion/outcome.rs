@@ -1,105 +1,105 @@
-//! What came of an experiment.
+//! The outcome of an experiment.
 
 use super::metrics::percentile;
 use super::scenario::Algorithm;
 use super::topology::Loss;
 use serde::Serialize;
 
-/// What came of an experiment. Rates are in Gbit/s, of the wire with all headers, the
-/// preamble and the gap, unless they are called goodput.
+/// The outcome of an experiment. Rates are in Gbit/s on the wire, with all headers, the preamble
+/// and the gap, unless they are called goodput.
 #[derive(Clone, Debug, Serialize)]
 pub struct Outcome {
     /// The scenario.
     pub scenario: &'static str,
-    /// What senders did.
+    /// The senders' algorithm.
     pub algorithm: Algorithm,
-    /// What switches did when they ran full.
+    /// The switches' behaviour when they run full.
     pub loss: Loss,
-    /// The seed that it came from.
+    /// The seed of the run.
     pub seed: u64,
-    /// Names the run: the same for two runs that were the same, packet for packet.
+    /// Identifies the run: two runs with the same fingerprint were the same, packet for packet.
     pub fingerprint: u64,
-    /// How long it took in virtual time.
+    /// Its duration in virtual time.
     pub milliseconds: f64,
-    /// Between changes: which flows there were, and what they got. None in a mix.
+    /// The phases between changes of the set of flows. Empty for a mix.
     pub phases: Vec<Phase>,
-    /// Payload of completed requests, of all flows, over the whole time.
+    /// Payload of the completed requests of all flows, over the whole time.
     pub goodput: f64,
-    /// Bytes that waited at the bottlenecks, half of the second half of the time (of a mix:
-    /// of all of it) no more.
+    /// Median of the bytes queued at the bottlenecks, in the second half of the time (for a mix, in
+    /// all of it).
     pub queue_p50: usize,
-    /// 99 percent of that time no more.
+    /// The 99th percentile of the same.
     pub queue_p99: usize,
-    /// The most that ever waited for one of the links.
+    /// The most bytes that were ever queued for one of the links.
     pub queue_max: usize,
-    /// The most that waited in the second half.
+    /// The most bytes queued in the second half.
     pub queue_max_late: usize,
     /// Packets that switches dropped.
     pub dropped: u64,
-    /// Packets that hosts sent again.
+    /// Packets that hosts retransmitted.
     pub retransmitted: u64,
     /// Packets that switches marked.
     pub marked: u64,
     /// CNPs that hosts sent.
     pub cnps: u64,
-    /// Pause frames, and those of the second half.
+    /// Pause frames in all, and in the second half.
     pub pauses: [u64; 2],
-    /// The share of the second half that a host was stopped by them, of all on average.
+    /// The share of the second half for which pause frames stopped a host, averaged over all hosts.
     pub paused: f64,
-    /// Flows of a mix.
+    /// Completion times of a mix's flows.
     pub times: Option<Times>,
-    /// Over time, for plots.
+    /// The curves, for plots.
     #[serde(skip)]
     pub rows: Vec<Row>,
 }
 
-/// Between two changes of which flows there are. Measured is the second half of it.
+/// A phase between two changes of the set of flows. Its second half is measured.
 #[derive(Clone, Debug, Serialize)]
 pub struct Phase {
-    /// When it began.
+    /// Its start.
     pub from_ms: f64,
-    /// When it ended.
+    /// Its end.
     pub to_ms: f64,
-    /// Goodput of each flow that there was, by its number.
+    /// Goodput of each active flow, by its number.
     pub goodput: Vec<(usize, f64)>,
-    /// Jain's index of those.
+    /// Jain's index of these.
     pub jain: f64,
     /// The share of time that each shared link was busy.
     pub utilisation: Vec<f64>,
 }
 
-/// How long the flows of a mix took.
+/// The completion times of a mix's flows.
 #[derive(Clone, Debug, Serialize)]
 pub struct Times {
-    /// How many flows there were.
+    /// Number of flows.
     pub flows: usize,
-    /// How many of those were not done when the experiment ended.
+    /// Number of flows that were not done when the experiment ended.
     pub unfinished: usize,
-    /// Half of the flows took no longer, in milliseconds.
+    /// Median completion time, in milliseconds.
     pub p50_ms: f64,
-    /// 99 percent of them did not.
+    /// 99th percentile, in milliseconds.
     pub p99_ms: f64,
-    /// The same as multiples of what they would have taken alone.
+    /// Median slowdown, relative to the time that the flow would have taken alone.
     pub slowdown_p50: f64,
-    /// 99 percent.
+    /// 99th percentile of the slowdown.
     pub slowdown_p99: f64,
-    /// Of flows up to 100 KB alone: 99 percent, in milliseconds.
+    /// 99th percentile for flows up to 100 KB, in milliseconds.
     pub small_p99_ms: f64,
-    /// Jain's index of what flows of a megabyte and more got in their time.
+    /// Jain's index of the rates of flows of a megabyte and more.
     pub jain: f64,
-    /// Each, for plots.
+    /// Each flow, for plots.
     #[serde(skip)]
     pub each: Vec<Completion>,
 }
 
-/// A flow that is done.
+/// A completed flow.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Completion {
-    /// How much it was.
+    /// Its size in bytes.
     pub bytes: u64,
     /// From its start to the last acknowledgement.
     pub milliseconds: f64,
-    /// How long it would have taken alone.
+    /// The time that it would have taken alone.
     pub alone_ms: f64,
 }
 
@@ -108,25 +108,25 @@ pub struct Completion {
 pub struct Row {
     /// The end of the interval.
     pub ms: f64,
-    /// What each flow's receiver got in the interval, in Gbit/s on the wire.
+    /// The rate at each flow's receiver in the interval, in Gbit/s on the wire.
     pub rates: Vec<f64>,
-    /// Bytes that wait for each shared link now.
+    /// Bytes queued for each shared link at the end of the interval.
     pub queue: Vec<usize>,
-    /// The most that waited there in the interval.
+    /// The most bytes queued there in the interval.
     pub peak: Vec<usize>,
     /// Pause frames in the interval.
     pub pauses: u64,
 }
 
 impl Outcome {
-    /// The least of the phases' indices, where there are flows that share.
+    /// The lowest of the phases' indices, among phases with several flows.
     pub fn jain(&self) -> Option<f64> {
         let shared = self.phases.iter().filter(|phase| phase.goodput.len() > 1);
         let least = shared.map(|phase| phase.jain).min_by(f64::total_cmp);
         least.or(self.times.as_ref().map(|times| times.jain))
     }
 
-    /// The least utilisation of a phase, of its busiest link.
+    /// The lowest utilisation of a phase's busiest link.
     pub fn utilisation(&self) -> Option<f64> {
         let busiest = |phase: &Phase| phase.utilisation.iter().copied().max_by(f64::total_cmp);
         let of_all = self.phases.iter().filter_map(busiest);

@@ -1,4 +1,4 @@
-//! Lets an experiment happen.
+//! Runs an experiment.
 
 use super::error::RunError;
 use super::flow::{Flow, Side, of_request};
@@ -9,13 +9,13 @@ use super::topology::Link;
 use crate::fabric::{Fabric, HostId, Step};
 use roce_stack::{Duration, Instant};
 
-/// Between two looks at the queues.
+/// Time between two samples of the queues.
 const LOOK_EVERY: Duration = Duration::from_micros(5);
 
-/// What the flows of a mix get to come to their end, local ACK timeouts included.
+/// The time that the flows of a mix get to finish, including local ACK timeouts.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// What a time that was asked for is for.
+/// The purpose of a requested call.
 #[derive(Clone, Copy, Debug)]
 enum Call {
     Look,
@@ -48,11 +48,11 @@ impl Call {
     }
 }
 
-/// Lets an experiment happen. `progress` is told after each point of the curves how much
-/// virtual time has passed since it was told last.
+/// Runs an experiment. After each point of the curves it calls `progress` with the virtual time
+/// since the last call.
 ///
 /// # Errors
-/// If a request fails, which none does unless something is wrong with the stack.
+/// If a request fails, which means that something is wrong with the stack.
 pub fn run(
     scenario: &Scenario,
     seed: u64,
@@ -89,15 +89,15 @@ pub(super) struct Run<'a> {
     pub(super) fabric: Fabric,
     sides: Vec<Side>,
     pub(super) flows: Vec<Flow>,
-    /// Flows of a mix that are not done.
+    /// The number of a mix's unfinished flows.
     left: usize,
     pub(super) links: Vec<Link>,
     pub(super) marks: Vec<Mark>,
     pub(super) rows: Vec<Row>,
-    /// What each flow's receiver had got at the last row.
+    /// The bytes that each flow's receiver had at the last row.
     received: Vec<u64>,
     pauses: u64,
-    /// What waited at the links, each time somebody looked in the second half.
+    /// The queue lengths of the links, for each sample in the second half.
     pub(super) looks: Vec<u32>,
 }
 
@@ -189,7 +189,7 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// Calls again later, but not after the end.
+    /// Schedules the call again, but not after the end.
     fn again(&mut self, after: Duration, call: Call) {
         let next = self.fabric.now() + after;
         if next <= Instant::ZERO + self.scenario.duration {
@@ -197,7 +197,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Another point of the curves.
+    /// Adds a point to the curves.
     fn row(&mut self) {
         let now = self.fabric.now();
         let seconds = self.scenario.every.as_secs_f64();

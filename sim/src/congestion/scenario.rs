@@ -1,19 +1,19 @@
-//! What an experiment is made of.
+//! The description of an experiment.
 
 use super::topology::{Loss, Topology};
 use crate::fabric::EcnSpec;
 use roce_stack::{CongestionControl, DcqcnParameters, DelayParameters, Duration};
 use serde::Serialize;
 
-/// What senders do about congestion.
+/// The senders' reaction to congestion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Algorithm {
     /// DCQCN, with the parameters of the scenario.
     Dcqcn,
-    /// By round trips.
+    /// Based on round-trip times.
     Delay,
-    /// Nothing: the switch's flow control, or loss, is all that slows them.
+    /// None: only the switch's flow control, or loss, slows the senders.
     None,
 }
 
@@ -31,24 +31,23 @@ impl Algorithm {
     }
 }
 
-/// Data from one host to another.
+/// A flow of data from one host to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FlowPlan {
     /// The number of the host that sends.
     pub from: usize,
     /// The number of the host that receives.
     pub to: usize,
-    /// When it begins.
+    /// When it starts.
     pub start: Duration,
-    /// When it ends, all at once; `None` if it lasts until the end of the experiment or of
-    /// its bytes.
+    /// When it stops abruptly; `None` if it lasts until the end of the experiment or of its bytes.
     pub stop: Option<Duration>,
-    /// How much there is to send; `None` for no end of it.
+    /// The amount of data; `None` for unlimited.
     pub bytes: Option<u64>,
 }
 
 impl FlowPlan {
-    /// Has always something to send.
+    /// A flow that always has data to send.
     pub const fn endless(from: usize, to: usize) -> Self {
         Self {
             from,
@@ -71,23 +70,23 @@ pub struct Scenario {
     pub topology: Topology,
     /// Bits per second of every cable.
     pub bits_per_sec: u64,
-    /// From one end of a cable to the other.
+    /// The delay from one end of a cable to the other.
     pub delay: Duration,
-    /// How switches mark.
+    /// The switches' marking.
     pub ecn: EcnSpec,
-    /// What switches do when they run full.
+    /// The switches' behaviour when they run full.
     pub loss: Loss,
-    /// What senders do.
+    /// The senders' algorithm.
     pub algorithm: Algorithm,
     /// The parameters of DCQCN.
     pub dcqcn: DcqcnParameters,
-    /// The parameters of the algorithm by round trips.
+    /// The parameters of the algorithm based on round-trip times.
     pub round_trips: DelayParameters,
-    /// Who sends what.
+    /// The flows.
     pub flows: Vec<FlowPlan>,
-    /// When it is over. Flows of a mix may take longer.
+    /// When it ends. Flows of a mix may take longer.
     pub duration: Duration,
-    /// Between two points of the curves.
+    /// Time between two points of the curves.
     pub every: Duration,
 }
 

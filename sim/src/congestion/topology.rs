@@ -1,24 +1,24 @@
-//! What is connected with what, and what switches do when they are full.
+//! Topologies, and the switches' behaviour when they are full.
 
 use crate::fabric::{CableId, SwitchId};
 use serde::Serialize;
 
-/// What is connected with what.
+/// The connections between hosts and switches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Topology {
-    /// So many hosts at one switch.
+    /// This many hosts at one switch.
     Star(usize),
     /// Hosts 0 and 1 at one switch, 2 to 4 at another, and a cable between the two.
     ParkingLot,
 }
 
-/// What switches do when they run full.
+/// The switches' behaviour when they run full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Loss {
-    /// They stop who sends by priority flow control, and lose nothing.
+    /// They stop the senders with priority flow control, and lose nothing.
     Pfc,
-    /// They have short queues, and drop what finds no room.
+    /// They have short queues, and drop packets that find no room.
     Drop,
 }
 
@@ -39,7 +39,7 @@ impl Loss {
 pub(super) type Link = (CableId, SwitchId);
 
 impl Topology {
-    /// How many hosts it has.
+    /// Number of hosts.
     pub const fn hosts(self) -> usize {
         match self {
             Self::Star(hosts) => hosts,
@@ -54,7 +54,7 @@ impl Topology {
         }
     }
 
-    /// The switch that a host is at.
+    /// The switch that a host is connected to.
     pub(super) const fn switch_of(self, host: usize) -> usize {
         match self {
             Self::Star(_) => 0,
@@ -62,7 +62,7 @@ impl Topology {
         }
     }
 
-    /// The link by which a host receives. A host's cable has the host's number.
+    /// The link on which a host receives. A host's cable has the host's number.
     pub(super) const fn link_to(self, host: usize) -> Link {
         (CableId(host), SwitchId(self.switch_of(host)))
     }

@@ -1,4 +1,4 @@
-//! Putting a fabric together.
+//! Building a fabric.
 
 use super::host::Host;
 use super::link::Egress;
@@ -12,7 +12,7 @@ use crate::dice::Dice;
 use roce_stack::Instant;
 use std::collections::VecDeque;
 
-/// Hosts, switches and cables, before anything moves.
+/// Hosts, switches and cables, before the simulation starts.
 #[derive(Debug, Default)]
 pub struct FabricBuilder {
     hosts: Vec<HostSpec>,
@@ -21,7 +21,7 @@ pub struct FabricBuilder {
 }
 
 impl FabricBuilder {
-    /// Nothing.
+    /// An empty fabric.
     pub fn new() -> Self {
         Self::default()
     }
@@ -44,7 +44,7 @@ impl FabricBuilder {
         CableId(self.cables.len() - 1)
     }
 
-    /// What a link is like at one end: a host may have a smaller queue.
+    /// The link's parameters at one end: a host may have a smaller queue.
     fn as_seen_from(&self, from: NodeId, spec: LinkSpec) -> LinkSpec {
         let port_bytes = match from {
             NodeId::Host(HostId(number)) => self.hosts[number].port_bytes,
@@ -56,7 +56,7 @@ impl FabricBuilder {
         }
     }
 
-    /// The fabric, all of whose chance comes from `seed`.
+    /// Builds the fabric. All randomness comes from `seed`.
     pub fn build(&self, seed: u64) -> Fabric {
         let mut dice = Dice::new(seed);
         let mut egresses = Vec::new();
@@ -97,7 +97,7 @@ impl FabricBuilder {
     }
 }
 
-/// Tells every switch the shortest way to a host: breadth first, from the host on.
+/// Sets every switch's shortest route to a host, by breadth-first search from the host.
 fn route(egresses: &[Egress], switches: &mut [Switch], host: HostId) {
     let mut reached = VecDeque::from([NodeId::Host(host)]);
     while let Some(node) = reached.pop_front() {

@@ -1,8 +1,8 @@
-//! What is counted.
+//! Counters of what happens to packets.
 
 use serde::Serialize;
 
-/// What packets have met with so far.
+/// What has happened to packets so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Counters {
     /// Sent by hosts.
@@ -15,14 +15,14 @@ pub struct Counters {
     pub lost: u64,
     /// Arrived twice.
     pub duplicated: u64,
-    /// Held back, so that others could overtake them.
+    /// Delayed, so that others could overtake them.
     pub reordered: u64,
     /// Arrived with a flipped bit.
     pub corrupted: u64,
-    /// Dropped by a switch: its queue was full, the next link takes no packets of that
-    /// size, or it knows no way.
+    /// Dropped by a switch: its queue was full, the next link carries no packets of that size, or
+    /// it has no route.
     pub dropped: u64,
-    /// Dropped by a host: too many waited for it.
+    /// Dropped by a host because its ring was full.
     pub overrun: u64,
     /// Marked "congestion experienced".
     pub marked: u64,

@@ -1,9 +1,9 @@
-//! What happens when: a queue ordered by time, and by what was queued first.
+//! The event queue, ordered by time and then by insertion.
 //!
-//! Most events are packets that arrive, and those of one link arrive in the order in
-//! which they were sent, unless faults hold one back. So each link has a queue of its
-//! own, and the heap holds only the first of it: it stays as small as the fabric,
-//! however many packets are on their way.
+//! Most events are arrivals of packets, and those on one link arrive in the order in which they
+//! were sent, unless a fault delays one. So each link has a queue of its own, and the heap holds
+//! only its first packet: the heap stays as small as the fabric, however many packets are in
+//! flight.
 
 use super::{EgressId, HostId, PacketId};
 use core::cmp::Ordering;
@@ -11,22 +11,22 @@ use roce_stack::Instant;
 use std::collections::binary_heap::PeekMut;
 use std::collections::{BinaryHeap, VecDeque};
 
-/// Something that happens.
+/// An event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum What {
     /// A packet arrives at the far end of a link.
     Arrive(EgressId, PacketId),
     /// A link has sent a packet and may send the next.
     Sent(EgressId),
-    /// A host has something to do: a timer, or packets that wait.
+    /// A host has work: a timer, or waiting packets.
     Wake(HostId),
-    /// A pause frame arrives: the sender of the link stops, or goes on.
+    /// A pause frame arrives: the sender on the link stops or resumes.
     Pause(EgressId, bool),
-    /// What the caller asked to be told.
+    /// A call that the caller requested.
     Call(u64),
 }
 
-/// A place in the order of events: a time, and a number for those of one time.
+/// A position in the order of events: a time, and a number to order events at the same time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Turn {
     pub(super) at: Instant,
@@ -37,11 +37,11 @@ pub(super) struct Turn {
 #[derive(Debug, Default)]
 pub(super) struct Events {
     heap: BinaryHeap<Entry>,
-    /// Of each link: the packets that arrive in the order in which they were sent.
+    /// For each link, the packets that arrive in the order in which they were sent.
     ways: Vec<VecDeque<(Turn, PacketId)>>,
-    /// How many of them wait behind the first of their link, which is in the heap.
+    /// The number of packets behind the first of their link, which is in the heap.
     behind: usize,
-    /// The place of what happened last.
+    /// The position of the last event handled.
     reached: Turn,
     count: u64,
 }
@@ -60,7 +60,7 @@ enum Next {
 }
 
 impl Events {
-    /// No events yet; so many links.
+    /// An empty queue for `links` links.
     pub(super) fn new(links: usize) -> Self {
         Self {
             ways: vec![VecDeque::new(); links],
@@ -73,7 +73,7 @@ impl Events {
         self.push_at(turn, what);
     }
 
-    /// The place that an event would have if it were queued now.
+    /// The position that an event would get if it were queued now.
     pub(super) fn reserve(&mut self, at: Instant) -> Turn {
         self.count += 1;
         Turn {
@@ -82,13 +82,13 @@ impl Events {
         }
     }
 
-    /// Queues an event at a place that was reserved for it.
+    /// Queues an event at a reserved position.
     pub(super) fn push_at(&mut self, turn: Turn, what: What) {
         let next = Next::Other(what);
         self.heap.push(Entry { turn, next });
     }
 
-    /// A packet will arrive at the far end of `link`.
+    /// Queues the arrival of a packet at the far end of `link`.
     pub(super) fn push_arrival(&mut self, at: Instant, link: EgressId, packet: PacketId) {
         let turn = self.reserve(at);
         let way = &mut self.ways[link.0];
@@ -102,12 +102,12 @@ impl Events {
                 self.behind += 1;
                 way.push_back((turn, packet));
             }
-            // It overtakes one that is held back.
+            // It overtakes a delayed packet.
             Some(_) => self.push_at(turn, What::Arrive(link, packet)),
         }
     }
 
-    /// Whether what has this place has not happened yet.
+    /// Whether the event at this position is still to come.
     pub(super) fn is_to_come(&self, turn: Turn) -> bool {
         self.reached < turn
     }
@@ -128,7 +128,7 @@ impl Events {
                 let way = &mut self.ways[link.0];
                 let (_, packet) = way.pop_front()?;
                 match way.front() {
-                    // It takes the place at the top of the heap, and sinks from there.
+                    // It replaces the top of the heap and sinks from there.
                     Some((turn, _)) => {
                         self.behind -= 1;
                         first.turn = *turn;
@@ -146,7 +146,7 @@ impl Events {
     }
 }
 
-/// The greatest is what comes first, as heaps have the greatest on top.
+/// The order is reversed, because the heap has the greatest element on top.
 impl Ord for Entry {
     fn cmp(&self, other: &Self) -> Ordering {
         other.turn.cmp(&self.turn)

@@ -1,4 +1,4 @@
-//! A host: a NIC, what waits for it, and its port.
+//! A host: a NIC, its receive ring, and its port.
 
 use super::ip::Ip;
 use super::link::{Around, Egress};
@@ -10,22 +10,22 @@ use roce_stack::{
 use std::collections::VecDeque;
 use std::net::IpAddr;
 
-/// What a host is like.
+/// The parameters of a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HostSpec {
-    /// Which IP header its packets have; all hosts of a fabric alike.
+    /// The IP header of its packets; the same for all hosts of a fabric.
     pub ip: Ip,
-    /// Where the NIC's randomness comes from.
+    /// The seed of the NIC's random numbers.
     pub seed: u64,
-    /// The most that one QP keeps in flight.
+    /// The most bytes that one QP keeps in flight.
     pub window_bytes: usize,
-    /// How long a packet waits until the host looks for any; zero for at once. What
-    /// arrives meanwhile is taken together.
+    /// How long a packet waits until the host polls; zero for immediately. Packets that arrive
+    /// meanwhile are received together.
     pub poll_every: Duration,
-    /// Packets that wait for a host that does not look.
+    /// The capacity of the receive ring, in packets.
     pub ring_packets: usize,
-    /// Bytes that its port takes from the NIC ahead of the link; as much as the link's
-    /// queue holds unless given. What is in there is beyond congestion control.
+    /// Bytes that its port takes from the NIC ahead of the link; by default the link's queue size.
+    /// Congestion control can't affect packets in the port.
     pub port_bytes: Option<usize>,
 }
 
@@ -47,12 +47,12 @@ pub(super) struct Host {
     pub(super) spec: HostSpec,
     pub(super) address: IpAddr,
     pub(super) nic: Nic,
-    /// Its cable; a host has one.
+    /// Its cable; a host has only one.
     pub(super) egress: Option<EgressId>,
     pub(super) ring: VecDeque<PacketId>,
-    /// It does nothing until it is told to go on.
+    /// Whether it is stopped.
     pub(super) paused: bool,
-    /// When it will be woken, if it will.
+    /// When it will be woken, if scheduled.
     pub(super) wake: Option<Instant>,
     restarts: u64,
     next_id: u16,
@@ -73,15 +73,15 @@ impl Host {
         }
     }
 
-    /// A new NIC, which knows nothing of what was; `alike` if it draws the numbers that
-    /// the last one drew.
+    /// Replaces the NIC with a new one without state. With `alike`, it draws the same random
+    /// numbers as the last one.
     pub(super) fn restart(&mut self, max_packet_bytes: usize, alike: bool) {
         self.restarts += u64::from(!alike);
         self.nic = nic(&self.spec, self.restarts, max_packet_bytes);
         self.wake = None;
     }
 
-    /// What the receiving port says of a packet.
+    /// The metadata that the receiving port reports for a packet.
     pub(super) fn sees(&self, meta: &RxMeta) -> RxMeta {
         let ip = match (self.spec.ip, meta.ip) {
             (Ip::V4Hidden, _) => IpCovered::V4Hidden,
@@ -90,7 +90,7 @@ impl Host {
         RxMeta { ip, ..*meta }
     }
 
-    /// Lets the NIC send what it can.
+    /// Lets the NIC send as much as it can.
     pub(super) fn transmit(&mut self, around: &mut Around<'_>, egress: &mut Egress) {
         let now = around.now;
         let mut port = HostPort {
@@ -119,7 +119,7 @@ fn nic(spec: &HostSpec, restarts: u64, max_packet_bytes: usize) -> Nic {
     })
 }
 
-/// The sending half of a port: what the NIC commits goes to the link's queue.
+/// The transmit side of a port: committed packets go to the link's queue.
 struct HostPort<'a, 'b> {
     ip: Ip,
     next_id: &'a mut u16,

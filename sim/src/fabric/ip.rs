@@ -1,11 +1,11 @@
-//! Which IP header packets have, and the addresses of hosts.
+//! The IP header of packets, and the addresses of hosts.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Which IP header packets have, and how much of it the receiving port sees.
+/// The IP header of packets, and how much of it the receiving port sees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ip {
-    /// IPv4, its header seen, as by AF_XDP.
+    /// IPv4 with a visible header, as with AF_XDP.
     V4,
     /// IPv4 through a socket, which hides part of the header.
     V4Hidden,
@@ -14,8 +14,8 @@ pub enum Ip {
 }
 
 impl Ip {
-    /// Which host of a fabric an address belongs to, if to any: its hosts have the
-    /// addresses from 1 on.
+    /// The number of the host with an address, if a host has it. Hosts have the addresses from 1
+    /// on.
     pub(super) fn index(address: IpAddr) -> Option<usize> {
         let [high, low] = match address {
             IpAddr::V4(v4) => *v4.octets().last_chunk()?,

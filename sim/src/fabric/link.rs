@@ -9,24 +9,24 @@ use roce_port::fault::{Copy, FaultModel, FaultSpec};
 use roce_stack::{Duration, Instant};
 use std::collections::VecDeque;
 
-/// What a cable is like; both directions alike.
+/// The parameters of a cable, the same for both directions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LinkSpec {
     /// Bits per second.
     pub bits_per_sec: u64,
-    /// From one end to the other.
+    /// The delay from one end to the other.
     pub delay: Duration,
-    /// The largest transport packet, BTH to ICRC.
+    /// The largest transport packet, BTH to ICRC, in bytes.
     pub max_packet_bytes: usize,
-    /// Bytes that wait at each end to be sent.
+    /// The capacity of the queue at each end, in bytes.
     pub queue_bytes: usize,
-    /// Packets of this DSCP have a queue of their own, which goes first and which pause
-    /// frames don't stop: the class that operators have for CNPs.
+    /// Packets of this DSCP have a queue of their own, which has priority and is not stopped by
+    /// pause frames: the class that operators use for CNPs.
     pub urgent_dscp: Option<u8>,
 }
 
 impl LinkSpec {
-    /// Whether packets of this traffic class go before all others.
+    /// Whether packets of this traffic class have priority.
     pub(super) fn is_urgent(&self, traffic_class: u8) -> bool {
         self.urgent_dscp == Some(traffic_class >> 2)
     }
@@ -44,7 +44,7 @@ impl Default for LinkSpec {
     }
 }
 
-/// One direction of a cable, seen from who sends.
+/// One direction of a cable, seen from the sender.
 #[derive(Debug)]
 pub(super) struct Egress {
     pub(super) id: EgressId,
@@ -52,25 +52,25 @@ pub(super) struct Egress {
     pub(super) to: NodeId,
     pub(super) spec: LinkSpec,
     pub(super) faults: FaultModel,
-    /// Cut: everything is lost.
+    /// Whether the cable is cut, so that everything is lost.
     pub(super) down: bool,
-    /// A pause frame stopped it.
+    /// Whether a pause frame stopped it.
     pub(super) paused: bool,
-    /// A host found no room here, and wants to know when there is some.
+    /// Whether a host found no room and waits to be woken.
     refused: bool,
-    /// When the last bit of what was sent last has left.
+    /// When the last bit of the previous packet leaves.
     free: Turn,
-    /// That is among the events: somebody waits for it.
+    /// Whether that time is in the event queue, because someone waits for it.
     awaited: bool,
     queue: VecDeque<PacketId>,
     pub(super) queued_bytes: usize,
-    /// What goes first; not counted in `queued_bytes`.
+    /// Packets with priority, which `queued_bytes` does not include.
     urgent: VecDeque<PacketId>,
     pub(super) urgent_bytes: usize,
     pub(super) meter: Meter,
 }
 
-/// What a link touches besides itself.
+/// The state that a link uses besides its own.
 pub(super) struct Around<'a> {
     pub(super) now: Instant,
     pub(super) pool: &'a mut Pool,
@@ -100,7 +100,7 @@ impl Egress {
         }
     }
 
-    /// Whether a packet of `len` bytes may wait here.
+    /// Whether the queue has room for a packet of `len` bytes.
     pub(super) fn has_room(&self, len: usize, traffic_class: u8) -> bool {
         let waiting = if self.spec.is_urgent(traffic_class) {
             self.urgent_bytes
@@ -119,7 +119,7 @@ impl Egress {
         events.is_to_come(self.free)
     }
 
-    /// Takes a packet that [`Egress::has_room`] for; [`Egress::start`] is due.
+    /// Queues a packet that [`Egress::has_room`] for. The caller then calls [`Egress::start`].
     pub(super) fn push(&mut self, around: &mut Around<'_>, packet: PacketId) {
         let waiting = around.pool.get(packet);
         let len = waiting.len();
@@ -137,7 +137,7 @@ impl Egress {
         !self.queue.is_empty() || !self.urgent.is_empty()
     }
 
-    /// The packet that goes next, and its length.
+    /// The next packet to send, and its length.
     fn next_packet(&mut self, pool: &Pool) -> Option<(PacketId, usize)> {
         if let Some(packet) = self.urgent.pop_front() {
             let len = pool.get(packet).len();
@@ -153,27 +153,27 @@ impl Egress {
         Some((packet, len))
     }
 
-    /// A pause frame has come, or one that ends the pause.
+    /// Applies a pause frame, or one that ends the pause.
     pub(super) fn set_paused(&mut self, now: Instant, paused: bool) {
         self.paused = paused;
         self.meter.note_paused(now, paused);
     }
 
-    /// A host found no room: it has its turn when something has been sent.
+    /// Notes that a host found no room: it is woken when a packet has been sent.
     pub(super) fn refuse(&mut self, events: &mut Events) {
         self.refused = true;
         self.tell_when_free(events);
     }
 
-    /// If something is being sent, the host is asked then whether it wants to send.
+    /// If a packet is being sent, wakes the host when that is done.
     pub(super) fn tell_when_free(&mut self, events: &mut Events) {
         if self.is_sending(events) {
             self.await_sent(events);
         }
     }
 
-    /// Begins to send, if it can. Returns the link that the packet had come by, which
-    /// may count it as gone.
+    /// Starts to send, if possible. Returns the link that the packet arrived on, which may then
+    /// count it as gone.
     pub(super) fn start(&mut self, around: &mut Around<'_>) -> Option<(EgressId, usize)> {
         if self.is_sending(around.events) {
             if self.has_waiting() {
@@ -190,16 +190,15 @@ impl Egress {
         self.free = around.events.reserve(sent);
         self.awaited = false;
         let lost = !self.carry(around, sent + self.spec.delay, packet);
-        // Otherwise the next event of this packet is that it arrives. That of one that
-        // is lost is that it was sent: time must not stop before.
+        // Otherwise the next event of this packet is its arrival. A lost packet needs the event that
+        // it was sent: time must not stop before.
         if lost || self.refused || self.has_waiting() {
             self.await_sent(around.events);
         }
         from.map(|from| (from, len))
     }
 
-    /// The last bit of what was being sent has left; a host that found no room is
-    /// asked next.
+    /// The last bit of the packet has left. A host that found no room is woken next.
     pub(super) fn sent(&mut self) {
         self.refused = false;
     }
@@ -214,7 +213,7 @@ impl Egress {
         }
     }
 
-    /// How long a packet is being sent.
+    /// The serialization time of a packet.
     fn time_of(&self, len: usize) -> Duration {
         let bits = (len as u64 + OVERHEAD_BYTES) * 8;
         let rate = self.spec.bits_per_sec.max(1);
@@ -228,7 +227,7 @@ impl Egress {
         Duration::from_nanos(ns)
     }
 
-    /// What becomes of a packet on the way. Whether it arrives.
+    /// Applies faults to a packet in flight. Returns whether it arrives.
     fn carry(&mut self, around: &mut Around<'_>, arrives: Instant, packet: PacketId) -> bool {
         around.counters.carried += 1;
         let len = around.pool.get(packet).len();
@@ -264,7 +263,8 @@ impl Egress {
     }
 }
 
-/// How long a packet of `bytes` is on a cable, from the first bit to the last.
+/// The time that a packet of `bytes` takes on a cable, from the first bit sent to the last
+/// received.
 pub fn one_way(spec: &LinkSpec, bytes: usize) -> Duration {
     let ns = (bytes as u64 * 8).saturating_mul(1_000_000_000) / spec.bits_per_sec.max(1);
     spec.delay + Duration::from_nanos(ns)

@@ -1,27 +1,26 @@
-//! What one direction of a cable has seen, for whoever measures.
+//! Measurements of one direction of a cable.
 
 use super::ip::Ip;
 use roce_stack::{Duration, Instant};
 use std::net::IpAddr;
 
-/// Ethernet, IP and UDP headers, preamble and gap: what a packet costs on the wire
-/// besides its own bytes.
+/// Ethernet, IP and UDP headers, preamble and gap: the wire overhead of a packet.
 pub const OVERHEAD_BYTES: u64 = 66;
 
-/// What one direction of a cable has seen so far. Bytes on the wire count headers of all
-/// layers, the preamble and the gap ([`OVERHEAD_BYTES`]); bytes in queues do not.
+/// The measurements of one direction of a cable. Bytes on the wire include headers of all layers,
+/// the preamble and the gap ([`OVERHEAD_BYTES`]); bytes in queues do not.
 #[derive(Clone, Debug, Default)]
 pub struct Meter {
     /// Bytes on the wire.
     pub wire_bytes: u64,
-    /// Those by the number of the host that sent them.
+    /// Bytes on the wire by the number of the sending host.
     pub wire_bytes_of: Vec<u64>,
-    /// Bytes that waited after the last packet had joined or left. Packets of the urgent
-    /// class are not among them.
+    /// Queue length in bytes after the last packet was added or removed, without packets of the
+    /// urgent class.
     pub queue_bytes: usize,
-    /// The most that waited since [`Meter::take_peak`].
+    /// The longest queue since [`Meter::take_peak`].
     peak_bytes: usize,
-    /// Packets that found no room.
+    /// Packets dropped because the queue was full.
     pub dropped: u64,
     /// Packets that were marked.
     pub marked: u64,
@@ -32,12 +31,12 @@ pub struct Meter {
 }
 
 impl Meter {
-    /// The most bytes that waited since this was asked last.
+    /// The longest queue since the last call, in bytes.
     pub fn take_peak(&mut self) -> usize {
         std::mem::replace(&mut self.peak_bytes, self.queue_bytes)
     }
 
-    /// For how long it was stopped by pause frames, up to `now`.
+    /// The time for which pause frames stopped it, up to `now`.
     pub fn paused_for(&self, now: Instant) -> Duration {
         let since = self
             .paused_since

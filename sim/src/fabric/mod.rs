@@ -6,10 +6,9 @@
 //!                   └──────────────────┘ loss, doubles, damage … on each link
 //! ```
 //!
-//! A [`FabricBuilder`] puts it together; [`Fabric::step`] goes from event to event
-//! and tells which host was touched, so that its application can have its turn. What
-//! happens is a function of the seed and of the calls: [`Fabric::fingerprint`] is the
-//! same for two runs that were the same.
+//! A [`FabricBuilder`] builds it. [`Fabric::step`] goes from event to event and reports which host
+//! was affected, so that its application can run. Everything is a function of the seed and of the
+//! calls: [`Fabric::fingerprint`] is the same for two identical runs.
 
 mod build;
 mod counters;
@@ -46,18 +45,18 @@ use std::net::IpAddr;
 use switch::Switch;
 use trace::{Fate, Trace};
 
-/// What just happened.
+/// The result of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Something that concerns no application.
+    /// An event that no application needs to handle.
     Inside,
-    /// A host's NIC did something: completions may have come.
+    /// A host's NIC did something: completions may be available.
     Host(HostId),
     /// The time of a [`Fabric::call_at`] has come.
     Call(u64),
 }
 
-/// Hosts, links and switches, and everything that is under way between them.
+/// Hosts, links and switches, and all packets in flight.
 #[derive(Debug)]
 pub struct Fabric {
     now: Instant,
@@ -96,12 +95,12 @@ macro_rules! at_link {
 }
 
 impl Fabric {
-    /// The time.
+    /// The virtual time.
     pub fn now(&self) -> Instant {
         self.now
     }
 
-    /// What packets have met with so far.
+    /// What has happened to packets so far.
     pub fn counters(&self) -> Counters {
         self.counters
     }
@@ -111,12 +110,12 @@ impl Fabric {
         self.trace.hash()
     }
 
-    /// Shows every packet on stderr from now on.
+    /// Prints every packet on stderr from now on.
     pub fn print(&mut self) {
         self.trace.print();
     }
 
-    /// How many hosts there are.
+    /// The number of hosts.
     pub fn hosts(&self) -> usize {
         self.hosts.len()
     }
@@ -126,17 +125,17 @@ impl Fabric {
         self.hosts[host.0].address
     }
 
-    /// A host's NIC. After anything that may make it send, [`Fabric::drive`] is due.
+    /// A host's NIC. After any call that may make it send, call [`Fabric::drive`].
     pub fn nic(&mut self, host: HostId) -> &mut Nic {
         let host = &mut self.hosts[host.0];
-        // Who forgets to drive it has its turn when its link is free, at the latest.
+        // If the caller does not drive it, the host runs at the latest when its link is free.
         if let Some(egress) = host.egress {
             self.egresses[egress.0].tell_when_free(&mut self.events);
         }
         &mut host.nic
     }
 
-    /// Lets a host's NIC send what it wants to, and sees to its timer.
+    /// Lets a host's NIC send, and schedules its timer.
     pub fn drive(&mut self, id: HostId) {
         let Some(egress) = self.hosts[id.0].egress else {
             return;
@@ -164,26 +163,26 @@ impl Fabric {
         self.arrange_wake(id);
     }
 
-    /// Asks for [`Step::Call`] with `token` at some time.
+    /// Schedules a [`Step::Call`] with `token` at some time.
     pub fn call_at(&mut self, at: Instant, token: u64) {
         self.events.push(at.max(self.now), What::Call(token));
     }
 
-    /// Changes what goes wrong on a cable, both directions.
+    /// Changes the faults of a cable, in both directions.
     pub fn set_faults(&mut self, cable: CableId, spec: FaultSpec) {
         for direction in [0, 1] {
             self.egresses[2 * cable.0 + direction].faults.change(spec);
         }
     }
 
-    /// Cuts a cable, or mends it. What is on its way still arrives.
+    /// Cuts a cable, or reconnects it. Packets in flight still arrive.
     pub fn set_down(&mut self, cable: CableId, down: bool) {
         for direction in [0, 1] {
             self.egresses[2 * cable.0 + direction].down = down;
         }
     }
 
-    /// Stops a host, as if its process got no processor, or lets it go on.
+    /// Stops a host, as if its process got no processor time, or resumes it.
     pub fn set_paused(&mut self, host: HostId, paused: bool) {
         self.hosts[host.0].paused = paused;
         if !paused {
@@ -194,13 +193,13 @@ impl Fabric {
         }
     }
 
-    /// Restarts a host: it has a new NIC, and what waited for it is gone.
+    /// Restarts a host with a new NIC. Packets in its ring are lost.
     pub fn restart(&mut self, id: HostId) {
         self.begin_anew(id, false);
     }
 
-    /// Restarts a host whose new NIC draws the same numbers and keys again, in the same
-    /// order, as one would whose randomness is bad.
+    /// Restarts a host whose new NIC draws the same numbers and keys again, in the same order, as
+    /// if its random numbers were bad.
     pub fn restart_alike(&mut self, id: HostId) {
         self.begin_anew(id, true);
     }
@@ -215,8 +214,7 @@ impl Fabric {
         host.restart(max_packet_bytes, alike);
     }
 
-    /// Goes on to the next event that is not after `until`; `None` if there is none:
-    /// nothing moves any more until then.
+    /// Handles the next event that is not after `until`; `None` if there is none.
     pub fn step(&mut self, until: Instant) -> Option<Step> {
         let (at, what) = self.events.pop(until)?;
         self.now = at;
@@ -233,7 +231,7 @@ impl Fabric {
                 self.egresses[link.0].sent();
                 self.start(link);
                 match self.egresses[link.0].from {
-                    // It may have waited for room.
+                    // The host may have waited for room.
                     NodeId::Host(host) if self.hosts[host.0].nic.wants_to_send() => {
                         self.drive(host);
                         Step::Host(host)
@@ -251,8 +249,7 @@ impl Fabric {
         })
     }
 
-    /// What is still under way: packets, and bytes in switches. Nothing once no event is
-    /// left.
+    /// The number of packets in flight, and of bytes in switches. Both are 0 when no event is left.
     pub fn under_way(&self) -> (usize, usize) {
         let queued = |egress: &Egress| egress.queued_bytes + egress.urgent_bytes;
         let queued: usize = self.egresses.iter().map(queued).sum();
@@ -262,8 +259,8 @@ impl Fabric {
         (self.pool.in_use() + busy, queued + waiting)
     }
 
-    /// What one direction of a cable has seen: what `from` sends on it. `None` if the
-    /// cable does not begin there.
+    /// The measurements of one direction of a cable: what `from` sends on it. `None` if the cable
+    /// is not connected to `from`.
     pub fn meter(&mut self, cable: CableId, from: impl Into<NodeId>) -> Option<&mut Meter> {
         let from = from.into();
         let ends = self.egresses.get_mut(2 * cable.0..2 * cable.0 + 2)?;
@@ -271,7 +268,7 @@ impl Fabric {
         Some(&mut egress.meter)
     }
 
-    /// How many events are to come.
+    /// The number of pending events.
     pub fn pending(&self) -> usize {
         self.events.len()
     }
@@ -299,7 +296,7 @@ impl Fabric {
         Step::Inside
     }
 
-    /// Hands everything that waits to the NIC.
+    /// Passes all waiting packets to the NIC.
     fn take_ring(&mut self, id: HostId) {
         let host = &mut self.hosts[id.0];
         while let Some(packet) = host.ring.pop_front() {
@@ -350,7 +347,7 @@ impl Fabric {
         (host.address == address).then_some(HostId(index))
     }
 
-    /// Begins to send what waits at a link, and tells the switch behind it.
+    /// Starts to send a link's queued packets, and updates the switch behind it.
     fn start(&mut self, link: EgressId) {
         let gone = at_link!(self, link, around, egress, egress.start(around));
         if let (Some((from, len)), NodeId::Switch(id)) = (gone, self.egresses[link.0].from) {
@@ -377,7 +374,7 @@ impl Fabric {
     fn wake(&mut self, id: HostId) -> Step {
         let host = &mut self.hosts[id.0];
         if host.wake != Some(self.now) {
-            // Overtaken by an earlier one, or of a NIC that is gone.
+            // Superseded by an earlier wake-up, or of a NIC that is gone.
             return Step::Inside;
         }
         host.wake = None;
@@ -390,7 +387,7 @@ impl Fabric {
         Step::Host(id)
     }
 
-    /// Sees to it that the host is woken for its NIC's next timer.
+    /// Schedules the host's wake-up for its NIC's next timer.
     fn arrange_wake(&mut self, id: HostId) {
         if let Some(at) = self.hosts[id.0].nic.next_timeout() {
             self.wake_at(id, at);

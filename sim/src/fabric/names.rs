@@ -1,14 +1,14 @@
-//! Names of what a fabric consists of.
+//! Identifiers of the parts of a fabric.
 
-/// Names a host.
+/// Identifies a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct HostId(pub usize);
 
-/// Names a switch.
+/// Identifies a switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SwitchId(pub usize);
 
-/// Names a cable.
+/// Identifies a cable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CableId(pub usize);
 
@@ -16,7 +16,7 @@ pub struct CableId(pub usize);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct EgressId(pub(super) usize);
 
-/// What a cable ends at.
+/// The node at an end of a cable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum NodeId {
     /// A host.

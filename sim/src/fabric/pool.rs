@@ -1,16 +1,16 @@
-//! Packets in flight, in buffers that are used again.
+//! Packets in flight, in reusable buffers.
 
 use super::EgressId;
 use roce_stack::{IpCovered, RxMeta};
 use std::net::{IpAddr, Ipv4Addr};
 
-/// Names a packet in the pool.
+/// Identifies a packet in the pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct PacketId(u32);
 
 #[cfg(test)]
 impl PacketId {
-    /// For tests of what keeps names.
+    /// For tests of code that stores identifiers.
     pub(super) fn test(number: u32) -> Self {
         Self(number)
     }
@@ -20,7 +20,7 @@ impl PacketId {
 #[derive(Debug)]
 pub(super) struct Packet {
     pub(super) meta: RxMeta,
-    /// The link by which it came to the switch that it waits in.
+    /// The link that it arrived on at its current switch.
     pub(super) from: Option<EgressId>,
     len: usize,
     bytes: Vec<u8>,
@@ -48,7 +48,7 @@ pub(super) struct Pool {
 }
 
 impl Pool {
-    /// A packet of `len` bytes, whose contents are arbitrary.
+    /// Allocates a packet of `len` bytes, whose contents are arbitrary.
     pub(super) fn take(&mut self, len: usize) -> PacketId {
         let id = self.free.pop().unwrap_or_else(|| {
             let nowhere = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
@@ -68,7 +68,7 @@ impl Pool {
         });
         let packet = self.get_mut(id);
         if packet.bytes.len() < len {
-            // Who forgets to write a byte sends this one.
+            // Visible in tests if a byte is not overwritten.
             packet.bytes.resize(len, 0xa5);
         }
         packet.len = len;
@@ -76,7 +76,7 @@ impl Pool {
         id
     }
 
-    /// A second packet like `id`.
+    /// A copy of packet `id`.
     pub(super) fn duplicate(&mut self, id: PacketId) -> PacketId {
         let len = self.get(id).len;
         let copy = self.take(len);
@@ -100,7 +100,7 @@ impl Pool {
         &mut self.packets[id.0 as usize]
     }
 
-    /// How many packets are in flight.
+    /// The number of packets in flight.
     pub(super) fn in_use(&self) -> usize {
         self.packets.len() - self.free.len()
     }

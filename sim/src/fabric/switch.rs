@@ -4,62 +4,62 @@ use super::EgressId;
 use crate::dice::Dice;
 use std::collections::BTreeMap;
 
-/// What a switch does with packets that wait.
+/// The queueing behaviour of a switch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SwitchSpec {
-    /// Marks packets "congestion experienced", as DCQCN wants it.
+    /// Marks packets "congestion experienced", as DCQCN requires.
     pub ecn: Option<EcnSpec>,
-    /// Priority flow control: stops who sends before packets must be dropped.
+    /// Priority flow control: stops the senders before packets must be dropped.
     pub pfc: Option<PfcSpec>,
     /// Memory that all ports share, with flow control whose threshold follows from it.
     pub buffer: Option<BufferSpec>,
 }
 
-/// Memory that all ports of a switch share. A link is paused when more bytes that came by
-/// it wait than are still free, as the DCQCN paper sets up its switches (section 4, with
+/// Memory that all ports of a switch share. A link is paused when the queued bytes that arrived on
+/// it exceed the free bytes. The DCQCN paper configures its switches like this (section 4, with
 /// beta = 8 for eight priorities, of which one is used).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BufferSpec {
-    /// For all packets that wait. Without room for it, a packet is dropped.
+    /// The total for queued packets. A packet without room is dropped.
     pub bytes: usize,
-    /// Of those: for what is still under way when a pause frame has been sent, of all
-    /// links together. Not counted as free.
+    /// The part reserved for packets still in flight after a pause frame was sent, for all links
+    /// together. It does not count as free.
     pub headroom_bytes: usize,
-    /// A paused link goes on at so many bytes below the threshold.
+    /// A paused link resumes this many bytes below the threshold.
     pub hysteresis_bytes: usize,
 }
 
-/// Marks with a chance that grows with the queue.
+/// Marking with a probability that grows with the queue length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EcnSpec {
-    /// Up to so many bytes, none is marked.
+    /// Up to this queue length, no packet is marked.
     pub kmin_bytes: usize,
-    /// From so many bytes on, all are.
+    /// From this queue length on, all packets are marked.
     pub kmax_bytes: usize,
-    /// The chance just below `kmax_bytes`, in percent.
+    /// The probability just below `kmax_bytes`, in percent.
     pub pmax_percent: u8,
 }
 
-/// When to stop who sends, counted for each link that leads here.
+/// The thresholds for pausing senders, applied to each incoming link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PfcSpec {
-    /// More bytes than this that came by one link: it is told to stop.
+    /// If the queued bytes of one link exceed this, its sender is paused.
     pub pause_bytes: usize,
-    /// Fewer than this: it is told to go on.
+    /// Below this, the sender resumes.
     pub resume_bytes: usize,
 }
 
 #[derive(Debug)]
 pub(super) struct Switch {
     pub(super) spec: SwitchSpec,
-    /// The way to each host, by its number.
+    /// The outgoing link to each host, by its number.
     pub(super) routes: Vec<Option<EgressId>>,
     dice: Dice,
-    /// Of each link that leads here: bytes that wait, and whether it is paused.
+    /// For each incoming link, the queued bytes and whether it is paused.
     ingress: BTreeMap<EgressId, (usize, bool)>,
-    /// How many of them are paused.
+    /// Number of paused links.
     paused: usize,
-    /// The sum of those bytes.
+    /// The sum of the queued bytes.
     held: usize,
 }
 
@@ -75,7 +75,7 @@ impl Switch {
         }
     }
 
-    /// Whether a packet is marked that finds so many bytes waiting.
+    /// Whether to mark a packet that finds `waiting` bytes queued.
     pub(super) fn marks(&mut self, waiting: usize) -> bool {
         let Some(ecn) = self.spec.ecn else {
             return false;
@@ -91,14 +91,14 @@ impl Switch {
         self.dice.below(100 * range) < above * u64::from(ecn.pmax_percent)
     }
 
-    /// Whether the memory that all ports share takes a packet.
+    /// Whether the shared memory has room for a packet.
     pub(super) fn has_room(&self, len: usize) -> bool {
         self.spec
             .buffer
             .is_none_or(|buffer| self.held + len <= buffer.bytes)
     }
 
-    /// A packet that came by `link` waits here. Whether the link must be paused.
+    /// Counts a queued packet that arrived on `link`. Returns whether the link must be paused.
     pub(super) fn note_waiting(&mut self, link: EgressId, len: usize) -> bool {
         if !self.counts() {
             return false;
@@ -113,7 +113,7 @@ impl Switch {
         pause
     }
 
-    /// It has left. [`Switch::resume`] is due.
+    /// Counts a packet as gone. The caller then calls [`Switch::resume`].
     pub(super) fn note_gone(&mut self, link: EgressId, len: usize) {
         if !self.counts() {
             return;
@@ -123,14 +123,14 @@ impl Switch {
         *bytes = bytes.saturating_sub(len);
     }
 
-    /// A link that may go on, if there is one: it counts as told.
+    /// A link that may resume, if there is one. It no longer counts as paused.
     pub(super) fn resume(&mut self) -> Option<EgressId> {
         if self.paused == 0 {
             return None;
         }
         let below = self.resume_below();
         let waits = |(_, (bytes, paused)): &(&EgressId, &mut (usize, bool))| {
-            // With nothing left here it would never be looked at again.
+            // Without queued packets it would never be checked again.
             *paused && (*bytes < below || *bytes == 0)
         };
         let (link, (_, paused)) = self.ingress.iter_mut().find(waits)?;
@@ -143,7 +143,7 @@ impl Switch {
         self.spec.pfc.is_some() || self.spec.buffer.is_some()
     }
 
-    /// More bytes of one link than this, and it is paused.
+    /// The number of queued bytes above which a link is paused.
     fn pause_above(&self) -> usize {
         let fixed = self.spec.pfc.map_or(usize::MAX, |pfc| pfc.pause_bytes);
         let free = self.spec.buffer.map_or(usize::MAX, |buffer| {
@@ -153,7 +153,7 @@ impl Switch {
         fixed.min(free)
     }
 
-    /// Fewer than this, and it may go on.
+    /// The number of queued bytes below which a link may resume.
     fn resume_below(&self) -> usize {
         let fixed = self.spec.pfc.map_or(usize::MAX, |pfc| pfc.resume_bytes);
         let free = self.spec.buffer.map_or(usize::MAX, |buffer| {
@@ -164,7 +164,7 @@ impl Switch {
         fixed.min(free)
     }
 
-    /// Bytes that wait, as counted for the links that they came by.
+    /// The total of queued bytes, as counted for the incoming links.
     pub(super) fn waiting(&self) -> usize {
         self.held
     }

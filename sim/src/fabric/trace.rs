@@ -3,7 +3,7 @@
 use super::EgressId;
 use roce_stack::Instant;
 
-/// What became of a packet.
+/// What happened to a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fate {
     Lost = 1,
@@ -11,7 +11,7 @@ pub(super) enum Fate {
     Dropped = 3,
 }
 
-/// Two runs with the same fingerprint were the same.
+/// A hash of all events. Two runs with the same fingerprint were the same.
 #[derive(Debug)]
 pub(super) struct Trace {
     hash: u64,
@@ -26,7 +26,7 @@ impl Trace {
         }
     }
 
-    /// Shows everything on stderr from now on.
+    /// Prints everything on stderr from now on.
     pub(super) fn print(&mut self) {
         self.print = true;
     }
@@ -35,7 +35,7 @@ impl Trace {
         self.hash
     }
 
-    /// A packet's headers and its ICRC, which stands for the rest.
+    /// Adds a packet's headers and its ICRC, which represents the rest.
     pub(super) fn note(&mut self, now: Instant, at: EgressId, fate: Fate, bytes: &[u8]) {
         self.mix(now.as_nanos());
         self.mix((at.0 as u64) << 32 | (fate as u64) << 24 ^ bytes.len() as u64);

@@ -1,4 +1,4 @@
-//! A stretch of memory, and what each of its bytes may be.
+//! A range of memory, with the values that each of its bytes may have.
 
 use super::{Verdict, violated};
 use core::ops::Range;
@@ -6,21 +6,21 @@ use roce_stack::Buffer;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// Bytes that several things share.
+/// Bytes with shared ownership.
 pub type Bytes = Rc<[u8]>;
 
-/// A buffer with the model of its contents. Each byte must be that of the image, or
-/// one that an operation under way may have put there.
+/// A buffer with the model of its contents. Each byte must equal the image's, or one that an
+/// operation in progress may have written.
 #[derive(Debug)]
 pub struct Area {
     buffer: Arc<Buffer>,
     image: Vec<u8>,
     open: Vec<Open>,
-    /// Nothing may access it any more.
+    /// Whether nothing may access it any more.
     frozen: bool,
 }
 
-/// An operation that may have been executed, wholly or partly, or not.
+/// An operation that may have been executed completely, partly, or not at all.
 #[derive(Clone, Debug)]
 pub(super) struct Open {
     pub(super) id: usize,
@@ -28,11 +28,11 @@ pub(super) struct Open {
     pub(super) bytes: Content,
 }
 
-/// What an operation puts there.
+/// The bytes that an operation writes.
 #[derive(Clone, Debug)]
 pub(super) enum Content {
     Known(Bytes),
-    /// So many bytes of any value.
+    /// This many bytes of any value.
     Anything(usize),
 }
 
@@ -45,7 +45,7 @@ impl Open {
         self.at..self.at + len
     }
 
-    /// Whether it may have put `byte` at `at`.
+    /// Whether it may have written `byte` at `at`.
     pub(super) fn explains(&self, at: usize, byte: u8) -> bool {
         self.range().contains(&at)
             && match &self.bytes {
@@ -56,7 +56,7 @@ impl Open {
 }
 
 impl Area {
-    /// The buffer as it is.
+    /// The model of a buffer, starting with its current contents.
     pub fn new(buffer: Arc<Buffer>) -> Self {
         let image = read(&buffer, 0..buffer.len());
         Self {
@@ -67,24 +67,24 @@ impl Area {
         }
     }
 
-    /// The application writes.
+    /// A write by the application.
     pub fn write(&mut self, at: usize, bytes: &[u8]) {
         self.image[at..at + bytes.len()].copy_from_slice(bytes);
-        // In bounds, as the line before has shown.
+        // In bounds, as the previous line shows.
         let _ = self.buffer.write(at, bytes);
     }
 
-    /// What is there.
+    /// The actual bytes.
     pub(super) fn actual(&self, range: Range<usize>) -> Vec<u8> {
         read(&self.buffer, range)
     }
 
-    /// What is there according to the model, apart from operations under way.
+    /// The bytes according to the model, without operations in progress.
     pub(super) fn image(&self, range: Range<usize>) -> &[u8] {
         &self.image[range]
     }
 
-    /// Operations under way.
+    /// Operations in progress.
     pub(super) fn open(&self) -> &[Open] {
         &self.open
     }
@@ -93,17 +93,17 @@ impl Area {
         self.frozen
     }
 
-    /// Operation `id` may put something at `at` from now on.
+    /// From now on operation `id` may write at `at`.
     pub(super) fn begin(&mut self, id: usize, at: usize, bytes: Content) {
         if !self.frozen {
             self.open.push(Open { id, at, bytes });
         }
     }
 
-    /// Operation `id` was executed: what it wrote is there, for what came before it
-    /// can't come after it.
+    /// Operation `id` was executed: its bytes are in place, because earlier operations can't be
+    /// executed after it.
     pub(super) fn settle(&mut self, id: usize) {
-        // Of one that was ended, there are pieces.
+        // An operation that was ended may have several pieces.
         while let Some(index) = self.open.iter().position(|open| open.id == id) {
             let open = self.open.remove(index);
             self.settle_one(&open);
@@ -120,8 +120,8 @@ impl Area {
         }
     }
 
-    /// Operation `id` can write nothing any more: what it has written until now is all.
-    /// Returns whether it may have been executed.
+    /// Operation `id` writes nothing more; what it has written so far is final. Returns whether it
+    /// may have been executed.
     pub(super) fn end(&mut self, id: usize) -> bool {
         let Some(index) = self.open.iter().position(|open| open.id == id) else {
             return true;
@@ -145,7 +145,7 @@ impl Area {
         executed
     }
 
-    /// Nothing accesses it from now on: what it holds is final.
+    /// Nothing accesses the area any more: its contents are final.
     pub(super) fn freeze(&mut self) -> Verdict {
         if !self.frozen {
             self.check(0..self.image.len())?;
@@ -156,7 +156,7 @@ impl Area {
         Ok(())
     }
 
-    /// Checks that the bytes of operation `id` are there, or those of later ones.
+    /// Checks that the bytes of operation `id`, or of later ones, are in place.
     pub(super) fn check_done(&self, id: usize) -> Verdict {
         let done = self.open.iter().find(|open| open.id == id);
         for at in done.into_iter().flat_map(Open::range) {
@@ -169,7 +169,7 @@ impl Area {
         Ok(())
     }
 
-    /// Checks all of it.
+    /// Checks the whole area.
     pub(super) fn check_all(&self) -> Verdict {
         self.check(0..self.image.len())
     }
@@ -183,7 +183,7 @@ impl Area {
         for (at, byte) in range.zip(actual) {
             let right = self.image[at];
             let may_have = |open: &Open| open.explains(at, byte);
-            // The latest is the likeliest.
+            // The latest operation is the most likely one.
             if byte != right && !self.open.iter().rev().any(may_have) {
                 return violated(format!(
                     "byte {at} of {} is {byte:#04x}, but should be {right:#04x} or what an \

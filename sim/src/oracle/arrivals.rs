@@ -1,17 +1,17 @@
-//! Which messages of a flow have taken a receive of a pool.
+//! Tracks which messages of a flow have consumed a receive of a pool.
 
 use std::collections::BTreeMap;
 
-/// What is known of messages on a flow that takes its receives from a pool.
+/// The messages on a flow that takes its receives from a pool.
 #[derive(Debug, Default)]
 pub(super) struct Arrivals {
-    /// How often each consuming request has arrived.
+    /// The number of arrivals of each consuming request.
     pub(super) counts: Vec<u8>,
-    /// Which must arrive.
+    /// The requests that must arrive.
     pub(super) due: Vec<bool>,
     /// One past the newest that has arrived.
     pub(super) resolved: usize,
-    /// The receive of each pool that completed last.
+    /// The last completed receive of each pool.
     pub(super) last: BTreeMap<usize, u64>,
 }
 
@@ -26,7 +26,7 @@ impl Arrivals {
         self.resolved = self.resolved.max(n + 1);
     }
 
-    /// Whether one that must arrive has not.
+    /// The first request that must have arrived but has not.
     pub(super) fn missing(&self) -> Option<usize> {
         (0..self.due.len()).find(|n| self.due[*n] && self.counts[*n] == 0)
     }

@@ -1,4 +1,4 @@
-//! Receives of pools: which message came, and whether it may.
+//! Receives of pools: identifies the message that arrived, and checks that it may.
 
 use super::arrivals::Arrivals;
 use super::pair::Pair;
@@ -8,7 +8,7 @@ use super::{AreaName, Verdict, Violation, judge, violated};
 use crate::connect::header_bytes;
 use roce_stack::{Completion, QpKind, WcOpcode, WcStatus};
 
-/// How often one message may come, if the network doubles packets on three links.
+/// The most copies of one message, if the network duplicates packets on three links.
 const MOST_COPIES: u8 = 8;
 
 impl Pair {
@@ -16,12 +16,12 @@ impl Pair {
         !matches!(self.ends.kind, QpKind::Uc | QpKind::Ud)
     }
 
-    /// Bytes in front of each received message.
+    /// Length of the header in front of each received message, in bytes.
     pub(super) fn header_bytes(&self) -> usize {
         header_bytes(self.ends.kind)
     }
 
-    /// How many messages of `side` may still need a receive.
+    /// The number of `side`'s messages that may still need a receive.
     pub(super) fn unresolved(&self, side: usize) -> usize {
         let flow = &self.flows[side];
         flow.consuming.len() - flow.arrivals.resolved
@@ -87,7 +87,7 @@ impl Pair {
         }
     }
 
-    /// What lies in a receive that request `id` consumed.
+    /// Checks the contents of a receive that request `id` consumed.
     fn check_landed(&self, pool: &Pool, side: usize, id: usize, recv: PostedRecv) -> Verdict {
         let (bytes, header): (&[u8], usize) = match &self.flows[1 - side].sends[id].effect {
             Effect::Send { bytes, .. } => (bytes, self.header_bytes()),
@@ -96,14 +96,14 @@ impl Pair {
         if !pool.holds(recv, header, bytes) {
             return violated(format!("the receive does not hold what request {id} sent"));
         }
-        // Of a message that broke off, some may lie there without acknowledgements.
+        // Without acknowledgements, a broken-off message may have left some bytes there.
         if self.is_reliable() && !pool.is_untouched_behind(recv, header + bytes.len()) {
             return violated(format!("the receive holds more than request {id} sent"));
         }
         Ok(())
     }
 
-    /// Which message came: the oldest that looks like it and may have come now.
+    /// Identifies the message: the oldest one that matches and may have arrived now.
     fn find(
         &self,
         pool: &Pool,
@@ -148,7 +148,7 @@ impl Pair {
         }
     }
 
-    /// Nothing moves any more: messages that nothing kept from arriving have.
+    /// At rest: every message that nothing kept from arriving must have arrived.
     pub(super) fn all_arrived(&mut self, side: usize) -> Verdict {
         let (own, peer) = (self.qps[side], self.qps[1 - side]);
         let unreliable = !self.is_reliable();

@@ -6,7 +6,7 @@ use super::{FlowAreas, Verdict, Violation, judge, violated};
 use roce_stack::{Completion, WcStatus};
 
 impl Pair {
-    /// A send request of `side` has completed. Returns what atomics fetched.
+    /// Handles the completion of a send request of `side`. Returns what atomics fetched.
     pub(super) fn send_completed(
         &mut self,
         side: usize,
@@ -22,7 +22,7 @@ impl Pair {
                 flow.sends.len()
             ));
         }
-        // What comes before it and asked for no completion has succeeded.
+        // Earlier requests that asked for no completion have succeeded.
         for before in flow.next..id {
             if flow.sends[before].signaled || flow.send_failed {
                 return violated(format!("request {before} has not completed yet"));
@@ -41,7 +41,7 @@ impl Pair {
             self.local_done(side, id);
         } else {
             flow.fail(id);
-            // Without acknowledgements, receiving goes on.
+            // Without acknowledgements, receives still work.
             self.qps[side].may_be_broken |= reliable;
         }
         Ok(fetched)
@@ -79,7 +79,7 @@ impl Pair {
             .map_err(|Violation(what)| Violation(format!("receive {n}: {what}")))
     }
 
-    /// Nothing moves any more.
+    /// Checks that everything is finished, when nothing moves any more.
     pub(super) fn at_rest(&mut self, side: usize, queued: Option<(usize, usize)>) -> Verdict {
         if let Some((sends, receives)) = queued {
             let flow = &mut self.flows[side];
@@ -87,14 +87,14 @@ impl Pair {
                 if flow.sends[id].signaled || flow.send_failed {
                     return violated(format!("request {id} never completed"));
                 }
-                // An atomic's result was not asked for; it may stay unknown.
+                // The result of an atomic without a completion may stay unknown.
                 flow.succeed(id)?;
             }
             let tail = flow.next..flow.sends.len();
             flow.next = tail.end;
             tail.for_each(|id| self.local_done(side, id));
             let posted = match self.ends.pools[side] {
-                // The pool knows.
+                // The pool has them.
                 Some(_) => receives,
                 None => self.flows[1 - side].outstanding_recvs(),
             };

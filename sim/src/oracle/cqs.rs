@@ -1,4 +1,4 @@
-//! What the oracle is told about CQs.
+//! The oracle's events about CQs.
 
 use super::{Oracle, Verdict, violated};
 use std::collections::BTreeSet;
@@ -17,11 +17,11 @@ pub struct CqUser {
 }
 
 impl Oracle {
-    /// A CQ with so many entries overran. These QPs use it; what it held was not told
+    /// A CQ with `room` entries overran. `users` are its QPs. Its contents have not been reported
     /// yet.
     ///
     /// # Errors
-    /// If all requests that have not completed would have fitted.
+    /// If all outstanding requests would have fitted.
     pub fn overran(&mut self, room: usize, users: &[CqUser]) -> Verdict {
         let mut requests = 0;
         let mut pools = BTreeSet::new();
@@ -37,7 +37,7 @@ impl Oracle {
                     None => requests += self.outstanding_recvs(pair, side),
                 }
             }
-            // Some completions are lost, and its QP fails at the first of them.
+            // Some completions are lost, and the QP fails at the first of them.
             self.broke(pair, side);
         }
         let pooled = pools.iter().map(|pool| self.outstanding_of_pool(*pool));

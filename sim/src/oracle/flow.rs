@@ -1,4 +1,4 @@
-//! What one QP asks of its peer: requests in order, and how far each has got.
+//! The requests of one QP to its peer, in order, and their progress.
 
 use super::area::{Content, Open};
 use super::arrivals::Arrivals;
@@ -8,44 +8,44 @@ use super::{AreaName, FlowAreas, Verdict, Violation, violated};
 use core::ops::Range;
 use std::collections::BTreeMap;
 
-/// A READ that has not completed: what its range held meanwhile.
+/// A READ that has not completed, with the changes of its range meanwhile.
 #[derive(Debug, Default)]
 struct Reading {
     before: Vec<Vec<u8>>,
-    /// WRITEs whose key went meanwhile, as they were before that.
+    /// WRITEs whose key was revoked meanwhile, in their state before that.
     ended: Vec<Open>,
-    /// The area was frozen meanwhile.
+    /// Whether the area was frozen meanwhile.
     unknown: bool,
 }
 
-/// An atomic's result: number of the request, host, word, value from before.
+/// An atomic's result: number of the request, host, word, previous value.
 pub(super) type Fetched = (usize, usize, usize, u64);
 
-/// One direction.
+/// One direction of a pair.
 #[derive(Debug)]
 pub(crate) struct Flow {
     pub(super) areas: FlowAreas,
-    /// Success means that the peer has executed it.
+    /// Whether success means that the peer has executed it.
     reliable: bool,
     pub(super) sends: Vec<PostedSend>,
     pub(super) recvs: Vec<PostedRecv>,
     /// The requests that consume a receive, in order.
     pub(super) consuming: Vec<usize>,
-    /// Everything before it has completed, or is known to need no completion.
+    /// All requests before this one have completed, or need no completion.
     pub(super) next: usize,
-    /// The peer has executed everything before it. It may still be answering READs, those
-    /// from `answered` on.
+    /// The peer has executed all requests before this one. It may still be answering READs,
+    /// starting with `answered`.
     pub(super) executed: usize,
-    /// All READs before it have been answered in full.
+    /// All READs before this one have been answered completely.
     pub(super) answered: usize,
-    /// Receives that have completed.
+    /// Number of completed receives.
     pub(super) received: usize,
     pub(super) send_failed: bool,
     pub(super) recv_failed: bool,
-    /// If its receives are those of a pool.
+    /// Used if its receives come from a pool.
     pub(super) arrivals: Arrivals,
     reading: BTreeMap<usize, Reading>,
-    /// Those of the target.
+    /// The keys of the target.
     pub(super) keys: Keys,
     /// Regions that were deregistered: out, target, inbox.
     pub(super) regions_gone: [bool; 3],
@@ -84,7 +84,7 @@ impl Flow {
         self.recvs.len() - self.received
     }
 
-    /// A request was accepted; `due` if it consumes a receive and must arrive.
+    /// A request was accepted. `due` says that it consumes a receive and must arrive.
     pub(super) fn post_send(&mut self, send: PostedSend, due: bool) {
         let id = self.sends.len();
         self.sends.push(send);
@@ -114,7 +114,7 @@ impl Flow {
         self.meet(self.recvs.len() - 1);
     }
 
-    /// Request and receive number `n` have both been posted: bytes may move.
+    /// Both request and receive number `n` are posted, so bytes may move.
     fn meet(&mut self, n: usize) {
         let (Some(recv), Some(&send)) = (self.recvs.get(n), self.consuming.get(n)) else {
             return;
@@ -126,7 +126,7 @@ impl Flow {
         }
     }
 
-    /// The QP is gone: what was posted never completes.
+    /// The QP is gone: posted requests never complete.
     pub(super) fn abandon(&mut self) {
         self.next = self.sends.len();
         self.send_failed = true;
@@ -186,8 +186,7 @@ impl Flow {
         Ok(())
     }
 
-    /// Without acknowledgements: the immediate data of request `id` arrived, and so its
-    /// bytes had, all of them.
+    /// Without acknowledgements: the immediate data of request `id` arrived, so all its bytes did.
     pub(super) fn write_arrived(&self, id: usize) -> Verdict {
         self.areas
             .target
@@ -195,20 +194,20 @@ impl Flow {
             .map_err(|Violation(what)| Violation(format!("WRITE {id}: {what}")))
     }
 
-    /// Without acknowledgements, but nothing was lost: all WRITEs were executed.
+    /// Without acknowledgements, but also without loss: all WRITEs were executed.
     pub(super) fn settle_writes(&mut self) {
         let mut consuming = 0;
         for (id, send) in self.sends.iter().enumerate() {
             let came = !send.consumes() || self.arrivals.has_come(consuming);
             consuming += usize::from(send.consumes());
-            // One whose immediate data found no receive may be there or not.
+            // A WRITE whose immediate data found no receive may have been executed or not.
             if came && !send.fails {
                 self.areas.target.settle(id);
             }
         }
     }
 
-    /// READs that were posted before request `id` may have seen what it overwrites.
+    /// Earlier READs than request `id` may have seen the bytes that it overwrites.
     fn remember_for_readers(&mut self, id: usize, wrote: &Range<usize>) {
         for (reader, reading) in self.reading.range_mut(..id) {
             let Effect::Read { range, .. } = &self.sends[*reader].effect else {
@@ -221,9 +220,9 @@ impl Flow {
         }
     }
 
-    /// WRITE `id` puts no more bytes at the target, because its key is gone. Its bytes may
-    /// have been overwritten by now, but READs may have seen them before. Returns whether
-    /// the WRITE may have been executed.
+    /// WRITE `id` writes nothing more to the target, because its key was revoked. Its bytes may be
+    /// overwritten by now, but READs may have seen them before. Returns whether the WRITE may have
+    /// been executed.
     pub(super) fn end_write(&mut self, id: usize) -> bool {
         let target = &mut self.areas.target;
         for reading in self.reading.values_mut() {
@@ -240,7 +239,7 @@ impl Flow {
             self.answered = self.answered.max(id + 1);
         }
         let send = &self.sends[id];
-        // Without acknowledgements, nobody learns what the peer refuses.
+        // Without acknowledgements, the sender does not learn of the peer's refusal.
         if send.fails && (self.reliable || send.fails_locally) {
             return violated(format!("request {id} succeeded, but must fail"));
         }
@@ -261,23 +260,23 @@ impl Flow {
         Ok(None)
     }
 
-    /// Whether the key of request `id`, a READ, may be invalid before that is done: a
-    /// later request takes it away and does not wait.
+    /// Whether the key of READ `id` may become invalid before the READ is done, because a later
+    /// request revokes it without waiting.
     pub(super) fn may_lose_key(&self, id: usize) -> bool {
         let key = self.sends[id].key;
         let mut later = self.sends[id..].iter();
         later.any(|send| send.invalidates.is_some() && send.invalidates == key && !send.fence)
     }
 
-    /// Request `id` did not succeed; what it may have done at the peer stays possible.
+    /// Request `id` failed. Its effects at the peer stay possible.
     pub(super) fn fail(&mut self, id: usize) {
         self.send_failed = true;
         self.reading.remove(&id);
-        // Nothing lands here any more.
+        // Nothing is written here any more.
         self.areas.out.settle(id);
     }
 
-    /// What a READ brought must have been there at some time.
+    /// Checks that the READ's bytes were in its range at some time.
     fn check_read(&mut self, id: usize, range: Range<usize>, to: usize) -> Verdict {
         let Some(reading) = self.reading.remove(&id) else {
             return Ok(());
@@ -288,7 +287,7 @@ impl Flow {
         if unknowable || landed == target.image(range.clone()) {
             return Ok(());
         }
-        // What is behind a fence can't have been executed before the READ was done.
+        // Requests after a fence can't have been executed before the READ was done.
         let fence = (id + 1..self.sends.len()).find(|later| self.sends[*later].fence);
         let fence = fence.unwrap_or(usize::MAX);
         for (offset, byte) in landed.into_iter().enumerate() {

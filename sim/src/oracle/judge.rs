@@ -1,4 +1,4 @@
-//! Which statuses a completion may have, given what was done (IBTA 1.7, 11.6.2).
+//! The statuses that a completion may have, given the events so far (IBTA 1.7, 11.6.2).
 
 use super::pair::{Pair, QpModel};
 use super::{AreaName, Effect, INVALIDATION_REFUSED, Verdict, violated};
@@ -37,7 +37,7 @@ pub(super) fn send(pair: &Pair, side: usize, id: usize, done: &Completion) -> Ve
             true
         }
         WcStatus::WorkRequestFlushed => own.may_be_broken || flow.send_failed,
-        // Nobody answers, nobody is waited for.
+        // There is no answer, so no wait for one.
         WcStatus::RetryExceeded | WcStatus::RnrRetryExceeded | WcStatus::RemoteAccessError
             if !pair.is_reliable() =>
         {
@@ -75,8 +75,7 @@ pub(super) fn send(pair: &Pair, side: usize, id: usize, done: &Completion) -> Ve
     verdict(legal, own, done)
 }
 
-/// Judges the completion of a receive, which request number `send` of the peer
-/// consumes if it was posted.
+/// Judges the completion of a receive. Request number `send` of the peer, if posted, consumes it.
 pub(super) fn recv(pair: &Pair, side: usize, send: Option<usize>, done: &Completion) -> Verdict {
     let flow = &pair.flows[1 - side];
     let own = &pair.qps[side];

@@ -1,24 +1,24 @@
-//! Keys that can be taken away, and how far each has got.
+//! Keys that can be revoked, and their states.
 
 use roce_stack::WcStatus;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// How a SEND ends whose key can't be invalidated: the responder does not answer it (IBTA
+/// The completion of a SEND whose key can't be invalidated: the responder does not answer it (IBTA
 /// 1.7, 9.9.6.3, class J).
 pub const INVALIDATION_REFUSED: &[WcStatus] = &[WcStatus::RetryExceeded];
 
-/// How far a key has got.
+/// The state of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyState {
     /// A window is being bound.
     Coming,
-    /// It gives access.
+    /// The key grants access.
     Valid,
-    /// A request of the user of the key, which was posted, takes it away in order.
+    /// A posted request of the key's user revokes it in order.
     Taken,
-    /// Its owner is taking it away.
+    /// Its owner is revoking it.
     Going,
-    /// It gives no access any more.
+    /// The key no longer grants access.
     Gone,
 }
 
@@ -26,14 +26,14 @@ pub enum KeyState {
 #[derive(Debug, Default)]
 pub(super) struct Keys {
     pub(super) states: BTreeMap<u32, KeyState>,
-    /// Requests that came when their key did or went: both answers are right.
+    /// Requests that raced with the binding or revocation of their key: both results are right.
     pub(super) uncertain: BTreeSet<usize>,
-    /// A window was freed, so that requests about it may fail.
+    /// Whether a window was freed, so that requests about it may fail.
     pub(super) dropped: bool,
 }
 
 impl Keys {
-    /// Keys that nobody spoke of are those of regions.
+    /// The state of a key. Keys that were never mentioned belong to regions.
     pub(super) fn state(&self, key: u32) -> KeyState {
         self.states.get(&key).copied().unwrap_or(KeyState::Valid)
     }

@@ -1,17 +1,16 @@
-//! What the verbs promise, as a model that knows nothing of how the stack keeps it.
+//! A model of what the verbs promise, independent of the implementation.
 //!
-//! Whoever drives NICs tells the oracle what was posted ([`Oracle::posted_send`],
-//! [`Oracle::posted_recv`]), what was done to QPs and regions, and every completion.
-//! The oracle answers with a [`Violation`] as soon as something can't be:
+//! A test that drives NICs reports to the oracle what was posted ([`Oracle::posted_send`],
+//! [`Oracle::posted_recv`]), the changes of QPs and regions, and every completion. The oracle
+//! returns a [`Violation`] as soon as an event breaks a promise:
 //!
-//! - Each work request completes exactly once, in order, with a status for which there
-//!   is a cause.
+//! - Each work request completes exactly once, in order, with a status that has a cause.
 //! - Receives match the peer's requests in order, with the right length, opcode and
 //!   immediate data.
-//! - Every byte of every [`Area`] holds what the requests that were executed, or may
-//!   have been, put there; nothing else, canaries included.
-//! - A READ brings what its range held at some time between its posting and its
-//!   completion, and not what only requests behind a fence wrote.
+//! - Every byte of every [`Area`] holds what the requests that were executed, or may have been,
+//!   wrote there and nothing else. This includes canaries.
+//! - A READ returns what its range held at some time between its posting and its completion, and
+//!   not what was written only by requests behind a fence.
 //! - Atomics were executed in some order, each at most once ([`Words`]).
 //!
 //! The rules are those of the IBTA specification 1.7, chapters 9 to 11.
@@ -53,11 +52,11 @@ use pool::Pool;
 use roce_stack::{Completion, QpKind, WcOpcode};
 use std::collections::BTreeMap;
 
-/// Something happened that can't be.
+/// A broken promise, in words.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation(pub String);
 
-/// Nothing is wrong, or what is.
+/// `Ok`, or the violation.
 pub type Verdict = Result<(), Violation>;
 
 impl core::fmt::Display for Violation {
@@ -68,7 +67,7 @@ impl core::fmt::Display for Violation {
 
 impl std::error::Error for Violation {}
 
-/// A violation with these words.
+/// A violation with this description.
 pub(crate) fn violated<T>(what: String) -> Result<T, Violation> {
     Err(Violation(what))
 }
@@ -84,7 +83,7 @@ pub struct FlowAreas {
     pub inbox: Area,
 }
 
-/// Which of a flow's areas.
+/// Names one of a flow's areas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AreaName {
     /// See [`FlowAreas::out`].
@@ -95,24 +94,24 @@ pub enum AreaName {
     Inbox,
 }
 
-/// The model of everything.
+/// The model.
 #[derive(Debug, Default)]
 pub struct Oracle {
     pairs: BTreeMap<usize, Pair>,
     pools: BTreeMap<usize, Pool>,
-    /// The words that atomics work on, of each host.
+    /// The words for atomics, for each host.
     pub words: Vec<Words>,
-    /// Counts what it was told, as a clock.
+    /// Counts events, as a clock.
     clock: u64,
 }
 
 impl Oracle {
-    /// An oracle that knows of nothing.
+    /// An oracle without any objects.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Two QPs are connected: pair number `pair` from now on.
+    /// Two QPs are connected, as pair number `pair`.
     pub fn connected(&mut self, pair: usize, ends: Ends, causes: Causes, areas: [FlowAreas; 2]) {
         let reliable = !matches!(ends.kind, QpKind::Uc | QpKind::Ud);
         let mut known = Pair {
@@ -129,7 +128,7 @@ impl Oracle {
         self.pairs.insert(pair, known);
     }
 
-    /// The application writes what it is about to send, into the flow's `out`.
+    /// The application writes data to send into the flow's `out`.
     pub fn write_out(&mut self, pair: usize, side: usize, at: usize, bytes: &[u8]) {
         self.pair(pair).flows[side].areas.out.write(at, bytes);
     }
@@ -152,7 +151,7 @@ impl Oracle {
         }
         let due = !send.fails && send.is_unmistakable() && self.receives_suffice(pair, side);
         let known = self.pair(pair);
-        // The peer's QP has cause to fail if it is to refuse the request.
+        // The peer's QP may fail if it has to refuse the request.
         let unfenced = send.invalidates.is_some() && !send.fence;
         let id = known.flows[side].posted();
         known.flows[side].post_send(send, due);
@@ -169,29 +168,29 @@ impl Oracle {
         self.pair(pair).flows[1 - side].post_recv(recv);
     }
 
-    /// How many send requests of the QP may still be in its queue.
+    /// The number of the QP's send requests that may still be in its queue.
     pub fn outstanding_sends(&self, pair: usize, side: usize) -> usize {
         self.pairs[&pair].flows[side].outstanding()
     }
 
-    /// How many receives of the QP have not completed.
+    /// The number of the QP's receives that have not completed.
     pub fn outstanding_recvs(&self, pair: usize, side: usize) -> usize {
         self.pairs[&pair].flows[1 - side].outstanding_recvs()
     }
 
-    /// A completion came for the QP.
+    /// Reports a completion of the QP.
     ///
     /// # Errors
-    /// If it can't be.
+    /// If the completion breaks a promise.
     pub fn completed(&mut self, pair: usize, side: usize, done: &Completion) -> Verdict {
         let pool = self.pair(pair).ends.pools[side];
         self.completed_in(pair, side, pool, done)
     }
 
-    /// A completion came for the QP: if of a receive, then of one of this pool.
+    /// Reports a completion of the QP. If it is of a receive, the receive belongs to this pool.
     ///
     /// # Errors
-    /// If it can't be.
+    /// If the completion breaks a promise.
     pub fn completed_in(
         &mut self,
         pair: usize,
@@ -219,29 +218,29 @@ impl Oracle {
         })
     }
 
-    /// The application gave the QP cause to be in the error state.
+    /// The application did something that may put the QP into the error state.
     pub fn broke(&mut self, pair: usize, side: usize) {
         self.pair(pair).qps[side].may_be_broken = true;
     }
 
-    /// Whether there is cause for the QP to be in the error state.
+    /// Whether the QP may be in the error state.
     pub fn may_be_broken(&self, pair: usize, side: usize) -> bool {
         self.pairs[&pair].qps[side].may_be_broken
     }
 
-    /// The NIC told that the send queue has drained, or the QP has left SQD.
+    /// The NIC reported that the send queue has drained, or the QP has left SQD.
     pub fn drained(&mut self, pair: usize, side: usize, drained: bool) {
         self.pair(pair).qps[side].drained = drained;
     }
 
-    /// The QP was destroyed; its completions were taken before.
+    /// The QP was destroyed, after its completions were taken.
     ///
     /// # Errors
-    /// If memory is not as it can be.
+    /// If the contents of memory break a promise.
     pub fn destroyed(&mut self, pair: usize, side: usize) -> Verdict {
         let known = self.pair(pair);
         known.qps[side].gone = true;
-        // Nothing comes through this QP any more.
+        // This QP accesses nothing any more.
         known.flows[side].abandon();
         known.flows[side].freeze(AreaName::Out)?;
         known.flows[1 - side].freeze(AreaName::Target)?;
@@ -252,29 +251,29 @@ impl Oracle {
             .try_for_each(|pool| self.pool(pool).user_left())
     }
 
-    /// A region was deregistered: nothing accesses it from now on. `side` is that of
-    /// the flow's initiator.
+    /// A region was deregistered: nothing accesses it from now on. `side` is that of the flow's
+    /// initiator.
     ///
     /// # Errors
-    /// If memory is not as it can be.
+    /// If the contents of memory break a promise.
     pub fn deregistered(&mut self, pair: usize, side: usize, area: AreaName) -> Verdict {
         let known = self.pair(pair);
         let broken = match area {
             AreaName::Out => side,
             AreaName::Target | AreaName::Inbox => 1 - side,
         };
-        // Without acknowledgements, only what is wrong with a receive breaks a QP.
+        // Without acknowledgements, only a faulty receive breaks a QP.
         let breaks = known.is_reliable() || area == AreaName::Inbox;
         known.qps[broken].may_be_broken |= breaks;
         known.flows[side].gone(area);
         known.flows[side].freeze(area)
     }
 
-    /// Nothing moves any more. `queued` tells how many requests a QP still holds:
-    /// sends and receives.
+    /// Nothing moves any more. `queued` returns the numbers of sends and receives that a QP still
+    /// holds.
     ///
     /// # Errors
-    /// If something should have completed, or memory is not as it must be.
+    /// If a completion is missing, or the contents of memory break a promise.
     pub fn at_rest(&mut self, queued: impl Fn(usize, usize) -> Option<(usize, usize)>) -> Verdict {
         for (&number, pair) in &mut self.pairs {
             for side in [0, 1] {

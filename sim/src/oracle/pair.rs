@@ -3,43 +3,43 @@
 use super::flow::Flow;
 use roce_stack::QpKind;
 
-/// What is known of one QP.
+/// The state of one QP.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct QpModel {
-    /// There is a cause for it to be in the error state.
+    /// Whether it may be in the error state.
     pub(crate) may_be_broken: bool,
-    /// It was destroyed, with its host or without.
+    /// Whether it was destroyed, with its host or alone.
     pub(crate) gone: bool,
-    /// SQD was entered, and the NIC told that it has drained.
+    /// Whether SQD was entered and the NIC reported that the queue has drained.
     pub(crate) drained: bool,
-    /// The NIC told that it takes no more receives from its SRQ.
+    /// Whether the NIC reported that it takes no more receives from its SRQ.
     pub(crate) last_wqe: bool,
 }
 
-/// Causes for failure that lie outside of the QPs.
+/// Causes of failure outside the QPs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Causes {
-    /// Packets may be lost, or come so late that they count as lost.
+    /// Packets may be lost, or be so late that they count as lost.
     pub lossy: bool,
     /// The retries after RNR NAK are limited.
     pub rnr_limited: bool,
-    /// Packets may come twice.
+    /// Packets may be duplicated.
     pub doubles: bool,
-    /// Packets may overtake each other.
+    /// Packets may arrive out of order.
     pub overtakes: bool,
 }
 
-/// What two QPs are.
+/// The ends of a pair.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ends {
     /// Their transport service.
     pub kind: QpKind,
     /// Their numbers.
     pub qpns: [u32; 2],
-    /// The pools that they take receives from; without one, receives are posted to the
-    /// QP and match the peer's requests one by one.
+    /// The pools that they take receives from. Without one, receives are posted to the QP and match
+    /// the peer's requests one by one.
     pub pools: [Option<usize>; 2],
-    /// Another that the second end takes receives from: requests say from which.
+    /// Another pool of the second end; each request names one.
     pub more: Option<usize>,
 }
 
@@ -51,12 +51,12 @@ impl Ends {
     }
 }
 
-/// Two connected QPs, and what flows each way.
+/// Two connected QPs, and their flows.
 #[derive(Debug)]
 pub(crate) struct Pair {
     pub(crate) causes: Causes,
     pub(crate) ends: Ends,
     pub(crate) qps: [QpModel; 2],
-    /// By the side that initiates.
+    /// Indexed by the initiating side.
     pub(crate) flows: [Flow; 2],
 }

@@ -1,5 +1,5 @@
-//! Receives of a shared receive queue, or of a service that loses messages: which
-//! message each of them gets is known only once it completes.
+//! Receives of a shared receive queue, or of a service that loses messages. The message that each
+//! of them gets is known only when it completes.
 
 use super::area::{Area, Content};
 use super::request::PostedRecv;
@@ -10,14 +10,14 @@ use std::collections::BTreeMap;
 #[derive(Debug)]
 pub(crate) struct Pool {
     area: Area,
-    /// Many QPs take from it.
+    /// Whether many QPs use it.
     pub(super) shared: bool,
     posted: BTreeMap<u64, PostedRecv>,
-    /// At most so many receives are with QPs that were destroyed.
+    /// The most receives that destroyed QPs may have taken.
     taken_away: usize,
-    /// Its memory was deregistered.
+    /// Whether its memory was deregistered.
     pub(super) gone: bool,
-    /// The limit that an event was asked for.
+    /// The limit of the requested event.
     limit: Option<usize>,
 }
 
@@ -33,7 +33,7 @@ impl Pool {
         }
     }
 
-    /// Receives that have not completed.
+    /// The number of receives that have not completed.
     pub(super) fn outstanding(&self) -> usize {
         self.posted.len()
     }
@@ -44,7 +44,7 @@ impl Pool {
         self.posted.insert(wr_id, recv);
     }
 
-    /// A receive has completed for a QP whose last one was `after`.
+    /// A receive has completed for a QP whose previous one was `after`.
     pub(super) fn take(&mut self, wr_id: u64, after: Option<u64>) -> Result<PostedRecv, Violation> {
         let first = self.posted.keys().next().copied();
         let Some(recv) = self.posted.remove(&wr_id) else {
@@ -63,25 +63,25 @@ impl Pool {
         Ok(recv)
     }
 
-    /// Whether the bytes lie there, `header` bytes behind the receive's beginning.
+    /// Whether the receive holds these bytes, after `header` bytes.
     pub(super) fn holds(&self, recv: PostedRecv, header: usize, bytes: &[u8]) -> bool {
         let from = recv.at + header;
         let to = from + bytes.len();
         to <= recv.at + recv.len && self.area.actual(from..to) == bytes
     }
 
-    /// Whether the receive is as it was when it was posted, but for `len` bytes.
+    /// Whether the receive is unchanged after its first `len` bytes.
     pub(super) fn is_untouched_behind(&self, recv: PostedRecv, len: usize) -> bool {
         let rest = recv.at + len.min(recv.len)..recv.at + recv.len;
         self.area.is_frozen() || self.area.actual(rest.clone()) == self.area.image(rest)
     }
 
-    /// What the receive holds is final.
+    /// The contents of the receive are final.
     pub(super) fn settle(&mut self, wr_id: u64) {
         self.area.settle(wr_id as usize);
     }
 
-    /// A QP was destroyed that may have taken a receive; one of its own takes all.
+    /// A QP that may have taken a receive was destroyed. If the pool was its own, it took all.
     pub(super) fn user_left(&mut self) -> Verdict {
         if self.shared {
             self.taken_away += 1;
@@ -108,12 +108,12 @@ impl Pool {
             .map_err(|Violation(what)| Violation(format!("receives: {what}")))
     }
 
-    /// An event was asked for when fewer than `limit` are left; 0 for none.
+    /// Requests an event when fewer than `limit` are left; 0 for none.
     pub(super) fn arm(&mut self, limit: usize) {
         self.limit = (limit > 0).then_some(limit);
     }
 
-    /// The event came.
+    /// The event was delivered.
     pub(super) fn limit_reached(&mut self) -> Verdict {
         match self.limit.take() {
             Some(_) => Ok(()),

@@ -1,4 +1,4 @@
-//! What the oracle is told about pools of receives.
+//! The oracle's events about pools of receives.
 
 use super::pool::Pool;
 use super::{Area, Oracle, PostedRecv, Verdict, Violation, violated};
@@ -21,15 +21,15 @@ impl Oracle {
         self.pools.get(&pool).map_or(0, Pool::outstanding)
     }
 
-    /// An event was asked for when fewer than `limit` receives are left; 0 for none.
+    /// An event was requested for when fewer than `limit` receives are left; 0 for none.
     pub fn armed(&mut self, pool: usize, limit: usize) {
         self.pool(pool).arm(limit);
     }
 
-    /// The event came.
+    /// The event was delivered.
     ///
     /// # Errors
-    /// If nobody had asked for it.
+    /// If it was not requested.
     pub fn limit_reached(&mut self, pool: usize) -> Verdict {
         self.pool(pool).limit_reached()
     }
@@ -37,7 +37,7 @@ impl Oracle {
     /// The memory of the receives was deregistered.
     ///
     /// # Errors
-    /// If memory is not as it can be.
+    /// If the contents of memory break a promise.
     pub fn deregistered_pool(&mut self, pool: usize) -> Verdict {
         for pair in self.pairs.values_mut() {
             pair.receives_gone(pool);
@@ -49,15 +49,15 @@ impl Oracle {
     /// The queue is gone, with its host.
     ///
     /// # Errors
-    /// If memory is not as it can be.
+    /// If the contents of memory break a promise.
     pub fn closed_pool(&mut self, pool: usize) -> Verdict {
         self.pool(pool).close()
     }
 
-    /// The NIC told that the QP takes no more receives.
+    /// The NIC reported that the QP takes no more receives.
     ///
     /// # Errors
-    /// If it has no cause to be in the error state, or this was told before.
+    /// If it has no cause to be in the error state, or this was reported before.
     pub fn last_wqe(&mut self, pair: usize, side: usize) -> Verdict {
         let known = self.pair(pair);
         let qp = &mut known.qps[side];
@@ -69,18 +69,18 @@ impl Oracle {
         Ok(())
     }
 
-    /// Up to so many receives may be with QPs of which nobody knows whose they hold.
+    /// QPs that may hold up to this many receives are gone; it is unknown which.
     pub fn may_be_held(&mut self, pool: usize, receives: usize) {
         self.pool(pool).may_be_held(receives);
     }
 
-    /// Whether [`Oracle::last_wqe`] was told.
+    /// Whether [`Oracle::last_wqe`] was reported.
     pub fn is_last_wqe_known(&self, pair: usize, side: usize) -> bool {
         self.pairs[&pair].qps[side].last_wqe
     }
 
-    /// Nothing moves any more: so many receives are in the queue and with QPs; `None`
-    /// if the queue is gone.
+    /// Nothing moves any more. `there` has the numbers of receives in the queue and with QPs;
+    /// `None` if the queue is gone.
     ///
     /// # Errors
     /// If a receive is missing, or memory is not as it must be.
@@ -93,8 +93,8 @@ impl Oracle {
         verdict.map_err(|Violation(what)| Violation(format!("pool {pool}, at rest: {what}")))
     }
 
-    /// Whether the next message of `side` will find a receive, if nothing is lost: there
-    /// are enough for all that are under way, and nobody else takes any.
+    /// Whether the next message of `side` will find a receive if nothing is lost: there are enough
+    /// for all messages in flight, and no other QP takes any.
     pub(super) fn receives_suffice(&self, pair: usize, side: usize) -> bool {
         let known = &self.pairs[&pair];
         let pool = known.ends.pools[1 - side];

@@ -1,11 +1,11 @@
-//! What applications post, as the oracle is told.
+//! The requests of applications, as reported to the oracle.
 
 use super::area::Bytes;
 use super::words::WordOp;
 use core::ops::Range;
 use roce_stack::{WcOpcode, WcStatus};
 
-/// What a send request does to memory.
+/// The effect of a send request on memory.
 #[derive(Clone, Debug)]
 pub enum Effect {
     /// Its bytes go to the peer's next receive.
@@ -31,22 +31,22 @@ pub enum Effect {
         /// Where to.
         to: usize,
     },
-    /// Nothing: the target's bytes are only looked at.
+    /// None: it only accesses the target's bytes.
     Flush,
-    /// A window of this side's memory is bound: the peer may use `key` then, and what
-    /// the window's key was before no more.
+    /// A window of this side's memory is bound: the peer may then use `key`, and no longer the
+    /// window's previous key.
     Bind {
         /// The new key, unless the window is only unbound.
         key: Option<u32>,
         /// The key before.
         replaces: Option<u32>,
     },
-    /// A key of this side's memory is taken away.
+    /// A key of this side's memory is invalidated.
     Invalidate {
         /// The key.
         key: u32,
     },
-    /// An atomic on a word of a host; the value from before goes to `out`.
+    /// An atomic on a word of a host. The previous value goes to `out`.
     Word {
         /// Whose word.
         host: usize,
@@ -57,12 +57,12 @@ pub enum Effect {
     },
 }
 
-/// A send request that was accepted; its `wr_id` is its number in the flow.
+/// An accepted send request. Its `wr_id` is its number in the flow.
 #[derive(Clone, Debug)]
 pub struct PostedSend {
     /// What it does.
     pub effect: Effect,
-    /// Where in `out` an atomic's result goes.
+    /// The offset in `out` for an atomic's result.
     pub lands_at: usize,
     /// It asks for a completion.
     pub signaled: bool,
@@ -70,25 +70,25 @@ pub struct PostedSend {
     pub fence: bool,
     /// The key of the target that it uses.
     pub key: Option<u32>,
-    /// The key of the target, which the peer's QP gives up as it takes the message.
+    /// The key of the target that the peer's QP invalidates as it takes the message.
     pub invalidates: Option<u32>,
-    /// It is wrong in a way that it must not survive.
+    /// Whether it is faulty in a way that must make it fail.
     pub fails: bool,
-    /// What is wrong lies on this side; the peer has nothing to refuse.
+    /// Whether the fault is on this side, so that the peer does not refuse it.
     pub fails_locally: bool,
-    /// Statuses that what is wrong with it justifies.
+    /// The statuses that its fault justifies.
     pub statuses: &'static [WcStatus],
     /// The pool that it takes a receive from, if it says so itself.
     pub pool: Option<usize>,
-    /// What the completion says.
+    /// The opcode of its completion.
     pub opcode: WcOpcode,
-    /// How long it is.
+    /// Its length.
     pub len: u32,
 }
 
 impl PostedSend {
-    /// Whether the peer can tell it from all other messages: shorter ones may be alike,
-    /// and then which of them was lost is anybody's guess.
+    /// Whether the peer can tell it from all other messages. Shorter ones may be alike, and then it
+    /// is unknown which of them was lost.
     pub(super) fn is_unmistakable(&self) -> bool {
         match &self.effect {
             Effect::Send { bytes, imm } => imm.is_some() || bytes.len() >= 16,
@@ -105,15 +105,15 @@ impl PostedSend {
         )
     }
 
-    /// Whether the peer can't have executed it: what fails here does so before it is
-    /// sent, unless it fails when its result lands.
+    /// Whether the peer must not execute it: its fault shows before it is sent, unless it fails
+    /// when its result arrives.
     pub(super) fn must_not_execute(&self) -> bool {
         let fetches = matches!(self.effect, Effect::Read { .. } | Effect::Word { .. });
         self.fails && !(self.fails_locally && fetches)
     }
 }
 
-/// A receive request that was accepted; its `wr_id` is its number in the flow.
+/// An accepted receive request. Its `wr_id` is its number in the flow.
 #[derive(Clone, Copy, Debug)]
 pub struct PostedRecv {
     /// Where in the inbox.

@@ -1,6 +1,6 @@
-//! Keys that can be taken away: those of memory windows, and of regions whose remote
-//! rights may be invalidated. Whoever binds and invalidates is the peer of whoever uses
-//! them, so when that happens is known only from when to when.
+//! Keys that can be revoked: those of memory windows, and of regions whose remote rights may be
+//! invalidated. The peer of the key's user binds and invalidates, so the time of the change is
+//! known only as an interval.
 
 use super::flow::Flow;
 use super::keys::{INVALIDATION_REFUSED, KeyState};
@@ -20,14 +20,14 @@ impl Flow {
         self.keys.dropped
     }
 
-    /// Whether requests use the key that have neither completed nor been executed.
+    /// Whether any request with the key has neither completed nor been executed.
     fn uses(&self, key: u32) -> bool {
         self.open_uses(key).any(|id| id >= self.next)
     }
 
-    /// The requests that use the key and may not have been executed, and the READs that may
-    /// not have been answered in full. This includes requests that were given up, even if
-    /// their QP is gone: their packets may still be in the network.
+    /// The requests with the key that may not have been executed, and the READs that may not have
+    /// been answered completely. They include abandoned requests, even if their QP is gone: their
+    /// packets may still be in the network.
     fn open_uses(&self, key: u32) -> impl Iterator<Item = usize> {
         let from = self.executed.min(self.answered);
         (from..self.sends.len()).filter(move |id| {
@@ -38,7 +38,7 @@ impl Flow {
         })
     }
 
-    /// What the key of request `id`, just posted, makes of it.
+    /// Evaluates the key of request `id`, which was just posted.
     pub(super) fn present_key(&mut self, id: usize) {
         let send = &mut self.sends[id];
         let Some(key) = send.key else { return };
@@ -66,7 +66,7 @@ impl Flow {
         self.keys.set(key, KeyState::Gone);
     }
 
-    /// Its owner begins to take the key away. Returns whether somebody uses it.
+    /// Its owner starts to revoke the key. Returns whether any request uses it.
     fn key_goes(&mut self, key: u32) -> bool {
         let users: Vec<usize> = self.open_uses(key).collect();
         let used = !users.is_empty();
@@ -130,12 +130,12 @@ impl Pair {
 }
 
 impl Oracle {
-    /// How far a key of the target of `side` has got.
+    /// The state of a key of `side`'s target.
     pub fn key_state(&self, pair: usize, side: usize, key: u32) -> KeyState {
         self.pairs[&pair].flows[side].keys.state(key)
     }
 
-    /// Whether requests of `side` that use the key may be under way.
+    /// Whether requests of `side` with the key may be in flight.
     pub fn key_in_use(&self, pair: usize, side: usize, key: u32) -> bool {
         self.pairs[&pair].flows[side].uses(key)
     }

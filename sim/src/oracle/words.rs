@@ -1,8 +1,8 @@
-//! Words that many QPs do atomics on.
+//! Words that many QPs access with atomics.
 //!
-//! Each word knows one kind of operation, chosen so that a history can be checked in
-//! one pass: additions of one, whose results count them; and swaps to values that are
-//! used once, whose results form a chain.
+//! Each word is used with one kind of operation, so that a history can be checked in one pass:
+//! additions of one, whose results count them; and swaps to unique values, whose results form a
+//! chain.
 
 use super::{Verdict, violated};
 use roce_stack::Buffer;
@@ -23,14 +23,14 @@ pub enum WordOp {
     },
 }
 
-/// Which request: pair, side, number.
+/// Identifies a request: pair, side, number.
 type Id = (usize, usize, usize);
 
 #[derive(Clone, Copy, Debug)]
 struct Posted {
     op: WordOp,
     posted: u64,
-    /// When it completed, and the value from before.
+    /// When it completed, and the previous value.
     completed: Option<(u64, u64)>,
 }
 
@@ -38,7 +38,7 @@ struct Posted {
 #[derive(Debug)]
 pub struct Words {
     buffer: Arc<Buffer>,
-    /// Where the first begins.
+    /// Offset of the first word.
     at: usize,
     first: Vec<u64>,
     history: Vec<BTreeMap<Id, Posted>>,
@@ -57,7 +57,7 @@ impl Words {
         words
     }
 
-    /// A value that the word may hold, for who wants to swap it.
+    /// A possible value of the word, for a compare-and-swap.
     pub fn guess(&self, word: usize) -> u64 {
         self.actual(word)
     }
@@ -105,8 +105,8 @@ impl Words {
     }
 }
 
-/// Results count: each once, none beyond the last, and in an order that agrees with
-/// what was over before something else began.
+/// Checks that the results count up: each once, none beyond the last, in an order consistent with
+/// the real time of the requests.
 fn check_increments(history: &[Posted], first: u64, last: u64) -> Verdict {
     let total = last.wrapping_sub(first);
     let unknown = history.iter().filter(|p| p.completed.is_none()).count() as u64;
@@ -144,8 +144,8 @@ fn check_increments(history: &[Posted], first: u64, last: u64) -> Verdict {
     Ok(())
 }
 
-/// Each value was replaced at most once, and nothing but a value that was swapped in
-/// was ever seen.
+/// Checks that each value was replaced at most once, and that only values that were swapped in were
+/// seen.
 fn check_swaps(history: &[Posted], first: u64, last: u64) -> Verdict {
     let mut there = vec![first];
     let mut replaced = Vec::new();

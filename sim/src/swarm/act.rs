@@ -1,4 +1,4 @@
-//! What applications and hosts do at bad moments.
+//! Disruptive actions of applications and hosts.
 
 use super::end::End;
 use super::memory::Region;
@@ -30,7 +30,7 @@ impl Run<'_> {
             .map_or(0, |state| state.memory[side].out_at[id])
     }
 
-    /// Whether an application runs that has this QP.
+    /// Whether the application of this QP is running.
     pub(super) fn runs(&self, pair: usize, side: usize) -> bool {
         self.pairs[pair].as_ref().is_some_and(|state| {
             let end = &state.ends[side];
@@ -78,7 +78,7 @@ impl Run<'_> {
             }
             Act::Restart(host) if !self.paused[host] => self.restart(HostId(host), false),
             Act::RestartAlike(host) if !self.paused[host] => self.restart(HostId(host), true),
-            // There is nobody to do it.
+            // The target of the action does not exist.
             _ => Ok(()),
         }
     }
@@ -107,7 +107,7 @@ impl Run<'_> {
                 }
                 self.pump(pair, side)
             }
-            // Stopped meanwhile: it goes on when the host does.
+            // Stopped meanwhile: it continues when the host does.
             Act::Drain(pair, side, _) if self.pairs[pair].is_some() => {
                 let later = self.fabric.now() + Duration::from_millis(1);
                 if self.end(pair, side).alive {
@@ -164,7 +164,7 @@ impl Run<'_> {
         if !self.end(pair, side).alive {
             return Ok(());
         }
-        // What has completed until now counts; nothing may complete any more.
+        // Completions so far count; none may follow.
         self.poll(pair, side)?;
         if !self.end(pair, side).alive {
             // Its CQ turned out to have overrun.
@@ -205,7 +205,7 @@ impl Run<'_> {
         self.oracle.deregistered(pair, side, name)
     }
 
-    /// A host restarts: everything of its applications is gone.
+    /// Restarts a host: all objects of its applications are gone.
     fn restart(&mut self, host: HostId, alike: bool) -> Verdict {
         for pair in 0..self.pairs.len() {
             for side in [0, 1] {

@@ -1,5 +1,4 @@
-//! Completion queues: small ones, those of many QPs, and applications that let
-//! completions wait.
+//! Completion queues: small ones, shared ones, and applications that let completions wait.
 
 use super::look::is_receive;
 use super::outcome::label;
@@ -11,7 +10,7 @@ use roce_stack::{Completion, CompletionQueue, CqId, Duration, QpKind, QpState, W
 use std::sync::Arc;
 
 impl Run<'_> {
-    /// A new CQ; with room for `enough` unless the plan says otherwise.
+    /// Makes a CQ, with room for `enough` entries unless the plan says otherwise.
     pub(super) fn make_cq(
         &mut self,
         host: HostId,
@@ -32,7 +31,7 @@ impl Run<'_> {
         cq
     }
 
-    /// The CQ that some ends of a host share, if there is one: a new one if the last has
+    /// The CQ that some ends of a host share, if there is one. Makes a new one if the last has
     /// overrun.
     pub(super) fn host_cq(&mut self, host: HostId) -> Option<Arc<CompletionQueue>> {
         let plan = self.plan.cqs.get(host.0).copied().flatten()?;
@@ -47,7 +46,7 @@ impl Run<'_> {
         &mut self.cqs[id.0 as usize]
     }
 
-    /// Whether the application of an end leaves its completions for later.
+    /// Whether the application of an end postpones its completions.
     pub(super) fn puts_off(&mut self, pair: usize, side: usize) -> bool {
         let end = self.end(pair, side);
         if end.send_cq.is_empty() && end.recv_cq.is_empty() {
@@ -66,7 +65,7 @@ impl Run<'_> {
         true
     }
 
-    /// The time has come to take the completions of a CQ.
+    /// Takes the completions of a CQ, as scheduled.
     pub(super) fn take_called(&mut self, number: usize) -> Verdict {
         let state = &mut self.cqs[number];
         state.called = false;
@@ -77,14 +76,14 @@ impl Run<'_> {
         for (pair, side) in self.ends_at(id) {
             self.poll(pair, side)?;
         }
-        // Places for receives are free now, and room for sends.
+        // There may be room for receives and sends now.
         self.touched.push(host);
         self.pump_host(host)?;
         self.fabric.drive(host);
         Ok(())
     }
 
-    /// The living ends some of whose requests complete there.
+    /// The existing ends that use the CQ.
     fn ends_at(&self, id: CqId) -> Vec<(usize, usize)> {
         let all = (0..self.pairs.len()).flat_map(|pair| [(pair, 0), (pair, 1)]);
         let here = |state: &PairState, side: usize| {
@@ -98,8 +97,8 @@ impl Run<'_> {
         .collect()
     }
 
-    /// Takes an end's completions, and those of others in the same CQ. Returns whether
-    /// there were any.
+    /// Takes an end's completions, and those of others in the same CQ. Returns whether there were
+    /// any.
     pub(super) fn poll(&mut self, pair: usize, side: usize) -> Result<bool, Violation> {
         let end = self.end(pair, side);
         if end.send_cq.is_empty() && end.recv_cq.is_empty() {
@@ -113,7 +112,7 @@ impl Run<'_> {
         for cq in &cqs {
             self.take_all(cq, &mut taken)?;
         }
-        // What failed in one queue is why requests in the other were flushed.
+        // A failure in one queue is the reason for flushed requests in the other.
         for done in &taken {
             let (pair, side) = self.whose((pair, side), done)?;
             if self.breaks(pair, done) {
@@ -136,7 +135,7 @@ impl Run<'_> {
         Ok(true)
     }
 
-    /// Takes what a CQ holds. If it has overrun, the oracle hears of it first.
+    /// Takes the contents of a CQ. If it has overrun, reports that to the oracle first.
     pub(super) fn take_all(
         &mut self,
         cq: &CompletionQueue,
@@ -157,7 +156,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Whose completion it is, of who uses the CQ of this end.
+    /// The end that a completion belongs to, among the users of this end's CQ.
     fn whose(
         &self,
         (pair, side): (usize, usize),
@@ -180,13 +179,13 @@ impl Run<'_> {
             done.status,
             WcStatus::Success | WcStatus::WorkRequestFlushed
         );
-        // An error of a send leaves receiving as it is.
+        // A failed send leaves receiving intact.
         let survives = matches!(kind, QpKind::Uc | QpKind::Ud) && !is_receive(done.opcode);
         fails && !survives
     }
 
-    /// A CQ was found to have overrun: what it held has just been taken, but the oracle
-    /// has not been told yet.
+    /// Handles a CQ that has overrun: its contents were just taken, but the oracle does not know
+    /// yet.
     fn overran(&mut self, id: CqId) -> Verdict {
         let state = self.cq_state(id);
         let (host, room) = (state.host, state.room);
@@ -217,7 +216,7 @@ impl Run<'_> {
         self.oracle.overran(room, &users)
     }
 
-    /// Destroys the QPs of a CQ that has overrun: nobody knows what they did.
+    /// Destroys the QPs of a CQ that has overrun, since their state is unknown.
     pub(super) fn give_up(&mut self, id: CqId) -> Verdict {
         if !self.cq_state(id).failed {
             return Ok(());
@@ -228,7 +227,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// The NIC told that a CQ has overrun.
+    /// The NIC reported that a CQ has overrun.
     pub(super) fn cq_error(&mut self, host: HostId, id: CqId) -> Verdict {
         for (pair, side) in self.ends_at(id) {
             if self.end(pair, side).alive {
@@ -243,8 +242,8 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// The NIC told that a QP has failed and can't say so by a completion, because a CQ of
-    /// it has overrun.
+    /// The NIC reported that a QP has failed and can't deliver a completion, because a CQ of it has
+    /// overrun.
     pub(super) fn check_fatal(&self, pair: usize, side: usize) -> Verdict {
         // QPs are destroyed when their CQ turns out to have overrun.
         match self.end(pair, side).alive {
@@ -253,14 +252,14 @@ impl Run<'_> {
         }
     }
 
-    /// A host restarts: nobody will say anything of its CQs any more.
+    /// A host restarts: no more events of its CQs arrive.
     pub(super) fn forget_cqs(&mut self, host: HostId) {
         for state in self.cqs.iter_mut().filter(|state| state.host == host) {
             state.told = true;
         }
     }
 
-    /// Every CQ that has overrun was told of.
+    /// Checks that every overrun CQ was reported.
     pub(super) fn cqs_at_rest(&self) -> Verdict {
         match self.cqs.iter().find(|state| state.failed && !state.told) {
             Some(state) => violated(format!("{:?} overran, but nobody was told", state.cq.id())),
@@ -268,7 +267,7 @@ impl Run<'_> {
         }
     }
 
-    /// Gives the CQs of an end another size, which they refuse if they hold more.
+    /// Resizes the CQs of an end. They refuse if they hold more.
     pub(super) fn resize_cqs(&mut self, pair: usize, side: usize, room: usize) -> Verdict {
         let end = self.end(pair, side);
         for cq in [Arc::clone(&end.send_cq), Arc::clone(&end.recv_cq)] {
