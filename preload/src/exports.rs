@@ -1,8 +1,8 @@
-//! The functions whose place this library takes.
+//! The C library functions that this library replaces.
 //!
-//! Each has the name and arguments of the C library's. On the processors that this library is
-//! built for, a variadic function takes its arguments as one with a fixed list does: `open` and
-//! `openat` have their third argument whether the caller gave it or not, and hand it on.
+//! Each has the name and signature of the C library's. On the processors that this library
+//! supports, a variadic function receives its arguments like one with a fixed list. So `open` and
+//! `openat` always take a third argument, whether or not the caller passed one, and forward it.
 
 use crate::place::{self, Place};
 use crate::real::Next;
@@ -10,7 +10,7 @@ use crate::root;
 use libc::{AT_FDCWD, mode_t, size_t, ssize_t};
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 
-/// Defines functions that call the next library's function of the same name, as `real`.
+/// Defines functions that may call the next library's function of the same name, as `real`.
 macro_rules! take_place {
     ($(fn $name:ident($($arg:ident: $type:ty),* $(,)?) -> $ret:ty, fails $failed:expr; $real:ident => $body:expr)*) => {
         $(
@@ -239,7 +239,7 @@ fn writes(flags: c_int) -> bool {
     flags & libc::O_ACCMODE != libc::O_RDONLY || flags & (libc::O_CREAT | libc::O_TRUNC) != 0
 }
 
-/// Whether a mode of `fopen` lets one write. It is not looked at for most paths.
+/// Whether a mode of `fopen` allows writing. It is not checked for most paths.
 fn stream_writes(path: Path, mode: Path) -> bool {
     if !place::may_be_made_up(path) || mode.is_null() {
         return false;
@@ -251,7 +251,7 @@ fn stream_writes(path: Path, mode: Path) -> bool {
     flags.iter().any(|flag| matches!(flag, b'w' | b'a' | b'+'))
 }
 
-/// `realpath`: the result names made-up files as the program knows them.
+/// `realpath`: the result shows generated files under the program's names for them.
 #[inline]
 fn resolve(path: Path, to: Text, real: impl FnOnce(Path, Text) -> Text) -> Text {
     if place::may_be_made_up(path) {
@@ -268,13 +268,13 @@ fn resolve_closer(path: Path, to: Text, real: impl FnOnce(Path, Text) -> Text) -
         return shown(real(path, to));
     };
     match place.device() {
-        // What it leads to is another device; the program asked for this one.
+        // The link leads to another device, but the program asked for this one.
         Some(device) => copy(&place, device, to),
         None => shown(real(place.as_ptr(), to)),
     }
 }
 
-/// Copies the path of a device to where `realpath` shall put it.
+/// Copies the path of a device to `realpath`'s result.
 fn copy(_: &Place, device: &place::Path, to: Text) -> Text {
     let bytes = device.as_bytes();
     let bytes = bytes.get(root::hidden_prefix(bytes)..).unwrap_or(bytes);
@@ -292,7 +292,7 @@ fn copy(_: &Place, device: &place::Path, to: Text) -> Text {
     to
 }
 
-/// Leaves out the folder of the made-up files in front of a path that the C library gave.
+/// Removes the folder of the generated files from a path that the C library returned.
 fn shown(path: Text) -> Text {
     if !path.is_null() && root::get().is_some() {
         // SAFETY: the C library gave a string.
@@ -305,7 +305,7 @@ fn shown(path: Text) -> Text {
     path
 }
 
-/// The same for the target of a link, which does not end with a zero.
+/// The same for the target of a link, which is not zero-terminated.
 fn shown_link(target: Text, length: ssize_t) -> ssize_t {
     let Ok(count) = usize::try_from(length) else {
         return length;

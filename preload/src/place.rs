@@ -1,4 +1,4 @@
-//! Which paths are made up, and where they lie.
+//! Recognises the paths of generated files, and maps them to the real ones.
 
 use crate::root;
 use std::ffi::{CStr, c_char, c_int};
@@ -16,17 +16,17 @@ const CLASSES: [&[u8]; 5] = [
 /// The device behind each name in `/dev/infiniband`.
 const DEVICE: &CStr = c"/dev/full";
 
-/// The longest path that the kernel takes, with the zero at its end.
+/// The longest path that the kernel accepts, including the terminating zero.
 const PATH_BYTES: usize = libc::PATH_MAX as usize;
 
-/// Where a made-up path leads.
+/// The real path of a generated file.
 pub(crate) struct Place {
     path: Path,
     is_device: bool,
 }
 
 impl Place {
-    /// The path to open, which is absolute.
+    /// The absolute path to open.
     pub(crate) fn as_ptr(&self) -> *const c_char {
         match self.is_device {
             true => DEVICE.as_ptr(),
@@ -34,14 +34,14 @@ impl Place {
         }
     }
 
-    /// The path by which the program knows it, if it is a device: all of `as_bytes`, but for
-    /// the folder in front.
+    /// The path by which the program knows it, if it is a device: `as_bytes` without the folder in
+    /// front.
     pub(crate) fn device(&self) -> Option<&Path> {
         self.is_device.then_some(&self.path)
     }
 }
 
-/// A path without allocation. It ends with a zero.
+/// A zero-terminated path in a fixed buffer, without allocation.
 pub(crate) struct Path {
     bytes: [MaybeUninit<u8>; PATH_BYTES],
     length: usize,
@@ -55,7 +55,7 @@ impl Path {
         }
     }
 
-    /// Adds bytes; `None` if there is no room.
+    /// Appends bytes; `None` if there is no room.
     fn push(&mut self, bytes: &[u8]) -> Option<()> {
         let end = self.length.checked_add(bytes.len())?;
         self.bytes.get_mut(end)?.write(0);
@@ -73,10 +73,10 @@ impl Path {
     }
 }
 
-/// Whether a path begins with a name that leads to made-up files.
+/// Whether a path starts with a prefix that may lead to generated files.
 #[inline]
 pub(crate) fn may_be_made_up(path: *const c_char) -> bool {
-    // No string lies there. The kernel says so, if the C library gets this far.
+    // Not a valid pointer. The kernel reports that if the call gets there.
     if path.addr() < 4096 {
         return false;
     }
@@ -92,8 +92,8 @@ pub(crate) fn may_be_made_up(path: *const c_char) -> bool {
     }
 }
 
-/// Where a path leads that [`may_be_made_up`]; `None` if it is not. A relative path starts at
-/// the folder `at`.
+/// The real path for a path that [`may_be_made_up`]; `None` if it is not a generated file. A
+/// relative path starts at the folder `at`.
 pub(crate) fn find(at: c_int, path: *const c_char) -> Option<Place> {
     let root = root::get()?;
     // SAFETY: it is a string, as in `may_be_made_up`.
@@ -105,7 +105,7 @@ pub(crate) fn find(at: c_int, path: *const c_char) -> Option<Place> {
     find_relative(root, at, path)
 }
 
-/// Apart from [`find`], so that absolute paths take less room on the stack.
+/// Separate from [`find`], so that absolute paths need less stack.
 #[inline(never)]
 fn find_relative(root: &[u8], at: c_int, path: &[u8]) -> Option<Place> {
     let mut absolute = Path::new();
@@ -116,7 +116,7 @@ fn find_relative(root: &[u8], at: c_int, path: &[u8]) -> Option<Place> {
     below(root, parts, rest)
 }
 
-/// The place of `rest` below a made-up folder.
+/// The real path of `rest` below a generated folder.
 #[inline(never)]
 fn below(root: &[u8], parts: [&[u8]; 3], rest: &[u8]) -> Option<Place> {
     let mut path = Path::new();
@@ -141,7 +141,7 @@ fn below(root: &[u8], parts: [&[u8]; 3], rest: &[u8]) -> Option<Place> {
     Some(Place { path, is_device })
 }
 
-/// The made-up folder that an absolute path leads into, and what follows.
+/// The generated folder that an absolute path leads into, and the rest of the path.
 fn made_up(path: &[u8]) -> Option<([&[u8]; 3], &[u8])> {
     let (first, rest) = component(path)?;
     let (second, rest) = component(rest)?;
@@ -157,7 +157,7 @@ fn made_up(path: &[u8]) -> Option<([&[u8]; 3], &[u8])> {
     }
 }
 
-/// The first name of a path, and what follows it.
+/// The first component of a path, and the rest.
 fn component(mut path: &[u8]) -> Option<(&[u8], &[u8])> {
     loop {
         while let Some(rest) = path.strip_prefix(b"/") {
@@ -191,7 +191,7 @@ fn is_link(path: &Path) -> bool {
     })
 }
 
-/// Adds the path of an open folder, or of the current one.
+/// Appends the path of an open folder, or of the current one.
 fn push_folder(at: c_int, to: &mut Path) -> Option<()> {
     let mut found = [0_u8; PATH_BYTES];
     let length = keeping_errno(|| match at {
@@ -200,7 +200,7 @@ fn push_folder(at: c_int, to: &mut Path) -> Option<()> {
             // this library's own getcwd.
             let length =
                 unsafe { libc::syscall(libc::SYS_getcwd, found.as_mut_ptr(), found.len()) };
-            // The zero at the end is counted.
+            // Without the terminating zero.
             usize::try_from(length).ok()?.checked_sub(1)
         }
         _ => {
@@ -242,7 +242,7 @@ impl Link {
     }
 }
 
-/// Does something that the program must not notice.
+/// Runs `work` without a visible change of `errno`.
 pub(crate) fn keeping_errno<T>(work: impl FnOnce() -> T) -> T {
     // SAFETY: the address is that of this thread's errno.
     let errno = unsafe { libc::__errno_location() };

@@ -1,9 +1,9 @@
-//! The functions of the C library whose place this library takes.
+//! The original functions that this library replaces.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-/// A function of the next library that has one of this name.
+/// The next library's function of this name.
 pub(crate) struct Next {
     name: &'static CStr,
     found: AtomicPtr<c_void>,
@@ -17,15 +17,15 @@ impl Next {
         }
     }
 
-    /// Its address; NULL if this C library has none.
+    /// Its address; NULL if this C library lacks it.
     #[inline]
     pub(crate) fn get(&self) -> *mut c_void {
         let found = self.found.load(Ordering::Relaxed);
         if found.is_null() { self.find() } else { found }
     }
 
-    /// Looks for it. This is done once for all functions when the library is loaded; a library
-    /// that is initialised before this one may call earlier.
+    /// Looks the function up. This is done for all functions when the library is loaded; a library
+    /// that is initialised earlier may call before that.
     #[cold]
     fn find(&self) -> *mut c_void {
         // SAFETY: the name is a string.
@@ -35,7 +35,7 @@ impl Next {
     }
 }
 
-/// Finds all of them, so that no later call has to.
+/// Looks up all functions, so that later calls don't have to.
 fn find_all() {
     for next in crate::exports::ALL {
         crate::place::keeping_errno(|| next.get());

@@ -1,19 +1,19 @@
-//! The folder that holds the made-up files.
+//! The folder of the generated files.
 
 use std::ffi::{CStr, c_char};
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
-/// Names the folder.
+/// The variable that names the folder.
 const VARIABLE: &CStr = c"ROCE_FILES";
 
-/// A longer one leaves no room for paths in it.
+/// The limit for its path, which leaves room for the paths in it.
 const MAX_BYTES: usize = 1024;
 
 static ROOT: AtomicPtr<u8> = AtomicPtr::new(std::ptr::null_mut());
 static LENGTH: AtomicUsize = AtomicUsize::new(0);
 
-/// Its path, without a slash at the end; `None` if nothing is made up, or before this library
-/// was initialised.
+/// Its path without a trailing slash; `None` if there are no generated files, or before this
+/// library is initialised.
 #[inline]
 pub(crate) fn get() -> Option<&'static [u8]> {
     let start = ROOT.load(Ordering::Acquire);
@@ -24,7 +24,7 @@ pub(crate) fn get() -> Option<&'static [u8]> {
     Some(unsafe { std::slice::from_raw_parts(start, LENGTH.load(Ordering::Relaxed)) })
 }
 
-/// Takes the folder from the environment, which the program may change later.
+/// Reads the folder from the environment, which the program may change later.
 pub(crate) fn read_environment() {
     // SAFETY: the name is a string. Nothing else runs while libraries are initialised.
     let value = unsafe { libc::getenv(VARIABLE.as_ptr()) };
@@ -46,8 +46,8 @@ pub(crate) fn read_environment() {
     ROOT.store(copy.cast(), Ordering::Release);
 }
 
-/// A path that the kernel gave: what lies in the folder is named as the program knows it.
-/// Returns how many bytes to leave out in front.
+/// The number of leading bytes to remove from a path that the kernel returned, so that a file in
+/// the folder has the program's name for it.
 pub(crate) fn hidden_prefix(path: &[u8]) -> usize {
     let Some(root) = get() else { return 0 };
     match path.strip_prefix(root) {

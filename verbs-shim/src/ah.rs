@@ -31,11 +31,12 @@ unsafe impl Object for Ah {
     type C = IbvAh;
 }
 
-/// Of the traffic class, DSCP is the program's; the lower two bits are the NIC's, whose
-/// packets are ECN-capable: switches may mark instead of drop.
+/// The address options of an attribute. The program sets the DSCP of the traffic class. The NIC
+/// sets the lower two bits to ECN-capable, so that switches can mark packets instead of dropping
+/// them.
 ///
-/// A service level above 7 means none. A program that gives one has copied `ibv_wc.sl`, where
-/// completions of datagrams have the type of the packet (`cq`).
+/// A service level above 7 counts as none. A program that passes one has copied `ibv_wc.sl`, in
+/// which completions of datagrams have the type of the packet (`cq`).
 pub(crate) fn address_options(attr: &IbvAhAttr) -> AddressOptions {
     AddressOptions {
         traffic_class: attr.grh.traffic_class & !3 | 2,
@@ -45,7 +46,7 @@ pub(crate) fn address_options(attr: &IbvAhAttr) -> AddressOptions {
 }
 
 /// # Errors
-/// `EINVAL` unless a path is that of a RoCE device: by GID, through its only port.
+/// `EINVAL` unless the path is valid for a RoCE device: by GID, through the only port.
 pub(crate) fn check_path(attr: &IbvAhAttr) -> Result<(), Errno> {
     Context::check_port(attr.port_num.into())?;
     if attr.is_global == 0 {
@@ -86,10 +87,10 @@ pub(crate) extern "C" fn destroy_ah(ah: Handle<Ah>) -> c_int {
     guard::errno(|| ah.take().map(drop))
 }
 
-/// What a received datagram begins with: `struct ibv_grh`, or an IPv4 header at its end.
+/// The header of a received datagram: `struct ibv_grh`, or an IPv4 header at its end.
 type NetworkHeader = [u8; 40];
 
-/// Source and destination of a datagram, with its traffic class.
+/// Source, destination and traffic class of a datagram.
 fn addresses(header: &NetworkHeader) -> Option<(IpAddr, IpAddr, u8)> {
     let ip6 = |at: usize| {
         let octets: [u8; 16] = header.get(at..at + 16)?.try_into().ok()?;
@@ -119,7 +120,7 @@ fn answer_to(
     let (from, to, traffic_class) = addresses(&header.read()?).ok_or(Errno::EINVAL)?;
     let gids = context.state.roce.gids();
     let ours = gids.iter().find(|entry| entry.gid == Gid::from(to));
-    // What came to a group is answered from the first address of its family.
+    // A datagram to a group is answered from the first address of its family.
     let family = |entry: &&roce_verbs::device::GidEntry| entry.gid.ip().is_ipv4() == to.is_ipv4();
     let ours = ours.or_else(|| gids.iter().find(family));
     Ok(IbvAhAttr {
@@ -131,7 +132,7 @@ fn answer_to(
             traffic_class,
         },
         dlid: 0,
-        // The packet did not carry its sender's.
+        // The packet does not carry the sender's.
         sl: 0,
         src_path_bits: 0,
         static_rate: 0,

@@ -1,6 +1,6 @@
-//! Buffers that the library allocates for a program (`ibv_alloc_buf`, since rdma-core 64):
-//! where a NIC wants its memory from somewhere special, it comes from there. This one takes
-//! any, so that they are pages like others.
+//! Buffers that the library allocates for a program (`ibv_alloc_buf`, since rdma-core 64). They
+//! exist for NICs that need special memory. This one accepts any memory, so its buffers are
+//! ordinary pages.
 
 use crate::abi::{IbvBuf, IbvMr};
 use crate::dmabuf::Mapping;
@@ -18,7 +18,8 @@ pub(crate) struct Buffer {
     _c: CPart<IbvBuf>,
     memory: Mapping,
     len: usize,
-    /// The domain that it was allocated for, as C knows it: never used, but compared.
+    /// The address of the domain that it was allocated for. It is only compared, never
+    /// dereferenced.
     pd: usize,
     _pd: Use,
 }
@@ -30,7 +31,7 @@ unsafe impl Object for Buffer {
 
 impl Buffer {
     /// # Errors
-    /// `EINVAL` unless the domain is the buffer's, and all of these bytes are in it.
+    /// `EINVAL` unless the buffer belongs to this domain and contains all of these bytes.
     pub(crate) fn check(&self, pd: Handle<Pd>, addr: *mut c_void, len: usize) -> Result<(), Errno> {
         let offset = (addr as usize).checked_sub(self.memory.addr());
         let fits = offset.is_some_and(|offset| {
@@ -45,7 +46,7 @@ impl Buffer {
     }
 }
 
-/// `ibv_alloc_buf`: the address, and a handle in `*to`.
+/// `ibv_alloc_buf`: returns the address, and a handle in `*to`.
 pub(crate) extern "C" fn alloc_buf(
     pd: Handle<Pd>,
     size: usize,
@@ -69,8 +70,7 @@ pub(crate) extern "C" fn alloc_buf(
     })
 }
 
-/// `ibv_free_buf`. Regions that show it are the program's to deregister first, as with any
-/// memory.
+/// `ibv_free_buf`. The program must deregister regions of the buffer first, as with any memory.
 pub(crate) extern "C" fn free_buf(buffer: Handle<Buffer>) {
     guard::nothing(|| buffer.take().map(drop));
 }
@@ -90,7 +90,7 @@ pub(crate) extern "C" fn reg_buf_mr(
     }
 }
 
-/// `ibv_export_buf_dmabuf_fd`: as the man page has it of a buffer without a dma-buf.
+/// `ibv_export_buf_dmabuf_fd`: the man page's answer for a buffer without a dma-buf.
 pub(crate) extern "C" fn export_buf_dmabuf_fd(buffer: Handle<Buffer>) -> c_int {
     guard::minus_one(|| {
         buffer.get()?;

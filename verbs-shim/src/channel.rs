@@ -17,24 +17,25 @@ use std::ffi::{c_int, c_uint, c_void};
 use std::os::fd::{AsFd, AsRawFd};
 use std::sync::Arc;
 
-/// CQs that had completions when the program asked for an event of the next one. Those raise none
-/// (IBTA 1.7, 10.8.7): the program takes them before it waits. perftest 4.5 takes some of them, and
-/// waits for ever for an event if no other completion comes (mended in its 23.07). A program that
-/// is about to do so has its event instead; one that does not block is told that there is none.
+/// CQs that had completions when the program requested an event for the next one. Existing
+/// completions raise no event (IBTA 1.7, 10.8.7): the program must take them before it waits.
+/// perftest 4.5 takes only some of them, and waits for ever if no other completion arrives (fixed
+/// in its 23.07). A program that is about to do so gets an event instead; on a non-blocking channel
+/// it gets EAGAIN.
 #[derive(Debug, Default)]
 pub(crate) struct Belated {
     cqs: Mutex<BTreeSet<CqId>>,
 }
 
 impl Belated {
-    /// An event was asked for.
+    /// The program requested an event.
     pub(crate) fn asked(&self, queue: &CompletionQueue) {
         if !queue.is_empty() {
             self.cqs.lock().insert(queue.id());
         }
     }
 
-    /// The CQ of an event that is due by now, with one more event to be acknowledged.
+    /// The CQ of an event that is due now, with its count of unacknowledged events increased.
     fn take(&self, of: &Channel) -> Result<Option<Handle<Cq>>, Errno> {
         if self.cqs.lock().is_empty() || !blocks(&of.channel)? {
             return Ok(None);
@@ -113,13 +114,13 @@ pub(crate) extern "C" fn get_cq_event(
 }
 
 impl Channel {
-    /// Waits for an event. Returns its CQ, with one more event to be acknowledged.
+    /// Waits for an event. Returns its CQ, with its count of unacknowledged events increased.
     fn next_event(&self) -> Result<Handle<Cq>, Errno> {
         let Self { channel, state, .. } = self;
         loop {
             match channel.poll() {
                 Some(id) => {
-                    // Of a CQ that was destroyed meanwhile, nobody wants to know.
+                    // Skip the event if its CQ was destroyed meanwhile.
                     if let Some(found) = state.objects.channels.tell(&id) {
                         return Ok(Handle::named(found.cast()));
                     }

@@ -21,9 +21,9 @@ use std::sync::Arc;
 pub(crate) struct Context {
     c: CPart<VerbsContext>,
     pub(crate) state: Arc<State>,
-    /// Counts it as one that is open.
+    /// Counts the open contexts.
     opened: Use,
-    /// What it can be imported by.
+    /// The descriptor by which it can be imported.
     _command: OwnedFd,
 }
 
@@ -33,25 +33,25 @@ unsafe impl Object for Context {
     const OFFSET: usize = std::mem::offset_of!(VerbsContext, context);
 }
 
-/// What the objects of a context share with it.
+/// The state that a context shares with its objects.
 pub(crate) struct State {
     pub(crate) roce: roce_verbs::Context,
     pub(crate) device: Handle<Device>,
     pub(crate) events: AsyncEvents,
-    /// The objects that events are about.
+    /// The objects that events refer to.
     pub(crate) objects: Registry,
-    /// How many there are of those that are limited.
+    /// The numbers of objects whose number is limited.
     pub(crate) counts: Counts,
-    /// XRC domains that files stand for.
+    /// XRC domains that are identified by files.
     pub(crate) xrc_files: xrc::Files,
-    /// The contexts that stand for it: the one that was opened, and those that were imported.
+    /// The contexts that share this state: the opened one, and its imports.
     contexts: Users,
 }
 
 impl State {
     /// # Errors
-    /// `EINVAL` if an object of this context is to be used with one of another: they name
-    /// what they have by numbers that mean something else there.
+    /// `EINVAL` if an object of this context is used with one of another: the numbers of their
+    /// objects mean different things there.
     pub(crate) fn check_same(&self, other: &Self) -> Result<(), Errno> {
         if std::ptr::eq(self, other) {
             Ok(())
@@ -66,14 +66,14 @@ unsafe impl Send for State {}
 // SAFETY: as above.
 unsafe impl Sync for State {}
 
-/// A descriptor blocks unless the program wants it otherwise, as the man pages have it.
-/// Whether it does is asked by [`blocks`] alone.
+/// Makes a descriptor blocking, which is the default according to the man pages. The program may
+/// change that, so only [`blocks`] determines it.
 pub(crate) fn make_blocking(fd: &impl AsFd) -> Result<(), Errno> {
     let flags = OFlag::from_bits_retain(fcntl(fd, FcntlArg::F_GETFL)?);
     fcntl(fd, FcntlArg::F_SETFL(flags - OFlag::O_NONBLOCK)).map(drop)
 }
 
-/// Whether the program wants to wait for what is read from a descriptor.
+/// Whether the program wants reads from a descriptor to block.
 pub(crate) fn blocks(fd: &impl AsFd) -> Result<bool, Errno> {
     let flags = OFlag::from_bits_retain(fcntl(fd, FcntlArg::F_GETFL)?);
     Ok(!flags.contains(OFlag::O_NONBLOCK))
@@ -104,8 +104,8 @@ pub(crate) extern "C" fn open_device(device: Handle<Device>) -> *mut IbvContext 
     })
 }
 
-/// `ibv_close_device`. Objects that were not destroyed go with the last context that stands
-/// for them, as they do when the kernel closes a device.
+/// `ibv_close_device`. The last context of a device also closes the objects that were not
+/// destroyed, as the kernel does when a device is closed.
 pub(crate) extern "C" fn close_device(context: Handle<Context>) -> c_int {
     guard::errno(|| {
         let Context { state, opened, .. } = context.take()?;
@@ -119,7 +119,7 @@ pub(crate) extern "C" fn close_device(context: Handle<Context>) -> c_int {
 }
 
 impl Context {
-    /// A context for C.
+    /// Creates a context for C.
     pub(crate) fn give(state: Arc<State>, command: OwnedFd) -> *mut IbvContext {
         let descriptors = [command.as_fd(), state.events.as_fd()];
         let descriptors = descriptors.map(|fd| fd.as_raw_fd());
@@ -132,7 +132,7 @@ impl Context {
     }
 
     /// # Errors
-    /// `EINVAL` for any port but the only one.
+    /// `EINVAL` for any port other than 1.
     pub(crate) fn check_port(port: u32) -> Result<(), Errno> {
         if port == 1 {
             Ok(())

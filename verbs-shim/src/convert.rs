@@ -1,4 +1,4 @@
-//! Numbers of C as values of the stack, and back.
+//! Conversions between C's numbers and the stack's types.
 
 use crate::abi::*;
 use nix::errno::Errno;
@@ -8,11 +8,10 @@ use roce_verbs::qp::QpState;
 use roce_verbs::work::SendFlags;
 use roce_verbs::{Access, QpKind, WcStatus};
 
-/// What a region, window or QP is to allow.
+/// Converts the access flags of a region, window or QP.
 ///
 /// # Errors
-/// `EINVAL` for bits that mean nothing, `EOPNOTSUPP` for persistence, which no memory
-/// here has.
+/// `EINVAL` for undefined bits, `EOPNOTSUPP` for persistence, which this device's memory lacks.
 pub(crate) fn access(flags: u32) -> Result<Access, Errno> {
     let known = [
         (ACCESS_LOCAL_WRITE, Access::LOCAL_WRITE),
@@ -78,7 +77,7 @@ pub(crate) fn send_flags(flags: u32) -> Result<SendFlags, Errno> {
     ];
     let all = known.iter().fold(0, |all, (bit, _)| all | bit);
     if flags & !all != 0 {
-        // A checksum of IP, for raw packets.
+        // The IP checksum flag, for raw packets.
         return Err(crate::log::refuse(Errno::EOPNOTSUPP, || {
             format!("send_flags is {flags:#x}, of which only the bits {all:#x} are supported")
         }));
@@ -121,7 +120,7 @@ pub(crate) fn c_opcode(opcode: WcOpcode) -> u32 {
     }
 }
 
-/// A GID as C has it: two numbers, in the order of the network.
+/// A GID in C's form: two numbers in network order.
 pub(crate) fn c_gid(gid: Gid) -> [u64; 2] {
     let (upper, lower) = gid.0.split_at(8);
     [upper, lower].map(|half| u64::from_ne_bytes(half.try_into().unwrap_or_default()))

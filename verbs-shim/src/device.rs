@@ -10,12 +10,12 @@ use roce_verbs::device::devices;
 use roce_verbs::settings::report_environment;
 use std::ffi::{c_char, c_int, c_void};
 
-/// A device. It is never freed: programs keep devices beyond the list that they found
-/// them in, and compare them by address.
+/// A device. It is never freed: programs keep devices longer than the list that contained them, and
+/// compare them by address.
 #[repr(C)]
 pub(crate) struct Device {
     c: CPart<IbvDevice>,
-    /// Here the libraries of hardware vendors look whether a device is theirs.
+    /// The field that vendor libraries use to recognise their devices.
     _driver: CPart<*const c_void>,
     /// Its name.
     pub(crate) name: String,
@@ -32,7 +32,7 @@ unsafe impl Object for Device {
 /// All devices that were ever listed.
 static KNOWN: Mutex<Vec<&'static Device>> = Mutex::new(Vec::new());
 
-/// A name as C has it. What does not fit is cut off.
+/// A name as a C array, truncated if it is too long.
 fn c_text<const N: usize>(text: &str) -> [c_char; N] {
     let mut to = [0; N];
     for (to, from) in to.iter_mut().zip(text.bytes().take(N - 1)) {
@@ -63,7 +63,7 @@ impl Device {
         }
     }
 
-    /// The same device as listed before, if it was.
+    /// The device's existing object, if it was listed before.
     pub(crate) fn known(device: &roce_verbs::Device) -> &'static Self {
         let mut known = KNOWN.lock();
         let (name, index) = (device.name(), device.interface().index);

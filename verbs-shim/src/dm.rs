@@ -1,4 +1,4 @@
-//! Memory of the device.
+//! Device memory.
 
 use crate::abi::{IbvAllocDmAttr, IbvDm, IbvMr};
 use crate::context::{Context, State};
@@ -14,7 +14,7 @@ use roce_verbs::memory::DeviceMemory;
 use std::ffi::c_int;
 use std::sync::Arc;
 
-/// Memory of the device: what C has one pointer to, or several.
+/// Device memory, which C may have several pointers to.
 #[repr(C)]
 pub(crate) struct Dm {
     _c: CPart<IbvDm>,
@@ -22,10 +22,10 @@ pub(crate) struct Dm {
     state: Arc<State>,
 }
 
-/// No table has this number.
+/// A number that no table entry has.
 const UNKNOWN: u32 = 0;
 
-/// What all of C's pointers to such memory have in common.
+/// The state shared by all of C's pointers to the same memory.
 pub(crate) struct Shared {
     memory: DeviceMemory,
     /// Its regions.
@@ -58,12 +58,12 @@ fn size(number: u64) -> Result<usize, Errno> {
     usize::try_from(number).map_err(|_| Errno::EINVAL)
 }
 
-/// Devices copy words of 4 bytes, so programs do not ask for less; one that does learns it
-/// here.
+/// Devices copy words of 4 bytes, so programs should not use smaller units. One that does gets the
+/// error here.
 const WORD: usize = 4;
 
 /// # Errors
-/// `EINVAL` for what does not consist of words.
+/// `EINVAL` if the range does not consist of whole words.
 fn words(offset: u64, len: usize) -> Result<usize, Errno> {
     let offset = size(offset)?;
     if offset.is_multiple_of(WORD) && len.is_multiple_of(WORD) {
@@ -73,11 +73,10 @@ fn words(offset: u64, len: usize) -> Result<usize, Errno> {
     }
 }
 
-/// The memory is aligned to pages.
+/// The alignment is one page at most.
 const MAX_LOG_ALIGN: u32 = 12;
 
-/// `ibv_alloc_dm`. A child of the process that opened the device gets memory, too: its own,
-/// as all that it writes to is.
+/// `ibv_alloc_dm`. A child of the process that opened the device gets memory, too, but of its own.
 pub(crate) extern "C" fn alloc_dm(
     context: Handle<Context>,
     attr: In<IbvAllocDmAttr>,
@@ -97,7 +96,7 @@ pub(crate) extern "C" fn alloc_dm(
         };
         let shared = match context.get() {
             Ok(_) => state.objects.device_memory.insert(share),
-            // Another thread may have been at the table when the process forked.
+            // Another thread may have held the table's lock at the fork.
             Err(_) => Arc::new(share(UNKNOWN)),
         };
         Ok(Dm::give(context, shared, state))
@@ -117,7 +116,7 @@ pub(crate) extern "C" fn free_dm(dm: Handle<Dm>) -> c_int {
     })
 }
 
-/// `ibv_import_dm`: memory of this context, or of the one that it was imported from.
+/// `ibv_import_dm`: memory of this context, or of the one it was imported from.
 pub(crate) extern "C" fn import_dm(context: Handle<Context>, handle: u32) -> *mut IbvDm {
     guard::pointer(|| {
         let state = &context.get()?.state;
@@ -126,7 +125,7 @@ pub(crate) extern "C" fn import_dm(context: Handle<Context>, handle: u32) -> *mu
     })
 }
 
-/// `ibv_unimport_dm`: the memory lives on.
+/// `ibv_unimport_dm`: the memory stays allocated.
 pub(crate) extern "C" fn unimport_dm(dm: Handle<Dm>) {
     guard::nothing(|| dm.take().map(drop));
 }
@@ -149,7 +148,7 @@ extern "C" fn memcpy_from_dm(to: Out<u8>, dm: Handle<Dm>, offset: u64, len: usiz
     })
 }
 
-/// `ibv_reg_dm_mr`: peers call its first byte 0, which a program must ask for.
+/// `ibv_reg_dm_mr`: addresses start at 0, which a program must request.
 pub(crate) extern "C" fn reg_dm_mr(
     pd: Handle<Pd>,
     dm: Handle<Dm>,

@@ -1,4 +1,4 @@
-//! Regions of dma-bufs: memory of another device, or of nobody, behind a descriptor.
+//! Regions of dma-bufs: memory of another device, or anonymous memory, behind a descriptor.
 
 use crate::abi::{ACCESS_OPTIONAL_RANGE, IbvMr};
 use crate::convert::access;
@@ -17,7 +17,7 @@ use std::num::NonZeroUsize;
 use std::os::fd::BorrowedFd;
 use std::ptr::NonNull;
 
-/// A part of a descriptor's memory, or some of nobody's, mapped into this process.
+/// A mapping of a part of a descriptor's memory, or of anonymous memory.
 #[derive(Debug)]
 pub(crate) struct Mapping {
     start: NonNull<c_void>,
@@ -38,10 +38,10 @@ impl Drop for Mapping {
 }
 
 impl Mapping {
-    /// Pages of nobody's, `len` bytes or more.
+    /// Maps at least `len` bytes of anonymous memory.
     ///
     /// # Errors
-    /// `EINVAL` if there are none to be, `ENOMEM`.
+    /// `EINVAL` if `len` is 0, `ENOMEM`.
     pub(crate) fn anonymous(len: usize) -> Result<Self, Errno> {
         let page = mr::page_size()?;
         let whole = len.checked_next_multiple_of(page).ok_or(Errno::ENOMEM)?;
@@ -57,11 +57,12 @@ impl Mapping {
         self.start.as_ptr() as usize
     }
 
-    /// Maps `len` bytes from `offset` on, and gives the address of the first.
+    /// Maps `len` bytes starting at `offset`. Returns the mapping and the address of the first
+    /// byte.
     ///
     /// # Errors
-    /// `EINVAL` if they reach beyond the end; what mmap says if the exporter lets no
-    /// processor access its memory.
+    /// `EINVAL` if they exceed the file; mmap's error if the exporter does not let the processor
+    /// access its memory.
     fn of(
         fd: BorrowedFd<'_>,
         offset: u64,
@@ -87,8 +88,8 @@ impl Mapping {
     }
 }
 
-/// `ibv_reg_dmabuf_mr`. A descriptor need not be that of a dma-buf, as long as it can be
-/// mapped like one.
+/// `ibv_reg_dmabuf_mr`. The descriptor need not be a dma-buf's, as long as it can be mapped like
+/// one.
 pub(crate) extern "C" fn reg_dmabuf_mr(
     pd: Handle<Pd>,
     offset: u64,
@@ -100,7 +101,7 @@ pub(crate) extern "C" fn reg_dmabuf_mr(
     guard::pointer(|| {
         let domain = pd.get()?;
         let access = access(flags.cast_unsigned() & !ACCESS_OPTIONAL_RANGE)?;
-        // As the kernel has it: a page of the buffer is a page of the region.
+        // As in the kernel, page boundaries of the buffer are page boundaries of the region.
         let page = mr::page_size()? as u64;
         if fd < 0 {
             return Err(Errno::EBADF);
@@ -116,7 +117,7 @@ pub(crate) extern "C" fn reg_dmabuf_mr(
         // SAFETY: mapped until the region is gone, and never borrowed.
         let memory = unsafe { Memory::foreign(first, length as u64) };
         let region = domain.pd.register_memory(memory, Some(iova), access);
-        // As rdma-core has it: the program knows no address, but the offset.
+        // As in rdma-core, the program has no address, only the offset.
         let addr = offset as *mut c_void;
         let shown = Shown::DmaBuf { _mapping: mapping };
         mr::give(pd, addr, length, region.or_errno()?, shown)

@@ -1,4 +1,4 @@
-//! Thread domains, and protection domains that stand for another one.
+//! Thread domains, and parent domains.
 
 use crate::abi::{
     IbvParentDomainInitAttr, IbvPd, IbvTd, PARENT_DOMAIN_INIT_ATTR_ALLOCATORS,
@@ -12,8 +12,8 @@ use crate::usage::Users;
 use nix::errno::Errno;
 use std::ffi::c_int;
 
-/// A thread domain: a program's word that it uses what is in it from one thread at a
-/// time. Nothing is made faster by that here.
+/// A thread domain: the program's promise to use the objects in it from one thread at a time. This
+/// library gains nothing from it.
 #[repr(C)]
 pub(crate) struct Td {
     c: CPart<IbvTd>,
@@ -47,8 +47,8 @@ pub(crate) extern "C" fn dealloc_td(td: Handle<Td>) -> c_int {
     })
 }
 
-/// What a program may say of a parent domain: functions that allocate what a NIC keeps in
-/// memory, of which this one keeps nothing there.
+/// The supported options of a parent domain: allocators for a NIC's internal structures, which this
+/// one never calls.
 const KNOWN: u32 = PARENT_DOMAIN_INIT_ATTR_ALLOCATORS | PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT;
 
 /// `ibv_alloc_parent_domain`.

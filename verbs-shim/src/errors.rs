@@ -1,4 +1,4 @@
-//! The number that C gets for each error.
+//! The errno value for each error.
 
 use crate::log;
 use nix::errno::Errno;
@@ -16,7 +16,7 @@ use roce_verbs::work::PostError;
 use std::fmt::Display;
 use std::io;
 
-/// Makes a number of an error. The words are kept for `ROCE_LOG`, since the number says little.
+/// Converts an error to a number. Keeps its text for `ROCE_LOG`, since the number says little.
 pub(crate) trait OrErrno<T> {
     fn or_errno(self) -> Result<T, Errno>;
 }
@@ -202,7 +202,7 @@ impl ToErrno for CmError {
     }
 }
 
-/// As the kernel's connection manager has it: `EADDRINUSE` only between two claims at one
+/// As in the kernel's connection manager, `EADDRINUSE` is returned only between two claims at one
 /// address. A claim at a loopback address counts as one at all addresses.
 impl ToErrno for PortClaimError {
     fn to_errno(&self) -> Errno {
@@ -216,7 +216,7 @@ impl ToErrno for PortClaimError {
                 }
             }
             Self::System(error) => of_io(error),
-            // All dynamic ports are taken.
+            // All dynamic ports are in use.
             _ => Errno::EADDRNOTAVAIL,
         }
     }

@@ -1,4 +1,4 @@
-//! Asynchronous events, and the count of those that a program has still to acknowledge.
+//! Asynchronous events, and the number of those that a program has not acknowledged yet.
 
 use crate::abi::*;
 use crate::context::{Context, blocks};
@@ -24,7 +24,7 @@ use std::hash::Hash;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
-/// Events of one object that were handed out and not acknowledged yet. An object is not
+/// The number of an object's events that were delivered and not acknowledged yet. An object is not
 /// destroyed while there are any.
 #[derive(Debug, Default)]
 pub(crate) struct Unacknowledged {
@@ -33,32 +33,33 @@ pub(crate) struct Unacknowledged {
 }
 
 impl Unacknowledged {
-    /// One more was handed out.
+    /// Counts an event that was delivered.
     pub(crate) fn one_more(&self) {
         *self.count.lock() += 1;
     }
 
-    /// The program has acknowledged `events` events. More than are outstanding count as all.
+    /// The program has acknowledged `events` events. A number that exceeds the outstanding ones
+    /// counts as all.
     pub(crate) fn acknowledge(&self, events: u64) {
         let mut count = self.count.lock();
         *count = count.saturating_sub(events);
         self.fewer.notify_all();
     }
 
-    /// Waits until there are none.
+    /// Waits until all are acknowledged.
     pub(crate) fn wait_for_all(&self) {
         let mut count = self.count.lock();
         self.fewer.wait_while(&mut count, |count| *count > 0);
     }
 }
 
-/// The objects of one kind that events may be about.
+/// The objects of one kind that events may refer to.
 pub(crate) struct Table<K> {
     entries: Mutex<HashMap<K, Entry>>,
 }
 
 struct Entry {
-    /// The address that C knows it by.
+    /// The object's address in C.
     object: usize,
     unacknowledged: Arc<Unacknowledged>,
 }
@@ -72,7 +73,7 @@ impl<K> Default for Table<K> {
 }
 
 impl<K: Eq + Hash> Table<K> {
-    /// From now on, events of the object are told.
+    /// Delivers events of the object from now on.
     pub(crate) fn insert<T>(&self, key: K, object: *mut T, unacknowledged: &Arc<Unacknowledged>) {
         let entry = Entry {
             object: object as usize,
@@ -81,8 +82,7 @@ impl<K: Eq + Hash> Table<K> {
         self.entries.lock().insert(key, entry);
     }
 
-    /// Tells no more events of an object, and waits until those that were told are
-    /// acknowledged.
+    /// Stops delivering events of an object, and waits until the delivered ones are acknowledged.
     pub(crate) fn remove(&self, key: &K) {
         let entry = self.entries.lock().remove(key);
         if let Some(entry) = entry {
@@ -90,7 +90,7 @@ impl<K: Eq + Hash> Table<K> {
         }
     }
 
-    /// The object that an event is about, with one more event to be acknowledged;
+    /// The object that an event refers to, with its count of unacknowledged events increased;
     /// `None` if it is gone.
     pub(crate) fn tell(&self, key: &K) -> Option<*mut c_void> {
         let entries = self.entries.lock();
@@ -100,12 +100,12 @@ impl<K: Eq + Hash> Table<K> {
     }
 }
 
-/// What of a context must be found again.
+/// The objects of a context that events refer to.
 #[derive(Default)]
 pub(crate) struct Registry {
     pub(crate) qps: Table<Qpn>,
     pub(crate) cqs: Table<CqId>,
-    /// Events of a CQ's completions, apart from those of its errors.
+    /// Events of a CQ's completions, as opposed to its errors.
     pub(crate) channels: Table<CqId>,
     pub(crate) srqs: Table<Srqn>,
     pub(crate) regions: Handles<Region>,
@@ -114,7 +114,7 @@ pub(crate) struct Registry {
 }
 
 impl Registry {
-    /// The context goes: no memory of the program is accessed any more.
+    /// The context is closed: no memory of the program is accessed any more.
     pub(crate) fn close(&self) {
         for region in self.regions.drain() {
             region.close();
@@ -124,10 +124,10 @@ impl Registry {
     }
 }
 
-/// Waits until a descriptor is readable, or a signal was handled.
+/// Waits until a descriptor is readable, or a signal is handled.
 ///
 /// # Errors
-/// `EAGAIN` if the program does not want to wait, `EINTR` after a signal.
+/// `EAGAIN` if the descriptor is non-blocking, `EINTR` after a signal.
 pub(crate) fn wait_readable(
     context: &roce_verbs::Context,
     descriptor: &impl AsFd,
@@ -160,7 +160,7 @@ pub(crate) extern "C" fn get_async_event(
     })
 }
 
-/// An event as C has it; nothing if what it is about is gone.
+/// An event in C's form; `None` if its object is gone.
 fn c_event(objects: &Registry, event: Event) -> Option<IbvAsyncEvent> {
     let of_qp = |qpn| objects.qps.tell(&qpn);
     let port = || Some(std::ptr::without_provenance_mut(1));
@@ -204,14 +204,14 @@ pub(crate) extern "C" fn ack_async_event(event: Out<IbvAsyncEvent>) {
             EVENT_SRQ_ERR | EVENT_SRQ_LIMIT_REACHED => {
                 object::<Srq>(element).get()?.acknowledge();
             }
-            // Of the port: nothing waits for those.
+            // Port events have no object.
             _ => {}
         }
         Ok(())
     });
 }
 
-/// The object that an event names, as its type says.
+/// The object of an event, according to its type.
 fn object<T: Object>(element: *mut c_void) -> Handle<T> {
     Handle::named(element.cast())
 }

@@ -1,4 +1,4 @@
-//! The symbols: which function each is, in which version.
+//! The exported symbols: the function and version of each.
 
 use crate::rdmacm::{
     accept, addrinfo, attributes, channel as cm_channel, connect, device as cm_device, endpoint,
@@ -25,8 +25,8 @@ macro_rules! jump {
     };
 }
 
-/// Rust knows no versions of symbols, so each symbol is a label in assembler, in the form
-/// that linkers take for one: `name@@VERSION`, or `name@VERSION` for an old one.
+/// Rust does not support symbol versions, so each symbol is an assembler label in the form that
+/// linkers recognise: `name@@VERSION`, or `name@VERSION` for an old one.
 #[cfg(not(test))]
 macro_rules! export {
     ($list:ident: $($function:path: $($symbol:literal)*;)*) => {$($(
@@ -41,7 +41,7 @@ macro_rules! export {
     )*)*};
 }
 
-/// A test program is linked without versions: there, it is a list.
+/// A test program is linked without versions. There, this is only a list.
 #[cfg(test)]
 macro_rules! export {
     ($list:ident: $($function:path: $($symbol:literal)*;)*) => {
@@ -53,7 +53,7 @@ macro_rules! export {
 
 mod drivers;
 
-// What programs call.
+// The functions that programs call.
 export! { CURRENT:
     ah::create_ah: "ibv_create_ah@@IBVERBS_1.1";
     ah::create_ah_from_wc: "ibv_create_ah_from_wc@@IBVERBS_1.1";
@@ -145,7 +145,7 @@ export! { CURRENT:
     sysfs::read_sysfs_file: "ibv_read_sysfs_file@@IBVERBS_1.0";
 }
 
-// What programs call of the connection manager.
+// The functions of the connection manager that programs call.
 export! { CM:
     accept::accept: "rdma_accept@@RDMACM_1.0";
     event::ack_cm_event: "rdma_ack_cm_event@@RDMACM_1.0";
@@ -187,7 +187,7 @@ export! { CM:
     option::set_option: "rdma_set_option@@RDMACM_1.0";
 }
 
-// What it does not do.
+// Unsupported functions of the connection manager.
 export! { CM_UNSUPPORTED:
     unsupported::minus_one_wide:
         "raccept@@RDMACM_1.0"
@@ -230,7 +230,7 @@ export! { CM_UNSUPPORTED:
         ;
 }
 
-// What this library does not do.
+// Unsupported functions.
 export! { UNSUPPORTED:
     unsupported::errno:
         "_ibv_query_comp_cntr_caps@@IBVERBS_1.18"
@@ -259,8 +259,8 @@ export! { UNSUPPORTED:
         ;
 }
 
-// Of 2006, for objects that are laid out otherwise: no program has been linked to these
-// for many years.
+// Versions from 2006, for objects with another layout. No program has been linked to these for many
+// years.
 export! { OLD:
     unsupported::errno:
         "ibv_attach_mcast@IBVERBS_1.0"

@@ -1,14 +1,14 @@
-//! What the program that `roce run` became says at its end: that no device was opened.
+//! The message of `roce run` at a program's end that no device was opened.
 //!
-//! `roce run` has no process of its own by then. It preloads this library, so that this runs in
-//! a program that has nothing to do with RDMA, too.
+//! `roce run` has become the program, so no process of its own remains. It preloads this library,
+//! so this also runs in programs that do not use RDMA.
 
 use roce_verbs::observation::totals_of_this_program;
 use std::io::Write as _;
 
 /// Runs when the process ends by `exit` or by returning from `main`.
 extern "C" fn at_exit() {
-    // A panic must not reach C, and nobody is left to be told of one.
+    // A panic must not reach C, and there is no place left to report one.
     let _ = std::panic::catch_unwind(say_farewell);
 }
 
@@ -31,6 +31,6 @@ fn say_farewell() {
         "roce run: no RDMA device was opened by {name} or what it started; `roce doctor {name}` \
          looks for the cause\n"
     );
-    // Nobody is left to be told of an error.
+    // There is no place left to report an error.
     let _ = std::io::stderr().write_all(line.as_bytes());
 }

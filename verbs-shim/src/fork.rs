@@ -1,19 +1,19 @@
-//! Which process this is. A child that is forked has a copy of everything but the threads,
-//! and shares the sockets: what it did with its parent's NIC would be done to its parent.
+//! Identifies the process. A forked child has a copy of everything but the threads, and shares the
+//! sockets: its operations on its parent's NIC would affect its parent.
 
 use nix::errno::Errno;
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// How many forks lie between the process that loaded this library and this one.
+/// The number of forks between the process that loaded this library and this one.
 static GENERATION: AtomicU32 = AtomicU32::new(0);
 
-/// As of the fork, in the child, which has no other thread yet.
+/// Called at the fork, in the child, which has no other thread yet.
 extern "C" fn in_child() {
     GENERATION.fetch_add(1, Ordering::Relaxed);
 }
 
-/// Forks are counted from now on.
+/// Starts counting forks.
 ///
 /// # Errors
 /// `ENOMEM`.
@@ -32,7 +32,7 @@ pub(crate) fn watch() -> Result<(), Errno> {
     Ok(())
 }
 
-/// The process, by a number that no parent or child of it has.
+/// A number that identifies the process among its parents and children.
 pub(crate) fn generation() -> u32 {
     GENERATION.load(Ordering::Relaxed)
 }

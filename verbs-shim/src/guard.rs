@@ -1,17 +1,18 @@
-//! The one way from C into this library and back: panics end here, and results become
-//! what the man pages promise.
+//! The only way from C into this library and back: it stops panics, and converts results to what
+//! the man pages promise.
 
 use crate::log;
 use nix::errno::Errno;
 use std::ffi::c_int;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// What a function came to. A panic is a bug of ours: the call fails, the process lives.
+/// Runs the body of a function. A panic is a bug in this library: the call fails, and the process
+/// goes on.
 fn run<T, W: FnOnce() -> Result<T, Errno>>(work: W) -> Result<T, Errno> {
-    // What a panic leaves half done stays behind locks that know no poison; nothing
-    // else outlives the call.
+    // State that a panic leaves incomplete is behind locks without poisoning; nothing else outlives
+    // the call.
     let result = catch_unwind(AssertUnwindSafe(work)).unwrap_or(Err(Errno::EIO));
-    // The closure's name is that of the function that it is the body of.
+    // The closure's name includes that of its function.
     log::ended(std::any::type_name::<W>(), result.as_ref().err().copied());
     if let Err(errno) = result {
         errno.set();
@@ -19,7 +20,7 @@ fn run<T, W: FnOnce() -> Result<T, Errno>>(work: W) -> Result<T, Errno> {
     result
 }
 
-/// For functions that return 0 or the number of an error.
+/// For functions that return 0 or an error number.
 pub(crate) fn errno(work: impl FnOnce() -> Result<(), Errno>) -> c_int {
     match run(work) {
         Ok(()) => 0,
@@ -27,24 +28,24 @@ pub(crate) fn errno(work: impl FnOnce() -> Result<(), Errno>) -> c_int {
     }
 }
 
-/// For functions that return 0, or -1 with the error in `errno`.
+/// For functions that return 0, or -1 with `errno` set.
 pub(crate) fn minus_one(work: impl FnOnce() -> Result<(), Errno>) -> c_int {
     run(work).map_or(-1, |()| 0)
 }
 
-/// For functions that return an object, or NULL with the error in `errno`.
+/// For functions that return an object, or NULL with `errno` set.
 pub(crate) fn pointer<T>(work: impl FnOnce() -> Result<*mut T, Errno>) -> *mut T {
     run(work).unwrap_or(std::ptr::null_mut())
 }
 
-/// For functions that return a value, or `otherwise` with the error in `errno`.
+/// For functions that return a value, or `otherwise` with `errno` set.
 pub(crate) fn value<T>(otherwise: T, work: impl FnOnce() -> Result<T, Errno>) -> T {
     run(work).unwrap_or(otherwise)
 }
 
 /// For functions that return nothing.
 pub(crate) fn nothing(work: impl FnOnce() -> Result<(), Errno>) {
-    // `errno` is all that there is to tell it with.
+    // `errno` is the only way to report the error.
     let _ = run(work);
 }
 

@@ -4,8 +4,8 @@ use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// The objects of one kind in a context, by number. They are there until they are destroyed,
-/// or the context is closed, whatever pointers to them C has.
+/// The objects of one kind in a context, by number. They stay until they are destroyed or the
+/// context is closed, whatever pointers to them C has.
 pub(crate) struct Handles<T>(Mutex<Numbered<T>>);
 
 struct Numbered<T> {
@@ -23,7 +23,7 @@ impl<T> Default for Handles<T> {
 }
 
 impl<T> Handles<T> {
-    /// Makes an object with a number that no other one has. 0 is nobody's.
+    /// Makes an object with an unused number. 0 is never used.
     pub(crate) fn insert(&self, make: impl FnOnce(u32) -> T) -> Arc<T> {
         let mut held = self.0.lock();
         loop {
@@ -38,19 +38,19 @@ impl<T> Handles<T> {
         object
     }
 
-    /// The object with a number, if it was not destroyed.
+    /// The object with a number, if it exists.
     pub(crate) fn find(&self, number: u32) -> Option<Arc<T>> {
         self.0.lock().objects.get(&number).map(Arc::clone)
     }
 
-    /// It is destroyed.
+    /// Removes a destroyed object.
     pub(crate) fn remove(&self, number: u32) {
         let removed = self.0.lock().objects.remove(&number);
-        // What its end does, it does unlocked.
+        // Dropped after the lock is released.
         drop(removed);
     }
 
-    /// Takes all that there are.
+    /// Removes and returns all objects.
     pub(crate) fn drain(&self) -> Vec<Arc<T>> {
         let objects = std::mem::take(&mut self.0.lock().objects);
         objects.into_values().collect()

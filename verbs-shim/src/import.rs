@@ -1,8 +1,7 @@
-//! Contexts that several parts of a program open by one descriptor.
+//! Contexts that several parts of a program open with one descriptor.
 //!
-//! A NIC in software is part of its process, so what is imported is a context of the same
-//! process. To share memory, domains and QPs among processes, there would have to be a NIC
-//! that all of them reach.
+//! A software NIC is part of its process, so only a context of the same process can be imported. To
+//! share memory, domains and QPs among processes, all of them would have to reach one NIC.
 
 use crate::abi::IbvContext;
 use crate::context::{Context, State};
@@ -15,7 +14,7 @@ use std::ffi::c_int;
 use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::sync::{Arc, Weak};
 
-/// What every duplicate of a descriptor has in common: device and number of its inode.
+/// The identity that all duplicates of a descriptor share: device and inode number.
 type Identity = (u64, u64);
 
 fn identity(fd: impl AsFd) -> Result<Identity, Errno> {
@@ -26,16 +25,16 @@ fn identity(fd: impl AsFd) -> Result<Identity, Errno> {
 /// The open contexts that can be imported, and the processes that opened them.
 static OPEN: Mutex<Vec<(Identity, Process, Weak<State>)>> = Mutex::new(Vec::new());
 
-/// A number of [`fork::generation`].
+/// A value of [`fork::generation`].
 type Process = u32;
 
-/// The descriptor that stands for a context (`cmd_fd`): an empty file without a name, which
-/// no other one is taken for.
+/// The descriptor that represents a context (`cmd_fd`): an unnamed empty file, which can't be
+/// confused with any other.
 pub(crate) fn descriptor() -> Result<OwnedFd, Errno> {
     memfd_create("roce context", MFdFlags::MFD_CLOEXEC)
 }
 
-/// From now on, the context can be imported by its descriptor.
+/// Makes the context importable by its descriptor.
 pub(crate) fn announce(fd: &OwnedFd, state: &Arc<State>) -> Result<(), Errno> {
     let mut open = OPEN.lock();
     open.retain(|(.., state)| state.strong_count() > 0);
@@ -43,13 +42,13 @@ pub(crate) fn announce(fd: &OwnedFd, state: &Arc<State>) -> Result<(), Errno> {
     Ok(())
 }
 
-/// The context was closed: it is imported no more.
+/// The context was closed and can't be imported any more.
 pub(crate) fn withdraw(state: &Arc<State>) {
     let closed = Arc::downgrade(state);
     OPEN.lock().retain(|(.., state)| !state.ptr_eq(&closed));
 }
 
-/// `ibv_import_device`: takes over a duplicate of the descriptor of an open context of this
+/// `ibv_import_device`: takes ownership of a duplicate of the descriptor of an open context of this
 /// process, and closes it with the context.
 pub(crate) extern "C" fn import_device(cmd_fd: c_int) -> *mut IbvContext {
     guard::pointer(|| {
@@ -64,7 +63,7 @@ pub(crate) extern "C" fn import_device(cmd_fd: c_int) -> *mut IbvContext {
             .iter()
             .find(|(identity, process, _)| (*identity, *process) == wanted);
         let state = known.and_then(|(.., state)| state.upgrade());
-        // Not one of ours, or one of another process.
+        // Another kind of descriptor, or one of another process.
         let state = state.ok_or(Errno::EOPNOTSUPP)?;
         // SAFETY: open, as was just seen; the program gives it away with this call.
         let fd = unsafe { OwnedFd::from_raw_fd(cmd_fd) };

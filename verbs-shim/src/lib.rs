@@ -1,14 +1,13 @@
 //! `libibverbs.so.1` and `librdmacm.so.1`: the C ABI of verbs, and of the connection manager,
 //! on this stack.
 //!
-//! Programs that were linked to one of them, or both, load this library in its place, unchanged.
-//! It translates: every function makes Rust of what C gives it, calls
-//! [`roce_verbs`], and makes C of what comes back. What can't be done returns
-//! `EOPNOTSUPP`, never success.
+//! Programs linked to one or both of them load this library instead, unchanged. It is a translation
+//! layer: every function converts its C arguments to Rust, calls [`roce_verbs`], and converts the
+//! result back to C. An unsupported operation returns `EOPNOTSUPP`, never success.
 //!
 //! - [`abi`] has the structures of `verbs.h`, whose layout is the ABI.
-//! - `pointer` has the types that pointers of C have here, and `guard` the one way in:
-//!   each entry point runs in it, so that a panic never unwinds into C.
+//! - `pointer` has the types that represent C's pointers, and `guard` the only way in: each entry
+//!   point runs in it, so that a panic never unwinds into C.
 //! - `exports` gives each function its versioned symbols.
 
 pub mod abi;

@@ -1,10 +1,10 @@
-//! How many objects of a kind an open device has at most. Nothing but memory limits most of them;
-//! what `ibv_query_device` says holds all the same, as programs that try the limits find it.
-//! QPs and shared receive queues are not here: the NIC bounds them by the numbers that it has.
+//! The most objects of each kind in an open device. Only memory limits most of them. The values of
+//! `ibv_query_device` are enforced all the same, for programs that test the limits. QPs and shared
+//! receive queues are not listed: the NIC bounds them by its numbers.
 
 use crate::usage::Users;
 
-/// CQs: one for each QP that there can be.
+/// CQs: one for each possible QP.
 pub(crate) const MAX_CQS: usize = 1 << 17;
 /// Protection domains.
 pub(crate) const MAX_PDS: usize = 1 << 15;
@@ -15,7 +15,7 @@ pub(crate) const MAX_MWS: usize = 1 << 20;
 /// Address handles.
 pub(crate) const MAX_AHS: usize = 1 << 17;
 
-/// The objects that there are.
+/// The current numbers of objects.
 #[derive(Debug, Default)]
 pub(crate) struct Counts {
     pub(crate) cqs: Users,

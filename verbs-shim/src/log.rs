@@ -1,5 +1,5 @@
-//! What `ROCE_LOG` asks for: a line on stderr for each call that fails, with the function, the
-//! error, and which value was wrong. C sees no more of it than a number.
+//! The log that `ROCE_LOG` enables: a line on stderr for each call that fails, with the function,
+//! the error, and the wrong value. C sees only a number.
 
 use nix::errno::Errno;
 use parking_lot::Mutex;
@@ -9,23 +9,23 @@ use std::io::Write as _;
 use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
-/// Lines about one function and one error in each [`PERIOD`]. A program that posts until the queue
-/// is full fails a million times a second.
+/// The most lines about one function and one error in each [`PERIOD`]. A program that posts until
+/// the queue is full fails a million times a second.
 const LINES: u32 = 10;
 
 const PERIOD: Duration = Duration::from_secs(1);
 
-/// How long a call waits for its turn to say why it failed.
+/// How long a failed call waits for the lock before it gives up its line.
 const PATIENCE: Duration = Duration::from_millis(10);
 
 static ENABLED: LazyLock<bool> =
     LazyLock::new(|| std::env::var_os("ROCE_LOG").is_some_and(|value| !value.is_empty()));
 
-/// What was said lately, by function and error.
+/// Recent lines, by function and error.
 static SAID: Mutex<BTreeMap<(&'static str, i32), Lately>> = Mutex::new(BTreeMap::new());
 
 thread_local! {
-    /// Why the call that this thread is in will fail, as far as is known.
+    /// Why the current call of this thread will fail, if known.
     static REASON: RefCell<Option<String>> = const { RefCell::new(None) };
 }
 
@@ -34,13 +34,13 @@ thread_local! {
 struct Lately {
     since: Instant,
     lines: u32,
-    /// Failures that no line told of.
+    /// The number of failures without a line.
     held_back: u64,
 }
 
 impl Lately {
-    /// Whether there is to be a line about one more failure, and how many failures before it had
-    /// none.
+    /// Counts a failure. Returns whether it gets a line, and the number of failures without one
+    /// before it.
     fn count(&mut self, now: Instant) -> Option<u64> {
         if now.saturating_duration_since(self.since) >= PERIOD {
             (self.since, self.lines) = (now, 0);
@@ -54,16 +54,16 @@ impl Lately {
     }
 }
 
-/// Keeps the reason for the failure that follows. Costs nothing unless `ROCE_LOG` is set.
+/// Records the reason for the failure that follows. Costs nothing unless `ROCE_LOG` is set.
 pub(crate) fn because(reason: impl FnOnce() -> String) {
     if *ENABLED {
         let reason = reason();
-        // A thread that ends has no place for it any more.
+        // The storage is gone in a thread that is exiting.
         let _ = REASON.try_with(|kept| kept.replace(Some(reason)));
     }
 }
 
-/// An error, with the reason for it.
+/// Returns an error and records its reason.
 pub(crate) fn refuse(errno: Errno, reason: impl FnOnce() -> String) -> Errno {
     because(reason);
     errno
@@ -71,24 +71,24 @@ pub(crate) fn refuse(errno: Errno, reason: impl FnOnce() -> String) -> Errno {
 
 /// Takes the reason, for a failure that a later call returns.
 pub(crate) fn reason() -> Option<String> {
-    // A thread that ends has none any more.
+    // The storage is gone in a thread that is exiting.
     REASON.try_with(RefCell::take).ok().flatten()
 }
 
-/// The end of a call: says why it failed, if it did. `path` is the path of the Rust function.
+/// The end of a call: logs why it failed, if it did. `path` is the path of the Rust function.
 pub(crate) fn ended(path: &'static str, failure: Option<Errno>) {
     if !*ENABLED {
         return;
     }
     let reason = reason();
     let errno = match failure {
-        // Nothing is wrong: there is nothing yet, or a signal came.
+        // Not a failure: nothing is available yet, or a signal arrived.
         None | Some(Errno::EAGAIN | Errno::EINTR) => return,
         Some(errno) => errno,
     };
     let now = Instant::now();
     let held_back = {
-        // A child of fork may have a copy that is locked for ever.
+        // A forked child may have a copy that stays locked for ever.
         let Some(mut said) = SAID.try_lock_for(PATIENCE) else {
             return;
         };
@@ -101,7 +101,7 @@ pub(crate) fn ended(path: &'static str, failure: Option<Errno>) {
     };
     if let Some(held_back) = held_back {
         let line = line(path, errno, reason.as_deref(), held_back);
-        // Nothing is left to report an error to.
+        // There is no place left to report an error.
         let _ = std::io::stderr().write_all(line.as_bytes());
     }
 }
@@ -119,8 +119,8 @@ fn line(path: &str, errno: Errno, reason: Option<&str>, held_back: u64) -> Strin
     line
 }
 
-/// What C calls the function whose body is the closure at `path`: functions here have the names
-/// that C gives them, without its prefixes.
+/// The C name of the function whose body is the closure at `path`. Functions have their C names
+/// here, without the prefix.
 fn c_name(path: &str) -> String {
     let function = path.trim_end_matches("::{{closure}}");
     let last = function.rsplit("::").next().unwrap_or(function);

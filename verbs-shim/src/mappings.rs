@@ -1,11 +1,11 @@
-//! What the kernel says is mapped, for memory that can't be tried.
+//! The kernel's list of mappings, for memory that can't be probed.
 
 use nix::errno::Errno;
 use roce_verbs::Access;
 
 /// # Errors
-/// `EFAULT` if not all of the addresses are mapped, or not so that a region with these
-/// rights could be made of them.
+/// `EFAULT` if some of the addresses are not mapped, or are mapped without the rights that a region
+/// with this access needs.
 pub(crate) fn check(from: usize, to: usize, access: Access) -> Result<(), Errno> {
     let maps = std::fs::read_to_string("/proc/self/maps").map_err(|_| Errno::EFAULT)?;
     if covers(&maps, from, to, access.contains(Access::LOCAL_WRITE)) {
@@ -15,8 +15,8 @@ pub(crate) fn check(from: usize, to: usize, access: Access) -> Result<(), Errno>
     }
 }
 
-/// Whether mappings, which come in the order of their addresses, lie without a hole below
-/// all of it, and may be read, or written.
+/// Whether the mappings, in order of address, cover all of the range without a hole, and can be
+/// read or written.
 fn covers(maps: &str, from: usize, to: usize, writes: bool) -> bool {
     let mut next = from;
     for line in maps.lines() {
@@ -38,7 +38,7 @@ fn covers(maps: &str, from: usize, to: usize, writes: bool) -> bool {
     next >= to
 }
 
-/// Begin, end and rights of a line such as `7f00-7f10 rw-p ...`.
+/// Start, end and rights of a line such as `7f00-7f10 rw-p ...`.
 fn parse(line: &str) -> Option<(usize, usize, &str)> {
     let mut words = line.split(' ');
     let (begin, end) = words.next()?.split_once('-')?;

@@ -17,7 +17,7 @@ use roce_verbs::memory::{Memory, ProcessMemory, Registration};
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 
-/// A memory region: what C has one pointer to, or several.
+/// A memory region, which C may have several pointers to.
 #[repr(C)]
 pub(crate) struct Mr {
     c: CPart<IbvMr>,
@@ -30,24 +30,24 @@ unsafe impl Object for Mr {
     type C = IbvMr;
 }
 
-/// A registration that its context can end, too.
+/// A registration that closing the context ends, too.
 pub(crate) struct Region {
     held: Mutex<Option<Held>>,
     handle: u32,
 }
 
-/// What there is of a region until it is deregistered.
+/// The parts of a region until it is deregistered.
 struct Held {
-    // Dropped first: what it shows is there as long as the NIC may use it.
+    // Dropped first: the memory must exist as long as the NIC may use it.
     registration: Registration,
     _shown: Shown,
     pd: Use,
     _one: Use,
 }
 
-/// What a region shows that is not the program's own.
+/// The memory behind a region that does not belong to the program.
 pub(crate) enum Shown {
-    /// Nothing.
+    /// None: the memory is the program's own.
     Nothing,
     /// Memory of the device.
     Device { _memory: Use },
@@ -56,7 +56,7 @@ pub(crate) enum Shown {
 }
 
 impl Region {
-    /// Ends it, whether windows are bound to it or not.
+    /// Deregisters the region even if windows are bound to it.
     pub(crate) fn close(&self) {
         self.held.lock().take();
     }
@@ -88,8 +88,8 @@ impl Region {
         }
     }
 
-    /// Does something with the registration, unless another thread is at it right now:
-    /// nothing is waited for, so that this may be called with the device locked.
+    /// Runs a closure on the registration unless another thread uses it right now. It never waits,
+    /// so it may be called with the device locked.
     ///
     /// # Errors
     /// `EINVAL` if the context was closed, `EBUSY` if the region is being changed.
@@ -101,7 +101,7 @@ impl Region {
         work(&held.as_ref().ok_or(Errno::EINVAL)?.registration)
     }
 
-    /// Does something with what there is of it.
+    /// Runs a closure on the region's parts.
     ///
     /// # Errors
     /// `EINVAL` if the context was closed.
@@ -110,7 +110,7 @@ impl Region {
     }
 }
 
-/// Bytes in a page.
+/// The size of a page, in bytes.
 pub(crate) fn page_size() -> Result<usize, Errno> {
     let page = nix::unistd::sysconf(nix::unistd::SysconfVar::PAGE_SIZE)?;
     Ok(page
@@ -118,9 +118,9 @@ pub(crate) fn page_size() -> Result<usize, Errno> {
         .unwrap_or(4096))
 }
 
-/// The kernel looks at memory when it is registered, and a region of what is not there
-/// fails: so here, where an access would kill the process otherwise. As with a NIC, the
-/// pages are there from now on.
+/// Checks that memory is mapped. The kernel does so when memory is registered, and fails otherwise.
+/// Here a later access would kill the process instead. As with a NIC, the pages are present
+/// afterwards.
 pub(crate) fn check_mapped(addr: usize, len: usize, access: Access) -> Result<(), Errno> {
     let page = page_size()?;
     let from = addr & !(page - 1);
@@ -134,14 +134,14 @@ pub(crate) fn check_mapped(addr: usize, len: usize, access: Access) -> Result<()
     let done = unsafe { libc::madvise(from as *mut c_void, to - from, advice) };
     match Errno::result(done) {
         Ok(_) => Ok(()),
-        // An older kernel, memory of a device, or memory that may not be used so.
+        // An older kernel, memory of a device, or memory without the needed rights.
         Err(Errno::EINVAL) => mappings::check(from, to, access),
         Err(Errno::ENOMEM) => Err(Errno::EFAULT),
         Err(errno) => Err(errno),
     }
 }
 
-/// What C calls the memory, with what it is to allow.
+/// The memory as C describes it, with the access it allows.
 struct Wanted {
     addr: *mut c_void,
     length: usize,
@@ -195,7 +195,7 @@ fn register(pd: Handle<Pd>, wanted: &Wanted, iova: u64) -> Result<*mut IbvMr, Er
     give(pd, wanted.addr, wanted.length, registered, Shown::Nothing)
 }
 
-/// Makes a registration one of C's.
+/// Creates the C object of a registration.
 pub(crate) fn give(
     pd: Handle<Pd>,
     addr: *mut c_void,
@@ -218,7 +218,7 @@ pub(crate) fn give(
     Ok(point_to(pd, domain, (addr, length), keys, region))
 }
 
-/// A pointer to a region for C.
+/// Creates a C pointer to a region.
 fn point_to(
     pd: Handle<Pd>,
     domain: &Pd,
@@ -241,7 +241,7 @@ fn point_to(
     })
 }
 
-/// `ibv_alloc_null_mr`: it begins at address 0 and never ends.
+/// `ibv_alloc_null_mr`: the region starts at address 0 and has no end.
 pub(crate) extern "C" fn alloc_null_mr(pd: Handle<Pd>) -> *mut IbvMr {
     guard::pointer(|| {
         let domain = &pd.get()?.pd;
@@ -290,7 +290,7 @@ pub(crate) extern "C" fn reg_mr_iova2(
     })
 }
 
-/// The region is as it was (`IBV_REREG_MR_ERR_INPUT`).
+/// The region is unchanged (`IBV_REREG_MR_ERR_INPUT`).
 const REREG_INPUT: c_int = -1;
 
 /// `ibv_rereg_mr`.
@@ -318,7 +318,7 @@ pub(crate) extern "C" fn rereg_mr(
         let access = asked(REREG_MR_CHANGE_ACCESS)
             .then(|| wanted.access())
             .transpose()?;
-        // What the region may do already, its memory must be fit for, too.
+        // The memory must also allow the access that the region already has.
         let memory = asked(REREG_MR_CHANGE_TRANSLATION)
             .then(|| wanted.memory(access.unwrap_or(Access::LOCAL_WRITE)))
             .transpose()?;
@@ -354,7 +354,7 @@ pub(crate) extern "C" fn dereg_mr(mr: Handle<Mr>) -> c_int {
     })
 }
 
-/// `ibv_import_mr`: as the man page has it, its address is NULL.
+/// `ibv_import_mr`: its address is NULL, as the man page says.
 pub(crate) extern "C" fn import_mr(pd: Handle<Pd>, handle: u32) -> *mut IbvMr {
     guard::pointer(|| {
         let domain = pd.get()?;
@@ -369,7 +369,7 @@ pub(crate) extern "C" fn import_mr(pd: Handle<Pd>, handle: u32) -> *mut IbvMr {
     })
 }
 
-/// `ibv_unimport_mr`: the region lives on.
+/// `ibv_unimport_mr`: the region stays registered.
 pub(crate) extern "C" fn unimport_mr(mr: Handle<Mr>) {
     guard::nothing(|| mr.take().map(drop));
 }

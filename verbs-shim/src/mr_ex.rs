@@ -9,7 +9,7 @@ use crate::pd::Pd;
 use crate::pointer::{Handle, In};
 use nix::errno::Errno;
 
-/// What this device can be told: it has no hints for a PCI bus (`IBV_REG_MR_MASK_DMAH`).
+/// The supported attributes; there are no hints for a PCI bus (`IBV_REG_MR_MASK_DMAH`).
 const KNOWN: u64 = (REG_MR_MASK_IOVA
     | REG_MR_MASK_ADDR
     | REG_MR_MASK_FD
@@ -38,8 +38,7 @@ pub(crate) extern "C" fn reg_mr_ex(pd: Handle<Pd>, attr: In<IbvMrInitAttr>) -> *
     }
 }
 
-/// What is to be registered, with its address as peers have it, and whether it is of a
-/// descriptor.
+/// The registration to make, with the address for peers, and whether it is of a descriptor.
 fn register_as(pd: Handle<Pd>, attr: In<IbvMrInitAttr>) -> Result<(IbvMrInitAttr, bool), Errno> {
     pd.get()?;
     let mut attr = attr.read_grown()?;

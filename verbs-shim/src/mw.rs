@@ -28,14 +28,14 @@ unsafe impl Object for Mw {
     type C = IbvMw;
 }
 
-/// The low 8 bits of a key, which whoever binds the window chooses.
+/// The low 8 bits of a key, which the binder of the window chooses.
 fn low_bits(rkey: u32) -> u8 {
     let [.., low] = rkey.to_be_bytes();
     low
 }
 
-/// Flags that programs copy from the region's and that mean nothing for a window: local
-/// rights and how the region's memory is mapped. mlx5 and rxe take them, too.
+/// Flags that programs copy from the region's and that mean nothing for a window: local rights and
+/// the mapping of the region's memory. mlx5 and rxe accept them, too.
 const NOT_OF_WINDOWS: u32 = ACCESS_ZERO_BASED
     | ACCESS_LOCAL_WRITE
     | ACCESS_MW_BIND
@@ -44,7 +44,7 @@ const NOT_OF_WINDOWS: u32 = ACCESS_ZERO_BASED
     | ACCESS_OPTIONAL_RANGE;
 
 impl Mw {
-    /// The operation that binds it, to `rkey`.
+    /// The operation that binds the window to `rkey`.
     pub(crate) fn bind(&self, rkey: u32, info: &IbvMwBindInfo) -> Result<SendOp, Errno> {
         let zero_based = info.mw_access_flags & ACCESS_ZERO_BASED != 0;
         let access = access(info.mw_access_flags & !NOT_OF_WINDOWS)?;

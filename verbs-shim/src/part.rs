@@ -1,16 +1,16 @@
-//! The number that a device gives for its part.
+//! The vendor part ID of a device.
 //!
-//! Some programs treat a device by it: perftest has inline data and the extended API only
-//! with numbers that it knows.
+//! Some programs depend on it: perftest uses inline data and the extended API only with IDs that it
+//! knows.
 
 use crate::log;
 use nix::errno::Errno;
 use std::ffi::OsStr;
 
-/// The variable of the environment that says another number than 0.
+/// The environment variable that sets an ID other than 0.
 const VARIABLE: &str = "ROCE_VENDOR_PART_ID";
 
-/// What `ibv_query_device` says. `EINVAL` if the environment says what is no number.
+/// The ID that `ibv_query_device` returns. `EINVAL` if the variable is not a number.
 pub(crate) fn vendor_part_id() -> Result<u32, Errno> {
     number(std::env::var_os(VARIABLE).as_deref())
 }

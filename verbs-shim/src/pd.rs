@@ -12,21 +12,21 @@ use std::ffi::c_int;
 use std::ops::Deref;
 use std::sync::Arc;
 
-/// A protection domain: what C has one pointer to, or several.
+/// A protection domain, which C may have several pointers to.
 #[repr(C)]
 pub(crate) struct Pd {
     c: CPart<IbvPd>,
     domain: Arc<Domain>,
 }
 
-/// What all of C's pointers to a domain have in common.
+/// The state shared by all of C's pointers to a domain.
 pub(crate) struct Domain {
     pub(crate) pd: ProtectionDomain,
     pub(crate) state: Arc<State>,
     pub(crate) users: Users,
     handle: u32,
     _one: Use,
-    /// Of a parent domain: what it stands for.
+    /// For a parent domain: the domains that it stands for.
     _uses: Vec<Use>,
 }
 
@@ -65,10 +65,10 @@ pub(crate) extern "C" fn alloc_pd(context: Handle<Context>) -> *mut IbvPd {
     })
 }
 
-/// Makes a domain one of C's.
+/// Creates the C object of a domain.
 ///
 /// # Errors
-/// `ENOMEM` if there are as many as there may be.
+/// `ENOMEM` if the limit is reached.
 pub(crate) fn give(
     context: Handle<Context>,
     pd: ProtectionDomain,
@@ -97,7 +97,7 @@ pub(crate) extern "C" fn dealloc_pd(pd: Handle<Pd>) -> c_int {
     })
 }
 
-/// `ibv_import_pd`: a domain of this context, or of the one that it was imported from.
+/// `ibv_import_pd`: a domain of this context, or of the one it was imported from.
 pub(crate) extern "C" fn import_pd(context: Handle<Context>, handle: u32) -> *mut IbvPd {
     guard::pointer(|| {
         let domains = &context.get()?.state.objects.domains;
@@ -106,7 +106,7 @@ pub(crate) extern "C" fn import_pd(context: Handle<Context>, handle: u32) -> *mu
     })
 }
 
-/// `ibv_unimport_pd`: the domain lives on.
+/// `ibv_unimport_pd`: the domain stays allocated.
 pub(crate) extern "C" fn unimport_pd(pd: Handle<Pd>) {
     guard::nothing(|| pd.take().map(drop));
 }

@@ -1,11 +1,10 @@
-//! Pointers that cross the border to C.
+//! Pointers that cross the boundary to C.
 //!
-//! They are made by C alone: their types stand in signatures and structures in place of
-//! C's pointers. What the man pages ask of a caller (that a pointer is NULL or points to
-//! what it says, for as long as the call lasts) is what every access here relies on.
-//! That it is not NULL is checked. It need not be aligned: this processor reads C's
-//! structures wherever they lie, programs that pack theirs rely on it, and so do the
-//! accesses here, which copy.
+//! Only C creates them: their types represent C's pointers in signatures and structures. Every
+//! access relies on what the man pages require of callers: a pointer is NULL or points to an object
+//! of its type for the duration of the call. NULL is checked. Alignment is not required: this
+//! processor reads C's structures at any address, and some programs pack theirs, so the accesses
+//! copy.
 
 use crate::fork;
 use nix::errno::Errno;
@@ -13,30 +12,29 @@ use std::cell::UnsafeCell;
 use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// What C has a handle of: `C` is the part that C sees, `OFFSET` where it lies in the
-/// object. Any thread may use any object; of other processes, a child has what outlives a
-/// fork.
+/// An object that C has a handle of. `C` is the part that C sees, and `OFFSET` its position in the
+/// object. Any thread may use any object. A child process may use only objects that outlive a fork.
 ///
 /// # Safety
-/// `OFFSET` must be that of a field of type [`CPart<C>`](CPart), or of the last field of
-/// one. What outlives a fork must not be of a [`Handle::give`], all else must.
+/// `OFFSET` must be that of a field of type [`CPart<C>`](CPart), or of the last field of one.
+/// Objects that outlive a fork must not be created with [`Handle::give`]; all others must.
 pub(crate) unsafe trait Object: Sized + Send + Sync {
-    /// What C sees.
+    /// The part that C sees.
     type C;
-    /// Where it lies.
+    /// Its offset in the object.
     const OFFSET: usize = 0;
-    /// Whether a child may use its parent's.
+    /// Whether a child may use its parent's objects.
     const OUTLIVES_FORK: bool = false;
 }
 
-/// An object that is C's, and whose process made it.
+/// An object given to C, with the process that made it.
 #[repr(C)]
 struct Given<T> {
     born: u32,
     object: T,
 }
 
-/// The part of an object that C may read and write at any time: it is never borrowed.
+/// The part of an object that C may read and write at any time. It is never borrowed.
 #[repr(transparent)]
 pub(crate) struct CPart<C>(UnsafeCell<C>);
 
@@ -55,7 +53,7 @@ impl<C> CPart<C> {
         self.0.get()
     }
 
-    /// A copy of it as it is now.
+    /// A copy of its current value.
     pub(crate) fn get(&self) -> C
     where
         C: Copy,
@@ -64,7 +62,7 @@ impl<C> CPart<C> {
         unsafe { self.0.get().read() }
     }
 
-    /// Adds to a counter of it that C may read meanwhile, by its offset in bytes.
+    /// Adds to a counter in it at `offset`, in bytes. C may read the counter meanwhile.
     pub(crate) fn count(&self, offset: usize, more: u32) {
         debug_assert!(offset.is_multiple_of(4) && offset + 4 <= size_of::<C>());
         let counter = self.0.get().cast::<u8>().wrapping_add(offset).cast::<u32>();
@@ -101,22 +99,22 @@ impl<T: Object> Handle<T> {
         Self(base.wrapping_add(T::OFFSET).cast())
     }
 
-    /// An object by the address that C knows it by.
+    /// A handle from the address that C has.
     pub(crate) fn named(part: *mut T::C) -> Self {
         Self(part)
     }
 
-    /// Makes an object one of C's, until [`Handle::take`].
+    /// Gives an object to C, until [`Handle::take`].
     pub(crate) fn give(object: T) -> *mut T::C {
         let born = fork::generation();
         let base = Box::into_raw(Box::new(Given { born, object })).cast::<u8>();
         base.wrapping_add(Self::HEADER + T::OFFSET).cast()
     }
 
-    /// Bytes before the object.
+    /// Offset of the object in `Given`, in bytes.
     const HEADER: usize = std::mem::offset_of!(Given<T>, object);
 
-    /// What `give` made.
+    /// The allocation made by `give`.
     fn given(self) -> *mut Given<T> {
         self.base().cast::<u8>().wrapping_sub(Self::HEADER).cast()
     }
@@ -132,7 +130,7 @@ impl<T: Object> Handle<T> {
     /// The object.
     ///
     /// # Errors
-    /// `EINVAL` if there is none, `ENODEV` if its device is the parent's.
+    /// `EINVAL` if the pointer is NULL, `ENODEV` if its device belongs to the parent process.
     pub(crate) fn get<'a>(self) -> Result<&'a T, Errno> {
         self.opt()?.ok_or(Errno::EINVAL)
     }
@@ -140,7 +138,7 @@ impl<T: Object> Handle<T> {
     /// The object, if the pointer is not NULL.
     ///
     /// # Errors
-    /// `EINVAL` if it points to none, `ENODEV` if its device is the parent's.
+    /// `EINVAL` if it points to none, `ENODEV` if its device belongs to the parent process.
     pub(crate) fn opt<'a>(self) -> Result<Option<&'a T>, Errno> {
         if self.0.is_null() {
             return Ok(None);
@@ -159,10 +157,11 @@ impl<T: Object> Handle<T> {
         Ok(Some(unsafe { &*self.base() }))
     }
 
-    /// The object, be it the parent's, for what needs neither its NIC nor a lock.
+    /// The object, even if it is the parent process's, for uses that need neither its NIC nor a
+    /// lock.
     ///
     /// # Errors
-    /// `EINVAL` if there is none.
+    /// `EINVAL` if the pointer is NULL.
     pub(crate) fn get_of_any_process<'a>(self) -> Result<&'a T, Errno> {
         if self.0.is_null() || !self.base().is_aligned() {
             return Err(Errno::EINVAL);
@@ -171,7 +170,7 @@ impl<T: Object> Handle<T> {
         Ok(unsafe { &*self.base() })
     }
 
-    /// Takes the object back from C, which uses it no more.
+    /// Takes the object back from C, which no longer uses it.
     pub(crate) fn take(self) -> Result<T, Errno> {
         self.get()?;
         // SAFETY: C has it from `give`, which made it of a box, and destroys an object
@@ -181,22 +180,22 @@ impl<T: Object> Handle<T> {
     }
 }
 
-/// Plain data of C: numbers and pointers.
+/// Plain C data: numbers and pointers.
 ///
 /// # Safety
-/// Any bytes that C may have there must be a value, and so must zeros.
+/// Any bytes that C may store there, including zeros, must be a valid value.
 pub(crate) unsafe trait Zero: Copy {}
 
-/// A structure of C that grew at its end, with a mask that says how much of it there is.
+/// A C structure that has grown at its end, with a mask that determines its size.
 pub(crate) trait Grown: Zero {
-    /// Where its mask lies, in bytes: the lower half, of one of 64 bits.
+    /// Offset of its mask in bytes; for a 64-bit mask, of the lower half.
     const MASK: usize;
 
-    /// How many bytes there are if the mask has these bits.
+    /// The size in bytes for a mask.
     fn len(mask: u32) -> usize;
 }
 
-/// A pointer to something of the caller's that is read.
+/// A pointer to the caller's data, for reading.
 #[repr(transparent)]
 pub(crate) struct In<T>(*const T);
 
@@ -209,7 +208,7 @@ impl<T> Clone for In<T> {
 impl<T> Copy for In<T> {}
 
 impl<T> In<T> {
-    /// Memory of the program, by the address that it gave as a number.
+    /// The program's memory at an address given as a number.
     pub(crate) fn at(addr: u64) -> Self {
         Self(addr as *const T)
     }
@@ -226,10 +225,10 @@ impl<T> In<T> {
         self.slice(1)?.first().ok_or(Errno::EINVAL)
     }
 
-    /// A copy of it, wherever it lies.
+    /// A copy of the value, at any alignment.
     ///
     /// # Errors
-    /// `EINVAL` if there is none.
+    /// `EINVAL` if the pointer is NULL.
     pub(crate) fn read(self) -> Result<T, Errno>
     where
         T: Copy,
@@ -241,11 +240,11 @@ impl<T> In<T> {
         Ok(unsafe { self.0.read_unaligned() })
     }
 
-    /// A copy of its first `len` bytes, and zero for the rest: of a structure that grew,
-    /// programs built with an older header have only the beginning.
+    /// A copy of its first `len` bytes, with zero for the rest. Programs built with an older header
+    /// have only the beginning of a structure that has grown.
     ///
     /// # Errors
-    /// `EINVAL` if there is none.
+    /// `EINVAL` if the pointer is NULL.
     pub(crate) fn read_prefix(self, len: usize) -> Result<T, Errno>
     where
         T: Zero,
@@ -263,10 +262,10 @@ impl<T> In<T> {
         })
     }
 
-    /// A copy of the fields that the structure's own mask says are there.
+    /// A copy of the fields that exist according to the structure's own mask.
     ///
     /// # Errors
-    /// `EINVAL` if there is none.
+    /// `EINVAL` if the pointer is NULL.
     pub(crate) fn read_grown(self) -> Result<T, Errno>
     where
         T: Grown,
@@ -278,10 +277,10 @@ impl<T> In<T> {
         self.read_prefix(T::len(In(mask.cast::<u32>()).read()?))
     }
 
-    /// Copies of as many as the caller says that there are, wherever they lie.
+    /// Copies of `len` items, at any alignment.
     ///
     /// # Errors
-    /// `EINVAL` if there are none, or more than memory can hold.
+    /// `EINVAL` if the pointer is NULL, or they would exceed memory.
     pub(crate) fn items(self, len: usize) -> Result<impl Iterator<Item = T>, Errno>
     where
         T: Copy,
@@ -293,7 +292,7 @@ impl<T> In<T> {
         Ok((0..len).map(move |index| unsafe { self.0.add(index).read_unaligned() }))
     }
 
-    /// As many as the caller says that there are.
+    /// A slice of `len` items.
     pub(crate) fn slice<'a>(self, len: usize) -> Result<&'a [T], Errno> {
         if len == 0 {
             return Ok(&[]);
@@ -306,7 +305,7 @@ impl<T> In<T> {
     }
 }
 
-/// A pointer to something of the caller's that is written.
+/// A pointer to the caller's data, for writing.
 #[repr(transparent)]
 pub(crate) struct Out<T>(*mut T);
 
@@ -323,7 +322,7 @@ impl<T> Out<T> {
         self.0.is_null()
     }
 
-    /// The same place, to be read.
+    /// The same address, for reading.
     pub(crate) fn input(self) -> In<T> {
         In(self.0)
     }
@@ -336,7 +335,7 @@ impl<T> Out<T> {
         Out(self.0.cast::<u8>().wrapping_add(offset).cast())
     }
 
-    /// So many bytes behind another one: what the caller's array has there.
+    /// The address `offset` bytes after `base`, in the caller's array.
     pub(crate) fn at(base: Self, offset: usize) -> Self {
         Self(base.0.cast::<u8>().wrapping_add(offset).cast())
     }
@@ -350,7 +349,7 @@ impl<T> Out<T> {
         self.put_at(0, value)
     }
 
-    /// One of several.
+    /// Writes item `index`.
     pub(crate) fn put_at(self, index: usize, value: T) -> Result<(), Errno> {
         if self.0.is_null() {
             return Err(Errno::EINVAL);
@@ -360,13 +359,13 @@ impl<T> Out<T> {
         Ok(())
     }
 
-    /// As [`Out::put`], if the caller wants it.
+    /// As [`Out::put`], if the pointer is not NULL.
     pub(crate) fn put_if_wanted(self, value: T) {
         let _ = self.put(value);
     }
 
-    /// The first `len` bytes of a value, for a caller whose structure may be shorter, or
-    /// longer: then the rest is zero.
+    /// Writes the first `len` bytes of a value. The caller's structure may be shorter, or longer:
+    /// then the rest is zeroed.
     pub(crate) fn put_prefix(self, value: &T, len: usize) -> Result<(), Errno> {
         if self.0.is_null() {
             return Err(Errno::EINVAL);
@@ -381,7 +380,7 @@ impl<T> Out<T> {
         Ok(())
     }
 
-    /// Room for as many as the caller says.
+    /// A slice of `len` items to write to.
     pub(crate) fn slice<'a>(self, len: usize) -> Result<&'a mut [T], Errno> {
         if len == 0 {
             return Ok(&mut []);
@@ -393,7 +392,7 @@ impl<T> Out<T> {
         Ok(unsafe { std::slice::from_raw_parts_mut(self.0, len) })
     }
 
-    /// What is there, to be read and changed in the course of one call.
+    /// The value, for reading and changing during one call.
     pub(crate) fn get<'a>(self) -> Result<&'a mut T, Errno> {
         if self.0.is_null() || !self.0.is_aligned() {
             return Err(Errno::EINVAL);

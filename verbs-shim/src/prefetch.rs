@@ -1,4 +1,4 @@
-//! `ibv_advise_mr`: pages of on-demand regions are fetched before they are needed.
+//! `ibv_advise_mr`: fetches pages of on-demand regions before they are needed.
 
 use crate::abi::*;
 use crate::errors::OrErrno;
@@ -10,19 +10,19 @@ use nix::errno::Errno;
 use roce_verbs::{Access, Sge};
 use std::ffi::c_int;
 
-/// What a program advises.
+/// The kinds of advice.
 #[derive(Clone, Copy)]
 enum Advice {
-    /// To fetch pages that will be accessed, with these rights.
+    /// Fetch pages that will be accessed, with these rights.
     Fetch(Access),
-    /// To take note of pages that are there. This device has no page tables of its own, so
-    /// there is nothing to note.
+    /// Note the pages that are present. This device has no page tables of its own, so there is
+    /// nothing to do.
     Note,
 }
 
-/// `ibv_advise_mr`. What is asked for is checked first, all of it. It is done before the
-/// call returns, but what fails then is told only if the program wants to wait for it
-/// (`IBV_ADVISE_MR_FLAG_FLUSH`): otherwise, advice is advice.
+/// `ibv_advise_mr`. It checks the whole request first. The work is done before the call returns,
+/// but its errors are returned only if the program wants to wait for it
+/// (`IBV_ADVISE_MR_FLAG_FLUSH`): otherwise it is only advice.
 pub(crate) extern "C" fn advise_mr(
     pd: Handle<Pd>,
     advice: u32,
@@ -50,7 +50,7 @@ pub(crate) extern "C" fn advise_mr(
             .map(|IbvSge { addr, length, lkey }| {
                 let element = Sge { addr, length, lkey };
                 let place = domain.pd.on_demand_address(&element, rights).or_errno()?;
-                // It must be one of those that have pages to be fetched.
+                // It must be one whose pages can be fetched.
                 let place = usize::try_from(place.ok_or(Errno::EINVAL)?);
                 Ok((place.map_err(|_| Errno::EFAULT)?, length as usize))
             })

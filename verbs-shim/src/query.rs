@@ -1,4 +1,4 @@
-//! What a device and its port are, and its tables of GIDs and partition keys.
+//! The attributes of a device and its port, and its tables of GIDs and partition keys.
 
 use crate::abi::*;
 use crate::context::Context;
@@ -14,16 +14,17 @@ use roce_verbs::qp::{MAX_QUEUE_DEPTH, MAX_RD_ATOMIC, MAX_SRQS, PathMtu};
 use roce_verbs::work::{MAX_MESSAGE_BYTES, MAX_SGE};
 use std::ffi::{c_char, c_int};
 
-/// As many GIDs as an index of 8 bits can name.
+/// The number of GIDs that an index of 8 bits can address.
 const GID_TABLE_LEN: u32 = 256;
 
-/// The default partition, whose full member everybody is.
+/// The default partition, of which every port is a full member.
 const DEFAULT_PKEY: u16 = 0xffff;
 
-/// No organisation makes this device: programs take 0 for a driver that does not know.
+/// A vendor ID that belongs to no organisation. Programs interpret 0 as a driver that does not
+/// know.
 const NO_VENDOR: u32 = 0x00ff_ffff;
 
-/// What is said of resources that only memory and the operating system limit.
+/// The limit to report for resources that only memory and the operating system limit.
 const MANY: c_int = 1 << 20;
 
 fn version() -> [c_char; 64] {
@@ -96,7 +97,7 @@ pub(crate) extern "C" fn query_device(context: Handle<Context>, attr: Out<IbvDev
     guard::errno(|| attr.put(device_attr(context.get()?)?))
 }
 
-/// `ibv_query_device_ex`, of a structure that is `size` bytes for the caller.
+/// `ibv_query_device_ex`, for a caller whose structure has `size` bytes.
 pub(crate) extern "C" fn query_device_ex(
     context: Handle<Context>,
     input: In<u32>,
@@ -107,7 +108,7 @@ pub(crate) extern "C" fn query_device_ex(
         if !input.is_null() && input.read()? != 0 || size < size_of::<IbvDeviceAttr>() {
             return Err(Errno::EINVAL);
         }
-        // A child asks before it takes memory of the device, and no NIC is asked.
+        // A child queries the device before it allocates device memory, and this needs no NIC.
         let orig_attr = device_attr(context.get_of_any_process()?)?;
         // With a receive queue, peers' accesses and an SRQ.
         let odp = ODP_SUPPORT_SEND | ODP_SUPPORT_RECV | ODP_SUPPORT_SRQ_RECV;
@@ -151,8 +152,8 @@ const EVERY_SERVICE: u32 =
 /// The device's clock counts nanoseconds.
 const CLOCK_KHZ: u64 = 1_000_000;
 
-/// `ibv_query_rt_values_ex`. As drivers have it, all of the raw clock is in `tv_nsec`: it
-/// counts ticks of the clock, which are nanoseconds here.
+/// `ibv_query_rt_values_ex`. As in other drivers, the whole raw clock is in `tv_nsec`: it counts
+/// ticks of the clock, which are nanoseconds here.
 pub(crate) extern "C" fn query_rt_values(
     context: Handle<Context>,
     values: Out<IbvValuesEx>,
@@ -181,8 +182,8 @@ fn c_mtu(mtu: PathMtu) -> u32 {
     mtu.code().into()
 }
 
-/// Width and speed, as the codes that mean 100 Gb/s: 4 lanes of 25 Gb/s. A NIC of
-/// software has no speed of its own.
+/// Width and speed, as the codes that mean 100 Gb/s: 4 lanes of 25 Gb/s. A software NIC has no
+/// speed of its own.
 const WIDTH_4X: u8 = 2;
 const SPEED_EDR: u8 = 32;
 
@@ -224,7 +225,7 @@ fn port_attr(context: &Context) -> Result<IbvPortAttr, Errno> {
     })
 }
 
-/// `ibv_query_port`, of a structure that is `size` bytes for the caller.
+/// `ibv_query_port`, for a caller whose structure has `size` bytes.
 pub(crate) extern "C" fn query_port(
     context: Handle<Context>,
     port: u8,
@@ -237,13 +238,13 @@ pub(crate) extern "C" fn query_port(
     })
 }
 
-/// What a lane carries, in units of 100 Mb/s.
+/// The speed of a lane, in units of 100 Mb/s.
 const LANE_SPEED: u64 = 250;
-/// How many lanes there are, as [`WIDTH_4X`] has it.
+/// The number of lanes, according to [`WIDTH_4X`].
 const LANES: u64 = 4;
 
-/// `ibv_query_port_speed`, in units of 100 Mb/s: what width and speed of `ibv_query_port`
-/// come to.
+/// `ibv_query_port_speed`, in units of 100 Mb/s: the product of width and speed in
+/// `ibv_query_port`.
 pub(crate) extern "C" fn query_port_speed(
     context: Handle<Context>,
     port: u32,
@@ -256,7 +257,7 @@ pub(crate) extern "C" fn query_port_speed(
     })
 }
 
-/// The function `ibv_query_port`, of programs whose structure ends before `link_layer`.
+/// The function `ibv_query_port`, for programs whose structure ends before `link_layer`.
 pub(crate) extern "C" fn query_port_short(
     context: Handle<Context>,
     port: u8,
@@ -266,7 +267,7 @@ pub(crate) extern "C" fn query_port_short(
     query_port(context, port, attr, size)
 }
 
-/// The entry of the table of GIDs, `None` if it is empty.
+/// An entry of the GID table; `None` if it is empty.
 fn gid_entry(
     context: &Context,
     port: u32,
@@ -282,7 +283,7 @@ fn gid_entry(
         .find(|entry| u32::from(entry.index) == index))
 }
 
-/// `ibv_query_gid`: zeros for an entry that is empty.
+/// `ibv_query_gid`: zeros for an empty entry.
 pub(crate) extern "C" fn query_gid(
     context: Handle<Context>,
     port: u8,
@@ -328,7 +329,7 @@ pub(crate) extern "C" fn query_gid_ex(
     })
 }
 
-/// `ibv_query_gid_table`: how many entries there were, or the error's number, negative.
+/// `ibv_query_gid_table`: returns the number of entries, or the negative error number.
 pub(crate) extern "C" fn query_gid_table(
     context: Handle<Context>,
     to: Out<IbvGidEntry>,
@@ -356,7 +357,7 @@ pub(crate) extern "C" fn query_gid_table(
     found.unwrap_or(-(Errno::last() as isize))
 }
 
-/// `ibv_query_gid_type`, which is rdma-core's own.
+/// `ibv_query_gid_type`, which is internal to rdma-core.
 pub(crate) extern "C" fn query_gid_type(
     context: Handle<Context>,
     port: u8,
@@ -373,7 +374,7 @@ pub(crate) extern "C" fn query_gid_type(
     })
 }
 
-/// `ibv_query_pkey`, in the order of the network.
+/// `ibv_query_pkey`, in network order.
 pub(crate) extern "C" fn query_pkey(
     context: Handle<Context>,
     port: u8,

@@ -3,7 +3,7 @@
 use nix::errno::Errno;
 use std::ffi::c_int;
 
-/// A rate. Some are no multiple.
+/// A rate. Some rates are not a multiple of 2.5 Gb/s.
 struct Rate {
     code: c_int,
     mult: Option<c_int>,
@@ -41,17 +41,17 @@ const RATES: [Rate; 23] = [
     rate(24, 480, 1_275_000),
 ];
 
-/// The code for as fast as the port can (`IBV_RATE_MAX`), which is also what no rate has.
+/// The code for the port's full speed (`IBV_RATE_MAX`), which also means no limit.
 const FASTEST: c_int = 0;
 
 fn find(is: impl Fn(&&Rate) -> bool) -> Option<&'static Rate> {
     RATES.iter().find(is)
 }
 
-/// The rate of a path, in units of 1,000 bits a second; 0 for any.
+/// The rate of a path, in units of 1,000 bits a second; 0 for no limit.
 ///
 /// # Errors
-/// `EINVAL` for a code that stands for no rate.
+/// `EINVAL` for a code that is not a rate.
 pub(crate) fn static_rate(code: u8) -> Result<u32, Errno> {
     let code = c_int::from(code);
     if code == FASTEST {

@@ -1,4 +1,4 @@
-//! What objects are made with, changed and asked for.
+//! Structures for creating, modifying and querying objects.
 
 use super::layout::c_structs;
 use crate::buffer::Buffer;
@@ -278,7 +278,7 @@ c_structs! {
     }
 
     "ibv_async_event" => IbvAsyncEvent {
-        // Or the port's number, in its first four bytes.
+        // Or the port number, in its first four bytes.
         element: *mut c_void,
         event_type: u32,
     }
@@ -302,7 +302,7 @@ c_structs! {
     }
 }
 
-/// A buffer that the library allocated: C knows no more than its address.
+/// A buffer that the library allocated. C knows only its address.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(crate) struct IbvBuf {
@@ -310,7 +310,7 @@ pub(crate) struct IbvBuf {
 }
 
 impl IbvQpInitAttrEx {
-    /// Nothing is set.
+    /// All fields zero.
     pub(crate) fn unset() -> Self {
         // SAFETY: numbers and pointers, which may all be zero: handles are pointers.
         unsafe { std::mem::zeroed() }
@@ -318,7 +318,7 @@ impl IbvQpInitAttrEx {
 }
 
 impl IbvQpAttr {
-    /// Nothing is set.
+    /// All fields zero.
     pub(crate) fn unset() -> Self {
         // SAFETY: plain numbers, which may all be zero.
         unsafe { std::mem::zeroed() }

@@ -1,4 +1,4 @@
-//! The structures and constants of `rdma_cma.h`, and those of `sa.h` that it takes.
+//! The structures and constants of `rdma_cma.h`, and those of `sa.h` that it uses.
 
 use super::layout::{c_constants, c_structs};
 use super::{Constant, IbvAhAttr, Layout};
@@ -68,7 +68,7 @@ c_structs! {
     }
 
     "rdma_ud_param" => RdmaUdParam {
-        // For a group that was joined, what the program gave.
+        // For a joined group, the program's context.
         private_data: *const c_void,
         private_data_len: u8,
         ah_attr: IbvAhAttr,
@@ -131,7 +131,7 @@ c_structs! {
     }
 }
 
-/// What an event says beyond its type.
+/// The data of an event besides its type.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(crate) union RdmaParam {
@@ -178,13 +178,14 @@ pub(crate) mod rai {
     pub(crate) const FAMILY: i32 = 8;
 }
 
-/// Layouts and constants, apart from those of `verbs.h`, which every machine has that has this.
+/// Layouts and constants in addition to those of `verbs.h`, which is present wherever this header
+/// is.
 pub fn cm() -> (&'static [Layout], &'static [Constant]) {
     (LAYOUTS, CONSTANTS)
 }
 
 impl RdmaCmId {
-    /// Nothing is set.
+    /// All fields zero.
     pub(crate) fn unset() -> Self {
         // SAFETY: numbers and pointers, which may all be zero: handles are pointers.
         unsafe { std::mem::zeroed() }
@@ -192,7 +193,7 @@ impl RdmaCmId {
 }
 
 impl RdmaCmEvent {
-    /// Nothing is set.
+    /// All fields zero.
     pub(crate) fn unset() -> Self {
         // SAFETY: as above.
         unsafe { std::mem::zeroed() }
@@ -200,7 +201,7 @@ impl RdmaCmEvent {
 }
 
 impl RdmaAddrinfo {
-    /// Nothing is set.
+    /// All fields zero.
     pub(crate) fn unset() -> Self {
         // SAFETY: as above.
         unsafe { std::mem::zeroed() }
@@ -208,7 +209,7 @@ impl RdmaAddrinfo {
 }
 
 impl RdmaConnParam {
-    /// Nothing is asked for.
+    /// No parameters.
     pub(crate) fn none() -> Self {
         Self {
             private_data: In::at(0),

@@ -1,4 +1,4 @@
-//! The constants of `verbs.h`, without the `IBV_` in front.
+//! The constants of `verbs.h`, without the prefix `IBV_`.
 
 use super::layout::c_constants;
 use super::{Constant, Since};
@@ -197,7 +197,7 @@ c_constants! { NEWEST:
     REG_MR_MASK_BUF = 32,
 }
 
-/// All constants, by when they came.
+/// All constants, by the release that introduced them.
 pub fn constants(since: Since) -> &'static [Constant] {
     match since {
         Since::V44 => OLD,
@@ -206,8 +206,7 @@ pub fn constants(since: Since) -> &'static [Constant] {
     }
 }
 
-/// Rights that a program may ask for in vain: how memory is to be accessed, not what is
-/// allowed.
+/// Access flags that may be ignored: they say how memory is to be accessed, not what is allowed.
 pub(crate) const ACCESS_OPTIONAL_RANGE: u32 = 0x3ff0_0000;
 
 /// `ibv_context.abi_compat` of a context that is part of a `verbs_context`.

@@ -1,4 +1,4 @@
-//! Devices and contexts, with the tables through which most functions of `verbs.h` go.
+//! Devices and contexts, with the function tables that most functions of `verbs.h` use.
 
 use super::layout::c_structs;
 use crate::abi::{
@@ -21,7 +21,7 @@ use crate::xrc::Xrcd;
 use libc::pthread_mutex_t;
 use std::ffi::{c_char, c_int, c_void};
 
-/// A function of a table that programs don't call, or that this library does not have.
+/// An entry for a function that programs don't call, or that this library lacks.
 pub(crate) type Absent = *const c_void;
 
 c_structs! {
@@ -80,7 +80,7 @@ c_structs! {
         abi_compat: usize,
     }
 
-    // An entry that is NULL is answered with EOPNOTSUPP by `verbs.h` itself.
+    // `verbs.h` itself returns EOPNOTSUPP for an entry that is NULL.
     "verbs_context" => VerbsContext {
         query_port: extern "C" fn(Handle<Context>, u8, Out<IbvPortAttr>, usize) -> c_int,
         advise_mr: extern "C" fn(Handle<Pd>, u32, u32, In<IbvSge>, u32) -> c_int,

@@ -1,4 +1,4 @@
-//! Queues that bring their own functions with them: extended CQs and QPs.
+//! Objects with function tables of their own: extended CQs and QPs.
 
 use super::layout::c_structs;
 use crate::abi::{IbvCq, IbvMwBindInfo, IbvQp, IbvSge};
@@ -30,7 +30,7 @@ c_structs! {
         read_sl: extern "C" fn(Handle<Cq>) -> u8,
         read_dlid_path_bits: extern "C" fn(Handle<Cq>) -> u8,
         read_completion_ts: extern "C" fn(Handle<Cq>) -> u64,
-        // What no CQ here was made to tell.
+        // Fields that no CQ of this library provides.
         read_cvlan: *const c_void,
         read_flow_tag: *const c_void,
         read_tm_info: *const c_void,
@@ -52,7 +52,7 @@ c_structs! {
         wr_send: extern "C" fn(Handle<Qp>),
         wr_send_imm: extern "C" fn(Handle<Qp>, u32),
         wr_send_inv: extern "C" fn(Handle<Qp>, u32),
-        // No QP is made for it.
+        // No QP supports it.
         wr_send_tso: *const c_void,
         wr_set_ud_addr: extern "C" fn(Handle<Qp>, Handle<Ah>, u32, u32),
         wr_set_xrc_srqn: extern "C" fn(Handle<Qp>, u32),

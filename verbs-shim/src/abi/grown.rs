@@ -1,12 +1,12 @@
-//! Structures that grew: of those, programs built with an older header have only the
-//! beginning, and nothing behind it may be read.
+//! Structures that have grown. Programs built with an older header have only the beginning, and
+//! nothing after that may be read.
 
 use super::*;
 use crate::pointer::{Grown, Zero};
 use std::mem::offset_of;
 
-/// Each of these structures grew at its end. Its mask says how much of it there is: what a
-/// bit stands for is there if the bit is set.
+/// Each of these structures has grown at its end. Its mask determines its size: a field exists if
+/// its bit is set.
 macro_rules! grown {
     ($($name:ident: $mask:ident, up to $first:ident, $($bit:ident => up to $end:ident,)* => whole with $all:expr;)*) => {$(
         // SAFETY: numbers and pointers, which may have any value: handles are pointers.

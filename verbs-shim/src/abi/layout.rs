@@ -1,6 +1,6 @@
-//! Structures and constants of C that know how they are called there.
+//! C structures and constants, together with their C names.
 
-/// How a structure lies in memory.
+/// The memory layout of a structure.
 #[derive(Clone, Copy, Debug)]
 pub struct Layout {
     /// Its name in C.
@@ -20,7 +20,7 @@ pub struct Constant {
     pub value: u64,
 }
 
-/// The release of rdma-core whose header has something first.
+/// The release of rdma-core whose header introduced an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Since {
     /// Release 44 or an older one.
@@ -31,8 +31,8 @@ pub enum Since {
     V65,
 }
 
-/// Defines structures of C: `"name in C" => Name { fields as in C }`. A field that Rust
-/// must call by another name has the one of C behind it: `field as "name"`.
+/// Defines structures of C: `"name in C" => Name { fields as in C }`. A field with another name in
+/// Rust is followed by its C name: `field as "name"`.
 macro_rules! c_structs {
     ($($(#[$meta:meta])* $c:literal => $name:ident {
         $($field:ident $(as $c_field:literal)? : $ty:ty,)*
@@ -64,7 +64,7 @@ macro_rules! c_name {
     };
 }
 
-/// Defines constants of C, whose names there begin with `IBV_` or what is said.
+/// Defines constants of C, whose names there have the prefix `IBV_` or the given one.
 macro_rules! c_constants {
     ($list:ident: $($name:ident = $value:expr,)*) => {
         $crate::abi::layout::c_constants! { "IBV_" $list: $($name = $value,)* }

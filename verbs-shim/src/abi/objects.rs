@@ -1,4 +1,4 @@
-//! The objects: what C sees of them.
+//! The parts of objects that C sees.
 
 use super::layout::c_structs;
 use crate::channel::Channel;

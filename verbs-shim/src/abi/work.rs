@@ -66,7 +66,7 @@ c_structs! {
 }
 
 impl IbvWc {
-    /// That of no request.
+    /// The entry without a request.
     pub(crate) const NONE: Self = Self {
         wr_id: 0,
         status: 0,
@@ -91,7 +91,7 @@ impl From<IbvSge> for roce_verbs::Sge {
     }
 }
 
-/// Where a request goes. Which of them is there, the operation and the QP's type tell.
+/// The destination of a request. The operation and the QP's type determine the variant.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(crate) union Remote {
@@ -100,7 +100,7 @@ pub(crate) union Remote {
     ud: Datagram,
 }
 
-/// Of READ and WRITE.
+/// For READ and WRITE.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(crate) struct Rdma {
@@ -108,7 +108,7 @@ pub(crate) struct Rdma {
     pub(crate) rkey: u32,
 }
 
-/// Of the atomics.
+/// For atomics.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(crate) struct Atomic {
@@ -118,7 +118,7 @@ pub(crate) struct Atomic {
     pub(crate) rkey: u32,
 }
 
-/// Of UD.
+/// For UD.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(crate) struct Datagram {
@@ -127,7 +127,7 @@ pub(crate) struct Datagram {
     pub(crate) remote_qkey: u32,
 }
 
-/// What a request binds.
+/// The parameters of a window's binding.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(crate) struct Bind {

@@ -33,9 +33,9 @@ pub(crate) struct Cq {
     c: CPart<IbvCqEx>,
     pub(crate) queue: CompletionQueue,
     pub(crate) state: Arc<State>,
-    /// Announcements that the program has still to acknowledge.
+    /// Completion events that the program has not acknowledged yet.
     pub(crate) announced: Arc<Unacknowledged>,
-    /// The same for the queue's errors.
+    /// The same for the queue's error events.
     pub(crate) errors: Arc<Unacknowledged>,
     pub(crate) users: Users,
     _channel: Option<Use>,
@@ -61,7 +61,7 @@ impl Cq {
         self.announced.acknowledge(events.into());
     }
 
-    /// The program has done with an event of the queue's errors.
+    /// The program has acknowledged an event of the queue's errors.
     pub(crate) fn acknowledge_error(&self) {
         self.c
             .count(offset_of!(IbvCqEx, base.async_events_completed), 1);
@@ -76,7 +76,7 @@ fn capacity(cqe: c_int) -> Result<usize, Errno> {
     }
 }
 
-/// What a queue is to be.
+/// The parameters of a new queue.
 struct Wanted {
     context: Handle<Context>,
     cqe: c_int,
@@ -104,12 +104,12 @@ pub(crate) extern "C" fn create_cq(
             channel,
             single_threaded: false,
         };
-        // What C sees of it begins with a CQ that is not extended.
+        // The C structure begins with a CQ that is not extended.
         Ok(wanted.create()?.cast())
     })
 }
 
-/// What a completion can tell here.
+/// The completion fields that an extended CQ can provide.
 const READABLE: u64 = (WC_EX_WITH_BYTE_LEN
     | WC_EX_WITH_IMM
     | WC_EX_WITH_QP_NUM
@@ -224,8 +224,7 @@ pub(crate) extern "C" fn destroy_cq(cq: Handle<Cq>) -> c_int {
     })
 }
 
-/// `ibv_poll_cq`: how many completions there were, or a negative number if the queue
-/// overran.
+/// `ibv_poll_cq`: returns the number of completions, or a negative number if the queue has overrun.
 pub(crate) extern "C" fn poll_cq(cq: Handle<Cq>, entries: c_int, wc: Out<IbvWc>) -> c_int {
     guard::value(-1, || {
         let cq = cq.get()?;
@@ -235,7 +234,7 @@ pub(crate) extern "C" fn poll_cq(cq: Handle<Cq>, entries: c_int, wc: Out<IbvWc>)
             match cq.queue.poll() {
                 Ok(Some(completion)) => wc.put_at(found, c_completion(&completion))?,
                 Ok(None) => break,
-                // What was taken is told first.
+                // Return the completions taken so far first.
                 Err(_) if found > 0 => break,
                 Err(_) => return Err(Errno::EOVERFLOW),
             }
@@ -260,10 +259,10 @@ pub(crate) extern "C" fn req_notify_cq(cq: Handle<Cq>, solicited_only: c_int) ->
     })
 }
 
-/// What `ibv_wc.sl` says of a datagram. RoCE carries no service level, and ConnectX tells here
-/// which network header the packet had (RoCEv2 Annex A17.4.5.1 asks that a completion does):
-/// 8 for UDP, and 1 for IPv6 or 2 for IPv4. UCX before 1.19 looks for the header by it. As the
-/// level of an address handle, none of them means anything: see `ah`.
+/// The value of `ibv_wc.sl` for a datagram. RoCE carries no service level, and ConnectX reports
+/// here which network header the packet had (which RoCEv2 Annex A17.4.5.1 requires of a
+/// completion): 8 for UDP, and 1 for IPv6 or 2 for IPv4. UCX before 1.19 uses it to find the
+/// header. As the level of an address handle, none of these values means anything: see `ah`.
 fn packet_type(header: NetworkHeader) -> u8 {
     match header {
         NetworkHeader::Grh => 0,
@@ -272,7 +271,7 @@ fn packet_type(header: NetworkHeader) -> u8 {
     }
 }
 
-/// A completion as C has it.
+/// A completion in C's form.
 pub(crate) fn c_completion(completion: &Completion) -> IbvWc {
     let Completion {
         wr_id,

@@ -8,8 +8,8 @@ use nix::errno::Errno;
 use std::ffi::c_int;
 use std::time::Duration;
 
-/// `ibv_modify_cq`: how many completions, and how many microseconds at most, until the event
-/// for the first of them is raised.
+/// `ibv_modify_cq`: sets the number of completions and the time in microseconds after which the
+/// event for the first of them is raised at the latest.
 pub(crate) extern "C" fn modify_cq(cq: Handle<Cq>, attr: In<IbvModifyCqAttr>) -> c_int {
     guard::errno(|| {
         let (cq, attr) = (cq.get()?, attr.read()?);

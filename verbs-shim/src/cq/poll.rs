@@ -1,5 +1,5 @@
-//! Polling as extended CQs do it: one completion at a time, of which the program reads
-//! what it wants.
+//! Polling of extended CQs: one completion at a time, of which the program reads the fields it
+//! wants.
 
 use super::{Cq, c_completion, wall};
 use crate::abi::{IbvCqEx, IbvWc, WC_SUCCESS};
@@ -10,19 +10,19 @@ use parking_lot::lock_api::RawMutex as _;
 use parking_lot::{Mutex, RawMutex};
 use std::ffi::c_int;
 
-/// Where the poll of an extended CQ is.
+/// The polling state of an extended CQ.
 pub(crate) struct Poll {
-    /// Held from `ibv_start_poll` to `ibv_end_poll`, unless the program promised to use
-    /// the CQ from one thread at a time.
+    /// Locked from `ibv_start_poll` to `ibv_end_poll`, unless the program promised to use the CQ
+    /// from one thread at a time.
     turn: Option<RawMutex>,
-    /// The completion that is read.
+    /// The current completion.
     current: Mutex<Current>,
 }
 
 #[derive(Clone, Copy)]
 struct Current {
     wc: IbvWc,
-    /// When it came about, by the device's clock.
+    /// Its time by the device's clock.
     at_ns: u64,
 }
 
@@ -55,7 +55,7 @@ impl Poll {
 }
 
 impl Cq {
-    /// Makes the next completion the one that is read.
+    /// Moves on to the next completion.
     fn advance(&self) -> Result<(), Errno> {
         match self.queue.poll_timed() {
             Ok(Some((completion, at_ns))) => {
@@ -78,7 +78,7 @@ extern "C" fn start_poll(cq: Handle<Cq>, attr: In<u32>) -> c_int {
             return Err(Errno::EINVAL);
         }
         cq.poll.begin();
-        // Without a completion, the program does not end what it began.
+        // After ENOENT, the program does not call ibv_end_poll.
         cq.advance().inspect_err(|_| cq.poll.end())
     })
 }
@@ -104,7 +104,8 @@ extern "C" fn read_completion_ts(cq: Handle<Cq>) -> u64 {
     guard::value(0, || Ok(cq.get()?.poll.current.lock().at_ns))
 }
 
-/// By the wall clock as it is set now. The order of completions is that of their times.
+/// The time according to the current setting of the wall clock. The order of completions is the
+/// order of their times.
 extern "C" fn read_completion_wallclock_ns(cq: Handle<Cq>) -> u64 {
     guard::value(0, || wall::at(cq.get()?.poll.current.lock().at_ns))
 }
@@ -149,7 +150,7 @@ extern "C" fn read_dlid_path_bits(cq: Handle<Cq>) -> u8 {
     read(cq, |wc| wc.dlid_path_bits)
 }
 
-/// What C sees of a CQ, with these functions.
+/// The C structure of an extended CQ, with these functions.
 pub(super) fn c_part(base: crate::abi::IbvCq) -> IbvCqEx {
     IbvCqEx {
         base,

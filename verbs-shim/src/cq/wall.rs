@@ -1,26 +1,27 @@
-//! The wall clock, for the times of completions.
+//! The wall-clock times of completions.
 //!
-//! A completion is stamped by the machine's monotonic clock. The wall clock is ahead of that
-//! by an offset which changes only when somebody sets the wall clock. Two readings can't be
-//! taken at the same moment, so each measurement of the offset is off by up to some tens of
-//! nanoseconds. With a new measurement for each completion, times would step back. So the
-//! process keeps a measurement until a later one shows that the clock was set.
+//! Completions are stamped with the machine's monotonic clock. The wall clock is ahead of it by an
+//! offset that changes only when the wall clock is set. The two clocks can't be read at the same
+//! moment, so each measurement of the offset has an error of up to some tens of nanoseconds. A new
+//! measurement for each completion would make times go backwards. So the process keeps a
+//! measurement until a later one shows that the clock was set.
 
 use nix::errno::Errno;
 use nix::time::ClockId;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
-/// How much a measurement must contradict the offset in use to show that the clock was set.
+/// The difference from the offset in use, in ns, that shows that the clock was set.
 const TOLERANCE_NS: i64 = 1000;
 
-/// How often the offset is measured before it is used, at most.
+/// The most measurements of the offset before it is used.
 const MOST_MEASUREMENTS: usize = 16;
 
 /// No offset is in use yet.
 const UNKNOWN: i64 = i64::MIN;
 
-/// The offset in use, in ns. Not behind a lock, which a forked child could inherit held.
+/// The offset in use, in ns. It is not protected by a lock, which a forked child could inherit in
+/// locked state.
 static OFFSET: AtomicI64 = AtomicI64::new(UNKNOWN);
 
 /// The wall clock's time, in ns since 1970, when the monotonic clock was at `monotonic_ns`.
@@ -41,7 +42,7 @@ pub(super) fn at(monotonic_ns: u64) -> Result<u64, Errno> {
         .ok_or(Errno::EOVERFLOW)
 }
 
-/// The offset lies between these two, in ns.
+/// Bounds of the offset, in ns.
 #[derive(Clone, Copy)]
 struct Measured {
     least: i64,
@@ -59,7 +60,7 @@ impl Measured {
         })
     }
 
-    /// The most exact of some measurements. A single one may be far off, if the thread is
+    /// The most precise of several measurements. A single one may be far off, if the thread is
     /// preempted between its readings.
     fn best() -> Result<Self, Errno> {
         let mut best = Self::now()?;
@@ -83,7 +84,8 @@ impl Measured {
         i64::midpoint(self.least, self.most)
     }
 
-    /// Whether the clock need not have been set since this offset was measured.
+    /// Whether this measurement is consistent with an earlier offset, so that the clock was not
+    /// set.
     fn allows(self, offset: i64) -> bool {
         (self.least - TOLERANCE_NS..=self.most + TOLERANCE_NS).contains(&offset)
     }

@@ -1,12 +1,12 @@
-//! The symbols that rdma-core keeps for itself and its drivers. Their version is a number that
-//! changes between releases: 34 up to release 61 and in Debian 12 and 13, 65 in release 65. Of
-//! a symbol with both, 34 is what a name without a version means.
+//! The symbols that rdma-core reserves for itself and its drivers. Their version is a number that
+//! changes between releases: 34 up to release 61 and in Debian 12 and 13, 65 in release 65. For a
+//! symbol with both, a name without a version means 34.
 
 use crate::unsupported;
 #[cfg(not(test))]
 use std::arch::global_asm;
 
-// What drivers call.
+// The functions that drivers call.
 export! { DRIVERS:
     unsupported::errno:
         "execute_ioctl@@IBVERBS_PRIVATE_34"

@@ -1,4 +1,4 @@
-//! Making and destroying QPs.
+//! Creating and destroying QPs.
 
 use super::{Qp, wr};
 use crate::abi::*;
@@ -20,7 +20,7 @@ use roce_verbs::{QpKind, QpOptions, QueuePair};
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 
-/// What a QP is to be made of.
+/// The parameters of a new QP.
 struct Wanted {
     context: Handle<Context>,
     qp_context: *mut c_void,
@@ -107,7 +107,7 @@ pub(crate) extern "C" fn create_qp_ex(
     })
 }
 
-/// The operation that is for raw packets.
+/// The operation for raw packets.
 const TSO: u64 = QP_EX_WITH_TSO as u64;
 
 impl Wanted {
@@ -143,7 +143,7 @@ impl Wanted {
             _uses: uses,
         });
         state.objects.qps.insert(qpn, made, &unacknowledged);
-        // What C sees of it begins with a QP that is not extended.
+        // The C structure begins with a QP that is not extended.
         Ok((made.cast(), cap))
     }
 
@@ -187,7 +187,7 @@ impl Wanted {
         Ok((qp, uses))
     }
 
-    /// What the queues hold: what was asked for.
+    /// The capacities of the queues, which are those requested.
     fn granted(&self, kind: QpKind) -> Result<IbvQpCap, Errno> {
         let mut cap = self.cap;
         if self.srq.opt()?.is_some() || kind.is_xrc() {

@@ -37,12 +37,12 @@ pub(crate) struct Qp {
     kind: QpKind,
     cap: IbvQpCap,
     signal_all: bool,
-    /// The attributes that the program has set, as it did.
+    /// The attributes as the program set them.
     attr: Mutex<IbvQpAttr>,
     state: Arc<State>,
-    /// Events that the program has still to acknowledge.
+    /// Events that the program has not acknowledged yet.
     pub(crate) unacknowledged: Arc<Unacknowledged>,
-    /// Whether the program may post by `ibv_wr_*`, and what it puts together so.
+    /// Whether the program may post with `ibv_wr_*`, and the requests it builds.
     extended: bool,
     builder: wr::Builder,
     /// Domain, queues and SRQ.
@@ -60,12 +60,12 @@ impl Qp {
         self.qp.qpn().get()
     }
 
-    /// Whether it takes its receives from a queue that it shares.
+    /// Whether it takes its receives from a shared receive queue.
     pub(crate) fn has_srq(&self) -> bool {
         !self.c.get().qp_base.srq.as_ptr().is_null()
     }
 
-    /// The program has done with one of its events. Programs read the count.
+    /// The program has acknowledged one of its events. Programs read the count.
     pub(crate) fn acknowledge(&self) {
         self.c
             .count(offset_of!(IbvQpEx, qp_base.events_completed), 1);
@@ -77,7 +77,7 @@ impl Qp {
         self.kind
     }
 
-    /// Where a datagram goes, along a path of this device.
+    /// The destination of a datagram, on a path of this device.
     fn destination(&self, ah: Handle<Ah>, qpn: Qpn, qkey: QKey) -> Result<Destination, Errno> {
         let ah = ah.get()?;
         ah.state.check_same(&self.state)?;

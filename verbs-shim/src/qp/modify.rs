@@ -26,7 +26,7 @@ pub(crate) extern "C" fn modify_qp(qp: Handle<Qp>, attr: In<IbvQpAttr>, mask: c_
     })
 }
 
-/// What this device has not: a second path, queues that change their size.
+/// The unsupported attributes: an alternate path, and resizing of queues.
 const UNSUPPORTED: u32 = QP_ALT_PATH | QP_CAP;
 
 impl Qp {
@@ -39,7 +39,7 @@ impl Qp {
         transitions::check(self.kind, from, to.unwrap_or(from), mask)?;
         let attributes = self.attributes(attr, mask)?;
         if self.kind == QpKind::Ud && attributes.state == Some(QpState::Rtr) {
-            // It takes what is sent to any address of the device.
+            // It receives packets to any address of the device.
             self.state.roce.activate_all().or_errno()?;
         }
         self.qp.modify(&attributes).or_errno()?;
@@ -48,7 +48,7 @@ impl Qp {
         Ok(())
     }
 
-    /// Where programs look for the state.
+    /// Updates the field in which programs read the state.
     pub(super) fn tell_state(&self) -> QpState {
         let (state, _) = self.qp.query();
         self.c.set(|c| c.qp_base.state = c_qp_state(state));
@@ -71,8 +71,8 @@ impl Qp {
             return Err(Errno::EINVAL);
         }
         let valid = |value: Option<_>| value.ok_or(Errno::EINVAL);
-        // Programs say of either end of an XRC connection what only the other one has, and
-        // NICs let them.
+        // Programs set attributes on either end of an XRC connection that only the other end has,
+        // and NICs accept them.
         let answers = self.kind != QpKind::XrcInitiator;
         let asks = self.kind != QpKind::XrcTarget;
         Ok(QpAttributes {
@@ -113,20 +113,20 @@ impl Qp {
     }
 }
 
-/// A value, if it is given.
+/// The value, if it is given.
 fn given<T>(is_given: bool, value: impl FnOnce() -> Result<T, Errno>) -> Result<Option<T>, Errno> {
     is_given.then(value).transpose()
 }
 
-/// Of a QP, only what peers may do is asked; programs pass the flags of their regions. A QP
-/// that lets peers flush to persistence lets them do nothing more than one that does not:
-/// no region here is persistent, and its rights are what a FLUSH is checked against.
+/// Converts a QP's access flags. Only remote rights matter; programs pass the flags of their
+/// regions. Flushing to persistence may be allowed, but it permits nothing more: no region is
+/// persistent, and a FLUSH is checked against the region's rights.
 fn remote_access(flags: u32) -> Result<Access, Errno> {
     let local = ACCESS_LOCAL_WRITE | ACCESS_MW_BIND | ACCESS_ON_DEMAND | ACCESS_OPTIONAL_RANGE;
     access(flags & !(local | ACCESS_FLUSH_PERSISTENT))
 }
 
-/// Takes over what `mask` names.
+/// Copies the attributes in `mask`.
 fn remember(known: &mut IbvQpAttr, attr: &IbvQpAttr, mask: u32) {
     macro_rules! take {
         ($($bit:ident: $($field:ident),*;)*) => {

@@ -48,7 +48,7 @@ pub(crate) extern "C" fn post_recv(
     })
 }
 
-/// `ibv_post_srq_recv`, by what posts one of them.
+/// `ibv_post_srq_recv`, given a function that posts one request.
 pub(crate) fn each_recv(
     first: In<IbvRecvWr>,
     bad: Out<In<IbvRecvWr>>,
@@ -73,8 +73,8 @@ pub(crate) fn each_recv(
 }
 
 impl Qp {
-    /// A request of the program's, as far as its type and operation have it: what came to
-    /// the structure later is not there in old programs.
+    /// Reads a request, as far as its type and operation use it: older programs lack the
+    /// structure's newer fields.
     fn read_request(&self, at: In<IbvSendWr>) -> Result<IbvSendWr, Errno> {
         let wr = at.read_prefix(std::mem::offset_of!(IbvSendWr, qp_type))?;
         if self.kind == QpKind::XrcInitiator || wr.opcode == WR_BIND_MW {
@@ -84,7 +84,7 @@ impl Qp {
     }
 }
 
-/// Scatter/gather elements of one request.
+/// The scatter/gather elements of one request.
 struct Elements {
     all: [Sge; MAX_SGE],
     len: usize,
@@ -118,7 +118,7 @@ fn post_one(qp: &Qp, batch: &mut SendBatch<'_>, wr: &IbvSendWr) -> Result<(), Er
     let flags = send_flags(wr.send_flags)?;
     let (op, target) = operation(qp, wr)?;
     let sges = match op {
-        // These have no local memory, whatever the list says.
+        // These have no local memory, whatever the list contains.
         SendOp::BindMw(_) | SendOp::LocalInv(_) => elements(wr.sg_list, 0)?,
         _ => elements(wr.sg_list, wr.num_sge)?,
     };
@@ -156,7 +156,7 @@ fn gather<'a>(buffer: &'a mut [u8; MAX_INLINE_BYTES], sges: &[Sge]) -> Result<&'
     buffer.get(..len).ok_or(Errno::EINVAL)
 }
 
-/// What the request does, and which QP or SRQ it is for.
+/// The operation of a request, and its target QP or SRQ.
 fn operation(qp: &Qp, wr: &IbvSendWr) -> Result<(SendOp, Target), Errno> {
     match qp.kind {
         QpKind::Ud => datagram(qp, wr),
@@ -165,7 +165,7 @@ fn operation(qp: &Qp, wr: &IbvSendWr) -> Result<(SendOp, Target), Errno> {
     }
 }
 
-/// The operation of a QP that has a peer.
+/// The operation of a request on a connected QP.
 fn connected(wr: &IbvSendWr) -> Result<SendOp, Errno> {
     let rdma = || {
         let Rdma { remote_addr, rkey } = wr.rdma();
@@ -193,7 +193,7 @@ fn connected(wr: &IbvSendWr) -> Result<SendOp, Errno> {
             } = wr.bind_mw;
             mw.get()?.bind(rkey, &bind_info)?
         }
-        // Of raw packets, and of drivers.
+        // Opcodes of raw packets and of drivers.
         opcode => {
             return Err(refuse(Errno::EOPNOTSUPP, || {
                 format!("opcode is {opcode}, which QPs of RC, UC and XRC do not have")

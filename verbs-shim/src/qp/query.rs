@@ -7,7 +7,7 @@ use crate::guard;
 use crate::pointer::{Handle, Out};
 use std::ffi::c_int;
 
-/// `ibv_query_qp`. All attributes are told, whichever are asked for.
+/// `ibv_query_qp`. Returns all attributes, whichever are requested.
 pub(crate) extern "C" fn query_qp(
     qp: Handle<Qp>,
     attr: Out<IbvQpAttr>,
@@ -39,7 +39,7 @@ pub(crate) extern "C" fn query_qp(
     })
 }
 
-/// `ibv_query_qp_data_in_order`: no promise is made.
+/// `ibv_query_qp_data_in_order`: no order is guaranteed.
 pub(crate) extern "C" fn query_qp_data_in_order(_qp: Handle<Qp>, _op: u32, _flags: u32) -> c_int {
     0
 }

@@ -1,6 +1,6 @@
-//! Which transition of a QP needs and takes which attributes that C alone knows: the only
-//! port, the only partition, what the program takes the state for (IBTA 1.7, table 91). The
-//! stack knows the rest.
+//! The attributes that a transition of a QP requires and allows and that only C has: the port, the
+//! partition, and the program's idea of the state (IBTA 1.7, table 91). The stack checks the
+//! others.
 
 use crate::abi::*;
 use crate::log;
@@ -8,7 +8,7 @@ use nix::errno::Errno;
 use roce_verbs::QpKind;
 use roce_verbs::qp::QpState;
 
-/// All attributes that there are.
+/// All defined attributes.
 const ALL: u32 = QP_STATE
     | QP_CUR_STATE
     | QP_EN_SQD_ASYNC_NOTIFY
@@ -32,7 +32,7 @@ const ALL: u32 = QP_STATE
     | QP_DEST_QPN
     | QP_RATE_LIMIT;
 
-/// Those that this module is about, by the names that a program's author knows.
+/// The attributes that this module checks, by their names in C.
 const OURS: [(u32, &str); 5] = [
     (QP_CUR_STATE, "IBV_QP_CUR_STATE"),
     (QP_EN_SQD_ASYNC_NOTIFY, "IBV_QP_EN_SQD_ASYNC_NOTIFY"),
@@ -41,7 +41,7 @@ const OURS: [(u32, &str); 5] = [
     (QP_PATH_MIG_STATE, "IBV_QP_PATH_MIG_STATE"),
 ];
 
-/// What the transition needs, and what it takes besides.
+/// The required and the optional attributes of a transition.
 fn rules(kind: QpKind, from: QpState, to: QpState) -> (u32, u32) {
     use QpState::{Init, Reset, Rtr, Rts, Sqd, Sqe};
     // A datagram's path is its own, and never migrates.
@@ -63,7 +63,7 @@ fn rules(kind: QpKind, from: QpState, to: QpState) -> (u32, u32) {
 }
 
 /// # Errors
-/// `EINVAL`, which `ROCE_LOG` explains, if an attribute is missing, or is not taken.
+/// `EINVAL`, which `ROCE_LOG` explains, if an attribute is missing or not allowed.
 pub(super) fn check(kind: QpKind, from: QpState, to: QpState, mask: u32) -> Result<(), Errno> {
     let refuse = |what: std::fmt::Arguments<'_>| {
         let transition = || format!("{} to {}: {what}", from.name(), to.name());

@@ -1,4 +1,4 @@
-//! The extended way to post: requests are put together by calls, and posted as a whole.
+//! The extended way to post: calls build the requests, which are then posted together.
 
 use super::Qp;
 use crate::abi::{IbvDataBuf, IbvMwBindInfo, IbvQp, IbvQpEx, IbvSge};
@@ -19,9 +19,9 @@ use roce_verbs::work::{
 use roce_verbs::{Qpn, RemoteAddr, SendOp, SendRequest, Sge};
 use std::ffi::c_int;
 
-/// What is being put together.
+/// The requests under construction.
 pub(crate) struct Builder {
-    /// Held from `ibv_wr_start` to `ibv_wr_complete` or `ibv_wr_abort`.
+    /// Locked from `ibv_wr_start` to `ibv_wr_complete` or `ibv_wr_abort`.
     turn: RawMutex,
     requests: Mutex<Requests>,
 }
@@ -29,11 +29,11 @@ pub(crate) struct Builder {
 #[derive(Default)]
 struct Requests {
     all: Vec<Request>,
-    /// The first thing that went wrong, and why if that is known.
+    /// The first error, and its reason if known.
     error: Option<(Errno, Option<String>)>,
 }
 
-/// A request as far as it is known.
+/// A request under construction.
 struct Request {
     wr_id: u64,
     flags: SendFlags,
@@ -51,7 +51,7 @@ impl Builder {
         }
     }
 
-    /// Ends what `ibv_wr_start` began.
+    /// Ends the construction that `ibv_wr_start` began.
     fn end(&self) -> Requests {
         let requests = std::mem::take(&mut *self.requests.lock());
         if self.turn.is_locked() {
@@ -79,7 +79,7 @@ impl Request {
 }
 
 impl Qp {
-    /// Begins a request, with the id and flags that the program has put in its QP.
+    /// Begins a request, with the ID and flags that the program stored in its QP.
     fn begin(&self, op: Result<SendOp, Errno>) -> Result<(), Errno> {
         let c = self.c.get();
         let mut requests = self.builder.requests.lock();
@@ -87,7 +87,7 @@ impl Qp {
         match made {
             Ok((op, flags)) => requests.all.push(Request {
                 wr_id: c.wr_id,
-                // Whether data is inline, what sets it says.
+                // The data setter determines whether data is inline.
                 flags: flags - SendFlags::INLINE,
                 op,
                 sges: Vec::new(),
@@ -99,7 +99,7 @@ impl Qp {
         Ok(())
     }
 
-    /// Says more of the request that was begun last.
+    /// Changes the request that was begun last.
     fn amend(&self, change: impl FnOnce(&mut Request) -> Result<(), Errno>) -> Result<(), Errno> {
         let mut requests = self.builder.requests.lock();
         if requests.error.is_some() {
@@ -112,7 +112,7 @@ impl Qp {
         Ok(())
     }
 
-    /// Posts all of them, or none: the program gets one answer for all.
+    /// Posts all of them or none: the program gets one result for all.
     fn post_all(&self, requests: &Requests) -> Result<(), Errno> {
         if let Some((errno, reason)) = &requests.error {
             if let Some(reason) = reason {
@@ -138,7 +138,7 @@ impl Qp {
 
 impl Requests {
     fn fail(&mut self, errno: Errno) {
-        // The calls that put a request together return nothing: `ibv_wr_complete` says it.
+        // The calls that build a request return nothing: `ibv_wr_complete` reports the error.
         self.error.get_or_insert_with(|| (errno, log::reason()));
     }
 }
@@ -260,7 +260,7 @@ extern "C" fn set_xrc_srqn(qp: Handle<Qp>, number: u32) {
     });
 }
 
-/// Inline data, however many parts it has.
+/// Sets inline data from any number of parts.
 fn set_inline(qp: Handle<Qp>, parts: impl Iterator<Item = (In<u8>, usize)>) {
     let max = guard::value(0, || Ok(qp.get()?.cap.max_inline_data as usize));
     amend(qp, |request| {
@@ -306,7 +306,7 @@ extern "C" fn set_sge_list(qp: Handle<Qp>, count: usize, list: In<IbvSge>) {
     }
 }
 
-/// `ibv_qp_to_qp_ex`: NULL for a QP that was not made for it.
+/// `ibv_qp_to_qp_ex`: NULL for a QP that was not created for it.
 pub(crate) extern "C" fn qp_to_qp_ex(qp: Handle<Qp>) -> *mut IbvQpEx {
     guard::pointer(|| {
         let qp = qp.get()?;
@@ -318,7 +318,7 @@ pub(crate) extern "C" fn qp_to_qp_ex(qp: Handle<Qp>) -> *mut IbvQpEx {
     })
 }
 
-/// What C sees of a QP, with these functions.
+/// The C structure of an extended QP, with these functions.
 pub(super) fn c_part(qp_base: IbvQp) -> IbvQpEx {
     IbvQpEx {
         qp_base,
