@@ -21,7 +21,7 @@ pub(crate) struct Srq {
     c: CPart<IbvSrq>,
     pub(crate) srq: SharedReceiveQueue,
     state: Arc<State>,
-    /// Events that the program has still to acknowledge.
+    /// Events that the program has not acknowledged yet.
     pub(crate) unacknowledged: Arc<Unacknowledged>,
     pub(crate) users: Users,
     _uses: Vec<Use>,
@@ -33,7 +33,7 @@ unsafe impl Object for Srq {
 }
 
 impl Srq {
-    /// The program has done with one of its events. Programs read the count.
+    /// The program has acknowledged one of its events. Programs read the count.
     pub(crate) fn acknowledge(&self) {
         self.c.count(offset_of!(IbvSrq, events_completed), 1);
         self.unacknowledged.acknowledge(1);

@@ -117,7 +117,7 @@ pub(crate) extern "C" fn wc_status_str(status: c_int) -> Text {
     name(&names, status, 0)
 }
 
-/// `ibv_wr_opcode_str`, which is rdma-core's own.
+/// `ibv_wr_opcode_str`, which is internal to rdma-core.
 pub(crate) extern "C" fn wr_opcode_str(opcode: c_int) -> Text {
     let names = [
         c"RDMA write",

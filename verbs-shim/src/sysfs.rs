@@ -21,7 +21,7 @@ fn text<'a>(text: In<c_char>) -> Result<&'a str, Errno> {
     text.to_str().map_err(|_| Errno::EINVAL)
 }
 
-/// `ibv_read_sysfs_file`: the bytes that were read, without the newline at the end, or -1.
+/// `ibv_read_sysfs_file`: returns the number of bytes read, without the newline at the end, or -1.
 pub(crate) extern "C" fn read_sysfs_file(
     folder: In<c_char>,
     file: In<c_char>,

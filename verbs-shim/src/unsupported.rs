@@ -1,10 +1,10 @@
-//! What this library does not do: each function fails, and says so.
+//! Unsupported functions: each fails with EOPNOTSUPP.
 
 use crate::guard;
 use nix::errno::Errno;
 use std::ffi::{c_int, c_void};
 
-/// For functions that return the number of an error.
+/// For functions that return an error number.
 pub(crate) extern "C" fn errno() -> c_int {
     guard::errno(|| Err(Errno::EOPNOTSUPP))
 }

@@ -1,4 +1,4 @@
-//! Who uses an object: what is in use is not destroyed.
+//! Reference counts: an object in use is not destroyed.
 
 use crate::log;
 use nix::errno::Errno;
@@ -17,14 +17,14 @@ impl Users {
         Use(Arc::clone(&self.0))
     }
 
-    /// One more, of `max` that there may be. Two threads that ask for the last one at once may
-    /// both be refused.
+    /// Adds a user if there are fewer than `max`. Two threads that race for the last place may both
+    /// be refused.
     ///
     /// # Errors
-    /// `ENOMEM`, as devices have it whose table is full.
+    /// `ENOMEM`, as for devices whose table is full.
     pub(crate) fn admit(&self, max: usize) -> Result<Use, Errno> {
         let one = self.add();
-        // One of them is its owner's.
+        // One of the references belongs to the owner.
         if Arc::strong_count(&self.0) - 1 > max {
             return Err(log::refuse(Errno::ENOMEM, || {
                 format!("there are {max} already, the most that an open device has")

@@ -27,8 +27,8 @@ unsafe impl Object for Xrcd {
     type C = IbvXrcd;
 }
 
-/// The domains of a context that files stand for, by device and inode. They last as long
-/// as the context: other processes, for which the file would be, can't have them.
+/// A context's domains that are identified by files, by device and inode. They last as long as the
+/// context: files exist to share a domain with other processes, which is not possible here.
 #[derive(Default)]
 pub(crate) struct Files(Mutex<HashMap<(u64, u64), XrcDomain>>);
 

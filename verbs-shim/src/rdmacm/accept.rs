@@ -1,4 +1,4 @@
-//! The passive side: who is asked for a connection. And the end of connections, of both.
+//! The passive side, which accepts connections; and the end of connections on both sides.
 
 use super::connect::Wanted;
 use super::event::{Pending, acknowledge_own, complete, next_request};
@@ -18,10 +18,10 @@ use std::ffi::c_int;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
-/// Requests that may wait, if the program does not say, and the most.
+/// The default and largest number of waiting requests.
 const BACKLOG: usize = 1024;
 
-/// How long acknowledgements take, as peers are told: 4.096 µs × 2^this.
+/// The delay of acknowledgements that peers are told: 4.096 µs × 2^this.
 const ACK_DELAY: u8 = 14;
 
 /// `rdma_listen`. An ID without an address listens at a port of its own, at all addresses.
@@ -47,8 +47,8 @@ pub(crate) extern "C" fn listen(id: *mut RdmaCmId, backlog: c_int) -> c_int {
     })
 }
 
-/// Listens by the device that has the ID's address, or by all that can be used. At a loopback
-/// address, the ID hears what is sent to that address only.
+/// Listens on the device that has the ID's address, or on all usable devices. An ID at a loopback
+/// address receives only requests to that address.
 fn serve(id: &Arc<Id>, inner: &mut Inner, backlog: usize) -> Result<(), Errno> {
     let devices = match &inner.device {
         Some(device) => vec![Arc::clone(device)],
@@ -86,7 +86,7 @@ pub(crate) extern "C" fn get_request(listener: *mut RdmaCmId, id: Out<*mut RdmaC
     })
 }
 
-/// The program has got a request: another one may wait in its place.
+/// The program has received a request: another one may wait in its place.
 pub(super) fn requested(event: &Pending) {
     let Some(child) = &event.child else { return };
     let inner = child.inner.lock();
@@ -164,7 +164,7 @@ fn accept_connection(
     })
 }
 
-/// The number of a QP that programs can have.
+/// Checks that a QP number is one that programs can have.
 fn usable(qpn: u32) -> Result<Qpn, Errno> {
     let qpn = Qpn::new(qpn).filter(|qpn| qpn.get() > 1);
     qpn.ok_or(Errno::EINVAL)
@@ -187,7 +187,7 @@ pub(crate) extern "C" fn reject(id: *mut RdmaCmId, private: In<u8>, len: u8) -> 
     })
 }
 
-/// `rdma_notify`: what the QP of a connection has told.
+/// `rdma_notify`: reports an event of a connection's QP.
 pub(crate) extern "C" fn notify(id: *mut RdmaCmId, event: u32) -> c_int {
     guard::minus_one(|| {
         let id = find(id)?;
@@ -202,7 +202,7 @@ pub(crate) extern "C" fn notify(id: *mut RdmaCmId, event: u32) -> c_int {
     })
 }
 
-/// `rdma_disconnect`. The peer is told, or answered.
+/// `rdma_disconnect`. Sends a request to the peer, or answers the peer's.
 pub(crate) extern "C" fn disconnect(id: *mut RdmaCmId) -> c_int {
     guard::minus_one(|| {
         let id = find(id)?;
@@ -216,8 +216,8 @@ pub(crate) extern "C" fn disconnect(id: *mut RdmaCmId) -> c_int {
             let _ = qp::to_error(&id);
             let manager = &inner.device()?.manager;
             let ended = manager.with(|agent, now| agent.disconnect(now, connection, &[]));
-            // Who waits for an event, gets one only if there is something to end, or it has
-            // ended already.
+            // A synchronous call gets an event only if there is a connection to end, or it has
+            // already ended.
             if inner.sync && id.channel().is_empty() {
                 ended.or_errno()?;
             }
@@ -250,7 +250,7 @@ pub(super) fn destroy(id: *mut RdmaCmId) -> Result<(), Errno> {
     Ok(())
 }
 
-/// The manager has nothing more to do for it, and tells nothing more.
+/// Detaches the ID from the connection manager, which delivers no more events for it.
 fn end(id: &Arc<Id>) {
     let mut inner = id.inner.lock();
     let connection = inner.connection.take();

@@ -1,4 +1,4 @@
-//! `rdma_getaddrinfo`: names to addresses, by the resolver of the C library.
+//! `rdma_getaddrinfo`: resolves names with the C library's resolver.
 
 use super::sockaddr;
 use crate::abi::{PS_IB, PS_TCP, PS_UDP, QPT_RC, QPT_UD, RdmaAddrinfo, rai};
@@ -9,13 +9,13 @@ use nix::errno::Errno;
 use std::ffi::{CStr, CString, c_int, c_void};
 use std::net::SocketAddr;
 
-/// What the C library made of a name.
+/// The result of the C library's resolver.
 struct Found {
     address: SocketAddr,
     name: CString,
 }
 
-/// `rdma_getaddrinfo`. Returns what `getaddrinfo` returns if that has failed: the numbers of
+/// `rdma_getaddrinfo`. Returns what `getaddrinfo` returns if that fails: the numbers of
 /// `gai_strerror`.
 pub(crate) extern "C" fn getaddrinfo(
     node: Text,
@@ -51,7 +51,7 @@ pub(crate) extern "C" fn getaddrinfo(
     if failed == 0 { told } else { failed }
 }
 
-/// Asks the C library.
+/// Calls the C library's resolver.
 fn resolve(node: Text, service: Text, wanted: &RdmaAddrinfo) -> Result<Found, c_int> {
     // SAFETY: plain numbers and pointers, which may all be zero.
     let mut hints: libc::addrinfo = unsafe { std::mem::zeroed() };
@@ -92,8 +92,8 @@ fn resolve(node: Text, service: Text, wanted: &RdmaAddrinfo) -> Result<Found, c_
     Ok(Found { address, name })
 }
 
-/// What was found is the source for a program that listens, else the destination; hints say
-/// the other one.
+/// The resolved address is the source for a program that listens, otherwise the destination. The
+/// hints have the other address.
 fn answer(hints: &RdmaAddrinfo, found: Option<Found>) -> Result<*mut RdmaAddrinfo, Errno> {
     let mut src = sockaddr::read_if_given(given(hints.ai_src_addr, hints.ai_src_len))?;
     let mut dst = sockaddr::read_if_given(given(hints.ai_dst_addr, hints.ai_dst_len))?;
@@ -147,7 +147,7 @@ fn fill(
     Ok(())
 }
 
-/// A copy in memory of `malloc`.
+/// A copy in memory from `malloc`.
 fn allocated<T: Copy>(from: &[T]) -> Result<*const T, Errno> {
     // SAFETY: malloc may be called at any time.
     let memory = unsafe { libc::malloc(size_of_val(from)) }.cast::<T>();
@@ -164,7 +164,7 @@ fn given(address: In<u8>, len: u32) -> In<u8> {
     if len == 0 { In::at(0) } else { address }
 }
 
-/// Port space and type of QP: each follows from the other, if it is not said.
+/// Port space and QP type. If only one is given, the other follows from it.
 fn kinds(hints: &RdmaAddrinfo) -> (c_int, c_int) {
     let [tcp, udp, ib] = [PS_TCP, PS_UDP, PS_IB].map(int);
     let [connected, datagram] = [QPT_RC, QPT_UD].map(int);
@@ -178,8 +178,8 @@ fn kinds(hints: &RdmaAddrinfo) -> (c_int, c_int) {
     }
 }
 
-/// `rdma_freeaddrinfo`. A program may have changed the list: it may have appended entries, and
-/// put memory of its own into the fields. So each field is freed by itself, with `free`.
+/// `rdma_freeaddrinfo`. A program may have changed the list, for example appended entries, or put
+/// its own memory into fields. So each field is freed separately with `free`.
 pub(crate) extern "C" fn freeaddrinfo(info: *mut RdmaAddrinfo) {
     let mut next = info;
     // SAFETY: NULL, or an entry, of `getaddrinfo` or of the program. The program gives it up.

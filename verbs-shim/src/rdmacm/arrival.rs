@@ -1,6 +1,6 @@
-//! What the connection manager tells: into the queue of the channel that it is for.
+//! Puts the connection manager's events into the queue of the right channel.
 //!
-//! This runs in any thread, and takes no lock of an ID's.
+//! This runs in any thread, and takes no lock of an ID.
 
 use super::device::CmDevice;
 use super::event::{Pending, Says};
@@ -18,7 +18,7 @@ use std::net::{IpAddr, SocketAddr, SocketAddrV6};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// An event of a device's connection manager.
+/// Handles an event of a device's connection manager.
 pub(super) fn arrived(device: &Arc<CmDevice>, event: Event) {
     match event {
         Event::Requested {
@@ -40,7 +40,7 @@ pub(super) fn arrived(device: &Arc<CmDevice>, event: Event) {
             asked.arrived(device);
         }
         other => {
-            // One that was destroyed meanwhile wants to know nothing.
+            // Skip the event if its ID was destroyed meanwhile.
             if let Some(id) = device.connections.find(&other.connection())
                 && let Some(pending) = of_connection(device, &id, other)
             {
@@ -50,7 +50,7 @@ pub(super) fn arrived(device: &Arc<CmDevice>, event: Event) {
     }
 }
 
-/// Somebody asks for a connection, or for a datagram service.
+/// A peer's request for a connection, or for a datagram service.
 struct Asked {
     connection: ConnectionId,
     listener: ListenerId,
@@ -99,7 +99,7 @@ impl Asked {
         }
     }
 
-    /// Makes the ID of the connection. Who listens learns of it.
+    /// Creates the connection's ID, and tells the listener.
     fn arrived(self, device: &Arc<CmDevice>) {
         let connection = self.connection;
         let listener = device.listeners.find(&self.listener);
@@ -109,7 +109,7 @@ impl Asked {
                 Some(Err(Errno::EPROTOTYPE)) => RejectReason::INVALID_TRANSPORT_SERVICE_TYPE,
                 _ => RejectReason::NO_RESOURCES,
             };
-            // What the peer hears then, is all that can be done.
+            // The peer's refusal is best effort.
             let _ = device
                 .manager
                 .with(|agent, now| agent.reject(now, connection, reason, &[]));
@@ -156,7 +156,7 @@ impl Asked {
 }
 
 impl Id {
-    /// Whether it listens at an address, if it listens at all: those of IPv4, or of IPv6,
+    /// Whether a listener receives requests to this address: it listens at those of IPv4, of IPv6,
     /// or of both.
     fn hears(&self, address: IpAddr) -> bool {
         let [family, ..] = self.c.get().route.addr.src_storage[0].to_ne_bytes();
@@ -169,7 +169,7 @@ impl Id {
 }
 
 impl RdmaCmId {
-    /// The local port, in the order of the network: at the same place in both families.
+    /// The local port in network order, which is at the same offset in both families.
     fn port(&self) -> [u8; 2] {
         let [_, _, a, b, ..] = self.route.addr.src_storage[0].to_ne_bytes();
         [a, b]
@@ -177,7 +177,7 @@ impl RdmaCmId {
 }
 
 impl CmDevice {
-    /// An address with its port; one that is of a link only, with the interface.
+    /// An address with its port and, if it is link-local, the interface.
     fn scoped(&self, address: IpAddr, port: u16) -> Result<SocketAddr, Errno> {
         Ok(match address {
             IpAddr::V6(ip) if ip.is_unicast_link_local() => {
@@ -189,7 +189,7 @@ impl CmDevice {
     }
 }
 
-/// What becomes of a connection.
+/// Handles an event of a connection.
 fn of_connection(device: &CmDevice, id: &Arc<Id>, event: Event) -> Option<Pending> {
     let with = |event, status: c_int, private: PrivateBytes| Pending {
         private: private.into(),

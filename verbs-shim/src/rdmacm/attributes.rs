@@ -1,4 +1,4 @@
-//! What a QP is to be told, for each state that it goes to.
+//! The attributes of a QP for each state on its way to its peer.
 
 use super::id::{Id, Inner, State, find};
 use super::{path, qp};
@@ -9,29 +9,29 @@ use nix::errno::Errno;
 use roce_verbs::QpKind;
 use std::ffi::c_int;
 
-/// How long a peer waits after an RNR NAK that it takes any number of: 0.64 ms.
+/// The RNR timer for a peer that retries without limit: 0.64 ms.
 const SHORT_RNR_TIMER: u8 = 12;
 
-/// How long one waits that gives up after a few: 655.36 ms, as Linux has it for all. What a
-/// program asks for was chosen with that: five times 0.64 ms is less than a busy machine takes
-/// to come back to who is about to post a receive.
+/// The RNR timer for a peer that gives up after a few retries: 655.36 ms, which Linux uses for all.
+/// Programs chose their retry counts with that value: five times 0.64 ms is shorter than a busy
+/// machine takes to schedule the thread that is about to post a receive.
 const LONG_RNR_TIMER: u8 = 0;
 
-/// The count of repetitions that stands for any number of them.
+/// The retry count that means no limit.
 const FOR_EVER: u8 = 7;
 
-/// Attributes, and which of them are set.
+/// Attributes, and the mask of those that are set.
 pub(super) type Attributes = (IbvQpAttr, u32);
 
-/// What only QPs have whose requests are acknowledged.
+/// Attributes only of QPs whose requests are acknowledged.
 const OF_REQUESTER: u32 = QP_RETRY_CNT | QP_RNR_RETRY | QP_MAX_QP_RD_ATOMIC;
 
-/// What only QPs have that acknowledge requests.
+/// Attributes only of QPs that acknowledge requests.
 const OF_RESPONDER: u32 = QP_MAX_DEST_RD_ATOMIC | QP_MIN_RNR_TIMER;
 
 /// # Errors
-/// `EINVAL` for a state that QPs do not go to on their way to their peer, or if it takes what
-/// is not known yet.
+/// `EINVAL` for a state that QPs do not enter on their way to their peer, or if it needs something
+/// that is not known yet.
 pub(super) fn of(id: &Id, inner: &Inner, state: u32) -> Result<Attributes, Errno> {
     inner.device()?;
     let unused = unused(qp::kind(&id.c.get())?);
@@ -49,7 +49,7 @@ pub(super) fn of(id: &Id, inner: &Inner, state: u32) -> Result<Attributes, Errno
     Ok((attr, mask | QP_STATE))
 }
 
-/// What a kind of QPs has no use for, of all that is set here.
+/// The attributes set here that a kind of QP does not have.
 fn unused(kind: QpKind) -> u32 {
     match kind {
         QpKind::Uc => OF_REQUESTER | OF_RESPONDER | QP_TIMEOUT,
@@ -85,7 +85,7 @@ fn init(inner: &Inner) -> Attributes {
     (attr, QP_PKEY_INDEX | QP_PORT | QP_ACCESS_FLAGS)
 }
 
-/// What the peer may do. That it may read shows in how many READs it may send.
+/// The peer's access rights. READs are allowed if the peer may send any.
 fn access(inner: &Inner) -> u32 {
     let write = ACCESS_REMOTE_WRITE;
     if inner.peer.responder_resources == 0 {
@@ -104,14 +104,14 @@ fn rtr(inner: &Inner) -> Result<Attributes, Errno> {
     ])?;
     let peer = inner.peer;
     if peer.qpn == 0 {
-        // It has not answered yet.
+        // The peer has not answered yet.
         return Err(Errno::EINVAL);
     }
     let attr = IbvQpAttr {
         ah_attr: path::to_peer(inner)?,
         path_mtu: peer.mtu,
         dest_qp_num: peer.qpn,
-        // Each side chose with which PSN its peer begins.
+        // Each side chooses the PSN that its peer starts with.
         // rule: 12.6.5-starting-psn
         rq_psn: inner.psn,
         max_dest_rd_atomic: peer.responder_resources,
@@ -123,7 +123,7 @@ fn rtr(inner: &Inner) -> Result<Attributes, Errno> {
     Ok((attr, mask | QP_MAX_DEST_RD_ATOMIC | QP_MIN_RNR_TIMER))
 }
 
-/// For a peer that was asked to repeat so often, or was not asked yet.
+/// The timer for a peer with this retry count, or with none known yet.
 fn rnr_timer(retries: Option<u8>) -> u8 {
     match retries {
         Some(FOR_EVER) => SHORT_RNR_TIMER,
@@ -145,7 +145,7 @@ fn rts(inner: &Inner) -> Attributes {
     (attr, mask | QP_MAX_QP_RD_ATOMIC)
 }
 
-/// `rdma_init_qp_attr`: for programs that see to their QPs themselves.
+/// `rdma_init_qp_attr`: for programs that manage their QPs themselves.
 pub(crate) extern "C" fn init_qp_attr(
     id: *mut RdmaCmId,
     attr: Out<IbvQpAttr>,

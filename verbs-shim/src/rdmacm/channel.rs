@@ -1,4 +1,4 @@
-//! Event channels: a queue with a descriptor that is readable while there is something in it.
+//! Event channels: a queue with a descriptor that is readable while the queue is not empty.
 
 use super::event::Pending;
 use super::id::Id;
@@ -25,7 +25,7 @@ pub(super) struct Channel {
 
 impl Channel {
     /// # Errors
-    /// If the operating system has no descriptor left.
+    /// If the system is out of descriptors.
     pub(super) fn new() -> Result<Arc<Self>, Errno> {
         let fd = EventFd::from_value_and_flags(0, EfdFlags::EFD_CLOEXEC)?;
         Ok(Arc::new(Self {
@@ -37,16 +37,16 @@ impl Channel {
         }))
     }
 
-    /// What C sees of it.
+    /// The part that C sees.
     pub(super) fn as_ptr(&self) -> *mut RdmaEventChannel {
         self.c.as_ptr()
     }
 
-    /// One more event. Whoever waits wakes.
+    /// Adds an event and wakes up the waiting threads.
     pub(super) fn push(&self, event: Pending) {
         let mut queue = self.queue.lock();
         if queue.is_empty() {
-            // The counter is 0 while there is nothing: this does not block.
+            // The counter is 0 while the queue is empty, so this does not block.
             let _ = self.fd.write(1);
         }
         queue.push_back(event);
@@ -57,17 +57,17 @@ impl Channel {
         let mut queue = self.queue.lock();
         let next = queue.pop_front()?;
         self.settle(&queue, true);
-        // Counted before the ID can be destroyed.
+        // Count it before the ID can be destroyed.
         next.about.unacknowledged.one_more();
         Some(next)
     }
 
-    /// Whether there is nothing in it now.
+    /// Whether the queue is empty now.
     pub(super) fn is_empty(&self) -> bool {
         self.queue.lock().is_empty()
     }
 
-    /// Takes all events of an ID out of it.
+    /// Removes all events of an ID.
     pub(super) fn withdraw(&self, id: &Id) -> Vec<Pending> {
         let mut queue = self.queue.lock();
         let mut taken = Vec::new();
@@ -82,19 +82,19 @@ impl Channel {
         taken
     }
 
-    /// The descriptor is readable no more once the last event was taken.
+    /// Makes the descriptor unreadable once the last event is taken.
     fn settle(&self, queue: &VecDeque<Pending>, took_some: bool) {
         if took_some && queue.is_empty() {
-            // It is 1, since there was something: this does not block.
+            // The counter is 1, because the queue was not empty, so this does not block.
             let _ = self.fd.read();
         }
     }
 
-    /// Waits for the next event, if the program wants to wait. `before_waiting` is called
+    /// Waits for the next event, unless the descriptor is non-blocking. Calls `before_waiting`
     /// before each wait.
     ///
     /// # Errors
-    /// `EAGAIN` if it does not want to, `EINTR` after a signal.
+    /// `EAGAIN` if the descriptor is non-blocking, `EINTR` after a signal.
     pub(super) fn wait(&self, before_waiting: impl Fn()) -> Result<Pending, Errno> {
         loop {
             if let Some(next) = self.poll() {
@@ -120,7 +120,7 @@ pub(crate) extern "C" fn create_event_channel() -> *mut RdmaEventChannel {
     })
 }
 
-/// `rdma_destroy_event_channel`. What IDs still use it, keep its descriptor open.
+/// `rdma_destroy_event_channel`. IDs that still use the channel keep its descriptor open.
 pub(crate) extern "C" fn destroy_event_channel(channel: *mut RdmaEventChannel) {
     guard::nothing(|| table()?.channels.remove(channel).map(drop));
 }

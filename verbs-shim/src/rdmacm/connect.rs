@@ -1,4 +1,4 @@
-//! The active side: who asks for a connection, or for the QP of a datagram service.
+//! The active side, which requests connections and the QPs of datagram services.
 
 use super::event::{Datagram, Pending, Says, complete};
 use super::id::{Id, Inner, State, find};
@@ -18,13 +18,13 @@ use roce_verbs::{Psn, QpKind, Qpn};
 use std::ffi::c_int;
 use std::sync::Arc;
 
-/// Repetitions, if the program does not say.
+/// The default retry count.
 const RETRIES: u8 = 7;
 
-/// The local ACK timeout, if the program does not say: 4.096 µs × 2^this.
+/// The default local ACK timeout: 4.096 µs × 2^this.
 const ACK_TIMEOUT: u8 = 14;
 
-/// What a program asks for, with what its ID has.
+/// The program's parameters, with those of its ID.
 pub(super) struct Wanted {
     pub(super) qpn: u32,
     pub(super) srq: bool,
@@ -38,11 +38,11 @@ pub(super) struct Wanted {
 }
 
 impl Wanted {
-    /// `depths` are for what the program does not say: what this end takes and sends at a
-    /// time.
+    /// Reads the parameters. `depths` are the defaults for the outstanding READs and atomics that
+    /// this end accepts and sends.
     ///
     /// # Errors
-    /// `EINVAL` if the program asks for more than the device has.
+    /// `EINVAL` if the program requests more than the device supports.
     pub(super) fn read(
         id: &Id,
         inner: &Inner,
@@ -89,7 +89,7 @@ impl Wanted {
     }
 }
 
-/// How many READs and atomics at a time: 255 stands for as many as can be.
+/// The number of outstanding READs and atomics: 255 means the maximum.
 fn depth(said: u8, most: u8) -> Result<u8, Errno> {
     match said {
         u8::MAX => Ok(most),
@@ -186,8 +186,8 @@ fn request(
     })
 }
 
-/// The peer has accepted: if the QP is the ID's, it is made ready, and the connection is
-/// established; else that is for the program to do.
+/// The peer has accepted. If the ID has a QP, makes it ready and establishes the connection;
+/// otherwise that is up to the program.
 pub(super) fn replied(event: &mut Pending) {
     let id = Arc::clone(&event.about);
     let mut inner = id.inner.lock();
@@ -220,7 +220,7 @@ fn say_ready(inner: &Inner, connection: ConnectionId) -> Result<(), Errno> {
     said.or_errno()
 }
 
-/// The peer has to hear that it came to nothing; if it knows already, all is said.
+/// Tells the peer that the connection failed. If the peer already knows, nothing is left to do.
 fn refuse(inner: &Inner, connection: ConnectionId) {
     if let Ok(device) = inner.device() {
         let reason = RejectReason::NO_RESOURCES;
@@ -230,7 +230,7 @@ fn refuse(inner: &Inner, connection: ConnectionId) {
     }
 }
 
-/// Of a datagram service, the path to it is told, too.
+/// For a datagram service, adds the path to the event.
 pub(super) fn established(event: &mut Pending) {
     let id = Arc::clone(&event.about);
     let mut inner = id.inner.lock();
@@ -254,12 +254,12 @@ pub(super) fn established(event: &mut Pending) {
     }
 }
 
-/// It came to nothing: what the QP has posted comes back.
+/// The connection failed: flushes the QP's posted requests.
 pub(super) fn refused(event: &Pending) {
     let id = &event.about;
     id.inner.lock().state = State::Over;
     if !id.is_datagram {
-        // It may be in a state, or gone, in which that is neither possible nor needed.
+        // The QP may be gone, or in a state in which this is neither possible nor needed.
         let _ = qp::to_error(id);
     }
 }

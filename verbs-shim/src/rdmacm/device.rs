@@ -1,5 +1,5 @@
-//! Devices as IDs use them: opened when the first one does, and open from then on, as
-//! programs expect of the contexts that they are given.
+//! The devices of IDs. A device is opened when the first ID uses it, and stays open, as programs
+//! expect of the contexts that they get.
 
 use super::arrival;
 use super::id::Id;
@@ -24,9 +24,9 @@ use std::time::Duration;
 pub(super) struct CmDevice {
     device: Handle<Device>,
     context: Handle<Context>,
-    /// For IDs whose program does not say which.
+    /// The default protection domain.
     pd: Handle<Pd>,
-    /// For XRC, once somebody needs it.
+    /// The default XRC domain, once it is needed.
     xrcd: Mutex<Handle<Xrcd>>,
     pub(super) manager: Arc<ConnectionManager>,
     pub(super) connections: Owners<ConnectionId>,
@@ -38,7 +38,7 @@ unsafe impl Send for CmDevice {}
 // SAFETY: as above.
 unsafe impl Sync for CmDevice {}
 
-/// Whose the connections or listeners of a device are.
+/// The owners of a device's connections or listeners.
 pub(super) struct Owners<K>(Mutex<HashMap<K, Weak<Id>>>);
 
 impl<K> Default for Owners<K> {
@@ -52,7 +52,7 @@ impl<K: Eq + std::hash::Hash> Owners<K> {
         self.0.lock().insert(key, Arc::downgrade(owner));
     }
 
-    /// As [`Owners::insert`], for what is about to be made: who asks for it meanwhile, waits.
+    /// As [`Owners::insert`], for a key that is about to be created. Lookups wait meanwhile.
     pub(super) fn insert_with<E>(
         &self,
         owner: &Arc<Id>,
@@ -106,15 +106,15 @@ impl CmDevice {
         Ok(opened)
     }
 
-    /// What C has of it, and of its domain.
+    /// The C handles of the context and of its domain.
     pub(super) fn handles(&self) -> (Handle<Context>, Handle<Pd>) {
         (self.context, self.pd)
     }
 
-    /// The XRC domain for IDs whose program does not say which. It stays open.
+    /// The default XRC domain. It stays open.
     ///
     /// # Errors
-    /// `ENODEV` in a child.
+    /// `ENODEV` in a child process.
     pub(super) fn xrcd(&self) -> Result<Handle<Xrcd>, Errno> {
         let mut xrcd = self.xrcd.lock();
         if xrcd.as_ptr().is_null() {
@@ -132,15 +132,15 @@ impl CmDevice {
     /// The context.
     ///
     /// # Errors
-    /// `ENODEV` in a child.
+    /// `ENODEV` in a child process.
     pub(super) fn roce(&self) -> Result<&roce_verbs::Context, Errno> {
         Ok(&self.context.get()?.state.roce)
     }
 
-    /// The index of an address in the table of GIDs: for RoCE v2, if it has both.
+    /// The index of an address in the GID table: the RoCE v2 entry if it has both.
     ///
     /// # Errors
-    /// `EADDRNOTAVAIL` if the interface does not have it any more.
+    /// `EADDRNOTAVAIL` if the interface has lost the address.
     pub(super) fn gid_index(&self, address: IpAddr) -> Result<u8, Errno> {
         let gids = self.roce()?.gids();
         let ours = || gids.iter().filter(|entry| entry.gid == Gid::from(address));
@@ -150,7 +150,7 @@ impl CmDevice {
     }
 }
 
-/// An object that a function for C has made.
+/// The object that a function for C returned.
 pub(super) fn made<T>(object: *mut T) -> Result<*mut T, Errno> {
     if object.is_null() {
         Err(Errno::last())
@@ -159,7 +159,7 @@ pub(super) fn made<T>(object: *mut T) -> Result<*mut T, Errno> {
     }
 }
 
-/// What a function for C has done.
+/// The result of a function for C.
 pub(super) fn done(code: std::ffi::c_int) -> Result<(), Errno> {
     if code == 0 {
         Ok(())
@@ -168,13 +168,13 @@ pub(super) fn done(code: std::ffi::c_int) -> Result<(), Errno> {
     }
 }
 
-/// The devices that are open.
+/// The open devices.
 #[derive(Default)]
 pub(super) struct Devices(Mutex<Vec<Arc<CmDevice>>>);
 
 impl Devices {
-    /// The device whose interface has an address. Of an address that several have, such as
-    /// one of a link, the scope says which.
+    /// The device whose interface has an address. If several have it, as with a link-local one, the
+    /// scope selects.
     ///
     /// # Errors
     /// `ENODEV` if there is none, or why it can't be opened.
@@ -213,9 +213,9 @@ impl Devices {
         Ok(new)
     }
 
-    /// Tells the peers of all connections that these are over. Gives up after `patience`.
+    /// Tells all peers that their connections are over. Waits at most `patience` for the lock.
     pub(super) fn leave(&self, patience: Duration) {
-        // The thread that ends the process may have it.
+        // The exiting thread itself may hold the lock.
         let Some(open) = self.0.try_lock_for(patience) else {
             return;
         };
@@ -227,7 +227,7 @@ impl Devices {
         ConnectionManager::leave(&managers, patience);
     }
 
-    /// The program is about to wait: packets are the background threads' from now on.
+    /// The program is about to wait: the background threads handle packets from now on.
     pub(super) fn hand_over(&self) {
         let open: Vec<_> = self.0.lock().iter().map(Arc::clone).collect();
         for device in open {
@@ -238,7 +238,7 @@ impl Devices {
     }
 }
 
-/// `rdma_get_devices`: contexts, in an array that ends with NULL.
+/// `rdma_get_devices`: a NULL-terminated array of contexts.
 pub(crate) extern "C" fn get_devices(
     count: crate::pointer::Out<std::ffi::c_int>,
 ) -> *mut *mut IbvContext {

@@ -12,11 +12,10 @@ use std::ffi::c_int;
 use std::ptr;
 use std::sync::Arc;
 
-/// How long addresses and routes may take: nothing here waits for anything.
+/// The timeout for addresses and routes, which this library resolves immediately.
 const TIMEOUT_MS: c_int = 2000;
 
-/// `rdma_create_ep`: one that listens later, or one that has a route, and a QP if that is
-/// asked for.
+/// `rdma_create_ep`: an ID that listens later, or one with a route and, if requested, a QP.
 pub(crate) extern "C" fn create_ep(
     id: Out<*mut RdmaCmId>,
     info: In<RdmaAddrinfo>,
@@ -46,7 +45,7 @@ pub(crate) extern "C" fn create_ep(
     })
 }
 
-/// A call that says how it went by -1 and `errno`.
+/// The result of a call that returns -1 and sets `errno`.
 fn called(code: c_int) -> Result<(), Errno> {
     if code == 0 {
         Ok(())
@@ -93,11 +92,11 @@ fn prepare(
     Ok(())
 }
 
-/// A connection that was asked of an endpoint gets a channel of its own, and a QP as the
-/// endpoint was made with.
+/// Gives a connection that arrived at an endpoint its own channel, and a QP with the endpoint's
+/// attributes.
 ///
 /// # Errors
-/// Those of `rdma_create_qp`; the connection is gone then.
+/// Those of `rdma_create_qp`; the connection is then gone.
 pub(super) fn take_over(listener: &Id, request: &Arc<Id>) -> Result<(), Errno> {
     let own = Channel::new()?;
     table::table()?.channels.add(Arc::clone(&own));
@@ -120,7 +119,7 @@ pub(super) fn take_over(listener: &Id, request: &Arc<Id>) -> Result<(), Errno> {
 pub(crate) extern "C" fn destroy_ep(id: *mut RdmaCmId) {
     guard::nothing(|| {
         let found = find(id)?;
-        // It may have neither.
+        // It may have no QP.
         let _ = qp::destroy(&found);
         if !found.c.get().srq.as_ptr().is_null() {
             super::srq::destroy_srq(id);

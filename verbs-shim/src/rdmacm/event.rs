@@ -1,4 +1,4 @@
-//! Events: queued as the manager tells them, worked off and given to C when it asks.
+//! Events: queued when the connection manager reports them, processed and returned when C asks.
 
 use super::id::{Id, State, find};
 use super::peer::Peer;
@@ -15,30 +15,30 @@ use std::sync::Arc;
 
 /// An event in the queue of a channel.
 pub(super) struct Pending {
-    /// The ID that waits for its acknowledgement: of a request, the one that listens.
+    /// The ID that waits for the acknowledgement; for a request, the listener.
     pub(super) about: Arc<Id>,
-    /// Of a request, the connection.
+    /// For a request, the connection.
     pub(super) child: Option<Arc<Id>>,
     pub(super) event: u32,
     pub(super) status: c_int,
     pub(super) says: Says,
-    /// What a reply says for the QP.
+    /// The peer's parameters in a reply.
     pub(super) peer: Option<Peer>,
     pub(super) private: Vec<u8>,
 }
 
-/// What an event says beyond its type.
+/// The data of an event besides its type.
 #[derive(Clone, Copy, Default)]
 pub(super) enum Says {
     #[default]
     Nothing,
     Connection(Connection),
-    /// A QP for datagrams, and its key.
+    /// The number and Q_Key of a QP for datagrams.
     Found(u32, u32),
     Datagram(Datagram),
 }
 
-/// What the peer says of a connection, seen from here.
+/// The peer's parameters of a connection, from this end's point of view.
 #[derive(Clone, Copy)]
 pub(super) struct Connection {
     pub(super) responder_resources: u8,
@@ -50,28 +50,28 @@ pub(super) struct Connection {
     pub(super) qpn: u32,
 }
 
-/// How datagrams get to a QP, or to a group.
+/// The path of datagrams to a QP or group.
 #[derive(Clone, Copy)]
 pub(super) struct Datagram {
     pub(super) path: IbvAhAttr,
     pub(super) qpn: u32,
     pub(super) qkey: u32,
-    /// Of a group, what the program gave when it joined.
+    /// For a group, the program's context from the join.
     pub(super) context: usize,
 }
 
-/// An event that C has.
+/// An event that was returned to C.
 #[repr(C)]
 pub(super) struct Told {
     c: CPart<RdmaCmEvent>,
-    /// What C's pointer points to.
+    /// The data that C's pointer refers to.
     _private: Vec<u8>,
-    /// Who waits for its acknowledgement.
+    /// The counter that waits for its acknowledgement.
     waits: Mutex<Option<Arc<Unacknowledged>>>,
 }
 
 impl Told {
-    /// Nobody waits for it any more.
+    /// Acknowledges it, if that is still to be done.
     fn settle(&self) {
         if let Some(waits) = self.waits.lock().take() {
             waits.acknowledge(1);
@@ -80,7 +80,7 @@ impl Told {
 }
 
 impl Pending {
-    /// An event that says nothing but its type, or that it is an error.
+    /// An event without data, except for an error.
     pub(super) fn plain(about: &Arc<Id>, event: u32, status: c_int) -> Self {
         Self {
             about: Arc::clone(about),
@@ -93,7 +93,7 @@ impl Pending {
         }
     }
 
-    /// As [`Pending::plain`], of a step that failed or not.
+    /// As [`Pending::plain`], for a step that may have failed.
     pub(super) fn of(about: &Arc<Id>, result: Result<(), Errno>, good: u32, bad: u32) -> Self {
         match result {
             Ok(()) => Self::plain(about, good, 0),
@@ -101,7 +101,7 @@ impl Pending {
         }
     }
 
-    /// Gives it to C.
+    /// Creates the C event.
     fn tell(self) -> Result<*mut RdmaCmEvent, Errno> {
         let mut c = RdmaCmEvent::unset();
         let of = self.child.as_ref().unwrap_or(&self.about);
@@ -172,11 +172,11 @@ impl Says {
     }
 }
 
-/// The next event of a channel's queue, as C gets it. Who asks does what the event takes: QPs
-/// go from state to state, and the peer is told.
+/// The next event of a channel's queue, as a C event. This also carries out its consequences: it
+/// changes the state of QPs and sends messages to the peer.
 ///
 /// # Errors
-/// `EAGAIN` if there is none and the program does not want to wait, `EINTR`.
+/// `EAGAIN` if there is none and the descriptor is non-blocking, `EINTR` after a signal.
 pub(super) fn next(channel: &super::channel::Channel) -> Result<*mut RdmaCmEvent, Errno> {
     let table = table()?;
     let mut event = channel.wait(|| table.devices.hand_over())?;
@@ -212,7 +212,7 @@ fn acknowledge(event: *mut RdmaCmEvent) -> Result<(), Errno> {
     Ok(())
 }
 
-/// The event that the last call of an ID without a channel has waited for is done with.
+/// Acknowledges the event that the last call of an ID without a channel waited for.
 pub(super) fn acknowledge_own(id: &Id) -> Result<(), Errno> {
     let mut event = std::ptr::null_mut();
     id.c.set(|c| event = std::mem::replace(&mut c.event, event));
@@ -222,10 +222,10 @@ pub(super) fn acknowledge_own(id: &Id) -> Result<(), Errno> {
     acknowledge(event)
 }
 
-/// Waits for the event that a call leads to, if its ID has no channel of the program's.
+/// Waits for the result event of a call, if its ID has no channel.
 ///
 /// # Errors
-/// What the event says.
+/// The error in the event.
 pub(super) fn complete(id: &Arc<Id>) -> Result<(), Errno> {
     if !id.inner.lock().sync {
         return Ok(());
@@ -237,19 +237,19 @@ pub(super) fn complete(id: &Arc<Id>) -> Result<(), Errno> {
 }
 
 /// # Errors
-/// What an event says.
+/// The error in the event.
 fn outcome(event: *mut RdmaCmEvent) -> Result<(), Errno> {
     let told = table()?.events.find(event)?.c.get();
     match told.status {
         0 => Ok(()),
-        // What the peer said: its reason, or its status.
+        // The peer's reject reason or status.
         1.. => Err(Errno::ECONNREFUSED),
         status => Err(Errno::from_raw(status.saturating_neg())),
     }
 }
 
-/// Waits for the next request of a listener without a channel. The event is the
-/// connection's from then on.
+/// Waits for the next request of a listener without a channel. The event then belongs to the
+/// connection.
 pub(super) fn next_request(listener: &Arc<Id>) -> Result<Arc<Id>, Errno> {
     {
         let inner = listener.inner.lock();
@@ -266,7 +266,7 @@ pub(super) fn next_request(listener: &Arc<Id>) -> Result<Arc<Id>, Errno> {
         return Err(Errno::EINVAL);
     }
     let id = find(said.id)?;
-    // The listener can be destroyed while the connection lives.
+    // The listener can be destroyed while the connection exists.
     told.settle();
     id.c.set(|c| c.event = event);
     Ok(id)

@@ -1,19 +1,20 @@
-//! The end of the process: peers are told that their connections are over.
+//! The end of the process: tells peers that their connections are over.
 //!
-//! Programs end without `rdma_disconnect`: they return from `main`, or call `exit`. The kernel's
-//! connection manager then ends their connections for them; so does this. A process that a signal
-//! kills does nothing any more: its peers find that out by themselves.
+//! Programs often end without `rdma_disconnect`: they return from `main`, or call `exit`. The
+//! kernel's connection manager then ends their connections, and so does this. A process that is
+//! killed by a signal sends nothing; its peers detect that themselves.
 
 use super::table::existing;
 use crate::guard;
 use std::time::Duration;
 
-/// How long the process waits at most until peers were told. It takes far less, unless a lock is
-/// held: then a signal handler has ended the process in the middle of a call.
+/// The longest time for telling the peers. It takes far less unless a lock is held, which happens
+/// if a signal handler ends the process in the middle of a call.
 const PATIENCE: Duration = Duration::from_millis(500);
 
 /// Called after the functions that the program has registered with `atexit`, and after the
-/// destructors of libraries that use this one: what they end in good order is over by then.
+/// destructors of libraries that use this one. So everything that they end properly is over by
+/// then.
 // SAFETY: an array of pointers to such functions is what the section holds. This library is
 // never unloaded, so that it is called when the process ends.
 #[used]

@@ -21,47 +21,47 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-/// An ID. Who has its [`Inner`] locked may call the connection manager; what the manager
-/// tells takes no such lock.
+/// An ID. A thread that has its [`Inner`] locked may call the connection manager; the manager's
+/// callbacks take no such lock.
 #[repr(C)]
 pub(super) struct Id {
     pub(super) c: CPart<RdmaCmId>,
     channel: Mutex<Arc<Channel>>,
-    /// Events that the program has still to acknowledge.
+    /// Events that the program has not acknowledged yet.
     pub(super) unacknowledged: Arc<Unacknowledged>,
     pub(super) space: PortSpace,
     /// Whether it is for datagrams.
     pub(super) is_datagram: bool,
-    /// Whether `::` stands for addresses of IPv6 only.
+    /// Whether `::` means IPv6 addresses only.
     pub(super) one_family: AtomicBool,
     pub(super) inner: Mutex<Inner>,
 }
 
-/// What an ID is up to.
+/// The state of an ID.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
-    /// It is new.
+    /// New.
     Idle,
     /// It has a local address, or all of them.
     Bound,
-    /// It knows the address of its peer, and by which device it is reached.
+    /// The addresses of its peer and the device are known.
     Resolved,
-    /// It knows the path, too.
+    /// The path is known, too.
     Routed,
     Listening,
-    /// It has asked for a connection, or for the QP of a datagram service.
+    /// It has requested a connection, or the QP of a datagram service.
     Connecting,
-    /// The peer has accepted; it is for this end to say that it is ready.
+    /// The peer has accepted; this end must report that it is ready.
     Replied,
-    /// A peer has asked for it.
+    /// A peer has requested a connection with it.
     Requested,
     /// It has accepted, or is connected.
     Connected,
-    /// The connection is over, or never came to be.
+    /// The connection is over, or was never established.
     Over,
 }
 
-/// What is known of an ID.
+/// The mutable part of an ID.
 pub(super) struct Inner {
     pub(super) state: State,
     /// Whether each call waits for its event.
@@ -69,44 +69,44 @@ pub(super) struct Inner {
     pub(super) device: Option<Arc<CmDevice>>,
     pub(super) local: Option<SocketAddr>,
     pub(super) remote: Option<SocketAddr>,
-    /// Its port.
+    /// The claim of its port.
     pub(super) claim: Option<PortClaim>,
-    /// Where it listens.
+    /// Its listeners.
     pub(super) listeners: Vec<(Arc<CmDevice>, ListenerId)>,
     pub(super) connection: Option<ConnectionId>,
     pub(super) peer: Peer,
-    /// How often the peer repeats after RNR NAKs, once this end has asked it to.
+    /// The peer's RNR retry count, once this end has sent it.
     pub(super) rnr_retries_of_peer: Option<u8>,
     /// The first PSN that it sends.
     pub(super) psn: u32,
     pub(super) options: Options,
-    /// What C's pointer to the path points to.
+    /// The path record that C's pointer refers to.
     pub(super) path: Option<Box<SaPathRec>>,
     pub(super) endpoint: Option<Endpoint>,
     /// Private data for a connection without parameters.
     pub(super) private: Vec<u8>,
     pub(super) groups: Vec<Group>,
-    /// Whether its completion queues are the library's: for sending, for receiving.
+    /// Whether the library made its completion queues: for sending, for receiving.
     pub(super) own_cqs: [bool; 2],
-    /// The completion queue of its SRQ for XRC, if that is the library's.
+    /// The completion queue of its XRC SRQ, if the library made it.
     pub(super) queue_of_srq: Option<Owned>,
 }
 
-/// What a program has set.
+/// The options that a program has set.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Options {
     pub(super) traffic_class: u8,
     pub(super) ack_timeout: Option<u8>,
 }
 
-/// What the QPs of a listener's connections are made with.
+/// The parameters for the QPs of a listener's connections.
 #[derive(Clone, Copy)]
 pub(super) struct Endpoint(pub(super) IbvQpInitAttr);
 
 // SAFETY: its pointers are the program's, for calls of the program.
 unsafe impl Send for Endpoint {}
 
-/// A completion queue of the library's, with its channel.
+/// A completion queue that the library made, with its channel.
 #[derive(Clone, Copy)]
 pub(super) struct Owned(pub(super) Queue);
 
@@ -117,11 +117,11 @@ unsafe impl Send for Owned {}
 pub(super) struct Group {
     pub(super) address: IpAddr,
     pub(super) gid: Gid,
-    /// Whether the QP was attached to it.
+    /// Whether the QP is attached to it.
     pub(super) attached: bool,
 }
 
-/// What a new ID is to be.
+/// The parameters of a new ID.
 pub(super) struct New {
     pub(super) channel: Arc<Channel>,
     pub(super) sync: bool,
@@ -130,10 +130,10 @@ pub(super) struct New {
     pub(super) qp_type: u32,
 }
 
-/// The port space that a program asks for.
+/// The port space that a program requests.
 ///
 /// # Errors
-/// `EOPNOTSUPP` for IP over InfiniBand, `EPROTONOSUPPORT` for what nobody knows.
+/// `EOPNOTSUPP` for IP over InfiniBand, `EPROTONOSUPPORT` for an unknown one.
 pub(super) fn space(ps: u32) -> Result<PortSpace, Errno> {
     match ps {
         PS_TCP => Ok(PortSpace::Tcp),
@@ -145,7 +145,7 @@ pub(super) fn space(ps: u32) -> Result<PortSpace, Errno> {
 }
 
 impl Id {
-    /// An ID that C knows nothing of yet.
+    /// An ID that C does not know yet.
     pub(super) fn new(new: New) -> Result<Arc<Self>, Errno> {
         let mut c = RdmaCmId::unset();
         c.channel = new.channel.as_ptr();
@@ -186,24 +186,24 @@ impl Id {
         }))
     }
 
-    /// What C sees of it.
+    /// The part that C sees.
     pub(super) fn as_ptr(&self) -> *mut RdmaCmId {
         self.c.as_ptr()
     }
 
-    /// Where its events go.
+    /// The channel of its events.
     pub(super) fn channel(&self) -> Arc<Channel> {
         Arc::clone(&self.channel.lock())
     }
 
-    /// An event of this ID, or of a connection that this one listens for.
+    /// Delivers an event of this ID, or of a connection that arrived at it.
     pub(super) fn tell(&self, event: Pending) {
-        // Held, so that none is left behind when the ID changes its channel.
+        // Held, so that no event is left behind when the channel changes.
         let channel = self.channel.lock();
         channel.push(event);
     }
 
-    /// Its events go to another channel, those that nobody has taken yet, too.
+    /// Moves its events to another channel, including those not yet taken.
     pub(super) fn move_to(&self, new: Arc<Channel>) {
         let mut channel = self.channel.lock();
         for event in channel.withdraw(self) {
@@ -213,7 +213,7 @@ impl Id {
         *channel = new;
     }
 
-    /// Says by which device, from where and where to it goes.
+    /// Updates the device and the addresses in the part that C sees.
     pub(super) fn show(&self, inner: &Inner) {
         self.c.set(|c| {
             if let Some(device) = &inner.device {
@@ -246,7 +246,7 @@ impl Inner {
     }
 
     /// # Errors
-    /// `EINVAL` if it is not known by which device it goes.
+    /// `EINVAL` if its device is not known yet.
     pub(super) fn device(&self) -> Result<&Arc<CmDevice>, Errno> {
         self.device.as_ref().ok_or(Errno::EINVAL)
     }
@@ -267,12 +267,12 @@ fn random_psn() -> Result<u32, Errno> {
     Ok(u32::from_ne_bytes(bytes) >> 8)
 }
 
-/// The ID that C means.
+/// The ID of a C pointer.
 pub(super) fn find(id: *mut RdmaCmId) -> Result<Arc<Id>, Errno> {
     table()?.ids.find(id)
 }
 
-/// Makes an ID one of C's; without a channel, each call waits for its event.
+/// Creates an ID for C. Without a channel, each call waits for its event.
 pub(super) fn create(
     channel: *mut RdmaEventChannel,
     context: *mut c_void,
@@ -314,7 +314,7 @@ pub(crate) extern "C" fn create_id(
     })
 }
 
-/// `rdma_migrate_id`. Waits until the events that came by the old channel are acknowledged.
+/// `rdma_migrate_id`. Waits until the events from the old channel are acknowledged.
 pub(crate) extern "C" fn migrate_id(id: *mut RdmaCmId, channel: *mut RdmaEventChannel) -> c_int {
     guard::minus_one(|| {
         let table = table()?;
@@ -344,12 +344,12 @@ pub(super) fn migrate(id: &Arc<Id>, new: Arc<Channel>, sync: bool) -> Result<(),
     Ok(())
 }
 
-/// `rdma_get_src_port`, in the order of the network.
+/// `rdma_get_src_port`, in network order.
 pub(crate) extern "C" fn get_src_port(id: *mut RdmaCmId) -> u16 {
     guard::value(0, || port(find(id)?.inner.lock().local))
 }
 
-/// `rdma_get_dst_port`, in the order of the network.
+/// `rdma_get_dst_port`, in network order.
 pub(crate) extern "C" fn get_dst_port(id: *mut RdmaCmId) -> u16 {
     guard::value(0, || port(find(id)?.inner.lock().remote))
 }

@@ -1,11 +1,11 @@
 //! `librdmacm.so.1`: the C ABI of the connection manager on this stack.
 //!
-//! - [`table`] finds what C means by a pointer, or nothing: an object that was destroyed is
-//!   an error, not an access to freed memory.
+//! - [`table`] looks up C's pointers: using an object that was destroyed is an error, not an
+//!   access to freed memory.
 //! - [`id`] has the IDs, [`resolve`] gives them addresses, [`connect`] and [`accept`] make
 //!   connections, [`endpoint`] does several steps at once.
-//! - [`arrival`] takes what the connection manager tells, and puts it into the queue of an
-//!   event [`channel`]; [`event`] works it off when C asks for it.
+//! - [`arrival`] puts the connection manager's events into the queue of an event [`channel`];
+//!   [`event`] processes them when C asks.
 
 pub(crate) mod accept;
 pub(crate) mod addrinfo;

@@ -12,7 +12,7 @@ use roce_verbs::device::Gid;
 use std::ffi::{c_int, c_void};
 use std::net::IpAddr;
 
-/// The number of whatever QPs belong to a group.
+/// The destination QP number of multicast datagrams.
 const MULTICAST_QPN: u32 = 0xff_ffff;
 
 /// Datagrams to groups stay on the link.
@@ -58,7 +58,7 @@ fn group(address: In<u8>) -> Result<IpAddr, Errno> {
     }
 }
 
-/// Who only sends, is no member as far as the network knows.
+/// Joins a group. A send-only member is no member as far as the network knows.
 fn join(id: *mut RdmaCmId, address: In<u8>, receives: bool, context: usize) -> Result<(), Errno> {
     let id = find(id)?;
     let address = group(address)?;
@@ -96,7 +96,7 @@ fn path_to(inner: &Inner, group: IpAddr) -> Result<IbvAhAttr, Errno> {
     path::handle(inner.device()?, local, Gid::from(group), class, HOP_LIMIT)
 }
 
-/// The QP, if there is one, gets what is sent to the group.
+/// Attaches the QP, if there is one, to the group.
 fn enter(id: &Id, inner: &mut Inner, address: IpAddr, receives: bool) -> Result<(), Errno> {
     let gid = Gid::from(address);
     let qp = id.c.get().qp.opt()?.filter(|_| receives);

@@ -40,7 +40,7 @@ pub(crate) extern "C" fn set_option(
                 inner.check(&[State::Idle])?;
                 id.one_family.store(flag()?, Ordering::Relaxed);
             }
-            // Of a port that is in use nobody gets a share, with or without it.
+            // Ports in use are never shared, with or without the option.
             OPTION_ID_REUSEADDR => drop(flag()?),
             OPTION_ID_ACK_TIMEOUT => {
                 inner.options.ack_timeout = Some(byte()?).filter(|code| *code <= MAX_TIMEOUT);

@@ -1,4 +1,4 @@
-//! The path of an ID: as its QP takes it, and as C reads it.
+//! The path of an ID, as its QP uses it and as C reads it.
 
 use super::device::CmDevice;
 use super::id::{Id, Inner};
@@ -8,19 +8,19 @@ use nix::errno::Errno;
 use roce_verbs::device::Gid;
 use std::net::IpAddr;
 
-/// Routers that a packet may pass.
+/// The hop limit of packets.
 pub(super) const HOP_LIMIT: u8 = 64;
 
 /// The only partition.
 const PKEY: u16 = 0xffff;
 
-/// How long a packet may be under way, as peers are told: 4.096 µs × 2^this.
+/// The packet lifetime that peers are told: 4.096 µs × 2^this.
 const LIFETIME: u8 = 16;
 
-/// "Exactly", of a value in a path record.
+/// The selector "exactly" of a value in a path record.
 const EXACTLY: u8 = 2;
 
-/// What an address handle is made of.
+/// The attributes of an address handle.
 ///
 /// # Errors
 /// `EADDRNOTAVAIL` if the interface has lost its address.
@@ -48,10 +48,10 @@ pub(super) fn handle(
     })
 }
 
-/// The way to the peer.
+/// The path to the peer.
 ///
 /// # Errors
-/// `EINVAL` if it is not known.
+/// `EINVAL` if the path is not known.
 pub(super) fn to_peer(inner: &Inner) -> Result<IbvAhAttr, Errno> {
     let (local, remote) = inner.ends()?;
     handle(
@@ -68,10 +68,10 @@ pub(super) fn mtu(inner: &Inner) -> Result<roce_verbs::qp::PathMtu, Errno> {
     Ok(inner.device()?.roce()?.device().active_mtu())
 }
 
-/// Shows C the whole route.
+/// Fills in the whole route for C.
 ///
 /// # Errors
-/// `EINVAL` if it is not known.
+/// `EINVAL` if the path is not known.
 pub(super) fn set(id: &Id, inner: &mut Inner) -> Result<(), Errno> {
     let (local, remote) = inner.ends()?;
     let record = SaPathRec {

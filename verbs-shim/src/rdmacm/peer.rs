@@ -1,19 +1,19 @@
-//! What a connection's ends agree on, as this end's QP takes it.
+//! The negotiated parameters of a connection, from this end's point of view.
 
 use super::event::Connection;
 use roce_verbs::roce_cm::{Reply, Request};
 
-/// The peer, and what was agreed on with it. The depths are this end's.
+/// The peer, and the negotiated parameters. The depths are those of this end.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Peer {
     pub(super) qpn: u32,
-    /// The PSN that it expects first.
+    /// The PSN that the peer expects first.
     pub(super) psn: u32,
     /// The code of the path MTU.
     pub(super) mtu: u32,
-    /// READs and atomics that this end takes at a time.
+    /// Outstanding READs and atomics that this end accepts.
     pub(super) responder_resources: u8,
-    /// READs and atomics that this end sends at a time.
+    /// Outstanding READs and atomics that this end sends.
     pub(super) initiator_depth: u8,
     pub(super) retry_count: u8,
     pub(super) rnr_retry_count: u8,
@@ -22,7 +22,7 @@ pub(super) struct Peer {
 }
 
 impl Peer {
-    /// Of who asks for a connection.
+    /// The parameters in a peer's request.
     pub(super) fn of_request(request: &Request) -> Self {
         Self {
             qpn: request.qpn.get(),
@@ -37,7 +37,7 @@ impl Peer {
         }
     }
 
-    /// With what the answer to this end's request says.
+    /// These parameters, completed with the answer to this end's request.
     pub(super) fn answered(self, reply: &Self) -> Self {
         Self {
             qpn: reply.qpn,
@@ -49,7 +49,7 @@ impl Peer {
         }
     }
 
-    /// Of who answers.
+    /// The parameters in a peer's reply.
     pub(super) fn of_reply(reply: &Reply) -> Self {
         Self {
             qpn: reply.qpn.get(),

@@ -1,4 +1,4 @@
-//! QPs of IDs, with the completion queues that the program does not bring along.
+//! QPs of IDs, and the completion queues that the library makes for them.
 
 use super::attributes;
 use super::device::{done, made};
@@ -16,14 +16,14 @@ use nix::errno::Errno;
 use roce_verbs::QpKind;
 use std::ffi::{c_int, c_void};
 
-/// A completion queue with the channel that it announces completions by.
+/// A completion queue with its completion channel.
 pub(super) type Queue = (Handle<Channel>, Handle<Cq>);
 
-/// Bytes of inline data that a QP has at least: programs count on as many as every NIC gives
-/// that has room for a scatter/gather element, without asking.
+/// The least inline capacity of a QP, in bytes. Programs rely on the capacity of every NIC that has
+/// room for one scatter/gather element, without asking for it.
 const LEAST_INLINE: u32 = 16;
 
-/// The queues that were made for a QP: for sending, for receiving.
+/// The queues made for a QP: for sending, for receiving.
 #[derive(Default)]
 struct New([Option<Queue>; 2]);
 
@@ -39,7 +39,7 @@ pub(crate) extern "C" fn create_qp(
 /// As `rdma_create_qp`.
 ///
 /// # Errors
-/// `EINVAL` if the ID has a QP, or no device yet; and those of `ibv_create_qp`.
+/// `EINVAL` if the ID has a QP, or no device yet; and the errors of `ibv_create_qp`.
 pub(super) fn create(id: &Id, pd: Handle<Pd>, attr: &mut IbvQpInitAttr) -> Result<(), Errno> {
     let mut inner = id.inner.lock();
     let c = id.c.get();
@@ -82,15 +82,14 @@ fn create_target(
     Ok(qp)
 }
 
-/// How many entries the completion queues need, where one is needed: for sending, for
-/// receiving.
+/// The sizes of the completion queues that are needed: for sending, for receiving.
 fn depths(qp_type: u32, cap: &IbvQpCap) -> [Option<u32>; 2] {
     let sends = (qp_type != QPT_XRC_RECV).then_some(cap.max_send_wr);
     let has_receives = !matches!(qp_type, QPT_XRC_SEND | QPT_XRC_RECV);
     [sends, has_receives.then_some(cap.max_recv_wr)]
 }
 
-/// The kind of an ID's QP, or the kind that it is for.
+/// The kind of an ID's QP, or of the QP that it is for.
 pub(super) fn kind(c: &RdmaCmId) -> Result<QpKind, Errno> {
     match c.qp.opt()? {
         Some(qp) => Ok(qp.kind()),
@@ -128,7 +127,7 @@ pub(crate) extern "C" fn create_qp_ex(id: *mut RdmaCmId, attr: Out<IbvQpInitAttr
     })
 }
 
-/// An ID has one QP, on its device.
+/// Checks that the ID has no QP yet, and that the domain is its device's.
 fn check(inner: &Inner, c: &RdmaCmId, pd: Handle<Pd>) -> Result<(), Errno> {
     inner.device()?;
     if !c.qp.as_ptr().is_null() || pd.get()?.context().as_ptr() != c.verbs.as_ptr() {
@@ -138,7 +137,7 @@ fn check(inner: &Inner, c: &RdmaCmId, pd: Handle<Pd>) -> Result<(), Errno> {
 }
 
 impl New {
-    /// The queues that the program does not give are made.
+    /// Makes the queues that the program did not provide.
     fn make(id: &Id, given: [&mut Handle<Cq>; 2], depths: [Option<u32>; 2]) -> Result<Self, Errno> {
         let (context, owner) = (id.c.get().verbs, id.as_ptr().cast());
         let mut new = Self::default();
@@ -146,7 +145,7 @@ impl New {
             if given.as_ptr().is_null()
                 && let Some(depth) = depth
             {
-                // The first one, if the second can't be made, is small and goes with the
+                // If the second queue can't be made, the first one is small and is freed with the
                 // context.
                 let queue = queue(context, depth, owner)?;
                 *given = queue.1;
@@ -163,14 +162,14 @@ impl New {
     }
 }
 
-/// As far as nobody uses it any more.
+/// Destroys a queue, unless it is still in use.
 pub(super) fn destroy_queue((channel, queue): Queue) {
     cq::destroy_cq(queue);
     channel::destroy_comp_channel(channel);
 }
 
 /// # Errors
-/// `EINVAL` for more entries than any has, or why there is no room.
+/// `EINVAL` for more entries than the maximum, or the reason that there is no room.
 pub(super) fn queue(
     context: Handle<Context>,
     depth: u32,
@@ -187,7 +186,7 @@ pub(super) fn queue(
     }
 }
 
-/// Takes the new QP as far as it can go, and shows it in the ID.
+/// Brings the new QP to its first states, and stores it in the ID.
 fn finish(
     id: &Id,
     inner: &mut Inner,
@@ -216,7 +215,7 @@ fn finish(
     Ok(())
 }
 
-/// One for datagrams can send at once, others wait for their peer.
+/// A QP for datagrams can send at once; others wait for their peer.
 fn start(id: &Id, inner: &Inner, qp: Handle<Qp>) -> Result<(), Errno> {
     modify(qp, attributes::of(id, inner, QPS_INIT)?)?;
     if id.is_datagram {
@@ -231,17 +230,17 @@ fn modify(qp: Handle<Qp>, (attr, mask): attributes::Attributes) -> Result<(), Er
     done(qp::modify_qp(qp, part, mask.cast_signed()))
 }
 
-/// The ID's QP becomes ready to send to its peer.
+/// Makes the ID's QP ready to send to its peer.
 ///
 /// # Errors
-/// `EINVAL` if there is none, or it is in another state than `rdma_create_qp` left it in.
+/// `EINVAL` if there is none, or if its state has changed since `rdma_create_qp`.
 pub(super) fn to_rts(id: &Id, inner: &Inner) -> Result<(), Errno> {
     let qp = id.c.get().qp;
     modify(qp, attributes::of(id, inner, QPS_RTR)?)?;
     modify(qp, attributes::of(id, inner, QPS_RTS)?)
 }
 
-/// What the ID's QP has posted comes back, if it has one.
+/// Flushes the requests of the ID's QP, if it has one.
 pub(super) fn to_error(id: &Id) -> Result<(), Errno> {
     let qp = id.c.get().qp;
     if qp.as_ptr().is_null() {
@@ -262,7 +261,7 @@ pub(crate) extern "C" fn destroy_qp(id: *mut RdmaCmId) {
 /// As `rdma_destroy_qp`.
 ///
 /// # Errors
-/// `EINVAL` if there is none.
+/// `EINVAL` if the ID has no QP.
 pub(super) fn destroy(id: &Id) -> Result<(), Errno> {
     let mut inner = id.inner.lock();
     let c = id.c.get();

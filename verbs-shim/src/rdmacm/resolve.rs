@@ -27,9 +27,9 @@ pub(crate) extern "C" fn bind_addr(id: *mut RdmaCmId, address: In<u8>) -> c_int 
     })
 }
 
-/// Gives an ID its own address and port. An ID at "any" or at a loopback address has no device
-/// yet: the peer's address decides which one it takes, as with the kernel's connection manager.
-/// Programs look at that: an ID with a device stands for that device alone.
+/// Gives an ID its own address and port. An ID at "any" or at a loopback address has no device yet:
+/// as with the kernel's connection manager, the peer's address determines it. Programs check that:
+/// an ID with a device is bound to that device.
 ///
 /// # Errors
 /// `ENODEV` if no device has the address; `EADDRINUSE` or `EADDRNOTAVAIL` if the port is taken.
@@ -51,21 +51,20 @@ pub(super) fn bind(id: &Id, inner: &mut Inner, address: SocketAddr) -> Result<()
     Ok(())
 }
 
-/// Whether an address says nothing of the device.
+/// Whether an address does not determine the device.
 fn is_any(address: IpAddr) -> bool {
     address.is_unspecified() || address.is_loopback()
 }
 
-/// Whether an ID that was bound to this address goes from there to its peer, whatever the
-/// routes say.
+/// Whether an ID bound to this address uses it to reach its peer, whatever the routes say.
 fn reaches(own: IpAddr, peer: IpAddr) -> bool {
     let stays = peer.is_loopback() || peer.is_unspecified() || peer.is_multicast();
     !own.is_unspecified() && (!own.is_loopback() || stays)
 }
 
 impl Id {
-    /// The addresses at which it claims its port. `::` stands for addresses of IPv4, too, unless
-    /// the program has set `RDMA_OPTION_ID_AFONLY`.
+    /// The addresses at which it claims its port. `::` includes IPv4 addresses, unless the program
+    /// has set `RDMA_OPTION_ID_AFONLY`.
     fn addresses_of(&self, address: IpAddr) -> Addresses {
         match address {
             _ if !address.is_unspecified() => Addresses::One(address),
@@ -76,8 +75,8 @@ impl Id {
     }
 }
 
-/// A port at an address of a device. The address is made usable when the ID resolves its
-/// peer's, or listens: programs bind IDs to addresses only to learn which device has them.
+/// Claims a port at an address of a device. The address is activated only when the ID resolves its
+/// peer's address or listens: programs bind IDs only to learn which device has an address.
 fn claim(id: &Id, device: &CmDevice, local: SocketAddr) -> Result<PortClaim, Errno> {
     let manager = &device.manager;
     let claim = manager.claim_port(id.space, local.ip(), local.port());
@@ -89,7 +88,7 @@ fn with_port(mut address: SocketAddr, port: u16) -> SocketAddr {
     address
 }
 
-/// `rdma_resolve_addr`. What it takes is known at once, or never: the timeout is not needed.
+/// `rdma_resolve_addr`. The result is available immediately, so the timeout is not used.
 pub(crate) extern "C" fn resolve_addr(
     id: *mut RdmaCmId,
     source: In<u8>,
@@ -142,7 +141,7 @@ fn resolve(
         local.set_scope_id(to.scope_id());
     }
     go_by(id, inner, local)?;
-    // Nobody is at "any": it is this host.
+    // "Any" as a destination means this host.
     let remote = if destination.ip().is_unspecified() {
         SocketAddr::new(address, destination.port())
     } else {
@@ -154,7 +153,7 @@ fn resolve(
     Ok(())
 }
 
-/// Chooses the device that has an address. A port that was claimed before is kept.
+/// Selects the device that has an address. Keeps a port that was claimed before.
 fn go_by(id: &Id, inner: &mut Inner, local: SocketAddr) -> Result<(), Errno> {
     let device = table()?.devices.with_address(local)?;
     device.manager.activate(local.ip()).or_errno()?;

@@ -1,17 +1,17 @@
-//! Addresses as C has them: `struct sockaddr_in` and `struct sockaddr_in6`.
+//! Addresses in C's form: `struct sockaddr_in` and `struct sockaddr_in6`.
 
 use crate::abi::Storage;
 use crate::pointer::In;
 use nix::errno::Errno;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6, UdpSocket};
 
-/// Bytes of `struct sockaddr_in` and `struct sockaddr_in6`.
+/// Lengths of `struct sockaddr_in` and `struct sockaddr_in6`, in bytes.
 const LEN: [usize; 2] = [16, 28];
 
 /// The address that a program gave.
 ///
 /// # Errors
-/// `EINVAL` if there is none, `EAFNOSUPPORT` if it is neither IPv4 nor IPv6.
+/// `EINVAL` if the pointer is NULL, `EAFNOSUPPORT` if the address is neither IPv4 nor IPv6.
 pub(super) fn read(address: In<u8>) -> Result<SocketAddr, Errno> {
     let family = word(address.slice(2)?, 0);
     match i32::from(u16::from_ne_bytes(family)) {
@@ -39,7 +39,7 @@ pub(super) fn read_if_given(address: In<u8>) -> Result<Option<SocketAddr>, Errno
     read(address).map(Some)
 }
 
-/// Some of the bytes; `from` and `N` are within them.
+/// `N` bytes starting at `from`, which must be in range.
 fn word<const N: usize>(bytes: &[u8], from: usize) -> [u8; N] {
     let found = bytes
         .get(from..from + N)
@@ -79,7 +79,7 @@ pub(super) fn len(address: SocketAddr) -> u32 {
     if address.is_ipv4() { 16 } else { 28 }
 }
 
-/// An IPv4 address in IPv6's form is one of IPv4.
+/// Converts an IPv4-mapped IPv6 address to IPv4.
 pub(super) fn canonical(address: SocketAddr) -> SocketAddr {
     match address.ip().to_canonical() {
         IpAddr::V4(ip) => SocketAddr::new(ip.into(), address.port()),
@@ -87,10 +87,10 @@ pub(super) fn canonical(address: SocketAddr) -> SocketAddr {
     }
 }
 
-/// From which address the host reaches another one: what its routes say.
+/// The source address that the host's routes select for a destination.
 ///
 /// # Errors
-/// What the kernel says if there is no route.
+/// The kernel's error if there is no route.
 pub(super) fn source_for(remote: SocketAddr) -> Result<IpAddr, Errno> {
     let any: IpAddr = match remote {
         SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
@@ -98,7 +98,7 @@ pub(super) fn source_for(remote: SocketAddr) -> Result<IpAddr, Errno> {
     };
     let mut to = remote;
     to.set_port(ROCE_PORT);
-    // Nothing is sent: the kernel chooses the address when a UDP socket is connected.
+    // Nothing is sent: the kernel selects the address when a UDP socket is connected.
     let asked = UdpSocket::bind((any, 0)).and_then(|socket| {
         socket.connect(to)?;
         socket.local_addr()

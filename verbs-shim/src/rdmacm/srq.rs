@@ -11,7 +11,7 @@ use crate::srq::{self, Srq};
 use nix::errno::Errno;
 use std::ffi::c_int;
 
-/// `rdma_create_srq`. That of an ID for XRC is one for XRC.
+/// `rdma_create_srq`. For an ID of type XRC, creates an XRC SRQ.
 pub(crate) extern "C" fn create_srq(
     id: *mut RdmaCmId,
     pd: Handle<Pd>,
@@ -42,8 +42,8 @@ pub(crate) extern "C" fn create_srq_ex(id: *mut RdmaCmId, attr: Out<IbvSrqInitAt
     guard::minus_one(|| create(&*find(id)?, attr.get()?))
 }
 
-/// What the program does not bring along is the library's: the protection domain; for XRC, domain
-/// and completion queue.
+/// The library provides what the program does not: the protection domain; for XRC, the XRC domain
+/// and the completion queue.
 fn create(id: &Id, attr: &mut IbvSrqInitAttrEx) -> Result<(), Errno> {
     let mut inner = id.inner.lock();
     let c = id.c.get();
@@ -80,7 +80,7 @@ fn create(id: &Id, attr: &mut IbvSrqInitAttrEx) -> Result<(), Errno> {
     Ok(())
 }
 
-/// An ID has one SRQ, on its device.
+/// Checks that the ID has no SRQ yet, and that the domain is its device's.
 fn check(c: &RdmaCmId, pd: Handle<Pd>) -> Result<(), Errno> {
     if !c.srq.as_ptr().is_null() || pd.get()?.context().as_ptr() != c.verbs.as_ptr() {
         return Err(Errno::EINVAL);

@@ -1,5 +1,5 @@
-//! What programs have of the connection manager, by the addresses that they know it by. What
-//! is not in a table is no object: it was destroyed, or is another process's.
+//! The connection manager's objects, by their addresses in C. An address that is not in a table is
+//! not an object: it was destroyed, or belongs to another process.
 
 use super::channel::Channel;
 use super::device::Devices;
@@ -13,7 +13,7 @@ use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-/// Objects of one kind. C has the address of each, where its part of it lies.
+/// Objects of one kind, by the addresses of the parts that C sees.
 pub(super) struct Known<T>(Mutex<HashMap<usize, Arc<T>>>);
 
 impl<T> Default for Known<T> {
@@ -23,14 +23,14 @@ impl<T> Default for Known<T> {
 }
 
 impl<T> Known<T> {
-    /// C may have it from now on.
+    /// Makes an object known to C.
     pub(super) fn add(&self, object: Arc<T>) {
         let address = Arc::as_ptr(&object) as usize;
         self.0.lock().insert(address, object);
     }
 
     /// # Errors
-    /// `EINVAL` if there is none at an address.
+    /// `EINVAL` if there is none at the address.
     pub(super) fn find<C>(&self, part: *const C) -> Result<Arc<T>, Errno> {
         let objects = self.0.lock();
         objects
@@ -39,10 +39,10 @@ impl<T> Known<T> {
             .ok_or(Errno::EINVAL)
     }
 
-    /// C has it no more.
+    /// Removes an object.
     ///
     /// # Errors
-    /// `EINVAL` if there was none: of several calls for the same, one finds it.
+    /// `EINVAL` if there is none: of several concurrent calls, only one finds it.
     pub(super) fn remove<C>(&self, part: *const C) -> Result<Arc<T>, Errno> {
         self.0.lock().remove(&(part as usize)).ok_or(Errno::EINVAL)
     }
@@ -59,8 +59,8 @@ pub(super) struct Table {
 
 static CURRENT: AtomicPtr<Table> = AtomicPtr::new(ptr::null_mut());
 
-/// The table of this process. A child that is forked gets a new one: what its parent has is
-/// nothing to it, and a lock that a thread of the parent had at that moment stays locked.
+/// The table of this process. A forked child gets a new one: its parent's objects do not belong to
+/// it, and a lock held by another thread at the fork stays locked.
 ///
 /// # Errors
 /// `ENOMEM`.
@@ -93,7 +93,8 @@ pub(super) fn table() -> Result<&'static Table, Errno> {
     }
 }
 
-/// The table of this process, if it has one: not its parent's. Takes no lock, and no memory.
+/// The table of this process, if it exists; never its parent's. Takes no lock and allocates
+/// nothing.
 pub(super) fn existing() -> Option<&'static Table> {
     // SAFETY: as in `table`.
     let current = unsafe { CURRENT.load(Ordering::Acquire).as_ref() };
