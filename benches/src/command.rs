@@ -1,4 +1,4 @@
-//! What the commands of this crate have in common.
+//! Shared parts of this crate's commands.
 
 use crate::page::{machine, write_between};
 use crate::report::{Comparison, markdown};
@@ -9,7 +9,7 @@ use std::fmt::Display;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// The exit code of a command that is done. An error is said first.
+/// The exit code of a finished command. Prints its error.
 pub fn finish(name: &str, result: Result<(), impl Display>) -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
@@ -20,7 +20,7 @@ pub fn finish(name: &str, result: Result<(), impl Display>) -> ExitCode {
     }
 }
 
-/// What every command that compares is asked.
+/// The arguments of every command that compares.
 #[derive(Args, Debug)]
 pub struct Comparing {
     /// How many times each is measured
@@ -33,11 +33,11 @@ pub struct Comparing {
 }
 
 impl Comparing {
-    /// Prints the table of what was measured, and writes it between the lines of the page
-    /// that are marked with `marker`, if there is one to write to.
+    /// Prints the table of the measurements, and writes it between the lines marked with `marker`
+    /// of the page, if one is given.
     ///
     /// # Errors
-    /// If the page can't be written, or has no such lines.
+    /// If the page can't be written, or lacks these lines.
     pub fn tell(&self, marker: &str, measured: &[Comparison]) -> Result<(), String> {
         let table = markdown(measured, &machine());
         println!("{table}");
@@ -48,7 +48,7 @@ impl Comparing {
     }
 }
 
-/// A bar of so many measurements; its message is what is being measured.
+/// A progress bar for `measurements` measurements; its message is the current one.
 pub fn progress(measurements: u32) -> ProgressBar {
     let bar = ProgressBar::new(measurements.into());
     match ProgressStyle::with_template("{msg:<24} {wide_bar} {pos}/{len} {eta}") {
@@ -57,7 +57,7 @@ pub fn progress(measurements: u32) -> ProgressBar {
     }
 }
 
-/// The next measurement begins.
+/// Starts the next measurement.
 pub fn step(bar: &ProgressBar, what: impl Into<Cow<'static, str>>) {
     bar.set_message(what);
     bar.inc(1);

@@ -1,5 +1,5 @@
-//! Two NICs and a wire with a rate, a latency and random loss, in virtual time: a run is
-//! a function of its seed, and takes as long as it takes.
+//! Two NICs and a wire with a rate, a latency and random loss, in virtual time. A run is a function
+//! of its seed only.
 
 use rand_chacha::ChaCha20Rng;
 use rand_core::{Rng, SeedableRng};
@@ -11,30 +11,30 @@ use roce_stack::{
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr};
 
-/// What a wire is like.
+/// The parameters of a wire.
 #[derive(Clone, Copy, Debug)]
 pub struct Wire {
-    /// Bits per second, of whole Ethernet frames with what goes between them.
+    /// Bits per second, of whole Ethernet frames including preamble and gap.
     pub bits_per_sec: u64,
     /// From the last bit sent to the last bit received.
     pub latency: Duration,
     /// The probability that a packet is lost, each on its own, in either direction.
     pub loss: f64,
-    /// How many packets wait at most to be put on the wire.
+    /// The most packets that wait for transmission.
     pub queue: usize,
 }
 
-/// What a datagram has around the transport packet: IPv4 and UDP headers, Ethernet
-/// header and FCS, preamble, gap.
+/// Overhead around the transport packet, in bytes: IPv4 and UDP headers, Ethernet header and FCS,
+/// preamble, gap.
 const AROUND: u64 = 20 + 8 + 14 + 4 + 8 + 12;
 
-/// One end's way out: its packets, each with the time at which it arrives.
+/// One end's transmit side: its packets, each with its arrival time.
 #[derive(Debug)]
 pub struct WirePort {
     wire: Wire,
     rng: ChaCha20Rng,
     now: Instant,
-    /// When everything queued will have left.
+    /// When all queued packets will have left.
     free_at: Instant,
     under_way: VecDeque<(Instant, Frame)>,
     memory: MemoryPort,
@@ -57,7 +57,7 @@ impl WirePort {
         Duration::from_nanos(bits * 1_000_000_000 / self.wire.bits_per_sec)
     }
 
-    /// How long what is queued still takes to leave.
+    /// The time until all queued packets have left.
     fn backlog(&self) -> Duration {
         self.free_at.saturating_duration_since(self.now)
     }
@@ -110,13 +110,13 @@ impl Transmit for WirePort {
 pub struct End {
     /// Its NIC.
     pub nic: Nic,
-    /// Its way out.
+    /// Its transmit side.
     pub port: WirePort,
     /// Its address.
     pub address: IpAddr,
 }
 
-/// Two ends and what is between them.
+/// Two ends and the wire between them.
 #[derive(Debug)]
 pub struct Fabric {
     /// The ends.
@@ -126,7 +126,7 @@ pub struct Fabric {
 }
 
 impl Fabric {
-    /// Two NICs that may each have `window_bytes` in flight for each QP.
+    /// Two NICs, each of which may have `window_bytes` in flight for each QP.
     pub fn new(wire: Wire, window_bytes: usize, seed: u64) -> Self {
         let end = |n: u8| {
             let mut nic_seed = [n; 32];
@@ -147,8 +147,7 @@ impl Fabric {
         }
     }
 
-    /// Lets both ends send, then goes on to whatever happens next. False if nothing
-    /// will.
+    /// Lets both ends send, then advances to the next event. Returns false if there is none.
     pub fn step(&mut self) -> bool {
         let mut next: Option<Instant> = None;
         let mut sooner = |at: Option<Instant>| next = next.into_iter().chain(at).min();

@@ -1,21 +1,21 @@
-//! UCX, libfabric and Open MPI, each by this stack and by TCP, both ends on one host.
+//! UCX, libfabric and Open MPI, each over this stack and over TCP, with both ends on one host.
 
 use roce_tests::scene::Scene;
 use std::path::{Path, PathBuf};
 
-/// One way of a program to move messages, and the same program over TCP.
+/// One way of a program to send messages, and the same program over TCP.
 #[derive(Clone, Copy, Debug)]
 pub struct Framework {
     /// Its name in the table.
     pub name: &'static str,
     script: &'static str,
-    /// What the script replaces `TEST` by: the test of `ucx_perftest`.
+    /// The replacement for `TEST` in the script: the test of `ucx_perftest`.
     test: &'static str,
     ours: &'static str,
     tcp: &'static str,
 }
 
-/// What a run of one program gives.
+/// The results of a program.
 #[derive(Clone, Copy, Debug)]
 pub struct Figures {
     /// Half of the round trip of 8 bytes, in microseconds.
@@ -34,7 +34,7 @@ const OFI_OURS: &str =
 const OFI_TCP: &str =
     "OPTIONS='--mca pml cm --mca mtl ofi --mca mtl_ofi_provider_include tcp;ofi_rxm'";
 
-/// All that are compared.
+/// All programs that are compared.
 pub const FRAMEWORKS: [Framework; 5] = [
     Framework {
         name: "UCX tag",
@@ -74,10 +74,10 @@ pub const FRAMEWORKS: [Framework; 5] = [
 ];
 
 impl Framework {
-    /// Runs it by this stack, or by TCP. `program` is Open MPI's benchmark.
+    /// Runs the program over this stack, or over TCP. `program` is Open MPI's benchmark.
     ///
     /// # Errors
-    /// If the machine lacks the program, or it prints no figures.
+    /// If the program is not installed, or prints no figures.
     pub fn run(&self, built: &Built, tcp: bool) -> Result<Figures, String> {
         let settings = if tcp { self.tcp } else { self.ours };
         let scene = Scene::of(self.script)
@@ -112,7 +112,7 @@ impl Framework {
     }
 }
 
-/// What was built for a run.
+/// The files built for a run.
 #[derive(Clone, Debug)]
 pub struct Built {
     /// The command `roce`.
@@ -127,7 +127,7 @@ impl Built {
     /// Finds the library beside `roce`, and compiles the benchmark.
     ///
     /// # Errors
-    /// If MPI's compiler is lacking.
+    /// If MPI's compiler is not installed.
     pub fn beside(roce: &Path) -> Result<Self, String> {
         let source = "benches/src/frameworks/mpi_speed.c";
         let mpi = roce_tests::programs::compiled_by_or_skip("mpicc.openmpi", source, &[]);

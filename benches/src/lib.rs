@@ -1,5 +1,5 @@
-//! Benchmarks of the project beside programs that people know, as ratios taken in one
-//! run: machines differ and drift, ratios less so.
+//! Benchmarks of the project compared with well-known programs, as ratios taken in one run:
+//! machines differ and drift, ratios less so.
 #![warn(missing_docs)]
 
 pub mod command;
@@ -17,8 +17,8 @@ pub mod roce;
 pub mod scale;
 pub mod veth;
 
-/// The middle one of some figures; the mean of the middle two of an even number.
-/// `None` of none.
+/// The median: the middle figure, or the mean of the middle two of an even number. `None` without
+/// figures.
 pub fn median(figures: &[f64]) -> Option<f64> {
     let mut sorted = figures.to_vec();
     sorted.sort_by(f64::total_cmp);

@@ -34,7 +34,7 @@ fn run(args: &Args) -> Result<(), String> {
     args.comparing.tell("figures", &measure(args)?)
 }
 
-/// Everything is measured once in each run, so that drift meets all alike.
+/// Everything is measured once in each run, so that drift affects all alike.
 fn measure(args: &Args) -> Result<Vec<Comparison>, String> {
     let roce = match &args.roce {
         Some(path) => path.clone(),

@@ -1,23 +1,23 @@
-//! What it costs to parse a packet and to check its ICRC, beside the bare CRC of as
-//! many bytes.
+//! The cost of parsing a packet and checking its ICRC, compared with a bare CRC of the same number
+//! of bytes.
 
 use roce_wire::icrc::{self, IpHeader};
 use roce_wire::{Bth, ExtHeaders, Opcode, Packet, PacketRepr, Psn, Qpn, UDP_PORT};
 use std::hint::black_box;
 use std::time::Instant;
 
-/// Nanoseconds for one packet, each way.
+/// Nanoseconds per packet, for each method.
 #[derive(Clone, Copy, Debug)]
 pub struct Figures {
     /// Parsing, and checking the ICRC.
     pub checked_ns: f64,
-    /// The same where a socket hides IPv4's identification, which is not 0.
+    /// The same if a socket hides a nonzero IPv4 identification.
     pub hidden_ns: f64,
-    /// The CRC alone of as many bytes as the ICRC covers.
+    /// Only the CRC, of the bytes that the ICRC covers.
     pub bare_ns: f64,
 }
 
-/// Packets of a measurement; short, so that the ones compared meet the same machine.
+/// Packets of a measurement: few, so that the compared methods run under the same conditions.
 const BATCH: u32 = 20_000;
 
 const IP: IpHeader = IpHeader::V4 {
@@ -58,11 +58,11 @@ fn time(mut f: impl FnMut()) -> f64 {
 /// Measures once, with `payload` bytes of payload.
 ///
 /// # Errors
-/// If the packet is not what it should be.
+/// If the packet is not parsed correctly.
 pub fn measure(payload: usize) -> Result<Figures, String> {
     let bytes = packet(payload);
-    // 8 bytes of ones, IPv4 and UDP headers go before the transport packet, and
-    // the ICRC itself is not covered.
+    // 8 bytes of ones, and the IPv4 and UDP headers, come before the transport packet. The ICRC
+    // itself is not covered.
     let covered = vec![0x5a_u8; 8 + 20 + 8 + bytes.len() - 4];
     let mut wrong = 0;
     let checked_ns = time(|| {

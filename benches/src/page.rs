@@ -1,12 +1,12 @@
-//! Pages parts of which a benchmark writes: those between two marker lines.
+//! Pages with parts that a benchmark generates, between two marker lines.
 
 use std::path::Path;
 
-/// Replaces what is between the lines `<!-- KIND: begin -->` and `<!-- KIND: end -->`
-/// of the page at `path`.
+/// Replaces the text between the lines `<!-- KIND: begin -->` and `<!-- KIND: end -->` of the page
+/// at `path`.
 ///
 /// # Errors
-/// If the file can't be read or written, or has no marker lines.
+/// If the file can't be read or written, or lacks the marker lines.
 pub fn write_between(path: &Path, kind: &str, text: &str) -> Result<(), String> {
     let [begin, end] = ["begin", "end"].map(|side| format!("<!-- {kind}: {side} -->\n"));
     let name = path.display();
@@ -19,7 +19,7 @@ pub fn write_between(path: &Path, kind: &str, text: &str) -> Result<(), String> 
         .map_err(|e| format!("writing {name}: {e}"))
 }
 
-/// Processor and kernel, for whoever reads the page.
+/// Processor and kernel, for the readers of the page.
 pub fn machine() -> String {
     let cpuinfo = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model = cpuinfo.lines().find_map(|line| {

@@ -1,20 +1,20 @@
-//! The programs that we compare ourselves with.
+//! The programs that this stack is compared with.
 
 use crate::veth::{ADDRESSES, VethPair};
 use nix::sys::resource::{UsageWho, getrusage};
 use std::io::{BufRead, BufReader};
 use std::process::{Child, ChildStdout, Command, Stdio};
 
-/// A server's process, which ends with this value.
+/// A server's process, which is killed when this value is dropped.
 #[derive(Debug)]
 pub struct Server {
     child: Child,
-    /// Read no further, but open: what the server still says must find a reader.
+    /// Kept open but not read any further, so that the server can still write.
     output: Option<BufReader<ChildStdout>>,
 }
 
 impl Server {
-    /// Waits until it ends by itself.
+    /// Waits until it exits by itself.
     ///
     /// # Errors
     /// If it fails.
@@ -37,7 +37,7 @@ impl Drop for Server {
 /// Starts a server and reads its output until a line contains `ready`.
 ///
 /// # Errors
-/// If it does not start, or ends before it says so.
+/// If it does not start, or exits before that.
 pub fn serve(mut command: Command, ready: &str) -> Result<Server, String> {
     let mut child = command
         .stdout(Stdio::piped())
@@ -55,10 +55,10 @@ pub fn serve(mut command: Command, ready: &str) -> Result<Server, String> {
     Err(format!("{command:?} ended before it said {ready:?}"))
 }
 
-/// Runs a command to its end; its output.
+/// Runs a command to its end. Returns its output.
 ///
 /// # Errors
-/// If it fails; what it said.
+/// If it fails; the error contains its output.
 pub fn output(mut command: Command) -> Result<String, String> {
     let done = command
         .output()
@@ -73,8 +73,7 @@ pub fn output(mut command: Command) -> Result<String, String> {
     ))
 }
 
-/// Processor time that this process's children have taken which have ended and were
-/// waited for, the kernel's on their behalf included: seconds.
+/// Processor time of this process's terminated children, including kernel time, in seconds.
 pub fn cpu_seconds() -> f64 {
     getrusage(UsageWho::RUSAGE_CHILDREN).map_or(f64::NAN, |usage| {
         [usage.user_time(), usage.system_time()]
@@ -84,12 +83,12 @@ pub fn cpu_seconds() -> f64 {
     })
 }
 
-/// What TCP does.
+/// The results for TCP.
 #[derive(Clone, Copy, Debug)]
 pub struct Tcp {
     /// Bits per second of payload.
     pub bits_per_second: f64,
-    /// Processor time of both ends for each gigabyte of payload: seconds.
+    /// Processor time of both ends per gigabyte of payload, in seconds.
     pub cpu_seconds_per_gigabyte: f64,
 }
 
@@ -119,13 +118,13 @@ pub fn iperf3_tcp(pair: &VethPair, seconds: u32) -> Result<Tcp, String> {
     })
 }
 
-/// sockperf over UDP, spinning on both sides, its smallest message: the median of
-/// half the round trip, in microseconds.
+/// sockperf over UDP with its smallest message, spinning on both sides: the median of half the
+/// round trip, in microseconds.
 ///
 /// # Errors
 /// If it is not installed or fails.
 pub fn sockperf_udp(pair: &VethPair, seconds: u32) -> Result<f64, String> {
-    // It would hold its output back when that goes into a pipe.
+    // Without stdbuf, it would buffer its output to a pipe.
     let mut server = pair.command(0, "stdbuf");
     server.args([
         "-oL",

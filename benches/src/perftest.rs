@@ -5,8 +5,7 @@ use crate::roce::PROFILE;
 use crate::veth::{ADDRESSES, VethPair};
 use std::path::Path;
 
-/// Builds `roce` and the library as they are distributed; `roce run` finds the library beside
-/// itself.
+/// Builds `roce` and the library as distributed. `roce run` finds the library beside itself.
 ///
 /// # Errors
 /// If cargo fails.
@@ -18,11 +17,11 @@ pub fn build_library() -> Result<(), String> {
     output(cargo).map(drop)
 }
 
-/// The bandwidth that `ib_write_bw` reports for WRITEs of `size` bytes from host 1 to
-/// host 0, all of them signaled, `depth` outstanding: bits per second.
+/// The bandwidth that `ib_write_bw` reports for WRITEs of `size` bytes from host 1 to host 0, all
+/// signaled, with `depth` outstanding, in bits per second.
 ///
 /// # Errors
-/// If a side fails.
+/// If an end fails.
 pub fn write_bandwidth(
     pair: &VethPair,
     roce: &Path,
@@ -50,21 +49,21 @@ pub fn write_bandwidth(
     figure("ib_write_bw", &text, AVERAGE_BANDWIDTH).map(|gigabits| gigabits * 1e9)
 }
 
-/// The typical latency, which is the median, that `ib_write_lat` reports for 8 bytes:
-/// half of the round trip, in microseconds.
+/// The typical latency (the median) that `ib_write_lat` reports for 8 bytes: half of the round
+/// trip, in microseconds.
 ///
 /// # Errors
-/// If a side fails.
+/// If an end fails.
 pub fn write_latency(pair: &VethPair, roce: &Path, iterations: u32) -> Result<f64, String> {
     let iterations = iterations.to_string();
     let text = run(pair, roce, "ib_write_lat", &["-s", "8", "-n", &iterations])?;
     figure("ib_write_lat", &text, TYPICAL_LATENCY)
 }
 
-/// Runs both sides; what the client says.
+/// Runs both ends. Returns the client's output.
 fn run(pair: &VethPair, roce: &Path, program: &str, options: &[&str]) -> Result<String, String> {
     let command = |host: usize| {
-        // It would hold its output back when that goes into a pipe.
+        // Without stdbuf, it would buffer its output to a pipe.
         let mut command = pair.command(host, "stdbuf");
         command.arg("-oL").arg(roce);
         command.args(["run", "-q", "--", program, "-d", "roce_veth0", "-x", "1"]);
@@ -80,16 +79,17 @@ fn run(pair: &VethPair, roce: &Path, program: &str, options: &[&str]) -> Result<
     Ok(text)
 }
 
-/// Where bandwidth stands: bytes, iterations, peak, average, messages per second.
+/// The column of the bandwidth: bytes, iterations, peak, average, messages per second.
 pub const AVERAGE_BANDWIDTH: usize = 3;
 
-/// Where latency stands: bytes, iterations, least, most, typical, and more.
+/// The column of the latency: bytes, iterations, least, most, typical, and more.
 pub const TYPICAL_LATENCY: usize = 4;
 
-/// A figure of what a program says of one size, by its column.
+/// A figure in a program's output for one size, by its column.
 ///
 /// # Errors
-/// If there is none, or `inf`, as of a clock that stood still; what it says instead.
+/// If there is none, or it is `inf`, which results from a clock that stood still. The error
+/// contains the output.
 pub fn figure(program: &str, text: &str, column: usize) -> Result<f64, String> {
     let mut lines = text.lines().skip_while(|line| !line.contains("#bytes"));
     let figures = lines.nth(1).unwrap_or_default();

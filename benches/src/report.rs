@@ -2,29 +2,29 @@
 
 use crate::median;
 
-/// A comparison: ours beside theirs, run by run.
+/// A comparison of our figure with another program's, run by run.
 #[derive(Clone, Debug)]
 pub struct Comparison {
-    /// What is compared.
+    /// The quantity.
     pub what: &'static str,
-    /// Their name.
+    /// The name of the other program.
     pub with: &'static str,
-    /// The unit of both.
+    /// The unit of both figures.
     pub unit: &'static str,
-    /// Ours and theirs, a pair a run.
+    /// Our figure and the other one, a pair for each run.
     pub runs: Vec<(f64, f64)>,
-    /// What the ratio ours / theirs should be.
+    /// The goal for the ratio of ours to the other.
     pub goal: Goal,
 }
 
-/// What a ratio should be.
+/// The goal for a ratio.
 #[derive(Clone, Copy, Debug)]
 pub enum Goal {
     /// At least this.
     AtLeast(f64),
     /// At most this.
     AtMost(f64),
-    /// Nothing in particular.
+    /// No goal.
     None,
 }
 

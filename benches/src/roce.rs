@@ -5,20 +5,19 @@ use crate::veth::{ADDRESSES, VethPair};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What is taken from a run of `roce perf`.
+/// The results of a run of `roce perf`.
 #[derive(Clone, Copy, Debug)]
 pub struct Figures {
     /// Bits per second of payload.
     pub bits_per_second: f64,
     /// The median of half the round trip, in microseconds.
     pub latency_us: f64,
-    /// Processor time of both ends, the kernel's on their behalf included, for each
-    /// gigabyte of payload: seconds.
+    /// Processor time of both ends per gigabyte of payload, including kernel time, in seconds.
     pub cpu_seconds_per_gigabyte: f64,
 }
 
 impl Figures {
-    /// The mean of several; not a number of none.
+    /// The mean of several results; NaN without any.
     pub fn mean(all: &[Self]) -> Self {
         Self {
             bits_per_second: mean(all, |figures| figures.bits_per_second),
@@ -32,10 +31,10 @@ fn mean<T>(all: &[T], of: fn(&T) -> f64) -> f64 {
     all.iter().map(of).sum::<f64>() / all.len() as f64
 }
 
-/// The profile whose programs are measured: that of what is distributed.
+/// The profile to measure, which is the distributed one.
 pub const PROFILE: &str = "fat-lto";
 
-/// The folder of that profile's programs. This program lies in the folder of some profile.
+/// The folder of that profile's programs. This program is in some profile's folder.
 fn folder() -> Result<PathBuf, String> {
     let own = std::env::current_exe().map_err(|e| e.to_string())?;
     let target = own.ancestors().nth(2);
@@ -43,7 +42,7 @@ fn folder() -> Result<PathBuf, String> {
     Ok(target.join(PROFILE))
 }
 
-/// Builds the `roce` command as it is distributed; where it is.
+/// Builds the `roce` command as distributed. Returns its path.
 ///
 /// # Errors
 /// If cargo fails.
@@ -54,8 +53,7 @@ pub fn build() -> Result<PathBuf, String> {
     Ok(folder()?.join("roce"))
 }
 
-/// Builds an example, such as the one that moves packets through a bare UDP port; where
-/// it is.
+/// Builds an example, such as the one that sends packets through a bare UDP port. Returns its path.
 ///
 /// # Errors
 /// If cargo fails.
@@ -67,11 +65,11 @@ pub fn build_example(package: &str, name: &str) -> Result<PathBuf, String> {
     Ok(folder()?.join("examples").join(name))
 }
 
-/// What the UDP port carries from host 1 to host 0 with no protocol on it: bits per
-/// second, in packets as large as those of a WRITE at path MTU 4096.
+/// The rate of the bare UDP port from host 1 to host 0, without a protocol, in bits per second.
+/// Packets have the size of a WRITE's at path MTU 4096.
 ///
 /// # Errors
-/// If a side fails.
+/// If an end fails.
 pub fn bare_port(pair: &VethPair, example: &Path) -> Result<f64, String> {
     let example = example.to_string_lossy();
     let mut server = pair.command(0, &example);
@@ -80,7 +78,7 @@ pub fn bare_port(pair: &VethPair, example: &Path) -> Result<f64, String> {
     let mut client = pair.command(1, &example);
     client.args([ADDRESSES[1], "9000", ADDRESSES[0]]);
     let text = output(client)?;
-    // The second table has one figure more: bytes, Gb/s, Mpps, stalls.
+    // The second table has one more figure: bytes, Gb/s, Mpps, stalls.
     let figures = text.split("stalls").nth(1).unwrap_or_default();
     figures
         .lines()
@@ -90,11 +88,10 @@ pub fn bare_port(pair: &VethPair, example: &Path) -> Result<f64, String> {
         .ok_or_else(|| format!("raw_ceiling gave no rate:\n{text}"))
 }
 
-/// WRITEs of `size` bytes from host 1 to host 0, by a datapath as `ROCE_DATAPATH` names
-/// it.
+/// WRITEs of `size` bytes from host 1 to host 0, with a datapath as in `ROCE_DATAPATH`.
 ///
 /// # Errors
-/// If a side fails.
+/// If an end fails.
 pub fn write(
     pair: &VethPair,
     roce: &Path,
@@ -102,24 +99,24 @@ pub fn write(
     size: usize,
     ms: u64,
 ) -> Result<Figures, String> {
-    // Large messages are there for their bandwidth, small ones for their latency.
+    // Large messages are measured for bandwidth, small ones for latency.
     let iterations = if size > 4096 { 100 } else { 100_000 };
     write_with(pair, roce, datapath, size, Amount { ms, iterations }, &[])
 }
 
-/// How much is measured.
+/// The duration of a measurement.
 #[derive(Clone, Copy, Debug)]
 pub struct Amount {
-    /// For how long as many as possible are sent, in milliseconds.
+    /// Milliseconds of the bandwidth measurement.
     pub ms: u64,
-    /// How many round trips are taken.
+    /// Number of round trips of the latency measurement.
     pub iterations: u32,
 }
 
 /// The same with other options of `roce perf`.
 ///
 /// # Errors
-/// If a side fails.
+/// If an end fails.
 pub fn write_with(
     pair: &VethPair,
     roce: &Path,
@@ -145,11 +142,11 @@ pub fn write_with(
     perf_write(pair, roce, datapath, &options)
 }
 
-/// The median of half the round trip of an 8-byte WRITE, over UDP sockets, that both
-/// sides wait for by looking at memory alone: microseconds.
+/// The median of half the round trip of an 8-byte WRITE over UDP sockets, in microseconds, if both
+/// sides wait by polling memory alone.
 ///
 /// # Errors
-/// If a side fails.
+/// If an end fails.
 pub fn watched_latency(pair: &VethPair, roce: &Path, rounds: u32) -> Result<f64, String> {
     let rounds = rounds.to_string();
     let options = ["--size", "8", "--watch-memory", "--iterations", &rounds];
@@ -189,17 +186,17 @@ fn perf_write(
     })
 }
 
-/// What the rings of AF_XDP carry with nothing on them.
+/// The results of AF_XDP's bare rings.
 #[derive(Clone, Copy, Debug)]
 pub struct RawRings {
     /// Half the round trip of a small frame, in microseconds.
     pub half_round_trip_us: f64,
-    /// Frames as large as those of a WRITE that arrive each second.
+    /// Received frames per second, with the size of a WRITE's frames.
     pub received_per_second: f64,
 }
 
 impl RawRings {
-    /// The mean of several; not a number of none.
+    /// The mean of several results; NaN without any.
     pub fn mean(all: &[Self]) -> Self {
         Self {
             half_round_trip_us: mean(all, |rings| rings.half_round_trip_us),
@@ -208,10 +205,10 @@ impl RawRings {
     }
 }
 
-/// Frames from host 1 to host 0 through bare rings.
+/// Sends frames from host 1 to host 0 through bare rings.
 ///
 /// # Errors
-/// If a side fails.
+/// If an end fails.
 pub fn raw_rings(pair: &VethPair, example: &Path) -> Result<RawRings, String> {
     let example = example.to_string_lossy();
     let mut server = pair.command(0, &example);

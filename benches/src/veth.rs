@@ -4,7 +4,7 @@ use crate::peers::output;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Two hosts on one machine. They are gone when this value is.
+/// Two hosts on one machine. They are removed when this value is dropped.
 #[derive(Debug)]
 pub struct VethPair {
     names: [String; 2],
@@ -14,10 +14,10 @@ pub struct VethPair {
 pub const ADDRESSES: [&str; 2] = ["10.79.0.1", "10.79.0.2"];
 
 impl VethPair {
-    /// Makes them, with this MTU. Needs root and iproute2.
+    /// Makes the namespaces, with this MTU. Needs root and iproute2.
     ///
     /// # Errors
-    /// What `ip` said.
+    /// The error of `ip`.
     pub fn new(mtu: usize) -> Result<Self, String> {
         let names = ["a", "b"].map(|end| format!("rocebench-{}-{end}", std::process::id()));
         let pair = Self { names };
@@ -47,7 +47,7 @@ impl VethPair {
         Ok(pair)
     }
 
-    /// The kernel takes up to a second to say that a link is up; programs look.
+    /// Waits until the link is up, which the kernel reports with a delay of up to a second.
     fn await_link(&self, host: usize) -> Result<(), String> {
         let end = Instant::now() + Duration::from_secs(5);
         while self.link(host)?["operstate"].as_str() != Some("UP") {
@@ -62,14 +62,14 @@ impl VethPair {
     /// The MAC address of a host's interface.
     ///
     /// # Errors
-    /// If `ip` can't tell.
+    /// If `ip` does not report it.
     pub fn mac(&self, host: usize) -> Result<String, String> {
         let link = self.link(host)?;
         let mac = link["address"].as_str();
         Ok(mac.ok_or("ip gave no MAC address")?.to_owned())
     }
 
-    /// What `ip` says of a host's interface.
+    /// The output of `ip` about a host's interface.
     fn link(&self, host: usize) -> Result<serde_json::Value, String> {
         let mut command = self.command(host, "ip");
         command.args(["-json", "link", "show", "veth0"]);

@@ -1,15 +1,15 @@
-//! The rules, as the data files have them.
+//! The rules in the data files.
 
 use roce_source::{DataError, read_toml, toml_files};
 use serde::Deserialize;
 use std::path::Path;
 
-/// Everything that `rules/` holds.
+/// The contents of `rules/`.
 #[derive(Debug, Default)]
 pub struct Book {
-    /// In the order of their files' names.
+    /// Ordered by file name.
     pub chapters: Vec<Chapter>,
-    /// Where other implementations went wrong.
+    /// Mistakes of other implementations.
     pub traps: Vec<Trap>,
 }
 
@@ -28,32 +28,32 @@ pub struct Chapter {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Rule {
-    /// What citations call it.
+    /// The ID for citations.
     pub id: String,
-    /// Where it comes from, like "IBTA 1.7, 9.7.5.1.4" or "A17.3.3".
+    /// The section of the specification, such as "IBTA 1.7, 9.7.5.1.4" or "A17.3.3".
     pub section: String,
-    /// What it asks for, in our words.
+    /// The requirement, in our words.
     pub text: String,
     /// Whether the stack follows it.
     #[serde(default)]
     pub status: Status,
-    /// Why not, if it does not.
+    /// The reason, if it does not.
     #[serde(default)]
     pub why: Option<String>,
 }
 
-/// A mistake that others made.
+/// A mistake of other implementations.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Trap {
-    /// What citations call it.
+    /// The ID for citations.
     pub id: String,
-    /// What goes wrong, and what is right, in our words.
+    /// What goes wrong and what is right, in our words.
     pub text: String,
-    /// Whether the stack has come to where it could go wrong.
+    /// Whether the stack has the feature that could go wrong.
     #[serde(default)]
     pub status: Status,
-    /// Why not, if it has not.
+    /// The reason, if it does not.
     #[serde(default)]
     pub why: Option<String>,
 }
@@ -61,14 +61,14 @@ pub struct Trap {
 /// Whether a rule is followed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 pub enum Status {
-    /// Code and tests cite it.
+    /// It is followed: code and tests cite it.
     #[default]
     #[serde(rename = "implemented")]
     Implemented,
-    /// It ought to be.
+    /// It is not followed yet.
     #[serde(rename = "not yet")]
     NotYet,
-    /// It is about something that a RoCEv2 NIC in software doesn't have or need.
+    /// It is about a feature that a software RoCEv2 NIC doesn't have or need.
     #[serde(rename = "does not apply")]
     DoesNotApply,
 }
@@ -83,7 +83,7 @@ impl Book {
     /// Reads all of `conformance/rules` below `root`.
     ///
     /// # Errors
-    /// A file cannot be read, or does not hold rules.
+    /// If a file can't be read, or does not contain rules.
     pub fn load(root: &Path) -> Result<Self, DataError> {
         let mut book = Self::default();
         for path in toml_files(&root.join("conformance/rules"))? {

@@ -3,29 +3,29 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-/// What a citation says of its place.
+/// The kind of a citation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// The code that follows implements the rule.
     Rule,
-    /// The test that follows fails when the rule is broken.
+    /// The test that follows fails if the rule is violated.
     Shows,
-    /// The test that follows fails when somebody walks into the trap.
+    /// The test that follows fails if the implementation makes the mistake.
     Trap,
 }
 
-/// One rule or trap, cited at one place.
+/// A citation of a rule or trap at one place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Citation {
-    /// What for.
+    /// Its kind.
     pub kind: Kind,
-    /// What is cited.
+    /// The cited ID.
     pub id: String,
-    /// The file, below the project's folder, with slashes.
+    /// The file, relative to the project's folder, with slashes.
     pub file: String,
     /// The line of the comment, for messages only.
     pub line: usize,
-    /// The test that follows; `None` at code, or if none does.
+    /// The test that follows; `None` in code, or if no test follows.
     pub test: Option<String>,
 }
 
@@ -33,15 +33,15 @@ pub struct Citation {
 #[derive(Debug, Default)]
 pub struct Citations(pub Vec<Citation>);
 
-/// Folders without sources of ours.
+/// Folders that contain no sources of this project.
 const SKIPPED: [&str; 4] = ["target", ".git", "corpus", "artifacts"];
 
-/// How far below its comments a test's name may stand.
+/// The most lines between a citation and the name of its test.
 const REACH: usize = 12;
 
 impl Citations {
-    /// Reads every Rust file below `root`, except those of this crate and of the
-    /// mutations, which speak of citations.
+    /// Reads every Rust file below `root`, except those of this crate and of the mutations, which
+    /// write about citations.
     ///
     /// # Errors
     /// A file or folder can't be read.
@@ -86,7 +86,7 @@ impl Citations {
         }
     }
 
-    /// Those that cite `id` so.
+    /// The citations of `id` with this kind.
     pub fn of<'a>(&'a self, kind: Kind, id: &'a str) -> impl Iterator<Item = &'a Citation> {
         self.0.iter().filter(move |c| c.kind == kind && c.id == id)
     }
@@ -104,7 +104,7 @@ fn citation(line: &str) -> Option<(Kind, &str)> {
         .find_map(|(prefix, kind)| Some((kind, comment.strip_prefix(prefix)?)))
 }
 
-/// The name of the test that begins in the next lines.
+/// The name of the test that begins in these lines.
 fn test_below(lines: &[&str]) -> Option<String> {
     let near = &lines[..lines.len().min(REACH)];
     let name_at = near.iter().position(|line| {

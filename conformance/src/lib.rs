@@ -1,8 +1,7 @@
-//! Which rules the stack follows, what implements each, and which test shows it.
+//! The rules that the stack follows, with the code that implements each and the test that shows it.
 //!
-//! The rules are in `rules/*.toml`, one file a chapter, each rule with the section of
-//! the specification that it comes from and our own words for it. Code and tests cite
-//! them in comments:
+//! The rules are in `rules/*.toml`, one file per chapter, each rule with its section of the
+//! specification and a description in our own words. Code and tests cite the rules in comments:
 //!
 //! ```text
 //! // rule: 9.7.5.1.4-ghost-ack              at the line that implements it
@@ -10,8 +9,8 @@
 //! // trap: pad-in-icrc                      the same for rules/traps.toml
 //! ```
 //!
-//! [`Report`] puts both together, finds what is missing ([`Report::problems`]) and
-//! writes the tables in `docs/` ([`Report::documents`]).
+//! [`Report`] combines both, finds omissions ([`Report::problems`]) and generates the tables in
+//! `docs/` ([`Report::documents`]).
 #![warn(missing_docs)]
 
 mod book;

@@ -1,5 +1,5 @@
-//! The tables in `docs/`. They link to files, not to lines, so that they change only
-//! when rules, citations or names do.
+//! Generates the tables in `docs/`. They link to files, not to lines, so they change only when
+//! rules, citations or names change.
 
 use crate::book::{Chapter, Rule, Status};
 use crate::cite::{Citation, Kind};
@@ -116,13 +116,13 @@ fn tests<'a>(citations: impl Iterator<Item = &'a Citation>) -> String {
     links.join("<br>")
 }
 
-/// Code's paths go without their `src/`: they are long enough.
+/// Paths of code omit `src/` to save space.
 fn link(name: &str, file: &str) -> String {
     let name = name.replacen("/src/", "/", 1);
     format!("[{name}](../{file})")
 }
 
-/// As GitHub makes them.
+/// A heading's anchor on GitHub.
 fn anchor(title: &str) -> String {
     title
         .to_lowercase()

@@ -1,4 +1,4 @@
-//! Rules and citations together: what is missing.
+//! Combines rules and citations, and finds what is missing.
 
 use crate::book::{Book, Rule, Status};
 use crate::cite::{Citation, Citations, Kind};
@@ -6,12 +6,12 @@ use crate::render;
 use std::collections::BTreeSet;
 use std::path::Path;
 
-/// What is known of all rules.
+/// The rules with their citations.
 #[derive(Debug)]
 pub struct Report {
     /// The rules.
     pub book: Book,
-    /// What cites them.
+    /// The citations of the rules.
     pub citations: Citations,
 }
 
@@ -19,7 +19,7 @@ impl Report {
     /// Reads rules and sources below `root`.
     ///
     /// # Errors
-    /// Something can't be read or is not what it should be.
+    /// If a file can't be read or is invalid.
     pub fn load(root: &Path) -> Result<Self, Box<dyn std::error::Error>> {
         Ok(Self {
             book: Book::load(root)?,
@@ -27,7 +27,7 @@ impl Report {
         })
     }
 
-    /// Everything that is not as it should be, each in one line.
+    /// All problems, one line each.
     pub fn problems(&self) -> Vec<String> {
         let mut problems = self.wrong_citations();
         for rule in self.book.rules() {
@@ -49,8 +49,7 @@ impl Report {
         problems
     }
 
-    /// Names that stand for two rules, and citations that are out of place, each in one
-    /// line.
+    /// Duplicate names, and misplaced citations, one line each.
     pub fn wrong_citations(&self) -> Vec<String> {
         let mut problems = Vec::new();
         let mut rules = BTreeSet::new();
@@ -112,8 +111,7 @@ impl Report {
         }
     }
 
-    /// The documents that follow from rules and citations: path below the project's
-    /// folder, and text.
+    /// The generated documents: path relative to the project's folder, and text.
     pub fn documents(&self) -> [(&'static str, String); 2] {
         [
             ("docs/conformance.md", render::conformance(self)),
@@ -121,7 +119,7 @@ impl Report {
         ]
     }
 
-    /// Which of the documents are not what they should be.
+    /// The documents that are out of date.
     pub fn outdated(&self, root: &Path) -> Vec<String> {
         self.documents()
             .into_iter()

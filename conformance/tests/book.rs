@@ -1,4 +1,4 @@
-//! The rules and what cites them are as they should be.
+//! The rules and their citations are consistent.
 
 use roce_conformance::{Report, project_root};
 

@@ -1,4 +1,4 @@
-//! One build for all changes.
+//! One build with all mutations.
 
 use crate::embed::{SWITCH, embed};
 use crate::programs::{NEAR, Program, Suite, WIDE, build, check, first_near, quick, slow};
@@ -6,30 +6,31 @@ use crate::{Copy, Edit, Outcome, Runner};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 
-/// Test programs that have all changes in them, and make the one that they are told.
+/// Test programs that contain all mutations and activate the selected one.
 #[derive(Debug)]
 pub struct AllInOne {
     edits: Vec<Edit>,
     copy: Copy,
-    /// For each of `NEAR`.
+    /// The programs of each entry of `NEAR`.
     near: Vec<Vec<Program>>,
     /// The programs of `WIDE`.
     wide: Vec<Program>,
-    /// The changes that do not compile.
+    /// The mutations that do not compile.
     broken: BTreeSet<usize>,
-    /// The changes that can't be chosen when a program runs.
+    /// The mutations that can't be selected at run time.
     left_over: BTreeSet<usize>,
 }
 
-/// After so many attempts to leave out what does not compile, something else is wrong.
+/// The most attempts to leave out what does not compile. If they are used up, something else is
+/// wrong.
 const ATTEMPTS: usize = 12;
 
 impl AllInOne {
-    /// Builds the nearest programs in `copy`, which must be as the project is.
+    /// Builds the nearest programs in `copy`, which must equal the project.
     ///
     /// # Errors
-    /// The copy can't be changed, or doesn't build even without the changes that are
-    /// to blame, or its quick tests fail with none chosen.
+    /// If the copy can't be changed, does not build even without the failing mutations, or its
+    /// quick tests fail without a mutation.
     pub fn build(copy: Copy, edits: Vec<Edit>, runner: &Runner) -> io::Result<Self> {
         let mut this = Self {
             edits,
@@ -50,7 +51,7 @@ impl AllInOne {
     /// Builds the other programs, for [`AllInOne::run_all_tests`].
     ///
     /// # Errors
-    /// They can't be built, or some tests fail with no change chosen.
+    /// If they can't be built, or tests fail without a mutation.
     pub fn widen(&mut self, runner: &Runner) -> io::Result<()> {
         self.wide = self.programs(WIDE)?;
         must_pass(runner, &self.other_suites(0))
@@ -60,13 +61,13 @@ impl AllInOne {
         build(&self.copy, which)?.map_err(|failure| io::Error::other(failure.said))
     }
 
-    /// All but the quick tests of the nearest programs.
+    /// All tests except the quick ones of the nearest programs.
     fn other_suites(&self, first: usize) -> Vec<Suite> {
         let near = self.near[first..].concat();
         [slow(&near), quick(&self.wide), slow(&self.wide)].concat()
     }
 
-    /// Writes the files with all changes that compile.
+    /// Writes the files with all mutations that compile.
     fn embed_all(&mut self) -> io::Result<()> {
         let originals = self.originals()?;
         for _ in 0..ATTEMPTS {
@@ -100,8 +101,7 @@ impl AllInOne {
         ))
     }
 
-    /// The files to change, as they are: those with changes, and the roots of their
-    /// crates.
+    /// The unmodified files to change: those with mutations, and their crates' roots.
     fn originals(&self) -> io::Result<BTreeMap<String, String>> {
         let mut originals = BTreeMap::new();
         for edit in &self.edits {
@@ -114,7 +114,7 @@ impl AllInOne {
         Ok(originals)
     }
 
-    /// The changes to embed in `file`, with their numbers.
+    /// The mutations in `file`, with their numbers.
     fn in_file(&self, file: &str) -> Vec<(usize, Edit)> {
         let numbered = self.edits.iter().cloned().enumerate();
         let numbered = numbered.map(|(index, edit)| (index + 1, edit));
@@ -124,16 +124,15 @@ impl AllInOne {
         here.collect()
     }
 
-    /// The numbers of all changes, from 1, and what they are.
+    /// All mutations, numbered from 1.
     pub fn edits(&self) -> impl Iterator<Item = (usize, &Edit)> {
         (1..).zip(&self.edits)
     }
 
-    /// What the quick tests make of change `number`; `None` if it can't be chosen when
-    /// a program runs.
+    /// Runs the quick tests with mutation `number`; `None` if it can't be selected at run time.
     ///
     /// # Errors
-    /// A program can't be run.
+    /// If a program can't be run.
     pub fn run(&self, runner: &Runner, number: usize) -> io::Result<Option<Outcome>> {
         if self.left_over.contains(&number) {
             return Ok(None);
@@ -146,17 +145,17 @@ impl AllInOne {
         runner.run(&edit.file, number, &quick(&near)).map(Some)
     }
 
-    /// What all other tests make of change `number`, which survived those.
+    /// Runs all other tests with mutation `number`, which survived the quick ones.
     ///
     /// # Errors
-    /// A program can't be run.
+    /// If a program can't be run.
     pub fn run_all_tests(&self, runner: &Runner, number: usize) -> io::Result<Outcome> {
         let edit = &self.edits[number - 1];
         runner.run(&edit.file, number, &self.other_suites(first_near(edit)))
     }
 }
 
-/// Whether tests pass with no change chosen: failures would say nothing else.
+/// Checks that tests pass without a mutation; otherwise failures would mean nothing.
 fn must_pass(runner: &Runner, suites: &[Suite]) -> io::Result<()> {
     match runner.run("", 0, suites)? {
         Outcome::Survived => Ok(()),

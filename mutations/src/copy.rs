@@ -1,25 +1,25 @@
-//! A copy of the checkout to break things in.
+//! A copy of the checkout, in which mutations are made.
 
 use crate::Edit;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A copy of all files that git knows or would know, and a target folder of its own
-/// that stays from run to run.
+/// A copy of all files that git tracks or would add, with a target folder of its own that is kept
+/// between runs.
 #[derive(Debug)]
 pub struct Copy {
     /// The copy.
     pub checkout: PathBuf,
-    /// Where it is built.
+    /// The target folder.
     pub target: PathBuf,
 }
 
 impl Copy {
-    /// Makes the copy, or brings it up to date, in a folder below `target`.
+    /// Makes the copy, or updates it, in a folder below `target`.
     ///
     /// # Errors
-    /// git can't list the files, or they can't be copied.
+    /// If git can't list the files, or they can't be copied.
     pub fn make(root: &Path, target: &Path, name: &str) -> io::Result<Self> {
         let folder = target.join(format!("mutations-{name}"));
         let copy = Self {
@@ -44,10 +44,10 @@ impl Copy {
         Ok(copy)
     }
 
-    /// Makes the mistake. It is undone when what is returned is dropped.
+    /// Applies the edit. It is undone when the returned value is dropped.
     ///
     /// # Errors
-    /// The file can't be read or written.
+    /// If the file can't be read or written.
     pub fn apply(&self, edit: &Edit) -> io::Result<Applied> {
         let path = self.checkout.join(&edit.file);
         let original = std::fs::read_to_string(&path)?;
@@ -55,24 +55,24 @@ impl Copy {
         Ok(Applied { path, original })
     }
 
-    /// The text of a file, named by its path below the project's folder.
+    /// The text of a file, given by its path relative to the project's folder.
     ///
     /// # Errors
-    /// It can't be read.
+    /// If the file can't be read.
     pub fn read(&self, name: &str) -> io::Result<String> {
         std::fs::read_to_string(self.checkout.join(name))
     }
 
-    /// Puts `text` in a file.
+    /// Writes `text` to a file.
     ///
     /// # Errors
-    /// It can't be written.
+    /// If the file can't be written.
     pub fn write(&self, name: &str, text: &str) -> io::Result<()> {
         write_if_other(&self.checkout.join(name), text.as_bytes())
     }
 }
 
-/// Keeps what was there before.
+/// The previous contents, to be restored.
 #[derive(Debug)]
 pub struct Applied {
     path: PathBuf,
@@ -87,7 +87,7 @@ impl Drop for Applied {
     }
 }
 
-/// Files that are as they should be keep their time, so that nothing is built anew.
+/// Unchanged files keep their timestamps, so that they are not rebuilt.
 fn write_if_other(path: &Path, bytes: &[u8]) -> io::Result<()> {
     if std::fs::read(path).is_ok_and(|found| found == bytes) {
         return Ok(());

@@ -1,4 +1,4 @@
-//! One change of one file, wherever it comes from.
+//! A change of one file, from the list or from cargo-mutants.
 
 use crate::Mutation;
 use serde::Deserialize;
@@ -7,21 +7,21 @@ use std::ops::Range;
 use std::path::Path;
 use std::process::Command;
 
-/// A change of the sources, as the place and what stands there instead.
+/// A change of the sources: a position and its replacement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Edit {
-    /// What it is called: it says the file and the change, and no line number, so that
-    /// it stays the same while the file changes elsewhere.
+    /// Its name: the file and the change without a line number, so that the name stays the same
+    /// while the rest of the file changes.
     pub name: String,
-    /// The file, below the project's folder.
+    /// The file, relative to the project's folder.
     pub file: String,
     /// The line where it begins, from 1.
     pub line: usize,
-    /// That line, without the space around it.
+    /// That line, trimmed.
     pub text: String,
-    /// Which bytes of the file it replaces.
+    /// The bytes of the file that it replaces.
     pub at: Range<usize>,
-    /// By what.
+    /// The replacement.
     pub new: String,
 }
 
@@ -40,10 +40,10 @@ impl Edit {
         }
     }
 
-    /// What `mutation` of the list does to its file.
+    /// The edit of a `mutation` in the list.
     ///
     /// # Errors
-    /// The file can't be read, or has not what is to be replaced.
+    /// If the file can't be read, or does not contain the text to replace.
     pub fn of(mutation: &Mutation, root: &Path) -> io::Result<Self> {
         let source = std::fs::read_to_string(root.join(&mutation.file))?;
         let start = source.find(&mutation.old).ok_or_else(|| {
@@ -61,10 +61,10 @@ impl Edit {
         text
     }
 
-    /// What cargo-mutants finds to change in the files of `root` that match `globs`.
+    /// The mutants that cargo-mutants finds in the files of `root` that match `globs`.
     ///
     /// # Errors
-    /// cargo-mutants is not installed, or says what can't be understood.
+    /// If cargo-mutants is not installed, or its output can't be parsed.
     pub fn by_cargo_mutants(root: &Path, globs: &[&str]) -> io::Result<Vec<Self>> {
         let mut command = Command::new("cargo");
         command
@@ -85,7 +85,7 @@ impl Edit {
     }
 }
 
-/// The edits of a list in the format of cargo-mutants; `read` gives the files it names.
+/// Parses a list in the format of cargo-mutants; `read` returns the files that it names.
 fn listed(json: &[u8], read: impl Fn(&str) -> io::Result<String>) -> io::Result<Vec<Edit>> {
     let all: Vec<Listed> = serde_json::from_slice(json)?;
     let mut edits = Vec::with_capacity(all.len());
@@ -125,7 +125,7 @@ struct Place {
 }
 
 impl Place {
-    /// Which byte of `source` that is.
+    /// The corresponding byte offset in `source`.
     fn byte(self, source: &str) -> usize {
         let lines = source.split_inclusive('\n');
         let before: usize = lines.take(self.line.saturating_sub(1)).map(str::len).sum();

@@ -1,5 +1,5 @@
-//! Many changes in one file: each function that is changed gets a body for each
-//! change, and chooses among them when it runs.
+//! Embeds many mutations in one file: each mutated function gets a body for each mutation, and
+//! selects one at run time.
 
 use crate::Edit;
 use proc_macro2::Span;
@@ -7,18 +7,18 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use syn::visit::Visit;
 
-/// A file with many changes in it.
+/// A file with many mutations.
 #[derive(Debug)]
 pub(crate) struct Embedded {
     /// The file.
     pub(crate) source: String,
-    /// Which lines of it, from 1, belong to which change.
+    /// The lines, counted from 1, of each mutation.
     pub(crate) lines: Vec<(Range<usize>, usize)>,
-    /// The numbers of the changes that are not in a function that could choose.
+    /// The numbers of the mutations outside functions that can select a body.
     pub(crate) left_over: Vec<usize>,
 }
 
-/// What the functions ask which of their bodies to run; 0 is the one that they had.
+/// The function that returns which body to run; 0 is the original.
 pub(crate) const SWITCH: &str = "
 #[doc(hidden)]
 #[allow(missing_docs)]
@@ -42,7 +42,7 @@ pub mod mutant_switch {
 /// Puts all `edits`, each with its number, into `source`.
 ///
 /// # Errors
-/// `source` is not Rust.
+/// If `source` is not Rust.
 pub(crate) fn embed(source: &str, edits: &[(usize, Edit)]) -> syn::Result<Embedded> {
     let mut bodies = Bodies::default();
     bodies.visit_file(&syn::parse_file(source)?);
@@ -87,7 +87,7 @@ pub(crate) fn embed(source: &str, edits: &[(usize, Edit)]) -> syn::Result<Embedd
     })
 }
 
-/// Text, and where in it what is.
+/// Text, with the positions of its parts.
 #[derive(Default)]
 struct Writer {
     text: String,
@@ -101,15 +101,15 @@ impl Writer {
         self.text.push_str(text);
     }
 
-    /// The line, from 1, of what is pushed next.
+    /// The line, counted from 1, of the next text to be added.
     fn line(&self) -> usize {
         self.newlines + 1
     }
 }
 
-/// The insides of the functions that can choose a body when they run: not `const`,
-/// and without an opaque type, which would have to be one type for all bodies.
-/// Functions within others belong to those.
+/// The bodies of the functions that can select a body at run time: not `const`, and without an
+/// opaque type, which would have to be one type for all bodies. Nested functions belong to the
+/// outer one.
 #[derive(Default)]
 struct Bodies {
     can_choose: Vec<Range<usize>>,

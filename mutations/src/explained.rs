@@ -1,4 +1,4 @@
-//! Mutants that no test can catch, and why.
+//! Mutants that no test can catch, with the reasons.
 
 use crate::Edit;
 use roce_source::{DataError, read_toml};
@@ -9,12 +9,11 @@ use std::path::Path;
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Explanation {
-    /// The name of the mutant: its file and the change.
+    /// The name of the mutant: its file and its change.
     pub mutant: String,
-    /// The line where it begins, without the space around it: there may be several of
-    /// one name.
+    /// The line where it begins, trimmed: several mutants may have one name.
     pub line: String,
-    /// Why nobody could tell it from the original.
+    /// Why no test can distinguish it from the original.
     pub why: String,
 }
 
@@ -30,18 +29,18 @@ impl Explained {
     /// Reads `mutations/explained.toml` below `root`.
     ///
     /// # Errors
-    /// The file cannot be read, or does not hold explanations.
+    /// If the file can't be read, or does not contain explanations.
     pub fn load(root: &Path) -> Result<Self, DataError> {
         read_toml(&root.join("mutations/explained.toml"))
     }
 
-    /// Why `edit` survives, if somebody has said so.
+    /// Why `edit` survives, if there is an explanation.
     pub fn why(&self, edit: &Edit) -> Option<&str> {
         let of = |e: &&Explanation| e.mutant == edit.name && e.line == edit.text;
         self.survivor.iter().find(of).map(|e| e.why.as_str())
     }
 
-    /// Explanations of what is none of `edits`.
+    /// Explanations of mutants that are not among `edits`.
     pub fn stale<'a>(&'a self, edits: &'a [Edit]) -> impl Iterator<Item = &'a Explanation> {
         let known = |e: &Explanation| {
             let mut edits = edits.iter();

@@ -1,10 +1,10 @@
-//! Deliberate bugs, each of which the tests must find.
+//! Deliberate bugs, each of which the tests must detect.
 //!
-//! `list/*.toml` holds small replacements in the sources, each a mistake that somebody
-//! could make: a comparison off by one, a check left out, an answer too early. More
-//! come from cargo-mutants, which makes them mechanically. The tool makes one at a time
-//! in a copy of the checkout and runs the tests there; a mutation that they pass is a
-//! test that is missing.
+//! `list/*.toml` holds small replacements in the sources, each of which is a plausible mistake: a
+//! comparison off by one, a missing check, a premature answer. Further ones come from
+//! cargo-mutants, which generates them mechanically. The tool makes one at a time in a copy of the
+//! checkout and runs the tests there. A mutation that passes the tests shows that a test is
+//! missing.
 #![warn(missing_docs)]
 
 mod all_in_one;
@@ -26,8 +26,8 @@ pub use one_by_one::OneByOne;
 pub use roce_source::project_root;
 pub use run::{Outcome, Runner};
 
-/// The modules that a mutation tool goes through: packet sequence numbers, the ICRC,
-/// opcodes, and both halves of a QP.
+/// The modules for cargo-mutants: packet sequence numbers, the ICRC, opcodes, and both halves of a
+/// QP.
 pub const MODULES: &[&str] = &[
     "wire/src/psn.rs",
     "wire/src/icrc.rs",

@@ -8,15 +8,15 @@ use std::path::Path;
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Mutation {
-    /// What it is called.
+    /// Its ID.
     pub id: String,
     /// The mistake, in words.
     pub what: String,
-    /// The file, below the project's folder.
+    /// The file, relative to the project's folder.
     pub file: String,
-    /// What stands there, exactly once.
+    /// The text to replace, which occurs exactly once.
     pub old: String,
-    /// What stands there instead.
+    /// The replacement.
     pub new: String,
 }
 
@@ -34,7 +34,7 @@ impl List {
     /// Reads all of `mutations/list` below `root`.
     ///
     /// # Errors
-    /// A file cannot be read, or does not hold mutations.
+    /// If a file can't be read, or does not contain mutations.
     pub fn load(root: &Path) -> Result<Self, DataError> {
         let mut all = Vec::new();
         for path in toml_files(&root.join("mutations/list"))? {
@@ -43,8 +43,8 @@ impl List {
         Ok(Self(all))
     }
 
-    /// What is wrong with the list, each in one line: text that is not there, or more
-    /// than once, replacements that change nothing, names that come twice.
+    /// The problems of the list, one line each: text that does not occur exactly once, replacements
+    /// that change nothing, and duplicate names.
     pub fn problems(&self, root: &Path) -> Vec<String> {
         let mut names = std::collections::BTreeSet::new();
         let mut problems = Vec::new();

@@ -1,5 +1,5 @@
-//! `cargo run -p roce-mutations`: makes each mistake in turn and sees whether the
-//! tests notice.
+//! `cargo run -p roce-mutations`: makes each mutation in turn and checks whether the tests detect
+//! it.
 
 use clap::Parser;
 use roce_mutations::{
@@ -48,7 +48,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Whether all is as it should be.
+/// Returns whether everything is as expected.
 fn work(arguments: &Arguments) -> Result<bool, Failure> {
     let root = project_root();
     let list = List::load(&root)?;
@@ -96,7 +96,7 @@ fn run_all(
     let runner = Runner::default();
     let jobs = arguments.jobs.max(1);
     let kind = if arguments.modules { "modules" } else { "list" };
-    // All at once, since the project may change while the tests run.
+    // Copy at once, because the project may change while the tests run.
     let mut copies = Vec::new();
     for job in 0..jobs {
         let name = format!("{kind}-{job}");
@@ -147,7 +147,7 @@ fn run_all(
     Ok(outcomes)
 }
 
-/// Does `work` for each of `items`, with each of `workers` at the same time.
+/// Calls `work` for each of `items`, with all of `workers` in parallel.
 fn in_parallel<W: Sync, T: Sync, R: Send>(
     workers: &[W],
     items: &[T],
@@ -181,7 +181,7 @@ fn print(edit: &Edit, outcome: &Outcome) {
     }
 }
 
-/// Prints what came of it. Returns whether all is well.
+/// Prints the results. Returns whether everything is as expected.
 fn report(outcomes: &[(Edit, Outcome)], explained: &Explained, mechanical: bool) -> bool {
     let count = |which: fn(&Outcome) -> bool| outcomes.iter().filter(|(_, o)| which(o)).count();
     let caught = count(|o| matches!(o, Outcome::Caught(_)));
@@ -206,7 +206,7 @@ fn report(outcomes: &[(Edit, Outcome)], explained: &Explained, mechanical: bool)
                 println!("SURVIVED: {name} (line {})\n  {text}", edit.line);
                 good = false;
             }
-            // What changes mechanically may not compile. What somebody wrote should.
+            // A mechanical mutant may fail to compile. One of the list must not.
             (Outcome::DoesNotBuild, _) if !mechanical => {
                 println!("DOES NOT BUILD: {name}");
                 good = false;

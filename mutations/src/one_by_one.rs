@@ -1,18 +1,18 @@
-//! A build for each change: slow, and right for every change there can be.
+//! A separate build for each mutation: slow, but possible for every mutation.
 
 use crate::programs::{NEAR, WIDE, build, first_near, quick, slow};
 use crate::{Copy, Edit, Outcome, Runner};
 use std::io;
 
-/// A copy in which one change at a time is made and built.
+/// A copy in which one mutation at a time is made and built.
 #[derive(Debug)]
 pub struct OneByOne(pub Copy);
 
 impl OneByOne {
-    /// What the tests make of `edit`.
+    /// Runs the tests with `edit`.
     ///
     /// # Errors
-    /// The copy can't be changed, or cargo or a program can't be run.
+    /// If the copy can't be changed, or cargo or a program can't be run.
     pub fn run(&self, runner: &Runner, edit: &Edit) -> io::Result<Outcome> {
         let _applied = self.0.apply(edit)?;
         let mut slow_ones = Vec::new();

@@ -1,4 +1,4 @@
-//! The test programs: how they are built and in what order they are tried.
+//! The test programs: how they are built, and in which order they run.
 
 use crate::{Copy, Edit};
 use serde::Deserialize;
@@ -6,19 +6,19 @@ use std::io;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-/// The tests that see to most.
+/// The tests that detect most mutations.
 pub(crate) const NEAR: &[&str] = &[
     "-p roce-wire --lib",
     "-p roce-stack --tests",
     "-p roce-cm --tests",
 ];
 
-/// Those that see to the rest. All of it is deterministic: tests over real sockets can
-/// fail for other reasons than a bug.
+/// The tests for the rest. All are deterministic: tests over real sockets can fail for reasons
+/// other than a bug.
 pub(crate) const WIDE: &str = "-p roce-sim --tests";
 
-/// Which of `NEAR` is the first that can see `edit`: the codec does not depend on the stack, nor
-/// that on communication management.
+/// The index of the first of `NEAR` that can detect `edit`: the codec does not depend on the stack,
+/// nor the stack on communication management.
 pub(crate) fn first_near(edit: &Edit) -> usize {
     match edit.file.split('/').next() {
         Some("wire") => 0,
@@ -31,31 +31,31 @@ pub(crate) fn first_near(edit: &Edit) -> usize {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Program {
     pub(crate) path: PathBuf,
-    /// Where cargo would run it.
+    /// The working directory in which cargo would run it.
     pub(crate) folder: PathBuf,
 }
 
-/// Why there is no program.
+/// Why a program was not built.
 #[derive(Debug)]
 pub(crate) struct BuildFailure {
-    /// Where the errors are: the file, and the line from 1.
+    /// The positions of the errors: the file, and the line counted from 1.
     pub(crate) places: Vec<(String, usize)>,
-    /// What the compiler said.
+    /// The compiler's output.
     pub(crate) said: String,
 }
 
-/// Builds the test programs that the arguments `which` mean.
+/// Builds the test programs that the arguments `which` select.
 ///
 /// # Errors
-/// cargo can't be run.
+/// If cargo can't be run.
 pub(crate) fn build(copy: &Copy, which: &str) -> io::Result<Result<Vec<Program>, BuildFailure>> {
     cargo(copy, &["test", "--no-run"], which)
 }
 
-/// Sees whether the libraries compile.
+/// Checks whether the libraries compile.
 ///
 /// # Errors
-/// cargo can't be run.
+/// If cargo can't be run.
 pub(crate) fn check(copy: &Copy, which: &str) -> io::Result<Result<(), BuildFailure>> {
     Ok(cargo(copy, &["check"], which)?.map(drop))
 }
@@ -70,7 +70,7 @@ fn cargo(
         .env("CARGO_TARGET_DIR", &copy.target)
         .env("CARGO_PROFILE_DEV_DEBUG", "0")
         .env("CARGO_INCREMENTAL", "1")
-        // A mutation may leave something unused, or compute what is always too much.
+        // A mutation may leave something unused, or make an expression overflow.
         .env("RUSTFLAGS", "--cap-lints=allow")
         .args(command)
         .args(["--message-format=json", "--quiet"])
@@ -102,7 +102,7 @@ fn cargo(
     Ok(Err(BuildFailure { places, said }))
 }
 
-/// What cargo prints, as far as it matters.
+/// The relevant parts of cargo's output.
 #[derive(Deserialize)]
 struct Line {
     executable: Option<PathBuf>,
@@ -124,22 +124,22 @@ struct Span {
     is_primary: bool,
 }
 
-/// Some of the tests of a program.
+/// A subset of a program's tests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Suite {
     pub(crate) program: Program,
     pub(crate) arguments: Vec<String>,
-    /// How many seconds of computing they may take. What takes more hangs.
+    /// The limit of their processor time in seconds. A program that exceeds it hangs.
     pub(crate) seconds: u32,
 }
 
 impl Suite {
-    /// Whether its tests take no time.
+    /// Whether its tests are quick.
     pub(crate) fn is_quick(&self) -> bool {
         self.seconds <= QUICK_SECONDS
     }
 
-    /// The tests of these names.
+    /// A suite of the tests with these names.
     pub(crate) fn named(program: &Program, names: impl Iterator<Item = String>) -> Self {
         Self {
             program: program.clone(),
@@ -149,20 +149,20 @@ impl Suite {
     }
 }
 
-/// What quick tests may take together.
+/// The time limit of all quick tests together, in seconds.
 const QUICK_SECONDS: u32 = 25;
 
-/// Tests that take most of the time, by parts of their names.
+/// The slowest tests, by parts of their names.
 const SLOW: &[&str] = &["soak", "hostile", "bad_wire", "faulty_wire"];
 
-/// The tests of `programs` that take no time: they catch most.
+/// The quick tests of `programs`, which detect most mutations.
 pub(crate) fn quick(programs: &[Program]) -> Vec<Suite> {
     let skipping = SLOW.iter().flat_map(|name| ["--skip", name]);
     let arguments: Vec<_> = skipping.map(str::to_owned).collect();
     suites(programs, &arguments, QUICK_SECONDS)
 }
 
-/// The others.
+/// The other tests.
 pub(crate) fn slow(programs: &[Program]) -> Vec<Suite> {
     let arguments: Vec<_> = SLOW.iter().map(|name| (*name).to_owned()).collect();
     suites(programs, &arguments, 200)

@@ -1,4 +1,4 @@
-//! Running tests against a mutation, and knowing which to run first.
+//! Runs tests against a mutation, most promising tests first.
 
 use crate::programs::{Program, Suite};
 use std::collections::BTreeMap;
@@ -7,16 +7,16 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, Stdio};
 use std::sync::Mutex;
 
-/// What the tests made of a mutation.
+/// The result of the tests for a mutation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// This test failed: as it should be.
+    /// This test failed, as it should.
     Caught(String),
-    /// The tests did not end: they would have been noticed, too.
+    /// The tests did not end, which would be noticed, too.
     Hung,
     /// All tests passed.
     Survived,
-    /// The mutation does not build, so it says nothing.
+    /// The mutation does not build, so there is no result.
     DoesNotBuild,
 }
 
@@ -31,26 +31,26 @@ impl std::fmt::Display for Outcome {
     }
 }
 
-/// Runs suites, and remembers which tests have caught mutations of which file.
+/// Runs suites, and remembers which tests have caught mutations in which file.
 #[derive(Debug, Default)]
 pub struct Runner {
     killers: Mutex<BTreeMap<String, Vec<(String, Program)>>>,
 }
 
-/// So many tests are remembered for a file.
+/// The number of tests to remember for a file.
 const KILLERS: usize = 12;
 
-/// More than this and the memory that a program allocates is the bug.
+/// The memory limit of a program, in bytes: a program that exceeds it has a bug.
 const MOST_BYTES: u64 = 8 << 30;
 
-/// However slow the machine is, a program that takes longer waits for something.
+/// The time limit of a program, in seconds. Even on a slow machine, one that takes longer hangs.
 const MOST_SECONDS: u32 = 1800;
 
 impl Runner {
-    /// Whether a test of `suites` fails with mutation `number`, which is in `file`.
+    /// Runs `suites` with mutation `number`, which is in `file`, until a test fails.
     ///
     /// # Errors
-    /// A program can't be run.
+    /// If a program can't be run.
     pub(crate) fn run(&self, file: &str, number: usize, suites: &[Suite]) -> io::Result<Outcome> {
         for suite in &self.likely(file, suites) {
             match run(suite, number)? {
@@ -60,7 +60,7 @@ impl Runner {
         }
         for suite in suites {
             let outcome = run(suite, number)?;
-            // Slow ones would cost more on the others than they save.
+            // Slow tests would cost more for other mutations than they save.
             if let Outcome::Caught(test) = &outcome
                 && suite.is_quick()
             {
@@ -73,7 +73,7 @@ impl Runner {
         Ok(Outcome::Survived)
     }
 
-    /// The tests that caught others of the same file.
+    /// The tests that caught other mutations in the same file.
     fn likely(&self, file: &str, suites: &[Suite]) -> Vec<Suite> {
         let Ok(killers) = self.killers.lock() else {
             return Vec::new();
@@ -109,7 +109,7 @@ impl Runner {
     }
 }
 
-/// Runs tests until one fails.
+/// Runs the tests of a suite until one fails.
 fn run(suite: &Suite, number: usize) -> io::Result<Outcome> {
     let mut child = Command::new("timeout")
         .args(["--signal=KILL", &MOST_SECONDS.to_string(), "prlimit"])
@@ -139,7 +139,7 @@ fn run(suite: &Suite, number: usize) -> io::Result<Outcome> {
         }
     }
     let status = child.wait()?;
-    // `timeout` ends as its program did, or says so with a number above 128.
+    // `timeout` exits as its program did, or with a code above 128 for a signal.
     let signal = status.signal().or(status.code().map(|code| code - 128));
     Ok(match signal {
         _ if status.success() => Outcome::Survived,
@@ -148,19 +148,19 @@ fn run(suite: &Suite, number: usize) -> io::Result<Outcome> {
     })
 }
 
-/// Ends a program that has computed for too long.
+/// The signal that ends a program that has computed for too long.
 const SIGXCPU: i32 = 24;
-/// Ends one that has waited for too long.
+/// The signal that ends a program that has waited for too long.
 const SIGKILL: i32 = 9;
 
-/// The test of a line "test NAME ... ok".
+/// The test's name in a line "test NAME ... ok".
 fn name(line: &str) -> String {
     let rest = line.strip_prefix("test ").unwrap_or(line);
     let end = [" ... ", " - "].iter().filter_map(|end| rest.find(end));
     rest[..end.min().unwrap_or(rest.len())].to_owned()
 }
 
-/// Ends the program: `timeout` hands the signal on, and waits for it.
+/// Ends the program: `timeout` forwards the signal, and waits for the program.
 fn stop(timeout: &mut Child) -> io::Result<()> {
     let id = timeout.id().to_string();
     Command::new("kill").args(["-TERM", &id]).status()?;
@@ -172,7 +172,7 @@ fn stop(timeout: &mut Child) -> io::Result<()> {
 mod tests {
     use super::*;
 
-    /// A program that says and does what is given, in place of tests.
+    /// A script in place of a test program.
     fn script(text: &str, seconds: u32) -> Suite {
         Suite {
             program: Program {

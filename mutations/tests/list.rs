@@ -1,4 +1,4 @@
-//! The list keeps up with the sources, and its page with the list.
+//! The list matches the sources, and its page matches the list.
 
 use roce_mutations::{List, project_root};
 
@@ -16,7 +16,7 @@ fn the_page_says_how_many_mutations_there_are() {
     let root = project_root();
     let list = List::load(&root).unwrap_or_else(|error| panic!("{error}"));
     let page = std::fs::read_to_string(root.join("docs/mutations.md")).expect("the page");
-    // In tens, so that one more mutation does not change the page.
+    // Rounded down to tens, so that one more mutation does not change the page.
     let tens = (list.0.len() - 1) / 10 * 10;
     let sentence = format!("`mutations/list` holds more than {tens} small replacements");
     assert!(

@@ -1,16 +1,16 @@
-//! Modules that import each other in a circle.
+//! Detects modules that import each other in a cycle.
 
 use crate::{Import, ModuleId, Tree, imports};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::Path;
 
-/// Modules of one parent, each of which reaches all others by imports.
+/// Modules with one parent, each of which reaches all others by imports.
 #[derive(Debug)]
 pub struct Cycle {
     /// The modules, by path.
     pub modules: Vec<String>,
-    /// An import for each pair of them, as a line for people: `file:line: a -> b (path)`.
+    /// An import for each pair of them, as a readable line: `file:line: a -> b (path)`.
     pub arrows: Vec<String>,
 }
 
@@ -28,12 +28,12 @@ impl fmt::Display for Cycle {
     }
 }
 
-/// The cycles of a crate; `root` is the folder that messages leave out of file names.
+/// The cycles of a crate. File names in messages are relative to `root`.
 ///
-/// Modules are compared with their siblings, and each counts with everything below it: an
-/// import of `qp::requester` by `cq::ring` is an arrow from `cq` to `qp`. What a parent's own
-/// file defines is shared by its children and makes no arrow: a child may use it while the
-/// parent uses the child, as the files of one `impl` do.
+/// Each module is compared with its siblings, and includes everything below it: an import of
+/// `qp::requester` by `cq::ring` is an edge from `cq` to `qp`. Items that a parent's own file
+/// defines are shared by its children and make no edge: a child may use them while the parent uses
+/// the child, as the files of one `impl` do.
 pub fn cycles(tree: &Tree, root: &Path) -> Vec<Cycle> {
     let all = imports(tree);
     let parents = tree.modules.iter().enumerate();
@@ -45,7 +45,7 @@ pub fn cycles(tree: &Tree, root: &Path) -> Vec<Cycle> {
 
 /// The cycles among the children of `parent`.
 fn among_children(tree: &Tree, all: &[Import], parent: ModuleId, root: &Path) -> Vec<Cycle> {
-    // For each pair of nodes the first import.
+    // The first import for each pair of nodes.
     let mut arrows: BTreeMap<(ModuleId, ModuleId), &Import> = BTreeMap::new();
     for import in all {
         let ends = (
@@ -80,7 +80,7 @@ fn among_children(tree: &Tree, all: &[Import], parent: ModuleId, root: &Path) ->
         .collect()
 }
 
-/// The child of `parent` that `module` is or lies in.
+/// The child of `parent` that contains `module`.
 fn node(tree: &Tree, parent: ModuleId, module: ModuleId) -> Option<ModuleId> {
     let mut ancestors = tree.ancestors(module);
     ancestors.find(|id| tree.modules[*id].parent == Some(parent))

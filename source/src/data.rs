@@ -4,7 +4,7 @@ use serde::de::DeserializeOwned;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// A data file cannot be used.
+/// Why a data file can't be used.
 #[derive(Debug)]
 pub struct DataError {
     /// The file or folder.
@@ -14,7 +14,7 @@ pub struct DataError {
 }
 
 impl DataError {
-    /// `what` is wrong with `path`.
+    /// An error about `path`.
     pub fn new(path: &Path, what: impl fmt::Display) -> Self {
         Self {
             path: path.to_owned(),
@@ -34,7 +34,7 @@ impl std::error::Error for DataError {}
 /// The TOML files of `folder`, in the order of their names.
 ///
 /// # Errors
-/// The folder cannot be read.
+/// If the folder can't be read.
 pub fn toml_files(folder: &Path) -> Result<Vec<PathBuf>, DataError> {
     let entries = std::fs::read_dir(folder).map_err(|e| DataError::new(folder, e))?;
     let mut paths = Vec::new();
@@ -48,10 +48,10 @@ pub fn toml_files(folder: &Path) -> Result<Vec<PathBuf>, DataError> {
     Ok(paths)
 }
 
-/// The content of one TOML file.
+/// Reads one TOML file.
 ///
 /// # Errors
-/// The file cannot be read, or is not a `T`.
+/// If the file can't be read, or is not a `T`.
 pub fn read_toml<T: DeserializeOwned>(path: &Path) -> Result<T, DataError> {
     let text = std::fs::read_to_string(path).map_err(|e| DataError::new(path, e))?;
     toml::from_str(&text).map_err(|e| DataError::new(path, e))

@@ -1,4 +1,4 @@
-//! Which module uses items of which other module.
+//! Finds the items of other modules that each module uses.
 
 use crate::names::{Names, Target, uses};
 use crate::tree::is_for_tests;
@@ -11,7 +11,7 @@ use syn::visit::{self, Visit};
 pub struct Import {
     /// The module that uses the item.
     pub from: ModuleId,
-    /// The module that defines it, wherever the path that is written leads through.
+    /// The module that defines it, whichever re-exports the path goes through.
     pub to: ModuleId,
     /// The line in the file of `from`.
     pub line: usize,
@@ -21,9 +21,9 @@ pub struct Import {
 
 /// Every import of the crate, in the order of the files.
 ///
-/// A path counts for the module that *defines* the item, however many re-exports lead
-/// there. A re-export (`pub use`) is no import, and the name of a module alone is none:
-/// what is used of it counts. Code for tests does not count.
+/// A path counts for the module that *defines* the item, through any number of re-exports. A
+/// re-export (`pub use`) does not count as an import. Neither does a module's name alone, only the
+/// items used through it. Test code does not count.
 pub fn imports(tree: &Tree) -> Vec<Import> {
     let names = Names::new(tree);
     let mut found = Vec::new();
@@ -60,7 +60,7 @@ impl Paths<'_> {
         }
     }
 
-    /// The arguments of a macro are no syntax tree: each chain `a::b::c` is a path.
+    /// The arguments of a macro have no syntax tree: each chain `a::b::c` counts as a path.
     fn tokens(&mut self, tokens: TokenStream) {
         let mut path: Vec<String> = Vec::new();
         let mut line = 0;

@@ -1,8 +1,8 @@
-//! The project's own sources, as data for tests and tools.
+//! The project's own sources as data, for tests and tools.
 //!
-//! - [`Tree`]: the modules of a crate, as the compiler would find them.
-//! - [`imports`]: which module uses which other module's items, and where.
-//! - [`cycles`]: modules that import each other in a circle.
+//! - [`Tree`]: the modules of a crate, as the compiler finds them.
+//! - [`imports`]: the uses of other modules' items, with their positions.
+//! - [`cycles`]: modules that import each other in a cycle.
 //! - [`toml_files`]: the data files of a folder.
 #![warn(missing_docs)]
 
@@ -21,7 +21,7 @@ pub use tree::{Module, ModuleId, SourceError, Tree};
 
 use std::path::PathBuf;
 
-/// The folder of the whole project.
+/// The root folder of the project.
 pub fn project_root() -> PathBuf {
     let crate_root = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
     crate_root

@@ -1,10 +1,10 @@
-//! What a name means in a module.
+//! Resolves names in modules.
 
 use crate::{ModuleId, Tree};
 use std::collections::BTreeMap;
 use syn::{Item, UseTree, Visibility};
 
-/// What a path leads to.
+/// The target of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Target {
     /// A module of this crate.
@@ -13,16 +13,16 @@ pub(crate) enum Target {
     ItemOf(ModuleId),
 }
 
-/// A `use` of one name.
+/// One name of a `use` declaration.
 #[derive(Debug)]
 pub(crate) struct Use {
-    /// The path as it is written.
+    /// The path as written.
     pub(crate) path: Vec<String>,
-    /// The name that it has here; none for `*`.
+    /// The name that it introduces; `None` for `*`.
     pub(crate) name: Option<String>,
     /// Its line in the file.
     pub(crate) line: usize,
-    /// Whether it gives the name to other modules: `pub use`, `pub(crate) use`.
+    /// Whether it exports the name: `pub use`, `pub(crate) use`.
     pub(crate) is_export: bool,
 }
 
@@ -38,11 +38,11 @@ struct Scope {
 pub(crate) struct Names<'a> {
     tree: &'a Tree,
     scopes: Vec<Scope>,
-    /// Where each `macro_rules!` is defined: those names know no modules.
+    /// The module that defines each `macro_rules!`, whose names have no module path.
     macros: BTreeMap<String, ModuleId>,
 }
 
-/// Re-exports lead to re-exports; a chain longer than this is a circle.
+/// The longest chain of re-exports to follow; a longer one is a cycle.
 const LONGEST_CHAIN: usize = 16;
 
 impl<'a> Names<'a> {
@@ -67,8 +67,8 @@ impl<'a> Names<'a> {
         names
     }
 
-    /// What `path`, written in `module`, leads to: none for what another crate defines,
-    /// and for names of variables and type parameters.
+    /// The target of `path`, written in `module`. `None` for items of other crates, and for
+    /// variables and type parameters.
     pub(crate) fn resolve(&self, module: ModuleId, path: &[String]) -> Option<Target> {
         self.path_from(module, path, LONGEST_CHAIN)
     }
@@ -88,7 +88,7 @@ impl<'a> Names<'a> {
         };
         let mut at = start;
         for name in rest {
-            // What follows an item is a variant or an associated item.
+            // After an item come a variant or an associated item.
             let Target::Module(module) = at else {
                 return Some(at);
             };
@@ -111,7 +111,7 @@ impl<'a> Names<'a> {
             return Some(Target::Module(*child));
         }
         if let Some(path) = scope.aliases.get(name) {
-            // `use name::…;` of another crate's name finds itself.
+            // `use name::…;` for a crate of that name would resolve to itself.
             if path.first().is_some_and(|first| first == name) && path.len() == 1 {
                 return None;
             }
@@ -119,7 +119,7 @@ impl<'a> Names<'a> {
         }
         let in_glob = |glob: &Vec<String>| match self.path_from(module, glob, left)? {
             Target::Module(other) if other != module => self.name_in(other, name, left),
-            // The variants of an enum.
+            // Variants of an enum.
             _ => None,
         };
         scope.globs.iter().find_map(in_glob)
@@ -164,8 +164,8 @@ impl Scope {
     }
 }
 
-/// The types that an invocation of a macro declares, as far as the words `struct`, `enum`
-/// and `fn` show them: `bitflags! { pub struct Access: u32 { … } }`.
+/// The types that a macro invocation declares, as far as the keywords `struct`, `enum` and `fn`
+/// show them: `bitflags! { pub struct Access: u32 { … } }`.
 fn bitflags_names(item: &syn::ItemMacro) -> Vec<String> {
     let mut names = Vec::new();
     let mut declares = false;
@@ -184,7 +184,7 @@ fn bitflags_names(item: &syn::ItemMacro) -> Vec<String> {
     names
 }
 
-/// The names that a `use` brings.
+/// The names that a `use` declaration introduces.
 pub(crate) fn uses(item: &syn::ItemUse) -> Vec<Use> {
     let mut all = Vec::new();
     let is_export = !matches!(item.vis, Visibility::Inherited);

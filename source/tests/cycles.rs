@@ -1,4 +1,4 @@
-//! Modules of a crate do not import each other in a circle.
+//! Modules of a crate do not import each other in a cycle.
 
 use roce_source::{Tree, cycles, project_root};
 
@@ -24,8 +24,8 @@ const CRATES: &[&str] = &[
     "xtask/src/main.rs",
 ];
 
-/// Cycles that are still there: the folder of the crate, and the modules. A cycle that is gone or
-/// has lost a module fails the test, so the list only shrinks.
+/// The cycles that still exist: the crate's folder and the modules. The test fails if one of these
+/// cycles is gone or has lost a module, so the list can only shrink.
 const KNOWN: &[(&str, &[&str])] = &[
     ("udp", &["share::steer", "share::table"]),
     ("xdp", &["program::attach", "program::holder"]),

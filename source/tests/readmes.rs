@@ -1,4 +1,4 @@
-//! The tables of README files name files and folders that are there.
+//! The tables of README files name only existing files and folders.
 
 use roce_source::project_root;
 use std::fs;
@@ -20,7 +20,7 @@ fn places(text: &str) -> Vec<&str> {
     cells
 }
 
-/// The paths that a cell names.
+/// The paths in a cell.
 fn paths(cell: &str) -> impl Iterator<Item = &str> {
     let words = cell.split(", ").map(|word| word.trim().trim_matches('`'));
     words.filter(|word| word.contains('/') && !word.contains(' '))

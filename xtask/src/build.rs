@@ -1,4 +1,4 @@
-//! The command and its libraries, built for others.
+//! Builds the command and its libraries for distribution.
 
 use serde_json::Value;
 use std::error::Error;
@@ -7,22 +7,22 @@ use std::io;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// The files that were built.
+/// The files built.
 pub(crate) struct Built {
     /// The `roce` command.
     pub(crate) command: Vec<u8>,
-    /// The library that takes the place of libibverbs.
+    /// The library that replaces libibverbs.
     pub(crate) library: Vec<u8>,
-    /// The library that shows made-up files where no mount is allowed.
+    /// The library that shows the device files where mounts are not allowed.
     pub(crate) preload: Vec<u8>,
 }
 
-/// The names that cargo gives to the files.
+/// The file names that cargo uses.
 const COMMAND: &str = "roce";
 const LIBRARY: &str = "libroce_verbs_shim.so";
 const PRELOAD: &str = "libroce_preload.so";
 
-/// Builds all, linked as a whole and without what only debuggers read.
+/// Builds everything with link-time optimisation and without debugging information.
 pub(crate) fn build() -> Result<Built, Box<dyn Error>> {
     let output = Command::new(env!("CARGO"))
         .args(["build", "--profile", "fat-lto", "--locked"])
@@ -43,7 +43,7 @@ pub(crate) fn build() -> Result<Built, Box<dyn Error>> {
     })
 }
 
-/// Reads all from a folder in which cargo has put them.
+/// Reads the files from a folder that cargo has built into.
 pub(crate) fn found(folder: &Path) -> io::Result<Built> {
     Ok(Built {
         command: read(&folder.join(COMMAND))?,
@@ -58,7 +58,7 @@ fn read(path: &Path) -> io::Result<Vec<u8>> {
         .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))
 }
 
-/// Reads the file of that name among those that cargo says it has built.
+/// Reads the file with that name from the list of files that cargo has built.
 fn find(messages: &str, name: &str) -> Result<Vec<u8>, Box<dyn Error>> {
     let lines = messages.lines().map(serde_json::from_str);
     for message in lines.collect::<Result<Vec<Value>, _>>()? {

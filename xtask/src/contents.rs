@@ -1,4 +1,4 @@
-//! What a package holds, below its prefix.
+//! The contents of a package, below its prefix.
 
 use crate::build::Built;
 use crate::documents;
@@ -8,7 +8,7 @@ use std::io::{self, Write};
 /// A file or a link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Content {
-    /// The path below `/usr`, or whatever the prefix is.
+    /// The path below the prefix, such as `/usr`.
     pub(crate) path: String,
     pub(crate) body: Body,
 }
@@ -23,16 +23,16 @@ pub(crate) enum Body {
     Link(&'static str),
 }
 
-/// Where `roce run` looks for the library, from where the command is.
+/// The path at which `roce run` looks for the library, relative to the command.
 const LIBRARY: &str = "lib/roce/libibverbs.so.1";
 
-/// A symbol of the connection manager: a library that has it serves as librdmacm, too.
+/// A symbol of the connection manager: a library that exports it serves as librdmacm, too.
 const CM_SYMBOL: &[u8] = b"rdma_create_event_channel\0";
 
-/// All of it, in the order of paths.
+/// All contents, ordered by path.
 ///
 /// # Errors
-/// If something can't be compressed.
+/// If a file can't be compressed.
 pub(crate) fn all(built: &Built) -> io::Result<Vec<Content>> {
     let mut all = vec![
         content("bin/roce", Body::Program(built.command.clone())),
@@ -77,7 +77,7 @@ pub(crate) fn all(built: &Built) -> io::Result<Vec<Content>> {
     Ok(all)
 }
 
-/// What Debian's packages say of their licence.
+/// The copyright file of Debian's packages.
 const COPYRIGHT: &str = "\
 Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/
 Upstream-Name: roce
@@ -95,7 +95,7 @@ fn content(path: impl Into<String>, body: Body) -> Content {
     }
 }
 
-/// In gzip, without a time.
+/// Compresses with gzip, without a timestamp.
 pub(crate) fn compress(bytes: &[u8]) -> io::Result<Vec<u8>> {
     let mut writer = GzBuilder::new()
         .mtime(0)

@@ -1,21 +1,21 @@
-//! Debian packages: an archive of ar with two of tar, deb(5).
+//! Debian packages: an ar archive with two tar archives, deb(5).
 
 use crate::contents::{Body, Content, compress};
 use crate::tarball;
 use std::io;
 
-/// What its control file says.
+/// The fields of its control file.
 pub(crate) struct Package<'a> {
     pub(crate) version: &'a str,
     pub(crate) architecture: &'static str,
-    /// The libc that it needs, or a newer one.
+    /// The minimum version of libc.
     pub(crate) libc: (u32, u32),
 }
 
 /// Debian's name of an architecture.
 ///
 /// # Errors
-/// If it is not known here.
+/// If the architecture is not known here.
 pub(crate) fn architecture(rust: &str) -> Result<&'static str, String> {
     match rust {
         "x86_64" => Ok("amd64"),
@@ -29,7 +29,7 @@ pub(crate) fn architecture(rust: &str) -> Result<&'static str, String> {
     }
 }
 
-/// The newest version of libc that the contents ask for symbols of.
+/// The newest libc version among the symbols that the contents need.
 pub(crate) fn newest_libc(contents: &[Content]) -> (u32, u32) {
     const VERSION: &[u8] = b"GLIBC_";
     let mut newest = (2, 17);
@@ -49,7 +49,7 @@ pub(crate) fn newest_libc(contents: &[Content]) -> (u32, u32) {
     newest
 }
 
-/// Two numbers with a dot between them, at the beginning of a text that ends with a zero.
+/// Parses two numbers with a dot between them, at the beginning of a zero-terminated text.
 fn version(bytes: &[u8]) -> Option<(u32, u32)> {
     let end = bytes.iter().take(16).position(|byte| *byte == 0)?;
     let text = std::str::from_utf8(&bytes[..end]).ok()?;
@@ -62,10 +62,10 @@ impl Package<'_> {
         format!("roce_{}_{}.deb", self.version, self.architecture)
     }
 
-    /// The package.
+    /// Builds the package.
     ///
     /// # Errors
-    /// If a path is longer than tar can say.
+    /// If a path is too long for tar.
     pub(crate) fn pack(&self, contents: &[Content]) -> io::Result<Vec<u8>> {
         let control = [Content {
             path: "control".to_owned(),

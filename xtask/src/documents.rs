@@ -1,21 +1,21 @@
-//! Man pages and shell completions, made of the command line itself.
+//! Man pages and shell completions, generated from the command line's definition.
 
 use clap::Command;
 use clap_complete::Shell;
 use clap_mangen::Man;
 use std::io;
 
-/// The command line, with all names made.
+/// The definition of the command line, with all names built.
 fn command() -> Command {
     let mut command = roce_cli::command_line().disable_help_subcommand(true);
     command.build();
     command
 }
 
-/// A page for the command and one for each subcommand that users are told of: name and text.
+/// The name and text of each man page: one for the command and one for each visible subcommand.
 ///
 /// # Errors
-/// None that is known: they are written to memory.
+/// None are known: the pages are written to memory.
 pub(crate) fn man_pages() -> io::Result<Vec<(String, Vec<u8>)>> {
     let command = command();
     let shown = command.get_subcommands().filter(|sub| !sub.is_hide_set());
@@ -29,7 +29,7 @@ pub(crate) fn man_pages() -> io::Result<Vec<(String, Vec<u8>)>> {
     Ok(pages)
 }
 
-/// For each shell the path where it looks, and the script.
+/// The installation path and the script for each shell.
 pub(crate) fn completions() -> Vec<(String, Vec<u8>)> {
     let places = [
         (Shell::Bash, "share/bash-completion/completions/roce"),

@@ -1,7 +1,7 @@
 //! `cargo xtask dist`: a tarball and a Debian package of the command and the library.
 //!
-//! Both hold the same files. They are made without any tool of a distribution, and are the
-//! same bytes whenever they are made of the same files.
+//! Both contain the same files. They are built without a distribution's tools, and the same files
+//! always give the same bytes.
 
 mod build;
 mod contents;

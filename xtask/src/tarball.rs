@@ -1,22 +1,22 @@
-//! Archives in tar, compressed with gzip: the same bytes for the same contents.
+//! Tar archives, compressed with gzip: the same contents give the same bytes.
 
 use crate::contents::{Body, Content, compress};
 use std::collections::BTreeSet;
 use std::io;
 use tar::{Builder, EntryType, Header};
 
-/// A tarball with one folder, to be unpacked anywhere.
+/// A tarball with one folder, which can be unpacked anywhere.
 ///
 /// # Errors
-/// If a path is longer than tar can say.
+/// If a path is too long for tar.
 pub(crate) fn pack(contents: &[Content], version: &str) -> io::Result<Vec<u8>> {
     compress(&archive(contents, &format!("roce-{version}/"))?)
 }
 
-/// The contents below `prefix`, which ends in a slash, and all folders on the way.
+/// An archive of the contents below `prefix`, which ends with a slash, with all parent folders.
 ///
 /// # Errors
-/// If a path is longer than tar can say.
+/// If a path is too long for tar.
 pub(crate) fn archive(contents: &[Content], prefix: &str) -> io::Result<Vec<u8>> {
     let mut builder = Builder::new(Vec::new());
     let mut folders = BTreeSet::new();
@@ -51,7 +51,7 @@ fn add(
     builder.append_data(&mut header, path, bytes)
 }
 
-/// Of root, and of no time.
+/// Owned by root, without a timestamp.
 fn header(kind: EntryType, mode: u32, size: u64) -> Header {
     let mut header = Header::new_gnu();
     header.set_entry_type(kind);

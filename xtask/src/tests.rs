@@ -1,4 +1,4 @@
-//! Both packages, looked into with the same crates and, where it is installed, with dpkg.
+//! Unpacks both packages with the same crates and, where it is installed, with dpkg.
 
 use crate::build::Built;
 use crate::contents::{self, Content};
@@ -9,7 +9,7 @@ use std::fs;
 use std::io::Read;
 use std::process::Command;
 
-/// Something in place of what takes minutes to build.
+/// Fake files in place of those that take minutes to build.
 fn contents() -> Vec<Content> {
     let built = Built {
         command: b"\x7fELF the command GLIBC_2.34\0 GLIBC_2.4\0 GLIBC_PRIVATE\0".to_vec(),
@@ -46,7 +46,7 @@ fn text(entries: &BTreeMap<String, (u32, Vec<u8>)>, path: &str) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// What both packages hold, below the prefix.
+/// Checks the contents of a package below its prefix.
 fn check(entries: &BTreeMap<String, (u32, Vec<u8>)>, prefix: &str) {
     let at = |path: &str| format!("{prefix}{path}");
     assert_eq!(entries[&at("bin/roce")].0, 0o755);
@@ -133,7 +133,7 @@ fn the_debian_package_holds_all() {
     check(&entries(data), "usr/");
 }
 
-/// What the tool that it is for says of it.
+/// Checks with the tool that installs such packages.
 #[test]
 fn dpkg_understands_it() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -143,7 +143,7 @@ fn dpkg_understands_it() {
     let Ok(info) = dpkg("--info") else {
         let required = std::env::var_os("ROCE_LAB").is_some_and(|lab| lab == "require");
         assert!(!required, "dpkg-deb is not installed, and ROCE_LAB=require");
-        // Not by a macro: the test harness would swallow that.
+        // Written directly, because the test harness captures what macros print.
         let why = "\n*** SKIPPED: dpkg_understands_it: dpkg-deb is not installed ***\n";
         let _ = std::io::Write::write_all(&mut std::io::stderr(), why.as_bytes());
         return;

@@ -1,5 +1,5 @@
-//! What docs/ci.md says, done: the steps of the action, and the Debian package in a root that has
-//! nothing but Debian's base system. Both as an ordinary user.
+//! Carries out docs/ci.md: the steps of the action, and the Debian package in a root with only
+//! Debian's base system. Both run as an ordinary user.
 
 use roce_tests::programs;
 use std::ffi::OsStr;
@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use tempfile::TempDir;
 
-/// Somebody without privilege.
+/// An unprivileged user.
 const NOBODY: u32 = 65534;
 
 /// The repository.
@@ -29,7 +29,7 @@ fn is_root() -> bool {
     unsafe { libc::geteuid() == 0 }
 }
 
-/// A command of an ordinary user: of `nobody` if root runs the tests.
+/// A command that runs as an ordinary user: as `nobody` if root runs the tests.
 fn as_ordinary_user(program: impl AsRef<OsStr>) -> Command {
     if !is_root() {
         return Command::new(program);
@@ -43,7 +43,7 @@ fn as_ordinary_user(program: impl AsRef<OsStr>) -> Command {
     command
 }
 
-/// Packs the command and the library that were built with this test, by the real `cargo xtask
+/// Packs the command and the library that were built with this test, with the real `cargo xtask
 /// dist`, and returns the file with this ending.
 fn packed(folder: &Path, ending: &str) -> PathBuf {
     let built = folder.join("built");
@@ -66,7 +66,7 @@ fn packed(folder: &Path, ending: &str) -> PathBuf {
     PathBuf::from(made.unwrap_or_else(|| panic!("no {ending} in {said}")))
 }
 
-/// What a command printed, which must have succeeded.
+/// The output of a command, which must have succeeded.
 fn success(output: &Output) -> String {
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let errors = String::from_utf8_lossy(&output.stderr);
@@ -74,7 +74,7 @@ fn success(output: &Output) -> String {
     text
 }
 
-/// A job of a hosted runner, as far as the action sees one.
+/// A job of a hosted runner, as far as the action uses one.
 struct Job {
     folder: TempDir,
     package: PathBuf,
@@ -106,7 +106,7 @@ impl Job {
         runs.collect()
     }
 
-    /// Runs a step with these inputs, after what earlier steps put into the environment of the job.
+    /// Runs a step with these inputs, in the environment that earlier steps have set.
     fn step(&self, command: &str, inputs: &[(&str, &str)]) -> Output {
         let temp = self.temp();
         let read = |name: &str| fs::read_to_string(temp.join(name)).unwrap_or_default();
@@ -235,7 +235,7 @@ fn the_debian_package_works_in_a_fresh_root() {
         .output();
     success(&bootstrap.expect("it starts"));
     fs::copy(&package, root.join("roce.deb")).expect("copied");
-    // In namespaces of its own: what it mounts and starts ends with it.
+    // In namespaces of its own, which remove its mounts and processes at the end.
     let inside = |script: &str| {
         let output = Command::new("unshare")
             .args(["--net", "--mount", "--pid", "--fork", "--kill-child"])

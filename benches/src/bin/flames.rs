@@ -12,9 +12,9 @@ use std::process::ExitCode;
 
 /// Flame graphs of both ends of 64 KiB WRITEs over a veth pair with MTU 9000
 ///
-/// Needs root (it makes two network namespaces), iproute2 and perf. Prints a table of
-/// what each end was busy with; with --write it replaces flames-udp-sender.svg and
-/// flames-udp-receiver.svg in that folder, and the profile in its benchmarks.md.
+/// Needs root (it makes two network namespaces), iproute2 and perf. Prints a table of where each
+/// end spent its time; with --write it replaces flames-udp-sender.svg and flames-udp-receiver.svg
+/// in that folder, and the profile in its benchmarks.md.
 #[derive(Debug, Parser)]
 struct Args {
     /// Seconds of the transfer

@@ -1,4 +1,4 @@
-//! Measures UCX, libfabric and Open MPI by this stack beside TCP.
+//! Measures UCX, libfabric and Open MPI over this stack and over TCP.
 
 use clap::Parser;
 use roce_benches::command::{Comparing, finish, progress, step};
@@ -25,7 +25,7 @@ fn run(args: &Args) -> Result<(), String> {
     args.comparing.tell("figures frameworks", &measure(args)?)
 }
 
-/// By turns, so that drift meets both alike.
+/// The two alternate, so that drift affects both alike.
 fn measure(args: &Args) -> Result<Vec<Comparison>, String> {
     let roce = roce::build()?;
     perftest::build_library()?;
@@ -41,7 +41,7 @@ fn measure(args: &Args) -> Result<Vec<Comparison>, String> {
         }
     }
     bar.finish_and_clear();
-    // If it stays, it is overwritten some day.
+    // If it can't be removed, a later run overwrites it.
     let _ = std::fs::remove_file(&built.mpi);
     let rows = FRAMEWORKS.iter().zip(&pairs);
     Ok(rows

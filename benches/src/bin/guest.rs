@@ -1,4 +1,4 @@
-//! Measures this stack and the kernel's Soft-RoCE in one and the same guest.
+//! Measures this stack and the kernel's Soft-RoCE in the same guest.
 
 use clap::Parser;
 use roce_benches::command::{Comparing, finish, progress, step};
@@ -20,12 +20,12 @@ struct Args {
     comparing: Comparing,
 }
 
-/// Nothing takes so long, also with an emulated processor.
+/// The longest time for any step, even with an emulated processor.
 const TIMEOUT: Duration = Duration::from_secs(300);
 
-/// How often a program is asked again that has ended well, but without a figure: perftest finds
-/// out at its end how fast the processor's clock is, and that of an emulated one that has waited
-/// for a real one may seem to stand still.
+/// How often to repeat a program that succeeded without reporting a figure. perftest measures the
+/// processor's clock rate at its end, and the clock of an emulated processor that has waited for a
+/// real one may appear to stand still.
 const REPETITIONS: usize = 2;
 
 fn main() -> ExitCode {
@@ -42,7 +42,7 @@ struct Figures {
     latency: f64,
 }
 
-/// Both in turn in each run, so that drift meets both alike.
+/// The two alternate in each run, so that drift affects both alike.
 fn measure(args: &Args) -> Result<Vec<Comparison>, String> {
     let roce = roce::build()?;
     perftest::build_library()?;
@@ -56,7 +56,7 @@ fn measure(args: &Args) -> Result<Vec<Comparison>, String> {
     for _ in 0..args.comparing.runs {
         step(&bar, "Soft-RoCE");
         let theirs = soft_roce(&lab)?;
-        // It holds UDP port 4791 as long as the module is there.
+        // It holds UDP port 4791 while the module is loaded.
         shell(&lab, "rdma link delete rxe0 && modprobe -r rdma_rxe")?;
         step(&bar, "this stack");
         let ours = this_stack(&lab, &roce)?;
@@ -131,7 +131,7 @@ fn both(lab: &Lab, prefix: &str, device: &str, address: &str) -> Result<Figures,
     })
 }
 
-/// What a shell command in the guest prints.
+/// The output of a shell command in the guest.
 fn shell(lab: &Lab, script: &str) -> Result<String, String> {
     let output = lab.guest(["sh", "-c", script]).output(TIMEOUT);
     let output = output.and_then(|output| output.success());

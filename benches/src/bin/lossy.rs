@@ -1,5 +1,5 @@
-//! Goodput towards Soft-RoCE over a link that loses packets: this stack's, and
-//! Soft-RoCE's own.
+//! Measures goodput towards Soft-RoCE over a link that loses packets: this stack's, and Soft-RoCE's
+//! own.
 
 use clap::Parser;
 use roce_benches::command::{finish, progress, step};
@@ -41,10 +41,10 @@ struct Args {
 type Error = Box<dyn std::error::Error>;
 
 const MESSAGE: u32 = 64 << 10;
-/// Messages under way.
+/// Outstanding messages.
 const DEPTH: u32 = 16;
-/// How often perftest is started for a figure. It counts what completes between two points
-/// of time, which has been nothing at times, on a busy machine.
+/// The most starts of perftest for one figure. It counts completions between two points in time,
+/// and on a busy machine there may be none.
 const ATTEMPTS: u32 = 3;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -120,7 +120,7 @@ impl Figures {
     }
 }
 
-/// What this stack moves to or from the guest, in Mb/s.
+/// This stack's goodput to or from the guest, in Mb/s.
 fn measure_ours(lab: &Lab, op: Op, duration: Duration) -> Option<f64> {
     let options = Options {
         length: MESSAGE * DEPTH,
@@ -171,8 +171,8 @@ fn post(ours: &Ours, op: Op, number: u64, addr: u64, rkey: u32) {
         .expect("the queue has room");
 }
 
-/// What perftest in the second guest moves to or from the first, in Mb/s; `None` if it
-/// ends with an error, or counts nothing.
+/// perftest's goodput between the second guest and the first, in Mb/s; `None` if it fails or counts
+/// nothing.
 fn measure_rxe(
     lab: &Lab,
     second: &SecondGuest<'_>,
@@ -183,12 +183,13 @@ fn measure_rxe(
         Op::Write => "ib_write_bw",
         Op::Read => "ib_read_bw",
     };
-    // All but the first second and the last counts (-f); without that, all but four.
+    // -f excludes only the first and the last second from the count; without it, four seconds at
+    // each end.
     let options = format!(
         "{program} -d rxe0 -x 1 -F -s {MESSAGE} -D {seconds} -f 1 -t {DEPTH} -m 1024 --report_gbits"
     );
     let words = |text: &str| -> Vec<String> { text.split(' ').map(str::to_owned).collect() };
-    // It prints where it stands only when it has ended; so its socket is looked for.
+    // It prints that it is ready only at its end, so look for its socket.
     let server = lab.guest_spawn(words(&options))?;
     lab.guest([
         "sh",

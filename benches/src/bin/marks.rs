@@ -1,4 +1,4 @@
-//! Measures two flows through a slow port that marks, with DCQCN and without.
+//! Measures two flows through a slow port that marks packets, with DCQCN and without.
 
 use clap::Parser;
 use roce_benches::command::{Comparing, finish, progress, step};
@@ -24,9 +24,9 @@ struct Args {
     ms: u64,
 }
 
-/// The port: room for six packets of path MTU 4096. It marks as DCQCN wants it: none while
-/// one packet waits, and so many just before it is full that a flow with half of the rate is
-/// as likely told in 55 us as with the paper's switches.
+/// The port has room for six packets of path MTU 4096. It marks as DCQCN requires: none while one
+/// packet waits, and just before the queue is full with a probability at which a flow with half of
+/// the rate is as likely to be notified within 55 us as with the paper's switches.
 const PORT: SlowPort = SlowPort {
     rate: 1_000_000_000,
     queue: 24_000,
@@ -38,8 +38,8 @@ const PORT: SlowPort = SlowPort {
     }),
 };
 
-/// The paper's parameters; rates are the same parts of the link's as there of 40 Gbit/s, and
-/// a sender begins at that of the link, as an adapter does.
+/// The paper's parameters. Rates are the same fractions of the link's rate as in the paper, where
+/// it is 40 Gbit/s. A sender starts at the link's rate, as an adapter does.
 const DCQCN: &str = "dcqcn,paper,rpg_max_rate=1000,rpg_min_rate=1,rpg_ai_rate=1,rpg_hai_rate=10,\
                      start_rate=1000";
 
@@ -51,7 +51,7 @@ fn run(args: &Args) -> Result<(), String> {
     args.comparing.tell("figures marks", &measure(args)?)
 }
 
-/// What the two flows carried, in bits per second, and how many packets the port dropped.
+/// The rates of the two flows, in bits per second, and the number of packets that the port dropped.
 #[derive(Clone, Copy)]
 struct Carried {
     rates: [f64; 2],
@@ -123,7 +123,7 @@ fn comparisons(runs: &[Run], what: &'static str) -> Vec<Comparison> {
     ]
 }
 
-/// What two senders carry to one receiver at the same time.
+/// Measures two senders that send to one receiver at the same time.
 fn flows(roce: &Path, datapath: &str, control: &str, ms: u64) -> Result<Carried, String> {
     let fabric = Bottleneck::new_or_skip(&PORT).ok_or("the switch can't be had here")?;
     let far = Host::Far.address();
@@ -138,7 +138,7 @@ fn flows(roce: &Path, datapath: &str, control: &str, ms: u64) -> Result<Carried,
     let ms = ms.to_string();
     let mut servers = Vec::new();
     let mut clients = Vec::new();
-    // One process can have an interface for AF_XDP; the other shares its address.
+    // Only one process can use an interface with AF_XDP; the other shares its address.
     let receivers = [datapath, "udp"];
     for ((host, port), datapath) in [(Host::Near, "18521"), (Host::Other, "18522")]
         .into_iter()
@@ -155,7 +155,7 @@ fn flows(roce: &Path, datapath: &str, control: &str, ms: u64) -> Result<Carried,
         .iter()
         .map(|(host, client)| Client::spawn(perf(*host, datapath, client)))
         .collect::<Result<Vec<_>, _>>()?;
-    // What is not measured is out of the way of what is: checks before, latencies after.
+    // The clients measure at the same time: checks are done before, latencies after.
     for at in ["ready", "measured"] {
         running
             .iter_mut()
@@ -168,7 +168,7 @@ fn flows(roce: &Path, datapath: &str, control: &str, ms: u64) -> Result<Carried,
     }
     servers.into_iter().try_for_each(|server| server.wait())?;
     let marked = fabric.marked();
-    // Without a mark there was nothing to react to.
+    // Without marks there was nothing to react to.
     match (marked, rates.as_slice()) {
         (0, _) if control != "none" => Err("the port marked nothing".into()),
         (_, &[one, other]) => Ok(Carried {
@@ -179,7 +179,7 @@ fn flows(roce: &Path, datapath: &str, control: &str, ms: u64) -> Result<Carried,
     }
 }
 
-/// A sender, which begins and ends its measurement together with the other.
+/// A sender that starts and ends its measurement together with the other.
 struct Client {
     child: Child,
     said: BufReader<ChildStderr>,
@@ -196,7 +196,7 @@ impl Client {
         Ok(Self { child, said })
     }
 
-    /// Waits until it says that it has come so far.
+    /// Waits until it reports this step.
     fn wait_until(&mut self, at: &str) -> Result<(), String> {
         let mut all = String::new();
         for line in self.said.by_ref().lines().map_while(Result::ok) {
@@ -213,7 +213,7 @@ impl Client {
         writeln!(input).map_err(|e| format!("roce perf does not listen: {e}"))
     }
 
-    /// What it carried: bits per second.
+    /// Its rate in bits per second.
     fn rate(mut self) -> Result<f64, String> {
         let mut said = String::new();
         let done = self.child.wait_with_output().map_err(|e| e.to_string())?;

@@ -1,4 +1,4 @@
-//! Measures the pacer: how well QPs keep to their rates, and what that costs.
+//! Measures the pacer: how precisely QPs keep to their rates, and the cost of pacing.
 
 use clap::Parser;
 use roce_benches::command::finish;

@@ -1,4 +1,4 @@
-//! Measures unmodified programs on this stack's libibverbs beside `roce perf`.
+//! Measures unmodified programs on this stack's libibverbs, compared with `roce perf`.
 
 use clap::Parser;
 use roce_benches::command::{Comparing, finish, progress, step};
@@ -21,7 +21,7 @@ struct Args {
     seconds: u32,
 }
 
-/// Messages outstanding, and their bytes.
+/// Outstanding messages, and their length in bytes.
 const DEPTH: usize = 64;
 const SIZE: usize = 65536;
 
@@ -46,7 +46,7 @@ struct Run {
     polled_latency: f64,
 }
 
-/// Everything is measured once in each run, so that drift meets all alike.
+/// Everything is measured once in each run, so that drift affects all alike.
 fn measure(args: &Args) -> Result<Vec<Comparison>, String> {
     let roce = roce::build()?;
     perftest::build_library()?;

@@ -1,4 +1,4 @@
-//! Measures what loss costs, in simulation, and writes the page about it.
+//! Measures the cost of loss, in simulation, and writes the page about it.
 
 use clap::Parser;
 use roce_benches::command::finish;

@@ -1,4 +1,4 @@
-//! Measures many QPs: memory of each, and throughput of all.
+//! Measures many QPs: memory per QP, and total throughput.
 
 use clap::Parser;
 use roce_benches::command::finish;
@@ -8,7 +8,7 @@ use std::alloc::System;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Counts what is allocated.
+/// Counts allocations.
 #[global_allocator]
 static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
@@ -30,7 +30,7 @@ struct Args {
     write: Option<PathBuf>,
 }
 
-/// How many QPs memory is measured with.
+/// The number of QPs for measuring memory.
 const QPS: usize = 10_000;
 
 fn main() -> ExitCode {
@@ -50,7 +50,7 @@ fn run(args: &Args) -> Result<(), String> {
     write(folder, "scale.svg", &figures::plot(&all)?)
 }
 
-/// Bytes of heap for each connected QP with queues of `depth`, all but the CQ.
+/// Heap bytes per connected QP with queues of `depth`, without the CQ.
 fn bytes_of_each(depth: usize) -> Result<f64, String> {
     let held = |region: &Region<'_, System>| {
         let change = region.change();

@@ -1,4 +1,4 @@
-//! Measures AF_XDP beside its own bare rings, UDP sockets and TCP.
+//! Measures AF_XDP, compared with its own bare rings, UDP sockets and TCP.
 
 use clap::Parser;
 use roce_benches::command::{Comparing, finish, progress, step};
@@ -33,14 +33,14 @@ fn run(args: &Args) -> Result<(), String> {
     args.comparing.tell("figures xdp", &measure(args)?)
 }
 
-/// So few WRITEs outstanding keep the link busy, and 512 KiB are in the cache.
+/// 8 outstanding WRITEs keep the link busy, and their 512 KiB stay in the cache.
 const FEW: &[&str] = &["--depth", "8"];
 
-/// One WRITE of so many asks for a completion.
+/// One WRITE in 32 asks for a completion.
 const SELECTIVE: &[&str] = &["--signal-every", "32"];
 
-/// The machine is faster or slower for seconds at a time. What has a goal is measured so many
-/// times in a run, a part of the time each, by turns with the bare rings, and the mean taken.
+/// The machine's speed varies over seconds. A quantity with a goal is measured this many times in a
+/// run, each time for a part of the time, alternating with the bare rings; the mean counts.
 const TURNS: u32 = 4;
 
 /// One run of everything.
@@ -57,15 +57,14 @@ struct Run {
 }
 
 impl Run {
-    /// Thousands of packets per second with 64 KiB WRITEs, or what TCP's bytes would
-    /// take of them.
+    /// The packet rate of 64 KiB WRITEs in thousands per second; for TCP, of as many bytes.
     fn packets(bits_per_second: f64) -> f64 {
         bits_per_second / 8.0 / PAYLOAD / 1e3
     }
 }
 
-/// Everything is measured in each run, so that drift meets all alike; what is compared with the
-/// bare rings, by turns with them.
+/// Everything is measured in each run, so that drift affects all alike. Quantities that are
+/// compared with the bare rings alternate with them.
 fn measure(args: &Args) -> Result<Vec<Comparison>, String> {
     let roce = roce::build()?;
     let rings = roce::build_example("roce-xdp", "raw_rings")?;

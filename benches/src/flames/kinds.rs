@@ -1,12 +1,11 @@
-//! What a sample was busy with, in words.
+//! Classifies samples by the kind of work.
 
 use super::stacks::{Side, Stack};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-/// Kinds of work, by the functions that tell them: the first that fits. A kind fits
-/// if the innermost function is on `side` and one of `inside` is part of the
-/// innermost function's name, or one of `below` part of any function's name.
+/// The kinds of work, in order of precedence. A kind matches if the innermost function is on
+/// `side`, and its name contains one of `inside` or any function's name contains one of `below`.
 struct Kind {
     name: &'static str,
     side: Option<Side>,

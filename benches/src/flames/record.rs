@@ -1,4 +1,4 @@
-//! Profiles of both ends of `roce perf`, by the kernel's `perf`.
+//! Profiles both ends of `roce perf` with the kernel's `perf`.
 
 use super::stacks::{self, Stack};
 use crate::peers::{output, serve};
@@ -7,22 +7,22 @@ use crate::veth::{ADDRESSES, VethPair};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Samples per second: not a divisor of what timers do.
+/// Samples per second: not a divisor of timer frequencies.
 const FREQUENCY: &str = "1999";
 
 /// The profiles of both ends.
 #[derive(Debug)]
 pub struct Profiles {
-    /// The one that writes.
+    /// The end that writes.
     pub sender: Vec<Stack>,
-    /// The one that is written to.
+    /// The end that is written to.
     pub receiver: Vec<Stack>,
-    /// Bits of payload per second while they were taken.
+    /// Payload bits per second while the samples were taken.
     pub bits_per_second: f64,
 }
 
-/// Builds the `roce` command with optimisation and with frame pointers, which stacks
-/// are found by; where it is.
+/// Builds the `roce` command with optimisation and with frame pointers, which `perf` needs to find
+/// stacks. Returns its path.
 ///
 /// # Errors
 /// If cargo fails.
@@ -41,11 +41,11 @@ pub fn build() -> Result<PathBuf, String> {
     Ok(target.join(PROFILE).join("roce"))
 }
 
-/// Profiles WRITEs of `size` bytes from host 1 to host 0, by a datapath as
-/// `ROCE_DATAPATH` names it. What perf writes goes into `folder`.
+/// Profiles WRITEs of `size` bytes from host 1 to host 0, with a datapath as in `ROCE_DATAPATH`.
+/// perf writes its files to `folder`.
 ///
 /// # Errors
-/// If a side or perf fails.
+/// If an end or perf fails.
 pub fn write(
     pair: &VethPair,
     roce: &Path,

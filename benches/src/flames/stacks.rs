@@ -1,15 +1,15 @@
-//! Call stacks out of the text of `perf script -F comm,ip,sym,dso`.
+//! Parses call stacks from the output of `perf script -F comm,ip,sym,dso`.
 
 /// A function in a stack.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Frame {
     /// Its name; `[unknown]` if it has none.
     pub function: String,
-    /// Where it is from.
+    /// Where it belongs.
     pub side: Side,
 }
 
-/// Which program a function belongs to.
+/// The side of a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Side {
     /// The program itself.
@@ -20,18 +20,17 @@ pub enum Side {
     Kernel,
 }
 
-/// The functions that were running when a sample was taken, the outermost first.
+/// The functions that were running at a sample, outermost first.
 pub type Stack = Vec<Frame>;
 
-/// The stacks of a profile. Samples without a stack are left out.
+/// Parses the stacks of a profile. Samples without a stack are left out.
 ///
 /// `program` is the name of the program's file.
 pub fn parse(script: &str, program: &str) -> Vec<Stack> {
     script
         .split("\n\n")
         .map(|sample| {
-            // The first line names the process, each other one a function, the
-            // innermost first.
+            // The first line names the process; each following line a function, innermost first.
             let mut stack: Stack = sample
                 .trim_matches('\n')
                 .lines()

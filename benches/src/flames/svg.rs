@@ -1,5 +1,5 @@
-//! Flame graphs: each function as wide as its share of the samples, above what called
-//! it. Pointing at one shows its name and share.
+//! Flame graphs: each function is as wide as its share of the samples, above its caller. A tooltip
+//! shows its name and share.
 
 use super::stacks::{Side, Stack};
 use std::fmt::Write as _;
@@ -8,12 +8,12 @@ use std::fmt::Write as _;
 const WIDTH: f64 = 1200.0;
 const ROW: usize = 16;
 const TITLE: usize = 48;
-/// A function narrower than this is left out, with all that it called.
+/// The narrowest function to show, in pixels. Narrower ones are left out with their callees.
 const NARROWEST: f64 = 0.6;
-/// Pixels of a letter, about.
+/// Approximate width of a letter, in pixels.
 const LETTER: f64 = 6.6;
 
-/// A function on a call path, with what it called.
+/// A function on a call path, with its callees.
 #[derive(Debug)]
 struct Node {
     function: String,
@@ -49,7 +49,7 @@ impl Node {
         }
     }
 
-    /// Neighbours in the alphabet: two profiles can be compared by eye.
+    /// Sorts alphabetically, so that two profiles can be compared by eye.
     fn sort(&mut self) {
         self.children.sort_by(|a, b| a.function.cmp(&b.function));
         self.children.iter_mut().for_each(Self::sort);
@@ -64,7 +64,7 @@ impl Node {
     }
 }
 
-/// A flame graph of these stacks, with a title, as an SVG file's text.
+/// A flame graph of these stacks with a title, as the text of an SVG file.
 pub fn flame_graph(stacks: &[Stack], title: &str) -> String {
     let mut root = Node::new("all", Side::Program);
     stacks.iter().for_each(|stack| root.add(stack));
@@ -117,7 +117,7 @@ fn draw(node: &Node, x: f64, y: usize, scale: f64, all: usize, out: &mut String)
     }
 }
 
-/// A hue for the side, and a shade by the name: neighbours can be told apart.
+/// The colour: a hue for the side and a shade for the name, so that neighbours differ.
 fn colour(node: &Node) -> &'static str {
     let shades = match node.side {
         Side::Program => ["#f4a261", "#f2955a", "#eda873", "#f7b27d"],

@@ -5,19 +5,19 @@ use crate::median;
 use plotters::prelude::*;
 use std::fmt::Write;
 
-/// How many QPs are paced in each kind of run; the last is what is asked for.
+/// The numbers of paced QPs; the last is the required one.
 pub const QPS: [usize; 4] = [100, 1000, 3000, 10_000];
 
-/// What a paced packet may cost, for an unpaced one.
+/// The largest acceptable cost of a paced packet, relative to an unpaced one.
 const GOAL: f64 = 1.3;
 
-/// How far off its rate a QP may be, in percent.
+/// The largest acceptable deviation of a QP from its rate, in percent.
 const RATE_GOAL: f64 = 2.0;
 
-/// What packets of so many QPs cost.
+/// The cost of packets with this many QPs.
 #[derive(Clone, Debug)]
 pub struct Cost {
-    /// How many QPs.
+    /// Number of QPs.
     pub qps: usize,
     /// Messages of one packet each.
     pub single: Vec<Round>,
@@ -25,7 +25,7 @@ pub struct Cost {
     pub bulk: Vec<Round>,
 }
 
-/// Nanoseconds for each packet in one round: unpaced, paced.
+/// Nanoseconds per packet in one round: unpaced, paced.
 pub type Round = (f64, f64);
 
 fn median_of(rounds: &[Round], of: impl Fn(&Round) -> f64) -> f64 {
@@ -33,12 +33,12 @@ fn median_of(rounds: &[Round], of: impl Fn(&Round) -> f64) -> f64 {
     median(&all).unwrap_or(f64::NAN)
 }
 
-/// How many times of an unpaced packet's cost a paced one costs.
+/// The cost of a paced packet relative to an unpaced one.
 fn ratio(rounds: &[Round]) -> f64 {
     median_of(rounds, |(unpaced, paced)| paced / unpaced)
 }
 
-/// Measures what packets cost, paced and unpaced in turn.
+/// Measures the cost of packets, alternating paced and unpaced.
 ///
 /// # Errors
 /// If a message fails.
@@ -57,11 +57,11 @@ fn measure(qps: usize, load: Load, packets: u64, rounds: usize) -> Result<Vec<Ro
     let mut unpaced = Pacing::new(qps, load, false)?;
     let mut paced = Pacing::new(qps, load, true)?;
     let mut both = || Ok((unpaced.send(packets)?, paced.send(packets)?));
-    // The first is to warm up.
+    // The first round warms up.
     both().and_then(|_: Round| (0..rounds).map(|_| both()).collect())
 }
 
-/// How far most of the QPs are off their rates, as part of these.
+/// The deviation of most of the QPs from their rates, as a fraction.
 ///
 /// # Errors
 /// If a message fails.
@@ -115,7 +115,7 @@ fn met(is: bool) -> &'static str {
 /// What a packet costs against the number of QPs, as SVG.
 ///
 /// # Errors
-/// If it can't be drawn.
+/// If the plot can't be drawn.
 pub fn plot(all: &[Cost]) -> Result<String, String> {
     let mut svg = String::new();
     {

@@ -1,4 +1,4 @@
-//! Many QPs that are held to rates of their own: how well, and what it costs.
+//! Many QPs with individual rates: the precision and the cost of pacing.
 
 pub mod figures;
 pub mod port;
@@ -15,19 +15,19 @@ use roce_wire::{Bth, ExtHeaders, Opcode, PacketRepr, PathMtu, Psn, Qpn, UDP_PORT
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
-/// Whoever drives the NIC looks at the clock this often, if nothing is due later.
+/// The driver of the NIC reads the clock this often, if nothing is due earlier.
 const LOOK: Duration = Duration::from_micros(1);
 
-/// What QPs send.
+/// The messages of the QPs.
 #[derive(Clone, Copy, Debug)]
 pub struct Load {
-    /// Bytes of a message.
+    /// Length of a message in bytes.
     pub message: u32,
-    /// How many each QP has posted at any time.
+    /// Number of messages that each QP keeps posted.
     pub posted: usize,
 }
 
-/// Messages of one packet, one at a time: paced or not, a QP has one packet to send in a turn.
+/// Messages of one packet, one at a time: paced or not, a QP sends one packet in a turn.
 pub const SINGLE: Load = Load {
     message: 4096,
     posted: 1,
@@ -39,17 +39,17 @@ pub const BULK: Load = Load {
     posted: 2,
 };
 
-/// What a packet takes of a link, in bits: 4096 bytes and what goes with them.
+/// The bits of a packet on the link: 4096 bytes and the overhead.
 pub const PACKET_BITS: f64 = (4096.0 + 62.0) * 8.0;
 
-/// The rates go from the first of these to the second, in Mbit/s.
+/// The lowest and highest rate, in Mbit/s.
 pub const RATES: (u32, u32) = (5, 45);
 
 const HERE: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
 const THERE: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
 const SRC_PORT: u16 = 0xc000;
 
-/// One NIC with QPs of UC that always have something to send.
+/// One NIC with UC QPs that always have data to send.
 #[derive(Debug)]
 pub struct Pacing {
     nic: Nic,
@@ -68,7 +68,7 @@ pub fn rate(index: usize) -> u32 {
     RATES.0 + u32::try_from(index * 7919 % span as usize).unwrap_or(0)
 }
 
-/// Rates that stay as they are once a first CNP has set them.
+/// Parameters with which rates do not change after the first CNP has set them.
 fn fixed(mbps: u32) -> CongestionControl {
     CongestionControl::Dcqcn(DcqcnParameters {
         rate_to_set_on_first_cnp: mbps,
@@ -81,10 +81,10 @@ fn fixed(mbps: u32) -> CongestionControl {
 }
 
 impl Pacing {
-    /// So many QPs, held to their rates or not.
+    /// Makes `qps` QPs, paced or not.
     ///
     /// # Errors
-    /// In words.
+    /// If a step fails; the text says which.
     pub fn new(qps: usize, load: Load, paced: bool) -> Result<Self, String> {
         let words = |error: &dyn std::fmt::Display| error.to_string();
         let mut nic = Nic::new(&NicConfig {
@@ -141,7 +141,7 @@ impl Pacing {
         Ok(new)
     }
 
-    /// A CNP comes for the QP.
+    /// Delivers a CNP for the QP.
     fn slow_down(&mut self, qpn: Qpn) {
         let ip = IpCovered::V4 {
             id: 0,
@@ -183,7 +183,7 @@ impl Pacing {
             .map_err(|e| e.to_string())
     }
 
-    /// Sends what may be sent now, once, and posts anew what is done.
+    /// Sends once what may be sent now, and posts new messages for completed ones.
     fn turn(&mut self) -> Result<(), String> {
         if self.nic.wants_to_send() {
             self.nic.transmit(self.now, &mut self.port);
@@ -197,8 +197,7 @@ impl Pacing {
         Ok(())
     }
 
-    /// Sends about so many packets. Returns what each took of the processor's time, in
-    /// nanoseconds.
+    /// Sends about `packets` packets. Returns the processor time per packet, in nanoseconds.
     ///
     /// # Errors
     /// If a message fails.
@@ -213,8 +212,7 @@ impl Pacing {
         Ok(took / (self.port.total - before) as f64)
     }
 
-    /// Lets time pass up to the next timer, and a little at least, if there is nothing to
-    /// send.
+    /// Advances the clock to the next timer, or by a minimum if there is nothing to send.
     fn wait(&mut self) {
         if self.paced
             && !self.nic.wants_to_send()
@@ -225,7 +223,8 @@ impl Pacing {
         }
     }
 
-    /// Lets a second of virtual time pass. Returns how far each QP was off its rate, of it.
+    /// Advances the virtual time by a second. Returns each QP's deviation from its rate, as a
+    /// fraction.
     ///
     /// # Errors
     /// If a message fails.
@@ -252,7 +251,7 @@ impl Pacing {
     }
 }
 
-/// How a QP comes to send.
+/// The transitions that make a QP ready to send.
 fn steps(index: usize) -> [QpAttributes; 3] {
     let path = TxMeta {
         src: IpAddr::from(HERE),
@@ -285,8 +284,7 @@ fn steps(index: usize) -> [QpAttributes; 3] {
     ]
 }
 
-/// Nanoseconds that this thread has had of a processor: what others do meanwhile does not
-/// count.
+/// The processor time of this thread in nanoseconds, which excludes the time of other threads.
 fn processor_time() -> Result<f64, String> {
     let time = clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map_err(|e| e.to_string())?;
     Ok(time.tv_sec() as f64 * 1e9 + time.tv_nsec() as f64)

@@ -1,4 +1,4 @@
-//! A port that has room for everything, and counts what each QP has sent.
+//! A port with unlimited room that counts the packets of each QP.
 
 use roce_port::MemoryPort;
 use roce_port::memory::MemoryIp;

@@ -5,13 +5,13 @@ use crate::median;
 use plotters::prelude::*;
 use std::fmt::Write;
 
-/// The probabilities of loss, the first of which is the measure of the others.
+/// The probabilities of loss. The first is the baseline of the others.
 const LOSSES: [f64; 7] = [0.0, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.05];
 
-/// What goodput must be at least, of that without loss.
+/// The lowest acceptable goodput, relative to that without loss.
 pub const GOALS: [(f64, f64); 3] = [(0.001, 0.95), (0.01, 0.85), (0.05, 0.55)];
 
-/// READs or WRITEs, and whether the receiver keeps what comes early.
+/// READs or WRITEs, and whether the receiver keeps out-of-order packets.
 const KINDS: [(bool, bool); 4] = [(false, true), (false, false), (true, true), (true, false)];
 
 /// One run's goodput.
@@ -19,9 +19,9 @@ const KINDS: [(bool, bool); 4] = [(false, true), (false, false), (true, true), (
 pub struct Figure {
     /// The probability that a packet is lost.
     pub loss: f64,
-    /// READs, not WRITEs.
+    /// Whether they are READs rather than WRITEs.
     pub reads: bool,
-    /// Whether the receiver kept what came early.
+    /// Whether the receiver keeps out-of-order packets.
     pub selective: bool,
     /// The seed.
     pub seed: u64,
@@ -29,20 +29,20 @@ pub struct Figure {
     pub gbit_per_sec: f64,
 }
 
-/// All of them.
+/// All figures.
 #[derive(Clone, Debug)]
 pub struct Figures {
     /// Messages of each run.
     pub messages: u64,
-    /// In the order in which they were taken.
+    /// In the order of the runs.
     pub all: Vec<Figure>,
 }
 
 impl Figures {
-    /// Takes them: `runs` of each kind.
+    /// Runs the experiment: `runs` runs of each kind.
     ///
     /// # Errors
-    /// If a run fails, with its seed.
+    /// If a run fails; the error contains its seed.
     pub fn take(messages: u64, runs: u64) -> Result<Self, String> {
         let mut all = Vec::new();
         for (reads, selective) in KINDS {
@@ -69,7 +69,7 @@ impl Figures {
         Ok(Self { messages, all })
     }
 
-    /// The median goodput of a kind of run as a share of that without loss.
+    /// The median goodput of a kind of run, as a fraction of that without loss.
     pub fn share(&self, (reads, selective): (bool, bool), loss: f64) -> Option<f64> {
         let kind = (reads, selective);
         Some(self.goodput(kind, loss)? / self.goodput(kind, 0.0)?)
@@ -118,7 +118,7 @@ impl Figures {
         table
     }
 
-    /// The beginning of a row: the loss, and what remains with it.
+    /// The beginning of a row: the loss, and the remaining goodput.
     fn cells(&self, reads: bool, loss: f64) -> String {
         let cell = |selective| {
             let kind = (reads, selective);
@@ -169,7 +169,7 @@ impl Figures {
 /// Goodput against loss, as SVG.
 ///
 /// # Errors
-/// If it can't be drawn.
+/// If the plot can't be drawn.
 pub fn plot(figures: &Figures) -> Result<String, String> {
     let mut svg = String::new();
     {

@@ -1,5 +1,5 @@
-//! What loss costs: goodput of one QP over a wire that loses packets at random, with
-//! selective recovery and with go-back-N.
+//! The cost of loss: goodput of one QP over a wire that loses packets at random, with selective
+//! recovery and with go-back-N.
 
 pub mod figures;
 
@@ -14,38 +14,38 @@ use std::sync::Arc;
 /// One run.
 #[derive(Clone, Copy, Debug)]
 pub struct Run {
-    /// What is between the ends.
+    /// The wire.
     pub wire: Wire,
-    /// READs, not WRITEs.
+    /// Whether to use READs rather than WRITEs.
     pub reads: bool,
-    /// Whether the receiver keeps what comes early.
+    /// Whether the receiver keeps out-of-order packets.
     pub selective: bool,
-    /// How many messages.
+    /// Number of messages.
     pub messages: u64,
-    /// Bytes of each.
+    /// Length of each, in bytes.
     pub message_bytes: u32,
-    /// Where all chance comes from.
+    /// The seed of all random numbers.
     pub seed: u64,
 }
 
-/// What came of it.
+/// The result of a run.
 #[derive(Clone, Debug)]
 pub struct Outcome {
     /// Bits of messages per second.
     pub bits_per_sec: f64,
-    /// What the requester counted.
+    /// The requester's counters.
     pub requester: Counters,
-    /// What the responder counted.
+    /// The responder's counters.
     pub responder: Counters,
 }
 
-/// How many messages are posted at a time.
+/// The number of outstanding messages.
 const DEPTH: usize = 64;
 
-/// Moves the messages and checks that all arrive.
+/// Sends the messages and checks that all arrive.
 ///
 /// # Errors
-/// If one fails, with the run's seed.
+/// If a message fails; the error contains the run's seed.
 pub fn run(run: &Run) -> Result<Outcome, String> {
     let fail = |what: &str| format!("{what}: {run:?}");
     let mut fabric = Fabric::new(run.wire, 1 << 20, run.seed);
@@ -154,7 +154,7 @@ pub fn run(run: &Run) -> Result<Outcome, String> {
     })
 }
 
-/// The steps that connect a QP.
+/// The transitions that connect a QP.
 pub(crate) fn connect(path: TxMeta, peer: roce_wire::Qpn) -> [QpAttributes; 3] {
     let init = QpAttributes {
         state: Some(QpState::Init),
@@ -174,7 +174,7 @@ pub(crate) fn connect(path: TxMeta, peer: roce_wire::Qpn) -> [QpAttributes; 3] {
     let rts = QpAttributes {
         state: Some(QpState::Rts),
         sq_psn: Some(Psn::new(0)),
-        // About 16 ms: what is asked after a loss must not have to wait for it.
+        // About 16 ms: the queries after a loss must not have to wait for it.
         timeout: Some(12),
         retry_cnt: Some(7),
         rnr_retry: Some(7),
@@ -184,7 +184,7 @@ pub(crate) fn connect(path: TxMeta, peer: roce_wire::Qpn) -> [QpAttributes; 3] {
     [init, rtr, rts]
 }
 
-/// The wire of the experiment: 100 Gb/s, 10 us there and back.
+/// The wire of the experiment: 100 Gb/s, 10 us round trip.
 pub fn wire(loss: f64) -> Wire {
     Wire {
         bits_per_sec: 100_000_000_000,

@@ -1,17 +1,17 @@
-//! A way to another NIC of the same process: a buffer that drops what it has no room for,
-//! as a socket's does.
+//! A connection to another NIC of the same process: a buffer that drops what does not fit, as a
+//! socket's does.
 
 use roce_port::MemoryPort;
 use roce_port::memory::MemoryIp;
 use roce_stack::{Flow, Position, ReserveError, RxMeta, Transmit, TxMeta, TxSlot};
 
-/// A port with what is under way to the receiver, whose buffer is bounded in bytes.
+/// A port with the packets in flight to the receiver, whose buffer is bounded in bytes.
 #[derive(Debug)]
 pub struct BoundedPort {
     memory: MemoryPort,
     bytes: usize,
     limit: usize,
-    /// Packets that found no room.
+    /// Packets that did not fit.
     pub dropped: u64,
 }
 
@@ -26,7 +26,7 @@ impl BoundedPort {
         }
     }
 
-    /// Hands out everything under way. Returns whether there was anything.
+    /// Delivers all packets in flight. Returns whether there were any.
     pub fn deliver(&mut self, mut to: impl FnMut(&RxMeta, &[u8])) -> bool {
         let any = !self.memory.out.is_empty();
         let mut out = std::mem::take(&mut self.memory.out);

@@ -5,18 +5,18 @@ use crate::median;
 use plotters::prelude::*;
 use std::fmt::Write;
 
-/// How many QPs are active in each kind of run; the first is the measure of the others.
+/// The numbers of active QPs. The first is the baseline of the others.
 pub const ACTIVE: [usize; 5] = [16, 100, 1000, 3000, 10_000];
 
-/// Requests that are posted at any time, of all QPs together, if they are no more.
+/// The number of posted requests of all QPs together, unless there are more QPs.
 const POSTED: usize = 256;
 
-/// The throughput of the runs with so many active QPs.
+/// The throughput with this many active QPs.
 #[derive(Clone, Debug)]
 pub struct Throughput {
-    /// How many QPs were active.
+    /// Number of active QPs.
     pub active: usize,
-    /// What each run came to.
+    /// The result of each run.
     pub runs: Vec<Moved>,
 }
 
@@ -32,7 +32,7 @@ impl Throughput {
     }
 }
 
-/// Measures throughput, the kinds in turn in each round.
+/// Measures throughput, with the kinds alternating in each round.
 ///
 /// # Errors
 /// If a message fails.
@@ -55,8 +55,8 @@ pub fn throughput(messages: u64, rounds: usize) -> Result<Vec<Throughput>, Strin
     Ok(all)
 }
 
-/// The page of documentation. `per_qp` is bytes of a connected, idle QP with queues of one
-/// request, and what another request costs in both queues.
+/// The page of documentation. `per_qp` is the size in bytes of a connected, idle QP with queues of
+/// one request; `per_request` is the size of another request in both queues.
 pub fn page(all: &[Throughput], qps: usize, per_qp: f64, per_request: f64) -> String {
     let base = all.first().map_or(f64::NAN, Throughput::gbit_per_sec);
     let mut table = String::from(
@@ -89,7 +89,7 @@ pub fn page(all: &[Throughput], qps: usize, per_qp: f64, per_request: f64) -> St
 /// Throughput against the number of active QPs, as SVG.
 ///
 /// # Errors
-/// If it can't be drawn.
+/// If the plot can't be drawn.
 pub fn plot(all: &[Throughput]) -> Result<String, String> {
     let mut svg = String::new();
     {
@@ -128,8 +128,8 @@ fn draw(all: &[Throughput], area: &Area<'_>) -> Result<(), Box<dyn std::error::E
 mod tests {
     use super::*;
 
-    /// However many QPs are active, what they have in flight together fits the
-    /// receiver's buffer: nothing is dropped, nothing sent again.
+    /// With any number of active QPs, their data in flight fits the receiver's buffer: nothing is
+    /// dropped or retransmitted.
     #[test]
     fn many_qps_never_overrun_the_receiver() {
         let mut many = Many::new(1000, 2).expect("QPs");

@@ -1,5 +1,5 @@
-//! Many QPs between two NICs of one process: what each takes, and whether they keep the
-//! speed of a few.
+//! Many QPs between two NICs of one process: the memory of each, and whether they are as fast as a
+//! few.
 
 pub mod bounded;
 pub mod figures;
@@ -14,10 +14,10 @@ use roce_wire::Qpn;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
-/// What the receiving side of a port holds, in bytes.
+/// The receive buffer of a port, in bytes.
 pub const RECEIVE_BUFFER: usize = 2 << 20;
 
-/// Bytes of a message.
+/// Length of a message, in bytes.
 pub const MESSAGE: u32 = 64 << 10;
 
 /// Two NICs with connected QPs.
@@ -32,14 +32,14 @@ pub struct Many {
     started: std::time::Instant,
 }
 
-/// What moving data came to.
+/// The result of moving data.
 #[derive(Clone, Copy, Debug)]
 pub struct Moved {
     /// Bits of messages per second.
     pub bits_per_sec: f64,
-    /// Packets that found no room at the receiver.
+    /// Packets that did not fit the receive buffer.
     pub dropped: u64,
-    /// Packets that were sent again.
+    /// Packets that were retransmitted.
     pub repeated: u64,
 }
 
@@ -47,7 +47,7 @@ impl Many {
     /// `qps` connected QPs with queues of `depth` requests each.
     ///
     /// # Errors
-    /// In words.
+    /// If a step fails; the text says which.
     pub fn new(qps: usize, depth: usize) -> Result<Self, String> {
         let cq = Arc::new(CompletionQueue::new(CqId(1), qps * depth * 2));
         let nic = |n: u8| {
@@ -69,8 +69,8 @@ impl Many {
         for side in [0, 1] {
             let nic = &mut many.nics[side];
             let pd = nic.alloc_pd();
-            // One place for all messages: what the application's memory costs must not
-            // depend on how many QPs there are.
+            // One buffer for all messages: the cost of the application's memory must not depend on
+            // the number of QPs.
             let buffer = Buffer::new(MESSAGE as usize).map_err(|e| e.to_string())?;
             let buffer = Arc::new(buffer);
             let key = nic
@@ -113,8 +113,8 @@ impl Many {
         Ok(many)
     }
 
-    /// Lets each of the first `qps` QPs WRITE, always with as many messages posted as
-    /// make `posted` together, until `messages` are done and each QP has done one.
+    /// Lets each of the first `qps` QPs WRITE, with `posted` messages outstanding in all, until
+    /// `messages` are done and each QP has done one.
     ///
     /// # Errors
     /// If a message fails.

@@ -192,7 +192,7 @@ impl Devices {
         self.opened(found.ok_or(Errno::ENODEV)?)
     }
 
-    /// All devices. One that can't be opened is left out.
+    /// All devices, without those that can't be opened.
     pub(super) fn all(&self) -> Vec<Arc<CmDevice>> {
         let all = roce_verbs::device::devices();
         let opened = all.iter().map(|device| self.opened(device));
