@@ -11,10 +11,10 @@ impl Plan {
         Self::draw_layers(seed, Self::LAYERS)
     }
 
-    /// How often something was added to what is drawn.
+    /// The number of layers on top of the first one.
     pub const LAYERS: usize = 3;
 
-    /// The plan of a seed as it was before later layers were drawn on top.
+    /// The plan of a seed before the later layers were added.
     pub fn draw_layers(seed: u64, layers: usize) -> Self {
         let mut plan = Self::draw_first(seed);
         if layers >= 1 {

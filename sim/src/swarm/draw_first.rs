@@ -10,7 +10,7 @@ use roce_port::fault::{Burst, Chance, FaultSpec, ReorderBy};
 use roce_stack::{Duration, QpKind, largest_path_mtu};
 use roce_wire::PathMtu;
 
-/// How long the interesting part of a run is, in ns.
+/// Length of the eventful part of a run, in ns.
 const HORIZON_NS: u64 = 3_000_000;
 
 impl Plan {
@@ -65,7 +65,7 @@ impl Plan {
         plan
     }
 
-    /// How many cables there are: one for each host and those between switches.
+    /// The number of cables: one for each host and those between switches.
     pub fn cables(&self) -> usize {
         match self.switches.len() {
             0 => 1,
@@ -118,7 +118,7 @@ impl Plan {
                 Act::Pause(host, lasts * 10),
                 Act::Restart(host),
             ];
-            // Without loss, hosts are there all the time.
+            // Without loss, hosts are never stopped or restarted.
             let some = if self.lossless { &acts[..9] } else { &acts[..] };
             let what = dice.pick(some);
             let at_ns = dice.below(HORIZON_NS) / dice.pick(&[1, 10, 100]);
@@ -183,8 +183,8 @@ fn faults(dice: &mut Dice, ip: Ip) -> FaultSpec {
         duplicate: Chance::per_million(dice.pick(&[0, 0, 10_000, 50_000])),
         reorder: Chance::per_million(dice.pick(&[0, 0, 10_000, 50_000])),
         reorder_by: ReorderBy(Duration::from_micros(dice.pick(&[5, 50, 1_000]))),
-        // Where the identification is hidden, 15 bits of check remain, and one
-        // flipped bit in some 30,000 goes unnoticed.
+        // With a hidden identification, the check has only 15 bits, and one flipped bit in some
+        // 30,000 goes undetected.
         corrupt: match ip {
             Ip::V4Hidden => Chance::NEVER,
             _ => Chance::per_million(dice.pick(&[0, 0, 10_000, 30_000])),
@@ -195,7 +195,7 @@ fn faults(dice: &mut Dice, ip: Ip) -> FaultSpec {
     }
 }
 
-/// The operations of one run: some of all.
+/// The operations of a run: a subset of all.
 pub(super) fn kinds(dice: &mut Dice) -> Vec<Kind> {
     let all = Kind::REMOTE.into_iter();
     let some: Vec<_> = all.filter(|_| dice.one_in(2)).collect();
@@ -227,12 +227,12 @@ pub(super) fn srq(dice: &mut Dice) -> SrqPlan {
     }
 }
 
-/// What the pairs of a run have in common.
+/// The parameters that the pairs of a run share.
 pub(super) struct Common<'a> {
     pub(super) hosts: usize,
     pub(super) kinds: &'a [Kind],
     pub(super) service: QpKind,
-    /// Receives may be shared.
+    /// Whether receives may be shared.
     pub(super) shares: bool,
     pub(super) wrong: bool,
     pub(super) lossless: bool,
@@ -258,7 +258,7 @@ pub(super) fn pair(dice: &mut Dice, common: &Common<'_>, largest_mtu: PathMtu) -
         psn: [psn(dice), psn(dice)],
         access: ConnectSpec::default().access,
         rd_atomic: dice.pick(&[1, 2, 4, 16]),
-        // 67 ms where nothing may be lost, 0.5 to 8 ms elsewhere.
+        // 67 ms where nothing may be lost, 0.5 to 8 ms otherwise.
         timeout: match lossless {
             true => 14,
             false => dice.pick(&[7, 8, 9, 11]),
@@ -285,7 +285,7 @@ pub(super) fn pair(dice: &mut Dice, common: &Common<'_>, largest_mtu: PathMtu) -
         kinds.push(Kind::Send);
     }
     let ops = [0, 1].map(|side: usize| {
-        // Elsewhere, all receives are equally long.
+        // Otherwise all receives have the same length.
         let exact = service == QpKind::Rc && !shared[1 - side];
         let count = dice.pick(&[0, 8, 30, 100]);
         let hurry = dice.pick(&[0, 0, 10_000, 100_000]);
@@ -321,7 +321,7 @@ pub(super) fn pair(dice: &mut Dice, common: &Common<'_>, largest_mtu: PathMtu) -
     }
 }
 
-/// What is wrong with a request, of what can be.
+/// Draws a fault for a request, of those that are possible.
 fn wrong(dice: &mut Dice, kind: Kind, service: QpKind, exact: bool) -> Option<Wrong> {
     let sends = matches!(kind, Kind::Send | Kind::SendImm);
     let drawn = match dice.below(7) {
@@ -346,7 +346,7 @@ fn wrong(dice: &mut Dice, kind: Kind, service: QpKind, exact: bool) -> Option<Wr
 
 fn op(dice: &mut Dice, kinds: &[Kind], mtu: usize, largest: usize, hurry: u64) -> Op {
     let kind = match dice.pick(kinds) {
-        // Once is enough to make all fail that follow.
+        // One is enough to make all later requests fail.
         Kind::SendInvalidate if !dice.one_in(10) => Kind::Send,
         kind => kind,
     };

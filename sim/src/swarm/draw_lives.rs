@@ -1,15 +1,14 @@
-//! Hosts that live twice, drawn on top of all else: a host restarts, its new NIC gives
-//! the same QP numbers and keys as the last one, and a connection is made again that
-//! still has packets on their way.
+//! The last layer: a host restarts, its new NIC assigns the same QP numbers and keys as the last
+//! one, and a connection is made again while its packets are still in flight.
 
 use super::plan::{Act, Mischief, PairPlan, Plan};
 use crate::dice::Dice;
 use roce_stack::QpKind;
 
-/// Adds to a plan that [`super::draw_most`] has added to.
+/// Adds to a plan from [`super::draw_most`].
 pub(super) fn draw_lives(plan: &mut Plan) {
     let mut dice = Dice::new(plan.seed ^ 0x6c69_7665);
-    // Without loss, hosts are there all the time.
+    // Without loss, hosts are never restarted.
     if plan.lossless || !dice.one_in(5) {
         return;
     }
@@ -24,7 +23,7 @@ pub(super) fn draw_lives(plan: &mut Plan) {
         _ => dice.below(1_000_000),
     };
     let at_ns = before.start_ns + lives;
-    // Else another one would have the numbers, and maybe the PSNs.
+    // Otherwise another pair would have the numbers, and perhaps the PSNs.
     let later = |pair: &PairPlan| pair.hosts.contains(&host) && pair.start_ns > at_ns;
     if plan.pairs.iter().any(later) {
         return;
@@ -34,7 +33,7 @@ pub(super) fn draw_lives(plan: &mut Plan) {
     again.start_ns = at_ns + dice.pick(&[1, 1, 500, 20_000]);
     move_psns(&mut dice, &mut again);
     if dice.one_in(2) {
-        // One end of the second life has something else to do.
+        // One end has other requests after the restart.
         again.ops[dice.index(2)].truncate(1);
     }
     plan.pairs.push(again);
@@ -42,8 +41,8 @@ pub(super) fn draw_lives(plan: &mut Plan) {
     plan.mischief.push(Mischief { at_ns, what });
 }
 
-/// The connection whose QP is the first that the host makes, if that is one of RC: what
-/// UC and UD take, nothing protects from packets of a life before but another Q_Key.
+/// The connection whose QP is the first that the host makes, if it is an RC QP. UC and UD have no
+/// protection from packets of before the restart except another Q_Key.
 fn first_pair(plan: &Plan, host: usize) -> Option<usize> {
     let here = |number: &usize| plan.pairs[*number].hosts.contains(&host);
     let first = (0..plan.pairs.len())
@@ -60,9 +59,8 @@ fn first_pair(plan: &Plan, host: usize) -> Option<usize> {
     fits.then_some(first)
 }
 
-/// A connection that is made again begins at PSNs far from those before, or any packet
-/// of the old one might be the next: behind them or ahead of them, by up to a quarter of
-/// all there are.
+/// Moves the PSNs of a connection that is made again far from the old ones, so that no old packet
+/// can be the next: behind or ahead by up to a quarter of the PSN space.
 fn move_psns(dice: &mut Dice, pair: &mut PairPlan) {
     let far = (1 << 20) + dice.below(3 << 20) as u32;
     let by = if dice.one_in(2) {

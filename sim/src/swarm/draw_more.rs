@@ -1,12 +1,12 @@
-//! What is drawn on top of a plan, with dice of its own, so that what was drawn before
-//! stays what it was for each seed.
+//! The second layer, drawn from random numbers of its own, so that the first layer of each seed
+//! stays the same.
 
 use super::draw_first::{Common, kinds, pair, srq};
 use super::plan::{Act, Kind, Mischief, Op, PairPlan, Plan, WindowPlan, Wrong};
 use crate::dice::Dice;
 use roce_stack::{Access, QpKind, WindowType, largest_path_mtu};
 
-/// Adds to a plan of [`Plan::draw_less`].
+/// Adds to a plan from [`Plan::draw_less`].
 pub(super) fn draw_more(plan: &mut Plan) {
     let mut dice = Dice::new(plan.seed ^ 0x6d6f_7265);
     let mut windows = dice.split();
@@ -72,14 +72,14 @@ fn draw_keys(dice: &mut Dice, pair: &mut PairPlan, side: usize) {
         _ => (0..1 + dice.index(3)).map(|_| window(dice)).collect(),
     };
     let count = windows.len();
-    // Connections do not live long if somebody is.
+    // Connections are short-lived if keys are revoked in use.
     let rude = dice.one_in(3);
     if count > 0 {
         for op in &mut pair.ops[side] {
             use_window(dice, op, count, rude);
         }
     }
-    // A region loses its rights once, a window is bound again and again.
+    // A region loses its rights once; a window is bound repeatedly.
     let least = usize::from(count > 0) * 3;
     let times = match count {
         0 => dice.index(2),

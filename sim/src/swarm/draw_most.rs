@@ -1,9 +1,9 @@
-//! What is drawn on top of that, again with dice of its own.
+//! The third layer, again with random numbers of its own.
 
 use super::plan::{Act, CqPlan, Mischief, Plan};
 use crate::dice::Dice;
 
-/// Adds to a plan that [`super::draw_more`] has added to.
+/// Adds to a plan from [`super::draw_more`].
 pub(super) fn draw_most(plan: &mut Plan) {
     let mut dice = Dice::new(plan.seed ^ 0x6d6f_7374);
     let mut cqs = dice.split();
@@ -12,7 +12,7 @@ pub(super) fn draw_most(plan: &mut Plan) {
     }
 }
 
-/// CQs that are small, belong to many QPs, or are not looked at for a while.
+/// CQs that are small, shared by many QPs, or polled late.
 fn draw_cqs(dice: &mut Dice, plan: &mut Plan) {
     let lazy = dice.pick(&[0, 0, 3_000, 100_000]);
     let shares = dice.one_in(2);
@@ -27,7 +27,7 @@ fn draw_cqs(dice: &mut Dice, plan: &mut Plan) {
             let host = plan.cqs[pair.hosts[side]];
             pair.in_host_cq[side] = host.is_some() && dice.one_in(2);
             if dice.one_in(2) {
-                // As many as both queues hold is what applications should ask for.
+                // Applications should ask for as many entries as both queues hold.
                 let both = 2 * pair.depth;
                 pair.cqs[side] = cq(dice, &[both, both, pair.depth, 1, 5], lazy);
             }

@@ -1,4 +1,4 @@
-//! One end of a connection: a QP, its queues, its memory, and how far it has got.
+//! One end of a connection: a QP, its queues, its memory, and its progress.
 
 use super::memory::Region;
 use super::plan::{Op, PairPlan, WindowPlan, Wrong};
@@ -19,28 +19,28 @@ pub(super) struct End {
     pub(super) qpn: Qpn,
     pub(super) send_cq: Arc<CompletionQueue>,
     pub(super) recv_cq: Arc<CompletionQueue>,
-    /// Neither destroyed nor restarted.
+    /// Whether it is neither destroyed nor lost in a restart.
     pub(super) alive: bool,
-    /// Where its receives come from, if not from a queue like that of RC.
+    /// The pool of its receives; `None` for a receive queue like RC's.
     pub(super) pool: Option<usize>,
-    /// Where its datagrams go.
+    /// The destination of its datagrams.
     pub(super) to: Option<Destination>,
-    /// That is a queue it shares.
+    /// Whether the pool is a shared queue.
     pub(super) shared: bool,
-    /// Its requests complete in its host's CQ.
+    /// Whether its requests complete in its host's CQ.
     pub(super) in_host_cq: bool,
-    /// In SQD, of its own will.
+    /// Whether it has entered SQD on request.
     pub(super) draining: bool,
     pub(super) next_op: usize,
     pub(super) next_recv: usize,
-    /// Thinking until then.
+    /// The application waits until this time before it sends.
     pub(super) send_at: Instant,
     pub(super) recv_at: Instant,
-    /// When it will be called, if it will.
+    /// The time of its scheduled call, if any.
     pub(super) called: Option<Instant>,
 }
 
-/// Where a QP takes its receives from.
+/// The source of a QP's receives.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum From {
     Own,
@@ -49,19 +49,19 @@ pub(super) enum From {
     Domain(XrcdId),
 }
 
-/// The memory of what flows from one end to the other.
+/// The memory of one flow.
 #[derive(Debug)]
 pub(super) struct FlowMemory {
     pub(super) out: Region,
     pub(super) target: Region,
     pub(super) inbox: Region,
-    /// Those of the target.
+    /// The windows of the target.
     pub(super) windows: Vec<WindowState>,
-    /// Where each request's stretch of `out` begins.
+    /// Offset of each request's range in `out`.
     pub(super) out_at: Vec<usize>,
-    /// Where each receive's stretch of the inbox begins, and how long it is.
+    /// Offset and length of each receive's range in the inbox.
     pub(super) inbox_at: Vec<(usize, usize)>,
-    /// Out, target and inbox: whether they are still registered.
+    /// Whether out, target and inbox are still registered.
     pub(super) registered: [bool; 3],
 }
 
@@ -69,17 +69,17 @@ pub(super) struct FlowMemory {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct WindowState {
     pub(super) plan: WindowPlan,
-    /// `None` once it was freed.
+    /// `None` after it is freed.
     pub(super) id: Option<WindowId>,
     /// The low 8 bits of its next key.
     pub(super) next_key: u8,
-    /// What it was told to be bound to last.
+    /// Its last requested binding.
     pub(super) bound: Option<Bound>,
-    /// And before.
+    /// The one before that.
     pub(super) before: Option<Bound>,
 }
 
-/// Bytes of a target, and the key of a window for them.
+/// A range of the target, and the window key for it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bound {
     pub(super) rkey: u32,
@@ -138,11 +138,10 @@ impl End {
     }
 }
 
-/// A gap between stretches that must stay as it is.
+/// Bytes between ranges, which must stay unchanged.
 const GAP: usize = 16;
 
-/// Places stretches of these lengths behind each other, with gaps; gives where each
-/// begins and how much it takes altogether.
+/// Lays out ranges of these lengths with gaps. Returns the offset of each, and the total length.
 fn place(lengths: impl Iterator<Item = usize>) -> (Vec<usize>, usize) {
     let mut at = 0;
     let places = lengths
@@ -155,7 +154,7 @@ fn place(lengths: impl Iterator<Item = usize>) -> (Vec<usize>, usize) {
     (places, at)
 }
 
-/// How many bytes of this side's memory a request is about.
+/// The number of bytes of this side's memory that a request uses.
 fn out_bytes(op: &Op) -> usize {
     match op.kind.is_local() {
         true => 0,
@@ -163,7 +162,7 @@ fn out_bytes(op: &Op) -> usize {
     }
 }
 
-/// How long the receive for a request is.
+/// The length of the receive for a request.
 fn receive_len(op: &Op) -> usize {
     match op.wrong {
         Some(Wrong::TooLong) => op.len - 1,
@@ -171,7 +170,7 @@ fn receive_len(op: &Op) -> usize {
     }
 }
 
-/// The lengths of a flow's regions, and what lies where in them.
+/// The lengths of a flow's regions, and the layout within them.
 #[derive(Debug)]
 pub(super) struct Layout {
     pub(super) out_at: Vec<usize>,
@@ -181,7 +180,7 @@ pub(super) struct Layout {
 }
 
 impl Layout {
-    /// `inbox` unless receives lie elsewhere.
+    /// With `inbox`, the receives are in the inbox.
     pub(super) fn of(ops: &[Op], inbox: bool) -> Self {
         let (out_at, out_len) = place(ops.iter().map(out_bytes));
         let lengths: Vec<usize> = ops

@@ -1,4 +1,4 @@
-//! What hosts have to tell: completions and events.
+//! Processes completions and events of hosts.
 
 use super::state::{PairState, PoolState, Run};
 use crate::fabric::HostId;
@@ -7,7 +7,7 @@ use roce_stack::{Event, WcOpcode};
 use roce_wire::Qpn;
 
 impl Run<'_> {
-    /// Takes a host's completions and events, and lets its applications go on.
+    /// Takes a host's completions and events, and lets its applications continue.
     pub(super) fn look_at(&mut self, host: HostId) -> Verdict {
         if self.paused[host.0] {
             return Ok(());
@@ -50,7 +50,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// The end that has this QP.
+    /// The end with this QP.
     pub(super) fn end_of(&self, host: HostId, qpn: Qpn) -> Option<(usize, usize)> {
         let mut all = (0..self.pairs.len()).flat_map(|pair| [(pair, 0), (pair, 1)]);
         all.find(|(pair, side)| {
@@ -68,7 +68,7 @@ impl Run<'_> {
                 let Some((pair, side)) = find(qpn) else {
                     return Ok(());
                 };
-                // Its completions came before.
+                // Completions came before the event.
                 self.poll(pair, side)?;
                 if let Event::QpFatal(_) = event {
                     self.check_fatal(pair, side)?;

@@ -1,13 +1,13 @@
-//! Regions with canaries around them, at addresses that are the same in each run.
+//! Regions with canaries around them, at addresses that are the same in every run.
 
 use crate::oracle::{Area, Bytes, Violation};
 use roce_stack::{Access, Buffer, Memory, Nic, PdId, RemoteAddr, Sge};
 use std::sync::Arc;
 
-/// Bytes before and behind a region that nobody may touch.
+/// Bytes before and after a region that must not be accessed.
 const CANARY: usize = 64;
 
-/// The byte that canaries, and all else at the beginning, consist of.
+/// The initial byte of all memory, including canaries.
 const FILL: u8 = 0xc5;
 
 /// A registered stretch of memory.
@@ -20,7 +20,7 @@ pub(super) struct Region {
 }
 
 impl Region {
-    /// `len` bytes; `number` decides on the address.
+    /// A region of `len` bytes; `number` determines the address.
     pub(super) fn new(
         nic: &mut Nic,
         pd: PdId,
@@ -35,7 +35,7 @@ impl Region {
         Self::register(nic, pd, number, buffer)
     }
 
-    /// A buffer like one of [`Region::new`], registered again.
+    /// Registers a buffer from [`Region::new`] again.
     pub(super) fn register(
         nic: &mut Nic,
         pd: PdId,
@@ -64,17 +64,17 @@ impl Region {
         })
     }
 
-    /// The oracle's view of it.
+    /// The oracle's model of it.
     pub(super) fn area(&self) -> Area {
         Area::new(Arc::clone(&self.buffer))
     }
 
-    /// Where byte `at` of the region is in its buffer.
+    /// The position of byte `at` of the region in its buffer.
     pub(super) fn place(at: usize) -> usize {
         CANARY + at
     }
 
-    /// By what peers call byte `at`.
+    /// The remote address of byte `at`.
     pub(super) fn remote(&self, at: usize) -> RemoteAddr {
         RemoteAddr {
             addr: self.iova + at as u64,
@@ -82,7 +82,7 @@ impl Region {
         }
     }
 
-    /// `len` bytes from `at` on as a list of at most `elements` elements.
+    /// `len` bytes starting at `at`, as a list of at most `elements` elements.
     pub(super) fn sges(&self, at: usize, len: usize, elements: usize, key: u32) -> Vec<Sge> {
         let elements = elements.max(1);
         let step = (len / elements).max(1);
@@ -104,7 +104,7 @@ impl Region {
     }
 }
 
-/// `len` bytes that tell where they come from.
+/// `len` bytes that identify their origin.
 pub(super) fn pattern(salt: u64, len: usize) -> Bytes {
     let mut state = salt.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut bytes = Vec::with_capacity(len + 8);

@@ -1,9 +1,8 @@
-//! Runs drawn from seeds, with the oracle watching.
+//! Random runs drawn from seeds and checked by the oracle.
 //!
-//! A seed stands for a [`Plan`]: a topology, connections with their attributes, what
-//! each end does, what goes wrong and when, and what applications do at bad moments.
-//! [`run()`] carries it out; [`shrink()`] takes away from a plan that fails whatever it
-//! does not need to fail.
+//! A seed determines a [`Plan`]: a topology, connections with their attributes, the requests of
+//! each end, faults and their times, and disruptive actions of applications. [`run()`] carries it
+//! out. [`shrink()`] reduces a failing plan to what it needs to fail.
 
 mod act;
 mod cqs;

@@ -1,4 +1,4 @@
-//! What came of a run.
+//! The outcome of a run.
 
 use crate::fabric::Counters;
 use crate::oracle::Violation;
@@ -6,12 +6,12 @@ use roce_stack::WcStatus;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// What came of a run.
+/// The outcome of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
-    /// What can't be, if it happened.
+    /// The violation, if there was one.
     pub violation: Option<Violation>,
-    /// The same for two runs that were the same.
+    /// Two runs with the same fingerprint were the same.
     pub fingerprint: u64,
     /// Sends that were posted.
     pub sends: u64,
@@ -19,26 +19,26 @@ pub struct Outcome {
     pub receives: u64,
     /// Completions by status, in words.
     pub completions: BTreeMap<&'static str, u64>,
-    /// What packets met with.
+    /// What happened to packets.
     pub packets: Counters,
-    /// Packets that NICs sent again.
+    /// Packets that NICs retransmitted.
     pub retransmitted: u64,
     /// Packets that NICs dropped.
     pub dropped_by_nics: u64,
     /// CQs that overran.
     pub overruns: u64,
-    /// QPs with the number of one before a restart.
+    /// QPs that reuse a number from before a restart.
     pub numbers_again: u64,
-    /// How much time passed in the run, in ns.
+    /// The virtual time of the run, in ns.
     pub virtual_ns: u64,
 }
 
-/// What came of many runs.
+/// The outcome of many runs.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Summary {
-    /// How many runs.
+    /// Number of runs.
     pub seeds: u64,
-    /// How many of them did what can't be.
+    /// Number of runs with a violation.
     pub violations: u64,
     /// Sends that were posted.
     pub sends: u64,
@@ -46,17 +46,17 @@ pub struct Summary {
     pub receives: u64,
     /// Completions by status.
     pub completions: BTreeMap<&'static str, u64>,
-    /// What packets met with.
+    /// What happened to packets.
     pub packets: Counters,
-    /// Packets that NICs sent again.
+    /// Packets that NICs retransmitted.
     pub retransmitted: u64,
     /// Packets that NICs dropped.
     pub dropped_by_nics: u64,
     /// CQs that overran.
     pub overruns: u64,
-    /// QPs with the number of one before a restart.
+    /// QPs that reuse a number from before a restart.
     pub numbers_again: u64,
-    /// How much time passed in the runs, in seconds.
+    /// The total virtual time of the runs, in seconds.
     pub virtual_seconds: f64,
 }
 
@@ -79,7 +79,7 @@ impl Summary {
     }
 }
 
-/// A status in a word.
+/// A status's short name.
 pub(super) fn label(status: WcStatus) -> &'static str {
     match status {
         WcStatus::Success => "success",

@@ -1,4 +1,4 @@
-//! What a seed stands for: everything that a run does, as data that can be cut down.
+//! The plan of a seed: everything that a run does, as data that can be reduced.
 
 use crate::connect::ConnectSpec;
 use crate::fabric::{HostSpec, LinkSpec, SwitchSpec};
@@ -8,108 +8,108 @@ use roce_stack::{Access, QpKind, WindowType};
 /// A whole run.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// Where it came from; also the seed of the fabric.
+    /// The seed of the plan, which is also that of the fabric.
     pub seed: u64,
     /// The hosts.
     pub hosts: Vec<HostSpec>,
-    /// The switches, in a row; without any, there are two hosts and a cable.
+    /// The switches, in a row. Without any, there are two hosts and a cable.
     pub switches: Vec<SwitchSpec>,
     /// The switch that each host is connected to.
     pub attached: Vec<usize>,
-    /// All cables.
+    /// The parameters of all cables.
     pub link: LinkSpec,
-    /// Nothing is lost and nothing late: retries may not run out.
+    /// Whether nothing is lost or late, so that retries must not run out.
     pub lossless: bool,
     /// The shared receive queue of each host.
     pub srqs: Vec<SrqPlan>,
-    /// The two XRC shared receive queues of each host, if there are any.
+    /// The two XRC shared receive queues of each host, if any.
     pub xrc_srqs: Vec<[SrqPlan; 2]>,
     /// The CQ of each host that some of its QPs share.
     pub cqs: Vec<Option<CqPlan>>,
-    /// The CQ of each host for what XRC targets receive.
+    /// The CQ of each host for receives of XRC targets.
     pub xrc_cq: CqPlan,
     /// Connections.
     pub pairs: Vec<PairPlan>,
-    /// What goes wrong on cables, and when.
+    /// Faults of cables, with their times.
     pub faults: Vec<FaultPlan>,
-    /// What applications and hosts do at bad moments.
+    /// Disruptive actions of applications and hosts.
     pub mischief: Vec<Mischief>,
 }
 
 /// A shared receive queue.
 #[derive(Clone, Copy, Debug)]
 pub struct SrqPlan {
-    /// Receives that it holds.
+    /// The capacity in receives.
     pub depth: usize,
-    /// Receives that are kept posted.
+    /// The number of receives to keep posted.
     pub ahead: usize,
-    /// How long the host waits before it posts the next one, in ns.
+    /// Delay before the host posts the next one, in ns.
     pub gap_ns: u64,
-    /// The host wants to hear when fewer are left; 0 if it does not.
+    /// The limit for an event when fewer are left; 0 for none.
     pub limit: usize,
 }
 
 /// A completion queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CqPlan {
-    /// How many entries it has; `None` if there are enough for everything.
+    /// The number of entries; `None` for enough for everything.
     pub room: Option<usize>,
     /// How long completions wait until the application takes them, in ns.
     pub lazy_ns: u64,
 }
 
-/// A connection between two hosts, and what both ends do with it.
+/// A connection between two hosts, and the requests of both ends.
 #[derive(Clone, Debug)]
 pub struct PairPlan {
-    /// Two hosts, not the same.
+    /// Two different hosts.
     pub hosts: [usize; 2],
-    /// Of which service it is, and how it is connected.
+    /// The service and the parameters of the connection.
     pub connect: ConnectSpec,
-    /// Which ends take their receives from their host's shared queue.
+    /// Which ends use their host's shared receive queue.
     pub shared: [bool; 2],
-    /// Requests that a queue holds.
+    /// The capacity of a queue in requests.
     pub depth: usize,
-    /// Scatter/gather elements of a request.
+    /// The most scatter/gather elements of a request.
     pub max_sge: usize,
-    /// Bytes that a request may carry in itself.
+    /// The most bytes of inline data.
     pub max_inline: usize,
-    /// Every send asks for a completion.
+    /// Whether every send asks for a completion.
     pub signal_all: bool,
-    /// Sends and receives complete in one queue.
+    /// Whether sends and receives complete in one queue.
     pub one_cq: bool,
-    /// The queues of each end,
+    /// The CQs of each end.
     pub cqs: [CqPlan; 2],
-    /// or it uses that of its host.
+    /// Which ends use their host's CQ instead.
     pub in_host_cq: [bool; 2],
-    /// Receives that are kept posted.
+    /// The number of receives to keep posted.
     pub recvs_ahead: usize,
-    /// How long an end waits before it posts the next receive, in ns.
+    /// Delay before an end posts the next receive, in ns.
     pub recv_gap_ns: u64,
-    /// When it begins, in ns.
+    /// When the connection starts, in ns.
     pub start_ns: u64,
-    /// The size of the memory that the peer may WRITE and READ.
+    /// The size of the memory that the peer may WRITE and READ, in bytes.
     pub target_bytes: usize,
-    /// It takes the place of that pair after one of the hosts was restarted: its regions
-    /// have the same addresses, and its QPs may have the same numbers.
+    /// The pair that this one replaces after one of the hosts was restarted. Its regions have the
+    /// same addresses, and its QPs may have the same numbers.
     pub follows: Option<usize>,
-    /// The memory windows of the target of each end, which the other end binds.
+    /// The memory windows of each end's target, which the other end uses.
     pub windows: [Vec<WindowPlan>; 2],
-    /// What each end does, in order.
+    /// The requests of each end, in order.
     pub ops: [Vec<Op>; 2],
 }
 
 /// A memory window.
 #[derive(Clone, Copy, Debug)]
 pub struct WindowPlan {
-    /// Of which type.
+    /// Its type.
     pub kind: WindowType,
-    /// What it is bound for.
+    /// The access that it is bound for.
     pub access: Access,
-    /// The peer counts from its first byte.
+    /// Whether the peer addresses it from 0.
     pub zero_based: bool,
 }
 
-/// Which operation.
+/// The kind of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the operations that everybody knows")]
 pub enum Kind {
@@ -128,7 +128,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Those that packets are sent for.
+    /// The kinds that need packets.
     pub const REMOTE: [Self; 10] = [
         Self::Send,
         Self::SendImm,
@@ -142,10 +142,10 @@ impl Kind {
         Self::AtomicWrite,
     ];
 
-    /// Those that are done where they are posted.
+    /// The kinds that are executed locally.
     pub const LOCAL: [Self; 2] = [Self::Bind, Self::LocalInv];
 
-    /// Whether QPs of the service do it.
+    /// Whether QPs of the service support it.
     pub fn is_of(self, service: QpKind) -> bool {
         match service {
             QpKind::Ud => matches!(self, Self::Send | Self::SendImm),
@@ -165,108 +165,108 @@ impl Kind {
         )
     }
 
-    /// Whether it needs no packet.
+    /// Whether it needs no packets.
     pub fn is_local(self) -> bool {
         Self::LOCAL.contains(&self)
     }
 
-    /// Whether it is about 8 bytes.
+    /// Whether it operates on 8 bytes.
     pub fn is_word(self) -> bool {
         matches!(self, Self::Increment | Self::Swap | Self::AtomicWrite)
     }
 }
 
-/// What is wrong with a request on purpose.
+/// A deliberate fault of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wrong {
-    /// The remote key is nobody's.
+    /// The remote key does not exist.
     RemoteKey,
-    /// The remote range reaches beyond the region.
+    /// The remote range exceeds the region.
     Bounds,
-    /// The local key is nobody's.
+    /// The local key does not exist.
     LocalKey,
     /// The message is longer than the receive.
     TooLong,
-    /// The Q_Key is not the peer's.
+    /// The Q_Key differs from the peer's.
     QKey,
-    /// The XRC shared receive queue is nobody's.
+    /// The XRC shared receive queue does not exist.
     Srq,
-    /// What is asked for is persistence, which no memory has.
+    /// It requests persistence, which no memory has.
     Persistence,
-    /// The remote key was taken away. Never drawn: it comes of itself.
+    /// The remote key was invalidated. Never drawn; it results from other actions.
     Invalidated,
-    /// The window does not allow it. Never drawn: it comes of itself.
+    /// The window does not allow it. Never drawn; it results from other actions.
     Right,
 }
 
 /// A request.
 #[derive(Clone, Copy, Debug)]
 pub struct Op {
-    /// What it does.
+    /// Its operation.
     pub kind: Kind,
-    /// How long it is; of a binding, how long the window is.
+    /// Its length; for a binding, the length of the window.
     pub len: usize,
-    /// Where in the target; or which word.
+    /// The offset in the target, or the index of the word.
     pub at: usize,
-    /// It uses this window of the target, if that is bound; or is about it.
+    /// The window of the target that it uses, if that is bound, or changes.
     pub window: Option<usize>,
-    /// It uses or takes away a key without regard for what is under way.
+    /// Whether it uses or revokes a key without waiting for requests in flight.
     pub hasty: bool,
-    /// Which XRC shared receive queue it names.
+    /// The XRC shared receive queue that it names.
     pub srq: usize,
-    /// Into how many elements the local memory is split.
+    /// The number of elements that the local memory is split into.
     pub elements: usize,
-    /// It asks for a completion.
+    /// Whether it asks for a completion.
     pub signaled: bool,
-    /// It waits for READs and atomics before it.
+    /// Whether it waits for earlier READs and atomics.
     pub fence: bool,
-    /// Its bytes are copied when it is posted, if they are few enough.
+    /// Whether its bytes are sent inline, if they are few enough.
     pub inline: bool,
-    /// It raises a solicited event.
+    /// Whether it raises a solicited event.
     pub solicited: bool,
-    /// How long the application thinks before it posts it, in ns.
+    /// Delay before the application posts it, in ns.
     pub gap_ns: u64,
-    /// What is wrong with it.
+    /// Its fault, if any.
     pub wrong: Option<Wrong>,
 }
 
-/// Something goes wrong on a cable, or ends to do so.
+/// The start or end of a fault on a cable.
 #[derive(Clone, Copy, Debug)]
 pub struct FaultPlan {
-    /// When, in ns.
+    /// The time, in ns.
     pub at_ns: u64,
-    /// Which cable.
+    /// The cable.
     pub cable: usize,
-    /// What.
+    /// The fault.
     pub what: Fault,
 }
 
-/// What goes wrong.
+/// A fault.
 #[derive(Clone, Copy, Debug)]
 pub enum Fault {
-    /// From now on, packets suffer this.
+    /// Packets are subject to this from now on.
     Packets(FaultSpec),
-    /// The cable is cut, or mended.
+    /// The cable is cut, or reconnected.
     Down(bool),
 }
 
-/// Something that an application or a host does at a bad moment.
+/// A disruptive action of an application or a host.
 #[derive(Clone, Copy, Debug)]
 pub struct Mischief {
-    /// When, in ns.
+    /// The time, in ns.
     pub at_ns: u64,
-    /// What.
+    /// The action.
     pub what: Act,
 }
 
-/// What is done. A pair and a side name a QP.
+/// An action. A pair and a side identify a QP.
 #[derive(Clone, Copy, Debug)]
 pub enum Act {
     /// Destroys a QP.
     Destroy(usize, usize),
     /// Moves a QP to the error state.
     Break(usize, usize),
-    /// Moves a QP to SQD, and after so many ns back.
+    /// Moves a QP to SQD, and back after this many ns.
     Drain(usize, usize, u64),
     /// Deregisters the memory that the QP's sends use.
     DropOut(usize, usize),
@@ -274,18 +274,18 @@ pub enum Act {
     DropTarget(usize, usize),
     /// Deregisters the memory at the peer that receives them.
     DropInbox(usize, usize),
-    /// Frees a memory window of the peer's memory that the QP uses.
+    /// Frees a memory window of the peer that the QP uses.
     DropWindow(usize, usize, usize),
-    /// Gives a host's shared receive queue room for so many receives.
+    /// Resizes a host's shared receive queue to this many receives.
     Resize(usize, usize),
-    /// Asks for an event when a host's shared receive queue has fewer receives.
+    /// Requests an event when a host's shared receive queue has fewer receives.
     Limit(usize, usize),
-    /// Gives the CQs of a QP so many entries.
+    /// Resizes the CQs of a QP to this many entries.
     ResizeCq(usize, usize, usize),
-    /// Stops a host for so many ns.
+    /// Stops a host for this many ns.
     Pause(usize, u64),
     /// Restarts a host: all its QPs and regions are gone.
     Restart(usize),
-    /// The same, and the new NIC gives the numbers and keys again that the last one gave.
+    /// The same with a new NIC that assigns the same numbers and keys as the last one.
     RestartAlike(usize),
 }

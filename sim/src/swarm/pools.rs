@@ -1,5 +1,5 @@
-//! Receives of shared receive queues, and of services that lose messages: all as long
-//! as the longest message, in places that are used again.
+//! Receives of shared receive queues, and of services that lose messages. All are as long as the
+//! longest message, in slots that are reused.
 
 use super::memory::Region;
 use super::plan::{Op, Plan};
@@ -13,10 +13,10 @@ use std::collections::BTreeMap;
 /// Scatter/gather elements of a receive.
 const ELEMENTS: usize = 3;
 
-/// Bytes between two receives that must stay as they are.
+/// Bytes between two receives, which must stay unchanged.
 const GAP: usize = 16;
 
-/// How many receives are kept where.
+/// The receives of one queue.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PoolSpec {
     pub(super) len: usize,
@@ -24,20 +24,20 @@ pub(super) struct PoolSpec {
     pub(super) ahead: usize,
     pub(super) gap_ns: u64,
     pub(super) limit: usize,
-    /// QPs that may keep one each.
+    /// The number of QPs that may hold one receive each.
     pub(super) users: usize,
     pub(super) most: u64,
-    /// The number of the first.
+    /// The number of the first receive.
     pub(super) first: u64,
 }
 
-/// The longest receive that a flow needs.
+/// The length of the longest receive that a flow needs.
 pub(super) fn longest(ops: &[Op]) -> usize {
     let consuming = ops.iter().filter(|op| op.kind.consumes_receive());
     consuming.map(|op| op.len).max().unwrap_or(0)
 }
 
-/// The flows whose receives come from a host's SRQ: pair, side that sends.
+/// The flows whose receives come from a host's SRQ: pair, and sending side.
 fn flows_to(plan: &Plan, host: usize) -> impl Iterator<Item = (usize, usize)> {
     let all = (0..plan.pairs.len()).flat_map(|pair| [(pair, 0), (pair, 1)]);
     all.filter(move |(pair, side)| {
@@ -47,7 +47,7 @@ fn flows_to(plan: &Plan, host: usize) -> impl Iterator<Item = (usize, usize)> {
 }
 
 impl Run<'_> {
-    /// The SRQ of a host, if somebody will use one.
+    /// Makes the SRQ of a host, if any end will use it.
     pub(super) fn make_srq(&mut self, host: HostId) -> Result<Option<usize>, Violation> {
         let plan = self.plan;
         let users = flows_to(plan, host.0).count();
@@ -119,7 +119,7 @@ impl Run<'_> {
         Ok(number)
     }
 
-    /// How many receives wait for messages.
+    /// The number of receives that wait for messages.
     pub(super) fn posted_in(&mut self, pool: usize) -> usize {
         let state = &self.pools[pool];
         let nic = self.fabric.nic(state.host);
@@ -136,7 +136,7 @@ impl Run<'_> {
         }
     }
 
-    /// Posts receives until as many wait as should.
+    /// Posts receives up to the planned number.
     pub(super) fn refill(&mut self, pool: usize) -> Verdict {
         let mut any = false;
         loop {
@@ -154,7 +154,7 @@ impl Run<'_> {
             }
             let wanted = state.ahead.min(state.depth);
             let (now, at, called) = (self.fabric.now(), state.refill_at, state.called);
-            // In a QP's own queue a receive has its place until its completion is taken.
+            // In a QP's own queue a receive occupies its slot until its completion is taken.
             if matches!(state.queue, Queue::Own(..)) && state.used.len() >= state.depth {
                 break;
             }
@@ -174,7 +174,7 @@ impl Run<'_> {
             any = true;
         }
         if any {
-            // A QP of its own that has failed completes them at once.
+            // A failed QP completes receives of its own queue at once.
             self.touched.push(self.pools[pool].host);
         }
         Ok(())
@@ -228,13 +228,13 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// A receive has completed: its place is free.
+    /// A receive has completed: its slot is free.
     pub(super) fn place_is_free(&mut self, pool: usize, wr_id: u64) {
         let state = &mut self.pools[pool];
         state.free.extend(state.used.remove(&wr_id));
     }
 
-    /// Asks for the next event, unless it would come at once.
+    /// Requests the next event, unless it would be raised at once.
     fn arm_again(&mut self, pool: usize, posted: usize) -> Verdict {
         let state = &self.pools[pool];
         match (state.queue.srqn(), state.armed) {
@@ -245,7 +245,7 @@ impl Run<'_> {
         }
     }
 
-    /// Asks for an event when fewer than `limit` receives are left.
+    /// Requests an event when fewer than `limit` receives are left.
     pub(super) fn set_limit(&mut self, pool: usize, limit: usize) -> Verdict {
         let state = &mut self.pools[pool];
         let Some(srqn) = state.queue.srqn() else {
@@ -270,7 +270,7 @@ impl Run<'_> {
         self.refill(pool)
     }
 
-    /// Gives an SRQ room for `depth` receives, which it refuses if there are more.
+    /// Resizes an SRQ to `depth` receives. It refuses if it holds more.
     pub(super) fn resize(&mut self, pool: usize, depth: usize) -> Verdict {
         let posted = self.posted_in(pool);
         let state = &mut self.pools[pool];
@@ -321,7 +321,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Nothing moves any more: all receives are where they should be.
+    /// Checks at rest that every receive is accounted for.
     pub(super) fn pools_at_rest(&mut self) -> Verdict {
         for pool in 0..self.pools.len() {
             let mut held = 0;
@@ -358,7 +358,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// All QPs are gone: SRQs can go, too.
+    /// Destroys the SRQs, after all QPs.
     pub(super) fn destroy_pools(&mut self) -> Verdict {
         for pool in 0..self.pools.len() {
             self.deregister_pool(pool)?;

@@ -1,4 +1,4 @@
-//! What applications post, and what they tell the oracle of it.
+//! Posts the requests of applications, and reports them to the oracle.
 
 use super::end::{Bound, FlowMemory};
 use super::memory::{Region, pattern};
@@ -15,11 +15,11 @@ use roce_stack::{
 };
 use roce_wire::{FlushPlacement, FlushSelectivity};
 
-/// How long an application waits that finds its queue full, at most.
+/// The longest time that an application waits if its queue is full.
 const RETRY: Duration = Duration::from_micros(50);
 
 impl Run<'_> {
-    /// Lets an end post what it can.
+    /// Posts as many of an end's requests as possible.
     pub(super) fn pump(&mut self, pair: usize, side: usize) -> Verdict {
         let Some(state) = &self.pairs[pair] else {
             return Ok(());
@@ -67,7 +67,7 @@ impl Run<'_> {
         Ok(any)
     }
 
-    /// Posts a request; `Err(())` inside if the queue is full.
+    /// Posts a request; the inner `Err(())` means that the queue is full.
     fn post_send(
         &mut self,
         pair: usize,
@@ -98,12 +98,12 @@ impl Run<'_> {
         flags.set(SendFlags::FENCE, op.fence);
         flags.set(SendFlags::SOLICITED, op.solicited);
         let sends = matches!(request.effect, Effect::Send { .. } | Effect::Write { .. });
-        // Inline data is fetched, and its key checked, when it is posted.
+        // Inline data is copied, and its key checked, at the time of posting.
         let right = op.wrong != Some(Wrong::LocalKey) && memory.registered[0];
         let inline = op.inline && sends && right && op.len <= plan.max_inline;
         flags.set(SendFlags::INLINE, inline);
         if let Effect::Send { bytes, .. } | Effect::Write { bytes, .. } = &request.effect {
-            // Before the NIC may look.
+            // Before the NIC may read it.
             self.oracle.write_out(pair, side, Region::place(at), bytes);
         }
         let now = self.fabric.now();
@@ -126,7 +126,7 @@ impl Run<'_> {
                         plan.depth
                     ));
                 }
-                // It was not posted, so no window is bound by it.
+                // The request was not posted, so it binds no window.
                 self.set_windows(pair, 1 - side, windows);
                 return Ok(Err(()));
             }
@@ -140,7 +140,7 @@ impl Run<'_> {
             Some(_) if op.kind == Kind::Bind => (&[WcStatus::MemoryWindowBindError], true),
             Some(Wrong::LocalKey) => (&[WcStatus::LocalProtectionError], true),
             Some(Wrong::TooLong | Wrong::Srq) => (&[WcStatus::RemoteInvalidRequest], false),
-            // Nobody hears of it.
+            // The sender does not learn of it.
             Some(Wrong::QKey) => (&[], false),
             Some(_) if op.kind == Kind::SendInvalidate => (INVALIDATION_REFUSED, false),
             Some(_) => (&[WcStatus::RemoteAccessError], false),
@@ -157,7 +157,7 @@ impl Run<'_> {
             invalidates: request.invalidates,
             pool: named.map(|(_, pool)| pool),
             opcode: request.opcode,
-            // These move no bytes.
+            // These transfer no bytes.
             len: match op.kind {
                 Kind::Flush | Kind::Bind | Kind::LocalInv => 0,
                 _ => op.len as u32,
@@ -165,14 +165,14 @@ impl Run<'_> {
         };
         self.oracle.posted_send(pair, side, posted);
         if inline {
-            // The memory is the application's again, and soon holds something else.
+            // The memory belongs to the application again, which overwrites it.
             let other = vec![0xee; op.len];
             self.oracle.write_out(pair, side, Region::place(at), &other);
         }
         Ok(Ok(()))
     }
 
-    /// What an operation is, for the NIC and for the oracle.
+    /// The request of an operation, for the NIC and for the oracle.
     fn request(
         &self,
         pair: usize,
@@ -296,7 +296,7 @@ impl Run<'_> {
         }
     }
 
-    /// Where a datagram goes; other services know.
+    /// The destination of a datagram; other services have it in the QP.
     fn destination(&self, pair: usize, side: usize, op: &Op) -> Option<Destination> {
         let mut to = self.end(pair, side).to?;
         if op.wrong == Some(Wrong::QKey) {
@@ -352,7 +352,7 @@ impl Run<'_> {
         }
     }
 
-    /// Sees to it that an end has its turn at `at`.
+    /// Schedules an end's call at `at`.
     fn call_end(&mut self, pair: usize, side: usize, at: roce_stack::Instant) {
         let end = self.end_mut(pair, side);
         if end.called.is_none_or(|called| at < called) {

@@ -1,4 +1,4 @@
-//! A work request, as the NIC and the oracle get it.
+//! A work request, for the NIC and for the oracle.
 
 use crate::oracle::Effect;
 use roce_stack::{SendOp, WcOpcode};
@@ -11,12 +11,12 @@ pub(super) struct Request {
     pub(super) opcode: WcOpcode,
     /// The key of the target that it uses.
     pub(super) key: Option<u32>,
-    /// The key that it takes away.
+    /// The key that it invalidates.
     pub(super) invalidates: Option<u32>,
 }
 
 impl Request {
-    /// One that needs no packet.
+    /// A request that needs no packets.
     pub(super) fn local(op: SendOp, effect: Effect, opcode: WcOpcode) -> Self {
         Self {
             op,

@@ -6,8 +6,8 @@ use crate::oracle::{Verdict, violated};
 use roce_stack::{Duration, QpState, Stat};
 
 impl Run<'_> {
-    /// Nothing moves any more: everything must have come to its end, and after all is
-    /// taken down, nothing may be left.
+    /// Checks the end of a run: everything must be finished, and nothing may be left after all
+    /// objects are destroyed.
     pub(super) fn at_rest(&mut self) -> Verdict {
         for pair in 0..self.pairs.len() {
             for side in [0, 1] {
@@ -43,7 +43,7 @@ impl Run<'_> {
         self.take_down()
     }
 
-    /// Who uses an SRQ and has failed was told that it takes no more receives.
+    /// Checks that every failed QP with an SRQ was reported to take no more receives.
     fn last_wqes_known(&mut self) -> Verdict {
         for pair in 0..self.pairs.len() {
             for side in [0, 1] {
@@ -64,7 +64,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Destroys everything and looks whether anything is left.
+    /// Destroys everything and checks that nothing is left.
     fn take_down(&mut self) -> Verdict {
         for pair in 0..self.pairs.len() {
             for side in [0, 1] {

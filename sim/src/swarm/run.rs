@@ -1,4 +1,4 @@
-//! Carries out a plan, and asks the oracle about everything that comes of it.
+//! Carries out a plan, and checks everything with the oracle.
 
 use super::memory::Region;
 use super::outcome::Outcome;
@@ -10,7 +10,7 @@ use roce_stack::{Duration, Instant};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-/// A run that takes more events than this does not come to rest.
+/// The most events of a run before it counts as endless.
 const MAX_STEPS: u64 = 1_000_000;
 
 /// Carries out a plan.
@@ -18,13 +18,13 @@ pub fn run(plan: &Plan) -> Outcome {
     carry_out(plan, false)
 }
 
-/// The same, showing every packet on stderr.
+/// The same, printing every packet on stderr.
 pub fn run_printing(plan: &Plan) -> Outcome {
     carry_out(plan, true)
 }
 
 fn carry_out(plan: &Plan, print: bool) -> Outcome {
-    // A panic of the stack is a finding like others. Nothing of the run is used after.
+    // A panic of the stack is a finding like others. Nothing of the run is used afterwards.
     let caught = catch_unwind(AssertUnwindSafe(|| go_through(plan, print)));
     caught.unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().cloned();
@@ -149,7 +149,7 @@ impl<'a> Run<'a> {
             Token::Pump(number) => {
                 let now = self.fabric.now();
                 let end = self.end_mut(number / 2, number % 2);
-                // Else it was called earlier since, and will be again.
+                // Otherwise it was called earlier, and will be called again.
                 if end.called != Some(now) {
                     return Ok(());
                 }

@@ -1,22 +1,22 @@
-//! Takes away from a plan that fails what it does not need to fail.
+//! Reduces a failing plan to what it needs to fail.
 
 use super::plan::{CqPlan, Fault, Plan};
 use super::run::run;
 use crate::oracle::Violation;
 use roce_port::fault::{Chance, FaultSpec};
 
-/// What is left of a plan, and how that fails.
+/// A reduced plan, and its failure.
 #[derive(Clone, Debug)]
 pub struct Shrunk {
     /// The plan.
     pub plan: Plan,
-    /// What happens.
+    /// The violation.
     pub violation: Violation,
-    /// How many runs it took.
+    /// The number of runs used.
     pub runs: usize,
 }
 
-/// Cuts a failing plan down, in at most `max_runs` runs; `None` if it does not fail.
+/// Reduces a failing plan, in at most `max_runs` runs; `None` if it does not fail.
 pub fn shrink(plan: &Plan, max_runs: usize) -> Option<Shrunk> {
     let violation = run(plan).violation?;
     let mut shrunk = Shrunk {
@@ -33,7 +33,7 @@ pub fn shrink(plan: &Plan, max_runs: usize) -> Option<Shrunk> {
     }
 }
 
-/// How much there is to a plan.
+/// A measure of a plan's size.
 fn size(plan: &Plan) -> usize {
     let ops: usize = plan
         .pairs
@@ -91,7 +91,7 @@ impl Shrunk {
                 None => false,
             }
         };
-        // Pairs keep their numbers: they lose their work instead.
+        // Pairs keep their numbers, so their requests are removed instead.
         for pair in 0..before.pairs.len() {
             attempt(&|plan| plan.pairs.get_mut(pair).is_some_and(forget_work));
         }
@@ -139,7 +139,7 @@ fn forget_work(pair: &mut super::plan::PairPlan) -> bool {
     some
 }
 
-/// Gives all CQs room enough, and lets nobody share one.
+/// Makes all CQs large enough, and unshared.
 fn enlarge_cqs(plan: &mut Plan) -> bool {
     let some = cqs(plan) > 0;
     plan.cqs.clear();
@@ -151,7 +151,7 @@ fn enlarge_cqs(plan: &mut Plan) -> bool {
     some
 }
 
-/// CQs that are not like all others.
+/// The number of CQs with special parameters.
 fn cqs(plan: &Plan) -> usize {
     let own = plan.pairs.iter().flat_map(|pair| &pair.cqs);
     let all = own.chain(plan.cqs.iter().flatten()).chain([&plan.xrc_cq]);
@@ -160,7 +160,7 @@ fn cqs(plan: &Plan) -> usize {
 
 type Attempt<'a> = dyn FnMut(&dyn Fn(&mut Plan) -> bool) -> bool + 'a;
 
-/// Removes elements of a list: in large pieces first, then in smaller ones.
+/// Removes elements of a list, in large pieces first, then in smaller ones.
 fn cut<T>(attempt: &mut Attempt<'_>, len: usize, list: impl Fn(&mut Plan) -> Option<&mut Vec<T>>) {
     let mut piece = len.next_power_of_two();
     while piece > 0 {
@@ -182,7 +182,7 @@ fn cut<T>(attempt: &mut Attempt<'_>, len: usize, list: impl Fn(&mut Plan) -> Opt
     }
 }
 
-/// Takes one kind of harm from a fault.
+/// Removes one kind of harm from a fault.
 fn weaken(plan: &mut Plan, fault: usize, kind: usize) -> bool {
     let Some(Fault::Packets(spec)) = plan.faults.get_mut(fault).map(|fault| &mut fault.what) else {
         return false;

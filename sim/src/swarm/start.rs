@@ -1,4 +1,4 @@
-//! Connections are made.
+//! Connects pairs.
 
 use super::end::{End, FlowMemory, From, Layout};
 use super::memory::Region;
@@ -54,7 +54,7 @@ impl Run<'_> {
         for pool in known.pools.into_iter().chain([known.more]).flatten() {
             self.refill(pool)?;
         }
-        // Receives first, as applications do.
+        // Receives are posted first, as applications do.
         self.pump(number, 1)?;
         self.pump(number, 0)
     }
@@ -98,7 +98,7 @@ impl Run<'_> {
                     gap_ns: plan.recv_gap_ns,
                     limit: 0,
                     users: 1,
-                    // A network that doubles packets needs more receives than messages.
+                    // A network that duplicates packets needs more receives than messages.
                     most: 2 * (messages + plan.recvs_ahead) as u64,
                     first: 0,
                 };
@@ -109,7 +109,7 @@ impl Run<'_> {
         Ok(end)
     }
 
-    /// The CQs of an end of its own.
+    /// Makes an end's own CQs.
     fn make_cqs(
         &mut self,
         host: HostId,
@@ -127,7 +127,7 @@ impl Run<'_> {
         [send_cq, recv_cq]
     }
 
-    /// Where datagrams from one end to the other go.
+    /// The destination of datagrams from one end to the other.
     fn way(&mut self, from: &End, to: &End) -> Result<Destination, Violation> {
         let path = TxMeta {
             src: self.fabric.address(from.host),
@@ -142,7 +142,7 @@ impl Run<'_> {
         Ok(ah.to(to.qpn, QKEY))
     }
 
-    /// What the network may do to a pair.
+    /// The causes of failure that the network has for a pair.
     fn causes(&self, plan: &PairPlan) -> Causes {
         let suffer = |what: fn(&FaultSpec) -> Chance| {
             self.plan.faults.iter().any(|fault| match &fault.what {

@@ -1,4 +1,4 @@
-//! What a run knows of its hosts, ends and queues.
+//! The state of a run: its hosts, ends and queues.
 
 use super::end::{End, FlowMemory};
 use super::memory::Region;
@@ -10,20 +10,20 @@ use roce_stack::{Completion, CompletionQueue, Duration, Instant, PdId, Srqn, Xrc
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// The words for atomics of each host: half of them count, half are swapped.
+/// The number of words for atomics on each host: half of them count, half are swapped.
 pub(super) const WORDS: usize = 8;
 
-/// A run under way.
+/// A run in progress.
 pub(super) struct Run<'a> {
     pub(super) plan: &'a Plan,
     pub(super) fabric: Fabric,
     pub(super) oracle: Oracle,
     pub(super) pairs: Vec<Option<PairState>>,
-    /// Of each host.
+    /// For each host.
     pub(super) words: Vec<HostState>,
     pub(super) paused: Vec<bool>,
     pub(super) pools: Vec<PoolState>,
-    /// All that were ever made, by their numbers.
+    /// All CQs that were ever made, by number.
     pub(super) cqs: Vec<CqState>,
     /// The CQ of each host that some of its ends share.
     pub(super) host_cqs: Vec<Option<Arc<CompletionQueue>>>,
@@ -31,9 +31,9 @@ pub(super) struct Run<'a> {
     pub(super) srqs: Vec<Option<usize>>,
     /// The XRC domain of each host.
     pub(super) domains: Vec<Option<Domain>>,
-    /// Hosts whose completions are to be looked at.
+    /// Hosts whose completions need to be polled.
     pub(super) touched: Vec<HostId>,
-    /// Completions that were taken just now.
+    /// The completions taken last.
     pub(super) taken: Vec<Completion>,
     pub(super) outcome: Outcome,
 }
@@ -42,49 +42,49 @@ pub(super) struct Run<'a> {
 #[derive(Debug)]
 pub(super) struct PairState {
     pub(super) ends: [End; 2],
-    /// By the side that initiates.
+    /// Indexed by the initiating side.
     pub(super) memory: [FlowMemory; 2],
 }
 
-/// A host's words, and the protection domain of everything there.
+/// A host's words, and the protection domain of all its objects.
 #[derive(Debug)]
 pub(super) struct HostState {
     pub(super) pd: PdId,
     pub(super) region: Region,
 }
 
-/// A CQ; its [`CqId`] is its place in the list of all.
+/// A CQ; its [`CqId`] is its index in the list of all.
 #[derive(Debug)]
 pub(super) struct CqState {
     pub(super) host: HostId,
     pub(super) cq: Arc<CompletionQueue>,
-    /// The fewest entries that it has had since it was empty.
+    /// The smallest size that it has had since it was empty.
     pub(super) room: usize,
     /// How long completions wait to be taken.
     pub(super) lazy: Duration,
-    /// Its host will take them, at a time to come.
+    /// Whether a call to take them is scheduled.
     pub(super) called: bool,
-    /// It has overrun.
+    /// Whether it has overrun.
     pub(super) failed: bool,
-    /// And the NIC has said so.
+    /// Whether the NIC has reported that.
     pub(super) told: bool,
 }
 
-/// Receives in one place.
+/// The receives of one queue.
 #[derive(Debug)]
 pub(super) struct PoolState {
     pub(super) host: HostId,
     pub(super) queue: Queue,
     pub(super) region: Region,
     pub(super) registered: bool,
-    /// Its host was not restarted.
+    /// Whether its host was not restarted.
     pub(super) alive: bool,
-    /// How long each receive is.
+    /// The length of each receive.
     pub(super) len: usize,
     pub(super) free: Vec<usize>,
     pub(super) used: BTreeMap<u64, usize>,
     pub(super) next: u64,
-    /// Never posts more than this.
+    /// The most receives to post in all.
     pub(super) most: u64,
     pub(super) depth: usize,
     pub(super) ahead: usize,
@@ -95,7 +95,7 @@ pub(super) struct PoolState {
     pub(super) called: bool,
 }
 
-/// Where receives are posted.
+/// The queue that receives are posted to.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Queue {
     Srq(Srqn),
@@ -121,26 +121,26 @@ pub(super) struct Domain {
     pub(super) id: XrcdId,
     /// The pools of its SRQs.
     pub(super) pools: [usize; 2],
-    /// Where the receives of all of them complete, so that their order is known.
+    /// The CQ of all their receives, so that their order is known.
     pub(super) cq: Arc<CompletionQueue>,
 }
 
-/// Who is called, and what for.
+/// The purpose of a call.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Token {
-    /// An end has its turn: twice the pair, plus the side.
+    /// An end may post: twice the pair, plus the side.
     Pump(usize),
-    /// A fault of the plan begins or ends.
+    /// A fault of the plan starts or ends.
     Fault(usize),
-    /// A mischief of the plan.
+    /// A disruptive action of the plan.
     Mischief(usize),
-    /// The mischief is over.
+    /// The end of an action.
     Undo(usize),
-    /// A pair is connected.
+    /// Connect a pair.
     Start(usize),
-    /// A pool wants receives.
+    /// Post receives to a pool.
     Refill(usize),
-    /// Completions of a CQ are taken.
+    /// Take the completions of a CQ.
     Take(usize),
 }
 

@@ -1,5 +1,5 @@
-//! Keys that come and go: memory windows are bound and invalidated, regions lose their
-//! remote rights; and which key a request uses.
+//! Changing keys: memory windows are bound and invalidated, and regions lose their remote rights.
+//! Selects the key that a request uses.
 
 use super::end::{Bound, WindowState};
 use super::memory::Region;
@@ -10,16 +10,16 @@ use crate::fabric::HostId;
 use crate::oracle::{Effect, KeyState, Verdict, Violation, violated};
 use roce_stack::{Access, RemoteAddr, SendOp, WcOpcode, WindowBind, WindowType};
 
-/// Where a request goes.
+/// The remote address of a request.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Way {
     pub(super) remote: RemoteAddr,
-    /// Which byte of the target.
+    /// The offset in the target.
     pub(super) at: usize,
 }
 
 impl Run<'_> {
-    /// The windows of the target of a flow from `side`, which lies on `host`.
+    /// Makes the windows for a flow from `side`, whose target is on `host`.
     pub(super) fn make_windows(
         &mut self,
         plans: &[WindowPlan],
@@ -48,20 +48,20 @@ impl Run<'_> {
         }
     }
 
-    /// Puts back what [`Run::windows`] gave.
+    /// Restores the windows that [`Run::windows`] returned.
     pub(super) fn set_windows(&mut self, pair: usize, side: usize, windows: Vec<WindowState>) {
         if let Some(state) = &mut self.pairs[pair] {
             state.memory[side].windows = windows;
         }
     }
 
-    /// The same request as the application would post it now: through which window, if
-    /// through any, and wrong if it needs a key that is gone.
+    /// The request as the application would post it now: with its window, if any, and marked as
+    /// faulty if its key is gone.
     pub(super) fn as_it_is_now(&self, pair: usize, side: usize, op: &Op) -> (Op, Option<Bound>) {
         if op.kind.is_local() {
             return (self.local_as_it_is_now(pair, side, op), None);
         }
-        // Nobody looks at the key of no bytes.
+        // The key is not checked if there are no bytes.
         let needs_key = match op.kind {
             Kind::Write | Kind::WriteImm | Kind::Read => op.len > 0,
             Kind::AtomicWrite | Kind::Flush | Kind::SendInvalidate => true,
@@ -83,12 +83,12 @@ impl Run<'_> {
             return (Op { kind, wrong, ..*op }, None);
         }
         let gone = matches!(state, KeyState::Taken | KeyState::Gone);
-        // That alone: a READ with two faults fails by either.
+        // Only this fault: a READ with two faults may fail by either.
         let wrong = gone.then_some(Wrong::Invalidated).or(op.wrong);
         (Op { wrong, ..*op }, None)
     }
 
-    /// The request through a window, if the application would do that.
+    /// The request through a window, if the application would use it.
     fn through(
         &self,
         pair: usize,
@@ -112,7 +112,7 @@ impl Run<'_> {
         };
         if op.len > bound.len && !invalidates
             || (state != KeyState::Valid || denied) && !op.hasty
-            // Either of two invalidations may come first, and the other fails.
+            // Of two invalidations, either may come first, and the other fails.
             || invalidates && matches!(state, KeyState::Coming | KeyState::Going)
         {
             return None;
@@ -122,7 +122,7 @@ impl Run<'_> {
             _ if denied => Some(Wrong::Right),
             _ => op.wrong,
         };
-        // Else READs before it may lose the key.
+        // Otherwise earlier READs may lose the key.
         let fence = op.fence || invalidates && !op.hasty;
         let op = Op {
             wrong,
@@ -132,7 +132,7 @@ impl Run<'_> {
         Some((op, Some(bound)))
     }
 
-    /// Where in the target a request goes, and by which key.
+    /// The offset in the target and the key of a request.
     pub(super) fn way_to(&self, op: &Op, target: &Region, bound: Option<Bound>) -> Way {
         let (from, room) = match bound {
             Some(bound) => (bound.from, bound.len),
@@ -141,7 +141,7 @@ impl Run<'_> {
         let at = match op.wrong {
             Some(Wrong::Bounds) if bound.is_some() && op.at % 2 == 1 => room - op.len + 1,
             Some(Wrong::Bounds) => room - op.len + 1 + op.at % op.len,
-            // Where it goes does not matter, if it goes anywhere at all.
+            // Any offset at which it fits.
             _ => op.at % (room.saturating_sub(op.len) + 1),
         };
         // Words are aligned.
@@ -173,8 +173,8 @@ impl Run<'_> {
         }
     }
 
-    /// A request about a key of this side's memory: what makes sense now. What does not
-    /// becomes a WRITE of nothing.
+    /// A request about a key of this side's memory, if one makes sense now; otherwise a WRITE of no
+    /// bytes.
     fn local_as_it_is_now(&self, pair: usize, side: usize, op: &Op) -> Op {
         let users = 1 - side;
         let nothing = Op {
@@ -211,7 +211,7 @@ impl Run<'_> {
         match (window.plan.kind, op.kind) {
             _ if window.id.is_none() => nothing,
             (WindowType::Type1, Kind::Bind) if may_go => *op,
-            // It is bound already, which must be refused.
+            // The window is already bound, so this must be refused.
             (WindowType::Type2, Kind::Bind)
                 if key_state == KeyState::Valid && op.hasty && op.at % 2 == 1 =>
             {
@@ -228,8 +228,7 @@ impl Run<'_> {
         }
     }
 
-    /// A binding or an invalidation, for the NIC and for the oracle; the window is from
-    /// now on what it will be.
+    /// A binding or an invalidation, for the NIC and for the oracle. Updates the window.
     pub(super) fn local_request(&mut self, pair: usize, side: usize, op: &Op) -> Request {
         let users = 1 - side;
         let region_key = self.target_key(pair, users);
@@ -250,7 +249,7 @@ impl Run<'_> {
         let target = &memory.target;
         let len = op.len & !7;
         let from = (op.at % (target.len - len + 1)) & !7;
-        // Type 1 only: now and then it is only unbound.
+        // Only type 1 windows: sometimes the window is only unbound.
         let unbinds = window.plan.kind == WindowType::Type1 && op.at.is_multiple_of(5);
         let key = window.next_key;
         let bound = Bound {

@@ -11,11 +11,11 @@ use roce_stack::{Completion, QpKind, QueueLimits, SrqInit, Srqn, WcStatus};
 use roce_wire::Qpn;
 use std::sync::Arc;
 
-/// Where the number of a receive says to which of the domain's SRQs it was posted.
+/// The bit position of the SRQ's index within a receive's number.
 const WHICH: u32 = 48;
 
 impl Run<'_> {
-    /// The XRC domain of a host, if somebody will use one.
+    /// Makes the XRC domain of a host, if any end will use it.
     pub(super) fn make_domain(&mut self, host: HostId) -> Result<Option<Domain>, Violation> {
         let plan = self.plan;
         let to_here =
@@ -110,7 +110,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Receives that XRC targets of a host have taken for messages that are not whole.
+    /// The number of receives that a host's XRC targets hold for incomplete messages.
     pub(super) fn held_by_targets(&mut self, host: HostId) -> usize {
         let mut held = 0;
         for (state, plan) in self.pairs.iter().zip(&self.plan.pairs) {
@@ -124,7 +124,7 @@ impl Run<'_> {
         held
     }
 
-    /// Targets and SRQs are gone: domains can go, too.
+    /// Destroys the domains, after targets and SRQs.
     pub(super) fn destroy_domains(&mut self) -> Verdict {
         for host in 0..self.domains.len() {
             if let Some(domain) = self.domains[host].take()
