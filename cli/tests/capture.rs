@@ -144,7 +144,7 @@ fn faults_and_drops_are_told_of() {
         // A flip may leave nothing of a packet but its ICRC's wrongness.
         assert_eq!(summary["other"]["records"], 0, "{summary}");
         for packet in &packets {
-            // A few bits are outside of what the ICRC covers: what the NIC found is shown.
+            // A few bits are not covered by the ICRC: the NIC's verdict is shown.
             let says = |part| with_comment(std::slice::from_ref(packet), part) > 0;
             let is_ok = packet["icrc"]["verdict"] == "ok";
             assert!(is_ok || says("fault_corrupted"), "{packet}");

@@ -94,8 +94,8 @@ fn the_environment_says_how_large_a_buffer_is_asked_for() {
     assert_eq!(bytes(Some("1")), bytes(None).min(1 << 20));
 }
 
-/// Each network namespace has the devices of its own interfaces: a container sees
-/// neither those of its host nor those of its neighbours.
+/// Each network namespace has the devices of its own interfaces: a container sees neither those of
+/// its host nor those of its neighbours.
 // trap: namespaces
 #[test]
 fn a_namespace_has_its_own_devices() {
@@ -105,7 +105,7 @@ fn a_namespace_has_its_own_devices() {
             std::env::var_os("ROCE_LAB").is_none_or(|value| value != "require"),
             "ROCE_LAB=require, but unshare --net does not work: be root, with util-linux"
         );
-        // Not by a macro: the test harness would swallow that.
+        // Written directly, because the test harness captures what macros print.
         let why = "a_namespace_has_its_own_devices: unshare --net needs root and util-linux";
         let _ = writeln!(std::io::stderr(), "\n*** SKIPPED: {why} ***");
         return;

@@ -35,7 +35,7 @@ fn of<'a>(report: &'a Value, check: &str) -> Vec<&'a Value> {
         .collect()
 }
 
-/// Gives this thread a network of its own, or says loudly that it can't.
+/// Moves this thread into its own network namespace, or reports loudly that it can't.
 fn has_network_of_its_own(test: &str) -> bool {
     let up = || {
         let output = Command::new("ip")

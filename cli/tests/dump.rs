@@ -1,4 +1,4 @@
-//! `roce dump` in a network namespace of its own, beside what the devices say themselves.
+//! `roce dump` in its own network namespace, compared with the devices' own reports.
 
 use nix::sched::{CloneFlags, unshare};
 use pnet_datalink::{Channel, NetworkInterface};
@@ -14,8 +14,8 @@ use std::process::{Command, Output, Stdio};
 
 const ROCE: &str = env!("CARGO_BIN_EXE_roce");
 
-/// Moves the calling test into a network namespace of its own, whose loopback interface is
-/// up. False, after a line that says why, if that is not possible here.
+/// Moves the calling test into its own network namespace, with the loopback interface up. Returns
+/// false, after a message with the reason, if that is not possible here.
 fn enter_namespace(test: &str) -> bool {
     let is_up = || {
         let up = Command::new("ip")
@@ -23,7 +23,7 @@ fn enter_namespace(test: &str) -> bool {
             .status();
         up.is_ok_and(|status| status.success())
     };
-    // Of this thread alone, and of what it starts.
+    // Only this thread, and the processes that it starts.
     if unshare(CloneFlags::CLONE_NEWNET).is_ok() && is_up() {
         return true;
     }
@@ -32,13 +32,13 @@ fn enter_namespace(test: &str) -> bool {
         std::env::var_os("ROCE_LAB").is_none_or(|value| value != "require"),
         "ROCE_LAB=require, but {why}"
     );
-    // Not by a macro: the test harness would swallow that.
+    // Written directly, because the test harness captures what macros print.
     let _ = writeln!(std::io::stderr(), "\n*** SKIPPED: {test}: {why} ***");
     false
 }
 
-/// Runs a shell script in a folder; `$ROCE` is the command. When it says `now`, `work` is
-/// done, and it gets a line to read. Returns all that it says.
+/// Runs a shell script in a folder; `$ROCE` is the command. When the script prints `now`, `work`
+/// runs, and the script gets a line to read. Returns the script's output.
 fn run(dir: &Path, script: &str, work: impl FnOnce()) -> String {
     let mut child = Command::new("sh")
         .args(["-e", "-c", script])
@@ -105,8 +105,8 @@ fn essence(packet: &Value) -> String {
     fields.map(|name| packet[name].to_string()).join(" ")
 }
 
-/// `begin NAME ARGS…` starts a dump, whose number is then in `$NAME`. It listens when there is
-/// a line in `NAME.said`.
+/// `begin NAME ARGS…` starts a dump, whose process ID is then in `$NAME`. It listens when
+/// `NAME.said` has a line.
 const SCRIPT: &str = r#"
 begin() {
     name=$1; shift
@@ -146,7 +146,7 @@ cat <&4
     let (dumped, summary) = decode(&dir.path().join("all.pcapng"));
     let count = dumped.len();
     assert!(said.contains(&format!("{count} packets, 0 lost")), "{said}");
-    // Single packets, whatever the kernel carried them in.
+    // Single packets, in whatever form the kernel delivered them.
     assert_eq!(summary["super_packets"], 0);
     assert_eq!(summary["icrc_ok"], count);
     let mut dumped: Vec<_> = dumped.iter().map(essence).collect();
@@ -299,7 +299,7 @@ fn it_ends_by_itself_when_time_is_over() {
 #[test]
 fn without_privilege_it_says_what_to_do() {
     let args = ["dump", "-i", "lo", "--seconds", "1"];
-    // Root without the capability is as good as anybody without it.
+    // Root without the capability is an ordinary user here.
     let mut command = Command::new("setpriv");
     command.args(["--bounding-set=-net_raw", "--inh-caps=-all", ROCE]);
     let privileged = command.args(args).output().ok();

@@ -1,4 +1,4 @@
-//! What the command says of `ROCE_FAULTS` and of `ROCE_CC`.
+//! The command's messages about `ROCE_FAULTS` and `ROCE_CC`.
 
 use std::process::{Command, Output};
 

@@ -59,7 +59,7 @@ fn two_processes_move_data_with_every_operation() {
 /// Server and client share UDP port 4791.
 #[test]
 fn both_ends_may_be_at_one_address() {
-    // Nobody else's: made from the number of this process.
+    // Unique to this process: derived from the process ID.
     let [_, _, high, low] = std::process::id().to_be_bytes();
     let address = format!("127.{}.{low}.77", 64 | (high & 63));
     let mut server = Command::new(env!("CARGO_BIN_EXE_roce"))
@@ -122,7 +122,7 @@ fn what_the_network_did_is_shown() {
     };
     let json: serde_json::Value = serde_json::from_str(&run(&["--json"])).expect("JSON");
     assert_eq!(json["dscp"], 26, "{json}");
-    // Acknowledgements come with a wrong ICRC, and are told apart from other drops.
+    // Acknowledgements arrive with a wrong ICRC, and are distinguished from other drops.
     let drops = json["drops"].as_object().expect("reasons");
     assert!(drops["bad_icrc"].as_u64() > Some(0), "{json}");
     let sum: u64 = drops.values().filter_map(serde_json::Value::as_u64).sum();
@@ -182,9 +182,9 @@ fn one_completion_may_tell_of_several_messages() {
     }
 }
 
-/// Who waits for a message by looking at its memory must not take what the phase before has
-/// left there for it. With these seeds that ends, in the first slot, with the byte that the
-/// first message ends with: both sides waited for each other then, mostly.
+/// An end that waits for a message by polling its memory must not mistake leftovers of the previous
+/// phase for it. With these seeds the leftover in the first slot ends with the byte that the first
+/// message ends with. Usually both sides then waited for each other.
 #[test]
 fn what_is_left_in_memory_is_no_answer() {
     for seed in ["277", "675", "682", "1009"] {
@@ -222,7 +222,7 @@ fn wrong_arguments_say_what_would_be_right() {
 
 #[test]
 fn a_peer_that_is_not_there_is_named() {
-    // An address of the loopback network at which nobody listens.
+    // An address of the loopback network without a listener.
     let output = roce(&["perf", "127.251.3.9", "--port", "18599"]);
     assert_eq!(output.status.code(), Some(1));
     assert!(

@@ -254,7 +254,7 @@ fn a_client_that_dies_is_noticed() {
         .spawn()
         .expect("roce starts");
     let mut lines = BufReader::new(client.stdout.take().expect("piped")).lines();
-    // Its second line is about the server: they play from then on.
+    // Its second line is about the server: from then on messages are exchanged.
     assert!(lines.nth(1).is_some_and(|line| line.is_ok()));
     client.kill().expect("it runs");
     client.wait().expect("ended");
@@ -303,7 +303,7 @@ fn a_client_whose_gid_cannot_be_reached_is_told_why() {
 
 #[test]
 fn data_that_differ_are_shown() {
-    // The client does not check, and so sends what a checking server does not expect.
+    // The client does not check, and so its messages differ from what a checking server expects.
     let server = Server::start("-c");
     let client = server.client("-s 4096 --timeout 2");
     assert_eq!(client.status.code(), Some(1));
@@ -317,7 +317,7 @@ fn data_that_differ_are_shown() {
 
 #[test]
 fn a_lost_message_of_an_unreliable_service_is_explained() {
-    // The server's receives are too small for what comes, which is dropped.
+    // The server's receives are too small for the messages, which are dropped.
     let server = Server::start("--type ud -s 100 --timeout 1");
     let client = server.client("--type ud -s 200 --timeout 1");
     let (code, _, stderr) = server.finish();

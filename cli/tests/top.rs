@@ -72,7 +72,7 @@ fn look_until<T>(what: &str, mut look: impl FnMut() -> Result<T, String>) -> T {
     }
 }
 
-/// What `roce top --json` tells of a process that sends.
+/// The output of `roce top --json` about a process that sends.
 fn device_and_qp(pid: u32) -> Result<(Value, Value), String> {
     let told = text(&top(&["--once", "--json", "--interval", "0.2"]));
     let told: Value = serde_json::from_str(&told).expect("JSON");
@@ -85,7 +85,7 @@ fn device_and_qp(pid: u32) -> Result<(Value, Value), String> {
     }
 }
 
-/// The body of what is at an address such as `http://127.0.0.1:9100/metrics`.
+/// The body at a URL such as `http://127.0.0.1:9100/metrics`.
 fn get(url: &str) -> String {
     let address = url
         .strip_prefix("http://")
@@ -189,8 +189,8 @@ fn without_a_terminal_it_says_what_works() {
     }
 }
 
-/// On a terminal of 80x24 it shows a screen of that size, and leaves the terminal as it was,
-/// whether somebody presses a key or a signal ends it.
+/// On a terminal of 80x24 it shows a screen of that size, and restores the terminal, whether a key
+/// or a signal ends it.
 #[test]
 fn a_terminal_is_left_as_it_was() {
     for signal in [None, Some(Signal::SIGTERM), Some(Signal::SIGHUP)] {

@@ -1,10 +1,10 @@
-//! What `roce perf` and `roce pingpong` say of arguments that don't fit the machine, in a network
-//! namespace of their own.
+//! The messages of `roce perf` and `roce pingpong` about arguments that don't fit the machine, in a
+//! network namespace of their own.
 
 use std::io::Write;
 use std::process::{Command, Output};
 
-/// Runs a shell script whose `roce` is the command, with the loopback up, or says loudly that it
+/// Runs a shell script whose `roce` is the command, with the loopback up, or reports loudly that it
 /// can't.
 fn in_namespace(test: &str, script: &str) -> Option<Output> {
     let possible = Command::new("unshare").args(["--net", "true"]).output();
@@ -107,7 +107,7 @@ fn a_server_may_name_the_interface_of_a_link_local_address() {
     );
 }
 
-/// Neither end is told the other's path MTU, so the first packet that is too long tells.
+/// Neither end knows the other's path MTU, so the first packet that is too long shows it.
 #[test]
 fn pingpongs_of_different_path_mtus_ask_about_both_sizes() {
     let test = "pingpongs_of_different_path_mtus_ask_about_both_sizes";

@@ -1,4 +1,4 @@
-//! Environment variables that are wrong: what each command says of them.
+//! Invalid environment variables: each command's messages about them.
 
 use std::process::{Command, Output};
 

@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 /// Requests that are outstanding.
 const DEPTH: usize = 64;
-/// Where registered memory begins, the same in each run.
+/// The address of registered memory, the same in each run.
 const IOVA: u64 = 0x10_0000;
 const REGION_BYTES: usize = 1 << 20;
 /// Packets of a run.
@@ -90,7 +90,7 @@ fn report(name: &str, case: &Case, switch: bool) {
     );
 }
 
-/// What came of one run.
+/// The result of one run.
 struct Run {
     /// Taken by NICs.
     packets: u64,

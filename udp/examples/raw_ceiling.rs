@@ -1,5 +1,5 @@
-//! What a bare [`UdpPort`] can do, with no protocol on it: the ceiling for
-//! everything that is built on top.
+//! Measures a bare [`UdpPort`] without any protocol: the ceiling for everything that is built on
+//! top.
 //!
 //! ```text
 //! raw_ceiling                      two threads over loopback
@@ -7,9 +7,9 @@
 //! raw_ceiling LOCAL MTU PEER       measure against it
 //! ```
 //!
-//! Prints the half round trip of small packets with both ends spinning, and the
-//! one-way throughput of large ones. The far end acknowledges what it has seen, so
-//! that the sender keeps no more in flight than the receive buffer holds.
+//! Prints the half round trip of small packets with both ends spinning, and the one-way throughput
+//! of large ones. The far end acknowledges received data, so that the sender keeps no more in
+//! flight than the receive buffer holds.
 
 use roce_wire::Qpn;
 use std::io::Write;
@@ -137,7 +137,7 @@ fn serve(port: &mut UdpPort) -> Result<(), Error> {
 fn measure(port: &mut UdpPort, local: IpAddr, peer: IpAddr) -> Result<(), Error> {
     let to = to(local, peer);
     let result = measure_all(port, &to, &mut std::io::stdout());
-    // Whatever happened, the far end is to end, too.
+    // The far end must stop in any case.
     queue(port, &to, STOP, 0, HEADER);
     port.flush()?;
     result
@@ -245,7 +245,7 @@ fn throughput(
         if acknowledged != before {
             progress = Instant::now();
         } else if progress.elapsed() > Duration::from_millis(50) {
-            // Whatever was in flight is lost.
+            // Packets in flight are lost.
             acknowledged = sent;
             progress = Instant::now();
             stalls += 1;

@@ -29,15 +29,14 @@ fn open_v6(test: &str) -> Option<(MutexGuard<'static, ()>, UdpPort)> {
     Some((turn, open(V6)))
 }
 
-/// Two addresses of the test whose number is given.
+/// The two addresses of test `test`.
 fn pair(test: u8) -> (IpAddr, IpAddr) {
     let address = |last| IpAddr::from([127, 101, test, last]);
     (address(1), address(2))
 }
 
-/// Sends packets of these lengths, from one port to the other or, if there is no
-/// other, to itself, and sees that they arrive. No more of them are under way than
-/// a small receive buffer holds.
+/// Sends packets of these lengths, from one port to the other or, if there is no other, to itself,
+/// and checks that they arrive. Keeps no more of them in flight than a small receive buffer holds.
 fn exchange(from: &mut UdpPort, mut into: Option<&mut UdpPort>, to: &TxMeta, lens: &[usize]) {
     let mut rest = lens;
     while !rest.is_empty() {
@@ -88,7 +87,7 @@ fn exchange_group(from: &mut UdpPort, into: Option<&mut UdpPort>, to: &TxMeta, l
     assert_eq!(received.len(), sent.len(), "no packet more than was sent");
 }
 
-/// Mixes of lengths: what the transport sends, and what it never should.
+/// Mixed lengths: those that the transport sends, and those that it never should.
 fn mixes(longest: usize) -> Vec<Vec<usize>> {
     let mut mixes = vec![
         vec![1],
@@ -356,7 +355,7 @@ fn what_the_kernel_refuses_is_dropped_by_reason_and_the_rest_goes_on() {
     assert_eq!(counters.dropped(TxDrop::Forbidden), 3, "{counters:?}");
     assert_eq!(counters.dropped_in_all(), 18, "{counters:?}");
     assert_eq!(counters.tx_packets, 3);
-    // An impossible destination says nothing about segmentation.
+    // An impossible destination is no evidence about segmentation.
     send(&mut from, &to(near, far), b"equal");
     let second = send(&mut from, &to(near, far), b"equal");
     assert!(matches!(second, IpCovered::V4 { id: 1, .. }), "{second:?}");

@@ -1,5 +1,5 @@
-//! Ports in two network namespaces, over a veth pair: what goes over the wire, and
-//! what a link does that loopback does not. These tests take root.
+//! Ports in two network namespaces over a veth pair: the packets on the wire, and effects of a link
+//! that loopback does not have. These tests need root.
 
 mod support;
 
@@ -32,8 +32,8 @@ fn capture(namespace: &Namespace) -> Socket {
     })
 }
 
-/// What an Ethernet frame of RoCEv2 over IPv4 carries: identification, flags and
-/// offset, and the UDP payload.
+/// The content of an Ethernet frame of RoCEv2 over IPv4: identification, flags and offset, and the
+/// UDP payload.
 fn roce_v4(frame: &[u8]) -> Option<(u16, u16, &[u8])> {
     let be = |at: usize| Some(u16::from_be_bytes([*frame.get(at)?, *frame.get(at + 1)?]));
     let is_ours = be(12)? == 0x0800 && frame[23] == 17 && be(36)? == 4791;
@@ -84,8 +84,7 @@ fn identifications_on_the_wire_are_those_promised() {
     let Some(pair) = Pair::new("identifications on the wire") else {
         return;
     };
-    // The near end has to cut the datagrams up: that is the segmentation whose
-    // identifications matter.
+    // The near end has to segment the datagrams: its identifications are the ones that matter.
     pair.near.run("ip link set near gso_max_segs 1");
     let (mut near, _far) = pair.ports();
     for lens in LENS {
@@ -288,8 +287,8 @@ fn an_answer_of_nobody_listens_does_not_stop_the_port() {
     );
 }
 
-/// Groups of both families, over a link: the far end joins, and gets what the near end
-/// sends through its own interface, with the group as its destination.
+/// Groups of both families over a link: the far end joins, and receives the packets that the near
+/// end sends through its own interface, with the group as their destination.
 #[test]
 fn groups_are_joined_on_the_interface() {
     let Some(pair) = Pair::new("groups over a link") else {

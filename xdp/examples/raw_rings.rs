@@ -6,9 +6,9 @@
 //! raw_rings INTERFACE LOCAL PEER PEER_MAC   measure against it
 //! ```
 //!
-//! Prints JSON: half the round trip of small frames with both ends spinning, and how many
-//! large ones a loop that only sends gets into its ring, and a loop that only receives out
-//! of its own, each second. The program is attached as `ROCE_XDP_MODE` says.
+//! Prints JSON: half the round trip of small frames with both ends spinning, and the number of
+//! large frames per second that a loop that only sends puts into its ring, and that a loop that
+//! only receives takes out of its own. The program is attached according to `ROCE_XDP_MODE`.
 
 use std::io::Write;
 use std::net::{IpAddr, Ipv4Addr};
@@ -23,7 +23,7 @@ use roce_xdp::socket::{self, SocketConfig, SocketQueue};
 type Error = Box<dyn std::error::Error>;
 
 const HEADERS: usize = 14 + 20 + 8;
-/// What a frame is there for, behind its headers.
+/// The purpose of a frame, after its headers.
 const PING: u8 = 0;
 const DATA: u8 = 1;
 const REPORT: u8 = 2;
@@ -37,7 +37,7 @@ const LARGE: usize = HEADERS + 12 + 4096 + 4;
 const WARM_UP: usize = 2_000;
 const ROUND_TRIPS: usize = 25_000;
 const FLOOD: Duration = Duration::from_millis(500);
-/// After so long without an answer a frame is taken for lost.
+/// A frame without an answer for this long counts as lost.
 const LOST: Duration = Duration::from_millis(20);
 
 /// The rings of one interface, with the program that fills them.
@@ -64,7 +64,7 @@ fn main() -> Result<(), Error> {
             let peer_mac: pnet_datalink::MacAddr = peer_mac.parse()?;
             let headers = rings.headers(peer.parse()?, peer_mac.octets());
             let result = rings.measure(&headers);
-            // Whatever happened, the far end is to end, too.
+            // The far end must stop in any case.
             rings.send(&headers, STOP, SMALL)?;
             rings.queue.flush()?;
             result
@@ -136,7 +136,7 @@ impl Rings {
         })
     }
 
-    /// Queues a frame. False if there is no room.
+    /// Queues a frame. Returns false if there is no room.
     fn send(&mut self, headers: &[[u8; HEADERS]; 2], kind: u8, len: usize) -> Result<bool, Error> {
         let frame = match self.queue.reserve(len) {
             Ok(frame) => frame,
@@ -172,7 +172,7 @@ impl Rings {
         }
     }
 
-    /// Answers what asks and counts the rest until it is told to stop.
+    /// Answers requests and counts the other frames until it is told to stop.
     fn serve(&mut self) -> Result<(), Error> {
         let mut count = 0_u64;
         let mut asked: Option<Vec<u8>> = None;

@@ -1,5 +1,5 @@
-//! UDP checksums of packets over IPv6, on veth pairs: an ordinary socket, which takes no
-//! packet without a right one, says whether they are. These tests take root.
+//! UDP checksums of packets over IPv6, on veth pairs. An ordinary socket, which accepts only
+//! packets with a correct checksum, verifies them. These tests need root.
 
 mod support;
 
@@ -52,8 +52,8 @@ fn all_lengths(pair: &Pair, port: &mut XdpPort, socket: &UdpSocket) {
     }
 }
 
-/// What a socket of `far` is sent with and without checksums; `offload` says whether the
-/// interface computes them for the kernel, or pretends to, as a veth does.
+/// The packets that a socket of `far` receives with and without checksums. `offload` says whether
+/// the interface computes them for the kernel, or pretends to, as a veth does.
 fn checksums_are_right(test: &str, offload: &str, queues: u32) {
     let Some(pair) = Pair::new(test, 1500, queues) else {
         return;
@@ -95,7 +95,7 @@ fn an_interface_that_computes_checksums_is_left_to_it() {
     checksums_are_right("an_interface_that_computes_checksums", "on", 1);
 }
 
-/// Else the tests above would show nothing.
+/// Otherwise the tests above would show nothing.
 #[test]
 fn a_packet_without_checksum_is_none_for_an_ordinary_socket() {
     let Some(pair) = Pair::new("a_packet_without_checksum", 1500, 1) else {

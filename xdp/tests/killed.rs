@@ -1,4 +1,4 @@
-//! A process that is killed leaves nothing behind. This test takes root.
+//! A process that is killed leaves nothing behind. This test needs root.
 
 mod support;
 
@@ -17,7 +17,7 @@ fn open(interface: &str, index: u32) -> XdpPort {
     XdpPort::open(XdpPortConfig::new(interface, index, 1500)).expect("nobody holds it")
 }
 
-/// What the victim does: opens a port, says so, and waits for its end.
+/// The victim's part: opens a port, reports it, and waits for its end.
 #[test]
 fn victim() {
     let Some(index) = std::env::var(VICTIM)
@@ -29,7 +29,7 @@ fn victim() {
     let mut port = open("near", index);
     port.activate([10, 91, 0, 1].into()).expect("its own");
     println!("\nopen");
-    // Ends also if who would kill it ends first.
+    // Also ends if its parent ends first.
     let _ = std::io::stdin().read(&mut [0]);
     drop(port);
 }

@@ -28,8 +28,8 @@ impl Word for Shared {
     }
 }
 
-/// A ring whose slots nobody may write while the other reads them: loom fails if that is
-/// possible in any order.
+/// A ring whose slots must not be written while the other side reads them. Loom fails if that is
+/// possible in any interleaving.
 struct LoomRing {
     producer: Shared,
     consumer: Shared,

@@ -105,7 +105,7 @@ impl Host {
         }
     }
 
-    /// What a driver does in one turn.
+    /// The work of a driver in one turn.
     fn turn(&mut self, now: Instant) {
         if self.nic.wants_to_send() {
             self.nic.transmit(now, &mut self.port);

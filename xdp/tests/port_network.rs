@@ -154,8 +154,8 @@ fn a_second_port_says_who_holds_the_interface() {
     assert!(second().is_ok(), "it can be opened again at once");
 }
 
-/// Sockets are writable while the link is down, and nothing leaves: who waited for them would
-/// spin.
+/// Sockets are writable while the link is down, but nothing leaves: a driver that waited for them
+/// would spin.
 #[test]
 fn nobody_waits_to_write_while_the_link_is_down() {
     let Some(pair) = Pair::new("nobody_waits_to_write_while_down", 1500, 1) else {

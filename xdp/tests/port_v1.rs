@@ -1,5 +1,5 @@
-//! RoCE v1 over veth pairs: what it looks like on the wire, and what is taken from there.
-//! These tests take root.
+//! RoCE v1 over veth pairs: the frames on the wire, and the frames that are accepted. These tests
+//! need root.
 
 mod support;
 
@@ -19,7 +19,7 @@ use support::ports::{
 };
 use support::{PATIENCE, bytes, wait_for};
 
-/// With path MTU 256 and 4096, and what is longer than one chunk.
+/// With path MTU 256 and 4096, and with packets longer than one chunk.
 const LENS: [usize; 6] = [16, 272, 1040, 3797, 3830, 4128];
 
 fn open_v1(end: &End, mtu: usize, attach: AttachMode, tagging: Tagging) -> XdpPort {
@@ -213,7 +213,7 @@ fn what_is_ours_is_taken_from_the_wire() {
     assert!(received == want);
 }
 
-/// A port that was not asked for RoCE v1 neither sends nor takes it.
+/// A port without RoCE v1 enabled neither sends nor accepts it.
 #[test]
 fn without_being_asked_for_there_is_none() {
     let Some(pair) = Pair::new("without_being_asked_for_there_is_none", 1500, 1) else {

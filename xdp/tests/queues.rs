@@ -1,5 +1,5 @@
-//! Queues over veth pairs: what goes over the wire, and what the kernel does when sockets,
-//! programs and interfaces come and go. These tests take root.
+//! Queues over veth pairs: the frames on the wire, and the kernel's behaviour when sockets,
+//! programs and interfaces come and go. These tests need root.
 
 mod support;
 
@@ -125,8 +125,8 @@ fn frames_cross_with_preferred_busy_polling() {
     );
 }
 
-/// Whether the kernel can be told how many pieces of frames one call sends
-/// (`XDP_MAX_TX_SKB_BUDGET`): asked by setting it to as many as the ring has.
+/// Whether the kernel has an option for the number of pieces that one call sends
+/// (`XDP_MAX_TX_SKB_BUDGET`). Tested by setting it to the ring's size.
 fn sends_as_many_as_told(queue: &SocketQueue, ring: u32) -> bool {
     const MAX_TX_SKB_BUDGET: libc::c_int = 9;
     let (fd, len) = (queue.kernel().as_fd(), size_of::<u32>() as libc::socklen_t);
@@ -151,7 +151,7 @@ fn one_call_sends_a_full_ring_where_the_kernel_can() {
     }
     let sent = near.flush().expect("a queue that works");
     let calls = near.counters().tx_wakeups;
-    // Others may not even say how many they took.
+    // Other drivers may not even report how many they took.
     if sends_as_many_as_told(near, memory.tx_chunks().next_power_of_two()) {
         let pieces = 2 * memory.tx_frames;
         assert_eq!((sent, calls), (true, 1), "for {pieces} pieces");

@@ -1,4 +1,4 @@
-//! Captures made in the test, and what is printed of them.
+//! Captures made in the test, and their decoded output.
 
 use std::io;
 
@@ -27,7 +27,7 @@ fn arguments(args: &[&str]) -> DecodeArgs {
     Cli::try_parse_from(args).unwrap().args
 }
 
-/// What is printed of a file, and what is wrong with it.
+/// The output for a file, and its error.
 fn print(file: &[u8], args: &[&str]) -> (String, Option<String>) {
     let mut out = Vec::new();
     let broken = decode(file, &arguments(args), &mut out, |_| {}).unwrap();
@@ -162,7 +162,7 @@ fn datagrams_name_their_sender() {
     );
 }
 
-/// A packet that breaks a rule is shown as far as it goes, with the rule.
+/// A packet that violates a rule is shown as far as possible, with the rule.
 #[test]
 fn malformed_packets_are_explained() {
     let sender = Sender::v4(false);

@@ -1,8 +1,8 @@
-//! What is said when a program can't be started, or may not find what it looks for.
+//! The messages when a program can't be started, or may not find what it looks for.
 
 use super::*;
 
-/// The exit code, and what is said.
+/// The exit code and the output.
 fn failure(command: &mut Command) -> (Option<i32>, String) {
     let output = command.output().expect("it starts");
     (output.status.code(), text(&output.stderr))
@@ -111,7 +111,7 @@ fn a_library_that_is_not_there_is_told_with_how_to_build_it() {
 fn a_program_out_of_reach_of_the_library_is_told() {
     let library = Library::new();
     let program = library.folder.join("static");
-    // The header of a program for a processor of 32 bits, whatever this one is.
+    // The header of a program for a 32-bit processor, whatever this one is.
     let mut header = vec![0; 64];
     header[..6].copy_from_slice(b"\x7fELF\x01\x01");
     fs::write(&program, header).expect("written");

@@ -21,7 +21,7 @@ fn a_shell_has_the_environment_and_a_folder_has_the_files() {
          ls \"$1\" \"$1/dev/infiniband\"",
         library.folder.display()
     );
-    // The second time, it makes anew what it made.
+    // The second run replaces what the first one made.
     for _ in 0..2 {
         let mut shell = Who::Myself.command("sh");
         shell.env("LD_LIBRARY_PATH", "/x");

@@ -22,7 +22,7 @@ use tempfile::TempDir;
 /// The command under test.
 const ROCE: &str = env!("CARGO_BIN_EXE_roce");
 
-/// Somebody without privilege.
+/// An unprivileged user.
 const NOBODY: &str = "65534";
 
 /// A folder, with a space in its name, that holds what passes for the library.
@@ -62,7 +62,7 @@ impl Library {
         command
     }
 
-    /// `roce run` of a shell script that takes no notice of the library, which would not load.
+    /// `roce run` of a shell script that does not load the library, which would fail.
     fn shell(&self, who: Who, options: &[&str], script: &str) -> Output {
         let mut command = self.run(who);
         command.args(options).args(["--", "sh", "-c", script]);
@@ -70,10 +70,10 @@ impl Library {
     }
 }
 
-/// Who runs the command.
+/// The user who runs the command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Who {
-    /// Whoever runs the tests.
+    /// The user who runs the tests.
     Myself,
     /// An ordinary user; the tests are run by root.
     Nobody,
@@ -98,8 +98,8 @@ impl Who {
         command
     }
 
-    /// All for whom a namespace can be had here; for the others it is said, once for each
-    /// test, that they are left out.
+    /// All users for whom a namespace is available here. For the others, each test reports once
+    /// that they are left out.
     fn with_namespaces(test: &str) -> Vec<Self> {
         let may = |who: &Self| {
             let output = who.command(ROCE).arg("probe-namespace").output();
@@ -122,13 +122,13 @@ impl Who {
     }
 }
 
-/// Says loudly that something was not tried, or fails where everything must be.
+/// Reports loudly that a case was skipped, or fails where none may be.
 fn skip(test: &str, why: &str) {
     assert!(
         std::env::var_os("ROCE_LAB").is_none_or(|value| value != "require"),
         "ROCE_LAB=require, but {why}"
     );
-    // Not by a macro: the test harness would swallow that.
+    // Written directly, because the test harness captures what macros print.
     let _ = writeln!(std::io::stderr(), "\n*** SKIPPED: {test}: {why} ***");
 }
 
@@ -136,7 +136,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// What a command printed, if it did what it should.
+/// The output of a command that succeeded.
 fn said(output: &Output) -> String {
     assert!(output.status.success(), "{output:?}");
     text(&output.stdout)

@@ -1,4 +1,4 @@
-//! What a program sees of the file system.
+//! The file system as a program sees it.
 
 use super::*;
 use serde_json::Value;
@@ -166,7 +166,7 @@ fn without_a_namespace_it_runs_and_says_so() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("libibverbs.so.1");
     fs::write(&path, "ROCE_DATAPATH").expect("written");
-    // A user namespace of its own, whose limit can be set; then nothing is allowed in it.
+    // A user namespace of its own, whose limit can be set so that it allows no further one.
     let with = |options: &str| {
         let script = format!(
             "echo 0 > /proc/sys/user/max_user_namespaces && exec setpriv --bounding-set=-all \

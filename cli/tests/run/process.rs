@@ -24,8 +24,8 @@ fn the_exit_code_is_the_programs() {
     }
 }
 
-/// There is no process between who started it and the program: what one does to the other is
-/// what they would do to each other without this command.
+/// No process remains between the caller and the program: their effects on each other are the same
+/// as without this command.
 #[test]
 fn the_program_is_this_process() {
     let library = Library::new();
@@ -93,7 +93,7 @@ fn the_stack_is_told_what_was_chosen() {
             .run(who)
             .args(options)
             .args(["sh", "-c", script])
-            // What is said there is not overridden, if nothing else is said.
+            // The user's setting is not overridden, unless another one is given.
             .envs([("ROCE_XDP_QUEUES", "2"), ("ROCE_DATAPATH", "auto")])
             .output()
             .expect("it starts");

@@ -24,7 +24,7 @@ pub(crate) fn library() -> PathBuf {
     built
 }
 
-/// Whether all programs are installed; it is said if one is not.
+/// Whether all programs are installed. Reports it if one is not.
 pub(crate) fn installed(test: &str, programs: &[&str]) -> bool {
     let missing = programs.iter().find(|program| {
         let found = Command::new("sh")
@@ -38,7 +38,7 @@ pub(crate) fn installed(test: &str, programs: &[&str]) -> bool {
     missing.is_none()
 }
 
-/// What a program prints on this stack, with no namespace or in one of its own.
+/// The output of a program on this stack, without a namespace or in one of its own.
 fn output_of(who: Who, namespace: &str, program: &[&str]) -> String {
     let mut command = who.command(ROCE);
     command.args(["run", "--namespace", namespace, "--library"]);
@@ -71,8 +71,8 @@ fn ibv_devices_and_the_files_name_the_same_devices() {
     }
 }
 
-/// The library alone is enough where namespaces are forbidden; with one, the program also
-/// finds what it reads from sysfs.
+/// The library alone is sufficient where namespaces are forbidden. In a namespace, the program also
+/// finds the files that it reads from sysfs.
 #[test]
 fn ibv_devinfo_works_with_and_without_a_namespace() {
     let test = "ibv_devinfo_works_with_and_without_a_namespace";

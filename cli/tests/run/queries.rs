@@ -1,10 +1,10 @@
-//! Programs that only ask what there is: they must not disturb the network.
+//! Programs that only query devices must not disturb the network.
 
 use super::programs::{installed, library};
 use super::*;
 
-/// Runs the program of the arguments, its system calls traced, in a network of its own whose
-/// default route leads through a cable.
+/// Runs the program in the arguments with its system calls traced, in its own network namespace
+/// whose default route leads through a cable.
 const ASK: &str = "
     set -e
     ip link set lo up
@@ -16,7 +16,7 @@ const ASK: &str = "
     exec \"$ROCE\" run --library \"$LIBRARY\" -- \
         strace -f -qq -s 64 -o \"$TRACE\" -e trace=bpf,socket,bind,sendto,sendmsg,sendmmsg \"$@\"";
 
-/// What a program has said and done.
+/// The output and the system calls of a program.
 struct Asked {
     said: String,
     calls: String,

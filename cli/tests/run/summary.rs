@@ -1,4 +1,4 @@
-//! What `roce run` says at the end, and what it makes of a program without traffic.
+//! The summary of `roce run`, and its treatment of a program without traffic.
 
 use super::programs::{installed, library};
 use super::*;
@@ -17,7 +17,7 @@ fn run(who: Who, options: &[&str]) -> Command {
     command
 }
 
-/// The exit code and what was said of a program.
+/// The exit code and the output of a program.
 fn end(who: Who, options: &[&str], words: &[&str]) -> (Option<i32>, String) {
     let output = run(who, options).args(words).output().expect("it starts");
     (output.status.code(), text(&output.stderr))
@@ -45,7 +45,7 @@ fn in_a_network(who: Who, command: &Command) -> Command {
         "ip link set lo up && exec \"$@\"",
         "sh",
     ]);
-    // Without what `Who` has put in front: the outer command is this user's already.
+    // Without the prefix from `Who`: the outer command already runs as this user.
     let words: Vec<_> = std::iter::once(command.get_program())
         .chain(command.get_args())
         .collect();
@@ -99,7 +99,7 @@ fn a_program_without_traffic_is_a_failure_if_traffic_is_required() {
     }
 }
 
-/// `roce run` has no process of its own then: the program says it.
+/// No process of `roce run` remains then, so the program reports it.
 #[test]
 fn a_program_that_opens_no_device_says_so() {
     let test = "a_program_that_opens_no_device_says_so";
@@ -123,7 +123,7 @@ fn a_program_that_opens_no_device_says_so() {
         for (options, words) in [
             (&["--quiet"][..], &["true"][..]),
             (&["--preload", "never"], &["true"]),
-            // Somebody works in it.
+            // An interactive shell.
             (&[], &["sh"]),
         ] {
             let mut command = run(who, options);
@@ -145,7 +145,7 @@ fn a_program_that_opens_no_device_says_so() {
     }
 }
 
-/// A program that has said that it is ready, and its process.
+/// A program that has reported that it is ready, and its process.
 struct Ready {
     child: Child,
     program: Pid,

@@ -12,7 +12,7 @@ struct Programs {
     default_profile: PathBuf,
 }
 
-/// The programs; it is said if they can't be built.
+/// The programs. Reports it if they can't be built.
 fn programs(test: &str) -> Option<&'static Programs> {
     static BUILT: OnceLock<Programs> = OnceLock::new();
     if !installed(test, &["gcc"]) {
@@ -136,7 +136,7 @@ fn every_call_sees_made_up_files_by_every_path_and_no_others() {
         let output = way.run(programs, &[calls, "roce_lo", index.trim(), "lo"]);
         assert_eq!(said(&output), "all right\n", "{way:?}");
     }
-    // Without any of them, the program says what is missing.
+    // Without any of them, the program reports what is missing.
     let mut command = Who::Myself.command(ROCE);
     command.args(["run", "--namespace", "none", "--library"]);
     command.arg(library()).arg("--").arg(calls);

@@ -99,7 +99,7 @@ fn what_was_not_accepted_is_as_if_the_peer_gave_up() {
         reason: RejectReason::TIMEOUT,
         private: Vec::new().into(),
     };
-    // The peer has asked.
+    // The peer has sent its request.
     let (mut client, mut server, _) = Host::pair();
     let (_, passive) = client.ask(at(0), &mut server);
     server
@@ -123,7 +123,7 @@ fn what_was_not_accepted_is_as_if_the_peer_gave_up() {
     assert!(client.agent.ready(at(2), active, &[]).is_err());
 }
 
-/// It may have been ready: what it has sent may come late, and changes nothing.
+/// The peer may have been ready: its late packets may arrive, and change nothing.
 #[test]
 fn what_was_accepted_is_over() {
     let (mut client, mut server, _) = Host::pair();
@@ -187,7 +187,7 @@ fn pass(host: &mut Host, now: &mut Instant) {
     host.agent.handle_timeouts(next);
 }
 
-/// Two hosts with a connection, the first of which has just been asked to check.
+/// Two hosts with a connection. The first host has just been asked to check.
 fn checked() -> (Host, Host, ConnectionId, Instant) {
     let (mut client, mut server) = pair();
     let (active, _) = client.join(at(0), &mut server);
@@ -226,7 +226,7 @@ fn a_host_that_refuses_and_is_silent_is_gone() {
     );
 }
 
-/// Whatever an attacker forges: the peer answers, and is none the wiser.
+/// Whatever an attacker forges, the peer answers, and its state does not change.
 // shows: 12.9-unknown-dreq
 #[test]
 fn a_peer_that_answers_is_not_gone() {
@@ -283,7 +283,7 @@ fn refusals_of_strangers_mean_nothing() {
     assert!(unchecked.sent().is_empty());
 }
 
-/// What the peer sends for another reason shows as well that it is there.
+/// A message that the peer sends for another reason also shows that it is alive.
 #[test]
 fn any_message_of_the_peer_ends_the_suspicion() {
     let (mut client, mut server, _, mut now) = checked();
@@ -293,7 +293,7 @@ fn any_message_of_the_peer_ends_the_suspicion() {
     pass(&mut client, &mut now);
     let question = client.sent();
     assert!(matches!(question[0].message(), CmMessage::Dreq(_)));
-    // It is lost, and the peer asks for a connection of its own.
+    // The answer is lost, and the peer requests a connection of its own.
     let back = server.path_to(&client);
     let request = roce_cm::ConnectRequest {
         qpn: roce_cm::Qpn::from_bits(0x99),

@@ -1,4 +1,4 @@
-//! Requests that come before anybody listens.
+//! Requests that arrive before there is a listener.
 
 use crate::world::{
     DATAGRAMS, Host, LONG, SERVICE, Sent, at, connect_request, datagram_request, kinds,
@@ -98,7 +98,7 @@ fn a_listener_gets_no_more_than_its_backlog() {
 #[test]
 fn nobody_waits_longer_than_the_peer() {
     let (_, mut server, req) = asked();
-    // 4.2 ms, and 34 s: nobody is held for longer than a second.
+    // 4.2 ms, and 34 s: no request is held for longer than a second.
     for (id, timeout) in [(20, 10), (21, 23)] {
         let request = request(&server, &req, 1, id, timeout);
         server.take(at(0), &request);
@@ -141,7 +141,7 @@ fn a_lookup_waits_too() {
 
 #[test]
 fn who_gives_up_waits_no_more() {
-    // By REJ, as who gives up says.
+    // With a REJ, as a peer that gives up sends it.
     let [mut client, mut server] = [1, 2].map(Host::new);
     let (_, active) = ask(&mut client, &mut server);
     client.agent.forget(at(1), active);

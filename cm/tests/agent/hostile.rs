@@ -1,4 +1,4 @@
-//! What comes from the network can neither break an agent nor fill its memory.
+//! Messages from the network can neither break an agent nor exhaust its memory.
 
 use crate::world::{Host, LONG, SERVICE, Sent, acceptance, at, connect_request};
 use rand_chacha::ChaCha8Rng;
@@ -88,7 +88,7 @@ fn a_flood_of_requests_holds_a_bounded_number_of_them() {
     assert_eq!(server.agent.connections(), 1024);
     assert_eq!(server.events().len(), 1024);
     assert_eq!(server.agent.counters().too_many, 3000 - 1024);
-    // Nobody took notice; when the listener is gone, they are refused, and forgotten in time.
+    // The owner noticed none. When the listener is gone, they are refused, and forgotten in time.
     server.agent.stop_listening(at(0), listener);
     server.wait_until(at(0) + LONG);
     assert_eq!(server.agent.connections(), 0);
@@ -127,7 +127,7 @@ fn answers_that_are_not_fetched_are_lost_in_the_end() {
     assert_eq!(server.sent().len(), 4096);
 }
 
-/// A stranger who knows no communication ID, or has another address, ends nothing.
+/// An attacker that knows no communication ID, or has another address, can't end a connection.
 // shows: 12.9-peer-only
 #[test]
 fn only_the_peer_has_a_say() {
@@ -155,7 +155,7 @@ fn elsewhere(sent: &Sent) -> Sent {
     sent
 }
 
-/// The same message from who guesses what its sender calls the connection.
+/// The same message from an attacker that guesses the sender's ID for the connection.
 fn guessed(sent: &Sent) -> Sent {
     let mut sent = sent.clone();
     sent.mad[24] ^= 1;
@@ -223,7 +223,7 @@ fn one_mra_delays_by_minutes_at_most() {
     assert!(at(276_000) < due && due < at(278_000), "{due:?}");
 }
 
-/// Whatever comes, with bytes changed in real messages: no panic, nothing left at the end.
+/// Real messages with bytes changed: no panic, and nothing is left at the end.
 #[test]
 fn damaged_messages_break_nothing() {
     for seed in 0..100 {

@@ -53,7 +53,7 @@ fn a_service_tells_its_queue_pair() {
         .accept_datagram(at(2), connection, &acceptance());
     told.expect("it waits");
     let lost = server.sent();
-    // What was lost is sent again.
+    // A lost message is retransmitted.
     let again = client.wait_until(at(1700));
     server.take_all(at(1700), &again);
     let rep = server.hand(at(1700), &mut client, "SIDR_REP");
@@ -72,7 +72,7 @@ fn a_service_tells_its_queue_pair() {
     }
 }
 
-/// What the client hears when the server's owner does this to its request, or nobody hears it.
+/// The client's event if the server's owner does this to its request, or the server is unreachable.
 fn status(of: impl FnOnce(&mut Host, &mut Host)) -> SidrStatus {
     let (mut client, mut server) = pair();
     let path = client.path_to(&server);
@@ -81,7 +81,7 @@ fn status(of: impl FnOnce(&mut Host, &mut Host)) -> SidrStatus {
         .resolve_datagram(at(0), path, &datagram_request())
         .expect("it fits");
     of(&mut client, &mut server);
-    // For a service that nobody has, it waits so long for somebody.
+    // A request for a service without a listener is held for this long.
     server.agent.handle_timeouts(at(1000));
     server.hand(at(1000), &mut client, "SIDR_REP");
     assert_eq!(client.agent.connections(), 0);

@@ -1,5 +1,5 @@
-//! Many connections at once over a network that loses, copies, delays and reorders, from seeds.
-//! `ROCE_CM_SEEDS` says how many; the failing one is named.
+//! Many connections at once over a network that loses, duplicates, delays and reorders, from seeds.
+//! `ROCE_CM_SEEDS` is their number; the message names the failing one.
 
 use crate::world::{DATAGRAMS, Host, SERVICE, acceptance, at, connect_request, datagram_request};
 use rand_chacha::ChaCha8Rng;
@@ -9,7 +9,7 @@ use roce_cm::{
 };
 use std::collections::BTreeMap;
 
-/// What an owner knows of a connection.
+/// An owner's state of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     Asked,
@@ -23,7 +23,7 @@ enum Stage {
     Gone,
 }
 
-/// What an owner does when it has thought.
+/// The owner's next step after its delay.
 #[derive(Clone, Copy, Debug)]
 enum Deed {
     Connect,
@@ -151,7 +151,7 @@ impl World {
         }
     }
 
-    /// Sends what is to be sent, and tells the owners what there is to tell.
+    /// Sends pending MADs, and delivers pending events to the owners.
     fn settle(&mut self) {
         for host in [0, 1] {
             for sent in self.hosts[host].sent() {
@@ -164,7 +164,7 @@ impl World {
                     if self.below(100) < self.loss_percent {
                         continue;
                     }
-                    // No packet lives longer than agents are told.
+                    // No packet lives longer than the agents' configured lifetime.
                     let at = self.now + Duration::from_millis(self.below(250));
                     let mad = Box::new(sent.mad);
                     self.enter(
@@ -286,7 +286,7 @@ impl World {
         self.enter(at, Next::Do { host, deed, id });
     }
 
-    /// An owner hears an event: it must be one that can follow.
+    /// Handles an event of an owner. It must be one that can follow.
     fn hear(&mut self, host: usize, event: Event) {
         use Stage::*;
         let id = event.connection();
@@ -331,7 +331,7 @@ impl World {
         }
     }
 
-    /// Nothing is left, and both sides agree on what was.
+    /// No state is left, and both sides agree on the outcome.
     fn check(&self) {
         let seed = self.seed;
         for host in [0, 1] {

@@ -1,4 +1,4 @@
-//! Two agents, or one and whoever writes its MADs, in virtual time.
+//! Two agents, or one and a test that writes its MADs, in virtual time.
 
 mod establish;
 mod gone;

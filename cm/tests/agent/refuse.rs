@@ -87,7 +87,7 @@ fn an_owner_refuses_and_says_why() {
         .expect("it waits");
     let lost = server.sent();
     assert_eq!(rej(&lost[0]).rejected, Rejected::Req);
-    // The REJ was lost: the same question has the same answer, and the owner hears nothing.
+    // The REJ was lost: the repeated message gets the same answer, and the owner gets no event.
     server.take(at(1), &req);
     let again = server.hand(at(1), &mut client, "REJ");
     assert_eq!(again.mad, lost[0].mad);

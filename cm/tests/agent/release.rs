@@ -1,4 +1,4 @@
-//! Connections end, whoever asks for it.
+//! Connections end, whichever side requests it.
 
 use crate::world::{Host, LONG, acceptance, assert_wrong_state, at, kinds, padded};
 use roce_cm::{CmError, Duration, Event, Qpn, RejectReason};
@@ -57,7 +57,7 @@ fn a_lost_drep_is_sent_again_when_the_dreq_is() {
     let lost = server.sent();
     server.take(at(3), &dreq);
     assert_eq!(server.sent()[0].mad, lost[0].mad);
-    // When the time wait is over, an agent agrees to what it knows nothing of.
+    // After the time wait, an agent answers a DREQ for a connection that it does not know.
     server.wait_until(at(1600));
     assert_eq!(server.agent.connections(), 0);
     let again = client.wait_until(at(1700));
@@ -129,7 +129,7 @@ fn an_owner_that_does_not_answer_keeps_its_peer_for_a_while_only() {
     let asked =
         matches!(event, Event::DisconnectRequested { connection, .. } if connection == passive);
     assert!(asked, "{event:?}");
-    // As long as `Agent::disconnect` says.
+    // The time that `Agent::disconnect` documents.
     client.wait_until(at(0) + Duration::from_secs(25));
     assert_eq!(client.events(), []);
     let sent = client.wait_until(at(0) + Duration::from_secs(27));

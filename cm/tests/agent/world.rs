@@ -1,4 +1,4 @@
-//! Hosts with an agent each, and what is sent between them.
+//! Hosts with an agent each, and the messages between them.
 
 use roce_cm::{
     Acceptance, Agent, CmError, Config, ConnectRequest, ConnectionId, DatagramRequest, Duration,
@@ -16,7 +16,7 @@ pub(crate) const DATAGRAMS: ServiceId = ServiceId::ip(PortSpace::Udp, 7174);
 /// Longer than any time wait, and than answers are kept.
 pub(crate) const LONG: Duration = Duration::from_secs(60);
 
-/// The instant so many milliseconds after the origin.
+/// The instant `ms` milliseconds after the origin.
 pub(crate) fn at(ms: u64) -> Instant {
     Instant::ZERO + Duration::from_millis(ms)
 }
@@ -157,14 +157,14 @@ impl Host {
         (active, passive)
     }
 
-    /// Accepts who asked.
+    /// Accepts the request.
     #[track_caller]
     pub(crate) fn accept(&mut self, now: Instant, id: ConnectionId) {
         let accepted = self.agent.accept(now, id, &acceptance());
         accepted.expect("it waits");
     }
 
-    /// Says that its QP is ready, when the other end has accepted.
+    /// Reports the QP as ready, after the other end has accepted.
     #[track_caller]
     pub(crate) fn ready(&mut self, now: Instant, id: ConnectionId, private: &[u8]) {
         let ready = self.agent.ready(now, id, private);
@@ -178,7 +178,7 @@ impl Host {
         ended.expect("it is there");
     }
 
-    /// Lets time pass to `now`, step by step, and gives what is sent meanwhile.
+    /// Advances the time to `now`, step by step, and returns the messages sent meanwhile.
     pub(crate) fn wait_until(&mut self, now: Instant) -> Vec<Sent> {
         let mut sent = self.sent();
         while let Some(due) = self.agent.next_timeout().filter(|&due| due <= now) {
@@ -189,7 +189,7 @@ impl Host {
     }
 }
 
-/// A request with a number of its own in each field.
+/// A request with a different number in each field.
 pub(crate) fn connect_request() -> ConnectRequest {
     ConnectRequest {
         service: SERVICE,
@@ -236,7 +236,7 @@ pub(crate) fn datagram_request() -> DatagramRequest {
     }
 }
 
-/// The bytes, with zeros behind them up to `len`.
+/// The bytes, padded with zeros to `len`.
 pub(crate) fn padded(bytes: &[u8], len: usize) -> Vec<u8> {
     let mut padded = bytes.to_vec();
     padded.resize(len, 0);

@@ -21,8 +21,8 @@ fn two_senders_share_a_link_and_fill_it() {
     assert!(outcome.utilisation() >= Some(0.95), "{outcome:?}");
     assert!(outcome.queue_max_late < 200_000, "{outcome:?}");
     assert_eq!(outcome.dropped, 0);
-    // Of 90,000: when the queue first grows, senders ask after answers that are late by
-    // what they had measured.
+    // Of 90,000: when the queue first grows, senders ask for the answers that are delayed beyond
+    // the measured round-trip time.
     assert!(outcome.retransmitted < 100, "{outcome:?}");
     assert_eq!(outcome.pauses[1], 0);
 }
@@ -49,8 +49,8 @@ fn shares_are_judged_as_by_hand() {
     assert_eq!(percentile::<u32>(&mut [], 50.0), None);
 }
 
-/// Far more than the links take, and nobody slows down: flow control alone must not lose
-/// anything, nor stop anyone for ever.
+/// Far more than the links carry, and no sender slows down: flow control alone must neither lose a
+/// packet nor stop a sender for ever.
 #[test]
 fn flow_control_alone_loses_nothing_and_comes_to_an_end() {
     let hosts = 9;
@@ -72,7 +72,7 @@ fn flow_control_alone_loses_nothing_and_comes_to_an_end() {
     assert!(outcome.queue_max < 12_000_000);
 }
 
-/// Every size is drawn as often as the table says.
+/// Each size is drawn as often as the table says.
 #[test]
 fn web_searches_have_the_sizes_of_the_table() {
     let second = Duration::from_secs(1);
@@ -122,7 +122,7 @@ fn two_bottlenecks_starve_nobody() {
     assert_eq!(outcome.dropped, 0);
 }
 
-/// Who comes late finds the others' queue, and takes no more than its share all the same.
+/// A flow that starts late finds the others' queue, and still takes no more than its share.
 #[test]
 fn by_round_trips_those_who_come_late_get_no_more_than_others() {
     let all = catalogue(1);

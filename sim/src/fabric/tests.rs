@@ -352,7 +352,7 @@ fn a_host_that_found_no_room_goes_on_after_a_pause() {
     builder.cable(a, switch, fast);
     builder.cable(switch, b, slow);
     let mut fabric = builder.build(1);
-    // Nothing comes back on UC that would remind the host.
+    // On UC no response arrives that would wake the host.
     let ends = connected(QpKind::Uc, &mut fabric, [a, b]);
     ends[0].write_to(&mut fabric, &ends[1], 1);
     run(&mut fabric);
@@ -367,7 +367,7 @@ fn a_host_that_was_not_driven_has_its_turn_when_its_link_is_free() {
     let (mut fabric, ends, _) = two();
     ends[0].post_write(&mut fabric, &ends[1], 1, 64);
     fabric.drive(ends[0].host);
-    // Nothing comes back on UC that would remind it.
+    // On UC no response arrives that would wake the host.
     ends[0].post_write(&mut fabric, &ends[1], 2, 64);
     run(&mut fabric);
     assert_eq!(ends[0].statuses(), [WcStatus::Success; 2]);

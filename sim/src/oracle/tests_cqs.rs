@@ -1,4 +1,4 @@
-//! What the oracle must object to where CQs are small.
+//! Violations that the oracle must detect with small CQs.
 
 use super::tests::objects;
 use super::*;

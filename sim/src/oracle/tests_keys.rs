@@ -1,4 +1,4 @@
-//! What the oracle must object to where keys are bound and taken away.
+//! Violations that the oracle must detect when keys are bound and revoked.
 
 use super::tests::objects;
 use super::*;
@@ -13,7 +13,7 @@ const OTHER: u32 = 0x502;
 struct Fixture {
     oracle: Oracle,
     target: Arc<Buffer>,
-    /// Where READs of side 0 put what they bring.
+    /// Offset for the data of side 0's READs.
     out: Arc<Buffer>,
     posted: [u64; 2],
 }
@@ -268,7 +268,7 @@ fn what_was_given_up_may_still_arrive_and_find_its_key_gone() {
         f.invalidate(KEY);
         assert!(f.oracle.may_be_broken(0, 1));
     }
-    // But no byte comes through the key any more.
+    // But the key no longer allows any access.
     for destroyed in [true, false] {
         let mut f = fixture();
         f.oracle.pair(0).causes.lossy = true;

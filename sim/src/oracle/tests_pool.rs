@@ -1,4 +1,4 @@
-//! What the oracle must object to where receives are shared, or messages lost.
+//! Violations that the oracle must detect with shared receives or lost messages.
 
 use super::tests::objects;
 use super::*;
@@ -20,7 +20,7 @@ fn buffer() -> Arc<Buffer> {
     Arc::new(Buffer::new(LEN).expect("a buffer"))
 }
 
-/// Pairs whose side 1 receives from pool 0, of which side 0 sends.
+/// Pairs whose side 1 receives from pool 0, and whose side 0 sends.
 fn fixture(kinds: &[QpKind], shared: bool, causes: Causes) -> Fixture {
     let mut oracle = Oracle::new();
     let (inbox, target) = (buffer(), buffer());
@@ -157,7 +157,7 @@ fn a_receive_that_was_never_posted_or_completes_twice_or_out_of_order() {
     objects(f.arrives(0, 1, 1), "the oldest is Some(0)");
 }
 
-/// XRC: the request says from which of two queues.
+/// XRC: the request names one of two queues.
 #[test]
 fn a_receive_of_another_queue_than_was_named() {
     for named in [0, 1] {
@@ -290,7 +290,7 @@ fn a_message_that_is_lost_where_nothing_is() {
     let mut f = lossless(&[QpKind::Uc], false);
     f.writes(0, 32, 1, None);
     objects(f.rest(), "target: byte 32");
-    // Of two that are alike, nobody can tell which was lost.
+    // Of two equal messages, it is unknown which was lost.
     let mut f = lossless(&[QpKind::Uc], false);
     for _ in 0..5 {
         let bytes: Bytes = Vec::new().into();

@@ -21,7 +21,7 @@ fn passes(seeds: impl IntoIterator<Item = u64>) -> Summary {
 #[test]
 fn a_swarm_of_seeds_finds_nothing() {
     let summary = passes(0..200);
-    // What it looks for must have happened at all.
+    // The case that the test looks for must have occurred.
     for status in [
         "success",
         "flushed",
@@ -53,8 +53,8 @@ fn a_swarm_of_seeds_finds_nothing() {
     }
 }
 
-/// The first of the seeds that nobody chose: what `ROCE_SIM_FROM` says, or else a random
-/// number. CI derives it from the commit.
+/// The first of the random seeds: `ROCE_SIM_FROM`, or else a random number. CI derives it from the
+/// commit.
 fn drawn_start() -> u64 {
     match std::env::var("ROCE_SIM_FROM") {
         Ok(text) => match text.parse() {
@@ -120,8 +120,8 @@ fn every_operation_and_every_mischief_is_drawn() {
     assert_eq!(ends.len(), 7, "{ends:?}");
 }
 
-/// A plan that fails, since the oracle is told that nothing can be lost, and some
-/// things that have nothing to do with it.
+/// A failing plan: the oracle is told that nothing can be lost. Some parts of the plan have nothing
+/// to do with the failure.
 fn failing() -> Plan {
     let fails = |seed| {
         let mut plan = Plan::draw(seed);

@@ -127,7 +127,7 @@ fn ipv6_has_no_identification() {
 fn a_reservation_that_is_not_committed_leaves_nothing() {
     let mut queue = queue();
     push(&mut queue, &to(2), 500);
-    // Would have closed the datagram, then begun another.
+    // A commit would have closed the datagram, and begun another.
     queue.reserve(&to(2), PART, 10, MAX).expect("room");
     queue.reserve(&to(3), PART, 500, MAX).expect("room");
     assert_eq!(push(&mut queue, &to(2), 500), 1);
@@ -195,8 +195,8 @@ impl Random {
     }
 }
 
-/// Whatever comes and goes in whatever order, the bytes that leave are those that
-/// were put in, in that order, and each packet sits where its identification says.
+/// In any order of operations, the bytes that leave are those that were queued, in that order, and
+/// each packet is at the position of its identification.
 #[test]
 fn the_ring_never_mixes_bytes() {
     for seed in 1..60 {

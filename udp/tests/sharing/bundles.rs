@@ -1,4 +1,4 @@
-//! What the kernel hands over in one piece, and what leaves in one piece.
+//! Bundles: packets that the kernel delivers in one piece, and packets that leave in one piece.
 
 use super::*;
 use roce_stack::{Flow, Transmit};

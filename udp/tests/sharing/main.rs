@@ -58,7 +58,7 @@ fn packet(to: u8, number: u8) -> [u8; 20] {
     bytes
 }
 
-/// Somebody who sends whatever to an address.
+/// A socket that sends arbitrary packets to an address.
 fn sender(address: IpAddr) -> UdpSocket {
     let socket = UdpSocket::bind((address, 0)).expect("a port");
     socket.connect((address, 4791)).expect("an address");
@@ -73,8 +73,8 @@ fn waiting(port: &mut UdpPort) -> Vec<(u8, u8)> {
     got
 }
 
-/// Each of `ports`, with its part, gets what is for it, and nothing else; what is for
-/// `nobody` gets nowhere.
+/// Checks that each of `ports` receives the packets for its part, and nothing else, and that
+/// packets for `nobody` are not delivered.
 fn assert_steering(address: IpAddr, ports: &mut [(u8, UdpPort)], nobody: &[u8]) {
     let from = sender(address);
     for number in 0..3 {
@@ -130,8 +130,8 @@ fn names(address: IpAddr) -> Vec<String> {
     lines.map(ToOwned::to_owned).collect()
 }
 
-/// Nothing tells that the address was shared. Another test may be starting a process,
-/// which has a copy of all descriptors for a moment.
+/// No trace of the sharing is left. Another test may be starting a process, which briefly has a
+/// copy of all descriptors.
 fn assert_nothing_left(address: IpAddr) {
     until("all is gone", || {
         bound(address).is_empty() && names(address).is_empty()

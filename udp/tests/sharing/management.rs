@@ -24,7 +24,7 @@ fn mad(attribute: u16, number: u8) -> [u8; 280] {
     bytes
 }
 
-/// A request for a service. Its own ID has nothing to do with who gets it.
+/// A request for a service. Its own ID has no influence on the recipient.
 fn request(attribute: u16, service: u32, number: u8) -> [u8; 280] {
     let mut bytes = mad(attribute, number);
     bytes[44] = 0x33 << 1;
@@ -80,7 +80,7 @@ fn requests_reach_the_listener_and_answers_who_asked() {
         send(&request(REQ, SERVICE, 1));
         send(&request(SIDR_REQ, SERVICE, 2));
         send(&request(REQ, SERVICE + 1, 3));
-        // Nobody serves these: the first agent refuses them.
+        // No process serves these: the first agent refuses them.
         send(&request(REQ, SERVICE + 2, 4));
         send(&request(REQ, SERVICE ^ 0x0017_0000, 5));
         send(&mad(0x1e, 6)[..0]);
@@ -89,7 +89,7 @@ fn requests_reach_the_listener_and_answers_who_asked() {
                 send(&answer(attribute, part, number + 10 * step));
             }
         }
-        // A part that is nobody's.
+        // A part that no process has.
         send(&answer(REP, 99, 7));
         // Packets to QPs go their way.
         for part in parts {
@@ -108,7 +108,7 @@ fn requests_reach_the_listener_and_answers_who_asked() {
     }
 }
 
-/// Also where nobody shared the address yet, and the newcomer takes no datagrams.
+/// Also if the address was not shared before, and the new process takes no datagrams.
 #[test]
 fn a_lone_listener_stays_one_when_another_joins() {
     let address = fresh_address();
@@ -169,14 +169,14 @@ fn a_killed_listeners_port_is_free_and_others_refuse_for_it() {
     assert_nothing_left(address);
 }
 
-/// A service that other tests, of other processes too, most likely do not claim: who claims
-/// one everywhere meets everybody.
+/// A service that other tests, including those of other processes, most likely do not claim: a
+/// claim at all addresses conflicts with every other one.
 fn own_service(number: u32) -> u32 {
     0x0106_0000 | (std::process::id() * 16 + number) & 0xffff
 }
 
-/// Claims what is free, or will be: another test may be starting a process, which has a copy
-/// of all descriptors for a moment.
+/// Claims a service that is free or will be: another test may be starting a process, which briefly
+/// has a copy of all descriptors.
 fn claim(address: Option<IpAddr>, service: u32) -> ServiceClaim {
     let mut claimed = None;
     until("it can be claimed", || {
@@ -246,7 +246,7 @@ fn a_service_can_be_one_families() {
     drop(at_one);
 }
 
-/// Many at once: each service is had by one, whoever it is, or by nobody.
+/// Many claims at once: each service is claimed by at most one process.
 #[test]
 fn who_claims_at_once_never_shares() {
     let address = fresh_address();
@@ -264,7 +264,7 @@ fn who_claims_at_once_never_shares() {
     drop(claim(None, service));
 }
 
-/// A sender can't tell whom management datagrams are for, so each leaves by itself.
+/// A sender can't tell which process receives a management datagram, so each leaves by itself.
 #[test]
 fn management_datagrams_leave_apart() {
     let (near, far) = (fresh_address(), fresh_address());
@@ -288,8 +288,8 @@ fn management_datagrams_leave_apart() {
     assert_eq!(numbers(&mut ports[1]), [0, 2, 4]);
 }
 
-/// What others join is taken apart by us: a request behind the first one may be for anybody,
-/// and must not be refused in the name of another process.
+/// This process splits the packets that others join. A request after the first packet may be for
+/// any process, and must not be refused in the name of another.
 #[test]
 fn requests_inside_of_bundles_come_to_nobody_and_end_the_joining() {
     let address = fresh_address();

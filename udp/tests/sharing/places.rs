@@ -1,4 +1,4 @@
-//! Who gets what, as ports come and go.
+//! The distribution of packets as ports come and go.
 
 use super::*;
 use roce_udp::PartClaim;
@@ -32,7 +32,7 @@ fn a_lone_port_has_a_socket_like_any_other_until_another_joins() {
 #[test]
 fn the_first_may_have_any_part_and_v6_is_as_v4() {
     let address: IpAddr = "::1".parse().expect("an address");
-    // Other tests use it, too: with these parts, they would be in this group.
+    // Other tests use the address, too: with these parts, they would join this group.
     let mut ports: Vec<_> = [5, 3].map(|part| (part, open(address, part))).into();
     assert_steering(address, &mut ports, &[0, 4, 6]);
 }

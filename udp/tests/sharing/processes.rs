@@ -75,7 +75,7 @@ impl Drop for Other {
     }
 }
 
-/// Has a port until it is killed, if the environment says so; nothing as a test.
+/// Holds a port until it is killed, if the environment says so. As a test it does nothing.
 #[test]
 fn is_the_other_process() {
     let Ok(role) = std::env::var(ROLE) else {
@@ -112,7 +112,7 @@ fn who_is_killed_disturbs_nobody() {
     let mut ports: Vec<_> = [1, 2, 5].map(|part| (part, open(address, part))).into();
     let survivor = Other::with_port(address, 6);
     assert_eq!(bound(address).len(), 7);
-    // What waits for one who dies is thrown away.
+    // Packets that wait for a process that ends are discarded.
     let from = sender(address);
     for number in 0..20 {
         from.send(&packet(3, number)).expect("sent");
@@ -124,7 +124,7 @@ fn who_is_killed_disturbs_nobody() {
             .iter()
             .all(|(_, queued)| queued == "00000000")
     });
-    // What comes for the dead stays nowhere.
+    // Packets for the ended process stay nowhere.
     assert_steering(address, &mut ports, &[0, 3, 4]);
     assert!(
         bound(address)
@@ -136,7 +136,7 @@ fn who_is_killed_disturbs_nobody() {
     ports.push((3, open(address, 3)));
     assert_eq!(bound(address), before);
     assert_steering(address, &mut ports, &[0, 4]);
-    // What the last one added the others hold, too.
+    // The others hold the sockets that the last one added, too.
     drop(survivor);
     assert_eq!(bound(address), before);
     ports.push((6, open(address, 6)));

@@ -1,4 +1,4 @@
-//! What the integration tests share.
+//! Helpers for the integration tests.
 #![allow(dead_code, reason = "each test binary uses some of it")]
 
 pub(crate) mod netns;
@@ -23,8 +23,7 @@ pub(crate) struct Received {
     pub(crate) bytes: Vec<u8>,
 }
 
-/// Receive buffers are as an ordinary user gets them where nobody raised
-/// `net.core.rmem_max`.
+/// The receive buffers that an ordinary user gets with the default `net.core.rmem_max`.
 pub(crate) fn loopback_config(address: IpAddr) -> UdpPortConfig {
     UdpPortConfig {
         receive_buffer_bytes: 212_992,
@@ -110,13 +109,13 @@ pub(crate) fn required() -> bool {
     std::env::var_os("ROCE_LAB").is_some_and(|value| value == "require")
 }
 
-/// Says loudly that a test does not run, or fails if it must.
+/// Reports loudly that a test is skipped, or fails if it must run.
 pub(crate) fn skip(test: &str, why: &str) {
     assert!(
         !required(),
         "{test}: {why}, and ROCE_LAB=require forbids to skip"
     );
-    // Not by a macro: the test harness would swallow that.
+    // Written directly, because the test harness captures what macros print.
     let _ = writeln!(std::io::stderr(), "\n*** SKIPPED: {test}: {why} ***");
 }
 

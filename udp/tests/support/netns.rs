@@ -81,7 +81,7 @@ impl Namespace {
         }
     }
 
-    /// What `ip` says of an interface, in one line.
+    /// The output of `ip` about an interface, in one line.
     fn link(&self, interface: &str) -> String {
         let show = || {
             Command::new("ip")

@@ -1,6 +1,5 @@
-//! Every structure and constant, compared with what the C compiler makes of the
-//! installed `infiniband/verbs.h` and `rdma/rdma_cma.h`. Needs `cc`, libibverbs-dev and
-//! librdmacm-dev.
+//! Every structure and constant, compared with the C compiler's layout of the installed
+//! `infiniband/verbs.h` and `rdma/rdma_cma.h`. Needs `cc`, libibverbs-dev and librdmacm-dev.
 
 use super::{Constant, Layout, Since, cm, constants, layouts};
 use roce_tests::programs::{compiles_rdmacm_or_skip, compiles_verbs_or_skip};
@@ -15,13 +14,13 @@ const NEW_FIELDS: [(&str, &str); 2] = [
     ("ibv_qp_ex", "wr_flush"),
 ];
 
-/// What an older header than that of rdma-core 65 does not have.
+/// Items that headers older than rdma-core 65 lack.
 const NEW_STRUCTURES: [&str; 1] = ["ibv_mr_init_attr"];
 
 /// It grows at its front, and programs find its fields from its end.
 const FROM_THE_END: &str = "verbs_context";
 
-/// The headers that differ, the newest first, and what each of them has.
+/// The headers that differ, newest first, and the items of each.
 const HEADERS: [&[Since]; 3] = [
     &[Since::V65, Since::V56, Since::V44],
     &[Since::V56, Since::V44],
@@ -76,7 +75,7 @@ fn printing(header: &str, lines: &str) -> String {
     )
 }
 
-/// What the program prints; nothing if it does not compile.
+/// The output of the program; `None` if it does not compile.
 fn ask_c(folder: &Path, program: &str) -> Option<BTreeMap<String, u64>> {
     let (source, binary) = (folder.join("layout.c"), folder.join("layout"));
     std::fs::write(&source, program).expect("a writable folder");

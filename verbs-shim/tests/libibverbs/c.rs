@@ -1,5 +1,5 @@
-//! Programs in C that know what the man pages promise: see `contract.c`, and `shared.c`. They
-//! are linked to rdma-core's library, as programs are that users have.
+//! C programs that check what the man pages promise: see `contract.c`, and `shared.c`. They are
+//! linked to rdma-core's library, as users' programs are.
 
 use roce_tests::programs::compiled_or_skip;
 use roce_tests::veth::Pair;
@@ -21,8 +21,8 @@ fn memory_and_objects_are_shared() {
     succeeds("shared.c");
 }
 
-/// With `ROCE_LOG`, a call that is refused says which function, which error, and why; a program that
-/// fails all the time is not drowned in it.
+/// With `ROCE_LOG`, a refused call logs the function, the error, and the reason. A program that
+/// fails all the time does not flood the log.
 #[test]
 fn a_refused_call_says_why() {
     let Some(told) = run("refused.c", &[("ROCE_LOG", "1")]) else {
@@ -48,7 +48,7 @@ fn a_refused_call_says_why() {
     assert_eq!(run("refused.c", &[]).as_deref(), Some(""));
 }
 
-/// What is wrong with the environment is said when a program asks for devices, once.
+/// An error in the environment is reported when a program lists devices, once.
 #[test]
 fn a_wrong_environment_is_reported() {
     let variables = [("ROCE_FAULT", "loss=1%"), ("ROCE_DEVICES", "near,nosuch")];
@@ -64,13 +64,13 @@ fn a_wrong_environment_is_reported() {
     }
 }
 
-/// Runs a program that says nothing, and ends well, if all is right.
+/// Runs a program that prints nothing and succeeds if everything is right.
 fn succeeds(source: &str) {
     run(source, &[]);
 }
 
-/// Runs a program that ends well, with these variables. Returns what it says on stderr, or nothing
-/// if it was skipped.
+/// Runs a program that succeeds, with these variables. Returns its stderr, or `None` if it was
+/// skipped.
 fn run(source: &str, variables: &[(&str, &str)]) -> Option<String> {
     let pair = Pair::new_or_skip(1500, 1)?;
     let program = compiled_or_skip(&format!("verbs-shim/tests/libibverbs/{source}"))?;

@@ -1,5 +1,5 @@
-//! What a program may do to its process beside the library: fork, load it and let it go,
-//! call it from many threads.
+//! Effects of a program on its process: it forks, loads and unloads the library, and calls it from
+//! many threads.
 
 use std::path::Path;
 use std::process::Command;
@@ -8,7 +8,7 @@ use roce_tests::programs::{compiled_or_skip, compiles_rdmacm_or_skip, say_skippe
 
 use crate::library;
 
-/// Runs a program of these tests in an environment; it says which promise was not kept.
+/// Runs a program of these tests in an environment. Its output names the promise that was broken.
 fn run(source: &str, set_up: impl FnOnce(&mut Command)) {
     let source = format!("verbs-shim/tests/libibverbs/{source}");
     let Some(program) = compiled_or_skip(&source) else {
@@ -61,7 +61,7 @@ fn threads_share_all_objects() {
     run("threads.c", run_with(library.path()));
 }
 
-/// The program names the library itself; what it is linked to is not looked for.
+/// The program loads the library by name; the one it is linked to is not used.
 #[test]
 fn a_library_that_is_let_go_of_stays() {
     run("loading.c", |command| {
@@ -109,7 +109,7 @@ fn there_are_as_many_objects_as_the_device_says() {
     run("limits.c", run_with(library.path()));
 }
 
-/// It takes the place of the system's, whose name it has.
+/// It replaces the system's library, whose name it has.
 #[test]
 fn a_library_that_is_loaded_first_is_the_one() {
     run("threads.c", |command| {

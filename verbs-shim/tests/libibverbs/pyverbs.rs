@@ -56,7 +56,7 @@ fn is_there_or_skip() -> bool {
     there
 }
 
-/// Unpacks the tests, but for those of vendors. What they share, some of the others load.
+/// Unpacks the tests, except for those of vendors. Some of the others load their shared parts.
 fn unpack(to: &Path) {
     fs::create_dir(to).expect("a new folder");
     for entry in fs::read_dir(INSTALLED).expect("checked before") {
@@ -86,9 +86,9 @@ fn buffers_or_skip(folder: &Path) -> Option<PathBuf> {
     Some(library)
 }
 
-/// Runs the tests on the device of an interface. A loopback address would not do for all: the
-/// connection manager binds it to no device, and the tests look at what it was bound to. Returns
-/// what became of each, and what they printed.
+/// Runs the tests on the device of an interface. A loopback address would not work for all: the
+/// connection manager binds it to no device, and the tests check the bound device. Returns the
+/// result and the output of each.
 fn run(end: &End, folder: &Path, buffers: &Path) -> (BTreeMap<String, Outcome>, String) {
     let tests = folder.join("tests");
     unpack(&tests);

@@ -43,7 +43,7 @@ fn every_symbol_has_its_version() {
     assert!(more.is_empty(), "nobody knows: {more:?}");
 }
 
-/// Whether it is what readelf begins the line of a symbol with: a number and a colon.
+/// Whether it is the prefix of a symbol's line in readelf's output: a number and a colon.
 fn is_number(word: &str) -> bool {
     let number = word.strip_suffix(':');
     number.is_some_and(|number| number.parse::<usize>().is_ok())

@@ -52,7 +52,7 @@ fn headers(frame: &Frame) -> usize {
 #[derive(Clone)]
 struct Frame {
     bytes: Vec<u8>,
-    /// Where the network header begins.
+    /// Offset of the network header.
     network: usize,
 }
 

@@ -44,14 +44,14 @@ fn another_interface_of_the_host_is_reached_by_its_own_address() {
         // It is itself that it reaches by its own.
         assert_eq!(lead(&mut net, src, src), Err(Refusal::Local));
     }
-    // Of the link alone: neighbour discovery finds it, or what has it on another link not.
+    // Link-local: neighbour discovery finds it, or finds the host that has it on another link.
     lab.near.ip("address add fe80::7/64 dev near nodad");
     lab.until_sent_to(&mut net, "fe80::1", "fe80::2", MAC);
     assert_eq!(
         lead(&mut net, "fe80::1", "fe80::7"),
         Ok(Lead::WaitsFor(ip("fe80::7")))
     );
-    // Out of the prefix, and by a route that says where.
+    // Outside the prefix, with a route that names the interface.
     lab.near.ip("address add 10.96.0.2/32 dev right");
     lab.near.ip("address add fd96::2/128 dev right nodad");
     lab.until_refused(&mut net, "fd95::1", "fd96::2", Refusal::Local);
@@ -87,14 +87,14 @@ fn another_interface_that_changes_is_followed() {
             .ip(&format!("address add {dst}/{bits} dev third{nodad}"));
         lab.until_sent_to(&mut net, src, dst, [2, 0, 0, 0, 0x95, 3]);
     }
-    // Deleted, with its addresses: they may be somebody else's on the link.
+    // Deleted with its addresses: another host on the link may have them.
     lab.near.ip("link del third");
     for (src, dst, _) in ENDS {
         lab.until(&mut net, |net| {
             lead(net, src, dst) == Ok(Lead::WaitsFor(ip(dst)))
         });
     }
-    // What is ours, too, does not go over the link.
+    // Packets to an address that is also ours do not go over the link.
     lab.near.ip("address add 10.95.0.2/24 dev left");
     lab.until_refused(&mut net, "10.95.0.1", "10.95.0.2", Refusal::Local);
 }

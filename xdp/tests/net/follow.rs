@@ -23,8 +23,8 @@ fn a_neighbour_that_moves_is_followed() {
         lab.until_sent_to(&mut net, src, dst, FAR_MAC);
     }
     lab.far.ip("link set far address 02:00:00:00:90:09");
-    // It speaks itself, as a host does that takes an address over: our kernel hears
-    // who asks it by ARP or neighbour discovery.
+    // It announces itself, as a host does that takes over an address: our kernel learns a neighbour
+    // from its ARP or neighbour discovery requests.
     lab.far.ip("neighbour flush all");
     for (src, dst, from) in [(SRC, DST, "10.90.0.2:0"), (SRC6, DST6, "[fd90::2]:0")] {
         let speaker = lab
@@ -73,7 +73,7 @@ fn flushed_neighbours_are_found_again() {
     }
 }
 
-/// What somebody set for ever stays as it is, however it is used.
+/// A permanent entry stays as it is, however it is used.
 #[test]
 fn permanent_neighbours_stay_permanent() {
     let Some(lab) = Lab::new("permanent_neighbours_stay_permanent") else {
@@ -97,7 +97,7 @@ fn permanent_neighbours_stay_permanent() {
     }
 }
 
-/// A neighbour that is used does not stay stale: the kernel is told, and finds out.
+/// A neighbour in use does not stay stale: the kernel is told, and confirms it.
 #[test]
 fn stale_neighbours_in_use_are_confirmed() {
     let Some(lab) = Lab::new("stale_neighbours_in_use_are_confirmed") else {
@@ -259,7 +259,7 @@ fn addresses_are_followed() {
     lab.until_sent_to(&mut net, "fd90::5", DST6, FAR_MAC);
 }
 
-/// More news than the kernel keeps: everything is asked for again, and right.
+/// More events than the kernel buffers: everything is requested again, and correct.
 #[test]
 fn lost_news_are_made_up_for() {
     let Some(lab) = Lab::new("lost_news_are_made_up_for") else {
@@ -285,7 +285,7 @@ fn lost_news_are_made_up_for() {
     let moved = [2, 0, 0, 0, 0x90, 8];
     assert_eq!(lead(&mut net, SRC, DST), Ok(Lead::To(moved)));
     assert_eq!(longest(&mut net, "10.90.0.6", DST), 1400 - 28);
-    // What is left of the news from before does no harm.
+    // Leftover events from before do no harm.
     let left = || lab.near.ip("-o route show dev near").lines().count();
     assert!(left() > 4000);
     for _ in 0..200 {

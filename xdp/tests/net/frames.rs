@@ -49,7 +49,7 @@ fn far_socket(lab: &Lab, address: IpAddr) -> UdpSocket {
     socket
 }
 
-/// IPv6 takes datagrams without a checksum only where that was asked for (RFC 6935).
+/// IPv6 accepts datagrams without a checksum only if enabled (RFC 6935).
 fn accept_no_checksum(socket: &UdpSocket) {
     const UDP_NO_CHECK6_RX: libc::c_int = 102;
     let on: libc::c_int = 1;

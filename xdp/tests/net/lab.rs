@@ -52,7 +52,7 @@ impl Namespace {
         std::thread::scope(|scope| scope.spawn(enter).join().expect("the work succeeds"))
     }
 
-    /// Runs `ip` inside, with what `input` gives it to read, and returns what it says.
+    /// Runs `ip` inside with `input` as standard input, and returns its output.
     fn ip_reading(&self, arguments: &str, input: &str) -> String {
         self.inside(|| {
             let mut ip = Command::new("ip")
@@ -111,7 +111,7 @@ impl Lab {
                     !required,
                     "{test}: {missing}, and ROCE_LAB=require forbids to skip"
                 );
-                // Not by a macro: the test harness would swallow that.
+                // Written directly, because the test harness captures what macros print.
                 let _ = writeln!(std::io::stderr(), "\n*** SKIPPED: {test}: {missing} ***");
                 None
             }
@@ -225,7 +225,7 @@ impl Lab {
 pub(crate) enum Lead {
     /// To this Ethernet address.
     To(Mac),
-    /// To a next hop whose Ethernet address is not known.
+    /// To a next hop with an unknown Ethernet address.
     WaitsFor(IpAddr),
 }
 

@@ -19,7 +19,7 @@ fn neighbours_are_found_and_frames_wait_as_long() {
         return;
     };
     for family in ["ipv4", "ipv6"] {
-        // Asked for often, and not given up.
+        // Used repeatedly, and not given up.
         lab.near
             .set(&format!("{family}/neigh/near/mcast_solicit"), "1000");
     }
@@ -125,7 +125,7 @@ fn routes_rules_and_metrics_are_the_kernels() {
             "prohibit" => Refusal::Prohibited,
             _ => Refusal::NoRoute,
         };
-        // Of IPv4 the kernel does not tell why.
+        // For IPv4 the kernel does not report the reason.
         lab.until_refused(&mut net, src, dst, Refusal::NoRoute);
         lab.until_refused(&mut net, src6, dst6, reason);
         lab.near.ip(&format!("route del {kind} fd93::1/128"));

@@ -1,4 +1,4 @@
-//! What the integration tests share.
+//! Helpers for the integration tests.
 #![allow(dead_code, reason = "each test binary uses some of it")]
 
 pub(crate) mod netns;
@@ -11,14 +11,14 @@ use std::time::{Duration, Instant};
 /// How long a test waits for something before it fails.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Says loudly that a test does not run, or fails if it must.
+/// Reports loudly that a test is skipped, or fails if it must run.
 pub(crate) fn skip(test: &str, why: &str) {
     let required = std::env::var_os("ROCE_LAB").is_some_and(|value| value == "require");
     assert!(
         !required,
         "{test}: {why}, and ROCE_LAB=require forbids to skip"
     );
-    // Not by a macro: the test harness would swallow that.
+    // Written directly, because the test harness captures what macros print.
     let _ = writeln!(std::io::stderr(), "\n*** SKIPPED: {test}: {why} ***");
 }
 

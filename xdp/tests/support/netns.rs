@@ -50,7 +50,7 @@ impl Namespace {
         })
     }
 
-    /// Runs a command inside and returns what it says.
+    /// Runs a command inside and returns its output.
     pub(crate) fn run(&self, line: &str) -> String {
         let output = self.output(line);
         let error = String::from_utf8_lossy(&output.stderr);
@@ -65,7 +65,7 @@ impl Namespace {
         index.parse().expect("a number")
     }
 
-    /// What `ip` says of an interface, in one line.
+    /// The output of `ip` about an interface, in one line.
     fn link(&self, interface: &str) -> String {
         let table = self.run("ip -o link");
         let name = format!(": {interface}@");
@@ -86,7 +86,7 @@ impl Namespace {
     }
 }
 
-/// Whether this process may make namespaces; if not, says so loudly.
+/// Whether this process may make namespaces. If not, reports that loudly.
 pub(crate) fn may(test: &str) -> bool {
     // SAFETY: the call takes nothing and can't fail.
     if unsafe { libc::geteuid() } != 0 {
@@ -117,8 +117,8 @@ pub(crate) struct Pair {
 }
 
 impl Pair {
-    /// A pair with this MTU and so many queues each way. `None`, and a loud word, if the
-    /// machine doesn't let us.
+    /// A pair with this MTU and number of queues in each direction. `None`, after a loud message,
+    /// if the machine does not allow it.
     pub(crate) fn new(test: &str, mtu: usize, queues: u32) -> Option<Self> {
         if !may(test) {
             return None;

@@ -4,7 +4,7 @@ use crate::decode::testing::{Blocks, Order, pcap, pcap_cut, usual_pcap};
 /// A record as owned values: time, link type, length on the wire, bytes.
 type Owned = (Option<String>, u16, u32, Vec<u8>);
 
-/// All records, and why there are no more.
+/// All records, and the error that ends them.
 fn read(file: &[u8]) -> (Vec<Owned>, Option<CaptureError>) {
     let mut records = Vec::new();
     let mut capture = match Capture::open(file) {
@@ -66,7 +66,7 @@ fn pcap_keeps_the_length_on_the_wire() {
     assert_eq!((records[0].2, records[0].3.len()), (1000, 2));
 }
 
-/// The upper half of the field tells about check sequences.
+/// The upper half of the field is about check sequences.
 #[test]
 fn pcap_link_type_is_16_bits() {
     let (records, error) = read(&pcap(Order::Little, false, 0x2400_0001, &[vec![7]]));
@@ -169,7 +169,7 @@ fn pcapng_sections() {
     assert_eq!(links, [1, 101]);
 }
 
-/// Wherever a file ends, what was whole is read, and the rest is said to be missing.
+/// Wherever a file ends, complete records are read, and the rest is reported as missing.
 #[test]
 fn files_that_end_too_early() {
     let blocks = Blocks(Order::Little);

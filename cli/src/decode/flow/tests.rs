@@ -49,7 +49,7 @@ fn count(flow: &Flow, kind: Message) -> u64 {
     flow.counters.messages[kind as usize]
 }
 
-/// What each request's PSN tells: of SENDs.
+/// The classification of each request's PSN, for SENDs.
 fn arrivals(psns: &[u32]) -> Vec<Arrival> {
     let mut requests = Requests::default();
     psns.iter()
@@ -169,7 +169,7 @@ fn responses_show_gaps_within_a_message_only() {
 
 #[test]
 fn lost_and_resent_packets_are_counted_once() {
-    // 2 and 3 are lost on the way here, and all from 2 on is sent again.
+    // 2 and 3 are lost on the path here, and everything from 2 on is retransmitted.
     let psns = [0, 1, 4, 5, 2, 3, 4, 5, 6];
     let table = table_of(10, &psns.map(send));
     let flow = &table.flows()[0];
@@ -287,7 +287,7 @@ fn directions_in_doubt_are_left_open() {
     assert_eq!(peers(&frames), [Some(2), None, Some(0)]);
 }
 
-/// The response to an RDMA READ has PSNs after the request's own, and tells the MTU.
+/// The response to an RDMA READ has PSNs after the request's own, and shows the MTU.
 #[test]
 fn read_responses_are_paired_and_tell_the_mtu() {
     let read = |psn| there(request(Opcode::RC_READ_REQUEST, 2, psn, 3000), 0);

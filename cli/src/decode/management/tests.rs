@@ -178,7 +178,7 @@ fn private_data_is_without_the_zeros_that_fill_it_up() {
     );
 }
 
-/// LAP and APR by what they are and whose; others with a reserved value by what is wrong.
+/// LAP and APR are shown with their IDs; others with a reserved value are shown with the error.
 #[test]
 fn messages_that_are_not_read_are_named() {
     let mut mad = bytes(CmMessage::Rtu(Rtu {
@@ -207,7 +207,7 @@ fn other_datagrams_are_none() {
     for len in 0..24 {
         assert_eq!(Management::parse(&bth(Qpn::QP1), &mad[..len]), None);
     }
-    // Cut in the middle: what is there is told, and what is wrong with it.
+    // Truncated: the fields that are there are shown, with the error.
     for len in 24..MAD_LEN {
         assert!(parsed(&mad[..len]).brief().contains("malformed"));
     }

@@ -1,10 +1,10 @@
-//! What a file says of its packets in words.
+//! The comments of packets in a file.
 
 use super::{Blocks, Opcode, Order, Sender, json, packet, print};
 
 const FLAGS: (u16, &[u8]) = (2, &[1, 0, 0, 0]);
 
-/// A file of one packet with options, whose length makes padding necessary.
+/// A file of one packet with options, whose length requires padding.
 fn file(order: Order, options: &[(u16, &[u8])]) -> Vec<u8> {
     let blocks = Blocks(order);
     let mut frame = Sender::v4(false).frame(packet(Opcode::RC_SEND_ONLY, 3, 4), 8);
@@ -74,7 +74,7 @@ fn a_comment_stays_in_its_line() {
     assert!(line.ends_with("  # a\\nb\\u{1b}[31mc\u{fffd}\\r"), "{line}");
 }
 
-/// Whatever the options' lengths claim, the packet in front of them is shown.
+/// Whatever lengths the options claim, the packet before them is shown.
 #[test]
 fn broken_options_end_the_comments() {
     let whole = file(Order::Little, &[(1, b"one"), (1, b"two")]);

@@ -3,8 +3,8 @@
 use super::{Opcode, Sender, json, packet, pcap_cut, print, request, usual_pcap};
 use crate::decode::testing::{Order, pcap};
 
-/// However little of a packet was captured, what is there is shown, nothing else is,
-/// and it is said to be cut.
+/// However little of a packet was captured, the captured part is shown, nothing else is, and it is
+/// marked as cut.
 #[test]
 fn cut_packets_are_shown_as_far_as_they_go() {
     for sender in [Sender::v4(false), Sender::v6(false)] {

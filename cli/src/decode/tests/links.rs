@@ -1,10 +1,10 @@
-//! Link types: whatever a packet starts with, it is the same packet.
+//! Link types: the same packet is decoded after any link header.
 
 use serde_json::Value;
 
 use super::{Blocks, Opcode, Order, Sender, json, packet, pcap, print, usual_pcap};
 
-/// Fields that are the same whatever the link type.
+/// Fields that do not depend on the link type.
 fn essence(packet: &Value) -> Value {
     let mut packet = packet.clone();
     let fields = packet.as_object_mut().unwrap();
@@ -71,8 +71,8 @@ fn trailers_are_ignored() {
     assert_eq!(packets[0]["icrc"]["verdict"], "ok");
 }
 
-/// In pcapng each interface has a type of its own, and one that isn't known hides
-/// only its own packets.
+/// In pcapng each interface has a link type of its own, and an unsupported one hides only its own
+/// packets.
 #[test]
 fn each_interface_has_its_own() {
     let sender = Sender::v4(false);

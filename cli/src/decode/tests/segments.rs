@@ -62,7 +62,7 @@ fn of_the_shortest_packets() {
     assert!(found.iter().all(|packet| packet["icrc"]["verdict"] == "ok"));
 }
 
-/// One broken segment is told from the others.
+/// One broken segment is distinguished from the others.
 #[test]
 fn each_segment_has_its_own_verdict() {
     let packets = &write_of(&[256; 5])[1..4];

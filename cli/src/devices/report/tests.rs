@@ -88,7 +88,7 @@ fn verbose_says_how_and_why() {
     assert_eq!(lines[3..], expected);
 }
 
-/// Whether an interface takes AF_XDP, only starting it tells.
+/// Only starting the datapath shows whether an interface accepts AF_XDP.
 #[test]
 fn what_would_be_tried_is_not_said_to_be_taken() {
     let report = Report {

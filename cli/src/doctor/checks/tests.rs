@@ -18,7 +18,7 @@ fn findings(made: &Made, programs: &[&str]) -> Vec<Finding> {
 fn bad(made: &Made, programs: &[&str]) -> (Status, String, String, String) {
     let mut bad = findings(made, programs);
     bad.retain(|finding| finding.status != Status::Ok && finding.check != "Open MPI");
-    // It follows from what is said of device nodes.
+    // The expected result follows from that of device nodes.
     bad.retain(|finding| finding.check != "UCX" || !finding.what.contains("/dev/infiniband"));
     assert_eq!(bad.len(), 1, "{bad:#?}");
     let Finding {
@@ -30,7 +30,7 @@ fn bad(made: &Made, programs: &[&str]) -> (Status, String, String, String) {
     (status, check, what, remedy.expect("a remedy"))
 }
 
-/// Whether `bad` is so, with these parts in what is said and in the remedy.
+/// Checks that `bad` is a finding with these parts in its text and remedy.
 #[track_caller]
 fn assert_bad(made: &Made, status: Status, check: &str, what: &str, remedy: &str) {
     let found = bad(made, &[]);
@@ -168,13 +168,13 @@ fn a_memory_limit_with_nothing_left_is_found() {
         "8 MiB are left of the 256 MiB",
         file,
     );
-    // What is cached is given up when it is needed.
+    // Cached memory is freed when it is needed.
     made.write(
         "/sys/fs/cgroup/a/memory.stat",
         "anon 1\ninactive_file 200000000\n",
     );
     assert_bad(&made, Status::Warning, "memory", "198 MiB are left", file);
-    // Version 1, in a container that sees no more than its own group.
+    // Version 1, in a container that sees only its own group.
     made.write("/proc/self/cgroup", "5:memory:/docker/abc\n4:cpu:/x\n");
     let mount = "/sys/fs/cgroup/memory";
     made.write(&format!("{mount}/memory.limit_in_bytes"), "67108864");
@@ -314,7 +314,7 @@ fn a_bundled_libibverbs_is_found() {
             .contains("a copy of the library is brought along: /usr/lib/app/libibverbs.so.1")
     );
     assert_eq!(found.3, "roce run app");
-    // … or under a name that nobody else has.
+    // … or under a unique name.
     let renamed = "libibverbs-8f14e45f.so.1.14.39.0";
     made.write(
         "/usr/lib/app/libucp.so.0",

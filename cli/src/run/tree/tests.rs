@@ -1,4 +1,4 @@
-//! The made-up files, beside what the kernel's software RNIC shows.
+//! Compares the generated files with those of the kernel's software RNIC.
 
 use super::*;
 use roce_verbs::device::{GidEntry, RoceVersion};
@@ -38,7 +38,7 @@ fn text<'a>(tree: &'a Tree, path: &str) -> &'a str {
     }
 }
 
-/// What a guest with Linux 6.1 showed for rxe0 over virtio_net.
+/// The files of rxe0 over virtio_net in a guest with Linux 6.1.
 #[test]
 fn the_files_are_as_the_kernel_has_them() {
     let MadeUp { class, .. } = MadeUp::new(&[facts(None)]);
@@ -110,7 +110,7 @@ fn hardware_is_linked_and_its_absence_made_up() {
     assert_eq!(class.at(&format!("{device}/net/eth0")), Some(&net));
 }
 
-/// Here the library has its own mind, and the files say the same.
+/// Here the library differs from the kernel, and the files agree with the library.
 #[test]
 fn the_files_are_as_the_library_says() {
     let lo = Facts {

@@ -138,7 +138,7 @@ fn a_screen_of_80x24() {
     );
 }
 
-/// What is scrolled past is not shown, and there is no scrolling past the end.
+/// Lines scrolled past are not shown, and scrolling stops at the end.
 #[test]
 fn qps_scroll() {
     let rates = two_seconds(1, 100);
@@ -170,7 +170,7 @@ fn a_process_that_is_new_or_began_anew_has_no_rates() {
     }
 }
 
-/// What processes say of themselves is text, nothing that a terminal obeys.
+/// Text from processes is printed as text, without control sequences.
 #[test]
 fn hostile_names_are_harmless() {
     let mut now = processes(1, 1, 1.0, 1);

@@ -1,7 +1,7 @@
 use super::*;
 use crate::dice::Dice;
 
-/// What is to come, in no order; the next one is looked for each time.
+/// A reference queue: unordered, with a search for the next event each time.
 #[derive(Default)]
 struct Model(Vec<(Instant, u64, What)>);
 

@@ -34,8 +34,8 @@ fn marks_come_as_the_formula_says() {
     }
 }
 
-/// The more waits, the sooner a link is paused; who is paused goes on when others have
-/// left, too, and nobody waits for ever.
+/// The more bytes wait, the earlier a link is paused. A paused link also resumes when bytes of
+/// others have left, and none waits for ever.
 #[test]
 fn a_shared_buffer_pauses_by_what_is_free() {
     let mut switch = switch(SwitchSpec {

@@ -3,7 +3,7 @@
 use super::*;
 use roce_stack::{CongestionControl, DcqcnParameters, DelayParameters, Stat};
 
-/// What came of it from 10 ms to 30 ms.
+/// The results from 10 ms to 30 ms.
 #[derive(Debug)]
 struct Outcome {
     /// Bytes of each sender that were acknowledged.
@@ -89,7 +89,7 @@ fn two_flows_that_look_at_round_trips_come_to_share_a_link() {
     assert_eq!(outcome.dropped, 0, "{outcome:?}");
 }
 
-/// What is the default spares the switch what it drops without congestion control.
+/// The default avoids the drops at the switch that happen without congestion control.
 #[test]
 fn the_switch_does_not_overflow() {
     let outcome = share(CongestionControl::default());

@@ -19,7 +19,7 @@ struct Run {
     /// Where the server listens: the space, and the port.
     space: u32,
     port: u32,
-    /// What the client prints in the end.
+    /// The client's output at the end.
     expected: &'static str,
 }
 

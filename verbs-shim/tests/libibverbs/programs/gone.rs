@@ -47,8 +47,8 @@ fn a_program_notices_that_its_peer_on_this_host_is_killed() {
     client.wait_for_line("client DISCONNECT EVENT");
 }
 
-/// Its host says "port unreachable", and nothing answers. Nothing is sent on the connection, so
-/// that no retransmission can tell.
+/// Its host answers "port unreachable", and nothing else answers. Nothing is sent on the
+/// connection, so no retransmission can detect it.
 #[test]
 fn a_program_notices_that_its_peer_on_another_host_is_killed() {
     let Some(pair) = Pair::new_or_skip(1500, 1) else {
@@ -83,8 +83,8 @@ fn a_program_notices_that_its_peer_on_another_host_is_killed() {
     let _ = std::fs::remove_file(&program);
 }
 
-/// A host that says "port unreachable" all the time, in the peer's name, is not believed: the
-/// peer is asked, and answers.
+/// A host that keeps sending "port unreachable" in the peer's name is not believed: the peer is
+/// probed, and answers.
 #[test]
 fn forged_messages_end_no_connection() {
     let Some(pair) = pair_for("rping") else {

@@ -19,7 +19,7 @@ use roce_tests::veth::Pair;
 use self::place::Place;
 use crate::library;
 
-/// What a program prints that must succeed.
+/// The output of a program, which must succeed.
 fn output_of(mut command: Command) -> String {
     let output = command.output().expect("it is installed");
     let text = String::from_utf8_lossy(&output.stdout).into_owned();

@@ -13,19 +13,19 @@ use crate::library;
 pub(crate) struct Place<'a> {
     server: &'a End,
     client: &'a End,
-    /// The server's address, as the client is told it.
+    /// The server's address, as the client uses it.
     host: String,
     /// Device and index of the GID of that address, of the server and of the client.
     devices: [(String, u8); 2],
-    /// What `ROCE_DATAPATH` says.
+    /// The value of `ROCE_DATAPATH`.
     datapath: &'static str,
     /// Bytes of payload in a packet.
     pub(crate) mtu: u64,
     library: TempDir,
 }
 
-/// Words to run, at a [`Place`]. In them, `DEVICE` and `GID` stand for what they are at each
-/// end, and `HOST` for the server's address.
+/// A command to run at a [`Place`]. In it, `DEVICE` and `GID` stand for their values at each end,
+/// and `HOST` for the server's address.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Words {
     pub(crate) words: String,
@@ -53,8 +53,8 @@ impl<'a> Place<'a> {
         }
     }
 
-    /// One host, and one address for both. There is no AF_XDP: `lo` has one queue, and the
-    /// kernel gives that to one socket.
+    /// One host with one address for both ends. AF_XDP is not available: `lo` has one queue, and
+    /// the kernel gives that to one socket.
     pub(crate) fn loopback(end: &'a End) -> Self {
         Self {
             server: end,
@@ -72,8 +72,8 @@ impl<'a> Place<'a> {
         format!("{} over {}", self.devices[0].0, self.datapath)
     }
 
-    /// Runs `words` as a server that listens at this TCP port, and as its client. Returns
-    /// what the client printed.
+    /// Runs `words` as a server that listens at this TCP port, and as its client. Returns the
+    /// client's output.
     pub(crate) fn run(&self, words: &str, port: u16) -> String {
         let words = Words {
             words: words.to_owned(),

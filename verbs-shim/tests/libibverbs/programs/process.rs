@@ -1,4 +1,4 @@
-//! A program that runs beside the test, and what it prints.
+//! A program that runs beside the test, and its output.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -13,7 +13,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 /// A process, killed with this value.
 pub(crate) struct Process {
     child: Child,
-    /// What it prints, to stdout and stderr.
+    /// Its stdout and stderr.
     lines: Receiver<String>,
 }
 
@@ -30,7 +30,7 @@ impl Process {
         command.stdout(writer.try_clone().expect("a descriptor"));
         command.stderr(writer);
         let child = command.spawn().expect("it is installed");
-        // With the command goes this end of the pipe: what is read ends with the process.
+        // Dropping the command closes this end of the pipe, so reading ends with the process.
         drop(command);
         let (sender, lines) = mpsc::channel();
         thread::spawn(move || {
@@ -70,7 +70,7 @@ impl Process {
     }
 
     /// Waits until it, or another process of its namespace, has a service of the connection
-    /// manager: over AF_XDP nobody tells others that it takes requests.
+    /// manager: over AF_XDP a process does not announce to others that it takes requests.
     pub(crate) fn wait_until_it_has(&mut self, service: u32) {
         self.wait_for_name(service, &format!("/claim/{service:08x}"));
     }
@@ -123,14 +123,14 @@ impl Process {
         }
     }
 
-    /// What it prints, when it has ended well.
+    /// Its output after it has succeeded.
     pub(crate) fn finish(self, what: &str) -> String {
         let (status, text) = self.end(what);
         assert!(status == Some(0), "{what}: {status:?}: {text}");
         text
     }
 
-    /// Waits until it ends; its exit code, unless a signal ended it, and what it printed.
+    /// Waits until it ends. Returns its exit code, unless a signal ended it, and its output.
     pub(crate) fn end(mut self, what: &str) -> (Option<i32>, String) {
         let end = Instant::now() + PATIENCE;
         let mut text = String::new();

@@ -13,7 +13,7 @@ use super::output_of;
 use super::place::{Place, Words};
 use crate::library;
 
-/// What the programs need of their release.
+/// What the programs need from their release.
 const PACKAGES: [&str; 11] = [
     "ibverbs-utils",
     "ibverbs-providers",
@@ -38,7 +38,7 @@ fn command(line: &[OsString]) -> Command {
     command
 }
 
-/// Pingpongs, and perftest's programs: words, and what a client prints that is done.
+/// Pingpongs and perftest's programs: the command, and the client's output on success.
 const RUNS: [(&str, &str); 8] = [
     ("ibv_rc_pingpong -c -d DEVICE -g GID", "1000 iters"),
     ("ibv_rc_pingpong -e -N -d DEVICE -g GID", "1000 iters"),
@@ -77,7 +77,7 @@ fn programs_of_debian_testing() {
     programs("forky");
 }
 
-/// What `ibv_devinfo` says of the device; it asks for what each release has that is new.
+/// The output of `ibv_devinfo`, which queries the features that are new in each release.
 fn devinfo(suite: &str) -> Option<String> {
     let release = release_or_skip(suite)?;
     let library = library::folder();

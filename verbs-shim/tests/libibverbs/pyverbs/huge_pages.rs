@@ -21,7 +21,7 @@ fn reserved() -> io::Result<u64> {
 }
 
 impl HugePages {
-    /// Reserves pages. If the machine has none, or does not let this user have any, says so.
+    /// Reserves pages. Reports it if the machine has none, or does not allow this user any.
     ///
     /// # Panics
     /// Then, if `ROCE_LAB` is `require`.

@@ -1,4 +1,4 @@
-//! What is to become of each test.
+//! The expected result of each test.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -6,7 +6,7 @@ use std::path::Path;
 
 use super::{Outcome, here};
 
-/// What the tests that take huge pages say if there are none.
+/// The message of tests that need huge pages if there are none.
 const NO_HUGE_PAGES: &str = "There are no huge pages of size 2M allocated";
 
 /// A line of the notes that `run.py` takes.
@@ -23,9 +23,8 @@ pub(super) fn outcome(line: &str) -> (String, Outcome) {
     (name.to_owned(), outcome)
 }
 
-/// What is to become of each: those of `ok.txt` pass, and those in the tables of
-/// `docs/pyverbs.md`, whose first column is the test, are skipped for the reason in the
-/// second.
+/// The expected results: the tests in `ok.txt` pass, and those in the tables of `docs/pyverbs.md`,
+/// whose first column is the test, are skipped for the reason in the second.
 pub(super) fn expected() -> BTreeMap<String, Outcome> {
     let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/pyverbs.md");
     let docs = fs::read_to_string(docs).expect("docs/pyverbs.md");

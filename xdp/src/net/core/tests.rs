@@ -157,7 +157,7 @@ fn paths_by_one_gateway_share_what_is_known_of_it() {
     assert_eq!(leads_to(&mut core, path), Err(ip("fe80::9")));
 }
 
-/// Every state of a neighbour, and what is sent in it.
+/// Every state of a neighbour, and whether frames are sent in it.
 #[test]
 fn states_of_a_neighbour() {
     let mut core = core();
@@ -186,7 +186,7 @@ fn states_of_a_neighbour() {
     assert_eq!(core.counters().refused(Refusal::HostUnreachable), 1);
     core.handle(incomplete);
     assert_eq!(leads_to(&mut core, path), Err(path.dst));
-    // Nobody asked for this one.
+    // No path uses this one.
     core.handle(neighbour("fe80::77", MAC, NeighbourState::Valid));
     assert_eq!(core.resolution(ip("fe80::77")), Resolution::Failed);
 }
@@ -446,7 +446,7 @@ fn after_an_overrun_everything_is_asked_for_again() {
     assert_eq!(core.counters().overruns, 2);
 }
 
-/// A table that is full forgets what was not used lately, and next hops with it.
+/// A full table forgets paths that were not used lately, and their next hops.
 #[test]
 fn paths_and_next_hops_are_bounded() {
     let mut core = core_with(CoreConfig {

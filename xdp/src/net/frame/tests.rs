@@ -139,7 +139,7 @@ fn headers_become_meta_and_padding_is_cut_off() {
     }
 }
 
-/// The GRH tells who sent the packet, and how long it is. Taken only if asked for.
+/// The GRH contains the sender and the length. Accepted only if enabled.
 // shows: A16-grh, A16-stack
 #[test]
 fn a_grh_becomes_meta_if_roce_v1_is_asked_for() {
@@ -174,7 +174,7 @@ fn a_grh_becomes_meta_if_roce_v1_is_asked_for() {
     }
 }
 
-/// What is done to a frame.
+/// A modification of a frame.
 type Change = fn(&mut Vec<u8>);
 
 #[test]
@@ -290,7 +290,7 @@ fn frames_of_another_vlan_are_dropped() {
     assert_eq!(verdict(&outer, Some(TAG)), Err(RxDrop::OtherVlan));
 }
 
-/// What is cut short anywhere is dropped, and nothing panics.
+/// A frame truncated at any point is dropped, and nothing panics.
 #[test]
 fn every_truncation_is_dropped() {
     let tagged = frame_between("10.90.0.2", "10.90.0.1", OWN, Some(TAG));
@@ -322,8 +322,8 @@ impl Numbers {
     }
 }
 
-/// Hostile frames: good ones with bytes changed, and noise. Whatever is handed out
-/// lies within the frame and is to us; nothing panics.
+/// Hostile frames: valid ones with bytes changed, and noise. Any accepted transport packet lies
+/// within the frame and is for this station; nothing panics.
 #[test]
 fn hostile_frames_do_no_harm() {
     let mut numbers = Numbers(4791);
@@ -370,8 +370,8 @@ fn parse_short(frame: &[u8]) -> Option<Received<'_>> {
     parse_usual(&OWN, &addresses(), frame)
 }
 
-/// The short way takes the usual frame, and takes nothing that the long one would not take
-/// in the same way.
+/// The fast path accepts the usual frame, and accepts nothing that the slow path would treat
+/// differently.
 #[test]
 fn the_short_way_is_no_other_way() {
     let mut numbers = Numbers(8915);

@@ -187,7 +187,7 @@ fn a_moved_neighbour_changes_the_first_six_bytes_alone() {
     assert_ne!(held, frame(&template, &fields));
     Template::readdress(&mut held, FAR);
     assert_eq!(held, frame(&template, &fields));
-    // A frame that is none is left alone.
+    // A truncated frame is left alone.
     Template::readdress(&mut [0; 5], FAR);
 }
 
@@ -271,14 +271,15 @@ fn a_checksum_over_ipv6_is_right_wherever_it_is_computed() {
             let ip = template.header_len() - 48;
             assert_eq!(plain_sum(&bytes[ip..]), 0xffff, "{transport_len}");
             assert_ne!(bytes[place..place + 2], [0, 0]);
-            // What a device does: the sum from `start` on, complemented, to `start + offset`.
+            // The work of a device: the sum from `start` on, complemented, goes to `start +
+            // offset`.
             let sum = checksum::fold(checksum::sum(&begun[usize::from(at.start)..]));
             assert_eq!(bytes[place..place + 2], (!sum).to_be_bytes());
         }
     }
 }
 
-/// A sum of 0 would mean that there is none (RFC 768).
+/// A sum of 0 would mean that there is no checksum (RFC 768).
 #[test]
 fn a_checksum_over_ipv6_is_never_zero() {
     let [_, over6, ..] = paths();
@@ -295,7 +296,7 @@ fn a_checksum_over_ipv6_is_never_zero() {
     template.begin_checksum(&mut bytes, 16);
     let last = bytes.len() - 2;
     bytes[last..].fill(0);
-    // What is missing to a sum of all ones.
+    // The difference to a sum of all ones.
     let missing = !checksum::fold(checksum::sum(&bytes[usize::from(at.start)..]));
     bytes[last..].copy_from_slice(&missing.to_be_bytes());
     Template::end_checksum(&mut bytes, at);

@@ -7,7 +7,7 @@ fn hop(number: u8) -> IpAddr {
     IpAddr::from([10, 0, 0, number])
 }
 
-/// What comes out, with `known` as the only next hops that are known.
+/// The released frames if only the next hops in `known` are known.
 fn release(
     waiting: &mut Waiting<u32>,
     now: Instant,

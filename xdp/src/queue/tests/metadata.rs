@@ -19,9 +19,9 @@ fn with_metadata() -> (Queue, KernelSide) {
     queue(&CONFIG, None).expect("sound rings")
 }
 
-/// What the kernel reads in front of a frame (`struct xsk_tx_metadata`): flags in 64 bits,
-/// where the covered bytes start, and where from there the checksum is. The rest, in which
-/// later kernels look for more, is zero.
+/// The bytes that the kernel reads in front of a frame (`struct xsk_tx_metadata`): 64 bits of
+/// flags, the start of the covered bytes, and the offset of the checksum from there. The rest, in
+/// which later kernels look for more, is zero.
 fn in_front(queue: &Queue, frame: Descriptor) -> (u64, u16, u16) {
     let start = frame.address - TxMetadata::LEN as u64;
     assert_eq!(start % CHUNK_BYTES as u64, 0, "in the frame's own chunk");

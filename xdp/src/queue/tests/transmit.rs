@@ -205,7 +205,7 @@ fn what_is_sent_at_once_is_not_sent_again() {
     assert!(matches!(error, QueueError::Wake { .. }), "{error}");
 }
 
-/// What goes wrong then is told when all is flushed.
+/// The error is reported when everything is flushed.
 #[test]
 fn what_is_not_taken_at_once_is_left_for_later() {
     let (mut queue, kernel) = queue(&CONFIG, Some(0)).expect("sound rings");

@@ -7,7 +7,7 @@ use super::super::pair_for;
 use super::super::place::{Place, Words};
 use super::run::{PORT, table};
 
-/// What is run, and the size and number of the messages that its table has then.
+/// The command, and the size and number of the messages in its table.
 type Run = (&'static str, u64, u64);
 
 fn check(place: &Place<'_>, runs: &[Run]) {

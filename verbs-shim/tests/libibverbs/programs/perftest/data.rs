@@ -1,6 +1,6 @@
-//! Whether what arrives is what was sent. perftest 4.5, as Debian 12 has it, compares no
-//! data: it has no option for that, in no program. But it takes its buffer from a file
-//! (`--mmap`), and the two files tell afterwards.
+//! Compares received with sent data. perftest 4.5, which Debian 12 has, compares no data: none of
+//! its programs has an option for that. But it can take its buffer from a file (`--mmap`), and the
+//! two files can be compared afterwards.
 //!
 //! The buffer is filled with random bytes at the start. The first half has a part for each
 //! QP that sends it, or reads into it; the second half a part for each QP that the peer
@@ -37,7 +37,7 @@ struct Files {
 }
 
 impl Files {
-    /// Runs `words`, with so many QPs and messages of this size.
+    /// Runs `words`, with this number of QPs and this message size.
     fn of(place: &Place<'_>, words: &str, qps: usize, size: usize) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let paths = ["server", "client"].map(|name| folder.path().join(name));
@@ -65,13 +65,13 @@ impl Files {
         &self.bytes[role][start..start + self.size]
     }
 
-    /// Whether what the client moved is the same at both ends.
+    /// Whether the data that the client moved is the same at both ends.
     fn check(&self, moved: Moved, offset: usize, what: &str) {
         for qp in 0..self.qps {
             let here = self.part(1, qp, false, 0);
             let there = self.part(0, qp, true, offset);
             assert!(here == there, "{what}: other bytes at QP {qp}");
-            // Had nothing been moved, they would differ as the halves of one buffer do.
+            // If nothing had been moved, they would differ as the halves of one buffer do.
             let still = match moved {
                 Moved::Sent => self.part(1, qp, true, 0),
                 Moved::Read => self.part(0, qp, false, 0),
@@ -91,21 +91,21 @@ fn moves_bytes(place: &Place<'_>) {
         ("ib_read_bw", Moved::Read),
     ];
     for (words, moved) in runs {
-        // In one direction: the random bytes are the same at both ends if they begin in the
-        // same second.
+        // In one direction: the random bytes are the same at both ends if both start in the same
+        // second.
         let words = format!("{words} -q 4 -s {SIZE}");
         Files::of(place, &words, 4, SIZE).check(moved, 0, &words);
     }
 }
 
-/// A message of UD is one packet; those of less than a page would go to other places.
+/// A message of UD is one packet; messages shorter than a page would go to other offsets.
 fn moves_datagrams(place: &Place<'_>) {
     let words = "ib_send_bw -c UD -s 4096";
     let files = Files::of(place, words, 1, 4096);
     files.check(Moved::Sent, UD_ROOM, words);
 }
 
-/// Each addition adds one, and answers with what was there before.
+/// Each addition adds one, and returns the previous value.
 fn adds(place: &Place<'_>) {
     let files = Files::of(place, "ib_atomic_bw", 1, 8);
     let number = |role: usize, offset: usize| {

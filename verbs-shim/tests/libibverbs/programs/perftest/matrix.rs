@@ -67,8 +67,8 @@ fn go_together(service: &str, choices: &[Choice]) -> bool {
     // With XRC every receive queue is shared, and it takes no option.
     let twice = choices.contains(&Srq) && service == "XRC";
     let both = choices.contains(&Inline) && choices.contains(&InlineByStructures);
-    // perftest posts no more receives to a shared queue than one QP sends (`-n`), however
-    // many QPs there are. With UC and UD, what finds none is lost, and it waits for ever.
+    // perftest posts no more receives to a shared queue than one QP sends (`-n`), however many QPs
+    // there are. With UC and UD, a message without a receive is lost, and perftest waits for ever.
     let starves =
         choices.contains(&Srq) && choices.contains(&ManyQps) && ["UC", "UD"].contains(&service);
     !twice && !both && !starves
@@ -126,8 +126,8 @@ pub(super) fn none_and_most() -> Vec<Run> {
     runs(choose, false)
 }
 
-/// Every program with RC (which all have), with each of its options alone; with XRC, whose
-/// inline data goes by other calls, that.
+/// Every program with RC (which all support), with each of its options alone. With XRC, whose
+/// inline data uses other calls, the inline option.
 pub(super) fn each_option() -> Vec<Run> {
     let choose = |service: &str, choices: &[Choice]| match service {
         "RC" => choices.iter().map(|choice| vec![*choice]).collect(),

@@ -16,13 +16,12 @@ use self::run::Run;
 use super::pair_for;
 use super::place::Place;
 
-/// Whether everything is asked for.
+/// Whether the complete matrix is requested.
 fn all_are_asked_for() -> bool {
     std::env::var_os("ROCE_PERFTEST").is_some_and(|value| value == "all")
 }
 
-/// Runs all of `runs`, whatever becomes of some of them, and says on stderr how many they were,
-/// if they were many.
+/// Runs all of `runs`, even if some fail, and prints their number on stderr if it is large.
 fn check(place: &Place<'_>, runs: &[Run]) {
     let is_well = |run: &Run| panic::catch_unwind(AssertUnwindSafe(|| run.check(place))).is_ok();
     let mut failed = Vec::new();
@@ -80,9 +79,9 @@ fn perftest_over_af_xdp() {
     check(&Place::cable(&pair, "xdp"), &runs);
 }
 
-/// Runs of all sizes at a place: every one if all are asked for, or else those of `few`, each a
-/// program with a service. Each size takes a fifth of a second of processor time, in which the
-/// program measures the processor's clock.
+/// Runs of all sizes at a place: all programs and services if the complete matrix is requested, or
+/// else those of `few`. Each size takes a fifth of a second of processor time, in which the program
+/// measures the processor's clock.
 fn check_all_sizes(place: &Place<'_>, few: [(&str, &str); 2]) {
     if all_are_asked_for() {
         return check(place, &matrix::every_size());

@@ -1,4 +1,4 @@
-//! What perftest itself does not do, whatever the device, and says so.
+//! Combinations that perftest itself refuses with any device, with its message.
 
 use super::super::pair_for;
 use super::super::place::Place;

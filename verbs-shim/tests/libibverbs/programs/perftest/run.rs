@@ -1,4 +1,4 @@
-//! One run of one of perftest's programs, and what it has to print.
+//! One run of one of perftest's programs, and its expected output.
 
 use crate::programs::place::{Place, Words};
 
@@ -11,12 +11,12 @@ const MESSAGES: u64 = 20;
 /// The same at each size, of which the largest is 8 MiB. It takes no less.
 const MESSAGES_OF_EACH_SIZE: u64 = 5;
 
-/// perftest sends inline only if it finds the device's number in a list of its own. This is
-/// one that it also takes for a device with the extended API, `ibv_wr_*`.
+/// perftest sends inline only if the device's part ID is in its own list. This one also makes it
+/// use the extended API, `ibv_wr_*`.
 const KNOWN_PART: (&str, &str) = ("ROCE_VENDOR_PART_ID", "4119");
 
-/// Nothing is sent again with UC and UD, and a server waits for every SEND: all that is under
-/// way at once has to find room, 40 MiB in the worst case.
+/// UC and UD do not retransmit, and a server waits for every SEND. So all messages in flight have
+/// to fit: 40 MiB in the worst case.
 const ROOM: (&str, &str) = ("ROCE_UDP_BUFFER_MIB", "64");
 
 /// An option of a program.
@@ -59,9 +59,9 @@ impl Run {
         self.has(Choice::Inline) || self.has(Choice::InlineByStructures)
     }
 
-    /// How many a QP sends. perftest posts as many receives to a shared queue, shared out to the
-    /// QPs and rounded down; with XRC, it has a QP for each direction. Where that gives
-    /// none, it waits for ever.
+    /// The number of messages that a QP sends. perftest posts this many receives to a shared queue,
+    /// divided among the QPs and rounded down; with XRC, it has a QP for each direction. If that
+    /// gives none, it waits for ever.
     fn messages(&self) -> u64 {
         let usual = match self.all_sizes {
             true => MESSAGES_OF_EACH_SIZE,
@@ -95,7 +95,7 @@ impl Run {
         if self.all_sizes {
             words += " -a";
         } else if self.is_inline() {
-            // What is larger is not sent inline.
+            // Longer messages are not sent inline.
             words += " -s 64";
         }
         Words {
@@ -133,8 +133,8 @@ impl Run {
         vec![size.min(largest)]
     }
 
-    /// Runs it, and looks whether the client's table has a line for each size, all
-    /// messages were counted, and what was asked for was done.
+    /// Runs it, and checks that the client's table has a line for each size, that all messages were
+    /// counted, and that the requested operation was used.
     pub(super) fn check(&self, place: &Place<'_>) {
         let words = self.words();
         let told = place.run_words(&words, PORT);
@@ -151,7 +151,7 @@ impl Run {
         }
     }
 
-    /// What it says of itself.
+    /// Its output.
     fn lines(&self) -> impl Iterator<Item = &'static str> {
         let inline = self.is_inline().then_some("Max inline data : 64[B]");
         let by_calls = self.has(Choice::Inline).then_some("ibv_wr* API     : ON");

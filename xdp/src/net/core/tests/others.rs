@@ -41,7 +41,7 @@ fn answer_beside(core: &mut Core, path: PathKey, route: Route, index: u32, mac: 
     answer(core, path, route);
 }
 
-/// Over IPv4 the kernel says that it is on the link, over IPv6 that it is here.
+/// For IPv4 the kernel reports that it is on the link, for IPv6 that it is local.
 #[test]
 fn what_the_link_leads_to_is_sent_to_the_other_interface() {
     let ends = [
@@ -107,7 +107,7 @@ fn what_the_link_does_not_lead_to_is_refused_or_as_the_route_says() {
         assert_eq!(core.find(key(src, loopback)), Err(Refusal::Local));
         assert_eq!(requests(&mut core), []);
     }
-    // What is ours, too, comes back by itself.
+    // Packets to an address that is also ours are looped back.
     let mut core = core_beside(&[other(8, "10.0.0.1")]);
     let path = key("10.0.0.1", "10.0.0.1");
     answer(&mut core, path, Route::Local);
@@ -147,7 +147,7 @@ fn other_interfaces_are_followed() {
     core.handle(Event::OtherAddress(other(8, "10.0.0.2")));
     answer(&mut core, path, ON_LINK);
     assert_eq!(leads_to(&mut core, path), Ok(MOVED), "it was followed");
-    // What concerns others is not asked for again, nor are links that nobody needs followed.
+    // Events about others cause no requests, and links without paths are not followed.
     core.handle(Event::OtherAddress(other(5, "10.0.0.5")));
     core.handle(link_of(5, Some(MAC)));
     for path in [path, elsewhere] {

@@ -9,7 +9,7 @@ fn v1(src: &str, dst: &str) -> PathKey {
     }
 }
 
-/// What lies behind a gateway is beyond RoCE v1, though RoCEv2 goes there.
+/// RoCE v1 does not reach destinations behind a gateway, though RoCEv2 does.
 // shows: A16-next-hop
 #[test]
 fn no_router_is_passed() {
@@ -20,7 +20,7 @@ fn no_router_is_passed() {
     assert_eq!(core.counters().refused(Refusal::OffLink), 1);
     answer(&mut core, far_v2, via("10.0.0.254"));
     assert_eq!(leads_to(&mut core, far_v2), Err(ip("10.0.0.254")));
-    // Nor is it asked for a neighbour that nobody needs.
+    // Nor is a neighbour requested that no path needs.
     assert_eq!(requests(&mut core), [Request::Neighbour(ip("10.0.0.254"))]);
 }
 
@@ -41,8 +41,8 @@ fn neighbours_are_found_by_arp_and_neighbour_discovery() {
     }
 }
 
-/// A link-local GID that was made from an Ethernet address says itself where it is: the
-/// kernel is asked for nothing. Others are neighbours like any.
+/// A link-local GID that was derived from an Ethernet address contains the destination: the kernel
+/// is asked nothing. Others are neighbours like any.
 // shows: A16-next-hop
 #[test]
 fn an_ethernet_address_in_the_gid_is_where_it_is() {
@@ -56,7 +56,7 @@ fn an_ethernet_address_in_the_gid_is_where_it_is() {
     requests(&mut core);
     answer(&mut core, made_up, ON_LINK);
     assert_eq!(leads_to(&mut core, made_up), Err(ip("fe80::1234")));
-    // The same bits in an address of another kind say nothing.
+    // The same bits in an address of another kind have no meaning.
     requests(&mut core);
     answer(&mut core, v1("fe80::1", "2001:db8::ff:fe00:2"), ON_LINK);
 }
