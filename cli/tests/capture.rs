@@ -109,7 +109,7 @@ fn a_capture_ends_at_its_limit_and_the_program_goes_on() {
         ".pcapng, at most 1 MiB\n",
         "packets: it has come to its limit of 1 MiB.",
     ] {
-        // Of both processes.
+        // From both processes.
         assert_eq!(said.matches(part).count(), 2, "{part}: {said}");
     }
     let files: Vec<_> = std::fs::read_dir(dir.path()).unwrap().collect();

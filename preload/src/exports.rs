@@ -208,7 +208,8 @@ fn fail<T>(errno: c_int, failed: T) -> T {
     failed
 }
 
-/// Calls `real` with the path that the program gave, or with the path of the made-up file that stands for it.
+/// Calls `real` with the program's path, or with the real path of the generated file that it
+/// names.
 #[inline]
 fn look<T>(at: c_int, path: Path, writes: bool, failed: T, real: impl FnOnce(Path) -> T) -> T {
     if place::may_be_made_up(path) {

@@ -5,20 +5,20 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use syn::{Attribute, Item, Meta};
 
-/// The place of a module in [`Tree::modules`].
+/// The index of a module in [`Tree::modules`].
 pub type ModuleId = usize;
 
 /// A module of a crate, without what only its tests use.
 pub struct Module {
     /// Its path below the crate, such as `qp::requester`; empty for the crate itself.
     pub path: String,
-    /// The file that it lies in.
+    /// The file that contains it.
     pub file: PathBuf,
-    /// The module that declares it; none for the crate itself.
+    /// The module that declares it; `None` for the crate itself.
     pub parent: Option<ModuleId>,
     /// The modules that it declares, by name.
     pub children: BTreeMap<String, ModuleId>,
-    /// What it holds, except modules and what is for tests only.
+    /// Its items, except for modules and test code.
     pub items: Vec<Item>,
 }
 
@@ -28,7 +28,7 @@ pub struct Tree {
     pub modules: Vec<Module>,
 }
 
-/// A source file cannot be used.
+/// Why a source file can't be used.
 #[derive(Debug)]
 pub struct SourceError {
     /// The file.

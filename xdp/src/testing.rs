@@ -12,7 +12,7 @@ pub(crate) fn is_root(test: &str) -> bool {
     let required = std::env::var_os("ROCE_LAB").is_some_and(|value| value == "require");
     assert!(
         !required,
-        "{test}: it takes root, and ROCE_LAB=require forbids to skip"
+        "{test}: it takes root, and ROCE_LAB=require does not allow skipping it"
     );
     // Written directly, because the test harness captures what macros print.
     let _ = writeln!(

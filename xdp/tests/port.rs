@@ -16,7 +16,7 @@ use support::ports::{
 };
 use support::{bytes, wait_for};
 
-/// Of every path MTU, and some at the borders of chunks.
+/// Lengths for every path MTU, and some at the borders of chunks.
 const LENS: [usize; 10] = [16, 64, 272, 528, 1040, 2064, 3797, 3800, 4112, 4128];
 
 fn packets_cross(test: &str, attach: AttachMode, queues: u32) {
@@ -85,7 +85,7 @@ fn packets_cross_in_a_vlan() {
         cross(&pair, &mut near, &mut far, &LENS);
         no_chunk_is_lost(&mut near);
         drop(near);
-        // Of another VLAN, first; then one of ours.
+        // First one of another VLAN, then one of ours.
         let mut other = open(&pair.near, 6, attach);
         send(
             &mut other,

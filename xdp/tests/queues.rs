@@ -144,7 +144,7 @@ fn one_call_sends_a_full_ring_where_the_kernel_can() {
     let mut near = open(&pair.near, mtu, 1, AttachMode::Auto);
     let near = &mut near.queues[0];
     let memory = config(&pair.near, mtu, 1).memory;
-    // Of two pieces each.
+    // Each has two pieces.
     let frame = frame(&pair.near, &pair.far, false, 0, 4112);
     for _ in 0..memory.tx_frames {
         send(near, &frame);

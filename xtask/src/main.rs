@@ -17,7 +17,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// What there is to do for the project beside building and testing.
+/// Project tasks besides building and testing.
 #[derive(Parser)]
 #[command(name = "cargo xtask")]
 struct Arguments {

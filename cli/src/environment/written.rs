@@ -37,7 +37,7 @@ pub(super) fn write(
 }
 
 fn write_parts(folder: &Path, library: &Library, made_up: &MadeUp) -> io::Result<()> {
-    fs::write(folder.join(MARK), "Made anew by `roce env --write`.\n")?;
+    fs::write(folder.join(MARK), "Replaced by each `roce env --write`.\n")?;
     for part in PARTS {
         let part = folder.join(part);
         match fs::remove_dir_all(&part) {

@@ -265,7 +265,9 @@ fn wait_for_others(at: &str) -> Result<(), PerfError> {
     eprintln!("{at}");
     match std::io::stdin().lines().next() {
         Some(Ok(_)) => Ok(()),
-        _ => Err(PerfError::Usage("nobody says when to go on".into())),
+        _ => Err(PerfError::Usage(
+            "stdin ended before the line that starts the next step".into(),
+        )),
     }
 }
 

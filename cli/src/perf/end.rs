@@ -99,7 +99,10 @@ impl End {
     /// The path MTU: the smaller one of the two sides.
     pub(super) fn agree(&self, peer: &Hello) -> Result<PathMtu, PerfError> {
         PathMtu::from_bytes(peer.path_mtu.min(self.path_mtu.bytes())).ok_or_else(|| {
-            PerfError::Peer(format!("the peer's path MTU of {} is none", peer.path_mtu))
+            PerfError::Peer(format!(
+                "the peer's path MTU of {} is not valid",
+                peer.path_mtu
+            ))
         })
     }
 

@@ -74,7 +74,9 @@ fn listen_at(text: &str, port: u16) -> Result<SocketAddr, PerfError> {
     let mut at = SocketAddr::new(address, port);
     match (&mut at, zone) {
         (SocketAddr::V4(_), Some(_)) => {
-            return Err(wrong("names an interface, which IPv4 has not"));
+            return Err(wrong(
+                "names an interface, which IPv4 addresses do not have",
+            ));
         }
         (SocketAddr::V6(at), Some(zone)) => {
             let mut interfaces = roce_verbs::device::interfaces().into_iter();

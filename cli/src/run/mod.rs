@@ -301,7 +301,7 @@ fn show(args: &RunArgs, library: &Library, notice: &impl Fn(&str)) -> Result<Sho
     }
 }
 
-/// What allows a namespace.
+/// Settings that permit a namespace.
 const REMEDY: &str = "where user namespaces are forbidden: sysctl user.max_user_namespaces, \
                       kernel.unprivileged_userns_clone, \
                       kernel.apparmor_restrict_unprivileged_userns; in a container, docs/run.md \

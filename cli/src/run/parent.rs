@@ -98,8 +98,7 @@ pub(super) fn become_ordinary() -> io::Result<()> {
     Ok(())
 }
 
-/// What has become of the program, if it has ended. Stops this process if the program was
-/// stopped.
+/// How the program has ended, if it has. Stops this process if the program is stopped.
 fn look(child: Pid) -> io::Result<Option<End>> {
     loop {
         let flags = WaitPidFlag::WNOHANG | WaitPidFlag::WUNTRACED;

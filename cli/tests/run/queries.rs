@@ -48,7 +48,7 @@ fn with<'a>(calls: &'a str, words: &[&str]) -> Vec<&'a str> {
     calls.lines().filter(has).collect()
 }
 
-/// What no program does that only asks.
+/// System calls that a program must not make if it only queries.
 const TOUCHES: [&str; 6] = [
     "BPF_LINK_CREATE",
     "BPF_PROG_LOAD",

@@ -342,7 +342,7 @@ fn an_xrc_target_is_told() {
         panic!("a reply came");
     };
     assert_eq!(reply.qpn, target);
-    // The end is told by the same name.
+    // The end is reported with the same ID.
     let active = asked.expect("it fits");
     client.ready(at(0), active, &[]);
     client.hand(at(0), &mut server, "RTU");

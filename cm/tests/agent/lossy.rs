@@ -33,10 +33,10 @@ enum Deed {
     Forget,
 }
 
-/// What became of one connection on one side.
+/// The outcome of one connection on one side.
 #[derive(Clone, Copy, Debug)]
 struct Known {
-    /// What both sides call it.
+    /// The name that both sides use for it.
     tag: u8,
     stage: Stage,
     was_established: bool,

@@ -37,7 +37,7 @@ impl Sent {
         self.parsed().message
     }
 
-    /// What kind of message it is.
+    /// The kind of a message.
     pub(crate) fn kind(&self) -> &'static str {
         match self.message() {
             CmMessage::Req(_) => "REQ",
@@ -53,7 +53,7 @@ impl Sent {
     }
 }
 
-/// What kinds of messages these are.
+/// The kinds of these messages.
 pub(crate) fn kinds(sent: &[Sent]) -> Vec<&'static str> {
     sent.iter().map(Sent::kind).collect()
 }

@@ -203,9 +203,9 @@ impl Egress {
         self.refused = false;
     }
 
-    /// Makes an event of it that the link is free. Most packets find it free and leave
-    /// none behind, so that nobody waits: half of all events would be in vain. The
-    /// place among events of one time is that of the packet all the same.
+    /// Queues the event that the link is free. This is done only on demand: most packets find the
+    /// link free and leave none behind, so half of all events would be useless. The position among
+    /// events at the same time is the packet's all the same.
     fn await_sent(&mut self, events: &mut Events) {
         if !self.awaited {
             self.awaited = true;

@@ -48,11 +48,11 @@ pub enum Effect {
     },
     /// An atomic on a word of a host. The previous value goes to `out`.
     Word {
-        /// Whose word.
+        /// The host of the word.
         host: usize,
         /// Which.
         word: usize,
-        /// What is done.
+        /// The operation.
         op: WordOp,
     },
 }
@@ -60,7 +60,7 @@ pub enum Effect {
 /// An accepted send request. Its `wr_id` is its number in the flow.
 #[derive(Clone, Debug)]
 pub struct PostedSend {
-    /// What it does.
+    /// Its effect.
     pub effect: Effect,
     /// The offset in `out` for an atomic's result.
     pub lands_at: usize,

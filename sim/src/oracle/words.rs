@@ -99,7 +99,7 @@ impl Words {
 
     fn actual(&self, word: usize) -> u64 {
         let mut bytes = [0; 8];
-        // In bounds, as `new` was told.
+        // In bounds according to the arguments of `new`.
         let _ = self.buffer.read(self.at + 8 * word, &mut bytes);
         u64::from_ne_bytes(bytes)
     }

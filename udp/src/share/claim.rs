@@ -73,7 +73,7 @@ impl PartClaimer {
         }
         Err(io::Error::new(
             ErrorKind::AddrInUse,
-            format!("{PARTS} open devices have QPs on the interface, and no more can share it"),
+            format!("{PARTS} open devices have QPs on the interface, which is the maximum"),
         ))
     }
 }

@@ -64,7 +64,7 @@ impl PeerWatch {
                     self.stream = stream;
                 }
                 Some((_, pid)) if pid == self.pid => {
-                    return Err(io::Error::other("the process hangs up again and again"));
+                    return Err(io::Error::other("the process keeps hanging up"));
                 }
                 // Another process has taken the name.
                 Some(_) | None => return Ok(true),

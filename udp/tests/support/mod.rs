@@ -113,7 +113,7 @@ pub(crate) fn required() -> bool {
 pub(crate) fn skip(test: &str, why: &str) {
     assert!(
         !required(),
-        "{test}: {why}, and ROCE_LAB=require forbids to skip"
+        "{test}: {why}, and ROCE_LAB=require does not allow skipping it"
     );
     // Written directly, because the test harness captures what macros print.
     let _ = writeln!(std::io::stderr(), "\n*** SKIPPED: {test}: {why} ***");

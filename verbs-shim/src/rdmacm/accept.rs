@@ -21,7 +21,7 @@ use std::sync::Arc;
 /// The default and largest number of waiting requests.
 const BACKLOG: usize = 1024;
 
-/// The delay of acknowledgements that peers are told: 4.096 µs × 2^this.
+/// The advertised delay of acknowledgements: 4.096 µs × 2^this.
 const ACK_DELAY: u8 = 14;
 
 /// `rdma_listen`. An ID without an address listens at a port of its own, at all addresses.

@@ -14,7 +14,7 @@ pub(super) const HOP_LIMIT: u8 = 64;
 /// The only partition.
 const PKEY: u16 = 0xffff;
 
-/// The packet lifetime that peers are told: 4.096 µs × 2^this.
+/// The advertised packet lifetime: 4.096 µs × 2^this.
 const LIFETIME: u8 = 16;
 
 /// The selector "exactly" of a value in a path record.

@@ -35,7 +35,7 @@ fn here(name: &str) -> PathBuf {
     folder.join(name)
 }
 
-/// What became of a test.
+/// The result of a test.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Outcome {
     Ok,

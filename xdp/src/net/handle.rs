@@ -170,7 +170,7 @@ impl Net {
         self.core.is_others(address)
     }
 
-    /// What was counted.
+    /// The counters.
     pub fn counters(&self) -> &NetCounters {
         self.core.counters()
     }

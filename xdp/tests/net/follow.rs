@@ -1,4 +1,4 @@
-//! What changes while packets are sent.
+//! Changes while packets are sent.
 
 use std::net::UdpSocket;
 

@@ -16,7 +16,7 @@ pub(crate) fn skip(test: &str, why: &str) {
     let required = std::env::var_os("ROCE_LAB").is_some_and(|value| value == "require");
     assert!(
         !required,
-        "{test}: {why}, and ROCE_LAB=require forbids to skip"
+        "{test}: {why}, and ROCE_LAB=require does not allow skipping it"
     );
     // Written directly, because the test harness captures what macros print.
     let _ = writeln!(std::io::stderr(), "\n*** SKIPPED: {test}: {why} ***");

@@ -270,7 +270,7 @@ fn what_is_wrong_with_a_block_is_named_with_its_offset() {
         "at offset 52: length of a block: found 4294967292 (0xfffffffc), expected at most \
          1048588"
     );
-    // Of a block that is passed over, any length will do: but the file must have it.
+    // A skipped block may have any length, but the file must contain all of it.
     let mut block = blocks.block(4, &[0; 4]);
     block[4..8].copy_from_slice(&0xffff_fffc_u32.to_le_bytes());
     assert_eq!(

@@ -89,7 +89,7 @@ fn far_jumps_start_anew() {
     assert_eq!(found, [NEXT, Arrival::Restart, NEXT, Arrival::Restart]);
 }
 
-/// Of very many gaps only the last are remembered.
+/// If there are very many gaps, only the last ones are remembered.
 #[test]
 fn gaps_are_bounded() {
     let psns: Vec<u32> = (0..1000).map(|i| 2 * i).collect();

@@ -52,7 +52,7 @@ fn text_says_how_much_was_captured() {
     );
 }
 
-/// What could be read of a broken file is printed, summary and all.
+/// The readable part of a broken file is printed, including a summary.
 #[test]
 fn broken_files_are_read_as_far_as_they_go() {
     let frame = Sender::v4(false).frame(packet(Opcode::RC_SEND_ONLY, 3, 4), 8);

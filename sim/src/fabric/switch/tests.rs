@@ -47,7 +47,7 @@ fn a_shared_buffer_pauses_by_what_is_free() {
         ..SwitchSpec::default()
     });
     let [a, b] = [EgressId(0), EgressId(2)];
-    // Of 8000 bytes that are shared, 4000 wait and 4000 are free: not more.
+    // 4000 of the 8000 shared bytes are queued and 4000 are free, which does not exceed the limit.
     assert!(!switch.note_waiting(a, 4_000));
     assert!(!switch.note_waiting(b, 1_000));
     assert!(switch.note_waiting(a, 1_000));

@@ -325,7 +325,7 @@ impl Core {
         self.others.interface_of(address).is_some()
     }
 
-    /// What was counted.
+    /// The counters.
     pub fn counters(&self) -> &NetCounters {
         &self.counters
     }

@@ -30,7 +30,7 @@ enum Moved {
 }
 
 struct Files {
-    /// Of the server and of the client.
+    /// For the server and for the client.
     bytes: [Vec<u8>; 2],
     qps: usize,
     size: usize,
