@@ -1,6 +1,6 @@
 //! What an agent counts.
 
-/// Received messages that were ignored, by reason, and events of retransmission.
+/// Counters of ignored messages by reason, of retransmissions, and of peers found to be gone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// MADs of another class, version, method or attribute, and those with a reserved value in a

@@ -106,9 +106,9 @@ impl TxQueue {
     }
 
     /// Reserves `len` bytes for a packet to a QP in `part`, or for one that leaves alone if `part`
-    /// is `None`. Returns the buffer and the packet's IPv4 identification if it has one.
-    /// `max_datagram` bounds the length of a datagram in bytes. Returns `None` if the queue is
-    /// full.
+    /// is `None`. Returns the buffer, and what the packet's ICRC covers of the IP header: with
+    /// IPv4, its identification. `max_datagram` bounds the length of a datagram in bytes. Returns
+    /// `None` if the queue is full.
     ///
     /// Nothing changes until [`Self::commit`], so a reservation can be dropped.
     pub(crate) fn reserve(

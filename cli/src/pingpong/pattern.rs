@@ -16,7 +16,7 @@ pub(super) const POISON: u8 = 0xee;
 /// Distance of the zero bytes.
 const PAGE: usize = 4096;
 
-/// Messages this far apart may be equal. It is prime, so it is not a multiple of a power of two.
+/// Messages this far apart may be equal. It is prime, so that it shares no factor with a power of two.
 const PERIOD: u64 = 251;
 
 /// The contents of checked messages of one size.

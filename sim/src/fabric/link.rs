@@ -190,8 +190,8 @@ impl Egress {
         self.free = around.events.reserve(sent);
         self.awaited = false;
         let lost = !self.carry(around, sent + self.spec.delay, packet);
-        // Otherwise the next event of this packet is its arrival. A lost packet needs the event that
-        // it was sent: time must not stop before.
+        // Otherwise the next event of this packet is its arrival. A lost packet needs the event
+        // that it was sent: time must not stop before.
         if lost || self.refused || self.has_waiting() {
             self.await_sent(around.events);
         }
