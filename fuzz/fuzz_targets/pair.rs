@@ -9,8 +9,8 @@ use arbitrary::{Arbitrary, Unstructured};
 use libfuzzer_sys::fuzz_target;
 use roce_fuzz::{DEPTH, Frame, Host, Mem, Peer};
 use roce_stack::{
-    Access, Completion, Duration, Instant, QpKind, QpState, RecvRequest, SendFlags, SendOp,
-    SendRequest, WcOpcode, WcStatus,
+    Access, Completion, Duration, Instant, QpKind, QpState, RecvRequest, SendOp, SendRequest,
+    WcOpcode, WcStatus,
 };
 use roce_wire::{Psn, Qpn};
 use std::collections::VecDeque;
