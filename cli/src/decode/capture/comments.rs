@@ -6,8 +6,8 @@ use super::{Endian, take};
 const OPTION_END: u16 = 0;
 const OPTION_COMMENT: u16 = 1;
 
-/// The most comments to read for one packet. Otherwise a few hundred bytes of a file could use many
-/// times that much memory.
+/// The maximum number of comments to read for one packet. Without it, a file of a few hundred bytes
+/// could make the decoder allocate many times its size.
 const MAX_COMMENTS: usize = 64;
 
 /// The comments of a packet, in place in its block. A truncated option ends them: the packet before
