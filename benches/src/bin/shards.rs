@@ -2,11 +2,14 @@
 //! a device each.
 //!
 //! Each thread has a QP pair, a CQ and memory of its own, and WRITEs from one of its QPs to the
-//! other through the loopback interface. On one device, both threads take the same lock.
+//! other through the loopback interface. On one device, both threads take the same lock. Each thread
+//! is bound to a processor of its own, since the scheduler may leave both on one for seconds.
 
 use clap::Parser;
+use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike;
+use nix::unistd::Pid;
 use roce_benches::command::finish;
 use roce_benches::median;
 use roce_verbs::prelude::*;
@@ -92,16 +95,33 @@ struct Figures {
     busy: f64,
 }
 
-/// A thread for each lane.
-fn run(lanes: &[Lane], args: &Args) -> Result<Figures, Failure> {
+/// The processors that this process may run on.
+fn processors() -> Result<Vec<usize>, Failure> {
+    let allowed = sched_getaffinity(Pid::from_raw(0))?;
+    let all = (0..CpuSet::count()).filter(|cpu| allowed.is_set(*cpu).unwrap_or(false));
+    Ok(all.collect())
+}
+
+/// Binds the calling thread to `processor`.
+fn bind_to(processor: usize) -> Result<(), Failure> {
+    let mut only = CpuSet::new();
+    only.set(processor)?;
+    Ok(sched_setaffinity(Pid::from_raw(0), &only)?)
+}
+
+/// A thread for each lane, each on a processor of its own.
+fn run(lanes: &[Lane], processors: &[usize], args: &Args) -> Result<Figures, Failure> {
     let before = processor_time()?;
     let started = Instant::now();
     let start = Barrier::new(lanes.len());
     thread::scope(|scope| {
         let threads: Vec<_> = lanes
             .iter()
-            .map(|lane| {
-                scope.spawn(|| {
+            .zip(processors)
+            .map(|(lane, processor)| {
+                let start = &start;
+                scope.spawn(move || {
+                    bind_to(*processor)?;
                     start.wait();
                     lane.run(args.writes, args.depth)
                 })
@@ -130,6 +150,10 @@ fn main() -> ExitCode {
 }
 
 fn measure(args: &Args) -> Result<(), Failure> {
+    let processors = processors()?;
+    if processors.len() < 2 {
+        return Err("two threads need two processors; taskset or the container allows one".into());
+    }
     let device = || Device::named("roce_lo")?.open();
     let (one, another) = (device()?, device()?);
     let arrangements = [
@@ -149,7 +173,7 @@ fn measure(args: &Args) -> Result<(), Failure> {
     let mut figures = arrangements.each_ref().map(|_| (Vec::new(), Vec::new()));
     for _ in 0..args.runs {
         for ((_, lanes), (rates, busy)) in arrangements.iter().zip(&mut figures) {
-            let run = run(lanes, args)?;
+            let run = run(lanes, &processors, args)?;
             rates.push(run.rate / 1e3);
             busy.push(run.busy);
         }
