@@ -19,7 +19,8 @@ use roce_stack::QpnPart;
 use super::group;
 use super::message::{self, Kind};
 use super::names::{self, Place};
-use super::table::{self, Table};
+use super::steer;
+use super::table::Table;
 
 /// How often to try the name of a member that is gone: it loses its descriptors one by one.
 const CLEANING_TRIES: u32 = 500;
@@ -239,7 +240,7 @@ fn close_after(place: &Place, part: QpnPart, socket: &OwnedFd) -> bool {
 /// has taken the part meanwhile announces for itself.
 fn steer_past(place: &Place, part: QpnPart, socket: &OwnedFd) -> bool {
     let is_forgotten = Table::read(place).is_ok_and(|table| !table.knows(part));
-    is_forgotten && table::follow(place, socket.as_fd()).is_ok()
+    is_forgotten && steer::follow(place, socket.as_fd()).is_ok()
 }
 
 struct Ready {

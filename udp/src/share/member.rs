@@ -10,7 +10,7 @@ use super::addressee::Addressee;
 use super::keeper::{self, Held, Keeper};
 use super::names::Place;
 use super::services::{Announced, Services};
-use super::{group, table};
+use super::{group, steer};
 use crate::sys::options;
 
 /// The place. Other processes can take it once this value is dropped.
@@ -70,7 +70,7 @@ impl Member {
         let wanted = services.at(self.place.address);
         self.announced
             .say(&self.place, self.part, wanted.as_deref())?;
-        table::follow(&self.place, self.own.as_fd())
+        steer::follow(&self.place, self.own.as_fd())
     }
 
     /// Stops the kernel from joining packets of this address. It has joined packets for different

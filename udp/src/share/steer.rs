@@ -13,7 +13,8 @@ use roce_wire::Qpn;
 use super::addressee::{
     ATTRIBUTE, CLASS, COMMUNICATION, ID_SHIFT, QPN, REMOTE_ID, REQUEST_ID, SERVICE, attribute,
 };
-use super::table::Table;
+use super::names::Place;
+use super::table::{READS, Table};
 use crate::sys::options::attach_program;
 
 const UDP_HEADER: u32 = 8;
@@ -30,6 +31,22 @@ enum Give {
     /// The value of the accumulator.
     Accumulated,
     Number(u32),
+}
+
+/// Makes the group of this socket steer by the current names. Several processes may do so at once:
+/// each changes its names first and reads them all afterwards, so the last one to attach a program
+/// has seen all.
+pub(super) fn follow(place: &Place, socket: BorrowedFd<'_>) -> io::Result<()> {
+    let mut followed = None;
+    for _ in 0..READS {
+        let table = Table::read(place)?;
+        if followed.as_ref() == Some(&table) {
+            break;
+        }
+        by_table(socket, &table)?;
+        followed = Some(table);
+    }
+    Ok(())
 }
 
 /// Makes the group of this socket steer by the part of the destination QPN: the part's number is

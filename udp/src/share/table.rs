@@ -6,15 +6,13 @@
 
 use std::fs;
 use std::io;
-use std::os::fd::BorrowedFd;
 
 use roce_stack::QpnPart;
 
 use super::names::Place;
-use super::steer;
 
 /// The most times to read a table that keeps changing.
-const READS: u32 = 20;
+pub(super) const READS: u32 = 20;
 
 /// The table of one address.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -62,22 +60,6 @@ impl Table {
     pub(super) fn knows(&self, part: QpnPart) -> bool {
         self.agents.contains(&part) || self.services.iter().any(|(_, of)| *of == part)
     }
-}
-
-/// Makes the group of this socket steer by the current names. Several processes may do so at once:
-/// each changes its names first and reads them all afterwards, so the last one to attach a program
-/// has seen all.
-pub(super) fn follow(place: &Place, socket: BorrowedFd<'_>) -> io::Result<()> {
-    let mut followed = None;
-    for _ in 0..READS {
-        let table = Table::read(place)?;
-        if followed.as_ref() == Some(&table) {
-            break;
-        }
-        steer::by_table(socket, &table)?;
-        followed = Some(table);
-    }
-    Ok(())
 }
 
 /// The names of all abstract Unix sockets in the calling thread's network namespace. The kernel
