@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io;
 
-use super::attach::Mode;
+use super::mode::Mode;
 use crate::sys::bpf;
 use crate::sys::netlink::{self, LINK_HEADERS, find};
 

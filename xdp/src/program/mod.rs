@@ -17,6 +17,7 @@
 mod asm;
 mod attach;
 mod holder;
+mod mode;
 mod redirect;
 
 use std::fmt;
@@ -24,9 +25,10 @@ use std::io;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
-pub use attach::{AttachMode, Attached, Mode};
+pub use attach::Attached;
 pub use holder::Holder;
 pub(crate) use holder::holder;
+pub use mode::{AttachMode, Mode};
 pub use redirect::RedirectConfig;
 
 use crate::sys::bpf::{self, Map, MapKind};
