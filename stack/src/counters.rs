@@ -46,7 +46,7 @@ counters! {
         /// A request ahead of the expected PSN that was not kept: a packet before it was lost.
         OutOfSequence = "out_of_sequence",
         /// A request or response ahead of the expected PSN of which an earlier copy is kept.
-        DuplicateEarly = "duplicate_early",
+        DuplicateOutOfOrder = "duplicate_out_of_order",
         /// A request that was executed before and can't be repeated from state.
         StaleDuplicate = "stale_duplicate",
         /// An acknowledgement of a packet that was never sent.
@@ -108,7 +108,7 @@ counters! {
         /// Acknowledgements sent.
         AcksSent = "acks_sent",
         /// Requests and responses ahead of the expected PSN that were kept.
-        EarlyKept = "early_kept",
+        OutOfOrderKept = "out_of_order_kept",
         /// NAKs for a PSN sequence error received.
         SequenceNaksReceived = "sequence_naks_received",
         /// NAKs for a PSN sequence error sent.

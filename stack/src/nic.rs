@@ -12,7 +12,7 @@ use crate::ids::Handle;
 use crate::kind::QpState;
 use crate::memory::{Access, Buffer, MemoryTable, PdId, RegisterError};
 use crate::part::QpnPart;
-use crate::qp::early::{DEFAULT_PACKETS, EarlyPool};
+use crate::qp::reorder::{DEFAULT_PACKETS, ReorderPool};
 use crate::qp::{Cx, ModifyError, PortLimits, Qp, QpAttributes, QpConfig, Turn};
 use crate::share::Shares;
 use crate::srq::SrqTable;
@@ -97,7 +97,7 @@ pub struct Nic {
     reports: reports::Reports,
     /// A timer for each QP, by its slot in the table.
     timers: Wheel,
-    early: EarlyPool,
+    reorder: ReorderPool,
     shares: Shares,
     /// The QP that the newest packet was for.
     newest: Qpn,
@@ -127,7 +127,7 @@ impl Nic {
             notices: VecDeque::new(),
             reports: reports::Reports::default(),
             timers: Wheel::default(),
-            early: EarlyPool::new(DEFAULT_PACKETS),
+            reorder: ReorderPool::new(DEFAULT_PACKETS),
             shares: Shares::new(config.window_bytes),
             newest: Qpn::MULTICAST,
             part: None,
@@ -154,8 +154,8 @@ impl Nic {
     /// Sets the number of out-of-order requests that all QPs together keep; 1024 by default. Each
     /// takes 4 KiB, allocated when it is first needed. With 0, QPs drop every out-of-order request,
     /// as the specification describes, and peers go back to the first missing one.
-    pub fn keep_early(&mut self, packets: usize) {
-        self.early.set_limit(packets);
+    pub fn set_reorder_limit(&mut self, packets: usize) {
+        self.reorder.set_limit(packets);
     }
 
     /// Allocates a protection domain.

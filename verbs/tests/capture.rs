@@ -70,7 +70,7 @@ fn counted(context: &Context) -> Counted {
         let name = format!("drop_{}", reason.label());
         counted.insert(name, counters.drops(reason));
     }
-    for stat in [Stat::EarlyKept, Stat::DuplicateRequests] {
+    for stat in [Stat::OutOfOrderKept, Stat::DuplicateRequests] {
         counted.insert(stat.label().into(), counters.stat(stat));
     }
     counted

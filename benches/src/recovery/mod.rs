@@ -55,7 +55,7 @@ pub fn run(run: &Run) -> Result<Outcome, String> {
     let cq = Arc::new(CompletionQueue::new(CqId(1), 2 * DEPTH));
     for end in &mut fabric.ends {
         if !run.selective {
-            end.nic.keep_early(0);
+            end.nic.set_reorder_limit(0);
         }
         let pd = end.nic.alloc_pd();
         let buffer = Arc::new(Buffer::new(len).map_err(|e| fail(&e.to_string()))?);

@@ -10,13 +10,13 @@ mod admit;
 mod arrivals;
 mod attr;
 mod congestion;
-pub(crate) mod early;
 pub(crate) mod emit;
 mod failure;
 mod local;
 mod post;
 mod posted;
 mod receives;
+pub(crate) mod reorder;
 mod requester;
 mod responder;
 mod sender;
@@ -50,7 +50,7 @@ use crate::transmit::{Flow, Position, Transmit};
 use crate::wr::Completion;
 use congestion::CongestionCounts;
 use core::hint::cold_path;
-use early::EarlyPool;
+use reorder::ReorderPool;
 use roce_wire::{Packet, Qpn};
 use service::Service;
 use std::collections::VecDeque;
@@ -64,7 +64,7 @@ pub(crate) struct Cx<'a> {
     pub(crate) memory: &'a mut MemoryTable,
     pub(crate) counters: &'a mut Counters,
     pub(crate) events: &'a mut VecDeque<Event>,
-    pub(crate) early: &'a mut EarlyPool,
+    pub(crate) reorder: &'a mut ReorderPool,
     /// The number of further bytes that may be in flight to the peer.
     pub(crate) room: u64,
     /// The QP had more to send than `room` allows.

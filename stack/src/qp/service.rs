@@ -154,8 +154,8 @@ impl Service {
             responder,
         } = self
         {
-            requester.release_early(cx);
-            responder.release_early(cx);
+            requester.release_out_of_order(cx);
+            responder.release_out_of_order(cx);
         }
     }
 

@@ -189,7 +189,7 @@ fn ghost_responses_are_ignored() {
 #[test]
 fn a_sequence_nak_is_sent_once_per_gap() {
     let mut hand = Hand::new(Setup::default());
-    hand.node.nic.keep_early(0);
+    hand.node.nic.set_reorder_limit(0);
     let mem = hand.mem(64);
     let ext = mem.reth(0, 8);
     let first = hand.psn;

@@ -81,9 +81,9 @@ fn ends(peer: Peer) -> Pair {
     }
     match peer {
         Peer::Holds { .. } => {}
-        Peer::Discards { .. } => pair.nodes[B].nic.keep_early(0),
-        Peer::LittleRoom => pair.nodes[A].nic.keep_early(2),
-        Peer::NoRoom => pair.nodes[A].nic.keep_early(0),
+        Peer::Discards { .. } => pair.nodes[B].nic.set_reorder_limit(0),
+        Peer::LittleRoom => pair.nodes[A].nic.set_reorder_limit(2),
+        Peer::NoRoom => pair.nodes[A].nic.set_reorder_limit(0),
     }
     let (local, remote) = (pair.mem(A, 8 * MTU), pair.mem(B, 8 * MTU));
     for n in 0..20 {

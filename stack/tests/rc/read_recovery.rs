@@ -51,7 +51,7 @@ fn only_missing_responses_are_asked_for_again() {
     pair.links[B].hit(&[3, 7, 8], Fate::Drop, is_response);
     assert_eq!(read(&mut pair, 12), [(0, 12), (3, 1), (7, 2)]);
     assert_eq!(pair.links[B].count(is_response), 12 + 3);
-    assert!(pair.nodes[A].nic.counters().stat(Stat::EarlyKept) > 0);
+    assert!(pair.nodes[A].nic.counters().stat(Stat::OutOfOrderKept) > 0);
     assert_eq!(
         pair.nodes[A].nic.counters().drops(DropReason::ResponseGap),
         0
@@ -89,12 +89,12 @@ fn the_loss_of_a_request_or_of_the_last_response_costs_no_timeout() {
 #[test]
 fn without_room_the_rest_is_asked_for_again() {
     let mut pair = acquainted();
-    pair.nodes[A].nic.keep_early(0);
+    pair.nodes[A].nic.set_reorder_limit(0);
     pair.links[B].hit(&[3], Fate::Drop, is_response);
     assert_eq!(read(&mut pair, 12), [(0, 12), (3, 9)]);
     assert!(pair.nodes[A].nic.counters().drops(DropReason::ResponseGap) > 0);
     let mut pair = acquainted();
-    pair.nodes[A].nic.keep_early(2);
+    pair.nodes[A].nic.set_reorder_limit(2);
     pair.links[B].hit(&[3], Fate::Drop, is_response);
     read(&mut pair, 12);
 }
@@ -106,7 +106,7 @@ fn without_room_the_rest_is_asked_for_again() {
 #[test]
 fn a_response_without_room_shows_once_that_one_is_missing() {
     let mut hand = Hand::new(Setup::default());
-    hand.node.nic.keep_early(1);
+    hand.node.nic.set_reorder_limit(1);
     let mem = hand.mem(6 * MTU);
     hand.post(1, SendOp::Read(mem.remote(0)), &[mem.sge(0, 6 * MTU)]);
     let first = hand.out_one().psn();
@@ -206,13 +206,13 @@ fn a_nak_behind_a_missing_response_is_not_forgotten() {
 fn the_pool_gets_back_what_a_requester_kept() {
     for state in [QpState::Reset, QpState::Err] {
         let mut hand = Hand::new(Setup::default());
-        hand.node.nic.keep_early(1);
+        hand.node.nic.set_reorder_limit(1);
         let mem = hand.mem(2 * MTU);
         for round in 1..=2 {
             hand.post(1, SendOp::Read(mem.remote(0)), &[mem.sge(0, 2 * MTU)]);
             let psn = hand.out_one().psn();
             respond(&mut hand, Opcode::RC_READ_RESPONSE_LAST, psn + 1, &[1; MTU]);
-            assert_eq!(hand.stat(Stat::EarlyKept), round);
+            assert_eq!(hand.stat(Stat::OutOfOrderKept), round);
             for state in [state, QpState::Reset] {
                 let (nic, qpn) = (&mut hand.node.nic, hand.node.qpn);
                 nic.modify_qp(hand.now, qpn, &crate::sim::to_state(state))

@@ -62,7 +62,7 @@ fn only_what_is_missing_is_sent_again() {
         .collect();
     assert_eq!(times, expected);
     let counters = pair.nodes[B].nic.counters();
-    assert!(counters.stat(Stat::EarlyKept) > 0);
+    assert!(counters.stat(Stat::OutOfOrderKept) > 0);
     assert_eq!(counters.drops(DropReason::OutOfSequence), 0);
 }
 
@@ -74,7 +74,7 @@ fn a_peer_that_keeps_nothing_gets_everything_again() {
         window_bytes: 16 * MTU,
         ..Setup::default()
     });
-    pair.nodes[B].nic.keep_early(0);
+    pair.nodes[B].nic.set_reorder_limit(0);
     let times = write_with_losses(&mut pair, 12, &[3]);
     assert_eq!(times, [1, 1, 1, 2, 2, 2, 2, 2, 2, 2, 2, 2]);
     let naks = pair.links[B].count(is_sequence_nak);
@@ -123,7 +123,7 @@ fn what_came_early_is_executed_in_order_and_not_before() {
     }
     let nak = hand.out_one();
     assert_eq!(nak.psn(), first);
-    assert_eq!(hand.drops(DropReason::DuplicateEarly), 1);
+    assert_eq!(hand.drops(DropReason::DuplicateOutOfOrder), 1);
     assert_eq!(mem.read(0, 64), [0; 64]);
     assert!(hand.node.received().is_empty());
     deliver(&mut hand, 0);
@@ -164,10 +164,10 @@ fn each_gap_is_told_of_in_turn() {
 #[test]
 fn a_full_pool_drops_and_nothing_is_lost() {
     let mut pair = Pair::new(Setup::default());
-    pair.nodes[B].nic.keep_early(4);
+    pair.nodes[B].nic.set_reorder_limit(4);
     write_with_losses(&mut pair, 60, &[5, 6, 30]);
     let counters = pair.nodes[B].nic.counters();
-    assert!(counters.stat(Stat::EarlyKept) > 0);
+    assert!(counters.stat(Stat::OutOfOrderKept) > 0);
     assert!(counters.drops(DropReason::OutOfSequence) > 0);
 }
 
@@ -176,13 +176,13 @@ fn a_full_pool_drops_and_nothing_is_lost() {
 fn the_pool_gets_back_what_a_qp_kept() {
     for _ in 0..3 {
         let mut hand = Hand::new(Setup::default());
-        hand.node.nic.keep_early(1);
+        hand.node.nic.set_reorder_limit(1);
         let mem = hand.mem(8);
         for round in 1..=3 {
             hand.psn = hand.setup.psn[1] + 1;
             hand.request(Opcode::RC_WRITE_ONLY, mem.reth(0, 8), &[1; 8]);
             hand.request(Opcode::RC_WRITE_ONLY, mem.reth(0, 8), &[1; 8]);
-            assert_eq!(hand.stat(Stat::EarlyKept), round);
+            assert_eq!(hand.stat(Stat::OutOfOrderKept), round);
             let (nic, qpn) = (&mut hand.node.nic, hand.node.qpn);
             let reset = crate::sim::to_state(roce_stack::QpState::Reset);
             nic.modify_qp(hand.now, qpn, &reset).expect("legal");
@@ -228,7 +228,7 @@ enum Keeps {
 fn acquainted(keeps: Keeps) -> Pair {
     let mut pair = Pair::new(Setup::default());
     if keeps == Keeps::Nothing {
-        pair.nodes[B].nic.keep_early(0);
+        pair.nodes[B].nic.set_reorder_limit(0);
     }
     let from = pair.mem(A, 8);
     let to = pair.mem(B, 8);
@@ -364,7 +364,7 @@ fn a_peer_that_has_lost_nothing_so_far_is_asked_too() {
         for lost in [&[4][..], &[3, 4]] {
             let mut pair = Pair::new(Setup::default());
             if keeps == Keeps::Nothing {
-                pair.nodes[B].nic.keep_early(0);
+                pair.nodes[B].nic.set_reorder_limit(0);
             }
             write_with_losses(&mut pair, 5, &[]);
             write_with_losses(&mut pair, 5, lost);

@@ -108,7 +108,7 @@ fn all_arrives_when_packets_are_reordered_duplicated_and_corrupted() {
         counters.iter().filter(|c| c.1 > 0).collect::<Vec<_>>()
     );
     assert!(counters.drops(DropReason::BadIcrc) > 0);
-    let early = counters.stat(Stat::EarlyKept) + counters.drops(DropReason::OutOfSequence);
+    let early = counters.stat(Stat::OutOfOrderKept) + counters.drops(DropReason::OutOfSequence);
     assert!(early > 0);
     assert!(counters.stat(Stat::DuplicateRequests) > 0);
 }

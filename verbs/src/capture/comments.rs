@@ -5,7 +5,7 @@ use roce_stack::{Counters, DropReason, Stat};
 
 /// Counters of a single packet that tell what became of it, beside the drops.
 const TELLING: [(Stat, &str); 2] = [
-    (Stat::EarlyKept, "came early: kept until its turn"),
+    (Stat::OutOfOrderKept, "came early: kept until its turn"),
     (Stat::DuplicateRequests, "a request that came before"),
 ];
 

@@ -2,7 +2,7 @@
 //! 9.7.5.1.2 to 9.7.5.1.6 and 9.7.5.2).
 
 use super::Requester;
-use super::early::Evidence;
+use super::out_of_order::Evidence;
 use crate::counters::{DropReason, Stat};
 use crate::qp::{Core, Cx, Fault};
 use crate::seq::Seq;
@@ -138,7 +138,7 @@ impl Requester {
             // The NAK counts once the responses before it have arrived: the peer does not repeat
             // it.
             if at > self.una {
-                self.early.note_nak(at);
+                self.out_of_order.note_nak(at);
             }
             return Ok(());
         }

@@ -16,7 +16,7 @@
 //!
 //! Each file beside this one is one task of a requester: [`transmit`] decides what is sent next,
 //! [`packets`] sends it, [`stretch`] sends the middle of long messages, [`ack`] handles
-//! acknowledgements, [`fetch`] handles READ and atomic responses, [`early`] keeps out-of-order
+//! acknowledgements, [`fetch`] handles READ and atomic responses, [`out_of_order`] keeps out-of-order
 //! responses and asks for missing ones, [`recovery`] retransmits only what is missing, [`clock`]
 //! knows when an answer is late, [`retry`] waits and retries, [`round_trip`] measures, [`credit`]
 //! counts the peer's receives, [`local`] executes requests without packets.
@@ -24,10 +24,10 @@
 mod ack;
 mod clock;
 mod credit;
-mod early;
 mod fetch;
 mod held;
 mod local;
+mod out_of_order;
 mod packets;
 mod placement;
 mod recovery;
@@ -51,9 +51,9 @@ use crate::wr::{PostError, SendRequest, Target, WcStatus};
 use clock::Clock;
 use core::hint::cold_path;
 use credit::Credit;
-use early::EarlyResponses;
 use fetch::Fetches;
 use held::Held;
+use out_of_order::OutOfOrderResponses;
 use recovery::Recovery;
 use retry::Retry;
 use roce_wire::{Operation, Packet, Psn, XrcEth};
@@ -125,7 +125,7 @@ pub(crate) struct Requester {
     /// The next packet is the last of this turn.
     last_of_turn: bool,
     fetches: Fetches,
-    early: EarlyResponses,
+    out_of_order: OutOfOrderResponses,
     credit: Credit,
     retry: Retry,
     recovery: Recovery,
@@ -152,7 +152,7 @@ impl Requester {
             shared_end: zero,
             last_of_turn: false,
             fetches: Fetches::default(),
-            early: EarlyResponses::default(),
+            out_of_order: OutOfOrderResponses::default(),
             credit: Credit::default(),
             retry: Retry::default(),
             recovery: Recovery::default(),
@@ -210,7 +210,7 @@ impl Requester {
         self.unrequested = 0;
         (self.una, self.nxt, self.max) = (self.assigned, self.assigned, self.assigned);
         self.fetches.clear();
-        self.early.clear();
+        self.out_of_order.clear();
         self.credit = Credit::default();
         self.retry.stop();
         self.recovery.cancel();
@@ -402,7 +402,7 @@ impl Requester {
         }
         self.window.on_ack(to - before);
         self.recovery.on_progress(to);
-        self.early.on_progress(to);
+        self.out_of_order.on_progress(to);
         self.retry.on_progress(cx.now, self.una < self.max);
         self.clock.on_progress(cx.now, to, self.una < self.max);
         Ok(())

@@ -177,7 +177,7 @@ impl Requester {
             // rule: 9.9.2-retry-exceeded
             return Err(Fault::Send(WcStatus::RetryExceeded));
         }
-        self.early.forget_asked();
+        self.out_of_order.forget_asked();
         self.window.on_timeout();
         self.news.timed_out = true;
         // rule: 9.7.6.1.3-timeout-resends

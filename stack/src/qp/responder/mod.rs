@@ -11,12 +11,12 @@
 //! ```
 //!
 //! Each file beside this one is one task of a responder: [`request`] decides which of the three a
-//! packet is, [`early`] keeps what is behind a gap, [`place`] executes SEND and WRITE, [`fetch`]
+//! packet is, [`out_of_order`] keeps what is behind a gap, [`place`] executes SEND and WRITE, [`fetch`]
 //! executes READ and atomics and notes them for duplicates, [`owed`] keeps the replies in order,
 //! [`reply`] sends them.
 
-mod early;
 mod fetch;
+mod out_of_order;
 mod owed;
 mod place;
 mod placement;
@@ -25,7 +25,7 @@ mod request;
 
 use super::arrivals::{self, Arrival};
 use super::attr::QpConfig;
-use super::early::Chain;
+use super::reorder::ReorderQueue;
 use super::{Core, Cx, Fault, Receives};
 use crate::ids::{Srqn, XrcdId};
 use crate::queue::Room;
@@ -53,7 +53,7 @@ pub(crate) struct Responder {
     /// That NAK was an RNR NAK.
     not_ready: bool,
     /// Requests behind the gap.
-    early: Chain,
+    out_of_order: ReorderQueue,
     /// The PSN for which the NAK was sent twice.
     said_again: Option<Seq>,
     resources: Resources,
@@ -80,7 +80,7 @@ impl Responder {
             inbound: None,
             refused: false,
             not_ready: false,
-            early: Chain::default(),
+            out_of_order: ReorderQueue::default(),
             said_again: None,
             resources: Resources::default(),
             replies: Replies::default(),

@@ -36,7 +36,7 @@ impl Responder {
             // rule: 9.7.4.1.1-gap
             Ordering::Greater => {
                 cold_path();
-                self.receive_early(cx, at, packet);
+                self.receive_out_of_order(cx, at, packet);
                 Ok(())
             }
         }

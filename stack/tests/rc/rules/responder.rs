@@ -32,7 +32,7 @@ fn half_of_all_psns_lie_behind() {
         (2 * HALF - 1, false),
     ] {
         let mut hand = Hand::new(Setup::default());
-        hand.node.nic.keep_early(0);
+        hand.node.nic.set_reorder_limit(0);
         let mem = hand.mem(8);
         hand.psn = (hand.psn + distance) & 0xff_ffff;
         hand.request(Opcode::RC_WRITE_ONLY, mem.reth(0, 8), &[1; 8]);

@@ -104,8 +104,8 @@ fn name_of(stat: Stat) -> (&'static str, &'static str) {
         ),
         Stat::AcksReceived => ("roce_acks_received_total", "Acknowledgements received."),
         Stat::AcksSent => ("roce_acks_sent_total", "Acknowledgements sent."),
-        Stat::EarlyKept => (
-            "roce_early_packets_kept_total",
+        Stat::OutOfOrderKept => (
+            "roce_out_of_order_packets_kept_total",
             "Packets ahead of the expected PSN that were kept until their turn.",
         ),
         Stat::SequenceNaksReceived => (

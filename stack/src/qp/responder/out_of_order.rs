@@ -4,7 +4,7 @@
 
 use super::Responder;
 use crate::counters::{DropReason, Stat};
-use crate::qp::early::Kept;
+use crate::qp::reorder::Kept;
 use crate::qp::{Core, Cx, Fault};
 use crate::seq::Seq;
 use core::cmp::Ordering;
@@ -13,17 +13,18 @@ use roce_wire::Packet;
 
 impl Responder {
     /// Handles a request behind a gap. The peer gets one NAK for the gap (IBTA 1.7, 9.7.5.2.8).
-    pub(super) fn receive_early(&mut self, cx: &mut Cx<'_>, at: Seq, packet: &Packet<'_>) {
+    pub(super) fn receive_out_of_order(&mut self, cx: &mut Cx<'_>, at: Seq, packet: &Packet<'_>) {
         // After an RNR NAK, the peer retransmits everything.
         let kept = if self.not_ready {
             Kept::No
         } else {
-            cx.early.keep(&mut self.early, self.epsn, at, packet)
+            cx.reorder
+                .keep(&mut self.out_of_order, self.epsn, at, packet)
         };
         match kept {
-            Kept::New => cx.counters.count(Stat::EarlyKept),
+            Kept::New => cx.counters.count(Stat::OutOfOrderKept),
             Kept::Already => {
-                cx.counters.drop(DropReason::DuplicateEarly);
+                cx.counters.drop(DropReason::DuplicateOutOfOrder);
                 if packet.bth.ack_req {
                     self.say_again(cx);
                 }
@@ -40,10 +41,10 @@ impl Responder {
     /// Executes the kept requests up to the next gap, and sends a NAK for that gap.
     // rule: 9.7.4.1.1-early
     pub(super) fn catch_up(&mut self, cx: &mut Cx<'_>, core: &Core) -> Result<(), Fault> {
-        while let Some(first) = cx.early.first(&self.early) {
+        while let Some(first) = cx.reorder.first(&self.out_of_order) {
             cold_path();
             if self.not_ready {
-                self.release_early(cx);
+                self.release_out_of_order(cx);
                 return Ok(());
             }
             if first > self.epsn {
@@ -51,19 +52,19 @@ impl Responder {
                 self.replies.sequence_nak(self.epsn);
                 return Ok(());
             }
-            let Some(early) = cx.early.take(&mut self.early) else {
+            let Some(packet) = cx.reorder.take(&mut self.out_of_order) else {
                 return Ok(());
             };
             let result = match first.cmp(&self.epsn) {
                 // rule: 9.5-executed-in-order
-                Ordering::Equal => self.execute(cx, core, &early.packet()),
+                Ordering::Equal => self.execute(cx, core, &packet.as_packet()),
                 // A READ before it owns its PSN.
                 _ => {
-                    cx.counters.drop(DropReason::DuplicateEarly);
+                    cx.counters.drop(DropReason::DuplicateOutOfOrder);
                     Ok(())
                 }
             };
-            cx.early.give_back(early);
+            cx.reorder.give_back(packet);
             result?;
         }
         Ok(())
@@ -72,15 +73,15 @@ impl Responder {
     /// Repeats the NAK, but only once for each gap: the peer retransmits a packet that has arrived,
     /// so the first NAK may have been lost.
     pub(super) fn say_again(&mut self, cx: &Cx<'_>) {
-        if self.said_again != Some(self.epsn) && cx.early.first(&self.early).is_some() {
+        if self.said_again != Some(self.epsn) && cx.reorder.first(&self.out_of_order).is_some() {
             self.said_again = Some(self.epsn);
             self.replies.sequence_nak(self.epsn);
         }
     }
 
     /// Drops all kept requests.
-    pub(crate) fn release_early(&mut self, cx: &mut Cx<'_>) {
-        for _ in 0..cx.early.release(&mut self.early) {
+    pub(crate) fn release_out_of_order(&mut self, cx: &mut Cx<'_>) {
+        for _ in 0..cx.reorder.release(&mut self.out_of_order) {
             cx.counters.drop(DropReason::OutOfSequence);
         }
     }

@@ -15,10 +15,10 @@ const REACH: u64 = 1024;
 /// The largest payload of a packet.
 const MAX_PAYLOAD: usize = PathMtu::Mtu4096.bytes();
 
-/// The out-of-order packets of one half of a QP: a chain in the pool, in the order of their PSNs.
-/// It must be given back with [`EarlyPool::release`].
+/// The out-of-order packets of one half of a QP: a queue in the pool, in the order of their PSNs.
+/// It must be given back with [`ReorderPool::release`].
 #[derive(Debug, Default)]
-pub(crate) struct Chain {
+pub(crate) struct ReorderQueue {
     ends: Option<Ends>,
 }
 
@@ -39,9 +39,9 @@ pub(crate) enum Kept {
     No,
 }
 
-/// A packet that was kept and is next now. Its buffer goes back with [`EarlyPool::give_back`].
+/// A packet that was kept and is next now. Its buffer goes back with [`ReorderPool::give_back`].
 #[derive(Debug)]
-pub(crate) struct Early {
+pub(crate) struct BufferedPacket {
     bth: Bth,
     ext: ExtHeaders,
     icrc: u32,
@@ -49,9 +49,9 @@ pub(crate) struct Early {
     buffer: Box<[u8]>,
 }
 
-impl Early {
+impl BufferedPacket {
     /// The packet as it arrived.
-    pub(crate) fn packet(&self) -> Packet<'_> {
+    pub(crate) fn as_packet(&self) -> Packet<'_> {
         Packet {
             bth: self.bth,
             ext: self.ext,
@@ -65,12 +65,12 @@ impl Early {
 struct Slot {
     at: Seq,
     next: Option<u32>,
-    packet: Early,
+    packet: BufferedPacket,
 }
 
 /// The buffers, free and in use.
 #[derive(Debug)]
-pub(crate) struct EarlyPool {
+pub(crate) struct ReorderPool {
     slots: Vec<Option<Slot>>,
     free: Vec<u32>,
     /// Buffers that are free.
@@ -78,7 +78,7 @@ pub(crate) struct EarlyPool {
     limit: usize,
 }
 
-impl EarlyPool {
+impl ReorderPool {
     pub(crate) fn new(packets: usize) -> Self {
         Self {
             slots: Vec::new(),
@@ -93,15 +93,15 @@ impl EarlyPool {
         self.limit = packets;
     }
 
-    /// The oldest PSN of a chain.
-    pub(crate) fn first(&self, chain: &Chain) -> Option<Seq> {
-        Some(self.slot(chain.ends?.first)?.at)
+    /// The oldest PSN of a queue.
+    pub(crate) fn first(&self, queue: &ReorderQueue) -> Option<Seq> {
+        Some(self.slot(queue.ends?.first)?.at)
     }
 
     /// Keeps a packet that belongs at `at`, while `due` is missing.
     pub(crate) fn keep(
         &mut self,
-        chain: &mut Chain,
+        queue: &mut ReorderQueue,
         due: Seq,
         at: Seq,
         packet: &Packet<'_>,
@@ -110,10 +110,10 @@ impl EarlyPool {
             return Kept::No;
         }
         // Most packets go to the end.
-        let newest = chain.ends.and_then(|ends| self.slot(ends.last));
+        let newest = queue.ends.and_then(|ends| self.slot(ends.last));
         let before = match newest {
-            Some(last) if last.at < at => chain.ends.map(|ends| ends.last),
-            _ => match self.last_before(chain, at) {
+            Some(last) if last.at < at => queue.ends.map(|ends| ends.last),
+            _ => match self.last_before(queue, at) {
                 Ok(before) => before,
                 Err(()) => return Kept::Already,
             },
@@ -121,16 +121,16 @@ impl EarlyPool {
         let Some(index) = self.store(at, packet) else {
             return Kept::No;
         };
-        self.link(chain, before, index);
+        self.link(queue, before, index);
         Kept::New
     }
 
-    /// Takes the oldest packet off the chain.
-    pub(crate) fn take(&mut self, chain: &mut Chain) -> Option<Early> {
-        let ends = chain.ends?;
+    /// Takes the oldest packet off the queue.
+    pub(crate) fn take(&mut self, queue: &mut ReorderQueue) -> Option<BufferedPacket> {
+        let ends = queue.ends?;
         let slot = self.slots.get_mut(ends.first as usize)?.take()?;
         self.free.push(ends.first);
-        chain.ends = slot.next.map(|first| Ends {
+        queue.ends = slot.next.map(|first| Ends {
             first,
             last: ends.last,
         });
@@ -138,15 +138,15 @@ impl EarlyPool {
     }
 
     /// Takes back the buffer of a packet that was taken.
-    pub(crate) fn give_back(&mut self, early: Early) {
-        self.buffers.push(early.buffer);
+    pub(crate) fn give_back(&mut self, packet: BufferedPacket) {
+        self.buffers.push(packet.buffer);
     }
 
-    /// Drops a whole chain. Returns the number of its packets.
-    pub(crate) fn release(&mut self, chain: &mut Chain) -> u64 {
+    /// Drops a whole queue. Returns the number of its packets.
+    pub(crate) fn release(&mut self, queue: &mut ReorderQueue) -> u64 {
         let mut count = 0;
-        while let Some(early) = self.take(chain) {
-            self.give_back(early);
+        while let Some(packet) = self.take(queue) {
+            self.give_back(packet);
             count += 1;
         }
         count
@@ -156,10 +156,10 @@ impl EarlyPool {
         self.slots.get(index as usize)?.as_ref()
     }
 
-    /// The last packet of the chain before `at`; an error if there is one at `at`.
-    fn last_before(&self, chain: &Chain, at: Seq) -> Result<Option<u32>, ()> {
+    /// The last packet of the queue before `at`; an error if there is one at `at`.
+    fn last_before(&self, queue: &ReorderQueue, at: Seq) -> Result<Option<u32>, ()> {
         let mut before = None;
-        let mut index = chain.ends.map(|ends| ends.first);
+        let mut index = queue.ends.map(|ends| ends.first);
         while let Some(i) = index {
             let Some(slot) = self.slot(i).filter(|slot| slot.at <= at) else {
                 break;
@@ -173,9 +173,9 @@ impl EarlyPool {
         Ok(before)
     }
 
-    fn link(&mut self, chain: &mut Chain, before: Option<u32>, index: u32) {
+    fn link(&mut self, queue: &mut ReorderQueue, before: Option<u32>, index: u32) {
         let next = match before {
-            None => chain.ends.map(|ends| ends.first),
+            None => queue.ends.map(|ends| ends.first),
             Some(before) => self
                 .slots
                 .get_mut(before as usize)
@@ -185,7 +185,7 @@ impl EarlyPool {
         if let Some(Some(slot)) = self.slots.get_mut(index as usize) {
             slot.next = next;
         }
-        let ends = chain.ends.get_or_insert(Ends {
+        let ends = queue.ends.get_or_insert(Ends {
             first: index,
             last: index,
         });
@@ -213,7 +213,7 @@ impl EarlyPool {
         let slot = Slot {
             at,
             next: None,
-            packet: Early {
+            packet: BufferedPacket {
                 bth: packet.bth,
                 ext: packet.ext,
                 icrc: packet.icrc,

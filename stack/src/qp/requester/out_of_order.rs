@@ -9,7 +9,7 @@
 
 use super::Requester;
 use crate::counters::{DropReason, Stat};
-use crate::qp::early::{Chain, Kept};
+use crate::qp::reorder::{Kept, ReorderQueue};
 use crate::qp::{Core, Cx, Fault};
 use crate::seq::Seq;
 use crate::wr::WcStatus;
@@ -17,8 +17,8 @@ use roce_wire::Packet;
 
 /// Out-of-order responses, and the known gaps.
 #[derive(Debug, Default)]
-pub(super) struct EarlyResponses {
-    chain: Chain,
+pub(super) struct OutOfOrderResponses {
+    queue: ReorderQueue,
     /// One past the newest PSN that the peer is known to have executed, while responses before it
     /// are missing.
     reached: Option<Seq>,
@@ -57,7 +57,7 @@ pub(super) enum Evidence {
     Dropped,
 }
 
-impl EarlyResponses {
+impl OutOfOrderResponses {
     /// Forgets everything except the kept responses.
     pub(super) fn clear(&mut self) {
         self.reached = None;
@@ -86,7 +86,7 @@ impl EarlyResponses {
     }
 
     /// Whether a packet at `at` is new evidence that the response at `missing` was lost.
-    fn is_news(&self, missing: Seq, at: Seq, from: Evidence) -> bool {
+    fn is_new_evidence(&self, missing: Seq, at: Seq, from: Evidence) -> bool {
         let Some(asked) = self.asked.filter(|asked| missing < asked.end) else {
             return true;
         };
@@ -97,16 +97,18 @@ impl EarlyResponses {
 
 impl Requester {
     /// Keeps a response that arrived at `at` while the one at `una` is missing.
-    pub(super) fn receive_early(
+    pub(super) fn receive_out_of_order(
         &mut self,
         cx: &mut Cx<'_>,
         at: Seq,
         packet: &Packet<'_>,
     ) -> Result<(), Fault> {
-        let kept = cx.early.keep(&mut self.early.chain, self.una, at, packet);
+        let kept = cx
+            .reorder
+            .keep(&mut self.out_of_order.queue, self.una, at, packet);
         match kept {
-            Kept::New => cx.counters.count(Stat::EarlyKept),
-            Kept::Already => cx.counters.drop(DropReason::DuplicateEarly),
+            Kept::New => cx.counters.count(Stat::OutOfOrderKept),
+            Kept::Already => cx.counters.drop(DropReason::DuplicateOutOfOrder),
             // rule: 9.7.6.1-response-gap
             Kept::No => cx.counters.drop(DropReason::ResponseGap),
         }
@@ -120,29 +122,32 @@ impl Requester {
     /// Handles the kept responses up to the next gap, and asks for what is missing there.
     pub(super) fn catch_up(&mut self, cx: &mut Cx<'_>, core: &Core) -> Result<(), Fault> {
         loop {
-            if let Some(reached) = self.early.reached {
+            if let Some(reached) = self.out_of_order.reached {
                 let open = self.fetches.first_open();
                 self.advance(cx, core, open.unwrap_or(reached).min(reached))?;
             }
             // A kept response belongs to an open request, so `una` passes it only here.
-            if cx.early.first(&self.early.chain) != Some(self.una) {
+            if cx.reorder.first(&self.out_of_order.queue) != Some(self.una) {
                 break;
             }
-            let Some(early) = cx.early.take(&mut self.early.chain) else {
+            let Some(packet) = cx.reorder.take(&mut self.out_of_order.queue) else {
                 break;
             };
-            let result = self.place_response(cx, core, &early.packet(), self.una);
-            cx.early.give_back(early);
+            let result = self.place_response(cx, core, &packet.as_packet(), self.una);
+            cx.reorder.give_back(packet);
             result?;
         }
-        if let Some(reached) = self.early.reached {
+        if let Some(reached) = self.out_of_order.reached {
             // If it was asked for already, it is in flight.
-            let known = self.early.asked.is_some_and(|asked| self.una < asked.end);
+            let known = self
+                .out_of_order
+                .asked
+                .is_some_and(|asked| self.una < asked.end);
             if !known {
                 self.implied_nak(cx, reached.prev(), Evidence::Kept)?;
             }
-        } else if self.early.nak == Some(self.una) {
-            self.early.nak = None;
+        } else if self.out_of_order.nak == Some(self.una) {
+            self.out_of_order.nak = None;
             self.repeat_missing(cx, None);
         }
         Ok(())
@@ -157,13 +162,13 @@ impl Requester {
         from: Evidence,
     ) -> Result<(), Fault> {
         let missing = self.una;
-        self.early.reach(at.next());
-        if !self.early.is_news(missing, at, from) {
+        self.out_of_order.reach(at.next());
+        if !self.out_of_order.is_new_evidence(missing, at, from) {
             return Ok(());
         }
         cx.counters.count(Stat::ImpliedNaks);
         let again = self
-            .early
+            .out_of_order
             .asked
             .is_some_and(|asked| asked.missing == missing);
         // Asking once more for the same response does not count as a retry: if there is no answer,
@@ -177,7 +182,7 @@ impl Requester {
             max: self.max,
             witness: at,
         };
-        if from == Evidence::Dropped && cx.early.first(&self.early.chain).is_none() {
+        if from == Evidence::Dropped && cx.reorder.first(&self.out_of_order.queue).is_none() {
             // None of the following responses is kept.
             self.window.on_loss();
             self.go_back(missing);
@@ -186,27 +191,30 @@ impl Requester {
             self.window.on_repeat();
             self.clock.on_missing(cx.now, missing);
         }
-        self.early.asked = Some(asked);
+        self.out_of_order.asked = Some(asked);
         Ok(())
     }
 
     /// Whether responses are known to be missing.
     pub(super) fn misses_responses(&self) -> bool {
-        self.early.reached.is_some() && self.fetches.first_open() == Some(self.una)
+        self.out_of_order.reached.is_some() && self.fetches.first_open() == Some(self.una)
     }
 
     /// Asks again for the oldest missing responses, and returns where they end.
     pub(super) fn ask_for_missing(&mut self, cx: &mut Cx<'_>) -> Seq {
-        let reached = self.early.reached.unwrap_or(self.una.next());
-        let kept = cx.early.first(&self.early.chain).unwrap_or(reached);
+        let reached = self.out_of_order.reached.unwrap_or(self.una.next());
+        let kept = cx
+            .reorder
+            .first(&self.out_of_order.queue)
+            .unwrap_or(reached);
         let end = kept.min(reached).min(self.max);
         self.begin_gap(cx, end);
         end
     }
 
     /// Drops all kept responses.
-    pub(crate) fn release_early(&mut self, cx: &mut Cx<'_>) {
-        for _ in 0..cx.early.release(&mut self.early.chain) {
+    pub(crate) fn release_out_of_order(&mut self, cx: &mut Cx<'_>) {
+        for _ in 0..cx.reorder.release(&mut self.out_of_order.queue) {
             cx.counters.drop(DropReason::ResponseGap);
         }
     }
