@@ -267,7 +267,7 @@ impl Law for Delay {
             .then(|| (self.window * self.packet_bits / round_trip).max(p.min_rate()))
     }
 
-    fn window(&self) -> Option<u64> {
+    fn congestion_window(&self) -> Option<u64> {
         let window = (self.window as u64).max(1);
         Some(match self.rests.until {
             Some(_) => window.min(REST_WINDOW),

@@ -43,7 +43,7 @@ pub(crate) trait Law {
     fn rate(&self, p: &Self::Parameters) -> Option<f64>;
 
     /// The number of packets that may be in flight; `None` for no limit.
-    fn window(&self) -> Option<u64> {
+    fn congestion_window(&self) -> Option<u64> {
         None
     }
 

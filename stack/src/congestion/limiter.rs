@@ -173,8 +173,8 @@ impl Limiter {
     }
 
     /// The number of packets that may be in flight.
-    pub(crate) fn window(&self) -> Option<u64> {
-        self.law.as_ref()?.window()
+    pub(crate) fn congestion_window(&self) -> Option<u64> {
+        self.law.as_ref()?.congestion_window()
     }
 
     /// The present rate in bits a second, as of the last update.

@@ -59,10 +59,10 @@ impl Law for Sender {
         call!(self, control, |law, p| law.rate(p), None)
     }
 
-    fn window(&self) -> Option<u64> {
+    fn congestion_window(&self) -> Option<u64> {
         match self {
-            Self::Dcqcn(law) => law.window(),
-            Self::Delay(law) => law.window(),
+            Self::Dcqcn(law) => law.congestion_window(),
+            Self::Delay(law) => law.congestion_window(),
         }
     }
 

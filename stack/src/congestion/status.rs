@@ -43,7 +43,7 @@ impl QpCongestion {
             return;
         }
         self.rate = law.rate(control);
-        self.window_bytes = law.window().map(|packets| packets * mtu as u64);
+        self.window_bytes = law.congestion_window().map(|packets| packets * mtu as u64);
         match (law, control) {
             (Sender::Dcqcn(law), _) => {
                 self.target = Some(law.target());

@@ -76,7 +76,8 @@ impl Qp {
         let Some(ruled) = ruled else {
             return;
         };
-        self.service.limit_window(ruled.window());
+        self.service
+            .set_congestion_window(ruled.congestion_window());
         match &mut self.limiter {
             Some(limiter) => limiter.follow(cx.now, ruled, control),
             None => self.limiter = Some(Box::new(ruled)),
@@ -113,7 +114,8 @@ impl Qp {
         if news.lost || news.timed_out {
             limiter.on_loss(cx.now, news.timed_out, control);
         }
-        self.service.limit_window(limiter.window());
+        self.service
+            .set_congestion_window(limiter.congestion_window());
     }
 
     /// Forgets the state of congestion control: the QP is as one that has sent nothing yet.
@@ -126,7 +128,7 @@ impl Qp {
             self.limiter = None;
         }
         self.begun = false;
-        self.service.limit_window(None);
+        self.service.set_congestion_window(None);
     }
 
     /// The congestion state as of `now`.
@@ -255,7 +257,7 @@ impl Qp {
             let packets = limiter.allowed(cx.now, longest, &cx.congestion.control);
             let is_over = limiter.is_over(&cx.congestion.control);
             if is_over {
-                self.service.limit_window(None);
+                self.service.set_congestion_window(None);
             }
             if !is_over || !limiter.forget_law() {
                 return (packets > 0).then(|| packets.min(budget));

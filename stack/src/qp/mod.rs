@@ -19,12 +19,12 @@ mod receives;
 pub(crate) mod reorder;
 mod requester;
 mod responder;
+mod send_window;
 mod sender;
 mod service;
 mod sgl;
 mod uc;
 mod ud;
-mod window;
 mod xrc;
 
 pub use attr::{MAX_RD_ATOMIC, ModifyError, QpAttributes, QpConfig, largest_path_mtu};

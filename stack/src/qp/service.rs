@@ -367,9 +367,9 @@ impl Service {
     }
 
     /// Limits the packets in flight to `packets`, for congestion control.
-    pub(super) fn limit_window(&mut self, packets: Option<u64>) {
+    pub(super) fn set_congestion_window(&mut self, packets: Option<u64>) {
         if let Self::Rc { requester, .. } = self {
-            requester.limit_window(packets);
+            requester.set_congestion_window(packets);
         }
     }
 

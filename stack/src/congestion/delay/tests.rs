@@ -46,7 +46,7 @@ fn it_starts_small_and_doubles_until_a_round_trip_is_too_long() {
     let p = plain();
     let mut sender = Delay::new(PACKET, &p);
     for window in [10, 20, 40] {
-        assert_eq!(sender.window(), Some(window));
+        assert_eq!(sender.congestion_window(), Some(window));
         sender.on_acked(at(100 * window), &acked(window, 50), &p);
     }
     sender.on_acked(at(10_000), &acked(80, 100), &p);
@@ -139,7 +139,7 @@ fn a_small_window_is_a_pause_between_packets() {
     sender.newest = us(200);
     let rate = sender.rate(&p).expect("limited");
     assert!((rate - 1086.0 * 8.0 / 400e-6).abs() < 1.0, "{rate}");
-    assert_eq!(sender.window(), Some(1));
+    assert_eq!(sender.congestion_window(), Some(1));
     sender.on_acked(at(1000), &acked(1, 50), &p);
     assert_window(&sender, 1.5);
 }
@@ -158,7 +158,10 @@ fn no_delay_brings_it_below_the_minimum() {
         sender.on_acked(at(n * 10_000_000), &acked(1, 1_000_000), &p);
         sender.on_loss(at(n * 10_000_000), true, &p);
         assert!(sender.rate(&p).is_none_or(|rate| rate >= 1e6));
-        assert_eq!(sender.window().map(|packets| packets >= 1), Some(true));
+        assert_eq!(
+            sender.congestion_window().map(|packets| packets >= 1),
+            Some(true)
+        );
     }
     assert_window(&sender, p.min_window);
     for n in 1..100 {
@@ -202,6 +205,6 @@ fn odd_parameters_do_no_harm() {
     let mut sender = Delay::new(PACKET, &p);
     sender.on_acked(at(0), &acked(1, 0), &p);
     sender.on_loss(at(1), true, &p);
-    assert_eq!(sender.window(), Some(9));
+    assert_eq!(sender.congestion_window(), Some(9));
     assert_eq!(sender.rate(&p), None);
 }

@@ -172,7 +172,7 @@ fn a_window_alone_is_not_paced() {
     let start = |acked| Limiter::at_start(Instant::ZERO, &p, PACKET, acked, None);
     assert!(start(false).is_none(), "it measures no round trips");
     let mut limiter = start(true).expect("limited");
-    assert_eq!(limiter.window(), Some(10));
+    assert_eq!(limiter.congestion_window(), Some(10));
     assert_eq!(limiter.allowed(Instant::ZERO, PACKET, &p), usize::MAX);
     limiter.on_sent(Instant::ZERO, 1 << 30, &p);
     assert_eq!(limiter.waits(), None);

@@ -38,7 +38,7 @@ mod transmit;
 
 use super::attr::QpConfig;
 use super::posted::{Posted, message_len};
-use super::window::Window;
+use super::send_window::SendWindow;
 use super::{Core, Cx, Fault, Report};
 use crate::congestion::Acked;
 use crate::counters::{DropReason, Stat};
@@ -130,7 +130,7 @@ pub(crate) struct Requester {
     retry: Retry,
     recovery: Recovery,
     clock: Clock,
-    window: Window,
+    send_window: SendWindow,
     news: News,
     /// The QP has entered state SQD, and its drain has not been reported yet.
     drain_pending: bool,
@@ -157,7 +157,7 @@ impl Requester {
             retry: Retry::default(),
             recovery: Recovery::default(),
             clock: Clock::default(),
-            window: Window::new(0, 256),
+            send_window: SendWindow::new(0, 256),
             news: News::default(),
             drain_pending: false,
             held: Held::default(),
@@ -174,7 +174,7 @@ impl Requester {
         self.retry = Retry::new(config);
         self.recovery = Recovery::default();
         self.clock = Clock::new(config);
-        self.window = Window::new(window_bytes, config.mtu());
+        self.send_window = SendWindow::new(window_bytes, config.mtu());
         self.news = News::default();
     }
 
@@ -182,7 +182,7 @@ impl Requester {
     pub(crate) fn take_news(&mut self) -> News {
         let mut news = core::mem::take(&mut self.news);
         news.acked.round_trip = self.clock.trips.newest.take();
-        news.lost = self.window.take_lost();
+        news.lost = self.send_window.take_lost();
         news
     }
 
@@ -192,8 +192,8 @@ impl Requester {
     }
 
     /// Limits the packets in flight to `packets`, for congestion control; no limit if `None`.
-    pub(crate) fn limit_window(&mut self, packets: Option<u64>) {
-        self.window.allow(packets);
+    pub(crate) fn set_congestion_window(&mut self, packets: Option<u64>) {
+        self.send_window.set_congestion_limit(packets);
     }
 
     /// Applies attributes that were changed in SQD.
@@ -395,12 +395,12 @@ impl Requester {
             // What was about to be retransmitted has been received after all.
             if self.recovery.timed_out && !self.recovery.holds() {
                 cx.counters.count(Stat::SpuriousTimeouts);
-                self.window.undo_timeout();
+                self.send_window.undo_timeout();
             }
             self.nxt = to;
             self.cursor = 0;
         }
-        self.window.on_ack(to - before);
+        self.send_window.on_ack(to - before);
         self.recovery.on_progress(to);
         self.out_of_order.on_progress(to);
         self.retry.on_progress(cx.now, self.una < self.max);

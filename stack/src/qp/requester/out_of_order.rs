@@ -184,11 +184,11 @@ impl Requester {
         };
         if from == Evidence::Dropped && cx.reorder.first(&self.out_of_order.queue).is_none() {
             // None of the following responses is kept.
-            self.window.on_loss();
+            self.send_window.on_loss();
             self.go_back(missing);
         } else {
             asked.end = self.ask_for_missing(cx);
-            self.window.on_repeat();
+            self.send_window.on_repeat();
             self.clock.on_missing(cx.now, missing);
         }
         self.out_of_order.asked = Some(asked);

@@ -164,9 +164,9 @@ impl Requester {
             Peer::Holds => going_back,
         };
         if self.recovery.peer == Peer::Discards || self.recovery.peer == Peer::Unknown && go_back {
-            self.window.on_loss();
+            self.send_window.on_loss();
         } else {
-            self.window.on_repeat();
+            self.send_window.on_repeat();
         }
         if go_back {
             self.go_back(at);
@@ -212,7 +212,7 @@ impl Requester {
                 self.recovery.strikes += 1;
                 if !self.recovery.holds() || self.recovery.strikes >= MAX_STRIKES {
                     self.recovery.peer = Peer::Discards;
-                    self.window.on_loss();
+                    self.send_window.on_loss();
                 }
                 self.go_back(run.end);
                 self.clock.on_repeated(cx.now);

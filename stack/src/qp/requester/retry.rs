@@ -178,7 +178,7 @@ impl Requester {
             return Err(Fault::Send(WcStatus::RetryExceeded));
         }
         self.out_of_order.forget_asked();
-        self.window.on_timeout();
+        self.send_window.on_timeout();
         self.news.timed_out = true;
         // rule: 9.7.6.1.3-timeout-resends
         self.go_back(self.una);

@@ -88,7 +88,7 @@ impl Requester {
     /// closes, and before other QPs have their turn, after which there may be no room to go on.
     #[inline]
     pub(super) fn quiet(&self) -> u64 {
-        let window = self.window.packets();
+        let window = self.send_window.packets();
         let often = (window / 4).max(1).saturating_sub(self.unrequested + 1);
         let closes = window.saturating_sub(self.nxt.next() - self.una);
         let ends = self.shared_end - self.nxt.next();

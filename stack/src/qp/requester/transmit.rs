@@ -208,7 +208,7 @@ impl Requester {
                 return None;
             }
         }
-        let window = self.window.packets();
+        let window = self.send_window.packets();
         let in_flight = self.nxt - self.una;
         if in_flight >= window {
             return None;

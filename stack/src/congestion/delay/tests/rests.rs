@@ -61,7 +61,7 @@ fn a_rest_is_a_small_window() {
     hear(&mut sender, &p, 0, 100, 9);
     let window = sender.window;
     assert!(window >= 100.0);
-    assert_eq!(sender.window(), Some(REST_WINDOW));
+    assert_eq!(sender.congestion_window(), Some(REST_WINDOW));
     // Neither short nor long round trips change it now.
     sender.on_acked(at(850), &busy(10), &p);
     sender.on_acked(at(900), &busy(1000), &p);
@@ -69,7 +69,7 @@ fn a_rest_is_a_small_window() {
     // It aims at what it measured while it rested.
     assert_eq!(sender.target(&p), us(40));
     sender.on_acked(at(1000), &busy(39), &p);
-    assert_eq!(sender.window(), Some(100));
+    assert_eq!(sender.congestion_window(), Some(100));
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! The window of a requester: how much it keeps in flight.
+//! The send window of a requester: how much it keeps in flight.
 //!
 //! RC has no window of its own: the only brakes of a receiver are credits, which count messages,
 //! and loss. A receiver in software has a buffer that a few large bursts fill. So the window stays
@@ -7,7 +7,7 @@
 
 /// The window of one QP, in packets of the path MTU.
 #[derive(Debug, Clone)]
-pub(crate) struct Window {
+pub(crate) struct SendWindow {
     packets: u64,
     /// Below this, the window doubles each round trip; above, it grows by one.
     threshold: u64,
@@ -20,8 +20,8 @@ pub(crate) struct Window {
     /// The window before a timeout.
     before_timeout: Option<u64>,
     /// The limit of congestion control.
-    allowed: u64,
-    /// A packet was lost since the last [`Window::take_lost`].
+    congestion_limit: u64,
+    /// A packet was lost since the last [`SendWindow::take_lost`].
     lost: bool,
 }
 
@@ -32,7 +32,7 @@ const FLOOR_BYTES: usize = 32 << 10;
 // rule: 9.7.1-half-outstanding
 const MAX_BYTES: usize = 1 << 20;
 
-impl Window {
+impl SendWindow {
     /// A window of at most `max_bytes`, for packets of `mtu` bytes.
     pub(crate) fn new(max_bytes: usize, mtu: usize) -> Self {
         let packets = |bytes: usize| (bytes / mtu).max(2) as u64;
@@ -46,14 +46,14 @@ impl Window {
             limit,
             recent: (0, 0),
             before_timeout: None,
-            allowed: u64::MAX,
+            congestion_limit: u64::MAX,
             lost: false,
         }
     }
 
     /// Limits the window to `packets`, for congestion control; no limit if `None`.
-    pub(crate) fn allow(&mut self, packets: Option<u64>) {
-        self.allowed = packets.unwrap_or(u64::MAX);
+    pub(crate) fn set_congestion_limit(&mut self, packets: Option<u64>) {
+        self.congestion_limit = packets.unwrap_or(u64::MAX);
     }
 
     /// Whether a packet was lost since the last call.
@@ -63,7 +63,7 @@ impl Window {
 
     /// The number of packets that may be in flight.
     pub(crate) fn packets(&self) -> u64 {
-        self.packets.min(self.allowed)
+        self.packets.min(self.congestion_limit)
     }
 
     /// Grows with the acknowledgement of `packets` packets.
@@ -130,7 +130,7 @@ mod tests {
 
     #[test]
     fn it_starts_open_shrinks_and_grows_back() {
-        let mut window = Window::new(256 << 10, 1024);
+        let mut window = SendWindow::new(256 << 10, 1024);
         assert_eq!(window.packets(), 256);
         window.on_loss();
         assert_eq!(window.packets(), 192);
@@ -143,7 +143,7 @@ mod tests {
 
     #[test]
     fn it_never_falls_below_the_floor() {
-        let mut window = Window::new(1 << 20, 4096);
+        let mut window = SendWindow::new(1 << 20, 4096);
         for _ in 0..100 {
             window.on_loss();
             window.on_timeout();
@@ -153,7 +153,7 @@ mod tests {
 
     #[test]
     fn losses_alone_leave_the_floor() {
-        let mut window = Window::new(1 << 20, 4096);
+        let mut window = SendWindow::new(1 << 20, 4096);
         for _ in 0..100 {
             window.on_loss();
         }
@@ -162,6 +162,6 @@ mod tests {
 
     #[test]
     fn a_tiny_buffer_still_lets_two_packets_out() {
-        assert_eq!(Window::new(0, 4096).packets(), 2);
+        assert_eq!(SendWindow::new(0, 4096).packets(), 2);
     }
 }
