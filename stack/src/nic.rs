@@ -12,9 +12,9 @@ use crate::ids::Handle;
 use crate::kind::QpState;
 use crate::memory::{Access, Buffer, MemoryTable, PdId, RegisterError};
 use crate::part::QpnPart;
+use crate::peer_window::PeerWindows;
 use crate::qp::reorder::{DEFAULT_PACKETS, ReorderPool};
 use crate::qp::{Cx, ModifyError, PortLimits, Qp, QpAttributes, QpConfig, Turn};
-use crate::share::Shares;
 use crate::srq::SrqTable;
 use crate::time::Instant;
 use crate::transmit::Transmit;
@@ -98,7 +98,7 @@ pub struct Nic {
     /// A timer for each QP, by its slot in the table.
     timers: Wheel,
     reorder: ReorderPool,
-    shares: Shares,
+    peer_windows: PeerWindows,
     /// The QP that the newest packet was for.
     newest: Qpn,
     /// The part that QPNs are drawn from; `None` for the whole number space.
@@ -128,7 +128,7 @@ impl Nic {
             reports: reports::Reports::default(),
             timers: Wheel::default(),
             reorder: ReorderPool::new(DEFAULT_PACKETS),
-            shares: Shares::new(config.window_bytes),
+            peer_windows: PeerWindows::new(config.window_bytes),
             newest: Qpn::MULTICAST,
             part: None,
         }
@@ -148,7 +148,7 @@ impl Nic {
             max_packet_bytes,
             window_bytes,
         };
-        self.shares.set_limit(window_bytes);
+        self.peer_windows.set_limit(window_bytes);
     }
 
     /// Sets the number of out-of-order requests that all QPs together keep; 1024 by default. Each
@@ -219,8 +219,8 @@ impl Nic {
             return false;
         };
         self.timers.set(handle.slot(), NEVER);
-        if let Some(left) = self.shares.join(&mut qp.stake, handle, None) {
-            self.call(left);
+        if let Some(left) = self.peer_windows.join(&mut qp.window_share, handle, None) {
+            self.use_room(left);
         }
         if let Some(srq) = qp.srq() {
             self.srqs.detach(srq);
@@ -265,8 +265,8 @@ impl Nic {
             && let Some(Slot { qp, .. }) = self.qps.at_mut(handle)
         {
             let peer = qp.peer();
-            if let Some(left) = self.shares.join(&mut qp.stake, handle, peer) {
-                self.call(left);
+            if let Some(left) = self.peer_windows.join(&mut qp.window_share, handle, peer) {
+                self.use_room(left);
             }
         }
         result.unwrap_or(Err(ModifyError::UnknownQp(qpn)))
@@ -414,14 +414,14 @@ impl Nic {
         send: impl FnOnce(&mut Qp, &mut Cx<'_>) -> Turn,
     ) -> Option<Turn> {
         let turn = self.with_qp_unscheduled(now, handle, send)?;
-        let stake = &mut self.qps.at_mut(handle)?.qp.stake;
+        let window_share = &mut self.qps.at_mut(handle)?.qp.window_share;
         if turn == Turn::PortFull {
             cold_path();
-            self.shares.keep(stake);
+            self.peer_windows.reserve(window_share);
         } else {
-            self.shares.release(stake);
-            if let Some(share) = stake.share() {
-                self.call(share);
+            self.peer_windows.release(window_share);
+            if let Some(window) = window_share.window() {
+                self.use_room(window);
             }
         }
         Some(turn)

@@ -3,8 +3,8 @@
 use super::Nic;
 use super::table::NEVER;
 use crate::ids::Handle;
+use crate::peer_window::PeerWindowId;
 use crate::qp::{Cx, Qp};
-use crate::share::ShareId;
 use crate::time::Instant;
 use crate::traffic::Sums;
 use core::hint::cold_path;
@@ -47,7 +47,7 @@ impl Nic {
             counters,
             events,
             reorder,
-            shares,
+            peer_windows,
             congestion,
             notices,
             reports,
@@ -63,10 +63,10 @@ impl Nic {
             counters,
             events,
             reorder,
-            room: shares.room(&qp.stake),
+            room: peer_windows.room(&qp.window_share),
             starved: false,
             congestion,
-            shares,
+            peer_windows,
             owes_notice: false,
             slowed_to: None,
             alone: false,
@@ -85,22 +85,22 @@ impl Nic {
         }
         if let Some(rate) = slowed_to {
             cold_path();
-            shares.note_rate(now, &qp.stake, rate);
+            peer_windows.note_rate(now, &qp.window_share, rate);
         }
         let in_flight = qp.in_flight();
-        shares.settle(&mut qp.stake, in_flight);
+        peer_windows.set_in_flight(&mut qp.window_share, in_flight);
         if starved {
             cold_path();
-            shares.wait(&mut qp.stake, handle);
+            peer_windows.wait(&mut qp.window_share, handle);
         }
-        let share = qp.stake.share();
+        let window = qp.window_share.window();
         slot.deadline = qp.deadline().unwrap_or(NEVER);
         slot.pauses = qp.pause().is_some();
         if !(slot.scheduled && slot.has_paused(now)) {
             self.set_timer(handle);
         }
-        if let Some(share) = share {
-            self.call(share);
+        if let Some(window) = window {
+            self.use_room(window);
         }
         Some(result)
     }
@@ -127,26 +127,26 @@ impl Nic {
         }
     }
 
-    /// Gives a turn to a QP that waits for room in a share, if there is room.
+    /// Gives a turn to a QP that waits for room in a peer window, if there is room.
     #[inline]
-    pub(super) fn call(&mut self, share: ShareId) {
-        if self.shares.has_waiting(share) {
+    pub(super) fn use_room(&mut self, window: PeerWindowId) {
+        if self.peer_windows.has_waiting(window) {
             cold_path();
-            self.call_waiting(share);
+            self.give_waiting_a_turn(window);
         }
     }
 
     #[inline(never)]
-    fn call_waiting(&mut self, share: ShareId) {
-        let Some(handle) = self.shares.call(share) else {
+    fn give_waiting_a_turn(&mut self, window: PeerWindowId) {
+        let Some(handle) = self.peer_windows.next_waiting(window) else {
             return;
         };
-        if let Some(second) = self.shares.second(share) {
+        if let Some(second) = self.peer_windows.second(window) {
             self.qps.bring_near(second);
         }
         if let Some(slot) = self.qps.at_mut(handle) {
-            slot.qp.stake.is_called();
-            self.shares.keep(&mut slot.qp.stake);
+            slot.qp.window_share.on_called();
+            self.peer_windows.reserve(&mut slot.qp.window_share);
         }
         self.schedule(handle, false);
     }

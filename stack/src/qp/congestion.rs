@@ -71,7 +71,7 @@ impl Qp {
             control,
             self.core.config.mtu() + OVERHEAD,
             acknowledged,
-            cx.shares.neighbour_rate(cx.now, &self.stake),
+            cx.peer_windows.neighbour_rate(cx.now, &self.window_share),
         );
         let Some(ruled) = ruled else {
             return;

@@ -41,8 +41,8 @@ use crate::event::Event;
 use crate::ids::Srqn;
 use crate::kind::{QpKind, QpState};
 use crate::memory::{MemoryTable, PdId, prefetch};
+use crate::peer_window::{PeerWindows, WindowShare};
 use crate::queue::{QueueLimits, Room};
-use crate::share::{Shares, Stake};
 use crate::srq::SrqTable;
 use crate::time::Instant;
 use crate::traffic::QpTraffic;
@@ -70,7 +70,7 @@ pub(crate) struct Cx<'a> {
     /// The QP had more to send than `room` allows.
     pub(crate) starved: bool,
     pub(crate) congestion: &'a Congestion,
-    pub(crate) shares: &'a Shares,
+    pub(crate) peer_windows: &'a PeerWindows,
     /// The QP has a new CNP to send.
     pub(crate) owes_notice: bool,
     /// A CNP has reduced the QP's rate to this, in bits a second.
@@ -156,8 +156,8 @@ pub(crate) struct Qp {
     service: Service,
     /// The peer's first packet has arrived.
     established: bool,
-    /// Its stake in the window that it shares with other QPs of the same peer.
-    pub(crate) stake: Stake,
+    /// Its share of the window that all QPs to the same peer have together.
+    pub(crate) window_share: WindowShare,
     notifier: Notifier,
     /// Its rate and window, while congestion control or its program limits it.
     limiter: Option<Box<Limiter>>,
@@ -197,7 +197,7 @@ impl Qp {
                 signal_all: init.signal_all,
             },
             established: false,
-            stake: Stake::default(),
+            window_share: WindowShare::default(),
             notifier: Notifier::default(),
             limiter: None,
             begun: false,
