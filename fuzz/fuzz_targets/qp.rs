@@ -9,9 +9,9 @@ use arbitrary::Arbitrary;
 use libfuzzer_sys::fuzz_target;
 use roce_fuzz::{DEPTH, Frame, Host, Mem, Peer, QKEY, address, meta, seal, to_state};
 use roce_stack::{
-    Access, Destination, Duration, Flush, Instant, QpKind, QpState, QueueLimits, RecvRequest,
-    SendFlags, SendOp, SendRequest, SrqAttributes, SrqInit, Srqn, Target, TxMeta, WindowBind,
-    WindowId, WindowType, largest_path_mtu,
+    Access, Destination, Duration, Flush, Instant, MwBind, MwId, MwType, QpKind, QpState,
+    QueueLimits, RecvRequest, SendFlags, SendOp, SendRequest, SrqAttributes, SrqInit, Srqn, Target,
+    TxMeta, largest_path_mtu,
 };
 use roce_wire::{
     Aeth, AtomicAckEth, AtomicEth, Bth, Deth, ExtHeaders, Feth, FlushPlacement, FlushSelectivity,
@@ -105,7 +105,7 @@ struct World {
     /// One for QPs of RC and UC, one for targets of XRC.
     srqs: [Srqn; 2],
     shared: BTreeSet<u64>,
-    windows: [WindowId; 2],
+    windows: [MwId; 2],
     to: Destination,
     next_id: u64,
 }
@@ -143,8 +143,8 @@ impl World {
         let cq = host.recv_cq.clone();
         let of_xrc = host.nic.create_xrc_srq(&size, domain, cq);
         let of_xrc = of_xrc.expect("an SRQ of XRC");
-        let windows = [WindowType::Type1, WindowType::Type2]
-            .map(|kind| host.nic.alloc_window(pd, kind).expect("a window"));
+        let windows = [MwType::Type1, MwType::Type2]
+            .map(|kind| host.nic.alloc_mw(pd, kind).expect("a window"));
         let path = TxMeta {
             src: address(1),
             dst: address(PEER),
@@ -372,7 +372,7 @@ impl World {
             swap: 1,
         };
         let add = SendOp::FetchAdd { remote, add: 1 };
-        let bind = WindowBind {
+        let bind = MwBind {
             window,
             key: 0,
             lkey: memory.key,

@@ -57,8 +57,8 @@ pub use ids::{CqId, Srqn, XrcdId};
 pub use kind::{QpKind, QpState};
 pub use memory::{
     Access, AccessError, BindError, Buffer, BufferRange, DeregisterError, FaultSafe, Memory,
-    MemoryFault, MemoryTable, PdId, RegisterError, Reregister, ReregisterError, Span, WindowBind,
-    WindowId, WindowType,
+    MemoryFault, MemoryTable, MwBind, MwId, MwType, PdId, RegisterError, Reregister,
+    ReregisterError, Span,
 };
 pub use nic::{
     CreateQpError, MAD_BYTES, MadError, MulticastError, Nic, NicConfig, QpStatus, ReceivedMad,

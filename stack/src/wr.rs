@@ -10,7 +10,7 @@ pub use refused::PostError;
 pub use remote::{ParseRemoteAddrError, RemoteAddr};
 pub use request::{Payload, SendFlags, SendRequest, Target};
 
-use crate::memory::WindowBind;
+use crate::memory::MwBind;
 use roce_wire::{FlushPlacement, FlushSelectivity};
 
 /// The maximum number of scatter/gather elements of a work request.
@@ -89,7 +89,7 @@ pub enum SendOp {
     AtomicWrite(RemoteAddr),
     /// Binds a local memory window (IBTA 1.7, 10.6.7). It begins after all earlier requests have
     /// begun; later requests find the window bound.
-    BindMw(WindowBind),
+    BindMw(MwBind),
     /// Invalidates a local key: a window of type 2 or a region that allows it (IBTA 1.7, 10.6.5).
     /// It waits until all earlier requests have completed.
     LocalInv(u32),

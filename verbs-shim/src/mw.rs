@@ -10,7 +10,7 @@ use crate::pointer::{CPart, Handle, Object, Out};
 use crate::qp::Qp;
 use crate::usage::Use;
 use nix::errno::Errno;
-use roce_verbs::memory::{MemoryWindow, WindowType};
+use roce_verbs::memory::{MemoryWindow, MwType};
 use roce_verbs::{SendOp, SendRequest};
 use std::ffi::c_int;
 
@@ -62,12 +62,12 @@ pub(crate) extern "C" fn alloc_mw(pd: Handle<Pd>, kind: u32) -> *mut IbvMw {
     guard::pointer(|| {
         let domain = pd.get()?;
         let window_type = match kind {
-            MW_TYPE_1 => WindowType::Type1,
-            MW_TYPE_2 => WindowType::Type2,
+            MW_TYPE_1 => MwType::Type1,
+            MW_TYPE_2 => MwType::Type2,
             _ => return Err(Errno::EINVAL),
         };
         let one = domain.state.counts.mws.admit(MAX_MWS)?;
-        let window = domain.pd.alloc_window(window_type).or_errno()?;
+        let window = domain.pd.alloc_mw(window_type).or_errno()?;
         Ok(Handle::give(Mw {
             c: CPart::new(IbvMw {
                 context: domain.context(),

@@ -2,7 +2,7 @@
 
 use nix::sys::mman::{MapFlags, ProtFlags, mmap_anonymous, mprotect, munmap};
 use roce_verbs::completion::WcOpcode;
-use roce_verbs::memory::{DeregisterError, Memory, ProcessMemory, Registration, WindowType};
+use roce_verbs::memory::{DeregisterError, Memory, MwType, ProcessMemory, Registration};
 use roce_verbs::work::{Flush, FlushPlacement, FlushSelectivity, PostError, SendFlags};
 use roce_verbs::{
     Access, CompletionQueue, ConnectOptions, Context, Device, MemoryRegion, ProtectionDomain,
@@ -98,7 +98,7 @@ fn a_window_of_type_2_is_lent_and_given_back() {
     source.write(0, &[7; PAGE]).expect("in range");
     let access = Access::LOCAL_WRITE | Access::MW_BIND;
     let region = b.pd.allocate(PAGE, access).expect("allocated");
-    let window = b.pd.alloc_window(WindowType::Type2).expect("allocated");
+    let window = b.pd.alloc_mw(MwType::Type2).expect("allocated");
     let view = region.window(100, 1000, Access::REMOTE_WRITE);
     let view = view.expect("in range").zero_based();
     for key in [1, 2, 255] {
@@ -129,7 +129,7 @@ fn a_window_of_type_1_is_bound_by_the_verb() {
     let sink = a.pd.allocate(PAGE, Access::LOCAL_WRITE).expect("allocated");
     let region = b.pd.allocate(PAGE, Access::MW_BIND).expect("allocated");
     region.write(0, &[3; PAGE]).expect("in range");
-    let window = b.pd.alloc_window(WindowType::Type1).expect("allocated");
+    let window = b.pd.alloc_mw(MwType::Type1).expect("allocated");
     let view = region.window(0, PAGE, Access::REMOTE_READ);
     let view = view.expect("in range");
     let mut last = None;
@@ -157,7 +157,7 @@ fn a_window_does_not_outlive_its_region() {
     let (a, b) = pair();
     let sink = a.pd.allocate(PAGE, Access::LOCAL_WRITE).expect("allocated");
     let region = b.pd.allocate(PAGE, Access::MW_BIND).expect("allocated");
-    let window = b.pd.alloc_window(WindowType::Type2).expect("allocated");
+    let window = b.pd.alloc_mw(MwType::Type2).expect("allocated");
     let view = region.window(0, PAGE, Access::REMOTE_READ);
     let view = view.expect("in range");
     assert_eq!(b.run(window.bind(1, &view), &[]), WcStatus::Success);
@@ -171,7 +171,7 @@ fn a_window_does_not_outlive_its_region() {
 fn a_bad_binding_fails_the_qp() {
     let (_a, b) = pair();
     let region = b.pd.allocate(PAGE, Access::LOCAL_WRITE).expect("allocated");
-    let window = b.pd.alloc_window(WindowType::Type2).expect("allocated");
+    let window = b.pd.alloc_mw(MwType::Type2).expect("allocated");
     let view = region.window(0, 8, Access::REMOTE_READ).expect("in range");
     let status = b.run(window.bind(1, &view), &[]);
     assert_eq!(status, WcStatus::MemoryWindowBindError);

@@ -4,7 +4,7 @@
 use super::draw_first::{Common, kinds, pair, srq};
 use super::plan::{Act, Kind, Mischief, Op, PairPlan, Plan, WindowPlan, Wrong};
 use crate::dice::Dice;
-use roce_stack::{Access, QpKind, WindowType, largest_path_mtu};
+use roce_stack::{Access, MwType, QpKind, largest_path_mtu};
 
 /// Adds to a plan from [`Plan::draw_less`].
 pub(super) fn draw_more(plan: &mut Plan) {
@@ -99,9 +99,9 @@ fn draw_keys(dice: &mut Dice, pair: &mut PairPlan, side: usize) {
 }
 
 fn window(dice: &mut Dice) -> WindowPlan {
-    let kind = dice.pick(&[WindowType::Type1, WindowType::Type2, WindowType::Type2]);
+    let kind = dice.pick(&[MwType::Type1, MwType::Type2, MwType::Type2]);
     let all = Access::REMOTE_WRITE | Access::REMOTE_READ | Access::FLUSH_GLOBAL;
-    let zero_based = kind == WindowType::Type2 && dice.one_in(2);
+    let zero_based = kind == MwType::Type2 && dice.one_in(2);
     WindowPlan {
         kind,
         access: dice.pick(&[all, all, Access::REMOTE_READ, Access::REMOTE_WRITE]),

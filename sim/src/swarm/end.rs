@@ -6,7 +6,7 @@ use crate::connect::kind_of;
 use crate::fabric::HostId;
 use crate::oracle::Violation;
 use roce_stack::{
-    Access, CompletionQueue, Destination, Instant, Nic, PdId, QpInit, QueueLimits, Srqn, WindowId,
+    Access, CompletionQueue, Destination, Instant, MwId, Nic, PdId, QpInit, QueueLimits, Srqn,
     XrcdId,
 };
 use roce_wire::Qpn;
@@ -70,7 +70,7 @@ pub(super) struct FlowMemory {
 pub(super) struct WindowState {
     pub(super) plan: WindowPlan,
     /// `None` after it is freed.
-    pub(super) id: Option<WindowId>,
+    pub(super) id: Option<MwId>,
     /// The low 8 bits of its next key.
     pub(super) next_key: u8,
     /// Its last requested binding.

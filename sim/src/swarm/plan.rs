@@ -3,7 +3,7 @@
 use crate::connect::ConnectSpec;
 use crate::fabric::{HostSpec, LinkSpec, SwitchSpec};
 use roce_port::fault::FaultSpec;
-use roce_stack::{Access, QpKind, WindowType};
+use roce_stack::{Access, MwType, QpKind};
 
 /// A whole run.
 #[derive(Clone, Debug)]
@@ -102,7 +102,7 @@ pub struct PairPlan {
 #[derive(Clone, Copy, Debug)]
 pub struct WindowPlan {
     /// Its type.
-    pub kind: WindowType,
+    pub kind: MwType,
     /// The access that it is bound for.
     pub access: Access,
     /// Whether the peer addresses it from 0.

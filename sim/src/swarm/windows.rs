@@ -8,7 +8,7 @@ use super::request::Request;
 use super::state::Run;
 use crate::fabric::HostId;
 use crate::oracle::{Effect, KeyState, Verdict, Violation, violated};
-use roce_stack::{Access, RemoteAddr, SendOp, WcOpcode, WindowBind, WindowType};
+use roce_stack::{Access, MwBind, MwType, RemoteAddr, SendOp, WcOpcode};
 
 /// The remote address of a request.
 #[derive(Clone, Copy, Debug)]
@@ -28,7 +28,7 @@ impl Run<'_> {
         let pd = self.words[host.0].pd;
         let nic = self.fabric.nic(host);
         let make = |plan: &WindowPlan| {
-            let id = nic.alloc_window(pd, plan.kind);
+            let id = nic.alloc_mw(pd, plan.kind);
             let id = id.map_err(|error| Violation(format!("a window: {error}")))?;
             Ok(WindowState {
                 plan: *plan,
@@ -107,7 +107,7 @@ impl Run<'_> {
         let invalidates = op.kind == Kind::SendInvalidate;
         let state = self.oracle.key_state(pair, side, bound.rkey);
         let denied = match invalidates {
-            true => window.plan.kind == WindowType::Type1,
+            true => window.plan.kind == MwType::Type1,
             false => !bound.access.contains(needed),
         };
         if op.len > bound.len && !invalidates
@@ -210,16 +210,16 @@ impl Run<'_> {
         };
         match (window.plan.kind, op.kind) {
             _ if window.id.is_none() => nothing,
-            (WindowType::Type1, Kind::Bind) if may_go => *op,
+            (MwType::Type1, Kind::Bind) if may_go => *op,
             // The window is already bound, so this must be refused.
-            (WindowType::Type2, Kind::Bind)
+            (MwType::Type2, Kind::Bind)
                 if key_state == KeyState::Valid && op.hasty && op.at % 2 == 1 =>
             {
                 let wrong = Some(Wrong::Bounds);
                 Op { wrong, ..*op }
             }
-            (WindowType::Type2, _) if lives && may_go => invalidate,
-            (WindowType::Type2, Kind::Bind)
+            (MwType::Type2, _) if lives && may_go => invalidate,
+            (MwType::Type2, Kind::Bind)
                 if matches!(key_state, KeyState::Going | KeyState::Gone) =>
             {
                 *op
@@ -250,7 +250,7 @@ impl Run<'_> {
         let len = op.len & !7;
         let from = (op.at % (target.len - len + 1)) & !7;
         // Only type 1 windows: sometimes the window is only unbound.
-        let unbinds = window.plan.kind == WindowType::Type1 && op.at.is_multiple_of(5);
+        let unbinds = window.plan.kind == MwType::Type1 && op.at.is_multiple_of(5);
         let key = window.next_key;
         let bound = Bound {
             rkey: id.rkey(key),
@@ -260,7 +260,7 @@ impl Run<'_> {
             zero_based: window.plan.zero_based,
         };
         let right = op.wrong.is_none();
-        let bind = WindowBind {
+        let bind = MwBind {
             window: id,
             key,
             lkey: match op.wrong {
@@ -310,7 +310,7 @@ impl Run<'_> {
             return Ok(());
         };
         let key = window.bound.map(|bound| bound.rkey);
-        if !self.fabric.nic(host).dealloc_window(id) {
+        if !self.fabric.nic(host).dealloc_mw(id) {
             return violated(format!(
                 "window {which} of pair {pair} side {side} is not there"
             ));

@@ -19,7 +19,7 @@ pub(crate) use prefetch::prefetch;
 pub use region::{Reregister, ReregisterError};
 pub use source::{FaultSafe, Memory, MemoryFault};
 pub use span::Span;
-pub use window::{BindError, DeregisterError, WindowBind, WindowId, WindowType};
+pub use window::{BindError, DeregisterError, MwBind, MwId, MwType};
 
 use crate::hash::KeyMap;
 use bitflags::bitflags;
@@ -28,7 +28,7 @@ use rand_core::Rng;
 use region::Region;
 use roce_wire::Qpn;
 use std::sync::Arc;
-use window::Window;
+use window::MemoryWindow;
 
 /// The ID of a protection domain of a NIC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -139,7 +139,7 @@ impl std::error::Error for RegisterError {}
 pub struct MemoryTable {
     regions: KeyMap<Region>,
     /// By the upper 24 bits of their keys, which differ from those of all regions' keys.
-    windows: KeyMap<Window>,
+    windows: KeyMap<MemoryWindow>,
     pds: u32,
 }
 

@@ -169,8 +169,8 @@ fn a_binding_to_a_region_of_another_domain_is_refused_for_that() {
     let other = table.alloc_pd();
     let mut rng = ChaCha20Rng::seed_from_u64(2);
     for (own, expected) in [(pd, Ok(())), (other, Err(BindError::WrongPd))] {
-        let window = table.alloc_window(&mut rng, own, WindowType::Type1);
-        let bind = WindowBind {
+        let window = table.alloc_mw(&mut rng, own, MwType::Type1);
+        let bind = MwBind {
             window: window.expect("a window"),
             key: 1,
             lkey: key,

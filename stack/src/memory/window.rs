@@ -19,9 +19,9 @@ use roce_wire::Qpn;
 
 /// The ID of a memory window of a NIC: the upper 24 bits of its keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct WindowId(pub(super) u32);
+pub struct MwId(pub(super) u32);
 
-impl WindowId {
+impl MwId {
     /// The remote key of the window while it is bound with these low 8 bits.
     pub fn rkey(self, key: u8) -> u32 {
         self.0 << 8 | u32::from(key)
@@ -30,7 +30,7 @@ impl WindowId {
 
 /// The two kinds of windows (IBTA 1.7, 10.6.7.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum WindowType {
+pub enum MwType {
     /// Open to all QPs of its protection domain.
     Type1,
     /// Open to the QP that bound it.
@@ -39,9 +39,9 @@ pub enum WindowType {
 
 /// The parameters of a window's binding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct WindowBind {
+pub struct MwBind {
     /// The window.
-    pub window: WindowId,
+    pub window: MwId,
     /// The low 8 bits of its new key.
     pub key: u8,
     /// The region, by its local key. Ignored if `len` is 0.
@@ -111,9 +111,9 @@ impl std::error::Error for DeregisterError {}
 
 /// The state of a window.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Window {
+pub(super) struct MemoryWindow {
     pd: PdId,
-    kind: WindowType,
+    kind: MwType,
     /// The low 8 bits of its last key, or of its next key if that was drawn already.
     key: u8,
     bound: Option<Bound>,
@@ -141,17 +141,17 @@ impl MemoryTable {
     /// # Errors
     /// If the protection domain is unknown.
     // rule: 10.6.7-window-alloc
-    pub fn alloc_window(
+    pub fn alloc_mw(
         &mut self,
         rng: &mut impl Rng,
         pd: PdId,
-        kind: WindowType,
-    ) -> Result<WindowId, RegisterError> {
+        kind: MwType,
+    ) -> Result<MwId, RegisterError> {
         if !self.knows(pd) {
             return Err(RegisterError::UnknownPd);
         }
         let id = loop {
-            let id = WindowId(rng.next_u32() >> 8);
+            let id = MwId(rng.next_u32() >> 8);
             let mut keys = (0..=u8::MAX).map(|key| id.rkey(key));
             let taken = self.windows.contains_key(&id.0)
                 || keys.any(|rkey| self.regions.contains_key(&rkey));
@@ -159,7 +159,7 @@ impl MemoryTable {
                 break id;
             }
         };
-        let window = Window {
+        let window = MemoryWindow {
             pd,
             kind,
             key: 0,
@@ -171,7 +171,7 @@ impl MemoryTable {
 
     /// Deallocates a window, and unbinds it if it is bound (IBTA 1.7, 11.2.8.9). Returns whether
     /// the window existed.
-    pub fn dealloc_window(&mut self, id: WindowId) -> bool {
+    pub fn dealloc_mw(&mut self, id: MwId) -> bool {
         self.unbind(id.0);
         self.windows.remove(&id.0).is_some()
     }
@@ -179,7 +179,7 @@ impl MemoryTable {
     /// The low 8 bits for the next binding of a window of type 1, different from those of its last;
     /// `None` if there is no such window.
     // rule: 10.6.7-window-bind-1
-    pub fn next_window_key(&mut self, rng: &mut impl Rng, id: WindowId) -> Option<u8> {
+    pub fn next_mw_key(&mut self, rng: &mut impl Rng, id: MwId) -> Option<u8> {
         let window = self.windows.get_mut(&id.0)?;
         let step = rng.next_u32() % 255 + 1;
         window.key = window.key.wrapping_add(step as u8);
@@ -190,7 +190,7 @@ impl MemoryTable {
     ///
     /// # Errors
     /// See [`BindError`].
-    pub fn bind(&mut self, pd: PdId, qpn: Qpn, bind: &WindowBind) -> Result<(), BindError> {
+    pub fn bind(&mut self, pd: PdId, qpn: Qpn, bind: &MwBind) -> Result<(), BindError> {
         let id = bind.window.0;
         let window = *self.windows.get(&id).ok_or(BindError::UnknownWindow)?;
         // rule: 10.6.7-window-pd
@@ -198,17 +198,17 @@ impl MemoryTable {
             return Err(BindError::WrongPd);
         }
         match window.kind {
-            WindowType::Type1 if bind.zero_based => return Err(BindError::ZeroBased),
+            MwType::Type1 if bind.zero_based => return Err(BindError::ZeroBased),
             // rule: 10.6.7-window-unbind
-            WindowType::Type1 if bind.len == 0 => {
+            MwType::Type1 if bind.len == 0 => {
                 self.unbind(id);
                 return Ok(());
             }
-            WindowType::Type1 => {}
+            MwType::Type1 => {}
             // rule: 10.6.7-window-rebind
-            WindowType::Type2 if window.bound.is_some() => return Err(BindError::NotFree),
-            WindowType::Type2 if bind.len == 0 => return Err(BindError::Empty),
-            WindowType::Type2 => {}
+            MwType::Type2 if window.bound.is_some() => return Err(BindError::NotFree),
+            MwType::Type2 if bind.len == 0 => return Err(BindError::Empty),
+            MwType::Type2 => {}
         }
         self.check_bind(pd, bind)?;
         self.unbind(id);
@@ -224,13 +224,13 @@ impl MemoryTable {
             // rule: 10.6.7-window-zero-based
             from: if bind.zero_based { 0 } else { bind.addr },
             access: bind.access,
-            qpn: (window.kind == WindowType::Type2).then_some(qpn),
+            qpn: (window.kind == MwType::Type2).then_some(qpn),
         };
         let bound = Some(bound);
         let key = bind.key;
         self.windows.insert(
             id,
-            Window {
+            MemoryWindow {
                 key,
                 bound,
                 ..window
@@ -240,7 +240,7 @@ impl MemoryTable {
     }
 
     /// Checks the region of a binding.
-    fn check_bind(&self, pd: PdId, bind: &WindowBind) -> Result<(), BindError> {
+    fn check_bind(&self, pd: PdId, bind: &MwBind) -> Result<(), BindError> {
         let region = self.regions.get(&bind.lkey);
         let region = region
             .filter(|region| !region.invalidated)
@@ -365,7 +365,7 @@ impl MemoryTable {
     }
 
     /// The window that is bound with this key.
-    fn bound_window(&self, rkey: u32) -> Option<(&Window, &Bound)> {
+    fn bound_window(&self, rkey: u32) -> Option<(&MemoryWindow, &Bound)> {
         let window = self.windows.get(&(rkey >> 8))?;
         let bound = window.bound.as_ref().filter(|bound| bound.rkey == rkey)?;
         Some((window, bound))

@@ -2,8 +2,8 @@
 
 use super::Nic;
 use crate::memory::{
-    Access, AccessError, DeregisterError, Memory, PdId, RegisterError, Reregister, ReregisterError,
-    WindowId, WindowType,
+    Access, AccessError, DeregisterError, Memory, MwId, MwType, PdId, RegisterError, Reregister,
+    ReregisterError,
 };
 use crate::wr::Sge;
 
@@ -62,19 +62,19 @@ impl Nic {
     ///
     /// # Errors
     /// If the protection domain is unknown.
-    pub fn alloc_window(&mut self, pd: PdId, kind: WindowType) -> Result<WindowId, RegisterError> {
-        self.memory.alloc_window(&mut self.rng, pd, kind)
+    pub fn alloc_mw(&mut self, pd: PdId, kind: MwType) -> Result<MwId, RegisterError> {
+        self.memory.alloc_mw(&mut self.rng, pd, kind)
     }
 
     /// Deallocates a window; from now on nothing is accessed through it. Returns whether the window
     /// existed.
-    pub fn dealloc_window(&mut self, window: WindowId) -> bool {
-        self.memory.dealloc_window(window)
+    pub fn dealloc_mw(&mut self, window: MwId) -> bool {
+        self.memory.dealloc_mw(window)
     }
 
     /// The low 8 bits for the key of a window's next binding, different from those of the last;
     /// `None` if there is no such window.
-    pub fn next_window_key(&mut self, window: WindowId) -> Option<u8> {
-        self.memory.next_window_key(&mut self.rng, window)
+    pub fn next_mw_key(&mut self, window: MwId) -> Option<u8> {
+        self.memory.next_mw_key(&mut self.rng, window)
     }
 }

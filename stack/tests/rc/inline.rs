@@ -3,8 +3,7 @@
 use crate::sim::{A, B, Fate, Mem, Pair, Setup, pattern, to_state};
 use roce_stack::WcStatus::{Success, WorkRequestFlushed};
 use roce_stack::{
-    AccessError, PostError, QpKind, QpState, SendFlags, SendOp, SendRequest, Sge, WcOpcode,
-    WindowBind,
+    AccessError, MwBind, PostError, QpKind, QpState, SendFlags, SendOp, SendRequest, Sge, WcOpcode,
 };
 
 fn inline() -> SendFlags {
@@ -124,10 +123,9 @@ fn what_can_not_be_inline_is_refused_at_once() {
     let remote = to.remote(0);
     let window = {
         let node = &mut pair.nodes[A];
-        node.nic
-            .alloc_window(node.pd, roce_stack::WindowType::Type2)
+        node.nic.alloc_mw(node.pd, roce_stack::MwType::Type2)
     };
-    let bind = WindowBind {
+    let bind = MwBind {
         window: window.expect("a window"),
         key: 0,
         lkey: mem.key,

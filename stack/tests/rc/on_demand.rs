@@ -6,8 +6,7 @@ use roce_stack::WcStatus::{
     LocalProtectionError, RemoteAccessError, RemoteOperationError, Success,
 };
 use roce_stack::{
-    Access, FaultSafe, Memory, MemoryFault, RemoteAddr, SendOp, Sge, WcStatus, WindowBind,
-    WindowType,
+    Access, FaultSafe, Memory, MemoryFault, MwBind, MwType, RemoteAddr, SendOp, Sge, WcStatus,
 };
 use std::sync::{Arc, Mutex};
 
@@ -248,8 +247,8 @@ fn windows_cut_everything_down_to_size() {
         let pages = Pages::new(3);
         let lkey = register(&mut pair, B, &pages, true);
         let node = &mut pair.nodes[B];
-        let window = node.nic.alloc_window(node.pd, WindowType::Type2);
-        let bind = WindowBind {
+        let window = node.nic.alloc_mw(node.pd, MwType::Type2);
+        let bind = MwBind {
             window: window.expect("a window"),
             key: 3,
             lkey,

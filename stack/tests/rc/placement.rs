@@ -3,8 +3,8 @@
 use crate::sim::{A, B, Fate, Hand, Mem, Pair, Sent, Setup, pattern};
 use roce_stack::WcStatus::{BadResponse, RemoteAccessError, RemoteInvalidRequest, Success};
 use roce_stack::{
-    Access, Flush, PostError, QpKind, RemoteAddr, SendFlags, SendOp, SendRequest, Sge, WcOpcode,
-    WcStatus, WindowBind, WindowType,
+    Access, Flush, MwBind, MwType, PostError, QpKind, RemoteAddr, SendFlags, SendOp, SendRequest,
+    Sge, WcOpcode, WcStatus,
 };
 use roce_wire::{
     Aeth, ExtHeaders, Feth, FlushPlacement, FlushSelectivity, NakCode, Opcode, Operation, Reth,
@@ -180,8 +180,8 @@ fn rights_are_needed_of_qp_and_region() {
             let mut pair = Pair::new(setup());
             let mem = pair.nodes[B].mem_with(8, Access::LOCAL_WRITE | Access::MW_BIND);
             let node = &mut pair.nodes[B];
-            let window = node.nic.alloc_window(node.pd, WindowType::Type2);
-            let bind = WindowBind {
+            let window = node.nic.alloc_mw(node.pd, MwType::Type2);
+            let bind = MwBind {
                 window: window.expect("a window"),
                 key: 1,
                 lkey: mem.key,

@@ -4,8 +4,8 @@
 use crate::sim::{A, B, Mem, Pair, Setup, pattern};
 use roce_stack::WcStatus::{LocalProtectionError, RemoteAccessError, Success};
 use roce_stack::{
-    Access, Buffer, Memory, RegisterError, RemoteAddr, Reregister, ReregisterError, SendOp, Sge,
-    WcStatus, WindowBind, WindowType,
+    Access, Buffer, Memory, MwBind, MwType, RegisterError, RemoteAddr, Reregister, ReregisterError,
+    SendOp, Sge, WcStatus,
 };
 use std::sync::Arc;
 
@@ -261,8 +261,8 @@ fn a_region_with_windows_is_not_changed() {
     let mut pair = Pair::new(Setup::default());
     let mem = pair.mem(B, 8);
     let node = &mut pair.nodes[B];
-    let window = node.nic.alloc_window(node.pd, WindowType::Type1);
-    let bind = WindowBind {
+    let window = node.nic.alloc_mw(node.pd, MwType::Type1);
+    let bind = MwBind {
         window: window.expect("a window"),
         key: 1,
         lkey: mem.key,
@@ -276,7 +276,7 @@ fn a_region_with_windows_is_not_changed() {
     let nic = &mut pair.nodes[B].nic;
     let bound = Err(ReregisterError::WindowsBound { windows: 1 });
     assert_eq!(nic.reregister(mem.key, Reregister::default()), bound);
-    assert!(nic.dealloc_window(bind.window));
+    assert!(nic.dealloc_mw(bind.window));
     assert_eq!(nic.reregister(mem.key, Reregister::default()), Ok(()));
 }
 

@@ -6,9 +6,9 @@ mod bind;
 mod order;
 
 use crate::sim::{B, Mem, Pair};
-use roce_stack::{Access, RemoteAddr, WindowBind, WindowId, WindowType};
+use roce_stack::{Access, MwBind, MwId, MwType, RemoteAddr};
 
-const TYPES: [WindowType; 2] = [WindowType::Type1, WindowType::Type2];
+const TYPES: [MwType; 2] = [MwType::Type1, MwType::Type2];
 
 fn peers_rights() -> Access {
     Access::REMOTE_READ | Access::REMOTE_WRITE | Access::REMOTE_ATOMIC
@@ -19,14 +19,14 @@ fn bindable(pair: &mut Pair, len: usize) -> Mem {
     pair.nodes[B].mem_with(len, Access::LOCAL_WRITE | Access::MW_BIND)
 }
 
-fn window(pair: &mut Pair, kind: WindowType) -> WindowId {
+fn window(pair: &mut Pair, kind: MwType) -> MwId {
     let node = &mut pair.nodes[B];
-    node.nic.alloc_window(node.pd, kind).expect("a window")
+    node.nic.alloc_mw(node.pd, kind).expect("a window")
 }
 
 /// A binding of the bytes `from .. from + len` with all rights.
-fn whole(window: WindowId, mem: &Mem, from: usize, len: usize) -> WindowBind {
-    WindowBind {
+fn whole(window: MwId, mem: &Mem, from: usize, len: usize) -> MwBind {
+    MwBind {
         window,
         key: 7,
         lkey: mem.key,
@@ -38,7 +38,7 @@ fn whole(window: WindowId, mem: &Mem, from: usize, len: usize) -> WindowBind {
 }
 
 /// The remote address of byte `offset` of the region through the binding.
-fn through(bind: &WindowBind, mem: &Mem, offset: usize) -> RemoteAddr {
+fn through(bind: &MwBind, mem: &Mem, offset: usize) -> RemoteAddr {
     RemoteAddr {
         addr: mem.addr() + offset as u64,
         rkey: bind.window.rkey(bind.key),

@@ -14,6 +14,6 @@ pub use region::MemoryRegion;
 pub use registration::Registration;
 pub use roce_stack::{
     Access, AccessError, Buffer, BufferRange, DeregisterError, FaultSafe, Memory, MemoryFault,
-    ParseRemoteAddrError, RegisterError, RemoteAddr, Reregister, ReregisterError, Sge, WindowType,
+    MwType, ParseRemoteAddrError, RegisterError, RemoteAddr, Reregister, ReregisterError, Sge,
 };
-pub use window::{MemoryWindow, WindowView};
+pub use window::{MemoryWindow, MwView};

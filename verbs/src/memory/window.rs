@@ -4,7 +4,7 @@ use super::{MemoryRegion, Registration};
 use crate::context::Context;
 use crate::error::RegionError;
 use crate::pd::ProtectionDomain;
-use roce_stack::{Access, RegisterError, RemoteAddr, SendOp, WindowBind, WindowId, WindowType};
+use roce_stack::{Access, MwBind, MwId, MwType, RegisterError, RemoteAddr, SendOp};
 use std::sync::Arc;
 
 /// A memory window: a key to a part of a region, which is given and taken by requests
@@ -21,14 +21,14 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub struct MemoryWindow {
     pd: ProtectionDomain,
-    id: WindowId,
-    kind: WindowType,
+    id: MwId,
+    kind: MwType,
 }
 
 /// What a window is to show: some bytes of a region, with rights. Made by
 /// [`MemoryRegion::window`] and [`Registration::window`].
 #[derive(Clone, Copy, Debug)]
-pub struct WindowView {
+pub struct MwView {
     lkey: u32,
     addr: u64,
     len: u64,
@@ -36,7 +36,7 @@ pub struct WindowView {
     zero_based: bool,
 }
 
-impl WindowView {
+impl MwView {
     const NOTHING: Self = Self {
         lkey: 0,
         addr: 0,
@@ -58,12 +58,7 @@ impl MemoryRegion {
     ///
     /// # Errors
     /// If they reach beyond the end.
-    pub fn window(
-        &self,
-        offset: usize,
-        len: usize,
-        access: Access,
-    ) -> Result<WindowView, RegionError> {
+    pub fn window(&self, offset: usize, len: usize, access: Access) -> Result<MwView, RegionError> {
         self.registration.window(offset as u64, len as u64, access)
     }
 }
@@ -73,9 +68,9 @@ impl Registration {
     ///
     /// # Errors
     /// If they reach beyond the end.
-    pub fn window(&self, offset: u64, len: u64, access: Access) -> Result<WindowView, RegionError> {
+    pub fn window(&self, offset: u64, len: u64, access: Access) -> Result<MwView, RegionError> {
         self.check(offset, len)?;
-        Ok(WindowView {
+        Ok(MwView {
             lkey: self.lkey(),
             addr: self.addr() + offset,
             len,
@@ -90,25 +85,19 @@ impl ProtectionDomain {
     ///
     /// # Errors
     /// None that a domain of an open device can cause.
-    pub fn alloc_window(&self, kind: WindowType) -> Result<MemoryWindow, RegionError> {
+    pub fn alloc_mw(&self, kind: MwType) -> Result<MemoryWindow, RegionError> {
         Ok(MemoryWindow::new(self.clone(), kind)?)
     }
 }
 
 impl MemoryWindow {
-    fn new(pd: ProtectionDomain, kind: WindowType) -> Result<Self, RegisterError> {
-        let id = pd
-            .context
-            .inner
-            .shared
-            .lock()
-            .nic
-            .alloc_window(pd.id, kind)?;
+    fn new(pd: ProtectionDomain, kind: MwType) -> Result<Self, RegisterError> {
+        let id = pd.context.inner.shared.lock().nic.alloc_mw(pd.id, kind)?;
         Ok(Self { pd, id, kind })
     }
 
     /// Its type.
-    pub fn kind(&self) -> WindowType {
+    pub fn kind(&self) -> MwType {
         self.kind
     }
 
@@ -118,8 +107,8 @@ impl MemoryWindow {
     }
 
     /// The operation that binds it, with low 8 bits of the caller's choice.
-    pub fn bind(&self, key: u8, view: &WindowView) -> SendOp {
-        SendOp::BindMw(WindowBind {
+    pub fn bind(&self, key: u8, view: &MwView) -> SendOp {
+        SendOp::BindMw(MwBind {
             window: self.id,
             key,
             lkey: view.lkey,
@@ -134,26 +123,26 @@ impl MemoryWindow {
     /// of type 2, whose low bits the caller counts.
     pub fn next_key(&self) -> Option<u8> {
         let mut engine = self.pd.context.inner.shared.lock();
-        let one = self.kind == WindowType::Type1;
-        one.then(|| engine.nic.next_window_key(self.id)).flatten()
+        let one = self.kind == MwType::Type1;
+        one.then(|| engine.nic.next_mw_key(self.id)).flatten()
     }
 
     /// The operation that binds it with a new key on a QP of `context`, and the low 8 bits of
     /// that key. `None` unbinds it.
-    pub(crate) fn rebind(&self, context: &Context, view: Option<&WindowView>) -> (u8, SendOp) {
+    pub(crate) fn rebind(&self, context: &Context, view: Option<&MwView>) -> (u8, SendOp) {
         let ours = Arc::ptr_eq(&self.pd.context.inner, &context.inner);
         let key = ours.then(|| {
             let mut engine = self.pd.context.inner.shared.lock();
-            engine.nic.next_window_key(self.id)
+            engine.nic.next_mw_key(self.id)
         });
         // Another device's window fails as an unknown one does.
         let key = key.flatten().unwrap_or_default();
-        (key, self.bind(key, view.unwrap_or(&WindowView::NOTHING)))
+        (key, self.bind(key, view.unwrap_or(&MwView::NOTHING)))
     }
 
     /// The operation that unbinds a window of type 1 and gives it another key.
     pub fn unbind(&self, key: u8) -> SendOp {
-        self.bind(key, &WindowView::NOTHING)
+        self.bind(key, &MwView::NOTHING)
     }
 
     /// The operation that sets a window of type 2 free.
@@ -162,7 +151,7 @@ impl MemoryWindow {
     }
 
     /// What a peer needs to access byte `offset` of the window while it is bound so.
-    pub fn remote(&self, key: u8, view: &WindowView, offset: u64) -> RemoteAddr {
+    pub fn remote(&self, key: u8, view: &MwView, offset: u64) -> RemoteAddr {
         let from = if view.zero_based { 0 } else { view.addr };
         RemoteAddr {
             addr: from.wrapping_add(offset),
@@ -174,6 +163,6 @@ impl MemoryWindow {
 impl Drop for MemoryWindow {
     fn drop(&mut self) {
         let mut engine = self.pd.context.inner.shared.lock();
-        engine.nic.dealloc_window(self.id);
+        engine.nic.dealloc_mw(self.id);
     }
 }

@@ -1,7 +1,7 @@
 //! Work requests on their way into a QP's queues.
 
 use super::QueuePair;
-use crate::memory::{MemoryWindow, WindowView};
+use crate::memory::{MemoryWindow, MwView};
 use roce_stack::{Instant, Nic, PostError, RecvRequest, SendRequest};
 use roce_wire::Qpn;
 
@@ -87,7 +87,7 @@ impl QueuePair {
         &self,
         wr_id: u64,
         window: &MemoryWindow,
-        view: Option<&WindowView>,
+        view: Option<&MwView>,
     ) -> Result<u8, PostError> {
         let (key, op) = window.rebind(self.context(), view);
         self.post_send(&SendRequest::new(wr_id, op, ()))?;

@@ -5,8 +5,8 @@ use crate::errors::remote_operations;
 use crate::sim::{A, B, Pair, Setup, pattern};
 use roce_stack::WcStatus::{RemoteAccessError, Success};
 use roce_stack::{
-    Access, DeregisterError, QpKind, QpState, QueueLimits, RemoteAddr, SendOp, WcOpcode, WcStatus,
-    WindowType,
+    Access, DeregisterError, MwType, QpKind, QpState, QueueLimits, RemoteAddr, SendOp, WcOpcode,
+    WcStatus,
 };
 
 /// The result of A's operation on `remote`; of several packets if it is a WRITE or READ.
@@ -94,7 +94,7 @@ fn a_windows_rights_are_its_own() {
             let mut pair = Pair::new(Setup::default());
             let region = Access::LOCAL_WRITE | Access::MW_BIND | peers_rights();
             let mem = pair.nodes[B].mem_with(64, region);
-            let mut bind = whole(window(&mut pair, WindowType::Type2), &mem, 0, 64);
+            let mut bind = whole(window(&mut pair, MwType::Type2), &mem, 0, 64);
             bind.access = access;
             pair.post(B, 9, SendOp::BindMw(bind), &[]);
             pair.run();
@@ -117,7 +117,7 @@ fn a_zero_based_window_counts_from_its_first_byte() {
     ] {
         let mut pair = Pair::new(Setup::default());
         let mem = bindable(&mut pair, 200);
-        let mut bind = whole(window(&mut pair, WindowType::Type2), &mem, 100, 50);
+        let mut bind = whole(window(&mut pair, MwType::Type2), &mem, 100, 50);
         bind.zero_based = true;
         pair.post(B, 9, SendOp::BindMw(bind), &[]);
         pair.run();
@@ -168,10 +168,7 @@ fn an_unbound_window_opens_nothing() {
 // shows: 10.6.7-window-qp
 #[test]
 fn a_window_of_type_2_is_of_one_qp() {
-    for (kind, status) in [
-        (WindowType::Type1, Success),
-        (WindowType::Type2, RemoteAccessError),
-    ] {
+    for (kind, status) in [(MwType::Type1, Success), (MwType::Type2, RemoteAccessError)] {
         let mut pair = Pair::new(Setup::default());
         let mem = bindable(&mut pair, 64);
         let bind = whole(window(&mut pair, kind), &mem, 0, 64);
@@ -200,7 +197,7 @@ fn a_window_of_type_2_is_of_one_qp() {
 fn destroying_the_qp_frees_its_windows() {
     let mut pair = Pair::new(Setup::default());
     let mem = bindable(&mut pair, 64);
-    let bind = whole(window(&mut pair, WindowType::Type2), &mem, 0, 64);
+    let bind = whole(window(&mut pair, MwType::Type2), &mem, 0, 64);
     pair.post(B, 9, SendOp::BindMw(bind), &[]);
     pair.run();
     let node = &mut pair.nodes[B];
@@ -226,8 +223,8 @@ fn a_region_with_bound_windows_is_not_deregistered() {
         let nic = &mut pair.nodes[B].nic;
         let bound = |windows| Err(DeregisterError::WindowsBound { windows });
         assert_eq!(nic.deregister_unbound(mem.key), bound(2));
-        assert!(nic.dealloc_window(other.window));
-        assert!(!nic.dealloc_window(other.window));
+        assert!(nic.dealloc_mw(other.window));
+        assert!(!nic.dealloc_mw(other.window));
         assert_eq!(nic.deregister_unbound(mem.key), bound(1));
         let write = SendOp::Write(through(&bind, &mem, 0));
         assert_eq!(attempt(&mut pair, write, 8), Success);
@@ -246,7 +243,7 @@ fn freeing_a_window_stops_a_message_in_the_middle() {
         let mut pair = Pair::new(Setup::default());
         let mem = bindable(&mut pair, len);
         let local = pair.mem(A, len);
-        let bind = whole(window(&mut pair, WindowType::Type1), &mem, 0, len);
+        let bind = whole(window(&mut pair, MwType::Type1), &mem, 0, len);
         pair.post(B, 9, SendOp::BindMw(bind), &[]);
         pair.run();
         let remote = through(&bind, &mem, 0);
@@ -256,7 +253,7 @@ fn freeing_a_window_stops_a_message_in_the_middle() {
         };
         pair.post(A, 1, op, &[local.sge(0, len)]);
         pair.run_until(|pair| pair.links[from].log.len() >= 100);
-        assert!(pair.nodes[B].nic.dealloc_window(bind.window));
+        assert!(pair.nodes[B].nic.dealloc_mw(bind.window));
         pair.run();
         pair.assert_sent_as(A, &[(1, RemoteAccessError)]);
         assert_eq!(pair.state(B), QpState::Err);

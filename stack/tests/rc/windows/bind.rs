@@ -4,7 +4,7 @@
 use super::{TYPES, bindable, peers_rights, through, whole, window};
 use crate::sim::{A, B, Mem, Pair, Setup};
 use roce_stack::WcStatus::{MemoryWindowBindError, RemoteAccessError, Success, WorkRequestFlushed};
-use roce_stack::{Access, PostError, QpState, SendOp, SendRequest, WindowBind, WindowType};
+use roce_stack::{Access, MwBind, MwType, PostError, QpState, SendOp, SendRequest};
 
 /// Posts a request at B between two others, which must fail as a bind error; those before it
 /// succeed, those behind it are flushed.
@@ -28,7 +28,7 @@ fn is_refused(pair: &mut Pair, op: SendOp) {
 }
 
 /// A valid binding that `spoil` has changed is refused.
-fn bad_bind(kind: WindowType, spoil: impl Fn(&mut Pair, &Mem, &mut WindowBind)) {
+fn bad_bind(kind: MwType, spoil: impl Fn(&mut Pair, &Mem, &mut MwBind)) {
     let mut pair = Pair::new(Setup::default());
     let mem = bindable(&mut pair, 64);
     let mut bind = whole(window(&mut pair, kind), &mem, 8, 16);
@@ -40,7 +40,7 @@ fn bad_bind(kind: WindowType, spoil: impl Fn(&mut Pair, &Mem, &mut WindowBind)) 
 fn a_window_must_exist() {
     for kind in TYPES {
         bad_bind(kind, |pair, _, bind| {
-            assert!(pair.nodes[B].nic.dealloc_window(bind.window));
+            assert!(pair.nodes[B].nic.dealloc_mw(bind.window));
         });
     }
 }
@@ -64,7 +64,7 @@ fn window_region_and_qp_must_be_of_one_domain() {
         bad_bind(kind, |pair, _, bind| {
             let node = &mut pair.nodes[B];
             let other = node.nic.alloc_pd();
-            bind.window = node.nic.alloc_window(other, kind).expect("a window");
+            bind.window = node.nic.alloc_mw(other, kind).expect("a window");
         });
         bad_bind(kind, |pair, _, bind| {
             let own = pair.nodes[B].pd;
@@ -155,14 +155,14 @@ fn an_invalidated_region_takes_no_window() {
 /// o10-36.2.2.
 #[test]
 fn a_window_of_type_1_is_not_zero_based() {
-    bad_bind(WindowType::Type1, |_, _, bind| bind.zero_based = true);
+    bad_bind(MwType::Type1, |_, _, bind| bind.zero_based = true);
 }
 
 /// o10-37.2.40.
 // shows: 10.6.7-window-unbind
 #[test]
 fn a_window_of_type_2_is_not_bound_to_nothing() {
-    bad_bind(WindowType::Type2, |_, _, bind| bind.len = 0);
+    bad_bind(MwType::Type2, |_, _, bind| bind.len = 0);
 }
 
 /// o10-37.2.30: type 2 must be unbound; type 1 can be bound again.
@@ -176,12 +176,12 @@ fn only_a_window_of_type_1_is_bound_anew() {
         pair.post(B, 8, SendOp::BindMw(first), &[]);
         pair.run();
         pair.assert_sent(B, &[8]);
-        let second = WindowBind {
+        let second = MwBind {
             key: 8,
             addr: mem.addr() + 8,
             ..first
         };
-        if kind == WindowType::Type2 {
+        if kind == MwType::Type2 {
             is_refused(&mut pair, SendOp::BindMw(second));
             continue;
         }
@@ -204,8 +204,8 @@ fn only_a_window_of_type_1_is_bound_anew() {
 fn binding_no_bytes_unbinds_a_window_of_type_1() {
     let mut pair = Pair::new(Setup::default());
     let mem = bindable(&mut pair, 64);
-    let bind = whole(window(&mut pair, WindowType::Type1), &mem, 0, 64);
-    let unbind = WindowBind {
+    let bind = whole(window(&mut pair, MwType::Type1), &mem, 0, 64);
+    let unbind = MwBind {
         lkey: 0,
         len: 0,
         ..bind
@@ -233,13 +233,13 @@ fn illegal_invalidations_are_refused() {
         // A region that does not allow it.
         |pair| bindable(pair, 8).key,
         // A window that is not bound.
-        |pair| window(pair, WindowType::Type2).rkey(7),
+        |pair| window(pair, MwType::Type2).rkey(7),
         // A window of type 1 (o10-37.2.26).
-        |pair| bound(pair, WindowType::Type1).1.window.rkey(7),
+        |pair| bound(pair, MwType::Type1).1.window.rkey(7),
         // A key of a window that is not its present one.
-        |pair| bound(pair, WindowType::Type2).1.window.rkey(8),
+        |pair| bound(pair, MwType::Type2).1.window.rkey(8),
         // A region with a window.
-        |pair| bound(pair, WindowType::Type2).0.key,
+        |pair| bound(pair, MwType::Type2).0.key,
     ];
     for of in of {
         let mut pair = Pair::new(Setup::default());
@@ -249,7 +249,7 @@ fn illegal_invalidations_are_refused() {
 }
 
 /// A region with all rights at B, with a window bound.
-fn bound(pair: &mut Pair, kind: WindowType) -> (Mem, WindowBind) {
+fn bound(pair: &mut Pair, kind: MwType) -> (Mem, MwBind) {
     let mem = pair.mem(B, 64);
     let bind = whole(window(pair, kind), &mem, 0, 64);
     pair.post(B, 9, SendOp::BindMw(bind), &[]);
@@ -263,7 +263,7 @@ fn bound(pair: &mut Pair, kind: WindowType) -> (Mem, WindowBind) {
 fn bindings_and_invalidations_have_no_elements() {
     let mut pair = Pair::new(Setup::default());
     let mem = bindable(&mut pair, 64);
-    let bind = whole(window(&mut pair, WindowType::Type2), &mem, 0, 64);
+    let bind = whole(window(&mut pair, MwType::Type2), &mem, 0, 64);
     for op in [SendOp::BindMw(bind), SendOp::LocalInv(1)] {
         let wr = SendRequest::new(1, op, mem.sge(0, 8));
         let (now, node) = (pair.now, &mut pair.nodes[B]);
@@ -282,14 +282,14 @@ fn keys_of_windows_are_their_own() {
         assert!(seen.insert(window(&mut pair, TYPES[n % 2]).rkey(0) >> 8));
         assert!(seen.insert(pair.mem(B, 1).key >> 8));
     }
-    let id = window(&mut pair, WindowType::Type1);
+    let id = window(&mut pair, MwType::Type1);
     let nic = &mut pair.nodes[B].nic;
     let mut last = 0;
     for _ in 0..1000 {
-        let next = nic.next_window_key(id).expect("a window");
+        let next = nic.next_mw_key(id).expect("a window");
         assert_ne!(next, last, "the key of the binding before");
         last = next;
     }
-    assert!(nic.dealloc_window(id));
-    assert_eq!(nic.next_window_key(id), None);
+    assert!(nic.dealloc_mw(id));
+    assert_eq!(nic.next_mw_key(id), None);
 }

@@ -6,9 +6,7 @@ use crate::sim::{A, B, Fate, Pair, Sent, Setup, pattern, to_state};
 use roce_stack::WcStatus::{
     RemoteAccessError, RemoteInvalidRequest, RetryExceeded, Success, WorkRequestFlushed,
 };
-use roce_stack::{
-    Event, QpKind, QpState, SendFlags, SendOp, WcOpcode, WcStatus, WindowBind, WindowType,
-};
+use roce_stack::{Event, MwBind, MwType, QpKind, QpState, SendFlags, SendOp, WcOpcode, WcStatus};
 use roce_wire::{Opcode, Operation};
 
 /// One packet each, for a link to drop.
@@ -22,11 +20,11 @@ fn a_window_is_lent_and_given_back_in_order() {
     let mut pair = Pair::new(Setup::default());
     let mem = bindable(&mut pair, 4096);
     let local = pair.mem(A, 4096);
-    let id = window(&mut pair, WindowType::Type2);
+    let id = window(&mut pair, MwType::Type2);
     for round in 0..20_u8 {
         let data = pattern(round.into(), 3000);
         local.write(0, &data);
-        let bind = WindowBind {
+        let bind = MwBind {
             key: round,
             ..whole(id, &mem, 0, 4096)
         };
@@ -58,9 +56,9 @@ fn a_window_is_lent_and_given_back_in_order() {
 #[test]
 fn a_peer_invalidates_only_windows_of_its_own_connection() {
     for (kind, key, status) in [
-        (WindowType::Type2, 7, Success),
-        (WindowType::Type2, 8, RetryExceeded),
-        (WindowType::Type1, 7, RetryExceeded),
+        (MwType::Type2, 7, Success),
+        (MwType::Type2, 8, RetryExceeded),
+        (MwType::Type1, 7, RetryExceeded),
     ] {
         let mut pair = Pair::new(Setup::default());
         let mem = bindable(&mut pair, 64);
@@ -115,7 +113,7 @@ fn a_binding_waits_for_reads_only_behind_a_fence() {
         let mem = bindable(&mut pair, 64);
         let local = pair.mem(B, 64);
         let remote = pair.mem(A, 64);
-        let bind = whole(window(&mut pair, WindowType::Type2), &mem, 0, 64);
+        let bind = whole(window(&mut pair, MwType::Type2), &mem, 0, 64);
         pair.post(B, 1, SendOp::Read(remote.remote(0)), &[local.sge(0, 8)]);
         let flags = match fence {
             true => SendFlags::SIGNALED | SendFlags::FENCE,
@@ -150,7 +148,7 @@ fn going_back_does_not_bind_again() {
         for n in 0..3 {
             let write = SendOp::Write(remote.remote(0));
             pair.post(B, 3 * n, write, &[local.sge(0, 2000)]);
-            let bind = whole(window(&mut pair, WindowType::Type2), &mem, 0, 64);
+            let bind = whole(window(&mut pair, MwType::Type2), &mem, 0, 64);
             pair.post(B, 3 * n + 1, SendOp::BindMw(bind), &[]);
             let read = SendOp::Read(remote.remote(0));
             pair.post(B, 3 * n + 2, read, &[local.sge(0, 8)]);
@@ -173,7 +171,7 @@ fn lost_responses_complete_bindings_in_order() {
         for n in 0..4 {
             let read = SendOp::Read(remote.remote(0));
             pair.post(B, 3 * n, read, &[mem.sge(0, 8)]);
-            let bind = whole(window(&mut pair, WindowType::Type2), &mem, 0, 64);
+            let bind = whole(window(&mut pair, MwType::Type2), &mem, 0, 64);
             pair.post(B, 3 * n + 1, SendOp::BindMw(bind), &[]);
             let unbind = SendOp::LocalInv(bind.window.rkey(bind.key));
             pair.post(B, 3 * n + 2, unbind, &[]);
@@ -190,7 +188,7 @@ fn lost_responses_complete_bindings_in_order() {
 fn sqd_holds_bindings_back() {
     let mut pair = Pair::new(Setup::default());
     let mem = bindable(&mut pair, 64);
-    let bind = whole(window(&mut pair, WindowType::Type2), &mem, 0, 64);
+    let bind = whole(window(&mut pair, MwType::Type2), &mem, 0, 64);
     pair.modify(B, &to_state(QpState::Sqd));
     pair.post(B, 1, SendOp::BindMw(bind), &[]);
     pair.run();
@@ -231,10 +229,10 @@ fn a_queue_of_bindings_alone_drains() {
         ..Setup::default()
     });
     let mem = bindable(&mut pair, 64);
-    let id = window(&mut pair, WindowType::Type2);
+    let id = window(&mut pair, MwType::Type2);
     for n in 0..300_u16 {
         let key = n.to_le_bytes()[0];
-        let bind = WindowBind {
+        let bind = MwBind {
             key,
             ..whole(id, &mem, 0, 64)
         };
@@ -263,7 +261,7 @@ fn windows_serve_unreliable_connections() {
     let mem = bindable(&mut pair, 4096);
     let local = pair.mem(A, 4096);
     local.write(0, &pattern(1, 4096));
-    let bind = whole(window(&mut pair, WindowType::Type2), &mem, 0, 2000);
+    let bind = whole(window(&mut pair, MwType::Type2), &mem, 0, 2000);
     pair.post(B, 1, SendOp::BindMw(bind), &[]);
     pair.run();
     pair.assert_sent(B, &[1]);

@@ -6,18 +6,18 @@
 use roce_tests::ends::{End, Options, Ours, connect, pattern};
 use roce_tests::lab::Lab;
 use roce_tests::peer::{Access, Operation};
-use roce_verbs::memory::{MemoryWindow, WindowType, WindowView};
+use roce_verbs::memory::{MemoryWindow, MwType, MwView};
 use roce_verbs::{Access as OurAccess, MemoryRegion, RemoteAddr, SendOp, SendRequest};
 
 use super::{HERE, assert_success, run};
 
 /// A region that gives peers nothing by itself, a window, and what it is to show: 3000
 /// bytes from 500 on.
-fn window(ours: &Ours, kind: WindowType) -> (MemoryRegion, MemoryWindow, WindowView) {
+fn window(ours: &Ours, kind: MwType) -> (MemoryRegion, MemoryWindow, MwView) {
     let access = OurAccess::LOCAL_WRITE | OurAccess::MW_BIND;
     let region = ours.pd.allocate(4096, access).unwrap();
     let view = region.window(500, 3000, OurAccess::REMOTE_WRITE | OurAccess::REMOTE_READ);
-    let window = ours.pd.alloc_window(kind).unwrap();
+    let window = ours.pd.alloc_mw(kind).unwrap();
     (region, window, view.unwrap())
 }
 
@@ -41,7 +41,7 @@ fn rxe_uses_our_window_of_type_2_until_it_is_told_not_to() {
     };
     for zero_based in [false, true] {
         let (mut ours, mut theirs) = connect(&lab, &Options::default());
-        let (region, window, mut view) = window(&ours, WindowType::Type2);
+        let (region, window, mut view) = window(&ours, MwType::Type2);
         if zero_based {
             view = view.zero_based();
         }
@@ -79,9 +79,9 @@ fn rxe_may_not_leave_our_window() {
         return;
     };
     for (kind, offset, length) in [
-        (WindowType::Type1, 0, 3001),
-        (WindowType::Type2, 3000, 1),
-        (WindowType::Type2, u64::MAX, 1),
+        (MwType::Type1, 0, 3001),
+        (MwType::Type2, 3000, 1),
+        (MwType::Type2, u64::MAX, 1),
     ] {
         let (mut ours, mut theirs) = connect(&lab, &Options::default());
         let (region, window, view) = window(&ours, kind);
@@ -102,7 +102,7 @@ fn rxe_uses_our_window_of_type_1_by_its_newest_key() {
         return;
     };
     let (mut ours, mut theirs) = connect(&lab, &Options::default());
-    let (region, window, view) = window(&ours, WindowType::Type1);
+    let (region, window, view) = window(&ours, MwType::Type1);
     let mut keys = Vec::new();
     for seed in 0..2 {
         let key = ours.qp.bind_window(3, &window, Some(&view)).unwrap();
