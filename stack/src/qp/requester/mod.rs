@@ -15,11 +15,12 @@
 //! of its responses (IBTA 1.7, 9.7.3.1).
 //!
 //! Each file beside this one is one task of a requester: [`transmit`] decides what is sent next,
-//! [`packets`] sends it, [`stretch`] sends the middle of long messages, [`ack`] handles
-//! acknowledgements, [`fetch`] handles READ and atomic responses, [`out_of_order`] keeps out-of-order
-//! responses and asks for missing ones, [`recovery`] retransmits only what is missing, [`clock`]
-//! knows when an answer is late, [`retry`] waits and retries, [`round_trip`] measures, [`credit`]
-//! counts the peer's receives, [`local`] executes requests without packets.
+//! [`packets`] sends it, [`memory_placement`] sends FLUSH and ATOMIC WRITE, [`stretch`] sends the
+//! middle of long messages, [`ack`] handles acknowledgements, [`fetch`] handles READ and atomic
+//! responses, [`out_of_order`] keeps out-of-order responses and asks for missing ones, [`recovery`]
+//! retransmits only what is missing, [`clock`] knows when an answer is late, [`retry`] waits and
+//! retries, [`round_trip`] measures, [`credit`] counts the peer's receives, [`local`] executes
+//! requests without packets.
 
 mod ack;
 mod clock;
@@ -27,9 +28,9 @@ mod credit;
 mod fetch;
 mod held;
 mod local;
+mod memory_placement;
 mod out_of_order;
 mod packets;
-mod placement;
 mod recovery;
 mod retry;
 mod round_trip;

@@ -11,15 +11,15 @@
 //! ```
 //!
 //! Each file beside this one is one task of a responder: [`request`] decides which of the three a
-//! packet is, [`out_of_order`] keeps what is behind a gap, [`place`] executes SEND and WRITE, [`fetch`]
-//! executes READ and atomics and notes them for duplicates, [`owed`] keeps the replies in order,
-//! [`reply`] sends them.
+//! packet is, [`out_of_order`] keeps what is behind a gap, [`message`] executes SEND and WRITE,
+//! [`memory_placement`] FLUSH and ATOMIC WRITE, and [`fetch`] READ and atomics, which it notes for
+//! duplicates; [`owed`] keeps the replies in order, [`reply`] sends them.
 
 mod fetch;
+mod memory_placement;
+mod message;
 mod out_of_order;
 mod owed;
-mod place;
-mod placement;
 mod reply;
 mod request;
 
@@ -32,8 +32,8 @@ use crate::queue::Room;
 use crate::seq::Seq;
 use crate::wr::{PostError, RecvRequest, WcStatus};
 use fetch::Resources;
+use message::Inbound;
 use owed::Replies;
-use place::Inbound;
 use roce_wire::{Credits, Psn};
 
 /// The receiving half of a QP.

@@ -2,7 +2,7 @@
 
 mod errors;
 mod hostile;
-mod placement;
+mod memory_placement;
 mod traffic;
 mod wire;
 

@@ -1,4 +1,4 @@
-//! SEND and WRITE: bytes into memory.
+//! Executes SEND and WRITE: places the payload of messages in memory.
 
 use super::{Arrival, Refusal, Responder};
 use crate::memory::Access;
