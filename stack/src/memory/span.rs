@@ -12,12 +12,12 @@ use roce_wire::icrc::Unsealed;
 /// A checked stretch of a registered region, valid as long as its table is not changed.
 #[derive(Debug)]
 pub struct Span<'t> {
-    place: Place<'t>,
+    location: Location<'t>,
     len: usize,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Place<'t> {
+enum Location<'t> {
     Mapped(*mut u8),
     OnDemand {
         accessor: &'t dyn FaultSafe,
@@ -31,20 +31,20 @@ impl<'t> Span<'t> {
     /// `len` bytes at `ptr` must be mapped, and readable and writable as the region's rights allow,
     /// for the span's lifetime.
     pub(super) unsafe fn new(ptr: *mut u8, len: usize) -> Self {
-        let place = Place::Mapped(ptr);
-        Self { place, len }
+        let location = Location::Mapped(ptr);
+        Self { location, len }
     }
 
     /// Bytes at an address that may be unmapped.
     pub(super) fn on_demand(accessor: &'t dyn FaultSafe, addr: u64, len: usize) -> Self {
-        let place = Place::OnDemand { accessor, addr };
-        Self { place, len }
+        let location = Location::OnDemand { accessor, addr };
+        Self { location, len }
     }
 
     /// Bytes of a null region.
     pub(super) fn null(len: usize) -> Self {
-        let place = Place::Null;
-        Self { place, len }
+        let location = Location::Null;
+        Self { location, len }
     }
 
     /// Length in bytes.
@@ -58,9 +58,9 @@ impl<'t> Span<'t> {
 
     /// The address of the bytes, if it may be unmapped.
     pub fn on_demand_address(&self) -> Option<u64> {
-        match self.place {
-            Place::OnDemand { addr, .. } => Some(addr),
-            Place::Mapped(_) | Place::Null => None,
+        match self.location {
+            Location::OnDemand { addr, .. } => Some(addr),
+            Location::Mapped(_) | Location::Null => None,
         }
     }
 
@@ -76,17 +76,17 @@ impl<'t> Span<'t> {
     /// The first `len` bytes of the span, or all of it if it is shorter, and the rest.
     pub(crate) fn split_at(self, len: usize) -> (Self, Self) {
         let len = self.len.min(len);
-        let after = match self.place {
+        let after = match self.location {
             // SAFETY: `ptr` is good for at least `len` bytes by `new`'s contract.
-            Place::Mapped(ptr) => Place::Mapped(unsafe { ptr.add(len) }),
-            Place::OnDemand { accessor, addr } => Place::OnDemand {
+            Location::Mapped(ptr) => Location::Mapped(unsafe { ptr.add(len) }),
+            Location::OnDemand { accessor, addr } => Location::OnDemand {
                 accessor,
                 addr: addr.wrapping_add(len as u64),
             },
-            Place::Null => Place::Null,
+            Location::Null => Location::Null,
         };
         let rest = Self {
-            place: after,
+            location: after,
             len: self.len - len,
         };
         (self.prefix(len), rest)
@@ -101,16 +101,16 @@ impl<'t> Span<'t> {
     pub fn read(&self, out: &mut [u8]) -> Result<(), AccessError> {
         debug_assert_eq!(out.len(), self.len);
         let len = out.len().min(self.len);
-        let ptr = match self.place {
-            Place::Mapped(ptr) => ptr,
+        let ptr = match self.location {
+            Location::Mapped(ptr) => ptr,
             // rule: 10.6-on-demand
-            Place::OnDemand { accessor, addr } => {
+            Location::OnDemand { accessor, addr } => {
                 cold_path();
                 let done = accessor.read(addr, &mut out[..len]);
                 return done.map_err(|_| AccessError::Fault);
             }
             // rule: 10.6-null
-            Place::Null => {
+            Location::Null => {
                 cold_path();
                 out[..len].fill(0);
                 return Ok(());
@@ -129,8 +129,8 @@ impl<'t> Span<'t> {
     /// As [`Span::read`].
     #[inline(always)]
     pub(crate) fn read_into(&self, packet: &mut Unsealed<'_>) -> Result<(), AccessError> {
-        match self.place {
-            Place::Mapped(ptr) if packet.payload_len() == self.len => {
+        match self.location {
+            Location::Mapped(ptr) if packet.payload_len() == self.len => {
                 // SAFETY: `ptr` is good for `self.len` bytes by `new`'s contract. The packet is in
                 // a port's buffer, borrowed uniquely, which is no registered memory.
                 unsafe { packet.copy_from(ptr) };
@@ -149,14 +149,14 @@ impl<'t> Span<'t> {
     pub fn write(&self, data: &[u8]) -> Result<(), AccessError> {
         debug_assert_eq!(data.len(), self.len);
         let len = data.len().min(self.len);
-        let ptr = match self.place {
-            Place::Mapped(ptr) => ptr,
-            Place::OnDemand { accessor, addr } => {
+        let ptr = match self.location {
+            Location::Mapped(ptr) => ptr,
+            Location::OnDemand { accessor, addr } => {
                 cold_path();
                 let done = accessor.write(addr, &data[..len]);
                 return done.map_err(|_| AccessError::Fault);
             }
-            Place::Null => return Ok(()),
+            Location::Null => return Ok(()),
         };
         let Some((&last, head)) = data[..len].split_last() else {
             return Ok(());
@@ -175,7 +175,7 @@ impl<'t> Span<'t> {
     #[inline]
     // rule: 9.4.5-atomic-among-qps
     fn as_atomic(&self) -> Option<&AtomicU64> {
-        let Place::Mapped(ptr) = self.place else {
+        let Location::Mapped(ptr) = self.location else {
             return None;
         };
         let ptr = ptr.cast::<u64>();
@@ -192,8 +192,8 @@ impl<'t> Span<'t> {
     /// application's own atomics are not.
     // rule: 10.6-on-demand-atomics
     fn update(&self, change: &dyn Fn(u64) -> Option<u64>) -> Option<u64> {
-        match self.place {
-            Place::OnDemand { accessor, addr } if self.len == 8 && addr % 8 == 0 => {
+        match self.location {
+            Location::OnDemand { accessor, addr } if self.len == 8 && addr % 8 == 0 => {
                 accessor.update(addr, change).ok()
             }
             _ => None,
@@ -204,7 +204,7 @@ impl<'t> Span<'t> {
     /// value. `None` if the span is not 8 aligned bytes, or is not mapped.
     // rule: 9.4.5-compare-swap
     pub fn compare_swap(&self, compare: u64, swap: u64) -> Option<u64> {
-        if let Place::OnDemand { .. } = self.place {
+        if let Location::OnDemand { .. } = self.location {
             return self.update(&|found| (found == compare).then_some(swap));
         }
         let cell = self.as_atomic()?;
@@ -222,7 +222,7 @@ impl<'t> Span<'t> {
     /// aligned bytes, or is not mapped.
     // rule: 9.4.5-fetch-add
     pub fn fetch_add(&self, add: u64) -> Option<u64> {
-        if let Place::OnDemand { .. } = self.place {
+        if let Location::OnDemand { .. } = self.location {
             return self.update(&|found| Some(found.wrapping_add(add)));
         }
         Some(self.as_atomic()?.fetch_add(add, Ordering::AcqRel))

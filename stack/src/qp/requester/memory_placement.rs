@@ -1,7 +1,7 @@
 //! FLUSH and ATOMIC WRITE (IBTA 1.7, Annex A19): one packet each, with a response of its own, like
 //! a READ of no bytes.
 
-use super::packets::{Place, Sent, bth};
+use super::packets::{SendCursor, Sent, bth};
 use super::{Requester, SendWqe};
 use crate::qp::emit::{EmitError, emit};
 use crate::qp::{Core, Cx, sgl};
@@ -20,7 +20,7 @@ impl Requester {
         port: &mut dyn Transmit,
         core: &Core,
         wqe: &SendWqe,
-        place: Place,
+        cursor: SendCursor,
     ) -> Result<Sent, EmitError> {
         let (opcode, flush, remote, dma_len, payload) = match wqe.request.op {
             SendOp::Flush(flush) => {
@@ -43,10 +43,10 @@ impl Requester {
             }),
             ..ExtHeaders::NONE
         };
-        let mut bth = bth(core, opcode, place.at);
+        let mut bth = bth(core, opcode, cursor.at);
         bth.ack_req = true;
         let path = core.config.path.as_ref().ok_or(EmitError::Full)?;
-        let source = self.sq.source(place.index);
+        let source = self.sq.source(cursor.index);
         let repr = PacketRepr { bth, ext };
         emit(
             cx,

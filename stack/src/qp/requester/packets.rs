@@ -1,4 +1,4 @@
-//! The packets of requests: builds and sends the packet at one place of the stream. Nothing here
+//! The packets of requests: builds and sends the packet at one position of the stream. Nothing here
 //! changes the requester's position.
 
 use super::{Requester, SendWqe};
@@ -34,16 +34,16 @@ pub(super) enum Asks {
     Spared,
 }
 
-/// A place in the stream of packets.
+/// A position in the stream of packets.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Place {
+pub(super) struct SendCursor {
     /// The PSN there.
     pub(super) at: Seq,
     /// The index in the send queue of the request that owns it.
     pub(super) index: usize,
 }
 
-/// The result of sending from a place.
+/// The result of sending a packet at a position.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sent {
     /// The number of PSNs: for a READ, those of the responses.
@@ -68,18 +68,18 @@ impl Sent {
 }
 
 impl Requester {
-    /// Sends the packet of a SEND or WRITE at `place`.
+    /// Sends the packet of a SEND or WRITE at `cursor`.
     pub(super) fn send_data(
         &self,
         cx: &mut Cx<'_>,
         port: &mut dyn Transmit,
         core: &Core,
         wqe: &SendWqe,
-        place: Place,
+        cursor: SendCursor,
         why: Why,
     ) -> Result<Sent, EmitError> {
         let mtu = core.config.mtu();
-        let index = place.at - wqe.first;
+        let index = cursor.at - wqe.first;
         let offset = index * mtu as u64;
         let rest = u64::from(wqe.request.len) - offset;
         // rule: 9.7.3-full-packets
@@ -89,7 +89,7 @@ impl Requester {
         let mut bth = bth(
             core,
             data_opcode(&wqe.request.op, is_first, is_last),
-            place.at,
+            cursor.at,
         );
         // rule: 9.7.3-solicited-last
         bth.solicited = is_last
@@ -101,14 +101,14 @@ impl Requester {
             is_last && !spared || why != Why::New || self.last_of_turn || self.quiet() == 0;
         let ext = data_headers(wqe, is_first);
         let path = core.config.path.as_ref().ok_or(EmitError::Full)?;
-        let source = self.sq.source(place.index);
+        let source = self.sq.source(cursor.index);
         let repr = PacketRepr { bth, ext };
         // Then it needn't wait for the work that follows after the turn.
-        let ends = cx.alone && why == Why::New && is_last && place.index + 1 == self.sq.len();
+        let ends = cx.alone && why == Why::New && is_last && cursor.index + 1 == self.sq.len();
         let packet = Outgoing {
             path,
             from_qp: core.qpn,
-            position: place.at.position(),
+            position: cursor.at.position(),
             repr: &repr,
             payload_len: payload,
             is_last: ends,
@@ -129,7 +129,7 @@ impl Requester {
         })
     }
 
-    /// Requests the responses from `place` to `last` of a READ. A long READ is requested in pieces,
+    /// Requests the responses from `cursor` to `last` of a READ. A long READ is requested in pieces,
     /// so that the window bounds the responses.
     pub(super) fn send_read(
         &self,
@@ -137,15 +137,15 @@ impl Requester {
         port: &mut dyn Transmit,
         core: &Core,
         wqe: &SendWqe,
-        place: Place,
+        cursor: SendCursor,
         last: Seq,
     ) -> Result<Sent, EmitError> {
-        let packets = last.next() - place.at;
+        let packets = last.next() - cursor.at;
         let SendOp::Read(remote) = wqe.request.op else {
             return Ok(Sent::request(packets));
         };
         let mtu = core.config.mtu() as u64;
-        let offset = (place.at - wqe.first) * mtu;
+        let offset = (cursor.at - wqe.first) * mtu;
         let bytes = (u64::from(wqe.request.len) - offset).min(packets * mtu);
         let reth = Reth {
             // rule: 9.7.3-read-again
@@ -158,10 +158,10 @@ impl Requester {
             reth: Some(reth),
             ..ExtHeaders::default()
         };
-        send_request(cx, port, core, Opcode::RC_READ_REQUEST, place, ext)?;
+        send_request(cx, port, core, Opcode::RC_READ_REQUEST, cursor, ext)?;
         Ok(Sent {
             // A response behind others does not measure the round trip.
-            timed: self.una == place.at,
+            timed: self.una == cursor.at,
             ..Sent::request(packets)
         })
     }
@@ -173,10 +173,10 @@ impl Requester {
         port: &mut dyn Transmit,
         core: &Core,
         wqe: &SendWqe,
-        place: Place,
+        cursor: SendCursor,
     ) -> Result<Sent, EmitError> {
         if wqe.request.op.is_placement() {
-            return self.send_placement(cx, port, core, wqe, place);
+            return self.send_placement(cx, port, core, wqe, cursor);
         }
         let (opcode, remote, swap_or_add, compare) = match wqe.request.op {
             SendOp::CompareSwap {
@@ -199,7 +199,7 @@ impl Requester {
             atomic: Some(atomic),
             ..ExtHeaders::default()
         };
-        send_request(cx, port, core, opcode, place, ext)?;
+        send_request(cx, port, core, opcode, cursor, ext)?;
         Ok(Sent::request(1))
     }
 
@@ -225,10 +225,10 @@ fn send_request(
     port: &mut dyn Transmit,
     core: &Core,
     opcode: Opcode,
-    place: Place,
+    cursor: SendCursor,
     ext: ExtHeaders,
 ) -> Result<(), EmitError> {
-    let mut bth = bth(core, opcode, place.at);
+    let mut bth = bth(core, opcode, cursor.at);
     bth.ack_req = true;
     let path = core.config.path.as_ref().ok_or(EmitError::Full)?;
     let repr = PacketRepr { bth, ext };

@@ -1,6 +1,6 @@
 //! Sending: one packet after the other, from the request that owns `nxt`.
 
-use super::packets::{Asks, Place, Sent, Why};
+use super::packets::{Asks, SendCursor, Sent, Why};
 use super::{Requester, SendWqe};
 use crate::counters::Stat;
 use crate::kind::QpState;
@@ -11,7 +11,7 @@ use crate::transmit::Transmit;
 use crate::wr::{SendFlags, SendOp, WcStatus};
 use core::hint::cold_path;
 
-/// What the next packet at a place is.
+/// What the next packet at a position is.
 #[derive(Clone, Copy, Debug)]
 enum What {
     /// The packet of a SEND or WRITE.
@@ -104,7 +104,7 @@ impl Requester {
         wqe: &SendWqe,
         what: What,
     ) -> Result<(), EmitError> {
-        let sent = self.send_at(cx, port, core, wqe, self.place(), what)?;
+        let sent = self.send_at(cx, port, core, wqe, self.send_cursor(), what)?;
         match what {
             What::Data(why) if self.nxt == wqe.first => {
                 self.credit.note_begin(self.nxt, why == Why::Probe);
@@ -153,34 +153,34 @@ impl Requester {
             (_, Some(_)) => What::Atomic { new: false },
             _ => What::Data(Why::Again),
         };
-        let sent = self.send_at(cx, port, core, &wqe, Place { at, index }, what)?;
+        let sent = self.send_at(cx, port, core, &wqe, SendCursor { at, index }, what)?;
         self.note_sent(cx, at, sent);
         self.recovery.on_sent(sent.packets);
         Ok(())
     }
 
-    /// The place of the next packet, outside of any run.
-    fn place(&self) -> Place {
-        Place {
+    /// The position of the next packet, outside of any run.
+    fn send_cursor(&self) -> SendCursor {
+        SendCursor {
             at: self.nxt,
             index: self.cursor,
         }
     }
 
-    /// Sends from `place`, which `wqe` owns.
+    /// Sends from `cursor`, which `wqe` owns.
     fn send_at(
         &self,
         cx: &mut Cx<'_>,
         port: &mut dyn Transmit,
         core: &Core,
         wqe: &SendWqe,
-        place: Place,
+        cursor: SendCursor,
         what: What,
     ) -> Result<Sent, EmitError> {
         match what {
-            What::Data(why) => self.send_data(cx, port, core, wqe, place, why),
-            What::Read { last, .. } => self.send_read(cx, port, core, wqe, place, last),
-            What::Atomic { .. } => self.send_atomic(cx, port, core, wqe, place),
+            What::Data(why) => self.send_data(cx, port, core, wqe, cursor, why),
+            What::Read { last, .. } => self.send_read(cx, port, core, wqe, cursor, last),
+            What::Atomic { .. } => self.send_atomic(cx, port, core, wqe, cursor),
         }
     }
 
