@@ -35,32 +35,32 @@ impl NotificationPoint {
 pub(crate) struct Notifier {
     /// It sends no CNP before this.
     quiet_until: Instant,
-    owed: bool,
+    pending: bool,
 }
 
 impl Notifier {
     /// Notes a marked packet. Returns whether a CNP must be sent for it; if not, another one that
     /// was sent or will be sent covers it.
     pub(crate) fn on_marked(&mut self, now: Instant) -> bool {
-        if self.owed || now < self.quiet_until {
+        if self.pending || now < self.quiet_until {
             return false;
         }
-        self.owed = true;
+        self.pending = true;
         true
     }
 
-    pub(crate) fn is_owed(&self) -> bool {
-        self.owed
+    pub(crate) fn is_pending(&self) -> bool {
+        self.pending
     }
 
     /// Notes that the CNP has left.
     pub(crate) fn on_sent(&mut self, now: Instant, point: &NotificationPoint) {
-        self.owed = false;
+        self.pending = false;
         self.quiet_until = now + point.min_time_between_cnps;
     }
 
     /// Drops the CNP that was to be sent.
     pub(crate) fn forget(&mut self) {
-        self.owed = false;
+        self.pending = false;
     }
 }

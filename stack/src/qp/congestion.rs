@@ -183,7 +183,7 @@ impl Qp {
             return false;
         };
         cold_path();
-        !limiter.answered && self.service.owes_data()
+        !limiter.answered && self.service.has_data_to_send()
     }
 
     /// Sends replies to the peer; those with data no faster than the rate allows.
@@ -193,7 +193,7 @@ impl Qp {
         port: &mut dyn Transmit,
         budget: usize,
     ) -> Result<Turn, Fault> {
-        if (self.limiter.is_some() || !self.begun) && self.service.owes_data() {
+        if (self.limiter.is_some() || !self.begun) && self.service.has_data_to_send() {
             cold_path();
             return self.transmit_slowly(cx, port, budget, true);
         }
@@ -300,7 +300,7 @@ impl Qp {
     /// Sends the CNP that is due, if one is.
     // rule: A17.9.2-cnp-sent
     pub(crate) fn transmit_notice(&mut self, cx: &mut Cx<'_>, port: &mut dyn Transmit) -> Turn {
-        if !self.notifier.is_owed() {
+        if !self.notifier.is_pending() {
             return Turn::Idle;
         }
         let path = self.core.config.path.filter(|_| self.hears_of_congestion());

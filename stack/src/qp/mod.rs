@@ -375,7 +375,7 @@ impl Qp {
     /// Whether it may have something to send.
     pub(crate) fn wants_to_send(&self) -> bool {
         let pauses = self.pause().is_some();
-        (self.service.has_replies() && !(pauses && self.service.owes_data()))
+        (self.service.has_replies() && !(pauses && self.service.has_data_to_send()))
             || (matches!(self.core.state, QpState::Rts | QpState::Sqd)
                 && !pauses
                 && self.service.has_requests(&self.core))
@@ -383,7 +383,7 @@ impl Qp {
 
     /// Whether it has an acknowledgement to send, and nothing else.
     pub(crate) fn wants_only_to_acknowledge(&self) -> bool {
-        self.service.owes_only_ack() && !self.service.has_requests(&self.core)
+        self.service.has_only_ack_to_send() && !self.service.has_requests(&self.core)
     }
 
     /// The next time to call [`Qp::handle_timeout`].

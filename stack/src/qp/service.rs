@@ -326,17 +326,17 @@ impl Service {
     }
 
     /// Whether the next reply to the peer carries data.
-    pub(super) fn owes_data(&self) -> bool {
+    pub(super) fn has_data_to_send(&self) -> bool {
         match self {
-            Self::Rc { responder, .. } => responder.owes_data(),
+            Self::Rc { responder, .. } => responder.has_data_to_send(),
             Self::Uc { .. } | Self::Ud { .. } => false,
         }
     }
 
     /// Whether the only reply that waits is an acknowledgement.
-    pub(super) fn owes_only_ack(&self) -> bool {
+    pub(super) fn has_only_ack_to_send(&self) -> bool {
         match self {
-            Self::Rc { responder, .. } => responder.owes_only_ack(),
+            Self::Rc { responder, .. } => responder.has_only_ack_to_send(),
             Self::Uc { .. } | Self::Ud { .. } => false,
         }
     }

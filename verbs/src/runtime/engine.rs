@@ -243,7 +243,7 @@ impl Engine {
     }
 
     /// Whether all of that is acknowledgements, which may wait for the application's answer.
-    pub(crate) fn owes_only_acknowledgements(&self) -> bool {
+    pub(crate) fn has_only_acknowledgements_to_send(&self) -> bool {
         self.nic.wants_only_to_acknowledge() && !self.port.has_looped()
     }
 

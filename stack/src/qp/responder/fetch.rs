@@ -1,6 +1,6 @@
 //! READ and atomics: executed once, remembered for duplicates.
 
-use super::owed::Reply;
+use super::reply_queue::Reply;
 use super::{Refusal, Responder};
 use crate::counters::DropReason;
 use crate::memory::{Access, PdId};

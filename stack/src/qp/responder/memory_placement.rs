@@ -4,7 +4,7 @@
 //! turn comes; a fence makes them visible to every thread. Both operations are answered like a READ
 //! of no bytes, and use responder resources as it does.
 
-use super::owed::Reply;
+use super::reply_queue::Reply;
 use super::{Refusal, Responder};
 use crate::counters::DropReason;
 use crate::memory::{Access, AccessError, PdId};

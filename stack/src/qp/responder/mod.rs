@@ -13,14 +13,14 @@
 //! Each file beside this one is one task of a responder: [`request`] decides which of the three a
 //! packet is, [`out_of_order`] keeps what is behind a gap, [`message`] executes SEND and WRITE,
 //! [`memory_placement`] FLUSH and ATOMIC WRITE, and [`fetch`] READ and atomics, which it notes for
-//! duplicates; [`owed`] keeps the replies in order, [`reply`] sends them.
+//! duplicates; [`reply_queue`] keeps the replies in order, [`reply`] sends them.
 
 mod fetch;
 mod memory_placement;
 mod message;
 mod out_of_order;
-mod owed;
 mod reply;
+mod reply_queue;
 mod request;
 
 use super::arrivals::{self, Arrival};
@@ -33,7 +33,7 @@ use crate::seq::Seq;
 use crate::wr::{PostError, RecvRequest, WcStatus};
 use fetch::Resources;
 use message::Inbound;
-use owed::Replies;
+use reply_queue::ReplyQueue;
 use roce_wire::{Credits, Psn};
 
 /// The receiving half of a QP.
@@ -57,7 +57,7 @@ pub(crate) struct Responder {
     /// The PSN for which the NAK was sent twice.
     said_again: Option<Seq>,
     resources: Resources,
-    replies: Replies,
+    replies: ReplyQueue,
     /// The last credits that the peer got were 0: it waits for an update.
     starved: bool,
 }
@@ -83,7 +83,7 @@ impl Responder {
             out_of_order: ReorderQueue::default(),
             said_again: None,
             resources: Resources::default(),
-            replies: Replies::default(),
+            replies: ReplyQueue::default(),
             starved: false,
         }
     }
@@ -102,7 +102,7 @@ impl Responder {
         // rule: 9.7.7.1-msn-start
         self.msn = 0;
         self.resources = Resources::new(config.max_dest_rd_atomic);
-        self.replies = Replies::new(config.max_dest_rd_atomic);
+        self.replies = ReplyQueue::new(config.max_dest_rd_atomic);
     }
 
     /// Applies attributes that were changed in SQD.
@@ -114,7 +114,7 @@ impl Responder {
     /// Forgets everything, posted receives included.
     pub(crate) fn reset(&mut self) {
         self.rq.clear();
-        self.replies = Replies::default();
+        self.replies = ReplyQueue::default();
         self.abandon();
     }
 

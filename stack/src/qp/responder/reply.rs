@@ -4,7 +4,7 @@
 //! responses of READs and atomics that come before it. It sends none if such a response comes after
 //! it, since a response acknowledges what precedes it (IBTA 1.7, 9.7.5.1.2).
 
-use super::owed::{Nak, NakKind, Reply};
+use super::reply_queue::{Nak, NakKind, Reply};
 use super::{Refusal, Responder};
 use crate::counters::{DropReason, Stat};
 use crate::kind::QpState;
@@ -25,13 +25,13 @@ impl Responder {
     }
 
     /// Whether the next answer carries data.
-    pub(crate) fn owes_data(&self) -> bool {
+    pub(crate) fn has_data_to_send(&self) -> bool {
         let front = self.replies.queue.front();
-        front.is_some_and(|owed| matches!(owed.reply, Reply::Read { .. }))
+        front.is_some_and(|pending| matches!(pending.reply, Reply::Read { .. }))
     }
 
     /// Whether the only answer that waits is an acknowledgement.
-    pub(crate) fn owes_only_ack(&self) -> bool {
+    pub(crate) fn has_only_ack_to_send(&self) -> bool {
         self.replies.ack && self.replies.queue.is_empty() && self.replies.nak.is_none()
     }
 
@@ -47,10 +47,10 @@ impl Responder {
         if self.replies.is_empty() {
             return Ok(Turn::Idle);
         }
-        self.transmit_owed(cx, port, core, budget)
+        self.transmit_queued(cx, port, core, budget)
     }
 
-    fn transmit_owed(
+    fn transmit_queued(
         &mut self,
         cx: &mut Cx<'_>,
         port: &mut dyn Transmit,
@@ -58,7 +58,7 @@ impl Responder {
         budget: usize,
     ) -> Result<Turn, Fault> {
         for _ in 0..budget {
-            let sent = match self.replies.queue.front().map(|owed| owed.reply) {
+            let sent = match self.replies.queue.front().map(|pending| pending.reply) {
                 Some(Reply::Read {
                     at,
                     end,
@@ -105,7 +105,7 @@ impl Responder {
             .replies
             .queue
             .front()
-            .is_some_and(|owed| !owed.unanswered);
+            .is_some_and(|pending| !pending.unanswered);
         if repeated {
             self.replies.queue.pop_front();
         }
@@ -115,8 +115,9 @@ impl Responder {
     /// Refuses the rest of a READ response, whose region has gone since the request was admitted.
     // rule: 9.9.3-region-goes
     fn refuse_reply(&mut self) {
-        if let Some(owed) = self.replies.queue.pop_front() {
-            self.replies.nak(owed.reply.first(), Refusal::AccessError);
+        if let Some(pending) = self.replies.queue.pop_front() {
+            self.replies
+                .nak(pending.reply.first(), Refusal::AccessError);
         }
         self.replies.queue.clear();
     }
@@ -161,7 +162,12 @@ impl Responder {
                 // rule: 9.5-read-sees-writes
                 .read_into(packet)
         })?;
-        match self.replies.queue.front_mut().map(|owed| &mut owed.reply) {
+        match self
+            .replies
+            .queue
+            .front_mut()
+            .map(|pending| &mut pending.reply)
+        {
             Some(Reply::Read { at, offset, .. }) if !ends => {
                 // rule: 9.7.5.1.1-response-psn
                 *at = at.next();

@@ -121,7 +121,7 @@ fn is_polling(calls: u64, time: Duration) -> bool {
 /// Whether what is to be sent is acknowledgements, and the application watches memory. One
 /// that waits for events expects its peer's acknowledgement before the peer's answer.
 fn may_wait_for_an_answer(engine: &Engine) -> bool {
-    engine.channels.is_empty() && engine.owes_only_acknowledgements()
+    engine.channels.is_empty() && engine.has_only_acknowledgements_to_send()
 }
 
 /// Waits for a packet, a timer or half a millisecond. The application's calls wake nobody.

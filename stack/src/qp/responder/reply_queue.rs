@@ -42,7 +42,7 @@ impl Reply {
 
 /// A reply that has not been sent completely.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Owed {
+pub(super) struct PendingReply {
     pub(super) reply: Reply,
     /// It answers a duplicate.
     again: bool,
@@ -66,15 +66,15 @@ pub(super) enum NakKind {
 
 /// The answers that wait to be sent.
 #[derive(Debug, Default)]
-pub(super) struct Replies {
+pub(super) struct ReplyQueue {
     /// In the order of their PSNs, at most `max`.
-    pub(super) queue: VecDeque<Owed>,
+    pub(super) queue: VecDeque<PendingReply>,
     max: usize,
     pub(super) ack: bool,
     pub(super) nak: Option<Nak>,
 }
 
-impl Replies {
+impl ReplyQueue {
     pub(super) fn new(max: u8) -> Self {
         Self {
             queue: VecDeque::new(),
@@ -101,7 +101,7 @@ impl Replies {
     /// asks for another reply only when it no longer waits for the oldest, so the duplicate was
     /// late.
     fn drop_straggler(&mut self) -> bool {
-        let straggler = self.queue.front().is_some_and(|owed| owed.again);
+        let straggler = self.queue.front().is_some_and(|pending| pending.again);
         if straggler {
             self.queue.pop_front();
         }
@@ -111,7 +111,7 @@ impl Replies {
     /// Queues the reply to a new request, for which there is room. It acknowledges
     /// everything before it.
     pub(super) fn push(&mut self, reply: Reply) {
-        self.queue.push_back(Owed {
+        self.queue.push_back(PendingReply {
             reply,
             again: false,
             unanswered: true,
@@ -125,12 +125,12 @@ impl Replies {
     pub(super) fn repeat(&mut self, reply: Reply) -> bool {
         let (first, end) = (reply.first(), reply.end());
         let mut unanswered = false;
-        self.queue.retain(|owed| {
-            let apart = owed.reply.end() <= first || end <= owed.reply.first();
-            unanswered |= !apart && owed.unanswered;
+        self.queue.retain(|pending| {
+            let apart = pending.reply.end() <= first || end <= pending.reply.first();
+            unanswered |= !apart && pending.unanswered;
             apart
         });
-        let oldest = self.queue.front().map(|owed| owed.reply.first());
+        let oldest = self.queue.front().map(|pending| pending.reply.first());
         if self.queue.len() >= self.max
             && (oldest.is_none_or(|oldest| first < oldest) || !self.drop_straggler())
         {
@@ -139,13 +139,13 @@ impl Replies {
         // rule: 9.7.5.1-order
         let index = self
             .queue
-            .partition_point(|owed| owed.reply.first() < first);
-        let owed = Owed {
+            .partition_point(|pending| pending.reply.first() < first);
+        let pending = PendingReply {
             reply,
             again: true,
             unanswered,
         };
-        self.queue.insert(index, owed);
+        self.queue.insert(index, pending);
         true
     }
 
@@ -201,15 +201,18 @@ mod tests {
         }
     }
 
-    fn places(replies: &Replies) -> Vec<u64> {
+    fn places(replies: &ReplyQueue) -> Vec<u64> {
         let first = Seq::initial(Psn::new(100));
-        let places = replies.queue.iter().map(|owed| owed.reply.first() - first);
+        let places = replies
+            .queue
+            .iter()
+            .map(|pending| pending.reply.first() - first);
         places.collect()
     }
 
     #[test]
     fn what_is_asked_for_again_goes_to_its_place() {
-        let mut replies = Replies::new(3);
+        let mut replies = ReplyQueue::new(3);
         replies.push(atomic(1));
         replies.push(atomic(5));
         assert!(replies.repeat(atomic(3)));
@@ -221,7 +224,7 @@ mod tests {
 
     #[test]
     fn a_duplicate_of_what_nobody_waits_for_is_dropped() {
-        let mut replies = Replies::new(2);
+        let mut replies = ReplyQueue::new(2);
         replies.push(atomic(4));
         replies.push(atomic(5));
         assert!(!replies.repeat(atomic(3)), "older than all");
@@ -231,7 +234,7 @@ mod tests {
 
     #[test]
     fn a_straggler_makes_room_for_what_is_younger() {
-        let mut replies = Replies::new(2);
+        let mut replies = ReplyQueue::new(2);
         assert!(replies.repeat(atomic(1)));
         replies.push(atomic(5));
         assert!(!replies.repeat(atomic(0)));
@@ -242,11 +245,11 @@ mod tests {
 
     #[test]
     fn a_request_stays_unanswered_until_its_answer_has_been_sent() {
-        let unanswered = |replies: &Replies| {
-            let all = replies.queue.iter().map(|owed| owed.unanswered);
+        let unanswered = |replies: &ReplyQueue| {
+            let all = replies.queue.iter().map(|pending| pending.unanswered);
             all.collect::<Vec<_>>()
         };
-        let mut replies = Replies::new(4);
+        let mut replies = ReplyQueue::new(4);
         replies.push(atomic(1));
         assert!(replies.repeat(atomic(3)));
         assert!(replies.repeat(atomic(3)));
