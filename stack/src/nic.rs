@@ -25,8 +25,8 @@ use roce_wire::{Operation, Packet, Psn, Qpn};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+mod cache_prefetch;
 mod create;
-mod foresight;
 mod fragmentation;
 mod intact;
 mod management;
@@ -285,7 +285,7 @@ impl Nic {
 
     /// Handles a received packet, which may be any bytes at all.
     pub fn receive(&mut self, now: Instant, meta: &RxMeta, transport: &[u8]) {
-        self.foresee_packet(transport);
+        self.prefetch_for_packet(transport);
         // Verify, then place: no byte of a damaged packet reaches memory. The CRC comes before the
         // parser: stores of the previous packet's payload are still in flight, and the parser has
         // to wait for them while the CRC does not.
@@ -364,7 +364,7 @@ impl Nic {
             let Some(handle) = self.ready.pop_front() else {
                 return;
             };
-            self.foresee_turn();
+            self.prefetch_for_turn();
             let Some(slot) = self.qps.at_mut(handle) else {
                 continue;
             };

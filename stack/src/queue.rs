@@ -218,7 +218,7 @@ impl<T> WorkQueue<T> {
     }
 
     /// Prefetches the request at `index`, which is needed soon.
-    pub(crate) fn bring_near(&self, index: usize) {
+    pub(crate) fn prefetch(&self, index: usize) {
         let Some(entry) = self.entries.get(index) else {
             return;
         };

@@ -142,7 +142,7 @@ impl Nic {
             return;
         };
         if let Some(second) = self.peer_windows.second(window) {
-            self.qps.bring_near(second);
+            self.qps.prefetch(second);
         }
         if let Some(slot) = self.qps.at_mut(handle) {
             slot.qp.window_share.on_called();

@@ -138,7 +138,7 @@ impl Table {
 
     /// Prefetches the QP, which is needed soon.
     #[inline]
-    pub(super) fn bring_near(&self, handle: Handle) {
+    pub(super) fn prefetch(&self, handle: Handle) {
         if let Some(slot) = self.at(handle) {
             prefetch(&*slot.qp);
         }

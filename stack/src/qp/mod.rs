@@ -342,11 +342,11 @@ impl Qp {
     }
 
     /// Prefetches what the QP needs for its next turn to send.
-    pub(crate) fn foresee_turn(&self) {
+    pub(crate) fn prefetch_for_turn(&self) {
         if let Some(limiter) = &self.limiter {
             prefetch(&**limiter);
         }
-        self.service.foresee_turn();
+        self.service.prefetch_for_turn();
     }
 
     /// Sends posted requests, without replies to the peer.

@@ -271,10 +271,10 @@ impl Service {
     }
 
     /// Prefetches what was posted and is sent soon.
-    pub(super) fn foresee_turn(&self) {
+    pub(super) fn prefetch_for_turn(&self) {
         match self {
-            Self::Rc { requester, .. } => requester.foresee_turn(),
-            Self::Uc { sender, .. } | Self::Ud { sender, .. } => sender.foresee_turn(),
+            Self::Rc { requester, .. } => requester.prefetch_for_turn(),
+            Self::Uc { sender, .. } | Self::Ud { sender, .. } => sender.prefetch_for_turn(),
         }
     }
 

@@ -113,7 +113,7 @@ impl<K: Kernel> Queue<K> {
     fn add_piece(&mut self, descriptor: Descriptor) {
         let Descriptor { address, len, .. } = descriptor;
         // The kernel or the NIC has just written it.
-        self.share.bring_near(address);
+        self.share.prefetch(address);
         let chunk = match self.ledger.take_back(address, Owner::Fill, Owner::Received) {
             Ok(chunk) => chunk,
             Err(fault) => {

@@ -88,7 +88,7 @@ impl Mapping {
 
     /// Prefetches bytes of the mapping. Affects only timing.
     #[inline]
-    pub(crate) fn bring_near(&self, at: usize, len: usize) {
+    pub(crate) fn prefetch(&self, at: usize, len: usize) {
         #[cfg(all(target_arch = "x86_64", not(miri)))]
         {
             use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};

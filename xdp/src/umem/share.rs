@@ -57,9 +57,9 @@ impl Share {
 
     /// Prefetches the bytes at an address; does nothing if they are not the share's.
     #[inline]
-    pub fn bring_near(&self, address: u64) {
+    pub fn prefetch(&self, address: u64) {
         if self.range(address, LINES_BYTES).is_some() {
-            self.memory.bring_near(address as usize, LINES_BYTES);
+            self.memory.prefetch(address as usize, LINES_BYTES);
         }
     }
 

@@ -319,8 +319,8 @@ impl Requester {
     }
 
     /// Prefetches what is sent next.
-    pub(crate) fn foresee_turn(&self) {
-        self.sq.bring_near(self.cursor);
+    pub(crate) fn prefetch_for_turn(&self) {
+        self.sq.prefetch(self.cursor);
     }
 
     /// The place before which the port may release all packets, if the port keeps any.

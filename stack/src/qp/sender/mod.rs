@@ -124,8 +124,8 @@ impl Sender {
     }
 
     /// Prefetches what is sent next.
-    pub(crate) fn foresee_turn(&self) {
-        self.queue.bring_near(0);
+    pub(crate) fn prefetch_for_turn(&self) {
+        self.queue.prefetch(0);
     }
 
     /// The oldest request; in state SQD only if it was begun (IBTA 1.7, 10.3.1.5).

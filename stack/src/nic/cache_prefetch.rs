@@ -8,7 +8,7 @@ const DEST_QPN: core::ops::Range<usize> = 5..8;
 
 impl Nic {
     /// Prefetches the QP that the packet names, which is needed once the ICRC has been verified.
-    pub(super) fn foresee_packet(&mut self, transport: &[u8]) {
+    pub(super) fn prefetch_for_packet(&mut self, transport: &[u8]) {
         let Some(&[high, middle, low]) = transport.get(DEST_QPN) else {
             return;
         };
@@ -16,18 +16,18 @@ impl Nic {
         if qpn != core::mem::replace(&mut self.newest, qpn)
             && let Some(handle) = self.qps.find(qpn)
         {
-            self.qps.bring_near(handle);
+            self.qps.prefetch(handle);
         }
     }
 
     /// Prefetches for the QPs behind the one that is about to have its turn to send. The first of
     /// them is in the cache already, so its requests can be prefetched.
-    pub(super) fn foresee_turn(&self) {
+    pub(super) fn prefetch_for_turn(&self) {
         if let Some(next) = self.ready.front().and_then(|next| self.qps.at(*next)) {
-            next.qp.foresee_turn();
+            next.qp.prefetch_for_turn();
         }
         if let Some(second) = self.ready.get(1) {
-            self.qps.bring_near(*second);
+            self.qps.prefetch(*second);
         }
     }
 }
