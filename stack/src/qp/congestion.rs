@@ -64,7 +64,7 @@ impl Qp {
             return;
         }
         // Feedback on earlier packets says nothing about the rate to start with.
-        let acknowledged = self.service.take_news().is_some();
+        let acknowledged = self.service.take_feedback().is_some();
         let control = &cx.congestion.control;
         let ruled = Limiter::at_start(
             cx.now,
@@ -103,16 +103,17 @@ impl Qp {
 
     /// Reports to congestion control which packets were acknowledged or lost.
     #[cold]
-    pub(super) fn heed_news(&mut self, cx: &mut Cx<'_>) {
-        let Some((limiter, news)) = self.limiter.as_mut().zip(self.service.take_news()) else {
+    pub(super) fn apply_feedback(&mut self, cx: &mut Cx<'_>) {
+        let Some((limiter, feedback)) = self.limiter.as_mut().zip(self.service.take_feedback())
+        else {
             return;
         };
         let control = &cx.congestion.control;
-        if news.acked.packets > 0 {
-            limiter.on_acked(cx.now, &news.acked, control);
+        if feedback.acked.packets > 0 {
+            limiter.on_acked(cx.now, &feedback.acked, control);
         }
-        if news.lost || news.timed_out {
-            limiter.on_loss(cx.now, news.timed_out, control);
+        if feedback.lost || feedback.timed_out {
+            limiter.on_loss(cx.now, feedback.timed_out, control);
         }
         self.service
             .set_congestion_window(limiter.congestion_window());

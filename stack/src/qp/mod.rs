@@ -295,7 +295,7 @@ impl Qp {
         let result = self.service.receive(cx, &self.core, meta, packet);
         if self.limiter.is_some() {
             cold_path();
-            self.heed_news(cx);
+            self.apply_feedback(cx);
         }
         self.note_drained(cx);
         if let Err(fault) = result {
@@ -403,7 +403,7 @@ impl Qp {
             self.fail(cx, Some(fault));
         }
         if self.limiter.is_some() {
-            self.heed_news(cx);
+            self.apply_feedback(cx);
         }
     }
 

@@ -1,7 +1,7 @@
 //! The two halves of a QP, by transport service.
 
 use super::attr::QpConfig;
-use super::requester::{News, Requester};
+use super::requester::{Feedback, Requester};
 use super::responder::Responder;
 use super::sender::Sender;
 use super::{Core, Cx, Fault, QpInit, Receives, Turn, arrivals, uc, ud};
@@ -349,11 +349,11 @@ impl Service {
         }
     }
 
-    /// What has happened to packets since the last call; `None` for a service without
+    /// Acknowledgements and losses since the last call; `None` for a service without
     /// acknowledgements.
-    pub(super) fn take_news(&mut self) -> Option<News> {
+    pub(super) fn take_feedback(&mut self) -> Option<Feedback> {
         match self {
-            Self::Rc { requester, .. } => Some(requester.take_news()),
+            Self::Rc { requester, .. } => Some(requester.take_feedback()),
             Self::Uc { .. } | Self::Ud { .. } => None,
         }
     }

@@ -97,9 +97,9 @@ impl SendWqe {
     }
 }
 
-/// What has happened to packets since the last [`Requester::take_news`].
+/// Acknowledgements and losses since the last [`Requester::take_feedback`].
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct News {
+pub(crate) struct Feedback {
     pub(crate) acked: Acked,
     /// Some packets were lost.
     pub(crate) lost: bool,
@@ -132,7 +132,7 @@ pub(crate) struct Requester {
     recovery: Recovery,
     clock: Clock,
     send_window: SendWindow,
-    news: News,
+    feedback: Feedback,
     /// The QP has entered state SQD, and its drain has not been reported yet.
     drain_pending: bool,
     held: Held,
@@ -159,7 +159,7 @@ impl Requester {
             recovery: Recovery::default(),
             clock: Clock::default(),
             send_window: SendWindow::new(0, 256),
-            news: News::default(),
+            feedback: Feedback::default(),
             drain_pending: false,
             held: Held::default(),
         }
@@ -176,15 +176,15 @@ impl Requester {
         self.recovery = Recovery::default();
         self.clock = Clock::new(config);
         self.send_window = SendWindow::new(window_bytes, config.mtu());
-        self.news = News::default();
+        self.feedback = Feedback::default();
     }
 
-    /// What has happened to packets since the last call.
-    pub(crate) fn take_news(&mut self) -> News {
-        let mut news = core::mem::take(&mut self.news);
-        news.acked.round_trip = self.clock.trips.newest.take();
-        news.lost = self.send_window.take_lost();
-        news
+    /// Acknowledgements and losses since the last call.
+    pub(crate) fn take_feedback(&mut self) -> Feedback {
+        let mut feedback = core::mem::take(&mut self.feedback);
+        feedback.acked.round_trip = self.clock.trips.newest.take();
+        feedback.lost = self.send_window.take_lost();
+        feedback
     }
 
     /// The smoothed and the shortest round trip, if one was measured.
@@ -382,7 +382,7 @@ impl Requester {
         }
         let before = self.una;
         self.una = to;
-        let acked = &mut self.news.acked;
+        let acked = &mut self.feedback.acked;
         acked.packets += to - before;
         acked.in_flight = acked.in_flight.max(self.max - before);
         if self.held.on_progress() {

@@ -179,7 +179,7 @@ impl Requester {
         }
         self.out_of_order.forget_asked();
         self.send_window.on_timeout();
-        self.news.timed_out = true;
+        self.feedback.timed_out = true;
         // rule: 9.7.6.1.3-timeout-resends
         self.go_back(self.una);
         self.recovery.timed_out = true;
