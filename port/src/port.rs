@@ -134,7 +134,7 @@ pub trait Port: Transmit {
     fn packet_fds(&self) -> Vec<PortFd<'_>>;
 
     /// A descriptor that is readable when [`Port::follow_network`] has something to do.
-    fn news_fd(&self) -> Option<BorrowedFd<'_>> {
+    fn network_fd(&self) -> Option<BorrowedFd<'_>> {
         None
     }
 

@@ -25,7 +25,7 @@ pub(crate) enum DevicePort {
 pub(crate) struct WakeUps {
     pub(crate) packets: Vec<(OwnedFd, PollFlags)>,
     /// Readable when [`Port::follow_network`] has something to do.
-    pub(crate) news: Option<OwnedFd>,
+    pub(crate) network: Option<OwnedFd>,
 }
 
 /// Calls the same method of whichever port it is.
@@ -115,8 +115,8 @@ impl Port for DevicePort {
         either!(self.packet_fds())
     }
 
-    fn news_fd(&self) -> Option<BorrowedFd<'_>> {
-        either!(self.news_fd())
+    fn network_fd(&self) -> Option<BorrowedFd<'_>> {
+        either!(self.network_fd())
     }
 
     fn next_deadline(&self) -> Option<Duration> {
@@ -158,7 +158,9 @@ impl DevicePort {
         };
         WakeUps {
             packets: self.packet_fds().into_iter().filter_map(copy).collect(),
-            news: self.news_fd().and_then(|fd| fd.try_clone_to_owned().ok()),
+            network: self
+                .network_fd()
+                .and_then(|fd| fd.try_clone_to_owned().ok()),
         }
     }
 

@@ -102,15 +102,15 @@ fn sleep(shared: &Shared, monitor: &Monitor) {
     };
     let mut polled = packets_of(&wake_ups);
     let others = [Some(shared.wake.as_fd()), monitor.fd()];
-    let news = wake_ups.news.as_ref().map(AsFd::as_fd);
-    let others = others.into_iter().chain([news]).flatten();
+    let network = wake_ups.network.as_ref().map(AsFd::as_fd);
+    let others = others.into_iter().chain([network]).flatten();
     polled.extend(others.map(|fd| PollFd::new(fd, PollFlags::POLLIN)));
     let woken = ppoll(&mut polled, timeout.map(TimeSpec::from_duration), None);
     shared.driver_sleeps.store(false, Ordering::SeqCst);
     shared.clear_wake();
     // The descriptor of the news is the last.
-    let has_news = || polled.last().and_then(PollFd::any).unwrap_or(true);
-    if wake_ups.news.is_some() && (woken == Ok(0) || has_news()) {
+    let network_changed = || polled.last().and_then(PollFd::any).unwrap_or(true);
+    if wake_ups.network.is_some() && (woken == Ok(0) || network_changed()) {
         shared.lock().follow_network();
     }
 }

@@ -73,14 +73,14 @@ impl Net {
     /// If the interface is gone for good.
     pub fn poll(&mut self, now: Instant) -> Result<Changes, PortError> {
         self.core.tick(now);
-        let news = self.netlink.tell_news(&mut self.core);
+        let passed = self.netlink.pass_events(&mut self.core);
         self.netlink.serve(&mut self.core);
         if self.core.is_gone() {
             let index = self.core.link().map_or(0, |link| link.index);
             return Err(self.gone(index));
         }
-        news.map_err(|source| PortError {
-            what: "reading news by netlink".to_owned(),
+        passed.map_err(|source| PortError {
+            what: "reading events by netlink".to_owned(),
             source,
         })?;
         Ok(self.core.take_changes())

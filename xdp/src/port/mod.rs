@@ -118,11 +118,11 @@ impl XdpPort {
     /// The descriptors to wait for, besides [`Port::next_deadline`]: those of the queues, then that
     /// of network events.
     pub fn fds(&self) -> impl Iterator<Item = PortFd<'_>> {
-        let news = PortFd {
+        let network = PortFd {
             fd: self.net.fd(),
             wants_write: false,
         };
-        self.queue_fds().chain([news])
+        self.queue_fds().chain([network])
     }
 
     /// The queues' descriptors.
@@ -292,7 +292,7 @@ impl Port for XdpPort {
         self.queue_fds().collect()
     }
 
-    fn news_fd(&self) -> Option<BorrowedFd<'_>> {
+    fn network_fd(&self) -> Option<BorrowedFd<'_>> {
         Some(self.net.fd())
     }
 

@@ -18,13 +18,13 @@ mod encode;
 mod socket;
 
 /// The most datagrams of events read in one call: the caller has frames to move, too.
-const NEWS_AT_ONCE: usize = 64;
+const EVENTS_AT_ONCE: usize = 64;
 
 /// The sockets to the kernel.
 pub(super) struct Netlink {
     index: u32,
     questions: NetlinkSocket,
-    news: NetlinkSocket,
+    events: NetlinkSocket,
 }
 
 impl Netlink {
@@ -34,20 +34,20 @@ impl Netlink {
         Ok(Netlink {
             index,
             // Subscribe first, so that no event is missed after the first request.
-            news: NetlinkSocket::for_news()?,
+            events: NetlinkSocket::for_events()?,
             questions: NetlinkSocket::for_requests()?,
         })
     }
 
     /// Readable when there are events.
     pub(super) fn fd(&self) -> BorrowedFd<'_> {
-        self.news.fd()
+        self.events.fd()
     }
 
     /// Passes pending events to the core, up to a bound.
-    pub(super) fn tell_news(&mut self, core: &mut Core) -> io::Result<()> {
-        for _ in 0..NEWS_AT_ONCE {
-            let bytes = match self.news.receive()? {
+    pub(super) fn pass_events(&mut self, core: &mut Core) -> io::Result<()> {
+        for _ in 0..EVENTS_AT_ONCE {
+            let bytes = match self.events.receive()? {
                 Datagram::None => break,
                 Datagram::Overrun => {
                     core.handle(Event::Overrun);

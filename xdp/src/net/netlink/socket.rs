@@ -75,7 +75,7 @@ impl NetlinkSocket {
     }
 
     /// A socket that gets all news.
-    pub(super) fn for_news() -> io::Result<NetlinkSocket> {
+    pub(super) fn for_events() -> io::Result<NetlinkSocket> {
         let this = NetlinkSocket::for_requests()?;
         // The system may limit the size. That only makes overruns more likely.
         this.socket.set_rx_buf_sz(RECEIVE_BUFFER_BYTES)?;
