@@ -20,7 +20,7 @@ pub(super) use comments::Comments;
 pub use error::CaptureError;
 pub(super) use time::{Seconds, Timestamp};
 
-use error::Fault;
+use error::CaptureErrorKind;
 use source::Source;
 
 /// The longest record to accept, in bytes: the largest snapshot length of libpcap.
@@ -103,7 +103,7 @@ impl<R: Read> Capture<R> {
         } else if let Some(kind) = pcap::Kind::from_magic(magic) {
             Format::Pcap(pcap::Header::open(kind, &mut source)?)
         } else {
-            return Err(CaptureError::new(0, Fault::Magic(magic)));
+            return Err(CaptureError::new(0, CaptureErrorKind::Magic(magic)));
         };
         Ok(Self {
             source,

@@ -1,7 +1,7 @@
 //! The first layer of a plan: hosts, links, pairs and their requests.
 
 use super::plan::{
-    Act, CqPlan, Fault, FaultPlan, Kind, Mischief, Op, PairPlan, Plan, SrqPlan, Wrong,
+    Act, CableFault, CqPlan, FaultPlan, Kind, Mischief, Op, PairPlan, Plan, SrqPlan, Wrong,
 };
 use crate::connect::ConnectSpec;
 use crate::dice::Dice;
@@ -78,7 +78,7 @@ impl Plan {
             if dice.one_in(4) {
                 continue;
             }
-            let what = Fault::Packets(faults(dice, ip));
+            let what = CableFault::Packets(faults(dice, ip));
             self.faults.push(FaultPlan {
                 at_ns: 0,
                 cable,
@@ -89,10 +89,10 @@ impl Plan {
             let (at_ns, cable) = (dice.below(HORIZON_NS), dice.index(self.cables()));
             let lasts = dice.pick(&[10_000, 300_000, 3_000_000, 40_000_000]);
             let (begin, end) = if dice.one_in(2) {
-                (Fault::Down(true), Fault::Down(false))
+                (CableFault::Down(true), CableFault::Down(false))
             } else {
-                let quiet = Fault::Packets(FaultSpec::default());
-                (Fault::Packets(faults(dice, ip)), quiet)
+                let quiet = CableFault::Packets(FaultSpec::default());
+                (CableFault::Packets(faults(dice, ip)), quiet)
             };
             for (at_ns, what) in [(at_ns, begin), (at_ns + lasts, end)] {
                 self.faults.push(FaultPlan { at_ns, cable, what });

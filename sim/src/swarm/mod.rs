@@ -32,7 +32,8 @@ mod tests;
 
 pub use outcome::{Outcome, Summary};
 pub use plan::{
-    Act, CqPlan, Fault, FaultPlan, Kind, Mischief, Op, PairPlan, Plan, SrqPlan, WindowPlan, Wrong,
+    Act, CableFault, CqPlan, FaultPlan, Kind, Mischief, Op, PairPlan, Plan, SrqPlan, WindowPlan,
+    Wrong,
 };
 pub use run::{run, run_printing};
 pub use shrink::{Shrunk, shrink};

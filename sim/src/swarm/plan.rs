@@ -238,12 +238,12 @@ pub struct FaultPlan {
     /// The cable.
     pub cable: usize,
     /// The fault.
-    pub what: Fault,
+    pub what: CableFault,
 }
 
 /// A fault.
 #[derive(Clone, Copy, Debug)]
-pub enum Fault {
+pub enum CableFault {
     /// Packets are subject to this from now on.
     Packets(FaultSpec),
     /// The cable is cut, or reconnected.

@@ -2,7 +2,7 @@
 
 use super::memory::Region;
 use super::outcome::Outcome;
-use super::plan::{Fault, Plan};
+use super::plan::{CableFault, Plan};
 use super::state::{HostState, Run, Token, WORDS};
 use crate::fabric::{CableId, FabricBuilder, HostId, Step, SwitchId};
 use crate::oracle::{Oracle, Verdict, Violation, Words, violated};
@@ -117,7 +117,7 @@ impl<'a> Run<'a> {
         }
         for (number, fault) in self.plan.faults.iter().enumerate() {
             self.fabric
-                .call_at(at(fault.at_ns), Token::Fault(number).encode());
+                .call_at(at(fault.at_ns), Token::CableFault(number).encode());
         }
         for (number, mischief) in self.plan.mischief.iter().enumerate() {
             self.fabric
@@ -156,12 +156,12 @@ impl<'a> Run<'a> {
                 end.called = None;
                 self.pump(number / 2, number % 2)
             }
-            Token::Fault(number) => {
+            Token::CableFault(number) => {
                 let fault = self.plan.faults[number];
                 let cable = CableId(fault.cable);
                 match fault.what {
-                    Fault::Packets(spec) => self.fabric.set_faults(cable, spec),
-                    Fault::Down(down) => self.fabric.set_down(cable, down),
+                    CableFault::Packets(spec) => self.fabric.set_faults(cable, spec),
+                    CableFault::Down(down) => self.fabric.set_down(cable, down),
                 }
                 Ok(())
             }

@@ -1,6 +1,6 @@
 //! Reduces a failing plan to what it needs to fail.
 
-use super::plan::{CqPlan, Fault, Plan};
+use super::plan::{CableFault, CqPlan, Plan};
 use super::run::run;
 use crate::oracle::Violation;
 use roce_port::fault::{Chance, FaultSpec};
@@ -61,8 +61,8 @@ fn size(plan: &Plan) -> usize {
         + plan.switches.len()
 }
 
-fn kinds_of_fault(fault: &Fault) -> usize {
-    let Fault::Packets(spec) = fault else {
+fn kinds_of_fault(fault: &CableFault) -> usize {
+    let CableFault::Packets(spec) = fault else {
         return 1;
     };
     let chances = [spec.loss, spec.duplicate, spec.reorder, spec.corrupt];
@@ -184,7 +184,8 @@ fn cut<T>(attempt: &mut Attempt<'_>, len: usize, list: impl Fn(&mut Plan) -> Opt
 
 /// Removes one kind of harm from a fault.
 fn weaken(plan: &mut Plan, fault: usize, kind: usize) -> bool {
-    let Some(Fault::Packets(spec)) = plan.faults.get_mut(fault).map(|fault| &mut fault.what) else {
+    let Some(CableFault::Packets(spec)) = plan.faults.get_mut(fault).map(|fault| &mut fault.what)
+    else {
         return false;
     };
     let before = *spec;

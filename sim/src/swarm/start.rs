@@ -2,7 +2,7 @@
 
 use super::end::{End, FlowMemory, From, Layout};
 use super::memory::Region;
-use super::plan::{Fault, PairPlan};
+use super::plan::{CableFault, PairPlan};
 use super::pools::{PoolSpec, longest};
 use super::state::{PairState, Queue, Run};
 use crate::connect::{QKEY, connect, header_bytes};
@@ -146,8 +146,8 @@ impl Run<'_> {
     fn causes(&self, plan: &PairPlan) -> Causes {
         let suffer = |what: fn(&FaultSpec) -> Chance| {
             self.plan.faults.iter().any(|fault| match &fault.what {
-                Fault::Packets(spec) => !what(spec).is_never(),
-                Fault::Down(_) => false,
+                CableFault::Packets(spec) => !what(spec).is_never(),
+                CableFault::Down(_) => false,
             })
         };
         Causes {

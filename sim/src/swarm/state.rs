@@ -131,7 +131,7 @@ pub(super) enum Token {
     /// An end may post: twice the pair, plus the side.
     Pump(usize),
     /// A fault of the plan starts or ends.
-    Fault(usize),
+    CableFault(usize),
     /// A disruptive action of the plan.
     Mischief(usize),
     /// The end of an action.
@@ -148,7 +148,7 @@ impl Token {
     pub(super) fn encode(self) -> u64 {
         let (kind, number) = match self {
             Self::Pump(number) => (0, number),
-            Self::Fault(number) => (1, number),
+            Self::CableFault(number) => (1, number),
             Self::Mischief(number) => (2, number),
             Self::Undo(number) => (3, number),
             Self::Start(number) => (4, number),
@@ -162,7 +162,7 @@ impl Token {
         let number = (token & 0xffff_ffff) as usize;
         match token >> 32 {
             0 => Self::Pump(number),
-            1 => Self::Fault(number),
+            1 => Self::CableFault(number),
             2 => Self::Mischief(number),
             3 => Self::Undo(number),
             4 => Self::Start(number),

@@ -129,14 +129,14 @@ fn failing() -> Plan {
         let cut = FaultPlan {
             at_ns: 0,
             cable: 0,
-            what: Fault::Down(true),
+            what: CableFault::Down(true),
         };
         let twice = FaultSpec {
             duplicate: Chance::ALWAYS,
             ..FaultSpec::default()
         };
         let doubled = FaultPlan {
-            what: Fault::Packets(twice),
+            what: CableFault::Packets(twice),
             ..cut
         };
         plan.faults = vec![doubled, cut, doubled];

@@ -1,6 +1,6 @@
 //! The completion of a receive.
 
-use super::{Core, Cx, Fault, Receives};
+use super::{Core, Cx, QpFailure, Receives};
 use crate::wr::{Completion, Source, WcOpcode, WcStatus};
 
 /// What a receive completion reports about the message.
@@ -22,7 +22,7 @@ pub(crate) fn complete(
     core: &Core,
     status: WcStatus,
     arrival: Arrival,
-) -> Result<bool, Fault> {
+) -> Result<bool, QpFailure> {
     // rule: 9.4.1-one-receive-each
     let Some(wqe) = rq.pop() else {
         return Ok(false);
@@ -49,7 +49,7 @@ pub(crate) fn complete(
 
 // rule: 11.6.2-flushed
 /// Flushes the oldest receive. `Ok(false)` if there is none.
-pub(crate) fn flush(rq: &mut Receives, cx: &mut Cx<'_>, core: &Core) -> Result<bool, Fault> {
+pub(crate) fn flush(rq: &mut Receives, cx: &mut Cx<'_>, core: &Core) -> Result<bool, QpFailure> {
     complete(
         rq,
         cx,

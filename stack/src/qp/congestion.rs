@@ -1,7 +1,7 @@
 //! Congestion control of a QP (RoCEv2 Annex A17.9).
 
 use super::emit::{EmitError, emit};
-use super::{Cx, Fault, Qp, Turn};
+use super::{Cx, Qp, QpFailure, Turn};
 use crate::congestion::limiter::{Limiter, lower};
 use crate::congestion::{CongestionControl, QpCongestion};
 use crate::counters::{DropReason, Stat};
@@ -193,7 +193,7 @@ impl Qp {
         cx: &mut Cx<'_>,
         port: &mut dyn Transmit,
         budget: usize,
-    ) -> Result<Turn, Fault> {
+    ) -> Result<Turn, QpFailure> {
         if (self.limiter.is_some() || !self.begun) && self.service.has_data_to_send() {
             cold_path();
             return self.transmit_slowly(cx, port, budget, true);
@@ -208,7 +208,7 @@ impl Qp {
         cx: &mut Cx<'_>,
         port: &mut dyn Transmit,
         budget: usize,
-    ) -> Result<Turn, Fault> {
+    ) -> Result<Turn, QpFailure> {
         if self.limiter.is_some() || !self.begun {
             cold_path();
             return self.transmit_slowly(cx, port, budget, false);
@@ -224,7 +224,7 @@ impl Qp {
         port: &mut dyn Transmit,
         budget: usize,
         answers: bool,
-    ) -> Result<Turn, Fault> {
+    ) -> Result<Turn, QpFailure> {
         if !self.begun {
             self.begin(cx);
         }

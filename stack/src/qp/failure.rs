@@ -8,7 +8,7 @@ use roce_wire::Qpn;
 
 /// Why a QP fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Fault {
+pub(crate) enum QpFailure {
     /// The oldest send request fails with this status.
     Send(WcStatus),
     /// A request of the peer failed; the receive that it consumed has completed with the reason.
@@ -21,8 +21,8 @@ pub(crate) enum Fault {
     CqOverrun,
 }
 
-impl Fault {
-    /// The affiliated asynchronous error that reports the fault, if no completion does (IBTA 1.7,
+impl QpFailure {
+    /// The affiliated asynchronous error that reports the failure, if no completion does (IBTA 1.7,
     /// 11.6.3.2).
     fn event(self, qpn: Qpn) -> Option<Event> {
         match self {
@@ -43,12 +43,12 @@ impl Qp {
     /// Moves the QP to the error state: the request at fault completes with its status, all
     /// requests behind it as flushed, in order (IBTA 1.7, 10.3.1.5). An error in the send queue of
     /// an unreliable service does not affect receiving (IBTA 1.7, 10.3.1.6).
-    pub(super) fn fail(&mut self, cx: &mut Cx<'_>, fault: Option<Fault>) {
-        let status = match fault {
-            Some(Fault::Send(status)) => status,
+    pub(super) fn fail(&mut self, cx: &mut Cx<'_>, failure: Option<QpFailure>) {
+        let status = match failure {
+            Some(QpFailure::Send(status)) => status,
             _ => WcStatus::WorkRequestFlushed,
         };
-        if matches!(fault, Some(Fault::Send(_))) && self.core.kind.survives_send_errors() {
+        if matches!(failure, Some(QpFailure::Send(_))) && self.core.kind.survives_send_errors() {
             // rule: 9.8.2-sqe, 9.8.3-sqe
             self.core.state = QpState::Sqe;
             return match self.flush_sends(cx, status) {
@@ -64,9 +64,9 @@ impl Qp {
         let receives = self.flush_receives(cx);
         self.service.abandon();
         // rule: 10.3.1-err-event
-        if let Some(fault) = fault {
-            let told = fault.event(self.core.qpn);
-            // The completion that would report the fault may be among those that found no room.
+        if let Some(failure) = failure {
+            let told = failure.event(self.core.qpn);
+            // The completion that would report the failure may be among those that found no room.
             let lost = sends
                 .and(receives)
                 .err()
@@ -81,7 +81,7 @@ impl Qp {
 
     /// Completes the oldest send with `status` and those behind it as flushed, until the CQ is
     /// full.
-    fn flush_sends(&mut self, cx: &mut Cx<'_>, mut status: WcStatus) -> Result<(), Fault> {
+    fn flush_sends(&mut self, cx: &mut Cx<'_>, mut status: WcStatus) -> Result<(), QpFailure> {
         let flushed = loop {
             match self.service.complete_send(cx, &self.core, status) {
                 // rule: 10.3.1-err-once
@@ -95,7 +95,7 @@ impl Qp {
     }
 
     /// Completes all receives as flushed, until the CQ is full.
-    fn flush_receives(&mut self, cx: &mut Cx<'_>) -> Result<(), Fault> {
+    fn flush_receives(&mut self, cx: &mut Cx<'_>) -> Result<(), QpFailure> {
         while self.service.flush_receive(cx, &self.core)? {}
         Ok(())
     }
@@ -106,7 +106,7 @@ impl Qp {
         cx: &mut Cx<'_>,
         wr_id: u64,
         opcode: WcOpcode,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), QpFailure> {
         let completion = Completion {
             wr_id,
             status: WcStatus::WorkRequestFlushed,

@@ -1,11 +1,11 @@
 //! Requests that need no packet: binding memory windows, invalidating keys (IBTA 1.7, 10.6.5 and
 //! 10.6.7). The send queue decides when their turn comes.
 
-use super::{Core, Cx, Fault};
+use super::{Core, Cx, QpFailure};
 use crate::wr::{SendOp, WcStatus};
 
-/// Executes a local request. The fault is that of the request itself.
-pub(super) fn perform(cx: &mut Cx<'_>, core: &Core, op: &SendOp) -> Result<(), Fault> {
+/// Executes a local request. An error is that of the request itself.
+pub(super) fn perform(cx: &mut Cx<'_>, core: &Core, op: &SendOp) -> Result<(), QpFailure> {
     let done = match op {
         SendOp::BindMw(bind) => cx.memory.bind(core.pd, core.qpn, bind).is_ok(),
         SendOp::LocalInv(key) => cx.memory.invalidate(core.pd, core.qpn, *key).is_ok(),
@@ -14,6 +14,6 @@ pub(super) fn perform(cx: &mut Cx<'_>, core: &Core, op: &SendOp) -> Result<(), F
     if done {
         Ok(())
     } else {
-        Err(Fault::Send(WcStatus::MemoryWindowBindError))
+        Err(QpFailure::Send(WcStatus::MemoryWindowBindError))
     }
 }

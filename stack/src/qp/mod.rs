@@ -28,7 +28,7 @@ mod ud;
 mod xrc;
 
 pub use attr::{MAX_RD_ATOMIC, ModifyError, QpAttributes, QpConfig, largest_path_mtu};
-pub(crate) use failure::Fault;
+pub(crate) use failure::QpFailure;
 pub(crate) use receives::Receives;
 
 use crate::congestion::Congestion;
@@ -98,7 +98,7 @@ impl Cx<'_> {
         completion: Completion,
         solicited: bool,
         room: Option<Room>,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), QpFailure> {
         match cq.push(completion, self.now, solicited, room) {
             Pushed::Quiet => Ok(()),
             Pushed::Notify => {
@@ -110,7 +110,7 @@ impl Cx<'_> {
                     // rule: 11.6.3-cq-error
                     self.events.push_back(Event::CqError(cq.id()));
                 }
-                Err(Fault::CqOverrun)
+                Err(QpFailure::CqOverrun)
             }
         }
     }
@@ -298,9 +298,9 @@ impl Qp {
             self.apply_feedback(cx);
         }
         self.note_drained(cx);
-        if let Err(fault) = result {
+        if let Err(failure) = result {
             cold_path();
-            self.fail(cx, Some(fault));
+            self.fail(cx, Some(failure));
         }
     }
 
@@ -334,9 +334,9 @@ impl Qp {
     /// Sends replies to the peer, without requests.
     fn answer(&mut self, cx: &mut Cx<'_>, port: &mut dyn Transmit, budget: usize) -> Turn {
         self.transmit_replies(cx, port, budget)
-            .unwrap_or_else(|fault| {
+            .unwrap_or_else(|failure| {
                 cold_path();
-                self.fail(cx, Some(fault));
+                self.fail(cx, Some(failure));
                 Turn::More
             })
     }
@@ -363,9 +363,9 @@ impl Qp {
         }
         let turn = self
             .transmit_work(cx, port, budget)
-            .unwrap_or_else(|fault| {
+            .unwrap_or_else(|failure| {
                 cold_path();
-                self.fail(cx, Some(fault));
+                self.fail(cx, Some(failure));
                 Turn::Idle
             });
         self.note_drained(cx);
@@ -398,9 +398,9 @@ impl Qp {
             return;
         }
         if matches!(self.core.state, QpState::Rts | QpState::Sqd)
-            && let Err(fault) = self.service.handle_timeout(cx, &self.core)
+            && let Err(failure) = self.service.handle_timeout(cx, &self.core)
         {
-            self.fail(cx, Some(fault));
+            self.fail(cx, Some(failure));
         }
         if self.limiter.is_some() {
             self.apply_feedback(cx);

@@ -1,6 +1,6 @@
 //! The part of a posted request that the send queue of every service keeps.
 
-use super::{Core, Cx, Fault, sgl};
+use super::{Core, Cx, QpFailure, sgl};
 use crate::queue::{Source, WorkQueue};
 use crate::wr::{
     Completion, MAX_MESSAGE_BYTES, PostError, SendFlags, SendOp, SendRequest, WcStatus,
@@ -42,7 +42,7 @@ impl Posted {
         core: &Core,
         status: WcStatus,
         queue: &WorkQueue<T>,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), QpFailure> {
         // rule: 10.8.5-unsignaled
         if status == WcStatus::Success && !self.flags.contains(SendFlags::SIGNALED) {
             return Ok(());

@@ -4,7 +4,7 @@ use super::attr::QpConfig;
 use super::requester::{Feedback, Requester};
 use super::responder::Responder;
 use super::sender::Sender;
-use super::{Core, Cx, Fault, QpInit, Receives, Turn, arrivals, uc, ud};
+use super::{Core, Cx, QpFailure, QpInit, Receives, Turn, arrivals, uc, ud};
 use crate::encapsulation::RxMeta;
 use crate::ids::{Srqn, XrcdId};
 use crate::kind::{QpKind, QpState};
@@ -259,7 +259,7 @@ impl Service {
         core: &Core,
         meta: &RxMeta,
         packet: &Packet<'_>,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), QpFailure> {
         match self {
             Self::Rc { responder, .. } if packet.bth.opcode.is_request() => {
                 responder.receive(cx, core, packet)
@@ -285,7 +285,7 @@ impl Service {
         port: &mut dyn Transmit,
         core: &Core,
         budget: usize,
-    ) -> Result<Turn, Fault> {
+    ) -> Result<Turn, QpFailure> {
         match self {
             Self::Rc { requester, .. } => requester.transmit(cx, port, core, budget),
             Self::Uc { sender, .. } | Self::Ud { sender, .. } => {
@@ -301,7 +301,7 @@ impl Service {
         port: &mut dyn Transmit,
         core: &Core,
         budget: usize,
-    ) -> Result<Turn, Fault> {
+    ) -> Result<Turn, QpFailure> {
         match self {
             Self::Rc { responder, .. } => responder.transmit(cx, port, core, budget),
             // rule: 9.8.2-no-acks
@@ -381,7 +381,7 @@ impl Service {
     }
 
     /// Handles the timers that are due.
-    pub(super) fn handle_timeout(&mut self, cx: &mut Cx<'_>, core: &Core) -> Result<(), Fault> {
+    pub(super) fn handle_timeout(&mut self, cx: &mut Cx<'_>, core: &Core) -> Result<(), QpFailure> {
         match self {
             Self::Rc { requester, .. } => requester.handle_timeout(cx, core),
             Self::Uc { .. } | Self::Ud { .. } => Ok(()),
@@ -410,7 +410,7 @@ impl Service {
         cx: &mut Cx<'_>,
         core: &Core,
         status: WcStatus,
-    ) -> Result<bool, Fault> {
+    ) -> Result<bool, QpFailure> {
         match self {
             Self::Rc { requester, .. } => requester.complete_front(cx, core, status),
             Self::Uc { sender, .. } | Self::Ud { sender, .. } => {
@@ -420,7 +420,11 @@ impl Service {
     }
 
     /// Flushes the oldest receive. `Ok(false)` if there is none.
-    pub(super) fn flush_receive(&mut self, cx: &mut Cx<'_>, core: &Core) -> Result<bool, Fault> {
+    pub(super) fn flush_receive(
+        &mut self,
+        cx: &mut Cx<'_>,
+        core: &Core,
+    ) -> Result<bool, QpFailure> {
         match self {
             Self::Rc { responder, .. } => responder.flush_front(cx, core),
             Self::Uc { receiver, .. } => arrivals::flush(&mut receiver.rq, cx, core),

@@ -8,11 +8,11 @@ use std::io;
 pub struct CaptureError {
     /// The offset in the file, in bytes.
     pub offset: u64,
-    fault: Fault,
+    kind: CaptureErrorKind,
 }
 
 #[derive(Debug)]
-pub(super) enum Fault {
+pub(super) enum CaptureErrorKind {
     /// The input could not be read.
     Io(io::Error),
     /// The first bytes match no capture format.
@@ -32,8 +32,8 @@ pub(super) enum Fault {
 }
 
 impl CaptureError {
-    pub(super) fn new(offset: u64, fault: Fault) -> Self {
-        Self { offset, fault }
+    pub(super) fn new(offset: u64, kind: CaptureErrorKind) -> Self {
+        Self { offset, kind }
     }
 
     pub(super) fn field(
@@ -42,35 +42,35 @@ impl CaptureError {
         found: impl Into<u64>,
         expected: impl Into<String>,
     ) -> Self {
-        let fault = Fault::Field {
+        let kind = CaptureErrorKind::Field {
             field,
             found: found.into(),
             expected: expected.into(),
         };
-        Self { offset, fault }
+        Self { offset, kind }
     }
 }
 
 impl fmt::Display for CaptureError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "at offset {}: ", self.offset)?;
-        match &self.fault {
-            Fault::Io(error) => write!(f, "cannot read: {error}"),
-            Fault::Magic([0x1f, 0x8b, ..]) => {
+        match &self.kind {
+            CaptureErrorKind::Io(error) => write!(f, "cannot read: {error}"),
+            CaptureErrorKind::Magic([0x1f, 0x8b, ..]) => {
                 f.write_str("found gzip's magic, expected a capture: gunzip it first")
             }
-            Fault::Magic([0x28, 0xb5, 0x2f, 0xfd]) => {
+            CaptureErrorKind::Magic([0x28, 0xb5, 0x2f, 0xfd]) => {
                 f.write_str("found zstd's magic, expected a capture: unzstd it first")
             }
-            Fault::Magic([0xfd, b'7', b'z', b'X']) => {
+            CaptureErrorKind::Magic([0xfd, b'7', b'z', b'X']) => {
                 f.write_str("found xz's magic, expected a capture: unxz it first")
             }
-            Fault::Magic([a, b, c, d]) => write!(
+            CaptureErrorKind::Magic([a, b, c, d]) => write!(
                 f,
                 "found {a:02x} {b:02x} {c:02x} {d:02x}, expected the magic of pcap \
                  (d4 c3 b2 a1, 4d 3c b2 a1 or reversed) or of pcapng (0a 0d 0d 0a)"
             ),
-            Fault::Truncated {
+            CaptureErrorKind::Truncated {
                 what,
                 available,
                 needed,
@@ -78,7 +78,7 @@ impl fmt::Display for CaptureError {
                 f,
                 "the file ends in {what}: needs {needed} bytes, {available} are left"
             ),
-            Fault::Field {
+            CaptureErrorKind::Field {
                 field,
                 found,
                 expected,
@@ -92,8 +92,8 @@ impl fmt::Display for CaptureError {
 
 impl std::error::Error for CaptureError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match &self.fault {
-            Fault::Io(error) => Some(error),
+        match &self.kind {
+            CaptureErrorKind::Io(error) => Some(error),
             _ => None,
         }
     }

@@ -3,7 +3,7 @@
 use std::io::{self, BufRead, BufReader, Read};
 
 use super::CaptureError;
-use super::error::Fault;
+use super::error::CaptureErrorKind;
 
 /// A stream with its read position.
 #[derive(Debug)]
@@ -31,7 +31,7 @@ impl<R: Read> Source<R> {
             match self.input.fill_buf() {
                 Ok(bytes) => return Ok(bytes.is_empty()),
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                Err(e) => return Err(CaptureError::new(self.offset, Fault::Io(e))),
+                Err(e) => return Err(CaptureError::new(self.offset, CaptureErrorKind::Io(e))),
             }
         }
     }
@@ -46,16 +46,16 @@ impl<R: Read> Source<R> {
         while filled < buffer.len() {
             match self.input.read(&mut buffer[filled..]) {
                 Ok(0) => {
-                    let fault = Fault::Truncated {
+                    let kind = CaptureErrorKind::Truncated {
                         what,
                         available: filled as u64,
                         needed: buffer.len() as u64,
                     };
-                    return Err(CaptureError::new(self.offset, fault));
+                    return Err(CaptureError::new(self.offset, kind));
                 }
                 Ok(n) => filled += n,
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                Err(e) => return Err(CaptureError::new(self.offset, Fault::Io(e))),
+                Err(e) => return Err(CaptureError::new(self.offset, CaptureErrorKind::Io(e))),
             }
         }
         self.offset += filled as u64;
@@ -75,14 +75,14 @@ impl<R: Read> Source<R> {
     /// Skips the next `len` bytes, which are part of `what`.
     pub(super) fn skip(&mut self, len: u64, what: &'static str) -> Result<(), CaptureError> {
         let skipped = io::copy(&mut (&mut self.input).take(len), &mut io::sink())
-            .map_err(|e| CaptureError::new(self.offset, Fault::Io(e)))?;
+            .map_err(|e| CaptureError::new(self.offset, CaptureErrorKind::Io(e)))?;
         if skipped < len {
-            let fault = Fault::Truncated {
+            let kind = CaptureErrorKind::Truncated {
                 what,
                 available: skipped,
                 needed: len,
             };
-            return Err(CaptureError::new(self.offset, fault));
+            return Err(CaptureError::new(self.offset, kind));
         }
         self.offset += len;
         Ok(())

@@ -4,7 +4,7 @@
 use super::Requester;
 use super::out_of_order::Evidence;
 use crate::counters::{DropReason, Stat};
-use crate::qp::{Core, Cx, Fault};
+use crate::qp::{Core, Cx, QpFailure};
 use crate::seq::Seq;
 use crate::wr::WcStatus;
 use roce_wire::{NakCode, Packet, RnrTimer, Syndrome};
@@ -16,7 +16,7 @@ impl Requester {
         cx: &mut Cx<'_>,
         core: &Core,
         packet: &Packet<'_>,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), QpFailure> {
         let Some(aeth) = packet.ext.aeth else {
             return Ok(());
         };
@@ -60,7 +60,7 @@ impl Requester {
         cx: &mut Cx<'_>,
         core: &Core,
         at: Seq,
-    ) -> Result<bool, Fault> {
+    ) -> Result<bool, QpFailure> {
         // rule: 9.7.6.1-read-not-by-ack
         let open = self.fetches.first_open().filter(|open| *open <= at);
         let to = open.unwrap_or(at.next());
@@ -78,7 +78,7 @@ impl Requester {
         core: &Core,
         at: Seq,
         timer: RnrTimer,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), QpFailure> {
         cx.counters.count(Stat::RnrNaksReceived);
         if !self.acknowledge_before(cx, core, at)? {
             return Ok(());
@@ -91,7 +91,7 @@ impl Requester {
         }
         if !self.retry.receiver_not_ready(cx.now, timer) {
             // rule: 9.9.2-rnr-exceeded
-            return Err(Fault::Send(WcStatus::RnrRetryExceeded));
+            return Err(QpFailure::Send(WcStatus::RnrRetryExceeded));
         }
         self.clock.stop();
         // rule: 9.7.5.2.8-rnr-resend
@@ -106,7 +106,7 @@ impl Requester {
         core: &Core,
         at: Seq,
         code: NakCode,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), QpFailure> {
         let status = match code {
             NakCode::PsnSequenceError => {
                 cx.counters.count(Stat::SequenceNaksReceived);
@@ -126,13 +126,18 @@ impl Requester {
         };
         cx.counters.count(Stat::FatalNaksReceived);
         if self.acknowledge_before(cx, core, at)? {
-            return Err(Fault::Send(status));
+            return Err(QpFailure::Send(status));
         }
         Ok(())
     }
 
     /// Retransmits `at`, which the peer misses.
-    fn receive_sequence_nak(&mut self, cx: &mut Cx<'_>, core: &Core, at: Seq) -> Result<(), Fault> {
+    fn receive_sequence_nak(
+        &mut self,
+        cx: &mut Cx<'_>,
+        core: &Core,
+        at: Seq,
+    ) -> Result<(), QpFailure> {
         let run = self.recovery.run();
         if !self.acknowledge_before(cx, core, at)? {
             // The NAK counts once the responses before it have arrived: the peer does not repeat
@@ -146,7 +151,7 @@ impl Requester {
             return Ok(());
         }
         if !self.retry.try_again(cx.now) {
-            return Err(Fault::Send(WcStatus::RetryExceeded));
+            return Err(QpFailure::Send(WcStatus::RetryExceeded));
         }
         self.repeat_missing(cx, run);
         Ok(())
@@ -155,7 +160,12 @@ impl Requester {
     /// Acknowledges everything before `at`. Returns whether `at` is then the oldest outstanding
     /// packet; if not, the NAK is old, or an implied NAK was found on the way and comes first.
     // rule: 9.7.6.1-nak-acks
-    fn acknowledge_before(&mut self, cx: &mut Cx<'_>, core: &Core, at: Seq) -> Result<bool, Fault> {
+    fn acknowledge_before(
+        &mut self,
+        cx: &mut Cx<'_>,
+        core: &Core,
+        at: Seq,
+    ) -> Result<bool, QpFailure> {
         // rule: 9.7.6.1-old-nak
         if at < self.una {
             cx.counters.drop(DropReason::DuplicateResponse);

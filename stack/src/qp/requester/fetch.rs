@@ -3,7 +3,7 @@
 use super::Requester;
 use super::credit::credits_of;
 use crate::counters::DropReason;
-use crate::qp::{Core, Cx, Fault, sgl};
+use crate::qp::{Core, Cx, QpFailure, sgl};
 use crate::seq::Seq;
 use crate::wr::{SendOp, WcStatus};
 use roce_wire::{Operation, Packet, Position};
@@ -113,7 +113,7 @@ impl Requester {
         cx: &mut Cx<'_>,
         core: &Core,
         packet: &Packet<'_>,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), QpFailure> {
         let at = self.una.nearest(packet.bth.psn);
         // rule: 9.7.5.1.4-ghost-response
         if at >= self.max {
@@ -147,7 +147,7 @@ impl Requester {
         core: &Core,
         packet: &Packet<'_>,
         at: Seq,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), QpFailure> {
         match packet.bth.opcode.operation() {
             Operation::ReadResponse => self.place_read_response(cx, core, packet, at),
             _ => self.place_atomic_ack(cx, core, packet, at),
@@ -160,7 +160,7 @@ impl Requester {
         core: &Core,
         packet: &Packet<'_>,
         at: Seq,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), QpFailure> {
         let Some(wqe) = self.sq.front().copied() else {
             return Ok(());
         };
@@ -170,7 +170,7 @@ impl Requester {
             _ if wqe.request.op.is_placement() => 0,
             // rule: 9.7.6.1-response-kind
             // rule: 9.9.2-bad-response
-            _ => return Err(Fault::Send(WcStatus::BadResponse)),
+            _ => return Err(QpFailure::Send(WcStatus::BadResponse)),
         };
         let mtu = core.config.mtu();
         let offset = (at - wqe.first) * mtu as u64;
@@ -182,13 +182,13 @@ impl Requester {
         );
         // rule: 9.7.6.1-response-length
         if packet.payload.len() != rest.min(mtu) || !self.fetches.may_end(at, ends) {
-            return Err(Fault::Send(WcStatus::BadResponse));
+            return Err(QpFailure::Send(WcStatus::BadResponse));
         }
         let sges = self.sq.sges(0);
         // rule: 9.4.4-read-scatter
         if sgl::scatter(cx.memory, core.pd, sges, offset, packet.payload).is_err() {
             // rule: 9.9.2-fetch-protection
-            return Err(Fault::Send(WcStatus::LocalProtectionError));
+            return Err(QpFailure::Send(WcStatus::LocalProtectionError));
         }
         self.advance(cx, core, at.next())?;
         self.update_credit_from(packet);
@@ -201,19 +201,19 @@ impl Requester {
         core: &Core,
         packet: &Packet<'_>,
         at: Seq,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), QpFailure> {
         let (Some(wqe), Some(ack)) = (self.sq.front(), packet.ext.atomic_ack) else {
             return Ok(());
         };
         // rule: 9.7.6.1-response-kind
         if !wqe.request.op.is_atomic() {
-            return Err(Fault::Send(WcStatus::BadResponse));
+            return Err(QpFailure::Send(WcStatus::BadResponse));
         }
         // The value is big-endian on the wire and native-endian in memory.
         // rule: 9.4.5-result-scattered
         let original = ack.original.to_ne_bytes();
         if sgl::scatter(cx.memory, core.pd, self.sq.sges(0), 0, &original).is_err() {
-            return Err(Fault::Send(WcStatus::LocalProtectionError));
+            return Err(QpFailure::Send(WcStatus::LocalProtectionError));
         }
         self.advance(cx, core, at.next())?;
         self.update_credit_from(packet);

@@ -5,7 +5,7 @@
 
 use super::{Requester, SendWqe};
 use crate::kind::QpState;
-use crate::qp::{Core, Cx, Fault, local};
+use crate::qp::{Core, Cx, QpFailure, local};
 use crate::wr::{SendFlags, SendOp};
 
 impl Requester {
@@ -16,16 +16,16 @@ impl Requester {
         cx: &mut Cx<'_>,
         core: &Core,
         wqe: &SendWqe,
-    ) -> Result<bool, Fault> {
+    ) -> Result<bool, QpFailure> {
         // rule: 10.6.7-window-once
         if !wqe.done {
             if self.must_wait(core, wqe) {
                 return Ok(false);
             }
-            if let Err(fault) = local::perform(cx, core, &wqe.request.op) {
+            if let Err(failure) = local::perform(cx, core, &wqe.request.op) {
                 // Requests before this one still complete first.
                 return match self.cursor {
-                    0 => Err(fault),
+                    0 => Err(failure),
                     _ => Ok(false),
                 };
             }

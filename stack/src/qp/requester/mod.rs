@@ -40,7 +40,7 @@ mod transmit;
 use super::attr::QpConfig;
 use super::posted::{Posted, message_len};
 use super::send_window::SendWindow;
-use super::{Core, Cx, Fault, Report};
+use super::{Core, Cx, QpFailure, Report};
 use crate::congestion::Acked;
 use crate::counters::{DropReason, Stat};
 use crate::ids::Srqn;
@@ -299,7 +299,7 @@ impl Requester {
         cx: &mut Cx<'_>,
         core: &Core,
         packet: &Packet<'_>,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), QpFailure> {
         match packet.bth.opcode.operation() {
             Operation::Acknowledge => self.receive_ack(cx, core, packet),
             Operation::ReadResponse | Operation::AtomicAcknowledge => {
@@ -364,7 +364,7 @@ impl Requester {
         cx: &mut Cx<'_>,
         core: &Core,
         status: WcStatus,
-    ) -> Result<bool, Fault> {
+    ) -> Result<bool, QpFailure> {
         let Some(wqe) = self.sq.pop() else {
             return Ok(false);
         };
@@ -376,7 +376,7 @@ impl Requester {
     /// Advances `una` to `to`, completing every request that ends there or before.
     /// No READ or atomic in between may still lack its response.
     // rule: 9.7.6.1-partial
-    fn advance(&mut self, cx: &mut Cx<'_>, core: &Core, to: Seq) -> Result<(), Fault> {
+    fn advance(&mut self, cx: &mut Cx<'_>, core: &Core, to: Seq) -> Result<(), QpFailure> {
         if to <= self.una {
             return Ok(());
         }
@@ -410,7 +410,7 @@ impl Requester {
     }
 
     /// Completes the requests at the front that are finished.
-    fn complete_finished(&mut self, cx: &mut Cx<'_>, core: &Core) -> Result<(), Fault> {
+    fn complete_finished(&mut self, cx: &mut Cx<'_>, core: &Core) -> Result<(), QpFailure> {
         // rule: 9.5-completed-in-order
         while self.sq.front().is_some_and(|wqe| wqe.is_over(self.una)) {
             // rule: 10.8.6-after-ack

@@ -10,7 +10,7 @@
 use super::Requester;
 use crate::counters::{DropReason, Stat};
 use crate::qp::reorder::{Kept, ReorderQueue};
-use crate::qp::{Core, Cx, Fault};
+use crate::qp::{Core, Cx, QpFailure};
 use crate::seq::Seq;
 use crate::wr::WcStatus;
 use roce_wire::Packet;
@@ -102,7 +102,7 @@ impl Requester {
         cx: &mut Cx<'_>,
         at: Seq,
         packet: &Packet<'_>,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), QpFailure> {
         let kept = cx
             .reorder
             .keep(&mut self.out_of_order.queue, self.una, at, packet);
@@ -120,7 +120,7 @@ impl Requester {
     }
 
     /// Handles the kept responses up to the next gap, and asks for what is missing there.
-    pub(super) fn catch_up(&mut self, cx: &mut Cx<'_>, core: &Core) -> Result<(), Fault> {
+    pub(super) fn catch_up(&mut self, cx: &mut Cx<'_>, core: &Core) -> Result<(), QpFailure> {
         loop {
             if let Some(reached) = self.out_of_order.reached {
                 let open = self.fetches.first_open();
@@ -160,7 +160,7 @@ impl Requester {
         cx: &mut Cx<'_>,
         at: Seq,
         from: Evidence,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), QpFailure> {
         let missing = self.una;
         self.out_of_order.reach(at.next());
         if !self.out_of_order.is_new_evidence(missing, at, from) {
@@ -174,7 +174,7 @@ impl Requester {
         // Asking once more for the same response does not count as a retry: if there is no answer,
         // the local ACK timeout counts.
         if !again && !self.retry.try_again(cx.now) {
-            return Err(Fault::Send(WcStatus::RetryExceeded));
+            return Err(QpFailure::Send(WcStatus::RetryExceeded));
         }
         let mut asked = Asked {
             missing,

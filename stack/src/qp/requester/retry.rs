@@ -4,7 +4,7 @@
 use super::Requester;
 use crate::counters::Stat;
 use crate::qp::attr::QpConfig;
-use crate::qp::{Core, Cx, Fault};
+use crate::qp::{Core, Cx, QpFailure};
 use crate::time::{Duration, Instant};
 use crate::wr::WcStatus;
 use roce_wire::RnrTimer;
@@ -147,7 +147,11 @@ impl Requester {
     }
 
     /// Handles the timers that are due at `cx.now`.
-    pub(crate) fn handle_timeout(&mut self, cx: &mut Cx<'_>, _core: &Core) -> Result<(), Fault> {
+    pub(crate) fn handle_timeout(
+        &mut self,
+        cx: &mut Cx<'_>,
+        _core: &Core,
+    ) -> Result<(), QpFailure> {
         if self
             .retry
             .receiver_wait
@@ -175,7 +179,7 @@ impl Requester {
         self.retry.backoff = (self.retry.backoff * 2).min(MAX_BACKOFF);
         if !self.retry.try_again(cx.now) {
             // rule: 9.9.2-retry-exceeded
-            return Err(Fault::Send(WcStatus::RetryExceeded));
+            return Err(QpFailure::Send(WcStatus::RetryExceeded));
         }
         self.out_of_order.forget_asked();
         self.send_window.on_timeout();

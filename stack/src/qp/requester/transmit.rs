@@ -5,7 +5,7 @@ use super::{Requester, SendWqe};
 use crate::counters::Stat;
 use crate::kind::QpState;
 use crate::qp::emit::EmitError;
-use crate::qp::{Core, Cx, Fault, Turn};
+use crate::qp::{Core, Cx, QpFailure, Turn};
 use crate::seq::Seq;
 use crate::transmit::Transmit;
 use crate::wr::{SendFlags, SendOp, WcStatus};
@@ -30,7 +30,7 @@ impl Requester {
         port: &mut dyn Transmit,
         core: &Core,
         budget: usize,
-    ) -> Result<Turn, Fault> {
+    ) -> Result<Turn, QpFailure> {
         self.shared_end = self.max + cx.room / core.config.mtu() as u64;
         let mut left = budget;
         while left > 0 {
@@ -44,7 +44,7 @@ impl Requester {
                     Err(EmitError::Access(_)) if at > self.una => self.recovery.cancel(),
                     Err(EmitError::Access(_)) => {
                         // rule: 9.9.2-local-protection
-                        return Err(Fault::Send(WcStatus::LocalProtectionError));
+                        return Err(QpFailure::Send(WcStatus::LocalProtectionError));
                     }
                 }
             }
@@ -88,7 +88,7 @@ impl Requester {
                     if self.cursor > 0 {
                         return Ok(Turn::Idle);
                     }
-                    return Err(Fault::Send(WcStatus::LocalProtectionError));
+                    return Err(QpFailure::Send(WcStatus::LocalProtectionError));
                 }
             }
         }

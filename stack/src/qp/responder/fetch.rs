@@ -4,7 +4,7 @@ use super::reply_queue::Reply;
 use super::{Refusal, Responder};
 use crate::counters::DropReason;
 use crate::memory::{Access, PdId};
-use crate::qp::{Core, Cx, Fault};
+use crate::qp::{Core, Cx, QpFailure};
 use crate::seq::Seq;
 use crate::wr::MAX_MESSAGE_BYTES;
 use roce_wire::{AtomicEth, Operation, Packet, Qpn, Reth};
@@ -112,7 +112,7 @@ impl Responder {
         cx: &mut Cx<'_>,
         core: &Core,
         packet: &Packet<'_>,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), QpFailure> {
         let Some(reth) = packet.ext.reth else {
             return Err(self.refuse(Refusal::InvalidRequest));
         };
@@ -156,7 +156,7 @@ impl Responder {
         cx: &mut Cx<'_>,
         core: &Core,
         packet: &Packet<'_>,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), QpFailure> {
         let Some(atomic) = packet.ext.atomic else {
             return Err(self.refuse(Refusal::InvalidRequest));
         };

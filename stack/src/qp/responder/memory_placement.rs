@@ -8,7 +8,7 @@ use super::reply_queue::Reply;
 use super::{Refusal, Responder};
 use crate::counters::DropReason;
 use crate::memory::{Access, AccessError, PdId};
-use crate::qp::{Core, Cx, Fault};
+use crate::qp::{Core, Cx, QpFailure};
 use crate::seq::Seq;
 use core::sync::atomic::{Ordering, fence};
 use roce_wire::{Feth, FlushPlacement, FlushSelectivity, Packet, Qpn, Reth};
@@ -20,7 +20,7 @@ impl Responder {
         cx: &mut Cx<'_>,
         core: &Core,
         packet: &Packet<'_>,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), QpFailure> {
         let (Some(feth), Some(reth)) = (packet.ext.flush, packet.ext.reth) else {
             return Err(self.refuse(Refusal::InvalidRequest));
         };
@@ -45,7 +45,7 @@ impl Responder {
         cx: &mut Cx<'_>,
         core: &Core,
         packet: &Packet<'_>,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), QpFailure> {
         let (Some(reth), Ok(word)) = (packet.ext.reth, packet.payload.try_into()) else {
             return Err(self.refuse(Refusal::InvalidRequest));
         };

@@ -2,7 +2,7 @@
 
 use super::{Arrival, Refusal, Responder};
 use crate::memory::Access;
-use crate::qp::{Core, Cx, Fault, sgl};
+use crate::qp::{Core, Cx, QpFailure, sgl};
 use crate::wr::{MAX_MESSAGE_BYTES, WcStatus};
 use core::hint::cold_path;
 use roce_wire::{Packet, Position};
@@ -49,7 +49,7 @@ impl Responder {
         cx: &mut Cx<'_>,
         core: &Core,
         packet: &Packet<'_>,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), QpFailure> {
         let position = packet.bth.opcode.position();
         let begins = matches!(position, Position::First | Position::Only);
         let ends = matches!(position, Position::Last | Position::Only);
@@ -121,7 +121,7 @@ impl Responder {
         cx: &mut Cx<'_>,
         core: &Core,
         packet: &Packet<'_>,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), QpFailure> {
         let (va, rkey, total, rest) = match self.write_target(packet) {
             Some(target) => target,
             None => {
@@ -223,11 +223,11 @@ impl Responder {
         cx: &mut Cx<'_>,
         core: &Core,
         packet: &Packet<'_>,
-    ) -> Result<(), Fault> {
-        let fault = self.refuse(Refusal::AccessError);
+    ) -> Result<(), QpFailure> {
+        let failure = self.refuse(Refusal::AccessError);
         let told = packet.ext.imm.is_some()
             && self.complete_receive(cx, core, WcStatus::LocalAccessError, Arrival::default())?;
-        Err(if told { Fault::Receive } else { fault })
+        Err(if told { QpFailure::Receive } else { failure })
     }
 
     /// The destination of the packet's bytes: address, key, length of the message, and the length
@@ -256,7 +256,7 @@ impl Responder {
         cx: &mut Cx<'_>,
         core: &Core,
         status: WcStatus,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), QpFailure> {
         let refusal = match status {
             // rule: 9.9.3-too-small
             WcStatus::LocalLengthError => Refusal::InvalidRequest,
@@ -264,7 +264,7 @@ impl Responder {
         };
         let _ = self.refuse(refusal);
         self.complete_receive(cx, core, status, Arrival::default())?;
-        Err(Fault::Receive)
+        Err(QpFailure::Receive)
     }
 
     /// Fails the QP because a SEND with invalidate names a key that may not be invalidated. The
@@ -272,8 +272,8 @@ impl Responder {
     /// 9.9.6.3, class J). It retries until its retries are used up.
     // rule: 9.4.1.1-invalidate-refused
     #[cold]
-    fn fail_invalidate(&mut self, cx: &mut Cx<'_>, core: &Core) -> Result<(), Fault> {
+    fn fail_invalidate(&mut self, cx: &mut Cx<'_>, core: &Core) -> Result<(), QpFailure> {
         self.complete_receive(cx, core, WcStatus::RemoteInvalidRequest, Arrival::default())?;
-        Err(Fault::Receive)
+        Err(QpFailure::Receive)
     }
 }

@@ -26,7 +26,7 @@ mod request;
 use super::arrivals::{self, Arrival};
 use super::attr::QpConfig;
 use super::reorder::ReorderQueue;
-use super::{Core, Cx, Fault, Receives};
+use super::{Core, Cx, QpFailure, Receives};
 use crate::ids::{Srqn, XrcdId};
 use crate::queue::Room;
 use crate::seq::Seq;
@@ -166,7 +166,7 @@ impl Responder {
     }
 
     /// Flushes the oldest receive. `Ok(false)` if there is none.
-    pub(crate) fn flush_front(&mut self, cx: &mut Cx<'_>, core: &Core) -> Result<bool, Fault> {
+    pub(crate) fn flush_front(&mut self, cx: &mut Cx<'_>, core: &Core) -> Result<bool, QpFailure> {
         arrivals::flush(&mut self.rq, cx, core)
     }
 
@@ -177,19 +177,19 @@ impl Responder {
         core: &Core,
         status: WcStatus,
         arrival: Arrival,
-    ) -> Result<bool, Fault> {
+    ) -> Result<bool, QpFailure> {
         arrivals::complete(&mut self.rq, cx, core, status, arrival)
     }
 
     /// Refuses the request at `epsn` for good: the peer gets a NAK and the QP fails.
     // rule: 9.9.3-responder-fails
     #[cold]
-    fn refuse(&mut self, refusal: Refusal) -> Fault {
+    fn refuse(&mut self, refusal: Refusal) -> QpFailure {
         self.replies.nak(self.epsn, refusal);
         match refusal {
-            Refusal::InvalidRequest => Fault::InvalidRequest,
-            Refusal::AccessError => Fault::AccessViolation,
-            Refusal::OperationalError => Fault::Receive,
+            Refusal::InvalidRequest => QpFailure::InvalidRequest,
+            Refusal::AccessError => QpFailure::AccessViolation,
+            Refusal::OperationalError => QpFailure::Receive,
         }
     }
 

@@ -5,7 +5,7 @@
 use super::Responder;
 use crate::counters::{DropReason, Stat};
 use crate::qp::reorder::Kept;
-use crate::qp::{Core, Cx, Fault};
+use crate::qp::{Core, Cx, QpFailure};
 use crate::seq::Seq;
 use core::cmp::Ordering;
 use core::hint::cold_path;
@@ -40,7 +40,7 @@ impl Responder {
 
     /// Executes the kept requests up to the next gap, and sends a NAK for that gap.
     // rule: 9.7.4.1.1-early
-    pub(super) fn catch_up(&mut self, cx: &mut Cx<'_>, core: &Core) -> Result<(), Fault> {
+    pub(super) fn catch_up(&mut self, cx: &mut Cx<'_>, core: &Core) -> Result<(), QpFailure> {
         while let Some(first) = cx.reorder.first(&self.out_of_order) {
             cold_path();
             if self.not_ready {

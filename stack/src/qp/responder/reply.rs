@@ -10,7 +10,7 @@ use crate::counters::{DropReason, Stat};
 use crate::kind::QpState;
 use crate::memory::{Access, PdId};
 use crate::qp::emit::{EmitError, emit};
-use crate::qp::{Core, Cx, Fault, Turn};
+use crate::qp::{Core, Cx, QpFailure, Turn};
 use crate::seq::Seq;
 use crate::transmit::Transmit;
 use roce_wire::icrc::Unsealed;
@@ -43,7 +43,7 @@ impl Responder {
         port: &mut dyn Transmit,
         core: &Core,
         budget: usize,
-    ) -> Result<Turn, Fault> {
+    ) -> Result<Turn, QpFailure> {
         if self.replies.is_empty() {
             return Ok(Turn::Idle);
         }
@@ -56,7 +56,7 @@ impl Responder {
         port: &mut dyn Transmit,
         core: &Core,
         budget: usize,
-    ) -> Result<Turn, Fault> {
+    ) -> Result<Turn, QpFailure> {
         for _ in 0..budget {
             let sent = match self.replies.queue.front().map(|pending| pending.reply) {
                 Some(Reply::Read {
@@ -84,7 +84,7 @@ impl Responder {
                 Err(EmitError::Access(_)) => {
                     self.refuse_reply();
                     if core.state != QpState::Err {
-                        return Err(Fault::AccessViolation);
+                        return Err(QpFailure::AccessViolation);
                     }
                 }
             }

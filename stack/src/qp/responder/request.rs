@@ -2,7 +2,7 @@
 
 use super::{Refusal, Responder};
 use crate::counters::{DropReason, Stat};
-use crate::qp::{Core, Cx, Fault};
+use crate::qp::{Core, Cx, QpFailure};
 use crate::seq::Seq;
 use core::cmp::Ordering;
 use core::hint::cold_path;
@@ -15,7 +15,7 @@ impl Responder {
         cx: &mut Cx<'_>,
         core: &Core,
         packet: &Packet<'_>,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), QpFailure> {
         // rule: 9.7.4.1.1-half
         let at = self.epsn.nearest(packet.bth.psn);
         match at.cmp(&self.epsn) {
@@ -48,7 +48,7 @@ impl Responder {
         cx: &mut Cx<'_>,
         core: &Core,
         packet: &Packet<'_>,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), QpFailure> {
         if !self.name_srq(cx, packet, self.inbound.is_some()) {
             cold_path();
             return Err(self.refuse(Refusal::InvalidRequest));

@@ -8,7 +8,7 @@ mod datagram;
 
 use super::emit::{EmitError, emit};
 use super::posted::Posted;
-use super::{Core, Cx, Fault, Turn, local, sgl};
+use super::{Core, Cx, QpFailure, Turn, local, sgl};
 use crate::encapsulation::TxMeta;
 use crate::kind::{QpKind, QpState};
 use crate::queue::{QueueLimits, Room, Source, WorkQueue};
@@ -141,7 +141,7 @@ impl Sender {
         port: &mut dyn Transmit,
         core: &Core,
         budget: usize,
-    ) -> Result<Turn, Fault> {
+    ) -> Result<Turn, QpFailure> {
         for _ in 0..budget {
             let Some(wqe) = self.current(core) else {
                 return Ok(Turn::Idle);
@@ -172,7 +172,7 @@ impl Sender {
                 Ok(()) => self.note_sent(cx, core, payload, is_last)?,
                 Err(EmitError::Full) => return Ok(Turn::PortFull),
                 Err(EmitError::Access(_)) => {
-                    return Err(Fault::Send(WcStatus::LocalProtectionError));
+                    return Err(QpFailure::Send(WcStatus::LocalProtectionError));
                 }
             }
         }
@@ -194,7 +194,7 @@ impl Sender {
         core: &Core,
         payload: u32,
         is_last: bool,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), QpFailure> {
         // rule: 9.8.2-psn-each
         self.psn = self.psn.next();
         self.offset += payload;
@@ -212,7 +212,7 @@ impl Sender {
         cx: &mut Cx<'_>,
         core: &Core,
         status: WcStatus,
-    ) -> Result<bool, Fault> {
+    ) -> Result<bool, QpFailure> {
         let Some(wqe) = self.queue.pop() else {
             return Ok(false);
         };

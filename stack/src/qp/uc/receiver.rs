@@ -6,7 +6,7 @@
 use crate::counters::{DropReason, Stat};
 use crate::memory::Access;
 use crate::qp::arrivals::{self, Arrival};
-use crate::qp::{Core, Cx, Fault, Receives, sgl};
+use crate::qp::{Core, Cx, QpFailure, Receives, sgl};
 use crate::wr::{MAX_MESSAGE_BYTES, WcStatus};
 use roce_wire::{Operation, Packet, Position, Psn};
 
@@ -38,7 +38,7 @@ enum Refusal {
     /// An error of the peer, or a loss: the packet is dropped and counted.
     Drop(DropReason),
     /// The receive at the front is at fault, or a completion found no room.
-    Fault(Fault),
+    Failure(QpFailure),
 }
 
 impl From<DropReason> for Refusal {
@@ -78,7 +78,7 @@ impl Receiver {
         cx: &mut Cx<'_>,
         core: &Core,
         packet: &Packet<'_>,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), QpFailure> {
         let position = packet.bth.opcode.position();
         let begins = matches!(position, Position::First | Position::Only);
         // The message that this packet continues. It is put back only if the packet is good.
@@ -119,7 +119,7 @@ impl Receiver {
                 cx.counters.drop(reason);
                 Ok(())
             }
-            Err(Refusal::Fault(fault)) => Err(fault),
+            Err(Refusal::Failure(failure)) => Err(failure),
         }
     }
 
@@ -237,7 +237,7 @@ impl Receiver {
 
     fn complete(&mut self, cx: &mut Cx<'_>, core: &Core, arrival: Arrival) -> Result<(), Refusal> {
         arrivals::complete(&mut self.rq, cx, core, WcStatus::Success, arrival)
-            .map_err(Refusal::Fault)?;
+            .map_err(Refusal::Failure)?;
         Ok(())
     }
 
@@ -247,7 +247,7 @@ impl Receiver {
     fn fail_receive(&mut self, cx: &mut Cx<'_>, core: &Core) -> Refusal {
         let status = WcStatus::LocalProtectionError;
         let completed = arrivals::complete(&mut self.rq, cx, core, status, Arrival::default());
-        Refusal::Fault(completed.err().unwrap_or(Fault::Receive))
+        Refusal::Failure(completed.err().unwrap_or(QpFailure::Receive))
     }
 }
 

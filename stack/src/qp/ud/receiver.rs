@@ -4,7 +4,7 @@ use super::grh::{network_header, network_kind};
 use crate::counters::DropReason;
 use crate::encapsulation::RxMeta;
 use crate::qp::arrivals::{self, Arrival};
-use crate::qp::{Core, Cx, Fault, Receives, sgl};
+use crate::qp::{Core, Cx, QpFailure, Receives, sgl};
 use crate::wr::{Source, WcStatus};
 use roce_wire::{Grh, Packet};
 
@@ -28,7 +28,7 @@ impl Receiver {
         core: &Core,
         meta: &RxMeta,
         packet: &Packet<'_>,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), QpFailure> {
         match self.place(cx, core, meta, packet) {
             Ok(result) => result,
             // rule: 9.8.3-errors-stay
@@ -45,7 +45,7 @@ impl Receiver {
         core: &Core,
         meta: &RxMeta,
         packet: &Packet<'_>,
-    ) -> Result<Result<(), Fault>, DropReason> {
+    ) -> Result<Result<(), QpFailure>, DropReason> {
         // Every UD opcode has the header.
         let deth = packet.ext.deth.ok_or(DropReason::Malformed)?;
         // rule: 9.8.3-qkey-check
@@ -94,8 +94,8 @@ impl Receiver {
         };
         let completed = arrivals::complete(&mut self.rq, cx, core, status, arrival);
         Ok(match (completed, placed) {
-            (Err(fault), _) => Err(fault),
-            (Ok(_), Err(_)) => Err(Fault::Receive),
+            (Err(failure), _) => Err(failure),
+            (Ok(_), Err(_)) => Err(QpFailure::Receive),
             (Ok(_), Ok(())) => Ok(()),
         })
     }
