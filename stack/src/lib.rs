@@ -73,7 +73,7 @@ pub use time::{Duration, Instant};
 pub use traffic::QpTraffic;
 pub use transmit::{Acknowledged, Flow, Position, ReserveError, Transmit, TxSlot};
 pub use wr::{
-    Completion, CompletionError, Flush, MAX_MESSAGE_BYTES, MAX_SGE, NetworkHeader,
+    Completion, CompletionError, DatagramSource, Flush, MAX_MESSAGE_BYTES, MAX_SGE, NetworkHeader,
     ParseRemoteAddrError, Payload, PostError, RecvRequest, RemoteAddr, SendFlags, SendOp,
-    SendRequest, Sge, Source, Target, WcOpcode, WcStatus,
+    SendRequest, Sge, Target, WcOpcode, WcStatus,
 };

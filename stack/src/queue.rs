@@ -43,7 +43,7 @@ pub(crate) struct Room(Arc<()>);
 
 /// The source of a request's bytes.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Source<'a> {
+pub(crate) enum PayloadSource<'a> {
     /// Registered memory.
     Memory(&'a [Sge]),
     /// They were copied when the request was posted.
@@ -140,34 +140,38 @@ impl<T> WorkQueue<T> {
     }
 
     /// Checks that a request with this source can be added.
-    pub(crate) fn check_source(&self, source: Source<'_>) -> Result<(), PostError> {
+    pub(crate) fn check_source(&self, source: PayloadSource<'_>) -> Result<(), PostError> {
         match source {
-            Source::Memory(sges) => self.check_room(sges.len()),
+            PayloadSource::Memory(sges) => self.check_room(sges.len()),
             // rule: 10.7.3-inline
-            Source::Inline(data) => self.check_inline(data.len()),
+            PayloadSource::Inline(data) => self.check_inline(data.len()),
         }
     }
 
     /// Adds a request that [`WorkQueue::check_room`] admitted.
     pub(crate) fn push(&mut self, item: T, sges: &[Sge]) -> Result<(), PostError> {
-        self.push_from(item, Source::Memory(sges))
+        self.push_from(item, PayloadSource::Memory(sges))
     }
 
     /// Adds a request that [`WorkQueue::check_source`] admitted.
-    pub(crate) fn push_from(&mut self, item: T, source: Source<'_>) -> Result<(), PostError> {
+    pub(crate) fn push_from(
+        &mut self,
+        item: T,
+        source: PayloadSource<'_>,
+    ) -> Result<(), PostError> {
         self.check_source(source)?;
         self.push_checked(item, source);
         Ok(())
     }
 
     /// Adds a request that [`WorkQueue::check_source`] has just admitted.
-    pub(crate) fn push_checked(&mut self, item: T, source: Source<'_>) {
+    pub(crate) fn push_checked(&mut self, item: T, source: PayloadSource<'_>) {
         let slot = self.next_slot;
         let next = slot + 1;
         self.next_slot = if next == self.limits.depth { 0 } else { next };
         let (mut sges, mut inline) = (0, 0);
         match source {
-            Source::Memory(elements) => {
+            PayloadSource::Memory(elements) => {
                 sges = elements.len();
                 let room = &mut self.sges[slot * self.limits.max_sge..][..sges];
                 // Copied one by one: most requests have one element.
@@ -175,7 +179,7 @@ impl<T> WorkQueue<T> {
                     *place = *element;
                 }
             }
-            Source::Inline(data) => {
+            PayloadSource::Inline(data) => {
                 inline = data.len();
                 self.inline[slot * self.max_inline..][..inline].copy_from_slice(data);
             }
@@ -190,13 +194,13 @@ impl<T> WorkQueue<T> {
 
     /// The source of the bytes of the request at `index`.
     #[inline(always)]
-    pub(crate) fn source(&self, index: usize) -> Source<'_> {
+    pub(crate) fn source(&self, index: usize) -> PayloadSource<'_> {
         match self.entries.get(index) {
             Some(entry) if entry.inline > 0 => {
                 let data = &self.inline[entry.slot * self.max_inline..];
-                Source::Inline(&data[..entry.inline])
+                PayloadSource::Inline(&data[..entry.inline])
             }
-            _ => Source::Memory(self.sges(index)),
+            _ => PayloadSource::Memory(self.sges(index)),
         }
     }
 

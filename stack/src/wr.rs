@@ -5,7 +5,9 @@ mod refused;
 mod remote;
 mod request;
 
-pub use completion::{Completion, CompletionError, NetworkHeader, Source, WcOpcode, WcStatus};
+pub use completion::{
+    Completion, CompletionError, DatagramSource, NetworkHeader, WcOpcode, WcStatus,
+};
 pub use refused::PostError;
 pub use remote::{ParseRemoteAddrError, RemoteAddr};
 pub use request::{Payload, SendFlags, SendRequest, Target};

@@ -3,5 +3,5 @@
 
 pub use crate::context::AddressOptions;
 pub use roce_stack::{
-    AddressError, AddressHandle, Destination, MulticastError, NetworkHeader, Source,
+    AddressError, AddressHandle, DatagramSource, Destination, MulticastError, NetworkHeader,
 };

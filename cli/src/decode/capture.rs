@@ -10,7 +10,7 @@ mod comments;
 mod error;
 mod pcap;
 mod pcapng;
-mod source;
+mod reader;
 mod time;
 
 #[cfg(test)]
@@ -21,7 +21,7 @@ pub use error::CaptureError;
 pub(super) use time::{Seconds, Timestamp};
 
 use error::CaptureErrorKind;
-use source::Source;
+use reader::CountedReader;
 
 /// The longest record to accept, in bytes: the largest snapshot length of libpcap.
 pub(super) const MAX_RECORD: usize = 256 << 10;
@@ -48,7 +48,7 @@ pub(super) struct Record<'a> {
 /// A capture file that is being read.
 #[derive(Debug)]
 pub(super) struct Capture<R> {
-    source: Source<R>,
+    reader: CountedReader<R>,
     format: Format,
     /// The current record or block.
     buffer: Vec<u8>,
@@ -96,17 +96,17 @@ impl<R: Read> Capture<R> {
     /// # Errors
     /// If it is not a capture file, or one of an unsupported kind.
     pub(super) fn open(input: R) -> Result<Self, CaptureError> {
-        let mut source = Source::new(input);
-        let magic: [u8; 4] = source.array("the file's first four bytes")?;
+        let mut reader = CountedReader::new(input);
+        let magic: [u8; 4] = reader.array("the file's first four bytes")?;
         let format = if magic == pcapng::MAGIC {
-            Format::Pcapng(pcapng::Section::open(&mut source)?)
+            Format::Pcapng(pcapng::Section::open(&mut reader)?)
         } else if let Some(kind) = pcap::Kind::from_magic(magic) {
-            Format::Pcap(pcap::Header::open(kind, &mut source)?)
+            Format::Pcap(pcap::Header::open(kind, &mut reader)?)
         } else {
             return Err(CaptureError::new(0, CaptureErrorKind::Magic(magic)));
         };
         Ok(Self {
-            source,
+            reader,
             format,
             buffer: Vec::new(),
         })
@@ -118,14 +118,14 @@ impl<R: Read> Capture<R> {
     /// If the file is broken here, so that the start of the next record is unknown.
     pub(super) fn next(&mut self) -> Result<Option<Record<'_>>, CaptureError> {
         match &mut self.format {
-            Format::Pcap(header) => header.next(&mut self.source, &mut self.buffer),
-            Format::Pcapng(section) => section.next(&mut self.source, &mut self.buffer),
+            Format::Pcap(header) => header.next(&mut self.reader, &mut self.buffer),
+            Format::Pcapng(section) => section.next(&mut self.reader, &mut self.buffer),
         }
     }
 
     /// Bytes read so far.
     pub(super) fn offset(&self) -> u64 {
-        self.source.offset()
+        self.reader.offset()
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::tests::objects;
 use super::*;
-use roce_stack::{Buffer, NetworkHeader, Source, WcStatus};
+use roce_stack::{Buffer, DatagramSource, NetworkHeader, WcStatus};
 use roce_wire::Qpn;
 use std::sync::Arc;
 
@@ -328,7 +328,7 @@ fn a_datagram_with_another_key_or_from_another_sender() {
     let from = |qpn| {
         move |done: &mut Completion| {
             done.byte_len = 56;
-            done.source = Some(Source {
+            done.source = Some(DatagramSource {
                 qpn: Qpn::from_bits(qpn),
                 pkey_index: 0,
                 grh: true,

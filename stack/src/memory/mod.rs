@@ -1,23 +1,23 @@
 //! Protection domains and memory regions.
 //!
 //! A region is a raw range of this process's memory that peers may read and write at any time: its
-//! bytes are copied (see [`span`]) and never borrowed. [`source`] has the kinds of memory that a
+//! bytes are copied (see [`span`]) and never borrowed. [`backing`] has the kinds of memory that a
 //! region can consist of. All 32 bits of its key are drawn at random, so that it can't be guessed.
 //! One value serves as local and as remote key, and the rights tell the two uses apart.
 
+mod backing;
 mod buffer;
 mod prefetch;
 mod region;
-mod source;
 mod span;
 #[cfg(test)]
 mod tests;
 mod window;
 
+pub use backing::{FaultSafe, Memory, MemoryFault};
 pub use buffer::{Buffer, BufferRange};
 pub(crate) use prefetch::prefetch;
 pub use region::{Reregister, ReregisterError};
-pub use source::{FaultSafe, Memory, MemoryFault};
 pub use span::Span;
 pub use window::{BindError, DeregisterError, MwBind, MwId, MwType};
 

@@ -1,6 +1,6 @@
 //! Regions: memory with a key, a protection domain and rights.
 
-use super::source::Backing;
+use super::backing::Backing;
 use super::{Access, AccessError, Memory, MemoryTable, PdId, RegisterError, Span};
 use core::hint::cold_path;
 use rand_core::Rng;

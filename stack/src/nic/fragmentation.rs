@@ -11,13 +11,13 @@ use std::net::Ipv4Addr;
 /// The sources that clear the flag, or may: every other one is expected to set it.
 #[derive(Debug, Default)]
 pub(super) struct Fragmentation {
-    sources: Vec<Source>,
+    sources: Vec<KnownSource>,
     /// The entry that the next new source replaces once the table is full.
     oldest: usize,
 }
 
 #[derive(Debug)]
-struct Source {
+struct KnownSource {
     address: Ipv4Addr,
     port: u16,
     /// The flag in the packets that are accepted.
@@ -62,7 +62,7 @@ impl Fragmentation {
 
     /// Notes a source whose packet, the first one with the flag clear, is not accepted.
     fn doubt(&mut self, address: Ipv4Addr, port: u16) {
-        let source = Source {
+        let source = KnownSource {
             address,
             port,
             expected: true,

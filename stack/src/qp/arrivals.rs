@@ -1,7 +1,7 @@
 //! The completion of a receive.
 
 use super::{Core, Cx, QpFailure, Receives};
-use crate::wr::{Completion, Source, WcOpcode, WcStatus};
+use crate::wr::{Completion, DatagramSource, WcOpcode, WcStatus};
 
 /// What a receive completion reports about the message.
 #[derive(Clone, Copy, Debug, Default)]
@@ -11,7 +11,7 @@ pub(crate) struct Arrival {
     pub(crate) solicited: bool,
     pub(crate) imm: Option<u32>,
     pub(crate) invalidated: Option<u32>,
-    pub(crate) source: Option<Source>,
+    pub(crate) source: Option<DatagramSource>,
 }
 
 // rule: 9.5-received-in-order

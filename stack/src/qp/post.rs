@@ -3,7 +3,7 @@
 use super::{Cx, Qp, sgl};
 use crate::kind::{QpKind, QpState};
 use crate::memory::MemoryTable;
-use crate::queue::{MAX_INLINE_BYTES, Source};
+use crate::queue::{MAX_INLINE_BYTES, PayloadSource};
 use crate::wr::{
     Payload, PostError, RecvRequest, SendFlags, SendOp, SendRequest, Sge, Target, WcOpcode,
     total_len,
@@ -64,19 +64,19 @@ impl Qp {
         memory: &MemoryTable,
         request: &'r SendRequest<'_>,
         room: &'r mut Option<[u8; MAX_INLINE_BYTES]>,
-    ) -> Result<Source<'r>, PostError> {
+    ) -> Result<PayloadSource<'r>, PostError> {
         let elements = request.payload.elements();
         let data = match request.payload {
             Payload::Inline(data) => data,
             _ if request.flags.contains(SendFlags::INLINE) => {
                 self.copy(memory, elements, room.insert([0; MAX_INLINE_BYTES]))?
             }
-            _ => return Ok(Source::Memory(elements)),
+            _ => return Ok(PayloadSource::Memory(elements)),
         };
         if !request.op.sends_bytes() {
             return Err(PostError::NotInline(request.op.completion_opcode()));
         }
-        Ok(Source::Inline(data))
+        Ok(PayloadSource::Inline(data))
     }
 
     /// Copies the bytes of a request.

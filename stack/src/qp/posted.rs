@@ -1,7 +1,7 @@
 //! The part of a posted request that the send queue of every service keeps.
 
 use super::{Core, Cx, QpFailure, sgl};
-use crate::queue::{Source, WorkQueue};
+use crate::queue::{PayloadSource, WorkQueue};
 use crate::wr::{
     Completion, MAX_MESSAGE_BYTES, PostError, SendFlags, SendOp, SendRequest, WcStatus,
 };
@@ -63,9 +63,9 @@ impl Posted {
 
 /// The length of a connected service's message, if it is allowed.
 #[inline]
-pub(crate) fn message_len(op: &SendOp, source: Source<'_>) -> Result<u32, PostError> {
+pub(crate) fn message_len(op: &SendOp, source: PayloadSource<'_>) -> Result<u32, PostError> {
     if op.has_no_elements()
-        && let Source::Memory(elements) = source
+        && let PayloadSource::Memory(elements) = source
         && !elements.is_empty()
     {
         return Err(PostError::TooManySges {

@@ -13,12 +13,12 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub(crate) struct Receives {
     queue: WorkQueue<RecvWqe>,
-    source: Source,
+    source: ReceiveSource,
 }
 
 /// The source of receives.
 #[derive(Debug)]
-enum Source {
+enum ReceiveSource {
     /// They are posted to the QP.
     Own,
     /// An SRQ, and the domain that the memory of its receives belongs to.
@@ -43,7 +43,7 @@ impl Receives {
     pub(crate) fn own(limits: QueueLimits) -> Self {
         Self {
             queue: WorkQueue::new(limits),
-            source: Source::Own,
+            source: ReceiveSource::Own,
         }
     }
 
@@ -51,7 +51,7 @@ impl Receives {
     pub(crate) fn shared(srq: Srqn, pd: PdId, max_sge: usize) -> Self {
         Self {
             queue: WorkQueue::new(QueueLimits { depth: 1, max_sge }),
-            source: Source::Srq { srq, pd },
+            source: ReceiveSource::Srq { srq, pd },
         }
     }
 
@@ -62,7 +62,7 @@ impl Receives {
                 depth: 1,
                 max_sge: MAX_SGE,
             }),
-            source: Source::Xrc {
+            source: ReceiveSource::Xrc {
                 domain,
                 named: None,
             },
@@ -72,28 +72,28 @@ impl Receives {
     /// The SRQ, if it is always the same.
     pub(crate) fn srq(&self) -> Option<Srqn> {
         match self.source {
-            Source::Srq { srq, .. } => Some(srq),
-            Source::Own | Source::Xrc { .. } => None,
+            ReceiveSource::Srq { srq, .. } => Some(srq),
+            ReceiveSource::Own | ReceiveSource::Xrc { .. } => None,
         }
     }
 
     /// The XRC domain.
     pub(crate) fn domain(&self) -> Option<XrcdId> {
         match self.source {
-            Source::Xrc { domain, .. } => Some(domain),
-            Source::Own | Source::Srq { .. } => None,
+            ReceiveSource::Xrc { domain, .. } => Some(domain),
+            ReceiveSource::Own | ReceiveSource::Srq { .. } => None,
         }
     }
 
     /// Whether other QPs take receives from the same source.
     pub(crate) fn are_shared(&self) -> bool {
-        !matches!(self.source, Source::Own)
+        !matches!(self.source, ReceiveSource::Own)
     }
 
     fn named(&self) -> Option<&Named> {
         match &self.source {
-            Source::Xrc { named, .. } => named.as_ref(),
-            Source::Own | Source::Srq { .. } => None,
+            ReceiveSource::Xrc { named, .. } => named.as_ref(),
+            ReceiveSource::Own | ReceiveSource::Srq { .. } => None,
         }
     }
 
@@ -101,8 +101,8 @@ impl Receives {
     pub(crate) fn pd(&self, core: &Core) -> PdId {
         match self.source {
             // rule: 10.2.9-srq-pd
-            Source::Srq { pd, .. } => pd,
-            Source::Own | Source::Xrc { .. } => self.remote_pd(core),
+            ReceiveSource::Srq { pd, .. } => pd,
+            ReceiveSource::Own | ReceiveSource::Xrc { .. } => self.remote_pd(core),
         }
     }
 
@@ -141,7 +141,7 @@ impl Receives {
     /// if the request continues a message that named another.
     // rule: A14-any-srq, A14-srq-unknown
     pub(crate) fn name(&mut self, cx: &Cx<'_>, srq: Srqn, goes_on: bool) -> bool {
-        let Source::Xrc { domain, named } = &mut self.source else {
+        let ReceiveSource::Xrc { domain, named } = &mut self.source else {
             return true;
         };
         let Some((pd, cq)) = cx.srqs.of_domain(srq, *domain) else {
@@ -161,9 +161,9 @@ impl Receives {
     /// there is a receive.
     pub(crate) fn ready(&mut self, cx: &mut Cx<'_>) -> bool {
         let srq = match &self.source {
-            Source::Own => None,
-            Source::Srq { srq, .. } => Some(*srq),
-            Source::Xrc { named, .. } => named.as_ref().map(|named| named.srq),
+            ReceiveSource::Own => None,
+            ReceiveSource::Srq { srq, .. } => Some(*srq),
+            ReceiveSource::Xrc { named, .. } => named.as_ref().map(|named| named.srq),
         };
         let queue = &mut self.queue;
         if let Some(srq) = srq

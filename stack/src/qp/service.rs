@@ -8,7 +8,7 @@ use super::{Core, Cx, QpFailure, QpInit, Receives, Turn, arrivals, uc, ud};
 use crate::encapsulation::RxMeta;
 use crate::ids::{Srqn, XrcdId};
 use crate::kind::{QpKind, QpState};
-use crate::queue::{Room, Source};
+use crate::queue::{PayloadSource, Room};
 use crate::time::{Duration, Instant};
 use crate::transmit::{Position, Transmit};
 use crate::wr::{PostError, RecvRequest, SendRequest, WcStatus};
@@ -186,7 +186,7 @@ impl Service {
         &self,
         core: &Core,
         request: &SendRequest<'_>,
-        source: Source<'_>,
+        source: PayloadSource<'_>,
     ) -> Result<(), PostError> {
         match self {
             Self::Rc { requester, .. } => requester.check(core, request, source)?,
@@ -202,7 +202,7 @@ impl Service {
         &mut self,
         core: &Core,
         request: &SendRequest<'_>,
-        source: Source<'_>,
+        source: PayloadSource<'_>,
     ) -> Result<(), PostError> {
         match self {
             Self::Rc { requester, .. } => requester.post(core, request, source),

@@ -1,15 +1,15 @@
 //! Scatter and gather: bytes between packets and lists of local memory.
 
 use crate::memory::{Access, AccessError, MemoryTable, PdId, Span};
-use crate::queue::Source;
+use crate::queue::PayloadSource;
 use crate::wr::{Sge, total_len};
 use roce_wire::icrc::Unsealed;
 
 /// The length of a request's payload, in bytes.
-pub(crate) fn source_len(source: Source<'_>) -> u64 {
+pub(crate) fn source_len(source: PayloadSource<'_>) -> u64 {
     match source {
-        Source::Memory(sges) => total_len(sges),
-        Source::Inline(data) => data.len() as u64,
+        PayloadSource::Memory(sges) => total_len(sges),
+        PayloadSource::Inline(data) => data.len() as u64,
     }
 }
 
@@ -17,14 +17,14 @@ pub(crate) fn source_len(source: Source<'_>) -> u64 {
 pub(crate) fn fetch(
     memory: &MemoryTable,
     pd: PdId,
-    source: Source<'_>,
+    source: PayloadSource<'_>,
     offset: u64,
     packet: &mut Unsealed<'_>,
 ) -> Result<(), AccessError> {
     let len = packet.payload_len();
     let data = match source {
-        Source::Inline(data) => data,
-        Source::Memory(sges) => {
+        PayloadSource::Inline(data) => data,
+        PayloadSource::Memory(sges) => {
             return match in_one(sges, offset, len) {
                 Some((lkey, addr)) => span(memory, pd, lkey, addr, len)?.read_into(packet),
                 None => gather(memory, pd, sges, offset, packet.payload_mut()),
@@ -42,11 +42,11 @@ pub(crate) fn fetch(
 pub(crate) fn in_one_piece<'t>(
     memory: &'t MemoryTable,
     pd: PdId,
-    source: Source<'_>,
+    source: PayloadSource<'_>,
     offset: u64,
     len: u64,
 ) -> Option<Span<'t>> {
-    let Source::Memory(sges) = source else {
+    let PayloadSource::Memory(sges) = source else {
         return None;
     };
     let len = usize::try_from(len).ok()?;

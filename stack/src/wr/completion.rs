@@ -121,7 +121,7 @@ pub struct Completion {
     /// The remote key that the peer's SEND invalidated.
     pub invalidated_rkey: Option<u32>,
     /// The source of a datagram. (UD only.)
-    pub source: Option<Source>,
+    pub source: Option<DatagramSource>,
 }
 
 impl Completion {
@@ -175,7 +175,7 @@ impl core::error::Error for CompletionError {}
 
 /// The source of a received datagram (IBTA 1.7, 11.4.2.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Source {
+pub struct DatagramSource {
     /// The sender's QP.
     pub qpn: Qpn,
     /// The index of the packet's partition key in the port's table.

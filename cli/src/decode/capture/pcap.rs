@@ -3,7 +3,7 @@
 use std::io::Read;
 
 use super::error::CaptureError;
-use super::source::Source;
+use super::reader::CountedReader;
 use super::{Comments, Endian, MAX_RECORD, Record, Timestamp, take};
 use crate::decode::link;
 
@@ -37,9 +37,12 @@ pub(super) struct Header {
 
 impl Header {
     /// Reads the file header after the magic number.
-    pub(super) fn open<R: Read>(kind: Kind, source: &mut Source<R>) -> Result<Self, CaptureError> {
+    pub(super) fn open<R: Read>(
+        kind: Kind,
+        reader: &mut CountedReader<R>,
+    ) -> Result<Self, CaptureError> {
         let endian = kind.endian;
-        let rest: [u8; 20] = source.array("the file header")?;
+        let rest: [u8; 20] = reader.array("the file header")?;
         let mut rest = &rest[..];
         let major = endian.u16(take(&mut rest));
         if major != 2 {
@@ -63,15 +66,15 @@ impl Header {
 
     pub(super) fn next<'a, R: Read>(
         &self,
-        source: &mut Source<R>,
+        reader: &mut CountedReader<R>,
         buffer: &'a mut Vec<u8>,
     ) -> Result<Option<Record<'a>>, CaptureError> {
-        if source.at_end()? {
+        if reader.at_end()? {
             return Ok(None);
         }
-        let start = source.offset();
+        let start = reader.offset();
         let endian = self.kind.endian;
-        let header: [u8; 16] = source.array("a record header")?;
+        let header: [u8; 16] = reader.array("a record header")?;
         let mut rest = &header[..];
         let sec = endian.u32(take(&mut rest));
         let fraction = endian.u32(take(&mut rest));
@@ -86,7 +89,7 @@ impl Header {
             ));
         }
         buffer.resize(captured, 0);
-        source.fill(buffer, "a packet")?;
+        reader.fill(buffer, "a packet")?;
         let ns = i128::from(fraction) * i128::from(self.kind.unit_ns);
         Ok(Some(Record {
             time: Some(Timestamp::new(sec.into(), ns)),

@@ -4,7 +4,7 @@
 use std::io::Read;
 
 use super::error::CaptureError;
-use super::source::Source;
+use super::reader::CountedReader;
 use super::time::Resolution;
 use super::{Comments, Endian, MAX_BLOCK, MAX_RECORD, Record, Timestamp, take};
 
@@ -57,11 +57,11 @@ struct Packet {
 
 impl Section {
     /// Reads a section header block after its type.
-    pub(super) fn open<R: Read>(source: &mut Source<R>) -> Result<Self, CaptureError> {
+    pub(super) fn open<R: Read>(reader: &mut CountedReader<R>) -> Result<Self, CaptureError> {
         const WHAT: &str = "a section header block";
-        let start = source.offset() - 4;
-        let length: [u8; 4] = source.array(WHAT)?;
-        let order: [u8; 4] = source.array(WHAT)?;
+        let start = reader.offset() - 4;
+        let length: [u8; 4] = reader.array(WHAT)?;
+        let order: [u8; 4] = reader.array(WHAT)?;
         let endian = match order {
             [0x4d, 0x3c, 0x2b, 0x1a] => Endian::Little,
             [0x1a, 0x2b, 0x3c, 0x4d] => Endian::Big,
@@ -76,14 +76,14 @@ impl Section {
         };
         let length = endian.u32(length);
         let body = body_len(start, length, 16)?;
-        let version: [u8; 4] = source.array(WHAT)?;
+        let version: [u8; 4] = reader.array(WHAT)?;
         let major = endian.u16([version[0], version[1]]);
         if major != 1 {
             return Err(CaptureError::field(start + 12, "major version", major, "1"));
         }
         // The section's length and options are not needed.
-        source.skip(u64::from(body - 8), WHAT)?;
-        check_trailer(start, length, endian, source)?;
+        reader.skip(u64::from(body - 8), WHAT)?;
+        check_trailer(start, length, endian, reader)?;
         Ok(Self {
             endian,
             interfaces: Vec::new(),
@@ -92,43 +92,43 @@ impl Section {
 
     pub(super) fn next<'a, R: Read>(
         &mut self,
-        source: &mut Source<R>,
+        reader: &mut CountedReader<R>,
         buffer: &'a mut Vec<u8>,
     ) -> Result<Option<Record<'a>>, CaptureError> {
         loop {
-            if source.at_end()? {
+            if reader.at_end()? {
                 return Ok(None);
             }
-            let start = source.offset();
-            let kind: [u8; 4] = source.array("a block header")?;
+            let start = reader.offset();
+            let kind: [u8; 4] = reader.array("a block header")?;
             if kind == MAGIC {
-                *self = Section::open(source)?;
+                *self = Section::open(reader)?;
                 continue;
             }
             let endian = self.endian;
-            let length = endian.u32(source.array("a block header")?);
+            let length = endian.u32(reader.array("a block header")?);
             let packet = match endian.u32(kind) {
                 INTERFACE => {
-                    read_body(start, length, 8, endian, source, buffer)?;
+                    read_body(start, length, 8, endian, reader, buffer)?;
                     self.add_interface(start, buffer)?;
                     continue;
                 }
                 ENHANCED_PACKET => {
-                    read_body(start, length, 20, endian, source, buffer)?;
+                    read_body(start, length, 20, endian, reader, buffer)?;
                     enhanced(endian, buffer)
                 }
                 OBSOLETE_PACKET => {
-                    read_body(start, length, 20, endian, source, buffer)?;
+                    read_body(start, length, 20, endian, reader, buffer)?;
                     obsolete(endian, buffer)
                 }
                 SIMPLE_PACKET => {
-                    read_body(start, length, 4, endian, source, buffer)?;
+                    read_body(start, length, 4, endian, reader, buffer)?;
                     self.simple(endian, buffer)
                 }
                 _ => {
                     let body = body_len(start, length, 0)?;
-                    source.skip(body.into(), "a block")?;
-                    check_trailer(start, length, endian, source)?;
+                    reader.skip(body.into(), "a block")?;
+                    check_trailer(start, length, endian, reader)?;
                     continue;
                 }
             };
@@ -279,7 +279,7 @@ fn read_body<R: Read>(
     length: u32,
     shortest: u32,
     endian: Endian,
-    source: &mut Source<R>,
+    reader: &mut CountedReader<R>,
     buffer: &mut Vec<u8>,
 ) -> Result<(), CaptureError> {
     let body = body_len(start, length, shortest)? as usize;
@@ -292,8 +292,8 @@ fn read_body<R: Read>(
         ));
     }
     buffer.resize(body, 0);
-    source.fill(buffer, "a block")?;
-    check_trailer(start, length, endian, source)
+    reader.fill(buffer, "a block")?;
+    check_trailer(start, length, endian, reader)
 }
 
 /// The length of a block's body, between its two length fields.
@@ -315,10 +315,10 @@ fn check_trailer<R: Read>(
     start: u64,
     length: u32,
     endian: Endian,
-    source: &mut Source<R>,
+    reader: &mut CountedReader<R>,
 ) -> Result<(), CaptureError> {
-    let at = source.offset();
-    let second = endian.u32(source.array("a block")?);
+    let at = reader.offset();
+    let second = endian.u32(reader.array("a block")?);
     if second == length {
         return Ok(());
     }

@@ -44,7 +44,7 @@ use super::{Core, Cx, QpFailure, Report};
 use crate::congestion::Acked;
 use crate::counters::{DropReason, Stat};
 use crate::ids::Srqn;
-use crate::queue::{QueueLimits, Room, Source, WorkQueue};
+use crate::queue::{PayloadSource, QueueLimits, Room, WorkQueue};
 use crate::seq::Seq;
 use crate::time::{Duration, Instant};
 use crate::transmit::Position;
@@ -245,7 +245,7 @@ impl Requester {
         &self,
         core: &Core,
         request: &SendRequest<'_>,
-        source: Source<'_>,
+        source: PayloadSource<'_>,
     ) -> Result<u32, PostError> {
         self.sq.check_source(source)?;
         let op = &request.op;
@@ -266,7 +266,7 @@ impl Requester {
         &mut self,
         core: &Core,
         request: &SendRequest<'_>,
-        source: Source<'_>,
+        source: PayloadSource<'_>,
     ) -> Result<(), PostError> {
         let len = self.check(core, request, source)?;
         let packets = match request.op.is_local() {

@@ -3,12 +3,15 @@
 use super::{NextPacket, SendWqe};
 use crate::qp::Core;
 use crate::qp::posted::{Posted, message_len};
-use crate::queue::Source;
+use crate::queue::PayloadSource;
 use crate::wr::{PostError, SendFlags, SendOp, SendRequest};
 use roce_wire::{Bth, ExtHeaders, ImmDt, Opcode, PacketRepr, Psn, Reth};
 
 /// Checks a request. Returns its length.
-pub(super) fn check(request: &SendRequest<'_>, source: Source<'_>) -> Result<u32, PostError> {
+pub(super) fn check(
+    request: &SendRequest<'_>,
+    source: PayloadSource<'_>,
+) -> Result<u32, PostError> {
     message_len(&request.op, source)
 }
 

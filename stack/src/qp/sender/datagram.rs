@@ -2,7 +2,7 @@
 
 use super::{NextPacket, SendWqe};
 use crate::qp::{Core, sgl};
-use crate::queue::Source;
+use crate::queue::PayloadSource;
 use crate::wr::{PostError, SendFlags, SendOp, SendRequest, Target};
 use roce_wire::{Bth, Deth, ExtHeaders, ImmDt, Opcode, PacketRepr, Psn, QKey};
 
@@ -10,7 +10,7 @@ use roce_wire::{Bth, Deth, ExtHeaders, ImmDt, Opcode, PacketRepr, Psn, QKey};
 pub(super) fn check(
     core: &Core,
     request: &SendRequest<'_>,
-    source: Source<'_>,
+    source: PayloadSource<'_>,
 ) -> Result<u32, PostError> {
     if let Target::Datagram(to) = &request.target
         && to.ah.pd != core.pd

@@ -11,7 +11,7 @@ use super::posted::Posted;
 use super::{Core, Cx, QpFailure, Turn, local, sgl};
 use crate::encapsulation::TxMeta;
 use crate::kind::{QpKind, QpState};
-use crate::queue::{QueueLimits, Room, Source, WorkQueue};
+use crate::queue::{PayloadSource, QueueLimits, Room, WorkQueue};
 use crate::transmit::Transmit;
 use crate::wr::{PostError, SendRequest, Target, WcStatus};
 use core::hint::cold_path;
@@ -93,7 +93,7 @@ impl Sender {
         &self,
         core: &Core,
         request: &SendRequest<'_>,
-        source: Source<'_>,
+        source: PayloadSource<'_>,
     ) -> Result<u32, PostError> {
         self.queue.check_source(source)?;
         match core.kind {
@@ -107,7 +107,7 @@ impl Sender {
         &mut self,
         core: &Core,
         request: &SendRequest<'_>,
-        source: Source<'_>,
+        source: PayloadSource<'_>,
     ) -> Result<(), PostError> {
         let len = self.check(core, request, source)?;
         let wqe = SendWqe {

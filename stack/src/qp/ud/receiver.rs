@@ -5,7 +5,7 @@ use crate::counters::DropReason;
 use crate::encapsulation::RxMeta;
 use crate::qp::arrivals::{self, Arrival};
 use crate::qp::{Core, Cx, QpFailure, Receives, sgl};
-use crate::wr::{Source, WcStatus};
+use crate::wr::{DatagramSource, WcStatus};
 use roce_wire::{Grh, Packet};
 
 // rule: 9.8.3-no-order
@@ -80,7 +80,7 @@ impl Receiver {
                     imm: packet.ext.imm.map(|imm| imm.0),
                     invalidated: None,
                     // rule: 9.8.3-source-told
-                    source: Some(Source {
+                    source: Some(DatagramSource {
                         qpn: deth.src_qpn,
                         pkey_index: 0,
                         grh: true,

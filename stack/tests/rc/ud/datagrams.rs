@@ -4,8 +4,8 @@ use super::{GRH, destination, deth, ready, setup};
 use crate::sim::pair::assert_outcomes;
 use crate::sim::{A, B, Hand, Ip, Pair, QKEY, Setup, pattern, to_state};
 use roce_stack::{
-    AddressError, Destination, NetworkHeader, PostError, QpKind, QpState, SendFlags, SendOp,
-    SendRequest, Sge, Source, Target, TxMeta, WcOpcode, WcStatus,
+    AddressError, DatagramSource, Destination, NetworkHeader, PostError, QpKind, QpState,
+    SendFlags, SendOp, SendRequest, Sge, Target, TxMeta, WcOpcode, WcStatus,
 };
 use roce_wire::{Grh, Opcode, QKey};
 use std::net::Ipv4Addr;
@@ -35,7 +35,7 @@ fn datagrams_arrive_with_their_headers() {
                 let done = pair.assert_received(to, &[wr_id])[0];
                 assert_eq!(done.byte_len as usize, GRH + len);
                 assert_eq!((done.opcode, done.imm), (WcOpcode::Recv, Some(77)));
-                let source = Source {
+                let source = DatagramSource {
                     qpn: pair.nodes[from].qpn,
                     pkey_index: 0,
                     grh: true,

@@ -7,12 +7,12 @@ use super::error::CaptureErrorKind;
 
 /// A stream with its read position.
 #[derive(Debug)]
-pub(super) struct Source<R> {
+pub(super) struct CountedReader<R> {
     input: BufReader<R>,
     offset: u64,
 }
 
-impl<R: Read> Source<R> {
+impl<R: Read> CountedReader<R> {
     pub(super) fn new(input: R) -> Self {
         Self {
             input: BufReader::with_capacity(64 << 10, input),
