@@ -35,7 +35,7 @@ mod notices;
 mod post;
 mod reports;
 mod schedule;
-mod shared;
+mod srq;
 mod status;
 mod table;
 mod usage;

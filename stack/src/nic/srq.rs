@@ -1,4 +1,4 @@
-//! The receive queues that QPs share: SRQs.
+//! Shared receive queues (SRQs): the calls of a NIC.
 
 use super::{CreateQpError, Nic};
 use crate::ids::Srqn;
