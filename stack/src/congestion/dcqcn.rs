@@ -35,7 +35,7 @@ pub(crate) struct Dcqcn {
     alpha_due: Option<Instant>,
     increase_due: Instant,
     /// The rate is not cut before this.
-    spared_until: Instant,
+    no_cut_before: Instant,
 }
 
 impl Dcqcn {
@@ -52,7 +52,7 @@ impl Dcqcn {
             cnp_seen: false,
             alpha_due: None,
             increase_due: now,
-            spared_until: now,
+            no_cut_before: now,
         };
         new.on_cnp(now, p);
         if let Some(rate) = p.first_rate() {
@@ -76,7 +76,7 @@ impl Dcqcn {
             cnp_seen: false,
             alpha_due: Some(now + p.alpha_period()),
             increase_due: now + p.increase_period(),
-            spared_until: now,
+            no_cut_before: now,
         }
     }
 
@@ -139,10 +139,10 @@ impl Law for Dcqcn {
         if self.alpha_due.is_none() || p.alpha_with_cnp {
             self.alpha_due = Some(now + p.alpha_period());
         }
-        if now < self.spared_until {
+        if now < self.no_cut_before {
             return;
         }
-        self.spared_until = now + p.rate_reduce_monitor_period;
+        self.no_cut_before = now + p.rate_reduce_monitor_period;
         let by_time = p.clamp_tgt_rate_after_time_inc && self.time_turns > 0;
         if p.clamp_tgt_rate || self.byte_turns > 0 || by_time {
             self.target = self.current;

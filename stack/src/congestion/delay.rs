@@ -143,7 +143,7 @@ pub(crate) struct Delay {
     base: Base,
     rests: Rests,
     /// The window is not cut before this.
-    spared_until: Instant,
+    no_cut_before: Instant,
     /// Timeouts since the last acknowledgement.
     timeouts: u32,
 }
@@ -160,7 +160,7 @@ impl Delay {
             smoothed: Duration::ZERO,
             base: Base::default(),
             rests: Rests::default(),
-            spared_until: Instant::ZERO,
+            no_cut_before: Instant::ZERO,
             timeouts: 0,
         }
     }
@@ -209,11 +209,11 @@ impl Delay {
     /// Multiplies the window by `factor`, unless it was cut within the last round trip.
     fn cut(&mut self, now: Instant, factor: f64, p: &DelayParameters) {
         self.starts = false;
-        if now < self.spared_until {
+        if now < self.no_cut_before {
             return;
         }
         self.window = p.clamp(self.window * factor);
-        self.spared_until = now + self.newest;
+        self.no_cut_before = now + self.newest;
     }
 }
 

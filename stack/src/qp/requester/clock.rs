@@ -18,7 +18,7 @@ const SLACK: u64 = 10_000;
 const MAX_DOUBLINGS: u32 = 5;
 
 /// The number of round trips for which a request without a completion may go unacknowledged.
-const PATIENCE: u64 = 16;
+const DEFERRAL_ROUND_TRIPS: u64 = 16;
 
 /// Measures round trips and runs the timer for asking.
 #[derive(Debug, Default)]
@@ -38,8 +38,8 @@ pub(super) struct Clock {
     repeated: Option<Instant>,
     /// When an answer will be late.
     deadline: Option<Instant>,
-    /// All outstanding packets were spared from asking, and `deadline` is when to ask about them.
-    patient: bool,
+    /// All outstanding packets deferred their AckReq, and `deadline` is when to ask about them.
+    deferred: bool,
     /// One past the newest packet that asked for an acknowledgement, and when it was sent.
     asked: Option<(Seq, Instant)>,
     /// False without a local ACK timeout: then the application wants to wait for ever.
@@ -92,7 +92,7 @@ impl Clock {
         }
         if outstanding {
             match self.asked {
-                Some((end, _)) if una >= end => self.wait_patiently(now),
+                Some((end, _)) if una >= end => self.wait_deferred(now),
                 _ => self.wait(now),
             }
         }
@@ -117,35 +117,35 @@ impl Clock {
     pub(super) fn on_sent(&mut self, now: Instant, end: Seq) {
         self.since = self.since.or(Some(now));
         self.asked = Some((end, now));
-        if self.deadline.is_none() || self.patient {
+        if self.deadline.is_none() || self.deferred {
             self.wait(now);
         }
     }
 
     /// Notes that a packet was sent without asking for an acknowledgement.
-    pub(super) fn on_spared(&mut self, now: Instant) {
+    pub(super) fn on_ack_req_deferred(&mut self, now: Instant) {
         self.since = self.since.or(Some(now));
-        if self.deadline.is_none() || self.patient {
-            self.wait_patiently(now);
+        if self.deadline.is_none() || self.deferred {
+            self.wait_deferred(now);
         }
     }
 
     /// Whether a packet may go without asking for an acknowledgement: answers arrive in time, and
     /// one was asked for recently. `timeout`, the local ACK timeout, must be long in comparison.
-    pub(super) fn spares(&self, now: Instant, timeout: Option<Duration>) -> bool {
+    pub(super) fn may_defer_ack_req(&self, now: Instant, timeout: Option<Duration>) -> bool {
         let (Some(usual), Some((_, asked))) = (self.usual, self.asked) else {
             return false;
         };
-        let patience = usual * PATIENCE;
-        let far_off = timeout.is_some_and(|timeout| nanos(timeout) > patience * 4);
-        far_off && self.doublings == 0 && now.nanos_since(asked) < patience
+        let deferral = usual * DEFERRAL_ROUND_TRIPS;
+        let far_off = timeout.is_some_and(|timeout| nanos(timeout) > deferral * 4);
+        far_off && self.doublings == 0 && now.nanos_since(asked) < deferral
     }
 
-    /// Whether it is time to ask about packets that were spared. Stops the timer then.
-    pub(super) fn lost_patience(&mut self, now: Instant) -> bool {
-        let ended = self.patient && self.deadline.is_some_and(|deadline| deadline <= now);
+    /// Whether it is time to ask about packets that deferred their AckReq. Stops the timer then.
+    pub(super) fn deferral_ended(&mut self, now: Instant) -> bool {
+        let ended = self.deferred && self.deadline.is_some_and(|deadline| deadline <= now);
         if ended {
-            self.patient = false;
+            self.deferred = false;
             self.deadline = None;
         }
         ended
@@ -215,16 +215,16 @@ impl Clock {
         self.trips.distrust();
     }
 
-    fn wait_patiently(&mut self, now: Instant) {
-        self.patient = true;
+    fn wait_deferred(&mut self, now: Instant) {
+        self.deferred = true;
         self.deadline = self
             .usual
             .filter(|_| self.enabled)
-            .map(|usual| now.after_nanos((usual + self.deviation) * PATIENCE + SLACK));
+            .map(|usual| now.after_nanos((usual + self.deviation) * DEFERRAL_ROUND_TRIPS + SLACK));
     }
 
     fn wait(&mut self, now: Instant) {
-        self.patient = false;
+        self.deferred = false;
         self.deadline = self
             .usual
             .filter(|_| self.enabled)

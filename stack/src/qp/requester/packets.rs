@@ -11,7 +11,7 @@ use crate::wr::{RemoteAddr, SendFlags, SendOp};
 use roce_wire::{AtomicEth, Bth, ExtHeaders, Ieth, ImmDt, Opcode, PacketRepr, Reth};
 
 /// The maximum number of unsignaled WRITEs in a row that don't ask for an acknowledgement.
-const MOST_SPARED: u64 = 16;
+const MAX_DEFERRED: u64 = 16;
 
 /// Why a packet of a SEND or WRITE is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,12 +26,12 @@ pub(super) enum Why {
 
 /// Whether a packet asks for an acknowledgement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Asks {
+pub(super) enum AckReq {
     Yes,
     /// A packet behind it will ask.
     No,
-    /// Perhaps no packet follows; see [`Requester::spares`].
-    Spared,
+    /// Perhaps no packet follows; see [`Requester::may_defer_ack_req`].
+    Deferred,
 }
 
 /// A position in the stream of packets.
@@ -48,7 +48,7 @@ pub(super) struct SendCursor {
 pub(super) struct Sent {
     /// The number of PSNs: for a READ, those of the responses.
     pub(super) packets: u64,
-    pub(super) asks: Asks,
+    pub(super) ack_req: AckReq,
     /// Whether the answer measures the round trip.
     pub(super) timed: bool,
     /// Whether the port keeps its memory.
@@ -60,7 +60,7 @@ impl Sent {
     pub(super) fn request(packets: u64) -> Self {
         Self {
             packets,
-            asks: Asks::Yes,
+            ack_req: AckReq::Yes,
             timed: true,
             kept: false,
         }
@@ -96,9 +96,9 @@ impl Requester {
             && wqe.request.flags.contains(SendFlags::SOLICITED)
             && wqe.request.op.consumes_receive();
         // rule: 9.7.3-ask-at-end
-        let spared = is_last && why == Why::New && self.spares(cx, core, wqe);
+        let deferred = is_last && why == Why::New && self.may_defer_ack_req(cx, core, wqe);
         bth.ack_req =
-            is_last && !spared || why != Why::New || self.last_of_turn || self.quiet() == 0;
+            is_last && !deferred || why != Why::New || self.last_of_turn || self.quiet() == 0;
         let ext = data_headers(wqe, is_first);
         let path = core.config.path.as_ref().ok_or(EmitError::Full)?;
         let source = self.sq.source(cursor.index);
@@ -116,14 +116,14 @@ impl Requester {
         let kept = emit_of(cx, port, &packet, |cx, packet| {
             sgl::fetch(cx.memory, core.pd, source, offset, packet)
         })?;
-        let asks = match (bth.ack_req, spared) {
-            (true, _) => Asks::Yes,
-            (false, true) => Asks::Spared,
-            (false, false) => Asks::No,
+        let ack_req = match (bth.ack_req, deferred) {
+            (true, _) => AckReq::Yes,
+            (false, true) => AckReq::Deferred,
+            (false, false) => AckReq::No,
         };
         Ok(Sent {
             packets: 1,
-            asks,
+            ack_req,
             timed: bth.ack_req,
             kept,
         })
@@ -205,17 +205,19 @@ impl Requester {
 
     /// Whether the only packet of `wqe` may go without asking for an acknowledgement: `wqe` is a
     /// small, unsignaled WRITE. While such WRITEs follow each other quickly, one in a few asks.
-    /// When they stop, [`Requester::ask_at_last`] asks about the rest. So a program that answers a
-    /// WRITE with a WRITE sends one packet instead of two.
-    fn spares(&self, cx: &Cx<'_>, core: &Core, wqe: &SendWqe) -> bool {
-        let unwatched = matches!(wqe.request.op, SendOp::Write(_)) && wqe.packets == 1;
-        let few = MOST_SPARED.min(self.sq.limits().depth as u64 / 4);
-        unwatched
+    /// When they stop, [`Requester::ask_after_deferral`] asks about the rest. So a program that
+    /// answers a WRITE with a WRITE sends one packet instead of two.
+    fn may_defer_ack_req(&self, cx: &Cx<'_>, core: &Core, wqe: &SendWqe) -> bool {
+        let is_small_write = matches!(wqe.request.op, SendOp::Write(_)) && wqe.packets == 1;
+        let few = MAX_DEFERRED.min(self.sq.limits().depth as u64 / 4);
+        is_small_write
             && !wqe.request.flags.contains(SendFlags::SIGNALED)
             && self.nxt == self.max
             && self.unrequested + 1 < few
             && core.state == QpState::Rts
-            && self.clock.spares(cx.now, core.config.ack_timeout())
+            && self
+                .clock
+                .may_defer_ack_req(cx.now, core.config.ack_timeout())
     }
 }
 

@@ -222,9 +222,9 @@ impl Requester {
         }
     }
 
-    /// Asks about packets that were spared from asking, if no packet has followed that asks, by
+    /// Asks about packets that deferred their AckReq, if no packet has followed that asks, by
     /// retransmitting the newest one.
-    pub(super) fn ask_at_last(&mut self, cx: &mut Cx<'_>) {
+    pub(super) fn ask_after_deferral(&mut self, cx: &mut Cx<'_>) {
         if self.una < self.max && self.nxt == self.max {
             self.clock.distrust();
             self.begin_run(cx, self.max.prev(), Cause::Late, 0, None);

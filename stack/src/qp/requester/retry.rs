@@ -139,8 +139,8 @@ impl Requester {
             self.retry.restart(cx.now);
         }
         let waits = self.recovery.due().is_some() || self.nxt < self.max;
-        if self.clock.lost_patience(cx.now) {
-            self.ask_at_last(cx);
+        if self.clock.deferral_ended(cx.now) {
+            self.ask_after_deferral(cx);
         } else if !self.clock.excuse(cx.now, waits) && self.clock.expired(cx.now) {
             self.ask_again(cx);
         }
@@ -159,8 +159,8 @@ impl Requester {
         {
             self.retry.receiver_wait = None;
         }
-        if self.clock.lost_patience(cx.now) {
-            self.ask_at_last(cx);
+        if self.clock.deferral_ended(cx.now) {
+            self.ask_after_deferral(cx);
         } else if self.clock.expired(cx.now) {
             self.ask_again(cx);
         }

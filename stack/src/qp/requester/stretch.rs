@@ -3,7 +3,7 @@
 //! The decisions and lookups of [`transmit`](super::transmit) for each packet are the same up to
 //! the next packet that has to ask for an acknowledgement, as long as nothing arrives in between.
 
-use super::packets::{Asks, Sent, bth, data_opcode};
+use super::packets::{AckReq, Sent, bth, data_opcode};
 use super::{Requester, SendWqe};
 use crate::qp::emit::{EmitError, Outgoing, Written, count_packet, write_packet};
 use crate::qp::{Core, Cx, sgl};
@@ -73,7 +73,7 @@ impl Requester {
         if sent > 0 {
             let sent = Sent {
                 packets: sent,
-                asks: Asks::No,
+                ack_req: AckReq::No,
                 timed: false,
                 // Noted above, packet by packet.
                 kept: false,

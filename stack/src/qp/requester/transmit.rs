@@ -1,6 +1,6 @@
 //! Sending: one packet after the other, from the request that owns `nxt`.
 
-use super::packets::{Asks, SendCursor, Sent, Why};
+use super::packets::{AckReq, SendCursor, Sent, Why};
 use super::{Requester, SendWqe};
 use crate::counters::Stat;
 use crate::kind::QpState;
@@ -255,9 +255,9 @@ impl Requester {
     /// Moves `nxt` past what was sent there.
     pub(super) fn move_past(&mut self, cx: &mut Cx<'_>, sent: Sent) {
         self.note_sent(cx, self.nxt, sent);
-        self.unrequested = match sent.asks {
-            Asks::Yes => 0,
-            Asks::No | Asks::Spared => self.unrequested + sent.packets,
+        self.unrequested = match sent.ack_req {
+            AckReq::Yes => 0,
+            AckReq::No | AckReq::Deferred => self.unrequested + sent.packets,
         };
         // rule: 9.7.3.1-psn-each
         self.nxt = self.nxt + sent.packets;
@@ -277,7 +277,7 @@ impl Requester {
         if at < self.max {
             cold_path();
             cx.counters.count(Stat::Retransmitted);
-        } else if sent.asks == Asks::Yes {
+        } else if sent.ack_req == AckReq::Yes {
             self.clock.trips.note(cx.now, at.next());
             if sent.timed {
                 self.clock.time(cx.now, at.next());
@@ -285,9 +285,9 @@ impl Requester {
         }
         self.max = self.max.max(at + sent.packets);
         self.retry.on_sent(cx.now);
-        match sent.asks {
-            Asks::Spared => self.clock.on_spared(cx.now),
-            Asks::Yes | Asks::No => self.clock.on_sent(cx.now, self.max),
+        match sent.ack_req {
+            AckReq::Deferred => self.clock.on_ack_req_deferred(cx.now),
+            AckReq::Yes | AckReq::No => self.clock.on_sent(cx.now, self.max),
         }
     }
 }
