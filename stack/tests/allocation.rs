@@ -2,7 +2,7 @@
 //! has one test, since allocations of other tests at the same time would count.
 
 #[allow(dead_code, unused_imports)]
-#[path = "rc/sim/mod.rs"]
+#[path = "transport/sim/mod.rs"]
 mod sim;
 
 use roce_wire::Opcode;

@@ -1,6 +1,6 @@
-//! Reliable connections end to end, against the rules of the InfiniBand Architecture Specification:
-//! two NICs over a faulty wire, or one against packets written by hand, in virtual time and from a
-//! seed. The tests of the unreliable services are in [`uc`] and [`ud`], with the same helpers.
+//! The transport services RC, UC, UD and XRC end to end, against the rules of the InfiniBand
+//! Architecture Specification: two NICs over a faulty wire, or one against packets written by hand,
+//! in virtual time and from a seed. What is in no folder of another service tests RC.
 
 mod acks;
 mod answers;
