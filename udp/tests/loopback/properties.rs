@@ -1,0 +1,37 @@
+//! What a port and an interface say about themselves.
+
+use roce_port::Port;
+use roce_udp::{UdpPort, UdpPortConfig};
+
+use crate::pair;
+use crate::support::loopback_config;
+
+#[test]
+fn the_mtu_of_an_interface_is_told_or_why_not() {
+    assert!(roce_udp::interface_mtu("lo").expect("every machine has it") >= 1280);
+    for name in ["", "no-such-if", "a-name-far-too-long-for-an-interface"] {
+        assert!(roce_udp::interface_mtu(name).is_err(), "{name:?}");
+    }
+}
+
+#[test]
+fn a_port_can_move_to_another_thread() {
+    fn sendable<T: Send>() {}
+    sendable::<UdpPort>();
+}
+
+#[test]
+fn the_receive_buffer_is_what_the_kernel_gives() {
+    let (near, _) = pair(14);
+    let sized = |receive_buffer_bytes| {
+        UdpPort::new(UdpPortConfig {
+            receive_buffer_bytes,
+            ..loopback_config(near)
+        })
+        .capabilities()
+        .receive_buffer_bytes
+    };
+    // Every kernel's limit is above 64 KiB.
+    assert_eq!(sized(64 << 10), 64 << 10);
+    assert!(sized(1 << 30) >= sized(64 << 10));
+}
