@@ -6,6 +6,7 @@ pub mod command;
 pub mod fabric;
 pub mod flames;
 pub mod frameworks;
+pub mod output;
 pub mod pacer;
 pub mod packet;
 pub mod page;

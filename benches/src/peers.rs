@@ -1,5 +1,6 @@
 //! The programs that this stack is compared with.
 
+use crate::output::output;
 use crate::veth::{ADDRESSES, VethPair};
 use nix::sys::resource::{UsageWho, getrusage};
 use std::io::{BufRead, BufReader};
@@ -53,24 +54,6 @@ pub fn serve(mut command: Command, ready: &str) -> Result<Server, String> {
         }
     }
     Err(format!("{command:?} ended before it said {ready:?}"))
-}
-
-/// Runs a command to its end. Returns its output.
-///
-/// # Errors
-/// If it fails; the error contains its output.
-pub fn output(mut command: Command) -> Result<String, String> {
-    let done = command
-        .output()
-        .map_err(|e| format!("running {command:?}: {e}"))?;
-    let text = String::from_utf8_lossy(&done.stdout).into_owned();
-    if done.status.success() {
-        return Ok(text);
-    }
-    Err(format!(
-        "{command:?}: {text}{}",
-        String::from_utf8_lossy(&done.stderr)
-    ))
 }
 
 /// Processor time of this process's terminated children, including kernel time, in seconds.

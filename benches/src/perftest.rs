@@ -1,6 +1,7 @@
 //! Debian's perftest, unmodified, on this stack's libibverbs.
 
-use crate::peers::{output, serve};
+use crate::output::output;
+use crate::peers::serve;
 use crate::roce::PROFILE;
 use crate::veth::{ADDRESSES, VethPair};
 use std::path::Path;

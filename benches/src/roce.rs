@@ -1,6 +1,7 @@
 //! `roce perf` between two namespaces.
 
-use crate::peers::{cpu_seconds, output, serve};
+use crate::output::output;
+use crate::peers::{cpu_seconds, serve};
 use crate::veth::{ADDRESSES, VethPair};
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -1,6 +1,6 @@
 //! Two network namespaces with a veth pair between them.
 
-use crate::peers::output;
+use crate::output::output;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 

@@ -1,7 +1,8 @@
 //! Profiles both ends of `roce perf` with the kernel's `perf`.
 
 use super::stacks::{self, Stack};
-use crate::peers::{output, serve};
+use crate::output::output;
+use crate::peers::serve;
 use crate::roce::PROFILE;
 use crate::veth::{ADDRESSES, VethPair};
 use std::path::{Path, PathBuf};
