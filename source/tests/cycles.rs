@@ -54,7 +54,6 @@ const KNOWN: &[(&str, &[&str])] = &[
             "rdmacm::table",
         ],
     ),
-    ("tests", &["lab::agent", "lab::guest"]),
     ("conformance", &["render", "report"]),
 ];
 

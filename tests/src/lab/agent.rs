@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use super::guest::GuestStatus;
 use super::qemu::{CONSOLE_LOG, QEMU_LOG};
+use super::status::GuestStatus;
 use super::{LabError, oops};
 
 /// Longest frame body in either direction, in bytes.

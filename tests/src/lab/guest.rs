@@ -8,6 +8,7 @@ use serde_json::{Map, Value, json};
 
 use super::LabError;
 use super::agent::{Agent, Progress};
+use super::status::GuestStatus;
 
 /// A command to be run in the guest, in the manner of [`std::process::Command`].
 /// Its working directory is `/tmp` there, in memory.
@@ -232,15 +233,6 @@ impl Drop for GuestChild {
 fn take_output(progress: &mut Progress, output: &mut GuestOutput) {
     output.stdout.append(&mut progress.stdout);
     output.stderr.append(&mut progress.stderr);
-}
-
-/// How a command in the guest ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum GuestStatus {
-    /// By itself, with this exit code.
-    Exited(i32),
-    /// By this signal.
-    Killed(i32),
 }
 
 /// What a command in the guest wrote, and how it ended.

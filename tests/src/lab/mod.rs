@@ -53,6 +53,7 @@ mod qemu;
 mod release;
 mod second;
 pub(crate) mod shared;
+mod status;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -65,7 +66,7 @@ pub use capture::{Capture, CaptureFiles};
 pub use error::LabError;
 pub use faults::{Counters, Direction, Drops, LossCounters};
 pub use flavour::Flavour;
-pub use guest::{GuestChild, GuestCommand, GuestOutput, GuestStatus};
+pub use guest::{GuestChild, GuestCommand, GuestOutput};
 pub use network::{
     GUEST_INTERFACE, GUEST_IP4, GUEST_LL6, GUEST_RDMA_DEVICE, HOST_INTERFACE, HOST_IP4, HOST_LL6,
     SECOND_IP4,
@@ -74,6 +75,7 @@ pub use packages::mirror as debian_mirror;
 pub use release::Release;
 pub use second::SecondGuest;
 pub use shared::SharedLab;
+pub use status::GuestStatus;
 
 use again::boot_again;
 use agent::Agent;
