@@ -6,11 +6,35 @@ use crate::cite::{Citation, Kind};
 use crate::report::Report;
 use std::collections::BTreeSet;
 use std::fmt::Write;
+use std::path::Path;
 
 const NOTE: &str = "<!-- Written by `cargo run -p roce-conformance -- --write`: change \
                     conformance/rules or the citations instead. -->\n\n";
 
-pub(crate) fn conformance(report: &Report) -> String {
+impl Report {
+    /// The generated documents: path relative to the project's folder, and text.
+    pub fn documents(&self) -> [(&'static str, String); 2] {
+        [
+            ("docs/conformance.md", conformance(self)),
+            ("docs/traps.md", traps(self)),
+        ]
+    }
+
+    /// The documents that are out of date.
+    pub fn outdated(&self, root: &Path) -> Vec<String> {
+        self.documents()
+            .into_iter()
+            .filter(|(path, text)| {
+                std::fs::read_to_string(root.join(path)).map_or(true, |found| found != *text)
+            })
+            .map(|(path, _)| {
+                format!("{path} is out of date: cargo run -p roce-conformance -- --write")
+            })
+            .collect()
+    }
+}
+
+fn conformance(report: &Report) -> String {
     let mut out = String::from(NOTE);
     out.push_str("# Which rules the stack follows\n\n");
     out.push_str(
@@ -69,7 +93,7 @@ fn row(out: &mut String, report: &Report, rule: &Rule) {
     let _ = writeln!(out, "| `{id}` | {section} | {text} | {code} | {tests} |");
 }
 
-pub(crate) fn traps(report: &Report) -> String {
+fn traps(report: &Report) -> String {
     let mut out = String::from(NOTE);
     out.push_str("# Where other implementations went wrong\n\n");
     out.push_str(

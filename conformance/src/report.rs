@@ -2,7 +2,6 @@
 
 use crate::book::{Book, Rule, Status};
 use crate::cite::{Citation, Citations, Kind};
-use crate::render;
 use std::collections::BTreeSet;
 use std::path::Path;
 
@@ -109,26 +108,5 @@ impl Report {
                 }
             }
         }
-    }
-
-    /// The generated documents: path relative to the project's folder, and text.
-    pub fn documents(&self) -> [(&'static str, String); 2] {
-        [
-            ("docs/conformance.md", render::conformance(self)),
-            ("docs/traps.md", render::traps(self)),
-        ]
-    }
-
-    /// The documents that are out of date.
-    pub fn outdated(&self, root: &Path) -> Vec<String> {
-        self.documents()
-            .into_iter()
-            .filter(|(path, text)| {
-                std::fs::read_to_string(root.join(path)).map_or(true, |found| found != *text)
-            })
-            .map(|(path, _)| {
-                format!("{path} is out of date: cargo run -p roce-conformance -- --write")
-            })
-            .collect()
     }
 }

@@ -54,7 +54,6 @@ const KNOWN: &[(&str, &[&str])] = &[
             "rdmacm::table",
         ],
     ),
-    ("conformance", &["render", "report"]),
 ];
 
 #[test]
