@@ -31,7 +31,7 @@ const MAGIC: [[u8; 4]; 5] = [
 
 /// Makes a file called `wanted`, or a numbered variant if that name is taken. Tries the names from
 /// number `first` on, and returns the number of the name, too.
-pub(crate) fn create_beside_others(
+pub(crate) fn create_under_free_name(
     wanted: &Path,
     first: u32,
 ) -> Result<(Output, PathBuf, u32), CreateError> {

@@ -81,7 +81,7 @@ impl Capture {
     /// See [`CreateError`].
     pub fn limited(name: impl AsRef<Path>, limits: Limits) -> Result<Self, CreateError> {
         let wanted = name::expand(name.as_ref())?;
-        let (file, path, number) = file::create_beside_others(&wanted, 1)?;
+        let (file, path, number) = file::create_under_free_name(&wanted, 1)?;
         let ring = Ring::new(limits, wanted, path.clone(), number);
         Self::over(file, path, ring)
     }

@@ -1,6 +1,6 @@
 //! The sequence of a capture's files: what happens when one reaches its limit.
 
-use crate::file::{Output, create_beside_others};
+use crate::file::{Output, create_under_free_name};
 use crate::limits::{Limits, Size};
 use std::collections::VecDeque;
 use std::io;
@@ -53,7 +53,7 @@ impl Ring {
         if self.limits.files <= 1 {
             return Err(io::Error::other(self.full()));
         }
-        let made = create_beside_others(&self.wanted, self.number + 1);
+        let made = create_under_free_name(&self.wanted, self.number + 1);
         let (output, path, number) = made.map_err(|error| io::Error::other(error.to_string()))?;
         self.number = number;
         self.files.push_back(path);

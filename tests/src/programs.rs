@@ -19,8 +19,8 @@ pub fn roce() -> &'static Path {
     static ROCE: OnceLock<PathBuf> = OnceLock::new();
     ROCE.get_or_init(|| match env::var_os("ROCE_UNDER_TEST") {
         Some(path) => path.into(),
-        None => beside("roce-under-test")
-            .or_else(|| beside("roce"))
+        None => sibling("roce-under-test")
+            .or_else(|| sibling("roce"))
             .unwrap_or_else(|| built("roce-under-test")),
     })
 }
@@ -30,7 +30,7 @@ pub fn roce() -> &'static Path {
 /// # Panics
 /// If it was not built: cargo does so for integration tests, not for `--lib` alone.
 pub fn built(name: &str) -> PathBuf {
-    beside(name).unwrap_or_else(|| {
+    sibling(name).unwrap_or_else(|| {
         panic!(
             "no {name} above {}: run cargo build -p roce-tests --bins",
             running().display()
@@ -40,7 +40,7 @@ pub fn built(name: &str) -> PathBuf {
 
 /// A file in the folder of the running program, or in one above it: tests are in
 /// target/PROFILE/deps, examples and benches one level higher up.
-fn beside(name: &str) -> Option<PathBuf> {
+fn sibling(name: &str) -> Option<PathBuf> {
     let running = running();
     let mut found = running.ancestors().map(|dir| dir.join(name));
     found.find(|path| path.is_file())

@@ -29,7 +29,7 @@ fn run(args: &Args) -> Result<(), String> {
 fn measure(args: &Args) -> Result<Vec<Comparison>, String> {
     let roce = roce::build()?;
     perftest::build_library()?;
-    let built = Built::beside(&roce)?;
+    let built = Built::near(&roce)?;
     let bar = progress(args.comparing.runs * 2 * 5);
     let mut pairs = vec![Vec::new(); FRAMEWORKS.len()];
     for _ in 0..args.comparing.runs {

@@ -149,9 +149,9 @@ impl PacketSocket {
         if sent && self.loopback {
             return Ok(Some(None));
         }
-        let beside = Beside::read(&message);
+        let ancillary = AncillaryData::read(&message);
         let len = wire_len.min(ROOM);
-        let (start, added) = match beside.tag.filter(|_| len >= 12) {
+        let (start, added) = match ancillary.tag.filter(|_| len >= 12) {
             Some(tag) => {
                 // The addresses move to the front, and the tag follows them.
                 self.buffer.copy_within(TAG..TAG + 12, 0);
@@ -163,7 +163,7 @@ impl PacketSocket {
         Ok(Some(Some(Passed {
             bytes: &self.buffer[start..TAG + len],
             wire_len: wire_len + added,
-            time: beside.time.unwrap_or_else(SystemTime::now),
+            time: ancillary.time.unwrap_or_else(SystemTime::now),
             sent,
         })))
     }
@@ -191,13 +191,13 @@ impl PacketSocket {
 
 /// The kernel's facts about a packet.
 #[derive(Default)]
-struct Beside {
+struct AncillaryData {
     time: Option<SystemTime>,
     /// The VLAN tag, as in a frame.
     tag: Option<[u8; TAG]>,
 }
 
-impl Beside {
+impl AncillaryData {
     fn read(message: &libc::msghdr) -> Self {
         let mut found = Self::default();
         // SAFETY: the message was filled by the kernel, its control buffer still exists, and

@@ -75,7 +75,7 @@ const LINKS: &str = "roce-links";
 
 /// Makes links to a library that is not in a folder under its right name, as in a build tree. They
 /// are in a folder beside it.
-fn links_beside(library: &Library) -> Result<PathBuf, RunError> {
+fn folder_with_links(library: &Library) -> Result<PathBuf, RunError> {
     let no_links = || RunError::NoLinks {
         library: library.path().to_owned(),
     };
@@ -104,7 +104,7 @@ fn environment(args: &EnvArgs) -> Result<Environment, RunError> {
         }
         None => match library.folder() {
             Some(folder) => (folder.to_owned(), None),
-            None => (links_beside(&library)?, None),
+            None => (folder_with_links(&library)?, None),
         },
     };
     if !can_be_searched(&links) {

@@ -49,7 +49,7 @@ impl Library {
         let candidates = match (said, variable) {
             (Some(path), _) => in_or_at(path),
             (None, Some(folder)) => in_or_at(Path::new(&folder)),
-            (None, None) => beside_this_command(),
+            (None, None) => near_this_command(),
         };
         let found = candidates.iter().find(|path| path.is_file());
         let Some(found) = found else {
@@ -86,7 +86,7 @@ impl Library {
     /// The places that were searched.
     pub(crate) fn preload(&self) -> Result<PathBuf, Vec<PathBuf>> {
         let beside = self.path.with_file_name(PRELOAD);
-        let others = beside_this_command().into_iter();
+        let others = near_this_command().into_iter();
         let mut candidates: Vec<PathBuf> = std::iter::once(beside)
             .chain(others.map(|path| path.with_file_name(PRELOAD)))
             .collect();
@@ -136,7 +136,7 @@ fn in_or_at(path: &Path) -> Vec<PathBuf> {
 }
 
 /// The default places.
-fn beside_this_command() -> Vec<PathBuf> {
+fn near_this_command() -> Vec<PathBuf> {
     let Some(own) = env::current_exe()
         .ok()
         .and_then(|own| own.canonicalize().ok())

@@ -162,11 +162,11 @@ impl Egress {
     /// Notes that a host found no room: it is woken when a packet has been sent.
     pub(super) fn refuse(&mut self, events: &mut Events) {
         self.refused = true;
-        self.tell_when_free(events);
+        self.wake_when_free(events);
     }
 
     /// If a packet is being sent, wakes the host when that is done.
-    pub(super) fn tell_when_free(&mut self, events: &mut Events) {
+    pub(super) fn wake_when_free(&mut self, events: &mut Events) {
         if self.is_sending(events) {
             self.await_sent(events);
         }

@@ -130,7 +130,7 @@ impl Fabric {
         let host = &mut self.hosts[host.0];
         // If the caller does not drive it, the host runs at the latest when its link is free.
         if let Some(egress) = host.egress {
-            self.egresses[egress.0].tell_when_free(&mut self.events);
+            self.egresses[egress.0].wake_when_free(&mut self.events);
         }
         &mut host.nic
     }
@@ -195,16 +195,16 @@ impl Fabric {
 
     /// Restarts a host with a new NIC. Packets in its ring are lost.
     pub fn restart(&mut self, id: HostId) {
-        self.begin_anew(id, false);
+        self.restart_host(id, false);
     }
 
     /// Restarts a host whose new NIC draws the same numbers and keys again, in the same order, as
     /// if its random numbers were bad.
     pub fn restart_alike(&mut self, id: HostId) {
-        self.begin_anew(id, true);
+        self.restart_host(id, true);
     }
 
-    fn begin_anew(&mut self, id: HostId, alike: bool) {
+    fn restart_host(&mut self, id: HostId, alike: bool) {
         let host = &mut self.hosts[id.0];
         for packet in host.ring.drain(..) {
             self.pool.give_back(packet);

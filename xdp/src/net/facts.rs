@@ -52,7 +52,7 @@ pub struct OwnAddress {
 
 impl OwnAddress {
     /// Whether the prefix says that `other` is on the link.
-    pub(super) fn is_beside(&self, other: IpAddr) -> bool {
+    pub(super) fn is_on_link(&self, other: IpAddr) -> bool {
         let left = |bits: u32| bits.saturating_sub(self.prefix_len.into());
         match (self.address, other) {
             (IpAddr::V4(own), IpAddr::V4(other)) => {

@@ -14,7 +14,7 @@ impl Core {
             Event::LinkGone => {
                 self.gone = true;
                 self.changes.link = true;
-                self.judge_anew();
+                self.invalidate_paths();
             }
             Event::Addresses(addresses) => {
                 if self.own != addresses {
@@ -29,7 +29,7 @@ impl Core {
             }
             Event::Others(addresses) => {
                 if self.others.set_addresses(addresses) {
-                    self.judge_anew();
+                    self.invalidate_paths();
                 }
             }
             Event::OtherAddress(other) => self.follow_other(other, Others::add),
@@ -39,7 +39,7 @@ impl Core {
                     self.follow_other_link(index);
                 }
             }
-            Event::RoutesChanged => self.judge_anew(),
+            Event::RoutesChanged => self.invalidate_paths(),
             Event::Route(key, route) => self.follow_route(key, route),
             Event::Neighbour {
                 address,
@@ -54,7 +54,7 @@ impl Core {
     }
 
     /// Makes every path be judged again when it is used next.
-    fn judge_anew(&mut self) {
+    fn invalidate_paths(&mut self) {
         self.generation += 1;
         // An answer to an outstanding request may describe the state before the change.
         self.requests
@@ -65,7 +65,7 @@ impl Core {
         if self.link.as_ref() != Some(&link) {
             self.link = Some(link);
             self.changes.link = true;
-            self.judge_anew();
+            self.invalidate_paths();
         }
     }
 
@@ -85,7 +85,7 @@ impl Core {
     fn addresses_changed(&mut self) {
         self.addresses = self.own.iter().map(|own| own.address).collect();
         self.changes.addresses = true;
-        self.judge_anew();
+        self.invalidate_paths();
     }
 
     /// Handles an address of another interface that came or went. Most do not affect any path.
@@ -110,7 +110,7 @@ impl Core {
     fn start_over(&mut self) {
         self.counters.overruns += 1;
         self.others.forget_links();
-        self.judge_anew();
+        self.invalidate_paths();
         self.request(Request::Link);
         self.request(Request::Addresses);
         let hops: Vec<IpAddr> = self.hops.addresses().collect();
@@ -133,11 +133,13 @@ impl Core {
         {
             return;
         }
-        let beside = match route {
-            Route::Local | Route::Unicast { gateway: None, .. } => self.beside(key, route),
+        let other = match route {
+            Route::Local | Route::Unicast { gateway: None, .. } => {
+                self.to_other_interface(key, route)
+            }
             _ => None,
         };
-        let verdict = beside.unwrap_or_else(|| self.verdict(key, route));
+        let verdict = other.unwrap_or_else(|| self.verdict(key, route));
         if let Some(path) = self.paths.peek_mut(key) {
             path.verdict = verdict;
         }
@@ -173,12 +175,12 @@ impl Core {
     /// to the route or the prefix of the source. ARP does not resolve such an address, because the
     /// kernel rejects a packet whose source is its own address as forged. So this asks for the
     /// interface's Ethernet address.
-    fn beside(&mut self, key: PathKey, route: Route) -> Option<Verdict> {
+    fn to_other_interface(&mut self, key: PathKey, route: Route) -> Option<Verdict> {
         if self.addresses.contains(&key.dst) {
             return None;
         }
         let index = self.others.interface_of(key.dst)?;
-        let has_it = |own: &OwnAddress| own.address == key.src && own.is_beside(key.dst);
+        let has_it = |own: &OwnAddress| own.address == key.src && own.is_on_link(key.dst);
         let mtu = match route {
             Route::Unicast { mtu, .. } => mtu,
             _ if self.own.iter().any(has_it) => None,

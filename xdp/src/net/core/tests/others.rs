@@ -185,11 +185,11 @@ fn prefixes() {
         ("fd00::1", 128, "fd00::1", "fd00::"),
     ];
     for (own, bits, near, far) in cases {
-        assert!(with(own, bits).is_beside(ip(near)));
-        assert!(!with(own, bits).is_beside(ip(far)));
+        assert!(with(own, bits).is_on_link(ip(near)));
+        assert!(!with(own, bits).is_on_link(ip(far)));
     }
     for all in ["10.0.0.1", "fd00::1"] {
-        assert_eq!(with(all, 0).is_beside(ip("192.0.2.1")), all != "fd00::1");
+        assert_eq!(with(all, 0).is_on_link(ip("192.0.2.1")), all != "fd00::1");
     }
-    assert!(!with("10.0.0.1", 200).is_beside(ip("10.0.0.2")), "no such");
+    assert!(!with("10.0.0.1", 200).is_on_link(ip("10.0.0.2")), "no such");
 }
