@@ -38,7 +38,7 @@ impl Comparing {
     ///
     /// # Errors
     /// If the page can't be written, or lacks these lines.
-    pub fn tell(&self, marker: &str, measured: &[Comparison]) -> Result<(), String> {
+    pub fn publish(&self, marker: &str, measured: &[Comparison]) -> Result<(), String> {
         let table = markdown(measured, &machine());
         println!("{table}");
         match &self.write {

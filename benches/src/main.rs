@@ -31,7 +31,7 @@ fn main() -> ExitCode {
 }
 
 fn run(args: &Args) -> Result<(), String> {
-    args.comparing.tell("figures", &measure(args)?)
+    args.comparing.publish("figures", &measure(args)?)
 }
 
 /// Everything is measured once in each run, so that drift affects all alike.

@@ -193,7 +193,7 @@ impl Agent {
         connection: ConnectionId,
         acceptance: &DatagramAcceptance,
     ) -> Result<(), CmError> {
-        self.tell_qp(now, connection, acceptance)
+        self.accept_lookup(now, connection, acceptance)
     }
 
     /// Refuses an [`Event::Requested`], [`Event::DatagramRequested`] or [`Event::Replied`] (REJ;
@@ -438,7 +438,7 @@ impl Agent {
     }
 
     /// Queues an event, unless the owner has dropped the connection.
-    fn tell(&mut self, id: ConnectionId, event: Event) {
+    fn queue_event(&mut self, id: ConnectionId, event: Event) {
         if self.table.get(id).is_some_and(|c| c.owned) {
             self.events.push_back(event);
         }

@@ -44,7 +44,7 @@ impl Belated {
             let Some(id) = self.cqs.lock().pop_first() else {
                 return Ok(None);
             };
-            let Some(found) = of.state.objects.channels.tell(&id) else {
+            let Some(found) = of.state.objects.channels.acquire(&id) else {
                 continue;
             };
             let found = Handle::<Cq>::named(found.cast());
@@ -121,7 +121,7 @@ impl Channel {
             match channel.poll() {
                 Some(id) => {
                     // Skip the event if its CQ was destroyed meanwhile.
-                    if let Some(found) = state.objects.channels.tell(&id) {
+                    if let Some(found) = state.objects.channels.acquire(&id) {
                         return Ok(Handle::named(found.cast()));
                     }
                 }

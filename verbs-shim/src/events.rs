@@ -92,7 +92,7 @@ impl<K: Eq + Hash> Table<K> {
 
     /// The object that an event refers to, with its count of unacknowledged events increased;
     /// `None` if it is gone.
-    pub(crate) fn tell(&self, key: &K) -> Option<*mut c_void> {
+    pub(crate) fn acquire(&self, key: &K) -> Option<*mut c_void> {
         let entries = self.entries.lock();
         let entry = entries.get(key)?;
         entry.unacknowledged.one_more();
@@ -162,18 +162,18 @@ pub(crate) extern "C" fn get_async_event(
 
 /// An event in C's form; `None` if its object is gone.
 fn c_event(objects: &Registry, event: Event) -> Option<IbvAsyncEvent> {
-    let of_qp = |qpn| objects.qps.tell(&qpn);
+    let of_qp = |qpn| objects.qps.acquire(&qpn);
     let port = || Some(std::ptr::without_provenance_mut(1));
     let (element, event_type) = match event {
         Event::CqNotify(_) => return None,
-        Event::CqError(id) => (objects.cqs.tell(&id), EVENT_CQ_ERR),
+        Event::CqError(id) => (objects.cqs.acquire(&id), EVENT_CQ_ERR),
         Event::QpRequestError(qpn) => (of_qp(qpn), EVENT_QP_REQ_ERR),
         Event::QpAccessError(qpn) => (of_qp(qpn), EVENT_QP_ACCESS_ERR),
         Event::QpFatal(qpn) => (of_qp(qpn), EVENT_QP_FATAL),
         Event::CommEstablished(qpn) => (of_qp(qpn), EVENT_COMM_EST),
         Event::SqDrained(qpn) => (of_qp(qpn), EVENT_SQ_DRAINED),
         Event::LastWqeReached(qpn) => (of_qp(qpn), EVENT_QP_LAST_WQE_REACHED),
-        Event::SrqLimit(srqn) => (objects.srqs.tell(&srqn), EVENT_SRQ_LIMIT_REACHED),
+        Event::SrqLimit(srqn) => (objects.srqs.acquire(&srqn), EVENT_SRQ_LIMIT_REACHED),
         Event::PortActive => (port(), EVENT_PORT_ACTIVE),
         Event::PortError => (port(), EVENT_PORT_ERR),
         Event::GidChange => (port(), EVENT_GID_CHANGE),
@@ -226,15 +226,15 @@ mod tests {
         let unacknowledged = Arc::new(Unacknowledged::default());
         let mut object = 0_u8;
         table.insert(7, &raw mut object, &unacknowledged);
-        assert_eq!(table.tell(&8), None);
-        assert_eq!(table.tell(&7), Some((&raw mut object).cast()));
-        assert!(table.tell(&7).is_some());
+        assert_eq!(table.acquire(&8), None);
+        assert_eq!(table.acquire(&7), Some((&raw mut object).cast()));
+        assert!(table.acquire(&7).is_some());
         std::thread::scope(|scope| {
             let removal = scope.spawn(|| table.remove(&7));
             unacknowledged.acknowledge(1);
             assert!(!removal.is_finished());
             unacknowledged.acknowledge(1);
         });
-        assert_eq!(table.tell(&7), None);
+        assert_eq!(table.acquire(&7), None);
     }
 }

@@ -22,7 +22,8 @@ fn main() -> ExitCode {
 }
 
 fn run(args: &Args) -> Result<(), String> {
-    args.comparing.tell("figures frameworks", &measure(args)?)
+    args.comparing
+        .publish("figures frameworks", &measure(args)?)
 }
 
 /// The two alternate, so that drift affects both alike.

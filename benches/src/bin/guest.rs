@@ -33,7 +33,7 @@ fn main() -> ExitCode {
 }
 
 fn run(args: &Args) -> Result<(), String> {
-    args.comparing.tell("figures guest", &measure(args)?)
+    args.comparing.publish("figures guest", &measure(args)?)
 }
 
 /// Gigabits per second, and microseconds.

@@ -48,7 +48,7 @@ fn main() -> ExitCode {
 }
 
 fn run(args: &Args) -> Result<(), String> {
-    args.comparing.tell("figures marks", &measure(args)?)
+    args.comparing.publish("figures marks", &measure(args)?)
 }
 
 /// The rates of the two flows, in bits per second, and the number of packets that the port dropped.

@@ -33,7 +33,7 @@ fn main() -> ExitCode {
 }
 
 fn run(args: &Args) -> Result<(), String> {
-    args.comparing.tell("figures programs", &measure(args)?)
+    args.comparing.publish("figures programs", &measure(args)?)
 }
 
 /// One run of everything.

@@ -30,7 +30,7 @@ fn main() -> ExitCode {
 }
 
 fn run(args: &Args) -> Result<(), String> {
-    args.comparing.tell("figures xdp", &measure(args)?)
+    args.comparing.publish("figures xdp", &measure(args)?)
 }
 
 /// 8 outstanding WRITEs keep the link busy, and their 512 KiB stay in the cache.

@@ -127,7 +127,7 @@ impl Agent {
         if other.is_some() {
             let reason = RejectReason::STALE_CONNECTION;
             self.reject_rep(path, transaction, rep, reason);
-            self.tell(
+            self.queue_event(
                 id,
                 Event::Rejected {
                     connection: id,
@@ -153,7 +153,7 @@ impl Agent {
             srq: rep.srq,
             private: rep.private.bytes().to_vec().into(),
         };
-        self.tell(
+        self.queue_event(
             id,
             Event::Replied {
                 connection: id,

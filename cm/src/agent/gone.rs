@@ -43,7 +43,7 @@ impl Agent {
         };
         match connection.state {
             State::ReqReceived | State::RepReceived => {
-                self.tell(
+                self.queue_event(
                     id,
                     Event::Rejected {
                         connection: id,

@@ -108,7 +108,7 @@ impl Agent {
     }
 
     // rule: 12.11-lookup
-    pub(super) fn tell_qp(
+    pub(super) fn accept_lookup(
         &mut self,
         now: Instant,
         id: ConnectionId,
@@ -210,7 +210,7 @@ impl Agent {
                 private,
             }
         };
-        self.tell(id, event);
+        self.queue_event(id, event);
         self.table.remove(id);
     }
 }

@@ -219,7 +219,7 @@ impl Agent {
     /// The peer has shown that it is ready.
     pub(super) fn establish(&mut self, id: ConnectionId, private: &[u8]) {
         self.table.change(id, State::Established(None), None);
-        self.tell(
+        self.queue_event(
             id,
             Event::Established {
                 connection: id,

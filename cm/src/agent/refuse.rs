@@ -98,11 +98,11 @@ impl Agent {
         };
         match connection.state {
             State::ReqSent(_) => {
-                self.tell(id, rejected);
+                self.queue_event(id, rejected);
                 self.table.remove(id);
             }
             State::ReqReceived | State::RepSent(_) | State::RepReceived => {
-                self.tell(id, rejected);
+                self.queue_event(id, rejected);
                 self.over(now, id, None);
             }
             // The peer never saw the RTU, and gave up.

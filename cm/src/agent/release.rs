@@ -80,7 +80,7 @@ impl Agent {
         private: Vec<u8>,
         drep: Option<Mad>,
     ) {
-        self.tell(
+        self.queue_event(
             id,
             Event::Disconnected {
                 connection: id,
@@ -116,7 +116,7 @@ impl Agent {
             // rule: 12.9-crossing
             State::DreqSent(_) => {
                 connection.transaction = transaction;
-                self.tell(
+                self.queue_event(
                     id,
                     Event::Disconnected {
                         connection: id,
@@ -140,7 +140,7 @@ impl Agent {
         if self.table.get(id).is_some_and(|c| !c.owned) {
             return self.send_drep(now, id, PrivateData::NONE);
         }
-        self.tell(
+        self.queue_event(
             id,
             Event::DisconnectRequested {
                 connection: id,

@@ -84,16 +84,16 @@ impl Agent {
             }
             // rule: 12.9-give-up
             State::ReqSent(_) | State::RepSent(_) => {
-                self.tell(id, Event::Unreachable { connection: id });
+                self.queue_event(id, Event::Unreachable { connection: id });
                 self.refuse(now, id, RejectReason::TIMEOUT, PrivateData::NONE);
             }
             State::LookupSent(_) => {
-                self.tell(id, Event::Unreachable { connection: id });
+                self.queue_event(id, Event::Unreachable { connection: id });
                 self.table.remove(id);
             }
             State::DreqSent(_) => self.disconnected(now, id, Vec::new(), None),
             State::TimeWait(_) => {
-                self.tell(id, Event::TimeWaitOver { connection: id });
+                self.queue_event(id, Event::TimeWaitOver { connection: id });
                 self.table.remove(id);
             }
             State::Over(_) => self.table.remove(id),

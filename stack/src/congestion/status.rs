@@ -38,7 +38,7 @@ pub struct QpCongestion {
 
 impl QpCongestion {
     /// Fills in the state of an algorithm, for a sender with packets of this length.
-    pub(crate) fn tell(&mut self, law: &Sender, control: &CongestionControl, mtu: usize) {
+    pub(crate) fn fill_from(&mut self, law: &Sender, control: &CongestionControl, mtu: usize) {
         if law.is_over(control) {
             return;
         }

@@ -149,7 +149,7 @@ impl Qp {
             .as_ref()
             .and_then(|limiter| limiter.law_at(now, control));
         if let Some(law) = law {
-            told.tell(&law, control, self.core.config.mtu());
+            told.fill_from(&law, control, self.core.config.mtu());
         }
         told.rate = lower(told.rate, self.core.config.limit().rate());
         told

@@ -221,7 +221,7 @@ impl Qp {
     /// The attributes, with the present PSNs.
     pub(crate) fn config(&self) -> QpConfig {
         let mut config = self.core.config.clone();
-        self.service.tell_psns(self.core.state, &mut config);
+        self.service.fill_psns(self.core.state, &mut config);
         config
     }
 

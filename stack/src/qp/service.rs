@@ -89,7 +89,7 @@ impl Service {
     }
 
     /// Writes the present PSNs to `config`, as far as they have a meaning in `state`.
-    pub(super) fn tell_psns(&self, state: QpState, config: &mut QpConfig) {
+    pub(super) fn fill_psns(&self, state: QpState, config: &mut QpConfig) {
         if matches!(state, QpState::Reset | QpState::Init) {
             return;
         }

@@ -109,7 +109,7 @@ impl RxePeer {
         region.check(offset, bytes.len())?;
         let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
         let mr = region.mr;
-        self.tell(json!({ "cmd": "write_memory", "mr": mr, "offset": offset, "hex": hex }))
+        self.command(json!({ "cmd": "write_memory", "mr": mr, "offset": offset, "hex": hex }))
     }
 
     /// Reads `length` bytes of a region, from an offset in bytes on.
@@ -200,12 +200,12 @@ impl RxePeer {
 
     /// Brings a queue pair from RESET to RTS.
     pub fn connect(&mut self, pair: &Pair, connect: &Connect) -> Result<(), LabError> {
-        self.tell(with_command("connect", pair, connect)?)
+        self.command(with_command("connect", pair, connect)?)
     }
 
     /// Moves a queue pair to the error state.
     pub fn fail_pair(&mut self, pair: &Pair) -> Result<(), LabError> {
-        self.tell(json!({ "cmd": "fail", "qp": pair.qp }))
+        self.command(json!({ "cmd": "fail", "qp": pair.qp }))
     }
 
     /// State and sequence numbers of a queue pair.
@@ -220,12 +220,12 @@ impl RxePeer {
 
     /// Posts a receive.
     pub fn receive(&mut self, pair: &Pair, wr_id: u64, sges: &[Sge]) -> Result<(), LabError> {
-        self.tell(json!({ "cmd": "receive", "qp": pair.qp, "wr_id": wr_id, "sges": sges }))
+        self.command(json!({ "cmd": "receive", "qp": pair.qp, "wr_id": wr_id, "sges": sges }))
     }
 
     /// Posts a work request to the send queue.
     pub fn send(&mut self, pair: &Pair, work: &SendWork) -> Result<(), LabError> {
-        self.tell(with_command("send", pair, work)?)
+        self.command(with_command("send", pair, work)?)
     }
 
     /// Polls for completions until there are `count` of them or `timeout` is over;
@@ -267,11 +267,11 @@ impl RxePeer {
     }
 
     fn close(&mut self, id: u32) -> Result<(), LabError> {
-        self.tell(json!({ "cmd": "close", "id": id }))
+        self.command(json!({ "cmd": "close", "id": id }))
     }
 
     /// A command whose reply says nothing but that it was done.
-    fn tell(&mut self, request: Value) -> Result<(), LabError> {
+    fn command(&mut self, request: Value) -> Result<(), LabError> {
         self.call::<Value>(request).map(drop)
     }
 

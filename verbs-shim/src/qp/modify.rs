@@ -44,12 +44,12 @@ impl Qp {
         }
         self.qp.modify(&attributes).or_errno()?;
         remember(&mut self.attr.lock(), attr, mask);
-        self.tell_state();
+        self.update_c_state();
         Ok(())
     }
 
     /// Updates the field in which programs read the state.
-    pub(super) fn tell_state(&self) -> QpState {
+    pub(super) fn update_c_state(&self) -> QpState {
         let (state, _) = self.qp.query();
         self.c.set(|c| c.qp_base.state = c_qp_state(state));
         state

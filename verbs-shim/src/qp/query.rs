@@ -16,7 +16,7 @@ pub(crate) extern "C" fn query_qp(
 ) -> c_int {
     guard::errno(|| {
         let qp = qp.get()?;
-        let state = c_qp_state(qp.tell_state());
+        let state = c_qp_state(qp.update_c_state());
         let (_, config) = qp.qp.query();
         let set = *qp.attr.lock();
         attr.put(IbvQpAttr {

@@ -44,7 +44,7 @@ pub(super) fn arrived(device: &Arc<CmDevice>, event: Event) {
             if let Some(id) = device.connections.find(&other.connection())
                 && let Some(pending) = of_connection(device, &id, other)
             {
-                id.tell(pending);
+                id.push_event(pending);
             }
         }
     }
@@ -103,7 +103,7 @@ impl Asked {
     fn arrived(self, device: &Arc<CmDevice>) {
         let connection = self.connection;
         let listener = device.listeners.find(&self.listener);
-        let told = listener.map(|listener| self.tell(device, &listener));
+        let told = listener.map(|listener| self.deliver(device, &listener));
         if !matches!(told, Some(Ok(()))) {
             let reason = match told {
                 Some(Err(Errno::EPROTOTYPE)) => RejectReason::INVALID_TRANSPORT_SERVICE_TYPE,
@@ -116,7 +116,7 @@ impl Asked {
         }
     }
 
-    fn tell(self, device: &Arc<CmDevice>, listener: &Arc<Id>) -> Result<(), Errno> {
+    fn deliver(self, device: &Arc<CmDevice>, listener: &Arc<Id>) -> Result<(), Errno> {
         let of_listener = listener.c.get();
         if !listener.hears(self.path.local) {
             return Err(Errno::EAFNOSUPPORT);
@@ -145,7 +145,7 @@ impl Asked {
             path::set(&child, &mut inner)?;
         }
         device.connections.insert(self.connection, &child);
-        listener.tell(Pending {
+        listener.push_event(Pending {
             child: Some(child),
             says: self.says,
             private: self.private,

@@ -102,7 +102,7 @@ impl Pending {
     }
 
     /// Creates the C event.
-    fn tell(self) -> Result<*mut RdmaCmEvent, Errno> {
+    fn into_c(self) -> Result<*mut RdmaCmEvent, Errno> {
         let mut c = RdmaCmEvent::unset();
         let of = self.child.as_ref().unwrap_or(&self.about);
         c.id = of.as_ptr();
@@ -187,7 +187,7 @@ pub(super) fn next(channel: &super::channel::Channel) -> Result<*mut RdmaCmEvent
         CM_EVENT_ESTABLISHED => connect::established(&mut event),
         _ => {}
     }
-    event.tell()
+    event.into_c()
 }
 
 /// `rdma_get_cm_event`.

@@ -197,7 +197,7 @@ impl Id {
     }
 
     /// Delivers an event of this ID, or of a connection that arrived at it.
-    pub(super) fn tell(&self, event: Pending) {
+    pub(super) fn push_event(&self, event: Pending) {
         // Held, so that no event is left behind when the channel changes.
         let channel = self.channel.lock();
         channel.push(event);

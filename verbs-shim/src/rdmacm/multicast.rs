@@ -86,7 +86,7 @@ fn join(id: *mut RdmaCmId, address: In<u8>, receives: bool, context: usize) -> R
             ..Pending::of(&id, joined, good, bad)
         }
     };
-    id.tell(event);
+    id.push_event(event);
     complete(&id)
 }
 

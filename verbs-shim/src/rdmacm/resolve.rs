@@ -104,7 +104,7 @@ pub(crate) extern "C" fn resolve_addr(
             inner.check(&[State::Idle, State::Bound])?;
             resolve(&id, &mut inner, source, destination)
         };
-        id.tell(Pending::of(
+        id.push_event(Pending::of(
             &id,
             result,
             CM_EVENT_ADDR_RESOLVED,
@@ -181,7 +181,7 @@ pub(crate) extern "C" fn resolve_route(id: *mut RdmaCmId, _timeout_ms: c_int) ->
             path::set(&id, &mut inner)?;
             inner.state = State::Routed;
         }
-        id.tell(Pending::plain(&id, CM_EVENT_ROUTE_RESOLVED, 0));
+        id.push_event(Pending::plain(&id, CM_EVENT_ROUTE_RESOLVED, 0));
         complete(&id)
     })
 }

@@ -220,7 +220,7 @@ impl Core {
     }
 
     /// Tells the listener or connection that the event is for, or else the sink.
-    pub(super) fn tell(&self, event: Event) {
+    pub(super) fn deliver(&self, event: Event) {
         let Some(event) = self.route(event) else {
             return;
         };

@@ -40,7 +40,7 @@ fn run(core: &Core, lookout: &mut Lookout) {
                     if core.bell().is_stopped() {
                         return;
                     }
-                    core.tell(event);
+                    core.deliver(event);
                 }
             }
         }

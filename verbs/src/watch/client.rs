@@ -57,7 +57,7 @@ pub fn watch_processes(patience: Duration) -> io::Result<Processes> {
         }
     }
     for one in asked {
-        match one.told() {
+        match one.into_snapshot() {
             Some(snapshot) => found.snapshots.push(snapshot),
             None => found.silent += 1,
         }
@@ -142,7 +142,7 @@ impl Question {
         }
     }
 
-    fn told(self) -> Option<Snapshot> {
+    fn into_snapshot(self) -> Option<Snapshot> {
         let mut snapshot: Snapshot = serde_json::from_slice(&self.answer).ok()?;
         if !self.ended {
             return None;

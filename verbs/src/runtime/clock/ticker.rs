@@ -81,7 +81,7 @@ impl Ticker {
         if took < PROMPT {
             let ticks = before + took / 2;
             let rate = self.rate_at(&mut anchor, Answer { ticks, ns });
-            self.tell(Answer { ticks, ns }, rate);
+            self.publish(Answer { ticks, ns }, rate);
         }
         ns
     }
@@ -95,7 +95,7 @@ impl Ticker {
         };
         let ticks = now.ticks.wrapping_sub(then.ticks);
         if ticks < if last == 0 { WINDOW } else { PRECISE } {
-            if last != 0 && !self.foretold(now, last) {
+            if last != 0 && !self.agrees(now, last) {
                 *anchor = Some(now);
                 return 0;
             }
@@ -117,7 +117,7 @@ impl Ticker {
 
     /// Whether the answer is what would have been told, as far as that can be expected. The lock
     /// is held.
-    fn foretold(&self, answer: Answer, rate: u64) -> bool {
+    fn agrees(&self, answer: Answer, rate: u64) -> bool {
         let ticks = answer
             .ticks
             .wrapping_sub(self.ticks.load(Ordering::Relaxed));
@@ -128,7 +128,7 @@ impl Ticker {
     }
 
     /// Has [`Ticker::at`] go on from here. The lock is held.
-    fn tell(&self, answer: Answer, rate: u64) {
+    fn publish(&self, answer: Answer, rate: u64) {
         let version = self.version.load(Ordering::Relaxed);
         self.version
             .store(version.wrapping_add(1), Ordering::Relaxed);

@@ -213,7 +213,7 @@ fn threads_are_told_one_time() {
                 ticks,
                 ns: 2 * ticks,
             };
-            ticker.tell(answer, RATE);
+            ticker.publish(answer, RATE);
             latest.store(ticks, Ordering::Relaxed);
         }
         ends.store(true, Ordering::Relaxed);
