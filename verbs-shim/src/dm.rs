@@ -18,7 +18,7 @@ use std::sync::Arc;
 #[repr(C)]
 pub(crate) struct Dm {
     _c: CPart<IbvDm>,
-    shared: Arc<Shared>,
+    shared: Arc<SharedDm>,
     state: Arc<State>,
 }
 
@@ -26,7 +26,7 @@ pub(crate) struct Dm {
 const UNKNOWN: u32 = 0;
 
 /// The state shared by all of C's pointers to the same memory.
-pub(crate) struct Shared {
+pub(crate) struct SharedDm {
     memory: DeviceMemory,
     /// Its regions.
     users: Users,
@@ -39,7 +39,7 @@ unsafe impl Object for Dm {
 }
 
 impl Dm {
-    fn give(context: Handle<Context>, shared: Arc<Shared>, state: &Arc<State>) -> *mut IbvDm {
+    fn give(context: Handle<Context>, shared: Arc<SharedDm>, state: &Arc<State>) -> *mut IbvDm {
         Handle::give(Self {
             _c: CPart::new(IbvDm {
                 context,
@@ -89,7 +89,7 @@ pub(crate) extern "C" fn alloc_dm(
         }
         let memory = state.roce.alloc_device_memory(attr.length);
         let memory = memory.map_err(|_| Errno::ENOMEM)?;
-        let share = |handle| Shared {
+        let share = |handle| SharedDm {
             memory,
             users: Users::default(),
             handle,
@@ -162,7 +162,7 @@ pub(crate) extern "C" fn reg_dm_mr(
             return Err(Errno::EINVAL);
         }
         let access = access(flags & !(abi::ACCESS_ZERO_BASED | abi::ACCESS_OPTIONAL_RANGE))?;
-        let Shared { memory, users, .. } = &*dm.shared;
+        let SharedDm { memory, users, .. } = &*dm.shared;
         let region = memory.register(&domain.pd, size(offset)?, length, access);
         let shown = Shown::Device {
             _memory: users.add(),

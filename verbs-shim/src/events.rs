@@ -3,7 +3,7 @@
 use crate::abi::*;
 use crate::context::{Context, blocks};
 use crate::cq::Cq;
-use crate::dm::Shared;
+use crate::dm::SharedDm;
 use crate::guard;
 use crate::handles::Handles;
 use crate::mr::Region;
@@ -110,7 +110,7 @@ pub(crate) struct Registry {
     pub(crate) srqs: Table<Srqn>,
     pub(crate) regions: Handles<Region>,
     pub(crate) domains: Handles<Domain>,
-    pub(crate) device_memory: Handles<Shared>,
+    pub(crate) device_memory: Handles<SharedDm>,
 }
 
 impl Registry {

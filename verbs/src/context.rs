@@ -9,10 +9,10 @@ use crate::datapath::{self, Datapath};
 use crate::device::Device;
 use crate::error::{OpenError, StartError};
 use crate::gid::GidTable;
-use crate::runtime::{Announcements, Engine, Monitor, Shared, Starter, limits, spawn_driver};
+use crate::runtime::{Announcements, DeviceState, Engine, Monitor, Starter, limits, spawn_driver};
 use crate::settings::{OpenOptions, PrioritySettings};
 use crate::tally;
-use crate::watch::{self, Opened, Registration};
+use crate::watch::{self, Opened, WatchHandle};
 use parking_lot::Mutex;
 use roce_stack::{Nic, NicConfig};
 use std::any::Any;
@@ -32,7 +32,7 @@ pub struct Context {
 
 /// What a context and its objects share; stops the background thread at the end.
 pub(crate) struct Inner {
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) shared: Arc<DeviceState>,
     pub(crate) device: Device,
     pub(crate) priorities: PrioritySettings,
     gids: Mutex<GidTable>,
@@ -41,7 +41,7 @@ pub(crate) struct Inner {
     pub(crate) connections: Mutex<Weak<dyn Any + Send + Sync>>,
     driver: Option<JoinHandle<()>>,
     /// Whoever watches the process is told of the device.
-    watched: Option<Registration>,
+    watched: Option<WatchHandle>,
 }
 
 impl Context {
@@ -67,7 +67,7 @@ impl Context {
         engine.tally = tally::open();
         let starter = Starter::new(device, datapath_options, priorities.priorities)
             .map_err(system("making a socket"))?;
-        let shared = Arc::new(Shared::new(engine, starter)?);
+        let shared = Arc::new(DeviceState::new(engine, starter)?);
         let driver = spawn_driver(Arc::clone(&shared), Monitor::new(device), &device.name())
             .map_err(system("starting the background thread"))?;
         let opened = Opened {

@@ -6,7 +6,7 @@ use super::claim::service_word;
 use super::routes::Routes;
 use crate::context::Context;
 use crate::error::OpenError;
-use crate::runtime::{MadListener, Shared};
+use crate::runtime::{DeviceState, MadListener};
 use parking_lot::{Mutex, MutexGuard};
 use roce_cm::{Addresses, Agent, Config, Duration, Event, Instant, Path, QpnPart, ServiceId};
 use roce_port::Port;
@@ -42,7 +42,7 @@ pub(super) struct Core {
     bell: Arc<Bell>,
     sink: Mutex<Option<Arc<EventSink>>>,
     routes: Routes,
-    shared: Arc<Shared>,
+    shared: Arc<DeviceState>,
 }
 
 struct State {

@@ -3,25 +3,25 @@
 //! ```text
 //!            application calls                 nothing to do
 //!  ┌─────────┐ ◄──────────── ┌─────────┐ ─────────────────────► ┌────────┐
-//!  │ beside  │               │ driving │                        │ asleep │
+//!  │ standby │               │ driving │                        │ asleep │
 //!  └─────────┘ ────────────► └─────────┘ ◄───────────────────── └────────┘
 //!            no call for a while             packet, timer, call
 //! ```
 //!
-//! Beside an application that calls, it takes what the application leaves ([`beside`]).
+//! On standby, while an application calls, it takes what the application leaves ([`standby`]).
 //! Asleep, it waits in `ppoll` for the port's sockets and the next timer: an idle process
 //! costs no CPU. Between the two, it passes on what becomes of the interface.
 
-mod beside;
+mod standby;
 
 use super::Engine;
 use super::Monitor;
 use crate::datapath::WakeUps;
-use crate::runtime::Shared;
-use beside::Beside;
+use crate::runtime::DeviceState;
 use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::signal::SigSet;
 use nix::sys::time::TimeSpec;
+use standby::Standby;
 use std::io;
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -35,9 +35,9 @@ const APPLICATION_DRIVES: Duration = Duration::from_micros(500);
 /// After the last packet, the thread keeps looking for so long before it sleeps.
 const LINGER: Duration = Duration::from_micros(50);
 
-/// Starts the thread. It ends when [`Shared::stop`] is set and it is woken.
+/// Starts the thread. It ends when [`DeviceState::stop`] is set and it is woken.
 pub(crate) fn spawn(
-    shared: Arc<Shared>,
+    shared: Arc<DeviceState>,
     monitor: Monitor,
     name: &str,
 ) -> io::Result<JoinHandle<()>> {
@@ -60,16 +60,16 @@ pub(crate) fn spawn(
     thread
 }
 
-fn run(shared: &Shared, mut monitor: Monitor) {
+fn run(shared: &DeviceState, mut monitor: Monitor) {
     // What it does takes microseconds, and an application that spins must not delay it by
     // a whole turn of its own. Before Linux 6.12, that can't be asked for.
     let _ = roce_udp::prefer_short_turns();
-    let mut beside = Beside::default();
+    let mut standby = Standby::default();
     let mut last_busy = std::time::Instant::now();
     while !shared.stop.load(Ordering::Acquire) {
         monitor.look(|event| shared.lock().events.push(event));
         if shared.application_called_within(APPLICATION_DRIVES) {
-            beside.take_turn(shared);
+            standby.take_turn(shared);
             continue;
         }
         let busy = {
@@ -93,7 +93,7 @@ fn run(shared: &Shared, mut monitor: Monitor) {
 
 /// Sleeps until a packet comes, a timer is due, the interface changes, or an
 /// application thread calls.
-fn sleep(shared: &Shared, monitor: &Monitor) {
+fn sleep(shared: &DeviceState, monitor: &Monitor) {
     // From here on, whoever posts or polls wakes this thread, once.
     shared.driver_sleeps.store(true, Ordering::SeqCst);
     let Some((wake_ups, timeout)) = what_to_wait_for(shared) else {
@@ -116,7 +116,7 @@ fn sleep(shared: &Shared, monitor: &Monitor) {
 }
 
 /// Descriptors, and how long; nothing if there is something to do.
-fn what_to_wait_for(shared: &Shared) -> Option<(WakeUps, Option<Duration>)> {
+fn what_to_wait_for(shared: &DeviceState) -> Option<(WakeUps, Option<Duration>)> {
     let engine = shared.engine.lock();
     if engine.has_work() {
         return None;
@@ -125,7 +125,7 @@ fn what_to_wait_for(shared: &Shared) -> Option<(WakeUps, Option<Duration>)> {
 }
 
 /// Descriptors, and how long.
-fn until_something_is_due(engine: &Engine, shared: &Shared) -> (WakeUps, Option<Duration>) {
+fn until_something_is_due(engine: &Engine, shared: &DeviceState) -> (WakeUps, Option<Duration>) {
     let now = shared.now();
     let timeout = engine.next_timeout(now);
     let timeout = timeout.map(|at| at.saturating_duration_since(now));

@@ -5,17 +5,17 @@
 
 mod announce;
 mod clock;
+mod device_state;
 mod driver;
 mod engine;
 mod moderation;
 mod monitor;
-mod shared;
 mod start;
 
 pub(crate) use announce::Announcements;
 pub(crate) use clock::DeviceClock;
+pub(crate) use device_state::DeviceState;
 pub(crate) use driver::spawn as spawn_driver;
 pub(crate) use engine::{Engine, MadListener};
 pub(crate) use monitor::Monitor;
-pub(crate) use shared::Shared;
 pub(crate) use start::{Starter, limits};

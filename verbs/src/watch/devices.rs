@@ -5,7 +5,7 @@
 
 use super::snapshot::{DeviceSnapshot, QpSnapshot, Snapshot};
 use crate::datapath::Datapath;
-use crate::runtime::Shared;
+use crate::runtime::DeviceState;
 use parking_lot::Mutex;
 use roce_port::PortError;
 use roce_stack::{DropReason, Stat};
@@ -29,7 +29,7 @@ pub(super) struct Watched {
     interface: String,
     /// Nothing once the device closes. Held while a snapshot of it is taken, so that it is
     /// closed by whoever closes it and not later by us.
-    shared: Mutex<Option<Arc<Shared>>>,
+    shared: Mutex<Option<Arc<DeviceState>>>,
 }
 
 /// What is to be told of a device that opens.
@@ -39,7 +39,7 @@ pub(crate) struct Opened {
     /// Its interface's.
     pub(crate) interface: String,
     /// Its engine.
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) shared: Arc<DeviceState>,
 }
 
 /// All of them.
@@ -115,7 +115,7 @@ impl Watched {
     }
 
     /// All but the QPs, and their numbers.
-    fn device_alone(&self, shared: &Shared) -> (DeviceSnapshot, Vec<Qpn>) {
+    fn device_alone(&self, shared: &DeviceState) -> (DeviceSnapshot, Vec<Qpn>) {
         let engine = shared.lock();
         let counters = engine.nic.counters().clone();
         let port = engine.each_port_counter();

@@ -41,13 +41,13 @@ use std::sync::{Arc, Weak};
 static SERVER: Mutex<(u32, Weak<Server>)> = Mutex::new((0, Weak::new()));
 
 /// A device is told of as long as this lives.
-pub(crate) struct Registration {
+pub(crate) struct WatchHandle {
     watched: Arc<devices::Watched>,
     server: Option<Arc<Server>>,
     metrics: Option<SocketAddr>,
 }
 
-impl Registration {
+impl WatchHandle {
     /// Where the process's metrics are, if they were asked for and can be had.
     pub(crate) fn metrics(&self) -> Option<SocketAddr> {
         self.metrics
@@ -56,7 +56,7 @@ impl Registration {
 
 /// Tells of a device from now on, with metrics at an address if that is asked for. If it
 /// can't be done, the device works all the same: that is said on stderr.
-pub(crate) fn register(opened: Opened, metrics: Option<SocketAddr>) -> Option<Registration> {
+pub(crate) fn register(opened: Opened, metrics: Option<SocketAddr>) -> Option<WatchHandle> {
     let mut running = SERVER.lock();
     let own = std::process::id();
     let before = running.1.upgrade().filter(|_| running.0 == own);
@@ -68,7 +68,7 @@ pub(crate) fn register(opened: Opened, metrics: Option<SocketAddr>) -> Option<Re
         }
     };
     *running = (own, Arc::downgrade(&server));
-    Some(Registration {
+    Some(WatchHandle {
         metrics: metrics.and_then(|asked| offer_metrics(&server, asked)),
         watched: server.devices().add(opened),
         server: Some(server),
@@ -93,7 +93,7 @@ fn offer_metrics(server: &Server, asked: SocketAddr) -> Option<SocketAddr> {
     }
 }
 
-impl Drop for Registration {
+impl Drop for WatchHandle {
     fn drop(&mut self) {
         // Held until the thread has ended, if this was the last: the next to open a device
         // finds its addresses free.

@@ -10,8 +10,8 @@
 //! stays away until it mostly does not.
 
 use super::{APPLICATION_DRIVES, packets_of, until_something_is_due};
+use crate::runtime::DeviceState;
 use crate::runtime::Engine;
-use crate::runtime::Shared;
 use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::time::TimeSpec;
 use std::os::fd::AsFd;
@@ -41,14 +41,14 @@ const LONGEST_ABSENCE: Duration = Duration::from_millis(2);
 
 /// What came of the last times, beside an application that calls.
 #[derive(Debug)]
-pub(super) struct Beside {
-    /// How sure it is that the application drives: 0 to [`Beside::CERTAIN`].
+pub(super) struct Standby {
+    /// How sure it is that the application drives: 0 to [`Standby::CERTAIN`].
     drives: u8,
     /// For how long it stays away next time.
     absence: Duration,
 }
 
-impl Default for Beside {
+impl Default for Standby {
     fn default() -> Self {
         Self {
             drives: 0,
@@ -57,12 +57,12 @@ impl Default for Beside {
     }
 }
 
-impl Beside {
+impl Standby {
     /// Waits for something to do, no longer than two milliseconds, and does it unless
     /// the application polls.
-    pub(super) fn take_turn(&mut self, shared: &Shared) {
+    pub(super) fn take_turn(&mut self, shared: &DeviceState) {
         let (began, calls) = (Instant::now(), shared.calls());
-        let woken = if self.stays_away() {
+        let woken = if self.leaves_it_to_the_application() {
             wait(shared, Vec::new(), self.absence)
         } else {
             wait_for_packets(shared)
@@ -91,14 +91,14 @@ impl Beside {
     /// More than this is not counted: an application may change its ways.
     const CERTAIN: u8 = 8;
 
-    fn stays_away(&self) -> bool {
+    fn leaves_it_to_the_application(&self) -> bool {
         self.drives >= Self::SURE
     }
 
     /// While it is not sure, one look at an application that does not drive is enough to
     /// begin anew. Once it is, such a look may have fallen between two calls.
     fn note(&mut self, drives: bool) {
-        if drives && self.stays_away() {
+        if drives && self.leaves_it_to_the_application() {
             self.absence = LONGEST_ABSENCE.min(self.absence * 2);
         } else if !drives {
             self.absence = SHORTEST_ABSENCE;
@@ -126,7 +126,7 @@ fn may_wait_for_an_answer(engine: &Engine) -> bool {
 
 /// Waits for a packet, a timer or half a millisecond. The application's calls wake nobody.
 /// Returns whether something came.
-fn wait_for_packets(shared: &Shared) -> bool {
+fn wait_for_packets(shared: &DeviceState) -> bool {
     let (wake_ups, longest) = {
         let engine = shared.engine.lock();
         let longest = match (engine.has_work(), may_wait_for_an_answer(&engine)) {
@@ -145,7 +145,7 @@ fn wait_for_packets(shared: &Shared) -> bool {
 
 /// Waits for any of these, for whoever wakes this thread, or for so long. Returns whether
 /// any of it came.
-fn wait<'a>(shared: &'a Shared, mut polled: Vec<PollFd<'a>>, longest: Duration) -> bool {
+fn wait<'a>(shared: &'a DeviceState, mut polled: Vec<PollFd<'a>>, longest: Duration) -> bool {
     polled.push(PollFd::new(shared.wake.as_fd(), PollFlags::POLLIN));
     let woken = ppoll(&mut polled, Some(TimeSpec::from_duration(longest)), None);
     if polled.last().and_then(PollFd::any).unwrap_or(true) {
@@ -156,52 +156,61 @@ fn wait<'a>(shared: &'a Shared, mut polled: Vec<PollFd<'a>>, longest: Duration) 
 
 #[cfg(test)]
 mod tests {
-    use super::{Beside, LONGEST_ABSENCE, is_polling};
+    use super::{LONGEST_ABSENCE, Standby, is_polling};
     use std::time::Duration;
 
     #[test]
     fn stays_away_from_an_application_that_mostly_drives() {
-        let mut beside = Beside::default();
-        (0..3).for_each(|_| beside.note(true));
-        assert!(!beside.stays_away(), "a few may be by chance");
-        beside.note(false);
-        (0..3).for_each(|_| beside.note(true));
-        assert!(!beside.stays_away(), "counted in a row");
-        (0..300).for_each(|_| beside.note(true));
+        let mut standby = Standby::default();
+        (0..3).for_each(|_| standby.note(true));
+        assert!(
+            !standby.leaves_it_to_the_application(),
+            "a few may be by chance"
+        );
+        standby.note(false);
+        (0..3).for_each(|_| standby.note(true));
+        assert!(!standby.leaves_it_to_the_application(), "counted in a row");
+        (0..300).for_each(|_| standby.note(true));
         for _ in 0..300 {
-            assert!(beside.stays_away(), "looks may fall between two calls");
-            (0..2).for_each(|_| beside.note(false));
-            (0..4).for_each(|_| beside.note(true));
+            assert!(
+                standby.leaves_it_to_the_application(),
+                "looks may fall between two calls"
+            );
+            (0..2).for_each(|_| standby.note(false));
+            (0..4).for_each(|_| standby.note(true));
         }
     }
 
     #[test]
     fn comes_back_to_an_application_that_drives_no_more() {
-        let mut beside = Beside::default();
-        (0..300).for_each(|_| beside.note(true));
-        (0..3).for_each(|_| beside.note(false));
-        assert!(!beside.stays_away());
+        let mut standby = Standby::default();
+        (0..300).for_each(|_| standby.note(true));
+        (0..3).for_each(|_| standby.note(false));
+        assert!(!standby.leaves_it_to_the_application());
         for _ in 0..300 {
-            (0..3).for_each(|_| beside.note(true));
-            beside.note(false);
-            assert!(!beside.stays_away(), "in doubt it does what there is to do");
+            (0..3).for_each(|_| standby.note(true));
+            standby.note(false);
+            assert!(
+                !standby.leaves_it_to_the_application(),
+                "in doubt it does what there is to do"
+            );
         }
     }
 
     #[test]
     fn looks_more_often_at_an_application_that_may_have_stopped_driving() {
-        let mut beside = Beside::default();
-        (0..4).for_each(|_| beside.note(true));
-        let first = beside.absence;
+        let mut standby = Standby::default();
+        (0..4).for_each(|_| standby.note(true));
+        let first = standby.absence;
         let mut last = first;
         for _ in 0..20 {
-            beside.note(true);
-            assert!(last <= beside.absence && beside.absence <= last * 2);
-            last = beside.absence;
+            standby.note(true);
+            assert!(last <= standby.absence && standby.absence <= last * 2);
+            last = standby.absence;
         }
         assert_eq!(last, LONGEST_ABSENCE);
-        beside.note(false);
-        assert!(beside.stays_away() && beside.absence == first);
+        standby.note(false);
+        assert!(standby.leaves_it_to_the_application() && standby.absence == first);
     }
 
     #[test]

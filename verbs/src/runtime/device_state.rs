@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 /// What a context, the objects made from it and its threads share.
-pub(crate) struct Shared {
+pub(crate) struct DeviceState {
     pub(crate) engine: Mutex<Engine>,
     /// Wakes the background thread.
     pub(crate) wake: EventFd,
@@ -29,7 +29,7 @@ pub(crate) struct Shared {
     pub(crate) starter: Starter,
 }
 
-impl Shared {
+impl DeviceState {
     /// Drives nothing yet: see [`driver`](super::driver).
     ///
     /// # Errors
