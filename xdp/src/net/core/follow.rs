@@ -135,7 +135,7 @@ impl Core {
         }
         let other = match route {
             Route::Local | Route::Unicast { gateway: None, .. } => {
-                self.to_other_interface(key, route)
+                self.path_to_other_interface(key, route)
             }
             _ => None,
         };
@@ -175,7 +175,7 @@ impl Core {
     /// to the route or the prefix of the source. ARP does not resolve such an address, because the
     /// kernel rejects a packet whose source is its own address as forged. So this asks for the
     /// interface's Ethernet address.
-    fn to_other_interface(&mut self, key: PathKey, route: Route) -> Option<Verdict> {
+    fn path_to_other_interface(&mut self, key: PathKey, route: Route) -> Option<Verdict> {
         if self.addresses.contains(&key.dst) {
             return None;
         }
