@@ -39,11 +39,13 @@ fn moves_data_through(faults: &str, last: u8, counters: &[&str]) {
         a.region.write(0, &pattern(!round)).expect("in range");
         a.run(SendOp::Read(b.region.remote(0)));
         assert!(bytes(&a) == pattern(round), "READ, {faults}");
-        let struck = |name: &&str| counted(&a, name) + counted(&b, name) >= 3;
-        if round >= 4 && counters.iter().all(struck) {
+        let injected = |name: &&str| counted(&a, name) + counted(&b, name) >= 3;
+        if round >= 4 && counters.iter().all(injected) {
             break;
         }
-        round = round.checked_add(1).expect("faults have struck by now");
+        round = round
+            .checked_add(1)
+            .expect("each fault was injected by now");
     }
     let dropped = a.context.counters().total_drops() + b.context.counters().total_drops();
     let again = a.context.counters().stat(Stat::Retransmitted);

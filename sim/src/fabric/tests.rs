@@ -158,13 +158,13 @@ fn one_seed_gives_one_run_and_another_seed_another() {
     assert_eq!(first, run_one(1));
     assert_ne!(first.0, run_one(2).0);
     let counters = first.1;
-    for struck in [
+    for injected in [
         counters.lost,
         counters.duplicated,
         counters.reordered,
         counters.corrupted,
     ] {
-        assert!(struck > 0, "{counters:?}");
+        assert!(injected > 0, "{counters:?}");
     }
 }
 

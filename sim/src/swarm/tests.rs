@@ -36,7 +36,7 @@ fn a_swarm_of_seeds_finds_nothing() {
         assert!(count > 0, "no {status:?} among {:?}", summary.completions);
     }
     let packets = &summary.packets;
-    for struck in [
+    for injected in [
         packets.lost,
         packets.duplicated,
         packets.reordered,
@@ -49,7 +49,7 @@ fn a_swarm_of_seeds_finds_nothing() {
         summary.overruns,
         summary.numbers_again,
     ] {
-        assert!(struck > 0, "{summary:?}");
+        assert!(injected > 0, "{summary:?}");
     }
 }
 
