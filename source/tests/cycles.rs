@@ -30,8 +30,8 @@ const KNOWN: &[(&str, &[&str])] = &[
     (
         "verbs-shim",
         &[
-            "abi", "ah", "buffer", "channel", "context", "cq", "dm", "dmabuf", "domain", "events",
-            "import", "mr", "mw", "pd", "prefetch", "qp", "query", "srq", "xrc",
+            "ah", "channel", "context", "cq", "dm", "dmabuf", "domain", "events", "import", "mr",
+            "pd", "prefetch", "qp", "query", "srq", "xrc",
         ],
     ),
     (

@@ -1,13 +1,12 @@
 //! Address handles.
 
-use crate::abi::{IbvAh, IbvAhAttr, IbvGlobalRoute, IbvWc, WC_GRH};
+use crate::abi::{IbvAh, IbvAhAttr, IbvContext, IbvGlobalRoute, IbvPd, IbvWc, WC_GRH};
 use crate::context::{Context, State};
 use crate::convert::{c_gid, gid};
 use crate::errors::OrErrno;
 use crate::guard;
 use crate::limits::MAX_AHS;
-use crate::pd::Pd;
-use crate::pointer::{CPart, Handle, In, Object, Out};
+use crate::pointer::{CPart, Handle, In, Out, Part};
 use crate::usage::Use;
 use nix::errno::Errno;
 use roce_verbs::datagram::{AddressHandle, AddressOptions};
@@ -27,8 +26,8 @@ pub(crate) struct Ah {
 }
 
 // SAFETY: `_c` is the first field.
-unsafe impl Object for Ah {
-    type C = IbvAh;
+unsafe impl Part for IbvAh {
+    type Object = Ah;
 }
 
 /// The address options of an attribute. The program sets the DSCP of the traffic class. The NIC
@@ -56,11 +55,11 @@ pub(crate) fn check_path(attr: &IbvAhAttr) -> Result<(), Errno> {
 }
 
 /// `ibv_create_ah`.
-pub(crate) extern "C" fn create_ah(pd: Handle<Pd>, attr: In<IbvAhAttr>) -> *mut IbvAh {
+pub(crate) extern "C" fn create_ah(pd: Handle<IbvPd>, attr: In<IbvAhAttr>) -> *mut IbvAh {
     guard::pointer(|| create(pd, &attr.read()?))
 }
 
-fn create(pd: Handle<Pd>, attr: &IbvAhAttr) -> Result<*mut IbvAh, Errno> {
+fn create(pd: Handle<IbvPd>, attr: &IbvAhAttr) -> Result<*mut IbvAh, Errno> {
     let domain = pd.get()?;
     check_path(attr)?;
     let one = domain.state.counts.ahs.admit(MAX_AHS)?;
@@ -83,7 +82,7 @@ fn create(pd: Handle<Pd>, attr: &IbvAhAttr) -> Result<*mut IbvAh, Errno> {
 }
 
 /// `ibv_destroy_ah`.
-pub(crate) extern "C" fn destroy_ah(ah: Handle<Ah>) -> c_int {
+pub(crate) extern "C" fn destroy_ah(ah: Handle<IbvAh>) -> c_int {
     guard::errno(|| ah.take().map(drop))
 }
 
@@ -143,7 +142,7 @@ fn answer_to(
 
 /// `ibv_init_ah_from_wc`.
 pub(crate) extern "C" fn init_ah_from_wc(
-    context: Handle<Context>,
+    context: Handle<IbvContext>,
     port: u8,
     wc: In<IbvWc>,
     header: In<NetworkHeader>,
@@ -154,7 +153,7 @@ pub(crate) extern "C" fn init_ah_from_wc(
 
 /// `ibv_create_ah_from_wc`.
 pub(crate) extern "C" fn create_ah_from_wc(
-    pd: Handle<Pd>,
+    pd: Handle<IbvPd>,
     wc: In<IbvWc>,
     header: In<NetworkHeader>,
     port: u8,

@@ -2,12 +2,11 @@
 //! exist for NICs that need special memory. This one accepts any memory, so its buffers are
 //! ordinary pages.
 
-use crate::abi::{IbvBuf, IbvMr};
+use crate::abi::{IbvBuf, IbvMr, IbvPd};
 use crate::dmabuf::Mapping;
 use crate::guard;
 use crate::mr::reg_mr;
-use crate::pd::Pd;
-use crate::pointer::{CPart, Handle, Object, Out};
+use crate::pointer::{CPart, Handle, Out, Part};
 use crate::usage::Use;
 use nix::errno::Errno;
 use std::ffi::{c_int, c_void};
@@ -25,14 +24,19 @@ pub(crate) struct Buffer {
 }
 
 // SAFETY: `_c` is the first field.
-unsafe impl Object for Buffer {
-    type C = IbvBuf;
+unsafe impl Part for IbvBuf {
+    type Object = Buffer;
 }
 
 impl Buffer {
     /// # Errors
     /// `EINVAL` unless the buffer belongs to this domain and contains all of these bytes.
-    pub(crate) fn check(&self, pd: Handle<Pd>, addr: *mut c_void, len: usize) -> Result<(), Errno> {
+    pub(crate) fn check(
+        &self,
+        pd: Handle<IbvPd>,
+        addr: *mut c_void,
+        len: usize,
+    ) -> Result<(), Errno> {
         let offset = (addr as usize).checked_sub(self.memory.addr());
         let fits = offset.is_some_and(|offset| {
             let room = self.len.checked_sub(offset);
@@ -48,7 +52,7 @@ impl Buffer {
 
 /// `ibv_alloc_buf`: returns the address, and a handle in `*to`.
 pub(crate) extern "C" fn alloc_buf(
-    pd: Handle<Pd>,
+    pd: Handle<IbvPd>,
     size: usize,
     to: Out<*mut IbvBuf>,
 ) -> *mut c_void {
@@ -71,14 +75,14 @@ pub(crate) extern "C" fn alloc_buf(
 }
 
 /// `ibv_free_buf`. The program must deregister regions of the buffer first, as with any memory.
-pub(crate) extern "C" fn free_buf(buffer: Handle<Buffer>) {
+pub(crate) extern "C" fn free_buf(buffer: Handle<IbvBuf>) {
     guard::nothing(|| buffer.take().map(drop));
 }
 
 /// `ibv_reg_buf_mr`.
 pub(crate) extern "C" fn reg_buf_mr(
-    pd: Handle<Pd>,
-    buffer: Handle<Buffer>,
+    pd: Handle<IbvPd>,
+    buffer: Handle<IbvBuf>,
     addr: *mut c_void,
     length: usize,
     flags: c_int,
@@ -91,7 +95,7 @@ pub(crate) extern "C" fn reg_buf_mr(
 }
 
 /// `ibv_export_buf_dmabuf_fd`: the man page's answer for a buffer without a dma-buf.
-pub(crate) extern "C" fn export_buf_dmabuf_fd(buffer: Handle<Buffer>) -> c_int {
+pub(crate) extern "C" fn export_buf_dmabuf_fd(buffer: Handle<IbvBuf>) -> c_int {
     guard::minus_one(|| {
         buffer.get()?;
         Err(Errno::ENODATA)

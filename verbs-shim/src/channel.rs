@@ -1,12 +1,11 @@
 //! Completion channels.
 
-use crate::abi::{IbvCompChannel, IbvCq};
-use crate::context::{Context, State, blocks, make_blocking};
-use crate::cq::Cq;
+use crate::abi::{IbvCompChannel, IbvContext, IbvCq};
+use crate::context::{State, blocks, make_blocking};
 use crate::errors::OrErrno;
 use crate::events::wait_readable;
 use crate::guard;
-use crate::pointer::{CPart, Handle, Object, Out};
+use crate::pointer::{CPart, Handle, Out, Part};
 use crate::usage::Users;
 use nix::errno::Errno;
 use parking_lot::Mutex;
@@ -36,7 +35,7 @@ impl Belated {
     }
 
     /// The CQ of an event that is due now, with its count of unacknowledged events increased.
-    fn take(&self, of: &Channel) -> Result<Option<Handle<Cq>>, Errno> {
+    fn take(&self, of: &Channel) -> Result<Option<Handle<IbvCq>>, Errno> {
         if self.cqs.lock().is_empty() || !blocks(&of.channel)? {
             return Ok(None);
         }
@@ -47,7 +46,7 @@ impl Belated {
             let Some(found) = of.state.objects.channels.acquire(&id) else {
                 continue;
             };
-            let found = Handle::<Cq>::named(found.cast());
+            let found = Handle::<IbvCq>::named(found.cast());
             let cq = found.get()?;
             if cq.queue.take_belated() {
                 return Ok(Some(found));
@@ -68,12 +67,12 @@ pub(crate) struct Channel {
 }
 
 // SAFETY: `c` is the first field.
-unsafe impl Object for Channel {
-    type C = IbvCompChannel;
+unsafe impl Part for IbvCompChannel {
+    type Object = Channel;
 }
 
 /// `ibv_create_comp_channel`.
-pub(crate) extern "C" fn create_comp_channel(context: Handle<Context>) -> *mut IbvCompChannel {
+pub(crate) extern "C" fn create_comp_channel(context: Handle<IbvContext>) -> *mut IbvCompChannel {
     guard::pointer(|| {
         let state = Arc::clone(&context.get()?.state);
         let channel = state.roce.create_channel().or_errno()?;
@@ -93,7 +92,7 @@ pub(crate) extern "C" fn create_comp_channel(context: Handle<Context>) -> *mut I
 }
 
 /// `ibv_destroy_comp_channel`.
-pub(crate) extern "C" fn destroy_comp_channel(channel: Handle<Channel>) -> c_int {
+pub(crate) extern "C" fn destroy_comp_channel(channel: Handle<IbvCompChannel>) -> c_int {
     guard::errno(|| {
         channel.get()?.users.check_none()?;
         channel.take().map(drop)
@@ -102,20 +101,20 @@ pub(crate) extern "C" fn destroy_comp_channel(channel: Handle<Channel>) -> c_int
 
 /// `ibv_get_cq_event`.
 pub(crate) extern "C" fn get_cq_event(
-    channel: Handle<Channel>,
+    channel: Handle<IbvCompChannel>,
     cq: Out<*mut IbvCq>,
     cq_context: Out<*mut c_void>,
 ) -> c_int {
     guard::minus_one(|| {
         let found = channel.get()?.next_event()?;
         cq_context.put(found.get()?.c_part().cq_context)?;
-        cq.put(found.as_ptr().cast())
+        cq.put(found.as_ptr())
     })
 }
 
 impl Channel {
     /// Waits for an event. Returns its CQ, with its count of unacknowledged events increased.
-    fn next_event(&self) -> Result<Handle<Cq>, Errno> {
+    fn next_event(&self) -> Result<Handle<IbvCq>, Errno> {
         let Self { channel, state, .. } = self;
         loop {
             match channel.poll() {
@@ -135,7 +134,7 @@ impl Channel {
 }
 
 /// `ibv_ack_cq_events`.
-pub(crate) extern "C" fn ack_cq_events(cq: Handle<Cq>, events: c_uint) {
+pub(crate) extern "C" fn ack_cq_events(cq: Handle<IbvCq>, events: c_uint) {
     guard::nothing(|| {
         cq.get()?.acknowledge_announced(events);
         Ok(())

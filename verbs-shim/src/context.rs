@@ -1,11 +1,10 @@
 //! Contexts: open devices.
 
-use crate::abi::{ABI_IS_EXTENDED, IbvContext, IbvContextOps, VerbsContext};
-use crate::device::Device;
+use crate::abi::{ABI_IS_EXTENDED, IbvContext, IbvContextOps, IbvDevice, VerbsContext};
 use crate::errors::OrErrno;
 use crate::events::Registry;
 use crate::limits::Counts;
-use crate::pointer::{CPart, Handle, Object};
+use crate::pointer::{CPart, Handle, Part};
 use crate::usage::{Use, Users};
 use crate::{cq, dm, domain, fork, guard, import, mr, mw, prefetch, qp, query, srq, xrc};
 use nix::errno::Errno;
@@ -28,15 +27,15 @@ pub(crate) struct Context {
 }
 
 // SAFETY: `c` is the first field, and `context` the last field of what C has there.
-unsafe impl Object for Context {
-    type C = IbvContext;
+unsafe impl Part for IbvContext {
+    type Object = Context;
     const OFFSET: usize = std::mem::offset_of!(VerbsContext, context);
 }
 
 /// The state that a context shares with its objects.
 pub(crate) struct State {
     pub(crate) roce: roce_verbs::Context,
-    pub(crate) device: Handle<Device>,
+    pub(crate) device: Handle<IbvDevice>,
     pub(crate) events: AsyncEvents,
     /// The objects that events refer to.
     pub(crate) objects: Registry,
@@ -80,7 +79,7 @@ pub(crate) fn blocks(fd: &impl AsFd) -> Result<bool, Errno> {
 }
 
 /// `ibv_open_device`.
-pub(crate) extern "C" fn open_device(device: Handle<Device>) -> *mut IbvContext {
+pub(crate) extern "C" fn open_device(device: Handle<IbvDevice>) -> *mut IbvContext {
     guard::pointer(|| {
         fork::watch()?;
         roce_verbs::settings::report_environment();
@@ -106,7 +105,7 @@ pub(crate) extern "C" fn open_device(device: Handle<Device>) -> *mut IbvContext 
 
 /// `ibv_close_device`. The last context of a device also closes the objects that were not
 /// destroyed, as the kernel does when a device is closed.
-pub(crate) extern "C" fn close_device(context: Handle<Context>) -> c_int {
+pub(crate) extern "C" fn close_device(context: Handle<IbvContext>) -> c_int {
     guard::errno(|| {
         let Context { state, opened, .. } = context.take()?;
         drop(opened);
@@ -142,7 +141,7 @@ impl Context {
     }
 }
 
-fn verbs_context(device: Handle<Device>, [cmd_fd, async_fd]: [c_int; 2]) -> VerbsContext {
+fn verbs_context(device: Handle<IbvDevice>, [cmd_fd, async_fd]: [c_int; 2]) -> VerbsContext {
     VerbsContext {
         query_port: query::query_port,
         advise_mr: prefetch::advise_mr,

@@ -3,7 +3,7 @@
 use crate::abi::{IbvDevice, NODE_CA, TRANSPORT_IB};
 use crate::convert::int;
 use crate::guard;
-use crate::pointer::{CPart, Handle, Object, Out, Text};
+use crate::pointer::{CPart, Handle, Out, Part, Text};
 use nix::errno::Errno;
 use parking_lot::Mutex;
 use roce_verbs::device::devices;
@@ -24,8 +24,8 @@ pub(crate) struct Device {
 }
 
 // SAFETY: `c` is the first field.
-unsafe impl Object for Device {
-    type C = IbvDevice;
+unsafe impl Part for IbvDevice {
+    type Object = Device;
     const OUTLIVES_FORK: bool = true;
 }
 
@@ -88,14 +88,14 @@ impl Device {
 }
 
 /// `ibv_get_device_list`: an array that ends with NULL.
-pub(crate) extern "C" fn get_device_list(count: Out<c_int>) -> *mut Handle<Device> {
+pub(crate) extern "C" fn get_device_list(count: Out<c_int>) -> *mut Handle<IbvDevice> {
     guard::pointer(|| {
         count.put_if_wanted(0);
         report_environment();
         let found: Vec<&Device> = devices().iter().map(Device::known).collect();
         // SAFETY: calloc may be called at any time; C frees the array by `free`.
         let array = unsafe { libc::calloc(found.len() + 1, size_of::<*const ()>()) };
-        let list = Out::<Handle<Device>>::allocated(array.cast());
+        let list = Out::<Handle<IbvDevice>>::allocated(array.cast());
         if array.is_null() {
             return Err(Errno::ENOMEM);
         }
@@ -115,7 +115,7 @@ pub(crate) extern "C" fn free_device_list(list: *mut c_void) {
 }
 
 /// `ibv_get_device_name`.
-pub(crate) extern "C" fn get_device_name(device: Handle<Device>) -> Text {
+pub(crate) extern "C" fn get_device_name(device: Handle<IbvDevice>) -> Text {
     guard::pointer(|| {
         let part = device.get()?.c.as_ptr();
         // SAFETY: the device is there for ever.
@@ -124,11 +124,11 @@ pub(crate) extern "C" fn get_device_name(device: Handle<Device>) -> Text {
 }
 
 /// `ibv_get_device_guid`, in the order of the network.
-pub(crate) extern "C" fn get_device_guid(device: Handle<Device>) -> u64 {
+pub(crate) extern "C" fn get_device_guid(device: Handle<IbvDevice>) -> u64 {
     guard::value(0, || Ok(device.get()?.guid().to_be()))
 }
 
 /// `ibv_get_device_index`.
-pub(crate) extern "C" fn get_device_index(device: Handle<Device>) -> c_int {
+pub(crate) extern "C" fn get_device_index(device: Handle<IbvDevice>) -> c_int {
     guard::value(-1, || Ok(int(device.get()?.index())))
 }

@@ -1,12 +1,11 @@
 //! Device memory.
 
-use crate::abi::{IbvAllocDmAttr, IbvDm, IbvMr};
-use crate::context::{Context, State};
+use crate::abi::{IbvAllocDmAttr, IbvContext, IbvDm, IbvMr, IbvPd};
+use crate::context::State;
 use crate::convert::access;
 use crate::errors::OrErrno;
 use crate::mr::Shown;
-use crate::pd::Pd;
-use crate::pointer::{CPart, Handle, In, Object, Out};
+use crate::pointer::{CPart, Handle, In, Out, Part};
 use crate::usage::Users;
 use crate::{abi, guard, mr};
 use nix::errno::Errno;
@@ -34,12 +33,12 @@ pub(crate) struct SharedDm {
 }
 
 // SAFETY: `_c` is the first field.
-unsafe impl Object for Dm {
-    type C = IbvDm;
+unsafe impl Part for IbvDm {
+    type Object = Dm;
 }
 
 impl Dm {
-    fn give(context: Handle<Context>, shared: Arc<SharedDm>, state: &Arc<State>) -> *mut IbvDm {
+    fn give(context: Handle<IbvContext>, shared: Arc<SharedDm>, state: &Arc<State>) -> *mut IbvDm {
         Handle::give(Self {
             _c: CPart::new(IbvDm {
                 context,
@@ -78,7 +77,7 @@ const MAX_LOG_ALIGN: u32 = 12;
 
 /// `ibv_alloc_dm`. A child of the process that opened the device gets memory, too, but of its own.
 pub(crate) extern "C" fn alloc_dm(
-    context: Handle<Context>,
+    context: Handle<IbvContext>,
     attr: In<IbvAllocDmAttr>,
 ) -> *mut IbvDm {
     guard::pointer(|| {
@@ -104,7 +103,7 @@ pub(crate) extern "C" fn alloc_dm(
 }
 
 /// `ibv_free_dm`.
-pub(crate) extern "C" fn free_dm(dm: Handle<Dm>) -> c_int {
+pub(crate) extern "C" fn free_dm(dm: Handle<IbvDm>) -> c_int {
     guard::errno(|| {
         let found = dm.get()?;
         found.shared.users.check_none()?;
@@ -117,7 +116,7 @@ pub(crate) extern "C" fn free_dm(dm: Handle<Dm>) -> c_int {
 }
 
 /// `ibv_import_dm`: memory of this context, or of the one it was imported from.
-pub(crate) extern "C" fn import_dm(context: Handle<Context>, handle: u32) -> *mut IbvDm {
+pub(crate) extern "C" fn import_dm(context: Handle<IbvContext>, handle: u32) -> *mut IbvDm {
     guard::pointer(|| {
         let state = &context.get()?.state;
         let found = state.objects.device_memory.find(handle);
@@ -126,11 +125,11 @@ pub(crate) extern "C" fn import_dm(context: Handle<Context>, handle: u32) -> *mu
 }
 
 /// `ibv_unimport_dm`: the memory stays allocated.
-pub(crate) extern "C" fn unimport_dm(dm: Handle<Dm>) {
+pub(crate) extern "C" fn unimport_dm(dm: Handle<IbvDm>) {
     guard::nothing(|| dm.take().map(drop));
 }
 
-extern "C" fn memcpy_to_dm(dm: Handle<Dm>, offset: u64, from: In<u8>, len: usize) -> c_int {
+extern "C" fn memcpy_to_dm(dm: Handle<IbvDm>, offset: u64, from: In<u8>, len: usize) -> c_int {
     guard::errno(|| {
         let memory = &dm.get()?.shared.memory;
         memory
@@ -139,7 +138,7 @@ extern "C" fn memcpy_to_dm(dm: Handle<Dm>, offset: u64, from: In<u8>, len: usize
     })
 }
 
-extern "C" fn memcpy_from_dm(to: Out<u8>, dm: Handle<Dm>, offset: u64, len: usize) -> c_int {
+extern "C" fn memcpy_from_dm(to: Out<u8>, dm: Handle<IbvDm>, offset: u64, len: usize) -> c_int {
     guard::errno(|| {
         let memory = &dm.get()?.shared.memory;
         memory
@@ -150,8 +149,8 @@ extern "C" fn memcpy_from_dm(to: Out<u8>, dm: Handle<Dm>, offset: u64, len: usiz
 
 /// `ibv_reg_dm_mr`: addresses start at 0, which a program must request.
 pub(crate) extern "C" fn reg_dm_mr(
-    pd: Handle<Pd>,
-    dm: Handle<Dm>,
+    pd: Handle<IbvPd>,
+    dm: Handle<IbvDm>,
     offset: u64,
     length: usize,
     flags: u32,

@@ -1,11 +1,10 @@
 //! Regions of dma-bufs: memory of another device, or anonymous memory, behind a descriptor.
 
-use crate::abi::{ACCESS_OPTIONAL_RANGE, IbvMr};
+use crate::abi::{ACCESS_OPTIONAL_RANGE, IbvMr, IbvPd};
 use crate::convert::access;
 use crate::errors::OrErrno;
 use crate::guard;
 use crate::mr::{self, Shown};
-use crate::pd::Pd;
 use crate::pointer::Handle;
 use nix::errno::Errno;
 use nix::sys::mman::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
@@ -91,7 +90,7 @@ impl Mapping {
 /// `ibv_reg_dmabuf_mr`. The descriptor need not be a dma-buf's, as long as it can be mapped like
 /// one.
 pub(crate) extern "C" fn reg_dmabuf_mr(
-    pd: Handle<Pd>,
+    pd: Handle<IbvPd>,
     offset: u64,
     length: usize,
     iova: u64,

@@ -1,13 +1,12 @@
 //! Thread domains, and parent domains.
 
 use crate::abi::{
-    IbvParentDomainInitAttr, IbvPd, IbvTd, PARENT_DOMAIN_INIT_ATTR_ALLOCATORS,
+    IbvContext, IbvParentDomainInitAttr, IbvPd, IbvTd, PARENT_DOMAIN_INIT_ATTR_ALLOCATORS,
     PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT,
 };
-use crate::context::Context;
 use crate::guard;
 use crate::pd;
-use crate::pointer::{CPart, Handle, In, Object};
+use crate::pointer::{CPart, Handle, In, Part};
 use crate::usage::Users;
 use nix::errno::Errno;
 use std::ffi::c_int;
@@ -21,12 +20,12 @@ pub(crate) struct Td {
 }
 
 // SAFETY: `c` is the first field.
-unsafe impl Object for Td {
-    type C = IbvTd;
+unsafe impl Part for IbvTd {
+    type Object = Td;
 }
 
 /// `ibv_alloc_td`.
-pub(crate) extern "C" fn alloc_td(context: Handle<Context>, attr: In<u32>) -> *mut IbvTd {
+pub(crate) extern "C" fn alloc_td(context: Handle<IbvContext>, attr: In<u32>) -> *mut IbvTd {
     guard::pointer(|| {
         context.get()?;
         if *attr.get()? != 0 {
@@ -40,7 +39,7 @@ pub(crate) extern "C" fn alloc_td(context: Handle<Context>, attr: In<u32>) -> *m
 }
 
 /// `ibv_dealloc_td`.
-pub(crate) extern "C" fn dealloc_td(td: Handle<Td>) -> c_int {
+pub(crate) extern "C" fn dealloc_td(td: Handle<IbvTd>) -> c_int {
     guard::errno(|| {
         td.get()?.users.check_none()?;
         td.take().map(drop)
@@ -53,7 +52,7 @@ const KNOWN: u32 = PARENT_DOMAIN_INIT_ATTR_ALLOCATORS | PARENT_DOMAIN_INIT_ATTR_
 
 /// `ibv_alloc_parent_domain`.
 pub(crate) extern "C" fn alloc_parent_domain(
-    context: Handle<Context>,
+    context: Handle<IbvContext>,
     attr: In<IbvParentDomainInitAttr>,
 ) -> *mut IbvPd {
     guard::pointer(|| {

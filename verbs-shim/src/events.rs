@@ -1,16 +1,13 @@
 //! Asynchronous events, and the number of those that a program has not acknowledged yet.
 
 use crate::abi::*;
-use crate::context::{Context, blocks};
-use crate::cq::Cq;
+use crate::context::blocks;
 use crate::dm::SharedDm;
 use crate::guard;
 use crate::handles::Handles;
 use crate::mr::Region;
 use crate::pd::Domain;
-use crate::pointer::{Handle, Object, Out};
-use crate::qp::Qp;
-use crate::srq::Srq;
+use crate::pointer::{Handle, Out};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use parking_lot::{Condvar, Mutex};
@@ -142,7 +139,7 @@ pub(crate) fn wait_readable(
 
 /// `ibv_get_async_event`.
 pub(crate) extern "C" fn get_async_event(
-    context: Handle<Context>,
+    context: Handle<IbvContext>,
     event: Out<IbvAsyncEvent>,
 ) -> c_int {
     guard::minus_one(|| {
@@ -192,7 +189,7 @@ pub(crate) extern "C" fn ack_async_event(event: Out<IbvAsyncEvent>) {
             event_type,
         } = event.input().read()?;
         match event_type {
-            EVENT_CQ_ERR => object::<Cq>(element).get()?.acknowledge_error(),
+            EVENT_CQ_ERR => object::<IbvCq>(element).get()?.acknowledge_error(),
             EVENT_QP_FATAL
             | EVENT_QP_REQ_ERR
             | EVENT_QP_ACCESS_ERR
@@ -200,9 +197,9 @@ pub(crate) extern "C" fn ack_async_event(event: Out<IbvAsyncEvent>) {
             | EVENT_SQ_DRAINED
             | EVENT_PATH_MIG
             | EVENT_PATH_MIG_ERR
-            | EVENT_QP_LAST_WQE_REACHED => object::<Qp>(element).get()?.acknowledge(),
+            | EVENT_QP_LAST_WQE_REACHED => object::<IbvQp>(element).get()?.acknowledge(),
             EVENT_SRQ_ERR | EVENT_SRQ_LIMIT_REACHED => {
-                object::<Srq>(element).get()?.acknowledge();
+                object::<IbvSrq>(element).get()?.acknowledge();
             }
             // Port events have no object.
             _ => {}
@@ -212,7 +209,7 @@ pub(crate) extern "C" fn ack_async_event(event: Out<IbvAsyncEvent>) {
 }
 
 /// The object of an event, according to its type.
-fn object<T: Object>(element: *mut c_void) -> Handle<T> {
+fn object<C>(element: *mut c_void) -> Handle<C> {
     Handle::named(element.cast())
 }
 

@@ -7,7 +7,7 @@ use crate::dmabuf::Mapping;
 use crate::errors::OrErrno;
 use crate::limits::MAX_MRS;
 use crate::pd::Pd;
-use crate::pointer::{CPart, Handle, Object};
+use crate::pointer::{CPart, Handle, Part};
 use crate::usage::Use;
 use crate::{guard, mappings};
 use nix::errno::Errno;
@@ -26,8 +26,8 @@ pub(crate) struct Mr {
 }
 
 // SAFETY: `c` is the first field.
-unsafe impl Object for Mr {
-    type C = IbvMr;
+unsafe impl Part for IbvMr {
+    type Object = Mr;
 }
 
 /// A registration that closing the context ends, too.
@@ -180,7 +180,7 @@ impl Wanted {
     }
 }
 
-fn register(pd: Handle<Pd>, wanted: &Wanted, iova: u64) -> Result<*mut IbvMr, Errno> {
+fn register(pd: Handle<IbvPd>, wanted: &Wanted, iova: u64) -> Result<*mut IbvMr, Errno> {
     let domain = pd.get()?;
     let access = wanted.access()?;
     let iova = if wanted.flags & ACCESS_ZERO_BASED == 0 {
@@ -197,7 +197,7 @@ fn register(pd: Handle<Pd>, wanted: &Wanted, iova: u64) -> Result<*mut IbvMr, Er
 
 /// Creates the C object of a registration.
 pub(crate) fn give(
-    pd: Handle<Pd>,
+    pd: Handle<IbvPd>,
     addr: *mut c_void,
     length: usize,
     registration: Registration,
@@ -220,7 +220,7 @@ pub(crate) fn give(
 
 /// Creates a C pointer to a region.
 fn point_to(
-    pd: Handle<Pd>,
+    pd: Handle<IbvPd>,
     domain: &Pd,
     (addr, length): (*mut c_void, usize),
     (lkey, rkey): (u32, u32),
@@ -242,7 +242,7 @@ fn point_to(
 }
 
 /// `ibv_alloc_null_mr`: the region starts at address 0 and has no end.
-pub(crate) extern "C" fn alloc_null_mr(pd: Handle<Pd>) -> *mut IbvMr {
+pub(crate) extern "C" fn alloc_null_mr(pd: Handle<IbvPd>) -> *mut IbvMr {
     guard::pointer(|| {
         let domain = &pd.get()?.pd;
         let region = domain.register_memory(Memory::null(), None, Access::LOCAL_WRITE);
@@ -253,7 +253,7 @@ pub(crate) extern "C" fn alloc_null_mr(pd: Handle<Pd>) -> *mut IbvMr {
 
 /// `ibv_reg_mr`.
 pub(crate) extern "C" fn reg_mr(
-    pd: Handle<Pd>,
+    pd: Handle<IbvPd>,
     addr: *mut c_void,
     length: usize,
     flags: c_int,
@@ -263,7 +263,7 @@ pub(crate) extern "C" fn reg_mr(
 
 /// `ibv_reg_mr_iova`.
 pub(crate) extern "C" fn reg_mr_iova(
-    pd: Handle<Pd>,
+    pd: Handle<IbvPd>,
     addr: *mut c_void,
     length: usize,
     iova: u64,
@@ -274,7 +274,7 @@ pub(crate) extern "C" fn reg_mr_iova(
 
 /// `ibv_reg_mr_iova2`.
 pub(crate) extern "C" fn reg_mr_iova2(
-    pd: Handle<Pd>,
+    pd: Handle<IbvPd>,
     addr: *mut c_void,
     length: usize,
     iova: u64,
@@ -295,9 +295,9 @@ const REREG_INPUT: c_int = -1;
 
 /// `ibv_rereg_mr`.
 pub(crate) extern "C" fn rereg_mr(
-    mr: Handle<Mr>,
+    mr: Handle<IbvMr>,
     change: c_int,
-    pd: Handle<Pd>,
+    pd: Handle<IbvPd>,
     addr: *mut c_void,
     length: usize,
     flags: c_int,
@@ -345,7 +345,7 @@ pub(crate) extern "C" fn rereg_mr(
 }
 
 /// `ibv_dereg_mr`.
-pub(crate) extern "C" fn dereg_mr(mr: Handle<Mr>) -> c_int {
+pub(crate) extern "C" fn dereg_mr(mr: Handle<IbvMr>) -> c_int {
     guard::errno(|| {
         let found = mr.get()?;
         found.region.deregister()?;
@@ -355,7 +355,7 @@ pub(crate) extern "C" fn dereg_mr(mr: Handle<Mr>) -> c_int {
 }
 
 /// `ibv_import_mr`: its address is NULL, as the man page says.
-pub(crate) extern "C" fn import_mr(pd: Handle<Pd>, handle: u32) -> *mut IbvMr {
+pub(crate) extern "C" fn import_mr(pd: Handle<IbvPd>, handle: u32) -> *mut IbvMr {
     guard::pointer(|| {
         let domain = pd.get()?;
         let found = domain.state.objects.regions.find(handle);
@@ -370,6 +370,6 @@ pub(crate) extern "C" fn import_mr(pd: Handle<Pd>, handle: u32) -> *mut IbvMr {
 }
 
 /// `ibv_unimport_mr`: the region stays registered.
-pub(crate) extern "C" fn unimport_mr(mr: Handle<Mr>) {
+pub(crate) extern "C" fn unimport_mr(mr: Handle<IbvMr>) {
     guard::nothing(|| mr.take().map(drop));
 }

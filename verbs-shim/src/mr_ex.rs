@@ -5,7 +5,6 @@ use crate::abi::*;
 use crate::dmabuf::reg_dmabuf_mr;
 use crate::guard;
 use crate::mr::reg_mr_iova2;
-use crate::pd::Pd;
 use crate::pointer::{Handle, In};
 use nix::errno::Errno;
 
@@ -17,7 +16,7 @@ const KNOWN: u64 = (REG_MR_MASK_IOVA
     | REG_MR_MASK_BUF) as u64;
 
 /// `ibv_reg_mr_ex`.
-pub(crate) extern "C" fn reg_mr_ex(pd: Handle<Pd>, attr: In<IbvMrInitAttr>) -> *mut IbvMr {
+pub(crate) extern "C" fn reg_mr_ex(pd: Handle<IbvPd>, attr: In<IbvMrInitAttr>) -> *mut IbvMr {
     match guard::value(None, || register_as(pd, attr).map(Some)) {
         Some((attr, true)) => reg_dmabuf_mr(
             pd,
@@ -39,7 +38,7 @@ pub(crate) extern "C" fn reg_mr_ex(pd: Handle<Pd>, attr: In<IbvMrInitAttr>) -> *
 }
 
 /// The registration to make, with the address for peers, and whether it is of a descriptor.
-fn register_as(pd: Handle<Pd>, attr: In<IbvMrInitAttr>) -> Result<(IbvMrInitAttr, bool), Errno> {
+fn register_as(pd: Handle<IbvPd>, attr: In<IbvMrInitAttr>) -> Result<(IbvMrInitAttr, bool), Errno> {
     pd.get()?;
     let mut attr = attr.read_grown()?;
     if attr.comp_mask & !KNOWN != 0 {

@@ -1,13 +1,13 @@
 //! Multicast groups.
 
+use crate::abi::IbvQp;
 use crate::errors::OrErrno;
 use crate::guard;
 use crate::pointer::{Handle, In};
-use crate::qp::Qp;
 use std::ffi::c_int;
 
 /// `ibv_attach_mcast`.
-pub(crate) extern "C" fn attach_mcast(qp: Handle<Qp>, group: In<[u8; 16]>, _lid: u16) -> c_int {
+pub(crate) extern "C" fn attach_mcast(qp: Handle<IbvQp>, group: In<[u8; 16]>, _lid: u16) -> c_int {
     guard::errno(|| {
         let group = roce_verbs::device::Gid(group.read()?);
         qp.get()?.qp.attach_multicast(group).or_errno()
@@ -15,7 +15,7 @@ pub(crate) extern "C" fn attach_mcast(qp: Handle<Qp>, group: In<[u8; 16]>, _lid:
 }
 
 /// `ibv_detach_mcast`.
-pub(crate) extern "C" fn detach_mcast(qp: Handle<Qp>, group: In<[u8; 16]>, _lid: u16) -> c_int {
+pub(crate) extern "C" fn detach_mcast(qp: Handle<IbvQp>, group: In<[u8; 16]>, _lid: u16) -> c_int {
     guard::errno(|| {
         let group = roce_verbs::device::Gid(group.read()?);
         qp.get()?.qp.detach_multicast(group).or_errno()

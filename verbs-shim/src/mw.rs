@@ -5,9 +5,7 @@ use crate::convert::{access, send_flags};
 use crate::errors::OrErrno;
 use crate::guard;
 use crate::limits::MAX_MWS;
-use crate::pd::Pd;
-use crate::pointer::{CPart, Handle, Object, Out};
-use crate::qp::Qp;
+use crate::pointer::{CPart, Handle, Out, Part};
 use crate::usage::Use;
 use nix::errno::Errno;
 use roce_verbs::memory::{MemoryWindow, MwType};
@@ -24,8 +22,8 @@ pub(crate) struct Mw {
 }
 
 // SAFETY: `c` is the first field.
-unsafe impl Object for Mw {
-    type C = IbvMw;
+unsafe impl Part for IbvMw {
+    type Object = Mw;
 }
 
 /// The low 8 bits of a key, which the binder of the window chooses.
@@ -58,7 +56,7 @@ impl Mw {
 }
 
 /// `ibv_alloc_mw`.
-pub(crate) extern "C" fn alloc_mw(pd: Handle<Pd>, kind: u32) -> *mut IbvMw {
+pub(crate) extern "C" fn alloc_mw(pd: Handle<IbvPd>, kind: u32) -> *mut IbvMw {
     guard::pointer(|| {
         let domain = pd.get()?;
         let window_type = match kind {
@@ -84,7 +82,11 @@ pub(crate) extern "C" fn alloc_mw(pd: Handle<Pd>, kind: u32) -> *mut IbvMw {
 }
 
 /// `ibv_bind_mw`, of a window of type 1.
-pub(crate) extern "C" fn bind_mw(qp: Handle<Qp>, mw: Handle<Mw>, bind: Out<IbvMwBind>) -> c_int {
+pub(crate) extern "C" fn bind_mw(
+    qp: Handle<IbvQp>,
+    mw: Handle<IbvMw>,
+    bind: Out<IbvMwBind>,
+) -> c_int {
     guard::errno(|| {
         let (qp, mw, bind) = (&qp.get()?.qp, mw.get()?, bind.input().read()?);
         let key = mw.window.next_key().ok_or(Errno::EINVAL)?;
@@ -102,6 +104,6 @@ pub(crate) extern "C" fn bind_mw(qp: Handle<Qp>, mw: Handle<Mw>, bind: Out<IbvMw
 }
 
 /// `ibv_dealloc_mw`.
-pub(crate) extern "C" fn dealloc_mw(mw: Handle<Mw>) -> c_int {
+pub(crate) extern "C" fn dealloc_mw(mw: Handle<IbvMw>) -> c_int {
     guard::errno(|| mw.take().map(drop))
 }

@@ -1,10 +1,10 @@
 //! Protection domains.
 
-use crate::abi::IbvPd;
-use crate::context::{Context, State};
+use crate::abi::{IbvContext, IbvPd};
+use crate::context::State;
 use crate::guard;
 use crate::limits::MAX_PDS;
-use crate::pointer::{CPart, Handle, Object};
+use crate::pointer::{CPart, Handle, Part};
 use crate::usage::{Use, Users};
 use nix::errno::Errno;
 use roce_verbs::ProtectionDomain;
@@ -31,8 +31,8 @@ pub(crate) struct Domain {
 }
 
 // SAFETY: `c` is the first field.
-unsafe impl Object for Pd {
-    type C = IbvPd;
+unsafe impl Part for IbvPd {
+    type Object = Pd;
 }
 
 impl Deref for Pd {
@@ -44,11 +44,11 @@ impl Deref for Pd {
 }
 
 impl Pd {
-    pub(crate) fn context(&self) -> Handle<Context> {
+    pub(crate) fn context(&self) -> Handle<IbvContext> {
         self.c.get().context
     }
 
-    fn give(context: Handle<Context>, domain: Arc<Domain>) -> *mut IbvPd {
+    fn give(context: Handle<IbvContext>, domain: Arc<Domain>) -> *mut IbvPd {
         let handle = domain.handle;
         Handle::give(Self {
             c: CPart::new(IbvPd { context, handle }),
@@ -58,7 +58,7 @@ impl Pd {
 }
 
 /// `ibv_alloc_pd`.
-pub(crate) extern "C" fn alloc_pd(context: Handle<Context>) -> *mut IbvPd {
+pub(crate) extern "C" fn alloc_pd(context: Handle<IbvContext>) -> *mut IbvPd {
     guard::pointer(|| {
         let state = &context.get()?.state;
         give(context, state.roce.alloc_pd(), state, Vec::new())
@@ -70,7 +70,7 @@ pub(crate) extern "C" fn alloc_pd(context: Handle<Context>) -> *mut IbvPd {
 /// # Errors
 /// `ENOMEM` if the limit is reached.
 pub(crate) fn give(
-    context: Handle<Context>,
+    context: Handle<IbvContext>,
     pd: ProtectionDomain,
     state: &Arc<State>,
     uses: Vec<Use>,
@@ -88,7 +88,7 @@ pub(crate) fn give(
 }
 
 /// `ibv_dealloc_pd`.
-pub(crate) extern "C" fn dealloc_pd(pd: Handle<Pd>) -> c_int {
+pub(crate) extern "C" fn dealloc_pd(pd: Handle<IbvPd>) -> c_int {
     guard::errno(|| {
         let found = pd.get()?;
         found.users.check_none()?;
@@ -98,7 +98,7 @@ pub(crate) extern "C" fn dealloc_pd(pd: Handle<Pd>) -> c_int {
 }
 
 /// `ibv_import_pd`: a domain of this context, or of the one it was imported from.
-pub(crate) extern "C" fn import_pd(context: Handle<Context>, handle: u32) -> *mut IbvPd {
+pub(crate) extern "C" fn import_pd(context: Handle<IbvContext>, handle: u32) -> *mut IbvPd {
     guard::pointer(|| {
         let domains = &context.get()?.state.objects.domains;
         let found = domains.find(handle).ok_or(Errno::ENOENT)?;
@@ -107,6 +107,6 @@ pub(crate) extern "C" fn import_pd(context: Handle<Context>, handle: u32) -> *mu
 }
 
 /// `ibv_unimport_pd`: the domain stays allocated.
-pub(crate) extern "C" fn unimport_pd(pd: Handle<Pd>) {
+pub(crate) extern "C" fn unimport_pd(pd: Handle<IbvPd>) {
     guard::nothing(|| pd.take().map(drop));
 }

@@ -12,16 +12,18 @@ use std::cell::UnsafeCell;
 use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// An object that C has a handle of. `C` is the part that C sees, and `OFFSET` its position in the
-/// object. Any thread may use any object. A child process may use only objects that outlive a fork.
+/// The part that C sees of an object. The module of the object implements this, so the structures
+/// of C name no objects. Any thread may use any object. A child process may use only objects that
+/// outlive a fork.
 ///
 /// # Safety
-/// `OFFSET` must be that of a field of type [`CPart<C>`](CPart), or of the last field of one.
-/// Objects that outlive a fork must not be created with [`Handle::give`]; all others must.
-pub(crate) unsafe trait Object: Sized + Send + Sync {
-    /// The part that C sees.
-    type C;
-    /// Its offset in the object.
+/// `OFFSET` must be that of a field of type [`CPart<Self>`](CPart) in the object, or of the first
+/// or last field of a [`CPart`]. Objects that outlive a fork must not be created with
+/// [`Handle::give`]; all others must.
+pub(crate) unsafe trait Part: Sized {
+    /// The object.
+    type Object: Send + Sync;
+    /// The offset of this part in the object, in bytes.
     const OFFSET: usize = 0;
     /// Whether a child may use its parent's objects.
     const OUTLIVES_FORK: bool = false;
@@ -80,58 +82,60 @@ impl<C> CPart<C> {
 
 /// A pointer to an object that this library made.
 #[repr(transparent)]
-pub(crate) struct Handle<T: Object>(*mut T::C);
+pub(crate) struct Handle<C>(*mut C);
 
-impl<T: Object> Clone for Handle<T> {
+impl<C> Clone for Handle<C> {
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<T: Object> Copy for Handle<T> {}
+impl<C> Copy for Handle<C> {}
 
-impl<T: Object> Handle<T> {
+impl<C> Handle<C> {
     pub(crate) const NULL: Self = Self(std::ptr::null_mut());
 
-    /// The handle of an object.
-    pub(crate) fn of(object: &T) -> Self {
-        let base = std::ptr::from_ref(object).cast_mut().cast::<u8>();
-        Self(base.wrapping_add(T::OFFSET).cast())
-    }
-
     /// A handle from the address that C has.
-    pub(crate) fn named(part: *mut T::C) -> Self {
+    pub(crate) fn named(part: *mut C) -> Self {
         Self(part)
     }
 
+    pub(crate) fn as_ptr(self) -> *mut C {
+        self.0
+    }
+}
+
+impl<C: Part> Handle<C> {
+    /// The handle of an object.
+    pub(crate) fn of(object: &C::Object) -> Self {
+        let base = std::ptr::from_ref(object).cast_mut().cast::<u8>();
+        Self(base.wrapping_add(C::OFFSET).cast())
+    }
+
     /// Gives an object to C, until [`Handle::take`].
-    pub(crate) fn give(object: T) -> *mut T::C {
+    pub(crate) fn give(object: C::Object) -> *mut C {
         let born = fork::generation();
         let base = Box::into_raw(Box::new(Given { born, object })).cast::<u8>();
-        base.wrapping_add(Self::HEADER + T::OFFSET).cast()
+        base.wrapping_add(Self::HEADER + C::OFFSET).cast()
     }
 
     /// Offset of the object in `Given`, in bytes.
-    const HEADER: usize = std::mem::offset_of!(Given<T>, object);
+    const HEADER: usize = std::mem::offset_of!(Given<C::Object>, object);
 
     /// The allocation made by `give`.
-    fn given(self) -> *mut Given<T> {
+    fn given(self) -> *mut Given<C::Object> {
         self.base().cast::<u8>().wrapping_sub(Self::HEADER).cast()
     }
 
-    fn base(self) -> *mut T {
-        self.0.cast::<u8>().wrapping_sub(T::OFFSET).cast()
-    }
-
-    pub(crate) fn as_ptr(self) -> *mut T::C {
-        self.0
+    fn base(self) -> *mut C::Object {
+        self.0.cast::<u8>().wrapping_sub(C::OFFSET).cast()
     }
 
     /// The object.
     ///
     /// # Errors
     /// `EINVAL` if the pointer is NULL, `ENODEV` if its device belongs to the parent process.
-    pub(crate) fn get<'a>(self) -> Result<&'a T, Errno> {
+    pub(crate) fn get<'a>(self) -> Result<&'a C::Object, Errno> {
         self.opt()?.ok_or(Errno::EINVAL)
     }
 
@@ -139,14 +143,14 @@ impl<T: Object> Handle<T> {
     ///
     /// # Errors
     /// `EINVAL` if it points to none, `ENODEV` if its device belongs to the parent process.
-    pub(crate) fn opt<'a>(self) -> Result<Option<&'a T>, Errno> {
+    pub(crate) fn opt<'a>(self) -> Result<Option<&'a C::Object>, Errno> {
         if self.0.is_null() {
             return Ok(None);
         }
         if !self.base().is_aligned() {
             return Err(Errno::EINVAL);
         }
-        if !T::OUTLIVES_FORK {
+        if !C::OUTLIVES_FORK {
             // SAFETY: C has it from `give`, and promises not to have destroyed the object.
             let born = unsafe { (*self.given()).born };
             if born != fork::generation() {
@@ -162,7 +166,7 @@ impl<T: Object> Handle<T> {
     ///
     /// # Errors
     /// `EINVAL` if the pointer is NULL.
-    pub(crate) fn get_of_any_process<'a>(self) -> Result<&'a T, Errno> {
+    pub(crate) fn get_of_any_process<'a>(self) -> Result<&'a C::Object, Errno> {
         if self.0.is_null() || !self.base().is_aligned() {
             return Err(Errno::EINVAL);
         }
@@ -171,7 +175,7 @@ impl<T: Object> Handle<T> {
     }
 
     /// Takes the object back from C, which no longer uses it.
-    pub(crate) fn take(self) -> Result<T, Errno> {
+    pub(crate) fn take(self) -> Result<C::Object, Errno> {
         self.get()?;
         // SAFETY: C has it from `give`, which made it of a box, and destroys an object
         // once.

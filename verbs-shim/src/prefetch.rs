@@ -4,7 +4,6 @@ use crate::abi::*;
 use crate::errors::OrErrno;
 use crate::guard;
 use crate::mr::check_mapped;
-use crate::pd::Pd;
 use crate::pointer::{Handle, In};
 use nix::errno::Errno;
 use roce_verbs::{Access, Sge};
@@ -24,7 +23,7 @@ enum Advice {
 /// but its errors are returned only if the program wants to wait for it
 /// (`IBV_ADVISE_MR_FLAG_FLUSH`): otherwise it is only advice.
 pub(crate) extern "C" fn advise_mr(
-    pd: Handle<Pd>,
+    pd: Handle<IbvPd>,
     advice: u32,
     flags: u32,
     list: In<IbvSge>,

@@ -93,13 +93,16 @@ fn device_attr(context: &Context) -> Result<IbvDeviceAttr, Errno> {
 }
 
 /// `ibv_query_device`.
-pub(crate) extern "C" fn query_device(context: Handle<Context>, attr: Out<IbvDeviceAttr>) -> c_int {
+pub(crate) extern "C" fn query_device(
+    context: Handle<IbvContext>,
+    attr: Out<IbvDeviceAttr>,
+) -> c_int {
     guard::errno(|| attr.put(device_attr(context.get()?)?))
 }
 
 /// `ibv_query_device_ex`, for a caller whose structure has `size` bytes.
 pub(crate) extern "C" fn query_device_ex(
-    context: Handle<Context>,
+    context: Handle<IbvContext>,
     input: In<u32>,
     attr: Out<IbvDeviceAttrEx>,
     size: usize,
@@ -155,7 +158,7 @@ const CLOCK_KHZ: u64 = 1_000_000;
 /// `ibv_query_rt_values_ex`. As in other drivers, the whole raw clock is in `tv_nsec`: it counts
 /// ticks of the clock, which are nanoseconds here.
 pub(crate) extern "C" fn query_rt_values(
-    context: Handle<Context>,
+    context: Handle<IbvContext>,
     values: Out<IbvValuesEx>,
 ) -> c_int {
     guard::errno(|| {
@@ -227,7 +230,7 @@ fn port_attr(context: &Context) -> Result<IbvPortAttr, Errno> {
 
 /// `ibv_query_port`, for a caller whose structure has `size` bytes.
 pub(crate) extern "C" fn query_port(
-    context: Handle<Context>,
+    context: Handle<IbvContext>,
     port: u8,
     attr: Out<IbvPortAttr>,
     size: usize,
@@ -246,7 +249,7 @@ const LANES: u64 = 4;
 /// `ibv_query_port_speed`, in units of 100 Mb/s: the product of width and speed in
 /// `ibv_query_port`.
 pub(crate) extern "C" fn query_port_speed(
-    context: Handle<Context>,
+    context: Handle<IbvContext>,
     port: u32,
     speed: Out<u64>,
 ) -> c_int {
@@ -259,7 +262,7 @@ pub(crate) extern "C" fn query_port_speed(
 
 /// The function `ibv_query_port`, for programs whose structure ends before `link_layer`.
 pub(crate) extern "C" fn query_port_short(
-    context: Handle<Context>,
+    context: Handle<IbvContext>,
     port: u8,
     attr: Out<IbvPortAttr>,
 ) -> c_int {
@@ -285,7 +288,7 @@ fn gid_entry(
 
 /// `ibv_query_gid`: zeros for an empty entry.
 pub(crate) extern "C" fn query_gid(
-    context: Handle<Context>,
+    context: Handle<IbvContext>,
     port: u8,
     index: c_int,
     gid: Out<[u8; 16]>,
@@ -312,7 +315,7 @@ fn c_entry(context: &Context, entry: &roce_verbs::device::GidEntry) -> Result<Ib
 
 /// `ibv_query_gid_ex`.
 pub(crate) extern "C" fn query_gid_ex(
-    context: Handle<Context>,
+    context: Handle<IbvContext>,
     port: u32,
     index: u32,
     to: Out<IbvGidEntry>,
@@ -331,7 +334,7 @@ pub(crate) extern "C" fn query_gid_ex(
 
 /// `ibv_query_gid_table`: returns the number of entries, or the negative error number.
 pub(crate) extern "C" fn query_gid_table(
-    context: Handle<Context>,
+    context: Handle<IbvContext>,
     to: Out<IbvGidEntry>,
     max: usize,
     flags: u32,
@@ -359,7 +362,7 @@ pub(crate) extern "C" fn query_gid_table(
 
 /// `ibv_query_gid_type`, which is internal to rdma-core.
 pub(crate) extern "C" fn query_gid_type(
-    context: Handle<Context>,
+    context: Handle<IbvContext>,
     port: u8,
     index: u32,
     kind: Out<u32>,
@@ -376,7 +379,7 @@ pub(crate) extern "C" fn query_gid_type(
 
 /// `ibv_query_pkey`, in network order.
 pub(crate) extern "C" fn query_pkey(
-    context: Handle<Context>,
+    context: Handle<IbvContext>,
     port: u8,
     index: c_int,
     pkey: Out<u16>,
@@ -392,7 +395,7 @@ pub(crate) extern "C" fn query_pkey(
 }
 
 /// `ibv_get_pkey_index`.
-pub(crate) extern "C" fn get_pkey_index(context: Handle<Context>, port: u8, pkey: u16) -> c_int {
+pub(crate) extern "C" fn get_pkey_index(context: Handle<IbvContext>, port: u8, pkey: u16) -> c_int {
     guard::minus_one(|| {
         context.get()?;
         Context::check_port(port.into())?;

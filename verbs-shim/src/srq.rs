@@ -1,12 +1,11 @@
 //! Shared receive queues.
 
 use crate::abi::*;
-use crate::context::{Context, State};
+use crate::context::State;
 use crate::errors::OrErrno;
 use crate::events::Unacknowledged;
 use crate::guard;
-use crate::pd::Pd;
-use crate::pointer::{CPart, Handle, In, Object, Out};
+use crate::pointer::{CPart, Handle, In, Out, Part};
 use crate::qp::each_recv;
 use crate::usage::{Use, Users};
 use nix::errno::Errno;
@@ -28,8 +27,8 @@ pub(crate) struct Srq {
 }
 
 // SAFETY: `c` is the first field.
-unsafe impl Object for Srq {
-    type C = IbvSrq;
+unsafe impl Part for IbvSrq {
+    type Object = Srq;
 }
 
 impl Srq {
@@ -48,7 +47,7 @@ fn options(attr: &IbvSrqAttr) -> SrqOptions {
 }
 
 fn give(
-    pd: Handle<Pd>,
+    pd: Handle<IbvPd>,
     srq_context: *mut c_void,
     srq: SharedReceiveQueue,
     uses: Vec<Use>,
@@ -78,7 +77,7 @@ fn give(
 }
 
 /// `ibv_create_srq`.
-pub(crate) extern "C" fn create_srq(pd: Handle<Pd>, attr: In<IbvSrqInitAttr>) -> *mut IbvSrq {
+pub(crate) extern "C" fn create_srq(pd: Handle<IbvPd>, attr: In<IbvSrqInitAttr>) -> *mut IbvSrq {
     guard::pointer(|| {
         let IbvSrqInitAttr { srq_context, attr } = attr.read()?;
         let domain = pd.get()?;
@@ -89,7 +88,7 @@ pub(crate) extern "C" fn create_srq(pd: Handle<Pd>, attr: In<IbvSrqInitAttr>) ->
 
 /// `ibv_create_srq_ex`.
 pub(crate) extern "C" fn create_srq_ex(
-    context: Handle<Context>,
+    context: Handle<IbvContext>,
     attr: Out<IbvSrqInitAttrEx>,
 ) -> *mut IbvSrq {
     guard::pointer(|| {
@@ -131,7 +130,11 @@ pub(crate) extern "C" fn create_srq_ex(
 }
 
 /// `ibv_modify_srq`.
-pub(crate) extern "C" fn modify_srq(srq: Handle<Srq>, attr: In<IbvSrqAttr>, mask: c_int) -> c_int {
+pub(crate) extern "C" fn modify_srq(
+    srq: Handle<IbvSrq>,
+    attr: In<IbvSrqAttr>,
+    mask: c_int,
+) -> c_int {
     guard::errno(|| {
         let attr = attr.read()?;
         let mask = mask.cast_unsigned();
@@ -148,7 +151,7 @@ pub(crate) extern "C" fn modify_srq(srq: Handle<Srq>, attr: In<IbvSrqAttr>, mask
 }
 
 /// `ibv_query_srq`.
-pub(crate) extern "C" fn query_srq(srq: Handle<Srq>, attr: Out<IbvSrqAttr>) -> c_int {
+pub(crate) extern "C" fn query_srq(srq: Handle<IbvSrq>, attr: Out<IbvSrqAttr>) -> c_int {
     guard::errno(|| {
         let status = srq.get()?.srq.query().or_errno()?;
         let number = |value| u32::try_from(value).unwrap_or(u32::MAX);
@@ -161,12 +164,12 @@ pub(crate) extern "C" fn query_srq(srq: Handle<Srq>, attr: Out<IbvSrqAttr>) -> c
 }
 
 /// `ibv_get_srq_num`.
-pub(crate) extern "C" fn get_srq_num(srq: Handle<Srq>, number: Out<u32>) -> c_int {
+pub(crate) extern "C" fn get_srq_num(srq: Handle<IbvSrq>, number: Out<u32>) -> c_int {
     guard::errno(|| number.put(srq.get()?.srq.number().get()))
 }
 
 /// `ibv_destroy_srq`. Waits until the queue's events are acknowledged.
-pub(crate) extern "C" fn destroy_srq(srq: Handle<Srq>) -> c_int {
+pub(crate) extern "C" fn destroy_srq(srq: Handle<IbvSrq>) -> c_int {
     guard::errno(|| {
         let found = srq.get()?;
         found.users.check_none()?;
@@ -177,7 +180,7 @@ pub(crate) extern "C" fn destroy_srq(srq: Handle<Srq>) -> c_int {
 
 /// `ibv_post_srq_recv`.
 pub(crate) extern "C" fn post_srq_recv(
-    srq: Handle<Srq>,
+    srq: Handle<IbvSrq>,
     first: In<IbvRecvWr>,
     bad: Out<In<IbvRecvWr>>,
 ) -> c_int {

@@ -1,9 +1,9 @@
 //! XRC domains.
 
-use crate::abi::{IbvXrcd, IbvXrcdInitAttr, XRCD_INIT_ATTR_FD, XRCD_INIT_ATTR_OFLAGS};
-use crate::context::{Context, State};
+use crate::abi::{IbvContext, IbvXrcd, IbvXrcdInitAttr, XRCD_INIT_ATTR_FD, XRCD_INIT_ATTR_OFLAGS};
+use crate::context::State;
 use crate::guard;
-use crate::pointer::{CPart, Handle, In, Object};
+use crate::pointer::{CPart, Handle, In, Part};
 use crate::usage::Users;
 use nix::errno::Errno;
 use parking_lot::Mutex;
@@ -23,8 +23,8 @@ pub(crate) struct Xrcd {
 }
 
 // SAFETY: `_c` is the first field.
-unsafe impl Object for Xrcd {
-    type C = IbvXrcd;
+unsafe impl Part for IbvXrcd {
+    type Object = Xrcd;
 }
 
 /// A context's domains that are identified by files, by device and inode. They last as long as the
@@ -60,7 +60,7 @@ impl Files {
 
 /// `ibv_open_xrcd`.
 pub(crate) extern "C" fn open_xrcd(
-    context: Handle<Context>,
+    context: Handle<IbvContext>,
     attr: In<IbvXrcdInitAttr>,
 ) -> *mut IbvXrcd {
     guard::pointer(|| {
@@ -88,7 +88,7 @@ pub(crate) extern "C" fn open_xrcd(
 }
 
 /// `ibv_close_xrcd`.
-pub(crate) extern "C" fn close_xrcd(xrcd: Handle<Xrcd>) -> c_int {
+pub(crate) extern "C" fn close_xrcd(xrcd: Handle<IbvXrcd>) -> c_int {
     guard::errno(|| {
         xrcd.get()?.users.check_none()?;
         xrcd.take().map(drop)

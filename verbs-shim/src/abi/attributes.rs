@@ -1,14 +1,8 @@
 //! Structures for creating, modifying and querying objects.
 
 use super::layout::c_structs;
-use crate::buffer::Buffer;
-use crate::channel::Channel;
-use crate::cq::Cq;
-use crate::domain::Td;
-use crate::pd::Pd;
+use super::{IbvCompChannel, IbvCq, IbvPd, IbvSrq, IbvTd, IbvXrcd};
 use crate::pointer::Handle;
-use crate::srq::Srq;
-use crate::xrc::Xrcd;
 use std::ffi::{c_char, c_int, c_void};
 
 c_structs! {
@@ -160,9 +154,9 @@ c_structs! {
         attr: IbvSrqAttr,
         comp_mask: u32,
         srq_type: u32,
-        pd: Handle<Pd>,
-        xrcd: Handle<Xrcd>,
-        cq: Handle<Cq>,
+        pd: Handle<IbvPd>,
+        xrcd: Handle<IbvXrcd>,
+        cq: Handle<IbvCq>,
         tm_cap: [u32; 2],
     }
 
@@ -182,9 +176,9 @@ c_structs! {
 
     "ibv_qp_init_attr" => IbvQpInitAttr {
         qp_context: *mut c_void,
-        send_cq: Handle<Cq>,
-        recv_cq: Handle<Cq>,
-        srq: Handle<Srq>,
+        send_cq: Handle<IbvCq>,
+        recv_cq: Handle<IbvCq>,
+        srq: Handle<IbvSrq>,
         cap: IbvQpCap,
         qp_type: u32,
         sq_sig_all: c_int,
@@ -192,15 +186,15 @@ c_structs! {
 
     "ibv_qp_init_attr_ex" => IbvQpInitAttrEx {
         qp_context: *mut c_void,
-        send_cq: Handle<Cq>,
-        recv_cq: Handle<Cq>,
-        srq: Handle<Srq>,
+        send_cq: Handle<IbvCq>,
+        recv_cq: Handle<IbvCq>,
+        srq: Handle<IbvSrq>,
         cap: IbvQpCap,
         qp_type: u32,
         sq_sig_all: c_int,
         comp_mask: u32,
-        pd: Handle<Pd>,
-        xrcd: Handle<Xrcd>,
+        pd: Handle<IbvPd>,
+        xrcd: Handle<IbvXrcd>,
         create_flags: u32,
         max_tso_header: u16,
         rwq_ind_tbl: *mut c_void,
@@ -254,12 +248,12 @@ c_structs! {
     "ibv_cq_init_attr_ex" => IbvCqInitAttrEx {
         cqe: u32,
         cq_context: *mut c_void,
-        channel: Handle<Channel>,
+        channel: Handle<IbvCompChannel>,
         comp_vector: u32,
         wc_flags: u64,
         comp_mask: u32,
         flags: u32,
-        parent_domain: Handle<Pd>,
+        parent_domain: Handle<IbvPd>,
     }
 
     "ibv_alloc_dm_attr" => IbvAllocDmAttr {
@@ -269,8 +263,8 @@ c_structs! {
     }
 
     "ibv_parent_domain_init_attr" => IbvParentDomainInitAttr {
-        pd: Handle<Pd>,
-        td: Handle<Td>,
+        pd: Handle<IbvPd>,
+        td: Handle<IbvTd>,
         comp_mask: u32,
         alloc: *const c_void,
         free: *const c_void,
@@ -292,7 +286,7 @@ c_structs! {
         fd: c_int,
         fd_offset: u64,
         dmah: *mut c_void,
-        buf: Handle<Buffer>,
+        buf: Handle<IbvBuf>,
     }
 
     "ibv_ece" => IbvEce {

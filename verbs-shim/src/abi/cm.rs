@@ -1,14 +1,8 @@
 //! The structures and constants of `rdma_cma.h`, and those of `sa.h` that it uses.
 
 use super::layout::{c_constants, c_structs};
-use super::{Constant, IbvAhAttr, Layout};
-use crate::channel::Channel;
-use crate::context::Context;
-use crate::cq::Cq;
-use crate::pd::Pd;
+use super::{Constant, IbvAhAttr, IbvCompChannel, IbvContext, IbvCq, IbvPd, IbvQp, IbvSrq, Layout};
 use crate::pointer::{Handle, In, Text};
-use crate::qp::Qp;
-use crate::srq::Srq;
 use std::ffi::{c_int, c_void};
 
 /// `struct sockaddr_storage`.
@@ -38,20 +32,20 @@ c_structs! {
     }
 
     "rdma_cm_id" => RdmaCmId {
-        verbs: Handle<Context>,
+        verbs: Handle<IbvContext>,
         channel: *mut RdmaEventChannel,
         context: *mut c_void,
-        qp: Handle<Qp>,
+        qp: Handle<IbvQp>,
         route: RdmaRoute,
         ps: u32,
         port_num: u8,
         event: *mut RdmaCmEvent,
-        send_cq_channel: Handle<Channel>,
-        send_cq: Handle<Cq>,
-        recv_cq_channel: Handle<Channel>,
-        recv_cq: Handle<Cq>,
-        srq: Handle<Srq>,
-        pd: Handle<Pd>,
+        send_cq_channel: Handle<IbvCompChannel>,
+        send_cq: Handle<IbvCq>,
+        recv_cq_channel: Handle<IbvCompChannel>,
+        recv_cq: Handle<IbvCq>,
+        srq: Handle<IbvSrq>,
+        pd: Handle<IbvPd>,
         qp_type: u32,
     }
 

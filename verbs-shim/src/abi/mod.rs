@@ -1,11 +1,13 @@
 //! The structures of `verbs.h` and `rdma_cma.h`, as of rdma-core 56: their layout is the ABI. Pointers in
 //! them have the types of `pointer`. A test compares each of them with what a C
 //! compiler makes of the installed header.
+//!
+//! This file has devices and contexts, to which all other structures refer, with the function
+//! tables that most functions of `verbs.h` use.
 
 mod attributes;
 mod cm;
 mod constants;
-mod context;
 mod extended;
 mod grown;
 mod layout;
@@ -19,21 +21,131 @@ pub use cm::cm;
 pub(crate) use cm::*;
 pub use constants::constants;
 pub(crate) use constants::*;
-pub(crate) use context::*;
 pub(crate) use extended::*;
 pub use layout::{Constant, Layout, Since};
 pub(crate) use objects::*;
 pub(crate) use work::*;
 
+use crate::pointer::{Handle, In, Out};
+use layout::c_structs;
+use libc::pthread_mutex_t;
+use std::ffi::{c_char, c_int, c_void};
+
 /// The layout of every structure.
 pub fn layouts() -> impl Iterator<Item = &'static Layout> {
     [
         attributes::LAYOUTS,
-        context::LAYOUTS,
+        LAYOUTS,
         extended::LAYOUTS,
         objects::LAYOUTS,
         work::LAYOUTS,
     ]
     .into_iter()
     .flatten()
+}
+
+/// An entry for a function that programs don't call, or that this library lacks.
+pub(crate) type Absent = *const c_void;
+
+c_structs! {
+    "ibv_device" => IbvDevice {
+        _ops: [*const c_void; 2],
+        node_type: c_int,
+        transport_type: c_int,
+        name: [c_char; 64],
+        dev_name: [c_char; 64],
+        dev_path: [c_char; 256],
+        ibdev_path: [c_char; 256],
+    }
+
+    "ibv_context_ops" => IbvContextOps {
+        _compat_query_device: Absent,
+        _compat_query_port: Absent,
+        _compat_alloc_pd: Absent,
+        _compat_dealloc_pd: Absent,
+        _compat_reg_mr: Absent,
+        _compat_rereg_mr: Absent,
+        _compat_dereg_mr: Absent,
+        alloc_mw: extern "C" fn(Handle<IbvPd>, u32) -> *mut IbvMw,
+        bind_mw: extern "C" fn(Handle<IbvQp>, Handle<IbvMw>, Out<IbvMwBind>) -> c_int,
+        dealloc_mw: extern "C" fn(Handle<IbvMw>) -> c_int,
+        _compat_create_cq: Absent,
+        poll_cq: extern "C" fn(Handle<IbvCq>, c_int, Out<IbvWc>) -> c_int,
+        req_notify_cq: extern "C" fn(Handle<IbvCq>, c_int) -> c_int,
+        _compat_cq_event: Absent,
+        _compat_resize_cq: Absent,
+        _compat_destroy_cq: Absent,
+        _compat_create_srq: Absent,
+        _compat_modify_srq: Absent,
+        _compat_query_srq: Absent,
+        _compat_destroy_srq: Absent,
+        post_srq_recv: extern "C" fn(Handle<IbvSrq>, In<IbvRecvWr>, Out<In<IbvRecvWr>>) -> c_int,
+        _compat_create_qp: Absent,
+        _compat_query_qp: Absent,
+        _compat_modify_qp: Absent,
+        _compat_destroy_qp: Absent,
+        post_send: extern "C" fn(Handle<IbvQp>, In<IbvSendWr>, Out<In<IbvSendWr>>) -> c_int,
+        post_recv: extern "C" fn(Handle<IbvQp>, In<IbvRecvWr>, Out<In<IbvRecvWr>>) -> c_int,
+        _compat_create_ah: Absent,
+        _compat_destroy_ah: Absent,
+        _compat_attach_mcast: Absent,
+        _compat_detach_mcast: Absent,
+        _compat_async_event: Absent,
+    }
+
+    "ibv_context" => IbvContext {
+        device: Handle<IbvDevice>,
+        ops: IbvContextOps,
+        cmd_fd: c_int,
+        async_fd: c_int,
+        num_comp_vectors: c_int,
+        mutex: pthread_mutex_t,
+        abi_compat: usize,
+    }
+
+    // `verbs.h` itself returns EOPNOTSUPP for an entry that is NULL.
+    "verbs_context" => VerbsContext {
+        query_port: extern "C" fn(Handle<IbvContext>, u8, Out<IbvPortAttr>, usize) -> c_int,
+        advise_mr: extern "C" fn(Handle<IbvPd>, u32, u32, In<IbvSge>, u32) -> c_int,
+        alloc_null_mr: extern "C" fn(Handle<IbvPd>) -> *mut IbvMr,
+        read_counters: Absent,
+        attach_counters_point_flow: Absent,
+        create_counters: Absent,
+        destroy_counters: Absent,
+        reg_dm_mr: extern "C" fn(Handle<IbvPd>, Handle<IbvDm>, u64, usize, u32) -> *mut IbvMr,
+        alloc_dm: extern "C" fn(Handle<IbvContext>, In<IbvAllocDmAttr>) -> *mut IbvDm,
+        free_dm: extern "C" fn(Handle<IbvDm>) -> c_int,
+        modify_flow_action_esp: Absent,
+        destroy_flow_action: Absent,
+        create_flow_action_esp: Absent,
+        modify_qp_rate_limit: extern "C" fn(Handle<IbvQp>, In<IbvQpRateLimitAttr>) -> c_int,
+        alloc_parent_domain: extern "C" fn(Handle<IbvContext>, In<IbvParentDomainInitAttr>) -> *mut IbvPd,
+        dealloc_td: extern "C" fn(Handle<IbvTd>) -> c_int,
+        alloc_td: extern "C" fn(Handle<IbvContext>, In<u32>) -> *mut IbvTd,
+        modify_cq: extern "C" fn(Handle<IbvCq>, In<IbvModifyCqAttr>) -> c_int,
+        post_srq_ops: Absent,
+        destroy_rwq_ind_table: Absent,
+        create_rwq_ind_table: Absent,
+        destroy_wq: Absent,
+        modify_wq: Absent,
+        create_wq: Absent,
+        query_rt_values: extern "C" fn(Handle<IbvContext>, Out<IbvValuesEx>) -> c_int,
+        create_cq_ex: extern "C" fn(Handle<IbvContext>, In<IbvCqInitAttrEx>) -> *mut IbvCqEx,
+        private as "priv": Absent,
+        query_device_ex:
+            extern "C" fn(Handle<IbvContext>, In<u32>, Out<IbvDeviceAttrEx>, usize) -> c_int,
+        ibv_destroy_flow: Absent,
+        placeholder2 as "ABI_placeholder2": Absent,
+        ibv_create_flow: Absent,
+        placeholder1 as "ABI_placeholder1": Absent,
+        open_qp: Absent,
+        create_qp_ex: extern "C" fn(Handle<IbvContext>, Out<IbvQpInitAttrEx>) -> *mut IbvQp,
+        get_srq_num: extern "C" fn(Handle<IbvSrq>, Out<u32>) -> c_int,
+        create_srq_ex: extern "C" fn(Handle<IbvContext>, Out<IbvSrqInitAttrEx>) -> *mut IbvSrq,
+        open_xrcd: extern "C" fn(Handle<IbvContext>, In<IbvXrcdInitAttr>) -> *mut IbvXrcd,
+        close_xrcd: extern "C" fn(Handle<IbvXrcd>) -> c_int,
+        _placeholder3 as "_ABI_placeholder3": u64,
+        sz: usize,
+        context: IbvContext,
+    }
 }

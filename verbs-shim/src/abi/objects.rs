@@ -1,39 +1,34 @@
 //! The parts of objects that C sees.
 
+use super::IbvContext;
 use super::layout::c_structs;
-use crate::channel::Channel;
-use crate::context::Context;
-use crate::cq::Cq;
-use crate::dm::Dm;
-use crate::pd::Pd;
 use crate::pointer::{Handle, In, Out};
-use crate::srq::Srq;
 use libc::{pthread_cond_t, pthread_mutex_t};
 use std::ffi::{c_int, c_void};
 
 c_structs! {
     "ibv_pd" => IbvPd {
-        context: Handle<Context>,
+        context: Handle<IbvContext>,
         handle: u32,
     }
 
     "ibv_td" => IbvTd {
-        context: Handle<Context>,
+        context: Handle<IbvContext>,
     }
 
     "ibv_xrcd" => IbvXrcd {
-        context: Handle<Context>,
+        context: Handle<IbvContext>,
     }
 
     "ibv_ah" => IbvAh {
-        context: Handle<Context>,
-        pd: Handle<Pd>,
+        context: Handle<IbvContext>,
+        pd: Handle<IbvPd>,
         handle: u32,
     }
 
     "ibv_mr" => IbvMr {
-        context: Handle<Context>,
-        pd: Handle<Pd>,
+        context: Handle<IbvContext>,
+        pd: Handle<IbvPd>,
         addr: *mut c_void,
         length: usize,
         handle: u32,
@@ -42,30 +37,30 @@ c_structs! {
     }
 
     "ibv_mw" => IbvMw {
-        context: Handle<Context>,
-        pd: Handle<Pd>,
+        context: Handle<IbvContext>,
+        pd: Handle<IbvPd>,
         rkey: u32,
         handle: u32,
         kind as "type": u32,
     }
 
     "ibv_dm" => IbvDm {
-        context: Handle<Context>,
-        memcpy_to_dm: extern "C" fn(Handle<Dm>, u64, In<u8>, usize) -> c_int,
-        memcpy_from_dm: extern "C" fn(Out<u8>, Handle<Dm>, u64, usize) -> c_int,
+        context: Handle<IbvContext>,
+        memcpy_to_dm: extern "C" fn(Handle<IbvDm>, u64, In<u8>, usize) -> c_int,
+        memcpy_from_dm: extern "C" fn(Out<u8>, Handle<IbvDm>, u64, usize) -> c_int,
         comp_mask: u32,
         handle: u32,
     }
 
     "ibv_comp_channel" => IbvCompChannel {
-        context: Handle<Context>,
+        context: Handle<IbvContext>,
         fd: c_int,
         refcnt: c_int,
     }
 
     "ibv_cq" => IbvCq {
-        context: Handle<Context>,
-        channel: Handle<Channel>,
+        context: Handle<IbvContext>,
+        channel: Handle<IbvCompChannel>,
         cq_context: *mut c_void,
         handle: u32,
         cqe: c_int,
@@ -76,9 +71,9 @@ c_structs! {
     }
 
     "ibv_srq" => IbvSrq {
-        context: Handle<Context>,
+        context: Handle<IbvContext>,
         srq_context: *mut c_void,
-        pd: Handle<Pd>,
+        pd: Handle<IbvPd>,
         handle: u32,
         mutex: pthread_mutex_t,
         cond: pthread_cond_t,
@@ -86,12 +81,12 @@ c_structs! {
     }
 
     "ibv_qp" => IbvQp {
-        context: Handle<Context>,
+        context: Handle<IbvContext>,
         qp_context: *mut c_void,
-        pd: Handle<Pd>,
-        send_cq: Handle<Cq>,
-        recv_cq: Handle<Cq>,
-        srq: Handle<Srq>,
+        pd: Handle<IbvPd>,
+        send_cq: Handle<IbvCq>,
+        recv_cq: Handle<IbvCq>,
+        srq: Handle<IbvSrq>,
         handle: u32,
         qp_num: u32,
         state: u32,

@@ -1,9 +1,7 @@
 //! Work requests and completions.
 
 use super::layout::c_structs;
-use crate::ah::Ah;
-use crate::mr::Mr;
-use crate::mw::Mw;
+use super::{IbvAh, IbvMr, IbvMw};
 use crate::pointer::{Handle, In};
 
 c_structs! {
@@ -14,7 +12,7 @@ c_structs! {
     }
 
     "ibv_mw_bind_info" => IbvMwBindInfo {
-        mr: Handle<Mr>,
+        mr: Handle<IbvMr>,
         addr: u64,
         length: u64,
         mw_access_flags: u32,
@@ -122,7 +120,7 @@ pub(crate) struct Atomic {
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(crate) struct Datagram {
-    pub(crate) ah: Handle<Ah>,
+    pub(crate) ah: Handle<IbvAh>,
     pub(crate) remote_qpn: u32,
     pub(crate) remote_qkey: u32,
 }
@@ -131,7 +129,7 @@ pub(crate) struct Datagram {
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(crate) struct Bind {
-    pub(crate) mw: Handle<Mw>,
+    pub(crate) mw: Handle<IbvMw>,
     pub(crate) rkey: u32,
     pub(crate) bind_info: IbvMwBindInfo,
 }

@@ -7,14 +7,14 @@ mod wall;
 pub(crate) use moderate::modify_cq;
 
 use crate::abi::*;
-use crate::channel::{Belated, Channel};
-use crate::context::{Context, State};
+use crate::channel::Belated;
+use crate::context::State;
 use crate::convert::{c_opcode, c_status, int};
 use crate::errors::OrErrno;
 use crate::events::Unacknowledged;
 use crate::guard;
 use crate::limits::MAX_CQS;
-use crate::pointer::{CPart, Handle, In, Object, Out};
+use crate::pointer::{CPart, Handle, In, Out, Part};
 use crate::usage::{Use, Users};
 use nix::errno::Errno;
 use roce_verbs::completion::Notify;
@@ -44,9 +44,9 @@ pub(crate) struct Cq {
     poll: poll::Poll,
 }
 
-// SAFETY: `c` is the first field.
-unsafe impl Object for Cq {
-    type C = IbvCqEx;
+// SAFETY: `c` is the first field, and begins with the part.
+unsafe impl Part for IbvCq {
+    type Object = Cq;
 }
 
 impl Cq {
@@ -78,19 +78,19 @@ fn capacity(cqe: c_int) -> Result<usize, Errno> {
 
 /// The parameters of a new queue.
 struct Wanted {
-    context: Handle<Context>,
+    context: Handle<IbvContext>,
     cqe: c_int,
     cq_context: *mut c_void,
-    channel: Handle<Channel>,
+    channel: Handle<IbvCompChannel>,
     single_threaded: bool,
 }
 
 /// `ibv_create_cq`.
 pub(crate) extern "C" fn create_cq(
-    context: Handle<Context>,
+    context: Handle<IbvContext>,
     cqe: c_int,
     cq_context: *mut c_void,
-    channel: Handle<Channel>,
+    channel: Handle<IbvCompChannel>,
     comp_vector: c_int,
 ) -> *mut IbvCq {
     guard::pointer(|| {
@@ -104,8 +104,7 @@ pub(crate) extern "C" fn create_cq(
             channel,
             single_threaded: false,
         };
-        // The C structure begins with a CQ that is not extended.
-        Ok(wanted.create()?.cast())
+        wanted.create()
     })
 }
 
@@ -122,7 +121,7 @@ const READABLE: u64 = (WC_EX_WITH_BYTE_LEN
 
 /// `ibv_create_cq_ex`.
 pub(crate) extern "C" fn create_cq_ex(
-    context: Handle<Context>,
+    context: Handle<IbvContext>,
     attr: In<IbvCqInitAttrEx>,
 ) -> *mut IbvCqEx {
     guard::pointer(|| {
@@ -148,11 +147,13 @@ pub(crate) extern "C" fn create_cq_ex(
             single_threaded: flags != 0,
         }
         .create()
+        // The part that C sees is extended.
+        .map(<*mut IbvCq>::cast)
     })
 }
 
 impl Wanted {
-    fn create(self) -> Result<*mut IbvCqEx, Errno> {
+    fn create(self) -> Result<*mut IbvCq, Errno> {
         let Self {
             context, channel, ..
         } = self;
@@ -203,7 +204,7 @@ impl Wanted {
 }
 
 /// `ibv_resize_cq`.
-pub(crate) extern "C" fn resize_cq(cq: Handle<Cq>, cqe: c_int) -> c_int {
+pub(crate) extern "C" fn resize_cq(cq: Handle<IbvCq>, cqe: c_int) -> c_int {
     guard::errno(|| {
         let cq = cq.get()?;
         cq.queue.resize(capacity(cqe)?).or_errno()?;
@@ -213,7 +214,7 @@ pub(crate) extern "C" fn resize_cq(cq: Handle<Cq>, cqe: c_int) -> c_int {
 }
 
 /// `ibv_destroy_cq`. Waits until the queue's events are acknowledged.
-pub(crate) extern "C" fn destroy_cq(cq: Handle<Cq>) -> c_int {
+pub(crate) extern "C" fn destroy_cq(cq: Handle<IbvCq>) -> c_int {
     guard::errno(|| {
         let found = cq.get()?;
         found.users.check_none()?;
@@ -225,7 +226,7 @@ pub(crate) extern "C" fn destroy_cq(cq: Handle<Cq>) -> c_int {
 }
 
 /// `ibv_poll_cq`: returns the number of completions, or a negative number if the queue has overrun.
-pub(crate) extern "C" fn poll_cq(cq: Handle<Cq>, entries: c_int, wc: Out<IbvWc>) -> c_int {
+pub(crate) extern "C" fn poll_cq(cq: Handle<IbvCq>, entries: c_int, wc: Out<IbvWc>) -> c_int {
     guard::value(-1, || {
         let cq = cq.get()?;
         let entries = usize::try_from(entries).map_err(|_| Errno::EINVAL)?;
@@ -245,7 +246,7 @@ pub(crate) extern "C" fn poll_cq(cq: Handle<Cq>, entries: c_int, wc: Out<IbvWc>)
 }
 
 /// `ibv_req_notify_cq`.
-pub(crate) extern "C" fn req_notify_cq(cq: Handle<Cq>, solicited_only: c_int) -> c_int {
+pub(crate) extern "C" fn req_notify_cq(cq: Handle<IbvCq>, solicited_only: c_int) -> c_int {
     guard::errno(|| {
         let Cq { queue, belated, .. } = cq.get()?;
         queue.request_notify(match solicited_only {

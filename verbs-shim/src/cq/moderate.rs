@@ -1,7 +1,6 @@
 //! `ibv_modify_cq`.
 
-use super::Cq;
-use crate::abi::{CQ_ATTR_MODERATE, IbvModifyCqAttr};
+use crate::abi::{CQ_ATTR_MODERATE, IbvCq, IbvModifyCqAttr};
 use crate::guard;
 use crate::pointer::{Handle, In};
 use nix::errno::Errno;
@@ -10,7 +9,7 @@ use std::time::Duration;
 
 /// `ibv_modify_cq`: sets the number of completions and the time in microseconds after which the
 /// event for the first of them is raised at the latest.
-pub(crate) extern "C" fn modify_cq(cq: Handle<Cq>, attr: In<IbvModifyCqAttr>) -> c_int {
+pub(crate) extern "C" fn modify_cq(cq: Handle<IbvCq>, attr: In<IbvModifyCqAttr>) -> c_int {
     guard::errno(|| {
         let (cq, attr) = (cq.get()?, attr.read()?);
         if attr.attr_mask & !CQ_ATTR_MODERATE != 0 {

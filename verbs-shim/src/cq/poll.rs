@@ -2,7 +2,7 @@
 //! wants.
 
 use super::{Cq, c_completion, wall};
-use crate::abi::{IbvCqEx, IbvWc, WC_SUCCESS};
+use crate::abi::{IbvCq, IbvCqEx, IbvWc, WC_SUCCESS};
 use crate::guard;
 use crate::pointer::{Handle, In};
 use nix::errno::Errno;
@@ -71,7 +71,7 @@ impl Cq {
 }
 
 /// `ibv_start_poll`: `ENOENT` if there is no completion.
-extern "C" fn start_poll(cq: Handle<Cq>, attr: In<u32>) -> c_int {
+extern "C" fn start_poll(cq: Handle<IbvCq>, attr: In<u32>) -> c_int {
     guard::errno(|| {
         let cq = cq.get()?;
         if !attr.is_null() && attr.read()? != 0 {
@@ -84,69 +84,69 @@ extern "C" fn start_poll(cq: Handle<Cq>, attr: In<u32>) -> c_int {
 }
 
 /// `ibv_next_poll`.
-extern "C" fn next_poll(cq: Handle<Cq>) -> c_int {
+extern "C" fn next_poll(cq: Handle<IbvCq>) -> c_int {
     guard::errno(|| cq.get()?.advance())
 }
 
 /// `ibv_end_poll`.
-extern "C" fn end_poll(cq: Handle<Cq>) {
+extern "C" fn end_poll(cq: Handle<IbvCq>) {
     guard::nothing(|| {
         cq.get()?.poll.end();
         Ok(())
     });
 }
 
-fn read<T: Default>(cq: Handle<Cq>, what: impl FnOnce(&IbvWc) -> T) -> T {
+fn read<T: Default>(cq: Handle<IbvCq>, what: impl FnOnce(&IbvWc) -> T) -> T {
     guard::value(T::default(), || Ok(what(&cq.get()?.poll.current.lock().wc)))
 }
 
-extern "C" fn read_completion_ts(cq: Handle<Cq>) -> u64 {
+extern "C" fn read_completion_ts(cq: Handle<IbvCq>) -> u64 {
     guard::value(0, || Ok(cq.get()?.poll.current.lock().at_ns))
 }
 
 /// The time according to the current setting of the wall clock. The order of completions is the
 /// order of their times.
-extern "C" fn read_completion_wallclock_ns(cq: Handle<Cq>) -> u64 {
+extern "C" fn read_completion_wallclock_ns(cq: Handle<IbvCq>) -> u64 {
     guard::value(0, || wall::at(cq.get()?.poll.current.lock().at_ns))
 }
 
-extern "C" fn read_opcode(cq: Handle<Cq>) -> u32 {
+extern "C" fn read_opcode(cq: Handle<IbvCq>) -> u32 {
     read(cq, |wc| wc.opcode)
 }
 
-extern "C" fn read_vendor_err(cq: Handle<Cq>) -> u32 {
+extern "C" fn read_vendor_err(cq: Handle<IbvCq>) -> u32 {
     read(cq, |wc| wc.vendor_err)
 }
 
-extern "C" fn read_byte_len(cq: Handle<Cq>) -> u32 {
+extern "C" fn read_byte_len(cq: Handle<IbvCq>) -> u32 {
     read(cq, |wc| wc.byte_len)
 }
 
-extern "C" fn read_imm_data(cq: Handle<Cq>) -> u32 {
+extern "C" fn read_imm_data(cq: Handle<IbvCq>) -> u32 {
     read(cq, |wc| wc.imm_data)
 }
 
-extern "C" fn read_qp_num(cq: Handle<Cq>) -> u32 {
+extern "C" fn read_qp_num(cq: Handle<IbvCq>) -> u32 {
     read(cq, |wc| wc.qp_num)
 }
 
-extern "C" fn read_src_qp(cq: Handle<Cq>) -> u32 {
+extern "C" fn read_src_qp(cq: Handle<IbvCq>) -> u32 {
     read(cq, |wc| wc.src_qp)
 }
 
-extern "C" fn read_wc_flags(cq: Handle<Cq>) -> u32 {
+extern "C" fn read_wc_flags(cq: Handle<IbvCq>) -> u32 {
     read(cq, |wc| wc.wc_flags)
 }
 
-extern "C" fn read_slid(cq: Handle<Cq>) -> u32 {
+extern "C" fn read_slid(cq: Handle<IbvCq>) -> u32 {
     read(cq, |wc| wc.slid.into())
 }
 
-extern "C" fn read_sl(cq: Handle<Cq>) -> u8 {
+extern "C" fn read_sl(cq: Handle<IbvCq>) -> u8 {
     read(cq, |wc| wc.sl)
 }
 
-extern "C" fn read_dlid_path_bits(cq: Handle<Cq>) -> u8 {
+extern "C" fn read_dlid_path_bits(cq: Handle<IbvCq>) -> u8 {
     read(cq, |wc| wc.dlid_path_bits)
 }
 

@@ -2,16 +2,12 @@
 
 use super::{Qp, wr};
 use crate::abi::*;
-use crate::context::{Context, State};
+use crate::context::State;
 use crate::convert::qp_kind;
-use crate::cq::Cq;
 use crate::errors::OrErrno;
 use crate::guard;
-use crate::pd::Pd;
 use crate::pointer::{CPart, Handle, Out};
-use crate::srq::Srq;
 use crate::usage::Use;
-use crate::xrc::Xrcd;
 use nix::errno::Errno;
 use parking_lot::Mutex;
 use roce_verbs::qp::MAX_QUEUE_DEPTH;
@@ -22,13 +18,13 @@ use std::sync::Arc;
 
 /// The parameters of a new QP.
 struct Wanted {
-    context: Handle<Context>,
+    context: Handle<IbvContext>,
     qp_context: *mut c_void,
-    pd: Handle<Pd>,
-    xrcd: Handle<Xrcd>,
-    send_cq: Handle<Cq>,
-    recv_cq: Handle<Cq>,
-    srq: Handle<Srq>,
+    pd: Handle<IbvPd>,
+    xrcd: Handle<IbvXrcd>,
+    send_cq: Handle<IbvCq>,
+    recv_cq: Handle<IbvCq>,
+    srq: Handle<IbvSrq>,
     cap: IbvQpCap,
     qp_type: u32,
     signal_all: bool,
@@ -36,7 +32,7 @@ struct Wanted {
 }
 
 /// `ibv_create_qp`.
-pub(crate) extern "C" fn create_qp(pd: Handle<Pd>, attr: Out<IbvQpInitAttr>) -> *mut IbvQp {
+pub(crate) extern "C" fn create_qp(pd: Handle<IbvPd>, attr: Out<IbvQpInitAttr>) -> *mut IbvQp {
     guard::pointer(|| {
         let to = attr.field(std::mem::offset_of!(IbvQpInitAttr, cap));
         let attr = attr.input().read()?;
@@ -61,7 +57,7 @@ pub(crate) extern "C" fn create_qp(pd: Handle<Pd>, attr: Out<IbvQpInitAttr>) -> 
 
 /// `ibv_create_qp_ex`.
 pub(crate) extern "C" fn create_qp_ex(
-    context: Handle<Context>,
+    context: Handle<IbvContext>,
     attr: Out<IbvQpInitAttrEx>,
 ) -> *mut IbvQp {
     guard::pointer(|| {
@@ -143,8 +139,7 @@ impl Wanted {
             _uses: uses,
         });
         state.objects.qps.insert(qpn, made, &unacknowledged);
-        // The C structure begins with a QP that is not extended.
-        Ok((made.cast(), cap))
+        Ok((made, cap))
     }
 
     /// Any QP but an XRC target.
@@ -225,7 +220,7 @@ impl Wanted {
 }
 
 /// `ibv_destroy_qp`. Waits until the QP's events are acknowledged.
-pub(crate) extern "C" fn destroy_qp(qp: Handle<Qp>) -> c_int {
+pub(crate) extern "C" fn destroy_qp(qp: Handle<IbvQp>) -> c_int {
     guard::errno(|| {
         let found = qp.get()?;
         found.state.objects.qps.remove(&found.qp.qpn());

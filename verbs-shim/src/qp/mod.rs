@@ -15,11 +15,10 @@ pub(crate) use query::{query_qp, query_qp_data_in_order};
 pub(crate) use rate_limit::modify_qp_rate_limit;
 pub(crate) use wr::qp_to_qp_ex;
 
-use crate::abi::{IbvQpAttr, IbvQpCap, IbvQpEx};
-use crate::ah::Ah;
+use crate::abi::{IbvAh, IbvQp, IbvQpAttr, IbvQpCap, IbvQpEx};
 use crate::context::State;
 use crate::events::Unacknowledged;
-use crate::pointer::{CPart, Handle, Object};
+use crate::pointer::{CPart, Handle, Part};
 use crate::usage::Use;
 use nix::errno::Errno;
 use parking_lot::Mutex;
@@ -49,9 +48,9 @@ pub(crate) struct Qp {
     _uses: Vec<Use>,
 }
 
-// SAFETY: `c` is the first field.
-unsafe impl Object for Qp {
-    type C = IbvQpEx;
+// SAFETY: `c` is the first field, and begins with the part.
+unsafe impl Part for IbvQp {
+    type Object = Qp;
 }
 
 impl Qp {
@@ -78,7 +77,7 @@ impl Qp {
     }
 
     /// The destination of a datagram, on a path of this device.
-    fn destination(&self, ah: Handle<Ah>, qpn: Qpn, qkey: QKey) -> Result<Destination, Errno> {
+    fn destination(&self, ah: Handle<IbvAh>, qpn: Qpn, qkey: QKey) -> Result<Destination, Errno> {
         let ah = ah.get()?;
         ah.state.check_same(&self.state)?;
         Ok(ah.handle.to(qpn, qkey))

@@ -15,7 +15,7 @@ use roce_verbs::{Access, Psn, QpKind, Qpn};
 use std::ffi::c_int;
 
 /// `ibv_modify_qp`.
-pub(crate) extern "C" fn modify_qp(qp: Handle<Qp>, attr: In<IbvQpAttr>, mask: c_int) -> c_int {
+pub(crate) extern "C" fn modify_qp(qp: Handle<IbvQp>, attr: In<IbvQpAttr>, mask: c_int) -> c_int {
     guard::errno(|| {
         let mask = mask.cast_unsigned();
         let known = match mask & QP_RATE_LIMIT {

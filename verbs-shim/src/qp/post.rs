@@ -15,7 +15,7 @@ use std::ffi::c_int;
 
 /// `ibv_post_send`.
 pub(crate) extern "C" fn post_send(
-    qp: Handle<Qp>,
+    qp: Handle<IbvQp>,
     first: In<IbvSendWr>,
     bad: Out<In<IbvSendWr>>,
 ) -> c_int {
@@ -38,7 +38,7 @@ pub(crate) extern "C" fn post_send(
 
 /// `ibv_post_recv`.
 pub(crate) extern "C" fn post_recv(
-    qp: Handle<Qp>,
+    qp: Handle<IbvQp>,
     first: In<IbvRecvWr>,
     bad: Out<In<IbvRecvWr>>,
 ) -> c_int {

@@ -1,6 +1,5 @@
 //! `ibv_query_qp`.
 
-use super::Qp;
 use crate::abi::*;
 use crate::convert::c_qp_state;
 use crate::guard;
@@ -9,7 +8,7 @@ use std::ffi::c_int;
 
 /// `ibv_query_qp`. Returns all attributes, whichever are requested.
 pub(crate) extern "C" fn query_qp(
-    qp: Handle<Qp>,
+    qp: Handle<IbvQp>,
     attr: Out<IbvQpAttr>,
     _mask: c_int,
     init: Out<IbvQpInitAttr>,
@@ -40,6 +39,10 @@ pub(crate) extern "C" fn query_qp(
 }
 
 /// `ibv_query_qp_data_in_order`: no order is guaranteed.
-pub(crate) extern "C" fn query_qp_data_in_order(_qp: Handle<Qp>, _op: u32, _flags: u32) -> c_int {
+pub(crate) extern "C" fn query_qp_data_in_order(
+    _qp: Handle<IbvQp>,
+    _op: u32,
+    _flags: u32,
+) -> c_int {
     0
 }

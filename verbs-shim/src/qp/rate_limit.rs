@@ -11,7 +11,7 @@ use std::ffi::c_int;
 
 /// `ibv_modify_qp_rate_limit`.
 pub(crate) extern "C" fn modify_qp_rate_limit(
-    qp: Handle<Qp>,
+    qp: Handle<IbvQp>,
     attr: In<IbvQpRateLimitAttr>,
 ) -> c_int {
     guard::errno(|| qp.get()?.limit_rate(&attr.read()?))

@@ -1,13 +1,11 @@
 //! The extended way to post: calls build the requests, which are then posted together.
 
 use super::Qp;
-use crate::abi::{IbvDataBuf, IbvMwBindInfo, IbvQp, IbvQpEx, IbvSge};
-use crate::ah::Ah;
+use crate::abi::{IbvAh, IbvDataBuf, IbvMw, IbvMwBindInfo, IbvQp, IbvQpEx, IbvSge};
 use crate::convert::send_flags;
 use crate::errors::OrErrno;
 use crate::guard;
 use crate::log;
-use crate::mw::Mw;
 use crate::pointer::{Handle, In};
 use nix::errno::Errno;
 use parking_lot::lock_api::RawMutex as _;
@@ -143,22 +141,22 @@ impl Requests {
     }
 }
 
-fn begin(qp: Handle<Qp>, op: impl FnOnce() -> Result<SendOp, Errno>) {
+fn begin(qp: Handle<IbvQp>, op: impl FnOnce() -> Result<SendOp, Errno>) {
     guard::nothing(|| qp.get()?.begin(op()));
 }
 
-fn amend(qp: Handle<Qp>, change: impl FnOnce(&mut Request) -> Result<(), Errno>) {
+fn amend(qp: Handle<IbvQp>, change: impl FnOnce(&mut Request) -> Result<(), Errno>) {
     guard::nothing(|| qp.get()?.amend(change));
 }
 
-extern "C" fn start(qp: Handle<Qp>) {
+extern "C" fn start(qp: Handle<IbvQp>) {
     guard::nothing(|| {
         qp.get()?.builder.turn.lock();
         Ok(())
     });
 }
 
-extern "C" fn complete(qp: Handle<Qp>) -> c_int {
+extern "C" fn complete(qp: Handle<IbvQp>) -> c_int {
     guard::errno(|| {
         let qp = qp.get()?;
         let requests = qp.builder.end();
@@ -166,14 +164,14 @@ extern "C" fn complete(qp: Handle<Qp>) -> c_int {
     })
 }
 
-extern "C" fn abort(qp: Handle<Qp>) {
+extern "C" fn abort(qp: Handle<IbvQp>) {
     guard::nothing(|| {
         drop(qp.get()?.builder.end());
         Ok(())
     });
 }
 
-extern "C" fn atomic_cmp_swp(qp: Handle<Qp>, rkey: u32, addr: u64, compare: u64, swap: u64) {
+extern "C" fn atomic_cmp_swp(qp: Handle<IbvQp>, rkey: u32, addr: u64, compare: u64, swap: u64) {
     let remote = RemoteAddr { addr, rkey };
     begin(qp, || {
         Ok(SendOp::CompareSwap {
@@ -184,12 +182,12 @@ extern "C" fn atomic_cmp_swp(qp: Handle<Qp>, rkey: u32, addr: u64, compare: u64,
     });
 }
 
-extern "C" fn atomic_fetch_add(qp: Handle<Qp>, rkey: u32, addr: u64, add: u64) {
+extern "C" fn atomic_fetch_add(qp: Handle<IbvQp>, rkey: u32, addr: u64, add: u64) {
     let remote = RemoteAddr { addr, rkey };
     begin(qp, || Ok(SendOp::FetchAdd { remote, add }));
 }
 
-extern "C" fn atomic_write(qp: Handle<Qp>, rkey: u32, addr: u64, data: In<[u8; 8]>) {
+extern "C" fn atomic_write(qp: Handle<IbvQp>, rkey: u32, addr: u64, data: In<[u8; 8]>) {
     begin(qp, || Ok(SendOp::AtomicWrite(RemoteAddr { addr, rkey })));
     amend(qp, |request| {
         request.inline = Some(data.read()?.to_vec());
@@ -197,40 +195,40 @@ extern "C" fn atomic_write(qp: Handle<Qp>, rkey: u32, addr: u64, data: In<[u8; 8
     });
 }
 
-extern "C" fn bind_mw(qp: Handle<Qp>, mw: Handle<Mw>, rkey: u32, info: In<IbvMwBindInfo>) {
+extern "C" fn bind_mw(qp: Handle<IbvQp>, mw: Handle<IbvMw>, rkey: u32, info: In<IbvMwBindInfo>) {
     begin(qp, || mw.get()?.bind(rkey, &info.read()?));
 }
 
-extern "C" fn local_inv(qp: Handle<Qp>, rkey: u32) {
+extern "C" fn local_inv(qp: Handle<IbvQp>, rkey: u32) {
     begin(qp, || Ok(SendOp::LocalInv(rkey)));
 }
 
-extern "C" fn rdma_read(qp: Handle<Qp>, rkey: u32, addr: u64) {
+extern "C" fn rdma_read(qp: Handle<IbvQp>, rkey: u32, addr: u64) {
     begin(qp, || Ok(SendOp::Read(RemoteAddr { addr, rkey })));
 }
 
-extern "C" fn rdma_write(qp: Handle<Qp>, rkey: u32, addr: u64) {
+extern "C" fn rdma_write(qp: Handle<IbvQp>, rkey: u32, addr: u64) {
     begin(qp, || Ok(SendOp::Write(RemoteAddr { addr, rkey })));
 }
 
-extern "C" fn rdma_write_imm(qp: Handle<Qp>, rkey: u32, addr: u64, imm: u32) {
+extern "C" fn rdma_write_imm(qp: Handle<IbvQp>, rkey: u32, addr: u64, imm: u32) {
     let remote = RemoteAddr { addr, rkey };
     begin(qp, || Ok(SendOp::WriteImm(remote, u32::from_be(imm))));
 }
 
-extern "C" fn send(qp: Handle<Qp>) {
+extern "C" fn send(qp: Handle<IbvQp>) {
     begin(qp, || Ok(SendOp::Send));
 }
 
-extern "C" fn send_imm(qp: Handle<Qp>, imm: u32) {
+extern "C" fn send_imm(qp: Handle<IbvQp>, imm: u32) {
     begin(qp, || Ok(SendOp::SendImm(u32::from_be(imm))));
 }
 
-extern "C" fn send_inv(qp: Handle<Qp>, rkey: u32) {
+extern "C" fn send_inv(qp: Handle<IbvQp>, rkey: u32) {
     begin(qp, || Ok(SendOp::SendInvalidate(rkey)));
 }
 
-extern "C" fn flush(qp: Handle<Qp>, rkey: u32, addr: u64, len: usize, placement: u8, level: u8) {
+extern "C" fn flush(qp: Handle<IbvQp>, rkey: u32, addr: u64, len: usize, placement: u8, level: u8) {
     begin(qp, || {
         Ok(SendOp::Flush(Flush {
             remote: RemoteAddr { addr, rkey },
@@ -241,7 +239,7 @@ extern "C" fn flush(qp: Handle<Qp>, rkey: u32, addr: u64, len: usize, placement:
     });
 }
 
-extern "C" fn set_ud_addr(qp: Handle<Qp>, ah: Handle<Ah>, qpn: u32, qkey: u32) {
+extern "C" fn set_ud_addr(qp: Handle<IbvQp>, ah: Handle<IbvAh>, qpn: u32, qkey: u32) {
     amend(qp, |request| {
         let qpn = Qpn::new(qpn).ok_or(Errno::EINVAL)?;
         let to = qp.get()?.destination(ah, qpn, QKey(qkey))?;
@@ -253,7 +251,7 @@ extern "C" fn set_ud_addr(qp: Handle<Qp>, ah: Handle<Ah>, qpn: u32, qkey: u32) {
     });
 }
 
-extern "C" fn set_xrc_srqn(qp: Handle<Qp>, number: u32) {
+extern "C" fn set_xrc_srqn(qp: Handle<IbvQp>, number: u32) {
     amend(qp, |request| {
         request.target = Srqn::from_bits(number).into();
         Ok(())
@@ -261,7 +259,7 @@ extern "C" fn set_xrc_srqn(qp: Handle<Qp>, number: u32) {
 }
 
 /// Sets inline data from any number of parts.
-fn set_inline(qp: Handle<Qp>, parts: impl Iterator<Item = (In<u8>, usize)>) {
+fn set_inline(qp: Handle<IbvQp>, parts: impl Iterator<Item = (In<u8>, usize)>) {
     let max = guard::value(0, || Ok(qp.get()?.cap.max_inline_data as usize));
     amend(qp, |request| {
         let mut data = Vec::new();
@@ -276,30 +274,30 @@ fn set_inline(qp: Handle<Qp>, parts: impl Iterator<Item = (In<u8>, usize)>) {
     });
 }
 
-extern "C" fn set_inline_data(qp: Handle<Qp>, addr: In<u8>, len: usize) {
+extern "C" fn set_inline_data(qp: Handle<IbvQp>, addr: In<u8>, len: usize) {
     set_inline(qp, std::iter::once((addr, len)));
 }
 
-extern "C" fn set_inline_data_list(qp: Handle<Qp>, count: usize, list: In<IbvDataBuf>) {
+extern "C" fn set_inline_data_list(qp: Handle<IbvQp>, count: usize, list: In<IbvDataBuf>) {
     let Ok(list) = list.items(count) else {
         return amend(qp, |_| Err(Errno::EINVAL));
     };
     set_inline(qp, list.map(|part| (part.addr, part.length)));
 }
 
-fn set_sges(qp: Handle<Qp>, sges: impl Iterator<Item = IbvSge>) {
+fn set_sges(qp: Handle<IbvQp>, sges: impl Iterator<Item = IbvSge>) {
     amend(qp, |request| {
         request.sges = sges.map(Sge::from).collect();
         Ok(())
     });
 }
 
-extern "C" fn set_sge(qp: Handle<Qp>, lkey: u32, addr: u64, length: u32) {
+extern "C" fn set_sge(qp: Handle<IbvQp>, lkey: u32, addr: u64, length: u32) {
     let sge = IbvSge { addr, length, lkey };
     set_sges(qp, std::iter::once(sge));
 }
 
-extern "C" fn set_sge_list(qp: Handle<Qp>, count: usize, list: In<IbvSge>) {
+extern "C" fn set_sge_list(qp: Handle<IbvQp>, count: usize, list: In<IbvSge>) {
     match list.items(count) {
         Ok(sges) => set_sges(qp, sges),
         Err(errno) => amend(qp, |_| Err(errno)),
@@ -307,7 +305,7 @@ extern "C" fn set_sge_list(qp: Handle<Qp>, count: usize, list: In<IbvSge>) {
 }
 
 /// `ibv_qp_to_qp_ex`: NULL for a QP that was not created for it.
-pub(crate) extern "C" fn qp_to_qp_ex(qp: Handle<Qp>) -> *mut IbvQpEx {
+pub(crate) extern "C" fn qp_to_qp_ex(qp: Handle<IbvQp>) -> *mut IbvQpEx {
     guard::pointer(|| {
         let qp = qp.get()?;
         if qp.extended {

@@ -3,13 +3,16 @@
 
 use super::arrival;
 use super::id::Id;
-use crate::abi::{IbvContext, IbvXrcdInitAttr, XRCD_INIT_ATTR_FD, XRCD_INIT_ATTR_OFLAGS};
-use crate::context::{self, Context};
+use crate::abi::{
+    IbvContext, IbvDevice, IbvPd, IbvXrcd, IbvXrcdInitAttr, XRCD_INIT_ATTR_FD,
+    XRCD_INIT_ATTR_OFLAGS,
+};
+use crate::context;
 use crate::device::Device;
 use crate::errors::OrErrno;
-use crate::pd::{self, Pd};
+use crate::pd;
 use crate::pointer::{Handle, In};
-use crate::xrc::{self, Xrcd};
+use crate::xrc;
 use nix::errno::Errno;
 use parking_lot::Mutex;
 use roce_verbs::cm::ConnectionManager;
@@ -22,12 +25,12 @@ use std::time::Duration;
 
 /// An open device.
 pub(super) struct CmDevice {
-    device: Handle<Device>,
-    context: Handle<Context>,
+    device: Handle<IbvDevice>,
+    context: Handle<IbvContext>,
     /// The default protection domain.
-    pd: Handle<Pd>,
+    pd: Handle<IbvPd>,
     /// The default XRC domain, once it is needed.
-    xrcd: Mutex<Handle<Xrcd>>,
+    xrcd: Mutex<Handle<IbvXrcd>>,
     pub(super) manager: Arc<ConnectionManager>,
     pub(super) connections: Owners<ConnectionId>,
     pub(super) listeners: Owners<ListenerId>,
@@ -77,11 +80,11 @@ impl<K: Eq + std::hash::Hash> Owners<K> {
 }
 
 impl CmDevice {
-    fn open(device: Handle<Device>) -> Result<Arc<Self>, Errno> {
+    fn open(device: Handle<IbvDevice>) -> Result<Arc<Self>, Errno> {
         let context = made(context::open_device(device))?;
-        let context = Handle::<Context>::named(context);
+        let context = Handle::<IbvContext>::named(context);
         let opened = || {
-            let pd = Handle::<Pd>::named(made(pd::alloc_pd(context))?);
+            let pd = Handle::<IbvPd>::named(made(pd::alloc_pd(context))?);
             let manager = context.get()?.state.roce.connection_manager().or_errno()?;
             Ok((pd, manager))
         };
@@ -107,7 +110,7 @@ impl CmDevice {
     }
 
     /// The C handles of the context and of its domain.
-    pub(super) fn handles(&self) -> (Handle<Context>, Handle<Pd>) {
+    pub(super) fn handles(&self) -> (Handle<IbvContext>, Handle<IbvPd>) {
         (self.context, self.pd)
     }
 
@@ -115,7 +118,7 @@ impl CmDevice {
     ///
     /// # Errors
     /// `ENODEV` in a child process.
-    pub(super) fn xrcd(&self) -> Result<Handle<Xrcd>, Errno> {
+    pub(super) fn xrcd(&self) -> Result<Handle<IbvXrcd>, Errno> {
         let mut xrcd = self.xrcd.lock();
         if xrcd.as_ptr().is_null() {
             let attr = IbvXrcdInitAttr {

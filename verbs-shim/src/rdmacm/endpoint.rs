@@ -5,7 +5,6 @@ use super::id::{self, Endpoint, Id, find};
 use super::{accept, qp, resolve, table};
 use crate::abi::*;
 use crate::guard;
-use crate::pd::Pd;
 use crate::pointer::{Handle, In, Out};
 use nix::errno::Errno;
 use std::ffi::c_int;
@@ -19,7 +18,7 @@ const TIMEOUT_MS: c_int = 2000;
 pub(crate) extern "C" fn create_ep(
     id: Out<*mut RdmaCmId>,
     info: In<RdmaAddrinfo>,
-    pd: Handle<Pd>,
+    pd: Handle<IbvPd>,
     attr: Out<IbvQpInitAttr>,
 ) -> c_int {
     guard::minus_one(|| {
@@ -57,7 +56,7 @@ fn called(code: c_int) -> Result<(), Errno> {
 fn prepare(
     part: *mut RdmaCmId,
     info: &RdmaAddrinfo,
-    pd: Handle<Pd>,
+    pd: Handle<IbvPd>,
     attr: Out<IbvQpInitAttr>,
     qp_type: u32,
 ) -> Result<(), Errno> {

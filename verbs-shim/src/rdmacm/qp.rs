@@ -4,20 +4,18 @@ use super::attributes;
 use super::device::{done, made};
 use super::id::{Id, Inner, find};
 use crate::abi::*;
-use crate::channel::{self, Channel};
-use crate::context::Context;
+use crate::channel;
 use crate::convert::qp_kind;
-use crate::cq::{self, Cq};
+use crate::cq;
 use crate::guard;
-use crate::pd::Pd;
 use crate::pointer::{Handle, In, Out};
-use crate::qp::{self, Qp};
+use crate::qp;
 use nix::errno::Errno;
 use roce_verbs::QpKind;
 use std::ffi::{c_int, c_void};
 
 /// A completion queue with its completion channel.
-pub(super) type Queue = (Handle<Channel>, Handle<Cq>);
+pub(super) type Queue = (Handle<IbvCompChannel>, Handle<IbvCq>);
 
 /// The least inline capacity of a QP, in bytes. Programs rely on the capacity of every NIC that has
 /// room for one scatter/gather element, without asking for it.
@@ -30,7 +28,7 @@ struct New([Option<Queue>; 2]);
 /// `rdma_create_qp`.
 pub(crate) extern "C" fn create_qp(
     id: *mut RdmaCmId,
-    pd: Handle<Pd>,
+    pd: Handle<IbvPd>,
     attr: Out<IbvQpInitAttr>,
 ) -> c_int {
     guard::minus_one(|| create(&*find(id)?, pd, attr.get()?))
@@ -40,7 +38,7 @@ pub(crate) extern "C" fn create_qp(
 ///
 /// # Errors
 /// `EINVAL` if the ID has a QP, or no device yet; and the errors of `ibv_create_qp`.
-pub(super) fn create(id: &Id, pd: Handle<Pd>, attr: &mut IbvQpInitAttr) -> Result<(), Errno> {
+pub(super) fn create(id: &Id, pd: Handle<IbvPd>, attr: &mut IbvQpInitAttr) -> Result<(), Errno> {
     let mut inner = id.inner.lock();
     let c = id.c.get();
     let pd = if pd.as_ptr().is_null() { c.pd } else { pd };
@@ -128,7 +126,7 @@ pub(crate) extern "C" fn create_qp_ex(id: *mut RdmaCmId, attr: Out<IbvQpInitAttr
 }
 
 /// Checks that the ID has no QP yet, and that the domain is its device's.
-fn check(inner: &Inner, c: &RdmaCmId, pd: Handle<Pd>) -> Result<(), Errno> {
+fn check(inner: &Inner, c: &RdmaCmId, pd: Handle<IbvPd>) -> Result<(), Errno> {
     inner.device()?;
     if !c.qp.as_ptr().is_null() || pd.get()?.context().as_ptr() != c.verbs.as_ptr() {
         return Err(Errno::EINVAL);
@@ -138,7 +136,11 @@ fn check(inner: &Inner, c: &RdmaCmId, pd: Handle<Pd>) -> Result<(), Errno> {
 
 impl New {
     /// Makes the queues that the program did not provide.
-    fn make(id: &Id, given: [&mut Handle<Cq>; 2], depths: [Option<u32>; 2]) -> Result<Self, Errno> {
+    fn make(
+        id: &Id,
+        given: [&mut Handle<IbvCq>; 2],
+        depths: [Option<u32>; 2],
+    ) -> Result<Self, Errno> {
         let (context, owner) = (id.c.get().verbs, id.as_ptr().cast());
         let mut new = Self::default();
         for ((new, given), depth) in new.0.iter_mut().zip(given).zip(depths) {
@@ -171,14 +173,14 @@ pub(super) fn destroy_queue((channel, queue): Queue) {
 /// # Errors
 /// `EINVAL` for more entries than the maximum, or the reason that there is no room.
 pub(super) fn queue(
-    context: Handle<Context>,
+    context: Handle<IbvContext>,
     depth: u32,
     owner: *mut c_void,
 ) -> Result<Queue, Errno> {
     let channel = Handle::named(made(channel::create_comp_channel(context))?);
     let depth = c_int::try_from(depth).map_err(|_| Errno::EINVAL)?.max(1);
     match made(cq::create_cq(context, depth, owner, channel, 0)) {
-        Ok(queue) => Ok((channel, Handle::named(queue.cast()))),
+        Ok(queue) => Ok((channel, Handle::named(queue))),
         Err(errno) => {
             channel::destroy_comp_channel(channel);
             Err(errno)
@@ -190,11 +192,11 @@ pub(super) fn queue(
 fn finish(
     id: &Id,
     inner: &mut Inner,
-    pd: Handle<Pd>,
+    pd: Handle<IbvPd>,
     qp: Result<*mut IbvQp, Errno>,
     new: &New,
 ) -> Result<(), Errno> {
-    let qp = qp.map(|qp| Handle::<Qp>::named(qp.cast()));
+    let qp = qp.map(Handle::<IbvQp>::named);
     let started = qp.and_then(|qp| {
         start(id, inner, qp).inspect_err(|_| {
             qp::destroy_qp(qp);
@@ -216,7 +218,7 @@ fn finish(
 }
 
 /// A QP for datagrams can send at once; others wait for their peer.
-fn start(id: &Id, inner: &Inner, qp: Handle<Qp>) -> Result<(), Errno> {
+fn start(id: &Id, inner: &Inner, qp: Handle<IbvQp>) -> Result<(), Errno> {
     modify(qp, attributes::of(id, inner, QPS_INIT)?)?;
     if id.is_datagram {
         modify(qp, attributes::of(id, inner, QPS_RTR)?)?;
@@ -225,7 +227,7 @@ fn start(id: &Id, inner: &Inner, qp: Handle<Qp>) -> Result<(), Errno> {
     Ok(())
 }
 
-fn modify(qp: Handle<Qp>, (attr, mask): attributes::Attributes) -> Result<(), Errno> {
+fn modify(qp: Handle<IbvQp>, (attr, mask): attributes::Attributes) -> Result<(), Errno> {
     let part = In::at(&raw const attr as u64);
     done(qp::modify_qp(qp, part, mask.cast_signed()))
 }

@@ -5,16 +5,15 @@ use super::id::{Id, Owned, find};
 use super::qp;
 use crate::abi::*;
 use crate::guard;
-use crate::pd::Pd;
 use crate::pointer::{Handle, In, Out};
-use crate::srq::{self, Srq};
+use crate::srq;
 use nix::errno::Errno;
 use std::ffi::c_int;
 
 /// `rdma_create_srq`. For an ID of type XRC, creates an XRC SRQ.
 pub(crate) extern "C" fn create_srq(
     id: *mut RdmaCmId,
-    pd: Handle<Pd>,
+    pd: Handle<IbvPd>,
     attr: In<IbvSrqInitAttr>,
 ) -> c_int {
     guard::minus_one(|| {
@@ -81,7 +80,7 @@ fn create(id: &Id, attr: &mut IbvSrqInitAttrEx) -> Result<(), Errno> {
 }
 
 /// Checks that the ID has no SRQ yet, and that the domain is its device's.
-fn check(c: &RdmaCmId, pd: Handle<Pd>) -> Result<(), Errno> {
+fn check(c: &RdmaCmId, pd: Handle<IbvPd>) -> Result<(), Errno> {
     if !c.srq.as_ptr().is_null() || pd.get()?.context().as_ptr() != c.verbs.as_ptr() {
         return Err(Errno::EINVAL);
     }
@@ -92,7 +91,7 @@ fn check(c: &RdmaCmId, pd: Handle<Pd>) -> Result<(), Errno> {
 pub(crate) extern "C" fn destroy_srq(id: *mut RdmaCmId) {
     guard::nothing(|| {
         let id = find(id)?;
-        let srq: Handle<Srq> = id.c.get().srq;
+        let srq: Handle<IbvSrq> = id.c.get().srq;
         srq.get()?;
         done(srq::destroy_srq(srq))?;
         let own = id.inner.lock().queue_of_srq.take();
